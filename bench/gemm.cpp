@@ -89,8 +89,8 @@ double peak_gflops(const Options& o) {
     (void)loop(n, 0.5f);
     for (std::thread& x : others) x.join();
   });
-  return static_cast<double>(n) * 12 * (o.target.vector_bytes / 4) * (pairs ? 4 : 2) * o.threads /
-         t * 1e-9;
+  const int lanes = static_cast<int>(o.target.vector_bytes / 4);
+  return static_cast<double>(n) * 12 * lanes * (pairs ? 4 : 2) * o.threads / t * 1e-9;
 }
 
 // Runs the range in chunks that are claimed one by one, as the host's pool does.
@@ -111,9 +111,9 @@ void run_range(testing::Entry entry, void* const* buf, const int64_t* ext, int64
 
 void run(const Product& s, const Options& o) {
   Builder b;
-  const E m = s.symbolic ? b.extent({1, 1 << 20, 1, 0}) : b.dim(s.m);
-  std::vector<E> a_dims = {m, b.dim(s.k)},
-                 b_dims = {b.dim(s.b_transposed ? s.n : s.k), b.dim(s.b_transposed ? s.k : s.n)};
+  const ExprId m = s.symbolic ? b.extent({1, 1 << 20, 1, 0}) : b.dim(s.m);
+  std::vector<ExprId> a_dims = {m, b.dim(s.k)}, b_dims = {b.dim(s.b_transposed ? s.n : s.k),
+                                                          b.dim(s.b_transposed ? s.k : s.n)};
   std::vector<uint32_t> batch;
   if (s.batch > 1) {
     a_dims.insert(a_dims.begin(), b.dim(s.batch));
@@ -134,7 +134,7 @@ void run(const Product& s, const Options& o) {
   std::uniform_real_distribution<double> u(-1, 1);
   for (const Buffer& buffer : program.buffers) {
     int64_t n = 1;
-    for (E d : buffer.dims) n *= program.pool.evaluate(d, ext);
+    for (ExprId d : buffer.dims) n *= program.pool.evaluate(d, ext);
     memory.emplace_back(buffer.type, static_cast<size_t>(n) + 16);
     const bool given = buffer.role == Role::kIn || buffer.role == Role::kConstant;
     for (size_t i = 0; given && i < memory.back().size(); ++i) memory.back().set(i, u(rng));

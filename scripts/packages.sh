@@ -1,4 +1,4 @@
-# What Tenon is built and tested with, in one place. Sourced by quickstart and check.
+# The packages that Tenon is built and tested with. quickstart and check source this file.
 # Usage: . scripts/packages.sh; install_packages "${TENON_BUILD_PACKAGES[@]}"
 
 TENON_BUILD_PACKAGES=(
@@ -8,15 +8,18 @@ TENON_BUILD_PACKAGES=(
   nlohmann-json3-dev libprotozero-dev libcli11-dev libfmt-dev libxxhash-dev
 )
 TENON_TEST_PACKAGES=(
-  llvm-19-tools libgtest-dev libclang-rt-19-dev ccache python3-venv
+  llvm-19-tools libgtest-dev libclang-rt-19-dev clang-tidy-19 ccache python3-venv
   pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
-# Pinned: a test tool that changes under us is no test tool.
-TENON_TEST_PYTHON=(clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1 scikit-build-core==1.1.2)
-# Taken for the files in them only, without what they depend on.
+# Pinned, so that a new version of a tool cannot change the results of tests.
+TENON_TEST_PYTHON=(
+  clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1
+  scikit-build-core==1.1.2
+)
+# Only the files in these packages are used, so they are installed without their dependencies.
 TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4)
 
-# Installs the Debian packages that are missing; says nothing when none is.
+# Installs the Debian packages that are missing. Prints nothing if none is.
 install_packages() {
   local missing=() name
   for name in "$@"; do
@@ -25,30 +28,37 @@ install_packages() {
   [ ${#missing[@]} -eq 0 ] && return 0
   local sudo=()
   if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "error: missing packages: ${missing[*]}; install them as root, then run this again" >&2; return 2; }
+    command -v sudo >/dev/null || {
+      echo "error: missing packages: ${missing[*]}; install them as root, then run this again" >&2
+      return 2
+    }
     sudo=(sudo)
   fi
   echo "installing ${missing[*]}" >&2
   "${sudo[@]}" apt-get update -qq >&2
-  DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
+  DEBIAN_FRONTEND=noninteractive \
+    "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}" >&2
 }
 
-# A virtual environment with the Python packages of the tests, made once per list.
+# python_environment FOLDER: a virtual environment with the Python packages of the tests. It is made
+# again whenever the lists above change.
 python_environment() {
-  local venv=$1 stamp
-  stamp="$venv/.installed-$(echo "${TENON_TEST_PYTHON[*]} ${TENON_TEST_PYTHON_FILES[*]}" | tr -c 'A-Za-z0-9.\n' '_')"
+  local venv=$1 list stamp
+  list="${TENON_TEST_PYTHON[*]} ${TENON_TEST_PYTHON_FILES[*]}"
+  stamp="$venv/.installed-$(echo "$list" | tr -c 'A-Za-z0-9.\n' '_')"
   if [ ! -e "$stamp" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
     "$venv/bin/pip" install -q --disable-pip-version-check "${TENON_TEST_PYTHON[@]}" >&2
-    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps "${TENON_TEST_PYTHON_FILES[@]}" >&2
+    "$venv/bin/pip" install -q --disable-pip-version-check --no-deps \
+      "${TENON_TEST_PYTHON_FILES[@]}" >&2
     touch "$stamp"
   fi
 }
 
-# configure BUILD_DIR [cmake options...]
+# configure BUILD_DIR [cmake options...]: the output goes to a log, which is printed on failure.
 configure() {
   local dir=$1; shift
-  cmake -G Ninja -S . -B "$dir" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 "$@" >"$dir.configure.log" 2>&1 ||
-    { cat "$dir.configure.log" >&2; return 1; }
+  cmake -G Ninja -S . -B "$dir" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 \
+    "$@" >"$dir.configure.log" 2>&1 || { cat "$dir.configure.log" >&2; return 1; }
 }

@@ -1,21 +1,33 @@
 #!/usr/bin/env python3
-"""Which tests a change can reach: a regular expression of ctest names for `./check --changed`, or nothing when no test is reached.
+"""Prints which tests a change can reach, for `./check --changed`.
 
     reach.py [BASE]    files that differ from BASE (main), committed or not
 
-A file belongs to the first row whose prefix it has. What builds everything, or has no row, reaches every test.
+The output is a regular expression of ctest names, empty if the change reaches no test. The first
+row of REACH whose prefix matches a file gives its tests. A file without a row reaches every test,
+except pages and settings at the root, which reach none.
 """
 import re
 import subprocess
 import sys
 
 EVERYTHING = "."
-UNITS = {"core/base": "base_test", "core/ir": "ir_.*test", "core/op": "op_test", "core/pass": "pass_test", "core/dispatch": "dispatch_test",
-         "core/runtime": "runtime_test", "core/host": "host_test", "core/session": "session_test"}
-QUICK = "lit|hostile|models|model_.*|devices_test|plugins_test|cpu_process_test|session_test|onnx_.*"
-CODE = "kernelgen|cpu|sim|interpreter|random_graphs|ops_device|ops_meanings|models_once_wrong|samples"
+UNITS = {
+    "core/base": "base_test",
+    "core/ir": "ir_.*test",
+    "core/op": "op_test",
+    "core/pass": "pass_test",
+    "core/dispatch": "dispatch_test",
+    "core/runtime": "runtime_test",
+    "core/host": "host_test",
+    "core/session": "session_test",
+}
+QUICK = ("lit|hostile|models|model_.*|devices_test|plugins_test|cpu_process_test|session_test|"
+         "onnx_.*")
+CODE = ("kernelgen|cpu|sim|interpreter|random_graphs|ops_device|ops_meanings|models_once_wrong|"
+        "samples")
 PLUGINS = "conform|scaffold|out_of_tree|samples|hostile_plugins|plugins_test|layer|abi|devices|null"
-# prefix -> tests; more than one may be joined by |
+# (prefix, tests); several tests are joined by |
 REACH = [
     ("docs/spec", "conform_spec|scaffold"),
     ("docs/guide", "scaffold"),
@@ -31,7 +43,8 @@ REACH = [
     ("sdk/templates", "scaffold"),
     ("sdk/cmake", "scaffold|out_of_tree|samples"),
     ("core/host", f"host_test|{PLUGINS}|lit|hostile"),
-    ("core", f"{'|'.join(UNITS.values())}|{QUICK}|layer|ops_derived|validation_test|random_graphs_(fusion_)?(cpu|reference)$"),
+    ("core", f"{'|'.join(UNITS.values())}|{QUICK}|layer|ops_derived|validation_test|"
+             "random_graphs_(fusion_)?(cpu|reference)$"),
     ("frontends/onnx", f"frontend|hostile|{QUICK}"),
     ("frontends", "frontend|lit"),
     ("passes", f"{QUICK}|random_graphs"),
@@ -57,20 +70,26 @@ REACH = [
 
 
 def changed(base):
-    run = lambda *words: subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.splitlines()
-    since = run("merge-base", base, "HEAD")[0]
-    return sorted(set(run("diff", "--name-only", since) + run("ls-files", "--others", "--exclude-standard")))
+    def git(*words):
+        done = subprocess.run(["git", *words], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    since = git("merge-base", base, "HEAD")[0]
+    untracked = git("ls-files", "--others", "--exclude-standard")
+    return sorted(set(git("diff", "--name-only", since) + untracked))
 
 
 def tests_of(path):
     for prefix, tests in REACH:
         if path == prefix or path.startswith(prefix + "/"):
             return tests
-    return "" if re.fullmatch(r"[A-Z]+\.md|\.editorconfig|\.git-blame-ignore-revs", path) else EVERYTHING
+    no_tests = re.fullmatch(r"[A-Z]+\.md|\.editorconfig|\.git-blame-ignore-revs", path)
+    return "" if no_tests else EVERYTHING
 
 
 def main():
-    reached = {tests_of(path) for path in changed(sys.argv[1] if len(sys.argv) > 1 else "main")} - {""}
+    base = sys.argv[1] if len(sys.argv) > 1 else "main"
+    reached = {tests_of(path) for path in changed(base)} - {""}
     print(EVERYTHING if EVERYTHING in reached else "|".join(sorted(reached)))
 
 

@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Rules of the tree that a machine can check: who includes whom; that core/ names no op, device, vendor,
-format or library of others; and that pages are found and true: links lead somewhere, headings that
-they name exist, files that they name exist, decisions have a number of their own and a line in their
-index, each top folder has a README, and each source file is named in the README of its room.
+"""Checks the rules of the tree.
 
-Prints one line per violation and exits with 1. The table is architecture.md's section 3 in code.
+- Files include only what their room may include.
+- core/ names no op, device, vendor, file format or third-party library.
+- The targets of links, the headings in them and the files that pages name exist.
+- Decisions have unique numbers and a row in their index.
+- Each top folder has a README, and each source file is named in the README of its room.
 
-    tree_rules.py                  everything
-    tree_rules.py --links FOLDER   the links of the pages below a folder alone, which may be an installed one
+Prints one line per violation and exits with 1.
+
+    tree_rules.py                  all rules
+    tree_rules.py --links FOLDER   only the links of the pages below FOLDER, which may be installed
 """
 import fnmatch
 import os
@@ -33,19 +36,32 @@ MAY_INCLUDE = {
     "passes": ["tenon/"],
     "frontends": ["tenon/"],
     "samples": ["tenon/"],
-    "core": ["tenon/abi/", "tenon/cpp/interfaces.hpp", "tenon/cpp/sha256.hpp", "tenon/cpp/text.hpp", "core/"],
+    "core": [
+        "tenon/abi/",
+        "tenon/cpp/interfaces.hpp",
+        "tenon/cpp/sha256.hpp",
+        "tenon/cpp/text.hpp",
+        "core/",
+    ],
 }
-# What still includes core while the host offers no call for it: (file, header): why. This table may only shrink.
+# Includes of core that remain until the host offers a call instead: (file, header): why. This table
+# may only shrink.
 WAITING = {
-    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/discovery/places.h"): "whether the place of a file may be trusted",
-    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/loading/tables.h"): "adopting a record: what its tables offer",
+    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/discovery/places.h"):
+        "whether the place of a file may be trusted",
+    ("sdk/tools/conform/checks/manifest/manifest.cpp", "core/host/loading/tables.h"):
+        "adopting a record: what its tables offer",
     ("sdk/tools/conform/checks/ops/meaning.cpp", "core/op/evaluate.h"):
-        "running an op's scalar program: the registry evaluates by the reference where there is one",
-    ("sdk/tools/conform/subject/subject.cpp", "core/host/discovery/places.h"): "where the library of a manifest lies",
-    ("sdk/tools/conform/subject/subject.h", "core/host/discovery/manifest.h"): "reading a manifest as the host does, with its errors",
+        "running an op's scalar program: "
+        "the registry evaluates by the reference where there is one",
+    ("sdk/tools/conform/subject/subject.cpp", "core/host/discovery/places.h"):
+        "where the library of a manifest lies",
+    ("sdk/tools/conform/subject/subject.h", "core/host/discovery/manifest.h"):
+        "reading a manifest as the host does, with its errors",
 }
-# The folders of kernelgen and what each may include. Includes have no cycles, so that a stage can be read without those after it.
-# Folders that are not listed (device, testing) and the tests beside the sources may include all of kernelgen.
+# The folders of kernelgen and what each may include. Includes have no cycles, so that a reader of
+# one stage needs none of the later ones. Folders that are not listed (device, testing) and tests
+# beside the sources may include all of kernelgen.
 KERNELGEN = {
     "ir": ["ir"],
     "lower": ["ir", "lower"],
@@ -56,8 +72,10 @@ KERNELGEN = {
     "print": ["ir", "loops", "print"],
 }
 for folder, seen in KERNELGEN.items():
-    MAY_INCLUDE[f"sdk/tenon/kernelgen/{folder}"] = ["tenon/abi/"] + [f"tenon/kernelgen/{other}/" for other in seen]
-# A third-party header may be seen only by these rooms.
+    MAY_INCLUDE[f"sdk/tenon/kernelgen/{folder}"] = ["tenon/abi/"] + [
+        f"tenon/kernelgen/{other}/" for other in seen
+    ]
+# Only these rooms may include a third-party header.
 ONLY_IN = {
     "boost/": ["core/host"],
     "nlohmann/": ["core/host", "sdk/tools"],
@@ -70,21 +88,27 @@ ONLY_IN = {
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.M)
 OURS = ("tenon/", "core/", "sdk/", "plugins/", "passes/", "frontends/")
-# What core/ must not know beside ops and devices, whose names are found in the tree. Words of code, not of comments.
+# Words that the code of core/ must not contain; comments may. Names of ops and devices come from
+# the tree.
 FORBIDDEN_IN_CORE = {
     "format": "coreml gguf hdf5 npy npz onnx pickle protobuf protozero safetensors tflite",
     "vendor": "amd apple intel nvidia qualcomm",
-    "library": "amdhip blas clang cublas cuda cudart cudnn dnnl hip level_zero llvm metal miopen mkl mpi nccl nvrtc onednn openblas opencl "
-               "pocl rccl rocblas rocm spirv sycl tbb vulkan ze_loader",
+    "library": "amdhip blas clang cublas cuda cudart cudnn dnnl hip level_zero llvm metal miopen "
+               "mkl mpi nccl nvrtc onednn openblas opencl pocl rccl rocblas rocm spirv sycl tbb "
+               "vulkan ze_loader",
     "framework": "jax numpy pytorch tensorflow torch",
 }
-# Words of core's own texts that are also the name of an op or a device: where they may stand, and why. "" is all of core/.
+# Words in core's string literals that are also the name of an op or a device: where they are
+# allowed, and why. "" is all of core/.
 ALLOWED_IN_CORE = {
     "add": ("core/base/errors/error_codes.def", "English: what to do about an error"),
     "and": ("", "English"),
     "call": ("core/base", "English: a call of a function"),
     "convert": ("core/base/errors/error_codes.def", "English: what to do about an error"),
-    "cpu": ("core/base/process/cpu_count.cpp", "the kernel's name for the controller of processor time"),
+    "cpu": (
+        "core/base/process/cpu_count.cpp",
+        "the kernel's name for the controller of processor time",
+    ),
     "max": ("core", "an operation of dims in the text form, and a file of the kernel"),
     "mean": ("core/base/str.cpp", "English: did you mean"),
     "min": ("core", "an operation of dims in the text form"),
@@ -98,11 +122,15 @@ ALLOWED_IN_CORE = {
     "token": ("core", "a kind of value in the text form, and a piece of a text"),
     "while": ("", "English"),
 }
-# As words of their own in any case, after `lib`, and as parts of NamesLikeThis.
-FORBIDDEN = {what: re.compile(rf"(?i:(?<![a-z])(?:lib)?({words.replace(' ', '|')})(?![a-z]))|"
-                              rf"({words.title().replace(' ', '|')})(?![a-z])") for what, words in FORBIDDEN_IN_CORE.items()}
-FEWEST_OPS = 100  # fewer pages than the tree ever has: the check would look for nothing
-# A comment, a character, a raw string or a string. Comments are dropped, so that "//" within a string is none.
+# Matches whole words in any case, also after `lib`, and parts of NamesLikeThis.
+FORBIDDEN = {
+    what: re.compile(rf"(?i:(?<![a-z])(?:lib)?({words.replace(' ', '|')})(?![a-z]))|"
+                     rf"({words.title().replace(' ', '|')})(?![a-z])")
+    for what, words in FORBIDDEN_IN_CORE.items()
+}
+FEWEST_OPS = 100  # with fewer pages than this, the search for names of ops would find nothing
+# A comment, a character, a raw string or a string. Strings match too, so that "//" within one does
+# not begin a comment.
 TOKEN = re.compile(r"//[^\n]*|/\*.*?\*/|'(?:[^'\\\n]|\\[^\n][0-9a-fA-F]*)'|"
                    r'R"(\w*)\((.*?)\)\1"|"((?:[^"\\\n]|\\.)*)"', re.S)
 
@@ -121,10 +149,10 @@ def room_of(relative):
 
 
 def check_waiting():
-    """Rows of WAITING that nothing needs any more."""
+    """Reports the rows of WAITING that are no longer needed."""
     for name, header in WAITING:
         if not (ROOT / name).exists() or header not in INCLUDE.findall((ROOT / name).read_text()):
-            yield f"scripts/tree_rules.py: {name} waits for nothing of <{header}>: take the row out"
+            yield f"scripts/tree_rules.py: {name} waits for nothing of <{header}>: remove the row"
 
 
 def check_includes(relative, text):
@@ -139,19 +167,25 @@ def check_includes(relative, text):
             if not own and not waits and not any(header.startswith(p) for p in MAY_INCLUDE[room]):
                 yield f"{relative}: {room} may not include <{header}>"
         for prefix, rooms in ONLY_IN.items():
-            if header.startswith(prefix) and not is_test and not any(folder.startswith(r + "/") for r in rooms):
+            allowed = is_test or any(folder.startswith(r + "/") for r in rooms)
+            if header.startswith(prefix) and not allowed:
                 yield f"{relative}: <{header}> belongs to {', '.join(rooms)} alone"
 
 
 def op_names():
-    """The names of all ops: each has a page, which a test compares with what is registered."""
+    """The names of all ops: each has a page. A test compares the pages with the registered ops."""
     return {path.stem for path in (ROOT / "docs/generated/ops").glob("*.md")} - {"README"}
 
 
 def device_names():
-    """The folders of plugins and samples that offer a device, which have its name."""
-    return {folder.name for room in ("plugins", "samples") for folder in (ROOT / room).iterdir() if folder.is_dir()
-            for path in folder.iterdir() if path.suffix in SOURCE and "TENON_DEVICE_ID" in path.read_text(errors="replace")}
+    """The names of devices: each is the folder of the plugin or sample that offers the device."""
+    return {
+        folder.name
+        for room in ("plugins", "samples")
+        for folder in (ROOT / room).iterdir() if folder.is_dir()
+        for path in folder.iterdir()
+        if path.suffix in SOURCE and "TENON_DEVICE_ID" in path.read_text(errors="replace")
+    }
 
 
 def code_and_literals(text):
@@ -184,14 +218,16 @@ def check_core_knows_nothing(relative, text, ops, devices):
 def check_core():
     ops, devices = op_names(), device_names()
     if len(ops) < FEWEST_OPS:
-        yield f"docs/generated/ops: {len(ops)} ops are known, fewer than {FEWEST_OPS}: what core/ names cannot be checked"
+        yield (f"docs/generated/ops: {len(ops)} ops are known, fewer than {FEWEST_OPS}: "
+               "what core/ names cannot be checked")
     for path in sorted((ROOT / "core").rglob("*")):
         if path.suffix in SOURCE | {".def", ".inc"}:
-            yield from check_core_knows_nothing(path.relative_to(ROOT).as_posix(), path.read_text(errors="replace"), ops, devices)
+            relative, text = path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
+            yield from check_core_knows_nothing(relative, text, ops, devices)
 
 
 def pages(root):
-    """The Markdown pages of a tree; those of templates have names that `tenon new` fills in."""
+    """The Markdown pages of a tree, without templates: `tenon new` fills in the names in these."""
     for path in sorted(root.rglob("*.md")):
         first = path.relative_to(root).parts[0]
         if not first.startswith((".", "build")) and "templates" not in path.parts:
@@ -199,12 +235,12 @@ def pages(root):
 
 
 def prose(text):
-    """A page without its blocks and pieces of code, which are not links."""
+    """A page without code blocks and inline code, in which nothing is a link."""
     return re.sub(r"`[^`\n]*`", "", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
 
 
 def anchors(text):
-    """The names that headings get on the usual hosts."""
+    """The anchors that the usual hosts make of headings."""
     heads = re.findall(r"^#+ +(.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
@@ -217,7 +253,7 @@ def check_links(root, path):
         name, _, anchor = target.partition("#")
         there = path if name == "" else path.parent / name
         if not there.exists():
-            yield f"{relative}: the link {target} leads nowhere"
+            yield f"{relative}: the target of the link {target} does not exist"
         elif anchor and there.suffix == ".md" and anchor not in anchors(there.read_text()):
             yield f"{relative}: {name or 'this page'} has no heading #{anchor}"
 
@@ -229,53 +265,63 @@ def check_decisions():
     for path in sorted(folder.glob("[0-9]*.md")):
         number = path.name[:4]
         if number in numbers:
-            yield f"docs/adr: {path.name} and {numbers[number]} have one number"
+            yield f"docs/adr: {path.name} and {numbers[number]} have the same number"
         numbers[number] = path.name
         if not path.read_text().startswith(f"# {number}: "):
             yield f"docs/adr/{path.name}: the first line is not '# {number}: TITLE'"
         if f"]({path.name})" not in index:
-            yield f"docs/adr/README.md: {path.name} has no line"
+            yield f"docs/adr/README.md: there is no row for {path.name}"
 
 
 def check_readmes():
-    for room in ("bench", "core", "docs", "frontends", "passes", "plugins", "samples", "sdk", "tests"):
+    rooms = ("bench", "core", "docs", "frontends", "passes", "plugins", "samples", "sdk", "tests")
+    for room in rooms:
         if not (ROOT / room / "README.md").exists():
             yield f"{room}: there is no README.md"
 
 
-# Files that pages name though the tree holds none of that name: (page, name): why. A page that ends in "/" is all below that folder.
+# Names of files in pages that are not files of the tree: (page, name): why. A page that ends in "/"
+# means all pages below that folder.
 NAMED_ELSEWHERE = {
     ("docs/", "manifest.json.in"): "each plugin has one of its own",
     ("sdk/cmake/README.md", "manifest.json.in"): "each plugin has one of its own",
     ("docs/guide/device.md", "acme.c"): "`tenon new` makes it",
     ("docs/guide/kernels.md", "lightning.c"): "`tenon new` makes it",
     ("docs/guide/pass.md", "unpair.cpp"): "`tenon new` makes it",
-    ("docs/spec/plugin.md", "base.h"): "a header of sdk/tenon/abi; requirements name them without their folder",
+    ("docs/spec/plugin.md", "base.h"):
+        "a header of sdk/tenon/abi; requirements name them without their folder",
     ("passes/README.md", "passes/tidy_up.cpp"): "what a new pass would be called",
     ("passes/README.md", "tests/passes/tidy_up.tir"): "what a new pass would be called",
 }
 NAMED = re.compile(r"[\w@*.+/-]+\.(?:h|hpp|c|cpp|py|sh|def|inc|cmake|tir|md|json|in)")
-FORM_OF_NAMES = re.compile(r"\..*|(?!README|CHANGELOG|CONTRIBUTING|SECURITY)[A-Z]{2,}.*")  # `.plugin.json`, `NAME_test.cpp`
+# `.plugin.json`, `NAME_test.cpp`
+FORM_OF_NAMES = re.compile(r"\..*|(?!README|CHANGELOG|CONTRIBUTING|SECURITY)[A-Z]{2,}.*")
 SOURCE_ROOMS = ("bench", "core", "frontends", "passes", "plugins", "samples", "sdk", "tests")
-# Rooms of one file per op: `*.cpp` may stand for all of them. Elsewhere a pattern has to say more.
+# Rooms with one file per op, where `*.cpp` may name all of them. Elsewhere a pattern must be more
+# specific.
 ONE_FILE_EACH = ("plugins/ops",)
 
 
 def back_ticked(text):
-    """The names in back-ticks, outside of blocks of code."""
-    return re.findall(r"`((?:[^`\n]|\n(?!\n))+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+    """The names in back-ticks, outside code blocks."""
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    return re.findall(r"`((?:[^`\n]|\n(?!\n))+)`", outside)
 
 
 def tree_files():
     """All files of the tree, as paths from its root."""
     for folder, folders, names in os.walk(ROOT):
         here = pathlib.Path(folder).relative_to(ROOT).as_posix()
-        folders[:] = [name for name in folders if not name.startswith((".", "__")) and not (here == "." and name.startswith("build"))]
+        folders[:] = [
+            name for name in folders
+            if not name.startswith((".", "__")) and not (here == "." and name.startswith("build"))
+        ]
         yield from (name if here == "." else f"{here}/{name}" for name in names)
 
 
 def check_named_files(files):
-    """Back-ticked names of files lead to files: from the page's folder or below it, from the root, or from the root of includes."""
+    """Each back-ticked name of a file matches a file: in the page's folder or below it, from the
+    root of the tree, or from the root of includes."""
     used = set()
     for path in pages(ROOT):
         page = path.relative_to(ROOT).as_posix()
@@ -286,40 +332,51 @@ def check_named_files(files):
         for name in sorted(set(back_ticked(path.read_text()))):
             if not NAMED.fullmatch(name) or FORM_OF_NAMES.fullmatch(name.rsplit("/", 1)[-1]):
                 continue
-            if any(is_named(file, name) for file in below) or (path.parent / name).exists() \
-                    or any(fnmatch.fnmatchcase(file, root + name) for file in files for root in ("", "sdk/")):
+            if any(is_named(file, name) for file in below) or (path.parent / name).exists():
                 continue
-            row = next(((place, other) for place, other in NAMED_ELSEWHERE if other == name
-                        and (page == place or place.endswith("/") and page.startswith(place))), None)
+            patterns = (name, f"sdk/{name}")
+            if any(fnmatch.fnmatchcase(file, pattern) for file in files for pattern in patterns):
+                continue
+            rows = (
+                (place, other) for place, other in NAMED_ELSEWHERE if other == name
+                and (page == place or place.endswith("/") and page.startswith(place))
+            )
+            row = next(rows, None)
             used.add(row)
             if row is None:
                 yield f"{page}: there is no file `{name}`"
     for place, name in sorted(NAMED_ELSEWHERE.keys() - used):
-        yield f"scripts/tree_rules.py: {place} needs no exception for `{name}`: take the row out"
+        yield f"scripts/tree_rules.py: {place} needs no exception for `{name}`: remove the row"
 
 
 def is_named(file, name):
-    """A name, path or pattern means this file if it is the end of its path."""
+    """Whether a name, path or pattern matches the end of this file's path."""
     return fnmatch.fnmatchcase("/".join(file.split("/")[-1 - name.count("/"):]), name)
 
 
 def check_sources_are_named(files):
-    """Every source file is named in the nearest README up the tree, by itself or by a pattern."""
+    """The nearest README up the tree names every source file, by its name or by a pattern."""
     names = {}
     for file in files:
-        if not file.startswith(tuple(room + "/" for room in SOURCE_ROOMS)) or "/templates/" in file \
-                or pathlib.PurePath(file).suffix not in SOURCE | {".py", ".sh"}:
+        if not file.startswith(tuple(room + "/" for room in SOURCE_ROOMS)) or "/templates/" in file:
+            continue
+        if pathlib.PurePath(file).suffix not in SOURCE | {".py", ".sh"}:
             continue
         folder = file.rpartition("/")[0]
         room = folder
         while f"{room}/README.md" not in files:
             room = room.rpartition("/")[0]
         if room not in names:
-            names[room] = [name for name in back_ticked((ROOT / room / "README.md").read_text()) if "." in name and " " not in name]
+            ticked = back_ticked((ROOT / room / "README.md").read_text())
+            names[room] = [name for name in ticked if "." in name and " " not in name]
         stem = file.rpartition(".")[0]
-        same = [file] + [stem + ending for ending in (".h", ".hpp") if file.endswith((".c", ".cpp")) and stem + ending in files]
+        same = [file] + [
+            stem + ending for ending in (".h", ".hpp")
+            if file.endswith((".c", ".cpp")) and stem + ending in files
+        ]
         tested = stem.removesuffix("_test")
-        if tested != stem and any(tested + ending in files for ending in (".cpp", ".c", ".h", ".hpp")):
+        endings = (".cpp", ".c", ".h", ".hpp")
+        if tested != stem and any(tested + ending in files for ending in endings):
             continue
         if not any(is_named(path, name) for path in same for name in names[room]
                    if not name.startswith("*.") or folder in ONE_FILE_EACH):
@@ -340,12 +397,14 @@ def report(problems):
 def main():
     if sys.argv[1:2] == ["--links"]:
         return report(links_below(pathlib.Path(sys.argv[2]).resolve()))
-    problems = list(check_decisions()) + list(check_readmes()) + list(check_waiting()) + links_below(ROOT)
+    problems = list(check_decisions()) + list(check_readmes()) + list(check_waiting())
+    problems += links_below(ROOT)
     files = dict.fromkeys(sorted(tree_files()))
     problems += list(check_named_files(files)) + list(check_sources_are_named(files))
     problems += check_core()
     for path in sources():
-        problems += check_includes(path.relative_to(ROOT).as_posix(), path.read_text(errors="replace"))
+        relative, text = path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
+        problems += check_includes(relative, text)
     return report(problems)
 
 

@@ -61,8 +61,8 @@ TEST(Status, ResultCarriesValueOrFailure) {
   EXPECT_DEATH((void)number(false).value(), "value.. of a failed Result: T0110");
 }
 
-// No exception crossed the C ABI but std::bad_alloc was caught, and a detail that lies about its
-// size ended the process.
+// std::bad_alloc was caught but no other exception was stopped at the C ABI, and a detail with a
+// false size ended the process.
 TEST(Guard, EveryExceptionBecomesACode) {
   EXPECT_EQ(guarded([]() -> tenon_code_t { throw std::length_error("vector"); }),
             TENON_RESOURCE_EXHAUSTED);
@@ -76,7 +76,7 @@ TEST(Guard, EveryExceptionBecomesACode) {
   guarded_void([] { throw 7; });
   record_failure(TENON_UNAVAILABLE, "P0801: as it was", {});
   EXPECT_EQ(guarded([] { return Status(); }),
-            TENON_OK);  // leaves what a plugin said on its way out
+            TENON_OK);  // leaves a failure that a plugin is returning
   EXPECT_EQ(last_failure().error_code(), "P0801");
   std::string text;
   const tenon_sink_t sink = sink_into(text);
@@ -85,7 +85,7 @@ TEST(Guard, EveryExceptionBecomesACode) {
   EXPECT_EQ(text, "abc");
 }
 
-// A manifest of a plugin that never ran got a command of its own before whoever followed the
+// A manifest of a plugin that never ran could get its own command run by a user who followed the
 // advice.
 TEST(Str, WordsForAShell) {
   EXPECT_EQ(shell_quoted("/usr/lib/x-1.so"), "/usr/lib/x-1.so");
@@ -119,10 +119,10 @@ TEST(Failure, DetailsThatLieAboutTheirSizeAreCut) {
                                        {to_abi_str("l"), to_abi_str(long_text)}};
   record_failure(TENON_INTERNAL, "P0801: no", details);
   EXPECT_EQ(last_failure().evidence_value("a"),
-            "(a text that says it has 18446744073709551615 bytes)");
+            "(a text that claims to have 18446744073709551615 bytes)");
   EXPECT_EQ(last_failure().evidence_value("l").size(), 4096u);
   record_failure(TENON_INTERNAL, std::string_view("x", SIZE_MAX / 2), {});
-  EXPECT_NE(last_failure().message().find("says it has"), std::string_view::npos);
+  EXPECT_NE(last_failure().message().find("claims to have"), std::string_view::npos);
 }
 
 TEST(Failure, CrossesTheBorder) {
@@ -244,8 +244,7 @@ TEST(Environment, UnknownVariablesAreNamed) {
   EXPECT_FALSE(env_flag("TENON_PLUGIN_STRICT", false));
 }
 
-// Runs this program again as a setuid copy: a privileged process must not listen to its user's
-// variables.
+// Runs this program again as a setuid copy: a privileged process must ignore its user's variables.
 TEST(Environment, IgnoredWhenPrivileged) {
   if (getenv("TENON_TEST_INNER") != nullptr) {
     std::printf("privileged %d, sees %d\n", is_privileged_process(),
@@ -296,7 +295,7 @@ TEST(Log, ChosenByComponent) {
   warn_unknown_log_names({});
   warn_unknown_log_names({});
   ASSERT_EQ(captured.lines.size(), 1u);
-  EXPECT_NE(captured.lines[0].find("`plugns`, which is no component; did you mean `plugins`?"),
+  EXPECT_NE(captured.lines[0].find("`plugns`, which is not a component; did you mean `plugins`?"),
             std::string::npos);
 }
 

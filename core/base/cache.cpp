@@ -27,7 +27,7 @@ constexpr char kMagic[8] = {'T', 'E', 'N', 'O', 'N', 'C', '1', '\n'};
 constexpr uint64_t kAlignment = 64;
 constexpr int64_t kTemporaryAgeNs = int64_t{3600} * 1000000000;
 constexpr int64_t kTouchAfterNs =
-    int64_t{3600} * 1000000000;  // use times are kept to the hour: reads stay reads
+    int64_t{3600} * 1000000000;  // use times are kept to the hour, so that most reads write nothing
 
 struct Header {
   char magic[8];
@@ -61,14 +61,15 @@ Header make_header(std::string_view kind, std::span<const std::byte> key,
   return header;
 }
 
-// The payload of a file's bytes if everything about it is right; else why not.
+// Null, with the payload in *out_payload, if everything about the file's bytes is right; else the
+// reason.
 const char* check_entry(std::span<const std::byte> bytes, std::string_view kind,
                         std::span<const std::byte> key, std::span<const std::byte>* out_payload) {
   Header header;
   if (bytes.size() < sizeof(header)) return "it is cut short";
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0)
-    return "it is no cache entry of this version";
+    return "it is not a cache entry of this version";
   uint64_t begin = 0, end = 0;
   if (!checked_add(uint64_t{sizeof(header)}, header.key_bytes, &begin) ||
       !checked_align_up(begin, kAlignment, &begin) ||
@@ -86,13 +87,13 @@ const char* check_entry(std::span<const std::byte> bytes, std::string_view kind,
   return nullptr;
 }
 
-// Why the folder must not be used; empty if it may.
+// Why the folder must not be used; empty if it may be.
 std::string why_unusable(const std::string& folder) {
   if (Status made = make_folders(folder, 0700); !made.ok()) return made.text();
   Result<FileIdentity> identity = identify_link(folder);
   if (!identity.ok()) return identity.status().text();
   if (S_ISLNK(identity->mode)) return "it is a symbolic link";
-  if (!S_ISDIR(identity->mode)) return "it is no folder";
+  if (!S_ISDIR(identity->mode)) return "it is not a folder";
   if (identity->owner != ::geteuid()) return fmt::format("it belongs to user {}", identity->owner);
   if ((identity->mode & 0022) != 0) return "other users may write to it";
   return {};
@@ -138,7 +139,7 @@ Cache::Cache(std::string folder) : folder_(std::move(folder)) {
 
 Cache& Cache::process() {
   static Cache* instance =
-      new Cache(default_folder());  // never destroyed: threads may ask during exit
+      new Cache(default_folder());  // never destroyed: threads may use it during exit
   return *instance;
 }
 
@@ -229,8 +230,8 @@ bool Cache::put(std::string_view kind, std::span<const std::byte> key,
 }
 
 void Cache::count_written(uint64_t bytes) {
-  // The bound is looked after every 64 MB that a process writes, since listing the folder costs a
-  // walk.
+  // The bound is checked after every 64 MB that a process writes, since listing the folder means
+  // walking it.
   constexpr uint64_t kCheckEvery = uint64_t{64} << 20;
   static std::atomic<uint64_t> written{0};
   const uint64_t step = std::min(kCheckEvery, limit(Limit::kCacheBytes) / 4 + 1);

@@ -1,9 +1,10 @@
-// The cache folder: files by content, shared by all processes of one user. Entries are made by
-// rename and checked (kind, key, digest) each time they are read, so that a killed writer, two
-// writers, a full disk or a flipped bit cost a recompile and never a wrong result.
+// The cache folder: files by content, shared by all processes of one user. Entries are created by
+// rename, and checked (kind, key, digest) each time they are read. A killed writer, two writers, a
+// full disk or a flipped bit therefore cost a recompilation, never a wrong result.
 //
 // Layout: DIR/v1/KIND/xx/HEX32 where HEX32 is the XXH3-128 of the key. Each file is a header of 64
-// bytes, the key, padding to 64, the payload. The folder is 0700 and ours, or is not used.
+// bytes, the key, padding to 64, the payload. The folder must be 0700 and owned by this user, or it
+// is not used.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,7 +18,7 @@
 
 namespace tenon {
 
-// The bytes of an entry, checked when it was found; mapped as long as the object lives.
+// The bytes of an entry, checked when it was found; mapped while the object lives.
 struct CacheEntry {
   std::shared_ptr<const MappedRegion> region;
   std::span<const std::byte> bytes;
@@ -29,29 +30,29 @@ struct CacheListing {
   int64_t used_ns = 0;  // time of last use
 };
 
-// Threads: safe. Every method of a cache that is off finds nothing and stores nothing.
+// Threads: safe. A cache that is off finds nothing and stores nothing.
 class Cache {
  public:
-  // Opens the folder, making it if needed. When it cannot be used (T0801: foreign owner, a link,
-  // other users may write, cannot be made) a warning tells why and the cache is off.
+  // Opens the folder, making it if needed. If it cannot be used (T0801: another owner, a link,
+  // writable by other users, cannot be made), warns with the reason; the cache is then off.
   explicit Cache(std::string folder);
-  // The process's: TENON_CACHE_DIR, or tenon in XDG_CACHE_HOME, or ~/.cache/tenon; off when there
-  // is no home.
+  // The cache of the process: TENON_CACHE_DIR, or tenon in XDG_CACHE_HOME, or ~/.cache/tenon; off
+  // without a home folder.
   static Cache& process();
 
   bool usable() const { return usable_; }
   const std::string& folder() const { return folder_; }
 
-  // An entry of a folder that is only read: what an installation ships. NOT_FOUND if there is none,
-  // if it is damaged, or if folder or file belong to neither root nor this user, or others may
-  // write to them.
+  // An entry of a read-only folder, such as an installation ships. NOT_FOUND if there is none, if
+  // it is damaged, if the folder or file belongs to neither root nor this user, or if others may
+  // write to it.
   static Result<CacheEntry> read_shared(const std::string& folder, std::string_view kind,
                                         std::span<const std::byte> key);
 
-  // NOT_FOUND if there is no entry; a damaged one is removed with a warning and not found.
+  // NOT_FOUND if there is no entry. A damaged entry is removed with a warning and counts as none.
   Result<CacheEntry> get(std::string_view kind, std::span<const std::byte> key);
-  // Stores atomically. A full disk, a read-only folder or an oversized entry is a warning, once,
-  // and false.
+  // Stores atomically. On a full disk, a read-only folder or an oversized entry, warns once and
+  // returns false.
   bool put(std::string_view kind, std::span<const std::byte> key,
            std::span<const std::byte> payload);
   // Removes one entry.
@@ -70,12 +71,12 @@ class Cache {
   bool usable_ = false;
 };
 
-// A folder of this process alone (0700), removed when the process ends normally: for files that
-// must have a path, such as code to be mapped. In the cache folder if that is usable, else in
+// A private folder (0700) of this process, removed when the process ends normally. It is for files
+// that must have a path, such as code to be mapped. In the cache folder if that is usable, else in
 // TMPDIR or /tmp.
 Result<std::string> scratch_folder();
 
-// XXH3-128 as 32 hexadecimal digits: the name under which content is known.
+// XXH3-128 as 32 hexadecimal digits: the name of content.
 std::string content_name(std::span<const std::byte> bytes);
 
 }  // namespace tenon

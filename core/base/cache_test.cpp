@@ -1,5 +1,5 @@
-// Group 7 of the hostile inputs: whatever happens to the cache folder, the answer is right or "not
-// found".
+// Group 7 of the hostile inputs: whatever happens to the cache folder, a read gives the right bytes
+// or "not found".
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -122,7 +122,7 @@ TEST_F(CacheTest, LinksForeignersAndOpenFoldersAreRefused) {
 }
 
 TEST_F(CacheTest, ReadOnlyFolderStillServes) {
-  // Permissions do not bind root, so root runs the case as another user, in a child.
+  // Root ignores permissions, so root runs this case as another user, in a child.
   ASSERT_EQ(chmod(outer_.c_str(), 0777), 0);
   pid_t child = fork();
   if (child == 0) {

@@ -1,4 +1,4 @@
-// Arithmetic on sizes that come from input: every product and sum says whether it fitted.
+// Arithmetic on sizes that come from input: every product and sum reports whether it fitted.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
-// strerror_r's GNU form never fails.
+// The GNU form of strerror_r never fails.
 std::string errno_text(int number) {
   char buffer[128];
   return strerror_r(number, buffer, sizeof(buffer));
@@ -63,7 +63,7 @@ Status check_path(std::string_view path) {
   return Status();
 }
 
-// A name from inside a file: every rule that needs no look at the disk.
+// A name from inside a file: all rules that need no disk access.
 Status check_relative(std::string_view name) {
   TENON_RETURN_IF_ERROR(check_path(name));
   auto refuse = [&](std::string_view why) {
@@ -102,7 +102,7 @@ class Descriptor {
   int value_;
 };
 
-// Keeps the descriptor if it is a regular file, closes it if not.
+// Keeps the descriptor if it is a regular file; closes it if not.
 Result<File> adopt_regular(int raw, std::string_view path) {
   Descriptor descriptor(raw);
   struct stat status;
@@ -372,7 +372,7 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 Status AtomicFile::commit() {
-  // close reports what network file systems and quotas held back.
+  // close reports errors that network file systems and quotas deferred.
   if (::close(std::exchange(descriptor_, -1)) != 0) return not_written(errno, "write", path_);
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return not_written(errno, "write", path_);
   temporary_.clear();
@@ -392,7 +392,7 @@ Status make_folders(std::string_view path, uint32_t mode) {
     std::string part(path.substr(0, end));
     if (::mkdir(part.c_str(), mode) != 0 && errno != EEXIST) {
       int number = errno;
-      struct stat status;  // a read-only or foreign parent that exists is no obstacle
+      struct stat status;  // an existing parent that is read-only or someone else's is no obstacle
       if (::stat(part.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) continue;
       return errno_status(number, "make the folder", part);
     }

@@ -1,6 +1,6 @@
-// Files. This is the only place in core/ that opens one: every door (models, weights, text,
-// manifests, cache) passes here, so that a FIFO, a device, a link or a path out of its folder is
-// refused once and for all.
+// Files. Only this file opens files in core/. All input (models, weights, text, manifests, cache)
+// passes through it, so a FIFO, a device, a link or a path out of its folder is refused in one
+// place.
 #pragma once
 #include <sys/stat.h>
 
@@ -15,7 +15,7 @@
 
 namespace tenon {
 
-// What stat says of a file, for caches that are verified by it.
+// What stat reports about a file, for caches that verify a file by it.
 struct FileIdentity {
   uint64_t device = 0, inode = 0, size_bytes = 0;
   int64_t mtime_ns = 0, ctime_ns = 0;
@@ -44,25 +44,26 @@ class File {
   FileIdentity identity_;
 };
 
-// Opens a file that the user named: links are followed, anything but a regular file is refused
-// (never blocks on a FIFO). Errors: T0101 (NOT_FOUND or PERMISSION_DENIED), T0103, T0104 for an
-// empty name or one with NUL.
+// Opens a file that the user named. Links are followed; anything but a regular file is refused
+// (never blocks on a FIFO). Errors: T0101 (NOT_FOUND or PERMISSION_DENIED), T0103, T0104 for a name
+// that is empty or contains NUL.
 Result<File> open_user_file(std::string_view path);
 
-// Opens `relative`, a name found inside some file, beneath `folder`: relative, without "..",
-// backslash or NUL, through no symbolic link at any step, regular, with one hard link. Errors:
-// T0101, T0103, T0104, T0105. The folder itself is the user's and may be reached through links.
+// Opens `relative`, a name found inside some file, beneath `folder`. The name must be relative,
+// without "..", backslash or NUL, and lead through no symbolic link to a regular file with one hard
+// link. Errors: T0101, T0103, T0104, T0105. The folder itself is the user's and may be reached
+// through links.
 Result<File> open_beneath(std::string_view folder, std::string_view relative);
 
 namespace detail {
-// open_beneath on kernels without openat2, one folder after the other. Here for its test.
+// open_beneath for kernels without openat2, one folder at a time. Declared here for its test.
 Result<File> open_beneath_by_steps(std::string_view folder, std::string_view relative);
 }  // namespace detail
 
-// Opens a file of our own (cache, manifest): no symbolic link as last component.
+// Opens a file of our own (cache, manifest): its last component must not be a symbolic link.
 Result<File> open_no_follow(std::string_view path);
 
-// A read-only mapping of bytes of a file. Shared by whoever needs the bytes to stay.
+// A read-only mapping of bytes of a file, shared by everything that needs them to stay.
 class MappedRegion {
  public:
   ~MappedRegion();
@@ -79,21 +80,21 @@ class MappedRegion {
   size_t size_ = 0;
 };
 
-// Maps [offset, offset + length) of `file`. Errors: T0106 if that is not inside, T0102 above
+// Maps [offset, offset + length) of `file`. Errors: T0106 if that range is not inside, T0102 above
 // kFileBytes, T0111. The mapping outlives the File.
 Result<std::shared_ptr<const MappedRegion>> map_region(const File& file, uint64_t offset,
                                                        uint64_t length);
 Result<std::shared_ptr<const MappedRegion>> map_file(const File& file);
 
-// Reads a whole file of at most `max_bytes` (T0102 with `what` otherwise).
+// Reads a whole file of at most `max_bytes`; T0102, naming `what`, if it is larger.
 Result<std::string> read_all(const File& file, uint64_t max_bytes, std::string_view what);
 
-// The first `max_bytes` of a file whose size stat does not know (/proc, /sys). T0101.
+// The first `max_bytes` of a file whose size stat does not report (/proc, /sys). T0101.
 Result<std::string> read_system_file(std::string_view path, size_t max_bytes = 64 * 1024);
 
 // A file that appears whole or not at all: written under a temporary name in the same folder,
-// renamed by commit(), removed if never committed. The target may exist (it is replaced) but be no
-// symbolic link (T0109).
+// renamed by commit(), removed if never committed. An existing target is replaced; a symbolic link
+// is refused (T0109).
 class AtomicFile {
  public:
   static Result<AtomicFile> create(std::string_view path, uint32_t mode = 0644);
@@ -104,7 +105,7 @@ class AtomicFile {
   Status write(std::string_view text) {
     return write(std::as_bytes(std::span(text.data(), text.size())));
   }
-  // A full disk is told by write or commit as T0108 (RESOURCE_EXHAUSTED).
+  // write or commit reports a full disk as T0108 (RESOURCE_EXHAUSTED).
   Status commit();
 
  private:

@@ -1,5 +1,5 @@
-// The rules of opening and writing files: group 2 of the hostile inputs, as far as names and links
-// go.
+// The rules of opening and writing files: the part of group 2 of the hostile inputs that concerns
+// names and links.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ class FileTest : public testing::Test {
   std::string refused(std::string_view name) {
     Result<File> file = open_beneath(folder_, name);
     std::string answer = file.ok() ? "opened" : std::string(file.status().error_code());
-    // Kernels without openat2 must answer alike.
+    // Kernels without openat2 must give the same result.
     Result<File> stepwise = detail::open_beneath_by_steps(folder_, name);
     EXPECT_EQ(stepwise.ok() ? "opened" : std::string(stepwise.status().error_code()), answer)
         << name;
@@ -104,8 +104,8 @@ TEST_F(FileTest, WritesAreWholeOrAbsent) {
 }
 
 TEST_F(FileTest, FullDiskIsSaid) {
-  // /dev/full takes the part of a full disk; the atomic writer refuses devices, so its own message
-  // is tested.
+  // /dev/full simulates a full disk; the atomic writer refuses devices, so its own message is
+  // tested.
   Status status = errno_status(ENOSPC, "write", "x");
   EXPECT_EQ(status.error_code(), "T0108");
   EXPECT_EQ(status.code(), TENON_RESOURCE_EXHAUSTED);

@@ -13,9 +13,9 @@
 namespace tenon {
 namespace {
 
-// Texts are never freed. Readers see an entry through an atomic slot that is written once; a table
-// that became too small is kept, since a reader may still be in it (their sizes sum to less than
-// the newest).
+// Texts are never freed. Readers reach an entry through an atomic slot that is written once. A
+// table that became too small is kept, since a reader may still be using it; the old tables
+// together are smaller than the newest.
 struct Entry {
   uint64_t hash;
   std::string_view text;
@@ -26,7 +26,7 @@ struct Table {
   explicit Table(size_t capacity_, Table* smaller_)
       : capacity(capacity_), smaller(smaller_), slots(new std::atomic<const Entry*>[capacity_]()) {}
   size_t capacity;  // power of two
-  Table* smaller;   // what it grew from, kept for readers
+  Table* smaller;   // the table it replaced, kept for readers
   std::unique_ptr<std::atomic<const Entry*>[]> slots;
 };
 

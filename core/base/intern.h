@@ -7,14 +7,13 @@
 
 namespace tenon {
 
-// The symbol of `text`; 0 for the empty text. Threads: safe; a name that is known is found without
-// a lock.
+// The symbol of `text`; 0 for the empty text. Threads: safe; a known name is found without a lock.
 tenon_sym_t intern(std::string_view text);
 
-// The symbol of `text` if somebody interned it before, else 0. Adds nothing.
+// The symbol of `text` if it has been interned before, else 0. Adds nothing.
 tenon_sym_t find_interned(std::string_view text);
 
-// The text of a symbol, good for the life of the process; empty for 0 and for a number that is no
+// The text of a symbol, valid for the life of the process; empty for 0 and for a number that is no
 // symbol. Threads: safe, lock-free.
 std::string_view sym_text(tenon_sym_t symbol);
 

@@ -32,7 +32,7 @@ struct Values {
 };
 
 Values& values() {
-  static Values* instance = new Values;  // never destroyed: threads may ask during exit
+  static Values* instance = new Values;  // never destroyed: threads may read it during exit
   return *instance;
 }
 

@@ -1,5 +1,5 @@
-// Limits on what input may ask for. Each is named, has a documented default and a variable that
-// sets it, and is told in the error that it causes.
+// Limits on what input may ask for. Each has a name, a documented default and a variable that sets
+// it, and the error that it causes names it.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -24,14 +24,14 @@ struct LimitInfo {
 
 const LimitInfo& limit_info(Limit limit);
 
-// The value in force: the default, the variable's, or what set_limit said. Threads: safe.
+// The value in force: the default, the variable's, or the one given to set_limit. Threads: safe.
 uint64_t limit(Limit limit);
 
 // Overrides a limit for the process (a session setting, a test). Threads: safe.
 void set_limit(Limit limit, uint64_t value);
 
 // OK if `asked` is within the limit, else T0102 naming the limit, both numbers and the variable.
-// `where` says what asked: "model `x.onnx`".
+// `where` names what asked: "model `x.onnx`".
 Status check_limit(Limit limit, uint64_t asked, std::string_view where);
 
 }  // namespace tenon

@@ -1,4 +1,4 @@
-// Filling a record of a caller that may be older or newer than this host: the rule of
+// Fills a record whose caller may be older or newer than this host: the rule of
 // sdk/tenon/abi/base.h.
 //
 // Threads: safe for different records.
@@ -9,17 +9,17 @@
 
 namespace tenon {
 
-// Fills as much of the caller's record as it has room for, and says how much that was.
-// INVALID_ARGUMENT, with the record as it was, when the caller did not set size_bytes.
+// Fills as much of the caller's record as it has room for, and records how much that was.
+// INVALID_ARGUMENT, with the record unchanged, if the caller did not set size_bytes.
 template <typename T>
 Status give_record(T* out, const T& from) {
   if (tenon_record_give(out, &from, sizeof(T)) == TENON_OK) return {};
   return error(TENON_INVALID_ARGUMENT, "T0616",
-               "a record to be filled says that it has {} bytes; set its size_bytes to sizeof",
+               "a record to be filled claims {} bytes; set its size_bytes to sizeof",
                out->size_bytes);
 }
 
-// The same where the record is read first: fill(&full) gets a full-size copy.
+// The same for a record that is read first: fill(&full) gets a full-size copy.
 template <typename T, typename Fill>
 Status fill_record(T* out, Fill fill) {
   T full;

@@ -1,5 +1,5 @@
-// Text that comes from input, made fit to show; names, globs and suggestions: what
-// tenon/cpp/text.hpp has, under the names that core calls it by.
+// Text from input made safe to show; names, globs and suggestions: the functions of
+// tenon/cpp/text.hpp under the names that core uses.
 #pragma once
 #include <tenon/cpp/text.hpp>
 

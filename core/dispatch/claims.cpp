@@ -13,9 +13,8 @@ namespace {
 
 struct Collector {
   Answers* claims;
-  std::vector<bool>
-      live;    // node stands in the graph; claims inside of regions tell passes what to keep whole
-  Status bad;  // what the plugin did against the rules
+  std::vector<bool> live;  // node is in the graph; claims inside regions tell passes what to keep
+  Status bad;              // how the plugin broke the rules
 };
 
 tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) try {
@@ -38,7 +37,7 @@ tenon_code_t take_claim(void* self, const tenon_node_t* nodes, uint32_t count, d
   }
   return TENON_OK;
 } catch (const std::exception&) {
-  return TENON_RESOURCE_EXHAUSTED;  // nothing passes through the plugin's frames
+  return TENON_RESOURCE_EXHAUSTED;  // no exception may pass through the plugin's frames
 }
 
 tenon_code_t take_refusal(void* self, tenon_node_t node, tenon_code_t code,
@@ -91,7 +90,7 @@ Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runti
   return answers;
 }
 
-// Takes a kernel set's answers into the device's, node by node.
+// Merges a kernel set's answers into the device's, node by node.
 void merge(const std::string& plugin, uint32_t by, const Answers& set,
            const tenon_region_view_t& main, Claims* claims) {
   for (uint32_t i = 0; i < main.node_count; ++i) {

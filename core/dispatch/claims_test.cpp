@@ -1,5 +1,5 @@
-// Kernel sets beside a device's own plugin: who of a device takes a node, and how the graph is cut
-// there.
+// Kernel sets beside a device's own plugin: which of a device's compilers takes a node, and how the
+// graph is cut there.
 #include "core/dispatch/claims.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace tenon::dispatch {
 namespace {
 
-// Takes the nodes of one op, or of every op where that is empty.
+// Takes the nodes of one op, or of every op if that is empty.
 struct Taker {
   std::string_view op;
   double cost_ns;

@@ -47,7 +47,7 @@ class Extractor {
  private:
   enum class State : uint8_t { kUnused, kOutside, kInside };
 
-  // ---- What is inside, what comes from outside ----
+  // ---- What is inside, and what comes from outside ----
   void scan_definitions(Node n) {
     for (Value v : from_.results(n)) inside_[v] = kNone;
     for (Symbol s : from_.symbols(n)) symbol_state_[s] = State::kInside;
@@ -160,7 +160,7 @@ class Extractor {
     return {};
   }
 
-  // Attributes with their dims in the new graph; the vectors keep what the records point to.
+  // Attributes with their dims in the new graph; the vectors hold what the records point to.
   struct Attrs {
     std::vector<tenon_attr_t> records;
     std::deque<std::vector<Dim>> dims;
@@ -280,7 +280,7 @@ class Extractor {
     return to_->set_yields(to_->main(), yields, views);
   }
 
-  // What is known of the symbols helps the compiler of the segment as well.
+  // Facts about the symbols help the compiler of the segment too.
   Status copy_facts() {
     for (const ir::DimFact& fact : from_.facts()) {
       std::vector<Symbol> symbols;
@@ -302,7 +302,7 @@ class Extractor {
   Subgraph out_;
   std::vector<Dim> symbol_map_;  // 0: not in the new graph
   std::vector<State> symbol_state_;
-  std::unordered_map<Value, Value> inside_;  // old to new; NONE until it is made
+  std::unordered_map<Value, Value> inside_;  // old to new; NONE until it is created
   std::vector<Value> inputs_;
 };
 
@@ -332,7 +332,7 @@ bool take_whole(const Graph& from, Subgraph* out) {
       if (type.dims[i] >= 0) continue;
       std::vector<Symbol> symbols;
       from.dims().symbols_of(type.dims[i], &symbols);
-      // Rare enough to go the long way, which works out the order of definition.
+      // Rare, so it uses the slower path, which determines the order of definition.
       for (Symbol s : symbols) {
         if (from.dims().symbol(s).node != kNone) return false;
       }

@@ -1,4 +1,4 @@
-// Cuts a segment out of a graph as a graph of its own: what a device compiles.
+// Cuts a segment out of a graph, as a graph of its own for a device to compile.
 #pragma once
 #include <span>
 #include <string_view>
@@ -17,20 +17,20 @@ struct Subgraph {
   std::vector<ir::Symbol> out_symbols;
 };
 
-// nodes: of the main region of `from`, in order. outputs: results of them that somebody else reads.
-// Symbols of outside become symbols of the new main region, constants are shared, locations are
-// kept. T0506 for a value that is no tensor and crosses the boundary.
+// nodes: of the main region of `from`, in order. outputs: those of their results that are read
+// elsewhere. Outside symbols become symbols of the new main region, constants are shared, locations
+// are kept. T0506 if a value that is not a tensor crosses the boundary.
 Result<Subgraph> extract(const ir::Graph& from, std::span<const ir::Node> nodes,
                          std::span<const ir::Value> outputs, std::string_view name);
 
-// The same of nodes of any one region, with any values as yields. `arguments` come first among the
+// The same for nodes of any one region, with any values as yields. `arguments` come first among the
 // inputs, used or not.
 Result<Subgraph> extract_part(const ir::Graph& from, std::span<const ir::Node> nodes,
                               std::span<const ir::Value> arguments,
                               std::span<const ir::Value> yields, std::string_view name);
 
-// The whole graph as one subgraph, nothing copied. False when its form does not allow it: an output
-// that is an argument or a constant, or the same value twice.
+// The whole graph as one subgraph, without copying. False if its form does not allow that: an
+// output that is an argument or a constant, or one value output twice.
 bool take_whole(const ir::Graph& from, Subgraph* out);
 
 }  // namespace tenon::dispatch

@@ -62,12 +62,12 @@ struct Call {
 };
 
 struct Artifact {
-  std::string bytes;  // of pack()
+  std::string bytes;  // written by pack()
 };
 
-// The graph in binary form, the target that its kernels were asked for, and the target's length.
-// The target stays with it because a plugin's ordinals may differ, and an open device does not say
-// which one it is.
+// The graph in binary form, the target that its kernels were queried for, and the target's length.
+// The target is stored because the ordinals of a plugin may differ, and an open device does not say
+// which ordinal it has.
 struct Packed {
   std::string_view graph, target;
 };
@@ -101,7 +101,7 @@ Result<ir::Ref<Graph>> graph_of(std::string_view bytes) {
   return ir::read_graph(std::move(blob), "an artifact", {});
 }
 
-// What suits every ordinal of the target: alignments are powers of two.
+// An alignment that suits every ordinal of the target; alignments are powers of two.
 Result<uint64_t> alignment_of(const Adapter& adapter, std::string_view target) {
   uint32_t count = 0;
   uint64_t alignment = 1;
@@ -132,7 +132,7 @@ Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t targe
       from_abi(adapter.kernels->query(adapter.kernels->self, target, &call.record, &candidate),
                fmt::format("kernels of plugin {}", quoted(adapter.plugin))));
   if (candidate.prepack_mask != 0 || candidate.epilogue_taken != 0) {
-    // Running it all the same would give it operands in a layout that it does not read.
+    // Running it anyway would give it operands in a layout that it does not read.
     return error(TENON_UNIMPLEMENTED, "T0512",
                  "kernels of plugin {} want packed operands (mask {:#x}) or an epilogue ({} "
                  "nodes), and single kernels get neither",
@@ -143,7 +143,7 @@ Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t targe
 
 // ---- Executable ----
 
-// Device memory of the adapter's own: constants and the kernels' workspace.
+// Device memory that the adapter owns: constants and the kernels' workspace.
 class OwnBuffer {
  public:
   OwnBuffer(const tenon_device_api_t* api, tenon_device_t* device) : api_(api), device_(device) {}
@@ -156,11 +156,11 @@ class OwnBuffer {
     if (handle != nullptr) (void)api_->free(api_->self, device_, handle);
     memory_return(counted_bytes_);
   }
-  // T0609 when TENON_MEMORY_LIMIT has no room: `what` names it.
+  // T0609 if TENON_MEMORY_LIMIT has no room: `what` names the buffer.
   Status allocate(uint64_t bytes, std::string_view what) {
     TENON_RETURN_IF_ERROR(memory_reserve(bytes, what));
     counted_bytes_ = bytes;
-    tenon_buffer_t* made = nullptr;  // a local: what stands beside an error is not ours to free
+    tenon_buffer_t* made = nullptr;  // a local: a handle stored beside an error is not ours
     TENON_RETURN_IF_ERROR(from_abi(api_->alloc(api_->self, device_, bytes, &made), "alloc"));
     if (made == nullptr)
       return error(TENON_INTERNAL, "T0612", "the device gave no buffer for {} bytes", bytes);
@@ -268,7 +268,7 @@ class KernelProgram {
 
   Status dims_of(Value v, std::span<const int64_t> symbols, std::vector<int64_t>* out) const {
     const tenon_type_t& type = graph_->type(v);
-    // Symbols of the main region stand at their index in the graph.
+    // Symbols of the main region, at their index in the graph.
     std::vector<int64_t> values(graph_->dims().symbol_count(), 0);
     const std::vector<ir::Symbol>& main = graph_->region(graph_->main()).symbols;
     for (size_t i = 0; i < main.size() && i < symbols.size(); ++i) values[main[i]] = symbols[i];
@@ -280,7 +280,7 @@ class KernelProgram {
     return {};
   }
 
-  // Offsets of what lives in the workspace, one after the other; UINT64_MAX for other values.
+  // Offsets of the values kept in the workspace, one after the other; UINT64_MAX for other values.
   Status layout(std::span<const int64_t> symbols, std::vector<uint64_t>* offsets,
                 uint64_t* total) const {
     offsets->assign(graph_->value_limit(), UINT64_MAX);
@@ -431,7 +431,7 @@ tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph,
                      const tenon_compile_options_t* options, tenon_artifact_t** out) {
   for (uint32_t i = 0; options != nullptr && i < options->option_count; ++i) {
     const std::string_view key = from_abi_str(options->options[i].key);
-    if (key.ends_with(".ops")) continue;  // the host's own: which ops the device is offered
+    if (key.ends_with(".ops")) continue;  // handled by the host: which ops the device is offered
     return to_abi(error(TENON_INVALID_ARGUMENT, "T0513",
                         "a device of single kernels has no options; it was given {}", quoted(key)));
   }
@@ -493,7 +493,7 @@ tenon_code_t execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
 const tenon_compile_api_t* compile_from_kernels(const tenon_device_api_t* device,
                                                 const tenon_kernels_api_t* kernels,
                                                 std::string_view plugin) {
-  // One per plugin, for the process: tables live that long.
+  // One per plugin, never freed: tables live as long as the process.
   auto* adapter = new Adapter{device, kernels, std::string(plugin), {}};
   adapter->table = tenon_compile_api_t{sizeof(tenon_compile_api_t),
                                        adapter,

@@ -1,6 +1,6 @@
 // A compile interface for devices that offer only kernels (tenon.kernels/1): an executable is a
-// list of single kernel calls with a memory plan. So the rest of core knows one way to use a
-// device.
+// list of single kernel calls with a memory plan. The rest of core therefore uses all devices in
+// one way.
 #pragma once
 #include <string_view>
 

@@ -16,7 +16,7 @@ struct Heard {
   std::string refusal;
 };
 
-// The candidate that `self` points to, for every call.
+// Returns the candidate that `self` points to, for every call.
 tenon_code_t query(void* self, tenon_str_t, const tenon_kernel_call_t*,
                    tenon_kernel_candidate_t* out) {
   *out = *static_cast<const tenon_kernel_candidate_t*>(self);
@@ -61,7 +61,7 @@ TEST(KernelDevice, TakesKernelsThatNeedNoPackingAndNoEpilogue) {
   EXPECT_NE(claim_with(candidate).refusal.find("(1 nodes)"), std::string::npos);
 }
 
-// ---- A plugin of two cards that differ ----
+// ---- A plugin with two different cards ----
 
 std::string* asked_target() {
   static std::string target;
@@ -130,7 +130,7 @@ TEST(KernelDevice, IsOfTheCardThatItWasCompiledFor) {
     tenon_needs_t needs{sizeof(needs), 1, &output, 0, 0};
     EXPECT_EQ(api->needs(api->self, executable, {}, &needs), TENON_OK);
     EXPECT_EQ(needs.workspace_bytes, alignment);  // one value of 8 bytes
-    // A caller whose record ends earlier: nothing behind it is written.
+    // A caller whose record is shorter: nothing beyond it is written.
     tenon_needs_t shorter{offsetof(tenon_needs_t, workspace_bytes), 1, &output, 77, 78};
     EXPECT_EQ(api->needs(api->self, executable, {}, &shorter), TENON_OK);
     EXPECT_EQ(shorter.size_bytes, offsetof(tenon_needs_t, workspace_bytes));
@@ -152,7 +152,7 @@ TEST(KernelDevice, ArtifactsOfOtherTargetsAndDamagedOnesDoNotFit) {
     EXPECT_EQ(api->fits(api->self, {"large", 5}, bytes.data(), kept), TENON_FAILED_PRECONDITION)
         << kept;
   }
-  // A card that is not there.
+  // A card that does not exist.
   const std::string elsewhere = compiled_for({"other", 5});
   tenon_executable_t* executable = nullptr;
   EXPECT_EQ(

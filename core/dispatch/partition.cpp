@@ -5,13 +5,13 @@
 namespace tenon::dispatch {
 namespace {
 
-// A boundary between two devices costs at least this, even in shared memory: two executions instead
-// of one, and no fusion across. Keeps equal-cost devices from alternating.
+// A boundary between two devices costs at least this much, even in shared memory: two executions
+// instead of one, and no fusion across. It keeps devices of equal cost from alternating.
 constexpr double kBorderNs = 3000;
 constexpr int kSweepsMax = 8;
 
-// An assignment, and by value and device how many of the value's consumers are there: a move of one
-// node costs the number of devices for each value it touches, however many others read that value.
+// An assignment and, by value and device, the number of the value's consumers there. Moving a node
+// thus costs one step per device for each value it touches, however many nodes read that value.
 struct State {
   std::vector<uint32_t> at;
   std::vector<uint32_t> readers;  // value-major
@@ -124,7 +124,7 @@ class Search {
     for (uint32_t v : values) gain += copies(v, *state);
     move(nodes, to, state);
     for (uint32_t v : values) gain -= copies(v, *state);
-    // A gain below rounding noise is none, else two equal placements could take turns.
+    // A gain below rounding noise does not count, else two equal placements could alternate.
     if (gain > 1e-3) return true;
     move(nodes, from, state);
     return false;
@@ -155,7 +155,7 @@ class Search {
   const PartitionProblem& problem_;
   const size_t devices_;
   std::vector<std::vector<uint32_t>> touched_;  // values that a node makes or reads
-  std::vector<std::vector<uint32_t>> reads_;    // values that a node reads, once for each time
+  std::vector<std::vector<uint32_t>> reads_;    // values that a node reads, once per read
 };
 
 // Cheapest device of each node; `favourite` wins wherever it claims.
@@ -215,7 +215,7 @@ double total_cost(const PartitionProblem& problem, std::span<const uint32_t> ass
 
 std::vector<Segment> make_segments(const PartitionProblem& problem,
                                    std::span<const uint32_t> assignment) {
-  // Level of a node: how many times data changed device on the way to it. Every edge between
+  // Level of a node: the number of device changes on the data's way to it. Every edge between
   // segments raises the level, so there is no cycle.
   std::vector<std::vector<uint32_t>> reads(problem.node_count);
   for (uint32_t v = 0; v < problem.values.size(); ++v) {

@@ -1,6 +1,6 @@
-// Which device gets which node, and how nodes are grouped into segments that each compile as one.
-// Pure arithmetic on claims and costs: knows no graph and no plugin, so that every rule has a small
-// test.
+// Decides which device gets which node, and groups nodes into segments that each compile as one.
+// Pure arithmetic on claims and costs, independent of graphs and plugins, so that every rule has a
+// small test.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -11,15 +11,15 @@ namespace tenon::dispatch {
 
 inline constexpr double kNotClaimed = std::numeric_limits<double>::infinity();
 inline constexpr uint32_t kHost = 0xffffffffu;      // as producer: an input; as consumer: an output
-inline constexpr uint32_t kUnplaced = 0xfffffffeu;  // nobody claims the node
-inline constexpr uint32_t kDevicesMax = 63;         // of one program
+inline constexpr uint32_t kUnplaced = 0xfffffffeu;  // no device claims the node
+inline constexpr uint32_t kDevicesMax = 63;         // per program
 
 struct PartitionDevice {
-  double bytes_per_ns = 0;      // to and from host memory; 0: shares it
+  double bytes_per_ns = 0;      // to and from host memory; 0: shares host memory
   double latency_ns = 0;        // of one copy
-  bool asynchronous = false;    // has a queue: its work is submitted before that of others of the
-                                // same level, which keep the host busy
-  bool fallback = false;        // takes only what no other device claims, in order of the list
+  bool asynchronous = false;    // has a queue: its work is submitted before that of other devices
+                                // of the same level, which keep the host busy
+  bool fallback = false;        // takes only nodes that no other device claims, in list order
   std::vector<double> cost_ns;  // per node; kNotClaimed where it refuses
 };
 
@@ -39,21 +39,21 @@ struct PartitionProblem {
 // The first device of the list (fallbacks last) that claims a node gets it, whatever the cost.
 std::vector<uint32_t> assign_by_preference(const PartitionProblem& problem);
 
-// Least total of node costs and copies that local search finds. Every step lowers the total
-// strictly, so it ends and a graph that alternates between devices settles. Deterministic.
+// The assignment with the least total of node costs and copies that local search finds. Every step
+// strictly lowers the total, so the search terminates. Deterministic.
 std::vector<uint32_t> assign_by_cost(const PartitionProblem& problem);
 
-// Node costs plus copies of an assignment; nodes without a device count nothing.
+// Node costs plus copies of an assignment; nodes without a device count as 0.
 double total_cost(const PartitionProblem& problem, std::span<const uint32_t> assignment);
 
 struct Segment {
   uint32_t device = 0;
   std::vector<uint32_t> nodes;  // increasing
-  uint32_t by = 0;              // who of the device compiles it; make_segments leaves 0
+  uint32_t by = 0;              // which of the device's compilers; make_segments leaves 0
 };
 
-// Groups nodes of one device so that no cycle arises between segments. Segments come in an order
-// that can be run: whatever a segment reads was made by an earlier one.
+// Groups nodes of one device so that no cycle arises between segments. Segments are in executable
+// order: each reads only what earlier ones made.
 std::vector<Segment> make_segments(const PartitionProblem& problem,
                                    std::span<const uint32_t> assignment);
 

@@ -94,8 +94,8 @@ int changes(const std::vector<uint32_t>& at) {
   return n;
 }
 
-// Ops that only one of the two can do, with ops between that both can: the data changes device as
-// often as it has to, and not more.
+// Ops that only one of two devices supports, with ops between them that both support: the data
+// changes device only as often as necessary.
 TEST(Partition, WhatBothCanDoStaysWhereTheDataIs) {
   for (uint32_t between : {1u, 2u, 5u}) {
     const uint32_t period = between + 1, n = 12 * period + 1;
@@ -103,8 +103,7 @@ TEST(Partition, WhatBothCanDoStaysWhereTheDataIs) {
     std::vector<double> a(n, 1000), b(n, 1000);
     for (uint32_t i = 0; i < n; ++i) {
       if (i % period != 0) {
-        (i % 2 == 0 ? a : b)[i] =
-            900;  // a little better here, a little better there: less than a copy
+        (i % 2 == 0 ? a : b)[i] = 900;  // gains smaller than a copy
       } else {
         (i / period % 2 == 0 ? b : a)[i] = kNotClaimed;
       }
@@ -124,7 +123,7 @@ double best_of_chain(const PartitionProblem& p) {
     std::vector<double> next(devices, kNotClaimed);
     for (uint32_t d = 0; d < devices; ++d) {
       for (uint32_t from = 0; from < devices; ++from) {
-        // What two nodes cost together, less what each costs alone, is the boundary between them.
+        // The joint cost of two nodes, less the cost of each alone, is the cost of their boundary.
         PartitionProblem pair = chain(2, p.values[n].bytes);
         pair.values[0].bytes = n == 0 ? p.values[0].bytes : 0;
         pair.values[2].bytes = n + 1 == p.node_count ? p.values[n + 1].bytes : 0;
@@ -156,7 +155,7 @@ TEST(Partition, RandomZigzagsAreNearTheBest) {
       if (random() % 6 == 0) (random() % 2 == 0 ? a : b)[i] = kNotClaimed;
     }
     p.devices = {device(a, 8, 5000), device(b, 8, 5000)};
-    // Inputs and outputs are outside of the comparison: they cost the same everywhere.
+    // Inputs and outputs are left out of the comparison: they cost the same everywhere.
     p.values.front().consumers.clear();
     p.values.back().output = false;
     const double found = total_cost(p, assign_by_cost(p)), best = best_of_chain(p);
@@ -211,7 +210,7 @@ TEST(Partition, RandomGraphsAreRunnableAndNeverWorseThanOneDevice) {
   }
 }
 
-// One value that all read: a sweep costs a few operations for each reader, not one for each pair of
+// One value that all nodes read: a sweep costs a few operations per reader, not per pair of
 // readers.
 TEST(Partition, ManyReadersOfOneValueAreNoMatter) {
   constexpr uint32_t kReaders = 40000;
@@ -224,7 +223,7 @@ TEST(Partition, ManyReadersOfOneValueAreNoMatter) {
   std::vector<double> odd(kReaders, 2), even(kReaders, 2);
   for (uint32_t n = 0; n < kReaders; ++n) (n % 2 == 0 ? even : odd)[n] = 1;
   p.devices = {device(even, 1, 10), device(odd, 1, 10)};
-  const std::vector<uint32_t> at = assign_by_cost(p);  // seconds, were it quadratic
+  const std::vector<uint32_t> at = assign_by_cost(p);  // would take seconds if quadratic
   EXPECT_EQ(std::count(at.begin(), at.end(), 0u), kReaders / 2);
 }
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr size_t kNodesInError = 20;
 
-// The value that tells what a symbol of another node is: a result of that node with the symbol in
-// its type.
+// The value that carries a symbol of another node: a result of that node with the symbol in its
+// type.
 void add_definition(const Graph& graph, ir::Symbol symbol, Node reader, std::vector<Value>* out) {
   const Node maker = graph.dims().symbol(symbol).node;
   if (maker == ir::kNone || maker == reader || !graph.node_live(maker) ||
@@ -42,7 +42,7 @@ void add_symbols_of(const Graph& graph, const tenon_type_t& type, std::vector<ir
   }
 }
 
-// Those that a node and what is inside of it mention.
+// The symbols that a node and its regions mention.
 void add_symbols_of(const Graph& graph, Node n, std::vector<ir::Symbol>* out) {
   for (Value v : graph.operands(n)) {
     if (v != ir::kNone) add_symbols_of(graph, graph.type(v), out);
@@ -68,7 +68,7 @@ std::vector<Value> definitions(const Graph& graph, std::vector<ir::Symbol> symbo
   return out;
 }
 
-// What a node reads, region captures included; constants left out.
+// The values that a node reads, region captures included, constants excluded.
 std::vector<Value> reads_of(const Graph& graph, Node n) {
   std::vector<Value> reads;
   auto add = [&](Value v) {
@@ -134,7 +134,7 @@ Status fallback_forbidden(const Graph& graph, const Placement& placement, size_t
                graph.nodes(graph.main()).size(), names, text);
 }
 
-// Falls back one device at a time, so that what is not needed is not loaded.
+// Falls back one device at a time, so that unneeded devices are not loaded.
 Status ask_fallbacks(const runtime::GraphRef& graph, const Candidates& candidates,
                      Placement* placement) {
   const Graph& g = *Graph::from(graph.get());
@@ -154,8 +154,7 @@ Status ask_fallbacks(const runtime::GraphRef& graph, const Candidates& candidate
   return complete(g, *placement) ? Status() : nobody_takes(g, *placement);
 }
 
-// Segments by device and by who of it compiles: kernels of another plugin are executables of their
-// own.
+// Segments by device and by its compiler: another plugin's kernels are executables of their own.
 std::vector<Segment> segments_of(const PartitionProblem& problem, std::span<const Node> nodes,
                                  std::span<const uint32_t> at, std::span<const Claims> asked) {
   const auto devices = static_cast<uint32_t>(asked.size());

@@ -1,5 +1,4 @@
-// Where every node of a graph runs, and why: claims of the candidates, the partition, and the
-// reports on it.
+// Where every node of a graph runs, and why: claims of the candidates, the partition, and reports.
 #pragma once
 #include <functional>
 #include <memory>
@@ -16,32 +15,32 @@ struct Candidates {
   std::vector<std::shared_ptr<runtime::Device>> devices;  // in order of preference
   bool by_preference = false;                             // the first that claims a node gets it
   bool no_fallback = false;                               // T0504 instead of asking a fallback
-  // By device of `devices`: globs of the ops that it may have; empty: all. The user's options
-  // NAME.ops.
+  // By index in `devices`: globs of the ops that the device may get; empty: all. Set by the user's
+  // options NAME.ops.
   std::vector<std::vector<std::string>> offered_ops;
-  // Asked in order while some node has no device. A failure is kept as the reason why that fallback
+  // Tried in order while some node has no device. A failure is kept as the reason why that fallback
   // did not help.
   std::vector<std::pair<std::string, std::function<Result<std::shared_ptr<runtime::Device>>()>>>
       fallbacks;
 };
 
 struct Placement {
-  std::vector<Claims> asked;             // candidates, then the fallbacks that were asked
-  std::vector<std::string> unavailable;  // "reference: reason" of fallbacks that could not be asked
+  std::vector<Claims> asked;             // candidates, then the fallbacks that were tried
+  std::vector<std::string> unavailable;  // "reference: reason" of fallbacks that failed
   std::vector<uint32_t> at;  // by node index: index into `asked`; kUnplaced outside the main region
   std::vector<Segment> segments;  // nodes are graph nodes; device is an index into `asked`
 };
 
-// Places a frozen, verified graph. T0501 naming every node that nobody takes with each device's
+// Places a frozen, verified graph. T0501 names every node that no device takes, with each device's
 // reason; T0504.
 Result<Placement> place(const runtime::GraphRef& graph, const Candidates& candidates);
 
-// The partition problem of a graph: costs and bytes with symbols at their hint, else 1.
+// The partition problem of a graph: costs and bytes with symbols at their hint, else at 1.
 PartitionProblem make_problem(const ir::Graph& graph, std::span<const Claims> asked,
                               size_t fallbacks_from);
 
-// Values that a node of the main region reads for a size alone: results of other nodes that define
-// symbols which it mentions. The same for what the graph yields.
+// Values that a node of the main region reads only for a size: results of other nodes that define
+// symbols it mentions. The same for what the graph yields.
 std::vector<ir::Value> sizes_read(const ir::Graph& graph, ir::Node node);
 std::vector<ir::Value> sizes_yielded(const ir::Graph& graph);
 
@@ -49,7 +48,7 @@ std::vector<ir::Value> sizes_yielded(const ir::Graph& graph);
 std::vector<int64_t> likely_sizes(const ir::Graph& graph);
 double likely_bytes(const ir::Graph& graph, ir::Value value, std::span<const int64_t> likely);
 
-// "add(f32[2, n], f32[2, n]) at model.onnx: node": a node for people.
+// "add(f32[2, n], f32[2, n]) at model.onnx: node": a node, for messages.
 std::string node_text(const ir::Graph& graph, ir::Node node);
 
 }  // namespace tenon::dispatch

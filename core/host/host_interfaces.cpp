@@ -54,7 +54,7 @@ tenon_code_t fail(void*, tenon_code_t code, tenon_str_t message, const tenon_key
   return code == TENON_OK ? TENON_UNKNOWN : code;
 }
 
-// What the views of the last answer point to: they must outlive the call, and the record may not.
+// Storage behind the views of the last answer, which must outlive the call; the record may not.
 struct ToldFailure {
   Status kept;
   std::vector<tenon_key_value_t> details;
@@ -104,7 +104,7 @@ void log_text(void*, tenon_str_t component, uint32_t level, tenon_str_t text) {
     }
   });
 }
-// Zero, which is no name, when there is no memory for a new one.
+// Zero, which is no name, if there is no memory for a new one.
 tenon_sym_t intern_text(void*, tenon_str_t text) {
   return guarded_or(tenon_sym_t{0}, [&] { return intern(from_abi_str(text)); });
 }

@@ -1,5 +1,5 @@
-// What the host offers to plugins, by id: each room registers its table, and tenon.host/1's query
-// finds it.
+// What the host offers to plugins, by id: each room registers its table, and the query of
+// tenon.host/1 finds it.
 #pragma once
 #include <string_view>
 
@@ -7,18 +7,18 @@
 
 namespace tenon::host {
 
-// Makes `table` (full-size, living as long as the process) answer for `id`. Registering an id again
-// replaces it. Called by libtenon's entry before any plugin is loaded. Threads: safe.
+// Registers `table` (full-size, living as long as the process) under `id`, replacing an earlier
+// one. Called by libtenon's entry before any plugin is loaded. Threads: safe.
 void register_host_interface(std::string_view id, uint32_t minor, const void* table);
 
 // The registered table of at least this minor, or null. Threads: safe.
 const void* find_host_interface(std::string_view id, uint32_t minor);
 
-// tenon.host/1: what every plugin is handed. Lives as long as the process.
+// tenon.host/1: the table that every plugin is given. Lives as long as the process.
 const tenon_host_t* host_table();
 
-// Sets what tenon_host_t::setting answers for `name` (an option of the running command), before the
-// environment. An empty value takes it back. Threads: safe.
+// Sets what tenon_host_t::setting returns for `name` (an option of the running command), ahead of
+// the environment. An empty value removes it. Threads: safe.
 void set_setting(std::string_view name, std::string_view value);
 
 // The value that plugins see: set_setting's, else the environment's. Lives as long as the process.

@@ -1,4 +1,4 @@
-// The services that plugins ask from the host, through their tables, as a plugin in C sees them.
+// The host's services, called through their tables as a plugin in C would call them.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>

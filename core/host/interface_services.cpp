@@ -46,7 +46,7 @@ Status check_kind(std::string_view kind) {
                "the kind {} of a cache entry must be 1 to 32 of a-z 0-9 -", quoted(kind));
 }
 
-// What the installation ships: TENON_SEED_DIR, else `seed` beside the plugins.
+// The cache that the installation ships: TENON_SEED_DIR, else `seed` beside the plugins.
 const std::string& seed_folder() {
   static const std::string* folder = [] {
     if (const auto chosen = env("TENON_SEED_DIR"); chosen && !is_privileged_process())
@@ -90,7 +90,7 @@ tenon_code_t cache_put(void*, tenon_str_t kind, const void* key, uint64_t key_by
 Status give_scratch_path(std::string_view name, const tenon_sink_t& out_path) {
   if (name.empty() || name.size() > 200 || name.find('/') != std::string_view::npos ||
       name[0] == '.' || name.find('\0') != std::string_view::npos) {
-    return error(TENON_INVALID_ARGUMENT, "T0104", "{} is no plain file name", quoted(name));
+    return error(TENON_INVALID_ARGUMENT, "T0104", "{} is not a plain file name", quoted(name));
   }
   TENON_ASSIGN_OR_RETURN(const std::string folder, scratch_folder());
   const std::string path = join_path(folder, name);

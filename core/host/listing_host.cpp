@@ -7,10 +7,9 @@
 namespace tenon::host {
 namespace {
 
-// One function stands in for every slot of every interface: it takes no argument from the caller,
-// which the calling conventions of our platforms allow, and says that nothing runs here. Plugins
-// that are built with -fsanitize=function may call it all the same: what carries no signature is
-// not looked at.
+// One function fills every slot of every interface. It reads none of the caller's arguments, which
+// our platforms' calling conventions allow, and reports that nothing runs here. Plugins built with
+// -fsanitize=function may call it too: a function without a signature is not checked.
 #if __has_attribute(no_sanitize)
 __attribute__((no_sanitize("function")))
 #endif

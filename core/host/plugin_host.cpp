@@ -21,7 +21,7 @@
 namespace tenon::host {
 namespace {
 
-// Which gate a manifest's failure belongs to.
+// The gate that a manifest's failure belongs to.
 Gate gate_of(std::string_view error_code) {
   if (error_code == "P0201" || error_code == "P0202" || error_code == "P0203") return Gate::kParsed;
   return Gate::kSchema;
@@ -34,13 +34,13 @@ std::string stem_of(std::string_view path) {
   return printable(name, 128);
 }
 
-// Once.
+// Runs at most once.
 Status shut_down(Candidate& candidate, std::recursive_mutex& mutex) {
   std::unique_lock lock(mutex);
   if (candidate.plugin == nullptr) return Status();
   tenon_plugin_t& record = candidate.plugin->adopted.record;
   auto call = std::exchange(record.shutdown, nullptr);
-  lock.unlock();  // a plugin may wait for a thread of its own that asks the host for something
+  lock.unlock();  // unlocked: a plugin may wait for a thread of its own that calls the host
   if (call == nullptr) return Status();
   Status status =
       from_abi(call(record.self), fmt::format("plugin {}: shutdown", quoted(candidate.name())));
@@ -54,7 +54,7 @@ void report_failure(const Candidate& candidate) {
   const bool of_layers =
       stopped != nullptr && (stopped->code == "P0901" || stopped->code.starts_with("P10"));
   if (of_layers && !log_once(reason))
-    return;  // what TENON_LAYERS says wrong stops every plugin, and is said of the first
+    return;  // an error in TENON_LAYERS stops every plugin, but is reported for the first only
   log_warning("plugins", "the plugin {} ({}) is skipped: {}", quoted(candidate.name()),
               quoted(candidate.manifest_path), reason);
 }
@@ -152,7 +152,7 @@ void PluginHost::check_names() {
     if (c.state != State::kAvailable) continue;
     if (Status status = is_selected(selection, c); !status.ok()) {
       c.fail(Gate::kDisabled, status, State::kOff);
-      taken.emplace(c.name(), &c);  // a disabled plugin is not replaced by a namesake further on
+      taken.emplace(c.name(), &c);  // a disabled plugin is not replaced by a later one of its name
     } else if (const auto [first, is_new] = taken.emplace(c.name(), &c); !is_new) {
       const Candidate& other = *first->second;
       c.fail(Gate::kDisabled,
@@ -177,7 +177,7 @@ void PluginHost::check_requirements_of_all() {
     Candidate& c = *candidate;
     if (c.state != State::kAvailable) continue;
     Status status = check_requirements(c.manifest);
-    // What is not on this machine is no trouble worth a warning: the plugin is off.
+    // A requirement that this machine does not meet is not worth a warning: the plugin is off.
     if (!status.ok()) {
       c.fail(Gate::kRequirements, status, State::kOff);
     } else {
@@ -251,7 +251,7 @@ Result<const Plugin*> PluginHost::load_provider(std::string_view kind, std::stri
       Status status = load_candidate(*candidate);
       if (status.ok()) return static_cast<const Plugin*>(candidate->plugin);
       if (status.error_code() == "P0907") return status;
-      break;  // the next provider may be fine
+      break;  // the next provider may work
     }
   }
   return unusable(kind, name);
@@ -272,8 +272,7 @@ std::string PluginHost::why_not(std::string_view kind, std::string_view name) co
       reasons += (reasons.empty() ? "" : "; ") + reason_of(*candidate);
   }
   if (!reasons.empty()) return reasons;
-  // A manifest that could not be read tells nothing of what it provides: its own name is the best
-  // hint.
+  // A manifest that could not be read does not say what it provides: its own name is the best hint.
   for (const auto& candidate : candidates_) {
     if (candidate->name() == name && candidate->state == State::kFailed)
       return reason_of(*candidate);
@@ -281,7 +280,8 @@ std::string PluginHost::why_not(std::string_view kind, std::string_view name) co
   return reasons;
 }
 
-// Why nobody provides (kind, name): who could and what stopped them, or what there is instead.
+// Why no plugin provides (kind, name): which ones would and what stopped them, or what there is
+// instead.
 Status PluginHost::unusable(std::string_view kind, std::string_view name) const {
   if (const std::string reasons = why_not(kind, name); !reasons.empty()) {
     return error(TENON_UNAVAILABLE, "P0902", "the {} {} cannot be used: {}", kind, quoted(name),
@@ -311,17 +311,15 @@ std::vector<const Plugin*> PluginHost::load_all(std::string_view kind) {
   for (const auto& candidate : candidates_) {
     if (!is_usable(candidate->state)) continue;
     const std::vector<Provided>& provides = candidate->manifest.provides;
-    bool wanted =
-        candidate->state != State::kLoading &&  // who asks from its query has nothing to give yet
-        std::any_of(provides.begin(), provides.end(),
-                    [&](const Provided& p) { return p.kind == kind; });
+    bool wanted = candidate->state != State::kLoading &&  // its query is running
+                  std::any_of(provides.begin(), provides.end(),
+                              [&](const Provided& p) { return p.kind == kind; });
     if (wanted && load_candidate(*candidate).ok()) plugins.push_back(candidate->plugin);
   }
   return plugins;
 }
 
-// Who asks for whom, from the first time that `c` stands there: "`a` asks for `b`, `b` asks for
-// `a`".
+// The circle of requests, from the first occurrence of `c`: "`a` asks for `b`, `b` asks for `a`".
 std::string PluginHost::circle_of(const Candidate& c) const {
   std::string text;
   for (auto at = std::find(loading_.begin(), loading_.end(), &c); at != loading_.end(); ++at) {
@@ -332,8 +330,7 @@ std::string PluginHost::circle_of(const Candidate& c) const {
   return text;
 }
 
-// Nothing that a query throws at us, and no shortage of memory, may leave a plugin in the state of
-// being loaded.
+// Neither an exception from a query nor a lack of memory may leave a plugin in the state kLoading.
 Status PluginHost::opened(Candidate& c) {
   Status status;
   const tenon_code_t code = guarded([&]() -> tenon_code_t {
@@ -346,8 +343,8 @@ Status PluginHost::opened(Candidate& c) {
   return status;
 }
 
-// Under the lock, which the thread of a query holds: what is being loaded here is asked for by
-// itself.
+// Runs under the lock. A query runs on the thread that holds it, so a plugin that is being loaded
+// here is being requested by itself.
 Status PluginHost::load_candidate(Candidate& c) {
   if (c.state == State::kLoaded) return Status();
   if (c.state == State::kLoading) {
@@ -378,7 +375,7 @@ Status PluginHost::load_candidate(Candidate& c) {
   return Status();
 }
 
-// Digests and the probe, for the library as `seen`.
+// Checks digests and the probe for the library as `seen`.
 Status PluginHost::check_files(Candidate& c, const FileIdentity& seen) {
   auto stop = [&](Gate gate, Status status) {
     c.fail(gate, status);
@@ -391,7 +388,7 @@ Status PluginHost::check_files(Candidate& c, const FileIdentity& seen) {
     const std::string& digest;
     std::string_view who;
   };
-  // The manifest first: it says what is opened, and from where.
+  // The manifest first: it decides what is opened, and from where.
   for (const Wanted& wanted :
        {Wanted{"manifest", c.manifest_path, c.manifest_identity, c.locked_manifest_sha256,
                "the lock file"},
@@ -403,7 +400,7 @@ Status PluginHost::check_files(Candidate& c, const FileIdentity& seen) {
   }
   if (c.in_prefix || probe_mode() != ProbeMode::kChild) {
     c.pass(Gate::kProbe,
-           c.in_prefix ? "part of the installation" : "not probed, as TENON_PLUGIN_PROBE says");
+           c.in_prefix ? "part of the installation" : "not probed, because of TENON_PLUGIN_PROBE");
     return Status();
   }
   Status status = probe_library(c.library_path, seen, c.name(), c.manifest.required_libraries);
@@ -411,13 +408,13 @@ Status PluginHost::check_files(Candidate& c, const FileIdentity& seen) {
     c.pass(Gate::kProbe, "answered in a helper process");
     return Status();
   }
-  // What the helper found by asking belongs to the gate that asks; what it did not survive is the
-  // probe's own.
+  // A code that the helper got from the plugin belongs to the gate that queries it; a helper that
+  // did not survive is the probe's own failure.
   std::string_view code = status.error_code();
   if (code == "P0505") return stop(Gate::kRequirements, std::move(status));
   if (const std::string library = missing_library(c.manifest);
       !code.starts_with("P06") && !library.empty()) {
-    // It cannot be opened, or refuses, without what it requires: that is the reason that helps.
+    // Without what it requires it cannot be opened, or refuses; that is the more helpful reason.
     return stop(Gate::kRequirements, error(TENON_UNAVAILABLE, "P0505",
                                            "the library {} that it requires cannot be opened: {}",
                                            quoted(library), status.message()));
@@ -430,9 +427,9 @@ Status PluginHost::check_files(Candidate& c, const FileIdentity& seen) {
   return stop(gate, std::move(status));
 }
 
-// The library, opened as the file that was checked. While that took its time somebody may have put
-// another one in its place, which is checked in its turn; one that comes between the last look and
-// the system's loader is refused, though its constructors ran.
+// The library, opened as the file that was checked. If another file replaced it during the check,
+// that one is checked in turn. One that arrives between the last check and the system's loader is
+// refused, though its constructors have run.
 Result<tenon_plugin_query_t> PluginHost::open_checked(Candidate& c) {
   constexpr int kAttempts = 3;
   auto stop = [&](Gate gate, Status status) {
@@ -448,8 +445,8 @@ Result<tenon_plugin_query_t> PluginHost::open_checked(Candidate& c) {
     if (!seen.ok())
       return stop(Gate::kProbe, error(TENON_NOT_FOUND, "P0208", "{}", seen.status().message()));
     Status status = check_files(c, *seen);
-    // Opening a library runs its code in this process: not before the plugin that asks for it is
-    // the one that was meant.
+    // Opening a library runs its code in this process, so first make sure that the plugin requiring
+    // it is the one that was meant.
     if (status.ok()) {
       status = check_required_libraries(c.manifest.required_libraries);
       if (!status.ok()) return stop(Gate::kRequirements, std::move(status));
@@ -466,7 +463,7 @@ Result<tenon_plugin_query_t> PluginHost::open_checked(Candidate& c) {
   if (!query.ok()) return stop(Gate::kLoaded, query.status());
   const Result<FileIdentity> opened = identify(c.library_path);
   if (!opened.ok() || *opened != *seen) return stop(Gate::kLoaded, changed());
-  c.state = State::kLoading;  // a check that was made again may have said that it failed
+  c.state = State::kLoading;  // an earlier round of the check may have marked it failed
   return query;
 }
 
@@ -489,7 +486,7 @@ Status PluginHost::open_candidate(Candidate& c) {
   return Status();
 }
 
-// A plugin that provides a layer stands behind none.
+// A plugin that provides a layer is itself behind none.
 Status PluginHost::add_layers(Candidate& c, AdoptedPlugin* plugin) {
   const std::string_view wanted = setting("TENON_LAYERS");
   if (wanted.empty() || !has_layered_interfaces(*plugin)) return Status();
@@ -541,7 +538,7 @@ Status PluginHost::shutdown() {
   std::vector<Candidate*> order;
   {
     std::lock_guard lock(mutex_);
-    // Layers may still look at the tables below; their order is that of TENON_LAYERS.
+    // Layers may still use the tables below; their order is that of TENON_LAYERS.
     if (Result<std::vector<LayerChoice>> layers = parse_layers(setting("TENON_LAYERS"));
         layers.ok()) {
       for (const LayerChoice& choice : *layers) {

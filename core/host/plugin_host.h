@@ -1,8 +1,8 @@
-// The plugins of a process: found by their manifests, loaded on first use of what they provide, and
-// explained.
+// The plugins of a process: found by their manifests, loaded when something they provide is first
+// used, and explained.
 //
-// Reading manifests opens no library. A plugin that fails is recorded with the gate that stopped it
-// and never stops the others.
+// Reading manifests opens no library. A plugin that fails is recorded with the gate that stopped
+// it; it never stops the others.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -21,7 +21,7 @@ namespace tenon::host {
 struct Plugin {
   AdoptedPlugin adopted;
   const std::string& name() const { return adopted.name; }
-  // The full-size table, or null. A vendor's own interface is given as the plugin made it.
+  // The full-size table, or null. A vendor's own interface is returned as the plugin made it.
   const void* interface(std::string_view id) const;
   template <typename Table>
   const Table* table(std::string_view id) const {
@@ -46,11 +46,11 @@ class PluginHost {
   PluginHost(const PluginHost&) = delete;
   PluginHost& operator=(const PluginHost&) = delete;
 
-  // The process's, scanned on first use. Threads: safe.
+  // The host of the process, scanned on first use. Threads: safe.
   static PluginHost& process();
 
   // Every manifest that was found, in search order. The vector does not change; gates and states do
-  // (lock with explain_json for a consistent picture).
+  // (explain_json takes the lock and gives a consistent picture).
   const std::vector<std::unique_ptr<Candidate>>& candidates() const { return candidates_; }
 
   // What the usable manifests provide, in search order; kind as in manifest.h, empty for all. A
@@ -59,21 +59,22 @@ class PluginHost {
   // The names of one kind, sorted, each once.
   std::vector<std::string> provided_names(std::string_view kind) const;
 
-  // Loads a plugin by name, or gives the loaded one. P0903 no such plugin; P0902 with the reason if
-  // it cannot be used; P0907 when it is the one whose query asks, directly or through others.
-  // Threads: safe; queries never run at the same time.
+  // Loads a plugin by name, or returns the loaded one. P0903 no such plugin; P0902 with the reason
+  // if it cannot be used; P0907 if its own query is running and led to this call, directly or
+  // through other plugins. Threads: safe; queries never run concurrently.
   Result<const Plugin*> load(std::string_view plugin_name);
 
-  // The plugin that provides (kind, name), loaded. P0901 nobody does, with did-you-mean and what to
-  // do; P0902 who could and why not. The first in search order that can be loaded wins.
+  // Loads the plugin that provides (kind, name): the first in search order that can be loaded.
+  // P0901 if no plugin provides it, with did-you-mean and what to do; P0902 with the plugins that
+  // would provide it and why they cannot.
   Result<const Plugin*> load_provider(std::string_view kind, std::string_view name);
 
-  // "plugin `acme`: P0702: ...; run `...`" of each plugin that would provide (kind, name) and
-  // cannot, or whose manifest could not be read and that has this name. Empty when there is none.
+  // "plugin `acme`: P0702: ...; run `...`" for each plugin that would provide (kind, name) but
+  // cannot be used, or that has this name and an unreadable manifest. Empty if there is none.
   std::string why_not(std::string_view kind, std::string_view name) const;
 
-  // The table `interface_id` of whoever provides (kind, name). P0904 if that plugin lacks the
-  // interface.
+  // The table `interface_id` of the plugin that provides (kind, name). P0904 if that plugin lacks
+  // the interface.
   Result<const void*> find_interface(std::string_view kind, std::string_view name,
                                      std::string_view interface_id);
   template <typename Table>
@@ -84,7 +85,7 @@ class PluginHost {
   }
 
   // Loads every usable plugin that provides something of this kind; failures are recorded and
-  // logged. For registries that want all ops or all passes.
+  // logged. For registries that need all ops or all passes.
   std::vector<const Plugin*> load_all(std::string_view kind);
 
   // With TENON_PLUGIN_STRICT=1: the first failure of any plugin so far (P0905), else OK.
@@ -95,20 +96,21 @@ class PluginHost {
   //  "layers":[{"name","text","plugin","problem"}]}. `filter`: a glob on names, empty for all.
   //  Layers are those that TENON_LAYERS names.
   std::string explain_json(std::string_view filter) const;
-  // The same for people: a line for each plugin, and its gates when `filter` names it.
+  // The same as text: a line per plugin, and its gates if `filter` names it.
   std::string explain_text(std::string_view filter) const;
 
-  // What a lock file holds for the plugins that are usable now and match `filter`:
+  // The contents of a lock file for the plugins that are usable now and match `filter`:
   // {"schema":1,"plugins":[{"name","version","sha256","manifest_sha256"}]}. Reads their libraries
-  // and opens none.
+  // but opens none.
   Result<std::string> lock_json(std::string_view filter) const;
 
   // Names of all plugins that were found, loaded or not; their manifests' `environment` variables.
   std::vector<std::string> plugin_names() const;
   std::vector<std::string> environment_names() const;
 
-  // Calls every loaded plugin's shutdown once, those of layers first, and gives the first failure,
-  // which is also logged. Before a normal end of the process, when nothing is in flight.
+  // Calls every loaded plugin's shutdown once, those of layers first, and returns the first
+  // failure, which is also logged. Call it before a normal end of the process, when nothing is in
+  // flight.
   Status shutdown();
 
  private:
@@ -127,9 +129,9 @@ class PluginHost {
   Status unusable(std::string_view kind, std::string_view name) const;
 
   const tenon_host_t* host_;
-  mutable std::recursive_mutex mutex_;  // a plugin's query may ask for another plugin's interface
+  mutable std::recursive_mutex mutex_;  // a plugin's query may request another plugin
   std::vector<std::unique_ptr<Candidate>> candidates_;
-  std::vector<const Candidate*> loading_;  // by the thread that holds the lock, the outermost first
+  std::vector<const Candidate*> loading_;  // by the thread that holds the lock, outermost first
 };
 
 }  // namespace tenon::host

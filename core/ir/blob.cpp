@@ -132,7 +132,7 @@ Result<Ref<Blob>> blob_splat(std::span<const std::byte> element, uint64_t size_b
   }
   if (size_bytes % n != 0) {
     return error(TENON_INVALID_ARGUMENT, "T0319",
-                 "a splat of {} bytes is no multiple of its element's {}", size_bytes, n);
+                 "a splat of {} bytes is not a multiple of its element's {}", size_bytes, n);
   }
   return Ref<Blob>::adopt(new SplatBlob(element, size_bytes));
 }

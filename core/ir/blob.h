@@ -1,5 +1,5 @@
-// Bytes of constants: reference counted, immutable, expanded or mapped on first use. What
-// tenon_blob_t is.
+// Bytes of constants: reference-counted, immutable, expanded or mapped on first use. This is the
+// type behind tenon_blob_t.
 //
 // Threads: safe.
 #pragma once
@@ -37,11 +37,11 @@ class Blob {
   }
 
   uint64_t size_bytes() const { return size_bytes_; }
-  // The bytes; good while the blob is retained. May read a file or allocate on the first call.
+  // The bytes, valid while the blob is retained. The first call may read a file or allocate.
   virtual Result<const void*> data() = 0;
-  // The element when every element is this one, else empty.
+  // The element if all elements are equal to it, else empty.
   virtual std::span<const std::byte> splat_element() const { return {}; }
-  // Of the bytes, computed once. A splat's is that of its expanded bytes, computed without
+  // Of the bytes, computed once. A splat's digest is that of its expanded bytes, computed without
   // expanding them.
   Result<Digest> digest();
 

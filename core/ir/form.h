@@ -5,9 +5,9 @@
 
 namespace tenon::ir {
 
-// 128 bits as of Graph::structural_hash, except that constants with more bytes than
-// `max_constant_bytes` count by type and place unless all elements are one. Reads no other
-// constant.
+// 128 bits like Graph::structural_hash, but a constant of more than `max_constant_bytes`
+// contributes only its type and place, unless all its elements are equal. The bytes of such
+// constants are not read.
 Result<Digest> form_hash(const Graph& graph, uint64_t max_constant_bytes);
 
 const tenon_host_form_t* host_form_table();

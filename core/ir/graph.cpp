@@ -139,8 +139,8 @@ bool Graph::comes_before(Node a, Node b) const {
   return nodes_[a].order < nodes_[b].order;
 }
 
-// Climbs from `place` to the region `target` and tells before which node of it the place lies
-// (kNone: its end). False when `target` does not enclose the place.
+// Climbs from `place` to the region `target`; *before is the node of it that the place precedes
+// (kNone: its end). False if `target` does not enclose the place.
 static bool climb(const Graph& g, Place place, Region target, Node* before) {
   while (place.region != target) {
     if (place.region == 0 || place.region == kNone) return false;
@@ -172,7 +172,7 @@ bool Graph::symbol_visible(Symbol s, Place place) const {
   if (d.node == kNone)
     return d.region != kNone && region_live(d.region) && climb(*this, place, d.region, &before);
   if (!node_live(d.node) || !climb(*this, place, nodes_[d.node].parent, &before)) return false;
-  // A node's own types may mention what it defines.
+  // A node's own types may mention symbols that it defines.
   return before == kNone || !node_live(before) || d.node == before || comes_before(d.node, before);
 }
 
@@ -308,9 +308,9 @@ Status Graph::view_symbol(Symbol s, tenon_symbol_view_t* out) const {
 
 Status Graph::view_dim(Dim dim, tenon_dim_view_t* out) const {
   if (!dims_.valid(dim)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no dim of this graph", dim);
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a dim of this graph", dim);
   }
-  // Interning the parts of a dim changes no dim that anybody holds.
+  // Interning the parts of a dim changes no existing dim.
   const_cast<DimTable&>(dims_).view(dim, out);
   return {};
 }
@@ -341,8 +341,7 @@ Result<Loc> Graph::make_loc(std::span<const Origin> origins) {
 
 Result<Loc> Graph::make_loc(const Origin& origin) {
   TENON_ASSIGN_OR_RETURN(const Loc loc, make_loc({&origin, 1}));
-  dims_.set_place(
-      loc);  // what is asserted before a node is built belongs to where it is going to stand
+  dims_.set_place(loc);  // what is asserted before a node is built belongs to that node's location
   return loc;
 }
 
@@ -364,7 +363,7 @@ std::string Graph::loc_text(Loc loc) const {
   for (const Origin& o : origins(loc)) {
     if (!out.empty()) out += ", ";
     std::string one = o.source != 0 ? printable(sym_text(o.source)) : std::string();
-    if (o.line != 0) one += ":" + std::to_string(o.line);  // what editors and terminals open
+    if (o.line != 0) one += ":" + std::to_string(o.line);  // as editors and terminals open it
     if (o.name != 0) one += (one.empty() ? "" : ": ") + quoted(sym_text(o.name));
     out += one;
   }

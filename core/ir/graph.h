@@ -1,12 +1,12 @@
-// Graphs: what tenon.host.graph/1 stands for, as core/ sees it. Used by core/pass, core/dispatch,
-// core/op and the serial forms directly; plugins use the C table (host_graph.h) or sdk/tenon/cpp.
+// Graphs: the core side of tenon.host.graph/1. core/pass, core/dispatch, core/op and the serial
+// forms use it directly; plugins use the C table (host_graph.h) or sdk/tenon/cpp.
 //
-// Everything is a dense index (Value, Node, Region, Symbol, Loc) that is never reused. Storage of
-// names, operand lists and attributes is an arena that lives as long as the graph; use lists, node
-// order and the parent of everything are kept current by the mutators. Insertion, move and erasure
-// of a node are O(1) plus its operands.
+// Everything is a dense index (Value, Node, Region, Symbol, Loc) that is never reused. Names,
+// operand lists and attributes are stored in an arena that lives as long as the graph. Mutators
+// keep use lists, node order and parents up to date. Insertion, move and erasure of a node are O(1)
+// plus its operands.
 //
-// Views (spans, pointers, the ABI's records) are good until the next mutation of the graph.
+// Views (spans, pointers, the ABI's records) are valid until the next mutation of the graph.
 // Threads: one graph, one thread at a time; a frozen graph may be read by all.
 #pragma once
 #include <tenon/abi/graph.h>
@@ -38,14 +38,14 @@ inline constexpr uint32_t kNone = TENON_NONE;
 
 class Graph;
 
-// Where new nodes go: before `before`, or at the end of `region`.
+// Where new nodes go: before the node `before`, or at the end of `region`.
 struct Place {
   Region region = 0;
   Node before = kNone;
 };
 
-// One origin of a node in the user's program. Implicit ones (the line of a .tir file) are for
-// messages and are not written out.
+// One origin of a node in the user's program. Implicit origins (the line of a .tir file) appear in
+// messages but are not written out.
 struct Origin {
   tenon_sym_t source = 0;
   tenon_sym_t name = 0;
@@ -53,9 +53,9 @@ struct Origin {
   bool implicit = false;
   bool operator==(const Origin&) const = default;
 };
-inline constexpr uint32_t kLocOriginsMax = 64;  // later origins of a fusion are dropped
+inline constexpr uint32_t kLocOriginsMax = 64;  // a fusion drops further origins
 
-// A type that owns its dims, on its way into a graph.
+// A type that owns its dims, before it is added to a graph.
 struct TypeDraft {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   uint16_t kind = TENON_KIND_TENSOR;
@@ -72,48 +72,48 @@ struct NodeDraft {
   uint32_t op_version = 0;  // 0: the newest
   Loc loc = 0;
   std::span<const Value> operands;
-  std::span<const tenon_attr_t> attrs;         // any order, may leave out what has a default
+  std::span<const tenon_attr_t> attrs;         // any order; may omit those with a default
   std::span<const Region> regions;             // not attached yet
   std::span<const tenon_type_t> result_types;  // empty, or what inference must agree with
 };
 
-// What the registry says of a draft.
+// What the registry infers for a draft.
 struct Inferred {
   const tenon_op_def_t* def = nullptr;
   std::vector<tenon_attr_t> attrs;  // one per declared attribute, in declared order; borrowed from
                                     // the draft or from the declaration
   std::vector<TypeDraft> results;
-  std::vector<DimFact> facts;  // to be asserted when the node is built
+  std::vector<DimFact> facts;  // asserted when the node is built
 };
 
 // The operators, as the graph needs them. Implemented by core/op; the graph names no op.
 class OpSet {
  public:
   virtual ~OpSet() = default;
-  // The declaration of a version, 0 for the newest; null when there is none. May load a plugin.
-  // Safe.
+  // The declaration of a version, 0 for the newest; null if there is none. May load a plugin.
+  // Threads: safe.
   virtual const tenon_op_def_t* find(tenon_sym_t name, uint32_t version) = 0;
-  // NOT_FOUND with suggestions; for a name that find() did not know.
+  // NOT_FOUND with suggestions, for a name that find() did not know.
   virtual Status unknown(tenon_sym_t name, uint32_t version) = 0;
-  // Checks operands and attributes against the declaration, then runs inference, inside which the
-  // graph's symbol_fresh may be called.
+  // Checks operands and attributes against the declaration, then runs inference, which may call the
+  // graph's symbol_fresh.
   virtual Result<Inferred> infer(Graph& graph, const NodeDraft& draft) = 0;
 };
-// The set that all graphs of the process ask. Set once, by core/op; null before.
+// The set that all graphs of the process use. Set once, by core/op; null before.
 void set_op_set(OpSet* ops);
 OpSet* op_set();
 
 struct NodeData {
   tenon_sym_t op = 0;
   uint32_t op_version = 0;
-  uint64_t traits = 0;  // of the op's declaration
+  uint64_t traits = 0;  // from the op's declaration
   Loc loc = 0;
   Region parent = kNone;
   Node prev = kNone, next = kNone;
   uint64_t order = 0;
   uint32_t operand_count = 0, result_count = 0, attr_count = 0, region_count = 0, symbol_count = 0;
   Value* operands = nullptr;
-  uint32_t* use_slots = nullptr;  // where each operand stands in its value's use list
+  uint32_t* use_slots = nullptr;  // each operand's index in its value's use list
   Value* results = nullptr;
   tenon_attr_t* attrs = nullptr;  // sorted by the text of their names
   Region* regions = nullptr;
@@ -126,7 +126,7 @@ struct ValueData {
   tenon_sym_t name = 0;
   Loc loc = 0;
   Node node = kNone;
-  Region region = kNone;  // of arguments
+  Region region = kNone;  // for arguments
   uint32_t index = 0;
   std::vector<Use> uses;
   Ref<Blob> blob;
@@ -136,7 +136,7 @@ struct RegionData {
   bool alive = true;
   bool order_valid = true;
   Node owner = kNone;
-  Place begun;  // of a region that is not attached yet: where its body may look for values
+  Place begun;  // for a region not yet attached: where its body may look for values
   Node first = kNone, last = kNone;
   uint32_t node_count = 0;
   std::vector<Value> arguments, yields;
@@ -150,7 +150,7 @@ struct RegionData {
   uint64_t captures_epoch = 0;
 };
 
-// Bump storage; nothing is freed before the graph is.
+// Bump storage; freed only with the graph.
 class Arena {
  public:
   void* allocate(size_t bytes, size_t alignment);
@@ -180,7 +180,7 @@ class Graph {
   Ref<Graph> clone() const;  // not frozen, same indices
   void freeze();
   bool frozen() const { return frozen_; }
-  // Which graph of the process this is; no other ever has the same number.
+  // A number that identifies this graph in the process; never reused.
   uint64_t serial() const { return serial_; }
   tenon_graph_t* abi() { return reinterpret_cast<tenon_graph_t*>(this); }
   static Graph* from(tenon_graph_t* graph) { return reinterpret_cast<Graph*>(graph); }
@@ -229,17 +229,18 @@ class Graph {
   // The region around a region; kNone for the main one.
   Region enclosing(Region r) const;
   uint32_t depth(Region r) const;
-  // Both nodes stand in one region.
+  // Both nodes must be in one region.
   bool comes_before(Node a, Node b) const;
   // Whether `v` may be used by a node at `place`.
   bool visible(Value v, Place place) const;
   bool symbol_visible(Symbol s, Place place) const;
-  // Uses of a symbol by types and attributes of what is alive, its definition's own included.
+  // Uses of a symbol by types and attributes of live nodes and values, its definition's own
+  // included.
   uint32_t symbol_uses(Symbol s) const { return s < symbol_uses_.size() ? symbol_uses_[s] : 0; }
-  // Element types, ranks and kinds equal and dims provably so.
+  // True if element types, ranks and kinds are equal and dims are provably equal.
   bool types_agree(const tenon_type_t& a, const tenon_type_t& b) const;
   std::string type_text(const tenon_type_t& type) const;
-  // Facts that the user of symbols must hold: see DimTable.
+  // Facts that the values of symbols must satisfy: see DimTable.
   const std::vector<DimFact>& facts() const { return dims_.facts(); }
 
   // ABI records. INVALID_ARGUMENT for an index that is out of range or erased.
@@ -256,8 +257,8 @@ class Graph {
   Status set_yields(Region r, std::span<const Value> values,
                     std::span<const std::string_view> names);
   Result<Region> begin_region(Place place);
-  // Builds a checked node. On failure nothing has changed, except that symbol indices may be used
-  // up.
+  // Builds a checked node. On failure nothing has changed, except that symbol indices may have been
+  // used up.
   Result<Node> build(Place place, const NodeDraft& draft);
   Result<Value> add_constant(const tenon_type_t& type, Ref<Blob> blob, std::string_view name = {},
                              Loc loc = 0);
@@ -292,7 +293,7 @@ class Graph {
   Result<Digest> structural_hash() const;
 
   // ---- For the serial forms ----
-  // A node as it stands, without inference: the verifier is to be run afterwards.
+  // A node as given, without inference: the verifier must be run afterwards.
   struct RawNode {
     tenon_sym_t op = 0;
     uint32_t op_version = 0;
@@ -301,15 +302,15 @@ class Graph {
     std::span<const tenon_attr_t> attrs;  // sorted
     std::span<const Region> regions;
     std::span<const tenon_type_t> result_types;
-    std::span<const Symbol> symbols;  // symbols without a definition yet
+    std::span<const Symbol> symbols;  // not yet defined
   };
   Result<Node> build_raw(Place place, const RawNode& raw);
-  // A symbol that a node or region will define by build_raw or adopt_symbol.
+  // A symbol that a node or region will define through build_raw or adopt_symbol.
   Result<Symbol> add_symbol(std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of,
                             int64_t hint);
   Status adopt_symbol(Region r, Symbol s);
-  // Writes the result types of a node as given; each must not surely differ from what it was.
-  // T0313.
+  // Replaces the result types of a node. T0313 if their number is wrong, or if one provably differs
+  // from the old type.
   Status declare_results(Node n, std::span<const tenon_type_t> types);
   Status mutable_or_fail() const;
 
@@ -348,8 +349,7 @@ class Graph {
   std::string name_;
   Arena arena_;
   DimTable dims_;
-  // Order keys and views of regions are made on demand by const readers of a graph that is not
-  // frozen.
+  // Const readers of a graph that is not frozen make order keys and region views on demand.
   mutable std::vector<NodeData> nodes_;
   std::deque<ValueData> values_;
   mutable std::deque<RegionData> regions_;
@@ -365,7 +365,7 @@ class Graph {
   uint64_t epoch_ = 1;
 };
 
-// Looks at an attribute's single value; `fallback` when it is absent or of another kind.
+// An attribute's single value; `fallback` if it is absent or of another kind.
 int64_t attr_i64(const tenon_attr_t* attr, int64_t fallback);
 // Deep equality, dims by identity.
 bool attr_equal(const tenon_attr_t& a, const tenon_attr_t& b);

@@ -50,8 +50,8 @@ Status Graph::check_type(const tenon_type_t& type) const {
     return {};
   }
   if (type.kind != TENON_KIND_TENSOR || !dtype_valid(type.dtype)) {
-    return error(TENON_INVALID_ARGUMENT, "T0310", "{} is no element type of kind {}", type.dtype,
-                 type.kind);
+    return error(TENON_INVALID_ARGUMENT, "T0310", "{} is not an element type of kind {}",
+                 type.dtype, type.kind);
   }
   TENON_RETURN_IF_ERROR(check_limit(Limit::kRank, type.rank, "a tensor type"));
   uint64_t count = 1;
@@ -206,7 +206,7 @@ void Graph::link(Node n, Place place) {
   ++r.node_count;
   if (d.next == kNone) {
     d.order = (d.prev == kNone ? 0 : nodes_[d.prev].order) + (uint64_t{1} << 20);
-    // Appending keeps the list current, so that building in order costs nothing.
+    // Appending keeps the list current, so that building in order costs nothing extra.
     if (r.list_valid) r.node_list.push_back(n);
   } else {
     const uint64_t lo = d.prev == kNone ? 0 : nodes_[d.prev].order;
@@ -237,8 +237,8 @@ Status Graph::check_place(Place place) const {
   if (!region_live(place.region)) return bad("region", place.region);
   if (place.before != kNone &&
       (!node_live(place.before) || nodes_[place.before].parent != place.region)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "node {} does not stand in region {}",
-                 place.before, place.region);
+    return error(TENON_INVALID_ARGUMENT, "T0301", "node {} is not in region {}", place.before,
+                 place.region);
   }
   return {};
 }
@@ -323,7 +323,7 @@ Result<Region> Graph::begin_region(Place place) {
   return r;
 }
 
-// `types` are interned already, everything is checked.
+// `types` are interned and everything is checked already.
 Node Graph::insert(Place place, const RawNode& raw, std::span<const uint32_t> types,
                    uint64_t traits) {
   const Node n = static_cast<Node>(nodes_.size());
@@ -433,7 +433,7 @@ Result<Node> Graph::build(Place place, const NodeDraft& draft) {
                        "result {} is declared as {} but inferred as {}", i,
                        type_text(draft.result_types[i]), type_text(type));
         }
-        // Provably equal: the declared way to write it is kept.
+        // Provably equal: the form of the declared type is kept.
         type = draft.result_types[i];
       }
       TENON_ASSIGN_OR_RETURN(const uint32_t t, intern_type(type));
@@ -582,7 +582,7 @@ Status Graph::replace(Value from, Value to) {
   if (from == to) return {};
   if (!types_agree(type(from), type(to))) {
     return error(TENON_INVALID_ARGUMENT, "T0316",
-                 "a value of type {} cannot stand for one of type {}", type_text(type(to)),
+                 "a value of type {} cannot replace one of type {}", type_text(type(to)),
                  type_text(type(from)));
   }
   for (const Use& use : values_[from].uses) {
@@ -613,7 +613,7 @@ Status Graph::set_operand(Node n, uint32_t index, Value v) {
   }
   const bool same_type = old != kNone && v != kNone && types_agree(type(old), type(v));
   if (!same_type) {
-    // Another type may mean other results: ask the op, and refuse when they would change.
+    // Another type may change the results: ask the op, and refuse if they would change.
     std::vector<Value> operands(d.operands, d.operands + d.operand_count);
     operands[index] = v;
     const NodeDraft draft{d.op, d.op_version, d.loc, operands, attrs(n), regions(n), {}};
@@ -669,7 +669,7 @@ void Graph::drop(Node n) {
   --live_nodes_;
 }
 
-// Symbols of node n that something other than n itself and its regions mentions.
+// Fails if something other than node n and its regions mentions symbols of n.
 Status Graph::symbols_unused_outside(Node n) {
   if (nodes_[n].symbol_count == 0) return {};
   const std::vector<uint32_t> before = symbol_uses_;

@@ -1,4 +1,4 @@
-// Copying: whole graphs with their indices, and bodies of regions with their symbols renamed.
+// Copying: whole graphs with their indices, and region bodies with their symbols renamed.
 #include <algorithm>
 
 #include "core/base/intern.h"
@@ -64,7 +64,7 @@ class RegionCloner {
           "cloning a region with {} arguments and {} captures needs {} values; {} are given",
           arguments.size(), captures.size(), arguments.size() + captures.size(), values.size());
     }
-    // A symbol of the region is whatever the given values' types say, so it must not keep its old
+    // The given values' types define the symbols of the region, so they must not keep their old
     // meaning.
     for (Symbol s : from_.region(region).symbols) symbols_[s] = kUnmapped;
     for (size_t i = 0; i < values.size(); ++i) {
@@ -83,7 +83,7 @@ class RegionCloner {
  private:
   static constexpr Dim kUnmapped = INT64_MIN;
 
-  // Maps a value and, where its type is a bare symbol, the symbol.
+  // Maps a value and, if its type is a bare symbol, the symbol.
   Status bind(Value old, Value given, Place place) {
     if (!to_.value_live(given) || !to_.visible(given, place)) {
       return error(TENON_INVALID_ARGUMENT, "T0314",
@@ -93,7 +93,7 @@ class RegionCloner {
     const tenon_type_t& b = to_.type(given);
     if (a.kind != b.kind || a.dtype != b.dtype || a.rank != b.rank || a.object != b.object) {
       return error(TENON_INVALID_ARGUMENT, "T0316",
-                   "a value of type {} cannot stand for one of type {}", to_.type_text(b),
+                   "a value of type {} cannot replace one of type {}", to_.type_text(b),
                    from_.type_text(a));
     }
     for (uint32_t i = 0; i < a.rank; ++i) {
@@ -107,7 +107,7 @@ class RegionCloner {
     return {};
   }
 
-  // The types agree once the symbols are substituted.
+  // The types must agree once the symbols are substituted.
   Status check_bound(Region region, std::span<const Value> given) {
     size_t i = 0;
     for (Value old : from_.region(region).arguments) {
@@ -116,7 +116,7 @@ class RegionCloner {
       for (uint32_t d = 0; d < have.rank; ++d) {
         if (to_.dims_.compare(TENON_REL_EQ, want.dims[d], have.dims[d]) == TENON_NO) {
           return error(TENON_INVALID_ARGUMENT, "T0316",
-                       "a value of type {} cannot stand for argument {} of type {}",
+                       "a value of type {} cannot replace argument {} of type {}",
                        to_.type_text(have), i, to_.type_text(want.view()));
         }
       }
@@ -267,7 +267,7 @@ class RegionCloner {
     return r;
   }
 
-  // What was known of the old symbols holds for the new ones.
+  // Facts about the old symbols hold for the new ones.
   Status facts() {
     if (!renamed_ && same_) return {};
     const std::vector<DimFact> known = from_.dims_.facts();

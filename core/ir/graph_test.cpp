@@ -226,7 +226,7 @@ TEST_F(GraphTest, LocationsSurviveFusion) {
 }
 
 // Asks for a view with a record that is `cut` bytes shorter than this host's, and with one whose
-// size nobody set.
+// size was not set.
 template <typename Record, typename Ask>
 void asks_shorter(size_t cut, Ask ask) {
   constexpr unsigned char kMark = 0x5a;
@@ -252,7 +252,7 @@ void asks_shorter(size_t cut, Ask ask) {
   EXPECT_EQ(shorter.size_bytes, 0u);
   EXPECT_TRUE(std::all_of(given + sizeof size, given + sizeof(Record),
                           [](unsigned char byte) { return byte == kMark; }));
-  // A caller that is newer than this host: told how much there is, the rest left alone.
+  // A caller newer than this host gets the host's size; the rest of its record is left alone.
   struct Longer {
     Record record;
     uint64_t more;
@@ -317,7 +317,7 @@ TEST_F(GraphTest, TheTableRefusesWhatDoesNotExist) {
     EXPECT_NE(reinterpret_cast<void* const*>(api)[i], nullptr);
 }
 
-// Two graphs `plus(a, b)` of constants of 8 KB; `shared`: a is b. form_hash reads none of them.
+// Two graphs `plus(a, b)` of 8 KB constants; `shared`: a is b. form_hash reads none of them.
 TEST(FormHash, LargeConstantsCountByPlaceSmallOnesByValue) {
   const auto hash = [](std::byte a, std::byte b, size_t bytes, bool shared) {
     Ref<Graph> g = Graph::create("g");

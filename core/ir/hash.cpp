@@ -1,5 +1,5 @@
-// The structural hash: 128 bits over a traversal in which values and symbols are numbered in order
-// of definition, so that names, locations and symbol names do not count.
+// The structural hash: 128 bits over a traversal that numbers values and symbols in order of
+// definition, so that names, locations and symbol names do not count.
 #include <xxhash.h>
 
 #include <new>
@@ -24,7 +24,7 @@ class Hasher {
     symbols_.assign(graph_.dims().symbol_count(), 0);
     if (max_constant_bytes_ != UINT64_MAX) number_constants();
     TENON_RETURN_IF_ERROR(region(graph_.main()));
-    uint64_t sum = 0;  // facts in any order
+    uint64_t sum = 0;  // order-independent sum over the facts
     for (const DimFact& f : graph_.facts()) {
       const uint64_t a = dim_hash(f.a), b = dim_hash(f.b);
       sum += (a * 0x9e3779b97f4a7c15ull) ^ (b + f.rel * 0xff51afd7ed558ccdull);
@@ -82,8 +82,8 @@ class Hasher {
     return {};
   }
 
-  // By order of values: two uses of one constant are told from uses of two whose bytes nobody looks
-  // at.
+  // Numbered in order of values: two uses of one constant must differ from uses of two constants
+  // whose bytes are not read.
   void number_constants() {
     uint64_t count = 0;
     for (Value v = 0; v < graph_.value_limit(); ++v) {

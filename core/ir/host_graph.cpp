@@ -1,4 +1,4 @@
-// The C table over ir::Graph: checks what comes over the boundary, converts, records failures.
+// The C table over ir::Graph: checks arguments, converts, records failures.
 #include "core/ir/host_graph.h"
 
 #include <utility>
@@ -13,8 +13,7 @@
 namespace tenon::ir {
 namespace {
 
-using tenon::guarded;  // the one for a Status; that for a Result, whose value goes to *out, stands
-                       // beside it
+using tenon::guarded;  // for a Status; the overload for a Result, whose value goes to *out, follows
 
 template <typename F, typename T>
 tenon_code_t guarded(F&& body, T* out) {
@@ -24,8 +23,8 @@ tenon_code_t guarded(F&& body, T* out) {
   });
 }
 
-// Runs `view`, which fills a record of this host's size, and gives the caller as much of it as it
-// has room for.
+// Runs `view`, which fills a record of this host's size, and gives the caller as much of it as
+// fits.
 template <typename Record, typename F>
 tenon_code_t viewed(Record* out, F&& view) {
   return guarded([&]() -> Status {
@@ -180,8 +179,8 @@ tenon_code_t dim_compare(void*, tenon_graph_t* g, uint32_t rel, tenon_dim_t a, t
   return guarded([&]() -> Status {
     const DimTable& dims = std::as_const(graph_of(g)).dims();
     if (rel > TENON_REL_DIVISIBLE || !dims.valid(a) || !dims.valid(b)) {
-      return error(TENON_INVALID_ARGUMENT, "T0301", "no dims of this graph, or {} is no relation",
-                   rel);
+      return error(TENON_INVALID_ARGUMENT, "T0301",
+                   "no dims of this graph, or {} is not a relation", rel);
     }
     *out = dims.compare(rel, a, b);
     return {};
@@ -311,7 +310,7 @@ tenon_code_t graph_write(void*, tenon_graph_t* g, uint32_t format, const tenon_s
       return from_abi(sink->write(sink->self, bytes.data(), bytes.size()),
                       "the sink of a graph's bytes");
     }
-    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no form of graphs", format);
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a form of graphs", format);
   });
 }
 tenon_code_t graph_read(void*, tenon_blob_t* bytes, tenon_str_t name, tenon_blob_t* sidecar,

@@ -8,7 +8,7 @@ template <typename T>
 class Ref {
  public:
   Ref() = default;
-  // Takes over the reference that the caller holds.
+  // Takes over a reference that the caller holds.
   static Ref adopt(T* object) {
     Ref r;
     r.object_ = object;
@@ -34,7 +34,7 @@ class Ref {
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }
   explicit operator bool() const { return object_ != nullptr; }
-  // Gives the reference to the caller.
+  // Passes the reference to the caller.
   T* detach() { return std::exchange(object_, nullptr); }
 
  private:

@@ -47,7 +47,7 @@ inline tenon_code_t value_of_size(void*, const tenon_infer_t* q, uint32_t, tenon
   return TENON_OK;
 }
 
-// A tensor of as many elements as the operand says, which is a known value or defines a symbol.
+// A tensor with as many elements as the operand's value, which is known or defines a symbol.
 inline tenon_code_t infer_filled(void*, const tenon_infer_t* q) {
   const tenon_dim_t* dims;
   uint64_t count;
@@ -111,7 +111,7 @@ inline tenon_code_t reference_nonzero(void*, const tenon_eval_t* e) {
   return TENON_OK;
 }
 
-// Runs the region that operand 0 chooses on the other operands; one result of rank 1.
+// Runs the region that operand 0 selects on the other operands; one result of rank 1.
 inline tenon_code_t reference_branch(void*, const tenon_eval_t* e) {
   int64_t which;
   std::memcpy(&which, e->inputs[0].data, sizeof which);

@@ -1,10 +1,12 @@
-// The verifier: every rule of graphs, and of their ops through the registry. All broken rules are
-// collected, each with the place in the user's program.
+// The verifier: every rule of graphs, and of their ops through the registry. All violations are
+// collected, each with its place in the user's program.
 //
-//   T0314  a value is used where it is not visible        T0318  a symbol is used where it is not
-//   visible T0313  a result's type is not what inference gives    T0317  a region is missing,
-//   shared or without yields T0310, T0311, T0312: operands, attributes and labelled constraints,
-//   from the registry T0323  a token is used twice, or an ordered op has none
+//   T0310, T0311, T0312  operands, attributes, labelled constraints: checked by the registry
+//   T0313  a result's type is not what inference gives
+//   T0314  a value is used where it is not visible
+//   T0317  a region is missing, shared or without yields
+//   T0318  a symbol is used where it is not visible
+//   T0323  a token is used twice, or an ordered op has none
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +17,7 @@
 
 namespace tenon::ir {
 namespace {
-constexpr size_t kDiagnosticsMax = 50;  // more are counted
+constexpr size_t kDiagnosticsMax = 50;  // further ones are only counted
 }
 
 class Verifier {
@@ -100,8 +102,8 @@ class Verifier {
       if (graph_.uses(v).size() > 1) {
         uint32_t users = 0;
         for (const Use& u : graph_.uses(v)) {
-          // A later sibling region may use the token of its own branch; two uses in one region
-          // order nothing.
+          // A later sibling region may use the token of its own branch; two uses in one region are
+          // unordered.
           const Region at = u.node == kNone ? u.region : graph_.node(u.node).parent;
           if (at == graph_.node(n).parent) ++users;
         }
@@ -149,7 +151,7 @@ class Verifier {
     if (usable) check_op(n);
   }
 
-  // Asks the op again, and compares. Symbols that the node defines are compared by position.
+  // Infers the op again and compares. Symbols that the node defines are compared by position.
   void check_op(Node n) {
     const NodeData d = graph_.node(n);
     if (op_set() == nullptr)
@@ -157,8 +159,8 @@ class Verifier {
     if (op_set()->find(d.op, d.op_version) == nullptr) {
       return report("T0308", n, std::string(op_set()->unknown(d.op, d.op_version).message()));
     }
-    // An op that defines symbols would define them anew: its types are looked at through a copy of
-    // the graph's dims instead, which a frozen graph needs anyway. It is rare, so the cost does not
+    // Inference would define the op's symbols anew, so its types are checked on a copy of the
+    // graph's dims, which a frozen graph needs anyway. This is rare enough for its cost not to
     // matter.
     if (d.symbol_count != 0 || graph_.frozen_) return check_op_apart(n);
     infer_and_compare(graph_, n);
@@ -187,7 +189,7 @@ class Verifier {
           fmt::format("it has {} results and defines {} symbols; inference gives {} and {}",
                       d.result_count, d.symbol_count, inferred->results.size(), made.size()));
     }
-    // What was made for earlier nodes is mentioned no more, so that the map only grows.
+    // Symbols made for earlier nodes are not mentioned again, so the map only grows.
     while (!made.empty() && map_.size() < graph.dims().symbol_count())
       map_.push_back(graph.dims().symbol(static_cast<Symbol>(map_.size())).dim);
     for (size_t i = 0; i < made.size(); ++i)
@@ -202,8 +204,8 @@ class Verifier {
       const tenon_type_t& have = graph.type(graph.results(n)[i]);
       bool same = have.kind == want.kind && have.dtype == want.dtype &&
                   have.rank == want.dims.size() && have.object == want.object;
-      // Dims that are only maybe equal may come from a fact that a rewrite knew: what is surely
-      // wrong is an error.
+      // Dims that are only maybe equal may come from a fact that a rewrite knew; only a provable
+      // difference is an error.
       for (uint32_t k = 0; same && k < have.rank; ++k) {
         same = graph.dims().compare(TENON_REL_EQ, have.dims[k], want.dims[k]) != TENON_NO;
       }
@@ -217,7 +219,7 @@ class Verifier {
 
   Graph& graph_;  // inference may add dims to it, never change it
   Ref<Graph> copy_;
-  std::vector<Dim> map_;  // of the copy's symbols, to those that its nodes define
+  std::vector<Dim> map_;  // from the copy's symbols to those that its nodes define
   std::vector<std::string> lines_;
   std::string first_code_;
   size_t count_ = 0;

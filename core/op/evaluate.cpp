@@ -24,7 +24,7 @@ using ir::Value;
 
 constexpr int kDepthMax = 32;  // composites in composites, regions in regions
 
-// What one evaluation of a node stands on; its address is the `host` of the op's callbacks.
+// State of one evaluation of a node; its address is the `host` of the op's callbacks.
 struct Call {
   Graph* graph;
   Node node;
@@ -34,7 +34,7 @@ struct Call {
   std::vector<tenon_attr_t> attrs;           // dims evaluated
   std::deque<std::vector<int64_t>> storage;  // what attrs point to
   std::vector<HostArray> outputs;
-  tenon_array_t* given = nullptr;  // what the reference sees of outputs
+  tenon_array_t* given = nullptr;  // outputs as the reference sees them
   // By region: outputs of its last two runs.
   std::unordered_map<uint32_t, std::deque<std::vector<HostArray>>> regions;
   Status failure;
@@ -60,7 +60,7 @@ Status evaluate_attrs(Call& call) {
   return {};
 }
 
-// Allocates the results whose dims are known before; the op allocates the others.
+// Allocates the results whose dims are known in advance; the op allocates the others.
 Status allocate_outputs(Call& call) {
   const std::span<const ir::Symbol> own = call.graph->symbols(call.node);
   for (Value v : call.graph->results(call.node)) {
@@ -131,7 +131,7 @@ Status by_reference(Call& call) {
 
 // ---- By decomposition, and whole bodies ----
 
-// Evaluates the nodes of a region one after another; keeps what they made until the end.
+// Evaluates the nodes of a region one after another, and keeps their results until the end.
 class Body {
  public:
   Body(Graph& graph, std::span<const int64_t> symbols, int depth)
@@ -172,7 +172,7 @@ class Body {
     return {};
   }
 
-  // Of `defined`, the symbols that are a dim of the value.
+  // Learns those symbols of `defined` that are a dim of the value.
   void learn_symbols(Value value, std::span<const int64_t> dims,
                      std::span<const ir::Symbol> defined) {
     const tenon_type_t& type = graph_.type(value);
@@ -275,7 +275,7 @@ Status take_results(Call& call, const Graph& graph, Body& body, std::span<const 
   return {};
 }
 
-// A node with regions is decomposed where it stands, in a copy of its graph.
+// A node with regions is decomposed in place, in a copy of its graph.
 Status by_decomposition_in_place(Call& call) {
   ir::Ref<Graph> scratch = call.graph->clone();
   const ir::Region parent = scratch->node(call.node).parent;
@@ -299,7 +299,7 @@ Status by_decomposition_in_place(Call& call) {
   return take_results(call, *scratch, body, results);
 }
 
-// Builds the node alone, on arguments of the given shapes, decomposes it there and evaluates the
+// Builds the node alone on arguments of the given shapes, decomposes it there and evaluates the
 // result.
 Status by_decomposition(Call& call) {
   if (!call.graph->regions(call.node).empty()) return by_decomposition_in_place(call);
@@ -418,7 +418,7 @@ Result<HostArray> HostArray::create(tenon_dtype_t dtype, std::span<const int64_t
       new (std::nothrow) std::byte[std::max<uint64_t>(bytes, 1)](), FreeCounted{bytes});
   if (!out.data_) {
     memory_return(bytes);
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for an array of {} bytes",
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "not enough memory for an array of {} bytes",
                  bytes);
   }
   int64_t stride = ir::dtype_bits(dtype) / 8;
@@ -464,7 +464,7 @@ Result<tenon_array_t> constant_array(const Graph& graph, Value value, std::vecto
 
 Result<std::vector<HostArray>> evaluate(Graph& graph, Node node, std::span<const int64_t> symbols,
                                         std::span<const tenon_array_t> inputs, Meaning meaning) {
-  // Arrays without strides are dense; ops are given strides always.
+  // Arrays without strides are dense; ops always get strides.
   std::vector<tenon_array_t> strided(inputs.begin(), inputs.end());
   std::deque<std::vector<int64_t>> storage;
   for (tenon_array_t& a : strided) {

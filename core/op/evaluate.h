@@ -1,6 +1,6 @@
-// Evaluates one node on arrays in host memory: the meaning of an op, run. By its reference, its
-// scalar program or its decomposition, whichever it has first in that order. Used by the registry
-// interface of the host (the reference device, constant folding, tests). Correct before fast.
+// Evaluates one node on arrays in host memory: executes the meaning of an op by its reference, its
+// scalar program or its decomposition, the first it has in that order. Used by the host's registry
+// interface (the reference device, constant folding, tests). Correctness comes before speed.
 //
 // Threads: safe on a frozen graph; else one thread per graph.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace tenon::op {
 
-// Elements count against TENON_MEMORY_LIMIT as long as they are there.
+// Elements count against TENON_MEMORY_LIMIT while they exist.
 struct FreeCounted {
   uint64_t bytes = 0;
   void operator()(std::byte* data) const;
@@ -24,9 +24,9 @@ struct FreeCounted {
 // A dense array that owns its elements and dims.
 class HostArray {
  public:
-  // Zeroed elements. T0110 when the size overflows, T0111 or T0609 when memory is short.
+  // Zeroed elements. T0110 if the size overflows, T0111 or T0609 if memory is short.
   static Result<HostArray> create(tenon_dtype_t dtype, std::span<const int64_t> dims);
-  // No elements yet: dims that are not known are -1.
+  // Without elements; unknown dims are -1.
   static HostArray unknown(tenon_dtype_t dtype, std::span<const int64_t> dims);
   const tenon_array_t& view() const { return view_; }
   tenon_array_t& view() { return view_; }
@@ -46,16 +46,16 @@ enum class Meaning { kFirst, kReference, kScalar, kDecomposition };
 std::vector<ir::Value> values_read(const ir::Graph& graph, ir::Node node);
 
 // Evaluates a node. `inputs`: one per operand, absent ones with dtype NONE, then one per value that
-// a region of the node captures, in the order of values_read; without strides they are dense.
-// `symbols`: one value per symbol index of the graph, for dims. FAILED_PRECONDITION when
-// the op has not the meaning that is asked for.
+// a region of the node captures, in the order of values_read; an input without strides is dense.
+// `symbols`: one value per symbol index of the graph, for dims. FAILED_PRECONDITION if the op does
+// not have the requested meaning.
 Result<std::vector<HostArray>> evaluate(ir::Graph& graph, ir::Node node,
                                         std::span<const int64_t> symbols,
                                         std::span<const tenon_array_t> inputs,
                                         Meaning meaning = Meaning::kFirst);
 
 // The elements of a constant as an array, with strides of 0 for a splat. Borrowed from the blob;
-// `shape` holds dims and strides.
+// `shape` receives dims and strides.
 Result<tenon_array_t> constant_array(const ir::Graph& graph, ir::Value value,
                                      std::vector<int64_t>* shape);
 

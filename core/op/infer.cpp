@@ -1,4 +1,4 @@
-// Checks that hold for every op, then the op's own inference; and what is known of values at
+// Checks that apply to every op, then the op's own inference; and what is known about values at
 // compile time.
 #include <fmt/format.h>
 
@@ -94,7 +94,7 @@ Known known_constant(Graph& graph, Value value, uint64_t count) {
   return fits ? Known(std::move(out)) : Known();
 }
 
-// What a query of inference or value_of stands on. One lives for one call.
+// State of one query of inference or value_of; lives for one call.
 struct Query {
   Graph* graph;
   const tenon_op_def_t* def;
@@ -116,7 +116,7 @@ struct Query {
         operands(given.begin(), given.end()),
         attrs(std::move(declared)),
         cache(c) {
-    // Optional operands that are left out at the end look like ones that are absent by name.
+    // Trailing optional operands that are left out look like ones that are explicitly absent.
     uint32_t plain = 0;
     for (uint32_t i = 0; i < d.operand_count; ++i)
       plain += !(d.operands[i].flags & TENON_OPERAND_VARIADIC);
@@ -272,7 +272,7 @@ Status check_operands(const Graph& graph, const tenon_op_def_t& def,
                    from_abi_str(def.name), quoted(name));
     }
     const tenon_type_t& type = graph.type(operands[i]);
-    // Tokens and objects have no element type; bit 0 of the set stands for them.
+    // Tokens and objects have no element type; bit 0 of the set represents them.
     if (!(o.dtypes >> type.dtype & 1)) {
       std::string list;
       for (uint16_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
@@ -325,7 +325,7 @@ Status check_attrs(const tenon_op_def_t& def, std::span<const tenon_attr_t> attr
     }
     if (a.kind == TENON_ATTR_DTYPE && !ir::dtype_valid(static_cast<tenon_dtype_t>(a.u.i)) &&
         a.u.i != 0) {
-      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is no element type", op,
+      return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is not an element type", op,
                    quoted(name));
     }
     if (d.choices.size == 0) continue;

@@ -83,14 +83,14 @@ TEST_F(RegistryTest, FindsVersionsAndSuggestsNames) {
 TEST_F(RegistryTest, OlderTablesAreFilledUp) {
   tenon_op_def_t old = test::make_op("old_op", 0, test::kTwo, test::same_as_first);
   old.size_bytes = offsetof(tenon_op_def_t, decompose);
-  old.decompose = test::decompose_double;  // beyond what this plugin's header knew
+  old.decompose = test::decompose_double;  // a slot beyond what this plugin's header knew
   ASSERT_TRUE(declare(old).ok());
   EXPECT_EQ(Registry::instance().find(intern("old_op"), 1)->decompose, nullptr);
 }
 
 // ---- Evaluation ----
 
-// Evaluates one expression and gives its first result's elements as doubles.
+// Evaluates one expression and returns its first result's elements as doubles.
 std::vector<double> values_of(std::string_view text, Meaning meaning = Meaning::kFirst) {
   Result<ir::Expression> e = ir::parse_expression(text, "test");
   EXPECT_TRUE(e.ok()) << e.status().text();
@@ -225,7 +225,7 @@ TEST(ScalarProgram, ConversionsFollowTheContract) {
   EXPECT_EQ(to(saturate, NAN, TENON_PRED), 1);
   EXPECT_EQ(to(wrap, 300.7, TENON_U8), 44);
   EXPECT_EQ(to(wrap, -1, TENON_U8), 255);
-  // 2049 lies between two f16 numbers; a way through f32 must not round twice.
+  // 2049 lies between two f16 numbers; going through f32 must not round twice.
   EXPECT_EQ(to(saturate, 2049.0000001, TENON_F16), ir::f32_to_f16(2050));
   EXPECT_EQ(to(saturate, 2049, TENON_F16), ir::f32_to_f16(2048));
 }

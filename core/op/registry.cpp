@@ -130,7 +130,7 @@ Status Registry::unknown(tenon_sym_t name, uint32_t version) {
     const Status s = loader->load(text);
     if (!s.ok() && !s.message().empty()) why = "; " + s.text();
   }
-  std::erase(names, text);  // a manifest may promise what the plugin does not declare
+  std::erase(names, text);  // a manifest may promise an op that the plugin does not declare
   return error(TENON_NOT_FOUND, "T0308", "there is no op {}{}{}", quoted(text),
                did_you_mean(text, names), why);
 }
@@ -193,7 +193,7 @@ Status check_declaration(const tenon_op_def_t& def) {
     return bad("it is element-wise without a scalar program");
   if ((def.traits & TENON_TRAIT_COMPOSITE) && def.decompose == nullptr)
     return bad("it is composite without a decomposition");
-  // Not `< 0`: NaN is no bound either.
+  // Not `< 0`: a NaN is no bound either.
   if (!(def.ulp_f32 >= 0 && def.ulp_f64 >= 0) || (def.ulp_f32 == 0) != (def.ulp_f64 == 0) ||
       def.ulp_of > TENON_ULP_OF_ONE) {
     return bad(
@@ -231,7 +231,7 @@ Status check_declaration(const tenon_op_def_t& def) {
     const std::string_view choices = from_abi_str(a.choices);
     if (choices.empty()) continue;
     if (a.kind != TENON_ATTR_STRING)
-      return bad(fmt::format("attribute {} has choices but is no string", quoted(attr)));
+      return bad(fmt::format("attribute {} has choices but is not a string", quoted(attr)));
     if (!(a.flags & TENON_ATTR_REQUIRED) && !has_choice(choices, from_abi_str(a.default_s))) {
       return bad(fmt::format("the default of {} is none of its choices", quoted(attr)));
     }

@@ -19,20 +19,21 @@
 
 namespace tenon::op {
 
-// A declaration, full-size: fields that the plugin did not know are zero.
+// A declaration, full-size: fields unknown to the plugin are zero.
 struct OpRecord {
   tenon_op_def_t def = {};
   tenon_sym_t name = 0;
   std::string provider;
-  std::vector<tenon_rewrite_t> rewrites;  // full-size copies when the plugin's are older
+  std::vector<tenon_rewrite_t> rewrites;  // full-size copies if the plugin's are older
 };
 
-// Brings in ops that manifests promise but nobody loaded. Implemented by core/host. Safe.
+// Loads ops that manifests promise but that are not loaded yet. Implemented by core/host. Threads:
+// safe.
 class OpLoader {
  public:
   virtual ~OpLoader() = default;
-  // Registers the ops of the plugin that provides `name`, if there is one. The failure of a plugin
-  // that does provide it is the answer; NOT_FOUND with an empty message when none does.
+  // Registers the ops of the plugin that provides `name`, if there is one. If that plugin fails,
+  // returns its failure; if no plugin provides the name, NOT_FOUND with an empty message.
   virtual Status load(std::string_view name) = 0;
   // Names that load() knows, for suggestions.
   virtual void names(std::vector<std::string>* out) = 0;
@@ -42,14 +43,14 @@ class OpLoader {
 
 class Registry final : public ir::OpSet {
  public:
-  // The process's. The first call makes it the OpSet of all graphs.
+  // The registry of the process. The first call makes it the OpSet of all graphs.
   static Registry& instance();
 
   // Copies the declarations of one table. A bad declaration (T0320) or a taken name and version
-  // (T0320, ALREADY_EXISTS) refuses that op; the others are registered, and all refusals are in the
-  // Status.
+  // (T0320, ALREADY_EXISTS) refuses that op only; the others are registered. The Status lists all
+  // refusals.
   Status register_ops(const tenon_ops_t& ops, std::string_view provider);
-  // `loader` lives as long as the process; null for none.
+  // `loader` must live as long as the process; null for none.
   void set_loader(OpLoader* loader);
 
   // ---- OpSet ----
@@ -58,9 +59,9 @@ class Registry final : public ir::OpSet {
   Result<ir::Inferred> infer(ir::Graph& graph, const ir::NodeDraft& draft) override;
 
   const OpRecord* record(tenon_sym_t name, uint32_t version);
-  // Every registered op, sorted by name, then version; without loading anything.
+  // Every registered op, sorted by name, then version. Loads nothing.
   std::vector<const OpRecord*> records();
-  // The same after loading all that manifests promise.
+  // The same after loading all ops that manifests promise.
   std::vector<const OpRecord*> all_records();
 
  private:
@@ -80,8 +81,8 @@ std::vector<tenon_attr_t> declared_attrs(const tenon_op_def_t& def,
                                          std::span<const tenon_attr_t> attrs);
 
 // Elements of an integer value that is known at compile time, as dims of its graph: constants, and
-// shape arithmetic through value_of. Empty when it is not known, or above 4096 elements. May intern
-// dims; not for frozen graphs that other threads read.
+// shape arithmetic through value_of. Empty if it is not known, or has more than 4096 elements. May
+// intern dims, so not for frozen graphs that other threads read.
 std::optional<std::vector<ir::Dim>> known_value(ir::Graph& graph, ir::Value value);
 
 }  // namespace tenon::op

@@ -1,6 +1,6 @@
-// Whether a scalar program is well-formed: operands and attributes exist, the stack is never too
-// short, types agree, and one value per result is left. Types are followed for each element type of
-// the first operand.
+// Checks that a scalar program is well-formed: operands and attributes exist, the stack never
+// underflows, types agree, and one value per result is left. Types are tracked for each element
+// type of the first operand.
 #include <fmt/format.h>
 
 #include "core/base/errors/failure.h"
@@ -14,7 +14,7 @@ namespace {
 constexpr uint16_t kUnknown = 0xffff;  // the element type of a result
 constexpr size_t kStackMax = 64;
 
-// Narrow storage types run wider.
+// Narrow storage types are computed in a wider type.
 uint16_t working(uint16_t dtype) {
   switch (dtype) {
     case TENON_F16:
@@ -82,7 +82,7 @@ class Checker {
            (def_.attrs[a].kind == TENON_ATTR_I64 || def_.attrs[a].kind == TENON_ATTR_F64);
   }
 
-  // Null when all is well, else what is wrong.
+  // Null if all is well, else what is wrong.
   const char* step(uint32_t op, uint32_t a) {
     uint16_t x, y, z;
     if (op == TENON_S_ARG || op == TENON_S_WORK) {
@@ -95,7 +95,7 @@ class Checker {
     }
     if (op >= TENON_S_CONST_F && op <= TENON_S_CONST_MAX) {
       if (op == TENON_S_ATTR && !number_attr(a))
-        return "the attribute does not exist or is no number";
+        return "the attribute does not exist or is not a number";
       if (op == TENON_S_PICK) {
         if (a >= stack_.size()) return "the stack is too short";
         stack_.push_back(stack_[stack_.size() - 1 - a]);
@@ -127,7 +127,7 @@ class Checker {
       if (op == TENON_S_CMP && a > TENON_CMP_GE) return "no such comparison";
       if (op == TENON_S_CMP_ATTR &&
           (a >= def_.attr_count || def_.attrs[a].kind != TENON_ATTR_I64)) {
-        return "the attribute does not exist or is no integer";
+        return "the attribute does not exist or is not an integer";
       }
       stack_.push_back(op >= TENON_S_CMP ? static_cast<uint16_t>(TENON_PRED)
                        : x == kUnknown   ? y

@@ -1,7 +1,7 @@
-// What scalar programs (tenon/abi/scalar.h) mean, one instruction and one element at a time: what
-// run_scalar computes, for interpreters of what such programs are turned into. Floats of every type
-// are doubles that hold a value of their type; integers and predicates are kept sign- or
-// zero-extended in 64 bits.
+// The meaning of scalar programs (tenon/abi/scalar.h), one instruction on one element at a time. It
+// computes what run_scalar does, for interpreters of code that such programs are lowered to. Floats
+// of every type are doubles that hold a value of their type; integers and predicates are sign- or
+// zero-extended to 64 bits.
 //
 // Threads: safe.
 #pragma once
@@ -12,11 +12,11 @@
 
 namespace tenon::op {
 
-// To the nearest value of a float type, once; to the integers of a type, wrapped.
+// Float types: rounds once, to the nearest value. Integer types: wraps.
 double scalar_round(tenon_dtype_t type, double x);
 int64_t scalar_wrap(tenon_dtype_t type, int64_t x);
 
-// The function of a unary instruction on floats, without the rounding; null when it has none.
+// The function of a unary instruction on floats, without the rounding; null if it has none.
 using ScalarFunction = double (*)(double);
 ScalarFunction scalar_float_unary(uint32_t op);
 double scalar_float_binary(uint32_t op, double a, double b);  // ADD to MIN, without the rounding
@@ -25,7 +25,7 @@ double scalar_float_binary(uint32_t op, double a, double b);  // ADD to MIN, wit
 int64_t scalar_int_unary(uint32_t op, tenon_dtype_t type, int64_t x);
 int64_t scalar_int_binary(uint32_t op, tenon_dtype_t type, int64_t a, int64_t b);
 
-// An element of memory and its value: `f` of floats, `i` of everything else.
+// An element of memory and its value: `f` for floats, `i` for everything else.
 struct ScalarElement {
   double f = 0;
   int64_t i = 0;

@@ -1,6 +1,6 @@
-// Scalar programs (tenon/abi/scalar.h), run over blocks of elements: the type is looked at once per
+// Scalar programs (tenon/abi/scalar.h) over blocks of elements: the type is dispatched once per
 // instruction and block. Floats are computed in double and rounded to their type after each
-// instruction, integers in 64 bits and wrapped.
+// instruction; integers in 64 bits, wrapped.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -41,8 +41,8 @@ tenon_dtype_t working(tenon_dtype_t d) {
 // One stack entry for a block of elements. Floats use `f`, everything else `i`.
 struct Lanes {
   tenon_dtype_t type = TENON_DTYPE_NONE;
-  // Of elements as they lay in memory: their type there, and of floats `i` holds the patterns. A
-  // NaN has bits that no number of another type keeps, and a bitcast gives them.
+  // For elements loaded from memory: their type there; for floats, `i` then holds their bit
+  // patterns. A NaN has bits that no number of another type keeps, and a bitcast must return them.
   tenon_dtype_t stored = TENON_DTYPE_NONE;
   double f[kBlock];
   int64_t i[kBlock];
@@ -61,7 +61,7 @@ void store(std::byte* p, T v) {
   std::memcpy(p, &v, sizeof v);
 }
 
-// To the nearest value of a float type, once.
+// To the nearest value of a float type, rounded once.
 double round_to(tenon_dtype_t type, double x) {
   switch (type) {
     case TENON_F64:
@@ -102,7 +102,7 @@ int64_t lowest(tenon_dtype_t type) {
   if (type == TENON_PRED || is_unsigned(type)) return 0;
   return std::numeric_limits<int64_t>::min() >> (64 - bits_of(type));
 }
-int64_t highest(tenon_dtype_t type) {  // u64: its pattern
+int64_t highest(tenon_dtype_t type) {  // for u64: its bit pattern
   if (type == TENON_PRED) return 1;
   if (is_unsigned(type)) return static_cast<int64_t>(~uint64_t{0} >> (64 - bits_of(type)));
   return std::numeric_limits<int64_t>::max() >> (64 - bits_of(type));
@@ -116,7 +116,7 @@ int64_t saturate(tenon_dtype_t type, double x) {
   if (x <= static_cast<double>(lo)) return lo;
   return x >= static_cast<double>(hi) ? hi : static_cast<int64_t>(x);
 }
-// Truncates and takes modulo 2^n; NaN and infinities give 0.
+// Truncates and reduces modulo 2^n; NaN and infinities give 0.
 int64_t wrap_float(tenon_dtype_t type, double x) {
   if (!std::isfinite(x)) return 0;
   const double rest = std::fmod(std::trunc(x), 0x1p64);
@@ -183,7 +183,7 @@ void store_int(tenon_dtype_t type, std::byte* p, int64_t x) {
 
 // ---- Instructions ----
 
-// exp(-x) would overflow before the result is 0.
+// exp(-x) would overflow before the result reaches 0.
 double logistic(double x) {
   const double e = std::exp(-std::fabs(x));
   return (x < 0 ? e : 1) / (1 + e);
@@ -231,7 +231,7 @@ FloatUnary float_unary(uint32_t op) {
       return [](double x) { return std::log(x); };
     case TENON_S_LOG1P:
       return [](double x) { return std::log1p(x); };
-    // In long double: glibc's own reduction of large arguments is some units off beside a zero.
+    // In long double: glibc's own reduction of large arguments is some units off near a zero.
     case TENON_S_SIN:
       return [](double x) { return static_cast<double>(std::sin(static_cast<long double>(x))); };
     case TENON_S_COS:
@@ -270,7 +270,7 @@ int64_t int_unary(uint32_t op, tenon_dtype_t type, int64_t x) {
     case TENON_S_CLZ:
       return std::countl_zero(pattern) - (64 - static_cast<int64_t>(bits_of(type)));
     default:
-      return x;  // FLOOR and its like change no integer
+      return x;  // FLOOR and the like change no integer
   }
 }
 
@@ -308,8 +308,8 @@ int64_t int_rem(tenon_dtype_t type, int64_t a, int64_t b) {
     return static_cast<int64_t>(static_cast<uint64_t>(a) % static_cast<uint64_t>(b));
   return b == -1 ? 0 : a % b;
 }
-// Wraps. To a negative exponent it is 1 divided by the power, truncated, where no power wraps: a
-// large one is no 0.
+// Wraps. A negative exponent gives 1 divided by the power, truncated. That power is not wrapped
+// first, which could make it 0.
 int64_t int_pow(tenon_dtype_t type, int64_t a, int64_t b) {
   if (!is_unsigned(type) && b < 0)
     return a == -1 && (b & 1) == 0 ? 1 : a == -1 || a == 1 || a == 0 ? int_div(type, 1, a) : 0;
@@ -476,7 +476,7 @@ class Machine {
     const int64_t bytes = bits_of(out.dtype) / 8;
     std::byte* to = static_cast<std::byte*>(out.data) + done * bytes;
     Lanes& lanes = stack_[result];
-    // A program may leave a value of the wide type; the result's type is rounded to once.
+    // A program may leave a value of the wide type; it is rounded once to the result's type.
     if (is_float(lanes.type) != is_float(out.dtype)) convert(lanes, out.dtype, n_, false);
     const bool computed = is_float(out.dtype) && lanes.stored != out.dtype;
     for (int64_t k = 0; k < n_; ++k, to += bytes) {
@@ -505,7 +505,7 @@ class Machine {
     std::fill_n(lanes.i, n_, wrap(work_, i));
   }
 
-  // Runs one instruction; gives the number of its words. The registry has checked the program.
+  // Runs one instruction; returns its length in words. The registry has checked the program.
   uint32_t step(const uint32_t* words) {
     const uint32_t op = words[0] & 255, a = words[0] >> 8;
     if (op == TENON_S_CONST_F || op == TENON_S_CONST_I) {
@@ -624,7 +624,7 @@ class Machine {
   std::span<HostArray> outputs_;
   std::vector<Cursor> cursors_;
   std::vector<Lanes> arguments_;
-  std::deque<Lanes> stack_;  // references stay good while it grows
+  std::deque<Lanes> stack_;  // references stay valid while it grows
   size_t depth_ = 0;
   int64_t n_ = 0;
   tenon_dtype_t work_ = TENON_DTYPE_NONE;

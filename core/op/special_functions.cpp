@@ -11,8 +11,8 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPi = 3.14159265358979323846;
 
-// Magnitude to the nearest pattern of a binary format, halves to even; subnormals are multiples of
-// one quantum.
+// Rounds a magnitude to the nearest pattern of a binary format, halves to even; subnormals are
+// multiples of one quantum.
 uint16_t pattern_of(double magnitude, int mantissa, int bias, uint16_t infinity) {
   if (magnitude == 0) return 0;
   int exponent = 0;
@@ -33,8 +33,8 @@ uint16_t narrow(double x, int mantissa, int bias, uint16_t infinity, uint16_t na
 
 }  // namespace
 
-// A first guess by Giles' polynomial for single precision, beyond its range by the first terms of
-// erfc's expansion; then Halley's steps on erf, which triple the digits.
+// The initial value is Giles' polynomial for single precision, beyond its range the first terms of
+// erfc's expansion. Halley's steps on erf then triple the digits.
 double erf_inv(double x) {
   if (std::isnan(x) || std::fabs(x) > 1) return kNan;
   if (std::fabs(x) == 1) return std::copysign(kInfinity, x);
@@ -92,7 +92,7 @@ double digamma(double x) {
 }
 
 double log_gamma(double x) {
-  int sign = 0;  // lgamma() writes a global, which is no good between threads
+  int sign = 0;  // lgamma() writes a global, which is not thread-safe
   return ::lgamma_r(x, &sign);
 }
 

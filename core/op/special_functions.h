@@ -1,4 +1,4 @@
-// Functions that the C++ library has not, in double precision; and rounding of doubles to narrow
+// Functions that the C++ library lacks, in double precision, and rounding of doubles to narrow
 // floats in one step.
 #pragma once
 #include <cstdint>

@@ -24,7 +24,7 @@ using Properties = std::set<std::string, std::less<>>;
 
 struct Step {
   const Pass* pass = nullptr;
-  std::string name, text;  // text: the call as it is written in a pipeline
+  std::string name, text;  // text: the call as written in a pipeline
   std::vector<tenon_attr_t> options;
 };
 
@@ -55,7 +55,7 @@ class Run {
     TENON_RETURN_IF_ERROR(prepare(pipeline));
     TENON_RETURN_IF_ERROR(check_print_names());
     if (steps_.empty()) return {};
-    // The graph as it was, for a reproducer: passes change it in place.
+    // The unchanged graph, for a reproducer: passes change the graph in place.
     TENON_RETURN_IF_ERROR(
         from_abi(tables_.graph->clone(tables_.graph->self, graph_, &start_), "clone"));
     for (size_t i = 0; i < steps_.size(); ++i) {
@@ -80,7 +80,7 @@ class Run {
     return check_properties();
   }
 
-  // A pass whose requirements nothing before it established is refused before anything runs.
+  // Refuses, before anything runs, a pass whose requirements no earlier pass establishes.
   Status check_properties() const {
     Properties held;
     for (const Step& step : steps_) {
@@ -198,8 +198,8 @@ class Run {
     return cache.usable() ? join_path(cache.folder(), "reproducers") : "";
   }
 
-  // Runs the passes before the failing one again on the graph as it was, so that only that one is
-  // left to run.
+  // Reruns the passes before the failing one on the original graph, so that the reproducer runs
+  // only the failing one.
   Status with_reproducer(Status status, size_t failing) const {
     if (status.code() == TENON_CANCELLED) return status;
     const std::string folder = reproducer_folder();

@@ -17,7 +17,7 @@ struct Settings {
   bool verify_each = false;
   std::string_view print_after;          // names of passes, comma-separated, or "all"
   const tenon_sink_t* prints = nullptr;  // receives the texts
-  // Whether the planned devices take this node whole; null answers no. See
+  // Whether the planned devices claim this node whole; null means no. See
   // tenon_pass_context_t::claimed.
   std::function<bool(tenon_node_t)> claimed;
 };
@@ -28,10 +28,10 @@ struct Report {
   std::vector<std::pair<std::string, int64_t>> statistics;  // those that are not 0, by name
 };
 
-// Changes `graph` in place. On failure the graph is to be thrown away; the message names the pass,
-// and, when a folder for it is known, the reproducer that was written: a .tir file whose first
-// lines hold the pipeline, to be given to `tenon opt`. The folder is TENON_REPRODUCER_DIR, or
-// `reproducers` in the cache folder. Errors: T0401 to T0409; those of a pass under T0405.
+// Changes `graph` in place. After a failure the graph must be discarded. The message names the pass
+// and, if a folder for it is known, the reproducer: a .tir file whose first lines hold the
+// pipeline, as input for `tenon opt`. The folder is TENON_REPRODUCER_DIR, or `reproducers` in the
+// cache folder. Errors: T0401 to T0409; a pass's own errors appear under T0405.
 Result<std::vector<Report>> run_pipeline(const HostTables& tables, Registry& registry,
                                          tenon_graph_t* graph, std::string_view pipeline,
                                          const Settings& settings);

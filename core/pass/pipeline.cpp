@@ -109,7 +109,7 @@ Status set_value(const tenon_pass_option_def_t& def, std::string_view value,
   switch (def.kind) {
     case TENON_ATTR_I64:
       if (parse(value, attr.u.i)) return {};
-      return error(TENON_INVALID_ARGUMENT, "T0404", "{} is no whole number", quoted(value));
+      return error(TENON_INVALID_ARGUMENT, "T0404", "{} is not a whole number", quoted(value));
     case TENON_ATTR_F64:
       if (parse(value, attr.u.f)) return {};
       return error(TENON_INVALID_ARGUMENT, "T0404", "{} is no number", quoted(value));
@@ -121,7 +121,7 @@ Status set_value(const tenon_pass_option_def_t& def, std::string_view value,
   }
 }
 
-// The calls that a pipeline's parts stand for: `standard` is all of those, where it stands.
+// The pipeline with each `standard` replaced in place by the standard passes.
 Result<std::vector<PassCall>> expanded(std::vector<PassCall> written) {
   std::vector<PassCall> calls;
   for (PassCall& call : written) {

@@ -11,9 +11,9 @@
 
 namespace tenon::pass {
 
-// What a compilation runs before placement when nobody says otherwise. Norms are recognised before
-// fold, which may spread small scales over their shape. After legalize the parts of what no device
-// took whole are simplified once more.
+// The default pipeline before placement. Norms are recognised before fold, which may spread small
+// scales over their shape. After legalize, the parts of what no device took whole are simplified
+// once more.
 inline constexpr std::string_view kStandardPipeline =
     "canonicalize,cse,compose-activations,compose-norms,fold,canonicalize,cse,compose-attention,"
     "dce,"
@@ -29,14 +29,14 @@ struct PassCall {
   size_t column = 0;  // 1-based, in the pipeline's text
 };
 
-// Blanks are allowed between all parts; a value may stand in double quotes. "" and "none" are the
-// empty pipeline, and the name `standard` stands for the standard passes: "my-pass,standard".
+// Blanks are allowed between all parts; a value may be in double quotes. "" and "none" are the
+// empty pipeline, and the name `standard` is replaced by the standard passes: "my-pass,standard".
 // INVALID_ARGUMENT T0403 with the column and the text around it.
 Result<std::vector<PassCall>> parse_pipeline(std::string_view text);
 
-// The options of one call, one attribute per declared option, defaults filled in. `texts` keeps the
-// strings. T0404 for an unknown option (with a suggestion), one given twice, or a value of another
-// kind.
+// The options of one call, one attribute per declared option, with defaults filled in. `texts`
+// stores the strings. T0404 for an unknown option (with a suggestion), one given twice, or a value
+// of another kind.
 Result<std::vector<tenon_attr_t>> resolve_options(const tenon_pass_def_t& def, const PassCall& call,
                                                   std::deque<std::string>& texts);
 

@@ -83,12 +83,12 @@ TEST(Options, ErrorsSuggest) {
             "T0404: the pass `p` has no option `max_byte` (column 3); did you mean `max_bytes`?");
   EXPECT_EQ(resolve("p{ratio=1,ratio=2}"),
             "T0404: the option `ratio` of the pass `p` is given twice (column 11)");
-  EXPECT_EQ(
-      resolve("p{max_bytes=1x}"),
-      "T0404: `1x` is no whole number (while the option `max_bytes` of the pass `p` (column 3))");
+  EXPECT_EQ(resolve("p{max_bytes=1x}"),
+            "T0404: `1x` is not a whole number (while the option `max_bytes` of the pass `p` "
+            "(column 3))");
 }
 
-// A table from a plugin compiled when rewrites were smaller.
+// A table from a plugin compiled when the rewrite record was smaller.
 tenon_code_t never(void*, const tenon_builder_t*, tenon_node_t, tenon_value_t*, uint32_t* matched) {
   *matched = 0;
   return TENON_OK;

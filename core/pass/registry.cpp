@@ -73,7 +73,7 @@ Status Registry::adopt(const tenon_passes_t& table) {
     pass.def = full_size(table.passes[i]);
     const char* record = reinterpret_cast<const char*>(pass.def.rewrites);
     for (uint32_t r = 0; record != nullptr && r < pass.def.rewrite_count; ++r) {
-      // The plugin's records stand as far apart as it thinks they are large.
+      // The plugin's record size is the stride between its records.
       const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
       // Highest benefit first, equal ones as declared.
       const auto at = std::upper_bound(

@@ -14,18 +14,19 @@
 
 namespace tenon::pass {
 
-// Where passes come from: manifests tell the names, and the plugin is loaded when one is used.
+// Where passes come from: manifests give the names, and a plugin is loaded when a pass of it is
+// used.
 class Source {
  public:
   virtual ~Source() = default;
-  // The tenon.pass/1 table of the plugin that provides `pass`; fails with the reasons of all
-  // candidates when one is known but unusable, with NOT_FOUND when nobody provides it.
+  // The tenon.pass/1 table of the plugin that provides `pass`. If plugins provide it but none is
+  // usable, fails with the reasons of all of them; NOT_FOUND if no plugin provides it.
   virtual Result<const tenon_passes_t*> table(std::string_view pass) = 0;
   // The names of all provided passes, sorted. Loads nothing.
   virtual std::vector<std::string> names() = 0;
 };
 
-// A pass as the host keeps it: records are full-size whatever the plugin was compiled with. Lives
+// A pass as the host keeps it, with full-size records whatever the plugin was compiled with. Lives
 // as long as the registry.
 struct Pass {
   tenon_pass_def_t def = {};
@@ -36,9 +37,9 @@ struct Pass {
 class Registry {
  public:
   explicit Registry(Source& source) : source_(source) {}
-  // T0401 with a suggestion for an unknown name, T0402 for a record that is unusable.
+  // T0401 with a suggestion for an unknown name, T0402 for an unusable record.
   Result<const Pass*> find(std::string_view name);
-  // Every provided pass that loads, in order of name; those that do not are left out.
+  // Every provided pass that loads, ordered by name; others are left out.
   std::vector<const Pass*> all();
   // {"schema":1,"standard":"...","passes":[{"name","summary","description","options":[{"name","doc","kind",
   // "default"}],"statistics","requires","preserves","establishes","before","after"}]}

@@ -41,7 +41,7 @@ class Driver {
     queued_.resize(view.node_limit);
     TENON_RETURN_IF_ERROR(queue_region(view.main));
     bound_ = kApplicationsMore + kApplicationsPerNode * work_.size();
-    // The list is a stack, filled so that the graph's first node comes first.
+    // The list is a stack, reversed so that the graph's first node comes first.
     std::reverse(work_.begin(), work_.end());
     while (!work_.empty()) {
       if ((++steps_ & 255) == 0) TENON_RETURN_IF_ERROR(check_cancelled());
@@ -156,8 +156,8 @@ class Driver {
   }
   void queue_definition(tenon_value_t value) { queue(definition(value)); }
 
-  // A use of `value` is gone. What only served the replaced node goes too, so that patterns that
-  // ask for a single use see the truth; the rest is looked at again.
+  // A use of `value` is gone. Nodes that only served the replaced node are erased too, so that
+  // patterns that require a single use see the truth; the rest is queued again.
   void release(tenon_value_t value) {
     std::vector<tenon_value_t> freed = {value};
     while (!freed.empty()) {

@@ -1,5 +1,4 @@
-// Drives rewrites over a graph until nothing matches any more, and not for ever. Used by the
-// manager.
+// Drives rewrites over a graph until nothing matches, with a bound. Used by the manager.
 #pragma once
 #include <tenon/abi/pass.h>
 #include <tenon/abi/plugin.h>
@@ -18,14 +17,13 @@ struct HostTables {
   const tenon_host_graph_t* graph = nullptr;
 };
 
-// Tries `rewrites` (highest benefit first) on every node of every region, replaces what matched by
-// what was built, and looks again at the nodes that this touched. out_applied counts applications
-// by name.
+// Tries `rewrites` (highest benefit first) on every node of every region, replaces each match by
+// what was built, and revisits the nodes that this touched. out_applied counts applications by
+// name.
 //
-// The bound: 16 applications per node that the graph had, and 4096 more. Beyond it T0406 names the
-// rewrite that was applied most and where; the graph is then to be thrown away. T0407 when a
-// rewrite fails or builds something that cannot stand for the node. CANCELLED when the operation
-// was asked to stop.
+// The bound: 16 applications per node of the original graph, plus 4096. Beyond it T0406 names the
+// rewrite that was applied most, and where; the graph must then be discarded. T0407 if a rewrite
+// fails or builds something that cannot replace the node. CANCELLED if the operation was cancelled.
 Status drive_rewrites(const HostTables& tables, tenon_graph_t* graph,
                       std::span<const tenon_rewrite_t> rewrites,
                       std::map<std::string, int64_t>* out_applied);

@@ -4,7 +4,8 @@
 
 namespace tenon::runtime {
 
-// A free buffer serves a smaller request unless it wastes more than it holds.
+// A free buffer serves a smaller request if it wastes no more bytes than were requested, or than
+// this.
 constexpr uint64_t kSlackMin = 4096;
 
 Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
@@ -22,8 +23,8 @@ Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
   }
   auto made = Buffer::allocate(device_, size_bytes);
   if (!made.ok() && made.status().code() == TENON_RESOURCE_EXHAUSTED && !free_.empty()) {
-    // What lies unused here may be what is missing. Queued work may still use it: buffers come back
-    // at submission.
+    // Unused buffers may hold the missing memory. Queued work may still use them, since buffers are
+    // returned at submission.
     TENON_RETURN_IF_ERROR(wait_());
     for (const Free& free : free_) held_bytes_ -= free.buffer->size_bytes();
     free_.clear();

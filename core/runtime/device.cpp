@@ -16,7 +16,7 @@ std::atomic<bool> g_shut_down{false};
 // The device whose turn this thread shares.
 thread_local const Device* t_same_turn = nullptr;
 
-// Above this an alignment is a garbled record, not hardware.
+// An alignment above this is a garbled record, not hardware.
 constexpr uint64_t kAlignmentMax = uint64_t{1} << 21;
 
 // Empty, or why the record makes no sense.
@@ -32,7 +32,7 @@ std::string wrong_in(const tenon_device_info_t& info) {
   }
   if (info.threading > TENON_THREADING_FREE)
     return fmt::format("a threading of {}", info.threading);
-  // Costs are made of these two: one that is no number would spoil every comparison.
+  // Costs are computed from these two: a NaN would corrupt every comparison.
   for (double value : {info.copy_gigabytes_per_second, info.copy_latency_ns}) {
     if (!std::isfinite(value) || value < 0)
       return fmt::format("a copy bandwidth or latency of {}", value);
@@ -102,7 +102,7 @@ Status Device::check(tenon_code_t code, std::string_view what) {
               "device {} was lost ({}) and gives no results until the process is started again: {}",
               quoted(name_), what, status.message());
   } else if (status.error_code().empty() && code != TENON_CANCELLED) {
-    // The plugin's words, with what they lack: a stable code, which device, what it was doing.
+    // The plugin's message, with what it lacks: a stable code, the device, and the operation.
     const char* const id = code == TENON_RESOURCE_EXHAUSTED ? "T0609" : "T0617";
     Status whole = error(code, id, "device {} ({}): {}", quoted(name_), what, status.message());
     for (const KeyValue& pair : status.evidence()) whole.add(pair.key, pair.value);
@@ -195,7 +195,7 @@ Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_by
   {
     auto guard = device->serialise();
     clear_failure();
-    tenon_buffer_t* handle = nullptr;  // a local: what stands beside an error is not ours to free
+    tenon_buffer_t* handle = nullptr;  // a local: a handle stored beside an error is not ours
     status = device->check(api->alloc(api->self, device->handle(), size_bytes, &handle), "alloc");
     if (status.ok()) buffer.handle_ = handle;
     if (status.ok() && handle == nullptr) {
@@ -206,7 +206,7 @@ Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_by
       void* host = nullptr;
       const tenon_code_t code = api->map(api->self, device->handle(), handle, &host);
       if (code == TENON_UNIMPLEMENTED) {
-        clear_failure();  // this one is not visible, and is copied from and to
+        clear_failure();  // the host cannot access this buffer, so it is copied instead
       } else if (status = device->check(code, "map"); status.ok()) {
         buffer.host_ = host;
       }
@@ -233,8 +233,8 @@ Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data,
   tenon_buffer_t* handle = nullptr;
   const tenon_code_t code =
       api->import(api->self, device->handle(), const_cast<void*>(data), size_bytes, &handle);
-  // Importing only saves a copy: whatever forbids it, the copy is made. A lost device would not
-  // make it either.
+  // Importing only saves a copy, so any refusal leads to a copy. With a lost device a copy would
+  // fail too.
   if (code == TENON_OK ? handle == nullptr : code != TENON_DEVICE_LOST) {
     clear_failure();
     return buffer;

@@ -1,8 +1,7 @@
-// One device as the host sees it: the plugin's tables, its record, and, once something runs there,
+// One device as the host sees it: the plugin's tables, its record and, once something runs there,
 // the open handle. Shared by the whole process. Claiming and compiling need no open device.
 //
-// Threads: safe. Calls into a plugin that asked for it (TENON_THREADING_SERIAL) are serialised
-// here.
+// Threads: safe. Calls into a plugin that requests it (TENON_THREADING_SERIAL) are serialised here.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -36,7 +35,7 @@ struct DeviceApis {
   const tenon_compile_api_t* compile = nullptr;
   const tenon_queue_api_t* queue = nullptr;  // null: everything completes before it returns
   std::vector<KernelSet> kernel_sets;
-  // Who compiles: 0 the device itself, i the kernel set i - 1.
+  // The compiler numbered `by`: 0 is the device itself, i is kernel set i - 1.
   const tenon_compile_api_t* compiler(uint32_t by) const {
     return by == 0 ? compile : kernel_sets[by - 1].compile;
   }
@@ -44,13 +43,13 @@ struct DeviceApis {
 
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  // Reads the record of one ordinal; opens nothing. T0503 when the plugin refuses or its record
-  // makes no sense.
+  // Reads the record of one ordinal; opens nothing. T0503 if the plugin refuses or its record makes
+  // no sense.
   static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal) {
     return create(apis, ordinal, ordinal);
   }
-  // number: which of its kind it is, as its name says, where the ordinals of one table run through
-  // several kinds.
+  // number: the index in the device's name, counted within its kind. It differs from the ordinal if
+  // one table lists several kinds.
   static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal,
                                                 uint32_t number);
   ~Device();
@@ -71,21 +70,21 @@ class Device : public std::enable_shared_from_this<Device> {
   // Turns a code of this device's plugin into a Status that names the device and `what`;
   // TENON_DEVICE_LOST marks it.
   Status check(tenon_code_t code, std::string_view what);
-  // T0611 once the device was lost: it gives no results any more.
+  // T0611 once the device was lost: it gives no more results.
   Status alive() const;
 
-  // Given up on: submitted work did not end in time. It is lost, and since its work may go on at
-  // any time, what it has is never released: its buffers, queues and executables stay behind.
+  // Called when submitted work did not end in time. The device counts as lost. Its work may still
+  // go on, so its buffers, queues and executables are never released.
   void abandon();
   void leave_behind(
-      const void* handle);  // remembers it, so that leak checkers see that it is meant
+      const void* handle);  // keeps a reference, so that leak checkers see that it is meant
   bool abandoned() const { return abandoned_.load(std::memory_order_acquire); }
 
-  // Held around calls that the plugin wants one at a time; empty when it does not care.
+  // Held around calls that the plugin wants one at a time; empty if it allows concurrent calls.
   std::unique_lock<std::mutex> serialise();
   std::unique_lock<std::mutex> serialise_execution(bool on_queue);
-  // While a call that has its turn asks the host for something: what the host calls for it on this
-  // thread belongs to that turn.
+  // For a serialised call that calls back into the host: what the host then calls on this thread
+  // belongs to the same turn.
   class SameTurn {
    public:
     explicit SameTurn(const Device& device);
@@ -119,17 +118,17 @@ class Buffer {
   Buffer& operator=(Buffer&& other) noexcept;
   ~Buffer() { reset(); }
 
-  // T0609 when TENON_MEMORY_LIMIT or the device has not enough. The device is opened.
+  // T0609 if TENON_MEMORY_LIMIT or the device has too little memory. Opens the device.
   static Result<Buffer> allocate(std::shared_ptr<Device> device, uint64_t size_bytes);
-  // Wraps host memory that outlives the buffer, which nobody writes through it. An empty buffer
-  // when the device cannot, or the address does not suit it: the caller copies.
+  // Wraps host memory that outlives the buffer and is not written through it. Returns an empty
+  // buffer if the device cannot do so or the address does not suit it; the caller then copies.
   static Result<Buffer> import(std::shared_ptr<Device> device, const void* data,
                                uint64_t size_bytes);
 
   explicit operator bool() const { return handle_ != nullptr; }
   tenon_buffer_t* handle() const { return handle_; }
   uint64_t size_bytes() const { return size_bytes_; }
-  void* host() const { return host_; }  // null: the host cannot touch it
+  void* host() const { return host_; }  // null: the host cannot access it
   Device& device() const { return *device_; }
   void reset();
 
@@ -140,12 +139,12 @@ class Buffer {
   uint64_t size_bytes_ = 0, counted_bytes_ = 0;
 };
 
-// Once plugins were shut down nothing of theirs is called any more: what still lives is not
-// released but left behind.
+// Called once plugins were shut down: no function of theirs is called any more, and remaining
+// objects are left behind instead of released.
 void set_plugins_shut_down();
 bool plugins_shut_down();
 
-// What is counted, is counted for the whole process.
+// Counts are for the whole process.
 using tenon::memory_in_use;
 using tenon::memory_reserve;
 using tenon::memory_return;

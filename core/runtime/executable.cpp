@@ -33,8 +33,7 @@ Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> dev
   const tenon_compile_api_t* api = out->api_;
   auto guard = device->serialise();
   clear_failure();
-  tenon_executable_t* handle =
-      nullptr;  // a local: what stands beside an error is not ours to release
+  tenon_executable_t* handle = nullptr;  // a local: a handle stored beside an error is not ours
   TENON_RETURN_IF_ERROR(
       device->check(api->load(api->self, device->handle(), bytes.data(), bytes.size(),
                               constants.data(), static_cast<uint32_t>(constants.size()), &handle),

@@ -1,4 +1,4 @@
-// A piece of a program loaded on a device, and what it needs for given sizes.
+// A loaded piece of a program on a device, and its memory needs for given sizes.
 //
 // Threads: safe.
 #pragma once
@@ -21,7 +21,7 @@ struct Needs {
   std::vector<Output> outputs;
 };
 
-// Answers for the last shapes: a plan per tuple of symbol values, the oldest forgotten.
+// Needs for recent shapes: one entry per tuple of symbol values; the oldest is dropped.
 class NeedsCache {
  public:
   static constexpr size_t kEntriesMax = 64;
@@ -40,7 +40,7 @@ class NeedsCache {
 class Executable {
  public:
   // Loads `bytes`; opens the device. constants: in order of value index of the subgraph, borrowed.
-  // output_ranks: one per output. by: who compiled it, as DeviceApis::compiler counts.
+  // output_ranks: one per output. by: its compiler, numbered as in DeviceApis::compiler.
   static Result<std::unique_ptr<Executable>> load(std::shared_ptr<Device> device,
                                                   std::span<const std::byte> bytes,
                                                   std::span<tenon_blob_t* const> constants,
@@ -50,10 +50,10 @@ class Executable {
   Executable(const Executable&) = delete;
 
   const tenon_executable_info_t& info() const { return info_; }
-  // Whether its work goes to the device's queue. Else it is complete when it returns, and what the
-  // queue holds has to be done before.
+  // Whether its work goes to the device's queue. If not, it is complete when it returns, and what
+  // the queue holds must be done first.
   bool on_queue() const { return by_ == 0 && device_->has_queue(); }
-  // Cached. T0612 when the plugin answers with sizes that make no sense.
+  // Cached. T0612 if the plugin returns sizes that make no sense.
   Result<std::shared_ptr<const Needs>> needs(std::span<const int64_t> symbols);
   Status execute(const tenon_call_t& call);
 

@@ -12,17 +12,17 @@
 
 namespace tenon::runtime {
 
-inline constexpr uint32_t kHostPlace = 0xffffffffu;  // host memory, as a place beside the devices
+inline constexpr uint32_t kHostPlace = 0xffffffffu;  // host memory as a place, like the devices
 
 // A value that crosses a boundary: an input, a segment's output, or a constant that is an output.
 struct Slot {
   enum class Source : uint8_t { kInput, kSegment, kConstant };
   Source source = Source::kSegment;
-  uint32_t input = 0;                // kInput: which
+  uint32_t input = 0;                // kInput: its index
   tenon_blob_t* constant = nullptr;  // kConstant; the graph keeps it
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   std::vector<tenon_dim_t> dims;  // of the program's graph
-  uint32_t last_step = 0;  // after it nobody reads the value; UINT32_MAX: an output of the program
+  uint32_t last_step = 0;  // last step that reads the value; UINT32_MAX: an output of the program
 };
 
 struct Step {
@@ -43,7 +43,7 @@ struct Plan {
   std::vector<std::unique_ptr<Executable>> executables;
   std::vector<Slot> slots;
   std::vector<Step> steps;
-  std::vector<uint32_t> output_slots;  // one per output; the same slot may be there twice
+  std::vector<uint32_t> output_slots;  // one per output; a slot may occur twice
 };
 
 }  // namespace tenon::runtime

@@ -8,7 +8,7 @@
 
 namespace tenon::runtime {
 
-// How often a waiting thread looks around.
+// How often a waiting thread rechecks.
 constexpr uint64_t kPollNs = 50'000'000;
 constexpr auto kPause = std::chrono::milliseconds(1);
 
@@ -20,7 +20,7 @@ tenon_code_t wait_a_moment(const tenon_queue_api_t* api, tenon_fence_t* fence, u
   if (api->fence_query != nullptr && api->fence_query(api->self, fence, &now) == TENON_OK &&
       now >= value)
     return TENON_OK;
-  // One that says so before the time is over must not keep a core busy.
+  // A device that reports a timeout early must not keep a core busy.
   if (std::chrono::steady_clock::now() - asked < kPause) std::this_thread::sleep_for(kPause);
   return code;
 }
@@ -31,7 +31,7 @@ Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Device> device) {
   const tenon_queue_api_t* api = device->apis().queue;
   auto guard = device->serialise();
   clear_failure();
-  // Through locals: what stands beside an error is not ours to destroy.
+  // Through locals: what a plugin stores beside an error must not be destroyed.
   tenon_queue_t* queue = nullptr;
   TENON_RETURN_IF_ERROR(
       device->check(api->queue_create(api->self, device->handle(), &queue), "queue"));

@@ -1,5 +1,5 @@
-// One asynchronous queue of a device with a fence that counts what was submitted. Belongs to one
-// run at a time.
+// One asynchronous queue of a device, with a fence that counts submissions. Belongs to one run at a
+// time.
 #pragma once
 #include <memory>
 
@@ -7,9 +7,9 @@
 
 namespace tenon::runtime {
 
-// Waits a moment for a value of a fence: DEADLINE_EXCEEDED when it is not reached. What fence_query
-// says counts as well: a device whose waits end too early, again and again, would otherwise hold a
-// run whose work is done until it is given up.
+// Waits briefly for a value of a fence; DEADLINE_EXCEEDED if it is not reached. fence_query counts
+// as well: otherwise a device whose waits keep returning early would hold up a run whose work is
+// done until the device is given up.
 tenon_code_t wait_a_moment(const tenon_queue_api_t* api, tenon_fence_t* fence, uint64_t value);
 
 class Queue {
@@ -19,10 +19,10 @@ class Queue {
 
   tenon_queue_t* handle() const { return queue_; }
   Device& device() const { return *device_; }
-  // The point that the next submitted piece of work signals.
+  // The point that the next piece of submitted work signals.
   tenon_fence_point_t next_signal() { return {fence_, ++submitted_}; }
-  // Takes back the last next_signal() of work that was refused at submission. What it names is used
-  // again when the queue has ended, not on the plugin's word alone.
+  // Takes back the last next_signal(), for work that was refused at submission. The memory it named
+  // is reused only when the queue has ended, not on the plugin's word alone.
   void refused() {
     --submitted_;
     failed_ = true;
@@ -33,17 +33,17 @@ class Queue {
   }
   tenon_fence_t* fence() const { return fence_; }
   uint64_t submitted() const { return submitted_; }
-  // Submits a copy that begins after `after` (the null point: after what was submitted before);
-  // host memory it names stays valid until then.
+  // Submits a copy that begins after `after` (the null point: after all earlier submissions). Host
+  // memory that it names must stay valid until the copy is done.
   Status copy(const tenon_copy_t& copy, tenon_fence_point_t after = {});
-  // Known from a wait.
+  // As known from earlier waits.
   bool reached(uint64_t value) const { return value <= reached_; }
-  // Waits a moment for the work up to `value`; false when it is not done, its first error when it
+  // Waits briefly for the work up to `value`; false if it is not done, the first error if it
   // failed.
   Result<bool> poll(uint64_t value);
-  // Grows while work is done, as far as the device says.
+  // Grows as work completes, as far as the device reports it.
   uint64_t progress() const;
-  // After a failure of poll() the fence is poisoned, and refused work may be in flight: a new queue
+  // After poll() has failed the fence is poisoned, and refused work may be in flight: a new queue
   // is needed.
   bool failed() const { return failed_; }
 

@@ -16,7 +16,7 @@ Result<std::unique_ptr<RelayFence>> RelayFence::create(std::shared_ptr<Device> t
   const tenon_queue_api_t* api = target->apis().queue;
   auto guard = target->serialise();
   clear_failure();
-  tenon_fence_t* fence = nullptr;  // a local: what stands beside an error is not ours to destroy
+  tenon_fence_t* fence = nullptr;  // a local: a handle stored beside an error is not ours
   TENON_RETURN_IF_ERROR(
       target->check(api->fence_create(api->self, target->handle(), 0, &fence), "fence"));
   out->fence_ = fence;
@@ -40,7 +40,7 @@ Status RelayFence::signal(uint64_t value) {
   const tenon_queue_api_t* api = target_->apis().queue;
   clear_failure();
   const tenon_code_t code = api->fence_signal(api->self, fence_, value);
-  // Refused or not, it is the target that others wait for from now on.
+  // Refused or not, from now on it is the target that others wait for.
   signalled_.store(value, std::memory_order_release);
   return target_->check(code, "fence_signal");
 }
@@ -103,8 +103,8 @@ void Relay::work() {
   }
 }
 
-// Also ends when nobody is left to wait for, or to wait: a fence that never answers must not hold
-// the run up for good.
+// Also ends once the source is abandoned or the target is given up: a fence that never signals must
+// not hold up the run for good.
 tenon_code_t Relay::wait_for(const Item& item) const {
   const tenon_queue_api_t* api = source_->apis().queue;
   while (!item.target->given_up()) {
@@ -119,8 +119,8 @@ void Relay::pass_on(const Item& item) {
   clear_failure();
   const tenon_code_t code = wait_for(item);
   const bool tainted = item.source_tainted->load(std::memory_order_acquire);
-  // What the target reads may still be written: a failed wait ends nothing. So it is left as it is,
-  // defined since it was taken.
+  // A failed wait ends no work, so the memory that the target reads may still be written. It is
+  // left as it is; it was initialised when it was taken.
   if (code != TENON_OK || tainted) item.target_tainted->store(true, std::memory_order_release);
   Status failure, refused;
   try {
@@ -128,7 +128,7 @@ void Relay::pass_on(const Item& item) {
     if (!failure.ok())
       failure = std::move(failure).with_context(
           fmt::format("waiting for device {}", quoted(source_->name())));
-  } catch (const std::exception&) {  // no memory for words
+  } catch (const std::exception&) {  // no memory for the message
   }
   if (code != TENON_OK && !tainted && !source_->abandoned()) keep(code, std::move(failure));
   try {

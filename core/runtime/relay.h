@@ -1,9 +1,9 @@
-// Carries fence points from one device to others: when the source's fence has come to a value, a
-// fence of the target is signalled by the host, so that work of both is submitted long before and
-// nobody waits but the target's queue.
+// Carries fence points from one device to others: when the source's fence reaches a value, the host
+// signals a fence of the target. So work of both can be submitted long before, and only the
+// target's queue waits.
 //
-// Threads: one thread of its own, which calls nothing of a plugin but fence_wait, fence_query and
-// fence_signal. Its owner adds and drains.
+// Threads: one thread of its own, which calls only fence_wait, fence_query and fence_signal of a
+// plugin. Its owner calls add and drain.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -16,18 +16,18 @@
 
 namespace tenon::runtime {
 
-// Set once what a device works on is no result any more, since work of another that it came from
-// failed.
+// Set once a device's results are no longer valid, because work of another device that they depend
+// on failed.
 using Tainted = std::atomic<bool>;
 
-// A fence that the host signals, for what one device sends to another.
+// A fence that the host signals, for values that one device sends to another.
 class RelayFence {
  public:
   static Result<std::unique_ptr<RelayFence>> create(std::shared_ptr<Device> target);
   ~RelayFence();
   tenon_fence_t* fence() const { return fence_; }
   uint64_t next() { return ++promised_; }
-  // Whether signal() was called with the value or a later one, whatever the device said to it.
+  // Whether signal() was called with this value or a later one, even if the device refused it.
   bool signalled(uint64_t value) const {
     return signalled_.load(std::memory_order_acquire) >= value;
   }
@@ -49,7 +49,7 @@ class Relay {
   Relay(const Relay&) = delete;
 
   struct Item {
-    tenon_fence_t* fence = nullptr;  // of the source
+    tenon_fence_t* fence = nullptr;  // the source's
     uint64_t value = 0;
     RelayFence* target = nullptr;
     uint64_t target_value = 0;
@@ -58,11 +58,11 @@ class Relay {
   };
   // Items of one source are added in order of their values.
   void add(const Item& item);
-  // Waits until every item was passed on.
+  // Waits until every item has been passed on.
   void drain();
-  // The first wait for the source that failed, unless the source was tainted by then, or the first
-  // signal that a target refused: the source's own fence may be fine, and then nobody else knows.
-  // OK afterwards. After drain.
+  // The first wait on a source that failed while the source was not yet tainted, or the first
+  // signal that a target refused. The source's own fence may be fine, so only the relay knows. OK
+  // on further calls. Call it after drain.
   Status take_failure();
 
  private:
@@ -77,8 +77,8 @@ class Relay {
   std::deque<Item> items_;
   bool busy_ = false, stopping_ = false;
   tenon_code_t failed_ = TENON_OK;
-  Status failure_;      // OK beside a failed_ whose words did not fit into memory
-  std::thread thread_;  // last: it uses the rest
+  Status failure_;      // OK, with failed_ set, if there was no memory for the message
+  std::thread thread_;  // last: it uses the other members
 };
 
 }  // namespace tenon::runtime

@@ -21,7 +21,7 @@ void keep_for_good(std::shared_ptr<void> memory) {
   kept->push_back(std::move(memory));
 }
 
-// Buffers of outputs whose size the device learns while it runs.
+// Buffers of outputs whose size the device learns as it runs.
 struct OutputRequests {
   const Device& device;
   BufferPool* pool;
@@ -32,7 +32,7 @@ struct OutputRequests {
   static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out) try {
     auto& requests = *static_cast<OutputRequests*>(self);
     std::lock_guard lock(requests.mutex);
-    const Device::SameTurn turn(requests.device);  // execute has it, and waits for this
+    const Device::SameTurn turn(requests.device);  // the execute call holds it and waits
     if (index >= requests.buffers.size() || requests.buffers[index] != nullptr) {
       requests.failure = error(TENON_INTERNAL, "T0612",
                                "a device asks for the buffer of output {} out of turn", index);
@@ -47,7 +47,7 @@ struct OutputRequests {
     *out = {requests.buffers[index]->handle(), 0};
     return TENON_OK;
   } catch (const std::exception&) {
-    return TENON_RESOURCE_EXHAUSTED;  // nothing passes through the plugin's frames
+    return TENON_RESOURCE_EXHAUSTED;  // no exception may pass through the plugin's frames
   }
 };
 
@@ -86,7 +86,7 @@ Runner::~Runner() {
   drop_sinks();
 }
 
-// A device that was given up may still tell of its work.
+// A device that was given up may still report its work.
 void Runner::drop_sinks() {
   for (size_t d = 0; d < sinks_.size(); ++d) {
     if (plan_->devices[d]->abandoned()) keep_for_good(std::move(sinks_[d]));
@@ -118,7 +118,7 @@ void Runner::drop_run_state() {
   outputs_.clear();
 }
 
-// Inputs are borrowed for the run only. What was imported is also on the host, so that outputs lose
+// Inputs are borrowed for the run only. An imported value is also on the host, so outputs lose
 // nothing.
 void Runner::drop_imports() {
   for (SlotState& slot : slots_) {
@@ -145,26 +145,26 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   try {
     status = run_steps(inputs);
     if (status.ok()) status = take_outputs();
-  } catch (...) {  // no memory, or no thread to be had
-    // What was submitted uses memory that the run's state owns. Waiting first gives up a device
-    // that does not answer.
+  } catch (...) {  // no memory, or no thread can be started
+    // Submitted work uses memory that the run's state owns. Waiting for it first gives up a device
+    // that does not respond.
     try {
       (void)wait_all();
-    } catch (const std::exception&) {  // its words did not fit
+    } catch (const std::exception&) {  // no memory for its message
     }
     end_queues();
     drop_run_state();
     throw;
   }
-  // Also after a failure: nothing may be in flight when memory goes back. Of several failures the
-  // one that came first counts.
+  // Also after a failure: nothing may be in flight when memory is returned. Of several failures the
+  // first counts.
   Status waited = wait_all();
   if (!waited.ok() && status.code() != TENON_CANCELLED) status = std::move(waited);
   if (status.ok()) {
     drop_imports();
   } else {
-    // Work behind the failed one may still run, in memory that the run's state owns: the end of the
-    // queues waits for it.
+    // Work behind the failed work may still run, in memory that the run's state owns: wait for the
+    // queues to end.
     const auto failed = [](const DeviceState& d) {
       return d.queue != nullptr && (d.queue->failed() || d.queue->device().abandoned());
     };
@@ -261,7 +261,7 @@ Status Runner::execute(const Step& step) {
                    quoted(device->name()), needs->outputs[i].size_bytes, bytes);
     }
     if (needs->outputs[i].size_bytes == TENON_SIZE_UNKNOWN) {
-      outputs.push_back({});  // given when the device knows the size
+      outputs.push_back({});  // filled in when the device knows the size
       continue;
     }
     TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(needs->outputs[i].size_bytes));
@@ -287,13 +287,13 @@ Status Runner::execute(const Step& step) {
   call.out_symbols = out_symbols.data();
   call.out_symbol_count = static_cast<uint32_t>(out_symbols.size());
   if (trace_ != nullptr) call.profile = sinks_[step.device]->get();
-  // A size that only the run tells is asked of the host during the call.
+  // The device requests a buffer during the call if only the run can tell the size.
   const bool asks =
       std::any_of(needs->outputs.begin(), needs->outputs.end(),
                   [](const auto& output) { return output.size_bytes == TENON_SIZE_UNKNOWN; });
   if (asks || !executable.on_queue()) {
-    // Nothing in a queue orders it: what it reads has to be there, memory of the host that another
-    // device fills included.
+    // No queue orders it, so everything it reads must be there, including host memory that another
+    // device fills.
     for (uint32_t slot : step.inputs) {
       if (slots_[slot].places[step.device].after.fence != nullptr)
         TENON_RETURN_IF_ERROR(await_host(slot));
@@ -318,19 +318,19 @@ Status Runner::execute(const Step& step) {
       slots_[step.outputs[i]].places[step.device] = {std::move(requests.buffers[i]), true};
   }
   if (!status.ok() && call.queue != nullptr) state.queue->refused();
-  // Later work of the device runs after this one, so that it may use the workspace again.
+  // Later work of the device runs after this one, so it may reuse the workspace.
   if (workspace != nullptr) state.pool.give_back(std::move(workspace));
   TENON_RETURN_IF_ERROR(std::move(status));
   if (!step.out_symbols.empty()) return learn_symbols(step, out_symbols);
   TENON_RETURN_IF_ERROR(check_made(step));
-  // What others want leaves at once, before work of this device that they do not wait for.
+  // Values for other devices leave at once, ahead of this device's work that those do not wait for.
   for (uint32_t slot : step.outputs) {
     if (leaves_[slot] && device->has_queue()) TENON_RETURN_IF_ERROR(copy_to_host(slot));
   }
   return {};
 }
 
-// Waits for what only the work itself tells.
+// Waits for sizes that only the work itself determines.
 Status Runner::learn_symbols(const Step& step, std::span<const int64_t> out_symbols) {
   const Device& device = *plan_->devices[step.device];
   TENON_RETURN_IF_ERROR(wait(step.device));
@@ -341,13 +341,13 @@ Status Runner::learn_symbols(const Step& step, std::span<const int64_t> out_symb
     symbols_[step.out_symbols[i]] = out_symbols[i];
     told_[step.out_symbols[i]] = true;
   }
-  // Steps behind this one rely on what is asserted of these sizes.
+  // Later steps rely on the assertions about these sizes.
   TENON_RETURN_IF_ERROR(plan_->shapes.check_told(step.out_symbols, told_, symbols_));
   return check_made(step);
 }
 
-// Every output is there and large enough, also those whose buffers the device asked for, or should
-// have.
+// Every output must exist and be large enough, also those whose buffers the device requested or
+// should have requested.
 Status Runner::check_made(const Step& step) const {
   for (uint32_t slot : step.outputs) {
     uint64_t bytes = 0;

@@ -18,22 +18,22 @@ namespace tenon::runtime {
 
 struct RunStatistics {
   uint64_t arena_bytes = 0;              // device memory that this run used
-  uint64_t arena_lower_bound_bytes = 0;  // most bytes live at once, as far as devices say
+  uint64_t arena_lower_bound_bytes = 0;  // peak of live bytes, as far as devices report it
   uint64_t transferred_bytes = 0;
   double run_ms = 0;
 };
 
-// Buffers of one device for one Runner, used again by later steps and runs.
+// Buffers of one device for one Runner, reused by later steps and runs.
 class BufferPool {
  public:
-  // wait: ends the work that may still use what was given back, or says why it did not end well.
+  // wait: ends the work that may still use returned buffers, or fails with the reason.
   BufferPool(std::shared_ptr<Device> device, std::function<Status()> wait)
       : device_(std::move(device)), wait_(std::move(wait)) {}
-  // Where the device has no memory left, waits and frees what lies unused. Fails as `wait` and
+  // If the device is out of memory, waits and frees unused buffers. Fails as `wait` and
   // Buffer::allocate do.
   Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes);
   void give_back(std::shared_ptr<Buffer> buffer);
-  // Frees what the run just ended did not use.
+  // Frees buffers that the run just ended did not use.
   void end_run();
   uint64_t held_bytes() const { return held_bytes_; }
 
@@ -62,8 +62,7 @@ class Runner {
   // Runs to the end. inputs: one per input, checked by Shapes::check_input; borrowed for the call.
   // After a failure the Runner, its devices (unless lost) and the process are usable.
   Status run(std::span<const tenon_array_t* const> inputs);
-  // Dense outputs of the last run that succeeded; valid until the next, whatever becomes of the
-  // inputs.
+  // Dense outputs of the last successful run; valid until the next run, even if the inputs change.
   const std::vector<OutputArray>& outputs() const { return outputs_; }
   const RunStatistics& statistics() const { return statistics_; }
   void set_trace(std::shared_ptr<Trace> trace) { trace_ = std::move(trace); }  // null: no profile
@@ -103,7 +102,7 @@ class Runner {
   std::vector<DeviceState> devices_;
   std::vector<SlotState> slots_;
   std::vector<int64_t> symbols_;
-  std::vector<bool> told_;                        // by symbol: a step of this run has told it
+  std::vector<bool> told_;                        // by symbol: a step of this run has set it
   std::deque<std::vector<int64_t>> out_symbols_;  // of this run: lent to devices, which may write
                                                   // them until their queues have ended
   std::vector<OutputArray> outputs_;
@@ -111,8 +110,8 @@ class Runner {
   Status given_up_;  // of this run: why a device was abandoned
   std::shared_ptr<Trace> trace_;
   std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device, while a trace is taken
-  std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that nobody reads any more
-  std::vector<bool> leaves_;                       // by slot: it is copied from where it is made
+  std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that no later step reads
+  std::vector<bool> leaves_;                       // by slot: copied from where it is made
   std::vector<bool> relayed_;                      // by slot: it is copied to a device with a queue
 };
 

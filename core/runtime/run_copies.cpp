@@ -26,8 +26,7 @@ Status Runner::take_host(uint64_t size_bytes, bool zeroed, std::shared_ptr<std::
   uint64_t rounded = 0;
   void *data = nullptr, *aligned = nullptr;
   if (checked_align_up(std::max<uint64_t>(size_bytes, 1), kHostAlignment, &rounded)) {
-    // Large memory comes as zeros from the system: calloc knows that, and does not write them
-    // again.
+    // The system supplies large memory zeroed; calloc knows that and does not write it again.
     const bool has_room = zeroed && rounded <= UINT64_MAX - kHostAlignment;
     data = has_room ? std::calloc(rounded + kHostAlignment, 1)
                     : std::aligned_alloc(kHostAlignment, rounded);
@@ -37,8 +36,8 @@ Status Runner::take_host(uint64_t size_bytes, bool zeroed, std::shared_ptr<std::
   }
   if (data == nullptr) {
     memory_return(size_bytes);
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "the system gave no {} bytes for a tensor",
-                 size_bytes);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111",
+                 "the system could not allocate {} bytes for a tensor", size_bytes);
   }
   *out =
       std::shared_ptr<std::byte>(static_cast<std::byte*>(aligned), [size_bytes, data](std::byte*) {
@@ -90,8 +89,8 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   return {};
 }
 
-// Gives the point at which `device` may read the slot's host memory; the null point when it may at
-// once.
+// Sets *out to the point at which `device` may read the slot's host memory; the null point if it
+// may at once.
 Status Runner::relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out) {
   SlotState& state = slots_[slot];
   *out = {};
@@ -109,7 +108,7 @@ Status Runner::relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out
   return {};
 }
 
-// After it SlotState::host is where the value is, or will be once await_host() has returned.
+// Afterwards SlotState::host is where the value is, or will be once await_host() has returned.
 Status Runner::copy_to_host(uint32_t slot) {
   SlotState& slot_state = slots_[slot];
   if (slot_state.has_host) return {};
@@ -136,11 +135,11 @@ Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes)
   SlotState& slot_state = slots_[slot];
   const std::shared_ptr<Device>& device = plan_->devices[from];
   std::shared_ptr<std::byte> memory;
-  // When the copy fails, those that wait for it go on with what it left: never with what lay there
-  // before.
+  // If the copy fails, devices that wait for it carry on with what it left: zeros, never the
+  // previous contents of the memory.
   TENON_RETURN_IF_ERROR(take_host(bytes, device->has_queue() && relayed_[slot], &memory));
   slot_state.host = memory.get();
-  slot_state.host_owner = memory;  // stays until the queue is done, also when a wait fails
+  slot_state.host_owner = memory;  // kept until the queue is done, even if a wait fails
   if (bytes != 0) {
     tenon_copy_t copy{};
     copy.size_bytes = sizeof(copy);
@@ -152,7 +151,8 @@ Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes)
     if (device->has_queue()) {
       TENON_RETURN_IF_ERROR(queue_of(from));
       Queue& queue = *devices_[from].queue;
-      // After the device's work so far, not merely behind it: when that fails, nothing is copied.
+      // After the device's work so far, not merely behind it: if that work fails, nothing is
+      // copied.
       TENON_RETURN_IF_ERROR(queue.copy(copy, queue.last()));
       slot_state.source = from;
       slot_state.ready = queue.submitted();
@@ -172,7 +172,8 @@ Status Runner::await_host(uint32_t slot) {
   return {};
 }
 
-// An output that is an input: the caller may bind another, and keeps the output until the next run.
+// An output that is an input: the caller may bind another array and still keep the output until the
+// next run.
 Status Runner::own_host(uint32_t slot) {
   SlotState& state = slots_[slot];
   if (plan_->slots[slot].source != Slot::Source::kInput || state.host_owner != nullptr) return {};

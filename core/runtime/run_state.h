@@ -1,4 +1,4 @@
-// What a Runner keeps of a run: where values are, and what each device has been given. Only for
+// A Runner's state during a run: where values are, and what each device has been given. Only for
 // run*.cpp.
 #pragma once
 #include <algorithm>
@@ -16,18 +16,17 @@ inline std::string kernel_context(const Device& device) {
 struct Runner::Place {
   std::shared_ptr<Buffer> buffer;
   bool pooled = false;          // false: imported host memory
-  tenon_fence_point_t after{};  // work that reads it waits for this; null: it is there in order of
-                                // the device's queue
+  tenon_fence_point_t after{};  // readers wait for this; null: the queue's order suffices
 };
 
 struct Runner::DeviceState {
   BufferPool pool;
   std::unique_ptr<Queue> queue;
-  std::unique_ptr<Tainted> tainted;  // some of its work is on what another device failed to make
-  std::unique_ptr<Relay> relay;      // carries its results to others
+  std::unique_ptr<Tainted> tainted;  // some of its work used what another device failed to make
+  std::unique_ptr<Relay> relay;      // carries its results to other devices
   std::vector<std::unique_ptr<RelayFence>>
-      from;  // by source: signalled when something of it has arrived
-  // Which of its work waits for others: the value that it signals, and what it waits for.
+      from;  // by source: signalled when a value from it has arrived
+  // Which of its work waits for other devices: the value that it signals, and what it waits for.
   struct Dependence {
     uint64_t work = 0;
     const RelayFence* fence = nullptr;
@@ -57,10 +56,10 @@ struct Runner::SlotState {
   bool has_host = false;
   bool stable_host = false;  // host memory that stays until the run ends
   bool held =
-      false;  // the buffer that `host` is in stays until the run ends, since queued work reads it
+      false;  // the buffer behind `host` stays until the run ends, since queued work reads it
   uint32_t source =
       kHostPlace;      // host memory is filled once the queue of this device has reached `ready`
-  uint64_t ready = 0;  // 0: it is filled
+  uint64_t ready = 0;  // 0: it is filled already
 };
 
 }  // namespace tenon::runtime

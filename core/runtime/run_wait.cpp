@@ -1,11 +1,11 @@
-// Waiting for devices, whose failure it was, and when to give one up.
+// Waiting for devices, finding out which one failed, and deciding when to give one up.
 #include "core/base/limits.h"
 #include "core/base/process/operation.h"
 #include "core/runtime/run_state.h"
 
 namespace tenon::runtime {
 
-// A cancelled operation still waits, since buffers are in use, and says so.
+// A cancelled operation still waits, since buffers are in use, and then reports the cancellation.
 Status Runner::wait_for(uint32_t device, uint64_t value) {
   Queue* const queue = devices_[device].queue.get();
   if (queue == nullptr || queue->reached(value)) return {};
@@ -38,7 +38,7 @@ uint64_t Runner::progress() const {
   return sum;
 }
 
-// Nothing moves: of the devices that wait for no other, the first with work left is given up.
+// No device makes progress: gives up the first one with work left that waits for no other.
 void Runner::give_up_one(uint32_t waited_for) {
   uint32_t culprit = waited_for;
   for (uint32_t d = 0; d < devices_.size(); ++d) {
@@ -57,8 +57,8 @@ void Runner::give_up_one(uint32_t waited_for) {
                   .with("device", device.name());
 }
 
-// The first failure of a device, before what relays met and nobody else did, before those of
-// devices that only worked on what others did not make. Nothing is left in relays.
+// The first failure of a device. If there is none, what only a relay saw; then failures of devices
+// that worked on what others did not make. Leaves nothing in the relays.
 Status Runner::wait_all() {
   Status first = given_up_, relayed, tainted;
   for (uint32_t d = 0; d < devices_.size(); ++d) {
@@ -68,7 +68,7 @@ Status Runner::wait_all() {
     if (kept.ok() && !status.ok())
       kept = std::move(status).with_context(kernel_context(*plan_->devices[d]));
   }
-  // Every queue has ended, failed or was given up: no relay waits for long.
+  // Every queue has ended, failed or was given up, so no relay waits for long.
   for (uint32_t d = 0; d < devices_.size(); ++d) {
     if (devices_[d].relay == nullptr) continue;
     devices_[d].relay->drain();

@@ -17,35 +17,33 @@
 namespace tenon::runtime {
 namespace {
 
-// ---- A toy device: host memory, an executable that adds all inputs of i32 ----
+// ---- A toy device: host memory, and an executable that adds all i32 inputs ----
 
 struct Toy {
-  bool hidden = false;  // the host cannot touch its memory
+  bool hidden = false;  // the host cannot access its memory
   bool queued = false;
   tenon_code_t fail_execute = TENON_OK;
   int64_t found = 2;  // the value of symbols that an execution defines
   int buffers = 0, executions = 0, imports = 0, imported = 0, syncs = 0, releases = 0;
-  int fail_allocs = 0;  // so many more fail
+  int fail_allocs = 0;  // this many further allocations fail
   tenon_code_t fail_import = TENON_OK, fail_map = TENON_OK, fail_load = TENON_OK,
                refuse_execute = TENON_OK;
-  bool no_queue = false;  // OK, and null
+  bool no_queue = false;  // returns OK and null
   double latency_ns = 0;
   tenon_str_t description{};
   uint64_t memory_at_queue_end = 0;
   int fences = 0;
   uint32_t threading = TENON_THREADING_SERIAL;
   uint64_t submitted = 0;                // the last values of any fence
-  std::atomic<uint64_t> fence_waits{0};  // of relays' threads too
-  std::atomic<int> fail_relay_waits{
-      0};  // so many more waits on other threads than the test's fail, though the fence is fine
-  std::atomic<int> refuse_signals{
-      0};             // so many more signals of the host are refused, though they are done
-  bool hung = false;  // from here on nothing that is submitted begins
+  std::atomic<uint64_t> fence_waits{0};  // also from relay threads
+  std::atomic<int> fail_relay_waits{0};  // this many more relay waits fail; the fence is fine
+  std::atomic<int> refuse_signals{0};    // this many more signals take effect but report a refusal
+  bool hung = false;                     // from here on no submitted work begins
   int queues = 0;
   std::thread::id home = std::this_thread::get_id();
 };
 
-// Signalled by what completes at submission, and by the host on a thread of its own.
+// Signalled by work that completes at submission, and by the host on a thread of its own.
 class ToyFence {
  public:
   void signal(uint64_t value, tenon_code_t code = TENON_OK) {
@@ -78,8 +76,8 @@ ToyFence* toy_fence_of(const tenon_fence_point_t& point) {
   return reinterpret_cast<ToyFence*>(point.fence);
 }
 
-// The queue does its work at submission, which therefore waits. A failure is told by the fence that
-// it came to.
+// The queue does its work at submission, which therefore waits. The fence that a failure reached
+// reports it.
 void toy_await(const tenon_fence_point_t* waits, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
     if (waits[i].fence != nullptr) (void)toy_fence_of(waits[i])->wait(waits[i].value, UINT64_MAX);
@@ -232,7 +230,7 @@ tenon_code_t toy_fence_destroy(void* self, tenon_fence_t* fence) {
 tenon_code_t toy_fence_query(void*, tenon_fence_t* fence, uint64_t* out) {
   return reinterpret_cast<ToyFence*>(fence)->query(out);
 }
-// True so many times.
+// True that many times.
 bool counts_down(std::atomic<int>& left) {
   if (left.fetch_sub(1) > 0) return true;
   ++left;
@@ -250,7 +248,7 @@ tenon_code_t toy_fence_wait(void* self, tenon_fence_t* fence, uint64_t value, ui
   return reinterpret_cast<ToyFence*>(fence)->wait(value, timeout_ns);
 }
 
-// ---- A graph of three arguments, enough of the table for Shapes ----
+// ---- A graph of three arguments: as much of the table as Shapes needs ----
 
 struct Fixture : testing::Test {
   Toy toy;
@@ -302,7 +300,7 @@ struct Fixture : testing::Test {
     return *made;
   }
 
-  // out = (a + b + 1) + 1, the second execution on another device.
+  // out = (a + b + 1) + 1, with the second execution on another device.
   std::shared_ptr<Plan> make_plan(std::shared_ptr<Device> first, std::shared_ptr<Device> second) {
     auto plan = std::make_shared<Plan>();
     plan->api = &graph_api;
@@ -343,7 +341,7 @@ struct Fixture : testing::Test {
     return plan;
   }
 
-  // out = a + b + 1 on one device, and once more with `twice`.
+  // out = a + b + 1 on one device; with `twice`, executed once more.
   std::shared_ptr<Plan> one_device_plan(bool twice = false) {
     std::shared_ptr<Device> device = make_device();
     std::shared_ptr<Plan> plan = make_plan(device, device);
@@ -357,7 +355,7 @@ struct Fixture : testing::Test {
     plan->output_slots = {2};
     return plan;
   }
-  // Of a device that is given up everything stays, for leak checkers in memory of the device.
+  // Everything of a device that is given up is kept; for leak checkers, in memory of the device.
   static void keep_for_good(const std::shared_ptr<Device>& device) {
     static auto* kept = new std::vector<std::shared_ptr<Device>>();
     kept->push_back(device);
@@ -416,8 +414,7 @@ TEST_F(Fixture, QueuesGiveTheSame) {
   }
 }
 
-// Work that is done is known from the fence's value: no run waits until the device would be given
-// up.
+// The fence's value shows that work is done: no run waits until the device would be given up.
 TEST_F(Fixture, WaitsThatAlwaysEndTooEarlyDoNotHoldARun) {
   toy.hidden = toy.queued = true;
   queue_api.fence_wait = [](void*, tenon_fence_t*, uint64_t, uint64_t) -> tenon_code_t {
@@ -445,7 +442,7 @@ TEST_F(Fixture, KernelsOfAnotherPluginWaitForTheQueueAndUseNone) {
                            0);
   };
   auto plan = make_plan(with_set(), with_set());
-  // Both on one device, the second by the set.
+  // Both on one device, the second by the kernel set.
   plan->executables[1] = *Executable::load(plan->devices[0], {}, {}, {1}, 1);
   plan->steps[4].device = 0;
   plan->steps.erase(plan->steps.begin() + 3);
@@ -473,12 +470,12 @@ TEST_F(Fixture, FailureOfQueuedWorkIsToldAndTheNextRunIsRight) {
 TEST_F(Fixture, FailedQueueEndsBeforeItsMemoryGoes) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));
-  toy.fail_execute = TENON_INTERNAL;  // copies to the host stand behind it, one of each device
+  toy.fail_execute = TENON_INTERNAL;  // copies to the host follow it, one from each device
   EXPECT_EQ(run(runner).code(), TENON_INTERNAL);
   EXPECT_EQ(toy.memory_at_queue_end, memory_in_use() + 32);
 }
 
-// A sync would be one more way to wait without an end.
+// A sync would be another unbounded wait.
 TEST_F(Fixture, RefusedSubmissionEndsItsQueueAndSyncsNothing) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));
@@ -500,7 +497,7 @@ TEST_F(Fixture, PoolWaitsForItsRunBeforeItIsEmptied) {
   ASSERT_TRUE(pool.take(1 << 20).ok());
   EXPECT_EQ(waits, 1);
   EXPECT_EQ(pool.held_bytes(), uint64_t{1} << 20);
-  // Work that did not end may still use what lies there.
+  // Work that did not end may still use these buffers.
   pool.give_back(*pool.take(16));
   toy.fail_allocs = 1;
   answer = error(TENON_DEVICE_LOST, "T0618", "given up");
@@ -509,7 +506,7 @@ TEST_F(Fixture, PoolWaitsForItsRunBeforeItIsEmptied) {
   EXPECT_EQ(toy.syncs, 0);
 }
 
-// Everything is given up at the first look: nothing else moves here.
+// Everything is given up at the first check: nothing else makes progress here.
 struct GivenUp : Fixture {
   static inline Toy* the_toy;
   const uint64_t old = limit(Limit::kDeviceWaitSeconds);
@@ -547,7 +544,7 @@ TEST_F(GivenUp, WhereMemoryIsExhausted) {
   };
   compile_api.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
     the_toy->fail_allocs =
-        1;  // the output of the second, when the workspace of the first lies there
+        1;  // the second execution's output, if the first one's workspace lies there
     return hang(self, e, call);
   };
   const std::shared_ptr<Plan> plan = one_device_plan(true);
@@ -558,7 +555,7 @@ TEST_F(GivenUp, WhereMemoryIsExhausted) {
   EXPECT_EQ(toy.syncs, 0);
 }
 
-// Work that was given up may end at any time, and then tells the profile that it was lent.
+// Work that was given up may end at any time, and then reports to the profile that it was lent.
 TEST_F(GivenUp, TheProfileStays) {
   static const tenon_profile_sink_t* lent;
   compile_api.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
@@ -573,15 +570,15 @@ TEST_F(GivenUp, TheProfileStays) {
     Runner runner(plan);
     runner.set_trace(std::move(trace));
     EXPECT_EQ(run(runner).error_code(), "T0618");
-    EXPECT_FALSE(run(runner).ok());  // sinks of its own
+    EXPECT_FALSE(run(runner).ok());  // with sinks of its own
   }
   ASSERT_FALSE(seen.expired());
   lent->event(lent->self, {"late", 4}, {}, 1, 2, 0, 0, 0);
   EXPECT_EQ(seen.lock()->events().back().name, "late");
 }
 
-// The source's own fence is fine: only the relay knows that the second device worked on what may
-// not have been there.
+// The source's own fence is fine: only the relay knows that the second device may have worked on
+// missing data.
 TEST_F(Fixture, AWaitThatFailsOnARelayFailsTheRun) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));
@@ -711,14 +708,14 @@ TEST_F(Fixture, DimsThatOnlyTheRunKnows) {
     ASSERT_TRUE(status.ok()) << status.text();
     EXPECT_EQ(runner.outputs()[0].dims, std::vector<int64_t>{2});
     EXPECT_EQ(static_cast<const int32_t*>(runner.outputs()[0].data)[1], a[1] + b[1] + 2);
-    toy.found = 5;  // more than it said it needs
+    toy.found = 5;  // more than the needs that it reported
     EXPECT_EQ(run(runner).error_code(), "T0612");
     toy.found = -1;
     EXPECT_EQ(run(runner).error_code(), "T0612");
   }
 }
 
-// What asks for the buffer of each output while it runs.
+// An executable that requests the buffer of each output while it runs.
 tenon_code_t asking_needs(void* self, tenon_executable_t* e, tenon_symbols_t symbols,
                           tenon_needs_t* needs) {
   const tenon_code_t code = toy_needs(self, e, symbols, needs);
@@ -750,8 +747,8 @@ TEST_F(Fixture, SizesThatOnlyTheRunTellsAreAskedWithoutAQueue) {
   }
 }
 
-// A size that is known is checked all the same: one that asked for no buffer, or for a small one,
-// gave nothing to read.
+// An output of known size is checked too: a device that requests no buffer, or too small a one,
+// leaves nothing to read.
 TEST_F(Fixture, AnOutputOfKnownSizeThatIsAskedForIsChecked) {
   compile_api.needs = asking_needs;
   using Execute = tenon_code_t (*)(void*, tenon_executable_t*, const tenon_call_t*);
@@ -793,7 +790,7 @@ TEST_F(Fixture, AnInputThatIsAnOutputIsCopied) {
   }
 }
 
-// The host allocated under the turn that the asking call had, and waited for itself.
+// The host allocated within the turn of the requesting call, and waited for itself.
 TEST_F(Fixture, SerialDeviceAsksForItsOutputsDuringTheCall) {
   toy.threading = TENON_THREADING_SERIAL;
   compile_api.needs = asking_needs;
@@ -804,8 +801,8 @@ TEST_F(Fixture, SerialDeviceAsksForItsOutputsDuringTheCall) {
     std::thread([&] { code = asking_execute(self, e, call); }).join();
     return code;
   };
-  // The device has no memory at first: it is waited for, and what lies unused is freed, within the
-  // call.
+  // The device has no memory at first: the host waits for it and frees unused buffers, all within
+  // the call.
   const Execute short_of_memory = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
     static_cast<Toy*>(self)->fail_allocs = 1;
     tenon_span_t large{};

@@ -1,6 +1,5 @@
 // Concrete sizes from the caller's arrays: checks inputs against a graph's arguments, solves the
-// symbols of its main region, and evaluates dims. All that is wrong with the inputs is said at
-// once.
+// symbols of its main region, and evaluates dims. All errors in the inputs are reported at once.
 //
 // Threads: const after create; safe.
 #pragma once
@@ -22,10 +21,11 @@ namespace tenon::runtime {
 struct Assertion {
   uint32_t rel = TENON_REL_EQ;
   tenon_dim_t a = 0, b = 0;
-  tenon_loc_t loc = 0;  // who needs it; 0: looked for when it does not hold
+  tenon_loc_t loc = 0;  // the location that needs it; 0: looked up when it does not hold
 };
 
-// Who needs the least and the largest value and the divisor of a symbol; 0 as above.
+// The locations that need the least value, the largest value and the divisor of a symbol; 0 as
+// above.
 struct BoundPlaces {
   tenon_loc_t lo = 0, hi = 0, multiple_of = 0;
 };
@@ -38,7 +38,7 @@ struct Port {
   std::vector<std::string> dim_texts;
 };
 
-// The text of a dim as people write it: "2*n + 1".
+// The text of a dim as a person would write it: "2*n + 1".
 std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim);
 
 class Shapes {
@@ -51,7 +51,7 @@ class Shapes {
 
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
-  // The place of the first port of that name.
+  // The index of the first port of that name.
   std::optional<uint32_t> input(std::string_view name) const;
   std::optional<uint32_t> output(std::string_view name) const;
   uint32_t symbol_limit() const { return symbol_limit_; }
@@ -59,15 +59,15 @@ class Shapes {
   // Checks one input by itself: dtype, rank, constant dims, data and strides. T0603, T0604, T0605,
   // T0613.
   Status check_input(uint32_t input, const tenon_array_t& array) const;
-  // Values of all symbols that inputs decide (others 0), one per symbol index. `dims[i]` are the
+  // Values of all symbols that inputs determine (others 0), one per symbol index. `dims[i]` are the
   // dims of input i. T0605, T0606, T0607, T0608: one status naming every disagreement.
   Status solve(std::span<const std::span<const int64_t>> dims,
                std::vector<int64_t>* out_symbols) const;
-  // What is asserted of symbols that a step has told, `now`, as far as inputs and steps have told
-  // the others. T0607, T0608.
+  // Checks assertions about the symbols `now` that a step has set, as far as inputs and steps have
+  // set the other symbols. T0607, T0608.
   Status check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told,
                     std::span<const int64_t> symbols) const;
-  // Concrete dims; T0110 and T0608 when the arithmetic fails or a dim comes out negative.
+  // Concrete dims; T0110 or T0608 if the arithmetic fails or a dim is negative.
   Status evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols,
                   std::vector<int64_t>* out) const;
 
@@ -88,7 +88,7 @@ class Shapes {
   using PlaceByName =
       std::map<std::string, uint32_t, std::less<>>;  // graphs have tens of thousands of outputs
   PlaceByName input_by_name_, output_by_name_;
-  std::vector<bool> of_inputs_;  // by symbol: the main region's own
+  std::vector<bool> of_inputs_;  // by symbol: belongs to the main region
   std::vector<Assertion> assertions_;
   std::vector<BoundPlaces> bounds_;
 };

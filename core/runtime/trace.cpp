@@ -17,7 +17,7 @@ Status write(const tenon_sink_t& sink, std::string_view text) {
   return from_abi(sink.write(sink.self, text.data(), text.size()), "writing a trace");
 }
 
-// JSON knows no infinity; a device that reports one reports nothing.
+// JSON has no infinity; such a value is reported as 0.
 double finite(double value) {
   return std::isfinite(value) ? value : 0;
 }
@@ -83,7 +83,7 @@ constexpr size_t kOriginsShown = 3;
 struct Row {
   TraceEvent sum;
   uint64_t count = 0, total_ns = 0;
-  std::vector<std::string> origins;  // different ones
+  std::vector<std::string> origins;  // distinct ones
 
   void add(TraceEvent& e, uint64_t length) {
     total_ns += length;
@@ -148,7 +148,7 @@ void TraceSink::event(void* self, tenon_str_t name, tenon_str_t origins, uint64_
                        sink->device_, "kernel", begin_ns, end_ns, finite(flops), finite(bytes),
                        lane});
   } catch (const std::exception&) {
-    // Nothing passes through the plugin's frames; without memory the profile lacks an event.
+    // No exception may pass through the plugin's frames; without memory the profile lacks an event.
   }
 }
 

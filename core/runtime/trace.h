@@ -1,5 +1,5 @@
-// What a run did and when: events from devices and from the plan's steps, written as a trace for
-// Perfetto (JSON trace events) or as a table of the costliest pieces.
+// What a run did and when: events from devices and from the plan's steps, written as a Perfetto
+// trace (JSON trace events) or as a table of the costliest pieces.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -21,7 +21,7 @@ struct TraceEvent {
   uint32_t lane = 0;
 };
 
-// The process's steady clock.
+// The steady clock of the process.
 uint64_t now_ns();
 
 // Threads: safe; devices report from threads of their own.
@@ -34,8 +34,8 @@ class Trace {
   // {"traceEvents":[...]}: one process per device, one thread per lane. Names are escaped.
   Status write_perfetto(const tenon_sink_t& sink) const;
   // {"schema":1,"total_ns":N,"kernels":[{"name","device","kind","origins","count","total_ns","share","flops","bytes"}]},
-  // costliest first; a row is a kernel with one amount of work, its origins those of the first few
-  // events that differ.
+  // costliest first. A row is a kernel with one amount of work; its origins are those of its first
+  // few distinct events.
   Status write_table(const tenon_sink_t& sink) const;
 
  private:
@@ -43,8 +43,8 @@ class Trace {
   std::vector<TraceEvent> events_;
 };
 
-// Receives a device's events for one call and names the device in them. The trace lives as long:
-// work that was given up may tell of itself at any time.
+// Receives a device's events for one call and names the device in them. It shares ownership of the
+// trace: work that was given up may still report at any time.
 class TraceSink {
  public:
   TraceSink(std::shared_ptr<Trace> trace, std::string device)

@@ -1,5 +1,5 @@
-// Reading a frozen, verified graph through tenon.host.graph/1, where a view cannot fail for an
-// index that the graph itself gave.
+// Reads a frozen, verified graph through tenon.host.graph/1. A view cannot fail for an index that
+// the graph itself returned.
 //
 // Threads: safe on a frozen graph.
 #pragma once

@@ -33,7 +33,7 @@ Binding::Binding(std::shared_ptr<Program> program)
 }
 Binding::~Binding() = default;
 
-// Symbols that two inputs share must agree: told when the second is bound, not at the run.
+// Symbols that two inputs share must agree: reported when the second is bound, not at the run.
 Status Binding::check_against_bound(size_t index, const tenon_array_t& array) const {
   const std::vector<runtime::Port>& ports = program_->shapes().inputs();
   for (uint32_t i = 0; i < array.rank; ++i) {
@@ -56,7 +56,7 @@ void Binding::note_places(size_t index) {
   }
 }
 
-// Other inputs may have the sizes that this one told.
+// Other inputs may share sizes that were noted for this one, so theirs are noted again.
 void Binding::unbind(size_t index) {
   inputs_[index].bound = false;
   if (std::none_of(places_.begin(), places_.end(),
@@ -73,8 +73,8 @@ Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
   const std::optional<uint32_t> place = shapes.input(name);
   if (!place) return unknown_port("input", name, shapes.inputs());
   TENON_RETURN_IF_ERROR(shapes.check_input(*place, array));
-  // Another array of the same input replaces the one before, so that a whole new set of sizes can
-  // be bound in turn.
+  // A rebound input first releases the old array's sizes, so that a whole new set of sizes can be
+  // bound one by one.
   Input& input = inputs_[*place];
   if (input.bound && !ran_) unbind(*place);
   input.bound = false;
@@ -108,14 +108,14 @@ Status Binding::run() {
                  missing.size(), inputs_.size(), join_names(missing));
   }
   ran_ = true;
-  // Whatever rounding the caller has set, results are those of IEEE 754's defaults; its own state
-  // comes back.
+  // Whatever rounding mode the caller has set, results are those of IEEE 754's defaults; the
+  // caller's state is restored.
   const FloatScope floats(region_float_control());
   return program_->variants() == nullptr ? runner_->run(arrays) : run_variant(arrays);
 }
 
-// The general variant has a smaller reach than those by value: sizes that it refuses (-1, or 0 as
-// "keep") may mean something to them.
+// The general variant accepts less than those by value: sizes that it refuses (-1, or 0 as "keep")
+// may mean something to them.
 Status Binding::run_variant(std::span<const tenon_array_t* const> arrays) {
   Variants& variants = *program_->variants();
   if (!chosen_.empty() && chosen_[0].variant->serves(arrays, &scratch_)) {

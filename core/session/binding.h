@@ -26,8 +26,7 @@ class Binding {
 
   // T0602 with did-you-mean; T0603 to T0606, T0613 for an array that does not fit.
   Status bind_input(std::string_view name, const tenon_array_t& array);
-  // T0601 naming all inputs that are missing; T0605 to T0608 for sizes that disagree; what devices
-  // fail with.
+  // T0601 naming all missing inputs; T0605 to T0608 for sizes that disagree; failures of devices.
   Status run();
   // T0602, T0614. Borrowed until the next run.
   Status output(std::string_view name, tenon_array_t* out) const;
@@ -42,12 +41,12 @@ class Binding {
     std::vector<int64_t> dims, strides;
     bool bound = false;
   };
-  // A runner and the variant that it runs, where the program has variants.
+  // A runner and the variant that it runs, if the program has variants.
   struct Chosen {
     std::shared_ptr<Variant> variant;
     std::unique_ptr<runtime::Runner> runner;
   };
-  // Runners kept for variants that come back; each keeps the buffers of its last run.
+  // Runners kept for variants that recur; each keeps the buffers of its last run.
   static constexpr size_t kRunnersMost = 4;
 
   Status check_against_bound(size_t index, const tenon_array_t& array) const;
@@ -61,8 +60,8 @@ class Binding {
   std::unordered_map<tenon_dim_t, std::pair<size_t, uint32_t>>
       places_;  // before the first run: a bound input, and which of its dims has this size
   runtime::Runner* runner_ =
-      nullptr;                  // of the last run; null before the first where there are variants
-  std::vector<Chosen> chosen_;  // the latest first; without variants one, whose variant is null
+      nullptr;                  // of the last run; null before the first if there are variants
+  std::vector<Chosen> chosen_;  // latest first; without variants one entry, whose variant is null
   std::string scratch_;
   bool profile_ = false;
   std::shared_ptr<runtime::Trace> trace_ = std::make_shared<runtime::Trace>();

@@ -15,7 +15,7 @@ namespace {
 
 std::mutex g_mutex;
 std::map<std::string, std::shared_ptr<runtime::Device>, std::less<>>& cache() {
-  // Never destroyed: plugins may be gone by then.
+  // Never destroyed: at exit, plugins may be gone before it.
   static auto* devices = new std::map<std::string, std::shared_ptr<runtime::Device>, std::less<>>();
   return *devices;
 }
@@ -32,7 +32,8 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
   TENON_ASSIGN_OR_RETURN(runtime::DeviceApis apis, device_apis(kind));
   TENON_ASSIGN_OR_RETURN(const uint32_t count, count_of(apis, kind));
   if (count == 0) {
-    // Asked about one all the same, a plugin says why: a driver that is not installed.
+    // The plugin is asked about one anyway, so that it says why there is none: a driver that is not
+    // installed.
     tenon_device_info_t info{};
     info.size_bytes = sizeof info;
     Status why = from_abi(apis.device->info(apis.device->self, 0, &info), "info");
@@ -40,7 +41,7 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
                  quoted(apis.plugin), quoted(kind),
                  why.ok() ? std::string() : fmt::format(" ({})", why.message()));
   }
-  // A table may list devices of several kinds: ordinals in names count those of one kind.
+  // A table may list devices of several kinds; the ordinal in a name counts within its kind.
   uint32_t found = 0;
   for (uint32_t i = 0; i < count; ++i) {
     tenon_device_info_t info{};
@@ -65,7 +66,7 @@ std::vector<std::string> names_in(std::string_view list) {
   return names;
 }
 
-// Those that need not be named take what is left, best first; then the last resorts.
+// Devices that need not be named take the remaining nodes, best first; then the last resorts.
 void add_fallbacks(std::span<const DeviceKind> kinds, bool automatic, dispatch::Candidates* out) {
   for (const DeviceKind& kind : kinds) {
     if ((automatic && kind.priority >= 0) || kind.priority <= kLastResort) {
@@ -83,8 +84,8 @@ Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name) {
     kind = name.substr(0, colon);
     if (!parse_u64(name.substr(colon + 1), &ordinal) || ordinal > UINT32_MAX) {
       return error(TENON_INVALID_ARGUMENT, "T0502",
-                   "{} is no device name: after the colon stands a number, as in {}", quoted(name),
-                   quoted(fmt::format("{}:1", kind)));
+                   "{} is not a device name: the colon must be followed by a number, as in {}",
+                   quoted(name), quoted(fmt::format("{}:1", kind)));
     }
   }
   const std::string key = fmt::format("{}:{}", kind, ordinal);

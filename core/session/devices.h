@@ -12,20 +12,20 @@
 
 namespace tenon::session {
 
-// "cpu", "sim:1". T0502 for an unknown kind or ordinal with the known names, T0503 when it cannot
-// be used. Loads the plugin; opens nothing. Threads: safe.
+// "cpu", "sim:1". T0502 for an unknown kind or ordinal, with the known names; T0503 if it cannot be
+// used. Loads the plugin; opens nothing. Threads: safe.
 Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name);
 
-// All devices that enabled plugins provide, loading them; those that fail are left out with a
+// All devices that enabled plugins provide, loading them; devices that fail are left out with a
 // warning.
 std::vector<std::shared_ptr<runtime::Device>> all_devices();
 
-// T0513 unless every option's key is DEVICE.KEY and names the kind of a device that is enabled, one
-// of this program or not. What KEY may be is the device's own to check, when it compiles.
+// T0513 unless every option's key is DEVICE.KEY and names the kind of an enabled device, used by
+// this program or not. The device itself checks KEY when it compiles.
 Status check_option_keys(std::span<const std::pair<std::string, std::string>> options);
 
-// The candidates that a session's options name. device: "sim,cpu", or empty for TENON_DEVICE, else
-// every automatic device by cost.
+// The candidates that a session's options name. device: "sim,cpu"; empty for TENON_DEVICE, else
+// every automatic device, placed by cost.
 Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fallback);
 
 }  // namespace tenon::session

@@ -27,11 +27,12 @@ void start_host() {
     host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
     host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
     (void)host::PluginHost::process();
-    // A normal end of the process; who calls exit while a call is in flight has asked for it.
+    // A normal end of the process. A program that calls exit while a call is in flight does so at
+    // its own risk.
     (void)std::atexit([] {
       runtime::set_plugins_shut_down();
-      // The first failure is left for the program: a function that it gave to atexit before it
-      // opened the host runs after this one and finds it with `last_failure`.
+      // The first failure is kept for the program: an atexit function that it registered before
+      // opening the host runs after this one and finds the failure with `last_failure`.
       clear_failure();
       (void)guarded([] { return host::PluginHost::process().shutdown(); });
     });
@@ -45,7 +46,7 @@ extern "C" tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out_h
   clear_failure();
   if (out_host == nullptr) return TENON_INVALID_ARGUMENT;
   return guarded([&]() -> Status {
-    *out_host = host::host_table();  // also on failure, so that the caller can read why
+    *out_host = host::host_table();  // also on failure, so that the caller can read the reason
     session::start_host();
     if (abi >> 16 != TENON_ABI_MAJOR) {
       return error(TENON_FAILED_PRECONDITION, "P0305",

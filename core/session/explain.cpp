@@ -100,7 +100,7 @@ std::string errors_json(std::string_view filter) {
 Result<std::string> explain(std::string_view what, std::string_view filter) {
   if (what == "plugins") return host::PluginHost::process().explain_json(filter);
   if (what == "plugin") {
-    (void)host::PluginHost::process().load(filter);  // a failure is what its gates tell
+    (void)host::PluginHost::process().load(filter);  // its gates report a failure
     return host::PluginHost::process().explain_json(filter);
   }
   if (what == "lock") return host::PluginHost::process().lock_json(filter);

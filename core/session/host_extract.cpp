@@ -32,7 +32,7 @@ Status check_spec(const ir::Graph& graph, const tenon_extract_spec_t& spec) {
   return error(TENON_FAILED_PRECONDITION, "T0301", "parts are cut out of frozen graphs only");
 }
 
-// Up to the field by which a part is released, which the first layout had.
+// Up to the field that releases a part, which the first layout had.
 constexpr uint32_t kExtractedBytesMin =
     offsetof(tenon_extracted_t, storage) + sizeof(tenon_extracted_t::storage);
 
@@ -42,8 +42,8 @@ Status extract_into(tenon_graph_t* graph, const tenon_extract_spec_t* spec,
   TENON_RETURN_IF_ERROR(check_spec(from, *spec));
   if (out->size_bytes < kExtractedBytesMin) {
     return error(TENON_INVALID_ARGUMENT, "T0616",
-                 "the record of a part says that it has {} bytes; it needs at least {}",
-                 out->size_bytes, kExtractedBytesMin);
+                 "the record of a part claims {} bytes; it needs at least {}", out->size_bytes,
+                 kExtractedBytesMin);
   }
   TENON_ASSIGN_OR_RETURN(
       dispatch::Subgraph made,
@@ -59,7 +59,7 @@ Status extract_into(tenon_graph_t* graph, const tenon_extract_spec_t* spec,
   full.symbols = kept->symbols.data();
   full.storage = kept.get();
   TENON_RETURN_IF_ERROR(give_record(out, full));
-  (void)kept.release();  // it is the caller's now
+  (void)kept.release();  // the caller owns it now
   return {};
 }
 
@@ -71,7 +71,7 @@ tenon_code_t extract(void*, tenon_graph_t* graph, const tenon_extract_spec_t* sp
 
 void release(void*, tenon_extracted_t* extracted) {
   delete static_cast<dispatch::Subgraph*>(extracted->storage);
-  // All but size_bytes, and no more than the caller has.
+  // All but size_bytes, and no more than fits the caller's record.
   constexpr size_t kHead = sizeof(extracted->size_bytes);
   const size_t size = std::clamp<size_t>(extracted->size_bytes, kHead, sizeof(tenon_extracted_t));
   std::memset(reinterpret_cast<char*>(extracted) + kHead, 0, size - kHead);

@@ -19,7 +19,7 @@
 namespace tenon::session {
 namespace {
 
-// Ops of plugins that are not loaded yet.
+// Loads the ops of plugins that are not loaded yet.
 class OpLoader final : public op::OpLoader {
  public:
   Status load(std::string_view name) override {
@@ -55,7 +55,7 @@ class OpLoader final : public op::OpLoader {
     for (std::string_view line : split(status.message(), '\n')) refused_.emplace_back(line);
     return {};
   }
-  // Why the declaration of this op was not taken, for whoever asks for it by name.
+  // Why the declaration of this op was refused, for a look-up by its name.
   Status refusal_of(std::string_view name) {
     const std::string begin = "op " + quoted(name) + ":";
     std::lock_guard lock(mutex_);
@@ -66,7 +66,7 @@ class OpLoader final : public op::OpLoader {
   }
   std::mutex mutex_;
   std::vector<const host::Plugin*> taken_;
-  std::vector<std::string> refused_;  // declarations, a sentence each
+  std::vector<std::string> refused_;  // refused declarations, a sentence each
 };
 
 tenon_code_t op_find(void*, tenon_sym_t name, uint32_t version, const tenon_op_def_t** out) {
@@ -105,14 +105,14 @@ tenon_code_t node_attrs(void*, tenon_graph_t* graph, tenon_node_t node, tenon_at
   });
 }
 
-// Hands an array out as one block that array_free knows by its dims: dims, strides, elements.
+// Returns an array as one block that array_free finds by its dims: dims, strides, elements.
 Status give(const op::HostArray& array, tenon_array_t* out) {
   const size_t shape_bytes = (2 * sizeof(int64_t) * array.dims().size() + 63) / 64 * 64 + 64;
   TENON_RETURN_IF_ERROR(memory_reserve(array.size_bytes(), "a result of the reference"));
   auto* block = static_cast<std::byte*>(std::malloc(shape_bytes + array.size_bytes()));
   if (block == nullptr) {
     memory_return(array.size_bytes());
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "there is no memory for a result of {} bytes",
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111", "not enough memory for a result of {} bytes",
                  array.size_bytes());
   }
   auto* shape = reinterpret_cast<int64_t*>(block);
@@ -127,7 +127,7 @@ Status give(const op::HostArray& array, tenon_array_t* out) {
 }
 
 void array_free(void*, tenon_array_t* array) {
-  // As it was counted: what give() made is dense.
+  // As it was counted: give() makes dense arrays.
   uint64_t bits = ir::dtype_bits(array->dtype);
   for (uint32_t d = 0; d < array->rank && array->dims != nullptr; ++d)
     bits *= static_cast<uint64_t>(array->dims[d]);
@@ -136,12 +136,12 @@ void array_free(void*, tenon_array_t* array) {
   *array = {};
 }
 
-// What holds for the sizes that this thread evaluated a graph with last, so that a walk over its
-// nodes looks at each fact about once.
+// Facts already checked for the sizes with which this thread last evaluated a graph, so that a walk
+// over its nodes checks each fact about once.
 struct CheckedFacts {
   uint64_t graph = 0;
   std::vector<int64_t> symbols;
-  std::vector<uint32_t> open;  // facts that no node could tell yet
+  std::vector<uint32_t> open;  // facts whose symbols no node has been given yet
 
   void begin(const ir::Graph& g, std::span<const int64_t> now) {
     const bool same = g.frozen() && graph == g.serial() &&
@@ -165,8 +165,8 @@ Status check_fact(const ir::Graph& g, tenon_node_t node, const ir::DimFact& fact
                b);
 }
 
-// The symbols that a node is given: those of its operands and attributes, and of results but for
-// what it defines itself.
+// The symbols that a node is given: those of its operands and attributes, and of its results except
+// those it defines itself.
 std::vector<ir::Symbol> symbols_given(const ir::Graph& g, tenon_node_t node) {
   const ir::DimTable& dims = g.dims();
   std::vector<ir::Symbol> known;
@@ -187,8 +187,8 @@ std::vector<ir::Symbol> symbols_given(const ir::Graph& g, tenon_node_t node) {
   return known;
 }
 
-// What inference took for granted about symbolic dims, as far as this node is given them:
-// references index by it, and unlike a session nobody has checked these sizes.
+// Checks what inference assumed about the symbolic dims that this node is given. References index
+// by these sizes and, unlike in a session, they have not been checked.
 Status check_facts(const ir::Graph& g, tenon_node_t node, std::span<const int64_t> symbols) {
   const std::vector<ir::Symbol> known = symbols_given(g, node);
   for (ir::Symbol s : known) {
@@ -247,7 +247,7 @@ tenon_code_t evaluate_into(tenon_graph_t* graph, tenon_node_t node, const int64_
       op::evaluate(g, node, {symbols, symbol_count}, {inputs, input_count});
   if (!made.ok())
     return to_abi(std::move(made).status().with_context(g.loc_text(g.node(node).loc)));
-  // On failure the caller has what it had: the outputs are filled when all blocks are there.
+  // On failure the caller's outputs are unchanged: they are filled only when all blocks exist.
   struct Given {
     std::vector<tenon_array_t> arrays;
     ~Given() {
@@ -292,7 +292,7 @@ tenon_code_t plugin_interface(void*, tenon_str_t kind, tenon_str_t name, tenon_s
 
 const tenon_host_registry_t* host_registry_table() {
   static const tenon_host_registry_t* table = [] {
-    // A table handed to every plugin: it lives as long as the process.
+    // Part of a table that is handed to every plugin, so it lives as long as the process.
     op::Registry::instance().set_loader(new OpLoader());
     return new tenon_host_registry_t{sizeof(tenon_host_registry_t),
                                      nullptr,

@@ -34,7 +34,7 @@ Result<ir::Ref<ir::Blob>> map_user_file(std::string_view path) {
   return ir::blob_mapped(std::move(region));
 }
 
-// FILE.tir.bin beside FILE.tir; null when there is none, which the reader complains of if it needs
+// FILE.tir.bin beside FILE.tir; null if there is none. The reader then reports an error if it needs
 // it.
 Result<ir::Ref<ir::Blob>> sidecar_of(std::string_view name, std::string_view folder) {
   if (folder.empty()) return ir::Ref<ir::Blob>();
@@ -47,7 +47,7 @@ Result<ir::Ref<ir::Blob>> sidecar_of(std::string_view name, std::string_view fol
   return ir::blob_mapped(std::move(region));
 }
 
-// The frontend that is surest that `head` is its format.
+// The frontend that is most confident that `head` is its format.
 Result<Frontend> choose(std::string_view path, std::span<const std::byte> head, bool tensors) {
   TENON_ASSIGN_OR_RETURN(const std::vector<Frontend> all, frontends_for(path));
   const Frontend* best = nullptr;
@@ -72,7 +72,7 @@ Result<Frontend> choose(std::string_view path, std::span<const std::byte> head, 
                names.empty() ? unable + (tensors ? " reads models" : " reads tensors") : names);
 }
 
-// What a frontend tells of inputs by value, while it loads.
+// What a frontend reports about inputs by value while it loads.
 struct Told {
   std::vector<ValueInput> inputs;
   std::string only;
@@ -111,7 +111,7 @@ tenon_source_t source_of(std::string_view name, std::string_view folder, ir::Blo
 
 }  // namespace
 
-// What a frontend loaded a model from, to load it again.
+// The file that a frontend loaded a model from, to load it again.
 class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
  public:
   SourceOfModel(Frontend frontend, ir::Ref<ir::Blob> bytes, std::string_view name,
@@ -151,13 +151,14 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
       const auto port = std::find_if(ports.begin(), ports.end(),
                                      [&](const runtime::Port& p) { return p.name == input.name; });
       if (port == ports.end()) {
-        return error(TENON_INTERNAL, "T0792",
-                     "frontend {} wants the values of {}, which is no input of what it loaded",
-                     quoted(frontend_.name), quoted(input.name));
+        return error(
+            TENON_INTERNAL, "T0792",
+            "frontend {} needs the values of {}, which is not an input of the model that it loaded",
+            quoted(frontend_.name), quoted(input.name));
       }
       input.index = static_cast<uint32_t>(port - ports.begin());
     }
-    if (told.inputs.empty()) return {};  // it is not loaded again: the file need not stay mapped
+    if (told.inputs.empty()) return {};  // it is not loaded again, so the file need not stay mapped
     model->value_inputs_ = std::move(told.inputs);
     model->only_by_value_ = std::move(told.only);
     model->source_ = shared_from_this();
@@ -172,7 +173,7 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
 
 namespace {
 
-// The form of the host itself has no options: one that somebody gave is not passed over.
+// The host's own form has no options; an option given for it is an error.
 Status refuse_options(std::string_view name, const Model& model,
                       std::span<const tenon_key_value_t> options) {
   for (const tenon_key_value_t& option : options) {

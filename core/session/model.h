@@ -1,4 +1,4 @@
-// A loaded model: a frozen graph and what it tells of its ports. And the ways to get one.
+// A loaded model: a frozen graph and its ports. And the ways to load one.
 //
 // Threads: immutable; safe.
 #pragma once
@@ -20,17 +20,17 @@ class SourceOfModel;
 // An input whose values decide sizes, axes or counts.
 struct ValueInput {
   uint32_t index = 0;
-  std::string name, why;  // why: what needs it and where
+  std::string name, why;  // why: what needs the values, and where
 };
 
 class Model {
  public:
-  // Values of one input are compared at every run.
+  // Limit on an input's values, since they are compared at every run.
   static constexpr uint64_t kValuesMax = 4096;
 
-  // Verifies and freezes; the graph is not to be changed afterwards.
+  // Verifies and freezes; the graph must not be changed afterwards.
   static Result<std::shared_ptr<Model>> create(ir::Ref<ir::Graph> graph);
-  // Any file that a frontend or .tir takes.
+  // Loads any file that a frontend or .tir accepts.
   static Result<std::shared_ptr<Model>> load(std::string_view path,
                                              std::span<const tenon_key_value_t> options);
   // name: for diagnostics and the extension; folder: for files beside it, may be empty.
@@ -40,12 +40,12 @@ class Model {
 
   const ir::Ref<ir::Graph>& graph() const { return graph_; }
   const runtime::Shapes& shapes() const { return shapes_; }  // of graph()
-  // Inputs by whose values by_value() gives a graph of its own; often none.
+  // Inputs for whose values by_value() makes a graph of its own; often none.
   const std::vector<ValueInput>& value_inputs() const { return value_inputs_; }
-  // Why graph() cannot run and only those by value can; empty where it serves all values.
+  // Why graph() cannot run and only graphs by value can; empty if graph() serves all values.
   const std::string& only_by_value() const { return only_by_value_; }
   // The model for runs in which the named inputs have these values: the same ports, loaded again.
-  // values: one for each name; borrowed.
+  // values: one per name; borrowed.
   Result<std::shared_ptr<Model>> by_value(std::span<const std::string> names,
                                           std::span<const tenon_array_t* const> values) const;
   const tenon_model_info_t& info() const { return info_; }  // borrows from this
@@ -69,9 +69,9 @@ class Model {
   tenon_model_info_t info_{};
 };
 
-// Tensors of a file through the frontends, in file order.
+// Tensors of a file, read through the frontends, in file order.
 Status read_tensors(std::string_view path, const tenon_tensor_sink_t& sink);
-// Writes a file by its extension.
+// Writes a file in the format of its extension.
 Status write_tensor(std::string_view path, const tenon_tensor_t& tensor);
 
 }  // namespace tenon::session

@@ -1,4 +1,4 @@
-// Where passes come from in a process: the plugins that manifests say provide them.
+// Finds passes in the plugins whose manifests provide them.
 #pragma once
 #include "core/pass/registry.h"
 

@@ -8,9 +8,9 @@
 namespace tenon::session {
 namespace {
 
-// Answers whether a candidate takes a node of a graph that is being changed. Devices are asked
-// about a frozen copy (same indices); the copy is made again when a node is asked about that it
-// does not have, or that changed.
+// Answers whether a candidate claims a node of a graph that is being changed. Devices are asked
+// about a frozen copy (same indices). The copy is renewed when a node is queried that it lacks or
+// that has changed.
 class ClaimOracle {
  public:
   ClaimOracle(const ir::Ref<ir::Graph>& graph, const dispatch::Candidates& candidates)

@@ -12,8 +12,8 @@ namespace tenon::session {
 pass::Registry& pass_registry();
 const pass::HostTables& host_tables();
 
-// Changes the graph in place. pipeline: empty for the standard one, "none" for none. Passes that
-// ask whether a node is claimed are answered by the candidates (not by their fallbacks).
+// Changes the graph in place. pipeline: empty for the standard one, "none" for none. Whether a node
+// is claimed, as passes may ask, is decided by the candidates (not by their fallbacks).
 Status run_pipeline(const ir::Ref<ir::Graph>& graph, std::string_view pipeline,
                     const dispatch::Candidates& candidates);
 

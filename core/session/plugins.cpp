@@ -32,7 +32,7 @@ int64_t priority_of(std::string_view plugin) {
   return 0;
 }
 
-// "cpu (P0401: disabled by ...)" for each plugin that is out and provides (kind, name).
+// "cpu (P0401: disabled by ...)" for each unusable plugin that provides (kind, name).
 std::vector<std::string> left_out(std::string_view kind, std::string_view name) {
   std::vector<std::string> lines;
   for (const auto& candidate : PluginHost::process().candidates()) {
@@ -62,8 +62,8 @@ std::string extension_of(std::string_view path) {
   return extension;
 }
 
-// Kernels that other plugins have for a device, in search order. One that cannot be used is left
-// out, loudly.
+// Kernels that other plugins have for a device, in search order. An unusable set is left out with a
+// warning.
 std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_view owner,
                                             const tenon_device_api_t* device) {
   std::vector<runtime::KernelSet> sets;
@@ -85,8 +85,8 @@ std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_v
   return sets;
 }
 
-// The sentence about a device that no usable manifest names: a plugin that is out, one of that
-// name, or none.
+// The sentence about a device that no usable manifest names: an unusable plugin that provides it, a
+// plugin of that name, or none.
 std::string why_no_device(std::string_view kind, std::span<const std::string> kinds) {
   if (const std::vector<std::string> out = left_out("device", kind); !out.empty()) {
     return fmt::format("device {} is not available{}", quoted(kind), suffix(out));
@@ -112,7 +112,7 @@ class PassSource final : public pass::Source {
     Result<const tenon_passes_t*> found =
         PluginHost::process().find<tenon_passes_t>("pass", name, TENON_PASS_ID);
     if (found.ok() || found.status().error_code() != "P0901") return found;
-    // Nobody provides it: the pass registry makes a better sentence, with a suggestion.
+    // No plugin provides it: the pass registry's message is better, since it has a suggestion.
     return error(TENON_NOT_FOUND, "P0901", "{}", found.status().message());
   }
   std::vector<std::string> names() override { return PluginHost::process().provided_names("pass"); }
@@ -197,10 +197,10 @@ Result<std::vector<Frontend>> frontends_for(std::string_view path) {
     if (plugin.ok() && std::find(loaded.begin(), loaded.end(), *plugin) == loaded.end())
       loaded.push_back(*plugin);
   }
-  // A file whose extension somebody owns is not offered to others: better a clear refusal than a
-  // lucky guess.
+  // A file whose extension belongs to a plugin is not offered to others: a clear refusal is better
+  // than a lucky guess.
   const std::vector<std::string> out =
-      left_out("extension", extension);  // with those that just failed
+      left_out("extension", extension);  // including those that just failed
   if (loaded.empty() && out.empty()) loaded = plugins.load_all("frontend");
   std::vector<Frontend> frontends;
   for (const host::Plugin* plugin : loaded) {

@@ -1,5 +1,5 @@
-// What sessions ask of the plugin host: devices and frontends by name. The only file of this room
-// that knows core/host.
+// What sessions need from the plugin host: devices and frontends by name. The only file of this
+// room that uses core/host.
 #pragma once
 #include <string>
 #include <string_view>
@@ -12,8 +12,8 @@
 
 namespace tenon::session {
 
-// When a device is used, by the priority of its plugin's manifest: from 0 on without being named,
-// below 0 only when it is named, from kLastResort down also when nobody else takes a node.
+// When a device is used depends on the priority of its plugin's manifest: from 0 up, without being
+// named; below 0, only if named; from kLastResort down, also if no other device takes a node.
 inline constexpr int64_t kLastResort = -100;
 
 struct DeviceKind {
@@ -25,10 +25,10 @@ struct DeviceKind {
 std::vector<DeviceKind> device_kinds();
 
 // The tables of a device kind; loads its plugin. NOT_FOUND T0502 with did-you-mean and the reasons
-// of plugins that would provide it, UNAVAILABLE T0503 when its plugin cannot be used.
+// of plugins that would provide it, UNAVAILABLE T0503 if its plugin cannot be used.
 Result<runtime::DeviceApis> device_apis(std::string_view kind);
 
-// One line per plugin that provides a device and is left out: "cpu: P0401: disabled by
+// One line per unusable plugin that provides a device: "cpu: P0401: disabled by
 // TENON_PLUGINS_DISABLE=cpu".
 std::string devices_left_out();
 
@@ -37,8 +37,8 @@ struct Frontend {
   const tenon_frontend_api_t* api = nullptr;
 };
 
-// The frontends that may take a file, those that list its extension first. Loads those that do; the
-// others only when none does. T0790 when there is none, with the frontends left out and why.
+// The frontends to try for a file, loaded: those that list its extension or, if no plugin lists it,
+// all. T0790 if there is none, with the frontends left out and why.
 Result<std::vector<Frontend>> frontends_for(std::string_view path);
 
 }  // namespace tenon::session

@@ -1,4 +1,4 @@
-// What a program says about itself: placement as JSON, the one line for people, dumps.
+// Reports on a program: placement as JSON, the one-line summary, dumps.
 #include <algorithm>
 #include <map>
 
@@ -32,8 +32,8 @@ std::string refusals_json(const dispatch::Placement& placement, Node n) {
   return out;
 }
 
-// Whose kernel of its device runs a node, and what every kernel set for that device said: empty
-// where there are none.
+// Which kernel set of its device runs a node, and what every kernel set for that device answered;
+// empty if there are no sets.
 std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
   if (claims.all.empty()) return "";
   const runtime::DeviceApis& apis = claims.device->apis();
@@ -124,8 +124,7 @@ std::string Program::own_placement_json(std::string_view more) const {
                      devices, nodes, copies, more);
 }
 
-// "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took the fewer
-// nodes.
+// "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took fewer nodes.
 std::string Program::placement_summary() const {
   if (variants_ != nullptr) {
     const std::vector<std::shared_ptr<Variant>> all = variants_->all();
@@ -135,7 +134,7 @@ std::string Program::placement_summary() const {
   const size_t total = graph_->nodes(graph_->main()).size();
   std::vector<size_t> counts(plan_->devices.size(), 0);
   for (const CompiledSegment& segment : segments_) counts[segment.device] += segment.nodes.size();
-  // The device that was asked first is the rule; the others are told.
+  // The device that was asked first is the norm; the others are named.
   std::string text;
   for (size_t d = 0; d < counts.size(); ++d) {
     const std::string& name = plan_->devices[d]->name();
@@ -203,7 +202,7 @@ Result<std::string> Program::dump_device(std::string_view device, std::string_vi
   for (const CompiledSegment& segment : segments_) {
     if (segment.owner->name() != device) continue;
     found = true;
-    if (segment.by != 0) continue;  // kernels of another plugin: nothing was generated
+    if (segment.by != 0) continue;  // another plugin's kernels: nothing was generated
     const tenon_compile_api_t* api = segment.compiler();
     if (api->dump == nullptr)
       return error(TENON_NOT_FOUND, "T0508", "device {} shows nothing of what it makes",

@@ -1,4 +1,4 @@
-// tenon.host.session/1, tenon.host.registry/1 and the host's start.
+// tenon.host.session/1, tenon.host.registry/1 and starting the host.
 #pragma once
 #include <string>
 #include <string_view>

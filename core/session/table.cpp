@@ -26,7 +26,7 @@ struct tenon_binding_t {
 namespace tenon::session {
 namespace {
 
-// Runs a slot's body, after forgetting what failed before.
+// Runs a slot's body after clearing the failure record.
 template <typename F>
 tenon_code_t slot(F&& body) {
   clear_failure();
@@ -40,14 +40,14 @@ Status null_argument(std::string_view what) {
 #define TENON_REQUIRE(pointer, what) \
   if ((pointer) == nullptr) return null_argument(what)
 
-// The known prefix of a record that may be older or newer than this host. One that does not say its
-// size would be read as empty.
+// The known prefix of a record that may be older or newer than this host. A record without a size
+// is an error, since it would be read as empty.
 template <typename T>
 Result<T> prefix_of(const T* record) {
   T full{};
   if (tenon_record_take(&full, sizeof(T), record) == TENON_OK) return full;
   return error(TENON_INVALID_ARGUMENT, "T0616",
-               "a record to be read says that it has {} bytes; set its size_bytes to sizeof",
+               "a record to be read claims {} bytes; set its size_bytes to sizeof",
                record->size_bytes);
 }
 
@@ -59,7 +59,7 @@ Status write(const tenon_sink_t* sink, std::string_view text) {
 // ---- Models ----
 
 Status give_model(Result<std::shared_ptr<Model>> model, tenon_model_t** out) {
-  TENON_RETURN_IF_ERROR(model.ok() ? Status() : std::move(model).status());
+  if (!model.ok()) return std::move(model).status();
   *out = new tenon_model_t{std::move(*model)};
   return {};
 }

@@ -19,8 +19,8 @@ void append(const void* data, size_t size, std::string* out) {
   out->append(static_cast<const char*>(data), size);
 }
 
-// Dims and bytes of the inputs; false where memory for them cannot be had, which compares as other
-// values.
+// Dims and bytes of the inputs. False if there is no memory for them, which then counts as
+// different values.
 bool key_of(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs,
             std::string* out) {
   out->clear();
@@ -29,7 +29,7 @@ bool key_of(std::span<const tenon_array_t* const> arrays, std::span<const uint32
     append(array.dims, array.rank * sizeof(int64_t), out);
     const Result<uint64_t> count = element_count({array.dims, array.rank});
     if (!count.ok() || *count > Model::kValuesMax)
-      return false;  // no variant has so many, and they are not to be copied
+      return false;  // no variant has so many; do not copy them
     if (*count == 0) continue;
     if (runtime::is_dense(array)) {
       append(array.data, (*count * ir::dtype_bits(array.dtype) + 7) / 8, out);
@@ -42,7 +42,7 @@ bool key_of(std::span<const tenon_array_t* const> arrays, std::span<const uint32
   return true;
 }
 
-// "[2, 3, ...]" of integers; others by their type only.
+// "[2, 3, ...]" for integers; other types only by name.
 std::string values_text(const tenon_array_t& array) {
   const Result<uint64_t> count = element_count({array.dims, array.rank});
   if (!count.ok() ||
@@ -93,14 +93,13 @@ Result<std::shared_ptr<Variant>> Variants::choose(std::span<const tenon_array_t*
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> picked, pick(arrays, by_value));
     Result<std::shared_ptr<Variant>> result = compiled(picked, arrays);
     if (!result.ok() && picked->general() && result.status().code() != TENON_CANCELLED) {
-      // Its devices do not take it; by value they may.
+      // Its devices do not take it; they may take a variant by value.
       std::lock_guard lock(mutex_);
       no_general_ = result.status().text();
       continue;
     }
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> chosen, std::move(result));
-    // While it was compiled for another thread, the values of more inputs may have turned out to
-    // matter.
+    // While another thread compiled it, the values of more inputs may have turned out to matter.
     std::string scratch;
     if (chosen->general() || chosen->serves(arrays, &scratch)) return chosen;
   }
@@ -119,7 +118,7 @@ Result<std::shared_ptr<Variant>> Variants::pick(std::span<const tenon_array_t* c
   const uint32_t in_a_row = new_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1;
   const bool many = variants_.size() >= kMost || in_a_row > kNewMost;
   if (!many || by_value || !no_general_.empty()) {
-    TENON_RETURN_IF_ERROR(check(arrays, inputs_));  // before what is there makes room for it
+    TENON_RETURN_IF_ERROR(check(arrays, inputs_));  // before existing variants make room
     return add(arrays, inputs_);
   }
   if (general_ == nullptr) general_ = std::make_shared<Variant>();
@@ -188,7 +187,7 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
   if (variant->general()) {
     TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model_->graph(), options_));
   } else {
-    // With these values known, the values of more inputs may turn out to matter.
+    // With these values known, the values of further inputs may turn out to matter.
     std::shared_ptr<Model> model;
     for (size_t turn = 0; model == nullptr; ++turn) {
       std::vector<std::string> names;
@@ -211,7 +210,7 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
       }
       if (inputs.size() == before || turn > model_->shapes().inputs().size()) {
         return error(TENON_INTERNAL, "T0792",
-                     "the frontend wants the values of inputs that it was given: {}",
+                     "the frontend asks again for the values of inputs that it was given: {}",
                      loaded->only_by_value());
       }
       TENON_RETURN_IF_ERROR(check(arrays, inputs));

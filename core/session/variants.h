@@ -1,5 +1,5 @@
-// Programs of one model by the values of inputs that decide its sizes, axes or counts: one for each
-// tuple of values that was met lately, guarded by the values, and, where one graph serves all
+// Programs of one model specialised by the values of inputs that decide its sizes, axes or counts:
+// one for each recent tuple of values, guarded by the values, and, if one graph can serve all
 // values, a general one for the rest (docs/adr/0018).
 //
 // Threads: safe.
@@ -17,42 +17,42 @@
 
 namespace tenon::session {
 
-// One compiled program and the values that it is for.
+// One compiled program and the values that it serves.
 struct Variant {
-  std::vector<uint32_t> inputs;  // that are compared; empty: it is the general one
+  std::vector<uint32_t> inputs;  // whose values are compared; empty: it is the general one
   std::string key;               // their dims and bytes
-  std::string text;              // the same for people: "shape = [2, 3]"
+  std::string text;              // the same, for messages: "shape = [2, 3]"
   std::mutex compiling;
   std::shared_ptr<const Program> program;  // null until compiled
   std::atomic<uint64_t> runs{0};
 
   bool general() const { return inputs.empty(); }
-  // Whether it serves these inputs by value. scratch: memory used again from call to call.
+  // Whether it serves these inputs by value. scratch: memory reused from call to call.
   bool serves(std::span<const tenon_array_t* const> arrays, std::string* scratch) const;
 };
 
 class Variants {
  public:
   static constexpr size_t kMost = 8;
-  // So many new tuples one after another mean that values keep changing: the general one takes
-  // over, where there is one.
+  // After this many new tuples in a row, values are taken to keep changing: the general variant
+  // takes over, if there is one.
   static constexpr uint32_t kNewMost = 4;
 
   Variants(std::shared_ptr<const Model> model, CompileOptions options);
 
   const Model& model() const { return *model_; }
-  // The variant for these inputs, compiled now when it is new. arrays: one per input, checked.
-  // Fails with what loading and compiling fail with; T0619. by_value: not the general one.
+  // The variant for these inputs; a new one is compiled now. arrays: one per input, checked. Fails
+  // as loading and compiling do; T0619. by_value: not the general one.
   Result<std::shared_ptr<Variant>> choose(std::span<const tenon_array_t* const> arrays,
                                           bool by_value);
-  // A variant was right again, so that values do not keep changing.
+  // Called when a variant was reused, which shows that values do not keep changing.
   void repeated() {
     if (new_in_a_row_.load(std::memory_order_relaxed) != 0)
       new_in_a_row_.store(0, std::memory_order_relaxed);
   }
-  // Those that are compiled now, the latest first.
+  // The variants compiled now, latest first.
   std::vector<std::shared_ptr<Variant>> all() const;
-  // How many there are, for which values and why, as JSON.
+  // Their number, values and reasons, as JSON.
   std::string json() const;
 
  private:

@@ -1,8 +1,9 @@
 # tenon_add_plugin(NAME SOURCES file... [MANIFEST file] [KERNELGEN] [PLAN] [LINK lib...])
 #
-# Builds one plugin: a module with hidden visibility that exports tenon_plugin_query alone, and its
+# Builds one plugin: a module with hidden visibility that exports only tenon_plugin_query, and its
 # manifest NAME.plugin.json beside it. MANIFEST is the hand-written part (default: manifest.json.in
-# beside the CMakeLists); the build adds `provides`, `build` and `library` from what the code declares.
+# beside the CMakeLists); the build adds `provides`, `build` and `library`, which it derives from
+# the code.
 # KERNELGEN and PLAN compile the SDK's source components into the plugin.
 function(tenon_add_plugin name)
   cmake_parse_arguments(P "KERNELGEN;PLAN;NO_INSTALL" "MANIFEST;OUTPUT_DIRECTORY" "SOURCES;LINK" ${ARGN})
@@ -30,12 +31,13 @@ function(tenon_add_plugin name)
     target_link_libraries(${target} PRIVATE Tenon::plan)
   endif()
   target_link_libraries(${target} PRIVATE Tenon::sdk ${P_LINK})
-  # Hidden visibility is not enough: templates of the standard library are declared with default visibility.
+  # Hidden visibility is not enough: the standard library declares templates with default visibility.
   set(exports ${CMAKE_CURRENT_BINARY_DIR}/${name}.exports)
   file(WRITE ${exports} "{ global: tenon_plugin_query; local: *; };\n")
   target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-z,now -Wl,--gc-sections
     -Wl,--version-script=${exports})
-  # A symbol that is missing is an error here and not at the user's. Sanitizer runtimes come from the host program.
+  # A missing symbol is an error here and not on the user's machine. The host program provides
+  # sanitizer runtimes.
   if(NOT TENON_SANITIZE AND NOT "${CMAKE_CXX_FLAGS}${CMAKE_C_FLAGS}" MATCHES "-fsanitize")
     target_link_options(${target} PRIVATE -Wl,-z,defs)
   endif()
@@ -62,10 +64,11 @@ function(tenon_add_plugin name)
   endif()
 endfunction()
 
-# tenon_test_plugin(NAME LEVEL n [EXAMPLES file...]): a test that the plugin reaches this level of `tenon conform`; EXAMPLES are files of a
-# frontend's format, or models that a kernel set is for.
-# tenon_test_plugin(NAME RUN word... [PRINTS regex] [ENVIRONMENT NAME=VALUE...]): a test that `tenon word...` succeeds, and prints that, with
-# the plugin at hand; it runs in the source folder. Out of the tree, after tenon_add_plugin(NAME) and enable_testing().
+# tenon_test_plugin(NAME LEVEL n [EXAMPLES file...]): tests that the plugin reaches this level of
+# `tenon conform`. EXAMPLES are files in a frontend's format, or models for a kernel set.
+# tenon_test_plugin(NAME RUN word... [PRINTS regex] [ENVIRONMENT NAME=VALUE...]): tests that
+# `tenon word...` succeeds with this plugin, and that its output matches the regex; runs in the
+# source folder. For use outside this tree, after tenon_add_plugin(NAME) and enable_testing().
 function(tenon_test_plugin name)
   cmake_parse_arguments(P "" "LEVEL;PRINTS" "RUN;ENVIRONMENT;EXAMPLES" ${ARGN})
   set(folder $<TARGET_FILE_DIR:tenon_plugin_${name}>)
@@ -76,7 +79,7 @@ function(tenon_test_plugin name)
   if(P_RUN)
     list(GET P_RUN 0 word)
     set(test ${name}_${word})
-    while(TEST ${test})  # the same command with other words
+    while(TEST ${test})  # the same command with other arguments
       string(APPEND test _more)
     endwhile()
     add_test(NAME ${test} COMMAND Tenon::command ${P_RUN} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})

@@ -23,6 +23,9 @@ Tolerance tolerance(DType t) {
   }
 }
 
+// A few changes do not show the worst one.
+constexpr double kSpreads = 8;
+
 std::string text(DType t, Reg x) {
   return kernelgen::is_float(t) ? std::to_string(x.f) : std::to_string(x.i);
 }
@@ -51,7 +54,7 @@ DType computed_type(const kernelgen::Kernel& kernel) {
 }
 
 std::string disagreement(const Memory& found, const Memory& expected, double magnitude,
-                         DType computed) {
+                         DType computed, std::span<const double> spread) {
   const bool floats = kernelgen::is_float(expected.type);
   const Tolerance t = tolerance(computed);
   const double allowed =
@@ -64,7 +67,8 @@ std::string disagreement(const Memory& found, const Memory& expected, double mag
     if (b.name == kNobody) continue;
     const bool same = floats ? a.value.f == b.value.f ||
                                    (std::isnan(a.value.f) && std::isnan(b.value.f)) ||
-                                   std::fabs(a.value.f - b.value.f) <= allowed
+                                   std::fabs(a.value.f - b.value.f) <=
+                                       allowed + (spread.empty() ? 0 : kSpreads * spread[i])
                              : a.value.i == b.value.i;
     if (!same)
       return where + " is " + text(expected.type, a.value) + " instead of " +

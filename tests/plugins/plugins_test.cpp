@@ -354,12 +354,12 @@ TEST_F(PluginsTest, AutoloadAndLock) {
       {R"({"schema": 1, "plugins": [)" + good + R"("sha265": "0"}]})",
        "the key `sha265`, which this Tenon does not know; did you mean `sha256`?"},
       {R"({"schema": 1, "plugins": [)" + good + R"("sha256": "", "manifest_sha256": ""}]})",
-       "is no sha256"},
+       "is not a sha256"},
       {R"({"schema": 1, "plugins": [)" + good + digests + "}, " + good + digests + "}]}",
        "names the plugin `good` twice"},
       {R"({"schema": 1, "plugins": [)" + good + digests + R"(, "sha256": "00"}]})",
-       "stands in one object twice"},
-      {R"({"schema": 1, "plugins": {}})", "is no list"}};
+       "occurs twice in one object"},
+      {R"({"schema": 1, "plugins": {}})", "is not a list"}};
   for (const auto& [text, expected] : wrong) {
     ASSERT_TRUE(write_file(lock, text).ok());
     const std::string status = PluginHost({}).load("good").status().text();

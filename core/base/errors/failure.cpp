@@ -16,14 +16,14 @@ void keep(Status&& failure) {
   tls_failure.value = std::move(failure);
 }
 
-constexpr size_t kFailureTextMax = 16 * 1024;  // a plugin may not fill memory with its excuse
+constexpr size_t kFailureTextMax = 16 * 1024;  // a plugin must not fill memory with its message
 constexpr size_t kDetailKeyMax = 256, kDetailValueMax = 4096, kDetailsMax = 64;
 constexpr uint64_t kSizeThatIsNone =
-    uint64_t{1} << 30;  // nobody's sentence: bytes of such a text are not looked at
+    uint64_t{1} << 30;  // no real message is this long: such a text is not read
 
 std::string bounded(std::string_view text, size_t max_bytes) {
   if (text.size() >= kSizeThatIsNone)
-    return fmt::format("(a text that says it has {} bytes)", text.size());
+    return fmt::format("(a text that claims to have {} bytes)", text.size());
   return std::string(text.substr(0, max_bytes));
 }
 
@@ -52,7 +52,7 @@ void record_failure(tenon_code_t code, std::string_view text,
                bounded(from_abi_str(pair.value), kDetailValueMax));
   }
   keep(std::move(status));
-} catch (const std::exception&) {  // no memory for the words
+} catch (const std::exception&) {  // no memory for the text
   tls_failure.value = Status();
 }
 
@@ -77,7 +77,8 @@ Status from_abi(tenon_code_t code, std::string_view who) {
   if (code == TENON_OK) return Status();
   if (!recorded.ok() && recorded.code() == code) return recorded;
   if (!recorded.ok()) {
-    // The function returned another code than it recorded: keep its words, trust its return value.
+    // The function returned another code than it recorded: keep the recorded text, trust the
+    // returned code.
     Status status(code, recorded.error_code(), std::string(recorded.message()));
     for (const KeyValue& pair : recorded.evidence()) status.add(pair.key, pair.value);
     return status;

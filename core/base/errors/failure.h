@@ -1,6 +1,6 @@
-// The bridge between Status and the ABI's way of failing: a code is returned, and details lie in a
-// record of the calling thread until the host takes them. Everything that implements an ABI table
-// uses these two.
+// Converts between Status and the ABI's way of failing: a function returns a code, and leaves the
+// details in a record of the calling thread until the host takes them. Everything that implements
+// an ABI table fails through these functions.
 #pragma once
 #include <span>
 #include <string_view>
@@ -11,9 +11,9 @@ namespace tenon {
 
 // Stores the details of a failure in this thread's record, replacing what is there. `text` may
 // begin with its stable code ("P0305: ..."), which is then split off. This is what
-// tenon_host_t::fail does. Texts are cut at 16 KB, details at 256 and 4096 bytes and 64 of them; of
-// a text that says it has 1 GB or more no byte is read. Without memory for them there are no
-// details: it is called where exceptions end, and throws none.
+// tenon_host_t::fail does. Texts are cut at 16 KB, evidence keys and values at 256 and 4096 bytes,
+// and evidence at 64 pairs. A text that claims 1 GB or more is not read at all. If memory runs out
+// the details are dropped: this runs where exceptions end, so it must not throw.
 void record_failure(tenon_code_t code, std::string_view text,
                     std::span<const tenon_key_value_t> evidence) noexcept;
 
@@ -22,23 +22,22 @@ void record_failure(tenon_code_t code, std::string_view text,
 tenon_code_t to_abi(const Status& status);
 tenon_code_t to_abi(Status&& status);
 
-// T0111 as a code, for where a std::bad_alloc ends. The words may not fit in memory either; the
-// code always does.
+// T0111 as a code, for a handler of std::bad_alloc. The text is dropped if there is no memory for
+// it; the code never is.
 tenon_code_t out_of_memory(std::string_view text) noexcept;
 
-// Turns the code that a plugin's function returned into a Status, taking the record. `who` names
-// the plugin and function, for when there are no details: "plugin `null`: open". Clears the record
-// in any case.
+// Turns the code that a plugin's function returned into a Status, and takes the details from the
+// record. `who` names the plugin and function, for a failure without details: "plugin `null`:
+// open". Always clears the record.
 Status from_abi(tenon_code_t code, std::string_view who);
 
-// This thread's record, OK if there is none. Good until the thread's next call of any function
-// here.
+// This thread's record, OK if there is none. Valid until the thread next calls any function here.
 const Status& last_failure();
 
-// Forgets this thread's record. Called before a call whose details matter.
+// Clears this thread's record. Call it before a call whose details matter.
 void clear_failure();
 
-// As text in a Status: borrowed views of std strings and back.
+// Borrowed views: std strings to ABI strings, and back.
 inline tenon_str_t to_abi_str(std::string_view text) {
   return {text.data(), text.size()};
 }

@@ -7,13 +7,13 @@
 namespace tenon {
 
 tenon_code_t failure_of_exception() noexcept {
-  constexpr const char* kNoMemory = "T0111: the system gave no more memory";
+  constexpr const char* kNoMemory = "T0111: the system has no more memory";
   try {
     throw;
   } catch (const std::bad_alloc&) {
     return out_of_memory(kNoMemory);
   } catch (const std::length_error&) {
-    return out_of_memory("T0111: something of a size that no memory has was asked for");
+    return out_of_memory("T0111: a size larger than any memory was requested");
   } catch (const std::exception& problem) {
     try {
       record_failure(TENON_INTERNAL,
@@ -22,8 +22,7 @@ tenon_code_t failure_of_exception() noexcept {
       return out_of_memory(kNoMemory);
     }
   } catch (...) {
-    record_failure(TENON_INTERNAL, "T0003: an exception that says nothing of itself ended the call",
-                   {});
+    record_failure(TENON_INTERNAL, "T0003: an exception without a message ended the call", {});
   }
   return TENON_INTERNAL;
 }

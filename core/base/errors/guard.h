@@ -1,7 +1,7 @@
-// Where C++ exceptions end. Every function of libtenon that others call through a C table runs its
-// body in one of these: the library throws nothing of its own, but the standard library's
-// std::bad_alloc and std::length_error, and what a program's own sink or callback throws at us,
-// must not travel through C frames.
+// Where C++ exceptions end. Every function of libtenon that is called through a C table runs its
+// body in one of these. The library itself throws nothing, but std::bad_alloc and std::length_error
+// of the standard library, and whatever a program's own sink or callback throws, must not unwind
+// through C frames.
 #pragma once
 #include <cxxabi.h>
 
@@ -15,14 +15,14 @@
 
 namespace tenon {
 
-// For a catch (...): records what the exception that is being handled says in this thread's record
-// and gives its code. T0111 (RESOURCE_EXHAUSTED) for memory and sizes that cannot be had, T0003
-// (INTERNAL) for everything else.
+// For a catch (...): records the message of the current exception in this thread's record and
+// returns its code. T0111 (RESOURCE_EXHAUSTED) if memory or a size cannot be had, T0003 (INTERNAL)
+// for everything else.
 tenon_code_t failure_of_exception() noexcept;
 
 // Runs `body`, which returns a Status or a code. A failed Status becomes this thread's record, and
-// so does an exception. The record is left alone on success: a plugin may be on its way out with a
-// failure in it.
+// so does an exception. Success leaves the record alone: a plugin may be returning a failure of its
+// own through it.
 template <typename F>
 tenon_code_t guarded(F&& body) {
   try {
@@ -32,13 +32,13 @@ tenon_code_t guarded(F&& body) {
       return to_abi(body());
     }
   } catch (const abi::__forced_unwind&) {
-    throw;  // a thread that is being cancelled: the C library insists
+    throw;  // thread cancellation: the C library requires that it be rethrown
   } catch (...) {
     return failure_of_exception();
   }
 }
 
-// The same for slots that give no code: `otherwise` stands for the answer that could not be made.
+// The same for slots that return no code: `otherwise` is returned when the body fails.
 template <typename T, typename F>
 T guarded_or(T otherwise, F&& body) {
   T answer = otherwise;
@@ -56,8 +56,8 @@ void guarded_void(F&& body) {
   });
 }
 
-// A sink that appends to `text`, which must live as long as the sink. Its write lets no exception
-// out into the frames of the plugin that calls it.
+// A sink that appends to `text`, which must outlive the sink. Its write function throws nothing
+// into the plugin that calls it.
 tenon_sink_t sink_into(std::string& text);
 
 }  // namespace tenon

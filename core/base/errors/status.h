@@ -1,8 +1,8 @@
-// Status and Result<T>: how every fallible function of core/ answers. A failed Status carries the
-// ABI's code, a stable error code (`T0123`, see error_codes.def), one sentence, what was being done
-// (context, outermost first when printed) and key/value evidence.
+// Status and Result<T>: how every fallible function of core/ reports failure. A failed Status
+// carries the ABI's code, a stable error code (`T0123`, see error_codes.def), one sentence, what
+// was being done (context, printed outermost first) and key/value evidence.
 //
-// An OK status is a null pointer: returning it costs nothing. Threads: a Status is a value; one
+// An OK status is a null pointer, so returning it costs nothing. Threads: a Status is a value; one
 // thread at a time per object.
 #pragma once
 #include <fmt/core.h>
@@ -29,7 +29,8 @@ struct KeyValue {
 class [[nodiscard]] Status {
  public:
   Status() = default;  // OK
-  // `error_code` is the stable id ("T0301"), may be empty only for text that already carries one.
+  // `error_code` is the stable id ("T0301"). It may be empty only if the message already begins
+  // with one.
   Status(tenon_code_t code, std::string_view error_code, std::string message);
   Status(const Status& other) : rep_(other.rep_ ? std::make_unique<Rep>(*other.rep_) : nullptr) {}
   Status& operator=(const Status& other) {
@@ -57,8 +58,7 @@ class [[nodiscard]] Status {
 
   // One paragraph for people: "T0301: sentence (while reading model.onnx; while running)".
   std::string text() const;
-  // text() and, on a line of its own, what to do (from the table of codes), if the code has an
-  // entry.
+  // text(), then on a line of its own the advice from the table of codes, if the code has an entry.
   std::string text_with_advice() const;
 
  private:
@@ -177,7 +177,7 @@ void Result<T>::abort_no_value(const Status& status) {
 #define TENON_CONCAT(a, b) TENON_CONCAT_IMPL(a, b)
 
 // TENON_RETURN_IF_ERROR(expr) or TENON_RETURN_IF_ERROR(expr, "reading {}", name): returns a failure
-// to the caller, with what was being done added.
+// to the caller, with the given context added.
 #define TENON_RETURN_IF_ERROR(expr, ...)                                                       \
   do {                                                                                         \
     ::tenon::Status tenon_status = (expr);                                                     \
@@ -185,7 +185,7 @@ void Result<T>::abort_no_value(const Status& status) {
       return ::tenon::detail::add_context(std::move(tenon_status) __VA_OPT__(, ) __VA_ARGS__); \
   } while (false)
 
-// TENON_ASSIGN_OR_RETURN(auto file, open_file(name)) or with context as above.
+// TENON_ASSIGN_OR_RETURN(auto file, open_file(name)), optionally with context as above.
 #define TENON_ASSIGN_OR_RETURN(target, expr, ...)                            \
   TENON_ASSIGN_OR_RETURN_IMPL(TENON_CONCAT(tenon_result_, __LINE__), target, \
                               expr __VA_OPT__(, ) __VA_ARGS__)

@@ -1,4 +1,4 @@
-// How many CPUs the process may use: the part of thread_pool.h that reads the system.
+// How many CPUs the process may use: the part of thread_pool.h that reads system files.
 #include <sched.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr uint32_t kCpusMax = 4096;
 
-// The smallest quota from `folder` up to `root`: a parent's limit binds its children.
+// The smallest quota from `folder` up to `root`: a parent's limit also binds its children.
 template <typename ReadQuota>
 uint32_t smallest_quota(std::string_view root, std::string_view path, ReadQuota read_quota) {
   uint32_t smallest = 0;

@@ -79,8 +79,8 @@ void warn_unknown_variables(std::span<const std::string> more) {
   for (const VariableInfo& info : known) names.push_back(info.name);
   for (const std::string& other : more) names.push_back(other);
   for (const std::string& name : unknown_variables(more)) {
-    log_warning("base", "the variable {} is not one that Tenon knows, and is ignored{}",
-                quoted(name), did_you_mean(name, std::span<const std::string_view>(names)));
+    log_warning("base", "Tenon does not know the variable {}; it is ignored{}", quoted(name),
+                did_you_mean(name, std::span<const std::string_view>(names)));
   }
 }
 

@@ -1,5 +1,5 @@
-// The environment, asked safely: variables are ignored in a privileged process (AT_SECURE), and
-// every variable that core/ reads is in one list.
+// Safe access to the environment: a privileged process (AT_SECURE) ignores variables, and every
+// variable that core/ reads is in one list.
 #pragma once
 #include <optional>
 #include <span>
@@ -16,8 +16,8 @@ struct VariableInfo {
 // True if the process runs with more rights than its user (setuid, setgid, capabilities).
 bool is_privileged_process();
 
-// The value of a variable; nothing if unset, empty, or the process is privileged. The view is good
-// until the environment is changed. Threads: safe while nobody changes the environment.
+// The value of a variable; nothing if it is unset or empty, or the process is privileged. The view
+// is good until the environment changes. Threads: safe while no thread changes the environment.
 std::optional<std::string_view> env(std::string_view name);
 
 // True for 1, true, yes, on; false for 0, false, no, off and for other text (which warns once).
@@ -26,11 +26,11 @@ bool env_flag(std::string_view name, bool otherwise);
 // The known variables, limits included, in the order of the tables.
 std::vector<VariableInfo> known_variables();
 
-// The TENON_* variables that are set but in no list (`more` holds those that plugins name).
+// The TENON_* variables that are set but in no list (`more` holds those that plugins declare).
 std::vector<std::string> unknown_variables(std::span<const std::string> more);
 
-// Warns, once per process, of each of unknown_variables(more), with did-you-mean. Call when plugins
-// are known.
+// Warns, once per process, of each of unknown_variables(more), with did-you-mean. Call it once
+// plugins are known.
 void warn_unknown_variables(std::span<const std::string> more);
 
 }  // namespace tenon

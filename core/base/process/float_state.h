@@ -1,6 +1,6 @@
 // The floating-point control state of a thread: rounding, exception masks, flushing of denormals.
-// Generated code runs in the state of IEEE 754's defaults, whatever the embedding program set, and
-// the program finds its own state unchanged afterwards.
+// Generated code runs in the default state of IEEE 754, whatever the embedding program set; the
+// program finds its own state unchanged afterwards.
 #pragma once
 #include <cstdint>
 
@@ -34,8 +34,8 @@ inline void set_float_control(FloatControl control) {
 #error "Name this architecture's floating-point control register here."
 #endif
 
-// Runs a scope under `control` and restores what was there, sticky flags included if anything was
-// changed.
+// Runs a scope under `control` and restores the previous state. If anything was changed, the sticky
+// flags are restored too.
 class FloatScope {
  public:
   explicit FloatScope(FloatControl control) : saved_(float_control()) {
@@ -51,7 +51,7 @@ class FloatScope {
   FloatControl saved_;
 };
 
-// The control state for regions that this thread starts: the default, or with flushing while a
+// The control state for regions that this thread starts: the default, with flushing added while a
 // FlushDenormalsScope is alive.
 FloatControl region_float_control();
 

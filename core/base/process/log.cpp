@@ -55,7 +55,7 @@ State& state() {
 }
 
 void write_to_stderr(std::string_view line) {
-  while (!line.empty()) {  // a closed stderr loses messages and nothing else
+  while (!line.empty()) {  // if stderr is closed, messages are lost and nothing else happens
     ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return;
@@ -125,7 +125,7 @@ void warn_unknown_log_names(std::span<const std::string> more) {
   }
   for (const std::string& name : unknown) {
     if (!log_once("TENON_LOGS:" + name)) continue;
-    log_warning("base", "TENON_LOGS names {}, which is no component{}; the names are all, {}",
+    log_warning("base", "TENON_LOGS names {}, which is not a component{}; the names are all, {}",
                 quoted(name), did_you_mean(name, std::span<const std::string>(names)),
                 join_names(names, 100));
   }

@@ -1,7 +1,6 @@
-// Logging by component, to stderr, chosen by TENON_LOGS=+codegen,-dispatch: a bare name shows
-// information,
-// `+name` details as well, `-name` errors only; `all` stands for every component. Warnings and
-// errors are shown by default. And TENON_CHECK, for what no input can make happen.
+// Logging by component, to stderr, and TENON_CHECK. TENON_LOGS=+codegen,-dispatch selects what is
+// shown: a bare name shows information, `+name` details as well, `-name` errors only; `all` means
+// every component. By default warnings and errors are shown.
 #pragma once
 #include <fmt/core.h>
 
@@ -15,15 +14,15 @@ namespace tenon {
 
 enum class LogLevel : uint8_t { kError, kWarning, kInfo, kDetail };
 
-// True if a message of this component and level is shown. Cost: a hash lookup under a shared lock;
-// loops keep the answer. Threads: safe.
+// True if a message of this component and level is shown. Cost: a hash look-up under a shared lock;
+// keep the result outside a loop. Threads: safe.
 bool log_enabled(std::string_view component, LogLevel level);
 
 // Writes one message as whole lines: "tenon: warning: [plugins] text". Control characters in `text`
-// are escaped. Threads: safe; messages do not mix.
+// are escaped. Threads: safe; messages do not interleave.
 void log_write(std::string_view component, LogLevel level, std::string_view text);
 
-// Formatted forms; the text is only made if it is shown.
+// Formatted forms; the text is only built if it is shown.
 template <typename... Args>
 void log_message(LogLevel level, std::string_view component, fmt::format_string<Args...> format,
                  Args&&... args) {
@@ -53,14 +52,14 @@ using LogReceiver = void (*)(void* self, std::string_view component, LogLevel le
                              std::string_view text);
 void set_log_receiver(LogReceiver receiver, void* self);
 
-// Replaces what TENON_LOGS said. An empty text restores the defaults.
+// Replaces the value of TENON_LOGS. An empty text restores the defaults.
 void set_logs(std::string_view specification);
 
-// Warns once of each name in TENON_LOGS that is neither a component of core nor in `more` (names of
-// plugins), and lists the names. Never stops anything.
+// Warns once for each name in TENON_LOGS that is neither a component of core nor in `more` (names
+// of plugins), and lists the known names. Never stops anything.
 void warn_unknown_log_names(std::span<const std::string> more);
 
-// Warns once per process and per `key`.
+// True for the first call with `key` in this process: guards a warning that should appear once.
 bool log_once(std::string_view key);
 
 namespace detail {
@@ -76,8 +75,8 @@ std::string check_text(fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace tenon
 
-// Aborts with context, in release builds too, when a rule of ours is broken: a bug, never an answer
-// to input.
+// Aborts with context, in release builds too, when one of our own rules is broken. For bugs only,
+// never in response to input.
 #define TENON_CHECK(condition, ...)                                    \
   (static_cast<bool>(condition)                                        \
        ? void(0)                                                       \

@@ -1,5 +1,5 @@
-// The bytes of tensors that the process holds, against TENON_MEMORY_LIMIT. Whoever allocates for
-// tensors counts first; the count is all that is kept here.
+// The bytes of tensors that the process holds, counted against TENON_MEMORY_LIMIT. Code that
+// allocates tensors reserves here first; nothing is kept here but the count.
 //
 // Threads: safe.
 #pragma once
@@ -12,8 +12,8 @@ namespace tenon {
 
 uint64_t memory_in_use();
 
-// T0609, which names `what`, the bytes asked for, those in use and the limit; or OK, and to be
-// given back.
+// Reserves `bytes`. T0609, naming `what`, the bytes asked for, those in use and the limit, if that
+// is too many. After OK the bytes must be given back with memory_return.
 Status memory_reserve(uint64_t bytes, std::string_view what);
 void memory_return(uint64_t bytes);
 

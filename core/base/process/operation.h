@@ -1,6 +1,6 @@
-// The operation that the calling thread works for: where to look whether it was cancelled, and whom
-// to tell of progress. Set at the door (session), carried to the pool's threads, asked anywhere
-// below.
+// The operation that the calling thread works for: whether it was cancelled, and where progress is
+// reported. The session sets it, the thread pool carries it to its workers, and anything below may
+// read it.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -12,8 +12,7 @@ namespace tenon {
 
 struct Operation {
   std::atomic<bool> cancel_requested{false};
-  // Receives progress of long work; null for nobody. Threads: called by any thread of the
-  // operation.
+  // Receives progress of long work; may be null. Threads: called by any thread of the operation.
   void (*progress)(void* self, std::string_view phase, uint64_t done, uint64_t total) = nullptr;
   void* progress_self = nullptr;
 };
@@ -21,8 +20,8 @@ struct Operation {
 // The calling thread's operation; null outside of any.
 Operation* current_operation();
 
-// Sets the calling thread's operation for a scope. The object must outlive the scope and all its
-// threads' work.
+// Sets the calling thread's operation for a scope. The object must outlive the scope and all work
+// that its threads do.
 class OperationScope {
  public:
   explicit OperationScope(Operation* operation);
@@ -40,10 +39,10 @@ bool cancelled();
 // T0001 if cancelled().
 Status check_cancelled();
 
-// Asks everything in the process to stop, or takes that back. Async-signal-safe.
+// Asks everything in the process to stop, or withdraws that. Async-signal-safe.
 void request_process_cancel(bool requested = true);
 
-// Tells the operation's listener, if there is one.
+// Calls the operation's progress callback, if there is one.
 void report_progress(std::string_view phase, uint64_t done, uint64_t total);
 
 }  // namespace tenon

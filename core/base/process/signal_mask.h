@@ -1,7 +1,7 @@
-// Signals are for the program's own threads: a thread inherits the mask of who starts it. Two kinds
-// stay open on every thread. A signal that the thread's own fault raises reaches nobody else:
-// blocked, it ends the process without the program's crash handler. And SIGPROF: a profiler
-// measures the thread that it interrupts.
+// Threads of the library leave signals to the program's own threads: a thread inherits the signal
+// mask of the thread that starts it. Two kinds stay unblocked on every thread. A signal raised by
+// the thread's own fault cannot be delivered elsewhere; if it is blocked, it ends the process
+// without the program's crash handler. SIGPROF must reach the thread that a profiler measures.
 #pragma once
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 
 namespace tenon {
 
-// All signals but those of a fault and of a profiler.
+// All signals except those of faults and profilers.
 inline sigset_t signals_of_others() {
   sigset_t set;
   sigfillset(&set);
@@ -19,8 +19,8 @@ inline sigset_t signals_of_others() {
   return set;
 }
 
-// Blocks them for the calling thread while it lives, so that threads started meanwhile take none.
-// Put back also when no thread can be had.
+// Blocks them for the calling thread during its lifetime, so that threads started meanwhile inherit
+// the mask. The old mask is restored even if no thread could be started.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

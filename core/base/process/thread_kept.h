@@ -1,12 +1,12 @@
-// A thread's own place for something that others read to the very end of the program.
+// Thread-local storage that stays readable until the very end of the program.
 #pragma once
 #include <new>
 
 namespace tenon {
 
-// Used as `thread_local ThreadKept<T> place;`. A thread's objects end before the functions of
-// atexit, in which plugins are shut down, fail and ask what failed: the value is never destroyed
-// and can be used there.
+// Used as `thread_local ThreadKept<T> place;`. A thread's objects are destroyed before atexit
+// functions run, and there plugins are shut down, fail and read what failed. So the value is never
+// destroyed and can still be used there.
 template <typename T>
 union ThreadKept {
   T value;
@@ -14,20 +14,20 @@ union ThreadKept {
   ~ThreadKept() {}
 };
 
-// From now on the memory in `place` goes back when the thread ends. To be called before it is
-// filled; a call after the first costs a look at a flag. A thread has one such place of a type.
+// From this call on, the memory in `place` is freed when the thread ends. Call it before filling
+// the place; later calls only check a flag. A thread has at most one such place per type.
 template <typename T>
 void free_at_thread_end(ThreadKept<T>& place) {
   struct Cleaner {
     ThreadKept<T>& place;
-    // Made anew: assigning an empty string keeps the memory of the old one.
+    // Recreated: assigning an empty string would keep the old one's memory.
     ~Cleaner() {
       place.value.~T();
       new (&place.value) T();
     }
   };
   thread_local Cleaner cleaner{place};
-  (void)&cleaner;  // it is there once it is named
+  (void)&cleaner;  // naming it constructs it
 }
 
 }  // namespace tenon

@@ -23,20 +23,20 @@
 namespace tenon {
 namespace {
 
-constexpr uint32_t kSlotCount = 8;  // regions of distinct callers that run at once; more run inline
+constexpr uint32_t kSlotCount = 8;  // regions that run at once; further ones run inline
 constexpr uint32_t kThreadsMax = 1024;
 constexpr int64_t kChunksPerThread =
-    16;  // so that a thread that lost its core, or took the last one, holds up little
+    16;  // many, so that a thread that lost its core, or took the last chunk, delays little
 constexpr int64_t kSpinNs = 50'000;  // longer than the gap between two kernels of a plan
 constexpr int64_t kPreemptedGapNs =
-    30'000;  // a spinning thread that misses this long had lost its core
-constexpr int64_t kNoSpinNs = 10'000'000;  // then nobody spins for so long
+    30'000;  // a spinning thread that sees such a gap had lost its core
+constexpr int64_t kNoSpinNs = 10'000'000;  // after that no thread spins for this long
 constexpr size_t kStackBytes = size_t{2} << 20;
 
 // A region's state is one word, so that a worker joins and claims, or finds nothing and leaves,
-// with a single transfer of one cache line: low half kOpen | kWaiting | number of workers inside,
-// high half tickets left. A ticket is a chunk where they are few, and latency counts; else it is a
-// seat for a worker, and the chunks are in shares.
+// with a single transfer of one cache line. Low half: kOpen | kWaiting | number of workers inside.
+// High half: tickets left. If chunks are few, latency matters and a ticket is a chunk; else a
+// ticket admits one worker, and the chunks are divided into shares.
 constexpr uint64_t kOpen = 1u << 31, kWaiting = 1u << 30, kMemberMask = kWaiting - 1;
 constexpr uint64_t kOneTicket = uint64_t{1} << 32;
 constexpr uint64_t tickets_left(uint64_t state) {
@@ -61,7 +61,7 @@ void pause_briefly() {
 #endif
 }
 
-// On the low half of a 64-bit word, or on a 32-bit one.
+// `word` is the low half of a 64-bit word, or a 32-bit one.
 void futex_wait(void* word, uint32_t expected) {
   ::syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
 }
@@ -70,17 +70,17 @@ void futex_wake(void* word, uint32_t count) {
 }
 static_assert(std::endian::native == std::endian::little, "the futex of a state is its low half");
 
-// What is taken of one worker's share of a region. `word` is region number | taken from the back |
-// from the front; with another region's number nothing is taken, so that opening a region needs no
-// write to every share.
+// What has been taken of one worker's share of a region. `word` is region number | taken from the
+// back | taken from the front. If it holds another region's number, nothing has been taken, so that
+// opening a region need not write to every share.
 struct alignas(64) Share {
   std::atomic<uint64_t> word{0};
 };
 constexpr uint64_t kTakenFront = 1, kTakenBack = 1 << 8, kOneRegion = 1 << 16;
 static_assert(kChunksPerThread + 1 < 256, "what is taken of a share fits in 8 bits");
 
-// One region. A slot is reused for ever, so a late worker that looks at it finds it closed, or
-// joins the region that is there now: both are right, since everything is read after joining.
+// One region. A slot is reused forever, so a late worker finds it closed, or joins the region that
+// is there now. Both are correct, since everything is read after joining.
 struct alignas(64) Slot {
   std::atomic<uint64_t> state{0};
   tenon_range_fn_t fn = nullptr;
@@ -88,15 +88,15 @@ struct alignas(64) Slot {
   int64_t n = 0, chunk = 0;
   Operation* operation = nullptr;
   uint32_t chunks = 0;
-  bool in_shares = false;  // see tickets
+  bool in_shares = false;  // see kOneTicket
   FloatControl control = 0;
   std::atomic<uint32_t> code{TENON_OK};
-  alignas(64) uint64_t region =
-      0;  // of those in shares: kOneRegion times a number that does not come again for years
+  // For regions in shares: a multiple of kOneRegion that does not recur for years.
+  alignas(64) uint64_t region = 0;
   uint32_t thread_total = 0;
-  Share* shares = nullptr;  // one for each thread; lives as long as the pool
+  Share* shares = nullptr;  // one per thread; lives as long as the pool
   alignas(64) std::atomic<bool> taken{false};
-  Status failure;  // written by whoever sets `code` first, read by the caller after all left
+  Status failure;  // set by the first thread to set `code`, read once all have left
 };
 
 struct Pool {
@@ -109,7 +109,7 @@ struct Pool {
   const uint32_t thread_total;  // the caller included
   const bool may_spin;
   std::atomic<bool> stop{false};
-  alignas(64) std::atomic<uint32_t> epoch{0};  // grows with every region; workers wait on it
+  alignas(64) std::atomic<uint32_t> epoch{0};  // grows with every region; idle workers wait on it
   alignas(64) std::atomic<uint32_t> sleepers{0};
   std::atomic<int64_t> no_spin_until{0};
   Slot slots[kSlotCount];
@@ -119,7 +119,7 @@ struct Pool {
 std::atomic<Pool*> g_pool{nullptr};
 std::atomic<bool> g_making{false};
 std::atomic<uint32_t> g_requested{0};
-// Pools are not freed: a region or a worker may still look at one. They are few, one for each
+// Pools are not freed: a region or a worker may still be using one. There are few, one for each
 // change of size.
 std::atomic<Pool*> g_retired{nullptr};
 void retire(Pool* pool) {
@@ -128,7 +128,8 @@ void retire(Pool* pool) {
   }
 }
 
-// Spins while `done` is false, as long as that is polite. Returns done's last answer.
+// Spins until `done` is true, but not for long, and not while cores are contended. Returns done's
+// last result.
 template <typename Done>
 bool spin_until(Pool& pool, Done done) {
   if (done()) return true;
@@ -150,7 +151,7 @@ bool spin_until(Pool& pool, Done done) {
   }
 }
 
-// Runs a claimed chunk. False if no chunk may follow.
+// Runs a claimed chunk. False if no further chunk may start.
 bool run_chunk(Slot& slot, uint32_t worker, uint64_t index) {
   const int64_t begin = static_cast<int64_t>(index) * slot.chunk;
   const int64_t end = slot.n - begin > slot.chunk ? begin + slot.chunk : slot.n;
@@ -163,9 +164,9 @@ bool run_chunk(Slot& slot, uint32_t worker, uint64_t index) {
   return false;
 }
 
-// Claims a chunk of the share of `owner`, who takes them from the front; the others take them from
-// the back, what the owner would come to last. Relaxed, since whoever is here has joined the region
-// and leaves it after the chunk.
+// Claims a chunk of the share of `owner`. The owner takes chunks from the front; others take them
+// from the back, which the owner would reach last. Relaxed, since the thread has joined the region
+// and leaves it only after the chunk.
 bool claim_of_share(Slot& slot, uint32_t owner, uint64_t take, uint64_t* out_index) {
   const uint64_t first = uint64_t{owner} * slot.chunks / slot.thread_total;
   const uint64_t last = (uint64_t{owner} + 1) * slot.chunks / slot.thread_total;
@@ -182,9 +183,9 @@ bool claim_of_share(Slot& slot, uint32_t owner, uint64_t take, uint64_t* out_ind
   }
 }
 
-// Runs chunks until none is left to claim, or none may follow: first the worker's own share, which
-// is the same part of the range in each region, so that a core finds in its caches what it wrote
-// there before; then what others are late with.
+// Runs chunks until none is left or none may start. First the worker's own share: it is the same
+// part of the range in each region, so that a core finds in its caches what it wrote there before.
+// Then chunks that other threads have not reached.
 void run_shares(Slot& slot, uint32_t worker) {
   uint64_t index = 0;
   while (claim_of_share(slot, worker, kTakenFront, &index)) {
@@ -198,8 +199,7 @@ void run_shares(Slot& slot, uint32_t worker) {
   }
 }
 
-// Does what a ticket is for that was claimed when `left` were left. False if the worker is to claim
-// no more.
+// Uses a ticket that was claimed when `left` were left. False if the worker is to claim no more.
 bool run_ticket(Slot& slot, uint32_t worker, uint64_t left) {
   if (!slot.in_shares) return run_chunk(slot, worker, slot.chunks - left);
   run_shares(slot, worker);
@@ -219,7 +219,7 @@ bool try_join(Slot& slot, uint64_t* out_left) {
   return false;
 }
 
-// A worker claims its next ticket, or leaves if there is none, or `stay` is false.
+// A worker claims its next ticket, or leaves if there is none or `stay` is false.
 bool claim_or_leave(Slot& slot, bool stay, uint64_t* out_left) {
   uint64_t state = slot.state.load(std::memory_order_relaxed);
   for (;;) {
@@ -235,7 +235,7 @@ bool claim_or_leave(Slot& slot, bool stay, uint64_t* out_left) {
   }
 }
 
-// The caller claims its next ticket, or closes the region. *out_state: the state that it then has.
+// The caller claims its next ticket, or closes the region. *out_state: the state that follows.
 bool claim_or_close(Slot& slot, bool stay, uint64_t* out_state) {
   uint64_t state = slot.state.load(std::memory_order_relaxed);
   for (;;) {
@@ -270,7 +270,7 @@ void* worker_main(void* argument) {
   std::snprintf(name, sizeof(name), "tenon-%u", start.worker);
   pthread_setname_np(pthread_self(), name);
   set_float_control(kFloatDefault);
-  // From 0, not from the epoch of now: the region that started this thread must not be missed.
+  // From 0, not from the current epoch: the region that started this thread must not be missed.
   for (uint32_t seen = 0; !pool.stop.load(std::memory_order_relaxed);) {
     uint32_t epoch = pool.epoch.load(std::memory_order_acquire);
     if (epoch != seen) {
@@ -290,7 +290,7 @@ void* worker_main(void* argument) {
   return nullptr;
 }
 
-// Fewer threads than asked for is fine.
+// Fewer threads than requested is fine.
 void start_workers(Pool* pool) {
   const SignalsBlocked blocked;
   pthread_attr_t attributes;
@@ -324,8 +324,8 @@ uint32_t wanted_threads(uint32_t cpus) {
   return std::min(cpus, kThreadsMax);
 }
 
-// In a forked child only the forking thread lives: the old pool is left as it is, and a new one
-// made when asked.
+// Only the forking thread exists in a forked child: the old pool is abandoned, and a new one is
+// made on demand.
 void after_fork_in_child() {
   if (Pool* old = g_pool.exchange(nullptr)) retire(old);
   g_making.store(false);
@@ -370,7 +370,7 @@ Slot* take_slot(Pool& pool) {
   return nullptr;
 }
 
-// Waits until no worker is inside a closed slot, whose state was `state`.
+// Waits until no worker is inside a closed slot whose state was `state`.
 void wait_for_members(Pool& pool, Slot& slot, uint64_t state) {
   if (state == 0) return;
   auto empty = [&] { return (slot.state.load(std::memory_order_acquire) & kMemberMask) == 0; };
@@ -383,8 +383,8 @@ void wait_for_members(Pool& pool, Slot& slot, uint64_t state) {
 }
 
 void work_as_caller(Pool& pool, Slot& slot) {
-  uint64_t state =
-      slot.chunks * kOneTicket;  // as it was when parallel() took the first ticket for the caller
+  // The state when parallel() took the first ticket for the caller.
+  uint64_t state = slot.chunks * kOneTicket;
   {
     FloatScope floats(slot.control);
     tls_in_region = true;
@@ -419,7 +419,7 @@ void set_thread_count(uint32_t count) {
   Pool* old = g_pool.exchange(nullptr);
   if (old == nullptr) return;
   retire(old);
-  old->stop.store(true);  // its threads end when they next look
+  old->stop.store(true);  // its threads end the next time they check
   old->epoch.fetch_add(1);
   futex_wake(&old->epoch, kThreadsMax);
 }

@@ -1,14 +1,13 @@
-// The one thread pool of the process. A region splits [0, n) in chunks that its threads claim one
-// by one; the caller takes part, so a region needs no free thread to make progress. Where chunks
-// are many, each thread first claims those of its own contiguous share, the same for the same range
-// each time, so that what one kernel wrote is in the caches of the core whose next kernel reads it;
-// then it takes over what others are late with. Threads spin briefly between regions while cores
-// are idle and sleep otherwise. Made on first use, sized by affinity, cgroup quota and
-// TENON_NUM_THREADS, made again in a forked child.
+// The one thread pool of the process. A region splits [0, n) into chunks that threads claim one by
+// one. The caller takes part, so a region needs no free thread to make progress. If there are many
+// chunks, each thread first claims those of its own contiguous share, which is the same for the
+// same range each time: what one kernel wrote is then in the caches of the core whose next kernel
+// reads it. After that it helps with chunks that other threads have not reached. Threads spin
+// briefly between regions while cores are idle and sleep otherwise. The pool is made on first use,
+// sized by affinity, cgroup quota and TENON_NUM_THREADS, and made again in a forked child.
 //
-// Regions may be started by several threads at once; a region inside a region runs inline. Workers
-// take over the caller's operation (operation.h) and run with the float state of the region
-// (float_state.h).
+// Several threads may start regions at once; a region inside a region runs inline. Workers inherit
+// the caller's operation (operation.h) and run with the region's float state (float_state.h).
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -29,7 +28,7 @@ uint32_t thread_count();
 void set_thread_count(uint32_t count);
 
 // Runs fn(context, worker, begin, end) over [0, n) in chunks of at least `grain`, at least four
-// chunks for each thread where the grain allows. Returns when no thread is in `fn`: OK, the first
+// chunks per thread if the grain allows. Returns when no thread is in `fn` any more: OK, the first
 // failure (after which no new chunk starts; its details are in the caller's failure record), or
 // CANCELLED if the operation was. fn must not throw. Chunk boundaries depend on the number of
 // threads. Threads: safe.
@@ -57,8 +56,9 @@ bool in_parallel_region();
 // The CPUs that this process may use: affinity and cgroup quota, at least 1.
 uint32_t available_cpus();
 
-// The quota in whole CPUs, rounded up, of the cgroup in `proc_self_cgroup` (text of
-// /proc/self/cgroup) under `root` (/sys/fs/cgroup), both hierarchies; 0 if there is none.
+// The quota in whole CPUs, rounded up, of the cgroup in `proc_self_cgroup` (the text of
+// /proc/self/cgroup) under `root` (/sys/fs/cgroup), for both cgroup hierarchies; 0 if there is
+// none.
 uint32_t cgroup_cpu_quota(std::string_view proc_self_cgroup, std::string_view root);
 
 }  // namespace tenon

@@ -185,7 +185,7 @@ TEST_F(PoolTest, FloatStateIsTheRegionsAndThenRestored) {
   set_float_control(odd);
   (void)parallel_for(64, 1, [&](uint32_t, int64_t, int64_t) {
     EXPECT_EQ(float_control() & ~kFloatStickyFlags, kFloatDefault);
-    set_float_control(odd);  // a kernel with bad manners
+    set_float_control(odd);  // a kernel that leaves its own float state behind
     volatile float tiny = 1e-40f;
     volatile float half = tiny * 0.5f;
     (void)half;
@@ -217,8 +217,8 @@ TEST_F(PoolTest, CgroupQuota) {
   ASSERT_EQ(system(("rm -rf " + root).c_str()), 0);
 }
 
-// Not a gate: printed for whoever looks after the pool. Each chunk works about a microsecond, and
-// the figure is what a region takes beyond half of its work.
+// Not a gate: printed for maintainers of the pool. Each chunk works for about a microsecond; the
+// figure is the time that a region takes beyond half of its work.
 TEST_F(PoolTest, HotRegionLatency) {
   set_thread_count(2);
   auto now = [] {

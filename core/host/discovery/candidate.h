@@ -1,5 +1,5 @@
-// What became of one manifest: the ordered gates that it has to pass, with the reason where it did
-// not. This is what `tenon plugins explain` shows.
+// One manifest and the ordered gates that it has to pass, with a reason for each that it did not.
+// `tenon plugins explain` shows this.
 #pragma once
 #include <array>
 #include <atomic>
@@ -13,16 +13,16 @@
 namespace tenon::host {
 
 enum class Gate : uint8_t {
-  kFound,         // a manifest at a place that may be trusted
+  kFound,         // a manifest in a trusted place
   kParsed,        // JSON within limits
   kSchema,        // keys of the right types
   kPlatform,      // operating system, processor, libc, sanitizer
-  kAbi,           // versions that this host speaks
+  kAbi,           // versions that this host supports
   kDisabled,      // not disabled by name, lock file or AUTOLOAD
-  kRequirements,  // what it requires is here
+  kRequirements,  // what it requires is present
   kProbe,         // a changed library survived a helper process
-  kLoaded,        // opened, with the one symbol
-  kInitialised,   // its query answered, its tables are complete
+  kLoaded,        // opened, and exports the one symbol
+  kInitialised,   // its query succeeded and its tables are complete
   kSelected,      // something that it provides is in use
   kCount
 };
@@ -34,18 +34,18 @@ struct GateResult {
   Outcome outcome = Outcome::kNotReached;
   std::string code;     // "P0305"; empty unless failed
   std::string text;     // why, or what was found
-  std::string subject;  // the file or variable that it is about, where that is not the manifest
+  std::string subject;  // the file or variable concerned, if that is not the manifest
 };
 
 enum class State : uint8_t {
   kAvailable,  // may be loaded
-  kLoading,    // being opened, asked or put behind layers by the thread that holds the host's lock
+  kLoading,    // being opened, queried or layered by the thread that holds the host's lock
   kLoaded,
-  kOff,     // shadowed or disabled: as asked for
+  kOff,     // shadowed or disabled, as requested
   kFailed,  // something is wrong
 };
 std::string_view state_name(State state);
-// True unless it is off or has failed: what it provides counts.
+// True unless it is off or has failed: what it provides is on offer.
 inline bool is_usable(State state) {
   return state <= State::kLoaded;
 }
@@ -57,13 +57,14 @@ struct Candidate {
   std::string origin;              // "TENON_PLUGIN_ADD", "/etc/tenon/plugins.d"
   bool named_explicitly = false;   // by the program or a variable
   bool in_prefix = false;          // came with this installation: not probed
-  Manifest manifest;               // name is the file's until it was read
+  Manifest manifest;               // until it is read, the name is the file's
   FileIdentity manifest_identity;  // of the file that was read
   std::string library_path;        // absolute, without links
-  std::string locked_sha256;       // what the lock file wants its library to be; empty: anything
-  std::string locked_manifest_sha256;  // and this file
+  std::string locked_sha256;       // digest that the lock file requires of its library; empty: any
+  std::string locked_manifest_sha256;  // and of this file
   std::array<GateResult, static_cast<size_t>(Gate::kCount)> gates;
-  // Set after the gates that explain it, so that whoever sees it may read them without a lock.
+  // Set after the gates that explain it, so that a thread that reads the state may read them
+  // without a lock.
   std::atomic<State> state{State::kAvailable};
   Plugin* plugin = nullptr;  // once loaded
 
@@ -73,7 +74,7 @@ struct Candidate {
   void pass(Gate g, std::string text = {}) {
     gate(g) = {Outcome::kPassed, {}, std::move(text), {}};
   }
-  // The evidence `subject` of the status becomes the gate's.
+  // Evidence `subject` of the status becomes the gate's subject.
   void fail(Gate g, const Status& why, State to = State::kFailed);
   // The gate that stopped it; null if none did.
   const GateResult* stopped_by(Gate* out_gate = nullptr) const;

@@ -1,4 +1,4 @@
-// The report on every plugin: which gates it passed, and where it stopped, why, and what to do.
+// The report on every plugin: which gates it passed, where it stopped and why, and what to do.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -39,9 +39,8 @@ Json provides_of(const Candidate& c) {
   return provides;
 }
 
-// The gates as they are, and that of the requirements as it will be: what a plugin requires of the
-// system's loader is opened only when the plugin is, and a report should say before what will stop
-// it.
+// The gates as they are, but with the outcome of the requirements gate predicted. Required
+// libraries are opened only with the plugin, and a report should say beforehand what will stop it.
 std::array<GateResult, static_cast<size_t>(Gate::kCount)> foreseen_gates(const Candidate& c,
                                                                          const Remedy& remedy) {
   auto gates = c.gates;
@@ -122,7 +121,7 @@ std::string in_full(const Candidate& c) {
   if (!remedy.package.empty())
     out += fmt::format("  {} is in the package {}\n", remedy.library, remedy.package);
   if (!remedy.command.empty())
-    out += "  $ " + remedy.command + "\n";  // quoted for a shell, and so for a terminal
+    out += "  $ " + remedy.command + "\n";  // quoted for a shell, so safe for a terminal
   if (!c.manifest.unknown_keys.empty())
     out += "  unknown keys: " + join_names(c.manifest.unknown_keys) + "\n";
   if (!c.manifest.idle_keys.empty())
@@ -134,7 +133,7 @@ std::string in_full(const Candidate& c) {
 
 namespace {
 
-// What TENON_LAYERS names and who provides it. Loads nothing.
+// The layers that TENON_LAYERS names and the plugins that provide them. Loads nothing.
 Json layers_of(const PluginHost& plugins) {
   Json out = Json::array();
   Result<std::vector<LayerChoice>> layers = parse_layers(setting("TENON_LAYERS"));

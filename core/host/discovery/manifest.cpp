@@ -23,14 +23,14 @@ bool has_only_name_characters(std::string_view name, std::string_view punctuatio
 bool is_plugin_name(std::string_view name) {
   return !name.empty() && name.size() <= 128 && has_only_name_characters(name, "._-");
 }
-// What the system's loader looks for. One with a slash would be a file of the manifest's choice,
-// and an empty one the program itself.
+// A name that the system's loader searches for. With a slash it would be a file of the manifest's
+// choice; an empty one would be the program itself.
 bool is_soname(std::string_view name) {
   return !name.empty() && name.size() <= 255 && name[0] != '-' &&
          has_only_name_characters(name, "._+-");
 }
 
-// The parser's own recursion, and ours, is bounded by looking at brackets first.
+// Bounds the parser's recursion, and ours, by counting brackets first.
 uint32_t nesting(std::string_view text) {
   uint32_t depth = 0, deepest = 0;
   bool in_string = false;
@@ -50,7 +50,7 @@ uint32_t nesting(std::string_view text) {
   return deepest;
 }
 
-// Collects the first problem instead of returning a Status from every getter.
+// Records the first problem, instead of returning a Status from every getter.
 class Reader {
  public:
   explicit Reader(Manifest& manifest) : manifest_(manifest) {}
@@ -88,14 +88,14 @@ class Reader {
       return wrong(key, "a list of texts", value);
     for (const Json& item : value) text(key, item, &out->emplace_back());
   }
-  // What has to be looked for: few, since each costs time at every start.
+  // Things to look up: few, since each costs time at every start.
   void wants(std::string_view key, const Json& value, std::vector<std::string>* out) {
     if (value.is_array() && value.size() > kManifestWantsMax) {
       return wrong(key, fmt::format("a list of at most {} texts", kManifestWantsMax), value);
     }
     texts(key, value, out);
   }
-  // Wants that are names of a kind.
+  // Looked-up entries that are names of one kind.
   void names(std::string_view key, std::string_view expected, bool (*is_name)(std::string_view),
              const Json& value, std::vector<std::string>* out) {
     wants(key, value, out);
@@ -232,7 +232,7 @@ void read_objects(Reader& reader, const std::string& key, const Json& value, Man
   });
 }
 
-// Read and shown, and nothing else: who writes one should not believe that it does something.
+// Keys that are read and shown but have no effect: the report says so to their author.
 bool read_idle_key(Reader& reader, const std::string& key, const Json& value, Manifest& m) {
   if (key == "threading") {
     reader.text(key, value, &m.threading);
@@ -283,8 +283,8 @@ Result<Json> parse_json(std::string_view text) {
     return Json::parse(text.begin(), text.end());
   } catch (const std::exception& problem) {
     std::string_view what = problem.what();
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..." : the place and the
-    // rest.
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: ...": keep the place and
+    // the rest.
     size_t begin = what.find("] ");
     return error(TENON_INVALID_ARGUMENT, "P0201", "it is not JSON: {}",
                  printable(begin == std::string_view::npos ? what : what.substr(begin + 2)));

@@ -1,5 +1,5 @@
-// A plugin's manifest, read: JSON in `NAME.plugin.json` beside the library. Known keys are typed
-// strictly, unknown keys are remembered for `explain` and otherwise ignored, an unknown schema is
+// A plugin's manifest: JSON in `NAME.plugin.json` beside the library. Known keys are typed
+// strictly, unknown keys are recorded for `explain` and otherwise ignored, and an unknown schema is
 // refused. Reading a manifest opens nothing else.
 #pragma once
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Manifest {
   std::string sha256;   // of the library; empty: not given
   // platform
   std::string os, arch, libc_min;
-  // abi; major 0 and minor 0 when the manifest says nothing
+  // abi; major 0 and minor 0 if the manifest gives none
   bool has_abi = false;
   uint32_t abi_major = 0, abi_min_minor = 0;
   std::vector<InterfaceId> interfaces;
@@ -39,24 +39,24 @@ struct Manifest {
   std::vector<Provided> provides;
   // requires
   std::vector<std::string> required_plugins, required_libraries, required_cpu_features;
-  // probe: what must be there before it is worth loading
+  // probe: what must be present before loading is worthwhile
   std::vector<std::string> probe_paths, probe_pci;  // "10de:*" or "10de:2330"
   std::vector<std::string> environment;             // variables of its own
-  // Shown by the report and not acted upon by this host.
+  // Shown in the report; this host does not act on them.
   std::string threading, min_driver, signature;
   std::vector<std::string> deprecates;
   int64_t priority = 0;
   bool experimental = false;
   std::vector<std::string> unknown_keys;
   std::vector<std::string>
-      idle_keys;  // known ones that were given and that this host does not act upon
+      idle_keys;  // known keys that were given but that this host does not act on
 };
 
-// Limits beside Limit::kManifestBytes: levels of nesting, and entries of any list.
+// Limits besides Limit::kManifestBytes: levels of nesting, and entries of any list.
 inline constexpr uint32_t kManifestDepthMax = 16;
 inline constexpr size_t kManifestListMax = 20000;
 inline constexpr size_t kManifestWantsMax =
-    64;  // entries of a list of `requires` and `probe`, which are looked for one by one
+    64;  // entries of a list of `requires` and `probe`, which are looked up one by one
 
 // Reads the text of a manifest. `path` is for messages. P0201 not JSON, P0202 too large, P0203 too
 // deep, P0204 unknown schema, P0205 key missing, P0206 key of a wrong type or value.

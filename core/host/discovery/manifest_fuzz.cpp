@@ -1,4 +1,4 @@
-// Any bytes as a manifest: an answer within bounds, valid UTF-8 in every message.
+// Any bytes as a manifest: the result is bounded, and every message is valid UTF-8.
 #include <cstdint>
 
 #include "core/base/process/log.h"

@@ -28,13 +28,13 @@ void append_list(std::string_view variable, std::vector<Place>& places) {
     if (part.starts_with('/')) {
       places.push_back({std::string(part), std::string(variable), true, false});
     } else {
-      log_warning("plugins", "P0104: {} holds {}, which is no absolute path, and is skipped",
+      log_warning("plugins", "P0104: {} contains {}, which is not an absolute path and is skipped",
                   variable, part.empty() ? "an empty part" : quoted(part));
     }
   }
 }
 
-// tenon_plugins in the site-packages of an active Python environment.
+// The folder tenon_plugins in the site-packages of an active Python environment.
 void append_virtual_env(std::vector<Place>& places) {
   auto root = env("VIRTUAL_ENV");
   if (!root || !root->starts_with('/')) return;
@@ -50,8 +50,8 @@ bool is_manifest_name(std::string_view name) {
   return name.size() > kSuffix.size() && name.ends_with(kSuffix);
 }
 
-// A folder that was named and holds none: often the source's, and the manifest is in the folder of
-// its build.
+// A folder that was named but holds no manifest: often the source folder, with the manifest in the
+// build folder.
 void warn_of_no_manifest(const Place& place, const std::vector<std::string>& names) {
   constexpr size_t kFoldersAsked = 64;
   std::string instead;
@@ -200,7 +200,7 @@ Result<std::string> library_path(std::string_view manifest_path, std::string_vie
     return error(TENON_PERMISSION_DENIED, "P0207", "the library {} {}", quoted(library), why);
   };
   if (library.empty() || library.find('\0') != std::string_view::npos)
-    return refuse("is no file name");
+    return refuse("is not a file name");
   if (library.find('/') == std::string_view::npos) {
     return refuse("is a bare name, which the system would search for: write ./ before it");
   }

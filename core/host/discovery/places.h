@@ -1,4 +1,4 @@
-// Where manifests are looked for, and whether a place may be trusted. Opens manifests only, never
+// Where manifests are searched for, and whether a place can be trusted. Opens manifests only, never
 // libraries.
 #pragma once
 #include <string>
@@ -16,7 +16,7 @@ const std::string& own_folder();
 // The installation's plugin folder: own_folder()/tenon/plugins.d.
 std::string prefix_plugin_folder();
 
-// A helper program of the installation ("tenon-probe"); NOT_FOUND with the places tried.
+// A helper program of the installation ("tenon-probe"); NOT_FOUND lists the places tried.
 Result<std::string> helper_program(std::string_view name);
 
 struct Place {
@@ -26,7 +26,7 @@ struct Place {
   bool in_prefix = false;
 };
 
-// The search path in order. Environment variables count unless the process is privileged; empty and
+// The search path in order. Environment variables are ignored in a privileged process. Empty and
 // relative parts of a path list are skipped with a warning, so that the current directory is never
 // searched.
 std::vector<Place> search_places(const std::vector<std::string>& explicit_paths);
@@ -44,9 +44,9 @@ std::vector<FoundManifest> manifests_in(const Place& place);
 // others. Writable by its group is refused too, unless the user owns it.
 Status check_trusted(std::string_view path);
 
-// The library of a manifest, as an absolute path without links: beside the manifest ("./x.so",
-// "lib/x.so") and not outside its folder, or absolute inside a system folder. P0207 otherwise,
-// P0208 if it is not there.
+// The library of a manifest, as an absolute path without links: either beside the manifest
+// ("./x.so", "lib/x.so") and inside its folder, or absolute inside a system folder. P0207
+// otherwise, P0208 if it is not there.
 Result<std::string> library_path(std::string_view manifest_path, std::string_view library);
 
 }  // namespace tenon::host

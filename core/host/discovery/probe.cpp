@@ -46,14 +46,14 @@ std::string text_of(const FileIdentity& id) {
                      id.ctime_ns);
 }
 
-// Results are of one file at one time, asked by one build of this host.
+// A result applies to one state of one file, and to one build of this host.
 std::string result_key(std::string_view what, const std::string& path, const FileIdentity& id) {
   return fmt::format("{}\n{}\n{}\nabi {} {} {}", what, path, text_of(id), TENON_ABI_VERSION,
                      __DATE__, __TIME__);
 }
 
-// A library that crashes under `ulimit -s 64` may be fine with more: what the process is allowed is
-// part of the question.
+// A library that crashes under `ulimit -s 64` may work with more, so the limits of the process are
+// part of the key.
 std::string process_limits() {
   std::string text;
   for (auto what : {RLIMIT_STACK, RLIMIT_AS, RLIMIT_DATA, RLIMIT_NOFILE}) {
@@ -93,9 +93,9 @@ Status from_text(std::string_view text) {
                 printable(text.substr(second + 1), 4096));
 }
 
-// A result is kept when the file alone decides it, and when asking again would crash or hang again.
-// What the machine decides (a driver or library that is missing now, the helper program) is asked
-// every time.
+// A result is kept if it depends on the file alone, or if repeating the probe would crash or hang
+// again. What depends on the machine (a driver or library that is missing now, the helper program)
+// is checked every time.
 bool is_kept(std::string_view code) {
   static constexpr std::string_view kKept[] = {"",      "P0304", "P0305", "P0601",
                                                "P0602", "P0604", "P0702", "P0703",
@@ -103,8 +103,8 @@ bool is_kept(std::string_view code) {
   return std::find(std::begin(kKept), std::end(kKept), code) != std::end(kKept);
 }
 
-// An entry is the time in seconds, a new line and the result. Nothing when it is none, or one that
-// has been believed for long enough.
+// An entry is the time in seconds, a newline and the result. Returns nothing if it is malformed or
+// has expired.
 std::optional<Status> kept_status(std::string_view entry) {
   const size_t end = entry.find('\n');
   uint64_t then = 0;
@@ -115,7 +115,7 @@ std::optional<Status> kept_status(std::string_view entry) {
   return status;
 }
 
-// `compute` may set its argument to false: then its result is not kept.
+// `compute` may set its argument to false; then its result is not kept.
 template <typename Compute>
 Status kept_result(const std::string& key, Compute compute) {
   Cache& cache = Cache::process();
@@ -181,16 +181,16 @@ Result<Child> spawn(const std::string& program, const std::string& library, cons
   return child;
 }
 
-// Whether the child has ended; it stays to be waited for, so that its number is still its own.
+// Whether the child has ended. It is not reaped yet, so that its pid stays its own.
 bool has_ended(pid_t pid) {
   siginfo_t info = {};
   const int result = ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT);
   return result == 0 ? info.si_pid == pid
-                     : errno == ECHILD;  // or somebody else's SIGCHLD handler took it
+                     : errno == ECHILD;  // or another SIGCHLD handler reaped it
 }
 
-// Reads the child's answer until it closes its end or is gone: what it started may hold the other
-// end for as long as it likes. False when the time is up.
+// Reads the child's answer until it closes its end or exits: processes that it started may hold the
+// other end indefinitely. False if the time is up.
 bool read_answer(const Child& child, int64_t deadline_ms, std::string* answer) {
   constexpr int64_t kLookMs = 20;
   char buffer[4096];
@@ -213,8 +213,8 @@ bool read_answer(const Child& child, int64_t deadline_ms, std::string* answer) {
   }
 }
 
-// Waits for the child to end, and kills it when the time is up; what it started is killed in any
-// case. False if it was killed so.
+// Waits for the child to end, and kills it when the time is up; processes that it started are
+// killed in any case. False if the child was killed so.
 bool wait_for(pid_t pid, int64_t deadline_ms, int* out_status) {
   bool in_time = true;
   for (int64_t pause_us = 100; !has_ended(pid); pause_us = std::min<int64_t>(pause_us * 2, 10000)) {
@@ -230,7 +230,7 @@ bool wait_for(pid_t pid, int64_t deadline_ms, int* out_status) {
 }
 
 // Signals that the code itself raises; others come from outside, as SIGKILL does when memory runs
-// short.
+// out.
 bool is_own_fault(int signal) {
   constexpr int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
   return std::find(std::begin(kFaults), std::end(kFaults), signal) != std::end(kFaults);
@@ -295,7 +295,7 @@ Status probe_library(const std::string& library, const FileIdentity& seen,
     Status status = run_probe(library, plugin_name, required, lasting);
     const Result<FileIdentity> now = identify(library);
     *lasting = *lasting && now.ok() &&
-               *now == seen;  // of this file, and not of one that came in its place
+               *now == seen;  // the result is for this file, not for one that replaced it
     return status;
   });
 }

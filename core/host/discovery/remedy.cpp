@@ -14,8 +14,9 @@ namespace {
 
 constexpr uint64_t kTableBytes = 64 * 1024;
 
-// By the code of the gate that stopped it. Every word that is not ours is quoted: a manifest of a
-// plugin that never ran must not get a command of its own before a person who follows the advice.
+// The command for the gate that stopped the plugin. Every word that is not ours is quoted: a
+// manifest of a plugin that never ran must not get a command of its own run by a person who follows
+// the advice.
 std::string command_for(const Candidate& c, const GateResult& stopped) {
   const std::string_view code = stopped.code;
   const std::string manifest = shell_quoted(c.manifest_path),
@@ -46,10 +47,10 @@ std::string command_for(const Candidate& c, const GateResult& stopped) {
   if (code == "P0601" || code == "P0602")
     return "TENON_PLUGIN_NO_CACHE=1 tenon plugins explain " + shell_quoted(c.name());
   if (code == "P0901" || code.starts_with("P10"))
-    return "unset TENON_LAYERS";  // a layer that it names
+    return "unset TENON_LAYERS";  // a layer named by it
   if (code == "P0604" || code == "P0605")
     return "sha256sum " + (stopped.subject.empty() ? library : subject);
-  if (code == "P0701") return "ldd -r " + library;  // with the symbols that nobody has
+  if (code == "P0701") return "ldd -r " + library;  // -r also lists missing symbols
   return "tenon conform " + manifest;
 }
 

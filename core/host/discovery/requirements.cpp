@@ -24,7 +24,7 @@ std::string_view host_arch() {
 #endif
 }
 
-// True if version a is at least b; both are numbers between dots.
+// True if version a is at least b; both are numbers separated by dots.
 bool at_least(std::string_view a, std::string_view b) {
   std::vector<std::string_view> left = split(a, '.'), right = split(b, '.');
   for (size_t i = 0; i < right.size(); ++i) {
@@ -81,7 +81,7 @@ std::string in_folder(std::string_view folder, std::string_view name) {
   return !path.empty() && identify(path).ok() ? path : std::string();
 }
 
-// The loader's cache holds the paths of all libraries as texts that end in a zero byte.
+// The loader's cache holds the paths of all libraries as zero-terminated strings.
 std::string in_loader_cache(std::string_view name) {
   static const auto* text =
       new std::string(read_system_file("/etc/ld.so.cache", kLoaderCacheBytesMax).value_or(""));
@@ -129,7 +129,7 @@ Status check_platform(const Manifest& m) {
 }
 
 Status check_abi(const Manifest& m) {
-  if (!m.has_abi) return Status();  // adopt_plugin looks at the record in any case
+  if (!m.has_abi) return Status();  // adopt_plugin checks the record in any case
   if (m.abi_major > TENON_ABI_MAJOR ||
       (m.abi_major == TENON_ABI_MAJOR && m.abi_min_minor > TENON_ABI_MINOR)) {
     return error(TENON_FAILED_PRECONDITION, "P0305",
@@ -179,7 +179,7 @@ std::string library_file(std::string_view name) {
 
 Status check_required_libraries(std::span<const std::string> names) {
   for (const std::string& name : names) {
-    // Kept open: the plugin that asked for it is about to use it.
+    // Kept open: the plugin that requires it is about to use it.
     if (::dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr) continue;
     const char* why = ::dlerror();
     return error(TENON_UNAVAILABLE, "P0505", "the library {} that it requires cannot be opened: {}",

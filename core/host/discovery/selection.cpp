@@ -36,8 +36,7 @@ bool is_digest(std::string_view text) {
          text.find_first_not_of("0123456789abcdefABCDEF") == std::string_view::npos;
 }
 
-// A lock that is not understood locks nothing, so that everything in it has to be: one misspelt
-// key, and the digest is not looked at.
+// Every key of a lock file must be understood: with a misspelt key, a digest would go unchecked.
 Status check_keys(const Json& object, std::initializer_list<std::string_view> known,
                   std::string_view what) {
   if (!object.is_object())
@@ -65,20 +64,20 @@ Result<LockedPlugin> read_entry(const Json& entry) {
                           std::pair("sha256", &plugin.sha256),
                           std::pair("manifest_sha256", &plugin.manifest_sha256)}) {
     if (!entry[key].is_string())
-      return error(TENON_INVALID_ARGUMENT, "P0407", "the key {} of an entry is no text",
+      return error(TENON_INVALID_ARGUMENT, "P0407", "the key {} of an entry is not a text",
                    quoted(key));
     *out = entry[key].get<std::string>();
   }
   for (const std::string* digest : {&plugin.sha256, &plugin.manifest_sha256}) {
     if (is_digest(*digest)) continue;
     return error(TENON_INVALID_ARGUMENT, "P0407",
-                 "{} of the plugin {} is no sha256, which has 64 hexadecimal digits",
+                 "{} of the plugin {} is not a sha256, which has 64 hexadecimal digits",
                  quoted(*digest), quoted(plugin.name));
   }
   return plugin;
 }
 
-// nlohmann's parser lets the last of two equal keys win; the first could be what a person reads.
+// nlohmann's parser keeps the last of two equal keys, while a person may read the first.
 Result<Json> parse_without_twins(std::string_view text) {
   std::vector<std::set<std::string>> keys;
   std::string twin;
@@ -94,7 +93,7 @@ Result<Json> parse_without_twins(std::string_view text) {
   try {
     Json json = Json::parse(text, look);
     if (!twin.empty())
-      return error(TENON_INVALID_ARGUMENT, "P0407", "the key {} stands in one object twice",
+      return error(TENON_INVALID_ARGUMENT, "P0407", "the key {} occurs twice in one object",
                    quoted(twin));
     return json;
   } catch (const std::exception& problem) {
@@ -115,7 +114,7 @@ Result<std::vector<LockedPlugin>> read_lock(std::string_view path) {
   }
   TENON_RETURN_IF_ERROR(check_keys(json, {"schema", "plugins"}, "it"));
   if (!json["plugins"].is_array())
-    return error(TENON_INVALID_ARGUMENT, "P0407", "the key `plugins` is no list");
+    return error(TENON_INVALID_ARGUMENT, "P0407", "the key `plugins` is not a list");
   std::vector<LockedPlugin> out;
   std::set<std::string> names;
   for (const Json& entry : json["plugins"]) {

@@ -22,14 +22,15 @@ namespace {
 constexpr size_t kLayersMax = 16;
 constexpr size_t kOptionsMax = 64;
 
-// A table in the room that layers are promised, and, behind the layers' view, where its slots lead.
+// A table with the spare room that layers are promised and, behind the part that layers see, the
+// targets of its slots.
 struct Routed {
   alignas(16) std::byte table[TENON_LAYER_TABLE_BYTES];
-  const void* layer;  // full-size, slots that the layer lacks are null
+  const void* layer;  // full-size; slots that the layer lacks are null
   const void* next;
 };
 
-// ---- One slot: through the layer, or past it ----
+// ---- One slot: through the layer, or around it ----
 
 template <auto Member>
 struct Slot;
@@ -58,7 +59,7 @@ struct LayeredInterface {
   void (*route)(Routed* routed);
 };
 
-// Data is the next table's; every slot is named, which the assert counts.
+// Data members are copied from the next table. Every slot is named; the assert counts them.
 template <class Api, size_t kFirstSlot, auto... Members>
 constexpr LayeredInterface interface_of(std::string_view id) {
   static_assert(kFirstSlot + sizeof...(Members) * sizeof(void*) == sizeof(Api),
@@ -103,7 +104,7 @@ const LayeredInterface* layered(std::string_view id) {
   return nullptr;
 }
 
-// Records of data, whose functions the host does not call through the table.
+// Tables of data records, whose functions the host does not call through the table.
 bool is_record_table(std::string_view id) {
   return id == TENON_OPS_ID || id == TENON_PASS_ID || id == TENON_LAYER_ID;
 }
@@ -113,17 +114,17 @@ Status check_table(const void* table, std::string_view id, std::string_view laye
   std::memcpy(&size, table, sizeof(size));
   if (size >= 16 && size <= TENON_LAYER_TABLE_BYTES) return Status();
   return error(TENON_INVALID_ARGUMENT, "P1003",
-               "the layer {} gives a table {} that says it has {} bytes", quoted(layer), id, size);
+               "the layer {} gives a table {} that claims {} bytes", quoted(layer), id, size);
 }
 
 Routed* new_routed() {
   auto* routed =
-      new Routed();  // zeroed; never freed: callers keep tables for as long as the process lives
+      new Routed();  // zeroed; never freed: callers keep tables for the life of the process
   keep_for_process(routed);
   return routed;
 }
 
-// The same table in the room that layers are promised.
+// The same table with the spare room that layers are promised.
 const void* with_room(const LayeredInterface& known, const void* table) {
   Routed* room = new_routed();
   std::memcpy(room->table, table, known.size_bytes);
@@ -173,7 +174,7 @@ Result<std::vector<LayerChoice>> parse_layers(std::string_view text) {
       option = part.substr(colon + 1);
     }
     const size_t equals = option.find('=');
-    if (layers.empty()) return wrong(part, "is an option, and no layer stands before it");
+    if (layers.empty()) return wrong(part, "is an option, but no layer precedes it");
     if (equals == std::string_view::npos || equals == 0)
       return wrong(part, "should be NAME:KEY=VALUE");
     if (layers.back().options.size() == kOptionsMax)
@@ -220,8 +221,8 @@ Status apply_layer(const tenon_layer_api_t& layer, const LayerChoice& choice, ui
   if (const tenon_code_t code = layer.attach(layer.self, &subject, tables.data());
       code != TENON_OK) {
     const Status why = from_abi(code, "attach");
-    return error(code, "P1002", "the layer {} refuses to stand in front of {}: {}",
-                 quoted(choice.text()), quoted(plugin->name), why.message());
+    return error(code, "P1002", "the layer {} refuses to wrap {}: {}", quoted(choice.text()),
+                 quoted(plugin->name), why.message());
   }
   std::vector<const void*> routed(interfaces.size());
   for (size_t i = 0; i < interfaces.size(); ++i) {

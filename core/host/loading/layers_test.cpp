@@ -1,5 +1,5 @@
-// What TENON_LAYERS may say, and where calls go when layer, host and plugin know different numbers
-// of slots.
+// What TENON_LAYERS accepts, and where calls go if layer, host and plugin know different numbers of
+// slots.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -41,7 +41,7 @@ TEST(ParseLayers, Malformed) {
 
 // ---- Routing ----
 
-// A device whose every slot tells that it was called with its own self, and what came before.
+// A device whose slots all log that they were called with their own self, and what preceded.
 struct Log {
   std::string text;
 };
@@ -65,7 +65,7 @@ struct Vendor {
   void* self;
 };
 
-// A layer with a name that it adds to the log, and a table of some length.
+// A layer that adds its name to the log, and a table of some length.
 struct TestLayer {
   const char* name;
   uint32_t table_bytes = sizeof(tenon_device_api_t);
@@ -106,7 +106,7 @@ struct TestLayer {
       l.table.self = self;
       l.table.count = count;
       l.table.map = map;        // which the device below lacks
-      l.table.memory = memory;  // which lies behind a short table
+      l.table.memory = memory;  // which lies beyond the end of a short table
       out[i] = &l.table;
     }
     return TENON_OK;
@@ -153,7 +153,7 @@ TEST_F(LayersTest, SlotsGoThroughOrPast) {
   EXPECT_EQ(table().close(table().self, nullptr), TENON_NOT_FOUND);
   uint64_t used = 0, peak = 0;
   EXPECT_EQ(table().memory(table().self, nullptr, &used, &peak),
-            TENON_OK);  // past the layer, with the device's self
+            TENON_OK);  // around the layer, with the device's self
   EXPECT_EQ(peak, 2u);
   EXPECT_EQ(log_.text, "layer count close memory ");
   EXPECT_EQ(table().map, nullptr);   // a layer adds nothing
@@ -202,7 +202,7 @@ TEST_F(LayersTest, RefusalsAndNonsense) {
     vendor.vendor.size_bytes = size;
     EXPECT_EQ(apply(vendor).error_code(), "P1003") << size;
   }
-  EXPECT_EQ(&table(), &device_);  // nothing was put in front by halves
+  EXPECT_EQ(&table(), &device_);  // nothing was partly applied
 }
 
 TEST_F(LayersTest, WhatHasCalls) {

@@ -14,7 +14,8 @@ namespace {
 
 constexpr const char* kSymbol = "tenon_plugin_query";
 
-// The dynamic linker gives data and functions alike; only the symbol's own record tells.
+// The dynamic linker returns data and functions alike; only the symbol's own record tells them
+// apart.
 bool is_function(void* address) {
   Dl_info info = {};
   const ElfW(Sym)* symbol = nullptr;

@@ -1,5 +1,5 @@
-// Opening a plugin's library and asking its one symbol. The only place that does it, and the only
-// one that sees Boost.DLL.
+// Opens a plugin's library and calls its one symbol. Only this file does so, and only this file
+// uses Boost.DLL.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,13 +10,13 @@
 
 namespace tenon::host {
 
-// Opens `path` (absolute) with immediate, local binding, to stay for the process, and finds
-// tenon_plugin_query. P0701 cannot be opened, P0702 no such symbol, P0703 the symbol is no
+// Opens `path` (absolute) with immediate, local binding, for the life of the process, and finds
+// tenon_plugin_query. P0701 cannot be opened, P0702 no such symbol, P0703 the symbol is not a
 // function.
 Result<tenon_plugin_query_t> open_library(const std::string& path);
 
-// Calls a query, letting no exception through. P0801 and the plugin's reason when it refuses, P0807
-// when it throws.
+// Calls a query and stops its exceptions. P0801 with the plugin's reason if it refuses, P0807 if it
+// throws.
 Result<const tenon_plugin_t*> ask_plugin(tenon_plugin_query_t query, const tenon_host_t* host,
                                          std::string_view name);
 

@@ -35,8 +35,8 @@ Status check_size(const void* table, std::string_view what, uint32_t least = 16)
   return Status();
 }
 
-// A zeroed record of `full_bytes` with the prefix that both sides know. Never freed: libraries are
-// never closed.
+// A zeroed record of `full_bytes` with the prefix that both sides know. Never freed, since
+// libraries are never closed.
 void* copy_prefix(const void* from, uint32_t full_bytes) {
   uint32_t size = 0;
   std::memcpy(&size, from, sizeof(size));
@@ -75,8 +75,8 @@ Status check_count(uint64_t count, const void* data, std::string_view what) {
   return Status();
 }
 
-// Rewrites are an array of records that may be smaller or larger than ours: the stride is the
-// plugin's.
+// Rewrites are an array of records that may be smaller or larger than ours, so the plugin's size is
+// the stride.
 Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint64_t count,
                                               std::string_view owner) {
   TENON_RETURN_IF_ERROR(check_count(count, from, fmt::format("the rewrites of {}", owner)));
@@ -249,7 +249,7 @@ Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_vie
     if (known == nullptr) {
       TENON_RETURN_IF_ERROR(check_size(offered.table, id, sizeof(uint32_t)));
       plugin.unknown_interfaces.push_back(std::move(id));
-      // Kept as it is for whoever asks by this id: a vendor's own interface.
+      // Kept unchanged for callers that request this id: a vendor's own interface.
       plugin.interfaces.push_back({plugin.unknown_interfaces.back(), offered.minor, offered.table});
       continue;
     }
@@ -280,7 +280,7 @@ void add_devices(std::vector<OfferedName>& names, const tenon_device_api_t* api)
     info.size_bytes = sizeof(info);
     if (api->info(api->self, i, &info) == TENON_OK) add(names, "device", from_abi_str(info.kind));
   }
-  clear_failure();  // no device here is no failure of the plugin
+  clear_failure();  // a machine without a device is no failure of the plugin
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Negotiation: what a plugin answered becomes full-size tables. The known prefix of every table is
-// copied into a zeroed one of this host's size, so that nobody downstream compares sizes: a slot
-// that the plugin does not know is null. Tables that lack a required slot are refused with its
-// name.
+// Negotiation: turns the tables that a plugin returned into full-size ones. The known prefix of
+// each table is copied into a zeroed one of this host's size, so that later code never compares
+// sizes: a slot that the plugin does not know is null. A table that lacks a required slot is
+// refused, naming the slot.
 #pragma once
 #include <memory>
 #include <string>
@@ -19,7 +19,7 @@ using interfaces::InterfaceInfo;
 using interfaces::known_interfaces;
 using interfaces::RequiredSlot;
 
-// One interface of a loaded plugin; `table` is never freed, and full-size when this host knows the
+// One interface of a loaded plugin; `table` is never freed, and is full-size if this host knows the
 // id.
 struct AdoptedInterface {
   std::string id;
@@ -31,21 +31,21 @@ struct AdoptedPlugin {
   tenon_plugin_t record = {};  // full-size
   std::string name, version, build_id;
   std::vector<AdoptedInterface>
-      interfaces;  // in the plugin's order; tables of unknown ids as the plugin has them
-  std::vector<std::string> unknown_interfaces;  // a vendor's own, or of another Tenon
+      interfaces;  // in the plugin's order; tables of unknown ids as the plugin made them
+  std::vector<std::string> unknown_interfaces;  // a vendor's own, or from another version of Tenon
 };
 
-// Remembers what is never freed, since plugins are never closed, so that leak checkers see it as in
-// use.
+// Keeps a reference to memory that is never freed, since plugins are never closed, so that leak
+// checkers see it as in use.
 void keep_for_process(const void* memory);
 
 // Copies a record and its tables. P0802 null record, P0803 name differs from `expected_name`
-// (empty: any), P0304 or P0305 ABI (before 1.0 of any other minor), P0805 a required slot is null,
+// (empty: any), P0304 or P0305 ABI (before 1.0 any other minor), P0805 a required slot is null,
 // P0806 a count or size makes no sense.
 Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_view expected_name);
 
-// What the tables say that the plugin provides, as the manifest's `provides` has it: (kind, name).
-// Calls into the plugin for device kinds.
+// What the plugin provides according to its tables, in the form of the manifest's `provides`:
+// (kind, name). Calls into the plugin for device kinds.
 struct OfferedName {
   std::string kind, name;
 };

@@ -131,8 +131,8 @@ DimTable::MaybePoly DimTable::divide_exactly(const DimPoly& p, const DimPoly& d)
     }
     return q;
   }
-  // The term with most factors leads; among equals the last in order. Any fixed monomial order will
-  // do for termination, and this one is admissible: degree first, then lexicographic.
+  // The term with most factors leads; among equals, the last in order. Any admissible monomial
+  // order guarantees termination, and this is one: degree first, then lexicographic.
   auto leading = [](const DimPoly& x) -> const DimTerm& {
     return *std::max_element(x.terms.begin(), x.terms.end(),
                              [](const DimTerm& s, const DimTerm& t) {
@@ -224,8 +224,8 @@ uint32_t DimTable::atom_depth(const DimPoly& poly) const {
   return depth;
 }
 
-// Of the tree. It doubles at each level where a dim holds another twice, and whatever walks a dim
-// takes as long as its tree is large.
+// Counts the parts of the tree. A dim that holds another twice doubles the count at each level, and
+// walking a dim takes time proportional to its tree.
 uint64_t DimTable::parts_of(const DimPoly& poly) const {
   uint64_t parts = 1;
   for (const DimTerm& t : poly.terms) {
@@ -298,7 +298,7 @@ Result<DimPoly> DimTable::make_poly(uint32_t op, const DimPoly& a, const DimPoly
     case TENON_DIM_MAX:
       return make_min_max(false, a, b);
     default:
-      return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no operation on dims", op);
+      return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not an operation on dims", op);
   }
   if (out) out = settle(std::move(*out));
   if (!out) return why_not(a, b);
@@ -307,7 +307,8 @@ Result<DimPoly> DimTable::make_poly(uint32_t op, const DimPoly& a, const DimPoly
 
 Result<Dim> DimTable::make(uint32_t op, Dim a, Dim b) {
   if (!valid(a) || !valid(b)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no dim of this graph", valid(a) ? b : a);
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a dim of this graph",
+                 valid(a) ? b : a);
   }
   TENON_ASSIGN_OR_RETURN(const DimPoly made, make_poly(op, poly_of(a), poly_of(b)));
   return intern(made);
@@ -501,7 +502,8 @@ Status DimTable::evaluate(Dim dim, std::span<const int64_t> values, int64_t* out
     *out = dim;
     return {};
   }
-  if (!valid(dim)) return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no dim of this graph", dim);
+  if (!valid(dim))
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a dim of this graph", dim);
   return evaluate_poly(entries_[static_cast<size_t>(~dim)].poly, values, out);
 }
 
@@ -576,7 +578,7 @@ std::string DimTable::text_of(const DimPoly& poly, int precedence) const {
   });
   std::string out;
   for (const Piece& p : pieces) {
-    // -(x) of the smallest coefficient has no positive form; write the sign with the number.
+    // -(x) of the smallest coefficient has no positive form; print the sign with the number.
     const bool minus = p.coeff < 0 && p.coeff != INT64_MIN;
     if (out.empty()) {
       if (p.coeff == -1)
@@ -612,7 +614,7 @@ std::string DimTable::text(Dim dim) const {
   return dim >= 0 ? std::to_string(dim) : valid(dim) ? text_of(poly_of(dim), 0) : "?";
 }
 
-// A symbol's name as .tir writes it: bare when it is a word, else quoted.
+// A symbol's name as .tir writes it: bare if it is a word, else quoted.
 std::string symbol_text(std::string_view name) {
   static constexpr std::string_view kWords[] = {"floordiv", "mod", "min", "max", "in"};
   bool bare = !name.empty() && (name[0] < '0' || name[0] > '9');
@@ -645,7 +647,7 @@ std::string string_text(std::string_view text) {
     }
   }
   if (!is_valid_utf8(text)) {
-    // Bytes that are no text are all escaped, so that the file stays UTF-8.
+    // Bytes that are not UTF-8 are all escaped, so that the file stays UTF-8.
     out = "\"";
     for (const char c : text) {
       const unsigned char u = static_cast<unsigned char>(c);
@@ -712,7 +714,8 @@ void DimTable::build_view(uint32_t index) {
 
 void DimTable::freeze_views() {
   if (read_only_) return;
-  // Views add sub-dims, which are visited in turn; each is smaller than its parent, so this ends.
+  // Views add sub-dims, which are visited in turn; each is smaller than its parent, so this
+  // terminates.
   for (uint32_t i = 0; i < entries_.size(); ++i) build_view(i);
   read_only_ = true;
 }

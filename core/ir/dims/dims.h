@@ -1,12 +1,12 @@
 // Symbolic dims of one graph: canonical polynomials over symbols and over floordiv, mod, min and
-// max of polynomials, hash-consed so that equal numbers mean provably equal dims; their ranges,
-// divisibility, and what was asserted about them.
+// max of polynomials. They are hash-consed, so equal numbers mean provably equal dims. The table
+// also holds their ranges, divisibility, and the facts asserted about them.
 //
 // A dim is tenon_dim_t: a value >= 0 is that constant, a value < 0 is ~index into this table.
 // Arithmetic on constants never touches the table.
 //
-// Threads: one at a time; const members are safe on a table that nobody changes. After
-// freeze_views() every const member is pure.
+// Threads: one at a time; const members are safe on a table that no thread changes. After
+// freeze_views() no const member writes.
 #pragma once
 
 #include <cstdint>
@@ -28,18 +28,19 @@ using Symbol = tenon_symbol_t;
 // Limits of one table. A model that needs more is refused with the limit's name.
 inline constexpr uint32_t kDimTermsMax = 128;  // terms of one polynomial
 inline constexpr uint32_t kDimDegreeMax = 16;  // factors of one term
-inline constexpr uint32_t kDimDepthMax = 32;   // floordiv inside min inside mod ...
+inline constexpr uint32_t kDimDepthMax = 32;   // nesting: floordiv inside min inside mod ...
 inline constexpr uint32_t kDimPartsMax =
-    4096;  // of the tree that it is when written out: what recurs counts again
-inline constexpr uint32_t kDimLawPartsMax = 128;  // of what laws that search or copy are tried on
+    4096;  // of the expression written out as a tree: shared parts count each time
+inline constexpr uint32_t kDimLawPartsMax =
+    128;  // parts up to which laws that search or copy are tried
 inline constexpr uint32_t kDimExpressionsMax = 1u << 20;
 inline constexpr uint32_t kDimFactsMax = 1u << 12;
-// Facts beyond these are kept for whoever checks them at run time, but prove nothing: a file of
+// Facts beyond these limits are kept for run-time checks, but are not used in proofs: a file of
 // facts must not cost more than it is worth.
 inline constexpr uint32_t kDimUsedTermsMax = 12;  // terms of a fact
 inline constexpr uint32_t kDimUsedFactsMax =
-    256;  // inequalities, and equalities that no atom solves
-inline constexpr uint32_t kDimRefreshMax = 20000;  // expressions rewritten by equalities, over all
+    256;  // inequalities, and equalities that cannot be solved for an atom
+inline constexpr uint32_t kDimRefreshMax = 20000;  // expressions rewritten by equalities, in total
 
 // A range; INT64_MIN and INT64_MAX mean unbounded on that side.
 struct DimRange {
@@ -47,7 +48,8 @@ struct DimRange {
   int64_t hi = INT64_MAX;
 };
 
-// coeff * product of atoms. An atom is an index into the table's atoms, sorted, repeats are powers.
+// coeff * product of atoms. Atoms are indices into the table's atoms, sorted; repeated ones are
+// powers.
 struct DimTerm {
   int64_t coeff = 0;
   std::vector<uint32_t> atoms;
@@ -76,17 +78,17 @@ constexpr bool relation_holds(uint32_t rel, int64_t a, int64_t b) {
   }
 }
 
-// Something asserted that ranges of single symbols do not express.
+// An assertion that ranges of single symbols cannot express.
 struct DimFact {
   uint32_t rel;  // TENON_REL_*
   Dim a, b;
-  uint32_t place = 0;  // who asserted it: a location of the graph; 0: unknown
+  uint32_t place = 0;  // where it was asserted: a location of the graph; 0: unknown
 };
 
 struct SymbolData {
   tenon_sym_t name = 0;
   int64_t lo = 0, hi = INT64_MAX, multiple_of = 1, hint = -1;
-  uint32_t lo_place = 0, hi_place = 0, multiple_place = 0;  // who asserted it, as in DimFact
+  uint32_t lo_place = 0, hi_place = 0, multiple_place = 0;  // as in DimFact
   tenon_node_t node = TENON_NONE;
   tenon_region_t region = TENON_NONE;
   Dim dim = 0;
@@ -95,26 +97,27 @@ struct SymbolData {
 class DimTable {
  public:
   // ---- Making ----
-  // Negative ones become table entries; only a full or frozen table fails.
+  // Negative constants become table entries; fails only if the table is full or frozen.
   Result<Dim> constant(int64_t value);
   // OUT_OF_RANGE on overflow, INVALID_ARGUMENT for a divisor that is never positive or a bad op,
-  // RESOURCE_EXHAUSTED for a limit above.
+  // RESOURCE_EXHAUSTED for one of the limits above.
   Result<Dim> make(uint32_t op, Dim a, Dim b);
-  // Like make, but only finds what is there: for frozen graphs. FAILED_PRECONDITION when it is not.
+  // Like make, but only finds existing dims: for frozen graphs. FAILED_PRECONDITION if there is
+  // none.
   Result<Dim> find(uint32_t op, Dim a, Dim b) const;
   // lo <= hi, multiple_of >= 1, hint -1 or >= 0. The name must be unique already (see unique_name).
   Result<Symbol> symbol_add(std::string_view name, int64_t lo, int64_t hi, int64_t multiple_of,
                             int64_t hint);
   std::string unique_name(std::string_view wanted) const;
-  Status symbol_rename(Symbol symbol, std::string_view name);  // ALREADY_EXISTS when taken
-  // Forgets the name, so that it may be used again; the index stays.
+  Status symbol_rename(Symbol symbol, std::string_view name);  // ALREADY_EXISTS if taken
+  // Releases the name for reuse; the index stays.
   void symbol_retire(Symbol symbol);
   std::optional<Symbol> symbol_find(std::string_view name) const;
   // The dim of `from` in this table with symbol i replaced by symbol_map[i]. `from` may be this
   // table.
   Result<Dim> import(const DimTable& from, Dim dim, std::span<const Dim> symbol_map);
 
-  // ---- Asking ----
+  // ---- Queries ----
   bool valid(Dim dim) const { return dim >= 0 || ~dim < static_cast<int64_t>(entries_.size()); }
   uint32_t symbol_count() const { return static_cast<uint32_t>(symbols_.size()); }
   uint32_t expression_count() const { return static_cast<uint32_t>(entries_.size()); }
@@ -127,28 +130,29 @@ class DimTable {
   // values: one per symbol; OUT_OF_RANGE on overflow, INVALID_ARGUMENT for a division by <= 0 or a
   // symbol without a value.
   Status evaluate(Dim dim, std::span<const int64_t> values, int64_t* out) const;
-  // One way to write the dim as a tree. Makes the sub-dims it names, except on a frozen table,
-  // where freeze_views made them before.
+  // One way to write the dim as a tree. Makes the sub-dims that it names; on a frozen table
+  // freeze_views has already made them.
   void view(Dim dim, tenon_dim_view_t* out);
   void freeze_views();
-  void thaw() { read_only_ = false; }  // of a copy
-  // Appends the symbols that the dim mentions, each once in one call.
+  void thaw() { read_only_ = false; }  // for a copy
+  // Appends the symbols that the dim mentions, each once per call.
   void symbols_of(Dim dim, std::vector<Symbol>* out) const;
   bool mentions_symbols(Dim dim) const;
-  // As .tir writes it. Terms are ordered by their text, so that printing does not depend on
+  // The dim as .tir writes it. Terms are ordered by their text, so that printing does not depend on
   // history.
   std::string text(Dim dim) const;
-  // A hash that depends on structure only; symbol_hash gives each symbol's own.
+  // A hash that depends on structure only; symbol_hash gives the hash of each symbol.
   uint64_t structural_hash(Dim dim, std::span<const uint64_t> symbol_hash) const;
 
   // ---- Facts ----
-  // INVALID_ARGUMENT when it contradicts what is known. What is known already is not recorded
+  // INVALID_ARGUMENT if it contradicts what is known. Facts that are already known are not recorded
   // again.
   Status assert_fact(uint32_t rel, Dim a, Dim b);
-  // The same, but keeps what is known already too, once: what a file says is written out again.
+  // The same, but also keeps facts that are already known, once: what a file states is written out
+  // again.
   Status record_fact(uint32_t rel, Dim a, Dim b);
   const std::vector<DimFact>& facts() const { return facts_; }
-  // Where in the user's model what is asserted from now on comes from: a location of the graph.
+  // The location in the user's model that assertions from now on come from.
   void set_place(uint32_t place) { place_ = place; }
 
  private:
@@ -159,14 +163,13 @@ class DimTable {
     uint32_t depth = 0;
     uint32_t parts = 1;
     std::vector<Dim> args;         // sorted for min and max
-    std::optional<DimPoly> canon;  // what it equals under the asserted equalities, if that is other
-    DimRange range;  // of non-symbols, kept since symbols' ranges only shrink: an old one is true
-                     // as well
-    int64_t multiple = 1;  // the same
+    std::optional<DimPoly> canon;  // what it equals under the asserted equalities, if that differs
+    DimRange range;        // cached: symbols' ranges only shrink, so an old range stays true
+    int64_t multiple = 1;  // cached likewise
   };
   struct Entry {
     DimPoly poly;
-    uint32_t next = TENON_NONE;  // of equal hash
+    uint32_t next = TENON_NONE;  // next entry of equal hash
     uint32_t view_op = TENON_NONE;
     Dim view_a = 0, view_b = 0;
   };
@@ -186,8 +189,8 @@ class DimTable {
   static MaybePoly mul(const DimPoly& a, const DimPoly& b);
   static MaybePoly divide_exactly(const DimPoly& p, const DimPoly& d);
   // The laws of dims_laws.cpp.
-  MaybePoly settle(DimPoly poly, bool compared = false)
-      const;  // joins what floordiv and mod of one pair took apart
+  MaybePoly settle(DimPoly poly,
+                   bool compared = false) const;  // recombines floordiv and mod of one pair
   MaybePoly joined(const DimPoly& poly, const DimTerm& term, size_t factor, bool compared) const;
   DimPoly residue(const DimPoly& p, int64_t d) const;
   bool is_multiple(const DimPoly& p, int64_t d) const;
@@ -224,7 +227,7 @@ class DimTable {
   bool prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& term, size_t factor,
                      int depth, const Search& search) const;
   bool nonneg(const DimPoly& poly) const;
-  bool nonneg_by_ranges(const DimPoly& poly) const;  // without what was asserted
+  bool nonneg_by_ranges(const DimPoly& poly) const;  // without asserted facts
   DimRange shifted_range(const DimPoly& poly) const;
   bool mentions_atom(const DimPoly& poly, uint32_t atom) const;
   Status learn_equality(const DimPoly& zero);
@@ -251,8 +254,8 @@ class DimTable {
   std::unordered_map<std::string, Symbol> symbol_by_name_;
   std::vector<DimFact> facts_;
   std::vector<std::pair<uint32_t, DimPoly>> equalities_;  // atom == polynomial without it
-  std::unordered_map<uint32_t, size_t> equality_of_;      // atom to its place above
-  std::vector<DimPoly> zeros_;                            // == 0, where no atom could be solved for
+  std::unordered_map<uint32_t, size_t> equality_of_;      // atom to its index above
+  std::vector<DimPoly> zeros_;                            // == 0, but solved for no atom
   std::vector<DimPoly> nonneg_;                           // >= 0
   uint32_t refreshed_ = 0;
   uint32_t place_ = 0;

@@ -1,6 +1,6 @@
-// What is known of dims: ranges by interval arithmetic, divisibility, comparisons with the help of
-// asserted facts. Everything here answers "maybe" rather than search long: the optimiser then takes
-// the general path.
+// What is known about dims: ranges by interval arithmetic, divisibility, comparisons with the help
+// of asserted facts. All of it answers "maybe" rather than search for long; the optimiser then
+// takes the general path.
 #include <algorithm>
 #include <numeric>
 
@@ -115,8 +115,8 @@ DimRange DimTable::range_of(const DimPoly& poly) const {
   return {std::max(sum.lo, other.lo), std::min(sum.hi, other.hi)};
 }
 
-// Each atom as its least value and what it has beyond: n*m - n is n*m' for m = m' + 1, which is not
-// negative, though the difference of the ranges of its terms may be.
+// Substitutes each atom by its least value plus a non-negative rest: n*m - n becomes n*m' with m =
+// m' + 1. That is not negative, though the difference of the ranges of its terms may be.
 DimRange DimTable::shifted_range(const DimPoly& poly) const {
   constexpr size_t kAtomsMax = 8;
   std::vector<std::pair<uint32_t, DimRange>> atoms;
@@ -169,7 +169,7 @@ int64_t DimTable::multiple_of_term(const DimTerm& term) const {
   int64_t m = std::abs(term.coeff);
   for (uint32_t a : term.atoms) {
     int64_t product;
-    // A divisor of the true divisor is right too.
+    // A divisor of the true divisor is correct too.
     if (!__builtin_mul_overflow(m, multiple_of_atom(a), &product)) m = product;
   }
   return m;
@@ -246,7 +246,7 @@ DimTable::MaybePoly DimTable::canon(const DimPoly& poly) const {
   return settle(std::move(sum));
 }
 
-// remake: ranges may have become narrower since the atom was made.
+// remake: ranges may have narrowed since the atom was made.
 DimPoly DimTable::canon_of_atom(uint32_t index, bool remake) {
   const Atom atom = atoms_[index];
   DimPoly out{0, {{1, {index}}}};
@@ -269,11 +269,12 @@ DimPoly DimTable::canon_of_atom(uint32_t index, bool remake) {
         whole = next.ok();
         if (whole) made = std::move(*next);
       }
-      // A limit, or a divisor that turns out never to be positive: the atom is left as it is.
+      // A limit, or a divisor that turns out never to be positive: the atom is kept as it is.
       if (whole) out = std::move(made);
     }
   }
-  // Solutions mention no atom that has a solution itself, so one pass over what is here is enough.
+  // Solutions mention no atom that has a solution itself, so one pass over the existing atoms is
+  // enough.
   std::vector<uint32_t> solved;
   for (const DimTerm& t : out.terms) {
     for (uint32_t a : t.atoms) {
@@ -289,11 +290,11 @@ DimPoly DimTable::canon_of_atom(uint32_t index, bool remake) {
 }
 
 void DimTable::refresh_canon(uint32_t solved) {
-  // Arguments have lower numbers than what mentions them, so one pass in order is enough; atoms
-  // that are made on the way are born canonical.
+  // Arguments have lower numbers than the atoms that mention them, so one pass in order is enough;
+  // atoms made on the way are canonical from the start.
   for (uint32_t i = 0; i < atoms_.size(); ++i) {
     if (atoms_[i].kind == AtomKind::kSymbol && i != solved) {
-      // A symbol changes only when what it equals mentions the atom that was just solved for.
+      // A symbol changes only if what it equals mentions the atom that was just solved for.
       const bool touched =
           atoms_[i].canon &&
           std::any_of(atoms_[i].canon->terms.begin(), atoms_[i].canon->terms.end(),
@@ -302,7 +303,7 @@ void DimTable::refresh_canon(uint32_t solved) {
                       });
       if (!touched) continue;
     } else if (atoms_[i].kind != AtomKind::kSymbol && ++refreshed_ > kDimRefreshMax) {
-      continue;  // what is known of it stays true, and is all that will be known
+      continue;  // what is known about it stays true; nothing more is learnt
     }
     set_canon(i, canon_of_atom(i));
   }
@@ -318,9 +319,9 @@ void DimTable::set_canon(uint32_t index, DimPoly canon) {
     atoms_[index].canon = std::move(canon);
 }
 
-// More is known of a symbol's range or divisor now: what was made before takes the form that it
-// would get if it were made again, so that it does not matter whether a dim or what is known of it
-// came first. Without forms, ranges and divisors only.
+// A symbol's range or divisor has been narrowed. Dims made before take the form that they would get
+// if they were made again, so that the order of dims and facts does not matter. Without `forms`,
+// only ranges and divisors are updated.
 void DimTable::refresh_mentions(uint32_t symbol_atom, bool forms) {
   std::vector<bool> mentions(symbol_atom + 1);
   mentions[symbol_atom] = true;
@@ -338,13 +339,13 @@ void DimTable::refresh_mentions(uint32_t symbol_atom, bool forms) {
     mentions.push_back(mine);
     if (!mine) continue;
     if (++refreshed_ > kDimRefreshMax)
-      return;  // what is known of them stays true, and is all that will be known
+      return;  // what is known about them stays true; nothing more is learnt
     look_at_atom(i);
     if (forms) set_canon(i, canon_of_atom(i, true));
   }
 }
 
-// Solves zero == 0 for one atom and remembers the solution.
+// Solves zero == 0 for one atom and records the solution.
 Status DimTable::learn_equality(const DimPoly& zero) {
   uint32_t best = TENON_NONE;
   bool best_symbol = false;
@@ -353,7 +354,7 @@ Status DimTable::learn_equality(const DimPoly& zero) {
     if (t.atoms.size() != 1 || (t.coeff != 1 && t.coeff != -1)) continue;
     const uint32_t a = t.atoms[0];
     const bool symbol = atoms_[a].kind == AtomKind::kSymbol;
-    // The youngest symbol is expressed by older ones, so that inputs explain what comes later.
+    // The youngest symbol is expressed by older ones, so that inputs explain later symbols.
     if (best != TENON_NONE && (best_symbol && !symbol)) continue;
     if (best != TENON_NONE && best_symbol == symbol && a < best) continue;
     DimPoly rest = zero;
@@ -386,7 +387,7 @@ Status DimTable::learn_equality(const DimPoly& zero) {
   equality_of_[best] = equalities_.size();
   equalities_.emplace_back(best, solution);
   if (best_symbol) {
-    // What was known of the symbol is now known of the solution.
+    // What was known about the symbol now holds for the solution.
     const SymbolData s = symbols_[atoms_[best].symbol];
     if (s.lo != kLowest) {
       if (const MaybePoly p = add(solution, DimPoly{s.lo, {}}, -1))
@@ -422,8 +423,8 @@ Status DimTable::learn_equality(const DimPoly& zero) {
   return {};
 }
 
-// poly >= 0 is known: a bound of one symbol is kept in its range, anything else as a fact to prove
-// with.
+// poly >= 0 is known. A bound of one symbol goes into its range; anything else becomes a fact for
+// proofs.
 Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
   if (range_of(poly).lo >= 0) return {};
   if (poly.terms.size() == 1 && poly.terms[0].atoms.size() == 1 &&
@@ -449,15 +450,14 @@ Status DimTable::narrow(const DimPoly& poly, bool* absorbed) {
 }
 
 // ---- Proving ----
-// What bounds a search for a proof.
+// Bounds the search for a proof.
 struct DimTable::Search {
-  bool facts;   // what was asserted counts
-  int* budget;  // of steps that take as long as a dim of a few parts
+  bool facts;   // asserted facts may be used
+  int* budget;  // steps left, each about as costly as a dim of a few parts
 };
 
-// True when z >= 0 follows from ranges, facts, and the bounds that floordiv, mod, min and max give
-// their arguments. z is an integer, and `poly` is not above scale * z: what is above -scale is
-// enough.
+// True if z >= 0 follows from ranges, facts, and the bounds that floordiv, mod, min and max give
+// their arguments. z is an integer with poly <= scale * z, so proving poly > -scale is enough.
 bool DimTable::prove_nonneg(const DimPoly& poly, int64_t scale, int depth,
                             const Search& search) const {
   if (range_of(poly).lo > -scale) return true;
@@ -489,8 +489,8 @@ bool DimTable::prove_nonneg(const DimPoly& poly, int64_t scale, int depth,
   return false;
 }
 
-// The same with a bound of one atom in one term put in its place. What stands beside it may only
-// make the term larger or smaller, not turn it.
+// The same, with one atom of one term replaced by a bound. The other factors of the term must not
+// change its sign.
 bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& term, size_t factor,
                              int depth, const Search& search) const {
   const uint32_t index = term.atoms[factor];
@@ -519,7 +519,7 @@ bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& 
                return with_bound(rest, poly_of(d), term.coeff, scale);
              });
     }
-    // Which one it equals holds for every occurrence.
+    // The same argument is the minimum at every occurrence.
     return std::all_of(atom.args.begin(), atom.args.end(), [&](Dim d) {
       const MaybePoly p = replace_atom(poly, index, poly_of(d));
       return p && prove_nonneg(*p, scale, depth - 1, search);
@@ -528,7 +528,7 @@ bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& 
   if (!keeps_sign) return false;
   DimPoly bound = poly_of(atom.args[0]);
   if (atom.kind == AtomKind::kMod) {
-    // At most what it is the remainder of, where that is not negative, and below the divisor.
+    // mod is at most its dividend, if that is not negative, and below the divisor.
     if (term.coeff > 0) return false;
     if (range_of(bound).lo >= 0 && with_bound(rest, bound, term.coeff, scale)) return true;
     const MaybePoly below =
@@ -537,7 +537,7 @@ bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& 
   }
   if (atom.args[1] <= 0) return false;
   const int64_t d = atom.args[1];
-  // d * floordiv(p, d) lies in [p - d + 1, p]: everything is multiplied by d.
+  // d * floordiv(p, d) lies in [p - d + 1, p], so everything is multiplied by d.
   int64_t wider;
   if (term.coeff > 0 && __builtin_sub_overflow(bound.constant, d - 1, &bound.constant))
     return false;
@@ -553,7 +553,7 @@ bool DimTable::nonneg(const DimPoly& poly) const {
 
 bool DimTable::nonneg_by_ranges(const DimPoly& poly) const {
   int budget =
-      parts_of(poly) <= kDimLawPartsMax ? 24 : 0;  // of large ones only their range is looked at
+      parts_of(poly) <= kDimLawPartsMax ? 24 : 0;  // large ones are compared by their ranges only
   return prove_nonneg(poly, 1, 3, {false, &budget});
 }
 
@@ -631,7 +631,7 @@ uint32_t DimTable::compare(uint32_t rel, Dim a, Dim b) const {
 // ---- Asserting ----
 Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
   if (rel > TENON_REL_DIVISIBLE || !valid(a) || !valid(b)) {
-    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is no relation of two dims of this graph",
+    return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a relation of two dims of this graph",
                  rel);
   }
   const uint32_t known = compare(rel, a, b);
@@ -645,7 +645,7 @@ Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
   if (read_only_) return error(TENON_FAILED_PRECONDITION, "T0302", "the graph is frozen");
   for (const DimFact& f : facts_) {
     if (f.rel == rel && f.a == a && f.b == b)
-      return {};  // said before, though nothing could be proved from it
+      return {};  // asserted before, though nothing could be proved from it
   }
   if (facts_.size() >= kDimFactsMax) {
     return error(TENON_RESOURCE_EXHAUSTED, "T0305", "a graph has more than {} facts about its dims",
@@ -655,7 +655,7 @@ Status DimTable::assert_fact(uint32_t rel, Dim a, Dim b) {
   const MaybePoly pb = canon(poly_of(b));
   if (!pa || !pb)
     return error(TENON_OUT_OF_RANGE, "T0303", "a symbolic dim does not fit in 64 bits");
-  // What a symbol's own range can say is kept there and nowhere else.
+  // What a symbol's own range can express is kept there and nowhere else.
   if (rel == TENON_REL_DIVISIBLE) {
     const bool symbol = pa->constant == 0 && pa->terms.size() == 1 && pa->terms[0].coeff == 1 &&
                         pa->terms[0].atoms.size() == 1 &&
@@ -694,7 +694,7 @@ Status DimTable::record_fact(uint32_t rel, Dim a, Dim b) {
   const size_t before = facts_.size();
   TENON_RETURN_IF_ERROR(assert_fact(rel, a, b));
   if (facts_.size() != before || !(mentions_symbols(a) || mentions_symbols(b))) return {};
-  // Bounds of one symbol live in its range.
+  // Bounds of one symbol are kept in its range.
   std::vector<Symbol> mentioned;
   symbols_of(a, &mentioned);
   symbols_of(b, &mentioned);

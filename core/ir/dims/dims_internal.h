@@ -1,4 +1,4 @@
-// Shared by the files of dims and by the text form. Not for others.
+// Shared by the files of dims and the text form only.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,8 +10,8 @@ namespace tenon::ir {
 
 struct DimPoly;
 
-// Failures of making a dim: T0303, T0305, and whichever of the two a sum or product of these would
-// be.
+// Failures of making a dim: T0303 for an overflow, T0305 for a limit, and whichever of the two
+// applies to a sum or product of these.
 Status overflow();
 Status too_large(std::string_view what, uint32_t limit);
 Status why_not(const DimPoly& a, const DimPoly& b);

@@ -1,6 +1,6 @@
 // The laws of floordiv, mod, min and max over symbols of which only the least value is known, 0
-// among them: whatever form a dim takes, it has the values of the expression that it was made from,
-// and what is said of two dims holds for every assignment that is tried.
+// among them. Whatever form a dim takes, it must have the values of the expression that it was made
+// from, and what is proved about two dims must hold for every assignment that is tried.
 #include <gtest/gtest.h>
 
 #include "core/ir/dims/dims_test.h"
@@ -11,9 +11,9 @@ namespace {
 using Points = std::vector<std::vector<int64_t>>;
 
 constexpr uint32_t kSymbols =
-    4;  // n >= 0, m >= 1, k >= 0 and a multiple of 4, z in [-3, 3], which no size is
+    4;  // n >= 0, m >= 1, k >= 0 and a multiple of 4, z in [-3, 3] (not a size)
 
-// Small sizes all, and some that divide evenly or just not.
+// Small sizes, some of which divide evenly or just fail to.
 Points points_of(std::mt19937& rng) {
   Points out;
   for (int64_t n = 0; n < 8; ++n) {
@@ -41,7 +41,7 @@ class DimLawsTest : public testing::Test {
     EXPECT_TRUE(table.symbol_add("k", 0, INT64_MAX, 4, -1).ok());
     EXPECT_TRUE(table.symbol_add("z", -3, 3, 1, -1).ok());
   }
-  // The dim agrees with its tree, its range and its divisor with both.
+  // The dim has the value of its tree; its range and its divisor hold for it.
   void check(const Tree& tree, Dim dim, const Points& points) {
     const DimRange range = table.range(dim);
     const int64_t multiple = table.multiple_of(dim);
@@ -78,7 +78,7 @@ TEST_F(DimLawsTest, FormsKeepTheirMeaningAndAnswersHold) {
   std::mt19937 rng(29);
   const Points points = points_of(rng);
   std::vector<std::pair<Tree, Dim>> built;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 1000 / TENON_RANDOM_SHARE; ++i) {
     Tree tree = random_tree(rng, 5, kSymbols);
     const auto dim = tree.build(table);
     if (!dim) continue;
@@ -86,8 +86,8 @@ TEST_F(DimLawsTest, FormsKeepTheirMeaningAndAnswersHold) {
     if (HasFatalFailure()) return;
     built.emplace_back(std::move(tree), *dim);
   }
-  ASSERT_GT(built.size(), 400u);
-  for (int i = 0; i < 1500; ++i) {
+  ASSERT_GT(built.size(), 400u / TENON_RANDOM_SHARE);
+  for (int i = 0; i < 1500 / TENON_RANDOM_SHARE; ++i) {
     const auto& [ta, a] = built[rng() % built.size()];
     const auto& [tb, b] = built[rng() % built.size()];
     check_answers(ta, a, tb, b, points);
@@ -95,13 +95,13 @@ TEST_F(DimLawsTest, FormsKeepTheirMeaningAndAnswersHold) {
   }
 }
 
-// Identities of any expressions: their sides are never said to differ, and nearly always proved
-// equal.
+// Identities that hold for any expressions: their sides are never reported different, and nearly
+// always proved equal.
 TEST_F(DimLawsTest, SidesOfIdentitiesAreProvedEqual) {
   std::mt19937 rng(31);
   const Points points = points_of(rng);
   int proved = 0, made = 0;
-  for (int i = 0; i < 800; ++i) {
+  for (int i = 0; i < 800 / TENON_RANDOM_SHARE; ++i) {
     const Tree x = random_tree(rng, 2, kSymbols), y = random_tree(rng, 2, kSymbols),
                d = number(static_cast<int64_t>(rng() % 7) + 1);
     const auto floor = [&](const Tree& of) { return call(TENON_DIM_FLOORDIV, of, d); };
@@ -132,11 +132,11 @@ TEST_F(DimLawsTest, SidesOfIdentitiesAreProvedEqual) {
       proved += answer == TENON_YES;
     }
   }
-  EXPECT_GT(made, 4000);
+  EXPECT_GT(made, 4000 / TENON_RANDOM_SHARE);
   EXPECT_GT(proved, made * 9 / 10);
 }
 
-// What is made of a dim again and again ends in a form or in a limit.
+// Repeated operations on a dim end in a fixed form or at a limit.
 TEST_F(DimLawsTest, LongChainsEnd) {
   static constexpr uint32_t kOps[] = {TENON_DIM_ADD, TENON_DIM_MAX, TENON_DIM_FLOORDIV,
                                       TENON_DIM_MUL, TENON_DIM_MOD, TENON_DIM_MIN,
@@ -175,7 +175,7 @@ TEST_F(DimLawsTest, LeastSizesDecide) {
   };
   EXPECT_EQ(grown(m), *table.make(TENON_DIM_MUL, m, 2));
   EXPECT_EQ(table.compare(TENON_REL_EQ, grown(n), *table.make(TENON_DIM_MUL, n, 2)), TENON_MAYBE);
-  // n * m - n is n * (m - 1): products are looked at beyond the ranges of their terms.
+  // n * m - n is n * (m - 1): products are compared beyond the ranges of their terms.
   const Dim rest = *table.make(TENON_DIM_SUB, *table.make(TENON_DIM_MUL, n, m), n);
   EXPECT_EQ(table.range(rest).lo, 0);
   EXPECT_EQ(*table.make(TENON_DIM_MAX, 0, rest), rest);
@@ -183,7 +183,7 @@ TEST_F(DimLawsTest, LeastSizesDecide) {
   EXPECT_EQ(table.compare(TENON_REL_EQ, grown(n), *table.make(TENON_DIM_MUL, n, 2)), TENON_YES);
 }
 
-// A factor that may be negative turns the bound of what it is multiplied with.
+// A factor that may be negative reverses the bound of what it is multiplied by.
 TEST_F(DimLawsTest, BoundsArePutBesideWhatKeepsTheirSign) {
   const Dim n = table.symbol(0).dim, m = table.symbol(1).dim, z = table.symbol(3).dim;
   const auto make = [&](uint32_t op, Dim a, Dim b) { return *table.make(op, a, b); };
@@ -199,7 +199,7 @@ TEST_F(DimLawsTest, BoundsArePutBesideWhatKeepsTheirSign) {
   }
 }
 
-// What is known later may leave a divisor no value at all; ranges are asked for all the same.
+// A later fact may leave a divisor without a value; ranges must still be computable.
 TEST_F(DimLawsTest, DivisorsMayTurnOutToHaveNoValue) {
   const Dim n = table.symbol(0).dim, m = table.symbol(1).dim;
   const Dim quotient = *table.make(TENON_DIM_FLOORDIV, m, n),

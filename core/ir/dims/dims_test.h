@@ -1,4 +1,4 @@
-// Random expressions of dims, evaluated apart from the table, for the tests of the algebra.
+// Random dim expressions, evaluated independently of the table, for the tests of the algebra.
 #pragma once
 #include <optional>
 #include <random>
@@ -9,7 +9,7 @@
 
 namespace tenon::ir {
 
-// A random expression, evaluated apart from the table.
+// A random expression, evaluated independently of the table.
 struct Tree {
   uint32_t op = TENON_DIM_CONSTANT;
   int64_t constant = 0;
@@ -44,7 +44,7 @@ struct Tree {
     }
   }
 
-  // Empty when the table refuses the expression.
+  // Empty if the table refuses the expression.
   std::optional<Dim> build(DimTable& t) const {
     if (op == TENON_DIM_CONSTANT) return *t.constant(constant);
     if (op == TENON_DIM_SYMBOL) return t.symbol(symbol).dim;

@@ -1,4 +1,4 @@
-// tenon.host.facts/1: what a graph takes for granted about its sizes.
+// tenon.host.facts/1: what a graph assumes about its sizes.
 #pragma once
 #include "tenon/abi/facts.h"
 

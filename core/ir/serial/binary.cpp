@@ -5,10 +5,10 @@
 //   16  per section: u32 id, u32 zero, u64 offset, u64 size, u64 XXH3-64 of its bytes (0 for BYTES)
 //   ... sections, each at a multiple of 64, in order, without overlap; zeros between
 //
-// Section TEXT is the .tir text of the graph. Section BYTES is what a text's companion file holds:
-// constants, each with its digest in the text, so that they are ranges of this file and are not
-// copied. All numbers are little-endian. Rationale: one grammar and one checked reader for both
-// forms; what is large is raw bytes.
+// Section TEXT is the .tir text of the graph. Section BYTES holds what a text's companion file
+// would: constants, whose digests are in the text, so that they are ranges of this file and are not
+// copied. All numbers are little-endian. Rationale: one grammar and one checked reader serve both
+// forms, and large data is raw bytes.
 #include <xxhash.h>
 
 #include <bit>
@@ -103,7 +103,7 @@ Result<Ref<Graph>> read_binary(Ref<Blob> blob, std::string_view name) {
     } else if (s.id == kBytes && !bytes) {
       TENON_ASSIGN_OR_RETURN(bytes, blob_range(blob, s.offset, s.size));
     } else {
-      return damaged(name, "a section is unknown or stands there twice");
+      return damaged(name, "a section is unknown or occurs twice");
     }
   }
   if (end != size) return damaged(name, "bytes follow the last section");

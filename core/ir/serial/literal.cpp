@@ -122,7 +122,7 @@ bool element_is_plain(tenon_dtype_t dtype, const std::byte* data, uint64_t i) {
   if (bits == 4) return true;
   if (dtype == TENON_PRED) return load<uint8_t>(data, i) <= 1;
   if (!dtype_is_float(dtype) && !dtype_is_complex(dtype)) return true;
-  // Written and read again it must have the same bits.
+  // Written and read back it must have the same bits.
   const uint32_t parts = dtype_is_complex(dtype) ? 2 : 1;
   const tenon_dtype_t part = dtype == TENON_C64    ? TENON_F32
                              : dtype == TENON_C128 ? TENON_F64

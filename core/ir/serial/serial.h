@@ -1,7 +1,7 @@
 // The serial forms of graphs: .tir text (docs/guide/tir.md) and a versioned binary form.
 //
-// Reading answers any bytes with a graph that passed the verifier or with a located failure; it
-// runs no code, opens no file, and is bounded by the limits of core/base/limits.h.
+// Reading any bytes yields a graph that passed the verifier, or a failure with a location. It runs
+// no code, opens no file, and is bounded by the limits of core/base/limits.h.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,8 +12,8 @@
 
 namespace tenon::ir {
 
-// Constants above TENON_TEXT_INLINE_BYTES_MAX appear in the text as digest and offset into
-// `sidecar`, which belongs beside the text under its name + ".bin". Offsets are multiples of 64;
+// Constants above TENON_TEXT_INLINE_BYTES_MAX appear in the text as a digest and an offset into
+// `sidecar`, which is kept beside the text under its name + ".bin". Offsets are multiples of 64;
 // equal blobs are stored once.
 struct SidecarPart {
   uint64_t offset = 0;
@@ -30,10 +30,10 @@ inline constexpr std::string_view kBinaryMagic("\x89TIR\r\n\x1a\n", 8);
 
 Result<TextForm> write_text(const Graph& graph);
 Result<std::string> write_binary(const Graph& graph);
-// The bytes of a text form's sidecar, whole.
+// The complete bytes of a text form's sidecar.
 Result<std::string> sidecar_bytes(const TextForm& form);
 
-// Recognises the form. `name` is for diagnostics; `sidecar` may be null when the text needs none.
+// Detects the form. `name` is for diagnostics; `sidecar` may be null if the text needs none.
 Result<Ref<Graph>> read_graph(Ref<Blob> bytes, std::string_view name, Ref<Blob> sidecar);
 Result<Ref<Graph>> read_text(std::string_view text, std::string_view name, Ref<Blob> sidecar);
 Result<Ref<Graph>> read_binary(Ref<Blob> bytes, std::string_view name);

@@ -39,7 +39,7 @@ void Lexer::skip_blanks() {
   }
 }
 
-// At '"'. False when the string does not end or has an unknown escape.
+// At '"'. False if the string does not end or has an unknown escape.
 bool Lexer::read_string(std::string* out, size_t* end) {
   size_t i = *end + 1;
   while (i < text_.size() && text_[i] != '"' && text_[i] != '\n') {
@@ -153,7 +153,7 @@ Status Lexer::error_at(size_t at, std::string_view code, std::string message, te
   const size_t begin = before == std::string_view::npos ? 0 : before + 1;
   const size_t end = std::min(text_.find('\n', at), text_.size());
   const size_t column = at - begin;
-  // Long lines are shown around the place.
+  // Long lines are cut to the part around the place.
   constexpr size_t kBefore = 70, kAfter = 50;
   const size_t from = column > kBefore ? at - kBefore : begin;
   std::string_view shown = text_.substr(from, std::min(end, at + kAfter) - from);

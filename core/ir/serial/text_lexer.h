@@ -1,4 +1,4 @@
-// Tokens of .tir text. Any bytes are taken; what is no token is one of kind kBad.
+// Tokens of .tir text. Any bytes are accepted; bytes that form no token give one of kind kBad.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@ enum class Tok : uint8_t { kEnd, kWord, kNumber, kString, kValue, kGraphName, kP
 
 struct Token {
   Tok kind = Tok::kEnd;
-  std::string_view text;   // as written; of kPunct: "(", "->", "<="
+  std::string_view text;   // as written; for kPunct: "(", "->", "<="
   std::string name;        // kString, kValue, kGraphName: unescaped
   uint32_t duplicate = 0;  // kValue: the number after '#'
   bool quoted = false;     // kValue: the name was written as a string
@@ -33,7 +33,7 @@ class Lexer {
   bool at_word(std::string_view w) const { return token_.kind == Tok::kWord && token_.text == w; }
   bool skip_punct(std::string_view p) { return at_punct(p) && (next(), true); }
   bool skip_word(std::string_view w) { return at_word(w) && (next(), true); }
-  // Goes back or forth to the token that begins at `at`.
+  // Moves back or forward to the token that begins at `at`.
   void seek(size_t at) {
     cursor_ = at;
     next();
@@ -53,7 +53,7 @@ class Lexer {
   std::string_view text_, file_;
   size_t cursor_ = 0;
   Token token_;
-  size_t line_at_ = 0;  // where counting of lines stopped
+  size_t line_at_ = 0;  // where line counting stopped
   uint32_t line_ = 1;
 };
 

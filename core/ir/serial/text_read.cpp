@@ -1,6 +1,6 @@
-// .tir text to graphs: recursive descent, nesting bounded, every node checked as it is built. The
-// first error ends the reading; names are resolved as they are read, so that no second pass over an
-// unchecked tree exists.
+// .tir text to graphs: recursive descent with bounded nesting; every node is checked as it is
+// built. Reading stops at the first error. Names are resolved as they are read, so there is no
+// second pass over an unchecked tree.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -131,7 +131,7 @@ class Parser {
     if (s.ok()) return s;
     std::string message(s.message());
     for (const std::string& c : s.contexts()) {
-      // Which op at which line is what the place says.
+      // The place already says which op at which line.
       if (c.rfind("building the op", 0) != 0) message += " (while " + c + ")";
     }
     Status out =
@@ -171,7 +171,7 @@ class Parser {
     const uint64_t top = static_cast<uint64_t>(INT64_MAX) + (n.negative ? 1 : 0);
     if (!n.integral() || ec != std::errc() || magnitude > top) {
       return lex_.error_at(n.at, "T0204",
-                           fmt::format("{} is no 64-bit integer", quoted(n.text.substr(0, 64))),
+                           fmt::format("{} is not a 64-bit integer", quoted(n.text.substr(0, 64))),
                            TENON_OUT_OF_RANGE);
     }
     return static_cast<int64_t>(n.negative ? 0 - magnitude : magnitude);
@@ -435,13 +435,13 @@ class Parser {
     return punct(">");
   }
 
-  // What a node says of the symbols that its inference made.
+  // The bounds that a node states for the symbols its inference made.
   Status node_symbols(Node n) {
     TENON_RETURN_IF_ERROR(punct("<"));
     uint32_t i = 0;
     do {
-      // The name is needed before the bounds are read: they may mention the symbol's elder siblings
-      // only.
+      // The name is defined before its bounds are read: they may mention only earlier symbols of
+      // the node.
       const Token name = lex_.peek();
       const std::vector<Symbol> made(g_->symbols(n).begin(), g_->symbols(n).end());
       if (i == made.size()) {
@@ -469,14 +469,14 @@ class Parser {
 
   // ---- Values ----
 
-  // The key of a value's name: numbers and quoted digits are not the same.
+  // The key of a value's name: a number and the same digits in quotes are different names.
   static std::string key_of(const Token& t) {
     return (t.quoted ? "q" : "b") + t.name + "#" + std::to_string(t.duplicate);
   }
   static bool is_number(const Token& t) {
     return !t.quoted && t.name.find_first_not_of("0123456789") == std::string::npos;
   }
-  // A name in quotes and the same name without are one name, numbers excepted.
+  // A name in quotes and the same name without are one name, except for numbers.
   std::string canonical(const Token& t) {
     Token c = t;
     if (!is_number(t)) c.quoted = true;
@@ -633,7 +633,7 @@ class Parser {
   }
 
   Status op_version(uint32_t* out) {
-    // `name@2` reads as a word and a graph name.
+    // `name@2` lexes as a word and a graph name.
     if (lex_.peek().kind != Tok::kGraphName) return {};
     const Token t = lex_.take();
     const auto [end, ec] = std::from_chars(t.name.data(), t.name.data() + t.name.size(), *out);
@@ -713,8 +713,8 @@ class Parser {
     return {};
   }
 
-  // `loc("file" "name":12, ...)`; without one, the line of the text, which is not written out
-  // again.
+  // `loc("file" "name":12, ...)`. Without one, the location is the line of the text, which is not
+  // written out again.
   Result<Loc> location(size_t begin) {
     std::vector<Origin> origins;
     if (!lex_.skip_word("loc")) {
@@ -790,7 +790,7 @@ class Parser {
     return at(n.at, read_element(dtype, n.negative, n.text, data, i));
   }
 
-  // One bracket list of all elements; nested lists of any shape are taken as their elements in
+  // One bracketed list of all elements; nested lists of any shape contribute their elements in
   // order.
   Status elements(const TypeDraft& t, std::vector<std::byte>* data, uint64_t count,
                   uint64_t* filled, int depth) {
@@ -823,8 +823,8 @@ class Parser {
     return out;
   }
 
-  // `[1, 2]`, `splat 0`, `hex "..."` or `blob DIGEST @ OFFSET`; for a rank-0 type a bare number
-  // too.
+  // `[1, 2]`, `splat 0`, `hex "..."` or `blob DIGEST @ OFFSET`; for a rank-0 type also a bare
+  // number.
   Result<Ref<Blob>> literal(const TypeDraft& t) {
     const size_t place = lex_.peek().at;
     uint64_t count, bytes;
@@ -848,8 +848,8 @@ class Parser {
                       kLiteralElementsMax),
           TENON_RESOURCE_EXHAUSTED);
     }
-    // A hostile type must not allocate more than the text can fill: the list is counted by its text
-    // first.
+    // A hostile type must not allocate more than the text can fill, so the list's elements are
+    // counted first.
     TENON_RETURN_IF_ERROR(count_elements(count, place));
     data.resize(bytes);
     uint64_t filled = 0;
@@ -870,7 +870,7 @@ class Parser {
       if (count == 1) return {};
       return lex_.expected("a list of elements, `splat`, `hex` or `blob`");
     }
-    // One comma fewer than elements, at the least.
+    // There is at least one comma fewer than elements.
     uint64_t seen = 1;
     int depth = 0;
     do {
@@ -881,7 +881,7 @@ class Parser {
       lex_.take();
     } while (depth > 0);
     lex_.seek(place);
-    // Complex elements have a comma of their own, so this is a bound from above.
+    // Complex elements contain a comma of their own, so this is an upper bound.
     if (seen < count)
       return lex_.error_at(place, "T0205",
                            fmt::format("the type has {} elements; the list has fewer", count));
@@ -907,7 +907,7 @@ class Parser {
   }
 
   Result<Ref<Blob>> outside(uint64_t bytes) {
-    // The digest may begin with a digit: its tokens are joined by their place in the text.
+    // The digest may begin with a digit, so its tokens are joined by their place in the text.
     const size_t place = lex_.peek().at;
     size_t end = place;
     std::string digest;
@@ -916,7 +916,7 @@ class Parser {
       digest += lex_.peek().text;
       end = lex_.take().end;
     }
-    // `@ 64` reads as a lone at-sign and a number.
+    // `@ 64` lexes as a lone at-sign and a number.
     const Token sign = lex_.take();
     if (sign.text != "@") {
       lex_.seek(sign.at);
@@ -967,7 +967,7 @@ class Parser {
 
   // ---- Attributes ----
 
-  // `{name = value, ...}`. The declaration settles what an empty list and an integer mean.
+  // `{name = value, ...}`. The declaration decides the type of an empty list or an integer.
   Status attributes(tenon_sym_t op, uint32_t version, AttrStore* store,
                     std::vector<tenon_attr_t>* out) {
     if (!lex_.skip_punct("{")) return {};
@@ -1147,7 +1147,7 @@ class Parser {
   std::string_view file_;
   Ref<Blob> sidecar_;
   Ref<Graph> g_;
-  bool open_symbols_ = false;  // unknown symbols are defined as they are met
+  bool open_symbols_ = false;  // unknown symbols are defined at their first use
   std::unordered_map<std::string, Value> values_;
 };
 

@@ -1,4 +1,4 @@
-// Graphs as .tir text. What is printed depends on the graph alone, so that print, parse, print is
+// Graphs as .tir text. The output depends on the graph alone, so that print, parse, print is
 // stable.
 #include <fmt/format.h>
 
@@ -64,7 +64,7 @@ class Writer {
                                        : g_.type_text(t);
   }
 
-  // ---- Names of values: the user's where there is one, else numbers in order of appearance. ----
+  // ---- Names of values: the user's if there is one, else numbers in order of appearance. ----
 
   void name_value(Value v) {
     const std::string_view given = sym_text(g_.value(v).name);
@@ -88,7 +88,7 @@ class Writer {
   }
 
   void name_values() {
-    // Constants stand before everything; the main region's arguments still come first in the text.
+    // Constants are printed first, but the main region's arguments get the first names.
     for (Value v : g_.region(0).arguments) name_value(v);
     for (Value v = 0; v < g_.value_limit(); ++v) {
       if (!g_.value_live(v) || g_.value(v).kind != TENON_VALUE_CONSTANT || g_.uses(v).empty())
@@ -104,7 +104,7 @@ class Writer {
     }
   }
 
-  // ---- Symbols and facts: a fact stands where the last symbol that it mentions is defined. ----
+  // ---- Symbols and facts: a fact is printed where the last symbol it mentions is defined. ----
 
   void place_facts() {
     for (const DimFact& f : g_.facts()) {

@@ -1,6 +1,6 @@
-// The device `@NAME@`: memory, copies and one kernel. What it does not take runs on the cpu, with
-// copies that the host inserts. Replace the bodies of alloc, copy and add_f32 by what your hardware
-// needs, and add kernels to the table at the end.
+// The device `@NAME@`: memory, copies and one kernel. Ops that it refuses run on the cpu, with
+// copies that the host inserts. Replace the bodies of alloc, copy and add_f32 with code for your
+// hardware, and add kernels to the table at the end.
 #include <memory>
 #include <new>
 #include <vector>
@@ -50,7 +50,7 @@ Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
 }
 
 Status open(void*, uint32_t ordinal, tenon_device_t** out) {
-  static char device;  // nothing to remember: any address will do
+  static char device;  // no state: any address will do
   TENON_TRY(check_ordinal(ordinal));
   *out = reinterpret_cast<tenon_device_t*>(&device);
   return {};
@@ -64,12 +64,12 @@ Status sync(void*, tenon_device_t*) {
 
 Status alloc(void*, tenon_device_t*, uint64_t size_bytes, tenon_buffer_t** out) {
   if (size_bytes > UINT64_MAX / 4)
-    return fail(TENON_RESOURCE_EXHAUSTED, tenon::cat("nobody has ", size_bytes, " bytes"));
+    return fail(TENON_RESOURCE_EXHAUSTED, tenon::cat("no machine has ", size_bytes, " bytes"));
   auto buffer = std::make_unique<Buffer>();
   buffer->memory.reset(new (std::nothrow) unsigned char[size_bytes + kAlignmentBytes]);
   unsigned char* memory = buffer->memory.get();
   if (memory == nullptr)
-    return fail(TENON_RESOURCE_EXHAUSTED, tenon::cat("the system gives no ", size_bytes, " bytes"));
+    return fail(TENON_RESOURCE_EXHAUSTED, tenon::cat("cannot allocate ", size_bytes, " bytes"));
   const uint64_t misaligned = reinterpret_cast<uintptr_t>(memory) % kAlignmentBytes;
   buffer->data = memory + (kAlignmentBytes - misaligned);
   buffer->size_bytes = size_bytes;

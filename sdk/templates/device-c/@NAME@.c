@@ -1,6 +1,6 @@
-/* The device `@NAME@`: memory, copies and one kernel. What it does not take runs on the cpu, with
- * copies that the host inserts. Replace the bodies of alloc, copy and add_f32 by what your hardware
- * needs, and add kernels to the table at the end. */
+/* The device `@NAME@`: memory, copies and one kernel. Ops that it refuses run on the cpu, with
+ * copies that the host inserts. Replace the bodies of alloc, copy and add_f32 with code for your
+ * hardware, and add kernels to the table at the end. */
 #include <stdlib.h>
 
 #include "tenon/abi/simple_device.h"
@@ -31,7 +31,7 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
 
 static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
   if (ordinal != 0) return tenon_simple_failure(host, TENON_NOT_FOUND, "there is one device");
-  *out = self; /* nothing to remember: any address that is not null */
+  *out = self; /* no state: any address that is not null */
   return TENON_OK;
 }
 
@@ -43,7 +43,7 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   tenon_buffer_t* buffer = NULL;
   if (size < SIZE_MAX / 2) buffer = aligned_alloc(64, sizeof *buffer + (size + 63) / 64 * 64);
   if (buffer == NULL)
-    return tenon_simple_failure(host, TENON_RESOURCE_EXHAUSTED, "there is not so much memory");
+    return tenon_simple_failure(host, TENON_RESOURCE_EXHAUSTED, "there is not enough memory");
   buffer->size_bytes = size;
   *out = buffer;
   return (void)self, (void)device, TENON_OK;

@@ -1,5 +1,5 @@
-// The frontend `@NAME@`: text files of a line `@NAME@ N` and names of ops with one operand, a line
-// each, that are applied to an input of f32[N]. An example of a format; replace parse and build.
+// The frontend `@NAME@`, for an example format; replace parse and build. A file has a line
+// `@NAME@ N`, then lines with names of unary ops, which are applied in order to an input of f32[N].
 #include <charconv>
 #include <string>
 #include <string_view>
@@ -29,12 +29,12 @@ std::string_view next_line(std::string_view* rest) {
   return line;
 }
 
-// What is wrong and where; T0701 is the code of files that are no model.
+// Reports an error and its line. T0701 is the code for files that are not valid models.
 Status wrong(std::string_view name, size_t line, std::string_view why) {
   return fail(TENON_INVALID_ARGUMENT, tenon::cat("T0701: ", name, ":", line, ": ", why));
 }
 
-// 0: not mine. A file that is named like one of mine is mine to refuse, with the reason.
+// 0: not this format. Any file with its extension is accepted: load refuses it with a reason.
 uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes) {
   if (std::string_view(static_cast<const char*>(head), head_bytes).starts_with(kMagic)) return 100;
   return view(name).ends_with(".@NAME@") ? 50 : 0;

@@ -1,7 +1,7 @@
-// The kernel set `@NAME@`: kernels for a device of another plugin, here one for the cpu: `sort` of
-// lines of u8, by counting. The host takes a kernel where it suits and costs less than the device's
-// own code; `tenon ops sort --explain` tells where and why not. Replace the kernel by yours, and
-// add others to the table at the end.
+// The kernel set `@NAME@`: kernels for a device of another plugin. Here it is one kernel for the
+// cpu: `sort` of lines of u8, by counting. The host chooses a kernel where it fits and costs less
+// than the device's own code; `tenon ops sort --explain` shows where, and where not and why.
+// Replace the kernel with yours, and add others to the table at the end.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kLineMin = 256;
 
-// Which calls of that op, and what they cost. What the kernel wants to know goes into the plan.
+// Which calls of the op the kernel accepts, and their cost. The plan keeps data for the kernel.
 tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) {
   const tenon_type_t& type = call->call->operands[0].type;
   const std::span<const int64_t> dims(type.dims, type.rank);
@@ -29,7 +29,7 @@ tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) {
                           [](int64_t d) { return d != 0; }))
     return tenon_set_refuse(call, "ascending only");
   plan->params[0] = dims.back();
-  plan->cost_ns = 1;  // of an element, measured; dims below 0 are known at the run only
+  plan->cost_ns = 1;  // per element, measured; dims below 0 are known only in the run
   for (const int64_t d : dims) plan->cost_ns *= static_cast<double>(std::max<int64_t>(d, 1));
   return TENON_OK;
 }

@@ -7,7 +7,7 @@
 
 enum { kValues = 256, kLineMin = 256 };
 
-/* Which calls of that op, and what they cost. What the kernel wants to know goes into the plan. */
+/* Which calls of the op the kernel accepts, and their cost. The plan keeps data for the kernel. */
 static tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) {
   const tenon_type_t* type = &call->call->operands[0].type;
   tenon_attr_t dim, descending;

@@ -1,5 +1,5 @@
-// The layer `@NAME@`: stands in front of devices and counts what the host allocates and copies. It
-// names the slots that it wants to see; the others go past it.
+// The layer `@NAME@`: wraps devices and counts the host's allocations and copies. It fills only the
+// slots that it intercepts; calls of other slots bypass it.
 #include <atomic>
 
 #include <tenon/abi/device.h>
@@ -11,11 +11,11 @@ using tenon::Status;
 
 std::atomic<uint64_t> g_allocations, g_copies, g_copied_bytes;  // of all devices
 
-// One stands in front of each plugin.
+// One instance wraps each plugin.
 class Counter {
  public:
   Status attach(tenon::LayerSubject& subject) {
-    TENON_TRY(subject.options_done());  // takes none
+    TENON_TRY(subject.options_done());  // it has no options
     next_ = subject.next<tenon_device_api_t>(TENON_DEVICE_ID);
     if (next_ == nullptr) return {};
     table_.alloc = tenon::layer_slot<&Counter::alloc>;
@@ -23,7 +23,7 @@ class Counter {
     subject.put(TENON_DEVICE_ID, &table_, this);
     return {};
   }
-  // Once, before the process ends.
+  // Called once, before the process ends.
   static Status shutdown() {
     tenon::log("@NAME@", TENON_LOG_INFO, g_allocations.load(), " allocations, ", g_copies.load(),
                " copies of ", g_copied_bytes.load(), " bytes");

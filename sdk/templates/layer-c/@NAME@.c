@@ -1,5 +1,5 @@
-/* The layer `@NAME@`: stands in front of devices and counts what the host allocates and copies. It
- * names the slots that it wants to see; the others go past it. */
+/* The layer `@NAME@`: wraps devices and counts the host's allocations and copies. It fills only the
+ * slots that it intercepts; calls of other slots bypass it. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t*
   return next->copy(next->self, device, c);
 }
 
-/* Called once for each plugin that the layer is to stand in front of. */
+/* Called once for each plugin that the layer wraps. */
 static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, const void** tables) {
   if (subject->option_count != 0) {
     const tenon_str_t key = subject->options[0].key;
@@ -50,7 +50,7 @@ static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, con
   return (void)self, TENON_OK;
 }
 
-/* Once, before the process ends. */
+/* Called once, before the process ends. */
 static tenon_code_t report(void* self) {
   char text[160];
   const int size = snprintf(text, sizeof text, "%llu allocations, %llu copies of %llu bytes",

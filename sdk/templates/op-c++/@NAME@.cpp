@@ -1,6 +1,6 @@
-// The op `@NAME@`: x / (1 + |x|), as an example of an element-wise op. From the scalar program come
-// its reference, its code on every device that compiles, and its decomposition; replace it, or give
-// .reference<f>() and .decompose<f>() instead.
+// The op `@NAME@`: x / (1 + |x|), an example of an element-wise op. Its scalar program provides the
+// reference, the code on every device that compiles, and the decomposition. Replace it with yours,
+// or use .reference<f>() and .decompose<f>() instead.
 #include <tenon/cpp/op.hpp>
 
 namespace {

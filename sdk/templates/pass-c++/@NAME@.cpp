@@ -1,4 +1,4 @@
-// The pass `@NAME@`: neg(neg(x)) becomes x, as an example of a pattern.
+// The pass `@NAME@`: replaces neg(neg(x)) by x, as an example of a pattern.
 #include <tenon/cpp/match.hpp>
 #include <tenon/cpp/pass.hpp>
 
@@ -11,7 +11,7 @@ using tenon::Node;
 using tenon::Status;
 using tenon::Value;
 
-// Ends: every match takes one use of a neg away and adds none.
+// It ends: every match removes one use of a neg and adds none.
 Status drop_pairs(Builder&, const Node& node, std::vector<Value>* out) {
   Value x;
   if (match(node, match_op("neg", match_op("neg", bind(&x))))) *out = {x};

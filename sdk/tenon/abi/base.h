@@ -1,21 +1,22 @@
-/* Tenon ABI: the words every other header is written in: codes, strings, interned names, element
- * types, dims, tensor types, attributes, blobs.
+/* Tenon ABI: the types that all other headers use: codes, strings, interned names, element types,
+ * dims, tensor types, attributes, blobs.
  *
  * Rules of the whole ABI (docs/adr/0001-c-abi.md):
  *  - C11 and C++20; fixed-width integers, explicit-length strings, opaque handles; no bool, no enum
- * in a struct, no exception and no allocator across the boundary.
- *  - Every table and every record that may grow begins with `uint32_t size_bytes`, set to sizeof by
- * whoever fills it. The host copies the known prefix of a table into a full-size zeroed one, so
- * neither side compares sizes.
- *  - The caller sets size_bytes of a record to be filled. The callee writes min(size_bytes, its own
- * size) bytes, leaves the rest and sets size_bytes to what it wrote (record.h); 0 is
- * INVALID_ARGUMENT. Records have grown, so that either's may be shorter.
+ *    in a struct, no exception and no allocator across the boundary.
+ *  - Every table, and every record that may grow, begins with `uint32_t size_bytes`, which the side
+ *    that fills it sets to sizeof. The host copies the known prefix of a table into a zeroed one of
+ *    full size, so neither side compares sizes.
+ *  - For a record to be filled, the caller sets size_bytes. The callee writes min(size_bytes, its
+ *    own size) bytes, leaves the rest, and sets size_bytes to the number written (record.h); 0 is
+ *    INVALID_ARGUMENT. Records have grown, so either side's may be the shorter one.
  *  - Fields named reserved are 0.
  *  - Every function returns tenon_code_t unless it cannot fail. Details go to tenon_host_t::fail.
- *  - Outputs come last and are named out_*. They are untouched on failure. A handle that is given
- * is not null: null means none.
- *  - Borrowed means: valid until the call returns, unless the comment names a longer time.
- *  - `safe` means any thread at any time; `one at a time` means the caller serialises per object.
+ *  - Outputs come last, are named out_*, and are untouched on failure. A returned handle is not
+ *    null; where null is allowed, it means none.
+ *  - Borrowed means valid until the call returns, unless the comment names a longer time.
+ *  - `safe` means any thread at any time; `one at a time` means that the caller serialises calls
+ *    per object.
  */
 #ifndef TENON_ABI_BASE_H_
 #define TENON_ABI_BASE_H_
@@ -31,13 +32,12 @@ extern "C" {
 /* Packed version. Major 0 until the first outside vendor; CHANGELOG.md has one line per change. */
 #define TENON_ABI_VERSION ((TENON_ABI_MAJOR << 16) | TENON_ABI_MINOR)
 
-/* ---- Codes
- * ----------------------------------------------------------------------------------------- */
+/* ---- Codes ---- */
 
 typedef uint32_t tenon_code_t;
 #define TENON_OK 0u
 #define TENON_CANCELLED 1u        /* the caller asked to stop */
-#define TENON_UNKNOWN 2u          /* an error from elsewhere that fits nothing below */
+#define TENON_UNKNOWN 2u          /* an error from elsewhere that fits none of the codes below */
 #define TENON_INVALID_ARGUMENT 3u /* wrong whatever the state: a bad dim, a malformed file */
 #define TENON_DEADLINE_EXCEEDED 4u
 #define TENON_NOT_FOUND 5u /* a file, a name, an interface that is not there */
@@ -48,14 +48,13 @@ typedef uint32_t tenon_code_t;
   9u /* right elsewhere, wrong in this state: frozen graph, closed device */
 #define TENON_ABORTED 10u
 #define TENON_OUT_OF_RANGE 11u
-#define TENON_UNIMPLEMENTED 12u /* this implementation does not do that; always with a reason */
-#define TENON_INTERNAL 13u      /* a bug of whoever returns it */
+#define TENON_UNIMPLEMENTED 12u /* not supported by this implementation; always with a reason */
+#define TENON_INTERNAL 13u      /* a bug of the side that returns it */
 #define TENON_UNAVAILABLE 14u   /* a device or library that is absent now */
 #define TENON_DATA_LOSS 15u     /* a digest that does not match */
-#define TENON_DEVICE_LOST 16u   /* sticky: the device gives no results any more */
+#define TENON_DEVICE_LOST 16u   /* sticky: the device returns no more results */
 
-/* ---- Strings and names
- * ----------------------------------------------------------------------------- */
+/* ---- Strings and names ---- */
 
 /* UTF-8, not terminated, may contain any byte. data may be null when size is 0. */
 typedef struct tenon_str_t {
@@ -71,17 +70,16 @@ typedef struct tenon_key_value_t {
   tenon_str_t key, value;
 } tenon_key_value_t;
 
-/* Receives bytes in order, in as many calls as the producer likes. A code other than OK stops it.
- */
+/* Receives bytes in order, in any number of calls. Returning a code other than OK stops the
+ * producer. */
 typedef struct tenon_sink_t {
   void* self;
   tenon_code_t (*write)(void* self, const void* data, uint64_t size_bytes);
 } tenon_sink_t;
 
-/* ---- Element types
- * --------------------------------------------------------------------------------- */
+/* ---- Element types ---- */
 
-/* Values are part of every serialised form and never change. */
+/* The values are part of every serialised form and never change. */
 typedef uint16_t tenon_dtype_t;
 #define TENON_DTYPE_NONE 0u
 #define TENON_PRED 1u /* one byte, 0 or 1 */
@@ -105,15 +103,14 @@ typedef uint16_t tenon_dtype_t;
 #define TENON_C128 19u
 #define TENON_DTYPE_COUNT 20u
 
-/* ---- Dims and types
- * -------------------------------------------------------------------------------- */
+/* ---- Dims and types ---- */
 
-/* A dim of one graph: >= 0 is that constant; < 0 is ~index into the graph's table of dim
- * expressions, which are hash-consed, so that equal numbers mean provably equal dims (the converse
- * needs dim_compare). */
+/* A dim of one graph. >= 0: that constant. < 0: ~index into the graph's table of dim expressions.
+ * These are hash-consed, so equal numbers are provably equal dims; unequal numbers may be equal too
+ * (dim_compare). */
 typedef int64_t tenon_dim_t;
 
-#define TENON_RANK_MAX 32u /* a model of higher rank is refused with this limit named */
+#define TENON_RANK_MAX 32u /* a model of higher rank is refused; the message names this limit */
 
 #define TENON_KIND_TENSOR 0u
 #define TENON_KIND_TOKEN 1u  /* orders effects; no data */
@@ -128,8 +125,7 @@ typedef struct tenon_type_t {
   tenon_sym_t object; /* kind OBJECT only */
 } tenon_type_t;
 
-/* ---- Arrays
- * ---------------------------------------------------------------------------------------- */
+/* ---- Arrays ---- */
 
 /* A dense or strided array in host memory. Strides are in bytes and may be 0 or negative. Borrowed.
  */
@@ -144,15 +140,14 @@ typedef struct tenon_array_t {
   const int64_t* strides_bytes;
 } tenon_array_t;
 
-/* ---- Blobs
- * ------------------------------------------------------------------------------------------ */
+/* ---- Blobs ---- */
 
-/* Bytes of a constant: inline, splat, or a range of a mapped file that is read on first use. Made,
- * retained, released and read through tenon.host.graph/1. Reference counted; immutable; safe. */
+/* Bytes of a constant: inline, splat, or a range of a mapped file that is read on first use.
+ * Created, retained, released and read through tenon.host.graph/1. Reference counted; immutable;
+ * safe. */
 typedef struct tenon_blob_t tenon_blob_t;
 
-/* ---- Attributes
- * -------------------------------------------------------------------------------------- */
+/* ---- Attributes ---- */
 
 #define TENON_ATTR_I64 1u
 #define TENON_ATTR_F64 2u
@@ -165,8 +160,8 @@ typedef struct tenon_blob_t tenon_blob_t;
 #define TENON_ATTR_BLOB 9u
 #define TENON_ATTR_DTYPE 10u /* in u.i */
 
-/* Attributes of a node are sorted by the text of their names and unique. count is 1 for the single
- * kinds. */
+/* Attributes of a node are unique and sorted by the text of their names. count is 1 for the kinds
+ * that are not lists. */
 typedef struct tenon_attr_t {
   tenon_sym_t name;
   uint32_t kind;

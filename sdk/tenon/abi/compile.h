@@ -1,9 +1,9 @@
 /* Tenon ABI: compiling devices (tenon.compile/1). Three objects: a target is plain text and needs
  * no device; an artifact is bytes; an executable is loaded on an open device.
  *
- * The host partitions the graph by claims, extracts one subgraph per device, and hands it over
- * frozen: its arguments are the inputs, its yields the outputs, its constants those of the
- * original. Subgraphs have no regions' captures of the outside.
+ * The host partitions the graph by claims, extracts one subgraph per device, and passes it to the
+ * device frozen. The arguments of the subgraph are the inputs, its yields the outputs, its
+ * constants those of the original. Regions of a subgraph capture nothing from outside it.
  *
  * Users: plugins/reference (interprets), cpu (native code), sim (asynchronous), samples/opencl.
  */
@@ -27,14 +27,14 @@ typedef struct tenon_executable_t tenon_executable_t; /* execute is reentrant */
 typedef struct tenon_claim_sink_t {
   void* self;
   /* These nodes can be compiled together. cost_ns: estimate of one run, for the partitioner;
-   * symbolic dims at their hint or 1. A node may be in several claims; the host chooses. Every
-   * claimed node compiles alone and together with any other claimed nodes; a claim of several nodes
-   * states their cost together, and the host may split it. A node inside of a region may be claimed
-   * by itself: not to be compiled alone, but so that passes keep it whole for the node around it.
+   * symbolic dims are taken at their hint, or 1. A node may be in several claims; the host chooses.
+   * Every claimed node must compile alone, and together with any other claimed nodes; a claim of
+   * several nodes states their joint cost, and the host may split it. A node inside a region may be
+   * claimed by itself: it is not compiled alone, but passes keep it whole for the node around it.
    */
   tenon_code_t (*claim)(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns);
-  /* Why a node is not taken: UNIMPLEMENTED and a reason that names types ("conv with f16
-   * operands"). Optional but expected. */
+  /* Why a node is refused: UNIMPLEMENTED and a reason that names types ("conv with f16 operands").
+   * Optional but expected. */
   tenon_code_t (*refuse)(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason);
 } tenon_claim_sink_t;
 
@@ -46,8 +46,8 @@ typedef struct tenon_compile_options_t {
   uint32_t reserved;
 } tenon_compile_options_t;
 
-/* Concrete sizes of one call: values of the subgraph's main region symbols, in the order of its
- * region view. */
+/* Concrete sizes of one call: values for the symbols of the subgraph's main region, in the order of
+ * its region view. */
 typedef struct tenon_symbols_t {
   const int64_t* values;
   uint32_t count;
@@ -55,17 +55,17 @@ typedef struct tenon_symbols_t {
 
 #define TENON_NO_ALIAS 0xffffffffu
 
-/* An output whose size has no bound that is worth allocating: the call gives its buffer when the
- * size is known. */
+/* An output whose size has no useful bound: the call provides its buffer when the size is known. */
 #define TENON_SIZE_UNKNOWN UINT64_MAX
 
 typedef struct tenon_output_need_t {
-  uint64_t size_bytes_max; /* bytes to allocate: exact unless a dim is data-dependent; or
-                              TENON_SIZE_UNKNOWN, and dims say nothing */
-  int64_t* dims; /* caller's array of the output's rank: the dims, data-dependent ones at their
-                    upper bound */
-  uint32_t alias_input; /* the output may share this input's memory if the caller gives it up; or
-                           TENON_NO_ALIAS */
+  /* Bytes to allocate: exact unless a dim is data-dependent. Or TENON_SIZE_UNKNOWN; dims is then
+   * meaningless. */
+  uint64_t size_bytes_max;
+  /* Caller's array of the output's rank: the dims; data-dependent ones at their upper bound. */
+  int64_t* dims;
+  /* The output may share this input's memory if the caller gives it up; or TENON_NO_ALIAS. */
+  uint32_t alias_input;
 } tenon_output_need_t;
 
 typedef struct tenon_needs_t {
@@ -73,7 +73,7 @@ typedef struct tenon_needs_t {
   uint32_t output_count;        /* filled by the caller */
   tenon_output_need_t* outputs; /* caller's array */
   uint64_t workspace_bytes;     /* device memory for the time of one execute */
-  uint64_t lower_bound_bytes;   /* most bytes live at once in it: how good the plan is */
+  uint64_t lower_bound_bytes;   /* most bytes live at once in the workspace: measures the plan */
 } tenon_needs_t;
 
 typedef struct tenon_span_t {
@@ -81,9 +81,9 @@ typedef struct tenon_span_t {
   uint64_t offset_bytes; /* a multiple of the device's alignment */
 } tenon_span_t;
 
-/* Called when one timed piece of an execution is done, on any thread, several at once. Times in ns
- * of the host's CLOCK_MONOTONIC, so that the events of several devices stand on one line: a device
- * with a clock of its own converts. Texts are borrowed for the call. */
+/* Called when one timed part of an execution is done, on any thread, several at once. Times are in
+ * ns of the host's CLOCK_MONOTONIC, so that events of several devices share one time line; a device
+ * with its own clock converts. Texts are borrowed for the call. */
 typedef struct tenon_profile_sink_t {
   void* self;
   void (*event)(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns,
@@ -91,9 +91,9 @@ typedef struct tenon_profile_sink_t {
 } tenon_profile_sink_t;
 
 /* One execution. All tensors are contiguous row-major in device memory. Buffers, out_symbols and
- * profile are borrowed until the signal (without a queue: until execute returns); this record and
- * its other arrays (symbols, inputs, outputs, waits) until execute returns: who works on later
- * copies what it needs of them. */
+ * profile are borrowed until the signal (without a queue: until execute returns). This record and
+ * its other arrays (symbols, inputs, outputs, waits) are borrowed until execute returns; a device
+ * that works on afterwards copies what it needs of them. */
 typedef struct tenon_call_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count;
@@ -107,14 +107,15 @@ typedef struct tenon_call_t {
   uint32_t wait_count;
   uint32_t out_symbol_count;
   tenon_fence_point_t signal;
-  int64_t*
-      out_symbols; /* values of symbols defined inside that outputs mention; in order of definition.
-                      Written before execute returns, on a queue before the signal */
-  const tenon_profile_sink_t* profile; /* null: not asked */
-  /* Gives the buffer of an output of TENON_SIZE_UNKNOWN, whose buffer above is null: once, during
-   * execute, at any time. A call with such an output has no queue; null where there is one. The
-   * host allocates meanwhile: on the calling thread it may call alloc, map, free and sync of this
-   * device, a serial one's too, so that no lock that these take may be held. */
+  /* Values of the symbols defined inside that outputs mention, in order of definition. Written
+   * before execute returns; on a queue, before the signal. */
+  int64_t* out_symbols;
+  const tenon_profile_sink_t* profile; /* null: not requested */
+  /* Provides the buffer of an output of TENON_SIZE_UNKNOWN, whose entry in `outputs` has a null
+   * buffer. Called once per such output, at any time during execute. A call with such an output has
+   * no queue; with a queue this slot is null. The host allocates in this function: on the calling
+   * thread it may call alloc, map, free and sync of this device, even of a serial one, so the
+   * device must not hold any lock that these take. */
   void* output_self;
   tenon_code_t (*output)(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out_span);
 } tenon_call_t;
@@ -137,7 +138,7 @@ typedef struct tenon_compile_api_t {
   uint32_t size_bytes;
   void* self;
 
-  /* Offers to take nodes of a frozen graph. target: tenon_device_info_t::target. Safe. */
+  /* Claims nodes of a frozen graph. target: tenon_device_info_t::target. Safe. */
   tenon_code_t (*claim)(void* self, tenon_str_t target, tenon_graph_t* graph,
                         const tenon_claim_sink_t* sink);
   /* Compiles a frozen subgraph whose nodes were all claimed. Polls cancelled. Safe, several at
@@ -149,12 +150,12 @@ typedef struct tenon_compile_api_t {
                                 tenon_artifact_info_t* out_info);
   /* The portable bytes: code and plan, no constants. */
   tenon_code_t (*artifact_bytes)(void* self, tenon_artifact_t* artifact, const tenon_sink_t* sink);
-  /* OK when bytes run on this target with this plugin; else FAILED_PRECONDITION with the reason.
-   * Checks bytes as hostile. */
+  /* OK if the bytes run on this target with this plugin; else FAILED_PRECONDITION with the reason.
+   * Checks the bytes as hostile. */
   tenon_code_t (*fits)(void* self, tenon_str_t target, const void* bytes, uint64_t size_bytes);
   /* Loads on an open device. constants: blobs of all values of kind TENON_VALUE_CONSTANT of the
-   * graph that was compiled, read by a node, yielded or neither, in order of value index; the
-   * plugin retains those it keeps and may share packed forms by digest. */
+   * compiled graph, whether read by a node, yielded or neither, in order of value index. The plugin
+   * retains those it keeps, and may share packed forms by digest. */
   tenon_code_t (*load)(void* self, tenon_device_t* device, const void* bytes, uint64_t size_bytes,
                        tenon_blob_t* const* constants, uint32_t constant_count,
                        tenon_executable_t** out_executable);
@@ -162,18 +163,17 @@ typedef struct tenon_compile_api_t {
                              tenon_executable_t* executable); /* no execution in flight */
   tenon_code_t (*executable_info)(void* self, tenon_executable_t* executable,
                                   tenon_executable_info_t* out_info);
-  /* Sizes for concrete symbols. Cheap: called before every execution with new sizes; the host keeps
-   * answers. Safe. */
+  /* Sizes for concrete symbols. Must be cheap: called before every execution with new sizes,
+   * although the host caches results. Safe. */
   tenon_code_t (*needs)(void* self, tenon_executable_t* executable, tenon_symbols_t symbols,
                         tenon_needs_t* needs);
-  /* Runs. An error that is found later (on a queue) comes through the signal. On error nothing of
-   * this call is in flight and the signal is untouched. Safe, reentrant. */
+  /* Runs. Errors found later (on a queue) are reported through the signal. On error nothing of this
+   * call is in flight and the signal is untouched. Safe, reentrant. */
   tenon_code_t (*execute)(void* self, tenon_executable_t* executable, const tenon_call_t* call);
 
   /* ---- Optional ---- */
-  /* Generated text for people: what is "stages", "loops", "source", "plan" or "asm". NOT_FOUND for
-   * others.
-   */
+  /* Generated text for people. what: "stages", "loops", "source", "plan" or "asm". NOT_FOUND for
+   * others. */
   tenon_code_t (*dump)(void* self, tenon_artifact_t* artifact, tenon_str_t what,
                        const tenon_sink_t* sink);
 } tenon_compile_api_t;

@@ -1,6 +1,6 @@
-/* Tenon ABI: what a copy is asked and what a fill writes, alike on every device. Not an interface
- * but a helper, compiled into plugins: it keeps the rules of tenon_copy_t (R-C in
- * docs/spec/plugin.md), in one place.
+/* Tenon ABI: checks of copies, and what a fill writes, for every device. A helper, not an
+ * interface, compiled into plugins. The rules of tenon_copy_t (R-C in docs/spec/plugin.md) are
+ * implemented here, in one place.
  *
  * Users: simple_device.h, sdk/tenon/cpp/copy.hpp, devices whose memory has addresses.
  */
@@ -15,20 +15,19 @@
 extern "C" {
 #endif
 
-/* Nonzero when the copy reads a buffer, `from`. */
+/* Nonzero if the copy reads the buffer `from`. */
 static inline int tenon_copy_reads(const tenon_copy_t* copy) {
   return copy->direction == TENON_COPY_DEVICE_TO_HOST ||
          copy->direction == TENON_COPY_DEVICE_TO_DEVICE;
 }
 
-/* Nonzero when it writes one, `to`. */
+/* Nonzero if the copy writes the buffer `to`. */
 static inline int tenon_copy_writes(const tenon_copy_t* copy) {
   return copy->direction != TENON_COPY_DEVICE_TO_HOST;
 }
 
-/* What is wrong with a copy as far as that can be told without its buffers: an unknown direction, a
- * buffer that is not named, a pattern that does not fit. NULL when nothing is, else a constant text
- * for an INVALID_ARGUMENT. Safe. */
+/* Checks a copy without its buffers: an unknown direction, a missing buffer, a pattern that does
+ * not fit. NULL if there is no fault, else a constant text for an INVALID_ARGUMENT. Safe. */
 static inline const char* tenon_copy_kind_fault(const tenon_copy_t* copy) {
   const uint32_t width = copy->pattern_bytes;
   if (copy->direction < TENON_COPY_HOST_TO_DEVICE || copy->direction > TENON_COPY_FILL)
@@ -41,9 +40,9 @@ static inline const char* tenon_copy_kind_fault(const tenon_copy_t* copy) {
   return 0;
 }
 
-/* What is wrong with the ranges of a copy in buffers of these sizes (anything where there is no
- * such buffer): NULL or a constant text for an OUT_OF_RANGE. Offsets and lengths may be any
- * numbers. Safe. */
+/* Checks the ranges of a copy in buffers of these sizes (any value for a buffer that the copy does
+ * not use). NULL or a constant text for an OUT_OF_RANGE. Offsets and lengths may have any values.
+ * Safe. */
 static inline const char* tenon_copy_range_fault(const tenon_copy_t* copy, uint64_t from_size_bytes,
                                                  uint64_t to_size_bytes) {
   const uint64_t length = copy->length_bytes;
@@ -56,15 +55,14 @@ static inline const char* tenon_copy_range_fault(const tenon_copy_t* copy, uint6
   return 0;
 }
 
-/* Writes `length_bytes`, a multiple of pattern_bytes, of a FILL's pattern to `to`. What is filled
- * doubles up to a block that a processor's nearest cache keeps, and the block is written again and
- * again. */
+/* Writes `length_bytes`, a multiple of pattern_bytes, of a FILL's pattern to `to`. The filled part
+ * doubles up to a block that fits the nearest cache; then this block is written repeatedly. */
 static inline void tenon_copy_fill(const tenon_copy_t* copy, void* to, uint64_t length_bytes) {
   unsigned char* bytes = (unsigned char*)to;
   uint64_t filled = 0, more;
   while (filled < length_bytes && filled < copy->pattern_bytes) {
     bytes[filled] =
-        (unsigned char)(copy->pattern >> 8 * filled); /* whatever order of bytes this machine has */
+        (unsigned char)(copy->pattern >> 8 * filled); /* independent of this machine's byte order */
     ++filled;
   }
   for (; filled < length_bytes; filled += more) {
@@ -74,9 +72,9 @@ static inline void tenon_copy_fill(const tenon_copy_t* copy, void* to, uint64_t 
   }
 }
 
-/* Performs a copy whose buffers have addresses: `from` and `to` are those of the buffers'
- * beginnings, anything where there is no buffer. The copy must have been found sound; ranges of one
- * buffer do not overlap. */
+/* Performs a copy between buffers that have addresses: `from` and `to` are where the buffers begin
+ * (any value for a buffer that the copy does not use). The copy must have passed the checks; ranges
+ * of one buffer do not overlap. */
 static inline void tenon_copy_perform(const tenon_copy_t* copy, const void* from, void* to) {
   const void* source = copy->host_from;
   void* target = copy->host_to;

@@ -1,6 +1,6 @@
-/* Tenon ABI: devices and their memory (tenon.device/1). With this and tenon.kernels/1 or
- * tenon.compile/1 a device is complete: what it does not take is placed on another device, with
- * copies inserted.
+/* Tenon ABI: devices and their memory (tenon.device/1). A device is complete with this and either
+ * tenon.kernels/1 or tenon.compile/1: the host places what it refuses on another device, and
+ * inserts copies.
  *
  * Users: plugins/null (C, host memory), cpu, reference, sim (memory the host cannot touch),
  * samples/opencl.
@@ -19,7 +19,7 @@ extern "C" {
 typedef struct tenon_device_t tenon_device_t; /* an open device; the plugin's own record */
 typedef struct tenon_buffer_t tenon_buffer_t; /* device memory; the plugin's own record */
 
-/* How much the host may do at once with one open device. */
+/* How many calls the host may make at once to one open device. */
 #define TENON_THREADING_SERIAL 0u /* the host serialises all calls */
 #define TENON_THREADING_PER_QUEUE \
   1u                            /* one thread per queue; alloc, free and copy from any thread */
@@ -31,9 +31,10 @@ typedef struct tenon_device_info_t {
   uint32_t threading;
   tenon_str_t kind;        /* "cpu", "sim": the NAME of --device NAME[:N] */
   tenon_str_t description; /* for people: "AMD EPYC, 2 cores, avx512" */
-  tenon_str_t target;    /* plain text that names what code must be compiled for: "cpu isa=avx512";
-                            compile and    claim get it without an open device */
-  uint64_t memory_bytes; /* 0: unknown */
+  /* Plain text that names what code must be compiled for: "cpu isa=avx512". compile and claim get
+   * it without an open device. */
+  tenon_str_t target;
+  uint64_t memory_bytes;            /* 0: unknown */
   uint64_t alignment_bytes;         /* of every allocation; a power of two */
   double copy_gigabytes_per_second; /* to and from the host; 0: shares the host's memory */
   double copy_latency_ns;
@@ -62,38 +63,38 @@ typedef struct tenon_device_api_t {
   void* self;
 
   /* ---- Required ---- */
-  tenon_code_t (*count)(void* self, uint32_t* out_count); /* safe; cheap; 0 is a fine answer */
+  tenon_code_t (*count)(void* self, uint32_t* out_count); /* safe; cheap; may be 0 */
   tenon_code_t (*info)(void* self, uint32_t ordinal, tenon_device_info_t* out_info); /* safe */
-  /* The host opens an ordinal once per process and shares it. UNAVAILABLE with a reason when it
+  /* The host opens an ordinal once per process and shares it. UNAVAILABLE with a reason if it
    * cannot be used. */
   tenon_code_t (*open)(void* self, uint32_t ordinal, tenon_device_t** out_device);
-  tenon_code_t (*close)(void* self,
-                        tenon_device_t* device); /* everything made on it is gone already */
-  /* size 0 gives a buffer as well. RESOURCE_EXHAUSTED when there is not enough. Contents undefined.
-   */
+  /* Everything that was created on it has been released. */
+  tenon_code_t (*close)(void* self, tenon_device_t* device);
+  /* size 0 also gives a buffer. RESOURCE_EXHAUSTED if memory is short. Contents are undefined. */
   tenon_code_t (*alloc)(void* self, tenon_device_t* device, uint64_t size_bytes,
                         tenon_buffer_t** out_buffer);
-  /* No submitted work refers to the buffer any more. As with every slot that releases something
-   * (close, queue_destroy, fence_destroy): the object is gone whatever the code; a failure is told
-   * and not tried again. */
+  /* No submitted work refers to the buffer any more. As in every slot that releases something
+   * (close, queue_destroy, fence_destroy), the object is gone whatever the code; a failure is
+   * reported and not retried. */
   tenon_code_t (*free)(void* self, tenon_device_t* device, tenon_buffer_t* buffer);
-  /* Complete when it returns. Ordered after everything submitted before, whose errors are not the
-   * copy's: they stay with their fences and with sync. OUT_OF_RANGE beyond a buffer's end. */
+  /* Complete on return. Ordered after all work submitted before it; errors of that work are not
+   * errors of the copy but stay with their fences and with sync. OUT_OF_RANGE beyond a buffer's
+   * end. */
   tenon_code_t (*copy)(void* self, tenon_device_t* device, const tenon_copy_t* copy);
   /* Returns when all submitted work is done, with the first error of that work. */
   tenon_code_t (*sync)(void* self, tenon_device_t* device);
 
   /* ---- Optional ---- */
-  /* The buffer's address for the host, valid until it is freed, coherent after sync, a fence wait
-   * or a synchronous return. UNIMPLEMENTED: the host cannot touch this buffer. Null slot: nor any
-   * other. */
+  /* The buffer's address for the host, valid until the buffer is freed; coherent after sync, a
+   * fence wait or a synchronous return. UNIMPLEMENTED: the host cannot access this buffer. Null
+   * slot: it cannot access any buffer. */
   tenon_code_t (*map)(void* self, tenon_device_t* device, tenon_buffer_t* buffer, void** out_data);
-  /* Wraps host memory that outlives the buffer, without a copy; free does not free it. The memory
-   * may be read-only and must never be written, and may begin at any address: refuse one that does
-   * not suit. On UNIMPLEMENTED, or an error other than DEVICE_LOST, the host copies. */
+  /* Wraps host memory that outlives the buffer, without a copy; free does not free that memory. It
+   * may be read-only, must never be written, and may begin at any address: refuse an address that
+   * is not suitable. On UNIMPLEMENTED, or any error but DEVICE_LOST, the host copies instead. */
   tenon_code_t (*import)(void* self, tenon_device_t* device, void* data, uint64_t size_bytes,
                          tenon_buffer_t** out_buffer);
-  /* Bytes in use and the highest so far. */
+  /* Bytes in use, and the peak so far. */
   tenon_code_t (*memory)(void* self, tenon_device_t* device, uint64_t* out_used_bytes,
                          uint64_t* out_peak_bytes);
 } tenon_device_api_t;

@@ -1,6 +1,6 @@
-/* Tenon ABI: the form of a graph as a key (tenon.host.form/1): for what is generated from a graph
- * but not from the values of its large constants, so that a start with a warm cache finds its code
- * without reading weights.
+/* Tenon ABI: the form of a graph as a key (tenon.host.form/1), for code that depends on a graph but
+ * not on the values of its large constants. With a warm cache a start then finds its code without
+ * reading weights.
  *
  * Users: plugins/cpu.
  */
@@ -18,9 +18,9 @@ extern "C" {
 typedef struct tenon_host_form_t {
   uint32_t size_bytes;
   void* self;
-  /* As tenon.host.graph/1's graph_hash, but of constants with more than max_constant_bytes (whose
-   * elements are not all equal) only type and place among the graph's constants count, and their
-   * bytes are not read. Safe on a frozen graph. */
+  /* Like graph_hash of tenon.host.graph/1, except for constants with more than max_constant_bytes
+   * whose elements are not all equal: only their type and place among the graph's constants count,
+   * and their bytes are not read. Safe on a frozen graph. */
   tenon_code_t (*hash)(void* self, tenon_graph_t* graph, uint64_t max_constant_bytes,
                        uint64_t out_hash[2]);
 } tenon_host_form_t;

@@ -1,5 +1,5 @@
-/* Tenon ABI: frontends (tenon.frontend/1): bytes of some format into a graph, and tensors from and
- * to files. A frontend never opens a file itself: what it reads comes through the source or
+/* Tenon ABI: frontends (tenon.frontend/1): convert a format to a graph, and read and write tensors
+ * in files. A frontend never opens a file itself: it reads through the source or
  * tenon.host.files/1.
  *
  * Users: frontends/onnx (graphs), frontends/npy (tensors).
@@ -15,7 +15,7 @@ extern "C" {
 
 #define TENON_FRONTEND_ID "tenon.frontend/1"
 
-/* A dense row-major tensor; dims all constant. `blob` is borrowed, retain to keep. */
+/* A dense row-major tensor with constant dims. `blob` is borrowed; retain it to keep it. */
 typedef struct tenon_tensor_t {
   uint32_t size_bytes;
   tenon_dtype_t dtype;
@@ -27,16 +27,16 @@ typedef struct tenon_tensor_t {
   tenon_blob_t* blob;
 } tenon_tensor_t;
 
-/* What a frontend tells of inputs whose values decide sizes, axes or counts. The host loads the
- * source again with those values when a program is run, and guards what it compiles by them.
- * Strings are borrowed for the call. */
+/* A frontend reports inputs whose values decide sizes, axes or counts. When a program runs, the
+ * host loads the source again with those values, and guards what it compiles by them. Strings are
+ * borrowed for the call. */
 typedef struct tenon_value_sink_t {
   void* self;
-  /* input: its name. why: what needs it and where, "the shape of node 'r' (Reshape)". An input is
-   * told once. */
+  /* input: its name. why: what needs it and where, "the shape of node 'r' (Reshape)". Each input is
+   * reported once. */
   tenon_code_t (*input)(void* self, tenon_str_t input, tenon_str_t why);
-  /* No one graph serves all values: the loaded one has the model's inputs and outputs and can only
-   * be looked at. Told at most once. */
+  /* No single graph serves all values: the loaded one has the model's inputs and outputs and can
+   * only be inspected. Reported at most once. */
   tenon_code_t (*only_by_value)(void* self, tenon_str_t why);
 } tenon_value_sink_t;
 
@@ -45,15 +45,15 @@ typedef struct tenon_source_t {
   uint32_t size_bytes;
   uint32_t option_count;
   tenon_str_t name; /* for diagnostics: the path as the user gave it */
-  tenon_str_t
-      folder; /* for files beside it (tenon.host.files/1 map_beneath); empty: there are none */
+  /* For files beside it (tenon.host.files/1 map_beneath); empty: there are none. */
+  tenon_str_t folder;
   tenon_blob_t* bytes; /* the mapped file; ranges of it keep the mapping */
   const tenon_key_value_t* options;
   /* ---- load only: inputs by value ---- */
-  const tenon_tensor_t* values; /* inputs, by name, that have these values at every run of this
-                                   graph: they stay inputs of it */
-  const tenon_value_sink_t* value_sink; /* null: the host cannot load again, and what needs the
-                                           values of an input is refused */
+  /* Inputs, by name, that have these values in every run of this graph; they remain its inputs. */
+  const tenon_tensor_t* values;
+  /* null: the host cannot load again, so whatever needs the values of an input is refused. */
+  const tenon_value_sink_t* value_sink;
   uint32_t value_count;
   uint32_t reserved;
 } tenon_source_t;
@@ -76,11 +76,11 @@ typedef struct tenon_frontend_api_t {
   void* self;
   tenon_str_t name;       /* "onnx" */
   tenon_str_t extensions; /* comma-separated, with dots: ".onnx" */
-  /* 0: not mine; higher is surer. Sees up to 4096 leading bytes. */
+  /* 0: not this format; higher is surer. Gets up to 4096 leading bytes. */
   uint32_t (*accepts)(void* self, tenon_str_t name, const void* head, uint64_t head_bytes);
   /* ---- Optional, at least one of load and read_tensors ---- */
-  /* A new graph, verified by the host afterwards. INVALID_ARGUMENT with every problem found,
-   * located. */
+  /* A new graph, which the host verifies afterwards. INVALID_ARGUMENT with every problem found and
+   * its location. */
   tenon_code_t (*load)(void* self, const tenon_source_t* source, tenon_graph_t** out_graph);
   tenon_code_t (*read_tensors)(void* self, const tenon_source_t* source,
                                const tenon_tensor_sink_t* sink);

@@ -1,18 +1,18 @@
-/* Tenon ABI: graphs, seen and built (tenon.host.graph/1). The same table serves passes, inference,
- * decomposition, derivative rules, frontends, backends and Python.
+/* Tenon ABI: reading and building graphs (tenon.host.graph/1). Passes, inference, decomposition,
+ * derivative rules, frontends, backends and Python all use this table.
  *
- * A graph is one main region. A region has arguments, nodes in order and yields; a node has
+ * A graph is one main region. A region has arguments, nodes in order and yields. A node has
  * operands, results, attributes and, for control flow, regions. Values are region arguments, node
  * results or constants; they are never aliased and never change. Dims are symbolic: a symbol is
  * defined once, by a region (for its arguments) or by a node with DEFINES_SYMBOL, and every type
  * that mentions it is a use.
  *
- * Indices (values, nodes, regions, symbols, locations) are dense numbers of one graph and are never
- * reused, so arrays indexed by them are the natural side tables.
+ * Indices (values, nodes, regions, symbols, locations) are dense numbers within one graph and are
+ * never reused, so arrays indexed by them are the natural side tables.
  *
- * Threads: one graph, one thread at a time; a frozen graph may be read by all threads.
- * Views: pointers inside a view are borrowed until the graph's next mutation, for a frozen graph as
- * long as the graph lives.
+ * Threads: one thread at a time per graph; all threads may read a frozen graph. Views: pointers
+ * inside a view are borrowed until the graph's next mutation; for a frozen graph, as long as the
+ * graph lives.
  *
  * Users: plugins/ops, passes, frontends, plugins/cpu, plugins/sim, samples/opencl.
  */
@@ -35,8 +35,7 @@ typedef uint32_t tenon_symbol_t;
 typedef uint32_t tenon_loc_t; /* 0: unknown */
 #define TENON_NONE 0xffffffffu
 
-/* ---- Views
- * --------------------------------------------------------------------------------------------- */
+/* ---- Views ---- */
 
 typedef struct tenon_node_view_t {
   uint32_t size_bytes;
@@ -48,25 +47,25 @@ typedef struct tenon_node_view_t {
   const tenon_value_t* results;
   const tenon_attr_t* attrs; /* sorted by name */
   const tenon_region_t* regions;
-  tenon_region_t parent; /* the region it stands in; TENON_NONE once erased */
+  tenon_region_t parent; /* the region that contains it; TENON_NONE once erased */
   uint32_t symbol_count; /* symbols that this node defines */
   const tenon_symbol_t* symbols;
 } tenon_node_view_t;
 
 #define TENON_VALUE_ARGUMENT 1u
 #define TENON_VALUE_RESULT 2u
-#define TENON_VALUE_CONSTANT 3u /* stands in no region; usable everywhere in its graph */
+#define TENON_VALUE_CONSTANT 3u /* in no region; usable everywhere in its graph */
 
 typedef struct tenon_value_view_t {
   uint32_t size_bytes;
   uint32_t kind;
   tenon_type_t type;
-  tenon_sym_t
-      name; /* the user's name, or 0; unique among arguments and among outputs of the main region */
+  /* The user's name, or 0; unique among arguments, and among outputs of the main region. */
+  tenon_sym_t name;
   tenon_loc_t loc;
   tenon_node_t node;     /* RESULT: the node that defines it */
-  tenon_region_t region; /* ARGUMENT: its region; RESULT: the region its node stands in */
-  uint32_t index;        /* its number among the arguments or results */
+  tenon_region_t region; /* ARGUMENT: its region; RESULT: the region of its node */
+  uint32_t index;        /* its index among the arguments or results */
   uint32_t use_count;    /* operand uses and yields, not uses of symbols in types */
   tenon_blob_t* blob;    /* CONSTANT; borrowed from the graph */
 } tenon_value_view_t;
@@ -80,8 +79,8 @@ typedef struct tenon_region_view_t {
   const tenon_node_t* nodes; /* in order */
   const tenon_value_t* yields;
   const tenon_symbol_t* symbols; /* defined by this region, in order of definition */
-  const tenon_value_t*
-      captures; /* values of enclosing regions used inside, constants excluded; sorted */
+  /* Values of enclosing regions that are used inside, without constants; sorted. */
+  const tenon_value_t* captures;
   const tenon_sym_t* output_names; /* main region: yield_count names */
 } tenon_region_view_t;
 
@@ -90,7 +89,7 @@ typedef struct tenon_graph_view_t {
   uint32_t frozen;
   tenon_str_t name;
   tenon_region_t main;
-  /* One past the highest index handed out: sizes for side tables. */
+  /* One past the highest index in use: sizes for side tables. */
   uint32_t node_limit, value_limit, region_limit, symbol_limit;
   uint32_t reserved;
 } tenon_graph_view_t;
@@ -103,9 +102,7 @@ typedef struct tenon_use_t {
   uint32_t index;
 } tenon_use_t;
 
-/* ---- Dims
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- Dims ---- */
 
 #define TENON_DIM_CONSTANT 0u
 #define TENON_DIM_SYMBOL 1u
@@ -117,7 +114,7 @@ typedef struct tenon_use_t {
 #define TENON_DIM_MIN 7u
 #define TENON_DIM_MAX 8u
 
-/* A dim as a tree: dims are kept as canonical polynomials, this is one way to write them. */
+/* A dim as a tree. Dims are stored as canonical polynomials, and this is one way to write them. */
 typedef struct tenon_dim_view_t {
   uint32_t size_bytes;
   uint32_t op;           /* TENON_DIM_* ; SUB never appears here */
@@ -141,24 +138,22 @@ typedef struct tenon_symbol_view_t {
 
 #define TENON_NO 0u
 #define TENON_YES 1u
-#define TENON_MAYBE                                                             \
-  2u /* the optimiser takes the general path; a frontend specialises or asserts \
-      */
+#define TENON_MAYBE \
+  2u /* the optimiser takes the general path; a frontend specialises the model or asserts */
 
 #define TENON_REL_EQ 0u
 #define TENON_REL_LT 1u
 #define TENON_REL_LE 2u
 #define TENON_REL_DIVISIBLE 3u /* a is a multiple of b */
 
-/* ---- Building
- * ------------------------------------------------------------------------------------------- */
+/* ---- Building ---- */
 
-/* Where new nodes go: before `before`, or at the end of `region` when it is TENON_NONE. */
+/* Where new nodes go: before the node `before`; if it is TENON_NONE, at the end of `region`. */
 typedef struct tenon_builder_t {
   tenon_graph_t* graph;
   tenon_region_t region;
   tenon_node_t before;
-  tenon_loc_t loc; /* given to nodes whose spec has none */
+  tenon_loc_t loc; /* for nodes whose spec has none */
 } tenon_builder_t;
 
 typedef struct tenon_node_spec_t {
@@ -167,9 +162,9 @@ typedef struct tenon_node_spec_t {
   uint32_t op_version; /* 0: the newest registered */
   tenon_loc_t loc;
   const tenon_value_t* operands;
-  const tenon_attr_t*
-      attrs; /* any order; copied, blobs retained. Absent ones get their declared default. */
-  const tenon_region_t* regions; /* made by region_begin, not attached elsewhere */
+  /* In any order; copied, blobs retained. Absent ones get their declared default. */
+  const tenon_attr_t* attrs;
+  const tenon_region_t* regions; /* made by region_begin and not attached to another node */
   uint32_t operand_count, attr_count, region_count;
   uint32_t result_type_count; /* 0, or the types to check inference against */
   const tenon_type_t* result_types;
@@ -178,7 +173,7 @@ typedef struct tenon_node_spec_t {
 #define TENON_FORMAT_TEXT 1u /* .tir */
 #define TENON_FORMAT_BINARY 2u
 
-/* Text writing: larger constants are written as a digest, their bytes go to the sidecar. */
+/* In text, larger constants are written as a digest; their bytes go to the sidecar. */
 #define TENON_TEXT_INLINE_BYTES_MAX 256u
 
 typedef struct tenon_host_graph_t {
@@ -186,16 +181,16 @@ typedef struct tenon_host_graph_t {
   void* self;
 
   /* ---- Lifetime ---- */
-  /* An empty graph whose main region has no arguments yet. The caller owns one reference. */
+  /* Creates an empty graph whose main region has no arguments. The caller owns one reference. */
   tenon_code_t (*create)(void* self, tenon_str_t name, tenon_graph_t** out_graph);
   void (*retain)(void* self, tenon_graph_t* graph);  /* safe */
   void (*release)(void* self, tenon_graph_t* graph); /* safe; null is allowed */
-  tenon_code_t (*clone)(void* self, tenon_graph_t* graph,
-                        tenon_graph_t** out_graph); /* not frozen; same indices */
-  void (*freeze)(void* self,
-                 tenon_graph_t* graph); /* for good: mutation fails with FAILED_PRECONDITION */
-  /* Checks every rule of the graph and of its ops. INVALID_ARGUMENT with all located diagnostics.
-   */
+  /* The clone is not frozen and has the same indices. */
+  tenon_code_t (*clone)(void* self, tenon_graph_t* graph, tenon_graph_t** out_graph);
+  /* Permanent: mutation fails with FAILED_PRECONDITION. */
+  void (*freeze)(void* self, tenon_graph_t* graph);
+  /* Checks every rule of the graph and of its ops. INVALID_ARGUMENT with all diagnostics and their
+   * locations. */
   tenon_code_t (*verify)(void* self, tenon_graph_t* graph);
 
   /* ---- Views; INVALID_ARGUMENT for an index out of range ---- */
@@ -210,7 +205,7 @@ typedef struct tenon_host_graph_t {
                              const tenon_use_t** out_uses, uint32_t* out_count);
 
   /* ---- Building: structure ---- */
-  /* Appends an argument to a region. name: the user's, may be empty. */
+  /* Appends an argument to a region. name: the user's; may be empty. */
   tenon_code_t (*argument_add)(void* self, tenon_graph_t* graph, tenon_region_t region,
                                const tenon_type_t* type, tenon_str_t name,
                                tenon_value_t* out_value);
@@ -219,13 +214,13 @@ typedef struct tenon_host_graph_t {
   tenon_code_t (*region_yield)(void* self, tenon_graph_t* graph, tenon_region_t region,
                                const tenon_value_t* values, uint32_t count,
                                const tenon_str_t* names);
-  /* A region to be attached to a node by node_build; arguments are added to it. Its body may
+  /* Creates a region that node_build will attach to a node; arguments are added to it. Its body may
    * capture values that are visible at `builder`. */
   tenon_code_t (*region_begin)(void* self, const tenon_builder_t* builder,
                                tenon_region_t* out_region);
-  /* Copies a region's body (of `from`, which may be another graph) into `builder`, with arguments
-   * and captures mapped to `values` (arguments first, then captures in order); symbols are renamed:
-   * fresh where the body defines them, substituted where argument types decide them. out_yields:
+  /* Copies a region's body (of `from`, which may be another graph) to `builder`, with arguments and
+   * captures mapped to `values` (arguments first, then captures in order). Symbols that the body
+   * defines become fresh ones; symbols that argument types determine are substituted. out_yields:
    * caller's array of yield_count. */
   tenon_code_t (*region_clone)(void* self, const tenon_builder_t* builder, tenon_graph_t* from,
                                tenon_region_t region, const tenon_value_t* values,
@@ -235,8 +230,8 @@ typedef struct tenon_host_graph_t {
    * constraint, both values and the location. NOT_FOUND for an unknown op. */
   tenon_code_t (*node_build)(void* self, const tenon_builder_t* builder,
                              const tenon_node_spec_t* spec, tenon_node_t* out_node);
-  /* A constant; retains the blob. The blob's size must equal the type's (static dims only), or be a
-   * splat. */
+  /* Creates a constant; retains the blob. The blob is a splat, or its size equals that of the type
+   * (static dims only). */
   tenon_code_t (*constant)(void* self, tenon_graph_t* graph, const tenon_type_t* type,
                            tenon_blob_t* blob, tenon_value_t* out_value);
   tenon_code_t (*value_name)(void* self, tenon_graph_t* graph, tenon_value_t value,
@@ -246,35 +241,35 @@ typedef struct tenon_host_graph_t {
                                 tenon_value_t to);
   tenon_code_t (*operand_set)(void* self, tenon_graph_t* graph, tenon_node_t node, uint32_t index,
                               tenon_value_t value);
-  /* Results must be unused, defined symbols too. */
+  /* Its results and the symbols it defines must be unused. */
   tenon_code_t (*node_erase)(void* self, tenon_graph_t* graph, tenon_node_t node);
   tenon_code_t (*node_move)(void* self, tenon_graph_t* graph, tenon_node_t node,
                             tenon_node_t before);
 
   /* ---- Dims and symbols ---- */
-  tenon_code_t (*dim_make)(
-      void* self, tenon_graph_t* graph, uint32_t op, tenon_dim_t a, tenon_dim_t b,
-      tenon_dim_t* out_dim); /* OUT_OF_RANGE on overflow, INVALID_ARGUMENT on division by <= 0 */
+  /* OUT_OF_RANGE on overflow, INVALID_ARGUMENT on division by <= 0. */
+  tenon_code_t (*dim_make)(void* self, tenon_graph_t* graph, uint32_t op, tenon_dim_t a,
+                           tenon_dim_t b, tenon_dim_t* out_dim);
   tenon_code_t (*dim_view)(void* self, tenon_graph_t* graph, tenon_dim_t dim,
                            tenon_dim_view_t* out);
   /* out_answer: TENON_NO, YES or MAYBE; never fails on valid dims. */
   tenon_code_t (*dim_compare)(void* self, tenon_graph_t* graph, uint32_t rel, tenon_dim_t a,
                               tenon_dim_t b, uint32_t* out_answer);
-  /* values: one per symbol index up to symbol_limit; those the dim does not mention are not read.
-   */
+  /* values: one per symbol index up to symbol_limit. Values of symbols that the dim does not
+   * mention are not read. */
   tenon_code_t (*dim_evaluate)(void* self, tenon_graph_t* graph, tenon_dim_t dim,
                                const int64_t* values, uint32_t value_count, int64_t* out_value);
-  /* A symbol of a region, for types of its arguments. `hi` may be INT64_MAX. Names that are taken
-   * get a number appended. */
+  /* Defines a symbol of a region, for types of its arguments. `hi` may be INT64_MAX. If the name is
+   * taken, a number is appended. */
   tenon_code_t (*symbol_define)(void* self, tenon_graph_t* graph, tenon_region_t region,
                                 tenon_str_t name, int64_t lo, int64_t hi, int64_t multiple_of,
                                 int64_t hint, tenon_symbol_t* out_symbol);
-  /* A symbol that the node being inferred defines (DEFINES_SYMBOL): only inside
+  /* Defines a symbol for the node being inferred (DEFINES_SYMBOL). Only inside
    * tenon_op_def_t::infer. */
   tenon_code_t (*symbol_fresh)(void* self, tenon_graph_t* graph, int64_t lo, int64_t hi,
                                int64_t multiple_of, tenon_symbol_t* out_symbol);
-  /* Records that `rel` holds. A contradiction with what is known is INVALID_ARGUMENT. Where only
-   * symbols of the main region are involved, it is also checked at every run. */
+  /* Records that `rel` holds. INVALID_ARGUMENT if it contradicts what is known. If it involves only
+   * symbols of the main region, every run checks it too. */
   tenon_code_t (*symbol_assert)(void* self, tenon_graph_t* graph, uint32_t rel, tenon_dim_t a,
                                 tenon_dim_t b);
   tenon_code_t (*symbol_view)(void* self, tenon_graph_t* graph, tenon_symbol_t symbol,
@@ -292,10 +287,10 @@ typedef struct tenon_host_graph_t {
   /* ---- Blobs ---- */
   tenon_code_t (*blob_bytes)(void* self, const void* data, uint64_t size_bytes,
                              tenon_blob_t** out_blob); /* copies */
-  /* Every element equals `element`, stored once. size_bytes: of the whole. */
+  /* Every element equals `element`, which is stored once. size_bytes: of the whole blob. */
   tenon_code_t (*blob_splat)(void* self, const void* element, uint32_t element_bytes,
                              uint64_t size_bytes, tenon_blob_t** out_blob);
-  /* A view into another blob (a range of a mapped file); retains the parent. */
+  /* A view of part of another blob (a range of a mapped file); retains the parent. */
   tenon_code_t (*blob_range)(void* self, tenon_blob_t* parent, uint64_t offset, uint64_t size_bytes,
                              tenon_blob_t** out_blob);
   void (*blob_retain)(void* self, tenon_blob_t* blob);
@@ -312,12 +307,12 @@ typedef struct tenon_host_graph_t {
   /* ---- Serial forms ---- */
   tenon_code_t (*graph_write)(void* self, tenon_graph_t* graph, uint32_t format,
                               const tenon_sink_t* sink);
-  /* Recognises the form. name: for diagnostics. sidecar: the bytes of FILE.tir.bin, or null. The
+  /* Recognises the format. name: for diagnostics. sidecar: the bytes of FILE.tir.bin, or null. The
    * result is verified. */
   tenon_code_t (*graph_read)(void* self, tenon_blob_t* bytes, tenon_str_t name,
                              tenon_blob_t* sidecar, tenon_graph_t** out_graph);
-  /* 128-bit hash of structure: equal for graphs that differ in names, locations and symbol names
-   * only. Constants count by type and digest. */
+  /* A 128-bit hash of structure: equal for graphs that differ only in names, locations and symbol
+   * names. Constants count by type and digest. */
   tenon_code_t (*graph_hash)(void* self, tenon_graph_t* graph, uint64_t out_hash[2]);
 } tenon_host_graph_t;
 

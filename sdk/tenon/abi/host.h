@@ -1,7 +1,5 @@
-/* Tenon ABI: the smaller interfaces that the host offers: registry, threads, cache, files.
- * Graphs are in graph.h, sessions in session.h, tenon.host/1 itself in plugin.h. Tables live as
- * long as the process.
- */
+/* Tenon ABI: the smaller interfaces of the host: registry, threads, cache, files. Graphs are in
+ * graph.h, sessions in session.h, tenon.host/1 in plugin.h. Tables live as long as the process. */
 #ifndef TENON_ABI_HOST_H_
 #define TENON_ABI_HOST_H_
 
@@ -12,20 +10,20 @@
 extern "C" {
 #endif
 
-/* ---- tenon.host.registry/1: ops and other plugins' interfaces
- * --------------------------------------------------- Users: plugins/reference and passes
- * (evaluate), sdk/tenon/kernelgen's lower (op_find), plugins/sim (plugin_interface). */
+/* ---- tenon.host.registry/1: ops and other plugins' interfaces ----
+ * Users: plugins/reference and passes (evaluate), sdk/tenon/kernelgen/lower
+ * (op_find), plugins/sim (plugin_interface). */
 
 #define TENON_HOST_REGISTRY_ID "tenon.host.registry/1"
 
 typedef struct tenon_host_registry_t {
   uint32_t size_bytes;
   void* self;
-  /* The declaration of an op; version 0 is the newest. Loads the plugin that provides it. NOT_FOUND
-   * with did-you-mean. The record lives as long as the process and is full-size. Safe. */
+  /* Finds the declaration of an op; version 0 is the newest. Loads the plugin that provides it.
+   * NOT_FOUND with suggestions. The record lives as long as the process and is full-size. Safe. */
   tenon_code_t (*op_find)(void* self, tenon_sym_t name, uint32_t version,
                           const tenon_op_def_t** out_op);
-  /* Calls `visit` for every registered op in order of name, all provided ones loaded. */
+  /* Calls `visit` for every registered op in order of name. Loads the plugins that provide ops. */
   tenon_code_t (*op_each)(void* self, void* context,
                           void (*visit)(void* context, const tenon_op_def_t* op,
                                         tenon_str_t plugin));
@@ -34,87 +32,83 @@ typedef struct tenon_host_registry_t {
   tenon_code_t (*node_attrs)(void* self, tenon_graph_t* graph, tenon_node_t node,
                              tenon_attr_t* out_attrs);
   /* Evaluates one node on host arrays by its reference, its scalar program or its decomposition, in
-   * this order. symbols: one value per symbol index of the graph. Outputs are written densely into
-   * `outputs[i].data` when the caller gave memory; where data is null the host allocates, to be
-   * freed with array_free. inputs: the operands, and for a node with regions after them what these
-   * capture, region after region in the order of their views. Safe on a frozen graph. */
+   * this order. symbols: one value per symbol index of the graph. inputs: the operands; for a node
+   * with regions, followed by the captures of each region, in the order of the views. Outputs are
+   * written densely to `outputs[i].data`; if that is null the host allocates it, and array_free
+   * frees it. Safe on a frozen graph. */
   tenon_code_t (*evaluate)(void* self, tenon_graph_t* graph, tenon_node_t node,
                            const int64_t* symbols, uint32_t symbol_count,
                            const tenon_array_t* inputs, uint32_t input_count,
                            tenon_array_t* outputs, uint32_t output_count);
   void (*array_free)(void* self, tenon_array_t* array);
-  /* Looks up a plugin's interface through what manifests provide: kind "toolchain", "device",
-   * "frontend", name "opencl-c", "cpu". Loads it. `out_table` of an interface of these headers is
-   * full-size, slots the plugin lacks are null. The table of any other id, a vendor's own, is the
-   * plugin's as it is: not null, its size_bytes at least 4, and the caller reads no further than
-   * that says. NOT_FOUND with the reasons of all candidates. */
+  /* Finds a plugin's interface among those that manifests provide: kind "toolchain", "device",
+   * "frontend", name "opencl-c", "cpu". Loads the plugin. If these headers define the interface,
+   * `out_table` is full-size, with null in slots that the plugin lacks. For any other id (a
+   * vendor's own) it is the plugin's table itself: not null, with size_bytes of at least 4, and the
+   * caller must not read beyond that. NOT_FOUND with the reasons of all candidates. */
   tenon_code_t (*plugin_interface)(void* self, tenon_str_t kind, tenon_str_t name,
                                    tenon_str_t interface_id, const void** out_table);
 } tenon_host_registry_t;
 
-/* ---- tenon.host.threads/1: the one pool
- * -------------------------------------------------------------------------- Users: plugins/cpu,
- * sdk/tools. */
+/* ---- tenon.host.threads/1: the one pool ----
+ * Users: plugins/cpu, sdk/tools. */
 
 #define TENON_HOST_THREADS_ID "tenon.host.threads/1"
 
-/* Runs elements [begin, end). worker: 0 <= worker < count, unique among those running at once in
- * this region. */
+/* Runs elements [begin, end). worker: 0 <= worker < count, unique among the calls that run at once
+ * in this region. */
 typedef tenon_code_t (*tenon_range_fn_t)(void* context, uint32_t worker, int64_t begin,
                                          int64_t end);
 
 typedef struct tenon_host_threads_t {
   uint32_t size_bytes;
   void* self;
-  /* Runs fn over [0, n) in chunks of at least `grain`, the caller taking part; returns when all are
-   * done, with the first failure, after which no new chunk starts. Inside a region it runs inline.
-   * Cancelled operations stop between chunks. Chunk boundaries depend on the number of threads:
-   * results must not depend on them. */
+  /* Runs fn over [0, n) in chunks of at least `grain`; the caller takes part. Returns when all are
+   * done, with the first failure, after which no new chunk starts. Inside another region it runs
+   * inline. A cancelled operation stops between chunks. Chunk boundaries depend on the number of
+   * threads; results must not depend on them. */
   tenon_code_t (*parallel)(void* self, tenon_range_fn_t fn, void* context, int64_t n,
                            int64_t grain);
   uint32_t (*count)(void* self); /* threads that take part, the caller included */
 } tenon_host_threads_t;
 
-/* ---- tenon.host.cache/1: files by content
- * ------------------------------------------------------------------------ Users: plugins/cpu,
- * devices of sdk/tenon/kernelgen/device/text_executable.h. Unstable. */
+/* ---- tenon.host.cache/1: files by content ----
+ * Users: plugins/cpu, devices of sdk/tenon/kernelgen/device/text_executable.h. Unstable. */
 
 #define TENON_HOST_CACHE_ID "tenon.host.cache/1"
 
 typedef struct tenon_host_cache_t {
   uint32_t size_bytes;
   void* self;
-  /* Entry of a kind ("object") under a key. The bytes were checked against their digest. NOT_FOUND
-   * when there is none, when it is damaged (a warning), or when caching is off. The blob is to be
-   * released. */
+  /* Finds the entry of a kind ("object") under a key. Its digest was checked. NOT_FOUND if there is
+   * none, if it is damaged (a warning), or if caching is off. The caller releases the blob. */
   tenon_code_t (*get)(void* self, tenon_str_t kind, const void* key, uint64_t key_bytes,
                       tenon_blob_t** out_blob);
-  /* Stores atomically; concurrent writers of one key are fine. A full disk or a folder that cannot
-   * be written is a warning and OK. */
+  /* Stores an entry atomically; several processes may write one key at once. A full disk or a
+   * folder that cannot be written is a warning and OK. */
   tenon_code_t (*put)(void* self, tenon_str_t kind, const void* key, uint64_t key_bytes,
                       const void* data, uint64_t size_bytes);
-  /* A private path of the process for a file to be mapped as code (0700, removed at the end). */
+  /* A path private to the process, for a file to map as code (0700, removed at the end). */
   tenon_code_t (*scratch_path)(void* self, tenon_str_t name, const tenon_sink_t* out_path);
 } tenon_host_cache_t;
 
-/* ---- tenon.host.files/1: the one door to the file system
- * ---------------------------------------------------------- Users: frontends/onnx (external data),
- * sdk/tools (outputs, profiles). */
+/* ---- tenon.host.files/1: all access to the file system ----
+ * Users: frontends/onnx (external data), sdk/tools (outputs, profiles). */
 
 #define TENON_HOST_FILES_ID "tenon.host.files/1"
 
 typedef struct tenon_host_files_t {
   uint32_t size_bytes;
   void* self;
-  /* Maps a regular file named by the user, read-only. */
+  /* Maps a regular file that the user named, read-only. */
   tenon_code_t (*map)(void* self, tenon_str_t path, tenon_blob_t** out_blob);
-  /* Maps a file named by data: beneath `folder`, no links on the way, regular, one hard link, and
-   * [offset, offset + size) inside it (size UINT64_MAX: to the end). PERMISSION_DENIED,
-   * OUT_OF_RANGE or NOT_FOUND with the name and the rule. */
+  /* Maps a file that data named. It must be beneath `folder`, reached without links, regular, with
+   * one hard link, and contain [offset, offset + size) (size UINT64_MAX: to the end).
+   * PERMISSION_DENIED, OUT_OF_RANGE or NOT_FOUND with the name and the rule. */
   tenon_code_t (*map_beneath)(void* self, tenon_str_t folder, tenon_str_t name, uint64_t offset,
                               uint64_t size_bytes, tenon_blob_t** out_blob);
-  /* Writes a whole file: a temporary name, then rename; refuses links. Never leaves half a file
-   * under `path`. */
+  /* Writes a whole file: under a temporary name, then renames. Refuses links. Never leaves half a
+   * file at `path`. */
   tenon_code_t (*write)(void* self, tenon_str_t path, const void* data, uint64_t size_bytes);
 } tenon_host_files_t;
 

@@ -1,19 +1,19 @@
-/* Tenon ABI: kernel sets (tenon.kernels/1): single ops on some device, the plugin's own or
- * another's. The host makes plans of them for devices that do not compile, and offers them as
- * candidates to those that do (tenon.host.kernels/1).
+/* Tenon ABI: kernel sets (tenon.kernels/1): single ops for some device, of the same plugin or
+ * another. For devices that do not compile, the host makes plans of such kernels. It offers them as
+ * candidates to devices that do (tenon.host.kernels/1).
  *
- * A call is an anchor op with an epilogue graph, operand types and layouts, never a bare op: a
- * kernel set may take the anchor alone by refusing calls whose epilogue is not empty.
- * simple_kernels.h makes the table from {op, dtypes, function}.
+ * A call is an anchor op with an epilogue graph, operand types and layouts, never just an op. A
+ * kernel set without epilogues refuses calls whose epilogue is not empty. simple_kernels.h makes
+ * the table from {op, dtypes, function}.
  *
- * On a device that compiles, the host itself compares the sets of other plugins with the device's
- * own cost, node by node (docs/adr/0021-kernel-sets.md). simple_kernel_set.h makes the table for
- * devices whose memory the host can touch.
+ * For a device that compiles, the host compares the sets of other plugins with the device's own
+ * cost, node by node (docs/adr/0021-kernel-sets.md). simple_kernel_set.h makes the table for
+ * devices whose memory the host can access.
  *
- * A plugin has one table, hence kernels for one device kind; a vendor with kernels for two ships
- * two plugins. A device's own set is asked where the plugin has no tenon.compile/1.
+ * A plugin has one table, so it has kernels for one device kind; a vendor with kernels for two
+ * kinds ships two plugins. A device's own set is used if its plugin has no tenon.compile/1.
  *
- * Users: plugins/null, samples/fast_sort and the templates of `tenon new` for tenon.kernels/1, none
+ * Users: plugins/null, samples/fast_sort and the templates of `tenon new` for tenon.kernels/1; none
  * yet for tenon.host.kernels/1. Both unstable.
  */
 #ifndef TENON_ABI_KERNELS_H_
@@ -33,7 +33,7 @@ extern "C" {
 typedef struct tenon_kernel_t tenon_kernel_t;
 
 #define TENON_LAYOUT_ROW_MAJOR 0u
-#define TENON_LAYOUT_PACKED 1u /* the kernel's own, made by prepack */
+#define TENON_LAYOUT_PACKED 1u /* the kernel's own layout, made by prepack */
 
 typedef struct tenon_kernel_operand_t {
   tenon_type_t type; /* dtype TENON_DTYPE_NONE: an optional operand that is absent */
@@ -45,8 +45,8 @@ typedef struct tenon_kernel_call_t {
   uint32_t size_bytes;
   tenon_node_t anchor;
   tenon_graph_t* graph; /* frozen; holds the anchor */
-  const tenon_node_t*
-      epilogue; /* nodes after the anchor in order; the last one's result is the output */
+  /* Nodes after the anchor, in order; the result of the last one is the output. */
+  const tenon_node_t* epilogue;
   uint32_t epilogue_count;
   uint32_t operand_count, result_count;
   uint32_t reserved;
@@ -56,7 +56,7 @@ typedef struct tenon_kernel_call_t {
 
 typedef struct tenon_kernel_candidate_t {
   uint32_t size_bytes;
-  uint32_t epilogue_taken; /* how many of the epilogue's nodes */
+  uint32_t epilogue_taken; /* how many nodes of the epilogue it computes */
   uint32_t prepack_mask;   /* bit i: wants operand i PACKED */
   uint32_t part_count;     /* pieces that may run at once; at least 1 */
   double cost_ns;
@@ -69,29 +69,29 @@ typedef struct tenon_kernel_args_t {
   uint32_t input_count, output_count;
   uint32_t part_index, part_count;
   uint32_t reserved;
-  const tenon_buffer_t* const* inputs; /* null: an operand that is absent */
+  const tenon_buffer_t* const* inputs; /* null: an absent optional operand */
   tenon_buffer_t* const* outputs;
   const uint64_t* input_offsets_bytes;
   const uint64_t* output_offsets_bytes;
   const int64_t* const* input_dims; /* concrete */
   const int64_t* const* output_dims;
-  tenon_buffer_t* workspace; /* at least the candidate's workspace_bytes, shared by the parts of a
-                                call; null when that is 0 */
-  tenon_queue_t* queue;      /* null in this version: a kernel is complete when run returns */
+  /* At least the candidate's workspace_bytes, shared by the parts of a call; null if that is 0. */
+  tenon_buffer_t* workspace;
+  tenon_queue_t* queue; /* null in this version: a kernel is complete when run returns */
 } tenon_kernel_args_t;
 
 typedef struct tenon_kernels_api_t {
   uint32_t size_bytes;
   void* self;
-  tenon_str_t device_kind; /* whose buffers the kernels take */
-  /* OK: candidate filled. UNIMPLEMENTED with a reason: not taken. Safe. */
+  tenon_str_t device_kind; /* the kind of device whose buffers the kernels use */
+  /* OK: the candidate is filled. UNIMPLEMENTED with a reason: refused. Safe. */
   tenon_code_t (*query)(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
                         tenon_kernel_candidate_t* out_candidate);
   tenon_code_t (*create)(void* self, tenon_device_t* device, const tenon_kernel_call_t* call,
                          tenon_kernel_t** out_kernel);
   void (*destroy)(void* self, tenon_kernel_t* kernel);
-  tenon_code_t (*run)(void* self, tenon_kernel_t* kernel,
-                      const tenon_kernel_args_t* args); /* safe */
+  /* Safe. */
+  tenon_code_t (*run)(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
   /* ---- Optional ---- */
   tenon_code_t (*prepack)(void* self, tenon_kernel_t* kernel, uint32_t operand, const void* data,
                           uint64_t size_bytes, const tenon_sink_t* sink);
@@ -104,7 +104,7 @@ typedef struct tenon_kernels_api_t {
 typedef struct tenon_host_kernels_t {
   uint32_t size_bytes;
   void* self;
-  /* Calls `visit` for every set of that device kind, best cost first; `api` lives as long as the
+  /* Calls `visit` for every set for that device kind, best cost first. `api` lives as long as the
    * process. */
   tenon_code_t (*candidates)(void* self, tenon_str_t device_kind, tenon_str_t target,
                              const tenon_kernel_call_t* call, void* context,

@@ -1,6 +1,6 @@
-/* Tenon ABI: what plugins allocate for tensors on their own account (tenon.host.memory/1). Buffers
- * that the host asks a device for are counted by the host; a device counts what it keeps besides:
- * packed constants, values whose size only a run tells.
+/* Tenon ABI: accounting of tensor memory that plugins allocate themselves (tenon.host.memory/1).
+ * The host counts the buffers that it requests; a device counts its other memory: packed constants,
+ * values whose size is known only in a run.
  *
  * Users: plugins/cpu.
  */
@@ -18,9 +18,9 @@ extern "C" {
 typedef struct tenon_host_memory_t {
   uint32_t size_bytes;
   void* self;
-  /* Counts bytes that are about to be allocated. RESOURCE_EXHAUSTED, with a text that names `what`,
-   * the bytes and the limit, when TENON_MEMORY_LIMIT does not allow them; else they are to be given
-   * back. Safe. */
+  /* Counts bytes that are about to be allocated; the plugin gives them back later. If
+   * TENON_MEMORY_LIMIT does not allow them, RESOURCE_EXHAUSTED with a text that names `what`, the
+   * bytes and the limit; they are then not counted. Safe. */
   tenon_code_t (*reserve)(void* self, uint64_t bytes, tenon_str_t what);
   void (*give_back)(void* self, uint64_t bytes); /* safe */
 } tenon_host_memory_t;

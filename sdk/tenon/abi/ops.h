@@ -1,11 +1,11 @@
-/* Tenon ABI: operators as data (tenon.ops/1). Standard and third-party ops are the same thing: a
- * static array of tenon_op_def_t. From it come verifier, builders, documentation, manifest entries
- * and the derived tests.
+/* Tenon ABI: operators as data (tenon.ops/1). Standard and third-party ops are declared alike: as a
+ * static array of tenon_op_def_t. The verifier, builders, documentation, manifest entries and the
+ * derived tests are made from it.
  *
  * Literal text in this header (examples, negatives) is the expression form of .tir:
  *     add(f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [4, 6]
  *     slice(f32[5] [0, 1, 2, 3, 4]) {start = [1], limit = [4]} -> f32[3] [1, 2, 3]
- * Operands are `type literal`; in negatives a bare `type` is enough.
+ * Operands are `type literal`; in negatives, `type` alone is enough.
  *
  * Users: plugins/ops (in C++), tests/ir/plugin.
  */
@@ -21,9 +21,7 @@ extern "C" {
 
 #define TENON_OPS_ID "tenon.ops/1"
 
-/* ---- Schema
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- Schema ---- */
 
 /* Bit (1 << dtype) for each accepted element type. */
 typedef uint32_t tenon_dtypes_t;
@@ -42,8 +40,7 @@ typedef struct tenon_operand_def_t {
 
 #define TENON_ATTR_REQUIRED 1u
 
-/* An attribute. Without REQUIRED its default is the field of its kind; list kinds default to empty.
- */
+/* An attribute. Without REQUIRED, its default is the field of its kind; lists default to empty. */
 typedef struct tenon_attr_def_t {
   tenon_str_t name, doc;
   uint32_t kind; /* TENON_ATTR_* */
@@ -54,20 +51,18 @@ typedef struct tenon_attr_def_t {
   tenon_str_t choices; /* STRING: "clip|fill|in_bounds"; empty: any */
 } tenon_attr_def_t;
 
-/* A rule that inference checks, labelled so that diagnostics, docs and tests can name it. */
+/* A rule that inference checks. Diagnostics, docs and tests refer to it by its label. */
 typedef struct tenon_constraint_def_t {
   tenon_str_t label;    /* "C1" */
   tenon_str_t text;     /* "every start is in [0, dim]" */
-  tenon_str_t negative; /* an expression that breaks this rule and no other */
+  tenon_str_t negative; /* an expression that breaks this rule and no others */
 } tenon_constraint_def_t;
 
 typedef struct tenon_result_def_t {
   tenon_str_t name, doc;
 } tenon_result_def_t;
 
-/* ---- Traits
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- Traits ---- */
 
 #define TENON_TRAIT_PURE (1ull << 0)
 #define TENON_TRAIT_ELEMENTWISE \
@@ -75,7 +70,7 @@ typedef struct tenon_result_def_t {
 #define TENON_TRAIT_COMMUTATIVE (1ull << 2)
 #define TENON_TRAIT_IDEMPOTENT (1ull << 3)
 #define TENON_TRAIT_COMPOSITE \
-  (1ull << 4) /* has a decomposition; legalize inlines what nobody claims */
+  (1ull << 4) /* has a decomposition; legalize inlines it unless a planned device takes the op */
 #define TENON_TRAIT_DEFINES_SYMBOL (1ull << 5)
 #define TENON_TRAIT_ORDERED (1ull << 6) /* effects through tokens; never removed or reordered */
 #define TENON_TRAIT_NO_RECOMPUTE (1ull << 7)
@@ -89,65 +84,61 @@ typedef struct tenon_result_def_t {
 #define TENON_COST_REDUCTION 3u
 #define TENON_COST_CONTRACTION 4u
 #define TENON_COST_DATA_MOVEMENT 5u
-#define TENON_COST_SORT 6u /* comparisons one after another: n log n */
+#define TENON_COST_SORT 6u /* comparisons that depend on each other: n log n */
 
-/* Whose unit in the last place (ulp) the accuracy of an op is counted in. */
+/* The quantity whose unit in the last place (ulp) measures an op's accuracy. */
 #define TENON_ULP_OF_RESULT 0u
 #define TENON_ULP_OF_OPERANDS \
-  1u /* of the largest of the result and the operands: where they cancel */
+  1u /* of the largest of the result and the operands, for ops whose operands may cancel */
 #define TENON_ULP_OF_ONE \
-  2u /* of the larger of the result and 1: near zeros that are no simple numbers */
+  2u /* of the larger of the result and 1, for functions whose zeros are not simple numbers */
 
-/* ---- Inference
- * ---------------------------------------------------------------------------------------------------
- */
+/* ---- Inference ---- */
 
 typedef struct tenon_op_def_t tenon_op_def_t;
 
-/* A question to infer or value_of: the types and attributes of a node that may not exist yet.
- * Borrowed. */
+/* Input of infer and value_of: types and attributes of a node that may not exist yet. Borrowed. */
 typedef struct tenon_infer_t {
   uint32_t size_bytes;
   uint32_t operand_count, attr_count, region_count;
   const tenon_op_def_t* op;
-  tenon_graph_t* graph;         /* owner of the dims; tenon.host.graph/1 makes and compares them */
+  tenon_graph_t* graph;         /* owns the dims; tenon.host.graph/1 makes and compares them */
   const tenon_type_t* operands; /* kind TENSOR with dtype NONE: an absent optional operand */
   const tenon_attr_t* attrs; /* one per declared attribute, in declared order, defaults filled in */
   const tenon_region_t* regions;
   void* host;
-  /* Elements of an operand that is known at compile time as dims (constants and shape arithmetic):
-   * at most 4096. NOT_FOUND when it is not known; that is no failure by itself. Borrowed until the
-   * call to infer returns. */
+  /* Elements of an operand as dims, if they are known at compile time (constants and shape
+   * arithmetic): at most 4096. NOT_FOUND if not; that alone is no failure. Borrowed until infer
+   * returns. */
   tenon_code_t (*value_of)(void* host, uint32_t operand, const tenon_dim_t** out_dims,
                            uint64_t* out_count);
   /* Appends a result type; dims are copied. */
   tenon_code_t (*result)(void* host, tenon_dtype_t dtype, const tenon_dim_t* dims, uint32_t rank);
-  /* Records that constraint `label` is broken; `text` says how, with both values. Returns
+  /* Records that constraint `label` is broken; `text` explains it with both values. Returns
    * INVALID_ARGUMENT. */
   tenon_code_t (*fail)(void* host, tenon_str_t label, tenon_str_t text);
-  /* Requires dims to be equal or in a relation. YES passes; NO fails with `label`; MAYBE records
+  /* Requires that dims are in a relation. YES passes; NO fails with `label`; MAYBE records
    * symbol_assert and passes. */
   tenon_code_t (*require)(void* host, tenon_str_t label, uint32_t rel, tenon_dim_t a, tenon_dim_t b,
                           tenon_str_t what);
 } tenon_infer_t;
 
-/* ---- Reference evaluation
- * ------------------------------------------------------------------------------------------ */
+/* ---- Reference evaluation ---- */
 
 typedef struct tenon_eval_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count, attr_count;
   const tenon_op_def_t* op;
   const tenon_array_t* inputs; /* data null and dtype NONE: absent */
-  tenon_array_t* outputs; /* contiguous, allocated from the inferred types; data null when a dim is
-                             data-dependent: -1 */
+  /* Contiguous, allocated from the inferred types. If a dim is data-dependent, that dim is -1 and
+   * data is null. */
+  tenon_array_t* outputs;
   const tenon_attr_t* attrs; /* as in tenon_infer_t, with DIMS evaluated: every dim is constant */
   void* host;
   /* Allocates a data-dependent output and updates outputs[i]. */
   tenon_code_t (*alloc_output)(void* host, uint32_t i, const int64_t* dims, uint32_t rank);
-  /* Runs region i of the node on arrays; outputs are allocated by the host and live until the
-   * region has run twice more, or the eval returns. What the region uses of its surroundings is the
-   * host's matter. */
+  /* Runs region i of the node on arrays. The host allocates the outputs, which live until the
+   * region has run twice more or the eval returns. The host provides the region's captures. */
   tenon_code_t (*run_region)(void* host, uint32_t region, const tenon_array_t* inputs,
                              uint32_t input_count, tenon_array_t* outputs, uint32_t output_count);
   uint32_t (*cancelled)(void* host);
@@ -155,14 +146,12 @@ typedef struct tenon_eval_t {
   uint32_t reserved;
 } tenon_eval_t;
 
-/* ---- The declaration
- * --------------------------------------------------------------------------------------------------
- */
+/* ---- The declaration ---- */
 
-/* A rewrite that the host drives: called for nodes of `root` in no particular order until nothing
- * changes or the bound is met. match_and_build builds the replacement before `node` and sets
- * out_results (one value per result); out_matched 0: no match, nothing built. State in a comment
- * why it never loops. */
+/* A rewrite that the host drives: it is called for nodes of `root`, in no particular order, until
+ * nothing changes or the bound is reached. match_and_build builds the replacement before `node` and
+ * sets out_results (one value per result); out_matched 0: no match, nothing built. A comment must
+ * say why the rewrite never loops. */
 typedef struct tenon_rewrite_t {
   uint32_t size_bytes;
   uint32_t benefit; /* higher first */
@@ -175,18 +164,18 @@ typedef struct tenon_rewrite_t {
 
 struct tenon_op_def_t {
   uint32_t size_bytes;
-  /* Of the meaning; a graph names it. From 1.0 on another meaning has another number. Before,
-   * CHANGELOG.md says what changed, and who claims an op by name looks at its operands and
-   * attributes. */
+  /* Version of the meaning; graphs record it. From 1.0 on a changed meaning gets a new number.
+   * Before 1.0, CHANGELOG.md lists the changes, and a plugin that claims an op by name must check
+   * its operands and attributes. */
   uint32_t version;
-  uint32_t since; /* ABI minor that first had this version */
+  uint32_t since; /* first ABI minor with this version */
   uint32_t cost_class;
   tenon_str_t name, summary, doc;
   void* self;
   uint64_t traits;
 
   const tenon_operand_def_t* operands;
-  const tenon_result_def_t* results; /* documentation; the number is inference's */
+  const tenon_result_def_t* results; /* documentation only; inference determines the number */
   const tenon_attr_def_t* attrs;
   const tenon_constraint_def_t* constraints;
   const tenon_str_t* examples;
@@ -196,34 +185,34 @@ struct tenon_op_def_t {
   const uint32_t* scalar; /* see scalar.h; the result has the shape of the operands */
   double tolerance;       /* factor on the tests' tolerance for this op; 0 means 1 */
 
-  /* Required. Appends the result types or fails naming a constraint. Pure; safe. */
+  /* Required. Appends the result types, or fails with a constraint. Pure; safe. */
   tenon_code_t (*infer)(void* self, const tenon_infer_t* query);
-  /* Optional: shape arithmetic. Elements of `result` as dims where they are known; out_dims:
-   * caller's array of the result's element count (at most 4096). NOT_FOUND when unknown. */
+  /* Optional: shape arithmetic. The elements of `result` as dims, if known; out_dims: caller's
+   * array of the result's element count (at most 4096). NOT_FOUND if unknown. */
   tenon_code_t (*value_of)(void* self, const tenon_infer_t* query, uint32_t result,
                            tenon_dim_t* out_dims);
-  /* Required unless there is a scalar program or a decomposition. Obvious before fast. Safe. */
+  /* Required without a scalar program or a decomposition. Obvious rather than fast. Safe. */
   tenon_code_t (*reference)(void* self, const tenon_eval_t* eval);
-  /* Builds an equivalent of smaller ops before the node. out_results: one value per result. */
+  /* Builds an equivalent from smaller ops before the node. out_results: one value per result. */
   tenon_code_t (*decompose)(void* self, const tenon_builder_t* builder, tenon_node_t node,
                             tenon_value_t* out_results);
-  /* Simplifies one node, as a rewrite: out_matched 0 when there is nothing to do. Constants are
-   * folded by the host through `reference`; this is for x+0, transpose of transpose. */
+  /* Simplifies one node like a rewrite (x+0, transpose of transpose); out_matched 0: nothing to do.
+   * The host folds constants itself, through `reference`. */
   tenon_code_t (*fold)(void* self, const tenon_builder_t* builder, tenon_node_t node,
                        tenon_value_t* out_results, uint32_t* out_matched);
   const tenon_rewrite_t* rewrites;
   uint64_t rewrite_count;
-  /* Reserved for the passes that use them; null. */
+  /* Reserved for future passes; null. */
   const void* jvp;
   const void* transpose;
   const void* batch;
 
-  /* Accuracy of floats: so many units in the last place at most lie between the exact value at the
-   * operands and what code made from this declaration gives (its reference, its scalar program), in
-   * f32 and in f64. The tree's tests hold its own devices to it; conformance asks a device for
-   * `tolerance` alone. f16 and bf16 are computed in f32 and rounded once. 0.5: the nearest number;
-   * 0 in both: not stated. A composite's unit is never below that of 256 times the smallest normal
-   * number, since its steps may be there. */
+  /* Accuracy of floats in f32 and in f64: the largest distance, in units in the last place, between
+   * the exact value at the operands and the result of code made from this declaration (its
+   * reference, its scalar program). Tests of this tree hold its devices to it; conformance tests
+   * use only `tolerance`. f16 and bf16 are computed in f32 and rounded once. 0.5: the nearest
+   * number; 0 in both: not stated. For a composite the unit is never smaller than that of 256 times
+   * the smallest normal number, because its steps may be in that range. */
   double ulp_f32, ulp_f64;
   uint32_t ulp_of; /* TENON_ULP_OF_* */
   uint32_t reserved;

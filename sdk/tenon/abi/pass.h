@@ -1,5 +1,5 @@
-/* Tenon ABI: passes (tenon.pass/1). A pass is a record and either `run`, which may do anything to a
- * graph, or rewrites that the host drives and bounds.
+/* Tenon ABI: passes (tenon.pass/1). A pass is a record and either `run`, which may change a graph
+ * in any way, or rewrites that the host drives and bounds.
  *
  * Users: every pass of passes/, tests/plugins.
  */
@@ -21,34 +21,35 @@ typedef struct tenon_pass_option_def_t {
   tenon_str_t default_text;
 } tenon_pass_option_def_t;
 
-/* What one run did, by name; counted up. */
+/* What `run` receives. count adds to a statistic, by name. */
 typedef struct tenon_pass_context_t {
   uint32_t size_bytes;
   uint32_t option_count;
   const tenon_attr_t* options; /* one per declared option, in declared order, defaults filled in */
   void* host;
   void (*count)(void* host, tenon_str_t statistic, int64_t amount);
-  /* Asks the host's planned device(s) whether they take this node whole: TENON_YES or TENON_NO.
-   * Without devices: NO. For legalize. */
+  /* Whether the planned devices take this node whole: TENON_YES or TENON_NO. NO without devices.
+   * For legalize. */
   uint32_t (*claimed)(void* host, tenon_node_t node);
 } tenon_pass_context_t;
 
 typedef struct tenon_pass_def_t {
   uint32_t size_bytes;
   uint32_t option_count;
-  tenon_str_t name;          /* "fuse-elementwise" */
-  tenon_str_t summary;       /* one line */
-  tenon_str_t description;   /* paragraphs */
-  tenon_str_t before, after; /* .tir graphs: run(before) prints after; executed as a test, in which
-                                every rewrite with a root is applied */
+  tenon_str_t name;        /* "fuse-elementwise" */
+  tenon_str_t summary;     /* one line */
+  tenon_str_t description; /* paragraphs */
+  /* .tir graphs: run(before) prints after. Executed as a test, which applies every rewrite with a
+   * root. */
+  tenon_str_t before, after;
   const tenon_pass_option_def_t* options;
   const tenon_str_t* statistics;
   uint32_t statistic_count;
   uint32_t rewrite_count;
   tenon_str_t requires_, preserves, establishes; /* comma-separated properties: "legal", "folded" */
   void* self;
-  /* Either run... One at a time per graph; safe on different graphs. On failure the graph is thrown
-   * away. */
+  /* Either run... One at a time per graph; safe on different graphs. On failure the graph is
+   * discarded. */
   tenon_code_t (*run)(void* self, tenon_graph_t* graph, const tenon_pass_context_t* context);
   /* ...or rewrites. */
   const tenon_rewrite_t* rewrites;

@@ -1,10 +1,10 @@
 /* Tenon ABI: asynchronous queues and timeline fences (tenon.queue/1). A device without it completes
  * everything before it returns.
  *
- * A fence is a 64-bit counter that only grows. Work waits until a fence has reached a value and
- * signals a value when done. A failed piece of work fails its signal: the fence then reports that
- * code to every waiter of that value or a later one. A failed wait does not mean that later work
- * has stopped: only queue_destroy and sync guarantee that nothing is in flight.
+ * A fence is a 64-bit counter that only grows. Work waits until a fence has reached a value, and
+ * signals a value when done. Failed work fails its signal: the fence then reports the code to all
+ * who wait for that value or a later one. A failed wait does not mean that later work has stopped:
+ * only queue_destroy and sync guarantee that nothing is in flight.
  *
  * The host uses it with tenon.compile/1; single kernels (tenon.kernels/1) are complete when they
  * return.
@@ -36,22 +36,21 @@ typedef struct tenon_queue_api_t {
   /* Work on one queue runs in order of submission; queues are ordered only by fences. */
   tenon_code_t (*queue_create)(void* self, tenon_device_t* device, tenon_queue_t** out_queue);
   tenon_code_t (*queue_destroy)(void* self, tenon_queue_t* queue); /* waits for its work */
-  /* Submits a copy; host memory it names stays valid until the signal. One at a time per queue.
+  /* Submits a copy. The host memory it names stays valid until the signal. One at a time per queue.
    * On error nothing of this call is in flight and the signal is untouched. */
   tenon_code_t (*copy_async)(void* self, tenon_queue_t* queue, const tenon_copy_t* copy,
                              const tenon_fence_point_t* waits, uint32_t wait_count,
                              tenon_fence_point_t signal);
   tenon_code_t (*fence_create)(void* self, tenon_device_t* device, uint64_t initial,
                                tenon_fence_t** out_fence);
-  tenon_code_t (*fence_destroy)(void* self,
-                                tenon_fence_t* fence); /* no work refers to it any more */
-  /* Current value; the code of failed work when there was one. A value that it gives counts as a
-   * wait for it that returned: what the work wrote is visible, and the fence may be destroyed.
-   * Safe. */
+  /* No work refers to the fence any more. */
+  tenon_code_t (*fence_destroy)(void* self, tenon_fence_t* fence);
+  /* The current value; the code of failed work if any failed. Returning a value has the effect of a
+   * completed wait for it: what the work wrote is visible, and the fence may be destroyed. Safe. */
   tenon_code_t (*fence_query)(void* self, tenon_fence_t* fence, uint64_t* out_value);
-  tenon_code_t (*fence_signal)(void* self, tenon_fence_t* fence,
-                               uint64_t value); /* from the host; safe */
-  /* DEADLINE_EXCEEDED after timeout_ns; UINT64_MAX waits for good. Safe. */
+  /* From the host; safe. */
+  tenon_code_t (*fence_signal)(void* self, tenon_fence_t* fence, uint64_t value);
+  /* DEADLINE_EXCEEDED after timeout_ns; UINT64_MAX waits without limit. Safe. */
   tenon_code_t (*fence_wait)(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
 } tenon_queue_api_t;
 

@@ -1,6 +1,6 @@
-/* Tenon ABI: how a record that the caller passes is read and filled. Not an interface but a helper,
- * compiled into host and plugins alike: it keeps the rule of base.h that nobody reads or writes
- * behind what the caller has.
+/* Tenon ABI: reads and fills records that the caller passes. A helper, not an interface, compiled
+ * into host and plugins alike. It keeps the rule of base.h: no access beyond the caller's
+ * size_bytes.
  *
  * Users: the host, sdk/tenon/cpp/plugin.hpp, simple_device.h, devices in C.
  */
@@ -15,10 +15,10 @@
 extern "C" {
 #endif
 
-/* Copies the first min(size_bytes of `out`, size_bytes) bytes of `record` to `out`, whose
- * size_bytes then says how many they are; what the caller has behind them stays. Both begin with
- * `uint32_t size_bytes`. INVALID_ARGUMENT, without a reason and with `out` as it was, when the
- * caller did not set size_bytes. Safe for different records. */
+/* Copies the first min(size_bytes of `out`, size_bytes) bytes of `record` to `out`, and sets the
+ * size_bytes of `out` to this number. Bytes of the caller beyond them are untouched. Both records
+ * begin with `uint32_t size_bytes`. INVALID_ARGUMENT, without a reason and with `out` unchanged, if
+ * the caller did not set size_bytes. Safe for different records. */
 static inline tenon_code_t tenon_record_give(void* out, const void* record, uint32_t size_bytes) {
   uint32_t size;
   memcpy(&size, out, sizeof size);
@@ -29,9 +29,9 @@ static inline tenon_code_t tenon_record_give(void* out, const void* record, uint
   return TENON_OK;
 }
 
-/* The other way: copies what the caller has of `given` to `out_record` of size_bytes, with zeros
- * behind it and size_bytes of its own: for a record that the callee reads before it fills it
- * (tenon_needs_t). INVALID_ARGUMENT as above. */
+/* The opposite direction, for a record that the callee reads before it fills it (tenon_needs_t):
+ * copies what the caller has of `given` to `out_record`, fills the rest of its size_bytes with
+ * zeros, and sets its size_bytes to its own size. INVALID_ARGUMENT as above. */
 static inline tenon_code_t tenon_record_take(void* out_record, uint32_t size_bytes,
                                              const void* given) {
   uint32_t size;

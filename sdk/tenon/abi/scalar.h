@@ -1,25 +1,25 @@
-/* Tenon ABI: scalar programs. The meaning of one element of an element-wise op as a postfix
- * program: one source for the reference device, for kernelgen and for every GPU.
+/* Tenon ABI: scalar programs: the meaning of one element of an element-wise op, as a postfix
+ * program. The reference device, kernelgen and every GPU use the same program.
  *
  * A program is an array of 32-bit words. Bits 0-7 of an instruction are its opcode, bits 8-31 its
  * argument `a`. CONST_F and CONST_I are followed by two words, the low half of the 64-bit pattern
  * first. The program leaves one value per result of the op on the stack, the first result deepest.
  *
- * Types: every stack entry has an element type. ARG pushes the operand's. Constants and attributes
- * take the working type, which is the type of operand 0 until WORK sets it to another operand's.
- * Binary instructions need equal types on both sides; CMP gives pred; SELECT takes (pred, a, b)
- * with b on top. CONVERT changes the type.
+ * Types: every stack entry has an element type. ARG pushes an entry of the operand's type.
+ * Constants and attributes have the working type: the type of operand 0, until WORK sets it to the
+ * type of another operand. Binary instructions need equal types on both sides; CMP gives pred;
+ * SELECT takes (pred, a, b) with b on top. CONVERT changes the type.
  *
- * Rounding: f16 and bf16 operands are widened to f32 on ARG, the whole program runs in f32, results
- * are rounded once (nearest even). f32 and f64 run as they are. Integers wrap. An implementation
- * may keep more precision between fused programs, never less.
+ * Rounding: f16 and bf16 operands are widened to f32 on ARG, the whole program runs in f32, and
+ * results are rounded once (nearest even). f32 and f64 programs run in their own type. Integers
+ * wrap. An implementation may keep more precision between fused programs, never less.
  *
  * Integers: div truncates, x/0 = -1 (all ones for unsigned), MIN/-1 = MIN, x%0 = x, MIN%-1 = 0, and
- * % takes the sign of the dividend; a shift by >= width gives 0 (SHR_A: the sign, 0 for unsigned
- * types); a negative count counts as >= width. FLOOR, CEIL, TRUNC and ROUND_EVEN change no integer.
- * Floats: MAX and MIN propagate NaN and order -0 below +0; SIGN(NaN) is NaN, SIGN(-0) is -0. REM is
- * C fmod. CONVERT float to integer truncates and saturates, NaN gives 0; to pred it is x != 0 (NaN
- * is true).
+ * % takes the sign of the dividend. A shift by >= width gives 0 (SHR_A: the sign, 0 for unsigned
+ * types); a negative count counts as >= width. FLOOR, CEIL, TRUNC and ROUND_EVEN do not change
+ * integers. Floats: MAX and MIN propagate NaN and order -0 below +0; SIGN(NaN) is NaN, SIGN(-0) is
+ * -0. REM is C fmod. CONVERT of float to integer truncates and saturates, and NaN gives 0; CONVERT
+ * to pred is x != 0 (NaN is true).
  */
 #ifndef TENON_ABI_SCALAR_H_
 #define TENON_ABI_SCALAR_H_
@@ -33,11 +33,10 @@
 #define TENON_S_CONST_F 2u /* 64-bit IEEE double follows, converted to the working type */
 #define TENON_S_CONST_I 3u /* 64-bit integer follows, converted to the working type */
 #define TENON_S_ATTR \
-  4u /* a: ordinal in the op's declared attributes (a number), converted likewise */
+  4u /* a: ordinal in the op's declared attributes (a number), converted to the working type */
 #define TENON_S_PICK 5u /* pushes a copy of the entry a below the top */
-#define TENON_S_WORK                                                           \
-  6u /* a: operand ordinal whose type becomes the working type; pushes nothing \
-      */
+#define TENON_S_WORK \
+  6u /* a: ordinal of the operand whose type becomes the working type; pushes nothing itself */
 #define TENON_S_CONST_MIN 7u /* lowest finite (floats) or smallest value of the working type */
 #define TENON_S_CONST_MAX 8u /* highest finite or largest value of the working type */
 

@@ -1,16 +1,21 @@
-/* Tenon ABI: sessions (tenon.host.session/1): load, compile, bind, run, placement, profile. What
- * sdk/tools, samples, Python and embedding programs use.
+/* Tenon ABI: sessions (tenon.host.session/1): load, compile, bind, run, placement, profile. For
+ * sdk/tools, samples, Python and embedding programs.
  *
- * libtenon.so exports one function, tenon_host_open, which gives tenon.host/1; this table is asked
- * from it.
+ * libtenon.so exports one function, tenon_host_open. It returns tenon.host/1, whose query returns
+ * this table.
  *
- *     const tenon_host_t* host;             tenon_host_open(TENON_ABI_VERSION, &host);
- *     const tenon_host_session_t* s;        host->query(host->self, STR(TENON_HOST_SESSION_ID), 0,
- * (const void**)&s); s->model_load(s->self, path, NULL, 0, &model);   s->compile(s->self, model,
- * &options, &program); s->binding_create(s->self, program, &b);  s->bind_input(...);
- * s->run(s->self, b);  s->output(...);
+ *     const tenon_host_t* host;
+ *     tenon_host_open(TENON_ABI_VERSION, &host);
+ *     const tenon_host_session_t* s;
+ *     host->query(host->self, STR(TENON_HOST_SESSION_ID), 0, (const void**)&s);
+ *     s->model_load(s->self, path, NULL, 0, &model);
+ *     s->compile(s->self, model, &options, &program);
+ *     s->binding_create(s->self, program, &b);
+ *     s->bind_input(...);
+ *     s->run(s->self, b);
+ *     s->output(...);
  *
- * Objects are made with one reference and released with release(). Failures:
+ * Objects are created with one reference; release() releases it. Failures:
  * tenon_host_t::last_failure.
  *
  * Users: sdk/tools (the C tables), sdk/tenon/cpp/session.hpp and the tests over it. Unstable until
@@ -29,31 +34,32 @@ extern "C" {
 
 #define TENON_HOST_SESSION_ID "tenon.host.session/1"
 
-/* The only function that libtenon.so exports. Starts the host on first use: environment read,
- * manifests scanned, no plugin opened. Safe. */
+/* The only function that libtenon.so exports. The first call starts the host: reads the environment
+ * and scans manifests, but opens no plugin. Safe. */
 TENON_EXPORT tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out_host);
 
 typedef struct tenon_model_t tenon_model_t;     /* a loaded graph; immutable; safe */
 typedef struct tenon_program_t tenon_program_t; /* compiled and loaded on devices; safe */
-typedef struct tenon_binding_t
-    tenon_binding_t; /* inputs and outputs of one run after another; one at a time */
+/* Inputs and outputs for successive runs; one at a time. */
+typedef struct tenon_binding_t tenon_binding_t;
 
 typedef struct tenon_session_options_t {
   uint32_t size_bytes;
-  uint32_t no_fallback; /* 1: an error when some node is not placed on `device` */
+  uint32_t no_fallback; /* 1: an error if a node is not placed on `device` */
   uint32_t deterministic;
-  uint32_t claim_all; /* 1: `device` gets every node that it claims, whatever the cost (implied when
-                         device is named) */
-  tenon_str_t device; /* "cpu", "sim:1", or several by preference "sim,cpu"; empty: TENON_DEVICE,
-                         else by cost */
+  /* 1: `device` gets every node that it claims, whatever the cost (implied if device is named). */
+  uint32_t claim_all;
+  /* "cpu", "sim:1", or several in order of preference, "sim,cpu"; empty: TENON_DEVICE, else by
+   * cost. */
+  tenon_str_t device;
   tenon_str_t pipeline; /* passes before placement; empty: the standard one, "none": none */
   const tenon_key_value_t* options; /* for devices: "cpu.opt" */
   uint32_t option_count;
   uint32_t reserved;
 } tenon_session_options_t;
 
-/* An input or output. dims are texts ("batch", "2*n", "64"), since a model's dims may be symbolic.
- * Borrowed from the object. */
+/* An input or output. dims are texts ("batch", "2*n", "64"), because a model's dims may be
+ * symbolic. Borrowed from the object. */
 typedef struct tenon_port_t {
   uint32_t size_bytes;
   tenon_dtype_t dtype;
@@ -81,8 +87,8 @@ typedef struct tenon_program_info_t {
   double compile_ms;
   uint64_t kernels_compiled, kernels_from_cache, kernel_count;
   uint64_t node_count, copy_count;
-  double load_ms; /* of compile_ms: devices loaded the code and took in the constants, which they
-                     may pack */
+  /* The part of compile_ms in which devices load the code, and take and perhaps pack constants. */
+  double load_ms;
 } tenon_program_info_t;
 
 typedef struct tenon_run_info_t {
@@ -102,16 +108,16 @@ typedef struct tenon_host_session_t {
   void* self;
 
   /* ---- Models ---- */
-  /* Any file that a frontend or .tir takes. */
+  /* Loads any file that a frontend can read, or .tir. */
   tenon_code_t (*model_load)(void* self, tenon_str_t path, const tenon_key_value_t* options,
                              uint32_t option_count, tenon_model_t** out_model);
   tenon_code_t (*model_load_bytes)(void* self, tenon_blob_t* bytes, tenon_str_t name,
                                    tenon_str_t folder, tenon_model_t** out_model);
-  tenon_code_t (*model_from_graph)(void* self, tenon_graph_t* graph,
-                                   tenon_model_t** out_model); /* clones it */
+  /* Clones the graph. */
+  tenon_code_t (*model_from_graph)(void* self, tenon_graph_t* graph, tenon_model_t** out_model);
   tenon_code_t (*model_info)(void* self, tenon_model_t* model, tenon_model_info_t* out_info);
-  tenon_code_t (*model_graph)(void* self, tenon_model_t* model,
-                              tenon_graph_t** out_graph); /* frozen, retained */
+  /* Frozen, retained. */
+  tenon_code_t (*model_graph)(void* self, tenon_model_t* model, tenon_graph_t** out_graph);
   void (*model_release)(void* self, tenon_model_t* model);
 
   /* ---- Programs ---- */
@@ -119,18 +125,20 @@ typedef struct tenon_host_session_t {
                           tenon_program_t** out_program);
   tenon_code_t (*program_info)(void* self, tenon_program_t* program,
                                tenon_program_info_t* out_info);
-  /* Which node runs where and why: JSON
-   * {"schema":1,"devices":[{"device","nodes","bytes_in","bytes_out"}],"nodes":[{"node","op",
-   * "device","origins","refusals":[{"device","code","reason"}]}],"copies":[...]}. Where sizes, axes
-   * or counts follow from values of inputs, the program is compiled when it runs: the rest is of
-   * the variant that ran last, and "by_value":{"inputs":[{"input","why"}],"most","compiled",
-   * "dropped","general","why_not_general","variants":[{"for","runs","compile_ms"}]} tells of all.
-   */
+  /* Which node runs where and why, as JSON:
+   *   {"schema":1,
+   *    "devices":[{"device","nodes","bytes_in","bytes_out"}],
+   *    "nodes":[{"node","op","device","origins","refusals":[{"device","code","reason"}]}],
+   *    "copies":[...]}
+   * If sizes, axes or counts depend on values of inputs, the program is compiled when it runs. The
+   * data above then describe the variant that ran last, and this describes all variants:
+   *   "by_value":{"inputs":[{"input","why"}],"most","compiled","dropped","general",
+   *               "why_not_general","variants":[{"for","runs","compile_ms"}]} */
   tenon_code_t (*placement)(void* self, tenon_program_t* program, const tenon_sink_t* json);
-  /* The one line for people: "12 of 340 nodes on cpu: ..."; nothing when one device took all. */
+  /* One line for people: "12 of 340 nodes on cpu: ..."; empty if one device took all nodes. */
   tenon_code_t (*placement_summary)(void* self, tenon_program_t* program, const tenon_sink_t* text);
-  /* A stage's text: "graph", "partition", or "DEVICE/stages" and whatever the device's dump knows.
-   */
+  /* The text of a stage: "graph", "partition", or "DEVICE/stages" and the other names that the
+   * device's dump supports. */
   tenon_code_t (*dump)(void* self, tenon_program_t* program, tenon_str_t what,
                        const tenon_sink_t* text);
   void (*program_release)(void* self, tenon_program_t* program); /* bindings keep it alive */
@@ -138,18 +146,18 @@ typedef struct tenon_host_session_t {
   /* ---- Runs ---- */
   tenon_code_t (*binding_create)(void* self, tenon_program_t* program,
                                  tenon_binding_t** out_binding);
-  /* Binds host memory as an input: checked against dtype, rank, constant dims and dims bound
-   * before. Borrowed until another is bound or the binding is released. Missing inputs are named
-   * all at once by run. */
+  /* Binds host memory as an input. Checks it against dtype, rank, constant dims and dims bound
+   * before. Borrowed until another array is bound or the binding is released. run names all missing
+   * inputs at once. */
   tenon_code_t (*bind_input)(void* self, tenon_binding_t* binding, tenon_str_t name,
                              const tenon_array_t* array);
-  /* Runs to the end. Outputs of the run before are gone. */
+  /* Runs to the end. Invalidates the outputs of the previous run. */
   tenon_code_t (*run)(void* self, tenon_binding_t* binding);
-  /* Dense host array, valid until the next run or release. */
+  /* A dense host array, valid until the next run or release. */
   tenon_code_t (*output)(void* self, tenon_binding_t* binding, tenon_str_t name,
                          tenon_array_t* out_array);
   tenon_code_t (*run_info)(void* self, tenon_binding_t* binding, tenon_run_info_t* out_info);
-  /* Collects timings of the runs after it; 0 stops. */
+  /* Collects timings of later runs; 0 stops. */
   tenon_code_t (*profile_enable)(void* self, tenon_binding_t* binding, uint32_t on);
   tenon_code_t (*profile_write)(void* self, tenon_binding_t* binding, uint32_t format,
                                 const tenon_sink_t* sink);
@@ -157,21 +165,22 @@ typedef struct tenon_host_session_t {
 
   /* ---- Tensors in files, through frontends ---- */
   tenon_code_t (*tensors_read)(void* self, tenon_str_t path, const tenon_tensor_sink_t* sink);
-  tenon_code_t (*tensor_write)(void* self, tenon_str_t path,
-                               const tenon_tensor_t* tensor); /* by extension */
+  /* The extension chooses the format. */
+  tenon_code_t (*tensor_write)(void* self, tenon_str_t path, const tenon_tensor_t* tensor);
 
   /* ---- The process ---- */
-  /* Asks every operation of the process to stop; safe from a signal handler. 0 takes it back. */
+  /* Asks every operation of the process to stop; safe from a signal handler. 0 withdraws the
+   * request. */
   void (*cancel)(void* self, uint32_t on);
-  /* Everything the host knows as JSON: "plugins" (each candidate with its gates; opens none),
-   * "plugin" (the one of this name, which is loaded first, so that all its gates are known), "lock"
-   * (what a lock file holds for those that are usable), "devices", "ops", "passes", "frontends",
-   * "settings", "errors" (all stable codes with their explanation). filter: a name or glob, may be
+  /* Describes the host as JSON. what: "plugins" (each candidate with its gates; opens none),
+   * "plugin" (the one of this name, loaded first so that all its gates are known), "lock" (the
+   * content of a lock file for the usable plugins), "devices", "ops", "passes", "frontends",
+   * "settings", "errors" (all stable codes with their explanations). filter: a name or glob; may be
    * empty. */
   tenon_code_t (*explain)(void* self, tenon_str_t what, tenon_str_t filter,
                           const tenon_sink_t* json);
-  /* Runs passes: "canonicalize,cse,fold{max_bytes=64}". The graph is changed in place. print_after:
-   * pass names, "all" or empty; texts go to `prints`. stats: JSON. flags: TENON_PASSES_*. */
+  /* Runs passes: "canonicalize,cse,fold{max_bytes=64}". Changes the graph in place. print_after:
+   * pass names, "all" or empty; the texts go to `prints`. stats: JSON. flags: TENON_PASSES_*. */
   tenon_code_t (*passes_run)(void* self, tenon_graph_t* graph, tenon_str_t passes,
                              tenon_str_t print_after, uint32_t flags, const tenon_sink_t* prints,
                              const tenon_sink_t* stats_json);

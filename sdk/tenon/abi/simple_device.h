@@ -1,6 +1,5 @@
-/* Tenon ABI: what every device writes alike. Not an interface but a helper, compiled into the
- * plugin: texts for initialisers, a failure with a plain text, filling a record, and the questions
- * that every copy has to be asked.
+/* Tenon ABI: what every device needs. A helper, not an interface, compiled into the plugin: texts
+ * for initialisers, a failure with a plain text, filling a record, and the checks of every copy.
  *
  * Users: the templates in C of `tenon new`.
  */
@@ -30,8 +29,8 @@ static inline tenon_code_t tenon_simple_failure(const tenon_host_t* host, tenon_
   return host->fail(host->self, code, message, 0, 0);
 }
 
-/* Fills as much of the caller's record `out` as it has room for with `record` of `size_bytes`.
- * INVALID_ARGUMENT, with a reason, when the caller did not say how much that is. */
+/* Fills the caller's record `out` with as much of `record`, of `size_bytes`, as fits.
+ * INVALID_ARGUMENT with a reason if the caller did not set size_bytes. */
 static inline tenon_code_t tenon_simple_give(const tenon_host_t* host, void* out,
                                              const void* record, uint32_t size_bytes) {
   if (tenon_record_give(out, record, size_bytes) == TENON_OK) return TENON_OK;
@@ -39,9 +38,9 @@ static inline tenon_code_t tenon_simple_give(const tenon_host_t* host, void* out
                               "a record to be filled has no size_bytes");
 }
 
-/* OK when a copy is sound: a known direction, the buffers that it needs, a pattern that fits,
- * ranges inside the buffers. from_size_bytes and to_size_bytes: of the buffers `from` and `to`,
- * anything where there is none. INVALID_ARGUMENT or OUT_OF_RANGE with a reason. Safe. */
+/* OK if a copy is valid: a known direction, the buffers that it needs, a pattern that fits, ranges
+ * inside the buffers. from_size_bytes and to_size_bytes: sizes of `from` and `to`, any value if
+ * unused. INVALID_ARGUMENT or OUT_OF_RANGE with a reason. Safe. */
 static inline tenon_code_t tenon_simple_check_copy(const tenon_host_t* host,
                                                    const tenon_copy_t* copy,
                                                    uint64_t from_size_bytes,

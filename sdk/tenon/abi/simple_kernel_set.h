@@ -1,14 +1,13 @@
 /* Tenon ABI: a tenon.kernels/1 for a device of another plugin, from a table of {op, element types,
- * question, function}. Not an interface but a helper, compiled into the plugin: for devices whose
- * memory the host can touch (`map`), as the cpu's.
+ * `suits`, function}. A helper, not an interface, compiled into the plugin: for devices whose
+ * memory the host can access (`map`), such as the cpu.
  *
  *     static const tenon_set_kernel_t kernels[] = {{"sort", 1u << TENON_U8, suits, sort_u8}};
- *     static tenon_kernels_api_t api;  (in the query)  tenon_simple_kernel_set(host, "cpu",
- * kernels, 1, &api);
+ *     static tenon_kernels_api_t api;
+ *     tenon_simple_kernel_set(host, "cpu", kernels, 1, &api);  // in the query
  *
- * The host asks every kernel set about every node, compares costs with the device's own, and keeps
- * each reason: `tenon ops OP
- * --explain` prints them. Include it in one file of the plugin.
+ * The host queries every kernel set for every node, compares costs with the device's own, and keeps
+ * each reason: `tenon ops OP --explain` prints them. Include it in one file of the plugin.
  *
  * Users: the templates of `tenon new kernels`, samples/fast_sort.
  */
@@ -30,22 +29,23 @@ extern "C" {
 #define TENON_SET_TENSORS_MAX 8u /* operands and results of one call */
 #define TENON_SET_ATTRS_MAX 32u
 
-/* One call, as it is asked about. Borrowed for the time of the question. */
+/* The call that `suits` decides about. Borrowed until it returns. */
 typedef struct tenon_set_call_t {
   const tenon_host_t* host;
   const tenon_host_graph_t* graph;
   const tenon_host_registry_t* registry;
-  const tenon_device_api_t*
-      device; /* of the device that the kernels are for: it maps its buffers */
-  const tenon_kernel_call_t*
-      call; /* operands and results with their types; dims below 0 are known at the run only */
+  /* Of the device that the kernels are for: maps its buffers. */
+  const tenon_device_api_t* device;
+  /* Operands and results with their types; dims below 0 are known only in the run. */
+  const tenon_kernel_call_t* call;
 } tenon_set_call_t;
 
-/* The answer of `suits`, kept for the runs. */
+/* The result of `suits`, kept for the runs. */
 typedef struct tenon_set_plan_t {
-  double cost_ns;    /* of one run, always to be set: 0 beats everybody. The device's own has to be
-                        higher by a few microseconds */
-  int64_t params[6]; /* whatever the function wants to know of the call */
+  /* Cost of one run. Must be set: 0 beats every other cost. The device's own cost must exceed it by
+   * a few microseconds for the kernel to be chosen. */
+  double cost_ns;
+  int64_t params[6]; /* for the function, about the call */
 } tenon_set_plan_t;
 
 /* A dense row-major tensor in memory. */
@@ -59,12 +59,12 @@ typedef struct tenon_set_tensor_t {
 
 typedef struct tenon_set_kernel_t {
   const char* op;
-  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results; bit
-                      0: operands may be absent */
-  /* OK and the plan, or tenon_set_refuse with a reason. Asked where op and element types suit.
-   * Safe. */
+  /* Bit (1 << dtype) for each accepted element type, of all operands and results; bit 0: operands
+   * may be absent. */
+  uint32_t dtypes;
+  /* OK and the plan, or tenon_set_refuse with a reason. Called if op and types match. Safe. */
   tenon_code_t (*suits)(const tenon_set_call_t* call, tenon_set_plan_t* out_plan);
-  /* Runs one call, complete when it returns. Safe. */
+  /* Runs one call; complete on return. Safe. */
   tenon_code_t (*run)(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs,
                       const tenon_set_tensor_t* outputs);
 } tenon_set_kernel_t;
@@ -85,8 +85,8 @@ static inline tenon_code_t tenon_set_refuse(const tenon_set_call_t* call, const 
   return call->host->fail(call->host->self, TENON_UNIMPLEMENTED, text, 0, 0);
 }
 
-/* An attribute of the call, defaults filled in; borrowed from the graph. NOT_FOUND when the op
- * declares none of that name. */
+/* An attribute of the call, or its default; borrowed from the graph. NOT_FOUND if the op declares
+ * none of that name. */
 static inline tenon_code_t tenon_set_attr(const tenon_set_call_t* call, const char* name,
                                           tenon_attr_t* out_attr) {
   tenon_attr_t attrs[TENON_SET_ATTRS_MAX];
@@ -115,9 +115,7 @@ static inline tenon_code_t tenon_set_attr(const tenon_set_call_t* call, const ch
   return call->host->fail(call->host->self, TENON_NOT_FOUND, text, 0, 0);
 }
 
-/* ---- How it works
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- How it works ---- */
 
 typedef struct tenon_set_t {
   const tenon_host_t* host;
@@ -173,8 +171,8 @@ static inline tenon_code_t tenon_set_find_device(const tenon_set_t* set, tenon_s
              : tenon_set_refuse(call, "the host cannot touch this device's memory");
 }
 
-/* The kernel for a call, asked what it costs, and the device's table; null with the reason in
- * out_code. */
+/* The kernel for a call, with its plan from `suits` and the device's table; null, with the reason's
+ * code in out_code, if there is none. */
 static inline const tenon_set_kernel_t* tenon_set_find(const tenon_set_t* set,
                                                        const tenon_kernel_call_t* call,
                                                        tenon_set_plan_t* plan,
@@ -280,7 +278,7 @@ static inline tenon_code_t tenon_set_place(const tenon_set_instance_t* instance,
   tensor->dims = dims;
   tensor->elements = buffer == 0 ? 0 : 1;
   for (i = 0; i < tensor->rank && tensor->elements != 0; ++i) tensor->elements *= (uint64_t)dims[i];
-  if (buffer == 0) return TENON_OK; /* an operand that is absent */
+  if (buffer == 0) return TENON_OK; /* an absent optional operand */
   code = instance->api->map(instance->api->self, instance->device, (tenon_buffer_t*)buffer, &data);
   tensor->data = code == TENON_OK ? (void*)((unsigned char*)data + offset_bytes) : 0;
   return code;
@@ -305,8 +303,8 @@ static inline tenon_code_t tenon_set_run(void* self, tenon_kernel_t* kernel,
              : instance->kernel->run(&instance->plan, tensors, tensors + instance->input_count);
 }
 
-/* Fills `api` for kernels on the device kind of another plugin. `kernels` and `device_kind` live as
- * long as the process; one table for each including file. */
+/* Fills `api` with kernels for the device kind of another plugin. `kernels` and `device_kind` live
+ * as long as the process. One table per including file. */
 static inline tenon_code_t tenon_simple_kernel_set(const tenon_host_t* host,
                                                    const char* device_kind,
                                                    const tenon_set_kernel_t* kernels,

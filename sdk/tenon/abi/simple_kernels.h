@@ -1,13 +1,13 @@
-/* Tenon ABI: a tenon.kernels/1 from a table of {op, element types, function}. Not an interface but
- * a helper, compiled into the plugin: for devices that run dense single ops one at a time, with
+/* Tenon ABI: a tenon.kernels/1 from a table of {op, element types, function}. A helper, not an
+ * interface, compiled into the plugin: for devices that run dense single ops one at a time, with
  * host-side functions that launch them.
  *
  *     static const tenon_simple_kernel_t kernels[] = {{"add", 1u << TENON_F32, add_f32}};
- *     static tenon_kernels_api_t api;  (in the query)  tenon_simple_kernels(host, "null", kernels,
- * 1, &api);
+ *     static tenon_kernels_api_t api;
+ *     tenon_simple_kernels(host, "null", kernels, 1, &api);  // in the query
  *
- * A call is taken when its op is in the table, its epilogue is empty, and all its tensors are of
- * the given element types; what is refused is refused with a reason. Include it in one file of the
+ * It takes a call if its op is in the table, its epilogue is empty, and all its tensors have the
+ * listed element types. Other calls are refused with a reason. Include it in one file of the
  * plugin.
  */
 #ifndef TENON_ABI_SIMPLE_KERNELS_H_
@@ -24,19 +24,20 @@
 extern "C" {
 #endif
 
-/* Runs one call. output_elements: of output 0, the product of args->output_dims[0]. Complete when
- * it returns. Safe. */
+/* Runs one call. output_elements: of output 0, the product of args->output_dims[0]. Complete on
+ * return. Safe. */
 typedef tenon_code_t (*tenon_simple_kernel_fn_t)(const tenon_kernel_args_t* args,
                                                  uint64_t output_elements);
 
 typedef struct tenon_simple_kernel_t {
   const char* op;
-  uint32_t dtypes; /* bit (1 << dtype) for each taken element type, of all operands and results; bit
-                      0: operands may be absent */
+  /* Bit (1 << dtype) for each accepted element type, of all operands and results; bit 0: operands
+   * may be absent. */
+  uint32_t dtypes;
   tenon_simple_kernel_fn_t run;
 } tenon_simple_kernel_t;
 
-/* What `self` of the table and a tenon_kernel_t are. */
+/* The types behind `self` of the table and a tenon_kernel_t. */
 typedef struct tenon_simple_set_t {
   const tenon_host_t* host;
   const tenon_host_graph_t* graph;
@@ -95,7 +96,7 @@ static inline tenon_code_t tenon_simple_query(void* self, tenon_str_t target,
   if (kernel == 0) return code;
   memset(&full, 0, sizeof full);
   full.part_count = 1;
-  full.cost_ns = 1e6; /* nobody measured it: a device that knows its costs is preferred */
+  full.cost_ns = 1e6; /* not measured: a device that knows its costs is preferred */
   full.name.data = kernel->op;
   full.name.size = strlen(kernel->op);
   if (tenon_record_give(out, &full, sizeof full) == TENON_OK) return TENON_OK;
@@ -137,8 +138,8 @@ static inline tenon_code_t tenon_simple_run(void* self, tenon_kernel_t* kernel,
   return instance->run(args, elements);
 }
 
-/* Fills `api` for kernels on the plugin's own device kind. `kernels` and `device_kind` live as long
- * as the process; one table for each including file. UNAVAILABLE when the host has no graphs. */
+/* Fills `api` with kernels for the plugin's own device kind. `kernels` and `device_kind` live as
+ * long as the process. One table per including file. UNAVAILABLE if the host has no graphs. */
 static inline tenon_code_t tenon_simple_kernels(const tenon_host_t* host, const char* device_kind,
                                                 const tenon_simple_kernel_t* kernels,
                                                 uint32_t count, tenon_kernels_api_t* api) {

@@ -1,8 +1,8 @@
 /* Tenon ABI: toolchains (tenon.toolchain/1): C-family text to object bytes, object bytes to
- * callables. The cpu plugin offers one with clang; sim, kernels written in Python and packages use
- * it.
+ * callables. The cpu plugin provides one with clang; sim, kernels written in Python and packages
+ * use it.
  *
- * Users: plugins/cpu offers it; plugins/sim and plugins/cpu call it.
+ * Users: plugins/cpu provides it; plugins/sim and plugins/cpu call it.
  */
 #ifndef TENON_ABI_TOOLCHAIN_H_
 #define TENON_ABI_TOOLCHAIN_H_
@@ -18,21 +18,20 @@ extern "C" {
 typedef struct tenon_module_t tenon_module_t;
 
 /* Dialects. "opencl-c": for every kernel NAME the module has NAME__run with the signature
- * tenon_opencl_run_t, which runs the work items of [begin, end) one after another; barriers are
+ * tenon_opencl_run_t, which runs the work items of [begin, end) one after another. Barriers are
  * refused. A kernel's variables in local memory belong to the calling thread. "c++": freestanding,
- * no headers. */
+ * without headers. */
 #define TENON_DIALECT_CPP "c++"
 #define TENON_DIALECT_OPENCL_C "opencl-c"
 
 typedef void (*tenon_opencl_run_t)(void* const* args, const uint64_t global_size[3],
                                    const uint64_t begin[3], const uint64_t end[3]);
 
-/* An option of "opencl-c", value "1": the module tells of its memory accesses. Its variable
- * "tenon_opencl_access", of the type tenon_opencl_access_t and null at first, is to be set before a
- * kernel runs; kernels call it before each access to memory that is no variable of the work item,
- * and it need not come back. Its function "tenon_opencl_variables", of the type
- * tenon_opencl_variables_t, lists the module's own variables; those in local memory (local 1)
- * belong to the calling thread. */
+/* An option of "opencl-c", value "1": the module reports its memory accesses. Set its variable
+ * "tenon_opencl_access", of type tenon_opencl_access_t and initially null, before a kernel runs.
+ * Kernels call it before each access to memory other than the work item's variables, and it need
+ * not return. The module's function "tenon_opencl_variables", of type tenon_opencl_variables_t,
+ * lists its own variables; those in local memory (local 1) belong to the calling thread. */
 #define TENON_TOOLCHAIN_WATCH "watch"
 
 typedef void (*tenon_opencl_access_t)(const void* address, uint64_t size_bytes, uint32_t kind);
@@ -58,9 +57,9 @@ typedef struct tenon_toolchain_api_t {
   void* self;
   tenon_str_t name;     /* "clang" */
   tenon_str_t dialects; /* comma-separated */
-  /* target: tenon_device_info_t::target of the device that shall run it; empty: this machine.
-   * INVALID_ARGUMENT with diagnostics for text that does not compile. Answers from the cache
-   * without opening the compiler when it can. Safe. */
+  /* target: tenon_device_info_t::target of the device that will run the code; empty: this machine.
+   * INVALID_ARGUMENT with diagnostics for text that does not compile. A cached result needs no
+   * compiler. Safe. */
   tenon_code_t (*build)(void* self, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
                         const tenon_toolchain_options_t* options, const tenon_sink_t* object,
                         const tenon_sink_t* diagnostics);
@@ -68,7 +67,7 @@ typedef struct tenon_toolchain_api_t {
                        tenon_module_t** out_module);
   /* Lives as long as the module. NOT_FOUND. */
   tenon_code_t (*symbol)(void* self, tenon_module_t* module, tenon_str_t name, void** out_address);
-  void (*release)(void* self, tenon_module_t* module); /* nothing of it is running */
+  void (*release)(void* self, tenon_module_t* module); /* none of its code is running */
 } tenon_toolchain_api_t;
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
-// Building graphs: attributes on their way into a node, the builder, and owned graphs.
+// Building graphs: attributes for a node, the builder, and owned graphs.
 //
-// Failures are sticky instead of thrown: an operation on an invalid handle gives an invalid handle,
-// and the builder keeps the first code, so a rule is written straight on and asks once:
+// Failures are sticky and not thrown: an operation on an invalid handle returns an invalid handle,
+// and the builder keeps the first code. So a rule is straight-line code with one check at the end:
 //
 //     Value y = b.build("add", {x, b.build("mul", {x, z})});
 //     return b.finish(out, {y});
@@ -21,9 +21,9 @@
 namespace tenon::inline sdk {
 
 // ---- Attributes ----
-// An attribute on its way into a node: {"dim", 1}, {"dims", {0, 1}}, {"shape", dims}, {"dtype",
+// An attribute for a node: {"dim", 1}, {"dims", {0, 1}}, {"shape", dims}, {"dtype",
 // dtype(TENON_F32)}. Borrows lists and texts until the end of the full expression; a node's own
-// list is copied first. Whole numbers become I64, floating ones F64; symbolic lists are Dims.
+// list is copied first. Integers become I64, floating-point numbers F64; symbolic lists are Dims.
 struct DType {
   tenon_dtype_t value;
 };
@@ -61,7 +61,7 @@ class Attr {
     dims_.reserve(values.size());
     for (Dim d : values) dims_.push_back(d.raw());
   }
-  // Copies an attribute as it is; borrowed like the view it came from.
+  // Copies an attribute unchanged; borrowed like the view it came from.
   explicit Attr(const tenon_attr_t& attr) : attr_(attr) {}
 
   tenon_attr_t raw() const {
@@ -82,7 +82,7 @@ class Attr {
 using Attrs = std::vector<Attr>;
 
 // ---- Building ----
-// A type to give to an argument or a constant.
+// The type of an argument or a constant.
 struct Type {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   Dims dims;
@@ -102,9 +102,9 @@ class Builder {
   tenon_graph_t* graph() const { return at_.graph; }
   const tenon_builder_t& raw() const { return at_; }
   void set_loc(tenon_loc_t loc) { at_.loc = loc; }
-  // Nodes from now on come from this place of the user's file: errors tell it as `source:line:
-  // name`, those too that are met much later, when a device refuses the node or a run fails there.
-  // line 0: unknown; the name may be empty.
+  // Sets the place in the user's file of all following nodes. Errors show it as `source:line:
+  // name`, even much later, when a device refuses the node or a run fails there. line 0: unknown;
+  // the name may be empty.
   void set_loc(std::string_view source, uint32_t line, std::string_view name = {}) {
     if (status_.ok())
       status_ =
@@ -113,7 +113,7 @@ class Builder {
   Status status() const { return status_; }
   Dim dim(int64_t constant) const { return Dim(at_.graph, constant); }
 
-  // Builds one node; invalid once anything failed. Operands may be absent (Value()) where the op
+  // Builds one node; invalid after any failure. Operands may be absent (Value()) where the op
   // allows it.
   Node build_node(std::string_view op, std::span<const Value> operands,
                   std::span<const Attr> attrs = {}, std::span<const Region> regions = {}) {
@@ -198,7 +198,7 @@ class Builder {
     return x.dtype() == to ? x : build("convert", {x}, {{"dtype", dtype(to)}});
   }
 
-  // Ends a decomposition: hands over the results, or the first failure.
+  // Ends a decomposition: returns the results, or the first failure.
   Status finish(tenon_value_t* out_results, std::initializer_list<Value> results) {
     return finish(out_results, std::span<const Value>(results.begin(), results.size()));
   }
@@ -207,7 +207,7 @@ class Builder {
     for (Value v : results) *out_results++ = v.id();
     return {};
   }
-  // Makes the failure of something else this builder's.
+  // Takes over a failure from elsewhere.
   void note(Status status) {
     if (status_.ok()) status_ = status;
   }

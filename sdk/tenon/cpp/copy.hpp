@@ -1,4 +1,4 @@
-// What a copy is asked: tenon/abi/copy.h, with the numbers in the reason.
+// Checks of copies: tenon/abi/copy.h, with the numbers in the reason.
 #ifndef TENON_CPP_COPY_HPP_
 #define TENON_CPP_COPY_HPP_
 
@@ -7,8 +7,8 @@
 
 namespace tenon::inline sdk {
 
-// INVALID_ARGUMENT when the copy has no known direction, misses a buffer, or its pattern does not
-// fit: all that can be told without the buffers. Threads: safe.
+// INVALID_ARGUMENT if the direction of the copy is unknown, a buffer is missing, or its pattern
+// does not fit: all faults that can be found without the buffers. Threads: safe.
 inline Status check_copy_kind(const tenon_copy_t& copy) {
   const char* fault = tenon_copy_kind_fault(&copy);
   if (fault == nullptr) return {};
@@ -17,8 +17,8 @@ inline Status check_copy_kind(const tenon_copy_t& copy) {
                   " bytes, a pattern of ", copy.pattern_bytes));
 }
 
-// The same, and OUT_OF_RANGE when a range leaves its buffer. Sizes are those of copy.from and
-// copy.to, anything where there is none.
+// The same, and OUT_OF_RANGE if a range leaves its buffer. Sizes are those of copy.from and
+// copy.to; any value for a buffer that is not used.
 inline Status check_copy(const tenon_copy_t& copy, uint64_t from_size_bytes,
                          uint64_t to_size_bytes) {
   TENON_TRY(check_copy_kind(copy));

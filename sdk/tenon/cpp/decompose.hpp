@@ -25,8 +25,8 @@ inline std::string_view op_of_instruction(uint32_t opcode) {
   return {};
 }
 
-// Writes a scalar program as nodes: one per distinct instruction. f16 and bf16 go through f32, as
-// abi/scalar.h says.
+// Writes a scalar program as nodes, one per distinct instruction. f16 and bf16 are computed in f32,
+// as abi/scalar.h requires.
 inline Status decompose_program(Builder& b, const Node& node, std::span<const uint32_t> words,
                                 std::span<const tenon_attr_def_t> attrs,
                                 tenon_value_t* out_results) {
@@ -112,7 +112,7 @@ inline Status decompose_program(Builder& b, const Node& node, std::span<const ui
           return fail(TENON_INTERNAL, cat("Scalar instruction ", opcode, " of ", node.op(),
                                           " has no op of its own."));
         }
-        // Integers are whole: `floor` and its like are ops of floats alone.
+        // Integers need no rounding: `floor` and similar ops are for floats only.
         const bool rounds = opcode >= TENON_S_FLOOR && opcode <= TENON_S_ROUND_EVEN;
         one.value = opcode >= TENON_S_ADD                ? b.build(name, {one.x, one.y})
                     : rounds && !is_float(one.x.dtype()) ? one.x

@@ -1,4 +1,4 @@
-// Symbolic extents of a graph, computed with as numbers. Threads: as the graph.
+// Symbolic extents of a graph, with arithmetic like numbers. Threads: as the graph.
 #ifndef TENON_CPP_DIM_HPP_
 #define TENON_CPP_DIM_HPP_
 
@@ -14,8 +14,8 @@ inline const tenon_host_graph_t& graph_api() {
   return *context().graph;
 }
 
-// A symbolic or constant extent. Arithmetic that fails (overflow, division by zero) gives an
-// invalid dim, which every later use refuses; the host keeps the reason.
+// A symbolic or constant extent. Failing arithmetic (overflow, division by zero) gives an invalid
+// dim, which every later use refuses; the host keeps the reason.
 class Dim {
  public:
   constexpr Dim() = default;
@@ -27,9 +27,9 @@ class Dim {
   constexpr bool valid() const { return raw_ != kInvalid; }
   constexpr bool is_constant() const { return raw_ >= 0; }
   constexpr bool is(int64_t constant) const { return constant >= 0 && raw_ == constant; }
-  constexpr int64_t constant() const { return raw_; }  // only when is_constant()
+  constexpr int64_t constant() const { return raw_; }  // requires is_constant()
 
-  // Identity of the expression: true means provably equal, false means not known from that alone.
+  // Identity of the expression. true: provably equal; false: not known from this alone.
   friend constexpr bool operator==(Dim a, Dim b) { return a.raw_ == b.raw_; }
 
   friend Dim operator+(Dim a, Dim b) { return make(TENON_DIM_ADD, a, b); }
@@ -43,7 +43,8 @@ class Dim {
   static Dim make(uint32_t op, Dim a, Dim b) {
     if (!a.valid() || !b.valid()) return invalid();
     tenon_graph_t* graph = a.graph_ != nullptr ? a.graph_ : b.graph_;
-    if (graph == nullptr) return invalid();  // two bare constants: give one of them a graph
+    if (graph == nullptr)
+      return invalid();  // two constants without a graph: give one of them a graph
     tenon_dim_t out = 0;
     const tenon_code_t code =
         graph_api().dim_make(graph_api().self, graph, op, a.raw_, b.raw_, &out);

@@ -1,5 +1,5 @@
 // Element types in C++: names, widths, classes, and conversion of single elements between memory
-// and numbers. Bit-exact with nearest-even rounding; not fast. Generated code has its own
+// and numbers. Bit-exact with nearest-even rounding, but not fast; generated code has its own
 // conversions.
 #ifndef TENON_CPP_DTYPE_HPP_
 #define TENON_CPP_DTYPE_HPP_
@@ -26,11 +26,11 @@ inline constexpr uint32_t kInt = kSigned | kUnsigned;
 inline constexpr uint32_t kFloat =
     1u << TENON_F16 | 1u << TENON_BF16 | 1u << TENON_F32 | 1u << TENON_F64;
 inline constexpr uint32_t kNumber = kInt | kFloat;
-// With those narrower than a byte, and with those of a byte.
+// Including the integers narrower than a byte, and the floats of one byte.
 inline constexpr uint32_t kAnyInt = kInt | 1u << TENON_I4 | 1u << TENON_U4;
 inline constexpr uint32_t kAnyFloat = kFloat | 1u << TENON_F8E4M3FN | 1u << TENON_F8E5M2;
 inline constexpr uint32_t kIndex = 1u << TENON_I32 | 1u << TENON_I64;
-// What is stored in whole bytes: i4 and u4 are not.
+// Types stored in whole bytes, that is, all but i4 and u4.
 inline constexpr uint32_t kWhole = 0xffffffffu & ~(1u << TENON_I4 | 1u << TENON_U4);
 
 constexpr bool is_in(tenon_dtype_t dtype, uint32_t set) {
@@ -68,8 +68,8 @@ constexpr tenon_dtype_t dtype_of(std::string_view name) {
 
 // ---- Narrow floats ----
 
-// Rounds to a binary format with `mantissa` stored bits, nearest even, from a double: one rounding
-// only. Gives the pattern without sign; subnormals included.
+// Rounds a double to a binary format with `mantissa` stored bits, to nearest even, in a single
+// rounding. Returns the pattern without the sign; handles subnormals.
 inline uint16_t float_pattern(double magnitude, int mantissa, int exponent_bias,
                               uint16_t infinity) {
   if (magnitude == 0) return 0;
@@ -78,7 +78,7 @@ inline uint16_t float_pattern(double magnitude, int mantissa, int exponent_bias,
   int e = exponent - 1;
   if (e < 1 - exponent_bias) e = 1 - exponent_bias;  // subnormal range: fixed quantum
   const double units = std::nearbyint(std::ldexp(magnitude, mantissa - e));
-  // `units` counts quanta; the implicit bit adds one to the exponent field by itself.
+  // `units` counts quanta; its implicit bit adds one to the exponent field.
   const auto pattern =
       static_cast<int64_t>(units) + (static_cast<int64_t>(e + exponent_bias - 1) << mantissa);
   return pattern >= infinity ? infinity : static_cast<uint16_t>(pattern);
@@ -134,7 +134,7 @@ T saturate(double x) {
   return static_cast<T>(x);
 }
 
-// An element as double; u64 and i64 beyond 2^53 lose low bits, use load_int for them.
+// An element as double. u64 and i64 beyond 2^53 lose low bits; use load_int for them.
 inline double load_double(tenon_dtype_t dtype, const void* at) {
   switch (dtype) {
     case TENON_PRED:
@@ -167,7 +167,7 @@ inline double load_double(tenon_dtype_t dtype, const void* at) {
       return std::numeric_limits<double>::quiet_NaN();
   }
 }
-// An integer element (or pred), sign- or zero-extended; u64 keeps its pattern.
+// An integer element (or pred), sign- or zero-extended; u64 keeps its bit pattern.
 inline int64_t load_int(tenon_dtype_t dtype, const void* at) {
   switch (dtype) {
     case TENON_PRED:

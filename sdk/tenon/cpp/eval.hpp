@@ -1,10 +1,10 @@
 // Reference implementations in C++: arrays in host memory with obvious access. Correct and plain,
 // not fast.
 //
-// Two ways to compute: ops that only move elements copy bytes (`at(index)`); ops that compute read
-// a whole operand into numbers (`read<double>()`, `read<int64_t>()`), compute there, and write back
-// with one rounding. Integers of every width live in int64_t (u64 as its pattern), floats in
-// double.
+// There are two ways to compute. Ops that only move elements copy bytes (`at(index)`). Ops that
+// compute read a whole operand into numbers (`read<double>()`, `read<int64_t>()`), compute with
+// these, and write back with one rounding. Integers of every width are held in int64_t (u64 as its
+// bit pattern), floats in double.
 #ifndef TENON_CPP_EVAL_HPP_
 #define TENON_CPP_EVAL_HPP_
 
@@ -30,7 +30,7 @@ inline int64_t count_of(std::span<const int64_t> dims) {
   return count;
 }
 
-// Calls visit(index) for every index of dims in row-major order; nothing for an empty array.
+// Calls visit(index) for every index of dims in row-major order; never for an empty array.
 template <class Visit>
 void each_index(std::span<const int64_t> dims, Visit&& visit) {
   if (count_of(dims) == 0) return;
@@ -125,11 +125,11 @@ class Eval {
   tenon_dtype_t dtype(std::string_view name) const {
     return static_cast<tenon_dtype_t>(attr(name).u.i);
   }
-  // Gives a result whose dims depend on data its memory.
+  // Allocates a result whose dims depend on data.
   Status alloc(uint32_t i, std::span<const int64_t> dims) const {
     return raw_->alloc_output(raw_->host, i, dims.data(), static_cast<uint32_t>(dims.size()));
   }
-  // The list, or `count` times `otherwise` when it is empty.
+  // The list; if it is empty, `count` times `otherwise`.
   std::vector<int64_t> i64s_or(std::string_view name, size_t count, int64_t otherwise) const {
     const auto list = i64s(name);
     return list.empty() ? std::vector<int64_t>(count, otherwise)
@@ -141,8 +141,8 @@ class Eval {
   const tenon_eval_t* raw_;
 };
 
-// Calls body with a number of the type that computes for `dtype`: double for floats, uint64_t for
-// unsigned integers (division and order differ), int64_t for the others.
+// Calls body with a number of the type in which `dtype` is computed: double for floats, uint64_t
+// for unsigned integers (division and order differ), int64_t for the others.
 template <class Body>
 Status with_number(tenon_dtype_t dtype, Body&& body) {
   if (is_float(dtype)) return body(double{});
@@ -150,8 +150,8 @@ Status with_number(tenon_dtype_t dtype, Body&& body) {
   return body(int64_t{});
 }
 
-// Lowest and highest value of an element type, as numbers of that computing type. Floats:
-// infinities.
+// Lowest and highest value of an element type, as a number of that computing type. Infinities for
+// floats.
 template <class Number>
 Number lowest_of(tenon_dtype_t dtype) {
   if constexpr (std::is_same_v<Number, double>) {

@@ -1,4 +1,4 @@
-// Graphs in C++, all of it: handles to look at them, a builder, and patterns.
+// All of the graph API in C++: views, a builder, and patterns.
 #ifndef TENON_CPP_GRAPH_HPP_
 #define TENON_CPP_GRAPH_HPP_
 

@@ -1,5 +1,5 @@
-// Inference in C++: what an op's `infer` and `value_of` ask of a node that may not exist yet, and
-// the common answers.
+// Inference in C++: queries of an op's `infer` and `value_of` on a node that may not exist yet, and
+// common rules.
 #ifndef TENON_CPP_INFER_HPP_
 #define TENON_CPP_INFER_HPP_
 
@@ -8,8 +8,7 @@
 
 namespace tenon::inline sdk {
 
-// Wraps tenon_infer_t for the length of one call. Attributes are asked for by name and always
-// there.
+// Wraps tenon_infer_t for one call. Attributes are found by name and always present.
 class InferQuery {
  public:
   explicit InferQuery(const tenon_infer_t* raw) : raw_(raw) {}
@@ -56,8 +55,7 @@ class InferQuery {
     return out;
   }
 
-  // Elements of an operand that is known now; empty optional otherwise. Borrowed until the call
-  // ends.
+  // Elements of an operand if known at compile time; else nullopt. Borrowed until the call ends.
   std::optional<std::span<const tenon_dim_t>> value_of(uint32_t operand) const {
     const tenon_dim_t* dims = nullptr;
     uint64_t count = 0;
@@ -66,7 +64,7 @@ class InferQuery {
     return std::span<const tenon_dim_t>(dims, count);
   }
 
-  // An extent in [lo, hi] that the node itself decides when it runs; the op has DEFINES_SYMBOL.
+  // An extent in [lo, hi] that the node determines when it runs; the op has DEFINES_SYMBOL.
   Dim fresh_symbol(int64_t lo, int64_t hi) const {
     tenon_symbol_t symbol = 0;
     if (graph_api().symbol_fresh(graph_api().self, raw_->graph, lo, hi, 1, &symbol) != TENON_OK)
@@ -88,15 +86,14 @@ class InferQuery {
     }
     for (size_t i = 0; i < dims.size(); ++i) raw[i] = dims[i].raw();
     for (const Dim& d : dims) {
-      if (!d.valid())
-        return TENON_OUT_OF_RANGE;  // the host kept the reason when the arithmetic failed
+      if (!d.valid()) return TENON_OUT_OF_RANGE;  // the host has the reason from the arithmetic
     }
     return raw_->result(raw_->host, dtype, raw, static_cast<uint32_t>(dims.size()));
   }
   Status fail(std::string_view label, std::string_view text) const {
     return raw_->fail(raw_->host, str(label), str(text));
   }
-  // Equal, or recorded as an assertion when it cannot be known; NO fails with `label`.
+  // YES passes, MAYBE records an assertion, NO fails with `label`.
   Status require_equal(std::string_view label, Dim a, Dim b, std::string_view what) const {
     return require(label, TENON_REL_EQ, a, b, what);
   }
@@ -133,7 +130,7 @@ class InferQuery {
   const tenon_infer_t* raw_;
 };
 
-// Several ops of one shape share these. Constraint C1 is "operands have equal shapes".
+// Rules that several ops share. Constraint C1 is "operands have equal shapes".
 inline Status infer_elementwise(const InferQuery& q) {
   for (uint32_t i = 1; i < q.operand_count(); ++i) TENON_TRY(q.require_same_shape("C1", 0, i));
   return q.result(q.dtype(0), q.dims(0));
@@ -158,23 +155,22 @@ inline Dims without(const Dims& in, std::span<const int64_t> axes) {
   return out;
 }
 
-// Extent of a window that slides: floor((in_dilated + low + high - window_dilated) / stride) + 1,
-// at least 0. `input` is symbolic, the rest constants; low and high may be negative.
+// The extent of a sliding window: floor((in_dilated + low + high - window_dilated) / stride) + 1,
+// at least 0. `input` is symbolic, the rest are constants; low and high may be negative.
 inline Dim window_extent(Dim input, int64_t base_dilation, int64_t low, int64_t high,
                          int64_t window, int64_t window_dilation, int64_t stride) {
   tenon_graph_t* graph = input.graph();
   const auto c = [graph](int64_t v) { return Dim(graph, v); };
   if (base_dilation != 1) input = max((input - c(1)) * c(base_dilation) + c(1), c(0));
   const int64_t span = window == 0 ? 0 : (window - 1) * window_dilation + 1;
-  // Padding and window are gathered into one constant so that a symbolic input keeps the simplest
-  // form.
+  // Padding and window form one constant, so that a symbolic input keeps the simplest form.
   const int64_t shift = low + high - span + stride;
   const Dim grown = shift >= 0 ? input + c(shift) : max(input, c(-shift)) - c(-shift);
   return grown / c(stride);
 }
 
-// The same of a window that has to fit into what it slides over, borders included, if it has more
-// than one element: NO fails with `label`, and what cannot be known is checked by each run.
+// The same for a window that must fit into its padded input if it has more than one element. NO
+// fails with `label`; what is unknown is checked in each run.
 inline Status fitting_window(const InferQuery& q, std::string_view label, Dim input,
                              int64_t base_dilation, int64_t low, int64_t high, int64_t window,
                              int64_t window_dilation, int64_t stride, Dim* out) {
@@ -184,7 +180,7 @@ inline Status fitting_window(const InferQuery& q, std::string_view label, Dim in
     *out = window_extent(input, base_dilation, low, high, window, window_dilation, stride);
     return {};
   }
-  // (n - 1) * dilation + 1 elements are enough as soon as n is.
+  // n elements with base dilation span (n - 1) * dilation + 1.
   const int64_t elements = (least - 1 + base_dilation - 1) / base_dilation + 1;
   TENON_TRY(q.require(label, TENON_REL_LE, q.constant(elements), input,
                       "elements that the window spans and those it slides over"));

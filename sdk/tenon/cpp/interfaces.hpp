@@ -1,6 +1,6 @@
-// The interfaces between a host and its plugins, as data: what each is called, how large its table
-// is in this SDK, and which of its slots must not be null. For hosts and tools that look at tables
-// of any kind. In a namespace of its own, for the core uses it too.
+// The interfaces between a host and its plugins, as data: their ids, the size of their tables in
+// this SDK, and which slots must not be null. For hosts and tools that handle tables of any kind.
+// In its own namespace, because the core uses it too.
 #ifndef TENON_CPP_INTERFACES_HPP_
 #define TENON_CPP_INTERFACES_HPP_
 

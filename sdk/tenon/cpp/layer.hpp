@@ -1,5 +1,5 @@
-// A layer written in C++: a class whose instances stand in front of one plugin each, with member
-// functions for the slots that it wants to see. The others go past it (tenon/abi/layer.h).
+// A layer in C++: a class whose instances each wrap one plugin, with member functions for the slots
+// that it intercepts. Calls of other slots bypass it (tenon/abi/layer.h).
 //
 //     class Counter {
 //      public:
@@ -21,7 +21,8 @@
 //     };
 //     TENON_LAYER("counter", "0.1.0", Counter)
 //
-// A class with a static function `tenon::Status shutdown()` has it called before the process ends.
+// If the class has a static function `tenon::Status shutdown()`, it is called before the process
+// ends.
 #ifndef TENON_CPP_LAYER_HPP_
 #define TENON_CPP_LAYER_HPP_
 
@@ -34,7 +35,7 @@
 
 namespace tenon::inline sdk {
 
-// What a layer is to stand in front of, during attach.
+// The plugin to wrap, during attach.
 class LayerSubject {
  public:
   LayerSubject(std::string_view layer, const tenon_layer_subject_t* subject, const void** tables)
@@ -52,7 +53,7 @@ class LayerSubject {
     const int i = index_of(id);
     return i < 0 ? nullptr : static_cast<const Table*>(subject_->interfaces[i].table);
   }
-  // Calls of that interface go through `table`, with `self`. Both live as long as the process.
+  // Routes calls of that interface through `table`, with `self`. Both live as long as the process.
   template <class Table>
   void put(std::string_view id, Table* table, void* self) {
     const int i = index_of(id);
@@ -62,7 +63,7 @@ class LayerSubject {
     tables_[i] = table;
   }
 
-  // The value of an option, empty if it was not given. The last one wins.
+  // The value of an option; empty if it was not given. The last one wins.
   std::string_view option(std::string_view key) {
     std::string_view value;
     each_option(key, [&](std::string_view text) {
@@ -71,7 +72,7 @@ class LayerSubject {
     }).code();
     return value;
   }
-  // Every value of an option in order, until one is refused.
+  // Calls `take` with every value of an option, in order, until one is refused.
   template <class Take>
   Status each_option(std::string_view key, Take take) {
     for (uint32_t i = 0; i < subject_->option_count; ++i) {
@@ -81,7 +82,7 @@ class LayerSubject {
     }
     return {};
   }
-  // A whole number; `out` stays as it is when the option was not given.
+  // A whole number; `out` is unchanged if the option was not given.
   Status number(std::string_view key, uint64_t* out) {
     return each_option(key, [&](std::string_view text) -> Status {
       const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), *out);
@@ -89,7 +90,7 @@ class LayerSubject {
       return refuse(cat("the option ", key, " is a whole number, and not ", quoted(text)));
     });
   }
-  // Refuses the first option that nobody asked for. The last thing that attach does with options.
+  // Refuses the first option that was not read. Call it after reading all options in attach.
   Status options_done() const {
     for (uint32_t i = 0; i < subject_->option_count; ++i) {
       if (!taken_[i])
@@ -121,7 +122,7 @@ template <auto Function, class Signature>
 struct LayerSlot;
 template <auto Function, class Class, class Result, class... Args>
 struct LayerSlot<Function, Result (Class::*)(Args...)> {
-  // Of a slot without a code nothing can be said: an exception there ends the process.
+  // A slot without a code cannot report an error: an exception there ends the process.
   static Result call(void* self, Args... args) noexcept {
     if constexpr (std::is_same_v<Result, tenon_code_t>) {
       return guarded(context().host,
@@ -135,8 +136,7 @@ struct LayerSlot<Function, Result (Class::*)(Args...)> {
 template <class Layer>
 tenon_code_t layer_attach(void* name, const tenon_layer_subject_t* subject, const void** tables) {
   return guarded(context().host, [&]() -> Status {
-    // Lives as long as the process, also one that stands in front of nothing; never called
-    // concurrently.
+    // Lives as long as the process, even if it wraps nothing; never called concurrently.
     static auto* kept = new std::vector<Layer*>;
     auto* layer = new Layer;
     LayerSubject of(static_cast<const char*>(name), subject, tables);
@@ -159,7 +159,7 @@ tenon_code_t layer_shutdown(void*) {
 }
 }  // namespace detail
 
-// The C function of a slot that calls a member function with the slot's arguments behind `self`.
+// The C function of a slot: calls a member function of `self` with the slot's other arguments.
 template <auto Function>
 inline constexpr auto layer_slot = &detail::LayerSlot<Function, decltype(Function)>::call;
 

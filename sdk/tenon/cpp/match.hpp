@@ -1,4 +1,4 @@
-// Patterns over graphs: small objects that look at a value and may capture.
+// Patterns over graphs: small objects that inspect a value and may capture it.
 #ifndef TENON_CPP_MATCH_HPP_
 #define TENON_CPP_MATCH_HPP_
 
@@ -12,8 +12,8 @@
 namespace tenon::inline sdk {
 
 // ---- Reading constants ----
-// The number that every element equals: a splat constant, a one-element constant, or a broadcast of
-// either.
+// The number that all elements equal, for a splat constant, a one-element constant, or a broadcast
+// of either.
 inline std::optional<double> splat_of(Value value) {
   for (Node n = value.node(); n && n.is("broadcast"); n = value.node()) value = n.operand(0);
   const tenon_value_view_t v = value.view();
@@ -34,7 +34,7 @@ inline std::optional<double> splat_of(Value value) {
 }
 
 // ---- Patterns ----
-// Small objects that look at a value and may capture. Nested, they match a tree:
+// Small objects that inspect a value and may capture it. Nested, they match a tree:
 //
 //     Value x, y;
 //     if (match(node, match_op("add", bind(&x), match_op("neg", bind(&y))))) ...
@@ -126,17 +126,17 @@ template <class Inner>
 pattern::OneUse<Inner> one_use(Inner inner) {
   return {inner};
 }
-// A value made by op `name` whose operands match in order.
+// A value that op `name` computes, whose operands match in order.
 template <class... Operands>
 pattern::Op<false, Operands...> match_op(std::string_view name, Operands... operands) {
   return {name, nullptr, {operands...}};
 }
-// The same, keeping the node for its attributes.
+// The same; also captures the node, for its attributes.
 template <class... Operands>
 pattern::Op<false, Operands...> match_op(Node* out, std::string_view name, Operands... operands) {
   return {name, out, {operands...}};
 }
-// Either order of two operands.
+// Two operands in either order.
 template <class A, class B>
 pattern::Op<true, A, B> match_commutative(std::string_view name, A a, B b) {
   return {name, nullptr, {a, b}};

@@ -1,4 +1,4 @@
-// Declaring an op: one expression with every facet, turned by the compiler into a static
+// Declaring an op: one expression with every facet, which the compiler turns into a static
 // tenon_op_def_t.
 //
 //     constexpr tenon::OpDraft relu() {
@@ -15,9 +15,10 @@
 //
 // kOps.data() and kOps.size() are the ops of a tenon_ops_t.
 //
-// What is missing does not compile: summary, operands (or attributes that say it all), results,
-// infer, an example, one of scalar, reference or decompose, and what the traits ask for. An example
-// may be declined with a reason: .none_example("its result is random").
+// A declaration with a missing facet does not compile. It needs a summary, operands (or attributes,
+// for an op without operands), results, infer, an example, one of scalar, reference or decompose,
+// and what the traits require. An example may be declined with a reason: .none_example("its result
+// is random").
 #ifndef TENON_CPP_OP_HPP_
 #define TENON_CPP_OP_HPP_
 
@@ -38,7 +39,7 @@ using ReferenceFunction = Status (*)(const Eval& eval);
 // Ends with `return builder.finish(out, {results...})`.
 using DecomposeFunction = Status (*)(Builder& builder, const Node& node,
                                      tenon_value_t* out_results);
-// Gives the replacement of a one-result node, or an invalid value when there is nothing to do.
+// Returns the replacement of a one-result node, or an invalid value if there is nothing to do.
 using FoldFunction = Value (*)(Builder& builder, const Node& node);
 
 namespace detail {
@@ -79,8 +80,8 @@ tenon_code_t run_fold(void*, const tenon_builder_t* at, tenon_node_t node, tenon
   });
 }
 
-// Not constexpr on purpose: reached while compiling a declaration, the compiler stops and shows the
-// text.
+// Deliberately not constexpr: reaching it while compiling a declaration stops the compiler, which
+// shows the text.
 inline void declaration_error(const char*) {}
 }  // namespace detail
 
@@ -91,7 +92,7 @@ inline constexpr uint64_t kPrimitiveElementwise = kElementwise | TENON_TRAIT_PRI
 inline constexpr uint64_t kComposite = TENON_TRAIT_PURE | TENON_TRAIT_COMPOSITE;
 inline constexpr uint64_t kCompositeElementwise = kElementwise | TENON_TRAIT_COMPOSITE;
 
-// The declaration while it is written. Bounds are generous; a longer list does not compile.
+// A declaration under construction. The bounds are generous; a longer list does not compile.
 struct OpDraft {
   tenon_op_def_t def = {};
   std::array<tenon_operand_def_t, 8> operands = {};
@@ -155,7 +156,7 @@ struct OpDraft {
                                  std::string_view otherwise, std::string_view choices) {
     return attr({str(name), str(doc), TENON_ATTR_STRING, 0, 0, 0, str(otherwise), str(choices)});
   }
-  // An element type; `otherwise` NONE means what the doc says.
+  // An element type; the doc says what `otherwise` NONE means.
   constexpr OpDraft& attr_dtype(std::string_view name, std::string_view doc,
                                 tenon_dtype_t otherwise = TENON_DTYPE_NONE) {
     return attr({str(name), str(doc), TENON_ATTR_DTYPE, 0, otherwise, 0, {}, {}});
@@ -169,7 +170,7 @@ struct OpDraft {
   constexpr OpDraft& attr_dims(std::string_view name, std::string_view doc) {
     return attr({str(name), str(doc), TENON_ATTR_DIMS, 0, 0, 0, {}, {}});
   }
-  // Makes the attribute declared last required.
+  // Makes the last declared attribute required.
   constexpr OpDraft& required() {
     attrs[def.attr_count - 1].flags |= TENON_ATTR_REQUIRED;
     return *this;
@@ -220,7 +221,7 @@ struct OpDraft {
   // ---- Properties ----
   constexpr OpDraft& cost(uint32_t cost_class) { return def.cost_class = cost_class, *this; }
   constexpr OpDraft& tolerance(double factor) { return def.tolerance = factor, *this; }
-  // How many units in the last place a result may be off, in f32 and in f64
+  // The largest error of a result in units in the last place, in f32 and in f64
   // (tenon_op_def_t::ulp_f32).
   constexpr OpDraft& accuracy(double f32, double f64, uint32_t of = TENON_ULP_OF_RESULT) {
     def.ulp_f32 = f32;
@@ -230,7 +231,7 @@ struct OpDraft {
   }
   constexpr OpDraft& traits(uint64_t more) { return def.traits |= more, *this; }
 
-  // The scalar program reads only operands that are declared.
+  // The scalar program reads only declared operands.
   constexpr bool reads_operands() const {
     for (uint32_t at = 0; at < program.count;) {
       const uint32_t op = program.words[at] & 255, operand = program.words[at] >> 8;
@@ -240,7 +241,7 @@ struct OpDraft {
     return true;
   }
 
-  // Every facet is there or was declined.
+  // Every facet is present or declined.
   constexpr bool complete() const {
     if (def.result_count == 0) detail::declaration_error("the op has no result");
     if (def.operand_count == 0 && def.attr_count == 0)
@@ -282,7 +283,7 @@ constexpr std::array<T, Count> first(const std::array<T, Bound>& from) {
   return out;
 }
 
-// Static storage of one declaration, cut to what it holds.
+// Static storage of one declaration, cut to its size.
 template <auto Declare>
 struct OpStorage {
   static constexpr OpDraft kDraft = Declare();
@@ -333,8 +334,7 @@ inline constexpr std::array<const tenon_op_def_t*, sizeof...(Declare)> kOpPointe
 }  // namespace tenon::inline sdk
 
 // Publishes the ops of a file under the file's name: the build makes the plugin's table from the
-// names of its files.
-// `...` are the constexpr functions that declare them.
+// names of its files. `...` are the constexpr functions that declare the ops.
 #define TENON_OPS(file, ...)                              \
   extern "C" const ::tenon::OpList tenon_ops_of_##file;   \
   constinit const ::tenon::OpList tenon_ops_of_##file = { \

@@ -1,10 +1,10 @@
-// Passes in C++: the record beside the function, in one file. A pass with a pattern:
+// Passes in C++: the record and the function in one file. A pass with a pattern:
 //
-//     tenon::Status double_neg(tenon::Builder&, const tenon::Node& node, std::vector<tenon::Value>*
-//     out) {
+//     tenon::Status double_neg(tenon::Builder&, const tenon::Node& node,
+//                              std::vector<tenon::Value>* out) {
 //       tenon::Value x;
-//       if (match(node, match_op("neg", match_op("neg", bind(&x))))) *out = {x};   // one op fewer:
-//       ends return {};
+//       if (match(node, match_op("neg", match_op("neg", bind(&x))))) *out = {x};
+//       return {};  // it ends: each match removes an op
 //     }
 //     constexpr tenon_rewrite_t kRewrites[] = {tenon::rewrite<double_neg>("double-neg", "neg")};
 //     constexpr auto kPass = tenon::pass("double-neg", "Removes pairs of neg.")
@@ -22,7 +22,7 @@
 
 namespace tenon::inline sdk {
 
-// What a pass is told and may ask for.
+// The options, statistics and queries of a running pass.
 class PassContext {
  public:
   explicit PassContext(const tenon_pass_context_t* raw) : raw_(raw) {}
@@ -39,7 +39,7 @@ class PassContext {
 };
 
 using PassFunction = Status (*)(tenon_graph_t* graph, const PassContext& context);
-// Leaves `out` empty when there is no match; otherwise one replacement per result.
+// Leaves `out` empty if there is no match; otherwise one replacement per result.
 using RewriteFunction = Status (*)(Builder& builder, const Node& node, std::vector<Value>* out);
 
 namespace detail {
@@ -63,7 +63,7 @@ tenon_code_t run_rewrite(void*, const tenon_builder_t* at, tenon_node_t id,
 }
 }  // namespace detail
 
-// One rewrite, for nodes of op `root` (empty: every op). State in a comment why it never loops.
+// One rewrite, for nodes of op `root` (empty: every op). A comment must say why it never loops.
 template <RewriteFunction Function>
 constexpr tenon_rewrite_t rewrite(std::string_view name, std::string_view root,
                                   uint32_t benefit = 1) {
@@ -84,8 +84,8 @@ class PassRecord {
   constexpr PassRecord& describe(std::string_view text) {
     return def.description = str(text), *this;
   }
-  // run(before) prints `after`; executed as a test, in which each rewrite with a root has to be
-  // applied: a graph with several outputs shows several of them.
+  // run(before) prints `after`. Executed as a test, which must apply each rewrite with a root: a
+  // graph with several outputs can show several of them.
   constexpr PassRecord& example(std::string_view before, std::string_view after) {
     def.before = str(before);
     def.after = str(after);

@@ -1,5 +1,5 @@
-// The entry of a plugin written in C++: the host's tables, found once, and the record that the
-// plugin answers with.
+// The entry of a plugin in C++: the host's tables, looked up once, and the record that the plugin
+// returns.
 //
 //     constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_OPS_ID, kOpsTable)};
 //     TENON_PLUGIN("ops", "0.1.0", kInterfaces)
@@ -17,12 +17,12 @@
 
 namespace tenon::inline sdk {
 
-// What the host handed in. Set once by the entry, read by all threads afterwards.
+// The host's tables. Set once by the entry; afterwards read by all threads.
 struct PluginContext {
   const tenon_host_t* host = nullptr;
   const tenon_host_graph_t* graph = nullptr;  // null when the host has none
 
-  // Another host interface; null when this host does not have it. Lives as long as the process.
+  // Another host interface; null if this host lacks it. Lives as long as the process.
   template <class Table>
   const Table* query(std::string_view id, uint32_t minor = 0) const {
     const void* table = nullptr;
@@ -39,7 +39,7 @@ inline const PluginContext& context() {
   return detail::g_context;
 }
 
-// Adopts the host's tables: the entry does it; a program that uses sdk/tenon/cpp without being a
+// Stores the host's tables. The entry calls it; a program that uses sdk/tenon/cpp without being a
 // plugin calls it itself.
 inline void attach(const tenon_host_t* host) {
   detail::g_context.host = host;
@@ -50,15 +50,15 @@ inline Status fail(tenon_code_t code, std::string_view message) {
   return fail(context().host, code, message);
 }
 
-// Fills as much of a record of the host's as it has room for: `return give_record(out, made);`.
-// INVALID_ARGUMENT when the host did not say how much that is.
+// Fills as much of the host's record as fits: `return give_record(out, made);`. INVALID_ARGUMENT if
+// the host did not set its size.
 template <class Record>
 Status give_record(Record* out, const Record& made) {
   if (tenon_record_give(out, &made, sizeof made) == TENON_OK) return {};
   return fail(TENON_INVALID_ARGUMENT, "a record to be filled has no size_bytes");
 }
 
-// The same where the record is read first: fill(&full) gets a full-size copy. `return
+// The same for a record that is read first: fill(&full) gets a full-size copy. `return
 // fill_record(out, [&](auto* full) {...});`.
 template <class Record, class Fill>
 Status fill_record(Record* out, Fill fill) {
@@ -82,7 +82,7 @@ inline std::string_view setting(std::string_view name) {
   return view(context().host->setting(context().host->self, str(name)));
 }
 
-// Logs when the component's level asks for it; the text is only built then: log("cpu",
+// Logs if the component's level is enabled, and builds the text only then: log("cpu",
 // TENON_LOG_DEBUG, "built ", n).
 template <class... Parts>
 void log(std::string_view component, uint32_t level, const Parts&... parts) {
@@ -119,8 +119,8 @@ struct Slot<Function, Status (Class::*)(Args...) const> {
 };
 }  // namespace detail
 
-// The C function that calls `Function` and lets no exception out. `Function` returns Status: a free
-// function keeps its arguments; a member function gains a leading `void* self`.
+// The C function that calls `Function` and stops exceptions. `Function` returns Status. A free
+// function keeps its arguments; a member function gets a leading `void* self`.
 template <auto Function>
 inline constexpr auto entry = &detail::Slot<Function, decltype(Function)>::call;
 
@@ -132,8 +132,8 @@ constexpr tenon_interface_t offer(std::string_view id, const Table& table, uint3
 
 }  // namespace tenon::inline sdk
 
-// Defines the plugin's only exported symbol. `interfaces` is an array of tenon_interface_t;
-// `accept` (optional) is a function `tenon::Status()` that looks whether the plugin can work here
+// Defines the plugin's only exported symbol. `interfaces` is an array of tenon_interface_t.
+// `accept` (optional) is a function `tenon::Status()` that checks whether the plugin can work here,
 // and refuses with a reason.
 #define TENON_PLUGIN(plugin_name, plugin_version, interfaces, ...)                            \
   extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host, \

@@ -1,7 +1,7 @@
-// Around calls into a vendor's runtime that start threads or install handlers: threads that begin
-// inside take no signals (those are for the program's own threads; thread.hpp says which two kinds
-// stay open), and handlers, locale, environment and floating-point state are afterwards what they
-// were. POSIX.
+// A guard for calls into a vendor's runtime that start threads or install handlers. Threads started
+// inside it receive no signals, which are for the program's own threads (thread.hpp names the two
+// exceptions). Afterwards handlers, locale, environment and floating-point state are restored.
+// POSIX.
 #ifndef TENON_CPP_PROCESS_GUARD_HPP_
 #define TENON_CPP_PROCESS_GUARD_HPP_
 
@@ -21,12 +21,12 @@
 
 namespace tenon::inline sdk {
 
-// One at a time per plugin: a second thread waits. Not to be nested. Costs a system call per
-// signal: for opening and compiling, not for every launch.
+// One at a time per plugin: a second thread waits. Must not be nested. Costs a system call per
+// signal: use it for opening and compiling, not for every launch.
 class ProcessGuard {
  public:
   ProcessGuard() : lock_(mutex()) {
-    // What needs memory comes first: nothing is changed yet when there is none.
+    // Allocations come first: if memory is short, nothing has been changed yet.
     if (const char* name = ::setlocale(LC_ALL, nullptr)) locale_ = name;
     environment_ = environment();
     const sigset_t others = signals_of_others();
@@ -68,7 +68,7 @@ class ProcessGuard {
     }
     return out;
   }
-  // Writes what differs and nothing else: another thread may be reading its variables.
+  // Writes only what differs: another thread may be reading its variables.
   void restore_environment() const {
     for (const auto& [name, value] : environment()) {
       if (!environment_.contains(name)) ::unsetenv(name.c_str());

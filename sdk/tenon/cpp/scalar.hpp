@@ -1,9 +1,9 @@
-// Scalar programs (abi/scalar.h) written as C++ expressions and turned into words by the compiler:
+// Scalar programs (abi/scalar.h) written as C++ expressions, which the compiler turns into words:
 //
 //     using namespace tenon::scalar;
 //     op("leaky_relu").scalar(select(arg(0) > 0, arg(0), arg(0) * attr(0)))
 //
-// Numbers take the working type (see abi/scalar.h). Sub-expressions that occur twice are written
+// Numbers have the working type (see abi/scalar.h). A sub-expression that is used twice is written
 // twice; readers share equal ones.
 #ifndef TENON_CPP_SCALAR_HPP_
 #define TENON_CPP_SCALAR_HPP_
@@ -16,7 +16,7 @@ namespace tenon::inline sdk::scalar {
 
 inline constexpr uint32_t kWordsMax = 192;
 
-// A program that leaves one value. Too long a program does not compile.
+// A program that leaves one value on the stack. A program that is too long does not compile.
 struct Expr {
   uint32_t words[kWordsMax] = {};
   uint32_t count = 0;
@@ -60,7 +60,7 @@ constexpr Expr integer(int64_t number) {
   out.push(static_cast<uint32_t>(static_cast<uint64_t>(number) >> 32));
   return out;
 }
-// Sets the working type to operand `ordinal`'s, before `x` is computed.
+// Sets the working type to that of operand `ordinal` before `x` is computed.
 constexpr Expr work(uint32_t ordinal, const Expr& x) {
   Expr out = leaf(TENON_S_WORK, ordinal);
   out.push(x);
@@ -183,7 +183,7 @@ constexpr Expr max(const Expr& x, const Expr& y) {
 constexpr Expr min(const Expr& x, const Expr& y) {
   return binary(TENON_S_MIN, x, y);
 }
-// Comparisons give pred.
+// Comparisons return pred.
 constexpr Expr operator==(const Expr& x, const Expr& y) {
   return binary(TENON_S_CMP, x, y, TENON_CMP_EQ);
 }

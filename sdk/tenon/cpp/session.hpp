@@ -10,8 +10,8 @@
 //     TENON_TRY(binding.run());
 //     tenon::ArrayView y;       TENON_TRY(binding.output("y", &y));
 //
-// Handles release what they hold and may be moved. When a call fails, failure_text() says why.
-// Threads: as session.h says of each object.
+// Handles release what they own and can be moved. If a call fails, failure_text() says why.
+// Threads: as session.h says for each object.
 #ifndef TENON_CPP_SESSION_HPP_
 #define TENON_CPP_SESSION_HPP_
 
@@ -56,7 +56,7 @@ struct CompileOptions {
 
 namespace detail {
 
-// What every handle needs, found once by Session::open.
+// Used by every handle; set once by Session::open.
 inline const tenon_host_session_t* g_session = nullptr;
 
 inline tenon_code_t append_to(void* self, const void* data, uint64_t size_bytes) {
@@ -77,7 +77,7 @@ class Handle {
     if (object_ != nullptr) (g_session->*Release)(g_session->self, object_);
   }
   T* get() const { return object_; }
-  // For calls that make one; releases what was held.
+  // For calls that create an object; releases the current one.
   T** out() {
     *this = Handle();
     return &object_;
@@ -105,10 +105,11 @@ inline std::string failure_text() {
   return id.empty() || text.starts_with(id) ? text : cat(id, ": ", text);
 }
 
-// Inputs and outputs of one run after another.
+// Inputs and outputs for successive runs.
 class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::binding_release> {
  public:
-  // The data stays the caller's and must live until another is bound or this is gone.
+  // The data remains the caller's. It must live until another array is bound or the binding is
+  // gone.
   Status input(std::string_view name, const ArrayView& array) {
     tenon_array_t raw{};
     raw.size_bytes = sizeof raw;
@@ -180,7 +181,7 @@ class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_
   }
 };
 
-// The process's one session with the host.
+// The process's single session with the host.
 class Session {
  public:
   Status open() {

@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4), for the `sha256` of manifests and lock files. In a namespace of its own,
-// for the core uses it too.
+// SHA-256 (FIPS 180-4), for the `sha256` of manifests and lock files. In its own namespace, because
+// the core uses it too.
 #ifndef TENON_CPP_SHA256_HPP_
 #define TENON_CPP_SHA256_HPP_
 

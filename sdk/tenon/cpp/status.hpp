@@ -1,6 +1,6 @@
-// Status and text for plugins written in C++: a code, a macro that propagates it, a way to say why,
-// and the trampoline that keeps C++ exceptions on this side of the boundary. Used by everything in
-// sdk/tenon/cpp.
+// Status and text for plugins in C++: a code, a macro that propagates it, a way to report a reason,
+// and the trampoline that stops C++ exceptions at the boundary. Everything in sdk/tenon/cpp uses
+// it.
 #ifndef TENON_CPP_STATUS_HPP_
 #define TENON_CPP_STATUS_HPP_
 
@@ -54,8 +54,7 @@ std::string cat(const Parts&... parts) {
   return out;
 }
 
-// Text that came from input, for use in a message: quoted, unprintable bytes replaced, cut at 256
-// bytes.
+// Text from input, for a message: quoted, unprintable bytes replaced, cut at 256 bytes.
 inline std::string quoted(std::string_view text) {
   constexpr size_t kLimit = 256;
   std::string out = "'";
@@ -68,7 +67,7 @@ inline std::string quoted(std::string_view text) {
 
 // ---- Status ----
 
-// A code. The reason, if there is one, is with the host (tenon_host_t::last_failure).
+// A code. The host has the reason, if there is one (tenon_host_t::last_failure).
 class [[nodiscard]] Status {
  public:
   constexpr Status() = default;
@@ -80,8 +79,8 @@ class [[nodiscard]] Status {
   tenon_code_t code_ = TENON_OK;
 };
 
-// Leaves the function with the code when the expression (a Status or a tenon_code_t) is not OK. The
-// function may return either of the two.
+// Returns the code from the function if the expression (a Status or a tenon_code_t) is not OK. The
+// function may return either type.
 #ifndef TENON_TRY
 #define TENON_TRY(...)                                                                    \
   do {                                                                                    \
@@ -91,7 +90,7 @@ class [[nodiscard]] Status {
   } while (false)
 #endif
 
-// Records a failure for this thread and gives its code: `return fail(host, TENON_NOT_FOUND,
+// Records a failure for this thread and returns its code: `return fail(host, TENON_NOT_FOUND,
 // "...")`.
 template <class Code = tenon_code_t>
 Status fail(const tenon_host_t* host, tenon_code_t code, std::string_view message) {
@@ -106,7 +105,7 @@ inline tenon_code_t code_of(Status status) {
   return status.code();
 }
 
-// Runs `body`, which gives a Status, and turns every exception into a code with a reason.
+// Runs `body`, which returns a Status, and converts every exception to a code with a reason.
 template <class Body>
 tenon_code_t guarded(const tenon_host_t* host, Body&& body) noexcept {
   try {

@@ -1,6 +1,5 @@
-// Text that comes from input, made fit to show; names, globs and suggestions. The core and the
-// tools show text in this way; plugins have quoted() of status.hpp. The functions have a namespace
-// of their own, tenon::text, so that nobody gets both under one name.
+// Escaping of text from input; names, globs and suggestions. The core and the tools show text in
+// this way; plugins have quoted() of status.hpp. The namespace tenon::text keeps the two apart.
 #ifndef TENON_CPP_TEXT_HPP_
 #define TENON_CPP_TEXT_HPP_
 
@@ -105,7 +104,7 @@ std::string_view nearest_of(std::string_view name, std::span<const S> candidates
   return best;
 }
 
-// Matches one pattern element at p against c; advances p past it.
+// Matches the pattern element at p against c; advances p past it.
 inline bool match_one(std::string_view pattern, size_t& p, char c) {
   if (pattern[p] != '[')
     return lower(pattern[p]) == lower(c) || pattern[p] == '?' ? (++p, true) : false;
@@ -126,15 +125,16 @@ inline bool match_one(std::string_view pattern, size_t& p, char c) {
 
 }  // namespace detail
 
-// `text` in backquotes, control characters escaped as \n or \x1b, invalid UTF-8 as \xNN, cut after
-// 256 bytes with "..." : what every error message does with a name found in input.
+// `text` in backquotes, control characters escaped as
+//  or \x1b, invalid UTF-8 as \xNN, cut after 256 bytes with "...". Every error message shows names
+//  from input in this form.
 inline std::string quoted(std::string_view text) {
   std::string out = "`";
   detail::append_escaped(out, text, detail::kNameShownMax, false);
   return out += '`';
 }
-// Exact matches for strings, or argument-dependent lookup would find std::quoted where <iomanip> is
-// included.
+// Exact matches for strings. Otherwise argument-dependent lookup would find std::quoted where
+// <iomanip> is included.
 inline std::string quoted(const std::string& text) {
   return quoted(std::string_view(text));
 }
@@ -145,16 +145,16 @@ inline std::string quoted(std::string& text) {
   return quoted(std::string_view(text));
 }
 
-// The same without quotes and with a limit of the caller's; newlines are kept as they are.
+// The same without quotes and with the caller's limit; newlines are kept.
 inline std::string printable(std::string_view text, size_t max_bytes = 256) {
   std::string out;
   detail::append_escaped(out, text, max_bytes, true);
   return out;
 }
 
-// `text` as one word of a POSIX shell, for commands that a person is told to run: as it is where
-// every character is plain, else between quotes. What is not printable stands as an escape between
-// $'...', which bash, zsh and ksh know.
+// `text` as one word of a POSIX shell, for commands that the user should run: unchanged if every
+// character is plain, else in quotes. Unprintable text is escaped in $'...', which bash, zsh and
+// ksh understand.
 inline std::string shell_quoted(std::string_view text) {
   auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -255,7 +255,7 @@ inline std::string_view trim(std::string_view text) {
   if (begin == std::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
-// Splits at `separator`; blanks around parts are trimmed; empty parts are left out.
+// Splits at `separator`; trims blanks around parts; omits empty parts.
 inline std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   while (!text.empty()) {
@@ -285,8 +285,7 @@ inline bool parse_u64(std::string_view text, uint64_t* out) {
   return true;
 }
 
-// The candidate nearest to `name` by edit distance, if near enough to be what was meant; else
-// empty.
+// The candidate nearest to `name` by edit distance, if it is plausible; else empty.
 inline std::string_view nearest(std::string_view name,
                                 std::span<const std::string_view> candidates) {
   return detail::nearest_of(name, candidates);

@@ -1,7 +1,7 @@
-// Threads of a plugin. They take no signals, which are for the program's own threads, but for two
-// kinds. A signal that a thread's own fault raises reaches nobody else: blocked, it would end the
-// process without the program's crash handler. And SIGPROF, by which a profiler measures the thread
-// that it interrupts. POSIX.
+// Threads of a plugin. They block all signals, which are for the program's own threads, with two
+// exceptions. Signals of a thread's own faults: if they were blocked, a fault would end the process
+// without the program's crash handler. And SIGPROF, with which a profiler samples the thread that
+// it interrupts. POSIX.
 #ifndef TENON_CPP_THREAD_HPP_
 #define TENON_CPP_THREAD_HPP_
 
@@ -13,7 +13,7 @@
 
 namespace tenon::inline sdk {
 
-// The signals that a thread of a plugin blocks: all but those of a fault and SIGPROF.
+// The signals that a thread of a plugin blocks: all except those of faults and SIGPROF.
 inline sigset_t signals_of_others() {
   sigset_t set;
   sigfillset(&set);
@@ -22,8 +22,8 @@ inline sigset_t signals_of_others() {
   return set;
 }
 
-// Runs `work` in a thread of its own with those signals blocked. The caller's mask is what it was,
-// also when no thread can be had (std::system_error). Join it before the device is closed: nothing
+// Runs `work` in a new thread with those signals blocked. Restores the caller's mask, even if no
+// thread can be created (std::system_error). Join the thread before the device is closed: no code
 // of a plugin may run when it is unloaded.
 template <typename Work>
 std::thread start_thread(Work work) {

@@ -1,6 +1,6 @@
-// Timeline fences in host memory, for devices whose runtime has none of its own: a counter that
-// only grows, failures that travel along it, threads that wait and calls to be made when a value is
-// reached. tenon.queue/1 says what the words mean.
+// Timeline fences in host memory, for devices whose runtime has none: a counter that only grows,
+// failures that propagate along it, threads that wait, and callbacks when a value is reached.
+// tenon.queue/1 defines the terms.
 #ifndef TENON_CPP_TIMELINE_HPP_
 #define TENON_CPP_TIMELINE_HPP_
 
@@ -13,7 +13,7 @@
 
 namespace tenon::inline sdk {
 
-// What went wrong on one thread, to be told again on the thread that waits.
+// A failure on one thread, to be reported again on the thread that waits.
 struct Fault {
   tenon_code_t code = TENON_OK;
   std::string text;
@@ -22,7 +22,7 @@ struct Fault {
   Status tell() const { return ok() ? Status() : fail(code, text); }
 };
 
-// What the host was told last on this thread, when it was told `code`.
+// The last failure reported to the host on this thread, with `code`.
 inline Fault fault_of(tenon_code_t code) {
   if (code == TENON_OK) return {};
   tenon_failure_t failure{};
@@ -33,7 +33,7 @@ inline Fault fault_of(tenon_code_t code) {
   return {code, std::string(told ? view(failure.message) : "the work failed")};
 }
 
-// Safe. May be destroyed when a wait for its last value has returned.
+// Safe. May be destroyed once a wait for its last value has returned.
 class Timeline {
  public:
   explicit Timeline(uint64_t initial) : value_(initial) {}
@@ -44,7 +44,8 @@ class Timeline {
       if (value > value_) value_ = value;
     });
   }
-  // Waiters of `value` or a later one get the fault; the first fault of the lowest value stays.
+  // Waiters of `value` or a later value get the fault. The fault of the lowest value is kept; for
+  // equal values, the first.
   void fail(uint64_t value, Fault fault) {
     settle([&] {
       if (value >= failed_at_) return;
@@ -73,9 +74,9 @@ class Timeline {
     return failed_at_ <= value ? fault_.tell() : Status();
   }
 
-  // Calls once, when the value is reached or cannot be any more, on the thread that brings it
-  // there; at once if it is so already. The call must not block, and may come from a thread of the
-  // vendor's runtime.
+  // Calls `call` once, when the value is reached or can no longer be reached, on the thread that
+  // causes it; immediately if this is already so. The call must not block, and may come from a
+  // thread of the vendor's runtime.
   void when(uint64_t value, void (*call)(void* self, const Fault& fault), void* self) {
     Fault fault;
     {
@@ -100,8 +101,7 @@ class Timeline {
 
   bool settled_for(uint64_t value) const { return value_ >= value || failed_at_ <= value; }
 
-  // Threads are told under the lock: whoever waited may destroy this as soon as it can take the
-  // lock.
+  // Notifies under the lock: a waiter may destroy this object as soon as it can take the lock.
   template <class Change>
   void settle(Change change) {
     std::vector<Waiter> due;

@@ -1,6 +1,6 @@
-// Types, blobs, values, nodes and regions of a graph, to look at. Handles are indices with their
-// graph: copy them freely; they are good as long as the graph is. Threads: one at a time, a frozen
-// graph for all.
+// Views of types, blobs, values, nodes and regions of a graph. Handles are indices with their
+// graph: copy them freely; they are valid as long as the graph. Threads: one at a time; any thread
+// for a frozen graph.
 #ifndef TENON_CPP_VALUE_HPP_
 #define TENON_CPP_VALUE_HPP_
 
@@ -17,7 +17,7 @@
 namespace tenon::inline sdk {
 
 // ---- Types ----
-// A borrowed type with its graph, so that its dims can be computed with.
+// A borrowed type with its graph, which makes arithmetic on its dims possible.
 class TypeView {
  public:
   TypeView() = default;
@@ -39,7 +39,7 @@ class TypeView {
     }
     return true;
   }
-  // The symbols that the dims mention, as often as they do.
+  // The symbols that the dims mention, with repetitions.
   std::vector<tenon_symbol_t> symbols() const {
     std::vector<tenon_symbol_t> out;
     std::vector<tenon_dim_t> stack(type_.dims, type_.dims + type_.rank);
@@ -56,13 +56,13 @@ class TypeView {
     }
     return out;
   }
-  // Product of the dims; invalid when it overflows.
+  // Product of the dims; invalid on overflow.
   Dim element_count() const {
     Dim count(graph_, 1);
     for (uint32_t i = 0; i < type_.rank; ++i) count = count * dim(i);
     return count;
   }
-  // Same element type and dims that are provably equal.
+  // Same element type, and provably equal dims.
   friend bool operator==(const TypeView& a, const TypeView& b) {
     if (a.type_.kind != b.type_.kind || a.type_.dtype != b.type_.dtype ||
         a.type_.rank != b.type_.rank)
@@ -132,7 +132,7 @@ class Value {
   explicit operator bool() const { return valid(); }
   friend bool operator==(Value a, Value b) { return a.id_ == b.id_; }
 
-  // All of it; a zeroed view for an invalid value.
+  // Zeroed for an invalid value.
   tenon_value_view_t view() const {
     tenon_value_view_t out = {};
     out.size_bytes = sizeof out;
@@ -174,9 +174,9 @@ class Node {
   explicit operator bool() const { return valid(); }
   bool erased() const { return view().parent == TENON_NONE; }
 
-  // Asked anew at each call (about a nanosecond), so that a node may be read while its graph is
-  // built; what the view points to is borrowed until the graph's next mutation. Zeroed for an
-  // invalid node.
+  // Read anew at each call (about a nanosecond), so that a node can be read while its graph is
+  // built. Pointers in the view are borrowed until the graph's next mutation. Zeroed for an invalid
+  // node.
   tenon_node_view_t view() const {
     tenon_node_view_t out = {};
     out.size_bytes = sizeof out;
@@ -191,7 +191,7 @@ class Node {
   bool is(std::string_view name) const { return op() == name; }
   uint32_t operand_count() const { return view().operand_count; }
   uint32_t result_count() const { return view().result_count; }
-  // Invalid beyond the end and for an absent optional operand.
+  // Invalid beyond the end, and for an absent optional operand.
   Value operand(uint32_t i) const {
     const tenon_node_view_t v = view();
     return i < v.operand_count ? Value(graph_, v.operands[i]) : Value(graph_, TENON_NONE);
@@ -215,7 +215,8 @@ class Node {
     }
     return nullptr;
   }
-  // Attributes always carry their defaults once built, so an absent one gives the zero of its kind.
+  // Built nodes always carry all attributes with their defaults. An attribute that the op does not
+  // declare reads as the zero of its kind.
   int64_t i64(std::string_view name) const {
     const tenon_attr_t* a = attr(name);
     return a != nullptr ? a->u.i : 0;

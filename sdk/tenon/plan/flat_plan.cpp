@@ -13,10 +13,10 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000u + static_cast<uint64_t>(t.tv_nsec);
 }
 
-// A unit of a region is this much work, or what remains for so many units.
+// A unit of a region has this much work; more, if there would be more than kUnitsMax units.
 constexpr double kUnitNs = 2000;
 constexpr double kUnitsMax = 32;
-// Less than this is done before another thread has begun.
+// Less work than this is done before another thread has started.
 constexpr double kRegionNs = 2000;
 
 struct Region {

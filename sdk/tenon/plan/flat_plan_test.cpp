@@ -24,7 +24,7 @@ void count_into_scratch(void* const* buffers, const int64_t*, int64_t begin, int
   }
 }
 
-// A pool of two that really runs on two threads.
+// A pool of two that really uses two threads.
 tenon_code_t parallel_two(void*, tenon_range_fn_t fn, void* context, int64_t n, int64_t) {
   std::thread other([&] { fn(context, 1, n / 2, n); });
   const tenon_code_t code = fn(context, 0, 0, n / 2);
@@ -75,8 +75,8 @@ TEST(FlatPlan, SplitsLongRangesOverThePool) {
   EXPECT_EQ(scratch[0] + scratch[128], 2);
 }
 
-// Three steps of unlike sizes, one of them empty, as one range of units: each element once, on both
-// threads.
+// Three steps of different sizes, one of them empty, as one range of units: each element runs once,
+// and both threads work.
 TEST(FlatPlan, StepsSideBySideRunEachElementOnce) {
   for (bool pool : {false, true}) {
     for (double ns : {0.0, 1e3, 1e5}) {

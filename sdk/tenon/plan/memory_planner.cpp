@@ -8,7 +8,7 @@
 namespace tenon::plan {
 namespace {
 
-// Half the address space: sums of two such values cannot wrap.
+// Sums of two such values cannot wrap.
 constexpr uint64_t kMaxBytes = UINT64_C(1) << 62;
 
 struct Block {
@@ -40,7 +40,7 @@ MemoryError make_blocks(std::span<const Lifetime> lifetimes, std::vector<Block>&
       blocks.push_back({size, life.first_step, life.last_step, 0});
       continue;
     }
-    // A block that lives on past the step would be overwritten under its reader.
+    // A block that is needed after the step would be overwritten before its reader.
     if (life.in_place_of >= i || blocks[block_of[life.in_place_of]].last != life.first_step ||
         lifetimes[life.in_place_of].last_step != life.first_step) {
       return MemoryError::kBadAlias;
@@ -73,13 +73,13 @@ MemoryError live_bytes(const std::vector<Block>& blocks, uint64_t& out) {
   return MemoryError::kNone;
 }
 
-// Above this many blocks the search of gaps, quadratic in them, gives way to one pass over time.
+// Above this many blocks, one pass over time replaces the search of gaps, which is quadratic.
 constexpr size_t kSearchedBlocks = 2048;
 
-// Free ranges of the arena, by place and by size.
+// Free ranges of the arena, by offset and by size.
 class FreeRanges {
  public:
-  // The smallest that holds `size`, or memory at the end.
+  // The smallest range that holds `size`, or memory at the end.
   uint64_t take(uint64_t size) {
     const auto found = by_size_.lower_bound({size, 0});
     if (found == by_size_.end()) {
@@ -113,7 +113,7 @@ class FreeRanges {
   uint64_t end() const { return end_; }
 
  private:
-  // What is free at the end is used first.
+  // Uses a free range at the end first.
   uint64_t extend(uint64_t size) {
     uint64_t offset = end_;
     if (!by_place_.empty()) {
@@ -139,7 +139,7 @@ class FreeRanges {
   uint64_t end_ = 0;
 };
 
-// In order of time, the larger first of those that begin together.
+// In order of first step; of blocks that begin together, the larger first.
 uint64_t place_by_time(std::vector<Block>& blocks) {
   std::vector<uint32_t> begin(blocks.size());
   std::iota(begin.begin(), begin.end(), 0u);
@@ -168,7 +168,7 @@ uint64_t place_by_time(std::vector<Block>& blocks) {
   return free.end();
 }
 
-// The tightest gap between blocks that live at the same time, else behind the last of them.
+// The tightest gap between blocks that live at the same time, else the end of the last one.
 // `placed` is in order of offset.
 uint64_t best_offset(const std::vector<const Block*>& placed, const Block& block) {
   uint64_t best = UINT64_MAX;

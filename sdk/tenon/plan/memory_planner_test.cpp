@@ -9,7 +9,7 @@ namespace {
 
 TEST(MemoryPlanner, ChainReusesMemory) {
   MemoryPlan plan;
-  // a -> b -> c -> d: two are alive at once.
+  // a -> b -> c -> d: two are alive at any time.
   const std::vector<Lifetime> lives = {{100, 0, 1}, {100, 1, 2}, {100, 2, 3}, {100, 3, 4}};
   ASSERT_EQ(plan_memory(lives, plan), MemoryError::kNone);
   EXPECT_EQ(plan.arena_bytes, 256u);

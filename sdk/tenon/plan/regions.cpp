@@ -5,14 +5,14 @@
 namespace tenon::plan {
 namespace {
 
-// How far ahead a step is looked for: what is hoisted lives longer.
+// How far to look ahead for steps: hoisted results live longer.
 constexpr uint32_t kWindow = 12;
 
 bool meet(std::span<const uint32_t> a, std::span<const uint32_t> b) {
   return std::ranges::any_of(a, [&](uint32_t x) { return std::ranges::find(b, x) != b.end(); });
 }
 
-// Both write it, and not elements of their own.
+// Whether both write a buffer, and not disjoint elements of it.
 bool collide(const Work& a, const Work& b) {
   return std::ranges::any_of(a.writes, [&](uint32_t x) {
     const bool own = std::ranges::find(a.parts, x) != a.parts.end() &&
@@ -38,7 +38,7 @@ Regions find_regions(std::span<const Work> steps, double large_step_ns) {
     }
     taken[first] = true;
     out.order.push_back(first);
-    // What a later step must not pass: the region itself and what was left out of it.
+    // Steps that a later one must not pass: the region itself, and those left out of it.
     std::vector<uint32_t> before = {first};
     const bool small = steps[first].estimated_ns <= large_step_ns;
     const uint32_t last = std::min(count, first + kWindow);

@@ -25,7 +25,7 @@ TEST(Regions, ChainsStayInOrder) {
 }
 
 TEST(Regions, BranchesOfOneOperandMeet) {
-  // q, its scores' scale, k, v: what reads q waits, k and v do not.
+  // q, scaled q, k, v: the step that reads q waits; k and v do not.
   const Regions r = regions({{{0}, {1}}, {{1}, {2}}, {{0}, {3}}, {{0}, {4}}, {{2, 3, 4}, {5}}});
   EXPECT_EQ(r.order, (std::vector<uint32_t>{0, 2, 3, 1, 4}));
   EXPECT_EQ(r.ends, (std::vector<uint32_t>{3, 4, 5}));

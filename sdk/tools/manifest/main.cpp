@@ -1,9 +1,9 @@
 // tenon-manifest --library L --input manifest.json.in --output F.plugin.json [--digest]
 //
-// Completes a hand-written manifest from what the library itself says: opens it, asks its query,
-// and fills in `library`, `abi`, `platform`, `build` and `provides`. What the hand wrote stays: a
-// device that is not in the build machine is listed by hand. With --digest the library's sha256
-// too. A plugin that refuses on this machine keeps what the hand wrote, if that says what it
+// Completes a hand-written manifest from the library itself: opens it, calls its query, and fills
+// in `library`, `abi`, `platform`, `build` and `provides`. Hand-written entries stay: a device that
+// the build machine lacks is listed by hand. With --digest it adds the library's sha256. If a
+// plugin refuses on this machine, the hand-written entries are kept, provided they say what it
 // provides.
 #include <signal.h>
 #include <unistd.h>
@@ -127,7 +127,7 @@ void fill_build(Json& manifest, const std::string& build_id) {
   if (!tenon::host::host_sanitizer().empty()) build["sanitizer"] = tenon::host::host_sanitizer();
 }
 
-// A query that does not come back must not hold a build for ever.
+// A query that does not return must not hold up a build forever.
 constexpr unsigned kSecondsMax = 60;
 void out_of_time(int) {
   static constexpr char kText[] =
@@ -135,7 +135,7 @@ void out_of_time(int) {
   (void)!::write(STDERR_FILENO, kText, sizeof kText - 1);
   ::_exit(3);
 }
-// What the library does before it has answered ends this process, and nothing else would say why.
+// A crash of the library before it has answered ends this process; this reports why.
 void crashed(int number) {
   static constexpr char kText[] =
       "tenon-manifest: P0601: the library crashed while it was opened, or in tenon_plugin_query\n";
@@ -224,7 +224,7 @@ int main(int argc, char** argv) {
   ::signal(SIGALRM, out_of_time);
   for (int number : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}) {
     if (auto* before = ::signal(number, crashed); before != SIG_DFL)
-      ::signal(number, before);  // a sanitizer's, which says more
+      ::signal(number, before);  // a sanitizer's handler, which reports more
   }
   ::alarm(kSecondsMax);
   Status status = run(arguments);

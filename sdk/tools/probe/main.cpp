@@ -1,6 +1,6 @@
-// tenon-probe LIBRARY NAME SONAME...: opens the libraries that a plugin requires and its own, asks
-// its query, checks its tables, and writes "ok" or the failure to descriptor 3. Started by the host
-// for libraries that changed, so that what goes wrong goes wrong here.
+// tenon-probe LIBRARY NAME SONAME...: opens the libraries that a plugin requires and its own, calls
+// its query, checks its tables, and writes "ok" or the failure to descriptor 3. The host starts it
+// for changed libraries, so that a crash or a hang happens here and not in the host.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   rlimit no_core = {0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  alarm(10);  // should the parent be gone
+  alarm(10);  // in case the parent is gone
   tenon::Status status = probe(argv[1], argv[2], {argv + 3, argv + argc});
   std::string answer =
       status.ok() ? "ok"

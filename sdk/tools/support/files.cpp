@@ -42,7 +42,7 @@ Error not_written(int number, std::string_view verb, const std::string& path) {
   return error;
 }
 
-// A regular file, open; its size where it is asked for.
+// A regular file, opened; its size if requested.
 Error open_regular(const std::string& path, Descriptor* out, uint64_t* size_bytes = nullptr) {
   if (path.empty()) return {"T0104", "the name of a file is empty", {}};
   do {
@@ -59,7 +59,8 @@ Error open_regular(const std::string& path, Descriptor* out, uint64_t* size_byte
   return {"T0103", fmt::format("{} is {}, and a regular file is needed", quoted(path), what), {}};
 }
 
-// Up to so many bytes from where the file is now. Empty error at the end of the file.
+// Reads `out->size()` bytes from the current position. The end of the file is no error: `out` then
+// becomes shorter.
 Error read_bytes(int descriptor, const std::string& path, std::string* out) {
   size_t done = 0;
   while (done < out->size()) {
@@ -152,7 +153,7 @@ Error write_file(const std::string& path, std::string_view contents) {
     }
     contents.remove_prefix(static_cast<size_t>(written));
   }
-  // Closing tells what network file systems and quotas held back.
+  // Closing reports errors that network file systems and quotas deferred.
   if (::close(std::exchange(file.value, -1)) == 0 && ::rename(temporary.c_str(), path.c_str()) == 0)
     return {};
   const int number = errno;

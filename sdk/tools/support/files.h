@@ -1,4 +1,5 @@
-// Files as the tools read and write them, and why that failed: plain, on the standard library.
+// Reading and writing files for the tools, with the reason for a failure; uses only the standard
+// library.
 #pragma once
 #include <stdint.h>
 
@@ -12,7 +13,7 @@
 
 namespace tenon::tools {
 
-// Why something failed: a stable code of errors ("T0101") and one sentence. Empty when nothing did.
+// Why something failed: a stable error code ("T0101") and one sentence. Empty if nothing failed.
 struct [[nodiscard]] Error {
   std::string code, message;
   std::string context;  // " (while reading ...)", or empty
@@ -38,15 +39,15 @@ class [[nodiscard]] Result {
   Error error_;
 };
 
-// A whole regular file of at most `max_bytes`; a FIFO or a device is refused and never waited for.
-// T0101, T0102 for a larger one, T0103 for what is no regular file. `what`: "a manifest".
+// A whole regular file of at most `max_bytes`; a FIFO or a device is refused without waiting for
+// it. T0101, T0102 for a larger file, T0103 for one that is not regular. `what`: "a manifest".
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes, std::string_view what);
-// Nothing when read_file could open it.
+// Empty if read_file could open the file.
 Error check_readable(const std::string& path);
-// The beginning of a file whose size is not known before (/proc); empty when it cannot be read.
+// The beginning of a file whose size is not known in advance (/proc); empty if it cannot be read.
 std::string read_system_file(const std::string& path);
 
-// The bytes of a regular file, as they lie there.
+// The bytes of a regular file, mapped.
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);
@@ -63,11 +64,11 @@ class MappedFile {
   std::span<const std::byte> bytes_;
 };
 
-// Writes a file that appears whole or not at all, over a regular one that may be there. T0107,
-// T0108 for a full disk, T0109 for a symbolic link.
+// Writes a file that appears whole or not at all, replacing an existing regular file. T0107, T0108
+// for a full disk, T0109 for a symbolic link.
 Error write_file(const std::string& path, std::string_view contents);
 
-// The names in a folder, sorted; none when it cannot be read.
+// The names in a folder, sorted; none if it cannot be read.
 std::vector<std::string> list_folder(const std::string& path);
 bool is_folder(const std::string& path);
 // The absolute path without links. T0101.

@@ -11,7 +11,7 @@ std::string_view trim(std::string_view text) {
   return text;
 }
 
-// Splits at commas outside of brackets and quotes.
+// Splits at commas outside brackets and quotes.
 std::vector<std::string_view> split(std::string_view text) {
   std::vector<std::string_view> parts;
   int depth = 0;

@@ -13,10 +13,11 @@ namespace {
 
 using tools::Dense;
 
-constexpr double kLargest = 1e4;  // magnitudes beyond this are left out
+constexpr double kLargest = 1e4;  // larger magnitudes are left out
 constexpr int64_t kElementsMax = 20000;
 
-// Small changes of an operand can change the result much: a jump, a pole, a steep slope.
+// Ops whose result can change much with a small change of an operand: a jump, a pole, a steep
+// slope.
 const std::set<std::string_view> kNeedExact = {"floor",
                                                "ceil",
                                                "trunc",
@@ -78,7 +79,7 @@ const std::set<std::string_view> kNeedExact = {"floor",
                                                "one_hot",
                                                "dynamic_slice",
                                                "dynamic_update_slice"};
-// Left to the ops' own tests: they need regions, or hold something that is no tensor.
+// Left to the ops' own tests: they need regions, or contain something that is not a tensor.
 const std::set<std::string_view> kLeftOut = {"if",   "while",           "scan",   "map",
                                              "sort", "dim_from_scalar", "nonzero"};
 
@@ -96,7 +97,7 @@ class Generator {
     return status_;
   }
 
-  // Tries to add one node of this op; nothing happens when it does not fit.
+  // Tries to add one node of this op; does nothing if it does not fit.
   bool add(const tenon_op_def_t& op) {
     const auto recipe = recipes().find(view(op.name));
     const size_t before = values_.size();
@@ -127,8 +128,8 @@ class Generator {
     return graph_api().verify(graph_api().self, graph_);
   }
   uint64_t nodes() const { return nodes_; }
-  // An op that was tried may have asserted what this graph's size of the symbol breaks; such facts
-  // stay.
+  // An op that was tried may have asserted a fact that this graph's symbol sizes violate; such
+  // facts stay.
   bool symbol_holds() const {
     if (symbol_size_ == 0) return true;
     tenon_symbol_view_t seen = {};
@@ -204,7 +205,7 @@ class Generator {
   }
   Shape shape_of(const Known& known) const { return {known.value.dims(), known.dims}; }
 
-  // False when it holds what no output should: a non-finite or huge number.
+  // False if it holds what no output should: a non-finite or huge number.
   bool measure(Known* known) const {
     const Dense dense{known->dtype, known->dims, known->bytes->data()};
     for (int64_t i = 0, n = dense.count(); i < n; ++i) {
@@ -215,8 +216,8 @@ class Generator {
     return is_int(known->dtype) || known->dtype == TENON_PRED || known->largest <= kLargest;
   }
 
-  // A value of one of the dtypes, by choice with a rank; made as an input when there is none or now
-  // and then.
+  // A value of one of the dtypes, optionally with a rank in the given range; made as a new input if
+  // there is none, and now and then anyway.
   Known operand(uint32_t dtypes, bool exact, int64_t rank_min = 0, int64_t rank_max = 4) {
     std::vector<const Known*> fit;
     for (const Known& known : values_) {
@@ -275,7 +276,7 @@ class Generator {
     }
     Builder builder(graph_, main_);
     const Node node = builder.build_node(view(op.name), values, attrs);
-    if (!node) return;  // it does not fit: the declaration said so
+    if (!node) return;  // refused by the declaration: it does not fit
     if (!evaluate(op, node, operands, exact)) (void)erase(node);
   }
 
@@ -313,7 +314,8 @@ class Generator {
     values_.insert(values_.end(), results.begin(), results.end());
     return true;
   }
-  // Integers and predicates of exact operands, and elements that were only moved.
+  // Results that are exact: integers and predicates of exact operands, and elements that were only
+  // moved.
   static bool stays_exact(const tenon_op_def_t& op, tenon_dtype_t dtype) {
     return !is_float(dtype) || (op.traits & TENON_TRAIT_SHAPE_ONLY) != 0;
   }
@@ -346,7 +348,7 @@ class Generator {
     return storage_.emplace_back(std::move(numbers));
   }
 
-  // ---- Recipes: what the declaration alone does not tell ----
+  // ---- Recipes: what the declaration alone does not say ----
   using Recipe = void (Generator::*)(const tenon_op_def_t&);
   static const std::map<std::string_view, Recipe>& recipes() {
     static const std::map<std::string_view, Recipe> kRecipes = {
@@ -380,7 +382,7 @@ class Generator {
     return kRecipes;
   }
 
-  // Operands of one shape for element-wise ops, one operand and guessed attributes for the rest.
+  // Operands of one shape for element-wise ops; one operand and guessed attributes for the rest.
   void generic(const tenon_op_def_t& op) {
     const bool exact = needs_exact(op);
     std::vector<Known> operands;
@@ -594,7 +596,7 @@ class Generator {
   void norm(const tenon_op_def_t& op) {
     const Known x = operand(1u << TENON_F32, true, 2, 3);
     const size_t last = x.dims.size() - 1;
-    if (x.dims[last] < 2) return;  // one element has no spread: the result is all rounding
+    if (x.dims[last] < 2) return;  // one element has no spread, so the result would be all rounding
     std::vector<Known> operands = {x, vector_of(TENON_F32, x, last)};
     if (view(op.name) == "layer_norm" && chance(2))
       operands.push_back(vector_of(TENON_F32, x, last));
@@ -676,7 +678,7 @@ Status fill(uint64_t seed, bool symbolic, const tenon_host_registry_t& registry,
   std::mt19937_64 random(seed ^ 0x5bd1e995u);
   const uint64_t wanted = 1 + random() % 14;
   for (int tries = 0; tries < 100 && generator.nodes() < wanted; ++tries) {
-    // Every op gets its turn: the first is the seed's own.
+    // Every op gets its turn; the first op is chosen by the seed.
     const size_t i = (tries == 0 ? seed : random()) % ops.size();
     if (generator.add(*ops[i])) ++(*used)[i];
   }

@@ -1,9 +1,9 @@
 // Random valid graphs over the registered operators, with inputs. Everything follows from the seed.
 //
-// Two devices may compute the same op with different roundings, so a graph must not magnify
-// rounding: discontinuous and ill-conditioned ops only get values that are exact (inputs, integers,
-// what only moves elements), and a node whose value is not finite or very large is left out. For
-// that each node is evaluated as it is built, which also gives the expected outputs.
+// Two devices may compute the same op with different rounding, so a graph must not magnify
+// rounding. Discontinuous and ill-conditioned ops only get exact values (inputs, integers, moved
+// elements), and a node whose value is huge or not finite is left out. To that end each node is
+// evaluated as it is built, which also gives the expected outputs.
 #pragma once
 #include <deque>
 #include <memory>
@@ -17,7 +17,7 @@
 
 namespace tenon::random_graphs {
 
-// A value of the graph with what it holds for this graph's inputs.
+// A value of the graph, and its elements for this graph's inputs.
 struct Known {
   Value value;
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
@@ -34,7 +34,7 @@ struct Generated {
   uint64_t nodes = 0;
 };
 
-// Operators that random graphs may hold, in order of name.
+// Operators that random graphs may contain, ordered by name.
 std::vector<const tenon_op_def_t*> usable_ops(const tenon_host_registry_t& registry);
 
 // One graph of 1 to 14 nodes. `used` counts the ops that were built, by index into `ops`.

@@ -66,7 +66,8 @@ double component(const Dense& t, int64_t i, int part) {
   }
 }
 
-// A small generator with well-known constants (SplitMix64), so that seeds mean the same everywhere.
+// A small generator with well-known constants (SplitMix64), so that seeds mean the same on every
+// machine.
 class Random {
  public:
   Random(uint64_t seed, uint64_t stream)

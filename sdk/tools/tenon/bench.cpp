@@ -71,7 +71,7 @@ int repeat(const Host& host, const Binding& binding, size_t wanted, double round
   return kOk;
 }
 
-// Memory of the process that is in RAM now; 0 where the system does not tell.
+// Resident memory of the process; 0 if the system does not report it.
 uint64_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   uint64_t pages = 0, resident = 0;
@@ -126,8 +126,8 @@ void print_text(const RunOptions& options, const Measured& m) {
       m.peak_rss_bytes);
 }
 
-// Another round for every line of standard input, the line its seconds: so that a script can
-// measure several programs in turn, all of them loaded. One JSON object a round.
+// Runs another round for every line of standard input, which gives its length in seconds, so that a
+// script can measure several loaded programs in turn. Prints one JSON object per round.
 int serve(const Host& host, const Binding& binding) {
   for (std::string line; std::getline(std::cin, line);) {
     double seconds = -1;

@@ -1,4 +1,4 @@
-// The only file that knows CLI11. What it throws is caught here.
+// The only file that uses CLI11. Its exceptions are caught here.
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -11,34 +11,34 @@
 #include "sdk/tools/tenon/options.h"
 
 #ifndef TENON_VERSION
-#error "the build gives TENON_VERSION"
+#error "the build must define TENON_VERSION"
 #endif
 
 namespace tenon::tools {
 namespace {
 
 constexpr const char* kFooter =
-    "\nMODEL is anything a frontend takes, or .tir. Exit status: 0 success, 1 wrong result,\n"
+    "\nMODEL is a file that a frontend reads, or .tir. Exit status: 0 success, 1 wrong result,\n"
     "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
-    "`tenon COMMAND --help` tells the options, `tenon explain CODE` what an error code means.";
+    "`tenon COMMAND --help` lists the options; `tenon explain CODE` explains an error code.";
 
-// A validator that does not show in the help: the error tells what it wants.
+// A validator that does not show in the help: its error states what it expects.
 CLI::Validator quiet(CLI::Validator validator) {
   return validator.description("");
 }
 
-// An empty text is a variable of a script that is not set, not a wish for the default.
+// An empty text means an unset variable of a script, not a wish for the default.
 CLI::Validator not_empty() {
   return CLI::Validator(
       [](std::string& text) {
-        return text.find_first_not_of(" ,") == std::string::npos
-                   ? std::string("it is given nothing")
-                   : std::string();
+        return text.find_first_not_of(" ,") == std::string::npos ? std::string("its value is empty")
+                                                                 : std::string();
       },
       "");
 }
 
-// A finite number of at least 0: what compares as neither less nor more makes every check agree.
+// A finite number of at least 0: a NaN, which compares neither less nor greater, would pass every
+// check.
 CLI::Validator tolerance_number() {
   return CLI::Validator(
       [](std::string& text) {
@@ -47,13 +47,13 @@ CLI::Validator tolerance_number() {
         const bool all = error == std::errc() && end == text.data() + text.size();
         return all && std::isfinite(value) && value >= 0
                    ? std::string()
-                   : fmt::format("{} is no tolerance: it is a number of at least 0, as in 1e-4",
+                   : fmt::format("{} is not a tolerance: give a number of at least 0, as in 1e-4",
                                  in_quotes(text));
       },
       "");
 }
 
-// A whole number that 64 bits hold; CLI11 would take -1 and what is too large for the largest.
+// A whole number that fits in 64 bits; CLI11 would turn -1 or a larger one into the maximum.
 CLI::Validator seed_number() {
   return CLI::Validator(
       [](std::string& text) {
@@ -61,7 +61,7 @@ CLI::Validator seed_number() {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         return error == std::errc() && end == text.data() + text.size()
                    ? std::string()
-                   : fmt::format("{} is no seed: it is a whole number from 0 to {}",
+                   : fmt::format("{} is not a seed: give a whole number from 0 to {}",
                                  in_quotes(text), UINT64_MAX);
       },
       "");
@@ -84,17 +84,16 @@ void add_shared(CLI::App* command, RunOptions& o) {
   repeatable(command, "--value", o.values, "NAME=N,...",
              "integers of an input, which becomes a constant of the model; repeatable");
   repeatable(command, "--option", o.device_options, "DEVICE.KEY=VALUE",
-             "option of a device, which tells those that it has if it lacks one; repeatable");
+             "option of a device; an unknown KEY lists the known ones; repeatable");
   command
       ->add_option("--passes", o.pipeline,
-                   "instead of the standard ones before placement; \"none\", \"mine,standard\"")
+                   "passes before placement (default: standard); \"none\", \"mine,standard\"")
       ->check(not_empty())
       ->type_name("LIST");
   command->add_option("--threads", o.threads, "size of the thread pool (TENON_NUM_THREADS)")
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{4096})))
       ->type_name("N");
-  command->add_flag("--no-fallback", o.no_fallback,
-                    "an error when the device does not take every node");
+  command->add_flag("--no-fallback", o.no_fallback, "fail if the device does not take every node");
   command->add_flag("--json", o.json, "one JSON object on stdout");
 }
 
@@ -112,14 +111,14 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
       ->check(not_empty())
       ->type_name("DEVICE");
   run->add_option("--tolerance", o.tolerance,
-                  "of --check, times the largest |value| (default by element type)")
+                  "for --check, times the largest |value| (default by element type)")
       ->check(tolerance_number())
       ->type_name("T");
   run->add_option("--top", o.top, "the N largest entries of each row of an output")
       ->check(quiet(CLI::PositiveNumber))
       ->type_name("N");
   run->add_option("--profile", o.profile,
-                  "timeline for Perfetto; also prints the costliest kernels")
+                  "write a timeline for Perfetto; also print the costliest kernels")
       ->check(not_empty())
       ->type_name("FILE");
   run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/stages, ...")
@@ -131,16 +130,18 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
 CLI::App* add_bench(CLI::App& app, RunOptions& o) {
   CLI::App* bench = app.add_subcommand("bench", "measure compile, first and repeated runs");
   add_shared(bench, o);
-  bench->add_option("--seed", o.seed, "of the random inputs")->check(seed_number())->type_name("N");
+  bench->add_option("--seed", o.seed, "seed of the random inputs")
+      ->check(seed_number())
+      ->type_name("N");
   bench->add_option("--runs", o.runs, "number of measured runs (default: one second, at least ten)")
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
       ->type_name("N");
   bench->add_flag("--serve", o.serve,
-                  "then another round for each line on stdin (its seconds), as JSON");
+                  "then run a round for each line on stdin (its seconds); print JSON");
   bench->add_option("--top", o.top, "the N costliest kernels, judged by this machine's peaks")
       ->check(quiet(CLI::PositiveNumber))
       ->type_name("N");
-  bench->add_option("--peaks", o.peaks, "of --top, instead of measuring them")
+  bench->add_option("--peaks", o.peaks, "peak rates for --top, instead of measuring them")
       ->type_name("GFLOPS,GB/S");
   return bench;
 }
@@ -148,7 +149,7 @@ CLI::App* add_bench(CLI::App& app, RunOptions& o) {
 void add_seed(CLI::App& app, RunOptions& o) {
   CLI::App* seed = app.add_subcommand("seed", "compile every operator by itself into the cache");
   seed->add_option("OP", o.inputs, "operators (default: all)")->type_name("");
-  seed->add_option("--device", o.device, "for which code is made")->type_name("NAME")->required();
+  seed->add_option("--device", o.device, "device to compile for")->type_name("NAME")->required();
 }
 
 CLI::App* add_opt(CLI::App& app, OptOptions& o) {
@@ -169,11 +170,11 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
 }
 
 CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
-  CLI::App* ops = app.add_subcommand("ops", "list operators, or tell about one");
+  CLI::App* ops = app.add_subcommand("ops", "list operators, or describe one");
   ops->add_option("NAME", o.name, "operator")->type_name("");
-  ops->add_flag("--explain", o.explain, "who takes it, and why the others do not");
+  ops->add_flag("--explain", o.explain, "which devices take it, and why the others do not");
   ops->add_option("--model", o.model,
-                  "with --explain: in this MODEL, not in the operator's example")
+                  "with --explain: in this MODEL instead of the operator's example")
       ->type_name("MODEL");
   ops->add_flag("--markdown", o.markdown, "as a page; without NAME the table of all");
   ops->add_option("--output-dir", o.output_dir, "with --markdown: write every page here")
@@ -186,7 +187,7 @@ CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
   CLI::App* plugins = app.add_subcommand("plugins", "what was found, what was loaded, and why not");
   CLI::App* list = plugins->add_subcommand("list", "one line per plugin");
   CLI::App* explain = plugins->add_subcommand(
-      "explain", "the gates that each passed or not; one that is named is opened");
+      "explain", "the gates that each plugin passed or failed; opens a named plugin");
   explain->add_option("NAME", o.name, "plugin, or a glob")->type_name("");
   CLI::App* lock =
       plugins->add_subcommand("lock", "what is usable now, with digests, for TENON_PLUGIN_LOCK");
@@ -205,32 +206,32 @@ void add_new(CLI::App& app, NewOptions& o) {
   make->add_option("KIND", o.kind, "device, kernels, op, pass, frontend or layer")
       ->required()
       ->type_name("");
-  make->add_option("NAME", o.name, "of the plugin: lower-case letters, digits and _")
+  make->add_option("NAME", o.name, "name of the plugin: lower-case letters, digits and _")
       ->required()
       ->type_name("");
-  make->add_option("--language", o.language, "c or c++; where there are both, c is what is made")
+  make->add_option("--language", o.language, "c or c++ (default: c if there are both)")
       ->type_name("L");
-  make->add_option("--directory", o.directory, "where the folder NAME is made (here)")
+  make->add_option("--directory", o.directory, "where to create the folder NAME (default: here)")
       ->type_name("DIR");
 }
 
 CLI::App* add_help(CLI::App& app, std::vector<std::string>& words) {
   CLI::App* help =
-      app.add_subcommand("help", "help of a command, or what an operator or error code is");
+      app.add_subcommand("help", "help of a command, or the meaning of an operator or error code");
   help->add_option("WORD", words, "command, operator or error code")->type_name("");
   return help;
 }
 
-// Options that say how to do what the others do not ask for. What is wrong, or nothing.
+// What is wrong with options that modify work that no other option requests; empty if nothing.
 std::string idle_option(const Command& command) {
   const RunOptions& run = command.run;
   const OptOptions& opt = command.opt;
   if (run.tolerance_given && run.check.empty())
-    return "--tolerance is of --check, which is not given.";
-  if (!run.peaks.empty() && run.top == 0) return "--peaks is of --top, which is not given.";
+    return "--tolerance needs --check, which is not given.";
+  if (!run.peaks.empty() && run.top == 0) return "--peaks needs --top, which is not given.";
   if (!opt.print_after.empty() && opt.passes.empty())
-    return "--print-after names passes of --passes, which is not given.";
-  if (opt.json && !opt.list) return "--json is of --list, which is not given.";
+    return "--print-after needs --passes, which is not given.";
+  if (opt.json && !opt.list) return "--json needs --list, which is not given.";
   return "";
 }
 
@@ -249,7 +250,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// The deepest subcommand that was named.
+// The deepest subcommand that was given.
 const CLI::App& current(const CLI::App& app) {
   const auto parsed = app.get_subcommands();
   return parsed.empty() ? app : current(*parsed.back());
@@ -260,7 +261,7 @@ std::string command_path(const CLI::App& app) {
   return (parent != nullptr ? command_path(*parent) + " " : "") + app.get_name();
 }
 
-// The first argument on the command line that nobody took.
+// The first argument on the command line that was not used.
 std::string first_extra(const CLI::App& app, int argc, char** argv) {
   const std::vector<std::string> extras = app.remaining(true);
   for (int i = 1; i < argc; ++i) {
@@ -298,7 +299,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
   const std::string_view failed = "Could not convert: ";
   if (const size_t equals = message.find(" = ");
       message.starts_with(failed) && equals != std::string::npos) {
-    message = fmt::format("{} is no value of `{}`", in_quotes(message.substr(equals + 3)),
+    message = fmt::format("{} is not a valid value of `{}`", in_quotes(message.substr(equals + 3)),
                           message.substr(failed.size(), equals - failed.size()));
   }
   if (!message.empty() && message.back() != '.') message += '.';
@@ -319,8 +320,8 @@ Command::Kind kind_of(const std::string& name) {
   return Command::Kind::Doctor;
 }
 
-// `tenon help plugins lock` is `tenon plugins lock --help`; one word that is no command is looked
-// up by the command itself.
+// `tenon help plugins lock` is `tenon plugins lock --help`; a single word that is not a command is
+// looked up by the help command itself.
 Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& words,
                         HelpOptions& out) {
   const CLI::App* at = &app;
@@ -334,7 +335,7 @@ Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& wor
     }
     at = found.front();
   }
-  if (at->get_prefix_command()) return kind_of(at->get_name());  // the program behind it tells
+  if (at->get_prefix_command()) return kind_of(at->get_name());  // that program prints its help
   // App::help() would print that of the subcommand that was parsed, `help`.
   write_out(at->get_formatter()->make_help(at, command_path(*at), CLI::AppFormatMode::Normal));
   return Command::Kind::Done;
@@ -364,10 +365,10 @@ Command parse_command_line(int argc, char** argv) {
       ->type_name("");
   explain->add_flag("--json", command.explain.json, "one JSON object on stdout");
   CLI::App* doctor = app.add_subcommand("doctor", "devices, plugins and settings, and what to fix");
-  doctor->add_flag("--verbose", command.verbose, "settings too that are at their defaults");
+  doctor->add_flag("--verbose", command.verbose, "also list settings at their defaults");
   doctor->add_flag("--json", command.json, "one JSON object on stdout");
   add_new(app, command.scaffold);
-  // A program of its own reads what follows, `--help` too.
+  // A separate program reads the arguments that follow, `--help` included.
   CLI::App* conform = app.add_subcommand("conform", "check a plugin against what plugins must do");
   conform->prefix_command()->set_help_flag();
   std::vector<std::string> words;

@@ -33,7 +33,7 @@ bool write_all(int fd, std::string_view text) {
 }
 
 void handle_interrupt(int) {
-  if (g_interrupted.exchange(true)) _exit(kInterrupted);  // the second Ctrl-C waits for nothing
+  if (g_interrupted.exchange(true)) _exit(kInterrupted);  // the second Ctrl-C ends at once
   if (auto* cancel = g_cancel.load()) cancel(g_cancel_self.load(), 1);
   alarm(1);
 }
@@ -59,14 +59,14 @@ size_t utf8_length(std::string_view text) {
   return length;
 }
 
-// Escapes for a terminal; newlines survive when `keep_lines`.
+// Escapes for a terminal; newlines are kept if `keep_lines`.
 std::string escape(std::string_view text, size_t max_bytes, bool keep_lines) {
   std::string result;
   while (!text.empty()) {
     if (result.size() >= max_bytes) return result + "...";
     const size_t length = utf8_length(text);
     const auto c = static_cast<unsigned char>(text[0]);
-    // C1 controls are two bytes in UTF-8 and move some terminals too.
+    // C1 controls are two bytes in UTF-8, and some terminals act on them too.
     const bool c1 = length == 2 && c == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0;
     if (length == 0 || c1) {
       result += fmt::format("\\x{:02x}", c);
@@ -93,12 +93,12 @@ constexpr int kUnfinished = -1;
 int g_status = kUnfinished;
 int (*g_look)() = nullptr;
 
-// The status of the process cannot be another any more but by ending it here.
+// At this point only ending the process can change its exit status.
 void at_end() {
   if (g_status == kUnfinished) {
     fail(kDevice, "T0009",
          "a plugin, or a library that it uses, ended the process in the middle of the command.",
-         "TENON_LOGS=+plugins tells what was loaded; TENON_PLUGINS_DISABLE=NAME leaves one out.");
+         "TENON_LOGS=+plugins shows what was loaded; TENON_PLUGINS_DISABLE=NAME disables one.");
     _exit(kDevice);
   }
   const int status = g_look == nullptr ? kOk : g_look();
@@ -114,7 +114,7 @@ void console_at_end(int (*look)()) {
 }
 
 void console_start() {
-  (void)atexit(at_end);  // before the host's own, and so after it
+  (void)atexit(at_end);  // registered before the host's handler, so it runs after it
   for (int fd = 0; fd < 3; ++fd) {
     if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", O_RDWR);
   }
@@ -123,7 +123,7 @@ void console_start() {
 
 int console_finish(int status) {
   flush_out();
-  // A reader that left early (`| head`) is no failure of ours; a full disk is.
+  // A reader that left early (`| head`) is not our failure; a full disk is.
   if (g_out_error != 0 && g_out_error != EPIPE && status == kOk) {
     status = fail(kUsage, "T0107",
                   fmt::format("standard output cannot be written: {}.", strerror(g_out_error)));
@@ -142,7 +142,7 @@ void write_out(std::string_view text) {
   if (g_out_buffer.size() > 1 << 16) flush_out();
 }
 void write_err(std::string_view text) {
-  flush_out();  // keeps the order when both go to one place
+  flush_out();  // keeps the order if both go to one place
   (void)write_all(STDERR_FILENO, text);
 }
 

@@ -1,5 +1,5 @@
-// The terminal of the command line: results go to stdout, talk and errors to stderr, with text from
-// models made harmless; exit statuses; Ctrl-C. One thread.
+// The terminal side of the command: results go to stdout, messages and errors to stderr, with text
+// from models made safe to print; exit statuses; Ctrl-C. Threads: one.
 #pragma once
 #include <fmt/core.h>
 
@@ -11,23 +11,23 @@ namespace tenon::tools {
 // Exit statuses that others rely on.
 inline constexpr int kOk = 0;
 inline constexpr int kWrongResult = 1;  // a check failed
-inline constexpr int kUsage = 2;        // usage or input, an unknown name too
+inline constexpr int kUsage = 2;        // usage or input, including an unknown name
 inline constexpr int kDevice = 3;       // a known plugin or device failed
 inline constexpr int kInterrupted = 130;
 
-// Opens /dev/null on closed standard streams, so that no file of ours takes their numbers, and
-// ignores SIGPIPE. From here on the process ends with a status of ours: a plugin that calls exit in
-// the middle of a command makes it kDevice, with T0009.
+// Opens /dev/null for closed standard streams, so that no file of ours takes their numbers, and
+// ignores SIGPIPE. From here on the process ends with one of our statuses: if a plugin calls exit
+// in the middle of a command, that is kDevice, with T0009.
 void console_start();
-// Flushes stdout. `status`, or kUsage with a message when results could not be written (a full
-// disk). The last thing that main does.
+// Flushes stdout. Returns `status`, or kUsage with a message if results could not be written (a
+// full disk). Call it last in main.
 int console_finish(int status);
-// `look` is called after all plugins were shut down and gives the status to end with when it is not
-// kOk: what a layer finds out at the end.
+// `look` is called after all plugins were shut down; if it does not return kOk, the process ends
+// with its status. For what a layer finds out at the end.
 void console_at_end(int (*look)());
 
 void write_out(std::string_view text);
-// What is written so far reaches its reader now; for programs that wait for a line.
+// Flushes what has been written, for programs that wait for a line.
 void flush_out();
 void write_err(std::string_view text);
 template <typename... Args>
@@ -43,14 +43,14 @@ void talk(fmt::format_string<Args...> format, Args&&... args) {
 // own.
 int fail(int status, std::string_view id, std::string_view message, std::string_view advice = "");
 
-// Text from a model or file: control characters and bytes that are no UTF-8 are escaped, cut after
+// Text from a model or file: control characters and bytes that are not UTF-8 are escaped; cut after
 // `max_bytes`.
 std::string safe(std::string_view text, size_t max_bytes = 256);
 // safe() in backquotes.
 std::string in_quotes(std::string_view text);
 // A JSON string literal, quotes included.
 std::string json_string(std::string_view text);
-// A JSON number; null for what JSON has no number for.
+// A JSON number; null if JSON cannot express the value.
 std::string json_number(double value);
 
 // The nearest of the candidates if it is near enough to be what was meant; else empty.
@@ -90,13 +90,13 @@ std::string list_names(const Range& names, size_t most = 12) {
   return text;
 }
 
-// Whether escape sequences may be written to stderr: a terminal, NO_COLOR, CLICOLOR_FORCE.
+// Whether escape sequences may be written to stderr, by terminal, NO_COLOR and CLICOLOR_FORCE.
 bool color_on_stderr();
 
 // ---- Ctrl-C ----
 
-// From now on SIGINT calls cancel(self, 1), async-signal-safe, and ends the process with 130 after
-// a second if nothing stopped by itself.
+// From now on SIGINT calls cancel(self, 1), async-signal-safe, and ends the process with 130 if it
+// is still running after a second.
 void on_interrupt(void (*cancel)(void* self, unsigned on), void* self);
 bool interrupted();
 

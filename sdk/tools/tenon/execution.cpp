@@ -16,7 +16,7 @@ void apply_threads(const RunOptions& options) {
 
 int check_layers(const Host& host) {
   if (view(host.host->setting(host.host->self, str("TENON_LAYERS"))).empty()) return kOk;
-  // A pattern that no plugin's name has: the answer tells of layers alone.
+  // A pattern that matches no plugin's name: the report covers only layers.
   std::string text;
   if (int s = explain(host, "plugins", "?", text)) return s;
   const Json json = Json::parse(text, nullptr, false);
@@ -33,8 +33,8 @@ int check_layers(const Host& host) {
 }
 
 namespace {
-// An input that got its value is no input any more; one that still is was passed over by the
-// frontend.
+// An input that got its value is no input of the model any more; one that still is was ignored by
+// the frontend.
 int values_taken(const Host& host, const RunOptions& options, const Model& model) {
   tenon_model_info_t info = {};
   info.size_bytes = sizeof info;
@@ -44,10 +44,11 @@ int values_taken(const Host& host, const RunOptions& options, const Model& model
     const std::string_view name = std::string_view(text).substr(0, text.find('='));
     for (uint32_t i = 0; i < info.input_count; ++i) {
       if (view(info.inputs[i].name) != name) continue;
-      return fail(kUsage, "T0005",
-                  fmt::format("{}: the input {} is one still: this format takes no --value.",
-                              safe(options.model), in_quotes(name)),
-                  fmt::format("Give it with --input {}=FILE.", safe(name)));
+      return fail(
+          kUsage, "T0005",
+          fmt::format("{}: the input {} was not replaced: this format does not support --value.",
+                      safe(options.model), in_quotes(name)),
+          fmt::format("Give it with --input {}=FILE.", safe(name)));
     }
   }
   return kOk;
@@ -98,11 +99,12 @@ int compile(const Host& host, const Model& model, const RunOptions& options,
 }
 
 namespace {
-// What to do about an input that the model does not take, for one that was read.
+// Advice about a file's input that the model does not take.
 std::string where_from(const Input& input) {
   if (input.file.empty()) return "";
   return fmt::format(
-      "{} holds {}: save it again as the model asks, nothing is converted in silence.",
+      "{} holds {}: save it again with the type that the model expects; Tenon never converts "
+      "silently.",
       in_quotes(input.file), type_text(input.tensor));
 }
 }  // namespace
@@ -222,7 +224,7 @@ int kernel_rows(const Host& host, const Binding& binding, int64_t n, std::vector
 }
 
 namespace {
-// The model's own file, before each of its nodes, says nothing new.
+// Drops the model's own file name, which would repeat before each of its nodes.
 std::string without(std::string text, std::string_view file) {
   const std::string prefix = std::string(file) + ": ";
   for (size_t at = text.find(prefix); !file.empty() && at != std::string::npos;

@@ -11,10 +11,10 @@
 
 namespace tenon::tools {
 
-// --threads becomes the setting that the host reads when it starts: call it before host_open.
+// --threads becomes the setting that the host reads at start: call this before host_open.
 void apply_threads(const RunOptions& options);
-// That every layer of TENON_LAYERS is there; else it is told once, and not by each plugin. An exit
-// status.
+// Checks that every layer of TENON_LAYERS exists, so that a missing one is reported once and not
+// for each plugin. Returns an exit status.
 int check_layers(const Host& host);
 int load(const Host& host, const RunOptions& options, Model& model);
 // Compiles for `device` (empty: by cost or TENON_DEVICE).
@@ -24,37 +24,37 @@ int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, 
 
 // The names of the model's outputs.
 int output_names(const Host& host, const Model& model, std::vector<std::string>& names);
-// An output of the last run; the data is the binding's.
+// An output of the last run; the binding owns the data.
 int output(const Host& host, const Binding& binding, const std::string& name, Dense& tensor);
 
-// The placement as JSON text, and the names of the devices that took part, as "cpu" or "sim,cpu".
+// The placement as JSON text, and the devices that took part, as "cpu" or "sim,cpu".
 int placement(const Host& host, const Program& program, std::string& json);
-// Of a model whose shapes follow from values of inputs, what was compiled for which values and why;
-// else nothing.
+// For a model whose shapes depend on input values: what was compiled for which values, and why;
+// else empty.
 std::string variants_of(std::string_view placement_json);
 std::string devices_of(std::string_view placement_json);
 // Number of nodes in a placement.
 uint64_t nodes_of(std::string_view placement_json);
 
-// A line of a profile: a kernel with one amount of work, summed over the profiled runs.
+// A row of a profile: a kernel with one amount of work, summed over the profiled runs.
 struct KernelRow {
   std::string name, device, origins;
   double calls = 0, total_ns = 0, share = 0, flops = 0, bytes = 0;
 
   double per_ns(double amount) const {
     return total_ns > 0 ? amount / total_ns : 0;
-  }  // 1e9 a second
-  // The shortest possible time over the time that it took.
+  }  // per second, in units of 1e9
+  // The shortest possible time divided by the measured time.
   double of_bound(const Peaks& peaks) const {
     return total_ns > 0 && calls > 0
                ? peaks.bound_ns(flops / calls, bytes / calls) * calls / total_ns
                : 0;
   }
 };
-// The `n` costliest of what profile_enable collected.
+// The `n` costliest kernels since profile_enable.
 int kernel_rows(const Host& host, const Binding& binding, int64_t n, std::vector<KernelRow>& rows);
-// For people, nodes of `file` without its name, and as a JSON array; times and calls of one of the
-// `runs` runs.
+// As a table, with nodes of `file` printed without its name, and as a JSON array; times and calls
+// are per run, of `runs` runs.
 std::string kernel_table(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs,
                          std::string_view file);
 std::string kernels_json(const std::vector<KernelRow>& rows, const Peaks& peaks, int64_t runs);

@@ -1,4 +1,4 @@
-// tenon help WORD for a word that is no command: an operator's page, or what an error code means.
+// tenon help WORD, if WORD is not a command: an operator's page, or the meaning of an error code.
 #include <algorithm>
 
 #include "sdk/tools/tenon/console.h"
@@ -30,7 +30,7 @@ int command_help(const HelpOptions& options) {
     return command_ops({.name = options.word});
   return fail(
       kUsage, "T0008",
-      fmt::format("{} is no command, operator or error code{}", in_quotes(options.word),
+      fmt::format("{} is not a command, operator or error code{}", in_quotes(options.word),
                   did_you_mean(options.word, names)),
       "`tenon --help` lists the commands, `tenon ops` the operators, `tenon explain` the codes.");
 }

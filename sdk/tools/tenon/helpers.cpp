@@ -11,7 +11,7 @@
 namespace tenon::tools {
 namespace {
 
-// The folder of this program, links resolved.
+// The folder of this program, with links resolved.
 std::string own_folder() {
   char path[PATH_MAX];
   const ssize_t size = ::readlink("/proc/self/exe", path, sizeof(path));
@@ -23,7 +23,7 @@ std::string own_folder() {
 
 int become_helper(const std::string& name, const std::vector<std::string>& arguments) {
   std::vector<std::string> folders = {own_folder() + "/../libexec/tenon"};
-  // Ignored, as every variable, by a process with raised privileges.
+  // Like every variable, ignored in a process with raised privileges.
   if (const char* chosen = ::secure_getenv("TENON_LIBEXEC_DIR");
       chosen != nullptr && chosen[0] == '/')
     folders.insert(folders.begin(), chosen);

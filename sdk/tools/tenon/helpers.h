@@ -5,12 +5,11 @@
 
 namespace tenon::tools {
 
-// Becomes libexec/tenon/NAME with these arguments; returns only with an exit status, the message
-// being out already.
+// Execs libexec/tenon/NAME with these arguments. Returns only on failure, with an exit status,
+// after printing why.
 int become_helper(const std::string& name, const std::vector<std::string>& arguments);
 
-// The folder share/tenon/NAME of this installation, or of the build tree; empty when it is not
-// there.
+// The folder share/tenon/NAME of this installation, or of the build tree; empty if absent.
 std::string data_folder(const std::string& name);
 
 }  // namespace tenon::tools

@@ -14,8 +14,8 @@ int ask(Host& host, std::string_view id, const Table** table) {
   return kOk;
 }
 
-// What plugins said when they were shut down, which the host leaves in this thread's record and has
-// shown.
+// Failures of plugins at shutdown, which the host leaves in this thread's record and has already
+// printed.
 const tenon_host_t* g_host = nullptr;
 int look_at_shutdown() {
   tenon_failure_t failure = {};
@@ -87,7 +87,7 @@ int report(const Host& host, tenon_code_t code, std::string_view advice) {
   for (uint32_t i = 0; i < failure.detail_count; ++i) {
     const std::string_view value = view(failure.details[i].value);
     if (view(failure.message).find(value) != std::string_view::npos)
-      continue;  // the sentence has it already
+      continue;  // the message contains it already
     details += fmt::format("{}{}: {}", details.empty() ? "" : "\n  ", view(failure.details[i].key),
                            safe(value, 1024));
   }

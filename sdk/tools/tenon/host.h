@@ -1,4 +1,4 @@
-// The host as the tools see it: through tenon_host_open and the interfaces of sdk/tenon/abi, like
+// The host as the tools use it: through tenon_host_open and the interfaces of sdk/tenon/abi, like
 // any other program.
 #pragma once
 #include <memory>
@@ -19,7 +19,7 @@ struct Host {
   const tenon_host_files_t* files = nullptr;
 };
 
-// Starts the host. An exit status; on failure the message is out already.
+// Starts the host. Returns an exit status; a failure has been printed.
 int host_open(Host& host);
 
 inline tenon_str_t str(std::string_view text) {
@@ -35,10 +35,9 @@ struct Text {
   tenon_sink_t sink();
 };
 
-// The exit status that a code stands for.
+// The exit status for a code.
 int status_of(tenon_code_t code);
-// Prints the last failure of this thread, with its details and what the caller adds, and returns
-// its exit status.
+// Prints this thread's last failure, with its details and `advice`, and returns its exit status.
 int report(const Host& host, tenon_code_t code, std::string_view advice = "");
 
 // Owners of the objects of a session.
@@ -79,9 +78,9 @@ class Graph {
   tenon_graph_t* graph_ = nullptr;
 };
 
-// What explain says about `what`, as JSON text. An exit status.
+// The explain report on `what`, as JSON text. Returns an exit status.
 int explain(const Host& host, std::string_view what, std::string_view filter, std::string& json);
-// Writes a whole file through the host's one door. An exit status.
+// Writes a whole file through the host's file interface. Returns an exit status.
 int write_file(const Host& host, std::string_view path, std::string_view bytes);
 
 }  // namespace tenon::tools

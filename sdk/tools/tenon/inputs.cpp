@@ -15,7 +15,7 @@
 namespace tenon::tools {
 namespace {
 
-// One size per symbol of the main region; absent until a file or --dim decides it.
+// One size per symbol of the main region; absent until a file or --dim sets it.
 struct Symbol {
   std::string name;
   tenon_symbol_view_t view = {};
@@ -118,7 +118,7 @@ class Gather {
     return kOk;
   }
 
-  // Takes the tensor of that name, or the only one.
+  // Reads the tensor of that name, or the only one.
   int read_file(const std::string& file, Input& input) {
     struct Found {
       const std::string& wanted;
@@ -153,7 +153,7 @@ class Gather {
     return kOk;
   }
 
-  // Dims that are a bare symbol are decided by a file. Everything else is checked when the input is
+  // A file sets the dims that are a bare symbol. Everything else is checked when the input is
   // bound.
   int learn_dims(uint32_t index, const Input& input) {
     if (index >= main_.argument_count) return kOk;
@@ -257,7 +257,7 @@ class Gather {
     return kOk;
   }
 
-  // The hint, or the smallest size of at least 1 that is allowed.
+  // The hint, or the smallest allowed size of at least 1.
   static int64_t likely_size(const tenon_symbol_view_t& symbol) {
     if (symbol.hint >= 0) return symbol.hint;
     const int64_t step = std::max<int64_t>(symbol.multiple_of, 1);
@@ -323,10 +323,11 @@ int Input::randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t se
   const int64_t physical = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   tensor = {dtype, std::move(dims), nullptr};
   if (dtype_bits(dtype) == 0) {
-    return fail(kUsage, "T0005",
-                fmt::format("the input {} is no tensor: it cannot be random.", in_quotes(name)));
+    return fail(
+        kUsage, "T0005",
+        fmt::format("the input {} is not a tensor, so it cannot be random.", in_quotes(name)));
   }
-  // Asking for more than the machine has would end the process rather than the command.
+  // Allocating more than the machine has would end the process rather than the command.
   if (!overflow && bits / 8 <= physical) memory_ = malloc(static_cast<size_t>(bits / 8 + 8));
   if (memory_ == nullptr) {
     return fail(kUsage, "T0111",

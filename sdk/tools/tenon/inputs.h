@@ -1,4 +1,4 @@
-// The inputs of a run: from files, or random; symbolic dims decided by files and by --dim.
+// The inputs of a run, from files or random; symbolic dims are set by files and by --dim.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,16 +10,16 @@
 
 namespace tenon::tools {
 
-// One input with its memory: a blob of a file, or bytes of ours.
+// One input with its memory: a file's blob, or bytes of its own.
 class Input {
  public:
   Input(const Host& host, std::string name) : name(std::move(name)), host_(&host) {}
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
   ~Input();
-  // Keeps the tensor of a file. An exit status.
+  // Keeps a tensor of a file. Returns an exit status.
   int keep(const tenon_tensor_t& tensor);
-  // Random values for a type of constant dims. An exit status.
+  // Random values for a type of constant dims. Returns an exit status.
   int randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t seed, uint64_t stream);
 
   std::string name;
@@ -33,8 +33,8 @@ class Input {
 };
 using Inputs = std::vector<std::unique_ptr<Input>>;
 
-// Reads what --input names and, when `random`, makes the others. all missing inputs are told at
-// once.
+// Reads the inputs that --input names and, if `random`, generates the others. All missing inputs
+// are reported at once.
 int gather_inputs(const Host& host, tenon_model_t* model, const RunOptions& options, bool random,
                   Inputs& inputs);
 

@@ -1,5 +1,5 @@
-// tenon new KIND NAME: copies a template of share/tenon/templates. Which kinds there are is what
-// lies there.
+// tenon new KIND NAME: copies a template of share/tenon/templates. The kinds are the templates
+// found there.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -52,7 +52,7 @@ std::string replaced(std::string text, const std::string& name) {
   return text;
 }
 
-// The template that was asked for, or a message and an exit status.
+// The requested template, or a message and an exit status.
 int choose(const NewOptions& o, const fs::path& folder, Template* out) {
   std::set<std::string> kinds;
   std::vector<std::string> languages;
@@ -82,7 +82,7 @@ int unwritable(const fs::path& path, std::string_view why, std::string_view advi
               fmt::format("{} cannot be written: {}", in_quotes(path.string()), why), advice);
 }
 
-// Copies a folder's files with the name put in; an exit status.
+// Copies a folder's files with the name inserted. Returns an exit status.
 int copy_folder(const fs::path& from, const fs::path& to, const std::string& name) {
   std::error_code error;
   for (const auto& entry : fs::recursive_directory_iterator(from, error)) {
@@ -99,7 +99,8 @@ int copy_folder(const fs::path& from, const fs::path& to, const std::string& nam
   return error ? unwritable(to, error.message()) : kOk;
 }
 
-// What is found by this name already. Not an error: two checkouts of one plugin are made this way.
+// Warns if something of this name exists already. Not an error: two checkouts of one plugin may be
+// made this way.
 int warn_of_same_name(const std::string& kind, const std::string& name) {
   Host host;
   std::string text;
@@ -118,7 +119,7 @@ int warn_of_same_name(const std::string& kind, const std::string& name) {
   return kOk;
 }
 
-// How to build in `target`, against the installation that `templates` are of.
+// Prints how to build in `target`, against the installation that holds `templates`.
 void tell_next(const fs::path& templates, const std::string& target) {
   std::error_code error;
   const fs::path prefix =
@@ -144,7 +145,7 @@ int command_new(const NewOptions& options) {
     return fail(kDevice, "T0101", "the templates are not in share/tenon of this installation.");
   if (!is_name(options.name)) {
     return fail(kUsage, "T0004",
-                fmt::format("{} is no name for a plugin: a lower-case letter, then letters, digits "
+                fmt::format("{} is not a plugin name: a lower-case letter, then letters, digits "
                             "and _, at most {}",
                             in_quotes(options.name), kNameMax),
                 "The name becomes that of the plugin, of its file and of its folder.");
@@ -153,7 +154,7 @@ int command_new(const NewOptions& options) {
   if (int s = choose(options, folder, &chosen)) return s;
   const fs::path target = (fs::path(options.directory) / options.name).lexically_normal();
   std::error_code error;
-  // A link that leads nowhere is there as well.
+  // A dangling link exists as well.
   if (fs::exists(fs::symlink_status(target, error)))
     return unwritable(target, "it exists already",
                       "Nothing was changed; take another NAME or another --directory.");

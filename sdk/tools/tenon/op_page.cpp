@@ -81,7 +81,7 @@ std::string operand_notes(const tenon_operand_def_t& operand) {
   return text;
 }
 
-// A table cell: no bar may end it.
+// A table cell: a bar inside must not end it.
 std::string cell(std::string_view text) {
   std::string result;
   for (const char c : text) result += c == '|' ? "\\|" : c == '\n' ? " " : std::string(1, c);
@@ -140,7 +140,7 @@ const char* ulp_of_text(const tenon_op_def_t& op) {
                                             : "the result";
 }
 
-// "f32 within 2 ulp, f64 within 3 ulp of the result"; empty where nothing is stated.
+// "f32 within 2 ulp, f64 within 3 ulp of the result"; empty if none is stated.
 std::string accuracy_text(const tenon_op_def_t& op) {
   if (op.ulp_f32 == 0) return "";
   return fmt::format("f32 within {} ulp, f64 within {} ulp of {}", op.ulp_f32, op.ulp_f64,

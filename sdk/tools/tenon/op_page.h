@@ -1,5 +1,4 @@
-// The page of an op, written from its declaration: nothing about an op's meaning is kept anywhere
-// else.
+// The page of an op, generated from its declaration: an op's meaning is kept nowhere else.
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// tenon ops: the registered operators, their pages, and who takes them.
+// tenon ops: the registered operators, their pages, and which devices take them.
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -62,7 +62,7 @@ class Ops {
     return fail(kUsage, "T0008",
                 fmt::format("there is no operator {}{}", in_quotes(options_.name),
                             did_you_mean(options_.name, names)),
-                names.empty() ? "No plugin offers operators: `tenon plugins explain` tells why."
+                names.empty() ? "No plugin offers operators: `tenon plugins explain` shows why."
                               : "`tenon ops` lists them.");
   }
 
@@ -94,7 +94,7 @@ class Ops {
     }
     return all;
   }
-  // Null where none is stated.
+  // Null if none is stated.
   static Json accuracy(const tenon_op_def_t& op) {
     if (op.ulp_f32 == 0) return nullptr;
     constexpr const char* kOf[] = {"result", "operands", "one"};
@@ -160,8 +160,8 @@ class Ops {
     return write_file(host_, options_.output_dir + "/README.md", coverage());
   }
 
-  // Compiles the model, or the op's first example, for each device in turn and tells from the
-  // placement who took it.
+  // Compiles the model, or the op's first example, for each device in turn, and reads from the
+  // placement which device took the op.
   int who_takes(const Registered& r) {
     if (options_.model.empty() && r.op->example_count == 0) {
       return fail(kUsage, "T0008",
@@ -232,7 +232,7 @@ class Ops {
     return ns < 1e6 ? fmt::format("{:.3g} us", ns / 1e3) : fmt::format("{:.4g} ms", ns / 1e6);
   }
 
-  // A device, and beneath it those who offer kernels for it, where there are any.
+  // A device and, beneath it, the kernel sets for it, if there are any.
   static void print_row(const Json& row) {
     out("  {:<12} {:<10} {}\n", safe(row.value("device", "")), row.value("answer", ""),
         safe(row.value("reason", ""), 400));
@@ -244,7 +244,7 @@ class Ops {
     }
   }
 
-  // With operands as inputs, and as constants for ops that need their values.
+  // With operands as inputs, or as constants for ops that need their values.
   int example_model(const tenon_op_def_t& op, Model& model) {
     tenon_code_t code = TENON_OK;
     for (const bool constants : {false, true}) {
@@ -260,8 +260,7 @@ class Ops {
     return report(host_, code);
   }
 
-  // Where an op that can be written out is not taken whole, what stands in its place tells whether
-  // it runs.
+  // If a decomposable op is not taken whole, whether it runs depends on the nodes that replace it.
   Json ask(const Model& model, const std::string& device) {
     Json placed;
     Json row = options_.model.empty() ? place(model, device, "none", placed)
@@ -282,7 +281,7 @@ class Ops {
                      {{"device", device}, {"answer", "decomposed"}, {"reason", "runs as " + text}});
   }
 
-  // "mean, sub; on cpu: norm"; nothing where the device runs no part.
+  // "mean, sub; on cpu: norm"; empty if the device runs no part.
   static std::string parts_text(const Json& placed, const std::string& device) {
     std::vector<std::string> here;
     std::map<std::string, std::vector<std::string>> elsewhere;
@@ -322,8 +321,8 @@ class Ops {
     return answer(device, placed);
   }
 
-  // Taken when every node of that op stands on the device; otherwise the first refusal with its
-  // reason. Candidates are those of the first node.
+  // Taken if every node of that op is on the device; otherwise the first refusal with its reason.
+  // Candidates are those of the first node.
   Json answer(const std::string& device, const Json& placement) const {
     bool seen = false;
     Json candidates = Json::array();
@@ -352,8 +351,8 @@ class Ops {
     return row;
   }
 
-  // The device's own plugin and the kernel sets for it: who runs the node, who would for more, who
-  // refuses.
+  // The device's own plugin and the kernel sets for it: which one runs the node, which would at a
+  // higher cost, and which refuse.
   static Json candidates_of(const Json& node) {
     Json rows = node.value("candidates", Json::array());
     for (Json& row : rows) {
@@ -366,7 +365,7 @@ class Ops {
   const Host& host_;
   const OpsOptions& options_;
   std::vector<Registered> ops_;
-  const tenon_op_def_t* op_ = nullptr;  // the one that is asked about
+  const tenon_op_def_t* op_ = nullptr;  // the op in question
   bool in_model_ = false;               // before all passes
 };
 

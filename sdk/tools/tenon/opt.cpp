@@ -1,4 +1,4 @@
-// tenon opt: passes over a graph, in text. What it prints parses back.
+// tenon opt: runs passes over a graph in text form. What it prints parses back.
 #include <nlohmann/json.hpp>
 
 #include <string.h>
@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Everything that stdin gives; bounded, since a pipe has no size to look at first.
+// All of stdin; bounded, since the size of a pipe is not known in advance.
 constexpr size_t kStdinBytesMax = size_t{1} << 30;
 
 class Opt {
@@ -56,7 +56,7 @@ class Opt {
       const size_t end = std::min(text.find("\n// -----", begin), text.size());
       const size_t line_end =
           end == text.size() ? end : std::min(text.find('\n', end + 1), text.size());
-      // Every part is tried, so that one file can hold many errors.
+      // Every part is tried, so that one file can test many errors.
       const int status =
           one_text(std::string_view(text).substr(begin, end - begin), part_name(name, part + 1));
       worst = std::max(worst, status);
@@ -66,7 +66,7 @@ class Opt {
     return worst;
   }
 
-  // "graphs.2.tir": the extension tells the format.
+  // "graphs.2.tir": the extension gives the format.
   static std::string part_name(const std::string& name, size_t part) {
     const size_t dot = std::min(name.rfind('.'), name.size());
     return fmt::format("{}.{}{}", name.substr(0, dot), part, name.substr(dot));

@@ -1,5 +1,4 @@
-// What the command line said, as plain values, and the commands that take it. Only cli.cpp knows
-// CLI11.
+// The command line as plain values, and the commands that take them. Only cli.cpp uses CLI11.
 #pragma once
 #include <stdint.h>
 
@@ -28,8 +27,8 @@ struct RunOptions {  // run and bench
   bool json = false;
   int64_t top = 0;
   int64_t threads = 0;
-  int64_t runs = 0;    // bench: exactly so many; 0 decides by time
-  std::string peaks;   // bench --top: "GFLOPS,GB/S"; empty measures
+  int64_t runs = 0;    // bench: exactly this many; 0: limited by time
+  std::string peaks;   // bench --top: "GFLOPS,GB/S"; empty: measured
   bool serve = false;  // bench: further rounds on request
 };
 
@@ -48,8 +47,8 @@ struct OptOptions {
 
 struct OpsOptions {
   std::string name;
-  std::string model;       // --explain: of its nodes, instead of the op's first example
-  std::string output_dir;  // --markdown: one page per op here
+  std::string model;       // --explain: explain its nodes, instead of the op's first example
+  std::string output_dir;  // --markdown: write one page per op here
   bool explain = false;
   bool markdown = false;
   bool json = false;
@@ -57,8 +56,8 @@ struct OpsOptions {
 
 struct PluginsOptions {
   std::string name;
-  std::vector<std::string> names;  // lock: plugins or globs; none for all
-  std::string output;              // lock: the file to write; empty for stdout
+  std::vector<std::string> names;  // lock: plugins or globs; empty: all
+  std::string output;              // lock: the file to write; empty: stdout
   bool explain = false;
   bool lock = false;
   bool json = false;
@@ -70,14 +69,14 @@ struct ExplainOptions {
 };
 
 struct HelpOptions {
-  std::string word;                   // what is asked about; no command has that name
+  std::string word;                   // a word that is not a command, to be looked up
   std::vector<std::string> commands;  // for a suggestion
 };
 
 struct NewOptions {
   std::string kind, name;
-  std::string language;   // empty: the one that there is, C if there are several
-  std::string directory;  // where the folder NAME is made
+  std::string language;   // empty: the only one, or C if there are several
+  std::string directory;  // where to create the folder NAME
 };
 
 struct Command {
@@ -95,7 +94,7 @@ struct Command {
     New,
     Help
   } kind = Kind::Done;
-  int status = 0;  // Done: what to exit with; help or a usage error was printed
+  int status = 0;  // Done: the exit status; help or a usage error has been printed
   bool json = false;
   bool verbose = false;
   RunOptions run, seed;
@@ -105,16 +104,16 @@ struct Command {
   ExplainOptions explain;
   NewOptions scaffold;
   HelpOptions help;
-  std::vector<std::string> conform;  // for the helper program, as they are
+  std::vector<std::string> conform;  // passed on unchanged to the helper program
 };
 
 Command parse_command_line(int argc, char** argv);
 
-// The commands. Each opens the host, does its work and returns the exit status; messages are out
-// already.
+// The commands. Each opens the host, does its work and returns the exit status; messages have been
+// printed.
 int command_run(const RunOptions& options);
 int command_bench(const RunOptions& options);
-int command_seed(const RunOptions& options);  // inputs: the names of ops; none: all
+int command_seed(const RunOptions& options);  // inputs: the names of ops; empty: all
 int command_opt(const OptOptions& options);
 int command_ops(const OpsOptions& options);
 int command_plugins(const PluginsOptions& options);

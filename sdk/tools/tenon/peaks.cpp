@@ -18,14 +18,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Ten chains hide a multiply-add's latency and leave registers for the operands on every target.
-// How wide its vectors are is found by trying: the widest that is fast.
+// Ten chains hide the latency of a multiply-add and leave registers for the operands on every
+// target. The vector width is found by trying: the widest that is fast.
 constexpr int kLanes[] = {16, 8, 4}, kChains = 10;
 constexpr int64_t kFmaRounds = 200'000, kChunks = 8;
 constexpr int kTries = 3;
-// By thread: within a second-level cache, within a shared cache, beyond both.
+// Per thread: within a second-level cache, within a shared cache, beyond both.
 constexpr size_t kStreamBytes[] = {256 << 10, 4 << 20, 64 << 20};
-constexpr size_t kLeastTraffic = 64 << 20;  // by thread and try
+constexpr size_t kLeastTraffic = 64 << 20;  // per thread and try
 
 std::string loop_text() {
   std::string text;
@@ -111,11 +111,11 @@ class Loops {
   tenon_module_t* module_ = nullptr;
 };
 
-// One measurement: `chunks` equal pieces that the pool's threads take as they come.
+// One measurement: `chunks` equal pieces, which the pool's threads claim one by one.
 struct Work {
   Loop loop;
   const float* in;
-  size_t stride;  // floats between the pieces of in
+  size_t stride;  // floats between the pieces of `in`
   long count;     // of the loop
   long repeats;
 };
@@ -130,7 +130,7 @@ tenon_code_t run_chunks(void* context, uint32_t, int64_t begin, int64_t end) {
   return TENON_OK;
 }
 
-// Seconds of the fastest of some tries.
+// Seconds of the fastest of several tries.
 double fastest(const Host& host, Work work, int64_t chunks) {
   double best = 1e30;
   for (int t = 0; t < kTries; ++t) {
@@ -159,7 +159,7 @@ Peaks measure_peaks(const Host& host, std::string& why) {
   const int64_t threads = host.threads->count(host.threads->self);
   const size_t floats = static_cast<size_t>(threads) * kStreamBytes[2] / sizeof(float);
   const auto data = std::make_unique_for_overwrite<float[]>(floats);
-  uint32_t state = 88172645;  // zeros would draw less power and flatter the clock
+  uint32_t state = 88172645;  // zeros would draw less power and raise the clock
   for (size_t i = 0; i < floats; ++i) {
     state = state * 1664525u + 1013904223u;
     data[i] = 0.25f + static_cast<float>(state >> 8) * 0x1p-25f;  // the chains stay finite
@@ -175,7 +175,7 @@ Peaks measure_peaks(const Host& host, std::string& why) {
   const Loop read = loops.find("read");
   for (size_t bytes : kStreamBytes) {
     if (read == nullptr) break;
-    // One piece a thread for what shall stay in its cache, several where memory is the limit.
+    // One piece per thread to stay in its cache; several if memory is the limit.
     const int64_t chunks = bytes == kStreamBytes[2] ? threads * kChunks : threads;
     const size_t all = bytes * static_cast<size_t>(threads),
                  piece = all / static_cast<size_t>(chunks) / sizeof(float);

@@ -1,4 +1,4 @@
-// tenon plugins, explain and doctor: what the host knows, as JSON or laid out for people.
+// tenon plugins, explain and doctor: what the host knows, as JSON or laid out as text.
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -36,7 +36,7 @@ int ask(const Host& host, const char* what, std::string_view filter, Json& json)
   if (int s = explain(host, what, filter, text)) return s;
   json = Json::parse(text, nullptr, false);
   if (json.is_discarded())
-    return fail(kDevice, "T0003", fmt::format("the report on {} is no JSON.", what));
+    return fail(kDevice, "T0003", fmt::format("the report on {} is not JSON.", what));
   return kOk;
 }
 
@@ -75,7 +75,7 @@ void print_plugin_line(const Json& plugin) {
       safe(field(plugin, "state")), safe(reason.empty() ? provides_text(plugin) : reason, 400));
 }
 
-// What TENON_LAYERS names, in its order.
+// The layers that TENON_LAYERS names, in its order.
 void print_layer(const Json& layer) {
   const std::string problem = field(layer, "problem");
   out("TENON_LAYERS   {}: {}\n", safe(field(layer, "text"), 400),
@@ -120,8 +120,8 @@ int no_such_plugin(const Host& host, const std::string& name) {
               "`tenon plugins list` shows them; TENON_PLUGIN_ADD adds a folder.");
 }
 
-// What the names match, each plugin once; a name that matches nothing is an error, also when
-// plugins of that name are not usable.
+// The plugins that the names match, each once. A name that matches nothing is an error, even if
+// unusable plugins have that name.
 int write_lock(const Host& host, const PluginsOptions& options) {
   Json lock = {{"schema", 1}, {"plugins", Json::array()}};
   const std::vector<std::string> everything = {""};
@@ -137,7 +137,7 @@ int write_lock(const Host& host, const PluginsOptions& options) {
       return fail(
           kUsage, "T0008",
           fmt::format("the plugin {} is not usable: {}", in_quotes(name), stopped_by(unusable[0])),
-          fmt::format("`tenon plugins explain {}` tells more.", name));
+          fmt::format("`tenon plugins explain {}` shows more.", name));
     }
     for (const Json& row : rows) {
       const auto same = [&](const Json& other) {
@@ -158,7 +158,7 @@ int write_lock(const Host& host, const PluginsOptions& options) {
   return kOk;
 }
 
-// Those that are set; with `all` the others too, and what each is for.
+// The settings in force; with `all` the others too, with their purpose.
 void print_settings(const Json& settings, bool all) {
   out("\nsettings\n");
   size_t hidden = 0;
@@ -183,8 +183,8 @@ int command_plugins(const PluginsOptions& options) {
   Json json;
   if (int s = host_open(host)) return s;
   if (options.lock) return write_lock(host, options);
-  // Who names one plugin asks why it is not used: what shows only when it is opened is tried. A
-  // glob opens nothing.
+  // Naming one plugin asks why it is not used, so it is loaded to find failures that only show
+  // then. A glob opens nothing.
   const bool tries = options.explain && options.name.find_first_of("*?[") == std::string::npos &&
                      !options.name.empty();
   if (int s = ask(host, tries ? "plugin" : "plugins", options.name, json)) return s;
@@ -201,7 +201,7 @@ int command_plugins(const PluginsOptions& options) {
   for (const Json& layer : rows_of(json, "layers")) print_layer(layer);
   if (plugins.empty()) {
     talk(
-        "no plugin was found; `tenon plugins explain` tells where it looked, TENON_PLUGIN_ADD adds "
+        "no plugin was found; `tenon plugins explain` shows where it looked, TENON_PLUGIN_ADD adds "
         "a folder\n");
   }
   return kOk;

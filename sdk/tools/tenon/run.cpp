@@ -1,4 +1,4 @@
-// tenon run: one run of a model, its outputs shown, written and, with --check, compared with
+// tenon run: runs a model once; shows and writes its outputs and, with --check, compares them with
 // another device's.
 #include <errno.h>
 #include <string.h>
@@ -71,9 +71,9 @@ class Run {
 
   int run_check() {
     RunOptions options = options_;
-    options.no_fallback = false;  // the oracle may be helped; what it compares is the values
-    // A pass that changes what the model computes must not change the oracle as well. All that
-    // compiling may need of them is to write out what no device takes whole.
+    options.no_fallback = false;  // the oracle may use fallbacks; only its values matter
+    // A pass that changes what the model computes must not change the oracle as well. Compiling
+    // needs only the pass that decomposes what no device takes whole.
     if (options.pipeline != "none") options.pipeline = "legalize";
     if (int s = compile(host_, model_, options, options_.check, checked_)) return s;
     if (int s = bind_inputs(host_, checked_, inputs_, check_)) return s;
@@ -125,7 +125,7 @@ class Run {
     return result + TENON_OUTPUT_EXTENSION;
   }
 
-  // Before any work: the folder exists, and no two outputs want one file.
+  // Before any work: the folder exists, and no two outputs have the same file.
   int plan_files() {
     if (options_.output_dir.empty()) return kOk;
     std::set<std::string> taken;
@@ -210,7 +210,7 @@ class Run {
     return kOk;
   }
 
-  // One device took all, but variables narrowed the choice: say which it was.
+  // One device took all nodes, but variables restricted the choice: say which device it was.
   std::string restricted_summary() const {
     if (!options_.device.empty()) return "";
     for (const char* name :

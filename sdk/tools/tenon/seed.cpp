@@ -1,6 +1,6 @@
 // tenon seed: compiles every operator by itself, with symbolic sizes, so that the cache holds what
-// small graphs and first calls need. A build gives the folder a name with TENON_CACHE_DIR and ships
-// it beside the plugins (TENON_SEED_DIR).
+// small graphs and first calls need. A build names the folder with TENON_CACHE_DIR and ships it
+// beside the plugins (TENON_SEED_DIR).
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -13,15 +13,15 @@
 namespace tenon::tools {
 namespace {
 
-// Element types that stand in for an example's f32.
+// Element types that replace an example's f32.
 constexpr tenon_dtype_t kFloats[] = {TENON_F32, TENON_F64, TENON_F16, TENON_BF16};
 
-// One graph: the op of an example on arguments with a symbol for every different size.
+// One graph: the op of an example, with a symbol for each distinct size of its arguments.
 class Seed {
  public:
   Seed(const Host& host, const RunOptions& options) : host_(host), options_(options) {}
 
-  // The number of graphs that compiled is added to `made`. What the op or the device refuses is
+  // Adds the number of graphs that compiled to `made`. Graphs that the op or the device refuses are
   // left out.
   void op(const tenon_op_def_t& op, uint64_t& made) {
     for (uint32_t e = 0; e < op.example_count; ++e) {
@@ -45,7 +45,7 @@ class Seed {
     return code == TENON_OK;
   }
 
-  // The example again with other sizes and type.
+  // Rebuilds the example with other sizes and type.
   bool build(const Model& example, tenon_dtype_t dtype) {
     Graph from(host_), to(host_);
     symbols_.clear();
@@ -116,7 +116,7 @@ class Seed {
                               &out) == TENON_OK;
   }
 
-  // Equal sizes of the example are one symbol; 0 and 1 mean themselves.
+  // Equal sizes of the example become one symbol; 0 and 1 stay constants.
   bool dim(tenon_graph_t* to, tenon_region_t region, tenon_dim_t size, tenon_dim_t& out) {
     out = size;
     if (size < 2) return size >= 0;

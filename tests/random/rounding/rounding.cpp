@@ -340,7 +340,8 @@ class Allowance {
     const double scale = largest(y), tolerance = std::max(op_.tolerance, 1.0);
     const double ulps = wide == TENON_F64 ? 16 : 8;
     // A long sum rounds once per added term; errors of both signs cancel in part.
-    const double summed = rule_ == Rule::kSums
+    const bool sums = rule_ == Rule::kSums || rule_ == Rule::kUnknown;
+    const double summed = sums && !operands_.empty()
                               ? static_cast<double>(operands_[0].count()) /
                                     std::max<double>(1, static_cast<double>(y.count()))
                               : 0;
@@ -357,7 +358,7 @@ class Allowance {
       if (rule_ == Rule::kSoftmax) own += size * (2 * reach_off + 16 * ulp(wide, 2 + 2 * reach));
       if (rule_ == Rule::kLogSoftmax) own += 2 * reach_off + 16 * ulp(wide, 2 + 2 * reach);
       if (rule_ == Rule::kLogSumExp) own += reach_off + 16 * ulp(wide, 2 + reach);
-      if (rule_ == Rule::kUnknown) own += 32 * tolerance * ulp(wide, scale);
+      if (rule_ == Rule::kUnknown) own += terms * tolerance * ulp(wide, scale);
       sums_[r][i] += own;
     }
   }

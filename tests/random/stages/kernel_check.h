@@ -52,6 +52,7 @@ class KernelCheck {
   template <class F>
   std::string compare(const Launch& launch, const Form& form, const char* step, bool in_place,
                       bool flat, F run);
+  std::vector<double> spread(const Launch& launch, uint32_t b);
   std::vector<std::pair<uint32_t, uint32_t>> shared_operands(const Launch& launch) const;
 
   kernelgen::BuiltProgram& built_;

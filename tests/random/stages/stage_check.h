@@ -5,7 +5,7 @@
 // Steps of the whole program: lower, keep_what_pays, place_stores, inline_maps, choose_layouts,
 // split_reductions, place_parts, keep_the_rest, pack_constants. Then build_kernels(), as devices
 // call it, and for each kernel: split (its own stages, with shuffled lead points), in_place,
-// general (any sizes), prepare, lower (loop trees with shadow memory).
+// general (any sizes), prepare, loops (trees, run with shadow memory).
 #pragma once
 #include <map>
 #include <span>

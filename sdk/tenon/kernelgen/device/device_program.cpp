@@ -14,11 +14,11 @@ namespace {
 
 // ---- Bytes ----
 
-constexpr uint32_t kMagic =
-    0x36504454;  // "TDP6": the layout below; another layout gets another number
-constexpr uint32_t kGroupMax =
-    1u << 16;  // more than any device has; keeps sizes of launches from overflowing
-constexpr uint64_t kCountMax = 1u << 24;  // of anything listed; real programs have thousands
+// "TDP6": the layout below. Another layout gets another number.
+constexpr uint32_t kMagic = 0x36504454;
+// More than any device has; keeps launch sizes from overflowing.
+constexpr uint32_t kGroupMax = 1u << 16;
+constexpr uint64_t kCountMax = 1u << 24;  // of any list; real programs have thousands
 
 class Writer {
  public:
@@ -63,7 +63,7 @@ class Reader {
     left_ -= sizeof v;
     return v;
   }
-  // A count of items that take at least `least_bytes` each.
+  // A count of items that need at least `least_bytes` each.
   uint64_t count(uint64_t least_bytes) {
     const uint64_t n = number<uint64_t>();
     if (n > kCountMax || n > left_ / least_bytes) ok_ = false;
@@ -177,54 +177,55 @@ ProgramStep read_step(Reader& r) {
 }
 
 bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* why) {
-  if (s.kernel >= p.kernels.size()) return *why = "a step names a kernel that is not there", false;
+  if (s.kernel >= p.kernels.size())
+    return *why = "a step names a kernel that does not exist", false;
   const ProgramKernel& k = p.kernels[s.kernel];
   if (s.buffers.size() != k.buffer_count || s.extents.size() != k.extent_count) {
     return *why = "a step's arguments do not match its kernel", false;
   }
-  if (s.in_place.size() % 2 != 0) return *why = "a step pairs one buffer with none", false;
+  if (s.in_place.size() % 2 != 0) return *why = "a step has an odd number of paired buffers", false;
   for (const auto* list : {&s.buffers, &s.in_place, &s.parts}) {
     for (uint32_t b : *list) {
-      if (b >= p.buffers.size()) return *why = "a step names a buffer that is not there", false;
+      if (b >= p.buffers.size()) return *why = "a step names a buffer that does not exist", false;
     }
   }
   for (const SizeProgram& e : s.extents) {
     if (e.extent_limit() > p.symbol_count)
-      return *why = "a step names a symbol that is not there", false;
+      return *why = "a step names a symbol that does not exist", false;
   }
   return true;
 }
 
-// What was written at load is read only afterwards, and nothing of a run exists at load.
+// Checks that load steps need nothing of a run, and that runs only read what load steps wrote.
 bool consistent_times(const DeviceProgram& p, std::string* why) {
   for (const ProgramStep& s : p.load_steps) {
     const auto needs_symbol = [](const SizeProgram& e) { return e.extent_limit() != 0; };
     if (std::any_of(s.extents.begin(), s.extents.end(), needs_symbol)) {
-      return *why = "a step of the load depends on a size of a run", false;
+      return *why = "a load step depends on a size of a run", false;
     }
     for (size_t i = 0; i < s.buffers.size(); ++i) {
       const BufferKind kind = p.buffers[s.buffers[i]].kind;
       const bool fits =
           kind == BufferKind::kPersistent || (kind == BufferKind::kConstant && !s.written[i]);
-      if (!fits) return *why = "a step of the load uses a buffer that only a run has", false;
+      if (!fits) return *why = "a load step uses a buffer that only runs have", false;
     }
   }
   for (const ProgramStep& s : p.steps) {
     for (size_t i = 0; i < s.buffers.size(); ++i) {
       if (s.written[i] && p.buffers[s.buffers[i]].kind == BufferKind::kPersistent) {
-        return *why = "a step of a run writes what was made at load", false;
+        return *why = "a run step writes a persistent buffer", false;
       }
     }
   }
   return true;
 }
 
-// Every index of a loaded record points inside it.
+// Checks that every index of a loaded record is in range.
 bool consistent(const DeviceProgram& p, std::string* why) {
   const uint32_t limit[] = {p.input_count, p.output_count, p.constant_count, ~0u, ~0u};
   for (const ProgramBuffer& b : p.buffers) {
     if (b.index >= limit[static_cast<size_t>(b.kind)])
-      return *why = "a buffer names an operand that is not there", false;
+      return *why = "a buffer names an operand that does not exist", false;
   }
   for (const auto* steps : {&p.load_steps, &p.steps}) {
     for (const ProgramStep& s : *steps) {
@@ -233,7 +234,7 @@ bool consistent(const DeviceProgram& p, std::string* why) {
   }
   for (const ProgramCheck& c : p.checks) {
     if (c.buffer >= p.buffers.size() || p.buffers[c.buffer].type != TENON_U64)
-      return *why = "a check reads no number", false;
+      return *why = "a check does not read a u64", false;
   }
   return consistent_times(p, why);
 }
@@ -288,7 +289,7 @@ tenon_code_t append_text(void* self, const void* data, uint64_t size) {
   return TENON_OK;
 }
 
-// "conv+relu" and the user's nodes, from the stages' origins.
+// Sets "conv+relu" and the user's nodes, from the stages' origins.
 void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   std::vector<uint32_t> seen;
   for (const Stage& stage : kernel.stages) {
@@ -318,7 +319,7 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   if (step->name.size() > 256) step->name.resize(256);
 }
 
-// Where a node of the user's is: "gather at model.onnx: `Gather_3`", "gather at model.tir:7".
+// The location of a user's node: "gather at model.onnx: `Gather_3`", "gather at model.tir:7".
 std::string node_place(const Naming& naming, uint32_t ordinal) {
   tenon_node_view_t n{};
   n.size_bytes = sizeof n;
@@ -341,7 +342,7 @@ bool plain(const Buffer& b) {
   return b.offset == kNone && b.panel == 0;
 }
 
-// What the values that a stage stores are computed from.
+// Loads in the expressions of the values that a stage stores.
 std::vector<ExprId> loads_of_values(const Kernel& kernel, const Stage& stage) {
   std::vector<ExprId> loads;
   for (ExprId e : stage.kind == StageKind::kMap ? stage.value : stage.final)
@@ -349,7 +350,7 @@ std::vector<ExprId> loads_of_values(const Kernel& kernel, const Stage& stage) {
   return loads;
 }
 
-// What else the stage reads, at any time.
+// All other loads of the stage.
 std::vector<ExprId> other_loads(const Kernel& kernel, const Stage& stage) {
   std::vector<ExprId> loads;
   for (ExprId e : {stage.a, stage.b}) {
@@ -362,9 +363,9 @@ std::vector<ExprId> other_loads(const Kernel& kernel, const Stage& stage) {
   return loads;
 }
 
-// Results of a kernel of one element-wise stage, or of a product with its epilogue (a residual
-// sum), may take the place of an operand that is read nowhere but at the element that is being
-// written. More than one stage may read an operand again after the first has written.
+// A kernel of one element-wise stage, or of a product with its epilogue (a residual sum), may write
+// its result over an operand that it reads only at the element being written. Not a kernel of
+// several stages: a later stage may read the operand after the first has written.
 std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
   std::vector<uint32_t> out;
   if (kernel.stages.size() != 1) return out;
@@ -378,7 +379,8 @@ std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
     const View& store = stage.store[r];
     const Buffer& to = kernel.buffers[store.buffer];
     if (store.guard != kNone || !plain(to)) continue;
-    // Element-wise results are stored one after the other: what a later one reads stays until then.
+    // Element-wise results are stored one after another: the operands of later results must stay
+    // intact.
     std::vector<ExprId> later;
     for (size_t n = r + 1; stage.kind == StageKind::kMap && n < stage.value.size(); ++n)
       kernel.pool.loads(stage.value[n], &later);
@@ -414,7 +416,7 @@ ExprId points(Kernel& k, const std::vector<uint32_t>& axes) {
   return n;
 }
 
-// Operations on numbers under these expressions; what is shared counts once.
+// Operations on numbers in these expressions; shared expressions count once.
 int64_t operations(const Pool& pool, std::vector<ExprId> todo) {
   int64_t n = 0;
   pool.begin_walk();
@@ -439,8 +441,8 @@ ExprId flops_of(Kernel& k) {
     const ExprId space = points(k, s.space), all = pool.mul(space, points(k, s.reduce));
     if (s.kind == StageKind::kContract) add(all, 2);
     if (s.kind == StageKind::kAttention) {
-      // Per key two products: queries with keys as long as features, and one for each column (in
-      // space already).
+      // Two products per key: one of queries with keys, of the length of the features, and one for
+      // each column (columns are already in space).
       const ExprId columns = pool.axes()[s.space.back()].extent;
       add(pool.floordiv(pool.mul(all, points(k, s.fill)), columns), 2);
       add(all, 2);
@@ -451,7 +453,7 @@ ExprId flops_of(Kernel& k) {
   return flops;
 }
 
-// Of every buffer that is not the kernel's own: all of it, or what the stages can touch if that is
+// For every buffer that is not the kernel's own: its size, or what the stages can touch if that is
 // less.
 ExprId bytes_of(Kernel& k) {
   Pool& pool = k.pool;
@@ -486,7 +488,7 @@ ProgramKernel describe(Kernel& kernel, const Hash128& hash) {
   return out;
 }
 
-// The kernel's number in the program; it is added if no equal one is there.
+// Returns the kernel's number in the program. Adds the kernel if there is no equal one.
 class Distinct {
  public:
   explicit Distinct(BuiltProgram* out) : out_(out) {}
@@ -589,8 +591,7 @@ void warn(const HostTables& host, const std::string& text) {
                  {text.data(), text.size()});
 }
 
-// A value that nobody knows would be taken for the default, by someone who believes that more is
-// checked.
+// Warns about an unknown value. It acts as the default, although the user may expect more checks.
 void check_setting(const HostTables& host) {
   static std::atomic_flag told;
   const std::string_view value = setting(host, "TENON_VERIFY");
@@ -598,7 +599,7 @@ void check_setting(const HostTables& host) {
       told.test_and_set())
     return;
   warn(host, "TENON_VERIFY is '" + std::string(value) +
-                 "', which is none of 0, 1 and strict; the default stays");
+                 "', which is not 0, 1 or strict; the default is used");
 }
 
 bool broken(std::string rule, BuiltProgram* out, std::string* why) {
@@ -608,7 +609,7 @@ bool broken(std::string rule, BuiltProgram* out, std::string* why) {
   return false;
 }
 
-// Steps that were taken back are told; what could not be is an error.
+// Findings of undone steps are logged; a fault that could not be undone is an error.
 bool settled(const HostTables& host, const Verifier& verifier, BuiltProgram* out,
              std::string* why) {
   if (verifier.notes.empty()) return true;
@@ -656,7 +657,7 @@ bool build_kernels(const HostTables& host, tenon_graph_t* graph, Lowered lowered
     const bool at_load = runs_at_load(program, kernel);
     ProgramStep step;
     name_step(naming, kernel, &step);
-    // Until generate_batch: in order of the hash's correspondence, kernel-local temps as ~0u.
+    // Until generate_batch: in the hash's order, with ~0u for temps inside the kernel.
     for (uint32_t b : buffer_order) step.buffers.push_back(kernel.buffer_origin[b]);
     for (uint32_t e : extent_order)
       step.extents.push_back(SizeProgram::extent(kernel.extent_origin[e]));
@@ -673,7 +674,7 @@ bool build_kernels(const HostTables& host, tenon_graph_t* graph, Lowered lowered
 
 namespace {
 
-// From the order of the hash to the order of the kernel's arguments.
+// From the hash's order to the order of the kernel's arguments.
 void put_in_order(const Launch& launch, const std::vector<uint32_t>& buffer_order,
                   const std::vector<uint32_t>& extent_order, ProgramStep* step) {
   const std::vector<uint32_t> buffers = std::move(step->buffers);

@@ -1,12 +1,14 @@
 // A compiled subgraph as data: buffers, kernels and steps, with every size as a program over the
-// subgraph's symbols. What code-generating devices keep in their artifacts beside the object code;
-// it holds no pointer and no constant.
+// subgraph's symbols. Devices that generate code store it in their artifacts beside the object
+// code. It holds no pointers and no constants.
 //
-//   build():      graph -> lower -> partition -> distinct kernels -> text, and this record
-//   write/read:   bytes; reading checks them as hostile (counts, indices, lengths), so that a
-//   loaded record can be trusted needs/bind:   concrete sizes for a tuple of symbols at load: the
-//   load steps run once, in order, and fill the persistent buffers; then constants and persistent
-//                 buffers that no step of a run reads can go (used_at_run)
+//   build:       graph -> lower -> partition -> distinct kernels -> text, and this record.
+//   bytes/read:  The record as bytes. read() treats them as hostile and checks counts, indices and
+//                lengths, so that a record it accepts can be trusted.
+//   layout:      Concrete sizes for a tuple of symbols (program_layout.h).
+//
+// At load the load steps run once, in order, and fill the persistent buffers. Then constants and
+// persistent buffers that no step of a run reads can be freed (used_at_run).
 //
 // Users: plugins/cpu, plugins/sim, samples/opencl.
 #ifndef TENON_KERNELGEN_DEVICE_DEVICE_PROGRAM_H_
@@ -23,7 +25,7 @@
 
 namespace tenon::kernelgen {
 
-// kPersistent: written by the load steps, of a size that no symbol changes, read by every run.
+// kPersistent: written by the load steps, read by every run; its size depends on no symbol.
 enum class BufferKind : uint8_t { kInput, kOutput, kConstant, kTemp, kPersistent };
 
 struct ProgramBuffer {
@@ -42,7 +44,7 @@ struct ProgramKernel {
   int64_t grain = 1;
   uint32_t group = 0;  // Launch::group and ::together
   bool together = false;
-  // Over the kernel's extents: operations, and bytes that have to move at least once. For profiles.
+  // Operations, and the least bytes to move, over the kernel's extents. For profiles.
   SizeProgram flops, bytes;
 };
 
@@ -54,17 +56,17 @@ struct ProgramStep {
   std::vector<SizeProgram> extents;  // over the symbols
   std::string name;                  // "softmax+add", for profiles
   std::string origins;               // the user's nodes
-  // Pairs (written, read) of buffers that may be one memory: the kernel reads an element before it
+  // Pairs (written, read) of buffers that may share memory: the kernel reads each element before it
   // writes it, and never again.
   std::vector<uint32_t> in_place;
-  // Buffers of which this step writes elements of its own while other steps write the rest, in any
-  // order.
+  // Buffers that this step shares with other writers: it writes its own elements and other steps
+  // the rest, in any order.
   std::vector<uint32_t> parts;
 };
 
-// What a run is to be asked when its steps are done: the u64 that `buffer` holds is below `limit`,
-// unless `count` is 0. Else the run fails, for the user's node `origins`; `text` says what does not
-// hold, empty: an index is outside of [0, limit).
+// A check after the last step of a run: the u64 in `buffer` must be below `limit`, unless `count`
+// is 0. Otherwise the run fails at the user's node `origins`; `text` is the condition that failed,
+// and empty if an index is outside of [0, limit).
 struct ProgramCheck {
   uint32_t buffer = 0;
   SizeProgram limit, count;  // over the symbols
@@ -75,8 +77,8 @@ struct DeviceProgram {
   uint32_t symbol_count = 0, input_count = 0, output_count = 0, constant_count = 0;
   std::vector<ProgramBuffer> buffers;
   std::vector<ProgramKernel> kernels;
-  std::vector<ProgramStep> load_steps;  // read constants and persistent buffers, write persistent
-                                        // buffers; need no symbol
+  // They read constants and persistent buffers, write persistent buffers, and need no symbols.
+  std::vector<ProgramStep> load_steps;
   std::vector<ProgramStep> steps;
 
   std::vector<ProgramCheck> checks;
@@ -85,40 +87,40 @@ struct DeviceProgram {
   static bool read(const void* data, uint64_t size_bytes, DeviceProgram* out, std::string* why);
 };
 
-// By buffer: some step of a run reads or writes it.
+// By buffer: whether a step of a run reads or writes it.
 std::vector<bool> used_at_run(const DeviceProgram& program);
 
-// Distinct kernels of a program, to be printed in batches of the caller's choice.
+// The distinct kernels of a program, to print in batches of the caller's choice.
 struct BuiltProgram {
   DeviceProgram program;
   std::vector<Kernel> kernels;  // one per DeviceProgram::kernels
-  bool broken = false;  // not built, since kernelgen broke a rule of its own: an INTERNAL error,
-                        // where the others are UNIMPLEMENTED
-  std::vector<std::vector<uint32_t>> steps_of,
-      load_steps_of;  // by kernel: the steps that launch it
+  // Not built because kernelgen broke a rule of its own: INTERNAL, where other failures are
+  // UNIMPLEMENTED.
+  bool broken = false;
+  // By kernel: the steps that launch it.
+  std::vector<std::vector<uint32_t>> steps_of, load_steps_of;
 };
 
-// Lowers, fuses and schedules. Fills everything of DeviceProgram but entry, range, scratch_bytes
-// and grain, which generate() decides: record them with set_launches. A step's order of buffers is
-// the Launch's.
+// Lowers, fuses and schedules. Fills everything in DeviceProgram except entry, range, scratch_bytes
+// and grain, which generate_batch() decides.
 bool build_program(const HostTables& host, tenon_graph_t* graph, const Target& target,
                    BuiltProgram* out, std::string* why);
 
-// Its second half: from a program after move_to_load() to kernels and steps. The verifier may be
-// null.
+// The second half of build_program: from a program after move_to_load() to kernels and steps. The
+// verifier may be null.
 bool build_kernels(const HostTables& host, tenon_graph_t* graph, Lowered lowered,
                    const Target& target, Verifier* verifier, BuiltProgram* out, std::string* why);
 
-// The kernel of a program gives way to its general form. Before generate_batch.
+// Replaces a kernel of a program by its general form. Call before generate_batch.
 void take_general(BuiltProgram* built, uint32_t kernel, General general);
 
-// Prints kernels [begin, end) into one text and records their launches in the program. The steps of
-// those kernels get their buffers in argument order. Batches may be generated by several threads at
-// once: each touches its own kernels.
+// Prints kernels [begin, end) into one text, records their launches in the program, and puts the
+// buffers of their steps in argument order. Threads: different batches may run at once, since each
+// changes only its own kernels.
 bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target,
                     std::string* out_text, std::string* why);
 
-// Explanations for people: all kernels' stages, schedules and loops in order of steps.
+// An explanation for people: stages, schedules and loops of all kernels, in order of steps.
 bool explain_program(BuiltProgram* built, const Target& target, std::string* out, std::string* why);
 
 }  // namespace tenon::kernelgen

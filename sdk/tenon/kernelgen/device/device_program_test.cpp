@@ -1,4 +1,4 @@
-// The record of a compiled subgraph: bytes and back, and bytes that lie.
+// The record of a compiled subgraph: round trips through bytes, and malformed bytes.
 #include "tenon/kernelgen/device/device_program.h"
 
 #include <gtest/gtest.h>

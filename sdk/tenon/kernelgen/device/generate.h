@@ -1,4 +1,4 @@
-// The whole way from kernels to text: schedule, lower, print. What plugins call after partition().
+// From kernels to text: schedules, lowers and prints. Plugins call it after partition().
 #ifndef TENON_KERNELGEN_DEVICE_GENERATE_H_
 #define TENON_KERNELGEN_DEVICE_GENERATE_H_
 
@@ -11,16 +11,19 @@
 
 namespace tenon::kernelgen {
 
-// How one kernel of a module is called.
+// How to call one kernel of a module.
 //
 // C++: void entry(void* const* buf, const int64_t* ext, int64_t begin, int64_t end, void* scratch).
-// Any split of [0, range) into calls gives the same bits, in any order and on any threads; each
-// thread needs scratch_bytes of its own, 64-byte aligned. `grain` items are about the least worth a
-// thread. OpenCL: a one-dimensional __kernel. With a `group` (Target::group) it is started in
-// groups of that many work items: one group for each item of the range if they work `together`,
-// else one work item for each, rounded up to whole groups; without, one work item for each and
-// groups of any size. global_size() says all this. Arguments: one __global pointer per buffer, one
-// long per extent, and if scratch_bytes is not 0 a last __global pointer of range * scratch_bytes.
+// Any split of [0, range) into calls gives the same bits, in any order and on any threads. Each
+// thread needs its own scratch_bytes of scratch, 64-byte aligned. Fewer than about `grain` items
+// are not worth a thread.
+//
+// OpenCL: a one-dimensional __kernel. With a `group` (Target::group) it starts in groups of that
+// many work items: one group per item of the range if they work `together`, else one work item per
+// item of the range, rounded up to whole groups. Without a `group` it has one work item per item,
+// in groups of any size. global_size() computes the size. Arguments: one __global pointer per
+// buffer, one long per extent, and, if scratch_bytes is not 0, a last __global pointer to range *
+// scratch_bytes.
 struct Launch {
   std::string entry;
   std::vector<uint32_t> buffers;  // argument order; ordinals in Kernel::buffers
@@ -43,12 +46,12 @@ struct Module {
   std::vector<Launch> launches;  // one per kernel, same order
 };
 
-// Prints all kernels into one text. entry names are `k_<hash>`, so equal kernels of different
-// programs agree, and their text is printed once. False: `*why` names the kernel that has no code
-// and the reason.
+// Prints all kernels into one text. Entries are named `k_<hash>`, so equal kernels of different
+// programs have the same name and text. Equal kernels are printed once. False: `*why` names the
+// kernel that cannot be generated, and the reason.
 bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why);
 
-// One kernel's explanation: stages, schedule and loops as text.
+// Explains one kernel: stages, schedule and loops as text.
 bool explain(Kernel& kernel, const Target& target, std::string* out, std::string* why);
 
 }  // namespace tenon::kernelgen

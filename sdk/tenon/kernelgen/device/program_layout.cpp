@@ -51,8 +51,8 @@ std::vector<plan::Lifetime> temp_lifetimes(const DeviceProgram& program,
       if (slot[b] == ~0u) {
         slot[b] = static_cast<uint32_t>(out.size());
         temps->push_back(b);
-        // The planner packs at ends of other buffers: sizes that are multiples give offsets that
-        // are.
+        // The planner places buffers at the ends of others: sizes that are multiples of the
+        // alignment give offsets that are.
         const uint64_t size =
             (layout.bytes[b] + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
         out.push_back({size, s, s, plan::kNoAlias});
@@ -60,7 +60,7 @@ std::vector<plan::Lifetime> temp_lifetimes(const DeviceProgram& program,
       out[slot[b]].last_step = s;
     }
   }
-  for (const ProgramCheck& check : program.checks) {  // read when all is done
+  for (const ProgramCheck& check : program.checks) {  // read after the last step
     if (slot[check.buffer] != ~0u)
       out[slot[check.buffer]].last_step = static_cast<uint32_t>(program.steps.size());
   }

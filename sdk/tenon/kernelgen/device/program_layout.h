@@ -1,6 +1,6 @@
-// A device program with concrete sizes: what every buffer takes, where temps lie in the workspace,
-// how large each launch is. Sizes are checked: a negative or overflowing one is an error that names
-// the buffer, never an allocation.
+// A device program with concrete sizes: the size of every buffer, the place of temps in the
+// workspace, the size of every launch. A negative or overflowing size is an error that names the
+// buffer, never an allocation.
 //
 // Users: plugins/sim, samples/opencl (plugins/cpu keeps layouts per shape beside its flat plans,
 // and uses check_found).
@@ -30,14 +30,14 @@ struct ProgramLayout {
     uint32_t index = 0;  // of the program's checks
     uint64_t limit = 0;
   };
-  std::vector<Check>
-      checks;  // those that these sizes leave to be looked at, when all steps are done
+  // The checks that can fail at these sizes, for after the last step.
+  std::vector<Check> checks;
   uint64_t workspace_bytes = 0, lower_bound_bytes = 0;
   uint64_t scratch_offset = 0;  // of scratch shared by all steps, inside the workspace
 };
 
-// How a device lays scratch out: range * scratch_bytes for work items that run at once, or
-// scratch_bytes alone.
+// How a device provides scratch: range * scratch_bytes for work items that run at once, or
+// scratch_bytes once.
 enum class ScratchPer : uint8_t { kItem, kWorker };
 
 struct LayoutOptions {
@@ -49,18 +49,18 @@ struct LayoutOptions {
 bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols,
                     const LayoutOptions& options, ProgramLayout* out, std::string* why);
 
-// The load steps: sizes of constants and persistent buffers, launches, and scratch alone as the
-// workspace.
+// A layout of the load steps: sizes of constants and persistent buffers, launches, and a workspace
+// that is scratch only.
 bool layout_load_steps(const DeviceProgram& program, const LayoutOptions& options,
                        ProgramLayout* out, std::string* why);
 
-// What a run owes once its steps are done: `found` is the u64 at the check's buffer. TENON_OK, or
-// the code and the text to fail with; the run's outputs are not to be handed out then.
+// The result of a check after the last step; `found` is the u64 in the check's buffer. TENON_OK, or
+// the code and text to fail with; the run's outputs must then not be used.
 tenon_code_t check_found(const DeviceProgram& program, const ProgramLayout::Check& check,
                          uint64_t found, std::string* text);
 
-// Answers tenon_compile_api_t::needs from a layout. False: the caller's record has another number
-// of outputs.
+// Fills the answer of tenon_compile_api_t::needs from a layout. False: the caller's record has
+// another number of outputs.
 bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout,
                 std::span<const int64_t> symbols, tenon_needs_t* needs);
 

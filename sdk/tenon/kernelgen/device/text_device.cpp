@@ -18,7 +18,7 @@ struct ArtifactHead {
   uint64_t program_bytes, code_bytes, digest;
 };
 
-// FNV-1a, of the lengths too: against damage, not against malice.
+// FNV-1a, including the lengths. Detects damage, not malice.
 uint64_t digest_of(std::string_view program, std::string_view code) {
   uint64_t hash = 1469598103934665603u ^ program.size() * 31 ^ code.size();
   for (std::string_view part : {program, code}) {
@@ -27,7 +27,7 @@ uint64_t digest_of(std::string_view program, std::string_view code) {
   return hash;
 }
 
-// What a device says to one node.
+// The answer to one node.
 struct Answer {
   bool claimed = false;
   double cost_ns = 0;
@@ -89,7 +89,7 @@ tenon_code_t refuse_options(const HostTables& host, std::string_view device,
   for (uint32_t i = 0; options != nullptr && i < options->option_count; ++i) {
     const tenon_str_t text = options->options[i].key;
     const std::string_view key(text.data, text.size);
-    if (key.ends_with(".ops")) continue;  // the host's own: which ops the device is offered
+    if (key.ends_with(".ops")) continue;  // the host's own option: which ops it offers the device
     return fail(host, TENON_INVALID_ARGUMENT, device,
                 "it has no options, and was given `" + std::string(key) + "`");
   }
@@ -119,7 +119,7 @@ tenon_code_t build_text(const HostTables& host, std::string_view device, tenon_g
   out->target = target;
   out->program = built.program.bytes();
   out->kernel_count = static_cast<uint32_t>(built.kernels.size());
-  return stopped(host, device);  // what comes next, the device's compiler, cannot be interrupted
+  return stopped(host, device);  // the next step, the device's compiler, cannot be interrupted
 }
 
 // Head, program, code.

@@ -11,7 +11,7 @@
 namespace tenon::kernelgen {
 namespace {
 
-// Concrete sizes of one tuple of symbols.
+// Sizes for one tuple of symbols.
 struct Sizes {
   std::vector<int64_t> symbols;
   ProgramLayout layout;
@@ -22,11 +22,11 @@ struct Executable {
   tenon_device_t* device = nullptr;
   DeviceProgram program;
   std::unique_ptr<LoadedText> code;
-  std::vector<tenon_buffer_t*> constants;    // null where no step of a run reads it
-  std::vector<tenon_buffer_t*> persistents;  // per buffer: what the load steps made; null elsewhere
+  std::vector<tenon_buffer_t*> constants;    // null if no step of a run reads it
+  std::vector<tenon_buffer_t*> persistents;  // per buffer: result of the load steps; else null
   uint64_t constant_bytes = 0;
   std::mutex mutex;
-  std::shared_ptr<const Sizes> last;  // of the latest tuple of symbols: runs repeat it
+  std::shared_ptr<const Sizes> last;  // for the latest tuple of symbols, which runs often repeat
 
   ~Executable() {
     for (const auto* list : {&constants, &persistents}) {
@@ -51,8 +51,8 @@ Executable* executable_of(tenon_executable_t* e) {
   return reinterpret_cast<Executable*>(e);
 }
 
-// ---- Artifacts: the target they are for, a binary and the text. Damage is found by the digest
-// over all of it (text_device.h) ----
+// ---- Artifacts: their target, a binary and the text. The digest over all of it (text_device.h)
+// reveals damage ----
 
 struct Code {
   std::string_view target, binary, text;
@@ -106,7 +106,7 @@ uint64_t now_ns() {
                                std::chrono::nanoseconds(1));
 }
 
-// What stays until it is done.
+// State that lives until the execution is done.
 struct Run {
   const Executable& exe;
   std::shared_ptr<const Sizes> sizes;
@@ -125,8 +125,8 @@ struct Run {
                      times[i].end_ns, static_cast<double>(kernel.flops.evaluate(extents)),
                      static_cast<double>(kernel.bytes.evaluate(extents)), 0);
     }
-    // Kernels clamp where they would leave a buffer, so whatever they computed is harmless; it is
-    // not handed out.
+    // Kernels clamp indices that would leave a buffer, so the results are harmless; they are not
+    // returned.
     for (size_t i = 0; i < found.size(); ++i) {
       const tenon_code_t code = check_found(exe.program, sizes->layout.checks[i], found[i], why);
       if (code != TENON_OK) return code;
@@ -135,7 +135,7 @@ struct Run {
   }
 };
 
-// The call's memory; nothing of it is touched after the steps were submitted.
+// The call's memory. Not accessed after the steps were submitted.
 struct Memory {
   const Executable& exe;
   const ProgramLayout& layout;
@@ -276,7 +276,7 @@ Status upload_constants(const HostTables& host, Executable* exe, tenon_blob_t* c
   return {};
 }
 
-// What runs have no use for any more.
+// Frees what runs do not need.
 void drop_inputs_of_load(Executable* exe, const ProgramLayout& layout) {
   const std::vector<bool> used = used_at_run(exe->program);
   for (size_t b = 0; b < exe->program.buffers.size(); ++b) {
@@ -332,7 +332,7 @@ void move_to_host_clock(std::span<KernelTime> times, uint64_t now_ns) {
   uint64_t last = 0;
   for (const KernelTime& t : times) last = std::max(last, t.end_ns);
   for (KernelTime& t : times) {
-    t.begin_ns += now_ns - last;  // modulo 2^64, as the difference is
+    t.begin_ns += now_ns - last;  // modulo 2^64, like the difference
     t.end_ns += now_ns - last;
   }
 }
@@ -341,7 +341,8 @@ Status TextDevice::compile(std::string_view, std::string_view, std::string*) con
   return {};
 }
 
-// Compiled once per machine: the host's cache keeps binaries by all that makes them differ.
+// Compiles once per machine: the host's cache keeps binaries, keyed by everything that makes them
+// differ.
 Status TextDevice::cached_binary(std::string_view target, std::string_view text, std::string* out,
                                  bool* found) {
   *found = false;
@@ -377,7 +378,7 @@ Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph,
   HostTables host;
   TENON_TRY(open_host_tables(context().host, &host));
   TENON_TRY(refuse_options(host, name(), options));
-  // A runtime's compiler cannot be stopped once it has begun.
+  // A runtime's compiler cannot be interrupted.
   const auto stopped = [&] {
     return cancelled() ? fail(TENON_CANCELLED, cat(name(), ": stopped")) : Status();
   };

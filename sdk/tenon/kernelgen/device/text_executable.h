@@ -1,14 +1,14 @@
-// tenon.compile/1 for devices whose runtime takes text and starts kernels: OpenCL, CUDA, HIP, Level
-// Zero, Metal. A vendor derives from TextDevice and says how text becomes code, how a kernel starts
-// and how work is submitted; claims, artifacts, sizes, constants, load steps, checks of a run and
-// profiles are here.
+// tenon.compile/1 for devices whose runtime accepts text and starts kernels: OpenCL, CUDA, HIP,
+// Level Zero, Metal. A vendor derives from TextDevice and implements how text becomes code, how a
+// kernel starts and how work is submitted. TextDevice implements claims, artifacts, sizes,
+// constants, load steps, checks of a run and profiles.
 //
 //   struct MyDevice : TextDevice { ... };
 //   MyDevice device;
 //   const tenon_compile_api_t kCompileTable = device.table();
 //
-// Buffers come from the device's own tenon.device/1. An executable may run on several threads at
-// once.
+// Buffers come from the device's own tenon.device/1. Threads: an executable may run on several
+// threads at once.
 //
 // Users: samples/opencl.
 #ifndef TENON_KERNELGEN_DEVICE_TEXT_EXECUTABLE_H_
@@ -43,7 +43,7 @@ struct KernelStart {
   uint32_t group = 0;  // 0: the runtime chooses
 };
 
-// Code on the device. Destroyed when nothing of it runs any more.
+// Code on the device. Destroyed when no work uses it any more.
 class LoadedText {
  public:
   virtual ~LoadedText() = default;
@@ -53,24 +53,24 @@ class LoadedText {
 struct KernelTime {
   uint64_t begin_ns = 0, end_ns = 0;
 };
-// Moves times of a device's clock to the host's, as profiles want them: the last of them ended
-// `now_ns`, when its completion was told.
+// Moves times from a device's clock to the host's, which profiles use: the last kernel is taken to
+// have ended at `now_ns`, when its completion was reported.
 void move_to_host_clock(std::span<KernelTime> times, uint64_t now_ns);
-// Called once when all work of a submission is done, on any thread; times are empty unless they
-// were asked for. A code other than OK fails the submission's signal with `why`.
+// Called once, on any thread, when all work of a submission is done. times is empty unless
+// requested. A code other than OK fails the submission's signal with `why`.
 using Completion = std::function<tenon_code_t(std::span<const KernelTime> times, std::string* why)>;
 
-// Work that is being handed to one queue. Destroyed without finish: waits for what was handed over,
+// Work being submitted to one queue. Destruction without finish waits for the submitted work and
 // signals nothing.
 class Submission {
  public:
   virtual ~Submission() = default;
   virtual Status start(LoadedText& code, const KernelStart& start) = 0;
-  // To host memory, which lives until the completion was called.
+  // Reads into host memory, which stays valid until the completion was called.
   virtual Status read(const MemoryRange& from, void* to) = 0;
-  // With a queue: returns at once; `signal` (its fence may be null) comes after the completion.
-  // Without: returns when all is done, with what the completion said. A failing finish has waited
-  // and signals nothing.
+  // With a queue: returns at once; `signal` (its fence may be null) is signalled after the
+  // completion. Without a queue: returns when all work is done, with the result of the completion.
+  // A failing finish has waited, and signals nothing.
   virtual Status finish(tenon_fence_point_t signal, Completion done) = 0;
 };
 
@@ -78,27 +78,28 @@ class TextDevice {
  public:
   virtual ~TextDevice() = default;
 
-  virtual std::string_view name() const = 0;  // how reasons begin
+  virtual std::string_view name() const = 0;  // prefix of reasons
   virtual DeviceRates rates() const = 0;
-  // What tenon_device_info_t::target says, for kernelgen. Everything that makes binaries differ
-  // belongs into that text.
+  // The kernelgen target for tenon_device_info_t::target. That text must contain everything that
+  // makes binaries differ.
   virtual Target target(std::string_view text) const = 0;
   virtual const tenon_device_api_t& memory() const = 0;
   virtual uint64_t alignment_bytes(tenon_device_t* device) const = 0;
-  // Code for that target, ahead of loading; the host's cache keeps it, so that a second start
-  // compiles nothing. Left empty: `load` compiles.
+  // Compiles for that target ahead of loading. The host caches the binary, so that a second start
+  // compiles nothing. If it is left empty, `load` compiles.
   virtual Status compile(std::string_view target, std::string_view text,
                          std::string* out_binary) const;
-  // binary: what compile made, or empty. A binary that the runtime refuses is no failure as long as
+  // binary: the result of compile, or empty. A binary that the runtime refuses is not an error if
   // the text compiles.
   virtual Status load(tenon_device_t* device, const DeviceProgram& program, std::string_view binary,
                       std::string_view text, std::unique_ptr<LoadedText>* out) const = 0;
-  // queue null: the device's own, to be waited for. What comes after it waits for `waits`.
+  // queue null: the device's own queue, and finish waits for it. The work of this submission waits
+  // for `waits`.
   virtual Status submit(tenon_device_t* device, tenon_queue_t* queue,
                         std::span<const tenon_fence_point_t> waits, bool timed,
                         std::unique_ptr<Submission>* out) const = 0;
 
-  // For the plugin's list of interfaces; the device has to live as long as the process.
+  // For the plugin's list of interfaces. The device must live as long as the process.
   tenon_compile_api_t table();
 
   // The slots of the table.

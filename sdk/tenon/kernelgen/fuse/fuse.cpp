@@ -13,17 +13,17 @@ namespace {
 
 // ---- Facts about stages ----
 
-// Rough cycles of one element, loads beyond the first included. 0: only moves data.
+// Rough cycles per element, including loads beyond the first. 0: only moves data.
 struct Cost {
   int ops = 0, loads = 0, nodes = 0;
 };
 
-// Where the element is comes from memory, at every point anew.
+// Whether the index comes from memory, anew at every point.
 bool gathers(const Pool& p, ExprId load) {
   for (ExprId at : p.args(load).subspan(2)) {
     if (p.at(at).kind == X::kAxis || p.is_const(at)) continue;
     std::vector<ExprId> todo{at};
-    std::unordered_set<ExprId> seen;  // the pool's own walk may be going on
+    std::unordered_set<ExprId> seen;  // the pool's own walk may be in use
     while (!todo.empty()) {
       const ExprId e = todo.back();
       todo.pop_back();
@@ -101,7 +101,7 @@ class Inliner {
     own_axes();
   }
 
-  // Builders share axes among stages; from here on every stage has its own, which is what joining
+  // Builders share axes among stages. From here on every stage has its own axes, which joining
   // renames.
   void own_axes() {
     std::unordered_set<uint32_t> taken;
@@ -117,7 +117,7 @@ class Inliner {
     }
   }
 
-  // A factor that is one number leaves the sum of products: the operand is a plain load again.
+  // Moves a scalar factor out of the sum of products, so that the operand is a plain load again.
   void factor_out(Stage& s) {
     if (s.kind != StageKind::kContract || p_.type(s.a) != TENON_F32) return;
     for (ExprId* side : {&s.a, &s.b}) {
@@ -176,7 +176,7 @@ class Inliner {
     }
   }
 
-  // Repeated: the consumer visits points that read the same element again.
+  // Whether the consumer visits several points that read the same element.
   bool repeated(const Stage& consumer, ExprId load) const {
     for (const auto* list : {&consumer.space, &consumer.reduce}) {
       for (uint32_t a : *list) {
@@ -188,7 +188,7 @@ class Inliner {
     return false;
   }
 
-  // An element of memory at sums of multiples of axes.
+  // Whether the value is an unguarded load whose index is a sum of multiples of axes.
   bool in_strides(ExprId value) const {
     if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return false;
     std::vector<ExprId> todo(p_.args(value).begin() + 2, p_.args(value).end());
@@ -208,7 +208,7 @@ class Inliner {
     constexpr int kCheap = 3;
     const Cost there =
         cost_of(p_, consumer.kind == StageKind::kMap ? consumer.value : consumer.step);
-    // The stop rule: more streams than a core prefetches, or text nobody can read.
+    // The limits: more streams than a core prefetches, or text that nobody can read.
     if (there.loads + c.loads > 14 || there.nodes + c.nodes > 400)
       return c.ops == 0 && c.loads <= 1;
     if (consumer.kind == StageKind::kContract) return c.ops <= 1 && c.loads <= 2;
@@ -220,7 +220,7 @@ class Inliner {
   void replace(Stage& consumer, const Stage& producer, size_t result) {
     const View& v = producer.store[result];
     std::vector<ExprId> loads = loads_of(p_, consumer);
-    // Inner loads first: ExprId numbers grow from arguments to users.
+    // Inner loads first: arguments have smaller ExprIds than their users.
     std::sort(loads.begin(), loads.end());
     std::unordered_map<ExprId, ExprId> map;
     for (ExprId l : loads) {
@@ -312,7 +312,7 @@ class Partition {
   }
 
  private:
-  // By buffer of the kernel: stages of other groups write it too.
+  // By buffer of the kernel: whether stages of other groups write it too.
   std::vector<bool> shared(const Group& g, const Kernel& kernel) const {
     std::vector<bool> out;
     for (uint32_t origin : kernel.buffer_origin) {
@@ -328,7 +328,7 @@ class Partition {
         {i}, s.space, s.kind == StageKind::kContract, s.kind == StageKind::kReduce, s.ordered()};
   }
 
-  // Every stage is a group of its own, in their own order.
+  // Makes every stage a group of its own, in program order.
   void each_alone() {
     groups_.clear();
     for (size_t i = 0; i < k_.stages.size(); ++i) {
@@ -337,8 +337,8 @@ class Partition {
     }
   }
 
-  // Each stage of the group becomes a group of its own, in its place. Kernels before and after see
-  // the same memory.
+  // Replaces a group by one group per stage, in its place. Kernels before and after see the same
+  // memory.
   void take_apart(size_t group) {
     const std::vector<size_t> stages = std::move(groups_[group].stages);
     std::vector<Group> single;
@@ -350,7 +350,8 @@ class Partition {
     }
   }
 
-  // What needs no sum runs before all sums (masks, positions): an epilogue may then read it.
+  // Runs stages that need no sum (masks, positions) before all sums, so that an epilogue can read
+  // them.
   void early_first() {
     std::vector<bool> late(k_.buffers.size(), false);
     auto early = [&](const Stage& s) {
@@ -375,8 +376,7 @@ class Partition {
     for (ExprId l : loads_of(p_, s)) {
       if (!persistent(p_.at(l).ref)) after(p_.at(l).ref);
     }
-    // What is stored over a buffer comes after those who wrote it, and after those who read what
-    // was there.
+    // An overlay runs after the writers of its buffer and after the readers of the old values.
     for (const View& v : s.store) {
       if (!s.overlay) continue;
       after(v.buffer);
@@ -409,8 +409,8 @@ class Partition {
     return group_of_[stage] != SIZE_MAX && &groups_[group_of_[stage]] == &g;
   }
 
-  // The stage of the group that writes the buffer; SIZE_MAX: none. join() sees to it that there is
-  // one at most.
+  // The stage of the group that writes the buffer; SIZE_MAX: none. join() ensures that there is at
+  // most one.
   size_t own_writer(const Group& g, uint32_t buffer) const {
     for (size_t w : writers_[buffer]) {
       if (in_group(g, w)) return w;
@@ -418,7 +418,7 @@ class Partition {
     return SIZE_MAX;
   }
 
-  // A data-dependent index from what the group itself computes.
+  // Whether an index depends on data that the group itself computes.
   bool indexed_by_own(const Group& g, ExprId load) const {
     std::vector<ExprId> inner;
     for (ExprId a : p_.args(load).subspan(2)) p_.loads(a, &inner);
@@ -426,8 +426,8 @@ class Partition {
                                [&](ExprId l) { return own_writer(g, p_.at(l).ref) != SIZE_MAX; });
   }
 
-  // Which axis of `s` runs along each lead axis of the group, from how s reads what the group
-  // wrote.
+  // Maps each lead axis of the group to the axis of `s` that runs along it, from how s reads what
+  // the group wrote.
   bool lead_map(const Group& g, const Stage& s, std::unordered_map<uint32_t, uint32_t>* out) {
     std::unordered_map<uint32_t, uint32_t> map;
     std::vector<uint32_t> lost;
@@ -457,7 +457,7 @@ class Partition {
       }
     }
     for (uint32_t l : lost) map.erase(l);
-    // Two lead axes on one axis of s would read a diagonal.
+    // If two lead axes mapped to one axis of s, it would read a diagonal.
     std::vector<uint32_t> images;
     for (auto& [l, a] : map) images.push_back(a);
     std::sort(images.begin(), images.end());
@@ -483,8 +483,8 @@ class Partition {
     return n;
   }
 
-  // An element-wise stage over exactly what a contraction wrote, whatever its own names for those
-  // elements are.
+  // Joins an element-wise stage over exactly the result of a contraction, whatever its index
+  // expressions are.
   bool join_epilogue(Group& g, Stage& s) {
     if (s.kind != StageKind::kMap) return false;
     std::unordered_map<ExprId, ExprId> rename;
@@ -509,7 +509,7 @@ class Partition {
     for (uint32_t a : s.space) {
       if (!rename.count(p_.axis(a))) return false;
     }
-    // Two axes of s along one of the contraction would write a diagonal.
+    // If two axes of s mapped to one of the contraction, s would write a diagonal.
     for (uint32_t lead : g.lead) {
       if (std::ranges::count_if(
               rename, [&](const auto& each) { return p_.uses_axis(each.second, lead); }) > 1)
@@ -521,7 +521,7 @@ class Partition {
     return true;
   }
 
-  // What a layout wrote for its own sake is read in its own order.
+  // Whether s reads a `keep` buffer that the group writes: such a buffer is read in its own order.
   bool reads_kept(const Group& g, const Stage& s) const {
     for (ExprId l : loads_of(p_, s)) {
       const uint32_t b = p_.at(l).ref;
@@ -530,8 +530,9 @@ class Partition {
     return false;
   }
 
-  // s reads or writes a buffer of which the group writes a part: others write the rest, before or
-  // after. Or s is stored over what the group reads, which other rows may have yet to read.
+  // Whether s reads or writes a buffer of which the group writes only a part: others write the
+  // rest, before or after. Also whether s overlays what the group reads, which other rows may not
+  // have read yet.
   bool meets_part(const Group& g, const Stage& s) const {
     auto meets = [&](uint32_t b) { return writer_count_[b] > 1 && own_writer(g, b) != SIZE_MAX; };
     if (s.overlay &&
@@ -553,11 +554,11 @@ class Partition {
     if (lead.size() != g.lead.size() && !worth_shrinking(g, s, lead)) {
       return false;
     } else if (s.kind == StageKind::kMap && !g.reduces && s.space.size() != lead.size()) {
-      // A broadcast of something costly: a kernel of its own keeps both simple.
+      // A costly value is broadcast: separate kernels keep both simple.
       return false;
     }
     if (buffers_of(g, s) > 24 || row_bytes(g, lead) > target_.l2_bytes / 2) return false;
-    // The only row: alone, a long stage is shared by threads.
+    // There is only one row. In a kernel of its own, a long stage is shared by threads.
     constexpr int64_t kLongRow = 1 << 16;
     if (points(lead, {}) <= 1 && std::max(points(s.space, lead), points(s.reduce, {})) > kLongRow)
       return false;
@@ -638,15 +639,15 @@ class Partition {
     return out;
   }
 
-  // Several stages write the buffer, each its own elements.
+  // Whether several stages write the buffer, each its own elements.
   bool disjoint(uint32_t buffer) const {
     return writers_[buffer].size() > 1 && std::ranges::none_of(writers_[buffer], [&](size_t w) {
              return k_.stages[w].overlay || k_.stages[w].ordered();
            });
   }
 
-  // The element-wise stages after a contraction become its final values: loads of what the group
-  // wrote are replaced by the values themselves.
+  // Merges the element-wise stages after a contraction into its final values: loads of what the
+  // group wrote are replaced by the values themselves.
   Stage with_epilogue(const Group& g) {
     Stage out = k_.stages[g.stages[0]];
     std::unordered_map<ExprId, ExprId> known;
@@ -681,8 +682,8 @@ class Partition {
                        [&](size_t i) { return !in_group(g, i); });
   }
 
-  // A temp row may live in the row of an output of the same form that is written after its last
-  // use: softmax keeps exp(x - max) where the quotient will be.
+  // A temp row may use the memory of an output row of the same form that is written after the
+  // temp's last use: softmax keeps exp(x - max) where the quotient will be.
   void share_memory(Kernel& k) const {
     for (size_t t = 0; t < k.buffers.size(); ++t) {
       Buffer& temp = k.buffers[t];
@@ -690,7 +691,7 @@ class Partition {
       for (size_t o = 0; o < k.buffers.size(); ++o) {
         const Buffer& out = k.buffers[o];
         if (out.role != Role::kOut || out.type != temp.type || out.dims != temp.dims) continue;
-        // Other kernels write parts of it, before this one or beside it.
+        // Other kernels write parts of it, earlier or concurrently.
         if (writer_count_[k.buffer_origin[o]] > 1) continue;
         if (!same_rows(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
         if (!lives_before(k, static_cast<uint32_t>(t), static_cast<uint32_t>(o))) continue;
@@ -710,8 +711,9 @@ class Partition {
     return nullptr;
   }
 
-  // Each point of the lead axes writes the same elements of both: else a row of t would lie where
-  // another row, perhaps another thread, writes o (an output that is stored transposed).
+  // Whether each point of the lead axes writes the same elements of both. Otherwise a row of t
+  // would overlap memory where another row, perhaps on another thread, writes o (an output that is
+  // stored transposed).
   static bool same_rows(const Kernel& k, uint32_t t, uint32_t o) {
     const View *a = store_of(k, t), *b = store_of(k, o);
     if (a == nullptr || b == nullptr || a->index.size() != b->index.size()) return false;
@@ -735,8 +737,8 @@ class Partition {
     return w;
   }
 
-  // Temps that already live in o are not read any more once t is written, except by t's own stage
-  // at that element.
+  // Whether temps that already use the memory of o are no longer read once t is written, except by
+  // t's own stage at the element it writes.
   static bool after_others(const Kernel& k, uint32_t t, uint32_t o) {
     const size_t w = writer(k, t);
     for (uint32_t u = 0; u < k.buffers.size(); ++u) {
@@ -755,8 +757,8 @@ class Partition {
     return true;
   }
 
-  // Every load of temp t is in a stage before out o is written, or in that stage at the very
-  // element it writes.
+  // Whether every load of temp t is in a stage before out o is written, or in the writing stage at
+  // the very element it writes.
   static bool lives_before(const Kernel& k, uint32_t t, uint32_t o) {
     size_t written = k.stages.size();
     for (size_t i = 0; i < k.stages.size(); ++i) {
@@ -782,14 +784,14 @@ class Partition {
   Pool& p_;
   const Target& target_;
   Verifier* verifier_;
-  std::vector<std::vector<size_t>> writers_;  // by buffer: stages that wrote it, so far
-  std::vector<uint32_t> writer_count_;        // by buffer: of the whole program
+  std::vector<std::vector<size_t>> writers_;  // by buffer: stages that write it, so far
+  std::vector<uint32_t> writer_count_;        // by buffer: writers in the whole program
   std::vector<size_t> group_of_;              // by stage; SIZE_MAX: not placed yet
   std::vector<std::vector<size_t>> readers_;  // by buffer
   std::vector<Group> groups_;
 };
 
-// One step of the way; taken back when what it made breaks a rule.
+// One step of fusion. It is undone if its result breaks a rule.
 template <class F>
 bool step(Kernel& program, Verifier* verifier, std::string_view name, F change) {
   if (verifier == nullptr) return change(), true;

@@ -1,10 +1,10 @@
-// Stage IR to stage IR: which stages run together.
+// Fusion, from stage IR to stage IR: which stages run together.
 //
-// inline_maps: a Map that only moves data, is cheap, or is used once disappears into its consumers;
-// a guard of the load that is replaced goes with every load it brings. partition: stages in order
-// join the kernel of their producers when they share lead axes (softmax is one kernel, layer norm
-// is one kernel), and element-wise stages join the Contract they follow. A join never makes a row
-// that exceeds half of L2, never more buffers than 24 per kernel, and never crosses a
+// inline_maps: a Map that only moves data, is cheap, or is used once is inlined into its consumers.
+// If the replaced load has a guard, every load in the inlined value gets it too. partition: stages,
+// in order, join the kernel of their producers if they share lead axes (softmax is one kernel, and
+// so is layer norm), and element-wise stages join the Contract that they follow. A join never makes
+// a row larger than half of L2 or a kernel of more than 24 buffers, and never crosses a
 // data-dependent extent. A stage that writes a persistent buffer is a kernel of its own.
 #ifndef TENON_KERNELGEN_FUSE_FUSE_H_
 #define TENON_KERNELGEN_FUSE_FUSE_H_
@@ -17,23 +17,24 @@
 
 namespace tenon::kernelgen {
 
-// Below, a verifier (may be null) checks what each step made, and a step that broke a rule is taken
-// back.
+// In these functions the verifier (may be null) checks the result of each step. A step that breaks
+// a rule is undone.
 
 void inline_maps(Kernel& program, Verifier* verifier = nullptr);
 
-// inline_maps, then the order in memory of temps and the packed operands (layout.h), chunks of huge
-// rows, and operands of concats, pads and updates as views of their result. May add buffers and
-// stages; a buffer may have several writers then.
+// Runs inline_maps, then chooses the memory order of temps and of packed operands (layout.h), cuts
+// huge rows into chunks, and makes operands of concats, pads and updates views of their result. May
+// add buffers and stages; afterwards a buffer may have several writers.
 void lay_out(Kernel& program, const Target& target, Verifier* verifier = nullptr);
 
-// Splits what lay_out gave into kernels, in an order that respects their data. Temps that one
-// kernel writes and another reads become Out and In there: the caller gives them memory (program
-// buffer ids in Kernel::buffer_origin). Stages whose common kernel breaks a rule become kernels of
-// their own; where a single stage does, `verifier->error` says it.
+// Splits the result of lay_out into kernels, in an order that respects data dependences. Temps that
+// one kernel writes and another reads become Out and In of these kernels: the caller gives them
+// memory (Kernel::buffer_origin has their ids in the program). If the joint kernel of some stages
+// breaks a rule, they become kernels of their own; if a single stage breaks one, `verifier->error`
+// is set.
 std::vector<Kernel> split(Kernel program, const Target& target, Verifier* verifier = nullptr);
 
-// Both.
+// lay_out and split.
 std::vector<Kernel> partition(Kernel program, const Target& target, Verifier* verifier = nullptr);
 
 }  // namespace tenon::kernelgen

@@ -1,13 +1,14 @@
-// Concat, pad and dynamic_update_slice as views of their result: what they join is written where it
-// belongs.
+// Concat, pad and dynamic_update_slice as views of their result: their operands are written
+// directly into it.
 //
-// Such a stage chooses, box by box of its result, whose element it takes. If an operand is a temp
-// that other kernels write and that nobody else could fuse with, its writers store into their box
-// of the result instead, and the stage becomes one copy for each box that is left: often none. An
-// update is the same with boxes that overlap: the operand that is updated is the whole result, and
-// the update is stored over it afterwards (Stage::overlay).
+// For each box of its result, such a stage chooses whose element to take. Suppose that an operand
+// is a temp that other kernels write and that could be fused with nothing else. Then its writers
+// store into its box of the result, and the stage becomes one copy per remaining box: often none.
+// An update is the same with overlapping boxes: the updated operand is the whole result, and the
+// update is stored over it afterwards (Stage::overlay).
 //
-// Last step of lay_out: strides are chosen, and what could be inlined into its consumers is.
+// Last step of lay_out: strides have been chosen, and everything that can be inlined into its
+// consumers has been.
 #include <list>
 #include <optional>
 
@@ -62,7 +63,7 @@ class Parts {
     ExprId at;
   };
 
-  // A comparison that bounds one axis of the result: lower: axis >= at, else axis < at.
+  // Parses a comparison that bounds one axis of the result. lower: axis >= at, else axis < at.
   bool bound(const Stage& s, ExprId condition, std::vector<Bound>* out) {
     const Expr x = p_.at(condition);
     if (x.kind != X::kOp) return false;
@@ -83,7 +84,7 @@ class Parts {
     if (moving == s.space.size()) return false;
     const bool up = p_.is_const(c[moving], 1);
     if (!up && !p_.is_const(c[moving], -1)) return false;
-    // axis + rest > 0 and the like; a negative coefficient turns the relation over.
+    // The form is axis + rest > 0 or similar; a negative coefficient reverses the relation.
     const bool greater = (x.ref == TENON_CMP_GT || x.ref == TENON_CMP_GE) == up;
     const bool strict = x.ref == TENON_CMP_GT || x.ref == TENON_CMP_LT;
     const ExprId zero = up ? p_.sub(p_.integer(0), rest) : rest;
@@ -95,7 +96,7 @@ class Parts {
     return dim < to.size();
   }
 
-  // The value where the condition holds, and elsewhere.
+  // Splits a value into a condition and the values where it holds and where it does not.
   bool choice(ExprId value, ExprId* condition, ExprId* inside, ExprId* outside) {
     const Expr x = p_.at(value);
     if (x.kind == X::kLoad && p_.arg(value, 0) != kNone) {
@@ -119,8 +120,8 @@ class Parts {
 
   // ---- Boxes ----
 
-  // Cuts `box` where its value is chosen by place. False: a choice is of another kind, or its
-  // bounds may cross.
+  // Cuts `box` where its value is chosen by place. False: a choice has another form, or its bounds
+  // may cross.
   bool carve(const Stage& s, Box box, std::vector<Box>* out) {
     for (size_t d = 0; d < box.lo.size(); ++d) {
       if (box.lo[d] == box.hi[d]) return true;
@@ -143,7 +144,8 @@ class Parts {
     return carve(s, box, out);
   }
 
-  // No data decides how many elements the box has: loops are counted before a kernel reads any.
+  // Whether the size of the box is independent of data: loop counts are computed before a kernel
+  // reads any data.
   bool known_size(const Box& box) {
     for (size_t d = 0; d < box.lo.size(); ++d) {
       std::vector<ExprId> loads;
@@ -153,7 +155,7 @@ class Parts {
     return true;
   }
 
-  // The stage that writes one box, over axes of its own.
+  // The stage that writes one box, over its own axes.
   Stage part(const Stage& s, const Box& box) {
     Stage out;
     std::unordered_map<ExprId, ExprId> map;
@@ -186,7 +188,7 @@ class Parts {
     return static_cast<int64_t>(n);
   }
 
-  // The dim along which neighbours lie side by side; -1: none.
+  // The dim with stride 1; -1: none.
   int32_t innermost(const Buffer& b) const {
     for (size_t d = 0; d < b.dims.size(); ++d) {
       if (p_.is_const(b.strides[d], 1) && !p_.is_const(b.dims[d], 1))
@@ -195,7 +197,7 @@ class Parts {
     return -1;
   }
 
-  // True if the writers of temp t may write into buffer y, and all others who read t may read it
+  // Whether the writers of temp t may write into buffer y, and all other readers of t may read it
   // there.
   bool movable(uint32_t t, uint32_t y, const Stage* into) {
     const Buffer &from = k_.buffers[t], &to = k_.buffers[y];
@@ -210,14 +212,14 @@ class Parts {
         if (v.buffer == t && (v.guard != kNone || v.index.size() != to.dims.size())) return false;
       }
     }
-    // One that would share loops or a register tile with the only writer keeps what it reads.
+    // A reader that would share loops or a register tile with the only writer must keep reading t.
     return std::ranges::all_of(readers_[t], [&](const Stage* r) {
       return r == into || writers_[t].size() > 1 || r->kind == StageKind::kContract;
     });
   }
 
-  // The temp that `value` is, point by point of the stage's own axes, if each element lies `lo`
-  // further on in the result, dim by dim: a column that becomes a row does not.
+  // The temp that `value` copies, point by point of the stage's own axes, if each element moves by
+  // `lo`, dim by dim. A column that becomes a row does not qualify.
   std::optional<uint32_t> copied(const Stage& s, const std::vector<ExprId>& lo) {
     const ExprId value = s.value[0];
     if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return std::nullopt;
@@ -240,7 +242,7 @@ class Parts {
     return t;
   }
 
-  // Element `lo` of y becomes the first of t: all stages name it there.
+  // Makes all stages access t as part of y: the first element of t is element `lo` of y.
   void retarget(uint32_t t, uint32_t y, const std::vector<ExprId>& lo, const Stage* except) {
     std::vector<Stage*> all = writers_[t];
     for (Stage* r : readers_[t]) add(all, r);
@@ -283,7 +285,7 @@ class Parts {
            k_.buffers[s.store[0].buffer].panel == 0 && !s.store[0].index.empty();
   }
 
-  // True if stage s is replaced by stages before it.
+  // Returns whether stage s was replaced by stages before it.
   bool join(Place at) {
     Stage& s = *at;
     if (!whole(s)) return false;
@@ -309,7 +311,7 @@ class Parts {
     }
     if (std::ranges::all_of(moved, [](uint32_t t) { return t == ~0u; })) return false;
     forget(s);
-    // Copies first: they may read an operand that moves (x beside x).
+    // Copies come first: they may read an operand that moves (x beside x).
     for (size_t i = 0; i < boxes.size(); ++i) {
       if (moved[i] == ~0u) note(*stages_.insert(at, std::move(parts[i])));
     }
@@ -319,14 +321,14 @@ class Parts {
     return true;
   }
 
-  // What stands behind a stage that is stored over t would read the update in it.
+  // Whether a stage after `at` reads t: it would see the update that is stored over t.
   bool read_later(uint32_t t, Place at) {
     const std::vector<Stage*>& readers = readers_[t];
     return std::any_of(std::next(at), stages_.end(),
                        [&](Stage& s) { return std::ranges::find(readers, &s) != readers.end(); });
   }
 
-  // select(place is inside a box, update, x) where x can become the result.
+  // Handles select(place is inside a box, update, x), if x can become the result.
   void update(Place at) {
     Stage& s = *at;
     ExprId condition = kNone, inside = kNone, outside = kNone;
@@ -363,7 +365,7 @@ class Parts {
     }
     if (!movable(*t, y, &s) || read_later(*t, at)) return;
     Stage over = part(s, box);
-    // What is unguarded inside the box was guarded by it.
+    // Accesses without guards inside the box were guarded by the box itself.
     for (size_t d = 0; d < dims.size(); ++d) {
       const ExprId at = over.store[0].index[d];
       if (p_.range(at).lo < 0) guard = p_.both(guard, p_.cmp(TENON_CMP_GE, at, p_.integer(0)));
@@ -381,7 +383,7 @@ class Parts {
   Kernel& k_;
   Pool& p_;
   const int64_t least_bytes_;
-  std::list<Stage> stages_;                             // addresses stay
+  std::list<Stage> stages_;                             // a list: addresses are stable
   std::vector<std::vector<Stage*>> writers_, readers_;  // by buffer
 };
 

@@ -1,6 +1,6 @@
-// Data movement behind work that cannot move itself into its consumers: a contraction, a reduction,
-// or what will run in a contraction's epilogue. Such a stage stores to where the movement would
-// have put its elements, when a consumer could not name them in place.
+// Data movement after work that cannot be inlined into its consumers: a contraction, a reduction,
+// or an element-wise stage that will be in a contraction's epilogue. If no consumer could read the
+// elements in place, such a stage stores directly to where the movement would put them.
 #include <unordered_set>
 
 #include "tenon/kernelgen/fuse/fuse_internal.h"
@@ -52,7 +52,7 @@ class Placement {
   }
 
  private:
-  // The temp that stage i moves and nobody else reads; ~0u: it is no such stage.
+  // The temp that stage i moves, if nothing else reads it; ~0u: stage i is not such a movement.
   uint32_t moves(size_t i) const {
     const Stage& s = k_.stages[i];
     if (s.kind != StageKind::kMap || s.store.size() != 1 || !plain_store(k_, s, s.store[0]))
@@ -84,7 +84,7 @@ class Placement {
   void follow(size_t first) {
     const uint32_t source = moves(first);
     if (!of_contraction_[source]) return;
-    // The chain of movements, and where its last element comes from.
+    // The chain of movements, and the source of its last element.
     std::vector<size_t> chain{first};
     std::vector<ExprId> from(p_.args(k_.stages[first].value[0]).begin() + 2,
                              p_.args(k_.stages[first].value[0]).end());
@@ -110,7 +110,7 @@ class Placement {
     }
   }
 
-  // Makes the writer of what stage i reads write what stage i writes.
+  // Makes the writer of stage i's input write stage i's output.
   bool absorb(size_t i) {
     Stage& s = k_.stages[i];
     const uint32_t x = p_.at(s.value[0]).ref;
@@ -135,7 +135,7 @@ class Placement {
     return true;
   }
 
-  // y[.. a ..] = x[.. a ..] with the axes in another order.
+  // y[.. a ..] = x[.. a ..] with permuted axes.
   bool permuted(const Stage& s, const View& store, std::vector<ExprId>* out) const {
     if (!element_wise(k_, s, s.value[0])) return false;
     std::unordered_map<ExprId, ExprId> place;
@@ -148,7 +148,7 @@ class Placement {
     return true;
   }
 
-  // The same elements in the same order under other dims.
+  // The same elements in the same order, under other dims.
   bool relabelled(const Stage& s, const View& store, std::vector<ExprId>* out) {
     out->clear();
     if (!s.relabels) return false;
@@ -165,8 +165,8 @@ class Placement {
     return sum;
   }
 
-  // Neighbours in memory stay neighbours: else a movement of its own, by tiles, is faster than
-  // scattered stores.
+  // Whether neighbours in memory stay neighbours. Otherwise a separate movement in tiles is faster
+  // than scattered stores.
   bool rows_stay(const View& before, const View& after, const std::vector<ExprId>& index) {
     const ExprId a = offset(before, before.index), b = offset(after, index);
     for (uint32_t axis = 0; axis < p_.axes().size(); ++axis) {
@@ -184,7 +184,7 @@ class Placement {
   Pool& p_;
   std::vector<std::vector<size_t>> readers_;  // by buffer: stages, in order
   std::vector<size_t> writer_;                // by buffer
-  std::vector<bool> of_contraction_;  // by buffer: a contraction writes it, perhaps in its epilogue
+  std::vector<bool> of_contraction_;  // by buffer: a contraction writes it, maybe in its epilogue
   std::vector<bool> dead_;
 };
 

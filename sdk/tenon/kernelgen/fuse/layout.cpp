@@ -150,7 +150,7 @@ class Layouts {
         if (k_.buffers[v.buffer].role != Role::kOut || channel_[v.buffer] < 0 ||
             edges_.same_order(v.buffer))
           continue;
-        // A scatter stores to one buffer twice.
+        // A scatter has two stores to the same buffer.
         auto known = std::ranges::find(turned, v.buffer, &std::pair<uint32_t, uint32_t>::second);
         if (known == turned.end())
           known = turned.insert(known, {edges_.like(v.buffer, channel_[v.buffer]), v.buffer});
@@ -165,8 +165,8 @@ class Layouts {
  private:
   // ---- Which buffers ----
 
-  // Movements around a convolution may have renamed dims since it was built; -1: no dim holds
-  // channels alone any more.
+  // Movements around a convolution may have renamed dims since it was built. -1: no dim holds only
+  // channels any more.
   void find_channels(Stage& s) {
     if (s.x_channel < 0) return;
     const bool plain = s.kind == StageKind::kContract && s.panel == 0 &&
@@ -180,7 +180,7 @@ class Layouts {
     const std::vector<ExprId> at =
         plain ? std::vector<ExprId>(p_.args(x).begin() + 2, p_.args(x).end())
               : std::vector<ExprId>{};
-    // Features lie side by side: a step along them moves in no other dim and changes no bound.
+    // Channels are adjacent: a step along them changes no other dim and no bound.
     auto holds_channels = [&](ExprId e) {
       if (uses(e, axes.only_b) || p_.range(e).lo < 0) return false;
       return std::ranges::none_of(s.reduce, [&](uint32_t a) {
@@ -195,7 +195,7 @@ class Layouts {
     for (size_t d = 0; plain && s.x_channel < 0 && d < at.size(); ++d) {
       if (!p_.is_const(at[d]) && holds_channels(at[d])) s.x_channel = static_cast<int32_t>(d);
     }
-    // Of the result: the one dim that the columns run along.
+    // For the result: the one dim that the columns run along.
     s.out_channel = -1;
     for (size_t d = 0; plain && d < s.store[0].index.size(); ++d) {
       const ExprId e = s.store[0].index[d];
@@ -205,8 +205,8 @@ class Layouts {
     }
   }
 
-  // Tiles of pixels leave out what is outside the input, so it must be zero; a pad of another value
-  // is none.
+  // Tiles of pixels omit what is outside the input, so it must be zero; a pad of another value does
+  // not qualify.
   bool zero_outside(ExprId load) const {
     const ExprId other = p_.arg(load, 1);
     return p_.arg(load, 0) == kNone || (p_.is_const(other) && p_.number_value(other) == 0);
@@ -235,7 +235,7 @@ class Layouts {
     return out;
   }
 
-  // Dim by dim the load runs along what the store runs along, if it runs at all.
+  // Whether each dim of the load runs along the same axes as the store, or along none.
   bool element_wise(const Stage& s, ExprId load, const View& store) const {
     const auto at = p_.args(load).subspan(2);
     if (at.size() != store.index.size()) return false;
@@ -247,7 +247,7 @@ class Layouts {
 
   bool plain_axis(ExprId e) const { return p_.at(e).kind == X::kAxis; }
 
-  // The dim of `to` that runs along what dim `channel` of `from` runs along, alone; -1: none.
+  // The dim of `to` that alone has the axis of dim `channel` of `from`; -1: none.
   int32_t counterpart(const Stage& s, ExprId load, const View& store, bool to_store) const {
     const std::vector<ExprId> at(p_.args(load).begin() + 2, p_.args(load).end());
     const std::vector<ExprId>&from = to_store ? at : store.index, &to = to_store ? store.index : at;
@@ -259,7 +259,7 @@ class Layouts {
   }
 
   // A product of pixels with weights that have several dims of their own (a transposed convolution
-  // whose windows do not meet) is a convolution of one tap, once for each of the other dims.
+  // with disjoint windows) is a convolution of one tap, once for each of the other dims.
   bool adopt(Stage& s) {
     if (s.kind != StageKind::kContract || s.x_channel >= 0 || s.panel != 0 || s.reduce.size() != 1)
       return false;
@@ -312,8 +312,8 @@ class Layouts {
     return changed;
   }
 
-  // Sums and products that read a channels-last temp through a reshape get it in the order of the
-  // reshape.
+  // Sums and products that read a channels-last temp through a reshape get a copy in the order of
+  // the reshape.
   void linear_operands(Stage& s) {
     std::vector<ExprId> loads;
     for (const auto* list : {&s.step}) {

@@ -1,15 +1,16 @@
-// Stage IR to stage IR: in which order the elements of temps lie, for the whole program.
+// Layout, from stage IR to stage IR: chooses the memory order of every temp in the program.
 //
-// Index expressions are logical; what is contiguous is the matter of a Buffer's strides. Temps that
-// convolutions write or read, and all that is connected to them element by element (activations,
-// residual sums, pools, concats, resizes), become channels-last. What comes from or goes to the
-// caller in another order is turned over once, at the edge: a stage of its own that writes a `keep`
-// buffer. Convolutions of f32, and of 16-bit floats widened to it, are then laid out for register
-// tiles (Stage::panel): their weights are read from panels of columns [.., columns / panel, taps..,
-// in, panel], which a stage packs (at load if the weights are constants), and an input of few
+// Index expressions are logical; the strides of a Buffer decide what is contiguous. Temps that
+// convolutions write or read become channels-last, and so does everything connected to them element
+// by element (activations, residual sums, pools, concats, resizes). Data that the caller provides
+// or receives in another order is reordered once, at the boundary, by a stage that writes a `keep`
+// buffer. Convolutions of f32, and of 16-bit floats widened to f32, then get operands laid out for
+// register tiles (Stage::panel). Weights are read from panels of columns [.., columns / panel,
+// taps.., in, panel], which a stage packs (at load if the weights are constants). An input with few
 // channels is copied with its padding, so that a row of the filter is one run of memory.
 //
-// Only for C++ targets with vectors; others keep the order of the program. Done once, after
+// Only for C++ targets with vectors; other targets keep the program's order. Runs once, after
+// inline_maps.
 // inline_maps.
 #ifndef TENON_KERNELGEN_FUSE_LAYOUT_H_
 #define TENON_KERNELGEN_FUSE_LAYOUT_H_

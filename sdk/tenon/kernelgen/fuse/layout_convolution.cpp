@@ -1,5 +1,5 @@
-// Operands of convolutions as register tiles read them: panels of weights, channels side by side,
-// padded copies.
+// Lays out operands of convolutions as register tiles read them: weights in panels, adjacent
+// channels, padded copies.
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
@@ -24,7 +24,7 @@ class Operands {
     for (uint32_t a : s.reduce) (p_.uses_axis(channels, a) ? w.in : w.spatial).push_back(a);
     const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty() &&
                            side_by_side(s, w.axes.both[0]);
-    // One pixel is a matrix times a vector, which is best read along its rows.
+    // One pixel is a matrix-vector product, which is best read along its rows.
     const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) &&
                        w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
     if (!tiled) return floats(p_, s.b) ? channels_last_input(s) : void();
@@ -35,11 +35,13 @@ class Operands {
  private:
   struct Window {
     ContractAxes axes;
-    std::vector<uint32_t> spatial, in;  // of the reduction: positions of the filter; features
+    // Axes of the reduction: positions of the filter; input features.
+    std::vector<uint32_t> spatial, in;
   };
 
-  // Neighbours along the axis are neighbouring channels of the input, and nothing else depends on
-  // it: lanes read them as one vector. Reversed, strided or repeated channels are not so.
+  // Whether neighbours along the axis are neighbouring channels of the input, and nothing else
+  // depends on it, so that lanes can load them as one vector. Reversed, strided or repeated
+  // channels do not qualify.
   bool side_by_side(const Stage& s, uint32_t axis) {
     const ExprId load = operand(p_, s.b);
     const std::vector<ExprId> args(p_.args(load).begin(), p_.args(load).end());
@@ -56,7 +58,7 @@ class Operands {
     return true;
   }
 
-  // The filter has a known size that is worth a table of its taps.
+  // Whether the filter has a known size, small enough for a table of its taps.
   bool known(const Stage& s) const {
     constexpr double kTaps = 2048;
     double taps = 1;
@@ -71,7 +73,7 @@ class Operands {
            });
   }
 
-  // The input with its channels side by side, as f32.
+  // Makes the input channels-last, as f32.
   void channels_last_input(Stage& s) {
     const ExprId from = operand(p_, s.b);
     const uint32_t x = p_.at(from).ref;
@@ -100,13 +102,13 @@ class Operands {
            !divides(p_, guard);
   }
 
-  // A copy of the input that has its padding around it: then no tap is outside, and the taps of a
-  // row lie in one run.
+  // Copies the input with its padding. Then no tap is outside, and the taps of a row are one run of
+  // memory.
   bool padded_input(Stage& s, const Window& w) {
     const ExprId load = operand(p_, s.b);
     const uint32_t x = p_.at(load).ref;
     const std::vector<ExprId> args(p_.args(load).begin(), p_.args(load).end());
-    // Gaps between the elements of a spread input are no padding.
+    // Gaps between the elements of a dilated input are not padding.
     if (args[0] != kNone && !bounds_only(args[0])) return false;
     std::vector<ExprId> dims, low, index;
     std::vector<uint32_t> moving = w.axes.only_b;
@@ -154,7 +156,7 @@ class Operands {
 
   uint32_t lanes() const { return t_.vector_bytes / size_of(TENON_F32); }
 
-  // Runs `fill` for new axes in place of those of the weights; returns the buffer.
+  // Runs `fill` over new axes in place of those of the weights; returns the buffer.
   uint32_t packed(const Stage& s, const std::vector<uint32_t>& kept, ExprId columns,
                   uint32_t column, int64_t panel, bool channels) {
     std::vector<ExprId> dims;
@@ -176,8 +178,8 @@ class Operands {
     fill.value = {p_.substitute(s.a, map, exact ? kNone : p_.cmp(TENON_CMP_LT, col, columns))};
     const uint32_t id = edges_.temp(p_.type(s.a), dims, -1);
     Buffer& b = k_.buffers[id];
-    // Depthwise: [taps, channels]. Else [outer, panels, taps, panel]: what is left of the taps
-    // comes after the panels.
+    // Depthwise: [taps, channels]. Else [outer, panels, taps, panel]: the remaining taps come after
+    // the panels.
     const size_t n = kept.size();
     if (!channels) {
       ExprId stride = p_.integer(1);
@@ -224,7 +226,7 @@ class Operands {
     use_packed(s, packed(s, kept, columns, column, panel, false), kept, column, panel);
   }
 
-  // [taps, channels], the channels rounded up to whole vectors.
+  // Packs as [taps, channels], with the channels rounded up to whole vectors.
   void pack_channels(Stage& s, const Window& w) {
     const uint32_t column = w.axes.both[0];
     const ExprId columns = p_.axes()[column].extent;

@@ -9,7 +9,7 @@
 namespace tenon::kernelgen {
 namespace {
 
-// Mentions a size of a run, directly or as the extent of an axis.
+// Whether an expression mentions a size of a run, directly or as the extent of an axis.
 bool varies(const Pool& p, std::vector<ExprId> todo) {
   p.begin_walk();
   while (!todo.empty()) {
@@ -39,7 +39,7 @@ int64_t known_elements(const Pool& p, const std::vector<ExprId>& dims) {
   return static_cast<int64_t>(n);
 }
 
-// A load at a place that data decides.
+// A load whose index depends on data.
 bool gathers(const Pool& p, ExprId load) {
   std::vector<ExprId> inner;
   for (ExprId a : p.args(load).subspan(2)) p.loads(a, &inner);
@@ -59,7 +59,7 @@ bool computes(const Pool& p, const std::vector<ExprId>& values) {
   return false;
 }
 
-// Moves elements so that neighbours of the result were none before.
+// Whether the stage makes elements adjacent that were not.
 bool turns_over(const Pool& p, const Stage& s, size_t result) {
   const ExprId v = s.value[result];
   if (p.at(v).kind != X::kLoad || s.store[result].index.empty() || p.args(v).size() < 3)
@@ -88,7 +88,7 @@ class Mover {
     }
   }
 
-  // Before maps are inlined: what is worth keeping, although it could be inlined.
+  // Runs before maps are inlined: keeps what pays, although it could be inlined.
   void keep_what_pays() {
     for (size_t i = 0; i < k_.stages.size(); ++i) {
       Stage& s = k_.stages[i];
@@ -98,7 +98,7 @@ class Mover {
     }
   }
 
-  // Afterwards: what is left was not worth inlining.
+  // Runs afterwards: what is left was not worth inlining.
   void keep_the_rest() {
     for (size_t i = 0; i < k_.stages.size(); ++i) {
       for (size_t r = 0; fixed_[i] && r < k_.stages[i].store.size(); ++r) mark(k_.stages[i], r);
@@ -111,7 +111,7 @@ class Mover {
     ExprId load;
   };
 
-  // All results of a stage move or none: it runs once.
+  // All results of a stage move, or none: it runs once.
   void mark(Stage& s, size_t) {
     for (const View& v : s.store) {
       if (k_.buffers[v.buffer].role == Role::kOut || at_run_[v.buffer]) return;
@@ -128,7 +128,7 @@ class Mover {
     for (const Reader& r : readers_[s.store[result].buffer]) {
       if (fixed_[r.stage]) continue;
       if (gathers(p_, r.load)) return false;
-      // A contraction's operand is packed with all that was done to it.
+      // A contraction's operand is packed after everything done to it.
       at_run |= k_.stages[r.stage].kind != StageKind::kContract;
     }
     return at_run;
@@ -166,15 +166,15 @@ std::vector<bool> fixed_stages(const Kernel& k) {
     return k.buffers[b].role == Role::kConstant || k.buffers[b].role == Role::kPersistent ||
            (written[b] && !at_run[b]);
   };
-  // Results are made anew in each run, and what one stage makes comes at one time.
+  // Results are computed anew in each run, and all results of one stage at the same time.
   const auto runs = [&](size_t i) {
     const auto late = [&](const View& v) {
       return at_run[v.buffer] || k.buffers[v.buffer].role == Role::kOut;
     };
     return !fixed[i] || std::ranges::any_of(k.stages[i].store, late);
   };
-  // A buffer is there at load if all of it is: who writes a part of it in a run may stand behind
-  // who reads another part.
+  // A buffer is available at load only if all of it is: a stage that writes one part in a run may
+  // come after a stage that reads another part.
   for (bool changed = true; changed;) {
     changed = false;
     for (size_t i = 0; i < n; ++i) {

@@ -1,11 +1,12 @@
-// Stage IR to stage IR: what depends on constants only is computed once, when the program is
+// From stage IR to stage IR: computes what depends only on constants once, when the program is
 // loaded.
 //
-// A stage is fixed when every element it reads is a constant's, or was written by a fixed stage,
-// and every size in it is known. What a fixed stage computes for a run becomes a persistent buffer
-// (Role::kPersistent) where that pays: numbers that were scaled, converted or summed, and tensors
-// that were turned over; never what is only broadcast, and never a table of which a run gathers a
-// few rows. device_program.h makes load steps of the stages that write them.
+// A stage is fixed if every element it reads belongs to a constant or was written by a fixed stage,
+// and all its sizes are known. The result of a fixed stage becomes a persistent buffer
+// (Role::kPersistent) where that pays: for numbers that were scaled, converted or summed, and for
+// tensors that were transposed. It does not pay for what is only broadcast, or for a table of which
+// a run gathers a few rows. device_program.h turns the stages that write persistent buffers into
+// load steps.
 #ifndef TENON_KERNELGEN_FUSE_LOAD_TIME_H_
 #define TENON_KERNELGEN_FUSE_LOAD_TIME_H_
 
@@ -17,19 +18,20 @@
 
 namespace tenon::kernelgen {
 
-// By stage: fixed, in the sense above. Stages that load nothing are not.
+// By stage: whether it is fixed, as defined above. Stages without loads are not.
 std::vector<bool> fixed_stages(const Kernel& program);
 
-// True if `e` loads, and loads only constants and persistent buffers, at places that no run
-// changes: every axis below has a known extent.
+// True if `e` has loads, and all of them read constants or persistent buffers at places that do not
+// change between runs: every axis in `e` has a known extent.
 bool is_fixed(const Kernel& program, ExprId e);
 
-// lay_out() (fuse.h), and fixed work moves to load. Before split(). The verifier (may be null) as
-// there.
+// lay_out() (fuse.h), and moves fixed work to load. Call before split(). The verifier (may be null)
+// works as in fuse.h.
 void move_to_load(Kernel& program, const Target& target, Verifier* verifier = nullptr);
 
-// Its parts around lay_out(), for who looks at the program between them: before maps are inlined,
-// what is worth keeping although it could be; afterwards, what is left.
+// The steps before and after lay_out(), for callers that inspect the program between them.
+// keep_what_pays runs before maps are inlined and keeps results that pay but could be inlined;
+// keep_the_rest runs afterwards.
 void keep_what_pays(Kernel& program);
 void keep_the_rest(Kernel& program);
 

@@ -16,11 +16,11 @@ int64_t panel_columns(const Target& t, DType acc, int64_t n) {
   if (n <= 0) return widest * lanes;
   const int64_t need = (n + lanes - 1) / lanes;
   if (need <= widest) return need * lanes;
-  // Panels of equal width: the fewest vectors in all, and of those the widest.
+  // Panels of equal width: the fewest vectors in total, and of those the widest.
   int64_t best = widest;
   for (int64_t nr = widest - 1; nr >= 2; --nr) {
     const auto all = [&](int64_t w) { return (need + w - 1) / w * w; };
-    // A narrower tile loads more for each product: it has to save a tenth.
+    // A narrower tile loads more per product, so it must save a tenth.
     if (all(nr) * 10 <= all(best) * 9) best = nr;
   }
   return best * lanes;
@@ -43,7 +43,7 @@ class Packer {
   }
 
  private:
-  // The stage's column axis: its results lie side by side along it.
+  // The stage's column axis, along which its results are adjacent.
   uint32_t column_of(const Stage& s) const {
     uint32_t column = ~0u;
     for (const View& v : s.store) {
@@ -66,7 +66,7 @@ class Packer {
     const int64_t panel = n && *n > 0 ? panel_columns(target_, p_.type(operand), *n) : 0;
     if (panel == 0 || !is_fixed(k_, operand)) return false;
     for (uint32_t axis : s.space) {
-      // Another axis of its own would be a second column.
+      // Another axis of the operand's own would be a second column.
       if (axis != column && p_.uses_axis(operand, axis) && !p_.uses_axis(other, axis)) return false;
     }
     for (uint32_t axis : s.reduce) {
@@ -92,7 +92,7 @@ class Packer {
     return out;
   }
 
-  // Splits the number of a step into the reduction axes, in the order of the stage.
+  // Splits a step number into the reduction axes, in the stage's order.
   void split(const std::vector<uint32_t>& reduce, ExprId step,
              std::unordered_map<ExprId, ExprId>* map) {
     for (size_t i = reduce.size(); i-- > 0;) {
@@ -102,8 +102,8 @@ class Packer {
     }
   }
 
-  // [batch...][panel][k][lane]; k counts the reduction axes in the order of the stage. In pairs:
-  // [...][k / 2][lane][2].
+  // [batch...][panel][k][lane], where k numbers the points of the reduction axes in the stage's
+  // order. In pairs: [...][k / 2][lane][2].
   Stage packing(const Stage& s, ExprId operand, uint32_t column, int64_t n, int64_t panel,
                 bool pairs) {
     Stage out;
@@ -162,7 +162,7 @@ class Packer {
     return out;
   }
 
-  // Zero where the guard is false. A plain load says it itself.
+  // Zero where the guard is false. For a load with this guard, `other` is set instead.
   ExprId padded(ExprId value, ExprId guard) {
     const ExprId zero = p_.number(0, p_.type(value));
     if (p_.at(value).kind == X::kLoad && p_.arg(value, 0) == guard) {

@@ -1,5 +1,5 @@
-// Stage IR to stage IR: operands of contractions that are known at load are laid out as the
-// register tile reads them.
+// From stage IR to stage IR: lays out contraction operands that are known at load in the order that
+// the register tile reads them.
 #ifndef TENON_KERNELGEN_FUSE_PACK_H_
 #define TENON_KERNELGEN_FUSE_PACK_H_
 
@@ -10,16 +10,17 @@
 
 namespace tenon::kernelgen {
 
-// Columns of one panel for products in `acc`, and of the register tile that reads it: the one place
-// where this is decided, for packing and for schedules alike. n: columns in all, 0 if they are not
-// known. 0: this target packs nothing.
+// Columns of one panel for products in `acc`, and of the register tile that reads it. Packing and
+// schedules both use this function. n: the total number of columns, 0 if unknown. Returns 0 if this
+// target packs nothing.
 int64_t panel_columns(const Target& target, DType acc, int64_t n);
 
-// For every Contract one of whose operands depends on constants only and owns the columns of the
-// result: a Map that writes that operand as [batch...][columns / panel][sum][panel], zeros behind
-// the last column, into a persistent buffer (Buffer::panel), and the Contract reads that. Where the
-// target multiplies pairs of bf16, products of bf16 numbers keep them: [batch...][columns /
-// panel][sum / 2][panel][2], with a zero behind an odd sum. After inline_maps, before partition.
+// For every Contract with an operand that depends only on constants and owns the columns of the
+// result: adds a Map that writes the operand as [batch...][columns / panel][sum][panel], with zeros
+// after the last column, into a persistent buffer (Buffer::panel) that the Contract then reads.
+// Where the target multiplies pairs of bf16, operands of bf16 products stay bf16:
+// [batch...][columns / panel][sum / 2][panel][2], with a zero after an odd sum. Runs after
+// inline_maps and before partition.
 void pack_constants(Kernel& program, const Target& target);
 
 }  // namespace tenon::kernelgen

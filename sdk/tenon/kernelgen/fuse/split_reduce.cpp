@@ -1,10 +1,10 @@
-// Reductions of few rows that are huge: cut into chunks that threads share.
+// Reductions with few but huge rows are cut into chunks that threads share.
 //
-// A Reduce whose rows are too few for the threads of a machine becomes two: one over the points of
-// each chunk, whose states lie in memory, and one that merges them in order. How a row is cut
-// depends on its size alone, so that results do not depend on the number of threads. An
-// element-wise stage in front that is stored for others as well (a softmax's exponentials) is cut
-// the same way, and then runs in the loop of the chunk's reduction.
+// A Reduce with too few rows for the threads of a machine becomes two: one reduces each chunk and
+// stores its states in memory, and one merges these states in order. The cut depends only on the
+// size of a row, so results do not depend on the number of threads. If an element-wise stage before
+// it is also stored for other readers (the exponentials of a softmax), it is cut the same way and
+// then runs in the loop of the chunk's reduction.
 #include <optional>
 
 #include "tenon/kernelgen/fuse/fuse_internal.h"
@@ -12,7 +12,7 @@
 namespace tenon::kernelgen {
 namespace {
 
-constexpr int64_t kFewRows = 8;  // rows that do not need this
+constexpr int64_t kFewRows = 8;  // this many rows do not need chunks
 constexpr int64_t kMostChunks = 1 << 16;
 
 class Splitter {
@@ -31,15 +31,16 @@ class Splitter {
   }
 
  private:
-  // Axis = chunk number * chunk + place; chunk 1: the axis itself numbers the chunks.
+  // Axis = chunk number * chunk + position in the chunk. chunk 1: the axis itself numbers the
+  // chunks.
   struct Cut {
     uint32_t axis = 0;
     int64_t chunk = 1;
-    bool exact = true;  // chunks are full
+    bool exact = true;  // all chunks are full
     ExprId count = kNone;
   };
 
-  // What a size is at least, or probably.
+  // A likely size, or its lower bound.
   int64_t likely(ExprId e) const {
     std::vector<int64_t> ext;
     for (const Extent& x : p_.extents()) ext.push_back(x.hint ? x.hint : x.lo);
@@ -54,7 +55,7 @@ class Splitter {
   std::optional<Cut> find_cut(const Stage& s) {
     if (s.kind != StageKind::kReduce || s.reduce.empty() || points(s.reduce) < target_.huge_row)
       return std::nullopt;
-    // Symbolic rows without a likely number are taken to be many.
+    // Symbolic row counts without a hint are assumed to be large.
     for (uint32_t a : s.space) {
       if (!p_.value(p_.axes()[a].extent) && likely(p_.axes()[a].extent) == 0) return std::nullopt;
     }
@@ -81,7 +82,7 @@ class Splitter {
     return cut;
   }
 
-  // Chunk by chunk; s merges what this stores.
+  // Reduces each chunk; afterwards s merges what this stores.
   Stage partial(Stage& s, const Cut& cut) {
     Stage out;
     out.kind = StageKind::kReduce;
@@ -132,7 +133,7 @@ class Splitter {
     return out;
   }
 
-  // Nobody joins the loop that writes it: merging waits for all chunks.
+  // Kept: no stage joins the loop that writes it, because merging waits for all chunks.
   uint32_t temp(DType type, const std::vector<ExprId>& dims) {
     Buffer b{type, dims, std::vector<ExprId>(dims.size()), kNone, Role::kTemp, -1, 0, true};
     ExprId stride = p_.integer(1);
@@ -144,7 +145,7 @@ class Splitter {
     return static_cast<uint32_t>(k_.buffers.size() - 1);
   }
 
-  // Element-wise stages that write what stage `reader` sums along the cut axis.
+  // Cuts the element-wise stages that write what stage `reader` reduces along the cut axis.
   void cut_producers(size_t reader, const Cut& cut) {
     std::vector<std::pair<uint32_t, size_t>> found;  // buffer, dim
     for (ExprId l : loads_of(p_, k_.stages[reader])) {
@@ -190,7 +191,7 @@ class Splitter {
         {{p_.axis(axis), p_.add(p_.mul(p_.axis(number), p_.integer(cut.chunk)), p_.axis(place))}});
   }
 
-  // The same memory under one dim more, for all who name it.
+  // The same memory with one more dim, in all accesses to it.
   void cut_dim(uint32_t buffer, size_t dim, const Cut& cut) {
     const ExprId chunk = p_.integer(cut.chunk);
     auto split = [&](std::vector<ExprId> index) {

@@ -1,5 +1,5 @@
-// Concat, pad and updates as views of their result, and few huge rows in chunks: what is decided,
-// and values on every instruction set.
+// Concats, pads and updates as views of their result, and few huge rows in chunks: which are
+// chosen, and values on every instruction set.
 #include "tenon/kernelgen/testing/test_values.h"
 
 namespace tenon::kernelgen {
@@ -45,7 +45,7 @@ std::vector<Kernel> kernels_of(Builder& b, const Target& target = Target::avx512
   Kernel program = b.take_program();
   move_to_load(program, target);
   std::vector<Kernel> all = split(std::move(program), target);
-  // Without those of the load.
+  // Without the kernels that run at load.
   std::erase_if(all, [](const Kernel& k) {
     return k.stages[0].kind == StageKind::kMap &&
            std::ranges::any_of(k.buffers,
@@ -59,8 +59,8 @@ size_t copies(const std::vector<Kernel>& kernels) {
       kernels, [](const Kernel& k) { return k.stages[0].kind == StageKind::kMap; }));
 }
 
-// Products with their epilogues, a softmax and a column sum, each into its part; an input is
-// copied.
+// Products with their epilogues, a softmax and a column sum are each written into their part; an
+// input is copied.
 void joined(Builder& b, ExprId rows, const std::vector<ExprId>& n, uint32_t axis) {
   const Tensor x = b.input(TENON_F32, {rows, b.dim(40)});
   const Tensor given =
@@ -98,7 +98,8 @@ TEST(Views, ValuesOfPartsOddAndSymbolic) {
   check(s, {{17, 5, 19, 33}, {16, 1, 40, 16}, {0, 0, 2, 1}});
 }
 
-// As dense blocks nest them: what was joined is joined again, and read by convolutions in between.
+// Nested as in dense blocks: a concat is an operand of a concat, and convolutions read it in
+// between.
 TEST(Views, NestedConcatsOfConvolutionsMoveNothing) {
   auto build = [](Builder& b, int64_t h) {
     const Tensor x = b.input(TENON_F32, dims(b, {1, 16, h, h + 1}));
@@ -164,7 +165,8 @@ TEST(Views, AnUpdateIsStoredOverItsOperand) {
   check(v, {{}});
 }
 
-// What shares a register tile with the operand's writer, and what is put out, keeps the copy.
+// A reader that shares a register tile with the operand's writer keeps the copy, and so does an
+// output.
 TEST(Views, OthersThatFuseKeepTheOperand) {
   Builder b;
   const Tensor d = linear(b, b.input(TENON_F32, dims(b, {100, 40})), b.dim(64));
@@ -181,7 +183,7 @@ TEST(HugeRows, ChunksAreReducedAndMerged) {
   Builder b;
   b.output(softmax(b, b.input(TENON_F32, dims(b, {1, 1 << 20}))));
   const std::vector<Kernel> kernels = kernels_of(b);
-  // Largest of chunks, of all; exponentials with their sums, the sum; quotients.
+  // Maximum of chunks, then of all; exponentials with their sums, then the sum; quotients.
   ASSERT_EQ(kernels.size(), 5u);
   EXPECT_NE(to_text(kernels[0]).find("Reduce over [i0] reduce [i1]"), std::string::npos)
       << to_text(kernels[0]);

@@ -24,7 +24,7 @@ std::vector<const std::vector<uint32_t>*> axis_lists(const Kernel& k) {
   return out;
 }
 
-// What reads and writes where, and which axes are more than places in memory.
+// Every access of a kernel, and which axes are used for more than addressing.
 class Uses {
  public:
   explicit Uses(const Kernel& k) : pinned(k.pool.axes().size()), k_(k) {
@@ -44,7 +44,7 @@ class Uses {
   }
 
   std::vector<Access> accesses;
-  std::vector<bool> pinned;  // by axis: its number is computed with
+  std::vector<bool> pinned;  // by axis: values are computed from it
 
  private:
   void place(ExprId e) {
@@ -69,7 +69,7 @@ class Uses {
   const Kernel& k_;
 };
 
-// Which axes and dims are walked as one. An axis or dim names the first of its run.
+// Finds axes and dims that are traversed as one. A run is named by its first axis or dim.
 class Runs {
  public:
   Runs(Kernel& k, const Uses& uses) : k_(k), uses_(uses) {
@@ -85,7 +85,7 @@ class Runs {
 
   bool continues(uint32_t axis) const { return follower_.contains(axis); }
   bool continues(uint32_t buffer, size_t dim) const { return inner_dims_.contains({buffer, dim}); }
-  // The last axis of the run and the product of the extents.
+  // The product of the extents of the run.
   ExprId extent(uint32_t axis) {
     ExprId n = k_.pool.axes()[axis].extent;
     for (auto it = next_.find(axis); it != next_.end(); it = next_.find(it->second)) {
@@ -128,7 +128,7 @@ class Runs {
     const auto it = next_.find(a);
     return it != next_.end() && it->second == b;
   }
-  // Memory runs through both dims of the access as through one.
+  // Whether both dims of the access are traversed as one.
   bool contiguous(const Access& access, size_t d) {
     const Buffer& buffer = k_.buffers[access.buffer];
     uint32_t b = 0;
@@ -141,7 +141,7 @@ class Runs {
     follower_.erase(next_[a]);
     next_.erase(a);
   }
-  // Parts a pair that some access does not walk as one; true when there was one.
+  // Splits a pair that some access does not traverse as one; true if there was one.
   bool drop_broken() {
     std::set<std::pair<uint32_t, size_t>> dims;
     for (const Access& a : uses_.accesses) {
@@ -156,7 +156,7 @@ class Runs {
         const bool first = next_.contains(a), second = follower_.contains(a);
         if (first && !(joined(access, d) && contiguous(access, d))) return part(a), true;
         if (second && (d == 0 || !joined(access, d - 1))) return part_before(a), true;
-        // Another access joins these dims, and this one's axes do not.
+        // Another access joins these dims, but the axes of this one are not joined.
         if (!first && dims.contains({access.buffer, d})) return part_at(access.buffer, d), true;
       }
       for (size_t d = 0; d < access.index.size(); ++d) {
@@ -179,12 +179,12 @@ class Runs {
 
   Kernel& k_;
   const Uses& uses_;
-  std::map<uint32_t, uint32_t> next_;  // the axis that goes on where this one ends
+  std::map<uint32_t, uint32_t> next_;  // the axis that continues this one
   std::set<uint32_t> follower_;
   std::set<std::pair<uint32_t, size_t>> inner_dims_;
 };
 
-// Numbers of one size: a set of axes and dims that name each other by indexing.
+// Sizes that must be equal: each set holds axes and dims that index each other.
 class Sizes {
  public:
   uint32_t add(ExprId size) {
@@ -224,8 +224,8 @@ class Generaliser : private KernelCopy {
   }
 
  private:
-  // A temp stays in the memory of an output if both still have the same dims: where only one of
-  // them is walked as one, its elements would lie elsewhere.
+  // A temp stays in the memory of an output if both still have the same dims. If only one of them
+  // had its dims merged, their elements would be in different places.
   void share(size_t temp) {
     const int32_t alias = k_.buffers[to_.buffer_origin[temp]].alias_of;
     if (alias < 0) return;
@@ -271,7 +271,7 @@ class Generaliser : private KernelCopy {
     }
   }
 
-  // One extent for all numbers of a set.
+  // One extent for all sizes of a set.
   ExprId extent_of(uint32_t name) {
     const uint32_t root = sizes_.root(name);
     const ExprId size = sizes_.size(root);
@@ -285,7 +285,7 @@ class Generaliser : private KernelCopy {
     first_of_size_.try_emplace(size, static_cast<uint32_t>(out_.sizes.size() - 1));
     return new_extent({}, static_cast<uint32_t>(out_.sizes.size() - 1));
   }
-  // A symbol of which nothing is known, or a product of such.
+  // Whether the size is a symbol of which nothing is known, or a product of such symbols.
   bool is_open(ExprId size) const {
     const Expr& x = p_.at(size);
     if (x.kind == X::kExtent) {
@@ -333,14 +333,14 @@ class Generaliser : private KernelCopy {
     }
     out->offset = buffer.offset == kNone ? kNone : free_size(buffer.offset);
   }
-  // Of the last dim of the run.
+  // The stride of the last dim of the run.
   ExprId stride(uint32_t b, size_t d) const {
     const Buffer& buffer = k_.buffers[b];
     while (d + 1 < buffer.dims.size() && runs_.continues(b, d + 1)) ++d;
     return buffer.strides[d];
   }
-  // Dims of which each stride is the product of the sizes before it, innermost first: however the
-  // dims lie.
+  // Dims whose strides are the products of the sizes before them, innermost first, whatever their
+  // memory order.
   std::vector<size_t> dense_order(uint32_t b) {
     std::vector<size_t> left, out;
     for (size_t d = 0; d < k_.buffers[b].dims.size(); ++d) {
@@ -391,9 +391,9 @@ bool follows_sizes(const Kernel& k) {
 bool generalise(const Kernel& kernel, General* out) {
   if (follows_sizes(kernel)) return false;
   *out = General{};
-  Kernel from = kernel;  // Sizes are compared as products that are made here.
+  Kernel from = kernel;  // Comparing sizes makes products in its pool.
   Generaliser(from, out).run();
-  // Without the dims of 1 between them more axes are neighbours.
+  // With dims of 1 removed, more axes become neighbours: repeat until nothing changes.
   for (bool fewer = true; fewer;) {
     General again;
     Generaliser(out->kernel, &again).run();

@@ -1,5 +1,5 @@
-// Index arithmetic: what the pool makes of it has the values of what it was made from, and says of
-// no comparison what does not hold.
+// Index arithmetic: simplified expressions keep their values, and the pool decides a comparison
+// only if the result always holds.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,11 +11,11 @@
 namespace tenon::kernelgen {
 namespace {
 
-// A random expression over two extents and the axes below, evaluated apart from the pool.
+// A random expression over two extents and the axes below, evaluated without the pool.
 struct Tree {
   uint16_t op = 0;  // 0: a leaf
   int64_t constant = 0;
-  int leaf = -1;  // of the leaves; -1: the constant
+  int leaf = -1;  // index of the leaf; -1: the constant
   std::vector<Tree> args;
 
   int64_t evaluate(const std::vector<int64_t>& leaves) const {
@@ -61,7 +61,7 @@ Tree random_tree(std::mt19937& rng, int depth, int leaves) {
   return t;
 }
 
-// Two extents of any size (the second at least 1) and axes over sizes that follow from them.
+// Two extents of any size (the second at least 1), and axes whose extents are computed from them.
 struct Setting {
   Pool pool;
   std::vector<ExprId> leaves,
@@ -78,8 +78,8 @@ struct Setting {
         pool.add(pool.floordiv(pool.sub(m, pool.integer(1)), pool.integer(3)), pool.integer(1))};
     for (const ExprId extent : extents) leaves.push_back(pool.axis(pool.add_axis(extent)));
   }
-  // Every leaf's value at a point: the last and the first element of each axis among them. Empty:
-  // an axis has no elements.
+  // The value of every leaf at a point, often the first or last element of an axis. Empty: an axis
+  // has no elements.
   std::vector<int64_t> point(std::mt19937& rng) {
     static constexpr int64_t kSizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 31, 64, 1000};
     std::vector<int64_t> out = {rng() % 9 == 0 ? 0 : kSizes[rng() % 13], kSizes[rng() % 13]};
@@ -121,7 +121,7 @@ TEST(Index, RandomExpressionsKeepTheirValues) {
   }
 }
 
-// A comparison that was decided holds at every point, one that was not is left to the kernel.
+// A comparison that was decided must hold at every point; an undecided one is left to the kernel.
 TEST(Index, DecidedComparisonsHold) {
   std::mt19937 rng(19);
   Setting s;
@@ -159,7 +159,8 @@ TEST(Index, SizesThatWereDividedBoundWhatIsReadOfThem) {
   const ExprId rounded = p.axis(p.add_axis(p.ceildiv(n, 2))),
                quarter = p.axis(p.add_axis(p.floordiv(n, p.integer(4))));
   const auto below = [&](ExprId at) { return p.value(p.cmp(TENON_CMP_LT, at, n)) == 1; };
-  // Windows side by side lie inside of what they slide over; rounded up, the last may hang over.
+  // Adjacent windows lie inside their input; if the count is rounded up, the last may reach beyond
+  // it.
   EXPECT_TRUE(below(p.add(p.mul(half, p.integer(2)), two)));
   EXPECT_FALSE(below(p.add(p.mul(rounded, p.integer(2)), two)));
   EXPECT_TRUE(below(p.sub(p.add(p.mul(rounded, p.integer(2)), two), p.integer(2))));

@@ -48,7 +48,7 @@ int64_t wrap_mul(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
 }
 
-// An integer of a narrower type is kept sign- or zero-extended from its width.
+// An integer of a narrow type is stored sign- or zero-extended from its width.
 int64_t wrap_to(int64_t v, DType t) {
   switch (t) {
     case TENON_PRED:
@@ -210,7 +210,7 @@ std::string_view name_of_op(uint16_t op) {
 
 namespace {
 
-// Sorted atoms to coefficient. The empty key is the constant term.
+// Maps sorted atoms to their coefficient. The empty key is the constant term.
 using Poly = std::map<std::vector<ExprId>, int64_t>;
 
 bool is_index_op(const Pool& p, ExprId e, uint16_t code) {
@@ -243,9 +243,9 @@ Poly poly_product(const Poly& a, const Poly& b) {
   return r;
 }
 
-// Products of sums are multiplied out up to this many terms, each of this many factors; beyond them
-// a product is an atom. Sizes have no more factors than a tensor has dims; what squares itself
-// again and again would double them each time.
+// Products of sums are multiplied out to at most this many terms with at most this many factors
+// each; a larger product becomes an atom. A size has no more factors than a tensor has dims, but
+// repeated squaring would double them each time.
 constexpr size_t kMaxTerms = 24, kMaxFactors = 64;
 
 size_t factors(const Poly& p) {
@@ -271,7 +271,7 @@ Poly poly_of(const Pool& p, ExprId e) {
   return Poly{{{e}, 1}};
 }
 
-// The divisor's single monomial, or false.
+// The single monomial of the divisor, or false.
 bool monomial(const Poly& p, std::vector<ExprId>* atoms, int64_t* c) {
   if (p.size() != 1) return false;
   *atoms = p.begin()->first;
@@ -279,7 +279,8 @@ bool monomial(const Poly& p, std::vector<ExprId>* atoms, int64_t* c) {
   return *c > 0;
 }
 
-// a = q * divisor + r, term by term. Always true arithmetically; q takes what divides exactly.
+// a = q * divisor + r, term by term. The identity always holds; q takes the terms that divide
+// exactly.
 void divide_terms(const Poly& a, const std::vector<ExprId>& atoms, int64_t c, Poly* q, Poly* r) {
   for (auto& [k, v] : a) {
     if (std::includes(k.begin(), k.end(), atoms.begin(), atoms.end())) {
@@ -403,8 +404,8 @@ ExprId Pool::convert(ExprId x, DType to, uint16_t code) {
     if (is_float(to)) return number(number_value(x), to);
     if (!is_float(from) && to != TENON_PRED) return integer(e.bits, to);
   }
-  // An implicit rounding that is widened again between fused ops is not wanted (scalar.h: never
-  // less precision).
+  // Fused ops do not need an implicit rounding that is widened again (scalar.h: never less
+  // precision).
   if (e.kind == X::kOp && e.op == kRound && type(arg(x, 0)) == to) return arg(x, 0);
   ExprId a[] = {x};
   return intern({X::kOp, to, code, 0, 0, 0, 0}, a);
@@ -412,7 +413,7 @@ ExprId Pool::convert(ExprId x, DType to, uint16_t code) {
 
 ExprId Pool::op(uint16_t code, std::span<const ExprId> in, uint32_t ref) {
   std::vector<ExprId> args(in.begin(), in.end());
-  // Predicates have no order in a printer: in a vector mask true is all ones, below false.
+  // Printers cannot order predicates: in a vector mask true is all ones, which is less than false.
   if (code == TENON_S_CMP && type(args[0]) == TENON_PRED && ref >= TENON_CMP_LT) {
     const bool less = ref == TENON_CMP_LT || ref == TENON_CMP_LE;
     const size_t negated = less ? 0 : 1;
@@ -449,8 +450,8 @@ static ExprId from_poly(Pool& pool, const Poly& p, ExprId (*raw)(Pool&, uint16_t
 
 namespace {
 
-// A polynomial that is nowhere below p: axes at their last point, non-negative atoms of negative
-// terms dropped.
+// A polynomial that is never below p: axes are replaced by their last point, and negative terms
+// with non-negative atoms are dropped.
 bool upper_poly(Pool& pool, const Poly& p, Poly* out) {
   for (auto& [k, c] : p) {
     Poly term{{{}, c}};
@@ -501,7 +502,7 @@ int64_t poly_low(const Pool& pool, const Poly& p) {
 
 static ExprId raw_op(Pool& pool, uint16_t code, ExprId a, ExprId b);
 
-// The polynomial of e is its value: no sum of it wraps.
+// Whether the polynomial of e equals its value: none of its sums wraps.
 static bool never_wraps(const Pool& pool, ExprId e) {
   const long double limit = 0x1p61L;
   long double sum = 0;
@@ -517,18 +518,18 @@ static bool never_wraps(const Pool& pool, ExprId e) {
   return sum < limit || pool.is_symbolic_index(e);
 }
 
-// Whether a divisor is a number and the dividend a size: extents and constants, no axis among them,
-// which never wraps.
+// Whether e divides a size by a number. The dividend has only extents and constants, no axes, and
+// never wraps.
 static bool is_divided_size(const Pool& pool, ExprId e) {
   const Expr& x = pool.at(e);
   if (x.kind != X::kOp || x.op != kFloorDiv || !pool.is_const(pool.arg(e, 1))) return false;
   return pool.is_size(pool.arg(e, 0)) && never_wraps(pool, pool.arg(e, 0));
 }
 
-constexpr int kBoundDepth = 2;  // divisions that a bound takes the place of, one after another
+constexpr int kBoundDepth = 2;  // divisions that a bound replaces, one after another
 
-// sum > 0 everywhere. Where its range does not tell, sizes that were divided lie between their
-// bounds: d * (x / d) is in [x - d + 1, x], so that 2 * (n / 2) - 1 is seen to be below n.
+// Whether sum > 0 everywhere. If its range does not decide, divided sizes are replaced by their
+// bounds: d * (x / d) is in [x - d + 1, x], which shows that 2 * (n / 2) - 1 is less than n.
 static bool surely_positive(Pool& pool, const Poly& sum, int depth) {
   constexpr int64_t kCoefficientMax = int64_t{1} << 40, kDivisorMax = int64_t{1} << 20;
   if (poly_low(pool, sum) >= 1) return true;
@@ -543,7 +544,7 @@ static bool surely_positive(Pool& pool, const Poly& sum, int depth) {
                                           [&](ExprId a) { return pool.range(a).lo >= 0; });
       Poly rest = sum, bound = poly_of(pool, pool.arg(k[i], 0));
       rest.erase(k);
-      // No product of coefficients wraps.
+      // Products of coefficients do not wrap.
       const auto below = [](const Poly& p, int64_t limit) {
         return std::all_of(p.begin(), p.end(), [limit](const auto& t) {
           return t.second > -limit && t.second < limit;
@@ -561,7 +562,7 @@ static bool surely_positive(Pool& pool, const Poly& sum, int depth) {
   return false;
 }
 
-// a < b everywhere, as far as this can see.
+// Whether a < b everywhere. May be false for a true fact.
 static bool provably_less(Pool& pool, ExprId a, ExprId b) {
   if (pool.range(a).hi < pool.range(b).lo) return true;
   if (!never_wraps(pool, a) || !never_wraps(pool, b)) return false;
@@ -570,7 +571,8 @@ static bool provably_less(Pool& pool, ExprId a, ExprId b) {
   return surely_positive(pool, poly_sum(poly_of(pool, b), up, -1), kBoundDepth);
 }
 
-// (x / c) * c + x mod c = x: what a reshape took apart and another joins. False: nothing to do.
+// (x / c) * c + x mod c = x: undoes a split by one reshape and the join by another. False: nothing
+// to do.
 static bool rejoin(Pool& pool, Poly* sum) {
   for (const auto& [key, factor] : *sum) {
     for (size_t i = 0; i < key.size(); ++i) {
@@ -669,7 +671,7 @@ ExprId Pool::simplify_float(uint16_t code, std::span<const ExprId> args) {
   if (code == TENON_S_MUL && is(args[0], 1)) return args[1];
   if ((code == TENON_S_MUL || code == TENON_S_DIV) && is(args[1], 1)) return args[0];
   if (code == TENON_S_POW && (type(args[0]) == TENON_F32 || type(args[0]) == TENON_F64)) {
-    // Products, at most one rounding more than the power itself.
+    // Products round at most once more than the power itself.
     const ExprId x = args[0];
     if (is(args[1], 1)) return x;
     if (is(args[1], 2)) return mul(x, x);
@@ -776,14 +778,14 @@ ExprId Pool::raw_index_op(uint16_t code, ExprId a, ExprId b) {
   return intern({X::kOp, TENON_I64, code, 0, 0, 0, 0}, args);
 }
 
-// Integers wrap: beyond 64 bits nothing is known, but of an index into a tensor of symbolic size,
-// which fits memory.
+// Integers wrap, so nothing is known beyond 64 bits. The exception is an index into a tensor of
+// symbolic size, which fits memory.
 Interval Pool::bounded(ExprId e, __int128 lo, __int128 hi) const {
   const bool fits = lo >= INT64_MIN && hi <= INT64_MAX;
   return fits || is_symbolic_index(e) ? Interval{saturate(lo), saturate(hi)} : Interval{};
 }
 
-// Axes, extents and constants that a stride could be, some extent among them symbolic.
+// Axes, extents and constants that could be strides, with at least one symbolic extent.
 bool Pool::is_symbolic_index(ExprId e) const {
   bool symbolic = false;
   begin_walk();
@@ -826,7 +828,8 @@ bool Pool::is_index_unseen(ExprId e, bool* symbolic) const {
   return true;
 }
 
-// Of operations it is kept: what is shared is asked for once for every way to it.
+// Ranges of operations are cached, so that a shared expression is computed once, not once per path
+// to it.
 Interval Pool::range(ExprId e) const {
   if (e == kNone || at(e).kind != X::kOp) return range_unseen(e);
   if (const auto known = ranges_.find(e); known != ranges_.end()) return known->second;
@@ -939,8 +942,8 @@ ExprId Pool::substitute(ExprId e, const std::unordered_map<ExprId, ExprId>& map,
   return substitute_known(e, &done, guard);
 }
 
-// `done` grows: an expression that many others share is visited once, else squaring forty times
-// would never end.
+// `done` grows: a shared expression is visited once. Otherwise the time would be exponential in the
+// length of a chain of squares.
 ExprId Pool::substitute_known(ExprId e, std::unordered_map<ExprId, ExprId>* done, ExprId guard) {
   if (e == kNone) return kNone;
   if (auto it = done->find(e); it != done->end()) return it->second;
@@ -997,7 +1000,8 @@ void Pool::loads(ExprId e, std::vector<ExprId>* out) const {
   loads_unseen(e, out);
 }
 
-// Arguments first, every shared expression once: else squaring forty times would never end.
+// Arguments first, every shared expression once; otherwise the time would be exponential in the
+// length of a chain of squares.
 void Pool::loads_unseen(ExprId e, std::vector<ExprId>* out) const {
   if (e == kNone || !first_visit(e)) return;
   for (ExprId a : args(e)) loads_unseen(a, out);

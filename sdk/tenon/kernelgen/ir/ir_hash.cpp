@@ -66,7 +66,7 @@ class Hasher {
     return name;
   }
 
-  // Range and hint belong to the kernel: schedules and index widths follow from them.
+  // Range and hint are part of the kernel: schedules and index widths depend on them.
   uint64_t extent(uint32_t ordinal) {
     auto [it, fresh] = extents_.try_emplace(ordinal, extents_.size());
     const uint64_t name = it->second;

@@ -44,14 +44,14 @@ const char* infix(uint16_t op) {
 
 constexpr const char* kRelations[] = {" == ", " != ", " < ", " <= ", " > ", " >= "};
 
-// Expressions are graphs. As a tree, what is shared is written once for every way to it, which is
-// what people read as long as it is short; a chain of forty squares would never end. Beyond this
-// many nodes each shared expression gets a name and is written once.
+// Expressions are graphs. Written as a tree, a shared expression appears once per path to it.
+// People prefer this form while it is short, but a chain of forty squares would be endless. Beyond
+// this many nodes each shared expression gets a name and is written once.
 constexpr uint64_t kTreeMost = 500;
 
 class Writer {
  public:
-  // `roots`: all that is going to be written.
+  // `roots`: every expression that will be written.
   Writer(const Pool& p, std::span<const ExprId> roots) : p_(p) {
     uint64_t size = 0;
     for (ExprId e : roots) size = std::min(size + measure(e), kTreeMost + 1);
@@ -84,8 +84,8 @@ class Writer {
   }
 
  private:
-  // Nodes of the tree, up to more than the most. Lists what is under e, arguments first, and counts
-  // its uses.
+  // Counts the nodes of the tree, up to just above the limit. Lists what is under e, arguments
+  // first, and counts its uses.
   uint64_t measure(ExprId e) {
     if (e == kNone) return 1;
     if (++uses_[e] > 1) return sizes_[e];
@@ -202,7 +202,7 @@ std::string expr_list(const Pool& p, const std::vector<ExprId>& list) {
   return Writer(p, list).list(list);
 }
 
-// All that a stage's text mentions.
+// Everything that a stage's text mentions.
 std::vector<ExprId> written(const Stage& s) {
   std::vector<ExprId> all;
   for (const auto* list : {&s.init, &s.step, &s.merge, &s.final, &s.value})

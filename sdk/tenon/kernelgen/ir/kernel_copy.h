@@ -1,4 +1,4 @@
-// Kernels rewritten on the way into another pool. Internal to kernelgen.
+// Copies kernels into another pool and rewrites them on the way. Internal to kernelgen.
 #ifndef TENON_KERNELGEN_IR_KERNEL_COPY_H_
 #define TENON_KERNELGEN_IR_KERNEL_COPY_H_
 
@@ -9,9 +9,9 @@
 
 namespace tenon::kernelgen {
 
-// Copies stages with what they mention: axes, buffers and extents get numbers in order of first
-// appearance, and the copy's origins are those of `from`. Derived classes give sizes and indices
-// another form.
+// Copies stages and what they mention. Axes, buffers and extents are numbered in order of first
+// appearance, and the origins of the copy refer to `from`. Derived classes change the form of sizes
+// and indices.
 class KernelCopy {
  public:
   KernelCopy(const Kernel& from, Kernel* to) : from_(from), to_(*to) {}
@@ -19,17 +19,17 @@ class KernelCopy {
 
   void lead(const std::vector<uint32_t>& axes);
   void stage(const Stage& stage);
-  // The number in the copy.
+  // These return the number in the copy.
   uint32_t axis(uint32_t a);
   uint32_t buffer(uint32_t b);
   ExprId expr(ExprId e);
 
  protected:
   virtual ExprId axis_extent(uint32_t a) { return expr(from_.pool.axes()[a].extent); }
-  // dims, strides and offset; the rest is copied, without alias_of.
+  // Sets dims, strides and offset. The rest is copied, except alias_of.
   virtual void form(uint32_t b, Buffer* out);
   virtual ExprId extent(uint32_t ordinal);
-  // Axes of a list, and what takes their place.
+  // Maps a list of axes to those that replace it.
   virtual std::vector<uint32_t> axes(const std::vector<uint32_t>& list);
   virtual std::vector<ExprId> index(uint32_t b, std::span<const ExprId> index);
   ExprId new_extent(Extent info, uint32_t origin);

@@ -1,5 +1,4 @@
-// Questions about one stage: which expressions it has, what it loads, how it stores. Internal to
-// kernelgen.
+// Queries on one stage: its expressions, what it loads, how it stores. Internal to kernelgen.
 #ifndef TENON_KERNELGEN_IR_STAGES_H_
 #define TENON_KERNELGEN_IR_STAGES_H_
 
@@ -11,7 +10,7 @@
 
 namespace tenon::kernelgen {
 
-// Every expression of a stage, to be read or replaced.
+// Every expression of a stage, to read or replace.
 inline std::vector<ExprId*> slots(Stage& s) {
   std::vector<ExprId*> out;
   for (auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final}) {
@@ -36,7 +35,7 @@ inline void rewrite(Pool& p, Stage& s, const std::unordered_map<ExprId, ExprId>&
   for (ExprId* e : slots(s)) *e = p.substitute(*e, map);
 }
 
-// A store to distinct axes of the stage, all of them: each element has one point.
+// A store indexed by all space axes of the stage, each once: each element has one point.
 inline bool plain_store(const Kernel& k, const Stage& s, const View& v) {
   const Pool& p = k.pool;
   if (v.guard != kNone) return false;
@@ -51,8 +50,8 @@ inline bool plain_store(const Kernel& k, const Stage& s, const View& v) {
   return seen.size() == s.space.size();
 }
 
-// A load without guard of the element that the axes of `s` name in some order, each axis once; `s`
-// visits every element of the buffer exactly once.
+// An unguarded load whose index is the axes of `s` in some order, each axis once: `s` visits every
+// element of the buffer exactly once.
 inline bool element_wise(const Kernel& k, const Stage& s, ExprId load) {
   const Pool& p = k.pool;
   if (p.arg(load, 0) != kNone) return false;

@@ -1,6 +1,6 @@
-// Contractions against what the stage IR means, on every instruction set of this machine: packed
-// and unpacked weights, few and many rows, odd sizes, fused producers and results; and what
-// pack_constants decides.
+// Contractions compared with the meaning of the stage IR, on every instruction set of this machine:
+// packed and unpacked weights, few and many rows, odd sizes, fused producers and results; and the
+// decisions of pack_constants.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -80,14 +80,14 @@ Tensor linear(Builder& b, const Tensor& x, const Tensor& w, bool transposed) {
   return b.dot(x, w, {}, {}, sum_a, sum_b);
 }
 
-// Weights [n][k] or [k][n], constants or inputs, for a number of rows known at run time only: one
+// Weights [n][k] or [k][n], constants or inputs. The number of rows is known only at run time: one
 // kernel serves all.
 void linear_layers(DType type, bool constant, const Values& values,
                    std::initializer_list<int64_t> rows) {
   for (const Target& target : targets()) {
-    if (target.bf16 && type != TENON_BF16) continue;  // as without
+    if (target.bf16 && type != TENON_BF16) continue;  // same code as without bf16
     if (type != TENON_F32 && type != TENON_BF16 && target.isa == "baseline")
-      continue;  // as avx2, with fewer lanes
+      continue;  // same code as avx2, with fewer lanes
     SCOPED_TRACE(target.isa);
     Builder b;
     const ExprId m = b.extent();
@@ -138,8 +138,7 @@ TEST(Contraction, NanAndInfinitiesPropagate) {
   linear_layers(TENON_F32, true, {true}, {1, 6, 9});
 }
 
-// Known numbers of rows, each with its own tiles; bias and relu in the epilogue, a sum in front of
-// a.
+// Known numbers of rows, each with its own tiles; bias and relu in the epilogue, a sum before a.
 TEST(Contraction, KnownRowsWithProducersAndEpilogues) {
   for (const Target& target : targets()) {
     SCOPED_TRACE(target.isa);
@@ -176,7 +175,7 @@ TEST(Contraction, BatchesSumsOfTwoDimsAndComputedWeights) {
                  s = b.constant(TENON_F32, {b.dim(40)});
     const Tensor scaled = op(b, TENON_S_MUL, {w, b.broadcast(s, w.dims, one)});
     b.output(b.dot(q, scaled, {}, {}, two, zero));
-    // The constant owns the rows here: nothing is packed.
+    // Here the constant owns the rows: nothing is packed.
     b.output(b.dot(w, b.input(TENON_F32, {b.dim(20), b.dim(70)}), {}, {}, zero, zero));
     ASSERT_TRUE(b.ok()) << b.why();
     Checked(b.take_program(), target).run({}, {});
@@ -201,8 +200,8 @@ TEST(PackConstants, LinearWeightsBecomePanelsOfTheTilesWidth) {
   EXPECT_NE(levels.find("tile 6 rows"), std::string::npos) << levels;
 }
 
-// Products of bf16 keep pairs where the cpu multiplies them; sums over two dims and odd ones count
-// pairs in their order.
+// Products of bf16 stay in pairs where the CPU multiplies pairs. Sums over two dims and odd sums
+// number the pairs in order.
 TEST(PackConstants, Bf16StaysInPairs) {
   for (const Target& target : targets()) {
     SCOPED_TRACE(target.isa);

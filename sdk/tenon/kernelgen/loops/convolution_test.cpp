@@ -1,6 +1,7 @@
-// Convolutions against what the stage IR means, on every instruction set of this machine: generated
-// windows in one to three dims, groups, depthwise, strides, dilations, uneven paddings, transposed
-// ones, sizes known at run time only; and chains of them with what networks put between.
+// Convolutions compared with the meaning of the stage IR, on every instruction set of this machine:
+// random windows in one to three dims, groups, depthwise, strides, dilations, uneven paddings,
+// transposed ones, sizes known only at run time; and chains of convolutions with the ops that
+// networks put between them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,8 +19,8 @@ using testing::Data;
 using testing::op;
 using testing::targets;
 
-// odd: these inputs hold NaN and infinities. Weights do not: the stage IR multiplies padding by
-// them, the kernels leave it out (PaddingIsNoProduct).
+// odd: these inputs hold NaN and infinities. Weights do not, because the stage IR multiplies
+// padding by them and the kernels leave it out (PaddingIsNoProduct).
 void check(Builder& b, const std::vector<std::vector<int64_t>>& sizes,
            const std::vector<uint32_t>& odd = {}, double tolerance = 2e-5) {
   testing::check(b, sizes, {odd, tolerance});
@@ -70,11 +71,11 @@ Tensor with_bias(Builder& b, const Tensor& y) {
   return op(b, TENON_S_ADD, {y, b.broadcast(b.constant(y.type, {y.dims[1]}), y.dims, channel)});
 }
 
-// What was generated, for the message of a failure.
+// The random convolutions, for the message of a failure.
 std::string specs_of_trace;
 
-// One convolution whose numbers a seed chooses; its input. symbolic: batch and spatial sizes are
-// extents, given in `ext`.
+// Adds a convolution with random parameters; returns its input. symbolic: batch and spatial sizes
+// are extents, whose values go to `ext`.
 Tensor generated(Builder& b, std::mt19937& rng, bool symbolic, std::vector<int64_t>* ext) {
   auto one_of = [&](std::initializer_list<int64_t> list) {
     return list.begin()[rng() % list.size()];
@@ -155,8 +156,8 @@ TEST(Convolution, SymbolicSizes) {
   }
 }
 
-// Depthwise filters whose rows share what they see: lines shorter and longer than a strip, steps of
-// one and two, padding on both sides or none, the image narrower than the filter.
+// Depthwise filters whose rows share their inputs: lines shorter and longer than a strip, steps of
+// one and two, padding on both sides or none, an image narrower than the filter.
 TEST(Convolution, DepthwiseRuns) {
   Builder b;
   const ExprId h = b.extent({1, 512, 1, 6}), w = b.extent({1, 512, 1, 28});
@@ -173,9 +174,9 @@ TEST(Convolution, DepthwiseRuns) {
   check(b, {{6, 28}, {3, 7}, {2, 9}, {1, 3}});
 }
 
-// What lies between convolutions: bias, relu, a pool, a residual sum, a nearest resize, a concat of
-// channels, a depthwise filter, a squeeze and its gate, and at the end a product over all that is
-// left, at two sizes.
+// Ops between convolutions: bias, relu, a pool, a residual sum, a nearest resize, a concat of
+// channels, a depthwise filter, a squeeze and its gate. At the end, a product over all that
+// remains. Two sizes.
 TEST(Convolution, ChainOfANetwork) {
   Builder b;
   Pool& p = b.pool();
@@ -209,7 +210,8 @@ TEST(Convolution, ChainOfANetwork) {
   check(b, {{1, 9, 11}, {2, 6, 7}});
 }
 
-// A reshape of what is channels-last is read in its own order: classifiers of small images.
+// A reshape of a channels-last temp is read in the order of the reshape, as in classifiers of small
+// images.
 TEST(Convolution, FlattenAndProduct) {
   Builder b;
   const std::vector<WindowDim> three = {{3, 1, 1, 1}, {3, 1, 1, 1}};
@@ -221,8 +223,8 @@ TEST(Convolution, FlattenAndProduct) {
   check(b, {{}});
 }
 
-// Windows that do not meet, as a product and a movement of pixels: [n, h, w, out, 2, 2] to [n, out,
-// 2h, 2w].
+// Disjoint windows, as a product and a movement of pixels: [n, h, w, out, 2, 2] to [n, out, 2h,
+// 2w].
 TEST(Convolution, TransposedBlocks) {
   Builder b;
   Pool& p = b.pool();
@@ -242,7 +244,7 @@ TEST(Convolution, TransposedBlocks) {
   check(b, {{6, 5}, {3, 8}});
 }
 
-// 16 bits are widened once, summed in f32 and rounded at the end.
+// 16-bit inputs are widened once, summed in f32 and rounded at the end.
 TEST(Convolution, SixteenBits) {
   for (DType type : {TENON_BF16, TENON_F16}) {
     Builder b;
@@ -256,7 +258,8 @@ TEST(Convolution, SixteenBits) {
   }
 }
 
-// What a pad puts around the input was once taken for the zeros of the convolution's own padding.
+// A pad of the input with another value was once taken for the zeros of the convolution's own
+// padding.
 TEST(Convolution, SurroundedByAnotherValueThanZero) {
   for (const int64_t size : {1, 3}) {
     for (const int64_t channels : {3, 20}) {
@@ -277,8 +280,8 @@ TEST(Convolution, SurroundedByAnotherValueThanZero) {
   }
 }
 
-// A weight that is not finite shows where its tap is inside the image and nowhere else, as plain
-// loops that skip padding have it.
+// An infinite or NaN weight affects the result where its tap is inside the image and nowhere else,
+// as in plain loops that skip padding.
 TEST(Convolution, PaddingIsNoProduct) {
   for (const int64_t groups : {1, 9}) {
     for (const Target& target : targets()) {

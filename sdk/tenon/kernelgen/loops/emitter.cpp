@@ -90,7 +90,7 @@ Val Emitter::splat(Val v, uint32_t n) {
   node.dst = value(type(v.v), n);
   node.args[0] = v.v;
   const Val r{emit(v.depth, node), v.depth, v.varies};
-  // A mutable scalar must be splat anew each time; those are only States.
+  // A mutable scalar must be splat again each time; only States are mutable.
   bool state = false;
   for (const Val& s : states) state |= s.v == v.v;
   if (!state) splats_[id] = r;
@@ -126,7 +126,7 @@ Val Emitter::apply(uint16_t code, DType t, std::vector<Val> args, uint32_t relat
   return r;
 }
 
-// Index arithmetic on constants that loops and panels brought together.
+// Index arithmetic on constants that come from loops and panels.
 Val Emitter::folded(uint16_t code, const std::vector<Val>& args) {
   const auto a = known_.find(args[0].v), b = known_.find(args[1].v);
   const bool ka = a != known_.end(), kb = b != known_.end();
@@ -249,7 +249,7 @@ Val Emitter::eval_op(ExprId e, bool as_vector) {
   const bool index = x.type == TENON_I64 || p_.type(in[0]) == TENON_I64;
   if (n > 1 && index && x.op != TENON_S_CONVERT && x.op != TENON_S_CONVERT_WRAP &&
       x.op != TENON_S_BITCAST_RESULT) {
-    // Vectors of indices are 32 bits wide wherever that is known to be enough.
+    // Vectors of indices are 32 bits wide wherever that is known to suffice.
     bool narrow = x.op == TENON_S_CMP ? true : fits32(e);
     for (size_t i = 0; i < in.size(); ++i) {
       if (p_.type(in[i]) == TENON_I64) narrow = narrow && fits32(in[i]);
@@ -261,8 +261,8 @@ Val Emitter::eval_op(ExprId e, bool as_vector) {
     return apply(x.op, x.type == TENON_PRED ? x.type : t, args, x.ref);
   }
   for (size_t i = 0; i < in.size(); ++i) args[i] = as_type(args[i], p_.type(in[i]));
-  // Plain words for index arithmetic; what came from memory may wrap, what may be negative must
-  // round down.
+  // Plain C operators for index arithmetic. Not for values from memory, which may wrap, or for
+  // values that may be negative, which must round down.
   bool plain = x.type == TENON_I64 && !has_data(e);
   const Interval r = p_.range(e);
   plain = plain && (r.lo != INT64_MIN || r.hi != INT64_MAX);
@@ -337,8 +337,8 @@ void Emitter::store_at(Space space, uint32_t ref, DType t, Val at, Val v, ValueI
   emit(depth(), node);
 }
 
-// Rows of which each lane names another element: what data decides, or where the row's own number
-// takes part.
+// Addresses for rows where each lane reads a different element: the index depends on data or on the
+// row number.
 Val Emitter::each_in_its_slot(Val base, ExprId offset, uint32_t slots) {
   Node n;
   n.kind = NodeKind::kIota;
@@ -471,7 +471,7 @@ void Emitter::forward(uint32_t buffer, ExprId offset, Val v, bool as_vector) {
   v.varies = as_vector;
   Scope& scope = *scopes_.back();
   scope.forwards[key(l, true, as_vector)] = v;
-  // A scalar row value is the same in both readings.
+  // A scalar row value is the same as a scalar and as a vector.
   if (lanes(v.v) == 1) scope.forwards[key(l, false, as_vector)] = v;
 }
 

@@ -1,8 +1,8 @@
-// Level 2 of kernelgen: the loop tree that a printer walks. Everything is decided here: lanes of
-// every value, which load is contiguous, strided or masked, where a partial result lives. A printer
+// The loop IR: the loop tree that a printer walks. It records every decision: the lanes of each
+// value; whether a load is contiguous, strided or masked; where a partial result is kept. A printer
 // only spells it.
-#ifndef TENON_KERNELGEN_LOOPS_L2_H_
-#define TENON_KERNELGEN_LOOPS_L2_H_
+#ifndef TENON_KERNELGEN_LOOPS_LOOP_IR_H_
+#define TENON_KERNELGEN_LOOPS_LOOP_IR_H_
 
 #include <cstdint>
 #include <string>
@@ -22,52 +22,56 @@ struct Value {
   uint32_t lanes = 1;
 };
 
-// Where the elements of a memory operand are.
-// kShared: seen by the work items of one group.
+// The memory that an operand is in. kShared: shared by the work items of one group.
 enum class Space : uint8_t { kBuffer, kScratch, kLocal, kShared };
 
-// kLanes: the items of a group share the loop, item i takes begin + i, begin + i + group...
+// kLanes: the items of a group share the loop; item i runs begin + i, begin + i + group...
 // kHalving: dst = args[0]; dst > 0; dst /= 2.
 enum class Bind : uint8_t { kSerial, kRange, kVector, kLanes, kHalving };
 
 enum class NodeKind : uint8_t {
-  kLoop,   // for dst = args[0]; dst < args[1] (or dst + step <= args[1] when `full`); dst += step:
-           // body
+  // for dst = args[0]; dst < args[1] (or dst + step <= args[1] if `full`); dst += step: body
+  kLoop,
   kIf,     // args[0]: body, else `other`
   kConst,  // dst = bits as type
   kExt,    // dst = ext[ref]
-  kOp,     // dst = op(args); ref: CMP relation; bits 1: index arithmetic that cannot overflow or be
-           // negative
-  kSplat,  // dst = all lanes args[0]
-  kIota,   // dst = args[0] + lane, i64 or i32
-  kShuffle,    // dst lane l = args[0] lane (l + ref) mod lanes
-  kLane,       // dst = lane 0 of args[0]
-  kLoad,       // dst = memory[args[0] ...]; lanes 1: scalar; contiguous lanes unless `stride`; mask
-               // args[1], else args[2]
-  kStore,      // memory[args[0] ...] = args[1]; mask args[2]
-  kVar,        // declares mutable dst = args[0]
-  kSet,        // dst = args[0], dst declared by kVar
-  kLocal,      // declares the local array `ref` of `bits` elements of `type`
-  kTranspose,  // scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l <
-               // bits
+  // dst = op(args); ref: CMP relation; bits 1: index arithmetic, never negative or overflowing.
+  kOp,
+  kSplat,    // dst = all lanes args[0]
+  kIota,     // dst = args[0] + lane, i64 or i32
+  kShuffle,  // dst lane l = args[0] lane (l + ref) mod lanes
+  kLane,     // dst = lane 0 of args[0]
+  // dst = memory[args[0] ...] where the mask args[1] is set, else args[2]. 1 lane: scalar; lanes
+  // are contiguous unless there is a `stride`.
+  kLoad,
+  kStore,  // memory[args[0] ...] = args[1]; mask args[2]
+  kVar,    // declares mutable dst = args[0]
+  kSet,    // dst = args[0], dst declared by kVar
+  kLocal,  // declares the local array `ref` of `bits` elements of `type`
+  // scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l < bits
+  kTranspose,
   kInterleave,  // memory[args[0] + l * n + i] = list[i] lane l, of n vectors
-  kMma,      // local `op` = sum over args[2] steps of rows x vectors: a at memory[list[r] + step *
-             // args[1]] of `space` and `ref`, b at args[0] + step * stride in scratch, or in buffer
-             // `b_buffer`; bits vectors of type x lanes
+  // local `op` = sum over args[2] steps of rows x vectors. Row r of a is at memory[list[r] + step *
+  // args[1]] of `space` and `ref`; b is at args[0] + step * stride in scratch, or in buffer
+  // `b_buffer`. bits: vectors of type x lanes.
+  kMma,
   kAddress,  // dst = the address of memory[args[0]] as i64
-  kTaps,    // local `op` = sum over args[2] taps: rows at the addresses scratch i64[args[0] + tap *
-            // ref + row], weights at `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full:
-            // element-wise along list[0] columns, else sums of list[0] products, weights `stride`
-            // apart; ref rows, bits vectors of type x lanes
-  kSort,    // scratch: puts `stride` keys of `type` at args[0] and what belongs to them, i64 at
-            // args[1], in order; equal keys keep theirs; room for as many at args[2] and args[3]
-  kAnyNan,  // dst = whether local `op` holds a NaN in its first args[0] columns of `ref` rows that
-            // are `bits` apart
-  kLaneId,  // dst = number of the work item in its group, i64
-  kBarrier,  // the items of a group meet; shared memory, and if bits is 1 global memory too, is
-             // seen by all afterwards
-  kFence,    // stores past the caches are seen by other threads from here on, if args[0] says that
-             // there were any
+  // local `op` = sum over args[2] taps. The rows are at the addresses in scratch i64[args[0] + tap
+  // * ref + row], the weights at `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full:
+  // element-wise along list[0] columns; else sums of list[0] products with weights `stride` apart.
+  // ref: rows; bits: vectors of type x lanes.
+  kTaps,
+  // In scratch: stable sort of `stride` keys of `type` at args[0], with their i64 payload at
+  // args[1]. args[2] and args[3]: work space for as many keys and payloads.
+  kSort,
+  // dst = whether local `op` holds a NaN in the first args[0] columns of its `ref` rows, which are
+  // `bits` apart.
+  kAnyNan,
+  kLaneId,  // dst = index of the work item in its group, i64
+  // The items of a group meet. Then all see shared memory and, if bits is 1, global memory.
+  kBarrier,
+  // If args[0] says that there were stores past the caches, other threads see them from here on.
+  kFence,
   kComment,  // text: the stage and part (Init, Step, Merge, Final, Map, Pack) that follows
 };
 
@@ -80,19 +84,19 @@ struct Node {
   Space space = Space::kBuffer;
   DType type = TENON_DTYPE_NONE;  // of memory
   ValueId args[4] = {kNoValue, kNoValue, kNoValue, kNoValue};
-  ValueId stride = kNoValue;  // kLoad, kStore: distance of lanes in elements, when not 1
+  ValueId stride = kNoValue;  // kLoad, kStore: elements between lanes, if not 1
   int64_t bits = 0;           // kConst: pattern; kLoop: step; kLocal: elements
   bool full = false;
   std::string text;
-  std::vector<ValueId> list;  // kMma: where each row of a begins
+  std::vector<ValueId> list;  // kMma: where each row of a starts
   uint32_t lanes = 1;         // kMma
   int32_t b_buffer = -1;      // kMma: -1 is scratch
-  bool stream = false;        // kStore: of a whole vector, past the caches if args[3] says so
-  // kTaps, element-wise: a tap is a run of so many neighbours. Its table has one address for each
-  // place that the rows, run_step apart, see; their weights lie list[1] apart. 0: one address for
-  // each row.
+  bool stream = false;        // kStore of a whole vector: past the caches if args[3] says so
+  // kTaps, element-wise: a tap is a run of `run` neighbours. The table has one address for each
+  // place that the rows, run_step apart, read; the weights of a run are list[1] apart. 0: one
+  // address per row.
   uint32_t run = 0, run_step = 0;
-  bool pairs = false;  // kMma: operands are bf16, each step is two of the sum
+  bool pairs = false;  // kMma: operands are bf16, each step is two steps of the sum
   std::vector<Node> body, other;
 };
 
@@ -109,13 +113,13 @@ struct LoopTree {
   };
   std::vector<Argument> buffers;  // in argument order; Node::ref of memory nodes indexes it
   uint32_t extent_count = 0;
-  // Items of the range, items worth a thread, bytes of scratch that one call of the kernel needs
-  // (OpenCL: that one work item needs).
+  // Items of the range, and the bytes of scratch that one call of the kernel needs (OpenCL: that
+  // one work item needs). grain: items that are worth a thread.
   SizeProgram range, scratch_bytes;
   int64_t grain = 1;
-  // OpenCL: work items of a group (0: whoever launches chooses, there are no barriers); whether a
-  // group works on one item of the range together, else each work item has its own; arrays in
-  // shared memory by Node::ref.
+  // OpenCL. group: work items per group (0: the launcher chooses, and there are no barriers).
+  // together: a group works on one item of the range; else each work item has its own. shared:
+  // arrays in shared memory, by Node::ref.
   uint32_t group = 0;
   bool together = false;
   struct Shared {
@@ -129,7 +133,7 @@ std::string to_text(const LoopTree& tree);
 
 struct Prepared;
 
-// Lowers a prepared and scheduled kernel. False: `*why` says what cannot be expressed.
+// Lowers a prepared and scheduled kernel. False: `*why` says what cannot be lowered.
 bool lower(Prepared& prepared, const Schedule& schedule, LoopTree* out, std::string* why);
 
 }  // namespace tenon::kernelgen

@@ -1,4 +1,4 @@
-// Chooses the lowering that builds the loops of a schedule.
+// Picks the lowering for the shape of a schedule.
 #include "tenon/kernelgen/loops/lower_internal.h"
 
 namespace tenon::kernelgen {

@@ -1,6 +1,6 @@
 // Contractions: a register tile of rows x vectors, operands packed into panels where that pays, and
-// the final values as loops over the tile while it is in L1. Convolution is this with a guarded
-// affine operand: packing evaluates it.
+// the final values as loops over the tile while it is in L1. A convolution has a guarded affine
+// operand, which packing evaluates.
 #include <algorithm>
 #include <span>
 
@@ -64,11 +64,11 @@ class Contraction {
     e_.loop(Bind::kSerial, i0, in, s_.mr, false, [&](Val i) { strip(i, in); });
   }
 
-  // Whether the tile is a function over rows and a panel, or loops of this kernel over loads of any
-  // kind.
+  // Whether the tile is a function over rows and a panel; else it is loops of this kernel over
+  // loads of any kind.
   bool tiled() const { return s_.pack_b || s_.packed; }
 
-  // Where the panel of this item begins, and how far apart its steps lie.
+  // Where the panel of this item begins, and the distance between its steps.
   void find_panel() {
     const uint32_t first = p_.add_axis(n_);
     e_.bind(first, j0_);
@@ -90,7 +90,7 @@ class Contraction {
             });
   }
 
-  // for lanes of `axis` in [lo, hi): full vectors, then one masked.
+  // A loop over the lanes of `axis` in [lo, hi): full vectors, then one masked vector.
   template <class F>
   void lanes(uint32_t axis, Val lo, Val hi, std::optional<int64_t> extent, F body) {
     e_.vector_axis = axis;
@@ -130,7 +130,7 @@ class Contraction {
 
   void pack_b() {
     e_.comment("stage 0 Pack b");
-    // Whole vectors are stored; what runs over the end of a panel falls into a gap.
+    // Whole vectors are stored; what exceeds the end of a panel falls into a gap.
     stride_ = s_.columns.size() == 1 ? panel_ : panel_ + w_;
     b_at_ = e_.reserve(p_.add(p_.mul(k_, p_.integer(stride_)), p_.integer(w_)), acc_, 1);
     const Val base = scratch(b_at_, acc_);
@@ -152,8 +152,8 @@ class Contraction {
       });
       return;
     }
-    // Two column axes: the panel is cut into runs of the inner one, so that lanes never cross a row
-    // of the image.
+    // Two column axes: the panel is cut into runs of the inner one, so that the lanes never cross a
+    // row of the image.
     const uint32_t outer = s_.columns[0], inner = s_.columns[1];
     const Val c = e_.scalar(p_.axes()[inner].extent);
     const Val first = e_.div(j0_, c),
@@ -172,8 +172,8 @@ class Contraction {
     });
   }
 
-  // b is contiguous along the last reduction axis: square tiles are turned over in registers. What
-  // is left of the reduction, and the last panel, go element by element.
+  // b is contiguous along the last reduction axis: square tiles are transposed in registers. The
+  // remainder of the reduction, and the last panel, are copied element by element.
   void pack_b_transposed(Val base) {
     const uint32_t k = order_.back();
     const Val extent = e_.scalar(p_.axes()[k].extent);
@@ -209,7 +209,7 @@ class Contraction {
         }
       });
     });
-    // The tail of the reduction.
+    // The remainder of the reduction.
     nest(order_, order_.size() - 1, [&] {
       const Val start = e_.sub(extent, e_.mod(extent, e_.integer(w_)));
       e_.loop(Bind::kSerial, start, extent, 1, false, [&](Val at) {
@@ -224,7 +224,7 @@ class Contraction {
     e_.emit(e_.depth(), branch);
   }
 
-  // Steps of one packed row of a.
+  // Elements of one packed row of a.
   ExprId a_row() { return s_.pairs ? p_.mul(p_.ceildiv(k_, 2), p_.integer(2)) : k_; }
 
   void pack_a(Val i, Val m) {
@@ -244,7 +244,8 @@ class Contraction {
                       e_.splat(e_.vector(a_), s_.lanes));
         });
       });
-      // The other half of the last pair: b has a zero there, which may not meet what is no number.
+      // The other half of the last pair: b has a zero there, and zero times NaN or infinity would
+      // not be zero.
       if (a_row() != k_) {
         e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(k_)),
                     e_.scalar(p_.number(0, read_)));
@@ -261,7 +262,7 @@ class Contraction {
     std::vector<ExprId> a(s_.mr);
     std::vector<uint32_t> row(s_.mr);
     for (uint32_t r = 0; r < s_.mr; ++r) {
-      // Rows beyond the last compute it again; they are not stored.
+      // Rows beyond the last repeat it; they are not stored.
       Val at = r == 0 ? i : e_.add(i, e_.integer(r));
       if (!exact && r > 0) at = e_.min(at, e_.sub(m, e_.integer(1)));
       row[r] = p_.add_axis(m_);
@@ -288,9 +289,8 @@ class Contraction {
     epilogue(i, in);
   }
 
-  // Rows of the tiles that a strip chooses from, the tallest first: the last strip may have fewer
-  // rows than the others, and a matrix of few rows is read at the speed of memory, not of
-  // arithmetic.
+  // Heights of the tiles that a strip can choose, tallest first. The last strip may have fewer rows
+  // than the others, and a matrix of few rows is limited by memory, not by arithmetic.
   std::vector<uint32_t> heights() const {
     const auto m = p_.value(m_);
     const uint32_t rest = m ? static_cast<uint32_t>(*m % s_.mr) : 0;
@@ -322,7 +322,7 @@ class Contraction {
     e_.emit(e_.depth(), branch);
   }
 
-  // The tile as a function of its own, shared by all kernels of a text.
+  // The tile as a function, shared by all kernels of a text.
   void mma(const std::vector<uint32_t>& row, uint32_t height) {
     e_.comment("stage 0 Step");
     Node n;
@@ -414,7 +414,7 @@ class Contraction {
 
   // ---- Final values over the tile ----
 
-  // An offset over (outer, inner) columns in terms of their linear number.
+  // An offset over (outer, inner) columns, in terms of their linear number.
   ExprId linear_offset(ExprId off, uint32_t linear) {
     if (s_.columns.size() == 1) return p_.substitute(off, column_map(linear));
     std::vector<ExprId> c;
@@ -482,7 +482,8 @@ class Contraction {
   const Stage& st_;
   ExprId a_ = kNone, b_ = kNone, m_ = kNone, n_ = kNone, k_ = kNone;
   ExprId a_step_ = kNone, a_rest_ = kNone, a_at_ = kNone, b_at_ = kNone;
-  DType acc_ = TENON_DTYPE_NONE, read_ = TENON_DTYPE_NONE;  // of sums and of what the tile reads
+  DType acc_ = TENON_DTYPE_NONE,
+        read_ = TENON_DTYPE_NONE;  // type of the sums, and of what the tile reads
   int64_t w_ = 1, panel_ = 1, stride_ = 1;
   std::vector<uint32_t> order_;
   uint32_t row_ = 0;

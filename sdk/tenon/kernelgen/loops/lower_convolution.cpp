@@ -1,9 +1,9 @@
-// Convolutions over operands in panels. A strip of rows gets a table of addresses, one per tap and
-// row; taps that are padding for the whole strip are left out, and where only some rows are outside
-// their address is a row of zeros. One call of the register tile sums all taps; the final values
-// are a loop over the tile while it is in L1. Zeros cannot change a sum, except that zero times a
-// weight that is not finite is NaN: a strip at a border that holds a NaN is summed again row by
-// row, without the taps that are padding.
+// Convolutions over operands in panels. A strip of rows gets a table with one address per tap and
+// row. Taps that are padding for the whole strip are left out. For a tap that is padding for only
+// some rows, those rows get the address of a row of zeros. One call of the register tile sums all
+// taps, and the final values are a loop over the tile while it is in L1. Zeros cannot change a sum,
+// except that zero times an infinite or NaN weight is NaN: if a strip at a border holds a NaN, it
+// is summed again row by row, without the taps that are padding.
 #include <algorithm>
 #include <iterator>
 
@@ -51,12 +51,12 @@ class Convolution {
   }
 
  private:
-  // Strips lie in one line of the image, and their table has the places that their rows see
-  // together.
+  // Whether strips are within one line of the image; the table then has one address for each place
+  // that the rows of a strip read.
   bool runs() const { return s_.run_axis != ~0u; }
 
-  // The reduction axis along which both operands run: one call of the tile walks it. The others are
-  // taps.
+  // Finds the reduction axis along which the input is contiguous and the weights advance by rows of
+  // a panel: one call of the tile runs along it. The other axes are taps.
   bool find_inner(std::string* why) {
     taps_ = st_.reduce;
     if (s_.depthwise) {
@@ -164,13 +164,13 @@ class Convolution {
             });
   }
 
-  // Fills the table for the strip at row i; returns how many taps it has.
+  // Fills the table for the strip at row i; returns its number of taps.
   Val table(Val i) {
     e_.comment("stage 0 Pack addresses");
     const Val m = e_.scalar(m_), last = e_.sub(m, e_.integer(1));
     std::vector<std::unordered_map<ExprId, ExprId>> rename(s_.mr);
     for (uint32_t r = 0; r < s_.mr; ++r) {
-      // Rows beyond the last compute it again; they are not stored.
+      // Rows beyond the last repeat it; they are not stored.
       std::vector<uint32_t> own;
       for (uint32_t a : s_.rows) {
         own.push_back(p_.add_axis(p_.axes()[a].extent));
@@ -218,9 +218,9 @@ class Convolution {
 
   int64_t run_taps() { return p_.value(p_.axes()[s_.run_axis].extent).value_or(1); }
 
-  // Fills the table for the strip [i, in) of one line: for each line of the filter the places that
-  // its rows see. Returns how many lines it has; those that are padding for the whole strip are
-  // left out. Rows beyond `in` see what the last one sees.
+  // Fills the table for the strip [i, in) of one line: for each line of the filter, the places that
+  // the rows read. Returns the number of lines; those that are padding for the whole strip are left
+  // out. Rows beyond `in` repeat the last one.
   Val table_of_runs(Val i, Val in) {
     e_.comment("stage 0 Pack addresses");
     const int64_t places = (int64_t{s_.mr} - 1) * s_.run_step + run_taps();
@@ -274,7 +274,7 @@ class Convolution {
     return {count, e_.depth(), false};
   }
 
-  // Offset in the weights with the column at `column` and the inner axis at its begin.
+  // The offset in the weights of the column at `column`, with the inner axis at 0.
   ExprId weights_at(ExprId column) {
     std::unordered_map<ExprId, ExprId> map = {{p_.axis(column_), column}};
     if (inner_ != ~0u) map[p_.axis(inner_)] = p_.integer(0);
@@ -324,7 +324,7 @@ class Convolution {
     e_.emit(e_.depth(), node);
   }
 
-  // Elements between the weights of neighbours in a run.
+  // Distance in elements between the weights of neighbours in a run.
   ExprId run_stride() {
     const uint32_t axes[] = {s_.run_axis};
     std::vector<ExprId> c;
@@ -364,7 +364,7 @@ class Convolution {
     });
   }
 
-  // Row r again, in every row of the second tile, from the taps inside.
+  // Computes row r again, in every row of the second tile, from the taps inside.
   void one_row(Val r, Val place, Val weights) {
     std::unordered_map<ExprId, ExprId> rename;
     std::vector<uint32_t> own;
@@ -401,7 +401,7 @@ class Convolution {
     });
   }
 
-  // for lanes of the column axis in [lo, hi): full vectors, then one masked.
+  // A loop over the lanes of the column axis in [lo, hi): full vectors, then one masked vector.
   template <class F>
   void lanes(Val lo, Val hi, F body) {
     e_.vector_axis = column_;
@@ -457,13 +457,13 @@ class Convolution {
   int64_t w_ = 1, panel_ = 1;
   uint32_t column_ = 0, inner_ = ~0u;
   std::vector<uint32_t> taps_;
-  ExprId line_ = kNone,
-         strips_ = kNone;  // where strips lie in lines: rows of a line, strips of all
+  // If strips are within lines: the rows of a line, and all strips.
+  ExprId line_ = kNone, strips_ = kNone;
   ExprId n_ = kNone, m_ = kNone, guard_ = kNone, length_ = kNone, tap_count_ = kNone;
   ExprId table_at_ = kNone, offsets_at_ = kNone, zeros_at_ = kNone;
   ExprId row_table_at_ = kNone, row_offsets_at_ = kNone;
-  ValueId border_ =
-      kNoValue;  // set when a tap is padding for some rows of the strip and not for others
+  // Set if a tap is padding for some rows of the strip and not for others.
+  ValueId border_ = kNoValue;
   Val zeros_, j0_, jn_;
 };
 

@@ -1,6 +1,6 @@
 // Contractions and convolutions for groups of work items: a group computes a tile of rows x
-// columns. It brings `depth` steps of both operands into shared memory at a time, whatever their
-// guards and strides are, and each item sums mr x nr products in registers.
+// columns. It copies `depth` steps of both operands into shared memory at a time, whatever their
+// guards and strides, and each item sums mr x nr products in registers.
 #include <algorithm>
 
 #include "tenon/kernelgen/loops/lower_internal.h"
@@ -40,7 +40,7 @@ class GroupContraction {
   }
 
  private:
-  // An operand: its free axes as one, and the part of it that the group holds.
+  // One operand: its free axes as one, and the part of it that the group holds.
   struct Side {
     ExprId value = kNone;
     std::vector<uint32_t> axes;
@@ -75,8 +75,7 @@ class GroupContraction {
     epilogue(acc);
   }
 
-  // Whether neighbours along the sum lie side by side in memory, rather than neighbours along the
-  // free axes.
+  // Whether neighbours along the sum, rather than along the free axes, are adjacent in memory.
   bool along_sum(const Side& side) {
     std::vector<ExprId> loads;
     p_.loads(side.value, &loads);
@@ -91,8 +90,8 @@ class GroupContraction {
     return false;
   }
 
-  // shared[step * (width + 1) + place] = the element, or zero behind the end of the sum. Places
-  // behind the last row hold the last row.
+  // shared[step * (width + 1) + place] = the element, or zero after the end of the sum. Places
+  // after the last row repeat the last row.
   void fill(const Side& side, Val begin) {
     e_.comment(&side == &a_ ? "stage 0 Fill a" : "stage 0 Fill b");
     e_.loop(Bind::kLanes, e_.integer(0), e_.integer(side.width * depth_), 1, false, [&](Val x) {
@@ -166,14 +165,14 @@ class GroupContraction {
     });
   }
 
-  // The item's own rows or columns that exist.
+  // Loops over the item's own rows or columns that exist.
   template <class F>
   void each(const Side& side, Val mine, uint32_t count, int64_t apart, F body) {
     e_.loop(Bind::kSerial, e_.integer(0), e_.integer(count), 1, false, [&](Val i) {
       const Val at = e_.add(e_.add(side.first, mine), e_.mul(i, e_.integer(apart)));
       e_.only_if(e_.less(at, e_.scalar(side.count)), [&] {
-        // What follows from the place is not computed before it is known to be there: it may be
-        // loaded.
+        // Expressions that depend on the place are computed inside the condition, because they may
+        // be loads.
         decode(e_, here(at), side.axes);
         body(i);
       });

@@ -1,6 +1,6 @@
-// Rows of reductions for groups of work items: a group takes one row, its items share the row's
-// loops, and what they found meets in shared memory by halving. Between passes the group meets, so
-// that every item sees what the others have stored.
+// Rows of reductions for groups of work items. A group takes one row, its items share the row's
+// loops, and their partial results are combined in shared memory by halving. There is a barrier
+// between passes, so that every item sees what the others stored.
 #include <algorithm>
 #include <map>
 
@@ -43,7 +43,7 @@ class GroupRows {
     return n;
   }
 
-  // All points of the axes, shared by the items of the group.
+  // A loop over all points of the axes, shared by the items of the group.
   template <class F>
   void lanes(const std::vector<uint32_t>& axes, F body) {
     if (axes.empty()) return body();
@@ -77,12 +77,12 @@ class GroupRows {
       return lanes(pass.space,
                    [&] { sums(pass, [&](auto step) { serial(pass.reduce, 0, step); }, false); });
     }
-    // A sum of one step is taken by every item: there is nothing to meet about.
+    // Every item computes a sum of one step itself: there is nothing to combine.
     const bool meet = !pass.reduce.empty();
     serial(pass.space, 0, [&] { sums(pass, [&](auto step) { lanes(pass.reduce, step); }, meet); });
   }
 
-  // Whether there are points enough to give each item sums of its own.
+  // Whether there are enough points for each item to compute sums of its own.
   bool shares_points(const Pass& pass) {
     if (pass.space.empty()) return false;
     const auto space = p_.value(product(pass.space)), reduce = p_.value(product(pass.reduce));
@@ -129,7 +129,7 @@ class GroupRows {
     return "stage " + std::to_string(stage) + " " + part;
   }
 
-  // What all items of the group know is stored by the first.
+  // Stores a value that all items of the group have: only the first item stores it.
   void store(const View& view, Val v) {
     if (alone_) return e_.store(view, v, false);
     const Val first = e_.apply(TENON_S_CMP, TENON_I64, {lane_, e_.integer(0)}, TENON_CMP_EQ);
@@ -150,7 +150,7 @@ class GroupRows {
     return out;
   }
 
-  // Values of `list` where states mean `states`.
+  // Values of `list` with `states` as the states.
   std::vector<Val> given(const std::vector<ExprId>& list, std::vector<Val> states) {
     e_.open_alias();
     e_.states = std::move(states);
@@ -169,7 +169,7 @@ class GroupRows {
     }
   }
 
-  // The k-th array of the type, one element for each item.
+  // The k-th shared array of this type, with one element per item.
   uint32_t array(DType t, size_t k) {
     std::vector<uint32_t>& list = arrays_[t];
     while (list.size() <= k) list.push_back(e_.share(t, s_.group));
@@ -222,7 +222,7 @@ class GroupRows {
   Pool& p_;
   Kernel& k_;
   Val lane_;
-  bool alone_ = false;  // inside a loop that items share: each has elements of its own
+  bool alone_ = false;  // inside a loop that items share: each has its own elements
   std::map<DType, std::vector<uint32_t>> arrays_;
 };
 

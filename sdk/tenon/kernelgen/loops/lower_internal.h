@@ -1,9 +1,9 @@
-// The part of lowering that turns expressions into instructions; loops for rows and for
-// contractions are built on it. Internal to kernelgen.
+// The emitter, which turns expressions into instructions. The lowerings of all shapes use it.
+// Internal to kernelgen.
 //
-// Scopes are the open loops. An expression is emitted in the outermost scope where all it depends
-// on is known, so invariants leave loops by construction. Lanes run along one axis: as a *scalar*
-// that axis is the first lane, as a *vector* it is all of them.
+// Scopes are the open loops. An expression is emitted in the outermost scope where everything it
+// depends on is known, so loop invariants are hoisted by construction. Lanes run along one axis. As
+// a *scalar*, an expression has that axis at the first lane; as a *vector*, at all lanes.
 #ifndef TENON_KERNELGEN_LOOPS_LOWER_INTERNAL_H_
 #define TENON_KERNELGEN_LOOPS_LOWER_INTERNAL_H_
 
@@ -29,9 +29,9 @@ class Emitter {
 
   // ---- Scopes ----
   void open();                // a new innermost list of nodes
-  std::vector<Node> close();  // takes it away
+  std::vector<Node> close();  // removes and returns it
   uint32_t depth() const { return static_cast<uint32_t>(scopes_.size() - 1); }
-  void open_alias();  // a scope of names only: nodes still go to the current list
+  void open_alias();  // a scope for names only: nodes still go to the current list
   void close_alias();
   void bind(uint32_t axis, Val v);  // in the innermost scope, for the current copy
 
@@ -58,28 +58,28 @@ class Emitter {
   ValueId declare(Val init);  // a mutable copy, in the innermost scope
   void set(ValueId var, Val v);
 
-  // Loads and stores by flat offset. `kind` vector: lanes along the vector axis.
+  // Loads and stores by flat offset. as_vector: lanes along the vector axis.
   Val load(ExprId load_expr, bool as_vector);
   void store(const View& view, Val v, bool as_vector);
   Val load_at(Space space, uint32_t ref, DType t, Val address, uint32_t lanes,
               ValueId mask = kNoValue, ValueId other = kNoValue, ValueId stride = kNoValue);
   void store_at(Space space, uint32_t ref, DType t, Val address, Val v, ValueId mask = kNoValue,
                 ValueId stride = kNoValue);
-  // Makes loads of this element (unguarded) mean v from now on in the innermost scope.
+  // From now on in the innermost scope, unguarded loads of this element give v.
   void forward(uint32_t buffer, ExprId offset, Val v, bool as_vector);
-  // In this scope the lanes of `load` are v: its guard is known to hold.
+  // In this scope the lanes of `load` are v: the load's guard is known to hold.
   void forward_guarded(ExprId load, Val v);
 
   uint32_t argument(uint32_t buffer, bool written);
-  // Scratch: byte offset of a new region.
+  // Reserves a region of scratch; returns its byte offset.
   ExprId reserve(ExprId elements, DType t, uint32_t multiple);
   void comment(const std::string& text);
-  // Groups: an array that its items share, the item's number, a meeting of all (`global`: what was
-  // written to any memory is seen).
+  // For groups: an array that the items share, the index of an item, and a barrier (`global`:
+  // writes to any memory are visible after it).
   uint32_t share(DType t, int64_t elements);
   Val lane_id();
   void barrier(bool global);
-  // What one item of a group does alone.
+  // Code that only one item of a group runs.
   template <class F>
   void only_if(Val condition, F body) {
     Node n;
@@ -91,7 +91,8 @@ class Emitter {
     emit(depth(), std::move(n));
   }
 
-  // A loop over [begin, end) by step, body by callback with the scope open and the variable as Val.
+  // A loop over [begin, end) by step. The body is a callback, called with the scope open and the
+  // variable as a Val.
   template <class F>
   void loop(Bind bind, Val begin, Val end, int64_t step, bool full, F body, bool add_after = true) {
     Node n;
@@ -118,14 +119,16 @@ class Emitter {
   uint32_t copy = 0;        // which unrolled copy is being emitted
   ValueId mask = kNoValue;  // active lanes of the tail; kNoValue: all
   uint32_t mask_depth = 0;
-  uint32_t vector_depth = 0;  // scope in which all lanes are there: whole vectors are loaded inside
-  uint32_t row_depth = 0;  // scope in which passes run: loads of what the kernel writes stay inside
+  // The scope in which all lanes are present: whole vectors are loaded inside it.
+  uint32_t vector_depth = 0;
+  // The scope in which passes run: loads of what the kernel writes stay inside it.
+  uint32_t row_depth = 0;
   bool lanes_are_rows = false;  // temps have one slot per lane
   uint32_t temp_copies = 1;
-  std::vector<bool>
-      streamed;  // by buffer: whole vectors are stored past the caches, if `stream` says so
+  // By buffer: whole vectors are stored past the caches if `stream` says so.
+  std::vector<bool> streamed;
   ValueId stream = kNoValue;  // kNoValue: always
-  std::vector<Val> states;    // what State means now; by ordinal
+  std::vector<Val> states;    // what State means now, by ordinal
 
  private:
   struct Scope {
@@ -178,10 +181,11 @@ bool lower_convolution(Emitter& e, const Schedule& s, std::string* why);
 bool lower_attention(Emitter& e, const Schedule& s, std::string* why);
 bool lower_ordered(Emitter& e, const Schedule& s, std::string* why);
 
-// Splits a linear item into axis values, last axis fastest; binds them in the innermost scope.
+// Splits a linear item into axis values, the last axis varying fastest, and binds them in the
+// innermost scope.
 void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes);
 
-// The range of a kernel over tiles: items are blocks of rows, within panels of columns, within the
+// The range of a kernel over tiles: items are blocks of rows, inside panels of columns, inside the
 // points of `outer`. Binds the outer axes and calls body(block, panel).
 template <class F>
 void loop_over_tiles(Emitter& e, const Schedule& s, ExprId blocks, ExprId panels,

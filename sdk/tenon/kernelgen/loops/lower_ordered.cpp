@@ -1,5 +1,5 @@
-// Scans, scatters and sorts: what must run in order along some axes. The lead axes are independent:
-// ranges cut them, and lanes run along one of them where memory allows.
+// Scans, scatters and sorts, which must run in order along some axes. The lead axes are
+// independent: ranges cut them, and lanes run along one of them where memory allows.
 #include <algorithm>
 
 #include "tenon/kernelgen/loops/lower_internal.h"
@@ -109,7 +109,7 @@ class Ordered {
         next.depth = e_.depth();
         states.push_back(next);
       }
-      // The states before the step have names of their own: what is stored may be either.
+      // The states before the step have their own names, because either may be stored.
       e_.states = states;
       std::vector<Val> results;
       for (ExprId x : st_.final) {
@@ -143,7 +143,7 @@ class Ordered {
     serial(st_.reduce, 0, [&] {
       const View& v = st_.store[1];
       const ExprId old = p_.load(v.buffer, k_.buffers[v.buffer].type, v.index, v.guard);
-      // Only what combines with the old element reads it.
+      // The old element is read only if the step uses it.
       bool reads = false;
       std::vector<ExprId> todo = st_.step;
       p_.begin_walk();
@@ -166,7 +166,7 @@ class Ordered {
     });
   }
 
-  // The innermost axis of the copy, when all it touches is contiguous along it.
+  // The innermost axis of the copy, if everything it accesses is contiguous along it.
   uint32_t fill_axis() {
     if (st_.fill.empty()) return ~0u;
     const uint32_t axis[] = {st_.fill.back()};
@@ -186,8 +186,8 @@ class Ordered {
     return axis[0];
   }
 
-  // One stable sort per key, the least significant first: keys and places in scratch, and room to
-  // merge.
+  // One stable sort per key, the least significant first: keys and positions in scratch, and work
+  // space for merging.
   void sort() {
     const ExprId n = p_.axes()[st_.reduce[0]].extent;
     DType widest = TENON_U32;

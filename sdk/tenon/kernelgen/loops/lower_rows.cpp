@@ -55,8 +55,8 @@ class Rows {
   }
 
  private:
-  // Results that the kernel does not read, unless they lie where an operand of their form lies,
-  // which is in the cache already.
+  // Results that the kernel does not read are stored past the caches, unless they share the memory
+  // of an operand of the same form, which is in the cache already.
   void stream_results() {
     std::vector<bool> read(k_.buffers.size()), streamed(k_.buffers.size());
     for (const Stage& s : k_.stages) {
@@ -86,8 +86,8 @@ class Rows {
     e_.stream = when.v;
   }
 
-  // Rows begin at whole vectors: where only every other row did, stores of both kinds met in lines
-  // and lost a tenth.
+  // Whether rows begin at whole vectors. Where only every other row did, both kinds of stores met
+  // in the same cache lines and lost a tenth of the speed.
   bool lines_stay_whole(uint32_t buffer, Val* when) {
     for (const Stage& s : k_.stages) {
       for (const View& v : s.store) {
@@ -152,7 +152,7 @@ class Rows {
     });
   }
 
-  // ---- Woven results: lanes along one lead axis, a few vectors side by side ----
+  // ---- Interleaved results: lanes along one lead axis, a few vectors interleaved ----
 
   void interleaved_rows() {
     std::vector<uint32_t> outer = k_.lead;
@@ -176,8 +176,8 @@ class Rows {
     });
   }
 
-  // The stage at one point of the interleaved axis. Not a binding: an axis is bound once along any
-  // path of scopes.
+  // The expression at one point of the interleaved axis. Substituted rather than bound, because an
+  // axis is bound once along any path of scopes.
   ExprId at_point(ExprId e, int64_t point) {
     return p_.substitute(e, {{p_.axis(s_.interleaved_axis), p_.integer(point)}});
   }
@@ -221,9 +221,9 @@ class Rows {
 
   // ---- Transposes: lanes along one lead axis, squares along another ----
 
-  // Range over (other axes, blocks of `lanes` of the vector axis); inside, squares along the tile
-  // axis. A square of an operand that is contiguous along the tile axis is turned over into
-  // scratch; what does not fill a square is read with a stride.
+  // The range runs over (other axes, blocks of `lanes` of the vector axis), with squares along the
+  // tile axis inside. A square of an operand that is contiguous along the tile axis is transposed
+  // into scratch. What does not fill a square is read with a stride.
   void tiles() {
     e_.lanes_are_rows = false;
     e_.vector_axis = s_.vector_axis;
@@ -254,7 +254,7 @@ class Rows {
       for (ExprId l : turned_loads()) {
         const ExprId guard = p_.arg(l, 0);
         if (guard == kNone) continue;
-        // Bounds that hold for the first and the last lane hold for all.
+        // Bounds that hold at the first and the last lane hold at all lanes.
         const ExprId last = p_.substitute(
             guard, {{p_.axis(s_.vector_axis), p_.add(p_.axis(s_.vector_axis), p_.integer(w - 1))}});
         for (ExprId bound : {guard, last})
@@ -278,8 +278,8 @@ class Rows {
     });
   }
 
-  // Loads of f32-sized elements that are turned over: contiguous along the tile axis, with a stride
-  // along the lanes.
+  // Loads to transpose: of f32-sized elements, contiguous along the tile axis, with a stride along
+  // the lanes.
   std::vector<ExprId> turned_loads() {
     std::vector<ExprId> loads, out;
     for (ExprId v : k_.stages[0].value) p_.loads(v, &loads);
@@ -297,8 +297,8 @@ class Rows {
     return out;
   }
 
-  // A guard that is known for a block: bounds that do not depend on the tile axis (schedule.cpp saw
-  // to it for one load at least).
+  // A guard that can be decided for a block: its bounds do not depend on the tile axis
+  // (schedule.cpp ensures this for at least one load).
   bool may_hold_whole(ExprId guard) {
     return !p_.uses_axis(guard, s_.tile_axis) && holds_between(p_, guard, s_.vector_axis);
   }
@@ -319,7 +319,7 @@ class Rows {
 
   void square(Val at) {
     const Stage& s = k_.stages[0];
-    // The corner has a name of its own: an axis is bound once along any path of scopes.
+    // The corner has its own axis: an axis is bound once along any path of scopes.
     const uint32_t corner = p_.add_axis(p_.axes()[s_.tile_axis].extent);
     e_.bind(corner, at);
     const int64_t w = e_.width;
@@ -359,8 +359,8 @@ class Rows {
     });
   }
 
-  // for each lane group of [lo, hi): main loop of `unroll` vectors, then the rest one masked vector
-  // at a time. body runs with copies_ set.
+  // A loop over the lanes of [lo, hi): main loop of `unroll` vectors, then the rest one masked
+  // vector at a time. body runs with copies_ set.
   template <class F>
   void lanes_loop(Val lo, Val hi, std::optional<int64_t> extent, uint32_t unroll, F body) {
     const uint32_t axis = e_.vector_axis;
@@ -409,7 +409,7 @@ class Rows {
     }
   }
 
-  // The inner axis that most accesses walk contiguously.
+  // The inner axis along which most accesses are contiguous.
   uint32_t inner_vector_axis(const Pass& pass) {
     std::vector<uint32_t> axes = pass.space;
     axes.insert(axes.end(), pass.reduce.begin(), pass.reduce.end());
@@ -578,7 +578,7 @@ class Rows {
     e_.close_alias();
   }
 
-  // (a, b) to merge(a, b), as fresh values.
+  // merge of the states a and b, as new values.
   std::vector<Val> merge(const Stage& s, const std::vector<Val>& a, const std::vector<Val>& b) {
     e_.open_alias();
     e_.states = a;
@@ -600,7 +600,7 @@ class Rows {
     return out;
   }
 
-  // Lanes meet by halving: lane l takes lane l + h.
+  // Combines lanes by halving: lane l with lane l + h.
   std::vector<Val> across_lanes(const Stage& s, std::vector<Val> a) {
     for (uint32_t h = e_.width / 2; h >= 1; h /= 2) {
       std::vector<Val> b;
@@ -665,7 +665,7 @@ class Rows {
     e_.states.clear();
     e_.close_alias();
     for (size_t r = 0; r < s.store.size(); ++r) {
-      // A state that is its own result must not change behind the name it is given.
+      // A result that is itself a state must not change after it is forwarded under this name.
       Val v = values[r];
       v.depth = e_.depth();
       e_.forward(s.store[r].buffer, s.store[r].index[0], v, as_vector);

@@ -124,7 +124,7 @@ std::vector<ExprId> Builder::fresh_axes(const std::vector<ExprId>& dims,
 }
 
 // Element-wise stages of one shape share their axes, so that a chain of them is inlined without
-// renaming anything; inline_maps gives every stage that is left axes of its own.
+// renaming. inline_maps gives every remaining stage its own axes.
 std::vector<ExprId> Builder::shared_axes(const std::vector<ExprId>& dims,
                                          std::vector<uint32_t>* ids) {
   auto [it, fresh] = shapes_.try_emplace(dims);
@@ -182,7 +182,7 @@ Tensor Builder::map(DType type, std::vector<ExprId> dims, const Body& body) {
   const std::vector<ExprId> axes = fresh_axes(dims, &ids);
   const ExprId value = body(axes);
   if (!ok()) return {};
-  if (pool().type(value) != type) return fail("a body gives another type than its tensor");
+  if (pool().type(value) != type) return fail("a body has another type than its tensor");
   Tensor t = add_buffer(type, std::move(dims), Role::kTemp);
   if (!t.valid()) return t;
   Stage& s = add_stage(StageKind::kMap);
@@ -221,8 +221,8 @@ Tensor Builder::transpose(const Tensor& t, std::span<const uint32_t> permutation
   });
 }
 
-// Dims are matched from the right in groups of equal products, so that most reshapes keep their
-// plain axes; inside a group the index goes through one linear number.
+// Dims are matched from the right in groups of equal products, so that most reshapes keep plain
+// axes. Within a group the index is computed from one linear number.
 std::vector<ExprId> relabel(Pool& p, std::span<const ExprId> from, std::span<const ExprId> at,
                             std::span<const ExprId> to) {
   std::vector<ExprId> index(to.size(), p.integer(0));
@@ -231,7 +231,7 @@ std::vector<ExprId> relabel(Pool& p, std::span<const ExprId> from, std::span<con
     const size_t i1 = i, j1 = j;
     ExprId a = p.integer(1), b = p.integer(1);
     do {
-      // Take from the side that is behind; when sizes are not comparable take both.
+      // Extend the side whose product is smaller; if the sizes are not comparable, extend both.
       const bool behind_a = p.range(a).hi < p.range(b).lo, behind_b = p.range(b).hi < p.range(a).lo;
       const bool take_a = i > 0 && (!behind_b || j == 0);
       const bool take_b = j > 0 && (!behind_a || i == 0);
@@ -301,13 +301,13 @@ Tensor Builder::pad(const Tensor& t, const Tensor& value, std::span<const int64_
 }
 
 Tensor Builder::concat(std::span<const Tensor> parts, uint32_t axis) {
-  if (parts.empty()) return fail("concat of nothing");
+  if (parts.empty()) return fail("concat needs an operand");
   for (const Tensor& t : parts) {
     if (!t.valid()) return {};
     if (t.rank() != parts[0].rank() || t.type != parts[0].type)
-      return fail("concat of unlike tensors");
+      return fail("concat of tensors of different rank or type");
   }
-  // A tree: one value that nests every part is too deep for those who walk it.
+  // Joined as a tree: one expression that nests every part would be too deep for recursive walks.
   constexpr size_t kWidth = 32;
   if (parts.size() > kWidth) {
     std::vector<Tensor> joined;
@@ -412,7 +412,8 @@ bool Builder::fold_parts(Fold fold, DType acc, DType out, ExprId x, ExprId posit
   }
   if (!is_integer(out)) return false;
   const bool max = fold == Fold::kArgMax;
-  // Second better than first: greater, or NaN against a number, or equal and earlier.
+  // Whether the second is better than the first: greater, or NaN against a number, or equal and
+  // earlier.
   auto better = [&](ExprId v0, ExprId i0, ExprId v1, ExprId i1) {
     ExprId yes = p.cmp(max ? TENON_CMP_GT : TENON_CMP_LT, v1, v0);
     ExprId same = p.cmp(TENON_CMP_EQ, v1, v0);
@@ -456,7 +457,7 @@ Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fol
     }
   }
   if (!fold_parts(fold, acc, out, widened(load(t, index), acc), position, &s)) {
-    return fail("an arg reduction gives integers");
+    return fail("an arg reduction needs an integer result type");
   }
   Tensor r = add_buffer(out, out_dims, Role::kTemp);
   if (!r.valid()) return r;
@@ -467,8 +468,8 @@ Tensor Builder::reduce(const Tensor& t, std::span<const uint32_t> dims, Fold fol
   return r;
 }
 
-// A window with more places than the input has elements steps over the elements: most of its places
-// see only padding.
+// If a window has more places than the input has elements, the loop runs over the elements instead:
+// most of the window's places see only padding.
 Builder::Tap Builder::add_tap(const WindowDim& w, ExprId out, ExprId extent,
                               std::vector<uint32_t>* reduce) {
   Pool& p = pool();
@@ -494,7 +495,8 @@ Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window
   if (!t.valid()) return {};
   if (window.size() != t.rank() || dims.size() != t.rank())
     return fail("reduce_window needs one window per dim");
-  if (fold == Fold::kArgMax || fold == Fold::kArgMin) return fail("reduce_window gives no places");
+  if (fold == Fold::kArgMax || fold == Fold::kArgMin)
+    return fail("reduce_window computes no positions");
   Pool& p = pool();
   if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
   if (out == TENON_DTYPE_NONE) out = t.type;
@@ -509,7 +511,8 @@ Tensor Builder::reduce_window(const Tensor& t, std::span<const WindowDim> window
     index.push_back(tap.at);
   }
   const ExprId x = widened(load(t, index, guard, identity(p, fold, t.type)), acc);
-  if (!fold_parts(fold, acc, out, x, kNone, &s)) return fail("an arg reduction gives integers");
+  if (!fold_parts(fold, acc, out, x, kNone, &s))
+    return fail("an arg reduction needs an integer result type");
   Tensor r = add_buffer(out, dims, Role::kTemp);
   if (!r.valid()) return r;
   s.store = {{r.buffer, axes, kNone}};
@@ -535,12 +538,12 @@ std::vector<Tensor> Builder::window_argmax(const Tensor& t, std::span<const Wind
     at.push_back(tap.at);
     place = p.add(p.mul(place, t.dims[d]), tap.at);
   }
-  // A place beyond all others loses against every element, as the state does that has seen none.
+  // A position beyond all others loses to every element, like the initial state.
   const ExprId nowhere = p.integer(size_of(index) == 8 ? INT64_MAX : INT32_MAX);
   if (guard != kNone && !p.is_const(guard)) place = p.op(TENON_S_SELECT, {guard, place, nowhere});
   const ExprId x = widened(load(t, at, guard, identity(p, Fold::kMax, t.type)), acc);
   if (!fold_parts(Fold::kArgMax, acc, index, x, place, &s)) {
-    fail("a place is an integer");
+    fail("positions need an integer type");
     return {Tensor{}, Tensor{}};
   }
   const ExprId none = p.convert(nowhere, index), found = p.state(1, index);
@@ -568,7 +571,7 @@ Tensor Builder::attention(
   Stage s;
   s.kind = StageKind::kAttention;
   const std::vector<ExprId> outer = fresh_axes({q.dims[0], q.dims[1]}, &s.space);
-  // These have a loop of their own whatever their extent.
+  // These axes have a loop whatever their extent.
   auto own = [&](ExprId extent, std::vector<uint32_t>* list) {
     list->push_back(p.add_axis(extent));
     return p.axis(list->back());
@@ -598,7 +601,7 @@ Tensor Builder::scan(const Tensor& t, uint32_t dim, Fold fold, bool reverse, boo
   Pool& p = pool();
   if (acc == TENON_DTYPE_NONE) acc = default_acc(t.type);
   if (p.is_const(t.dims[dim], 1)) {
-    // One step: the element, or nothing before it.
+    // One step: the element, or for exclusive the identity.
     return map(out, t.dims, [&](std::span<const ExprId> axes) {
       return exclusive ? identity(p, fold, out) : p.convert(widened(load(t, axes), acc), out);
     });
@@ -636,8 +639,7 @@ Tensor Builder::scatter(const Tensor& x, std::vector<ExprId> updates,
   if (!ok()) return {};
   Tensor r = add_buffer(x.type, x.dims, Role::kTemp);
   if (!r.valid()) return r;
-  // A dim of x that an axis of the updates runs through as a whole: its points have nothing to do
-  // with each other.
+  // A dim of x that an axis of the updates covers completely: its points are independent.
   std::vector<ExprId> from(x.rank(), kNone);
   for (size_t d = 0; d < x.rank(); ++d) {
     const Expr& e = p.at(to.index[d]);
@@ -656,7 +658,7 @@ Tensor Builder::scatter(const Tensor& x, std::vector<ExprId> updates,
   return r;
 }
 
-// An unsigned number in the order of sorting.
+// An unsigned number that sorts like x.
 ExprId Builder::sort_key(ExprId x, bool descending) {
   Pool& p = pool();
   DType t = p.type(x);
@@ -696,7 +698,7 @@ std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim
       from[d] = to[d] = fresh_axes({first.dims[d]}, &s.space)[0];
       continue;
     }
-    // Axes of extent 1 are numbers; a line of one element is in order.
+    // Elsewhere axes of extent 1 are constants; here one element is already sorted.
     if (p.is_const(first.dims[d], 1) || p.is_const(length, 1)) {
       s.reduce.push_back(p.add_axis(first.dims[d]));
       s.fill.push_back(p.add_axis(length));
@@ -743,8 +745,8 @@ Tensor Builder::finish_contract(Stage s, DType out, std::vector<ExprId> dims,
     return p.is_const(p.axes()[axis].extent, 0);
   });
   if (nothing) {
-    // A sum of no products: its operands have no elements, hence no strides to tell their sides
-    // apart by.
+    // A sum of no products. Its operands have no elements, so no strides that could tell their
+    // sides apart.
     s.kind = StageKind::kMap;
     s.reduce.clear();
     s.value = {result(p.number(0, acc))};
@@ -767,9 +769,9 @@ Tensor Builder::dot(const Tensor& a, const Tensor& b, std::span<const uint32_t> 
                     std::span<const uint32_t> batch_b, std::span<const uint32_t> sum_a,
                     std::span<const uint32_t> sum_b, DType acc, DType out) {
   if (!a.valid() || !b.valid()) return {};
-  if (a.type != b.type) return fail("dot of unlike types");
+  if (a.type != b.type) return fail("dot of different types");
   if (batch_a.size() != batch_b.size() || sum_a.size() != sum_b.size())
-    return fail("dot pairs dims unevenly");
+    return fail("dot pairs different numbers of dims");
   if (acc == TENON_DTYPE_NONE) acc = contract_acc(a.type);
   if (out == TENON_DTYPE_NONE) out = a.type;
   Stage s;
@@ -803,7 +805,7 @@ Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n,
                      std::span<const WindowDim> window, int64_t groups, std::vector<ExprId> dims,
                      DType acc, DType out) {
   if (!x.valid() || !w.valid()) return {};
-  if (x.type != w.type) return fail("convolution of unlike types");
+  if (x.type != w.type) return fail("convolution of different types");
   const size_t spatial = window.size();
   if (n.x_spatial.size() != spatial || n.w_spatial.size() != spatial ||
       n.out_spatial.size() != spatial || dims.size() != x.rank() || x.rank() != spatial + 2 ||

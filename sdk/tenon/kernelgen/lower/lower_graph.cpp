@@ -12,7 +12,6 @@ namespace tenon::kernelgen {
 namespace {
 
 constexpr int kDimDepthMax = 64;
-// Constants up to this many bytes of one repeated element become immediates of the code.
 std::string_view view(tenon_str_t s) {
   return {s.data, static_cast<size_t>(s.size)};
 }
@@ -42,8 +41,7 @@ bool computable(const tenon_type_t& t, const LoweringLimits& limits) {
   return is_tensor(t) && size_of(t.dtype) != 0 && ((limits.dtypes >> t.dtype) & 1u);
 }
 
-// The number that all elements of a blob are, when code can carry it: exactly representable as a
-// double.
+// The value of all elements of a blob, if they are equal and a double represents it exactly.
 bool uniform_value(const HostTables& host, const tenon_value_view_t& v, double* out) {
   const void* element = nullptr;
   uint32_t bytes = 0;
@@ -124,7 +122,8 @@ ScalarAttr scalar_attr(const tenon_attr_t& a) {
   return s;
 }
 
-// Element-wise ops: rank-0 operands beside shaped ones (select's predicate) are broadcast.
+// Lowers element-wise ops. Rank-0 operands beside shaped ones (the predicate of select) are
+// broadcast.
 std::vector<Tensor> lower_elementwise(LoweringSite& site) {
   std::vector<tenon_attr_t> attrs(site.op->attr_count);
   if (site.op->attr_count != 0) {
@@ -166,7 +165,7 @@ std::vector<Tensor> lower_node(LoweringSite& site) {
   return out;
 }
 
-// The parts of a subgraph that lowering walks through.
+// State of lowering a subgraph.
 class GraphLowering {
  public:
   GraphLowering(const HostTables& host, tenon_graph_t* graph, std::string* why)
@@ -221,11 +220,11 @@ class GraphLowering {
   Builder builder_;
   DimMap dims_;
   std::string* why_;
-  std::unordered_map<tenon_value_t, Tensor>
-      values_;  // by value: one node of a large graph is tried at a time
+  // By value. A map, because one node of a large graph is tried at a time.
+  std::unordered_map<tenon_value_t, Tensor> values_;
 };
 
-// Operands become immediates or constants or inputs.
+// Operands become immediates, constants or inputs.
 bool bind_operand(const HostTables& host, tenon_graph_t* graph, GraphLowering* lowering,
                   tenon_value_t value, Tensor* out) {
   tenon_value_view_t v = sized<tenon_value_view_t>();
@@ -471,7 +470,7 @@ bool can_lower(const HostTables& host, tenon_graph_t* graph, tenon_node_t node,
     return false;
   }
   if (name == "sdpa" && !limits.attention) {
-    *why = "sdpa: attention is computed by this device from its parts";
+    *why = "sdpa: this device computes attention from its decomposition";
     return false;
   }
   GraphLowering lowering(host, graph, why);
@@ -507,7 +506,7 @@ bool lower_graph(const HostTables& host, tenon_graph_t* graph, Lowered* out, std
     out->nodes.push_back(main.nodes[i]);
     if (!lowering.node(main.nodes[i], i)) return false;
   }
-  // A yield that is an argument, a constant or yielded before needs memory of its own: a copy.
+  // A yield that is an argument, a constant or an earlier yield needs its own memory: a copy.
   std::unordered_set<uint32_t> taken;
   for (uint32_t i = 0; i < main.yield_count; ++i) {
     Tensor t = lowering.value(main.yields[i]);
@@ -584,12 +583,12 @@ double node_cost_ns(const HostTables& host, tenon_graph_t* graph, tenon_node_t n
   const bool found =
       host.registry->op_find(host.registry->self, n.op, n.op_version, &op) == TENON_OK;
   if (found && op->cost_class == TENON_COST_CONTRACTION && n.operand_count >= 2) {
-    // rows x columns x depth: |a| * |b| * |out| = (m k)(k n)(m n), its root is m n k.
+    // rows x columns x depth: |a| * |b| * |out| = (m k)(k n)(m n), whose square root is m n k.
     flops = 2 * __builtin_sqrt(product * std::max(results, 1.0));
   } else if (found && op->cost_class == TENON_COST_SORT) {
     compares = largest * std::log2(std::max(largest, 1.0));
   }
-  // Whatever the vectors: each comparison decides about the next one. Measured at 2 to 11 ns.
+  // Vectors do not help: each comparison decides about the next one. Measured at 2 to 11 ns.
   constexpr double kCompareNs = 2;
   return launch_ns + std::max({bytes / gigabytes_per_second, flops / gigaflops_per_second,
                                compares * kCompareNs});

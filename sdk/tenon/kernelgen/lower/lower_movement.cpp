@@ -78,7 +78,7 @@ ExprId as_index(Builder& b, ExprId x) {
   return b.pool().type(x) == TENON_I64 ? x : b.pool().convert(x, TENON_I64);
 }
 
-// Keeps a start inside [0, extent - size], so that no value of an input can reach outside a buffer.
+// Clamps a start to [0, extent - size], so that no input value can reach outside a buffer.
 ExprId clamped(Pool& pool, ExprId start, ExprId extent, ExprId size) {
   return pool.max(pool.integer(0), pool.min(start, pool.sub(extent, size)));
 }
@@ -123,7 +123,8 @@ std::vector<Tensor> dynamic_update_slice(LoweringSite& s) {
   })};
 }
 
-// Which axes of the result run over what: the dims of a slice, or the positions of the indices.
+// The axes of a gather's result: those along dims of a slice, and those along positions of the
+// indices.
 struct GatherAxes {
   std::vector<ExprId> offsets, positions;
 };
@@ -145,7 +146,7 @@ bool contains(const std::vector<int64_t>& list, int64_t v, size_t* at = nullptr)
   return true;
 }
 
-// The values pass through; whether they may is asked when the run is done.
+// The values pass through; the condition is checked after the run.
 std::vector<Tensor> lower_assert(LoweringSite& s) {
   Pool& pool = s.b.pool();
   const Tensor holds = s.in[0];
@@ -167,7 +168,7 @@ std::vector<Tensor> lower_assert(LoweringSite& s) {
   return out;
 }
 
-// Constants are looked at now, so that a table of places costs nothing at a run.
+// Checks constant indices at compile time, so that a table of positions costs nothing in a run.
 bool surely_inside(const LoweringSite& s, const Tensor& indices, std::optional<int64_t> limit) {
   tenon_blob_t* blob = s.constant_operand(1);
   const void* data = nullptr;
@@ -176,6 +177,7 @@ bool surely_inside(const LoweringSite& s, const Tensor& indices, std::optional<i
   if (blob == nullptr || !limit || (indices.type != TENON_I32 && indices.type != TENON_I64))
     return false;
   if (s.host.graph->blob_data(s.host.graph->self, blob, &data, &bytes) != TENON_OK) return false;
+  if (bytes > kMostInlineConstantBytes) return false;
   for (uint64_t at = 0; at < bytes; at += width) {
     int64_t index = 0;
     int32_t narrow = 0;
@@ -236,7 +238,7 @@ std::vector<Tensor> gather(LoweringSite& s) {
   }
   return {s.b.map(x.type, dims, [&](std::span<const ExprId> axes) {
     const GatherAxes at = split_axes(axes, offset_dims);
-    // The position axes follow the dims of `indices` without its vector dim.
+    // The position axes follow the dims of `indices`, without its vector dim.
     auto index_number = [&](size_t j) {
       std::vector<ExprId> where = at.positions;
       if (!scalar_indices)

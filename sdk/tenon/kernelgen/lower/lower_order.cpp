@@ -1,5 +1,5 @@
-// Lowerings of ops that run in order: running folds, scatters, sorts; and the window's largest
-// element.
+// Lowerings of ops that run in order: running folds, scatters, sorts, and the largest element of a
+// window.
 #include <algorithm>
 
 #include "tenon/kernelgen/lower/op_lowering.h"

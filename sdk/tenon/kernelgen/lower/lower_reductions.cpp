@@ -20,7 +20,7 @@ std::vector<Tensor> arg_reduce(LoweringSite& s) {
   Builder& b = s.b;
   if (s.integer("last_index") == 0)
     return {b.reduce(s.in[0], {&dim, 1}, fold, TENON_DTYPE_NONE, type)};
-  // The last of equals is the first of the reversed: size - 1 - position.
+  // The last of equal elements is the first of the reversed ones: size - 1 - position.
   const Tensor first =
       b.reduce(b.reverse(s.in[0], {&dim, 1}), {&dim, 1}, fold, TENON_DTYPE_NONE, type);
   if (!first.valid()) return {first};
@@ -36,7 +36,7 @@ std::vector<Tensor> dot_general(LoweringSite& s) {
                   s.result_types[0].dtype)};
 }
 
-// Dim numbers [first, second, spatial...]; default 0, 1, 2, ...
+// Dim numbers [first, second, spatial...]; 0, 1, 2, ... by default.
 std::vector<uint32_t> dim_numbers(LoweringSite& s, const char* name, size_t rank) {
   std::vector<uint32_t> out = s.ordinals(name);
   for (size_t i = out.size(); i < rank; ++i) out.push_back(static_cast<uint32_t>(i));
@@ -99,11 +99,11 @@ std::vector<Tensor> reduce_window(LoweringSite& s) {
   return {s.b.reduce_window(s.in[0], window, fold, dims, s.acc(), s.result_types[0].dtype)};
 }
 
-// Rows of scores that fit the first cache are faster as kernels of their own: every core has more
-// of them at once.
+// Shorter rows of scores fit the first-level cache and are faster as kernels of their own, because
+// every core has more of them at once.
 constexpr int64_t kLongRow = 384;
 
-// Attention whose rows are long runs in one pass; the rest is decomposed.
+// Lowers attention with long rows to one pass; other attention is decomposed.
 std::vector<Tensor> sdpa(LoweringSite& s) {
   const Tensor q = s.in[0], k = s.in[1], v = s.in[2], mask = s.in.size() > 3 ? s.in[3] : Tensor{};
   Pool& p = s.b.pool();
@@ -111,7 +111,7 @@ std::vector<Tensor> sdpa(LoweringSite& s) {
   for (const Extent& x : p.extents())
     hints.push_back(x.hint != 0 ? x.hint : std::max<int64_t>(x.lo, 1));
   if (q.type != TENON_F32 || p.evaluate(k.dims[2], hints) < kLongRow)
-    return s.refuse("short or narrow rows are faster in parts");
+    return s.refuse("short or narrow rows are faster as separate kernels");
   const auto heads = p.value(q.dims[1]), key_heads = p.value(k.dims[1]),
              features = p.value(q.dims[3]);
   if (!features || (q.dims[1] != k.dims[1] && (!heads || !key_heads || *key_heads == 0)))
@@ -145,7 +145,7 @@ std::vector<Tensor> sdpa(LoweringSite& s) {
     const ExprId last = causal == "first" ? at[2] : p.add(at[2], p.sub(k.dims[2], q.dims[2]));
     return p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_LE, at[3], last), x, hidden});
   };
-  // A query that sees no key has weights of sum 0; all its weights are NaN where their sum is.
+  // A query that sees no key has weights of sum 0. If the sum is NaN, so are all its weights.
   const bool zero_nan = s.integer("zero_nan", 0) != 0;
   const bool zero_blind = s.integer("zero_blind", 0) != 0;
   const auto final = [&](ExprId mean, ExprId sum) {

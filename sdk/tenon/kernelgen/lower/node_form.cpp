@@ -19,7 +19,7 @@ class Form {
     number(n.op_version);
     number(n.operand_count);
     for (uint32_t i = 0; i < n.operand_count; ++i) {
-      // Which operands are one value matters too.
+      // Equal operands matter too.
       number(std::find(n.operands, n.operands + i, n.operands[i]) - n.operands);
       if (!value(n.operands[i])) return false;
     }

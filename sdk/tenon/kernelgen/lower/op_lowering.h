@@ -1,7 +1,7 @@
-// Shared by lower_graph.cpp and the files of op lowerings. Not installed API: included within this
-// folder only.
-#ifndef TENON_KERNELGEN_LIFT_LIFT_INTERNAL_H_
-#define TENON_KERNELGEN_LIFT_LIFT_INTERNAL_H_
+// Shared by lower_graph.cpp and the lowerings of op families. Not installed: included only within
+// this folder.
+#ifndef TENON_KERNELGEN_LOWER_OP_LOWERING_H_
+#define TENON_KERNELGEN_LOWER_OP_LOWERING_H_
 
 #include <span>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace tenon::kernelgen {
 
-// Dims over extents that stand for the symbols.
+// Dims over the extents that represent the symbols.
 class DimMap : public DimExpressions {
  public:
   DimMap(const HostTables& host, tenon_graph_t* graph, Builder* builder)
@@ -22,7 +22,7 @@ class DimMap : public DimExpressions {
   // Declares the symbols of `region` as extents, in order.
   bool add_symbols(tenon_region_t region, std::string* why);
   bool expressions(const tenon_dim_t* dims, uint64_t count, std::vector<ExprId>* out);
-  // Declares a symbol met outside the main region's list, for trying single nodes.
+  // If open, declares unknown symbols instead of failing; for trying single nodes.
   void set_open(bool open) { open_ = open; }
 
  private:
@@ -33,7 +33,7 @@ class DimMap : public DimExpressions {
   bool open_ = false;
 };
 
-// One node being lowered: its operands as tensors, its attributes by name, its result types.
+// One node being lowered: its operands as tensors, attributes by name, result types.
 struct LoweringSite {
   const HostTables& host;
   tenon_graph_t* graph;
@@ -47,16 +47,16 @@ struct LoweringSite {
   std::vector<LoweredCheck>* checks;
   uint32_t origin = 0;
 
-  // Asks for an error unless every element of `numbers` (integers, negative ones are large) is
-  // below `limit`.
+  // Adds a check that every element of `numbers` (integers; negative ones count as large) is below
+  // `limit`.
   bool check_below(const Tensor& numbers, ExprId limit, std::string text);
-  // The constant that operand i is, null when it is none.
+  // The constant that is operand i; null if it is not a constant.
   tenon_blob_t* constant_operand(uint32_t i) const;
 
   const tenon_attr_t* attr(std::string_view name) const;
   int64_t integer(std::string_view name, int64_t otherwise = 0) const;
-  // What sums are kept in, or none. Narrow floats are stored in alone: what asks for one gets f32,
-  // which is as good.
+  // The accumulation type, or NONE. Narrow floats are storage types only: f16 and bf16 become f32,
+  // which is as accurate.
   DType acc() const;
   std::string_view text(std::string_view name) const;
   std::vector<int64_t> integers(std::string_view name) const;
@@ -72,13 +72,13 @@ struct LoweringSite {
   std::vector<Tensor> refuse(std::string reason) const;
 };
 
-// Every start of a gather or scatter lies in [0, dim - size]: a check of each run. vector_dim < 0:
-// an index is one number.
+// Adds a check that every start of a gather or scatter is in [0, dim - size]. vector_dim < 0: an
+// index is one number.
 bool check_indices(LoweringSite& s, const Tensor& x, const Tensor& indices,
                    const std::vector<int64_t>& index_map, const std::vector<ExprId>& sizes,
                    int64_t vector_dim);
 
-// Gives one tensor per result; empty: refused, `*site.why` says why.
+// Returns one tensor per result; empty: refused, with the reason in `*site.why`.
 using LoweringFn = std::vector<Tensor> (*)(LoweringSite& site);
 struct Lowering {
   std::string_view op;

@@ -31,7 +31,7 @@ ExprId converted(Pool& pool, double v, DType type) {
   if (v != v) return pool.integer(0, type);
   for (const bool max : {false, true}) {
     const int64_t end = extreme(type, max);
-    // The end of u64 is kept as -1; as a number it is 2^64.
+    // The upper end of u64 is stored as -1; as a number it is 2^64.
     const double at = end == -1 && max ? 0x1p64 : static_cast<double>(end);
     if (max ? v >= at : v <= at) return pool.integer(end, type);
   }
@@ -141,7 +141,7 @@ class Reader {
     if (size_of(to) == 0) return bad("kernelgen does not compute " + std::string(name_of(to)));
     ExprId x = pop();
     if (op == TENON_S_BITCAST_RESULT) {
-      // Bits of a half operand are those that were stored, not of its widened value.
+      // The bits of a half operand are the stored ones, not those of its widened value.
       if (is_half(to) || size_of(pool_.type(x)) != size_of(to)) x = narrow_for_bits(x, to);
       if (size_of(pool_.type(x)) != size_of(to)) return bad("bit cast between widths");
       return push(pool_.bitcast(x, to));
@@ -152,7 +152,7 @@ class Reader {
     return push(pool_.convert(x, to, wrap ? TENON_S_CONVERT_WRAP : TENON_S_CONVERT));
   }
 
-  // x was widened on ARG: go back to the operand itself.
+  // x was widened on ARG: return the operand itself.
   ExprId narrow_for_bits(ExprId x, DType to) {
     const Expr& e = pool_.at(x);
     if (e.kind == X::kOp && e.op == TENON_S_CONVERT &&

@@ -1,5 +1,5 @@
-// Every float opcode's generated function against libm in long double: f32 within 4 ulp, f64 within
-// 8 ulp, and the special values of IEEE. lgamma and digamma are held to an absolute bound near
+// The generated function of every float opcode against libm in long double: f32 within 4 ulp, f64
+// within 8 ulp, and the special values of IEEE. lgamma and digamma have an absolute bound near
 // their zeros.
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ Real digamma(Real x) {
          w * (1 / 12.L - w * (1 / 120.L - w * (1 / 252.L - w * (1 / 240.L - w * (5 / 660.L)))));
 }
 
-// By Newton's method on the side where nothing cancels.
+// Newton's method, on the side where nothing cancels.
 Real erf_inv(Real x) {
   const Real a = std::fabs(x);
   if (!(a < 1)) return a == 1 ? std::copysign(INFINITY, x) : NAN;
@@ -40,7 +40,7 @@ struct Op {
   const char* name;
   Real (*f)(Real);
   double low, high;
-  double slack = 0;  // absolute, for functions with zeros that are no simple numbers
+  double slack = 0;  // absolute, for functions whose zeros are not simple numbers
 };
 
 const Op kOps[] = {
@@ -84,7 +84,7 @@ struct Job {
   std::vector<std::vector<double>> in;
 };
 
-// Runs all jobs as one module and gives what the target computed, by job.
+// Runs all jobs as one module; returns the results of the target, by job.
 std::vector<std::vector<double>> run(const Target& target, DType t, const std::vector<Job>& jobs) {
   Builder b;
   std::vector<testing::Data> memory;
@@ -161,7 +161,7 @@ TEST(Accuracy, Unary) {
         const Op& op = kOps[j];
         for (size_t i = 0; i < got[j].size() && !::testing::Test::HasFailure(); ++i) {
           const double x = jobs[j].in[0][i];
-          // Poles whose sign or value libm and scalar.h define differently are not asked.
+          // Poles where libm and scalar.h differ in sign or value are skipped.
           if (op.op == TENON_S_DIGAMMA && ((x <= 0 && std::floor(x) == x) || !std::isfinite(x)))
             continue;
           char what[96];

@@ -140,7 +140,7 @@ void Prelude::add(const std::string&, const std::string& text) {
 
 std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
   std::string s(text);
-  // Calls first: what they need must come before.
+  // Calls first: the functions they need must come before this one.
   for (size_t at = 0; (at = s.find('@', at)) != std::string::npos;) {
     size_t end = at + 1;
     while (end < s.size() && (isalnum(static_cast<unsigned char>(s[end])) || s[end] == '_')) ++end;
@@ -187,7 +187,8 @@ std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
 
 // ---- Integers ----
 
-// Division and shifts are loops over lanes: no instruction set has them as scalar.h defines them.
+// Division and shifts are loops over lanes, because no instruction set has them as scalar.h defines
+// them.
 std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   const bool v = lanes > 1;
   const std::string T = type(t, lanes), U = type(unsigned_of(t), lanes),
@@ -205,7 +206,7 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   const std::string as_t = v ? "(" + T + ")" : "(" + T + ")", as_u = "(" + U + ")";
   if (f == "add" || f == "sub" || f == "mul") {
     const char* op = f == "add" ? "+" : f == "sub" ? "-" : "*";
-    // A narrow product of unsigned shorts would overflow int.
+    // As int, a product of unsigned shorts would overflow.
     const std::string w = !v && bits < 32 ? "(u32)" : "";
     return two("return " + as_t + "(" + as_u + "(" + w + as_u + "a " + op + " " + w + as_u +
                "b));");
@@ -243,7 +244,7 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   if (f == "fdiv") return two("if (b <= 0) return 0; $F q = a / b; return q - (a % b < 0);");
   if (f == "fmod") return two("if (b <= 0) return 0; $F r = a % b; return r < 0 ? r + b : r;");
   if (f == "shl") return two("return ($U)b >= " + B + " ? ($F)0 : ($F)(($U)a << ($U)b);");
-  // An unsigned number has no sign to move in.
+  // An unsigned number has no sign bit to shift in.
   if (f == "shr_l" || (f == "shr_a" && !is_signed(t)))
     return two("return ($U)b >= " + B + " ? ($F)0 : ($F)(($U)a >> ($U)b);");
   if (f == "shr_a")
@@ -255,7 +256,7 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
     return one("$U x = ($U)a; $F n = " + B + "; while (x) { x >>= 1; --n; } return n;");
   }
   if (f == "pow") {
-    // By squaring; a negative exponent gives what 1 / a^|b| truncates to.
+    // By squaring. A negative exponent gives the truncated value of 1 / a^|b|.
     const std::string negative = is_signed(t) ? "if (b < 0) return a == 1 ? ($F)1 : a == -1 ? ((b "
                                                 "& 1) ? ($F)-1 : ($F)1) : a == 0 ? ($F)-1 : ($F)0; "
                                               : "";
@@ -358,7 +359,7 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
   }
   const std::string each = "for (int l = 0; l < " + N + "; ++l) ";
   if (f == "tile") {
-    // Exchange of halves of pairs at distance 1, 2, 4...: a square is turned over in log2 steps.
+    // Exchanges halves of pairs at distance 1, 2, 4...: a square is transposed in log2 steps.
     std::string body = "FN void " + n + "(const " + E + "* p, i64 s, " + E + "* q, i64 d) { ";
     for (uint32_t r = 0; r < lanes; ++r)
       body += T + " r" + number(r) + " = *(const " + T + "_u*)(p + s * " + number(r) + "); ";
@@ -384,7 +385,7 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
   if (f == "ld")
     return "FN " + T + " " + n + "(const " + E + "* p) { return *(const " + T + "_u*)p; }\n";
   if (f == "st") return "FN void " + n + "(" + E + "* p, " + T + " v) { *(" + T + "_u*)p = v; }\n";
-  // Past the caches, where the address allows.
+  // Past the caches, if the address is aligned.
   if (f == "stn") {
     return "FN void " + n + "(" + E + "* p, " + T + " v, bool s) { if (s && ((u64)p & (sizeof(" +
            T + ") - 1)) == 0) __builtin_nontemporal_store(v, (" + T + "*)p); else *(" + T +
@@ -550,7 +551,8 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
   s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
   auto acc = [](uint32_t r, uint32_t v) { return " c" + number(r) + "_" + number(v); };
-  // Sums are taken in blocks: the rounding errors of one long chain would grow with its length.
+  // Sums are computed in blocks, because the rounding errors of one long chain would grow with its
+  // length.
   s += " i64 i = 0; const i64 most = " + sum_block("k") +
        ";\n  do {\n    const i64 e = k - i > most ? i + most : k; const i64 first = i;\n ";
   for (uint32_t r = 0; r < rows; ++r) {
@@ -625,7 +627,7 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
       emit("typedef _Float16 HF __attribute__((ext_vector_type(" + number(lanes) +
            "))); return __builtin_convertvector(BITS(HF, a), " + F + ");");
     } else {
-      // Shift into place, then a multiplication puts the exponent right, denormals included.
+      // Shift into place; then a multiplication corrects the exponent, also for denormals.
       emit(U + " s = (" + U + ")(" + cast(U, "a") + " & 0x8000u) << 16; " + U + " m = (" + U +
            ")(" + cast(U, "a") + " & 0x7fffu) << 13; " + F + " f = BITS(" + F +
            ", m) * 0x1p112f; " + U + " r = BITS(" + U + ", f); r = SEL(" + U + ", m >= (" + U +
@@ -635,7 +637,7 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
   }
   if (is_half(to)) {
     if (from != TENON_F32) {
-      // One rounding: what the step to f32 loses stays visible in its lowest bit (round to odd).
+      // Rounds once: the bits lost in the step to f32 set its lowest bit (round to odd).
       const std::string narrow = need_convert(TENON_F32, to, lanes, false),
                         step = need_convert(from, TENON_F32, lanes, false);
       if (from == TENON_F64) {
@@ -649,8 +651,8 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
              ", (x & 1u) != (" + U + ")0, x, y); return " + narrow + "(BITS(" + F + ", x));");
         return name;
       }
-      // An integer beyond 2^t keeps the bits from g on, the lowest of them odd if any below was
-      // set: f32 holds that.
+      // An integer of more than t bits keeps its bits from g on; the lowest of these is set if any
+      // bit below was set. f32 holds the result exactly.
       std::string odd;
       const int bits = static_cast<int>(size_of(from)) * 8;
       for (int t = 24, g = 11; bits >= 32 && t < bits; t += 11, g += 11) {
@@ -672,7 +674,7 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
       emit("typedef _Float16 HF __attribute__((ext_vector_type(" + number(lanes) +
            "))); return BITS(" + R + ", __builtin_convertvector(a, HF));");
     } else {
-      // Normal results by rounding bits, denormal ones by adding a number whose last place is
+      // Normal results by rounding bits; denormal ones by adding a number whose last place is
       // theirs.
       emit(U + " x = BITS(" + U + ", a); " + U + " s = (x >> 16) & 0x8000u; x = x & 0x7fffffffu; " +
            U + " n = (x - 0x38000000u + 0xfffu + ((x >> 13) & 1u)) >> 13; " + U + " d = BITS(" + U +
@@ -697,9 +699,10 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
   const int bits = static_cast<int>(size_of(to)) * 8;
   const std::string M = type(from, lanes);
   if (wrap) {
-    // Modulo 2^n: what is left after whole multiples of 2^64 are taken out.
+    // Modulo 2^n: the remainder after whole multiples of 2^64.
     const std::string D = type(TENON_F64, lanes);
-    // Towards zero, so that the rest of a small negative number is itself and not rounded to 2^64.
+    // Truncated, so that the remainder of a small negative number is itself and is not rounded to
+    // 2^64.
     const std::string tr = need("trunc", TENON_F64, lanes);
     emit(D + " d = " + tr + "(" + cast(D, "a") + "); " + D + " q = " + tr +
          "(d * 0x1p-64); d = d - q * 0x1p64; " + D + " z = SEL(" + D + ", d - d == (" + D +
@@ -723,7 +726,7 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
                ? "__builtin_convertvector(" + c + ", " + type(TENON_PRED, lanes) + ")"
                : "(" + c + ")";
   };
-  // Via the wide integer where the narrow conversion would be undefined.
+  // Via the wider integer where the narrow conversion would be undefined.
   const DType via = bits < 32 ? TENON_I32 : to;
   const std::string inside = "SEL(" + M + ", (a > (" + M + ")" + low + (s ? "" : " - 1") +
                              ") & (a < (" + M + ")" + top + "), a, (" + M + ")0)";

@@ -1,5 +1,5 @@
-// Helper functions of generated text, instantiated on demand: one function per operation, type and
-// lane count, and only those a text calls. Internal to kernelgen.
+// Helper functions of generated text, instantiated on demand: one per operation, type and lane
+// count, and only those that the text calls. Internal to kernelgen.
 #ifndef TENON_KERNELGEN_PRINT_PRELUDE_H_
 #define TENON_KERNELGEN_PRINT_PRELUDE_H_
 
@@ -12,43 +12,45 @@
 
 namespace tenon::kernelgen {
 
-// Steps of a contraction or convolution that one chain of additions takes before it joins the tile.
-// Rounding errors then grow with the root of the block and of the number of blocks, not with the
-// length of the sum; joining costs one to two per cent of the time.
+// Steps of a contraction or convolution that one chain of additions accumulates before it is added
+// to the tile. Rounding errors then grow with the square root of the block length and of the number
+// of blocks, not with the length of the sum. The extra additions cost one to two per cent of the
+// time.
 inline constexpr int64_t kSumBlock = 128;
 
-// The steps of one chain as an expression of the text: sums of little more than a block are halved,
-// since a block and a rest would be little better than one chain.
+// The steps of one chain, as an expression of the text. Sums of little more than a block are
+// halved, because a block and a short rest would be little better than one chain.
 std::string sum_block(const std::string& steps);
 
 // Functions are written once for vectors and scalars, C++ and OpenCL C, in text with these tokens:
-//   $F $I $U $M   float type, signed and unsigned integers of its width, what a comparison gives
-//   $D            the same number of f64; $N lanes; $n the suffix of names, as in exp_f32x16
+//   $F $I $U $M   float type; signed and unsigned integer of its width; type of a comparison
+//   $D            the f64 float type; $N lanes; $n the suffix of names, as in exp_f32x16
 //   $S(m,a,b)     m ? a : b; $B(T,x) bits as T; $C(T,x) value converted to T
 //   @name(        the function `name` of the same type and lanes; @name<f64>( of another type
 class Prelude {
  public:
   explicit Prelude(const Target& target) : target_(target) {}
 
-  // Name of the function; its text and all it needs is added once.
+  // Returns the name of the function. Adds its text, and all that it needs, once.
   std::string need(std::string_view function, DType type, uint32_t lanes);
   // Conversion functions have two types.
   std::string need_convert(DType from, DType to, uint32_t lanes, bool wrap);
-  // The register tile: rows of a times vectors of b over steps, stored to a tile. pairs: operands
-  // are bf16, two to a lane and step (vdpbf16ps). Never inlined: its registers are its own.
+  // The register tile: rows of a times vectors of b over the steps, stored to a tile. pairs:
+  // operands are bf16, two per lane and step (vdpbf16ps). Never inlined, so that it has all
+  // registers to itself.
   std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs);
-  // The same for convolutions: rows at addresses per tap, `k` products each; or element-wise along
-  // the columns.
+  // The same for convolutions: rows at addresses per tap, with `k` products each; or element-wise
+  // along the columns.
   std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   std::string need_depthwise(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   // The same for rows `step` apart in runs of `run` taps.
   std::string need_depthwise_runs(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors,
                                   uint32_t run, uint32_t step);
-  // A stable merge sort of keys and the numbers that belong to them, with room for as many.
+  // A stable merge sort of keys and their numbers, with work space for as many.
   std::string need_sort(DType key);
-  // Whether a tile holds a NaN: rows, their distance, columns (rounded up to vectors).
+  // Whether a tile holds a NaN. Arguments: rows, their distance, columns (rounded up to vectors).
   std::string need_any_nan(DType type, uint32_t lanes);
-  // Name of a type, declared if it is a vector.
+  // Returns the name of a type, which is declared if it is a vector.
   std::string type(DType t, uint32_t lanes);
   std::string memory_type(DType t) const;
   std::string text() const { return header() + types_ + functions_; }
@@ -67,7 +69,7 @@ class Prelude {
   std::string types_, functions_, why_;
 };
 
-// The text of a math function for floats, or empty. math_f64 for 8-byte types.
+// The text of a math function for floats, or empty; math_f64 for 8-byte types.
 std::string_view math_text(std::string_view function, DType type, const Target& target,
                            uint32_t lanes);
 

@@ -1,6 +1,6 @@
-// Math functions of generated text, for vectors and scalars alike. No library is called. Sources:
-// Cephes (exp, log, atan, single precision), fdlibm (double logarithm, sine, cosine), and Chebyshev
-// fits of our own where noted. Errors, tested in accuracy_test: f32 within 4 ulp, f64 within 8 ulp
+// Math functions of generated text, for vectors and scalars. They call no library. Sources: Cephes
+// (exp, log, atan, single precision), fdlibm (double logarithm, sine, cosine), and our own
+// Chebyshev fits where noted. Errors, tested in accuracy_test: f32 within 4 ulp, f64 within 8 ulp
 // unless a comment says otherwise.
 #include <iterator>
 
@@ -13,11 +13,11 @@ struct Function {
   std::string_view name, text;
 };
 
-// LLVM's instruction selection for AVX-512 gives a masked vpternlog with an operand in memory the
-// immediate of another order of operands (llvm-project issue 157929, pull request 209782; versions
-// 19 to 22). A select of two bitwise operations with a constant was wrong by that. So a constant
-// comes from a register here, and where one register holds the result, it is made before anybody
-// selects from it (HOLD).
+// LLVM's instruction selection for AVX-512 can give a masked vpternlog with a memory operand the
+// immediate for another operand order (llvm-project issue 157929, pull request 209782; versions 19
+// to 22). This made a select of two bitwise operations with a constant wrong. So the constant here
+// comes from a register, and where one register holds the result, the result is computed before any
+// select uses it (HOLD).
 constexpr std::string_view kCopysignAvx512 =
     "FN $F copysign_$n($F a, $F b) { u64 k = 1ul << (sizeof($E) * 8 - 1); __asm__(\"\" : "
     "\"+r\"(k)); $U s = ($U)(k); $U r = ($U)(($B($U, a) & ~s) | ($B($U, b) & s)); HOLD(r); return "
@@ -37,8 +37,8 @@ constexpr Function kBoth[] = {
      "FN $F copysign_$n($F a, $F b) { $U s = ($U)~(($U)~($U)0 >> 1); return $B($F, ($U)(($B($U, a) "
      "& ~s) | ($B($U, b) & s))); }\n"},
     {"sign", "FN $F sign_$n($F x) { return $S(x > ($F)0, 1, $S(x < ($F)0, -1, x)); }\n"},
-    // NaN wins; -0 is below +0. Only the comparisons with a wait for a: in a reduction that is the
-    // state. A NaN in a stays because the second operand of a maximum instruction does.
+    // NaN wins; -0 is below +0. Only the comparisons with a wait for a, which is the state in a
+    // reduction. A NaN in a stays because a maximum instruction returns its second operand.
     {"max",
      "FN $F max_$n($F a, $F b) { $F r = $S(b > a, b, a); r = $S(a == b, $B($F, ($U)($B($U, a) & "
      "$B($U, b))), r); "
@@ -51,9 +51,9 @@ constexpr Function kBoth[] = {
     {"logistic",
      "FN $F logistic_$n($F x) { $F e = @exp(-@abs(x)); $F d = ($F)1 / (($F)1 + e); return $S(x >= "
      "($F)0, d, e * d); }\n"},
-    // tanh |x| = t / (t + 2) with t = expm1(2 |x|). The choice stands inside copysign, here and
-    // below: clang 19 folds a choice between x and copysign(t, x) to a masked vpternlog with the
-    // wrong truth table when bits are taken of it (bf16 results).
+    // tanh |x| = t / (t + 2) with t = expm1(2 |x|). The select is inside copysign, here and below:
+    // clang 19 folds a select between x and copysign(t, x) to a masked vpternlog with the wrong
+    // truth table if the bits of the result are used (bf16 results).
     {"tanh",
      "FN $F tanh_$n($F x) { $F a = @abs(x); a = $S(a > ($F)22, 22, a); $F t = @expm1(a + a); "
      "return @copysign($S(x != x, x, t / (t + ($F)2)), x); }\n"},
@@ -115,7 +115,7 @@ constexpr Function kF32[] = {
      "1.12819925e-1f; "
      "q = q * s - 3.76125336e-1f; q = q * s + 1.28379166e-1f; q = q * a + a; "
      "return $S(a != a, a, $S(t > ($F)0.927734375f, r, q)); }\n"},
-    // In f64: exact up to the last rounding.
+    // In f64: exact except for the last rounding.
     {"pow", "FN $F pow_$n($F a, $F b) { return $C($F, @pow<f64>($C($D, a), $C($D, b))); }\n"},
     {"sin", "FN $F sin_$n($F a) { return $C($F, @sin<f64>($C($D, a))); }\n"},
     {"cos", "FN $F cos_$n($F a) { return $C($F, @cos<f64>($C($D, a))); }\n"},
@@ -124,7 +124,7 @@ constexpr Function kF32[] = {
     {"erf_inv", "FN $F erf_inv_$n($F a) { return $C($F, @erf_inv<f64>($C($D, a))); }\n"},
     {"lgamma", "FN $F lgamma_$n($F a) { return $C($F, @lgamma<f64>($C($D, a))); }\n"},
     {"digamma", "FN $F digamma_$n($F a) { return $C($F, @digamma<f64>($C($D, a))); }\n"},
-    // Rounding where the instruction set has none: 2^23 and above are integers already.
+    // Rounding where the instruction set has none: numbers from 2^23 on are integers already.
     {"round_even0",
      "FN $F round_even0_$n($F x) { $F a = @abs(x); $F r = (a + 8388608.f) - 8388608.f; "
      "return @copysign($S(a < ($F)8388608.f, r, a), x); }\n"},
@@ -134,7 +134,7 @@ constexpr Function kF32[] = {
 
 constexpr Function kF64[] = {
     {"pow2i", "FN $F pow2i_$n($I i) { return $B($F, ($I)((i + 1023) << 52)); }\n"},
-    // Small integers in a double as integers: the low bits of x + 1.5 * 2^52.
+    // A small integer stored in a double, as an integer: the low bits of x + 1.5 * 2^52.
     {"int", "FN $I int_$n($F x) { return ($I)(($B($I, x + 6755399441055744.0) << 13) >> 13); }\n"},
     {"exp",
      "FN $F exp_$n($F x) { x = $S(x > ($F)710.0, 710.0, x); x = $S(x < ($F)-746.0, -746.0, x); "
@@ -219,7 +219,7 @@ constexpr Function kF64[] = {
      "FN f64 reduce1_$n(f64 x, i64* quadrant) { u64 b = BITS(u64, x); "
      "i64 e = (i64)(b >> 52 & 2047) - 1075; u64 m = (b & 0xfffffffffffffull) | "
      "0x10000000000000ull; "
-     // The window of 256 bits whose top two are the quotient modulo 4.
+     // The window of 256 bits whose top two bits are the quotient modulo 4.
      "i64 at = e - 2, word = at >> 6; u64 sh = at & 63; u64 w[4]; "
      "for (int i = 0; i < 4; ++i) { i64 k = word + i; u64 hi = k >= 0 && k < 20 ? pi_bits_$n[k] : "
      "0, lo = k >= -1 && k < 19 ? pi_bits_$n[k + 1] : 0; "
@@ -321,8 +321,8 @@ constexpr Function kF64[] = {
      "r = @erfcp(b); "
      "r = $S(x < ($F)0, 2.0 - r, r); r = $S(a < ($F)1, 1.0 - @erfs($S(a < ($F)1, x, 0.0)), r); "
      "return $S(x != x, x, r); }\n"},
-    // M. Giles's start, beyond its range that of erfc's expansion; then Halley's steps on erf, or
-    // on erfc where 1 - |x| is small.
+    // Starts from M. Giles's approximation or, outside its range, from the expansion of erfc. Then
+    // Halley steps on erf, or on erfc where 1 - |x| is small.
     {"erf_inv",
      "FN $F erf_inv_$n($F x) { $F a = @abs(x); $F w = -@log((1.0 - a) * (1.0 + a)); $F v = w - "
      "2.5; "
@@ -352,8 +352,8 @@ constexpr Function kF64[] = {
      "FN $F cospi_$n($F x) { $F n = @round_even(x + x); $F r = (x - 0.5 * n) * "
      "3.14159265358979323846; "
      "$F m = n - 4.0 * @floor(n * 0.25); return @sinr(r, @int(m) + 1); }\n"},
-    // log gamma of x >= 1/2: Stirling's series from 10 on, below it by the product x (x + 1) ...
-    // that leads there. Absolute error 4e-15 near the zeros at 1 and 2.
+    // log gamma of x >= 1/2: Stirling's series from 10 on; below 10, reduced to it by the product x
+    // (x + 1) ... Absolute error 4e-15 near the zeros at 1 and 2.
     {"lgammap",
      "FN $F lgammap_$n($F x) { $F p = $B($F, ($I)($B($I, x) & 0)) + 1.0; $F y = x; "
      "for (int i = 0; i < 10; ++i) { $M low = y < ($F)10; p = $S(low, p * y, p); y = $S(low, y + "
@@ -393,7 +393,7 @@ constexpr Function kF64[] = {
      "return @copysign($S(a < ($F)4503599627370496.0, r, a), x); }\n"},
 };
 
-// Rounding to integers from round_even0, for instruction sets without it.
+// Rounding to integers by round_even0, for instruction sets without a rounding instruction.
 constexpr Function kRoundingByHand[] = {
     {"round_even", "FN $F round_even_$n($F x) { return @round_even0(x); }\n"},
     {"floor",
@@ -421,7 +421,7 @@ constexpr std::string_view kRemVector =
     "return r; }\n";
 constexpr std::string_view kRemScalar = "FN $F rem_$n($F a, $F b) { return @rem1(a, b); }\n";
 
-// vscalefps does both halvings of the exponent and every special case at once.
+// vscalefps does both scalings of the exponent and every special case at once.
 constexpr std::string_view kExpAvx512 =
     "FN $F exp_$n($F x) { x = $S(x > ($F)89.f, 89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); "
     "$F n = (x * 1.44269504088896341f + 12582912.f) - 12582912.f; "

@@ -1,6 +1,6 @@
-// Register tiles of convolutions. Rows are pixels, each with one address per tap of the filter, so
-// that padding is an address of zeros and neither borders nor strides are seen here. Text only:
-// what a kernel calls is added once.
+// Register tiles of convolutions. Rows are pixels, each with one address per tap of the filter.
+// Padding is an address of zeros, so borders and strides do not appear here. Each function is added
+// once, when a kernel calls it.
 #include "tenon/kernelgen/print/prelude.h"
 
 namespace tenon::kernelgen {
@@ -49,8 +49,8 @@ std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t 
     }
     return out;
   };
-  // As in products: after a block of steps the sums join the tile, so that rounding errors do not
-  // grow with the filter.
+  // As in matrix products, sums are added to the tile after a block of steps, so that rounding
+  // errors do not grow with the filter.
   s += "\n  i64 n = 0; int joined = 0; const i64 most = " + sum_block("taps * k") +
        ";\n  for (i64 t = 0; t < taps; ++t) {\n   " + row_pointers(E, rows, "") + "\n    const " +
        E + "* p = b + bt[t];";
@@ -109,8 +109,8 @@ std::string Prelude::need_depthwise(DType t, uint32_t lanes, uint32_t rows, uint
   return name;
 }
 
-// What the rows of a strip see of one line of the image overlaps: each place is loaded once, and
-// each row takes of it what it weighs.
+// The rows of a strip read overlapping parts of one image line: each place is loaded once and used
+// by every row that reads it.
 std::string Prelude::need_depthwise_runs(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
                                          uint32_t run, uint32_t step) {
   const std::string name = "runs" + number(rows) + "x" + number(vectors) + "of" + number(run) +

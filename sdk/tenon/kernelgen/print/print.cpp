@@ -1,5 +1,5 @@
-// One printer for both dialects: they differ in how a kernel begins, in address spaces, and in that
-// OpenCL C is given trees of scalars only.
+// One printer for both dialects. They differ in how a kernel begins and in address spaces, and
+// OpenCL C trees have only scalars.
 #include "tenon/kernelgen/print/print.h"
 
 #include <bit>
@@ -59,7 +59,7 @@ class Text {
         line("__local " + p_.memory_type(t_.shared[i].type) + " s" + std::to_string(i) + "[" +
              std::to_string(t_.shared[i].elements) + "];");
       }
-      // Whole groups are started: the last may have items to spare.
+      // Whole groups start, so the last may have surplus items.
       if (t_.group != 0 && !t_.together)
         line("if (" + item() + " >= " + size_text(t_.range) + ") return;");
       if (!t_.scratch_bytes.words.empty()) {
@@ -79,7 +79,7 @@ class Text {
     line("(void)buf; (void)ext; (void)scratch;");
   }
 
-  // The work item's place in the range.
+  // The index of the work item in the range.
   std::string item() const {
     return t_.together ? "(i64)get_group_id(0)" : "(i64)get_global_id(0)";
   }
@@ -156,7 +156,7 @@ class Text {
     return to_pred(s, type(a), lanes(a));
   }
 
-  // What a comparison of elements of type t gives, as a pred value.
+  // Converts the result of a comparison of elements of type t to a pred value.
   std::string to_pred(const std::string& s, DType t, uint32_t n) {
     if (n == 1 || t == TENON_PRED || size_of(t) == 4) return s;
     return "CVTV(" + p_.type(TENON_PRED, n) + ", " + s + ")";
@@ -220,7 +220,7 @@ class Text {
     if (n.op == TENON_S_SUB) infix = " - ";
     if (n.op == TENON_S_MUL) infix = " * ";
     if (n.op == TENON_S_DIV && f) infix = " / ";
-    // Index arithmetic (scalar i64, never wrapping) in plain words.
+    // Scalar i64 index arithmetic, which never wraps, uses plain operators.
     const bool index = t == TENON_I64 && w == 1 && n.bits == 1;
     if (infix && (f || index)) return v(n.args[0]) + infix + v(n.args[1]);
     if (index && n.op == kFloorDiv) return v(n.args[0]) + " / " + v(n.args[1]);
@@ -302,8 +302,8 @@ class Text {
     }
   }
 
-  // Lane l of the result's vector o is lane (o * lanes + l) / n of operand (o * lanes + l) mod n:
-  // one operand after another is shuffled in.
+  // Lane l of the result's vector o is lane (o * lanes + l) / n of operand (o * lanes + l) mod n.
+  // The operands are shuffled in one after another.
   void interleave(const Node& n) {
     const int64_t lanes = t_.values[n.list[0]].lanes,
                   operands = static_cast<int64_t>(n.list.size());

@@ -1,4 +1,4 @@
-// Integers, predicates and conversions bit by bit as scalar.h defines them, on every instruction
+// Integers, predicates and conversions, bit by bit as scalar.h defines them, on every instruction
 // set of this machine.
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ constexpr DType type_of() {
   return TENON_U64;
 }
 
-// What scalar.h says, in 128 bits.
+// The definition in scalar.h, computed in 128 bits.
 template <class T>
 T meaning(uint32_t op, T a, T b) {
   using U = std::make_unsigned_t<T>;
@@ -171,7 +171,7 @@ TEST(Scalar, Integers) {
   integers<uint64_t>();
 }
 
-// Converts `in` to every type of `to` and gives the memories.
+// Converts `in` to every type of `to`; returns the results.
 std::vector<std::vector<Data>> convert_all(const Data& in, std::span<const DType> to) {
   Builder b;
   const Tensor x = b.input(in.type, {b.dim(static_cast<int64_t>(in.size()))});
@@ -214,7 +214,7 @@ TEST(Scalar, FloatsRoundToHalvesOnceKeepingDenormals) {
   Data in(TENON_F32, 60000);
   std::mt19937 rng(2);
   for (size_t i = 0; i < in.size(); ++i) in.put(i, static_cast<uint32_t>(rng()));
-  // Around every f16: exact values and the ties between them.
+  // Around every f16: exact values, and the ties between them.
   for (uint32_t h = 0; h < 0x7c00; h += 2) {
     const float x = testing::half_to_float(static_cast<uint16_t>(h)),
                 y = testing::half_to_float(static_cast<uint16_t>(h + 1));
@@ -238,7 +238,8 @@ TEST(Scalar, FloatsRoundToHalvesOnceKeepingDenormals) {
   }
 }
 
-// Data and positions used as data wrap; only arithmetic on indices may be taken not to.
+// Data wraps, and so do positions that are used as data. Only index arithmetic may be assumed not
+// to wrap.
 TEST(Scalar, WideIntegersWrapWhereBoundsAreKnown) {
   constexpr int64_t kFactor = 6364136223846793005;
   Builder b;
@@ -282,7 +283,7 @@ TEST(Scalar, WideIntegersWrapWhereBoundsAreKnown) {
   }
 }
 
-// The nearest half, ties to even, of a number given exactly.
+// The half nearest to an exact number, ties to even.
 uint16_t nearest_half(DType half, long double v) {
   const int digits = half == TENON_F16 ? 11 : 8, smallest = half == TENON_F16 ? -13 : -125;
   int e = 0;
@@ -341,7 +342,7 @@ TEST(Scalar, WideNumbersRoundToHalvesOnce) {
   std::vector<uint64_t> whole = {UINT64_MAX, (uint64_t{1} << 63) + (uint64_t{1} << 55) + 1,
                                  16842753};
   for (int i = 0; i < 2000; ++i) {
-    // A tie of f16 or bf16, and a little beside it.
+    // A tie of f16 or bf16, and numbers just beside it.
     const int digits = i % 2 ? 11 : 8, exponent = static_cast<int>(rng() % 40) - 20;
     const double tie =
         1 + std::ldexp(static_cast<double>(2 * (rng() % (1u << (digits - 1))) + 1), -digits);

@@ -1,4 +1,4 @@
-// What the schedule and the lowering of contractions both ask. Internal to kernelgen.
+// Queries shared by the schedule and the lowering of contractions. Internal to kernelgen.
 #ifndef TENON_KERNELGEN_SCHEDULE_CONTRACTION_H_
 #define TENON_KERNELGEN_SCHEDULE_CONTRACTION_H_
 
@@ -11,17 +11,17 @@ namespace tenon::kernelgen {
 // Columns of a panel if e reads a packed operand, widened or not; else 0.
 uint32_t panel_of(const Kernel& k, ExprId e);
 
-// The bf16 number that e widens; kNone if it is another.
+// The bf16 operand that e widens; kNone if e does not widen bf16.
 ExprId bf16_of(const Pool& p, ExprId e);
-// Whether e reads a packed operand of bf16, which lies in pairs along the sum: [...][sum /
+// Whether e reads a packed bf16 operand, which is stored in pairs along the sum: [...][sum /
 // 2][panel][2].
 bool in_pairs(const Kernel& k, ExprId e);
 
-// A load of that type without a guard.
+// Whether e is an unguarded load of type `acc`.
 bool plain_load(const Pool& p, ExprId e, DType acc);
 
-// Orders the axes, outermost first, so that offset = rest + step * (their linear number); false if
-// none does.
+// Orders the axes, outermost first, so that offset = rest + step * (their linear index). False if
+// no order does.
 bool chain(Pool& p, ExprId offset, std::vector<uint32_t>* axes, ExprId* step, ExprId* rest);
 
 }  // namespace tenon::kernelgen

@@ -1,4 +1,5 @@
-// What the layout, the schedule and the lowering of convolutions agree on. Internal to kernelgen.
+// Definitions shared by the layout, the schedule and the lowering of convolutions. Internal to
+// kernelgen.
 #ifndef TENON_KERNELGEN_SCHEDULE_CONVOLUTION_H_
 #define TENON_KERNELGEN_SCHEDULE_CONVOLUTION_H_
 
@@ -10,14 +11,14 @@
 
 namespace tenon::kernelgen {
 
-// Which side of a contraction a space axis belongs to.
+// Which operand's index mentions a space axis of a contraction.
 struct ContractAxes {
   std::vector<uint32_t> only_a, only_b, both;
 };
 ContractAxes contract_axes(const Pool& pool, const Stage& stage);
 
-// Registers as rows x vectors: the shape that wastes least of m rows and n columns. nr fixed when
-// not 0.
+// The register tile, as rows x vectors, that wastes least for m rows and n columns. nr is fixed
+// unless 0.
 struct TileShape {
   uint32_t mr = 1, nr = 1;
 };
@@ -26,7 +27,7 @@ TileShape convolution_tile(const Target& target, uint32_t lanes, int64_t m, int6
 // Columns of one panel of a depthwise convolution, in vectors.
 inline constexpr uint32_t kDepthwiseVectors = 8;
 
-// A size for decisions about speed.
+// A likely value of a size, for decisions that affect only speed.
 int64_t likely_size(const Pool& pool, ExprId e);
 
 }  // namespace tenon::kernelgen

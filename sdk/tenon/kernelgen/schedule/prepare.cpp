@@ -39,8 +39,8 @@ class Flattener {
   }
 
  private:
-  // A contraction with one free side (a matrix times a vector, a depthwise convolution) is a sum of
-  // products.
+  // Turns a contraction with one free side (a matrix times a vector, a depthwise convolution) into
+  // a sum of products.
   void one_sided_contractions() {
     for (Stage& s : k_.stages) {
       if (s.kind != StageKind::kContract || s.panel != 0) continue;
@@ -61,7 +61,7 @@ class Flattener {
     }
   }
 
-  // Temps lose their lead dims, or become the output whose memory they share.
+  // Temps lose their lead dims, or take the layout of the output whose memory they share.
   void lay_out_temps() {
     o_.temp_elements.assign(k_.buffers.size(), kNone);
     for (size_t b = 0; b < k_.buffers.size(); ++b) {
@@ -90,9 +90,9 @@ class Flattener {
     }
   }
 
-  // Inner axes of equal extent in different stages are the same loop variable, but no two axes of
-  // one stage are: an axis that is a loop variable already stays what it is, and only then do the
-  // others choose among those left.
+  // Inner axes of equal extent in different stages become the same loop variable, but two axes of
+  // one stage never do. An axis that is a loop variable already keeps it; then the other axes
+  // choose among the remaining ones.
   void unify_inner_axes() {
     std::vector<uint32_t> loops;
     for (Stage& s : k_.stages) {
@@ -118,8 +118,8 @@ class Flattener {
       if (!rename.empty()) for_each_slot(s, [&](ExprId& e) { e = p_.substitute(e, rename); });
     }
   }
-  // The first loop variable of the axis' extent that the stage does not run along yet; else the
-  // axis itself.
+  // The first loop variable with the axis' extent that the stage does not use yet; else the axis
+  // itself.
   uint32_t free_loop(const std::vector<uint32_t>& loops, const std::vector<uint32_t>& taken,
                      uint32_t axis) const {
     for (uint32_t loop : loops) {
@@ -151,9 +151,10 @@ class Flattener {
     for (View& v : s.store) v.index = {offset(v.buffer, v.index)};
   }
 
-  // ---- Collapsing: two axes that every access walks like one ----
+  // ---- Collapsing: two axes that every access traverses as one ----
 
-  bool bare(ExprId e, uint32_t axis) const {  // mentioned outside of load offsets
+  // Whether e mentions the axis outside of load offsets.
+  bool bare(ExprId e, uint32_t axis) const {
     p_.begin_walk();
     return bare_unseen(e, axis);
   }
@@ -284,7 +285,7 @@ class Flattener {
     std::vector<uint32_t> mine = inner(s.space), sum = inner(s.reduce);
     const bool reduce = s.kind == StageKind::kReduce;
     if (s.kind == StageKind::kContract) return false;
-    if (reduce && !mine.empty()) return false;  // keeps its own nest
+    if (reduce && !mine.empty()) return false;  // keeps its own loop nest
     if (reduce) mine = sum;
     std::vector<uint32_t> theirs = pass.space;
     theirs.insert(theirs.end(), pass.reduce.begin(), pass.reduce.end());
@@ -298,9 +299,9 @@ class Flattener {
     return memory_allows(pass, s);
   }
 
-  // In one loop nest a point of s runs before the next point of the others. So what s reads of
-  // theirs is the element of its own point, and s writes into no memory that they read elsewhere or
-  // write.
+  // Whether s may share the loop nest of the pass, where a point of s runs before the next point of
+  // the other stages. So s may read only its own point's element of their results, and may not
+  // write memory that they write, or read at other points.
   bool memory_allows(const Pass& pass, const Stage& s) const {
     const std::vector<ExprId> loads = loads_of(p_, s);
     for (size_t i : pass.stages) {

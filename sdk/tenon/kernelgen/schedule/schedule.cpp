@@ -15,7 +15,7 @@ bool contains(const std::vector<uint32_t>& v, uint32_t x) {
   return std::find(v.begin(), v.end(), x) != v.end();
 }
 
-// The widest element that vectors of this kernel hold. Index arithmetic does not count: it is
+// The widest element in vectors of this kernel. Index arithmetic does not count, because it is
 // narrowed.
 uint32_t widest_element(const Kernel& k) {
   uint32_t bytes = 4;
@@ -47,7 +47,7 @@ int64_t likely(const Pool& p, ExprId e) {
   return std::max<int64_t>(1, p.evaluate(e, ext));
 }
 
-// Rough operations of one step or element; decides how far to unroll.
+// Rough operations per step or element; decides how far to unroll.
 int64_t weight(const Pool& p, const Stage& s) {
   std::vector<ExprId> todo = s.kind == StageKind::kMap ? s.value : s.step;
   std::vector<bool> seen(p.size());
@@ -72,7 +72,7 @@ ExprId coefficient(Pool& p, ExprId offset, uint32_t axis) {
   return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
 }
 
-// Lead axes that walk `offset` contiguously one after another (a filter's columns, rows and
+// Lead axes that traverse `offset` contiguously one after another (a filter's columns, rows and
 // channels), in that order, until they have `enough` points.
 std::vector<uint32_t> contiguous_axes(Kernel& k, ExprId offset, uint32_t without, int64_t enough,
                                       int64_t* points) {
@@ -97,8 +97,8 @@ std::vector<uint32_t> contiguous_axes(Kernel& k, ExprId offset, uint32_t without
   return chain;
 }
 
-// Makes `joined` a lead axis in their place; map: what each of them is, and what else is to be
-// replaced.
+// Replaces `chain` by the lead axis `joined`. map: the replacement of each of these axes, and
+// further replacements.
 uint32_t join_axes(Kernel& k, const std::vector<uint32_t>& chain, uint32_t joined,
                    const std::unordered_map<ExprId, ExprId>& map) {
   Pool& p = k.pool;
@@ -115,7 +115,7 @@ uint32_t join_axes(Kernel& k, const std::vector<uint32_t>& chain, uint32_t joine
   return joined;
 }
 
-// What each of the axes is, in terms of the one that takes their place.
+// Each of the axes in terms of the axis that replaces them.
 std::unordered_map<ExprId, ExprId> parts_of(Pool& p, const std::vector<uint32_t>& chain,
                                             uint32_t joined) {
   std::unordered_map<ExprId, ExprId> map;
@@ -128,8 +128,8 @@ std::unordered_map<ExprId, ExprId> parts_of(Pool& p, const std::vector<uint32_t>
   return map;
 }
 
-// What is contiguous in an operand becomes one axis, so that squares of it can be turned over. ~0u:
-// it is shorter than a vector.
+// Joins the axes along which an operand is contiguous, so that squares of it can be transposed.
+// ~0u: they are shorter than a vector.
 uint32_t join_reads(Kernel& k, const Schedule& s, ExprId load) {
   Pool& p = k.pool;
   int64_t points = 1;
@@ -151,9 +151,9 @@ uint32_t join_reads(Kernel& k, const Schedule& s, ExprId load) {
   return join_axes(k, chain, joined, map);
 }
 
-// Few channels that end up side by side (a photograph's): the vectors of all of them are
-// interleaved into the result, which would cost a scattered store each, and lines that several
-// threads write.
+// A few channels become innermost in the result (a photograph's). The vectors of all channels are
+// interleaved into the result; otherwise each would need a scattered store, and several threads
+// would write the same cache lines.
 void interleave(Kernel& k, const Target& t, Schedule* s) {
   constexpr int64_t kMost = 4;
   if (k.stages.size() != 1 || k.stages[0].store.size() != 1 || s->lanes < 4) return;
@@ -176,15 +176,15 @@ void interleave(Kernel& k, const Target& t, Schedule* s) {
   }
 }
 
-// One element-wise stage whose lanes walk some operand with a stride while another lead axis walks
-// that operand contiguously: squares of it are turned over in registers.
+// One element-wise stage that reads an operand with a stride along the lanes, while the operand is
+// contiguous along another lead axis: squares of it are transposed in registers.
 bool transposes(Kernel& k, const Target& t, Schedule* s) {
   if (k.stages.size() != 1 || s->lanes < 4 || t.vector_bytes == 0) return false;
   Pool& p = k.pool;
   std::vector<ExprId> loads;
   for (ExprId v : k.stages[0].value) p.loads(v, &loads);
   for (ExprId l : loads) {
-    // Tiles are of f32-sized elements, one to a lane.
+    // Tiles have elements of the size of f32, one per lane.
     if (size_of(p.type(l)) * s->lanes != t.vector_bytes || p.type(l) == TENON_PRED) continue;
     const ExprId along = coefficient(p, p.arg(l, 2), s->vector_axis);
     if (along == kNone || p.is_const(along, 0) || p.is_const(along, 1)) continue;
@@ -210,7 +210,7 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
   return false;
 }
 
-// The group of kernels whose work items know nothing of each other.
+// The group size of kernels whose work items are independent.
 uint32_t alone(const Target& t) {
   return std::min<uint32_t>(t.group, 64);
 }
@@ -304,7 +304,7 @@ uint32_t lanes_of(const Kernel& k, const Target& t) {
   return t.vector_bytes == 0 ? 1 : std::max<uint32_t>(1, t.vector_bytes / widest_element(k));
 }
 
-// 0: it is known that the results are smaller.
+// 0: the results are known to be smaller.
 int64_t nontemporal_from(Kernel& k, const Target& t) {
   if (t.stream_bytes == 0 || k.pool.range(result_bytes(k)).hi < t.stream_bytes) return 0;
   return t.stream_bytes;
@@ -337,7 +337,7 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
     *out = s;
     return true;
   }
-  // Reads that are turned over in registers cost less than stores that are strided.
+  // Loads that are transposed in registers cost less than strided stores.
   for (uint32_t a : k.lead) {
     if (a == chosen || k.stages.size() != 1 ||
         !p.is_const(coefficient(p, k.stages[0].store[0].index[0], a), 1))
@@ -354,7 +354,7 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
     *out = s;
     return true;
   }
-  // A block is about as much as one item should do; the grain makes up for small rows.
+  // A block is about the work of one item; the grain makes up for small rows.
   const int64_t extent = likely(p, p.axes()[s.vector_axis].extent);
   s.block = 1024;
   s.grain = std::max<int64_t>(1, 16384 / std::min<int64_t>(extent, s.block));
@@ -363,8 +363,8 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
   return true;
 }
 
-// The work items of a group share rows that are long enough, unless neighbours along a lead axis
-// read side by side and are many.
+// The work items of a group share rows that are long enough, unless there are many rows and
+// neighbours along a lead axis read adjacent memory.
 static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
   Pool& p = k.pool;
   constexpr int64_t kShortRow = 32;
@@ -388,8 +388,8 @@ static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
   s->group = std::min(s->group, t.group);
 }
 
-// Results do not wait for the kernel's own reductions. Those that do are written while their rows
-// are in the cache, and gained nothing from being stored past it.
+// Whether results do not depend on the kernel's own reductions. Results that do are written while
+// their rows are in the cache, and storing them past it gained nothing.
 bool one_visit(const Kernel& k) {
   for (const Stage& s : k.stages) {
     std::vector<ExprId> loads;
@@ -440,7 +440,7 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
       lead = a;
     }
   }
-  // Enough chains to hide a reduction's latency; heavy steps need registers for themselves.
+  // Enough chains to hide a reduction's latency; heavy steps need the registers themselves.
   s.unroll = s.lanes == 1 ? 1 : steps <= 8 || t.registers >= 32 ? 4 : 2;
   if (lead != ~0u && along_lead > along_inner) {
     s.shape = Shape::kColumnReduction;
@@ -496,7 +496,7 @@ bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* 
   s.rows = {st.space[st.space.size() - 2]};
   s.mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
   s.nr = t.registers >= 32 ? 4 : 2;
-  // Scores of a block of queries and keys, and the keys and values they meet, stay in L2.
+  // The scores of a block of queries and keys, and the keys and values they use, stay in L2.
   s.row_block = s.mr * 16;
   s.block = 256;
   const int64_t work = likely(p, p.axes()[st.reduce[0]].extent) * s.row_block;

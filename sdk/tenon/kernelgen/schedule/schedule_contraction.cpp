@@ -31,8 +31,8 @@ bool plain_load(const Pool& p, ExprId e, DType acc) {
 bool chain(Pool& p, ExprId offset, std::vector<uint32_t>* axes, ExprId* step, ExprId* rest) {
   std::vector<ExprId> c;
   if (!p.affine(offset, *axes, &c, rest)) return false;
-  // Innermost first: the axis whose coefficient is the step, then each that continues where the
-  // last ended.
+  // Innermost first: the axis whose coefficient is the step, then each axis that continues the last
+  // one.
   std::vector<uint32_t> order;
   std::vector<bool> used(axes->size());
   for (size_t first = 0; first < axes->size(); ++first) {
@@ -75,7 +75,7 @@ ExprId coefficient(Pool& p, ExprId offset, uint32_t axis) {
   return p.affine(offset, axes, &c, &rest) ? c[0] : kNone;
 }
 
-// All accesses of the epilogue walk (outer, inner) like one axis, or not at all.
+// Whether all accesses of the epilogue traverse (outer, inner) as one axis, or use neither.
 bool epilogue_walks_as_one(Pool& p, const Stage& s, uint32_t outer, uint32_t inner) {
   std::vector<ExprId> offsets, loads;
   for (ExprId e : s.final) p.loads(e, &loads);
@@ -101,8 +101,8 @@ bool epilogue_walks_as_one(Pool& p, const Stage& s, uint32_t outer, uint32_t inn
   return true;
 }
 
-// Rows of one range item: `wanted` items for threads to share, by shape alone, and no fewer rows
-// than pay for fetching or packing a panel once more. others: items per block of rows.
+// Rows per range item: `wanted` items for threads to share, decided by shape alone, and enough rows
+// to pay for fetching or packing a panel once more. others: items per block of rows.
 int64_t rows_per_item(Pool& p, int64_t mr, ExprId rows, int64_t others, int64_t wanted) {
   const int64_t m = likely(p, rows), most = std::max<int64_t>(mr, 192 / mr * mr),
                 least = std::max<int64_t>(mr, 48 / mr * mr);
@@ -112,14 +112,14 @@ int64_t rows_per_item(Pool& p, int64_t mr, ExprId rows, int64_t others, int64_t 
   return block;
 }
 
-// Steps of the reduction; 1 (odd) if they are not known.
+// Steps of the reduction; 1 (odd) if unknown.
 int64_t sum_of(Pool& p, const std::vector<uint32_t>& axes) {
   int64_t n = 1;
   for (uint32_t axis : axes) n *= p.value(p.axes()[axis].extent).value_or(1);
   return n;
 }
 
-// Nothing tells how large it may be.
+// Whether a size has no known bound.
 bool is_guessed(const Pool& p, ExprId size) {
   if (p.value(size)) return false;
   std::vector<int64_t> small, large;
@@ -130,9 +130,9 @@ bool is_guessed(const Pool& p, ExprId size) {
   return p.evaluate(size, small) != p.evaluate(size, large);
 }
 
-// Of two sizes that are guessed the inner one: batches come first and are mostly few, and a size
-// that is computed from another (the positions that a network leaves of an image's width) is no
-// shorter for it.
+// The longest axis. Of two guessed sizes the inner one wins: batches come first and are mostly
+// small, and a size computed from another (such as the positions that remain of an image's width)
+// is not necessarily shorter.
 uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
   uint32_t best = axes[0];
   for (uint32_t axis : axes) {
@@ -144,7 +144,7 @@ uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
   return best;
 }
 
-// Both sides of the decision are pack.h's: the tile is as wide as a panel, or divides it.
+// pack.h decides the panel; the tile is as wide as a panel, or divides it.
 bool schedule_packed(Kernel& k, const Target& t, bool swapped,
                      const std::vector<uint32_t>& row_axes, uint32_t column, Schedule s,
                      Schedule* out) {
@@ -168,7 +168,7 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
   const ExprId read = s.pairs && bf16_of(p, a) != kNone ? bf16_of(p, a) : a;
   bool walks = plain_load(p, read, s.pairs ? DType{TENON_BF16} : p.type(a)) &&
                chain(p, p.arg(read, 2), &order, &step, &rest) && order == st.reduce;
-  // Pairs are read as one word: side by side, and all of the row's.
+  // Pairs are read as one word, so they must be adjacent and fill the row.
   if (walks && s.pairs) walks = p.is_const(step, 1) && sum_of(p, order) % 2 == 0;
   s.pack_a = !walks;
   int64_t others = likely(p, p.ceildiv(p.axes()[column].extent, int64_t{s.nr} * s.lanes));
@@ -180,7 +180,7 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
   return true;
 }
 
-// A tile of 64 x 64 for a group of 256, smaller where the result is.
+// A tile of 64 x 64 for a group of 256; smaller if the result is.
 void schedule_group(Kernel& k, const Target& t, const std::vector<uint32_t>& rows,
                     const std::vector<uint32_t>& columns, Schedule* s) {
   Pool& p = k.pool;
@@ -225,7 +225,7 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
     if (a && !b) only_a.push_back(axis);
     if (b && !a) only_b.push_back(axis);
   }
-  // Packed weights own the columns; rows may be missing then (a vector times a matrix).
+  // Packed weights own the columns. Rows may then be missing (a vector times a matrix).
   const bool packed_a = panel_of(k, st.a) != 0, packed = packed_a || panel_of(k, st.b) != 0;
   if (!packed && (only_a.empty() || only_b.empty())) {
     *why = "a contraction with one free side is a reduction";
@@ -266,8 +266,8 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
         epilogue_walks_as_one(p, st, outer, column)) {
       s.columns = {outer, column};
     }
-    // A guarded or strided operand is packed anyway; a plain one with two column axes too when one
-    // alone is short.
+    // A guarded or strided operand is packed anyway. A plain one is packed too if there are two
+    // column axes of which one alone is short.
     if (outer != column && s.columns.size() == 1 && unit_b &&
         likely(p, p.axes()[column].extent) < 4 * int64_t{s.lanes} &&
         epilogue_walks_as_one(p, st, outer, column)) {
@@ -288,7 +288,7 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   s.mr = vectors ? (t.registers >= 32 ? 6 : 4) : 4;
   s.nr = vectors ? (t.registers >= 32 ? 4 : 2) : 4;
   if (t.isa == "avx2") s.mr = 6;
-  // Narrow results take fewer vectors; panels of equal width waste least.
+  // Narrow results need fewer vectors; panels of equal width waste least.
   const int64_t wide = n ? *n : likely(p, columns);
   const int64_t need = (wide + s.lanes - 1) / s.lanes;
   if (need < s.nr) s.nr = static_cast<uint32_t>(std::max<int64_t>(1, need));
@@ -323,8 +323,8 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
         others *= likely(p, p.axes()[axis].extent);
     }
     s.row_block = rows_per_item(p, s.mr, rows, others, 8);
-    // Contiguous along the reduction instead of along columns: whole square tiles are turned over
-    // in registers.
+    // Contiguous along the reduction instead of the columns: whole square tiles are transposed in
+    // registers.
     if (plain_b && s.columns.size() == 1 && !unit_b && acc == TENON_F32 && !st.reduce.empty()) {
       std::vector<uint32_t> k_order = s.pack_a ? st.reduce : order;
       s.transpose_b = p.is_const(coefficient(p, p.arg(b, 2), k_order.back()), 1) &&

@@ -1,5 +1,5 @@
-// Convolutions whose operands layout.h has laid out: rows are output pixels, columns are output
-// channels.
+// Schedules of convolutions whose operands layout.h laid out: rows are output pixels, columns are
+// output channels.
 #include <algorithm>
 #include <unordered_map>
 
@@ -24,8 +24,8 @@ int64_t likely_size(const Pool& p, ExprId e) {
 }
 
 TileShape convolution_tile(const Target& t, uint32_t lanes, int64_t m, int64_t n, uint32_t nr) {
-  // What fits: rows x vectors accumulators, the vectors of b and one broadcast, and no more row
-  // pointers than a core has.
+  // Tiles that fit the registers: rows x vectors accumulators, the vectors of b and one broadcast,
+  // and no more row pointers than a core has registers for.
   static constexpr TileShape kMany[] = {{6, 4}, {8, 3}, {7, 3},  {10, 2}, {9, 2},
                                         {8, 2}, {7, 2}, {10, 1}, {9, 1},  {8, 1}};
   static constexpr TileShape kFew[] = {{6, 2}, {5, 2}, {4, 2}, {8, 1}, {7, 1}, {6, 1}};
@@ -40,8 +40,8 @@ TileShape convolution_tile(const Target& t, uint32_t lanes, int64_t m, int64_t n
     const int64_t columns = int64_t{s.nr} * lanes;
     const double tiles = static_cast<double>((m + s.mr - 1) / s.mr) *
                          static_cast<double>((n + columns - 1) / columns);
-    // Beside its products a step loads nr vectors and broadcasts mr numbers, mostly in their
-    // shadow.
+    // Besides its products a step loads nr vectors and broadcasts mr numbers, mostly hidden behind
+    // the products.
     const double cost = tiles * (s.mr * s.nr + 0.15 * s.mr + 0.4 * s.nr);
     if (least == 0 || cost < least) {
       least = cost;
@@ -51,7 +51,8 @@ TileShape convolution_tile(const Target& t, uint32_t lanes, int64_t m, int64_t n
   return best;
 }
 
-// The filter's axis along which one row sees what its neighbour saw `step` points before.
+// Finds the axis of the filter along which a row reads what its neighbour read `step` points
+// before.
 static void find_run(Pool& p, const Stage& st, Schedule* s) {
   if (s->rows.empty()) return;
   const uint32_t row = s->rows.back();
@@ -77,7 +78,7 @@ static void find_run(Pool& p, const Stage& st, Schedule* s) {
     if (guard != kNone && p.substitute(guard, next) != p.substitute(guard, along)) continue;
     s->run_axis = tap;
     s->run_step = step;
-    // Lines are cut into strips of about one length.
+    // Lines are cut into strips of about equal length.
     const int64_t line = likely_size(p, p.axes()[row].extent), strips = (line + s->mr - 1) / s->mr;
     s->mr = static_cast<uint32_t>((line + strips - 1) / strips);
     return;
@@ -99,7 +100,7 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
   s.lanes = t.vector_bytes / size_of(acc);
   s.depthwise = axes.only_a.empty();
   for (uint32_t a : s.depthwise ? axes.both : axes.only_a) {
-    // The one whose number is split into panel and place; the others are outer.
+    // The axis that is split into panel and column; the others are outer.
     std::vector<ExprId> c;
     ExprId rest;
     const uint32_t one[] = {a};
@@ -124,13 +125,15 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
     const bool row = std::find(s.rows.begin(), s.rows.end(), a) != s.rows.end();
     if (!row && a != s.columns[0]) outer *= likely_size(p, p.axes()[a].extent);
   }
-  // All panels for one block of rows while the weights stay in L2; else one panel for block after
-  // block.
+  // If all weights stay in L2, run all panels for one block of rows; else run one panel for block
+  // after block.
   const int64_t weights = points * panels * int64_t{st.panel} * size_of(acc);
-  constexpr int64_t kItems = 16;  // that share the work of one small image among threads
+  // Items that share the work of one small image among threads.
+  constexpr int64_t kItems = 16;
   s.panels = s.depthwise || weights <= t.l2_bytes / 2 ? 0 : 1;
   if (s.panels != 0) {
-    // Neighbouring panels of a strip: one table of addresses, and longer runs of the result.
+    // Neighbouring panels of a strip share one table of addresses and write longer runs of the
+    // result.
     const int64_t fit = t.l2_bytes / 2 / std::max<int64_t>(1, weights / panels);
     s.panels = std::clamp<int64_t>(panels / kItems, 1, std::max<int64_t>(fit, 1));
   }

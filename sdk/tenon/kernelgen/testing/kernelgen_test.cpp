@@ -1,4 +1,5 @@
-// Generated C++ against what the stage IR means, for every instruction set of this machine.
+// Generated C++ compared with the meaning of the stage IR, for every instruction set of this
+// machine.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -103,7 +104,7 @@ void check(Case& c) {
   for (const Target& target : targets()) {
     SCOPED_TRACE(target.isa);
     if (c.vectors && target.vector_bytes == 0) continue;
-    // For any sizes first, on one instruction set: lists of sizes are the same on all.
+    // General forms first, on one instruction set only: their sizes are the same on all.
     if (target.isa == targets().front().isa) {
       SCOPED_TRACE("for any sizes");
       Session general;
@@ -245,8 +246,7 @@ TEST(Rows, MiddleSoftmaxIsOneKernel) {
   check(c);
 }
 
-// Each of the vectors side by side stores each result: all but the last result of a map were once
-// easy to lose.
+// Every interleaved vector stores every result: a fault once lost all but the last result of a map.
 TEST(Rows, SeveralResultsInColumns) {
   for (int64_t n : {3, 64, 150}) {
     Case c;
@@ -338,8 +338,8 @@ TEST(Pointwise, DataMovement) {
   check(c);
 }
 
-// Of the processor, by this process and by compilers that it ran: what else a machine does is no
-// part of it.
+// Processor time of this process and of the compilers it ran; other load on the machine does not
+// count.
 double seconds_worked() {
   double seconds = 0;
   for (int who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
@@ -351,7 +351,7 @@ double seconds_worked() {
   return seconds;
 }
 
-// Two thousand parts: neither depth nor time may grow with them as a chain's would.
+// Two thousand parts: neither depth nor time may grow with them as in a chain.
 TEST(Pointwise, WideConcat) {
   Builder b;
   constexpr uint32_t kParts = 2000;
@@ -382,7 +382,7 @@ TEST(Pointwise, WideConcat) {
 }
 
 #ifdef TENON_TEST_OPENCL
-// As Scalar.WideNumbersRoundToHalvesOnce and WideIntegersWrapWhereBoundsAreKnown, in OpenCL C.
+// Scalar.WideNumbersRoundToHalvesOnce and WideIntegersWrapWhereBoundsAreKnown, in OpenCL C.
 TEST(Pointwise, OpenClRoundsToHalvesOnceAndWraps) {
   testing::OpenCl opencl(64);
   if (!opencl.present()) GTEST_SKIP() << "no OpenCL platform";
@@ -440,8 +440,8 @@ TEST(Pointwise, Transposes) {
   }
 }
 
-// A filter's rows, columns and channels are read as one run; the last block of results is padding
-// in part, or as a whole.
+// A filter's rows, columns and channels are read as one run. The last block of results is padding,
+// in part or as a whole.
 TEST(Pointwise, TurnsPanelsOver) {
   Case c;
   Builder& b = c.b;
@@ -459,8 +459,8 @@ TEST(Pointwise, TurnsPanelsOver) {
   check(c);
 }
 
-// Few channels side by side, padded, with widths known and not; results that the last vector does
-// not fill.
+// A few channels interleaved, padded, with known and unknown widths; results that do not fill the
+// last vector.
 TEST(Pointwise, WeavesFewChannels) {
   Case c;
   Builder& b = c.b;
@@ -539,7 +539,7 @@ TEST(Ordered, Scans) {
   }
 }
 TEST(Ordered, ScatterAddsInOrder) {
-  // Rows into rows, with repeated and missing places; lanes run along the row.
+  // Rows into rows, with repeated and missing positions; lanes run along the row.
   for (const bool rows : {true, false}) {
     Case c;
     Builder& b = c.b;
@@ -586,7 +586,7 @@ TEST(Ordered, TopK) {
   c.ext = {50};
   check(c);
 }
-// Rows run in lanes; what each gathers from its own temp is another element in each.
+// Lanes are rows, and each gathers a different element of its own temp.
 TEST(Rows, LanesGatherFromTheirTemps) {
   Case c;
   Builder& b = c.b;
@@ -668,7 +668,7 @@ TEST(Contraction, BatchSymbolicEpilogue) {
   check(c);
 }
 TEST(Contraction, AttentionHeads) {
-  // [B, S, H * D] split into heads, scores by head: reshapes and transposes disappear into the
+  // [B, S, H * D] split into heads, scores per head: reshapes and transposes are fused into the
   // operands.
   Case c;
   Builder& b = c.b;
@@ -685,8 +685,8 @@ TEST(Contraction, AttentionHeads) {
   check(c);
 }
 TEST(Contraction, ProjectionsOfHeadsWithSymbols) {
-  // A projection's bias, a head split that a sum of products reads in place, a factor, and heads
-  // joined by the store.
+  // The bias of a projection, a head split that a sum of products reads in place, a factor, and
+  // heads joined by the store.
   Case c;
   Builder& b = c.b;
   const ExprId n = b.extent(), s = b.extent();
@@ -758,7 +758,7 @@ TEST(Convolution, Nhwc) {
   conv_case({2, 9, 11, 5}, {3, 3, 5, 18}, {3, 1, 1, 1}, {3, 1, 1, 1}, 1, true);
 }
 
-// ---- Random programs: fusion, schedules and lowering in combinations nobody thought of ----
+// ---- Random programs: unforeseen combinations of fusion, schedules and lowering ----
 
 class RandomProgram {
  public:
@@ -809,7 +809,7 @@ class RandomProgram {
       }
       case 2:
       case 3: {
-        // Something broadcast along the tail of x.
+        // y broadcast along the leading dims of x.
         for (const Known& y : pool_) {
           if (y.second.size() > x.second.size() || rng_() % 3 == 0) continue;
           std::vector<uint32_t> at;
@@ -863,7 +863,7 @@ class RandomProgram {
         return add(b_.concat(parts, d), shape);
       }
       default: {
-        // x times something of its own last size, or its square.
+        // x times a tensor with x's last size, or x squared.
         if (rank == 0) return;
         const uint32_t last[] = {rank - 1};
         const int64_t n = size();

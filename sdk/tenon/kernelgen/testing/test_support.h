@@ -399,9 +399,9 @@ struct Library {
 #define TENON_TEST_CCACHE ""
 #endif
 
-// Compiles to a shared object that may use nothing but itself, and opens it. Two steps, which start
-// one compiler less than the compiler's own driver would, and names without a folder, so that equal
-// text is found compiled.
+// Compiles to a shared object that may use nothing outside itself, and opens it. Compiling and
+// linking in two steps starts one process less than the compiler's driver would. File names have no
+// folder, so that ccache finds equal text.
 inline Library compile(const std::string& text, const Target& t, const char* level = "-O1") {
   char dir[] = "/tmp/kernelgen_testXXXXXX";
   Library lib;
@@ -431,7 +431,7 @@ inline Library compile(const std::string& text, const Target& t, const char* lev
 
 // A program bound to sizes and memory.
 struct Session {
-  Kernel laid_out;  // the program with the buffers that its layout added
+  Kernel laid_out;  // the program, with the buffers that layout added
   std::vector<Kernel> kernels;
   std::vector<std::vector<SizeProgram>> sizes;  // by kernel and extent: over those of the program
   Module module;
@@ -439,7 +439,7 @@ struct Session {
   std::vector<int64_t> ext;
   std::string why;
 
-  // `any_sizes`: kernels in their general form, where they have one.
+  // `any_sizes`: uses the general form of kernels that have one.
   bool build(const Kernel& program, const Target& target, std::vector<int64_t> ext_values,
              const char* level = "-O1", bool any_sizes = false) {
     Verifier verifier(Verifier::kThorough);
@@ -473,7 +473,8 @@ struct Session {
     return library.handle != nullptr;
   }
 
-  // Runs kernel by kernel over `memory` (by program buffer). pieces: how ranges are cut.
+  // Runs kernel by kernel over `memory` (by program buffer). pieces: into how many calls each range
+  // is cut.
   void run(std::vector<Data>* memory, int64_t pieces) const {
     for (size_t b = memory->size(); b < laid_out.buffers.size(); ++b) {
       int64_t n = 1;

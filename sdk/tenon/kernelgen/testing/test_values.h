@@ -1,4 +1,4 @@
-// For tests of kernelgen only, beside test_support.h: drawing inputs and comparing results with
+// For tests of kernelgen only, beside test_support.h: draws inputs and compares results with
 // GoogleTest.
 #ifndef TENON_KERNELGEN_TESTING_TEST_VALUES_H_
 #define TENON_KERNELGEN_TESTING_TEST_VALUES_H_
@@ -14,7 +14,7 @@
 
 namespace tenon::kernelgen::testing {
 
-// Every instruction set of this machine.
+// The targets that this machine can run.
 inline std::vector<Target> targets() {
   std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(),
                              Target::scalar()};
@@ -38,13 +38,14 @@ inline std::vector<ExprId> dims(Builder& b, std::initializer_list<int64_t> list)
   return out;
 }
 
-// odd_in: one number of so many is NaN or an infinity; 0: none.
+// One number in `odd_in` is NaN or an infinity; 0: none.
 inline double draw(std::mt19937& rng, uint32_t odd_in) {
   if (odd_in != 0 && rng() % odd_in == 0) return std::array{NAN, INFINITY, -INFINITY}[rng() % 3];
   return std::uniform_real_distribution<double>(-2, 2)(rng);
 }
 
-// NaN for NaN, infinities alike, the others within tolerance times the largest.
+// Requires NaN for NaN, equal infinities, and other values within tolerance times the largest
+// magnitude.
 inline void compare(const Data& got, const std::vector<double>& want, double tolerance,
                     uint32_t buffer) {
   double scale = 1e-30;
@@ -64,7 +65,8 @@ struct Values {
   double tolerance = 2e-5;
 };
 
-// Inputs and constants of a program at one tuple of sizes, and what all its buffers mean then.
+// Inputs and constants of a program for one tuple of sizes, and the expected values of all its
+// buffers.
 struct Meaning {
   std::vector<Data> input;
   std::vector<std::vector<double>> want;
@@ -88,9 +90,9 @@ struct Meaning {
   }
 };
 
-// Runs the program on every instruction set at every tuple of sizes, in one range and in three, and
-// compares what it puts out. The bits must not depend on how ranges are cut. change: of the
-// targets.
+// Runs the program on every instruction set and every tuple of sizes, with each range in one piece
+// and in three, and compares the outputs. Their bits must not depend on the pieces. change: edits
+// each target first.
 inline void check(
     Builder& b, const std::vector<std::vector<int64_t>>& sizes, const Values& values = {},
     const std::function<void(Target&)>& change = [](Target&) {}) {

@@ -1,5 +1,5 @@
-// The texts of both levels and of C++ for the shapes that others build on. Assertions name the
-// lines that matter, in order; numbering of values is not asked.
+// The texts of both IRs and of C++, for the common shapes. Assertions name the lines that matter,
+// in order, but not the numbers of values.
 #include <functional>
 
 #include "tenon/kernelgen/device/text_executable.h"
@@ -10,7 +10,7 @@ namespace {
 
 using testing::op;
 
-// Every line occurs, each after the one before.
+// Expects every line, each after the previous one.
 void expect_in_order(const std::string& text, std::initializer_list<const char*> lines) {
   size_t at = 0;
   for (const char* line : lines) {
@@ -65,36 +65,37 @@ TEST(Text, SoftmaxIsOneKernelOfThreeLoops) {
   softmax(b, rows, n);
   const Texts t = texts(b, Target::avx512());
   expect_in_order(
-      t.levels, {"kernel lead [i0] {",
-                 "b0 f32[n0, n1] strides [n1, 1] in",
-                 "temp in b7",  // x * scale + mask, then the exponentials, live in the result's row
-                 "stage 0 Map over [i0, i1]",
-                 "= b0[i0, i1] + b1[]*b2[i0, i1]",
-                 "stage 1 Reduce over [i0] reduce [i2]",
-                 "init -inf; step max(s0, b3[i0, i2]); merge max(s0, s1)",
-                 "stage 2 Map over [i0, i3]",
-                 "= exp(b3[i0, i3] - b4[i0])",
-                 "stage 3 Reduce over [i0] reduce [i4]",
-                 "init 0; step s0 + b5[i0, i4]; merge s0 + s1",
-                 "stage 4 Map over [i0, i5]",
-                 "= b5[i0, i5] / b6[i0]",
-                 "schedule row reduction {",
-                 "lanes 16 along each stage's innermost axis",
-                 "range {",
-                 "do stage 1 Init",
-                 "vector full {",
-                 "do stage 0 Map",
-                 "do stage 1 Step",
-                 "do stage 1 Merge",
-                 "rotate",
-                 "do stage 1 Final",
-                 "do stage 3 Init",
-                 "vector full {",
-                 "do stage 2 Map",
-                 "do stage 3 Step",
-                 "do stage 3 Final",
-                 "vector full {",
-                 "do stage 4 Map"});
+      t.levels,
+      {"kernel lead [i0] {",
+       "b0 f32[n0, n1] strides [n1, 1] in",
+       "temp in b7",  // x * scale + mask, then the exponentials: both are in the row of the result
+       "stage 0 Map over [i0, i1]",
+       "= b0[i0, i1] + b1[]*b2[i0, i1]",
+       "stage 1 Reduce over [i0] reduce [i2]",
+       "init -inf; step max(s0, b3[i0, i2]); merge max(s0, s1)",
+       "stage 2 Map over [i0, i3]",
+       "= exp(b3[i0, i3] - b4[i0])",
+       "stage 3 Reduce over [i0] reduce [i4]",
+       "init 0; step s0 + b5[i0, i4]; merge s0 + s1",
+       "stage 4 Map over [i0, i5]",
+       "= b5[i0, i5] / b6[i0]",
+       "schedule row reduction {",
+       "lanes 16 along each stage's innermost axis",
+       "range {",
+       "do stage 1 Init",
+       "vector full {",
+       "do stage 0 Map",
+       "do stage 1 Step",
+       "do stage 1 Merge",
+       "rotate",
+       "do stage 1 Final",
+       "do stage 3 Init",
+       "vector full {",
+       "do stage 2 Map",
+       "do stage 3 Step",
+       "do stage 3 Final",
+       "vector full {",
+       "do stage 4 Map"});
   expect_in_order(
       t.code, {"FN f32x16 exp_f32x16(f32x16 x)", "extern \"C\"",
                "void* const* buf, const i64* ext, i64 begin, i64 end, void* scratch)", "= begin;",
@@ -105,7 +106,7 @@ TEST(Text, SoftmaxIsOneKernelOfThreeLoops) {
   EXPECT_EQ(t.code.find("*)scratch"), std::string::npos);
 }
 
-// What lies in the padding is no work: a window that is larger than the input runs over the input.
+// Padding costs no work: a window larger than the input runs over the input.
 TEST(Text, WindowsLargerThanTheInputRunOverTheInput) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.dim(3), b.dim(1000)});
@@ -120,7 +121,7 @@ TEST(Text, WindowsLargerThanTheInputRunOverTheInput) {
 TEST(Text, EqualKernelsOfDifferentProgramsHashEqual) {
   Builder a, b;
   softmax(a, a.dim(8), a.dim(64));
-  // The same after other inputs and another order of axes and extents.
+  // The same after other inputs, with axes and extents in another order.
   b.input(TENON_I32, {b.extent()});
   b.map(TENON_F32, {b.dim(5)},
         [&](std::span<const ExprId> axes) { return b.pool().convert(axes[0], TENON_F32); });
@@ -137,7 +138,7 @@ TEST(Text, EqualKernelsOfDifferentProgramsHashEqual) {
 }
 
 // Panels of weights: what is contiguous in the filter is one axis of the squares, and the guard of
-// the last panel is asked per block.
+// the last panel is evaluated per block.
 TEST(Text, PanelsAreTurnedOver) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.dim(50), b.dim(5), b.dim(3), b.dim(3)}),
@@ -180,8 +181,8 @@ TEST(Text, GeluOfMatmulIsAnEpilogue) {
                            "l0[384]", "mma6x4_f32x16(", "erf_f32x16("});
 }
 
-// Two projections, scores, sums of values and the last projection as a transformer's exporter
-// writes them.
+// Two projections, scores, sums of values and the last projection, as exporters write a
+// transformer.
 void attention(Builder& b, ExprId positions, ExprId heads, ExprId width) {
   Pool& p = b.pool();
   const ExprId model = p.mul(heads, width);
@@ -256,7 +257,7 @@ TEST(Text, TransposeGoesThroughSquareTiles) {
   expect_in_order(t.levels, {"schedule transpose {", "tiles along", "transpose b0["});
 }
 
-// Known to be large: always; symbolic: decided by the kernel; small, or rows that begin inside a
+// Known to be large: always. Symbolic: the kernel decides. Small, or with rows that begin inside a
 // vector: never.
 TEST(Text, LargeResultsAreStoredPastTheCaches) {
   auto code = [](const std::function<std::vector<ExprId>(Builder&)>& dims, const Target& target) {
@@ -297,7 +298,7 @@ TEST(Text, ColumnReductionRunsLanesAlongColumns) {
   EXPECT_EQ(t.code.find("shufflevector"), std::string::npos);
 }
 
-// The rows of a strip of a depthwise filter lie in one line and load what they share once.
+// The rows of a depthwise strip are within one line and load shared inputs once.
 TEST(Text, DepthwiseStripsLieInLines) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(32), b.dim(14), b.dim(14)});
@@ -316,8 +317,8 @@ TEST(Text, DepthwiseStripsLieInLines) {
                            ", runs of i", "depthwise taps", " in runs of 3 by 1"});
 }
 
-// Two convolutions in the order of NCHW: turned over at the edges only, weights in panels, relu on
-// the tile.
+// Two convolutions in NCHW order: reordered only at the boundaries, weights in panels, relu on the
+// tile.
 TEST(Text, ConvolutionsAreChannelsLastBetweenTheEdges) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(16), b.dim(28), b.dim(28)});
@@ -355,8 +356,8 @@ TEST(Text, OpenClIsScalarsAndOneItemPerRow) {
   EXPECT_EQ(t.code.find("barrier"), std::string::npos);
 }
 
-// A row to a group: partial results meet in shared memory, passes meet at barriers, one item stores
-// what all know.
+// One row per group: partial results are combined in shared memory, passes are separated by
+// barriers, and one item stores what all have.
 TEST(Text, OpenClGroupsShareRows) {
   Builder b;
   softmax(b, b.extent(), b.extent());
@@ -384,8 +385,8 @@ TEST(Text, OpenClGroupsShareTiles) {
                    "do stage 0 Step", "barrier", "do stage 0 Final"});
 }
 
-// Each step uses the one before twice: 64 shared expressions, and 2^64 nodes of a tree. Whatever
-// walks one meets each of them once.
+// Each step uses the previous one twice: 64 shared expressions, but 2^64 nodes as a tree. Every
+// walk must visit each expression once.
 Tensor chained(Builder& b, Tensor x, uint32_t step, int length) {
   for (int i = 0; i < length; ++i) {
     switch (step) {
@@ -438,7 +439,7 @@ TEST(Shared, ChainsOfEveryTypeAreLinear) {
   }
 }
 
-// As positions in a tensor, and from positions, where index arithmetic is simplified.
+// As positions in a tensor, and computed from positions, where index arithmetic is simplified.
 TEST(Shared, ChainsOfIndicesAreLinear) {
   for (const Target& target : {Target::avx512(), Target::opencl(true, 64)}) {
     for (bool data : {true, false}) {
@@ -500,7 +501,7 @@ TEST(Index, ReshapesAndPadsFoldToPlainIndices) {
   const ExprId symbolic = p.add(p.mul(p.axis(j), n), p.axis(i));
   EXPECT_EQ(p.floordiv(symbolic, n), p.axis(j));
   EXPECT_EQ(p.mod(symbolic, n), p.axis(i));
-  // Taken apart and joined.
+  // Split and joined.
   const uint32_t a = p.add_axis(p.integer(768));
   const ExprId x = p.axis(a), c = p.integer(64);
   EXPECT_EQ(p.add(p.mul(p.floordiv(x, c), c), p.mod(x, c)), x);

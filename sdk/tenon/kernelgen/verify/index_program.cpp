@@ -31,7 +31,7 @@ bool holds(uint32_t relation, int64_t a, int64_t b) {
   }
 }
 
-// Whether code of 64-bit integers and predicates says what this operation means.
+// Whether 64-bit integer and predicate code can express this operation.
 bool is_index_op(const Pool& pool, ExprId e) {
   const Expr& x = pool.at(e);
   if (x.type != TENON_I64 && x.type != TENON_PRED) return false;
@@ -95,7 +95,7 @@ void IndexProgram::bind_unknown(uint32_t axis) {
 IndexProgram::Value IndexProgram::apply(const Step& step, const Value* a, const Value* b,
                                         const Value* c) {
   if (step.op == TENON_S_SELECT) return a->known ? (a->number != 0 ? *b : *c) : Value{};
-  // One side may decide: false and anything, true or anything.
+  // One operand may decide: false and anything, true or anything.
   if (step.op == TENON_S_AND && ((a->known && a->number == 0) || (b->known && b->number == 0)))
     return {0, true};
   if (step.op == TENON_S_OR && ((a->known && a->number == 1) || (b->known && b->number == 1)))

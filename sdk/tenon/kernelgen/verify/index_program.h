@@ -1,8 +1,8 @@
-// Index expressions as straight-line code over concrete sizes: what a check asks for at thousands
-// of points. Internal to kernelgen.
+// Index expressions compiled to straight-line code over concrete sizes, for checks that evaluate
+// them at thousands of points. Internal to kernelgen.
 //
-// What follows from data (loads, states) is unknown; an operation on unknowns is unknown unless the
-// known operand decides it.
+// Values that depend on data (loads, states) are unknown. An operation on unknowns is unknown
+// unless its known operand decides the result.
 #ifndef TENON_KERNELGEN_VERIFY_INDEX_PROGRAM_H_
 #define TENON_KERNELGEN_VERIFY_INDEX_PROGRAM_H_
 
@@ -20,7 +20,7 @@ class IndexProgram {
   IndexProgram(const Pool& pool, std::span<const int64_t> sizes)
       : pool_(&pool), sizes_(sizes.begin(), sizes.end()) {}
 
-  // Where the value of `e` is after run(). Before the first run.
+  // Where run() puts the value of `e`. Call before the first run.
   uint32_t slot(ExprId e);
   void bind(uint32_t axis, int64_t value);
   void bind_unknown(uint32_t axis);

@@ -18,19 +18,19 @@ std::string buffer_name(uint32_t b) {
   return "b" + std::to_string(b);
 }
 
-// Elements of one memory and whose values they hold.
+// Elements of one memory, and whose values they hold.
 struct Cells {
   struct Cell {
-    uint32_t owner = 0;  // 1 + the buffer whose element lies here; 0: nobody's
+    uint32_t owner = 0;  // 1 + the buffer whose element is here; 0: none
     uint32_t row = 0;
-    uint64_t point = 0;  // of a pass, when the owner's value has no memory and is handed on by name
-    bool read = false;   // what others stored was read here
+    uint64_t point = 0;  // of a pass, if the owner's value has no memory and is passed by name
+    bool read = false;   // a value that others stored was read here
   };
   std::vector<Cell> cells;
   bool by_row = false;  // every row has memory of its own
 };
 
-// One load or store: where, and under which condition.
+// One load or store: its place and its condition.
 struct Access {
   uint32_t buffer = 0;
   std::vector<uint32_t> index;  // slots
@@ -66,7 +66,7 @@ class Trace {
 
  private:
   struct StageTrace {
-    std::vector<Point> points;  // of a kind's parts: see collect()
+    std::vector<Point> points;  // the parts of the stage's kind: see collect()
   };
 
   // ---- Sizes ----
@@ -101,8 +101,8 @@ class Trace {
   bool stage_rows(const Stage& s, StageTrace& trace, const std::vector<uint32_t>& inner);
   bool all_stored();
   bool run_pass(const Pass& pass, std::vector<StageTrace>& all, bool by_stage);
-  // What is found may follow from sizes that do not fit each other. The trace is good for nothing
-  // then, and goes on.
+  // A finding may be due to sizes that do not fit each other. Then the trace proves nothing, and
+  // goes on.
   bool misfit() {
     misfit_ = misfit_ || options_.kind == Sizes::kUnrelated;
     return misfit_;
@@ -126,13 +126,13 @@ class Trace {
   const TraceOptions& options_;
   std::string& why_;
   std::vector<int64_t> extents_;            // by axis
-  std::vector<Cells> memory_;               // by buffer; empty: nobody in here writes it
-  std::vector<std::vector<int64_t>> dims_;  // by buffer, of the kernel before it is prepared
-  std::vector<bool> named_;  // by buffer: its values are handed on by name, not by memory
+  std::vector<Cells> memory_;               // by buffer; empty: not written in here
+  std::vector<std::vector<int64_t>> dims_;  // by buffer, before the kernel is prepared
+  std::vector<bool> named_;  // by buffer: its values are passed by name, not in memory
   size_t stage_ = 0;
   uint32_t row_ = 0;
   uint64_t point_ = 0;   // of a pass; 0: outside of its loops
-  uint64_t serial_ = 0;  // point numbers below are taken
+  uint64_t serial_ = 0;  // point numbers up to this one are used
   bool backwards_ = false;
   bool misfit_ = false;
 };
@@ -168,12 +168,12 @@ bool Trace::prepare_memory() {
     }
     elements = std::max<__int128>(elements, 0);
     if (!written[b]) continue;
-    // Each element is stored in a step, except where others store the rest: more than there are
-    // steps need no memory.
+    // Each element is stored in a step, except where others store the rest, so a buffer with more
+    // elements than steps needs no memory.
     const int64_t most =
         is_shared(b) || named_[b] ? kMostCells : std::min(kMostCells, options_.most_steps);
     if (elements > most || (all += static_cast<int64_t>(elements)) > kMostCells) return false;
-    // One cell where there are no elements, so that the memory counts as tracked.
+    // At least one cell, so that the memory of an empty buffer counts as tracked.
     memory_[b].cells.resize(std::max<size_t>(1, static_cast<size_t>(elements)));
   }
   return true;
@@ -181,7 +181,7 @@ bool Trace::prepare_memory() {
 
 // ---- What is visited ----
 
-// Bounds that the pool knows need no visit.
+// Bounds that the pool can prove need no visit.
 bool Trace::may_leave(uint32_t buffer, std::span<const ExprId> index) const {
   if (prepared_ != nullptr) return false;
   for (size_t d = 0; d < index.size(); ++d) {
@@ -209,7 +209,7 @@ void Trace::note_store(const View& view, bool replaces, Point* to) {
   to->accesses.push_back(std::move(a));
 }
 
-// Results are stored one after the other, each after what it is computed from.
+// Results are stored one after another, each after the loads it depends on.
 Point Trace::point(const std::vector<ExprId>& values, const std::vector<View>& stores,
                    bool replaces) {
   Point out{IndexProgram(p_, options_.sizes), {}};
@@ -226,8 +226,8 @@ Point Trace::point(const std::vector<ExprId>& values, const std::vector<View>& s
   return out;
 }
 
-// By kind: Map: value. Reduce, Contract: step, final. Scan: step with store. Scatter: fill, update.
-// Sort: keys, result. Attention: scores, values, final.
+// The points by kind. Map: value. Reduce, Contract: step, final. Scan: step with store. Scatter:
+// fill, update. Sort: keys, result. Attention: scores, values, final.
 Trace::StageTrace Trace::collect(const Stage& s) {
   StageTrace t;
   const std::vector<View> none;
@@ -322,12 +322,12 @@ bool Trace::touch(const Access& a, const IndexProgram& program) {
 bool Trace::load(const Access& a, Cells::Cell& cell) {
   const std::string what = "element of " + buffer_name(a.buffer);
   if (cell.owner == 0 && is_shared(a.buffer)) return cell.read = true;
-  if (cell.owner == 0) return misfit() || bad("reads an " + what + " that nobody has stored yet");
+  if (cell.owner == 0) return misfit() || bad("reads an " + what + " that has not been stored yet");
   if (cell.row != row_) return bad("reads an " + what + " that another row stores");
   if (cell.owner != a.buffer + 1)
-    return bad("reads an " + what + " where " + buffer_name(cell.owner - 1) + " lies now");
+    return bad("reads an " + what + " that " + buffer_name(cell.owner - 1) + " has overwritten");
   if (named_[a.buffer] && cell.point != 0 && cell.point != point_)
-    return bad("reads an " + what + " that was kept for its own point only");
+    return bad("reads an " + what + " that exists only at its own point");
   return true;
 }
 
@@ -362,7 +362,7 @@ bool Trace::visit(Point& point) {
   return true;
 }
 
-// The stage over all of its inner points, in the row whose axes are bound already.
+// Runs the stage over all its inner points, in the row whose axes are bound.
 bool Trace::stage_rows(const Stage& s, StageTrace& t, const std::vector<uint32_t>& inner) {
   std::vector<Point>& p = t.points;
   // Visits points[n] for all of `axes`, at every point of the inner space.
@@ -404,7 +404,7 @@ bool Trace::all_stored() {
     for (const Cells::Cell& c : memory_[b].cells) {
       stored += c.owner == b + 1;
       if (c.owner != 0 && c.owner != b + 1)
-        return bad("leaves " + buffer_name(c.owner - 1) + " where " + buffer_name(b) + " is to be");
+        return bad("leaves " + buffer_name(c.owner - 1) + " in the memory of " + buffer_name(b));
     }
     if (stored != elements && !misfit())
       return bad("an element of " + buffer_name(b) + " is never stored");
@@ -443,8 +443,8 @@ bool Trace::run_pass(const Pass& pass, std::vector<StageTrace>& all, bool by_sta
   std::vector<uint32_t> outer = nested ? pass.space : std::vector<uint32_t>{};
   std::vector<uint32_t> loops = nested ? std::vector<uint32_t>{} : pass.space;
   loops.insert(loops.end(), pass.reduce.begin(), pass.reduce.end());
-  // One program of all stages' axes would be simpler, but each stage has its own: all of them are
-  // bound.
+  // One program over all stages' axes would be simpler, but each stage has its own: bind in all of
+  // them.
   auto bind = [&](uint32_t axis, int64_t value) {
     for (size_t i : pass.stages) {
       for (Point& p : all[i].points) p.program.bind(axis, value);
@@ -465,8 +465,8 @@ bool Trace::run_pass(const Pass& pass, std::vector<StageTrace>& all, bool by_sta
     stage_ = i;
     return visit(all[i].points[0]);
   };
-  // The stages from..to at every point of the loops; point numbers of one turn of the outer loops
-  // are the same for all.
+  // Runs stages from..to at every point of the loops. Within one iteration of the outer loops,
+  // point numbers are the same for all stages.
   auto turn = [&](size_t from, size_t to) {
     number = serial_;
     return walk(walk, loops, 0, [&] {
@@ -522,7 +522,7 @@ Traced trace_kernel(const Kernel& kernel, const TraceOptions& options, std::stri
 
 Traced trace_prepared(const Prepared& prepared, const TraceOptions& options, bool by_stage,
                       std::string* why) {
-  // Ordered stages and contractions have loops of their own, which are checked where they run.
+  // Ordered stages and contractions have their own loops, which are checked where they run.
   const Kernel& k = prepared.kernel;
   const bool rows = std::ranges::all_of(k.stages, [](const Stage& s) {
     return s.kind == StageKind::kMap || s.kind == StageKind::kReduce;

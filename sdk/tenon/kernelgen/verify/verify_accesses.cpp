@@ -1,5 +1,5 @@
-// Bounds and counts of programs of known sizes, which may be too large for a trace: what the pool's
-// intervals say, else a visit of the few axes that one index depends on.
+// Bounds and counts of programs with known sizes, which may be too large for a trace: from the
+// pool's intervals, or by visiting the few axes that one index depends on.
 #include <algorithm>
 #include <optional>
 
@@ -45,7 +45,7 @@ class Accesses {
   }
   std::optional<int64_t> extent(uint32_t axis) const { return p_.value(p_.axes()[axis].extent); }
 
-  // The axes that results are stored along.
+  // The axes along which results are stored.
   static std::vector<uint32_t> stored_along(const Stage& s) {
     std::vector<uint32_t> axes = s.space;
     if (s.kind == StageKind::kScan) axes.insert(axes.end(), s.reduce.begin(), s.reduce.end());
@@ -72,8 +72,7 @@ class Accesses {
     return true;
   }
 
-  // Whether the index leaves [0, dim) where the guard surely holds, at some point of the axes that
-  // the index depends on.
+  // Whether the index leaves [0, dim) at some point of its axes where the guard surely holds.
   bool leaves(const Stage& s, ExprId index, ExprId guard, int64_t dim) {
     std::vector<uint32_t> axes;
     __int128 n = 1;
@@ -116,7 +115,7 @@ class Accesses {
     return lo < 0 || hi >= dim;
   }
 
-  // An axis of more than one point that decides nothing about where the result goes; ~0u: none.
+  // An axis of more than one point that the result's index does not use; ~0u: none.
   uint32_t idle_axis(const Stage& s, const View& v) const {
     for (uint32_t a : stored_along(s)) {
       const bool used = std::ranges::any_of(v.index, [&](ExprId e) { return p_.uses_axis(e, a); });
@@ -125,8 +124,8 @@ class Accesses {
     return ~0u;
   }
 
-  // No two points store one element: strides from small to large, each beyond all that the smaller
-  // ones reach.
+  // Whether no two points store one element: strides in increasing order, each larger than the span
+  // of the smaller ones.
   bool once(const Stage& s, const View& v) {
     ExprId offset = p_.integer(0);
     for (size_t d = 0; d < v.index.size(); ++d)
@@ -150,7 +149,7 @@ class Accesses {
     return true;
   }
 
-  // Stores of distinct elements fill a result exactly, or the count is wrong.
+  // Stores of distinct elements must fill a result exactly.
   bool all_stored(const std::vector<__int128>& stored, const std::vector<bool>& counted) {
     for (uint32_t b = 0; b < k_.buffers.size(); ++b) {
       const bool elsewhere = b < shared_.size() && shared_[b];
@@ -166,7 +165,7 @@ class Accesses {
     return true;
   }
 
-  Kernel copy_;  // offsets are made in its pool
+  Kernel copy_;  // offsets are computed in its pool
   Kernel& k_;
   Pool& p_;
   const std::vector<bool>& shared_;

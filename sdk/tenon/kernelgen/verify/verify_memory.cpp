@@ -8,8 +8,8 @@
 namespace tenon::kernelgen {
 namespace {
 
-// Small numbers in the place of sizes, within what is known of them: different ones, so that axes
-// are not mistaken for each other, and in the second tuple the least.
+// Small numbers in place of sizes, within what is known about them. The first tuple has different
+// numbers, so that axes are not confused with each other; the second has the least ones.
 std::vector<std::vector<int64_t>> small_sizes(const Pool& p) {
   static constexpr int64_t kNumbers[] = {3, 5, 2, 4, 7, 6};
   std::vector<std::vector<int64_t>> out(2);

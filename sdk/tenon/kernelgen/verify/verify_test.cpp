@@ -1,5 +1,5 @@
-// What the verifier says of programs and kernels that are wrong in one place each, and what becomes
-// of them.
+// What the verifier reports about programs and kernels with one fault each, and what happens to
+// them.
 #include <gtest/gtest.h>
 
 #include "tenon/kernelgen/ir/stages.h"
@@ -21,8 +21,8 @@ Tensor binary(Builder& b, uint32_t code, const Tensor& x, const Tensor& y) {
   return testing::op(b, code, {x, y});
 }
 
-// exp(x - max) / sum along the last dim: a row kernel of four stages, whose temp lies in the
-// result.
+// exp(x - max) / sum along the last dim: a row kernel of four stages whose temp uses the memory of
+// the result.
 void softmax(Builder& b, std::vector<ExprId> size) {
   const Tensor x = b.input(TENON_F32, size);
   const uint32_t last[] = {static_cast<uint32_t>(size.size() - 1)};
@@ -71,8 +71,8 @@ TEST(Verify, AnAxisTwiceInAStage) {
   EXPECT_SAYS(complaint(k), "runs twice along");
 }
 
-// The first of the original defects: two axes of equal extent became one loop, and only the
-// diagonal was written.
+// The first defect that the verifier was written for: two axes of equal extent became one loop, and
+// only the diagonal was written.
 TEST(Verify, TheDiagonalOnly) {
   for (int64_t n : {3, 3000}) {
     Builder b;
@@ -116,7 +116,7 @@ TEST(Verify, AReadOfAnotherRow) {
 TEST(Verify, AReadBeforeTheStore) {
   Kernel k = softmax_kernel();
   std::swap(k.stages[0], k.stages[1]);
-  EXPECT_SAYS(complaint(k), "nobody has stored yet");
+  EXPECT_SAYS(complaint(k), "has not been stored yet");
 }
 
 TEST(Verify, MemoryTakenAStageEarly) {
@@ -135,7 +135,7 @@ TEST(Verify, MemoryTakenAStageEarly) {
     b.output(binary(b, TENON_S_MUL, e, b.broadcast(top, x.dims, row)));
     Kernel k = partition(b.take_program(), Target::avx512())[0];
     EXPECT_EQ(complaint(k), "");
-    // e is read once more after y is there.
+    // e is read again after y was written.
     uint32_t temp = ~0u, first = ~0u;
     for (uint32_t i = 0; i < k.buffers.size(); ++i) {
       if (k.buffers[i].role == Role::kTemp && k.buffers[i].dims.size() == 2) temp = i;
@@ -143,7 +143,7 @@ TEST(Verify, MemoryTakenAStageEarly) {
     }
     ASSERT_NE(temp, ~0u) << to_text(k);
     k.buffers[temp].alias_of = static_cast<int32_t>(first);
-    EXPECT_SAYS(complaint(k), "lies now");
+    EXPECT_SAYS(complaint(k), "has overwritten");
   }
 }
 
@@ -197,8 +197,9 @@ std::string complaint_of_loops(const Prepared& p) {
   return "";
 }
 
-// Stages over the same points in one nest: what the later one reads must be its own point's.
-// Softmax is the largest of a row, its exponentials, their sum and the quotient, stage by stage.
+// Stages over the same points in one loop nest: a stage may read only its own point's value of an
+// earlier one. The stages of softmax are the maximum of a row, the exponentials, their sum and the
+// quotient.
 TEST(Verify, TheOrderOfKernels) {
   Builder b;
   softmax(b, dims(b, {3, 5}));
@@ -210,7 +211,7 @@ TEST(Verify, TheOrderOfKernels) {
   EXPECT_FALSE(verify_order(k, {0, 1, 0, 2}, &why));
   EXPECT_EQ(why, "stage 2 reads b" + std::to_string(k.stages[1].store[0].buffer) +
                      " before stage 1 has run");
-  // Stored over the exponentials, which their sum and the quotient read.
+  // An overlay of the exponentials, which the sum and the quotient read.
   Stage over = k.stages[1];
   over.overlay = true;
   k.stages.push_back(over);
@@ -238,7 +239,7 @@ TEST(Verify, ALoopThatReadsAhead) {
   Pass& sum = p.passes[1];
   sum.stages.insert(sum.stages.end(), p.passes[2].stages.begin(), p.passes[2].stages.end());
   p.passes.erase(p.passes.begin() + 2);
-  EXPECT_SAYS(complaint_of_loops(p), "nobody has stored yet");
+  EXPECT_SAYS(complaint_of_loops(p), "has not been stored yet");
 }
 
 TEST(Verify, ATempWithoutMemory) {
@@ -259,7 +260,7 @@ TEST(Verify, ATempWithoutMemory) {
 
 // ---- What becomes of them ----
 
-// Refuses whatever runs together, and whatever a step changed.
+// Rejects every kernel of several stages, and every step that changed something.
 class Suspicious : public Verifier {
  public:
   Suspicious() : Verifier(kThorough) {}

@@ -1,5 +1,6 @@
-// Group J: what fails in the middle. What the device itself can be made to fail is asked directly;
-// what it cannot, the layer `faults` refuses in its place, in a program that then goes on.
+// Group J: failures in mid-operation. Those that the device itself can be made to produce are tried
+// directly; for others the layer `faults` refuses calls in its place, in a program that then
+// continues.
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -35,7 +36,7 @@ uint64_t address_space_bytes() {
   return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Allocates until there is no more, with little left for the process, and gives it all back.
+// Allocates until memory runs out, with little left for the process, and frees it all again.
 Outcome exhaust(Session& s, OpenDevice& d, size_t* refused) {
   constexpr uint64_t kRoom = uint64_t{192} << 20, kBlock = uint64_t{16} << 20;
   rlimit before = {};
@@ -87,7 +88,7 @@ Outcome exhaustion(Session& s) {
   return refused == 0 ? skipped("its memory is not limited with this process's") : pass();
 }
 
-// Every way in which a copy fails, each followed by work that is right.
+// Every way in which a copy fails, each followed by correct work.
 Outcome after_failing_copies(Session& s) {
   const tenon_device_api_t* api = nullptr;
   CONFORM_TRY(first_device(s, &api));
@@ -151,7 +152,7 @@ Outcome again_after_timeout(Session& s) {
   return pass();
 }
 
-// Failures of two threads, in turn; each hears its own.
+// Two threads fail alternately; each must see its own failure.
 Outcome failures_of_threads(Session& s) {
   const tenon_device_api_t* api = nullptr;
   CONFORM_TRY(first_device(s, &api));
@@ -190,7 +191,7 @@ Outcome failures_of_threads(Session& s) {
       outcomes[1] = work(1);
       if (outcomes[1].verdict != Verdict::kPass) turn = 1 << 30;
     });
-    // A thread that gave up leaves the other waiting for its turn.
+    // If a thread gives up, the other keeps waiting for its turn.
     const auto begin = std::chrono::steady_clock::now();
     while (turn < kRounds * 4 &&
            std::chrono::steady_clock::now() - begin < std::chrono::seconds(kApartSeconds))
@@ -210,7 +211,7 @@ Outcome failures_of_threads(Session& s) {
 
 // ---- Through the layer ----
 
-// The kind and what it computes with: nothing is loaded in this process.
+// The kind of its device; nothing is loaded in this process.
 Outcome kind_of(Session& s, std::string* kind) {
   CONFORM_TRY(s.apart([&]() -> Outcome {
     const tenon_device_api_t* api = nullptr;
@@ -224,7 +225,7 @@ Outcome kind_of(Session& s, std::string* kind) {
     *kind = provided.name;
     return pass();
   }
-  return skipped("the manifest names no device, as A.provides-all tells");
+  return skipped("the manifest names no device, as A.provides-all reports");
 }
 
 struct Attempt {
@@ -259,7 +260,7 @@ Outcome attempt(const Api& api, const std::string& kind, const std::vector<Named
   return pass();
 }
 
-// In a process with the layer: runs until one after a failure is right. `fired`: whether any
+// In a process with the layer: runs until one run after a failure is correct. `fired`: whether any
 // failed.
 Outcome run_with(const std::string& layers, const std::string& kind, bool comes_back, bool* fired) {
   ::setenv("TENON_LAYERS", layers.c_str(), 1);
@@ -301,7 +302,7 @@ Outcome run_with(const std::string& layers, const std::string& kind, bool comes_
   return pass();
 }
 
-// Each in a process that ends as programs do: with shutdown, and what is open given back.
+// Each in a process that ends as programs do: with shutdown, and open objects released.
 Outcome with_fault(Session& s, const std::string& fault, const std::string& kind, bool comes_back,
                    size_t* fired) {
   static constexpr std::string_view kFired = "fired";
@@ -329,7 +330,7 @@ Outcome sweep(Session& s, std::span<const std::string_view> sites, bool comes_ba
     for (int n : {1, 2, 3, 5}) {
       const size_t before = fired;
       CONFORM_TRY(with_fault(s, fmt::format("{}={}", site, n), kind, comes_back, &fired));
-      if (fired == before) break;  // there are no so many calls
+      if (fired == before) break;  // there are fewer calls than that
     }
   }
   return fired == 0 ? skipped("no fault of the layer reached the device") : pass();

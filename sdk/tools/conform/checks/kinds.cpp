@@ -1,4 +1,4 @@
-// Group G: what plugins without a device are asked, by kind.
+// Group G: the checks of plugins without a device, by kind.
 #include "sdk/tools/conform/checks/tables.h"
 
 namespace tenon::conform {

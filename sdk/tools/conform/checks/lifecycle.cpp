@@ -1,4 +1,4 @@
-// Group I: how a process with the plugin in it goes on and ends.
+// Group I: how a process that uses the plugin continues and ends.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ Outcome load_and_use(Session& s) {
   return has_devices && used.verdict == Verdict::kSkip ? used : pass();
 }
 
-// A device with a buffer, both of which stay open.
+// A device with a buffer; both stay open.
 Outcome open_and_keep(Session& s) {
   const tenon_device_api_t* api = nullptr;
   uint32_t count = 0;
@@ -45,7 +45,7 @@ Outcome open_and_keep(Session& s) {
   return device->write(buffer, pattern_bytes(1000, 1));
 }
 
-// A queue on which work has run, and which stays: most threads of a device are those of its queues.
+// A queue that has run work and stays open: most of a device's threads belong to its queues.
 Outcome work_and_keep(Session& s, const tenon_queue_api_t* queues) {
   const tenon_device_api_t* api = nullptr;
   uint32_t count = 0;
@@ -62,7 +62,7 @@ Outcome work_and_keep(Session& s, const tenon_queue_api_t* queues) {
   return open->reaches(fence, 1, "a fill");
 }
 
-// How a process ended, as waitpid tells it.
+// How a process ended, from waitpid's status.
 Outcome ended_well(int status, std::string_view how) {
   CONFORM_EXPECT(!WIFSIGNALED(status), "{}, the process ends with signal {}", how,
                  WTERMSIG(status));
@@ -71,7 +71,7 @@ Outcome ended_well(int status, std::string_view how) {
   return pass();
 }
 
-// In a fork, since the process ends: what comes before, then exit() with its handlers and static
+// In a fork, since the process ends: runs `before`, then exit() with its handlers and static
 // destructors.
 template <typename Before>
 Outcome ends_after(Session& s, std::string_view how, Before before) {
@@ -110,7 +110,7 @@ Outcome ends_while_open(Session& s) {
   return ends_after(s, "with a device and a buffer open", [&] { return open_and_keep(s); });
 }
 
-// The thread sanitizer's own exit hangs in a child of a process that has threads.
+// The thread sanitizer's own exit hangs in the child of a process that has threads.
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define TENON_CONFORM_NO_EXIT_AFTER_FORK
@@ -126,14 +126,14 @@ Outcome starts_program(Session& s) {
   CONFORM_TRY(s.load());
   const Outcome opened = open_and_keep(s);
   if (opened.verdict == Verdict::kFail)
-    return skipped("its memory does not work, as group C tells");
+    return skipped("its memory does not work, as group C reports");
   s.step("starting another program after a fork");
   const pid_t child = ::fork();
   if (child < 0) return skipped("no process apart");
   if (child == 0) {
     ::alarm(kApartSeconds);
     ::execl("/bin/true", "true", nullptr);
-    ::_exit(0);  // a system without it: the fork was survived
+    ::_exit(0);  // a system without it: surviving the fork is enough
   }
   int status = 0;
   ::waitpid(child, &status, 0);
@@ -148,8 +148,8 @@ std::set<std::string> thread_ids() {
   return {names.begin(), names.end()};
 }
 
-// As /proc shows them: bit n - 1 for signal n. Signals that a fault raises, SIGPROF, which a thread
-// may take, and those that nobody can block are left out.
+// In the form of /proc: bit n - 1 for signal n. Leaves out signals that a fault raises, SIGPROF,
+// which a thread may take, and signals that cannot be blocked.
 uint64_t blockable_signals() {
   uint64_t mask = 0x7fffffff;
   for (int signal : {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGPROF})
@@ -157,8 +157,8 @@ uint64_t blockable_signals() {
   return mask;
 }
 
-// The signals that a thread takes. One that was just started blocks all until it runs, so it is
-// waited for until it has something else to do.
+// The signals that a thread accepts. A thread that was just started blocks all until it runs, so
+// this waits until its mask changes.
 uint64_t open_signals(const std::string& id) {
   constexpr int kLooks = 40;
   constexpr auto kBetween = std::chrono::milliseconds(25);
@@ -184,12 +184,12 @@ Outcome threads_block_signals(Session& s) {
   const tenon_queue_api_t* queues = nullptr;
   if (find_queues(s, &queues).verdict == Verdict::kPass) {
     if (work_and_keep(s, queues).verdict == Verdict::kFail)
-      return skipped("its queues do not work, as group D tells");
+      return skipped("its queues do not work, as group D reports");
   } else {
     CONFORM_TRY(s.offered(TENON_DEVICE_ID) == nullptr ? pass() : open_and_keep(s));
   }
   size_t started = 0;
-  // A thread that is just being made has all signals blocked by the system's library.
+  // The C library blocks all signals in a thread that is being created.
   ::usleep(100'000);
   for (const std::string& id : thread_ids()) {
     if (before.count(id) != 0) continue;
@@ -215,7 +215,7 @@ Outcome keeps_process_state(Session& s) {
   ProcessState before = process_state_now();
   CONFORM_TRY(load_and_use(s));
   ProcessState after = process_state_now();
-  after.rounding = before.rounding;  // another check's
+  after.rounding = before.rounding;  // tested by another check
   after.control = before.control;
   return compare_process_state(before, after, "a call");
 }
@@ -225,7 +225,7 @@ std::string told(const tenon_device_info_t& info) {
                      view(info.target), info.memory_bytes, info.alignment_bytes);
 }
 
-// count and info of all devices, compared with what they said before.
+// Calls count and info of all devices, and compares them with their earlier answers.
 Outcome ask_often(const tenon_device_api_t* api, const std::vector<std::string>& before) {
   for (int round = 0; round < 300; ++round) {
     uint32_t count = 0;
@@ -252,7 +252,7 @@ Outcome safe_calls(Session& s) {
     tenon_device_info_t info = {};
     info.size_bytes = sizeof(info);
     if (api->info(api->self, ordinal, &info) != TENON_OK)
-      return skipped("info fails, as C.info tells");
+      return skipped("info fails, as C.info reports");
     before.push_back(told(info));
   }
   constexpr unsigned kThreads = 4;

@@ -1,5 +1,4 @@
-// Group L: how fast it is, told and never judged: machines differ, and a slow device is no wrong
-// one.
+// Group L: speed, reported but never judged: machines differ, and a slow device is not a wrong one.
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -24,7 +23,7 @@ double seconds_of(const std::function<bool()>& call) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// The best of several rounds; negative when one fails.
+// The best of several rounds; negative if one fails.
 double best_of(int rounds, const std::function<bool()>& call) {
   double best = -1;
   for (int i = 0; i < rounds; ++i) {
@@ -60,7 +59,7 @@ Outcome load_time(Session& s) {
       seconds * 1e3, 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC));
 }
 
-// An open device, with two buffers; the speed of one that does not work is nobody's business.
+// An open device with two buffers. The speed of a device that does not work is not measured.
 Outcome prepare(Session& s, uint64_t size, std::unique_ptr<OpenDevice>* device,
                 tenon_buffer_t* buffers[2]) {
   const tenon_device_api_t* api = nullptr;
@@ -70,7 +69,7 @@ Outcome prepare(Session& s, uint64_t size, std::unique_ptr<OpenDevice>* device,
   if ((*device)->open().verdict != Verdict::kPass ||
       (*device)->alloc(size, &buffers[0]).verdict != Verdict::kPass ||
       (*device)->alloc(size, &buffers[1]).verdict != Verdict::kPass)
-    return skipped("its memory does not work, as group C tells");
+    return skipped("its memory does not work, as group C reports");
   return pass();
 }
 
@@ -86,7 +85,7 @@ Outcome alloc_time(Session& s) {
   };
   const double small = best_of(kSmallRounds, [&] { return once(kPage); });
   const double large = best_of(kLargeRounds, [&] { return once(kLarge); });
-  if (small < 0 || large < 0) return skipped("its memory does not work, as group C tells");
+  if (small < 0 || large < 0) return skipped("its memory does not work, as group C reports");
   return told(fmt::format("4 KiB in {}, 16 MiB in {}, allocated and freed", microseconds(small),
                           microseconds(large)));
 }
@@ -100,7 +99,7 @@ Outcome copy_latency(Session& s) {
       kSmallRounds, [&] { return device->to_device(buffers[0], 0, bytes, kSmall) == TENON_OK; });
   const double back = best_of(
       kSmallRounds, [&] { return device->to_host(bytes, buffers[0], 0, kSmall) == TENON_OK; });
-  if (there < 0 || back < 0) return skipped("its copies do not work, as group C tells");
+  if (there < 0 || back < 0) return skipped("its copies do not work, as group C reports");
   return told(fmt::format("64 bytes to the device in {}, back in {}", microseconds(there),
                           microseconds(back)));
 }
@@ -122,7 +121,7 @@ Outcome copy_bandwidth(Session& s) {
     return device->to_host(bytes.data(), buffers[0], 0, kLarge) == TENON_OK;
   });
   if (there < 0 || within < 0 || filled < 0 || back < 0)
-    return skipped("its copies do not work, as group C tells");
+    return skipped("its copies do not work, as group C reports");
   return told(fmt::format("16 MiB: {} to the device, {} back, {} within it, {} filled", rate(there),
                           rate(back), rate(within), rate(filled)));
 }
@@ -140,7 +139,7 @@ Outcome queue_latency(Session& s) {
   if (queues.open().verdict != Verdict::kPass || queues.queue(&queue).verdict != Verdict::kPass ||
       queues.fence(0, &fence).verdict != Verdict::kPass ||
       queues.memory().alloc(kPage, &buffer).verdict != Verdict::kPass)
-    return skipped("its queues do not work, as group D tells");
+    return skipped("its queues do not work, as group D reports");
   const Bytes& bytes = queues.keep(Bytes(kSmall));
   uint64_t value = 0;
   const double round = best_of(kSmallRounds, [&] {
@@ -149,7 +148,7 @@ Outcome queue_latency(Session& s) {
                               {fence, value}) == TENON_OK &&
            queues.wait_code(fence, value, kPatienceNs) == TENON_OK;
   });
-  if (round < 0) return skipped("its queues do not work, as group D tells");
+  if (round < 0) return skipped("its queues do not work, as group D reports");
   return told(
       fmt::format("a copy of 64 bytes submitted and waited for in {}", microseconds(round)));
 }

@@ -17,7 +17,7 @@ constexpr size_t kTokenBytes = 16, kLineMax = 8192, kNotesMax = 4096;
 
 std::string make_token() {
   unsigned char bytes[kTokenBytes] = {};
-  // Without them a plugin could guess: the runner does not start a check then.
+  // Without random bytes a plugin could guess the token, so the runner does not start the check.
   if (::getrandom(bytes, sizeof(bytes), 0) != static_cast<ssize_t>(sizeof(bytes))) return "";
   std::string token;
   for (unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
@@ -40,7 +40,7 @@ Reporter Reporter::take(int descriptor) {
   }
   const int wanted = 200 + token[0] * 7 + token[1] * 3 % 64;
   int moved = ::fcntl(descriptor, F_DUPFD_CLOEXEC, wanted);
-  // A process that may have few files open.
+  // The process may be limited to few open files.
   if (moved < 0) moved = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 8);
   ::close(descriptor);
   return {moved, std::move(token)};
@@ -75,7 +75,7 @@ void Answers::take(std::string_view bytes) {
 }
 
 void Answers::take_line(std::string_view line) {
-  // The token may stand behind what a plugin wrote without an end of its line.
+  // The token may follow output of a plugin that did not end its line.
   const size_t at = line.rfind(token_);
   if (token_.empty() || at == std::string_view::npos) return;
   line.remove_prefix(at + token_.size());

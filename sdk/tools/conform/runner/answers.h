@@ -1,6 +1,6 @@
-// What the process of a check tells the runner: lines through a pipe. Each begins with a token that
-// the runner made for this process, so that what a plugin writes there is no answer. What is kept
-// of them is bounded, however much is written.
+// What the process of a check reports to the runner: lines through a pipe. Each begins with a token
+// that the runner made for this process, so that a plugin's own output is not taken for a report.
+// What is kept of them is bounded, however much is written.
 #pragma once
 #include <optional>
 #include <string>
@@ -11,25 +11,25 @@
 
 namespace tenon::conform {
 
-// 32 hexadecimal digits that nobody guesses.
+// 32 random hexadecimal digits.
 std::string make_token();
 
-// The side of the check.
+// The check's side.
 class Reporter {
  public:
-  Reporter() = default;  // tells nobody
+  Reporter() = default;  // reports to nobody
   Reporter(int descriptor, std::string token) : descriptor_(descriptor), token_(std::move(token)) {}
-  // Takes the token from standard input, which is nothing afterwards, and the pipe from
-  // `descriptor` to a number that is no constant; both before the plugin is there. Tells nobody
-  // without a token.
+  // Takes the token from standard input, which is empty afterwards, and moves the pipe from
+  // `descriptor` to a number that is not constant. Call it before the plugin is loaded. Without a
+  // token it reports to nobody.
   static Reporter take(int descriptor);
 
   bool tells() const { return descriptor_ >= 0; }
   void step(std::string_view what) { line("step", what, 400); }
   void note(std::string_view what) { line("note", what, 400); }
-  // A process of the check's own died: what it wrote is part of the outcome.
+  // A process that the check itself started died: its output is part of the outcome.
   void died() { line("died", "", 0); }
-  // False when it did not arrive.
+  // False if it did not arrive.
   bool result(const Outcome& outcome);
 
  private:
@@ -38,7 +38,7 @@ class Reporter {
   std::string token_;
 };
 
-// The side of the runner.
+// The runner's side.
 class Answers {
  public:
   explicit Answers(std::string token) : token_(std::move(token)) {}

@@ -1,6 +1,6 @@
-// One check: a question put to a plugin in a process of its own, answered by an Outcome. Every
-// check names the requirement of docs/spec/plugin.md that it tests; the lists of checks are tables
-// in checks/, which checks/tables.h names.
+// One check: a question about a plugin, answered by an Outcome in a process of its own. Every check
+// names the requirement of docs/spec/plugin.md that it tests. The lists of checks are tables in
+// checks/, which checks/tables.h names.
 #pragma once
 #include <fmt/core.h>
 
@@ -15,8 +15,8 @@ class Session;
 enum class Verdict {
   kPass,
   kFail,
-  kSkip,        // cannot be tried here; with the reason
-  kNotOffered,  // the plugin lacks the interface or the slot: no fault
+  kSkip,        // cannot be checked here; has the reason
+  kNotOffered,  // the plugin lacks the interface or the slot, which is no fault
 };
 std::string_view verdict_name(Verdict verdict);
 
@@ -39,12 +39,12 @@ inline Outcome not_offered(std::string what) {
   return {Verdict::kNotOffered, std::move(what)};
 }
 
-// Leaves a check with `failed(...)` unless `condition` holds.
+// Returns `failed(...)` from a check unless `condition` holds.
 #define CONFORM_EXPECT(condition, ...)                              \
   do {                                                              \
     if (!(condition)) return ::tenon::conform::failed(__VA_ARGS__); \
   } while (0)
-// Leaves a check with another's outcome unless that is a pass.
+// Returns another's outcome from a check unless that is a pass.
 #define CONFORM_TRY(expression)                                                              \
   do {                                                                                       \
     ::tenon::conform::Outcome conform_outcome = (expression);                                \
@@ -55,22 +55,22 @@ struct Check {
   const char* requirement;  // "R-A01"
   const char* name;         // "manifest-json"; unique in its group
   Outcome (*run)(Session& session);
-  bool needed = false;  // its group's level needs a pass, where others need no more than no failure
+  bool needed = false;  // its group's level requires a pass, not only no failure
 };
 
-// "A" and what it is about, with the level that needs it.
+// "A", its subject, and the level that requires it.
 struct Group {
   char letter;
   const char* title;
   int level;
-  double limit_seconds;  // that one of its checks may take
+  double limit_seconds;  // time limit of each of its checks
   std::span<const Check> checks;
 };
 std::span<const Group> groups();
-// The group that is told and never judged: no outcome of it counts.
+// The group that is reported but never judged: none of its outcomes counts.
 inline constexpr char kSpeed = 'L';
-// The highest level that any group stands for, and the highest whose groups are all here, which
-// alone can be reached.
+// The highest level that any group belongs to, and the highest one whose groups are all
+// implemented, which is the highest that can be reached.
 int highest_level();
 inline constexpr int kWholeLevels = 4;
 

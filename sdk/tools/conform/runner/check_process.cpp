@@ -25,14 +25,14 @@ namespace tenon::conform {
 namespace {
 
 constexpr size_t kOutputShown = 400;
-// How much is read at once: a process that writes without end does not keep the runner from others.
+// How much is read at once, so that a process that writes without end does not starve the others.
 constexpr size_t kReadAtOnce = size_t{64} << 10;
-// What is left in the pipes when a process has ended: what it held at most, and a little more.
+// Reads after a process has ended: enough for a full pipe, and a little more.
 constexpr int kLastReads = 64;
-// How long a process that was killed may take to end: one that sleeps in a driver may never.
+// How long a killed process may take to end; one that sleeps in a driver may never end.
 constexpr auto kDying = std::chrono::seconds(30);
 
-// Leaders of the groups that run now, for the handler of signals. As many as --jobs allows.
+// Leaders of the running process groups, for the signal handler. As many as --jobs allows.
 constexpr size_t kGroups = 256;
 std::atomic<pid_t> g_groups[kGroups];
 
@@ -51,7 +51,7 @@ void end_groups(int signal) {
   ::raise(signal);
 }
 
-// What the user has set for other work must not reach the plugin.
+// Variables that the user has set for other work must not reach the plugin.
 std::vector<std::string> clean_environment(const std::string& manifest_path) {
   static constexpr std::string_view kDropped[] = {
       "TENON_PLUGINS_SELECT=", "TENON_PLUGINS_DISABLE=", "TENON_PLUGIN_AUTOLOAD=",
@@ -69,8 +69,8 @@ std::vector<std::string> clean_environment(const std::string& manifest_path) {
   return out;
 }
 
-// A pipe whose ends are no standard stream: dup2 of one to its own number would keep it from being
-// inherited.
+// A pipe whose ends are not standard streams: dup2 of a descriptor to its own number would leave it
+// close-on-exec.
 struct Pipe {
   int ends[2] = {-1, -1};
   Pipe() = default;
@@ -102,7 +102,7 @@ void dont_wait(int descriptor) {
   ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
 }
 
-// One read of what is there. False once there is nothing more, now or for good.
+// Reads once. False if there is nothing more, now or for good.
 template <typename Take>
 bool read_some(int* descriptor, Take take) {
   if (*descriptor < 0) return false;
@@ -133,7 +133,7 @@ Result<std::unique_ptr<CheckProcess>> CheckProcess::start(
   ::posix_spawn_file_actions_adddup2(&actions, output.ends[1], 1);
   ::posix_spawn_file_actions_adddup2(&actions, output.ends[1], 2);
   ::posix_spawn_file_actions_adddup2(&actions, answer.ends[1], kAnswerDescriptor);
-  // A group of its own: what it starts can be ended with it.
+  // A process group of its own, so that what it starts can be ended with it.
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -156,13 +156,13 @@ Result<std::unique_ptr<CheckProcess>> CheckProcess::start(
     return no_process(failed);
   }
   swap_group(0, made->process_);
-  // An older system has no such descriptor: the end is looked for now and then.
+  // An older system has no such descriptor; the end is then polled for.
   made->process_descriptor_ = static_cast<int>(::syscall(SYS_pidfd_open, made->process_, 0u));
   made->answer_ = answer.take(0);
   made->output_end_ = output.take(0);
   dont_wait(made->answer_);
   dont_wait(made->output_end_);
-  // A pipe holds as much. A process that is dead already has no use for it.
+  // It fits in the pipe. If the process is already dead, the token is not needed.
   if (::write(secret.ends[1], token.data(), token.size()) < 0) return made;
   return made;
 }
@@ -182,7 +182,7 @@ void CheckProcess::add_polls(std::vector<pollfd>* polls) const {
 
 bool CheckProcess::has_ended() {
   siginfo_t info = {};
-  // Left as it is: its number stays its group's until the group has been ended.
+  // Not reaped: its pid remains its group's until the group has been ended.
   return ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          info.si_pid == process_;
 }
@@ -204,7 +204,7 @@ void CheckProcess::read_all() {
 
 void CheckProcess::end_group() {
   ::kill(-process_, SIGKILL);
-  ::kill(process_, SIGKILL);  // where it left the group
+  ::kill(process_, SIGKILL);  // in case it left the group
   const auto begin = std::chrono::steady_clock::now();
   while (!reaped_ && std::chrono::steady_clock::now() - begin < kDying) {
     reaped_ = ::waitpid(process_, &status_, WNOHANG) == process_;
@@ -213,7 +213,7 @@ void CheckProcess::end_group() {
   swap_group(process_, 0);
 }
 
-// What it was about to do last, and what it wrote.
+// What it was about to do last, and its output.
 std::string CheckProcess::context() const {
   std::string text;
   if (!answers_.last_step().empty()) text = " while " + answers_.last_step();
@@ -241,24 +241,24 @@ Outcome CheckProcess::finish(double timed_out) {
   if (!reaped_)
     return failed("no end after {:.0f} s, and killing it does not end it{}",
                   std::max(timed_out, 0.0), context());
-  // One that ended while it was given up is judged by what it said.
+  // A check that ended as it was timed out is judged by its report.
   if (timed_out >= 0 && !ended) return failed("no end after {:.0f} s{}", timed_out, context());
   return outcome();
 }
 
 void end_checks_with_runner() {
-  // What a check leaves behind comes to the runner.
+  // Processes that a check leaves behind are reparented to the runner.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};
-    // One that is ignored, as under nohup, stays so.
+    // A signal that is ignored, as under nohup, stays ignored.
     if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
     ::signal(signal, end_groups);
   }
 }
 
 void end_orphans() {
-  // A few times: what is ended may leave others.
+  // Several times: processes that are ended may leave others behind.
   for (int round = 0; round < 8; ++round) {
     const std::string path = fmt::format("/proc/self/task/{}/children", ::getpid());
     const std::string text = read_system_file(path);

@@ -1,6 +1,6 @@
-// The process of one check, as the runner sees it. What the plugin does in there is bounded here:
-// it ends when the process does, whoever else holds its pipes, or when it is told to; what it
-// started ends with it; what it writes costs the runner no memory.
+// The process of one check, seen from the runner, which bounds what the plugin does in it. A check
+// ends when its process does, even if another process holds its pipes, or when the runner ends it.
+// Whatever it started ends with it, and its output costs the runner a bounded amount of memory.
 #pragma once
 #include <poll.h>
 #include <sys/types.h>
@@ -17,20 +17,20 @@ namespace tenon::conform {
 
 class CheckProcess {
  public:
-  // Starts this program again as `--child MANIFEST NAME EXAMPLES...`. Fails where the runner has no
-  // descriptor or process left, which is nothing of the plugin's.
+  // Starts this program again as `--child MANIFEST NAME EXAMPLES...`. Fails if the runner is out of
+  // descriptors or processes, which is not the plugin's fault.
   static Result<std::unique_ptr<CheckProcess>> start(const std::string& manifest_path,
                                                      const std::string& name,
                                                      const std::vector<std::string>& examples);
   CheckProcess(const CheckProcess&) = delete;
   ~CheckProcess();
 
-  // What tells that advance() has something to do.
+  // The descriptors that show when advance() has something to do.
   void add_polls(std::vector<pollfd>* polls) const;
-  // Reads what came; true once the process has ended.
+  // Reads what has arrived; true once the process has ended.
   bool advance();
-  // Ends it where it has not ended, with all that it started, and says what came of it.
-  // timed_out: after so many seconds, or negative.
+  // Ends it if it is still running, with everything that it started, and returns the outcome.
+  // timed_out: the seconds after which it is ended, or negative.
   Outcome finish(double timed_out);
   const std::vector<std::string>& notes() const { return answers_.notes(); }
 
@@ -50,12 +50,13 @@ class CheckProcess {
   bool reaped_ = false;
 };
 
-// Processes of checks end when the runner is ended by a signal. Once, before the first is started.
+// Makes a signal that ends the runner end the checks' processes too. Call once, before the first is
+// started.
 void end_checks_with_runner();
-// Ends what processes of checks have left behind; when none of them runs.
+// Ends processes that checks have left behind. Call when no check is running.
 void end_orphans();
 
-// The side of the check: it ends when the runner does.
+// The check's side: makes it end when the runner does.
 void end_with_parent();
 
 }  // namespace tenon::conform

@@ -23,14 +23,14 @@ namespace {
 
 using namespace tenon::conform;
 
-// The statuses of the tenon command.
+// The same statuses as the tenon command's.
 constexpr int kConforms = 0, kFailures = 1, kUsage = 2;
 
 struct Options {
   std::string path, json, junit, html, badge, known;
   RunOptions run;
   bool list = false, verbose = false;
-  bool level_given = false;  // then less is a failure
+  bool level_given = false;  // a lower level is then a failure
   int to_stdout() const { return (json == "-") + (junit == "-") + (html == "-") + (badge == "-"); }
 };
 
@@ -40,7 +40,7 @@ int usage_error(const std::string& text) {
   return kUsage;
 }
 
-// What the machine refuses: no help about the command would help.
+// A failure of the machine: help about the command would not help.
 int plain_error(const std::string& text) {
   std::fprintf(stderr, "tenon: error: %s\n", text.c_str());
   return kUsage;
@@ -62,7 +62,7 @@ Error write_to(const std::string& path, const std::string& text) {
   return {"T0107", fmt::format("standard output cannot be written: {}", std::strerror(errno)), {}};
 }
 
-// The text first, beside reports that go to standard output on the other stream.
+// The text is printed first, on the other stream if reports go to standard output.
 Error write_reports(const Options& options, const RunRecord& record) {
   const std::string text = text_report(record, options.verbose);
   if (options.to_stdout()) {
@@ -102,8 +102,8 @@ bool is_kernel_set(const tenon::host::Manifest& manifest) {
   return provides("kernels") && !provides("device");
 }
 
-// What to say when a pattern chooses no check, so that a slip of the pen leaves nothing out in
-// silence.
+// The message for a pattern that matches no check, so that a typing error does not silently skip
+// anything.
 Error each_filter_chooses(const RunOptions& options) {
   for (const std::string& filter : options.filters) {
     RunOptions one = options;
@@ -137,7 +137,7 @@ int list(const Options& options) {
   return error.failed() ? plain_error(error.text()) : kConforms;
 }
 
-// What is not there would be left out in silence.
+// A missing file would otherwise be skipped silently.
 Error examples_are_there(const RunOptions& options) {
   for (const std::string& path : options.examples) {
     if (Error error = check_readable(path); error.failed()) return error;
@@ -188,9 +188,10 @@ int conform(Options options) {
 int main(int argc, char** argv) {
   if (argc >= 4 && std::string_view(argv[1]) == "--child")
     return run_child(argv[2], argv[3], {argv + 4, argv + argc});
-  // A reader of what is written that has gone, or a check that died at once, is told by the call.
+  // Errors of a closed pipe, from the report's reader or a check that died at once, are returned by
+  // the call.
   ::signal(SIGPIPE, SIG_IGN);
-  // A rule of code generation that is broken fails a check instead of writing a line to the log.
+  // A broken rule of code generation then fails a check instead of writing a line to the log.
   ::setenv("TENON_VERIFY", "strict", 0);
   Options options;
   options.run.level = highest_level();
@@ -226,16 +227,15 @@ int main(int argc, char** argv) {
   app.add_option("--jobs", options.run.jobs, "checks at once")
       ->check(CLI::Range(1u, 256u).description(""))
       ->type_name("N");
-  app.add_option("--limit", options.run.limit_seconds,
-                 "seconds that one check may take (30 to 300)")
+  app.add_option("--limit", options.run.limit_seconds, "time limit per check (default: 30 to 300)")
       ->check(CLI::Range(0.001, 1e6).description(""))
       ->check([](const std::string& text) {
         return std::isfinite(std::strtod(text.c_str(), nullptr))
                    ? ""
-                   : text + " is no number of seconds";
+                   : text + " is not a number of seconds";
       })
       ->type_name("S");
-  app.add_flag("-v,--verbose", options.verbose, "print what passes too");
+  app.add_flag("-v,--verbose", options.verbose, "also print checks that pass");
   app.footer(
       "\nExit status: 0 no failure, 1 some check failed or the level was not reached, 2 usage "
       "error.");

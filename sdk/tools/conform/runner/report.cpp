@@ -27,10 +27,10 @@ std::string name_of(const Finding& f) {
   return full_name(*f.group, *f.check);
 }
 
-// What people read in the column of verdicts.
+// The word in the column of verdicts.
 std::string word_of(const Finding& f) {
   if (f.stale()) return "stale";
-  if (f.group->letter == kSpeed && f.outcome.verdict == Verdict::kPass) return "told";
+  if (f.group->letter == kSpeed && f.outcome.verdict == Verdict::kPass) return "reported";
   if (f.outcome.verdict == Verdict::kFail && f.group->letter == kSpeed) return "skip";
   if (f.outcome.verdict == Verdict::kFail) return f.known.empty() ? "FAIL" : "known";
   return std::string(verdict_name(f.outcome.verdict));
@@ -57,7 +57,7 @@ std::string sums(const RunRecord& r) {
          fmt::format(", {} skipped, {} not offered, {:.1f} s", c.skipped, c.not_offered, r.seconds);
 }
 
-// For HTML and XML alike; what is no text of either became harmless in printable() before.
+// For HTML and XML alike; printable() has already escaped characters that neither allows.
 std::string escaped(std::string_view text) {
   std::string out;
   for (char c : text) {
@@ -81,7 +81,7 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// A sentence of the specification, whose marks for code become those of HTML.
+// A sentence of the specification, with its code marks turned into those of HTML.
 std::string sentence_html(std::string_view id) {
   std::string out;
   bool code = false;
@@ -102,7 +102,7 @@ std::string manifest_digest(const RunRecord& record) {
   return digest_of(record.subject.manifest_text);
 }
 
-// Of the questions that this runner has: two reports with the same were asked the same.
+// Identifies the set of checks: reports with the same digest come from the same checks.
 std::string checks_digest() {
   return digest_of(list_json(all_checks()));
 }
@@ -120,7 +120,7 @@ Json check_json(const Finding& f) {
   return json;
 }
 
-// Cases that agreed with the reference, by op and element type, all checks together.
+// Cases that agreed with the reference, by op and element type, over all checks.
 using KernelTable = std::map<std::string, std::map<std::string, size_t>>;
 KernelTable kernels_of(const RunRecord& record) {
   KernelTable table;
@@ -135,7 +135,7 @@ KernelTable kernels_of(const RunRecord& record) {
   return table;
 }
 
-// Ops down, element types across, in the order of the ABI.
+// Rows are ops, columns element types in the order of the ABI.
 std::string kernel_rows(const KernelTable& table) {
   std::vector<std::string> dtypes;
   for (tenon_dtype_t dtype = TENON_PRED; dtype < TENON_DTYPE_COUNT; ++dtype) {
@@ -159,7 +159,7 @@ std::string kernel_rows(const KernelTable& table) {
   return rows;
 }
 
-// Devices, as C.info told of them.
+// Devices, as reported by C.info.
 std::vector<std::string> devices_of(const RunRecord& record) {
   std::vector<std::string> devices;
   for (const Finding& f : record.findings) {
@@ -178,7 +178,7 @@ std::string unchecked_text(const RunRecord& record) {
   return text;
 }
 
-// What people do to reach the next level, line by line.
+// What is missing for the next level, line by line.
 std::vector<std::string> needs_of(const RunRecord& record) {
   constexpr size_t kMost = 8;
   std::vector<std::string> lines;
@@ -243,7 +243,7 @@ std::string needs_html(const RunRecord& record) {
   return text;
 }
 
-// When, where, and of which devices.
+// Date, machine and devices.
 std::string facts_html(const RunRecord& record) {
   std::string rows =
       fmt::format("<tr><td>Date</td><td>{}</td></tr><tr><td>Machine</td><td>{}</td></tr>",
@@ -263,12 +263,12 @@ std::string legend_html() {
          "<tr><td>level 4</td><td>It works asynchronously and survives faults: D and J.</td></tr>"
          "<tr><td>pass, FAIL</td><td>The requirement was seen to be met, or to be broken.</td></tr>"
          "<tr><td>skip</td><td>It could not be tried here, for the reason beside it.</td></tr>"
-         "<tr><td>not offered</td><td>The plugin has no such interface or slot, which is no "
+         "<tr><td>not offered</td><td>The plugin does not have this interface or slot, which is no "
          "fault.</td></tr>"
          "<tr><td>known, stale</td><td>A failure on the list of known ones, or one of that list "
          "that "
          "passes.</td></tr>"
-         "<tr><td>told</td><td>A figure that is never judged.</td></tr></table>\n";
+         "<tr><td>reported</td><td>A figure that is never judged.</td></tr></table>\n";
 }
 
 }  // namespace

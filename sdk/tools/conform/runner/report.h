@@ -1,4 +1,4 @@
-// What a run found, for people and for machines.
+// The results of a run, as text and in machine-readable forms.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,13 +10,13 @@ namespace tenon::conform {
 struct RunRecord {
   std::string path;  // as the user gave it
   Subject subject;
-  std::string library_sha256;  // empty when it cannot be read
+  std::string library_sha256;  // empty if it cannot be read
   int level_asked = 0;
-  bool level_given = false;  // the user asked for it
+  bool level_given = false;  // set by the user
   Reached reached;
-  bool partial = false;  // some checks were left out by a filter: no level can be told
+  bool partial = false;  // a filter left out some checks, so no level can be determined
   double seconds = 0;
-  std::string date, machine;  // of the run, in UTC and as people know it
+  std::string date, machine;  // of the run: in UTC, and a readable name
   std::vector<Finding> findings;
   std::vector<KnownFailure> known;
 };
@@ -26,20 +26,20 @@ struct Counts {
 };
 Counts count(const RunRecord& record);
 
-// Failures, stale known failures and skips with their reasons, then one line of sums, the level,
-// what kept the next one from being reached, and what of this one could not be checked. verbose:
-// every check.
+// Failures, stale known failures and skips with their reasons, then one line of totals, the level,
+// what kept the next one from being reached, and what could not be checked for this one. verbose:
+// lists every check.
 std::string text_report(const RunRecord& record, bool verbose);
 std::string json_report(const RunRecord& record);
 std::string junit_report(const RunRecord& record);
-// One page without anything from elsewhere, with a badge.
+// One self-contained page, with a badge.
 std::string html_report(const RunRecord& record);
 // The badge alone, as an SVG file.
 std::string badge_svg(const RunRecord& record);
 std::string list_text(const std::vector<Selected>& checks);
 std::string list_json(const std::vector<Selected>& checks);
 
-// Now, and this machine, for a record.
+// The current time, and this machine, for a record.
 std::string date_text();
 std::string machine_text();
 

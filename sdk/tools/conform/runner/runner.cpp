@@ -22,13 +22,13 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// One check under way.
+// One check in progress.
 struct Running {
   Finding* finding = nullptr;
   std::unique_ptr<CheckProcess> process;
   Clock::time_point begin;
   double limit = 0;  // seconds
-  // A limit that the user gave is kept as it is.
+  // A limit that the user gave is not scaled.
   bool limit_is_fixed = false;
   double patience() const { return limit_is_fixed ? 1 : load_factor(); }
 };
@@ -39,7 +39,7 @@ void finish(Running& run, double timed_out) {
   run.finding->seconds = seconds_since(run.begin);
 }
 
-// Waits until one of them ended or is out of time, and takes it out of the list.
+// Waits until one of them ends or times out, and removes it from the list.
 void wait_for_one(std::vector<Running>& running) {
   for (;;) {
     std::vector<pollfd> polls;
@@ -58,7 +58,7 @@ void wait_for_one(std::vector<Running>& running) {
   }
 }
 
-// Starts it, where the machine has a process for it now or when one of the others has ended.
+// Starts it once the machine has a process for it: now, or when another check has ended.
 Error start(Finding& finding, const Subject& subject, const RunOptions& options,
             std::vector<Running>& running) {
   for (;;) {
@@ -87,15 +87,15 @@ const Selected* find_check(std::string_view name) {
   return nullptr;
 }
 
-// What the host says when it does not use a plugin at all.
+// The host's message when it refuses to use a plugin at all.
 bool is_refusal(const std::string& text, const std::string& plugin) {
   const std::string name = "plugin " + quoted(plugin);
   return text.find(name + ": P0") != std::string::npos ||
          text.find(name + " describes device ") != std::string::npos;
 }
 
-// Where the host refuses the plugin for what one check tells, the others that it keeps from being
-// answered are no findings of their own. The advice to run this very command goes.
+// If the host refuses the plugin for a reason that one check reports, other checks that fail only
+// for that refusal are no findings of their own. Drops the advice to run this very command.
 void attribute_refusals(std::vector<Finding>& findings, const std::string& plugin) {
   const Finding *cause = nullptr, *nulls = nullptr;
   for (Finding& finding : findings) {
@@ -105,17 +105,17 @@ void attribute_refusals(std::vector<Finding>& findings, const std::string& plugi
       if (end != std::string::npos) text.erase(at, end + 1 - at);
     }
     if (finding.outcome.verdict != Verdict::kFail) continue;
-    // As the checks' fixtures say it when a handle is null, which B.handles is about.
+    // The fixtures' message for a null handle, which is the subject of B.handles.
     if (nulls != nullptr && text.find("gives OK and no ") != std::string::npos) {
       finding.outcome = skipped(
-          fmt::format("a handle is null, as {} tells", full_name(*nulls->group, *nulls->check)));
+          fmt::format("a handle is null, as {} reports", full_name(*nulls->group, *nulls->check)));
       continue;
     }
     if (std::string_view(finding.check->requirement) == "R-B30") nulls = &finding;
     if (!is_refusal(text, plugin)) {
       if (cause == nullptr && finding.group->letter <= 'C') cause = &finding;
     } else if (cause != nullptr) {
-      finding.outcome = skipped(fmt::format("the host does not use it, as {} tells",
+      finding.outcome = skipped(fmt::format("the host does not use it, as {} reports",
                                             full_name(*cause->group, *cause->check)));
     }
   }
@@ -199,8 +199,8 @@ void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>
 
 namespace {
 
-// What a level asks of the checks of one group: that all were run, that none failed, and that those
-// which are needed passed. False where not; with those that do not.
+// What a level requires of the checks of one group: all were run, none failed, and the needed ones
+// passed. If not, returns false and adds those that fell short.
 bool group_holds(const std::vector<Finding>& findings, const Group& group, bool ask_needed,
                  std::vector<const Finding*>* missing) {
   if (group.letter == kSpeed) return true;
@@ -228,7 +228,8 @@ size_t passes_in(const std::vector<Finding>& findings, char letter) {
 
 Reached level_reached(const std::vector<Finding>& findings, int level_asked) {
   const bool has_device = passes_in(findings, 'C') != 0;
-  // What is no device ends with its own group: G, and F for kernel sets.
+  // The highest level for a plugin without a device is that of its own group: G, and F for kernel
+  // sets.
   const int highest = has_device ? kWholeLevels : std::min(2, kWholeLevels);
   const size_t own_passes = passes_in(findings, 'G') + passes_in(findings, 'F');
   Reached reached;

@@ -9,10 +9,10 @@
 
 namespace tenon::conform {
 
-// A failure that is known: a glob on full names, and why.
+// A known failure: a glob on full names, and the reason.
 struct KnownFailure {
   std::string glob, reason;
-  bool used = false;  // some check that it names was run
+  bool used = false;  // a check that it matches was run
 };
 
 struct Finding {
@@ -20,8 +20,8 @@ struct Finding {
   const Check* check = nullptr;
   Outcome outcome;
   double seconds = 0;
-  std::vector<std::string> notes;  // what the check told beside its outcome
-  std::string known;               // reason of the known failure that covers it; empty: none
+  std::vector<std::string> notes;  // what the check reported besides its outcome
+  std::string known;               // reason of the known failure that covers it; empty if none
   bool stale() const { return !known.empty() && outcome.verdict == Verdict::kPass; }
   // Counts against the plugin.
   bool counts() const {
@@ -30,15 +30,15 @@ struct Finding {
 };
 
 struct RunOptions {
-  int level = 0;                     // groups up to this one
-  std::vector<std::string> filters;  // globs on full names or on requirements; none for all
+  int level = 0;                     // run groups up to this level
+  std::vector<std::string> filters;  // globs on full names or requirements; empty: all
   unsigned jobs = 1;
-  bool kernel_set = false;            // kernels for another plugin's device: level 2 has group F
+  bool kernel_set = false;            // kernels for another plugin's device: F counts for level 2
   std::vector<std::string> examples;  // files of a frontend's format
-  double limit_seconds = 0;           // that one check may take; 0: what its group says
+  double limit_seconds = 0;           // time limit per check; 0: that of its group
 };
 
-// The checks that the options choose, in order.
+// The selected checks, in order.
 struct Selected {
   const Group* group;
   const Check* check;
@@ -46,31 +46,32 @@ struct Selected {
 std::vector<Selected> select_checks(const RunOptions& options);
 std::vector<Selected> all_checks();
 
-// Fails where the machine has no process for a check: what was not asked is no finding.
+// Fails if the machine cannot start a process for a check: a check that did not run is no finding.
 Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions& options);
 
-// Marks findings that known failures cover. Lines are `GLOB reason`; empty ones and those that
+// Marks findings that known failures cover. Lines are `GLOB reason`; empty lines and lines that
 // begin with # are skipped.
 Result<std::vector<KnownFailure>> read_known_failures(const std::string& path);
 void apply_known_failures(std::vector<KnownFailure>& known, std::vector<Finding>& findings);
 
-// The level that findings earn: all its groups were run, each with a pass and without a failure.
+// The level that the findings earn: all its groups were run, with the passes they require and no
+// failure.
 struct Reached {
   int level = 0;  // 0 for none
-  // What keeps the next one from being reached, where that was asked for: checks that failed or,
-  // where a pass is needed, did not pass. Or what no check says.
+  // What keeps the next level from being reached, if it was run: checks that failed or, if a pass
+  // is required, did not pass. Or a text, if no check says it.
   std::vector<const Finding*> missing;
   std::string why;
 };
 Reached level_reached(const std::vector<Finding>& findings, int level_asked);
 
-// Requirements of the groups up to this level that were asked about and not answered: every check
-// that names one was skipped. In order.
+// Requirements of the groups up to this level that were left open: every check that names one was
+// skipped. In order.
 std::vector<const Finding*> unchecked(const std::vector<Finding>& findings, int level);
 
-// Where the process of a check finds the pipe to the runner when it starts.
+// The descriptor on which a check's process finds the pipe to the runner.
 inline constexpr int kAnswerDescriptor = 3;
-// The child's side: runs one check and tells its outcome. An exit status.
+// The child's side: runs one check and reports its outcome. Returns an exit status.
 int run_child(const std::string& manifest_path, const std::string& name,
               std::vector<std::string> examples);
 

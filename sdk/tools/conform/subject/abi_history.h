@@ -1,6 +1,6 @@
-// The layouts that the ABI had: the size of every interface's table under each that
-// sdk/tenon/abi/CHANGELOG.md names, oldest first. Written by tests/abi/history.py, which a test
-// compares.
+// The layouts that the ABI has had: the size of every interface's table in each layout that
+// sdk/tenon/abi/CHANGELOG.md names, oldest first. Written by tests/abi/history.py; a test compares
+// them.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,7 +16,7 @@ struct AbiLayout {
   uint32_t major, minor;
   const char* digest;
   std::span<const TableSize> tables;
-  // 0 when this layout had no such interface.
+  // 0 if this layout did not have the interface.
   uint32_t size_of(std::string_view id) const {
     for (const TableSize& table : tables) {
       if (table.id == id) return table.size_bytes;

@@ -17,10 +17,10 @@ constexpr uint32_t kJumpSlot = R_X86_64_JUMP_SLOT, kGlobal = R_X86_64_GLOB_DAT, 
 constexpr uint32_t kJumpSlot = R_AARCH64_JUMP_SLOT, kGlobal = R_AARCH64_GLOB_DAT,
                    kWord = R_AARCH64_ABS64;
 #else
-constexpr uint32_t kJumpSlot = ~0u, kGlobal = ~0u, kWord = ~0u;  // none is found
+constexpr uint32_t kJumpSlot = ~0u, kGlobal = ~0u, kWord = ~0u;  // matches no relocation
 #endif
 
-// Of a library that is open; the loader has made addresses of the offsets.
+// The dynamic section of an open library, in which the loader has turned offsets into addresses.
 struct Dynamic {
   const Elf64_Sym* symbols = nullptr;
   const char* names = nullptr;
@@ -44,7 +44,8 @@ Dynamic dynamic_of(const link_map& map) {
 void set_slot(uint64_t address, void* function) {
   const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
   void* base = reinterpret_cast<void*>(address / page * page);
-  // The loader may have made it read-only. It stays writable: this process ends with its check.
+  // The loader may have made it read-only. It stays writable, since this process ends with its
+  // check.
   if (::mprotect(base, page, PROT_READ | PROT_WRITE) != 0) return;
   std::memcpy(reinterpret_cast<void*>(address), &function, sizeof(function));
 }

@@ -1,5 +1,5 @@
-// Functions of the runner in the place of those that the plugin's library calls: its relocations
-// are rewritten, in this process alone. What it calls through other libraries is not seen.
+// Replaces functions that the plugin's library calls with functions of the runner, by rewriting its
+// relocations in this process. Calls made through other libraries are not seen.
 #pragma once
 #include <string_view>
 
@@ -7,7 +7,7 @@
 
 namespace tenon::conform {
 
-// After Session::open(). False where the library does not call a function of this name.
+// Call after Session::open(). False if the library does not call a function of this name.
 bool hook_calls(const Session& session, std::string_view name, void* function);
 
 template <typename Function>

@@ -21,7 +21,7 @@ class Reader {
     std::memcpy(out, bytes_.data() + offset, sizeof(T));
     return true;
   }
-  // A text that ends inside [offset, end).
+  // A string that ends inside [offset, end).
   std::string text(uint64_t offset, uint64_t end) const {
     std::string out;
     for (char c = 0; offset < end && at(offset, &c) && c != 0; ++offset) out += c;
@@ -33,7 +33,7 @@ class Reader {
 };
 
 Error damaged(const std::string& path, std::string_view what) {
-  return {"P0701", fmt::format("{} is no sound ELF file: {}", quoted(path), what), {}};
+  return {"P0701", fmt::format("{} is not a sound ELF file: {}", quoted(path), what), {}};
 }
 
 std::string arch_name(uint16_t machine) {

@@ -1,5 +1,5 @@
-// What an ELF file says of itself, read without opening it as a library. Every offset is checked:
-// the file is input.
+// The contents of an ELF file, read without opening it as a library. Every offset is checked: the
+// file is input.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,13 +16,13 @@ struct ElfSymbol {
 struct ElfFile {
   std::string arch;  // "x86_64", "aarch64", or a number
   bool is_shared_object = false;
-  std::vector<ElfSymbol> symbols;  // global and weak ones of the dynamic table
+  std::vector<ElfSymbol> symbols;  // global and weak symbols of the dynamic table
   std::vector<std::string> needed, search_paths;
   bool bind_now = false, text_relocations = false;
   bool says_stack = false, executable_stack = false, writable_code = false;
 };
 
-// Fails for what is no 64-bit little-endian ELF file, or a damaged one.
+// Fails for a file that is damaged or not 64-bit little-endian ELF.
 Result<ElfFile> read_elf(const std::string& path);
 
 }  // namespace tenon::conform

@@ -29,7 +29,7 @@ Heard g_heard;
 std::mutex g_mutex;
 thread_local HeardFailure t_failure;
 
-// What the calling thread's last failure is set to, so that a new one can be told from an old one.
+// The calling thread's last failure is set to this, so that a new failure can be recognised.
 constexpr std::string_view kForgotten = "tenon-conform: nothing failed yet";
 
 struct Watch {
@@ -64,7 +64,7 @@ uint32_t stand_cancelled(void* self) {
   return yes ? 1 : 0;
 }
 
-// A slot that no plugin of today can know.
+// A slot that no present plugin can know.
 void unknown_slot() {
   std::fputs("tenon-conform: the plugin called a slot of the host that it cannot know\n", stderr);
   std::abort();

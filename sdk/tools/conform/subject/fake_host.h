@@ -1,5 +1,5 @@
-// The host that a plugin under test sees: the installed one, seen through a table of our own that
-// can be made to look newer, older, or without an interface. One per process.
+// The host that a plugin under test sees: the installed one, behind a table of our own that can
+// look newer, older, or without an interface. One per process.
 #pragma once
 #include <functional>
 #include <string>
@@ -13,41 +13,41 @@ namespace tenon::conform {
 
 struct HostShape {
   uint32_t abi = TENON_ABI_VERSION;
-  bool longer = false;  // tables have slots that nobody knows yet
-  std::string missing;  // an interface that this host does not have
+  bool longer = false;  // tables have slots that no plugin knows yet
+  std::string missing;  // an interface that this host lacks
   const AbiLayout* layout =
-      nullptr;  // a host of then: its interfaces, and tables that end where its did
+      nullptr;  // an old host: its interfaces, and tables that end where its tables did
 };
 
-// The installed host; null with `out_why` when it cannot be started.
+// The installed host; null, with `out_why`, if it cannot be started.
 const tenon_host_t* installed_host(std::string* out_why);
 
-// A table in front of `installed`, which ends where its page ends: reading past it is a crash.
-// Lives as long as the process.
+// A table in front of `installed` that ends at the end of a page: reading beyond it crashes. Lives
+// as long as the process.
 const tenon_host_t* fake_host(const tenon_host_t* installed, HostShape shape);
 
-// What the stand-in heard.
+// What the fake host recorded.
 struct Heard {
   std::vector<std::string> asked;     // interface ids, each once, in order
   std::vector<std::string> settings;  // names, each once, in order
 };
 const Heard& heard();
 
-// What a plugin's polls of `cancelled` were. Nothing here depends on how busy the machine is:
-// seconds are those of the processor, of all threads of this process.
+// A plugin's polls of `cancelled`. Nothing here depends on the load of the machine: seconds are
+// processor time of all threads of this process.
 struct Polls {
   uint64_t count = 0;
-  bool told = false;           // one of them was answered with yes
-  double seconds_told = 0;     // since the first that was
-  double seconds_longest = 0;  // between two of them, or one and the begin or the end
+  bool told = false;           // a poll was answered with yes
+  double seconds_told = 0;     // since the first such poll
+  double seconds_longest = 0;  // between two polls, or between one and the beginning or the end
 };
-// Watches them from now on. `cancel` is called in the cancel_at-th, which is answered with yes as
-// all behind it are; 0: in none.
+// Records polls from now on. `cancel` is called in poll number cancel_at, which is answered with
+// yes, as are all later ones; 0: in none.
 void watch_polls(uint64_t cancel_at, std::function<void()> cancel);
 Polls end_of_watch();
 
-// The host's last failure of the calling thread since forget_failure(), whether the plugin reported
-// it or passed on a host's.
+// The host's last failure on the calling thread since forget_failure(), whether the plugin reported
+// it or passed on a failure of the host.
 struct HeardFailure {
   bool any = false;
   tenon_code_t code = TENON_OK;

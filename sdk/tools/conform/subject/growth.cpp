@@ -10,10 +10,10 @@
 namespace tenon::conform {
 namespace {
 
-// The least that counts as something left behind by a call: smaller than any object, and larger
-// than what a growing container or a log keeps of each.
+// The least growth per call that counts as a leak: smaller than any object, but larger than what a
+// growing container or a log keeps per call.
 constexpr uint64_t kLeastBytes = 64;
-// Address space comes in larger pieces, of allocators and of stacks that are kept.
+// Address space comes in larger pieces: allocator chunks, and stacks that are kept.
 constexpr uint64_t kLeastPages = 16;
 constexpr int kParts = 4;
 
@@ -48,7 +48,7 @@ Outcome leaves_nothing(int rounds, std::string_view what, const std::function<Ou
     seen[part] = holdings_now();
   }
   const auto count = static_cast<uint64_t>(rounds);
-  // By how much it grew in the part in which it grew least.
+  // The growth in the part in which it grew least.
   const auto least = [&](uint64_t Holdings::* field) {
     uint64_t out = UINT64_MAX;
     for (int part = 1; part < kParts; ++part)

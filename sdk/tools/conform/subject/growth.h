@@ -1,4 +1,4 @@
-// Whether something that is done again and again leaves anything behind in the process.
+// Whether a repeated action leaves anything behind in the process.
 #pragma once
 #include <functional>
 #include <string_view>
@@ -7,10 +7,10 @@
 
 namespace tenon::conform {
 
-// Calls `once` so many times to warm up, and so many times again in each of three parts. Fails when
-// memory that the allocator has given out, address space, threads or file descriptors grew in every
-// part by as much as each call leaving something behind makes: what grows once is a cache. `what`
-// is done: "devices were opened and closed".
+// Calls `once` `rounds` times to warm up, and `rounds` times again in each of three parts. Fails if
+// allocated memory, address space, threads or file descriptors grew in every part by as much as if
+// each call left something behind; growth that happens once is a cache. `what` was done: "devices
+// were opened and closed".
 Outcome leaves_nothing(int rounds, std::string_view what, const std::function<Outcome()>& once);
 
 }  // namespace tenon::conform

@@ -1,4 +1,4 @@
-// What the runner and its checks take from the SDK and from sdk/tools/support, under short names.
+// Short names for what the runner and its checks use from the SDK and from sdk/tools/support.
 #pragma once
 #include <tenon/cpp/text.hpp>
 

@@ -36,7 +36,7 @@ ProcessState process_state_now() {
   ::umask(state.mask);
   state.rounding = ::fegetround();
 #if defined(__x86_64__)
-  state.control = _mm_getcsr() & ~0x3fu;  // not the flags of what happened
+  state.control = _mm_getcsr() & ~0x3fu;  // without the sticky flags
 #endif
   return state;
 }

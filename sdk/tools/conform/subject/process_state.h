@@ -1,4 +1,4 @@
-// What a plugin must leave alone in its process.
+// What a plugin must leave unchanged in its process.
 #pragma once
 #include <sys/types.h>
 
@@ -10,7 +10,7 @@
 
 namespace tenon::conform {
 
-// Whether the runner is compiled with the thread sanitizer, which keeps threads and maps of its
+// Whether the runner is compiled with the thread sanitizer, which has threads and mappings of its
 // own.
 #if defined(__has_feature)
 inline constexpr bool kThreadSanitizer = __has_feature(thread_sanitizer);
@@ -24,24 +24,24 @@ struct ProcessState {
   std::vector<std::string> environment;  // NAME=VALUE, sorted
   mode_t mask = 0;
   int rounding = 0;
-  unsigned control = 0;  // of floating point, without the flags of what happened
+  unsigned control = 0;  // floating-point control, without the sticky flags
 };
 ProcessState process_state_now();
 
-// Memory that the process holds in pages, and that its allocator has given out.
+// Resident memory of the process, and memory that its allocator has handed out.
 uint64_t resident_bytes();
 uint64_t allocated_bytes();
 
-// How much longer than alone anything may take now: the processes that want a processor for each
-// that this one may use, 1 to 8. Time limits are multiplied by it, so that a busy machine is no
-// finding.
+// How much longer anything may take now than on an idle machine: runnable processes per processor
+// that this process may use, 1 to 8. Time limits are multiplied by it, so that a busy machine
+// causes no findings.
 double load_factor();
 
-// For how long the calling thread has wanted a processor and had none, since it began: what takes
-// so much longer by the clock is no work of its own. 0 where the system does not tell.
+// How long the calling thread has been runnable without a processor since it began: a delay by the
+// clock that is not its own work. 0 if the system does not report it.
 double seconds_queued();
 
-// Failed with what differs; `who` did it: "opening the library".
+// Fails with the differences; `who` caused them: "opening the library".
 Outcome compare_process_state(const ProcessState& before, const ProcessState& after,
                               const char* who);
 

@@ -21,8 +21,8 @@
 namespace tenon::conform {
 namespace {
 
-// Tables that are a head (size_bytes, self, texts) and then slots only: every pointer from the
-// first required slot on.
+// For tables that are a head (size_bytes, self, texts) followed by slots only: takes every pointer
+// from the first required slot on.
 SlotList slots_of(const interfaces::InterfaceInfo& info) {
   SlotList list{std::string(info.id), info.size_bytes, {}, {}, {}};
   for (const interfaces::RequiredSlot& slot : info.required) {
@@ -59,14 +59,14 @@ std::string_view view(tenon_str_t text) {
 }
 
 std::string code_text(tenon_code_t code) {
-  // A number that base.h does not have is said as such, with its bytes.
+  // A number that base.h lacks is reported as such, with its bytes.
   return code <= TENON_DEVICE_LOST
              ? fmt::format("{} ({})", code_name(code), code)
-             : fmt::format("{} ({:#x}), which is no code of base.h", code, code);
+             : fmt::format("{} ({:#x}), which is not a code of base.h", code, code);
 }
 
-// What a process apart tells the one that waits for it. Memory, since a pipe is something that a
-// plugin may close or write to.
+// What a separate process reports to the one that waits for it. In shared memory, since a plugin
+// may close a pipe or write to it.
 struct Session::Shared {
   bool answered;
   Verdict verdict;
@@ -107,9 +107,10 @@ Outcome Session::open() {
 Outcome Session::ask(HostShape shape, uint32_t max_abi, tenon_code_t* out_code) {
   Outcome opened = open();
   if (opened.verdict != Verdict::kPass)
-    return skipped("the library does not open, as A.opens tells");
+    return skipped("the library does not open, as A.opens reports");
   auto query = reinterpret_cast<tenon_plugin_query_t>(::dlsym(library_, "tenon_plugin_query"));
-  if (query == nullptr) return skipped("the library has no tenon_plugin_query, as A.exports tells");
+  if (query == nullptr)
+    return skipped("the library has no tenon_plugin_query, as A.exports reports");
   std::string why;
   const tenon_host_t* installed = installed_host(&why);
   if (installed == nullptr) return skipped("the installed host does not start: " + why);
@@ -131,7 +132,7 @@ Outcome Session::load(HostShape shape) {
         fmt::format("the plugin refuses on this machine: {}", printable(heard_failure().text)));
   }
   if (record_ == untouched_record()) record_ = nullptr;
-  if (record_ == nullptr) return skipped("the query gives no record, as B.query tells");
+  if (record_ == nullptr) return skipped("the query gives no record, as B.query reports");
   return pass();
 }
 
@@ -206,7 +207,7 @@ Outcome walkable(Session& s) {
   if (s.record()->size_bytes < offsetof(tenon_plugin_t, shutdown) ||
       s.record()->size_bytes > kTableBytesMax || s.record()->interface_count > kInterfacesMax ||
       (s.record()->interface_count != 0 && s.record()->interfaces == nullptr)) {
-    return skipped("the record makes no sense, as B.sizes tells");
+    return skipped("the record makes no sense, as B.sizes reports");
   }
   return pass();
 }

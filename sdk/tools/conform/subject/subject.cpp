@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kSuffix = ".plugin.json";
 constexpr uint64_t kManifestBytesMax = uint64_t{64} << 10;
 
-// What the host says, without the host's types.
+// The host's failure, without the host's types.
 Error failure_of(const tenon::Status& status) {
   Error error = {std::string(status.error_code()), std::string(status.message()), {}};
   error.context = status.text().substr(error.text().size());
@@ -57,7 +57,7 @@ Result<Subject> read_subject(std::string path) {
     return subject;
   }
   subject.library_error = failure_of(library.status());
-  // What the host refuses for its place or its rights can still be looked at.
+  // A library that the host refuses for its place or its rights can still be examined.
   const std::string written =
       subject.manifest.library.starts_with('/')
           ? subject.manifest.library

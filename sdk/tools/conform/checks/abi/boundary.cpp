@@ -25,10 +25,10 @@ extern char** environ;
 namespace tenon::conform {
 namespace {
 
-// What the hooks write down. Never destroyed: threads of a plugin may outlive the check.
+// What the hooks record. Never destroyed: threads of a plugin may outlive the check.
 struct Notes {
   std::mutex mutex;
-  std::set<std::string> variables, libraries;  // asked for by the library itself
+  std::set<std::string> variables, libraries;  // requested by the library itself
   std::set<const void*> lent, freed;
 };
 Notes& notes() {
@@ -38,12 +38,12 @@ Notes& notes() {
 
 Outcome opened(Session& s) {
   if (s.subject().library_path.empty())
-    return skipped("there is no library, as A.library-path tells");
+    return skipped("there is no library, as A.library-path reports");
   std::string why;
   if (installed_host(&why) == nullptr) return skipped("the installed host does not start: " + why);
   return s.open().verdict == Verdict::kPass
              ? pass()
-             : skipped("the library does not open, as A.opens tells");
+             : skipped("the library does not open, as A.opens reports");
 }
 
 // ---- Variables ----
@@ -59,7 +59,7 @@ char* noted_getenv(const char* name) {
   return nullptr;
 }
 
-// The host's own, which every plugin may read.
+// The host's own variables, which every plugin may read.
 std::set<std::string> settings_of_host() {
   std::set<std::string> names;
   HostTables host;
@@ -84,7 +84,7 @@ std::set<std::string> settings_of_host() {
 
 // ---- Libraries ----
 
-// As on a machine that has none of them. The reason is one that dlerror tells.
+// Simulates a machine without these libraries. dlerror reports the reason.
 void* refused_dlopen(const char* name, int flags) {
   if (name == nullptr) return ::dlopen(nullptr, flags);
   Notes& all = notes();
@@ -93,7 +93,7 @@ void* refused_dlopen(const char* name, int flags) {
   return ::dlopen("/nonexistent/a library that a conformance check refuses", RTLD_NOW);
 }
 
-// Loads the plugin in a process in which no library opens for it.
+// Loads the plugin in a process in which it can open no library.
 Outcome load_without_libraries(Session& s, std::set<std::string>* by_query) {
   CONFORM_TRY(opened(s));
   if (!hook_calls(s, "dlopen", refused_dlopen)) return not_offered("a library opened at run time");
@@ -117,7 +117,7 @@ void* failing_new(size_t size) {
   return ::operator new(size);
 }
 
-// Uses the plugin while the n-th allocation fails. Passes with "more" where there are that many.
+// Uses the plugin while the n-th allocation fails. Passes with "more" if there were that many.
 Outcome with_failing_new(Session& s, uint64_t n) {
   CONFORM_TRY(opened(s));
   bool any = false;
@@ -127,7 +127,7 @@ Outcome with_failing_new(Session& s, uint64_t n) {
   t_failed = false;
   t_fails = n;
   try {
-    (void)exercise(s);  // a call that fails is right
+    (void)exercise(s);  // a call may fail here
   } catch (...) {
     t_fails = 0;
     return failed("an exception leaves a slot: its {}. allocation by `new` failed", n);
@@ -158,7 +158,7 @@ void noted_sized_delete(void* at, size_t) {
   noted_delete(at);
 }
 
-// Memory of the host's that a plugin is given, and takes no more of.
+// The host's memory that a plugin is lent, and must not read beyond.
 template <typename T>
 T* lend(size_t count) {
   auto* made = static_cast<T*>(std::calloc(count, sizeof(T)));
@@ -167,7 +167,7 @@ T* lend(size_t count) {
   return made;
 }
 
-// One record at the end of a page that is taken away when the call is over.
+// One record at the end of a page that is unmapped when the call is over.
 class Page {
  public:
   Page() {

@@ -1,5 +1,6 @@
-// Checks of what crosses the boundary between host and plugin beside the tables: variables,
-// libraries, exceptions, memory and pointers. What the library calls is seen through call_hooks.h.
+// Checks of what crosses the boundary between host and plugin besides the tables: variables,
+// libraries, exceptions, memory and pointers. Calls of the library are observed through
+// call_hooks.h.
 #pragma once
 #include "sdk/tools/conform/runner/check.h"
 

@@ -1,4 +1,4 @@
-// Group B: what calls owe that fail, and what calls owe that fill records.
+// Group B: what failing calls must do, and what calls that fill records must do.
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -26,7 +26,7 @@
 namespace tenon::conform {
 namespace {
 
-// A call that has to fail, made and judged: code, reason, outputs.
+// A call that has to fail, with what is judged: code, reason, outputs.
 struct Provoked {
   std::string what;
   tenon_code_t code = TENON_OK;
@@ -86,8 +86,8 @@ void provoke_device(Session& s, std::vector<Provoked>& all) {
                         [&](bool*) { return device->fill(buffer, 0, 255, 1, 3); }));
 }
 
-// A query of a fence whose work failed. Left out where no work fails: of a device that finds ranges
-// at submission.
+// A query of a fence whose work failed. Left out if no work fails, as on a device that checks
+// ranges at submission.
 void provoke_queue(Session& s, std::vector<Provoked>& all) {
   constexpr uint64_t kBytes = 64, kMark = 0x5a5a5a5a5a5a5a5a;
   const tenon_device_api_t* api = nullptr;
@@ -151,7 +151,7 @@ void provoke_others(Session& s, std::vector<Provoked>& all) {
   if (const auto* toolchain =
           static_cast<const tenon_toolchain_api_t*>(s.table(TENON_TOOLCHAIN_ID));
       toolchain != nullptr && toolchain->build != nullptr) {
-    all.push_back(provoke(s, "a build in a dialect that nobody has", [&](bool*) {
+    all.push_back(provoke(s, "a build in an unknown dialect", [&](bool*) {
       tenon_toolchain_options_t options = {};
       options.size_bytes = sizeof(options);
       return toolchain->build(toolchain->self, {nullptr, 0}, {"nonesuch", 8},
@@ -160,7 +160,7 @@ void provoke_others(Session& s, std::vector<Provoked>& all) {
   }
   if (const auto* compile = static_cast<const tenon_compile_api_t*>(s.table(TENON_COMPILE_ID));
       compile != nullptr && compile->fits != nullptr) {
-    all.push_back(provoke(s, "fits of bytes that are no artifact", [&](bool*) {
+    all.push_back(provoke(s, "fits of bytes that are not an artifact", [&](bool*) {
       return compile->fits(compile->self, {"", 0}, kGarbage.data(), kGarbage.size());
     }));
   }
@@ -179,7 +179,7 @@ Outcome failures_say_why(Session& s) {
   std::vector<Provoked> all;
   CONFORM_TRY(provoked_all(s, &all));
   for (const Provoked& p : all) {
-    if (p.code == TENON_OK) continue;  // whether it must fail is another check's business
+    if (p.code == TENON_OK) continue;  // another check decides whether it must fail
     CONFORM_EXPECT(p.code <= kLastCode, "{} gives the code {}, which does not exist", p.what,
                    p.code);
     CONFORM_EXPECT(p.heard.any, "{} gives {} and does not call the host's fail", p.what,
@@ -204,14 +204,14 @@ Outcome failures_keep_outputs(Session& s) {
 // A record that a call fills, as bytes.
 struct Filled {
   std::string_view name;
-  uint32_t whole, less;  // bytes of the type, and where its last field begins
+  uint32_t whole, less;  // bytes of the type, and the offset of its last field
   std::function<tenon_code_t(void* record)> call;
-  Bytes begin = {};  // what the caller sets of it, beside size_bytes
+  Bytes begin = {};  // what the caller sets in it, besides size_bytes
 };
 
-// The call with a record of `size` bytes that lies at the end of a page that nothing may be written
-// behind; what lies before it is looked at. base: that page, and one behind it. Where the record is
-// longer than its type, its end stays as it was and the size becomes that of the type.
+// Makes the call with a record of `size` bytes that ends at the end of a writable page, and checks
+// the bytes before it. base: that page, followed by a protected one. If the record is longer than
+// its type, its tail must stay unchanged and its size must become that of the type.
 Outcome record_at_page_end(const Filled& f, unsigned char* base, size_t page_bytes, uint32_t size) {
   std::memset(base, 0x5a, page_bytes);
   const uint32_t known = std::min(size, f.whole);
@@ -258,7 +258,7 @@ Outcome borders_of(Session& s, const Filled& f) {
   return pass();
 }
 
-// The records of something compiled.
+// The same for the records of compiled code.
 Outcome borders_of_compiled(Session& s) {
   CompileFixture fixture(s);
   OpenDevice* device = nullptr;
@@ -266,7 +266,7 @@ Outcome borders_of_compiled(Session& s) {
   Compiled compiled;
   if (fixture.ready(pair_graph(), &device, &part).verdict != Verdict::kPass ||
       fixture.load(*device, *part, &compiled).verdict != Verdict::kPass)
-    return pass();  // it compiles nothing, or group E tells
+    return pass();  // it compiles nothing, or group E reports it
   const tenon_compile_api_t& c = fixture.compiler();
   CONFORM_TRY(borders_of(
       s, filled<tenon_artifact_info_t>("artifact_info", offsetof(tenon_artifact_info_t, code_bytes),
@@ -303,7 +303,7 @@ Outcome record_ends(Session& s) {
   return borders_of_compiled(s);
 }
 
-// The first handles of each kind, where a plugin that counts them from 0 gives null.
+// The first handles of each kind: a plugin that counts handles from 0 returns null here.
 Outcome handles(Session& s) {
   const tenon_device_api_t* api = nullptr;
   const tenon_queue_api_t* queues = nullptr;
@@ -312,7 +312,7 @@ Outcome handles(Session& s) {
   tenon_device_t* device = nullptr;
   s.step("open, alloc, queue_create and fence_create");
   if (api->open(api->self, 0, &device) != TENON_OK)
-    return skipped("the device does not open, as group C tells");
+    return skipped("the device does not open, as group C reports");
   CONFORM_EXPECT(device != nullptr, "open gives OK and null");
   tenon_buffer_t* buffer = nullptr;
   CONFORM_EXPECT(api->alloc(api->self, device, 64, &buffer) != TENON_OK || buffer != nullptr,

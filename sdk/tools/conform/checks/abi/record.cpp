@@ -1,4 +1,4 @@
-// Group B: the record and the tables, hosts of other versions, and what is promised of every call.
+// Group B: the record and the tables, hosts of other versions, and what holds for every call.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ uint32_t size_of(const void* table) {
   return size;
 }
 
-// Whether a text is of one line, as a name, or may have several, as a documentation.
+// Whether a text is a single line, like a name, or may have several, like documentation.
 enum class Lines { kOne, kMany };
 
 bool sound_text(tenon_str_t text, Lines lines) {
@@ -67,8 +67,9 @@ Outcome query_answers(Session& s) {
   return skipped("it refuses on this machine: " + printable(heard_failure().text));
 }
 
-// By the clock, since a query may sleep, but without what the thread waits for a processor; the
-// best of several times, each in a process of its own: on a busy machine one alone says little.
+// By the clock, since a query may sleep, but without the time that the thread waits for a
+// processor. The best of several tries, each in a process of its own: on a busy machine one alone
+// says little.
 Outcome query_time(Session& s) {
   std::string why;
   if (installed_host(&why) == nullptr) return skipped("the installed host does not start: " + why);
@@ -76,7 +77,7 @@ Outcome query_time(Session& s) {
   for (int time = 0; time < 6 && best > kQuerySecondsMax; ++time) {
     const Outcome outcome = s.apart([&]() -> Outcome {
       if (s.open().verdict != Verdict::kPass)
-        return skipped("the library does not open, as A.opens tells");
+        return skipped("the library does not open, as A.opens reports");
       const double queued = seconds_queued();
       const auto begin = std::chrono::steady_clock::now();
       CONFORM_TRY(s.load());
@@ -90,7 +91,7 @@ Outcome query_time(Session& s) {
   return pass();
 }
 
-// The answer as text, to be compared between processes.
+// The answer as text, for comparison between processes.
 std::string description(const tenon_plugin_t* record) {
   std::string text =
       fmt::format("{} {} abi {} ", view(record->name), view(record->version), record->abi);
@@ -102,7 +103,7 @@ std::string description(const tenon_plugin_t* record) {
   return text;
 }
 
-// What the query says under a host of this shape: its description, or "refused: ...".
+// The query's answer under a host of this shape: its description, or "refused: ...".
 Outcome answer_under(Session& s, const HostShape& shape, uint32_t max_abi) {
   return s.apart([&] {
     tenon_code_t code = TENON_OK;
@@ -123,7 +124,7 @@ Outcome answer_under(Session& s, const HostShape& shape, uint32_t max_abi) {
 Outcome same_under(Session& s, const HostShape& shape, uint32_t max_abi, std::string_view host) {
   const Outcome usual = answer_under(s, {}, TENON_ABI_VERSION);
   if (usual.verdict != Verdict::kPass)
-    return skipped("the query does not answer this host, as B.query tells");
+    return skipped("the query does not answer this host, as B.query reports");
   s.step(fmt::format("asking the query under {}", host));
   const Outcome other = answer_under(s, shape, max_abi);
   CONFORM_EXPECT(other.verdict == Verdict::kPass, "under {}: {}", host, other.text);
@@ -158,7 +159,7 @@ Outcome longer_host(Session& s) {
   return same_under(s, shape, TENON_ABI_VERSION, "a host with longer tables");
 }
 
-// The interfaces that the query asks the host for.
+// The interfaces that the query requests from the host.
 Outcome asked_interfaces(Session& s, std::vector<std::string>* ids) {
   const Outcome asked = s.apart([&] {
     tenon_code_t code = TENON_OK;
@@ -186,8 +187,8 @@ Outcome poorer_host(Session& s) {
   return pass();
 }
 
-// Every way to make the query fail that the runner has; the first that does shows whether the
-// output was kept.
+// Every way the runner has to make the query fail; the first that does shows whether the output was
+// kept.
 Outcome query_keeps_output(Session& s) {
   std::vector<std::string> ids;
   CONFORM_TRY(asked_interfaces(s, &ids));
@@ -279,7 +280,7 @@ Outcome interface_ids(Session& s) {
   for (uint64_t i = 0; i < s.record()->interface_count; ++i) {
     const tenon_interface_t& interface = s.record()->interfaces[i];
     const std::string_view id = view(interface.id);
-    CONFORM_EXPECT(sound_id(id), "{} is no NAME/MAJOR", quoted(id));
+    CONFORM_EXPECT(sound_id(id), "{} is not of the form NAME/MAJOR", quoted(id));
     CONFORM_EXPECT(seen.insert(id).second, "{} is offered twice", id);
     CONFORM_EXPECT(interface.table != nullptr, "{} has no table", id);
   }
@@ -376,13 +377,15 @@ Outcome static_tables(Session& s) {
   CONFORM_TRY(walkable(s));
   const std::string before = bytes_of(*s.record());
   const Outcome used = exercise(s);
-  if (used.verdict == Verdict::kFail) return skipped("its memory does not work, as group C tells");
+  if (used.verdict == Verdict::kFail)
+    return skipped("its memory does not work, as group C reports");
   const std::string after = bytes_of(*s.record());
   CONFORM_EXPECT(before == after, "the record or a table changed after the query");
   return pass();
 }
 
-// Every offered interface with its first n optional slots alone; `all` for every n, else for none.
+// For every offered interface, tries its first n optional slots alone; `all`: for every n, else for
+// none.
 Outcome with_cut_tables(Session& s, bool all) {
   CONFORM_TRY(walkable(s));
   size_t tried = 0;
@@ -411,9 +414,9 @@ Outcome cut_tables(Session& s) {
   return with_cut_tables(s, true);
 }
 
-// ---- Hosts of then, and of some day ----
+// ---- Old and future hosts ----
 
-// What it says and whether it works under a host of this shape.
+// Queries the plugin under a host of this shape, and exercises it.
 Outcome works_under(Session& s, const HostShape& shape, const std::string& what) {
   const Outcome outcome = s.apart([&] {
     tenon_code_t code = TENON_OK;

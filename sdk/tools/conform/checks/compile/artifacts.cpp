@@ -85,9 +85,9 @@ Outcome no_constants(Session& s) {
   return pass();
 }
 
-// The ranges of memory of this process, those of the lowest 4 GiB left out: they look like sizes.
-// So are the terabytes that sanitizers reserve for their records: next to any number would lie in
-// them.
+// The mapped address ranges of this process. The lowest 4 GiB are left out, since addresses there
+// look like sizes. So are the terabytes that sanitizers reserve, which would contain nearly any
+// number.
 std::vector<std::pair<uint64_t, uint64_t>> mapped_ranges() {
   std::vector<std::pair<uint64_t, uint64_t>> out;
   const std::string maps = read_system_file("/proc/self/maps");
@@ -165,7 +165,7 @@ Outcome dumps(Session& s) {
                    quoted(what));
     CONFORM_EXPECT(what.find("such") == std::string_view::npos || code == TENON_NOT_FOUND,
                    "dump of something unknown gives OK");
-    CONFORM_EXPECT(is_valid_utf8(text), "dump of {} is no UTF-8", quoted(what));
+    CONFORM_EXPECT(is_valid_utf8(text), "dump of {} is not UTF-8", quoted(what));
   }
   return pass();
 }
@@ -174,7 +174,7 @@ Outcome dumps(Session& s) {
 
 tenon_code_t fits_code(CompileFixture& fixture, tenon_str_t target, const Bytes& bytes) {
   forget_failure();
-  // At the end of its own allocation, where reading too far is found.
+  // In an allocation of its own size, where reading too far is detected.
   return fixture.compiler().fits(fixture.compiler().self, target, bytes.data(), bytes.size());
 }
 tenon_code_t fits_code(CompileFixture& fixture, const Bytes& bytes) {
@@ -196,7 +196,7 @@ Outcome fits_own(Session& s) {
   return pass();
 }
 
-// Bytes cut short, cleared, turned, put together wrongly, and others.
+// Bytes that are truncated, cleared, flipped, wrongly joined, and others.
 std::vector<std::pair<std::string, Bytes>> damaged(const Bytes& good) {
   std::vector<std::pair<std::string, Bytes>> out;
   out.push_back({"no bytes", {}});
@@ -217,7 +217,7 @@ std::vector<std::pair<std::string, Bytes>> damaged(const Bytes& good) {
   out.push_back({"64 bytes more", std::move(longer)});
   const Bytes where = pattern_bytes(256, 78);
   for (size_t i = 0; i < 64; ++i) {
-    // The first bytes one by one, since heads stand there; then anywhere.
+    // The first bytes one by one, since headers are there; then anywhere.
     const size_t at =
         i < 32 ? i * 4 % good.size() : (where[i] * 256u + where[i + 64]) % good.size();
     Bytes flipped = good;
@@ -246,7 +246,7 @@ Outcome fits_others(Session& s) {
   return pass();
 }
 
-// Targets that no device has, and that of another device of the plugin.
+// Targets that no device has, and the target of another device of the plugin.
 Outcome fits_targets(Session& s) {
   CompileFixture fixture(s);
   std::unique_ptr<Part> part;
@@ -271,7 +271,7 @@ Outcome fits_targets(Session& s) {
   tenon_device_info_t info = {};
   info.size_bytes = sizeof(info);
   const tenon_device_api_t& api = second->api();
-  if (api.info(api.self, 1, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  if (api.info(api.self, 1, &info) != TENON_OK) return skipped("info fails, as C.info reports");
   const std::string other(view(info.target));
   s.step("fits for the target of device 1");
   const tenon_code_t code = fits_code(fixture, info.target, compiled.bytes);

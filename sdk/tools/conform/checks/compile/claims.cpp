@@ -1,4 +1,4 @@
-// Group E: what a device claims, and how it tells.
+// Group E: what a device claims, and how it reports claims.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@
 namespace tenon::conform {
 namespace {
 
-// Graphs that are asked about, and one of every op.
+// The graphs that are tried, and one for every op.
 Outcome asked_graphs(CompileFixture& fixture, std::vector<std::unique_ptr<Part>>* out) {
   const std::vector<OpCase> examples = generate_cases(
       fixture.session().host(),
@@ -78,7 +78,7 @@ Outcome claim_ends(Session& s) {
   CONFORM_TRY(fixture.find());
   std::unique_ptr<Part> part;
   CONFORM_TRY(Part::read(fixture.api(), mixed_graph(), &part));
-  auto* heard = new LateSink;  // stays, since it may be called too late
+  auto* heard = new LateSink;  // leaked, since it may be called too late
   static tenon_claim_sink_t sink;
   sink.self = heard;
   sink.claim = [](void* self, const tenon_node_t*, uint32_t, double) -> tenon_code_t {
@@ -102,7 +102,7 @@ Outcome claim_ends(Session& s) {
   return pass();
 }
 
-// A sink that has enough is not told more.
+// If its sink fails, claim stops and returns the sink's code.
 Outcome claim_stops(Session& s) {
   CompileFixture fixture(s);
   CONFORM_TRY(fixture.find());
@@ -134,7 +134,7 @@ Outcome claim_nodes(Session& s) {
       for (tenon_node_t node : claim.nodes)
         CONFORM_EXPECT(node < part.whole().node_limit && part.node(node).parent != TENON_NONE,
                        "a claim names node {}, which the graph does not have", node);
-      // One inside of a region can only be named by itself: it is kept whole, not compiled.
+      // A node inside a region must be claimed by itself: it is kept whole, not compiled.
       CONFORM_EXPECT(claim.nodes.size() == 1 || std::all_of(claim.nodes.begin(), claim.nodes.end(),
                                                             [&](tenon_node_t node) {
                                                               return part.node(node).parent ==

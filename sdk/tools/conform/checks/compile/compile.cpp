@@ -1,4 +1,4 @@
-// Group E: compiling what was claimed.
+// Group E: compiling claimed nodes.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ Outcome cut_compile_compare(CompileFixture& fixture, OpenDevice& device, const P
                             std::span<const tenon_node_t> nodes) {
   std::unique_ptr<Part> part;
   const Outcome cut = cut_out(from, nodes, &part);
-  if (cut.verdict != Verdict::kPass) return pass();  // of a host that cannot
+  if (cut.verdict != Verdict::kPass) return pass();  // the host cannot cut it
   const std::string what =
       fmt::format("{} claimed nodes from {}", nodes.size(), from.op_of(nodes[0]));
   std::vector<Named> expected, got;
@@ -56,7 +56,7 @@ std::vector<tenon_node_t> claimed_nodes(const Part& part, const Claims& claims) 
   return out;
 }
 
-// One node of every op.
+// One node of every op, each by itself.
 Outcome each_alone(Session& s) {
   CompileFixture fixture(s);
   OpenDevice* device = nullptr;
@@ -83,7 +83,7 @@ Outcome each_alone(Session& s) {
   const auto begin = Clock::now();
   size_t tried = 0;
   for (tenon_node_t node : nodes) {
-    // As many as there is time for: of a compiler that is slow, the first ones.
+    // As many as there is time for: with a slow compiler, only the first ones.
     if (Clock::now() - begin > std::chrono::seconds(12)) break;
     std::unique_ptr<Part> alone;
     if (cut_out(*part, {&node, 1}, &alone).verdict != Verdict::kPass) continue;
@@ -101,14 +101,14 @@ Outcome together(Session& s) {
   CONFORM_TRY(fixture.open(0, &device));
   size_t tried = 0;
   for (const std::string& text : {chain_graph(), mixed_graph(), widths_graph()}) {
-    const bool whole_alone = text == widths_graph();  // its pieces are compiled in each-alone
+    const bool whole_alone = text == widths_graph();  // each-alone compiles its pieces
     std::unique_ptr<Part> part;
     CONFORM_TRY(Part::read(fixture.api(), text, &part));
     Claims claims;
     CONFORM_TRY(fixture.claim(*part, &claims));
     const std::vector<tenon_node_t> nodes = claimed_nodes(*part, claims);
-    // Neighbours in order: no path leaves such a piece and comes back, but through what was not
-    // claimed, which becomes an argument.
+    // Consecutive nodes: a path that leaves such a piece and comes back goes through unclaimed
+    // nodes, and what those make becomes an argument.
     for (size_t length = whole_alone ? std::max<size_t>(nodes.size(), 1) : 1;
          length <= nodes.size(); ++length) {
       const size_t step = length == 1 || length == nodes.size() ? 1 : 2;
@@ -135,7 +135,7 @@ Outcome compile_in_threads(Session& s) {
   constexpr int kRounds = 3;
   Compiled compiled[kThreads][kRounds];
   Outcome outcomes[kThreads];
-  std::barrier together(kThreads);  // on a busy machine they would hardly meet by themselves
+  std::barrier together(kThreads);  // on a busy machine they would hardly coincide otherwise
   s.step("compiling in four threads");
   {
     std::vector<std::jthread> threads;
@@ -168,11 +168,11 @@ Outcome compile_in_threads(Session& s) {
   return pass();
 }
 
-// What a second of the requirement becomes for one that is judged: of the processor, since by the
-// clock a machine that does much else takes longer; and two of them, for caches that others use.
+// The limit that is judged for the requirement's second: processor time, since a busy machine takes
+// longer by the clock; and two of them, since others use the caches.
 constexpr double kStopsSeconds = 2;
 
-// A compile that is cancelled in its cancel_at-th poll; 0: before it begins.
+// A compilation that is cancelled in poll number cancel_at; 0: before it begins.
 Outcome stops(CompileFixture& fixture, const Part& part, uint64_t cancel_at) {
   const tenon_host_session_t& session = *fixture.api().session;
   const std::string when =
@@ -199,7 +199,7 @@ Outcome stops(CompileFixture& fixture, const Part& part, uint64_t cancel_at) {
   return pass();
 }
 
-// No verdict depends on how long anything takes by the clock: the cancel comes with a poll.
+// No verdict depends on the clock: the cancel comes with a poll.
 Outcome compile_cancelled(Session& s) {
   CompileFixture fixture(s);
   CONFORM_TRY(fixture.find());

@@ -41,7 +41,7 @@ Outcome needs_of_symbols(Session& s) {
   return pass();
 }
 
-// Sizes of more than 32 bits; nothing is run. A device that cannot have them says so.
+// Sizes of more than 32 bits; nothing is run. A device that does not support them must say so.
 Outcome needs_of_large(Session& s) {
   constexpr int64_t kMany = int64_t{1} << 31;
   Loaded l(s);
@@ -169,7 +169,7 @@ Outcome aliases(Session& s) {
   return offered == 0 ? skipped("it offers no alias") : pass();
 }
 
-// ---- The same every time ----
+// ---- The same result every time ----
 
 Outcome same_again(Session& s) {
   return each_taken(s, {chain_graph(), sum_graph()}, [](Loaded& l) {
@@ -184,7 +184,7 @@ Outcome same_again(Session& s) {
   });
 }
 
-// What device 0 makes of the sums and of the chain, in a process with so many threads: a digest.
+// A digest of device 0's results for the sums and the chain, in a process with `threads` threads.
 Outcome digest_with_threads(Session& s, int threads, std::string* out) {
   const Outcome outcome = s.apart([&]() -> Outcome {
     ::setenv("TENON_NUM_THREADS", std::to_string(threads).c_str(), 1);
@@ -222,7 +222,7 @@ Outcome same_with_threads(Session& s) {
   return pass();
 }
 
-// Four threads begin together, again and again, and each has outputs of its own to find.
+// Four threads start together, again and again; each must get its own outputs.
 Outcome reentrant(Session& s) {
   constexpr int kRounds = 60;
   Loaded l(s);

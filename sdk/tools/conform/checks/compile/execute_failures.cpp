@@ -14,7 +14,7 @@
 namespace tenon::conform {
 namespace {
 
-// Calls with another number of something.
+// Calls with a wrong number of something.
 std::vector<std::pair<std::string, tenon_call_t>> wrong_calls(
     const tenon_call_t& good, const std::vector<tenon_span_t>& inputs,
     const std::vector<tenon_span_t>& outputs, const int64_t* symbols) {
@@ -38,7 +38,7 @@ std::vector<std::pair<std::string, tenon_call_t>> wrong_calls(
   return out;
 }
 
-// `execution` is of `l`, and not prepared yet.
+// `execution` belongs to `l` and is not prepared yet.
 Outcome failing_execute(Session& s, tenon_queue_t* queue, OpenQueues* queues, Loaded& l,
                         Execution* execution) {
   CONFORM_TRY(execution->prepare(l.inputs, 0x21));
@@ -69,7 +69,7 @@ Outcome failing_execute(Session& s, tenon_queue_t* queue, OpenQueues* queues, Lo
     if (queues != nullptr) {
       uint64_t value = 0;
       CONFORM_TRY(queues->value_of(signal, &value));
-      CONFORM_EXPECT(value == 3, "the signal of an execute that failed stands at {} and stood at 3",
+      CONFORM_EXPECT(value == 3, "the signal of an execute that failed is at {} and was at 3",
                      value);
       const tenon_code_t waited = queues->wait_code(signal, 4, 0);
       CONFORM_EXPECT(waited == TENON_DEADLINE_EXCEEDED,

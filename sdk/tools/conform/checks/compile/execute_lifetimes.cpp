@@ -14,7 +14,7 @@ namespace tenon::conform {
 namespace {
 
 Outcome after_release(Session& s) {
-  constexpr size_t kElements = 1 << 16;  // constants of 256 KiB, which the system takes back
+  constexpr size_t kElements = 1 << 16;  // 256 KiB constants, which the allocator unmaps when freed
   Loaded l(s);
   CONFORM_TRY(l.make(constant_graph(kElements)));
   const std::unique_ptr<Execution> execution = l.execution();
@@ -24,7 +24,7 @@ Outcome after_release(Session& s) {
   l.compiled.release_artifact();
   std::fill(l.compiled.bytes.begin(), l.compiled.bytes.end(), static_cast<unsigned char>(0xee));
   const std::vector<Named> expected = std::move(l.expected);
-  // The outputs' types are asked of the graph: a second one of the same text.
+  // The types of the outputs are read from a graph: a second one of the same text.
   std::unique_ptr<Part> second;
   CONFORM_TRY(Part::read(l.fixture.api(),
                          "tenon.tir 1\ngraph @t(%x: f32[65536]) -> (a: f32[65536]) {\n"
@@ -33,7 +33,7 @@ Outcome after_release(Session& s) {
   Execution again(l.fixture, *l.device, *second, l.compiled.executable, {});
   CONFORM_TRY(again.prepare(l.inputs, 0));
   l.part.reset();
-  std::vector<Bytes> others(8, Bytes(kElements * 4, 0xee));  // where the constants were
+  std::vector<Bytes> others(8, Bytes(kElements * 4, 0xee));  // overwrites the old constants
   std::vector<Named> got;
   CONFORM_TRY(again.run());
   CONFORM_TRY(again.outputs(&got));
@@ -76,7 +76,7 @@ Outcome gives_back(Session& s) {
     {
       Execution execution(fixture, *device, *part, executable, {});
       CONFORM_TRY(execution.prepare(inputs, 0));
-      // What each execution keeps adds up to more than what each executable may.
+      // What each execution leaks adds up to more than each executable may keep.
       for (int run = 0; run < 5; ++run) CONFORM_TRY(execution.run());
     }
     fixture.compiler().executable_release(fixture.compiler().self, executable);
@@ -86,7 +86,7 @@ Outcome gives_back(Session& s) {
   CONFORM_EXPECT(used[1] == used[0],
                  "{} bytes of the device were in use, and {} after {} executables were released",
                  used[0], used[1], kRounds);
-  // A quarter of what the constants would add up to.
+  // A quarter of the total size of the constants.
   const uint64_t most = kRounds * kElements * 4 / 4;
   CONFORM_EXPECT(after < before + most,
                  "after {} executables were loaded and released the process holds {} KiB more",
@@ -108,7 +108,7 @@ Outcome artifacts_given_back(Session& s) {
     artifact_bytes = compiled.bytes.size();
   }
   const uint64_t after = resident_bytes();
-  // What an artifact keeps that is never released: at least its bytes.
+  // What an artifact that is never released keeps: at least its bytes.
   const uint64_t kept = allocated_bytes() - std::min(given_out, allocated_bytes());
   CONFORM_EXPECT(
       kept < kRounds * artifact_bytes,

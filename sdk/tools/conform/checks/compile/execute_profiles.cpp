@@ -1,4 +1,4 @@
-// Group E: what an execution tells of itself.
+// Group E: the events that an execution reports.
 #include <time.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace tenon::conform {
 namespace {
 
-// Stays, since it may be called too late.
+// Leaked, since it may be called too late.
 struct Events {
   std::mutex mutex;
   bool open = true;
@@ -43,7 +43,7 @@ void heard_event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t beg
   std::string_view why;
   if (view(name).empty()) why = "an event has no name";
   if (!is_valid_utf8(view(name)) || !is_valid_utf8(view(origins)))
-    why = "a text of an event is no UTF-8";
+    why = "a text of an event is not UTF-8";
   if (begin > end) why = "an event ends before it begins";
   if (!(flops >= 0) || !(bytes >= 0)) why = "an event has a negative number of operations or bytes";
   if (why.empty()) return;
@@ -51,8 +51,8 @@ void heard_event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t beg
   events->why = why;
 }
 
-// By which a device's clock may differ from the host's, in ns. What is the wrong clock or the wrong
-// unit differs by more.
+// Allowed difference between a device's clock and the host's, in ns. A wrong clock or a wrong unit
+// differs by more.
 constexpr uint64_t kClockError = 100'000'000;
 
 Outcome profiles(Session& s) {
@@ -89,7 +89,7 @@ Outcome profiles(Session& s) {
   std::vector<Named> got;
   CONFORM_TRY(execution->outputs(&got));
   CONFORM_TRY(same_tensors(got, l.expected, "an execution with a profile"));
-  return count == 0 ? skipped("it tells of no event") : pass();
+  return count == 0 ? skipped("it reports no event") : pass();
 }
 
 constexpr Check kChecks[] = {

@@ -37,11 +37,11 @@ Outcome queue_waits(Session& s) {
   return pass();
 }
 
-// What execute was given, but for buffers, is other things as soon as it has returned.
+// All arguments of execute except buffers are overwritten as soon as it has returned.
 Outcome queue_borrows(Session& s) {
   auto* q = new Queued(s);
   CONFORM_TRY(q->make(symbolic_graph(), {33, 5}));
-  // Where what reads too late finds inputs and puts outputs.
+  // A decoy: an execution that reads too late finds inputs and puts outputs here.
   q->more.push_back(q->loaded.execution({33, 5}));
   CONFORM_TRY(q->more[0]->prepare(q->loaded.inputs, 0x21));
   const tenon_compile_api_t& c = q->loaded.fixture.compiler();
@@ -88,8 +88,8 @@ Outcome queue_borrows(Session& s) {
   return pass();
 }
 
-// The inputs come by a copy on another queue, which ends when the gate opens: an execution that
-// starts early sees others.
+// The inputs arrive by a copy on another queue, which ends when the gate opens: an execution that
+// starts too early sees other values.
 Outcome queue_reads_late(Session& s) {
   auto* q = new Queued(s);
   CONFORM_TRY(q->make());
@@ -124,7 +124,7 @@ Outcome queue_reads_late(Session& s) {
   return pass();
 }
 
-// What an execution wrote is read by a queue that waits for its signal and for nothing else.
+// The outputs are read by a queue that waits only for the execution's signal.
 Outcome queue_signals(Session& s) {
   auto* q = new Queued(s);
   CONFORM_TRY(q->make(large_graph()));
@@ -155,7 +155,7 @@ Outcome queue_signals(Session& s) {
   return pass();
 }
 
-// Several on one queue, of one executable, each with buffers of its own.
+// Several executions of one executable on one queue, each with its own buffers.
 Outcome queue_many(Session& s) {
   constexpr uint64_t kCount = 20;
   auto* q = new Queued(s);
@@ -198,7 +198,7 @@ Outcome queue_many(Session& s) {
   return pass();
 }
 
-// Looks at the outputs past the device's own order: by a mapped address, or on another queue.
+// Reads the outputs outside the device's own order: by a mapped address, or on another queue.
 Outcome complete_on_return(Session& s) {
   auto* l = new Loaded(s);
   CONFORM_TRY(l->make(chain_graph()));

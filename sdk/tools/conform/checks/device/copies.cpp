@@ -25,7 +25,7 @@ Outcome round_trip(Session& s, OpenDevice& d) {
   CONFORM_TRY(d.alloc(2 * kBufferBytes, &buffer));
   for (size_t size : kSizes) {
     for (size_t offset : {0, 1, 2, 3, 4, 8, 63, 64, 65, 4096}) {
-      const size_t shift = (size + offset) % 17;  // alignment of host memory
+      const size_t shift = (size + offset) % 17;  // varies the alignment of host memory
       s.step(fmt::format("a copy of {} bytes to offset {} and back", size, offset));
       Bytes got(size + shift, 0xaa);
       CONFORM_EXPECT(d.to_device(buffer, offset, source.data() + shift, size) == TENON_OK,
@@ -43,7 +43,7 @@ Outcome round_trip(Session& s, OpenDevice& d) {
   return pass();
 }
 
-// `expected` with `length` bytes of `from` put at `at`.
+// `expected` with `length` bytes of `from` placed at `at`.
 void overlay(Bytes& expected, size_t at, const Bytes& from, size_t from_at, size_t length) {
   std::copy_n(from.begin() + static_cast<ptrdiff_t>(from_at), length,
               expected.begin() + static_cast<ptrdiff_t>(at));
@@ -83,7 +83,7 @@ Outcome between_buffers(Session& s, OpenDevice& d) {
   return d.holds(a, a_bytes, "the source of the copies");
 }
 
-// A source that may only be read: what is put back, even unchanged, is a crash.
+// A read-only source: writing to it crashes, even if the bytes stay the same.
 Outcome source_is_only_read(Session& s, OpenDevice& d, tenon_buffer_t* buffer) {
   constexpr size_t kPage = 1 << 16;
   void* memory = ::mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -132,7 +132,7 @@ Outcome fills(Session& s, OpenDevice& d) {
   tenon_buffer_t* buffer = nullptr;
   CONFORM_TRY(alloc_filled(d, expected, &buffer));
   for (uint32_t width : {1u, 2u, 4u, 8u}) {
-    // Also at offsets that are no multiple of the pattern, which begins anew at each of them, and
+    // Also at offsets that are not multiples of the pattern, which restarts at each of them, and
     // over as many bytes as a wider pattern would have.
     for (size_t offset :
          {size_t{0}, size_t{8}, size_t{24}, size_t{3} * width, size_t{1}, size_t{6}, size_t{13}}) {

@@ -1,4 +1,4 @@
-// Checks of one open device, made checks of the plugin.
+// Turns checks of one open device into checks of the plugin.
 #pragma once
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ constexpr size_t kBufferBytes = 4096;
 
 using DeviceCheck = Outcome (*)(Session&, OpenDevice&);
 
-// A check of one open device, made one of the plugin.
+// Turns a check of one open device into one of the plugin.
 template <DeviceCheck kCheck>
 Outcome on_each(Session& s) {
   const tenon_device_api_t* api = nullptr;

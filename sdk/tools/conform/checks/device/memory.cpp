@@ -1,4 +1,4 @@
-// Group C: devices and their memory. Each check runs on every device of the plugin, at most two.
+// Group C: devices and their memory. Each check runs on at most two devices of the plugin.
 #include <fmt/format.h>
 #include <sys/mman.h>
 
@@ -30,7 +30,7 @@ Outcome device_count(Session& s) {
   CONFORM_TRY(s.load());
   const auto* api = static_cast<const tenon_device_api_t*>(s.table(TENON_DEVICE_ID));
   if (api == nullptr) return not_offered(TENON_DEVICE_ID);
-  if (api->count == nullptr) return skipped("count is null, as B.required-slots tells");
+  if (api->count == nullptr) return skipped("count is null, as B.required-slots reports");
   uint32_t first = 0;
   for (int i = 0; i < 10; ++i) {
     uint32_t count = 0xdead;
@@ -104,7 +104,7 @@ std::string info_text(const tenon_device_info_t& info) {
                      info.alignment_bytes, info.copy_gigabytes_per_second, info.copy_latency_ns);
 }
 
-// Asks so often that texts in a ring come round.
+// Calls often enough for texts in a ring buffer to be overwritten.
 Outcome info_still(const tenon_device_api_t* api, uint32_t ordinal,
                    const tenon_device_info_t& first, const std::string& before,
                    std::string_view when) {
@@ -134,7 +134,7 @@ Outcome info_stays(Session& s) {
                      CONFORM_TRY(alloc_filled(device, pattern_bytes(size_t{1} << 20, 21), &buffer));
                      CONFORM_TRY(info_still(api, ordinal, first, before, "with a buffer of 1 MiB"));
                      CONFORM_TRY(device.close());
-                     (void)exercise(s);  // queues, kernels and a compilation, where there are any
+                     (void)exercise(s);  // queues, kernels and a compilation, if there are any
                      return info_still(api, ordinal, first, before, "after use");
                    });
 }
@@ -269,7 +269,7 @@ Outcome memory_comes_back(Session& s, OpenDevice& d) {
 
 // ---- Optional slots ----
 
-// The address, or not offered.
+// The address; not offered if there is none.
 Outcome map_buffer(OpenDevice& d, tenon_buffer_t* buffer, unsigned char** out) {
   if (d.api().map == nullptr) return not_offered("map");
   void* address = nullptr;
@@ -344,7 +344,7 @@ Outcome imports(Session& s, OpenDevice& d) {
   return pass();
 }
 
-// What the device counts; not offered where it counts nothing.
+// The device's counters; not offered if it has none.
 struct Counted {
   uint64_t used = 0, peak = 0;
 };
@@ -359,7 +359,7 @@ Outcome ask_memory(Session& s, OpenDevice& d, Counted* out) {
   return pass();
 }
 
-// The counts around a buffer of so many bytes.
+// The counters before and after allocating a buffer of this size.
 Outcome counts_buffer(Session& s, OpenDevice& d, uint64_t size) {
   Counted before, with, after;
   tenon_buffer_t* buffer = nullptr;
@@ -386,7 +386,7 @@ Outcome memory_counts(Session& s, OpenDevice& d) {
   s.step("an allocation that fails, between two questions");
   tenon_buffer_t* none = nullptr;
   if (d.api().alloc(d.api().self, d.device(), UINT64_MAX - 4096, &none) == TENON_OK)
-    return skipped("alloc of nearly 2^64 bytes gives OK, as C.alloc-too-much tells");
+    return skipped("alloc of nearly 2^64 bytes gives OK, as C.alloc-too-much reports");
   CONFORM_TRY(ask_memory(s, d, &after));
   CONFORM_EXPECT(after.used == before.used && after.peak == before.peak,
                  "{} bytes in use, {} at most, became {} and {} by an allocation that failed",

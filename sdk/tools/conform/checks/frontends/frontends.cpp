@@ -1,4 +1,4 @@
-// Group G, frontends and toolchains: bytes and texts of all kinds, from whoever wrote them.
+// Group G, frontends and toolchains: bytes and texts of all kinds, from untrusted sources.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -41,7 +41,7 @@ struct Frontend {
 
 Outcome find_frontend(Session& s, Frontend* out) {
   if (s.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys tells");
+    return skipped("the manifest cannot be read, as A.manifest-keys reports");
   const host::Provided* first = nullptr;
   for (const host::Provided& provided : s.subject().manifest.provides)
     first = first == nullptr && provided.kind == "frontend" ? &provided : first;
@@ -84,7 +84,7 @@ std::string example_name(const tenon_frontend_api_t& api) {
   return "conform" + (extensions.empty() ? "" : std::string(extensions[0]));
 }
 
-// A tensor with tame values.
+// A tensor with small values.
 struct Tensor {
   Array array;
   tenon_blob_t* blob = nullptr;
@@ -105,7 +105,8 @@ bool make_tensor(const HostTables& host, tenon_dtype_t dtype, std::vector<int64_
   return true;
 }
 
-// Files of the format: what the user names, what lies beside the manifest, what it writes itself.
+// Files of the format: those that the user named, those beside the manifest, those that it writes
+// itself.
 std::vector<Sample> samples_of(Session& s, const Frontend& f) {
   std::vector<std::string> paths = s.examples();
   const std::vector<std::string_view> extensions = extensions_of(*f.api);
@@ -137,7 +138,7 @@ constexpr std::string_view kNoSample =
 // ---- Calls ----
 
 uint32_t accepts(const Frontend& f, std::string_view name, const Bytes& bytes) {
-  // A copy that ends where the bytes end.
+  // A copy that is allocated to end where the bytes end.
   const Bytes head(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(
                                                       std::min<size_t>(bytes.size(), kHeadBytes)));
   return f.api->accepts(f.api->self, {name.data(), name.size()},
@@ -170,7 +171,8 @@ Outcome check_reason(const Frontend& f, std::string_view what, tenon_code_t code
   return pass();
 }
 
-// Loads; what comes is a valid graph or a reason. The graph's text, or the reason, goes to `out`.
+// Loads the bytes, which must give a valid graph or a reason. The graph's text, or the reason, goes
+// to `out`.
 Outcome load_any(const Frontend& f, const std::string& name, const Bytes& bytes, std::string* out) {
   Source source;
   if (!make_source(f, name, bytes, &source)) return skipped("no memory for a blob");
@@ -339,7 +341,7 @@ Outcome frontend_names(Session& s) {
   for (std::string_view extension : extensions)
     CONFORM_EXPECT(extension.size() > 1 && extension[0] == '.' &&
                        extension.find('/') == std::string_view::npos,
-                   "{} is no extension: it begins with a dot", quoted(extension));
+                   "{} is not an extension: extensions begin with a dot", quoted(extension));
   const std::vector<Sample> samples = samples_of(s, f);
   for (const Sample& sample : samples) {
     s.step("accepts of " + sample.name);
@@ -469,7 +471,7 @@ Outcome frontend_tensors(Session& s) {
 
 char g_opened[256];
 
-// The system call that was stopped: its path is kept, and it is refused.
+// A trapped system call: records its path and refuses it.
 void on_open(int, siginfo_t* info, void* context) {
   auto* ucontext = static_cast<ucontext_t*>(context);
 #if defined(__x86_64__)
@@ -485,11 +487,11 @@ void on_open(int, siginfo_t* info, void* context) {
 #endif
   if (path == nullptr || std::strncmp(path, "/proc/", 6) == 0 ||
       std::strncmp(path, "/sys/", 5) == 0)
-    return;  // the C library's own business
+    return;  // made by the C library itself
   if (g_opened[0] == '\0') std::strncpy(g_opened, path, sizeof(g_opened) - 1);
 }
 
-// From here on this thread opens no file; false where the system does not do that.
+// From here on this thread opens no file; false if the system does not support that.
 bool watch_opens() {
 #if defined(__x86_64__)
   constexpr uint32_t kArch = AUDIT_ARCH_X86_64;
@@ -557,7 +559,7 @@ struct Toolchain {
 
 Outcome find_toolchain(Session& s, Toolchain* out) {
   if (s.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys tells");
+    return skipped("the manifest cannot be read, as A.manifest-keys reports");
   const host::Provided* first = nullptr;
   for (const host::Provided& provided : s.subject().manifest.provides)
     first = first == nullptr && provided.kind == "toolchain" ? &provided : first;
@@ -587,17 +589,17 @@ Outcome toolchain_builds(Session& s) {
     for (std::string_view text : {std::string_view("this is no text of any language ("),
                                   std::string_view("\0\1\2\xff", 4)}) {
       Bytes object, said;
-      s.step(fmt::format("building what is no {}", dialect));
+      s.step(fmt::format("building text that is not {}", dialect));
       const tenon_code_t code = build(t, trim(dialect), text, &object, &said);
       CONFORM_EXPECT(code == TENON_INVALID_ARGUMENT || code == TENON_UNAVAILABLE,
-                     "text that is no {} gives {}", dialect, code_text(code));
+                     "text that is not {} gives {}", dialect, code_text(code));
       CONFORM_EXPECT(heard_failure().code == code && !heard_failure().text.empty(),
-                     "text that is no {} gives {} and no reason", dialect, code_text(code));
-      CONFORM_EXPECT(object.empty(), "text that is no {} gives an object", dialect);
+                     "text that is not {} gives {} and no reason", dialect, code_text(code));
+      CONFORM_EXPECT(object.empty(), "text that is not {} gives an object", dialect);
     }
   }
   Bytes object, said;
-  s.step("building in a dialect that nobody has");
+  s.step("building in an unknown dialect");
   CONFORM_EXPECT(build(t, "conform-nonesuch", "", &object, &said) != TENON_OK,
                  "it builds in a dialect that it does not name");
   return pass();

@@ -1,4 +1,4 @@
-// Group F, second part: kernels of tenon.kernels/1, asked for, made and run by hand.
+// Group F, second part: kernels of tenon.kernels/1, queried, created and run step by step.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace tenon::conform {
 namespace {
 
-// Every op's example, elementwise ones in two shapes.
+// Every op's example; elementwise ones in two shapes.
 std::vector<OpCase> asked_cases(KernelFixture& fixture) {
   return generate_cases(fixture.session().host(),
                         [](const OpCase& example, std::vector<OpCase>* out) {
@@ -22,7 +22,7 @@ std::vector<OpCase> asked_cases(KernelFixture& fixture) {
                         });
 }
 
-// Calls `visit` for every case whose query gives OK, with the candidate; at most `most`.
+// Calls `visit` for at most `most` cases whose query returns OK, with the candidate.
 template <typename Visit>
 Outcome each_taken(KernelFixture& fixture, size_t most, Visit visit) {
   CONFORM_TRY(fixture.open());
@@ -35,7 +35,7 @@ Outcome each_taken(KernelFixture& fixture, size_t most, Visit visit) {
     tenon_kernel_candidate_t candidate;
     fixture.session().step("asking for " + c.name());
     if (fixture.query(call, &candidate) != TENON_OK) continue;
-    if (candidate.prepack_mask != 0) continue;  // wants a layout of its own
+    if (candidate.prepack_mask != 0) continue;  // requires a layout of its own
     ++taken;
     CONFORM_TRY(visit(c, call, candidate));
   }
@@ -47,7 +47,7 @@ Outcome right_candidate(const KernelCall& call, const tenon_kernel_candidate_t& 
   const tenon_kernel_call_t& asked = call.call();
   CONFORM_EXPECT(!view(candidate.name).empty(), "the candidate for {} has no name", what);
   CONFORM_EXPECT(is_valid_utf8(view(candidate.name)),
-                 "the candidate for {} has a name that is no UTF-8", what);
+                 "the candidate for {} has a name that is not UTF-8", what);
   CONFORM_EXPECT(candidate.part_count >= 1, "the candidate for {} has no part", what);
   CONFORM_EXPECT(std::isfinite(candidate.cost_ns) && candidate.cost_ns >= 0,
                  "the candidate for {} costs {} ns", what, candidate.cost_ns);
@@ -90,7 +90,7 @@ Outcome answers(Session& s) {
   return pass();
 }
 
-// A kernel, destroyed at the end.
+// A kernel; destroyed by the destructor.
 struct Kernel {
   const tenon_kernels_api_t& api;
   tenon_kernel_t* kernel = nullptr;
@@ -140,7 +140,7 @@ std::vector<uint32_t> in_order(uint32_t count) {
   return order;
 }
 
-// Operands by argument: only cases whose operands are the graph's arguments in order.
+// Operands by argument; only for cases whose operands are the graph's arguments, in order.
 std::vector<Named> inputs_of(const Part& part) {
   return part.inputs({}, fill_normal);
 }

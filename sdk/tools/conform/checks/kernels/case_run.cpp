@@ -25,14 +25,14 @@ size_t case_of(const std::string& name) {
   (void)parse_u64(std::string_view(name).substr(1, name.find('_') - 1), &number);
   return number;
 }
-// Its place there.
+// Its index within that case.
 size_t place_of(const std::string& name) {
   uint64_t number = 0;
   (void)parse_u64(std::string_view(name).substr(name.find('_') + 1), &number);
   return number;
 }
 
-// The values of a case's operands are its own, whatever cases are in a graph with it.
+// The values of a case's operands do not depend on the other cases in the graph.
 std::vector<Named> inputs_of(std::span<const OpCase> cases, const tenon_model_info_t& info,
                              const Fill& fill) {
   std::vector<Named> inputs =
@@ -51,7 +51,7 @@ struct Batch {
   std::vector<bool> on_device;
 };
 
-// Which of the cases the device got. Its first instance is meant by its kind.
+// Which of the cases ran on the device. The kind alone names its first instance.
 Batch placed(std::span<const OpCase> cases, const Program& program, const std::string& kind) {
   Batch batch{cases, std::vector<bool>(cases.size())};
   const std::vector<std::string> devices = program.devices();
@@ -61,11 +61,11 @@ Batch placed(std::span<const OpCase> cases, const Program& program, const std::s
   return batch;
 }
 
-// Below it a difference counts as one from a value of this size: functions near their zeros.
+// Smaller values are judged as if they were this large: functions near their zeros.
 constexpr double kSmall = 1e-2;
 
-// Of an op that works element by element, each element by itself: large neighbours hide nothing.
-// The first that differs, or -1.
+// For elementwise ops, each element by itself, so that large neighbours hide nothing. The first
+// that differs, or -1.
 int64_t wrong_element(const tools::Dense& found, const tools::Dense& expected, double tolerance) {
   for (int64_t i = 0; i < expected.count(); ++i) {
     const double x = tools::element(found, i), y = tools::element(expected, i);
@@ -77,11 +77,12 @@ int64_t wrong_element(const tools::Dense& found, const tools::Dense& expected, d
 }
 
 // A denormal operand counts as itself or as the zero of its sign, and so does a denormal result.
-// `kept` and `flushed` are the reference's with operands of the one kind and of the other. The
-// first that is neither, or -1; where no denormal matters, others judge.
+// `kept` and `flushed` are the reference's results for operands with denormals kept and flushed.
+// The first element that matches neither, or -1. Elements for which denormals do not matter are
+// left to other checks.
 int64_t wrong_denormal(const tools::Dense& found, const tools::Dense& kept,
                        const tools::Dense& flushed, double tolerance) {
-  constexpr double kPlaces = 4;  // of the smallest denormal
+  constexpr double kPlaces = 4;  // in units of the smallest denormal
   const FloatLimits limits = float_limits(kept.dtype);
   const auto is = [&](double x, double y) {
     return x == y || (std::isnan(x) && std::isnan(y)) ||
@@ -98,7 +99,7 @@ int64_t wrong_denormal(const tools::Dense& found, const tools::Dense& kept,
   return -1;
 }
 
-// The first zero that has the other sign, or -1.
+// The first zero with the wrong sign, or -1.
 int64_t wrong_sign(const tools::Dense& found, const tools::Dense& expected) {
   if (!is_in(expected.dtype, kAnyFloat)) return -1;
   for (int64_t i = 0; i < expected.count(); ++i) {
@@ -108,7 +109,7 @@ int64_t wrong_sign(const tools::Dense& found, const tools::Dense& expected) {
   return -1;
 }
 
-// What the reference makes of operands whose denormals are zeros; empty where that means nothing.
+// The reference's results for operands whose denormals are flushed; empty if that means nothing.
 std::vector<Named> with_flushed(const Program& reference, std::vector<Named> inputs) {
   std::vector<Named> out;
   std::string why;
@@ -190,7 +191,8 @@ Outcome compare_outputs(const Batch& batch, const std::vector<Named>& found,
   return pass();
 }
 
-// Programs of their own, since the host runs one executable of kernels once at a time.
+// Each thread has a program of its own, since the host runs an executable of kernels one call at a
+// time.
 Outcome run_in_threads(const Batch& batch, const std::string& text, const Api& api,
                        const std::vector<Named>& inputs, const std::vector<Named>& expected,
                        const CaseOptions& options) {
@@ -201,7 +203,7 @@ Outcome run_in_threads(const Batch& batch, const std::string& text, const Api& a
     CONFORM_EXPECT(programs.back()->compile(text, options.device, false) == TENON_OK,
                    "a second time it does not compile: {}", last_failure(api));
   }
-  // On a busy machine they would hardly meet by themselves.
+  // On a busy machine they would hardly coincide otherwise.
   std::barrier together(static_cast<ptrdiff_t>(options.threads));
   {
     std::vector<std::jthread> threads;
@@ -223,12 +225,12 @@ Outcome run_in_threads(const Batch& batch, const std::string& text, const Api& a
   return pass();
 }
 
-// One run: inputs, and what the reference makes of them.
+// One run: inputs, and the reference's results.
 struct Round {
   std::vector<Named> inputs, expected;
 };
 
-// False where the reference does not run the graph on one of the fills.
+// False if the reference does not run the graph on one of the fills.
 bool expect(std::span<const OpCase> cases, std::span<const Fill> fills, Program* reference,
             std::vector<Round>* rounds) {
   if (reference->compile(graph_of(cases), kReference, false) != TENON_OK) return false;
@@ -240,8 +242,8 @@ bool expect(std::span<const OpCase> cases, std::span<const Fill> fills, Program*
   });
 }
 
-// Leaves out cases to whose op some of the inputs mean nothing. By halves, on the reference alone,
-// so that a device builds nothing for them.
+// Leaves out cases for whose op some of the inputs are meaningless. It bisects on the reference
+// alone, so that a device builds nothing for them.
 void keep_meant(const Api& api, std::span<const OpCase> cases, std::span<const Fill> fills,
                 std::vector<OpCase>* out) {
   Program reference(api);
@@ -260,7 +262,7 @@ class CaseRun {
           CaseTally* tally)
       : session_(session), api_(api), fills_(fills), options_(options), tally_(*tally) {}
 
-  // In one graph.
+  // All in one graph.
   Outcome run(std::span<const OpCase> cases) {
     Program reference(api_);
     std::vector<Round> rounds;
@@ -301,7 +303,7 @@ class CaseRun {
   }
 
  private:
-  // What a graph of several did is asked of each alone.
+  // Cases whose graph failed are run one by one.
   Outcome singly(std::span<const OpCase> cases) {
     for (size_t i = 0; i < cases.size(); ++i) CONFORM_TRY(run(cases.subspan(i, 1)));
     return pass();

@@ -72,7 +72,7 @@ size_t special_index(uint64_t stream, int64_t i) {
   return static_cast<size_t>(stream % 2 == 0 ? i % 16 : i / 16 % 16);
 }
 
-// The ends of the range and what lies beside them.
+// The ends of the range and their neighbours.
 uint64_t integer_end(tenon_dtype_t dtype, size_t which) {
   const uint32_t bits = dtype_bits(dtype);
   const uint64_t all = bits == 64 ? UINT64_MAX : (uint64_t{1} << bits) - 1,
@@ -82,7 +82,7 @@ uint64_t integer_end(tenon_dtype_t dtype, size_t which) {
   return values[which] & all;
 }
 
-// Bits of the mantissa that are stored, and the smallest normal number's exponent.
+// The number of stored mantissa bits, and the exponent of the smallest normal number.
 struct Format {
   int mantissa = 0, exponent = 0;
 };
@@ -152,7 +152,7 @@ void store_float(tenon_dtype_t dtype, double value, unsigned char* to) {
 
 namespace {
 
-// The sixteen values, over and over.
+// The sixteen values, repeated.
 void store_floats(tenon_dtype_t dtype, const double (&values)[16], uint64_t stream, int64_t count,
                   unsigned char* bytes) {
   const uint32_t width = dtype_bits(dtype) / 8;
@@ -160,7 +160,7 @@ void store_floats(tenon_dtype_t dtype, const double (&values)[16], uint64_t stre
     store_float(dtype, values[special_index(stream, i)], bytes + i * width);
 }
 
-// The same of values given by their bits.
+// The same for values given by their bits.
 void store_bits(tenon_dtype_t dtype, uint64_t (*bits_of)(tenon_dtype_t, size_t), uint64_t stream,
                 int64_t count, unsigned char* bytes) {
   const uint32_t width = dtype_bits(dtype) / 8;
@@ -212,7 +212,8 @@ void fill_sparse(int round, tenon_dtype_t dtype, uint64_t stream, int64_t count,
   if (format_of(dtype).mantissa == 0) return;
   const uint32_t width = dtype_bits(dtype) / 8;
   const double of_round[kSparseRounds][2] = {{kNan, kNan}, {kInfinity, -kInfinity}};
-  // Every eighth, and every fourth a zero, at places that no shape's rows fall in with.
+  // One element in eight is special and one in four a zero, at places that do not align with the
+  // rows of any shape.
   uint64_t state =
       0x9e3779b97f4a7c15u * (stream * kSparseRounds + static_cast<uint64_t>(round) + 1);
   for (int64_t i = 0; i < count; ++i) {

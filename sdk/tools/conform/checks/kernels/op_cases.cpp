@@ -52,7 +52,7 @@ void collect(void* context, const tenon_op_def_t* op, tenon_str_t) {
   }
 }
 
-// The operands as a list, with those that a graph's arguments are.
+// The operands as a list, and which of them are arguments of the graph.
 struct Operands {
   std::string names, arguments;
 };
@@ -149,7 +149,7 @@ bool infer_results(const HostTables& host, OpCase* c) {
   const std::string text =
       fmt::format("tenon.tir 1\ngraph @case({}) -> () {{\n  {} = {}({}){}\n  yield\n}}\n",
                   operands.arguments, names, c->op, operands.names, c->attributes);
-  // Why it is refused is nobody's business here, and to ask takes longer than all the rest.
+  // The reason for a refusal is not needed here, and asking for it takes longer than all the rest.
   tenon_blob_t* blob = nullptr;
   tenon_graph_t* read = nullptr;
   const tenon_host_graph_t& api = *host.graph;

@@ -20,13 +20,13 @@ namespace {
 
 using Dims = std::vector<int64_t>;
 
-constexpr size_t kMostCases = 12;  // of one op
-constexpr size_t kMostPairs = 4;   // of one op, that show but another pair of lists
-// Questions to inference of one example, by what is varied.
+constexpr size_t kMostCases = 12;  // per op
+constexpr size_t kMostPairs = 4;   // per op, of cases that only show another pair of lists
+// Inference calls for one example, by what is varied.
 constexpr size_t kShapeTries = 80, kBatchTries = 120, kOwnTries = 80, kPairTries = 40;
-constexpr size_t kMostOperands = 3;  // whose subsets are tried
-constexpr int64_t kLong = 263;       // no multiple of anything, and more than any tile
-constexpr int64_t kMostMoved = 8;    // the last number that could be one of a dim
+constexpr size_t kMostOperands = 3;  // operands whose subsets are tried
+constexpr int64_t kLong = 263;       // a multiple of no tile size, and larger than any tile
+constexpr int64_t kMostMoved = 8;    // the largest number that could be an index of a dim
 
 // ---- Values of attributes ----
 
@@ -41,7 +41,7 @@ void add_orders(int64_t count, size_t length, Dims* chosen, std::vector<Dims>* o
   }
 }
 
-// Lists of dims of an operand, and of a count per dim of it.
+// Lists of dims of an operand, and lists of one count per dim.
 std::vector<Dims> integer_lists(const Dims& own, const Dims& shape) {
   std::vector<Dims> out;
   Dims chosen;
@@ -57,7 +57,7 @@ std::vector<Dims> integer_lists(const Dims& own, const Dims& shape) {
   return out;
 }
 
-// Lists of extents that a result could have.
+// Lists of possible extents of a result.
 std::vector<Dims> extent_lists(const Dims& own, const Dims& shape) {
   std::vector<Dims> out = {own, shape, Dims(shape.rbegin(), shape.rend())};
   const int64_t all = std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
@@ -91,7 +91,7 @@ bool is_list(const tenon_attr_def_t& attr) {
   return attr.kind == TENON_ATTR_I64S || attr.kind == TENON_ATTR_DIMS;
 }
 
-// Without those that are there before.
+// Without duplicates.
 std::vector<std::string> once(std::vector<std::string> texts) {
   std::vector<std::string> out;
   for (std::string& text : texts)
@@ -99,7 +99,7 @@ std::vector<std::string> once(std::vector<std::string> texts) {
   return out;
 }
 
-// What an attribute could be in a case whose first operand has these dims, as text.
+// Possible values, as text, of an attribute in a case whose first operand has these dims.
 std::vector<std::string> values_of(const tenon_attr_def_t& attr, const Attributes& own,
                                    const Dims& shape, bool elementwise) {
   std::vector<std::string> out;
@@ -111,7 +111,7 @@ std::vector<std::string> values_of(const tenon_attr_def_t& attr, const Attribute
       out.push_back(list_text(value));
   } else if (attr.kind == TENON_ATTR_I64) {
     for (int value : {0, 1, 2, -1}) out.push_back(std::to_string(value));
-    // Which of several functions it is.
+    // Numbers that may select one of several functions.
     for (int value : {3, 4, 5})
       if (elementwise) out.push_back(std::to_string(value));
   } else if (attr.kind == TENON_ATTR_F64) {
@@ -145,7 +145,7 @@ OpCase all_with_dims(OpCase c, const Dims& dims) {
   return c;
 }
 
-// Every subset of the operands gets the dims `before` its own.
+// Adds, for every subset of the operands, the case in which these have the leading dims `before`.
 void add_batches(const OpCase& example, const Dims& before, std::vector<OpCase>* out) {
   const std::vector<size_t> operands = with_rank(example);
   const size_t count = std::min(operands.size(), kMostOperands);
@@ -157,7 +157,7 @@ void add_batches(const OpCase& example, const Dims& before, std::vector<OpCase>*
       dims.insert(dims.begin(), before.begin(), before.end());
       c = with_dims(std::move(c), operands[i], dims);
     }
-    // Operands behind the first three go with all of those.
+    // Operands after the first three are included with all of those.
     for (size_t i = count; i < operands.size() && subset == (size_t{1} << count) - 1; ++i) {
       Dims dims = dims_of(c.operands[operands[i]]);
       dims.insert(dims.begin(), before.begin(), before.end());
@@ -167,8 +167,8 @@ void add_batches(const OpCase& example, const Dims& before, std::vector<OpCase>*
   }
 }
 
-// The example in other shapes: those first in which most can go wrong. Dims of different extents
-// tell strides apart; equal ones let lists of several operands meet in every way.
+// The example in other shapes, those that most often go wrong first. Distinct extents distinguish
+// strides; equal extents let lists of several operands meet in every way.
 std::vector<OpCase> shapes_of(const OpCase& example) {
   std::vector<OpCase> out;
   const std::vector<size_t> operands = with_rank(example);
@@ -181,7 +181,7 @@ std::vector<OpCase> shapes_of(const OpCase& example) {
   return out;
 }
 
-// Each operand alone of rank 0.
+// Each operand in turn with rank 0.
 std::vector<OpCase> scalars_of(const OpCase& shaped) {
   std::vector<OpCase> out;
   for (size_t i : with_rank(shaped))
@@ -191,7 +191,7 @@ std::vector<OpCase> scalars_of(const OpCase& shaped) {
 
 // ---- Choosing ----
 
-// What a case shows that another might not.
+// Aspects of a case that another case might not cover.
 using Features = std::vector<std::string>;
 
 Features features_of(const OpCase& c, const Attributes& attributes, bool pairs) {
@@ -220,7 +220,7 @@ Features features_of(const OpCase& c, const Attributes& attributes, bool pairs) 
   return out;
 }
 
-// Lists of a set of dims, in whatever order, show the same; those that say an order do not.
+// Lists of a set of dims count as equal in any order; lists that state an order do not.
 std::string sorted_text(const std::string& list) {
   Dims dims = dims_of(list);
   std::sort(dims.begin(), dims.end());
@@ -239,7 +239,7 @@ class Choice {
  public:
   Choice(const HostTables& host, std::vector<OpCase>* out) : host_(host), out_(*out) {}
 
-  // The case with one extent of its first operand long, each in turn.
+  // Offers the case with each extent of its first operand made long in turn.
   void offer_long(const OpCase& shaped, const Attributes& attributes) {
     const std::vector<size_t> operands = with_rank(shaped);
     if (operands.empty()) return;
@@ -252,10 +252,10 @@ class Choice {
     }
   }
 
-  // How often inference is asked from here on.
+  // Limits the number of further inference calls.
   void allow(size_t tries) { tries_ = tries; }
 
-  // Takes the case if it shows something new and inference takes it.
+  // Keeps the case if it shows something new and inference accepts it.
   void offer(OpCase c, const Attributes& attributes, bool pairs) {
     size_t& taken = pairs ? pairs_ : taken_;
     if (taken >= (pairs ? kMostPairs : kMostCases) || tries_ == 0) return;
@@ -275,8 +275,8 @@ class Choice {
   }
 
  private:
-  // Attributes that mean the same in the same words: a default is as good as nothing, and an op
-  // that takes lists of one dim and of several takes sets.
+  // Attributes in a canonical form: a default equals an omitted value, and an op that takes lists
+  // of one dim and of several takes sets.
   Attributes canonical(const OpCase& c, const Attributes& attributes) const {
     Attributes out = attributes;
     const tenon_op_def_t& op = *c.declaration;
@@ -290,8 +290,8 @@ class Choice {
     return out;
   }
 
-  // Equal extents made different, one by one, as far as inference lets them be: with one another's
-  // of another operand where two have to be equal.
+  // Makes equal extents distinct, one by one, as far as inference allows; if two must be equal,
+  // together with one of another operand.
   OpCase spread(OpCase c) {
     int64_t next = 2;
     std::set<std::pair<size_t, size_t>> done;
@@ -307,8 +307,8 @@ class Choice {
     return c;
   }
 
-  // The case with another extent there, and with the same at one place of another operand where
-  // inference wants that.
+  // The case with another extent at `at` and, if inference requires it, the same extent at one
+  // place of another operand.
   std::optional<OpCase> with_extent(const OpCase& c, std::pair<size_t, size_t> at, int64_t extent,
                                     std::set<std::pair<size_t, size_t>>* done) {
     const auto changed = [&](OpCase from, std::pair<size_t, size_t> place) {
@@ -337,13 +337,13 @@ class Choice {
   size_t taken_ = 0, pairs_ = 0, tries_ = 0;
 };
 
-// The attributes of an op that are lists, each with values to try.
+// The list attributes of an op, each with values to try.
 struct Lists {
   std::vector<std::string> names;
   std::vector<std::vector<std::string>> values;
 };
 
-// Every value of each with every value of the others, or each alone.
+// All combinations of their values, or each list alone.
 void offer_lists(const OpCase& shaped, const Attributes& own, const Lists& lists, bool together,
                  bool pairs, Choice* choice) {
   if (!together) {
@@ -355,7 +355,7 @@ void offer_lists(const OpCase& shaped, const Attributes& own, const Lists& lists
   size_t count = lists.names.empty() ? 0 : 1;
   for (const std::vector<std::string>& of : lists.values) count *= of.size();
   for (size_t turn = 0; turn < count; ++turn) {
-    // Those for pairs in another order, so that the first ones are not alike.
+    // Pairs are taken in a scattered order, so that the first ones differ.
     size_t number = pairs ? turn * 617 % count : turn;
     Attributes attributes = own;
     for (size_t i = lists.names.size(); i-- > 0; number /= lists.values[i].size())
@@ -365,7 +365,7 @@ void offer_lists(const OpCase& shaped, const Attributes& own, const Lists& lists
   }
 }
 
-// Up to two lists meet in all values, up to four in those that name one dim or none.
+// Up to two lists are combined in all values, up to four in those that name at most one dim.
 void offer_chosen_lists(const HostTables& host, const OpCase& shaped, const Attributes& own,
                         bool pairs, Choice* choice) {
   const std::vector<size_t> operands = with_rank(shaped);
@@ -377,7 +377,7 @@ void offer_chosen_lists(const HostTables& host, const OpCase& shaped, const Attr
     lists.names.emplace_back(view(op.attrs[i].name));
     lists.values.push_back(values_of(op.attrs[i], own, shape, false));
   }
-  // Of more lists most stay as they are, which has to fit the shape.
+  // With more lists most keep their values, which must fit the shape.
   OpCase probe = shaped;
   if (lists.names.size() > 4 && !infer_results(host, &probe)) return;
   if (lists.names.size() == 3 || lists.names.size() == 4) {
@@ -389,8 +389,8 @@ void offer_chosen_lists(const HostTables& host, const OpCase& shaped, const Attr
   offer_lists(shaped, own, lists, lists.names.size() <= 2, pairs, choice);
 }
 
-// What a list may become where dims come before those of its operand: as it is, counted from behind
-// the new ones, with the new ones named as well, or with a count for each of them.
+// What a list may become if dims are prepended to its operand: unchanged, counted from after the
+// new dims, with the new dims added, or with a count for each of them.
 std::vector<std::string> with_leading_dims(const Dims& list, const Dims& before) {
   std::vector<Dims> out(3, list);
   const auto by = static_cast<int64_t>(before.size());
@@ -413,7 +413,7 @@ void offer_batches(const OpCase& example, const Attributes& own, const Dims& bef
   const tenon_op_def_t& op = *example.declaration;
   Lists lists;
   Attributes moved = own;
-  // What the example leaves out is left out where there is much else.
+  // If an op has many lists, those that the example omits stay omitted.
   const bool few = std::count_if(op.attrs, op.attrs + op.attr_count, is_list) <= 4;
   for (uint32_t i = 0; i < op.attr_count; ++i) {
     const std::string name(view(op.attrs[i].name));
@@ -446,7 +446,7 @@ void offer_batches(const OpCase& example, const Attributes& own, const Dims& bef
   }
 }
 
-// The attributes that are no lists: of those that say element types alone, or of the others.
+// The attributes that are not lists: only those that name element types, or only the others.
 void offer_single(const OpCase& shaped, const Attributes& own, bool dtypes, Choice* choice) {
   const tenon_op_def_t& op = *shaped.declaration;
   const bool elementwise = (op.traits & TENON_TRAIT_ELEMENTWISE) != 0;

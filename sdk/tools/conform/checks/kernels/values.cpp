@@ -1,4 +1,5 @@
-// Group F: what the device computes, against the reference, by cases made from what ops declare.
+// Group F: compares what the device computes with the reference, on cases made from op
+// declarations.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -24,7 +25,7 @@ namespace {
 constexpr std::string_view kFloats[] = {"f32", "f64", "f16", "bf16"};
 constexpr std::string_view kIntegers[] = {"i32", "i64", "i8", "i16", "u8", "u16", "u32", "u64"};
 
-// The example in every element type that stands for its own.
+// The example in every element type that may replace its own.
 std::vector<OpCase> in_all_dtypes(const OpCase& example) {
   std::vector<OpCase> out = {example};
   const std::string own = dtype_of(example);
@@ -41,7 +42,7 @@ std::vector<OpCase> in_all_dtypes(const OpCase& example) {
 
 // ---- Checks ----
 
-// The kind of the first device; not offered for a plugin that computes nothing.
+// The kind of the first device; not offered if the plugin computes nothing.
 Outcome computing_device(Session& s, std::string* kind) {
   const tenon_device_api_t* api = nullptr;
   uint32_t count = 0;
@@ -51,7 +52,7 @@ Outcome computing_device(Session& s, std::string* kind) {
   }
   tenon_device_info_t info = {};
   info.size_bytes = sizeof(info);
-  if (api->info(api->self, 0, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  if (api->info(api->self, 0, &info) != TENON_OK) return skipped("info fails, as C.info reports");
   *kind = std::string(view(info.kind));
   return pass();
 }
@@ -87,7 +88,7 @@ Outcome compare_cases(Session& s, const Vary& vary, const Fill& fill, unsigned t
                        {"", threads, judge});
 }
 
-// Every example; other element types for the first of each op, so that a device that compiles has
+// Every example; other element types only for the first of each op, so that a compiling device has
 // few kernels to build.
 Outcome usual_values(Session& s) {
   std::string last;
@@ -101,7 +102,7 @@ Outcome usual_values(Session& s) {
   });
 }
 
-// A file of the installation's, since the core knows no op. Empty when it cannot be read.
+// A file of the installation, since the program names no op. Empty if it cannot be read.
 std::string conform_file(std::string_view name) {
   const std::string own = folder_of(real_path("/proc/self/exe").value_or("/nowhere/tenon"));
   for (std::string_view folder : {"../../share/tenon/conform", "../share/tenon/conform"}) {
@@ -112,7 +113,7 @@ std::string conform_file(std::string_view name) {
   return {};
 }
 
-// The ops named in such a file, one to a line.
+// Whether the case's op is named in such a file, one op per line.
 bool is_named(const OpCase& c, const std::string& text) {
   const std::vector<std::string_view> names = split(text, '\n');
   return std::find(names.begin(), names.end(), c.op) != names.end();
@@ -146,10 +147,11 @@ Outcome special_values(Session& s) {
       fill_special);
 }
 
-// Few among usual values, in the graphs of `arguments` and in some of `conversions`, of which a
-// device that keeps what it built has all already.
+// Few special values among usual ones, in the graphs of `arguments` and in some of `conversions`,
+// which a device that caches its builds has already built.
 Outcome special_arguments(Session& s) {
-  // Whose declarations leave open what zeros that no operand has make of others than the first.
+  // Ops whose declarations leave open what zeros that come from no operand make of non-finite
+  // values in operands after the first.
   const std::string finite = conform_file("finite_weights.txt");
   if (finite.empty())
     return skipped("share/tenon/conform/finite_weights.txt of this installation cannot be read");
@@ -163,7 +165,7 @@ Outcome special_arguments(Session& s) {
   });
 }
 
-// Of numbers that every other type can hold, and of those at its boundaries.
+// Numbers that every other type can hold, and numbers at the types' boundaries.
 Outcome conversions(Session& s) {
   return compare_lists(s,
                        [](const tenon_host_t* host) {
@@ -183,7 +185,7 @@ Outcome denormals(Session& s) {
       fill_denormal, 1, Judge::kDenormals);
 }
 
-// Of ops whose zeros have a sign that IEEE 754 names.
+// Ops whose zeros have a sign that IEEE 754 defines.
 Outcome zero_signs(Session& s) {
   const std::string text = conform_file("zero_signs.txt");
   if (text.empty())
@@ -198,8 +200,8 @@ Outcome zero_signs(Session& s) {
       fill_zeros, 1, Judge::kZeroSigns);
 }
 
-// In every integer type where the example is of one, in three where it is not; the functions among
-// which an attribute chooses in one with a sign and in one without.
+// In every integer type if the example is of one, else in three. If an attribute chooses among
+// functions, those are tried in one signed and one unsigned type.
 Outcome integer_values(Session& s) {
   return compare_cases(
       s,
@@ -223,7 +225,7 @@ Outcome integer_values(Session& s) {
       fill_ends);
 }
 
-// Of ops that do not work element by element, operands without an element.
+// For ops that are not elementwise, operands without elements.
 Outcome empty_and_one(Session& s) {
   return compare_cases(
       s,
@@ -247,7 +249,7 @@ Outcome odd_sizes(Session& s) {
         if (!is_elementwise(example)) return;
         for (std::string_view dims : {"17, 3", "1023", "3, 5, 67"})
           out->push_back(with_shape(example, dims));
-        // More than 16 bits count, for a few.
+        // A few cases need more than 16 bits of index.
         if ((example.traits & TENON_TRAIT_COMMUTATIVE) != 0 && is_float_case(example))
           out->push_back(with_shape(example, "3, 21851"));
       },
@@ -277,7 +279,7 @@ Outcome in_threads(Session& s) {
       fill_usual, 4);
 }
 
-// The graph lies in a file, since the core knows no op.
+// The graph is in a file, since the program names no op.
 Outcome core_set(Session& s) {
   std::string kind;
   CONFORM_TRY(computing_device(s, &kind));
@@ -313,7 +315,7 @@ Outcome set_model(Session& s, const Api& api, std::string_view kind, const std::
   const std::vector<std::string> makers = program.makers();
   const std::string name(view(s.record()->name));
   CONFORM_EXPECT(std::count(makers.begin(), makers.end(), name) != 0,
-                 "the set takes no node of {}; `tenon ops OP --explain --model {}` tells why", path,
+                 "the set takes no node of {}; `tenon ops OP --explain --model {}` shows why", path,
                  path);
   if (reference.compile(*text, kReference, false) != TENON_OK)
     return skipped("the reference does not compile it: " + last_failure(api));
@@ -322,8 +324,8 @@ Outcome set_model(Session& s, const Api& api, std::string_view kind, const std::
   return pass();
 }
 
-// Kernels for another plugin's device cannot be tried alone, and which shapes they are for only
-// their author knows.
+// Kernels for another plugin's device cannot be tried alone, and only their author knows which
+// shapes they are for.
 Outcome set_models(Session& s) {
   CONFORM_TRY(s.load());
   const auto* kernels = static_cast<const tenon_kernels_api_t*>(s.table(TENON_KERNELS_ID));

@@ -1,4 +1,4 @@
-// Group G, layers: in front of devices and queues of the runner's own, which write down what
+// Group G, layers: each is put in front of the runner's own devices and queues, which record what
 // reaches them.
 #include <algorithm>
 #include <atomic>
@@ -25,7 +25,7 @@ constexpr std::string_view kBelow = "conform: this comes from below";
 
 // ---- What lies below the layer ----
 
-// A plugin that does nothing but remember. Its tables lie in as many bytes as a layer may read.
+// A plugin that only records calls. Its tables occupy as many bytes as a layer may read.
 struct Below {
   struct Seen {
     std::string slot;
@@ -69,7 +69,7 @@ tenon_code_t reached(void* self, const char* slot, Args... args) {
                           0);
 }
 
-// Outputs that calls below give, to be seen above.
+// Outputs that the calls below return, to be recognised above.
 auto* const kDevice = reinterpret_cast<tenon_device_t*>(0x1000);
 auto* const kBuffer = reinterpret_cast<tenon_buffer_t*>(0x2000);
 auto* const kImported = reinterpret_cast<tenon_buffer_t*>(0x2800);
@@ -109,7 +109,7 @@ void fill_device(Below* below, bool optional) {
   d.alloc = [](void* s, tenon_device_t* device, uint64_t size, tenon_buffer_t** out) {
     const tenon_code_t code = reached(s, "alloc", device, size);
     auto& below = *static_cast<Below*>(s);
-    // Alive at once they are different.
+    // Different values for objects that are alive at once.
     return give(code, out,
                 below.remember
                     ? kBuffer
@@ -192,12 +192,13 @@ Outcome find_layer(Session& s, Layer* out) {
   out->api = static_cast<const tenon_layer_api_t*>(s.table(TENON_LAYER_ID));
   if (out->api == nullptr) return not_offered(TENON_LAYER_ID);
   if (out->api->attach == nullptr)
-    return skipped("a required slot is null, as B.required-slots tells");
+    return skipped("a required slot is null, as B.required-slots reports");
   out->name = view(out->api->name);
   return pass();
 }
 
-// What the layer puts in front: tables above, full-size, with slots of below where it has none.
+// What the layer puts in front: full-size tables, with the slots of the table below where it has
+// none.
 struct Attached {
   tenon_code_t code = TENON_OK;
   const void* tables[4] = {};
@@ -230,7 +231,7 @@ void merge(const void* above, const Table& below, Table* out) {
 Attached attach(const Layer& layer, Below& below, const char* plugin,
                 std::span<const tenon_key_value_t> options = {}) {
   Attached out;
-  out.tables[3] = &out;  // behind the last entry
+  out.tables[3] = &out;  // beyond the last entry
   tenon_layer_subject_t subject = {};
   subject.size_bytes = sizeof(subject);
   subject.plugin = {plugin, std::strlen(plugin)};
@@ -259,13 +260,13 @@ Outcome attach_well(Session& s, const Layer& layer, Below& below, Attached* out,
 
 struct Call {
   std::string slot;
-  bool there = false;  // the layer has the slot itself
+  bool there = false;  // the layer implements the slot itself
   std::function<tenon_code_t()> run;
   std::vector<uint64_t> arguments;
   std::function<bool()> gave;  // the outputs are those from below
 };
 
-// One call of every slot. Objects are those that the calls before gave.
+// One call of every slot. Objects are those that earlier calls returned.
 std::vector<Call> calls_of(Attached& a) {
   static tenon_copy_t copy;
   copy = {};
@@ -361,7 +362,7 @@ std::vector<Call> calls_of(Attached& a) {
   return calls;
 }
 
-// Makes every call that the layer sees, and looks for it below.
+// Makes every call that the layer sees, and checks that it arrives below.
 Outcome pass_through(Session& s, Below& below, Attached& attached, size_t* tried) {
   for (const Call& call : calls_of(attached)) {
     if (!call.there) continue;
@@ -393,7 +394,7 @@ constexpr std::string_view kUnknownOption = "conform_nonesuch";
 
 Attached attach_with_unknown_option(Session& s, const Layer& layer, Below& below) {
   const tenon_key_value_t options[] = {{{kUnknownOption.data(), kUnknownOption.size()}, {"1", 1}}};
-  s.step("attaching with an option that nobody knows");
+  s.step("attaching with an unknown option");
   return attach(layer, below, "conform", options);
 }
 
@@ -402,7 +403,7 @@ Outcome layer_options(Session& s) {
   CONFORM_TRY(find_layer(s, &layer));
   auto below = make_below(s);
   const Attached attached = attach_with_unknown_option(s, layer, *below);
-  CONFORM_EXPECT(attached.code == TENON_INVALID_ARGUMENT, "an option that nobody knows gives {}",
+  CONFORM_EXPECT(attached.code == TENON_INVALID_ARGUMENT, "an unknown option gives {}",
                  code_text(attached.code));
   CONFORM_EXPECT(heard_failure().code == attached.code &&
                      heard_failure().text.find(kUnknownOption) != std::string::npos,
@@ -411,13 +412,13 @@ Outcome layer_options(Session& s) {
   return pass();
 }
 
-// Its refusal of an option, which is the one error that every layer makes.
+// Its refusal of an option: the one error that every layer can produce.
 Outcome layer_error_text(Session& s) {
   Layer layer;
   CONFORM_TRY(find_layer(s, &layer));
   auto below = make_below(s);
   if (attach_with_unknown_option(s, layer, *below).code == TENON_OK)
-    return skipped("it takes any option, as G.layer-options tells");
+    return skipped("it takes any option, as G.layer-options reports");
   const std::string name(view(layer.api->name));
   const std::string text = heard_failure().text;
   CONFORM_EXPECT(text.starts_with(name) &&
@@ -461,7 +462,7 @@ Outcome layer_passes_on(Session& s) {
     return not_offered("a table of devices or queues");
   size_t tried = 0;
   CONFORM_TRY(pass_through(s, *below, attached, &tried));
-  // Each fails once and then succeeds, so that the next has the objects that it needs.
+  // Each call fails once and then succeeds, so that the next has the objects that it needs.
   for (const Call& call : calls_of(attached)) {
     if (!call.there) continue;
     s.step("calling " + call.slot + " through the layer, to fail below");
@@ -551,7 +552,7 @@ Outcome layer_threads(Session& s) {
   if (attached.queue.fence_create != nullptr)
     (void)attached.queue.fence_create(attached.queue.self, kDevice, 0, &fence);
   below->remember = false;
-  // Fences are safe from every thread, and with FREE threading devices are too.
+  // Fences are safe from every thread and, with FREE threading, so are devices.
   std::vector<std::string> problems(kThreads);
   constexpr int kRounds = 2000;
   const auto rounds = [&](unsigned t) {
@@ -568,8 +569,7 @@ Outcome layer_threads(Session& s) {
         problems[t] = "fence_query fails";
     }
   };
-  // A layer may make calls of its own besides those it is asked for: as many as it makes for one
-  // thread after the other.
+  // A layer may add calls of its own: as many as it makes for one thread after the other.
   s.step("calling through the layer from one thread");
   below->calls = 0;
   for (unsigned t = 0; t < kThreads; ++t) rounds(t);

@@ -1,4 +1,4 @@
-// Group A, first half: what the manifest says, and whether the library says the same.
+// Group A, first half: what the manifest states, and whether the library agrees.
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The first key that one object has twice; the parser itself would keep the last.
+// The first key that occurs twice in one object; the parser itself would keep the last.
 std::string repeated_key(const std::string& text) {
   std::vector<std::set<std::string>> open;
   std::string found;
@@ -56,14 +56,15 @@ Outcome manifest_keys(Session& s) {
 
 Outcome needs_manifest(Session& s) {
   return s.subject().manifest_error.failed()
-             ? skipped("the manifest cannot be read, as A.manifest-keys tells")
+             ? skipped("the manifest cannot be read, as A.manifest-keys reports")
              : pass();
 }
 
 Outcome needs_library(Session& s) {
   CONFORM_TRY(needs_manifest(s));
-  return s.subject().library_path.empty() ? skipped("there is no library, as A.library-path tells")
-                                          : pass();
+  return s.subject().library_path.empty()
+             ? skipped("there is no library, as A.library-path reports")
+             : pass();
 }
 
 Outcome name_agrees(Session& s) {
@@ -88,7 +89,7 @@ bool is_semver(std::string_view text) {
 
 Outcome version_agrees(Session& s) {
   CONFORM_TRY(needs_manifest(s));
-  CONFORM_EXPECT(is_semver(s.subject().manifest.version), "{} is no MAJOR.MINOR.PATCH",
+  CONFORM_EXPECT(is_semver(s.subject().manifest.version), "{} is not of the form MAJOR.MINOR.PATCH",
                  quoted(s.subject().manifest.version));
   CONFORM_TRY(s.load());
   const std::string_view version = view(s.record()->version);
@@ -126,7 +127,7 @@ Outcome platform_agrees(Session& s) {
   CONFORM_EXPECT(manifest.os.empty() || manifest.os == "linux",
                  "the manifest says {}, and the library is for linux", quoted(manifest.os));
   Result<ElfFile> elf = read_elf(s.subject().library_path);
-  if (!elf.ok()) return skipped("the library is no ELF file, as A.exports tells");
+  if (!elf.ok()) return skipped("the library is not an ELF file, as A.exports reports");
   CONFORM_EXPECT(manifest.arch.empty() || manifest.arch == elf->arch,
                  "the manifest says {}, and the library is for {}", quoted(manifest.arch),
                  elf->arch);
@@ -167,7 +168,7 @@ Outcome interfaces_agree(Session& s) {
   return pass();
 }
 
-// What the tables offer, or why that cannot be told.
+// What the tables offer, or why that cannot be determined.
 Outcome offered_of(Session& s, std::set<std::string>* names, std::set<std::string>* interfaces) {
   CONFORM_TRY(needs_manifest(s));
   CONFORM_TRY(s.load());

@@ -20,12 +20,12 @@ namespace {
 constexpr double kOpenSecondsMax = 0.5;
 constexpr const char* kSymbol = "tenon_plugin_query";
 
-// The library's own account of itself; skipped when it gives none, which A.exports reports.
+// The parsed library file; skipped if it cannot be parsed, which A.exports reports.
 Outcome with_elf(Session& s, ElfFile* out) {
   if (s.subject().library_path.empty())
-    return skipped("there is no library, as A.library-path tells");
+    return skipped("there is no library, as A.library-path reports");
   Result<ElfFile> elf = read_elf(s.subject().library_path);
-  if (!elf.ok()) return skipped("the library is no ELF file, as A.exports tells");
+  if (!elf.ok()) return skipped("the library is not an ELF file, as A.exports reports");
   *out = std::move(*elf);
   return pass();
 }
@@ -34,11 +34,11 @@ std::string listed(const std::vector<std::string>& names) {
   return names.empty() ? "nothing" : join_names(names, 8);
 }
 
-// Everything the process does before the plugin, so that only the plugin's own doing shows in a
-// difference.
+// Does everything that a process does before the plugin is loaded, so that differences come from
+// the plugin alone.
 Outcome with_host(Session& s) {
   if (s.subject().library_path.empty())
-    return skipped("there is no library, as A.library-path tells");
+    return skipped("there is no library, as A.library-path reports");
   std::string why;
   return installed_host(&why) != nullptr ? pass()
                                          : skipped("the installed host does not start: " + why);
@@ -54,10 +54,10 @@ double cpu_seconds() {
 
 Outcome exports(Session& s) {
   if (s.subject().library_path.empty())
-    return skipped("there is no library, as A.library-path tells");
+    return skipped("there is no library, as A.library-path reports");
   Result<ElfFile> elf = read_elf(s.subject().library_path);
   CONFORM_EXPECT(elf.ok(), "{}", elf.error().message);
-  CONFORM_EXPECT(elf->is_shared_object, "it is no shared object");
+  CONFORM_EXPECT(elf->is_shared_object, "it is not a shared object");
   std::vector<std::string> names;
   bool found = false;
   for (const ElfSymbol& symbol : elf->symbols) {
@@ -103,7 +103,7 @@ Outcome stack(Session& s) {
   ElfFile elf;
   CONFORM_TRY(with_elf(s, &elf));
   CONFORM_EXPECT(elf.says_stack,
-                 "it says nothing of its stack, which the system takes for an executable one");
+                 "it does not declare its stack, so the system makes the stack executable");
   CONFORM_EXPECT(!elf.executable_stack, "it asks for an executable stack");
   return pass();
 }
@@ -159,12 +159,12 @@ Outcome opens_fast(Session& s) {
   const Outcome opened = s.open();
   const double seconds = cpu_seconds() - begin;
   if (opened.verdict != Verdict::kPass)
-    return skipped("the library does not open, as A.opens tells");
+    return skipped("the library does not open, as A.opens reports");
   CONFORM_EXPECT(seconds <= kOpenSecondsMax, "it took {:.0f} ms of processor time", 1e3 * seconds);
   return pass();
 }
 
-// Standard output and error go to a file in memory meanwhile.
+// Redirects standard output and error to a file in memory.
 Outcome quiet(Session& s) {
   CONFORM_TRY(with_host(s));
   const int file = ::memfd_create("tenon-conform", MFD_CLOEXEC);

@@ -1,5 +1,4 @@
-// Group A, second half: the checks of the library as a file, and of what opening it does to a
-// process.
+// Group A, second half: checks of the library as a file, and of what opening it does to a process.
 #pragma once
 #include "sdk/tools/conform/runner/check.h"
 

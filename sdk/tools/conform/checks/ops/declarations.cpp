@@ -12,7 +12,7 @@
 namespace tenon::conform {
 namespace {
 
-// What the host answers when it is asked for the op: the refusal of its declaration, or who has it.
+// The host's answer about the op: why its declaration was refused, or which plugin has it.
 std::string why_missing(const HostTables& host, std::string_view name) {
   const tenon_op_def_t* found = nullptr;
   const tenon_sym_t sym = host.host->intern(host.host->self, {name.data(), name.size()});
@@ -21,7 +21,7 @@ std::string why_missing(const HostTables& host, std::string_view name) {
   return last_failure(host).text;
 }
 
-// What the table says, whether the host registered it or not.
+// The ops in the table, whether the host registered them or not.
 Outcome declared_ops(Session& s, HostTables* host, std::vector<const tenon_op_def_t*>* out) {
   PluginOps registered;
   const Outcome found = find_ops(s, &registered);
@@ -41,7 +41,7 @@ Outcome declared_ops(Session& s, HostTables* host, std::vector<const tenon_op_de
     CONFORM_EXPECT(std::any_of(registered.ops.begin(), registered.ops.end(), taken),
                    "op {} is not registered: {}", quoted(provided.name),
                    why_missing(*host, provided.name));
-    break;  // one table holds all
+    break;  // one table holds all ops
   }
   for (const host::Provided& provided : s.subject().manifest.provides) {
     const auto taken = [&](const tenon_op_def_t* op) { return view(op->name) == provided.name; };
@@ -52,7 +52,7 @@ Outcome declared_ops(Session& s, HostTables* host, std::vector<const tenon_op_de
   return pass();
 }
 
-// Plugins that name the op as theirs, beside this one.
+// Fails if other plugins claim one of the ops as well.
 Outcome nobody_else_has(Session& s, const HostTables& host) {
   std::string text;
   const tenon_sink_t sink = {&text, [](void* self, const void* data, uint64_t size) {
@@ -145,7 +145,7 @@ Outcome op_negatives(Session& s) {
       Failure why;
       CONFORM_EXPECT(!read_negative(plugin.host, view(c.negative), &of, &why),
                      "{} is accepted, and should break {}", text, view(c.label));
-      CONFORM_EXPECT(of == view(op->name), "{} is no call of {}", text, name_of(*op));
+      CONFORM_EXPECT(of == view(op->name), "{} is not a call of {}", text, name_of(*op));
       CONFORM_EXPECT(why.constraint == view(c.label), "{} should break {}: {}", text, view(c.label),
                      why.text);
       ++tried;

@@ -1,4 +1,4 @@
-// Group G, ops: inference, asked again and asked what nobody would ask.
+// Group G, ops: inference, repeated and with hostile questions.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -45,7 +45,7 @@ Outcome op_infer_function(Session& s) {
       std::string problem;
       if (!build_call(plugin.host, op, attributes, example.operands, true, &constants, &why) ||
           !evaluate_graph(plugin.host, constants.graph.get(), {}, &found, &problem))
-        continue;  // G.op-examples tells
+        continue;  // G.op-examples reports it
       const tenon_node_view_t node = node_view(plugin.host, constants.graph.get(), constants.node);
       for (uint32_t r = 0; r < node.result_count && r < example.expected.size(); ++r) {
         const tenon_type_t type =
@@ -62,7 +62,7 @@ Outcome op_infer_function(Session& s) {
   return pass();
 }
 
-// Questions that nobody would ask: any shapes, any attributes, within what the declaration admits.
+// Hostile questions: any shapes and any attributes that the declaration admits.
 class HostileQuestions {
  public:
   HostileQuestions(const tenon_op_def_t& op, const HostTables& host, uint64_t seed)
@@ -156,7 +156,7 @@ class HostileQuestions {
         a->u.fs = doubles_.back().data();
         return true;
       default:
-        return false;  // texts in lists, types and blobs stay away
+        return false;  // lists of texts, types and blobs are left out
     }
   }
 

@@ -1,4 +1,4 @@
-// Group G, ops: every way to compute an op gives the same, and folds and rewrites keep it.
+// Group G, ops: all ways to compute an op agree, and folds and rewrites preserve the result.
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -35,11 +35,11 @@ bool decompose(const HostTables& host, const tenon_op_def_t& op, Call* call, std
              false;
   }
   if (!replace_node(host, graph, call->node, results))
-    return *why = "its results cannot stand for the node's: " + last_failure(host).text, false;
+    return *why = "its results cannot replace the node's: " + last_failure(host).text, false;
   return true;
 }
 
-// By the scalar program alone; false where that has nothing to say.
+// By the scalar program alone; false if that does not apply.
 bool run_scalar(const HostTables& host, const tenon_op_def_t& op, const Call& call,
                 std::span<const Array> operands, std::vector<Array>* out, std::string* why) {
   std::vector<tenon_attr_t> attributes(op.attr_count);
@@ -73,8 +73,8 @@ bool run_scalar(const HostTables& host, const tenon_op_def_t& op, const Call& ca
   return true;
 }
 
-// Values to compute with: the example's own, some in which hardly an op leaves its domain, and some
-// of both signs.
+// Values to compute with: the example's own, values in the domain of nearly every op, and values of
+// both signs.
 enum class Values { kOwn, kTame, kSigned };
 
 Outcome meanings_agree(const HostTables& host, const Example& example, tenon_dtype_t dtype,
@@ -99,7 +99,7 @@ Outcome meanings_agree(const HostTables& host, const Example& example, tenon_dty
         fmt::format("{} in {}", printable(example.text, 300), dtype_name(dtype));
     std::vector<Array> expected;
     std::string problem;
-    // Numbers of no meaning may be no indices, or break what is asserted; the op says so.
+    // Arbitrary numbers may be invalid indices, or break an assertion; the op reports that.
     if (!evaluate_graph(host, call.graph.get(), call.inputs, &expected, &problem)) return pass();
     ++*calls;
     if (op.scalar_words != 0 && op.reference != nullptr) {
@@ -110,7 +110,7 @@ Outcome meanings_agree(const HostTables& host, const Example& example, tenon_dty
     }
     if (op.decompose != nullptr && (op.reference != nullptr || op.scalar_words != 0)) {
       std::vector<Array> found;
-      if (!decompose(host, op, &call, &problem)) return pass();  // G.op-decomposition tells
+      if (!decompose(host, op, &call, &problem)) return pass();  // G.op-decomposition reports it
       CONFORM_EXPECT(evaluate_graph(host, call.graph.get(), call.inputs, &found, &problem),
                      "{}: its decomposition: {}", what, problem);
       CONFORM_TRY(compare_all(what, "decomposition", op, found, expected));
@@ -146,7 +146,7 @@ Outcome op_decomposition(Session& s) {
   for (const tenon_op_def_t* op : plugin.ops) {
     if (op->decompose == nullptr) {
       CONFORM_EXPECT((op->traits & TENON_TRAIT_COMPOSITE) == 0,
-                     "{} says that it is composite and has no decomposition", name_of(*op));
+                     "{} is declared composite but has no decomposition", name_of(*op));
       continue;
     }
     for (Example& example : examples_of(plugin.host, op)) {
@@ -163,7 +163,7 @@ Outcome op_decomposition(Session& s) {
       }
       CONFORM_EXPECT(
           plugin.host.graph->verify(plugin.host.graph->self, example.call.graph.get()) == TENON_OK,
-          "{}: its decomposition is no valid graph: {}", what, last_failure(plugin.host).text);
+          "{}: its decomposition is not a valid graph: {}", what, last_failure(plugin.host).text);
       ++tried;
     }
   }
@@ -218,7 +218,7 @@ Outcome simplify(const HostTables& host, std::span<const Simplifier> all, tenon_
         CONFORM_EXPECT(applied < kApplicationsMax, "the {} does not end: it matched {} times",
                        simplifier.name, applied);
         CONFORM_EXPECT(replace_node(host, graph, n, results),
-                       "what the {} builds cannot stand for the node: {}", simplifier.name,
+                       "what the {} builds cannot replace the node: {}", simplifier.name,
                        last_failure(host).text);
         changed = true;
         break;
@@ -230,7 +230,7 @@ Outcome simplify(const HostTables& host, std::span<const Simplifier> all, tenon_
 }
 
 // Graphs in which a fold may find something: the example, its operands as zeros or ones or one
-// value, and the op on its own result.
+// shared value, and the op on its own result.
 std::vector<std::pair<std::string, Call>> fold_inputs(const HostTables& host, const Example& e) {
   std::vector<std::pair<std::string, Call>> out;
   std::vector<tenon_attr_t> attributes;
@@ -267,7 +267,7 @@ std::vector<std::pair<std::string, Call>> fold_inputs(const HostTables& host, co
       if (changed.dtype == TENON_PRED && (value > 1 || value < 0)) continue;
       Call call;
       Failure why;
-      // This one a constant, the others arguments: what a fold looks for most.
+      // This operand a constant, the others arguments: what folds most often look for.
       if (build_call(host, e.op, attributes, operands, false, &call, &why)) {
         std::vector<Array> inputs;
         tenon_graph_t* graph = call.graph.get();

@@ -12,7 +12,7 @@
 namespace tenon::conform {
 namespace {
 
-// What stands between the operands and the results of an expression.
+// The part of an expression between its operands and its results.
 struct Middle {
   std::string attributes, regions;
 };
@@ -52,7 +52,7 @@ bool has_literal(std::string_view typed) {
   return !trim(typed.substr(tools::type_of(typed).size())).empty();
 }
 
-// `graph` with one node on these operands, as constants where they have values.
+// A graph with one node on these operands, which are constants if they have values.
 std::string text_of(const tools::OpExample& e) {
   std::string arguments, constants, operands, symbols;
   std::set<std::string> names;
@@ -95,7 +95,7 @@ bool read_constants(const HostTables& host, std::span<const std::string_view> ty
     if (!read_graph(host, graph_text, &graph, &failure)) return *why = failure.text, false;
     if (!constant_array(host, graph.get(), main_region(host, graph.get()).yields[0],
                         &out->emplace_back()))
-      return *why = fmt::format("{} is no constant", text), false;
+      return *why = fmt::format("{} is not a constant", text), false;
   }
   return true;
 }
@@ -144,7 +144,7 @@ bool add_operand(const HostTables& host, const Array& array, bool constant, Call
 
 Outcome find_ops(Session& session, PluginOps* out) {
   if (session.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys tells");
+    return skipped("the manifest cannot be read, as A.manifest-keys reports");
   const auto& provides = session.subject().manifest.provides;
   if (std::none_of(provides.begin(), provides.end(),
                    [](const host::Provided& p) { return p.kind == "op"; }))
@@ -162,14 +162,15 @@ Outcome find_ops(Session& session, PluginOps* out) {
                          if (view(plugin) == v.plugin) v.ops->push_back(op);
                        }) != TENON_OK)
     return skipped("the host cannot list its ops: " + last_failure(out->host).text);
-  return out->ops.empty() ? skipped("the host took none of its ops, as G.op-declared tells")
+  return out->ops.empty() ? skipped("the host took none of its ops, as G.op-declared reports")
                           : pass();
 }
 
 bool read_example(const HostTables& host, const tenon_op_def_t* op, std::string_view text,
                   Example* out, std::string* why) {
   tools::OpExample parsed;
-  if (!tools::parse_example(text, &parsed)) return *why = "it is no expression with results", false;
+  if (!tools::parse_example(text, &parsed))
+    return *why = "it is not an expression with results", false;
   if (parsed.op.substr(0, parsed.op.find('@')) != view(op->name))
     return *why = "it is of another op", false;
   out->text = text;
@@ -202,7 +203,7 @@ bool read_negative(const HostTables& host, std::string_view text, std::string* o
   tools::OpExample parsed;
   const std::string whole = std::string(text) + " -> ";
   if (!tools::parse_example(whole, &parsed)) {
-    why->text = "it is no expression";
+    why->text = "it is not an expression";
     return false;
   }
   *op = parsed.op.substr(0, parsed.op.find('@'));

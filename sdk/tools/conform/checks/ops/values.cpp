@@ -17,7 +17,7 @@ namespace {
 constexpr unsigned kThreads = 4;
 
 struct KnownQuestion {
-  std::vector<std::vector<tenon_dim_t>> values;  // by operand; empty: not known
+  std::vector<std::vector<tenon_dim_t>> values;  // by operand; empty if unknown
   static tenon_code_t value_of(void* self, uint32_t operand, const tenon_dim_t** out,
                                uint64_t* count) {
     const auto& q = *static_cast<KnownQuestion*>(self);
@@ -37,7 +37,7 @@ bool integers_of(const Array& array, std::vector<tenon_dim_t>* out) {
     const bool is_signed = array.dtype >= TENON_I8 && array.dtype <= TENON_I64;
     if (is_signed && bits < 64)
       value = static_cast<int64_t>(static_cast<uint64_t>(value) << (64 - bits)) >> (64 - bits);
-    if (value < 0) return false;  // a negative constant dim is not written as itself
+    if (value < 0) return false;  // a negative constant dim is not stored as its own value
     out->push_back(value);
   }
   return true;
@@ -125,7 +125,7 @@ Outcome check_traits(const HostTables& host, const Example& e, size_t* tried) {
     for (const Array& operand : e.operands) {
       CONFORM_EXPECT(operand.dtype == TENON_DTYPE_NONE || operand.dims.empty() ||
                          operand.dims == e.expected[0].dims,
-                     "{}: it says that it is elementwise, and shapes differ", what);
+                     "{}: it is declared elementwise, but shapes differ", what);
     }
   }
   if ((op.traits & TENON_TRAIT_COMMUTATIVE) != 0 && e.operands.size() == 2) {
@@ -138,7 +138,7 @@ Outcome check_traits(const HostTables& host, const Example& e, size_t* tried) {
     CONFORM_EXPECT(
         build_call(host, &op, attributes, swapped, true, &call, &why) &&
             evaluate_graph(host, call.graph.get(), {}, &found, &problem),
-        "{}: it says that it commutes, and does not take its operands in the other order", what);
+        "{}: it is declared commutative, but does not take its operands in the other order", what);
     CONFORM_TRY(
         compare_all(what, "result with operands in the other order", op, found, e.expected));
   }
@@ -150,7 +150,7 @@ Outcome check_traits(const HostTables& host, const Example& e, size_t* tried) {
     std::string problem;
     CONFORM_EXPECT(build_call(host, &op, attributes, {&e.expected[0], 1}, true, &call, &why) &&
                        evaluate_graph(host, call.graph.get(), {}, &found, &problem),
-                   "{}: it says that it is idempotent, and does not take its result", what);
+                   "{}: it is declared idempotent, but does not take its result", what);
     CONFORM_TRY(compare_all(what, "second application", op, found, e.expected));
   }
   return pass();
@@ -203,7 +203,7 @@ bool make_strided(const Array& from, Strided* out) {
   return true;
 }
 
-// Evaluates a call of the example on these arrays, and compares.
+// Evaluates a call of the example on these arrays and compares.
 Outcome evaluate_on(const HostTables& host, const Example& e, const Call& call,
                     std::span<const tenon_array_t> inputs, const std::vector<Array>& expected,
                     std::string_view arrays) {
@@ -252,7 +252,7 @@ Outcome strided_operands(const HostTables& host, const Example& e) {
   return outcome;
 }
 
-// Operands whose first dim has the stride 0, against the same elements written out.
+// Operands whose first dim has stride 0, compared with the same elements stored densely.
 Outcome repeated_operands(const HostTables& host, const Example& e) {
   std::vector<tenon_attr_t> attributes;
   if (!portable_attributes(host, e, &attributes)) return pass();
@@ -290,7 +290,7 @@ Outcome repeated_operands(const HostTables& host, const Example& e) {
   std::string why;
   if (!build_call(host, e.op, attributes, written, true, &call, &failure) ||
       !evaluate_graph(host, call.graph.get(), {}, &expected, &why))
-    return pass();  // these values mean nothing to it
+    return pass();  // these values are invalid for it
   return evaluate_on(host, e, call, inputs, expected, "arrays with strides of 0");
 }
 

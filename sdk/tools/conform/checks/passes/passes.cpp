@@ -1,4 +1,4 @@
-// Group G, passes: what each does to its own example, to changed forms of that, and to random
+// Group G, passes: what each does to its own example, to modified forms of it, and to random
 // graphs.
 #include <sys/mman.h>
 
@@ -33,7 +33,7 @@ struct PluginPasses {
 
 Outcome find_passes(Session& s, PluginPasses* out) {
   if (s.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys tells");
+    return skipped("the manifest cannot be read, as A.manifest-keys reports");
   const host::Provided* first = nullptr;
   for (const host::Provided& provided : s.subject().manifest.provides)
     first = first == nullptr && provided.kind == "pass" ? &provided : first;
@@ -56,7 +56,7 @@ std::string name_of(const tenon_pass_def_t& def) {
 
 // ---- Running one ----
 
-// The options of a pass in memory that ends where they end: reading one more is a crash.
+// The options of a pass in memory that ends where they end: reading one more crashes.
 const tenon_attr_t* guarded_options(const HostTables& host, const tenon_pass_def_t& def) {
   constexpr size_t kRoom = 1 << 16;
   auto* base = static_cast<char*>(
@@ -94,7 +94,7 @@ tenon_code_t discard(void*, const void*, uint64_t) {
   return TENON_OK;
 }
 
-// Runs the pass by itself; one of rewrites is driven by the host. False with the reason.
+// Runs the pass by itself; the host drives a pass of rewrites. False, with the reason, if it fails.
 bool run_pass(const HostTables& host, const tenon_pass_def_t& def, tenon_graph_t* graph,
               std::string* why, std::string* undeclared = nullptr) {
   if (def.run == nullptr) {
@@ -129,7 +129,7 @@ struct Trial {
   bool has_values = false;
 };
 
-// Arguments with tame values; false when the graph takes what is no tensor.
+// Arguments with small values; false if the graph has an argument that is not a tensor.
 bool make_inputs(const HostTables& host, Trial* trial, bool both_signs) {
   tenon_graph_t* graph = trial->graph.get();
   tenon_graph_view_t whole = {};
@@ -161,7 +161,7 @@ bool make_inputs(const HostTables& host, Trial* trial, bool both_signs) {
   return true;
 }
 
-// With values in which hardly an op leaves its domain, and with values of both signs.
+// Adds the graph with values in the domain of nearly every op, and with values of both signs.
 void add_trial(const HostTables& host, const std::string& name, const GraphRef& graph,
                std::vector<Trial>* out) {
   if (graph.get() == nullptr || host.graph->verify(host.graph->self, graph.get()) != TENON_OK)
@@ -181,7 +181,8 @@ void add_trial(const HostTables& host, const std::string& name, const GraphRef& 
   }
 }
 
-// Every value of the main region is an output: a pass may not lose what somebody else uses.
+// Makes every value of the main region an output: a pass must not lose a value that is used
+// elsewhere.
 GraphRef with_all_outputs(const HostTables& host, tenon_graph_t* from) {
   GraphRef graph = clone_graph(host, from);
   if (graph.get() == nullptr) return graph;
@@ -222,7 +223,7 @@ std::vector<tenon_value_t> constants_of(const HostTables& host, tenon_graph_t* g
   return {found.begin(), found.end()};
 }
 
-// One constant with other elements: a pattern that wants that number must look at it.
+// With the elements of one constant changed: a pattern that requires a number must check it.
 GraphRef with_other_constant(const HostTables& host, tenon_graph_t* from, tenon_value_t constant) {
   GraphRef graph = clone_graph(host, from);
   Array array;
@@ -242,7 +243,7 @@ GraphRef with_other_constant(const HostTables& host, tenon_graph_t* from, tenon_
   return fine ? std::move(graph) : GraphRef();
 }
 
-// The first two operands of one node in the other order.
+// With the first two operands of one node swapped.
 GraphRef with_swapped_operands(const HostTables& host, tenon_graph_t* from, tenon_node_t node) {
   GraphRef graph = clone_graph(host, from);
   if (graph.get() == nullptr) return graph;
@@ -260,7 +261,7 @@ GraphRef with_swapped_operands(const HostTables& host, tenon_graph_t* from, teno
   return graph;
 }
 
-// Another value of the same type in place of an operand: a pattern that wants one value in two
+// With another value of the same type as one operand: a pattern that requires one value in two
 // places must compare them.
 GraphRef with_other_operand(const HostTables& host, tenon_graph_t* from, tenon_node_t node,
                             uint32_t index) {
@@ -289,14 +290,14 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text;
 }
 
-// The pass's own example and its relatives. Limited, since each costs two evaluations.
+// The pass's own example and its variants. Limited, since each costs two evaluations.
 std::vector<Trial> relatives(const HostTables& host, const tenon_pass_def_t& def) {
   constexpr size_t kTrialsMax = 96;
   std::vector<Trial> out;
   GraphRef before;
   Failure why;
   const std::string text(view(def.before));
-  if (!read_graph(host, text, &before, &why)) return out;  // G.pass-declared tells
+  if (!read_graph(host, text, &before, &why)) return out;  // G.pass-declared reports it
   add_trial(host, "its example", clone_graph(host, before.get()), &out);
   add_trial(host, "its example with every value an output", with_all_outputs(host, before.get()),
             &out);
@@ -334,8 +335,8 @@ std::vector<Trial> random_trials(const HostTables& host) {
   return out;
 }
 
-// Runs each pass on a copy of each graph and looks at what became of it.
-// Runs that fail are left to the check that asks for that.
+// Runs each pass on a copy of each graph and checks the result. Failing runs are left to the check
+// that covers them.
 using Look = Outcome (*)(const HostTables&, const Trial&, tenon_graph_t* after);
 Outcome on_trials(Session& s, Look look, bool failures_count = false) {
   PluginPasses plugin;
@@ -350,8 +351,8 @@ Outcome on_trials(Session& s, Look look, bool failures_count = false) {
         GraphRef graph = clone_graph(plugin.host, trial.graph.get());
         std::string why;
         if (!run_pass(plugin.host, *def, graph.get(), &why)) {
-          // A property that another pass has to establish first, or what G.pass-ends tells.
-          // A refusal with a reason is a pass's right; that it does not settle is no refusal.
+          // Possible reasons are a property that another pass must establish first, and what
+          // G.pass-ends reports. A pass may refuse with a reason; failing to settle is no refusal.
           const Failure failure = last_failure(plugin.host);
           CONFORM_EXPECT(!failures_count || (!trim(why).empty() && failure.id != "T0406" &&
                                              failure.id != "T0407" && heard_failure().any),
@@ -399,14 +400,14 @@ Outcome pass_declared(Session& s) {
         CONFORM_EXPECT(option.kind == TENON_ATTR_STRING, "option {} of {} is of kind {}", i, name,
                        option.kind);
       CONFORM_EXPECT(end == nullptr || (!text.empty() && *end == '\0'),
-                     "the default of option {} of {} is {}, which is no number", i, name,
+                     "the default of option {} of {} is {}, which is not a number", i, name,
                      quoted(text));
     }
   }
   return pass();
 }
 
-// "line 3 is `A`, and `B` was declared", of two graphs as text.
+// "line 3 is `A`, and `B` was declared", for two graphs as text.
 std::string first_difference(std::string_view got, std::string_view declared) {
   for (size_t line = 1; !got.empty() || !declared.empty(); ++line) {
     const std::string_view a = got.substr(0, got.find('\n')),
@@ -429,7 +430,7 @@ Outcome pass_example(Session& s) {
     Failure why;
     if (!read_graph(plugin.host, std::string(view(def->before)), &before, &why) ||
         !read_graph(plugin.host, std::string(view(def->after)), &after, &why))
-      return skipped("a graph cannot be read, as G.pass-declared tells");
+      return skipped("a graph cannot be read, as G.pass-declared reports");
     std::string problem;
     CONFORM_EXPECT(run_pass(plugin.host, *def, before.get(), &problem), "{}: {}", name_of(*def),
                    problem);
@@ -441,8 +442,8 @@ Outcome pass_example(Session& s) {
   return pass();
 }
 
-// How often each rewrite was applied, of a pass that the host runs on this graph. False with the
-// reason.
+// Counts how often each rewrite is applied, for a pass that the host drives, on this graph. False,
+// with the reason, if it fails.
 bool count_rewrites(const HostTables& host, const tenon_pass_def_t& def, tenon_graph_t* graph,
                     std::map<std::string, int64_t>* applied, std::string* why) {
   std::string stats;
@@ -457,7 +458,7 @@ bool count_rewrites(const HostTables& host, const tenon_pass_def_t& def, tenon_g
     return *why = last_failure(host).text, false;
   const auto json = nlohmann::json::parse(stats, nullptr, false);
   if (!json.is_object() || !json.contains("passes"))
-    return *why = "the host tells no counts", false;
+    return *why = "the host reports no counts", false;
   for (const auto& pass : json["passes"]) {
     if (!pass.is_object() || !pass.contains("statistics")) continue;
     for (const auto& [name, count] : pass["statistics"].items())
@@ -466,7 +467,7 @@ bool count_rewrites(const HostTables& host, const tenon_pass_def_t& def, tenon_g
   return true;
 }
 
-// A rewrite that its example does not reach is one that nothing has tried.
+// A rewrite that its example does not reach has never been tried.
 Outcome pass_rewrites(Session& s) {
   PluginPasses plugin;
   CONFORM_TRY(find_passes(s, &plugin));
@@ -478,17 +479,17 @@ Outcome pass_rewrites(Session& s) {
     GraphRef before;
     Failure unread;
     if (!read_graph(plugin.host, std::string(view(def->before)), &before, &unread))
-      return skipped("a graph cannot be read, as G.pass-declared tells");
+      return skipped("a graph cannot be read, as G.pass-declared reports");
     std::map<std::string, int64_t> applied;
     std::string why;
     if (!count_rewrites(plugin.host, *def, before.get(), &applied, &why))
-      return skipped(fmt::format("{} does not run on its example, as G.pass-example tells: {}",
+      return skipped(fmt::format("{} does not run on its example, as G.pass-example reports: {}",
                                  name_of(*def), why));
     const auto* record = reinterpret_cast<const char*>(def->rewrites);
     for (uint32_t i = 0; i < def->rewrite_count; ++i) {
       const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
       record += rewrite->size_bytes;
-      // One that looks at every op may be there for the ops of others.
+      // A rewrite without a root op may be meant for the ops of other plugins.
       if (rewrite->root.size == 0) continue;
       ++rewrites;
       const std::string name(view(rewrite->name));
@@ -518,7 +519,7 @@ Outcome pass_meaning(Session& s) {
     CONFORM_EXPECT(evaluate_graph(host, after, trial.inputs, &found, &why), "afterwards: {}", why);
     CONFORM_EXPECT(found.size() == trial.expected.size(), "afterwards there are {} outputs",
                    found.size());
-    // What one more or one less rounding per node may do.
+    // Allows for one rounding more or less per node.
     const double factor = 4 * (1 + main_region(host, trial.graph.get()).node_count);
     for (size_t i = 0; i < found.size(); ++i) {
       const std::string wrong = difference(found[i], trial.expected[i], factor);
@@ -551,7 +552,7 @@ Outcome pass_ends(Session& s) {
   return on_trials(s, [](const HostTables&, const Trial&, tenon_graph_t*) { return pass(); }, true);
 }
 
-// The same graph gives the same graph, one after another and in several threads at once.
+// Equal graphs give equal results, one after another and in several threads at once.
 Outcome pass_same(Session& s) {
   PluginPasses plugin;
   CONFORM_TRY(find_passes(s, &plugin));
@@ -561,7 +562,7 @@ Outcome pass_same(Session& s) {
     std::string why;
     if (!read_graph(plugin.host, std::string(view(def->before)), &once, &failure)) continue;
     GraphRef source = clone_graph(plugin.host, once.get());
-    if (!run_pass(plugin.host, *def, once.get(), &why)) continue;    // G.pass-example tells
+    if (!run_pass(plugin.host, *def, once.get(), &why)) continue;    // G.pass-example reports it
     plugin.host.graph->freeze(plugin.host.graph->self, once.get());  // all threads read it
     s.step("running " + name_of(*def) + " in several threads");
     std::vector<std::vector<GraphRef>> graphs(kThreads);

@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 // ---- Copies ----
 
-// What is expected in the buffers goes on from queue to queue.
+// The expected contents of the buffers carry over from queue to queue.
 Outcome directions_of(Session& s, OpenQueues& d, const QueueFixture& b, tenon_queue_t* queue,
                       Bytes& first, Bytes& second, uint64_t& value) {
   const Bytes& source = d.keep(pattern_bytes(kFixtureBytes, 5 + static_cast<uint32_t>(value)));
@@ -55,7 +55,7 @@ Outcome all_directions(Session& s, OpenQueues& d) {
   return directions_of(s, d, b, b.second, first, second, value);
 }
 
-// A copy that leaves a buffer: it fails at once or through its signal, and writes nothing.
+// A copy beyond a buffer's end: it must fail at once or through its signal, and write nothing.
 Outcome one_outside(OpenQueues& d, tenon_queue_t* queue, const tenon_copy_t& copy,
                     const std::string& what) {
   tenon_fence_t* done = nullptr;
@@ -65,7 +65,7 @@ Outcome one_outside(OpenQueues& d, tenon_queue_t* queue, const tenon_copy_t& cop
     code = d.wait_code(done, 1, kPatienceNs);
     CONFORM_EXPECT(code == TENON_OUT_OF_RANGE,
                    "{} is submitted, and a wait for its signal gives {}", what, code_text(code));
-    // The failure is told once more, and to nobody else.
+    // sync may report the failure once more, so that later calls do not.
     (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
     return d.destroy(done);
   }
@@ -137,7 +137,7 @@ Outcome host_memory(Session& s, OpenQueues& d) {
                        {b.done, 2}));
   pause_a_while();
   std::copy(late.begin(), late.end(),
-            source.begin());  // what stands there when the wait is reached
+            source.begin());  // the contents when the wait is reached
   CONFORM_TRY(same_bytes(got, Bytes(kFixtureBytes, 0x33), "the target of a copy that waits"));
   CONFORM_TRY(d.signal(b.gate, 1));
   CONFORM_TRY(d.reaches(b.done, 1, "a copy to the device"));
@@ -173,8 +173,8 @@ Outcome borrowed_records(Session& s, OpenQueues& d) {
   return same_bytes(got, expected, "a copy whose record changed after its submission");
 }
 
-// A call in a thread, while work on two queues that it has to come after waits for two gates, of
-// which `last` is opened last.
+// Makes a call in a thread while work on two queues, which the call must follow, waits for two
+// gates; `last` is opened last.
 template <typename Call>
 Outcome comes_after_work(OpenQueues& d, const QueueFixture& b, uint64_t last, std::string_view what,
                          Call call) {
@@ -243,7 +243,7 @@ Outcome sync_after_work(Session& s, OpenQueues& d) {
   return pass();
 }
 
-// What the queues wrote is seen at the address that map gave, once the signal is there.
+// What the queues wrote must be visible at the mapped address once the signal has come.
 Outcome mapped(Session& s, OpenQueues& d) {
   QueueFixture b;
   CONFORM_TRY(make_fixture(d, &b));
@@ -267,7 +267,7 @@ Outcome mapped(Session& s, OpenQueues& d) {
 
 // ---- Failures ----
 
-// Copies that cannot work.
+// Copies that must fail.
 std::vector<tenon_copy_t> bad_copies(const QueueFixture& b, Bytes& host) {
   tenon_copy_t odd = async_fill(b.buffer, 0, 240, 1, 1);
   odd.direction = 77;
@@ -290,7 +290,7 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.fence(4, &signal));
     const tenon_fence_point_t point = {signal, 5};
     const tenon_code_t code = d.submit_code(b.first, copy, {}, point);
-    if (code == TENON_OK) {  // found later
+    if (code == TENON_OK) {  // detected later
       (void)d.wait_code(signal, 5, kPatienceNs);
       (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
       continue;
@@ -301,7 +301,7 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.reaches(b.done, refused, "work behind a copy that was refused"));
     uint64_t value = 0;
     CONFORM_TRY(d.value_of(signal, &value));
-    CONFORM_EXPECT(value == 4, "the signal of a refused copy stands at {} and stood at 4", value);
+    CONFORM_EXPECT(value == 4, "the signal of a refused copy is at {} and was at 4", value);
     const tenon_code_t waited = d.wait_code(signal, 5, 0);
     CONFORM_EXPECT(waited == TENON_DEADLINE_EXCEEDED,
                    "a wait for the signal of a refused copy gives {}", code_text(waited));
@@ -314,11 +314,11 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
   return refused == 0 ? skipped("it refuses no copy at its submission") : pass();
 }
 
-// How work is made to fail: a copy beyond the end of a buffer, where the device finds that when the
-// work runs; else the variable by which the device fails on purpose.
+// How work is made to fail: a copy beyond the end of a buffer, if the device detects that when the
+// work runs; else the variable that makes the device fail on purpose.
 struct Failing {
-  std::string variable;          // empty: by its range
-  tenon_code_t code = TENON_OK;  // that it has to give; OK: any but that
+  std::string variable;          // empty: fails by its range
+  tenon_code_t code = TENON_OK;  // the expected code; OK: any failure
 
   bool is(tenon_code_t got) const { return code == TENON_OK ? got != TENON_OK : got == code; }
 };
@@ -328,7 +328,7 @@ constexpr std::string_view kNoFailure =
     "of "
     "its own that ends in _FAULTS: no work of it can be made to fail";
 
-// To be asked for while nothing is in flight. Skipped where no work can be made to fail.
+// Call it while nothing is in flight. Skipped if no work can be made to fail.
 Outcome find_failing(Session& s, OpenQueues& d, const QueueFixture& b, Failing* out) {
   tenon_fence_t* fence = nullptr;
   CONFORM_TRY(d.fence(0, &fence));
@@ -346,7 +346,7 @@ Outcome find_failing(Session& s, OpenQueues& d, const QueueFixture& b, Failing* 
   return out->variable.empty() ? skipped(std::string(kNoFailure)) : pass();
 }
 
-// Submits work that fails, as the `number`-th copy from now on that a queue starts.
+// Submits work that fails, as copy number `number` that a queue starts from now on.
 Outcome submit_failing(OpenQueues& d, const QueueFixture& b, const Failing& how, int number,
                        tenon_fence_point_t wait, tenon_fence_point_t signal) {
   if (how.variable.empty())
@@ -447,7 +447,7 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
   (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
   CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kFixtureBytes, 2),
                                "a buffer that work behind a failed wait names"));
-  // Submitted when the failure is known already.
+  // Submitted when the failure is already known.
   tenon_fence_t* behind = nullptr;
   CONFORM_TRY(d.fence(0, &behind));
   CONFORM_TRY(

@@ -14,7 +14,7 @@ using Clock = std::chrono::steady_clock;
 
 // ---- Waits and signals ----
 
-// Work that waits for `fences`, all reached but one.
+// Work that waits for `fences` fences, all reached but one.
 Outcome waits_for(OpenQueues& d, const QueueFixture& b, size_t fences, size_t last,
                   uint64_t round) {
   std::vector<tenon_fence_point_t> points;
@@ -49,7 +49,7 @@ Outcome waits_for(OpenQueues& d, const QueueFixture& b, size_t fences, size_t la
   return same_bytes(got, expected, "work whose waits are all reached");
 }
 
-// Two points of one fence, of which the higher counts, wherever it stands.
+// Two points of one fence: the higher counts, in either order.
 Outcome waits_twice_for_one(OpenQueues& d, const QueueFixture& b, uint64_t* round) {
   for (bool higher_first : {false, true}) {
     tenon_fence_t* fence = nullptr;
@@ -59,8 +59,8 @@ Outcome waits_twice_for_one(OpenQueues& d, const QueueFixture& b, uint64_t* roun
     CONFORM_TRY(
         d.submit_behind(b.first, async_fill(b.buffer, 64, 8, 1, 1), points, {b.done, ++*round}));
     CONFORM_TRY(d.signal(fence, 1));
-    CONFORM_TRY(d.stays_below(b.done, *round,
-                              "work that waits for 1 and 2 of one fence, which stands at 1"));
+    CONFORM_TRY(
+        d.stays_below(b.done, *round, "work that waits for 1 and 2 of one fence, which is at 1"));
     CONFORM_TRY(d.signal(fence, 2));
     CONFORM_TRY(d.reaches(b.done, *round, "work that waits for two values of one fence"));
   }
@@ -98,8 +98,8 @@ Outcome waits_reached_before(Session& s, OpenQueues& d) {
   return pass();
 }
 
-// One value handed on through 50 pieces of work, in turn on two queues; those of the second are
-// submitted first.
+// Passes one value through 50 pieces of work that alternate between two queues; those of the second
+// are submitted first.
 Outcome across_queues(Session& s, OpenQueues& d) {
   constexpr uint64_t kCount = 50;
   QueueFixture b;
@@ -127,8 +127,7 @@ Outcome queues_apart(Session& s, OpenQueues& d) {
   std::vector<tenon_queue_t*> more(3);
   for (tenon_queue_t*& queue : more) CONFORM_TRY(d.queue(&queue));
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), {b.gate, 3}, {b.done, 9}));
-  // It has begun to wait before what it waits for comes, also where the machine has much else to
-  // do.
+  // Makes sure that the work waits before the fence is signalled, even on a busy machine.
   CONFORM_TRY(d.stays_below(b.done, 9, "work that waits"));
   for (uint64_t i = 0; i < 3; ++i) {
     CONFORM_TRY(d.submit(more[i], async_fill(b.buffer, 64 * (i + 1), 8, 1, 1), {b.gate, i},
@@ -148,7 +147,7 @@ Outcome not_signalled_before(Session& s, OpenQueues& d) {
   return d.reaches(b.done, 2, "work whose wait is reached");
 }
 
-// Looks at the last byte in the moment in which the signal is seen.
+// Reads the last byte at the moment the signal is seen.
 Outcome signalled_when_done(Session& s, OpenQueues& d) {
   constexpr size_t kSize = size_t{32} << 20;
   QueueFixture b;
@@ -190,16 +189,16 @@ Outcome no_signal_point(Session& s, OpenQueues& d) {
 
 // ---- Fences ----
 
-// Values of which a signed number would say that they are reached.
+// Values that would look reached to signed arithmetic.
 Outcome values_of_64_bits(Session& s, OpenQueues& d) {
   constexpr uint64_t kHigh = (uint64_t{1} << 63) + 1;
   QueueFixture b;
   CONFORM_TRY(make_fixture(d, &b));
-  s.step(fmt::format("waits for {} of a fence that stands at 5", kHigh));
+  s.step(fmt::format("waits for {} of a fence that is at 5", kHigh));
   CONFORM_TRY(d.signal(b.gate, 5));
   CONFORM_TRY(
       d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), {b.gate, kHigh}, {b.done, kHigh}));
-  CONFORM_TRY(d.stays_below(b.gate, kHigh, "a fence that stands at 5"));
+  CONFORM_TRY(d.stays_below(b.gate, kHigh, "a fence that is at 5"));
   CONFORM_TRY(d.stays_below(b.done, kHigh, "work that waits for a value of 64 bits"));
   CONFORM_TRY(d.signal(b.gate, kHigh));
   return d.reaches(b.done, kHigh, "work that waits for a value of 64 bits");
@@ -215,7 +214,7 @@ Outcome fence_values(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.reaches(fence, initial, "a fence in the beginning"));
     uint64_t value = initial;
     for (uint64_t step : {uint64_t{1}, uint64_t{2}, uint64_t{1000}, uint64_t{1} << 33}) {
-      CONFORM_TRY(d.stays_below(fence, value + step, "a fence that nobody signalled"));
+      CONFORM_TRY(d.stays_below(fence, value + step, "a fence that was not signalled"));
       value += step;
       CONFORM_TRY(d.signal(fence, value));
       CONFORM_TRY(stands_at(d, fence, value, fmt::format("after a signal of {}", value)));
@@ -230,7 +229,7 @@ Outcome fence_only_grows(Session& s, OpenQueues& d) {
   s.step("signals of lower values");
   CONFORM_TRY(d.signal(b.done, 100));
   for (uint64_t lower : {99, 7, 0}) {
-    (void)d.api().fence_signal(d.api().self, b.done, lower);  // a refusal is as good
+    (void)d.api().fence_signal(d.api().self, b.done, lower);  // refusing it is fine too
     CONFORM_TRY(
         stands_at(d, b.done, 100, fmt::format("after a signal of {} from the host", lower)));
   }
@@ -247,7 +246,7 @@ Outcome wait_when_reached(Session& s, OpenQueues& d) {
   for (uint64_t value : {0, 1, 9, 10}) {
     for (uint64_t timeout : {uint64_t{0}, uint64_t{1000}, UINT64_MAX}) {
       const tenon_code_t code = d.wait_code(fence, value, timeout);
-      CONFORM_EXPECT(code == TENON_OK, "the fence stands at 10, and a wait for {} gives {}", value,
+      CONFORM_EXPECT(code == TENON_OK, "the fence is at 10, and a wait for {} gives {}", value,
                      code_text(code));
     }
   }
@@ -275,7 +274,7 @@ Outcome long_waits(Session& s, OpenQueues& d) {
     s.step(what);
     const std::shared_ptr<Waiter> waiter = start_waiter(d, fence, ++value, timeout);
     pause_a_while();
-    // Some have a limit of their own where none was asked for.
+    // Some devices have a limit of their own even if none was given.
     if (timeout == UINT64_MAX) pause_a_while(std::chrono::seconds(1));
     CONFORM_EXPECT(!waiter->over, "{} is over early, with {}", what, code_text(waiter->code));
     CONFORM_TRY(d.signal(fence, value));
@@ -284,9 +283,8 @@ Outcome long_waits(Session& s, OpenQueues& d) {
   return pass();
 }
 
-// The same wait in vain, again and again, judged by the one that took least: a busy machine makes
-// some of them longer, and never one shorter. The thread that waits reads the clock, so that its
-// own start is no part of the time.
+// Repeats a wait that times out and judges the shortest: a busy machine makes some longer, but none
+// shorter. The waiting thread reads the clock itself, so that its start-up is not counted.
 Outcome times_out(OpenQueues& d, tenon_fence_t* fence, uint64_t timeout, int times) {
   auto least = std::chrono::nanoseconds::max();
   for (int time = 0; time < times; ++time) {
@@ -308,8 +306,8 @@ Outcome timeouts(Session& s, OpenQueues& d) {
     uint64_t timeout;
     int times;
   };
-  // Some that are no whole milliseconds: what a device makes of them differs most from them where
-  // they are short, and those are tried most often.
+  // Some are not whole milliseconds. Rounding errors matter most for short timeouts, so those are
+  // tried most often.
   for (const auto [timeout, times] :
        {Wait{0, 1}, Wait{1, 1}, Wait{1'000'000, 10}, Wait{999'999, 20}, Wait{1'900'000, 20},
         Wait{40'000'000, 1}, Wait{40'900'000, 3}, Wait{250'000'000, 1}}) {
@@ -337,7 +335,7 @@ Outcome host_signal(Session& s, OpenQueues& d) {
     CONFORM_TRY(ends_ok(*waiters[i], "a wait for the value that the host signals"));
   pause_a_while();
   for (size_t i = 2; i < 6; ++i)
-    CONFORM_EXPECT(!waiters[i]->over, "a wait for {} ends when the fence stands at 1", i / 2 + 1);
+    CONFORM_EXPECT(!waiters[i]->over, "a wait for {} ends when the fence is at 1", i / 2 + 1);
   CONFORM_TRY(d.signal(b.gate, 3));
   for (const auto& waiter : waiters)
     CONFORM_TRY(
@@ -345,7 +343,7 @@ Outcome host_signal(Session& s, OpenQueues& d) {
   return d.reaches(b.done, 2, "work that waits for a value lower than the one signalled");
 }
 
-// One of several threads that signal, query and wait for two fences.
+// One of several threads that signal, query and wait on two fences.
 Outcome one_of_several(OpenQueues& d, tenon_fence_t* shared, tenon_fence_t* turns, uint64_t thread,
                        uint64_t threads) {
   constexpr uint64_t kRounds = 300;
@@ -358,13 +356,13 @@ Outcome one_of_several(OpenQueues& d, tenon_fence_t* shared, tenon_fence_t* turn
     uint64_t now = 0;
     CONFORM_TRY(d.value_of(shared, &now));
     CONFORM_EXPECT(now >= before && now >= i * 3 + thread,
-                   "the fence stood at {} and {}, and stands at {}", before, i * 3 + thread, now);
+                   "the fence was at {} and {}, and is at {}", before, i * 3 + thread, now);
     before = now;
   }
   return pass();
 }
 
-// All at once: the highest has to stay.
+// All at once: the highest value must remain.
 Outcome signals_at_once(OpenQueues& d, uint64_t threads) {
   for (uint64_t round = 0; round < 50; ++round) {
     tenon_fence_t* fence = nullptr;

@@ -1,6 +1,6 @@
-// Group D: queues, and many of them. Nothing in this group is judged by how fast it is: work is
-// held back by fences that the host signals, and what has not happened before cannot have happened
-// by then. fences.cpp and copies.cpp have the rest of it.
+// Group D: queues, and many of them. Nothing in this group is judged by speed: work is held back by
+// fences that the host signals, and what depends on a signal must not happen before it. fences.cpp
+// and copies.cpp have the rest.
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -67,8 +67,8 @@ Outcome destroy_waits(Session& s, OpenQueues& d) {
   return same_bytes(got, pattern_bytes(kFixtureBytes, 1), "what work of a destroyed queue read");
 }
 
-// A copy without a signal, so that only destroying tells when it is done. Its end is looked at
-// first.
+// A copy without a signal, so that only destroying the queue shows when it is done. Its last bytes
+// are checked first.
 Outcome destroy_finishes(Session& s, OpenQueues& d) {
   constexpr size_t kSize = size_t{32} << 20;
   tenon_buffer_t* buffer = nullptr;
@@ -135,7 +135,7 @@ Outcome in_order(Session& s, OpenQueues& d) {
   return pass();
 }
 
-// Work that takes long before work that takes no time.
+// Slow work followed by quick work.
 Outcome large_then_small(Session& s, OpenQueues& d) {
   constexpr size_t kSize = size_t{8} << 20;
   QueueFixture b;
@@ -222,7 +222,7 @@ Outcome queue_per_thread(Session& s, OpenQueues& d) {
   tenon_device_info_t info = {};
   info.size_bytes = sizeof(info);
   const tenon_device_api_t& api = d.memory().api();
-  if (api.info(api.self, 0, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  if (api.info(api.self, 0, &info) != TENON_OK) return skipped("info fails, as C.info reports");
   if (info.threading == TENON_THREADING_SERIAL)
     return skipped("the device wants one call at a time");
   constexpr uint32_t kThreads = 4;
@@ -267,7 +267,7 @@ Outcome queue_per_thread(Session& s, OpenQueues& d) {
   return pass();
 }
 
-// Work of one device is held back, that of another is not.
+// The work of one device is held back while that of another runs.
 Outcome devices_apart(Session& s) {
   const tenon_device_api_t* api = nullptr;
   const tenon_queue_api_t* queues = nullptr;
