@@ -1,7 +1,7 @@
-// Numbers that only a run tells, where sizes, axes or counts need them. Each becomes a symbol that
-// the run defines, and one graph serves all values. Where a symbol cannot say it (an axis, the sign
-// of a step), the host is told the inputs that it follows from, loads again with their values
-// whenever these are new, and guards what it compiles by them.
+// Data-dependent numbers that are needed as sizes, axes or counts. Each becomes a symbol that the
+// run defines, so one graph serves all values. Where a symbol cannot express the number (an axis,
+// the sign of a step), the host gets the names of the inputs that determine it, loads again with
+// their values whenever these are new, and guards the compiled program by them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace tenon::onnx {
 namespace {
 
-constexpr size_t kMaxSymbols = 64;  // of one operand: sizes, bounds, repeats for each dim
+constexpr size_t kMaxSymbols = 64;  // per operand: sizes, bounds, repeats for each dim
 
 bool is_constant(const Dims& dims) {
   return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
 }
 
-// Few enough to be compared at every call. How many a symbolic dim has, the host sees when it runs.
+// Few enough to compare at every call. For a symbolic dim, the host checks the count when it runs.
 bool is_small(const Dims& dims) {
   int64_t count = 1;
   for (const Dim d : dims) {
@@ -29,7 +29,7 @@ bool is_small(const Dims& dims) {
 
 }  // namespace
 
-// An item that follows from constants alone becomes one.
+// Computes an item that follows from constants alone.
 bool Importer::fold(Item* item) {
   if (item->constant() != nullptr || item->elements() != nullptr || item->input() != nullptr ||
       !builder_->status().ok())
@@ -41,7 +41,7 @@ bool Importer::fold(Item* item) {
   return true;
 }
 
-// What an item follows from; of each this is found out once.
+// What determines an item; computed once for each.
 Importer::Follows Importer::follows(const Item* item) {
   const auto by_itself = [&](const Item* at) {
     if (at->constant() != nullptr || (at->elements() != nullptr && !symbolic_.contains(at)))
@@ -72,8 +72,8 @@ Importer::Follows Importer::follows(const Item* item) {
   return follows_[item];
 }
 
-// Notes the inputs that an item follows from; false when it follows from none, or from one whose
-// values are no integers or too many.
+// Notes the inputs that determine an item. False if none does, or if one has values that are not
+// integers, or too many.
 bool Importer::note_inputs(const Item* item, std::string_view why) {
   // Floats only where they are the operand itself, like the scales of Resize: what is computed from
   // them changes at every call.
@@ -97,15 +97,15 @@ bool Importer::note_inputs(const Item* item, std::string_view why) {
   return true;
 }
 
-// Postpones the node when the values of inputs would settle it. Before that is known to be needed
-// they are noted only.
+// Postpones the node if the values of inputs would determine the item. As long as they are not
+// known to be needed, they are only noted.
 bool Importer::postpone(const Item* item, std::string_view why) {
   if (!note_inputs(item, why) || unknown_ == Unknown::kSymbols) return false;
   return postponed_ = true;
 }
 
-// A symbol for each number of an item, at least `least` (0 or 1); null where there are too many, or
-// where values are waited for.
+// A symbol for each number of an item, at least `least` (0 or 1). Null if there are too many, or if
+// the node waits for values.
 const Extents* Importer::symbols_of(Item* item, std::string_view why, int64_t least) {
   const bool from_inputs = note_inputs(item, why);
   if (from_inputs && unknown_ == Unknown::kPostpone) return nullptr;
@@ -144,7 +144,7 @@ const Extents* Importer::symbols_of(Item* item, std::string_view why, int64_t le
 
 // ---- The outline of a model whose graph depends on values ----
 
-// What the file declares of an output; sizes that it leaves open are symbols.
+// The declared type of an output; unknown sizes become symbols.
 bool Importer::outline_type(const ValueProto& output, Type* out) {
   out->dtype = dtype_of_onnx(output.elem_type);
   if (!output.is_tensor || !output.has_shape || out->dtype == TENON_DTYPE_NONE) {
@@ -164,7 +164,7 @@ bool Importer::outline_type(const ValueProto& output, Type* out) {
   return true;
 }
 
-// The model's inputs and outputs around one node that stands for all of it.
+// The model's inputs and outputs around a single node that represents the whole model.
 bool Importer::outline(Graph* out) {
   const GraphProto& main = *model_.graph;
   graph_ = Graph();

@@ -38,7 +38,7 @@ bool NodeContext::arity(size_t least, size_t most, size_t most_outputs) {
   }
   for (size_t i = 0; i < least; ++i) {
     if (inputs_[i] == nullptr)
-      return fail("T0709", fmt::format("its input {} is absent, and is required", i));
+      return fail("T0709", fmt::format("its required input {} is missing", i));
   }
   if (node_.outputs.empty() || node_.outputs.size() > most_outputs) {
     return fail("T0709", fmt::format("it has {} outputs, and gives 1 to {}", node_.outputs.size(),
@@ -50,7 +50,7 @@ bool NodeContext::arity(size_t least, size_t most, size_t most_outputs) {
 const Item& NodeContext::item(size_t i) {
   static const Item kNone;
   if (has(i)) return *inputs_[i];
-  fail("T0709", fmt::format("its input {} is absent, and is required", i));
+  fail("T0709", fmt::format("its required input {} is missing", i));
   return kNone;
 }
 
@@ -64,7 +64,7 @@ const Extents* NodeContext::known(size_t i) {
 
 void NodeContext::fail_unknown(size_t i, std::string_view what) {
   if (importer_->postpone(inputs_[i], fmt::format("{} of {}", what, node_text(node_)))) {
-    ok_ = false;  // no problem: it is imported once the values are known
+    ok_ = false;  // not an error: the node is imported once the values are known
     waits_ = true;
   } else {
     fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a "
@@ -74,13 +74,13 @@ void NodeContext::fail_unknown(size_t i, std::string_view what) {
   }
 }
 
-// The same, computed here where it follows from constants through nodes.
+// The same, but computed now if the operand follows from constants through nodes.
 const Extents* NodeContext::known_now(size_t i) {
   const Extents* elements = known(i);
   return elements == nullptr && importer_->fold(inputs_[i]) ? known(i) : elements;
 }
 
-// Whether nothing more is to be read.
+// Whether the importer has stopped reading. If it waits for values, also notes what else it needs.
 bool NodeContext::stopped(size_t i, std::string_view what) {
   item(i);
   if (waits_ && has(i) && known(i) == nullptr)
@@ -299,7 +299,7 @@ Dim NodeContext::quotient(Dims over, Dims under) {
   if (!ok()) return Dim::invalid();
   if (known.is(1)) return total;
   if (known.is(0)) {
-    fail("T0713", "a size cannot be found where a dim of 0 divides");
+    fail("T0713", "a size cannot be computed: a dim of 0 divides it");
     return Dim::invalid();
   }
   const uint32_t fits = compare(TENON_REL_DIVISIBLE, total, known);
@@ -312,7 +312,7 @@ Dim NodeContext::quotient(Dims over, Dims under) {
   }
   const Dim out = total / known;
   if (!out.valid())
-    fail("T0714", "a size cannot be found where symbolic dims divide that do not cancel");
+    fail("T0714", "a size cannot be computed: it is divided by symbolic dims that do not cancel");
   return out;
 }
 

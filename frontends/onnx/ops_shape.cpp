@@ -1,4 +1,4 @@
-// Ops that make, read and change shapes, and move elements without computing.
+// Ops that make, read and change shapes, and that move elements without computing.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,8 +20,7 @@ bool is_count(const Dims& shape, size_t elements) {
   return count == elements;
 }
 
-// Integers that were known stay known when their shape changes, unless only a run can tell that it
-// has room for them.
+// Known integers stay known when their shape changes, unless only a run can check that they fit.
 bool set_reshaped(NodeContext& n, const Dims& shape) {
   const Item& from = n.item(0);
   if (!n.ok()) return false;
@@ -35,7 +34,7 @@ bool set_reshaped(NodeContext& n, const Dims& shape) {
   return n.set(0, n.reshape(n.value(0), shape));
 }
 
-// Sizes that an operand gives; negative ones fail.
+// Sizes from an operand; fails for negative numbers.
 std::optional<Dims> sizes(NodeContext& n, const Extents& extents, std::string_view what) {
   Dims out;
   for (const Extent& e : extents) {
@@ -278,7 +277,7 @@ bool tile(NodeContext& n) {
   if (!repeats) return false;
   if (repeats->size() != n.dims(0).size())
     return n.fail("T0713", "it needs one repeat for each dim");
-  // The limit is told before a product of dims overflows.
+  // Checks the limit before a product of dims overflows.
   double elements = 1;
   for (size_t i = 0; i < repeats->size(); ++i) {
     if ((*repeats)[i].is_constant()) elements *= static_cast<double>((*repeats)[i].constant());
@@ -429,7 +428,7 @@ bool space_to_depth(NodeContext& n) {
   return n.set(0, n.reshape(moved, {d[0], d[1] * block * block, h, w}));
 }
 
-// Inference only: the input as it is, and a mask that keeps all of it.
+// Inference only: returns the input, and a mask that keeps everything.
 bool dropout(NodeContext& n) {
   n.number("ratio", 0.5);
   if (n.version() < 7) n.integer("is_test", 1);

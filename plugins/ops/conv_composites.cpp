@@ -1,5 +1,5 @@
-// depthwise_conv and conv_bn_act: conv_bias with one group per channel, and with what often follows
-// it.
+// depthwise_conv and conv_bn_act: conv_bias with one group per channel, and conv_bias with batch
+// norm and activation.
 #include "compose.h"
 
 namespace tenon::ops::conv_composites {

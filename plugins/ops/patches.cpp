@@ -57,7 +57,7 @@ Status decompose_im2col(Builder& b, const Node& node, tenon_value_t* out) {
     for (size_t i = 0; i < spatial; ++i) {
       const Dim count = places(from[i + 2], w, i);
       const int64_t start = k[i] * w.dilation[i];
-      // The last element taken, plus one; nothing where there is no place.
+      // One past the last element taken; 0 where there is no position.
       const Dim limit = max((count * b.dim(w.strides[i])) + b.dim(start + 1), b.dim(w.strides[i])) -
                         b.dim(w.strides[i]);
       part = cut(part, static_cast<int64_t>(i) + 2, b.dim(start), max(limit, b.dim(start)),
@@ -86,7 +86,7 @@ Status infer_col2im(const InferQuery& q) {
   TENON_TRY(q.require_equal("C4", q.dim(0, 2), count, "columns and places of the window"));
   return q.result(q.dtype(0), dims);
 }
-// Each element of the window is a spread image of its own; their sum is the result.
+// Each element of the window contributes a dilated image of its own; their sum is the result.
 Status decompose_col2im(Builder& b, const Node& node, tenon_value_t* out) {
   const Term x = {b, node.operand(0)};
   const Dims result = node.result().dims();
@@ -101,7 +101,7 @@ Status decompose_col2im(Builder& b, const Node& node, tenon_value_t* out) {
   each_index(w.window, [&](const Index& k) {
     Term part = reshape(cut(rows, 2, b.dim(n), b.dim(n + 1)), grid);
     ++n;
-    // Placed in the padded image with room behind, then cut to the image.
+    // Placed into the padded image with spare room at the end, then cut to the image.
     Axes low(2, 0), high(2, 0), interior(2, 0);
     for (size_t i = 0; i < spatial; ++i) {
       low.push_back(k[i] * w.dilation[i]);

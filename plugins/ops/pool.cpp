@@ -1,5 +1,5 @@
-// max_pool, avg_pool, lp_pool over the spatial dims of [batch, channels, spatial...], and the
-// global ones.
+// max_pool, avg_pool and lp_pool over the spatial dims of [batch, channels, spatial...], and the
+// global pools.
 #include "compose.h"
 
 namespace tenon::ops::pool {
@@ -80,7 +80,8 @@ Status decompose_avg(Builder& b, const Node& node, tenon_value_t* out) {
   for (int64_t w : node.i64s("window")) count *= static_cast<double>(w);
   const bool constant = node.i64("count_pad") != 0 || !padded;
   const Value sum = slide(b, node, x, "sum");
-  // Where borders do not count, the divisor differs at the edges: the same window over ones.
+  // If paddings do not count, the divisor is smaller at the edges: the same window summed over
+  // ones.
   const Value divisor =
       constant ? b.full_like(sum, count) : slide(b, node, b.full_like(x, 1), "sum");
   return b.finish(out, {b.convert(b.build("div", {sum, divisor}), dtype)});

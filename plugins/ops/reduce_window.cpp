@@ -27,14 +27,14 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 
-// Which places of the window at `o` are not beyond an end of x: a window may be mostly padding.
+// The positions of the window at `o` that lie within the ends of x: a window may be mostly padding.
 struct Inside {
   Axes first, count;
 };
 Inside inside(const Window& w, const Index& o, const Array& x) {
   Inside out;
   for (size_t d = 0; d < o.size(); ++d) {
-    const int64_t begin = o[d] * w.strides[d] - w.low[d];  // in x with its gaps
+    const int64_t begin = o[d] * w.strides[d] - w.low[d];  // in x with interior gaps
     const int64_t end = x.dim(d) * w.base_dilation[d] - begin;
     const int64_t first = begin < 0 ? (w.dilation[d] - 1 - begin) / w.dilation[d] : 0;
     const int64_t last = end > 0 ? std::min(w.window[d], (end - 1) / w.dilation[d] + 1) : 0;
@@ -68,7 +68,7 @@ Status reference(const Eval& e) {
           at += position / w.base_dilation[d] * strides[d];
         }
         const Number element = values[static_cast<size_t>(at)];
-        // Signed sums wrap, so they are computed without sign.
+        // Signed sums wrap, so they are computed as unsigned numbers.
         using Wrapping = std::conditional_t<std::is_same_v<Number, double>, double, uint64_t>;
         result = kind == "sum"   ? static_cast<Number>(static_cast<Wrapping>(result) +
                                                        static_cast<Wrapping>(element))

@@ -1,4 +1,4 @@
-// window_argmax: the largest element of a sliding window, and where it is.
+// window_argmax: the largest element of a sliding window, and its position.
 #include "common.h"
 
 namespace tenon::ops::window_argmax_op {
@@ -50,7 +50,7 @@ Status reference(const Eval& e) {
         if (best < 0 || value(best) < value(at)) best = at;
       });
       store_int(index.dtype(), index.at(o), best);
-      if (best < 0) {  // dilation jumps over a small x
+      if (best < 0) {  // dilation skips over a small x
         if constexpr (std::is_same_v<Number, double>) {
           store_double(y.dtype(), y.at(o), lowest_of<double>(x.dtype()));
         } else {

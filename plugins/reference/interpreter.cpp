@@ -10,7 +10,7 @@ namespace tenon::reference {
 namespace {
 
 constexpr uint32_t kNever = 0xffffffffu;
-// An output whose size only the run tells, and that may be larger, gets its buffer then.
+// A data-dependent output that may be larger than this gets its buffer when its size is known.
 constexpr int64_t kDataDependentBytes = int64_t{1} << 20;
 
 tenon_node_view_t node_view(tenon_graph_t* graph, tenon_node_t node) {
@@ -89,7 +89,7 @@ Interpreter::~Interpreter() {
   if (graph_ != nullptr) graph_api().release(graph_api().self, graph_);
 }
 
-// Operands and what the node's regions take from outside.
+// The operands of a node, and the captures of its regions.
 std::vector<tenon_value_t> Interpreter::reads_of(const tenon_node_view_t& node) const {
   std::vector<tenon_value_t> reads(node.operands, node.operands + node.operand_count);
   for (uint32_t i = 0; i < node.region_count; ++i) {
@@ -149,8 +149,8 @@ bool Interpreter::mentions(const tenon_type_t& type, const std::vector<bool>& sy
                      [&](tenon_symbol_t s) { return symbols[s]; });
 }
 
-// Whether a dim that depends on such symbols is more than one of them: the largest symbols need not
-// give the largest size.
+// Whether such symbols occur in a dim that is more than one symbol: the largest symbols then need
+// not give the largest size.
 bool Interpreter::mixes(const tenon_type_t& type, const std::vector<bool>& symbols) const {
   for (uint32_t i = 0; i < type.rank; ++i) {
     tenon_dim_view_t view{};
@@ -167,7 +167,7 @@ bool Interpreter::mixes(const tenon_type_t& type, const std::vector<bool>& symbo
   return false;
 }
 
-// Those that only a run tells.
+// By symbol: known only in a run.
 std::vector<bool> Interpreter::data_dependent_symbols() const {
   std::vector<bool> data_dependent(whole_.symbol_limit, false);
   for (tenon_symbol_t s : out_symbols_) data_dependent[s] = true;
@@ -203,7 +203,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
     out->outputs[i].size_bytes_max = is_data_dependent ? TENON_SIZE_UNKNOWN : bytes;
     out->outputs[i].alias_input = TENON_NO_ALIAS;
   }
-  out->workspace_bytes = 0;  // intermediate arrays are the host's
+  out->workspace_bytes = 0;  // intermediate arrays are allocated by the host
   out->lower_bound_bytes = 0;
   return {};
 }
@@ -220,7 +220,7 @@ struct Interpreter::Values {
     owned[v] = false;
     arrays[v] = {};
   }
-  // A dense array in memory of somebody else.
+  // Binds a value to a dense array in memory that is not owned.
   void put(tenon_value_t v, tenon_dtype_t dtype, const std::vector<int64_t>& dims, void* data) {
     const size_t rank = dims.size();
     shapes[v] = dims;
@@ -333,7 +333,7 @@ Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, V
   return {};
 }
 
-// A symbol that the node defines is what its results turned out to be.
+// A symbol that the node defines gets its value from the node's results.
 Status Interpreter::bind_symbols(const tenon_node_view_t& node,
                                  std::span<const tenon_array_t> results,
                                  std::vector<int64_t>* symbols) const {

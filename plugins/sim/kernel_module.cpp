@@ -43,8 +43,8 @@ void add_variable(void* context, const char* name, void* address, uint64_t size_
   static_cast<std::vector<WatchedRange>*>(context)->push_back(std::move(range));
 }
 
-// Sets a variable of a module. The toolchain may give one module for the same code twice, and then
-// it runs already: what stands there is not written again.
+// Sets a variable of a module. The toolchain may return the same module twice for the same code,
+// and then it may be running: a variable that already has the value is not written.
 void give(void* variable, const void* value, size_t size_bytes) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -67,7 +67,7 @@ Status KernelModule::build(const tenon_toolchain_api_t& toolchain, std::string_v
   options.option_count = watched ? 1 : 0;
   std::string diagnostics;
   const tenon_sink_t object{code, append}, notes{&diagnostics, append};
-  // The toolchain builds for the machine that plays the device.
+  // The toolchain builds for the machine that simulates the device.
   return toolchain.build(toolchain.self, str(""), str(TENON_DIALECT_OPENCL_C),
                          str(cat(kDialectPrelude, text)), &options, &object, &notes);
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every kind that `tenon new` makes: built against an install prefix alone, tested by its own tests, at the level that its README names, within
-# the line limits, and from nothing to a conforming device within a minute.
+# Every kind of plugin that `tenon new` makes: built against an install prefix alone, tested by its
+# own tests, at the level that its README states, within the line limits, and from nothing to a
+# conforming device within a minute.
 #   scaffold.sh BUILD_DIR SOURCE_DIR
 set -euo pipefail
 build=$1 source=$2
@@ -9,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"   # nothing of the tree is near
 say() { echo "-- $*"; }
 die() { echo "$*" >&2; exit 1; }
-# Seconds of processor time of what this shell has run: what others do on the machine does not count.
+# Seconds of processor time used by this shell's commands, unaffected by other load on the machine.
 worked() { awk -v ticks="$(getconf CLK_TCK)" '{sub(/.*\) /, ""); print int(($14 + $15) / ticks)}' "/proc/$$/stat"; }
 at_most() { local lines; lines=$(wc -l <"$2"); [ "$lines" -le "$1" ] || die "$2 has $lines lines, and $1 are allowed"; }
 
@@ -41,7 +42,7 @@ make_one() {
   [ "$kind" != kernels ] || examples=(--example "$name/test.tir")
   "$tenon" conform "$name/build/$name.plugin.json" --level "$level" "${examples[@]}" --json report.json >conform.log || { cat conform.log; exit 1; }
   grep -q "\"level\": $level" report.json || die "$name does not reach level $level"
-  local seconds=$(($(worked) - begin))   # from nothing to a green report
+  local seconds=$(($(worked) - begin))   # from nothing to a passing report
   echo "   $seconds s, $(wc -l <"$name/$name.$extension") lines"
   [ "$seconds" -lt 60 ] || die "$name took $seconds s"
   ctest --test-dir "$name/build" --output-on-failure --no-tests=error >test.log 2>&1 || { cat test.log; exit 1; }
@@ -111,7 +112,7 @@ ship_one my_pass_cxx "opt test.tir --split-input --passes my_pass_cxx"
 ship_one my_frontend_cxx "run test.my_frontend_cxx --seed 1"
 ship_one my_layer_c
 
-# Every ```sh block of a page, in order, in one shell.
+# Runs every ```sh block of a page, in order, in one shell.
 follow() {
   say "the guide $1"
   awk '/^```sh$/ {on = 1; next} /^```$/ {on = 0} on' "$source/docs/guide/$1" >guide.sh

@@ -75,7 +75,7 @@ TEST_F(Toolchain, OpenclKernelsRunByItems) {
   EXPECT_EQ(x[3], 4);
 }
 
-// Counts the accesses of the kernel below.
+// Counts of the accesses made by the kernel below.
 int g_reads = 0, g_writes = 0;
 void count_access(const void*, uint64_t size_bytes, uint32_t kind) {
   (kind == TENON_OPENCL_WRITE ? g_writes : g_reads) += static_cast<int>(size_bytes);

@@ -1,5 +1,5 @@
-// The layer `record`: a folder with every graph that a device was asked to compile, what went in
-// and out of its first runs, and the commands that do it again.
+// The layer `record`: writes a folder with every graph that a device compiles, the inputs and
+// outputs of the graph's first runs, and commands that repeat these runs.
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -76,7 +76,7 @@ class Record : public Segments {
       if (!inputs[i]) continue;
       const std::string name = cat(".run", number, ".in", static_cast<uint64_t>(i), ".npy");
       write(file(segment, name), *inputs[i]);
-      // A name for a shell; others are told by the README.
+      // The name if it needs no quoting in a shell, else NAME.
       command +=
           cat(" --input ", is_plain(segment.inputs[i].name) ? segment.inputs[i].name : "NAME", "=",
               segment.hash, name);

@@ -23,7 +23,7 @@ struct Bytes {
   std::string text;
   tenon_sink_t sink() {
     return {this, [](void* self, const void* data, uint64_t size) {
-              try {  // a device calls it: nothing may pass through its frames
+              try {  // called by a device: no exception may pass through its frames
                 static_cast<Bytes*>(self)->text.append(static_cast<const char*>(data), size);
               } catch (const std::exception&) {
                 return TENON_RESOURCE_EXHAUSTED;
@@ -66,7 +66,7 @@ Status Segments::attach(LayerSubject& subject) {
 
 // ---- From graph to executable ----
 
-// In order of value index, as `load` gets them.
+// In order of value index, as `load` receives them.
 std::vector<std::array<uint64_t, 2>> Segments::constants_of(tenon_graph_t* graph) const {
   const tenon_host_graph_t* host = context().graph;
   std::vector<std::array<uint64_t, 2>> digests;
@@ -86,7 +86,7 @@ std::vector<std::array<uint64_t, 2>> Segments::constants_of(tenon_graph_t* graph
   return digests;
 }
 
-// The same bytes with other constants are another segment.
+// The same bytes with other constants are a different segment.
 std::string Segments::key_of(std::string_view bytes,
                              const std::vector<std::array<uint64_t, 2>>& digests) const {
   std::string key(bytes);
@@ -134,7 +134,7 @@ Segment* Segments::segment_of(tenon_graph_t* graph) {
 
 tenon_code_t Segments::compile(tenon_str_t target, tenon_graph_t* graph,
                                const tenon_compile_options_t* options, tenon_artifact_t** out) {
-  // Before: what makes the compiler crash is what a report is about.
+  // Before compilation, so that a graph that crashes the compiler is recorded.
   Segment* segment = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -210,7 +210,7 @@ std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value,
       host->region_view(host->self, segment.graph, g.main, &region) != TENON_OK) {
     return std::nullopt;
   }
-  // A dim that depends on what only the run knows comes out differently with other values for it.
+  // If two values of the data-dependent symbols give different extents, the dim depends on the run.
   std::vector<int64_t> ones(g.symbol_limit, 1), twos(g.symbol_limit, 2);
   for (uint32_t i = 0; i < symbols.count && i < region.symbol_count; ++i)
     ones[region.symbols[i]] = twos[region.symbols[i]] = symbols.values[i];
@@ -263,7 +263,7 @@ tenon_code_t Segments::execute(tenon_executable_t* executable, const tenon_call_
         read(*segment, segment->inputs[i].value, device, call->inputs[i], call->symbols));
   }
   const tenon_code_t code = compile_->execute(compile_->self, executable, call);
-  // A copy is ordered after the work that was submitted.
+  // The copy runs after all submitted work.
   for (uint32_t i = 0; code == TENON_OK && i < call->output_count && i < segment->outputs.size();
        ++i) {
     outputs.push_back(

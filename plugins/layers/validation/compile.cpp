@@ -27,14 +27,14 @@ struct Collected {
   tenon_sink_t sink() { return {this, write}; }
 };
 
-// Stands between a plugin and the host's sink of claims. Kept for good, since a plugin may call it
+// Sits between a plugin and the host's sink of claims. Never freed, because a plugin may call it
 // too late.
 struct ClaimWatch {
   Report* report;
   const tenon_claim_sink_t* sink;
   bool knows_nodes = false;
-  std::set<tenon_node_t> nodes;   // of the main region
-  std::set<tenon_node_t> inside;  // of the regions in it
+  std::set<tenon_node_t> nodes;   // in the main region
+  std::set<tenon_node_t> inside;  // in nested regions
   std::atomic<bool> over = false;
 
   bool stands_in_main(tenon_node_t node) const { return !knows_nodes || nodes.count(node) != 0; }
@@ -66,11 +66,11 @@ struct ClaimWatch {
         w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is twice in one claim"));
       if (w.stands_in_main(nodes[i])) continue;
       if (!w.stands_inside(nodes[i]))
-        w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is none of the graph"));
+        w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is not in the graph"));
       if (w.stands_inside(nodes[i]) && count != 1)
         w.report->broken(
             "R-E02", "claim",
-            cat("node ", nodes[i], " stands inside of a region and is claimed with others"));
+            cat("node ", nodes[i], " is inside a region and is claimed together with others"));
     }
     if (count == 0 || nodes == nullptr) w.report->broken("R-E02", "claim", "a claim of no nodes");
     if (!std::isfinite(cost_ns) || cost_ns < 0)
@@ -82,7 +82,7 @@ struct ClaimWatch {
     if (w.is_over("refuse")) return TENON_FAILED_PRECONDITION;
     if (!w.stands_in_main(node) && !w.stands_inside(node))
       w.report->broken("R-E04", "claim",
-                       cat("it refuses node ", node, ", which is none of the graph"));
+                       cat("it refuses node ", node, ", which is not in the graph"));
     if (code != TENON_UNIMPLEMENTED)
       w.report->broken(
           "R-E04", "claim",
@@ -98,7 +98,7 @@ ClaimWatch& new_claim_watch() {
   static auto* kept = new std::vector<std::unique_ptr<ClaimWatch>>();
   const std::lock_guard lock(mutex);
   for (auto& known : *kept) {
-    // Only the oldest are used again, long after.
+    // Reuses only the oldest, long after they ended.
     if (kept->size() < 256 || !known->over) continue;
     known = std::make_unique<ClaimWatch>();
     return *known;
@@ -290,7 +290,7 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
     return refuse("needs");
   if (symbols.count != 0 && !need_pointer("needs", symbols.values, "the array of symbols"))
     return refuse("needs");
-  // The array of outputs with one behind it that nobody may write.
+  // The array of outputs, with a guard element behind it.
   std::vector<tenon_output_need_t> outputs(out->outputs, out->outputs + out->output_count);
   tenon_output_need_t behind;
   std::memset(&behind, 0xa5, sizeof behind);
@@ -321,7 +321,7 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
     equal = before->second.outputs[i].size_bytes_max == known.outputs[i].size_bytes_max &&
             before->second.outputs[i].alias_input == known.outputs[i].alias_input;
   }
-  if (!equal) broken("R-E10", "needs", "two calls with the same symbols give different answers");
+  if (!equal) broken("R-E10", "needs", "two calls with the same symbols give different results");
   return TENON_OK;
 }
 
@@ -347,7 +347,7 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
         known != executable.needs.end())
       needs = known->second;
   }
-  if (!needs) broken("R-M16", kSlot, "nobody asked what these symbols need");
+  if (!needs) broken("R-M16", kSlot, "needs was not called for these symbols");
   if (needs && needs->outputs.size() != call.output_count)
     broken("R-M16", kSlot,
            cat(call.output_count, " outputs, and there are ", needs->outputs.size()));
@@ -356,7 +356,7 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
     uint64_t begin, end;
   };
   std::vector<Range> inputs, outputs;
-  // The buffer is alive and on the device, and what follows its offset is long enough.
+  // Checks that the buffer is alive and on the device, and long enough after its offset.
   auto check_span = [&](const tenon_span_t& span, uint64_t least, const std::string& what,
                         bool writes, std::vector<Range>* ranges) {
     const ObjectRef buffer = need(kSlot, Kind::kBuffer, span.buffer, executable.device);
@@ -365,7 +365,7 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
     if (call.queue == nullptr) check_waited(kSlot, buffer, writes, what);
     if (span.offset_bytes % alignment != 0)
       broken("R-M16", kSlot,
-             cat(what, " has the offset ", span.offset_bytes, ", which is no multiple of ",
+             cat(what, " has the offset ", span.offset_bytes, ", which is not a multiple of ",
                  alignment));
     if (span.offset_bytes > buffer->size_bytes || least > buffer->size_bytes - span.offset_bytes) {
       broken("R-M16", kSlot,
