@@ -81,7 +81,7 @@ Status check_carried(const Eval& e, uint32_t i, const tenon_array_t& next) {
     return fail(TENON_INVALID_ARGUMENT,
                 cat("T0324: while: dim ", d, " of carried value ", i, " was ", fixed.dims[d],
                     " and became ", next.dims[d],
-                    " in a iteration; only dims that are symbols of the body may change"));
+                    " in an iteration; only dims that are symbols of the body may change"));
   }
   return {};
 }

@@ -705,7 +705,7 @@ class ControlRun {
         return fail(TENON_INVALID_ARGUMENT,
                     cat("T0324: ", part.place, ": dim ", s.dim, " of carried value ", s.index,
                         " was ", was, " and became ", is,
-                        " in a iteration; only dims that are symbols of the body may change."));
+                        " in an iteration; only dims that are symbols of the body may change."));
       }
     }
     return {};

@@ -53,7 +53,7 @@ struct ControlPart {
 
 struct ControlRegion {
   std::vector<uint32_t> arguments, yields;
-  std::vector<ControlSize> opens;  // Dims of arguments that a iteration may change.
+  std::vector<ControlSize> opens;  // Dims of arguments that an iteration may change.
   std::vector<ControlSize>
       checks;  // Dims of carried yields that may differ from the argument's; `symbol` is not used.
   std::vector<ControlPart> parts;
