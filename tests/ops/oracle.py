@@ -2,11 +2,11 @@
 """Writes values.cases: for every op a few calls with the results of NumPy, SciPy or ONNX's
 reference.
 
-    python3 tests/ops/oracle.py > tests/ops/values.cases
+    python3 tests/ops/oracle.py > build/values.cases; diff tests/ops/values.cases build/values.cases
 
-The file is kept in the tree and read by derived_test; this script runs only when ops are added. One
-case is one line in the expression form of .tir: op(type literal, ...) {attributes} -> type literal.
-Nothing here may depend on Tenon's own code.
+The file is kept in the tree and read by derived_test; this script runs only when ops are added, and needs numpy, onnx,
+scipy and torch. All cases draw from one random generator, so new ones stand last. One case is one line in
+the expression form of .tir: op(type literal, ...) {attributes} -> type literal. Nothing here may look at Tenon's own code.
 """
 import sys
 
