@@ -1,4 +1,4 @@
-// What an ONNX name stands for.
+// What an ONNX name refers to.
 #ifndef FRONTENDS_ONNX_ITEM_H_
 #define FRONTENDS_ONNX_ITEM_H_
 
@@ -14,12 +14,12 @@
 
 namespace tenon::onnx {
 
-// One of three: a definition that was refused, an initializer that nothing has used yet, or a
-// tensor. A tensor is made from data, from integers that are known, or from a value of the graph;
-// the other two are added to it when something needs them, and nothing of it is ever replaced.
+// One of three: a refused definition, an unused initializer, or a tensor. A tensor is made from
+// data, from known integers, or from a value of the graph. The other forms are added when something
+// needs them; none is ever replaced.
 class Item {
  public:
-  Item() = default;  // refused: what uses it stays silent
+  Item() = default;  // refused: its users report nothing
   static Item pending(const TensorProto& initializer) {
     Item out;
     out.is_ = &initializer;
@@ -29,7 +29,7 @@ class Item {
     const tenon_dtype_t dtype = constant->dtype;
     return Tensor{.dtype = dtype, .dims = std::move(dims), .constant = std::move(constant)};
   }
-  // elements: row-major.
+  // `elements` is row-major.
   static Item of(tenon_dtype_t dtype, Dims dims, Extents elements) {
     return Tensor{.dtype = dtype,
                   .dims = std::move(dims),
@@ -38,7 +38,7 @@ class Item {
   static Item of(Value value) {
     return Tensor{.dtype = value.dtype(), .dims = value.dims(), .value = value};
   }
-  // An input of the model that has a value at each run.
+  // An input of the model, which has a value in each run.
   static Item of(Value value, const ValueProto& input) {
     return Tensor{.dtype = value.dtype(), .dims = value.dims(), .value = value, .input = &input};
   }
@@ -49,7 +49,7 @@ class Item {
     return initializer != nullptr ? *initializer : nullptr;
   }
 
-  // Of a tensor; of what is none: no type, no dims, nothing known.
+  // Of a tensor; if it is none, there is no type, no dims, nothing known.
   tenon_dtype_t dtype() const { return tensor().dtype; }
   const Dims& dims() const { return tensor().dims; }
   Value value() const { return tensor().value; }  // invalid until something needs it
@@ -57,7 +57,7 @@ class Item {
   const Extents* elements() const { return tensor().elements.get(); }
   const ValueProto* input() const { return tensor().input; }
 
-  // What was found out about a tensor.
+  // Adds a form to a tensor.
   void set_value(Value value) { std::get<Tensor>(is_).value = value; }
   void set_constant(std::shared_ptr<const Constant> constant) {
     std::get<Tensor>(is_).constant = std::move(constant);
@@ -72,7 +72,7 @@ class Item {
     tenon_dtype_t dtype = TENON_DTYPE_NONE;
     Dims dims;
     Value value;
-    std::shared_ptr<const Constant> constant;  // data from the file, or computed from such
+    std::shared_ptr<const Constant> constant;  // data from the file, or computed from it
     std::shared_ptr<const Extents> elements;
     const ValueProto* input = nullptr;
   };

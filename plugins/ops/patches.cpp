@@ -3,7 +3,7 @@
 
 namespace tenon::ops::patches {
 
-constexpr int64_t kWindowMax = 4096;  // elements of a window: each is a node
+constexpr int64_t kWindowMax = 4096;  // elements of a window: each becomes a node
 
 // C1 and C2.
 Status check_window(const InferQuery& q, const Window& w, size_t spatial) {

@@ -4,7 +4,7 @@
 
 namespace tenon::ops::pool {
 
-// One entry per dim: batch and channels take no part.
+// The window with one entry per dim of x, neutral for batch and channels.
 template <class Source>
 Window whole_window(const Source& q, size_t rank) {
   Window w = window_of(q, rank - 2);

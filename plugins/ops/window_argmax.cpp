@@ -14,7 +14,7 @@ Status infer(const InferQuery& q) {
       if (v < 1 || v > kBound)
         return q.fail("C2", cat("dim ", i, " has a window attribute of ", v));
     }
-    // A window that lies in the border as a whole would have no element.
+    // A window that lies entirely in the padding would have no element.
     const int64_t reach = window_span(w.window[i], w.dilation[i]) - 1;
     if (w.low[i] < 0 || w.high[i] < 0 || w.low[i] > reach || w.high[i] > reach)
       return q.fail("C3", cat("dim ", i, " has paddings ", w.low[i], " and ", w.high[i]));

@@ -1,4 +1,4 @@
-// The handles that a plugin has. A file of its own, since core and the SDK have names in common.
+// Handles as a plugin has them. In a separate file, because core and the SDK share some names.
 #include <tenon/cpp/value.hpp>
 
 #include <cstdio>

@@ -13,7 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "sdk/debug/tenon_gdb.py"
 
-# Commands at the stops, and what each prints: all of these lines, in this order.
+# Commands at the stops, and the expected output of each: all of these lines, in this order.
 EXPECTED = {
     "print graph": ["graph @pairs<n, m>, 2 nodes", "%sum = plus(%x, %x) : f32[n, 2*m]",
                     "= reshape_to(%sum) : f32[2*m, n]", "yield = "],
@@ -33,7 +33,7 @@ EXPECTED = {
     "tenon-dump node": ["tenon.tir 1"],
     "tenon-dump node.graph_": ["tenon.tir 1"],
 }
-# What a debugger may call though nothing else does.
+# Functions that only a debugger calls.
 KEPT = {"libtenon.so": ["tenon::ir::Graph::dump() const", "tenon::ir::DimTable::dump(long) const"],
         "tenon/plugins.d/cpu.so": ["tenon::kernelgen::Kernel::dump() const"]}
 
@@ -51,7 +51,7 @@ def gdb(*arguments):
 
 
 def at_stop(program):
-    """What each command printed, by command."""
+    """The output of each command, by command."""
     arguments = []
     for command in (f"source {SCRIPT}", "break stop_here", "break stop_with", "run"):
         arguments += ["-ex", command]
@@ -60,7 +60,7 @@ def at_stop(program):
     arguments += ["-ex", "echo \\n=== \\n", "-ex", "kill", program]
     printed = gdb(*arguments)
     if "stop_here (" not in printed:
-        # A container may forbid what debuggers do.
+        # A container may forbid what debuggers need.
         if re.search(r"ptrace|Operation not permitted|Couldn't get registers", printed):
             skip(f"gdb may not start programs here: {printed.strip()}")
         sys.exit(f"the program did not stop:\n{printed}")
@@ -87,7 +87,7 @@ def kept(libraries):
 
 
 def names_of_types():
-    """DTYPES of the script are those of the header."""
+    """DTYPES of the script equal those of the header."""
     header = (ROOT / "sdk/tenon/abi/base.h").read_text()
     block = header[header.index("#define TENON_DTYPE_NONE"):]
     block = block[:block.index("#define TENON_DTYPE_COUNT")]

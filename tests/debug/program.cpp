@@ -1,5 +1,5 @@
-// What the printers are tried on: a graph with symbolic dims, handles of the SDK on it, and a
-// kernel. The debugger stops in stop_here, and in stop_with of handles.cpp.
+// A program for the printers: a graph with symbolic dims, handles of the SDK on it, and a kernel.
+// The debugger stops in stop_here, and in stop_with of handles.cpp.
 #include <tenon/kernelgen/lower/builder.h>
 
 #include <cstdio>
@@ -19,7 +19,7 @@ graph @pairs<n, m>(%x: f32[n, 2*m]) -> (y: f32[2*m, n]) {
 }
 )";
 
-// Sums of rows, of a number of rows that is not known.
+// Sums of rows, for an unknown number of rows.
 tenon::kernelgen::Kernel row_sums() {
   tenon::kernelgen::Builder b;
   const uint32_t last[] = {1};

@@ -30,7 +30,7 @@ void RunKernels::prepare(const ControlPart& part, PartState& state) {
   call.profile = call_.profile;
 }
 
-// Sizes that are another each time.
+// Learns the sizes that differ each time.
 Status RunKernels::learn_sizes(const ControlPart& part, PartState& state) {
   set_sizes(part, state);
   tenon_needs_t needs = {};

@@ -99,8 +99,8 @@ Status ControlShapes::make(std::span<const int64_t> values, ControlShape& out) {
   return {};
 }
 
-// What a region takes at once: all that its parts make, and the largest part's own memory. What
-// somebody waits for is made there.
+// The memory of a region: the values that its parts make, and the own memory of the largest part.
+// Values with a wanted address are made there and need none.
 uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index, bool wanted) const {
   const ControlRegion& region = program_.regions[index];
   std::vector<uint32_t> elsewhere;
@@ -114,7 +114,7 @@ uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index, 
     }
     const uint64_t own = part_bytes(shape, part);
     if (part.kind == Kind::kSwitch) {
-      made += own;  // What the chosen region made lives on behind it.
+      made += own;  // The values of the chosen region stay after it.
     } else {
       most = std::max(most, own);
     }
@@ -122,7 +122,7 @@ uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index, 
   return std::min(made + most, 4 * kMaxBytes - 1);
 }
 
-// Data-dependent values live in blocks of their own.
+// Data-dependent values have blocks of their own.
 uint64_t ControlShapes::arena_bytes_of(const ControlShape& shape, uint32_t v) const {
   return program_.values[v].data_dependent ? 0 : aligned(shape.bytes[v]);
 }
@@ -133,7 +133,7 @@ uint64_t ControlShapes::part_bytes(const ControlShape& shape, const ControlPart&
   uint64_t most = 0, carried = 0;
   for (uint32_t r : part.regions)
     most = std::max(most, region_bytes(shape, r, loop && r == part.regions.back()));
-  // The second buffer of every carried value; the condition and the body of a loop run one after
+  // The second buffer of every carried value. The condition and the body of a loop run one after
   // another.
   const size_t count = part.kind == Kind::kScan    ? part.carried
                        : part.kind == Kind::kWhile ? part.inputs.size()

@@ -60,7 +60,7 @@ Status RunSizes::learn(uint32_t symbol, int64_t value) {
   return {};
 }
 
-// The node that tells a symbol.
+// The node that defines a symbol.
 std::string RunSizes::place_of(uint32_t symbol) const {
   for (const ControlRegion& region : program_.regions) {
     for (const ControlPart& part : region.parts) {
