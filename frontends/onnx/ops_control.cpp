@@ -195,7 +195,7 @@ Dim open_dim(NodeContext& n, Region region, size_t value, size_t d) {
   tenon_symbol_view_t view = {};
   view.size_bytes = sizeof view;
   const tenon_host_graph_t& api = graph_api();
-  const std::string name = fmt::format("turn_{}_{}", value, d);
+  const std::string name = fmt::format("iteration_{}_{}", value, d);
   if (api.symbol_define(api.self, n.graph(), region.id(), str(name), 0, INT64_MAX, 1, -1,
                         &symbol) != TENON_OK ||
       api.symbol_view(api.self, n.graph(), symbol, &view) != TENON_OK) {
