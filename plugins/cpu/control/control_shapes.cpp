@@ -85,8 +85,7 @@ Status ControlShapes::make(std::span<const int64_t> values, ControlShape& out) {
     std::vector<int64_t> own;
     for (uint32_t s : loaded_.part_of[a]->symbols) own.push_back(symbols[s]);
     std::vector<tenon_output_need_t> outputs(loaded_.part_of[a]->outputs.size());
-    tenon_needs_t needs = {};
-    needs.size_bytes = sizeof needs;
+    auto needs = sized<tenon_needs_t>();
     needs.output_count = static_cast<uint32_t>(outputs.size());
     needs.outputs = outputs.data();
     TENON_TRY(loaded_.parts[a]->needs({own.data(), static_cast<uint32_t>(own.size())}, &needs));

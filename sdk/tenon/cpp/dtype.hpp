@@ -62,6 +62,7 @@ constexpr tenon_dtype_t dtype_of(std::string_view name) {
 
 using elements::bf16_from;
 using elements::f16_from;
+using elements::float_pattern;
 
 inline float f16_to(uint16_t bits) {
   const int exponent = bits >> 10 & 31;

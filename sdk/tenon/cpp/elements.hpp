@@ -138,28 +138,32 @@ inline int64_t saturated(tenon_dtype_t dtype, double x) {
 }
 
 // Rounds to a binary format with `mantissa` stored bits, nearest even, from a double: one rounding
-// only. Gives the pattern; subnormals included.
-inline uint16_t float_pattern(double x, int mantissa, int bias, uint16_t infinity, uint16_t nan) {
-  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
-  if (std::isnan(x)) return sign | nan;
-  if (std::isinf(x)) return sign | infinity;
-  if (x == 0) return sign;
-  const double magnitude = std::fabs(x);
+// only. Gives the pattern without sign; subnormals included.
+inline uint16_t float_pattern(double magnitude, int mantissa, int exponent_bias,
+                              uint16_t infinity) {
+  if (magnitude == 0) return 0;
   int exponent = 0;
   std::frexp(magnitude, &exponent);  // magnitude = f * 2^exponent, f in [0.5, 1)
   int e = exponent - 1;
-  if (e < 1 - bias) e = 1 - bias;  // subnormal range: fixed quantum
+  if (e < 1 - exponent_bias) e = 1 - exponent_bias;  // subnormal range: fixed quantum
   const double units = std::nearbyint(std::ldexp(magnitude, mantissa - e));
   // `units` counts quanta; the implicit bit adds one to the exponent field by itself.
   const auto pattern =
-      static_cast<int64_t>(units) + (static_cast<int64_t>(e + bias - 1) << mantissa);
-  return sign | (pattern >= infinity ? infinity : static_cast<uint16_t>(pattern));
+      static_cast<int64_t>(units) + (static_cast<int64_t>(e + exponent_bias - 1) << mantissa);
+  return pattern >= infinity ? infinity : static_cast<uint16_t>(pattern);
+}
+// In 16 bits; nan: the pattern of a quiet NaN.
+inline uint16_t narrowed(double x, int mantissa, int bias, uint16_t infinity, uint16_t nan) {
+  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
+  if (std::isnan(x)) return sign | nan;
+  if (std::isinf(x)) return sign | infinity;
+  return sign | float_pattern(std::fabs(x), mantissa, bias, infinity);
 }
 inline uint16_t f16_from(double x) {
-  return float_pattern(x, 10, 15, 0x7c00, 0x7e00);
+  return narrowed(x, 10, 15, 0x7c00, 0x7e00);
 }
 inline uint16_t bf16_from(double x) {
-  return float_pattern(x, 7, 127, 0x7f80, 0x7fc0);
+  return narrowed(x, 7, 127, 0x7f80, 0x7fc0);
 }
 
 }  // namespace tenon::elements
