@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Milliseconds from process start to the end of `tenon run` on the digits, with a cold and with a warm cache.
+"""Milliseconds from process start to the end of `tenon run` on the digits, with a cold and with a
+warm cache.
 
     bench/first_output.py [--tenon build/bin/tenon] [--runs 20]
 
-The whole process is timed, so the figure is an upper bound of the time to the first output.
+Times the whole process, so the figure is an upper bound of the time to the first output.
 """
 import argparse
 import os

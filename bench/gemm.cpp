@@ -1,11 +1,11 @@
-// Matrix products of kernelgen against the multiply-add peak of the same minute.
+// Matrix products of kernelgen, relative to the multiply-add peak of the same minute.
 //
-//   bench_gemm [--type f32|bf16] [--isa avx512_bf16|avx512|avx2|baseline] [--threads N] [--only
-//   M,N,K] [--weights constant|input]
+//   bench_gemm [--type f32|bf16] [--isa avx512_bf16|avx512|avx2|baseline] [--threads N]
+//              [--only M,N,K] [--weights constant|input]
 //
-// One line a shape: time of the best of several repetitions, GFLOPS, share of the peak loop that
-// ran just before, and bytes per second (a vector times a matrix is bound by them). Random data:
-// zeros draw less power and run faster.
+// One line per shape: time of the best of several repetitions, GFLOPS, share of the peak loop that
+// ran just before, and bytes per second (which limit a vector times a matrix). The data is random,
+// because zeros draw less power and run faster.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -42,7 +42,7 @@ double seconds() {
          1e-9;
 }
 
-// Best of repetitions for about a fifth of a second.
+// The best of repetitions for about a fifth of a second.
 template <class F>
 double best_of(F f) {
   double best = 1e30;
@@ -93,7 +93,7 @@ double peak_gflops(const Options& o) {
   return static_cast<double>(n) * 12 * lanes * (pairs ? 4 : 2) * o.threads / t * 1e-9;
 }
 
-// The range in chunks claimed one by one, as the host's pool does it.
+// Runs the range in chunks that are claimed one by one, as the host's pool does.
 void run_range(testing::Entry entry, void* const* buf, const int64_t* ext, int64_t range,
                int64_t grain, int threads, std::vector<char*>& scratch) {
   if (threads == 1) return entry(buf, ext, 0, range, scratch[0]);

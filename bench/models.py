@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The models of the benchmarks: defined here with a fixed seed and random weights, exported to ONNX in a folder outside the tree.
+"""The models of the benchmarks: defined here with a fixed seed and random weights, exported to ONNX
+in a folder outside the tree.
 
     bench/models.py --list
     bench/models.py [--only NAME,...] [--cache DIR] [--opset N] [--exporter torchscript|dynamo] [--attention eager|sdpa] [--force]
 
-Files lie in DIR/EXPORTER-opsetN-ATTENTION/NAME.onnx; DIR is --cache, else BENCH_MODELS_DIR, else ~/.cache/tenon-bench. A file that is
-there is kept. Importable: `get(NAME)`, `export(NAME, ...)`, `inputs(NAME, seed)`, `torch_module(NAME)`. Torch is imported only to export or to
-run; the models of the package rapidocr-onnxruntime need nothing but the package.
+Files are DIR/EXPORTER-opsetN-ATTENTION/NAME.onnx; DIR is --cache, else BENCH_MODELS_DIR, else
+~/.cache/tenon-bench. An existing file is kept. Importable: `get(NAME)`, `export(NAME, ...)`,
+`inputs(NAME, seed)`, `torch_module(NAME)`. Torch is imported only to export or to run; the models
+of the package rapidocr-onnxruntime need only that package.
 """
 import argparse
 import dataclasses
@@ -43,7 +45,7 @@ class Model:
     build: typing.Optional[typing.Callable] = None  # attention -> torch module
     packaged: str = ""  # file in rapidocr-onnxruntime
     outputs: tuple = ("output",)
-    flops: float = 0  # of the contractions, multiply and add counted apart; 0 where unknown
+    flops: float = 0  # of the contractions, counting multiply and add separately; 0 if unknown
     headline: bool = False  # in the table of a full run
     extra: bool = False  # exported only by name
 
@@ -106,7 +108,8 @@ def get(name):
 
 
 def inputs(name, seed=1, dims=None):
-    """Random inputs by name as numpy arrays; bfloat16 comes as its bits in uint16. `dims` overrides symbolic sizes."""
+    """Random inputs by name as numpy arrays; bfloat16 is represented by its bits in uint16. `dims`
+    overrides symbolic sizes."""
     import numpy as np
     rng = np.random.default_rng(seed)
     return {i.name: _random(np, rng, i, i.sizes(dims)) for i in get(name).inputs}
@@ -134,7 +137,7 @@ def to_torch(name, arrays):
 
 
 def torch_module(name, attention="eager"):
-    """The module with its weights, the same every time; None for a packaged model."""
+    """The module with its weights, the same for every call; None for a packaged model."""
     model = get(name)
     if model.build is None:
         return None
@@ -150,7 +153,8 @@ def cache_folder(cache=None):
 
 
 def packaged_path(file):
-    """Where a model of rapidocr-onnxruntime lies, None without the package. The package is not imported."""
+    """The path of a model of rapidocr-onnxruntime; None without the package, which is not
+    imported."""
     spec = importlib.util.find_spec("rapidocr_onnxruntime")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = os.path.join(folder, "models", file)
@@ -160,7 +164,8 @@ def packaged_path(file):
 
 
 def export(name, cache=None, opset=DEFAULT_OPSET, exporter="torchscript", attention="eager", force=False):
-    """The path of the model's ONNX file, exported if it is not there; None for a packaged model whose package is missing."""
+    """The path of the model's ONNX file, which is exported if it is missing; None for a packaged
+    model whose package is missing."""
     model = get(name)
     if model.packaged:
         return packaged_path(model.packaged)
@@ -182,7 +187,7 @@ def _export_to(model, path, opset, exporter, attention):
         sys.exit(f"{model.name}: the random weights give outputs that compare nothing (max {result.abs().max()})")
     options = {"input_names": [i.name for i in model.inputs], "output_names": list(model.outputs), "opset_version": opset}
     symbols = {i.name: i.symbols() for i in model.inputs if i.symbols()}
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as scratch:  # a stopped export leaves no half a file
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as scratch:  # an interrupted export must not leave a partial file
         file = os.path.join(scratch, model.name + ".onnx")
         if exporter == "dynamo":
             shapes = tuple({d: torch.export.Dim(s, min=1, max=4096) for d, s in symbols.get(i.name, {}).items()} for i in model.inputs)

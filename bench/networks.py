@@ -1,7 +1,9 @@
-"""The networks that bench/models.py exports, in plain torch modules, with random weights that keep activations sane.
+"""The networks that bench/models.py exports, in plain torch modules, with random weights that keep
+activations sane.
 
-Nothing here is trained. `settle` replaces what training would have done: one pass over random inputs sets the statistics of every batch
-norm, so that activations stay near unit size through any depth and comparisons of outputs mean something.
+Nothing here is trained. `settle` replaces training: one pass over random inputs sets the statistics
+of every batch norm, so that activations stay near unit size at any depth and comparisons of outputs
+are meaningful.
 """
 import torch
 from torch import nn
@@ -14,7 +16,8 @@ def conv_norm(inputs, outputs, kernel, stride=1, groups=1, activation=None):
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 (carries the stride), 1x1 with four times the channels, added to the input or to its projection."""
+    """1x1, 3x3 (carries the stride), 1x1 with four times the channels, added to the input or to its
+    projection."""
 
     def __init__(self, inputs, width, stride):
         super().__init__()
@@ -77,7 +80,8 @@ class MobileNetV2(nn.Module):
 
 
 class PointwiseSoftmax(nn.Module):
-    """A chain of element-wise ops ending in a softmax over rows: bound by memory and by exp, not by contractions."""
+    """A chain of element-wise ops ending in a softmax over rows: bound by memory and by exp, not by
+    contractions."""
 
     def __init__(self, columns=1024):
         super().__init__()
@@ -170,7 +174,8 @@ def gpt2(attention="eager"):
 
 
 def settle(module, inputs):
-    """Weights of convolutions by fan-in, batch norms by the statistics of one random batch; everything else keeps its own init."""
+    """Weights of convolutions by fan-in, batch norms by the statistics of one random batch;
+    everything else keeps its own init."""
     norms = [m for m in module.modules() if isinstance(m, nn.BatchNorm2d)]
     for m in module.modules():
         if isinstance(m, nn.Conv2d):
@@ -178,7 +183,7 @@ def settle(module, inputs):
     for m in norms:
         nn.init.uniform_(m.weight, 0.6, 1.0)
         nn.init.normal_(m.bias, 0.0, 0.2)
-        m.momentum = None  # the average of what comes
+        m.momentum = None  # averages everything
     if norms:
         module.train()
         with torch.no_grad():

@@ -1,10 +1,10 @@
-// What this machine can do at most, measured: multiply-adds of the widest vectors and memory
-// streams, on 1 and 2 threads.
+// Measures the machine's peaks: multiply-adds on the widest vectors, and memory streams, on 1 and 2
+// threads.
 //
-//   cc -O2 -march=native; prints one JSON object. Operands are random: zeros draw less power and
-//   flatter the clock.
-// Vectors are as wide as the compiler's target allows; the choice is by the features it was given,
-// never by a vendor.
+// cc -O2 -march=native; prints one JSON object. Operands are random, because zeros draw less power
+// and raise the clock.
+// Vectors are as wide as the compiler's target allows; the choice depends on its features, never on
+// a vendor.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -49,8 +49,7 @@ void keep(T& value) {
 #endif
 }
 
-// Twelve chains hide the latency of any multiply-add unit met so far. The factors keep the sums
-// finite.
+// Twelve chains hide the latency of any known multiply-add unit. The factors keep the sums finite.
 double fma_gflops() {
   std::mt19937 random(7);
   V sums[12], factor = random_vector(random, 0.5f, 0.99f), addend = random_vector(random, -1, 1);
@@ -88,7 +87,7 @@ double bf16_gflops() {
 
 struct Streams {
   float *a, *b, *c;
-  int64_t count;  // floats each
+  int64_t count;  // floats in each stream
 };
 
 double read_gbs(const Streams& s) {
@@ -101,7 +100,7 @@ double read_gbs(const Streams& s) {
   return 4.0 * static_cast<double>(s.count) / (now_s() - begin) * 1e-9;
 }
 
-// a = b + c * k; three streams counted, not the line that a store fetches.
+// a = b + c * k; counts three streams, not the line that a store fetches.
 double triad_gbs(const Streams& s) {
   V factor = {};
   factor += 1.5f;
@@ -151,7 +150,7 @@ double together(int threads, int tries, F measure) {
 }  // namespace
 
 int main() {
-  constexpr int64_t kCount = 24 << 20;  // 96 MB a stream: larger than the caches
+  constexpr int64_t kCount = 24 << 20;  // 96 MB per stream, larger than the caches
   std::vector<Streams> streams;
   for (int i = 0; i < 2; ++i) {
     streams.push_back({random_floats(kCount / 2), random_floats(kCount / 2),

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Tenon beside torch eager, ONNX Runtime and OpenVINO on the models of models.py: interleaved rounds, outputs compared, peaks of the same minute.
+"""Tenon beside torch eager, ONNX Runtime and OpenVINO on the models of models.py: interleaved
+rounds, outputs compared, peaks of the same minute.
 
     bench/peers.py [--quick] [--only NAME,...] [--threads 1,2] [--rounds 5] [--seconds 0.25] [--json FILE] [--skip PART,...]
 
-Every runtime sits in a process of its own, loaded, and measures a round when its turn comes; the turns rotate. Inputs are random (seed 1) and
-the same for all. One thread is pinned to one processor. Outputs are compared as max|a-b| / max|b|; `f64` tells the distance from the same network
-computed in double. The bound is the larger of flops at the multiply-add peak and, where weights and tensors exceed the caches, bytes at the read
-peak, both measured beside each model. A peer that is not installed is "not run"; a model that a runtime refuses is "failed" with its reason.
+Every runtime has a process of its own with the loaded model, and they measure rounds in rotating
+order. Inputs are random (seed 1) and the same for all. One thread is pinned to one processor.
+Outputs are compared as max|a-b| / max|b|; `f64` is the distance from the same network computed in
+double. The bound is the larger of flops at the multiply-add peak and, if weights and tensors exceed
+the caches, bytes at the read peak, both measured beside each model. A peer that is not installed is
+"not run"; a model that a runtime refuses is "failed" with its reason.
 
-Parts that --skip knows: models, start (cold compile, second start, depth), contention.
+Parts for --skip: models, start (cold compile, second start, depth), contention.
 """
 import argparse
 import contextlib
@@ -26,14 +29,15 @@ import models
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 PEERS = ("tenon", "torch", "onnxruntime", "openvino")
-CACHES = 32 << 20  # bytes that no cache is assumed to hold
+CACHES = 32 << 20  # bytes that exceed any cache
 START_MODELS = ("resnet50", "mobilenetv2", "bert", "gpt2")
 
 
 # ---- Workers ----
 
 class Worker:
-    """A process that answers lines of JSON. `info` is its first answer; `problem` tells why it cannot measure, or is empty."""
+    """A process that answers with lines of JSON. `info` is its first answer; `problem` is why it
+    cannot measure, or empty."""
 
     def __init__(self, command, env=None, pinned=False):
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -76,7 +80,7 @@ def _complaint(process):
 
 
 class Peer:
-    """A runtime with one model, whatever number of processes that takes."""
+    """A runtime with one model, in as many processes as it needs."""
 
     def __init__(self, kind, name, path, folder, threads, tenon, exact):
         self.kind, self.workers = kind, {}
@@ -145,7 +149,7 @@ def write_inputs(name, folder):
 
 
 def tenon_outputs(tenon, name, path, folder):
-    """Runs the model once through the command line; the outputs in the model's order."""
+    """Runs the model once through the command line. Returns the outputs in the model's order."""
     import numpy as np
     inputs = [part for i in models.get(name).inputs for part in ("--input", f"{i.name}={folder}/in.{i.name}.npy")]
     out = os.path.join(folder, "tenon")
@@ -172,7 +176,8 @@ def saved_outputs(kind, folder):
 
 
 def distance(a, b):
-    """Largest max|a-b| / max|b| over the outputs; infinite where they differ in shape or are not finite."""
+    """Largest max|a-b| / max|b| over the outputs; infinite where they differ in shape or are not
+    finite."""
     import numpy as np
     worst = 0.0
     for x, y in zip(a, b):
@@ -193,7 +198,7 @@ def compare(outputs):
 
 
 def traffic(name, path):
-    """Bytes that a run must move at least: weights, inputs and outputs of known size."""
+    """The least number of bytes that a run must move: weights, inputs and outputs of known size."""
     import math
     sizes = {"bfloat16": 2, "float32": 4, "int64": 8}
     tensors = sum(math.prod(i.sizes()) * sizes[i.dtype] for i in models.get(name).inputs)
@@ -209,7 +214,8 @@ def bound_ms(name, path, peaks):
 
 
 def rounds_of(peers, threads, rounds, seconds):
-    """Medians by peer, from rounds in rotating order. A pause lets the last one's threads go to sleep."""
+    """Medians by peer, from rounds in rotating order. A pause lets the threads of the previous one
+    go to sleep."""
     for peer in peers:
         if not peer.problem(threads):
             peer.round(threads, min(seconds, 0.05))
@@ -244,7 +250,7 @@ def measure_model(name, path, args, peaks):
     exact = not args.quick and all(i.dtype != "bfloat16" for i in models.get(name).inputs)
     with tempfile.TemporaryDirectory() as folder:
         write_inputs(name, folder)
-        outputs = {"tenon": tenon_outputs(args.tenon, name, path, folder)}  # also fills the cache of kernels
+        outputs = {"tenon": tenon_outputs(args.tenon, name, path, folder)}  # also fills the kernel cache
         peers = [Peer(k, name, path, folder, args.threads, args.tenon, exact) for k in args.peers]
         rows = []
         try:
@@ -294,7 +300,8 @@ def bench_once(tenon, path, cache, inputs):
 
 
 def measure_start(name, path, args):
-    """Cold compile, and what a second start adds to reading the weights and to the computation itself before the first output is there."""
+    """Cold compile, and the time until the first output that a second start adds to reading the
+    weights and computing."""
     with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as folder:
         write_inputs(name, folder)
         inputs = [part for i in models.get(name).inputs for part in ("--input", f"{i.name}={folder}/in.{i.name}.npy")]

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""What manifests cost at start-up: the time of a small command with no foreign manifest, and with good and bad ones in the way.
+"""The cost of manifests at start-up: the time of a small command without foreign manifests, and
+with good and bad ones.
 
     bench/startup.py [--tenon build/bin/tenon] [--good 50] [--bad 50] [--runs 40]
 
-Good ones are complete and name a library that is never opened, since nothing asks for it. Bad ones are broken in turn: no JSON, wrong
-schema, wrong types, a library outside, another platform. Both commands run in turn; figures are medians of whole processes.
+Good ones are complete and name a library that is never opened, because nothing needs it. Bad ones
+are broken in different ways: no JSON, wrong schema, wrong types, a library outside the folder,
+another platform. Both commands run in turn; figures are medians of whole processes.
 """
 import argparse
 import json

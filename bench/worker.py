@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""One peer in a process of its own, for peers.py: loads a model, then measures a round for every line of standard input.
+"""One peer in a process of its own, for peers.py: loads a model, then measures a round for every
+line of standard input.
 
     bench/worker.py torch|onnxruntime|openvino MODEL_NAME MODEL_FILE FOLDER
 
-FOLDER/in.NAME.npy are the inputs; the outputs of the first run are written to FOLDER/PEER.I.npy. A line is "THREADS SECONDS", the answer one
-JSON object with the keys of `tenon bench --serve`. The first answer tells the set-up. A peer that is not installed answers {"missing": true}, one that
+FOLDER/in.NAME.npy are the inputs; the outputs of the first run are written to FOLDER/PEER.I.npy. A
+line is "THREADS SECONDS", the answer one JSON object with the keys of `tenon bench --serve`. The
+first answer describes the set-up. A peer that is not installed answers {"missing": true}, one that
 refuses the model {"failed": REASON}.
 """
 import gc
@@ -102,7 +104,7 @@ class OpenVino:
         import openvino
         self.ov, self.path = openvino, path
         self.imported = rss()
-        # f32 stays f32 where the model says f32; a bf16 model may compute in bf16.
+        # f32 stays f32 if the model says f32; a bf16 model may compute in bf16.
         kinds = {i.dtype for i in models.get(name).inputs}
         self.precision = "bf16" if "bfloat16" in kinds else "f32"
 
@@ -189,7 +191,7 @@ def main():
                 np.save(os.path.join(folder, f"exact.{i}.npy"), array)
             say({"exact": True})
         serve(peer, feed)
-    except Exception as error:  # a peer that refuses is a result, not a crash of the table
+    except Exception as error:  # a refusal by a peer is a result and must not end the table
         say({"failed": str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__})
 
 

@@ -8,7 +8,7 @@ namespace {
 constexpr tenon_str_t kStatistics[] = {str("op-fold"), str("op-rewrite"), str("idempotent"),
                                        str("constant-right")};
 
-// Calls a function of an op's declaration that builds one value per result.
+// Calls a function of an op's declaration that builds one value for each result.
 template <class Call>
 Status ask(const Node& node, std::vector<Value>* out, Call call) {
   std::vector<tenon_value_t> built(node.result_count(), TENON_NONE);
@@ -20,7 +20,7 @@ Status ask(const Node& node, std::vector<Value>* out, Call call) {
   return {};
 }
 
-// The op's own simplification. Each declares, where it is written, why it ends.
+// The op's own fold. Its declaration states why it terminates.
 Status op_fold(Builder& builder, const Node& node, std::vector<Value>* out) {
   const tenon_op_def_t* op = op_of(node);
   if (op == nullptr || op->fold == nullptr) return {};
@@ -31,7 +31,7 @@ Status op_fold(Builder& builder, const Node& node, std::vector<Value>* out) {
 
 using Rewrites = std::unordered_map<tenon_sym_t, std::vector<const tenon_rewrite_t*>>;
 
-// The rewrites of all ops by the op they start from, which need not be the one that declares them.
+// The rewrites of all ops, by the op that they match, which need not be the op that declares them.
 const Rewrites& all_rewrites() {
   static const Rewrites table = [] {
     Rewrites found;
@@ -64,7 +64,7 @@ Status op_rewrite(Builder& builder, const Node& node, std::vector<Value>* out) {
   return {};
 }
 
-// relu of relu, floor of floor: the second changes nothing. Ends: one node fewer each time.
+// relu of relu, floor of floor: the second has no effect. Ends: one node fewer each time.
 Status idempotent(Builder&, const Node& node, std::vector<Value>* out) {
   const Node inner = node.operand(0).node();
   if (node.operand_count() != 1 || node.view().attr_count != 0 || !inner ||
@@ -74,16 +74,15 @@ Status idempotent(Builder&, const Node& node, std::vector<Value>* out) {
   return {};
 }
 
-// A constant left of a commutative op goes right, where patterns look for it. Ends: afterwards the
-// left one is not constant.
+// Moves a constant left operand of a commutative op to the right, where patterns look for it. Ends:
+// afterwards the left operand is not constant.
 Status constant_right(Builder& builder, const Node& node, std::vector<Value>* out) {
   if (node.operand_count() != 2 || !node.operand(0).is_constant() || node.operand(1).is_constant())
     return {};
   if (!has_trait(op_of(node), TENON_TRAIT_COMMUTATIVE)) return {};
   const tenon_node_view_t& view = node.view();
   const tenon_value_t operands[] = {view.operands[1], view.operands[0]};
-  tenon_node_spec_t spec = {};
-  spec.size_bytes = sizeof spec;
+  auto spec = sized<tenon_node_spec_t>();
   spec.op = view.op;
   spec.op_version = view.op_version;
   spec.loc = view.loc;
@@ -122,15 +121,16 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass = pass("canonicalize", "Applies the simplifications that ops declare.")
-                           .describe(
-                               "Runs the fold and the rewrites of every op until nothing changes: "
-                               "x + 0, transpose of transpose, a "
-                               "reshape to the same shape. An idempotent op of itself is done "
-                               "once. Constants of commutative ops go to the right.")
-                           .example(kBefore, kAfter)
-                           .statistics(kStatistics)
-                           .rewrites(kRewrites);
+constexpr auto kPass =
+    pass("canonicalize", "Applies the simplifications that ops declare.")
+        .describe(
+            "Runs the folds and the rewrites of every op until nothing changes: x + "
+            "0, a transpose of a transpose, a reshape to the same shape. An "
+            "idempotent op applied to itself is done once. Constants of commutative "
+            "ops move to the right.")
+        .example(kBefore, kAfter)
+        .statistics(kStatistics)
+        .rewrites(kRewrites);
 
 }  // namespace
 }  // namespace tenon::passes

@@ -1,4 +1,4 @@
-// What the passes share: the declaration behind a node, and the entry that every pass ends with.
+// Shared by the passes: the declaration of a node's op, and the entry that every pass ends with.
 #pragma once
 #include <tenon/abi/host.h>
 #include <tenon/cpp/pass.hpp>
@@ -10,7 +10,7 @@ inline const tenon_host_registry_t& registry() {
   return *table;
 }
 
-// The op of a node. Null only for an op whose plugin is gone; such nodes are left alone.
+// The op of a node. Null only for an op whose plugin is missing; such nodes are left alone.
 inline const tenon_op_def_t* op_of(const Node& node) {
   const tenon_op_def_t* op = nullptr;
   const tenon_node_view_t& view = node.view();
@@ -20,15 +20,15 @@ inline const tenon_op_def_t* op_of(const Node& node) {
 inline bool has_trait(const tenon_op_def_t* op, uint64_t trait) {
   return op != nullptr && (op->traits & trait) != 0;
 }
-// Whether a node may be removed when its results are unused: no effect, nothing ordered.
+// Whether a node may be removed when its results are unused: it has no effect and orders nothing.
 inline bool is_removable(const tenon_op_def_t* op) {
   return has_trait(op, TENON_TRAIT_PURE) && !has_trait(op, TENON_TRAIT_ORDERED);
 }
 
 }  // namespace tenon::passes
 
-// Ends the file of a pass: TENON_PASS(dce, kPass) for a PassRecord. The build collects them by file
-// name.
+// Ends the file of a pass: TENON_PASS(dce, kPass) for a PassRecord. The build collects passes by
+// file name.
 #define TENON_PASS(file, record)                   \
   extern const tenon_pass_def_t tenon_pass_##file; \
   constinit const tenon_pass_def_t tenon_pass_##file = (record).def;

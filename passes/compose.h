@@ -1,5 +1,6 @@
-// What the passes that recognise composites share: products taken apart, reductions seen through
-// the reshapes and broadcasts that bring them back, numbers compared as an element type holds them.
+// Shared by the passes that recognise composites: factoring of products, reductions traced through
+// the reshapes and broadcasts that restore their shape, comparison of numbers up to an element
+// type's precision.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -11,7 +12,7 @@
 
 namespace tenon::passes {
 
-// Equal as far as the element type can tell: exporters write numbers like 1/sqrt(2) rounded to it.
+// Equal up to the element type's precision: exporters round numbers like 1/sqrt(2) to it.
 inline bool is_about(double value, double wanted, tenon_dtype_t type) {
   const double unit = type == TENON_F64   ? 0x1p-52
                       : type == TENON_F32 ? 0x1p-23
@@ -20,7 +21,7 @@ inline bool is_about(double value, double wanted, tenon_dtype_t type) {
   return std::abs(value - wanted) <= 4 * unit * std::abs(wanted);
 }
 
-// A value as a number times other values: mul, div by a number, whole powers up to 3.
+// A number times values, from mul, div by a number, and whole powers up to 3.
 struct Product {
   double number = 1;
   std::vector<Value> values;  // sorted
@@ -61,7 +62,7 @@ inline Product product_of(Value v) {
   return out;
 }
 
-// What is left when one of the operands of a node with two is about `number` everywhere; invalid
+// The other operand of a node with two operands, one of which is about `number` everywhere; invalid
 // otherwise.
 inline Value other_than(const Node& node, double number) {
   for (uint32_t i = 0; i < 2 && node.operand_count() == 2; ++i) {
@@ -78,8 +79,8 @@ inline std::vector<int64_t> count_up(size_t count) {
   return out;
 }
 
-// The trailing dims of `full` from `lead` on were reduced: sees through what brings a reduced value
-// back to `full`, by way of dims of 1 or at once.
+// The value before the ops that restore its reduced dims, where the trailing dims of `full` from
+// `lead` on were reduced: directly, or through dims of 1.
 inline Value below_spread(Value v, const Dims& full, size_t lead) {
   const Dims reduced(full.begin(), full.begin() + static_cast<std::ptrdiff_t>(lead));
   Dims kept = reduced;
@@ -99,8 +100,8 @@ inline Value below_spread(Value v, const Dims& full, size_t lead) {
   return v;
 }
 
-// The value behind a broadcast along leading dims, with exactly the dims of `full` from `lead` on:
-// reshaped when it has leading dims of 1. Invalid when it is none.
+// The operand of a broadcast along leading dims, with exactly the dims of `full` from `lead` on;
+// reshaped when it has leading dims of 1. Invalid if there is none.
 inline Value trailing_of(Builder& builder, Value v, const Dims& full, size_t lead) {
   const Dims wanted(full.begin() + static_cast<std::ptrdiff_t>(lead), full.end());
   const Value none(v.graph(), TENON_NONE);

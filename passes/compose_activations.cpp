@@ -19,7 +19,7 @@ bool is_gauss(Value v, Value x) {
   return erf.is("erf") && product_of(erf.operand(0)).is(kSqrtHalf, {x}, x.dtype());
 }
 
-// tanh(sqrt(2/pi) (x + 0.044715 x^3)) + 1, the cubic written as it is or as x (1 + 0.044715 x^2)
+// tanh(sqrt(2/pi) (x + 0.044715 x^3)) + 1, the cubic also in the form x (1 + 0.044715 x^2).
 bool is_tanh_gauss(Value v, Value x) {
   const Node tanh = add_one(v).node();
   if (!tanh.is("tanh")) return false;
@@ -41,7 +41,7 @@ bool is_tanh_gauss(Value v, Value x) {
   return (scaled.values[0] == x || scaled.values[1] == x) && is_cubic(other, Value(), {x, x});
 }
 
-// clamp(x + 3, 0, 6); invalid when it is none.
+// The x of clamp(x + 3, 0, 6); invalid for other values.
 Value below_relu6(Value v) {
   const Node clamp = v.node();
   if (!clamp.is("clamp") || clamp.f64("min") != 0 || clamp.f64("max") != 6) return Value();
@@ -49,7 +49,7 @@ Value below_relu6(Value v) {
   return add.is("add") ? other_than(add, 3) : Value();
 }
 
-// The activation that number * x * gate is, if any.
+// The name of the activation that number * x * gate is; empty if none.
 std::string_view named(double number, Value x, Value gate) {
   const tenon_dtype_t type = x.dtype();
   const Node node = gate.node();
@@ -67,7 +67,7 @@ std::string_view named(double number, Value x, Value gate) {
   return inner.is("softplus") && inner.operand(0) == x ? "mish" : "";
 }
 
-// Ends: each application leaves one product fewer.
+// Ends: each application removes one product.
 Status compose(Builder& builder, const Node& node, std::vector<Value>* out) {
   const Value y = node.result();
   if (!is_float(y.dtype())) return {};
@@ -113,11 +113,11 @@ graph @g(%x: f32[2]) -> (y: f32[2], z: f32[2]) {
 )";
 
 constexpr auto kPass =
-    pass("compose-activations", "Recognises activations that exporters wrote out.")
+    pass("compose-activations", "Recognises activations that exporters decomposed.")
         .describe(
-            "Products that are gelu (by erf or tanh), silu, mish, hard_swish or hard_sigmoid "
-            "become that op, whatever the order "
-            "of their factors. Numbers are compared as exactly as the element type holds them.")
+            "Products that are gelu (by erf or tanh), silu, mish, hard_swish or "
+            "hard_sigmoid become that op, with their factors in any order. Numbers "
+            "are compared up to the precision of the element type.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

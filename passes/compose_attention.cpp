@@ -18,8 +18,8 @@ Scaled scaled_of(Value v) {
   return {product.values[0], product.number};
 }
 
-// Keys as [batch, heads, keys, features] from [batch, heads, features, keys]. Exporters also
-// transpose with batch and heads joined.
+// Keys as [batch, heads, keys, features] from [batch, heads, features, keys]. Some exporters
+// transpose with batch and heads merged.
 Value keys_of(Builder& builder, Value transposed) {
   const Node split = transposed.node();
   const Node swap = split.is("reshape") ? split.operand(0).node() : Node();
@@ -37,8 +37,8 @@ Value keys_of(Builder& builder, Value transposed) {
   return builder.build("transpose", {transposed}, {{"perm", kSwap}});
 }
 
-// A mask as sdpa takes it: rank 4, dims of 1 where it repeats. select(seen, 0, -inf) says what is
-// seen.
+// A mask in the form of sdpa: rank 4, with dims of 1 where it repeats. select(seen, 0, -inf)
+// becomes `seen`.
 Value mask_of(Builder& builder, Value mask) {
   const auto narrow = [&](Value v) {
     const Node n = v.node();
@@ -65,7 +65,7 @@ struct Scores {
   double scale = 1;
 };
 
-// queries keys' times numbers, plus a mask.
+// Matches queries times transposed keys, times numbers, plus a mask.
 std::optional<Scores> read_scores(Builder& builder, Value v) {
   const Node add = v.node();
   for (uint32_t i = 0; add.is("add") && i < 2; ++i) {
@@ -84,7 +84,7 @@ std::optional<Scores> read_scores(Builder& builder, Value v) {
                 product.number * queries.number * keys.number};
 }
 
-// softmax over the keys, with or without a select that zeroes what is NaN.
+// The softmax over the keys, with or without a select that replaces NaN by 0.
 Node softmax_of(Value weights, bool* zero_nan) {
   const Node select = weights.node();
   Node softmax = select;
@@ -98,7 +98,7 @@ Node softmax_of(Value weights, bool* zero_nan) {
                                                                                           : Node();
 }
 
-// Ends: one matmul fewer.
+// Ends: each application removes one matmul.
 Status attention(Builder& builder, const Node& node, std::vector<Value>* out) {
   bool zero_nan = false;
   const Node softmax = softmax_of(node.operand(0), &zero_nan);
@@ -138,13 +138,12 @@ graph @g(%q: f32[1, 2, 3, 4], %k: f32[1, 2, 4, 5], %v: f32[1, 2, 5, 4]) -> (y: f
 )";
 
 constexpr auto kPass =
-    pass("compose-attention", "Recognises scaled dot-product attention that exporters wrote out.")
+    pass("compose-attention", "Recognises scaled dot-product attention that exporters decomposed.")
         .describe(
-            "softmax(scale q k' + mask) v over four dims becomes sdpa, wherever the scale stands: "
-            "on q, on k, on both or on the scores. "
-            "A mask that is 0 or -inf by a predicate becomes that predicate: a score that is NaN "
-            "or "
-            "infinite where it is hidden then stays hidden, and does not spread along its row.")
+            "softmax(scale q k' + mask) v over four dims becomes sdpa. The scale may "
+            "be on q, on k, on both or on the scores. A mask that a predicate makes 0 "
+            "or -inf becomes that predicate. So a hidden score that is NaN or "
+            "infinite stays hidden and does not spread along its row.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

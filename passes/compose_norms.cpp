@@ -6,7 +6,7 @@ namespace {
 constexpr tenon_str_t kStatistics[] = {str("divided"), str("multiplied"), str("scaled"),
                                        str("shifted")};
 
-// What a mean over the trailing dims from `lead` on is taken of; invalid for anything else.
+// The operand of a mean over the trailing dims from `lead` on; invalid for anything else.
 Value mean_of(Value v, const Dims& full, size_t* lead) {
   const Node mean = v.node();
   if (!mean.is("mean")) return Value();
@@ -19,7 +19,8 @@ Value mean_of(Value v, const Dims& full, size_t* lead) {
   return mean.operand(0);
 }
 
-// The first mean below elementwise ops and what spreads them: where the reduced dims begin.
+// Finds the first mean below element-wise ops and broadcasts, and returns where its reduced dims
+// begin.
 std::optional<size_t> lead_below(Value v, const Dims& full) {
   for (int steps = 0; steps < 8; ++steps) {
     size_t lead = 0;
@@ -47,7 +48,7 @@ struct Norm {
   bool centred = false;  // layer_norm, else rms_norm
 };
 
-// distance / sqrt(mean(distance^2) + epsilon): `root` is what stands under the square root.
+// Matches distance / sqrt(mean(distance^2) + epsilon); `root` is the operand of the square root.
 std::optional<Norm> read_norm(Value distance, Value root, size_t lead) {
   const Dims full = distance.dims();
   const Node add = below_spread(root, full, lead).node();
@@ -78,7 +79,7 @@ Status build(Builder& builder, const std::optional<Norm>& norm, std::vector<Valu
   return {};
 }
 
-// Ends: one quotient fewer.
+// Ends: each application removes one quotient.
 Status divided(Builder& builder, const Node& node, std::vector<Value>* out) {
   const Value distance = node.operand(0);
   const auto lead = lead_below(node.operand(1), distance.dims());
@@ -88,7 +89,7 @@ Status divided(Builder& builder, const Node& node, std::vector<Value>* out) {
                          : Status();
 }
 
-// Ends: one product fewer.
+// Ends: each application removes one product.
 Status multiplied(Builder& builder, const Node& node, std::vector<Value>* out) {
   for (uint32_t i = 0; i < 2; ++i) {
     const Value distance = node.operand(1 - i);
@@ -109,7 +110,7 @@ Status multiplied(Builder& builder, const Node& node, std::vector<Value>* out) {
   return {};
 }
 
-// The norm with one operand more. Ends: one node fewer.
+// Rebuilds the norm with one more operand. Ends: one node fewer.
 Status attach(Builder& builder, const Node& node, uint32_t place, std::vector<Value>* out) {
   for (uint32_t i = 0; i < 2; ++i) {
     const Node norm = node.operand(i).node();
@@ -172,12 +173,11 @@ graph @g(%x: f32[2, 4], %s: f32[4], %b: f32[4]) -> (y: f32[2, 4], z: f32[2, 4]) 
 )";
 
 constexpr auto kPass =
-    pass("compose-norms", "Recognises layer_norm and rms_norm that exporters wrote out.")
+    pass("compose-norms", "Recognises layer_norm and rms_norm that exporters decomposed.")
         .describe(
-            "A difference from a mean over the last dims, divided by the root of the mean of its "
-            "squares, becomes layer_norm; without "
-            "the difference, rms_norm. A scale and a shift along the last dims become its "
-            "operands.")
+            "A difference from a mean over the last dims, divided by the root of the "
+            "mean of its squares, becomes layer_norm; without the difference, "
+            "rms_norm. A scale and a shift along the last dims become its operands.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

@@ -9,7 +9,7 @@ namespace {
 constexpr tenon_str_t kStatistics[] = {str("merged"), str("merged-constants")};
 
 // Larger constants are merged only when they share their blob: hashing would read mapped weights
-// from the disk.
+// from disk.
 constexpr uint64_t kHashedBytesMax = 4096;
 
 using Key = std::string;
@@ -87,7 +87,7 @@ class Cse {
  public:
   Cse(tenon_graph_t* graph, const PassContext& context) : graph_(graph), context_(context) {}
 
-  // `seen` has one table per enclosing region, so that a value found is visible here.
+  // `seen` has one table per enclosing region, so every value found in it is visible here.
   Status visit(Region region) {
     seen_.emplace_back();
     for (const tenon_node_t id : region.node_ids()) TENON_TRY(visit(Node(graph_, id)));
@@ -100,12 +100,12 @@ class Cse {
  private:
   Status visit(Node node) {
     for (const Value operand : node.operands()) TENON_TRY(merge_constant(operand));
-    node = Node(graph_, node.id());  // merging changed the graph under the view
+    node = Node(graph_, node.id());  // merging changed the graph below the view
     const tenon_node_view_t& view = node.view();
     const std::vector<tenon_region_t> regions(view.regions, view.regions + view.region_count);
     for (const tenon_region_t inner : regions) TENON_TRY(visit(Region(graph_, inner)));
     const tenon_op_def_t* op = op_of(node);
-    // Two definitions of symbols are two symbols, even when equal operands made them.
+    // Two definitions of a symbol are two symbols, even with equal operands.
     const bool defines = has_trait(op, TENON_TRAIT_DEFINES_SYMBOL) || view.symbol_count > 0;
     if (!regions.empty() || defines || !is_removable(op)) return {};
     const Key key = key_of(node, has_trait(op, TENON_TRAIT_COMMUTATIVE));
@@ -159,7 +159,7 @@ class Cse {
   tenon_graph_t* graph_;
   const PassContext& context_;
   std::vector<std::unordered_map<Key, tenon_node_t>> seen_;
-  std::unordered_map<Key, tenon_value_t> constants_;  // these stand in no region
+  std::unordered_map<Key, tenon_value_t> constants_;  // constants are in no region
 };
 
 Status run(tenon_graph_t* graph, const PassContext& context) {
@@ -182,17 +182,17 @@ graph @g(%x: f32[2], %y: f32[2]) -> (z: f32[2]) {
 }
 )";
 
-constexpr auto kPass = pass("cse", "Computes equal things once.")
-                           .describe(
-                               "Merges nodes with the same op, attributes and operands (in either "
-                               "order for commutative ops) where "
-                               "the first is visible from the second, and constants with equal "
-                               "bytes. Ops with effects and ops that "
-                               "define a symbol are never merged.")
-                           .example(kBefore, kAfter)
-                           .statistics(kStatistics)
-                           .preserves("legal, folded")
-                           .run<run>();
+constexpr auto kPass =
+    pass("cse", "Computes equal nodes once.")
+        .describe(
+            "Merges nodes with the same op, attributes and operands (in either order "
+            "for commutative ops) where the first is visible from the second, and "
+            "constants with equal bytes. Ops with effects and ops that define a "
+            "symbol are never merged.")
+        .example(kBefore, kAfter)
+        .statistics(kStatistics)
+        .preserves("legal, folded")
+        .run<run>();
 
 }  // namespace
 }  // namespace tenon::passes

@@ -5,8 +5,7 @@ namespace {
 
 constexpr tenon_str_t kStatistics[] = {str("removed")};
 
-// Regions inside come first, and nodes are visited backwards, so that one visit removes whole
-// chains.
+// Visits inner regions first and nodes backwards, so that one traversal removes whole chains.
 Status sweep(Region region, const PassContext& context) {
   const std::vector<tenon_node_t> ids = region.node_ids();
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
@@ -14,8 +13,8 @@ Status sweep(Region region, const PassContext& context) {
     bool used = false;
     for (uint32_t i = 0; i < node.result_count(); ++i) used |= node.result(i).use_count() > 0;
     const bool dead = !used && is_removable(op_of(node));
-    // The host refuses to erase a node whose symbols stand in somebody's type: those definitions
-    // stay.
+    // The host refuses to erase a node whose symbols occur in another value's type; such
+    // definitions stay.
     if (dead && erase(node).ok()) {
       context.count("removed");
       continue;
@@ -46,15 +45,16 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass = pass("dce", "Removes nodes whose results nobody uses.")
-                           .describe(
-                               "A node stays when it has an effect, when it is ordered by tokens, "
-                               "or when it defines a symbol that "
-                               "a type mentions. Bodies of control flow are swept too.")
-                           .example(kBefore, kAfter)
-                           .statistics(kStatistics)
-                           .preserves("legal, folded")
-                           .run<run>();
+constexpr auto kPass =
+    pass("dce", "Removes nodes with unused results.")
+        .describe(
+            "A node stays if it has an effect, if it is ordered by tokens, or if it "
+            "defines a symbol that a type mentions. Bodies of control flow are "
+            "cleaned too.")
+        .example(kBefore, kAfter)
+        .statistics(kStatistics)
+        .preserves("legal, folded")
+        .run<run>();
 
 }  // namespace
 }  // namespace tenon::passes

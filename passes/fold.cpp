@@ -10,10 +10,10 @@ constexpr tenon_pass_option_def_t kOptions[] = {
     {str("max_bytes"), str("largest constant that is made"), TENON_ATTR_I64, 0, str("1048576")}};
 constexpr tenon_str_t kStatistics[] = {str("folded"), str("bytes")};
 
-// Results up to this size may be larger than their operands.
+// Results up to this size may be larger than the operands.
 constexpr int64_t kSmallBytes = 4096;
 
-// The arrays of one evaluation; those that the host allocated go back to it.
+// The arrays of one evaluation; returns those that the host allocated.
 class Arrays {
  public:
   Arrays() = default;
@@ -35,8 +35,9 @@ int64_t bytes_of(const tenon_type_t& type) {
   return type.kind == TENON_KIND_TENSOR && bits % 8 == 0 ? bits / 8 : -1;
 }
 
-// Constant operands, static results, and no constant that is large or, beyond a few kilobytes,
-// larger than what it is made of: a broadcast costs less as an op than as memory.
+// Requires constant operands and static results. A large result is not folded, nor one that is
+// beyond a few kilobytes and larger than its operands: a broadcast costs less as an op than as
+// memory.
 bool worth_folding(const Node& node, const tenon_op_def_t* op, int64_t max_bytes) {
   if (!is_removable(op) || node.operand_count() == 0 || node.view().region_count > 0) return false;
   if (has_trait(op, TENON_TRAIT_DEFINES_SYMBOL | TENON_TRAIT_NO_RECOMPUTE)) return false;
@@ -70,7 +71,7 @@ Status input_of(Value value, tenon_array_t* array) {
   return {};
 }
 
-// A blob of the bytes, or of one element when all are equal.
+// A blob of the bytes, or of one element if all are equal.
 Status blob_of(const tenon_array_t& array, int64_t bytes, tenon_blob_t** out) {
   const auto* data = static_cast<const char*>(array.data);
   const uint32_t element = dtype_bytes(array.dtype);
@@ -90,7 +91,7 @@ Status fold(Node node, const PassContext& context) {
   arrays.outputs.resize(node.result_count());
   for (tenon_array_t& output : arrays.outputs) output.size_bytes = sizeof output;
   const std::vector<int64_t> symbols(graph_view(graph).symbol_limit,
-                                     1);  // static results mention none
+                                     1);  // static results mention no symbols
   TENON_TRY(registry().evaluate(registry().self, graph, node.id(), symbols.data(),
                                 static_cast<uint32_t>(symbols.size()), arrays.inputs.data(),
                                 static_cast<uint32_t>(arrays.inputs.size()), arrays.outputs.data(),
@@ -111,13 +112,14 @@ Status fold(Node node, const PassContext& context) {
   return erase(Node(graph, node.id()));
 }
 
-// Program order: what a fold makes constant is seen by its users.
+// In program order, so that users see a node's result as constant.
 Status visit(Region region, const PassContext& context) {
   for (const tenon_node_t id : region.node_ids()) {
     if (cancelled()) return fail(TENON_CANCELLED, "T0001: stopped");
     const Node node(region.graph(), id);
     if (worth_folding(node, op_of(node), context.i64(0))) {
-      // What evaluation refuses stays in the graph and is refused, with its place, when it runs.
+      // A node that evaluation refuses stays in the graph and fails, with its location, when it
+      // runs.
       (void)fold(node, context);
       continue;
     }
@@ -150,11 +152,11 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 )";
 
 constexpr auto kPass =
-    pass("fold", "Evaluates what depends on constants only.")
+    pass("fold", "Evaluates nodes that depend only on constants.")
         .describe(
-            "Nodes whose operands are all constant are evaluated by the meaning of their op. No "
-            "constant becomes "
-            "larger than max_bytes, and none above 4096 bytes larger than what it is made of.")
+            "Nodes with only constant operands are evaluated by the meaning of their "
+            "op. No constant becomes larger than max_bytes, and none above 4096 bytes "
+            "becomes larger than its operands.")
         .example(kBefore, kAfter)
         .options(kOptions)
         .statistics(kStatistics)

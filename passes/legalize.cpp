@@ -5,7 +5,7 @@ namespace {
 
 constexpr tenon_str_t kStatistics[] = {str("inlined")};
 
-// A composite made of composites made of ...: deeper than this is a cycle of declarations.
+// Composites may nest; a deeper nesting than this is a cycle of declarations.
 constexpr int kRoundsMax = 64;
 
 void composites(Region region, std::vector<tenon_node_t>* out) {
@@ -20,8 +20,8 @@ void composites(Region region, std::vector<tenon_node_t>* out) {
   }
 }
 
-// The dims of a composite and of what it is made of are equal wherever both mean something. Where
-// that cannot be proved it is asserted, and every run checks it.
+// The dims of a composite and of its decomposition are equal wherever both are valid. Where that
+// cannot be proved it is asserted, and every run checks it.
 Status assert_equal(Value a, Value b) {
   const Dims x = a.dims(), y = b.dims();
   for (size_t i = 0; i < std::min(x.size(), y.size()); ++i) {
@@ -48,9 +48,9 @@ Status inline_node(const Node& node, const PassContext& context) {
   return erase(Node(node.graph(), node.id()));
 }
 
-// In rounds, all questions before all changes: the devices look at one graph per round, not at one
-// per node. It ends because decompositions are made of smaller ops, and the rounds are bounded for
-// when they are not.
+// Works in rounds, with all queries before all changes, so that devices look at one graph per round
+// and not at one per node. It terminates because decompositions consist of smaller ops; the bound
+// on rounds covers declarations that break this rule.
 Status run(tenon_graph_t* graph, const PassContext& context) {
   for (int round = 0; round < kRoundsMax; ++round) {
     std::vector<tenon_node_t> found, unclaimed;
@@ -78,17 +78,17 @@ graph @g(%x: f32[2]) -> (y: f32[2]) {
 }
 )";
 
-constexpr auto kPass = pass("legalize", "Inlines composites that no planned device takes whole.")
-                           .describe(
-                               "Each composite (softmax, layer_norm, ...) that no device claims is "
-                               "replaced by its decomposition, "
-                               "until only claimed composites and smaller ops are left. Without "
-                               "devices, as in `tenon opt`, every "
-                               "composite is inlined.")
-                           .example(kBefore, kAfter)
-                           .statistics(kStatistics)
-                           .establishes("legal")
-                           .run<run>();
+constexpr auto kPass =
+    pass("legalize", "Inlines composites that no planned device takes whole.")
+        .describe(
+            "Each composite (softmax, layer_norm, ...) that no device claims is "
+            "replaced by its decomposition, until only claimed composites and smaller "
+            "ops are left. Without devices, as in `tenon opt`, every composite is "
+            "inlined.")
+        .example(kBefore, kAfter)
+        .statistics(kStatistics)
+        .establishes("legal")
+        .run<run>();
 
 }  // namespace
 }  // namespace tenon::passes

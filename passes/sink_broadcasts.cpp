@@ -14,9 +14,9 @@ bool same_placement(const Node& a, const Node& b) {
   return a.i64s("dims") == b.i64s("dims") && a.dims("shape") == b.dims("shape");
 }
 
-// The op on what was broadcast, then the broadcast. Ends: every application brings a broadcast
-// nearer to the end of the graph. Never worse: the op runs on fewer elements, and a broadcast with
-// another user is left alone.
+// Applies the op before the broadcast instead of after it. Ends: every application moves a
+// broadcast nearer to the end of the graph. Never worse: the op runs on fewer elements, and a
+// broadcast with another user is left alone.
 Status rebuild(Builder& builder, const Node& node, std::vector<Value> inner,
                std::vector<Value>* out) {
   const Node broadcast = node.operand(0).node();
@@ -68,11 +68,11 @@ graph @g(%x: f32[4]) -> (y: f32[4, 8]) {
 )";
 
 constexpr auto kPass =
-    pass("sink-broadcasts", "Computes before broadcasting where that gives the same.")
+    pass("sink-broadcasts", "Computes before broadcasting if the result is the same.")
         .describe(
-            "An element-wise op whose operands are all broadcast in the same way is done on what "
-            "is broadcast: "
-            "the same numbers from fewer elements. After it, fold sees constants that were hidden.")
+            "An element-wise op whose operands are all broadcast in the same way is "
+            "applied before the broadcast: the same numbers from fewer elements. "
+            "Afterwards, fold sees constants that the broadcast hid.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .rewrites(kRewrites);

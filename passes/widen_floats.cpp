@@ -11,7 +11,7 @@ bool is_narrow_float(tenon_dtype_t type) {
   return type == TENON_F32 || type == TENON_F16 || type == TENON_BF16;
 }
 
-// Builds every node again on f64, then the yields, then erases what was there before.
+// Rebuilds every node on f64, then the yields, then erases the old nodes.
 class Widening {
  public:
   Widening(tenon_graph_t* graph, const PassContext& context)
@@ -43,7 +43,7 @@ class Widening {
                                     static_cast<uint32_t>(yields.size()), names.data());
   }
 
-  // The value in f64, where it is a narrower float.
+  // The value in f64 if it is a narrower float.
   Value wide(Builder& builder, Value v) {
     if (!v.valid() || v.view().type.kind != TENON_KIND_TENSOR) return v;
     if (const auto at = wide_.find(v.id()); at != wide_.end()) return at->second;
@@ -75,7 +75,7 @@ class Widening {
     for (const Value v : node.operands()) operands.push_back(wide(builder, v));
     if (node.is("convert") && node.result().dtype() != TENON_F64 &&
         is_narrow_float(node.result().dtype()) && operands[0].dtype() == TENON_F64) {
-      wide_[node.result().id()] = operands[0];  // rounding is what this pass is to take out
+      wide_[node.result().id()] = operands[0];  // this pass removes the rounding
       return {};
     }
     std::vector<Attr> attrs;
@@ -119,13 +119,12 @@ graph @g(%x: f32[2]) -> (y: f64[2]) {
 )";
 
 constexpr auto kPass =
-    pass("widen-floats", "Computes in f64 what the graph computes in narrower floats.")
+    pass("widen-floats", "Computes in f64 instead of narrower floats.")
         .describe(
-            "Inputs keep their types and are converted; constants, nodes and outputs of f16, bf16 "
-            "and f32 become f64. The result on "
-            "the reference device is what errors of other devices are measured against. Nodes with "
-            "regions, that define symbols, "
-            "and bitcast are refused.")
+            "Inputs keep their types and are converted; constants, nodes and outputs "
+            "of f16, bf16 and f32 become f64. The errors of other devices are "
+            "measured against the result on the reference device. Nodes with regions, "
+            "nodes that define symbols, and bitcast are refused.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)
         .run<run>();

@@ -1,13 +1,13 @@
-"""What a process does, without a look at the clock: on a busy machine it does it later, and it does it all the same."""
+"""Observes processes without the clock: on a busy machine they do the same things, only later."""
 import os
 import signal
 import time
 
-PATIENCE_SECONDS = 120  # only against a test that hangs
+PATIENCE_SECONDS = 120  # only a guard against a hanging test
 
 
 def waits_until(holds):
-    """False when it did not come to hold, however long it was waited for."""
+    """Waits until a condition holds; False if it never did."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not holds():
         if time.monotonic() > end:
@@ -17,7 +17,7 @@ def waits_until(holds):
 
 
 def processor_seconds(pid):
-    """That the process has used; 0 when it is gone."""
+    """Processor time that the process has used; 0 when it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -37,5 +37,5 @@ def catches(pid, number):
 
 
 def is_at_work(pid, seconds):
-    """It has a handler for Ctrl-C, and has worked for so many seconds of the processor."""
+    """Whether it has a handler for Ctrl-C and has used this many seconds of processor time."""
     return catches(pid, signal.SIGINT) and processor_seconds(pid) >= seconds

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every stable code that the sources use is in core/base/errors/error_codes.def, once, so that `tenon explain` knows it."""
+"""Every stable code in the sources is listed once in core/base/errors/error_codes.def, so that
+`tenon explain` can explain it."""
 import collections
 import pathlib
 import re

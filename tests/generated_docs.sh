@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compares the pages of the operators with what the registry would write now.
+# Compares the operators' pages with what the registry would generate now.
 #   generated_docs.sh TENON FOLDER            --bless as a third argument writes them
 set -euo pipefail
 tenon=$1 folder=$2

@@ -1,4 +1,5 @@
-"""lit over the text tests: graphs and the command line. Usage: lit -sv tests -Dbuild=BUILD_DIR [--filter RE]"""
+"""lit over the text tests: graphs and the command line. Usage: lit -sv tests -Dbuild=BUILD_DIR
+[--filter RE]"""
 import os
 import pathlib
 
@@ -17,7 +18,7 @@ config.test_exec_root = str(build / "tests" / "lit")
 llvm = os.environ.get("TENON_LLVM_BIN", "/usr/lib/llvm-19/bin")
 config.environment["PATH"] = os.pathsep.join([str(build / "bin"), llvm, os.environ["PATH"]])
 config.environment["TENON_CACHE_DIR"] = str(build / "tests" / "cache")
-config.environment["TENON_SEED_DIR"] = "/none"  # what compiles is part of several tests
+config.environment["TENON_SEED_DIR"] = "/none"  # several tests check what is compiled
 config.environment["NO_COLOR"] = "1"
 for name in ("TENON_VERIFY", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LANG", "LC_ALL", "TMPDIR"):
     if name in os.environ:

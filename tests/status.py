@@ -1,4 +1,5 @@
-"""status.py STATUS COMMAND...: runs the command and fails unless it ends with exactly that exit status."""
+"""status.py STATUS COMMAND...: runs the command and fails unless it exits with exactly that
+status."""
 import subprocess
 import sys
 

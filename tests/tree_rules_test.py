@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/tree_rules.py finds what it says it finds: breaches planted in a copy of the tree are told, and nothing else is."""
+"""scripts/tree_rules.py reports breaches planted in a copy of the tree, and nothing else."""
 import contextlib
 import io
 import pathlib
@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 sys.dont_write_bytecode = True
 import tree_rules  # noqa: E402
 
-# (file, what is put at its end, what the rules say of it)
+# (file, text appended to it, the rules' report)
 BREACHES = [
     ("core/base/str.cpp", 'const char* planted = "softmax";', "core/base/str.cpp: core names the op 'softmax'"),
     ("core/base/str.cpp", 'const char* planted = "fold add too";', "core/base/str.cpp: core names the op 'add'"),
@@ -33,13 +33,13 @@ BREACHES = [
     ("tests/models/planted.py", "", "tests/models/README.md: planted.py is not named"),
     ("plugins/null/null.c", '#include "core/base/str.h"', "plugins/null/null.c: plugins may not include <core/base/str.h>"),
 ]
-# What only looks like a breach.
+# Only looks like a breach.
 ALLOWED = [
     ("core/base/str.cpp", '// As "softmax" on cpu:0 does.'),
     ("core/base/str.cpp", 'const char* planted = "softmaxed, and not \\"taken\\"";'),
     ("core/base/README.md", "`NAME_test.cpp`, `errors/status.*`, `tenon/abi/graph.h`, `core/ir/graph.h`"),
-    ("core/base/str_test.cpp", ""),  # tests what is named
-    ("plugins/ops/planted.cpp", ""),  # one file per family: a pattern names it
+    ("core/base/str_test.cpp", ""),  # tests the file that it is named after
+    ("plugins/ops/planted.cpp", ""),  # one file per family: matched by a pattern
 ]
 
 

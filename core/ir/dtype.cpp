@@ -6,23 +6,6 @@
 namespace tenon::ir {
 namespace {
 
-struct Info {
-  std::string_view name;
-  uint8_t bits;
-  char kind;  // b i u f c
-};
-constexpr Info kInfo[TENON_DTYPE_COUNT] = {
-    {"", 0, ' '},         {"pred", 8, 'b'},   {"i4", 4, 'i'},   {"u4", 4, 'u'},
-    {"i8", 8, 'i'},       {"i16", 16, 'i'},   {"i32", 32, 'i'}, {"i64", 64, 'i'},
-    {"u8", 8, 'u'},       {"u16", 16, 'u'},   {"u32", 32, 'u'}, {"u64", 64, 'u'},
-    {"f8e4m3fn", 8, 'f'}, {"f8e5m2", 8, 'f'}, {"f16", 16, 'f'}, {"bf16", 16, 'f'},
-    {"f32", 32, 'f'},     {"f64", 64, 'f'},   {"c64", 64, 'c'}, {"c128", 128, 'c'},
-};
-
-const Info& info(tenon_dtype_t d) {
-  return kInfo[d < TENON_DTYPE_COUNT ? d : 0];
-}
-
 // Rounds a finite, non-negative f32 to a float of `exponent` and `mantissa` bits, nearest even.
 // Returns the bits without sign; a result above `largest` becomes `beyond`.
 uint32_t narrow(float magnitude, int exponent, int mantissa, uint32_t largest, uint32_t beyond) {
@@ -55,35 +38,6 @@ float widen(uint32_t bits, int exponent, int mantissa) {
 }
 
 }  // namespace
-
-std::string_view dtype_name(tenon_dtype_t d) {
-  return info(d).name;
-}
-bool dtype_valid(tenon_dtype_t d) {
-  return d > TENON_DTYPE_NONE && d < TENON_DTYPE_COUNT;
-}
-uint32_t dtype_bits(tenon_dtype_t d) {
-  return info(d).bits;
-}
-bool dtype_is_float(tenon_dtype_t d) {
-  return info(d).kind == 'f';
-}
-bool dtype_is_integer(tenon_dtype_t d) {
-  return info(d).kind == 'i' || info(d).kind == 'u';
-}
-bool dtype_is_signed(tenon_dtype_t d) {
-  return info(d).kind == 'i';
-}
-bool dtype_is_complex(tenon_dtype_t d) {
-  return info(d).kind == 'c';
-}
-
-tenon_dtype_t dtype_from_name(std::string_view name) {
-  for (uint16_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
-    if (kInfo[d].name == name) return d;
-  }
-  return TENON_DTYPE_NONE;
-}
 
 float f16_to_f32(uint16_t bits) {
   const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;

@@ -1,22 +1,19 @@
 // Names and widths of element types, and conversions of the narrow floats.
 #pragma once
-#include <tenon/abi/base.h>
+#include <tenon/cpp/elements.hpp>
 
 #include <cstdint>
-#include <string_view>
 
 namespace tenon::ir {
 
-// "f32"; empty for a number that is no element type.
-std::string_view dtype_name(tenon_dtype_t dtype);
-// TENON_DTYPE_NONE when the word names none.
-tenon_dtype_t dtype_from_name(std::string_view name);
-bool dtype_valid(tenon_dtype_t dtype);
-uint32_t dtype_bits(tenon_dtype_t dtype);  // 0 for none
-bool dtype_is_float(tenon_dtype_t dtype);  // f8 to f64
-bool dtype_is_integer(tenon_dtype_t dtype);
-bool dtype_is_signed(tenon_dtype_t dtype);  // integers
-bool dtype_is_complex(tenon_dtype_t dtype);
+using elements::dtype_bits;
+using elements::dtype_from_name;
+using elements::dtype_is_complex;
+using elements::dtype_is_float;
+using elements::dtype_is_integer;
+using elements::dtype_is_signed;
+using elements::dtype_name;
+using elements::dtype_valid;
 
 // Narrow floats, rounded to nearest even; NaN stays NaN, quiet.
 float f16_to_f32(uint16_t bits);

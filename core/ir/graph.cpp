@@ -15,12 +15,9 @@
 namespace tenon::ir {
 namespace {
 
-OpSet* g_op_set = nullptr;  // set once while the process starts
+using arithmetic::mix;
 
-uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-  return h * 0xff51afd7ed558ccdull;
-}
+OpSet* g_op_set = nullptr;  // set once while the process starts
 
 }  // namespace
 

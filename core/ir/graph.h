@@ -291,6 +291,8 @@ class Graph {
   Status verify() const;
   // 128 bits; equal for graphs that differ in names, locations and symbol names only.
   Result<Digest> structural_hash() const;
+  // The text form on stderr, for a debugger: `call graph->dump()`. The library keeps it uncalled.
+  void dump() const;
 
   // ---- For the serial forms ----
   // A node as given, without inference: the verifier must be run afterwards.

@@ -15,10 +15,7 @@
 namespace tenon::ir {
 namespace {
 
-uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-  return h * 0xff51afd7ed558ccdull;
-}
+using arithmetic::mix;
 
 Status bad(std::string_view what, uint64_t index) {
   return error(TENON_INVALID_ARGUMENT, "T0301", "there is no {} {} in this graph", what, index);

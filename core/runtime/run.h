@@ -17,7 +17,7 @@
 namespace tenon::runtime {
 
 struct RunStatistics {
-  uint64_t arena_bytes = 0;              // device memory that this run used
+  uint64_t arena_bytes = 0;              // that this run used: workspaces and outputs
   uint64_t arena_lower_bound_bytes = 0;  // peak of live bytes, as far as devices report it
   uint64_t transferred_bytes = 0;
   uint64_t repacked_bytes = 0;  // strided inputs that were made dense

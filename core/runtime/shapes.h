@@ -14,6 +14,7 @@
 #include <tenon/abi/graph.h>
 
 #include "core/base/errors/status.h"
+#include "core/runtime/views.h"
 
 namespace tenon::runtime {
 
@@ -37,9 +38,6 @@ struct Port {
   std::vector<tenon_dim_t> dims;
   std::vector<std::string> dim_texts;
 };
-
-// The text of a dim as a person would write it: "2*n + 1".
-std::string dim_text(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim);
 
 class Shapes {
  public:
@@ -72,14 +70,15 @@ class Shapes {
                   std::vector<int64_t>* out) const;
 
  private:
+  GraphReader reader() const { return {api_, graph_}; }
   Result<Port> read_port(tenon_value_t value, std::string name) const;
   bool known(tenon_dim_t dim, const std::vector<bool>& bound) const;
   bool invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound,
               std::vector<int64_t>* symbols) const;
   void check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols,
-                     std::vector<std::string>* wrong) const;
+                     std::vector<Status>* wrong) const;
   void check_assertion(const Assertion& fact, std::span<const int64_t> symbols,
-                       std::vector<std::string>* wrong) const;
+                       std::vector<Status>* wrong) const;
 
   const tenon_host_graph_t* api_ = nullptr;
   tenon_graph_t* graph_ = nullptr;

@@ -1,11 +1,12 @@
 #include "core/session/binding.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <algorithm>
 
 #include "core/base/process/float_state.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
-#include "core/session/variants.h"
 
 namespace tenon::session {
 namespace {
@@ -25,17 +26,21 @@ Status unknown_port(std::string_view what, std::string_view name,
 
 }  // namespace
 
-Binding::Binding(std::shared_ptr<Program> program)
-    : program_(std::move(program)), inputs_(program_->shapes().inputs().size()) {
-  if (program_->variants() != nullptr) return;
-  chosen_.push_back({nullptr, std::make_unique<runtime::Runner>(program_->plan())});
+Binding::Binding(AnyProgram program)
+    : program_(std::move(program)),
+      shapes_(std::visit([](const auto& p) -> const runtime::Shapes& { return p->shapes(); },
+                         program_)),
+      inputs_(shapes_.inputs().size()) {
+  const auto* planned = std::get_if<std::shared_ptr<Program>>(&program_);
+  if (planned == nullptr) return;
+  chosen_.push_back({nullptr, std::make_unique<runtime::Runner>((*planned)->plan())});
   runner_ = chosen_[0].runner.get();
 }
 Binding::~Binding() = default;
 
 // Symbols that two inputs share must agree: reported when the second is bound, not at the run.
 Status Binding::check_against_bound(size_t index, const tenon_array_t& array) const {
-  const std::vector<runtime::Port>& ports = program_->shapes().inputs();
+  const std::vector<runtime::Port>& ports = shapes_.inputs();
   for (uint32_t i = 0; i < array.rank; ++i) {
     const auto known = places_.find(ports[index].dims[i]);
     if (known == places_.end()) continue;
@@ -50,7 +55,7 @@ Status Binding::check_against_bound(size_t index, const tenon_array_t& array) co
 }
 
 void Binding::note_places(size_t index) {
-  const std::vector<tenon_dim_t>& dims = program_->shapes().inputs()[index].dims;
+  const std::vector<tenon_dim_t>& dims = shapes_.inputs()[index].dims;
   for (uint32_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < 0) places_.try_emplace(dims[i], index, i);
   }
@@ -69,12 +74,11 @@ void Binding::unbind(size_t index) {
 }
 
 Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
-  const runtime::Shapes& shapes = program_->shapes();
-  const std::optional<uint32_t> place = shapes.input(name);
-  if (!place) return unknown_port("input", name, shapes.inputs());
-  TENON_RETURN_IF_ERROR(shapes.check_input(*place, array));
-  // A rebound input first releases the old array's sizes, so that a whole new set of sizes can be
-  // bound one by one.
+  const std::optional<uint32_t> place = shapes_.input(name);
+  if (!place) return unknown_port("input", name, shapes_.inputs());
+  TENON_RETURN_IF_ERROR(shapes_.check_input(*place, array));
+  // Another array of the same input replaces the one before, so that a whole new set of sizes can
+  // be bound in turn.
   Input& input = inputs_[*place];
   if (input.bound && !ran_) unbind(*place);
   input.bound = false;
@@ -94,7 +98,7 @@ Status Binding::bind_input(std::string_view name, const tenon_array_t& array) {
 Status Binding::run() {
   std::vector<std::string> missing;
   std::vector<const tenon_array_t*> arrays;
-  const std::vector<runtime::Port>& ports = program_->shapes().inputs();
+  const std::vector<runtime::Port>& ports = shapes_.inputs();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     arrays.push_back(&inputs_[i].array);
     if (!inputs_[i].bound) {
@@ -111,13 +115,13 @@ Status Binding::run() {
   // Whatever rounding mode the caller has set, results are those of IEEE 754's defaults; the
   // caller's state is restored.
   const FloatScope floats(region_float_control());
-  return program_->variants() == nullptr ? runner_->run(arrays) : run_variant(arrays);
+  const auto* variants = std::get_if<std::shared_ptr<Variants>>(&program_);
+  return variants == nullptr ? runner_->run(arrays) : run_variant(**variants, arrays);
 }
 
-// The general variant accepts less than those by value: sizes that it refuses (-1, or 0 as "keep")
-// may mean something to them.
-Status Binding::run_variant(std::span<const tenon_array_t* const> arrays) {
-  Variants& variants = *program_->variants();
+// The general variant has a smaller reach than those by value: sizes that it refuses (-1, or 0 as
+// "keep") may mean something to them.
+Status Binding::run_variant(Variants& variants, std::span<const tenon_array_t* const> arrays) {
   if (!chosen_.empty() && chosen_[0].variant->serves(arrays, &scratch_)) {
     variants.repeated();
     chosen_[0].variant->runs.fetch_add(1, std::memory_order_relaxed);
@@ -153,8 +157,8 @@ runtime::Runner* Binding::runner_of(std::shared_ptr<Variant> variant) {
 }
 
 Status Binding::output(std::string_view name, tenon_array_t* out) const {
-  const std::vector<runtime::Port>& ports = program_->shapes().outputs();
-  const std::optional<uint32_t> place = program_->shapes().output(name);
+  const std::vector<runtime::Port>& ports = shapes_.outputs();
+  const std::optional<uint32_t> place = shapes_.output(name);
   if (!place) return unknown_port("output", name, ports);
   if (runner_ == nullptr || runner_->outputs().size() != ports.size()) {
     return error(TENON_FAILED_PRECONDITION, "T0614",
@@ -172,8 +176,7 @@ Status Binding::output(std::string_view name, tenon_array_t* out) const {
 }
 
 tenon_run_info_t Binding::run_info() const {
-  tenon_run_info_t info{};
-  info.size_bytes = sizeof(info);
+  auto info = sized<tenon_run_info_t>();
   if (runner_ == nullptr) return info;
   const runtime::RunStatistics& s = runner_->statistics();
   info.arena_bytes = s.arena_bytes;

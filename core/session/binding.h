@@ -13,15 +13,13 @@
 #include <tenon/abi/session.h>
 
 #include "core/runtime/run.h"
-#include "core/session/program.h"
+#include "core/session/variants.h"
 
 namespace tenon::session {
 
-struct Variant;
-
 class Binding {
  public:
-  explicit Binding(std::shared_ptr<Program> program);
+  explicit Binding(AnyProgram program);
   ~Binding();
 
   // T0602 with did-you-mean; T0603 to T0606, T0613 for an array that does not fit.
@@ -52,10 +50,11 @@ class Binding {
   Status check_against_bound(size_t index, const tenon_array_t& array) const;
   void note_places(size_t index);
   void unbind(size_t index);
-  Status run_variant(std::span<const tenon_array_t* const> arrays);
+  Status run_variant(Variants& variants, std::span<const tenon_array_t* const> arrays);
   runtime::Runner* runner_of(std::shared_ptr<Variant> variant);
 
-  std::shared_ptr<Program> program_;
+  const AnyProgram program_;
+  const runtime::Shapes& shapes_;  // of the program
   std::deque<Input> inputs_;
   std::unordered_map<tenon_dim_t, std::pair<size_t, uint32_t>>
       places_;  // before the first run: a bound input, and which of its dims has this size

@@ -17,7 +17,7 @@ using runtime::RunnerPool;
 Status check_counts(const runtime::Shapes& shapes, size_t inputs, size_t outputs) {
   if (inputs == shapes.inputs().size() && outputs == shapes.outputs().size()) return {};
   return error(TENON_INVALID_ARGUMENT, "T0601",
-               "the model has {} inputs and {} outputs, and the call brings {} and {}",
+               "the model has {} inputs and {} outputs, and {} and {} were given",
                shapes.inputs().size(), shapes.outputs().size(), inputs, outputs);
 }
 
@@ -108,11 +108,27 @@ Status run(const Program& program, const std::vector<runtime::Port>& ports,
   return hand_over(*runner.get(), ports, outputs, statistics);
 }
 
+// The general variant refuses some sizes that mean something by value (-1, or 0 as "keep").
+Status run_variant(Variants& variants, std::span<const tenon_array_t* const> inputs,
+                   std::span<CallOutput> outputs, CallStatistics* statistics) {
+  const std::vector<runtime::Port>& ports = variants.shapes().outputs();
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant, variants.choose(inputs, false));
+  Status status = run(*variant->program, ports, inputs, outputs, statistics);
+  const bool refused =
+      status.code() == TENON_INVALID_ARGUMENT || status.code() == TENON_OUT_OF_RANGE;
+  if (status.ok() || !refused || !variant->general()) return status;
+  TENON_ASSIGN_OR_RETURN(variant, variants.choose(inputs, true));
+  return run(*variant->program, ports, inputs, outputs, statistics);
+}
+
 }  // namespace
 
-Status call(const Program& program, std::span<const tenon_array_t> inputs,
+Status call(const AnyProgram& program, std::span<const tenon_array_t> inputs,
             std::span<CallOutput> outputs, CallStatistics* statistics) {
-  const runtime::Shapes& shapes = program.shapes();
+  const auto* planned = std::get_if<std::shared_ptr<Program>>(&program);
+  Variants* variants =
+      planned == nullptr ? std::get<std::shared_ptr<Variants>>(program).get() : nullptr;
+  const runtime::Shapes& shapes = planned == nullptr ? variants->shapes() : (*planned)->shapes();
   TENON_RETURN_IF_ERROR(check_counts(shapes, inputs.size(), outputs.size()));
   std::vector<const tenon_array_t*> arrays;
   arrays.reserve(inputs.size());
@@ -122,17 +138,8 @@ Status call(const Program& program, std::span<const tenon_array_t> inputs,
   }
   // Results are those of IEEE 754's defaults, whatever rounding the caller has set.
   const FloatScope floats(region_float_control());
-  if (program.variants() == nullptr)
-    return run(program, shapes.outputs(), arrays, outputs, statistics);
-  // The general variant refuses some sizes that mean something by value (-1, or 0 as "keep").
-  Variants& variants = *program.variants();
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant, variants.choose(arrays, false));
-  Status status = run(*variant->program, shapes.outputs(), arrays, outputs, statistics);
-  const bool refused =
-      status.code() == TENON_INVALID_ARGUMENT || status.code() == TENON_OUT_OF_RANGE;
-  if (status.ok() || !refused || !variant->general()) return status;
-  TENON_ASSIGN_OR_RETURN(variant, variants.choose(arrays, true));
-  return run(*variant->program, shapes.outputs(), arrays, outputs, statistics);
+  return variants == nullptr ? run(**planned, shapes.outputs(), arrays, outputs, statistics)
+                             : run_variant(*variants, arrays, outputs, statistics);
 }
 
 }  // namespace tenon::session

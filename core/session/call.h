@@ -9,7 +9,7 @@
 #include <tenon/abi/call.h>
 
 #include "core/runtime/run.h"
-#include "core/session/program.h"
+#include "core/session/variants.h"
 
 namespace tenon::session {
 
@@ -26,7 +26,7 @@ struct CallStatistics {
 
 // Runs to the end. T0601 for another number of inputs or outputs; what Binding::bind_input and
 // Binding::run fail with; T0620 for an output that does not fit. On failure no output is written.
-Status call(const Program& program, std::span<const tenon_array_t> inputs,
+Status call(const AnyProgram& program, std::span<const tenon_array_t> inputs,
             std::span<CallOutput> outputs, CallStatistics* statistics);
 
 const tenon_host_call_t* host_call_table();

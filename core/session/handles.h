@@ -8,12 +8,13 @@
 #include "core/base/record.h"
 #include "core/session/binding.h"
 #include "core/session/model.h"
+#include "core/session/variants.h"
 
 struct tenon_model_t {
   std::shared_ptr<tenon::session::Model> model;
 };
 struct tenon_program_t {
-  std::shared_ptr<tenon::session::Program> program;
+  tenon::session::AnyProgram program;
 };
 struct tenon_binding_t {
   std::unique_ptr<tenon::session::Binding> binding;

@@ -31,7 +31,7 @@ Status read_outputs(const tenon_program_call_t& call, Outputs* all) {
     TENON_REQUIRE(record.array, "output's array");
     if (record.kind > TENON_OUTPUT_GIVEN) {
       return error(TENON_INVALID_ARGUMENT, "T0620",
-                   "output {} of the call is of kind {}; there are 0 (owned) and 1 (given)", i,
+                   "output {} is of kind {}; there are 0 (owned) and 1 (given)", i,
                    record.kind);
     }
     TENON_ASSIGN_OR_RETURN(all->given[i], prefix_of(record.array));
@@ -67,7 +67,7 @@ void give_outputs(const tenon_program_call_t& call, Outputs& all) {
 tenon_code_t call_program(void*, tenon_program_t* program, tenon_program_call_t* record) {
   return slot([&]() -> Status {
     TENON_REQUIRE(program, "program");
-    TENON_REQUIRE(record, "call");
+    TENON_REQUIRE(record, "record");
     TENON_ASSIGN_OR_RETURN(tenon_program_call_t given, prefix_of(record));
     if (given.input_count != 0) TENON_REQUIRE(given.inputs, "inputs");
     if (given.output_count != 0) TENON_REQUIRE(given.outputs, "outputs");
@@ -78,7 +78,7 @@ tenon_code_t call_program(void*, tenon_program_t* program, tenon_program_call_t*
     Outputs all;
     TENON_RETURN_IF_ERROR(read_outputs(given, &all));
     CallStatistics statistics;
-    TENON_RETURN_IF_ERROR(call(*program->program, inputs, all.outputs, &statistics));
+    TENON_RETURN_IF_ERROR(call(program->program, inputs, all.outputs, &statistics));
     give_outputs(given, all);
     given.repacked_bytes = statistics.repacked_bytes;
     given.transferred_bytes = statistics.transferred_bytes;

@@ -1,5 +1,7 @@
 #include "core/session/program.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -12,7 +14,6 @@
 #include "core/runtime/trace.h"
 #include "core/session/devices.h"
 #include "core/session/pipeline.h"
-#include "core/session/variants.h"
 
 namespace tenon::session {
 
@@ -143,8 +144,7 @@ class ProgramBuilder {
         options.push_back({to_abi_str(key), to_abi_str(value)});
       }
     }
-    tenon_compile_options_t record{};
-    record.size_bytes = sizeof(record);
+    auto record = sized<tenon_compile_options_t>();
     record.deterministic = options_.deterministic ? 1 : 0;
     record.options = options.data();
     record.option_count = static_cast<uint32_t>(options.size());
@@ -294,22 +294,6 @@ class ProgramBuilder {
 Result<std::shared_ptr<Program>> Program::compile(const Graph& model,
                                                   const CompileOptions& options) {
   return ProgramBuilder(model, options).run();
-}
-
-Result<std::shared_ptr<Program>> Program::compile(std::shared_ptr<const Model> model,
-                                                  const CompileOptions& options) {
-  if (model->value_inputs().empty()) return compile(*model->graph(), options);
-  // What is wrong with the options is told now.
-  TENON_RETURN_IF_ERROR(candidates_for(options.device, options.no_fallback).status());
-  TENON_RETURN_IF_ERROR(check_option_keys(options.options));
-  std::shared_ptr<Program> program(new Program());
-  program->graph_ = model->graph();
-  program->variants_ = std::make_unique<Variants>(std::move(model), options);
-  return program;
-}
-
-const runtime::Shapes& Program::shapes() const {
-  return variants_ == nullptr ? plan_->shapes : variants_->model().shapes();
 }
 
 Program::~Program() {

@@ -16,9 +16,6 @@
 
 namespace tenon::session {
 
-class Model;
-class Variants;
-
 struct CompileOptions {
   std::string device, pipeline;
   bool no_fallback = false, deterministic = false;
@@ -49,17 +46,10 @@ class Program {
   // Passes, placement, compilation and loading. Errors of each with what was being done.
   static Result<std::shared_ptr<Program>> compile(const ir::Graph& model,
                                                   const CompileOptions& options);
-  // The same of a model; one whose shapes follow from values of inputs is compiled when these are
-  // known, at its runs.
-  static Result<std::shared_ptr<Program>> compile(std::shared_ptr<const Model> model,
-                                                  const CompileOptions& options);
   ~Program();
   Program(const Program&) = delete;
 
-  // The programs by value behind this one, or null. With variants there is no plan, and the rest
-  // tells of the one that ran last.
-  Variants* variants() const { return variants_.get(); }
-  const runtime::Shapes& shapes() const;  // the ports
+  const runtime::Shapes& shapes() const { return plan_->shapes; }  // the ports
 
   const ir::Graph& graph() const { return *graph_; }
   const std::shared_ptr<const runtime::Plan>& plan() const { return plan_; }
@@ -71,7 +61,7 @@ class Program {
   double load_ms() const { return load_ms_; }  // of compile_ms
 
   tenon_program_info_t info() const;
-  std::string placement_json() const;
+  std::string placement_json(std::string_view more = "") const;  // more: further fields
   std::string placement_summary() const;
   // T0508 listing what there is.
   Result<std::string> dump(std::string_view what) const;
@@ -80,9 +70,7 @@ class Program {
   friend class ProgramBuilder;
   Program() = default;
   Result<std::string> dump_device(std::string_view device, std::string_view what) const;
-  std::string own_placement_json(std::string_view more) const;
 
-  std::unique_ptr<Variants> variants_;
   ir::Ref<ir::Graph> graph_;
   dispatch::Placement placement_;
   std::vector<CompiledSegment> segments_;

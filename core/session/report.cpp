@@ -16,11 +16,6 @@ namespace {
 
 constexpr size_t kOpsInSummary = 4;
 
-struct Text {
-  std::string text;
-  tenon_sink_t sink() { return sink_into(text); }
-};
-
 std::string refusals_json(const dispatch::Placement& placement, Node n) {
   std::string out;
   for (const dispatch::Claims& claims : placement.asked) {
@@ -56,19 +51,6 @@ std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
 tenon_program_info_t Program::info() const {
   tenon_program_info_t info{};
   info.node_count = graph_->live_node_count();
-  if (variants_ != nullptr) {
-    for (const auto& variant : variants_->all()) {
-      const tenon_program_info_t one = variant->program->info();
-      info.device_count = std::max(info.device_count, one.device_count);
-      info.compile_ms += one.compile_ms;
-      info.load_ms += one.load_ms;
-      info.kernels_compiled += one.kernels_compiled;
-      info.kernels_from_cache += one.kernels_from_cache;
-      info.kernel_count += one.kernel_count;
-      info.copy_count += one.copy_count;
-    }
-    return info;
-  }
   info.device_count = static_cast<uint32_t>(plan_->devices.size());
   info.compile_ms = compile_ms_;
   info.load_ms = load_ms_;
@@ -82,16 +64,7 @@ tenon_program_info_t Program::info() const {
   return info;
 }
 
-std::string Program::placement_json() const {
-  if (variants_ == nullptr) return own_placement_json("");
-  const std::string more = ",\"by_value\":" + variants_->json();
-  const std::vector<std::shared_ptr<Variant>> all = variants_->all();
-  if (all.empty())
-    return fmt::format("{{\"schema\":1,\"devices\":[],\"nodes\":[],\"copies\":[]{}}}\n", more);
-  return all.front()->program->own_placement_json(more);
-}
-
-std::string Program::own_placement_json(std::string_view more) const {
+std::string Program::placement_json(std::string_view more) const {
   std::map<std::string, std::array<double, 2>> bytes;  // in, out
   std::string copies;
   for (const CopyRecord& copy : copies_) {
@@ -126,10 +99,6 @@ std::string Program::own_placement_json(std::string_view more) const {
 
 // "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took fewer nodes.
 std::string Program::placement_summary() const {
-  if (variants_ != nullptr) {
-    const std::vector<std::shared_ptr<Variant>> all = variants_->all();
-    return all.empty() ? "" : all.front()->program->placement_summary();
-  }
   if (plan_->devices.size() < 2) return "";
   const size_t total = graph_->nodes(graph_->main()).size();
   std::vector<size_t> counts(plan_->devices.size(), 0);
@@ -167,14 +136,6 @@ Result<std::string> Program::dump(std::string_view what) const {
     TENON_ASSIGN_OR_RETURN(ir::TextForm form, ir::write_text(*graph_));
     return std::move(form.text);
   }
-  if (variants_ != nullptr) {
-    const std::vector<std::shared_ptr<Variant>> all = variants_->all();
-    if (!all.empty()) return all.front()->program->dump(what);
-    return error(TENON_NOT_FOUND, "T0508",
-                 "a program whose shapes follow from the values of inputs has no {} before it ran; "
-                 "it has `graph`",
-                 quoted(what));
-  }
   if (what == "partition") {
     std::string text;
     for (size_t i = 0; i < segments_.size(); ++i) {
@@ -197,7 +158,8 @@ Result<std::string> Program::dump(std::string_view what) const {
 }
 
 Result<std::string> Program::dump_device(std::string_view device, std::string_view what) const {
-  Text out;
+  std::string out;
+  const tenon_sink_t sink = sink_into(out);
   bool found = false;
   for (const CompiledSegment& segment : segments_) {
     if (segment.owner->name() != device) continue;
@@ -207,7 +169,6 @@ Result<std::string> Program::dump_device(std::string_view device, std::string_vi
     if (api->dump == nullptr)
       return error(TENON_NOT_FOUND, "T0508", "device {} shows nothing of what it makes",
                    quoted(device));
-    const tenon_sink_t sink = out.sink();
     clear_failure();
     const tenon_code_t code = api->dump(api->self, segment.artifact, to_abi_str(what), &sink);
     if (code != TENON_OK) {
@@ -216,11 +177,55 @@ Result<std::string> Program::dump_device(std::string_view device, std::string_vi
                    why.message());
     }
   }
-  if (found) return std::move(out.text);
+  if (found) return out;
   std::string names;
   for (const auto& d : plan_->devices) names += (names.empty() ? "" : ", ") + d->name();
   return error(TENON_NOT_FOUND, "T0508", "device {} takes no part in this program; these do: {}",
                quoted(device), names);
+}
+
+// ---- Programs by value: those that were compiled, the one that ran last first ----
+
+tenon_program_info_t Variants::info() const {
+  tenon_program_info_t info{};
+  info.node_count = model_->graph()->live_node_count();
+  for (const auto& variant : all()) {
+    const tenon_program_info_t one = variant->program->info();
+    info.device_count = std::max(info.device_count, one.device_count);
+    info.compile_ms += one.compile_ms;
+    info.load_ms += one.load_ms;
+    info.kernels_compiled += one.kernels_compiled;
+    info.kernels_from_cache += one.kernels_from_cache;
+    info.kernel_count += one.kernel_count;
+    info.copy_count += one.copy_count;
+  }
+  return info;
+}
+
+std::string Variants::placement_json() const {
+  const std::string more = ",\"by_value\":" + json();
+  const std::vector<std::shared_ptr<Variant>> compiled = all();
+  if (compiled.empty())
+    return fmt::format("{{\"schema\":1,\"devices\":[],\"nodes\":[],\"copies\":[]{}}}\n", more);
+  return compiled.front()->program->placement_json(more);
+}
+
+std::string Variants::placement_summary() const {
+  const std::vector<std::shared_ptr<Variant>> compiled = all();
+  return compiled.empty() ? "" : compiled.front()->program->placement_summary();
+}
+
+Result<std::string> Variants::dump(std::string_view what) const {
+  if (what == "graph") {
+    TENON_ASSIGN_OR_RETURN(ir::TextForm form, ir::write_text(*model_->graph()));
+    return std::move(form.text);
+  }
+  const std::vector<std::shared_ptr<Variant>> compiled = all();
+  if (!compiled.empty()) return compiled.front()->program->dump(what);
+  return error(TENON_NOT_FOUND, "T0508",
+               "a program whose shapes follow from the values of inputs has no {} before it ran; "
+               "it has `graph`",
+               quoted(what));
 }
 
 }  // namespace tenon::session

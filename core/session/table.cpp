@@ -96,7 +96,7 @@ tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t*
       o.options.emplace_back(from_abi_str(given.options[i].key),
                              from_abi_str(given.options[i].value));
     }
-    TENON_ASSIGN_OR_RETURN(std::shared_ptr<Program> program, Program::compile(model->model, o));
+    TENON_ASSIGN_OR_RETURN(AnyProgram program, compile_model(model->model, o));
     *out = new tenon_program_t{std::move(program)};
     return {};
   });
@@ -106,7 +106,8 @@ tenon_code_t program_info(void*, tenon_program_t* program, tenon_program_info_t*
   return slot([&]() -> Status {
     TENON_REQUIRE(program, "program");
     TENON_REQUIRE(out, "out_info");
-    const tenon_program_info_t info = program->program->info();
+    const tenon_program_info_t info =
+        std::visit([](const auto& p) { return p->info(); }, program->program);
     return give_record(out, info);
   });
 }
@@ -115,7 +116,8 @@ tenon_code_t placement(void*, tenon_program_t* program, const tenon_sink_t* json
   return slot([&]() -> Status {
     TENON_REQUIRE(program, "program");
     TENON_REQUIRE(json, "sink");
-    return write(json, program->program->placement_json());
+    return write(json,
+                 std::visit([](const auto& p) { return p->placement_json(); }, program->program));
   });
 }
 
@@ -123,7 +125,8 @@ tenon_code_t placement_summary(void*, tenon_program_t* program, const tenon_sink
   return slot([&]() -> Status {
     TENON_REQUIRE(program, "program");
     TENON_REQUIRE(text, "sink");
-    return write(text, program->program->placement_summary());
+    return write(
+        text, std::visit([](const auto& p) { return p->placement_summary(); }, program->program));
   });
 }
 
@@ -131,7 +134,9 @@ tenon_code_t dump(void*, tenon_program_t* program, tenon_str_t what, const tenon
   return slot([&]() -> Status {
     TENON_REQUIRE(program, "program");
     TENON_REQUIRE(text, "sink");
-    TENON_ASSIGN_OR_RETURN(const std::string dumped, program->program->dump(from_abi_str(what)));
+    TENON_ASSIGN_OR_RETURN(
+        const std::string dumped,
+        std::visit([&](const auto& p) { return p->dump(from_abi_str(what)); }, program->program));
     return write(text, dumped);
   });
 }

@@ -9,6 +9,7 @@
 #include "core/ir/dtype.h"
 #include "core/runtime/arrays.h"
 #include "core/runtime/views.h"
+#include "core/session/devices.h"
 
 namespace tenon::session {
 namespace {
@@ -257,6 +258,18 @@ std::string Variants::json() const {
       "{{\"inputs\":[{}],\"most\":{},\"compiled\":{},\"dropped\":{},\"general\":{},\"why_not_"
       "general\":{},\"variants\":[{}]}}",
       inputs, kMost, compiled_, dropped_, no_general_.empty(), json_quoted(no_general_), rows);
+}
+
+Result<AnyProgram> compile_model(std::shared_ptr<const Model> model,
+                                 const CompileOptions& options) {
+  if (model->value_inputs().empty()) {
+    TENON_ASSIGN_OR_RETURN(AnyProgram program, Program::compile(*model->graph(), options));
+    return program;
+  }
+  // What is wrong with the options is told now.
+  TENON_RETURN_IF_ERROR(candidates_for(options.device, options.no_fallback).status());
+  TENON_RETURN_IF_ERROR(check_option_keys(options.options));
+  return AnyProgram(std::make_shared<Variants>(std::move(model), options));
 }
 
 }  // namespace tenon::session

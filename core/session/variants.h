@@ -10,6 +10,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "core/session/model.h"
@@ -40,9 +41,9 @@ class Variants {
 
   Variants(std::shared_ptr<const Model> model, CompileOptions options);
 
-  const Model& model() const { return *model_; }
-  // The variant for these inputs; a new one is compiled now. arrays: one per input, checked. Fails
-  // as loading and compiling do; T0619. by_value: not the general one.
+  const runtime::Shapes& shapes() const { return model_->shapes(); }  // the ports
+  // The variant for these inputs, compiled now when it is new. arrays: one per input, checked.
+  // Fails with what loading and compiling fail with; T0619. by_value: not the general one.
   Result<std::shared_ptr<Variant>> choose(std::span<const tenon_array_t* const> arrays,
                                           bool by_value);
   // Called when a variant was reused, which shows that values do not keep changing.
@@ -52,8 +53,11 @@ class Variants {
   }
   // The variants compiled now, latest first.
   std::vector<std::shared_ptr<Variant>> all() const;
-  // Their number, values and reasons, as JSON.
-  std::string json() const;
+  // As of a program; of the variants, all that is no sum tells of the one that ran last.
+  tenon_program_info_t info() const;
+  std::string placement_json() const;  // and how many there are, for which values and why
+  std::string placement_summary() const;
+  Result<std::string> dump(std::string_view what) const;
 
  private:
   Result<std::shared_ptr<Variant>> pick(std::span<const tenon_array_t* const> arrays,
@@ -66,6 +70,7 @@ class Variants {
   Status check(std::span<const tenon_array_t* const> arrays,
                std::span<const uint32_t> inputs) const;
   void forget(const std::shared_ptr<Variant>& variant);
+  std::string json() const;
   std::string_view input_name(uint32_t index) const;
 
   const std::shared_ptr<const Model> model_;
@@ -78,5 +83,10 @@ class Variants {
   uint64_t compiled_ = 0, dropped_ = 0;
   std::atomic<uint32_t> new_in_a_row_{0};
 };
+
+// What compiling a model gives: a program, or, where shapes follow from values of inputs, the
+// programs that are compiled as these are known, at its runs.
+using AnyProgram = std::variant<std::shared_ptr<Program>, std::shared_ptr<Variants>>;
+Result<AnyProgram> compile_model(std::shared_ptr<const Model> model, const CompileOptions& options);
 
 }  // namespace tenon::session

@@ -14,7 +14,7 @@ struct Name {
   uint64_t bytes;
 };
 
-// NumPy has no bf16 of its own; ml_dtypes writes its arrays as raw two-byte elements, "V2".
+// NumPy has no bf16; ml_dtypes writes its arrays as raw two-byte elements, "V2".
 constexpr Name kNames[] = {{"b1", TENON_PRED, 1}, {"i1", TENON_I8, 1},     {"i2", TENON_I16, 2},
                            {"i4", TENON_I32, 4},  {"i8", TENON_I64, 8},    {"u1", TENON_U8, 1},
                            {"u2", TENON_U16, 2},  {"u4", TENON_U32, 4},    {"u8", TENON_U64, 8},
@@ -35,8 +35,8 @@ std::string quoted(std::string_view text) {
   return out + (text.size() > 64 ? "...'" : "'");
 }
 
-// Reads the one dict literal that NumPy writes. No expression is evaluated: what is not a string,
-// True, False or a tuple of decimal numbers is refused.
+// Reads the dict literal that NumPy writes. Nothing is evaluated: only strings, True, False and
+// tuples of decimal numbers are accepted.
 class Literal {
  public:
   explicit Literal(std::string_view text) : text_(text) {}
@@ -77,7 +77,7 @@ class Literal {
   }
   std::string wrong(std::string_view expected) const {
     return fmt::format(
-        "T0123: the header is no array header: at its byte {} stands {}, expected {}", at_,
+        "T0123: the header is not an array header: at byte {} it has {}, expected {}", at_,
         quoted(text_.substr(at_, 16)), expected);
   }
   bool string(std::string_view* out) {
@@ -211,7 +211,8 @@ std::vector<char> to_row_major(std::string_view data, const Header& header) {
   const uint64_t size = header.element_bytes;
   const uint64_t count = size == 0 ? 0 : data.size() / size;
   if (header.fortran_order && header.dims.size() > 1 && count > 0) {
-    // Walks the result in row-major order and keeps the element's place in the column-major data.
+    // Walks the result in row-major order and tracks the element's position in the column-major
+    // data.
     const size_t rank = header.dims.size();
     std::vector<uint64_t> strides(rank), index(rank);
     uint64_t stride = 1;

@@ -1,5 +1,5 @@
-// The .npy format: a header that names element type, order and shape, then the elements. Nothing
-// here knows the host: bytes in, bytes or a sentence out.
+// The .npy format: a header with element type, order and shape, then the elements. Nothing here
+// depends on the host: bytes in, bytes or an error text out.
 #ifndef FRONTENDS_NPY_FORMAT_H_
 #define FRONTENDS_NPY_FORMAT_H_
 
@@ -12,7 +12,7 @@
 
 namespace tenon::npy {
 
-// A header longer than this is refused: a shape of the highest rank takes less than one kilobyte.
+// A longer header is refused: a shape of the highest rank needs less than one kilobyte.
 inline constexpr uint64_t kMaxHeaderBytes = 64 << 10;
 
 struct Header {
@@ -25,11 +25,11 @@ struct Header {
   uint64_t data_bytes = 0;  // product of dims times element_bytes, checked against the file's size
 };
 
-// Reads the header of a whole file. Returns an empty text, or what is wrong as "T01nn: sentence"
+// Reads the header of a whole file. Returns an empty text, or the error as "T01nn: sentence",
 // without the file's name. `file` may hold anything.
 std::string parse_header(std::string_view file, Header* out);
 
-// Elements in row-major order and the machine's byte order, for headers that say otherwise.
+// Converts elements to row-major order and the machine's byte order, where the header differs.
 std::vector<char> to_row_major(std::string_view data, const Header& header);
 
 // The header, padded so that the data begins at a multiple of 64 bytes. Returns an empty text for

@@ -1,4 +1,4 @@
-// libFuzzer target: the .npy reader on any bytes. What it accepts must lie inside the file.
+// libFuzzer target: the .npy reader on any bytes. Accepted data must lie inside the file.
 #include <cstdlib>
 
 #include "format.h"

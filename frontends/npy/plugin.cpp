@@ -1,5 +1,5 @@
-// tenon.frontend/1 for .npy files: one tensor a file, read without copying when the file's order is
-// ours.
+// tenon.frontend/1 for .npy files: one tensor per file, not copied if the file has our element
+// order.
 #include <cstring>
 #include <new>
 #include <string>
@@ -51,8 +51,7 @@ tenon_code_t make_blob(const tenon_source_t& source, std::string_view file, cons
     const std::vector<char> rows = tenon::npy::to_row_major(data, header);
     return state.graph->blob_bytes(state.graph->self, rows.data(), rows.size(), out);
   }
-  // An element that straddles its alignment would trap or be slow on some device: those files are
-  // copied.
+  // A misaligned element would trap or be slow on some devices, so such files are copied.
   if (header.data_offset % header.element_bytes != 0 || data.empty()) {
     return state.graph->blob_bytes(state.graph->self, data.data(), data.size(), out);
   }

@@ -1,5 +1,5 @@
-// Borders around a value, by numbers or by sizes that a run decides. Pad, CenterCropPad and
-// MaxUnpool are made of them.
+// Paddings around a value, given by numbers or by data-dependent sizes. Used by Pad, CenterCropPad
+// and MaxUnpool.
 #ifndef FRONTENDS_ONNX_BORDERS_H_
 #define FRONTENDS_ONNX_BORDERS_H_
 
@@ -7,8 +7,8 @@
 
 namespace tenon::onnx {
 
-// x with so many elements of `fill` before and behind each dim; negative ones are cut off. One
-// entry for each dim of x.
+// x with `low` elements of `fill` before and `high` after each dim; negative numbers cut. One entry
+// for each dim of x.
 Value padded(NodeContext& n, Value x, const Extents& low, const Extents& high, Value fill);
 
 }  // namespace tenon::onnx

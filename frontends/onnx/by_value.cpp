@@ -1,7 +1,7 @@
-// Numbers that only a run tells, where sizes, axes or counts need them. Each becomes a symbol that
-// the run defines, and one graph serves all values. Where a symbol cannot say it (an axis, the sign
-// of a step), the host is told the inputs that it follows from, loads again with their values
-// whenever these are new, and guards what it compiles by them.
+// Data-dependent numbers that are needed as sizes, axes or counts. Each becomes a symbol that the
+// run defines, so one graph serves all values. Where a symbol cannot express the number (an axis,
+// the sign of a step), the host gets the names of the inputs that determine it, loads again with
+// their values whenever these are new, and guards the compiled program by them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 namespace tenon::onnx {
 namespace {
 
-constexpr size_t kMaxSymbols = 64;  // of one operand: sizes, bounds, repeats for each dim
+constexpr size_t kMaxSymbols = 64;  // per operand: sizes, bounds, repeats for each dim
 
 bool is_constant(const Dims& dims) {
   return std::all_of(dims.begin(), dims.end(), [](Dim d) { return d.is_constant(); });
 }
 
-// Few enough to be compared at every call. How many a symbolic dim has, the host sees when it runs.
+// Few enough to compare at every call. For a symbolic dim, the host checks the count when it runs.
 bool is_small(const Dims& dims) {
   int64_t count = 1;
   for (const Dim d : dims) {
@@ -29,26 +29,26 @@ bool is_small(const Dims& dims) {
 
 }  // namespace
 
-// An item that follows from constants alone becomes one.
+// Computes an item that follows from constants alone.
 bool Importer::fold(Item* item) {
-  if (item->constant != nullptr || item->elements != nullptr || item->input != nullptr ||
+  if (item->constant() != nullptr || item->elements() != nullptr || item->input() != nullptr ||
       !builder_->status().ok())
     return false;
   const Constant* constant = folding_.of(value_of(item));
   if (constant == nullptr) return false;
-  item->constant = std::make_shared<Constant>(
-      Constant{constant->dtype, constant->dims, Blob::retain(constant->blob.get())});
+  item->set_constant(std::make_shared<Constant>(
+      Constant{constant->dtype, constant->dims, Blob::retain(constant->blob.get())}));
   return true;
 }
 
-// What an item follows from; of each this is found out once.
+// What determines an item; computed once for each.
 Importer::Follows Importer::follows(const Item* item) {
   const auto by_itself = [&](const Item* at) {
-    if (at->constant != nullptr || (at->elements != nullptr && !symbolic_.contains(at)))
+    if (at->constant() != nullptr || (at->elements() != nullptr && !symbolic_.contains(at)))
       return Follows::kConstants;
-    if (at->input != nullptr)
-      return is_small(at->dims) && is_in(at->dtype, kInt | kPred) ? Follows::kInputs
-                                                                  : Follows::kUnknown;
+    if (at->input() != nullptr)
+      return is_small(at->dims()) && is_in(at->dtype(), kInt | kPred) ? Follows::kInputs
+                                                                      : Follows::kUnknown;
     return origins_.contains(at) ? Follows::kOpen : Follows::kUnknown;
   };
   std::vector<const Item*> open = {item};
@@ -72,21 +72,21 @@ Importer::Follows Importer::follows(const Item* item) {
   return follows_[item];
 }
 
-// Notes the inputs that an item follows from; false when it follows from none, or from one whose
-// values are no integers or too many.
+// Notes the inputs that determine an item. False if none does, or if one has values that are not
+// integers, or too many.
 bool Importer::note_inputs(const Item* item, std::string_view why) {
   // Floats only where they are the operand itself, like the scales of Resize: what is computed from
   // them changes at every call.
-  if (item->input != nullptr ? !is_small(item->dims) : follows(item) != Follows::kInputs)
+  if (item->input() != nullptr ? !is_small(item->dims()) : follows(item) != Follows::kInputs)
     return false;
   std::vector<const Item*> open = {item};
   while (!open.empty()) {
     const Item* at = open.back();
     open.pop_back();
-    if (at->input != nullptr) {
-      const auto noted = [&](const auto& entry) { return entry.first == at->input->name; };
+    if (at->input() != nullptr) {
+      const auto noted = [&](const auto& entry) { return entry.first == at->input()->name; };
       if (std::none_of(value_inputs_.begin(), value_inputs_.end(), noted))
-        value_inputs_.emplace_back(at->input->name, why);
+        value_inputs_.emplace_back(at->input()->name, why);
       continue;
     }
     if (!noted_.insert(at).second) continue;
@@ -97,54 +97,54 @@ bool Importer::note_inputs(const Item* item, std::string_view why) {
   return true;
 }
 
-// Postpones the node when the values of inputs would settle it. Before that is known to be needed
-// they are noted only.
+// Postpones the node if the values of inputs would determine the item. As long as they are not
+// known to be needed, they are only noted.
 bool Importer::postpone(const Item* item, std::string_view why) {
   if (!note_inputs(item, why) || unknown_ == Unknown::kSymbols) return false;
   return postponed_ = true;
 }
 
-// A symbol for each number of an item, at least `least` (0 or 1); null where there are too many, or
-// where values are waited for.
+// A symbol for each number of an item, at least `least` (0 or 1). Null if there are too many, or if
+// the node waits for values.
 const Extents* Importer::symbols_of(Item* item, std::string_view why, int64_t least) {
   const bool from_inputs = note_inputs(item, why);
   if (from_inputs && unknown_ == Unknown::kPostpone) return nullptr;
   const tenon_host_graph_t& api = graph_api();
   if (symbolic_.contains(item)) {
-    for (const Extent& e : *item->elements) {
+    for (const Extent& e : *item->elements()) {
       if (least > 0 && e.symbolic &&
           api.symbol_assert(api.self, graph_.get(), TENON_REL_LT, Dim(graph_.get(), 0).raw(),
                             e.symbolic->raw()) != TENON_OK)
         return nullptr;
     }
-    return item->elements.get();
+    return item->elements();
   }
-  if (item->dims.size() > 1 || !is_constant(item->dims) || !is_in(item->dtype, kInt))
+  if (item->dims().size() > 1 || !is_constant(item->dims()) || !is_in(item->dtype(), kInt))
     return nullptr;
-  const int64_t count = item->dims.empty() ? 1 : item->dims[0].constant();
+  const int64_t count = item->dims().empty() ? 1 : item->dims()[0].constant();
   const Value all = value_of(item);
   if (count > static_cast<int64_t>(kMaxSymbols) || !all.valid()) return nullptr;
-  auto elements = std::make_shared<Extents>();
+  Extents elements;
   for (int64_t i = 0; i < count; ++i) {
     Value one = all;
-    if (!item->dims.empty()) {
+    if (!item->dims().empty()) {
       const Dims start = {Dim(graph_.get(), i)}, limit = {Dim(graph_.get(), i + 1)};
       one = builder_->build("slice", {all}, {{"start", start}, {"limit", limit}});
       one = builder_->build("reshape", {one}, {{"shape", Dims()}});
     }
     const Value extent = builder_->build("dim_from_scalar", {one}, {{"lo", least}});
     if (!extent.valid()) return nullptr;
-    elements->push_back(Extent::of(extent.dim(0)));
+    elements.push_back(Extent::of(extent.dim(0)));
     sources_.try_emplace(extent.dim(0).raw(), extent, 0);
   }
-  item->elements = std::move(elements);
+  item->set_elements(std::move(elements));
   symbolic_.insert(item);
-  return item->elements.get();
+  return item->elements();
 }
 
 // ---- The outline of a model whose graph depends on values ----
 
-// What the file declares of an output; sizes that it leaves open are symbols.
+// The declared type of an output; unknown sizes become symbols.
 bool Importer::outline_type(const ValueProto& output, Type* out) {
   out->dtype = dtype_of_onnx(output.elem_type);
   if (!output.is_tensor || !output.has_shape || out->dtype == TENON_DTYPE_NONE) {
@@ -164,7 +164,7 @@ bool Importer::outline_type(const ValueProto& output, Type* out) {
   return true;
 }
 
-// The model's inputs and outputs around one node that stands for all of it.
+// The model's inputs and outputs around a single node that represents the whole model.
 bool Importer::outline(Graph* out) {
   const GraphProto& main = *model_.graph;
   graph_ = Graph();
@@ -180,7 +180,7 @@ bool Importer::outline(Graph* out) {
   std::vector<Value> operands, results;
   for (const ValueProto& input : main.inputs) {
     const Item* item = scope.find(input.name)->second;
-    if (item->value.valid()) operands.push_back(item->value);
+    if (item->value().valid()) operands.push_back(item->value());
   }
   std::vector<Type> types(main.outputs.size());
   std::vector<tenon_dim_t> dims;

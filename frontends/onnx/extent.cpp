@@ -34,11 +34,10 @@ int64_t numbers(Arithmetic op, int64_t a, int64_t b) {
   return 0;
 }
 
-// A dim that is a negative constant is an expression of its own: the graph knows its number.
+// A negative constant is not stored inline in a Dim, so this asks the graph.
 std::optional<int64_t> constant_of(Dim d) {
   if (d.is_constant()) return d.constant();
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   const tenon_host_graph_t& api = graph_api();
   if (api.dim_view(api.self, d.graph(), d.raw(), &view) != TENON_OK ||
       view.op != TENON_DIM_CONSTANT)
@@ -46,7 +45,7 @@ std::optional<int64_t> constant_of(Dim d) {
   return view.constant;
 }
 
-// Known to be, or from now on by an assertion that is checked at every run.
+// Whether y is known to be positive; if that is undecided, asserts it for every run.
 bool is_positive(tenon_graph_t* graph, Dim y) {
   const Dim zero(graph, 0);
   const uint32_t answer = compare(TENON_REL_LT, zero, y);
@@ -60,8 +59,8 @@ bool surely_at_most(Dim a, Dim b) {
   return compare(TENON_REL_LE, a, b) == TENON_YES;
 }
 
-// Rounded to zero. What is not surely of one sign is divided as the sum of its positive and its
-// negative part, of which one is 0.
+// Quotient rounded towards zero. If the sign of x is unknown, divides the positive and the negative
+// part, one of which is 0, and subtracts.
 Dim truncated(tenon_graph_t* graph, Dim x, Dim y) {
   const Dim zero(graph, 0);
   if (surely_at_most(zero, x)) return x / y;
@@ -103,7 +102,7 @@ std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent&
       break;
     case Arithmetic::kDiv:
     case Arithmetic::kMod:
-      // A size that is divided by is not 0: the model would have no meaning then.
+      // A divisor that is a size is not 0: the model would be meaningless.
       if (!is_natural(graph, b) || !is_positive(graph, y)) return {};
       out = op == Arithmetic::kDiv ? truncated(graph, x, y) : x % y;
       break;

@@ -1,6 +1,6 @@
-// One integer that shape arithmetic follows: a number, which may be negative, or a symbolic dim.
+// One integer tracked by shape arithmetic: a number, which may be negative, or a symbolic dim.
 // Exporters compute the arguments of Reshape, Slice or Expand with ordinary nodes (Shape, Gather,
-// Mul, Concat ...); following these values here turns such chains into dims, so that no shape is
+// Mul, Concat ...). Tracking these values turns such chains into dims, so that no shapes are
 // computed when the model runs.
 #ifndef FRONTENDS_ONNX_EXTENT_H_
 #define FRONTENDS_ONNX_EXTENT_H_
@@ -16,7 +16,7 @@ namespace tenon::onnx {
 
 struct Extent {
   int64_t number = 0;
-  std::optional<Dim> symbolic;  // then `number` has no meaning
+  std::optional<Dim> symbolic;  // if set, `number` has no meaning
 
   static Extent of(int64_t number) { return {number, {}}; }
   static Extent of(Dim dim) {
@@ -24,7 +24,7 @@ struct Extent {
   }
   bool is_number() const { return !symbolic.has_value(); }
   bool is(int64_t n) const { return is_number() && number == n; }
-  // As a size: invalid for negative numbers.
+  // As a size: invalid if negative.
   Dim dim(tenon_graph_t* graph) const {
     return symbolic ? *symbolic : number < 0 ? Dim::invalid() : Dim(graph, number);
   }
@@ -39,16 +39,15 @@ using Extents = std::vector<Extent>;
 
 enum class Arithmetic { kAdd, kSub, kMul, kDiv, kMod, kMin, kMax };
 
-// Integers of 64 bits wrap, division truncates, x/0 = -1 and x%0 = x, as when the model runs. Dims
-// do not wrap: what is beyond 64 bits is an error of the run. Nothing when symbols make the result
-// unknown.
+// As in a run, 64-bit integers wrap, division truncates, x/0 = -1 and x%0 = x. Dims do not wrap: a
+// result beyond 64 bits is an error of the run. Nothing if symbols make the result unknown.
 std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent& a,
                               const Extent& b);
 
-// Whether it is surely no negative number.
+// Whether it is known not to be negative.
 bool is_natural(tenon_graph_t* graph, const Extent& e);
 
-// Bounds of a dim that follow from what is known: at least 0, and at most what is given.
+// max(d, 0), simplified by what is known of d.
 Dim at_least_zero(tenon_graph_t* graph, Dim d);
 
 }  // namespace tenon::onnx

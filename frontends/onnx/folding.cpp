@@ -1,6 +1,6 @@
-// Numbers that follow from constants through any nodes: computed at import where sizes, axes or
-// counts need them. The few forms that shape arithmetic knows (extent.h) cover what exporters
-// write; this covers the rest, such as a count that a model computes in floats.
+// Evaluates numbers that follow from constants through any nodes, at import, where sizes, axes or
+// counts need them. Shape arithmetic (extent.h) covers the few forms that exporters usually write;
+// this covers the rest, such as a count that a model computes in floats.
 #include "folding.h"
 
 #include <tenon/abi/host.h>
@@ -13,7 +13,7 @@
 namespace tenon::onnx {
 namespace {
 
-constexpr size_t kMaxNodes = 256;  // of one computation
+constexpr size_t kMaxNodes = 256;  // per computation
 constexpr size_t kMaxNested = 64;
 
 const tenon_host_registry_t* registry() {
@@ -21,7 +21,7 @@ const tenon_host_registry_t* registry() {
   return table;
 }
 
-// The dims of a small tensor of whole bytes whose sizes are known; nothing for others.
+// The dims of a small tensor with known sizes and an element type of whole bytes; else nothing.
 std::optional<std::vector<int64_t>> small_dims(const Value& value) {
   const TypeView type = value.type();
   if (type.kind() != TENON_KIND_TENSOR || dtype_bytes(type.dtype()) == 0) return {};
@@ -38,7 +38,7 @@ uint64_t times(uint64_t a, uint64_t b) {
   return __builtin_mul_overflow(a, b, &a) ? UINT64_MAX : a;
 }
 
-// Ops with these attributes may look at far more elements than their operands and results have.
+// Ops with these attributes may read far more elements than their operands and results have.
 bool looks_around(const tenon_op_def_t& op) {
   static constexpr std::string_view kNames[] = {"window", "size", "samples", "antialias"};
   const std::span<const tenon_attr_def_t> attrs(op.attrs, op.attr_count);
@@ -47,9 +47,9 @@ bool looks_around(const tenon_op_def_t& op) {
   });
 }
 
-// A bound on the elements that evaluating a node touches, counted as if no dim was 0. Operands and
-// results are small; what is done in between need not be: of a sum of products any element may meet
-// any other. What goes along a dim, like a running sum, looks once.
+// An upper bound of the elements that evaluating a node touches, counted as if no dim was 0.
+// Operands and results are small, but the work need not be: in a sum of products any element may
+// meet any other. Ops along a dim, such as a running sum, read each element once.
 uint64_t work_of(const tenon_op_def_t& op, const std::vector<tenon_array_t>& inputs,
                  const std::vector<int64_t>& dims) {
   uint64_t sum = 0, product = 1, largest = 1, last = 1;
@@ -68,8 +68,7 @@ uint64_t work_of(const tenon_op_def_t& op, const std::vector<tenon_array_t>& inp
 }
 
 tenon_array_t array_of(const Constant& constant) {
-  tenon_array_t out = {};
-  out.size_bytes = sizeof out;
+  auto out = sized<tenon_array_t>();
   out.dtype = constant.dtype;
   out.rank = static_cast<uint32_t>(constant.dims.size());
   out.dims = constant.dims.data();
@@ -126,13 +125,12 @@ const Constant* Folding::evaluate(const Value& value, const Node& node,
   const tenon_dtype_t dtype = value.dtype();
   std::vector<std::byte> bytes(
       std::max<size_t>(static_cast<size_t>(count) * dtype_bytes(dtype), 1));
-  tenon_array_t out = {};
-  out.size_bytes = sizeof out;
+  auto out = sized<tenon_array_t>();
   out.dtype = dtype;
   out.rank = static_cast<uint32_t>(dims.size());
   out.dims = dims.data();
   out.data = bytes.data();
-  const std::vector<int64_t> symbols(symbol_limit(value.graph()), 0);  // none is mentioned
+  const std::vector<int64_t> symbols(symbol_limit(value.graph()), 0);  // none is used
   if (registry()->evaluate(registry()->self, value.graph(), node.id(), symbols.data(),
                            static_cast<uint32_t>(symbols.size()), inputs.data(),
                            static_cast<uint32_t>(inputs.size()), &out, 1) != TENON_OK) {
@@ -144,8 +142,7 @@ const Constant* Folding::evaluate(const Value& value, const Node& node,
 }
 
 uint32_t Folding::symbol_limit(tenon_graph_t* graph) {
-  tenon_graph_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_graph_view_t>();
   return graph_api().graph_view(graph_api().self, graph, &view) == TENON_OK ? view.symbol_limit : 0;
 }
 

@@ -1,5 +1,4 @@
-// Computes values of a graph that is being built from the constants behind them, when they are
-// small.
+// Computes small values of a graph under construction from the constants that determine them.
 #ifndef FRONTENDS_ONNX_FOLDING_H_
 #define FRONTENDS_ONNX_FOLDING_H_
 
@@ -14,11 +13,11 @@
 
 namespace tenon::onnx {
 
-// Of one graph; what was computed is kept.
+// One per graph; keeps results.
 class Folding {
  public:
-  // Null where the value follows from something else than constants, or is too large. Borrowed
-  // until this goes.
+  // Null if the value does not follow from constants alone, or is too large. Borrowed; valid as
+  // long as this object.
   const Constant* of(const Value& value);
 
  private:
@@ -28,7 +27,7 @@ class Folding {
   static uint32_t symbol_limit(tenon_graph_t* graph);
 
   std::unordered_map<tenon_value_t, Constant> known_;
-  std::unordered_set<tenon_value_t> refused_;  // what evaluation failed for
+  std::unordered_set<tenon_value_t> refused_;  // evaluation failed
   size_t nodes_ = 0;
   uint64_t work_left_ =
       1 << 24;  // elements that may be touched for a whole model: real ones compute a few numbers

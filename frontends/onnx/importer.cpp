@@ -9,8 +9,7 @@
 namespace tenon::onnx {
 
 std::string host_failure(std::string* id) {
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   context().host->last_failure(context().host->self, &failure);
   if (id != nullptr) *id = view(failure.id);
   std::string text(view(failure.message));
@@ -105,7 +104,7 @@ bool Importer::add_initializers(const GraphProto& graph, Scope* scope) {
   bool ok = true;
   for (const TensorProto& tensor : graph.initializers) {
     Item* item = new_item();
-    item->pending = &tensor;
+    *item = Item::pending(tensor);
     if (tensor.name.empty()) {
       ok = problems_->add("T0705", "an initializer has no name");
     } else if (!scope->try_emplace(tensor.name, item).second) {
@@ -121,7 +120,7 @@ bool Importer::add_inputs(const GraphProto& graph, Scope* scope) {
   for (const ValueProto& input : graph.inputs) {
     // Before IR version 4 every initializer was an input too.
     if (const auto at = scope->find(input.name);
-        at != scope->end() && at->second->pending != nullptr)
+        at != scope->end() && at->second->pending() != nullptr)
       continue;
     Item* item = new_item();
     if (input.name.empty()) {
@@ -140,8 +139,8 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
   if (!input.is_tensor)
     return problems_->add("T0710",
                           fmt::format("{} is no tensor, and only tensors are supported", where));
-  item->dtype = dtype_of_onnx(input.elem_type);
-  if (item->dtype == TENON_DTYPE_NONE) {
+  Type type = {dtype_of_onnx(input.elem_type), {}};
+  if (type.dtype == TENON_DTYPE_NONE) {
     return problems_->add("T0710", fmt::format("{} has element type {}, which is not supported",
                                                where, input.elem_type));
   }
@@ -161,61 +160,64 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
     }
     // Some exporters write -1 for a size that is not known.
     const bool is_size = dim.has_value && dim.value >= 0;
-    item->dims.push_back(is_size      ? Dim(graph_.get(), dim.value)
-                         : is_guarded ? Dim(graph_.get(), guarded->second.dims[i])
-                                      : symbol(input, i));
-    if (!item->dims.back().valid()) return tell_host(where);
+    type.dims.push_back(is_size      ? Dim(graph_.get(), dim.value)
+                        : is_guarded ? Dim(graph_.get(), guarded->second.dims[i])
+                                     : symbol(input, i));
+    if (!type.dims.back().valid()) return tell_host(where);
   }
-  if (!check_elements(item->dims, where)) return false;
+  if (!check_elements(type.dims, where)) return false;
   if (const auto at = source_.values.find(input.name); at != source_.values.end())
-    return fix_input(input, at->second, item);
-  if (guarded != source_.guarded.end()) return guard_input(input, guarded->second, item);
-  item->input = &input;
-  if (!argument(region_, Type{item->dtype, item->dims}, input.name, &item->value).ok())
-    return tell_host(where);
-  for (size_t i = 0; i < item->dims.size(); ++i) {
-    if (!item->dims[i].is_constant())
-      sources_.try_emplace(item->dims[i].raw(), item->value, static_cast<int64_t>(i));
+    return fix_input(input, at->second, std::move(type), item);
+  if (guarded != source_.guarded.end()) return guard_input(input, guarded->second, type, item);
+  Value value;
+  if (!argument(region_, type, input.name, &value).ok()) return tell_host(where);
+  *item = Item::of(value, input);
+  for (size_t i = 0; i < type.dims.size(); ++i) {
+    if (!type.dims[i].is_constant())
+      sources_.try_emplace(type.dims[i].raw(), value, static_cast<int64_t>(i));
   }
   return true;
 }
 
 // An input whose integers the caller gave: known from here on, and no input any more.
-bool Importer::fix_input(const ValueProto& input, const std::vector<int64_t>& values, Item* item) {
+bool Importer::fix_input(const ValueProto& input, const std::vector<int64_t>& values, Type type,
+                         Item* item) {
   const auto count = static_cast<int64_t>(values.size());
-  const bool fits = item->dims.empty() ? count == 1
-                                       : item->dims.size() == 1 && (!item->dims[0].is_constant() ||
-                                                                    item->dims[0].is(count));
-  if (!fits || !is_in(item->dtype, kInt | kPred)) {
+  const bool fits = type.dims.empty() ? count == 1
+                                      : type.dims.size() == 1 &&
+                                            (!type.dims[0].is_constant() || type.dims[0].is(count));
+  if (!fits || !is_in(type.dtype, kInt | kPred)) {
     return problems_->add(
         "T0714",
         fmt::format(
             "input {} cannot have the {} given integers: its type or its shape does not fit",
             quote(input.name), count));
   }
-  if (!item->dims.empty()) item->dims[0] = Dim(graph_.get(), count);
+  if (!type.dims.empty()) type.dims[0] = Dim(graph_.get(), count);
   Extents elements;
   for (const int64_t value : values) elements.push_back(Extent::of(value));
-  item->elements = std::make_shared<Extents>(std::move(elements));
+  *item = Item::of(type.dtype, std::move(type.dims), std::move(elements));
   return true;
 }
 
 // An input that has this value whenever the graph runs: an input still, so that callers see the
 // same ones, but nothing reads it.
-bool Importer::guard_input(const ValueProto& input, const Constant& value, Item* item) {
-  bool fits = item->dims.size() == value.dims.size() && item->dtype == value.dtype;
+bool Importer::guard_input(const ValueProto& input, const Constant& value, const Type& type,
+                           Item* item) {
+  bool fits = type.dims.size() == value.dims.size() && type.dtype == value.dtype;
   for (size_t i = 0; fits && i < value.dims.size(); ++i) {
-    fits = item->dims[i].is(value.dims[i]);
+    fits = type.dims[i].is(value.dims[i]);
   }
   if (!fits) {
     return problems_->add("T0713", fmt::format("the value of input {} is of another type or shape",
                                                quote(input.name)));
   }
   Value argument_of_it;
-  if (!argument(region_, Type{item->dtype, item->dims}, input.name, &argument_of_it).ok())
+  if (!argument(region_, type, input.name, &argument_of_it).ok())
     return tell_host(fmt::format("input {}", quote(input.name)));
-  item->constant =
-      std::make_shared<Constant>(Constant{value.dtype, value.dims, Blob::retain(value.blob.get())});
+  *item = Item::of(
+      std::make_shared<Constant>(Constant{value.dtype, value.dims, Blob::retain(value.blob.get())}),
+      type.dims);
   return true;
 }
 
@@ -248,8 +250,7 @@ Dim Importer::symbol(const ValueProto& input, size_t axis) {
   }
   if (name[0] >= '0' && name[0] <= '9') name.insert(0, "_");
   tenon_symbol_t id = 0;
-  tenon_symbol_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_symbol_view_t>();
   const tenon_host_graph_t& api = graph_api();
   if (api.symbol_define(api.self, graph_.get(), region_.id(), str(name), 0, INT64_MAX, 1, -1,
                         &id) != TENON_OK ||
@@ -323,8 +324,7 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
     Item* item = new_item();
-    *item = std::move(n.outputs()[i]);
-    item->failed = failed;
+    if (!failed) *item = std::move(n.outputs()[i]);
     if (!origins.empty() && !failed) origins_.emplace(item, origins);
     scope->try_emplace(node.outputs[i], item);
   }
@@ -406,61 +406,56 @@ const AttributeProto* Importer::attribute(const NodeProto& node, std::string_vie
 }
 
 bool Importer::resolve(Item* item) {
-  if (item->pending == nullptr) return !item->failed;
-  const TensorProto& tensor = *item->pending;
-  item->pending = nullptr;
+  const TensorProto* tensor = item->pending();
+  if (tensor == nullptr) return !item->refused();
+  *item = Item();
   auto constant = std::make_shared<Constant>();
-  if (!read_tensor(tensor, source_, fmt::format("initializer {}", quote(tensor.name)), problems_,
-                   constant.get())) {
-    item->failed = true;
+  if (!read_tensor(*tensor, source_, fmt::format("initializer {}", quote(tensor->name)), problems_,
+                   constant.get()))
     return false;
-  }
-  set_constant(item, std::move(constant));
+  Dims dims;
+  for (const int64_t dim : constant->dims) dims.push_back(Dim(graph_.get(), dim));
+  *item = Item::of(std::move(constant), std::move(dims));
   return true;
 }
 
-void Importer::set_constant(Item* item, std::shared_ptr<Constant> constant) {
-  item->dtype = constant->dtype;
-  for (const int64_t dim : constant->dims) item->dims.push_back(Dim(graph_.get(), dim));
-  item->constant = std::move(constant);
-}
-
 const Extents* Importer::known(Item* item) {
-  if (item->elements == nullptr && item->constant != nullptr && is_in(item->dtype, kInt | kPred)) {
-    const std::span<const std::byte> bytes = blob_bytes(item->constant->blob.get());
-    const size_t width = dtype_bytes(item->dtype);
+  if (item->elements() == nullptr && item->constant() != nullptr &&
+      is_in(item->dtype(), kInt | kPred)) {
+    const std::span<const std::byte> bytes = blob_bytes(item->constant()->blob.get());
+    const size_t width = dtype_bytes(item->dtype());
     if (bytes.size() / width > kMaxKnownElements) return nullptr;
-    auto elements = std::make_shared<Extents>();
+    Extents elements;
     for (size_t at = 0; at < bytes.size(); at += width)
-      elements->push_back(Extent::of(load_int(item->dtype, &bytes[at])));
-    item->elements = std::move(elements);
+      elements.push_back(Extent::of(load_int(item->dtype(), &bytes[at])));
+    item->set_elements(std::move(elements));
   }
-  return item->elements.get();
+  return item->elements();
 }
 
 // ---- Values from known integers ----
 
 Value Importer::value_of(Item* item) {
-  if (item->value.valid() || !builder_->status().ok()) return item->value;
-  if (item->constant != nullptr) {
-    item->value = builder_->constant(item->dtype, item->constant->dims, item->constant->blob.get());
-  } else if (item->elements != nullptr) {
-    item->value = build_elements(*item);
+  if (item->value().valid() || !builder_->status().ok()) return item->value();
+  if (const Constant* constant = item->constant()) {
+    item->set_value(builder_->constant(item->dtype(), constant->dims, constant->blob.get()));
+  } else if (item->elements() != nullptr) {
+    item->set_value(build_elements(*item));
   }
-  return item->value;
+  return item->value();
 }
 
 Value Importer::build_elements(const Item& item) {
-  const Extents& elements = *item.elements;
+  const Extents& elements = *item.elements();
   if (std::all_of(elements.begin(), elements.end(),
                   [](const Extent& e) { return e.is_number(); })) {
-    const size_t width = dtype_bytes(item.dtype);
+    const size_t width = dtype_bytes(item.dtype());
     std::vector<std::byte> bytes(elements.size() * width);
     for (size_t i = 0; i < elements.size(); ++i)
-      store_int(item.dtype, &bytes[i * width], elements[i].number);
+      store_int(item.dtype(), &bytes[i * width], elements[i].number);
     std::vector<int64_t> dims;
-    for (const Dim d : item.dims) dims.push_back(d.constant());
-    return builder_->constant(item.dtype, dims, bytes.data(), bytes.size());
+    for (const Dim d : item.dims()) dims.push_back(d.constant());
+    return builder_->constant(item.dtype(), dims, bytes.data(), bytes.size());
   }
   std::vector<Value> parts;
   const Dims one = {Dim(graph_.get(), 1)};
@@ -471,8 +466,8 @@ Value Importer::build_elements(const Item& item) {
     parts.push_back(builder_->build("reshape", {number}, {{"shape", one}}));
   }
   Value all = parts.size() == 1 ? parts[0] : builder_->build("concat", parts, {{"dim", 0}});
-  if (item.dims.size() != 1) all = builder_->build("reshape", {all}, {{"shape", item.dims}});
-  return builder_->convert(all, item.dtype);
+  if (item.dims().size() != 1) all = builder_->build("reshape", {all}, {{"shape", item.dims()}});
+  return builder_->convert(all, item.dtype());
 }
 
 // made: numbers of dims at this place; a dim may hold another many times.
@@ -482,8 +477,7 @@ Value Importer::dim_value(Dim dim, size_t depth, std::unordered_map<tenon_dim_t,
   if (const auto at = sources_.find(dim.raw()); at != sources_.end()) {
     return builder_->build("dim_size", {at->second.first}, {{"dim", at->second.second}});
   }
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   static constexpr std::string_view kOps[] = {"",          "",          "add", "",   "mul",
                                               "floor_div", "floor_mod", "min", "max"};
   const bool seen =
@@ -540,20 +534,20 @@ bool Importer::add_outputs(const GraphProto& graph, const Scope& scope) {
 bool Importer::check_output(const ValueProto& output, const Item& item) {
   if (!output.is_tensor) return true;  // a type is optional
   const tenon_dtype_t dtype = dtype_of_onnx(output.elem_type);
-  if (output.elem_type != 0 && dtype != item.dtype) {
+  if (output.elem_type != 0 && dtype != item.dtype()) {
     return problems_->add(
         "T0710",
         fmt::format("output {} is declared with element type {}, but is {}", quote(output.name),
                     dtype == TENON_DTYPE_NONE ? std::to_string(output.elem_type)
                                               : std::string(dtype_name(dtype)),
-                    dtype_name(item.dtype)));
+                    dtype_name(item.dtype())));
   }
   if (!output.has_shape) return true;
-  bool fits = output.dims.size() == item.dims.size();
-  for (size_t i = 0; fits && i < item.dims.size(); ++i) {
+  bool fits = output.dims.size() == item.dims().size();
+  for (size_t i = 0; fits && i < item.dims().size(); ++i) {
     const DimProto& dim = output.dims[i];
-    fits = !dim.has_value || dim.value == -1 || !item.dims[i].is_constant() ||
-           item.dims[i].is(dim.value);
+    fits = !dim.has_value || dim.value == -1 || !item.dims()[i].is_constant() ||
+           item.dims()[i].is(dim.value);
   }
   return fits ||
          problems_->add("T0713",

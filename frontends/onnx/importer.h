@@ -25,23 +25,12 @@
 #include <tenon/cpp/graph.hpp>
 
 #include "extent.h"
+#include "item.h"
 #include "model.h"
 #include "problems.h"
 #include "weights.h"
 
 namespace tenon::onnx {
-
-// What an ONNX name stands for: a value of the graph, integers that are known without one, or both.
-struct Item {
-  Value value;                           // invalid until something needs it as a tensor
-  std::shared_ptr<Constant> constant;    // data from the file
-  const TensorProto* pending = nullptr;  // an initializer that nothing has used yet
-  tenon_dtype_t dtype = TENON_DTYPE_NONE;
-  Dims dims;
-  std::shared_ptr<const Extents> elements;  // row-major; null when unknown
-  const ValueProto* input = nullptr;  // it is an input of the model that has a value at each run
-  bool failed = false;                // its definition was refused: what uses it stays silent
-};
 
 using BindBody = std::function<bool(std::vector<Item>* inputs)>;
 using FinishBody = std::function<bool(std::vector<Value>* yields)>;
@@ -126,9 +115,9 @@ class NodeContext {
   const Item& item(size_t i);  // of an operand that is there
   Value value(size_t i);       // as a tensor; invalid for an absent one
   tenon_dtype_t dtype(size_t i) {
-    return has(i) ? inputs_[i]->dtype : tenon_dtype_t{TENON_DTYPE_NONE};
+    return has(i) ? inputs_[i]->dtype() : tenon_dtype_t{TENON_DTYPE_NONE};
   }
-  const Dims& dims(size_t i) { return item(i).dims; }
+  const Dims& dims(size_t i) { return item(i).dims(); }
   int64_t rank(size_t i) { return static_cast<int64_t>(dims(i).size()); }
   // Integers known at import, or nothing.
   const Extents* known(size_t i);

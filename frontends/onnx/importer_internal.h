@@ -49,8 +49,9 @@ class Importer {
   bool add_initializers(const GraphProto& graph, Scope* scope);
   bool add_inputs(const GraphProto& graph, Scope* scope);
   bool add_input(const ValueProto& input, Item* item);
-  bool fix_input(const ValueProto& input, const std::vector<int64_t>& values, Item* item);
-  bool guard_input(const ValueProto& input, const Constant& value, Item* item);
+  bool fix_input(const ValueProto& input, const std::vector<int64_t>& values, Type type,
+                 Item* item);
+  bool guard_input(const ValueProto& input, const Constant& value, const Type& type, Item* item);
   void bind_guarded_dims(const GraphProto& graph);
   bool add_outputs(const GraphProto& graph, const Scope& scope);
   bool check_output(const ValueProto& output, const Item& item);
@@ -90,7 +91,6 @@ class Importer {
   bool outline_type(const ValueProto& output, Type* out);
 
   bool resolve(Item* item);
-  void set_constant(Item* item, std::shared_ptr<Constant> constant);
   const Extents* known(Item* item);
   Value value_of(Item* item);
   Value build_elements(const Item& item);

@@ -1,5 +1,5 @@
-// libFuzzer target: reading and importing any bytes against the real host. What is accepted must
-// verify; what is refused must be told.
+// libFuzzer target: reads and imports any bytes with the real host. An accepted model must verify;
+// a refusal must have an error.
 #include <cstdlib>
 
 #include <tenon/abi/host.h>
@@ -7,8 +7,7 @@
 
 #include "importer.h"
 
-// Without ops the first node of every model would be refused, and all that lies behind it never be
-// reached.
+// Without ops, the first node of every model would be refused and the code behind it never reached.
 static bool knows_ops() {
   const auto* registry = tenon::context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
   const tenon_op_def_t* add = nullptr;
@@ -20,8 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tenon;
   using namespace tenon::onnx;
   static const bool kReady = [] {
-    // What functions may become of a few bytes takes seconds at the usual limit, and teaches
-    // nothing that less of it does not.
+    // A few bytes can make functions that take seconds at the usual limit, without reaching more
+    // code.
     setenv("TENON_LIMIT_NODES", "2000", 1);
     static Session session;
     return session.open().ok() && knows_ops();

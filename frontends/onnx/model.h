@@ -1,5 +1,5 @@
-// An ONNX file as parsed: views into the mapped bytes, nothing decoded that need not be, nothing
-// believed. Lives no longer than those bytes.
+// A parsed ONNX file: views into the mapped bytes. Nothing is decoded before it is needed, and
+// nothing is trusted. Must not outlive the bytes.
 #ifndef FRONTENDS_ONNX_MODEL_H_
 #define FRONTENDS_ONNX_MODEL_H_
 
@@ -49,11 +49,11 @@ struct TensorProto {
   int32_t data_type = 0;
   bool has_raw = false;
   Text raw;
-  uint32_t typed_fields = 0;  // bit per field number of the *_data fields that are there
+  uint32_t typed_fields = 0;  // bit per field number of the *_data fields that are present
   bool segmented = false;
   bool is_external = false;
   std::vector<std::pair<Text, Text>> external;
-  Text message;  // the whole of it, from which weights.cpp decodes the typed fields
+  Text message;  // the whole message, from which weights.cpp decodes the typed fields
 };
 
 struct GraphProto;
@@ -90,7 +90,7 @@ struct NodeProto {
   Text name, op_type, domain, overload;
   std::vector<Text> inputs, outputs;
   std::vector<AttributeProto> attributes;
-  uint32_t index = 0;  // its place in the file's list
+  uint32_t index = 0;  // its position in the file's list
 };
 
 struct DimProto {
@@ -111,7 +111,7 @@ struct GraphProto {
   Text name;
   std::vector<NodeProto> nodes;
   std::vector<TensorProto> initializers;
-  std::vector<Text> sparse_initializers;  // whole messages; their use is refused
+  std::vector<Text> sparse_initializers;  // whole messages; models that use them are refused
   std::vector<ValueProto> inputs, outputs;
 };
 
@@ -132,15 +132,15 @@ struct ModelProto {
   std::vector<OpsetProto> opsets;
   std::unique_ptr<GraphProto> graph;
   std::vector<FunctionProto> functions;
-  // By function_key; filled by parse_model, which refuses two of one key.
+  // By function_key; filled by parse_model, which refuses duplicate keys.
   std::unordered_map<std::string, const FunctionProto*> function_of;
 };
 
-// What tells functions apart. "ai.onnx" is the empty domain.
+// Identifies a function. "ai.onnx" is the empty domain.
 std::string function_key(Text domain, Text name, Text overload);
 
-// Parses a whole file. False with the problems told; *out is then of no use. `bytes` may hold
-// anything.
+// Parses a whole file. False with the problems reported; *out must then not be used. `bytes` may
+// hold anything.
 bool parse_model(Text bytes, ModelProto* out, Problems* problems);
 
 }  // namespace tenon::onnx

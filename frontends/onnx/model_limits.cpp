@@ -9,8 +9,8 @@
 namespace tenon::onnx {
 namespace {
 
-constexpr uint64_t kMostElements =
-    uint64_t{1} << 48;  // of what can be addressed; code that adds up dims relies on it
+// Addressable; code that adds up dims relies on it.
+constexpr uint64_t kMostElements = uint64_t{1} << 48;
 
 void read(std::string_view variable, uint64_t* out) {
   if (context().host == nullptr) return;

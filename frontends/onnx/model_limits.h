@@ -1,5 +1,5 @@
-// What a model may be, at most. Each limit is named in the error that it causes, with the variable
-// that raises it. They bound work and memory before any of it is spent; real models stay far below.
+// Limits of models. An error names the limit that it exceeds and the variable that raises it.
+// Limits bound work and memory before either is spent; real models stay far below.
 #ifndef FRONTENDS_ONNX_MODEL_LIMITS_H_
 #define FRONTENDS_ONNX_MODEL_LIMITS_H_
 
@@ -8,7 +8,7 @@
 
 namespace tenon::onnx {
 
-// Variables and defaults are those of the whole project; model_limits.cpp reads them.
+// Variables and defaults are shared by the whole project; model_limits.cpp reads them.
 struct Limits {
   uint64_t nodes = 2'000'000;  // TENON_LIMIT_NODES, functions inlined
   uint64_t operands =

@@ -38,7 +38,7 @@ bool NodeContext::arity(size_t least, size_t most, size_t most_outputs) {
   }
   for (size_t i = 0; i < least; ++i) {
     if (inputs_[i] == nullptr)
-      return fail("T0709", fmt::format("its input {} is absent, and is required", i));
+      return fail("T0709", fmt::format("its required input {} is missing", i));
   }
   if (node_.outputs.empty() || node_.outputs.size() > most_outputs) {
     return fail("T0709", fmt::format("it has {} outputs, and gives 1 to {}", node_.outputs.size(),
@@ -50,7 +50,7 @@ bool NodeContext::arity(size_t least, size_t most, size_t most_outputs) {
 const Item& NodeContext::item(size_t i) {
   static const Item kNone;
   if (has(i)) return *inputs_[i];
-  fail("T0709", fmt::format("its input {} is absent, and is required", i));
+  fail("T0709", fmt::format("its required input {} is missing", i));
   return kNone;
 }
 
@@ -64,7 +64,7 @@ const Extents* NodeContext::known(size_t i) {
 
 void NodeContext::fail_unknown(size_t i, std::string_view what) {
   if (importer_->postpone(inputs_[i], fmt::format("{} of {}", what, node_text(node_)))) {
-    ok_ = false;  // no problem: it is imported once the values are known
+    ok_ = false;  // not an error: the node is imported once the values are known
     waits_ = true;
   } else {
     fail("T0714", fmt::format("{} (input {}) is computed when the model runs; it must be a "
@@ -74,13 +74,13 @@ void NodeContext::fail_unknown(size_t i, std::string_view what) {
   }
 }
 
-// The same, computed here where it follows from constants through nodes.
+// The same, but computed now if the operand follows from constants through nodes.
 const Extents* NodeContext::known_now(size_t i) {
   const Extents* elements = known(i);
   return elements == nullptr && importer_->fold(inputs_[i]) ? known(i) : elements;
 }
 
-// Whether nothing more is to be read.
+// Whether the importer has stopped reading. If it waits for values, also notes what else it needs.
 bool NodeContext::stopped(size_t i, std::string_view what) {
   item(i);
   if (waits_ && has(i) && known(i) == nullptr)
@@ -121,12 +121,12 @@ std::optional<std::vector<double>> NodeContext::constants(size_t i) {
   if (!has(i)) return {};
   const Item& operand = *inputs_[i];
   std::vector<double> out;
-  if (operand.constant != nullptr && is_in(operand.dtype, kNumber | kPred)) {
-    const std::span<const std::byte> bytes = blob_bytes(operand.constant->blob.get());
-    const size_t width = dtype_bytes(operand.dtype);
+  if (operand.constant() != nullptr && is_in(operand.dtype(), kNumber | kPred)) {
+    const std::span<const std::byte> bytes = blob_bytes(operand.constant()->blob.get());
+    const size_t width = dtype_bytes(operand.dtype());
     if (bytes.size() / width > kMaxKnownElements) return {};
     for (size_t at = 0; at < bytes.size(); at += width)
-      out.push_back(load_double(operand.dtype, &bytes[at]));
+      out.push_back(load_double(operand.dtype(), &bytes[at]));
     return out;
   }
   const Extents* elements = known(i);
@@ -299,7 +299,7 @@ Dim NodeContext::quotient(Dims over, Dims under) {
   if (!ok()) return Dim::invalid();
   if (known.is(1)) return total;
   if (known.is(0)) {
-    fail("T0713", "a size cannot be found where a dim of 0 divides");
+    fail("T0713", "a size cannot be computed: a dim of 0 divides it");
     return Dim::invalid();
   }
   const uint32_t fits = compare(TENON_REL_DIVISIBLE, total, known);
@@ -312,7 +312,7 @@ Dim NodeContext::quotient(Dims over, Dims under) {
   }
   const Dim out = total / known;
   if (!out.valid())
-    fail("T0714", "a size cannot be found where symbolic dims divide that do not cancel");
+    fail("T0714", "a size cannot be computed: it is divided by symbolic dims that do not cancel");
   return out;
 }
 
@@ -341,9 +341,7 @@ bool NodeContext::require(uint32_t rel, Dim a, Dim b, std::string_view what) {
 
 Value NodeContext::number_of(const Extent& e) {
   if (!ok_) return Value();
-  Item item;
-  item.dtype = TENON_I64;
-  item.elements = std::make_shared<Extents>(Extents{e});
+  Item item = Item::of(TENON_I64, {}, {e});
   return importer_->value_of(&item);
 }
 
@@ -414,28 +412,18 @@ bool NodeContext::same_types(size_t first) {
 
 bool NodeContext::set(size_t i, Value value) {
   if (!ok_ || !value.valid()) return ok_;
-  Item item;
-  item.value = value;
-  const TypeView type = value.type();
-  item.dtype = type.dtype();
-  item.dims = type.dims();
-  return set(i, std::move(item));
+  return set(i, Item::of(value));
 }
 
 bool NodeContext::set(size_t i, Item item) {
   if (!ok_ || !wants(i)) return ok_;
-  if (!importer_->check_elements(item.dims, node_text(node_))) return ok_ = false;
+  if (!importer_->check_elements(item.dims(), node_text(node_))) return ok_ = false;
   outputs_[i] = std::move(item);
-  outputs_[i].failed = false;
   return true;
 }
 
 bool NodeContext::set_known(size_t i, Extents elements, Dims dims, tenon_dtype_t dtype) {
-  Item item;
-  item.dtype = dtype;
-  item.dims = std::move(dims);
-  item.elements = std::make_shared<Extents>(std::move(elements));
-  return set(i, std::move(item));
+  return set(i, Item::of(dtype, std::move(dims), std::move(elements)));
 }
 
 bool NodeContext::finish(bool result) {
@@ -457,7 +445,7 @@ bool NodeContext::finish(bool result) {
     }
   }
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (wants(i) && outputs_[i].dtype == TENON_DTYPE_NONE) {
+    if (wants(i) && outputs_[i].dtype() == TENON_DTYPE_NONE) {
       return fail("T0714",
                   fmt::format("its output {} ({}) is not supported", i, quote(node_.outputs[i])));
     }

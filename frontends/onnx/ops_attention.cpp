@@ -1,4 +1,4 @@
-// Attention, RotaryEmbedding and SwiGLU: what transformers are made of since opset 23.
+// Attention, RotaryEmbedding and SwiGLU, the ops of transformers since opset 23.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-// [batch, length, heads * size] as [batch, heads, length, size]; what has rank 4 stays.
+// [batch, length, heads * size] as [batch, heads, length, size]; rank 4 stays as it is.
 Value split_heads(NodeContext& n, Value x, int64_t heads) {
   if (!x.valid() || x.rank() == 4) return x;
   const Dims d = x.dims();
@@ -40,8 +40,8 @@ Value both(NodeContext& n, Value x, Value y) {
   return same.size() == 2 ? n.build("and", same) : Value();
 }
 
-// Which keys a query sees by its place: [batch or 1, 1, queries, keys]; invalid for all of them.
-// A query's place is its number and what lies before: the past, or the filled part of the cache.
+// The keys that each query sees by position: [batch or 1, 1, queries, keys]; invalid if all. A
+// query's position is its index plus what comes before: the past, or the filled part of the cache.
 Value seen_by_place(NodeContext& n, const Heads& h, bool causal, int64_t left, int64_t right) {
   Value lengths, seen;
   const Dims grid = {h.batch, n.dim(1), h.queries, h.keys};
@@ -68,7 +68,7 @@ Value seen_by_place(NodeContext& n, const Heads& h, bool causal, int64_t left, i
   return seen;
 }
 
-// The mask with four dims, as long as the keys: what it lacks is hidden.
+// The mask with four dims, padded to the number of keys; missing keys are hidden.
 Value whole_mask(NodeContext& n, const Heads& h) {
   Value m = n.value(3);
   if (!m.valid()) return m;
@@ -89,7 +89,7 @@ Value whole_mask(NodeContext& n, const Heads& h) {
   return n.build("pad", {m, other}, {{"low", {0, 0, 0, 0}}, {"high", {0, 0, 0, lack}}});
 }
 
-// Mask and places as one operand of sdpa; invalid when every query sees every key.
+// The mask and `seen` as one operand of sdpa; invalid if every query sees every key.
 Value joined_mask(NodeContext& n, const Heads& h, Value seen) {
   const Value mask = n.has(3) ? whole_mask(n, h) : Value();
   if (!n.ok() || !mask.valid()) return seen;
@@ -100,7 +100,7 @@ Value joined_mask(NodeContext& n, const Heads& h, Value seen) {
                           : Value();
 }
 
-// The scores as they are at one of the steps.
+// The scores after one of their steps, for the output that asks for them.
 bool scores(NodeContext& n, const Heads& h, Value mask, double scale, double softcap,
             int64_t step) {
   Value k = h.k;
@@ -145,7 +145,7 @@ bool attention(NodeContext& n) {
   const double softcap = n.number("softcap", 0);
   const int64_t left = n.version() >= 25 ? n.integer("left_window_size", -1) : -1;
   const int64_t right = n.version() >= 25 ? n.integer("right_window_size", -1) : -1;
-  n.integer("softmax_precision", 1);  // at least f32 in any case
+  n.integer("softmax_precision", 1);  // always at least f32
   if (n.has(4) != n.has(5))
     return n.fail("T0713", "it needs both the past keys and values, or none");
   const bool flat = n.rank(0) == 3;
@@ -169,7 +169,7 @@ bool attention(NodeContext& n) {
     if (size == 0) return n.fail("T0714", "heads of symbolic size need a scale");
     scale = 1 / std::sqrt(size);
   }
-  // Without a past or a cache, being causal is a matter of sdpa alone.
+  // Without a past or a cache, sdpa itself handles causality.
   const bool plain = causal && !n.has(4) && !n.has(6) && left < 0 && right < 0;
   const Value places = plain && !n.wants(3) ? Value() : seen_by_place(n, h, causal, left, right);
   const Value mask = joined_mask(n, h, places);
@@ -214,9 +214,10 @@ bool rotary_embedding(NodeContext& n) {
   if (!d[3].is_constant()) return n.fail("T0714", "heads of symbolic size are not supported");
   if (turned == 0) turned = d[3].constant();
   if (turned < 2 || turned % 2 != 0 || turned > d[3].constant())
-    return n.fail("T0713", "the part of a head that is turned must be even and within the head");
+    return n.fail("T0713", "the rotated part of a head must be even and within the head");
   const Dims half = {d[0], d[1], d[2], n.dim(turned / 2)};
-  // One angle per place: the caches are [places, half], or [batch, length, half] without positions.
+  // One angle per position: the caches are [positions, half], or [batch, length, half] without
+  // position ids.
   const auto cache = [&](size_t i) {
     Value c = n.value(i);
     if (n.has(3)) c = n.build("take", {c, n.value(3)}, {{"dim", 0}});

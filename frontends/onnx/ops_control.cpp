@@ -10,7 +10,7 @@ namespace tenon::onnx {
 
 // ---- Regions ----
 
-// What the body needs from around has to stand before the node, not inside of it.
+// Builds values that the body captures before the node, not inside it.
 void Importer::materialise(const GraphProto& graph, const Scope& scope) {
   const auto need = [&](Text name) {
     const auto at = scope.find(name);
@@ -99,7 +99,7 @@ bool Importer::fill_body(const GraphProto& graph, const BindBody& bind, const Fi
   return true;
 }
 
-// ---- What an importer asks ----
+// ---- Regions, as importers use them ----
 
 const GraphProto* NodeContext::body_of(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrGraph, "a graph");
@@ -138,14 +138,6 @@ Region NodeContext::current_region() {
 
 namespace {
 
-Item item_of(Value value) {
-  Item item;
-  item.value = value;
-  item.dtype = value.dtype();
-  item.dims = value.dims();
-  return item;
-}
-
 bool nothing(std::vector<Value>*) {
   return true;
 }
@@ -169,7 +161,7 @@ bool import_if(NodeContext& n) {
   const GraphProto* then_branch = n.body_of("then_branch");
   const GraphProto* else_branch = n.body_of("else_branch");
   if (!n.ok()) return false;
-  // Exporters ask about shapes that are known: the other branch may not even fit.
+  // Exporters test shapes that are known; the other branch may not even be valid.
   if (const auto known = n.computed(0))
     return n.in_place(*known != 0 ? *then_branch : *else_branch);
   const Value predicate = scalar_of(n, n.value(0));
@@ -190,8 +182,8 @@ bool same_dim(const DimProto& a, const DimProto& b) {
   return a.has_value ? a.value == b.value : a.param == b.param && !a.param.empty();
 }
 
-// Whether the file says that dim d of a carried value changes from iteration to iteration. Without
-// shapes it stays.
+// Whether the file says that dim d of a carried value changes between iterations. Without shapes it
+// is assumed to stay.
 bool changes(const GraphProto& body, size_t input, size_t output, size_t d) {
   const ValueProto &in = body.inputs[input], &out = body.outputs[output];
   if (!in.has_shape || !out.has_shape || d >= in.dims.size() || d >= out.dims.size()) return false;
@@ -200,10 +192,9 @@ bool changes(const GraphProto& body, size_t input, size_t output, size_t d) {
 
 Dim open_dim(NodeContext& n, Region region, size_t value, size_t d) {
   tenon_symbol_t symbol = 0;
-  tenon_symbol_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_symbol_view_t>();
   const tenon_host_graph_t& api = graph_api();
-  const std::string name = fmt::format("turn_{}_{}", value, d);
+  const std::string name = fmt::format("iteration_{}_{}", value, d);
   if (api.symbol_define(api.self, n.graph(), region.id(), str(name), 0, INT64_MAX, 1, -1,
                         &symbol) != TENON_OK ||
       api.symbol_view(api.self, n.graph(), symbol, &view) != TENON_OK) {
@@ -248,10 +239,10 @@ bool loop_condition(NodeContext& n, const LoopShape& loop, Value limit, Region* 
   return n.region(empty, bind, finish, out);
 }
 
-// A scalar in the rank that the body's input declares.
+// A scalar, reshaped to the rank that the body's input declares.
 Item as_declared(NodeContext& n, Value scalar, const ValueProto& input) {
-  return item_of(input.has_shape && input.dims.size() == 1 ? n.reshape(scalar, {n.dim(1)})
-                                                           : scalar);
+  return Item::of(input.has_shape && input.dims.size() == 1 ? n.reshape(scalar, {n.dim(1)})
+                                                            : scalar);
 }
 
 bool loop_body(NodeContext& n, const LoopShape& loop, Region* out) {
@@ -261,7 +252,7 @@ bool loop_body(NodeContext& n, const LoopShape& loop, Region* out) {
     if (!n.ok()) return false;
     for (size_t i = 0; i < arguments.size(); ++i) {
       items->push_back(i < 2 ? as_declared(n, arguments[i], loop.body->inputs[i])
-                             : item_of(arguments[i]));
+                             : Item::of(arguments[i]));
     }
     return true;
   };
@@ -305,7 +296,7 @@ bool import_loop(NodeContext& n) {
 
 // ---- Scan ----
 
-// Dim `axis` first, or back in its place.
+// A permutation that moves dim `axis` to the front, or back to its place.
 std::vector<int64_t> moved(int64_t rank, int64_t axis, bool back) {
   std::vector<int64_t> perm;
   for (int64_t d = 0; d < rank; ++d) {
@@ -362,7 +353,7 @@ bool import_scan(NodeContext& n) {
       if (i >= carried) dims.erase(dims.begin());
       const Value argument = n.new_argument(n.current_region(), operands[i].dtype(), dims);
       if (!n.ok()) return false;
-      items->push_back(item_of(argument));
+      items->push_back(Item::of(argument));
     }
     return true;
   };

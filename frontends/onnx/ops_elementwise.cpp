@@ -1,4 +1,4 @@
-// Ops that work element by element, with NumPy's broadcasting.
+// Element-wise ops, with NumPy's broadcasting.
 #include <array>
 #include <limits>
 
@@ -40,7 +40,7 @@ std::string_view ours(std::span<const Names> names, std::string_view op) {
   return {};
 }
 
-// The opposite of known numbers.
+// Negates known numbers.
 bool try_known_opposite(NodeContext& n) {
   const bool negates = n.op() == "Neg" && n.dtype(0) == TENON_I64;
   const bool inverts = n.op() == "Not" && n.dtype(0) == TENON_PRED;
@@ -76,14 +76,14 @@ std::optional<Arithmetic> arithmetic(std::string_view op) {
   return {};
 }
 
-// Whether known numbers meet element by element: one side is a single number, or the shapes are
+// Whether known numbers combine element by element: one side is a single number, or the shapes are
 // equal.
 bool meet(NodeContext& n, const Extents& a, const Extents& b) {
   if (n.rank(0) > 1 || n.rank(1) > 1 || a.empty() || b.empty()) return false;
   return a.size() == 1 || b.size() == 1 || (a.size() == b.size() && n.dims(0) == n.dims(1));
 }
 
-// True when the result was known: both sides are, and they meet.
+// True if the result was set because both sides are known and combine.
 bool try_known(NodeContext& n) {
   const auto op = arithmetic(n.op());
   if (!op || n.input_count() != 2 || n.dtype(0) != TENON_I64 || n.dtype(1) != TENON_I64)
@@ -111,8 +111,8 @@ bool pairwise(NodeContext& n, std::string_view op) {
   return v.size() == 2 ? n.set(0, n.build(op, v)) : n.ok();
 }
 
-// Before opset 7 only the second operand was broadcast, when asked for, its dims placed from `axis`
-// on.
+// Before opset 7 only the second operand was broadcast, on request, with its dims placed from
+// `axis` on.
 bool binary_placed(NodeContext& n) {
   const bool broadcast = n.integer("broadcast", 0) != 0;
   const bool placed = n.has_attribute("axis");
@@ -133,7 +133,7 @@ bool binary_placed(NodeContext& n) {
   return v.size() == 2 ? n.set(0, n.build(ours(kBinary, n.op()), v)) : n.ok();
 }
 
-// Orders of known i64 numbers, and logic of known truths: like try_known.
+// Comparisons of known i64 numbers and logic on known predicates, like try_known.
 bool try_known_truth(NodeContext& n) {
   const std::string_view op = n.op();
   const bool logic = op == "And" || op == "Or" || op == "Xor";
@@ -183,7 +183,7 @@ bool variadic(NodeContext& n) {
   return n.set(0, out);
 }
 
-// Equal of known integers, which exporters use to tell -1 from real sizes.
+// Equal on known integers, with which exporters tell -1 from real sizes.
 bool try_known_equal(NodeContext& n) {
   const Extents* a = n.op() == "Equal" && n.dtype(0) == TENON_I64 ? n.known(0) : nullptr;
   const Extents* b = a != nullptr ? n.known(1) : nullptr;
@@ -307,7 +307,7 @@ bool prelu(NodeContext& n) {
   if (!n.arity(2, 2) || !n.same_types()) return false;
   Value slope = n.value(1);
   if (n.version() < 7 && n.rank(1) == 1 && n.rank(0) > 1) {
-    // One slope for each channel.
+    // One slope per channel.
     Dims shape(n.rank(0) - 1, n.dim(1));
     shape[0] = n.dims(1)[0];
     slope = n.reshape(slope, shape);
@@ -356,8 +356,8 @@ bool is_inf(NodeContext& n) {
 
 // ---- Clip ----
 
-// Bounds that are constants become attributes, which a double holds for all types but large 64-bit
-// integers; others become max and min.
+// Constant bounds become attributes, which are doubles: they hold the values of all types but large
+// 64-bit integers. Other bounds become max and min.
 bool clip_bounds(NodeContext& n, std::optional<double> low, std::optional<double> high) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   return n.set(0, n.build("clamp", {n.value(0)},
@@ -394,7 +394,7 @@ bool cast_to(NodeContext& n, tenon_dtype_t to) {
   const Extents* elements = n.known(0);
   if (elements != nullptr && n.dtype(0) == TENON_I64 && (to == TENON_I64 || to == TENON_I32) &&
       n.rank(0) <= 1) {
-    // Shape arithmetic stays known through the casts that exporters put around it.
+    // Shape arithmetic stays known through the casts that exporters insert.
     bool fits = true;
     for (const Extent& e : *elements)
       fits &= to == TENON_I64 || !e.is_number() || static_cast<int32_t>(e.number) == e.number;
@@ -408,7 +408,7 @@ bool cast_to(NodeContext& n, tenon_dtype_t to) {
 }
 
 bool cast(NodeContext& n) {
-  n.integer("saturate", 1);  // differs for 8-bit floats only
+  n.integer("saturate", 1);  // only matters for 8-bit floats
   n.text("round_mode", "");
   if (!n.arity(1, 1)) return false;
   if (!n.has_attribute("to")) return n.fail("T0708", "attribute 'to' is missing");

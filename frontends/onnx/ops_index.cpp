@@ -1,4 +1,4 @@
-// Ops that pick elements: slices, gathers, scatters, and what is built from indices.
+// Ops that select elements: slices, gathers, scatters, and ops built from indices.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -17,9 +17,9 @@ struct Range {
   bool reverse = false;
 };
 
-// A symbolic bound of Slice as a dim in [0, size]. One that may be negative, and then counts from
-// the end, is the sum of what it is in either case; the other is 0 then: min(1, max(0, -at)) tells
-// which.
+// A symbolic bound of Slice as a dim in [0, size]. If the sign is unknown, the bound is the sum of
+// both cases, of which one is 0; min(1, max(0, -at)) selects the negative case, which counts from
+// the end.
 Dim symbolic_bound(NodeContext& n, Dim at, Dim size) {
   const Dim zero = n.dim(0);
   const Dim ahead = min(at_least_zero(n.graph(), at), size);
@@ -27,7 +27,8 @@ Dim symbolic_bound(NodeContext& n, Dim at, Dim size) {
   return behind.is(0) ? ahead : ahead + min(n.dim(1), behind) * max(zero, at + size);
 }
 
-// A bound of Slice as a dim in [0, size]: negative ones count from the end, far ones are cut.
+// A bound of Slice as a dim in [0, size]: negative bounds count from the end, far bounds are
+// clamped.
 Dim bound(NodeContext& n, const Extent& given, Dim size) {
   const Dim zero = n.dim(0);
   if (!given.is_number()) return symbolic_bound(n, given.dim(n.graph()), size);
@@ -59,7 +60,7 @@ bool forward(NodeContext& n, const Extent& start, const Extent& end, int64_t ste
   return out->limit.valid() || n.fail("T0713", "its bounds are beyond 64 bits");
 }
 
-// A negative step walks the reversed dim forwards.
+// A negative step becomes a forward step over the reversed dim.
 bool backward(NodeContext& n, const Extent& start, const Extent& end, int64_t step, Dim size,
               Range* out) {
   if (!start.is_number() || !end.is_number())
@@ -158,8 +159,8 @@ bool slice(NodeContext& n) {
 
 // ---- Gather ----
 
-// Indices count from the end where they are negative. Constant ones are checked here; those
-// computed when the model runs are clamped into the dim by the op.
+// Wraps negative indices, which count from the end. Constant indices are checked here; the op
+// clamps those computed when the model runs.
 Value indices(NodeContext& n, size_t operand, Dim size) {
   if (!is_in(n.dtype(operand), kIndex)) {
     n.fail("T0710", cat("its indices have element type ", dtype_name(n.dtype(operand)),
@@ -191,7 +192,7 @@ Value indices(NodeContext& n, size_t operand, Dim size) {
              : raw;
 }
 
-// The same where the dim may be symbolic: its size is read from the operand.
+// The same for a dim that may be symbolic: its size is read from the operand.
 Value wrapped(NodeContext& n, size_t operand, Value x, int64_t axis) {
   const Dim size = x.valid() ? x.dim(static_cast<uint32_t>(axis)) : Dim();
   const Value raw = indices(n, operand, size);
@@ -253,7 +254,7 @@ bool gather_elements(NodeContext& n) {
   return n.set(0, n.build("take_along", {x, at}, {{"dim", axis}, {"mode", "in_bounds"}}));
 }
 
-// Vectors of indices into the first dims; each is wrapped by its own dim.
+// Vectors of indices into the first dims; each component is wrapped by its own dim.
 Value index_vectors(NodeContext& n, size_t operand, int64_t count, int64_t first_dim) {
   const Value raw = n.value(operand);
   if (!is_in(n.dtype(operand), kIndex)) {
@@ -319,7 +320,7 @@ bool scatter_nd(NodeContext& n) {
   const std::string_view reduction = n.text("reduction", "none");
   if (reduction != "none" && reduction != "add" && reduction != "mul" && reduction != "max" &&
       reduction != "min") {
-    return n.fail("T0708", "attribute 'reduction' is none of none, add, mul, max and min");
+    return n.fail("T0708", "attribute 'reduction' must be none, add, mul, max or min");
   }
   const int64_t length = vector_length(n, 0);
   if (length < 0) return false;
@@ -338,7 +339,7 @@ bool scatter_nd(NodeContext& n) {
 bool one_hot(NodeContext& n) {
   if (!n.arity(3, 3)) return false;
   const int64_t axis = n.axis(n.integer("axis", -1), n.rank(0), 1);
-  // Any type of number will do; a symbol can stand for integers only.
+  // Any number type is allowed, but a symbol only represents integers.
   const bool whole = is_in(n.dtype(1), kInt);
   const auto number = whole ? std::nullopt : n.need_constants(1, "the depth");
   const Extents rounded = number && number->size() == 1
@@ -354,7 +355,7 @@ bool one_hot(NodeContext& n) {
   Value at = n.value(0);
   if (!is_in(at.dtype(), kInt)) at = n.convert(at, TENON_I64);
   if (!size.is_constant()) return n.fail("T0714", "its depth must be constant");
-  // -depth .. -1 count from the end; what lies outside on either side stays off.
+  // -depth to -1 count from the end; indices outside on either side give the off value.
   const Value extent =
       n.builder().splat(n.builder().scalar_int(at.dtype(), size.constant()), at.dims());
   at = n.build("select", {n.build("compare", {at, n.full_like(at, 0)}, {{"direction", 2}}),

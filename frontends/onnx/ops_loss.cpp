@@ -1,4 +1,4 @@
-// Losses, Einsum, and the steps of optimisers that models of the training domain hold.
+// Losses, Einsum, and the optimiser steps of the training domain.
 #include <array>
 #include <string>
 
@@ -12,7 +12,7 @@ bool loss(NodeContext& n) {
   if (!n.arity(2, 3, entropy ? 2 : 1)) return false;
   const std::string_view reduction = n.text("reduction", "mean");
   if (reduction != "none" && reduction != "sum" && reduction != "mean")
-    return n.fail("T0708", "attribute 'reduction' is none of none, sum and mean");
+    return n.fail("T0708", "attribute 'reduction' must be none, sum or mean");
   const int64_t ignore = n.has_attribute("ignore_index") ? n.integer("ignore_index", 0) : INT64_MIN;
   std::vector<Value> operands = {n.value(0), n.value(1)};
   if (n.has(2)) operands.push_back(n.value(2));

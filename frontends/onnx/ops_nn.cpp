@@ -1,4 +1,4 @@
-// Contractions, convolutions, pools and normalizations.
+// Contractions, convolutions, pools and normalisations.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -15,8 +15,7 @@ bool matmul(NodeContext& n) {
   if (n.rank(0) < 1 || n.rank(1) < 1) return n.fail("T0713", "its inputs need rank 1 or more");
   const Dim inner = n.dims(1)[n.rank(1) == 1 ? 0 : n.rank(1) - 2];
   if (!n.require_equal(n.dims(0).back(), inner, "the inner dims")) return false;
-  // Leading dims of 1 that only one side has are broadcast by matmul itself; others are made equal
-  // here.
+  // matmul broadcasts missing leading dims and leading dims of 1; others must be equal.
   return n.set(0, n.build("matmul", {n.value(0), n.value(1)}));
 }
 
@@ -24,7 +23,7 @@ Value scaled(NodeContext& n, Value x, double factor) {
   return factor == 1.0 || !x.valid() ? x : n.build("mul", {x, n.full_like(x, factor)});
 }
 
-// The bias as linear takes it: one number per column. Invalid when C varies by row.
+// The bias in the form of linear: one number per column. Invalid if C varies by row.
 Value column_bias(NodeContext& n, Dim columns) {
   const Dims c = n.dims(2);
   for (size_t i = 0; i + 1 < c.size(); ++i) {
@@ -131,7 +130,7 @@ Value window_sum(NodeContext& n, Value x, const Window& w) {
                   {"dilation", whole(w.dilations, 1)}});
 }
 
-// Places in an image counted by its columns instead of its rows.
+// Converts row-major positions in an image to column-major ones.
 Value by_columns(NodeContext& n, Value at, Dim rows, Dim columns) {
   const auto number = [&](Dim d) { return n.broadcast_to(n.number_of(Extent::of(d)), at.dims()); };
   const Value inside = n.build("rem", {at, number(rows * columns)});
@@ -141,9 +140,9 @@ Value by_columns(NodeContext& n, Value at, Dim rows, Dim columns) {
                          n.build("add", {n.build("mul", {column, number(rows)}), row})});
 }
 
-// The place of each largest element in the whole input; with storage_order 1, each image counts its
-// columns first. Where the first window begins at a place that only a run tells, windows of all
-// places are looked at, so that none of what stands before x is taken for a part of it.
+// The position of each maximum in the whole input; with storage_order 1, each image counts its
+// columns first. If the first window begins at a data-dependent position, windows at all positions
+// are computed first, so that padding before x is not mistaken for part of it.
 bool pool_with_indices(NodeContext& n, Window w, bool columns_first) {
   const Dims x = n.dims(0);
   const Value in = n.value(0);
@@ -180,8 +179,9 @@ bool pool_with_indices(NodeContext& n, Window w, bool columns_first) {
   return n.set(0, most) && n.set(1, at);
 }
 
-// The mean where the op's own borders do not do: the sum of each window over how many elements of x
-// it holds, with those of the paddings but for what rounding up added where they count.
+// The mean where avg_pool's own paddings do not suffice: the sum of each window divided by the
+// number of elements of x in it. With count_pad, paddings count too, except those that rounding up
+// added.
 Value mean_of_windows(NodeContext& n, Value x, Window w, bool count_pad) {
   const tenon_dtype_t type = x.dtype(), wide = type == TENON_F64 ? type : tenon_dtype_t{TENON_F32};
   const Value zero = n.scalar(wide, 0);
@@ -256,7 +256,7 @@ bool global_pool(NodeContext& n) {
 
 bool batch_norm(NodeContext& n) {
   const double epsilon = n.number("epsilon", 1e-5f);
-  const double momentum = n.number("momentum", 0.9f);  // matters in training only
+  const double momentum = n.number("momentum", 0.9f);  // only matters in training
   n.integers("consumed_inputs");
   if (n.version() < 7) n.integer("is_test", 1);
   if (!n.arity(5, 5, 5)) return false;
@@ -282,7 +282,7 @@ bool batch_norm(NodeContext& n) {
   return n.set(0, node.result(0));
 }
 
-// The further outputs: the mean and the inverse of the standard deviation, dims kept.
+// The additional outputs: the mean and the inverse of the standard deviation, with dims kept.
 void layer_statistics(NodeContext& n, int64_t axis, double epsilon) {
   std::vector<int64_t> dims;
   Dims kept = n.dims(0);
@@ -327,7 +327,7 @@ bool group_norm(NodeContext& n) {
     return n.fail("T0708", "attribute 'num_groups' is missing");
   if (groups < 1 || channels % groups != 0)
     return n.fail("T0713", cat(channels, " channels cannot be divided into ", groups, " groups"));
-  // Opset 18 had one scale and bias for each group.
+  // Opset 18 has one scale and one bias per group.
   const auto per_channel = [&](size_t i) {
     const Value v = n.convert(n.value(i), n.dtype(0));
     if (instance || n.version() >= 21) return v;
@@ -339,7 +339,7 @@ bool group_norm(NodeContext& n) {
                           {{"groups", groups}, {"epsilon", epsilon}}));
 }
 
-// Local response normalization: x / (bias + alpha/size * sum of squares over neighbouring
+// Local response normalisation: x / (bias + alpha/size * sum of squares over neighbouring
 // channels)^beta.
 bool lrn(NodeContext& n) {
   const double alpha = n.number("alpha", 1e-4f), beta = n.number("beta", 0.75),

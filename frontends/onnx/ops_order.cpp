@@ -1,4 +1,4 @@
-// Ops about the order of elements, and those whose result is as large as the data says.
+// Ops that depend on the order of elements, and ops with results of data-dependent size.
 #include <array>
 #include <cmath>
 
@@ -9,7 +9,7 @@ namespace {
 
 bool top_k_of(NodeContext& n, Dim k, bool largest) {
   const int64_t axis = n.axis(n.integer("axis", -1), n.rank(0));
-  n.integer("sorted", 1);  // in order is right for both
+  n.integer("sorted", 1);  // sorted results are valid for both values
   if (!n.ok() || !k.valid()) return n.fail("T0713", "its k must be one positive number");
   const Value x = n.value(0);
   if (!n.ok() || !x.valid()) return n.ok();
@@ -34,9 +34,9 @@ bool top_k(NodeContext& n) {
   return top_k_of(n, k->size() == 1 ? (*k)[0].dim(n.graph()) : Dim(), n.integer("largest", 1) != 0);
 }
 
-// ---- As large as the data says ----
+// ---- Results of data-dependent size ----
 
-// A value with one dim.
+// A value as one dim.
 Value flat(NodeContext& n, Value x) {
   return x.valid() ? n.reshape(x, {n.product(x.dims())}) : x;
 }
@@ -89,7 +89,7 @@ bool nms(NodeContext& n) {
                            {"form", form}}));
 }
 
-// ---- Places that follow from other places ----
+// ---- Positions computed from positions ----
 
 Value iota(NodeContext& n, const Dims& shape, int64_t dim, tenon_dtype_t type) {
   return n.build("iota", std::vector<Value>(),
@@ -99,7 +99,7 @@ Value size_of(NodeContext& n, Value x, int64_t dim, tenon_dtype_t type, const Di
   return n.broadcast_to(n.convert(n.build("dim_size", {x}, {{"dim", dim}}), type), shape);
 }
 
-// Elements in front of their length are turned around, batch by batch.
+// Reverses the elements before each batch's length.
 bool reverse_sequence(NodeContext& n) {
   if (!n.arity(2, 2)) return false;
   const int64_t time = n.axis(n.integer("time_axis", 0), n.rank(0)),
@@ -123,7 +123,7 @@ std::string_view kind_of(NodeContext& n) {
   const std::string_view r = n.version() >= 16 ? n.text("reduction", "none") : "none";
   if (r == "none") return "set";
   if (r != "add" && r != "mul" && r != "max" && r != "min")
-    n.fail("T0708", "attribute 'reduction' is none of none, add, mul, max and min");
+    n.fail("T0708", "attribute 'reduction' must be none, add, mul, max or min");
   return r;
 }
 
@@ -143,7 +143,7 @@ bool scatter_elements(NodeContext& n) {
                n.build("scatter_elements", {x, at, n.value(2)}, {{"dim", axis}, {"kind", kind}}));
 }
 
-// Updates written into a cache from a place on that each batch has of its own.
+// Writes updates into a cache, from a position that each batch has of its own.
 bool tensor_scatter(NodeContext& n) {
   if (!n.arity(2, 3)) return false;
   const int64_t axis = n.axis(n.integer("axis", -2), n.rank(0));
@@ -214,7 +214,7 @@ bool cosine_window(NodeContext& n) {
   if (!n.ok() || size == nullptr) return false;
   if (size->size() != 1) return n.fail("T0713", "its size must be one number");
   const Dims dims = {(*size)[0].dim(n.graph())};
-  if (!dims[0].valid()) return n.fail("T0713", "its size is no size");
+  if (!dims[0].valid()) return n.fail("T0713", "its size is negative or too large");
   const Value k = iota(n, dims, 0, TENON_F32);
   if (!k.valid()) return n.ok();
   const auto all = [&](double v) { return n.full_like(k, v); };

@@ -1,4 +1,4 @@
-// Pad and CenterCropPad: borders of one value, or of the input's own elements.
+// Pad and CenterCropPad: paddings with one value, or with the input's own elements.
 #include <algorithm>
 #include <array>
 
@@ -17,7 +17,7 @@ std::vector<int64_t> numbers(const Extents& list) {
   return out;
 }
 
-// How many are added, or cut, where a symbolic padding may be of either sign.
+// The elements to add, or to cut, for a symbolic padding of unknown sign.
 Dim added(NodeContext& n, const Extent& e) {
   return at_least_zero(n.graph(), e.signed_dim(n.graph()));
 }
@@ -27,7 +27,7 @@ Dim cut_off(NodeContext& n, const Extent& e) {
 
 }  // namespace
 
-// Symbolic ones: first what is to be cut is cut, then each border is put beside x.
+// With symbolic paddings: first cuts, then concatenates each padding with x.
 Value padded(NodeContext& n, Value x, const Extents& low, const Extents& high, Value fill) {
   if (!n.ok() || !x.valid()) return Value();
   if (all_numbers(low) && all_numbers(high))
@@ -55,7 +55,7 @@ Value padded(NodeContext& n, Value x, const Extents& low, const Extents& high, V
 
 namespace {
 
-// Which element stands at place `at` (which may be negative) beyond a dim of `size`.
+// The index of the element at position `at`, which may be negative or beyond a dim of `size`.
 int64_t mirrored(int64_t at, int64_t size, std::string_view mode) {
   if (mode == "edge" || size == 1) return std::clamp<int64_t>(at, 0, size - 1);
   const int64_t period = mode == "wrap" ? size : 2 * (size - 1);
@@ -63,8 +63,8 @@ int64_t mirrored(int64_t at, int64_t size, std::string_view mode) {
   return in < size ? in : period - in;
 }
 
-// The same of `result` places from -low on, computed when it runs. Each element of the result may
-// do so again, so that division is left for paddings that may go round more than once.
+// The same for `result` positions from -low on, computed when the model runs. Every element of the
+// result may do this again, so division is used only for paddings that may wrap more than once.
 Value mirrored_places(NodeContext& n, const Extent& low, Dim size, Dim result,
                       std::string_view mode) {
   const Dims dims = {result};
@@ -87,7 +87,7 @@ Value mirrored_places(NodeContext& n, const Extent& low, Dim size, Dim result,
     const Value in = n.build("select", {less(at, all(0)), n.build("add", {at, spread(count)}), at});
     return n.build("select", {less(in, spread(count)), in, n.build("sub", {in, spread(count)})});
   }
-  // There and back; of one element, which has no way back, any number but 0 will do.
+  // The period goes there and back. For a dim of one element it would be 0; any other number works.
   const Value around =
       n.build("mul", {n.build("sub", {count, n.builder().scalar_int(TENON_I64, 1)}),
                       n.builder().scalar_int(TENON_I64, 2)});
@@ -96,9 +96,8 @@ Value mirrored_places(NodeContext& n, const Extent& low, Dim size, Dim result,
   return n.build("min", {in, n.build("sub", {period, in})});
 }
 
-// Padding with the input's own elements: one gather for each padded dim, by indices that are held
-// in memory only where they are few: a few bytes of a model can ask for more of them than there is
-// memory for.
+// Pads with the input's own elements: one gather for each padded dim. Indices are constants only if
+// they are few, because a few bytes of a model can request more of them than fit in memory.
 bool pad_by_index(NodeContext& n, const Extents& low, const Extents& high, std::string_view mode) {
   constexpr int64_t kFew = 4096;
   Value out = n.value(0);
@@ -126,7 +125,7 @@ bool pad_by_index(NodeContext& n, const Extents& low, const Extents& high, std::
   return n.set(0, out);
 }
 
-// Known sizes and paddings that cannot be.
+// Checks known sizes and paddings.
 bool check_paddings(NodeContext& n, const Extents& low, const Extents& high) {
   for (size_t i = 0; i < low.size(); ++i) {
     int64_t grown = 0;
@@ -156,23 +155,8 @@ bool pad_by(NodeContext& n, const Extents& low, const Extents& high, Value value
   if (mode == "reflect" || mode == "edge" || mode == "wrap")
     return pad_by_index(n, low, high, mode);
   if (mode != "constant")
-    return n.fail("T0708", "attribute 'mode' is none of constant, reflect, edge and wrap");
+    return n.fail("T0708", "attribute 'mode' must be constant, reflect, edge or wrap");
   return n.set(0, padded(n, n.value(0), low, high, value));
-}
-
-bool pad_attributes(NodeContext& n) {
-  if (!n.arity(1, 1)) return false;
-  const std::vector<int64_t> pads = n.integers("pads");
-  const size_t rank = n.dims(0).size();
-  if (pads.size() != 2 * rank)
-    return n.fail("T0713", cat("it has ", pads.size(), " paddings, and needs two for each of ",
-                               rank, " dims"));
-  Extents low, high;
-  for (size_t i = 0; i < rank; ++i) {
-    low.push_back(Extent::of(pads[i]));
-    high.push_back(Extent::of(pads[rank + i]));
-  }
-  return pad_by(n, low, high, n.scalar(n.dtype(0), n.number("value", 0)));
 }
 
 // The dims that an op names, or all.
@@ -185,20 +169,38 @@ bool named_axes(NodeContext& n, std::optional<std::vector<int64_t>> given,
   return n.ok();
 }
 
+// All paddings before the named dims, then all behind them; other dims have none.
+bool split_pads(NodeContext& n, const Extents& pads, const std::vector<int64_t>& axes, Extents* low,
+                Extents* high) {
+  if (pads.size() != 2 * axes.size())
+    return n.fail("T0713", cat("it has ", pads.size(), " paddings, and needs two for each of ",
+                               axes.size(), " dims"));
+  low->resize(n.rank(0));
+  high->resize(n.rank(0));
+  for (size_t i = 0; i < axes.size(); ++i) {
+    (*low)[axes[i]] = pads[i];
+    (*high)[axes[i]] = pads[axes.size() + i];
+  }
+  return true;
+}
+
+bool pad_attributes(NodeContext& n) {
+  if (!n.arity(1, 1)) return false;
+  Extents pads, low, high;
+  for (const int64_t pad : n.integers("pads")) pads.push_back(Extent::of(pad));
+  std::vector<int64_t> axes;
+  if (!named_axes(n, std::nullopt, &axes) || !split_pads(n, pads, axes, &low, &high)) return false;
+  return pad_by(n, low, high, n.scalar(n.dtype(0), n.number("value", 0)));
+}
+
 bool pad(NodeContext& n) {
   if (!n.arity(2, 4)) return false;
   const Extents* pads = n.need(1, "the paddings");
   std::vector<int64_t> axes;
   const auto given = n.has(3) ? n.need_numbers(3, "the axes") : std::nullopt;
   if (!n.ok() || pads == nullptr || !named_axes(n, given, &axes)) return false;
-  if (pads->size() != 2 * axes.size())
-    return n.fail("T0713", cat("it has ", pads->size(), " paddings, and needs two for each of ",
-                               axes.size(), " dims"));
-  Extents low(n.rank(0)), high(n.rank(0));
-  for (size_t i = 0; i < axes.size(); ++i) {
-    low[axes[i]] = (*pads)[i];
-    high[axes[i]] = (*pads)[axes.size() + i];
-  }
+  Extents low, high;
+  if (!split_pads(n, *pads, axes, &low, &high)) return false;
   if (n.has(2) && n.dtype(2) != n.dtype(0))
     return n.fail("T0710", "its value has another element type than its data");
   return pad_by(n, low, high,
@@ -217,7 +219,7 @@ bool center_crop_pad(NodeContext& n) {
     const Extent& to = (*wanted)[i];
     if (to.is_number() && to.number < 0)
       return n.fail("T0713", cat("its shape has the negative size ", to.number));
-    // What is odd is cut, or added, behind.
+    // An odd element is cut or added at the end.
     const auto more = compute(n.graph(), Arithmetic::kSub, to, Extent::of(n.dims(0)[axes[i]]));
     const auto before =
         more ? compute(n.graph(), Arithmetic::kDiv, *more, Extent::of(2)) : std::nullopt;

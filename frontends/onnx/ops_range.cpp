@@ -1,4 +1,4 @@
-// Range: by numbers, by sizes, or by numbers that only a run tells.
+// Range, with bounds that are numbers, sizes, or data-dependent.
 #include <array>
 #include <cmath>
 
@@ -33,8 +33,8 @@ bool by_numbers(NodeContext& n, int64_t start, int64_t limit, int64_t delta) {
   const int64_t count = all <= 0 ? 0 : static_cast<int64_t>(all);
   if (count <= 64) {
     Extents out;
-    // A multiple of the step may wrap; its sum with the start, which lies before the limit, then
-    // wraps back.
+    // A multiple of the step may wrap; adding the start then wraps back, because the sum lies
+    // before the limit.
     for (int64_t i = 0; i < count; ++i) {
       out.push_back(
           *compute(n.graph(), Arithmetic::kAdd, Extent::of(start),
@@ -56,8 +56,8 @@ bool by_constants(NodeContext& n, double start, double limit, double delta) {
                n.scalar(n.dtype(0), delta));
 }
 
-// Sizes among the bounds: as many steps as there are, rounded up, and none where they lead away
-// from the limit.
+// With sizes among the bounds: the number of steps, rounded up, or 0 if they lead away from the
+// limit.
 bool by_sizes(NodeContext& n, const Extent& start, const Extent& limit, const Extent& delta) {
   const bool back = delta.is_number() && delta.number < 0;
   Dim step = delta.signed_dim(n.graph()),
@@ -73,7 +73,7 @@ bool by_sizes(NodeContext& n, const Extent& start, const Extent& limit, const Ex
                delta.is(1) ? Value() : n.number_of(delta));
 }
 
-// ---- Bounds that a run tells ----
+// ---- Data-dependent bounds ----
 
 Value apply(NodeContext& n, std::string_view op, Value x, Value y) {
   return n.build(op, {x, y});
@@ -87,7 +87,7 @@ Value counted(NodeContext& n, Value start, Value limit, Value step) {
   const auto wide = [&](Value v) { return n.convert(n.reshape(v, {}), TENON_I64); };
   start = wide(start), limit = wide(limit), step = wide(step);
   const Value zero = n.builder().scalar_int(TENON_I64, 0), way = apply(n, "sub", start, limit);
-  // A way beyond 64 bits leads to the other side.
+  // A distance beyond 64 bits changes its sign.
   const Value whole =
       n.build("compare", {holds(n, start, TENON_CMP_LT, limit), holds(n, way, TENON_CMP_LT, zero)},
               {{"direction", int64_t{TENON_CMP_EQ}}});
@@ -133,14 +133,14 @@ bool range_of_floats(NodeContext& n) {
 }
 
 bool range(NodeContext& n) {
-  n.integer("stash_type", 1);  // elements are products of an index here, which accumulate no error
+  n.integer("stash_type", 1);  // elements are products of an index, which accumulate no error
   if (!n.arity(3, 3) || !n.same_types()) return false;
   if (is_float(n.dtype(0))) return range_of_floats(n);
-  // What counts from 0 by 1 has its limit as its size, which others may have too.
+  // A range from 0 by 1 has its limit as its size, a symbol that other values may share.
   const bool counts = n.computed(0) == 0.0 && n.computed(2) == 1.0;
   std::array<const Extents*, 3> bounds = {};
   for (size_t i = 0; i < 3; ++i) {
-    n.computed(i);  // known from here on where it follows from constants
+    n.computed(i);  // computes it if it follows from constants
     bounds[i] = counts ? n.need(i, "the limit") : n.known(i);
     if (!n.ok()) return false;
     if (bounds[i] == nullptr) return by_values(n);
@@ -149,7 +149,7 @@ bool range(NodeContext& n) {
   const Extent &a = (*bounds[0])[0], &b = (*bounds[1])[0], &d = (*bounds[2])[0];
   if (a.is_number() && b.is_number() && d.is_number())
     return by_numbers(n, a.number, b.number, d.number);
-  // A step that may be of either sign is told by the run.
+  // If the sign of the step is unknown, the run decides it.
   return d.is_number() || is_natural(n.graph(), d) ? by_sizes(n, a, b, d) : by_values(n);
 }
 

@@ -1,6 +1,6 @@
-// RNN, GRU and LSTM as scans: what the input gives to the gates is one product outside, the body
-// adds what the state gives. Sequences that end early hold their state; going backwards, they begin
-// where they end.
+// RNN, GRU and LSTM as scans. One product outside computes the input's part of the gates; the body
+// adds the state's part. Sequences that end early keep their state; in the reverse direction they
+// begin at their end.
 #include <array>
 #include <string>
 
@@ -15,16 +15,16 @@ struct Recurrence {
   int64_t directions = 1;
   double clip = 0;  // 0: none
   bool linear_before_reset = false, batch_first = false;
-  std::vector<std::string> activations;  // of one direction after another
+  std::vector<std::string> activations;  // one direction after another
   Dim length, batch;
   Value x, lengths;  // [length, batch, features]; i64[batch] or invalid
 };
 
-// One direction: a slice of every operand.
+// The operands of one direction.
 struct Direction {
   Value inputs;     // [length, batch, gates * hidden]
   Value r, r_bias;  // [gates * hidden, hidden], [gates * hidden] or invalid
-  Value h, c;       // the state before
+  Value h, c;       // the initial state
   Value peepholes;  // [3 * hidden] or invalid
   std::vector<std::string> activations;
   bool reverse = false;
@@ -62,7 +62,7 @@ constexpr std::pair<std::string_view, std::string_view> kActivations[] = {
     {"Sigmoid", "logistic"},  {"Tanh", "tanh"},         {"Relu", "relu"},
     {"Softsign", "softsign"}, {"Softplus", "softplus"}, {"HardSigmoid", "hard_sigmoid"}};
 
-// Cut to [-clip, clip], then the activation.
+// Clamps to [-clip, clip], then applies the activation.
 Value activate(Builder& b, Value x, const std::string& name, double clip) {
   if (clip > 0) x = b.build("clamp", {x}, {{"min", -clip}, {"max", clip}});
   for (const auto& [theirs, ours] : kActivations) {
@@ -75,7 +75,7 @@ struct State {
   Value h, c;
 };
 
-// The next state of the three cells; `x` is what the input gives to the gates.
+// The next state of each of the three kinds of cells; `x` is the input's part of the gates.
 State step(Builder& b, const Recurrence& r, const Direction& d, Value x, State s) {
   const int64_t n = r.hidden;
   const auto gate = [&](Value v, size_t i) { return activate(b, v, d.activations[i], r.clip); };
@@ -110,7 +110,7 @@ State step(Builder& b, const Recurrence& r, const Direction& d, Value x, State s
   return {mul(b, out, activate(b, c, d.activations[2], 0)), c};
 }
 
-// Results of the scan: the last h, the last c where there is one, and h at every place.
+// Results of the scan: the last h, the last c if there is one, and h of every step.
 std::vector<Value> run(NodeContext& n, const Recurrence& r, const Direction& d) {
   if (!n.ok() || !n.builder().status().ok()) return {};
   const bool cell = r.gates == 4, masked = r.lengths.valid();
@@ -169,7 +169,7 @@ bool read_attributes(NodeContext& n, Recurrence* r) {
   r->gates = op == "RNN" ? 1 : op == "GRU" ? 3 : 4;
   const std::string_view direction = n.text("direction", "forward");
   if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-    return n.fail("T0708", "attribute 'direction' is none of forward, reverse and bidirectional");
+    return n.fail("T0708", "attribute 'direction' must be forward, reverse or bidirectional");
   r->directions = direction == "bidirectional" ? 2 : 1;
   r->clip = n.number("clip", 0);
   r->linear_before_reset = op == "GRU" && n.integer("linear_before_reset", 0) != 0;
@@ -177,7 +177,7 @@ bool read_attributes(NodeContext& n, Recurrence* r) {
   if (op == "LSTM" && n.integer("input_forget", 0) != 0)
     return n.fail("T0714", "coupled input and forget gates are not supported");
   if (!n.numbers("activation_alpha").empty() || !n.numbers("activation_beta").empty())
-    return n.fail("T0714", "activations with numbers of their own are not supported");
+    return n.fail("T0714", "activations with parameters are not supported");
   const std::vector<std::string> usual = r->gates == 1 ? std::vector<std::string>{"Tanh"}
                                          : r->gates == 3
                                              ? std::vector<std::string>{"Sigmoid", "Tanh"}
@@ -243,7 +243,7 @@ bool recurrent(NodeContext& n) {
       Value bias = part(b, both, 0, rows);
       d.r_bias = part(b, both, 1, rows);
       if (r.linear_before_reset) {
-        // The hidden gate's own bias belongs to the state, inside of the reset.
+        // The hidden gate's own bias is added to the state before the reset gate applies.
         const Value none = b.full(type, {n.dim(r.hidden)}, 0);
         const Value gates = b.build(
             "slice", {d.r_bias}, {{"start", Dims{n.dim(0)}}, {"limit", Dims{n.dim(2 * r.hidden)}}});

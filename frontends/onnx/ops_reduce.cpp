@@ -1,4 +1,4 @@
-// Reductions, and the softmax family.
+// Reductions and the softmax family.
 #include <algorithm>
 #include <array>
 
@@ -23,7 +23,7 @@ Value reduce(NodeContext& n, Value x, const std::vector<int64_t>& dims) {
   if (op == "ReduceLogSum") return n.build("log", {sum(x)});
   if (op == "ReduceLogSumExp") return n.build("logsumexp", {x}, {{"dims", dims}});
   if (is_float(x.dtype())) return n.build("mean", {x}, {{"dims", dims}});
-  // The mean of integers is their sum over their number, rounded to zero.
+  // The mean of integers is their sum divided by their number, rounded to zero.
   int64_t count = 1;
   for (const int64_t d : dims) {
     const Dim dim = x.dim(static_cast<uint32_t>(d));
@@ -106,7 +106,7 @@ bool softmax(NodeContext& n) {
   return n.ok() && n.set(0, one_axis(n, n.value(0), axis));
 }
 
-// Before opset 13 the input was seen as a matrix: dims before the axis by dims from the axis on.
+// Before opset 13 the input was treated as a matrix: dims before the axis by dims from the axis on.
 bool softmax_flattened(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
   const int64_t axis = n.axis(n.integer("axis", 1), n.rank(0));

@@ -1,4 +1,4 @@
-// Ops that make, read and change shapes, and move elements without computing.
+// Ops that make, read and change shapes, and that move elements without computing.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -20,22 +20,21 @@ bool is_count(const Dims& shape, size_t elements) {
   return count == elements;
 }
 
-// Integers that were known stay known when their shape changes, unless only a run can tell that it
-// has room for them.
+// Known integers stay known when their shape changes, unless only a run can check that they fit.
 bool set_reshaped(NodeContext& n, const Dims& shape) {
   const Item& from = n.item(0);
   if (!n.ok()) return false;
   const Extents* known = n.known(0);
   if (known == nullptr || !is_count(shape, known->size()))
     return n.set(0, n.reshape(n.value(0), shape));
-  if (from.elements != nullptr && from.constant == nullptr && !from.value.valid()) {
-    return n.set_known(0, *from.elements, shape, from.dtype);
+  if (from.elements() != nullptr && from.constant() == nullptr && !from.value().valid()) {
+    return n.set_known(0, *from.elements(), shape, from.dtype());
   }
-  if (shape.size() <= 1) return n.set_known(0, *known, shape, from.dtype);
+  if (shape.size() <= 1) return n.set_known(0, *known, shape, from.dtype());
   return n.set(0, n.reshape(n.value(0), shape));
 }
 
-// Sizes that an operand gives; negative ones fail.
+// Sizes from an operand; fails for negative numbers.
 std::optional<Dims> sizes(NodeContext& n, const Extents& extents, std::string_view what) {
   Dims out;
   for (const Extent& e : extents) {
@@ -80,15 +79,13 @@ bool size(NodeContext& n) {
 
 bool constant(NodeContext& n) {
   if (!n.arity(0, 0)) return false;
-  Item item;
   if (n.has_attribute("value")) {
     const TensorProto* tensor = n.tensor("value");
     auto data = std::make_shared<Constant>();
     if (tensor == nullptr || !n.read(*tensor, data.get())) return false;
-    item.dtype = data->dtype;
-    for (const int64_t d : data->dims) item.dims.push_back(n.dim(d));
-    item.constant = std::move(data);
-    return n.set(0, std::move(item));
+    Dims dims;
+    for (const int64_t d : data->dims) dims.push_back(n.dim(d));
+    return n.set(0, Item::of(std::move(data), std::move(dims)));
   }
   if (n.has_attribute("value_int"))
     return n.set_known(0, {Extent::of(n.integer("value_int", 0))}, {});
@@ -280,7 +277,7 @@ bool tile(NodeContext& n) {
   if (!repeats) return false;
   if (repeats->size() != n.dims(0).size())
     return n.fail("T0713", "it needs one repeat for each dim");
-  // The limit is told before a product of dims overflows.
+  // Checks the limit before a product of dims overflows.
   double elements = 1;
   for (size_t i = 0; i < repeats->size(); ++i) {
     if ((*repeats)[i].is_constant()) elements *= static_cast<double>((*repeats)[i].constant());
@@ -431,7 +428,7 @@ bool space_to_depth(NodeContext& n) {
   return n.set(0, n.reshape(moved, {d[0], d[1] * block * block, h, w}));
 }
 
-// Inference only: the input as it is, and a mask that keeps all of it.
+// Inference only: returns the input, and a mask that keeps everything.
 bool dropout(NodeContext& n) {
   n.number("ratio", 0.5);
   if (n.version() < 7) n.integer("is_test", 1);

@@ -1,5 +1,5 @@
-// Resampling and what belongs to images: Resize, Upsample, ConvTranspose, GridSample, RoiAlign,
-// MaxUnpool, Col2Im.
+// Resampling and image ops: Resize, Upsample, ConvTranspose, GridSample, RoiAlign, MaxUnpool,
+// Col2Im.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -15,26 +15,27 @@ namespace {
 
 struct Resampling {
   std::vector<int64_t> axes;
-  std::vector<double> scales;  // per axis; empty: sizes are given
+  std::vector<double> scales;  // per axis; empty if sizes are given
   Dims sizes;
   std::vector<double> roi;  // starts, then ends, per axis; empty: all
-  Value factors;  // scales that a run tells, one per dim of x; then those of `scales` are 0
+  Value factors;            // data-dependent scales, one per dim of x; `scales` are then 0
 };
 
-// A size that was computed in floats: NaN, which comes from 0 * infinity, and numbers beyond the
-// limit are refused.
+// Converts a size computed in floats. Refuses numbers beyond the limit and NaN, which comes from 0
+// * infinity.
 int64_t rounded_size(NodeContext& n, double size) {
   return n.within_limit(size <= 0x1p62 ? static_cast<__int128>(size) : INT64_MAX,
                         "the size of its result");
 }
 
 // floor(dim * scale) in f32, as ONNX's shape inference and ONNX Runtime compute it: 10 elements by
-// 0.7 are 7, though the f32 is below.
+// 0.7 give 7, although 0.7 in f32 is smaller than 0.7.
 double scaled(int64_t dim, double scale) {
   return std::floor(static_cast<float>(dim) * static_cast<float>(scale));
 }
 
-// The scale as a quotient of small numbers that gives the same sizes, of up to a million elements.
+// The scale as a quotient of small integers that gives the same sizes, for up to a million
+// elements.
 std::optional<std::pair<int64_t, int64_t>> quotient_of(double scale) {
   constexpr int64_t kTried = 1 << 20;
   for (int64_t q = 1; q <= 64; ++q) {
@@ -51,8 +52,7 @@ std::optional<std::pair<int64_t, int64_t>> quotient_of(double scale) {
   return {};
 }
 
-// The size that a scale gives. Where no quotient says it for all symbolic sizes, the run computes
-// it.
+// The size that a scale gives. If no quotient is right for all symbolic sizes, the run computes it.
 Dim scaled_dim(NodeContext& n, Dim d, double scale) {
   if (!(scale > 0)) return n.fail("T0713", cat("its scale ", scale, " is not positive")), d;
   if (d.is_constant()) return n.dim(rounded_size(n, scaled(d.constant(), scale)));
@@ -63,15 +63,15 @@ Dim scaled_dim(NodeContext& n, Dim d, double scale) {
       n.convert(n.build("floor", {n.build("mul", {size, n.scalar(TENON_F32, scale)})}), TENON_I64));
 }
 
-// One of the scalars in a vector.
+// Element i of a vector, as a scalar.
 Value element(NodeContext& n, Value list, size_t i) {
   const auto at = static_cast<int64_t>(i);
   return n.reshape(
       n.build("slice", {list}, {{"start", Dims{n.dim(at)}}, {"limit", Dims{n.dim(at + 1)}}}), {});
 }
 
-// One scale for all axes, known when it runs: the least or the largest of the quotients, and the
-// sizes that follow, to the nearest.
+// One scale for all axes, computed in the run: the smallest or the largest quotient. The sizes
+// follow from it, rounded to the nearest.
 bool aspect_at_run(NodeContext& n, bool larger, Resampling* r) {
   const Dims x = n.dims(0);
   const auto number = [&](Dim d) { return n.convert(n.number_of(Extent::of(d)), TENON_F64); };
@@ -94,12 +94,12 @@ bool aspect_at_run(NodeContext& n, bool larger, Resampling* r) {
   return n.ok();
 }
 
-// Sizes of which one scale follows for all axes.
+// Adjusts the sizes so that one scale holds for all axes.
 bool keep_aspect(NodeContext& n, std::string_view policy, Resampling* r) {
   if (policy != "not_larger" && policy != "not_smaller")
     return n.fail("T0708",
-                  "attribute 'keep_aspect_ratio_policy' is none of stretch, not_larger "
-                  "and not_smaller");
+                  "attribute 'keep_aspect_ratio_policy' must be stretch, not_larger "
+                  "or not_smaller");
   const Dims x = n.dims(0);
   double scale = 0;
   for (size_t i = 0; i < r->axes.size(); ++i) {
@@ -118,7 +118,7 @@ bool keep_aspect(NodeContext& n, std::string_view policy, Resampling* r) {
   return n.ok();
 }
 
-// Scales that nothing but a run tells.
+// Scales that are data-dependent.
 bool scales_at_run(NodeContext& n, size_t operand, Resampling* r) {
   const Value all = n.value(operand);
   const Dims x = n.dims(0);
@@ -180,7 +180,7 @@ bool build_resize(NodeContext& n, const Resampling& r, std::string_view mode,
   }
   if (r.scales.empty()) scales.clear();
   if (r.roi.empty()) roi.clear();
-  // Linear and cubic over integers go through f32, as the definition of the op computes.
+  // Linear and cubic modes on integers compute in f32, as the op's definition does.
   Value in = n.value(0);
   const tenon_dtype_t type = n.dtype(0);
   if (mode != "nearest" && is_int(type)) in = n.convert(in, TENON_F32);
@@ -208,10 +208,10 @@ Resampling all_dims(NodeContext& n) {
 }
 bool known_mode(NodeContext& n, std::string_view mode) {
   return mode == "nearest" || mode == "linear" || mode == "cubic" ||
-         n.fail("T0708", "attribute 'mode' is none of nearest, linear and cubic");
+         n.fail("T0708", "attribute 'mode' must be nearest, linear or cubic");
 }
 
-// Resize of opset 10 and Upsample, before coordinates could be chosen.
+// Resize of opset 10, and Upsample, before the coordinate mode could be chosen.
 bool upsample(NodeContext& n) {
   std::string_view mode = n.text("mode", "nearest");
   if (mode == "bilinear") mode = "linear";
@@ -242,7 +242,7 @@ bool resize(NodeContext& n) {
     r.axes = n.integers("axes");
     for (int64_t& a : r.axes) a = n.axis(a, n.rank(0));
   }
-  // An empty tensor stands for an operand that is left out.
+  // An empty tensor means an omitted operand.
   const auto given = [&](size_t i) { return n.has(i) && !(n.rank(i) == 1 && n.dims(i)[0].is(0)); };
   if (!n.ok() || (given(2) == given(3))) return n.fail("T0713", "it needs either scales or sizes");
   if (!(given(2) ? read_scales(n, 2, &r) : read_sizes(n, 3, &r))) return false;
@@ -275,8 +275,8 @@ std::vector<int64_t> output_shape(NodeContext& n, size_t spatial) {
   return n.ok() ? wanted : std::vector<int64_t>();
 }
 
-// Paddings from the wanted extents, or SAME: the result is the input times the stride, whatever the
-// input is. The odd element goes to the front, but behind with SAME_UPPER.
+// Paddings for the wanted extents or for SAME, where the result is the input times the stride for
+// any input. An odd element goes to the start, with SAME_UPPER to the end.
 bool pads_for(NodeContext& n, const std::vector<int64_t>& wanted, std::span<const Dim> dims,
               const std::vector<int64_t>& further, bool upper, Window* w) {
   for (size_t i = 0; i < dims.size() && n.ok(); ++i) {
@@ -292,8 +292,8 @@ bool pads_for(NodeContext& n, const std::vector<int64_t>& wanted, std::span<cons
   return n.ok();
 }
 
-// The wanted extents cut from all that there is, where symbolic sizes decide how much is too much.
-// Larger ones than all are an error of the run.
+// Cuts the full result to the wanted extents, for symbolic sizes. A wanted extent that is larger
+// than the full one is an error of the run.
 Value cut_to(NodeContext& n, Value y, const std::vector<int64_t>& wanted, bool upper) {
   if (!n.ok() || !y.valid()) return Value();
   Dims start(y.dims().size(), n.dim(0)), limit = y.dims();
@@ -355,7 +355,7 @@ bool conv_transpose(NodeContext& n) {
   return n.set(0, data_dependent ? cut_to(n, y, wanted, upper) : y);
 }
 
-// ---- Reading at places ----
+// ---- Sampling at positions ----
 
 bool grid_sample(NodeContext& n) {
   if (!n.arity(2, 2)) return false;
@@ -369,7 +369,7 @@ bool grid_sample(NodeContext& n) {
                            {"align_corners", n.integer("align_corners", 0)}}));
 }
 
-// Where the elements of a dim of an image lie in [-1, 1], as a value of the image's shape.
+// The positions of elements along a dim of an image, in [-1, 1], as a value of the image's shape.
 Value places_along(NodeContext& n, tenon_dtype_t type, const Dims& image, int64_t d, bool corners) {
   const Value at =
       n.build("iota", std::vector<Value>(), {{"shape", image}, {"dim", d}, {"dtype", dtype(type)}});
@@ -392,7 +392,7 @@ Value places_along(NodeContext& n, tenon_dtype_t type, const Dims& image, int64_
       corners ? n.full_like(at, -1) : all(n.build("sub", {n.build("div", {one, count}), one})));
 }
 
-// Places of an image of given extents, moved by a matrix per batch.
+// Positions of an image of given extents, transformed by one matrix per batch.
 bool affine_grid(NodeContext& n) {
   if (!n.arity(2, 2)) return false;
   const bool corners = n.integer("align_corners", 0) != 0;
@@ -409,7 +409,7 @@ bool affine_grid(NodeContext& n) {
   }
   const tenon_dtype_t type = n.dtype(0);
   if (!is_float(type)) return n.fail("T0710", "its matrices need floats");
-  // The last dim comes first in a place, and 1 stands behind for the shift.
+  // A position begins with the last dim and ends with a 1 for the translation.
   std::vector<Value> columns;
   Dims column = image;
   column.push_back(n.dim(1));
@@ -456,7 +456,7 @@ bool max_unpool(NodeContext& n) {
   explicit_pads(n, spatial, &w);
   Dims shape = {x[0], x[1]};
   for (size_t i = 0; i < spatial && n.ok(); ++i) {
-    // (x - 1) * stride + window without the paddings; of nothing there is nothing to put anywhere.
+    // (x - 1) * stride + window, without paddings. An empty x gives nothing to place.
     const int64_t shift =
         n.within_limit(static_cast<__int128>(w.size[i]) - w.strides[i] - w.low[i] - w.high[i],
                        "the size of its result");
@@ -516,7 +516,7 @@ bool global_lp_pool(NodeContext& n) {
   return n.set(0, n.reshape(n.build("norm", {n.value(0)}, {{"dims", axes}, {"p", p}}), shape));
 }
 
-// ---- Normalizations by length or by all ----
+// ---- Normalisations by length, or over everything ----
 
 bool lp_normalization(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
@@ -529,7 +529,7 @@ bool lp_normalization(NodeContext& n) {
   const Value length = n.broadcast_to(
       n.reshape(n.build("norm", {x}, {{"dims", {axis}}, {"p", p}}), kept), n.dims(0));
   if (!length.valid()) return n.ok();
-  // What has no length stays 0.
+  // A vector of length 0 stays 0.
   const Value none = n.build("compare", {length, n.full_like(length, 0)}, {{"direction", 0}});
   return n.set(0, n.build("select", {none, n.full_like(x, 0), n.build("div", {x, length})}));
 }

@@ -1,6 +1,6 @@
 // The wire format, through protozero: one switch per message. Fields of unexpected kinds are
-// skipped, as protobuf does; lengths, groups and varints are checked by protozero, whose exceptions
-// end here.
+// skipped, as protobuf does. protozero checks lengths, groups and varints; its exceptions are
+// caught here.
 #define PROTOZERO_USE_VIEW std::string_view
 #include <fmt/format.h>
 
@@ -65,7 +65,7 @@ class Parser {
     ok_ = false;
   }
 
-  // A name: bounded, and text that can be shown and compared.
+  // Reads a name: bounded, and printable text.
   Text name(pbf_reader& m, std::string_view what) {
     const Text text = m.get_view();
     if (text.size() > limits().name_bytes) {
@@ -80,13 +80,13 @@ class Parser {
     return text;
   }
 
-  // One more item in a list that a limit bounds.
+  // Appends an item to a list with a limit.
   template <class T>
   T* grow(std::vector<T>* list, std::string_view what, size_t most,
           std::string_view variable = kNoVariable) {
     if (list->size() == most)
       limit(fmt::format("there are too many {}: at least", what), most + 1, most, variable);
-    if (!ok_) list->clear();  // what follows is parsed into a list that nobody reads
+    if (!ok_) list->clear();  // after an error, items go into a list that is not read
     return &list->emplace_back();
   }
 
@@ -418,7 +418,7 @@ bool index_functions(ModelProto* model, Problems* problems) {
 }  // namespace
 
 std::string function_key(Text domain, Text name, Text overload) {
-  // Names hold no NUL, so that the parts cannot run into each other.
+  // Names contain no NUL, so the parts cannot run into each other.
   std::string key(domain == "ai.onnx" ? Text() : domain);
   return key.append(1, '\0').append(name).append(1, '\0').append(overload);
 }

@@ -1,4 +1,4 @@
-// libFuzzer target: the ONNX reader on any bytes. It may refuse them, and must say why.
+// libFuzzer target: the ONNX reader on any bytes. It may refuse them, but must give an error.
 #include <cstdlib>
 
 #include "model.h"

@@ -16,7 +16,7 @@ namespace {
 
 uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes) {
   if (view(name).ends_with(".onnx")) return 80;
-  // A model begins with its small IR version, then usually the producer's name or the opset.
+  // A model begins with its small IR version, usually followed by the producer's name or the opset.
   const auto* bytes = static_cast<const unsigned char*>(head);
   const bool alike = head_bytes >= 3 && bytes[0] == 0x08 && bytes[1] >= 3 && bytes[1] < 32 &&
                      (bytes[2] == 0x12 || bytes[2] == 0x42);
@@ -24,8 +24,8 @@ uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes)
 }
 
 // "value.NAME" = "1,2,3": the integers of an input, which becomes a constant of the model.
-// Exporters compute shapes, axes and counts from such inputs; a model that is specialised in this
-// way can do what no symbolic size says, like -1 in a shape.
+// Exporters compute shapes, axes and counts from such inputs. Specialising a model in this way
+// allows what a symbolic size cannot express, such as -1 in a shape.
 Status read_values(const tenon_source_t& given, Source* source) {
   constexpr std::string_view kPrefix = "value.";
   for (uint32_t i = 0; i < given.option_count; ++i) {
@@ -50,7 +50,7 @@ Status read_values(const tenon_source_t& given, Source* source) {
   return {};
 }
 
-// Values that the host has of inputs, with which it loads again.
+// Values of inputs, with which the host loads again.
 void read_guarded(const tenon_source_t& given, Source* source) {
   for (uint32_t i = 0; i < given.value_count; ++i) {
     const tenon_tensor_t& tensor = given.values[i];

@@ -7,7 +7,7 @@ namespace {
 
 constexpr size_t kQuoteBytes = 256;
 
-// Length of the well-formed UTF-8 sequence at the front, 0 when there is none.
+// Length of the well-formed UTF-8 sequence at the front; 0 if there is none.
 size_t sequence(std::string_view text) {
   const auto byte = [&](size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

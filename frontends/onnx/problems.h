@@ -1,4 +1,4 @@
-// Everything wrong with a model, collected so that one error tells all of it.
+// Collects all problems of a model, so that one error lists them.
 #ifndef FRONTENDS_ONNX_PROBLEMS_H_
 #define FRONTENDS_ONNX_PROBLEMS_H_
 
@@ -10,8 +10,8 @@
 
 namespace tenon::onnx {
 
-// Text from the model for use in a message: quoted, unprintable and ill-formed bytes replaced, cut
-// at 256 bytes.
+// Text from the model, for messages: quoted, with unprintable and ill-formed bytes replaced, cut at
+// 256 bytes.
 std::string quote(std::string_view text);
 
 // Well-formed UTF-8 without NUL.
@@ -19,8 +19,8 @@ bool is_name_text(std::string_view text);
 
 class Problems {
  public:
-  // One problem: a stable code such as "T0706" and whole sentences without the code. Returns false,
-  // so that a function writes `return problems.add(...)`.
+  // Adds one problem: a stable code such as "T0706", and whole sentences without the code. Returns
+  // false, so that a function can `return problems.add(...)`.
   bool add(std::string_view code, std::string text) {
     if (first_code_.empty()) first_code_ = code;
     if (texts_.size() < kMaxProblems) texts_.push_back(std::string(code) + ": " + std::move(text));
@@ -31,7 +31,7 @@ class Problems {
   std::string_view first() const {
     return texts_.empty() ? std::string_view() : std::string_view(texts_.front());
   }
-  // "T0706: 'model.onnx': ..."; with several, one a line.
+  // "T0706: 'model.onnx': ..."; several problems have a line each.
   std::string text(std::string_view model) const;
 
  private:

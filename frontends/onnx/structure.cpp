@@ -1,5 +1,4 @@
-// What must hold of a model before any of it is built: opsets, known ops, functions without
-// circles, order.
+// Checks of a model before any node is built: opsets, known ops, no recursive functions, order.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,8 +47,8 @@ class OpCheck {
     size_t count = 0;
   };
 
-  // What nodes become with their functions inlined. Each call counts as a node of its own: one of a
-  // function without nodes takes time too.
+  // The size of nodes after functions are inlined. Each call counts as a node, because even a
+  // function without nodes takes time.
   struct Size {
     uint64_t nodes = 0;   // saturating
     uint64_t levels = 0;  // of functions and of graphs in attributes
@@ -96,7 +95,7 @@ class OpCheck {
       const Size size = walk(function.nodes, versions, depth + 1);
       sizes_[&function] = size;
     }
-    // What was walked before may have been met less deep.
+    // A function that was walked before may now be nested deeper.
     const Size size = sizes_[&function].value_or(Size());
     if (depth + 1 + size.levels > limits().depth) {
       if (!failed_) {
@@ -204,7 +203,7 @@ class Order {
     return ok;
   }
 
-  // The smallest index that is ready first: the file's order where that is one.
+  // Takes the smallest ready index first, which keeps the file's order if that is valid.
   void sort(std::vector<const NodeProto*>* out) {
     std::vector<std::vector<uint32_t>> users;
     const bool sorted = already_sorted();
@@ -241,7 +240,7 @@ class Order {
     return true;
   }
 
-  // Follows nodes that wait until one comes again.
+  // Follows waiting nodes until one repeats, and reports the cycle.
   bool tell_cycle() {
     uint32_t at = 0;
     while (waits_[at] == 0) ++at;
@@ -295,7 +294,7 @@ bool read_opsets(std::span<const OpsetProto> opsets, OpsetVersions* out, Problem
           "T0703", fmt::format("the opset of domain {} is named twice", quote(shown(domain))));
     }
     if (opset.version < 1) {
-      return problems->add("T0703", fmt::format("opset {} of domain {} is no version",
+      return problems->add("T0703", fmt::format("opset {} of domain {} is not a valid version",
                                                 opset.version, quote(shown(domain))));
     }
     if (domain.empty() && (opset.version < kOldestOpset || opset.version > kNewestOpset)) {

@@ -14,7 +14,7 @@ namespace {
 struct DataType {
   int32_t onnx;
   tenon_dtype_t dtype;
-  uint32_t field;  // the typed field that may hold its elements
+  uint32_t field;  // the typed field that may hold the elements
   std::string_view name;
 };
 constexpr DataType kDataTypes[] = {{kFloat, TENON_F32, 4, "FLOAT"},
@@ -44,8 +44,8 @@ const DataType* find(int32_t onnx) {
   return nullptr;
 }
 
-// Tensors this small are copied when the file does not align them; larger ones are used where they
-// stand.
+// Tensors up to this size are copied if the file does not align them; larger ones are used in
+// place.
 constexpr uint64_t kCopyBytes = 64 << 10;
 
 class Reader {
@@ -76,7 +76,7 @@ class Reader {
     if (tensor_.segmented) return wrong("T0711", "is cut into segments, which no exporter writes");
     if (tensor_.is_external) return external();
     if (!tensor_.external.empty())
-      return wrong("T0712", "names external data but says that its data is inside");
+      return wrong("T0712", "names external data but declares its data as internal");
     if (tensor_.has_raw) return raw();
     return typed();
   }
@@ -87,14 +87,13 @@ class Reader {
   }
 
   bool set(Blob blob) {
-    if (!blob) return wrong("T0111", fmt::format("takes {} bytes, which could not be had", size_));
+    if (!blob) return wrong("T0111", fmt::format("needs {} bytes, which are not available", size_));
     out_->blob = std::move(blob);
     return true;
   }
 
   bool host_failed(std::string_view code) {
-    tenon_failure_t failure = {};
-    failure.size_bytes = sizeof failure;
+    auto failure = sized<tenon_failure_t>();
     context().host->last_failure(context().host->self, &failure);
     return wrong(code, fmt::format("cannot be read: {}", view(failure.message)));
   }
@@ -194,15 +193,15 @@ class Reader {
         has_location = true;
       } else if (key == "offset") {
         if (!whole(value, &offset))
-          return wrong(
-              "T0712",
-              fmt::format("has the external offset {}, which is no number of bytes", quote(value)));
+          return wrong("T0712",
+                       fmt::format("has the external offset {}, which is not a number of bytes",
+                                   quote(value)));
       } else if (key == "length") {
         has_length = true;
         if (!whole(value, &length))
-          return wrong(
-              "T0712",
-              fmt::format("has the external length {}, which is no number of bytes", quote(value)));
+          return wrong("T0712",
+                       fmt::format("has the external length {}, which is not a number of bytes",
+                                   quote(value)));
       } else if (key != "checksum") {
         return wrong("T0712", fmt::format("has the unknown external data key {}", quote(key)));
       }

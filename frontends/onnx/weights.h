@@ -1,5 +1,5 @@
-// Tensors of the file as constants: ranges of the mapped file where its bytes are usable as they
-// stand, so that weights are not copied. Every size is checked before memory is taken.
+// Tensors of the file as constants. They are ranges of the mapped file wherever its bytes are
+// usable in place, so weights are not copied. Every size is checked before memory is allocated.
 #ifndef FRONTENDS_ONNX_WEIGHTS_H_
 #define FRONTENDS_ONNX_WEIGHTS_H_
 
@@ -22,7 +22,7 @@ struct Constant {
   Blob blob;
 };
 
-// Where a model came from. Borrowed for the time of one load.
+// Where a model comes from. Borrowed during one load.
 struct Source {
   Text name;
   tenon_str_t folder = {};
@@ -35,13 +35,13 @@ struct Source {
       guarded;  // inputs with the values that they have at every run; they stay inputs
 };
 
-// TENON_DTYPE_NONE for types that no tensor of ours has (strings) and for unknown numbers.
+// TENON_DTYPE_NONE for types that our tensors do not have (strings) and for unknown numbers.
 tenon_dtype_t dtype_of_onnx(int32_t data_type);
 
-// Product of the dims; -1 when one is negative or the limit of elements is passed.
+// Product of the dims; -1 if one is negative or the limit of elements is exceeded.
 int64_t element_count(const std::vector<int64_t>& dims);
 
-// `where` begins the problem's sentence: "initializer 'w'". False with the problem told.
+// `where` begins the problem's sentence: "initializer 'w'". False with the problem reported.
 bool read_tensor(const TensorProto& tensor, const Source& source, const std::string& where,
                  Problems* problems, Constant* out);
 

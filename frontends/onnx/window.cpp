@@ -11,7 +11,7 @@ std::optional<AutoPad> auto_pad(NodeContext& n) {
   if (kind == "VALID") return AutoPad::kValid;
   if (kind == "SAME_UPPER") return AutoPad::kSameUpper;
   if (kind == "SAME_LOWER") return AutoPad::kSameLower;
-  n.fail("T0708", "attribute 'auto_pad' is none of NOTSET, SAME_UPPER, SAME_LOWER and VALID");
+  n.fail("T0708", "attribute 'auto_pad' must be NOTSET, SAME_UPPER, SAME_LOWER or VALID");
   return {};
 }
 
@@ -29,14 +29,14 @@ void explicit_pads(NodeContext& n, size_t spatial, Window* w) {
 
 namespace {
 
-// Of a padding that is not even, UPPER puts the odd element behind the dim, LOWER before it.
+// If a padding is odd, UPPER puts the extra element after the dim, LOWER before it.
 void split_padding(int64_t total, bool upper, Window* w) {
   w->low.push_back(upper ? total / 2 : total - total / 2);
   w->high.push_back(total - w->low.back());
 }
 
-// The same over a symbolic dim: all of max(0, span - stride + (-dim mod stride)) elements are never
-// more than span - 1.
+// The same for a symbolic dim. The total, max(0, span - stride + (-dim mod stride)), is at most
+// span - 1.
 bool data_dependent_same_pads(NodeContext& n, bool upper, Dim dim, int64_t span, size_t i,
                               Window* w) {
   const int64_t stride = w->strides[i];
@@ -53,7 +53,7 @@ bool data_dependent_same_pads(NodeContext& n, bool upper, Dim dim, int64_t span,
   return true;
 }
 
-// SAME: as many outputs as inputs over the stride.
+// SAME: the number of outputs is the number of inputs divided by the stride, rounded up.
 bool same_pads(NodeContext& n, bool upper, std::span<const Dim> dims, Window* w) {
   for (size_t i = 0; i < dims.size(); ++i) {
     const int64_t spanned = span(n, *w, i), stride = w->strides[i];
@@ -116,9 +116,9 @@ bool round_up(NodeContext& n, std::span<const Dim> dims, Window* w) {
       if ((windows - 1) * stride >= in + w->low[i]) --windows;
       w->more[i] = std::max<int64_t>(0, (windows - 1) * stride + need - covered);
     } else {
-      // With stride - 1 further elements rounding down is rounding up. A window that begins in
-      // front of the end needs no more than what it spans, less one, behind it: with more, one
-      // would begin behind the end.
+      // With stride - 1 further elements, rounding down is rounding up. A window that begins before
+      // the end needs at most its span minus one after it; with more, a window would begin beyond
+      // the end.
       w->more[i] = std::max<int64_t>(0, std::min(stride - 1, need - 1 - w->high[i]));
     }
     w->high[i] += w->more[i];

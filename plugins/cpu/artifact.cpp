@@ -20,7 +20,7 @@ struct Header {
   uint32_t isa, control;
   uint64_t program_bytes,
       code_bytes;      // code: for each shared object its length as a u64, then its bytes.
-  uint64_t digest[2];  // XXH3-128 of everything behind the header, and of what stands before this.
+  uint64_t digest[2];  // XXH3-128 of the fields before it and of everything after the header.
 };
 
 void digest_of(const Header& header, std::string_view bytes, uint64_t out[2]) {

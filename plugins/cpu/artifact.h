@@ -17,14 +17,14 @@ struct ArtifactParts {
   Isa isa = Isa::kBaseline;
   std::string_view program;            // DeviceProgram::bytes(), or ControlProgram::bytes()
   std::vector<std::string_view> code;  // Shared objects; none when there is no kernel.
-  bool control = false;                // The program is one of control flow, with artifacts inside.
+  bool control = false;                // `program` is a ControlProgram, with artifacts inside.
 };
 
 std::string artifact_pack(const ArtifactParts& parts);
 
-// Checks everything but the record itself: lengths, digest, version of the plugin, whether this
-// processor has the instruction set. Views into `bytes`. FAILED_PRECONDITION or DATA_LOSS with the
-// reason recorded.
+// Checks the lengths, the digest, the plugin's version and that this processor has the instruction
+// set, but not the record itself. `out` has views into `bytes`. FAILED_PRECONDITION or DATA_LOSS,
+// with the reason recorded.
 Status artifact_unpack(std::string_view bytes, ArtifactParts& out);
 
 }  // namespace tenon::cpu

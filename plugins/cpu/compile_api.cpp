@@ -11,14 +11,14 @@
 #include "support.h"
 #include "tenon/cpp/plugin.hpp"
 
-// The graph is kept for dump: explanations are made when somebody asks.
+// The graph is kept for dump, which makes explanations on demand.
 struct tenon_artifact_t {
   tenon_graph_t* graph = nullptr;
   tenon::cpu::CompileSettings settings;
   tenon::cpu::CompiledGraph compiled;
 };
 
-// One of the two.
+// Exactly one is set.
 struct tenon_executable_t {
   std::unique_ptr<tenon::cpu::Executable> executable;
   std::unique_ptr<tenon::cpu::ControlExecutable> control;
@@ -49,13 +49,13 @@ Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
     return {};
   }
   if (options->deterministic) {
-    out.isa = Isa::kBaseline;  // One instruction set has one way of rounding sums.
+    out.isa = Isa::kBaseline;  // Every instruction set rounds sums in its own way, so one is fixed.
   }
   for (uint32_t i = 0; i < options->option_count; ++i) {
     const std::string_view key = view(options->options[i].key);
     const std::string_view value = view(options->options[i].value);
     if (!key.starts_with("cpu.") || key == "cpu.ops") {
-      continue;  // Another device's, or the host's own: which ops it offers.
+      continue;  // For another device, or for the host itself (the ops that it offers).
     }
     if (key != "cpu.opt" || value.size() != 1 || value[0] < '0' || value[0] > '3') {
       return fail(TENON_INVALID_ARGUMENT,

@@ -11,7 +11,7 @@
 #include "tenon/cpp/copy.hpp"
 #include "tenon/cpp/plugin.hpp"
 
-// The cpu is always open; there is nothing to keep.
+// The cpu is always open, so there is no state.
 struct tenon_device_t {
   std::atomic<uint64_t> used_bytes{0};
   std::atomic<uint64_t> peak_bytes{0};
@@ -72,7 +72,7 @@ Status close(void*, tenon_device_t*) {
 
 Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out_buffer) {
   const uint64_t limit = physical_bytes();
-  // Larger than the machine: the system would promise it and end the process later.
+  // Larger than the machine's memory: the system would promise it and kill the process later.
   if (limit != 0 && size_bytes > limit) {
     return fail(TENON_RESOURCE_EXHAUSTED, cat("The cpu device was asked for ", size_bytes,
                                               " bytes; this machine has ", limit, "."));
@@ -80,7 +80,7 @@ Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t*
   const bool huge = size_bytes >= 2 * kHugePageBytes;
   const uint64_t align = huge ? kHugePageBytes : kAlignmentBytes;
   void* data = nullptr;
-  // A multiple of the alignment, never 0: vectors may be read whole past the last element's line.
+  // A multiple of the alignment, never 0: the last vector may be read whole, past the last element.
   const uint64_t rounded = (size_bytes + kAlignmentBytes) & ~(kAlignmentBytes - 1);
   if (posix_memalign(&data, align, rounded) != 0) {
     return fail(TENON_RESOURCE_EXHAUSTED,
@@ -128,7 +128,7 @@ Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out_data) {
 
 Status import(void*, tenon_device_t*, void* data, uint64_t size_bytes,
               tenon_buffer_t** out_buffer) {
-  // Generated code reads vectors from any address but elements from their natural one.
+  // Generated code reads vectors from any address, but elements only from their natural alignment.
   if (reinterpret_cast<uintptr_t>(data) % alignof(uint64_t) != 0) {
     return fail(TENON_UNIMPLEMENTED, "The memory is not aligned to 8 bytes; it has to be copied.");
   }
@@ -151,7 +151,7 @@ const tenon_host_memory_t* host_memory() {
 }
 }  // namespace
 
-// An older host counts nothing.
+// An older host does not count memory.
 Status count_memory(uint64_t bytes, std::string_view what) {
   const tenon_host_memory_t* memory = host_memory();
   return memory ? Status(memory->reserve(memory->self, bytes, str(what))) : Status();

@@ -6,7 +6,7 @@
 #include "tenon/abi/device.h"
 #include "tenon/cpp/status.hpp"
 
-// A block of host memory; `owned` is false for imported ones.
+// A block of host memory; `owned` is false for imported memory.
 struct tenon_buffer_t {
   char* data;
   uint64_t size_bytes;
@@ -17,13 +17,13 @@ namespace tenon::cpu {
 
 inline constexpr uint64_t kAlignmentBytes = 64;  // A cache line, and the widest vector.
 
-// Counts memory that the device keeps besides buffers of the host (tenon.host.memory/1); to be
-// given back.
+// Counts memory that the device allocates besides the host's buffers (tenon.host.memory/1). Must be
+// returned with return_memory.
 Status count_memory(uint64_t bytes, std::string_view what);
 void return_memory(uint64_t bytes);
 
-// The instruction set in force: cpuid and TENON_CPU_ISA. A bad value of the variable is recorded as
-// the failure. Cheap after the first call.
+// The instruction set in use: cpuid and TENON_CPU_ISA. An invalid value of the variable is recorded
+// as the failure. Cheap after the first call.
 Status current_isa(Isa& out);
 
 extern const tenon_device_api_t kDeviceTable;

@@ -1,4 +1,5 @@
-# Writes OUTPUT with the digest of FILES: what shapes generated code, for the keys of the cache.
+# Writes OUTPUT with the digest of FILES, the sources that affect generated code. Cache keys contain
+# it.
 set(all "${VERSION}")
 foreach(file ${FILES})
   file(SHA256 ${file} digest)

@@ -15,8 +15,8 @@ using kernelgen::BufferKind;
 using kernelgen::ProgramBuffer;
 using kernelgen::ProgramStep;
 
-// A model file may put its weights at any byte. Loads of x86 take elements and vectors from any
-// address; elsewhere a constant that is not aligned for its elements is copied.
+// A model file may place its weights at any byte. x86 loads elements and vectors from any address;
+// on other processors a constant that is not aligned for its elements is copied.
 #if defined(__x86_64__)
 constexpr bool kReadsAnyAddress = true;
 #else
@@ -325,8 +325,8 @@ Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const Shape
       }
     }
   }
-  // Outside of the lock: calls with other sizes go on. Two that plan one tuple at once keep both,
-  // which is harmless.
+  // Without the lock, so that calls with other sizes go on. Two threads that plan the same tuple
+  // keep both plans, which is harmless.
   TENON_TRY(make_plan(values, out));
   std::lock_guard<std::mutex> lock(mutex_);
   plans_.push_front(out);
@@ -343,7 +343,7 @@ Status Executable::size_buffers(ShapePlan& shape) const {
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program_.buffers[i];
     if (!used_[i]) {
-      continue;  // Fused away: it needs no memory, however large it would be.
+      continue;  // Fused away: it needs no memory, whatever its size would be.
     }
     const int64_t bytes = buffer.bytes.evaluate(shape.symbols);
     if (bytes < 0 || bytes > kMaxBytes) {
@@ -366,13 +366,13 @@ Status Executable::size_buffers(ShapePlan& shape) const {
   return {};
 }
 
-// Roughly, on one thread: enough to tell small steps from large ones.
+// A rough estimate for one thread, enough to tell small steps from large ones.
 double Executable::estimated_ns(const plan::Step& step) {
   constexpr double kFlopsPerNs = 40, kBytesPerNs = 12;
   return std::max(step.flops / kFlopsPerNs, step.bytes / kBytesPerNs);
 }
 
-// Small steps that do not depend on each other become one region.
+// Small independent steps become one region.
 plan::Regions Executable::find_regions(std::span<const plan::Step> steps) const {
   std::vector<std::vector<uint32_t>> reads(steps.size()), writes(steps.size());
   std::vector<plan::Work> work;
@@ -386,8 +386,8 @@ plan::Regions Executable::find_regions(std::span<const plan::Step> steps) const 
   return plan::find_regions(work);
 }
 
-// A result takes the place of an operand that dies with it, where the kernel allows and nothing
-// runs beside it.
+// A result is written over an operand that dies with it, if the kernel allows it and no other step
+// runs at the same time.
 void Executable::share_places(const ShapePlan& shape, const plan::Regions& regions,
                               std::span<plan::Lifetime> lives) const {
   std::vector<bool> taken(lives.size());
@@ -429,7 +429,7 @@ Status Executable::place_temps(ShapePlan& shape, const plan::Regions& regions) c
   }
   for (const kernelgen::ProgramCheck& check : program_.checks) {
     lives[check.buffer].last_step =
-        static_cast<uint32_t>(program_.steps.size());  // Read when all is done.
+        static_cast<uint32_t>(program_.steps.size());  // Read after all steps.
   }
   share_places(shape, regions, lives);
   plan::MemoryPlan memory;
@@ -567,8 +567,8 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
   return {};
 }
 
-// Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not
-// handed out.
+// Kernels clamp accesses that would leave a buffer, so a failed check has done no damage; it only
+// invalidates the results.
 Status Executable::check_run(const ShapePlan& shape, void* const* slots) const {
   for (const kernelgen::ProgramLayout::Check& check : shape.checks) {
     const kernelgen::ProgramCheck& source = program_.checks[check.index];
@@ -607,10 +607,10 @@ Status Executable::execute(const tenon_call_t& call) {
   if (available < shape->arena_bytes + stride) {
     return fail(TENON_OUT_OF_RANGE,
                 cat("The workspace is smaller than the ", shape->arena_bytes + stride,
-                    " bytes that one thread needs; needs() tells the size for all."));
+                    " bytes that one thread needs; needs() gives the size for all threads."));
   }
-  // The pool may have grown since needs() was asked (a child process with more cores): then one
-  // thread runs all.
+  // The pool may have grown since needs() was called (in a child process with more cores); then one
+  // thread runs everything.
   const bool all_threads =
       available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
   void* inline_slots[128];

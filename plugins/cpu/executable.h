@@ -25,10 +25,10 @@ struct ShapePlan {
   std::vector<int64_t> symbols;
   plan::Plan plan;
   std::vector<uint64_t> sizes_bytes;    // Of every buffer of the program.
-  std::vector<uint64_t> arena_offsets;  // Of every buffer; of temps only it means something.
+  std::vector<uint64_t> arena_offsets;  // By buffer; meaningful for temps only.
   std::vector<std::vector<int64_t>> output_dims;
-  std::vector<kernelgen::ProgramLayout::Check>
-      checks;  // Those that these sizes leave to be looked at.
+  // Checks that these sizes do not already decide.
+  std::vector<kernelgen::ProgramLayout::Check> checks;
   uint64_t arena_bytes = 0, lower_bound_bytes = 0;
   uint64_t scratch_stride_bytes = 0;
 };
@@ -36,7 +36,7 @@ struct ShapePlan {
 class Executable {
  public:
   // Opens the code, retains the constants that the kernels read and runs the load steps. Constants
-  // that no run reads are let go again.
+  // that no run reads are then released.
   static Status load(tenon_device_t* device, std::string_view artifact,
                      std::span<tenon_blob_t* const> constants, std::unique_ptr<Executable>& out);
   ~Executable();
@@ -73,17 +73,18 @@ class Executable {
   std::vector<std::unique_ptr<Module>> modules_;
   std::vector<plan::KernelFn> kernels_;
   tenon_device_t* device_ = nullptr;
-  // By buffer: some step of a run reads or writes it, or it is an output; the same at load.
+  // By buffer: a step of a run reads or writes it, or it is an output; then the same for load
+  // steps.
   std::vector<bool> used_, used_at_load_;
   std::vector<char*> persistents_;  // By buffer: inside one of the blocks; null for other kinds.
-  // One block for all that runs read, so that it lies in huge pages, and one for what only the load
-  // needs.
+  // One block for everything that runs read, so that it can use huge pages, and one for what only
+  // the load steps need.
   tenon_buffer_t *kept_ = nullptr, *passing_ = nullptr;
   uint64_t persistent_bytes_ = 0;
-  std::vector<tenon_blob_t*> blobs_;  // Retained; null where no kernel reads it.
+  std::vector<tenon_blob_t*> blobs_;  // Retained; null where no kernel reads the constant.
   std::vector<const void*> constant_data_;
   std::vector<uint64_t> constant_bytes_;
-  std::vector<std::unique_ptr<char[]>> copies_;  // By constant: of those that were not aligned.
+  std::vector<std::unique_ptr<char[]>> copies_;  // By constant: aligned copies, where needed.
   uint64_t copied_bytes_ = 0;
 
   std::mutex mutex_;

@@ -65,7 +65,7 @@ std::string_view clang_features(Isa isa) {
 }
 
 Isa detected_isa() {
-  // The compiler's own test also asks whether the operating system saves the wide registers.
+  // The compiler's builtin also checks that the operating system saves the wide registers.
   __builtin_cpu_init();
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                   __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");

@@ -1,4 +1,4 @@
-// Instruction sets that kernels are generated for, chosen by what the processor has.
+// The instruction sets that kernels are generated for, and the choice of one for this processor.
 #ifndef TENON_PLUGINS_CPU_ISA_H_
 #define TENON_PLUGINS_CPU_ISA_H_
 
@@ -9,25 +9,25 @@
 
 namespace tenon::cpu {
 
-// In order: each includes those before it.
+// In order: each includes the previous ones.
 enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
 
 std::string_view name_of(Isa isa);  // "baseline", "avx2", "avx512", "avx512_bf16"
 std::optional<Isa> isa_named(std::string_view name);
 
-// What clang calls it: "x86-64", "x86-64-v3", "x86-64-v4".
+// clang's name for it: "x86-64", "x86-64-v3", "x86-64-v4".
 std::string_view clang_cpu(Isa isa);
-// What it has beyond that: "+avx512bf16", or nothing.
+// Features beyond that name: "+avx512bf16", or nothing.
 std::string_view clang_features(Isa isa);
 
 // The best that this processor and its operating system can run.
 Isa detected_isa();
 
-// detected_isa(), forced down by `setting` (the value of TENON_CPU_ISA; empty: not set). Nullopt
-// with a sentence in `why` for a name that is none or a set that this processor lacks.
+// detected_isa(), limited by `setting` (the value of TENON_CPU_ISA; empty: not set). Nullopt, with
+// a sentence in `why`, for an unknown name or a set that this processor lacks.
 std::optional<Isa> chosen_isa(std::string_view setting, std::string& why);
 
-// "cpu isa=avx2", the target of the device, and back; nullopt for a text of another device.
+// "cpu isa=avx2", the target of the device, and back; nullopt for the target of another device.
 std::string target_text(Isa isa);
 std::optional<Isa> isa_of_target(std::string_view target);
 

@@ -11,8 +11,9 @@
 
 namespace tenon::cpu {
 
-// A path of the file that no earlier one had: the loader knows libraries by the text of their path,
-// and the number of a closed file names the next one. The count stands in it as "./" and ".//".
+// A path of the file that was never used before: the loader identifies libraries by the text of
+// their path, and the number of a closed file is reused. The count is encoded in the path as "./"
+// and ".//".
 static std::string unique_path(int fd) {
   static std::atomic<uint64_t> opened{0};
   std::string path = "/proc/self/fd/";
@@ -23,10 +24,11 @@ static std::string unique_path(int fd) {
 }
 
 std::unique_ptr<Module> Module::open(std::string_view bytes, std::string& why) {
-  // A file in memory: no disk, no folder mounted noexec, and debuggers still see a mapped library.
+  // A file in memory: needs no disk and no folder without noexec, and debuggers still see a mapped
+  // library.
   const int fd = memfd_create("tenon-kernels", MFD_CLOEXEC);
   if (fd < 0) {
-    why = cat("there is no file in memory for generated code: ", strerror(errno));
+    why = cat("cannot create a file in memory for generated code: ", strerror(errno));
     return nullptr;
   }
   for (std::string_view rest = bytes; !rest.empty();) {
@@ -46,7 +48,7 @@ std::unique_ptr<Module> Module::open(std::string_view bytes, std::string& why) {
     close(fd);
     return nullptr;
   }
-  close(fd);  // The mapping lives on; a network of many parts would meet the limit of descriptors.
+  close(fd);  // The mapping stays. Large models would otherwise run out of descriptors.
   return std::unique_ptr<Module>(new Module(handle));
 }
 

@@ -8,11 +8,12 @@
 
 namespace tenon::cpu {
 
-// Code that is mapped as long as this lives. Nothing of it may run when it goes. Symbols: safe.
+// Code that stays mapped for the lifetime of this object. None of it may run when the object is
+// destroyed. Threads: `symbol` is safe.
 class Module {
  public:
-  // Null with a sentence in `why` when the loader refuses the bytes. The bytes must be trusted
-  // (from this plugin's compiler, through a cache that checks them): opening runs them.
+  // Null, with a sentence in `why`, when the loader refuses the bytes. They must be trusted (from
+  // this plugin's compiler, through a cache that verifies them): opening runs them.
   static std::unique_ptr<Module> open(std::string_view bytes, std::string& why);
   ~Module();
   Module(const Module&) = delete;

@@ -19,7 +19,7 @@ TEST(Module, RefusesBytesThatAreNoLibrary) {
   EXPECT_EQ(Module::open("", why), nullptr);
 }
 
-// Each is a library of its own, and none keeps a descriptor.
+// Each is a separate library, and none keeps a descriptor.
 TEST(Module, ManyAreOpenAtOnce) {
   const auto descriptors = [] {
     const std::filesystem::directory_iterator all("/proc/self/fd");

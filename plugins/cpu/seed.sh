@@ -1,6 +1,7 @@
 #!/bin/sh
-# seed.sh TENON FOLDER DIGEST_HEADER: fills FOLDER with kernels of every operator for any sizes, for each instruction set that this
-# machine can run. Kept entries are found again; another DIGEST_HEADER (the sources of code generation) starts anew.
+# seed.sh TENON FOLDER DIGEST_HEADER: fills FOLDER with kernels of every operator for any sizes, for
+# each instruction set of this machine. Existing entries are reused; another DIGEST_HEADER (the
+# sources of code generation) starts anew.
 set -eu
 tenon=$1 folder=$2 digest=$3
 if ! cmp -s "$digest" "$folder/digest"; then rm -rf "$folder"; fi
@@ -8,8 +9,9 @@ mkdir -p -m 700 "$folder"
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 run() {
-  # One thread each: the sets run beside each other. What ends the process (a crash of the compiler) is marked in the cache; the next
-  # attempt finds what was done and compiles that one in a process of its own.
+  # One thread each, because the instruction sets run side by side. When a crash of the compiler
+  # ends the process, the cache marks the text; the next attempt reuses what was done and compiles
+  # that text in a separate process.
   export TENON_CPU_ISA=$1 TENON_CACHE_DIR=$folder TENON_SEED_DIR=/none TENON_NUM_THREADS=1
   status=0
   for attempt in 1 2 3 4 5 6 7 8; do
@@ -28,6 +30,6 @@ run avx512 & avx512=$!
 run avx512_bf16 & bf16=$!
 wait $avx512 || true
 wait $bf16 || true
-# What is asked for by a graph of any form; whole graphs are not.
+# Keeps only what graphs of any form can use, not whole graphs.
 rm -rf "$folder/v1/cpu-artifact" "$folder/v1/cpu-attempt"
 cp "$digest" "$folder/digest"

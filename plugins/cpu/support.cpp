@@ -7,7 +7,7 @@
 namespace tenon::cpu {
 namespace {
 
-// Rates of one small server core, for comparing devices only: the order of magnitude decides.
+// Rates of one small server core, only to compare devices: the order of magnitude decides.
 kernelgen::DeviceRates rates_of(Isa isa) {
   switch (isa) {
     case Isa::kAvx512:
@@ -21,7 +21,7 @@ kernelgen::DeviceRates rates_of(Isa isa) {
   return {20, 15, 50};
 }
 
-// kernelgen knows no regions and no calls: such nodes are looked at here.
+// kernelgen does not handle regions and calls, so such nodes are checked here.
 struct ControlClaims {
   const kernelgen::HostTables& host;
   tenon_graph_t* graph;
@@ -50,7 +50,7 @@ struct ControlClaims {
     });
   }
 
-  // Some turns of everything inside.
+  // The cost of everything inside, times a guessed number of iterations.
   double cost_of(tenon_node_t node, int depth) const {
     constexpr double kTurns = 10;
     const kernelgen::DeviceRates rates = rates_of(isa);
@@ -68,7 +68,7 @@ struct ControlClaims {
     return cost * kTurns;
   }
 
-  // Nodes inside of regions are told too: passes keep whole what a device takes whole.
+  // Nodes inside regions are claimed too: passes keep a composite whole if a device claims it.
   Status claim_inside(const Region& region) const {
     for (const Node& node : region.nodes()) {
       const tenon_node_view_t view = node.view();

@@ -1,4 +1,4 @@
-// What the cpu takes, and why not the rest.
+// What the cpu device claims, and the reasons for its refusals.
 #ifndef TENON_PLUGINS_CPU_SUPPORT_H_
 #define TENON_PLUGINS_CPU_SUPPORT_H_
 

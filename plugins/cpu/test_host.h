@@ -1,5 +1,5 @@
-// The least host that the plugin's tables run under: failures are kept, settings come from a map,
-// the cache is in memory. For unit tests only.
+// A minimal host for the plugin's tables: keeps failures, reads settings from a map, caches in
+// memory. For unit tests only.
 #ifndef TENON_PLUGINS_CPU_TEST_HOST_H_
 #define TENON_PLUGINS_CPU_TEST_HOST_H_
 

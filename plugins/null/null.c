@@ -1,5 +1,5 @@
-/* The smallest device: host memory that complains about nothing, and one kernel. The template of a
- * device in C, and the first to break when the ABI changes. */
+/* The smallest device: plain host memory, and one kernel. The template of a device in C, and the
+ * first to break when the ABI changes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
 
 static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
   if (ordinal != 0) return fail(TENON_NOT_FOUND, "there is one null device");
-  *out = self; /* nothing to remember: any address that is not null */
+  *out = self; /* no state: any non-null address */
   return TENON_OK;
 }
 

@@ -1,4 +1,4 @@
-// Activations: element-wise composites, each one scalar program; decomposed, they are the same
+// Activations: element-wise composites, each one scalar program. Decomposition writes out the same
 // program as nodes.
 #include "common.h"
 
@@ -9,7 +9,7 @@ using scalar::select;
 
 constexpr double kInvSqrt2 = 0.70710678118654752440;
 constexpr double kSqrt2OverPi = 0.79788456080286535588;
-// As in other frameworks: the formula, and not its limit.
+// As in other frameworks, the formula decides, not its limit.
 constexpr std::string_view kProduct = "NaN at -inf, which the formula multiplies by 0.";
 
 constexpr OpDraft base(std::string_view name, std::string_view summary, const Expr& program,

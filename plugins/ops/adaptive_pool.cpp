@@ -1,5 +1,5 @@
-// adaptive_pool: spatial dims brought to given extents, each part by its mean or its largest
-// element.
+// adaptive_pool: divides the spatial dims into a given number of windows and takes the mean or the
+// maximum of each.
 #include "compose.h"
 
 namespace tenon::ops::adaptive_pool {
@@ -18,7 +18,7 @@ Status infer_adaptive(const InferQuery& q) {
   }
   return q.result(q.dtype(0), dims);
 }
-// Dim by dim: the summary of windows of unequal length, one after another.
+// Dim by dim: reduces each window by itself, since their lengths differ, then concatenates.
 Status decompose_adaptive(Builder& b, const Node& node, tenon_value_t* out) {
   Term x = {b, widen(b, node.operand(0))};
   const bool mean = node.text("kind") == "mean";

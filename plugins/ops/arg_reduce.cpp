@@ -1,4 +1,4 @@
-// argmax and argmin: where the largest or smallest element is along a dim.
+// argmax and argmin: the index of the largest or smallest element along a dim.
 #include "common.h"
 
 namespace tenon::ops::arg_reduce {

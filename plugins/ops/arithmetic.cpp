@@ -1,5 +1,5 @@
-// Element-wise primitives with two operands of one type: each is one scalar instruction, with the
-// identities that fold, and shape arithmetic for those that sizes are computed with.
+// Element-wise primitives with two operands of one type. Each is one scalar instruction, with folds
+// of its identities, and with shape arithmetic where sizes are computed with it.
 #include "common.h"
 
 namespace tenon::ops::arithmetic {
@@ -45,8 +45,8 @@ inline Dim dim_rem(Dim a, Dim b) {
   return a % b;
 }
 
-// x where y is the number that changes nothing, on the right side or (commutative) on either. -0 +
-// 0 is +0; the fold keeps -0, which compares equal.
+// Folds to x when y is the neutral element on the right or, if commutative, on either side. -0 + 0
+// is +0; the fold keeps -0, which compares equal.
 template <int kNeutral, bool kEitherSide>
 Value fold_neutral(Builder&, const Node& node) {
   const auto right = splat_of(node.operand(1));

@@ -1,4 +1,4 @@
-// assert: values that may be used only where a condition holds.
+// assert: passes values on, provided that a condition holds.
 #include "control.h"
 
 namespace tenon::ops::assert_op {

@@ -1,4 +1,4 @@
-// batch_norm_train: batch_norm with the statistics of x itself, for training.
+// batch_norm_train: batch_norm with the statistics of x, for training.
 #include "compose.h"
 
 namespace tenon::ops::batch_norm_train {

@@ -3,7 +3,7 @@
 
 namespace tenon::ops::broadcast_op {
 
-// Where the dims of x go: the attribute, or the last dims of the result.
+// The dims of the result that the dims of x become: the attribute, or the last dims.
 Axes placement(std::span<const int64_t> dims, size_t rank, size_t result_rank) {
   if (!dims.empty() || rank == 0) return Axes(dims.begin(), dims.end());
   return range(static_cast<int64_t>(result_rank - rank), static_cast<int64_t>(result_rank));
@@ -64,7 +64,7 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   return answer(values, out);
 }
 
-// Nothing to repeat; or the repetition of a repetition. Each leaves one node fewer.
+// Folds a broadcast to the same type, and a broadcast of a broadcast. Each leaves one node fewer.
 Value fold(Builder& b, const Node& node) {
   const Value x = node.operand(0);
   const Value y = node.result();

@@ -1,4 +1,4 @@
-// call: a region in place of the node, kept together until somebody inlines it.
+// call: a region in place of the node, kept together until it is inlined.
 #include "control.h"
 
 namespace tenon::ops::call_op {
@@ -11,7 +11,7 @@ Status infer(const InferQuery& q) {
   for (const Value& yield : callee.yields()) {
     Dims dims;
     TENON_TRY(require_outside(q, "C3", callee, yield, &dims));
-    if (yield.view().type.kind != TENON_KIND_TENSOR) return q.fail("C3", "a yield is no tensor");
+    if (yield.view().type.kind != TENON_KIND_TENSOR) return q.fail("C3", "a yield is not a tensor");
     TENON_TRY(q.result(yield.dtype(), dims));
   }
   return {};

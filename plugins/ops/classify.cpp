@@ -1,4 +1,4 @@
-// is_nan, is_inf, is_finite: questions about floats, answered with pred.
+// is_nan, is_inf, is_finite: predicates on floats.
 #include "common.h"
 
 namespace tenon::ops::classify {

@@ -1,4 +1,4 @@
-// What several op files share: axes, folding helpers, the usual steps of decompositions.
+// Shared by several op files: axes, folding helpers, the usual steps of decompositions.
 #ifndef TENON_PLUGINS_OPS_COMMON_H_
 #define TENON_PLUGINS_OPS_COMMON_H_
 
@@ -37,7 +37,7 @@ inline bool all_equal(std::span<const int64_t> list, int64_t value) {
   }
   return true;
 }
-// A list attribute, or `count` times `otherwise` when it is empty.
+// A list attribute or, when it is empty, `count` times `otherwise`.
 inline Axes list_or(std::span<const int64_t> list, size_t count, int64_t otherwise) {
   return list.empty() ? Axes(count, otherwise) : Axes(list.begin(), list.end());
 }
@@ -47,7 +47,7 @@ inline Axes list_or(std::span<const int64_t> list, size_t count, int64_t otherwi
 inline bool is_narrow(tenon_dtype_t dtype) {
   return dtype == TENON_F16 || dtype == TENON_BF16;
 }
-// f16 and bf16 as f32: norms and softmax compute there.
+// f16 and bf16 as f32, in which norms and softmax compute.
 inline Value widen(Builder& b, Value x) {
   return is_narrow(x.dtype()) ? b.convert(x, TENON_F32) : x;
 }
@@ -55,15 +55,15 @@ inline Value widen(Builder& b, Value x) {
 inline Value reduce(Builder& b, std::string_view op, Value x, std::span<const int64_t> axes) {
   return b.build(op, {x}, {{"dims", axes}});
 }
-// A reduced value spread over the dims of `like` again.
+// Broadcasts a reduced value back to the dims of `like`.
 inline Value spread(Builder& b, Value reduced, Value like, std::span<const int64_t> axes) {
   return b.broadcast(reduced, like.dims(), others(like.rank(), axes));
 }
-// A value of rank 1 along `axis` of `like`.
+// Broadcasts a value of rank 1 that lies along `axis` of `like`.
 inline Value along(Builder& b, Value x, Value like, int64_t axis) {
   return b.broadcast(x, like.dims(), Axes{axis});
 }
-// How many elements a reduction over `axes` takes together, as a rank-0 value of `dtype`.
+// The number of elements that a reduction over `axes` combines, as a rank-0 value of `dtype`.
 inline Value count_along(Builder& b, Value x, std::span<const int64_t> axes, tenon_dtype_t dtype) {
   Dim count = b.dim(1);
   for (int64_t axis : axes) count = count * x.dim(static_cast<uint32_t>(axis));
@@ -83,8 +83,7 @@ inline Value add_number(Builder& b, Value x, double number) {
   return number == 0 ? x : b.build("add", {x, b.full_like(x, number)});
 }
 
-// How the ops that add or multiply many elements of one operand tell of the attribute `acc`, which
-// require_acc checks.
+// Documents the attribute `acc` of ops that sum or multiply many elements; require_acc checks it.
 inline constexpr std::string_view kAccText =
     "the type that is computed in, or one that holds more; none: f32 for f16 and bf16, else the "
     "type of x";
@@ -97,7 +96,7 @@ inline Value activate(Builder& b, Value x, std::string_view activation) {
 
 // ---- Inference ----
 
-// Whether an accumulation over operand 0 may be kept in `acc`: a number of the same kind.
+// Requires that an accumulation over operand 0 can be kept in `acc`: a number of the same kind.
 inline Status require_acc(const InferQuery& q, std::string_view label) {
   const tenon_dtype_t acc = q.dtype("acc");
   if (acc == TENON_DTYPE_NONE || (is_in(acc, kNumber) && is_float(acc) == is_float(q.dtype(0))))
@@ -105,8 +104,8 @@ inline Status require_acc(const InferQuery& q, std::string_view label) {
   return q.fail(label, cat("acc is ", dtype_name(acc), ", x has ", dtype_name(q.dtype(0))));
 }
 
-// Whether a sum of products of operand 0 may be kept in `acc` and given as `dtype`: a number of the
-// same kind.
+// Requires that a sum of products of operand 0 can be kept in `acc` and returned as `dtype`:
+// numbers of the same kind.
 inline Status require_sum_types(const InferQuery& q, std::string_view label) {
   for (std::string_view name : {"acc", "dtype"}) {
     const tenon_dtype_t chosen = q.dtype(name);
@@ -130,7 +129,7 @@ inline Status require_length(const InferQuery& q, std::string_view label, std::s
   return q.fail(label, cat(name, " has ", length, " entries, but ", wanted, " are needed"));
 }
 
-// The smallest number that a dim surely does not exceed; INT64_MAX when there is none.
+// The smallest proven upper bound of a dim; INT64_MAX when there is none.
 inline int64_t upper_bound(Dim d) {
   if (const auto number = constant_of(d)) return *number;
   const auto within = [d](int64_t n) {
@@ -155,7 +154,7 @@ inline int64_t upper_bound(Dim d) {
 
 // ---- Shape arithmetic ----
 
-// An operand whose elements are known as dims, with its constant shape.
+// An operand with a constant shape whose elements are known as dims.
 struct Known {
   std::vector<Dim> values;
   std::vector<int64_t> dims;
@@ -170,19 +169,18 @@ inline std::optional<Known> known(const InferQuery& q, uint32_t operand) {
   for (uint32_t i = 0; i < type.rank(); ++i) out.dims.push_back(type.dim(i).constant());
   return out;
 }
-// A dim that has a negative constant is an expression of its own, so ask the graph.
+// A negative constant is not stored inline in a Dim, so this asks the graph.
 inline std::optional<int64_t> constant_of(Dim d) {
   if (d.is_constant()) return d.constant();
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   if (!d.valid() || graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK)
     return {};
   if (view.op != TENON_DIM_CONSTANT) return {};
   return view.constant;
 }
-// Whether `dtype` holds this number without wrapping. 64 bits hold every dim, since one that
-// overflows is invalid. A symbolic extent is taken to fit in i32: models that compute shapes in i32
-// have no dim of 2^31 elements, and asking for a bound would refuse them all.
+// Whether `dtype` holds this number without wrapping. 64 bits hold every dim, because a dim that
+// overflows is invalid. A symbolic extent is assumed to fit in i32: models that compute shapes in
+// i32 have no dim of 2^31 elements, and requiring a bound would refuse them all.
 inline bool fits(tenon_dtype_t dtype, Dim d) {
   if (dtype == TENON_I64) return true;
   const int64_t width = dtype_bits(dtype);
@@ -202,12 +200,57 @@ inline Status answer(std::span<const Dim> values, tenon_dim_t* out) {
   return {};
 }
 
-// The same for computed numbers, which wrap in their type.
+// The same for computed numbers, which would wrap in their type.
 inline Status answer_in(tenon_dtype_t dtype, std::span<const Dim> values, tenon_dim_t* out) {
   for (Dim d : values) {
     if (!fits(dtype, d)) return TENON_NOT_FOUND;
   }
   return answer(values, out);
+}
+
+// ---- Windows ----
+
+inline constexpr int64_t kBound = int64_t{1} << 31;  // of attributes: keeps sums of them in range
+
+// One entry per dim that a window slides over.
+struct Window {
+  Axes window, strides, low, high, base_dilation, dilation;
+};
+// The attributes of those names. What is empty, or is none of the op's, has its neutral value.
+template <class Source>
+Window window_of(const Source& q, size_t count) {
+  return {list_or(q.i64s("window"), count, 1),        list_or(q.i64s("strides"), count, 1),
+          list_or(q.i64s("pad_low"), count, 0),       list_or(q.i64s("pad_high"), count, 0),
+          list_or(q.i64s("base_dilation"), count, 1), list_or(q.i64s("dilation"), count, 1)};
+}
+// fitting_window() of entry i, with the window's extent where that is no attribute.
+inline Status fitting(const InferQuery& q, std::string_view label, Dim input, const Window& w,
+                      size_t i, int64_t window, Dim* out) {
+  return fitting_window(q, label, input, w.base_dilation[i], w.low[i], w.high[i], window,
+                        w.dilation[i], w.strides[i], out);
+}
+inline Status fitting(const InferQuery& q, std::string_view label, Dim input, const Window& w,
+                      size_t i, Dim* out) {
+  return fitting(q, label, input, w, i, w.window[i], out);
+}
+// Strides and dilations are at least 1, paddings at least 0, one per spatial dim.
+inline Status check_window_lists(const InferQuery& q, std::string_view length_label,
+                                 size_t spatial) {
+  for (std::string_view name : {"strides", "pad_low", "pad_high", "dilation"}) {
+    if (!q.i64s(name).empty())
+      TENON_TRY(require_length(q, length_label, name, q.i64s(name).size(), spatial));
+    const int64_t least = name.starts_with("pad") ? 0 : 1;
+    for (int64_t v : q.i64s(name)) {
+      if (v < least || v > kBound) return q.fail("C2", cat(name, " holds ", v));
+    }
+  }
+  return {};
+}
+// One entry per dim of an image: batch and channels take no part.
+inline Axes with_batch(const Axes& spatial, int64_t neutral) {
+  Axes out(2, neutral);
+  out.insert(out.end(), spatial.begin(), spatial.end());
+  return out;
 }
 
 }  // namespace tenon::ops

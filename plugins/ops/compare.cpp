@@ -1,4 +1,4 @@
-// compare: one op for the six comparisons.
+// compare: six comparisons in one op.
 #include "common.h"
 
 namespace tenon::ops::compare_op {
@@ -12,7 +12,7 @@ Status infer(const InferQuery& q) {
   return q.result(TENON_PRED, q.dims(0));
 }
 
-// Decided comparisons of sizes, so that a choice between shapes can be taken while building.
+// Comparisons of sizes that can be decided, so that a choice between shapes is made at build time.
 Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   const auto x = known(q, 0);
   const auto y = known(q, 1);

@@ -1,4 +1,4 @@
-// complex, real, imag: pairs of numbers as one element; and barrier.
+// complex, real, imag: pairs of numbers as one element. Also barrier.
 #include "common.h"
 
 namespace tenon::ops::complex_op {

@@ -1,5 +1,6 @@
-// Arithmetic on values, for decompositions that are formulas. A Term is a value with its builder:
-// numbers and rank-0 values beside it are spread over its shape, so a formula reads as on paper.
+// Arithmetic on values, for decompositions that are formulas. A Term is a value with its builder.
+// Numbers and rank-0 values are broadcast to the other operand's shape, so a formula reads as on
+// paper.
 #ifndef TENON_PLUGINS_OPS_COMPOSE_H_
 #define TENON_PLUGINS_OPS_COMPOSE_H_
 
@@ -19,7 +20,7 @@ struct Term {
   Dims dims() const { return v.dims(); }
   int64_t rank() const { return v.rank(); }
   Dim dim(int64_t i) const { return v.dim(static_cast<uint32_t>(i)); }
-  // The same number, spread like this term.
+  // The number, broadcast to this term's type.
   Term same(double number) const {
     if (is_float(dtype())) return {*b, b->full_like(v, number)};
     return {*b, b->splat(b->scalar_int(dtype(), static_cast<int64_t>(number)), dims())};
@@ -113,7 +114,7 @@ inline Term pow(Term x, double y) {
   return apply("pow", x, x.same(y));
 }
 
-// Comparisons give pred. TENON_CMP_*.
+// Gives pred. `direction` is TENON_CMP_*.
 inline Term compare(Term x, int64_t direction, Term y) {
   if (x.rank() == 0 && y.rank() != 0) x.v = x.b->splat(x.v, y.dims());
   if (y.rank() == 0 && x.rank() != 0) y.v = x.b->splat(y.v, x.dims());
@@ -146,7 +147,7 @@ inline Term constant(Builder& b, tenon_dtype_t type, double value) {
   return {b,
           is_float(type) ? b.scalar(type, value) : b.scalar_int(type, static_cast<int64_t>(value))};
 }
-// An extent as a rank-0 number. A symbolic one is read from the shape of something that has it.
+// An extent as a rank-0 number. A symbolic one is read from the shape of a value that has it.
 inline Term extent(Builder& b, Dim d, tenon_dtype_t type = TENON_I64) {
   if (d.is_constant()) return constant(b, type, static_cast<double>(d.constant()));
   const Value counted = iota(b, {d}, 0);
@@ -176,7 +177,7 @@ inline Term cut(Term x, int64_t dim, Dim start, Dim limit, int64_t stride = 1) {
   return {*x.b,
           x.b->build("slice", {x.v}, {{"start", starts}, {"limit", limits}, {"stride", strides}})};
 }
-// x with a further dim of extent 1.
+// x with a new dim of extent 1.
 inline Term insert_dim(Term x, int64_t at) {
   Dims shape = x.dims();
   shape.insert(shape.begin() + at, x.b->dim(1));
@@ -196,7 +197,7 @@ inline Dim product(Builder& b, const Dims& dims, size_t from, size_t to) {
   for (size_t i = from; i < to; ++i) out = out * dims[i];
   return out;
 }
-// All elements in row-major order.
+// x as one dim, in row-major order.
 inline Term flat(Term x) {
   const Dims d = x.dims();
   return reshape(x, {product(*x.b, d, 0, d.size())});

@@ -1,4 +1,4 @@
-// concat: values one behind another along a dim.
+// concat: values one after another along a dim.
 #include "common.h"
 
 namespace tenon::ops::concat_op {
@@ -52,7 +52,7 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   return answer(values, out);
 }
 
-// One operand; operands that are empty; both leave less to do.
+// Folds a single operand, and drops empty operands. Each leaves less to do.
 Value fold(Builder& b, const Node& node) {
   if (node.operand_count() == 1) return node.operand(0);
   const auto along = static_cast<uint32_t>(node.i64("dim"));

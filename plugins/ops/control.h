@@ -1,5 +1,5 @@
-// What the control-flow ops share: the rules between a node's operands and its regions' arguments
-// and yields, and copying arrays in references.
+// Shared by the control-flow ops: the rules that relate a node's operands to the arguments and
+// yields of its regions, and helpers of references that copy arrays.
 #ifndef TENON_PLUGINS_OPS_CONTROL_H_
 #define TENON_PLUGINS_OPS_CONTROL_H_
 
@@ -18,27 +18,24 @@ inline Region region_of(const InferQuery& q, uint32_t i) {
 }
 
 inline tenon_symbol_view_t symbol_view(tenon_graph_t* graph, tenon_symbol_t symbol) {
-  tenon_symbol_view_t out = {};
-  out.size_bytes = sizeof out;
+  auto out = sized<tenon_symbol_view_t>();
   (void)graph_api().symbol_view(graph_api().self, graph, symbol, &out);
   return out;
 }
 
-// The symbol that a dim is, when it is nothing else.
+// The symbol, if the dim is a symbol and nothing more.
 inline std::optional<tenon_symbol_t> bare_symbol(Dim d) {
   if (!d.valid() || d.is_constant()) return {};
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   if (graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK) return {};
   if (view.op != TENON_DIM_SYMBOL) return {};
   return view.symbol;
 }
 
-// Whether a dim of a value of `region` mentions a symbol that only the region knows.
+// Whether a dim of a value of `region` mentions a symbol that is defined only inside the region.
 inline bool is_inner(Region region, Dim d) {
   if (!d.valid() || d.is_constant()) return false;
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   if (graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK) return true;
   if (view.op == TENON_DIM_CONSTANT) return false;
   if (view.op != TENON_DIM_SYMBOL) {
@@ -49,7 +46,7 @@ inline bool is_inner(Region region, Dim d) {
   return symbol.region == region.id();
 }
 
-// A dim that a region's argument leaves open: a symbol that the region itself defines.
+// Whether a dim of a region's argument is left open: it is a symbol that the region itself defines.
 inline bool is_open(Region region, Dim d) {
   const auto symbol = bare_symbol(d);
   return symbol && symbol_view(d.graph(), *symbol).node == TENON_NONE && is_inner(region, d);
@@ -60,20 +57,20 @@ inline std::string type_words(const TypeView& type) {
              type.rank());
 }
 
-// Equal kind, element type and rank.
+// Requires equal kind, element type and rank.
 inline Status require_form(const InferQuery& q, std::string_view label, const TypeView& a,
                            const TypeView& b, std::string_view what) {
   if (a.kind() == b.kind() && a.dtype() == b.dtype() && a.rank() == b.rank()) return {};
   return q.fail(label, cat(what, ": ", type_words(a), " and ", type_words(b)));
 }
 
-// Argument `index` of a region stands for a value of type `given`. With `open`, a dim may be a
-// symbol of the region that stands in no other argument's type: it takes any size.
+// Requires that argument `index` of a region can receive a value of type `given`. With `open`, a
+// dim may be a symbol of the region that no other argument's type mentions: it accepts any size.
 inline Status require_argument(const InferQuery& q, std::string_view label, Region region,
                                uint32_t index, const TypeView& given, bool open) {
   const std::vector<Value> arguments = region.arguments();
   const TypeView type = arguments[index].type();
-  const std::string what = cat("argument ", index, " and what it stands for");
+  const std::string what = cat("argument ", index, " and its value");
   TENON_TRY(require_form(q, label, type, given, what));
   for (uint32_t d = 0; d < type.rank(); ++d) {
     if (!open || !is_open(region, type.dim(d))) {
@@ -89,12 +86,12 @@ inline Status require_argument(const InferQuery& q, std::string_view label, Regi
     }
     if (uses != 1)
       return q.fail(label,
-                    cat("dim ", d, " of argument ", index, " is a symbol that stands twice"));
+                    cat("dim ", d, " of argument ", index, " is a symbol that occurs twice"));
   }
   return {};
 }
 
-// A region takes the `count` operands from `first` on, and nothing else.
+// Requires that a region's arguments are the `count` operands from `first` on.
 inline Status require_arguments(const InferQuery& q, std::string_view label, Region region,
                                 uint32_t first, uint32_t count, bool open) {
   const tenon_region_view_t view = region.view();
@@ -108,7 +105,7 @@ inline Status require_arguments(const InferQuery& q, std::string_view label, Reg
   return {};
 }
 
-// Yield `index` may become the same argument of the next iteration.
+// Requires that yield `index` can become the same argument of the next iteration.
 inline Status require_carried(const InferQuery& q, std::string_view label, Region region,
                               uint32_t index) {
   const TypeView argument = region.arguments()[index].type();
@@ -116,8 +113,8 @@ inline Status require_carried(const InferQuery& q, std::string_view label, Regio
   TENON_TRY(require_form(q, label, argument, yield, cat("argument and yield ", index)));
   for (uint32_t d = 0; d < argument.rank(); ++d) {
     if (is_open(region, argument.dim(d))) continue;
-    // A size that changes from iteration to iteration is compared in each iteration (T0324); as a
-    // fact it would bind the symbol for good.
+    // A size that changes between iterations is compared in each iteration (T0324); a fact would
+    // bind the symbol for good.
     if (is_inner(region, yield.dim(d)) &&
         compare(TENON_REL_EQ, argument.dim(d), yield.dim(d)) != TENON_NO)
       continue;
@@ -127,18 +124,18 @@ inline Status require_carried(const InferQuery& q, std::string_view label, Regio
   return {};
 }
 
-// The dims of a yield, which has to mean the same outside.
+// The dims of a yield. Requires that they have the same meaning outside the region.
 inline Status require_outside(const InferQuery& q, std::string_view label, Region region,
                               const Value& yield, Dims* out) {
   *out = yield.dims();
   for (size_t d = 0; d < out->size(); ++d) {
     if (is_inner(region, (*out)[d]))
-      return q.fail(label, cat("dim ", d, " of a yield is known in the region only"));
+      return q.fail(label, cat("dim ", d, " of a yield is known only inside the region"));
   }
   return {};
 }
 
-// A dim that is known only after the run.
+// A data-dependent dim, known only after the run.
 inline Dim fresh_dim(const InferQuery& q, int64_t lo, int64_t hi, int64_t multiple_of = 1) {
   tenon_symbol_t symbol = 0;
   if (graph_api().symbol_fresh(graph_api().self, q.raw().graph, lo, hi, multiple_of, &symbol) !=
@@ -148,14 +145,13 @@ inline Dim fresh_dim(const InferQuery& q, int64_t lo, int64_t hi, int64_t multip
   return Dim(q.raw().graph, symbol_view(q.raw().graph, symbol).dim);
 }
 
-// What is known of a dim from its range.
+// The known range of a dim.
 struct DimRange {
   int64_t lo = 0, hi = std::numeric_limits<int64_t>::max();
 };
 inline DimRange range_of(Dim d) {
   if (d.is_constant()) return {d.constant(), d.constant()};
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   if (!d.valid() || graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK)
     return {};
   return {std::max<int64_t>(view.lo, 0), view.hi};
@@ -165,14 +161,14 @@ inline DimRange range_of(Dim d) {
 
 using Arrays = std::vector<tenon_array_t>;
 
-// Runs a region; `out` is good until the same region has run twice more.
+// Runs a region. `out` is valid until the same region has run twice more.
 inline Status run_region(const Eval& e, uint32_t region, const Arrays& in, Arrays* out) {
   if (e.cancelled()) return TENON_CANCELLED;
   return e.raw().run_region(e.raw().host, region, in.data(), static_cast<uint32_t>(in.size()),
                             out->data(), static_cast<uint32_t>(out->size()));
 }
 
-// Makes output i a copy of an array.
+// Copies an array to output i.
 inline Status give_output(const Eval& e, uint32_t i, const tenon_array_t& from) {
   if (e.raw().outputs[i].data == nullptr) {
     TENON_TRY(e.raw().alloc_output(e.raw().host, i, from.dims, from.rank));

@@ -17,7 +17,7 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype("dtype") != TENON_DTYPE_NONE ? q.dtype("dtype") : q.dtype(0), dims);
 }
 
-// Strides of an array by role: batch or out feature, feature, spatial...
+// Strides (or extents) of an array in the order batch or out feature, feature, spatial...
 Axes by_role(const Array& x, const Axes& dims, bool extents) {
   const auto strides = strides_of(x.dims());
   Axes out;

@@ -1,5 +1,5 @@
 // conv_bias: a convolution with bias, residual and activation, kept whole for backends that fuse
-// it.
+// them.
 #include "conv_shape.h"
 
 namespace tenon::ops::conv_bias {

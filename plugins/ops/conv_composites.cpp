@@ -1,32 +1,19 @@
-// depthwise_conv and conv_bn_act: conv_bias with one group per channel, and with what often follows
-// it.
+// depthwise_conv and conv_bn_act: conv_bias with one group per channel, and conv_bias with batch
+// norm and activation.
 #include "compose.h"
 
 namespace tenon::ops::conv_composites {
 
-constexpr int64_t kBound = int64_t{1} << 31;
-
 Status check_window(const InferQuery& q, Dims* spatial) {
   const size_t rank = q.rank(0);
   if (q.rank(1) != rank) return q.fail("C1", cat("x has rank ", rank, ", w has rank ", q.rank(1)));
-  for (std::string_view name : {"strides", "pad_low", "pad_high", "dilation"}) {
-    if (!q.i64s(name).empty())
-      TENON_TRY(require_length(q, "C2", name, q.i64s(name).size(), rank - 2));
-    const int64_t least = name.starts_with("pad") ? 0 : 1;
-    for (int64_t v : q.i64s(name)) {
-      if (v < least || v > kBound) return q.fail("C2", cat(name, " holds ", v));
-    }
-  }
-  const Axes strides = list_or(q.i64s("strides"), rank - 2, 1),
-             low = list_or(q.i64s("pad_low"), rank - 2, 0),
-             high = list_or(q.i64s("pad_high"), rank - 2, 0),
-             dilation = list_or(q.i64s("dilation"), rank - 2, 1);
+  TENON_TRY(check_window_lists(q, "C2", rank - 2));
+  const Window window = window_of(q, rank - 2);
   for (uint32_t i = 0; i + 2 < rank; ++i) {
     const auto k = constant_of(q.dim(1, i + 2));
     if (!k || *k < 1 || *k > kBound)
       return q.fail("C2", cat("spatial dim ", i, " of w is not a usable constant"));
-    TENON_TRY(fitting_window(q, "C2", q.dim(0, i + 2), 1, low[i], high[i], *k, dilation[i],
-                             strides[i], &spatial->emplace_back()));
+    TENON_TRY(fitting(q, "C2", q.dim(0, i + 2), window, i, *k, &spatial->emplace_back()));
   }
   return {};
 }

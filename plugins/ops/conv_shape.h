@@ -1,4 +1,4 @@
-// What conv and conv_bias share: attributes, dim numbers and the inference of the result.
+// Shared by conv and conv_bias: attributes, dim numbers and inference of the result.
 #ifndef TENON_PLUGINS_OPS_CONV_SHAPE_H_
 #define TENON_PLUGINS_OPS_CONV_SHAPE_H_
 
@@ -6,7 +6,7 @@
 
 namespace tenon::ops {
 
-// All attributes but acc and dtype, in this order.
+// All attributes except acc and dtype, in this order.
 constexpr OpDraft& conv_attrs(OpDraft& draft) {
   return draft.attr_i64s("strides", "step of the window per spatial dim; empty: 1")
       .attr_i64s("pad_low", "zeros before x per spatial dim, may be negative; empty: 0")
@@ -47,7 +47,7 @@ ConvShape conv_shape(const Source& q, size_t rank) {
           q.i64("batch_groups")};
 }
 
-// Checks C1 to C6 and gives the dims of the result.
+// Checks C1 to C6 and computes the dims of the result.
 inline Status infer_conv(const InferQuery& q, Dims* out) {
   const size_t rank = q.rank(0);
   if (q.rank(1) != rank) return q.fail("C1", cat("x has rank ", rank, ", w has rank ", q.rank(1)));
@@ -60,7 +60,6 @@ inline Status infer_conv(const InferQuery& q, Dims* out) {
        {&c.strides, &c.pad_low, &c.pad_high, &c.x_dilation, &c.w_dilation, &c.reversal}) {
     TENON_TRY(require_length(q, "C3", "a window attribute", list->size(), rank - 2));
   }
-  constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
   for (size_t i = 0; i + 2 < rank; ++i) {
     if (c.strides[i] < 1 || c.x_dilation[i] < 1 || c.w_dilation[i] < 1 || c.strides[i] > kBound ||
         c.x_dilation[i] > kBound || c.w_dilation[i] > kBound || std::abs(c.pad_low[i]) > kBound ||
@@ -97,8 +96,7 @@ inline Status infer_conv(const InferQuery& q, Dims* out) {
   return {};
 }
 
-// The constraints that infer_conv checks, with negatives for the op of that name. `rest`: other
-// operands' text.
+// The constraints that infer_conv checks, with negative examples for one op.
 constexpr OpDraft& conv_constraints(OpDraft& draft, const std::string_view (&negatives)[6]) {
   return draft.constraint("C1", "x and w have equal rank of at least 2", negatives[0])
       .constraint("C2", "x_dims, w_dims and out_dims are permutations of the dims", negatives[1])

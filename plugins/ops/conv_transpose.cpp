@@ -1,9 +1,7 @@
-// conv_transpose: the transpose of conv, which spreads every element of x through a window.
+// conv_transpose: the transpose of conv; spreads every element of x through a window.
 #include "compose.h"
 
 namespace tenon::ops::conv_transpose_op {
-
-constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
 
 struct Window {
   Axes strides, low, high, dilation, more;
@@ -16,11 +14,11 @@ Window window_of(const Source& q, size_t spatial) {
           list_or(q.i64s("output_padding"), spatial, 0), q.i64("groups")};
 }
 
-// (x - 1) stride + (w - 1) dilation + 1 with paddings: a plain sum, since x and what is left of the
-// result have elements. Without any in x the windows would be fewer than none.
+// (x - 1) stride + (w - 1) dilation + 1 with paddings. C7 requires elements in x and in the result,
+// so a plain sum is enough: with no elements in x the number of strides would be negative.
 Status spread(const InferQuery& q, Dim x, const Window& w, uint32_t i, int64_t window, Dim* out) {
   const int64_t shift =
-      (window - 1) * w.dilation[i] + 1 - w.strides[i] - w.low[i] - w.high[i] + w.more[i];
+      window_span(window, w.dilation[i]) - w.strides[i] - w.low[i] - w.high[i] + w.more[i];
   const int64_t least =
       shift >= 1 ? 1 : std::max<int64_t>(1, (w.strides[i] - shift) / w.strides[i]);
   TENON_TRY(q.require("C7", TENON_REL_LE, q.constant(least), x,
@@ -58,7 +56,7 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 
-// Plain loops: every element of x times the window, added where it falls.
+// Plain loops: adds every element of x times the window where it falls.
 Status reference(const Eval& e) {
   const Array x = e.input(0), w = e.input(1), y = e.output();
   const size_t rank = x.rank();
@@ -94,7 +92,8 @@ Status reference(const Eval& e) {
   return {};
 }
 
-// Windows that lie side by side: each element of x makes its own block, a matrix product.
+// Whether windows lie side by side: each element of x makes a block of its own, so the op is a
+// matrix product.
 bool tiles(const Window& w, const Dims& window) {
   for (size_t i = 2; i < window.size(); ++i) {
     if (!window[i].is(w.strides[i - 2])) return false;

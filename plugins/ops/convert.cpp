@@ -35,7 +35,7 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   return {};
 }
 
-// Whether every value of `from` is exact in `to`.
+// Whether `to` represents every value of `from` exactly.
 bool is_exact(tenon_dtype_t from, tenon_dtype_t to) {
   if (from == to || from == TENON_PRED) return true;
   if (is_float(from)) {
@@ -46,8 +46,8 @@ bool is_exact(tenon_dtype_t from, tenon_dtype_t to) {
   const bool wider = dtype_bits(to) > dtype_bits(from);
   return is_in(from, kUnsigned) ? wider : wider && is_in(to, kSigned);
 }
-// A conversion to its own type, and one after an exact one. Not from an integer by way of a float
-// to an integer that cannot hold it: floats saturate, integers wrap.
+// Folds a conversion to the same type, and one after an exact conversion. Not from an integer
+// through a float to an integer type that cannot hold all values: floats saturate, integers wrap.
 Value fold(Builder& b, const Node& node) {
   const Value x = node.operand(0);
   const tenon_dtype_t to = node.dtype("dtype");

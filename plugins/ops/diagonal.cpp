@@ -1,9 +1,7 @@
-// diagonal, tril_triu, roll: places that follow from the index alone.
+// diagonal, tril_triu, roll: movement and masking by index alone.
 #include "compose.h"
 
 namespace tenon::ops::diagonal_op {
-
-constexpr int64_t kBound = int64_t{1} << 31;
 
 Status infer_diagonal(const InferQuery& q) {
   const int64_t a = q.i64("dim1"), c = q.i64("dim2"), offset = q.i64("offset");
@@ -60,7 +58,7 @@ Status infer_roll(const InferQuery& q) {
   }
   return q.result(q.dtype(0), q.dims(0));
 }
-// A constant dim is cut in two; a symbolic one is indexed modulo its extent.
+// A constant dim is cut in two; a symbolic dim is indexed modulo its extent.
 Status decompose_roll(Builder& b, const Node& node, tenon_value_t* out) {
   Term x = {b, node.operand(0)};
   const Axes dims = node.i64s("dims"), shifts = node.i64s("shifts");

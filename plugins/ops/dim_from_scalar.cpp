@@ -1,4 +1,4 @@
-// dim_from_scalar: a number that data decides, as an extent.
+// dim_from_scalar: a data-dependent number as an extent.
 #include "common.h"
 
 namespace tenon::ops::dim_from_scalar_op {

@@ -1,4 +1,4 @@
-// dim_size: an extent as a value, the way from shapes into shape arithmetic.
+// dim_size: an extent as a value; leads from shapes into shape arithmetic.
 #include "common.h"
 
 namespace tenon::ops::dim_size_op {

@@ -1,4 +1,4 @@
-// dot_general: the contraction that matmul, linear and attention are made of.
+// dot_general: the contraction behind matmul, linear and attention.
 #include "common.h"
 
 namespace tenon::ops::dot_general {

@@ -1,5 +1,4 @@
-// dynamic_slice and dynamic_update_slice: a box whose place is computed; its place is clamped so
-// that it fits.
+// dynamic_slice and dynamic_update_slice: a box at a computed position, clamped so that it fits.
 #include "common.h"
 
 namespace tenon::ops::dynamic_slice_op {

@@ -1,5 +1,5 @@
-// token, custom_call: what is done for its effect, and what nobody but a plugin knows. (barrier
-// stands in complex.cpp.)
+// token and custom_call: ordering of effects, and work that only a plugin knows. (barrier is in
+// complex.cpp.)
 #include "control.h"
 
 namespace tenon::ops::effects_op {
@@ -9,7 +9,7 @@ namespace tenon::ops::effects_op {
 Status infer_token(const InferQuery& q) {
   return q.result_token();
 }
-// Whoever evaluates node by node has done what the tokens wait for.
+// An evaluator that runs node by node has already done what the tokens wait for.
 Status nothing(const Eval&) {
   return {};
 }
@@ -36,7 +36,7 @@ Status infer_call(const InferQuery& q) {
   const tenon_attr_t& results = q.attr("results");
   for (uint64_t i = 0; i < results.count; ++i) {
     const tenon_type_t& type = results.u.types[i];
-    if (type.kind != TENON_KIND_TENSOR) return q.fail("C2", cat("result ", i, " is no tensor"));
+    if (type.kind != TENON_KIND_TENSOR) return q.fail("C2", cat("result ", i, " is not a tensor"));
     Dims dims;
     for (uint32_t d = 0; d < type.rank; ++d) dims.push_back(Dim(q.raw().graph, type.dims[d]));
     TENON_TRY(q.result(type.dtype, dims));
@@ -52,8 +52,7 @@ Status unknown_call(const Eval& e) {
 }
 
 constexpr OpDraft custom_call() {
-  // Not pure: what it does is known to its plugin only, so that no call is left out, merged with
-  // another or repeated.
+  // Not pure: only its plugin knows its effect, so no call may be removed, merged or repeated.
   OpDraft draft = op("custom_call", TENON_TRAIT_PRIMITIVE | TENON_TRAIT_NO_RECOMPUTE);
   draft.summary("Calls, by name, what only a plugin knows.")
       .doc(

@@ -1,19 +1,19 @@
-// einsum: sums of products named by letters.
+// einsum: sums of products over dims named by letters.
 #include <map>
 
 #include "compose.h"
 
 namespace tenon::ops::einsum_op {
 
-using Labels = std::vector<int>;  // letters; -1, -2... the dims of the ellipsis from the right
+using Labels = std::vector<int>;  // letters; -1, -2...: dims of the ellipsis, from the right
 
 struct Equation {
   std::vector<Labels> operands;
   Labels result;
-  std::string problem;  // empty: it is well-formed
+  std::string problem;  // empty if well-formed
 };
 
-// One side of the arrow for one operand. `rank` < 0: the result, whose ellipsis has `broad` dims.
+// Reads one operand's labels, or the result's with `rank` < 0, whose ellipsis has `broad` dims.
 bool read_term(std::string_view text, int64_t rank, int64_t broad, Labels* out,
                std::string* problem) {
   int64_t letters = 0;
@@ -44,7 +44,7 @@ Equation read(std::string_view text, const std::vector<int64_t>& ranks) {
   Equation out;
   const size_t arrow = text.find("->");
   std::string_view left = text.substr(0, arrow);
-  std::map<int, int> seen;  // sorted: letters of an implicit result are in order
+  std::map<int, int> seen;  // sorted, since the letters of an implicit result are in order
   int64_t broad = 0;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const size_t comma = left.find(',');
@@ -105,7 +105,7 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 
-// Loops over every name at once.
+// One loop over all labels.
 Status reference(const Eval& e) {
   std::vector<int64_t> ranks;
   for (uint32_t i = 0; i < e.input_count(); ++i) ranks.push_back(e.input(i).rank());
@@ -161,7 +161,7 @@ struct Part {
   bool has(int label) const { return place(label) < static_cast<int64_t>(labels.size()); }
 };
 
-// A name that one operand has twice: its diagonal.
+// Replaces a label that occurs twice in one operand by the diagonal.
 void take_diagonals(Part* p) {
   for (size_t i = 0; i < p->labels.size(); ++i) {
     for (size_t k = i + 1; k < p->labels.size(); ++k) {
@@ -175,7 +175,7 @@ void take_diagonals(Part* p) {
     }
   }
 }
-// Drops dims of 1 that others have larger.
+// Drops dims of extent 1 where another operand has a larger extent.
 void squeeze(Part* p, const std::map<int, Dim>& extents) {
   Dims dims;
   Labels kept;
@@ -188,7 +188,7 @@ void squeeze(Part* p, const std::map<int, Dim>& extents) {
   p->x = reshape(p->x, dims);
   p->labels = kept;
 }
-// Sums over what nobody needs any more.
+// Sums over labels that are not needed any more.
 void sum_unneeded(Part* p, const std::map<int, int>& needs) {
   Axes axes;
   Labels kept;
@@ -242,7 +242,7 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
   }
   const Equation e = read(text, ranks);
   std::map<int, Dim> extents;
-  std::map<int, int> needs;  // how many parts that are not used yet, and the result, name it
+  std::map<int, int> needs;  // by label: the number of unused parts, plus 1 if the result has it
   for (size_t i = 0; i < parts.size(); ++i) {
     parts[i].labels = e.operands[i];
     for (size_t k = 0; k < e.operands[i].size(); ++k) {
@@ -266,7 +266,7 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
     sum_unneeded(&all, needs);
     Part& next = parts[i];
     for (int l : next.labels) --needs[l];
-    // What only this operand names can go before the product.
+    // Labels that occur only in this operand can be summed before the product.
     std::map<int, int> wanted = needs;
     for (int l : all.labels) ++wanted[l];
     sum_unneeded(&next, wanted);

@@ -1,4 +1,4 @@
-// embedding_bag: rows of a table put together in bags.
+// embedding_bag: rows of a table, reduced in bags.
 #include "compose.h"
 
 namespace tenon::ops::embedding_bag {
@@ -14,7 +14,7 @@ Status reference_bag(const Eval& e) {
       double sum = 0;
       int64_t count = 0;
       for (int64_t t = 0; t < indices.dim(0); ++t) {
-        int64_t own = -1;  // the last bag that begins at t or before
+        int64_t own = -1;  // the last bag that begins at or before t
         for (int64_t k = 0; k < offsets.dim(0); ++k)
           own += static_cast<int64_t>(load_int(offsets.dtype(), offsets.at({&k, 1})) <= t);
         if (own != bag) continue;

@@ -1,4 +1,4 @@
-// fmax and fmin: the larger and the smaller one, where NaN counts as missing.
+// fmax and fmin: maximum and minimum where NaN counts as missing.
 #include "common.h"
 
 namespace tenon::ops::fmax {

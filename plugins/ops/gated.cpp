@@ -1,4 +1,4 @@
-// glu and swiglu: one half of a dim, or one operand, decides how much of the other passes.
+// glu and swiglu: one half of a dim, or one operand, gates the other.
 #include "compose.h"
 
 namespace tenon::ops::gated {

@@ -1,4 +1,4 @@
-// gather: windows of x at computed places.
+// gather: windows of x at computed positions.
 #include "gather_dims.h"
 
 namespace tenon::ops::gather_op {
@@ -44,8 +44,8 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 
-// Elements that lie side by side in the operand and in the result: rows of embeddings are copied
-// whole.
+// The number of elements that are adjacent in both the operand and the result, so that rows of
+// embeddings are copied whole.
 int64_t run_of(const GatherDims& g, const Array& x, const Array& y) {
   const Axes window = g.window_axes(x.rank());
   if (y.rank() == 0 || x.rank() == 0 || window.empty() ||

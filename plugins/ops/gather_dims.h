@@ -1,5 +1,5 @@
-// The dim numbers that gather and scatter share: how an index into the indices and an index into a
-// window give an index into the operand.
+// Shared by gather and scatter: dim numbers, which map an index into the indices and an index into
+// a window to an index into the operand.
 #ifndef TENON_PLUGINS_OPS_GATHER_DIMS_H_
 #define TENON_PLUGINS_OPS_GATHER_DIMS_H_
 
@@ -8,12 +8,12 @@
 namespace tenon::ops {
 
 struct GatherDims {
-  Axes offset_dims;              // of the result (gather) or the updates (scatter): the window
-  Axes collapsed_dims;           // of the operand: window extent 1, not in the result
-  Axes index_map;                // of the operand: what each component of an index vector addresses
-  Axes batch_dims;               // of the operand, moving together with...
-  Axes index_batch_dims;         // ...these of the indices
-  int64_t index_vector_dim = 0;  // of the indices; their rank: every index is one number
+  Axes offset_dims;       // of the result (gather) or the updates (scatter): dims of the window
+  Axes collapsed_dims;    // of the operand: window extent 1, not in the result
+  Axes index_map;         // of the operand: what each component of an index vector addresses
+  Axes batch_dims;        // of the operand, paired with...
+  Axes index_batch_dims;  // ...these of the indices
+  int64_t index_vector_dim = 0;  // of the indices; if it is their rank, every index is one number
 
   // Dims of the operand that appear in the window, in order.
   Axes window_axes(size_t rank) const {
@@ -21,7 +21,7 @@ struct GatherDims {
     dropped.insert(dropped.end(), batch_dims.begin(), batch_dims.end());
     return others(static_cast<int64_t>(rank), dropped);
   }
-  // Dims of the indices other than the vector's.
+  // Dims of the indices without index_vector_dim.
   Axes index_axes(size_t index_rank) const {
     return others(static_cast<int64_t>(index_rank), Axes{index_vector_dim});
   }
@@ -62,7 +62,7 @@ void each_gathered(const GatherDims& g, std::span<const int64_t> operand,
   });
 }
 
-// The error that mode in_bounds makes of a window that does not fit.
+// The error of mode in_bounds for a window that does not fit.
 inline Status outside(std::string_view op, std::span<const int64_t> operand,
                       std::span<const int64_t> sizes, const Index& begin) {
   for (size_t k = 0; k < begin.size(); ++k) {
@@ -74,7 +74,7 @@ inline Status outside(std::string_view op, std::span<const int64_t> operand,
   return fail(TENON_OUT_OF_RANGE, cat("T0325: ", op, ": an index is outside"));
 }
 
-// Applies the mode to the window's place. False: the element is outside (fill) and takes no part.
+// Applies the mode to the window's position. False: the element is outside (fill) and is skipped.
 inline bool place_window(std::string_view mode, std::span<const int64_t> operand,
                          std::span<const int64_t> sizes, Index& begin) {
   bool fits = true;
@@ -86,8 +86,7 @@ inline bool place_window(std::string_view mode, std::span<const int64_t> operand
   return fits || mode == "clip";
 }
 
-// C1 to C4 of both ops. `window_rank`: entries of offset_dims; `outer_rank`: rank of result or
-// updates.
+// Checks C1 to C4 of both ops. `outer_rank`: rank of the result or the updates.
 inline Status check_gather_dims(const InferQuery& q, const GatherDims& g, size_t outer_rank) {
   const size_t rank = q.rank(0), index_rank = q.rank(1);
   if (g.index_vector_dim < 0 || g.index_vector_dim > static_cast<int64_t>(index_rank)) {

@@ -1,4 +1,4 @@
-// grid_sample: x read at computed places.
+// grid_sample: samples x at computed positions.
 #include "compose.h"
 
 namespace tenon::ops::grid_sample_op {
@@ -29,7 +29,7 @@ double cubic_weight(double distance) {
 struct Place {
   std::string_view padding;
   bool corners;
-  // Where a position ends up that may lie outside of [0, n).
+  // Applies the padding mode to a position that may lie outside of [0, n).
   double settle(double x, double n) const {
     if (padding == "reflection") {
       const double low = corners ? 0 : -0.5, span = corners ? n - 1 : n;
@@ -102,7 +102,7 @@ Status reference(const Eval& e) {
 // ---- Decomposition ----
 
 struct Choice {
-  Term index, weight, inside;  // inside is absent where every place is inside
+  Term index, weight, inside;  // `inside` is absent if every position is inside
 };
 
 Term settle(Term x, Term n, std::string_view padding, bool corners) {
@@ -144,7 +144,7 @@ std::vector<Choice> choices(Term g, Term n, std::string_view mode, std::string_v
   x = settle(x, n, padding, corners);
   if (mode == "nearest") return {choose(apply("round_even", x), {}, n, padding != "zeros")};
   const Term base = floor(x), part = x - base;
-  // The neighbour behind the border has no weight there.
+  // A neighbour beyond the border has weight 0.
   return {choose(base, 1 - part, n, padding != "zeros"),
           choose(base + 1, part, n, padding != "zeros")};
 }

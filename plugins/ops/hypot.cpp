@@ -1,11 +1,11 @@
-// hypot: the length of the vector (x, y) without overflow on the way.
+// hypot: the length of the vector (x, y), without intermediate overflow.
 #include "common.h"
 
 namespace tenon::ops::hypot {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The larger side is taken out of the root. An infinite side wins over NaN, as in C.
+// The larger side is factored out of the root. An infinite side wins over NaN, as in C.
 constexpr scalar::Expr length() {
   const scalar::Expr a = abs(arg(0)), b = abs(arg(1));
   const scalar::Expr large = max(a, b), ratio = min(a, b) / large;

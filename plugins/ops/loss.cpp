@@ -1,4 +1,4 @@
-// nll_loss and softmax_cross_entropy: how far predictions are from classes.
+// nll_loss and softmax_cross_entropy: losses of predictions against classes.
 #include "compose.h"
 
 namespace tenon::ops::loss {

@@ -1,4 +1,4 @@
-// lrn: division by the squares of neighbouring channels.
+// lrn: normalisation by the squares of neighbouring channels.
 #include "compose.h"
 
 namespace tenon::ops::lrn {

@@ -1,6 +1,5 @@
-// Scalar functions that are formulas of primitives: inverse and hyperbolic ones, other bases, the
-// cube root, clamp, floor division. The formulas are chosen to stay accurate near 0 and for large
-// arguments.
+// Scalar functions that are formulas of primitives: inverse and hyperbolic functions, other bases,
+// the cube root, clamp, floor division. The formulas are accurate near 0 and for large arguments.
 #include "common.h"
 
 namespace tenon::ops::math {
@@ -48,8 +47,8 @@ constexpr OpDraft atan() {
               "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]")
       .accuracy(0.51, 1.5);
 }
-// (e + e / (e + 1)) / 2 with e = exp(|x|) - 1 is exact near 0. Beyond, h h / 2 with h = exp(|x| /
-// 2), whose argument is exact, overflows no sooner than the result.
+// With e = exp(|x|) - 1, (e + e / (e + 1)) / 2 is accurate near 0. For larger x, h h / 2 with h =
+// exp(|x| / 2) has an exact argument and overflows no sooner than the result.
 constexpr OpDraft sinh() {
   const Expr a = abs(arg(0)), e = expm1(a), h = exp(a * 0.5);
   return base("sinh", "The hyperbolic sine.",
@@ -73,7 +72,7 @@ constexpr OpDraft asinh() {
       .accuracy(3.5, 3);
 }
 constexpr OpDraft acosh() {
-  // Below -1 the product of the two factors is positive again; a root of t has no value there.
+  // Below -1 the product of the two factors is positive again, but the root of a negative t is NaN.
   const Expr t = arg(0) - 1, square = select(t < 0, t, t * (arg(0) + 1));
   return base("acosh", "The inverse of cosh; NaN below 1.",
               select(arg(0) > 1e9, log(arg(0)) + kLn2, log1p(t + sqrt(square))),
@@ -86,7 +85,7 @@ constexpr OpDraft atanh() {
               "atanh(f32[2] [0, 0.5]) -> f32[2] [0, 0.54930615]")
       .accuracy(3, 3);
 }
-// As a power: the rounding of x ln 2 would be 60 units of the result at its largest.
+// Uses pow: rounding x ln 2 would cost up to 60 units in the last place of the result.
 constexpr OpDraft exp2() {
   return base("exp2", "2 to the power of x.", pow(2, arg(0)),
               "exp2(f32[2] [0, 3]) -> f32[2] [1, 8]")
@@ -102,8 +101,8 @@ constexpr OpDraft log10() {
               "log10(f32[2] [1, 1000]) -> f32[2] [0, 3]")
       .accuracy(3, 3);
 }
-// A power, made exact to the last bits by one step of Newton's rule. a / (y y) and not y y y: the
-// cube of the root of a large or tiny number would leave the normal ones.
+// pow, with one Newton step for the last bits. The step uses a / (y y) rather than y y y, because
+// the cube of the root of a very large or tiny number would leave the normal range.
 constexpr Expr cube_root() {
   const Expr x = arg(0), a = abs(x);
   const Expr y = pow(a, 1.0 / 3.0);
@@ -138,19 +137,19 @@ constexpr OpDraft clamp() {
       .accuracy(0.5, 0.5);
 }
 
-// Whether the truncating division of x by y, with this rest, is one above the flooring one.
+// Whether the truncated quotient of x and y, which leaves this remainder, is one above the floor.
 constexpr Expr is_above(const Expr& rest) {
   return (rest != 0) & ((rest < 0) != (arg(1) < 0));
 }
-// The rest with the sign of y, also where it is 0.
+// The remainder with the sign of y, also where it is 0.
 constexpr Expr floor_rest() {
   const Expr rest = arg(0) % arg(1);
   return select(is_above(rest), rest + arg(1),
                 select(rest == 0, select(arg(1) < 0, -0.0, 0), rest));
 }
-// x less its truncating rest is a multiple of y that no integer type is too small for; the quotient
-// of floats is whole but for rounding. A quotient of 0 has the sign of x / y, and a division by 0
-// is that of `div`.
+// x minus its truncated remainder is a multiple of y, and no integer type is too small for it; for
+// floats the quotient is a whole number up to rounding. A quotient of 0 has the sign of x / y.
+// Division by 0 gives what `div` gives.
 constexpr Expr floor_quotient() {
   const Expr rest = arg(0) % arg(1), whole = scalar::round_even((arg(0) - rest) / arg(1));
   const Expr down = select(is_above(rest), whole - 1, whole);

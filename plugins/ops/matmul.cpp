@@ -1,9 +1,10 @@
-// matmul with NumPy's meaning, and linear: the layer x w + bias with an activation.
+// matmul as in NumPy, and linear: the layer x w + bias with an activation.
 #include "common.h"
 
 namespace tenon::ops::matmul_op {
 
-// Leading dims of two matrices, aligned at the end: a constant 1 and a missing dim repeat.
+// Joins the leading dims of two matrices, aligned at the end. A constant 1 or a missing dim
+// repeats.
 template <class Require>
 Status join_batch(const Dims& a, const Dims& b, Require&& require, Dims* out) {
   const size_t rank = std::max(a.size(), b.size());
@@ -39,7 +40,7 @@ Status infer_matmul(const InferQuery& q) {
   return q.result(q.dtype("dtype") != TENON_DTYPE_NONE ? q.dtype("dtype") : q.dtype(0), dims);
 }
 
-// Leading dims of x made equal to `batch`.
+// Broadcasts the leading dims of x to `batch`.
 Value expand(Builder& b, Value x, const Dims& batch) {
   if (x.rank() < 2) return x;
   Dims shape = batch;
@@ -52,7 +53,7 @@ Value expand(Builder& b, Value x, const Dims& batch) {
 Status decompose_matmul(Builder& b, const Node& node, tenon_value_t* out) {
   Value x = node.operand(0), y = node.operand(1);
   const DType acc = dtype(node.dtype("acc")), result = dtype(node.dtype("dtype"));
-  // A right side without leading dims needs no batch: every row of the left meets it.
+  // A right operand without leading dims needs no batch: every row of the left one uses it.
   Axes batch;
   if (y.rank() > 2) {
     Dims joined;

@@ -1,4 +1,4 @@
-// matmul_nbits: products with weights of 4 or 8 bits, scaled by groups.
+// matmul_nbits: products with weights of 4 or 8 bits, scaled in groups.
 #include "compose.h"
 
 namespace tenon::ops::matmul_nbits {

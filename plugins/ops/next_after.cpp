@@ -1,4 +1,4 @@
-// next_after: the neighbour of a floating-point number.
+// next_after: the next floating-point number towards another.
 #include "compose.h"
 
 namespace tenon::ops::next_after {
@@ -18,7 +18,7 @@ Status reference_next(const Eval& e) {
   });
   return {};
 }
-// Neighbours of one sign are neighbours as integers.
+// Neighbouring floats of one sign are neighbouring integers.
 Status decompose_next(Builder& b, const Node& node, tenon_value_t* out) {
   const Term x = {b, node.operand(0)}, y = {b, node.operand(1)};
   const tenon_dtype_t type = x.dtype(), bits = type == TENON_F32 ? TENON_I32 : TENON_I64;

@@ -1,4 +1,4 @@
-// nonzero and compress: results that are as long as the data says.
+// nonzero and compress: results of data-dependent length.
 #include "compose.h"
 
 namespace tenon::ops::nonzero_op {

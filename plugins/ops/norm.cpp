@@ -3,7 +3,7 @@
 
 namespace tenon::ops::norm {
 
-// Operands from `first` on have the dims of x from `dim` on.
+// Requires operands from `first` on to have the dims of x from `dim` on.
 Status infer_last(const InferQuery& q) {
   const int64_t dim = q.i64("dim");
   TENON_TRY(require_dim(q, "C1", dim, q.rank(0)));
@@ -21,7 +21,7 @@ Status infer_last(const InferQuery& q) {
   }
   return q.result(q.dtype(0), q.dims(0));
 }
-// Operands after x have one entry per channel.
+// Requires operands after x to have one entry per channel.
 Status infer_channels(const InferQuery& q) {
   TENON_TRY(require_dim(q, "C1", q.i64("dim"), q.rank(0)));
   for (uint32_t i = 1; i < q.operand_count(); ++i) {
@@ -37,7 +37,7 @@ Status infer_groups(const InferQuery& q) {
                    q.constant(q.i64("groups")), "channels and groups");
 }
 
-// y scale + bias, where the optional operands lie along `axes` of y.
+// y scale + bias; both are optional and lie along `axes` of y.
 Value scale_and_shift(Builder& b, Value y, const Node& node, std::span<const int64_t> axes) {
   if (const Value scale = node.operand(1)) {
     y = b.build("mul", {y, b.broadcast(b.convert(scale, y.dtype()), y.dims(), axes)});
@@ -71,7 +71,7 @@ Status decompose_rms(Builder& b, const Node& node, tenon_value_t* out) {
   const Value y = b.build("mul", {x, spread(b, factor, x, axes)});
   return b.finish(out, {b.convert(scale_and_shift(b, y, node, axes), dtype)});
 }
-// The factor and the offset are computed per channel, so that the large tensor is read once.
+// Factor and offset are computed per channel, so that the large tensor is read once.
 Status decompose_batch(Builder& b, const Node& node, tenon_value_t* out) {
   const Value x = widen(b, node.operand(0));
   const tenon_dtype_t dtype = node.operand(0).dtype();
@@ -95,7 +95,7 @@ Status decompose_group(Builder& b, const Node& node, tenon_value_t* out) {
   split[static_cast<size_t>(dim)] = groups;
   split.insert(split.begin() + dim + 1, channels / groups);
   const Value grouped = b.build("reshape", {x}, {{"shape", split}});
-  // Everything but what comes before the channels, and the group itself, is normalised together.
+  // The channels of a group and all dims after them are normalised together.
   const Axes axes = range(dim + 1, static_cast<int64_t>(split.size()));
   const Value y = standardise(b, grouped, axes, node.f64("epsilon"));
   const Value flat = b.build("reshape", {y}, {{"shape", x.dims()}});

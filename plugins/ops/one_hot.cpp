@@ -1,4 +1,4 @@
-// one_hot: a number as a row with a single 1.
+// one_hot: an index as a row with a single 1.
 #include "common.h"
 
 namespace tenon::ops::one_hot {

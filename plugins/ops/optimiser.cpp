@@ -1,4 +1,4 @@
-// sgd_step, adam_step, adamw_step: what optimisers do to a parameter.
+// sgd_step, adam_step, adamw_step: update steps of optimisers.
 #include "compose.h"
 
 namespace tenon::ops::optimiser {
@@ -32,7 +32,7 @@ Status decompose_adam(Builder& b, const Node& node, tenon_value_t* out) {
   if (decay != 0 && !kDecoupled) g = g + p * decay;
   m = m * beta1 + g * (1 - beta1);
   v = v * beta2 + g * g * (1 - beta2);
-  // The means begin at 0; they are brought to their size.
+  // The running means start at 0; this corrects their bias.
   const Term of_mean = 1 - apply("pow", constant(b, p.dtype(), beta1), count);
   const Term of_square = sqrt(1 - apply("pow", constant(b, p.dtype(), beta2), count));
   const Term size = sqrt(v) / of_square + node.f64("epsilon");

@@ -1,4 +1,4 @@
-// pad: a border of one value, also between the elements; negative borders cut.
+// pad: adds elements of one value at the ends and between elements; negative paddings cut.
 #include "common.h"
 
 namespace tenon::ops::pad_op {

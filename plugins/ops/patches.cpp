@@ -3,18 +3,8 @@
 
 namespace tenon::ops::patches {
 
-constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
-constexpr int64_t kWindowMax = 4096;          // elements of a window: each is a node
+constexpr int64_t kWindowMax = 4096;  // elements of a window: each becomes a node
 
-struct Window {
-  Axes window, strides, low, high, dilation;
-};
-template <class Source>
-Window window_of(const Source& q, size_t spatial) {
-  return {list_or(q.i64s("window"), spatial, 1), list_or(q.i64s("strides"), spatial, 1),
-          list_or(q.i64s("pad_low"), spatial, 0), list_or(q.i64s("pad_high"), spatial, 0),
-          list_or(q.i64s("dilation"), spatial, 1)};
-}
 // C1 and C2.
 Status check_window(const InferQuery& q, const Window& w, size_t spatial) {
   for (const Axes* list : {&w.window, &w.strides, &w.low, &w.high, &w.dilation})
@@ -47,8 +37,7 @@ Status infer_im2col(const InferQuery& q) {
   Dim count = q.constant(1);
   for (size_t i = 0; i < spatial; ++i) {
     Dim fits;
-    TENON_TRY(fitting_window(q, "C2", q.dim(0, static_cast<uint32_t>(i + 2)), 1, w.low[i],
-                             w.high[i], w.window[i], w.dilation[i], w.strides[i], &fits));
+    TENON_TRY(fitting(q, "C2", q.dim(0, static_cast<uint32_t>(i + 2)), w, i, &fits));
     count = count * fits;
   }
   return q.result(q.dtype(0), {q.dim(0, 0), q.dim(0, 1) * q.constant(count_of(w.window)), count});
@@ -59,9 +48,7 @@ Status decompose_im2col(Builder& b, const Node& node, tenon_value_t* out) {
   const Window w = window_of(node, spatial);
   const Dims result = node.result().dims(), from = x.dims();
   if (!all_equal(w.low, 0) || !all_equal(w.high, 0)) {
-    Axes low(2, 0), high(2, 0);
-    low.insert(low.end(), w.low.begin(), w.low.end());
-    high.insert(high.end(), w.high.begin(), w.high.end());
+    const Axes low = with_batch(w.low, 0), high = with_batch(w.high, 0);
     x = {b, b.build("pad", {x.v, constant(b, x.dtype(), 0).v}, {{"low", low}, {"high", high}})};
   }
   std::vector<Value> rows;
@@ -70,7 +57,7 @@ Status decompose_im2col(Builder& b, const Node& node, tenon_value_t* out) {
     for (size_t i = 0; i < spatial; ++i) {
       const Dim count = places(from[i + 2], w, i);
       const int64_t start = k[i] * w.dilation[i];
-      // The last element taken, plus one; nothing where there is no place.
+      // One past the last element taken; 0 where there is no position.
       const Dim limit = max((count * b.dim(w.strides[i])) + b.dim(start + 1), b.dim(w.strides[i])) -
                         b.dim(w.strides[i]);
       part = cut(part, static_cast<int64_t>(i) + 2, b.dim(start), max(limit, b.dim(start)),
@@ -99,7 +86,7 @@ Status infer_col2im(const InferQuery& q) {
   TENON_TRY(q.require_equal("C4", q.dim(0, 2), count, "columns and places of the window"));
   return q.result(q.dtype(0), dims);
 }
-// Each element of the window is a spread image of its own; their sum is the result.
+// Each element of the window contributes a dilated image of its own; their sum is the result.
 Status decompose_col2im(Builder& b, const Node& node, tenon_value_t* out) {
   const Term x = {b, node.operand(0)};
   const Dims result = node.result().dims();
@@ -114,7 +101,7 @@ Status decompose_col2im(Builder& b, const Node& node, tenon_value_t* out) {
   each_index(w.window, [&](const Index& k) {
     Term part = reshape(cut(rows, 2, b.dim(n), b.dim(n + 1)), grid);
     ++n;
-    // Placed in the padded image with room behind, then cut to the image.
+    // Placed into the padded image with spare room at the end, then cut to the image.
     Axes low(2, 0), high(2, 0), interior(2, 0);
     for (size_t i = 0; i < spatial; ++i) {
       low.push_back(k[i] * w.dilation[i]);

@@ -1,4 +1,4 @@
-// The door of the standard operators: gathers the lists of all files into one table.
+// The entry of the plugin: gathers the lists of all files into one table.
 #include "op_files.h"
 
 namespace tenon::ops {

@@ -1,16 +1,17 @@
-// max_pool, avg_pool, lp_pool over the spatial dims of [batch, channels, spatial...], and the
-// global ones.
+// max_pool, avg_pool and lp_pool over the spatial dims of [batch, channels, spatial...], and the
+// global pools.
 #include "compose.h"
 
 namespace tenon::ops::pool {
 
-constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
-
-// One entry per dim: batch and channels take no part.
-Axes whole(std::span<const int64_t> list, size_t rank, int64_t neutral) {
-  Axes out(2, neutral);
-  for (int64_t v : list_or(list, rank - 2, neutral)) out.push_back(v);
-  return out;
+// The window with one entry per dim of x, neutral for batch and channels.
+template <class Source>
+Window whole_window(const Source& q, size_t rank) {
+  Window w = window_of(q, rank - 2);
+  for (Axes* list : {&w.window, &w.strides, &w.base_dilation, &w.dilation})
+    *list = with_batch(*list, 1);
+  for (Axes* list : {&w.low, &w.high}) *list = with_batch(*list, 0);
+  return w;
 }
 
 Status infer(const InferQuery& q) {
@@ -23,46 +24,33 @@ Status infer(const InferQuery& q) {
       if (v > kBound || v < -kBound) return q.fail("C2", cat(name, " holds ", v));
     }
   }
-  const Axes window = whole(q.i64s("window"), rank, 1), strides = whole(q.i64s("strides"), rank, 1),
-             low = whole(q.i64s("pad_low"), rank, 0), high = whole(q.i64s("pad_high"), rank, 0),
-             dilation = whole(q.i64s("dilation"), rank, 1);
+  const Window w = whole_window(q, rank);
   Dims dims;
   for (uint32_t i = 0; i < rank; ++i) {
-    if (window[i] < 1 || window[i] > kBound || strides[i] < 1 || dilation[i] < 1 || low[i] < 0 ||
-        high[i] < 0) {
-      return q.fail("C2",
-                    cat("spatial dim ", i - 2, " has window ", window[i], ", stride ", strides[i],
-                        ", dilation ", dilation[i], ", paddings ", low[i], " and ", high[i]));
+    if (w.window[i] < 1 || w.window[i] > kBound || w.strides[i] < 1 || w.dilation[i] < 1 ||
+        w.low[i] < 0 || w.high[i] < 0) {
+      return q.fail(
+          "C2", cat("spatial dim ", i - 2, " has window ", w.window[i], ", stride ", w.strides[i],
+                    ", dilation ", w.dilation[i], ", paddings ", w.low[i], " and ", w.high[i]));
     }
     dims.push_back(q.dim(0, i));
     if (i < 2) continue;
-    TENON_TRY(fitting_window(q, "C2", q.dim(0, i), 1, low[i], high[i], window[i], dilation[i],
-                             strides[i], &dims[i]));
+    TENON_TRY(fitting(q, "C2", q.dim(0, i), w, i, &dims[i]));
   }
   return q.result(q.dtype(0), dims);
 }
 Status infer_lp(const InferQuery& q) {
   const size_t rank = q.rank(0);
   TENON_TRY(require_length(q, "C1", "window", q.i64s("window").size(), rank - 2));
-  for (std::string_view name : {"strides", "pad_low", "pad_high", "dilation"}) {
-    if (!q.i64s(name).empty())
-      TENON_TRY(require_length(q, "C1", name, q.i64s(name).size(), rank - 2));
-    const int64_t least = name.starts_with("pad") ? 0 : 1;
-    for (int64_t v : q.i64s(name)) {
-      if (v < least || v > kBound) return q.fail("C2", cat(name, " holds ", v));
-    }
-  }
+  TENON_TRY(check_window_lists(q, "C1", rank - 2));
   for (int64_t v : q.i64s("window")) {
     if (v < 1 || v > kBound) return q.fail("C2", cat("window holds ", v));
   }
   if (!(q.f64("p") > 0) || std::isinf(q.f64("p"))) return q.fail("C3", cat("p is ", q.f64("p")));
-  const Axes window = whole(q.i64s("window"), rank, 1), strides = whole(q.i64s("strides"), rank, 1),
-             low = whole(q.i64s("pad_low"), rank, 0), high = whole(q.i64s("pad_high"), rank, 0),
-             dilation = whole(q.i64s("dilation"), rank, 1);
+  const Window w = whole_window(q, rank);
   Dims dims = {q.dim(0, 0), q.dim(0, 1)};
   for (uint32_t i = 2; i < rank; ++i)
-    TENON_TRY(fitting_window(q, "C2", q.dim(0, i), 1, low[i], high[i], window[i], dilation[i],
-                             strides[i], &dims.emplace_back()));
+    TENON_TRY(fitting(q, "C2", q.dim(0, i), w, i, &dims.emplace_back()));
   return q.result(q.dtype(0), dims);
 }
 Status infer_global(const InferQuery& q) {
@@ -72,19 +60,14 @@ Status infer_global(const InferQuery& q) {
 }
 
 Value slide(Builder& b, const Node& node, Value x, std::string_view kind) {
-  const size_t rank = x.rank();
-  const Axes window = whole(node.i64s("window"), rank, 1),
-             strides = whole(node.i64s("strides"), rank, 1),
-             low = whole(node.i64s("pad_low"), rank, 0),
-             high = whole(node.i64s("pad_high"), rank, 0),
-             dilation = whole(node.i64s("dilation"), rank, 1);
+  const Window w = whole_window(node, x.rank());
   return b.build("reduce_window", {x},
                  {{"kind", kind},
-                  {"window", window},
-                  {"strides", strides},
-                  {"pad_low", low},
-                  {"pad_high", high},
-                  {"dilation", dilation}});
+                  {"window", w.window},
+                  {"strides", w.strides},
+                  {"pad_low", w.low},
+                  {"pad_high", w.high},
+                  {"dilation", w.dilation}});
 }
 Status decompose_max(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {slide(b, node, node.operand(0), "max")});
@@ -97,7 +80,8 @@ Status decompose_avg(Builder& b, const Node& node, tenon_value_t* out) {
   for (int64_t w : node.i64s("window")) count *= static_cast<double>(w);
   const bool constant = node.i64("count_pad") != 0 || !padded;
   const Value sum = slide(b, node, x, "sum");
-  // Where borders do not count, the divisor differs at the edges: the same window over ones.
+  // If paddings do not count, the divisor is smaller at the edges: the same window summed over
+  // ones.
   const Value divisor =
       constant ? b.full_like(sum, count) : slide(b, node, b.full_like(x, 1), "sum");
   return b.finish(out, {b.convert(b.build("div", {sum, divisor}), dtype)});
@@ -124,19 +108,8 @@ Term root(Term x, double p) {
 }
 Status decompose_lp(Builder& b, const Node& node, tenon_value_t* out) {
   const Term x = {b, widen(b, node.operand(0))};
-  const auto rank = static_cast<size_t>(x.rank());
   const double p = node.f64("p");
-  const Axes window = whole(node.i64s("window"), rank, 1),
-             strides = whole(node.i64s("strides"), rank, 1),
-             low = whole(node.i64s("pad_low"), rank, 0),
-             high = whole(node.i64s("pad_high"), rank, 0),
-             dilation = whole(node.i64s("dilation"), rank, 1);
-  const Term sum = {b, b.build("reduce_window", {power(abs(x), p).v},
-                               {{"window", window},
-                                {"strides", strides},
-                                {"pad_low", low},
-                                {"pad_high", high},
-                                {"dilation", dilation}})};
+  const Term sum = {b, slide(b, node, power(abs(x), p), "sum")};
   return b.finish(out, {b.convert(root(sum, p), node.result().dtype())});
 }
 

@@ -1,4 +1,4 @@
-// ragged_dot: products of rows in groups, each with a matrix of its own.
+// ragged_dot: products of groups of rows, each with a matrix of its own.
 #include "compose.h"
 
 namespace tenon::ops::ragged_dot {
@@ -28,7 +28,7 @@ Status reference_ragged(const Eval& e) {
   y.write(out);
   return {};
 }
-// Every row with every matrix, of which its own is kept.
+// Multiplies every row with every matrix and keeps the product with its own.
 Status decompose_ragged(Builder& b, const Node& node, tenon_value_t* out) {
   const Term x = {b, node.operand(0)}, w = {b, node.operand(1)};
   const Term sizes = as({b, node.operand(2)}, TENON_I64);

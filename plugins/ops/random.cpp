@@ -1,13 +1,14 @@
-// uniform, normal, bernoulli, dropout, multinomial, randperm: distributions made from rng_bits.
+// uniform, normal, bernoulli, dropout, multinomial, randperm: distributions over rng_bits.
 #include "compose.h"
 
 namespace tenon::ops::random_op {
 
-// Blocks that a draw of `count` numbers uses are the counter's matter; each op here draws once.
+// One draw of random bits. Each op here draws once; the caller advances the counter.
 Term bits(Builder& b, Value key, Value counter, const Dims& shape, tenon_dtype_t type) {
   return {b, b.build("rng_bits", {key, counter}, {{"shape", shape}, {"dtype", dtype(type)}})};
 }
-// In [0, 1), a multiple of the spacing of numbers below 1 in `type`; or in (0, 1) with `centred`.
+// In [0, 1), a multiple of the spacing of numbers just below 1 in `type`. With `centred`: in (0,
+// 1).
 Term unit(Builder& b, Value key, Value counter, const Dims& shape, tenon_dtype_t type,
           bool centred) {
   const bool wide = type == TENON_F64;
@@ -82,7 +83,7 @@ Status infer_multinomial(const InferQuery& q) {
   dims.back() = count[0];
   return q.result(q.dtype("dtype"), dims);
 }
-// As many running sums as are not above a place in their total.
+// The index is the number of running sums that do not exceed a random point below their total.
 Status decompose_multinomial(Builder& b, const Node& node, tenon_value_t* out) {
   const Term p = {b, widen(b, node.operand(0))};
   const Dims result = node.result().dims();

@@ -1,4 +1,4 @@
-// Reductions: sum, prod, max, min, and, or over some dims, which the result has not.
+// Reductions: sum, prod, max, min, and, or over some dims, which the result drops.
 #include "common.h"
 
 namespace tenon::ops::reduce_op {
@@ -39,7 +39,7 @@ template <Kind kKind>
 Status reference(const Eval& e) {
   const Array x = e.input(0), y = e.output();
   const Axes kept = others(x.rank(), e.i64s("dims"));
-  // Signed sums wrap, so they are computed without sign.
+  // Signed sums wrap, so they are computed as unsigned numbers.
   return with_number(x.dtype(), [&]<class Found>(Found) -> Status {
     constexpr bool kWraps =
         std::is_same_v<Found, int64_t> && (kKind == Kind::kSum || kKind == Kind::kProd);
@@ -59,7 +59,7 @@ Status reference(const Eval& e) {
   });
 }
 
-// The number of elements of a shape: a product of sizes.
+// Shape arithmetic: reductions of sizes, such as the number of elements of a shape.
 template <Kind kKind>
 Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   const auto x = known(q, 0);
@@ -76,7 +76,7 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   return answer_in(q.dtype(0), {&total, 1}, out);
 }
 
-// Over no dims, or over dims of extent 1, nothing is combined.
+// A reduction over no dims, or over dims of extent 1, combines nothing.
 Value fold(Builder& b, const Node& node) {
   const Value x = node.operand(0);
   for (int64_t axis : node.i64s("dims")) {

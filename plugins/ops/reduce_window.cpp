@@ -3,20 +3,9 @@
 
 namespace tenon::ops::reduce_window {
 
-struct Window {
-  Axes window, strides, low, high, base_dilation, dilation;
-};
-template <class Source>
-Window window_of(const Source& q, size_t rank) {
-  return {list_or(q.i64s("window"), rank, 1),        list_or(q.i64s("strides"), rank, 1),
-          list_or(q.i64s("pad_low"), rank, 0),       list_or(q.i64s("pad_high"), rank, 0),
-          list_or(q.i64s("base_dilation"), rank, 1), list_or(q.i64s("dilation"), rank, 1)};
-}
-
 Status infer(const InferQuery& q) {
   const size_t rank = q.rank(0);
   const Window w = window_of(q, rank);
-  constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
   for (const Axes* list : {&w.window, &w.strides, &w.low, &w.high, &w.base_dilation, &w.dilation}) {
     TENON_TRY(require_length(q, "C1", "a window attribute", list->size(), rank));
   }
@@ -33,20 +22,19 @@ Status infer(const InferQuery& q) {
   TENON_TRY(require_acc(q, "C3"));
   Dims dims;
   for (uint32_t i = 0; i < rank; ++i) {
-    TENON_TRY(fitting_window(q, "C2", q.dim(0, i), w.base_dilation[i], w.low[i], w.high[i],
-                             w.window[i], w.dilation[i], w.strides[i], &dims.emplace_back()));
+    TENON_TRY(fitting(q, "C2", q.dim(0, i), w, i, &dims.emplace_back()));
   }
   return q.result(q.dtype(0), dims);
 }
 
-// Which places of the window at `o` are not beyond an end of x: a window may be mostly padding.
+// The positions of the window at `o` that lie within the ends of x: a window may be mostly padding.
 struct Inside {
   Axes first, count;
 };
 Inside inside(const Window& w, const Index& o, const Array& x) {
   Inside out;
   for (size_t d = 0; d < o.size(); ++d) {
-    const int64_t begin = o[d] * w.strides[d] - w.low[d];  // in x with its gaps
+    const int64_t begin = o[d] * w.strides[d] - w.low[d];  // in x with interior gaps
     const int64_t end = x.dim(d) * w.base_dilation[d] - begin;
     const int64_t first = begin < 0 ? (w.dilation[d] - 1 - begin) / w.dilation[d] : 0;
     const int64_t last = end > 0 ? std::min(w.window[d], (end - 1) / w.dilation[d] + 1) : 0;
@@ -80,7 +68,7 @@ Status reference(const Eval& e) {
           at += position / w.base_dilation[d] * strides[d];
         }
         const Number element = values[static_cast<size_t>(at)];
-        // Signed sums wrap, so they are computed without sign.
+        // Signed sums wrap, so they are computed as unsigned numbers.
         using Wrapping = std::conditional_t<std::is_same_v<Number, double>, double, uint64_t>;
         result = kind == "sum"   ? static_cast<Number>(static_cast<Wrapping>(result) +
                                                        static_cast<Wrapping>(element))

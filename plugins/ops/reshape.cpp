@@ -1,4 +1,4 @@
-// reshape: the same elements in row-major order under other dims.
+// reshape: the same elements, in row-major order, with other dims.
 #include "common.h"
 
 namespace tenon::ops::reshape_op {
@@ -27,7 +27,7 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   return x ? answer(x->values, out) : Status(TENON_NOT_FOUND);
 }
 
-// To its own shape, and after another reshape. Each leaves one node fewer.
+// Folds a reshape to the same shape, and a reshape of a reshape. Each leaves one node fewer.
 Value fold(Builder& b, const Node& node) {
   const Value x = node.operand(0);
   if (x.type() == node.result().type()) return x;

@@ -1,9 +1,9 @@
-// resize: x sampled on another grid along some of its dims, as ONNX 10 to 19 define it.
+// resize: x resampled to other extents along some dims, as ONNX 10 to 19 define it.
 #include "compose.h"
 
 namespace tenon::ops::resize_op {
 
-// Everything that one dim is resampled by; the same for the reference and the decomposition.
+// The parameters of resampling one dim, shared by the reference and the decomposition.
 struct Rule {
   std::string mode, coordinates, nearest;
   double cubic, extrapolation;
@@ -16,13 +16,13 @@ Rule rule_of(const Source& q) {
           q.f64("extrapolation"),         q.i64("exclude_outside") != 0,
           q.i64("antialias") != 0};
 }
-// The extents of one dim and the range of it that is shown (tf_crop_and_resize).
+// The extents of one dim, and the part of it that is resampled (tf_crop_and_resize).
 struct Line {
   int64_t in, out;
   double scale, roi_start, roi_end;
 };
 
-// Where element `o` of the result lies in x.
+// The position in x of element `o` of the result.
 double position(const Rule& rule, const Line& line, int64_t o) {
   const double n = static_cast<double>(line.in), width = line.scale * n,
                at = static_cast<double>(o);
@@ -40,7 +40,7 @@ double position(const Rule& rule, const Line& line, int64_t o) {
   return n / 2 * (1 - static_cast<double>(line.out) / width) + half;
 }
 
-// Whether no part of a dim is cut away.
+// Whether the dim is not cropped.
 bool shows_all(const Rule& rule, double roi_start, double roi_end) {
   return rule.coordinates != "tf_crop_and_resize" || (roi_start == 0 && roi_end == 1);
 }
@@ -55,7 +55,8 @@ struct Tap {
   int64_t index;
   double weight;
 };
-// The elements of x that make element `o`, with their weights. Empty: the extrapolation value.
+// The elements of x that contribute to element `o`, with their weights. Empty: the extrapolation
+// value.
 std::vector<Tap> taps(const Rule& rule, const Line& line, int64_t o) {
   const double x = position(rule, line, o);
   const int64_t last = line.in - 1;
@@ -109,7 +110,8 @@ Status infer(const InferQuery& q) {
     if (sizes[i] == q.dim(0, i) && !given && (scales.empty() || scales[i] == 1) && roi.empty())
       continue;
     TENON_TRY(q.require("C4", TENON_REL_LT, q.constant(0), q.dim(0, i), cat("0 and dim ", i)));
-    // How many elements a wider filter meets follows from the quotient of the extents.
+    // The width of a filter that is wider than one element follows from the quotient of the
+    // extents.
     if (!nearest && q.i64("antialias") != 0 && scales.empty() && !sizes[i].is_constant())
       TENON_TRY(q.require("C5", TENON_REL_LT, q.constant(0), sizes[i],
                           cat("0 and the extent of dim ", i)));
@@ -178,15 +180,15 @@ struct Step {
   const Rule& rule;
   int64_t dim;
   Dim in, out;
-  double scale;  // 0: out / in, or what is given
+  double scale;  // 0: `given`, or else out / in
   double roi_start, roi_end;
-  std::optional<Term> given;  // a scale that is computed, in f64
+  std::optional<Term> given;  // a computed scale, in f64
 };
 bool by_extents(const Step& s) {
   return s.scale == 0 && !s.given;
 }
 
-// How often each element is repeated, where nearest does nothing else; 0 otherwise.
+// How often each element is repeated, if nearest does nothing more; else 0.
 int64_t repeats(const Step& s) {
   if (s.rule.mode != "nearest" || s.rule.coordinates == "align_corners" ||
       s.rule.coordinates == "tf_crop_and_resize")
@@ -227,7 +229,7 @@ Term masked(Term y, const Step& s, Term inside) {
   return where(broadcast(inside, y.dims(), Axes{s.dim}), y, s.rule.extrapolation);
 }
 
-// Extents are known: positions and weights are constants.
+// For constant extents: positions and weights are constants.
 Term by_constants(Term x, const Step& s) {
   Builder& b = *x.b;
   Line line = {s.in.constant(), s.out.constant(), s.scale, s.roi_start, s.roi_end};
@@ -273,14 +275,14 @@ Term by_constants(Term x, const Step& s) {
   return masked(y, s, {b, b.convert(numbers(b, TENON_U8, inside), TENON_PRED)});
 }
 
-// The formulas of position() on a vector.
+// position() on a vector.
 Term positions(Builder& b, const Step& s, Term n) {
   const Term at = as(iota(b, {s.out}, 0), TENON_F64);
   const Term size = extent(b, s.out, TENON_F64);
   const Term scale = s.given ? *s.given : s.scale != 0 ? constant(b, TENON_F64, s.scale) : size / n;
   const Term width = by_extents(s) ? size : scale * n;
   const std::string& c = s.rule.coordinates;
-  const Term below = max(width - 1, 1e-9);  // a width of 1 has only element 0
+  const Term below = max(width - 1, 1e-9);  // with a width of 1 there is only element 0
   if (c == "align_corners") return at * ((n - 1) / below);
   if (c == "asymmetric") return at / scale;
   if (c == "tf_crop_and_resize") {
@@ -306,8 +308,8 @@ Term cubic_weights(Term distance, double a) {
   return where(compare(d, TENON_CMP_LE, 1), near, where(compare(d, TENON_CMP_LT, 2), far, 0));
 }
 
-// How many elements the filter of antialias may meet: twice its support and one, where the support
-// is that of the mode, widened by what one element of the result stands for.
+// An upper bound of the number of elements that the antialias filter covers: twice its support,
+// plus two. The support is that of the mode, widened by the step between elements of the result.
 Dim taps_at_most(Builder& b, const Step& s) {
   const int64_t reach = s.rule.mode == "cubic" ? 4 : 2;
   if (s.scale != 0)
@@ -315,8 +317,8 @@ Dim taps_at_most(Builder& b, const Step& s) {
   return b.dim(reach) * max(b.dim(1), (s.in + s.out - b.dim(1)) / s.out) + b.dim(2);
 }
 
-// An extent is symbolic and so may be the number of neighbours: [result, neighbours] places and
-// weights, whose products are summed.
+// For symbolic extents with antialias, where the number of neighbours may be symbolic too: sums
+// products of positions and weights of shape [result, neighbours].
 Term by_sums(Term x, const Step& s) {
   Builder& b = *x.b;
   const bool cubic = s.rule.mode == "cubic";
@@ -333,7 +335,7 @@ Term by_sums(Term x, const Step& s) {
   if (s.rule.exclude_outside)
     weight = where(compare(place, TENON_CMP_GE, 0) & compare(place, TENON_CMP_LE, last), weight, 0);
   weight = weight / rows(reduced("reduce_sum", weight, {1}));
-  // [..., result, neighbours, ...] of x, by its own dims around the one that is resampled.
+  // [..., result, neighbours, ...]: x gathered along the resampled dim.
   const Term near = take(x, as(max(min(place, last), 0), TENON_I64), s.dim);
   const Term y = reduced(
       "reduce_sum", near * broadcast(as(weight, x.dtype()), near.dims(), Axes{s.dim, s.dim + 1}),
@@ -342,7 +344,7 @@ Term by_sums(Term x, const Step& s) {
   return masked(y, s, compare(at, TENON_CMP_GE, 0) & compare(at, TENON_CMP_LE, last));
 }
 
-// An extent is symbolic: positions and weights are computed when the model runs.
+// For symbolic extents: positions and weights are computed in the run.
 Term by_formula(Term x, const Step& s) {
   if (s.rule.antialias && s.rule.mode != "nearest") return by_sums(x, s);
   Builder& b = *x.b;

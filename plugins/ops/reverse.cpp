@@ -1,4 +1,4 @@
-// reverse: some dims back to front.
+// reverse: reverses some dims.
 #include "common.h"
 
 namespace tenon::ops::reverse_op {

@@ -1,4 +1,4 @@
-// roi_align: regions of an image brought to one size.
+// roi_align: regions of an image, sampled to one size.
 #include "compose.h"
 
 namespace tenon::ops::roi_align {
@@ -17,7 +17,7 @@ struct Sample {
   int64_t index[4];
   double weight[4];
 };
-// The four neighbours of a place; without any beyond one element outside of x.
+// The four neighbours of a position; false beyond one element outside x.
 bool sample_at(double y, double x, int64_t height, int64_t width, Sample* out) {
   if (height < 1 || width < 1) return false;
   if (!(y >= -1 && y <= static_cast<double>(height) && x >= -1 && x <= static_cast<double>(width)))

@@ -1,4 +1,4 @@
-// scan: a body over the slices of values along their first dim.
+// scan: runs a body over the slices of values along their first dim.
 #include "control.h"
 
 namespace tenon::ops::scan_op {
@@ -45,7 +45,7 @@ Status infer(const InferQuery& q) {
     Dims dims;
     TENON_TRY(require_outside(q, "C5", body, yields[i], &dims));
     if (yields[i].view().type.kind != TENON_KIND_TENSOR)
-      return q.fail("C5", "a yield is no tensor");
+      return q.fail("C5", "a yield is not a tensor");
     dims.insert(dims.begin(), length);
     TENON_TRY(q.result(yields[i].dtype(), dims));
   }

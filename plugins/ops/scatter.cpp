@@ -1,4 +1,4 @@
-// scatter: windows written into a copy of x at computed places.
+// scatter: writes windows into a copy of x at computed positions.
 #include "gather_dims.h"
 
 namespace tenon::ops::scatter_op {
@@ -37,7 +37,7 @@ Status infer(const InferQuery& q) {
 
 template <class Number>
 Number combine(std::string_view kind, Number old, Number update) {
-  // Signed sums and products wrap, so they are computed without sign.
+  // Signed sums and products wrap, so they are computed as unsigned numbers.
   using Wrapping = std::conditional_t<std::is_same_v<Number, double>, double, uint64_t>;
   if (kind == "add")
     return static_cast<Number>(static_cast<Wrapping>(old) + static_cast<Wrapping>(update));

@@ -1,9 +1,9 @@
-// scatter_elements and index_put: elements written where indices say.
+// scatter_elements and index_put: write elements at indices.
 #include "compose.h"
 
 namespace tenon::ops::scatter_elements_op {
 
-// Scatters single elements: `vectors` ends in one number per dim of x.
+// Scatters single elements. The last dim of `vectors` has one number per dim of x.
 Value scatter_at(Builder& b, Term x, Term vectors, Term updates, std::string_view kind,
                  std::string_view mode) {
   const Axes all = range(0, x.rank());

@@ -15,7 +15,7 @@ Status infer(const InferQuery& q) {
   const auto heads = constant_of(q.dim(0, 1)), shared = constant_of(q.dim(1, 1));
   if (heads && shared ? *shared == 0 || *heads % *shared != 0
                       : compare(TENON_REL_EQ, q.dim(0, 1), q.dim(1, 1)) != TENON_YES) {
-    return q.fail("C2", "the heads of q are no constant multiple of those of k");
+    return q.fail("C2", "the heads of q are not a constant multiple of those of k");
   }
   if (q.has(3)) {
     if (!is_in(q.dtype(3), kPred) && q.dtype(3) != q.dtype(0))
@@ -81,7 +81,7 @@ Status reference(const Eval& e) {
   return {};
 }
 
-// Where queries see keys, over dims whose last two are queries and keys.
+// A mask: the keys that each query sees. The last two dims of `shape` are queries and keys.
 Term visible(Builder& b, const Dims& shape, bool first) {
   const auto rank = static_cast<int64_t>(shape.size());
   const Dims grid = {shape[shape.size() - 2], shape.back()};
@@ -100,7 +100,7 @@ Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
   const double given = node.f64("scale"), cap = node.f64("softcap");
   const Dims dims = q.dims();
   const bool grouped = !(dims[1] == k.dim(1));
-  // Queries of one key head lie together: [batch, key heads, group, queries, features].
+  // Queries of one key head are grouped: [batch, key heads, group, queries, features].
   if (grouped) q = reshape(q, {dims[0], k.dim(1), dims[1] / k.dim(1), dims[2], dims[3]});
   const tenon_dtype_t wide = is_narrow(type) ? tenon_dtype_t{TENON_F32} : type;
   const auto product = [&](Term x, Term y, int64_t over, tenon_dtype_t to) {

@@ -1,4 +1,4 @@
-// slice: a box of x, every stride-th element.
+// slice: a box of x, with strides.
 #include "common.h"
 
 namespace tenon::ops::slice_op {
@@ -60,7 +60,8 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   return answer(values, out);
 }
 
-// Everything, and a slice of a slice with unit strides. Each leaves one node fewer.
+// Folds a slice of everything, and a slice of a slice with unit strides. Each leaves one node
+// fewer.
 Value fold(Builder& b, const Node& node) {
   const Value x = node.operand(0);
   const Axes stride = node.i64s("stride");

@@ -1,4 +1,4 @@
-// sort: lines of keys put in order, with what belongs to them; and top_k, its first part.
+// sort: orders slices by keys and moves other operands along. Also top_k, the first part of a sort.
 #include "compose.h"
 
 namespace tenon::ops::sort_op {
@@ -125,7 +125,7 @@ Status decompose_top(Builder& b, const Node& node, tenon_value_t* out) {
   const auto part = [&](uint32_t i) { return cut({b, sorted.result(i)}, dim, b.dim(0), k); };
   return b.finish(out, {part(0), part(1)});
 }
-// The k best by repeated search, without sorting.
+// Finds the k best by repeated search, without sorting.
 Status reference_top(const Eval& e) {
   const Array x = e.input(0), values = e.output(0), index = e.output(1);
   const auto dim = static_cast<size_t>(e.i64("dim"));

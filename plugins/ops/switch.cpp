@@ -3,7 +3,7 @@
 
 namespace tenon::ops::switch_op {
 
-// The dim of all regions, or one that is known only after the run.
+// The dim of all regions if they agree, else a data-dependent one.
 Dim joined(const InferQuery& q, const std::vector<Value>& yields, uint32_t d) {
   bool same = !is_inner(region_of(q, 0), yields[0].dim(d));
   DimRange range = range_of(yields[0].dim(d));

@@ -10,7 +10,7 @@ Status infer_tile(const InferQuery& q) {
   for (uint32_t i = 0; i < repeats.size(); ++i) dims.push_back(q.dim(0, i) * repeats[i]);
   return q.result(q.dtype(0), dims);
 }
-// Each dim gets one before it that counts the repeats; together they are the result's dim.
+// Inserts a dim for the repeats before each dim; together they become the dim of the result.
 Status decompose_tile(Builder& b, const Node& node, tenon_value_t* out) {
   const Value x = node.operand(0);
   const Dims repeats = node.dims("repeats"), result = node.result().dims();

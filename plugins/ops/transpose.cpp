@@ -1,4 +1,4 @@
-// transpose: the dims in another order.
+// transpose: reorders the dims.
 #include "common.h"
 
 namespace tenon::ops::transpose_op {
@@ -39,7 +39,7 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   return answer(values, out);
 }
 
-// The identity, and two in a row. Each leaves one node fewer.
+// Folds the identity, and a transpose of a transpose. Each leaves one node fewer.
 Value fold(Builder& b, const Node& node) {
   const Value x = node.operand(0);
   const Axes perm = node.i64s("perm");

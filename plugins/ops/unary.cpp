@@ -71,7 +71,7 @@ Value fold_involution(Builder&, const Node& node) {
   const Node inner = node.operand(0).node();
   return inner && inner.is(node.op()) ? inner.operand(0) : Value();
 }
-// Applying it again changes nothing.
+// For idempotent ops: applying it twice is applying it once.
 Value fold_idempotent(Builder&, const Node& node) {
   const Node inner = node.operand(0).node();
   return inner && inner.is(node.op()) ? node.operand(0) : Value();
@@ -103,7 +103,7 @@ constexpr OpDraft declare() {
                 (s >= TENON_S_FLOOR && s <= TENON_S_ROUND_EVEN)) {
     draft.fold<fold_idempotent>().traits(TENON_TRAIT_IDEMPOTENT);
   }
-  // Library functions of a few units in the last place on either side.
+  // Their library functions are off by a few units in the last place on either side.
   if constexpr (s == TENON_S_LGAMMA || s == TENON_S_DIGAMMA || s == TENON_S_ERF_INV)
     draft.tolerance(10);
   return draft;

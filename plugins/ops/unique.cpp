@@ -1,4 +1,4 @@
-// unique, searchsorted, nms: what order and comparison of whole elements give.
+// unique, searchsorted, nms: ops that order and compare whole elements.
 #include <array>
 
 #include "compose.h"
@@ -122,7 +122,7 @@ Status infer_search(const InferQuery& q) {
     return q.fail("C1", cat("index_dtype is ", dtype_name(q.dtype("index_dtype"))));
   return q.result(q.dtype("index_dtype"), q.dims(1));
 }
-// As many elements as are before the value. NaN is above all, as in sort.
+// Counts the elements that come before the value. NaN is above all numbers, as in sort.
 Status decompose_search(Builder& b, const Node& node, tenon_value_t* out) {
   const Term sorted = {b, node.operand(0)}, values = {b, node.operand(1)};
   const tenon_dtype_t type = node.dtype("index_dtype");

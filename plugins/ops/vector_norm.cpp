@@ -1,4 +1,4 @@
-// norm and l2_normalize: lengths of vectors, and vectors of length 1.
+// norm and l2_normalize: lengths of vectors, and vectors scaled to length 1.
 #include "compose.h"
 
 namespace tenon::ops::vector_norm {

@@ -1,9 +1,9 @@
-// while: a body that runs as long as a condition holds.
+// while: repeats a body as long as a condition holds.
 #include "control.h"
 
 namespace tenon::ops::while_op {
 
-// The dim of a carried value after the loop: where the body leaves it open, what came out.
+// The dim of a carried value after the loop; data-dependent if the body leaves it open.
 Dim carried_dim(const InferQuery& q, Region body, Dim argument) {
   if (!is_open(body, argument)) return argument;
   const tenon_symbol_view_t symbol = symbol_view(argument.graph(), *bare_symbol(argument));
@@ -19,7 +19,7 @@ Status infer(const InferQuery& q) {
   TENON_TRY(require_arguments(q, "C2", body, 0, count, true));
   const std::vector<Value> answer = condition.yields(), yields = body.yields();
   if (answer.size() != 1 || answer[0].dtype() != TENON_PRED || answer[0].rank() != 0) {
-    return q.fail("C3", "region 0 yields something else than one predicate of rank 0");
+    return q.fail("C3", "region 0 yields something other than one predicate of rank 0");
   }
   if (yields.size() < count) {
     return q.fail(
@@ -47,14 +47,14 @@ Status infer(const InferQuery& q) {
     Dims dims;
     TENON_TRY(require_outside(q, "C5", body, yields[i], &dims));
     if (yields[i].view().type.kind != TENON_KIND_TENSOR)
-      return q.fail("C5", "a collected value is no tensor");
+      return q.fail("C5", "a collected value is not a tensor");
     dims.insert(dims.begin(), trips);
     TENON_TRY(q.result(yields[i].dtype(), dims));
   }
   return {};
 }
 
-// The values of one result, one iteration behind another.
+// The values of one collected result, one iteration after another.
 struct Collected {
   std::vector<std::byte> bytes;
   std::vector<int64_t> dims;
@@ -73,7 +73,7 @@ struct Collected {
   }
 };
 
-// What is carried keeps the sizes that its type fixes.
+// Checks that a carried value keeps the sizes that its type fixes.
 Status check_carried(const Eval& e, uint32_t i, const tenon_array_t& next) {
   const tenon_array_t& fixed = e.raw().outputs[i];
   for (uint32_t d = 0; d < next.rank; ++d) {
@@ -81,7 +81,7 @@ Status check_carried(const Eval& e, uint32_t i, const tenon_array_t& next) {
     return fail(TENON_INVALID_ARGUMENT,
                 cat("T0324: while: dim ", d, " of carried value ", i, " was ", fixed.dims[d],
                     " and became ", next.dims[d],
-                    " in a iteration; only dims that are symbols of the body may change"));
+                    " in an iteration; only dims that are symbols of the body may change"));
   }
   return {};
 }

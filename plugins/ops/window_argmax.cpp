@@ -1,19 +1,7 @@
-// window_argmax: the largest element of a sliding window, and where it is.
+// window_argmax: the largest element of a sliding window, and its position.
 #include "common.h"
 
 namespace tenon::ops::window_argmax_op {
-
-constexpr int64_t kBound = int64_t{1} << 31;  // keeps every sum below in range
-
-struct Window {
-  Axes window, strides, low, high, dilation;
-};
-template <class Source>
-Window window_of(const Source& q, size_t rank) {
-  return {list_or(q.i64s("window"), rank, 1), list_or(q.i64s("strides"), rank, 1),
-          list_or(q.i64s("pad_low"), rank, 0), list_or(q.i64s("pad_high"), rank, 0),
-          list_or(q.i64s("dilation"), rank, 1)};
-}
 
 Status infer(const InferQuery& q) {
   const size_t rank = q.rank(0);
@@ -26,12 +14,11 @@ Status infer(const InferQuery& q) {
       if (v < 1 || v > kBound)
         return q.fail("C2", cat("dim ", i, " has a window attribute of ", v));
     }
-    // A window that lies in the border as a whole would have no element.
-    const int64_t reach = (w.window[i] - 1) * w.dilation[i];
+    // A window that lies entirely in the padding would have no element.
+    const int64_t reach = window_span(w.window[i], w.dilation[i]) - 1;
     if (w.low[i] < 0 || w.high[i] < 0 || w.low[i] > reach || w.high[i] > reach)
       return q.fail("C3", cat("dim ", i, " has paddings ", w.low[i], " and ", w.high[i]));
-    TENON_TRY(fitting_window(q, "C3", q.dim(0, i), 1, w.low[i], w.high[i], w.window[i],
-                             w.dilation[i], w.strides[i], &dims.emplace_back()));
+    TENON_TRY(fitting(q, "C3", q.dim(0, i), w, i, &dims.emplace_back()));
   }
   if (!is_in(q.dtype("index_dtype"), kIndex))
     return q.fail("C4", cat("index_dtype is ", dtype_name(q.dtype("index_dtype"))));
@@ -63,7 +50,7 @@ Status reference(const Eval& e) {
         if (best < 0 || value(best) < value(at)) best = at;
       });
       store_int(index.dtype(), index.at(o), best);
-      if (best < 0) {  // dilation jumps over a small x
+      if (best < 0) {  // dilation skips over a small x
         if constexpr (std::is_same_v<Number, double>) {
           store_double(y.dtype(), y.at(o), lowest_of<double>(x.dtype()));
         } else {

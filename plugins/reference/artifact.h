@@ -1,5 +1,5 @@
-// Bytes of an artifact: a head with a digest, which constants of the compiled graph are arguments
-// now, and the graph in binary form.
+// The bytes of an artifact: a header with a digest, the list of constants of the compiled graph
+// that became arguments, and the graph in binary form.
 #ifndef TENON_PLUGINS_REFERENCE_ARTIFACT_H_
 #define TENON_PLUGINS_REFERENCE_ARTIFACT_H_
 
@@ -15,13 +15,13 @@ namespace tenon::reference {
 struct ArtifactView {
   uint32_t constant_count = 0;  // of the compiled graph
   std::vector<uint32_t>
-      ordinals;            // of those that became arguments, the last ones of the graph below
+      ordinals;            // of constants that became arguments, the last ones of the graph below
   std::string_view graph;  // borrowed
 };
 
 std::string artifact_head(const std::vector<uint32_t>& ordinals, uint32_t constant_count,
                           std::string_view graph);
-// FAILED_PRECONDITION for bytes that are not such an artifact, or damaged.
+// FAILED_PRECONDITION for bytes that are not an artifact of this version, or that are damaged.
 Status read_head(const void* bytes, uint64_t size_bytes, ArtifactView* out);
 
 }  // namespace tenon::reference

@@ -9,10 +9,10 @@
 namespace tenon::reference {
 namespace {
 
-// How many elements of a constant inference may ask for (tenon_infer_t::value_of).
+// The largest number of elements of a constant that inference may read (tenon_infer_t::value_of).
 constexpr int64_t kKnownElements = 4096;
 
-// An estimate that no device that means to be fast exceeds.
+// A cost that every serious device undercuts.
 constexpr double kNodeNs = 1e6;
 
 struct Artifact {
@@ -29,11 +29,6 @@ Interpreter* interpreter_of(tenon_executable_t* handle) {
   return reinterpret_cast<Interpreter*>(handle);
 }
 
-tenon_code_t append(void* self, const void* data, uint64_t size) {
-  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-  return TENON_OK;
-}
-
 // Empty when the node can be evaluated, else why not.
 std::string obstacle(const tenon_node_view_t& node) {
   const tenon_op_def_t* op = nullptr;
@@ -45,10 +40,8 @@ std::string obstacle(const tenon_node_view_t& node) {
 }
 
 Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
-  tenon_graph_view_t whole{};
-  whole.size_bytes = sizeof whole;
-  tenon_region_view_t main{};
-  main.size_bytes = sizeof main;
+  auto whole = sized<tenon_graph_view_t>();
+  auto main = sized<tenon_region_view_t>();
   TENON_TRY(graph_api().graph_view(graph_api().self, graph, &whole));
   TENON_TRY(graph_api().region_view(graph_api().self, graph, whole.main, &main));
   for (uint32_t i = 0; i < main.node_count; ++i) {
@@ -62,16 +55,15 @@ Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t*
   return {};
 }
 
-// A graph of the same whose constants of many elements are arguments behind the others: an artifact
-// holds none. Small ones stay, since inference may know things by them.
+// The same graph, with large constants as arguments after the others, because an artifact holds no
+// large constants. Small ones stay, because inference may need their values.
 Status without_constants(tenon_graph_t* graph, Graph* out, std::vector<uint32_t>* ordinals,
                          uint32_t* count) {
   const tenon_host_graph_t& api = graph_api();
   tenon_graph_t* copy = nullptr;
   TENON_TRY(api.clone(api.self, graph, &copy));
   *out = Graph(copy);
-  tenon_graph_view_t whole{};
-  whole.size_bytes = sizeof whole;
+  auto whole = sized<tenon_graph_view_t>();
   TENON_TRY(api.graph_view(api.self, copy, &whole));
   *count = 0;
   for (tenon_value_t v = 0; v < whole.value_limit; ++v) {
@@ -100,7 +92,7 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
   uint32_t count = 0;
   TENON_TRY(without_constants(graph, &bare, &ordinals, &count));
   std::string body;
-  const tenon_sink_t bytes{&body, append};
+  const tenon_sink_t bytes = sink_to(&body);
   TENON_TRY(graph_api().graph_write(graph_api().self, bare.get(), TENON_FORMAT_BINARY, &bytes));
   artifact->bytes = artifact_head(ordinals, count, body) + body;
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
@@ -112,7 +104,7 @@ void artifact_release(void*, tenon_artifact_t* artifact) {
 }
 
 Status artifact_info(void*, tenon_artifact_t*, tenon_artifact_info_t* out) {
-  return give_record(out, tenon_artifact_info_t{});  // nothing is compiled
+  return give_record(out, tenon_artifact_info_t{});  // nothing is generated
 }
 
 Status artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_t* sink) {
@@ -128,7 +120,7 @@ Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size) {
   ArtifactView parts;
   if (!read_head(bytes, size, &parts).ok() || !Interpreter::load(parts, {}, &loaded).ok()) {
     return fail(TENON_FAILED_PRECONDITION,
-                cat("These ", size, " bytes are no graph that this reference reads."));
+                cat("These ", size, " bytes are not a graph that this reference device can read."));
   }
   return {};
 }
@@ -170,7 +162,7 @@ Status execute(void*, tenon_executable_t* executable, const tenon_call_t* call) 
 
 Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
   if (view(what) != "plan")
-    return fail(TENON_NOT_FOUND, "The reference device shows its plan and nothing else.");
+    return fail(TENON_NOT_FOUND, "The reference device can only show its plan.");
   return graph_api().graph_write(graph_api().self, artifact_of(artifact)->graph, TENON_FORMAT_TEXT,
                                  sink);
 }

@@ -9,7 +9,7 @@
 namespace tenon::reference {
 
 extern const tenon_compile_api_t kCompileApi;
-// What device.cpp says that it is, and the one that artifacts are for.
+// The target that device.cpp reports and that artifacts are made for.
 inline constexpr std::string_view kTarget = "reference";
 
 }  // namespace tenon::reference

@@ -35,7 +35,7 @@ Status open(void*, uint32_t ordinal, tenon_device_t** out) {
   if (ordinal != 0)
     return fail(TENON_NOT_FOUND,
                 cat("There is one reference device, and number ", ordinal, " was asked for."));
-  static char device;  // nothing to hold: any address will do
+  static char device;  // no state: any address will do
   *out = reinterpret_cast<tenon_device_t*>(&device);
   return {};
 }

@@ -10,7 +10,7 @@ namespace tenon::reference {
 namespace {
 
 constexpr uint32_t kNever = 0xffffffffu;
-// An output whose size only the run tells, and that may be larger, gets its buffer then.
+// A data-dependent output that may be larger than this gets its buffer when its size is known.
 constexpr int64_t kDataDependentBytes = int64_t{1} << 20;
 
 tenon_node_view_t node_view(tenon_graph_t* graph, tenon_node_t node) {
@@ -89,12 +89,11 @@ Interpreter::~Interpreter() {
   if (graph_ != nullptr) graph_api().release(graph_api().self, graph_);
 }
 
-// Operands and what the node's regions take from outside.
+// The operands of a node, and the captures of its regions.
 std::vector<tenon_value_t> Interpreter::reads_of(const tenon_node_view_t& node) const {
   std::vector<tenon_value_t> reads(node.operands, node.operands + node.operand_count);
   for (uint32_t i = 0; i < node.region_count; ++i) {
-    tenon_region_view_t region{};
-    region.size_bytes = sizeof region;
+    auto region = sized<tenon_region_view_t>();
     if (graph_api().region_view(graph_api().self, graph_, node.regions[i], &region) != TENON_OK)
       continue;
     reads.insert(reads.end(), region.captures, region.captures + region.capture_count);
@@ -149,12 +148,11 @@ bool Interpreter::mentions(const tenon_type_t& type, const std::vector<bool>& sy
                      [&](tenon_symbol_t s) { return symbols[s]; });
 }
 
-// Whether a dim that depends on such symbols is more than one of them: the largest symbols need not
-// give the largest size.
+// Whether such symbols occur in a dim that is more than one symbol: the largest symbols then need
+// not give the largest size.
 bool Interpreter::mixes(const tenon_type_t& type, const std::vector<bool>& symbols) const {
   for (uint32_t i = 0; i < type.rank; ++i) {
-    tenon_dim_view_t view{};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_dim_view_t>();
     const bool plain =
         type.dims[i] >= 0 ||
         (graph_api().dim_view(graph_api().self, graph_, type.dims[i], &view) == TENON_OK &&
@@ -167,7 +165,7 @@ bool Interpreter::mixes(const tenon_type_t& type, const std::vector<bool>& symbo
   return false;
 }
 
-// Those that only a run tells.
+// By symbol: known only in a run.
 std::vector<bool> Interpreter::data_dependent_symbols() const {
   std::vector<bool> data_dependent(whole_.symbol_limit, false);
   for (tenon_symbol_t s : out_symbols_) data_dependent[s] = true;
@@ -184,8 +182,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
   const std::vector<bool> data_dependent = data_dependent_symbols();
   std::vector<bool> unbounded(whole_.symbol_limit, false);
   for (tenon_symbol_t s : out_symbols_) {
-    tenon_symbol_view_t view{};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_symbol_view_t>();
     TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, s, &view));
     unbounded[s] = view.hi > kDataDependentBytes;
     values[s] = unbounded[s] ? 0 : view.hi;
@@ -203,7 +200,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
     out->outputs[i].size_bytes_max = is_data_dependent ? TENON_SIZE_UNKNOWN : bytes;
     out->outputs[i].alias_input = TENON_NO_ALIAS;
   }
-  out->workspace_bytes = 0;  // intermediate arrays are the host's
+  out->workspace_bytes = 0;  // intermediate arrays are allocated by the host
   out->lower_bound_bytes = 0;
   return {};
 }
@@ -220,7 +217,7 @@ struct Interpreter::Values {
     owned[v] = false;
     arrays[v] = {};
   }
-  // A dense array in memory of somebody else.
+  // Binds a value to a dense array in memory that is not owned.
   void put(tenon_value_t v, tenon_dtype_t dtype, const std::vector<int64_t>& dims, void* data) {
     const size_t rank = dims.size();
     shapes[v] = dims;
@@ -309,11 +306,7 @@ Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, V
                                 node.result_count));
   if (profile != nullptr) {
     std::string origins;
-    const tenon_sink_t sink{
-        &origins, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-          static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-          return TENON_OK;
-        }};
+    const tenon_sink_t sink = sink_to(&origins);
     if (node.loc != 0) (void)graph_api().loc_text(graph_api().self, graph_, node.loc, &sink);
     profile->event(profile->self, str(sym_text(node.op)), str(origins), begin, now_ns(), 0, 0, 0);
   }
@@ -333,13 +326,12 @@ Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, V
   return {};
 }
 
-// A symbol that the node defines is what its results turned out to be.
+// A symbol that the node defines gets its value from the node's results.
 Status Interpreter::bind_symbols(const tenon_node_view_t& node,
                                  std::span<const tenon_array_t> results,
                                  std::vector<int64_t>* symbols) const {
   for (uint32_t s = 0; s < node.symbol_count; ++s) {
-    tenon_symbol_view_t view{};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_symbol_view_t>();
     TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, node.symbols[s], &view));
     for (uint32_t r = 0; r < node.result_count; ++r) {
       const tenon_type_t type = value_view(graph_, node.results[r]).type;

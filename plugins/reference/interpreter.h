@@ -16,11 +16,11 @@ namespace tenon::reference {
 
 const tenon_host_registry_t& registry();
 
-// Immutable once made; several executions at once are fine.
+// Immutable once loaded. Threads: executions may run at the same time.
 class Interpreter {
  public:
-  // Reads the graph of an artifact. constants: of the compiled graph, by ordinal; those that it
-  // needs are retained. None: only to see whether the artifact can be read.
+  // Reads the graph of an artifact. constants: of the compiled graph, in order; those that it needs
+  // are retained. Empty: only checks that the artifact can be read.
   static Status load(const ArtifactView& artifact, std::span<tenon_blob_t* const> constants,
                      std::unique_ptr<Interpreter>* out);
   ~Interpreter();
@@ -53,10 +53,10 @@ class Interpreter {
   tenon_graph_view_t whole_{};
   tenon_region_view_t main_{};
   std::vector<uint32_t> last_use_;           // by value: position of the last node that reads it
-  std::vector<tenon_symbol_t> out_symbols_;  // defined inside, mentioned by yields
+  std::vector<tenon_symbol_t> out_symbols_;  // defined inside the graph, mentioned by yields
   uint64_t constant_bytes_ = 0;
-  uint32_t input_count_ = 0;  // arguments that a call gives; constants are behind them
-  std::vector<Blob> given_;   // those constants
+  uint32_t input_count_ = 0;  // arguments of a call; the constants follow them
+  std::vector<Blob> given_;   // these constants
 };
 
 }  // namespace tenon::reference

@@ -11,10 +11,10 @@ namespace {
 
 namespace kg = tenon::kernelgen;
 
-// A simulated device should lose against a real one.
+// Slow on purpose, so that a simulated device loses to a real one.
 constexpr kg::DeviceRates kRates{2, 1, 20000};
 
-// TENON_SIM_OPS as a filter before the host's sink.
+// Applies TENON_SIM_OPS as a filter in front of the host's sink.
 struct OpFilter {
   const tenon_claim_sink_t* sink;
   const tenon_host_graph_t* api;
@@ -23,8 +23,7 @@ struct OpFilter {
 
   static tenon_code_t claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) {
     const auto& filter = *static_cast<OpFilter*>(self);
-    tenon_node_view_t node{};
-    node.size_bytes = sizeof node;
+    auto node = sized<tenon_node_view_t>();
     TENON_TRY(filter.api->node_view(filter.api->self, filter.graph, nodes[0], &node));
     if (filter.ops.find(cat(",", sym_text(node.op), ",")) != std::string::npos)
       return filter.sink->claim(filter.sink->self, nodes, count, cost_ns);
@@ -36,7 +35,7 @@ struct OpFilter {
   }
 };
 
-// The ops that TENON_SIM_OPS leaves to the device of this target, as OpFilter wants them.
+// The ops that TENON_SIM_OPS allows on the device of this target, in the form of OpFilter.
 std::string ops_for(std::string_view list, std::string_view target) {
   const size_t at = target.find("ordinal=");
   const std::string_view ordinal = at == std::string_view::npos ? "0" : target.substr(at + 8, 1);

@@ -1,5 +1,5 @@
-// What a simulated device takes: whatever can be lowered, or those ops of it that TENON_SIM_OPS
-// leaves.
+// The claims of a simulated device: every op that can be lowered or, with TENON_SIM_OPS, only the
+// listed ones.
 #ifndef TENON_PLUGINS_SIM_CLAIM_H_
 #define TENON_PLUGINS_SIM_CLAIM_H_
 

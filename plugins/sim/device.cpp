@@ -14,7 +14,7 @@ namespace tenon::sim {
 namespace {
 
 constexpr uint32_t kDeviceCount = 2;
-// The ordinal is there for claim alone: TENON_SIM_OPS may differ.
+// The ordinal is part of the target only for claim: TENON_SIM_OPS may differ between devices.
 constexpr std::string_view kTargets[kDeviceCount] = {"sim ordinal=0 dialect=opencl-c fp64=1",
                                                      "sim ordinal=1 dialect=opencl-c fp64=1"};
 constexpr uint64_t kMemoryBytes = uint64_t{4} << 30;
@@ -66,14 +66,14 @@ Status free(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
   return device_of(device)->memory.free(handle_of(buffer));
 }
 
-// Of nothing the addresses may be null.
+// For a length of 0 the addresses may be null.
 void move(void* to, const void* from, uint64_t length) {
   if (length != 0) std::memcpy(to, from, length);
 }
 
 Status perform_copy(Device& device, const tenon_copy_t& c, Queue& queue) {
   const Status begun = device.begin_command(Event::kCopy, queue);
-  // A copy that fails has moved some of the bytes.
+  // A copy that fails with DATA_LOSS has moved half of the bytes.
   if (!begun.ok() && begun.code() != TENON_DATA_LOSS) return begun;
   const Running running(device.ordinal);
   const std::shared_lock touching(device.touching);
@@ -104,7 +104,7 @@ Status perform_copy(Device& device, const tenon_copy_t& c, Queue& queue) {
   }
 }
 
-// Of the process, for statistics.
+// Commands running in this process, for statistics.
 struct Activity {
   std::mutex mutex;
   uint64_t running[kDeviceCount] = {}, most = 0, overlap_ns = 0, both_since_ns = 0;
@@ -154,7 +154,7 @@ Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   Device& device = *device_of(d);
   TENON_TRY(device.alive());
   TENON_TRY(check_copy_kind(*c));
-  // Ordered after everything submitted before. What failed there is told to those who wait for it.
+  // Ordered after everything submitted before. Failures of that work go to those who wait for it.
   for (const std::shared_ptr<Queue>& queue : device.all_queues()) queue->wait_idle();
   Fence done(0);
   device.default_queue->submit(
@@ -166,7 +166,7 @@ Status sync(void*, tenon_device_t* d) {
   Fault first;
   for (const std::shared_ptr<Queue>& queue : device_of(d)->all_queues()) {
     Fault fault = queue->drain();
-    if (queue == device_of(d)->default_queue) continue;  // its calls were waited for and have told
+    if (queue == device_of(d)->default_queue) continue;  // copy() has already reported a failure
     if (first.code == TENON_OK) first = std::move(fault);
   }
   TENON_TRY(device_of(d)->alive());
@@ -303,12 +303,12 @@ std::unordered_set<Device*>& Device::all() {
   return *devices;
 }
 
-// Whoever waits, for a fence or in a stall, learns of it at once.
+// Every wait, for a fence or in a stall, ends at once.
 void Device::lose() {
   lost.store(true, std::memory_order_release);
   {
     const std::unique_lock others(touching);
-  }  // they end, and none begins
+  }  // waits for running commands; new ones see `lost`
   const Fault fault{TENON_DEVICE_LOST, cat("sim: device ", ordinal, " is lost")};
   const std::lock_guard lock(objects_mutex);
   for (Fence* fence : fences) fence->fail(0, fault);
@@ -326,11 +326,11 @@ std::vector<FencePoint> points_of(const tenon_fence_point_t* points, uint32_t co
   return out;
 }
 
-// No map and no import: the host cannot touch this memory.
 bool is_target(std::string_view target) {
   return std::find(std::begin(kTargets), std::end(kTargets), target) != std::end(kTargets);
 }
 
+// No map and no import: the host cannot access this memory.
 const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
                                          nullptr,
                                          entry<count>,

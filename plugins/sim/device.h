@@ -1,5 +1,5 @@
-// One simulated device: memory of its own, a default queue, and the queues and fences that the host
-// makes.
+// One simulated device: its memory, a default queue, and the queues and fences that the host
+// creates.
 #ifndef TENON_PLUGINS_SIM_DEVICE_H_
 #define TENON_PLUGINS_SIM_DEVICE_H_
 
@@ -35,12 +35,12 @@ struct Device {
   }
   Device(const Device&) = delete;
 
-  // DEVICE_LOST from the moment on that the device was lost.
+  // DEVICE_LOST as soon as the device is lost.
   Status alive() const;
-  // What every command does first, on its queue's thread: takes its time, or goes wrong. kCopy,
-  // kLaunch.
+  // The first step of every command (kCopy, kLaunch), on its queue's thread: takes the latency, or
+  // injects a fault.
   Status begin_command(Event event, Queue& queue);
-  // An allocation, for the host or for executables.
+  // Allocates for the host or for executables.
   Status alloc(uint64_t size_bytes, uint64_t* out_handle);
   void lose();
   std::vector<std::shared_ptr<Queue>> all_queues();
@@ -49,9 +49,9 @@ struct Device {
   DeviceMemory memory;
   Injection injection;
   std::atomic<bool> lost{false};
-  std::shared_mutex
-      touching;  // held by commands while they touch memory: nobody learns of the loss before
-  const std::shared_ptr<Queue> default_queue;  // what the host submits without naming a queue
+  std::shared_mutex touching;  // held by commands while they access memory, so that a loss is
+                               // reported only after they end
+  const std::shared_ptr<Queue> default_queue;  // for work of the host without a queue
   std::mutex objects_mutex;
   std::vector<std::shared_ptr<Queue>> queues;
   std::unordered_set<Fence*> fences;  // the host's
@@ -62,7 +62,7 @@ struct Device {
   static std::unordered_set<Device*>& all();
 };
 
-// Counts a command as running for as long as it lives.
+// Counts a command as running during the lifetime of this object.
 class Running {
  public:
   explicit Running(uint32_t ordinal);
@@ -73,7 +73,7 @@ class Running {
   const uint32_t ordinal_;
 };
 
-// A queue of the host's and the device it belongs to.
+// A queue of the host, and the device that it belongs to.
 struct HostQueue {
   Device* device = nullptr;
   std::shared_ptr<Queue> queue = std::make_shared<Queue>();
@@ -93,7 +93,7 @@ inline HostQueue* queue_of(tenon_queue_t* q) {
 inline HostFence* fence_of(tenon_fence_t* f) {
   return reinterpret_cast<HostFence*>(f);
 }
-// Buffers are handles: numbers that are no addresses.
+// Buffers are handles: numbers that are not addresses.
 inline uint64_t handle_of(const tenon_buffer_t* b) {
   return reinterpret_cast<uint64_t>(b);
 }
@@ -107,7 +107,7 @@ inline FencePoint point_of(const tenon_fence_point_t& p) {
 std::vector<FencePoint> points_of(const tenon_fence_point_t* points, uint32_t count);
 
 extern const tenon_device_api_t kDeviceTable;
-// Whether one of these devices calls itself so.
+// Whether this is the target of one of these devices.
 bool is_target(std::string_view target);
 extern const tenon_queue_api_t kQueueTable;
 extern const tenon_sim_statistics_t kStatisticsTable;

@@ -1,5 +1,5 @@
-// tenon.compile/1 of the simulated device: subgraphs become OpenCL C through kernelgen, the host's
-// toolchain for that dialect makes them callable, and a queue's thread runs the work items.
+// tenon.compile/1 of the simulated device: kernelgen turns subgraphs into OpenCL C, the host's
+// toolchain for that dialect compiles it, and a queue's thread runs the work items.
 #include "executable.h"
 
 #include <algorithm>
@@ -24,15 +24,15 @@ namespace {
 namespace kg = tenon::kernelgen;
 
 constexpr std::string_view kName = "sim";
-// Work items that meet at barriers: enough to go wrong, few enough to be quick.
+// Work items in a group: enough for races to happen, few enough to be quick.
 constexpr uint32_t kGroup = 16;
 struct Executable {
   Device* device = nullptr;
   kg::DeviceProgram program;
   KernelModule module;
   std::vector<tenon_opencl_run_t> entries;  // per kernel
-  std::vector<uint64_t> constants;          // handles; 0 where no step of a run reads it
-  std::vector<uint64_t> persistents;        // per buffer: what the load steps made; 0 elsewhere
+  std::vector<uint64_t> constants;          // handles; 0 where no step of a run reads the constant
+  std::vector<uint64_t> persistents;        // by buffer: results of the load steps; 0 elsewhere
   uint64_t constant_bytes = 0;
 
   ~Executable() {
@@ -178,7 +178,7 @@ Status needs(void*, tenon_executable_t* e, tenon_symbols_t symbols, tenon_needs_
   });
 }
 
-// Everything one execution refers to, owned, since it runs later on the queue's thread.
+// Everything that one execution uses. It owns copies, because it runs later on the queue's thread.
 struct Run {
   const Executable* exe;
   kg::ProgramLayout layout;
@@ -230,7 +230,7 @@ std::string name_of(const kg::ProgramBuffer& b, uint32_t buffer) {
   }
 }
 
-// The memory of one argument: where it is, or where a watched kernel sees it.
+// Adds the memory of one argument: its address or, for a watched kernel, its address in a view.
 Status add_buffer(const Run& run, Place place, KernelArg arg, DeviceMemory::Views* views,
                   std::vector<KernelArg>* args) {
   DeviceMemory& memory = run.exe->device->memory;
@@ -278,8 +278,8 @@ Status launch(const Run& run, const kg::ProgramStep& step, size_t index) {
   return run.exe->module.run(out);
 }
 
-// Kernels clamp where they would leave a buffer, so whatever a run computed is harmless; it is not
-// handed out.
+// Kernels clamp accesses that would leave a buffer, so a failed check has done no damage; it only
+// invalidates the results.
 Status check_run(const Run& run) {
   for (const kg::ProgramLayout::Check& check : run.layout.checks) {
     void* at = nullptr;
@@ -318,8 +318,7 @@ Status perform(const Run& run, Queue& queue) {
   return check_run(run);
 }
 
-// Before the executable is handed out, on the caller's thread: nothing else runs on what it
-// touches.
+// Runs on the caller's thread before the executable is returned, so nothing else uses its memory.
 Status run_load_steps(Executable* exe) {
   const kg::DeviceProgram& program = exe->program;
   Run run{exe, {}, {}, {}, {}, nullptr};

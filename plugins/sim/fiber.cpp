@@ -52,7 +52,7 @@ Fiber::~Fiber() {
   __tsan_destroy_fiber(own_tsan_);
 #endif
 #ifdef TENON_SIM_ASAN
-  // Frames that never ended left their marks on it.
+  // Frames that never returned left their poison on it.
   ASAN_UNPOISON_MEMORY_REGION(stack_, kStackBytes);
 #endif
   munmap(mapping_, kStackBytes + kGuardBytes);

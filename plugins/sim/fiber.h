@@ -1,5 +1,5 @@
-// A stack of its own to run on, left and taken up again on one thread. What work items stand on
-// when they wait at a barrier.
+// A separate stack to run on, suspended and resumed on one thread. Work items wait at barriers on
+// fibers.
 //
 // Threads: a fiber belongs to the thread that made it.
 #ifndef TENON_PLUGINS_SIM_FIBER_H_
@@ -14,18 +14,18 @@ namespace tenon::sim {
 
 class Fiber {
  public:
-  // `body` begins at the first resume(). Throws std::bad_alloc when there is no memory for a stack.
+  // `body` starts at the first resume(). Throws std::bad_alloc when there is no memory for a stack.
   explicit Fiber(std::function<void()> body);
-  // A fiber whose body did not return is given up as it stands: nothing on its stack is destroyed.
+  // A fiber whose body did not return is abandoned: nothing on its stack is destroyed.
   ~Fiber();
   Fiber(const Fiber&) = delete;
 
-  // Runs the fiber until it suspends or its body returns. From outside of every fiber.
+  // Runs the fiber until it suspends or its body returns. Call only outside of all fibers.
   void resume();
-  // Goes back to whoever resumed. From inside.
+  // Returns to the caller of resume(). Call only on the fiber.
   void suspend();
   bool done() const { return done_; }
-  // Of the fiber's own stack.
+  // Whether an address is on the fiber's stack.
   bool owns(const void* address) const {
     const auto at = reinterpret_cast<uintptr_t>(address), low = reinterpret_cast<uintptr_t>(stack_);
     return at >= low && at - low < kStackBytes;
@@ -42,7 +42,7 @@ class Fiber {
   char* stack_ = nullptr;
   ucontext_t own_{}, back_{};
   bool done_ = false;
-  // For sanitizers, which keep records of stacks: the one we came from, and the fiber's.
+  // For sanitizers, which track stacks: the stack we came from, and the fiber's.
   [[maybe_unused]] const void* outer_stack_ = nullptr;
   [[maybe_unused]] uint64_t outer_bytes_ = 0;
   [[maybe_unused]] void *outer_fake_ = nullptr, *own_fake_ = nullptr;

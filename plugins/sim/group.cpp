@@ -7,7 +7,7 @@
 namespace tenon::sim {
 namespace {
 
-// Fibers stay on the thread that runs their group.
+// A thread runs one group at a time, with all of its fibers.
 thread_local GroupRunner* t_runner = nullptr;
 
 void at_barrier(uint32_t, uint32_t line) {
@@ -19,7 +19,8 @@ const uint64_t* current_item() {
 
 }  // namespace
 
-// The toolchain runs each item as a group of its own; these definitions take the place of its own.
+// The toolchain runs each item as a group of its own; these definitions replace its work-item
+// functions.
 const std::string_view kDialectPrelude =
     R"CL(#pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
 __global ulong __tenon_sim_hooks[2];
@@ -49,7 +50,7 @@ void watch_access(const void* address, uint64_t size_bytes, uint32_t kind) {
 GroupRunner::~GroupRunner() {
   leaving_ = true;
   for (const auto& worker : workers_) {
-    if (!worker->working && !worker->fiber->done()) worker->fiber->resume();  // to its end
+    if (!worker->working && !worker->fiber->done()) worker->fiber->resume();  // lets the fiber end
   }
 }
 
@@ -106,8 +107,8 @@ void GroupRunner::run_group() {
   }
 }
 
-// The items that wait; false when none does. That some wait and others do not, or elsewhere, is a
-// failure.
+// Collects the waiting items; false when none waits. It is a failure if only some items wait, or if
+// they wait at different barriers.
 bool GroupRunner::all_at_one_barrier(std::vector<Worker*>* waiting) {
   waiting->clear();
   for (const auto& worker : workers_) {
@@ -148,7 +149,7 @@ void GroupRunner::resume(Worker* worker) {
   worker->fiber->resume();
 }
 
-// On a fiber: items one after another, as long as there are some that nobody began.
+// Runs on a fiber: starts one item after another while any are left.
 void GroupRunner::run_items(Worker* worker) {
   while (!leaving_) {
     worker->working = true;
@@ -189,8 +190,8 @@ void GroupRunner::barrier(uint32_t line) {
 }
 
 void GroupRunner::access(const void* address, uint64_t size_bytes, uint32_t kind) {
-  if (current_->fiber->owns(address)) return;  // a variable of the item's own, through a pointer
-  if (!judge(address, size_bytes, kind)) current_->fiber->suspend();  // and is not taken up again
+  if (current_->fiber->owns(address)) return;  // the item's own variable, through a pointer
+  if (!judge(address, size_bytes, kind)) current_->fiber->suspend();  // never resumed
 }
 
 bool GroupRunner::judge(const void* address, uint64_t size_bytes, uint32_t kind) try {

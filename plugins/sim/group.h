@@ -1,6 +1,6 @@
-// One launch on the calling thread: groups one after another, in each a fiber for every work item
-// that waits at a barrier. An item that ends without a barrier leaves its fiber to the next one, so
-// that kernels without barriers run on a single fiber.
+// One launch on the calling thread: groups one after another, with a fiber for every work item that
+// waits at a barrier. An item that ends without waiting leaves its fiber to the next one, so
+// kernels without barriers run on a single fiber.
 #ifndef TENON_PLUGINS_SIM_GROUP_H_
 #define TENON_PLUGINS_SIM_GROUP_H_
 
@@ -14,19 +14,18 @@
 
 namespace tenon::sim {
 
-// What the text of a kernel is preceded by: work-item functions and barriers that come back to the
-// fibers.
+// Text put before a kernel: work-item functions and barriers that call back to the fibers.
 extern const std::string_view kDialectPrelude;
-// The variable of the module through which they do, and the table that it is to be filled with.
+// The variable of the module with the callbacks, and the table to fill it with.
 inline constexpr std::string_view kHooksName = "__tenon_sim_hooks";
 inline constexpr size_t kHookCount = 2;
 extern const uint64_t kHooks[kHookCount];
-// For TENON_TOOLCHAIN_WATCH.
+// The callback of TENON_TOOLCHAIN_WATCH.
 void watch_access(const void* address, uint64_t size_bytes, uint32_t kind);
 
 class GroupRunner {
  public:
-  // args as the entry wants them. watch: null when accesses are not watched.
+  // args: in the form of the entry. watch: null when accesses are not watched.
   GroupRunner(const Launch& launch, std::vector<void*> args, Watch* watch)
       : launch_(launch), args_(std::move(args)), watch_(watch) {}
   ~GroupRunner();
@@ -39,16 +38,16 @@ class GroupRunner {
   void access(const void* address, uint64_t size_bytes, uint32_t kind);
 
  private:
-  // Laid out as the prelude reads it: ids of the item, then sizes, three each.
+  // Laid out for the prelude: ids of the item, then sizes, three numbers each.
   struct Item {
     uint64_t global_id[3], local_id[3], group_id[3], global_size[3], local_size[3], group_count[3];
-    uint64_t number = 0;         // in the group
+    uint64_t number = 0;         // within the group
     uint32_t waits_at_line = 0;  // 0: at no barrier
   };
   struct Worker {
     Item item;
     std::unique_ptr<Fiber> fiber;
-    bool working = false;  // an item is on it
+    bool working = false;  // it runs an item
   };
   void run_group();
   void run_items(Worker* worker);

@@ -1,4 +1,4 @@
-// Kernels here are C++ that calls what a compiled kernel calls.
+// The kernels here are C++ that calls what a compiled kernel calls.
 #include "group.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ class GroupTest : public testing::Test {
 };
 
 TEST_F(GroupTest, BarriersAreReal) {
-  // Each group turns its items around, through local memory.
+  // Each group reverses its items through local memory.
   const Entry reverse = [](void* const*, const uint64_t*, const uint64_t*, const uint64_t*) {
     store(&g_arrays->local[local_id()], load(&g_arrays->in[global_id()]));
     barrier();

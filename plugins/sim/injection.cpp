@@ -20,8 +20,8 @@ std::optional<uint64_t> number(std::string_view text) {
   return value;
 }
 
-// Calls `visit(name, value)` for every NAME=VALUE; false at the first that is none or that `visit`
-// refuses.
+// Calls `visit(name, value)` for every NAME=VALUE; false at the first item that is malformed or
+// that `visit` refuses.
 template <class Visit>
 bool each_pair(std::string_view variable, std::string_view text, std::string* why, Visit&& visit) {
   while (!text.empty()) {
@@ -31,8 +31,7 @@ bool each_pair(std::string_view variable, std::string_view text, std::string* wh
     const size_t equals = item.find('=');
     if (equals != std::string_view::npos && visit(item.substr(0, equals), item.substr(equals + 1)))
       continue;
-    *why = cat("sim: ", quoted(item), " in ", variable,
-               " makes no sense; plugins/sim/README.md says what does");
+    *why = cat("sim: ", quoted(item), " in ", variable, " is not valid; see plugins/sim/README.md");
     return false;
   }
   return true;
@@ -116,7 +115,7 @@ uint64_t Injection::latency_us(Event event, uint64_t* state) {
   refresh(&why);
   const Range& range = event == Event::kCopy ? copy_ : launch_;
   if (range.high == 0) return 0;
-  // splitmix64: one addition a number, and every seed is a good one.
+  // splitmix64: one addition per number, and every seed is good.
   if (*state == 0) *state = seed_;
   uint64_t z = *state += 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;

@@ -1,21 +1,21 @@
-// What makes a simulated device misbehave: faults and latencies, chosen by two variables.
+// Injects faults and latencies into a simulated device, chosen by two variables.
 //
-//   TENON_SIM_FAULTS   comma-separated [ORDINAL/]WHAT=N: the N-th such event of device ORDINAL (of
-//   every device without one) goes wrong;
-//                      N+ means that one and all after it. Events count from 1, from the moment
-//                      that the text was set:
+//   TENON_SIM_FAULTS   comma-separated [ORDINAL/]WHAT=N: the N-th such event of device ORDINAL
+//                      (without it: of every device) fails. N+: that one and all later ones.
+//                      Events count from 1, from the moment that the variable was set.
 //     alloc   an allocation fails with RESOURCE_EXHAUSTED
 //     copy    a copy fails with DATA_LOSS, half done
 //     launch  an execution fails with INTERNAL, before its first kernel
 //     fence   a wait for a fence gives DEADLINE_EXCEEDED at once
-//     stall   a copy or an execution on a queue never ends: not before its queue is destroyed or
-//     its device closed lost    at a copy or an execution the device is lost
-//   TENON_SIM_LATENCY  comma-separated copy=LO-HI, launch=LO-HI (microseconds that a command takes
-//   at least, evenly distributed),
-//                      seed=N: the same seed gives the same times for each queue.
+//     stall   a copy or an execution on a queue does not complete until its queue is destroyed or
+//             its device closed
+//     lost    the device is lost at a copy or an execution
+//   TENON_SIM_LATENCY  comma-separated copy=LO-HI, launch=LO-HI (the minimum duration of a command
+//                      in microseconds, uniformly distributed) and seed=N: the same seed gives the
+//                      same times for each queue.
 //
-// Both are read again at each event, so that a program may change them; a new text starts counting
-// anew.
+// Both variables are read again at each event, so that a program may change them; a new value
+// restarts the counts.
 //
 // Threads: safe.
 #ifndef TENON_PLUGINS_SIM_INJECTION_H_
@@ -39,11 +39,11 @@ class Injection {
   explicit Injection(uint32_t ordinal) : ordinal_(ordinal) {}
   Injection(const Injection&) = delete;
 
-  // INVALID_ARGUMENT naming what is wrong in one of the variables.
+  // INVALID_ARGUMENT, naming the error in one of the variables.
   Status check();
-  // One event happens: does it go wrong? A text that check() refuses injects nothing.
+  // Counts one event; true if it is to fail. A value that check() refuses injects nothing.
   bool strikes(Event event);
-  // Microseconds that the next command takes. `state` is the queue's own, 0 at first.
+  // The duration of the next command in microseconds. `state` belongs to the queue and starts at 0.
   uint64_t latency_us(Event event, uint64_t* state);
 
  private:

@@ -1,6 +1,6 @@
-// Kernels in kernelgen's OpenCL dialect: compiled by the host's toolchain, run by groups with a
-// fiber for each work item, so that barriers are real. A watched module is also looked at access by
-// access (watch.h).
+// Kernels in kernelgen's OpenCL dialect: compiled by the host's toolchain, run in groups with a
+// fiber for each work item, so that barriers are real. A watched module also has every access
+// checked (watch.h).
 //
 // Threads: build is safe; a loaded module may run on several threads at once.
 #ifndef TENON_PLUGINS_SIM_KERNEL_MODULE_H_
@@ -19,12 +19,12 @@ namespace tenon::sim {
 struct KernelArg {
   enum class Kind : uint8_t { kBuffer, kValue, kLocal };
   Kind kind = Kind::kValue;
-  void* data = nullptr;  // the memory, the value; local: none, each group gets its own
+  void* data = nullptr;  // the memory or the value; null for local memory
   uint64_t size_bytes = 0;
-  // For reports and for telling races:
+  // For reports and to detect races:
   std::string name;            // "output 0"
-  uint64_t place = 0;          // in the device's memory: equal for the same memory
-  uint32_t element_bytes = 1;  // what the kernel reads and writes at a time; a power of two
+  uint64_t place = 0;          // address in the device's memory; the same memory has the same place
+  uint32_t element_bytes = 1;  // size of one access by the kernel; a power of two
   bool written = true;
 };
 
@@ -42,16 +42,16 @@ class KernelModule {
   ~KernelModule();
   KernelModule(const KernelModule&) = delete;
 
-  // INVALID_ARGUMENT with the compiler's messages. watched: needs a toolchain that has
+  // INVALID_ARGUMENT with the compiler's messages. watched: requires a toolchain with
   // TENON_TOOLCHAIN_WATCH.
   static Status build(const tenon_toolchain_api_t& toolchain, std::string_view text, bool watched,
                       std::string* code);
 
   Status load(const tenon_toolchain_api_t& toolchain, std::string_view code);
   Status find(std::string_view kernel, tenon_opencl_run_t* out) const;
-  // Runs all groups. INVALID_ARGUMENT for sizes that do not go together. What a kernel does wrong
-  // ends the launch: OUT_OF_RANGE for an access outside, INTERNAL for a race or a barrier that not
-  // all items of a group reach; the message names kernel, item and buffer.
+  // Runs all groups. INVALID_ARGUMENT for sizes that do not match. A kernel's error ends the
+  // launch: OUT_OF_RANGE for an access out of bounds, INTERNAL for a race or a barrier that not all
+  // items of a group reach. The message names kernel, item and buffer.
   Status run(const Launch& launch) const;
   bool watched() const { return watched_; }
 

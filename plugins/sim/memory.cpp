@@ -18,7 +18,7 @@ Status DeviceMemory::reserve() {
   file_ = memfd_create("tenon-sim", MFD_CLOEXEC);
   if (file_ < 0 || ftruncate(file_, static_cast<off_t>(capacity_)) != 0) {
     return fail(TENON_UNAVAILABLE,
-                cat("sim: the system gives no memory file of ", capacity_, " bytes"));
+                cat("sim: cannot create a memory file of ", capacity_, " bytes"));
   }
   void* p = mmap(nullptr, capacity_, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file_, 0);
   if (p == MAP_FAILED)
@@ -50,7 +50,7 @@ Status DeviceMemory::alloc(uint64_t size_bytes, uint64_t* out_handle) {
   const std::lock_guard lock(mutex_);
   uint64_t offset = 0;
   if (size_bytes > capacity_ || !find_gap(rounded(size_bytes), &offset)) {
-    return fail(TENON_RESOURCE_EXHAUSTED, cat("sim: ", size_bytes, " bytes asked, ",
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("sim: ", size_bytes, " bytes requested, ",
                                               capacity_ - used_, " of ", capacity_, " bytes free"));
   }
   *out_handle = next_handle_++;

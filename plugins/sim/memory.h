@@ -1,9 +1,9 @@
-// The memory of one simulated device: an address space of its own, whose pages are closed while no
-// command of the device runs, so that a host that touches device memory by mistake faults instead
-// of working by luck.
+// The memory of one simulated device: an address space whose pages are protected while no command
+// of the device runs, so that a host that accesses device memory by mistake faults instead of
+// working by luck.
 //
-// Threads: alloc, free and translate are safe; an Access keeps the pages open for as long as it
-// lives.
+// Threads: alloc, free and translate are safe; pages stay accessible during the lifetime of an
+// Access.
 #ifndef TENON_PLUGINS_SIM_MEMORY_H_
 #define TENON_PLUGINS_SIM_MEMORY_H_
 
@@ -18,7 +18,7 @@
 
 namespace tenon::sim {
 
-inline constexpr uint64_t kAlignmentBytes = 256;  // unlike the host's 64, so that nobody assumes it
+inline constexpr uint64_t kAlignmentBytes = 256;  // not the host's 64, so that none relies on it
 
 class DeviceMemory {
  public:
@@ -26,18 +26,18 @@ class DeviceMemory {
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
 
-  Status reserve();  // UNAVAILABLE when the address space cannot be had
-  // A handle, never an address. Size 0 gives a handle too.
+  Status reserve();  // UNAVAILABLE when the address space cannot be reserved
+  // Returns a handle, never an address. Size 0 gets a handle too.
   Status alloc(uint64_t size_bytes, uint64_t* out_handle);
   Status free(uint64_t handle);
-  // The address of a range, to be used under an Access. OUT_OF_RANGE beyond the buffer's end.
+  // The address of a range, valid under an Access. OUT_OF_RANGE beyond the buffer's end.
   Status translate(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, void** out);
 
-  // Where a range lies in the device's address space: the same for the same memory.
+  // The position of a range in the device's address space: the same memory has the same place.
   Status place(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, uint64_t* out);
 
-  // Ranges of the memory once more, each at an address of its own with nothing for a megabyte on
-  // either side: for code whose accesses beyond a range are to be told from those to its neighbour.
+  // Maps ranges of the memory a second time, each with a megabyte of unmapped space on either side,
+  // so that accesses beyond a range are not mistaken for accesses to its neighbour.
   class Views {
    public:
     explicit Views(const DeviceMemory& memory) : memory_(memory) {}
@@ -56,7 +56,7 @@ class DeviceMemory {
   uint64_t peak_bytes() const;
   uint64_t capacity_bytes() const { return capacity_; }
 
-  // Opens the pages while at least one lives.
+  // The pages are accessible while at least one Access exists.
   class Access {
    public:
     explicit Access(DeviceMemory& memory) : memory_(memory) { memory_.open(); }
@@ -77,7 +77,7 @@ class DeviceMemory {
 
   const uint64_t capacity_;
   char* base_ = nullptr;
-  int file_ = -1;  // the memory; base_ is one view of it
+  int file_ = -1;  // the memory; base_ is one mapping of it
   mutable std::mutex mutex_;
   std::unordered_map<uint64_t, Block> blocks_;
   std::map<uint64_t, uint64_t> gaps_;  // offset -> size, never adjacent

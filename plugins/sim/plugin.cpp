@@ -1,5 +1,5 @@
-// A simulated accelerator: what a device with its own memory and asynchronous queues asks of the
-// framework, where there is none.
+// A simulated accelerator: exercises separate memory and asynchronous queues on machines without a
+// real device.
 #include "tenon/cpp/plugin.hpp"
 
 #include "device.h"

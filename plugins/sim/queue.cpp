@@ -12,12 +12,11 @@ namespace {
 constexpr uint64_t kForGoodNs = uint64_t{1} << 62;
 
 Fault last_fault(tenon_code_t code) {
-  tenon_failure_t failure{};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   const tenon_host_t* host = context().host;
   if (host->last_failure(host->self, &failure) == TENON_OK && failure.code == code) {
-    // The host takes a stable code off the front of a message; on the other thread it does so
-    // again.
+    // The host splits the code (T0123) off a message. It is put back, because the message is
+    // recorded again on the waiting thread.
     const std::string_view id = view(failure.id), message = view(failure.message);
     return {code,
             id.empty() || message.starts_with(id) ? std::string(message) : cat(id, ": ", message)};
@@ -27,7 +26,7 @@ Fault last_fault(tenon_code_t code) {
 
 }  // namespace
 
-// Both tell under the lock: whoever waited may destroy the fence as soon as it can take the lock.
+// Both notify under the lock: a waiter may destroy the fence as soon as it can take the lock.
 void Fence::signal(uint64_t value) {
   const std::lock_guard lock(mutex_);
   if (value > value_) value_ = value;
@@ -53,11 +52,11 @@ Status Fence::query(uint64_t* out_value) const {
 Status Fence::wait(uint64_t value, uint64_t timeout_ns) const {
   std::unique_lock lock(mutex_);
   const auto done = [&] { return value_ >= value || failed_at_ <= value; };
-  if (timeout_ns > kForGoodNs) {  // a clock that far ahead would not fit its type
+  if (timeout_ns > kForGoodNs) {  // wait_for would overflow its time type
     changed_.wait(lock, done);
   } else if (!changed_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), done)) {
     return tenon::fail(TENON_DEADLINE_EXCEEDED,
-                       cat("sim: the fence stands at ", value_, " and did not reach ", value,
+                       cat("sim: the fence is at ", value_, " and did not reach ", value,
                            " within ", timeout_ns, " ns"));
   }
   return failed_at_ <= value ? tenon::fail(fault_.code, fault_.message) : Status();

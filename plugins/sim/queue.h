@@ -18,13 +18,13 @@
 
 namespace tenon::sim {
 
-// What went wrong on a queue's thread, to be told again on the thread that waits.
+// A failure on a queue's thread, to be reported on the thread that waits.
 struct Fault {
   tenon_code_t code = TENON_OK;
   std::string message;
 };
 
-// Safe.
+// Threads: safe.
 class Fence {
  public:
   explicit Fence(uint64_t initial) : value_(initial) {}
@@ -32,7 +32,7 @@ class Fence {
   void fail(uint64_t value, Fault fault);
   Status query(uint64_t* out_value) const;
   Status wait(uint64_t value, uint64_t timeout_ns) const;
-  // As wait without an end, but keeps the fault instead of telling the host of it.
+  // Like wait without a timeout, but returns the fault without recording it at the host.
   Fault wait_quietly(uint64_t value) const;
 
  private:
@@ -58,17 +58,16 @@ class Queue {
   using Command = std::function<Status(Queue&)>;
   void submit(std::vector<FencePoint> waits, FencePoint signal, Command run);
   void wait_idle();
-  // Waits until everything submitted is done; the first failure since the last drain.
+  // Waits until all submitted work is done. Returns the first failure since the last drain.
   Fault drain();
-  // Waits for the work submitted, stalled commands excepted: these fail. Nothing is submitted
-  // afterwards.
+  // Waits for submitted work and fails stalled commands. Nothing may be submitted afterwards.
   void finish();
 
-  // For commands: never comes back while the queue works; fails when it is finished or released.
+  // For commands: blocks while the queue works; fails when the queue is finished or released.
   Status stall();
-  // Ends stalls: the device is lost.
+  // Ends stalls, because the device is lost.
   void release();
-  uint64_t* random_state() { return &random_state_; }  // of the queue's thread
+  uint64_t* random_state() { return &random_state_; }  // used on the queue's thread
 
  private:
   struct Item {

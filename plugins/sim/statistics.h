@@ -1,5 +1,6 @@
-/* sim.statistics/1: what the simulated devices hold and have done, for tests. An interface of sim's
- * own: asked for with tenon_host_registry_t::plugin_interface("device", "sim", SIM_STATISTICS_ID).
+/* sim.statistics/1: current objects and past commands of the simulated devices, for tests. An
+ * interface of sim's own; query it with tenon_host_registry_t::plugin_interface("device", "sim",
+ * SIM_STATISTICS_ID).
  */
 #ifndef TENON_PLUGINS_SIM_STATISTICS_H_
 #define TENON_PLUGINS_SIM_STATISTICS_H_
@@ -13,18 +14,20 @@ extern "C" {
 #define SIM_STATISTICS_ID "sim.statistics/1"
 
 typedef struct tenon_sim_counts_t {
-  uint64_t buffers, bytes, queues, fences; /* now; the device's own queue is not counted */
-  uint64_t copies, launches;               /* begun since it was opened */
+  uint64_t buffers, bytes, queues, fences; /* now; without the device's own queue */
+  uint64_t copies, launches;               /* started since it was opened */
 } tenon_sim_counts_t;
 
 typedef struct tenon_sim_statistics_t {
   uint32_t size_bytes;
   void* self;
-  /* All open devices of this ordinal together. Safe. */
+  /* Sums over all open devices of this ordinal. Threads: safe. */
   void (*read)(void* self, uint32_t ordinal, tenon_sim_counts_t* out);
-  /* The most commands, of all devices, that ran at one time since the last call. Safe. */
+  /* The largest number of commands, over all devices, that ran at the same time since the last
+   * call. Threads: safe. */
   uint64_t (*at_once)(void* self);
-  /* Nanoseconds since the last call in which commands of more than one device ran. Safe. */
+  /* Nanoseconds since the last call in which commands of more than one device ran. Threads: safe.
+   */
   uint64_t (*overlap_ns)(void* self);
 } tenon_sim_statistics_t;
 

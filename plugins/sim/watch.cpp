@@ -11,15 +11,15 @@
 namespace tenon::sim {
 namespace {
 
-// In the epochs of a cell.
+// Flags in the epochs of a cell.
 constexpr uint32_t kSeveralItems =
     1u << 31;  // reader: other items of the group read in this epoch too
 constexpr uint32_t kSeveralGroups = 1u << 30;  // reader: items of other groups read as well
 constexpr uint32_t kAtomicWrite = 1u << 31;    // writer
 constexpr uint32_t kEpochMask = kSeveralGroups - 1;
-// How far from a range an address is still told as beyond that range.
+// The largest distance at which an address is reported as beyond a range.
 constexpr uint64_t kNearBytes = 1 << 20;
-// So many reads of what nobody wrote before are looked at again when the group ends.
+// The most reads of unwritten elements that are checked again when the group ends.
 constexpr size_t kUnwrittenMax = 256;
 
 }  // namespace
@@ -31,8 +31,8 @@ Watch::Watch(std::vector<WatchedRange> ranges, uint64_t items_per_group)
   make_regions();
 }
 
-// What may be written, and whatever else lies at the same place, is tracked; places that overlap
-// are one region.
+// Tracks the ranges that may be written, and all ranges at the same place. Overlapping places form
+// one region.
 void Watch::make_regions() {
   std::vector<const WatchedRange*> by_place;
   for (const WatchedRange& r : ranges_) {
@@ -59,7 +59,7 @@ void Watch::make_regions() {
     const auto it = std::find_if(regions_.begin(), regions_.end(), [&](const Region& region) {
       return r.place < region.place + region.size_bytes && region.place < r.place + r.size_bytes;
     });
-    // A range that is read alone and reaches over the region's ends is tracked where they meet.
+    // A read-only range that extends beyond the region is tracked only where they overlap.
     region_of_.push_back(it == regions_.end() ? -1 : static_cast<int32_t>(it - regions_.begin()));
   }
 }

@@ -1,9 +1,8 @@
-// Looks at every access of one launch: is it inside of what the kernel was given, does it write
-// only what it may, and is it ordered against the accesses of other work items? Two accesses are
-// ordered by a barrier between them, within a group; groups are never.
+// Checks every access of one launch: is it within the kernel's memory, does it write only what may
+// be written, and is it ordered against the accesses of other work items? Within a group, a barrier
+// between two accesses orders them; accesses of different groups are never ordered.
 //
-// The order in which items really run plays no part, so that a race is found whether or not it did
-// harm.
+// The actual order of execution does not matter, so a race is found whether or not it did harm.
 //
 // Threads: one.
 #ifndef TENON_PLUGINS_SIM_WATCH_H_
@@ -23,15 +22,14 @@ struct WatchedRange {
   std::string name;  // "output 0", "local `tmp`"
   const void* begin = nullptr;
   uint64_t size_bytes = 0;
-  uint64_t place =
-      0;  // the same for the same memory under two names; ranges of one place may overlap
-  uint32_t element_bytes = 1;  // what the kernel reads and writes at a time
+  uint64_t place = 0;  // equal for the same memory under two names; ranges of one place may overlap
+  uint32_t element_bytes = 1;  // size of one access by the kernel
   bool written = true;         // the kernel may write it
   bool local = false;          // new for every group
 };
 
-// What is wrong with an access: OUT_OF_RANGE or INTERNAL (a race), and "reads 4 bytes at byte 256
-// of input 0, which has 256".
+// The error of an access: OUT_OF_RANGE or INTERNAL (a race), and a text such as "reads 4 bytes at
+// byte 256 of input 0, which has 256".
 struct Finding {
   tenon_code_t code = TENON_OK;
   std::string text;
@@ -39,23 +37,23 @@ struct Finding {
 
 class Watch {
  public:
-  // items: of one group. Items are numbered group after group.
+  // Items are numbered group after group.
   Watch(std::vector<WatchedRange> ranges, uint64_t items_per_group);
 
   void begin_group();
-  // What shows only now: local memory that an item read and none of its group wrote. *item: which,
-  // in its group.
+  // Finds what shows only at the end: local memory that an item read and no item of its group
+  // wrote. *item is that item's number in the group.
   Finding end_group(uint64_t* item) const;
-  // kind as tenon_opencl_access_t.
+  // `kind` as in tenon_opencl_access_t.
   Finding access(uint64_t item, uint32_t epoch, const void* address, uint64_t size_bytes,
                  uint32_t kind);
 
  private:
-  // Who touched an element last. Items count from 1; 0: nobody.
+  // The last accesses to an element. Items count from 1; 0: none.
   struct Cell {
     uint32_t writer, writer_epoch, reader, reader_epoch;
   };
-  struct Region {  // places that are tracked
+  struct Region {  // a tracked place
     uint64_t place = 0, size_bytes = 0;
     uint32_t element_bytes = 1;
     bool local = false;
@@ -75,8 +73,8 @@ class Watch {
 
   std::vector<WatchedRange> ranges_;  // by address
   std::vector<Region> regions_;
-  std::vector<int32_t> region_of_;    // by range; -1: not tracked, since nobody writes it
-  std::vector<Unwritten> unwritten_;  // local elements that were read first: the first few
+  std::vector<int32_t> region_of_;    // by range; -1: not tracked, because it is never written
+  std::vector<Unwritten> unwritten_;  // the first few reads of unwritten local elements
   const uint64_t items_per_group_;
 };
 

@@ -27,7 +27,7 @@ MAX_MODEL_BYTES = 300_000
 
 
 class DigitsNet(nn.Module):
-    """Two convolutions and a linear layer; answers a probability for each of the ten digits."""
+    """Two convolutions and a linear layer; returns a probability for each of the ten digits."""
 
     def __init__(self):
         super().__init__()
@@ -55,7 +55,7 @@ def digits():
 
 
 def shifted(images, generator):
-    """Moves each image by at most one pixel: the whole of the augmentation."""
+    """Moves each image by at most one pixel; there is no other augmentation."""
     padded = nn.functional.pad(images, (1, 1, 1, 1))
     moves = torch.randint(0, 3, (len(images), 2), generator=generator)
     return torch.stack([image[:, y:y + 8, x:x + 8] for image, (y, x) in zip(padded, moves)])
@@ -86,7 +86,7 @@ def main():
     train_images, test_images, train_labels, test_labels = digits()
     model = train(torch.from_numpy(train_images), torch.from_numpy(train_labels))
     path = HERE / "digits.onnx"
-    # PRESERVE keeps batch normalization as a node of its own: folding it is the compiler's work.
+    # PRESERVE keeps batch normalization as a node of its own: folding it is the compiler's job.
     torch.onnx.export(model, (torch.from_numpy(test_images[:1]),), str(path), opset_version=17,
                       input_names=["image"], output_names=["digit_scores"],
                       dynamic_axes={"image": {0: "batch"}, "digit_scores": {0: "batch"}},
@@ -100,7 +100,7 @@ def main():
     hits = scores.argmax(1) == test_labels
     right = int(hits.sum())
     assert right >= 0.975 * HELD_OUT, right
-    example = int(hits.argmax())  # the first that is read right
+    example = int(hits.argmax())  # the first correctly classified one
 
     np.save(HERE / "heldout_images.npy", test_images)
     np.save(HERE / "heldout_labels.npy", test_labels)

@@ -1,6 +1,6 @@
 // The kernel set `fast_sort`: `sort` of f32 on the cpu, along the last dim, for lines of 1,024 to
 // 2^26 elements, by radix: four passes over the bits instead of comparisons. The order is the op's:
-// NaN last (first where descending), -0 and +0 equal, equal elements as they were.
+// NaN last (first if descending), -0 and +0 equal, equal elements in their original order.
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr int64_t kLineMin = 1024;  // below, comparisons are as fast
+constexpr int64_t kLineMin = 1024;  // for shorter lines, comparisons are as fast
 constexpr int64_t kLineMax = int64_t{1} << 26;
 constexpr double kElementNs = 12;  // measured, one thread
 constexpr uint32_t kBits = 8, kBuckets = 1u << kBits;
@@ -40,7 +40,7 @@ tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) {
   return TENON_OK;
 }
 
-// A number whose order among unsigned integers is that of the floats.
+// An unsigned integer that is ordered as the floats are.
 uint32_t key_of(uint32_t bits, bool descending) {
   constexpr uint32_t kSign = 0x80000000u, kInfinity = 0x7f800000u;
   uint32_t key;
@@ -58,7 +58,7 @@ struct Item {
   uint32_t key, bits;
 };
 
-// Sorts one line; `a` and `b` have room for it. Stable, since every pass is.
+// Sorts one line; `a` and `b` have room for it. Stable, because every pass is stable.
 void sort_line(const uint32_t* in, uint32_t* out, std::span<Item> a, std::span<Item> b,
                bool descending) {
   std::array<std::array<uint32_t, kBuckets>, 4> counts = {};

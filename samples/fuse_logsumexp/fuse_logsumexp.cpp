@@ -13,14 +13,14 @@ using tenon::one_use;
 using tenon::Status;
 using tenon::Value;
 
-// Ends: every match takes a log away and adds none. Not worse: what is used elsewhere stays, so
-// nothing is computed twice.
+// Ends: every match removes a log and adds none. Not worse: values used elsewhere stay, so nothing
+// is computed twice.
 Status fuse(Builder& builder, const Node& node, std::vector<Value>* out) {
   Value x;
   Node sum;
   const auto inner = match_op(&sum, "reduce_sum", one_use(match_op("exp", bind(&x))));
   if (!match(node, match_op("log", one_use(inner)))) return {};
-  // A sum in another type than x would be another number.
+  // A sum in another type than that of x would be a different number.
   if (sum.result().dtype() != x.dtype() || !tenon::is_float(x.dtype())) return {};
   *out = {builder.build("logsumexp", {x}, {{"dims", sum.i64s("dims")}})};
   return {};

@@ -1,6 +1,6 @@
-// The op `moving_average`: the mean of a window that slides along one dim. All facets: words,
-// schema with constraints and what breaks each, inference over symbolic dims, a reference, a
-// decomposition into ops that every device has, a simplification, and properties.
+// The op `moving_average`: the mean of a window that slides along one dim. It has all facets:
+// documentation, a schema with constraints and examples that break them, inference over symbolic
+// dims, a reference, a decomposition into ops that every device has, a fold, and properties.
 #include <tenon/cpp/op.hpp>
 
 namespace {
@@ -25,7 +25,7 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 
-// Obvious before fast: what every device is compared with.
+// Clear rather than fast: every device is compared with it.
 Status reference(const Eval& e) {
   const tenon::Array x = e.input(0), y = e.output();
   const auto dim = static_cast<size_t>(e.i64("dim"));

@@ -1,6 +1,5 @@
-// In front of kernelgen's OpenCL C this makes it CUDA C++: for NVRTC, and for clang without CUDA's
-// headers, which is how the test of this sample compiles it. One dimension, as kernelgen's kernels
-// have.
+// Put before kernelgen's OpenCL C, this turns it into CUDA C++: for NVRTC, and for clang without
+// CUDA's headers, which the test of this sample uses. One dimension, as in kernelgen's kernels.
 #ifndef __CUDACC_RTC__
 #define __device__ __attribute__((device))
 #define __global__ __attribute__((global))

@@ -30,7 +30,7 @@ void Line::begin() {
   ++in_flight_;
 }
 
-// Told under the lock: whoever waits may destroy this as soon as it can take the lock.
+// Notifies under the lock: a waiter may destroy this object as soon as it can take the lock.
 void Line::end(const tenon::Fault& fault) {
   const std::lock_guard lock(mutex_);
   if (fault_.ok()) fault_ = fault;
@@ -98,7 +98,7 @@ Found look_at(const Functions& cl, cl_device_id id) {
   size_t most = 1, group = 1;
   info_number(cl, id, CL_DEVICE_MAX_WORK_GROUP_SIZE, &most);
   while (group < 256 && group * 2 <= most) group *= 2;
-  // No relaxed mathematics: results have to agree with the reference.
+  // No relaxed mathematics: results must agree with the reference.
   cl_device_fp_config floats = 0;
   info_number(cl, id, CL_DEVICE_SINGLE_FP_CONFIG, &floats);
   f.options = floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
@@ -112,7 +112,7 @@ Found look_at(const Functions& cl, cl_device_id id) {
 }
 
 std::deque<Found> find_devices() {
-  const tenon::ProcessGuard guard;  // drivers start threads when they are first asked
+  const tenon::ProcessGuard guard;  // drivers start threads when they are first queried
   std::string why;
   const Functions* cl = functions(&why);
   cl_platform_id platform = nullptr;
@@ -187,7 +187,7 @@ Status close(void*, tenon_device_t* device) {
 
 Status alloc(void*, tenon_device_t* d, uint64_t size_bytes, tenon_buffer_t** out) {
   Device& device = *device_of(d);
-  // Drivers that allocate at the first use would find out too late.
+  // Drivers that allocate on first use would detect this too late.
   if (size_bytes > device.found->most_bytes) {
     return fail(TENON_RESOURCE_EXHAUSTED, cat("opencl: ", size_bytes, " bytes are more than the ",
                                               device.found->most_bytes, " of the largest buffer"));
@@ -222,8 +222,8 @@ Status memory(void*, tenon_device_t* d, uint64_t* out_used, uint64_t* out_peak) 
   return {};
 }
 
-// OpenCL fills from multiples of the pattern: what begins elsewhere is written byte by byte of a
-// turned pattern at its ends.
+// OpenCL fills only from multiples of the pattern. A fill that begins elsewhere writes bytes of a
+// rotated pattern at its ends.
 cl_int fill(const Line& line, const tenon_copy_t& c) {
   const uint64_t width = c.pattern_bytes, skew = c.to_offset_bytes % width,
                  begin = c.to_offset_bytes, end = begin + c.length_bytes;
@@ -247,7 +247,7 @@ cl_int fill(const Line& line, const tenon_copy_t& c) {
 
 Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   TENON_TRY(check_copy(*c));
-  (void)device_of(d)->drain();  // its faults were told through fences
+  (void)device_of(d)->drain();  // fences have already reported its faults
   return enqueue_copy(*device_of(d)->own, *c, true);
 }
 

@@ -1,4 +1,4 @@
-// An open OpenCL device as the files of this plugin see it.
+// An open OpenCL device, shared by the files of this plugin.
 #ifndef OPENCL_SAMPLE_DEVICE_H_
 #define OPENCL_SAMPLE_DEVICE_H_
 
@@ -16,21 +16,21 @@
 
 namespace opencl_sample {
 
-// What is looked up once per device of the machine.
+// Looked up once for each device of the machine.
 struct Found {
   cl_device_id id = nullptr;
   std::string name;
   cl_ulong memory_bytes = 0, most_bytes = 0;
   cl_uint alignment_bits = 0;
-  std::string options;  // of the driver's compiler
+  std::string options;  // for the driver's compiler
   std::string target;   // "opencl fp64=1 group=256 device=... driver=..."
 };
 
 struct Work;
 
-// One command queue in order, and how much of its work has not been told of yet. Work that waits
-// for a fence is held back here, and all work behind it, so that nothing of it has started when the
-// wait fails. Safe.
+// One in-order command queue, with its work in flight and its unreported faults. Work that waits
+// for a fence is held back here, and so is all work behind it, so that nothing has started when the
+// wait fails. Threads: safe.
 class Line {
  public:
   Line(const Functions* cl, cl_context context, cl_device_id id, cl_int* code);
@@ -40,10 +40,10 @@ class Line {
   void begin();
   void end(const tenon::Fault& fault);
   void wait_idle();
-  tenon::Fault take_fault();  // the first since it was taken last
-  bool holds();               // work that waits
+  tenon::Fault take_fault();  // the first since the last call
+  bool holds();               // whether work is held
   void hold(std::shared_ptr<Work> work);
-  void advance();  // hands over what need not wait any more
+  void advance();  // submits held work whose waits are over
 
   const Functions* cl;
   cl_command_queue queue = nullptr;
@@ -52,7 +52,7 @@ class Line {
   std::mutex mutex_;
   std::condition_variable idle_;
   uint64_t in_flight_ = 0;
-  bool advancing_ = false;  // somebody hands work over
+  bool advancing_ = false;  // a thread is submitting held work
   std::deque<std::shared_ptr<Work>> held_;
   tenon::Fault fault_;
 };
@@ -61,13 +61,13 @@ struct Device {
   const Functions* cl = nullptr;
   const Found* found = nullptr;
   cl_context context = nullptr;
-  std::shared_ptr<Line> own;  // of what is waited for
+  std::shared_ptr<Line> own;  // for blocking calls
   std::mutex mutex;
   std::vector<std::shared_ptr<Line>> lines;  // its own, and those of queues
   uint64_t used_bytes = 0, peak_bytes = 0;
 
   ~Device();
-  // Waits for all work submitted before; its first fault.
+  // Waits for all work submitted before. Returns its first fault.
   tenon::Fault drain();
 };
 
@@ -95,10 +95,11 @@ inline tenon::Timeline* fence_of(tenon_fence_t* f) {
 }
 
 uint64_t alignment_of(const Found& found);
-// The device of this machine with that target; null: there is none.
+// The device of this machine with that target; null if there is none.
 const Found* find_target(std::string_view target);
 
-// A copy that lies inside its buffers, handed to a queue. `to_end`: returns when it is done.
+// Checks that a copy lies inside its buffers; submits a copy to a queue. `to_end`: returns when it
+// is done.
 tenon::Status check_copy(const tenon_copy_t& copy);
 tenon::Status enqueue_copy(const Line& line, const tenon_copy_t& copy, bool to_end);
 

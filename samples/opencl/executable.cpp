@@ -1,4 +1,4 @@
-// tenon.compile/1: kernelgen's OpenCL C through the driver's compiler, kernels and their arguments.
+// tenon.compile/1: compiles kernelgen's OpenCL C with the driver's compiler, and starts kernels.
 #include <charconv>
 
 #include "submission.h"
@@ -13,8 +13,8 @@ using tenon::cat;
 using tenon::fail;
 using tenon::Status;
 
-// A program with its kernels. Arguments are state of a kernel: one thread at a time sets and
-// starts.
+// A program with its kernels. Arguments are state of a kernel, so one thread at a time sets them
+// and starts it.
 struct Program final : kg::LoadedText {
   const Functions* cl = nullptr;
   cl_program program = nullptr;
@@ -81,7 +81,7 @@ cl_ulong profiled(const Functions& cl, cl_event event, cl_profiling_info what) {
   return ns;
 }
 
-// A kernel's arguments, for a start that may come later.
+// A kernel's arguments, for a start that may happen later.
 struct Start {
   Program* program;
   uint32_t kernel;
@@ -92,7 +92,7 @@ struct Start {
   bool timed;
 };
 
-// Parts of buffers that one kernel is given; OpenCL keeps them until it has run.
+// Parts of buffers that are arguments of one kernel; OpenCL keeps them until it has run.
 struct Views {
   const Functions& cl;
   std::vector<cl_mem> made;
@@ -101,8 +101,8 @@ struct Views {
   }
   Status of(const kg::MemoryRange& range, cl_mem* out) {
     *out = buffer_of(range.buffer)->memory;
-    // A kernel that is given a buffer and parts of it would be undefined: parts it is, unless it
-    // gets all.
+    // A kernel that gets both a buffer and parts of it would be undefined. So buffers are passed as
+    // parts, except those used whole.
     if (range.offset_bytes == 0 && range.size_bytes >= buffer_of(range.buffer)->size_bytes)
       return {};
     const cl_buffer_region region{range.offset_bytes, range.size_bytes == 0 ? 1 : range.size_bytes};
@@ -133,9 +133,9 @@ Status start_kernel(Work& work, const Start& start) {
   };
   for (size_t i = 0; i + 1 < start.memory.size(); ++i) TENON_TRY(set_memory(start.memory[i]));
   for (int64_t extent : start.extents) set(sizeof extent, &extent);
-  // Scratch comes last. A kernel that has none has no such argument, and its refusal says no more
-  // than that; one that has, but needs none for tensors without elements, wants the argument set
-  // all the same.
+  // Scratch is the last argument. A kernel without scratch has no such argument, so OpenCL's
+  // refusal is ignored. A kernel with scratch that needs none, for tensors without elements, still
+  // requires the argument to be set.
   const cl_mem none = nullptr;
   if (start.memory.back().size_bytes != 0)
     TENON_TRY(set_memory(start.memory.back()));
@@ -243,7 +243,7 @@ class OpenCl final : public kg::TextDevice {
     const Found* found = find_target(target);
     std::string why;
     const Functions* cl = functions(&why);
-    if (cl == nullptr || found == nullptr) return {};  // for a machine elsewhere
+    if (cl == nullptr || found == nullptr) return {};  // for a device of another machine
     const tenon::ProcessGuard guard;
     cl_int code = CL_SUCCESS;
     const cl_context context = cl->clCreateContext(nullptr, 1, &found->id, nullptr, nullptr, &code);

@@ -1,6 +1,6 @@
 // The OpenCL functions that this plugin calls, looked up at run time in the system's ICD loader, so
-// that the plugin loads and reports on machines without OpenCL. The only file that includes the
-// vendor's header.
+// that the plugin loads, and reports errors, on machines without OpenCL. Only this file includes
+// the vendor's header.
 #ifndef OPENCL_SAMPLE_SYMBOLS_H_
 #define OPENCL_SAMPLE_SYMBOLS_H_
 
@@ -13,7 +13,7 @@
 
 namespace opencl_sample {
 
-// clang-format off: it would indent each line further than the one before.
+// clang-format off: it would indent each line further than the previous one.
 #define OPENCL_SAMPLE_FUNCTIONS(F) \
   F(clGetPlatformIDs) F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) \
   F(clReleaseContext) F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) \
@@ -32,10 +32,10 @@ struct Functions {
 #undef OPENCL_SAMPLE_MEMBER
 };
 
-// Null and a reason when there is no OpenCL here. Safe; looks once.
+// Null, with a reason, if there is no OpenCL on this machine. Looks once. Threads: safe.
 const Functions* functions(std::string* why);
 
-// OK, or a failure that says what was tried and what OpenCL answered.
+// OK, or a failure that says what was tried and OpenCL's error.
 tenon::Status check(cl_int code, std::string_view doing);
 
 }  // namespace opencl_sample

@@ -1,6 +1,6 @@
-// tenon.queue/1: command queues in order, fences as timelines in host memory. Work whose waits are
-// reached goes to the driver at once; other work is held until its fences call. The end of work is
-// a marker, whose callback signals. No thread of ours, and the host waits for nothing.
+// tenon.queue/1: in-order command queues, and fences as timelines in host memory. Work whose waits
+// are reached goes to the driver at once; other work is held until its fences call back. The
+// callback of a marker after the work signals. No thread of our own; the host waits for nothing.
 #include "submission.h"
 
 namespace opencl_sample {
@@ -20,7 +20,7 @@ Fault fault_of_waits(Work& work) {
   return work.fault;
 }
 
-// Who waits for the signal may destroy the fence: it is not touched afterwards.
+// The waiter may destroy the fence, so it is not touched after the signal.
 void tell(Work& work, const Fault& fault) {
   for (cl_event e : std::exchange(work.timed, {})) work.line.cl->clReleaseEvent(e);
   if (work.signal.fence != nullptr) {
@@ -43,7 +43,7 @@ void CL_CALLBACK finished(cl_event event, cl_int status, void* self) {
   tell(work, fault);
 }
 
-// The marker behind commands that were handed over. In flight already.
+// Puts the marker behind submitted commands, which are already in flight.
 Status mark_end(const std::shared_ptr<Work>& work) {
   Line& line = work->line;
   const Functions& cl = *line.cl;
@@ -58,7 +58,7 @@ Status mark_end(const std::shared_ptr<Work>& work) {
     return check(code, "asking for the end of work");
   }
   (void)held.release();
-  cl.clFlush(line.queue);  // the callback tells how it went
+  cl.clFlush(line.queue);  // the callback reports the result
   return {};
 }
 
@@ -87,9 +87,9 @@ void Line::hold(std::shared_ptr<Work> work) {
   advance();
 }
 
-// One thread at a time hands work over, and no lock is held meanwhile: a driver may call back for
-// work that is already done, from within. Who finds another at it has made its work ready before,
-// and leaves it to the other.
+// One thread at a time submits held work, without holding a lock: a driver may call back from
+// within, for work that is already done. A thread that finds another one submitting leaves its own
+// work, which is ready, to that one.
 void Line::advance() {
   std::vector<std::pair<std::shared_ptr<Work>, Fault>> failed;
   std::unique_lock lock(mutex_);

@@ -12,34 +12,34 @@
 
 namespace opencl_sample {
 
-// Called when all is done, with the events of timed commands; may fail the signal.
+// Called when all work is done, with the events of timed commands; may fail the signal.
 using Done = std::function<tenon_code_t(std::span<const cl_event> timed, std::string* why)>;
-// Puts a command on the line's queue. What it refers to lives until the signal.
+// Puts a command on the line's queue. Objects that it refers to must live until the signal.
 using Command = std::function<tenon::Status()>;
 
-// What callbacks refer to, until the last of them has come.
+// State that callbacks refer to; lives until the last callback.
 struct Work {
   explicit Work(std::shared_ptr<Line> on) : owner(std::move(on)), line(*owner) {}
   ~Work();
 
-  const std::shared_ptr<Line> owner;  // fences may call when its queue is gone
+  const std::shared_ptr<Line> owner;  // fences may call after its queue is destroyed
   Line& line;
   tenon_fence_point_t signal = {};
-  bool waited_for = false;  // whoever submitted it gets its fault, sync need not tell
+  bool waited_for = false;  // the submitter gets the fault, so sync does not report it
   Done done;
   std::vector<cl_event> timed;
-  bool held = false;  // commands wait below
+  bool held = false;  // `commands` wait
   std::vector<Command> commands;
   std::atomic<uint32_t> waits{0};
   std::mutex mutex;
-  tenon::Fault fault;  // of what it waited for
+  tenon::Fault fault;  // of its waits
 };
 
-// Commands that follow wait for the points. When one fails they are not run, and the signal fails
-// likewise.
+// Commands that follow wait for the points. If a wait fails, they do not run, and the signal fails
+// in the same way.
 void wait_for(std::span<const tenon_fence_point_t> points, const std::shared_ptr<Work>& work);
 tenon::Status put(Work& work, Command command);
-// What was put before signals when it is done.
+// Signals when all commands before it are done.
 tenon::Status signal_after(const std::shared_ptr<Work>& work);
 
 }  // namespace opencl_sample

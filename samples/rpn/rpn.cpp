@@ -1,4 +1,4 @@
-// The frontend `rpn`: formulas in reverse Polish notation, one result a line.
+// The frontend `rpn`: formulas in reverse Polish notation, one result per line.
 //
 //     inputs 100 a b          the length of every input, and their names
 //     sum = a b +             a result: operands, then what is done with them
@@ -124,7 +124,7 @@ class Reader {
     const std::vector<Value> operands(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
     stack->resize(stack->size() - count);
     stack->push_back(builder.build(count == 2 ? binary->second : word, operands));
-    return builder.status();  // names the op that nobody has
+    return builder.status();  // names an unknown op
   }
 
   std::string_view name_;
@@ -135,7 +135,7 @@ class Reader {
   std::vector<std::string> names_;
 };
 
-// 0: not mine. A file that is named like one of mine is mine to refuse, with the reason.
+// 0: another format. A file with this extension is accepted, so that load gives the reason.
 uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes) {
   if (std::string_view(static_cast<const char*>(head), head_bytes).starts_with(kMagic)) return 50;
   return view(name).ends_with(".rpn") ? 25 : 0;

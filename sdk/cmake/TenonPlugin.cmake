@@ -64,13 +64,23 @@ function(tenon_add_plugin name)
   endif()
 endfunction()
 
-# tenon_test_plugin(NAME LEVEL n [EXAMPLES file...]): tests that the plugin reaches this level of
-# `tenon conform`. EXAMPLES are files in a frontend's format, or models for a kernel set.
-# tenon_test_plugin(NAME RUN word... [PRINTS regex] [ENVIRONMENT NAME=VALUE...]): tests that
-# `tenon word...` succeeds with this plugin, and that its output matches the regex; runs in the
-# source folder. For use outside this tree, after tenon_add_plugin(NAME) and enable_testing().
+# tenon_test_plugin(NAME LEVEL n [EXAMPLES file...]): a test that the plugin reaches this level of
+# `tenon conform`; EXAMPLES are files of a frontend's format, or models that a kernel set is for.
+#
+# tenon_test_plugin(NAME RUN word... [STATUS n] [PRINTS regex] [GOLDEN file]
+#                   [ENVIRONMENT NAME=VALUE...])
+# A test that `tenon word...`, run in the source folder with the plugin at hand, ends with status n
+# (default: 0), prints what the regular expression matches, and writes to stdout exactly what the
+# file holds. `TENON_BLESS=1 ctest` writes the files of all such tests anew: look at what changed
+# before you commit it.
+#
+# Out of the tree, after tenon_add_plugin(NAME) and enable_testing().
 function(tenon_test_plugin name)
-  cmake_parse_arguments(P "" "LEVEL;PRINTS" "RUN;ENVIRONMENT;EXAMPLES" ${ARGN})
+  cmake_parse_arguments(P "" "LEVEL;STATUS;PRINTS;GOLDEN" "RUN;ENVIRONMENT;EXAMPLES" ${ARGN})
+  if(P_UNPARSED_ARGUMENTS OR P_KEYWORDS_MISSING_VALUES)
+    message(FATAL_ERROR "tenon_test_plugin(${name}) does not understand: "
+      "${P_UNPARSED_ARGUMENTS} ${P_KEYWORDS_MISSING_VALUES}")
+  endif()
   set(folder $<TARGET_FILE_DIR:tenon_plugin_${name}>)
   if(P_LEVEL)
     list(TRANSFORM P_EXAMPLES PREPEND "--example=${CMAKE_CURRENT_SOURCE_DIR}/")
@@ -82,10 +92,23 @@ function(tenon_test_plugin name)
     while(TEST ${test})  # the same command with other arguments
       string(APPEND test _more)
     endwhile()
-    add_test(NAME ${test} COMMAND Tenon::command ${P_RUN} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR})
-    set_tests_properties(${test} PROPERTIES ENVIRONMENT "TENON_PLUGIN_ADD=${folder};${P_ENVIRONMENT}")
-    if(P_PRINTS)
-      set_tests_properties(${test} PROPERTIES PASS_REGULAR_EXPRESSION "${P_PRINTS}")
+    set(judge -DSTATUS=0)
+    if(DEFINED P_STATUS)
+      set(judge -DSTATUS=${P_STATUS})
     endif()
+    if(DEFINED P_PRINTS)
+      string(REPLACE ";" "\\;" regex "${P_PRINTS}")
+      list(APPEND judge "-DPRINTS=${regex}")
+    endif()
+    if(DEFINED P_GOLDEN)
+      list(APPEND judge -DGOLDEN=${CMAKE_CURRENT_SOURCE_DIR}/${P_GOLDEN}
+        -DPRINTED=${CMAKE_CURRENT_BINARY_DIR}/${test}.printed)
+    endif()
+    # The script always looks at the exit status; CTest's PASS_REGULAR_EXPRESSION would not.
+    set(script ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/TenonTest.cmake)
+    add_test(NAME ${test} WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
+      COMMAND ${CMAKE_COMMAND} ${judge} -P ${script} -- $<TARGET_FILE:Tenon::command> ${P_RUN})
+    set_tests_properties(${test} PROPERTIES
+      ENVIRONMENT "TENON_PLUGIN_ADD=${folder};${P_ENVIRONMENT}")
   endif()
 endfunction()

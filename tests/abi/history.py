@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The sizes of every interface's table under each layout of sdk/tenon/abi/CHANGELOG.md, for the conformance runner, which plays hosts of then.
+"""The sizes of every interface's table under each layout of sdk/tenon/abi/CHANGELOG.md, for the
+conformance runner, which simulates hosts of that time.
 
     history.py --include sdk            compares; exits with 1 on a difference
     history.py --include sdk --bless    adds the newest layout to history.txt and writes sdk/tools/conform/subject/abi_history.inc
 
-history.txt has a paragraph for each layout, in the order of CHANGELOG.md: `VERSION LAYOUT`, then `ID SIZE` for each interface. Paragraphs
-of layouts that stand in CHANGELOG.md are never changed: what was released stays what it was.
+history.txt has a paragraph for each layout, in the order of CHANGELOG.md: `VERSION LAYOUT`, then
+`ID SIZE` for each interface. Paragraphs of layouts that CHANGELOG.md names are never changed: a
+release is final.
 """
 import argparse
 import hashlib
@@ -23,7 +25,8 @@ RECORD = re.compile(r"^(tenon_\w+) size (\d+)", re.M)
 
 
 def interfaces():
-    """(id, the record that is its table), from the headers: the record is named as the interface, in one of four ways."""
+    """(id, record of its table) from the headers. The record's name follows from the interface's,
+    in one of four ways."""
     for header in sorted((ROOT / "sdk" / "tenon" / "abi").glob("*.h")):
         for name, id in INTERFACE.findall(header.read_text()):
             yield id, [f"tenon_{name.lower()}{ending}_t" for ending in ("_api", "", "s", "es")]
@@ -42,7 +45,8 @@ def sizes_now():
 
 
 def released():
-    """(version, layout) in the order of CHANGELOG.md. The first tables have the layout of the line that first names one."""
+    """(version, layout) in the order of CHANGELOG.md. Earlier tables have the layout of the first
+    line that names one."""
     return [(f"{major}.{minor}", layout) for major, minor, layout in CHANGE.findall((ROOT / "sdk/tenon/abi/CHANGELOG.md").read_text())]
 
 

@@ -2,9 +2,10 @@
 """Sizes and offsets of every record of sdk/tenon/abi, compared with layout.txt.
 
     layout.py --include sdk            compares; exits with 1 on a difference
-    layout.py --include sdk --bless    writes layout.txt and says what CHANGELOG.md must mention
+    layout.py --include sdk --bless    writes layout.txt and prints what CHANGELOG.md must mention
 
-A change of layout without a line in sdk/tenon/abi/CHANGELOG.md fails: the newest layout's digest has to stand there.
+A change of layout without a line in sdk/tenon/abi/CHANGELOG.md fails: the line must contain the
+newest layout's digest.
 """
 import argparse
 import difflib
@@ -32,7 +33,7 @@ def dump(include, compiler):
 
 
 def table(text):
-    """Records with their own fields; what a nested record holds stands under its own name."""
+    """Records with their own fields; fields of a nested record are listed under its name."""
     records = {}
     for block in text.split("*** Dumping AST Record Layout"):
         lines = [line for line in block.splitlines() if line.strip()]
@@ -42,7 +43,7 @@ def table(text):
         fields = []
         for line in lines[1:]:
             field = FIELD.match(line)
-            if field and len(field[2]) == 3:  # three blanks: a field of this record; more: of a nested one
+            if field and len(field[2]) == 3:  # three blanks: a field of this record; more: of a nested record
                 fields.append(f"  {field[1]:>4}  {field[3].rsplit(' ', 1)[-1]}: {field[3].rsplit(' ', 1)[0]}")
         fields = [re.sub(r'\(unnamed at [^)]*\)', '(unnamed)', f) for f in fields]
         size = SIZE.search(block)

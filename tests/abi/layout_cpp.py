@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Compiles the checked-in table of layouts as static asserts in C++20: both languages see the same records."""
+"""Compiles the checked-in table of layouts as static asserts in C++20, because both languages must
+see the same records."""
 import argparse
 import pathlib
 import re

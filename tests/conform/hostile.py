@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The runner against plugins that mean harm to it: it ends, it tells the truth, it keeps its memory, and nothing of theirs lives on.
+"""The runner with plugins that attack it: it ends, reports correctly, stays within its memory, and
+leaves none of their processes behind.
 
     hostile.py TENON INCLUDE COMPILER
 """
@@ -15,7 +16,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import busy  # noqa: E402
 
-# What a library does when it is opened. The check A.opens opens it, and nothing else.
+# The library's behaviour when it is opened. The check A.opens only opens it.
 SOURCE = r"""
 #define _GNU_SOURCE
 #include <signal.h>
@@ -45,9 +46,10 @@ tenon_code_t tenon_plugin_query(uint32_t abi, const tenon_host_t* host, const te
 }
 """
 MANIFEST = {"schema": 1, "name": "hostile", "version": "0.1.0", "library": "./hostile.so"}
-# Seconds that A.opens may take: of what never ends by itself few, of what does more than a busy machine needs.
+# Seconds for A.opens: few for cases that never end by themselves, for the others more than a busy
+# machine needs.
 HANGS, ENDS = "2", "100"
-# What it does, what A.opens is, a text of its outcome, and its limit.
+# The behaviour, the result of A.opens, a part of its text, and the limit.
 CASES = [
     ("nothing", "pass", "", ENDS),
     ("closes_and_loops", "fail", "no end after", HANGS),
@@ -59,12 +61,12 @@ CASES = [
     ("forks", "pass", "", ENDS),
     ("forks_and_crashes", "fail", "signal 6", ENDS),
 ]
-LEFT = f"left{os.getpid()}"  # the name of processes that should not be left, at most 15 bytes
-MEMORY_KIB = 500 << 10  # that the runner may have; what it is flooded with in two seconds is more
+LEFT = f"left{os.getpid()}"  # name of processes that must not be left; at most 15 bytes
+MEMORY_KIB = 500 << 10  # limit of the runner; a flood of two seconds exceeds it
 
 
 def left(manifest):
-    """Processes of that name, and those that have the manifest among their arguments: checks."""
+    """Processes of that name, and checks, which have the manifest among their arguments."""
     numbers = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -77,12 +79,13 @@ def left(manifest):
 
 
 def none_left(manifest):
-    """Killed processes are gone a little later."""
+    """Waits for killed processes to disappear."""
     return busy.waits_until(lambda: not left(manifest))
 
 
 def hangs(process, runner):
-    """A process that is not the runner's and has closed all but its first descriptors: the library is open in it."""
+    """A process other than the runner that has closed all but its first descriptors: the library is
+    open in it."""
     try:
         return int(process) != runner and all(int(d.name) < 3 for d in pathlib.Path(f"/proc/{process}/fd").iterdir())
     except OSError:
@@ -121,7 +124,7 @@ def main():
         most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         want(most < MEMORY_KIB, f"{most} KiB of memory were in use")
 
-        # The check ends with the runner, whatever ends the runner.
+        # The check ends with the runner, however the runner ends.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             with subprocess.Popen(command("--limit", "100"), env=environment("closes_and_loops"), stdout=subprocess.DEVNULL) as run:
                 want(busy.waits_until(lambda run=run: any(hangs(process, run.pid) for process in left(manifest))),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Every check of the runner is seen to fail: on a device that does one thing wrong, on a manifest that says one thing wrong, or on a library
-that was linked in one wrong way. And the good device passes all.
+"""Every check of the runner fails on some mutant: a device with one fault, a manifest with one
+wrong entry, or a library with one fault of its link. The good device passes all checks.
 
-    mutants.py TENON INCLUDE COMPILER [--filter TEXT] [-v]
+    mutants.py TENON INCLUDE COMPILER [--filter PART_OF_A_NAME|CHECK] [-v]
 """
 import argparse
 import concurrent.futures
@@ -16,7 +16,7 @@ import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# ---- One wrong thing in the code: CONFORM_MUTANT, and the check that has to catch it.
+# ---- Faults in the code: CONFORM_MUTANT, and the check that must catch it.
 CODE = """
 crash_open A.opens
 slow_open A.opens-fast
@@ -156,7 +156,7 @@ alloc_sets_rounding I.float-state
 alloc_sets_mask I.process-state
 """
 
-# ---- One wrong thing in how the library is made.
+# ---- Faults in the link.
 GOOD_LINK = ["-Wl,-z,now"]
 LINK = {
     "no_symbol": (["-Dtenon_plugin_query=another_query"], GOOD_LINK, "A.exports"),
@@ -172,7 +172,8 @@ LINK = {
     "sanitized": (["-fsanitize=address"], GOOD_LINK + ["-fsanitize=address", "-shared-libasan"], "A.sanitizer"),
 }
 
-# ---- Other good plugins, mutated by lists in mutants/BASE.list: lines of a word and the check that has to catch it.
+# ---- Other good plugins, mutated by lists in mutants/BASE.list: lines of a word and the check that
+# must catch it.
 
 MANIFEST = {
     "schema": 1, "name": "mutant", "version": "0.1.0", "library": "./mutant.so",
@@ -193,15 +194,17 @@ KINDS_MANIFEST = {
                  "frontends": [{"name": "mutant-toy", "extensions": [".toy"]}], "toolchains": ["mutant-c"]},
 }
 ASYNC = ["async.c", "async_memory.c", "async_compile.c"]
-# `careful` is `async` that refuses copies beyond a buffer at their submission: its work fails by a variable alone.
+# `careful` is `async` with copies beyond a buffer refused at submission; its work fails only by a
+# variable.
 FLAGS = {"careful": ["-DCHECKS_AT_SUBMISSION"]}
 SOURCES = {"mutant": ["mutant.c"], "async": ASYNC, "careful": ASYNC, "kinds": ["kinds.cpp"], "layer": ["layer.c"], "set": ["set.c"]}
 MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "careful": ASYNC_MANIFEST | {"environment": ["ASYNC_FAULTS"]}, "kinds": KINDS_MANIFEST,
              "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}},
              "set": {"schema": 1, "name": "mutant_set", "version": "0.1.0", "library": "./mutant.so", "provides": {"kernels": ["cpu"]}}}
-# What a set of kernels is shown.
+# Examples for kernel sets.
 EXAMPLES = {"set": ["--example", HERE / "mutants/set.model"]}
-# Of a good plugin that differs little from another: the checks that it is there for, all of which pass.
+# For a good plugin that is a variant of another one: the checks that it exists for, all of which
+# pass.
 PASSES = {"careful": ["D.failed-work", "D.waits-for-failed", "D.sync-tells", "D.fence-query", "D.failing-submit"]}
 
 
@@ -210,7 +213,7 @@ def changed(**keys):
     return json.dumps({key: value for key, value in made.items() if value is not None})
 
 
-# ---- One wrong thing in the manifest: its text.
+# ---- Faults in the manifest: its text.
 TEXTS = {
     "cut": (changed()[:-1], "A.manifest-json"),
     "key_twice": (changed()[:-1] + ', "name": "mutant"}', "A.manifest-json"),
@@ -347,7 +350,7 @@ def main():
                     failures += 1
                 if verdict != "fail" or options.v:
                     print(f"{m.name}: {m.check}: {verdict}\n{said}")
-        missing = {c for c in listed_checks(options.tenon) if c[0] != "L"} - {m.check for m in mutants()}  # speed is never judged
+        missing = {c for c in listed_checks(options.tenon) if c[0] != "L"} - {m.check for m in mutants()}  # speed is reported, never pass or fail
         if not options.filter:
             failures += len(missing)
             print("\n".join(f"no mutant for {check}" for check in sorted(missing)), end="\n" if missing else "")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Every plugin of the build reaches the level that it can.
+"""Every plugin of the build reaches its expected level.
 
     plugins.py TENON PLUGINS_FOLDER [LEVEL]
 
-LEVEL: no checks beyond it; without it all, those of kernels too.
+LEVEL: runs no checks beyond it; without it runs all, including those of kernels.
 """
 import json
 import os
@@ -13,14 +13,14 @@ import sys
 import tempfile
 
 
-# What a check provokes on purpose is no finding of a sanitizer: allocations that cannot succeed, memory that is not reused at once,
-# processes that end with devices open.
+# Faults that a check provokes on purpose are not findings of a sanitizer: allocations that cannot
+# succeed, memory that is not reused at once, processes that end with open devices.
 for variable in ("ASAN_OPTIONS", "TSAN_OPTIONS"):
     more = "allocator_may_return_null=1" + (":quarantine_size_mb=8:detect_leaks=0" if variable[0] == "A" else "")
     os.environ[variable] = ":".join(filter(None, [os.environ.get(variable), more]))
 
 
-# Files of formats whose frontends write none.
+# Files for frontends that cannot write.
 MODELS = pathlib.Path(__file__).resolve().parent.parent / "models"
 EXAMPLES = {"onnx.plugin.json": [MODELS / "mlp.onnx", MODELS / "encoder_dynamic.onnx"]}
 
@@ -33,7 +33,7 @@ def level(tenon, manifest, folder, more):
     return found["level"], found["counts"]["failed"], run.stdout + run.stderr
 
 
-# Devices that compute, and those that do it on queues; the others reach 2.
+# Devices that compute, and those with queues; the others reach level 2.
 LEVELS = {"cpu.plugin.json": 3, "reference.plugin.json": 3, "sim.plugin.json": 4}
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `tenon conform` writes: JSON, JUnit, HTML, badge and text say the same, and known failures are accounted for.
+"""What `tenon conform` writes: JSON, JUnit, HTML, badge and text agree, and known failures are
+handled.
 
     reports.py TENON PLUGINS_FOLDER
 """
@@ -58,7 +59,7 @@ def main():
         want("R-C26" in "".join(badge.itertext()), "the badge says what was not checked")
         want(report["devices"] and all(said in page for said in ("What the words mean", report["date"], "null")), "date, devices and legend of the page")
 
-        # A level that is not reached, and why.
+        # A level that is not reached, with its reason.
         broken = folder / "null.plugin.json"
         library = manifest.parent / json.loads(manifest.read_text())["library"]
         (folder / library.name).write_bytes(library.read_bytes())
@@ -67,7 +68,7 @@ def main():
         want(code == 1 and "no level was reached\n  level 1 needs A.digest (R-A12), which fails" in text, f"a level that is not reached:\n{text}")
         want(json.loads(names["json"].read_text())["level_needs"] == ["A.digest"], "what a level needs in the JSON report")
 
-        # Checks chosen by their requirement, beyond a level, and not at all.
+        # Checks selected by requirement, beyond a level, and none.
         code, text = run("--filter", "R-C2[01]", "-v")
         want(code == 0 and "2 passed" in text, f"checks chosen by requirement:\n{text}")
         code, text = run("--list", "--filter", "C.copy*", "--level", "2")
@@ -79,7 +80,7 @@ def main():
         code, text = run("--filter", "C.count,C.cuont")
         want(code == 2 and "matches `C.cuont`" in text, f"one pattern of two that chooses nothing:\n{text}")
 
-        # What is no number, no file, or cannot be written.
+        # An invalid number, a missing file, a file that cannot be written.
         for wrong in (["--limit", "nan"], ["--limit", "inf"], ["--limit", "0"], ["--example", folder / "absent"], ["--json", "-", "--html", "-"]):
             code, text = run("--filter", "C.count", *wrong)
             want(code == 2 and "error: T0" in text, f"{wrong}:\n{text}")
@@ -90,13 +91,13 @@ def main():
         done = subprocess.run([tenon, "conform", str(manifest), "--filter", "C.count", "--json", "-"], capture_output=True, text=True)
         want(json.loads(done.stdout)["counts"]["passed"] == 1 and "1 passed" in done.stderr, "JSON on standard output")
 
-        # One kernel in one element type, as a table.
+        # One kernel and element type, as a table.
         run("--filter", "F.values", "--json", names["json"], "--html", names["html"])
         kernels = json.loads(names["json"].read_text())["kernels"]
         want([(k["op"], k["dtype"]) for k in kernels] == [("add", "f32")] and kernels[0]["cases"] > 0, f"kernels {kernels}")
         want('<td>add</td><td class="yes">' in names["html"].read_text(), "the table of kernels")
 
-        # A known failure that passes is a finding, and so is one that names nothing.
+        # A known failure that passes is a finding, and so is one that matches no check.
         known = folder / "known"
         known.write_text("# comment\nC.count it counts by feel\n")
         code, text = run("--filter", "C.count", "--known", known, "--junit", names["xml"])

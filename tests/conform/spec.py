@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""docs/spec/plugin.md, `tenon conform --list` and the mutants say the same: each requirement has a check, each check names one, and each
-check has something in the tree on which it is seen to fail.
+"""docs/spec/plugin.md, `tenon conform --list` and the mutants agree: each requirement has a check,
+each check names one, and each check fails on something in the tree.
 
     spec.py SPEC TENON
 """
@@ -14,7 +14,7 @@ import mutants
 from blind import blind
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What is seen to fail where the host or a layer does the checking: a test that names the requirement.
+# Requirements that the host or a layer checks are tested by these files.
 SEEN = {"host": ["tests/hostile/plugins/run.py"], "layer": ["tests/layers/validation_test.cpp"]}
 ROW = re.compile(r"^\| (R-[A-L]\d\d) \| (\w+) \| (.+) \|$")
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The conformance runner and a plugin, both built with the thread sanitizer, find no race in each other.
+"""The conformance runner and a plugin, both built with the thread sanitizer, run without a race.
 
     threads.py TENON MANIFEST LEVEL
 
-Checks run in processes of their own, whose findings go to files. Every check up to LEVEL passes, and no file is written.
+Checks run in processes of their own, and their findings are written to files. Every check up to
+LEVEL must pass, and no file may be written.
 """
 import json
 import os

@@ -1,5 +1,5 @@
 // Warm starts and instruction sets of the cpu device. The test starts itself as a child for each
-// case: the environment is read once a process, and so is the compiler library opened.
+// case, because a process reads the environment and opens the compiler library only once.
 #include <gtest/gtest.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ int complain() {
   return 1;
 }
 
-// One image through the digits network. Prints "key value" lines.
+// Runs one image through the digits network and prints "key value" lines.
 int child(const char* device) {
   const auto start = std::chrono::steady_clock::now();
   tenon::Session session;

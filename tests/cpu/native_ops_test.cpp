@@ -1,5 +1,6 @@
-// Ops that the cpu calls as functions, against the reference: one program per element type, over
-// sizes from none to many, with NaN, both zeros, infinities and equal elements among the inputs.
+// Ops that the cpu calls as functions, compared with the reference: one program per element type,
+// for sizes from none to many, with NaN, both zeros, infinities and equal elements among the
+// inputs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -31,7 +32,7 @@ class NativeOps : public testing::Test {
     session_ = &session;
   }
 
-  // A program of one text on both devices; nothing may fall back.
+  // Compiles one text for both devices; no fallback is allowed.
   void compile(const std::string& text) {
     text_ = text;
     ASSERT_TRUE(session_->load_bytes(text, "native.tir", &model_).ok())
@@ -44,7 +45,7 @@ class NativeOps : public testing::Test {
     }
   }
 
-  // The same inputs to both. tolerance 0: bit by bit.
+  // Runs both on the same inputs. tolerance 0: equal bit by bit.
   void compare(const std::vector<std::pair<std::string, Array>>& inputs,
                const std::vector<std::string>& outputs, double tolerance = 0) {
     std::string shapes = text_;
@@ -78,7 +79,7 @@ class NativeOps : public testing::Test {
     }
   }
 
-  // Few different numbers, so that equal ones meet; of floats one in eight is special.
+  // Few different numbers, so that equal ones occur; one float in eight is special.
   Array some(tenon_dtype_t dtype, std::vector<int64_t> dims, int most) {
     Array out{dtype, std::move(dims), {}};
     size_t count = 1;

@@ -1,4 +1,4 @@
-// What the tests of this folder share: a graph, its inputs and right outputs, and the counters of
+// Shared by the tests of this folder: a graph, its inputs and expected outputs, and the counters of
 // the simulated devices.
 #ifndef TENON_TESTS_DEVICES_DEVICES_H_
 #define TENON_TESTS_DEVICES_DEVICES_H_
@@ -17,7 +17,7 @@
 
 namespace tenon::devices_test {
 
-// Runs `body` in a process of its own: devices are opened once per process, and a lost one stays
+// Runs `body` in a separate process: devices are opened once per process, and a lost one stays
 // lost.
 #define IN_A_PROCESS(body)                                 \
   do {                                                     \
@@ -25,7 +25,7 @@ namespace tenon::devices_test {
     EXPECT_EXIT((body)(), testing::ExitedWithCode(0), ""); \
   } while (false)
 
-// The parent shows what the child wrote to standard error.
+// The parent prints what the child wrote to standard error.
 [[noreturn]] inline void end_process() {
   const testing::TestResult& result =
       *testing::UnitTest::GetInstance()->current_test_info()->result();
@@ -53,8 +53,7 @@ inline tenon_sim_counts_t counts(uint32_t ordinal = 0) {
   return out;
 }
 
-// A model, run again and again with the same inputs; what the reference makes of them is the right
-// answer.
+// A model to run again and again on the same inputs. The reference's results are the expected ones.
 class Case {
  public:
   Case(std::string_view text, std::vector<std::string> inputs, std::vector<std::string> outputs,

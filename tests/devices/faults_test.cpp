@@ -7,7 +7,7 @@
 namespace tenon::devices_test {
 namespace {
 
-// The constant becomes memory of the device when the program is loaded; sim does all of it.
+// The constant becomes device memory when the program is loaded; sim claims everything.
 std::string model_text() {
   std::string weights;
   for (int i = 0; i < 64; ++i) weights += cat(i == 0 ? "" : ", ", 0.03125 * (i % 13));
@@ -35,7 +35,7 @@ void expect_nothing_held(uint32_t ordinal = 0) {
   EXPECT_EQ(c.fences, 0u);
 }
 
-// Compiles and runs under the fault; gives the code of what failed, OK when nothing did.
+// Compiles and runs under the fault. Returns the code of the failure, OK if there is none.
 Status attempt(Case& c, std::string_view device, std::string* text) {
   Program program;
   Binding binding;
@@ -73,7 +73,7 @@ TEST(Faults, EveryAllocationMayFail) {
   IN_A_PROCESS(every_allocation);
 }
 
-// One failure in the middle: the memory that lies unused goes back, and the run succeeds.
+// A single failure in the middle: unused memory is returned, and the run succeeds.
 void allocation_in_a_later_run() {
   Case c = model();
   Program program;
@@ -120,7 +120,7 @@ TEST(Faults, EveryExecutionMayFail) {
   IN_A_PROCESS([] { every_command("launch", TENON_INTERNAL); });
 }
 
-// A wait that is given up is made again.
+// A wait that times out is repeated.
 void fences() {
   Case c = model();
   for (int n = 1; n < 6; ++n) {
@@ -142,7 +142,7 @@ void lost(int n) {
   EXPECT_NE(text.find("device `sim`"), std::string::npos) << text;
   EXPECT_NE(text.find("lost"), std::string::npos) << text;
   expect_nothing_held();
-  // It stays so, with a code of its own, and no other device has noticed.
+  // The device stays lost, with a code of its own, and other devices are unaffected.
   unsetenv("TENON_SIM_FAULTS");
   EXPECT_EQ(attempt(c, "sim", &text).code(), TENON_DEVICE_LOST);
   EXPECT_TRUE(text.find("T0611") != std::string::npos) << text;
@@ -154,7 +154,7 @@ TEST(Faults, ADeviceMayBeLostAtEveryCommand) {
   for (int n = 1; n <= 5; ++n) IN_A_PROCESS([n] { lost(n); });
 }
 
-// Several threads work on the device while it goes.
+// Several threads use the device when it is lost.
 void lost_under_load() {
   Case c = model();
   c.expect_works("sim");

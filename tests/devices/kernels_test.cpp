@@ -1,5 +1,5 @@
-// Hand-written kernels in the OpenCL dialect, as `sim` runs them: compiled by the real toolchain,
-// with groups, local memory and barriers, and watched access by access.
+// Handwritten kernels in the OpenCL dialect on `sim`: compiled by the real toolchain, with groups,
+// local memory and barriers, and with every access watched.
 #include "devices.h"
 
 #include <atomic>
@@ -87,7 +87,7 @@ class Kernels : public testing::TestWithParam<bool> {
         << failure_text();
     ASSERT_TRUE(module_.load(*toolchain_, code).ok()) << failure_text();
     ASSERT_EQ(module_.watched(), GetParam());
-    // With room behind them: an access past the end is in no other buffer.
+    // With spare room, so that an access past the end does not reach another buffer.
     x_.reserve(128);
     y_.reserve(128);
     x_.resize(64);
@@ -103,7 +103,7 @@ class Kernels : public testing::TestWithParam<bool> {
             .element_bytes = 4,
             .written = written};
   }
-  // x, y, then `local_floats` of local memory where that is not 0.
+  // Arguments: x, y, then `local_floats` of local memory unless it is 0.
   Status run(const char* kernel, uint64_t global, uint64_t local, uint64_t local_floats = 0) {
     sim::Launch launch;
     if (!module_.find(kernel, &launch.entry).ok()) return TENON_NOT_FOUND;
@@ -119,7 +119,7 @@ class Kernels : public testing::TestWithParam<bool> {
     }
     return module_.run(launch);
   }
-  // The message of a launch that must fail.
+  // Returns the message of a launch that must fail.
   std::string failure(const char* kernel, uint64_t global, uint64_t local,
                       uint64_t local_floats = 0) {
     EXPECT_FALSE(run(kernel, global, local, local_floats).ok());
@@ -178,11 +178,11 @@ TEST_P(Kernels, WhatAKernelDoesWrongIsNamed) {
     const std::string text = failure(c.kernel, 64, 16, c.local_floats);
     EXPECT_NE(text.find(c.text), std::string::npos) << c.kernel << ": " << text;
   }
-  // The module goes on working.
+  // The module still works.
   ASSERT_TRUE(run("reverse", 64, 16, 16).ok()) << failure_text();
 }
 
-// The variables in local memory of one kernel that runs on two threads are apart.
+// Two threads that run one kernel have separate variables in local memory.
 TEST_P(Kernels, TwoThreadsRunOneKernel) {
   std::vector<float> sums[2];
   std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
-// Several devices in one graph: two of one kind, two vendors', and the cpu; asynchronous ones
-// really work at the same time, under any timing, and a failure of one is told as what it is.
+// Several devices in one graph: two of one kind, two vendors', and the cpu. Asynchronous devices
+// really work at the same time, under any timing, and a failure is attributed to the right one.
 #include "devices.h"
 
 #include <thread>
@@ -7,8 +7,8 @@
 namespace tenon::devices_test {
 namespace {
 
-// sim:0 adds, sim:1 multiplies, `null` adds (of two vendors that can, the first named gets it), the
-// rest is the cpu's.
+// sim:0 adds, sim:1 multiplies, `null` adds (of two vendors that can, the first named one does),
+// and the cpu gets the rest.
 void split_ops() {
   setenv("TENON_SIM_OPS", "0/add,1/mul,1/sub", 1);
 }
@@ -28,7 +28,7 @@ std::string crossing_chains(int length) {
   return text + cat("  yield ", p, ", ", q, "\n}\n");
 }
 
-// Ops of four devices, each reading any earlier value.
+// Ops of four devices; each reads any earlier value.
 std::string random_graph(uint32_t seed, int nodes) {
   std::string text =
       "tenon.tir 1\ngraph @g(%v0: f32[64], %v1: f32[64]) -> (a: f32[64], b: f32[64]) {\n";
@@ -40,7 +40,7 @@ std::string random_graph(uint32_t seed, int nodes) {
   };
   for (int i = 2; i < nodes + 2; ++i) {
     const auto recent = static_cast<uint32_t>(i);
-    // Values near 1 stay there: a product is halved by an average below.
+    // Values stay near 1: an average below halves a product.
     text += cat("  %v", i, " = ", ops[next(7)], "(%v", next(recent), ", %v", next(recent),
                 ") : f32[64]\n");
   }
@@ -55,7 +55,8 @@ void overlap() {
   EXPECT_TRUE(c.compile("sim,sim:1", &program).ok()) << failure_text();
   EXPECT_TRUE(program.bind(&binding).ok());
   EXPECT_TRUE(c.run(&binding).ok()) << failure_text();
-  // Each step takes 20 ms on each device: at the same time, where nobody waits for all of both.
+  // Each step takes 20 ms on each device; the steps overlap, because no step waits for a whole
+  // device to drain.
   setenv("TENON_SIM_LATENCY", "launch=20000", 1);
   statistics().overlap_ns(nullptr);
   EXPECT_TRUE(c.run(&binding).ok()) << failure_text();
@@ -68,7 +69,7 @@ TEST(Together, TwoDevicesOfOneKindWorkAtTheSameTime) {
   IN_A_PROCESS(overlap);
 }
 
-// The cpu works while the device does: what is asynchronous is submitted first, and its results are
+// The cpu works while the device does: asynchronous work is submitted first, and its results are
 // fetched when they are read.
 void beside_the_host() {
   setenv("TENON_SIM_OPS", "add", 1);
@@ -140,8 +141,8 @@ TEST(Together, OneProgramOnTwoDevicesFromManyThreads) {
   IN_A_PROCESS(many_threads);
 }
 
-// Whichever device fails, it is the one that is named, though others worked on what it did not
-// make; the next run is right.
+// The error names the device that failed, although others used what it did not produce; the next
+// run is right.
 void root_cause() {
   split_ops();
   Case c(crossing_chains(6), {"x", "z"}, {"p", "q"}, 64);
@@ -183,11 +184,11 @@ TEST(Together, TheDeviceThatFailedIsNamed) {
   IN_A_PROCESS(root_cause);
 }
 
-// Work that never ends: the device is given up, what it holds stays behind, and others go on.
+// Work that never ends: the device is given up, its objects are left behind, and others go on.
 void stalled(int ordinal) {
   split_ops();
   setenv("TENON_LIMIT_DEVICE_WAIT_SECONDS", "5",
-         1);  // a busy machine lets a device wait for a second or two
+         1);  // on a busy machine a device may wait for a second or two
   Case c(crossing_chains(6), {"x", "z"}, {"p", "q"}, 64);
   {
     Program program;

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Devices of two vendors, made from the C template outside of the tree, in one graph with two simulated ones and the cpu: whoever is named first,
-the results are the reference's; and one vendor's device that is lost harms nobody else.
+"""Devices of two vendors, made from the C template outside the tree, in one graph with two
+simulated devices and the cpu. In any order of the names, the results are the reference's; losing
+one vendor's device does not affect the others.
 
     vendors.py TENON TEMPLATE INCLUDE COMPILER
 """
@@ -15,13 +16,13 @@ import tempfile
 
 TENON, TEMPLATE, INCLUDE, COMPILER = sys.argv[1:]
 
-# What the template's device can do, what only the simulated ones can, and what only the cpu is left with.
+# Ops of the template's device, of the simulated ones, and of the cpu.
 OPS = ["add", "add", "mul", "sub", "max", "min"]
 SIM_OPS = "0/mul,1/sub,0/max,1/max"
 
 
 def make_vendor(folder, name):
-    """A plugin as the template gives it, by another name."""
+    """A plugin made from the template, with another name."""
     source = folder / f"{name}.c"
     source.write_text((pathlib.Path(TEMPLATE) / "@NAME@.c").read_text().replace("@NAME@", name))
     subprocess.run([COMPILER, "-std=c11", "-O1", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,now", f"-I{INCLUDE}", source, "-o", folder / f"{name}.so"],
@@ -55,14 +56,14 @@ def main():
             model.write_text(graph(seed, 24))
             result = run(model, order)
             assert result.returncode == 0, f"{order}, seed {seed}: {result.stderr}"
-        # Every device that was named took part.
+        # Every named device took part.
         placement = folder / "g1.tir"
         placement.write_text("tenon.tir 1\ngraph @g(%x: f32[4]) -> (y: f32[4]) {\n  %a = add(%x, %x) : f32[4]\n  %b = mul(%a, %x) : f32[4]\n"
                              "  %c = sub(%b, %x) : f32[4]\n  %y = exp(%c) : f32[4]\n  yield %y\n}\n")
         shown = subprocess.run([TENON, "run", placement, "--device", "acme,sim,sim:1,cpu", "--dump", "partition"], capture_output=True, text=True)
         for device in ("acme", "sim", "sim:1", "cpu"):
             assert f" on {device}: 1 node" in shown.stdout, shown.stdout + shown.stderr
-        # A device that is lost is named; without it the same graph runs.
+        # The error names a lost device; without it, the same graph runs.
         lost = run(placement, "acme,sim,sim:1,cpu", TENON_SIM_FAULTS="1/lost=1")
         assert lost.returncode == 3 and "T0611" in lost.stderr and "`sim:1`" in lost.stderr, lost.stderr
         assert run(placement, "acme,sim,cpu", TENON_SIM_FAULTS="1/lost=1").returncode == 0

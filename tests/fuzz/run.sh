@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# run.sh TARGET RUNS FOLDER [SEEDS]: fuzzes with RUNS inputs, with the same packages the same on every machine, so that a change is judged
-# by itself and not by what the machine had time for. With CHECK_FULL=1 for ten minutes and from a seed of its own: that search is meant to
-# find. What is found lies in FOLDER/finds, the inputs that the long searches keep in FOLDER/corpus.
+# run.sh TARGET RUNS FOLDER [SEEDS]: fuzzes with RUNS inputs, the same ones on every machine with
+# the same packages, so that the result depends on the change and not on the machine's speed. With
+# CHECK_FULL=1 it fuzzes for ten minutes, from a new seed; that search is meant to find defects.
+# Finds are written to FOLDER/finds, the corpus of long searches to FOLDER/corpus.
 set -euo pipefail
 target=$1 runs=$2 folder=$3; shift 3
 mkdir -p "$folder/corpus" "$folder/finds"
@@ -9,7 +10,7 @@ limits=(-timeout=5 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$fo
 if [ "${CHECK_FULL:-0}" = 1 ]; then
   exec "$target" "${limits[@]}" -max_total_time=600 "$folder/corpus" "$@"
 fi
-rm -rf "$folder/short"; mkdir "$folder/short"  # what an earlier run kept would be another beginning
-# Addresses find their way into inputs, through what comparisons saw: the same ones each time, where that is permitted.
+rm -rf "$folder/short"; mkdir "$folder/short"  # a corpus left from an earlier run would change the start
+# Comparisons leak addresses into inputs, so addresses are fixed where that is permitted.
 fixed=(); setarch -R true 2>/dev/null && fixed=(setarch -R)
 exec "${fixed[@]}" "$target" "${limits[@]}" -runs="$runs" -seed=1 "$folder/short" "$@"

@@ -1,5 +1,5 @@
-// libFuzzer target: any bytes as a graph, in text or binary form. What is accepted must print, and
-// what was printed must read back as the same.
+// libFuzzer target: any bytes as a graph, in text or binary form. An accepted graph must print, and
+// the printed form must read back unchanged.
 #include <cstdint>
 #include <cstdlib>
 
@@ -11,7 +11,7 @@
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
   tenon::test::use_test_ops();
-  // Splats may ask for what the text alone does not hold.
+  // Splats may request far more elements than the text contains.
   tenon::set_limit(tenon::Limit::kElements, 1 << 20);
   return 0;
 }

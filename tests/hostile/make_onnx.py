@@ -4,12 +4,12 @@
     python3 tests/hostile/make_onnx.py FOLDER          writes every case below FOLDER and lists them
     python3 tests/hostile/make_onnx.py --seeds FOLDER  writes small models for a fuzzer
 
-cases() is the table that run.py walks. Each case has its outcome:
+cases() is the table that run.py runs. Each case has an expected outcome:
 
     E   a clean error: exit status 2, one message with a stable code, nothing written
     L   the same, and the message names the limit
-    OK  exit status 0, and the values where the case tells them
-    E|OK, L|OK, E|L   whichever of the two; what is never allowed is the same for all
+    OK  exit status 0, and the case's values, if it has any
+    E|OK, L|OK, E|L   either of the two; what is never allowed is the same for all
 """
 import contextlib
 import os
@@ -35,9 +35,9 @@ class Case:
     files: dict = field(default_factory=dict)     # path -> bytes, or a function of the path
     args: list = field(default_factory=lambda: ["run", "model.onnx", "--seed", "1"])
     outputs: dict = field(default_factory=dict)   # output name -> the bytes its .npy ends with
-    mentions: str = ""                            # text the message must hold
+    mentions: str = ""                            # text that the message must contain
     seconds: float = 5.0                          # of processor time
-    stop: float = 0                               # S: after so many of those it is interrupted, and has to end
+    stop: float = 0                               # S: interrupted after this many seconds; must then end
 
 
 def one(name, expect, body, **rest):
@@ -54,7 +54,7 @@ def container():
     yield one("001-empty", "E", b"")
     yield one("002-text", "E", b"this is no model, only a line of text\n" * 20)
     for at in range(len(good)):
-        # A cut between top-level fields can leave a whole model behind.
+        # A cut between top-level fields may leave a complete model.
         yield one(f"003-cut-{at:04}", "E|OK" if at > 20 else "E", good[:at])
     for at in range(len(good)):
         flipped = bytearray(good)
@@ -128,7 +128,7 @@ def hard_link(target):
 
 
 def unix_socket(path):
-    # A socket's path has at most 108 bytes: bind by the name, in its folder.
+    # A socket's path is limited to 108 bytes, so bind by name, in its folder.
     here = os.getcwd()
     os.chdir(path.parent)
     with socket.socket(socket.AF_UNIX) as s:
@@ -167,7 +167,7 @@ def external_data():
 
     def entries(name, expect, pairs, dims=(2, 3), file=X):
         for form, build in forms.items():
-            # Functions and branches belong to later ops: a clean refusal of them is right too.
+            # Functions and branches belong to later opsets, so a clean refusal is right too.
             outcome = "E|OK" if expect == "OK" and form in ("-branch", "-function") else expect
             yield Case(name + form, outcome,
                        {"model.onnx": build(external("w", dims, pairs)), "w.bin": file})
@@ -290,7 +290,7 @@ def shapes():
     yield ranged("054-range-ends", "E|L", MIN64, MAX64, 1)
     yield ranged("054-range-delta-0", "E", 0, 5, 0)
     yield ranged("054-range-min-delta", "E|OK", 0, MIN64, MIN64)
-    # A multiple of the step is beyond 64 bits, what it is added to brings it back.
+    # A multiple of the step exceeds 64 bits; adding the start brings it back into range.
     wide = 3 << 61
     yield ranged("054-range-wide-steps", "OK", MIN64, MAX64, wide, range(MIN64, MAX64, wide))
     yield ranged("054-range-ends-down", "OK", MAX64, MIN64, -wide, range(MAX64, MIN64, -wide))
@@ -304,9 +304,10 @@ def shapes():
 
 
 def windows():
-    """What slides, grows and is cropped: each attribute and each operand at the ends of 64 bits."""
+    """Windows, resizing and cropping: each attribute and each operand at the limits of 64 bits."""
     def over(name, op, dims=(1, 1, 4), more=(), expect="E|L", inputs=(), version=18, outputs=("y",), **attributes):
-        """`op` over x f32 [dims], then inputs (name, dtype, dims) and constants (name, values) in that order."""
+        """`op` over x f32 [dims], then inputs (name, dtype, dims) and constants (name, values) in
+        that order."""
         graph_inputs = [value("x", list(dims))] + [value(n, d, t) for n, t, d in inputs]
         constants = [tensor(n, INT64, [len(v)], longs(*v)) if isinstance(v[0], int) else tensor(n, FLOAT, [len(v)], floats(*v))
                      for n, v in more if n]
@@ -318,7 +319,7 @@ def windows():
         for form in ({"auto_pad": "SAME_UPPER"}, {"ceil_mode": 1}, {}):
             attributes = {"kernel_shape": [3], **form, key: values}
             label = f"{key}-{values[0] % 97}-{'-'.join(form) or 'plain'}"
-            # A padding that SAME computes replaces one that is given.
+            # A padding computed by SAME replaces a given one.
             for op, short in (("LpPool", "lp"), ("MaxPool", "max")):
                 yield over(f"057-{short}-pool-{label}", op, expect="E|L|OK", **attributes)
     yield over("057-max-pool-columns", "MaxPool", (0, 1, 1 << 36, 1 << 36), outputs=("v", "y"), kernel_shape=[1, 1], storage_order=1)
@@ -343,7 +344,7 @@ def windows():
 
 
 def known_numbers():
-    """Integers that are followed at import, where only a run can tell how many there are."""
+    """Integers tracked at import whose number is data-dependent."""
     def over(name, expect, nodes, initializers, dtype=INT64, n=5, **rest):
         return one(name, expect, simple([node("Shape", ["x"], ["s"]), *nodes], initializers, [value("x", ["n"])], [typed("y", dtype)]),
                    args=["run", "model.onnx", "--seed", "1", "--dim", f"n={n}"], **rest)
@@ -381,7 +382,7 @@ def nested_if(depth):
     inner = graph([node("Relu", ["x"], ["b0"])], [], [typed("b0")])
     for level in range(1, depth + 1):
         out = f"b{level}"
-        # One deep arm only, or the file doubles with each level.
+        # Only one arm is deep, or the file would double with each level.
         leaf = graph([node("Relu", ["x"], ["l"])], [], [typed("l")])
         branch = [graph_attribute("then_branch", inner), graph_attribute("else_branch", leaf)]
         inner = graph([node("If", ["c"], [out], branch)], [], [typed(out)])
@@ -437,7 +438,7 @@ def growth():
     yield one("067-outputs-50000", "OK|E|L", model(graph(
         [node("Relu", ["x"], [f"y{i}"]) for i in range(50000)], [value("x", [2])],
         [typed(f"y{i}") for i in range(50000)])))
-    # Reading takes under a second; the time is that of all passes, of compilation and of the run.
+    # Reading takes less than a second; the rest is all passes, compilation and the run.
     yield one("066-relu-200000", "OK", simple(chain), seconds=20.0)
     yield plain("067-inputs-1m", "L", [node("Max", ["x"] * 1000000, ["y"])])
     body = graph([node("Identity", ["c"], ["d"]), node("Relu", ["v"], ["w"])],
@@ -515,7 +516,7 @@ def growth():
 
 
 def doubled(first, levels):
-    """F0, and functions that each call the one before twice."""
+    """F0, and functions that each call the previous one twice."""
     return [first] + [
         function(f"F{i}", ["a"], ["b"], [node(f"F{i - 1}", ["a"], ["c"], domain="own"),
                                          node(f"F{i - 1}", ["c"], ["b"], domain="own")])
@@ -523,28 +524,29 @@ def doubled(first, levels):
 
 
 def calls_of_calls(own):
-    """Functions whose bodies tell little of what they become when they are inlined."""
+    """Small functions that become large when they are inlined."""
     def call(name, nodes, functions, **rest):
         return one(name, "L", simple(nodes, opsets=own, functions=functions, **rest))
 
-    # A function without nodes counted as nothing: 2^60 calls of it.
+    # A function without nodes used to count as nothing: 2^60 calls of it.
     yield call("065-empty-doubling", [node("F60", ["x"], ["y"], domain="own")],
                doubled(function("F0", ["a"], ["a"], []), 60))
-    # 2^63 nodes by the call and as many by its graph summed up to 0.
+    # 2^63 nodes by the call and as many in its graph used to add up to 0.
     again = graph([node("F61", ["q"], ["z"], domain="own")], [], [])
     identity = [node("Identity", ["a"], ["b"])]
     four = [node("Identity", ["a"], [out]) for out in "bcde"]
     yield call("065-doubling-wraps",
                [node("F61", ["x"], ["y"], [graph_attribute("g", again)], domain="own")],
                doubled(function("F0", ["a"], ["b"], four), 61))
-    # Each function was seen little deep, since those below it had been called before: the stack overflowed.
+    # Each function used to be checked at a small depth, because those below it had been called
+    # before: the stack overflowed.
     deep = [function("F0", ["a"], ["b"], identity)]
     deep += [function(f"F{i}", ["a"], ["b"], [node(f"F{i - 1}", ["a"], ["b"], domain="own")])
              for i in range(1, 18000)]
     yield call("065-functions-18000-deep",
                [node(f"F{i}", ["x"], ["y" if i == 17999 else f"v{i}"], domain="own")
                 for i in range(59, 18000, 60)], deep)
-    # Neither the 60 functions nor the 60 graphs in each are too deep, but they are together.
+    # Neither the 60 functions nor the 60 graphs in each are too deep alone, but together they are.
     nested = [function("F0", ["a"], ["y"], [node("Identity", ["a"], ["y"])])]
     for i in range(1, 60):
         inner, out = node(f"F{i - 1}", ["a"], ["w"], domain="own"), "w"
@@ -555,7 +557,7 @@ def calls_of_calls(own):
             out = "y" if level == 59 else f"o{level}"
             inner = node("If", ["a"], [out], branch)
         nested.append(function(f"F{i}", ["a"], ["y"], [inner]))
-    # A graph that is given by reference and holds the reference that leads to it: the stack overflowed.
+    # A graph that is given by reference and contains the reference to itself: the stack overflowed.
     def picks(out, name):
         leaf = graph([node("Identity", ["x"], [f"{out}l"])], [], [typed(f"{out}l")])
         true = node("Constant", [], [f"{out}t"], [tensor_attribute("value", tensor("t", BOOL, [], b"\1"))], name=f"{out}t")
@@ -570,12 +572,12 @@ def calls_of_calls(own):
 
 
 def small_and_long(own):
-    """Small files that took minutes or gigabytes to load."""
+    """Small files that once took minutes or gigabytes to load."""
     def load(name, nodes, initializers=(), result=FLOAT, **rest):
         return Case(name, "OK", {"model.onnx": simple(nodes, initializers, outputs=[typed("y", result)], **rest)},
                     ["opt", "model.onnx"])
 
-    # Each size holds the one before twice.
+    # Each size uses the previous one twice.
     halves, numbers = [node("Shape", ["x"], ["d0"])], [tensor("two", INT64, [1], longs(2))]
     for i in range(22):
         halves += [node("Div", [f"d{i}", "two"], [f"a{i}"]), node("Mod", [f"d{i}", f"k{i}"], [f"b{i}"]),
@@ -585,7 +587,7 @@ def small_and_long(own):
                inputs=[value("x", ["n"])])
     yield load("081-shape-of-halves", [*halves, node("ConstantOfShape", ["d22"], ["y"])], numbers,
                inputs=[value("x", ["n"])])
-    # Of constants, as few as these are: what a size is computed from is evaluated when it is loaded.
+    # From only a few constants, because the operands of a size are evaluated at load.
     wide = [tensor("c", FLOAT, [1, 1, 1], floats(1))]
     many = [tensor("c", FLOAT, [4096], bytes(4096 * 4))]
     image = [tensor("c", FLOAT, [1, 64, 8, 8], bytes(4096 * 4))]
@@ -600,14 +602,14 @@ def small_and_long(own):
                    [*heavy, node("Cast", ["p"], ["i"], to=INT64), node("ReduceMax", ["i"], ["j"], keepdims=0),
                     node("Reshape", ["j", "one"], ["k"]), node("ConstantOfShape", ["k"], ["y"])],
                    [*data_of, tensor("one", INT64, [1], longs(1))])
-    # Each of 2^13 sizes follows from the input by all the nodes before it.
+    # Each of 2^13 sizes depends on the input through all nodes before it.
     yield load("083-sizes-of-sizes", [node("F13", ["x"], ["y"], domain="own")], (), INT64,
                inputs=[value("x", [1], INT64)], opsets=own, functions=doubled(function("F0", ["a"], ["b"], [
                    node("Abs", ["a"], ["b"]), node("ConstantOfShape", ["b"], ["u"])]), 13))
     # 128 MiB of indices each.
     yield load("084-pads-by-edge", [node("Pad", ["x", "p"], [f"y{i}" if i else "y"], mode="edge") for i in range(40)],
                [tensor("p", INT64, [2], longs(0, (1 << 24) - 1))], inputs=[value("x", [1])])
-    # Since then indices of more than 4,096 places are computed when it runs.
+    # Since then, more than 4,096 indices are computed in the run.
     for mode in ("edge", "reflect", "wrap"):
         for size, low, high in ((5000, 4999, 9), (5000, -7, 5000), (3, 2000, 3000)):
             period = size if mode == "wrap" else 2 * (size - 1)
@@ -763,7 +765,7 @@ def cases():
 
 
 def write(case, folder):
-    """Puts the files of a case below folder, which must not exist."""
+    """Writes the files of a case below folder, which must not exist."""
     folder.mkdir(parents=True)
     late = []
     for name, body in case.files.items():
@@ -773,12 +775,13 @@ def write(case, folder):
             late.append((path, body))
         else:
             path.write_bytes(body)
-    for path, make in late:      # links come after what they point at
+    for path, make in late:      # links come after their targets
         make(path)
 
 
 def write_seeds(folder):
-    """Small models, one file each, for fuzzers to start from; with the onnx package also those that it tests each op with."""
+    """Small models, one file each, as seeds for fuzzers; with the onnx package also its own tests
+    of each op."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(ImportError), warnings.catch_warnings(action="ignore"):
         from onnx.backend.test.case.node import collect_testcases

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Runs build/bin/tenon on every case of the hostile corpus and judges how it answers.
+"""Runs build/bin/tenon on every case of the hostile corpus and checks the result.
 
     python3 tests/hostile/run.py [--tenon PATH] [--filter TEXT] [--jobs N] [--keep FOLDER] [-v]
 
-Whatever the case: no signal, no hang (5 s of processor time unless the case says more, 30 s in
-all), at most 1 GiB of resident memory, exit status 0 or 2, stderr valid UTF-8 without control
-characters, and when the status is 2 one message that carries one stable code; no file written but
-the outputs asked for. The outcome itself is told by the case.
+For every case: no signal, no hang (5 s of processor time unless the case says more, 30 s in all),
+at most 1 GiB of resident memory, exit status 0 or 2, stderr valid UTF-8 without control characters,
+and when the status is 2 one message that carries one stable code; no file written but the requested
+outputs. The case has the expected outcome.
 """
 import argparse
 import concurrent.futures
@@ -26,10 +26,10 @@ import make_onnx
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import busy  # noqa: E402
 
-# Sanitizers make everything slower and larger, and reserve terabytes of addresses.
+# Sanitizers are slower, need more memory, and reserve terabytes of address space.
 SANITIZED = any(name in os.environ for name in ("ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"))
 SLOWER = 12.0 if SANITIZED else 1.0
-# On the clock, for what waits instead of working; generous, since the machine may have other work.
+# Of the clock, for cases that wait instead of working; generous, because the machine may be busy.
 SECONDS = 120.0 if SANITIZED else 30.0
 RESIDENT_BYTES = (8 << 30) if SANITIZED else (1 << 30)
 ADDRESS_SPACE_BYTES = 16 << 30
@@ -51,8 +51,9 @@ def start(command, folder, out, err, environment):
 
 
 def wait(process, seconds, stop):
-    """Interrupts it when it has worked for `stop` seconds, unless that is 0. Exit status (negative: signal; None: still running at the end of its time), peak bytes and
-    seconds of processor time."""
+    """Interrupts it after `stop` seconds of processor time, unless that is 0. Returns the exit
+    status (negative: signal; None: still running at the end of its time), peak bytes and seconds of
+    processor time."""
     end = time.monotonic() + seconds
     is_interrupted = not stop
     while True:
@@ -76,7 +77,7 @@ def listing(folder):
 
 
 def judge(case, status, peak, seconds, stderr, outputs, stray):
-    """What is wrong with the answer, or nothing."""
+    """What is wrong with the result, or nothing."""
     if status is None:
         yield f"hangs: no answer within {SECONDS:.0f} s"
         return

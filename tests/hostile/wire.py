@@ -1,6 +1,6 @@
-"""Writes ONNX files and .npy files byte by byte, the wrong ones too.
+"""Writes ONNX files and .npy files byte by byte, including invalid ones.
 
-Not the onnx package: it refuses much of what the corpus needs. Field numbers are those of
+The onnx package would refuse much of what the corpus needs. Field numbers are those of
 onnx.proto.
 """
 import struct
@@ -46,7 +46,7 @@ def tensor(name, dtype, dims, raw=None, more=b""):
 
 
 def external(name, dims, entries, dtype=FLOAT):
-    """A tensor whose bytes lie in another file; entries are (key, value)."""
+    """A tensor whose bytes are in another file; entries are (key, value)."""
     pairs = b"".join(data(13, data(1, k) + data(2, v)) for k, v in entries)
     return tensor(name, dtype, dims, None, pairs + number(14, 1))
 
@@ -72,7 +72,7 @@ def graph_attribute(name, body):
 
 
 def reference_attribute(name, of_function):
-    """A graph that the caller of the function gives in its attribute `of_function`."""
+    """A graph that the function's caller passes in its attribute `of_function`."""
     return data(1, name) + number(20, 5) + data(21, of_function)
 
 

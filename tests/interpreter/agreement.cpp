@@ -6,7 +6,7 @@
 namespace tenon::interpreter {
 namespace {
 
-// Of results, and of what went into them: sums may cancel.
+// Relative to results and to their operands, because sums may cancel.
 struct Tolerance {
   double of_results, of_operands;
 };

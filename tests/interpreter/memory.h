@@ -1,5 +1,5 @@
-// Memory with shadow state: what each element holds, under which name it was stored and when. It
-// tells a value that somebody stored from what lay there before.
+// Memory with shadow state: the value of each element, the name under which it was stored, and
+// when. It distinguishes stored values from what lay there before.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace tenon::interpreter {
 
-// Facts that must not be: one sentence each. The first few are kept, since one defect shows at many
+// Violations, one sentence each. Only the first few are kept, because one defect shows at many
 // elements.
 class Report {
  public:
@@ -17,7 +17,7 @@ class Report {
     if (++count_ <= kMost) facts_.push_back(std::move(fact));
   }
   bool empty() const { return count_ == 0; }
-  // Nothing more is kept: a run may stop.
+  // Reports are no longer kept, so a run may stop.
   bool full() const { return count_ >= kMost; }
   const std::vector<std::string>& facts() const { return facts_; }
   std::string text() const {
@@ -33,7 +33,7 @@ class Report {
 };
 
 // A name under which elements are stored: a buffer of a program, or a temp of one of its kernels.
-// 0: nobody's.
+// 0: none.
 using Name = uint32_t;
 inline constexpr Name kNobody = 0;
 inline Name name_of_buffer(uint32_t buffer) {
@@ -45,8 +45,8 @@ inline Name name_of_temp(uint32_t buffer) {
 
 struct Cell {
   Reg value{.i = 0};
-  uint32_t point =
-      0;  // the run's number of the lead point that stored it; 0: it was there before all kernels
+  uint32_t point = 0;  // the number of the lead point that stored it, within the run; 0: there
+                       // before all kernels
   Name name = kNobody;
 };
 
@@ -58,9 +58,9 @@ struct Memory {
   static Memory unwritten(DType type, int64_t elements) {
     return {type, std::vector<Cell>(static_cast<size_t>(elements))};
   }
-  // What a caller brings.
+  // Memory with the caller's values.
   static Memory holding(DType type, int64_t elements, const void* bytes, Name name);
-  // Elements as devices have them; those that nobody wrote as zero bits.
+  // The elements in the layout of devices; unwritten ones as zero bits.
   std::vector<unsigned char> bytes() const;
 };
 

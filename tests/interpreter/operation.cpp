@@ -16,7 +16,7 @@ bool is_unsigned(DType t) {
   return !kernelgen::is_signed(t);
 }
 
-// Index arithmetic rounds down; by 0 or less it gives 0, as generated code does.
+// Rounds down. Division by 0 or less gives 0, as in generated code.
 int64_t floor_div(int64_t a, int64_t b) {
   if (b <= 0) return 0;
   const int64_t q = a / b;

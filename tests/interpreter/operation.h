@@ -1,6 +1,6 @@
-// One operation of an expression or of a loop tree on registers: what both interpreters compute
-// with. Its meaning is the reference's (core/op/scalar_element.h); here it is chosen once and then
-// applied to many elements.
+// One operation of an expression or of a loop tree on registers, used by both interpreters. Its
+// meaning is the reference's (core/op/scalar_element.h). It is chosen once, then applied to many
+// elements.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace tenon::interpreter {
 
 using kernelgen::DType;
 
-// A value: floats of every type as a double that holds a value of the type, integers and predicates
-// extended to 64 bits.
+// A value: a float of any type as a double that holds it exactly, integers and predicates extended
+// to 64 bits.
 union Reg {
   double f;
   int64_t i;
@@ -53,18 +53,18 @@ struct Operation {
   op::ScalarFunction function = nullptr;
 };
 
-// False when the operation has no meaning in this type.
+// False if the operation is not defined for this type.
 bool make_operation(uint16_t op, uint32_t relation, DType type, DType from, Operation* out);
 
-// n elements at once; `dst` may be an operand. Operands that the operation does not have are not
-// read.
+// Computes n elements at once; `dst` may be an operand. Operands that the operation does not have
+// are not read.
 void apply(const Operation& operation, Reg* dst, const Reg* a, const Reg* b, const Reg* c,
            size_t n);
 
 // The value of a constant's bits (Expr::bits, Node::bits).
 Reg constant(DType type, int64_t bits);
 
-// Memory as devices have it.
+// Reads an element in the layout of devices.
 Reg read_element(DType type, const unsigned char* from);
 void write_element(DType type, unsigned char* to, Reg value);
 

@@ -82,8 +82,8 @@ class Maker {
     const Expr x = p_.at(e);
     const std::span<const ExprId> args = p_.args(e);
     load.buffer = x.ref;
-    // What was stored at this point of the lead axes, or before, is there before the loops; what
-    // they store is not.
+    // A value stored at this lead point, or before it, is available before the loops; a value that
+    // the loops store is not.
     uint32_t level =
         request_.stored != nullptr && (*request_.stored)[x.ref] ? innermost_ : kPerPoint;
     auto use = [&](ExprId a) {
@@ -130,8 +130,8 @@ class Maker {
     if (why_.empty()) why_ = std::move(reason);
   }
 
-  // Arguments are never in a deeper loop than what they are used for, so the order within a level
-  // may stay.
+  // Sorting is stable, and arguments are never in a deeper loop than their uses, so the order
+  // within a level stays valid.
   void sort_by_level() {
     std::vector<Instruction> sorted;
     sorted.reserve(out_.instructions.size());

@@ -33,7 +33,7 @@ std::vector<bool> stored_by(const Kernel& k, std::span<const size_t> stages) {
   return out;
 }
 
-// The points of the lead axes as numbers, in the order they run in.
+// The lead points as numbers, in the order in which they run.
 std::vector<int64_t> order_of_points(const Kernel& k, const StageState& state, uint64_t seed) {
   int64_t n = 1;
   for (uint32_t a : k.lead) n *= state.extent_of_axis(a);
@@ -56,7 +56,7 @@ std::vector<uint32_t> inner(const Kernel& k, const std::vector<uint32_t>& axes) 
   return out;
 }
 
-// Each axis of a stage is one loop, and all points of the lead axes run it.
+// Requires that each axis of a stage has one loop and that all lead points run it.
 bool axes_fit(const Kernel& k, StageState& state, const Stage& s) {
   std::vector<uint32_t> all;
   bool fit = true;
@@ -77,7 +77,7 @@ bool axes_fit(const Kernel& k, StageState& state, const Stage& s) {
   return fit;
 }
 
-// What runs at each point of the lead axes.
+// Work at each lead point.
 class Part {
  public:
   virtual ~Part() = default;

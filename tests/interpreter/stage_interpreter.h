@@ -1,15 +1,14 @@
-// The stage IR of kernelgen, run: a program before fusion or one kernel after it, on memory with
-// shadow state, exactly as ir.h says what its stages mean. Each expression is computed in its own
-// type with the reference's own arithmetic.
+// Runs the stage IR of kernelgen, a program before fusion or one kernel after it, on memory with
+// shadow state, exactly as ir.h defines its stages. Each expression is computed in its own type
+// with the reference's arithmetic.
 //
-// It reports, with the stage and the buffer: elements that are loaded although nobody stored them,
-// or although another value lies there by now (a temp in the memory of an output, an operand that a
-// result took the place of); loads and stores outside of a buffer; elements that are stored twice;
-// what one point of the lead axes loads or stores of another's; axes that no loop or two loops run
-// along.
+// It reports, with the stage and the buffer: loads of elements that were never stored, or that hold
+// another value by now (a temp in the memory of an output, an operand replaced by a result); loads
+// and stores outside a buffer; elements that are stored twice; loads and stores of one lead point
+// to elements of another; axes with no loop or with two.
 //
-// A kernel runs as devices run it: the points of its lead axes in any order, all stages at each,
-// temps private to the point. Sums are split into tuples that meet by `merge`.
+// A kernel runs as on a device: its lead points in any order, all stages at each, temps private to
+// the point. Sums are split into tuples that `merge` combines.
 //
 // Threads: one interpreter, one thread.
 #pragma once
@@ -26,31 +25,32 @@
 namespace tenon::interpreter {
 
 struct RunOptions {
-  uint64_t order = 0;         // of the lead points: 0 as they come, else shuffled by this number
-  uint32_t partials = 1;      // tuples of states that meet in one sum
-  uint32_t* clock = nullptr;  // numbers lead points; one for all kernels that share memory
+  uint64_t order = 0;         // of lead points: 0 for the natural order, else a seed for shuffling
+  uint32_t partials = 1;      // number of tuples that are merged in one sum
+  uint32_t* clock = nullptr;  // numbers lead points; shared by all kernels that share memory
 };
 
-// What a buffer of the kernel is during one run.
+// The role of a buffer of the kernel during one run.
 struct Place {
-  Memory* memory = nullptr;  // null: a temp of its own, which the interpreter makes
+  Memory* memory = nullptr;  // null: a temp, which the interpreter allocates
   Name name = kNobody;
   bool rewritten = false;  // its elements may be stored again (an overlay, a scatter)
 };
 
-// Places of a program's buffers in `memory`, by buffer; temps are the interpreter's own.
+// Places of a program's buffers in `memory`, by buffer; the interpreter allocates temps.
 std::vector<Place> places_of_program(const kernelgen::Kernel& program, std::vector<Memory>* memory);
-// Memory for each buffer that is no temp: unwritten.
+// Unwritten memory for each buffer that is not a temp.
 std::vector<Memory> memory_of_program(const kernelgen::Kernel& program,
                                       std::span<const int64_t> extents);
 int64_t element_count(const kernelgen::Kernel& kernel, uint32_t buffer,
                       std::span<const int64_t> extents);
 
-// Runs all stages in order at each point of the lead axes.
+// Runs all stages in order at each lead point.
 void run_stages(const kernelgen::Kernel& kernel, std::span<const int64_t> extents,
                 std::span<const Place> places, const RunOptions& options, Report* report);
-// The same kernel as prepare() gives it: stages of a pass share loops, point by point. Reports too
-// what a point of such loops loads or overwrites of another's, since the loops' order is free.
+// Runs the kernel in the form that prepare() returns: stages of a pass share loops, point by point.
+// Also reports loads and overwrites of another point's elements within such loops, because their
+// order is free.
 void run_prepared(const kernelgen::Prepared& prepared, std::span<const int64_t> extents,
                   std::span<const Place> places, const RunOptions& options, Report* report);
 

@@ -1,4 +1,4 @@
-// The interpreter of stages: that it computes what ir.h says, and that planted defects are told.
+// The stage interpreter computes what ir.h defines, and reports planted defects.
 #include <cmath>
 
 #include "tests/interpreter/test_programs.h"
@@ -60,7 +60,7 @@ TEST(Values, IntegersWrapInTheirType) {
 TEST(Values, NarrowFloatsRoundOnce) {
   const Kernel k =
       map_kernel(TENON_F32, 1, [](kg::Pool& p, ExprId x) { return p.convert(x, TENON_F16); });
-  EXPECT_EQ(result_of(k, Reg{.f = 2049}).f, 2048);  // to even
+  EXPECT_EQ(result_of(k, Reg{.f = 2049}).f, 2048);  // rounds to even
   EXPECT_EQ(result_of(k, Reg{.f = 65520}).f, INFINITY);
   const Kernel exact = map_kernel(TENON_F32, 1, [](kg::Pool& p, ExprId x) {
     return p.op(TENON_S_ADD, {x, p.number(1, TENON_F32)});
@@ -135,7 +135,7 @@ TEST(Stages, ScattersAddToWhatIsThere) {
   Subject s(only_kernel(b));
   const uint32_t places = buffer_with(s.kernel, Role::kIn, 1);
   for (size_t i = 0; i < 4; ++i)
-    s.put(places, i, Reg{.i = i == 3 ? 7 : 2});  // three times element 2, once nowhere
+    s.put(places, i, Reg{.i = i == 3 ? 7 : 2});  // element 2 three times, one position empty
   EXPECT_EQ(s.run(), "");
   EXPECT_EQ(s.numbers(buffer_with(s.kernel, Role::kOut)), (std::vector<double>{1, 2, 33}));
 }
@@ -249,8 +249,7 @@ TEST(Planted, ADroppedGuard) {
   EXPECT_TRUE(has(Subject(k).run(), "outside of it"));
 }
 
-// The stage of the kernel that divides, and its first load of the exponentials, which lie in the
-// output.
+// Finds the stage that divides, and its first load of the exponentials, which lie in the output.
 TEST(Planted, AliasReadAfterItIsOverwritten) {
   Kernel k = softmax_kernel(5, 3);
   uint32_t temp = ~0u;
@@ -258,7 +257,7 @@ TEST(Planted, AliasReadAfterItIsOverwritten) {
     if (k.buffers[b].alias_of >= 0) temp = b;
   }
   ASSERT_NE(temp, ~0u);
-  // A further result of the exponentials, computed when the quotients already lie there.
+  // Another result of the exponentials, computed when the quotients already lie there.
   kg::Buffer late = k.buffers[static_cast<size_t>(k.buffers[temp].alias_of)];
   k.buffers.push_back(late);
   k.buffer_origin.push_back(77);
@@ -297,8 +296,8 @@ TEST(Planted, ARowThatReadsAnotherRow) {
       << told;
 }
 
-// An element-wise stage whose result lies where its operand lay may read the operand at its own
-// element only.
+// An element-wise stage whose result replaces its operand may read the operand at its own element
+// only.
 TEST(Planted, AnOperandInPlaceThatIsReadElsewhere) {
   Builder b;
   const Tensor x = b.input(TENON_I32, dims_of(b, {6}));
@@ -313,8 +312,8 @@ TEST(Planted, AnOperandInPlaceThatIsReadElsewhere) {
   EXPECT_TRUE(has(report.text(), "where another value lies by now")) << report.text();
 }
 
-// Two stages in one loop nest: the second overwrites what the first has still to read. Seen
-// whatever the order is.
+// Two stages in one loop nest: the second overwrites what the first still has to read. It is
+// reported for any order.
 TEST(Planted, LoopsThatOverwriteWhatOtherPointsRead) {
   Builder b;
   const Tensor x = b.input(TENON_F32, dims_of(b, {3, 3}));
@@ -323,7 +322,7 @@ TEST(Planted, LoopsThatOverwriteWhatOtherPointsRead) {
   }));
   kg::Prepared p = kg::prepare(only_kernel(b));
   Kernel& k = p.kernel;
-  // The stage again, in the same loops, which stores to the operand, one element further.
+  // The stage again, in the same loops, but it stores to the operand, one element further.
   k.stages.push_back(k.stages[0]);
   const uint32_t in = buffer_with(k, Role::kIn);
   k.stages[0].store[0].buffer = buffer_with(k, Role::kOut);

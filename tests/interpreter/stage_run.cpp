@@ -37,7 +37,7 @@ StageRun::StageRun(StageState& state, const Kernel& kernel, size_t stage,
       reduce_(std::move(reduce)),
       partial_count_(std::max(1u, partials)) {
   for (uint32_t a : s_.fill) fill_.push_back(a);
-  // One part may be empty; more of them would show nothing.
+  // One part may be empty; more empty parts would show nothing.
   int64_t steps = 1;
   for (uint32_t a : reduce_) steps = std::min<int64_t>(partials, steps * state.extent_of_axis(a));
   partial_count_ = static_cast<uint32_t>(std::clamp<int64_t>(steps + 1, 1, partial_count_));
@@ -202,7 +202,7 @@ void StageRun::end_sum() {
 
 void StageRun::sum() {
   StageCode* const steps[] = {&step_};
-  // What a step reads is there only if there is a step.
+  // The operands of a step exist only if there is a step.
   std::vector<StageCode*> codes = {&final_};
   if (any(reduce_)) codes.push_back(&step_);
   nest(state_, space_, 0, codes, [&] {
@@ -248,7 +248,7 @@ void StageRun::scatter() {
   nest(state_, space_, 0, steps, [&] { nest(state_, reduce_, space_.size(), steps, updates); });
 }
 
-// Places along the reduce axis in order of the keys.
+// Positions along the reduce axis, in the order of the keys.
 std::vector<int64_t> StageRun::sorted_places() {
   std::vector<std::vector<uint64_t>> keys;
   StageCode* const codes[] = {&step_};
@@ -299,7 +299,7 @@ void StageRun::attention() {
     });
     double top = -INFINITY, sum = 0, all = 0;
     for (double x : scores) top = std::isnan(x) || std::isnan(top) ? NAN : std::fmax(top, x);
-    if (top == -INFINITY) top = 0;  // no key is seen: all weights are 0
+    if (top == -INFINITY) top = 0;  // no key is visible: all weights are 0
     for (size_t n = 0; n < scores.size(); ++n) {
       const double weight = std::exp(scores[n] - top);
       sum += weight;

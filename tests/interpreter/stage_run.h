@@ -1,4 +1,4 @@
-// One stage of a kernel as code, and how its parts run. Internal to the interpreter.
+// One stage of a kernel as code, and the execution of its parts. Internal to the interpreter.
 #pragma once
 #include <functional>
 
@@ -6,8 +6,8 @@
 
 namespace tenon::interpreter {
 
-// Every point of `axes` in order, which are loops [first, ...) of each piece of code. Calls body at
-// each; the innermost level of a piece is the body's to run.
+// Visits every point of `axes` in order, which are loops [first, ...) of each piece of code. Calls
+// body at each point; the body runs the innermost level of the code.
 template <class F>
 void nest(StageState& state, std::span<const uint32_t> axes, size_t first,
           std::span<StageCode* const> codes, F body, size_t at = 0) {
@@ -25,7 +25,7 @@ void nest(StageState& state, std::span<const uint32_t> axes, size_t first,
 
 class StageRun {
  public:
-  // Loops inside the lead axes: those of the points that store, and those of a sum inside them.
+  // Loops inside the lead axes: those over the stored points, and those of a sum inside them.
   // stored: by buffer, whether the loops that the stage shares store to its memory.
   StageRun(StageState& state, const kernelgen::Kernel& kernel, size_t stage,
            std::vector<uint32_t> space, std::vector<uint32_t> reduce,
@@ -33,9 +33,9 @@ class StageRun {
 
   const kernelgen::Stage& stage() const { return s_; }
   const std::string& why() const { return why_; }
-  // At a point of the lead axes, by axis.
+  // Enters a lead point; values by axis.
   void enter(std::span<const int64_t> lead_values);
-  // The whole stage at that point.
+  // Runs the whole stage at that point.
   void run();
 
   // ---- Parts, for stages that share loops ----
@@ -54,7 +54,7 @@ class StageRun {
             std::vector<const kernelgen::View*> views);
   void make_all(const std::vector<bool>& stored);
   bool any(std::span<const uint32_t> axes) const;
-  // The results of a piece of code where its states have these values; good until the next.
+  // The results of a piece of code for these values of its states; valid until the next call.
   const Values& compute(StageCode& code, std::span<const Reg> states);
   void store_all(const StageCode& code, size_t count);
 

@@ -40,7 +40,7 @@ StageState::StageState(const Kernel& kernel, std::span<const int64_t> extents,
     const int32_t alias = k_.buffers[b].alias_of;
     if (!temp_[b] || alias < 0) continue;
     memory_[b] = memory_[static_cast<size_t>(alias)];
-    // It lies as the buffer does whose memory it shares.
+    // It has the layout of the buffer whose memory it shares.
     Form form = forms_[static_cast<size_t>(alias)];
     form.dims = forms_[b].dims;
     forms_[b] = std::move(form);
@@ -80,7 +80,8 @@ int64_t StageState::offset(uint32_t buffer, std::span<const R> index, const Reg*
   return at < static_cast<int64_t>(memory_[buffer]->cells.size()) ? at : -1;
 }
 
-// Stored by the point that runs, or there before the kernel and no temp of it.
+// Whether the element was stored by the current point, or before the kernel and not by a temp of
+// it.
 bool StageState::current(uint32_t buffer, const Cell& cell) const {
   return cell.name == names_[buffer] &&
          (cell.point == point_ || (!temp_[buffer] && cell.point < first_point_));

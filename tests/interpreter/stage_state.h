@@ -1,11 +1,11 @@
-// The state of one run of a kernel: where its buffers are, which lead point runs, and access to
-// elements with all that shadow state tells. Internal to the interpreter.
+// The state of one run of a kernel: the places of its buffers, the current lead point, and access
+// to elements with all checks of the shadow state. Internal to the interpreter.
 #pragma once
 #include "tests/interpreter/stage_interpreter.h"
 
 namespace tenon::interpreter {
 
-// The form of a buffer in numbers.
+// The form of a buffer as numbers.
 struct Form {
   int64_t offset = 0, elements = 0;
   std::vector<int64_t> dims, strides;
@@ -24,8 +24,8 @@ class StageState {
 
   // ---- Lead points ----
   void begin_point() { point_ = ++*clock_; }
-  // In loops whose points have no order: each point of them gets a number; `watched` by buffer:
-  // others of these loops store it.
+  // For loops whose points have no order: numbers each point. `watched`: by buffer, whether other
+  // points of these loops store it.
   void begin_loops(const std::vector<bool>* watched) {
     watched_ = watched;
     first_moment_ = moment_ + 1;
@@ -36,7 +36,7 @@ class StageState {
   // ---- Elements ----
   void set_stage(size_t stage) { stage_ = stage; }
   Reg load(const Load& load, const Reg* registers);
-  // The element of a view, or null (outside, or its guard does not hold).
+  // The element of a view, or null (out of bounds, or its guard does not hold).
   Cell* element(const CodeView& view, const Reg* registers);
   void store(const CodeView& view, const Reg* registers, Reg value, bool again);
   Reg old_value(const CodeView& view, Cell* cell);
@@ -66,7 +66,7 @@ class StageState {
   std::vector<Name> names_;
   std::vector<bool> rewritten_, temp_;
   std::vector<std::vector<Touch>>
-      touches_;  // by buffer that owns the memory, sized when first used
+      touches_;  // by the buffer that owns the memory; sized on first use
   Report& report_;
   uint32_t own_clock_ = 0;
   uint32_t* clock_;

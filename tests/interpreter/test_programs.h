@@ -17,7 +17,7 @@ inline std::vector<kg::ExprId> dims_of(kg::Builder& b, std::initializer_list<int
   return out;
 }
 
-// A program or kernel with its memory: what has the role of an input holds 1, 2, 3...
+// A program or kernel with its memory: inputs hold 1, 2, 3...
 class Subject {
  public:
   explicit Subject(kg::Kernel k, std::vector<int64_t> sizes = {})
@@ -54,7 +54,7 @@ class Subject {
     return out;
   }
 
-  // What the run reports.
+  // Runs it and returns the reports.
   std::string run(const RunOptions& options = {}) {
     Report report;
     run_stages(kernel, extents, places_of_program(kernel, &memory), options, &report);
@@ -88,8 +88,8 @@ inline uint32_t buffer_with(const kg::Kernel& k, kg::Role role, size_t number = 
   return 0;
 }
 
-// softmax over the last dim of [rows, columns]: its exponentials lie in the output, or in a temp if
-// that is of another type.
+// softmax over the last dim of [rows, columns]. Its exponentials lie in the output, or in a temp if
+// the output has another type.
 inline kg::Kernel softmax_kernel(int64_t rows, int64_t columns, DType result = TENON_F32) {
   kg::Builder b;
   const uint32_t last[] = {1}, first[] = {0};

@@ -8,7 +8,7 @@
 namespace tenon::interpreter {
 namespace {
 
-// One buffer for each memory; buffer_of: by argument.
+// One buffer for each distinct memory; buffer_of: by argument.
 std::vector<TreeBuffer> buffers_of(const kernelgen::LoopTree& tree, std::span<Memory* const> memory,
                                    const TreeOptions& options, std::vector<uint32_t>* buffer_of) {
   std::vector<TreeBuffer> out;

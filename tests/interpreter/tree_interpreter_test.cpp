@@ -1,5 +1,5 @@
-// The interpreter of loop trees: that trees of every target give what their stages give, and that
-// planted defects are told.
+// The tree interpreter: trees for every target give the results of their stages, and planted
+// defects are reported.
 #include <cmath>
 
 #include <tenon/kernelgen/loops/loop_ir.h>
@@ -36,7 +36,7 @@ LoopTree tree_of(const Kernel& kernel, const Target& target) {
   return tree;
 }
 
-// What the run of a tree reports; the subject's memory holds its results.
+// Runs a tree and returns the reports; the subject's memory holds its results.
 std::string run(Subject& s, const LoopTree& tree, const Target& target, int64_t pieces = 3) {
   Report report;
   std::vector<Memory*> memory;
@@ -54,7 +54,7 @@ std::string run(Subject& s, const LoopTree& tree, const Target& target, int64_t 
   return report.text();
 }
 
-// The first node of the kind in order of the text; null: there is none.
+// The first node of the kind in the order of the text; null if there is none.
 Node* find(std::vector<Node>& nodes, NodeKind kind,
            const std::function<bool(const Node&)>& fits = nullptr) {
   for (Node& n : nodes) {
@@ -81,7 +81,7 @@ std::vector<Target> targets() {
           Target::scalar(), Target::opencl(true), Target::opencl(true, 8)};
 }
 
-// Stages and tree of a kernel leave the same on every target.
+// Checks that stages and trees of a kernel leave the same results on every target.
 void agrees(const std::function<Kernel()>& make) {
   for (const Target& target : targets()) {
     SCOPED_TRACE(target.isa + (target.dialect == kg::Dialect::kOpenCl
@@ -179,7 +179,7 @@ TEST(PlantedInTrees, ADroppedMaskOfAStore) {
 TEST(PlantedInTrees, AStoreMovedOutOfItsLoop) {
   Subject s(softmax_kernel(3, 5, TENON_F16));
   LoopTree t = tree_of(s.kernel, Target::scalar());
-  // The innermost loop that stores results, and its store behind it.
+  // The innermost loop that stores results, and its store moved after it.
   Node* inner = find(t, NodeKind::kLoop, [](const Node& n) {
     const Node* last = n.body.empty() ? nullptr : &n.body.back();
     return last != nullptr && last->kind == NodeKind::kStore && to_buffer(*last);
@@ -211,7 +211,7 @@ TEST(PlantedInTrees, AStateThatStartsAsGarbage) {
   LoopTree t = tree_of(s.kernel, Target::scalar());
   Node* var = find(t, NodeKind::kVar);
   ASSERT_NE(var, nullptr);
-  // A scratch element that nobody stored is what the sum starts with.
+  // The sum starts with a scratch element that was never stored.
   Node load;
   load.kind = NodeKind::kLoad;
   load.space = kg::Space::kScratch;
@@ -228,7 +228,7 @@ TEST(PlantedInTrees, ScratchOfTheItemBefore) {
   LoopTree t = tree_of(s.kernel, Target::scalar());
   Subject right(s.kernel);
   ASSERT_EQ(run(right, t, Target::scalar(), 1), "");
-  // The exponentials are stored by the first item only: what the others load is what it left.
+  // Only the first item stores the exponentials; the others load what it left.
   Node* store =
       find(t, NodeKind::kStore, [](const Node& n) { return n.space == kg::Space::kScratch; });
   Node* range = find(t, NodeKind::kLoop, [](const Node& n) { return n.bind == Bind::kRange; });

@@ -49,7 +49,7 @@ TreeRun::TreeRun(const LoopTree& tree, const std::vector<TreeStep>& steps,
 }
 
 void TreeRun::call(int64_t begin, int64_t end) {
-  // What comes before the items is the only item's own.
+  // With a single item, the code before the items belongs to it.
   item_of_range_ = end - begin == 1 ? static_cast<uint32_t>(begin) : ~0u;
   number_of_item_ = 1;
   scratch_.reset(static_cast<size_t>(tree_.scratch_bytes.evaluate(extents_)), items_ > 1);
@@ -171,7 +171,7 @@ void TreeRun::operation(const TreeStep& s) {
   }
 }
 
-// Printed as the division of the language, which rounds towards zero.
+// Checks division that is printed as that of the language, which rounds towards zero.
 void TreeRun::check_plain_words(const Node& n) {
   if (n.op != kernelgen::kFloorDiv && n.op != kernelgen::kMod) return;
   each_item([&](uint32_t k) {

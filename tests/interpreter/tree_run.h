@@ -1,4 +1,4 @@
-// One call of a loop tree: its nodes, run. Internal to the interpreter.
+// One call of a loop tree: runs its nodes. Internal to the interpreter.
 #pragma once
 #include <tenon/kernelgen/loops/loop_ir.h>
 
@@ -7,17 +7,17 @@
 
 namespace tenon::interpreter {
 
-// A node with what can be decided before it runs.
+// A node with everything that can be decided before the run.
 struct TreeStep {
   const kernelgen::Node* node = nullptr;
   Operation operation;
   std::vector<TreeStep> body, other;
 };
-// False: `*why` names the operation that has no meaning.
+// False: `*why` names the operation that is not defined.
 bool make_steps(const kernelgen::LoopTree& tree, const std::vector<kernelgen::Node>& nodes,
                 std::vector<TreeStep>* out, std::string* why);
 
-// The addresses that kAddress gives: a number for each memory, and the element's place in bytes.
+// The addresses that kAddress makes: a number for each memory, and the element's offset in bytes.
 struct Address {
   kernelgen::Space space = kernelgen::Space::kBuffer;
   uint32_t ref = 0;
@@ -31,7 +31,7 @@ class TreeRun {
   TreeRun(const kernelgen::LoopTree& tree, const std::vector<TreeStep>& steps,
           std::span<const int64_t> extents, const TreeOptions& options,
           std::vector<TreeBuffer>* buffers, std::vector<uint32_t> buffer_of, Report* report);
-  // Items [begin, end) of the range in one call; on OpenCL one item.
+  // Runs items [begin, end) of the range in one call; on OpenCL one item.
   void call(int64_t begin, int64_t end);
 
  private:
@@ -51,7 +51,7 @@ class TreeRun {
     known_[place(v, item, lane)] = x.known;
   }
   void set_number(ValueId v, uint32_t item, int64_t x) { set(v, item, 0, {Reg{.i = x}, true}); }
-  // A number that decides where something goes or what runs: it must be known.
+  // A number that decides an address or a branch: it must be known.
   int64_t number(ValueId v, uint32_t item, const char* what);
   bool condition(ValueId v, uint32_t item, uint32_t lane, const char* what);
   template <class F>
@@ -61,7 +61,7 @@ class TreeRun {
     }
   }
   bool any_active() const;
-  // Only some barriers order what is done to memory that all groups see.
+  // Only global barriers order accesses to memory that all groups share.
   Agent agent(uint32_t item) const { return {item_of_range_, item, global_barriers_}; }
   Agent agent_in_group(uint32_t item) const { return {item_of_range_, item, barriers_}; }
   void fact(const std::string& text);
@@ -107,7 +107,7 @@ class TreeRun {
   std::span<const int64_t> extents_;
   const TreeOptions& options_;
   std::vector<TreeBuffer>& buffers_;
-  std::vector<uint32_t> buffer_of_;  // by argument: arguments may share memory
+  std::vector<uint32_t> buffer_of_;  // by argument; arguments may share memory
   Report& report_;
   uint32_t items_ = 1;  // work items that run together
   std::vector<uint8_t> active_;

@@ -1,4 +1,4 @@
-// What a loop tree does with whole tiles: transposes, interleaved vectors, register tiles of
+// Operations of a loop tree on whole tiles: transposes, interleaved vectors, register tiles of
 // products and convolutions, sorts.
 #include <algorithm>
 #include <cmath>
@@ -16,8 +16,7 @@ using kernelgen::Space;
 
 namespace {
 
-// Each memory has a number of its own, and its elements lie around the middle of a range that no
-// other reaches.
+// Each memory has a number, and its elements lie around the middle of an address range of its own.
 constexpr int kMemoryBits = 44;
 constexpr int64_t kMiddle = int64_t{1} << (kMemoryBits - 1);
 
@@ -36,7 +35,7 @@ Address decode(int64_t number) {
 }
 
 void TreeRun::address_of(const Node& n) {
-  // Of arguments that share memory the address is one.
+  // Arguments that share memory have the same address.
   const uint32_t buffer = n.space == Space::kBuffer ? buffer_of_[n.ref] : 0;
   const auto first = std::ranges::find(buffer_of_, buffer);
   const uint32_t ref =
@@ -102,7 +101,7 @@ void TreeRun::interleave(const Node& n) {
 }
 
 void TreeRun::mma(const Node& n) {
-  // Pairs: each step is two products of bf16.
+  // With pairs, each step is two products of bf16.
   const DType read_type = n.pairs ? DType{TENON_BF16} : n.type;
   const int64_t each = n.pairs ? 2 : 1, columns = n.bits * n.lanes;
   const Space b_space = n.b_buffer < 0 ? Space::kScratch : Space::kBuffer;
@@ -161,7 +160,7 @@ void TreeRun::taps(const Node& n) {
   });
 }
 
-// Element-wise along the columns. In runs, a tap is a line of places that the rows see together.
+// Element-wise along the columns. In runs, a tap is a line of positions that the rows share.
 void TreeRun::channels(const Node& n) {
   const int64_t columns = n.bits * n.lanes, runs = std::max<int64_t>(1, n.run);
   const int64_t places = n.run != 0 ? (int64_t{n.ref} - 1) * n.run_step + n.run : n.ref;
@@ -174,7 +173,7 @@ void TreeRun::channels(const Node& n) {
                   first = number(n.stride, k, "a column");
     const int64_t apart = n.run != 0 ? number(n.list[1], k, "a stride") : 0;
     for (int64_t r = 0; r < n.ref; ++r) {
-      // Whole vectors are stored; what is behind the last column is zero times its weight.
+      // Whole vectors are stored; lanes beyond the last column are zero times their weight.
       for (int64_t c = 0; c < std::min<int64_t>(columns, (width + n.lanes - 1) / n.lanes * n.lanes);
            ++c) {
         Lane sum{Reg{.f = 0}, true};
@@ -220,7 +219,7 @@ void TreeRun::sort(const Node& n) {
       write(Space::kScratch, 0, n.type, keys + i, list[order[static_cast<size_t>(i)]].first, k);
       write(Space::kScratch, 0, TENON_I64, places + i, list[order[static_cast<size_t>(i)]].second,
             k);
-      // The room to merge in: what is left there is nobody's.
+      // The work space of merging; afterwards its contents are unknown.
       write(Space::kScratch, 0, n.type, number(n.args[2], k, "an address") + i, Lane{}, k);
       write(Space::kScratch, 0, TENON_I64, number(n.args[3], k, "an address") + i, Lane{}, k);
     }

@@ -1,5 +1,5 @@
-// The layer `poison` on a device that writes nothing: what it should have written holds the
-// pattern, and nothing else does.
+// The layer `poison` on a device that writes nothing: exactly the memory that it should have
+// written holds the pattern.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-// Memory of the host; a call of an executable or a kernel leaves it as it is.
+// Host memory; executables and kernels leave it unchanged.
 struct Device {
   uint64_t copied_with_waits = 0, copies = 0;
   bool fails = false;
@@ -60,7 +60,7 @@ struct Device {
     return *out = reinterpret_cast<tenon_executable_t*>(self), TENON_OK;
   }
   static void executable_release(void*, tenon_executable_t*) {}
-  // Two outputs: 3 bytes for each of the symbol, and of a size that the run tells.
+  // Two outputs: 3 bytes for each unit of the symbol, and one of data-dependent size.
   static tenon_code_t needs(void* self, tenon_executable_t*, tenon_symbols_t symbols,
                             tenon_needs_t* out) {
     out->outputs[0] = {3 * static_cast<uint64_t>(symbols.values[0]), nullptr, of(self).alias};
@@ -70,7 +70,7 @@ struct Device {
   }
   static tenon_code_t execute(void* self, tenon_executable_t*, const tenon_call_t* call) {
     tenon_span_t span = {};
-    of(self).fails = true;  // while it asks it holds what a copy would wait for
+    of(self).fails = true;  // during the request it holds a lock that a copy would wait for
     const tenon_code_t code =
         call->output == nullptr ? TENON_OK : call->output(call->output_self, 1, 6, &span);
     return of(self).fails = false, code;
@@ -92,7 +92,7 @@ PluginHost& plugins() {
   return *host;
 }
 
-// The pattern from its beginning.
+// Whether all of it holds the pattern.
 bool poisoned(const unsigned char* at, size_t size) {
   for (size_t i = 0; i < size; ++i) {
     if (at[i] != (i % 2 == 0 ? 0xfd : 0x7f)) return false;
@@ -216,7 +216,7 @@ TEST_F(PoisonTest, OutputsAndWorkspace) {
   const Bytes& out = Device::bytes(outs[0].buffer);
   EXPECT_EQ(out[15], 7);
   EXPECT_TRUE(poisoned(&out[16], 15));
-  EXPECT_EQ(out[31], 7);  // as many bytes as `needs` said for this symbol
+  EXPECT_EQ(out[31], 7);  // as many bytes as `needs` reported for this symbol
   EXPECT_TRUE(poisoned(Device::bytes(work).data(), 8));
   EXPECT_EQ(Device::bytes(work)[8], 7);
   EXPECT_EQ(Device::bytes(in.buffer), Bytes(15, 7));
@@ -292,7 +292,7 @@ TEST_F(PoisonTest, Kernels) {
   EXPECT_TRUE(poisoned(&Device::bytes(out)[2], 12));
   EXPECT_EQ(Device::bytes(out)[14], 7);
   Device::bytes(out).assign(16, 7);
-  args.part_index = 1;  // what the first part wrote stays
+  args.part_index = 1;  // results of the first part stay
   EXPECT_EQ(k_->run(k_->self, kernel, &args), TENON_OK);
   EXPECT_EQ(Device::bytes(out), Bytes(16, 7));
   k_->destroy(k_->self, kernel);

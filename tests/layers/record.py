@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `record` keeps can be run again, `replay` sees what differs, and damaged files are survived. Usage: record.py TENON"""
+"""Recorded graphs run again, `replay` detects differences, and damaged files do not crash it.
+Usage: record.py TENON"""
 import glob
 import os
 import pathlib
@@ -40,7 +41,7 @@ def main():
     assert "--device sim --input x=" in text, text
     assert "1 runs as recorded, 0 different, 0 not recorded" in replay("sim")
     assert "1 runs as recorded" in replay("cpu", ",tolerance=1e-4")
-    # The recorded command itself, from the folder.
+    # The recorded command itself, run in the folder.
     path = os.pathsep.join([os.path.dirname(os.path.abspath(TENON)), os.environ["PATH"]])
     again = subprocess.run(["sh", one("*.run0.txt")], cwd=FOLDER, env=dict(os.environ, PATH=path), capture_output=True, text=True, timeout=60)
     assert again.returncode == 0 and "1 runs as recorded" in again.stderr, again.stderr
@@ -48,9 +49,9 @@ def main():
     out = pathlib.Path(one("*.out0.npy"))
     good = out.read_bytes()
     out.write_bytes(good[:-4] + bytes([0, 0, 0, 66]))
-    said = replay("sim", status=1)  # a difference, and nothing compared, were a success
+    said = replay("sim", status=1)  # a difference, and nothing compared, used to be a success
     assert "output 0 differs from byte 50" in said and "0 runs as recorded, 1 different" in said, said
-    # Damaged in any way: an answer, never a crash. What cannot be read is not compared.
+    # Damaged in many ways: an error, never a crash. Files that cannot be read are not compared.
     for bad in (b"", good[:7], good[:-1], b"\x93NUMPY\x01\x00\xff\xff" + good[10:], good.replace(b"(8, 16)", b"(8,-16)"),
                 good.replace(b"(8, 16)", b"(9e9, )"), os.urandom(4096)):
         out.write_bytes(bad)
@@ -64,7 +65,8 @@ def main():
     said = run(f"replay:dir={FOLDER}", one("*.tirb"), "--device", "sim", "--passes", "none", "--input", f"x={x}", "--input",
                "y=" + one("*.in1.npy")).stderr
     assert "0 runs as recorded, 0 different, 1 not recorded" in said, said
-    # A run that fails is kept with its inputs; the graph is there though compiling it fails.
+    # A run that fails is recorded with its inputs; the graph is recorded even if compiling it
+    # fails.
     other = tempfile.mkdtemp(prefix="tenon_record_")
     run(f"record:dir={other},faults:execute=1", MODEL, "--device", "sim", "--seed", "1")
     assert "# failed with code 10" in pathlib.Path(glob.glob(f"{other}/*.run0.txt")[0]).read_text()
@@ -72,7 +74,8 @@ def main():
     run(f"record:dir={third},faults:compile=1", MODEL, "--device", "sim", "--seed", "1")
     assert glob.glob(f"{third}/*.tirb")
     assert "P1002" in run("record:dir=/nonexistent/a", MODEL, "--device", "sim", "--seed", "1").stderr
-    # A disk that is full: here files may have 150 bytes. What is not kept is told with its reason.
+    # A full disk: here files are limited to 150 bytes. What cannot be saved is reported with the
+    # reason.
     def small_files():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (150, 150))

@@ -1,6 +1,6 @@
-// survivor MODEL DEVICE OTHER: one process that goes on through failures of DEVICE. Compiles and
-// runs again until it works or the device is lost; then the results, and those of OTHER, are right,
-// again and again. Prints what it went through.
+// survivor MODEL DEVICE OTHER: a process that goes on through failures of DEVICE. It compiles and
+// runs until that works or the device is lost. Then the results of DEVICE, and those of OTHER, must
+// be right every time. Prints a summary of its attempts.
 #include <cmath>
 #include <cstdio>
 
@@ -12,7 +12,7 @@ constexpr int kAttempts = 50;
 int g_failures = 0;
 bool g_lost = false;
 
-// Until it works. The same object is used again after a failure.
+// Repeats a call until it works. The same object is used again after a failure.
 template <class Call>
 bool insist(const char* what, Call call) {
   for (int i = 0; i < kAttempts && !g_lost; ++i) {

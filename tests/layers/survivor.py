@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""One process goes on through each fault: what failed works when it is tried again, a lost device is told as lost, another device gives right
-results, and nothing is left behind on either side of the plugin's boundary (the layer `validation` counts). Usage: survivor.py SURVIVOR"""
+"""One process continues through each fault: a failed call works when it is repeated, a lost device
+is reported as lost, another device gives right results, and nothing leaks on either side of the
+plugin's boundary (counted by the layer `validation`). Usage: survivor.py SURVIVOR"""
 import os
 import re
 import subprocess
@@ -25,7 +26,8 @@ def survive(site, n, device, other):
     if "never fired" in result.stderr:
         assert last[1] == "right" and last[2] == "0", where
         return False
-    # Memory that lies unused is given back, and it works; a device that is lost when the results are there is not missed.
+    # Unused memory is returned, and the retry works; a device lost after the results are there goes
+    # unnoticed.
     assert int(last[2]) >= 1 or site in ("alloc", "lost"), where
     assert last[1] == ("lost" if site == "lost" and int(last[2]) else "right"), where
     return True

@@ -1,5 +1,5 @@
-// The layer `validation` on devices that do one thing wrong, and under callers that do: each is
-// named by the requirement that it breaks.
+// The layer `validation` on devices that do one thing wrong, and under callers that do: each breach
+// is reported with its requirement.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@
 namespace tenon::host {
 namespace {
 
-// What the layer said: the requirements that it named.
+// The requirements that the layer reported as broken.
 std::set<std::string> g_broken;
 std::string g_text;
 void receive(void*, std::string_view component, LogLevel, std::string_view line) {
@@ -77,7 +77,7 @@ tenon_copy_t copy_of(uint32_t direction, uint64_t length) {
 
 // ---- Mutants ----
 
-// Asks a device everything once, also for what it has to refuse.
+// Calls everything of a device once, including calls that it must refuse.
 void exercise(const tenon_device_api_t& d) {
   uint32_t count = 0;
   for (int i = 0; i < 2; ++i) (void)d.count(d.self, &count);
@@ -104,7 +104,7 @@ void exercise(const tenon_device_api_t& d) {
       for (int i = 0; i < 2; ++i) (void)d.map(d.self, device, buffer, &data);
     }
     for (size_t i = 0; i < host.size(); ++i) host[i] = static_cast<unsigned char>(i * 7 + 1);
-    // A byte that is lost is seen when another one was there.
+    // A lost byte shows only if another one was there before.
     for (tenon_buffer_t* buffer : {a, b}) {
       tenon_copy_t fill = copy_of(TENON_COPY_FILL, 4096);
       fill.to = buffer;
@@ -208,13 +208,13 @@ INSTANTIATE_TEST_SUITE_P(All, Mutants,
                          }),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// ---- A device made here, with queues and a compiler ----
+// ---- A device defined here, with queues and a compiler ----
 
 struct Fence {
   uint64_t value = 0;
 };
 struct Device {
-  std::string wrong;  // what it does wrong
+  std::string wrong;  // its fault
   uint32_t threading = TENON_THREADING_FREE;
   std::atomic<bool> hold = false;
   bool lost = false;
@@ -270,7 +270,7 @@ struct Device {
   static tenon_code_t queue_destroy(void*, tenon_queue_t*) { return TENON_OK; }
   static tenon_code_t copy_async(void* self, tenon_queue_t*, const tenon_copy_t*,
                                  const tenon_fence_point_t*, uint32_t, tenon_fence_point_t signal) {
-    if (is(self, "slow")) return TENON_OK;  // never done
+    if (is(self, "slow")) return TENON_OK;  // never completes
     if (is(self, "refuses")) return refuse(TENON_ABORTED);
     fence_of(signal.fence).value = signal.value;
     return is(self, "refuses_and_signals") ? refuse(TENON_ABORTED) : TENON_OK;
@@ -456,7 +456,7 @@ TEST_F(ValidationTest, RightUseIsSilent) {
   expect({});
 }
 
-// ---- What a caller does wrong ----
+// ---- Faults of a caller ----
 
 TEST_F(ValidationTest, HandlesThatAreNone) {
   open();
@@ -486,7 +486,7 @@ TEST_F(ValidationTest, NullAndShort) {
   EXPECT_EQ(info.size_bytes, 0u);
 }
 
-// Records have grown, so that a caller's may be shorter than the layer's.
+// Records have grown, so a caller's record may be shorter than the layer's.
 TEST_F(ValidationTest, RecordsOfOlderCallers) {
   load();
   tenon_device_info_t info = {}, whole = {};
@@ -518,7 +518,7 @@ TEST_F(ValidationTest, RecordsOfOlderCallers) {
   call.workspace = {alloc(64), 0};
   call.output = [](void*, uint32_t, uint64_t, tenon_span_t*) {
     return TENON_INTERNAL;
-  };  // not the caller's: behind its record
+  };  // behind the caller's record
   b_.wrong = "asks";
   EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_OK);
   expect({});
@@ -527,8 +527,8 @@ TEST_F(ValidationTest, RecordsOfOlderCallers) {
   expect({"R-M03"});
 }
 
-// A serial device that asks for an output during its call: what the host allocates for it is part
-// of that call.
+// A serial device that requests an output during its call: the host's allocation for it is part of
+// that call.
 TEST_F(ValidationTest, OutputsThatAreAskedFor) {
   b_.threading = TENON_THREADING_SERIAL;
   b_.wrong = "asks";
@@ -568,7 +568,7 @@ TEST_F(ValidationTest, WhatIsNotWaitedFor) {
   EXPECT_EQ(d_->copy(d_->self, device_, &c), TENON_OK);
   EXPECT_EQ(execute({in, 0}, {out, 0}, {work, 0}), TENON_OK);
   expect({});
-  // Two that read are in nobody's way.
+  // Two readers do not conflict.
   EXPECT_EQ(execute({in, 0}, {out, 0}, {work, 0}, true), TENON_OK);
   unsigned char host[4];
   c = copy_of(TENON_COPY_DEVICE_TO_HOST, 4);
@@ -607,7 +607,7 @@ TEST_F(ValidationTest, WrongCopies) {
   EXPECT_EQ(d_->copy(d_->self, device_, &c), TENON_OK);
   expect({"R-M07"});
   g_broken.clear();
-  c.to_offset_bytes = 60;  // the device says OK: both are wrong
+  c.to_offset_bytes = 60;  // the device returns OK, so both sides are wrong
   EXPECT_EQ(d_->copy(d_->self, device_, &c), TENON_OK);
   expect({"R-M07", "R-C17"});
 }
@@ -648,7 +648,7 @@ TEST_F(ValidationTest, WrongCalls) {
   expect({"R-M01"});
 }
 
-// ---- What the plugin does wrong ----
+// ---- Faults of the plugin ----
 
 TEST_F(ValidationTest, Objects) {
   b_.wrong = "null_device";

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Errors against a run in float64: the cpu device's at most twice ONNX Runtime's.
+"""Errors relative to a run in float64: the cpu device's are at most twice ONNX Runtime's.
 
     python3 tests/models/accuracy.py --tenon build/bin/tenon [--full] [--filter TEXT]
 
-The graph is computed in f64 by the pass widen-floats on the reference device: for one form of each network in forms/, and for the
-models of rapidocr-onnxruntime at small sizes. With --full, the four networks of bench/models.py at their sizes too, against torch in
-double. Skipped, with a reason and status 77, without onnxruntime.
+The reference device computes the graph in f64 after the pass widen-floats, for one form of each
+network in forms/ and for the models of rapidocr-onnxruntime at small sizes. With --full, also the
+four full-size networks of bench/models.py, against torch in double. Skipped, with a reason and
+status 77, without onnxruntime.
 """
 import argparse
 import os
@@ -23,7 +24,7 @@ import shapes
 HERE = pathlib.Path(__file__).resolve().parent
 FACTOR = 2
 WIDE = "widen-floats,dce,legalize,dce"
-# Below this an error says nothing: a few roundings of f32 relative to the largest value.
+# Smaller errors mean nothing: a few roundings of f32, relative to the largest value.
 FLOOR = 2**-20
 FORMS = ("resnet_torchscript17_symbolic", "mobilenet_torchscript17_symbolic", "bert_torchscript17_symbolic", "gpt2_dynamo18_symbolic")
 OCR = {ocr.DETECTOR: (1, 3, 32, 64), ocr.RECOGNISER: (1, 3, 48, 32), ocr.CLASSIFIER: (1, 3, 48, 32)}
@@ -42,7 +43,7 @@ def tenon_run(tenon, model, feeds, *options):
 
 
 def judge(got, theirs, exact):
-    """A line for each output, and whether all hold."""
+    """A line for each output, and whether all are within the bound."""
     lines, good = [], True
     for name, value in exact.items():
         scale = max(np.abs(value).max(initial=0), 1e-30)
@@ -73,7 +74,7 @@ def small_cases():
 
 
 def full_cases():
-    """The networks at their sizes, with torch's outputs in double."""
+    """The full-size networks, with torch's outputs in double."""
     sys.path.insert(0, str(HERE.parents[1] / "bench"))
     try:
         import torch

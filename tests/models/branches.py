@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""If by a condition that is known, and by one that is not; inputs of integers that decide shapes, fixed by --value.
+"""If with a known and with an unknown condition; integer inputs that determine shapes, fixed by
+--value.
 
     python3 tests/models/branches.py --tenon build/bin/tenon
 """
@@ -28,7 +29,7 @@ def branch(*nodes):
 
 
 X = value("x", TensorProto.FLOAT, ["n", 3])
-# Both branches use what stands outside; the sizes of x are asked for in one of them and after it.
+# Both branches use values from outside; one of them, and a node after it, use the sizes of x.
 DOUBLED = branch(helper.make_node("Mul", ["x", "two"], ["t"]))
 MORE = branch(helper.make_node("Cast", ["shape"], ["s"], to=1), helper.make_node("ReduceSum", ["s"], ["sum"], keepdims=0),
               helper.make_node("Add", ["x", "sum"], ["t"]))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Shapes, axes and counts that are inputs of the model: many values by one program, what it compiles for them, and what it refuses.
+"""Shapes, axes and counts as inputs of the model: one program for many values, the variants that it
+compiles, and what it refuses.
 
     python3 tests/models/by_value.py --tenon build/bin/tenon --tool build/tests/model_shapes
 """
@@ -15,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper, save
 import shapes
 
 I64, F32 = TensorProto.INT64, TensorProto.FLOAT
-KEPT = 8  # variants by value at one time
+KEPT = 8  # variants by value that are kept at a time
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
@@ -57,7 +58,7 @@ def many():
     steps = [(a, b, s) for s in (1, 2, -1) for a, b in ((0, 9), (1, 9), (3, 0), (2, 1))]
     yield ("steps", one("Slice", [("x", F32, [2, 3, 4]), ("from", I64, [1]), ("to", I64, [1]), ("axes", I64, [1]), ("steps", I64, [1])], 3),
            [({"x": X, "from": ints(a), "to": ints(b), "axes": ints(2), "steps": ints(s)}, X[:, :, a:b:s]) for a, b, s in steps], False)
-    # A size computed from the input, the sum of its numbers.
+    # A size computed from the input: the sum of its numbers.
     nodes = [helper.make_node("ReduceSum", ["n"], ["all"], keepdims=0), helper.make_node("Cast", ["all"], ["m"], to=I64),
              helper.make_node("Unsqueeze", ["m", "zero"], ["to"]), helper.make_node("Expand", ["x", "to"], ["y"])]
     yield ("computed", model(nodes, [("x", F32, [1]), ("n", TensorProto.INT32, [2])], 1, [("zero", ints(0))]),

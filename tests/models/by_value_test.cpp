@@ -1,5 +1,5 @@
-// One program whose shapes follow from values of an input, used by many threads at once: each gets
-// the sizes that it asked for, whichever variant serves it and whoever compiles that.
+// One program whose shapes depend on values of an input, used by many threads at once: each gets
+// the sizes that it requested, whichever variant runs and whichever thread compiles it.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -26,7 +26,7 @@ class ByValue : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(model_.compile({.device = GetParam()}, &program_).ok()) << tenon::failure_text();
     for (int i = 0; i < 24; ++i) x_.push_back(static_cast<float>(i));
   }
-  // -1 for a size that follows from the others. Empty, or what is wrong.
+  // -1 for a size that follows from the others. Returns an empty text, or what is wrong.
   std::string run(tenon::Binding* binding, std::vector<int64_t> to) const {
     std::vector<int64_t> wanted = to;
     for (int i = 0; i < 2; ++i) wanted[i] = to[i] == -1 ? 24 / to[1 - i] : to[i];
@@ -58,7 +58,7 @@ TEST_P(ByValue, ManyThreadsShareTheVariants) {
       tenon::Binding binding;
       ASSERT_TRUE(program_.bind(&binding).ok());
       for (size_t i = 0; i < 2 * kTargets.size(); ++i) {
-        // Some walk through all values, some stay with one for a while.
+        // Some threads go through all values, some stay with one for a while.
         const size_t at = t % 2 == 0 ? i + t : i / 4;
         EXPECT_EQ(run(&binding, kTargets[at % kTargets.size()]), "");
       }

@@ -1,5 +1,5 @@
-// The trained digits network over all held-out images, on the cpu and the reference device: at
-// least 97 % right, and the same answer for every image.
+// The trained digits network on all held-out images, on the cpu and the reference device: at least
+// 97 % right, and the same answer for every image.
 #include <gtest/gtest.h>
 
 #include <algorithm>

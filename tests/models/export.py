@@ -59,7 +59,8 @@ class EncoderLayer(nn.Module):
 
 
 class Block(nn.Module):
-    """conv-bn-relu-conv-bn with a shortcut, which is a strided 1x1 convolution when shapes change."""
+    """conv-bn-relu-conv-bn with a shortcut, which is a strided 1x1 convolution when shapes
+    change."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()
@@ -134,7 +135,8 @@ def main():
     x = torch.randn(5, 32)
     export("mlp", Mlp(), {"x": x}, {"x": {0: "batch"}, "y": {0: "batch"}}, {"x": x})
 
-    # The layer is exported twice: all sizes known, and with symbols whose reshapes need arithmetic.
+    # The layer is exported twice: with constant sizes, and with symbols, whose reshapes need
+    # arithmetic.
     layer, x = EncoderLayer(), torch.randn(2, 24, 64)
     feeds = {"x": x, "mask": causal_mask(24)}
     export("encoder", layer, feeds, None, feeds)

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes tests/models/forms: four small networks in the forms that PyTorch's exporters have given ONNX files over the years.
+"""Writes tests/models/forms: four small networks in the forms of ONNX files that PyTorch's
+exporters have written over the years.
 
     pip install torch==2.13.0 transformers==5.23.0 numpy onnx onnxscript onnxruntime
     python3 tests/models/export_forms.py
 
-Each network has the blocks of its full-size namesake in bench/networks.py. Its weights are the same in every form, so that one pair of
-inputs and outputs serves all: NAME.CASE.in.INPUT.npy and NAME.CASE.out.OUTPUT.npy. Case `a` has the sizes of the export; case `b`
-has others, for forms with symbolic sizes. The results are committed; running the tests needs no torch.
+Each network has the blocks of its full-size namesake in bench/networks.py. Its weights are the same
+in every form, so that all share one pair of inputs and outputs: NAME.CASE.in.INPUT.npy and
+NAME.CASE.out.OUTPUT.npy. Case `a` has the sizes of the export; case `b` has others, for forms with
+symbolic sizes. The results are committed; running the tests needs no torch.
 """
 import pathlib
 import sys
@@ -89,7 +91,7 @@ def module_of(name, attention):
     build = NETWORKS[name][0]
     torch.manual_seed(3)
     module = build(attention) if name in ("bert", "gpt2") else build()
-    for parameter in module.parameters():  # normalisations start at 1 and 0, which would hide a mistake
+    for parameter in module.parameters():  # normalisations start with 1 and 0, which would hide a mistake
         if parameter.dim() == 1:
             parameter.data.add_(torch.randn(parameter.shape) * 0.1)
     torch.manual_seed(4)
@@ -101,7 +103,7 @@ def export(name, exporter, opset, symbolic, path):
     _, cases, symbols, outputs = NETWORKS[name]
     torch.manual_seed(5)
     inputs = cases()[0]
-    # The attention op has an export from opset 14 on.
+    # The attention op can be exported from opset 14 on.
     module = module_of(name, "sdpa" if opset >= 14 else "eager")
     options = {"input_names": list(inputs), "output_names": outputs, "opset_version": opset}
     if exporter == "dynamo":
@@ -114,7 +116,7 @@ def export(name, exporter, opset, symbolic, path):
 
 
 def strip(path):
-    """Without what the tests do not read: texts that tell where in Python a node came from."""
+    """Removes texts that the tests do not read: the Python locations of nodes."""
     model = onnx.load(str(path))
     for item in [*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, model.graph]:
         item.ClearField("doc_string")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every form of tests/models/forms on a device, against onnxruntime's outputs: all its cases by one compilation.
+"""Every form of tests/models/forms on a device, compared with onnxruntime's outputs: one
+compilation for all its cases.
 
     python3 tests/models/forms.py --tool build/tests/model_shapes [--device cpu] [--filter TEXT]
 """

@@ -118,7 +118,7 @@ class Runner {
   void report() {
     tenon_program_info_t program;
     if (!program_.info(&program).ok()) return;
-    // What a program whose shapes follow from values says of its variants; it stands last.
+    // The summary of variants, for a program whose shapes depend on values; it comes last.
     std::string placement, by_value = "null";
     if (program_.placement(&placement).ok()) {
       constexpr std::string_view kKey = "\"by_value\":";
@@ -184,7 +184,7 @@ bool read_ranges(int argc, char** argv, Runner::Ranges* out) {
 
 int finish(Runner& runner, const Status& status) {
   const std::string failure =
-      status.ok() ? "" : tenon::failure_text();  // the report asks more of the session
+      status.ok() ? "" : tenon::failure_text();  // before other calls of the session overwrite it
   runner.report();
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s\n", failure.c_str());

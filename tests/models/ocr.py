@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""PP-OCRv4 from the package rapidocr-onnxruntime: ten shapes of each model by one compilation, against ONNX Runtime.
+"""PP-OCRv4 from the package rapidocr-onnxruntime: ten shapes of each model with one compilation,
+compared with ONNX Runtime.
 
     python3 tests/models/ocr.py --tool build/tests/model_shapes [--device cpu] [--filter TEXT]
 
-Then the recogniser runs on 1,000 random shapes, over which memory may grow by 5 %.
+Then the recogniser runs on 1,000 random shapes, during which memory may grow by 5 %.
 
 Skipped, with a reason and status 77, without the package or without onnxruntime.
 """
@@ -21,9 +22,10 @@ import numpy as np
 import shapes
 
 SKIPPED = 77
-GROWTH = 1.05  # of resident memory over random shapes
+GROWTH = 1.05  # limit for resident memory over random shapes
 DETECTOR, RECOGNISER, CLASSIFIER = ("ch_PP-OCRv4_det_infer", "ch_PP-OCRv4_rec_infer", "ch_ppocr_mobile_v2.0_cls_infer")
-# Sides of the detector are multiples of 32, as its upsampling needs; the recogniser takes any width from 8 on.
+# The detector's sides are multiples of 32, as its upsampling requires; the recogniser accepts any
+# width from 8 on.
 SHAPES = {
     DETECTOR: [(1, 3, 64, 64), (1, 3, 96, 64), (1, 3, 32, 160), (2, 3, 64, 96), (1, 3, 128, 128), (3, 3, 32, 32), (1, 3, 160, 96),
                (1, 3, 64, 224), (2, 3, 96, 96), (1, 3, 192, 64)],
@@ -34,7 +36,7 @@ SHAPES = {
 
 
 def package_models():
-    """The folder of the models; None when the package is not there. It is not imported."""
+    """The folder of the models; None without the package, which is not imported."""
     spec = importlib.util.find_spec("rapidocr_onnxruntime")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         models = pathlib.Path(folder) / "models"
@@ -44,7 +46,8 @@ def package_models():
 
 
 def page(rng, shape):
-    """White paper with dark strokes in lines. On noise the detector answers 0 up to rounding, which compares nothing."""
+    """White paper with dark strokes in lines. On noise the detector's output is 0 up to rounding,
+    which would test nothing."""
     image = np.ones(shape, np.float32)
     for sample in image:
         for top in range(6, shape[2] - 10, 20):
@@ -66,7 +69,8 @@ def cached_files(folder):
 
 
 def check(options, onnxruntime, path):
-    """What is wrong, or nothing. Nothing may be compiled after the first shape: the cache does not grow."""
+    """What is wrong, or nothing. Nothing may be compiled after the first shape: the cache must not
+    grow."""
     reference = session(onnxruntime, path)
     rng = np.random.default_rng(7)
     cases = [{"x": page(rng, shape)} for shape in SHAPES[path.stem]]
@@ -89,7 +93,8 @@ def check(options, onnxruntime, path):
 
 
 def soak(options, path, runs):
-    """What is wrong, or nothing: memory after random shapes, against that after a quarter of them, when plans by shape have filled up."""
+    """What is wrong, or nothing. Compares memory after all random shapes with that after a quarter
+    of them, when the plans per shape are full."""
     command = [options.tool, str(path), options.device, "--soak", str(runs), "5", "x:0=1..2", "x:2=48..48", "x:3=8..120"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=shapes.SECONDS, check=False)
     if done.returncode != 0:

@@ -3,7 +3,8 @@
 
     python3 tests/models/once_wrong.py [--tenon PATH] [--runs cpu,sim] [--filter TEXT]
 
-A run is DEVICE, or cpu:ISA:THREADS. An instruction set that this machine lacks is skipped with a line.
+A run is DEVICE, or cpu:ISA:THREADS. An instruction set that this machine lacks is skipped with a
+line.
 """
 import argparse
 import os
@@ -19,7 +20,7 @@ import onnxruntime
 HERE = pathlib.Path(__file__).resolve().parent
 FOLDER = HERE / "once_wrong"
 SECONDS = 120
-# Of what a fused chain may keep longer than the graph says: roundings to the output's type.
+# A fused chain may keep more precision than the graph's types: roundings to the output's type.
 TOLERANCES = {np.dtype(np.float16): 2e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-10}
 SIZES = {"H": 5, "W": 3}
 
@@ -40,7 +41,8 @@ def inputs_of(path, model):
 
 
 def expected_of(tenon, path, model, inputs):
-    """What onnxruntime gives; where it lacks a kernel, what the cpu's narrowest code does. Most need no such help."""
+    """onnxruntime's result; if it lacks a kernel, that of the cpu's baseline code. Most graphs do
+    not need that."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
@@ -53,7 +55,7 @@ def expected_of(tenon, path, model, inputs):
 
 
 def difference(want, got):
-    """What is wrong with an output, or nothing. Every element counts, whatever the others hold."""
+    """What is wrong with an output, or nothing. Every element is judged by itself."""
     if want.shape != got.shape or want.dtype != got.dtype:
         return f"is {got.dtype}{got.shape}, expected {want.dtype}{want.shape}"
     a, b = want.astype(np.float64), got.astype(np.float64)
@@ -67,7 +69,7 @@ def difference(want, got):
 
 
 def run(tenon, path, where, inputs, names):
-    """Outputs by name. Raises RuntimeError with what the command said."""
+    """Outputs by name. Raises RuntimeError with the command's message."""
     device, isa, threads = (where.split(":") + ["", ""])[:3]
     environment = dict(os.environ)
     if isa:

@@ -5,10 +5,9 @@
     python3 tests/models/onnx_nodes.py [--tenon PATH] [--device reference] [--filter TEXT] [-v]
 
 Each case of the package that uses only ops with an importer is run and compared within the case's
-own tolerance. A case whose form is refused with the code for that (T0704 unknown op, T0710 element
-type, T0714 form, T0310 and T0312 operand of an op) is counted apart; every other answer than the
-right one fails. Shapes, axes and paddings are inputs of most of these models, and are given when
-they run.
+own tolerance. A case whose form is refused with the right code (T0704 unknown op, T0710 element
+type, T0714 form, T0310 and T0312 operand of an op) is counted separately; any other wrong result
+fails. In most of these models, shapes, axes and paddings are inputs, set when they run.
 """
 import argparse
 import collections
@@ -26,7 +25,7 @@ import onnx
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0714", "T0124"}
-# Cases whose answer ONNX leaves open, or where Tenon's own rule differs, with the reason.
+# Cases whose result ONNX leaves open, or where Tenon has a rule of its own, with the reason.
 OTHER_RULES = {}
 
 
@@ -45,7 +44,7 @@ def compare(case, name, got, want):
         return f"{name} has shape {got.shape}, expected {want.shape}"
     if got.dtype.kind == "V":
         got = got.view(want.dtype)
-    # Of 16 bits, the last two units depend on what is rounded on the way.
+    # In 16 bits, the last two units depend on intermediate rounding.
     rtol = max(case.rtol, {"bfloat16": 2 ** -6, "float16": 2 ** -9}.get(want.dtype.name, 0))
     with np.errstate(all="ignore"):
         got, want = got.astype(np.complex128), want.astype(np.complex128)
@@ -58,7 +57,7 @@ def compare(case, name, got, want):
 
 def run(case, tenon, device):
     """("ok" | "refused" | "failed", text)."""
-    # Cases of narrow types come as protos.
+    # Cases of narrow types are stored as protos.
     inputs, outputs = ([onnx.numpy_helper.to_array(v) if isinstance(v, onnx.TensorProto) else v for v in side] for side in case.data_sets[0])
     if any(isinstance(v, (list, dict)) or v is None for v in [*inputs, *outputs]):
         return "refused", "no tensors"

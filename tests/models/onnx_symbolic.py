@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Imported ops over symbolic dims, where sizes are arithmetic of the run: against ONNX's reference and ONNX Runtime.
+"""Imported ops over symbolic dims, where runs compute the sizes, compared with ONNX's reference and
+ONNX Runtime.
 
     python3 tests/models/onnx_symbolic.py --tenon build/bin/tenon --devices reference,cpu
 """
@@ -74,7 +75,7 @@ def cases():
 def expected(name, made, feeds):
     if not name.startswith(("RNN", "GRU", "LSTM")):
         return onnx.reference.ReferenceEvaluator(made).run(None, feeds)
-    for output in made.graph.output:  # ONNX's reference leaves lengths and clipping out
+    for output in made.graph.output:  # ONNX's reference omits lengths and clipping
         output.type.tensor_type.elem_type = TensorProto.FLOAT
     return onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
 

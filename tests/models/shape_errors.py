@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sizes that a model cannot have are errors that name the user's node, when it is loaded or when a run brings them.
+"""Invalid sizes give errors that name the user's node, when the model is loaded or when it runs.
 
     python3 tests/models/shape_errors.py --tenon build/bin/tenon
 """
@@ -23,7 +23,8 @@ def node(op, inputs, **attributes):
     return helper.make_node(op, inputs, ["y"], name="the_node", **attributes)
 
 
-# name, model, shapes of a run that is right (or nothing: it cannot be loaded), shapes of one that is wrong, what the error says
+# name, model, shapes of a valid run (none: the model cannot be loaded), shapes of an invalid run, a
+# part of the error
 CASES = (
     ("reshape", model(node("Reshape", ["x", "shape"]), {"x": ["n"]}, [("shape", [2, 3])], 2), {"x": (6,)}, {"x": (5,)}, "T0608"),
     ("reshape by -1", model(node("Reshape", ["x", "shape"]), {"x": ["n"]}, [("shape", [4, -1])], 2), {"x": (8,)}, {"x": (9,)}, "T0608"),

@@ -1,4 +1,5 @@
-"""Runs one compiled model over many shapes through model_shapes; shared by the tests of this folder."""
+"""Runs one compiled model over many shapes through model_shapes; shared by the tests of this
+folder."""
 import json
 import pathlib
 import subprocess
@@ -6,12 +7,13 @@ import tempfile
 
 import numpy as np
 
-TOLERANCE = 1e-4  # of `tenon run --check`: max|a-b| over max|b|
+TOLERANCE = 1e-4  # as in `tenon run --check`: max|a-b| over max|b|
 SECONDS = 600
 
 
 def run_many(tool, model, device, cases):
-    """Outputs by name for each case (arrays by input name), and what the tool reports; one compilation for all."""
+    """Outputs by name for each case (arrays by input name), and the tool's report; one compilation
+    for all."""
     with tempfile.TemporaryDirectory() as root:
         folders = []
         for i, feeds in enumerate(cases):
@@ -28,7 +30,7 @@ def run_many(tool, model, device, cases):
 
 
 def difference(got, want):
-    """max|a-b| over max|b|; infinite when shapes or types differ or a number is none."""
+    """max|a-b| over max|b|; infinite if shapes or types differ or an element is not a number."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return float("inf")
     wide = np.asarray(want, np.float64)

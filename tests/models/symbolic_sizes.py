@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Sizes that follow from symbolic dims: models of a few nodes, each compiled once for any sizes and run at several, against ONNX Runtime.
+"""Sizes computed from symbolic dims: models of a few nodes, each compiled once for all sizes and
+run at several, compared with ONNX Runtime.
 
     python3 tests/models/symbolic_sizes.py --tool build/tests/model_shapes [--devices reference,cpu] [--filter TEXT]
 
-Sizes are chosen where rounding differs: 1, even and odd, multiples of a stride and their neighbours.
+Sizes are chosen where rounding differs: 1, even and odd, multiples of a stride and their
+neighbours.
 """
 import argparse
 import pathlib
@@ -204,7 +206,7 @@ def movements():
     yield made("Slice back", [node("Sub", ["i0", "big"], ["lo"]), node("Slice", ["x", "m1", "lo", "i1", "m1"])])
     yield made("Slice back by 2", [node("Sub", ["i0", "big"], ["lo"]), node("Slice", ["x", "m1", "lo", "i1", "m2"])])
     yield made("Slice from n on", [node("Slice", ["x", "n", "big", "i1"])])
-    # Sizes that come out negative count from the end where numbers would.
+    # Computed negative sizes count from the end, as constants do.
     few = [{"n": 2, "m": m} for m in (1, 2, 3, 4, 7)]
     less = [node("Sub", ["m", "i3"], ["h"])]
     yield made("Slice m-3..", less + [node("Slice", ["x", "h", "m", "i1"])], only=few)
@@ -238,7 +240,7 @@ def movements():
     x4, s4 = {"x": ["n", 4, "h", "w"]}, [{"n": 1, "h": h, "w": w} for h, w in ((2, 2), (4, 2), (6, 4))]
     yield Case("DepthToSpace", [node("DepthToSpace", ["x"], blocksize=2)], x4, s4)
     yield Case("SpaceToDepth", [node("SpaceToDepth", ["x"], blocksize=2)], x4, s4)
-    yield Case("window partition", [  # as Swin does: [1, h, w, c] to [windows, 2, 2, c] and back
+    yield Case("window partition", [  # as in Swin: [1, h, w, c] to [windows, 2, 2, c] and back
         node("Shape", ["x"], ["s"]), node("Gather", ["s", "i1"], ["h"]), node("Gather", ["s", "i2"], ["w"]), node("Div", ["h", "i2"], ["hh"]), node("Div", ["w", "i2"], ["ww"]),
         node("Concat", ["i1", "hh", "i2", "ww", "i2", "i3"], ["t"], axis=0), node("Reshape", ["x", "t"], ["a"]), node("Transpose", ["a"], ["b"], perm=[0, 1, 3, 2, 4, 5]),
         node("Concat", ["m1", "i2", "i2", "i3"], ["t2"], axis=0), node("Reshape", ["b", "t2"], ["c"]), node("Exp", ["c"], ["e"]),
@@ -276,7 +278,8 @@ def all_cases():
 
 
 def expected(case, feeds):
-    """ONNX Runtime's outputs; those of ONNX's reference where ONNX Runtime takes positions by another rule."""
+    """ONNX Runtime's outputs; those of ONNX's reference where ONNX Runtime computes positions by
+    another rule."""
     if case.oracle == "onnx":
         names = [o.name for o in case.model.graph.output]
         return dict(zip(names, onnx.reference.ReferenceEvaluator(case.model).run(None, feeds)))
@@ -291,7 +294,7 @@ def check(tool, case, device, folder):
     feeds = [case.feeds(size) for size in case.sizes]
     try:
         wanted = [expected(case, f) for f in feeds]
-    except Exception as error:  # a size that ONNX Runtime refuses does not belong here
+    except Exception as error:  # a size that ONNX Runtime refuses is not a case for this test
         return f"ONNX Runtime: {str(error)[:300]}"
     try:
         results, _ = shapes.run_many(tool, path, device, feeds)

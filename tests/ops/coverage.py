@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares the ops of the registry with the set that is aimed at, and keeps the table in docs/generated.
+"""Compares the ops of the registry with the planned set, and checks the table in docs/generated.
 
     tests/ops/coverage.py build/bin/tenon docs/generated/ops_coverage.md [--bless]
 
-The names come from planned_ops.txt beside this file, what there is from `tenon ops`. Fails when the table in the tree
-is not the one that would be written now, and when the registry has an op that the list does not name.
+The planned names come from planned_ops.txt beside this file, the existing ops from `tenon ops`.
+Fails if the table in the tree differs from the one that would be generated, or if the registry has
+an op that the list does not name.
 """
 import pathlib
 import re
@@ -16,7 +17,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 def registry(tenon):
-    """Name -> whether it has (scalar, reference, decomposition), from the pages that tenon writes."""
+    """Name -> whether it has (scalar, reference, decomposition), from the pages that tenon
+    writes."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([tenon, "ops", "--markdown", "--output-dir", folder], check=True, capture_output=True)
         text = (pathlib.Path(folder) / "README.md").read_text()

@@ -1,6 +1,6 @@
-// Tests that nobody writes: for every registered op its examples, one negative per labelled
+// Tests derived from declarations, for every registered op: its examples, one negative per labelled
 // constraint, the round trip through text, decomposition and scalar program against the reference,
-// inferred against computed shapes. And the values of NumPy, SciPy and ONNX in values.cases.
+// inferred against computed shapes. Also the values of NumPy, SciPy and ONNX in values.cases.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -108,7 +108,7 @@ std::vector<double> numbers(const tenon_array_t& a) {
   return out;
 }
 
-// The first difference as text; empty when there is none. `factor` multiplies the tolerance of the
+// The first difference as text; empty if there is none. `factor` multiplies the tolerance of the
 // element type.
 std::string difference(const tenon_array_t& got, const tenon_array_t& wanted, double factor) {
   if (got.dtype != wanted.dtype) return "element types differ";
@@ -121,7 +121,7 @@ std::string difference(const tenon_array_t& got, const tenon_array_t& wanted, do
   const std::vector<double> a = numbers(got), b = numbers(wanted);
   for (size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
-    // Sums lose relative accuracy where they cancel, so small results may differ by that of numbers
+    // Sums lose relative accuracy where they cancel, so small results may have the error of numbers
     // of size 1.
     const bool both = std::isfinite(a[i]) && std::isfinite(b[i]);
     if (both && std::fabs(a[i] - b[i]) <= tolerance * std::max(std::fabs(b[i]), 1.0)) continue;
@@ -140,7 +140,7 @@ struct Built {
   std::vector<tenon_array_t> inputs;
 };
 
-// Parses, builds, and makes arrays of the operands' literals.
+// Parses and builds, and makes arrays of the operands' literals.
 Result<Built> build(std::string_view text) {
   TENON_ASSIGN_OR_RETURN(ir::Expression expression, ir::parse_expression(text, "expression"));
   Built out;
@@ -173,7 +173,7 @@ HostArray literal(const ir::ExpressionValue& v) {
   return std::move(*out);
 }
 
-// Whether a type is what inference says; a dim that the op itself defines may be anything.
+// Whether a type agrees with inference; a dim that the op itself defines may have any value.
 bool agrees(const ir::Graph& graph, ir::Node node, const tenon_type_t& inferred,
             const tenon_type_t& found) {
   if (inferred.dtype != found.dtype || inferred.rank != found.rank || inferred.kind != found.kind)
@@ -189,7 +189,7 @@ double tolerance_of(const tenon_op_def_t& def) {
   return def.tolerance > 0 ? def.tolerance : 1;
 }
 
-// Runs an expression in every meaning that its op has and compares with the results it states.
+// Evaluates an expression by every meaning of its op and compares with the results that it states.
 void check_values(std::string_view text, double factor) {
   Result<Built> b = build(text);
   ASSERT_TRUE(b.ok()) << text << "\n" << b.status().text();
@@ -221,8 +221,7 @@ void check_values(std::string_view text, double factor) {
 
 // ---- The tests ----
 
-// Ops that nothing can be computed of: a token has no data, and a custom call no meaning but its
-// plugin's.
+// Ops without values to compute: a token has no data, and only its plugin knows a custom call.
 const std::set<std::string> kWithoutValue = {"custom_call", "token"};
 
 TEST(Derived, EveryOpIsDeclaredWhole) {
@@ -284,7 +283,7 @@ TEST(Derived, GraphsOfExamplesReadBackAsWritten) {
   }
 }
 
-// A random array: floats in (0, 1), integers below 4, so that no op leaves its domain.
+// A random array: floats in (0, 1), integers below 4, so that every op stays in its domain.
 HostArray random_array(tenon_dtype_t dtype, std::span<const int64_t> dims,
                        std::mt19937_64* random) {
   Result<HostArray> made = HostArray::create(dtype, dims);
@@ -315,8 +314,8 @@ HostArray random_array(tenon_dtype_t dtype, std::span<const int64_t> dims,
   return std::move(*made);
 }
 
-// The call of an example on arguments of other element types: `dtype` for every operand that goes
-// with operand 0. Empty when the op does not take them.
+// The call of an example with another element type: `dtype` for every operand that must have the
+// type of operand 0. Empty if the op does not accept it.
 std::optional<Built> with_dtype(const tenon_op_def_t& def, const Built& from, tenon_dtype_t dtype) {
   Built out;
   out.expression.graph = ir::Graph::create("other types");
@@ -344,8 +343,8 @@ std::optional<Built> with_dtype(const tenon_op_def_t& def, const Built& from, te
   return out;
 }
 
-// Random operands, in every element type that an op takes: the decomposition, the scalar program
-// and the reference agree, and give what inference says.
+// On random operands of every element type that an op accepts, the decomposition, the scalar
+// program and the reference agree with each other and with inference.
 TEST(Derived, MeaningsAgreeInEveryElementType) {
   std::mt19937_64 random(7);
   int calls = 0;
@@ -367,7 +366,7 @@ TEST(Derived, MeaningsAgreeInEveryElementType) {
         for (Meaning m : {Meaning::kReference, Meaning::kScalar, Meaning::kDecomposition}) {
           Result<std::vector<HostArray>> got = evaluate(*b, m);
           if (!got.ok() && got.status().code() == TENON_FAILED_PRECONDITION) continue;
-          // Random numbers may be no indices, or break what is asserted; the op says so.
+          // Random numbers may be invalid as indices, or break an assertion; the op reports it.
           if (!got.ok() && got.status().code() == TENON_OUT_OF_RANGE) continue;
           if (!got.ok() && got.status().text().find("T0326") != std::string::npos) continue;
           ASSERT_TRUE(got.ok()) << text << " in " << ir::dtype_name(dtype) << "\n"
@@ -391,7 +390,7 @@ TEST(Derived, MeaningsAgreeInEveryElementType) {
   EXPECT_GT(calls, 500);
 }
 
-// Shape arithmetic: what value_of says of constant integers is what the op computes.
+// Shape arithmetic: for constant integers, value_of gives what the op computes.
 TEST(Derived, KnownValuesAreTheComputedOnes) {
   std::mt19937_64 random(11);
   std::set<std::string> known;
@@ -402,7 +401,7 @@ TEST(Derived, KnownValuesAreTheComputedOnes) {
       Result<Built> example = build(from_abi_str(r->def.examples[i]));
       ASSERT_TRUE(example.ok()) << example.status().text();
       ir::Graph& graph = *example->expression.graph;
-      // The operands as constants: those of operand 0's type as i64, the others as they are.
+      // Constant operands: those with the type of operand 0 as i64, the others unchanged.
       std::vector<ir::Value> operands;
       std::vector<tenon_array_t> arrays;
       std::deque<HostArray> owned;
@@ -436,7 +435,7 @@ TEST(Derived, KnownValuesAreTheComputedOnes) {
       draft.attrs = example->expression.attrs;
       if (!fits) continue;
       Result<ir::Node> node = graph.build({0, ir::kNone}, draft);
-      if (!node.ok()) continue;  // types that do not go together, such as i64 beside i32
+      if (!node.ok()) continue;  // types that do not match, such as i64 beside i32
       const auto dims = op::known_value(graph, graph.results(*node)[0]);
       if (!dims) continue;
       Result<std::vector<HostArray>> got = op::evaluate(graph, *node, {}, arrays);

@@ -1,6 +1,6 @@
-// Every example of every op on every device that is there, through libtenon as a program uses it. A
-// device gets the nodes that it claims; what it refuses runs elsewhere, and the result has to be
-// right all the same.
+// Every example of every op on every available device, through libtenon as a program uses it. A
+// device gets the nodes that it claims; the others run elsewhere, and the result must still be
+// right.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -20,7 +20,7 @@ namespace {
 
 // ---- Reading examples ----
 
-// Complex numbers are looked at as their parts.
+// Complex numbers are compared as their parts.
 tenon_dtype_t part_of(tenon_dtype_t dtype) {
   return dtype == TENON_C64 ? TENON_F32 : dtype == TENON_C128 ? TENON_F64 : dtype;
 }
@@ -43,8 +43,8 @@ struct Example {
   std::map<std::string, std::string, std::less<>> attrs;  // as written
 };
 
-// The expression form, as far as examples use it: op(type literal, ...) {name = value, ...} -> type
-// literal, ...
+// Reads the expression form, as far as examples use it: op(type literal, ...) {name = value, ...}
+// -> type literal, ...
 class Reader {
  public:
   explicit Reader(std::string_view text) : rest_(text) {}
@@ -141,8 +141,7 @@ class Reader {
   std::string_view rest_;
 };
 
-// A graph of its own for every region is more than this reader knows: tests/control runs such ops
-// on devices.
+// This reader cannot build regions; tests/control runs such ops on devices.
 bool has_regions(std::string_view text) {
   return text.find(" regions {") != std::string_view::npos;
 }
@@ -194,7 +193,7 @@ Attr attribute(const tenon_attr_def_t& def, const std::string& text) {
   return Attr(name, 0);
 }
 
-// A graph with the operands as inputs and the results as outputs, each named by its number.
+// A graph with the operands as inputs and the results as outputs, named by their numbers.
 Status build(const tenon_op_def_t& def, const Example& example, Graph* out) {
   TENON_TRY(Graph::create(example.op, out));
   const Region main = main_region(out->get());
@@ -248,7 +247,7 @@ double tolerance_of(const tenon_op_def_t& def, tenon_dtype_t dtype) {
                                         : 0);
 }
 
-// How many programs ran on the device that was asked for, and how many had to go elsewhere.
+// The number of programs that ran on the requested device, and the number that ran elsewhere.
 struct Tally {
   int whole = 0, elsewhere = 0;
 };
@@ -257,7 +256,8 @@ uint32_t graph_outputs(const Graph& graph) {
   return static_cast<uint32_t>(main_region(graph.get()).yields().size());
 }
 
-// What is wrong, or nothing. With `collect`, gives the results instead of comparing them.
+// What is wrong; empty if nothing is. With `collect`, returns the results instead of comparing
+// them.
 std::string run(const Session& session, const tenon_op_def_t& def, const Example& example,
                 std::string_view device, Tally* tally, std::vector<Tensor>* collect = nullptr) {
   Graph graph;
@@ -266,7 +266,7 @@ std::string run(const Session& session, const tenon_op_def_t& def, const Example
   if (session.api().model_from_graph(session.api().self, graph.get(), model.out()) != TENON_OK)
     return failure_text();
   Program program;
-  // Without passes: constant inputs and folds would leave the device nothing.
+  // Without passes: folding constant inputs would leave the device nothing to do.
   if (!model.compile({.device = device, .pipeline = "none"}, &program).ok()) return failure_text();
   tenon_program_info_t info;
   if (!program.info(&info).ok()) return failure_text();
@@ -340,7 +340,7 @@ TEST_P(OnDevice, ExamplesComeTrue) {
   ASSERT_GE(ops.size(), 80u);
   Tally tally;
   for (const tenon_op_def_t* def : ops) {
-    // A tenth of a second goes into each program that sim compiles, so it gets the first only.
+    // sim takes a tenth of a second to compile a program, so it gets only the first example.
     const bool first = std::string_view(GetParam()) == "sim";
     for (uint32_t i = 0; i < (first ? std::min(def->example_count, 1u) : def->example_count); ++i) {
       if (has_regions(view(def->examples[i]))) continue;
@@ -354,13 +354,13 @@ TEST_P(OnDevice, ExamplesComeTrue) {
   EXPECT_GT(tally.whole, 100) << tally.elsewhere << " examples had to run elsewhere";
 }
 
-// The values of NumPy and ONNX: larger shapes and odder numbers than the examples.
+// The values of NumPy and ONNX: larger shapes and less usual numbers than the examples.
 TEST_P(OnDevice, ValuesAgree) {
   Session session;
   ASSERT_TRUE(session.open().ok()) << failure_text();
   std::ifstream file(TENON_VALUE_CASES);
   ASSERT_TRUE(file.good()) << TENON_VALUE_CASES;
-  // For the same reason sim gets one of eight.
+  // For the same reason sim gets one in eight.
   const size_t step = std::string_view(GetParam()) == "sim" ? 8 : 1;
   size_t count = 0;
   Tally tally;
@@ -373,7 +373,7 @@ TEST_P(OnDevice, ValuesAgree) {
   }
 }
 
-// The examples in every other element type that the op takes, against the reference device.
+// The examples in every other element type that the op accepts, compared with the reference device.
 TEST_P(OnDevice, ElementTypesAgreeWithReference) {
   if (std::string_view(GetParam()) != "cpu") return;
   Session session;

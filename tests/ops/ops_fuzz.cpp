@@ -1,6 +1,6 @@
-// libFuzzer target: any bytes as one call of a standard op, as examples are written: what
-// inference, the constraints and, where numbers are small enough for it to end soon, the reference
-// meanings make of attributes, dims and literals that nobody thought of.
+// libFuzzer target: any bytes as one call of a standard op, in the form of examples. Runs
+// inference, the constraints and, if numbers are small enough to end soon, the reference on unusual
+// attributes, dims and literals.
 #include <algorithm>
 #include <cstdint>
 
@@ -14,7 +14,7 @@ namespace {
 
 using namespace tenon;
 
-// Evaluation takes as long as attributes say: windows, samples, repetitions.
+// Attributes determine how long an evaluation takes: windows, samples, repetitions.
 bool is_small(const tenon_attr_t& attr) {
   constexpr int64_t kMost = 1 << 10;
   const auto small = [](int64_t v) { return v >= -kMost && v <= kMost; };
@@ -65,8 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!expression.ok()) return 0;
   const Result<ir::Node> node = ir::build_expression(*expression);
   if (!node.ok()) return 0;
-  // What inference takes for granted about a symbol may let it say more the second time; of regions
-  // it can be another number of symbols.
+  // Assumptions about a symbol, made by the first inference, may let the second infer more; regions
+  // may then have another number of symbols.
   const Status verified = expression->graph->verify();
   TENON_CHECK(verified.ok() || !expression->regions.empty(), "{}", verified.text());
   evaluate(*expression, *node);

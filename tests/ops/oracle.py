@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Writes values.cases: for every op a few calls with the results that NumPy, SciPy or ONNX's reference give.
+"""Writes values.cases: for every op a few calls with the results of NumPy, SciPy or ONNX's
+reference.
 
-    python3 tests/ops/oracle.py > tests/ops/values.cases
+    python3 tests/ops/oracle.py > build/values.cases; diff tests/ops/values.cases build/values.cases
 
-The file is kept in the tree and read by derived_test; this script runs only when ops are added. One case is one line in
+The file is kept in the tree and read by derived_test; this script runs only when ops are added, and needs numpy, onnx,
+scipy and torch. All cases draw from one random generator, so new ones stand last. One case is one line in
 the expression form of .tir: op(type literal, ...) {attributes} -> type literal. Nothing here may look at Tenon's own code.
 """
 import sys
@@ -719,7 +721,7 @@ def words(count, counter, key, generator=philox):
 
 
 def random_numbers():
-    # The known answers that come with Random123.
+    # The known answers published with Random123.
     assert philox(0, (0, 0)) == [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]
     assert threefry(0, (0, 0)) == [0x6b200159, 0x99ba4efe]
     assert threefry(MASK << 32 | MASK, (MASK, MASK)) == [0x1cb996fc, 0xbb002be7]

@@ -1,4 +1,4 @@
-// sdk/tenon/cpp: handles, building, patterns, numbers, declarations.
+// Tests of sdk/tenon/cpp: handles, building, patterns, numbers, declarations.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -133,7 +133,7 @@ TEST(SdkText, NamesFromInputAreQuotedAndCut) {
   EXPECT_EQ(tenon::quoted(std::string(300, 'x')).size(), 256u + 5);
 }
 
-// A declaration becomes tables of exactly what it says.
+// The tables of a declaration have exactly its contents.
 constexpr OpDraft declare() {
   return op("halve", kElementwise)
       .summary("x / 2.")
@@ -155,7 +155,7 @@ TEST(SdkOp, DeclarationsAreStaticTables) {
   EXPECT_EQ(def.scalar[2], TENON_SCALAR_WORD(TENON_S_DIV, 0));
 }
 
-// The example in the head of op.hpp declares an op that works as it says.
+// The example at the top of op.hpp declares a working op.
 namespace header_example {
 #include "op_header_example.inc"
 }  // namespace header_example
@@ -168,7 +168,7 @@ TEST_F(Sdk, TheExampleInTheHeaderIsADeclaration) {
   EXPECT_NE(relu.decompose, nullptr);
 }
 
-// What is missing stops the compiler.
+// A missing facet is a compile error.
 template <auto Declare>
 concept Compiles = requires { typename std::bool_constant<Declare().complete()>; };
 constexpr OpDraft bare() {

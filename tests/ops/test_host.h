@@ -1,5 +1,5 @@
-// A host with graphs and nothing else, and the ops plugin linked in: the ops without the door.
-// Plain C types, so that both core's and the SDK's C++ can include it.
+// A host with graphs only, and the ops plugin linked in without its entry. The interface is plain C
+// types, so that both core's and the SDK's C++ can include it.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@
 namespace tenon {
 
 const tenon_host_t* test_host();
-// Hands the host to the linked ops plugin and registers what it offers. Empty, or what went wrong.
+// Gives the host to the linked ops plugin and registers its ops. Empty, or the error.
 std::string register_test_ops();
 
 }  // namespace tenon

@@ -1,4 +1,4 @@
-// sdk/tenon/cpp's timelines and process guard, which devices that compile text share.
+// Tests of timelines and the process guard of sdk/tenon/cpp, which devices that compile text share.
 #include <gtest/gtest.h>
 
 #include <atomic>

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds samples/opencl against an install prefix alone, in a folder of its own, and uses it through every public door:
-# found, listed, explained, disabled by a glob, conforming, and right on real models without help from another device.
+# Builds samples/opencl against an install prefix alone, in a folder of its own, and uses it in
+# every public way: found, listed, explained, disabled by a glob, conforming, and right on real
+# models without help from another device.
 #   opencl.sh BUILD_DIR SOURCE_DIR
 set -euo pipefail
 build=$1 source=$2
@@ -11,7 +12,7 @@ expect() { grep -q -- "$2" <<<"$1" || { echo "expected '$2' in:"; echo "$1"; exi
 
 say "install"
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
-cp -r "$source/samples/opencl" "$work/opencl"   # what a vendor has: a folder of its own
+cp -r "$source/samples/opencl" "$work/opencl"   # a vendor has only a folder
 cp -r "$source/samples/digits" "$source/tests/models" "$work/"
 
 say "build out of tree"
@@ -33,8 +34,9 @@ fi
 expect "$disabled" opencl
 
 say "conforms"
-# One child per check compiles the same kernels: PoCL's own cache shares them, one child after the other, since PoCL 3.1 aborts now and
-# then where several fill it at once (README of the sample). Kernels of fixed groups need no copy per group size.
+# Each check runs in a child that compiles the same kernels. PoCL's own cache shares them, one child
+# at a time, because PoCL 3.1 sometimes aborts when several fill it at once (README of the sample).
+# Kernels with fixed groups need no copy per group size.
 export POCL_CACHE_DIR="$work/pocl" POCL_WORK_GROUP_SPECIALIZATION=0
 conform() { env -u TENON_PLUGIN_ADD "$tenon" conform "$work/plugin" --jobs 1 --filter "$1" >"$work/conform.log" || { grep FAIL "$work/conform.log"; exit 1; }; }
 groups=$("$tenon" conform --list | grep -oE '^[A-Z] ' | sort -u | grep -v '[FGL]' | sed 's/ /.*/' | paste -sd,)

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds every sample against an install prefix alone, in a folder of its own, with source and build tree out of reach, and runs its tests:
-# conformance at the level that its README names, and what it is for.
+# Builds every sample against an install prefix alone, in a folder of its own, with source and build
+# tree out of reach. Runs its tests: conformance at the level that its README states, and its
+# purpose.
 #   samples.sh BUILD_DIR SOURCE_DIR
 set -euo pipefail
 build=$(realpath "$1") source=$(realpath "$2")
@@ -9,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 kinds="acme fast_sort moving_average fuse_logsumexp rpn call_counter"
 
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
-# The installed copies are what a vendor has.
+# A vendor has only the installed copies.
 cp -r "$work/prefix/share/doc/Tenon/samples" "$work/samples"
 
 echo "-- links of the installed pages"
@@ -39,7 +40,7 @@ for name in $kinds; do
   grep -q "LEVEL $level" "samples/$name/CMakeLists.txt" || { echo "$name: its README names level ${level:-none}, and that is not tested"; exit 1; }
   echo "   $name: level $level, $((SECONDS - begin)) s"
 done
-# Whoever hides nothing looks at what was used.
+# Without a namespace, check what the build used.
 if grep -rlF -e "$source/" -e "$build/" build --include=*.ninja --include=CMakeCache.txt --include=*.cmake --include=*.plugin.json; then
   echo "these name the source or the build tree"
   exit 1

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every kind that `tenon new` makes: built against an install prefix alone, tested by its own tests, at the level that its README names, within
-# the line limits, and from nothing to a conforming device within a minute.
+# Every kind of plugin that `tenon new` makes: built against an install prefix alone, tested by its
+# own tests, at the level that its README states, within the line limits, and from nothing to a
+# conforming device within a minute.
 #   scaffold.sh BUILD_DIR SOURCE_DIR
 set -euo pipefail
 build=$1 source=$2
@@ -9,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work"   # nothing of the tree is near
 say() { echo "-- $*"; }
 die() { echo "$*" >&2; exit 1; }
-# Seconds of processor time of what this shell has run: what others do on the machine does not count.
+# Seconds of processor time used by this shell's commands, unaffected by other load on the machine.
 worked() { awk -v ticks="$(getconf CLK_TCK)" '{sub(/.*\) /, ""); print int(($14 + $15) / ticks)}' "/proc/$$/stat"; }
 at_most() { local lines; lines=$(wc -l <"$2"); [ "$lines" -le "$1" ] || die "$2 has $lines lines, and $1 are allowed"; }
 
@@ -41,7 +42,7 @@ make_one() {
   [ "$kind" != kernels ] || examples=(--example "$name/test.tir")
   "$tenon" conform "$name/build/$name.plugin.json" --level "$level" "${examples[@]}" --json report.json >conform.log || { cat conform.log; exit 1; }
   grep -q "\"level\": $level" report.json || die "$name does not reach level $level"
-  local seconds=$(($(worked) - begin))   # from nothing to a green report
+  local seconds=$(($(worked) - begin))   # from nothing to a passing report
   echo "   $seconds s, $(wc -l <"$name/$name.$extension") lines"
   [ "$seconds" -lt 60 ] || die "$name took $seconds s"
   ctest --test-dir "$name/build" --output-on-failure --no-tests=error >test.log 2>&1 || { cat test.log; exit 1; }
@@ -56,6 +57,31 @@ make_one pass c++ 2 100
 make_one frontend c++ 2 100
 make_one layer c 2 100
 make_one layer c++ 2 100
+
+# The tests that a project gets find what is wrong with its plugin. Fails unless the test $3 of folder $2 fails and says $4.
+must_fail() {
+  local what=$1 folder=$2 test=$3 said=$4
+  if ctest --test-dir "$folder/build" --output-on-failure --no-tests=error -R "^$test\$" >test.log 2>&1; then die "$what: $test passes"; fi
+  grep -q -- "$said" test.log || { cat test.log; die "$what: $test does not say '$said'"; }
+}
+say "a wrong pass fails the tests of its project"
+cp -r my_pass_cxx wrong
+rm -rf wrong/build
+sed -i 's/match_op("neg", match_op("neg", bind(&x)))/match_op("neg", bind(\&x))/' wrong/my_pass_cxx.cpp
+# A command that fails, although it prints what is asked for, and one that does not fail, although that is asked for.
+cat >>wrong/CMakeLists.txt <<'CMAKE'
+tenon_test_plugin(my_pass_cxx RUN ops no_such_op PRINTS "no_such_op")
+tenon_test_plugin(my_pass_cxx RUN plugins list STATUS 2)
+CMAKE
+cmake -G Ninja -S wrong -B wrong/build -DCMAKE_PREFIX_PATH="$work/prefix" >configure.log 2>&1 || { cat configure.log; exit 1; }
+cmake --build wrong/build >build.log 2>&1 || { cat build.log; exit 1; }
+must_fail "neg(x) becomes x" wrong my_pass_cxx_opt '^-  %0 = neg(%x) : f32\[2\]$'
+must_fail "neg(x) becomes x" wrong my_pass_cxx_conforms "^FAIL .*G.pass-meaning"
+must_fail "a failed command" wrong my_pass_cxx_ops "ended with 2 instead of 0"
+must_fail "a command that succeeds" wrong my_pass_cxx_plugins "ended with 0 instead of 2"
+TENON_BLESS=1 ctest --test-dir wrong/build -R my_pass_cxx_opt >test.log 2>&1 || { cat test.log; exit 1; }
+if diff -q wrong/expected.tir my_pass_cxx/expected.tir >/dev/null; then die "TENON_BLESS wrote nothing"; fi
+ctest --test-dir wrong/build -R my_pass_cxx_opt >test.log 2>&1 || { cat test.log; exit 1; }
 
 # Shipping: what pip installs into a virtual environment is found there, and gone when pip takes it away. Nothing is downloaded.
 say "wheels"
@@ -82,11 +108,11 @@ export CMAKE_PREFIX_PATH="$work/prefix"
 ship_one my_device_c "run test.tir --device my_device_c --no-fallback --seed 1 --check reference"
 ship_one my_kernels_c "run test.tir --device cpu --seed 1 --check reference"
 ship_one my_op_cxx "run test.tir --seed 1 --check reference"
-ship_one my_pass_cxx "opt test.tir --passes my_pass_cxx"
+ship_one my_pass_cxx "opt test.tir --split-input --passes my_pass_cxx"
 ship_one my_frontend_cxx "run test.my_frontend_cxx --seed 1"
 ship_one my_layer_c
 
-# Every ```sh block of a page, in order, in one shell.
+# Runs every ```sh block of a page, in order, in one shell.
 follow() {
   say "the guide $1"
   awk '/^```sh$/ {on = 1; next} /^```$/ {on = 0} on' "$source/docs/guide/$1" >guide.sh

@@ -1,5 +1,5 @@
-/* A family of plugins that are right, odd or broken, one for each FAKE_ macro. The host must take
- * the first kind, name what is wrong with the others, and survive all of them. */
+/* A family of plugins that are right, odd or broken, one for each FAKE_ macro. The host must accept
+ * the first kind, name the error of the others, and survive all of them. */
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static tenon_code_t run_pass(void* self, tenon_graph_t* graph,
   return TENON_OK;
 }
 
-/* What a plugin compiled against a longer pass record hands in. */
+/* A pass record as a plugin compiled against a longer one has it. */
 typedef struct longer_pass_t {
   tenon_pass_def_t known;
   uint64_t future[8];
@@ -47,7 +47,7 @@ static const longer_pass_t longer_pass = {{.size_bytes = sizeof(longer_pass_t),
                                            .summary = STR("does nothing"),
                                            .run = run_pass},
                                           {1, 2, 3}};
-/* And against one that ends before `rewrites`. */
+/* A pass record that ends before `rewrites`. */
 static const tenon_pass_def_t pass = {
 #if defined(FAKE_SHORT_TABLES)
     .size_bytes = offsetof(tenon_pass_def_t, rewrites),
@@ -83,12 +83,12 @@ static tenon_code_t device_count(void* self, uint32_t* out) {
   *out = 0;
   return TENON_OK;
 }
-/* A device table that was never finished. */
+/* An incomplete device table. */
 static const tenon_device_api_t device_table = {.size_bytes = sizeof(tenon_device_api_t),
                                                 .count = device_count};
 
 #if defined(FAKE_NO_DEVICE)
-/* Complete, and for a machine that has none of its devices: only count is ever called. */
+/* A complete table on a machine without such devices: only count is ever called. */
 static const tenon_device_api_t empty_device_table = {.size_bytes = sizeof(tenon_device_api_t),
                                                       .count = device_count,
                                                       .info = (void*)device_count,
@@ -193,8 +193,8 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
   }
 #elif defined(FAKE_ASKS_ITSELF) || defined(FAKE_ASKS_OTHER)
   {
-    /* Its own interface, or that of a plugin that may ask for this one in turn, while it is being
-     * loaded. Where only its offers are asked for nobody answers, and it goes on. */
+    /* Queries its own interface, or that of a plugin that may query this one in turn while it is
+     * being loaded. If only its offers are collected, there is no answer, and it goes on. */
     const tenon_host_registry_t* registry = NULL;
     const void* table = NULL;
 #if defined(FAKE_ASKS_ITSELF)
@@ -213,7 +213,7 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
   if (getenv("FAKE_KILL") != NULL)
     kill(getpid(), SIGKILL); /* as the system does when memory runs short */
 #elif defined(FAKE_REPLACED)
-  /* While it is asked somebody puts another library in its place. */
+  /* Replaces the library by another one while it is being queried. */
   if (getenv("FAKE_OTHER_LIBRARY") != NULL)
     rename(getenv("FAKE_OTHER_LIBRARY"), getenv("FAKE_OWN_LIBRARY"));
 #elif defined(FAKE_LIES_IN_FAIL)

@@ -1,4 +1,4 @@
-// A plugin that breaks the rule that no exception crosses the boundary.
+// A plugin that throws an exception across the boundary.
 #include "tenon/abi/plugin.h"
 
 extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t*,

@@ -1,4 +1,4 @@
-// Manifests as bytes: group 6 of the hostile inputs, 90 to 92 and their kin.
+// Manifests as bytes: group 6 of the hostile inputs, cases 90 to 92 and similar ones.
 #include <gtest/gtest.h>
 
 #include "core/host/discovery/manifest.h"
@@ -88,7 +88,7 @@ TEST(Manifest, EveryCutAndFlipIsAnswered) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string flipped = whole;
       flipped[i] = static_cast<char>(flipped[i] ^ (1 << bit));
-      (void)parse_manifest(flipped, "p");  // any answer; never a crash
+      (void)parse_manifest(flipped, "p");  // any result, but no crash
     }
   }
 }

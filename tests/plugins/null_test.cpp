@@ -1,5 +1,5 @@
-// The null device through its tables: memory, copies in all directions, ranges outside, as any
-// device must do them.
+// The null device through its tables: memory, copies in all directions, ranges out of bounds, as
+// required of any device.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 class NullDevice : public testing::Test {
  protected:
   void SetUp() override {
-    // The listing host stands in for graphs, which this test has none of.
+    // The listing host replaces the host's graphs, which this test does not have.
     static PluginHost* host = new PluginHost({{TENON_NULL_MANIFEST}, listing_host(), true});
     api_ = host->find<tenon_device_api_t>("device", "null", TENON_DEVICE_ID).value();
     ASSERT_EQ(api_->open(api_->self, 0, &device_), TENON_OK);

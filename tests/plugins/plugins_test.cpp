@@ -1,6 +1,6 @@
-// The host against right, odd and broken plugins: each is answered with the gate that stopped it
-// and a stable code, and none stops the others. Groups 6 and 10 of the hostile inputs as far as
-// they reach the host.
+// The host with right, odd and broken plugins: for each bad one it reports the gate that stopped it
+// and a stable code, and no plugin stops the others. Covers groups 6 and 10 of the hostile inputs,
+// as far as they concern the host.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -48,7 +48,7 @@ class PluginsTest : public testing::Test {
     ASSERT_EQ(system(("rm -rf " + folder_).c_str()), 0);
   }
 
-  // Installs a fake with a manifest: `more` are further keys, "" for none.
+  // Installs a fake with a manifest. `more`: additional keys, "" for none.
   std::string install(const std::string& fake, const std::string& more = "",
                       const std::string& name = "") {
     std::string plugin = name.empty() ? fake : name;
@@ -65,7 +65,7 @@ class PluginsTest : public testing::Test {
     return path;
   }
   PluginHost::Options here() { return {{folder_}, nullptr, true}; }
-  // Loads one fake and gives "GATE CODE", or "loaded".
+  // Loads one fake and returns "GATE CODE", or "loaded".
   std::string outcome(const std::string& fake, const std::string& more = "") {
     install(fake, more);
     PluginHost host(here());
@@ -90,7 +90,7 @@ TEST_F(PluginsTest, GoodOneLoadsOnFirstUseOnly) {
   EXPECT_EQ(table->pass_count, 1u);
   EXPECT_EQ(host.candidates()[0]->state, State::kLoaded);
   EXPECT_EQ(host.load_all("pass").size(), 1u);
-  // A vendor's own interface is passed through as it is.
+  // A vendor's own interface is passed on unchanged.
   EXPECT_EQ(static_cast<const int*>(host.load("good").value()->interface("vendor.feature/1"))[3],
             3);
   EXPECT_EQ(host.find_interface("pass", "fake-pass", "tenon.nothing/1").status().error_code(),
@@ -135,7 +135,7 @@ TEST_F(PluginsTest, BrokenOnesAreNamedAndSurvived) {
 
 TEST_F(PluginsTest, HangingQueryIsLeftBehind) {
   EXPECT_EQ(outcome("hangs"), "probe P0602");
-  // Quarantined: the next time costs nothing.
+  // Quarantined: the next attempt costs nothing.
   PluginHost again(here());
   EXPECT_EQ(again.load("hangs").status().error_code(), "P0602");
 }
@@ -148,7 +148,7 @@ TEST_F(PluginsTest, RefusalGivesTheReason) {
 
 TEST_F(PluginsTest, RefusalIsAskedAgain) {
   EXPECT_EQ(outcome("refuses"), "initialised P0801");
-  // The card is there now; the file did not change.
+  // The card is there now, though the file did not change.
   setenv("FAKE_CARD", "1", 1);
   PluginHost again(here());
   EXPECT_TRUE(again.load("refuses").ok()) << log_;
@@ -165,7 +165,7 @@ TEST_F(PluginsTest, ManifestToolOnOtherMachines) {
     return code;
   };
   std::string said;
-  // A refusal stops the build unless the hand said what the plugin provides.
+  // A refusal stops the build, unless the handwritten manifest states what the plugin provides.
   EXPECT_NE(complete("refuses", "", &said), 0);
   EXPECT_EQ(complete("refuses", R"(, "provides": {"devices": ["card"]})", &said), 0);
   EXPECT_NE(said.find("warning: P0801: it refused: there is no card"), std::string::npos) << said;
@@ -200,13 +200,12 @@ TEST_F(PluginsTest, ShortTablesAreFilledWithNull) {
   EXPECT_EQ(plugin->adopted.record.shutdown, nullptr);
   const auto* passes = plugin->table<tenon_passes_t>(TENON_PASS_ID);
   EXPECT_EQ(passes->passes[0]->size_bytes, sizeof(tenon_pass_def_t));
-  EXPECT_EQ(passes->passes[0]->rewrites, nullptr);  // garbage beyond the plugin's size is not read
+  EXPECT_EQ(passes->passes[0]->rewrites, nullptr);  // bytes beyond the plugin's size are not read
   EXPECT_NE(passes->passes[0]->run, nullptr);
 }
 
 TEST_F(PluginsTest, UnknownHostInterfaceIsAnswered) {
-  // The helper process stands in for every interface; the real host says that it has none of this
-  // id.
+  // The helper process answers for every interface; the real host refuses this id.
   EXPECT_EQ(outcome("asks_too_much"), "initialised P0801");
   EXPECT_NE(last_.find("tenon.host.nonsense/1"), std::string::npos) << last_;
 }
@@ -343,7 +342,7 @@ TEST_F(PluginsTest, AutoloadAndLock) {
   std::string lock = folder_ + "/lock.json";
   setenv("TENON_PLUGIN_LOCK", lock.c_str(), 1);
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0407"), std::string::npos);
-  // A lock file that is not understood to the last key was open to everything.
+  // A lock file with an unknown key would otherwise admit everything.
   const std::string digests = R"("sha256": ")" + std::string(64, '0') +
                               R"(", "manifest_sha256": ")" + std::string(64, '0') + '"';
   const std::string good = R"({"name": "good", "version": "1.0.0", )";
@@ -372,14 +371,15 @@ TEST_F(PluginsTest, AutoloadAndLock) {
                            digests + "}]}")
           .ok());
   EXPECT_NE(PluginHost({}).load("good").status().text().find("P0405"), std::string::npos);
-  // What `tenon plugins lock` writes lets the same library and manifest pass and no other.
+  // The output of `tenon plugins lock` admits the same library and manifest, and no other.
   ASSERT_EQ(unsetenv("TENON_PLUGIN_LOCK"), 0);
   Result<std::string> locked = PluginHost({}).lock_json("good");
   ASSERT_TRUE(locked.ok()) << locked.status().text();
   setenv("TENON_PLUGIN_LOCK", lock.c_str(), 1);
   ASSERT_TRUE(write_file(lock, *locked).ok());
   EXPECT_TRUE(PluginHost({}).load("good").ok());
-  // A manifest says what is opened, so that another one is noticed though the library is the same.
+  // The manifest decides what is opened, so a changed one is detected even if the library is the
+  // same.
   const std::string manifest = folder_ + "/tenon/plugins.d/good.plugin.json";
   const std::string text = read_all(*open_user_file(manifest), 1 << 20, "a manifest").value();
   ASSERT_TRUE(write_file(manifest, text + "\n").ok());
@@ -424,8 +424,8 @@ TEST_F(PluginsTest, RequiredLibrariesAreOpenedAfterDigestAndProbe) {
   ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()), 0);
   EXPECT_EQ(outcome("crashes", R"("requires": {"libraries": ["libm.so.6"]})"), "probe P0601");
   ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()), 0);
-  // A plugin that cannot be opened for lack of the library says so: here one for another processor
-  // stands for it.
+  // If a plugin cannot be opened because a library is missing, the error says so. Here that library
+  // is one for another processor.
   install("good", missing);
   std::string library =
       read_all(*open_user_file(folder_ + "/fake_good.so"), 1 << 24, "a library").value();
@@ -436,7 +436,7 @@ TEST_F(PluginsTest, RequiredLibrariesAreOpenedAfterDigestAndProbe) {
   EXPECT_NE(log_.find("libno-such-library.so.9"), std::string::npos);
 }
 
-// A probe that the system killed, for lack of memory, kept its plugin out for good.
+// A plugin whose probe the system killed, for lack of memory, used to be excluded permanently.
 TEST_F(PluginsTest, WhatTheMachineDidIsAskedAgain) {
   setenv("FAKE_KILL", "1", 1);
   EXPECT_EQ(outcome("killed"), "probe P0601");
@@ -444,7 +444,8 @@ TEST_F(PluginsTest, WhatTheMachineDidIsAskedAgain) {
   EXPECT_EQ(outcome("killed"), "loaded");
 }
 
-// With its digest right, another library ran that came while the probe was busy.
+// A library that replaced another during the probe used to run, although only the first had the
+// right digest.
 TEST_F(PluginsTest, LibraryThatIsReplacedWhileItIsProbedIsCheckedAgain) {
   const std::string own = folder_ + "/fake_replaced.so", other = folder_ + "/other.so";
   ASSERT_EQ(system(("cp " TENON_FAKES "/fake_aborts_when_opened.so " + other).c_str()), 0);
@@ -512,20 +513,20 @@ TEST_F(PluginsTest, UnknownNamesGetSuggestions) {
 }
 
 TEST_F(PluginsTest, ProbeModes) {
-  // In this process a query that throws is still caught, and `off` trusts as well.
+  // In this process, an exception of a query is still caught; `off` trusts plugins as well.
   for (const char* mode : {"inproc", "off", "nonsense"}) {
     setenv("TENON_PLUGIN_PROBE", mode, 1);
     setenv("TENON_PLUGIN_NO_CACHE", "1", 1);
     EXPECT_EQ(outcome("throws"), "initialised P0807") << mode;
     ASSERT_EQ(system(("rm -f " + folder_ + "/*").c_str()),
-              0);  // written over in place, a mapped library would crash
+              0);  // written in place, a mapped library would crash
   }
   EXPECT_NE(log_.find("TENON_PLUGIN_PROBE=`nonsense`"), std::string::npos);
 }
 
 TEST_F(PluginsTest, ChangedLibraryIsProbedAgain) {
   EXPECT_EQ(outcome("crashes"), "probe P0601");
-  // The same name now holds a good library, as after an update.
+  // The same name now has a good library, as after an update.
   ASSERT_EQ(system(("cp " TENON_FAKES "/fake_good.so " + folder_ + "/fake_crashes.so").c_str()), 0);
   ASSERT_EQ(
       system(("mv " + folder_ + "/crashes.plugin.json " + folder_ +

@@ -11,7 +11,7 @@ std::string failed(std::string_view step) {
   return fmt::format("{}: {}", step, failure_text());
 }
 
-// Inputs in memory of their own, so that a device that writes into them is found out.
+// Inputs in memory of their own, so that writes by a device are detected.
 std::vector<std::vector<unsigned char>> copies(const Binding& run) {
   std::vector<std::vector<unsigned char>> out;
   for (const Tensor& input : run.inputs) out.push_back(*input.bytes);

@@ -8,9 +8,9 @@
 
 namespace tenon::random_tests {
 
-// Compiles each graph for `device` and runs each binding twice: the second run meets the memory
-// that the first one left behind. Inputs must be as they were afterwards. The session lives as long
-// as the runner is used.
+// Compiles each graph for `device` and runs each binding twice: the second run gets the memory that
+// the first one left behind. The inputs must be unchanged afterwards. The session must outlive the
+// runner.
 Runner device_runner(const Session& session, std::string device);
 
 }  // namespace tenon::random_tests

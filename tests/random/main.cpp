@@ -1,12 +1,12 @@
-// Makes random graphs, checks each with a runner, and makes what fails small.
+// Makes random graphs, checks each with a runner, and shrinks failing ones.
 //   random_graphs [--mode ops|fusion] [--device NAME|none] [--seed FIRST] [--count N] [--threads N]
 //                 [--model FILE] [--shrink 0|1] [--save FOLDER]
 //   random_graphs --device stages [--target NAME,...] [--targets N] [--trees N] [--verify 0|1]
-//   [--texts 0|1] ...
-// The second form needs no compiler: the interpreter runs what kernelgen makes for N of the targets
-// (another choice for each seed), after each of its steps, and the loop trees of one graph in so
-// many. --verify 1: kernelgen's verifier looks at each step too, and what it says is a failure.
-// Each failure is told with its seed, and the run goes on; the exit status is 1 when any failed.
+//                 [--texts 0|1] ...
+// The second form needs no compiler: the interpreter runs kernelgen's output for N of the targets,
+// chosen by the seed, after each of its steps, and the loop trees of every N-th graph. --verify 1
+// also runs kernelgen's verifier at each step; its errors are failures. Each failure is reported
+// with its seed, and the run goes on; the exit status is 1 if any failed.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -58,8 +58,8 @@ bool parse(int argc, char** argv, Options* options) {
   return argc % 2 == 1 && (options->mode == "ops" || options->mode == "fusion");
 }
 
-constexpr uint64_t kShrunkMax = 20;     // the others are told by their seeds
-constexpr uint64_t kFailuresMax = 100;  // then it is not the graphs that fail
+constexpr uint64_t kShrunkMax = 20;     // others are reported by their seeds
+constexpr uint64_t kFailuresMax = 100;  // beyond this, the graphs are not the cause
 
 class Driver {
  public:
@@ -125,7 +125,7 @@ class Driver {
   uint64_t nodes_ = 0, failed_ = 0;
 };
 
-// Empty when one of the targets is unknown.
+// Empty if a target is unknown.
 Runner stage_runner(const Options& options, std::shared_ptr<StageCheck>* check) {
   StageCheckOptions chosen;
   kernelgen::HostTables host;

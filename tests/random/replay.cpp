@@ -17,7 +17,7 @@ std::string written(const Generated& generated, uint32_t format) {
   return bytes;
 }
 
-// Text tells small constants only.
+// The text form has only small constants.
 bool has_large_constants(const Generated& generated) {
   tenon_graph_t* graph = generated.graph.get();
   for (tenon_value_t v = 0; v < graph_view(graph).value_limit; ++v) {
@@ -49,7 +49,7 @@ std::string text_of(const Generated& generated) {
 
 std::string save(const Generated& generated, const std::string& folder, const std::string& name,
                  std::string* command) {
-  std::error_code ignored;  // a folder that is not there is told by what cannot be written into it
+  std::error_code ignored;  // a missing folder shows when writing into it fails
   std::filesystem::create_directories(folder, ignored);
   const bool binary = has_large_constants(generated);
   const std::string graph = fmt::format("{}/{}.{}", folder, name, binary ? "tirb" : "tir");

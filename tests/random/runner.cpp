@@ -21,8 +21,8 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// |a - b|: infinite for a NaN, for other integers, and for complex numbers that differ in any part
-// beyond a number.
+// |a - b|: infinite for a NaN, for different integers, and for complex numbers whose difference is
+// not finite in some part.
 double distance(const Dense& a, const Dense& b, int64_t i) {
   const uint32_t size = dtype_bytes(b.dtype);
   if (std::memcmp(a.data + i * size, b.data + i * size, size) == 0) return 0;
@@ -36,7 +36,7 @@ double distance(const Dense& a, const Dense& b, int64_t i) {
   return std::isnan(apart) ? kInfinite : apart;
 }
 
-// How far an element is beyond what is allowed; 0 when it agrees.
+// By how much an element exceeds the allowed error; 0 if it agrees.
 double excess(const Dense& found, const Tensor& expected, const Dense& wanted, int64_t i) {
   const double allowed =
       expected.allowed == nullptr ? 0 : (*expected.allowed)[static_cast<size_t>(i)];

@@ -1,7 +1,7 @@
-// What random graphs are checked with. A runner takes one generated graph, runs it in its own way
-// for each binding of the graph's symbols, and says what differs: a device through a session
-// (device_runner.h), an interpreter of a backend's own programs, whatever else computes the outputs
-// from the inputs.
+// Checking of random graphs. A runner takes one generated graph, runs it in its own way for each
+// binding of the graph's symbols, and reports differences. It may be a device through a session
+// (device_runner.h), an interpreter of a backend's programs, or anything else that computes outputs
+// from inputs.
 #pragma once
 #include <functional>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace tenon::random_tests {
 
-// A dense row-major tensor, and how far another correct evaluation may be from it.
+// A dense row-major tensor, and the allowed error of another correct evaluation.
 struct Tensor {
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
   std::vector<int64_t> dims;
@@ -26,7 +26,7 @@ struct Tensor {
 
 // One run of the graph.
 struct Binding {
-  std::vector<int64_t> symbols;  // by symbol index of the graph; indices of no symbol hold 1
+  std::vector<int64_t> symbols;  // by symbol index of the graph; unused indices hold 1
   std::vector<Tensor> inputs;    // by argument of the main region
   std::vector<Tensor> outputs;   // by yield
 };
@@ -35,16 +35,16 @@ struct Generated {
   uint64_t seed = 0;
   Graph graph;                               // verified, and not frozen
   std::vector<std::string> inputs, outputs;  // names of arguments and yields
-  std::vector<Binding> bindings;  // one for a graph without symbols, else 2 or 3 that differ
+  std::vector<Binding> bindings;  // one for a graph without symbols, else 2 or 3 different ones
   uint64_t nodes = 0;
 };
 
-// Empty when all outputs of all bindings agree; else one line that tells the first difference.
+// Empty if all outputs of all bindings agree; else one line with the first difference.
 using Runner = std::function<std::string(const Generated&)>;
 
-// Compares a dense row-major result with what is expected of it, element by element. Empty when it
-// agrees; else a line with the worst element: "out0 f32[2, 3]: -113 instead of 0.41 at [1, 2],
-// 0.0004 is allowed (2 of 6 differ)". A NaN never agrees: expected values are finite.
+// Compares a dense row-major result with the expected one, element by element. Empty if it agrees;
+// else a line with the worst element: "out0 f32[2, 3]: -113 instead of 0.41 at [1, 2], 0.0004 is
+// allowed (2 of 6 differ)". A NaN never agrees: expected values are finite.
 std::string difference(const std::string& name, const Tensor& expected, const void* found);
 
 }  // namespace tenon::random_tests

@@ -19,7 +19,7 @@ inline Session& session() {
   return *opened;
 }
 
-// One binding with random inputs, evaluated. The arguments have constant dims.
+// A graph with one binding of random inputs, evaluated. The arguments have constant dims.
 inline Generated graph_of(std::string_view text, uint64_t seed = 1) {
   Generated out;
   Model model;

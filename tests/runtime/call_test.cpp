@@ -202,10 +202,10 @@ TEST_P(RawCallTest, RecordsOfAnotherSize) {
 
 TEST_P(RawCallTest, WhatCallersGetWrong) {
   record.output_count = 4;
-  expect_refused("T0601: the model has 2 inputs and 5 outputs, and the call brings 2 and 4");
+  expect_refused("T0601: the model has 2 inputs and 5 outputs, and 2 and 4 were given");
   record.output_count = kOutputs;
   outputs[0].kind = 7;
-  expect_refused("T0620: output 0 of the call is of kind 7");
+  expect_refused("T0620: output 0 is of kind 7");
   outputs[0].kind = TENON_OUTPUT_GIVEN;
   given[0].dims = other;
   expect_refused("T0620: output `e` is f32[4, 3], and the memory is for f32[3, 4]");

@@ -1,5 +1,5 @@
-// Memory that is not there: the limit that the user sets, and a system that refuses. Each is an
-// error of the call, and the next call works.
+// Out of memory: the limit that the user sets, and a system that refuses. Either is an error of the
+// call, and the next call works.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -10,7 +10,7 @@
 #include <tenon/cpp/session.hpp>
 
 namespace {
-// Allocations of at least so many bytes fail while it is not 0.
+// Allocations of at least this many bytes fail, unless it is 0.
 std::atomic<size_t> g_refuse_from{0};
 
 void* take(size_t size) {
@@ -76,7 +76,7 @@ class Exhaustion : public testing::TestWithParam<const char*> {
 TEST_P(Exhaustion, TheLimitRefusesOneRunAndTheNextIsRight) {
   expect_usable();
   for (int turn = 0; turn < 2; ++turn) {
-    EXPECT_EQ(run(1 << 17).code(), TENON_RESOURCE_EXHAUSTED);  // 32 MiB where 16 are allowed
+    EXPECT_EQ(run(1 << 17).code(), TENON_RESOURCE_EXHAUSTED);  // 32 MiB with a limit of 16
     EXPECT_TRUE(tenon::failure_text().starts_with("T0609")) << tenon::failure_text();
     EXPECT_NE(tenon::failure_text().find("TENON_MEMORY_LIMIT"), std::string::npos)
         << tenon::failure_text();
@@ -85,7 +85,7 @@ TEST_P(Exhaustion, TheLimitRefusesOneRunAndTheNextIsRight) {
 }
 
 TEST_P(Exhaustion, ARefusedAllocationFailsTheCallAndTheNextWorks) {
-  // A model whose text is larger than what the system gives.
+  // A model whose text is larger than what the system provides.
   std::string large(kModel);
   large.append(4 * kLarge, ' ');
   tenon::Model model;
@@ -100,8 +100,8 @@ TEST_P(Exhaustion, ARefusedAllocationFailsTheCallAndTheNextWorks) {
 
 TEST_P(Exhaustion, SmallAllocationsMayFailInARun) {
   expect_usable();
-  // Whatever a run asks for, from here down to 64 bytes: it works or says that memory is short, and
-  // the next one works.
+  // Whatever a run allocates, for thresholds down to 64 bytes: it works or reports a lack of
+  // memory, and the next run works.
   for (size_t from = size_t{1} << 16; from >= 64; from /= 4) {
     x_.assign(8, 0.0f);
     ASSERT_TRUE(binding_.input("x", ArrayView::of(x_, {8})).ok());

@@ -135,8 +135,7 @@ TEST_P(SessionTest, EveryKindOfWrongInputIsNamedAndTheBindingStaysUsable) {
   ASSERT_TRUE(b.input("x", ArrayView::of(x, {4, 3})).ok());
   EXPECT_FALSE(b.input("z", ArrayView::of(z, {2, 3})).ok());
   EXPECT_TRUE(tenon::failure_text().starts_with("T0606")) << tenon::failure_text();
-  // What counts is what is bound now: an input that is bound again forgets its size, and others
-  // keep theirs.
+  // The current binding counts: rebinding an input forgets its size; the others keep theirs.
   tenon::Binding again;
   ASSERT_TRUE(program.bind(&again).ok());
   ASSERT_TRUE(again.input("x", ArrayView::of(x, {4, 3})).ok());
@@ -191,14 +190,14 @@ TEST_P(SessionTest, ProfileNamesTheDevice) {
 INSTANTIATE_TEST_SUITE_P(Devices, SessionTest,
                          testing::Values("reference", "cpu", "sim", "null", "null,sim",
                                          "sim,cpu,null"));
-#else  // sim's kernels are built by the cpu plugin's toolchain
+#else  // the cpu plugin's toolchain builds sim's kernels
 #define TENON_GENERAL "reference"
 #define TENON_MIXES "null,reference"
 INSTANTIATE_TEST_SUITE_P(Devices, SessionTest,
                          testing::Values("reference", "null", "null,reference"));
 #endif
 
-// Graphs that go to and fro between devices: `null` adds and nothing else.
+// Graphs that move back and forth between devices: `null` can only add.
 std::string random_graph(uint32_t seed, int nodes) {
   std::string text =
       "tenon.tir 1\ngraph @r<n in [1, 64]>(%v0: f32[n, 3], %v1: f32[n, 3]) -> (a: f32[n, 3], b: "
@@ -315,7 +314,7 @@ TEST_F(SessionTest, DumpsAndExplanations) {
             TENON_NOT_FOUND);
 }
 
-// Options whose size is forgotten would be read as none: another device, other settings.
+// If a record's size was forgotten, it would be read as empty: another device, other settings.
 TEST_F(SessionTest, RecordsThatDoNotSayTheirSizeAreRefused) {
   const tenon_host_session_t& api = session.api();
   tenon_session_options_t options{};
@@ -336,7 +335,7 @@ TEST_F(SessionTest, RecordsThatDoNotSayTheirSizeAreRefused) {
   EXPECT_EQ(api.tensor_write(api.self, tenon::str("/nonexistent/t.npy"), &tensor),
             TENON_INVALID_ARGUMENT);
   EXPECT_TRUE(tenon::failure_text().starts_with("T0616")) << tenon::failure_text();
-  // No options at all are the defaults.
+  // Null options mean the defaults.
   ASSERT_EQ(api.compile(api.self, model.get(), nullptr, &made), TENON_OK) << tenon::failure_text();
   api.program_release(api.self, made);
 }
@@ -357,16 +356,16 @@ TEST_F(SessionTest, PackedInputsAreBoundAndOutputsOutliveThem) {
   ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
   ArrayView y;
   ASSERT_TRUE(b.output("y", &y).ok());
-  // From here on the first is not borrowed any more.
+  // From here on the first array is no longer borrowed.
   ASSERT_TRUE(b.input("x", {TENON_I4, {5}, second.data()}).ok());
   first.assign(3, 0);
   const auto* bytes = static_cast<const uint8_t*>(y.data);
   EXPECT_EQ((std::vector<uint8_t>(bytes, bytes + 3)), (std::vector<uint8_t>{0x21, 0x43, 0x05}));
-  // The product of its dims does not fit: the host says so, and nobody computes strides before.
+  // The product of the dims overflows: the host refuses it, and nothing computes strides first.
   EXPECT_FALSE(b.input("x", {TENON_I4, {INT64_MAX, INT64_MAX}, second.data()}).ok());
 }
 
-// ---- What is counted against TENON_MEMORY_LIMIT ----
+// ---- Memory that counts against TENON_MEMORY_LIMIT ----
 
 const tenon_host_memory_t& memory() {
   static const auto* table = tenon::context().query<tenon_host_memory_t>(TENON_HOST_MEMORY_ID);
@@ -380,7 +379,7 @@ uint64_t memory_in_use() {
   const size_t at = text.find("; ");
   return at == std::string::npos ? UINT64_MAX : std::stoull(text.substr(at + 2));
 }
-// Leaves room for so many bytes.
+// Leaves room for this many bytes.
 class Full {
  public:
   explicit Full(uint64_t room) : bytes_(kLimit - memory_in_use() - room) {

@@ -3,6 +3,7 @@
 #include "core/ir/dims/dims.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 
 #include "core/base/intern.h"
@@ -13,10 +14,7 @@
 namespace tenon::ir {
 namespace {
 
-uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-  return h * 0xff51afd7ed558ccdull;
-}
+using arithmetic::mix;
 
 uint64_t poly_hash(const DimPoly& p) {
   uint64_t h = mix(1, static_cast<uint64_t>(p.constant));
@@ -57,16 +55,6 @@ Status why_not(const DimPoly& a, const DimPoly& b) {
     }
   }
   return overflow();
-}
-
-int64_t floor_div(int64_t a, int64_t b) {
-  int64_t q = a / b;
-  return (a % b != 0 && (a < 0) != (b < 0)) ? q - 1 : q;
-}
-
-int64_t floor_mod(int64_t a, int64_t b) {
-  int64_t r = a % b;
-  return r < 0 ? r + b : r;
 }
 
 // ---- Polynomials ----
@@ -612,6 +600,10 @@ std::string DimTable::text_of(const DimPoly& poly, int precedence) const {
 
 std::string DimTable::text(Dim dim) const {
   return dim >= 0 ? std::to_string(dim) : valid(dim) ? text_of(poly_of(dim), 0) : "?";
+}
+
+[[gnu::used, gnu::retain]] void DimTable::dump(Dim dim) const {
+  std::fprintf(stderr, "%s\n", text(dim).c_str());
 }
 
 // A symbol's name as .tir writes it: bare if it is a word, else quoted.

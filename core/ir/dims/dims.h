@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <tenon/abi/graph.h>
+#include <tenon/cpp/arithmetic.hpp>
 #include "core/base/errors/status.h"
 
 namespace tenon::ir {
@@ -64,19 +65,7 @@ struct DimPoly {
   bool operator==(const DimPoly&) const = default;
 };
 
-// Whether a TENON_REL_* holds between two sizes.
-constexpr bool relation_holds(uint32_t rel, int64_t a, int64_t b) {
-  switch (rel) {
-    case TENON_REL_EQ:
-      return a == b;
-    case TENON_REL_LT:
-      return a < b;
-    case TENON_REL_LE:
-      return a <= b;
-    default:
-      return b != 0 && (b == -1 || a % b == 0);
-  }
-}
+using arithmetic::relation_holds;
 
 // An assertion that ranges of single symbols cannot express.
 struct DimFact {
@@ -141,6 +130,8 @@ class DimTable {
   // The dim as .tir writes it. Terms are ordered by their text, so that printing does not depend on
   // history.
   std::string text(Dim dim) const;
+  // The text on stderr, for a debugger: `call graph->dims_.dump(d)`. The library keeps it uncalled.
+  void dump(Dim dim) const;
   // A hash that depends on structure only; symbol_hash gives the hash of each symbol.
   uint64_t structural_hash(Dim dim, std::span<const uint64_t> symbol_hash) const;
 
@@ -176,6 +167,7 @@ class DimTable {
   using MaybePoly = std::optional<DimPoly>;  // empty: overflow or a limit
   class Builder;
   friend class Builder;
+  class Join;
 
   DimPoly poly_of(Dim dim) const;
   Result<Dim> intern(const DimPoly& poly);
@@ -189,18 +181,26 @@ class DimTable {
   static MaybePoly mul(const DimPoly& a, const DimPoly& b);
   static MaybePoly divide_exactly(const DimPoly& p, const DimPoly& d);
   // The laws of dims_laws.cpp.
-  MaybePoly settle(DimPoly poly,
-                   bool compared = false) const;  // recombines floordiv and mod of one pair
-  MaybePoly joined(const DimPoly& poly, const DimTerm& term, size_t factor, bool compared) const;
+  MaybePoly settle(DimPoly poly, bool compared = false)
+      const;  // joins what floordiv and mod of one pair took apart
   DimPoly residue(const DimPoly& p, int64_t d) const;
   bool is_multiple(const DimPoly& p, int64_t d) const;
   std::optional<uint32_t> atom_of(AtomKind kind, const DimPoly& p, int64_t d) const;
   const Atom* sole_atom(const DimPoly& poly, AtomKind kind, int64_t coeff) const;
   Result<DimPoly> floordiv_of_rest(const DimPoly& rest, const DimPoly& d);
-  Result<DimPoly> floordiv_of_choice(const DimPoly& rest, int64_t d);
   template <class Function>
-  std::optional<DimPoly> of_two_values(const DimPoly& poly, Function function) const;
-  std::optional<DimPoly> merged_floordiv(const DimPoly& rest, int64_t d, int64_t* product) const;
+  MaybePoly of_two_values(const DimPoly& poly, Function function) const;
+  bool divides_atoms(const DimPoly& rest, int64_t d) const;
+  MaybePoly floordiv_by_ranges(const DimPoly& rest, const DimPoly& d) const;
+  MaybePoly floordiv_by_bounds(const DimPoly& rest, const DimPoly& d) const;
+  using LawResult = std::optional<Result<DimPoly>>;  // empty: the law does not apply
+  LawResult floordiv_of_common_factor(const DimPoly& rest, int64_t d);
+  LawResult floordiv_of_multiple(const DimPoly& rest, int64_t d);
+  LawResult floordiv_of_two_values(const DimPoly& rest, int64_t d);
+  LawResult floordiv_of_floordiv(const DimPoly& rest, int64_t d);
+  LawResult floordiv_of_mod(const DimPoly& rest, int64_t d);
+  LawResult floordiv_of_choice(const DimPoly& rest, int64_t d);
+  LawResult floordiv_of_shared_atoms(const DimPoly& rest, const DimPoly& d);
   void flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* parts) const;
   void drop_beaten(bool is_min, std::vector<DimPoly>* parts) const;
   static DimPoly shared_part(const std::vector<DimPoly>& parts);

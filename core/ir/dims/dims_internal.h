@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <tenon/cpp/arithmetic.hpp>
+
 #include "core/base/errors/status.h"
 
 namespace tenon::ir {
@@ -16,8 +18,8 @@ Status overflow();
 Status too_large(std::string_view what, uint32_t limit);
 Status why_not(const DimPoly& a, const DimPoly& b);
 
-int64_t floor_div(int64_t a, int64_t b);  // b > 0 or a/b does not overflow
-int64_t floor_mod(int64_t a, int64_t b);  // in [0, b) for b > 0
+using arithmetic::floor_div;
+using arithmetic::floor_mod;
 
 // As .tir writes them: a symbol's name, a quoted string.
 std::string symbol_text(std::string_view name);

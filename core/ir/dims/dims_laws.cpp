@@ -92,95 +92,151 @@ std::optional<uint32_t> DimTable::atom_of(AtomKind kind, const DimPoly& p, int64
   return dim ? atom_lookup(kind, {*dim, d}) : std::nullopt;
 }
 
-// The sum without one of the floordivs in a term, where a law makes it shorter. With d the divisor,
-// f = floordiv(p, d):
-//   d * f == p                                  where d divides p
-//   d * f + mod(p, d) == p                      and of an f that is itself floordiv(floordiv(z, d /
-//   e), e): e * f + mod(floordiv(z, d / e), e) == floordiv(z, d / e) d * f - mod(-q, d) == q with q
-//   = p - (d - 1): f is q / d rounded up f + floordiv(d - 1 - p, d) == 0
-// and of remainders: mod(p, d) + mod(d - 1 - p, d) == d - 1, and where dims are only compared
-//   e * mod(floordiv(z, e), d) + mod(z, e) == mod(z, e * d)
-// since a form must not depend on whether another remainder is there.
-DimTable::MaybePoly DimTable::joined(const DimPoly& poly, const DimTerm& term, size_t factor,
-                                     bool compared) const {
-  const Atom& atom = atoms_[term.atoms[factor]];
-  const int64_t d = atom.args[1];
-  const DimPoly p = poly_of(atom.args[0]);
-  std::vector<uint32_t> others = term.atoms;
-  others.erase(others.begin() + static_cast<ptrdiff_t>(factor));
-  // scale * others * (what leaves) becomes scale * others * gain.
-  const auto exchange = [&](int64_t remainder, std::vector<uint32_t> left, const DimPoly& gain,
-                            int64_t scale) -> MaybePoly {
-    MaybePoly out = add(poly, polynomial(term.coeff, term.atoms), -1);
+// One floordiv or mod, an atom of one term of a sum, and the laws by which the sum is shorter
+// without it. The atom is f = floordiv(p, d) or m = mod(p, d); the term is coeff * others * atom.
+class DimTable::Join {
+ public:
+  Join(const DimTable& table, const DimPoly& sum, const DimTerm& term, size_t factor)
+      : table_(table),
+        sum_(sum),
+        coeff_(term.coeff),
+        atoms_(term.atoms),
+        self_(term.atoms[factor]),
+        others_(term.atoms),
+        d_(table.atoms_[self_].args[1]),
+        p_(table.poly_of(table.atoms_[self_].args[0])),
+        opposite_(add(DimPoly{d_ - 1, {}}, p_, -1)) {
+    others_.erase(others_.begin() + static_cast<ptrdiff_t>(factor));
+  }
+
+  // compared: the sum is only compared with others, not kept.
+  MaybePoly shorter(bool compared) const {
+    if (!opposite_) return {};
+    MaybePoly out;
+    if (table_.atoms_[self_].kind == AtomKind::kMod) {
+      if (compared) out = digits();
+      return out ? out : complementary_remainders();
+    }
+    if (coeff_ % d_ == 0) {
+      out = exact_quotient();
+      if (!out) out = quotient_and_remainder();
+      if (!out) out = rounded_up();
+    }
+    if (!out) out = nested_quotient();
+    return out ? out : complementary_quotients();
+  }
+
+ private:
+  // e * mod(floordiv(z, e), d) + mod(z, e) == mod(z, e*d): two digits of z are one of a larger
+  // base. Only where dims are compared, since a form must not depend on whether another remainder
+  // is there.
+  MaybePoly digits() const {
+    const Atom* inner = table_.sole_atom(p_, AtomKind::kFloorDiv, 1);
+    if (inner == nullptr || inner->args[1] <= 0 || coeff_ % inner->args[1] != 0) return {};
+    const int64_t e = inner->args[1], scale = coeff_ / e;
+    int64_t base;
+    if (__builtin_mul_overflow(e, d_, &base)) return {};
+    const DimPoly z = table_.poly_of(inner->args[0]);
+    const auto low = remainder(z, e), all = remainder(z, base);
+    if (!low || !all || beside_others(*low) != scale) return {};
+    return exchange(scale, with(others_, *low), polynomial(1, {*all}), scale);
+  }
+
+  // mod(p, d) + mod(d - 1 - p, d) == d - 1: the residues r and d - 1 - r.
+  MaybePoly complementary_remainders() const {
+    return replaced(remainder(*opposite_, d_), DimPoly{d_ - 1, {}});
+  }
+
+  // d * f == p where d divides p.
+  MaybePoly exact_quotient() const {
+    return table_.is_multiple(p_, d_) ? exchange(0, {}, p_, coeff_ / d_) : MaybePoly();
+  }
+
+  // d * f + mod(p, d) == p: the definition of the two.
+  MaybePoly quotient_and_remainder() const {
+    const int64_t scale = coeff_ / d_;
+    const auto mod = table_.atom_of(AtomKind::kMod, p_, d_);
+    if (!mod || beside_others(*mod) != scale) return {};
+    return exchange(scale, with(others_, *mod), p_, scale);
+  }
+
+  // d * f - mod(-q, d) == q with q = p - (d - 1): f is q / d rounded up, and mod(-q, d) is what
+  // that adds to q.
+  MaybePoly rounded_up() const {
+    const int64_t scale = coeff_ / d_;
+    const auto mod = remainder(*opposite_, d_);
+    const MaybePoly q = mul(*opposite_, DimPoly{-1, {}});
+    if (!q || !mod || scale == INT64_MIN || beside_others(*mod) != -scale) return {};
+    return exchange(-scale, with(others_, *mod), *q, scale);
+  }
+
+  // e * f + mod(g, e) == g for an f that is floordiv(g, e) with g = floordiv(p, d / e): division in
+  // two steps is division by the product.
+  MaybePoly nested_quotient() const {
+    for (const DimTerm& t : sum_.terms) {
+      // What stands beside the others in this term, if anything does.
+      if (t.atoms.size() != others_.size() + 1 ||
+          !std::includes(t.atoms.begin(), t.atoms.end(), others_.begin(), others_.end()))
+        continue;
+      std::vector<uint32_t> own;
+      std::set_difference(t.atoms.begin(), t.atoms.end(), others_.begin(), others_.end(),
+                          std::back_inserter(own));
+      const Atom& beside = table_.atoms_[own[0]];
+      if (beside.kind != AtomKind::kMod || beside.args[1] <= 0 || d_ % beside.args[1] != 0 ||
+          coeff_ % beside.args[1] != 0 || coeff_ / beside.args[1] != t.coeff) {
+        continue;
+      }
+      const auto outer = table_.atom_of(AtomKind::kFloorDiv, p_, d_ / beside.args[1]);
+      const DimPoly g = table_.poly_of(beside.args[0]);
+      if (outer && g == polynomial(1, {*outer})) return exchange(t.coeff, t.atoms, g, t.coeff);
+    }
+    return {};
+  }
+
+  // f + floordiv(d - 1 - p, d) == 0: -p / d rounded up is -f. What d divides leaves the second one.
+  MaybePoly complementary_quotients() const {
+    DimPoly quotient, rest;
+    split_by_constant(*opposite_, d_, &quotient, &rest);
+    const MaybePoly sum = mul(quotient, DimPoly{-1, {}});
+    return sum ? replaced(table_.atom_of(AtomKind::kFloorDiv, rest, d_), *sum) : MaybePoly();
+  }
+
+  // The atom that the shortest form of mod(p, d) would be, if it is there.
+  std::optional<uint32_t> remainder(const DimPoly& p, int64_t d) const {
+    return table_.atom_of(AtomKind::kMod, table_.residue(p, d), d);
+  }
+  // The coefficient of others * atom in the sum.
+  int64_t beside_others(uint32_t atom) const { return coefficient_of(sum_, with(others_, atom)); }
+
+  // The term and remainder * left leave the sum, and scale * others * gain comes.
+  MaybePoly exchange(int64_t remainder, std::vector<uint32_t> left, const DimPoly& gain,
+                     int64_t scale) const {
+    MaybePoly out = add(sum_, polynomial(coeff_, atoms_), -1);
     if (out && !left.empty()) out = add(*out, polynomial(remainder, std::move(left)), -1);
-    const MaybePoly more = out ? mul(gain, polynomial(scale, others)) : MaybePoly();
+    const MaybePoly more = out ? mul(gain, polynomial(scale, others_)) : MaybePoly();
     return more ? add(*out, *more, 1) : MaybePoly();
-  };
-  const auto complement = [&](const DimPoly& of) { return add(DimPoly{d - 1, {}}, of, -1); };
+  }
+
   // Of two atoms whose sum is known the other one leaves.
-  const auto replaced = [&](std::optional<uint32_t> other, const DimPoly& sum) -> MaybePoly {
-    const int64_t its =
-        other && *other != term.atoms[factor] ? coefficient_of(poly, with(others, *other)) : 0;
+  MaybePoly replaced(std::optional<uint32_t> other, const DimPoly& sum) const {
+    const int64_t its = other && *other != self_ ? beside_others(*other) : 0;
     if (its == 0 || its == INT64_MIN) return {};
     MaybePoly gain = mul(sum, DimPoly{its, {}});
-    gain = gain ? add(*gain, polynomial(term.coeff, {term.atoms[factor]}), 1) : MaybePoly();
-    gain = gain ? add(*gain, polynomial(-its, {term.atoms[factor]}), 1) : MaybePoly();
-    return gain ? exchange(its, with(others, *other), *gain, 1) : MaybePoly();
-  };
-  const MaybePoly opposite = complement(p);
-  if (!opposite) return {};
-  if (atom.kind == AtomKind::kMod) {
-    const Atom* inner = sole_atom(p, AtomKind::kFloorDiv, 1);
-    const int64_t e =
-        compared && inner != nullptr && inner->args[1] > 0 && term.coeff % inner->args[1] == 0
-            ? inner->args[1]
-            : 0;
-    int64_t product;
-    if (e != 0 && !__builtin_mul_overflow(e, d, &product)) {
-      const DimPoly z = poly_of(inner->args[0]);
-      const auto low = atom_of(AtomKind::kMod, residue(z, e), e),
-                 all = atom_of(AtomKind::kMod, residue(z, product), product);
-      const int64_t scale = term.coeff / e;
-      if (low && all && coefficient_of(poly, with(others, *low)) == scale)
-        return exchange(scale, with(others, *low), polynomial(1, {*all}), scale);
-    }
-    return replaced(atom_of(AtomKind::kMod, residue(*opposite, d), d), DimPoly{d - 1, {}});
+    gain = gain ? add(*gain, polynomial(coeff_, {self_}), 1) : MaybePoly();
+    gain = gain ? add(*gain, polynomial(-its, {self_}), 1) : MaybePoly();
+    return gain ? exchange(its, with(others_, *other), *gain, 1) : MaybePoly();
   }
-  if (term.coeff % d == 0) {
-    const int64_t scale = term.coeff / d;
-    if (is_multiple(p, d)) return exchange(0, {}, p, scale);
-    if (const auto mod = atom_of(AtomKind::kMod, p, d);
-        mod && coefficient_of(poly, with(others, *mod)) == scale) {
-      return exchange(scale, with(others, *mod), p, scale);
-    }
-    const auto mod = atom_of(AtomKind::kMod, residue(*opposite, d), d);
-    const MaybePoly q = mul(*opposite, DimPoly{-1, {}});
-    if (q && mod && scale != INT64_MIN && coefficient_of(poly, with(others, *mod)) == -scale) {
-      return exchange(-scale, with(others, *mod), *q, scale);
-    }
-  }
-  for (const DimTerm& t : poly.terms) {
-    // What stands beside the others in this term, if anything does.
-    if (t.atoms.size() != others.size() + 1 ||
-        !std::includes(t.atoms.begin(), t.atoms.end(), others.begin(), others.end()))
-      continue;
-    std::vector<uint32_t> own;
-    std::set_difference(t.atoms.begin(), t.atoms.end(), others.begin(), others.end(),
-                        std::back_inserter(own));
-    const Atom& beside = atoms_[own[0]];
-    if (beside.kind != AtomKind::kMod || beside.args[1] <= 0 || d % beside.args[1] != 0 ||
-        term.coeff % beside.args[1] != 0 || term.coeff / beside.args[1] != t.coeff) {
-      continue;
-    }
-    const auto outer = atom_of(AtomKind::kFloorDiv, p, d / beside.args[1]);
-    if (outer && poly_of(beside.args[0]) == polynomial(1, {*outer}))
-      return exchange(t.coeff, t.atoms, poly_of(beside.args[0]), t.coeff);
-  }
-  DimPoly quotient, rest;
-  split_by_constant(*opposite, d, &quotient, &rest);
-  const MaybePoly sum = mul(quotient, DimPoly{-1, {}});
-  return sum ? replaced(atom_of(AtomKind::kFloorDiv, rest, d), *sum) : MaybePoly();
-}
+
+  const DimTable& table_;
+  const DimPoly& sum_;
+  const int64_t coeff_;
+  const std::vector<uint32_t>& atoms_;  // of the term
+  const uint32_t self_;
+  std::vector<uint32_t> others_;
+  const int64_t d_;
+  const DimPoly p_;
+  const MaybePoly opposite_;  // d - 1 - p
+};
 
 // Without these laws a dim that was split and joined again would not be the dim it came from. Each
 // step leaves fewer terms with a floordiv or a mod.
@@ -191,7 +247,7 @@ DimTable::MaybePoly DimTable::settle(DimPoly poly, bool compared) const {
       for (size_t k = 0; !changed && k < poly.terms[i].atoms.size(); ++k) {
         const Atom& a = atoms_[poly.terms[i].atoms[k]];
         if ((a.kind != AtomKind::kFloorDiv && a.kind != AtomKind::kMod) || a.args[1] <= 0) continue;
-        MaybePoly next = joined(poly, DimTerm(poly.terms[i]), k, compared);
+        MaybePoly next = Join(*this, poly, poly.terms[i], k).shorter(compared);
         changed = next.has_value();
         if (changed) poly = std::move(*next);
       }
@@ -251,10 +307,82 @@ const DimTable::Atom* DimTable::sole_atom(const DimPoly& poly, AtomKind kind, in
   return atom.kind == kind ? &atom : nullptr;
 }
 
-// floordiv(floordiv(z, a) + y, d) == floordiv(z + a*y, a*d): the new dividend, and the product of
-// the divisors. Only where there is one such z, or the form would depend on which was made first.
-std::optional<DimPoly> DimTable::merged_floordiv(const DimPoly& rest, int64_t d,
-                                                 int64_t* product) const {
+// Any function of c*x + k with an x that is 0 or 1 is a line through its two values.
+template <class Function>
+DimTable::MaybePoly DimTable::of_two_values(const DimPoly& poly, Function function) const {
+  if (poly.terms.size() != 1) return {};
+  const DimPoly x = polynomial(1, poly.terms[0].atoms);
+  const DimRange r = range_of(x);
+  int64_t other;
+  if (r.lo != 0 || r.hi != 1 || __builtin_add_overflow(poly.constant, poly.terms[0].coeff, &other))
+    return {};
+  const int64_t at_zero = function(poly.constant), step = function(other) - at_zero;
+  const MaybePoly line = mul(x, DimPoly{step, {}});
+  return line ? add(*line, DimPoly{at_zero, {}}, 1) : MaybePoly();
+}
+
+// floordiv is monotonic in the dividend, and in the divisor for either sign of the dividend: equal
+// quotients at the corners of the ranges are the quotient everywhere.
+DimTable::MaybePoly DimTable::floordiv_by_ranges(const DimPoly& rest, const DimPoly& d) const {
+  const DimRange rr = range_of(rest), dr = range_of(d);
+  if (rr.lo == INT64_MIN || rr.hi == INT64_MAX || dr.lo <= 0 || dr.hi == INT64_MAX) return {};
+  const int64_t corner = floor_div(rr.lo, dr.lo);
+  if (floor_div(rr.lo, dr.hi) != corner || floor_div(rr.hi, dr.lo) != corner ||
+      floor_div(rr.hi, dr.hi) != corner) {
+    return {};
+  }
+  return DimPoly{corner, {}};
+}
+
+// 0 <= rest < d gives 0, and -d <= rest < 0 gives -1: the definition, with a proof of the bounds.
+DimTable::MaybePoly DimTable::floordiv_by_bounds(const DimPoly& rest, const DimPoly& d) const {
+  for (const int64_t quotient : {0, -1}) {
+    const MaybePoly from = quotient == 0 ? MaybePoly(rest) : add(rest, d, 1);
+    const MaybePoly gap = quotient == 0 ? add(d, rest, -1) : add({}, rest, -1);
+    const MaybePoly to = gap ? add(*gap, DimPoly{1, {}}, -1) : MaybePoly();
+    if (from && to && nonneg_by_ranges(*from) && nonneg_by_ranges(*to))
+      return DimPoly{quotient, {}};
+  }
+  return {};
+}
+
+// floordiv(g*a + c, g*b) == floordiv(a + floordiv(c, g), b): what c has beyond a multiple of g is
+// less than one unit of a, and lifts no quotient of whole numbers.
+DimTable::LawResult DimTable::floordiv_of_common_factor(const DimPoly& rest, int64_t d) {
+  const int64_t g = coefficient_gcd(rest, d);
+  if (g <= 1 || rest.is_constant()) return {};
+  DimPoly reduced = rest;
+  reduced.constant = floor_div(rest.constant, g);
+  for (DimTerm& t : reduced.terms) t.coeff /= g;
+  return make_floordiv(reduced, DimPoly{d / g, {}});
+}
+
+// Whether the sum is one term whose atoms are always a multiple of d, whatever its coefficient.
+bool DimTable::divides_atoms(const DimPoly& rest, int64_t d) const {
+  return rest.terms.size() == 1 && rest.constant == 0 &&
+         multiple_of_poly(polynomial(1, rest.terms[0].atoms)) % d == 0;
+}
+
+// floordiv(c*x, d) == c * floordiv(x, d) where d divides x: the quotient is exact, and stays one
+// division whatever the coefficient.
+DimTable::LawResult DimTable::floordiv_of_multiple(const DimPoly& rest, int64_t d) {
+  if (!divides_atoms(rest, d) || rest.terms[0].coeff == 1) return {};
+  TENON_ASSIGN_OR_RETURN(const DimPoly part,
+                         floordiv_of_rest(polynomial(1, rest.terms[0].atoms), DimPoly{d, {}}));
+  const MaybePoly scaled = mul(part, DimPoly{rest.terms[0].coeff, {}});
+  return scaled ? Result<DimPoly>(*scaled) : Result<DimPoly>(overflow());
+}
+
+// The line through two values, for floordiv.
+DimTable::LawResult DimTable::floordiv_of_two_values(const DimPoly& rest, int64_t d) {
+  const auto two = of_two_values(rest, [&](int64_t v) { return floor_div(v, d); });
+  return two ? LawResult(*two) : LawResult();
+}
+
+// floordiv(floordiv(z, a) + y, d) == floordiv(z + a*y, a*d): a whole y moves through the inner
+// division as a*y, and two divisions are one by the product. Only where there is one such z, or the
+// form would depend on which was made first.
+DimTable::LawResult DimTable::floordiv_of_floordiv(const DimPoly& rest, int64_t d) {
   const DimTerm* inner = nullptr;
   for (const DimTerm& t : rest.terms) {
     const Atom& atom = atoms_[t.atoms[0]];
@@ -266,17 +394,35 @@ std::optional<DimPoly> DimTable::merged_floordiv(const DimPoly& rest, int64_t d,
   }
   if (inner == nullptr) return {};
   const Atom& atom = atoms_[inner->atoms[0]];
-  if (__builtin_mul_overflow(atom.args[1], d, product) || *product > kMergedDivisorMax) return {};
+  int64_t product;
+  if (__builtin_mul_overflow(atom.args[1], d, &product) || product > kMergedDivisorMax) return {};
   const MaybePoly y = add(rest, polynomial(1, inner->atoms), -1);
   const MaybePoly scaled = y ? mul(*y, DimPoly{atom.args[1], {}}) : MaybePoly();
-  return scaled ? add(poly_of(atom.args[0]), *scaled, 1) : MaybePoly();
+  const MaybePoly dividend = scaled ? add(poly_of(atom.args[0]), *scaled, 1) : MaybePoly();
+  return dividend ? LawResult(make_floordiv(*dividend, DimPoly{product, {}})) : LawResult();
+}
+
+// floordiv(mod(x, d*m), d) == mod(floordiv(x, d), m): the digits of x above the lowest, of a number
+// that was cut after the same digit.
+DimTable::LawResult DimTable::floordiv_of_mod(const DimPoly& rest, int64_t d) {
+  const Atom* mod = sole_atom(rest, AtomKind::kMod, 1);
+  if (mod == nullptr || mod->args[1] <= 0 || mod->args[1] % d != 0) return {};
+  const DimPoly x = poly_of(mod->args[0]), m{mod->args[1] / d, {}};
+  TENON_ASSIGN_OR_RETURN(const DimPoly inner, make_floordiv(x, DimPoly{d, {}}));
+  return make_mod(inner, m);
 }
 
 // floordiv(c * max(x, y) + k, d) == max(floordiv(c*x + k, d), floordiv(c*y + k, d)), and of min:
-// division by what is positive keeps the order. `rest` is such a sum, with a positive c.
-Result<DimPoly> DimTable::floordiv_of_choice(const DimPoly& rest, int64_t d) {
+// division by what is positive keeps the order. c is positive, as every coefficient of a rest is.
+DimTable::LawResult DimTable::floordiv_of_choice(const DimPoly& rest, int64_t d) {
+  if (divides_atoms(rest, d) || rest.terms.size() != 1 || rest.terms[0].atoms.size() != 1 ||
+      parts_of(rest) > kDimLawPartsMax) {
+    return {};
+  }
   const DimTerm term = rest.terms[0];
   const Atom atom = atoms_[term.atoms[0]];
+  const bool choice = atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax;
+  if (!choice || atom.args.size() > kComparedMax) return {};
   std::vector<DimPoly> parts;
   for (const Dim arg : atom.args) {
     const MaybePoly scaled = mul(poly_of(arg), DimPoly{term.coeff, {}});
@@ -292,88 +438,40 @@ Result<DimPoly> DimTable::floordiv_of_choice(const DimPoly& rest, int64_t d) {
   return out;
 }
 
-// Any function of c*x + k with an x that is 0 or 1 is a line through its two values.
-template <class Function>
-std::optional<DimPoly> DimTable::of_two_values(const DimPoly& poly, Function function) const {
-  if (poly.terms.size() != 1) return {};
-  const DimPoly x = polynomial(1, poly.terms[0].atoms);
-  const DimRange r = range_of(x);
-  int64_t other;
-  if (r.lo != 0 || r.hi != 1 || __builtin_add_overflow(poly.constant, poly.terms[0].coeff, &other))
-    return {};
-  const int64_t at_zero = function(poly.constant), step = function(other) - at_zero;
-  const MaybePoly line = mul(x, DimPoly{step, {}});
-  return line ? add(*line, DimPoly{at_zero, {}}, 1) : MaybePoly();
+// floordiv(s*a, s*b) == floordiv(a, b) for an s that all terms share with the divisor, and that is
+// not negative.
+DimTable::LawResult DimTable::floordiv_of_shared_atoms(const DimPoly& rest, const DimPoly& d) {
+  if (d.terms.size() != 1 || d.constant != 0 || rest.constant != 0) return {};
+  std::vector<uint32_t> shared = d.terms[0].atoms;
+  for (const DimTerm& t : rest.terms) {
+    std::vector<uint32_t> both;
+    std::set_intersection(shared.begin(), shared.end(), t.atoms.begin(), t.atoms.end(),
+                          std::back_inserter(both));
+    shared = std::move(both);
+  }
+  std::erase_if(shared, [&](uint32_t a) { return range_of_atom(a).lo < 0; });
+  if (shared.empty()) return {};
+  const MaybePoly less = divide_exactly(rest, polynomial(1, shared));
+  const MaybePoly by = less ? divide_exactly(d, polynomial(1, shared)) : MaybePoly();
+  return less && by ? LawResult(make_floordiv(*less, *by)) : LawResult();
 }
 
-// Of what is left when exact multiples are gone.
+// Of what is left when exact multiples are gone: the first law that applies, or an atom.
 Result<DimPoly> DimTable::floordiv_of_rest(const DimPoly& rest, const DimPoly& d) {
-  const DimRange rr = range_of(rest), dr = range_of(d);
-  if (rr.lo > INT64_MIN && rr.hi < INT64_MAX && dr.lo > 0 && dr.hi < INT64_MAX) {
-    const int64_t corners[] = {floor_div(rr.lo, dr.lo), floor_div(rr.lo, dr.hi),
-                               floor_div(rr.hi, dr.lo), floor_div(rr.hi, dr.hi)};
-    if (std::all_of(std::begin(corners), std::end(corners),
-                    [&](int64_t c) { return c == corners[0]; }))
-      return DimPoly{corners[0], {}};
-  }
-  // 0 <= rest < d is 0, -d <= rest < 0 is -1.
-  for (const int64_t quotient : {0, -1}) {
-    const MaybePoly from = quotient == 0 ? MaybePoly(rest) : add(rest, d, 1);
-    const MaybePoly gap = quotient == 0 ? add(d, rest, -1) : add({}, rest, -1);
-    const MaybePoly to = gap ? add(*gap, DimPoly{1, {}}, -1) : MaybePoly();
-    if (from && to && nonneg_by_ranges(*from) && nonneg_by_ranges(*to))
-      return DimPoly{quotient, {}};
-  }
+  if (const auto quotient = floordiv_by_ranges(rest, d)) return *quotient;
+  if (const auto quotient = floordiv_by_bounds(rest, d)) return *quotient;
   if (d.is_constant()) {
-    // floor((g*a + c) / (g*b)) == floor((a + floor(c/g)) / b)
-    const int64_t g = coefficient_gcd(rest, d.constant);
-    if (g > 1 && !rest.is_constant()) {
-      DimPoly reduced = rest;
-      reduced.constant = floor_div(rest.constant, g);
-      for (DimTerm& t : reduced.terms) t.coeff /= g;
-      return make_floordiv(reduced, DimPoly{d.constant / g, {}});
+    using Law = LawResult (DimTable::*)(const DimPoly&, int64_t);
+    static constexpr Law kLaws[] = {
+        &DimTable::floordiv_of_common_factor, &DimTable::floordiv_of_multiple,
+        &DimTable::floordiv_of_two_values,    &DimTable::floordiv_of_floordiv,
+        &DimTable::floordiv_of_mod,           &DimTable::floordiv_of_choice,
+    };
+    for (const Law law : kLaws) {
+      if (LawResult quotient = (this->*law)(rest, d.constant)) return *std::move(quotient);
     }
-    // What is always a multiple of d is divided apart from its coefficient, and stays one division.
-    const DimPoly single = rest.is_constant() ? DimPoly{} : polynomial(1, rest.terms[0].atoms);
-    const bool exact =
-        rest.terms.size() == 1 && rest.constant == 0 && multiple_of_poly(single) % d.constant == 0;
-    if (exact && rest.terms[0].coeff != 1) {
-      TENON_ASSIGN_OR_RETURN(const DimPoly part, floordiv_of_rest(single, d));
-      const MaybePoly scaled = mul(part, DimPoly{rest.terms[0].coeff, {}});
-      return scaled ? Result<DimPoly>(*scaled) : Result<DimPoly>(overflow());
-    }
-    if (const auto two = of_two_values(rest, [&](int64_t v) { return floor_div(v, d.constant); }))
-      return *two;
-    int64_t product = 0;
-    if (const auto dividend = merged_floordiv(rest, d.constant, &product))
-      return make_floordiv(*dividend, DimPoly{product, {}});
-    // floordiv(mod(x, d*m), d) == mod(floordiv(x, d), m)
-    if (const Atom* mod = sole_atom(rest, AtomKind::kMod, 1);
-        mod != nullptr && mod->args[1] > 0 && mod->args[1] % d.constant == 0) {
-      const DimPoly x = poly_of(mod->args[0]), m{mod->args[1] / d.constant, {}};
-      TENON_ASSIGN_OR_RETURN(const DimPoly inner, make_floordiv(x, d));
-      return make_mod(inner, m);
-    }
-    if (!exact && rest.terms.size() == 1 && rest.terms[0].atoms.size() == 1 &&
-        parts_of(rest) <= kDimLawPartsMax) {
-      const Atom& atom = atoms_[rest.terms[0].atoms[0]];
-      const bool choice = atom.kind == AtomKind::kMin || atom.kind == AtomKind::kMax;
-      if (choice && atom.args.size() <= kComparedMax) return floordiv_of_choice(rest, d.constant);
-    }
-  } else if (d.terms.size() == 1 && d.constant == 0 && rest.constant == 0) {
-    // What all terms share with the divisor, which is not negative, is cancelled.
-    std::vector<uint32_t> shared = d.terms[0].atoms;
-    for (const DimTerm& t : rest.terms) {
-      std::vector<uint32_t> both;
-      std::set_intersection(shared.begin(), shared.end(), t.atoms.begin(), t.atoms.end(),
-                            std::back_inserter(both));
-      shared = std::move(both);
-    }
-    std::erase_if(shared, [&](uint32_t a) { return range_of_atom(a).lo < 0; });
-    const MaybePoly less =
-        shared.empty() ? MaybePoly() : divide_exactly(rest, polynomial(1, shared));
-    const MaybePoly by = less ? divide_exactly(d, polynomial(1, shared)) : MaybePoly();
-    if (less && by) return make_floordiv(*less, *by);
+  } else if (LawResult quotient = floordiv_of_shared_atoms(rest, d)) {
+    return *std::move(quotient);
   }
   TENON_ASSIGN_OR_RETURN(const Dim a, intern(rest));
   TENON_ASSIGN_OR_RETURN(const Dim b, intern(d));

@@ -234,6 +234,16 @@ TEST_F(TextTest, EveryCutAndManyFlipsAreAnswered) {
   }
 }
 
+TEST_F(TextTest, DumpWritesTheText) {
+  const Ref<Graph> g = parse(kAllForms);
+  ::testing::internal::CaptureStderr();
+  g->dump();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), print(*g));
+  ::testing::internal::CaptureStderr();
+  g->dims().dump(g->type(g->region(0).arguments[0]).dims[0]);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "n\n");
+}
+
 TEST_F(TextTest, NumbersRoundTrip) {
   std::mt19937_64 rng(5);
   for (uint16_t dtype = 1; dtype < TENON_DTYPE_COUNT; ++dtype) {

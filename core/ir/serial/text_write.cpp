@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <map>
 
@@ -414,6 +415,12 @@ class Writer {
 
 Result<TextForm> write_text(const Graph& graph) {
   return Writer(graph).run();
+}
+
+[[gnu::used, gnu::retain]] void Graph::dump() const {
+  const Result<TextForm> form = write_text(*this);
+  const std::string text = form.ok() ? form->text : form.status().text() + "\n";
+  std::fputs(text.c_str(), stderr);
 }
 
 Result<std::string> sidecar_bytes(const TextForm& form) {

@@ -18,7 +18,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int kDepthMax = 64;  // Of nested regions: the reader's limit.
+constexpr int kDepthMax = 64;  // Nested regions; the graph reader has the same limit.
 
 using Kind = ControlPart::Kind;
 
@@ -35,11 +35,7 @@ bool kind_of(std::string_view op, Kind* out) {
 
 std::string place_of(const Node& node) {
   std::string out;
-  const tenon_sink_t sink{&out, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                            static_cast<std::string*>(self)->append(static_cast<const char*>(data),
-                                                                    size);
-                            return TENON_OK;
-                          }};
+  const tenon_sink_t sink = sink_to(&out);
   const tenon_loc_t loc = node.view().loc;
   if (loc == 0 || graph_api().loc_text(graph_api().self, node.graph(), loc, &sink) != TENON_OK) {
     return std::string(node.op());
@@ -52,12 +48,12 @@ const tenon_host_facts_t* facts_table() {
   return found;
 }
 
-// What is a part by itself: control flow, and calls.
+// Whether a node is a part by itself: control flow and calls are.
 bool stands_alone(const Node& node) {
   return node.view().region_count != 0 || is_native(node);
 }
 
-// A graph that stands alone, cut out of another.
+// Owns a graph that was cut out of another one.
 class Extracted {
  public:
   Extracted() { raw_.size_bytes = sizeof raw_; }
@@ -68,8 +64,7 @@ class Extracted {
   Status cut(tenon_graph_t* graph, const std::vector<tenon_node_t>& nodes,
              const std::vector<tenon_value_t>& yields) {
     if (table() == nullptr) return TENON_UNIMPLEMENTED;
-    tenon_extract_spec_t spec = {};
-    spec.size_bytes = sizeof spec;
+    auto spec = sized<tenon_extract_spec_t>();
     spec.nodes = nodes.data();
     spec.node_count = static_cast<uint32_t>(nodes.size());
     spec.yields = yields.data();
@@ -87,7 +82,7 @@ class Extracted {
   tenon_extracted_t raw_ = {};
 };
 
-// Makes the program and the graphs of its parts; compiles nothing.
+// Builds the program and the graphs of its parts; compiles nothing.
 class Cutter {
  public:
   explicit Cutter(tenon_graph_t* graph) : graph_(graph), dims_(&graph_api(), graph, &pool_) {
@@ -121,8 +116,7 @@ class Cutter {
     program.main_symbols.assign(view.symbols, view.symbols + view.symbol_count);
     for (uint32_t s : program.main_symbols) data_dependent_[s] = false;
     for (uint32_t s = 0; s < whole_.symbol_limit; ++s) {
-      tenon_symbol_view_t symbol = {};
-      symbol.size_bytes = sizeof symbol;
+      auto symbol = sized<tenon_symbol_view_t>();
       if (graph_api().symbol_view(graph_api().self, graph_, s, &symbol) == TENON_OK) {
         program.bounds[s] = symbol.hi;
         program.lows[s] = symbol.lo;
@@ -139,8 +133,7 @@ class Cutter {
     const std::vector<tenon_symbol_t> symbols = TypeView(graph_, one).symbols();
     if (std::ranges::none_of(symbols, [this](tenon_symbol_t s) { return data_dependent_[s]; }))
       return;
-    tenon_dim_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_dim_view_t>();
     const bool plain = graph_api().dim_view(graph_api().self, graph_, dim, &view) == TENON_OK &&
                        view.op == TENON_DIM_SYMBOL;
     out->data_dependent = true;
@@ -177,7 +170,7 @@ class Cutter {
     }
     return {};
   }
-  // Symbols that main's yields mention and nodes of it define, in order of definition.
+  // Symbols that nodes of main define and main's yields mention, in order of definition.
   void tell_symbols(const Region& main) {
     std::vector<tenon_symbol_t> mentioned;
     for (const Value& v : main.yields()) {
@@ -192,7 +185,7 @@ class Cutter {
     }
   }
 
-  // Those that kernels rely on and that no input settles.
+  // Adds the facts that kernels rely on and that the inputs alone do not determine.
   Status add_facts() {
     const tenon_host_facts_t* table = facts_table();
     const uint32_t count = table != nullptr ? table->count(table->self, graph_) : 0;
@@ -219,8 +212,8 @@ class Cutter {
     return {};
   }
 
-  // The first node whose operands and results mention all of the symbols, looked for inside of
-  // regions first.
+  // The first node whose operands and results mention all of the symbols. Nodes inside regions come
+  // before the node that owns them.
   std::string place_relating(const Region& region, const std::vector<tenon_symbol_t>& symbols,
                              int depth) const {
     for (const Node& node : region.nodes()) {
@@ -245,15 +238,14 @@ class Cutter {
   }
 
   // ---- Regions ----
-  // Symbols that stand as dims of `values`, out of those that `defined` holds.
+  // Finds the dims of `values` that are symbols of `defined`.
   void find_sizes(const std::vector<Value>& values, const tenon_symbol_t* defined, uint32_t count,
                   std::vector<ControlSize>* out) const {
     for (uint32_t i = 0; i < values.size(); ++i) {
       const tenon_type_t type = values[i].view().type;
       for (uint32_t d = 0; d < type.rank; ++d) {
         for (uint32_t s = 0; s < count; ++s) {
-          tenon_symbol_view_t symbol = {};
-          symbol.size_bytes = sizeof symbol;
+          auto symbol = sized<tenon_symbol_view_t>();
           (void)graph_api().symbol_view(graph_api().self, graph_, defined[s], &symbol);
           if (symbol.dim == type.dims[d]) out->push_back({defined[s], i, d});
         }
@@ -272,8 +264,8 @@ class Cutter {
     if (owner != nullptr) {
       const tenon_region_view_t view = region.view();
       find_sizes(region.arguments(), view.symbols, view.symbol_count, &out.opens);
-      // A scan carries its first values only; the others are slices, and what it yields behind them
-      // is kept.
+      // A scan carries only its first arguments; the others are slices, and its further yields are
+      // collected.
       const size_t carried =
           owner->is("scan") ? static_cast<size_t>(owner->i64("carry")) : region.arguments().size();
       if (!owner->is("switch")) find_checks(region, carried, &out);
@@ -284,7 +276,7 @@ class Cutter {
     return {};
   }
 
-  // Dims that the loop carries on and that are not known to stay.
+  // Finds dims of carried values that may differ after an iteration.
   void find_checks(const Region& region, size_t carried, ControlRegion* out) const {
     const std::vector<Value> arguments = region.arguments(), yields = region.yields();
     for (uint32_t i = 0; i < std::min({carried, arguments.size(), yields.size()}); ++i) {
@@ -297,8 +289,8 @@ class Cutter {
     }
   }
 
-  // Control flow and calls are at odd levels, what lies between them at even ones: a level compiles
-  // as one.
+  // Control flow and calls are at odd levels, the nodes between them at even ones. An even level
+  // becomes one part of kernels; each node of an odd level is a part.
   Status add_parts(const Region& region, ControlRegion* out) {
     std::map<uint32_t, std::vector<tenon_node_t>> levels;
     std::unordered_map<tenon_value_t, uint32_t> level_of;
@@ -339,12 +331,12 @@ class Cutter {
     }
     return {};
   }
-  // The first level of its kind behind `maker`.
+  // The first level of the wanted kind after `maker`.
   static uint32_t next(uint32_t maker, bool control) {
     return maker + (maker % 2 == (control ? 1u : 0u) ? 2 : 1);
   }
 
-  // Everything that a node reads, what its regions take from around included.
+  // Visits everything that a node reads, including the captures of its regions.
   template <class Visit>
   void for_each_read(const Node& node, Visit&& visit) const {
     const tenon_node_view_t view = node.view();
@@ -357,8 +349,8 @@ class Cutter {
     }
   }
 
-  // Whether somebody outside of `nodes` reads a value. Uses inside of nested regions are uses by
-  // another part.
+  // Whether a node outside `nodes` reads a value. A use inside a nested region belongs to another
+  // part.
   bool leaves(const Value& value, const std::unordered_set<tenon_node_t>& nodes) const {
     return std::ranges::any_of(value.uses(),
                                [&](const tenon_use_t& use) { return !nodes.contains(use.node); });
@@ -373,7 +365,7 @@ class Cutter {
         if (leaves(Value(graph_, view.results[i]), inside)) yields.push_back(view.results[i]);
       }
     }
-    if (yields.empty()) return {};  // Nobody reads it.
+    if (yields.empty()) return {};  // No other part reads it.
     auto part = std::make_unique<Extracted>();
     TENON_TRY(part->cut(graph_, nodes, yields));
     const tenon_extracted_t& cut = part->raw();
@@ -382,8 +374,7 @@ class Cutter {
     made.inputs.assign(cut.arguments, cut.arguments + cut.argument_count);
     made.outputs.assign(yields.begin(), yields.end());
     made.symbols.assign(cut.symbols, cut.symbols + cut.symbol_count);
-    tenon_graph_view_t inner = {};
-    inner.size_bytes = sizeof inner;
+    auto inner = sized<tenon_graph_view_t>();
     TENON_TRY(graph_api().graph_view(graph_api().self, cut.graph, &inner));
     for (tenon_value_t v = 0; v < inner.value_limit; ++v) {
       const tenon_value_view_t view = Value(cut.graph, v).view();
@@ -472,7 +463,7 @@ bool has_control(tenon_graph_t* graph) {
   return std::ranges::any_of(main_region(graph).nodes(), stands_alone);
 }
 
-// A host that tells no facts cannot have the sizes of a run checked.
+// A host without facts cannot check the sizes of a run.
 bool is_native(const Node& node) {
   const NativeOp* op = find_native(node.op());
   return op != nullptr && facts_table() != nullptr && op->takes(native_signature(*op, node));

@@ -1,5 +1,5 @@
-// Subgraphs with control flow, or with ops of native_ops.h: cut into parts that compile_graph
-// takes, at every level of nesting.
+// Compiles subgraphs with control flow, or with ops of native_ops.h: cuts them into parts for
+// compile_graph, at every level of nesting.
 #ifndef TENON_PLUGINS_CPU_CODEGEN_COMPILE_CONTROL_H_
 #define TENON_PLUGINS_CPU_CODEGEN_COMPILE_CONTROL_H_
 
@@ -11,19 +11,19 @@ namespace tenon::cpu {
 // Whether a node of the main region has regions or is one of native_ops.h.
 bool has_control(tenon_graph_t* graph);
 
-// Whether a node is called as a function of native_ops.h.
+// Whether a node runs as a function of native_ops.h.
 bool is_native(const Node& node);
 
-// Whether everything inside of a node of control flow becomes kernels, calls or control flow.
-// False: `why` names the inner op.
+// Whether everything inside a node of control flow becomes kernels, calls or control flow. If not,
+// `why` names the inner op.
 bool can_compile_control(const kernelgen::HostTables& host, tenon_graph_t* graph, tenon_node_t node,
                          const kernelgen::LoweringLimits& limits, std::string* why);
 
-// As compile_graph, of a graph with control flow.
+// compile_graph for a graph with control flow.
 Status compile_control(const kernelgen::HostTables& host, tenon_graph_t* graph,
                        const CompileSettings& settings, CompiledGraph& out);
 
-// As explain_graph, part after part; "plan" begins with the tree of regions and parts.
+// explain_graph for each part in turn; "plan" begins with the tree of regions and parts.
 Status explain_control(const kernelgen::HostTables& host, tenon_graph_t* graph,
                        const CompileSettings& settings, std::string_view what, std::string& out);
 

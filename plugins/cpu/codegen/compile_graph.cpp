@@ -20,18 +20,18 @@ namespace {
 using kernelgen::BuiltProgram;
 using kernelgen::DeviceProgram;
 
-// More kernels to a unit share the cost of the prelude; fewer keep all cores busy and are found
-// again by other models one by one.
+// Larger batches share the cost of the prelude; smaller ones keep all cores busy and are reused by
+// other models kernel by kernel.
 constexpr uint32_t kMaxBatch = 8;
 
-// Operations and bytes. What takes so little is run with code for any sizes when that is at hand: a
-// compilation would pay after some hundred runs.
+// Operations plus bytes. A kernel with less work than this runs code for any sizes when the cache
+// has it: compiling it would pay off only after some hundred runs.
 constexpr int64_t kSmallWork = int64_t{1} << 22;
 
 struct Batch {
   uint32_t begin = 0, end = 0;
-  bool ready = false;    // Its kernels' code is at hand: only the launches are wanted.
-  bool general = false;  // One kernel for any sizes, linked by itself.
+  bool ready = false;    // The code of its kernels is in the cache: only the launches are needed.
+  bool general = false;  // One size-independent kernel, linked by itself.
   std::string text, object, object_key, messages;
   tenon_code_t code = TENON_OK;
   bool from_cache = false;
@@ -43,15 +43,15 @@ struct Work {
   std::vector<bool> general;  // By kernel: it is in its form for any sizes.
   std::vector<std::string> kernel_keys;
   std::vector<Batch> batches;
-  std::map<std::string, std::string> objects;  // By key: those found in the cache.
+  std::map<std::string, std::string> objects;  // By key: found in the cache.
   std::map<std::string, std::string> modules;  // By key: general kernels.
 
   std::string options() const { return cat("O", settings.opt_level); }
 };
 
-// What code is generated from: an artifact holds no constants, names them by their place, and its
-// code depends on the values of those alone that are written out in it. So a start with a warm
-// cache reads no weights to find its code, and weights that were trained further find it too.
+// The key of an artifact covers what its code is generated from. An artifact holds no constants and
+// refers to them by position; its code depends only on the constants written out in it. So a start
+// with a warm cache reads no weights to find its code, and retrained weights find it too.
 std::string artifact_key(tenon_graph_t* graph, const CompileSettings& settings) {
   static const auto* form = context().query<tenon_host_form_t>(TENON_HOST_FORM_ID);
   uint64_t hash[2] = {};
@@ -110,8 +110,8 @@ bool is_small(const Work& work, uint32_t index) {
   return flops <= kSmallWork && bytes <= kSmallWork - flops;
 }
 
-// Kernels take code for any sizes if all that this program lacks is there: then no compiler is
-// needed.
+// Uses size-independent code for all kernels that lack code, but only if the cache has it for every
+// one of them: then no compiler is needed.
 void take_what_is_at_hand(Work& work, const std::vector<bool>& found) {
   std::map<uint32_t, kernelgen::General> forms;
   for (uint32_t i = 0; i < found.size(); ++i) {
@@ -131,7 +131,7 @@ void take_what_is_at_hand(Work& work, const std::vector<bool>& found) {
   }
 }
 
-// A kernel by itself. Its code is looked for, and made only once if several are the same.
+// Adds a kernel as a batch of its own. Equal kernels share one compilation.
 void add_general(Work& work, uint32_t index) {
   Batch& batch = work.batches.emplace_back();
   batch.begin = index;
@@ -197,8 +197,8 @@ void build_batch(Work& work, Batch& batch) {
   request.isa = work.settings.isa;
   request.opt_level = work.settings.opt_level;
   request.text = batch.text;
-  // A mark without an object: the last process that compiled this text did not live to store it.
-  // The second attempt is made where a crash of the compiler harms nobody.
+  // A mark without an object: the last process that compiled this text died before it stored the
+  // object. The second attempt runs where a crash of the compiler does no harm.
   request.isolated = cache_get(CacheKind::kAttempt, batch.object_key).has_value();
   if (!request.isolated) {
     cache_put(CacheKind::kAttempt, batch.object_key, "1");
@@ -245,7 +245,7 @@ Status build_batches(Work& work, const tenon_host_threads_t* threads) {
   return {};
 }
 
-// The code of all batches as shared objects.
+// Links the code of all batches into shared objects.
 Status link(Work& work, CompiledGraph& out, std::vector<std::string>& code) {
   std::vector<std::string> objects;
   for (auto& [key, object] : work.objects) {
@@ -290,7 +290,7 @@ Status lower_and_fuse(const kernelgen::HostTables& host, tenon_graph_t* graph, I
     return fail(out.broken ? TENON_INTERNAL : TENON_UNIMPLEMENTED,
                 cat("The cpu device cannot compile this subgraph: ", why, "."));
   }
-  // Kernels that know nothing of their sizes are the same for all ranks.
+  // Kernels that do not depend on their sizes are the same for all ranks.
   general.resize(out.kernels.size());
   for (uint32_t i = 0; i < out.kernels.size(); ++i) {
     kernelgen::General form;
@@ -356,7 +356,7 @@ Status compile_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
       ArtifactParts parts;
       DeviceProgram program;
       std::string why;
-      // The cache checked the bytes; the record says how many kernels were spared.
+      // The cache has checked the bytes; the record tells how many kernels were not compiled.
       if (artifact_unpack(*cached, parts).ok() &&
           DeviceProgram::read(parts.program.data(), parts.program.size(), &program, &why)) {
         out.kernels_from_cache = static_cast<uint32_t>(program.kernels.size());

@@ -1,5 +1,5 @@
-// From a frozen subgraph to an artifact: kernelgen writes the text of its distinct kernels in
-// batches, clang compiles the batches on all cores, lld links them.
+// From a frozen subgraph to an artifact: kernelgen prints its distinct kernels in batches, clang
+// compiles the batches on all cores, lld links them.
 #ifndef TENON_PLUGINS_CPU_CODEGEN_COMPILE_GRAPH_H_
 #define TENON_PLUGINS_CPU_CODEGEN_COMPILE_GRAPH_H_
 
@@ -24,13 +24,13 @@ struct CompiledGraph {
   uint32_t kernels_compiled = 0, kernels_from_cache = 0;
 };
 
-// Answers from the cache without opening the compiler when it can: the whole artifact, or single
-// kernels that another subgraph brought. Safe.
+// Uses the cache without opening the compiler where possible: the whole artifact, or single kernels
+// that another subgraph brought. Threads: safe.
 Status compile_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
                      const CompileSettings& settings, CompiledGraph& out);
 
 // Text for people: "stages" and "loops" (kernelgen's explanation), "source", "asm", "plan".
-// NOT_FOUND for others.
+// NOT_FOUND for other formats.
 Status explain_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
                      const CompileSettings& settings, std::string_view what, std::string& out);
 

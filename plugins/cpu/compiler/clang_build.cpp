@@ -40,9 +40,9 @@ std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options
       "-triple", kTriple, "-emit-obj", "-main-file-name", file, "-mrelocation-model", "pic",
       "-pic-level", "2", "-mframe-pointer=none", "-funwind-tables=2", "-ffreestanding",
       "-nostdsysteminc", "-nobuiltininc", "-ffp-contract=fast", "-fmax-type-align=16",
-      // Integers wrap (scalar.h), signed ones too.
+      // Integers wrap (scalar.h), also signed ones.
       "-fwrapv", "-fno-verbose-asm", "-ferror-limit", "20",
-      // Explicit 512-bit vectors are the emitter's choice: x86-64-v4 alone would halve them.
+      // The emitter chooses 512-bit vectors explicitly: x86-64-v4 alone would halve them.
       "-mprefer-vector-width=512", "-Wno-psabi"};
   args.push_back("-O" + std::to_string(options.opt_level));
   if (options.opt_level >= 2) {
@@ -64,7 +64,7 @@ std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options
   return args;
 }
 
-// One clang invocation on memory alone. `run` gets the instance ready for an action.
+// One clang invocation, in memory alone. `run` prepares the instance for an action.
 class Unit {
  public:
   Unit(std::string_view text, const tenon_clang_options_t& options, const std::string& file,
@@ -103,7 +103,7 @@ class Unit {
   bool valid_ = false;
 };
 
-// Writes NAME__run for each kernel it sees: the text appended to an OpenCL C unit.
+// Generates NAME__run for each kernel: text that is appended to an OpenCL C unit.
 class KernelWrappers : public clang::ASTConsumer {
  public:
   explicit KernelWrappers(std::string& text) : text_(text) {}
@@ -136,7 +136,7 @@ class KernelWrappers : public clang::ASTConsumer {
       if (type->isImageType() || type->isSamplerT() || type->isPipeType() || type->isEventT()) {
         return refuse(context, *param);
       }
-      // The detour over an integer is how OpenCL C lets a pointer enter another address space.
+      // OpenCL C converts a pointer to another address space only through an integer.
       const std::string slot = "args[" + std::to_string(i) + "]";
       std::string name;
       if (type->isPointerType()) {
@@ -219,7 +219,7 @@ int32_t build_text(std::string_view text, const tenon_clang_options_t& options, 
   if (opencl) {
     Unit first(text, options, file, diagnostics);
     std::string wrappers;
-    first.instance().getFrontendOpts().SkipFunctionBodies = true;  // The second run reads them.
+    first.instance().getFrontendOpts().SkipFunctionBodies = true;  // The second run parses them.
     FindKernels action(wrappers);
     if (!first.run(action)) {
       return TENON_CLANG_BAD_TEXT;

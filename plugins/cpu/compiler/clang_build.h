@@ -1,4 +1,4 @@
-// Compiling one unit of text with clang in this process. See compiler.h for the contract.
+// Compiles one unit of text with clang in this process. The contract is in compiler.h.
 #ifndef TENON_PLUGINS_CPU_COMPILER_CLANG_BUILD_H_
 #define TENON_PLUGINS_CPU_COMPILER_CLANG_BUILD_H_
 
@@ -15,10 +15,10 @@ void initialize_targets();
 int32_t build_text(std::string_view text, const tenon_clang_options_t& options, std::string& output,
                    std::string& diagnostics);
 
-// Text put before an OpenCL C unit: work-item functions and the builtins that this compiler gives.
+// Put before an OpenCL C unit: work-item functions and the builtins that this compiler provides.
 extern const std::string_view kOpenclPrelude;
 
-// clang's opencl-c-base.h (types and constants of the language), taken in at build time.
+// clang's opencl-c-base.h (types and constants of the language), embedded at build time.
 extern const std::string_view kOpenclBaseHeader;
 
 }  // namespace tenon::cpu::compiler

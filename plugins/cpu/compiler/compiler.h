@@ -1,14 +1,14 @@
 /* The boundary between the cpu plugin and libtenon-clang.so.
  *
  * libtenon-clang.so holds clang 19 and lld, linked statically and hidden, and exports one function,
- * tenon_clang_query. It is opened on a miss of the object cache only, so a warm process never maps
- * it. This header is internal to the cpu plugin: plain C, so that the library can be built once and
- * serve every configuration (a sanitizer build too). Other plugins use tenon.toolchain/1.
+ * tenon_clang_query. It is opened only on a miss of the object cache, so a warm process never maps
+ * it. This header is internal to the cpu plugin. It is plain C, so that the library is built once
+ * and serves every configuration, sanitizer builds included. Other plugins use tenon.toolchain/1.
  *
- * Threads: `build` is safe from any number of threads at once. `link` may be called from any thread
- * and serialises itself, since lld keeps its state in globals.
+ * Threads: `build` is safe from any number of threads at once. `link` may be called from any
+ * thread; calls are serialised, because lld keeps its state in globals.
  * Safety: text that clang accepts can still abort its code generator, which ends the process. Text
- * that users wrote is therefore compiled by the program tenon-cc (compiler_process.h).
+ * written by users is therefore compiled by the program tenon-cc (compiler_process.h).
  */
 #ifndef TENON_PLUGINS_CPU_COMPILER_COMPILER_H_
 #define TENON_PLUGINS_CPU_COMPILER_COMPILER_H_
@@ -22,22 +22,22 @@ extern "C" {
 #define TENON_CLANG_ABI 2u
 #define TENON_CLANG_QUERY_NAME "tenon_clang_query"
 
-/* Not terminated; borrowed for the call. */
+/* Not null-terminated; borrowed for the call. */
 typedef struct {
   const char* data;
   uint64_t size;
 } tenon_clang_str_t;
 
-/* Receives bytes, possibly in several pieces, during the call that it was given to. */
+/* Receives bytes, possibly in several pieces, during the call that it is passed to. */
 typedef void (*tenon_clang_sink_fn)(void* context, const char* data, uint64_t size);
 
-/* A library that does not know a dialect says TENON_CLANG_BAD_ARGUMENT. */
+/* A library that lacks a dialect returns TENON_CLANG_BAD_ARGUMENT. */
 enum { TENON_CLANG_CXX = 0, TENON_CLANG_OPENCL_C = 1, TENON_CLANG_OPENCL_C_WATCHED = 2 };
 enum { TENON_CLANG_OBJECT = 0, TENON_CLANG_ASSEMBLY = 1, TENON_CLANG_LLVM_IR = 2 };
 enum {
   TENON_CLANG_OK = 0,
-  TENON_CLANG_BAD_ARGUMENT = 1, /* an option that this library does not know */
-  TENON_CLANG_BAD_TEXT = 2,     /* the text has errors; the diagnostics tell */
+  TENON_CLANG_BAD_ARGUMENT = 1, /* an option that this library lacks */
+  TENON_CLANG_BAD_TEXT = 2,     /* the text has errors; see diagnostics */
   TENON_CLANG_BROKEN = 3        /* lld failed in a way that forbids another link in this process */
 };
 
@@ -54,41 +54,43 @@ typedef struct {
 typedef struct {
   uint32_t size_bytes;
   uint32_t abi; /* TENON_CLANG_ABI of the library */
-  /* Names compiler and build, for the keys of caches. */
+  /* Identifies compiler and build, for cache keys. */
   tenon_clang_str_t version;
 
   /* Compiles one unit of text to a freestanding, position-independent object (or to text, see
-   * options.output). Nothing is read from or written to disk. Warnings and errors go to
-   * `diagnostics` as clang prints them.
+   * options.output). Does not read or write files. Warnings and errors go to `diagnostics` as clang
+   * prints them.
    *
-   * OpenCL C: for every kernel NAME(args...) the unit gets also
+   * OpenCL C: the unit also gets, for every kernel NAME(args...),
    *   void NAME__run(void* const* args, const uint64_t* global_size, const uint64_t* begin,
    *                  const uint64_t* end)
    * which runs the work items of the box begin..end (three dims each) one after another on the
-   * calling thread, each a group of its own. args[i] is the buffer itself for a pointer parameter
-   * (__local ones too: the caller gives the memory) and the address of the value otherwise. It is
-   * reentrant and safe from several threads. barrier() is refused, since items do not run together.
-   * A kernel's variables in local memory belong to the calling thread.
+   * calling thread, each as a group of its own. args[i] is the buffer itself for a pointer
+   * parameter (also for __local ones: the caller provides the memory) and the address of the value
+   * otherwise. The function is reentrant and safe from several threads. barrier() is refused,
+   * because items do not run together. A kernel's variables in local memory belong to the calling
+   * thread.
    *
-   * OpenCL C, watched: before every access to memory that is no variable of the work item the
-   * kernel calls what the module's variable void (*tenon_opencl_access)(const void* address,
-   * uint64_t size, uint32_t kind); points to, null at first (kind: 0 read, 1 write, + 2 atomic);
-   * and the module lists its own variables by void tenon_opencl_variables(void (*visit)(void*
-   * context, const char* name, void* address, uint64_t size, uint32_t local), void* context); with
-   * those in local memory as the calling thread sees them.
+   * OpenCL C, watched: before every access to memory other than the work item's own variables, the
+   * kernel calls the function that this variable of the module points to, null at first (kind: 0
+   * read, 1 write, + 2 atomic):
+   *   void (*tenon_opencl_access)(const void* address, uint64_t size, uint32_t kind);
+   * The module also lists its own variables, those in local memory as the calling thread sees them:
+   *   void tenon_opencl_variables(void (*visit)(void* context, const char* name, void* address,
+   *                               uint64_t size, uint32_t local), void* context);
    */
   int32_t (*build)(tenon_clang_str_t text, const tenon_clang_options_t* options,
                    tenon_clang_sink_fn output, void* output_context,
                    tenon_clang_sink_fn diagnostics, void* diagnostics_context);
 
-  /* Links objects to the bytes of a small shared object. Nothing is written to disk. Undefined
+  /* Links objects into the bytes of a small shared object. Writes nothing to disk. Undefined
    * symbols are left to the loader (memcpy and the mathematics library). */
   int32_t (*link)(const tenon_clang_str_t* objects, uint64_t object_count,
                   tenon_clang_sink_fn output, void* output_context, tenon_clang_sink_fn diagnostics,
                   void* diagnostics_context);
 } tenon_clang_t;
 
-/* The one exported symbol. Gives null when the library cannot serve `abi`. Thread safe. */
+/* The one exported symbol. Returns null when the library does not support `abi`. Thread safe. */
 typedef const tenon_clang_t* (*tenon_clang_query_fn)(uint32_t abi);
 
 #ifdef __cplusplus

@@ -64,7 +64,7 @@ Built build(const std::string& text, uint32_t dialect, uint32_t output = TENON_C
   return built;
 }
 
-// A directory of its own and the objects of a test linked and opened.
+// Links and opens a test's objects in a directory of its own.
 class Loaded {
  public:
   explicit Loaded(const std::vector<std::string>& objects) {
@@ -234,7 +234,7 @@ TEST(Compiler, LinkOfGarbageFailsInWords) {
   EXPECT_NE(still_works.symbol<int()>("f"), nullptr);
 }
 
-// As one archive: a file each would need more descriptors than a process has.
+// As one archive: with a file for each object, the process would run out of descriptors.
 TEST(Compiler, LinksManyObjects) {
   std::vector<std::string> objects;
   for (int i = 0; i < 150; ++i) {
@@ -252,7 +252,7 @@ TEST(Compiler, LinksManyObjects) {
   }
 }
 
-// Larger than a pipe holds at once.
+// Larger than the buffer of a pipe.
 TEST(Compiler, LinksLargeModules) {
   Built built =
       build("extern \"C\" { extern const int table[500000] = {1, 2, 3}; }", TENON_CLANG_CXX);
@@ -300,8 +300,8 @@ __kernel void axpy(__global const float* restrict x, __global float* y, float a,
   EXPECT_EQ(y[15], -1.0f);
 }
 
-// The loader's own call does not preserve what code generation takes for preserved: it stands in
-// functions of its own.
+// The loader's own call clobbers registers that code generation assumes to be preserved, so only
+// functions made for this purpose may call it.
 TEST(OpenclC, AsksForThreadLocalAddressesByOrdinaryCalls) {
   for (uint32_t dialect : {TENON_CLANG_OPENCL_C, TENON_CLANG_OPENCL_C_WATCHED}) {
     Built built = build(R"(
@@ -338,8 +338,8 @@ TEST(OpenclC, RefusesBarriersAndImagesInWords) {
   EXPECT_FALSE(image.messages.empty());
 }
 
-// lld ends a process on what it calls fatal; here it comes back, and says from then on that it
-// cannot work. The name puts the test behind the others.
+// lld ends the process on errors that it calls fatal. Here it returns, and reports from then on
+// that it cannot run again. The name of the suite puts the test last.
 TEST(ZCompilerLast, ATruncatedObjectDoesNotEndTheProcess) {
   Built built = build("extern \"C\" int f() { return 1; }", TENON_CLANG_CXX);
   const std::string cut = built.bytes.substr(0, 100);

@@ -1,9 +1,9 @@
-// What an OpenCL C unit can call. Builtins that are not here give clang's plain "undeclared
-// function" error: nothing is declared that would fail later, at link or load time.
+// What an OpenCL C unit can call. Other builtins give clang's plain "undeclared function" error:
+// nothing is declared that would fail later, at link or load time.
 //
-// The mathematics is overloadable functions over scalars and vectors. What LLVM has an intrinsic
-// for becomes one; the rest calls the C mathematics library lane by lane. Both are accurate, not
-// fast: fast kernels bring their own polynomials.
+// Mathematical functions are overloaded for scalars and vectors. They use LLVM's intrinsic if there
+// is one, else the C mathematics library, lane by lane. Both are accurate rather than fast: fast
+// kernels bring their own polynomials.
 #include "clang_build.h"
 
 namespace tenon::cpu::compiler {

@@ -11,7 +11,8 @@
 namespace tenon::cpu::compiler {
 namespace {
 
-// The intrinsic, not the variable itself, which would be handed on to the callers as a constant.
+// Returns the address through the intrinsic. The optimizer would propagate the variable itself to
+// the callers as a constant.
 llvm::Function* address_function(llvm::GlobalVariable& variable) {
   llvm::Module& module = *variable.getParent();
   llvm::LLVMContext& context = module.getContext();

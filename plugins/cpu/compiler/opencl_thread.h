@@ -1,5 +1,5 @@
-// What a unit of OpenCL C has once per thread, which the language has no word for: the work-item
-// state, and variables in local memory, since the items of a group run on one thread.
+// Makes state of an OpenCL C unit thread-local, which the language cannot express: the work-item
+// state, and variables in local memory, because the items of a group run on one thread.
 #ifndef TENON_PLUGINS_CPU_COMPILER_OPENCL_THREAD_H_
 #define TENON_PLUGINS_CPU_COMPILER_OPENCL_THREAD_H_
 
@@ -15,10 +15,11 @@ struct VariablesPerThread : llvm::PassInfoMixin<VariablesPerThread> {
   static bool isRequired() { return true; }
 };
 
-// Lets functions of their own answer where thread-local variables are, as calls like any other.
-// Where code generation puts the call itself, __tls_get_addr, it takes xmm16 to xmm31 for preserved
-// (clang 19); but the first call on a thread allocates, and what the process has for malloc and
-// memset uses them. After WatchAccesses, which wants to see the variables.
+// Moves each access to the address of a thread-local variable into a function of its own, called
+// like any other. When code generation places the call of __tls_get_addr itself, it assumes that
+// xmm16 to xmm31 are preserved (clang 19). But the first call on a thread allocates, and the
+// process's malloc and memset may use these registers. Runs after WatchAccesses, which needs to see
+// the variables.
 struct ThreadAddressesByCall : llvm::PassInfoMixin<ThreadAddressesByCall> {
   llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&);
   static bool isRequired() { return true; }

@@ -9,7 +9,7 @@
 namespace tenon::cpu::compiler {
 namespace {
 
-// As tenon_opencl_access_t wants it.
+// Values of tenon_opencl_access_t.
 enum Kind : uint32_t { kRead = 0, kWrite = 1, kAtomic = 2 };
 
 struct Access {
@@ -19,7 +19,7 @@ struct Access {
   uint32_t kind;
 };
 
-// Work items' own variables, and what this compiler adds.
+// The work item's own variables, and those that this compiler adds.
 bool is_private(const llvm::Value* address) {
   const llvm::Value* object = llvm::getUnderlyingObject(address);
   if (llvm::isa<llvm::AllocaInst>(object)) return true;
@@ -126,7 +126,7 @@ bool is_local_variable(const llvm::GlobalVariable& variable) {
 llvm::PreservedAnalyses WatchAccesses::run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
   Watcher watcher(module);
   for (llvm::Function& function : module) {
-    // The wrappers read the arguments, which are no memory of the device.
+    // The wrappers read the arguments, which are not device memory.
     const llvm::StringRef name = function.getName();
     if (!function.isDeclaration() && !name.ends_with("__run") && !name.starts_with("__tenon"))
       watcher.watch(function);

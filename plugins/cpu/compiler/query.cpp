@@ -43,7 +43,7 @@ int32_t build(tenon_clang_str_t text, const tenon_clang_options_t* options,
   return code;
 }
 
-// An object as a file without a disk: lld reads by path only.
+// An object as a file in memory, because lld reads only from paths.
 class MemoryFile {
  public:
   explicit MemoryFile(tenon_clang_str_t bytes) : fd_(memfd_create("tenon-object", MFD_CLOEXEC)) {
@@ -86,8 +86,8 @@ int32_t run_lld(const std::vector<std::string>& args, std::string& messages) {
     pointers.push_back(arg.c_str());
   }
   llvm::raw_string_ostream stream(messages);
-  // lld leaves by exit() on a fatal error (a full disk at the last write) unless recovery is on.
-  // It is on during the link only, since it takes the process's signal handlers.
+  // Without recovery, lld calls exit() on a fatal error (a full disk at the last write). Recovery
+  // is on only during the link, because it takes over the process's signal handlers.
   llvm::CrashRecoveryContext::Enable();
   const lld::Result result = lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
   llvm::CrashRecoveryContext::Disable();
@@ -95,8 +95,8 @@ int32_t run_lld(const std::vector<std::string>& args, std::string& messages) {
   return result.retCode == 0 ? TENON_CLANG_OK : TENON_CLANG_BAD_TEXT;
 }
 
-// Where lld writes to: a pipe, which it takes for a special file and opens as it is. A regular file
-// would have to lie on a disk that may be full or read-only.
+// The file that lld writes to: a pipe, which lld treats as a special file and opens as it is. A
+// regular file would need a disk that is neither full nor read-only.
 class OutputPipe {
  public:
   OutputPipe() {
@@ -115,10 +115,10 @@ class OutputPipe {
   ~OutputPipe() { take(); }
   bool valid() const { return ends_[0] >= 0; }
   std::string path() const { return "/proc/self/fd/" + std::to_string(ends_[1]); }
-  // What was written. Ends the pipe.
+  // Closes the pipe and returns what was written.
   std::string take() {
     if (reader_.joinable()) {
-      close(ends_[1]);  // The last writer: the reader comes to its end.
+      close(ends_[1]);  // The last writer, so the reader sees the end.
       reader_.join();
       close(ends_[0]);
     }
@@ -131,11 +131,11 @@ class OutputPipe {
   std::thread reader_;
 };
 
-// More objects than this go to the linker as one archive: a file each would meet the process's
-// limit of descriptors.
+// Above this number, objects go to the linker as one archive: with a file for each, the process
+// would run out of descriptors.
 constexpr uint64_t kFilesMax = 128;
 
-// An archive in the System V form, without an index: the linker is told to take all of it.
+// An archive in the System V format, without an index: the linker is told to use all members.
 std::string archive_of(const tenon_clang_str_t* objects, uint64_t count) {
   std::string out = "!<arch>\n";
   for (uint64_t i = 0; i < count; ++i) {
@@ -180,8 +180,8 @@ int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clan
          "there is no memory, or no file descriptor, to hand objects to the linker");
     return TENON_CLANG_BAD_ARGUMENT;
   }
-  // One thread: the work is a third of a millisecond, and lld would start a pool of its own.
-  // "muldefs", since batches from the cache may share a kernel.
+  // One thread: linking takes a third of a millisecond, and lld would start a thread pool of its
+  // own. "muldefs", because batches from the cache may share a kernel.
   std::vector<std::string> args = {"ld.lld",
                                    "-shared",
                                    "-m",

@@ -1,5 +1,6 @@
-// tenon-cc LIBRARY: compiles the one unit on standard input (compiler_process.h) with the compiler
-// library and answers on standard output. Started by the cpu plugin for text that users wrote.
+// tenon-cc LIBRARY: compiles the unit on standard input (compiler_process.h) with the compiler
+// library and writes the answer to standard output. The cpu plugin starts it for text written by
+// users.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,7 +97,7 @@ int main(int argc, char** argv) {
   const bool written = write_all(&answer, sizeof answer) &&
                        write_all(messages.data(), messages.size()) &&
                        write_all(output.data(), output.size());
-  // Leaves without the library's destructors: the answer is out, and they take longer than a
-  // compile.
+  // Skips the library's destructors: the answer is written, and they take longer than a
+  // compilation.
   _exit(written ? 0 : 1);
 }

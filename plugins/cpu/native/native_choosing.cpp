@@ -1,4 +1,4 @@
-// dim_from_scalar, nonzero, compress: sizes and places that data decides.
+// dim_from_scalar, nonzero, compress: data-dependent sizes and positions.
 #include <algorithm>
 
 #include "native/native_ops.h"
@@ -31,7 +31,7 @@ Status run_dim(NativeCall& call) {
   return call.make(0, dims, &none);
 }
 
-// ---- Which elements hold ----
+// ---- Elements that are not zero ----
 
 template <class T>
 bool holds(T v) {
@@ -40,8 +40,8 @@ bool holds(T v) {
 
 constexpr int64_t kChunk = int64_t{1} << 16;
 
-// What holds among n elements, in order: counted in chunks first, so that each chunk knows where
-// its places go.
+// The nonzero elements among the first n, in order. They are counted in chunks first, so that each
+// chunk knows where its output begins.
 class Found {
  public:
   Found(const NativeArray& x, int64_t n)
@@ -67,7 +67,8 @@ class Found {
   }
   int64_t total() const { return counts_.back(); }
 
-  // visit(element, how many before it hold), chunk by chunk on all threads.
+  // visit(element, number of nonzero elements before it), for each nonzero element, chunk by chunk
+  // on all threads.
   template <class Visit>
   Status each(Visit&& visit) const {
     return native_parallel(static_cast<int64_t>(counts_.size()) - 1, 4,
@@ -89,7 +90,7 @@ class Found {
  private:
   const NativeArray& x_;
   int64_t n_;
-  std::vector<int64_t> counts_;  // Before each chunk, and of all.
+  std::vector<int64_t> counts_;  // Before each chunk; the last is the total.
 };
 
 // ---- nonzero ----

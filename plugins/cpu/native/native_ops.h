@@ -1,6 +1,6 @@
-// Ops that no loop nest says: results as long as the data decides, searches, places that follow
-// from coordinates. Each is a function in C++ that a control program calls as a part of its own;
-// its results tell their sizes as it goes.
+// Ops that loop nests cannot express: results of data-dependent length, searches, positions
+// computed from coordinates. Each is a C++ function that a control program calls as a part of its
+// own. The sizes of its results become known during the call.
 #ifndef TENON_PLUGINS_CPU_NATIVE_NATIVE_OPS_H_
 #define TENON_PLUGINS_CPU_NATIVE_NATIVE_OPS_H_
 
@@ -21,8 +21,7 @@ struct NativeType {
   uint32_t rank = 0;
 };
 
-// What is known before a run. Parameters are attributes as the op encodes them, floats by their
-// bits.
+// What is known before a run. Parameters are the op's attributes as integers, floats by their bits.
 struct NativeSignature {
   std::vector<NativeType> inputs, outputs;
   std::vector<int64_t> parameters;
@@ -44,14 +43,14 @@ struct NativeArray {
   }
 };
 
-// One call. Sizes are those of the inputs; what they take for granted about each other has been
-// checked.
+// One call. Relations between the sizes of inputs that the function relies on have been checked.
 class NativeCall {
  public:
   virtual ~NativeCall() = default;
-  // Memory of a result whose dims are now known; each result once, before the function returns.
+  // Allocates a result once its dims are known. The function calls it once per result before it
+  // returns.
   virtual Status make(size_t output, std::span<const int64_t> dims, char** data) = 0;
-  // Typed, for what is written as numbers.
+  // The same with a typed pointer, for dims written as a list.
   template <class T>
   Status make(size_t output, std::initializer_list<int64_t> dims, T** out) {
     char* data = nullptr;
@@ -67,26 +66,25 @@ class NativeCall {
 struct NativeOp {
   std::string_view name;
   std::vector<int64_t> (*parameters)(const Node&);
-  // Whether the function can be called with such types: asked of nodes, and of records that were
-  // read.
+  // Whether the function supports these types. Called for nodes, and for records that were read.
   bool (*takes)(const NativeSignature&);
   Status (*run)(NativeCall&);
 };
 
-// Null where there is none. Pointers stay good.
+// Null where there is none. Pointers stay valid.
 const NativeOp* find_native(std::string_view name);
 NativeSignature native_signature(const NativeOp& op, const Node& node);
 
 // body(begin, end) over [0, n) on the host's threads, in chunks of at least `grain`. CANCELLED when
-// the run is. Within a region of the pool, or without one, on the calling thread.
+// the run is cancelled. Inside a parallel region, or without a pool, it runs on the calling thread.
 Status native_parallel(int64_t n, int64_t grain,
                        const std::function<Status(int64_t, int64_t)>& body);
 
-// The slices of x at the places `chosen` of a dim, one behind another: dims of x but for that one.
+// Copies the slices of x at the positions `chosen` along `dim`, one after another.
 Status native_take(const NativeArray& x, size_t dim, std::span<const int64_t> chosen, char* out);
 
-// Calls body with a value of the C++ type of `dtype` (bool as uint8_t, 16-bit floats as
-// themselves); false for types without one.
+// Calls body with a value of the C++ type of `dtype` (bool as uint8_t, 16-bit floats as Half and
+// Brain); false for types without one.
 struct Half {
   uint16_t bits;
 };

@@ -1,4 +1,4 @@
-// nms and roi_align: boxes among boxes, and values at places between elements.
+// nms and roi_align: selection of boxes, and samples at positions between elements.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,7 +17,7 @@ double double_of(int64_t bits) {
   return std::bit_cast<double>(bits);
 }
 
-// [begin, end) of a float array, widened.
+// Reads [begin, end) of a float array, widened to double.
 void read_doubles(const NativeArray& x, int64_t begin, int64_t end, double* out) {
   (void)with_native_type(x.dtype, [&](auto type) {
     const auto* at = x.as<decltype(type)>();
@@ -58,7 +58,7 @@ double overlap(const Box& a, const Box& b) {
   return both > 0 ? h * w / both : 0;
 }
 
-// Of one class: places of boxes by falling score, without those that overlap a better one.
+// For one class: indices of boxes by falling score, without those that overlap a better one.
 Status choose(std::span<const Box> boxes, std::span<const double> scores,
               std::span<const int64_t> parameters, std::vector<int64_t>* out) {
   const double most_overlap = double_of(parameters[1]), least_score = double_of(parameters[2]);
@@ -139,14 +139,14 @@ bool takes_roi(const NativeSignature& s) {
                              [](int64_t size) { return size >= 1 && size <= 65536; });
 }
 
-// A place along one dim: two neighbours and how far it is from the first. Outside: none.
+// A position along one dim: its two neighbours and the distance from the first. None outside.
 struct Along {
   int64_t low = 0, high = 0;
   double part = 0;
   bool inside = false;
 };
 
-// Where the samples of one bin are: `count` places that divide [begin, begin + size) evenly.
+// The samples of one bin: `count` positions that divide [begin, begin + size) evenly.
 void places_along(double begin, int64_t bin, double size, int64_t count, int64_t n,
                   std::vector<Along>* out) {
   out->clear();
@@ -201,7 +201,7 @@ Status summarise(const T* x, int64_t width, const Bin& bin, bool most, double* o
   return {};
 }
 
-// One region as the op's attributes place it on x.
+// One region, placed on x according to the op's attributes.
 struct Roi {
   double y = 0, x = 0, bin_height = 0, bin_width = 0;
   int64_t batch = 0, rows = 0, columns = 0;

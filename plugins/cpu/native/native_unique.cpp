@@ -1,4 +1,4 @@
-// unique: slices of a dim as keys that compare as their elements do, sorted by threads.
+// unique: slices along a dim become keys that compare as their elements do; threads sort them.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -23,7 +23,8 @@ bool takes(const NativeSignature& s) {
          s.parameters[0] < x.rank && with_native_type(x.dtype, [](auto) {});
 }
 
-// Smaller elements have smaller keys; zeros are one, NaN is above all and one.
+// Maps smaller elements to smaller keys. Both zeros are equal; NaN equals itself and is the
+// largest.
 template <class T>
 uint64_t key_of(T element) {
   const auto x = number(element);
@@ -44,7 +45,7 @@ struct Slices {
   int64_t length = 0, width = 0;
   std::vector<uint64_t> keys;  // Slice after slice.
 
-  // Of equal slices the first comes first.
+  // Among equal slices the first comes first.
   bool less(int64_t a, int64_t b) const {
     const int order = compare(a, b);
     return order != 0 ? order < 0 : a < b;
@@ -81,7 +82,7 @@ Status read_slices(const NativeArray& x, size_t dim, Slices* out) {
   });
 }
 
-// Runs of equal length sorted by all threads, then merged two by two.
+// Sorts runs of equal length on all threads, then merges them two by two.
 Status sort_places(const Slices& slices, std::vector<int64_t>* places) {
   constexpr int64_t kRun = int64_t{1} << 13;
   const int64_t n = slices.length;
@@ -117,7 +118,7 @@ Status run(NativeCall& call) {
   TENON_TRY(read_slices(x, dim, &slices));
   std::vector<int64_t> places;
   TENON_TRY(sort_places(slices, &places));
-  // Groups of equal slices, each by where it begins among the places.
+  // Groups of equal slices, each by its first position in the sorted order.
   std::vector<int64_t> begins;
   for (int64_t i = 0; i < slices.length; ++i) {
     const auto at = static_cast<size_t>(i);

@@ -53,7 +53,7 @@ void append(void* context, const char* data, uint64_t size) {
 }  // namespace
 
 const std::string& library_folder() {
-#ifdef TENON_CPU_FOLDER  // Unit tests are no plugin in a folder.
+#ifdef TENON_CPU_FOLDER  // Unit tests do not run as a plugin in a folder.
   static const std::string folder = TENON_CPU_FOLDER;
 #else
   static const std::string folder = [] {
@@ -85,8 +85,7 @@ BuildResult build_unit(const BuildRequest& request) {
   if (!clang.table) {
     return {TENON_UNAVAILABLE, {}, clang.why};
   }
-  tenon_clang_options_t options = {};
-  options.size_bytes = sizeof options;
+  auto options = sized<tenon_clang_options_t>();
   options.dialect = request.dialect;
   options.opt_level = request.opt_level;
   options.output = request.output;

@@ -1,5 +1,5 @@
-// The cpu plugin's way to its compiler: libtenon-clang.so in this process, opened on first use, or
-// the program tenon-cc in a process of its own for text that may crash the compiler.
+// How the cpu plugin calls its compiler: libtenon-clang.so in this process, opened on first use, or
+// the separate program tenon-cc for text that may crash the compiler.
 #ifndef TENON_PLUGINS_CPU_TOOLCHAIN_COMPILER_CLIENT_H_
 #define TENON_PLUGINS_CPU_TOOLCHAIN_COMPILER_CLIENT_H_
 
@@ -30,11 +30,11 @@ struct BuildResult {
 };
 
 // Compiles one unit. INVALID_ARGUMENT: the text does not compile. NOT_FOUND: the library or
-// tenon-cc is not beside the plugin. ABORTED: the isolated compiler died on the text.
-// DEADLINE_EXCEEDED: it took longer than a minute. Safe.
+// tenon-cc is not beside the plugin. ABORTED: the isolated compiler crashed on the text.
+// DEADLINE_EXCEEDED: it took longer than a minute. Threads: safe.
 BuildResult build_unit(const BuildRequest& request);
 
-// Links objects to the bytes of a shared object. Safe.
+// Links objects into the bytes of a shared object. Threads: safe.
 BuildResult link_units(std::span<const std::string> objects);
 
 // 1 once this process has opened the compiler library.

@@ -82,7 +82,7 @@ int spawn(const std::string& program, const std::string& library, const MemoryFi
   return error;
 }
 
-// Waits for the child; false when it had to be killed for taking too long.
+// Waits for the child; false when it took too long and was killed.
 bool wait_for(pid_t pid, int& status) {
   bool in_time = true;
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));

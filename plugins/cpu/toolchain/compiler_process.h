@@ -1,5 +1,5 @@
-// Compiling in a process of its own: text that clang accepts can still abort its code generator, so
-// what users wrote is compiled by the program tenon-cc. Internal to the cpu plugin.
+// Compiles in a separate process: text that clang accepts can still abort its code generator, so
+// text written by users is compiled by the program tenon-cc. Internal to the cpu plugin.
 #ifndef TENON_PLUGINS_CPU_TOOLCHAIN_COMPILER_PROCESS_H_
 #define TENON_PLUGINS_CPU_TOOLCHAIN_COMPILER_PROCESS_H_
 
@@ -7,9 +7,9 @@
 
 namespace tenon::cpu {
 
-// Runs `folder`/tenon-cc for one unit. The request goes through a file in memory on its standard
-// input, the answer through one on its standard output; nothing is written to disk. Limits: 60 s
-// and 4 GB. Safe.
+// Runs `folder`/tenon-cc for one unit. The request is a file in memory on its standard input, the
+// answer one on its standard output; nothing is written to disk. Limits: 60 s and 4 GB. Threads:
+// safe.
 BuildResult build_in_process_of_its_own(const std::string& folder, const BuildRequest& request);
 
 // The request as tenon-cc reads it: these words, then the text.

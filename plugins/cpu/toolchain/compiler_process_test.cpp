@@ -27,7 +27,7 @@ TEST(IsolatedCompiler, GivesDiagnostics) {
       << result.messages;
 }
 
-// Text that clang's front end accepts and its code generator aborts on.
+// Text that clang's front end accepts and that aborts its code generator.
 TEST(IsolatedCompiler, SurvivesACrashOfTheCompiler) {
   BuildResult result = build_in_process_of_its_own(
       TENON_CPU_FOLDER,

@@ -6,7 +6,7 @@
 #include "toolchain/compiler_client.h"
 #include "toolchain/object_cache.h"
 
-// The bytes that build gives are a shared object, so that load needs no linker: a warm process
+// `build` returns the bytes of a shared object, so that loading needs no linker: a warm process
 // never opens the compiler library.
 struct tenon_module_t {
   std::unique_ptr<tenon::cpu::Module> module;
@@ -76,7 +76,7 @@ Status give(const tenon_sink_t* sink, std::string_view bytes) {
                                 : Status();
 }
 
-// Compiled and linked, or the failure recorded.
+// Compiles and links; on failure the failure is recorded.
 Status make(const BuildRequest& request, const tenon_sink_t* diagnostics, std::string& out) {
   BuildResult object = build_unit(request);
   TENON_TRY(give(diagnostics, object.messages));

@@ -1,7 +1,6 @@
-// The layer `faults`: the n-th call of a kind fails, as a device would let it fail. Deterministic:
-// calls are counted for each plugin, in the order in which they arrive. What fails is not passed
-// on, but for `late`, where the work is done and then said to have failed. README.md lists the
-// options.
+// The layer `faults`: makes the n-th call of a kind fail, as a device might. Deterministic: calls
+// are counted per plugin, in order of arrival. A failing call is not forwarded, except by `late`,
+// where the work is done and then reported as failed. README.md lists the options.
 #include <array>
 #include <atomic>
 #include <charconv>
@@ -19,6 +18,7 @@ namespace {
 using tenon::cat;
 using tenon::layer_slot;
 using tenon::quoted;
+using tenon::sized;
 using tenon::Status;
 using tenon::view;
 
@@ -56,13 +56,13 @@ constexpr std::array<SiteInfo, kSites> kInfo = {{{"open", TENON_UNAVAILABLE},
                                                  {"late", TENON_ABORTED},
                                                  {"lost", TENON_DEVICE_LOST}}};
 
-// Which calls fail, counted from 1, and how many there were.
+// Which calls fail, counted from 1, and how many calls there were.
 struct Fault {
   uint64_t first = 0, last = 0;  // 0: none
   std::atomic<uint64_t> calls = 0;
   std::atomic<bool> fired = false;
 
-  // Counts a call; its number if it is to fail, else 0.
+  // Counts a call. Returns its number if it is to fail, else 0.
   uint64_t next() {
     const uint64_t n = ++calls;
     const bool hit = first != 0 && n >= first && n <= last;
@@ -88,12 +88,12 @@ bool parse_range(std::string_view text, Fault* out) {
 
 struct Device {
   tenon_device_t* handle = nullptr;
-  bool chosen = true;  // faults are meant for it
+  bool chosen = true;  // the options select this device
   std::atomic<bool> lost = false;
-  std::atomic<bool> late_error = false;  // the next sync tells of it
+  std::atomic<bool> late_error = false;  // reported by the next sync
 };
 
-// One plugin's.
+// The faults of one plugin.
 class Faults {
  public:
   Status attach(tenon::LayerSubject& subject);
@@ -142,12 +142,12 @@ class Faults {
     static constexpr char kKind = 0;
     return {&kKind, handle};
   }
-  // The device behind a handle.
+  // The device that a handle belongs to.
   template <class Handle>
   std::shared_ptr<Device> device_of(const Handle* handle) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Device>& device = owners_[key(handle)];
-    if (device == nullptr) device = std::make_shared<Device>();  // of a caller that made it up
+    if (device == nullptr) device = std::make_shared<Device>();  // an invalid handle
     return device;
   }
   template <class Handle>
@@ -163,13 +163,13 @@ class Faults {
   bool is_chosen(uint32_t ordinal);
   bool is_chosen_target(std::string_view target);
   Status device_name(uint32_t ordinal, std::string* out);
-  // Fails when the device is lost, is lost by this call, or this call is one that fails. Nothing of
-  // a device that is said to be lost may go on, since memory is freed next: its work is waited for,
-  // unless `waits` is false.
+  // Fails when the device is lost, when this call loses it, or when this call is chosen to fail. No
+  // work may continue on a lost device, because its memory is freed next; so this waits for the
+  // work, unless `waits` is false.
   Status hit(Device& device, Site site, bool waits = true);
   Status fail_now(Site site, uint64_t n);
-  // Submits work; if it is one that fails late, or waits for one, its signal has failed before
-  // anybody can wait for it.
+  // Submits work. If the work is to fail late, or waits for work that did, its signal is marked as
+  // failed before anyone can wait for it.
   template <class Submit>
   tenon_code_t submit(Device& device, const tenon_fence_point_t* waits, uint32_t count,
                       tenon_fence_point_t signal, Submit submit);
@@ -257,8 +257,8 @@ Status Faults::attach(tenon::LayerSubject& subject) {
   return {};
 }
 
-// Tells of faults that were asked for and did not happen: a sweep over n has its end there, and a
-// wrong n is not silent.
+// Warns about requested faults that never fired, so that a sweep over n can stop, and a wrong n
+// does not pass unnoticed.
 Status Faults::shutdown() {
   const std::lock_guard lock(all().mutex);
   for (int site = 0; site < kSites; ++site) {
@@ -278,10 +278,9 @@ Status Faults::shutdown() {
 
 // ---- Which device, and whether this call fails ----
 
-// "sim:1": ordinals count the devices of one kind.
+// "sim:1": the ordinal counts the devices of one kind.
 Status Faults::device_name(uint32_t ordinal, std::string* out) {
-  tenon_device_info_t info = {};
-  info.size_bytes = sizeof info;
+  auto info = sized<tenon_device_info_t>();
   TENON_TRY(device_->info(device_->self, ordinal, &info));
   const std::string kind(view(info.kind));
   uint32_t number = 0;
@@ -296,14 +295,13 @@ bool Faults::is_chosen(uint32_t ordinal) {
   if (only_.empty() || !device_name(ordinal, &name).ok()) return true;
   return name == only_ || name.substr(0, name.find(':')) == only_;
 }
-// Code is compiled for a target and not for a device: the devices that share it share the fault.
+// Code is compiled for a target, not for a device, so devices with the same target share the fault.
 bool Faults::is_chosen_target(std::string_view target) {
   uint32_t count = 0;
   if (only_.empty() || device_ == nullptr || device_->count(device_->self, &count) != TENON_OK)
     return true;
   for (uint32_t i = 0; i < count; ++i) {
-    tenon_device_info_t info = {};
-    info.size_bytes = sizeof info;
+    auto info = sized<tenon_device_info_t>();
     if (device_->info(device_->self, i, &info) == TENON_OK && view(info.target) == target &&
         is_chosen(i))
       return true;
@@ -324,7 +322,7 @@ Status Faults::hit(Device& device, Site site, bool waits) {
     return tenon::fail(TENON_DEVICE_LOST, cat("faults: the device of ", quoted(plugin_),
                                               " is lost, as TENON_LAYERS says"));
   }
-  if (site == kLost) return {};  // a call that has no fault of its own
+  if (site == kLost) return {};  // a call without a fault of its own
   const uint64_t n = faults_[site].next();
   return n == 0 ? Status() : fail_now(site, n);
 }
@@ -340,7 +338,7 @@ tenon_code_t Faults::open(uint32_t ordinal, tenon_device_t** out) {
   TENON_TRY(device_->open(device_->self, ordinal, out));
   device->handle = *out;
   const std::lock_guard lock(mutex_);
-  // A second open may give the same device.
+  // A second open may return the same device.
   if (std::shared_ptr<Device>& known = owners_[key(*out)]; known == nullptr)
     known = std::move(device);
   return TENON_OK;
@@ -462,14 +460,14 @@ tenon_code_t Faults::fence_query(tenon_fence_t* fence, uint64_t* out) {
   *out = value;
   return TENON_OK;
 }
-// Passed on in any case: what was submitted waits for it, and ends before the memory that it uses
-// goes.
+// Always forwarded: submitted work may wait for this signal, and has to end before its memory is
+// freed.
 tenon_code_t Faults::fence_signal(tenon_fence_t* fence, uint64_t value) {
   const tenon_code_t code = queue_->fence_signal(queue_->self, fence, value);
   TENON_TRY(hit(*device_of(fence), kLost, false));
   return code;
 }
-// Whoever waits here may be whom the device's other work waits for.
+// Does not wait for the device's work, because that work may depend on this thread.
 tenon_code_t Faults::fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
   TENON_TRY(hit(*device_of(fence), kTimeout, false));
   TENON_TRY(queue_->fence_wait(queue_->self, fence, value, timeout_ns));

@@ -1,5 +1,5 @@
-// The layer `poison`: what a device is to write holds NaN before it does, so that an element that
-// is never written is seen.
+// The layer `poison`: fills memory with NaN before a device writes its results there, so that
+// missing writes become visible.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -17,17 +17,17 @@
 namespace tenon::poison {
 namespace {
 
-// A NaN as f16 and bf16, repeated one as f32 and f64; no number that small integers are, and no
+// A NaN as f16 and bf16 and, repeated, as f32 and f64; an unlikely integer, and an invalid
 // predicate.
 constexpr uint64_t kPattern = 0x7ffd, kByte = 0xfd;
 
-// While a device asks for the buffer of an output it may hold locks that a copy takes, but none
-// that `map` takes.
+// True while a device requests the buffer of an output. It may then hold locks that a copy needs,
+// but none that `map` needs.
 thread_local bool t_asked = false;
 
-// What an execution writes, as `needs` said.
+// What an execution writes, as reported by `needs`.
 struct Sizes {
-  std::vector<tenon_output_need_t> outputs;  // dims are the caller's, and not kept
+  std::vector<tenon_output_need_t> outputs;  // without dims, which belong to the caller
   uint64_t workspace_bytes = 0;
 };
 struct Loaded {
@@ -57,7 +57,7 @@ class Poison {
   tenon_code_t run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
 
   // ---- Filling ----
-  // Where and when: at once on a device, or on the queue of a call behind its waits.
+  // Where and when to fill: at once on a device, or on the queue of a call behind its waits.
   struct Place {
     tenon_device_t* device;
     const tenon_call_t* call;  // null, or one with a queue
@@ -68,7 +68,7 @@ class Poison {
   Status fill_mapped(tenon_device_t* device, tenon_copy_t copy) const;
   Status fill_call(const Place& place, const tenon_call_t& call, const Sizes& sizes) const;
 
-  // A device asks the host for the buffer of an output.
+  // Context of a device's request for the buffer of an output.
   struct Asked {
     const Poison* poison;
     tenon_device_t* device;
@@ -95,7 +95,7 @@ Status Poison::attach(LayerSubject& subject) {
   compile_ = subject.next<tenon_compile_api_t>(TENON_COMPILE_ID);
   kernels_ = subject.next<tenon_kernels_api_t>(TENON_KERNELS_ID);
   if (device_ == nullptr)
-    return {};  // a frontend, a toolchain, kernels for the device of another plugin
+    return {};  // a frontend, a toolchain, or kernels for another plugin's device
   device_table_.alloc = layer_slot<&Poison::alloc>;
   subject.put(TENON_DEVICE_ID, &device_table_, this);
   compile_table_.load = layer_slot<&Poison::load>;
@@ -117,7 +117,7 @@ Status Poison::fill_mapped(tenon_device_t* device, tenon_copy_t copy) const {
   if (device_->map == nullptr) return {};
   const tenon_code_t code = device_->map(device_->self, device, copy.to, &data);
   if (code == TENON_UNIMPLEMENTED)
-    return {};  // memory of which a device that holds its locks can be asked nothing
+    return {};  // memory that cannot be accessed while the device holds its locks
   TENON_TRY(code);
   tenon_copy_perform(&copy, nullptr, data);
   return {};
@@ -125,8 +125,7 @@ Status Poison::fill_mapped(tenon_device_t* device, tenon_copy_t copy) const {
 
 Status Poison::fill_part(const Place& place, const tenon_span_t& span, uint64_t size,
                          uint64_t pattern, uint32_t width) const {
-  tenon_copy_t copy = {};
-  copy.size_bytes = sizeof copy;
+  auto copy = sized<tenon_copy_t>();
   copy.direction = TENON_COPY_FILL;
   copy.to = span.buffer;
   copy.to_offset_bytes = span.offset_bytes;
@@ -135,7 +134,7 @@ Status Poison::fill_part(const Place& place, const tenon_span_t& span, uint64_t 
   copy.pattern_bytes = width;
   if (size == 0) return {};
   if (place.call != nullptr) {
-    // Each with all waits: the queue goes on behind a copy whose wait failed.
+    // Each copy has all waits, because the queue continues after a copy whose wait failed.
     return queue_->copy_async(queue_->self, place.call->queue, &copy, place.call->waits,
                               place.call->wait_count, {});
   }
@@ -229,7 +228,7 @@ tenon_code_t Poison::execute(tenon_executable_t* executable, const tenon_call_t*
   const Place place = {device, call.queue != nullptr ? &call : nullptr};
   if (const Status filled = fill_call(place, call, sizes); !filled.ok()) {
     if (call.queue != nullptr)
-      (void)device_->sync(device_->self, device);  // nothing of a refused call is in flight
+      (void)device_->sync(device_->self, device);  // nothing of a refused call may be in flight
     return filled.code();
   }
   const tenon_call_t above = call;

@@ -21,23 +21,13 @@ constexpr int64_t kSizeMax = int64_t{1} << 40;
 
 struct Bytes {
   std::string text;
-  tenon_sink_t sink() {
-    return {this, [](void* self, const void* data, uint64_t size) {
-              try {  // a device calls it: nothing may pass through its frames
-                static_cast<Bytes*>(self)->text.append(static_cast<const char*>(data), size);
-              } catch (const std::exception&) {
-                return TENON_RESOURCE_EXHAUSTED;
-              }
-              return TENON_OK;
-            }};
-  }
+  tenon_sink_t sink() { return sink_to(&text); }
 };
 
 }  // namespace
 
 std::string last_failure_text() {
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   const tenon_host_t* host = context().host;
   if (host->last_failure(host->self, &failure) != TENON_OK || failure.code == TENON_OK)
     return "the host does not say why";
@@ -66,16 +56,14 @@ Status Segments::attach(LayerSubject& subject) {
 
 // ---- From graph to executable ----
 
-// In order of value index, as `load` gets them.
+// In order of value index, as `load` receives them.
 std::vector<std::array<uint64_t, 2>> Segments::constants_of(tenon_graph_t* graph) const {
   const tenon_host_graph_t* host = context().graph;
   std::vector<std::array<uint64_t, 2>> digests;
-  tenon_graph_view_t g = {};
-  g.size_bytes = sizeof g;
+  auto g = sized<tenon_graph_view_t>();
   if (host->graph_view(host->self, graph, &g) != TENON_OK) return digests;
   for (tenon_value_t v = 0; v < g.value_limit; ++v) {
-    tenon_value_view_t value = {};
-    value.size_bytes = sizeof value;
+    auto value = sized<tenon_value_view_t>();
     uint64_t digest[2] = {};
     if (host->value_view(host->self, graph, v, &value) != TENON_OK ||
         value.kind != TENON_VALUE_CONSTANT)
@@ -86,7 +74,7 @@ std::vector<std::array<uint64_t, 2>> Segments::constants_of(tenon_graph_t* graph
   return digests;
 }
 
-// The same bytes with other constants are another segment.
+// The same bytes with other constants are a different segment.
 std::string Segments::key_of(std::string_view bytes,
                              const std::vector<std::array<uint64_t, 2>>& digests) const {
   std::string key(bytes);
@@ -114,8 +102,7 @@ Segment* Segments::segment_of(tenon_graph_t* graph) {
   place->graph = graph;
   place->hash = hex(hash);
   for (uint32_t i = 0; i < region.argument_count; ++i) {
-    tenon_value_view_t value = {};
-    value.size_bytes = sizeof value;
+    auto value = sized<tenon_value_view_t>();
     const bool known = host->value_view(host->self, graph, region.arguments[i], &value) == TENON_OK;
     place->inputs.push_back(
         {known ? std::string(sym_text(value.name)) : std::string(), region.arguments[i]});
@@ -134,7 +121,7 @@ Segment* Segments::segment_of(tenon_graph_t* graph) {
 
 tenon_code_t Segments::compile(tenon_str_t target, tenon_graph_t* graph,
                                const tenon_compile_options_t* options, tenon_artifact_t** out) {
-  // Before: what makes the compiler crash is what a report is about.
+  // Before compilation, so that a graph that crashes the compiler is recorded.
   Segment* segment = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -210,7 +197,7 @@ std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value,
       host->region_view(host->self, segment.graph, g.main, &region) != TENON_OK) {
     return std::nullopt;
   }
-  // A dim that depends on what only the run knows comes out differently with other values for it.
+  // If two values of the data-dependent symbols give different extents, the dim depends on the run.
   std::vector<int64_t> ones(g.symbol_limit, 1), twos(g.symbol_limit, 2);
   for (uint32_t i = 0; i < symbols.count && i < region.symbol_count; ++i)
     ones[region.symbols[i]] = twos[region.symbols[i]] = symbols.values[i];
@@ -232,8 +219,7 @@ std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value,
   const uint64_t bits = dtype_bits(array.dtype);
   array.bytes.resize((static_cast<uint64_t>(count) * bits + 7) / 8);
   if (array.bytes.empty()) return array;
-  tenon_copy_t copy = {};
-  copy.size_bytes = sizeof copy;
+  auto copy = sized<tenon_copy_t>();
   copy.direction = TENON_COPY_DEVICE_TO_HOST;
   copy.from = span.buffer;
   copy.from_offset_bytes = span.offset_bytes;
@@ -263,7 +249,7 @@ tenon_code_t Segments::execute(tenon_executable_t* executable, const tenon_call_
         read(*segment, segment->inputs[i].value, device, call->inputs[i], call->symbols));
   }
   const tenon_code_t code = compile_->execute(compile_->self, executable, call);
-  // A copy is ordered after the work that was submitted.
+  // The copy runs after all submitted work.
   for (uint32_t i = 0; code == TENON_OK && i < call->output_count && i < segment->outputs.size();
        ++i) {
     outputs.push_back(

@@ -1,6 +1,5 @@
-// What `record` and `replay` have in common: they follow graphs from `compile` over the artifact's
-// bytes to the executable, and see each execution with its inputs and outputs as arrays on the
-// host.
+// Shared by `record` and `replay`: follows graphs from `compile`, through the artifact's bytes, to
+// the executable, and observes each execution with its inputs and outputs as host arrays.
 #ifndef TENON_PLUGINS_LAYERS_RECORD_SEGMENTS_H_
 #define TENON_PLUGINS_LAYERS_RECORD_SEGMENTS_H_
 
@@ -24,10 +23,10 @@ struct Port {
   tenon_value_t value = 0;
 };
 
-// A graph that a device was asked to compile. Kept for good.
+// A graph that a device compiled. Kept until the end of the process.
 struct Segment {
   tenon_graph_t* graph = nullptr;  // retained
-  std::string hash;                // 32 hexadecimal digits, of structure and constants
+  std::string hash;                // 32 hexadecimal digits; covers structure and constants
   std::vector<Port> inputs, outputs;
   uint64_t runs = 0;
 };
@@ -39,8 +38,7 @@ struct Array {
   std::vector<unsigned char> bytes;
 };
 
-// Why the host did not do what it was asked last: a full disk, an element type that no file of
-// tensors has.
+// Why the host's last operation failed: a full disk, an element type that no tensor file supports.
 std::string last_failure_text();
 
 class Segments {
@@ -50,11 +48,11 @@ class Segments {
 
  protected:
   virtual Status read_options(LayerSubject& subject) = 0;
-  // A graph that was not seen before, compiled. Under the lock.
+  // Called with a graph seen for the first time, before it is compiled. Under the lock.
   virtual Status compiled(Segment& segment) = 0;
-  // Whether run `number` of a segment is of interest.
+  // Whether run `number` of a segment is to be read.
   virtual bool wants(const Segment& segment, uint64_t number) = 0;
-  // An array is missing where it cannot be read: a size that only the run told, a copy that failed.
+  // An array is missing if it cannot be read: its size is data-dependent, or a copy failed.
   virtual void executed(const Segment& segment, uint64_t number,
                         const std::vector<std::optional<Array>>& inputs,
                         const std::vector<std::optional<Array>>& outputs, tenon_code_t code) = 0;
@@ -98,7 +96,7 @@ class Segments {
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Segment>> segments_;  // by hash
   std::map<const tenon_artifact_t*, Segment*> artifacts_;
-  std::map<std::string, Segment*> by_bytes_;  // of artifact and constants
+  std::map<std::string, Segment*> by_bytes_;  // by key_of
   std::map<const tenon_executable_t*, Loaded> executables_;
 };
 

@@ -1,5 +1,5 @@
-// The layer `replay`: what a device computes is compared with what `record` kept for the same graph
-// and the same inputs.
+// The layer `replay`: compares what a device computes with what `record` saved for the same graph
+// and inputs.
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -9,20 +9,19 @@
 namespace tenon::record {
 namespace {
 
-constexpr uint64_t kRunsMax = 1000;  // of one graph, that are looked through
+constexpr uint64_t kRunsMax = 1000;  // the most recorded runs of one graph to search
 
 struct Totals {
   std::atomic<uint64_t> equal = 0, different = 0, unknown = 0;
   std::atomic<bool> asked =
-      false;  // somebody named a folder: a plugin that was only loaded has nothing to answer for
+      false;  // a folder was named: a plugin that is only loaded reports nothing
 };
 Totals& totals() {
   static auto* instance = new Totals;
   return *instance;
 }
 
-// The largest difference, of floating-point elements of the common types; NaN where it cannot be
-// told.
+// The largest difference of two f32 or f64 arrays; NaN where there is none to compute.
 double difference(const Array& a, const Array& b) {
   double most = 0;
   auto walk = [&](auto zero) {
@@ -44,8 +43,8 @@ double difference(const Array& a, const Array& b) {
 
 class Replay : public Segments {
  public:
-  // The count is the answer of a replay: a difference is a failure, nothing compared is one as
-  // well, and `tenon` ends with status 1.
+  // The result of a replay. Any difference is a failure, and so is a replay that compared nothing:
+  // `tenon` then exits with status 1.
   static Status shutdown() {
     const Totals& t = totals();
     if (!t.asked) return {};
@@ -78,8 +77,8 @@ class Replay : public Segments {
   Status compiled(Segment&) override { return {}; }
   bool wants(const Segment&, uint64_t) override { return true; }
 
-  // What the folder holds under a name; nothing when it has none, or something else than one
-  // tensor. The host's readers bound it.
+  // The recorded tensor of this name; nothing if the folder has none, or something other than one
+  // tensor. The host's readers limit its size.
   std::optional<Array> recorded(const Segment& segment, std::string_view name) const {
     std::optional<Array> array;
     const tenon_tensor_sink_t sink = {
@@ -116,7 +115,7 @@ class Replay : public Segments {
         any = any || was.has_value();
         same = was.has_value() == inputs[i].has_value() && (!was || equal(*was, *inputs[i]));
       }
-      if (!any && !inputs.empty()) break;  // there are no further runs
+      if (!any && !inputs.empty()) break;  // there are no more runs
       if (same) return compare(segment, run, outputs, code);
       if (inputs.empty()) break;
     }

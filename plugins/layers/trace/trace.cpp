@@ -1,5 +1,5 @@
-// The layer `trace`: when each call of a plugin began and ended, on which thread, with how many
-// bytes. The slots are made from a list of names, since all of them are told alike.
+// The layer `trace`: writes when each call of a plugin began and ended, on which thread, with how
+// many bytes. All slots are traced alike, so they are generated from a list of names.
 #include <map>
 #include <memory>
 
@@ -15,7 +15,7 @@ namespace {
 
 class Trace;
 
-// One interface: the table below, ours, and whose they are. It is the `self` of the slots.
+// One interface: our table and the next one. It is the `self` of the slots.
 template <class Api>
 struct Side {
   Trace* trace = nullptr;
@@ -43,7 +43,7 @@ class Trace {
     const Event event = {name, interface, plugin_, device, begin_ns, end_ns, bytes, code};
     writer_ == nullptr ? Totals::add(event) : writer_->add(event);
   }
-  // What was made on something belongs to the same device.
+  // An object belongs to the device of the object that it was made on.
   void made(const void* from, const void* handle) {
     const std::lock_guard lock(mutex_);
     if (const auto known = names_.find(from); known != names_.end()) names_[handle] = known->second;
@@ -55,17 +55,17 @@ class Trace {
 
  private:
   std::string plugin_;
-  Writer* writer_ = nullptr;  // null: only totals are wanted
+  Writer* writer_ = nullptr;  // null: only totals are collected
   Side<tenon_device_api_t> device_;
   Side<tenon_queue_api_t> queue_;
   Side<tenon_compile_api_t> compile_;
   Side<tenon_kernels_api_t> kernels_;
   Side<tenon_toolchain_api_t> toolchain_;
   std::mutex mutex_;
-  std::map<const void*, std::string> names_;  // of devices and what has no device in its calls
+  std::map<const void*, std::string> names_;  // device names, by handle
 };
 
-// ---- What a call says of itself ----
+// ---- What the arguments of a call tell ----
 
 [[maybe_unused]] const void* handle_of() {
   return nullptr;

@@ -24,11 +24,11 @@ struct All {
 };
 All& all() {
   static auto* instance =
-      new All;  // never destroyed: shutdown comes after destructors of libraries
+      new All;  // never destroyed: shutdown comes after the destructors of libraries
   return *instance;
 }
 
-// Microseconds with the nanoseconds behind the point.
+// Microseconds, with the nanoseconds as decimals.
 void add_time(std::string* out, uint64_t ns) {
   const std::string rest = cat(ns % 1000);
   *out += cat(ns / 1000, '.') + std::string(3 - rest.size(), '0') + rest;
@@ -109,7 +109,7 @@ Status Writer::at(std::string_view path, bool flush, Writer** out) {
 }
 
 Status Writer::open() {
-  // The name is taken over at the end: what lies there must be something that may go.
+  // The file is renamed over this path at the end, so it may only replace a regular file.
   struct stat there = {};
   if (::lstat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
     return fail(TENON_INVALID_ARGUMENT,

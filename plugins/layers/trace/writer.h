@@ -1,5 +1,5 @@
-// A timeline in Chrome's JSON, which Perfetto reads: events go to a file beside the wanted one,
-// which gets its name when it is complete.
+// A timeline in Chrome's JSON, which Perfetto reads. Events go to a file beside the requested one,
+// which is renamed when it is complete.
 #ifndef TENON_PLUGINS_LAYERS_TRACE_WRITER_H_
 #define TENON_PLUGINS_LAYERS_TRACE_WRITER_H_
 
@@ -17,26 +17,25 @@ uint64_t now_ns();  // of a steady clock
 struct Event {
   std::string_view name, interface, plugin, device;
   uint64_t begin_ns, end_ns;
-  uint64_t bytes;  // 0: none are told
+  uint64_t bytes;  // 0: unknown
   tenon_code_t code;
 };
 
-// How often each call was made, and for how long: what is told when no file is wanted. Threads:
-// safe.
+// Count and total time of each call, printed when no file is requested. Threads: safe.
 class Totals {
  public:
   static void add(const Event& event);
-  static void tell();  // once, the costliest first
+  static void tell();  // prints once, the costliest first
 };
 
 // Threads: safe.
 class Writer {
  public:
-  // The one of a path, opened. Lives as long as the process. Refuses what cannot be written, and a
-  // link in the way.
+  // The open writer of a path, which lives as long as the process. Refuses a file that cannot be
+  // written, and a link in its place.
   static Status at(std::string_view path, bool flush, Writer** out);
   void add(const Event& event);
-  // Ends all files and gives them their names.
+  // Completes all files and renames them.
   static Status finish_all();
 
  private:

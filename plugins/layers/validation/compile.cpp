@@ -20,34 +20,28 @@ std::vector<int64_t> values_of(tenon_symbols_t symbols) {
 
 struct Collected {
   std::string bytes;
-  static tenon_code_t write(void* self, const void* data, uint64_t size) {
-    static_cast<Collected*>(self)->bytes.append(static_cast<const char*>(data), size);
-    return TENON_OK;
-  }
-  tenon_sink_t sink() { return {this, write}; }
+  tenon_sink_t sink() { return sink_to(&bytes); }
 };
 
-// Stands between a plugin and the host's sink of claims. Kept for good, since a plugin may call it
+// Sits between a plugin and the host's sink of claims. Never freed, because a plugin may call it
 // too late.
 struct ClaimWatch {
   Report* report;
   const tenon_claim_sink_t* sink;
   bool knows_nodes = false;
-  std::set<tenon_node_t> nodes;   // of the main region
-  std::set<tenon_node_t> inside;  // of the regions in it
+  std::set<tenon_node_t> nodes;   // in the main region
+  std::set<tenon_node_t> inside;  // in nested regions
   std::atomic<bool> over = false;
 
   bool stands_in_main(tenon_node_t node) const { return !knows_nodes || nodes.count(node) != 0; }
   bool stands_inside(tenon_node_t node) const { return inside.count(node) != 0; }
   void read(const tenon_host_graph_t* host, tenon_graph_t* graph, tenon_region_t region,
             std::set<tenon_node_t>* into) {
-    tenon_region_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_region_view_t>();
     if (host->region_view(host->self, graph, region, &view) != TENON_OK) return;
     into->insert(view.nodes, view.nodes + view.node_count);
     for (uint32_t i = 0; i < view.node_count; ++i) {
-      tenon_node_view_t node = {};
-      node.size_bytes = sizeof node;
+      auto node = sized<tenon_node_view_t>();
       if (host->node_view(host->self, graph, view.nodes[i], &node) != TENON_OK) continue;
       for (uint32_t r = 0; r < node.region_count; ++r) read(host, graph, node.regions[r], &inside);
     }
@@ -66,11 +60,11 @@ struct ClaimWatch {
         w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is twice in one claim"));
       if (w.stands_in_main(nodes[i])) continue;
       if (!w.stands_inside(nodes[i]))
-        w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is none of the graph"));
+        w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is not in the graph"));
       if (w.stands_inside(nodes[i]) && count != 1)
         w.report->broken(
             "R-E02", "claim",
-            cat("node ", nodes[i], " stands inside of a region and is claimed with others"));
+            cat("node ", nodes[i], " is inside a region and is claimed together with others"));
     }
     if (count == 0 || nodes == nullptr) w.report->broken("R-E02", "claim", "a claim of no nodes");
     if (!std::isfinite(cost_ns) || cost_ns < 0)
@@ -82,7 +76,7 @@ struct ClaimWatch {
     if (w.is_over("refuse")) return TENON_FAILED_PRECONDITION;
     if (!w.stands_in_main(node) && !w.stands_inside(node))
       w.report->broken("R-E04", "claim",
-                       cat("it refuses node ", node, ", which is none of the graph"));
+                       cat("it refuses node ", node, ", which is not in the graph"));
     if (code != TENON_UNIMPLEMENTED)
       w.report->broken(
           "R-E04", "claim",
@@ -98,7 +92,7 @@ ClaimWatch& new_claim_watch() {
   static auto* kept = new std::vector<std::unique_ptr<ClaimWatch>>();
   const std::lock_guard lock(mutex);
   for (auto& known : *kept) {
-    // Only the oldest are used again, long after.
+    // Reuses only the oldest, long after they ended.
     if (kept->size() < 256 || !known->over) continue;
     known = std::make_unique<ClaimWatch>();
     return *known;
@@ -128,8 +122,7 @@ void Validator::attach_compile(LayerSubject& subject) {
 
 bool Validator::check_graph(std::string_view slot, tenon_graph_t* graph) {
   if (!need_pointer(slot, graph, "the graph")) return false;
-  tenon_graph_view_t graph_view = {};
-  graph_view.size_bytes = sizeof graph_view;
+  auto graph_view = sized<tenon_graph_view_t>();
   const tenon_host_graph_t* host = context().graph;
   if (host != nullptr && host->graph_view(host->self, graph, &graph_view) == TENON_OK &&
       graph_view.frozen == 0) {
@@ -147,8 +140,7 @@ tenon_code_t Validator::claim(tenon_str_t target, tenon_graph_t* graph,
   ClaimWatch& watch = new_claim_watch();
   watch.report = report_.get();
   watch.sink = sink;
-  tenon_graph_view_t graph_view = {};
-  graph_view.size_bytes = sizeof graph_view;
+  auto graph_view = sized<tenon_graph_view_t>();
   const tenon_host_graph_t* host = context().graph;
   if (host != nullptr && host->graph_view(host->self, graph, &graph_view) == TENON_OK) {
     watch.read(host, graph, graph_view.main, &watch.nodes);
@@ -290,7 +282,7 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
     return refuse("needs");
   if (symbols.count != 0 && !need_pointer("needs", symbols.values, "the array of symbols"))
     return refuse("needs");
-  // The array of outputs with one behind it that nobody may write.
+  // The array of outputs, with a guard element behind it.
   std::vector<tenon_output_need_t> outputs(out->outputs, out->outputs + out->output_count);
   tenon_output_need_t behind;
   std::memset(&behind, 0xa5, sizeof behind);
@@ -321,7 +313,7 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
     equal = before->second.outputs[i].size_bytes_max == known.outputs[i].size_bytes_max &&
             before->second.outputs[i].alias_input == known.outputs[i].alias_input;
   }
-  if (!equal) broken("R-E10", "needs", "two calls with the same symbols give different answers");
+  if (!equal) broken("R-E10", "needs", "two calls with the same symbols give different results");
   return TENON_OK;
 }
 
@@ -347,7 +339,7 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
         known != executable.needs.end())
       needs = known->second;
   }
-  if (!needs) broken("R-M16", kSlot, "nobody asked what these symbols need");
+  if (!needs) broken("R-M16", kSlot, "needs was not called for these symbols");
   if (needs && needs->outputs.size() != call.output_count)
     broken("R-M16", kSlot,
            cat(call.output_count, " outputs, and there are ", needs->outputs.size()));
@@ -356,7 +348,7 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
     uint64_t begin, end;
   };
   std::vector<Range> inputs, outputs;
-  // The buffer is alive and on the device, and what follows its offset is long enough.
+  // Checks that the buffer is alive and on the device, and long enough after its offset.
   auto check_span = [&](const tenon_span_t& span, uint64_t least, const std::string& what,
                         bool writes, std::vector<Range>* ranges) {
     const ObjectRef buffer = need(kSlot, Kind::kBuffer, span.buffer, executable.device);
@@ -365,7 +357,7 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
     if (call.queue == nullptr) check_waited(kSlot, buffer, writes, what);
     if (span.offset_bytes % alignment != 0)
       broken("R-M16", kSlot,
-             cat(what, " has the offset ", span.offset_bytes, ", which is no multiple of ",
+             cat(what, " has the offset ", span.offset_bytes, ", which is not a multiple of ",
                  alignment));
     if (span.offset_bytes > buffer->size_bytes || least > buffer->size_bytes - span.offset_bytes) {
       broken("R-M16", kSlot,

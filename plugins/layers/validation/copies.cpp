@@ -1,4 +1,4 @@
-// Option data=1: what a complete copy did is read back and compared, with the bytes around it.
+// Option data=1: reads back and compares what a completed copy wrote, with the surrounding bytes.
 #include <algorithm>
 
 #include "validation.h"
@@ -6,7 +6,7 @@
 namespace tenon::validation {
 namespace {
 
-constexpr uint64_t kMost = uint64_t{64} << 20;  // longer copies are passed on
+constexpr uint64_t kMost = uint64_t{64} << 20;  // longer copies are forwarded unchecked
 constexpr uint64_t kAround = 64;
 
 }  // namespace
@@ -15,8 +15,7 @@ bool Validator::read_back(tenon_device_t* device, tenon_buffer_t* buffer, uint64
                           uint64_t length, std::vector<unsigned char>* out) {
   out->assign(length, 0);
   if (length == 0) return true;
-  tenon_copy_t c = {};
-  c.size_bytes = sizeof c;
+  auto c = sized<tenon_copy_t>();
   c.direction = TENON_COPY_DEVICE_TO_HOST;
   c.from = buffer;
   c.from_offset_bytes = offset;
@@ -31,7 +30,7 @@ tenon_code_t Validator::copy_and_compare(
   const uint64_t n = c.length_bytes;
   if (n > kMost || n == 0) return ask("copy", [&] { return pass_on(c); });
   if (c.direction == TENON_COPY_DEVICE_TO_HOST) {
-    // Into memory of ours with a border, so that a byte too many is seen and does no harm.
+    // Into our own memory with margins, so that an extra byte is detected and does no harm.
     std::vector<unsigned char> wide(n + 2 * kAround, 0x5c);
     tenon_copy_t inner = c;
     inner.host_to = wide.data() + kAround;
@@ -39,7 +38,7 @@ tenon_code_t Validator::copy_and_compare(
     const auto untouched = [](unsigned char byte) { return byte == 0x5c; };
     if (!std::all_of(wide.begin(), wide.begin() + kAround, untouched) ||
         !std::all_of(wide.end() - kAround, wide.end(), untouched)) {
-      broken("R-C14", "copy", cat("a copy of ", n, " bytes to the host wrote beside its range"));
+      broken("R-C14", "copy", cat("a copy of ", n, " bytes to the host wrote outside its range"));
     }
     if (code == TENON_OK) std::memcpy(c.host_to, wide.data() + kAround, n);
     return code;
@@ -73,7 +72,7 @@ tenon_code_t Validator::copy_and_compare(
       std::memcmp(after.data() + at + n, before.data() + at + n, after.size() - at - n) != 0) {
     broken("R-C14", "copy",
            cat("a copy of ", n, " bytes to offset ", c.to_offset_bytes,
-               " changed bytes beside its range"));
+               " changed bytes outside its range"));
   }
   return code;
 }

@@ -1,4 +1,4 @@
-// tenon.device/1: what is asked of devices and their memory, and of who uses them.
+// tenon.device/1: requirements on devices and their memory, and on those who use them.
 #include <bit>
 #include <cmath>
 
@@ -41,10 +41,10 @@ uint64_t digest(const void* data, uint64_t size) {
   return hash;
 }
 
-// What is wrong with a copy that is asked for; the plugin must refuse it with `code`.
+// What is wrong with a requested copy; the plugin must refuse it with `code`.
 struct Wrong {
   std::string text;
-  std::string_view requirement;  // that the plugin breaks if it does not
+  std::string_view requirement;  // the requirement that the plugin breaks if it does not refuse
   tenon_code_t code = TENON_OK;
 };
 
@@ -106,19 +106,19 @@ void Validator::check_info(uint32_t ordinal, const tenon_device_info_t& info) {
   if (!is_kind(info.kind))
     broken("R-C02", "info", cat("the kind ", quoted(view(info.kind)), " is not of a-z 0-9 _ -"));
   if (!is_utf8_text(info.description) || !is_utf8_text(info.target))
-    broken("R-C02", "info", "description or target is no text");
+    broken("R-C02", "info", "description or target is not UTF-8 text");
   if (!std::has_single_bit(info.alignment_bytes) || info.alignment_bytes < 8)
     broken("R-C03", "info", cat("an alignment of ", info.alignment_bytes));
   if (info.threading > TENON_THREADING_FREE)
     broken("R-C03", "info", cat("a threading of ", info.threading));
   if (!finite(info.copy_gigabytes_per_second) || !finite(info.copy_latency_ns))
-    broken("R-C03", "info", "a speed or latency of copies that is no number");
+    broken("R-C03", "info", "a speed or latency of copies that is not a finite number >= 0");
   const std::lock_guard lock(mutex_);
   if (count_ >= 0 && ordinal >= count_)
     broken("R-C05", "info", cat("it gave OK for ordinal ", ordinal, " of ", count_));
   const auto [known, is_new] = infos_.try_emplace(ordinal, info, text_of(info));
   if (!is_new && (!equal(known->second.first, info) || known->second.second != text_of(info))) {
-    broken("R-C04", "info", cat("it says something else of ordinal ", ordinal, " than before"));
+    broken("R-C04", "info", cat("it describes ordinal ", ordinal, " differently than before"));
     known->second = {info, text_of(info)};
   }
 }
@@ -140,7 +140,7 @@ tenon_code_t Validator::open(uint32_t ordinal, tenon_device_t** out) {
   TENON_TRY(ask_for("open", out,
                     [&](tenon_device_t** o) { return device_->open(device_->self, ordinal, o); }));
   Guarded<tenon_device_info_t>
-      guarded;  // a device that writes beyond is named by `info`, and does no harm here
+      guarded;  // `info` reports a device that writes beyond the record; here it does no harm
   tenon_device_info_t& info = guarded.record;
   const bool known = device_->info(device_->self, ordinal, &info) == TENON_OK;
   {
@@ -210,14 +210,13 @@ tenon_code_t Validator::free(tenon_device_t* device, tenon_buffer_t* buffer) {
   const ObjectRef b = d == nullptr ? nullptr : need("free", Kind::kBuffer, buffer, device);
   if (b == nullptr) return refuse("free");
   if (in_flight(*b))
-    broken("R-M05", "free",
-           cat("submitted work that is not over refers to the buffer ", hex(buffer)));
+    broken("R-M05", "free", cat("submitted work in flight refers to the buffer ", hex(buffer)));
   if (data_ && b->imported != nullptr && digest(b->imported, b->size_bytes) != b->imported_digest) {
     broken("R-C24", "free",
            cat("the memory at ", hex(b->imported), " was changed while it was imported"));
   }
   const Inside inside = enter(d, "free");
-  objects_.remove(*b);  // before: the address may come again at once
+  objects_.remove(*b);  // before the call: the address may be reused at once
   const tenon_code_t code =
       ask("free", [&] { return device_->free(device_->self, device, buffer); });
   if (code != TENON_OK) broken(d->lost ? "R-J04" : "R-C11", "free", cat("it failed with ", code));
@@ -301,7 +300,7 @@ tenon_code_t Validator::map(tenon_device_t* device, tenon_buffer_t* buffer, void
   const std::lock_guard lock(objects_.mutex);
   const auto address = reinterpret_cast<uintptr_t>(*out);
   if (b->imported == nullptr && address % d->alignment != 0)
-    broken("R-C22", "map", cat(hex(*out), " is no multiple of ", d->alignment));
+    broken("R-C22", "map", cat(hex(*out), " is not a multiple of ", d->alignment));
   if (*out == nullptr && b->size_bytes != 0) broken("R-C22", "map", "it gave OK and null");
   if (b->mapped != nullptr && b->mapped != *out)
     broken("R-C22", "map", cat("it gave ", hex(*out), " after ", hex(b->mapped)));

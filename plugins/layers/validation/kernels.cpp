@@ -36,7 +36,7 @@ tenon_code_t Validator::query(tenon_str_t target, const tenon_kernel_call_t* cal
     broken("R-F01", "query", "a candidate without a name");
   if (made.part_count == 0) broken("R-F01", "query", "a candidate of no parts");
   if (!std::isfinite(made.cost_ns) || made.cost_ns < 0)
-    broken("R-F01", "query", "a cost that is no number");
+    broken("R-F01", "query", "a cost that is not a finite number >= 0");
   if (made.epilogue_taken > call->epilogue_count)
     broken(
         "R-F01", "query",
@@ -115,7 +115,7 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
     const uint32_t n = is_input ? i : i - args->input_count;
     const tenon_buffer_t* buffer = is_input ? args->inputs[n] : args->outputs[n];
     const uint64_t offset = is_input ? args->input_offsets_bytes[n] : args->output_offsets_bytes[n];
-    if (is_input && buffer == nullptr) continue;  // an operand that is absent
+    if (is_input && buffer == nullptr) continue;  // an absent operand
     const ObjectRef b = need("run", Kind::kBuffer, buffer, k->device);
     if (b == nullptr) return refuse("run");
     check_waited("run", b, !is_input, cat(is_input ? "input " : "output ", n));

@@ -43,7 +43,7 @@ void Objects::remove(const Object& object) {
   const Key k = key(object.kind, object.handle, object.device);
   living_.erase(k);
   if (gone_.size() > 100000)
-    gone_.clear();  // a long run; then the text says "none that this plugin made"
+    gone_.clear();  // a long run; messages then say "none that this plugin made"
   gone_[k] = true;
 }
 

@@ -1,5 +1,5 @@
-// The objects of one plugin that are alive, by what the host holds of them: kind, and address.
-// Buffers of two devices may have one address, so theirs has the device too.
+// The live objects of one plugin, by kind and address. Buffers of two devices may have the same
+// address, so their key includes the device.
 #ifndef TENON_PLUGINS_LAYERS_VALIDATION_OBJECTS_H_
 #define TENON_PLUGINS_LAYERS_VALIDATION_OBJECTS_H_
 
@@ -28,7 +28,7 @@ inline std::string_view name_of(Kind kind) {
   return kKindNames[static_cast<size_t>(kind)];
 }
 
-// What an execution needs, as the plugin said last for these symbols.
+// What an execution needs, as the plugin last reported for these symbols.
 struct KnownNeeds {
   struct Output {
     uint64_t size_bytes_max;
@@ -41,7 +41,7 @@ struct KnownNeeds {
 struct Object {
   Kind kind = Kind::kDevice;
   const void* handle = nullptr;
-  tenon_device_t* device = nullptr;  // that it was made on; null for artifacts
+  tenon_device_t* device = nullptr;  // the device that it was made on; null for artifacts
 
   // devices
   uint32_t ordinal = 0;
@@ -49,13 +49,13 @@ struct Object {
   uint64_t alignment = 1, memory_bytes = 0;
   uint32_t threading = TENON_THREADING_FREE;
   std::atomic<bool> lost = false;
-  std::atomic<uint32_t> inside = 0;  // calls now, of devices and queues
+  std::atomic<uint32_t> inside = 0;  // calls in progress, of devices and queues
   // buffers
   uint64_t size_bytes = 0;
   const void* imported = nullptr;
   uint64_t imported_digest = 0;
   const void* mapped = nullptr;
-  // fences: the highest that was seen, and that anybody signals
+  // fences: the highest value seen, and the highest that a submission or a call will signal
   uint64_t seen = 0, promised = 0;
   std::atomic<bool> failed = false;
   // artifacts
@@ -66,19 +66,19 @@ struct Object {
 };
 using ObjectRef = std::shared_ptr<Object>;
 
-// Threads: safe; what an Object holds beside its atomics is guarded by `mutex` of Objects.
+// Threads: safe. `mutex` of Objects guards the fields of an Object that are not atomic.
 class Objects {
  public:
-  // A new object. The one with the same address that is alive already, or null: for devices that
-  // one is counted again.
+  // Adds an object. *out_twin is the live object with the same address, or null; a device opened
+  // again counts its opens.
   ObjectRef add(Kind kind, const void* handle, tenon_device_t* device, ObjectRef* out_twin);
-  // Alive, or null; then `why` says what is wrong with the handle.
+  // The live object, or null; then `why` says what is wrong with the handle.
   ObjectRef find(Kind kind, const void* handle, tenon_device_t* device, std::string* why) const;
   void remove(const Object& object);
-  // What is alive of a device, or of all.
+  // The live objects of a device, or of all devices.
   std::vector<ObjectRef> living(tenon_device_t* device) const;
   std::vector<ObjectRef> living_of(Kind kind, tenon_device_t* device) const;
-  mutable std::mutex mutex;  // of the fields of objects
+  mutable std::mutex mutex;  // guards fields of objects
 
  private:
   using Key = std::tuple<Kind, const void*, const void*>;
@@ -87,7 +87,7 @@ class Objects {
   }
   mutable std::mutex map_mutex_;
   std::map<Key, ObjectRef> living_;
-  std::map<Key, bool> gone_;  // was alive once
+  std::map<Key, bool> gone_;  // no longer alive
 };
 
 // "3 buffers and 1 queue".

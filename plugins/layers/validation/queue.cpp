@@ -7,7 +7,7 @@
 namespace tenon::validation {
 namespace {
 
-constexpr size_t kWorkKept = 64;  // beyond it, what is over is looked for at every submission
+constexpr size_t kWorkKept = 64;  // beyond it, every submission removes completed work
 
 uint64_t now_ns() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -31,9 +31,9 @@ void Validator::attach_queue(LayerSubject& subject) {
   subject.put(TENON_QUEUE_ID, &t, this);
 }
 
-// ---- Work that is not over ----
+// ---- Work in flight ----
 
-// A failed fence counts as reached: what it failed with says nothing of the work any more.
+// A failed fence counts as reached: its failure says nothing about the work.
 bool Validator::in_flight(const Object& object, bool written) {
   std::vector<tenon_fence_point_t> points;
   {
@@ -60,8 +60,8 @@ void Validator::check_waited(std::string_view slot, const ObjectRef& buffer, boo
                              std::string_view what) {
   if (!in_flight(*buffer, !writes)) return;
   broken("R-M19", slot,
-         cat("submitted work that is not over ", writes ? "refers to " : "writes ", what, ", ",
-             hex(buffer->handle), ", and nobody waited for it"));
+         cat("submitted work in flight ", writes ? "refers to " : "writes ", what, ", ",
+             hex(buffer->handle), ", and was not waited for"));
 }
 
 void Validator::forget_work_of(const tenon_device_t* device, const tenon_queue_t* queue) {
@@ -112,7 +112,7 @@ bool Validator::check_points(std::string_view slot, const tenon_fence_point_t* w
   return true;
 }
 
-// After a submission that failed.
+// Called after a submission that failed.
 void Validator::check_unsignalled(std::string_view requirement, std::string_view slot,
                                   tenon_fence_point_t signal) {
   uint64_t value = 0;
@@ -199,7 +199,7 @@ tenon_code_t Validator::fence_destroy(tenon_fence_t* fence) {
   if (f == nullptr) return refuse("fence_destroy");
   if (in_flight(*f))
     broken("R-M13", "fence_destroy",
-           cat("submitted work that is not over signals the fence ", hex(fence)));
+           cat("submitted work in flight signals the fence ", hex(fence)));
   objects_.remove(*f);
   return ask("fence_destroy", [&] { return queue_->fence_destroy(queue_->self, fence); });
 }
@@ -210,7 +210,7 @@ tenon_code_t Validator::fence_query(tenon_fence_t* fence, uint64_t* out) {
   uint64_t least = 0;
   {
     const std::lock_guard lock(objects_.mutex);
-    least = f->seen;  // what was seen before this call began
+    least = f->seen;  // seen before this call began
   }
   const tenon_code_t code = ask_for(
       "fence_query", out, [&](uint64_t* o) { return queue_->fence_query(queue_->self, fence, o); });
@@ -222,7 +222,7 @@ tenon_code_t Validator::fence_query(tenon_fence_t* fence, uint64_t* out) {
   if (*out < least) broken("R-D05", "fence_query", cat("it gives ", *out, " after ", least));
   if (*out > f->promised)
     broken("R-D06", "fence_query",
-           cat("it gives ", *out, ", and nobody was to signal more than ", f->promised));
+           cat("it gives ", *out, ", but the highest value to be signalled is ", f->promised));
   f->seen = std::max(f->seen, *out);
   return code;
 }

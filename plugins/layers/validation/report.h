@@ -1,4 +1,4 @@
-// What was found: each breach with its requirement, who is at fault, and where. Said once through
+// The findings: each breach with its requirement, the side at fault, and where. Reported through
 // the host's log, and counted.
 #ifndef TENON_PLUGINS_LAYERS_VALIDATION_REPORT_H_
 #define TENON_PLUGINS_LAYERS_VALIDATION_REPORT_H_
@@ -12,21 +12,21 @@
 
 namespace tenon::validation {
 
-// "0x5581...": a handle for people.
+// A handle for people: "0x5581...".
 std::string hex(const void* handle);
 
-// Of one plugin. Threads: safe.
+// The report of one plugin. Threads: safe.
 class Report {
  public:
   Report(std::string_view plugin, uint64_t most, bool aborts)
       : plugin_(plugin), most_(most), aborts_(aborts) {}
-  // A requirement of docs/spec/plugin.md that the plugin breaks, or, R-Mnn, one of
-  // docs/spec/host.md that the host breaks.
+  // Reports that the plugin broke a requirement of docs/spec/plugin.md or, for R-Mnn, that the host
+  // broke one of docs/spec/host.md.
   void broken(std::string_view requirement, std::string_view slot, std::string_view text);
-  // Something worth knowing that breaks nothing.
+  // Reports something useful that breaks no requirement.
   void note(std::string_view text);
   void count_call() { calls_.fetch_add(1, std::memory_order_relaxed); }
-  // The last line of a run: calls, and breaches by requirement.
+  // Prints the last line of a run: the number of calls, and of breaches by requirement.
   void sum_up();
 
  private:

@@ -9,7 +9,7 @@
 namespace tenon::validation {
 namespace {
 
-// Rounding, masks and flushing; the sticky flags are anybody's.
+// Rounding, masks and flushing. The sticky flags may change.
 uint32_t float_state() {
 #if defined(__SSE__)
   return _mm_getcsr() & ~uint32_t{0x3f};
@@ -18,14 +18,13 @@ uint32_t float_state() {
 #endif
 }
 
-// The device whose execution asks the host for an output on this thread.
+// The device whose execution is asking the host for an output on this thread.
 thread_local const Object* t_asking = nullptr;
 
 constexpr std::string_view kNothingSaid = "validation: the plugin gave no text";
 
 tenon_failure_t last_failure() {
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   if (context().host->last_failure(context().host->self, &failure) != TENON_OK) failure = {};
   return failure;
 }
@@ -44,7 +43,7 @@ All& all() {
 
 Watch::Watch(Report& report, std::string_view slot)
     : report_(report), slot_(slot), float_state_(float_state()) {
-  // A record that is there already would pass for the text of this call.
+  // A record left from an earlier call would pass for the text of this call.
   if (last_failure().code != TENON_OK) (void)fail(TENON_UNKNOWN, kNothingSaid);
 }
 
@@ -53,7 +52,7 @@ void Watch::after(tenon_code_t code) {
     report_.broken("R-I08", slot_, "it changed the floating-point state of the thread");
   if (code == TENON_OK) return;
   if (code > TENON_DEVICE_LOST)
-    return report_.broken("R-B17", slot_, cat("it gave ", code, ", which is no code of base.h"));
+    return report_.broken("R-B17", slot_, cat("it gave ", code, ", which is not a code of base.h"));
   const tenon_failure_t failure = last_failure();
   if (failure.code == TENON_OK || view(failure.message) == kNothingSaid ||
       view(failure.message).empty()) {
@@ -107,8 +106,8 @@ Status Validator::attach(LayerSubject& subject) {
   return {};
 }
 
-// Whatever lives now lives at the end of the process: no breach, and worth knowing for who looks
-// for a leak.
+// Objects alive here are alive at the end of the process. That breaks nothing, but helps to find a
+// leak.
 Status Validator::shutdown() {
   const std::lock_guard lock(all().mutex);
   for (auto& [report, objects] : all().plugins) {
@@ -171,7 +170,7 @@ void Validator::note_lost(Object& device, std::string_view slot, tenon_code_t co
   if (code == TENON_DEVICE_LOST) {
     device.lost = true;
   } else if (device.lost && !is_release && code == TENON_OK) {
-    broken("R-C30", slot, "it gives OK on a device that was lost");
+    broken("R-C30", slot, "it returns OK on a lost device");
   }
 }
 

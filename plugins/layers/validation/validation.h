@@ -1,9 +1,9 @@
-// The layer `validation`: every call of one plugin's device, queue, compile and kernels tables is
-// looked at before and after. What the plugin breaks is a requirement of docs/spec/plugin.md, what
-// the host breaks one of docs/spec/host.md (R-Mnn).
+// The layer `validation`: checks every call to one plugin's device, queue, compile and kernels
+// tables, before and after. What the plugin breaks is a requirement of docs/spec/plugin.md; what
+// the host breaks, of docs/spec/host.md (R-Mnn).
 //
-// A handle that is no handle, and a null pointer for an output, is not passed on: the call fails
-// with FAILED_PRECONDITION. Everything else is passed on, so that the plugin's own answer is seen.
+// A call with an invalid handle, or with a null pointer for an output, is not forwarded: it fails
+// with FAILED_PRECONDITION. All other calls are forwarded, so that the plugin's own answer is seen.
 #ifndef TENON_PLUGINS_LAYERS_VALIDATION_VALIDATION_H_
 #define TENON_PLUGINS_LAYERS_VALIDATION_VALIDATION_H_
 
@@ -19,8 +19,8 @@
 
 namespace tenon::validation {
 
-// What a call must leave as it was: the floating-point state, and a failure record that only a
-// failure changes.
+// What a call must preserve: the floating-point state, and the failure record, which only a failed
+// call may change.
 class Watch {
  public:
   Watch(Report& report, std::string_view slot);
@@ -32,7 +32,7 @@ class Watch {
   uint32_t float_state_;
 };
 
-// A record of the caller's with room behind it that nobody may write.
+// A record with guard bytes behind it.
 template <class Record>
 struct Guarded {
   Record record = {};
@@ -49,13 +49,13 @@ struct Guarded {
   }
 };
 
-// What a call refers to.
+// An object that a call refers to.
 struct Used {
   ObjectRef object;
   bool written = false;
 };
 
-// As much as the caller has of a record that a call reads, with zeros behind it.
+// A copy of the part of an input record that the caller has, zero-filled to its full size.
 template <class Record>
 Record whole(const Record& given) {
   Record record = {};
@@ -105,15 +105,16 @@ class Validator {
   tenon_code_t fence_query(tenon_fence_t* fence, uint64_t* out);
   tenon_code_t fence_signal(tenon_fence_t* fence, uint64_t value);
   tenon_code_t fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
-  // Fences of a submission: alive, of values that grow. False when it cannot be passed on.
+  // Checks the fences of a submission: alive, with growing values. False when it cannot be
+  // forwarded.
   bool check_points(std::string_view slot, const tenon_fence_point_t* waits, uint32_t wait_count,
                     tenon_fence_point_t signal);
   void submitted(const Object& queue, std::vector<Used> used, tenon_fence_point_t signal);
   void check_unsignalled(std::string_view requirement, std::string_view slot,
                          tenon_fence_point_t signal);
-  // Whether submitted work that is not over refers to an object, or writes it.
+  // Whether submitted work in flight refers to an object or, if `written`, writes it.
   bool in_flight(const Object& object, bool written = false);
-  // What completes before it returns: R-M19 when submitted work stands in its way.
+  // For calls that complete before they return: R-M19 if submitted work uses the buffer.
   void check_waited(std::string_view slot, const ObjectRef& buffer, bool writes,
                     std::string_view what);
   void forget_work_of(const tenon_device_t* device, const tenon_queue_t* queue);
@@ -155,22 +156,21 @@ class Validator {
   void broken(std::string_view requirement, std::string_view slot, std::string_view text) {
     report_->broken(requirement, slot, text);
   }
-  // The object behind a handle; null when there is none, which is R-M01. Buffers need their device.
+  // The object of a handle; null if there is none, which breaks R-M01. Buffers need their device.
   ObjectRef need(std::string_view slot, Kind kind, const void* handle,
                  tenon_device_t* device = nullptr);
-  // False, and R-M02, for a null pointer where something must be.
+  // False, and R-M02, for a null pointer where one is required.
   bool need_pointer(std::string_view slot, const void* pointer, std::string_view what);
-  // least: what the type had in the first layout of this version, or the part that the caller
-  // fills. Records have grown.
+  // least: the size of the first layout of this version, or of the part that the caller fills.
+  // Records have grown since.
   bool need_size(std::string_view slot, uint32_t size_bytes, uint64_t least, std::string_view what);
   static tenon_code_t refuse(std::string_view slot);
-  // Notes what a call made; reports a null or a handle that is alive already.
+  // Registers an object that a call made; reports a null handle, or one that is already alive.
   ObjectRef made(std::string_view slot, std::string_view requirement, Kind kind, const void* handle,
                  tenon_device_t* device);
   void note_lost(Object& device, std::string_view slot, tenon_code_t code, bool is_release = false);
 
-  // A call of the plugin: its code, its text, its exceptions and what it leaves behind are looked
-  // at.
+  // Calls the plugin, and checks its code, its text, exceptions and side effects.
   template <class Call>
   tenon_code_t ask(std::string_view slot, Call call) {
     report_->count_call();
@@ -185,8 +185,8 @@ class Validator {
     watch.after(code);
     return code;
   }
-  // The same for a call that gives one handle, number or address: on failure it must leave it
-  // alone.
+  // The same for a call with one handle, number or address as output: on failure it must not change
+  // it.
   template <class Out, class Call>
   tenon_code_t ask_for(std::string_view slot, Out* out, Call call) {
     Out local;
@@ -200,8 +200,8 @@ class Validator {
     }
     return code;
   }
-  // And for a record: no byte behind it. The caller's may be shorter than this layer's, and the
-  // plugin's.
+  // The same for a record: no byte behind it may be written. The caller's record may be shorter
+  // than this layer's and the plugin's.
   template <class Record, class Call>
   tenon_code_t ask_for_record(std::string_view slot, Record* out, Guarded<Record>& guarded,
                               Call call) {
@@ -217,8 +217,8 @@ class Validator {
     return code;
   }
 
-  // Counts a call into a device or queue that wants them one at a time. Not those that the host
-  // makes because a call of the same device asks it for an output.
+  // Counts the calls inside a device or queue that allows one at a time. Excludes those that the
+  // host makes while a call of the same device is asking it for an output.
   class Inside {
    public:
     Inside(Validator& v, const ObjectRef& object, std::string_view slot, bool exclusive);
@@ -238,7 +238,7 @@ class Validator {
     std::vector<Used> used;
     tenon_fence_point_t signal;
   };
-  // Goes between an execution and the host, which is asked for an output.
+  // Sits between an execution and the host, when the execution asks for an output.
   struct AskedOutput {
     const Object* device;
     const tenon_call_t& call;
@@ -256,7 +256,7 @@ class Validator {
   tenon_queue_api_t queue_table_ = {};
   tenon_compile_api_t compile_table_ = {};
   tenon_kernels_api_t kernels_table_ = {};
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the fields below
   int64_t count_ = -1;
   std::map<uint32_t, std::pair<tenon_device_info_t, std::string>> infos_;
   std::deque<Work> work_;

@@ -94,7 +94,7 @@ typedef struct tenon_program_info_t {
 typedef struct tenon_run_info_t {
   uint32_t size_bytes;
   uint32_t reserved;
-  uint64_t arena_bytes; /* workspace of all devices in the last run */
+  uint64_t arena_bytes; /* workspaces and outputs on all devices in the last run */
   uint64_t arena_lower_bound_bytes;
   uint64_t transferred_bytes; /* between devices and to and from host-invisible memory */
   double run_ms;

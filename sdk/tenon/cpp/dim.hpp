@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tenon/abi/graph.h"
+#include "tenon/cpp/arithmetic.hpp"
 #include "tenon/cpp/plugin.hpp"
 
 namespace tenon::inline sdk {
@@ -65,19 +66,8 @@ inline uint32_t compare(uint32_t rel, Dim a, Dim b) {
   if (!a.valid() || !b.valid()) return TENON_MAYBE;
   if (rel == TENON_REL_EQ && a == b) return TENON_YES;
   tenon_graph_t* graph = a.graph() != nullptr ? a.graph() : b.graph();
-  if (graph == nullptr) {
-    const int64_t x = a.constant(), y = b.constant();
-    switch (rel) {
-      case TENON_REL_EQ:
-        return x == y ? TENON_YES : TENON_NO;
-      case TENON_REL_LT:
-        return x < y ? TENON_YES : TENON_NO;
-      case TENON_REL_LE:
-        return x <= y ? TENON_YES : TENON_NO;
-      default:
-        return y != 0 && x % y == 0 ? TENON_YES : TENON_NO;
-    }
-  }
+  if (graph == nullptr)
+    return arithmetic::relation_holds(rel, a.constant(), b.constant()) ? TENON_YES : TENON_NO;
   uint32_t answer = TENON_MAYBE;
   graph_api().dim_compare(graph_api().self, graph, rel, a.raw(), b.raw(), &answer);
   return answer;

@@ -9,6 +9,7 @@
 #define TENON_CPP_EVAL_HPP_
 
 #include "tenon/abi/ops.h"
+#include "tenon/cpp/attributes.hpp"
 #include "tenon/cpp/dtype.hpp"
 #include "tenon/cpp/graph.hpp"
 
@@ -92,9 +93,11 @@ class Array {
   const tenon_array_t* raw_;
 };
 
-class Eval {
+// Lists of dims among the attributes are numbers here: i64s() reads them.
+class Eval : public Attributes {
  public:
-  explicit Eval(const tenon_eval_t* raw) : raw_(raw) {}
+  explicit Eval(const tenon_eval_t* raw)
+      : Attributes(raw->op, raw->attrs, raw->attr_count), raw_(raw) {}
   const tenon_eval_t& raw() const { return *raw_; }
   uint32_t input_count() const { return raw_->input_count; }
   bool has(uint32_t i) const {
@@ -103,29 +106,7 @@ class Eval {
   Array input(uint32_t i) const { return Array(raw_->inputs[i]); }
   Array output(uint32_t i = 0) const { return Array(raw_->outputs[i]); }
 
-  const tenon_attr_t& attr(std::string_view name) const {
-    static constexpr tenon_attr_t kAbsent = {};
-    for (uint32_t i = 0; i < raw_->attr_count; ++i) {
-      if (view(raw_->op->attrs[i].name) == name) return raw_->attrs[i];
-    }
-    return kAbsent;
-  }
-  int64_t i64(std::string_view name) const { return attr(name).u.i; }
-  double f64(std::string_view name) const { return attr(name).u.f; }
-  std::string_view text(std::string_view name) const { return view(attr(name).u.s); }
-  // Lists of numbers; DIMS are constants here.
-  std::span<const int64_t> i64s(std::string_view name) const {
-    const tenon_attr_t& a = attr(name);
-    return {a.u.is, static_cast<size_t>(a.count)};
-  }
-  std::span<const double> f64s(std::string_view name) const {
-    const tenon_attr_t& a = attr(name);
-    return {a.u.fs, static_cast<size_t>(a.count)};
-  }
-  tenon_dtype_t dtype(std::string_view name) const {
-    return static_cast<tenon_dtype_t>(attr(name).u.i);
-  }
-  // Allocates a result whose dims depend on data.
+  // Gives a result whose dims depend on data its memory.
   Status alloc(uint32_t i, std::span<const int64_t> dims) const {
     return raw_->alloc_output(raw_->host, i, dims.data(), static_cast<uint32_t>(dims.size()));
   }

@@ -4,14 +4,17 @@
 #define TENON_CPP_INFER_HPP_
 
 #include "tenon/abi/ops.h"
+#include "tenon/cpp/attributes.hpp"
 #include "tenon/cpp/graph.hpp"
 
 namespace tenon::inline sdk {
 
-// Wraps tenon_infer_t for one call. Attributes are found by name and always present.
-class InferQuery {
+// Wraps tenon_infer_t for the length of one call. Attributes are asked for by name and always
+// there.
+class InferQuery : public Attributes {
  public:
-  explicit InferQuery(const tenon_infer_t* raw) : raw_(raw) {}
+  explicit InferQuery(const tenon_infer_t* raw)
+      : Attributes(raw->op, raw->attrs, raw->attr_count), raw_(raw) {}
   const tenon_infer_t& raw() const { return *raw_; }
 
   uint32_t operand_count() const { return raw_->operand_count; }
@@ -19,6 +22,7 @@ class InferQuery {
     return operand < raw_->operand_count && raw_->operands[operand].dtype != TENON_DTYPE_NONE;
   }
   TypeView type(uint32_t operand) const { return TypeView(raw_->graph, raw_->operands[operand]); }
+  using Attributes::dtype;
   tenon_dtype_t dtype(uint32_t operand) const { return raw_->operands[operand].dtype; }
   uint32_t rank(uint32_t operand) const { return raw_->operands[operand].rank; }
   Dim dim(uint32_t operand, uint32_t i) const {
@@ -27,27 +31,6 @@ class InferQuery {
   Dims dims(uint32_t operand) const { return type(operand).dims(); }
   Dim constant(int64_t value) const { return Dim(raw_->graph, value); }
 
-  const tenon_attr_t& attr(std::string_view name) const {
-    static constexpr tenon_attr_t kAbsent = {};
-    for (uint32_t i = 0; i < raw_->attr_count; ++i) {
-      if (view(raw_->op->attrs[i].name) == name) return raw_->attrs[i];
-    }
-    return kAbsent;
-  }
-  int64_t i64(std::string_view name) const { return attr(name).u.i; }
-  double f64(std::string_view name) const { return attr(name).u.f; }
-  tenon_dtype_t dtype(std::string_view name) const {
-    return static_cast<tenon_dtype_t>(attr(name).u.i);
-  }
-  std::string_view text(std::string_view name) const { return view(attr(name).u.s); }
-  std::span<const int64_t> i64s(std::string_view name) const {
-    const tenon_attr_t& a = attr(name);
-    return {a.u.is, static_cast<size_t>(a.count)};
-  }
-  std::span<const double> f64s(std::string_view name) const {
-    const tenon_attr_t& a = attr(name);
-    return {a.u.fs, static_cast<size_t>(a.count)};
-  }
   Dims dims(std::string_view name) const {
     const tenon_attr_t& a = attr(name);
     Dims out;
@@ -69,8 +52,7 @@ class InferQuery {
     tenon_symbol_t symbol = 0;
     if (graph_api().symbol_fresh(graph_api().self, raw_->graph, lo, hi, 1, &symbol) != TENON_OK)
       return Dim::invalid();
-    tenon_symbol_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_symbol_view_t>();
     if (graph_api().symbol_view(graph_api().self, raw_->graph, symbol, &view) != TENON_OK)
       return Dim::invalid();
     return Dim(raw_->graph, view.dim);
@@ -155,15 +137,21 @@ inline Dims without(const Dims& in, std::span<const int64_t> axes) {
   return out;
 }
 
-// The extent of a sliding window: floor((in_dilated + low + high - window_dilated) / stride) + 1,
-// at least 0. `input` is symbolic, the rest are constants; low and high may be negative.
+// From the first to the last element of a window; 0 for one without any.
+constexpr int64_t window_span(int64_t window, int64_t dilation) {
+  return window == 0 ? 0 : (window - 1) * dilation + 1;
+}
+
+// Extent of a window that slides: floor((in_dilated + low + high - window_dilated) / stride) + 1,
+// at least 0. `input` is symbolic, the rest constants; low and high may be negative.
 inline Dim window_extent(Dim input, int64_t base_dilation, int64_t low, int64_t high,
                          int64_t window, int64_t window_dilation, int64_t stride) {
   tenon_graph_t* graph = input.graph();
   const auto c = [graph](int64_t v) { return Dim(graph, v); };
   if (base_dilation != 1) input = max((input - c(1)) * c(base_dilation) + c(1), c(0));
-  const int64_t span = window == 0 ? 0 : (window - 1) * window_dilation + 1;
-  // Padding and window form one constant, so that a symbolic input keeps the simplest form.
+  const int64_t span = window_span(window, window_dilation);
+  // Padding and window are gathered into one constant so that a symbolic input keeps the simplest
+  // form.
   const int64_t shift = low + high - span + stride;
   const Dim grown = shift >= 0 ? input + c(shift) : max(input, c(-shift)) - c(-shift);
   return grown / c(stride);
@@ -174,7 +162,7 @@ inline Dim window_extent(Dim input, int64_t base_dilation, int64_t low, int64_t 
 inline Status fitting_window(const InferQuery& q, std::string_view label, Dim input,
                              int64_t base_dilation, int64_t low, int64_t high, int64_t window,
                              int64_t window_dilation, int64_t stride, Dim* out) {
-  const int64_t span = window == 0 ? 0 : (window - 1) * window_dilation + 1;
+  const int64_t span = window_span(window, window_dilation);
   const int64_t least = span - low - high;
   if (span <= 1 || least <= 0 || !input.valid()) {
     *out = window_extent(input, base_dilation, low, high, window, window_dilation, stride);

@@ -122,8 +122,8 @@ void print_text(const RunOptions& options, const Measured& m) {
   out("first run  {:.3f} ms\nmedian     {:.4f} ms\nminimum    {:.4f} ms of {} runs\n",
       m.first_run_ms, m.round.median, m.round.min, m.round.runs);
   out("90 %, 99 % {:.4f} ms, {:.4f} ms\n", m.round.p90, m.round.p99);
-  out("memory     {} bytes workspace, {} bytes at most in the process\n", m.run.arena_bytes,
-      m.peak_rss_bytes);
+  out("memory     {} bytes workspace and outputs, {} bytes at most in the process\n",
+      m.run.arena_bytes, m.peak_rss_bytes);
 }
 
 // Runs another round for every line of standard input, which gives its length in seconds, so that a

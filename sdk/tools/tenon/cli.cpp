@@ -121,7 +121,9 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
                   "write a timeline for Perfetto; also print the costliest kernels")
       ->check(not_empty())
       ->type_name("FILE");
-  run->add_option("--dump", o.dump, "print a stage and stop: graph, partition, DEVICE/stages, ...")
+  run->add_option("--dump", o.dump,
+                  "print a stage and stop: graph, partition, or DEVICE/ and one of stages, loops, "
+                  "source, plan, asm")
       ->check(not_empty())
       ->type_name("STAGE");
   return run;
@@ -161,9 +163,10 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   opt->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
   opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
   opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");
-  opt->add_flag("--binary", o.binary, "write the binary form");
+  CLI::Option* binary = opt->add_flag("--binary", o.binary, "write the binary form");
   opt->add_flag("--split-input", o.split_input,
-                "the file holds several graphs, between lines `// -----`");
+                ".tir text of several graphs between lines `// -----`: each by itself")
+      ->excludes(binary);
   opt->add_flag("--list", o.list, "list the passes with their options");
   opt->add_flag("--json", o.json, "with --list: one JSON object on stdout");
   return opt;

@@ -4,6 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "sdk/tools/tenon/console.h"
 #include "sdk/tools/tenon/host.h"
 #include "sdk/tools/tenon/options.h"
@@ -15,6 +18,50 @@ using Json = nlohmann::json;
 
 // All of stdin; bounded, since the size of a pipe is not known in advance.
 constexpr size_t kStdinBytesMax = size_t{1} << 30;
+
+constexpr std::string_view kSeparator = "// -----";
+
+// One graph of a text that holds several, and the line of the text on which its part begins.
+struct Part {
+  std::string_view text;
+  size_t first_line = 1;
+};
+
+// A part of blanks and comments alone: what stands before the first separator of a test, or behind
+// the last.
+bool holds_no_graph(std::string_view text) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    const size_t begin = line.find_first_not_of(" \t\r");
+    if (begin != std::string_view::npos && !line.substr(begin).starts_with("//")) return false;
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  return true;
+}
+
+// The graphs between lines that are exactly the separator. A text without a graph is one part, for
+// its reader to complain of.
+std::vector<Part> split(std::string_view text) {
+  std::vector<Part> parts;
+  size_t begin = 0, first_line = 1, line_number = 1;
+  const auto end_part = [&](size_t end) {
+    const std::string_view part = text.substr(begin, end - begin);
+    if (!holds_no_graph(part)) parts.push_back({part, first_line});
+  };
+  for (size_t at = 0; at < text.size(); ++line_number) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    const std::string_view line = text.substr(at, end - at);
+    if (line.substr(0, line.find_last_not_of(" \t\r") + 1) == kSeparator) {
+      end_part(at);
+      begin = end;  // the line end stays, so that the next part begins on the separator's line
+      first_line = line_number;
+    }
+    at = end + 1;
+  }
+  end_part(text.size());
+  if (parts.empty()) parts.push_back({text, 1});
+  return parts;
+}
 
 class Opt {
  public:
@@ -49,27 +96,27 @@ class Opt {
     std::string text;
     if (int s = options_.file == "-" ? read_stdin(text) : read_file(text)) return s;
     const std::string name = options_.file == "-" ? "stdin.tir" : options_.file;
-    if (!options_.split_input) return one_text(text, name);
-    int worst = kOk;
-    size_t part = 0;
-    for (size_t begin = 0; begin <= text.size(); ++part) {
-      const size_t end = std::min(text.find("\n// -----", begin), text.size());
-      const size_t line_end =
-          end == text.size() ? end : std::min(text.find('\n', end + 1), text.size());
-      // Every part is tried, so that one file can test many errors.
-      const int status =
-          one_text(std::string_view(text).substr(begin, end - begin), part_name(name, part + 1));
-      worst = std::max(worst, status);
-      emit("// -----\n");
-      begin = line_end + 1;
-    }
-    return worst;
+    return options_.split_input ? each_graph(text, name) : one_text(text, name);
   }
 
-  // "graphs.2.tir": the extension gives the format.
-  static std::string part_name(const std::string& name, size_t part) {
-    const size_t dot = std::min(name.rfind('.'), name.size());
-    return fmt::format("{}.{}{}", name.substr(0, dot), part, name.substr(dot));
+  // A graph that fails is reported and the others go on, so that one file can hold many errors. The
+  // worst status is that of all.
+  int each_graph(std::string_view text, const std::string& name) {
+    const std::vector<Part> parts = split(text);
+    int worst = kOk;
+    size_t failures = 0;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Part& part = parts[i];
+      if (i > 0) emit(fmt::format("{}\n", kSeparator));
+      // The lines before it stay as empty ones: every message then has the line of the whole file.
+      const int status =
+          one_text(std::string(part.first_line - 1, '\n') + std::string(part.text), name);
+      if (status == kInterrupted) return status;
+      failures += status == kOk ? 0 : 1;
+      worst = std::max(worst, status);
+    }
+    if (failures != 0) talk("tenon: {} of {} graphs failed\n", failures, parts.size());
+    return worst;
   }
 
   int read_stdin(std::string& text) {

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Builds plugin.c against the headers of every layout that has no binary here yet, for x86-64 Linux with glibc.
+"""Builds plugin.c against the headers of every layout that has no binary here yet, for x86-64 Linux
+with glibc.
 
     build.py [--compiler clang-19]
 
-The headers of a layout are those of the first commit whose tests/abi/layout.txt has its digest. A binary is never built again: what was
-released stays what it was. `--now sdk` takes the newest layout from the tree instead, before it was committed.
+The headers of a layout are those of the first commit whose tests/abi/layout.txt has its digest. A
+binary is never rebuilt: a release is final. `--now sdk` takes the newest layout from the tree
+instead, before it was committed.
 """
 import argparse
 import hashlib
@@ -22,7 +24,7 @@ def git(*words):
 
 
 def commits():
-    """digest: the first commit that has this layout."""
+    """digest -> the first commit with this layout."""
     found = {}
     for commit in git("log", "--reverse", "--format=%H", "--diff-filter=AM", "--", "tests/abi/layout.txt").decode().split():
         digest = hashlib.sha256(git("show", f"{commit}:tests/abi/layout.txt")).hexdigest()[:8]
@@ -33,7 +35,7 @@ def commits():
 def export(commit, folder):
     target = folder / "tenon" / "abi"
     target.mkdir(parents=True)
-    # The headers lay in sdk/abi once.
+    # The headers used to be in sdk/abi.
     for path in git("ls-tree", "--name-only", commit, "sdk/tenon/abi/", "sdk/abi/").decode().split():
         if path.endswith(".h"):
             (target / os.path.basename(path)).write_bytes(git("show", f"{commit}:{path}"))

@@ -1,6 +1,7 @@
-/* A device with kernels, an op, a pass and a frontend, in C against sdk/tenon/abi alone: built once
- * against every layout that the ABI had (build.py) and kept, so that a test sees today's host load
- * and run it. It uses the words of the first layout only. */
+/* A device with kernels, an op, a pass and a frontend, in C against sdk/tenon/abi alone. It was
+ * built once against every layout that the ABI has had (build.py), and the binaries are kept, so
+ * that a test sees today's host load and run them. It uses only the vocabulary of the first layout.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,8 +34,7 @@ static int same(tenon_str_t a, const char* b) {
   return a.size == strlen(b) && memcmp(a.data, b, a.size) == 0;
 }
 
-/* ---- The device
- * ------------------------------------------------------------------------------------ */
+/* ---- The device ---- */
 
 static tenon_code_t count(void* self, uint32_t* out) {
   return (void)self, *out = 1, TENON_OK;
@@ -107,8 +107,7 @@ static tenon_code_t copy(void* self, tenon_device_t* d, const tenon_copy_t* c) {
   return TENON_OK;
 }
 
-/* ---- Kernels: add of f32
- * ---------------------------------------------------------------------------- */
+/* ---- Kernels: add of f32 ---- */
 
 static int is_add(const tenon_kernel_call_t* call) {
   tenon_node_view_t node = {.size_bytes = sizeof node};
@@ -154,8 +153,7 @@ static tenon_code_t kernel_run(void* self, tenon_kernel_t* kernel,
   return TENON_OK;
 }
 
-/* ---- An op: released_twice(x) = x + x
- * ----------------------------------------------------------------- */
+/* ---- An op: released_twice(x) = x + x ---- */
 
 static tenon_code_t infer(void* self, const tenon_infer_t* q) {
   (void)self;
@@ -228,8 +226,7 @@ static const tenon_op_def_t twice = {.size_bytes = sizeof twice,
 static const tenon_op_def_t* const ops[] = {&twice};
 static const tenon_ops_t ops_table = {sizeof ops_table, NULL, ops, 1};
 
-/* ---- A pass: released_twice becomes add, which is one released_twice fewer: it ends.
- * --------------------- */
+/* ---- A pass: released_twice becomes add. Ends: one released_twice fewer each time ---- */
 
 static tenon_code_t match(void* self, const tenon_builder_t* builder, tenon_node_t node,
                           tenon_value_t* out, uint32_t* matched) {
@@ -252,8 +249,7 @@ static const tenon_pass_def_t open_pass = {
 static const tenon_pass_def_t* const passes[] = {&open_pass};
 static const tenon_passes_t passes_table = {sizeof passes_table, NULL, passes, 1};
 
-/* ---- A frontend: "REL1", then the f32 of a vector
- * -------------------------------------------------------- */
+/* ---- A frontend: "REL1", then the f32 elements of a vector ---- */
 
 static uint32_t accepts(void* self, tenon_str_t name, const void* head, uint64_t size) {
   return (void)self, (void)name, size >= 4 && memcmp(head, "REL1", 4) == 0 ? 100 : 0;
@@ -288,8 +284,7 @@ static tenon_code_t write_tensor(void* self, const tenon_tensor_t* tensor,
   return code == TENON_OK && size != 0 ? sink->write(sink->self, data, size) : code;
 }
 
-/* ---- The plugin
- * ------------------------------------------------------------------------------------------- */
+/* ---- The plugin ---- */
 
 static const tenon_device_api_t device_api = {.size_bytes = sizeof device_api,
                                               .count = count,

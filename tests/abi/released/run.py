@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Today's host loads and runs the plugin as it was built against each layout that the ABI had.
+"""Today's host loads and runs the plugin built against each layout that the ABI has had.
 
     run.py TENON
 
-The first and the newest are asked everything up to level 2, the others whether each of their interfaces works.
+The oldest and the newest run all checks up to level 2; the others, whether each of their interfaces
+works.
 """
 import json
 import pathlib
@@ -18,10 +19,10 @@ MANIFEST = {
     "provides": {"devices": ["released"], "kernels": ["released"], "ops": ["released_twice"], "passes": ["released-open"],
                  "frontends": [{"name": "released", "extensions": [".rel"]}]},
 }
-# What has to pass, beside that nothing may fail: each interface at work.
+# Checks that must pass, besides that nothing may fail: one for each interface.
 WANTED = {"C.copy-round-trip", "F.values", "G.op-examples", "G.op-meanings", "G.pass-example", "G.frontend-tensors"}
-# The check that these fail, for they were built before base.h said that a record may be shorter than the callee's. The host, whose
-# records only grow, never passes them one.
+# The check that these fail: they were built before base.h said that a record may be shorter than
+# the callee's. The host never passes them one, because its records only grow.
 WHOLE_RECORDS = {"bc139b98", "392e06e8", "e017a130", "32955cb5", "6bf6089a", "240c237c", "6be64f3f", "3d87effa", "6200b3c9", "d3853b67", "e2840e9a"}
 
 

@@ -1,4 +1,5 @@
-"""Ctrl-C during a long run: exit status 130 after little more work. A run that went on would end by itself with 0."""
+"""Ctrl-C during a long run: exit status 130 after little more work. An uninterrupted run would exit
+with 0."""
 import pathlib
 import resource
 import signal

@@ -1,5 +1,5 @@
-"""Manifests of plugins that cannot be used here: one for a library that nobody has, one for one
-that a known package has, one for another processor."""
+"""Manifests of plugins that cannot be used here: one requires an unknown library, one a library of
+a known package, one is for another processor."""
 import json
 import pathlib
 import sys

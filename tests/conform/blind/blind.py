@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Runs the sets of mutants that were written blind, from docs/spec/plugin.md and the headers alone: each word of second.list and third.list
-has to fail a check that names a requirement of its line.
+"""Runs the sets of blind mutants, written from docs/spec/plugin.md and the headers alone. Each word
+of second.list and third.list must fail a check of a requirement that its line names.
 
     blind.py --tenon build/bin/tenon --base build/lib/tenon/plugins.d/sim.plugin.json --include sdk [--only GLOB,...] [--jobs 2] [--full]
 
-The good device is the one of --base; SET.cpp stands in front of its library. Behind the requirements of a line stand marks:
+The good device is that of --base; SET.cpp is a shim in front of its library. Marks may follow the
+requirements of a line:
 
-    hangs           the fault lets a check wait for good: an end of time counts as caught. It does for no other word, since on a busy
-                    machine it comes to good devices, too.
-    part            is tried without --full (or CHECK_FULL=1 in the environment), which tries all
-    not-caught-yet  no check sees it so far. A word so marked that is caught is a failure of this test, so that the marks only get fewer.
+    hangs           the fault makes a check wait forever, so a timeout counts as caught. It does not for other words, because on a busy
+                    machine good devices may time out too.
+    part            also runs without --full (or CHECK_FULL=1 in the environment), which runs all
+    not-caught-yet  no check detects it yet. If it is caught, this test fails, so that marks are removed when they are obsolete.
 """
 import argparse
 import concurrent.futures
@@ -40,7 +41,7 @@ def listed():
 
 
 def build(folder, of, base, include, compiler):
-    # Its own copy of the C++ library: what the shim itself allocates is no part of what is judged.
+    # A separate copy of the C++ library, so that the shim's own allocations are not judged.
     folder.mkdir(mode=0o755)
     subprocess.run([compiler, "-std=c++20", "-O1", "-w", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-sanitize=all", "-I", include,
                     str(HERE / f"{of}.cpp"), "-o", str(folder / "shim.so"), "-Wl,-z,now", "-static-libstdc++",
@@ -58,8 +59,9 @@ class Bench:
             self.checks.setdefault(check["requirement"], []).append(check["check"])
 
     def fails(self, of, check, word="", hangs=False):
-        """The text of a failure of that check on that mutant; None when it does not fail. The good device, which is no word, and mutants that do
-        not hang have the time that the runner gives, however busy the machine is."""
+        """The text of that check's failure on that mutant; None if it does not fail. The good
+        device (no word) and mutants that do not hang get the runner's time limit, however busy the
+        machine is."""
         answer = self.folder / f"{of}-{word}-{check}.json"
         environment = os.environ | {"BLIND_MUTANT": word, "BLIND_BASE": self.library, "TENON_CACHE_DIR": str(self.folder / "cache")}
         subprocess.run([self.tenon, "conform", str(self.folder / of / "shim.plugin.json"), "--filter", check, *(["--limit", "20"] if hangs else []),
@@ -69,7 +71,7 @@ class Bench:
         return result.get("text", "") if result["result"] == "fail" and counts else None
 
     def catch(self, mutant):
-        """The first check of its requirements that fails on it, or None."""
+        """The first check of its requirements that fails on the mutant, or None."""
         names = [name for r in mutant.requirements for name in self.checks[r]]
         return next((name for name in names if self.fails(mutant.of, name, mutant.word, "hangs" in mutant.marks) is not None), None)
 

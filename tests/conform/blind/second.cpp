@@ -1,6 +1,6 @@
-// The second set of blind mutants (blind.py, shim.h): what does one thing wrong. Written from
-// docs/spec/plugin.md alone, against the checks as they were then. Each word stands in second.list
-// with the requirement that it breaks.
+// The second set of blind mutants (blind.py, shim.h): each does one thing wrong. Written from
+// docs/spec/plugin.md alone, to test the checks as they were then. second.list has each word with
+// the requirement that it breaks.
 #include <fenv.h>
 #include <locale.h>
 #include <math.h>
@@ -98,7 +98,7 @@ tenon_code_t release(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
   return device_next->free(device_next->self, device, buffer);
 }
 
-// What a copy becomes; false: nothing is left to do and `code` is the answer.
+// Alters a copy. False: nothing is left to do and `code` is the result.
 bool bend(tenon_copy_t& c, tenon_code_t& code) {
   code = TENON_OK;
   if (is("last_byte_of_large_lost") && c.length_bytes > 1 << 20 && c.direction != TENON_COPY_FILL)
@@ -242,7 +242,7 @@ tenon_code_t copy_async(void*, tenon_queue_t* queue, const tenon_copy_t* given,
     memcpy(kept, c.host_from, c.length_bytes);
     c.host_from = kept;
   }
-  if (is("runs_on_a_queue_of_its_own")) {  // order is lost
+  if (is("runs_on_a_queue_of_its_own")) {  // loses the order
     tenon_queue_t* other = nullptr;
     queue_next->queue_create(queue_next->self, device_of[queue], &other);
     if (other) queue = other;
@@ -357,7 +357,7 @@ tenon_code_t artifact_bytes(void*, tenon_artifact_t* artifact, const tenon_sink_
   return code;
 }
 
-std::string good_bytes;  // the last that fitted
+std::string good_bytes;  // the last bytes that fitted
 
 tenon_code_t fits(void*, tenon_str_t target, const void* bytes, uint64_t size) {
   if (is("everything_fits")) return TENON_OK;
@@ -422,7 +422,7 @@ tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbol
   return TENON_OK;
 }
 
-// Changes what an execution left behind.
+// Corrupts the results of an execution.
 void spoil(tenon_device_t* device, tenon_executable_t* executable, const tenon_call_t* call) {
   std::vector<tenon_output_need_t> outputs(call->output_count);
   std::vector<std::vector<int64_t>> dims(call->output_count, std::vector<int64_t>(16));

@@ -1,7 +1,7 @@
-// What the sets of blind mutants share: a plugin that stands in front of a good device's library.
-// BLIND_BASE names that library, BLIND_MUTANT the word of the fault; without a word everything goes
-// through. BLIND_FIRED: a file that gets a byte where the fault took effect, for telling a fault
-// that was not looked for from one that had no occasion.
+// Shared by the sets of blind mutants: a plugin in front of a good device's library. BLIND_BASE
+// names that library, BLIND_MUTANT the word of the fault; without a word everything is forwarded.
+// BLIND_FIRED names a file that gets a byte whenever the fault takes effect, which tells a fault
+// that no check looked for from one that never occurred.
 #pragma once
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ bool is_word(const char* word) {
   static const char* chosen = getenv("BLIND_MUTANT");
   return chosen && strcmp(chosen, word) == 0;
 }
-// The condition first: that the fault takes effect is what `is` says.
+// Evaluate this last in a condition: it records that the fault takes effect.
 bool is(const char* word) {
   if (!is_word(word)) return false;
   fired();
@@ -58,7 +58,7 @@ void sleep_ms(int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
 }
 
-// What the points of a submission become.
+// The points of a submission, possibly altered.
 struct Points {
   std::vector<tenon_fence_point_t> list;
   tenon_fence_point_t signal;
@@ -78,7 +78,8 @@ tenon_code_t device_copy(tenon_device_t* device, uint32_t direction, const tenon
   return device_next->copy(device_next->self, device, &c);
 }
 
-// The good plugin as this one: its record and its interfaces, to be bent before they are given.
+// The good plugin in front of which this one stands: its record and its interfaces, which can be
+// altered.
 struct Front {
   tenon_plugin_t plugin;
   std::vector<tenon_interface_t> interfaces;
@@ -97,7 +98,7 @@ tenon_code_t stand_in_front(uint32_t max_abi, Front* front) {
   return TENON_OK;
 }
 
-// The table of an interface, which is remembered in `next`, for changing its slots.
+// The table of an interface, with slots to be replaced; the original is kept in `next`.
 template <typename T>
 T copy_of(const void* table, const T*& next) {
   next = static_cast<const T*>(table);

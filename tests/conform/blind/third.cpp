@@ -1,5 +1,5 @@
-// The third set of blind mutants (blind.py, shim.h): what does one thing wrong, as drivers do.
-// Written from docs/spec/plugin.md and the headers alone. Each word stands in third.list with the
+// The third set of blind mutants (blind.py, shim.h): each does one thing wrong, as real drivers do.
+// Written from docs/spec/plugin.md and the headers alone. third.list has each word with the
 // requirements that it breaks.
 #include <fcntl.h>
 #include <immintrin.h>
@@ -50,7 +50,7 @@ struct Live {
   int uses;
 };
 std::map<tenon_buffer_t*, Live> live;
-std::deque<tenon_buffer_t*> order;  // of live ones
+std::deque<tenon_buffer_t*> order;  // live ones
 std::map<tenon_device_t*, uint32_t> opened;
 bool was_opened;
 
@@ -223,7 +223,7 @@ tenon_code_t release(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
   return code;
 }
 
-// What a copy becomes; false: nothing is left to do and `code` is the answer.
+// Alters a copy. False: nothing is left to do and `code` is the result.
 bool bend(tenon_copy_t& c, tenon_code_t& code) {
   code = TENON_OK;
   if (c.direction == TENON_COPY_HOST_TO_DEVICE && c.length_bytes > 0 && c.host_from &&
@@ -499,7 +499,7 @@ Points bend_points(const tenon_fence_point_t* waits, uint32_t count, tenon_fence
   return p;
 }
 
-// What was sent to a queue before has failed.
+// The failure code of earlier work of a queue; TENON_OK if none failed.
 tenon_code_t failed_before(tenon_queue_t* queue) {
   std::lock_guard lock(mutex);
   for (auto& s : of_queue[queue].signals) {
@@ -714,12 +714,11 @@ tenon_code_t fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t ti
   return code;
 }
 
-// ---- What is known of a graph
-// ----------------------------------------------------------------------------- It travels behind
-// the artifact's bytes: [facts][sum of facts: 8][size of facts: 4][mark: 4].
+// ---- Facts about a graph ----
+// They follow the artifact's bytes: [facts][sum of facts: 8][size of facts: 4][mark: 4].
 
 struct Operand {
-  int input = -1;  // the argument that it is
+  int input = -1;  // index of the argument
   int dtype = 0;
   std::vector<int64_t> dims;  // -1: symbolic
 };
@@ -871,7 +870,7 @@ uint64_t sum(const char* data, size_t n) {
 }
 constexpr char MARK[] = "3RD!";
 
-// The size of the base's part; 0: what stands behind it is damaged.
+// The size of the base's part; 0 if what follows it is damaged.
 uint64_t split(const void* bytes, uint64_t size, std::string& text) {
   const char* p = static_cast<const char*>(bytes);
   uint32_t n;
@@ -939,8 +938,7 @@ tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph,
   const bool alone = is_word("one_compilation_at_a_time");
   if (alone && busy.test_and_set())
     return fired(), fail(TENON_RESOURCE_EXHAUSTED, "the compiler is busy");
-  if (alone)
-    sleep_ms(20);  // a compiler that takes its time: on a busy machine short ones hardly meet
+  if (alone) sleep_ms(20);  // a slow compiler: on a busy machine, short compilations rarely overlap
   if (is_word("deaf_for_three_seconds")) {
     tenon_graph_view_t g{};
     g.size_bytes = sizeof g;
@@ -1134,8 +1132,7 @@ Executable facts(tenon_executable_t* executable) {
   return executables[executable];
 }
 
-// The input that an output could honestly share: the only one, whole, of an op that goes element by
-// element.
+// Whether an output may share this input: it is the only one, used whole, by an element-wise op.
 bool alike(const Executable& e, int input) {
   if (e.facts.outputs.size() != 1 || input >= e.facts.inputs) return false;
   const Output& o = e.facts.outputs[0];
@@ -1224,7 +1221,7 @@ bool one_of(const std::string& s, std::initializer_list<const char*> list) {
   return false;
 }
 
-// What a faulty kernel leaves instead of `data`. in(i): the bytes of operand i.
+// The result of a faulty kernel instead of `data`. in(i): the bytes of operand i.
 template <typename In>
 void spoil(const Output& o, std::vector<char>& data, const std::vector<char>& old, In&& in) {
   const int width = bytes_of(o.dtype);
@@ -1563,7 +1560,7 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
   call.waits = p.list.data();
   call.wait_count = static_cast<uint32_t>(p.list.size());
   call.signal = p.signal;
-  // Can it be spoiled: nothing that it waits for is outstanding.
+  // Whether it can be corrupted: no wait is outstanding.
   bool can = spoils() && e.device && call.output_count == e.facts.outputs.size() &&
              call.input_count == static_cast<uint32_t>(e.facts.inputs);
   if (call.queue && !call.signal.fence) can = false;
@@ -1582,7 +1579,7 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
       device_copy(e.device, TENON_COPY_DEVICE_TO_HOST, call.outputs[i], 0, old[i].data(), sizes[i]);
     }
   }
-  // The same memory for input and output, which was offered: the input moves out of the way.
+  // Input and output share memory, as offered: moves the input away.
   tenon_buffer_t* away = nullptr;
   bool shared = false;
   if (can && aliases() && alike(e, 0)) {
@@ -1598,7 +1595,7 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
   static std::atomic<int> under_way{0};
   const bool alone = ++under_way == 1;
   if (is_word("concurrent_runs_share_scratch") || is_word("concurrent_runs_share_an_output"))
-    sleep_ms(2);  // as above: runs that meet
+    sleep_ms(2);  // as above: so that runs overlap
   tenon_code_t code = compile_next->execute(compile_next->self, executable, &call);
   if (code != TENON_OK && call.symbols.count > 0 && is_word("more_symbols_are_fine")) {
     for (uint32_t n = call.symbols.count; code != TENON_OK && n-- > 0;) {

@@ -1,6 +1,6 @@
-/* A good asynchronous device, and with CONFORM_MUTANT=NAME one that does one thing wrong. A thread
- * for each queue, fences with a lock, host memory. Ranges are checked when work runs, patterns and
- * directions when it is submitted. */
+/* A good asynchronous device and, with CONFORM_MUTANT=NAME, one that does one thing wrong. It has a
+ * thread for each queue, fences with a lock, and host memory. Ranges are checked when work runs,
+ * patterns and directions when it is submitted. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ struct tenon_fence_t {
   pthread_cond_t changed;
   uint64_t value, failed_at, seen;
   tenon_code_t code;
-  char ballast[1000]; /* a leak of fences is seen */
+  char ballast[1000]; /* makes a leak of fences visible */
 };
 
 static tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t initial,
@@ -56,7 +56,7 @@ static tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t in
 
 static tenon_code_t fence_destroy(void* self, tenon_fence_t* fence) {
   if (is("late_touch")) return munmap(fence, sizeof *fence), TENON_OK;
-  pthread_mutex_lock(&fence->mutex); /* whoever signals has let go */
+  pthread_mutex_lock(&fence->mutex); /* the signalling thread has released it */
   pthread_mutex_unlock(&fence->mutex);
   if (!is("fence_leak")) free(fence);
   return (void)self, TENON_OK;
@@ -113,7 +113,7 @@ static int reached(const tenon_fence_t* fence, uint64_t value) {
          fence->failed_at <= value;
 }
 
-/* Under the fence's lock. */
+/* Call under the fence's lock. */
 static tenon_code_t result_of(const tenon_fence_t* fence, uint64_t value) {
   if (fence->failed_at > value || (is("wait_of_failed_later_ok") && value > fence->failed_at))
     return TENON_OK;
@@ -236,8 +236,8 @@ static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
 
 static tenon_buffer_t* shared_from;
 
-/* Where ranges are checked at submission, no work fails by itself: the variable ASYNC_FAULTS makes
- * the N-th copy of a queue fail. */
+/* If ranges are checked at submission, no work fails by itself; then the variable ASYNC_FAULTS
+ * makes the N-th copy of a queue fail. */
 static int asked_to_fail(void) {
 #ifdef CHECKS_AT_SUBMISSION
   static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -257,8 +257,7 @@ static int asked_to_fail(void) {
 
 static tenon_code_t run_copy(const work_t* work) {
   if (asked_to_fail()) return TENON_DATA_LOSS;
-  if (is("destroy_forgets_the_last") || is("early_fence"))
-    usleep(20000); /* a device that takes its time */
+  if (is("destroy_forgets_the_last") || is("early_fence")) usleep(20000); /* a slow device */
   const tenon_copy_t* c = work->borrowed_copy != NULL ? work->borrowed_copy : &work->copy;
   tenon_copy_t copy = *c;
   if (work->early_source != NULL) copy.host_from = work->early_source;

@@ -1,4 +1,4 @@
-/* What the parts of the asynchronous mutant share: async.c has fences, queues and the query,
+/* Shared by the parts of the asynchronous mutant: async.c has fences, queues and the query,
  * async_memory.c devices and buffers, async_compile.c tenon.compile/1. */
 #ifndef ASYNC_H_
 #define ASYNC_H_
@@ -40,12 +40,12 @@ void fence_fail(const tenon_fence_point_t* point, tenon_code_t code);
 tenon_code_t sync_device(void* self, tenon_device_t* device);
 tenon_code_t drain_for_copy(tenon_device_t* device);
 
-/* What is wrong with a copy whatever its buffers are; and the copy, with its ranges checked. Both
- * give a reason. */
+/* The first checks what is wrong with a copy for any buffers; the second performs it and checks its
+ * ranges. Both record a reason. */
 tenon_code_t memory_check_kind(const tenon_copy_t* copy);
 tenon_code_t memory_copy(const tenon_copy_t* copy);
 
-/* Runs `run` on the queue's thread behind the points. `job` is freed there. */
+/* Runs `run` on the queue's thread after the points are reached. `job` is freed there. */
 tenon_code_t queue_submit(tenon_queue_t* queue, const tenon_fence_point_t* points, uint32_t count,
                           tenon_fence_point_t signal, tenon_code_t (*run)(void* job), void* job);
 

@@ -146,7 +146,7 @@ static tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* graph,
 
 /* ---- Artifacts ---- */
 
-/* Of head and body, the digest itself left out. */
+/* Digest of head and body, without the digest itself. */
 static uint64_t digest_of(head_t head, const char* body, uint64_t size) {
   uint64_t hash = 1469598103934665603u;
   head.digest = 0;
@@ -174,7 +174,7 @@ static void set_type(tenon_graph_t* graph, const tenon_region_view_t* region, te
   for (uint32_t i = 0; i < v.type.rank; ++i) out->dims[i] = dim_code(graph, region, v.type.dims[i]);
 }
 
-/* So many milliseconds of the processor. */
+/* Uses this many milliseconds of processor time. */
 static void burn(int ms) {
   struct timespec begin, now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
@@ -295,7 +295,7 @@ static tenon_code_t artifact_bytes(void* self, tenon_artifact_t* artifact,
   return is("sink_error_lost") ? TENON_OK : rest;
 }
 
-/* Empty, or what is wrong with the bytes. */
+/* Null if the bytes are good, else what is wrong with them. */
 static const char* fault_of(const void* bytes, uint64_t size) {
   head_t head;
   if (is("trusts_bytes") && size >= sizeof head) {

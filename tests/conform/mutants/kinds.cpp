@@ -1,5 +1,5 @@
-// A good op, pass, frontend and toolchain in one plugin, and with CONFORM_MUTANT=NAME one that does
-// one thing wrong. Each name stands in mutants.py beside the check that has to catch it.
+// A good op, pass, frontend and toolchain in one plugin and, with CONFORM_MUTANT=NAME, one that
+// does one thing wrong. mutants.py has each name with the check that must catch it.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -212,7 +212,7 @@ bool is_two(const Value& value) {
   return true;
 }
 
-// One mul fewer: ends.
+// Ends: one mul fewer each time.
 Status double_it(Builder& builder, const Node& node, std::vector<Value>* out) {
   static std::atomic<int> calls;
   if (is("rewrite_does_nothing")) return {};
@@ -227,7 +227,7 @@ Status flip(Builder& builder, const Node& node, std::vector<Value>* out) {
   return {};
 }
 
-// Looks at every node.
+// Visits every node.
 Status look(tenon_graph_t* graph, const PassContext& context) {
   const Region main = main_region(graph);
   if (is("run_fails_silently")) return TENON_INVALID_ARGUMENT;
@@ -295,7 +295,7 @@ void make_passes() {
                   .options(options)
                   .run<look>()
                   .def;
-  // The second one changes nothing: of the good plugin it is no rewrite.
+  // The second rewrite changes nothing; only mutants have it.
   if (!is("rewrite_endless") && !is("rewrite_never_applied")) double_pass.rewrite_count = 1;
   if (is("pass_no_after")) look_pass.after = {};
   if (is("pass_unreadable")) look_pass.before = str("tenon.tir 1\ngraph");
@@ -418,7 +418,7 @@ Status put_tensor(const tenon_tensor_t* tensor, const tenon_sink_t* sink) {
   return sink->write(sink->self, text.data(), text.size());
 }
 
-// As it is, bad_alloc goes on to the host.
+// Without a handler, so bad_alloc reaches the host.
 tenon_code_t unguarded(void*, const tenon_tensor_t* tensor, const tenon_sink_t* sink) {
   void* more = ::operator new(64);
   const Status status = put_tensor(tensor, sink);

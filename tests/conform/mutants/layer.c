@@ -1,5 +1,5 @@
-/* A good layer that counts allocations, and with CONFORM_MUTANT=NAME one that does one thing wrong.
- * Each name stands in layer.list beside the check that has to catch it. */
+/* A good layer that counts allocations and, with CONFORM_MUTANT=NAME, one that does one thing
+ * wrong. layer.list has each name with the check that must catch it. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A good device, and with CONFORM_MUTANT=NAME one that does one thing wrong. Each name stands in
- * mutants.py beside the check that has to catch it. */
+/* A good device and, with CONFORM_MUTANT=NAME, one that does one thing wrong. mutants.py has each
+ * name with the check that must catch it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ static tenon_code_t fail(tenon_code_t code, const char* text) {
   return tenon_simple_failure(host, code, text);
 }
 
-/* ---- What opening the library does ---- */
+/* ---- Side effects of opening the library ---- */
 
 static void handler(int signal) {
   (void)signal;
@@ -142,7 +142,7 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
   return TENON_OK;
 }
 
-/* What is given to nobody: the compiler keeps the allocation. */
+/* A leak, volatile so that the compiler keeps the allocation. */
 static void* volatile lost;
 
 static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** out) {
@@ -420,7 +420,7 @@ static tenon_code_t add_i32(const tenon_kernel_args_t* args, uint64_t n) {
   return TENON_OK;
 }
 
-/* Of two f32 values the one that a predicate of its own says, or one predicate for all. */
+/* Selects between two f32 values, by a predicate for each element or by one for all. */
 static tenon_code_t select_by(const tenon_kernel_args_t* args, uint64_t n, uint64_t step) {
   const unsigned char* p = args->inputs[0]->data + args->input_offsets_bytes[0];
   const float* a = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
@@ -456,7 +456,7 @@ static const tenon_simple_kernel_t kKernels[] = {
     {"select", 1u << TENON_PRED | 1u << TENON_F32, select_each},
     {"convert", 1u << TENON_F32 | 1u << TENON_I32, to_i32}};
 enum { KERNELS = sizeof kKernels / sizeof kKernels[0] };
-/* What the table's types do not tell: a select gives f32, a conversion goes from f32 to i32. */
+/* Type rules that the table cannot express: select gives f32, a conversion goes from f32 to i32. */
 static int is_taken(const tenon_kernel_call_t* call) {
   const tenon_dtype_t from = call->operands[0].type.dtype, to = call->results[0].dtype;
   return from == TENON_PRED ? to == TENON_F32
@@ -470,7 +470,7 @@ static tenon_code_t query_any(void* self, tenon_str_t target, const tenon_kernel
       .size_bytes = sizeof *out, .part_count = 1, .cost_ns = 1, .name = TENON_STR("any")};
   return TENON_OK;
 }
-/* Kernels that want their save to be called first. */
+/* Set by save, for a mutant whose kernels run only after it. */
 static int was_saved;
 static tenon_code_t save(void* self, tenon_kernel_t* kernel, const tenon_sink_t* sink) {
   was_saved = 1;
@@ -484,8 +484,8 @@ static tenon_code_t run_after_save(void* self, tenon_kernel_t* kernel,
   return plain_run(self, kernel, args);
 }
 
-/* The helper's table in four parts, and with kernels that can be kept: of a kernel the number and
- * the rank. */
+/* The helper's table split into four parts, with kernels that can be saved: a saved kernel is its
+ * number and its rank. */
 static tenon_kernels_api_t simple;
 
 static tenon_code_t query_parts(void* self, tenon_str_t target, const tenon_kernel_call_t* call,

@@ -1,5 +1,5 @@
-/* A good set of kernels for the cpu, `sort` of bytes by counting, and what CONFORM_MUTANT makes it
- * do wrong. */
+/* A good set of kernels for the cpu, `sort` of bytes by counting, and the faults that
+ * CONFORM_MUTANT selects. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-"""If, Loop and Scan as exporters write them, through the onnx frontend: onnx_control.py FOLDER [DEVICE OPTIONS...]"""
+"""If, Loop and Scan as exporters write them, through the onnx frontend: onnx_control.py FOLDER
+[DEVICE OPTIONS...]"""
 import pathlib
 import subprocess
 import sys
@@ -37,7 +38,7 @@ def branches(x):
                            else_branch=branch("Neg", ["x"], "e"))], [rows("x")], [rows("y")])
     yield m, {"x": x}, {"y": x * x}
     yield m, {"x": -x}, {"y": x}
-    # A question about shapes is answered at import; the other branch does not even fit.
+    # A condition on shapes is decided at import; the other branch would be invalid.
     wrong = h.make_graph([h.make_node("MatMul", ["x", "x"], ["w"])], "w", [], [vi("w", T.FLOAT, None)])
     yield model([const("p", np.array(True)), h.make_node("If", ["p"], ["y"], then_branch=branch("Neg", ["x"], "t"),
                                                          else_branch=wrong)], [rows("x")], [rows("y")]), {"x": x}, {"y": -x}

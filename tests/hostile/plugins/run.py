@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Hostile plugins (group 6), caches (7), text IR (8) and surroundings (10) against the command line.
+"""Hostile plugins (group 6), caches (7), text IR (8) and surroundings (10) against the command
+line.
 
     run.py --tenon build/bin/tenon --fakes build/tests/plugins/fakes [--filter 09] [-v]
 
-Each case makes its own folder, runs one command, and judges: no signal, no hang, the exit status, what stderr
-says, and that work which does not depend on the broken thing still gives the right result. Ends with `N passed,
-N failed`.
+Each case makes its own folder, runs one command, and checks: no signal, no hang, the exit status,
+stderr, and that work which does not depend on the broken part still gives the right result. Ends
+with `N passed, N failed`.
 """
 import argparse
 import json
@@ -29,8 +30,9 @@ INTERNAL = ("terminate called", "AddressSanitizer", "runtime error:", "std::bad_
 
 
 class Case:
-    """One hostile situation. `prepare(folder)` makes it and may return environment variables; `status` are the exit
-    statuses that are right; `says` is a pattern on stderr, `prints` one on stdout, `silent` one that must not appear."""
+    """One hostile situation. `prepare(folder)` creates it and may return environment variables;
+    `status` are the allowed exit statuses; `says` is a pattern on stderr, `prints` one on stdout,
+    `silent` one that must not appear."""
 
     def __init__(self, number, name, prepare=None, args=None, status=(0,), says="", prints="", silent=None, stack=None,
                  closed=False, umask=None):
@@ -73,7 +75,7 @@ def fake(kind, **more):
 
 
 def fake_case(number, kind, code, requirement="", **more):
-    """A broken plugin: asking for its pass fails with the code and status 3 or 2."""
+    """A broken plugin: requesting its pass fails with the code and status 3 or 2."""
     return Case(number, f"plugin {kind} {requirement}".strip(), fake(kind, **more), ["opt", "g.tir", "--passes", "fake-pass"], (3,), code)
 
 
@@ -90,7 +92,7 @@ def group_6():
     yield bad_manifest(93, "library outside", manifest("bad", "../../x.so"), "P020[78]")
     yield bad_manifest(93, "library is absolute", manifest("bad", "/etc/hostname"), "P0207")
     yield bad_manifest(94, "library is a bare name", manifest("bad", "libc.so.6"), "P0207")
-    # The requirements of docs/spec/plugin.md that the host sees to stand in the names.
+    # The names contain the requirements of docs/spec/plugin.md that the host checks.
     yield Case(90, "keys of tomorrow (R-A27)", fake("good", key_of_tomorrow={"a": [1]}), ["opt", "g.tir", "--passes", "fake-pass"], (0,),
                prints=r"add\(")
     yield bad_manifest(90, "schema of tomorrow (R-A27)", json.dumps({"schema": 99}), "P0204")
@@ -143,7 +145,7 @@ def group_6():
     yield Case(100, "a required library that aborts when it is opened (R-B22)", required_library_aborts,
                ["opt", "g.tir", "--passes", "fake-pass"], (3,), "P0601.*a library that it requires")
 
-    # What `explain` tells a person to run is made of words that a manifest cannot leave.
+    # A manifest cannot escape the quoting of commands that `explain` suggests.
     for what, more, command in (("path", {"probe": {"paths": ["/nope; touch PWNED #"]}}, r"\$ ls -l -- '/nope; touch PWNED #'"),
                                 ("path with quotes", {"probe": {"paths": ["/a'$(touch PWNED)\n"]}}, r"\$ ls -l -- \$'/a\\'\$\(touch PWNED\)\\x0a'")):
         yield Case(91, f"a command in a {what}", fake("good", **more), ["plugins", "explain", "good"], (0,), prints=command)
@@ -244,7 +246,7 @@ def group_6():
 
 
 def group_8():
-    """Each cut at a token boundary, and the ways in which text lies."""
+    """Text cut at each token boundary, and inconsistent text."""
     def text(body):
         return lambda folder: write(folder / "g.tir", body)
 
@@ -313,13 +315,14 @@ def group_10():
 
 
 def group_7():
-    """The cache folder as found by a run on the cpu, which compiles; only where that plugin was built."""
+    """A prepared cache folder, used by a run on the cpu that compiles; only if that plugin was
+    built."""
     run = ["run", "g.tir", "--seed", "1", "--device", "cpu"]
 
     def fake_dependency(folder):
         for library in ("libtenon-clang.so", "libtenon-clang.so.0", "cpu.so"):
             shutil.copy(FAKES / "fake_aborts_when_opened.so", folder / library)
-        return {"LD_LIBRARY_PATH": str(folder)}  # and an empty cache: the compiler library is really opened
+        return {"LD_LIBRARY_PATH": str(folder)}  # and an empty cache, so that the compiler library is opened
     yield Case(135, "LD_LIBRARY_PATH with a fake compiler library", fake_dependency, run, (0,), prints="y: f32")
 
     def link(folder):

@@ -1,13 +1,12 @@
-// Ops whose results' sizes are known only when they have run, and one with a body, for
-// tests/ir/symbols.test; one whose size holds for some sizes only, for
-// tests/passes/legalize_sizes.tir.
+// Ops for tests/ir/symbols.test whose results have data-dependent sizes, one of them with a body;
+// and an op for tests/passes/legalize_sizes.tir whose declared size is right for some sizes only.
 #include <tenon/cpp/op.hpp>
 
 namespace {
 
 using namespace tenon;
 
-// find(x): the indices of the elements that are not 0.
+// find(x): the indices of the nonzero elements.
 Status infer_find(const InferQuery& q) {
   const auto& api = graph_api();
   tenon_symbol_t symbol;
@@ -15,7 +14,7 @@ Status infer_find(const InferQuery& q) {
   tenon_symbol_view_t view = {};
   view.size_bytes = sizeof view;
   TENON_TRY(api.symbol_view(api.self, q.raw().graph, symbol, &view));
-  // At most as many as x has elements.
+  // At most the number of elements of x.
   TENON_TRY(api.symbol_assert(api.self, q.raw().graph, TENON_REL_LE, view.dim, q.dim(0, 0).raw()));
   return q.result(TENON_I64, {Dim(q.raw().graph, view.dim)});
 }
@@ -34,7 +33,7 @@ constexpr OpDraft find() {
   return draft;
 }
 
-// twice(x) with a body of one argument: the body of the body of x.
+// twice(x) with a body of one argument: applies the body to its own result.
 Status infer_twice(const InferQuery& q) {
   return q.result(q.raw().operands[0].dtype, {q.dim(0, 0)});
 }
@@ -65,8 +64,8 @@ constexpr OpDraft twice() {
   return draft;
 }
 
-// evened(x): x, cut to an even number of elements. Its own size says nothing of that, so the two
-// agree for even sizes only.
+// evened(x): x, cut to an even number of elements. The declared size ignores this, so it is right
+// for even sizes only.
 Status decompose_evened(Builder& b, const Node& node, tenon_value_t* out) {
   const Value x = node.operand(0);
   const Dims start = {b.dim(0)}, limit = {x.dim(0) / b.dim(2) * b.dim(2)};
@@ -84,7 +83,7 @@ constexpr OpDraft evened() {
   return draft;
 }
 
-// A declaration that the host refuses: no element type is taken.
+// A declaration that the host refuses: it accepts no element type.
 constexpr OpDraft untaken() {
   return op("untaken", kCompositeElementwise)
       .summary("Takes nothing.")

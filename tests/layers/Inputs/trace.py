@@ -1,4 +1,5 @@
-"""trace.py FILE PLUGIN CALL...: the timeline is JSON, its events are whole, and the plugin's calls are among them."""
+"""trace.py FILE PLUGIN CALL...: the timeline is JSON, its events are complete, and the plugin's
+calls are among them."""
 import json
 import sys
 

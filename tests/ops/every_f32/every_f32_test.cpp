@@ -1,8 +1,8 @@
 // The generated C++ of each op of one argument over f32, on each instruction set of this machine,
-// against double precision within the bound that the op states: of a sample in each exponent, and
-// with CHECK_FULL=1 of all 2^32 numbers. EVERY_F32_OPS=a,b chooses ops; EVERY_F32_SAMPLES=FILE gets
-// samples of the oracle, which oracle_samples.py compares with mpmath, among them where each op was
-// off most.
+// against double precision within the bound that the op states: a sample in each exponent or, with
+// CHECK_FULL=1, all 2^32 numbers. EVERY_F32_OPS=a,b chooses ops. EVERY_F32_SAMPLES=FILE gets
+// samples of the oracle, including those where each op has its largest error; oracle_samples.py
+// compares them with mpmath.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,12 +61,12 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// ---- What a result may be ----
+// ---- Allowed results ----
 
-constexpr double kSlack = 1 + 0x1p-9;  // for what double precision is off
+constexpr double kSlack = 1 + 0x1p-9;  // for the error of double precision
 constexpr double kRoundsToInfinity = 0x1p128 * (1 - 0x1p-25);
 
-// 2^(exponent of x) * 2^-23, for exponents of numbers of f32 from `lowest` on.
+// 2^(exponent of x) * 2^-23, for f32 exponents from `lowest` on.
 double unit_of(double x, int lowest) {
   const int e = static_cast<int>(std::bit_cast<uint64_t>(x) >> 52 & 2047) - 1023;
   return std::bit_cast<double>(static_cast<uint64_t>(std::min(std::max(e, lowest), 127) - 23 + 1023)
@@ -86,7 +86,7 @@ class Judge {
         of_(op.ulp_of),
         lowest_(op.decompose != nullptr ? -126 + 8 : -126) {}
 
-  // True when it is right. Keeps the worst.
+  // True if the result is right. Keeps the worst.
   bool right(float x, float got, double want, Worst* worst) const {
     if (exact_) {
       const auto nearest = static_cast<float>(want);
@@ -104,7 +104,7 @@ class Judge {
   }
 
  private:
-  // Zeros, infinities, NaN, and what is wrong.
+  // Handles zeros, infinities and NaN, and reports errors.
   bool odd(float got, double want, double ulps, double unit) const {
     if (std::isnan(want)) return std::isnan(got);
     if (std::isinf(want)) return got == want;
@@ -129,7 +129,7 @@ std::vector<kg::ScalarAttr> defaults_of(const tenon_op_def_t& op) {
   return out;
 }
 
-// All ops as one module; each has an extent of its own, so that it is a kernel of its own.
+// All ops as one module. Each has an extent of its own, so each becomes a kernel.
 struct Module {
   kg::Target target;
   kg::testing::Session session;
@@ -195,8 +195,7 @@ class Runner {
 constexpr size_t kBlock = size_t{1} << 20;
 constexpr uint64_t kAll = uint64_t{1} << 32;
 
-// Numbers by position; the sample has one in each 4096 consecutive ones, and beside every power of
-// two.
+// Numbers by position. The sample has one number in every 4096 and those beside every power of two.
 float number_at(uint64_t i, bool full) {
   if (full) return std::bit_cast<float>(static_cast<uint32_t>(i));
   const auto n = static_cast<uint32_t>(i);
@@ -211,8 +210,8 @@ struct Found {
   std::vector<std::string> failures;  // the first ones
 };
 
-// Results of one instruction set; where they have the bits of another's, which `known` are, they
-// were judged.
+// Judges the results of one instruction set, except those that equal bit by bit a result of another
+// one, `known`.
 void judge_block(const Judge& judge, const Module& m, const Case& c, std::span<const float> x,
                  std::span<const double> want, const float* got, const float* known, Found* found) {
   Worst worst = found->worst;

@@ -17,7 +17,7 @@ double polynomial(const double (&c)[n], double x) {
   return y;
 }
 
-// The quantile of the normal distribution by M. J. Wichura (AS 241, PPND16), of p = 1/2 + q.
+// The quantile of the normal distribution (M. J. Wichura, AS 241, PPND16) at p = 1/2 + q.
 double quantile(double q, double tail) {
   static constexpr double kA[] = {3.3871328727963666080e0,  1.3314166789178437745e+2,
                                   1.9715909503065514427e+3, 1.3731693765509461125e+4,
@@ -89,7 +89,7 @@ double logistic(double x) {
   const double e = std::exp(-std::fabs(x));
   return (x < 0 ? e : 1) / (1 + e);
 }
-// NaN stays.
+// Keeps NaN.
 double above_zero(double x) {
   return x > 0 || std::isnan(x) ? x : 0;
 }

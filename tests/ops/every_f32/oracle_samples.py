@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the oracle of every_f32_test with mpmath, at numbers in every exponent: it has to be far more
-exact than half a unit of f32.
+"""Compares the oracle of every_f32_test with mpmath, at numbers in every exponent: it must be far
+more accurate than half a unit of f32.
 
 oracle_samples.py EVERY_F32_TEST
 """
@@ -30,7 +30,7 @@ def digamma(x):
 
 
 def inside(condition, function):
-    """No number where mpmath would give a complex one."""
+    """NaN where mpmath would give a complex number."""
     return lambda x: function(x) if condition(x) else mpmath.nan
 
 
@@ -42,7 +42,7 @@ def softplus(x):
     return mpmath.log1p(mpmath.exp(x)) if x < 30 else x + mpmath.log1p(mpmath.exp(-x))
 
 
-# Those that are no plain formula: what is left out is arithmetic.
+# Functions that are not plain formulas; the others are arithmetic.
 FUNCTIONS = {
     "sqrt": inside(lambda x: x >= 0, mpmath.sqrt),
     "rsqrt": inside(lambda x: x > 0, lambda x: 1 / mpmath.sqrt(x)),
@@ -81,7 +81,7 @@ POLES = {"lgamma", "digamma", "log", "log2", "log10", "rsqrt"}
 
 
 def unit(v):
-    """Of f32, with subnormal ones."""
+    """The unit of f32, with subnormal numbers."""
     return mpmath.ldexp(1, max(int(mpmath.frexp(v)[1]) - 1, -126) - 23)
 
 

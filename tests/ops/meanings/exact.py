@@ -1,4 +1,5 @@
-"""Functions that NumPy lacks, as long doubles: by mpmath, or for many arguments of 16 bits by those of C."""
+"""Functions that NumPy lacks, as long doubles: from mpmath or, for many 16-bit arguments, from
+C."""
 
 import math
 
@@ -6,7 +7,7 @@ import mpmath
 import numpy as np
 
 LD = np.longdouble
-MANY = 20000  # arguments of 16 bits: double is more than exact
+MANY = 20000  # with 16-bit arguments, double is more than exact
 mpmath.mp.prec = 200
 
 
@@ -20,7 +21,7 @@ def long_double(x):
 
 
 def each(x, precise, fast):
-    """precise (mpmath to mpmath) or, for many, fast (double to double) of each element."""
+    """Applies precise (mpmath to mpmath) or, for many elements, fast (double to double)."""
     if len(x) > MANY and fast:
         return np.array([fast(v) for v in x.astype(float).tolist()], LD)
     return np.array([long_double(precise(to_mp(v))) for v in x], LD)
@@ -33,7 +34,7 @@ def to_mp(v):
 
 
 def piecewise(x, answers, otherwise):
-    """answers: (condition, value) in order; where none holds, otherwise(x there)."""
+    """answers: (condition, value) in order; otherwise(x) where no condition holds."""
     out, open_ = np.full(x.shape, np.nan, LD), ~np.isnan(x)
     for condition, value in answers:
         here = open_ & condition
@@ -56,7 +57,7 @@ def erfc(x):
 
 
 def erf_inv_double(x):
-    """By Newton's method from the tail's side."""
+    """By Newton's method, from the side of the tail."""
     a = abs(x)
     y = 0.0
     for _ in range(60):
@@ -99,7 +100,7 @@ def digamma_mp(v):
 
 
 def digamma_series(x):
-    """Of many: by reflection, recurrence and the asymptotic series, in long double."""
+    """For many arguments: by reflection, recurrence and the asymptotic series, in long double."""
     reflected = x < 0.5
     turn = LD(np.pi) * (x - np.rint(x))
     y = np.where(reflected, 1 - x, x)
@@ -129,7 +130,7 @@ def digamma_series(x):
 
 
 def digamma(x):
-    """As SciPy: a pole with a sign at the zeros, no number at the other poles."""
+    """As in SciPy: a signed infinity at the zeros, NaN at the other poles."""
     inner = digamma_series if len(x) > MANY else lambda v: each(v, digamma_mp, None)
     return piecewise(
         x,

@@ -1,4 +1,5 @@
-"""Whether a result is near enough to the exact one, as the op declares: in units in the last place."""
+"""Decides whether a result is as close to the exact one as the op declares, in units in the last
+place."""
 
 import fractions
 
@@ -6,11 +7,11 @@ import numpy as np
 
 from values import FORMATS, LD, exact
 
-SLACK = LD(1 + 2**-9)  # for what the exact value itself is off
+SLACK = LD(1 + 2**-9)  # for the error of the exact value itself
 
 
 def elements(dtype, array):
-    """What a file holds, to be compared: floats as long doubles."""
+    """The contents of a file for comparison: floats as long doubles."""
     return (
         exact(dtype, array.view("V2") if dtype == "bf16" else array) if dtype in FORMATS else array
     )
@@ -45,12 +46,12 @@ def rounded(v, dtype):
 
 
 def same(got, want):
-    """Equal, with the sign of zeros; any NaN is as good."""
+    """Equal, including the sign of zeros; any NaN equals any other."""
     return (got == want) & (np.signbit(got) == np.signbit(want)) | np.isnan(got) & np.isnan(want)
 
 
 def units(want, dtype, operands, op):
-    """What one unit of the op's accuracy is at each result, and how far off a result may be."""
+    """One unit of the op's accuracy at each result, and the allowed error."""
     working, accuracy = "f64" if dtype == "f64" else "f32", op["accuracy"]
     scale = abs(want)
     if accuracy["of"] == "operands":
@@ -60,17 +61,17 @@ def units(want, dtype, operands, op):
         scale = np.fmax(scale, 1)
     one = unit(scale, working, FORMATS[working][1] + (8 if op["decomposition"] else 0))
     room = LD(accuracy[working]) * one * SLACK
-    if working != dtype:  # rounded once more
+    if working != dtype:  # rounded a second time
         half = LD(0.5) * unit(abs(want) + room, dtype)
         one, room = one + half, room + half
     return one, room
 
 
 def wrong(got, want, dtype, unit_and_room):
-    """True where a float result is not what it has to be."""
+    """True where a float result is wrong."""
     digits, _, high = FORMATS[dtype]
     room = unit_and_room[1]
-    largest = np.ldexp(LD(2) - np.ldexp(LD(1), -digits), high)  # what rounds to a number
+    largest = np.ldexp(LD(2) - np.ldexp(LD(1), -digits), high)  # the largest value that rounds to a finite number
     with np.errstate(all="ignore"):
         near = abs(got - want) <= room
         signs = np.signbit(got) == np.signbit(want)
@@ -80,21 +81,21 @@ def wrong(got, want, dtype, unit_and_room):
         np.isnan(got),
         np.where(np.isinf(want), got == want, np.where(np.isinf(got), over, near)),
     )
-    # A zero has a sign, and what is exactly 0 is 0; not where larger numbers cancel.
+    # Zeros have signs, and an exact 0 must be 0, except where larger numbers cancel.
     strict = room <= unit(want, dtype) * 64
     zero = (got == 0) | (want == 0)
     return ~good | strict & zero & ~np.isnan(want) & (~signs | (want == 0) & (got != 0))
 
 
 def errors(got, want, unit_and_room):
-    """How many units results are off, where they are numbers."""
+    """The errors of results in units, where they are numbers."""
     with np.errstate(all="ignore"):
         e = abs(got - want) / unit_and_room[0]
     return np.where(np.isfinite(e), e, 0)
 
 
 def rounded_once_or_twice(got, a, b, c, dtype):
-    """fma, true where it is wrong: neither the nearest number to x y + z, nor that of two roundings."""
+    """fma: true where the result is neither x y + z rounded once, nor rounded twice."""
     working = "f64" if dtype == "f64" else "f32"
     kind = {"f32": np.float32, "f64": np.float64}[working]
     with np.errstate(all="ignore"):
@@ -105,7 +106,7 @@ def rounded_once_or_twice(got, a, b, c, dtype):
         if not (np.isfinite(x) and np.isfinite(y)):
             continue
         if not np.isfinite(z):
-            bad[i] = got[i] != z  # x y alone is too large
+            bad[i] = got[i] != z  # only x y overflows
             continue
         value = fractions.Fraction(float(x)) * fractions.Fraction(float(y)) + fractions.Fraction(
             float(z)

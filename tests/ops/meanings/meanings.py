@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Every element-wise op in every element type, over special values, against NumPy and mpmath, as close as
-its declaration says.
+"""Every element-wise op in every element type, over special values, against NumPy and mpmath,
+within the accuracy that its declaration states.
 
     meanings.py TENON [DEVICE | cpu/ISA ...] [--op NAME] [--type TYPE] [--report]
 
-The ops, their types and their accuracy come from the registry (`tenon ops --json`); what they mean is in
-oracle.py. --report tells how far off each op is at most, and where.
+The ops, their types and their accuracy come from the registry (`tenon ops --json`); their meanings
+are in oracle.py. --report prints the largest error of each op, and where it occurs.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import judge
 import oracle
 import values
 
-# Attributes that are tried; ops that are not here have none, or are written below.
+# Attribute values to test; ops not listed here have none, or are handled below.
 ATTRIBUTES = {
     "leaky_relu": [{"alpha": 0.01}, {"alpha": -2.0}],
     "elu": [{"alpha": 1.0}, {"alpha": 0.3}],
@@ -59,7 +59,7 @@ def conversions_of(op, dtype):
 
 
 def calls_of(op, dtype):
-    """The nodes that show one op in one type."""
+    """The nodes that test one op in one type."""
     if op["attributes"] == ["dtype"]:
         yield from conversions_of(op, dtype)
         return
@@ -86,7 +86,7 @@ def written(attributes):
 
 
 class Batch:
-    """The calls of one element type as one graph, and what they have to give."""
+    """The calls of one element type as one graph, and their expected results."""
 
     def __init__(self, dtype, ops, folder):
         self.dtype, self.folder = dtype, folder / dtype
@@ -125,7 +125,7 @@ class Batch:
         )
 
     def run(self, tenon, device):
-        """The results on a device; none where the processor lacks its instructions."""
+        """The results on a device; None if the processor lacks the instructions."""
         kind, _, isa = device.partition("/")
         out = self.folder / device.replace("/", "_")
         env = dict(os.environ, **({"TENON_CPU_ISA": isa} if isa else {}))
@@ -151,7 +151,7 @@ class Batch:
         return [self.inputs[n] for n in call.operands]
 
     def want(self, call):
-        """None where the results are judged from the operands alone."""
+        """None if the results are judged from the operands alone."""
         name, operands = call.op["name"], self.operands(call)
         with np.errstate(all="ignore"):
             if name in ("convert", "convert_wrap"):
@@ -168,7 +168,7 @@ class Batch:
             return oracle.meaning(name, self.dtype, operands, call.attributes)
 
     def check(self, call, got, want):
-        """Where the results are wrong, and by how many units each is off, if that is counted."""
+        """Where the results are wrong, and the error of each in units, if that is measured."""
         if call.op["name"] == "bitcast":
             return np.any(judge.bytes_of(got) != judge.bytes_of(self.inputs["x"]), axis=1), None
         found = judge.elements(call.result, got)

@@ -1,5 +1,6 @@
-"""What every element-wise op means, by NumPy and mpmath alone. A meaning takes the operands exactly (floats as
-long doubles, integers as Python's, predicates as booleans) and gives the exact result, which the test rounds.
+"""The meaning of every element-wise op, by NumPy and mpmath alone. A meaning takes exact operands
+(floats as long doubles, integers as Python's, predicates as booleans) and returns the exact result,
+which the test rounds.
 """
 
 import numpy as np
@@ -38,14 +39,15 @@ def number_of(a, b, larger):
 
 
 def floor_div(a, b):
-    """As NumPy's: infinite or no number by a zero; a zero has the sign of the quotient."""
+    """As NumPy's: infinity or NaN for a divisor of zero; a zero has the sign of the quotient."""
     with np.errstate(all="ignore"):
         whole = np.floor_divide(a, b)
         return np.where((b != 0) & (whole == 0), np.copysign(LD(0), a / b), whole)
 
 
 def power_of(a, b):
-    """As C's pow; what is infinite or 0 in double, since glibc 2.36 is wrong there in long double."""
+    """As C's pow; infinities and zeros are computed in double, because glibc 2.36 is wrong there in
+    long double."""
     return np.where(
         np.isfinite(a) & (a != 0) & np.isfinite(b),
         np.power(a, b),
@@ -149,17 +151,17 @@ def truncated(a, b):
 
 
 def divide(dtype, a, b):
-    """Truncates; by 0 all ones."""
+    """Truncates; division by 0 gives all ones."""
     return -1 if b == 0 else truncated(a, b)
 
 
 def remainder(dtype, a, b):
-    """Of the truncating division: the sign of a; a itself by 0."""
+    """The remainder of truncating division, with the sign of a; a itself for a divisor of 0."""
     return a if b == 0 else a - b * truncated(a, b)
 
 
 def power(dtype, a, b):
-    """To a negative power 1 / a^|b|, truncated."""
+    """For a negative power 1 / a^|b|, truncated."""
     if b >= 0:
         return pow(int(a), int(b), 1 << bits_of(dtype))
     return {1: 1, -1: -1 if b & 1 else 1, 0: -1}.get(a, 0)
@@ -218,7 +220,8 @@ COMPARISONS = [np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.gr
 
 
 def whole_of(to, v, wraps):
-    """Floats as integers: truncated, then saturated or modulo 2^n; NaN is 0, as is an infinity modulo."""
+    """Floats as integers: truncated, then saturated or modulo 2^n; NaN is 0, as is an infinity
+    modulo."""
     v = np.trunc(np.where(np.isnan(v) | wraps & np.isinf(v), 0, v))
     if not wraps:
         info = np.iinfo(INTS[to])
@@ -229,7 +232,7 @@ def whole_of(to, v, wraps):
 
 
 def converted(x, from_, to, wraps=False):
-    """The exact value where `to` is a float: rounding is the test's."""
+    """The exact value if `to` is a float: the test rounds it."""
     if to == "pred":
         return exact(from_, x) != 0
     if from_ in FORMATS:
@@ -241,7 +244,7 @@ def converted(x, from_, to, wraps=False):
 
 
 def attribute(dtype, value):
-    """As the op takes it: in its working type, f32 for the floats of 16 bits."""
+    """As the op reads it: in its working type, f32 for 16-bit floats."""
     if dtype in INTS:
         return int(whole_of(dtype, LD(value), False))
     return exact(
@@ -260,7 +263,7 @@ def meaning(op, dtype, operands, attributes):
     values = [exact(dtype, x) for x in operands]
     if (
         op == "swiglu"
-    ):  # silu(x) is a number of the working type: where it is 0, no infinity changes that
+    ):  # silu(x) is a number of the working type: if it is 0, an infinity does not change that
         working = "f64" if dtype == "f64" else "f32"
         gate = FLOATS["silu"](values[0])
         return (
@@ -280,7 +283,7 @@ def meaning(op, dtype, operands, attributes):
 
 
 def in_its_type(op, dtype, operands, attributes):
-    """Of an op that gives the nearest number: by NumPy in f64, or in f32 for smaller types."""
+    """For an op that gives the nearest number: by NumPy in f64, or in f32 for smaller types."""
     working = np.float64 if dtype == "f64" else np.float32
     values = [
         x if op == "select" and i == 0 else exact(dtype, x).astype(working)

@@ -1,4 +1,5 @@
-"""Special values of every element type, at which meanings go wrong. bf16 is two bytes without a type."""
+"""Special values of every element type, at which ops often go wrong. bf16 is two bytes without a
+type."""
 
 import itertools
 
@@ -17,7 +18,7 @@ INTS = {
 FLOATS = ("f16", "bf16", "f32", "f64")
 LD = np.longdouble
 
-# Precision and exponents: digits, the smallest and the largest exponent of normal numbers.
+# Precision and exponents: digits, and the smallest and largest exponent of normal numbers.
 FORMATS = {
     "f16": (11, -14, 15),
     "bf16": (8, -126, 127),
@@ -33,7 +34,7 @@ def bits_of(dtype):
 
 
 def storage(dtype):
-    """The NumPy type that a file holds; bf16 is two bytes without a type."""
+    """The NumPy type of a file; bf16 is two bytes without a type."""
     return {
         "pred": np.bool_,
         "f16": np.float16,
@@ -72,15 +73,16 @@ def patterns(dtype):
 
 
 def beside(dtype, array):
-    """With the next element on either side of each."""
+    """Each with its neighbours on either side."""
     unsigned = {32: np.uint32, 64: np.uint64}[bits_of(dtype)]
     p = array.view(unsigned)
     return np.concatenate([p, p + unsigned(1), p - unsigned(1)]).view(array.dtype)
 
 
-# Where something changes: thirds and tenths, borders between the formulas of generated functions, where
-# exp, sinh, erfc, logistic and exp2 leave the numbers, zeros of lgamma and digamma, poles, large halves,
-# arguments that are hard to reduce. Whole numbers, halves and multiples of pi stand below.
+# Points where behaviour changes: thirds and tenths, boundaries between the formulas of generated
+# functions, overflow and underflow of exp, sinh, erfc, logistic and exp2, zeros of lgamma and
+# digamma, poles, large halves, arguments that are hard to reduce. Whole numbers, halves and
+# multiples of pi are added below.
 PLACES = [float(v) for v in """
     0.1 0.3 0.3333333333333333 0.66 0.75 0.84375 0.9 0.927734375 0.99 0.999 0.9999 1.0001 1.25 2.414213562373095
     1.4616321449683622 2.4570247382208006 2.7476826467274127 2.857 3.14351 3.9192 3.95529 4.0392
@@ -98,8 +100,8 @@ PLACES += [k * np.pi / 4 for k in [*range(1, 42), 202, 710, 2002, 20002, 823114,
 
 
 def unary(dtype):
-    """For ops of one operand: every float of 16 bits, else the borders of the type, powers of two and
-    PLACES, with their neighbours."""
+    """For ops of one operand: every 16-bit float; for other types, the limits of the type, powers
+    of two and PLACES, with their neighbours."""
     if dtype in INTS:
         return integers(dtype)
     if bits_of(dtype) == 16:
@@ -198,7 +200,7 @@ def pairs(dtype):
         one = np.array([False, True])
     elif dtype in INTS:
         one = integers(dtype)
-        if len(one) > 40:  # powers of two twice are no news
+        if len(one) > 40:  # powers of two twice show nothing new
             width = bits_of(dtype)
             keep = {int(v) for v in one if abs(int(v)) < 130 or bin(abs(int(v))).count("1") > 1} | {
                 1 << (width // 2),
@@ -212,7 +214,7 @@ def pairs(dtype):
 
 
 def triples(dtype):
-    """Triples in which every special element stands at every place."""
+    """Triples in which every special element occurs at every position."""
     one = pairs(dtype)[0]
     one = one[:: round(len(one) ** 0.5)]
     n = len(one)

@@ -1,4 +1,4 @@
-// Passes that go wrong in every way the manager answers, for tests/passes/wrong.test.
+// Passes with every kind of fault that the pass manager detects, for tests/passes/wrong.test.
 #include <tenon/cpp/pass.hpp>
 
 namespace {
@@ -9,17 +9,17 @@ using tenon::PassContext;
 using tenon::Status;
 using tenon::Value;
 
-// add(x, y) becomes add(y, x), for ever.
+// add(x, y) becomes add(y, x), endlessly.
 Status flip(Builder& builder, const Node& node, std::vector<Value>* out) {
   *out = {builder.build("add", {node.operand(1), node.operand(0)})};
   return {};
 }
-// A result of another type.
+// Changes the type of a result.
 Status wrong_type(Builder& builder, const Node&, std::vector<Value>* out) {
   *out = {builder.scalar(TENON_F32, 1)};
   return {};
 }
-// Another meaning.
+// Changes the meaning.
 Status subtract(Builder& builder, const Node& node, std::vector<Value>* out) {
   *out = {builder.build("sub", {node.operand(0), node.operand(1)})};
   return {};

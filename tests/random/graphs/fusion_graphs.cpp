@@ -35,8 +35,8 @@ constexpr Choice kChoices[] = {{unary, 16},
                                {counted, 1},
                                {parts, 4}};
 
-// Each graph favours some moves and does without others: what goes wrong together is met more often
-// than where all are alike.
+// Each graph favours some moves and excludes others: failures of combinations are more likely than
+// if all graphs were alike.
 class Moves {
  public:
   explicit Moves(GraphMaker& make) : make_(make) {
@@ -78,8 +78,8 @@ Status fusion_graph(uint64_t seed, Generated* out) {
   bool holds = true;
   TENON_TRY(make_graph(seed, true, out, &holds));
   if (holds) return {};
-  // An op asserted what the sizes of the symbols break; such facts stay, so the graph is made
-  // without symbols.
+  // An op asserted something that the sizes of the symbols contradict. Such facts stay, so the
+  // graph is made without symbols.
   *out = Generated();
   return make_graph(seed, false, out, &holds);
 }

@@ -1,4 +1,4 @@
-// The generator's graphs are what they are for: tiny, mixed, with values used again, the same for
+// Generated graphs have the intended properties: small, varied, with reused values, the same for
 // the same seed.
 #include "tests/random/graphs/fusion_graphs.h"
 
@@ -77,7 +77,7 @@ TEST(FusionGraphs, HaveWhatFusionGoesWrongOn) {
   EXPECT_GT(counts.single_elements, 300);
 }
 
-// What a generated graph carries is what its evaluation from the beginning gives.
+// The outputs of a generated graph are those that evaluating it anew gives.
 TEST(FusionGraphs, CarryTheirOutputs) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Generated made;

@@ -1,5 +1,5 @@
-// Moves that make graphs which fusion can go wrong on: each adds one or a few nodes to a graph in
-// the making. A move that does not fit adds nothing.
+// Moves that build graphs which are hard to fuse. Each adds one or a few nodes to a graph under
+// construction. A move that does not fit adds nothing.
 #pragma once
 #include "tests/random/graphs/graph_maker.h"
 
@@ -10,17 +10,17 @@ void unary(GraphMaker& make);
 void binary(GraphMaker& make);
 void where(GraphMaker& make);
 void cast(GraphMaker& make);
-void chain(GraphMaker& make);  // operands that die one after another
+void chain(GraphMaker& make);  // of operands that die one after another
 
-// Both over one shape, along dims that match; invalid when no such shape was found.
+// Both values over one shape, along matching dims; invalid if no such shape was found.
 std::pair<Known, Known> join(GraphMaker& make, const Known& a, const Known& b);
-// x along these dims of a shape.
+// Broadcasts x along these dims of a shape.
 Known spread(GraphMaker& make, const Known& x, const Dims& shape, std::vector<int64_t> places);
-// An element-wise op of one or two operands of equal types, by what it takes.
+// An element-wise op of one or two operands of equal types, chosen by the types that it accepts.
 Known unary_of(GraphMaker& make, const Known& x);
 Known binary_of(GraphMaker& make, const Known& a, const Known& b);
 
-// ---- Elements that move: moves_shapes.cpp ----
+// ---- Movement of elements: moves_shapes.cpp ----
 void grow(GraphMaker& make);
 void transpose(GraphMaker& make);
 void reshape(GraphMaker& make);
@@ -32,7 +32,7 @@ void repeat(GraphMaker& make);  // tile, roll, reverse
 void triangle(GraphMaker& make);
 void indexed(GraphMaker& make);  // take, take_along, one_hot, dynamic slices, scatter_elements
 
-// ---- Lines and sums: moves_lines.cpp ----
+// ---- Reductions and products: moves_lines.cpp ----
 void reduce(GraphMaker& make);
 void reduce_and_back(
     GraphMaker& make);  // reduced over any dims, spread again along any that match, combined
@@ -40,11 +40,11 @@ void softmax(GraphMaker& make);
 void running(GraphMaker& make);
 void norm(GraphMaker& make);
 void order(GraphMaker& make);
-void product(GraphMaker& make);  // with what is computed behind it
+void product(GraphMaker& make);  // with an epilogue
 void window(GraphMaker& make);   // conv, reduce_window
 void counted(GraphMaker& make);  // iota
 
-// ---- Operands that are computed into their part of a result: moves_parts.cpp ----
+// ---- Operands computed into their part of a result: moves_parts.cpp ----
 void parts(GraphMaker& make);
 
 }  // namespace tenon::random_tests

@@ -10,10 +10,10 @@
 namespace tenon::random_tests {
 namespace {
 
-constexpr int64_t kElementsMax = 2500;  // of one tensor: reading and evaluating stays quick
+constexpr int64_t kElementsMax = 2500;  // of one tensor, so that reading and evaluating stay quick
 constexpr size_t kInputsMax = 5, kRankMax = 5;
 
-// Whether a new value of these dims is the same size by size, whatever the symbols are.
+// Whether dims are equal in every binding.
 bool same_dims(const Dims& a, const Dims& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
@@ -53,10 +53,10 @@ Status GraphMaker::begin(bool symbolic) {
 }
 
 Status GraphMaker::define(std::string_view name, const std::vector<int64_t>& sizes) {
-  // What is done for large sizes is right for small ones too: a hint, which is for speed only,
-  // brings it about.
+  // Code for large sizes must be right for small ones too. A hint, which only affects speed,
+  // selects it.
   constexpr int64_t kHints[] = {-1, -1, -1, 1, 1, 40, 40, 600, 600, 3000, 20000, 100000};
-  auto choice = random_;  // a copy: what else is chosen does not depend on it
+  auto choice = random_;  // a copy, so that other choices do not depend on it
   const int64_t hint = kHints[choice() % std::size(kHints)];
   tenon_symbol_t symbol = 0;
   const tenon_host_graph_t& api = graph_api();
@@ -98,7 +98,7 @@ bool GraphMaker::bindings_hold() const {
   return true;
 }
 
-// Of sizes for which a side has no value nothing is said.
+// True for sizes for which one side has no value.
 bool GraphMaker::holds(uint32_t rel, tenon_dim_t a, tenon_dim_t b,
                        const std::vector<int64_t>& sizes) const {
   int64_t left = 0, right = 0;
@@ -128,8 +128,8 @@ Status GraphMaker::end(int64_t others, Generated* out) {
     if (result && (unused || (others != 0 && chance(others)))) outputs.push_back(&known);
   }
   if (outputs.empty())
-    outputs.push_back(&values_[0]);                  // no node fitted: the identity is a graph too
-  if (chance(40)) outputs.push_back(pick(outputs));  // twice the same
+    outputs.push_back(&values_[0]);                  // no node fitted; the identity is a graph too
+  if (chance(40)) outputs.push_back(pick(outputs));  // the same output twice
   if (chance(2)) shuffle(&outputs);
   out->bindings.resize(symbols_.size());
   std::vector<Value> yields;
@@ -284,7 +284,7 @@ Known GraphMaker::build(std::string_view op, const std::vector<Known>& operands,
     values.push_back(operand.value);
   }
   const Node node = Builder(graph_.get(), main_).build_node(op, values, attrs);
-  if (!node) return {};  // it does not fit: the declaration says so
+  if (!node) return {};  // does not fit: the declaration refuses it
   std::vector<std::vector<Tensor>> results(symbols_.size());
   bool fine = true;
   for (uint32_t r = 0; r < node.result_count() && fine; ++r) fine = fits(node.result(r).dims());

@@ -1,5 +1,5 @@
-// A graph in the making: the values there are so far with what they hold, inputs and constants as
-// they are wanted, and nodes that stay only where their results can be compared.
+// A graph under construction: the values so far with their contents, inputs and constants created
+// on demand, and nodes that stay only if their results can be compared.
 #pragma once
 #include <deque>
 #include <random>
@@ -13,7 +13,7 @@
 
 namespace tenon::random_tests {
 
-// A value with what it holds in each binding.
+// A value with its contents in each binding.
 struct Known {
   Value value;
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
@@ -29,10 +29,9 @@ class GraphMaker {
  public:
   explicit GraphMaker(uint64_t seed);
 
-  // Starts the graph; symbolic: with one or two symbols, each of which has a size per binding.
+  // Starts the graph. symbolic: with one or two symbols, each of which has a size per binding.
   Status begin(bool symbolic);
-  // Yields what nothing uses, and each other result with a chance of one in `others` (0: none of
-  // them).
+  // Yields all unused values, and each other result with a chance of one in `others` (0: none).
   Status end(int64_t others, Generated* out);
 
   // ---- Choices, all from the seed ----
@@ -51,14 +50,15 @@ class GraphMaker {
     }
   }
   std::vector<int64_t> some_of(
-      size_t rank);  // some of the dims below rank, in order, at least one where there is one
-  tenon_dtype_t any_dtype(uint32_t set);  // the graph's own more often than others
-  Dim any_extent();                       // one of the graph's few, which are equal often
+      size_t rank);  // some of the dims below rank, in order; at least one if there is one
+  tenon_dtype_t any_dtype(uint32_t set);  // often the graph's own
+  Dim any_extent();                       // one of the graph's few, often equal
   Dims any_shape(size_t rank_min = 0, size_t rank_max = 5);
 
   // ---- Values ----
   const std::vector<Known>& values() const { return values_; }
-  // A value that fits: the newest often, any other, a new input at times or where there is none.
+  // A value that fits: often the newest, else any other; sometimes, or if there is none, a new
+  // input.
   Known take(uint32_t dtypes, size_t rank_min = 0, size_t rank_max = 5);
   // A value of exactly this type.
   Known like(tenon_dtype_t dtype, const Dims& dims);
@@ -67,11 +67,11 @@ class GraphMaker {
   Known constant(tenon_dtype_t dtype, std::vector<int64_t> sizes);
 
   // ---- Nodes ----
-  // The first result; invalid when the node does not fit, or its results cannot be compared. Then
-  // it is gone.
+  // The first result. Invalid, and the node removed, if it does not fit or its results cannot be
+  // compared.
   Known build(std::string_view op, const std::vector<Known>& operands,
               const std::vector<Attr>& attrs = {});
-  // Lists for attributes, which borrow them.
+  // Stores lists for attributes, which borrow them.
   const std::vector<int64_t>& keep(std::vector<int64_t> numbers) {
     return kept_.emplace_back(std::move(numbers));
   }
@@ -79,7 +79,7 @@ class GraphMaker {
   bool fits(const Dims& dims) const;  // few enough dims, and few enough elements in every binding
   Dim dim(int64_t constant) const { return Dim(graph_.get(), constant); }
   uint64_t nodes() const { return nodes_; }
-  // Every fact that ops asserted of the symbols holds for the sizes of all bindings.
+  // Whether every fact that ops asserted of the symbols holds for the sizes of all bindings.
   bool bindings_hold() const;
 
  private:
@@ -95,7 +95,7 @@ class GraphMaker {
   std::vector<tenon_symbol_t> defined_;
   std::vector<Dim> extents_;
   tenon_dtype_t own_dtype_ = TENON_F32;
-  std::vector<Known> values_;  // no constants
+  std::vector<Known> values_;  // without constants
   std::vector<Known> inputs_;
   std::deque<std::vector<int64_t>> kept_;
   Status status_;

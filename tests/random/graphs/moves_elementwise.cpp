@@ -8,7 +8,7 @@ namespace {
 
 using Names = std::vector<const char*>;
 
-// Functions whose domain and slopes suit the numbers that x holds.
+// Functions whose domain and slopes suit the values of x.
 const Names& functions_of(GraphMaker& make, const Known& x) {
   static const Names kAny = {"neg",  "abs",    "relu", "tanh",  "logistic",   "sin",
                              "cos",  "square", "erf",  "silu",  "gelu",       "softplus",
@@ -38,8 +38,8 @@ const Names& combinations_of(GraphMaker& make, const Known& a, const Known& b) {
   return make.chance(10) ? kMore : kFloats;
 }
 
-// A walk through both lists of dims: dims that match go together or stay apart, so that sums come
-// out along other axes than they were taken from.
+// A joint walk through two lists of dims: matching dims are joined or kept apart, so that sums end
+// up along axes other than their own.
 struct Meeting {
   Dims shape;
   std::vector<int64_t> a, b;  // places of the dims of each
@@ -60,7 +60,7 @@ Meeting meet(GraphMaker& make, const Dims& a, const Dims& b) {
   return out;
 }
 
-// As ONNX and NumPy do it: the last dims go together. Empty places where they do not match.
+// As in ONNX and NumPy, the last dims are joined. Empty if they do not match.
 Meeting meet_at_end(const Dims& a, const Dims& b) {
   Meeting out;
   const size_t rank = std::max(a.size(), b.size());
@@ -117,7 +117,8 @@ Known binary_of(GraphMaker& make, const Known& a, const Known& b) {
 
 namespace {
 
-// A constant that goes with x: of rank 0, or of some of its last dims as far as they are numbers.
+// A constant that can be combined with x: of rank 0, or with some of its last dims, as far as they
+// are numbers.
 Known constant_for(GraphMaker& make, const Known& x) {
   std::vector<int64_t> sizes;
   for (size_t d = x.rank(); d-- > 0 && x.dims[d].is_constant() && make.chance(2);) {

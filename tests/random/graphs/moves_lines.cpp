@@ -26,7 +26,7 @@ std::vector<int64_t> any_axes(GraphMaker& make, size_t rank) {
   return make.some_of(rank);
 }
 
-// The result without the axes, or with 1 in their places.
+// The reduced value without the axes, or with extents of 1.
 Known reduced(GraphMaker& make, const Known& x, const std::vector<int64_t>& axes) {
   const Known y = make.build(make.pick(reductions_of(x)), {x}, {{"dims", make.keep(axes)}});
   if (!y.valid() || !make.chance(3)) return y;
@@ -35,8 +35,7 @@ Known reduced(GraphMaker& make, const Known& x, const std::vector<int64_t>& axes
   return make.build("reshape", {y}, {{"shape", kept}});
 }
 
-// Places, in order, at which all dims of `part` stand in `whole`: the last, the first or any
-// others.
+// Positions in `whole`, in order, that match the dims of `part`: the last, the first or any others.
 bool place(GraphMaker& make, const Dims& part, const Dims& whole, std::vector<int64_t>* places) {
   for (int tries = 0; tries < 8; ++tries) {
     places->clear();
@@ -53,8 +52,7 @@ bool place(GraphMaker& make, const Dims& part, const Dims& whole, std::vector<in
   return false;
 }
 
-// What often stands behind a product, and is computed with it: a bias, a function, what the product
-// is added to.
+// What often follows a product and is computed with it: a bias, a function, an addition.
 void epilogue(GraphMaker& make, Known y) {
   for (int64_t i = make.below(3); i > 0 && y.valid(); --i) {
     if (make.chance(2)) {
@@ -191,7 +189,7 @@ void window(GraphMaker& make) {
                 {"pad_high", make.keep(low)}});
     return;
   }
-  // Depthwise: each channel has a filter of its own.
+  // Depthwise: a filter for each channel.
   const bool depthwise = x.dims[1].is_constant() && make.chance(3);
   Dims weights = {depthwise ? x.dims[1] : make.dim(1 + make.below(3)),
                   depthwise ? make.dim(1) : x.dims[1]};

@@ -1,12 +1,12 @@
-// What joins computed operands: fusion lets those who compute them store into their part of the
+// Ops that join computed operands: fusion lets the producers store directly into their part of the
 // result.
 #include "tests/random/graphs/fusion_moves.h"
 
 namespace tenon::random_tests {
 namespace {
 
-// A value of these dims that is computed by more than one element each, so that nobody takes it
-// apart again.
+// A value of these dims of which each element depends on several, so that it is not computed again
+// by its consumers.
 Known computed(GraphMaker& make, tenon_dtype_t dtype, const Dims& dims) {
   const auto last = static_cast<int64_t>(dims.size()) - 1;
   if (make.chance(3))
@@ -32,7 +32,7 @@ void multiply(GraphMaker& make, const Known& x) {
               {"b_contract", make.keep({0})}});
 }
 
-// Reads all of x: before or after others store beside it or over it.
+// Reads all of x, before or after other nodes store beside it or over it.
 void read(GraphMaker& make, const Known& x) {
   const auto last = static_cast<int64_t>(x.rank()) - 1;
   switch (make.below(4)) {
@@ -60,7 +60,7 @@ Dims smaller(GraphMaker& make, const Dims& dims) {
 Known updated(GraphMaker& make, const Known& x) {
   const Known update = computed(make, x.dtype, smaller(make, x.dims));
   const Known starts = make.like(TENON_I64, {make.dim(static_cast<int64_t>(x.rank()))});
-  // A product leaves x where it is; whoever else reads it would be computed with it.
+  // A product leaves x in memory; other consumers would be computed with it.
   if (make.chance(2)) multiply(make, x);
   return update.valid() ? make.build("dynamic_update_slice", {x, update, starts}) : Known();
 }

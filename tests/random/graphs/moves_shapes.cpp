@@ -14,8 +14,8 @@ std::vector<int64_t> up_to(size_t rank) {
   return dims;
 }
 
-// The dims of x in another partition: some joined, some of constant extent cut in two, ones put in
-// and taken out.
+// The dims of x regrouped: some merged, some constant extents split, dims of 1 inserted and
+// removed.
 Dims regrouped(GraphMaker& make, Dims shape) {
   for (int64_t steps = 1 + make.below(3); steps > 0; --steps) {
     const auto at = shape.empty() ? 0 : make.below(static_cast<int64_t>(shape.size()));
@@ -37,7 +37,7 @@ Dims regrouped(GraphMaker& make, Dims shape) {
   return shape;
 }
 
-// The same extents in another order: elements move to other rows.
+// The same extents in another order, so elements move to other rows.
 Dims reordered(GraphMaker& make, Dims shape) {
   make.shuffle(&shape);
   return shape;

@@ -12,7 +12,7 @@ Tensor tensor_of(const random_graphs::Known& known) {
   return {known.dtype, known.dims, known.bytes, nullptr};
 }
 
-// As `tenon run --check`, once more for each node.
+// The tolerance of `tenon run --check`, multiplied by the number of nodes.
 Tensor bluntly(Tensor tensor, uint64_t nodes) {
   const double part = tools::default_tolerance(tensor.dtype) * static_cast<double>(1 + nodes);
   if (part == 0) return tensor;

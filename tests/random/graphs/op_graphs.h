@@ -1,5 +1,5 @@
-// Graphs in which every registered op gets its turn, and graphs of files, with what their results
-// may differ by.
+// Graphs that cover every registered op, and graphs from files, with the allowed errors of their
+// results.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,8 +12,8 @@ namespace tenon::random_tests {
 class OpGraphs {
  public:
   OpGraphs();
-  // 1 to 14 nodes, the first of them of op `seed`. Where nothing sharper is known of an output,
-  // another result may be off by a part of its largest element, as `tenon run --check` has it.
+  // 1 to 14 nodes, the first of them of op `seed`. If nothing sharper is known of an output, its
+  // allowed error is a fraction of its largest element, as in `tenon run --check`.
   Status make(uint64_t seed, Generated* out);
   // " barrier call", or " none".
   std::string unused() const;
@@ -23,8 +23,8 @@ class OpGraphs {
   std::vector<uint64_t> used_;
 };
 
-// The graph of a model's file with random inputs; symbols are 2, 3 and so on. Empty, or why it
-// cannot be compared.
+// The graph of a model file with random inputs; symbols are 2, 3 and so on. Empty, or why it cannot
+// be compared.
 std::string model_graph(const std::string& path, uint64_t seed, Generated* out);
 
 }  // namespace tenon::random_tests

@@ -14,7 +14,7 @@ namespace tenon::random_tests {
 namespace {
 
 constexpr int64_t kElementsMax = 100000;
-constexpr double kLargest = 1e4;  // far enough from where f16 ends
+constexpr double kLargest = 1e4;  // well below the largest f16
 
 tenon_array_t array_of(const Tensor& tensor) {
   tenon_array_t array = {};
@@ -31,7 +31,7 @@ uint64_t bytes_of(const Tensor& tensor) {
   return static_cast<uint64_t>(tensor.count()) * dtype_bytes(tensor.dtype);
 }
 
-// Dtypes and dims of the results, with room for their elements. Empty, or why not.
+// Element types and dims of the results, with storage for their elements. Empty, or why not.
 std::string shape_results(const Node& node, std::span<const int64_t> symbols,
                           std::vector<Tensor>* results) {
   if (node.view().symbol_count != 0) return "a dim depends on data";
@@ -152,8 +152,8 @@ Tensor random_tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t se
   for (int64_t i = 0, n = tensor.count(); i < n; ++i) {
     unsigned char* at = bytes->data() + i * size;
     if (is_float(dtype)) {
-      // Sums of three are near enough to normal; sixteenths, so that equal elements are met as
-      // well.
+      // The sum of three uniform numbers is nearly normal. Multiples of 1/16, so that equal
+      // elements occur.
       double x = 0;
       for (int k = 0; k < 3; ++k) x += static_cast<double>(random() % 4096) / 2048 - 1;
       store_double(dtype, at, random() % 4 == 0 ? std::round(x * 16) / 16 : x);

@@ -11,22 +11,22 @@
 namespace tenon::random_tests {
 namespace {
 
-// What an op does to distances.
+// How an op affects distances.
 enum class Rule {
-  kExact,     // gives elements of its operands, or computes without rounding: max, neg, concat
-  kJump,      // jumps; continuous between the jumps, or constant: floor, compare
+  kExact,     // returns elements of its operands, or computes without rounding: max, neg, concat
+  kJump,      // jumps; between jumps it is continuous or constant: floor, compare
   kConvert,   // one of the above, by element types
   kRounds,    // one rounding: add, mul
   kFunction,  // a few units in the last place: exp, tanh
-  kFormula,   // a few units in the last place of its operand, since its terms cancel out: gelu
+  kFormula,   // a few units in the last place of its operand, because its terms cancel: gelu
   kSums,  // rounds each term and each partial result, grows with every operand: reduce_sum, mean,
           // cumsum
   kProducts,  // likewise, with factors of any sign: matmul, reduce_prod
-  kSoftmax,   // exponentials of distances to the largest element
+  kSoftmax,   // exponentials of differences from the largest element
   kLogSoftmax,
   kLogSumExp,
-  kOrder,   // places of elements: argmax; never of what is not exact
-  kUnknown  // tried with operands a little aside
+  kOrder,   // positions of elements: argmax; only for exact operands
+  kUnknown  // evaluated with slightly moved operands
 };
 
 const std::map<std::string_view, Rule>& rules() {
@@ -106,7 +106,7 @@ Rule rule_of(const tenon_op_def_t& op) {
 
 // ---- Elements ----
 
-// What is computed in for this type: narrow floats are computed in f32 and rounded at the end.
+// The type that this type is computed in: narrow floats compute in f32 and round at the end.
 tenon_dtype_t working(tenon_dtype_t dtype) {
   return dtype == TENON_F64 ? TENON_F64 : TENON_F32;
 }
@@ -187,7 +187,7 @@ class Allowance {
     return all_exact_;
   }
 
-  // What distances of operands do to results.
+  // Carries distances of operands over to the results.
   bool carry() {
     switch (rule_) {
       case Rule::kJump:
@@ -207,8 +207,8 @@ class Allowance {
     }
   }
 
-  // Operand by operand, up and down, and then all together: right for what is monotone in each of
-  // its operands, and near enough for what is smooth in them.
+  // Moves each operand up and down, then all together: exact for ops that are monotone in each
+  // operand, a good estimate for smooth ones.
   bool carry_each() {
     for (size_t k = 0; k < operands_.size(); ++k) {
       if (!inexact(operands_[k])) continue;
@@ -226,7 +226,7 @@ class Allowance {
     return std::count_if(operands_.begin(), operands_.end(), inexact) < 2 || carry_together();
   }
 
-  // A product of two that are nearly 0 is further off than either of them makes it alone.
+  // For a product of two numbers near 0, moving both changes more than moving either one.
   bool carry_together() {
     std::vector<std::vector<double>> most(results_.size());
     for (size_t r = 0; r < results_.size(); ++r) most[r].resize(sums_[r].size());
@@ -244,7 +244,7 @@ class Allowance {
     return true;
   }
 
-  // Factors that are taken in another order must not overflow on the way, nor vanish.
+  // Factors in another order must not overflow or underflow on the way.
   bool products_stay() const {
     if (view(op_.name) != "reduce_prod" && view(op_.name) != "cumprod") return true;
     constexpr double kBitsMax = 100;  // f32 has exponents to 127
@@ -256,8 +256,7 @@ class Allowance {
     return bits <= kBitsMax;
   }
 
-  // Terms of any sign: what they are at most apart follows from their magnitudes, exactly for
-  // products.
+  // For terms of any sign, bounds the difference by their magnitudes; exact for products.
   bool carry_magnitudes() {
     if (!products_stay()) return false;
     std::vector<Tensor> magnitudes, more, base, grown;
@@ -279,7 +278,7 @@ class Allowance {
     return true;
   }
 
-  // Of an op that is not known here: where a few operands nearby lead, and some more.
+  // For an unknown op: evaluates a few nearby operands, and adds a margin.
   bool carry_tried() {
     std::mt19937_64 random(operands_.size() * 977 + results_.size());
     std::vector<double> most(results_.size());
@@ -305,11 +304,11 @@ class Allowance {
     return true;
   }
 
-  // Every combination of operands moved down and up gives the same.
+  // Whether every combination of operands moved down and up gives the same result.
   bool stays_between_jumps() const {
     if (operands_.size() > 2) return false;
     if (operands_.size() == 2 && is_float(results_[0].dtype))
-      return false;  // rem: continuous and jumping at once
+      return false;  // rem is continuous and also jumps
     for (int signs = 0; signs < 1 << operands_.size(); ++signs) {
       std::vector<Tensor> aside, found;
       for (size_t k = 0; k < operands_.size(); ++k)
@@ -322,7 +321,7 @@ class Allowance {
     return true;
   }
 
-  // Integers are compared exactly, so they must not depend on roundings.
+  // Integers are compared exactly, so they must not depend on rounding.
   bool integers_hold() const {
     const bool any = std::any_of(results_.begin(), results_.end(),
                                  [](const Tensor& t) { return !is_float(t.dtype); });
@@ -331,7 +330,7 @@ class Allowance {
                        [](const Tensor& t) { return !is_float(t.dtype); });
   }
 
-  // What the op adds by rounding itself.
+  // Adds the op's own rounding.
   void add_own(size_t r) {
     const Tensor& y = results_[r];
     if (is_exact()) return;
@@ -340,7 +339,7 @@ class Allowance {
     const double reach_off = operands_.empty() ? 0 : largest_distance(operands_[0]);
     const double scale = largest(y), tolerance = std::max(op_.tolerance, 1.0);
     const double ulps = wide == TENON_F64 ? 16 : 8;
-    // A long sum rounds once for each term that is added to it; errors of both signs meet.
+    // A long sum rounds once per added term; errors of both signs cancel in part.
     const bool sums = rule_ == Rule::kSums || rule_ == Rule::kUnknown;
     const double summed = sums && !operands_.empty()
                               ? static_cast<double>(operands_[0].count()) /
@@ -367,7 +366,7 @@ class Allowance {
     return rule_ == Rule::kExact || rule_ == Rule::kJump || rule_ == Rule::kOrder;
   }
 
-  // Stores the distances. False when they hide too much.
+  // Stores the distances. False if they would hide too much.
   bool keep(size_t r) {
     if (is_exact() && (all_exact_ || rule_ != Rule::kExact)) return true;
     const double scale = largest(results_[r]);

@@ -1,5 +1,5 @@
-// What another right result may differ by: small where nothing is lost, nothing for what is exact,
-// and no more than the elements themselves say.
+// Allowed errors: small where nothing is lost, none for exact results, and no larger than the
+// elements justify.
 #include <cmath>
 #include <cstring>
 
@@ -17,7 +17,7 @@ Tensor floats(std::vector<float> values) {
   return out;
 }
 
-// The first output for these elements of the first input. Empty allowance: exact.
+// The first output for these elements of the first input. No `allowed`: exact.
 Tensor output_of(std::string_view body, std::vector<float> values, std::string* problem = nullptr) {
   const std::string count = std::to_string(values.size());
   Generated made =
@@ -49,7 +49,7 @@ TEST(Difference, IntegersAndPredicatesByTheirBits) {
   EXPECT_EQ(difference("y", of(TENON_U8, 255), of(TENON_U8, 255).data()), "");
   EXPECT_NE(difference("y", of(TENON_U8, 255), of(TENON_U8, 254).data()), "");
   EXPECT_NE(difference("y", of(TENON_PRED, 1), of(TENON_PRED, 0x7f).data()),
-            "");  // true, but never written
+            "");  // true in theory, but never written so
 }
 
 TEST(Rounding, WhatOnlyMovesIsExact) {
@@ -90,9 +90,9 @@ TEST(Rounding, ASquareOfWhatCancelsOutMayBeTheSquareOfItsDistance) {
 TEST(Rounding, AJumpIsFineOutOfReach) {
   constexpr std::string_view kBody =
       "f32[1]) {\n %0 = exp(%x) : f32[1]\n %1 = floor(%0) : f32[1]\n yield %1\n}\n";
-  EXPECT_EQ(output_of(kBody, {1}).allowed, nullptr);  // floor(2.718) is 2 however exp rounds
+  EXPECT_EQ(output_of(kBody, {1}).allowed, nullptr);  // floor(2.718) is 2 for any rounding of exp
   std::string problem;
-  output_of(kBody, {0.6931472f}, &problem);  // exp is 2 but for its last digit
+  output_of(kBody, {0.6931472f}, &problem);  // exp is 2 up to its last digit
   EXPECT_EQ(problem, "floor: too much depends on roundings");
 }
 
@@ -125,7 +125,7 @@ TEST(Rounding, Ulps) {
   EXPECT_EQ(ulp(TENON_F16, 2), 0x1p-9);
   EXPECT_EQ(ulp(TENON_BF16, -1), 0x1p-7);
   EXPECT_EQ(ulp(TENON_F16, 0), 0x1p-24);
-  EXPECT_EQ(ulp(TENON_F32, 0), 0x1p-126);  // a device may flush what lies below
+  EXPECT_EQ(ulp(TENON_F32, 0), 0x1p-126);  // a device may flush smaller numbers
 }
 
 }  // namespace

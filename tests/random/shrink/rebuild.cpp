@@ -37,7 +37,7 @@ class Rebuild {
   }
   bool cut(const Value& value) const { return edit_.inputs.contains(value.id()); }
 
-  // Notes what leads to an output.
+  // Marks everything that leads to an output.
   void mark(Value value) {
     value = source(value);
     if (!value.valid() || !needed_.insert(value.id()).second || cut(value)) return;
@@ -125,7 +125,7 @@ class Rebuild {
     return true;
   }
 
-  // An input in the place of a value.
+  // Replaces a value by an input.
   bool add_input(const Value& value) {
     const Dims dims = translated(value.dims());
     const std::string name = name_of(value);
@@ -206,7 +206,7 @@ class Rebuild {
     return std::all_of(dims.begin(), dims.end(), [](Dim dim) { return dim.valid(); });
   }
 
-  // The new value of an old one.
+  // The new value for an old one.
   bool find(const Value& value, Value* made) {
     if (!made_.contains(value.id())) {
       const bool added = value.is_constant() ? add_constant(value) : cut(value) && add_input(value);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kTriesMax = 600;
 
-// The step that failed, empty for a wrong result.
+// The step that failed; empty for a wrong result.
 std::string step_of(const std::string& problem) {
   if (problem.find(" instead of ") != std::string::npos) return "";
   return problem.substr(0, problem.find(':'));
@@ -23,7 +23,7 @@ class Shrinker {
   }
 
   Generated run() {
-    // What leaves out most comes first. Each step begins anew with what the one before left.
+    // Edits that remove most come first. After each success, all of them are tried again.
     while (bindings() || outputs() || inputs() || earlier() || shortcuts() || symbols() ||
            extents())
       continue;
@@ -31,7 +31,7 @@ class Shrinker {
   }
 
  private:
-  // Takes the edited graph when it still fails.
+  // Keeps the edited graph if it still fails.
   bool keep_if_failing(const Edit& edit) {
     if (++tries_ > kTriesMax) return false;
     Generated smaller;
@@ -76,7 +76,7 @@ class Shrinker {
     return false;
   }
 
-  // The later a result, the more nodes an input in its place makes useless.
+  // Later results first: replacing them by inputs makes more nodes useless.
   bool inputs() {
     const std::vector<Node> all = nodes();
     for (size_t i = all.size(); i-- > 0 && known_;) {
@@ -90,7 +90,7 @@ class Shrinker {
     return false;
   }
 
-  // An output is what the last node computes from.
+  // Replaces an output by an operand of its last node.
   bool earlier() {
     const std::vector<Value> yields = main_region(best_.graph.get()).yields();
     for (size_t i = 0; i < yields.size(); ++i) {
@@ -105,7 +105,7 @@ class Shrinker {
     return false;
   }
 
-  // An operand in the place of the result.
+  // Replaces a result by an operand.
   bool shortcuts() {
     for (const Node& node : nodes()) {
       for (const Value operand : node.operands()) {
@@ -155,7 +155,7 @@ class Shrinker {
   std::string& problem_;
   const std::string step_;
   std::vector<Values> values_;
-  bool known_ = false;  // of every value what it holds
+  bool known_ = false;  // contents of every value
   int tries_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// A failing graph becomes as small as it gets, and stays one that fails.
+// A failing graph becomes as small as possible and still fails.
 #include "tests/random/shrink/shrink.h"
 
 #include <filesystem>
@@ -16,7 +16,7 @@ uint64_t count(const Generated& generated, std::string_view op) {
   return found;
 }
 
-// Wrong wherever a softmax meets another op of what it gives.
+// Reports a failure wherever a softmax's result is an operand of another op.
 std::string wrong_after_softmax(const Generated& generated) {
   for (const Node& node : main_region(generated.graph.get()).nodes()) {
     for (const Value operand : node.operands()) {
@@ -46,8 +46,7 @@ TEST(Shrink, TheNodesThatItTakes) {
   EXPECT_GE(shrunk, 5);
 }
 
-// What is left still is the graph that its bindings say: the reference gives the outputs that it
-// carries.
+// A shrunk graph is consistent: the reference gives the outputs that its bindings have.
 TEST(Shrink, CarriesWhatTheReferenceGives) {
   Generated made;
   for (uint64_t seed = 1; made.bindings.size() < 2; ++seed) {

@@ -16,23 +16,23 @@ using interpreter::Place;
 using interpreter::Report;
 using interpreter::RunOptions;
 
-// One run of a kernel as it is: what it was given and what it left.
+// One run of a kernel in its original form: its operands and its results.
 struct KernelCheck::Launch {
   const kg::Kernel* kernel = nullptr;
   const kg::ProgramStep* step = nullptr;
   std::vector<int64_t> extents;
-  std::vector<uint32_t> program_buffer;   // by buffer of the kernel; ~0u: a temp of its own
-  std::vector<bool> stored;               // by buffer of the kernel
-  std::vector<Memory> before;             // of those it stores, by buffer of the kernel
+  std::vector<uint32_t> program_buffer;  // by buffer of the kernel; ~0u: a temp
+  std::vector<bool> stored;              // by buffer of the kernel
+  std::vector<Memory> before;  // contents of the buffers that it stores, by buffer of the kernel
   std::vector<Memory>* memory = nullptr;  // of the program, after the run
   uint32_t clock = 0;                     // before the run
-  double magnitude = 0;                   // of all it read or stored
-  kg::DType computed = TENON_F64;         // the least precise it computes with
+  double magnitude = 0;                   // largest number that it read or stored
+  kg::DType computed = TENON_F64;         // the least precise type that it computes in
 };
 
 namespace {
 
-// What a tree does besides loops, loads and stores.
+// The nodes of a tree other than loops, loads and stores.
 std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
   std::set<std::string> out;
   for (const kg::Node& n : nodes) {
@@ -88,7 +88,7 @@ std::string KernelCheck::complete(Form* form) {
   if (!kg::verify(*form->kernel, &why)) return "step split: " + why;
   form->prepared = std::make_unique<kg::Prepared>(kg::prepare(*form->kernel));
   if (!trees_) return "";
-  // Adds axes and expressions to the pool, and changes no stage.
+  // Adds axes and expressions to the pool, and does not change stages.
   kg::Prepared& prepared = *form->prepared;
   kg::Schedule schedule;
   form->tree = std::make_unique<kg::LoopTree>();
@@ -124,15 +124,15 @@ std::string KernelCheck::make_forms(uint32_t kernel) {
   return complete(&f.any_size);
 }
 
-// Runs one form of the launch's kernel on copies of what the kernel stores, and compares what both
-// left.
+// Runs one form of the launch's kernel on copies of the memory that the kernel stores to, and
+// compares the results.
 template <class F>
 std::string KernelCheck::compare(const Launch& launch, const Form& form, const char* step,
                                  bool in_place, bool flat, F run) {
   std::vector<Memory> copies = launch.before;
   std::vector<Place> places(form.kernel->buffers.size());
   std::vector<int64_t> extents = launch.extents;
-  // Temps that lie in an output may have lost their names: then it is stored again.
+  // Temps in an output's memory may have lost their names; then an element counts as stored again.
   std::vector<bool> shared(form.kernel->buffers.size());
   for (const kg::Buffer& b : form.kernel->buffers) {
     if (b.alias_of >= 0) shared[static_cast<size_t>(b.alias_of)] = flat;
@@ -174,9 +174,9 @@ std::string KernelCheck::compare(const Launch& launch, const Form& form, const c
   return "";
 }
 
-// How far changes of the operands in their last bit move each element that the kernel stores in b:
-// code that rounds elsewhere (another order of a sum, a fused multiply-add) is right for operands
-// that near. A sine of a large sum amplifies them beyond what magnitudes tell.
+// How far changes of the operands in their last bit move each element that the kernel stores in b.
+// Code that rounds differently (another order of a sum, a fused multiply-add) is right for operands
+// that close. A sine of a large sum amplifies them beyond what magnitudes show.
 std::vector<double> KernelCheck::spread(const Launch& launch, uint32_t b) {
   const Memory& expected = (*launch.memory)[launch.program_buffer[b]];
   const double bit = launch.computed == TENON_F64    ? 0x1p-52
@@ -209,7 +209,7 @@ std::vector<double> KernelCheck::spread(const Launch& launch, uint32_t b) {
   return out;
 }
 
-// Pairs (stored, read) of the kernel's buffers that the step allows to be one memory.
+// Pairs (stored, read) of the kernel's buffers that may share memory in this step.
 std::vector<std::pair<uint32_t, uint32_t>> KernelCheck::shared_operands(
     const Launch& launch) const {
   std::vector<std::pair<uint32_t, uint32_t>> out;
@@ -220,7 +220,7 @@ std::vector<std::pair<uint32_t, uint32_t>> KernelCheck::shared_operands(
   const std::vector<uint32_t>& pairs = launch.step->in_place;
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
     const uint32_t written = local(pairs[i]), read = local(pairs[i + 1]);
-    // Where other kernels wrote parts of it, the planner leaves a buffer in memory of its own.
+    // A buffer that several kernels write in parts is kept in memory of its own by the planner.
     if (joined_[pairs[i]]) continue;
     if (written < launch.program_buffer.size() && read < launch.program_buffer.size())
       out.push_back({written, read});
@@ -244,7 +244,7 @@ std::string KernelCheck::compare_forms(const Launch& launch, const Forms& forms)
   return wrong;
 }
 
-// The kernel as it is or in its general form: its stages, then what its loops become.
+// Runs the kernel, or its general form: its stages, then its loop trees.
 std::string KernelCheck::run_forms(const Launch& launch, const Form& form, bool general) {
   std::string wrong;
   if (general) {
@@ -277,8 +277,8 @@ std::string KernelCheck::run_forms(const Launch& launch, const Form& form, bool 
   };
   wrong =
       compare(launch, form, general ? "loops (of the general form)" : "loops", false, true, loops);
-  // The items of a group all load what the first one needs for its result: in place that looks like
-  // a race, and only the first one's value is used.
+  // All items of a group load what the first one needs for its result. In place this looks like a
+  // race, though only the first one's value is used.
   if (!wrong.empty() || general || form.tree->together || shared_operands(launch).empty())
     return wrong;
   return compare(launch, form, "loops, in place", true, true, loops);

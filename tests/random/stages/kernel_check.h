@@ -1,5 +1,5 @@
-// The kernels of a device's program, each in all the forms it takes on the way to text. Internal to
-// the stage check.
+// Checks the kernels of a device's program, each in all forms on its way to text. Internal to the
+// stage check.
 #pragma once
 #include <memory>
 #include <string>
@@ -22,12 +22,12 @@ class KernelCheck {
               std::vector<bool> overlaid, std::vector<bool> joined, uint64_t seed, bool trees,
               bool texts, StageStatistics* statistics);
 
-  // Runs all steps on the memory of one binding and compares the forms of each kernel. Empty when
-  // all agree.
+  // Runs all steps on the memory of one binding and compares the forms of each kernel. Empty if all
+  // agree.
   std::string run(const ProgramCheck& program, size_t binding);
 
  private:
-  // One kernel and what becomes of it.
+  // One kernel and a form derived from it.
   struct Form {
     kernelgen::Kernel* kernel = nullptr;
     std::vector<kernelgen::SizeProgram>
@@ -63,7 +63,7 @@ class KernelCheck {
   StageStatistics& statistics_;
   std::vector<std::unique_ptr<Forms>> forms_;  // by kernel
   uint32_t clock_ = 0;
-  std::string text_;  // the form looked at last
+  std::string text_;  // of the last form checked
 };
 
 }  // namespace tenon::random_tests

@@ -17,7 +17,7 @@ bool same_view(const View& a, const View& b) {
   return a.buffer == b.buffer && a.index == b.index && a.guard == b.guard;
 }
 
-// Expressions of one pool: equal numbers are equal expressions.
+// Both are of one pool, where equal numbers are equal expressions.
 bool same_stage(const Stage& a, const Stage& b) {
   return a.kind == b.kind && a.space == b.space && a.reduce == b.reduce && a.fill == b.fill &&
          a.value == b.value && a.init == b.init && a.step == b.step && a.merge == b.merge &&
@@ -112,8 +112,8 @@ std::string ProgramCheck::run(size_t binding, const Kernel& program) const {
   std::vector<Memory> memory = interpreter::memory_of_program(program, extents_[binding]);
   fill(binding, &memory);
   const std::vector<interpreter::Place> places = interpreter::places_of_program(program, &memory);
-  // Sums of as many parts as lanes make: one long chain of roundings would be further off than any
-  // code is.
+  // Sums are split into as many parts as generated code has lanes: one long chain of roundings
+  // would be less accurate than any code.
   interpreter::run_stages(program, extents_[binding], places, {0, 64, nullptr}, &report);
   return report.empty() ? outputs(binding, memory) : report.text();
 }

@@ -30,7 +30,7 @@ std::vector<NamedTarget> all_targets() {
           {"opencl", kg::Target::opencl(true)}, {"opencl_group", kg::Target::opencl(true, 16)}};
 }
 
-// Thresholds that only large tensors reach are met by small ones, in every other round of the
+// Lowers thresholds for large tensors so that small ones reach them, in every other round of the
 // targets.
 void make_thresholds_small(kg::Target* t) {
   t->part_bytes = 0;
@@ -43,7 +43,7 @@ std::string name_of(const kg::Target& t) {
   return t.bf16 ? "avx512_bf16" : t.isa;
 }
 
-// Steps of the whole program for one target, as move_to_load() takes them.
+// The steps of the whole program for one target, as move_to_load() performs them.
 class ProgramSteps {
  public:
   ProgramSteps(ProgramCheck* check, kg::Kernel* program, kg::Verifier* verifier)
@@ -70,7 +70,7 @@ class ProgramSteps {
     if (wrong_.empty()) wrong_ = check_.step(name, program_);
   }
 
-  // It places stores first: which of the two it was is looked at when something is wrong.
+  // Places stores first; which of the two was wrong is found out only on failure.
   void inline_maps() {
     const size_t before = program_.stages.size();
     const std::vector<kg::Stage> stages = program_.stages;
@@ -91,7 +91,7 @@ class ProgramSteps {
   std::string wrong_;
 };
 
-// Empty when passes fail, as without the plugin that holds them.
+// Empty if passes fail, for example without their plugin.
 Graph after_passes(tenon_graph_t* graph) {
   const auto* session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
   tenon_graph_t* clone = nullptr;
@@ -154,7 +154,7 @@ std::string StageCheck::operator()(const Generated& generated) {
   Graph decomposed;
   tenon_graph_t* graph = generated.graph.get();
   if (!kg::lower_graph(host_, graph, &lowered, &why)) {
-    // Ops that no device has code for are taken apart first, as a session does it.
+    // Ops that no device has code for are decomposed first, as in a session.
     decomposed = after_passes(graph);
     graph = decomposed.get();
     if (graph == nullptr) return "passes: " + failure_text();

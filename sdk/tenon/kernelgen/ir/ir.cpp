@@ -5,29 +5,15 @@
 #include <cmath>
 #include <map>
 
+#include "tenon/cpp/arithmetic.hpp"
+#include "tenon/cpp/elements.hpp"
+#include "tenon/cpp/instructions.hpp"
+
 namespace tenon::kernelgen {
 namespace {
 
-struct TypeInfo {
-  const char* name;
-  uint32_t size;
-  bool is_float, is_integer, is_signed;
-};
-
-const TypeInfo& info(DType t) {
-  static constexpr TypeInfo kTypes[] = {
-      {"none", 0, false, false, false},   {"pred", 1, false, false, false},
-      {"i4", 0, false, true, true},       {"u4", 0, false, true, false},
-      {"i8", 1, false, true, true},       {"i16", 2, false, true, true},
-      {"i32", 4, false, true, true},      {"i64", 8, false, true, true},
-      {"u8", 1, false, true, false},      {"u16", 2, false, true, false},
-      {"u32", 4, false, true, false},     {"u64", 8, false, true, false},
-      {"f8e4m3fn", 0, true, false, true}, {"f8e5m2", 0, true, false, true},
-      {"f16", 2, true, false, true},      {"bf16", 2, true, false, true},
-      {"f32", 4, true, false, true},      {"f64", 8, true, false, true},
-      {"c64", 0, false, false, true},     {"c128", 0, false, false, true}};
-  return kTypes[t < TENON_DTYPE_COUNT ? t : 0];
-}
+using arithmetic::floor_div;
+using arithmetic::mix;
 
 int64_t saturate(__int128 v) {
   if (v > INT64_MAX) return INT64_MAX;
@@ -35,10 +21,9 @@ int64_t saturate(__int128 v) {
   return static_cast<int64_t>(v);
 }
 
-int64_t floor_div(int64_t a, int64_t b) {
-  if (b <= 0) return 0;
-  int64_t q = a / b;
-  return a % b < 0 ? q - 1 : q;
+// As generated code computes an index: by 0 or less it gives 0.
+int64_t index_div(int64_t a, int64_t b) {
+  return b > 0 ? floor_div(a, b) : 0;
 }
 
 int64_t wrap_add(int64_t a, int64_t b) {
@@ -46,28 +31,6 @@ int64_t wrap_add(int64_t a, int64_t b) {
 }
 int64_t wrap_mul(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-
-// An integer of a narrow type is stored sign- or zero-extended from its width.
-int64_t wrap_to(int64_t v, DType t) {
-  switch (t) {
-    case TENON_PRED:
-      return v != 0;
-    case TENON_I8:
-      return static_cast<int8_t>(v);
-    case TENON_U8:
-      return static_cast<uint8_t>(v);
-    case TENON_I16:
-      return static_cast<int16_t>(v);
-    case TENON_U16:
-      return static_cast<uint16_t>(v);
-    case TENON_I32:
-      return static_cast<int32_t>(v);
-    case TENON_U32:
-      return static_cast<uint32_t>(v);
-    default:
-      return v;
-  }
 }
 
 bool commutes(uint16_t code) {
@@ -86,124 +49,29 @@ bool commutes(uint16_t code) {
 }  // namespace
 
 bool is_float(DType t) {
-  return info(t).is_float;
+  return elements::dtype_is_float(t);
 }
 bool is_integer(DType t) {
-  return info(t).is_integer;
+  return elements::dtype_is_integer(t);
 }
 bool is_signed(DType t) {
-  return info(t).is_signed;
+  return elements::dtype_is_signed(t) || is_float(t) || elements::dtype_is_complex(t);
 }
+// Floats of a byte and complex numbers have none: kernels do not compute with them.
 uint32_t size_of(DType t) {
-  return info(t).size;
+  const uint32_t bytes = elements::dtype_bits(t) / 8;
+  return elements::dtype_is_complex(t) || (is_float(t) && bytes == 1) ? 0 : bytes;
 }
 std::string_view name_of(DType t) {
-  return info(t).name;
+  return elements::dtype_valid(t) ? elements::dtype_name(t) : "none";
 }
 
 std::string_view name_of_op(uint16_t op) {
-  switch (op) {
-    case TENON_S_NEG:
-      return "neg";
-    case TENON_S_ABS:
-      return "abs";
-    case TENON_S_SIGN:
-      return "sign";
-    case TENON_S_FLOOR:
-      return "floor";
-    case TENON_S_CEIL:
-      return "ceil";
-    case TENON_S_TRUNC:
-      return "trunc";
-    case TENON_S_ROUND_EVEN:
-      return "round_even";
-    case TENON_S_SQRT:
-      return "sqrt";
-    case TENON_S_RSQRT:
-      return "rsqrt";
-    case TENON_S_EXP:
-      return "exp";
-    case TENON_S_EXPM1:
-      return "expm1";
-    case TENON_S_LOG:
-      return "log";
-    case TENON_S_LOG1P:
-      return "log1p";
-    case TENON_S_SIN:
-      return "sin";
-    case TENON_S_COS:
-      return "cos";
-    case TENON_S_TANH:
-      return "tanh";
-    case TENON_S_LOGISTIC:
-      return "logistic";
-    case TENON_S_ERF:
-      return "erf";
-    case TENON_S_ERFC:
-      return "erfc";
-    case TENON_S_ERF_INV:
-      return "erf_inv";
-    case TENON_S_LGAMMA:
-      return "lgamma";
-    case TENON_S_DIGAMMA:
-      return "digamma";
-    case TENON_S_NOT:
-      return "not";
-    case TENON_S_POPCOUNT:
-      return "popcount";
-    case TENON_S_CLZ:
-      return "clz";
-    case TENON_S_IS_NAN:
-      return "is_nan";
-    case TENON_S_CONVERT:
-      return "convert";
-    case TENON_S_BITCAST_RESULT:
-      return "bitcast";
-    case TENON_S_CONVERT_WRAP:
-      return "convert_wrap";
-    case TENON_S_ADD:
-      return "add";
-    case TENON_S_SUB:
-      return "sub";
-    case TENON_S_MUL:
-      return "mul";
-    case TENON_S_DIV:
-      return "div";
-    case TENON_S_REM:
-      return "rem";
-    case TENON_S_POW:
-      return "pow";
-    case TENON_S_ATAN2:
-      return "atan2";
-    case TENON_S_MAX:
-      return "max";
-    case TENON_S_MIN:
-      return "min";
-    case TENON_S_AND:
-      return "and";
-    case TENON_S_OR:
-      return "or";
-    case TENON_S_XOR:
-      return "xor";
-    case TENON_S_SHL:
-      return "shl";
-    case TENON_S_SHR_A:
-      return "shr_a";
-    case TENON_S_SHR_L:
-      return "shr_l";
-    case TENON_S_CMP:
-      return "cmp";
-    case TENON_S_SELECT:
-      return "select";
-    case kFloorDiv:
-      return "floordiv";
-    case kMod:
-      return "mod";
-    case kRound:
-      return "round";
-    default:
-      return "unknown";
-  }
+  if (op == kFloorDiv) return "floordiv";
+  if (op == kMod) return "mod";
+  if (op == kRound) return "round";
+  const std::string_view name = instructions::name(op);
+  return name.empty() ? "unknown" : name;
 }
 
 // ---- Polynomials: the normal form of i64 sums and products ----
@@ -303,12 +171,6 @@ Pool::Pool() {
   exprs_.push_back(Expr{});
 }
 
-static uint64_t mix(uint64_t h, uint64_t v) {
-  h ^= v + 0x9e3779b97f4a7c15ull + (h << 6) + (h >> 2);
-  h *= 0xff51afd7ed558ccdull;
-  return h ^ (h >> 32);
-}
-
 ExprId Pool::intern(Expr x, std::span<const ExprId> args) {
   uint64_t h = mix(static_cast<uint64_t>(x.kind) << 48 | uint64_t{x.type} << 32 | x.op, x.ref);
   h = mix(h, static_cast<uint64_t>(x.bits));
@@ -335,7 +197,7 @@ ExprId Pool::intern(Expr x, std::span<const ExprId> args) {
 
 ExprId Pool::integer(int64_t v, DType type) {
   if (is_float(type)) return number(static_cast<double>(v), type);
-  return intern({X::kConst, type, 0, 0, 0, 0, wrap_to(v, type)}, {});
+  return intern({X::kConst, type, 0, 0, 0, 0, elements::wrap(type, v)}, {});
 }
 
 ExprId Pool::number(double v, DType type) {
@@ -650,7 +512,7 @@ ExprId Pool::fold(uint16_t code, std::span<const ExprId> args, uint32_t ref) {
     case TENON_S_NOT:
       return integer(t == TENON_PRED ? !a : ~a, t);
     case kFloorDiv:
-      return integer(floor_div(a, b), t);
+      return integer(index_div(a, b), t);
     case kMod:
       return b > 0 ? integer(a - floor_div(a, b) * b, t) : kNone;
     case TENON_S_CMP: {
@@ -1095,7 +957,7 @@ int64_t SizeProgram::evaluate(std::span<const int64_t> ext) const {
           a = std::max(a, b);
           break;
         case kFloorDiv:
-          a = floor_div(a, b);
+          a = index_div(a, b);
           break;
         case kMod:
           a = b > 0 ? a - floor_div(a, b) * b : 0;

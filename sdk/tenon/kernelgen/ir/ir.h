@@ -10,6 +10,7 @@
 #ifndef TENON_KERNELGEN_IR_IR_H_
 #define TENON_KERNELGEN_IR_IR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -276,6 +277,9 @@ struct Kernel {
   // Program buffers that this kernel shares with other writers: each element has one writing
   // kernel.
   std::vector<uint32_t> parts;
+
+  // to_text on stderr, for a debugger: `call kernel.dump()`. A plugin keeps it uncalled.
+  void dump() const;
 };
 
 // The buffer that owns this one's memory: the output, for a temp that shares an output's memory;
@@ -285,8 +289,21 @@ inline uint32_t memory_of(const Kernel& kernel, uint32_t buffer) {
   return alias >= 0 ? static_cast<uint32_t>(alias) : buffer;
 }
 
-// One line per axis, buffer and stage. Stable, for text tests and explanations. In a large stage
-// each shared expression has its own line ("t0 = ..."), so the text is no longer than the kernel.
+inline bool contains(std::span<const uint32_t> list, uint32_t x) {
+  return std::find(list.begin(), list.end(), x) != list.end();
+}
+// Those of some axes that are no lead.
+inline std::vector<uint32_t> inner_axes(const Kernel& kernel, const std::vector<uint32_t>& axes) {
+  std::vector<uint32_t> out;
+  for (uint32_t a : axes) {
+    if (!contains(kernel.lead, a)) out.push_back(a);
+  }
+  return out;
+}
+
+// One line per axis, buffer and stage; stable, for text tests and explanations. In a large stage
+// each shared expression has a line of its own ("t0 = ..."), so that the text is no longer than the
+// kernel.
 std::string to_text(const Kernel& kernel);
 
 // Checks types, ranks, axis scopes, state use and single writers. False: `*why` names the stage and

@@ -289,6 +289,16 @@ std::string to_text(const Kernel& k) {
   return out + "}\n";
 }
 
+// An attribute that a compiler does not know would be a warning in the plugin's build.
+#if defined(__has_cpp_attribute) && __has_cpp_attribute(gnu::retain)
+[[gnu::used, gnu::retain]]
+#else
+[[gnu::used]]
+#endif
+void Kernel::dump() const {
+  std::fputs(to_text(*this).c_str(), stderr);
+}
+
 // ---- Verifier ----
 
 namespace {

@@ -2,36 +2,21 @@
 
 #include <algorithm>
 
+#include "tenon/cpp/arithmetic.hpp"
+
 namespace tenon::kernelgen {
 namespace {
+
+using arithmetic::comparison_holds;
+using arithmetic::floor_div;
+using arithmetic::floor_mod;
 
 int64_t wrapped(uint16_t op, int64_t a, int64_t b) {
   const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
   return static_cast<int64_t>(op == TENON_S_ADD ? x + y : op == TENON_S_SUB ? x - y : x * y);
 }
 
-int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - (a % b < 0 ? 1 : 0);
-}
-
-bool holds(uint32_t relation, int64_t a, int64_t b) {
-  switch (relation) {
-    case TENON_CMP_EQ:
-      return a == b;
-    case TENON_CMP_NE:
-      return a != b;
-    case TENON_CMP_LT:
-      return a < b;
-    case TENON_CMP_LE:
-      return a <= b;
-    case TENON_CMP_GT:
-      return a > b;
-    default:
-      return a >= b;
-  }
-}
-
-// Whether 64-bit integer and predicate code can express this operation.
+// Whether code of 64-bit integers and predicates says what this operation means.
 bool is_index_op(const Pool& pool, ExprId e) {
   const Expr& x = pool.at(e);
   if (x.type != TENON_I64 && x.type != TENON_PRED) return false;
@@ -115,12 +100,12 @@ IndexProgram::Value IndexProgram::apply(const Step& step, const Value* a, const 
     case TENON_S_MAX:
       return {std::max(a->number, b->number), true};
     case TENON_S_CMP:
-      return {holds(step.relation, a->number, b->number) ? 1 : 0, true};
+      return {comparison_holds(step.relation, a->number, b->number) ? 1 : 0, true};
     case kFloorDiv:
       return b->number > 0 ? Value{floor_div(a->number, b->number), true} : Value{};
     case kMod:
       if (b->number <= 0) return {};
-      return {a->number - floor_div(a->number, b->number) * b->number, true};
+      return {floor_mod(a->number, b->number), true};
     default:
       return {wrapped(step.op, a->number, b->number), true};
   }
