@@ -82,8 +82,7 @@ Status constant_right(Builder& builder, const Node& node, std::vector<Value>* ou
   if (!has_trait(op_of(node), TENON_TRAIT_COMMUTATIVE)) return {};
   const tenon_node_view_t& view = node.view();
   const tenon_value_t operands[] = {view.operands[1], view.operands[0]};
-  tenon_node_spec_t spec = {};
-  spec.size_bytes = sizeof spec;
+  auto spec = sized<tenon_node_spec_t>();
   spec.op = view.op;
   spec.op_version = view.op_version;
   spec.loc = view.loc;

@@ -1,5 +1,7 @@
 #include "core/dispatch/kernel_device.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -109,8 +111,7 @@ Result<uint64_t> alignment_of(const Adapter& adapter, std::string_view target) {
   clear_failure();
   TENON_RETURN_IF_ERROR(from_abi(adapter.device->count(adapter.device->self, &count), "count"));
   for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
-    tenon_device_info_t info{};
-    info.size_bytes = sizeof(info);
+    auto info = sized<tenon_device_info_t>();
     const Status status =
         from_abi(adapter.device->info(adapter.device->self, ordinal, &info), "info");
     if (!status.ok() || from_abi_str(info.target) != target) continue;
@@ -124,8 +125,7 @@ Result<uint64_t> alignment_of(const Adapter& adapter, std::string_view target) {
 
 Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t target,
                                        const Call& call) {
-  tenon_kernel_candidate_t candidate{};
-  candidate.size_bytes = sizeof(candidate);
+  auto candidate = sized<tenon_kernel_candidate_t>();
   candidate.part_count = 1;
   clear_failure();
   TENON_RETURN_IF_ERROR(
@@ -169,8 +169,7 @@ class OwnBuffer {
   }
   Status upload(const void* data, uint64_t bytes) {
     if (bytes == 0) return {};
-    tenon_copy_t copy{};
-    copy.size_bytes = sizeof(copy);
+    auto copy = sized<tenon_copy_t>();
     copy.direction = TENON_COPY_HOST_TO_DEVICE;
     copy.to = handle;
     copy.length_bytes = bytes;
@@ -359,8 +358,7 @@ class KernelProgram {
     Side in, out;
     TENON_RETURN_IF_ERROR(gather(graph_->operands(launch.node), symbols, places, &in));
     TENON_RETURN_IF_ERROR(gather(graph_->results(launch.node), symbols, places, &out));
-    tenon_kernel_args_t args{};
-    args.size_bytes = sizeof(args);
+    auto args = sized<tenon_kernel_args_t>();
     args.input_count = static_cast<uint32_t>(in.buffers.size());
     args.output_count = static_cast<uint32_t>(out.buffers.size());
     args.part_count = launch.part_count;

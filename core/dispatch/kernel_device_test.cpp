@@ -1,5 +1,7 @@
 #include "core/dispatch/kernel_device.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -69,16 +71,14 @@ std::string* asked_target() {
 }
 
 const tenon_compile_api_t* two_cards() {
-  static tenon_device_api_t device{};
-  device.size_bytes = sizeof(device);
+  static auto device = sized<tenon_device_api_t>();
   device.count = [](void*, uint32_t* out) { return *out = 2, TENON_OK; };
   device.info = [](void*, uint32_t ordinal, tenon_device_info_t* out) -> tenon_code_t {
     out->target = ordinal == 0 ? tenon_str_t{"small", 5} : tenon_str_t{"large", 5};
     out->alignment_bytes = ordinal == 0 ? 16 : 256;
     return TENON_OK;
   };
-  static tenon_kernels_api_t kernels{};
-  kernels.size_bytes = sizeof(kernels);
+  static auto kernels = sized<tenon_kernels_api_t>();
   kernels.query = [](void*, tenon_str_t target, const tenon_kernel_call_t*,
                      tenon_kernel_candidate_t*) -> tenon_code_t {
     *asked_target() = from_abi_str(target);

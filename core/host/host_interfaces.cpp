@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tenon/abi/record.h>
+#include <tenon/cpp/record.hpp>
 
 #include "core/base/errors/guard.h"
 #include "core/base/intern.h"
@@ -74,8 +75,7 @@ tenon_code_t give_last_failure(tenon_failure_t* out) {
     std::string text = kept.text();
     message = kept.error_code().empty() ? text : text.substr(kept.error_code().size() + 2);
   }
-  tenon_failure_t full = {};
-  full.size_bytes = sizeof(full);
+  auto full = sized<tenon_failure_t>();
   full.code = kept.code();
   full.id = to_abi_str(kept.error_code());
   full.message = to_abi_str(message);

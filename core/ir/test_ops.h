@@ -2,6 +2,7 @@
 // Registered once per process by use_test_ops().
 #pragma once
 #include <tenon/abi/ops.h>
+#include <tenon/cpp/record.hpp>
 
 #include <cstring>
 #include <string_view>
@@ -178,8 +179,7 @@ inline constexpr uint32_t kPlusProgram[] = {TENON_SCALAR_WORD(TENON_S_ARG, 0),
 inline tenon_op_def_t make_op(std::string_view name, uint64_t traits,
                               std::span<const tenon_operand_def_t> operands,
                               decltype(tenon_op_def_t::infer) infer) {
-  tenon_op_def_t d = {};
-  d.size_bytes = sizeof d;
+  auto d = sized<tenon_op_def_t>();
   d.version = 1;
   d.name = str(name);
   d.traits = traits;

@@ -1,5 +1,7 @@
 #include "core/op/evaluate.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -108,8 +110,7 @@ tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs
 Status by_reference(Call& call) {
   std::vector<tenon_array_t> outputs;
   for (HostArray& o : call.outputs) outputs.push_back(o.view());
-  tenon_eval_t eval = {};
-  eval.size_bytes = sizeof eval;
+  auto eval = sized<tenon_eval_t>();
   eval.input_count = static_cast<uint32_t>(call.graph->operands(call.node).size());
   eval.region_count = static_cast<uint32_t>(call.graph->regions(call.node).size());
   eval.output_count = static_cast<uint32_t>(outputs.size());
@@ -440,8 +441,7 @@ Result<tenon_array_t> constant_array(const Graph& graph, Value value, std::vecto
   const tenon_type_t& type = graph.type(value);
   ir::Blob& blob = *graph.value(value).blob;
   const std::span<const std::byte> splat = blob.splat_element();
-  tenon_array_t out = {};
-  out.size_bytes = sizeof out;
+  auto out = sized<tenon_array_t>();
   out.dtype = type.dtype;
   out.rank = type.rank;
   shape->resize(2 * type.rank);

@@ -1,6 +1,7 @@
 // Checks that hold for every op, then the op's own inference; and what is known of values at
 // compile time.
 #include <fmt/format.h>
+#include <tenon/cpp/elements.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -43,35 +44,6 @@ struct KnownCache {
 
 Known known(Graph& graph, Value value, KnownCache* cache, int depth);
 
-int64_t integer_at(tenon_dtype_t dtype, const std::byte* p, bool* fits) {
-  auto load = [p](auto zero) {
-    std::memcpy(&zero, p, sizeof zero);
-    return zero;
-  };
-  switch (dtype) {
-    case TENON_PRED:
-    case TENON_U8:
-      return load(uint8_t{});
-    case TENON_I8:
-      return load(int8_t{});
-    case TENON_I16:
-      return load(int16_t{});
-    case TENON_U16:
-      return load(uint16_t{});
-    case TENON_I32:
-      return load(int32_t{});
-    case TENON_U32:
-      return load(uint32_t{});
-    case TENON_I64:
-      return load(int64_t{});
-    default: {
-      const uint64_t v = load(uint64_t{});
-      *fits = *fits && v <= INT64_MAX;
-      return static_cast<int64_t>(v);
-    }
-  }
-}
-
 Known known_constant(Graph& graph, Value value, uint64_t count) {
   const tenon_type_t& type = graph.type(value);
   ir::Blob& blob = *graph.value(value).blob;
@@ -86,7 +58,8 @@ Known known_constant(Graph& graph, Value value, uint64_t count) {
   std::vector<Dim> out;
   bool fits = true;
   for (uint64_t i = 0; i < count; ++i) {
-    const int64_t v = integer_at(type.dtype, splat.empty() ? data + i * width : data, &fits);
+    const int64_t v = elements::load_integer(type.dtype, splat.empty() ? data + i * width : data);
+    fits = fits && (type.dtype != TENON_U64 || v >= 0);
     const Result<Dim> d = graph.dims().constant(v);
     if (!d.ok()) return {};
     out.push_back(*d);

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <tenon/cpp/arithmetic.hpp>
+#include <tenon/cpp/elements.hpp>
 
 #include "core/base/errors/failure.h"
 #include "core/base/process/operation.h"
@@ -25,6 +26,7 @@ namespace tenon::op {
 namespace {
 
 using arithmetic::comparison_holds;
+using namespace elements;
 
 constexpr int64_t kBlock = 256;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -54,17 +56,6 @@ struct Lanes {
 
 // ---- One element ----
 
-template <class T>
-T load(const std::byte* p) {
-  T v;
-  std::memcpy(&v, p, sizeof v);
-  return v;
-}
-template <class T>
-void store(std::byte* p, T v) {
-  std::memcpy(p, &v, sizeof v);
-}
-
 // To the nearest value of a float type, once.
 double round_to(tenon_dtype_t type, double x) {
   switch (type) {
@@ -73,52 +64,14 @@ double round_to(tenon_dtype_t type, double x) {
     case TENON_F32:
       return static_cast<float>(x);
     case TENON_F16:
-      return ir::f16_to_f32(f16_from_double(x));
+      return ir::f16_to_f32(f16_from(x));
     case TENON_BF16:
-      return ir::bf16_to_f32(bf16_from_double(x));
+      return ir::bf16_to_f32(bf16_from(x));
     case TENON_F8E4M3FN:
       return ir::f8e4m3fn_to_f32(ir::f32_to_f8e4m3fn(static_cast<float>(x)));
     default:
       return ir::f8e5m2_to_f32(ir::f32_to_f8e5m2(static_cast<float>(x)));
   }
-}
-int64_t wrap(tenon_dtype_t type, int64_t x) {
-  switch (type) {
-    case TENON_PRED:
-      return x != 0;
-    case TENON_I8:
-      return static_cast<int8_t>(x);
-    case TENON_I16:
-      return static_cast<int16_t>(x);
-    case TENON_I32:
-      return static_cast<int32_t>(x);
-    case TENON_U8:
-      return static_cast<uint8_t>(x);
-    case TENON_U16:
-      return static_cast<uint16_t>(x);
-    case TENON_U32:
-      return static_cast<uint32_t>(x);
-    default:
-      return x;
-  }
-}
-int64_t lowest(tenon_dtype_t type) {
-  if (type == TENON_PRED || is_unsigned(type)) return 0;
-  return std::numeric_limits<int64_t>::min() >> (64 - bits_of(type));
-}
-int64_t highest(tenon_dtype_t type) {  // u64: its pattern
-  if (type == TENON_PRED) return 1;
-  if (is_unsigned(type)) return static_cast<int64_t>(~uint64_t{0} >> (64 - bits_of(type)));
-  return std::numeric_limits<int64_t>::max() >> (64 - bits_of(type));
-}
-// Truncates and saturates; NaN gives 0.
-int64_t saturate(tenon_dtype_t type, double x) {
-  if (std::isnan(x)) return 0;
-  if (type == TENON_U64)
-    return x <= 0 ? 0 : x >= 0x1p64 ? -1 : static_cast<int64_t>(static_cast<uint64_t>(x));
-  const int64_t lo = lowest(type), hi = highest(type);
-  if (x <= static_cast<double>(lo)) return lo;
-  return x >= static_cast<double>(hi) ? hi : static_cast<int64_t>(x);
 }
 // Truncates and takes modulo 2^n; NaN and infinities give 0.
 int64_t wrap_float(tenon_dtype_t type, double x) {
@@ -131,57 +84,33 @@ int64_t wrap_float(tenon_dtype_t type, double x) {
 double load_float(tenon_dtype_t type, const std::byte* p) {
   switch (type) {
     case TENON_F64:
-      return load<double>(p);
+      return load_as<double>(p);
     case TENON_F32:
-      return load<float>(p);
+      return load_as<float>(p);
     case TENON_F16:
-      return ir::f16_to_f32(load<uint16_t>(p));
+      return ir::f16_to_f32(load_as<uint16_t>(p));
     case TENON_BF16:
-      return ir::bf16_to_f32(load<uint16_t>(p));
+      return ir::bf16_to_f32(load_as<uint16_t>(p));
     case TENON_F8E4M3FN:
-      return ir::f8e4m3fn_to_f32(load<uint8_t>(p));
+      return ir::f8e4m3fn_to_f32(load_as<uint8_t>(p));
     default:
-      return ir::f8e5m2_to_f32(load<uint8_t>(p));
-  }
-}
-int64_t load_int(tenon_dtype_t type, const std::byte* p) {
-  switch (bits_of(type)) {
-    case 8:
-      return wrap(type, load<int8_t>(p));
-    case 16:
-      return wrap(type, load<int16_t>(p));
-    case 32:
-      return wrap(type, load<int32_t>(p));
-    default:
-      return load<int64_t>(p);
+      return ir::f8e5m2_to_f32(load_as<uint8_t>(p));
   }
 }
 void store_float(tenon_dtype_t type, std::byte* p, double x) {
   switch (type) {
     case TENON_F64:
-      return store(p, x);
+      return store_as(p, x);
     case TENON_F32:
-      return store(p, static_cast<float>(x));
+      return store_as(p, static_cast<float>(x));
     case TENON_F16:
-      return store(p, f16_from_double(x));
+      return store_as(p, f16_from(x));
     case TENON_BF16:
-      return store(p, bf16_from_double(x));
+      return store_as(p, bf16_from(x));
     case TENON_F8E4M3FN:
-      return store(p, ir::f32_to_f8e4m3fn(static_cast<float>(x)));
+      return store_as(p, ir::f32_to_f8e4m3fn(static_cast<float>(x)));
     default:
-      return store(p, ir::f32_to_f8e5m2(static_cast<float>(x)));
-  }
-}
-void store_int(tenon_dtype_t type, std::byte* p, int64_t x) {
-  switch (bits_of(type)) {
-    case 8:
-      return store(p, static_cast<int8_t>(x));
-    case 16:
-      return store(p, static_cast<int16_t>(x));
-    case 32:
-      return store(p, static_cast<int32_t>(x));
-    default:
-      return store(p, x);
+      return store_as(p, ir::f32_to_f8e5m2(static_cast<float>(x)));
   }
 }
 
@@ -365,7 +294,7 @@ int64_t int_binary(uint32_t op, tenon_dtype_t type, int64_t a, int64_t b) {
 ScalarElement convert_element(tenon_dtype_t from, tenon_dtype_t to, bool wraps, ScalarElement x) {
   if (is_float(from) && is_float(to)) return {round_to(to, x.f), 0};
   if (is_float(from)) {
-    return {0, to == TENON_PRED ? x.f != 0 : wraps ? wrap_float(to, x.f) : saturate(to, x.f)};
+    return {0, to == TENON_PRED ? x.f != 0 : wraps ? wrap_float(to, x.f) : saturated(to, x.f)};
   }
   if (!is_float(to)) return {0, wrap(to, x.i)};
   const bool large = from == TENON_U64 && x.i < 0;
@@ -389,9 +318,9 @@ void bitcast(Lanes& x, tenon_dtype_t to, int64_t n) {
   std::byte element[16] = {};
   for (int64_t k = 0; k < n; ++k) {
     computed ? store_float(x.type, element, x.f[k])
-             : store_int(x.stored != TENON_DTYPE_NONE ? x.stored : x.type, element, x.i[k]);
+             : store_integer(x.stored != TENON_DTYPE_NONE ? x.stored : x.type, element, x.i[k]);
     if (is_float(to)) x.f[k] = load_float(to, element);
-    x.i[k] = load_int(to, element);
+    x.i[k] = load_integer(to, element);
   }
   x.type = x.stored = to;
 }
@@ -453,7 +382,7 @@ class Machine {
       lanes.type = working(inputs_[a].dtype);
       for (int64_t k = 0; k < n_; ++k, cursors_[a].advance()) {
         if (is_float(lanes.type)) lanes.f[k] = load_float(lanes.stored, cursors_[a].at);
-        lanes.i[k] = load_int(lanes.stored, cursors_[a].at);
+        lanes.i[k] = load_integer(lanes.stored, cursors_[a].at);
       }
     }
   }
@@ -466,7 +395,7 @@ class Machine {
     if (is_float(lanes.type) != is_float(out.dtype)) convert(lanes, out.dtype, n_, false);
     const bool computed = is_float(out.dtype) && lanes.stored != out.dtype;
     for (int64_t k = 0; k < n_; ++k, to += bytes) {
-      computed ? store_float(out.dtype, to, lanes.f[k]) : store_int(out.dtype, to, lanes.i[k]);
+      computed ? store_float(out.dtype, to, lanes.f[k]) : store_integer(out.dtype, to, lanes.i[k]);
     }
   }
 
@@ -481,7 +410,9 @@ class Machine {
   void fill(double f) {
     Lanes& lanes = push(work_);
     const double rounded = is_float(work_) ? round_to(work_, f) : 0;
-    const int64_t integer = is_float(work_) ? 0 : work_ == TENON_PRED ? f != 0 : saturate(work_, f);
+    const int64_t integer = is_float(work_)       ? 0
+                            : work_ == TENON_PRED ? f != 0
+                                                  : saturated(work_, f);
     std::fill_n(lanes.f, n_, rounded);
     std::fill_n(lanes.i, n_, integer);
   }
@@ -532,7 +463,7 @@ class Machine {
         const double limit = work_ == TENON_F64 ? std::numeric_limits<double>::max()
                                                 : std::numeric_limits<float>::max();
         is_float(work_) ? fill(low ? -limit : limit)
-                        : fill_int(low ? lowest(work_) : highest(work_));
+                        : fill_int(low ? lowest_integer(work_) : highest_integer(work_));
       }
     }
   }
@@ -673,10 +604,10 @@ ScalarElement scalar_bitcast(tenon_dtype_t from, tenon_dtype_t to, ScalarElement
 
 ScalarElement scalar_load(tenon_dtype_t type, const std::byte* from) {
   if (is_float(type)) return {load_float(type, from), 0};
-  return {0, load_int(type, from)};
+  return {0, load_integer(type, from)};
 }
 void scalar_store(tenon_dtype_t type, std::byte* to, ScalarElement x) {
-  is_float(type) ? store_float(type, to, x.f) : store_int(type, to, x.i);
+  is_float(type) ? store_float(type, to, x.f) : store_integer(type, to, x.i);
 }
 
 }  // namespace tenon::op

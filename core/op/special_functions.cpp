@@ -11,26 +11,6 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kPi = 3.14159265358979323846;
 
-// Magnitude to the nearest pattern of a binary format, halves to even; subnormals are multiples of
-// one quantum.
-uint16_t pattern_of(double magnitude, int mantissa, int bias, uint16_t infinity) {
-  if (magnitude == 0) return 0;
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);
-  int e = exponent - 1;
-  if (e < 1 - bias) e = 1 - bias;
-  const double units = std::nearbyint(std::ldexp(magnitude, mantissa - e));
-  const auto pattern =
-      static_cast<int64_t>(units) + (static_cast<int64_t>(e + bias - 1) << mantissa);
-  return pattern >= infinity ? infinity : static_cast<uint16_t>(pattern);
-}
-uint16_t narrow(double x, int mantissa, int bias, uint16_t infinity, uint16_t nan) {
-  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
-  if (std::isnan(x)) return sign | nan;
-  return static_cast<uint16_t>(
-      sign | (std::isinf(x) ? infinity : pattern_of(std::fabs(x), mantissa, bias, infinity)));
-}
-
 }  // namespace
 
 // A first guess by Giles' polynomial for single precision, beyond its range by the first terms of
@@ -94,13 +74,6 @@ double digamma(double x) {
 double log_gamma(double x) {
   int sign = 0;  // lgamma() writes a global, which is no good between threads
   return ::lgamma_r(x, &sign);
-}
-
-uint16_t f16_from_double(double x) {
-  return narrow(x, 10, 15, 0x7c00, 0x7e00);
-}
-uint16_t bf16_from_double(double x) {
-  return narrow(x, 7, 127, 0x7f80, 0x7fc0);
 }
 
 }  // namespace tenon::op

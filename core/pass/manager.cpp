@@ -1,5 +1,7 @@
 #include "core/pass/manager.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <unistd.h>
 
 #include <algorithm>
@@ -154,8 +156,7 @@ class Run {
       return named(step, drive_rewrites(tables_, graph, step.pass->rewrites, &counts));
     }
     Context mine = {&counts, &settings_};
-    tenon_pass_context_t context = {};
-    context.size_bytes = sizeof context;
+    auto context = sized<tenon_pass_context_t>();
     context.option_count = def.option_count;
     context.options = step.options.data();
     context.host = &mine;

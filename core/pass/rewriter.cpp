@@ -1,6 +1,7 @@
 #include "core/pass/rewriter.h"
 
 #include <tenon/abi/host.h>
+#include <tenon/cpp/record.hpp>
 
 #include <algorithm>
 #include <unordered_map>
@@ -35,8 +36,7 @@ class Driver {
   }
 
   Status all() {
-    tenon_graph_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_graph_view_t>();
     TENON_RETURN_IF_ERROR(ok(api_.graph_view(api_.self, graph_, &view)));
     queued_.resize(view.node_limit);
     TENON_RETURN_IF_ERROR(queue_region(view.main));
@@ -72,8 +72,7 @@ class Driver {
   }
 
   Status queue_region(tenon_region_t region) {
-    tenon_region_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_region_view_t>();
     TENON_RETURN_IF_ERROR(ok(api_.region_view(api_.self, graph_, region, &view)));
     const std::vector<tenon_node_t> nodes(view.nodes, view.nodes + view.node_count);
     for (const tenon_node_t node : nodes) {
@@ -148,8 +147,7 @@ class Driver {
 
   // The node that defines a value; NONE for arguments and constants.
   tenon_node_t definition(tenon_value_t value) const {
-    tenon_value_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_value_view_t>();
     if (value == TENON_NONE || api_.value_view(api_.self, graph_, value, &view) != TENON_OK)
       return TENON_NONE;
     return view.kind == TENON_VALUE_RESULT ? view.node : TENON_NONE;
@@ -183,8 +181,7 @@ class Driver {
     if ((op->traits & TENON_TRAIT_PURE) == 0 || (op->traits & TENON_TRAIT_ORDERED) != 0)
       return false;
     for (uint32_t i = 0; i < view.result_count; ++i) {
-      tenon_value_view_t result = {};
-      result.size_bytes = sizeof result;
+      auto result = sized<tenon_value_view_t>();
       if (api_.value_view(api_.self, graph_, view.results[i], &result) != TENON_OK ||
           result.use_count > 0)
         return false;
@@ -193,8 +190,7 @@ class Driver {
   }
 
   tenon_node_t node_limit() const {
-    tenon_graph_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_graph_view_t>();
     return api_.graph_view(api_.self, graph_, &view) == TENON_OK ? view.node_limit : 0;
   }
 
@@ -213,8 +209,7 @@ class Driver {
 
   // "`add` (model.onnx: Add_3)".
   std::string describe(tenon_node_t node) const {
-    tenon_node_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_node_view_t>();
     if (api_.node_view(api_.self, graph_, node, &view) != TENON_OK) return "?";
     std::string place;
     const tenon_sink_t sink = sink_into(place);

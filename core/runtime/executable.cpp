@@ -1,5 +1,7 @@
 #include "core/runtime/executable.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <algorithm>
 
 #include "core/base/errors/failure.h"
@@ -68,8 +70,7 @@ Result<std::shared_ptr<const Needs>> Executable::needs(std::span<const int64_t> 
     answer->outputs[i].dims.assign(output_ranks_[i], -1);
     outputs[i] = {0, answer->outputs[i].dims.data(), TENON_NO_ALIAS};
   }
-  tenon_needs_t needs{};
-  needs.size_bytes = sizeof(needs);
+  auto needs = sized<tenon_needs_t>();
   needs.output_count = static_cast<uint32_t>(outputs.size());
   needs.outputs = outputs.data();
   {

@@ -1,5 +1,7 @@
 #include "core/runtime/run.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -276,8 +278,7 @@ Status Runner::execute(const Step& step) {
       std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);
 
   std::vector<int64_t>& out_symbols = out_symbols_.emplace_back(step.out_symbols.size(), -1);
-  tenon_call_t call{};
-  call.size_bytes = sizeof(call);
+  auto call = sized<tenon_call_t>();
   call.input_count = static_cast<uint32_t>(inputs.size());
   call.output_count = static_cast<uint32_t>(outputs.size());
   call.symbols = {symbols.data(), static_cast<uint32_t>(symbols.size())};

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "core/base/checked.h"
+
+#include <tenon/cpp/record.hpp>
 #include "core/base/process/log.h"
 #include "core/ir/dtype.h"
 #include "core/runtime/run_state.h"
@@ -76,8 +78,7 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
     std::memcpy(buffer->host(), slot_state.host, bytes);
     return {};
   }
-  tenon_copy_t copy{};
-  copy.size_bytes = sizeof(copy);
+  auto copy = sized<tenon_copy_t>();
   copy.direction = TENON_COPY_HOST_TO_DEVICE;
   copy.to = buffer->handle();
   copy.length_bytes = bytes;
@@ -142,8 +143,7 @@ Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes)
   slot_state.host = memory.get();
   slot_state.host_owner = memory;  // stays until the queue is done, also when a wait fails
   if (bytes != 0) {
-    tenon_copy_t copy{};
-    copy.size_bytes = sizeof(copy);
+    auto copy = sized<tenon_copy_t>();
     copy.direction = TENON_COPY_DEVICE_TO_HOST;
     copy.from = slot_state.places[from].buffer->handle();
     copy.length_bytes = bytes;

@@ -19,14 +19,6 @@ namespace {
 
 constexpr size_t kProblemsMax = 20;
 
-tenon_dim_view_t view_of(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim) {
-  tenon_dim_view_t view{};
-  view.size_bytes = sizeof(view);
-  const tenon_code_t code = api.dim_view(api.self, graph, dim, &view);
-  TENON_CHECK(code == TENON_OK, "a dim of a verified graph has no view");
-  return view;
-}
-
 // One status with the code of the first problem.
 Status joined(const std::vector<Status>& wrong) {
   if (wrong.empty()) return {};
@@ -66,45 +58,37 @@ std::string dim_text(tenon_graph_t* graph, tenon_dim_t dim) {
 // ---- Who is to blame: looked for only once something is wrong ----
 
 // ", at FILE: `node`", or nothing where the location is unknown.
-std::string at_place(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_loc_t loc) {
+std::string at_place(const GraphReader& graph, tenon_loc_t loc) {
   std::string text;
   const tenon_sink_t sink = sink_into(text);
-  return loc != 0 && api.loc_text(api.self, graph, loc, &sink) == TENON_OK && !text.empty()
+  return loc != 0 && graph.api->loc_text(graph.api->self, graph.graph, loc, &sink) == TENON_OK &&
+                 !text.empty()
              ? ", at " + text
              : std::string();
 }
 
-std::vector<tenon_dim_t> dims_of(const tenon_host_graph_t& api, tenon_graph_t* graph,
-                                 tenon_value_t value) {
-  tenon_value_view_t view{};
-  view.size_bytes = sizeof(view);
-  if (value == TENON_NONE || api.value_view(api.self, graph, value, &view) != TENON_OK) return {};
-  return {view.type.dims, view.type.dims + view.type.rank};
+std::vector<tenon_dim_t> dims_of(const GraphReader& graph, tenon_value_t value) {
+  if (value == TENON_NONE) return {};
+  const tenon_type_t type = graph.value(value).type;
+  return {type.dims, type.dims + type.rank};
 }
 
-void add_symbols(const tenon_host_graph_t& api, tenon_graph_t* graph, tenon_dim_t dim, int depth,
-                 std::vector<bool>* out) {
+void add_symbols(const GraphReader& graph, tenon_dim_t dim, int depth, std::vector<bool>* out) {
   if (dim >= 0 || depth > 64) return;
-  const tenon_dim_view_t v = view_of(api, graph, dim);
+  const tenon_dim_view_t v = graph.dim(dim);
   if (v.op == TENON_DIM_SYMBOL) (*out)[v.symbol] = true;
   if (v.op == TENON_DIM_SYMBOL || v.op == TENON_DIM_CONSTANT) return;
-  add_symbols(api, graph, v.a, depth + 1, out);
-  add_symbols(api, graph, v.b, depth + 1, out);
+  add_symbols(graph, v.a, depth + 1, out);
+  add_symbols(graph, v.b, depth + 1, out);
 }
 
 // The main region's nodes in order, to find the first that cannot have the sizes of a run.
 class Culprit {
  public:
-  Culprit(const tenon_host_graph_t& api, tenon_graph_t* graph, std::span<const int64_t> symbols)
-      : api_(api), graph_(graph), symbols_(symbols) {
-    tenon_graph_view_t all{};
-    all.size_bytes = sizeof(all);
-    tenon_region_view_t main{};
-    main.size_bytes = sizeof(main);
-    if (api.graph_view(api.self, graph, &all) == TENON_OK &&
-        api.region_view(api.self, graph, all.main, &main) == TENON_OK) {
-      nodes_.assign(main.nodes, main.nodes + main.node_count);
-    }
+  Culprit(const GraphReader& graph, std::span<const int64_t> symbols)
+      : graph_(graph), symbols_(symbols) {
+    const tenon_region_view_t main = graph.main();
+    nodes_.assign(main.nodes, main.nodes + main.node_count);
   }
 
   // ", at FILE: `node`" of the first node with a result of a negative size, or nothing.
@@ -123,8 +107,8 @@ class Culprit {
   std::string resized() const {
     return first([this](const tenon_node_view_t& node) {
       if (node.operand_count != 1 || node.result_count != 1) return false;
-      const std::vector<tenon_dim_t> from = dims_of(api_, graph_, node.operands[0]),
-                                     to = dims_of(api_, graph_, node.results[0]);
+      const std::vector<tenon_dim_t> from = dims_of(graph_, node.operands[0]),
+                                     to = dims_of(graph_, node.results[0]);
       const bool told =
           std::any_of(node.attrs, node.attrs + node.attr_count, [&](const tenon_attr_t& a) {
             return a.kind == TENON_ATTR_DIMS &&
@@ -167,11 +151,11 @@ class Culprit {
     });
     if (!exact.empty()) return exact;
     std::vector<bool> wanted(symbols_.size());
-    add_symbols(api_, graph_, a, 0, &wanted);
-    add_symbols(api_, graph_, b, 0, &wanted);
+    add_symbols(graph_, a, 0, &wanted);
+    add_symbols(graph_, b, 0, &wanted);
     return first([&](const tenon_node_view_t& node) {
       std::vector<bool> known(symbols_.size());
-      for (tenon_dim_t dim : own_dims(node)) add_symbols(api_, graph_, dim, 0, &known);
+      for (tenon_dim_t dim : own_dims(node)) add_symbols(graph_, dim, 0, &known);
       for (size_t s = 0; s < wanted.size(); ++s) {
         if (wanted[s] && !known[s]) return false;
       }
@@ -183,18 +167,16 @@ class Culprit {
   template <class Test>
   std::string first(Test test) const {
     for (tenon_node_t id : nodes_) {
-      tenon_node_view_t node{};
-      node.size_bytes = sizeof(node);
-      if (api_.node_view(api_.self, graph_, id, &node) != TENON_OK || node.loc == 0 || !test(node))
-        continue;
-      if (std::string text = at_place(api_, graph_, node.loc); !text.empty()) return text;
+      const tenon_node_view_t node = graph_.node(id);
+      if (node.loc == 0 || !test(node)) continue;
+      if (std::string text = at_place(graph_, node.loc); !text.empty()) return text;
     }
     return {};
   }
   std::vector<tenon_dim_t> dims_among(const tenon_value_t* values, uint32_t count) const {
     std::vector<tenon_dim_t> out;
     for (uint32_t i = 0; i < count; ++i) {
-      const std::vector<tenon_dim_t> dims = dims_of(api_, graph_, values[i]);
+      const std::vector<tenon_dim_t> dims = dims_of(graph_, values[i]);
       out.insert(out.end(), dims.begin(), dims.end());
     }
     return out;
@@ -210,8 +192,9 @@ class Culprit {
     return out;
   }
   bool evaluate(tenon_dim_t dim, int64_t* out) const {
-    const bool done = api_.dim_evaluate(api_.self, graph_, dim, symbols_.data(),
-                                        static_cast<uint32_t>(symbols_.size()), out) == TENON_OK;
+    const bool done =
+        graph_.api->dim_evaluate(graph_.api->self, graph_.graph, dim, symbols_.data(),
+                                 static_cast<uint32_t>(symbols_.size()), out) == TENON_OK;
     if (!done) clear_failure();
     return done;
   }
@@ -225,8 +208,7 @@ class Culprit {
     return true;
   }
 
-  const tenon_host_graph_t& api_;
-  tenon_graph_t* graph_;
+  const GraphReader graph_;
   std::span<const int64_t> symbols_;
   std::vector<tenon_node_t> nodes_;
 };
@@ -234,9 +216,7 @@ class Culprit {
 }  // namespace
 
 Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
-  tenon_value_view_t view{};
-  view.size_bytes = sizeof(view);
-  TENON_RETURN_IF_ERROR(from_abi(api_->value_view(api_->self, graph_, value, &view), "value_view"));
+  const tenon_value_view_t view = reader().value(value);
   if (view.type.kind != TENON_KIND_TENSOR) {
     return error(TENON_UNIMPLEMENTED, "T0506",
                  "{} is no tensor; only tensors cross the boundary of a program", quoted(name));
@@ -255,19 +235,10 @@ Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* grap
   Shapes s;
   s.api_ = &api;
   s.graph_ = graph;
-  tenon_graph_view_t view{};
-  view.size_bytes = sizeof(view);
-  TENON_RETURN_IF_ERROR(from_abi(api.graph_view(api.self, graph, &view), "graph_view"));
-  s.symbol_limit_ = view.symbol_limit;
-  tenon_region_view_t main{};
-  main.size_bytes = sizeof(main);
-  TENON_RETURN_IF_ERROR(
-      from_abi(api.region_view(api.self, graph, view.main, &main), "region_view"));
+  s.symbol_limit_ = s.reader().whole().symbol_limit;
+  const tenon_region_view_t main = s.reader().main();
   for (uint32_t i = 0; i < main.argument_count; ++i) {
-    tenon_value_view_t value{};
-    value.size_bytes = sizeof(value);
-    TENON_RETURN_IF_ERROR(
-        from_abi(api.value_view(api.self, graph, main.arguments[i], &value), "value_view"));
+    const tenon_value_view_t value = s.reader().value(main.arguments[i]);
     std::string name(sym_text(value.name));
     TENON_ASSIGN_OR_RETURN(
         Port port, s.read_port(main.arguments[i], name.empty() ? fmt::format("input{}", i) : name));
@@ -334,7 +305,7 @@ Status Shapes::check_input(uint32_t input, const tenon_array_t& array) const {
 
 bool Shapes::known(tenon_dim_t dim, const std::vector<bool>& bound) const {
   if (dim >= 0) return true;
-  const tenon_dim_view_t v = view_of(*api_, graph_, dim);
+  const tenon_dim_view_t v = reader().dim(dim);
   if (v.op == TENON_DIM_CONSTANT) return true;
   if (v.op == TENON_DIM_SYMBOL) return bound[v.symbol];
   return known(v.a, bound) && known(v.b, bound);
@@ -344,7 +315,7 @@ bool Shapes::known(tenon_dim_t dim, const std::vector<bool>& bound) const {
 bool Shapes::invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound,
                     std::vector<int64_t>* symbols) const {
   if (dim >= 0) return dim == target;
-  const tenon_dim_view_t v = view_of(*api_, graph_, dim);
+  const tenon_dim_view_t v = reader().dim(dim);
   if (v.op == TENON_DIM_SYMBOL && !(*bound)[v.symbol]) {
     (*symbols)[v.symbol] = target;
     (*bound)[v.symbol] = true;
@@ -378,7 +349,7 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
       for (size_t j = 0; j < inputs_[i].dims.size(); ++j) {
         const tenon_dim_t dim = inputs_[i].dims[j];
         if (dim >= 0 || known(dim, bound)) continue;
-        const bool plain = view_of(*api_, graph_, dim).op == TENON_DIM_SYMBOL;
+        const bool plain = reader().dim(dim).op == TENON_DIM_SYMBOL;
         if (plain == (pass == 0)) (void)invert(dim, dims[i][j], &bound, &symbols);
       }
     }
@@ -425,9 +396,8 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
 void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols,
                            std::vector<Status>* wrong) const {
   for (uint32_t s = 0; s < symbol_limit_; ++s) {
-    tenon_symbol_view_t view{};
-    view.size_bytes = sizeof(view);
-    if (!bound[s] || api_->symbol_view(api_->self, graph_, s, &view) != TENON_OK) continue;
+    if (!bound[s]) continue;
+    const tenon_symbol_view_t view = reader().symbol(s);
     const int64_t value = symbols[s];
     if (value >= view.lo && value <= view.hi &&
         (view.multiple_of <= 1 || value % view.multiple_of == 0))
@@ -435,12 +405,11 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
     std::string rule = fmt::format("at least {}", view.lo);
     if (view.hi != INT64_MAX) rule += fmt::format(" and at most {}", view.hi);
     if (view.multiple_of > 1) rule += fmt::format(" and a multiple of {}", view.multiple_of);
-    const Culprit culprit(*api_, graph_, symbols);
+    const Culprit culprit(reader(), symbols);
     const BoundPlaces by = s < bounds_.size() ? bounds_[s] : BoundPlaces{};
-    std::string where = at_place(*api_, graph_,
-                                 value < view.lo   ? by.lo
-                                 : value > view.hi ? by.hi
-                                                   : by.multiple_of);
+    std::string where = at_place(reader(), value < view.lo   ? by.lo
+                                           : value > view.hi ? by.hi
+                                                             : by.multiple_of);
     if (where.empty()) where = culprit.negative();
     if (where.empty()) where = culprit.resized();
     if (where.empty()) where = culprit.emptied();
@@ -454,8 +423,8 @@ void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> sym
                              std::vector<Status>* wrong) const {
   int64_t a = 0, b = 0;
   const auto where = [&] {
-    const std::string text = at_place(*api_, graph_, fact.loc);
-    return text.empty() ? Culprit(*api_, graph_, symbols).relating(fact.a, fact.b) : text;
+    const std::string text = at_place(reader(), fact.loc);
+    return text.empty() ? Culprit(reader(), symbols).relating(fact.a, fact.b) : text;
   };
   if (api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) !=
           TENON_OK ||
@@ -483,8 +452,8 @@ Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector
   for (const Assertion& fact : assertions_) {
     if (!known(fact.a, bound) || !known(fact.b, bound)) continue;
     std::vector<bool> mentioned(symbol_limit_);
-    add_symbols(*api_, graph_, fact.a, 0, &mentioned);
-    add_symbols(*api_, graph_, fact.b, 0, &mentioned);
+    add_symbols(reader(), fact.a, 0, &mentioned);
+    add_symbols(reader(), fact.b, 0, &mentioned);
     bool concerned = false;
     for (uint32_t s = 0; s < symbol_limit_; ++s)
       concerned = concerned || (mentioned[s] && fresh[s]);
@@ -507,8 +476,7 @@ Status Shapes::evaluate(std::span<const tenon_dim_t> dims, std::span<const int64
                  "dim_evaluate"));
     if ((*out)[i] < 0) {
       return error(TENON_INVALID_ARGUMENT, "T0608", "dim {} comes out as {} for these inputs{}",
-                   dim_text(graph_, dims[i]), (*out)[i],
-                   Culprit(*api_, graph_, symbols).negative());
+                   dim_text(graph_, dims[i]), (*out)[i], Culprit(reader(), symbols).negative());
     }
   }
   return {};

@@ -15,6 +15,7 @@
 #include <tenon/abi/graph.h>
 
 #include "core/base/errors/status.h"
+#include "core/runtime/views.h"
 
 namespace tenon::runtime {
 
@@ -69,6 +70,7 @@ class Shapes {
                   std::vector<int64_t>* out) const;
 
  private:
+  GraphReader reader() const { return {api_, graph_}; }
   Result<Port> read_port(tenon_value_t value, std::string name) const;
   bool known(tenon_dim_t dim, const std::vector<bool>& bound) const;
   bool invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound,

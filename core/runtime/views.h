@@ -6,6 +6,7 @@
 #include <span>
 
 #include <tenon/abi/graph.h>
+#include <tenon/cpp/record.hpp>
 
 #include "core/base/process/log.h"
 
@@ -16,44 +17,26 @@ struct GraphReader {
   tenon_graph_t* graph = nullptr;
 
   tenon_graph_view_t whole() const {
-    tenon_graph_view_t v{};
-    v.size_bytes = sizeof(v);
+    auto v = sized<tenon_graph_view_t>();
     TENON_CHECK(api->graph_view(api->self, graph, &v) == TENON_OK, "graph without a view");
     return v;
   }
-  tenon_node_view_t node(tenon_node_t node) const {
-    tenon_node_view_t v{};
-    v.size_bytes = sizeof(v);
-    TENON_CHECK(api->node_view(api->self, graph, node, &v) == TENON_OK, "node {} without a view",
-                node);
-    return v;
-  }
-  tenon_value_view_t value(tenon_value_t value) const {
-    tenon_value_view_t v{};
-    v.size_bytes = sizeof(v);
-    TENON_CHECK(api->value_view(api->self, graph, value, &v) == TENON_OK, "value {} without a view",
-                value);
-    return v;
-  }
-  tenon_region_view_t region(tenon_region_t region) const {
-    tenon_region_view_t v{};
-    v.size_bytes = sizeof(v);
-    TENON_CHECK(api->region_view(api->self, graph, region, &v) == TENON_OK,
-                "region {} without a view", region);
-    return v;
+  tenon_node_view_t node(tenon_node_t id) const { return view(api->node_view, "node", id); }
+  tenon_value_view_t value(tenon_value_t id) const { return view(api->value_view, "value", id); }
+  tenon_region_view_t region(tenon_region_t id) const {
+    return view(api->region_view, "region", id);
   }
   tenon_region_view_t main() const { return region(whole().main); }
-  tenon_dim_view_t dim(tenon_dim_t dim) const {
-    tenon_dim_view_t v{};
-    v.size_bytes = sizeof(v);
-    TENON_CHECK(api->dim_view(api->self, graph, dim, &v) == TENON_OK, "dim {} without a view", dim);
-    return v;
+  tenon_dim_view_t dim(tenon_dim_t id) const { return view(api->dim_view, "dim", id); }
+  tenon_symbol_view_t symbol(tenon_symbol_t id) const {
+    return view(api->symbol_view, "symbol", id);
   }
-  tenon_symbol_view_t symbol(tenon_symbol_t symbol) const {
-    tenon_symbol_view_t v{};
-    v.size_bytes = sizeof(v);
-    TENON_CHECK(api->symbol_view(api->self, graph, symbol, &v) == TENON_OK,
-                "symbol {} without a view", symbol);
+
+ private:
+  template <class View, class Id>
+  View view(tenon_code_t (*read)(void*, tenon_graph_t*, Id, View*), const char* what, Id id) const {
+    auto v = sized<View>();
+    TENON_CHECK(read(api->self, graph, id, &v) == TENON_OK, "{} {} without a view", what, id);
     return v;
   }
 };

@@ -1,5 +1,7 @@
 #include "core/session/binding.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <algorithm>
 
 #include "core/base/process/float_state.h"
@@ -174,8 +176,7 @@ Status Binding::output(std::string_view name, tenon_array_t* out) const {
 }
 
 tenon_run_info_t Binding::run_info() const {
-  tenon_run_info_t info{};
-  info.size_bytes = sizeof(info);
+  auto info = sized<tenon_run_info_t>();
   if (runner_ == nullptr) return info;
   const runtime::RunStatistics& s = runner_->statistics();
   info.arena_bytes = s.arena_bytes;

@@ -1,5 +1,7 @@
 #include "core/session/devices.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <map>
 #include <mutex>
 
@@ -33,8 +35,7 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
   TENON_ASSIGN_OR_RETURN(const uint32_t count, count_of(apis, kind));
   if (count == 0) {
     // Asked about one all the same, a plugin says why: a driver that is not installed.
-    tenon_device_info_t info{};
-    info.size_bytes = sizeof info;
+    auto info = sized<tenon_device_info_t>();
     Status why = from_abi(apis.device->info(apis.device->self, 0, &info), "info");
     return error(TENON_UNAVAILABLE, "T0503", "plugin {} finds no device {} on this machine{}",
                  quoted(apis.plugin), quoted(kind),
@@ -43,8 +44,7 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
   // A table may list devices of several kinds: ordinals in names count those of one kind.
   uint32_t found = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    tenon_device_info_t info{};
-    info.size_bytes = sizeof(info);
+    auto info = sized<tenon_device_info_t>();
     clear_failure();
     TENON_RETURN_IF_ERROR(from_abi(apis.device->info(apis.device->self, i, &info),
                                    fmt::format("device {}: info", quoted(kind))));

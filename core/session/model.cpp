@@ -1,5 +1,7 @@
 #include "core/session/model.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <algorithm>
 
 #include "core/base/errors/guard.h"
@@ -99,8 +101,7 @@ struct Told {
 
 tenon_source_t source_of(std::string_view name, std::string_view folder, ir::Blob& bytes,
                          std::span<const tenon_key_value_t> options) {
-  tenon_source_t source{};
-  source.size_bytes = sizeof(source);
+  auto source = sized<tenon_source_t>();
   source.name = to_abi_str(name);
   source.folder = to_abi_str(folder);
   source.bytes = bytes.abi();
@@ -241,8 +242,7 @@ void Model::describe_ports(std::span<const runtime::Port> ports, std::vector<ten
       texts.push_back(to_abi_str(port.dim_texts[i]));
       dims.push_back(port.dims[i] >= 0 ? port.dims[i] : -1);
     }
-    tenon_port_t record{};
-    record.size_bytes = sizeof(record);
+    auto record = sized<tenon_port_t>();
     record.dtype = port.dtype;
     record.rank = static_cast<uint32_t>(port.dims.size());
     record.name = to_abi_str(port.name);

@@ -1,5 +1,7 @@
 #include "core/session/program.h"
 
+#include <tenon/cpp/record.hpp>
+
 #include <algorithm>
 #include <unordered_map>
 
@@ -141,8 +143,7 @@ class ProgramBuilder {
         options.push_back({to_abi_str(key), to_abi_str(value)});
       }
     }
-    tenon_compile_options_t record{};
-    record.size_bytes = sizeof(record);
+    auto record = sized<tenon_compile_options_t>();
     record.deterministic = options_.deterministic ? 1 : 0;
     record.options = options.data();
     record.option_count = static_cast<uint32_t>(options.size());

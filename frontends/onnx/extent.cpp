@@ -37,8 +37,7 @@ int64_t numbers(Arithmetic op, int64_t a, int64_t b) {
 // A dim that is a negative constant is an expression of its own: the graph knows its number.
 std::optional<int64_t> constant_of(Dim d) {
   if (d.is_constant()) return d.constant();
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   const tenon_host_graph_t& api = graph_api();
   if (api.dim_view(api.self, d.graph(), d.raw(), &view) != TENON_OK ||
       view.op != TENON_DIM_CONSTANT)

@@ -68,8 +68,7 @@ uint64_t work_of(const tenon_op_def_t& op, const std::vector<tenon_array_t>& inp
 }
 
 tenon_array_t array_of(const Constant& constant) {
-  tenon_array_t out = {};
-  out.size_bytes = sizeof out;
+  auto out = sized<tenon_array_t>();
   out.dtype = constant.dtype;
   out.rank = static_cast<uint32_t>(constant.dims.size());
   out.dims = constant.dims.data();
@@ -126,8 +125,7 @@ const Constant* Folding::evaluate(const Value& value, const Node& node,
   const tenon_dtype_t dtype = value.dtype();
   std::vector<std::byte> bytes(
       std::max<size_t>(static_cast<size_t>(count) * dtype_bytes(dtype), 1));
-  tenon_array_t out = {};
-  out.size_bytes = sizeof out;
+  auto out = sized<tenon_array_t>();
   out.dtype = dtype;
   out.rank = static_cast<uint32_t>(dims.size());
   out.dims = dims.data();
@@ -144,8 +142,7 @@ const Constant* Folding::evaluate(const Value& value, const Node& node,
 }
 
 uint32_t Folding::symbol_limit(tenon_graph_t* graph) {
-  tenon_graph_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_graph_view_t>();
   return graph_api().graph_view(graph_api().self, graph, &view) == TENON_OK ? view.symbol_limit : 0;
 }
 

@@ -9,8 +9,7 @@
 namespace tenon::onnx {
 
 std::string host_failure(std::string* id) {
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   context().host->last_failure(context().host->self, &failure);
   if (id != nullptr) *id = view(failure.id);
   std::string text(view(failure.message));
@@ -251,8 +250,7 @@ Dim Importer::symbol(const ValueProto& input, size_t axis) {
   }
   if (name[0] >= '0' && name[0] <= '9') name.insert(0, "_");
   tenon_symbol_t id = 0;
-  tenon_symbol_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_symbol_view_t>();
   const tenon_host_graph_t& api = graph_api();
   if (api.symbol_define(api.self, graph_.get(), region_.id(), str(name), 0, INT64_MAX, 1, -1,
                         &id) != TENON_OK ||
@@ -479,8 +477,7 @@ Value Importer::dim_value(Dim dim, size_t depth, std::unordered_map<tenon_dim_t,
   if (const auto at = sources_.find(dim.raw()); at != sources_.end()) {
     return builder_->build("dim_size", {at->second.first}, {{"dim", at->second.second}});
   }
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   static constexpr std::string_view kOps[] = {"",          "",          "add", "",   "mul",
                                               "floor_div", "floor_mod", "min", "max"};
   const bool seen =

@@ -40,8 +40,7 @@ class Item {
   }
   // An input of the model that has a value at each run.
   static Item of(Value value, const ValueProto& input) {
-    return Tensor{
-        .dtype = value.dtype(), .dims = value.dims(), .value = value, .input = &input};
+    return Tensor{.dtype = value.dtype(), .dims = value.dims(), .value = value, .input = &input};
   }
 
   bool refused() const { return std::holds_alternative<Refused>(is_); }

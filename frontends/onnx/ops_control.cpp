@@ -192,8 +192,7 @@ bool changes(const GraphProto& body, size_t input, size_t output, size_t d) {
 
 Dim open_dim(NodeContext& n, Region region, size_t value, size_t d) {
   tenon_symbol_t symbol = 0;
-  tenon_symbol_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_symbol_view_t>();
   const tenon_host_graph_t& api = graph_api();
   const std::string name = fmt::format("turn_{}_{}", value, d);
   if (api.symbol_define(api.self, n.graph(), region.id(), str(name), 0, INT64_MAX, 1, -1,

@@ -93,8 +93,7 @@ class Reader {
   }
 
   bool host_failed(std::string_view code) {
-    tenon_failure_t failure = {};
-    failure.size_bytes = sizeof failure;
+    auto failure = sized<tenon_failure_t>();
     context().host->last_failure(context().host->self, &failure);
     return wrong(code, fmt::format("cannot be read: {}", view(failure.message)));
   }

@@ -13,8 +13,7 @@ class Device : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_EQ(api_.open(nullptr, 0, &device_), TENON_OK); }
   tenon_copy_t copy(uint32_t direction, uint64_t length) {
-    tenon_copy_t out = {};
-    out.size_bytes = sizeof out;
+    auto out = sized<tenon_copy_t>();
     out.direction = direction;
     out.length_bytes = length;
     return out;

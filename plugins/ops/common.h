@@ -173,8 +173,7 @@ inline std::optional<Known> known(const InferQuery& q, uint32_t operand) {
 // A dim that has a negative constant is an expression of its own, so ask the graph.
 inline std::optional<int64_t> constant_of(Dim d) {
   if (d.is_constant()) return d.constant();
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   if (!d.valid() || graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK)
     return {};
   if (view.op != TENON_DIM_CONSTANT) return {};

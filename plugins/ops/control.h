@@ -18,8 +18,7 @@ inline Region region_of(const InferQuery& q, uint32_t i) {
 }
 
 inline tenon_symbol_view_t symbol_view(tenon_graph_t* graph, tenon_symbol_t symbol) {
-  tenon_symbol_view_t out = {};
-  out.size_bytes = sizeof out;
+  auto out = sized<tenon_symbol_view_t>();
   (void)graph_api().symbol_view(graph_api().self, graph, symbol, &out);
   return out;
 }
@@ -27,8 +26,7 @@ inline tenon_symbol_view_t symbol_view(tenon_graph_t* graph, tenon_symbol_t symb
 // The symbol that a dim is, when it is nothing else.
 inline std::optional<tenon_symbol_t> bare_symbol(Dim d) {
   if (!d.valid() || d.is_constant()) return {};
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   if (graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK) return {};
   if (view.op != TENON_DIM_SYMBOL) return {};
   return view.symbol;
@@ -37,8 +35,7 @@ inline std::optional<tenon_symbol_t> bare_symbol(Dim d) {
 // Whether a dim of a value of `region` mentions a symbol that only the region knows.
 inline bool is_inner(Region region, Dim d) {
   if (!d.valid() || d.is_constant()) return false;
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   if (graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK) return true;
   if (view.op == TENON_DIM_CONSTANT) return false;
   if (view.op != TENON_DIM_SYMBOL) {
@@ -154,8 +151,7 @@ struct DimRange {
 };
 inline DimRange range_of(Dim d) {
   if (d.is_constant()) return {d.constant(), d.constant()};
-  tenon_dim_view_t view = {};
-  view.size_bytes = sizeof view;
+  auto view = sized<tenon_dim_view_t>();
   if (!d.valid() || graph_api().dim_view(graph_api().self, d.graph(), d.raw(), &view) != TENON_OK)
     return {};
   return {std::max<int64_t>(view.lo, 0), view.hi};

@@ -29,11 +29,6 @@ Interpreter* interpreter_of(tenon_executable_t* handle) {
   return reinterpret_cast<Interpreter*>(handle);
 }
 
-tenon_code_t append(void* self, const void* data, uint64_t size) {
-  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-  return TENON_OK;
-}
-
 // Empty when the node can be evaluated, else why not.
 std::string obstacle(const tenon_node_view_t& node) {
   const tenon_op_def_t* op = nullptr;
@@ -45,10 +40,8 @@ std::string obstacle(const tenon_node_view_t& node) {
 }
 
 Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
-  tenon_graph_view_t whole{};
-  whole.size_bytes = sizeof whole;
-  tenon_region_view_t main{};
-  main.size_bytes = sizeof main;
+  auto whole = sized<tenon_graph_view_t>();
+  auto main = sized<tenon_region_view_t>();
   TENON_TRY(graph_api().graph_view(graph_api().self, graph, &whole));
   TENON_TRY(graph_api().region_view(graph_api().self, graph, whole.main, &main));
   for (uint32_t i = 0; i < main.node_count; ++i) {
@@ -70,8 +63,7 @@ Status without_constants(tenon_graph_t* graph, Graph* out, std::vector<uint32_t>
   tenon_graph_t* copy = nullptr;
   TENON_TRY(api.clone(api.self, graph, &copy));
   *out = Graph(copy);
-  tenon_graph_view_t whole{};
-  whole.size_bytes = sizeof whole;
+  auto whole = sized<tenon_graph_view_t>();
   TENON_TRY(api.graph_view(api.self, copy, &whole));
   *count = 0;
   for (tenon_value_t v = 0; v < whole.value_limit; ++v) {
@@ -100,7 +92,7 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
   uint32_t count = 0;
   TENON_TRY(without_constants(graph, &bare, &ordinals, &count));
   std::string body;
-  const tenon_sink_t bytes{&body, append};
+  const tenon_sink_t bytes = sink_to(&body);
   TENON_TRY(graph_api().graph_write(graph_api().self, bare.get(), TENON_FORMAT_BINARY, &bytes));
   artifact->bytes = artifact_head(ordinals, count, body) + body;
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());

@@ -93,8 +93,7 @@ Interpreter::~Interpreter() {
 std::vector<tenon_value_t> Interpreter::reads_of(const tenon_node_view_t& node) const {
   std::vector<tenon_value_t> reads(node.operands, node.operands + node.operand_count);
   for (uint32_t i = 0; i < node.region_count; ++i) {
-    tenon_region_view_t region{};
-    region.size_bytes = sizeof region;
+    auto region = sized<tenon_region_view_t>();
     if (graph_api().region_view(graph_api().self, graph_, node.regions[i], &region) != TENON_OK)
       continue;
     reads.insert(reads.end(), region.captures, region.captures + region.capture_count);
@@ -153,8 +152,7 @@ bool Interpreter::mentions(const tenon_type_t& type, const std::vector<bool>& sy
 // give the largest size.
 bool Interpreter::mixes(const tenon_type_t& type, const std::vector<bool>& symbols) const {
   for (uint32_t i = 0; i < type.rank; ++i) {
-    tenon_dim_view_t view{};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_dim_view_t>();
     const bool plain =
         type.dims[i] >= 0 ||
         (graph_api().dim_view(graph_api().self, graph_, type.dims[i], &view) == TENON_OK &&
@@ -184,8 +182,7 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
   const std::vector<bool> data_dependent = data_dependent_symbols();
   std::vector<bool> unbounded(whole_.symbol_limit, false);
   for (tenon_symbol_t s : out_symbols_) {
-    tenon_symbol_view_t view{};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_symbol_view_t>();
     TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, s, &view));
     unbounded[s] = view.hi > kDataDependentBytes;
     values[s] = unbounded[s] ? 0 : view.hi;
@@ -309,11 +306,7 @@ Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, V
                                 node.result_count));
   if (profile != nullptr) {
     std::string origins;
-    const tenon_sink_t sink{
-        &origins, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-          static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-          return TENON_OK;
-        }};
+    const tenon_sink_t sink = sink_to(&origins);
     if (node.loc != 0) (void)graph_api().loc_text(graph_api().self, graph_, node.loc, &sink);
     profile->event(profile->self, str(sym_text(node.op)), str(origins), begin, now_ns(), 0, 0, 0);
   }
@@ -338,8 +331,7 @@ Status Interpreter::bind_symbols(const tenon_node_view_t& node,
                                  std::span<const tenon_array_t> results,
                                  std::vector<int64_t>* symbols) const {
   for (uint32_t s = 0; s < node.symbol_count; ++s) {
-    tenon_symbol_view_t view{};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_symbol_view_t>();
     TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, node.symbols[s], &view));
     for (uint32_t r = 0; r < node.result_count; ++r) {
       const tenon_type_t type = value_view(graph_, node.results[r]).type;

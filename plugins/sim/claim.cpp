@@ -23,8 +23,7 @@ struct OpFilter {
 
   static tenon_code_t claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) {
     const auto& filter = *static_cast<OpFilter*>(self);
-    tenon_node_view_t node{};
-    node.size_bytes = sizeof node;
+    auto node = sized<tenon_node_view_t>();
     TENON_TRY(filter.api->node_view(filter.api->self, filter.graph, nodes[0], &node));
     if (filter.ops.find(cat(",", sym_text(node.op), ",")) != std::string::npos)
       return filter.sink->claim(filter.sink->self, nodes, count, cost_ns);

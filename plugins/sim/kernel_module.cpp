@@ -14,11 +14,6 @@ namespace {
 
 constexpr uint64_t kLocalAlignment = 128;
 
-tenon_code_t append(void* self, const void* data, uint64_t size_bytes) {
-  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size_bytes);
-  return TENON_OK;
-}
-
 struct FreeMemory {
   void operator()(void* p) const { std::free(p); }
 };
@@ -60,13 +55,12 @@ KernelModule::~KernelModule() {
 Status KernelModule::build(const tenon_toolchain_api_t& toolchain, std::string_view text,
                            bool watched, std::string* code) {
   const tenon_key_value_t watch{str(TENON_TOOLCHAIN_WATCH), str("1")};
-  tenon_toolchain_options_t options{};
-  options.size_bytes = sizeof options;
+  auto options = sized<tenon_toolchain_options_t>();
   options.optimise = 1;
   options.options = &watch;
   options.option_count = watched ? 1 : 0;
   std::string diagnostics;
-  const tenon_sink_t object{code, append}, notes{&diagnostics, append};
+  const tenon_sink_t object = sink_to(code), notes = sink_to(&diagnostics);
   // The toolchain builds for the machine that plays the device.
   return toolchain.build(toolchain.self, str(""), str(TENON_DIALECT_OPENCL_C),
                          str(cat(kDialectPrelude, text)), &options, &object, &notes);

@@ -12,8 +12,7 @@ namespace {
 constexpr uint64_t kForGoodNs = uint64_t{1} << 62;
 
 Fault last_fault(tenon_code_t code) {
-  tenon_failure_t failure{};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   const tenon_host_t* host = context().host;
   if (host->last_failure(host->self, &failure) == TENON_OK && failure.code == code) {
     // The host takes a stable code off the front of a message; on the other thread it does so

@@ -12,6 +12,7 @@
 #include <tenon/abi/pass.h>
 #include <tenon/abi/queue.h>
 #include <tenon/abi/toolchain.h>
+#include <tenon/cpp/record.hpp>
 
 #include "core/base/errors/failure.h"
 #include "core/base/str.h"
@@ -206,8 +207,7 @@ Status apply_layer(const tenon_layer_api_t& layer, const LayerChoice& choice, ui
   std::vector<tenon_key_value_t> options;
   for (const KeyValue& option : kept->options)
     options.push_back({to_abi_str(option.key), to_abi_str(option.value)});
-  tenon_layer_subject_t subject = {};
-  subject.size_bytes = sizeof(subject);
+  auto subject = sized<tenon_layer_subject_t>();
   subject.option_count = static_cast<uint32_t>(options.size());
   subject.plugin = to_abi_str(plugin->name);
   subject.version = to_abi_str(plugin->version);

@@ -11,6 +11,7 @@
 #include <tenon/abi/ops.h>
 #include <tenon/abi/pass.h>
 #include <tenon/abi/toolchain.h>
+#include <tenon/cpp/record.hpp>
 
 #include "core/base/errors/failure.h"
 #include "core/base/process/log.h"
@@ -276,8 +277,7 @@ void add_devices(std::vector<OfferedName>& names, const tenon_device_api_t* api)
   uint32_t count = 0;
   if (api->count(api->self, &count) != TENON_OK) count = 0;
   for (uint32_t i = 0; i < count && i < 64; ++i) {
-    tenon_device_info_t info = {};
-    info.size_bytes = sizeof(info);
+    auto info = sized<tenon_device_info_t>();
     if (api->info(api->self, i, &info) == TENON_OK) add(names, "device", from_abi_str(info.kind));
   }
   clear_failure();  // no device here is no failure of the plugin

@@ -35,11 +35,7 @@ bool kind_of(std::string_view op, Kind* out) {
 
 std::string place_of(const Node& node) {
   std::string out;
-  const tenon_sink_t sink{&out, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-                            static_cast<std::string*>(self)->append(static_cast<const char*>(data),
-                                                                    size);
-                            return TENON_OK;
-                          }};
+  const tenon_sink_t sink = sink_to(&out);
   const tenon_loc_t loc = node.view().loc;
   if (loc == 0 || graph_api().loc_text(graph_api().self, node.graph(), loc, &sink) != TENON_OK) {
     return std::string(node.op());
@@ -68,8 +64,7 @@ class Extracted {
   Status cut(tenon_graph_t* graph, const std::vector<tenon_node_t>& nodes,
              const std::vector<tenon_value_t>& yields) {
     if (table() == nullptr) return TENON_UNIMPLEMENTED;
-    tenon_extract_spec_t spec = {};
-    spec.size_bytes = sizeof spec;
+    auto spec = sized<tenon_extract_spec_t>();
     spec.nodes = nodes.data();
     spec.node_count = static_cast<uint32_t>(nodes.size());
     spec.yields = yields.data();
@@ -121,8 +116,7 @@ class Cutter {
     program.main_symbols.assign(view.symbols, view.symbols + view.symbol_count);
     for (uint32_t s : program.main_symbols) data_dependent_[s] = false;
     for (uint32_t s = 0; s < whole_.symbol_limit; ++s) {
-      tenon_symbol_view_t symbol = {};
-      symbol.size_bytes = sizeof symbol;
+      auto symbol = sized<tenon_symbol_view_t>();
       if (graph_api().symbol_view(graph_api().self, graph_, s, &symbol) == TENON_OK) {
         program.bounds[s] = symbol.hi;
         program.lows[s] = symbol.lo;
@@ -139,8 +133,7 @@ class Cutter {
     const std::vector<tenon_symbol_t> symbols = TypeView(graph_, one).symbols();
     if (std::ranges::none_of(symbols, [this](tenon_symbol_t s) { return data_dependent_[s]; }))
       return;
-    tenon_dim_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_dim_view_t>();
     const bool plain = graph_api().dim_view(graph_api().self, graph_, dim, &view) == TENON_OK &&
                        view.op == TENON_DIM_SYMBOL;
     out->data_dependent = true;
@@ -252,8 +245,7 @@ class Cutter {
       const tenon_type_t type = values[i].view().type;
       for (uint32_t d = 0; d < type.rank; ++d) {
         for (uint32_t s = 0; s < count; ++s) {
-          tenon_symbol_view_t symbol = {};
-          symbol.size_bytes = sizeof symbol;
+          auto symbol = sized<tenon_symbol_view_t>();
           (void)graph_api().symbol_view(graph_api().self, graph_, defined[s], &symbol);
           if (symbol.dim == type.dims[d]) out->push_back({defined[s], i, d});
         }
@@ -382,8 +374,7 @@ class Cutter {
     made.inputs.assign(cut.arguments, cut.arguments + cut.argument_count);
     made.outputs.assign(yields.begin(), yields.end());
     made.symbols.assign(cut.symbols, cut.symbols + cut.symbol_count);
-    tenon_graph_view_t inner = {};
-    inner.size_bytes = sizeof inner;
+    auto inner = sized<tenon_graph_view_t>();
     TENON_TRY(graph_api().graph_view(graph_api().self, cut.graph, &inner));
     for (tenon_value_t v = 0; v < inner.value_limit; ++v) {
       const tenon_value_view_t view = Value(cut.graph, v).view();

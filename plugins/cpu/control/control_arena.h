@@ -1,5 +1,5 @@
-// Memory of one execution of control flow: the caller's workspace from below, and blocks of its own
-// where sizes were not known before. Freed by going back to a mark, as regions end.
+// Memory of one execution of control flow: the caller's workspace first, then blocks allocated for
+// data-dependent sizes. Releasing a mark, at the end of a region, frees everything taken since.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_ARENA_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_ARENA_H_
 
@@ -11,15 +11,15 @@
 
 namespace tenon::cpu {
 
-// Memory that grows, keeping what is in it. At least doubles, so that growing by elements costs a
-// constant time each.
+// Memory that grows and keeps its contents. Capacity at least doubles, so appending an element
+// takes amortised constant time.
 class GrowingBlock {
  public:
   GrowingBlock() = default;
   GrowingBlock(GrowingBlock&& other) noexcept;
   GrowingBlock& operator=(GrowingBlock&&) = delete;
   ~GrowingBlock();
-  // T0609 with the bytes asked for.
+  // T0609, with the size, when there is not enough memory.
   Status reserve(uint64_t bytes);
   char* data() const { return data_; }
 
@@ -40,7 +40,7 @@ class ControlArena {
     used_ = mark.used;
     while (blocks_.size() > mark.blocks) blocks_.pop_back();
   }
-  // Aligned to kAlignmentBytes; at least one byte.
+  // Aligned to kAlignmentBytes.
   Status take(uint64_t bytes, char** out) {
     const uint64_t size = (bytes + kAlignmentBytes - 1) & ~(kAlignmentBytes - 1);
     if (size <= limit_ - used_ && size >= bytes) {
@@ -53,7 +53,7 @@ class ControlArena {
     *out = block->data();
     return {};
   }
-  // A block that the arena owns; the pointer is good until the next one is taken.
+  // A block that the arena owns. `out` is valid until the next block is taken.
   Status take_block(uint64_t bytes, GrowingBlock** out) {
     TENON_TRY(blocks_.emplace_back().reserve(bytes));
     *out = &blocks_.back();

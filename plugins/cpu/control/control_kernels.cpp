@@ -30,11 +30,10 @@ void RunKernels::prepare(const ControlPart& part, PartState& state) {
   call.profile = call_.profile;
 }
 
-// Sizes that are another each time.
+// Learns the sizes that differ each time.
 Status RunKernels::learn_sizes(const ControlPart& part, PartState& state) {
   set_sizes(part, state);
-  tenon_needs_t needs = {};
-  needs.size_bytes = sizeof needs;
+  auto needs = sized<tenon_needs_t>();
   needs.output_count = static_cast<uint32_t>(state.needs.size());
   needs.outputs = state.needs.data();
   TENON_TRY(loaded_.parts[part.artifact]->needs(state.call.symbols, &needs));

@@ -1,5 +1,5 @@
-// The parts of a run that are compiled kernels: each with a call that is prepared once, and filled
-// with where the values are each time.
+// The parts of a run that are compiled kernels. Each has a call that is prepared once and gets the
+// addresses of the values each time.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_KERNELS_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_KERNELS_H_
 

@@ -1,5 +1,5 @@
-// Loops: carried values swap buffers from iteration to iteration, so that nothing is copied that the
-// body writes where it is wanted.
+// Loops: carried values swap buffers between iterations, so that values which the body writes in
+// their final place are not copied.
 #include <array>
 #include <cstring>
 #include <utility>
@@ -10,23 +10,22 @@
 namespace tenon::cpu {
 namespace {
 
-// A value that goes from iteration to iteration, between two buffers; the operand's own memory is
-// never written.
+// A value carried between iterations, in two buffers; the operand's own memory is never written.
 struct Carried {
   bool stays = false;           // The body yields its own argument.
   bool data_dependent = false;  // Its size may change.
-  bool direct = false;          // A part of the body writes it where it is wanted.
+  bool direct = false;          // A part of the body writes it in its final place.
   char* current = nullptr;
-  char* next = nullptr;    // Where this iteration's value goes.
-  char* spare = nullptr;   // The other buffer, as long as the operand is current.
-  char* final = nullptr;   // Where the result has to end up; null: anywhere.
-  GrowingBlock blocks[2];  // Of a data-dependent one, in iterations.
+  char* next = nullptr;    // Address of this iteration's value.
+  char* spare = nullptr;   // The other buffer, while the operand is current.
+  char* final = nullptr;   // Required address of the result; null: anywhere.
+  GrowingBlock blocks[2];  // For a data-dependent one, in iterations.
   int block = 0;
 };
 
 using Dims = std::array<int64_t, TENON_RANK_MAX>;
 
-// Values of all iterations, one behind another.
+// Values of all iterations, one after another.
 struct Collected {
   GrowingBlock block;
   uint64_t bytes = 0;  // Of one iteration.
@@ -34,7 +33,7 @@ struct Collected {
 
 }  // namespace
 
-// One loop over a body: the part's first operands and results are carried.
+// One loop over a body; the part's first operands and results are carried.
 class ControlRun::Loop {
  public:
   Loop(ControlRun& run, const ControlPart& part, uint32_t body, size_t carried)
@@ -49,8 +48,8 @@ class ControlRun::Loop {
 
   const ControlRegion& body() const { return body_; }
 
-  // iterations: their number where it is known, so that the last one writes the result in its
-  // place; else 0.
+  // iterations: their number if it is known, so that the last one writes the result in place; else
+  // 0.
   Status begin(int64_t iterations) {
     for (size_t i = 0; i < carried_.size(); ++i) {
       Carried& c = carried_[i];
@@ -70,12 +69,12 @@ class ControlRun::Loop {
     return {};
   }
 
-  // The carried values as a region's arguments.
+  // Binds the carried values to a region's arguments.
   void bind(const ControlRegion& region) {
     for (size_t i = 0; i < carried_.size(); ++i) values_[region.arguments[i]] = carried_[i].current;
   }
 
-  // One iteration: where(i, &to) says where yield i goes, of those that are not carried.
+  // Runs one iteration. where(i, &to) gives the address of yield i, for those that are not carried.
   template <class Where>
   Status iterate(Where&& where) {
     const ControlArena::Mark mark = values_.arena().mark();
@@ -106,12 +105,11 @@ class ControlRun::Loop {
       Carried& c = carried_[i];
       const uint32_t out = part_.outputs[i];
       const bool in_block = c.current == c.blocks[0].data() || c.current == c.blocks[1].data();
-      // Blocks go with the loop.
+      // Blocks are freed with the loop.
       if (c.final == nullptr && in_block)
         TENON_TRY(values_.arena().take(sizes_.bytes(out), &c.final));
       if (c.final != nullptr && c.current != c.final) {
-        if (const uint64_t bytes = sizes_.bytes(out); bytes != 0)
-          memcpy(c.final, c.current, bytes);
+        if (const uint64_t bytes = sizes_.bytes(out); bytes != 0) memcpy(c.final, c.current, bytes);
         c.current = c.final;
       }
       values_[out] = c.current;
@@ -135,7 +133,8 @@ class ControlRun::Loop {
     return {};
   }
 
-  // All at once: what is not written in place is copied before any buffer becomes another's.
+  // Advances all at once: values that are not written in place are copied before buffers are
+  // swapped.
   Status advance() {
     for (size_t i = 0; i < carried_.size(); ++i) {
       Carried& c = carried_[i];
@@ -184,7 +183,7 @@ Status ControlRun::run_while(const ControlPart& part) {
   std::vector<Collected> collected(part.outputs.size() - count);
   for (size_t k = 0; k < collected.size(); ++k)
     collected[k].bytes = sizes_.bytes(body.yields[count + k]);
-  // Dims that the iteration leaves open, from the values that are carried into it.
+  // Dims that the iteration leaves open, from the values carried into it.
   std::vector<Dims> dims(body.opens.empty() ? 0 : count);
   const auto measure = [&](const std::vector<uint32_t>& carried) {
     for (const ControlSize& s : body.opens)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kCountMax = uint64_t{1} << 24;
 
-// One walk over the record serves both ways: fields are named once.
+// One traversal of the record serves writing and reading, so fields are listed once.
 class Writer {
  public:
   static constexpr bool kReads = false;
@@ -55,7 +55,7 @@ class Reader {
     s = std::string(rest_.substr(0, n));
     rest_.remove_prefix(n);
   }
-  // No list has more entries than bytes are left.
+  // No list has more entries than bytes remain.
   uint64_t count(uint64_t) {
     uint64_t n = 0;
     number(n);
@@ -157,7 +157,7 @@ bool below(const std::vector<uint32_t>& items, uint64_t limit) {
   return true;
 }
 
-// Whether indices are in range, so that a run needs no checks.
+// Checks that indices are in range, so that a run needs no checks.
 class Checker {
  public:
   explicit Checker(const ControlProgram& p) : p_(p) {}
@@ -211,7 +211,7 @@ class Checker {
              below(part.constants, p_.constant_count);
     }
     if (part.kind == ControlPart::Kind::kNative) return part.regions.empty() && native_fits(part);
-    // Regions come after the one they stand in: no cycles.
+    // Regions come after the one that contains them, so there are no cycles.
     for (uint32_t r : part.regions) {
       if (r <= region || r >= p_.regions.size() || !counts_fit(part, r)) return false;
     }
@@ -270,7 +270,7 @@ class Checker {
 
 std::string ControlProgram::bytes() const {
   Writer w;
-  ControlProgram copy = *this;  // The walk takes what it may also fill.
+  ControlProgram copy = *this;  // The traversal takes a mutable program, because reading fills it.
   program(w, copy);
   return w.take();
 }

@@ -1,7 +1,6 @@
-// A subgraph with control flow, or with ops of native_ops.h, as data: regions of parts, where a
-// part is compiled kernels or one node. Values and symbols are those of the subgraph the program
-// was made from, by their indices: since regions cannot recurse, each has one live instance at a
-// time, and one table of each serves all nesting.
+// A subgraph with control flow, or with ops of native_ops.h, as data: regions of parts. A part is
+// compiled kernels or one node. Values and symbols are the subgraph's, by index. Regions do not
+// recurse, so each has at most one live instance, and one table of values serves all nesting.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_PROGRAM_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_PROGRAM_H_
 
@@ -18,16 +17,18 @@ namespace tenon::cpu {
 struct ControlValue {
   enum class Kind : uint8_t { kUnused, kInput, kConstant, kLocal };
   Kind kind = Kind::kUnused;
-  bool data_dependent = false;  // Its size mentions a symbol that only a run tells,
-  bool mixed = false;  // in a dim that is more than this symbol: the largest symbols need not give
-                       // the largest size.
+  // Its size mentions a data-dependent symbol.
+  bool data_dependent = false;
+  // It does so in a dim that is more than the symbol: the largest symbols need not give the largest
+  // size.
+  bool mixed = false;
   uint32_t index = 0;  // Which input or constant.
   uint64_t element_bytes = 0;
   uint32_t dtype = 0;
   std::vector<kernelgen::SizeProgram> dims;  // Over the subgraph's symbols.
 };
 
-// A symbol that a run tells: a dim of an argument of a region, or of a result of a node.
+// A data-dependent symbol: a dim of a region's argument, or of a node's result.
 struct ControlSize {
   uint32_t symbol = 0, index = 0, dim = 0;
 };
@@ -35,11 +36,11 @@ struct ControlSize {
 struct ControlPart {
   enum class Kind : uint8_t { kKernels, kSwitch, kWhile, kScan, kNative };
   Kind kind = Kind::kKernels;
-  // kKernels: an artifact, its inputs and outputs as values, its symbols and constants as ordinals
+  // kKernels: an artifact; its inputs and outputs as values, its symbols and constants as indices
   // of the subgraph's.
   uint32_t artifact = 0;
   std::vector<uint32_t> inputs, outputs, symbols, constants;
-  // The others: operands are `inputs`, results `outputs`.
+  // Other kinds: operands are `inputs`, results are `outputs`.
   std::vector<uint32_t> regions;
   std::vector<ControlSize> defines;
   uint32_t carried = 0;             // kScan
@@ -59,28 +60,28 @@ struct ControlRegion {
   std::vector<ControlPart> parts;
 };
 
-// A relation between sizes that kernels rely on, checked as soon as a run knows all of its symbols.
+// A relation between sizes that kernels rely on. Checked as soon as a run knows all of its symbols.
 struct ControlFact {
   uint32_t rel = 0;  // TENON_REL_*
   kernelgen::SizeProgram a, b;
-  std::vector<uint32_t> symbols;  // Those of the sides that only a run tells; at least one.
+  std::vector<uint32_t> symbols;  // Data-dependent symbols of both sides; at least one.
   std::string place;              // The user's node that needs it, for errors.
 };
 
 struct ControlProgram {
   uint32_t symbol_count = 0, input_count = 0, constant_count = 0;
-  std::vector<uint32_t> main_symbols;    // Given by a call, in its order.
-  std::vector<uint32_t> out_symbols;     // Told to a call, in its order.
+  std::vector<uint32_t> main_symbols;    // Set by a call, in its order.
+  std::vector<uint32_t> out_symbols;     // Returned to a call, in its order.
   std::vector<int64_t> bounds;           // By symbol: an upper bound, or INT64_MAX.
-  std::vector<int64_t> lows, multiples;  // By symbol: its least value, and what divides it.
+  std::vector<int64_t> lows, multiples;  // By symbol: the least value, and a divisor.
   std::vector<ControlValue> values;
   std::vector<ControlRegion> regions;  // 0: the subgraph's main region.
   std::vector<ControlFact> facts;
   std::vector<std::string> artifacts;
 
   std::string bytes() const;
-  // DATA_LOSS for bytes that are no such program; afterwards every index is in range and regions
-  // form a tree.
+  // DATA_LOSS for bytes that are not a valid program. On success every index is in range and
+  // regions form a tree.
   static Status read(std::string_view bytes, ControlProgram& out);
 };
 

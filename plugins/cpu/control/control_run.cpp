@@ -13,8 +13,8 @@ Status ControlRun::run() {
   TENON_TRY(bind_values());
   const ControlRegion& main = program_.regions[0];
   for (size_t i = 0; i < main.yields.size(); ++i) {
-    // A data-dependent value has its exact size only when it is there: it goes through memory of
-    // the arena.
+    // A data-dependent value has its exact size only when it is known, so it goes through the
+    // arena.
     if (loaded_.direct[0][i] && !value(main.yields[i]).data_dependent)
       values_.want(main.yields[i], output(i));
   }
@@ -57,7 +57,8 @@ Status ControlRun::bind_values() {
     const uint32_t v = program_.regions[0].yields[i];
     if (!span.buffer && value(v).data_dependent) continue;
     if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
-        (!value(v).data_dependent && sizes_.bytes(v) > span.buffer->size_bytes - span.offset_bytes)) {
+        (!value(v).data_dependent &&
+         sizes_.bytes(v) > span.buffer->size_bytes - span.offset_bytes)) {
       return fail(TENON_OUT_OF_RANGE, cat("The buffer of an output is smaller than the ",
                                           sizes_.bytes(v), " bytes it needs."));
     }
@@ -89,7 +90,7 @@ Status ControlRun::run_region(uint32_t index) {
   return {};
 }
 
-// The number of a choice: an integer, or a predicate.
+// The number that selects a branch: an integer, or a predicate.
 int64_t ControlRun::index_of(uint32_t v) {
   int64_t number = 0;
   if (value(v).element_bytes == 8) {

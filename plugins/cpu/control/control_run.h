@@ -1,5 +1,5 @@
-// One execution of a program of control flow: its regions, part by part. Included by the files that
-// run the kinds of parts.
+// One execution of a control program: its regions, part by part. Included by the files that run the
+// kinds of parts.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_RUN_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_RUN_H_
 

@@ -52,8 +52,7 @@ bool LoadedProgram::has_data_dependent_sizes(const ControlPart& part) const {
   return std::ranges::any_of(part.symbols, [&](uint32_t s) { return data_dependent_symbols[s]; });
 }
 
-Status ControlShapes::find(tenon_symbols_t symbols,
-                                    std::shared_ptr<const ControlShape>& out) {
+Status ControlShapes::find(tenon_symbols_t symbols, std::shared_ptr<const ControlShape>& out) {
   if (symbols.count != program_.main_symbols.size()) {
     return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.main_symbols.size(),
                                             " symbols and was given ", symbols.count, "."));
@@ -86,8 +85,7 @@ Status ControlShapes::make(std::span<const int64_t> values, ControlShape& out) {
     std::vector<int64_t> own;
     for (uint32_t s : loaded_.part_of[a]->symbols) own.push_back(symbols[s]);
     std::vector<tenon_output_need_t> outputs(loaded_.part_of[a]->outputs.size());
-    tenon_needs_t needs = {};
-    needs.size_bytes = sizeof needs;
+    auto needs = sized<tenon_needs_t>();
     needs.output_count = static_cast<uint32_t>(outputs.size());
     needs.outputs = outputs.data();
     TENON_TRY(loaded_.parts[a]->needs({own.data(), static_cast<uint32_t>(own.size())}, &needs));
@@ -100,10 +98,9 @@ Status ControlShapes::make(std::span<const int64_t> values, ControlShape& out) {
   return {};
 }
 
-// What a region takes at once: all that its parts make, and the largest part's own memory. What
-// somebody waits for is made there.
-uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index,
-                                         bool wanted) const {
+// The memory of a region: the values that its parts make, and the own memory of the largest part.
+// Values with a wanted address are made there and need none.
+uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index, bool wanted) const {
   const ControlRegion& region = program_.regions[index];
   std::vector<uint32_t> elsewhere;
   for (size_t i = 0; i < region.yields.size() && wanted; ++i) {
@@ -116,7 +113,7 @@ uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index,
     }
     const uint64_t own = part_bytes(shape, part);
     if (part.kind == Kind::kSwitch) {
-      made += own;  // What the chosen region made lives on behind it.
+      made += own;  // The values of the chosen region stay after it.
     } else {
       most = std::max(most, own);
     }
@@ -124,7 +121,7 @@ uint64_t ControlShapes::region_bytes(const ControlShape& shape, uint32_t index,
   return std::min(made + most, 4 * kMaxBytes - 1);
 }
 
-// Data-dependent values live in blocks of their own.
+// Data-dependent values have blocks of their own.
 uint64_t ControlShapes::arena_bytes_of(const ControlShape& shape, uint32_t v) const {
   return program_.values[v].data_dependent ? 0 : aligned(shape.bytes[v]);
 }
@@ -135,7 +132,7 @@ uint64_t ControlShapes::part_bytes(const ControlShape& shape, const ControlPart&
   uint64_t most = 0, carried = 0;
   for (uint32_t r : part.regions)
     most = std::max(most, region_bytes(shape, r, loop && r == part.regions.back()));
-  // The second buffer of every carried value; the condition and the body of a loop run one after
+  // The second buffer of every carried value. The condition and the body of a loop run one after
   // another.
   const size_t count = part.kind == Kind::kScan    ? part.carried
                        : part.kind == Kind::kWhile ? part.inputs.size()

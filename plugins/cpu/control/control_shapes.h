@@ -1,5 +1,5 @@
-// Sizes before a run: what the symbols of a call settle for all values and parts, kept for the
-// tuples that were met lately.
+// Sizes before a run: what a call's symbols determine for all values and parts, kept for recent
+// tuples.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_SHAPES_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_SHAPES_H_
 
@@ -14,7 +14,7 @@
 
 namespace tenon::cpu {
 
-// A loaded program, and what follows from its lists. Immutable once loaded.
+// A loaded program, and tables derived from its lists. Immutable once loaded.
 struct LoadedProgram {
   ControlProgram program;
   std::vector<std::unique_ptr<Executable>> parts;  // By artifact.
@@ -25,17 +25,17 @@ struct LoadedProgram {
   std::vector<std::vector<uint8_t>>
       direct;  // By region and yield: a part can write it where it is wanted.
 
-  void find_order();  // The last three.
+  void find_order();  // Computes the last three.
   bool has_data_dependent_sizes(const ControlPart& part) const;
 };
 
-// Saturates: what is too large is refused by whoever allocates it.
+// Saturates: the allocation refuses what is too large.
 uint64_t bytes_of(const ControlValue& value, std::span<const int64_t> symbols);
 
-// What a tuple of the subgraph's symbols settles before a run. Immutable.
+// What a tuple of the subgraph's symbols determines before a run. Immutable.
 struct ControlShape {
   std::vector<int64_t> main_symbols;
-  std::vector<uint64_t> bytes;  // By value; of data-dependent ones it means nothing.
+  std::vector<uint64_t> bytes;  // By value; meaningless for data-dependent ones.
   std::vector<uint64_t>
       workspace_bytes;       // By artifact, where no data-dependent symbol is among its own.
   uint64_t arena_bytes = 0;  // Enough for a run without data-dependent sizes.
@@ -44,8 +44,7 @@ struct ControlShape {
 // Threads: safe.
 class ControlShapes {
  public:
-  explicit ControlShapes(const LoadedProgram& loaded)
-      : loaded_(loaded), program_(loaded.program) {}
+  explicit ControlShapes(const LoadedProgram& loaded) : loaded_(loaded), program_(loaded.program) {}
 
   Status find(tenon_symbols_t symbols, std::shared_ptr<const ControlShape>& out);
 

@@ -53,15 +53,14 @@ Status RunSizes::learn(uint32_t symbol, int64_t value) {
     if (!std::ranges::all_of(fact.symbols, [this](uint32_t s) { return known_[s]; })) continue;
     const int64_t a = fact.a.evaluate(symbols_), b = fact.b.evaluate(symbols_);
     if (arithmetic::relation_holds(fact.rel, a, b)) continue;
-    return fail(TENON_INVALID_ARGUMENT,
-                cat("T0607: ", fact.place.empty() ? "" : fact.place + ": ",
-                    "sizes that data decides are ", a, " and ", b, "; the model needs ",
-                    relation_text(fact.rel), "."));
+    return fail(TENON_INVALID_ARGUMENT, cat("T0607: ", fact.place.empty() ? "" : fact.place + ": ",
+                                            "sizes that data decides are ", a, " and ", b,
+                                            "; the model needs ", relation_text(fact.rel), "."));
   }
   return {};
 }
 
-// The node that tells a symbol.
+// The node that defines a symbol.
 std::string RunSizes::place_of(uint32_t symbol) const {
   for (const ControlRegion& region : program_.regions) {
     for (const ControlPart& part : region.parts) {

@@ -1,4 +1,5 @@
-// What one run knows: the sizes that it was given and that its parts tell, and where its values are.
+// The state of one run: its sizes, given by the call or learnt from parts, and the addresses of its
+// values.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_STATE_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_STATE_H_
 
@@ -25,10 +26,10 @@ class RunSizes {
   }
   int64_t dim(uint32_t v, size_t d) const { return program_.values[v].dims[d].evaluate(symbols_); }
 
-  // A size that data decides. Kernels rely on facts: none runs before what it takes for granted has
-  // been checked. T0607, T0608.
+  // Records a data-dependent size. Kernels rely on facts, so no kernel runs before the facts that
+  // it assumes have been checked. T0607, T0608.
   Status learn(uint32_t symbol, int64_t value);
-  // What an earlier iteration told is not known of this one.
+  // Sizes learnt in an earlier iteration are unknown in this one.
   void forget(const ControlRegion& region);
   void forget(uint32_t symbol) { known_[symbol] = false; }
 
@@ -39,7 +40,7 @@ class RunSizes {
   const ControlProgram& program_;
   const ControlShape& shape_;
   std::vector<int64_t> symbols_;
-  std::vector<bool> known_;  // By symbol: data-dependent ones that were told in this iteration.
+  std::vector<bool> known_;  // By symbol: data-dependent ones learnt in this iteration.
 };
 
 class RunValues {
@@ -47,14 +48,14 @@ class RunValues {
   RunValues(const RunSizes& sizes, size_t count, char* base, uint64_t bytes)
       : sizes_(sizes), data_(count), wanted_(count), arena_(base, bytes) {}
 
-  // Where a value is.
+  // The address of a value.
   char*& operator[](uint32_t v) { return data_[v]; }
-  // Where whoever makes it has to put it; null: anywhere.
+  // The address where the value must be made; null: anywhere.
   void want(uint32_t v, char* where) { wanted_[v] = where; }
   char* wanted(uint32_t v) const { return wanted_[v]; }
   char* take_wanted(uint32_t v) { return std::exchange(wanted_[v], nullptr); }
 
-  // Where a value that is about to be made goes: where somebody wants it, or into the arena.
+  // Sets the address of a value that is about to be made: the wanted one, or memory of the arena.
   Status place(uint32_t v) {
     if (char* wanted = take_wanted(v)) {
       data_[v] = wanted;
@@ -65,7 +66,7 @@ class RunValues {
   void copy(char* to, uint32_t from) const {
     const uint64_t bytes = sizes_.bytes(from);
     if (bytes != 0 && to != data_[from])
-      memmove(to, data_[from], bytes);  // what has no bytes may be nowhere
+      memmove(to, data_[from], bytes);  // an empty value may have no address
   }
   ControlArena& arena() { return arena_; }
 

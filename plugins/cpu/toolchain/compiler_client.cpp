@@ -85,8 +85,7 @@ BuildResult build_unit(const BuildRequest& request) {
   if (!clang.table) {
     return {TENON_UNAVAILABLE, {}, clang.why};
   }
-  tenon_clang_options_t options = {};
-  options.size_bytes = sizeof options;
+  auto options = sized<tenon_clang_options_t>();
   options.dialect = request.dialect;
   options.opt_level = request.opt_level;
   options.output = request.output;

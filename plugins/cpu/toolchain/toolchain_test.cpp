@@ -18,8 +18,7 @@ class Toolchain : public ::testing::Test {
                      std::string_view target = "") {
     bytes_.clear();
     diagnostics_.clear();
-    tenon_toolchain_options_t options = {};
-    options.size_bytes = sizeof options;
+    auto options = sized<tenon_toolchain_options_t>();
     options.optimise = 1;
     options.isolated = isolated;
     const tenon_sink_t object = {&bytes_, &append}, diagnostics = {&diagnostics_, &append};
@@ -83,8 +82,7 @@ void count_access(const void*, uint64_t size_bytes, uint32_t kind) {
 
 TEST_F(Toolchain, AWatchedKernelTellsOfItsAccesses) {
   const tenon_key_value_t watch = {str(TENON_TOOLCHAIN_WATCH), str("1")};
-  tenon_toolchain_options_t options = {};
-  options.size_bytes = sizeof options;
+  auto options = sized<tenon_toolchain_options_t>();
   options.options = &watch;
   options.option_count = 1;
   const tenon_sink_t object = {&bytes_, &append}, diagnostics = {&diagnostics_, &append};

@@ -19,6 +19,7 @@ namespace {
 using tenon::cat;
 using tenon::layer_slot;
 using tenon::quoted;
+using tenon::sized;
 using tenon::Status;
 using tenon::view;
 
@@ -280,8 +281,7 @@ Status Faults::shutdown() {
 
 // "sim:1": ordinals count the devices of one kind.
 Status Faults::device_name(uint32_t ordinal, std::string* out) {
-  tenon_device_info_t info = {};
-  info.size_bytes = sizeof info;
+  auto info = sized<tenon_device_info_t>();
   TENON_TRY(device_->info(device_->self, ordinal, &info));
   const std::string kind(view(info.kind));
   uint32_t number = 0;
@@ -302,8 +302,7 @@ bool Faults::is_chosen_target(std::string_view target) {
   if (only_.empty() || device_ == nullptr || device_->count(device_->self, &count) != TENON_OK)
     return true;
   for (uint32_t i = 0; i < count; ++i) {
-    tenon_device_info_t info = {};
-    info.size_bytes = sizeof info;
+    auto info = sized<tenon_device_info_t>();
     if (device_->info(device_->self, i, &info) == TENON_OK && view(info.target) == target &&
         is_chosen(i))
       return true;

@@ -125,8 +125,7 @@ Status Poison::fill_mapped(tenon_device_t* device, tenon_copy_t copy) const {
 
 Status Poison::fill_part(const Place& place, const tenon_span_t& span, uint64_t size,
                          uint64_t pattern, uint32_t width) const {
-  tenon_copy_t copy = {};
-  copy.size_bytes = sizeof copy;
+  auto copy = sized<tenon_copy_t>();
   copy.direction = TENON_COPY_FILL;
   copy.to = span.buffer;
   copy.to_offset_bytes = span.offset_bytes;

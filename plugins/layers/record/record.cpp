@@ -37,11 +37,7 @@ class Record : public Segments {
   Status compiled(Segment& segment) override {
     const tenon_host_graph_t* host = context().graph;
     std::string bytes;
-    const tenon_sink_t sink = {&bytes, [](void* self, const void* data, uint64_t size) {
-                                 static_cast<std::string*>(self)->append(
-                                     static_cast<const char*>(data), size);
-                                 return TENON_OK;
-                               }};
+    const tenon_sink_t sink = sink_to(&bytes);
     TENON_TRY(host->graph_write(host->self, segment.graph, TENON_FORMAT_BINARY, &sink));
     TENON_TRY(
         files()->write(files()->self, str(file(segment, ".tirb")), bytes.data(), bytes.size()));
@@ -53,8 +49,7 @@ class Record : public Segments {
 
   void write(const std::string& path, const Array& array) {
     const tenon_host_graph_t* host = context().graph;
-    tenon_tensor_t tensor = {};
-    tensor.size_bytes = sizeof tensor;
+    auto tensor = sized<tenon_tensor_t>();
     tensor.dtype = array.dtype;
     tensor.rank = static_cast<uint32_t>(array.dims.size());
     tensor.dims = array.dims.data();

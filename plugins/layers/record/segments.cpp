@@ -21,23 +21,13 @@ constexpr int64_t kSizeMax = int64_t{1} << 40;
 
 struct Bytes {
   std::string text;
-  tenon_sink_t sink() {
-    return {this, [](void* self, const void* data, uint64_t size) {
-              try {  // a device calls it: nothing may pass through its frames
-                static_cast<Bytes*>(self)->text.append(static_cast<const char*>(data), size);
-              } catch (const std::exception&) {
-                return TENON_RESOURCE_EXHAUSTED;
-              }
-              return TENON_OK;
-            }};
-  }
+  tenon_sink_t sink() { return sink_to(&text); }
 };
 
 }  // namespace
 
 std::string last_failure_text() {
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   const tenon_host_t* host = context().host;
   if (host->last_failure(host->self, &failure) != TENON_OK || failure.code == TENON_OK)
     return "the host does not say why";
@@ -70,12 +60,10 @@ Status Segments::attach(LayerSubject& subject) {
 std::vector<std::array<uint64_t, 2>> Segments::constants_of(tenon_graph_t* graph) const {
   const tenon_host_graph_t* host = context().graph;
   std::vector<std::array<uint64_t, 2>> digests;
-  tenon_graph_view_t g = {};
-  g.size_bytes = sizeof g;
+  auto g = sized<tenon_graph_view_t>();
   if (host->graph_view(host->self, graph, &g) != TENON_OK) return digests;
   for (tenon_value_t v = 0; v < g.value_limit; ++v) {
-    tenon_value_view_t value = {};
-    value.size_bytes = sizeof value;
+    auto value = sized<tenon_value_view_t>();
     uint64_t digest[2] = {};
     if (host->value_view(host->self, graph, v, &value) != TENON_OK ||
         value.kind != TENON_VALUE_CONSTANT)
@@ -114,8 +102,7 @@ Segment* Segments::segment_of(tenon_graph_t* graph) {
   place->graph = graph;
   place->hash = hex(hash);
   for (uint32_t i = 0; i < region.argument_count; ++i) {
-    tenon_value_view_t value = {};
-    value.size_bytes = sizeof value;
+    auto value = sized<tenon_value_view_t>();
     const bool known = host->value_view(host->self, graph, region.arguments[i], &value) == TENON_OK;
     place->inputs.push_back(
         {known ? std::string(sym_text(value.name)) : std::string(), region.arguments[i]});
@@ -232,8 +219,7 @@ std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value,
   const uint64_t bits = dtype_bits(array.dtype);
   array.bytes.resize((static_cast<uint64_t>(count) * bits + 7) / 8);
   if (array.bytes.empty()) return array;
-  tenon_copy_t copy = {};
-  copy.size_bytes = sizeof copy;
+  auto copy = sized<tenon_copy_t>();
   copy.direction = TENON_COPY_DEVICE_TO_HOST;
   copy.from = span.buffer;
   copy.from_offset_bytes = span.offset_bytes;

@@ -20,11 +20,7 @@ std::vector<int64_t> values_of(tenon_symbols_t symbols) {
 
 struct Collected {
   std::string bytes;
-  static tenon_code_t write(void* self, const void* data, uint64_t size) {
-    static_cast<Collected*>(self)->bytes.append(static_cast<const char*>(data), size);
-    return TENON_OK;
-  }
-  tenon_sink_t sink() { return {this, write}; }
+  tenon_sink_t sink() { return sink_to(&bytes); }
 };
 
 // Stands between a plugin and the host's sink of claims. Kept for good, since a plugin may call it
@@ -41,13 +37,11 @@ struct ClaimWatch {
   bool stands_inside(tenon_node_t node) const { return inside.count(node) != 0; }
   void read(const tenon_host_graph_t* host, tenon_graph_t* graph, tenon_region_t region,
             std::set<tenon_node_t>* into) {
-    tenon_region_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_region_view_t>();
     if (host->region_view(host->self, graph, region, &view) != TENON_OK) return;
     into->insert(view.nodes, view.nodes + view.node_count);
     for (uint32_t i = 0; i < view.node_count; ++i) {
-      tenon_node_view_t node = {};
-      node.size_bytes = sizeof node;
+      auto node = sized<tenon_node_view_t>();
       if (host->node_view(host->self, graph, view.nodes[i], &node) != TENON_OK) continue;
       for (uint32_t r = 0; r < node.region_count; ++r) read(host, graph, node.regions[r], &inside);
     }
@@ -128,8 +122,7 @@ void Validator::attach_compile(LayerSubject& subject) {
 
 bool Validator::check_graph(std::string_view slot, tenon_graph_t* graph) {
   if (!need_pointer(slot, graph, "the graph")) return false;
-  tenon_graph_view_t graph_view = {};
-  graph_view.size_bytes = sizeof graph_view;
+  auto graph_view = sized<tenon_graph_view_t>();
   const tenon_host_graph_t* host = context().graph;
   if (host != nullptr && host->graph_view(host->self, graph, &graph_view) == TENON_OK &&
       graph_view.frozen == 0) {
@@ -147,8 +140,7 @@ tenon_code_t Validator::claim(tenon_str_t target, tenon_graph_t* graph,
   ClaimWatch& watch = new_claim_watch();
   watch.report = report_.get();
   watch.sink = sink;
-  tenon_graph_view_t graph_view = {};
-  graph_view.size_bytes = sizeof graph_view;
+  auto graph_view = sized<tenon_graph_view_t>();
   const tenon_host_graph_t* host = context().graph;
   if (host != nullptr && host->graph_view(host->self, graph, &graph_view) == TENON_OK) {
     watch.read(host, graph, graph_view.main, &watch.nodes);

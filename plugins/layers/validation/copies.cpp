@@ -15,8 +15,7 @@ bool Validator::read_back(tenon_device_t* device, tenon_buffer_t* buffer, uint64
                           uint64_t length, std::vector<unsigned char>* out) {
   out->assign(length, 0);
   if (length == 0) return true;
-  tenon_copy_t c = {};
-  c.size_bytes = sizeof c;
+  auto c = sized<tenon_copy_t>();
   c.direction = TENON_COPY_DEVICE_TO_HOST;
   c.from = buffer;
   c.from_offset_bytes = offset;

@@ -24,8 +24,7 @@ thread_local const Object* t_asking = nullptr;
 constexpr std::string_view kNothingSaid = "validation: the plugin gave no text";
 
 tenon_failure_t last_failure() {
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   if (context().host->last_failure(context().host->self, &failure) != TENON_OK) failure = {};
   return failure;
 }

@@ -124,8 +124,7 @@ class Builder {
     for (const Attr& a : attrs) raw_attrs.push_back(a.raw());
     std::vector<tenon_region_t> region_ids;
     for (Region r : regions) region_ids.push_back(r.id());
-    tenon_node_spec_t spec = {};
-    spec.size_bytes = sizeof spec;
+    auto spec = sized<tenon_node_spec_t>();
     spec.op = intern(op);
     spec.operands = operand_ids.data();
     spec.operand_count = static_cast<uint32_t>(operand_ids.size());
@@ -260,8 +259,7 @@ class Graph {
 };
 
 inline tenon_graph_view_t graph_view(tenon_graph_t* graph) {
-  tenon_graph_view_t out = {};
-  out.size_bytes = sizeof out;
+  auto out = sized<tenon_graph_view_t>();
   graph_api().graph_view(graph_api().self, graph, &out);
   return out;
 }

@@ -6,23 +6,18 @@
 
 #include "tenon/abi/ops.h"
 #include "tenon/cpp/graph.hpp"
+#include "tenon/cpp/instructions.hpp"
 
 namespace tenon::inline sdk {
 
 namespace detail {
 
 // The op whose scalar instruction is `opcode`; empty for leaves and conversions.
-inline std::string_view op_of_instruction(uint32_t opcode) {
-  constexpr std::string_view kUnary[] = {
-      "neg",  "abs",     "sign",   "floor",   "ceil", "trunc",    "round_even", "sqrt",     "rsqrt",
-      "exp",  "expm1",   "log",    "log1p",   "sin",  "cos",      "tanh",       "logistic", "erf",
-      "erfc", "erf_inv", "lgamma", "digamma", "not",  "popcount", "clz",        "is_nan"};
-  constexpr std::string_view kBinary[] = {"add", "sub",   "mul", "div",       "rem",
-                                          "pow", "atan2", "max", "min",       "and",
-                                          "or",  "xor",   "shl", "shr_arith", "shr_logical"};
-  if (opcode >= TENON_S_NEG && opcode <= TENON_S_IS_NAN) return kUnary[opcode - TENON_S_NEG];
-  if (opcode >= TENON_S_ADD && opcode <= TENON_S_SHR_L) return kBinary[opcode - TENON_S_ADD];
-  return {};
+constexpr std::string_view op_of_instruction(uint32_t opcode) {
+  if (opcode == TENON_S_SHR_A) return "shr_arith";
+  if (opcode == TENON_S_SHR_L) return "shr_logical";
+  const bool converts = opcode >= TENON_S_CONVERT && opcode <= TENON_S_CONVERT_WRAP;
+  return converts || opcode > TENON_S_SHR_L ? "" : instructions::name(opcode);
 }
 
 // Writes a scalar program as nodes: one per distinct instruction. f16 and bf16 go through f32, as

@@ -60,27 +60,10 @@ constexpr tenon_dtype_t dtype_of(std::string_view name) {
 
 // ---- Narrow floats ----
 
-// Rounds to a binary format with `mantissa` stored bits, nearest even, from a double: one rounding
-// only. Gives the pattern without sign; subnormals included.
-inline uint16_t float_pattern(double magnitude, int mantissa, int exponent_bias,
-                              uint16_t infinity) {
-  if (magnitude == 0) return 0;
-  int exponent = 0;
-  std::frexp(magnitude, &exponent);  // magnitude = f * 2^exponent, f in [0.5, 1)
-  int e = exponent - 1;
-  if (e < 1 - exponent_bias) e = 1 - exponent_bias;  // subnormal range: fixed quantum
-  const double units = std::nearbyint(std::ldexp(magnitude, mantissa - e));
-  // `units` counts quanta; the implicit bit adds one to the exponent field by itself.
-  const auto pattern =
-      static_cast<int64_t>(units) + (static_cast<int64_t>(e + exponent_bias - 1) << mantissa);
-  return pattern >= infinity ? infinity : static_cast<uint16_t>(pattern);
-}
-inline uint16_t f16_from(double x) {
-  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
-  if (std::isnan(x)) return sign | 0x7e00;
-  if (std::isinf(x)) return sign | 0x7c00;
-  return sign | float_pattern(std::fabs(x), 10, 15, 0x7c00);
-}
+using elements::bf16_from;
+using elements::f16_from;
+using elements::float_pattern;
+
 inline float f16_to(uint16_t bits) {
   const int exponent = bits >> 10 & 31;
   const int fraction = bits & 1023;
@@ -94,28 +77,14 @@ inline float f16_to(uint16_t bits) {
   }
   return (bits & 0x8000) != 0 ? -value : value;
 }
-inline uint16_t bf16_from(double x) {
-  const uint16_t sign = std::signbit(x) ? 0x8000 : 0;
-  if (std::isnan(x)) return sign | 0x7fc0;
-  if (std::isinf(x)) return sign | 0x7f80;
-  return sign | float_pattern(std::fabs(x), 7, 127, 0x7f80);
-}
 inline float bf16_to(uint16_t bits) {
   return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
 }
 
 // ---- One element ----
 
-template <class T>
-T load_as(const void* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-template <class T>
-void store_as(void* at, T value) {
-  std::memcpy(at, &value, sizeof value);
-}
+using elements::load_as;
+using elements::store_as;
 
 // float to integer: truncates and saturates, NaN gives 0 (scalar.h).
 template <class T>
@@ -128,25 +97,9 @@ T saturate(double x) {
 
 // An element as double; u64 and i64 beyond 2^53 lose low bits, use load_int for them.
 inline double load_double(tenon_dtype_t dtype, const void* at) {
+  if (dtype == TENON_U64) return static_cast<double>(load_as<uint64_t>(at));
+  if (is_in(dtype, kInt | kPred)) return static_cast<double>(elements::load_integer(dtype, at));
   switch (dtype) {
-    case TENON_PRED:
-      return load_as<uint8_t>(at) != 0;
-    case TENON_I8:
-      return load_as<int8_t>(at);
-    case TENON_I16:
-      return load_as<int16_t>(at);
-    case TENON_I32:
-      return load_as<int32_t>(at);
-    case TENON_I64:
-      return static_cast<double>(load_as<int64_t>(at));
-    case TENON_U8:
-      return load_as<uint8_t>(at);
-    case TENON_U16:
-      return load_as<uint16_t>(at);
-    case TENON_U32:
-      return load_as<uint32_t>(at);
-    case TENON_U64:
-      return static_cast<double>(load_as<uint64_t>(at));
     case TENON_F16:
       return f16_to(load_as<uint16_t>(at));
     case TENON_BF16:
@@ -161,61 +114,17 @@ inline double load_double(tenon_dtype_t dtype, const void* at) {
 }
 // An integer element (or pred), sign- or zero-extended; u64 keeps its pattern.
 inline int64_t load_int(tenon_dtype_t dtype, const void* at) {
-  switch (dtype) {
-    case TENON_PRED:
-      return load_as<uint8_t>(at) != 0;
-    case TENON_I8:
-      return load_as<int8_t>(at);
-    case TENON_I16:
-      return load_as<int16_t>(at);
-    case TENON_I32:
-      return load_as<int32_t>(at);
-    case TENON_U8:
-      return load_as<uint8_t>(at);
-    case TENON_U16:
-      return load_as<uint16_t>(at);
-    case TENON_U32:
-      return load_as<uint32_t>(at);
-    case TENON_I64:
-    case TENON_U64:
-      return load_as<int64_t>(at);
-    default:
-      return saturate<int64_t>(load_double(dtype, at));
-  }
+  if (is_in(dtype, kInt | kPred)) return elements::load_integer(dtype, at);
+  return saturate<int64_t>(load_double(dtype, at));
 }
 // Stores the low bits (integers wrap).
 inline void store_int(tenon_dtype_t dtype, void* at, int64_t value) {
-  switch (dtype_bits(dtype)) {
-    case 8:
-      return store_as(at, static_cast<uint8_t>(dtype == TENON_PRED ? value != 0 : value));
-    case 16:
-      return store_as(at, static_cast<uint16_t>(value));
-    case 32:
-      return store_as(at, static_cast<uint32_t>(value));
-    default:
-      return store_as(at, value);
-  }
+  elements::store_integer(dtype, at, value);
 }
 inline void store_double(tenon_dtype_t dtype, void* at, double value) {
+  if (dtype == TENON_PRED) return store_as<uint8_t>(at, value != 0);
+  if (is_int(dtype)) return store_int(dtype, at, elements::saturated(dtype, value));
   switch (dtype) {
-    case TENON_PRED:
-      return store_as<uint8_t>(at, value != 0);
-    case TENON_I8:
-      return store_as(at, saturate<int8_t>(value));
-    case TENON_I16:
-      return store_as(at, saturate<int16_t>(value));
-    case TENON_I32:
-      return store_as(at, saturate<int32_t>(value));
-    case TENON_I64:
-      return store_as(at, saturate<int64_t>(value));
-    case TENON_U8:
-      return store_as(at, saturate<uint8_t>(value));
-    case TENON_U16:
-      return store_as(at, saturate<uint16_t>(value));
-    case TENON_U32:
-      return store_as(at, saturate<uint32_t>(value));
-    case TENON_U64:
-      return store_as(at, saturate<uint64_t>(value));
     case TENON_F16:
       return store_as(at, f16_from(value));
     case TENON_BF16:

@@ -53,8 +53,7 @@ class InferQuery : public Attributes {
     tenon_symbol_t symbol = 0;
     if (graph_api().symbol_fresh(graph_api().self, raw_->graph, lo, hi, 1, &symbol) != TENON_OK)
       return Dim::invalid();
-    tenon_symbol_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_symbol_view_t>();
     if (graph_api().symbol_view(graph_api().self, raw_->graph, symbol, &view) != TENON_OK)
       return Dim::invalid();
     return Dim(raw_->graph, view.dim);

@@ -24,6 +24,7 @@
 #include "tenon/abi/host.h"
 #include "tenon/abi/session.h"
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/record.hpp"
 
 namespace tenon::inline sdk {
 
@@ -59,11 +60,6 @@ namespace detail {
 // What every handle needs, found once by Session::open.
 inline const tenon_host_session_t* g_session = nullptr;
 
-inline tenon_code_t append_to(void* self, const void* data, uint64_t size_bytes) {
-  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size_bytes);
-  return TENON_OK;
-}
-
 template <class T, auto Release>
 class Handle {
  public:
@@ -89,15 +85,9 @@ class Handle {
 
 }  // namespace detail
 
-// A sink that appends to a string.
-inline tenon_sink_t sink_to(std::string* out) {
-  return {out, detail::append_to};
-}
-
 // The last failure of this thread: one or more whole sentences, beginning with a stable code.
 inline std::string failure_text() {
-  tenon_failure_t failure{};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   if (context().host == nullptr) return "libtenon could not be started";
   context().host->last_failure(context().host->self, &failure);
   std::string text(view(failure.message));
@@ -110,8 +100,7 @@ class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::bi
  public:
   // The data stays the caller's and must live until another is bound or this is gone.
   Status input(std::string_view name, const ArrayView& array) {
-    tenon_array_t raw{};
-    raw.size_bytes = sizeof raw;
+    auto raw = sized<tenon_array_t>();
     raw.dtype = array.dtype;
     raw.rank = static_cast<uint32_t>(array.dims.size());
     raw.data = const_cast<void*>(array.data);
@@ -121,8 +110,7 @@ class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::bi
   Status run() { return detail::g_session->run(detail::g_session->self, object_); }
   // Valid until the next run.
   Status output(std::string_view name, ArrayView* out) {
-    tenon_array_t raw{};
-    raw.size_bytes = sizeof raw;
+    auto raw = sized<tenon_array_t>();
     TENON_TRY(detail::g_session->output(detail::g_session->self, object_, str(name), &raw));
     *out = {raw.dtype, {raw.dims, raw.dims + raw.rank}, raw.data};
     return {};
@@ -169,8 +157,7 @@ class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_
   Status compile(const CompileOptions& options, Program* out) const {
     std::vector<tenon_key_value_t> pairs;
     for (const auto& [key, value] : options.options) pairs.push_back({str(key), str(value)});
-    tenon_session_options_t raw{};
-    raw.size_bytes = sizeof raw;
+    auto raw = sized<tenon_session_options_t>();
     raw.no_fallback = options.no_fallback ? 1 : 0;
     raw.device = str(options.device);
     raw.pipeline = str(options.pipeline);

@@ -15,6 +15,7 @@
 
 #include "tenon/abi/base.h"
 #include "tenon/abi/plugin.h"
+#include "tenon/cpp/record.hpp"
 
 namespace tenon::inline sdk {
 

@@ -25,8 +25,7 @@ struct Fault {
 // What the host was told last on this thread, when it was told `code`.
 inline Fault fault_of(tenon_code_t code) {
   if (code == TENON_OK) return {};
-  tenon_failure_t failure{};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   const tenon_host_t* host = context().host;
   const bool told = host != nullptr && host->last_failure(host->self, &failure) == TENON_OK &&
                     failure.code == code;

@@ -46,8 +46,7 @@ class TypeView {
     while (!stack.empty()) {
       const tenon_dim_t dim = stack.back();
       stack.pop_back();
-      tenon_dim_view_t view = {};
-      view.size_bytes = sizeof view;
+      auto view = sized<tenon_dim_view_t>();
       if (dim >= 0 || graph_api().dim_view(graph_api().self, graph_, dim, &view) != TENON_OK) {
         continue;
       }
@@ -134,8 +133,7 @@ class Value {
 
   // All of it; a zeroed view for an invalid value.
   tenon_value_view_t view() const {
-    tenon_value_view_t out = {};
-    out.size_bytes = sizeof out;
+    auto out = sized<tenon_value_view_t>();
     out.node = TENON_NONE;
     if (valid() && graph_api().value_view(graph_api().self, graph_, id_, &out) != TENON_OK) {
       out = {};
@@ -178,8 +176,7 @@ class Node {
   // built; what the view points to is borrowed until the graph's next mutation. Zeroed for an
   // invalid node.
   tenon_node_view_t view() const {
-    tenon_node_view_t out = {};
-    out.size_bytes = sizeof out;
+    auto out = sized<tenon_node_view_t>();
     out.parent = TENON_NONE;
     if (valid() && graph_api().node_view(graph_api().self, graph_, id_, &out) != TENON_OK) {
       out = {};
@@ -262,8 +259,7 @@ class Region {
   tenon_region_t id() const { return id_; }
   tenon_graph_t* graph() const { return graph_; }
   tenon_region_view_t view() const {
-    tenon_region_view_t out = {};
-    out.size_bytes = sizeof out;
+    auto out = sized<tenon_region_view_t>();
     if (graph_api().region_view(graph_api().self, graph_, id_, &out) != TENON_OK) out = {};
     return out;
   }

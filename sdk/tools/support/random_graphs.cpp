@@ -131,8 +131,7 @@ class Generator {
   // stay.
   bool symbol_holds() const {
     if (symbol_size_ == 0) return true;
-    tenon_symbol_view_t seen = {};
-    seen.size_bytes = sizeof seen;
+    auto seen = sized<tenon_symbol_view_t>();
     if (graph_api().symbol_view(graph_api().self, graph_, symbol_, &seen) != TENON_OK) return false;
     return seen.lo <= symbol_size_ && symbol_size_ <= seen.hi &&
            symbol_size_ % seen.multiple_of == 0;
@@ -173,8 +172,7 @@ class Generator {
     symbol_size_ = pick(std::vector<int64_t>{1, 2, 3, 7, 16});
     TENON_TRY(graph_api().symbol_define(graph_api().self, graph_, main_, str("n"), 1, INT64_MAX, 1,
                                         -1, &symbol_));
-    tenon_symbol_view_t seen = {};
-    seen.size_bytes = sizeof seen;
+    auto seen = sized<tenon_symbol_view_t>();
     TENON_TRY(graph_api().symbol_view(graph_api().self, graph_, symbol_, &seen));
     symbol_dim_ = seen.dim;
     return {};
@@ -333,8 +331,7 @@ class Generator {
     return true;
   }
   static tenon_array_t array_of(const Known& known) {
-    tenon_array_t array = {};
-    array.size_bytes = sizeof array;
+    auto array = sized<tenon_array_t>();
     array.dtype = known.dtype;
     array.rank = static_cast<uint32_t>(known.dims.size());
     array.dims = known.dims.data();

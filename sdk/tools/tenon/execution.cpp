@@ -36,8 +36,7 @@ namespace {
 // An input that got its value is no input any more; one that still is was passed over by the
 // frontend.
 int values_taken(const Host& host, const RunOptions& options, const Model& model) {
-  tenon_model_info_t info = {};
-  info.size_bytes = sizeof info;
+  auto info = sized<tenon_model_info_t>();
   if (tenon_code_t code = host.session->model_info(host.session->self, model.get(), &info))
     return report(host, code);
   for (const std::string& text : options.values) {
@@ -84,8 +83,7 @@ int compile(const Host& host, const Model& model, const RunOptions& options,
     const std::string_view all = text;
     pairs.push_back({str(all.substr(0, equals)), str(all.substr(equals + 1))});
   }
-  tenon_session_options_t session = {};
-  session.size_bytes = sizeof session;
+  auto session = sized<tenon_session_options_t>();
   session.no_fallback = options.no_fallback ? 1 : 0;
   session.claim_all = device.empty() ? 0 : 1;
   session.device = str(device);
@@ -113,8 +111,7 @@ int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, 
     return report(host, code);
   for (const auto& input : inputs) {
     const Dense& tensor = input->tensor;
-    tenon_array_t array = {};
-    array.size_bytes = sizeof array;
+    auto array = sized<tenon_array_t>();
     array.dtype = tensor.dtype;
     array.rank = static_cast<uint32_t>(tensor.dims.size());
     array.data = const_cast<unsigned char*>(tensor.data);
@@ -127,8 +124,7 @@ int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, 
 }
 
 int output_names(const Host& host, const Model& model, std::vector<std::string>& names) {
-  tenon_model_info_t info = {};
-  info.size_bytes = sizeof info;
+  auto info = sized<tenon_model_info_t>();
   if (tenon_code_t code = host.session->model_info(host.session->self, model.get(), &info))
     return report(host, code);
   for (uint32_t i = 0; i < info.output_count; ++i) names.emplace_back(view(info.outputs[i].name));
@@ -136,8 +132,7 @@ int output_names(const Host& host, const Model& model, std::vector<std::string>&
 }
 
 int output(const Host& host, const Binding& binding, const std::string& name, Dense& tensor) {
-  tenon_array_t array = {};
-  array.size_bytes = sizeof array;
+  auto array = sized<tenon_array_t>();
   if (tenon_code_t code =
           host.session->output(host.session->self, binding.get(), str(name), &array)) {
     return report(host, code);

@@ -18,8 +18,7 @@ int ask(Host& host, std::string_view id, const Table** table) {
 // shown.
 const tenon_host_t* g_host = nullptr;
 int look_at_shutdown() {
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   const bool told = g_host->last_failure(g_host->self, &failure) == TENON_OK;
   return told && failure.code != TENON_OK ? kWrongResult : kOk;
 }
@@ -46,13 +45,6 @@ int host_open(Host& host) {
   return kOk;
 }
 
-tenon_sink_t Text::sink() {
-  return {this, [](void* self, const void* data, uint64_t size) -> tenon_code_t {
-            static_cast<Text*>(self)->text.append(static_cast<const char*>(data), size);
-            return TENON_OK;
-          }};
-}
-
 int status_of(tenon_code_t code) {
   switch (code) {
     case TENON_OK:
@@ -77,8 +69,7 @@ int report(const Host& host, tenon_code_t code, std::string_view advice) {
     fail(kInterrupted, "T0001", "interrupted.");
     return kInterrupted;
   }
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof failure;
+  auto failure = sized<tenon_failure_t>();
   if (host.host->last_failure(host.host->self, &failure) != TENON_OK || failure.message.size == 0) {
     return fail(status_of(code), "T0002",
                 fmt::format("an operation failed with code {} and gave no reason.", code));

@@ -7,6 +7,7 @@
 
 #include <tenon/abi/host.h>
 #include <tenon/abi/session.h>
+#include <tenon/cpp/record.hpp>
 
 namespace tenon::tools {
 
@@ -32,7 +33,7 @@ inline std::string_view view(tenon_str_t text) {
 // Collects what an interface writes.
 struct Text {
   std::string text;
-  tenon_sink_t sink();
+  tenon_sink_t sink() { return sink_to(&text); }
 };
 
 // The exit status that a code stands for.

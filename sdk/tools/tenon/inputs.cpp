@@ -53,8 +53,7 @@ class Gather {
     tenon_code_t code = host_.session->model_info(host_.session->self, model_, &info_);
     if (code == TENON_OK)
       code = host_.session->model_graph(host_.session->self, model_, graph_.out());
-    tenon_graph_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_graph_view_t>();
     if (code == TENON_OK) code = api().graph_view(api().self, graph_.get(), &view);
     main_.size_bytes = sizeof main_;
     if (code == TENON_OK) code = api().region_view(api().self, graph_.get(), view.main, &main_);
@@ -157,8 +156,7 @@ class Gather {
   // bound.
   int learn_dims(uint32_t index, const Input& input) {
     if (index >= main_.argument_count) return kOk;
-    tenon_value_view_t value = {};
-    value.size_bytes = sizeof value;
+    auto value = sized<tenon_value_view_t>();
     if (tenon_code_t code =
             api().value_view(api().self, graph_.get(), main_.arguments[index], &value)) {
       return report(host_, code);
@@ -266,8 +264,7 @@ class Gather {
   }
 
   int make_random(uint32_t index) {
-    tenon_value_view_t value = {};
-    value.size_bytes = sizeof value;
+    auto value = sized<tenon_value_view_t>();
     tenon_code_t code = api().value_view(api().self, graph_.get(), main_.arguments[index], &value);
     std::vector<int64_t> dims(value.type.rank);
     for (uint32_t d = 0; code == TENON_OK && d < value.type.rank; ++d) {

@@ -206,12 +206,10 @@ class Ops {
   int ops_of(const Model& model, std::set<std::string>& names) {
     Graph graph(host_);
     tenon_code_t code = host_.session->model_graph(host_.session->self, model.get(), graph.out());
-    tenon_graph_view_t all = {};
-    all.size_bytes = sizeof all;
+    auto all = sized<tenon_graph_view_t>();
     if (code == TENON_OK) code = host_.graph->graph_view(host_.graph->self, graph.get(), &all);
     for (tenon_node_t n = 0; code == TENON_OK && n < all.node_limit; ++n) {
-      tenon_node_view_t node = {};
-      node.size_bytes = sizeof node;
+      auto node = sized<tenon_node_view_t>();
       if (host_.graph->node_view(host_.graph->self, graph.get(), n, &node) != TENON_OK ||
           node.parent == TENON_NONE)
         continue;
@@ -301,8 +299,7 @@ class Ops {
 
   Json place(const Model& model, const std::string& device, std::string_view passes, Json& placed) {
     Program program(host_);
-    tenon_session_options_t options = {};
-    options.size_bytes = sizeof options;
+    auto options = sized<tenon_session_options_t>();
     options.claim_all = 1;
     options.device = str(device);
     options.pipeline = str(passes);
@@ -313,8 +310,7 @@ class Ops {
     if (code == TENON_OK)
       code = host_.session->placement(host_.session->self, program.get(), &sink);
     if (code != TENON_OK) {
-      tenon_failure_t failure = {};
-      failure.size_bytes = sizeof failure;
+      auto failure = sized<tenon_failure_t>();
       host_.host->last_failure(host_.host->self, &failure);
       return {{"device", device}, {"answer", "failed"}, {"reason", view(failure.message)}};
     }

@@ -77,8 +77,7 @@ class Loops {
                                          str(TENON_DIALECT_CPP), str(TENON_TOOLCHAIN_ID), &table);
     if (code != TENON_OK) return failed(why);
     toolchain_ = static_cast<const tenon_toolchain_api_t*>(table);
-    tenon_toolchain_options_t options = {};
-    options.size_bytes = sizeof options;
+    auto options = sized<tenon_toolchain_options_t>();
     options.optimise = 2;
     Text object, messages;
     const tenon_sink_t object_sink = object.sink(), message_sink = messages.sink();
@@ -99,8 +98,7 @@ class Loops {
 
  private:
   bool failed(std::string& why) const {
-    tenon_failure_t failure = {};
-    failure.size_bytes = sizeof failure;
+    auto failure = sized<tenon_failure_t>();
     host_.host->last_failure(host_.host->self, &failure);
     why = view(failure.message);
     return false;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sdk/tools/tenon/console.h"
+
 #include "sdk/tools/tenon/execution.h"
 
 namespace tenon::tools {
@@ -151,8 +152,7 @@ class Run {
       tenon_code_t code =
           host_.graph->blob_bytes(host_.graph->self, tensor.data, tensor.size_bytes(), &blob);
       if (code != TENON_OK) return report(host_, code);
-      tenon_tensor_t record = {};
-      record.size_bytes = sizeof record;
+      auto record = sized<tenon_tensor_t>();
       record.dtype = tensor.dtype;
       record.rank = static_cast<uint32_t>(tensor.dims.size());
       record.dims = tensor.dims.data();
@@ -224,8 +224,7 @@ class Run {
   }
 
   int print_json() {
-    tenon_run_info_t info = {};
-    info.size_bytes = sizeof info;
+    auto info = sized<tenon_run_info_t>();
     if (tenon_code_t code = host_.session->run_info(host_.session->self, binding_.get(), &info)) {
       return report(host_, code);
     }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sdk/tools/support/op_example.h"
+
 #include "sdk/tools/tenon/console.h"
 #include "sdk/tools/tenon/execution.h"
 
@@ -57,8 +58,7 @@ class Seed {
     Program program(host_);
     if (host_.session->model_from_graph(host_.session->self, to.get(), model.out()) != TENON_OK)
       return false;
-    tenon_session_options_t session = {};
-    session.size_bytes = sizeof session;
+    auto session = sized<tenon_session_options_t>();
     session.no_fallback = 1;
     session.claim_all = 1;
     session.device = str(options_.device);
@@ -89,8 +89,7 @@ class Seed {
     }
     std::map<tenon_value_t, tenon_value_t> values = {{TENON_NONE, TENON_NONE}};
     for (uint32_t i = 0; i < main.argument_count; ++i) {
-      tenon_value_view_t value = {};
-      value.size_bytes = sizeof value;
+      auto value = sized<tenon_value_view_t>();
       if (api().value_view(api().self, from, main.arguments[i], &value) != TENON_OK) return false;
       if (!argument(to, target.main, value.type, dtype, i, values[main.arguments[i]])) return false;
     }
@@ -125,8 +124,7 @@ class Seed {
       return true;
     }
     tenon_symbol_t symbol = 0;
-    tenon_symbol_view_t view = {};
-    view.size_bytes = sizeof view;
+    auto view = sized<tenon_symbol_view_t>();
     const std::string name = fmt::format("n{}", symbols_.size());
     if (api().symbol_define(api().self, to, region, str(name), 0,
                             std::numeric_limits<int64_t>::max(), 1, -1, &symbol) != TENON_OK ||
@@ -140,8 +138,7 @@ class Seed {
   bool finish(tenon_graph_t* to, tenon_region_t region, const tenon_node_view_t& like,
               const std::vector<tenon_value_t>& operands) {
     const tenon_builder_t builder = {to, region, TENON_NONE, 0};
-    tenon_node_spec_t spec = {};
-    spec.size_bytes = sizeof spec;
+    auto spec = sized<tenon_node_spec_t>();
     spec.op = like.op;
     spec.op_version = like.op_version;
     spec.operands = operands.data();
@@ -149,8 +146,7 @@ class Seed {
     spec.attrs = like.attrs;
     spec.attr_count = like.attr_count;
     tenon_node_t node = 0;
-    tenon_node_view_t made = {};
-    made.size_bytes = sizeof made;
+    auto made = sized<tenon_node_view_t>();
     return api().node_build(api().self, &builder, &spec, &node) == TENON_OK &&
            api().node_view(api().self, to, node, &made) == TENON_OK && made.result_count != 0 &&
            api().region_yield(api().self, to, region, made.results, made.result_count, nullptr) ==

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "tenon/cpp/record.hpp"
 #include "tenon/kernelgen/fuse/fuse.h"
 #include "tenon/kernelgen/fuse/load_time.h"
 #include "tenon/kernelgen/ir/general.h"
@@ -283,11 +284,6 @@ struct Naming {
   const std::vector<tenon_node_t>& nodes;
 };
 
-tenon_code_t append_text(void* self, const void* data, uint64_t size) {
-  static_cast<std::string*>(self)->append(static_cast<const char*>(data), size);
-  return TENON_OK;
-}
-
 // "conv+relu" and the user's nodes, from the stages' origins.
 void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   std::vector<uint32_t> seen;
@@ -300,14 +296,13 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   std::sort(seen.begin(), seen.end());
   const HostTables& h = naming.host;
   for (uint32_t o : seen) {
-    tenon_node_view_t n{};
-    n.size_bytes = sizeof n;
+    auto n = sized<tenon_node_view_t>();
     if (h.graph->node_view(h.graph->self, naming.graph, naming.nodes[o], &n) != TENON_OK) continue;
     const tenon_str_t op = h.host->sym_text(h.host->self, n.op);
     if (!step->name.empty()) step->name += '+';
     step->name.append(op.data, op.size);
     std::string origin;
-    const tenon_sink_t sink{&origin, append_text};
+    const tenon_sink_t sink = sink_to(&origin);
     if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK &&
         !origin.empty()) {
       if (!step->origins.empty()) step->origins += ", ";
@@ -320,8 +315,7 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
 
 // Where a node of the user's is: "gather at model.onnx: `Gather_3`", "gather at model.tir:7".
 std::string node_place(const Naming& naming, uint32_t ordinal) {
-  tenon_node_view_t n{};
-  n.size_bytes = sizeof n;
+  auto n = sized<tenon_node_view_t>();
   const HostTables& h = naming.host;
   if (ordinal >= naming.nodes.size() ||
       h.graph->node_view(h.graph->self, naming.graph, naming.nodes[ordinal], &n) != TENON_OK) {
@@ -329,7 +323,7 @@ std::string node_place(const Naming& naming, uint32_t ordinal) {
   }
   const tenon_str_t op = h.host->sym_text(h.host->self, n.op);
   std::string place(op.data, op.size), origin;
-  const tenon_sink_t sink{&origin, append_text};
+  const tenon_sink_t sink = sink_to(&origin);
   if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK &&
       !origin.empty()) {
     place += " at " + origin;

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "tenon/cpp/record.hpp"
 #include "tenon/kernelgen/lower/node_form.h"
 
 namespace tenon::kernelgen {
@@ -54,10 +55,8 @@ tenon_code_t stopped(const HostTables& host, std::string_view device) {
 
 tenon_code_t claim_nodes(const HostTables& host, tenon_graph_t* graph, const LoweringLimits& limits,
                          const DeviceRates& rates, const tenon_claim_sink_t* sink) {
-  tenon_graph_view_t g{};
-  g.size_bytes = sizeof g;
-  tenon_region_view_t main{};
-  main.size_bytes = sizeof main;
+  auto g = sized<tenon_graph_view_t>();
+  auto main = sized<tenon_region_view_t>();
   tenon_code_t code = host.graph->graph_view(host.graph->self, graph, &g);
   if (code == TENON_OK) code = host.graph->region_view(host.graph->self, graph, g.main, &main);
   const std::vector<int64_t> symbols = likely_symbols(host, graph);

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/record.hpp"
 #include "tenon/kernelgen/device/program_layout.h"
 
 namespace tenon::kernelgen {
@@ -264,8 +265,7 @@ Status upload_constants(const HostTables& host, Executable* exe, tenon_blob_t* c
     TENON_TRY(exe->alloc(bytes.size(), &buffer));
     exe->constants.push_back(buffer);
     exe->constant_bytes += bytes.size();
-    tenon_copy_t copy{};
-    copy.size_bytes = sizeof copy;
+    auto copy = sized<tenon_copy_t>();
     copy.direction = TENON_COPY_HOST_TO_DEVICE;
     copy.to = buffer;
     copy.host_from = bytes.data();

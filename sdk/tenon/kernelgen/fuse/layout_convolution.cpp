@@ -10,10 +10,6 @@
 namespace tenon::kernelgen {
 namespace {
 
-bool contains(const std::vector<uint32_t>& v, uint32_t x) {
-  return std::find(v.begin(), v.end(), x) != v.end();
-}
-
 class Operands {
  public:
   Operands(Edges& edges, Kernel& k, const Target& t) : edges_(edges), k_(k), p_(k.pool), t_(t) {}

@@ -7,6 +7,7 @@
 
 #include "tenon/cpp/arithmetic.hpp"
 #include "tenon/cpp/elements.hpp"
+#include "tenon/cpp/instructions.hpp"
 
 namespace tenon::kernelgen {
 namespace {
@@ -30,28 +31,6 @@ int64_t wrap_add(int64_t a, int64_t b) {
 }
 int64_t wrap_mul(int64_t a, int64_t b) {
   return static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-}
-
-// An integer of a narrower type is kept sign- or zero-extended from its width.
-int64_t wrap_to(int64_t v, DType t) {
-  switch (t) {
-    case TENON_PRED:
-      return v != 0;
-    case TENON_I8:
-      return static_cast<int8_t>(v);
-    case TENON_U8:
-      return static_cast<uint8_t>(v);
-    case TENON_I16:
-      return static_cast<int16_t>(v);
-    case TENON_U16:
-      return static_cast<uint16_t>(v);
-    case TENON_I32:
-      return static_cast<int32_t>(v);
-    case TENON_U32:
-      return static_cast<uint32_t>(v);
-    default:
-      return v;
-  }
 }
 
 bool commutes(uint16_t code) {
@@ -88,108 +67,11 @@ std::string_view name_of(DType t) {
 }
 
 std::string_view name_of_op(uint16_t op) {
-  switch (op) {
-    case TENON_S_NEG:
-      return "neg";
-    case TENON_S_ABS:
-      return "abs";
-    case TENON_S_SIGN:
-      return "sign";
-    case TENON_S_FLOOR:
-      return "floor";
-    case TENON_S_CEIL:
-      return "ceil";
-    case TENON_S_TRUNC:
-      return "trunc";
-    case TENON_S_ROUND_EVEN:
-      return "round_even";
-    case TENON_S_SQRT:
-      return "sqrt";
-    case TENON_S_RSQRT:
-      return "rsqrt";
-    case TENON_S_EXP:
-      return "exp";
-    case TENON_S_EXPM1:
-      return "expm1";
-    case TENON_S_LOG:
-      return "log";
-    case TENON_S_LOG1P:
-      return "log1p";
-    case TENON_S_SIN:
-      return "sin";
-    case TENON_S_COS:
-      return "cos";
-    case TENON_S_TANH:
-      return "tanh";
-    case TENON_S_LOGISTIC:
-      return "logistic";
-    case TENON_S_ERF:
-      return "erf";
-    case TENON_S_ERFC:
-      return "erfc";
-    case TENON_S_ERF_INV:
-      return "erf_inv";
-    case TENON_S_LGAMMA:
-      return "lgamma";
-    case TENON_S_DIGAMMA:
-      return "digamma";
-    case TENON_S_NOT:
-      return "not";
-    case TENON_S_POPCOUNT:
-      return "popcount";
-    case TENON_S_CLZ:
-      return "clz";
-    case TENON_S_IS_NAN:
-      return "is_nan";
-    case TENON_S_CONVERT:
-      return "convert";
-    case TENON_S_BITCAST_RESULT:
-      return "bitcast";
-    case TENON_S_CONVERT_WRAP:
-      return "convert_wrap";
-    case TENON_S_ADD:
-      return "add";
-    case TENON_S_SUB:
-      return "sub";
-    case TENON_S_MUL:
-      return "mul";
-    case TENON_S_DIV:
-      return "div";
-    case TENON_S_REM:
-      return "rem";
-    case TENON_S_POW:
-      return "pow";
-    case TENON_S_ATAN2:
-      return "atan2";
-    case TENON_S_MAX:
-      return "max";
-    case TENON_S_MIN:
-      return "min";
-    case TENON_S_AND:
-      return "and";
-    case TENON_S_OR:
-      return "or";
-    case TENON_S_XOR:
-      return "xor";
-    case TENON_S_SHL:
-      return "shl";
-    case TENON_S_SHR_A:
-      return "shr_a";
-    case TENON_S_SHR_L:
-      return "shr_l";
-    case TENON_S_CMP:
-      return "cmp";
-    case TENON_S_SELECT:
-      return "select";
-    case kFloorDiv:
-      return "floordiv";
-    case kMod:
-      return "mod";
-    case kRound:
-      return "round";
-    default:
-      return "unknown";
-  }
+  if (op == kFloorDiv) return "floordiv";
+  if (op == kMod) return "mod";
+  if (op == kRound) return "round";
+  const std::string_view name = instructions::name(op);
+  return name.empty() ? "unknown" : name;
 }
 
 // ---- Polynomials: the normal form of i64 sums and products ----
@@ -314,7 +196,7 @@ ExprId Pool::intern(Expr x, std::span<const ExprId> args) {
 
 ExprId Pool::integer(int64_t v, DType type) {
   if (is_float(type)) return number(static_cast<double>(v), type);
-  return intern({X::kConst, type, 0, 0, 0, 0, wrap_to(v, type)}, {});
+  return intern({X::kConst, type, 0, 0, 0, 0, elements::wrap(type, v)}, {});
 }
 
 ExprId Pool::number(double v, DType type) {

@@ -11,6 +11,7 @@
 #ifndef TENON_KERNELGEN_IR_IR_H_
 #define TENON_KERNELGEN_IR_IR_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
@@ -280,6 +281,18 @@ struct Kernel {
 inline uint32_t memory_of(const Kernel& kernel, uint32_t buffer) {
   const int32_t alias = kernel.buffers[buffer].alias_of;
   return alias >= 0 ? static_cast<uint32_t>(alias) : buffer;
+}
+
+inline bool contains(std::span<const uint32_t> list, uint32_t x) {
+  return std::find(list.begin(), list.end(), x) != list.end();
+}
+// Those of some axes that are no lead.
+inline std::vector<uint32_t> inner_axes(const Kernel& kernel, const std::vector<uint32_t>& axes) {
+  std::vector<uint32_t> out;
+  for (uint32_t a : axes) {
+    if (!contains(kernel.lead, a)) out.push_back(a);
+  }
+  return out;
 }
 
 // One line per axis, buffer and stage; stable, for text tests and explanations. In a large stage

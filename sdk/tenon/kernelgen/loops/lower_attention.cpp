@@ -47,12 +47,7 @@ class Attention {
       if (a != i_ && a != v_) outer.push_back(a);
     }
     const ExprId blocks = p_.ceildiv(queries_, s_.row_block);
-    ExprId items = blocks;
-    for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
-    e_.tree().range = size_program(p_, items);
-    e_.tree().grain = s_.grain;
-    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
-    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+    loop_over_items(e_, s_, points(p_, outer, blocks), [&](Val item) {
       e_.row_depth = e_.depth();
       const Val n = e_.scalar(blocks);
       decode(e_, e_.div(item, n), outer);
@@ -186,11 +181,7 @@ class Attention {
     e_.vector_axis = axis;
     base.varies = true;
     e_.bind(axis, base);
-    if (end.v != kNoValue) {
-      const Val lane = e_.vector(p_.axis(axis));
-      e_.mask_depth = e_.depth();
-      e_.mask = e_.less(lane, e_.as_type(end, e_.type(lane.v))).v;
-    }
+    if (end.v != kNoValue) mask_below(e_, axis, end);
     const Val v = e_.splat(e_.vector(x), s_.lanes);
     e_.mask = kNoValue;
     e_.vector_axis = ~0u;

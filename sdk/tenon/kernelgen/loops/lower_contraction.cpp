@@ -97,11 +97,7 @@ class Contraction {
     auto run = [&](Val at, bool masked) {
       at.varies = true;
       e_.bind(axis, at);
-      if (masked) {
-        e_.mask_depth = e_.depth();
-        const Val lane = e_.vector(p_.axis(axis));
-        e_.mask = e_.less(lane, e_.as_type(hi, e_.type(lane.v))).v;
-      }
+      if (masked) mask_below(e_, axis, hi);
       body(at);
       e_.mask = kNoValue;
     };

@@ -408,11 +408,7 @@ class Convolution {
     auto run = [&](Val at, bool masked) {
       at.varies = true;
       e_.bind(column_, at);
-      if (masked) {
-        e_.mask_depth = e_.depth();
-        const Val lane = e_.vector(p_.axis(column_));
-        e_.mask = e_.less(lane, e_.as_type(hi, e_.type(lane.v))).v;
-      }
+      if (masked) mask_below(e_, column_, hi);
       body(at);
       e_.mask = kNoValue;
     };

@@ -18,13 +18,8 @@ class GroupRows {
       if (s.kind != StageKind::kMap && s.kind != StageKind::kReduce)
         return *why = "only maps and reductions run as rows", false;
     }
-    ExprId items = p_.integer(1);
-    for (uint32_t a : k_.lead) items = p_.mul(items, p_.axes()[a].extent);
-    e_.tree().range = size_program(p_, items);
-    e_.tree().grain = s_.grain;
     lane_ = e_.lane_id();
-    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
-    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+    loop_over_items(e_, s_, points(p_, k_.lead, p_.integer(1)), [&](Val item) {
       if (!k_.lead.empty()) decode(e_, item, k_.lead);
       e_.row_depth = e_.depth();
       const std::vector<Pass>& passes = e_.prepared().passes;

@@ -181,18 +181,35 @@ bool lower_ordered(Emitter& e, const Schedule& s, std::string* why);
 // Splits a linear item into axis values, last axis fastest; binds them in the innermost scope.
 void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes);
 
+// `first` times the extents of axes.
+inline ExprId points(Pool& p, const std::vector<uint32_t>& axes, ExprId first) {
+  for (uint32_t axis : axes) first = p.mul(first, p.axes()[axis].extent);
+  return first;
+}
+
+// The range of a kernel over so many items.
+template <class F>
+void loop_over_items(Emitter& e, const Schedule& s, ExprId items, F body) {
+  e.tree().range = size_program(e.pool(), items);
+  e.tree().grain = s.grain;
+  const Val begin{e.tree().begin, 0, false}, end{e.tree().end, 0, false};
+  e.loop(Bind::kRange, begin, end, 1, false, body);
+}
+
+// Masks what follows to the lanes of an axis below `end`.
+inline void mask_below(Emitter& e, uint32_t axis, Val end) {
+  const Val lane = e.vector(e.pool().axis(axis));
+  e.mask_depth = e.depth();
+  e.mask = e.less(lane, e.as_type(end, e.type(lane.v))).v;
+}
+
 // The range of a kernel over tiles: items are blocks of rows, within panels of columns, within the
 // points of `outer`. Binds the outer axes and calls body(block, panel).
 template <class F>
 void loop_over_tiles(Emitter& e, const Schedule& s, ExprId blocks, ExprId panels,
                      const std::vector<uint32_t>& outer, F body) {
   Pool& p = e.pool();
-  ExprId items = p.mul(panels, blocks);
-  for (uint32_t axis : outer) items = p.mul(items, p.axes()[axis].extent);
-  e.tree().range = size_program(p, items);
-  e.tree().grain = s.grain;
-  const Val begin{e.tree().begin, 0, false}, end{e.tree().end, 0, false};
-  e.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+  loop_over_items(e, s, points(p, outer, p.mul(panels, blocks)), [&](Val item) {
     e.row_depth = e.depth();
     const Val nb = e.scalar(blocks), np = e.scalar(panels);
     const Val block = p.is_const(blocks, 1) ? e.integer(0) : e.mod(item, nb);

@@ -15,14 +15,11 @@ class Ordered {
   void run() {
     std::vector<uint32_t> outer = k_.lead;
     if (s_.vector_axis != ~0u) outer.erase(std::find(outer.begin(), outer.end(), s_.vector_axis));
-    ExprId items = p_.integer(1), blocks = p_.integer(1);
-    for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
+    const ExprId items = points(p_, outer, p_.integer(1));
+    ExprId blocks = p_.integer(1);
     if (s_.vector_axis != ~0u) blocks = p_.ceildiv(p_.axes()[s_.vector_axis].extent, s_.block);
     e_.width = s_.lanes;
-    e_.tree().range = size_program(p_, p_.mul(items, blocks));
-    e_.tree().grain = s_.grain;
-    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
-    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+    loop_over_items(e_, s_, p_.mul(items, blocks), [&](Val item) {
       if (s_.vector_axis == ~0u) {
         decode(e_, item, outer);
         line();
@@ -45,11 +42,7 @@ class Ordered {
     auto run = [&](Val at, bool masked) {
       at.varies = true;
       e_.bind(axis, at);
-      if (masked) {
-        const Val lane = e_.vector(p_.axis(axis));
-        e_.mask_depth = e_.depth();
-        e_.mask = e_.less(lane, e_.as_type(hi, e_.type(lane.v))).v;
-      }
+      if (masked) mask_below(e_, axis, hi);
       body();
       e_.mask = kNoValue;
     };

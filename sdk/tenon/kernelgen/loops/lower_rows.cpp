@@ -6,10 +6,6 @@
 namespace tenon::kernelgen {
 namespace {
 
-bool contains(const std::vector<uint32_t>& v, uint32_t x) {
-  return std::find(v.begin(), v.end(), x) != v.end();
-}
-
 class Rows {
  public:
   Rows(Emitter& e, const Schedule& s) : e_(e), s_(s), p_(e.pool()), k_(e.prepared().kernel) {}
@@ -36,15 +32,11 @@ class Rows {
     }
     std::vector<uint32_t> outer = k_.lead;
     if (lead_lanes) outer.erase(std::find(outer.begin(), outer.end(), s_.vector_axis));
-    ExprId items = p_.integer(1);
-    for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
+    const ExprId items = points(p_, outer, p_.integer(1));
     ExprId blocks = p_.integer(1);
     if (lead_lanes && s_.block > 0) blocks = p_.ceildiv(p_.axes()[s_.vector_axis].extent, s_.block);
-    e_.tree().range = size_program(p_, p_.mul(items, blocks));
-    e_.tree().grain = s_.grain;
-    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
-    e_.loop(Bind::kRange, begin, end, 1, false,
-            [&](Val item) { row(item, outer, blocks, lead_lanes); });
+    loop_over_items(e_, s_, p_.mul(items, blocks),
+                    [&](Val item) { row(item, outer, blocks, lead_lanes); });
     if (!e_.streamed.empty()) {
       Node fence;
       fence.kind = NodeKind::kFence;
@@ -158,15 +150,10 @@ class Rows {
     std::vector<uint32_t> outer = k_.lead;
     std::erase_if(outer,
                   [&](uint32_t a) { return a == s_.vector_axis || a == s_.interleaved_axis; });
-    ExprId items = p_.integer(1);
-    for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
     e_.lanes_are_rows = false;
     e_.vector_axis = s_.vector_axis;
-    e_.tree().range = size_program(p_, items);
-    e_.tree().grain = s_.grain;
     const int64_t w = e_.width;
-    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
-    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+    loop_over_items(e_, s_, points(p_, outer, p_.integer(1)), [&](Val item) {
       e_.row_depth = e_.depth();
       decode(e_, item, outer);
       const Val n = e_.scalar(p_.axes()[s_.vector_axis].extent);
@@ -208,9 +195,7 @@ class Rows {
 
   void interleaved_rest(Val at, Val n) {
     bind_lanes(at);
-    const Val lane = e_.vector(p_.axis(s_.vector_axis));
-    e_.mask_depth = e_.depth();
-    e_.mask = e_.less(lane, e_.as_type(n, e_.type(lane.v))).v;
+    mask_below(e_, s_.vector_axis, n);
     for (int64_t i = 0; i < interleaved_points(); ++i) {
       const View to{
           k_.stages[0].store[0].buffer, {at_point(k_.stages[0].store[0].index[0], i)}, kNone};
@@ -233,12 +218,7 @@ class Rows {
       if (a != s_.vector_axis && a != s_.tile_axis) outer.push_back(a);
     }
     const ExprId extent = p_.axes()[s_.vector_axis].extent, blocks = p_.ceildiv(extent, w);
-    ExprId items = blocks;
-    for (uint32_t a : outer) items = p_.mul(items, p_.axes()[a].extent);
-    e_.tree().range = size_program(p_, items);
-    e_.tree().grain = s_.grain;
-    const Val begin{e_.tree().begin, 0, false}, end{e_.tree().end, 0, false};
-    e_.loop(Bind::kRange, begin, end, 1, false, [&](Val item) {
+    loop_over_items(e_, s_, points(p_, outer, blocks), [&](Val item) {
       e_.row_depth = e_.depth();
       Val block = item;
       if (!outer.empty()) {

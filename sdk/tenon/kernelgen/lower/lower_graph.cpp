@@ -1,4 +1,5 @@
 #include "tenon/kernelgen/lower/lower_graph.h"
+#include "tenon/cpp/record.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -18,13 +19,6 @@ std::string_view view(tenon_str_t s) {
 }
 tenon_str_t str(std::string_view s) {
   return {s.data(), s.size()};
-}
-
-template <class T>
-T sized() {
-  T t{};
-  t.size_bytes = sizeof(T);
-  return t;
 }
 
 bool is_tensor(const tenon_type_t& t) {

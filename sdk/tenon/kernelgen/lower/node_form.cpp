@@ -1,4 +1,5 @@
 #include "tenon/kernelgen/lower/node_form.h"
+#include "tenon/cpp/record.hpp"
 
 #include <algorithm>
 
@@ -10,8 +11,7 @@ class Form {
   Form(const HostTables& host, tenon_graph_t* graph) : graph_api_(*host.graph), graph_(graph) {}
 
   bool node(tenon_node_t node) {
-    tenon_node_view_t n{};
-    n.size_bytes = sizeof n;
+    auto n = sized<tenon_node_view_t>();
     if (graph_api_.node_view(graph_api_.self, graph_, node, &n) != TENON_OK ||
         n.region_count != 0 || n.symbol_count != 0)
       return false;
@@ -53,8 +53,7 @@ class Form {
   bool value(tenon_value_t id) {
     number(id == TENON_NONE);
     if (id == TENON_NONE) return true;
-    tenon_value_view_t v{};
-    v.size_bytes = sizeof v;
+    auto v = sized<tenon_value_view_t>();
     if (graph_api_.value_view(graph_api_.self, graph_, id, &v) != TENON_OK) return false;
     number(v.kind == TENON_VALUE_CONSTANT);
     type(v.type);

@@ -7,33 +7,11 @@ bool is_half(DType t) {
   return t == TENON_F16 || t == TENON_BF16;
 }
 
-const char* scalar_name(DType t) {
-  switch (t) {
-    case TENON_PRED:
-      return "i32";
-    case TENON_I8:
-      return "i8";
-    case TENON_I16:
-      return "i16";
-    case TENON_I32:
-      return "i32";
-    case TENON_I64:
-      return "i64";
-    case TENON_U8:
-      return "u8";
-    case TENON_U16:
-    case TENON_F16:
-    case TENON_BF16:
-      return "u16";
-    case TENON_U32:
-      return "u32";
-    case TENON_U64:
-      return "u64";
-    case TENON_F32:
-      return "f32";
-    default:
-      return "f64";
-  }
+// The type that computes with it: predicates as integers, narrow floats as their patterns.
+std::string scalar_name(DType t) {
+  if (t == TENON_PRED) return "i32";
+  if (is_half(t)) return "u16";
+  return std::string(size_of(t) != 0 ? name_of(t) : "f64");
 }
 
 DType signed_of(DType t) {
@@ -171,8 +149,8 @@ std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
   s = replace_all(s, "$SD(", "SEL(" + type(TENON_F64, lanes) + ", ");
   s = replace_all(s, "$B(", "BITS(");
   s = replace_all(s, "$C(", vector ? "CVTV(" : "CVTS(");
-  s = replace_all(s, "$INF", std::string("INF_") + scalar_name(t));
-  s = replace_all(s, "$NAN", std::string("NAN_") + scalar_name(t));
+  s = replace_all(s, "$INF", "INF_" + scalar_name(t));
+  s = replace_all(s, "$NAN", "NAN_" + scalar_name(t));
   s = replace_all(s, "$F", type(t, lanes));
   s = replace_all(s, "$I", type(signed_of(t), lanes));
   s = replace_all(s, "$U", type(unsigned_of(t), lanes));
@@ -712,11 +690,11 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
   const std::string top = "0x1p" + number(s ? bits - 1 : bits) + (from == TENON_F32 ? "f" : "");
   const std::string low = s ? "-" + top : "0";
   const std::string max_value =
-      s ? "(" + std::string(scalar_name(to)) + ")((((u64)1) << " + number(bits - 1) + ") - 1)"
-        : "(" + std::string(scalar_name(to)) + ")~(u64)0";
+      s ? "(" + scalar_name(to) + ")((((u64)1) << " + number(bits - 1) + ") - 1)"
+        : "(" + scalar_name(to) + ")~(u64)0";
   const std::string min_value =
-      s ? "(" + std::string(scalar_name(to)) + ")(((u64)1) << " + number(bits - 1) + ")"
-        : "(" + std::string(scalar_name(to)) + ")0";
+      s ? "(" + scalar_name(to) + ")(((u64)1) << " + number(bits - 1) + ")"
+        : "(" + scalar_name(to) + ")0";
   const std::string sel = need("sel", to, lanes);
   auto mask = [&](const std::string& c) {
     return v && size_of(from) != 4

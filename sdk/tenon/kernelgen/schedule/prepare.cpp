@@ -9,10 +9,6 @@
 namespace tenon::kernelgen {
 namespace {
 
-bool contains(const std::vector<uint32_t>& v, uint32_t x) {
-  return std::find(v.begin(), v.end(), x) != v.end();
-}
-
 template <class F>
 void for_each_slot(Stage& s, F f) {
   for (ExprId* e : slots(s)) f(*e);
@@ -272,16 +268,8 @@ class Flattener {
 
   // ---- Passes ----
 
-  std::vector<uint32_t> inner(const std::vector<uint32_t>& list) const {
-    std::vector<uint32_t> out;
-    for (uint32_t a : list) {
-      if (!contains(k_.lead, a)) out.push_back(a);
-    }
-    return out;
-  }
-
   bool joins(const Pass& pass, const Stage& s) const {
-    std::vector<uint32_t> mine = inner(s.space), sum = inner(s.reduce);
+    std::vector<uint32_t> mine = inner_axes(k_, s.space), sum = inner_axes(k_, s.reduce);
     const bool reduce = s.kind == StageKind::kReduce;
     if (s.kind == StageKind::kContract) return false;
     if (reduce && !mine.empty()) return false;  // keeps its own nest
@@ -290,7 +278,7 @@ class Flattener {
     theirs.insert(theirs.end(), pass.reduce.begin(), pass.reduce.end());
     for (size_t i : pass.stages) {
       const Stage& t = k_.stages[i];
-      if (t.kind == StageKind::kReduce && !inner(t.space).empty()) return false;
+      if (t.kind == StageKind::kReduce && !inner_axes(k_, t.space).empty()) return false;
     }
     std::sort(mine.begin(), mine.end());
     std::sort(theirs.begin(), theirs.end());
@@ -333,12 +321,12 @@ class Flattener {
         Pass& p = o_.passes.back();
         p.stages.push_back(i);
         if (s.kind == StageKind::kReduce) {
-          p.reduce = inner(s.reduce);
+          p.reduce = inner_axes(k_, s.reduce);
           p.space.clear();
         }
         continue;
       }
-      o_.passes.push_back({{i}, inner(s.space), inner(s.reduce)});
+      o_.passes.push_back({{i}, inner_axes(k_, s.space), inner_axes(k_, s.reduce)});
     }
   }
 

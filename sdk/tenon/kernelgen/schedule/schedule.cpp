@@ -11,10 +11,6 @@ int64_t access_score(Pool& p, const Stage& s, uint32_t axis);
 
 namespace {
 
-bool contains(const std::vector<uint32_t>& v, uint32_t x) {
-  return std::find(v.begin(), v.end(), x) != v.end();
-}
-
 // The widest element that vectors of this kernel hold. Index arithmetic does not count: it is
 // narrowed.
 uint32_t widest_element(const Kernel& k) {

@@ -10,10 +10,6 @@ namespace {
 
 constexpr int64_t kMostCells = 1 << 22;
 
-bool contains(const std::vector<uint32_t>& list, uint32_t x) {
-  return std::find(list.begin(), list.end(), x) != list.end();
-}
-
 std::string buffer_name(uint32_t b) {
   return "b" + std::to_string(b);
 }
@@ -111,13 +107,6 @@ class Trace {
     if (misfit_) return true;
     why_ = "stage " + std::to_string(stage_) + ": " + fact;
     return false;
-  }
-  std::vector<uint32_t> inner(const std::vector<uint32_t>& list) const {
-    std::vector<uint32_t> out;
-    for (uint32_t a : list) {
-      if (!contains(k_.lead, a)) out.push_back(a);
-    }
-    return out;
   }
 
   const Kernel& k_;
@@ -426,7 +415,7 @@ Traced Trace::run_kernel() {
       for (Point& p : all[stage_].points) {
         for (size_t d = 0; d < at.size(); ++d) p.program.bind(k_.lead[d], at[d]);
       }
-      if (!stage_rows(k_.stages[stage_], all[stage_], inner(k_.stages[stage_].space)))
+      if (!stage_rows(k_.stages[stage_], all[stage_], inner_axes(k_, k_.stages[stage_].space)))
         return Traced::kWrong;
     }
   }

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "sdk/tools/conform/checks/tables.h"
+
 #include "sdk/tools/conform/fixtures/exercise.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/fixtures/open_queue.h"
@@ -232,8 +233,7 @@ Outcome ask_often(const tenon_device_api_t* api, const std::vector<std::string>&
     CONFORM_EXPECT(api->count(api->self, &count) == TENON_OK && count == before.size(),
                    "in one of several threads it counts {} devices of {}", count, before.size());
     const uint32_t ordinal = static_cast<uint32_t>(round) % count;
-    tenon_device_info_t info = {};
-    info.size_bytes = sizeof(info);
+    auto info = sized<tenon_device_info_t>();
     CONFORM_EXPECT(api->info(api->self, ordinal, &info) == TENON_OK,
                    "in one of several threads info fails");
     CONFORM_EXPECT(told(info) == before[ordinal],
@@ -249,8 +249,7 @@ Outcome safe_calls(Session& s) {
   CONFORM_TRY(find_devices(s, &api, &count));
   std::vector<std::string> before;
   for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
-    tenon_device_info_t info = {};
-    info.size_bytes = sizeof(info);
+    auto info = sized<tenon_device_info_t>();
     if (api->info(api->self, ordinal, &info) != TENON_OK)
       return skipped("info fails, as C.info tells");
     before.push_back(told(info));

@@ -13,6 +13,7 @@
 #include <mutex>
 
 #include <tenon/abi/session.h>
+#include <tenon/cpp/record.hpp>
 
 #include "sdk/tools/conform/subject/names.h"
 
@@ -134,8 +135,7 @@ tenon_code_t stand_query(void* self, tenon_str_t id, uint32_t minor, const void*
 const tenon_host_t* installed_host(std::string* out_why) {
   const tenon_host_t* host = nullptr;
   if (tenon_host_open(TENON_ABI_VERSION, &host) == TENON_OK) return g_installed = host;
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof(failure);
+  auto failure = sized<tenon_failure_t>();
   host->last_failure(host->self, &failure);
   *out_why = std::string(failure.message.data, failure.message.size);
   return nullptr;
@@ -178,8 +178,7 @@ const Heard& heard() {
 }
 const HeardFailure& heard_failure() {
   t_failure = {};
-  tenon_failure_t failure = {};
-  failure.size_bytes = sizeof(failure);
+  auto failure = sized<tenon_failure_t>();
   if (g_installed == nullptr || g_installed->last_failure(g_installed->self, &failure) != TENON_OK)
     return t_failure;
   const std::string_view text = failure.message.data == nullptr

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tenon/abi/device.h>
+#include <tenon/cpp/record.hpp>
 
 #include "sdk/tools/conform/runner/answers.h"
 #include "sdk/tools/conform/runner/check.h"

@@ -65,11 +65,7 @@ std::set<std::string> settings_of_host() {
   HostTables host;
   if (find_host(&host).verdict != Verdict::kPass) return names;
   std::string text;
-  const tenon_sink_t sink = {&text, [](void* self, const void* data, uint64_t size) {
-                               static_cast<std::string*>(self)->append(
-                                   static_cast<const char*>(data), size);
-                               return tenon_code_t{TENON_OK};
-                             }};
+  const tenon_sink_t sink = sink_to(&text);
   constexpr std::string_view kWhat = "settings";
   if (host.session->explain(host.session->self, {kWhat.data(), kWhat.size()}, {nullptr, 0},
                             &sink) != TENON_OK)
@@ -222,8 +218,7 @@ Outcome lists_without_libraries(Session& s) {
                  "without the libraries that it opens, count fails: {}",
                  printable(heard_failure().text));
   for (uint32_t i = 0; i < count; ++i) {
-    tenon_device_info_t info = {};
-    info.size_bytes = sizeof(info);
+    auto info = sized<tenon_device_info_t>();
     CONFORM_EXPECT(api->info(api->self, i, &info) == TENON_OK,
                    "without the libraries that it opens, info fails: {}",
                    printable(heard_failure().text));
@@ -329,8 +324,7 @@ Outcome keeps_no_pointers(Session& s) {
         "a copy fails");
     record.take_away();
     memory.take_away();
-    tenon_device_info_t info = {};
-    info.size_bytes = sizeof(info);
+    auto info = sized<tenon_device_info_t>();
     CONFORM_EXPECT(api->info(api->self, 0,
                              static_cast<tenon_device_info_t*>(
                                  info_page.put(&info, sizeof(info)))) == TENON_OK,

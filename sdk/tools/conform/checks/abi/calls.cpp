@@ -152,8 +152,7 @@ void provoke_others(Session& s, std::vector<Provoked>& all) {
           static_cast<const tenon_toolchain_api_t*>(s.table(TENON_TOOLCHAIN_ID));
       toolchain != nullptr && toolchain->build != nullptr) {
     all.push_back(provoke(s, "a build in a dialect that nobody has", [&](bool*) {
-      tenon_toolchain_options_t options = {};
-      options.size_bytes = sizeof(options);
+      auto options = sized<tenon_toolchain_options_t>();
       return toolchain->build(toolchain->self, {nullptr, 0}, {"nonesuch", 8},
                               {kGarbage.data(), kGarbage.size()}, &options, &sink, &sink);
     }));

@@ -301,8 +301,7 @@ Outcome device_texts(Session& s) {
   uint32_t count = 0;
   if (find_devices(s, &api, &count).verdict != Verdict::kPass) return pass();
   for (uint32_t ordinal = 0; ordinal < std::min(count, 64u); ++ordinal) {
-    tenon_device_info_t info = {};
-    info.size_bytes = sizeof(info);
+    auto info = sized<tenon_device_info_t>();
     if (api->info(api->self, ordinal, &info) != TENON_OK) continue;
     CONFORM_TRY(
         check_texts(fmt::format("device {}", ordinal), {info.kind, info.description, info.target}));

@@ -129,12 +129,10 @@ Outcome artifact_facts(Session& s) {
   CONFORM_TRY(fixture.load(*device, *part, &compiled));
   const tenon_compile_api_t& c = fixture.compiler();
   s.step("artifact_info and executable_info");
-  tenon_artifact_info_t artifact = {};
-  artifact.size_bytes = sizeof(artifact);
+  auto artifact = sized<tenon_artifact_info_t>();
   tenon_code_t code = c.artifact_info(c.self, compiled.artifact, &artifact);
   CONFORM_EXPECT(code == TENON_OK, "artifact_info gives {}", code_text(code));
-  tenon_executable_info_t executable = {};
-  executable.size_bytes = sizeof(executable);
+  auto executable = sized<tenon_executable_info_t>();
   code = c.executable_info(c.self, compiled.executable, &executable);
   CONFORM_EXPECT(code == TENON_OK, "executable_info gives {}", code_text(code));
   return pass();
@@ -152,11 +150,7 @@ Outcome dumps(Session& s) {
   for (std::string_view what : {"stages", "loops", "source", "plan", "asm", "no such thing", ""}) {
     s.step(fmt::format("dump of {}", quoted(what)));
     std::string text;
-    const tenon_sink_t sink = {&text, [](void* self, const void* data, uint64_t size) {
-                                 static_cast<std::string*>(self)->append(
-                                     static_cast<const char*>(data), size);
-                                 return tenon_code_t{TENON_OK};
-                               }};
+    const tenon_sink_t sink = sink_to(&text);
     forget_failure();
     const tenon_code_t code = c.dump(c.self, compiled.artifact, {what.data(), what.size()}, &sink);
     CONFORM_EXPECT(code == TENON_OK || code == TENON_NOT_FOUND, "dump of {} gives {}", quoted(what),
@@ -268,8 +262,7 @@ Outcome fits_targets(Session& s) {
   if (fixture.device_count() < 2) return pass();
   OpenDevice* second = nullptr;
   CONFORM_TRY(fixture.open(1, &second));
-  tenon_device_info_t info = {};
-  info.size_bytes = sizeof(info);
+  auto info = sized<tenon_device_info_t>();
   const tenon_device_api_t& api = second->api();
   if (api.info(api.self, 1, &info) != TENON_OK) return skipped("info fails, as C.info tells");
   const std::string other(view(info.target));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sdk/tools/conform/checks/device/device_check.h"
+
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/subject/session.h"
@@ -244,8 +245,7 @@ Outcome unknown_direction(Session& s, OpenDevice& d) {
   CONFORM_TRY(d.alloc(256, &b));
   Bytes host(512, 0);
   for (uint32_t direction : {0u, 5u, 99u, UINT32_MAX}) {
-    tenon_copy_t copy = {};
-    copy.size_bytes = sizeof(copy);
+    auto copy = sized<tenon_copy_t>();
     copy.direction = direction;
     copy.from = a;
     copy.to = b;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "sdk/tools/conform/checks/abi/boundary.h"
+
 #include "sdk/tools/conform/checks/device/device_check.h"
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/exercise.h"
@@ -145,8 +146,7 @@ Outcome beyond_the_last(Session& s) {
   CONFORM_TRY(find_devices(s, &api, &count));
   for (uint32_t ordinal : {count, count + 1, UINT32_MAX}) {
     s.step(fmt::format("info and open of device {} of {}", ordinal, count));
-    tenon_device_info_t info = {};
-    info.size_bytes = sizeof(info);
+    auto info = sized<tenon_device_info_t>();
     CONFORM_EXPECT(api->info(api->self, ordinal, &info) != TENON_OK,
                    "info of device {} of {} gives OK", ordinal, count);
     tenon_device_t* device = nullptr;

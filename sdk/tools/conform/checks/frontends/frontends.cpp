@@ -64,13 +64,6 @@ struct Sample {
   Bytes bytes;
 };
 
-tenon_code_t append(void* self, const void* data, uint64_t size) {
-  auto& bytes = *static_cast<Bytes*>(self);
-  const auto* from = static_cast<const unsigned char*>(data);
-  bytes.insert(bytes.end(), from, from + size);
-  return TENON_OK;
-}
-
 std::vector<std::string_view> extensions_of(const tenon_frontend_api_t& api) {
   std::vector<std::string_view> out;
   for (std::string_view part : split(view(api.extensions), ',')) {
@@ -123,7 +116,7 @@ std::vector<Sample> samples_of(Session& s, const Frontend& f) {
   for (const std::vector<int64_t>& shape : {std::vector<int64_t>{2, 3}, {4}, {}, {1, 2, 2}}) {
     Tensor tensor;
     Bytes written;
-    const tenon_sink_t sink = {&written, append};
+    const tenon_sink_t sink = sink_to(&written);
     if (f.api->write_tensor != nullptr && make_tensor(f.host, TENON_F32, shape, &tensor) &&
         f.api->write_tensor(f.api->self, &tensor.view, &sink) == TENON_OK)
       out.push_back({example_name(*f.api), std::move(written)});
@@ -440,7 +433,7 @@ Outcome frontend_tensors(Session& s) {
       const std::string what = fmt::format("element type {} with rank {}", dtype, shape.size());
       s.step("writing and reading " + what);
       Bytes bytes;
-      const tenon_sink_t sink = {&bytes, append};
+      const tenon_sink_t sink = sink_to(&bytes);
       forget_failure();
       const tenon_code_t code = f.api->write_tensor(f.api->self, &tensor.view, &sink);
       f.host.graph->blob_release(f.host.graph->self, tensor.blob);
@@ -534,7 +527,7 @@ Outcome frontend_files(Session& s) {
     }
     Tensor tensor;
     Bytes bytes;
-    const tenon_sink_t sink = {&bytes, append};
+    const tenon_sink_t sink = sink_to(&bytes);
     if (f.api->write_tensor != nullptr && make_tensor(f.host, TENON_F32, {2, 3}, &tensor))
       (void)f.api->write_tensor(f.api->self, &tensor.view, &sink);
   };
@@ -570,9 +563,8 @@ Outcome find_toolchain(Session& s, Toolchain* out) {
 
 tenon_code_t build(const Toolchain& t, std::string_view dialect, std::string_view text,
                    Bytes* object, Bytes* said) {
-  tenon_toolchain_options_t options = {};
-  options.size_bytes = sizeof(options);
-  const tenon_sink_t to_object = {object, append}, to_said = {said, append};
+  auto options = sized<tenon_toolchain_options_t>();
+  const tenon_sink_t to_object = sink_to(object), to_said = sink_to(said);
   forget_failure();
   return t.api->build(t.api->self, {nullptr, 0}, {dialect.data(), dialect.size()},
                       {text.data(), text.size()}, &options, &to_object, &to_said);

@@ -218,12 +218,6 @@ Outcome any_order(Session& s) {
   return several == 0 ? skipped("its kernels have one part") : pass();
 }
 
-tenon_code_t append(void* self, const void* data, uint64_t size) {
-  const auto* bytes = static_cast<const unsigned char*>(data);
-  static_cast<Bytes*>(self)->insert(static_cast<Bytes*>(self)->end(), bytes, bytes + size);
-  return TENON_OK;
-}
-
 Outcome damaged_fail(KernelFixture& fixture, const Bytes& good) {
   const tenon_kernels_api_t& k = fixture.kernels();
   for (size_t way = 0; way < 24; ++way) {
@@ -258,7 +252,7 @@ Outcome save_restore(Session& s) {
         Kernel kernel(fixture), restored(fixture);
         CONFORM_TRY(create(fixture, call, c.name(), &kernel));
         Bytes bytes;
-        const tenon_sink_t sink = {&bytes, append};
+        const tenon_sink_t sink = sink_to(&bytes);
         fixture.session().step("saving a kernel for " + c.name());
         const tenon_code_t code = k.save(k.self, kernel.kernel, &sink);
         if (code == TENON_UNIMPLEMENTED) return pass();

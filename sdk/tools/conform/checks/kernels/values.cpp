@@ -49,8 +49,7 @@ Outcome computing_device(Session& s, std::string* kind) {
   if (s.offered(TENON_KERNELS_ID) == nullptr && s.offered(TENON_COMPILE_ID) == nullptr) {
     return not_offered(TENON_KERNELS_ID " and " TENON_COMPILE_ID);
   }
-  tenon_device_info_t info = {};
-  info.size_bytes = sizeof(info);
+  auto info = sized<tenon_device_info_t>();
   if (api->info(api->self, 0, &info) != TENON_OK) return skipped("info fails, as C.info tells");
   *kind = std::string(view(info.kind));
   return pass();

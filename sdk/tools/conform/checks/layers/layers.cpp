@@ -231,8 +231,7 @@ Attached attach(const Layer& layer, Below& below, const char* plugin,
                 std::span<const tenon_key_value_t> options = {}) {
   Attached out;
   out.tables[3] = &out;  // behind the last entry
-  tenon_layer_subject_t subject = {};
-  subject.size_bytes = sizeof(subject);
+  auto subject = sized<tenon_layer_subject_t>();
   subject.plugin = {plugin, std::strlen(plugin)};
   subject.version = {"1.0.0", 5};
   subject.options = options.data();

@@ -55,11 +55,7 @@ Outcome declared_ops(Session& s, HostTables* host, std::vector<const tenon_op_de
 // Plugins that name the op as theirs, beside this one.
 Outcome nobody_else_has(Session& s, const HostTables& host) {
   std::string text;
-  const tenon_sink_t sink = {&text, [](void* self, const void* data, uint64_t size) {
-                               static_cast<std::string*>(self)->append(
-                                   static_cast<const char*>(data), size);
-                               return tenon_code_t{TENON_OK};
-                             }};
+  const tenon_sink_t sink = sink_to(&text);
   constexpr std::string_view kWhat = "plugins";
   if (host.session->explain(host.session->self, {kWhat.data(), kWhat.size()}, {nullptr, 0},
                             &sink) != TENON_OK)

@@ -215,8 +215,7 @@ Outcome op_infer_hostile(Session& s) {
         CONFORM_EXPECT(type.kind != TENON_KIND_TENSOR || dtype_bits(type.dtype) != 0,
                        "{}: result {} has no element type", question, r);
         for (uint32_t d = 0; d < type.rank; ++d) {
-          tenon_dim_view_t dim = {};
-          dim.size_bytes = sizeof(dim);
+          auto dim = sized<tenon_dim_view_t>();
           const auto& graph = *plugin.host.graph;
           CONFORM_EXPECT(
               graph.dim_view(graph.self, call.graph.get(), type.dims[d], &dim) == TENON_OK &&

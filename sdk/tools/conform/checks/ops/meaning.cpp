@@ -308,8 +308,7 @@ std::vector<std::pair<std::string, Call>> fold_inputs(const HostTables& host, co
       std::vector<tenon_value_t> operands(node.operands, node.operands + node.operand_count);
       operands[0] = node.results[0];
       const tenon_builder_t builder = {graph, node.parent, TENON_NONE, 0};
-      tenon_node_spec_t spec = {};
-      spec.size_bytes = sizeof(spec);
+      auto spec = sized<tenon_node_spec_t>();
       spec.op = node.op;
       spec.operands = operands.data();
       spec.operand_count = node.operand_count;

@@ -102,8 +102,7 @@ bool read_constants(const HostTables& host, std::span<const std::string_view> ty
 
 bool yield_results(const HostTables& host, Call* call) {
   const tenon_node_view_t view = node_view(host, call->graph.get(), call->node);
-  tenon_graph_view_t whole = {};
-  whole.size_bytes = sizeof(whole);
+  auto whole = sized<tenon_graph_view_t>();
   std::vector<std::string> names;
   std::vector<tenon_str_t> texts;
   for (uint32_t i = 0; i < view.result_count; ++i) names.push_back(fmt::format("r{}", i));
@@ -125,8 +124,7 @@ bool add_operand(const HostTables& host, const Array& array, bool constant, Call
   tenon_graph_t* graph = call->graph.get();
   if (!constant) {
     call->inputs.push_back(array);
-    tenon_graph_view_t whole = {};
-    whole.size_bytes = sizeof(whole);
+    auto whole = sized<tenon_graph_view_t>();
     return host.graph->graph_view(host.graph->self, graph, &whole) == TENON_OK &&
            host.graph->argument_add(host.graph->self, graph, whole.main, &type, {nullptr, 0},
                                     out) == TENON_OK;
@@ -225,12 +223,10 @@ bool build_call(const HostTables& host, const tenon_op_def_t* op,
       fine = fine && add_operand(host, array, constants, out, &values.emplace_back());
   }
   if (fine) {
-    tenon_graph_view_t whole = {};
-    whole.size_bytes = sizeof(whole);
+    auto whole = sized<tenon_graph_view_t>();
     (void)host.graph->graph_view(host.graph->self, graph, &whole);
     const tenon_builder_t builder = {graph, whole.main, TENON_NONE, 0};
-    tenon_node_spec_t spec = {};
-    spec.size_bytes = sizeof(spec);
+    auto spec = sized<tenon_node_spec_t>();
     spec.op = host.host->intern(host.host->self, op->name);
     spec.op_version = op->version;
     spec.operands = values.data();

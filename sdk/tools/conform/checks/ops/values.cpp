@@ -73,8 +73,7 @@ Outcome known_values(const HostTables& host, const Example& e, size_t* known) {
   std::vector<tenon_attr_t> declared(op.attr_count);
   (void)host.registry->node_attrs(host.registry->self, call.graph.get(), call.node,
                                   declared.data());
-  tenon_infer_t query = {};
-  query.size_bytes = sizeof(query);
+  auto query = sized<tenon_infer_t>();
   query.operand_count = static_cast<uint32_t>(types.size());
   query.attr_count = op.attr_count;
   query.op = &op;
@@ -233,8 +232,7 @@ Outcome strided_operands(const HostTables& host, const Example& e) {
   std::deque<Strided> strided;
   std::vector<tenon_array_t> inputs;
   for (const Array& operand : e.operands) {
-    tenon_array_t none = {};
-    none.size_bytes = sizeof(none);
+    auto none = sized<tenon_array_t>();
     if (operand.dtype == TENON_DTYPE_NONE)
       inputs.push_back(none);
     else if (make_strided(operand, &strided.emplace_back()))
@@ -260,8 +258,7 @@ Outcome repeated_operands(const HostTables& host, const Example& e) {
   std::vector<Array> written = e.operands;
   std::vector<tenon_array_t> inputs;
   for (Array& operand : written) {
-    tenon_array_t array = {};
-    array.size_bytes = sizeof(array);
+    auto array = sized<tenon_array_t>();
     const auto width = static_cast<int64_t>(dtype_bits(operand.dtype) / 8);
     if (operand.dtype != TENON_DTYPE_NONE) {
       if (width == 0) return pass();

@@ -105,8 +105,7 @@ bool run_pass(const HostTables& host, const tenon_pass_def_t& def, tenon_graph_t
     return *why = last_failure(host).text, false;
   }
   Counts counts{&def, {}};
-  tenon_pass_context_t context = {};
-  context.size_bytes = sizeof(context);
+  auto context = sized<tenon_pass_context_t>();
   context.option_count = def.option_count;
   context.options = guarded_options(host, def);
   context.host = &counts;
@@ -132,13 +131,11 @@ struct Trial {
 // Arguments with tame values; false when the graph takes what is no tensor.
 bool make_inputs(const HostTables& host, Trial* trial, bool both_signs) {
   tenon_graph_t* graph = trial->graph.get();
-  tenon_graph_view_t whole = {};
-  whole.size_bytes = sizeof(whole);
+  auto whole = sized<tenon_graph_view_t>();
   if (host.graph->graph_view(host.graph->self, graph, &whole) != TENON_OK) return false;
   std::vector<int64_t> symbols(whole.symbol_limit, kSymbolSize);
   for (uint32_t i = 0; i < whole.symbol_limit; ++i) {
-    tenon_symbol_view_t symbol = {};
-    symbol.size_bytes = sizeof(symbol);
+    auto symbol = sized<tenon_symbol_view_t>();
     if (host.graph->symbol_view(host.graph->self, graph, i, &symbol) != TENON_OK) continue;
     const int64_t step = std::max<int64_t>(symbol.multiple_of, 1);
     symbols[i] = std::max(symbol.lo, (kSymbolSize + step - 1) / step * step);
@@ -198,8 +195,7 @@ GraphRef with_all_outputs(const HostTables& host, tenon_graph_t* from) {
   }
   std::vector<tenon_str_t> texts;
   for (const std::string& name : names) texts.push_back({name.data(), name.size()});
-  tenon_graph_view_t whole = {};
-  whole.size_bytes = sizeof(whole);
+  auto whole = sized<tenon_graph_view_t>();
   (void)host.graph->graph_view(host.graph->self, graph.get(), &whole);
   if (values.empty() ||
       host.graph->region_yield(host.graph->self, graph.get(), whole.main, values.data(),
@@ -269,8 +265,7 @@ GraphRef with_other_operand(const HostTables& host, tenon_graph_t* from, tenon_n
   const tenon_node_view_t v = node_view(host, graph.get(), node);
   if (v.operands[index] == TENON_NONE) return {};
   const tenon_type_t type = value_view(host, graph.get(), v.operands[index]).type;
-  tenon_graph_view_t whole = {};
-  whole.size_bytes = sizeof(whole);
+  auto whole = sized<tenon_graph_view_t>();
   (void)host.graph->graph_view(host.graph->self, graph.get(), &whole);
   tenon_value_t other = 0;
   const std::vector<tenon_dim_t> dims(type.dims, type.dims + type.rank);
@@ -447,11 +442,7 @@ bool count_rewrites(const HostTables& host, const tenon_pass_def_t& def, tenon_g
                     std::map<std::string, int64_t>* applied, std::string* why) {
   std::string stats;
   const tenon_sink_t prints = {nullptr, discard};
-  const tenon_sink_t sink = {&stats, [](void* self, const void* data, uint64_t size) {
-                               static_cast<std::string*>(self)->append(
-                                   static_cast<const char*>(data), size);
-                               return tenon_code_t{TENON_OK};
-                             }};
+  const tenon_sink_t sink = sink_to(&stats);
   if (host.session->passes_run(host.session->self, graph, def.name, {nullptr, 0}, 0, &prints,
                                &sink) != TENON_OK)
     return *why = last_failure(host).text, false;

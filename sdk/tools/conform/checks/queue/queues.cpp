@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "sdk/tools/conform/checks/tables.h"
+
 #include "sdk/tools/conform/fixtures/queue_fixture.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
@@ -219,8 +220,7 @@ Outcome destroyed_after_wait(Session& s, OpenQueues& d) {
 }
 
 Outcome queue_per_thread(Session& s, OpenQueues& d) {
-  tenon_device_info_t info = {};
-  info.size_bytes = sizeof(info);
+  auto info = sized<tenon_device_info_t>();
   const tenon_device_api_t& api = d.memory().api();
   if (api.info(api.self, 0, &info) != TENON_OK) return skipped("info fails, as C.info tells");
   if (info.threading == TENON_THREADING_SERIAL)
