@@ -31,8 +31,7 @@ Status read_outputs(const tenon_program_call_t& call, Outputs* all) {
     TENON_REQUIRE(record.array, "output's array");
     if (record.kind > TENON_OUTPUT_GIVEN) {
       return error(TENON_INVALID_ARGUMENT, "T0620",
-                   "output {} is of kind {}; there are 0 (owned) and 1 (given)", i,
-                   record.kind);
+                   "output {} is of kind {}; there are 0 (owned) and 1 (given)", i, record.kind);
     }
     TENON_ASSIGN_OR_RETURN(all->given[i], prefix_of(record.array));
     if (record.kind == TENON_OUTPUT_GIVEN && all->given[i].rank != 0)
