@@ -302,15 +302,30 @@ Status lower_and_fuse(const kernelgen::HostTables& host, tenon_graph_t* graph, I
   return {};
 }
 
+// Temps that were fused away are in no step.
+std::vector<bool> used_buffers(const DeviceProgram& program) {
+  std::vector<bool> used(program.buffers.size());
+  for (const auto* steps : {&program.load_steps, &program.steps}) {
+    for (const kernelgen::ProgramStep& step : *steps) {
+      for (uint32_t b : step.buffers) used[b] = true;
+    }
+  }
+  return used;
+}
+
 std::string plan_text(const DeviceProgram& program) {
   std::string out =
       cat("symbols ", program.symbol_count, ", inputs ", program.input_count, ", outputs ",
           program.output_count, ", constants ", program.constant_count, "\n");
   constexpr std::string_view kinds[] = {"input", "output", "constant", "temp", "persistent"};
+  const std::vector<bool> used = used_buffers(program);
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const kernelgen::ProgramBuffer& buffer = program.buffers[i];
+    if (buffer.kind == kernelgen::BufferKind::kTemp && !used[i]) continue;
+    const bool fixed = buffer.bytes.extent_limit() == 0;
     out += cat("buffer ", i, ": ", kinds[static_cast<size_t>(buffer.kind)], " ", buffer.index, " ",
-               kernelgen::name_of(buffer.type), "\n");
+               kernelgen::name_of(buffer.type),
+               fixed ? cat(", ", buffer.bytes.evaluate({}), " bytes") : "", "\n");
   }
   for (const auto* steps : {&program.load_steps, &program.steps}) {
     for (size_t i = 0; i < steps->size(); ++i) {
