@@ -64,6 +64,7 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
         {std::move(pool), nullptr, std::make_unique<Tainted>(false), nullptr, {}, {}});
     devices_.back().from.resize(plan_->devices.size());
   }
+  step_needs_.resize(plan_->executables.size());
   slots_.resize(plan_->slots.size());
   for (SlotState& slot : slots_) slot.places.resize(plan_->devices.size());
   dead_after_.resize(plan_->steps.size());
@@ -208,10 +209,36 @@ Status Runner::run_steps(std::span<const tenon_array_t* const> inputs) {
   return {};
 }
 
+// Inputs with the dims of the run before have its symbols. Ranks are the model's, so that the dims
+// one after another tell them apart.
+Status Runner::solve_symbols(std::span<const tenon_array_t* const> inputs) {
+  std::vector<int64_t>& all = scratch_.dims;
+  all.clear();
+  for (const tenon_array_t* array : inputs)
+    all.insert(all.end(), array->dims, array->dims + array->rank);
+  if (solved_symbols_.empty() || all != solved_dims_) {
+    std::vector<std::span<const int64_t>> dims;
+    for (const tenon_array_t* array : inputs) dims.emplace_back(array->dims, array->rank);
+    solved_symbols_.clear();
+    TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, &solved_symbols_));
+    solved_dims_ = all;
+  }
+  symbols_ = solved_symbols_;
+  return {};
+}
+
+// Those of the run before, without asking, where its sizes are these.
+Result<const Needs*> Runner::needs_of(uint32_t executable, std::span<const int64_t> symbols) {
+  StepNeeds& last = step_needs_[executable];
+  if (last.needs == nullptr || !std::ranges::equal(last.symbols, symbols)) {
+    TENON_ASSIGN_OR_RETURN(last.needs, plan_->executables[executable]->needs(symbols));
+    last.symbols.assign(symbols.begin(), symbols.end());
+  }
+  return last.needs.get();
+}
+
 Status Runner::place_inputs(std::span<const tenon_array_t* const> inputs) {
-  std::vector<std::span<const int64_t>> dims;
-  for (const tenon_array_t* array : inputs) dims.emplace_back(array->dims, array->rank);
-  TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, &symbols_));
+  TENON_RETURN_IF_ERROR(solve_symbols(inputs));
   told_.assign(plan_->shapes.symbol_limit(), false);
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = plan_->slots[s];
@@ -243,12 +270,14 @@ Status Runner::execute(const Step& step) {
   DeviceState& state = devices_[step.device];
   const std::shared_ptr<Device>& device = plan_->devices[step.device];
   Executable& executable = *plan_->executables[step.executable];
-  std::vector<int64_t> symbols;
+  std::vector<int64_t>& symbols = scratch_.symbols;
+  symbols.clear();
   for (tenon_symbol_t s : step.symbols) symbols.push_back(symbols_[s]);
-  TENON_ASSIGN_OR_RETURN(const std::shared_ptr<const Needs> needs, executable.needs(symbols));
+  TENON_ASSIGN_OR_RETURN(const Needs* const needs, needs_of(step.executable, symbols));
 
-  std::vector<tenon_span_t> inputs, outputs;
-  std::vector<tenon_fence_point_t> waits;
+  std::vector<tenon_span_t>&inputs = scratch_.inputs, &outputs = scratch_.outputs;
+  std::vector<tenon_fence_point_t>& waits = scratch_.waits;
+  inputs.clear(), outputs.clear(), waits.clear();
   for (uint32_t slot : step.inputs) {
     TENON_CHECK(slots_[slot].places[step.device].buffer != nullptr,
                 "a step reads slot {} before it is there", slot);

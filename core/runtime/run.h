@@ -83,6 +83,8 @@ class Runner {
 
   Status run_steps(std::span<const tenon_array_t* const> inputs);
   Status place_inputs(std::span<const tenon_array_t* const> inputs);
+  Status solve_symbols(std::span<const tenon_array_t* const> inputs);
+  Result<const Needs*> needs_of(uint32_t executable, std::span<const int64_t> symbols);
   Status execute(const Step& step);
   Status learn_symbols(const Step& step, std::span<const int64_t> out_symbols);
   Status copy_to_device(uint32_t slot, uint32_t device);
@@ -111,6 +113,20 @@ class Runner {
   std::vector<DeviceState> devices_;
   std::vector<SlotState> slots_;
   std::vector<int64_t> symbols_;
+  // Memory that steps use again, so that a run of known sizes allocates little.
+  struct Scratch {
+    std::vector<int64_t> dims, symbols;
+    std::vector<tenon_span_t> inputs, outputs;
+    std::vector<tenon_fence_point_t> waits;
+  };
+  mutable Scratch scratch_;
+  std::vector<int64_t> solved_dims_;  // of all inputs, for which solved_symbols_ is the solution
+  std::vector<int64_t> solved_symbols_;
+  struct StepNeeds {
+    std::vector<int64_t> symbols;
+    std::shared_ptr<const Needs> needs;  // null before the first run
+  };
+  std::vector<StepNeeds> step_needs_;             // by executable: for the sizes of the last run
   std::vector<bool> told_;                        // by symbol: a step of this run has set it
   std::deque<std::vector<int64_t>> out_symbols_;  // of this run: lent to devices, which may write
                                                   // them until their queues have ended

@@ -16,7 +16,7 @@ using ir::dtype_bits;
 constexpr uint64_t kHostAlignment = 64;
 
 Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
-  std::vector<int64_t> dims;
+  std::vector<int64_t>& dims = scratch_.dims;
   TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &dims));
   TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(dims));
   TENON_ASSIGN_OR_RETURN(*out, packed_bytes(count, dtype_bits(plan_->slots[slot].dtype)));

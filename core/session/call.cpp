@@ -1,6 +1,9 @@
 #include "core/session/call.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory_resource>
 
 #include "core/base/process/float_state.h"
 #include "core/base/str.h"
@@ -53,10 +56,12 @@ Status check_given(const runtime::Port& port, const OutputArray& made, const ten
 Status check_outputs(const std::vector<runtime::Port>& ports, const std::vector<OutputArray>& made,
                      std::span<const CallOutput> outputs) {
   std::vector<std::pair<std::pair<uintptr_t, uintptr_t>, size_t>> ranges;
+  const bool several = std::ranges::count(outputs, nullptr, &CallOutput::given) + 1 <
+                       static_cast<int64_t>(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].given == nullptr) continue;
     TENON_RETURN_IF_ERROR(check_given(ports[i], made[i], *outputs[i].given));
-    ranges.emplace_back(runtime::byte_range(*outputs[i].given), i);
+    if (several) ranges.emplace_back(runtime::byte_range(*outputs[i].given), i);
   }
   std::ranges::sort(ranges);
   for (size_t i = 1; i < ranges.size(); ++i) {
@@ -130,7 +135,9 @@ Status call(const AnyProgram& program, std::span<const tenon_array_t> inputs,
       planned == nullptr ? std::get<std::shared_ptr<Variants>>(program).get() : nullptr;
   const runtime::Shapes& shapes = planned == nullptr ? variants->shapes() : (*planned)->shapes();
   TENON_RETURN_IF_ERROR(check_counts(shapes, inputs.size(), outputs.size()));
-  std::vector<const tenon_array_t*> arrays;
+  std::array<std::byte, 1024> room;
+  std::pmr::monotonic_buffer_resource memory(room.data(), room.size());
+  std::pmr::vector<const tenon_array_t*> arrays(&memory);
   arrays.reserve(inputs.size());
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     TENON_RETURN_IF_ERROR(shapes.check_input(i, inputs[i]));

@@ -1,4 +1,7 @@
 // The C table of calls: records of callers of any age to arrays and back. No logic.
+#include <array>
+#include <memory_resource>
+
 #include "core/session/call.h"
 #include "core/session/handles.h"
 
@@ -19,13 +22,15 @@ T* record_at(T* first, size_t i) {
 
 // What a call's records say, as far as this host knows it.
 struct Outputs {
-  std::vector<tenon_output_t> records;
-  std::vector<tenon_array_t> given;
-  std::vector<CallOutput> outputs;
+  std::pmr::vector<tenon_output_t> records;
+  std::pmr::vector<tenon_array_t> given;
+  std::pmr::vector<CallOutput> outputs;
 };
 
 Status read_outputs(const tenon_program_call_t& call, Outputs* all) {
   all->given.resize(call.output_count);
+  all->records.reserve(call.output_count);
+  all->outputs.reserve(call.output_count);
   for (size_t i = 0; i < call.output_count; ++i) {
     TENON_ASSIGN_OR_RETURN(const tenon_output_t record, prefix_of(record_at(call.outputs, i)));
     TENON_REQUIRE(record.array, "output's array");
@@ -70,11 +75,16 @@ tenon_code_t call_program(void*, tenon_program_t* program, tenon_program_call_t*
     TENON_ASSIGN_OR_RETURN(tenon_program_call_t given, prefix_of(record));
     if (given.input_count != 0) TENON_REQUIRE(given.inputs, "inputs");
     if (given.output_count != 0) TENON_REQUIRE(given.outputs, "outputs");
-    std::vector<tenon_array_t> inputs;
+    // The records of a usual call take no memory of the heap.
+    std::array<std::byte, 4096> room;
+    std::pmr::monotonic_buffer_resource memory(room.data(), room.size());
+    std::pmr::vector<tenon_array_t> inputs(&memory);
+    inputs.reserve(given.input_count);
     for (size_t i = 0; i < given.input_count; ++i) {
       TENON_ASSIGN_OR_RETURN(inputs.emplace_back(), prefix_of(record_at(given.inputs, i)));
     }
-    Outputs all;
+    Outputs all{std::pmr::vector<tenon_output_t>(&memory), std::pmr::vector<tenon_array_t>(&memory),
+                std::pmr::vector<CallOutput>(&memory)};
     TENON_RETURN_IF_ERROR(read_outputs(given, &all));
     CallStatistics statistics;
     TENON_RETURN_IF_ERROR(call(program->program, inputs, all.outputs, &statistics));
