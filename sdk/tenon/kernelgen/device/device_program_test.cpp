@@ -81,7 +81,7 @@ TEST(DeviceProgram, StepsOfTheLoadKeepToTheLoad) {
   DeviceProgram p = sample();
   p.load_steps[0].buffers[0] = 0;
   EXPECT_FALSE(reads(p, &why));
-  EXPECT_NE(why.find("only a run has"), std::string::npos) << why;
+  EXPECT_NE(why.find("only runs have"), std::string::npos) << why;
   p = sample();
   p.load_steps[0].written[0] = true;  // a constant
   EXPECT_FALSE(reads(p, &why));
@@ -93,7 +93,7 @@ TEST(DeviceProgram, StepsOfTheLoadKeepToTheLoad) {
   p = sample();
   p.steps[0].written[1] = true;
   EXPECT_FALSE(reads(p, &why));
-  EXPECT_NE(why.find("made at load"), std::string::npos) << why;
+  EXPECT_NE(why.find("writes a persistent buffer"), std::string::npos) << why;
   p = sample();
   p.load_steps[0].buffers[1] = 9;
   EXPECT_FALSE(reads(p, &why));

@@ -255,7 +255,7 @@ TEST(Verify, ATempWithoutMemory) {
   const auto with = std::find(p.temp_memory.begin(), p.temp_memory.end(), true);
   ASSERT_NE(with, p.temp_memory.end()) << to_text(p.kernel);
   *with = false;
-  EXPECT_SAYS(complaint_of_loops(p), "for its own point only");
+  EXPECT_SAYS(complaint_of_loops(p), "only at its own point");
 }
 
 // ---- What becomes of them ----
