@@ -64,6 +64,7 @@ Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t 
   }
   device->name_ = printable(from_abi_str(info.kind));
   if (number != 0) device->name_ += fmt::format(":{}", number);
+  device->tensor_text_ = fmt::format("a tensor on device {}", quoted(device->name_));
   return device;
 }
 
@@ -185,8 +186,7 @@ void Buffer::reset() {
 
 Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_bytes) {
   TENON_RETURN_IF_ERROR(device->open());
-  TENON_RETURN_IF_ERROR(
-      memory_reserve(size_bytes, fmt::format("a tensor on device {}", quoted(device->name()))));
+  TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, device->tensor_text()));
   Buffer buffer;
   buffer.counted_bytes_ = size_bytes;
   buffer.size_bytes_ = size_bytes;

@@ -56,7 +56,8 @@ class Device : public std::enable_shared_from_this<Device> {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  const std::string& name() const { return name_; }  // "cpu", "sim:1"
+  const std::string& name() const { return name_; }                // "cpu", "sim:1"
+  const std::string& tensor_text() const { return tensor_text_; }  // "a tensor on device `cpu`"
   const DeviceApis& apis() const { return apis_; }
   const tenon_device_info_t& info() const { return info_; }
   tenon_str_t target() const { return info_.target; }
@@ -102,7 +103,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Device(const DeviceApis& apis, uint32_t ordinal) : apis_(apis), ordinal_(ordinal) {}
   DeviceApis apis_;
   uint32_t ordinal_;
-  std::string name_;
+  std::string name_, tensor_text_;
   tenon_device_info_t info_{};
   std::mutex open_mutex_, serial_mutex_;
   tenon_device_t* handle_ = nullptr;

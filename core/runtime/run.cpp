@@ -216,12 +216,13 @@ Status Runner::solve_symbols(std::span<const tenon_array_t* const> inputs) {
   all.clear();
   for (const tenon_array_t* array : inputs)
     all.insert(all.end(), array->dims, array->dims + array->rank);
-  if (solved_symbols_.empty() || all != solved_dims_) {
+  if (!solved_ || all != solved_dims_) {
     std::vector<std::span<const int64_t>> dims;
     for (const tenon_array_t* array : inputs) dims.emplace_back(array->dims, array->rank);
-    solved_symbols_.clear();
+    solved_ = false;
     TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, &solved_symbols_));
     solved_dims_ = all;
+    solved_ = true;
   }
   symbols_ = solved_symbols_;
   return {};

@@ -120,6 +120,7 @@ class Runner {
     std::vector<tenon_fence_point_t> waits;
   };
   mutable Scratch scratch_;
+  bool solved_ = false;
   std::vector<int64_t> solved_dims_;  // of all inputs, for which solved_symbols_ is the solution
   std::vector<int64_t> solved_symbols_;
   struct StepNeeds {

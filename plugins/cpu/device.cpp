@@ -25,8 +25,11 @@ constexpr uint64_t kHugePageBytes = 2 << 20;
 tenon_device_t g_device;
 
 uint64_t physical_bytes() {
-  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
+  static const uint64_t bytes = [] {
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page) : 0;
+  }();
+  return bytes;
 }
 
 Status count(void*, uint32_t* out_count) {
