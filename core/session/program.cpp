@@ -17,7 +17,6 @@
 
 namespace tenon::session {
 
-using dispatch::Subgraph;
 using ir::Graph;
 using ir::Node;
 using ir::Value;

@@ -7,7 +7,6 @@
 namespace tenon::interpreter {
 
 using kernelgen::Kernel;
-using kernelgen::Stage;
 using kernelgen::StageKind;
 using kernelgen::View;
 

@@ -6,7 +6,6 @@ namespace tenon::interpreter {
 
 using kernelgen::Buffer;
 using kernelgen::Kernel;
-using kernelgen::Role;
 
 StageState::StageState(const Kernel& kernel, std::span<const int64_t> extents,
                        std::span<const Place> places, const RunOptions& options,

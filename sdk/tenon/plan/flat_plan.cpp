@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tenon::plan {
 namespace {
@@ -125,8 +126,7 @@ void Plan::side_by_side(uint32_t count) {
     Step& s = steps[region.first_step + i];
     const double wanted = std::clamp(s.estimated_ns / unit_ns, 1.0, kUnitsMax);
     const int64_t range = std::max<int64_t>(s.range, 0);
-    const int64_t units =
-        std::clamp<int64_t>(static_cast<int64_t>(wanted + 0.5), 1, std::max<int64_t>(range, 1));
+    const int64_t units = std::clamp<int64_t>(std::llround(wanted), 1, std::max<int64_t>(range, 1));
     s.first_unit = region.units;
     s.unit = std::max<int64_t>(1, (range + units - 1) / units);
     region.units += (range + s.unit - 1) / s.unit;
