@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   for (int round = 0; round < kRounds; ++round) {
     by_name.push_back(nanoseconds_per_call([&] { stop_if(binding.run()); }));
     in_owned.push_back(nanoseconds_per_call(owned));
-    tenon::Output given(tenon::ArrayView::of(c, {8}));
+    tenon::Output given = tenon::Output::into(c, {8});
     in_given.push_back(nanoseconds_per_call([&] { stop_if(program.call(inputs, {&given, 1})); }));
     double other = 0;
     std::thread second([&] { other = nanoseconds_per_call(owned); });

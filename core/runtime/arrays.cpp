@@ -1,6 +1,7 @@
 #include "core/runtime/arrays.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -27,7 +28,7 @@ namespace {
 // Calls each(address) for the elements in row-major order. The array is not empty.
 template <class Each>
 void walk(const tenon_array_t& array, Each&& each) {
-  std::vector<int64_t> index(array.rank, 0);
+  std::array<int64_t, TENON_RANK_MAX> index{};  // nothing is allocated between two outputs
   auto* at = static_cast<std::byte*>(array.data);
   while (true) {
     each(at);
@@ -93,14 +94,19 @@ bool elements_overlap(const tenon_array_t& array) {
 
 std::pair<uintptr_t, uintptr_t> byte_range(const tenon_array_t& array) {
   if (is_empty(array)) return {0, 0};
+  const auto base = reinterpret_cast<uintptr_t>(array.data);
+  if (array.strides_bytes == nullptr) {
+    uint64_t count = 1;
+    for (uint32_t i = 0; i < array.rank; ++i) count *= static_cast<uint64_t>(array.dims[i]);
+    return {base, base + (count * dtype_bits(array.dtype) + 7) / 8};
+  }
   const int64_t item = dtype_bits(array.dtype) / 8;
-  int64_t low = 0, high = item, dense = item;
-  for (uint32_t i = array.rank; i-- > 0; dense *= array.dims[i]) {
-    const int64_t stride = array.strides_bytes == nullptr ? dense : array.strides_bytes[i];
+  int64_t low = 0, high = item;
+  for (uint32_t i = 0; i < array.rank; ++i) {
+    const int64_t stride = array.strides_bytes[i];
     (stride < 0 ? low : high) += stride * (array.dims[i] - 1);
   }
-  const auto at = reinterpret_cast<uintptr_t>(array.data);
-  return {at + static_cast<uintptr_t>(low), at + static_cast<uintptr_t>(high)};
+  return {base + static_cast<uintptr_t>(low), base + static_cast<uintptr_t>(high)};
 }
 
 Result<std::vector<std::byte>> dense_bytes(const tenon_array_t& array) {

@@ -36,7 +36,11 @@ Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
 }
 
 void BufferPool::give_back(std::shared_ptr<Buffer> buffer) {
-  free_.push_back({std::move(buffer), true});
+  try {
+    free_.push_back({buffer, true});
+  } catch (const std::bad_alloc&) {  // the end of a call must not throw
+    forget(*buffer);
+  }
 }
 
 void BufferPool::end_run() {

@@ -408,22 +408,26 @@ Status Runner::take_outputs() {
   return {};
 }
 
+constexpr uint64_t kDetachedSlackBytes = 4096;
+
 Result<std::shared_ptr<void>> Runner::detach(size_t output, uint64_t* out_copied_bytes) {
   const uint32_t slot = plan_->output_slots[output];
   SlotState& state = slots_[slot];
   const bool once = std::ranges::count(plan_->output_slots, slot) == 1;
+  uint64_t bytes = 0;
+  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
   if (once && state.host_owner != nullptr) return std::move(state.host_owner);
   for (size_t d = 0; once && d < state.places.size(); ++d) {
     Place& place = state.places[d];
     if (place.buffer == nullptr || !place.pooled || place.buffer->host() != state.host) continue;
+    // A device that asked for the most that data may decide would keep all of it alive.
+    if (place.buffer->size_bytes() / 2 > bytes + kDetachedSlackBytes) break;
     devices_[d].pool.forget(*place.buffer);
     const std::shared_ptr<Buffer> buffer = std::move(place.buffer);
     place = {};
     return std::shared_ptr<void>(buffer, buffer->host());
   }
-  uint64_t bytes = 0;
   std::shared_ptr<std::byte> memory;
-  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
   TENON_RETURN_IF_ERROR(take_host(bytes, false, &memory));
   if (bytes != 0) std::memcpy(memory.get(), state.host, bytes);
   *out_copied_bytes += bytes;

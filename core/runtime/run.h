@@ -20,6 +20,7 @@ struct RunStatistics {
   uint64_t arena_bytes = 0;              // that this run used: workspaces and outputs
   uint64_t arena_lower_bound_bytes = 0;  // peak of live bytes, as far as devices report it
   uint64_t transferred_bytes = 0;
+  uint64_t copied_bytes = 0;    // outputs that are inputs, into memory of their own
   uint64_t repacked_bytes = 0;  // strided inputs that were made dense
   double run_ms = 0;
 };
@@ -69,7 +70,8 @@ class Runner {
   const std::vector<OutputArray>& outputs() const { return outputs_; }
   // Moves the memory of an output of the last run out of the Runner, to somebody who may write it
   // and keep it for good. *out_copied_bytes grows by what had to be copied, because the memory is
-  // that of a constant or of another output as well. At most once for each output.
+  // that of a constant or of another output as well, or much larger than the output. At most once
+  // for each output.
   Result<std::shared_ptr<void>> detach(size_t output, uint64_t* out_copied_bytes);
   // Ends the use of a call's arrays and outputs; buffers are kept for the next run.
   void end_call() { drop_run_state(); }

@@ -182,6 +182,7 @@ Status Runner::own_host(uint32_t slot) {
   TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
   TENON_RETURN_IF_ERROR(take_host(bytes, false, &memory));
   if (bytes != 0) std::memcpy(memory.get(), state.host, bytes);
+  statistics_.copied_bytes += bytes;
   state.host = memory.get();
   state.host_owner = std::move(memory);
   return {};

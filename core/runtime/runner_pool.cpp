@@ -13,7 +13,16 @@ size_t home() {
 }  // namespace
 
 RunnerPool::~RunnerPool() {
-  for (std::atomic<Runner*>& idle : idle_) delete idle.load(std::memory_order_acquire);
+  (void)trim();
+}
+
+bool RunnerPool::trim() {
+  bool any = false;
+  for (std::atomic<Runner*>& idle : idle_) {
+    const std::unique_ptr<Runner> runner(idle.exchange(nullptr, std::memory_order_acquire));
+    any = any || runner != nullptr;
+  }
+  return any;
 }
 
 RunnerPool::Lease::Lease(RunnerPool& pool) : pool_(pool), place_(home() % kIdleMost) {

@@ -18,6 +18,9 @@ class RunnerPool {
   RunnerPool(const RunnerPool&) = delete;
   RunnerPool& operator=(const RunnerPool&) = delete;
 
+  // Frees the idle runners with all that they keep; false when there was none.
+  bool trim();
+
   // Goes back to the pool, which must still be there, when it ends.
   class Lease {
    public:

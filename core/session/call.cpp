@@ -17,7 +17,11 @@ namespace {
 using runtime::OutputArray;
 using runtime::RunnerPool;
 
-Status check_counts(const runtime::Shapes& shapes, size_t inputs, size_t outputs) {
+const runtime::Shapes& shapes_of(const AnyProgram& program) {
+  return std::visit([](const auto& p) -> const runtime::Shapes& { return p->shapes(); }, program);
+}
+
+Status check_counts_of(const runtime::Shapes& shapes, size_t inputs, size_t outputs) {
   if (inputs == shapes.inputs().size() && outputs == shapes.outputs().size()) return {};
   return error(TENON_INVALID_ARGUMENT, "T0601",
                "the model has {} inputs and {} outputs, and {} and {} were given",
@@ -32,8 +36,9 @@ std::string type_text(tenon_dtype_t dtype, std::span<const int64_t> dims) {
 
 // Whether the memory that is given for an output can hold it, and alone.
 Status check_given(const runtime::Port& port, const OutputArray& made, const tenon_array_t& given) {
-  const std::span<const int64_t> dims(given.dims, given.rank);
-  if (given.dtype != made.dtype || !std::ranges::equal(dims, made.dims)) {
+  const std::span<const int64_t> dims(given.dims, std::min<size_t>(given.rank, TENON_RANK_MAX));
+  if (given.dtype != made.dtype || given.rank != dims.size() ||
+      !std::ranges::equal(dims, made.dims)) {
     return error(TENON_INVALID_ARGUMENT, "T0620", "output {} is {}, and the memory is for {}",
                  quoted(port.name), type_text(made.dtype, made.dims), type_text(given.dtype, dims));
   }
@@ -48,7 +53,7 @@ Status check_given(const runtime::Port& port, const OutputArray& made, const ten
   }
   if (runtime::elements_overlap(given)) {
     return error(TENON_INVALID_ARGUMENT, "T0620",
-                 "the strides of output {} let elements share bytes", quoted(port.name));
+                 "the strides of output {} may let elements share bytes", quoted(port.name));
   }
   return {};
 }
@@ -66,7 +71,8 @@ Status check_outputs(const std::vector<runtime::Port>& ports, const std::vector<
   std::ranges::sort(ranges);
   for (size_t i = 1; i < ranges.size(); ++i) {
     if (ranges[i - 1].first.second <= ranges[i].first.first) continue;
-    return error(TENON_INVALID_ARGUMENT, "T0620", "outputs {} and {} share memory",
+    return error(TENON_INVALID_ARGUMENT, "T0620",
+                 "the memory of output {} overlaps that of output {}",
                  quoted(ports[ranges[i - 1].second].name), quoted(ports[ranges[i].second].name));
   }
   return {};
@@ -103,14 +109,31 @@ Status hand_over(runtime::Runner& runner, const std::vector<runtime::Port>& port
   return {};
 }
 
-Status run(const Program& program, const std::vector<runtime::Port>& ports,
-           std::span<const tenon_array_t* const> inputs, std::span<CallOutput> outputs,
-           CallStatistics* statistics) {
+// One run of one program; `ran` says whether it came to its end.
+struct Attempt {
+  Status status;
+  bool ran = false;
+};
+
+Attempt run_once(const Program& program, const std::vector<runtime::Port>& ports,
+                 std::span<const tenon_array_t* const> inputs, std::span<CallOutput> outputs,
+                 CallStatistics* statistics) {
   const RunnerPool::Lease runner(program.runners());
-  TENON_RETURN_IF_ERROR(runner->run(inputs));
-  statistics->transferred_bytes = runner->statistics().transferred_bytes;
-  statistics->repacked_bytes = runner->statistics().repacked_bytes;
-  return hand_over(*runner.get(), ports, outputs, statistics);
+  Status status = runner->run(inputs);
+  if (!status.ok()) return {std::move(status), false};
+  const runtime::RunStatistics& of_run = runner->statistics();
+  *statistics = {of_run.repacked_bytes, of_run.transferred_bytes, of_run.copied_bytes};
+  return {hand_over(*runner.get(), ports, outputs, statistics), true};
+}
+
+// What idle runners keep may be the memory that is missing.
+Attempt run(const Program& program, const std::vector<runtime::Port>& ports,
+            std::span<const tenon_array_t* const> inputs, std::span<CallOutput> outputs,
+            CallStatistics* statistics) {
+  Attempt attempt = run_once(program, ports, inputs, outputs, statistics);
+  if (attempt.ran || attempt.status.code() != TENON_RESOURCE_EXHAUSTED || !program.runners().trim())
+    return attempt;
+  return run_once(program, ports, inputs, outputs, statistics);
 }
 
 // The general variant refuses some sizes that mean something by value (-1, or 0 as "keep").
@@ -118,23 +141,24 @@ Status run_variant(Variants& variants, std::span<const tenon_array_t* const> inp
                    std::span<CallOutput> outputs, CallStatistics* statistics) {
   const std::vector<runtime::Port>& ports = variants.shapes().outputs();
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant, variants.choose(inputs, false));
-  Status status = run(*variant->program, ports, inputs, outputs, statistics);
-  const bool refused =
-      status.code() == TENON_INVALID_ARGUMENT || status.code() == TENON_OUT_OF_RANGE;
-  if (status.ok() || !refused || !variant->general()) return status;
+  Attempt attempt = run(*variant->program, ports, inputs, outputs, statistics);
+  const tenon_code_t code = attempt.status.code();
+  const bool refused = code == TENON_INVALID_ARGUMENT || code == TENON_OUT_OF_RANGE;
+  if (attempt.ran || !refused || !variant->general()) return std::move(attempt.status);
   TENON_ASSIGN_OR_RETURN(variant, variants.choose(inputs, true));
-  return run(*variant->program, ports, inputs, outputs, statistics);
+  return run(*variant->program, ports, inputs, outputs, statistics).status;
 }
 
 }  // namespace
 
+Status check_counts(const AnyProgram& program, size_t inputs, size_t outputs) {
+  return check_counts_of(shapes_of(program), inputs, outputs);
+}
+
 Status call(const AnyProgram& program, std::span<const tenon_array_t> inputs,
             std::span<CallOutput> outputs, CallStatistics* statistics) {
-  const auto* planned = std::get_if<std::shared_ptr<Program>>(&program);
-  Variants* variants =
-      planned == nullptr ? std::get<std::shared_ptr<Variants>>(program).get() : nullptr;
-  const runtime::Shapes& shapes = planned == nullptr ? variants->shapes() : (*planned)->shapes();
-  TENON_RETURN_IF_ERROR(check_counts(shapes, inputs.size(), outputs.size()));
+  const runtime::Shapes& shapes = shapes_of(program);
+  TENON_RETURN_IF_ERROR(check_counts_of(shapes, inputs.size(), outputs.size()));
   std::array<std::byte, 1024> room;
   std::pmr::monotonic_buffer_resource memory(room.data(), room.size());
   std::pmr::vector<const tenon_array_t*> arrays(&memory);
@@ -145,8 +169,11 @@ Status call(const AnyProgram& program, std::span<const tenon_array_t> inputs,
   }
   // Results are those of IEEE 754's defaults, whatever rounding the caller has set.
   const FloatScope floats(region_float_control());
-  return variants == nullptr ? run(**planned, shapes.outputs(), arrays, outputs, statistics)
-                             : run_variant(*variants, arrays, outputs, statistics);
+  if (const auto* variants = std::get_if<std::shared_ptr<Variants>>(&program))
+    return run_variant(**variants, arrays, outputs, statistics);
+  return run(*std::get<std::shared_ptr<Program>>(program), shapes.outputs(), arrays, outputs,
+             statistics)
+      .status;
 }
 
 }  // namespace tenon::session

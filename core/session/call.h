@@ -24,6 +24,8 @@ struct CallStatistics {
   uint64_t repacked_bytes = 0, transferred_bytes = 0, copied_out_bytes = 0;
 };
 
+// T0601 for another number of inputs or outputs than the model has.
+Status check_counts(const AnyProgram& program, size_t inputs, size_t outputs);
 // Runs to the end. T0601 for another number of inputs or outputs; what Binding::bind_input and
 // Binding::run fail with; T0620 for an output that does not fit. On failure no output is written.
 Status call(const AnyProgram& program, std::span<const tenon_array_t> inputs,

@@ -178,6 +178,20 @@ Result<std::shared_ptr<Variant>> Variants::compiled(std::shared_ptr<Variant> var
   return variant;
 }
 
+// A frontend that is told values gives the same model again: callers pass arrays for the first one.
+static Status check_ports(const Model& first, const Model& again) {
+  const auto same = [](const std::vector<runtime::Port>& a, const std::vector<runtime::Port>& b) {
+    return std::ranges::equal(a, b, [](const runtime::Port& x, const runtime::Port& y) {
+      return x.dtype == y.dtype && x.name == y.name;
+    });
+  };
+  if (same(first.shapes().inputs(), again.shapes().inputs()) &&
+      same(first.shapes().outputs(), again.shapes().outputs()))
+    return {};
+  return error(TENON_INTERNAL, "T0792",
+               "the frontend gave a model with other inputs or outputs when it was told values");
+}
+
 void Variants::forget(const std::shared_ptr<Variant>& variant) {
   std::lock_guard lock(mutex_);
   variants_.remove(variant);
@@ -199,6 +213,7 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
       }
       TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> loaded, model_->by_value(names, values),
                              "with {}", variant->text);
+      TENON_RETURN_IF_ERROR(check_ports(*model_, *loaded), "with {}", variant->text);
       if (loaded->only_by_value().empty()) {
         model = std::move(loaded);
         break;

@@ -135,13 +135,17 @@ class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::bi
   }
 };
 
-// An output of Program::call: memory of the caller where `array` has data, else memory that this
-// owns afterwards. It outlives the program.
+// An output of Program::call: memory that this owns after the call, or memory of the caller. It
+// outlives the program.
 class Output {
  public:
   Output() = default;
-  // The caller's memory for a result of this type and these dims.
-  explicit Output(ArrayView given) : array_(std::move(given)), given_(true) {}
+  // The caller's dense memory, which a call writes, for a result of this type and these dims.
+  Output(tenon_dtype_t dtype, std::vector<int64_t> dims, void* memory)
+      : array_{dtype, std::move(dims), memory}, given_(true) {}
+  static Output into(std::span<float> memory, std::vector<int64_t> dims) {
+    return {TENON_F32, std::move(dims), memory.data()};
+  }
   Output(Output&& other) noexcept { *this = std::move(other); }
   Output& operator=(Output&& other) noexcept {
     std::swap(array_, other.array_);
@@ -175,6 +179,7 @@ class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::pr
   // `information`, when given, gets what was copied.
   Status call(std::span<const ArrayView> inputs, std::span<Output> outputs,
               tenon_program_call_t* information = nullptr) const {
+    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
     std::vector<tenon_array_t> in, out;
     std::vector<tenon_output_t> records;
     for (const ArrayView& array : inputs) in.push_back(detail::raw(array));
@@ -196,8 +201,13 @@ class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::pr
       if (outputs[i].given_) continue;
       outputs[i] = Output();  // what a call before this one left
       outputs[i].result_ = records[i].result;
+    }
+    for (size_t i = 0; i < records.size(); ++i) {
+      if (outputs[i].given_) continue;
       outputs[i].array_ = {out[i].dtype, {out[i].dims, out[i].dims + out[i].rank}, out[i].data};
     }
+    raw.inputs = nullptr;
+    raw.outputs = nullptr;
     if (information != nullptr) *information = raw;
     return {};
   }
@@ -249,8 +259,7 @@ class Session {
     attach(host);
     detail::g_session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
     detail::g_call = context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
-    const bool found = detail::g_session != nullptr && detail::g_call != nullptr;
-    return found ? Status() : Status(TENON_FAILED_PRECONDITION);
+    return detail::g_session == nullptr ? Status(TENON_FAILED_PRECONDITION) : Status();
   }
   const tenon_host_session_t& api() const { return *detail::g_session; }
 
