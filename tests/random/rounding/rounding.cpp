@@ -340,7 +340,7 @@ class Allowance {
     const double scale = largest(y), tolerance = std::max(op_.tolerance, 1.0);
     const double ulps = wide == TENON_F64 ? 16 : 8;
     // A long sum rounds once per added term; errors of both signs cancel in part.
-    const bool sums = rule_ == Rule::kSums || rule_ == Rule::kUnknown;
+    const bool sums = rule_ == Rule::kSums || rule_ == Rule::kLogSumExp || rule_ == Rule::kUnknown;
     const double summed = sums && !operands_.empty()
                               ? static_cast<double>(operands_[0].count()) /
                                     std::max<double>(1, static_cast<double>(y.count()))
@@ -357,7 +357,8 @@ class Allowance {
       if (rule_ == Rule::kSums) own += terms * ulp(wide, std::max(size, 4 * reach));
       if (rule_ == Rule::kSoftmax) own += size * (2 * reach_off + 16 * ulp(wide, 2 + 2 * reach));
       if (rule_ == Rule::kLogSoftmax) own += 2 * reach_off + 16 * ulp(wide, 2 + 2 * reach);
-      if (rule_ == Rule::kLogSumExp) own += reach_off + 16 * ulp(wide, 2 + reach);
+      if (rule_ == Rule::kLogSumExp)
+        own += reach_off + 16 * ulp(wide, 2 + reach) + terms * ulp(wide, 1);
       if (rule_ == Rule::kUnknown) own += terms * tolerance * ulp(wide, scale);
       sums_[r][i] += own;
     }
