@@ -52,7 +52,7 @@ std::string_view rel_text(uint32_t rel) {
 
 // As .tir writes it: "2*n + 1".
 std::string dim_text(tenon_graph_t* graph, tenon_dim_t dim) {
-  return ir::Graph::from(graph)->dims().text(dim);
+  return dim >= 0 ? std::to_string(dim) : ir::Graph::from(graph)->dims().text(dim);
 }
 
 // ---- Who is to blame: looked for only once something is wrong ----
