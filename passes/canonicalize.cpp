@@ -1,3 +1,6 @@
+#include <cstddef>
+#include <memory>
+#include <mutex>
 #include <unordered_map>
 
 #include "common.h"
@@ -31,29 +34,54 @@ Status op_fold(Builder& builder, const Node& node, std::vector<Value>* out) {
 
 using Rewrites = std::unordered_map<tenon_sym_t, std::vector<const tenon_rewrite_t*>>;
 
+Rewrites collect_rewrites() {
+  Rewrites found;
+  (void)registry().op_each(
+      registry().self, &found, [](void* self, const tenon_op_def_t* op, tenon_str_t) {
+        const char* record = reinterpret_cast<const char*>(op->rewrites);
+        for (uint64_t i = 0; i < op->rewrite_count; ++i) {
+          const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
+          const tenon_sym_t root = rewrite->root.size == 0 ? 0 : intern(view(rewrite->root));
+          (*static_cast<Rewrites*>(self))[root].push_back(rewrite);
+          record += rewrite->size_bytes;
+        }
+      });
+  return found;
+}
+
+// The definitions of ops change only if a program registers plugins, which an older host cannot.
+uint64_t op_changes() {
+  const tenon_host_registry_t& host = registry();
+  const bool has_slot = host.size_bytes > offsetof(tenon_host_registry_t, op_changes);
+  return has_slot && host.op_changes != nullptr ? host.op_changes(host.self) : 0;
+}
+
 // The rewrites of all ops, by the op that they match, which need not be the op that declares them.
-const Rewrites& all_rewrites() {
-  static const Rewrites table = [] {
-    Rewrites found;
-    (void)registry().op_each(
-        registry().self, &found, [](void* self, const tenon_op_def_t* op, tenon_str_t) {
-          const char* record = reinterpret_cast<const char*>(op->rewrites);
-          for (uint64_t i = 0; i < op->rewrite_count; ++i) {
-            const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
-            const tenon_sym_t root = rewrite->root.size == 0 ? 0 : intern(view(rewrite->root));
-            (*static_cast<Rewrites*>(self))[root].push_back(rewrite);
-            record += rewrite->size_bytes;
-          }
-        });
-    return found;
-  }();
+std::shared_ptr<const Rewrites> all_rewrites() {
+  static std::mutex mutex;
+  static std::shared_ptr<const Rewrites> table;
+  static uint64_t made_at = 0;
+  const std::lock_guard lock(mutex);
+  const uint64_t now = op_changes();
+  if (table == nullptr || made_at != now) {
+    table = std::make_shared<const Rewrites>(collect_rewrites());
+    made_at = op_changes() == now ? now : UINT64_MAX;  // collecting may load plugins
+  }
   return table;
 }
 
+// Rewrites come from current definitions, and know nothing of a node of an earlier one.
+bool is_current(const Node& node) {
+  const tenon_op_def_t* op = nullptr;
+  return registry().op_find(registry().self, node.view().op, 0, &op) == TENON_OK &&
+         op->version == node.view().op_version;
+}
+
 Status op_rewrite(Builder& builder, const Node& node, std::vector<Value>* out) {
+  const std::shared_ptr<const Rewrites> rewrites = all_rewrites();
   for (const tenon_sym_t root : {node.view().op, tenon_sym_t{0}}) {
-    const auto found = all_rewrites().find(root);
-    if (found == all_rewrites().end()) continue;
+    const auto found = rewrites->find(root);
+    if (found == rewrites->end() || (root != 0 && !is_current(node))) continue;
     for (const tenon_rewrite_t* rewrite : found->second) {
       TENON_TRY(ask(node, out, [&](tenon_value_t* built, uint32_t* matched) {
         return rewrite->match_and_build(rewrite->self, &builder.raw(), node.id(), built, matched);

@@ -19,7 +19,8 @@ constexpr size_t kLimitCount = static_cast<size_t>(Limit::kCount);
 
 struct Values {
   std::atomic<uint64_t> value[kLimitCount];
-  Values() {
+  Values() { read(); }
+  void read() {
     for (size_t i = 0; i < kLimitCount; ++i) {
       uint64_t chosen = kInfos[i].default_value;
       if (auto text = env(kInfos[i].variable); text && !parse_u64(*text, &chosen)) {
@@ -44,6 +45,10 @@ const LimitInfo& limit_info(Limit limit) {
 
 uint64_t limit(Limit limit) {
   return values().value[static_cast<size_t>(limit)].load(std::memory_order_relaxed);
+}
+
+void read_limits() {
+  values().read();
 }
 
 void set_limit(Limit limit, uint64_t value) {

@@ -29,6 +29,8 @@ uint64_t limit(Limit limit);
 
 // Overrides a limit for the process (a session setting, a test). Threads: safe.
 void set_limit(Limit limit, uint64_t value);
+// Reads the variables again, once the program's settings have changed. Threads: safe.
+void read_limits();
 
 // OK if `asked` is within the limit, else T0102 naming the limit, both numbers and the variable.
 // `where` names what asked: "model `x.onnx`".

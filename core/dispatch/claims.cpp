@@ -122,11 +122,18 @@ Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::Gr
   Claims claims{ask(*device, apis.compile, graph, live, offered_ops),
                 device,
                 std::vector<uint32_t>(live.size(), 0),
+                {},
                 {}};
-  if (!apis.kernel_sets.empty()) claims.all.push_back(static_cast<const Answers&>(claims));
-  for (uint32_t i = 0; i < apis.kernel_sets.size(); ++i) {
-    claims.all.push_back(ask(*device, apis.kernel_sets[i].compile, graph, live, offered_ops));
-    merge(apis.kernel_sets[i].plugin, i + 1, claims.all.back(), main, &claims);
+  const std::vector<runtime::KernelSet> sets = apis.kernel_sets->all();
+  for (uint32_t i = 0; i < sets.size(); ++i) {
+    if (!sets[i].in_force) continue;
+    if (claims.all.empty()) {
+      claims.all.push_back(static_cast<const Answers&>(claims));
+      claims.asked.push_back(0);
+    }
+    claims.all.push_back(ask(*device, sets[i].compile, graph, live, offered_ops));
+    claims.asked.push_back(i + 1);
+    merge(sets[i].plugin, i + 1, claims.all.back(), main, &claims);
   }
   for (uint32_t i = 0; i < main.node_count; ++i) {
     const tenon_node_t n = main.nodes[i];

@@ -30,8 +30,8 @@ struct Answers {
 struct Claims : Answers {
   std::shared_ptr<runtime::Device> device;
   std::vector<uint32_t> by;  // a node's compiler, numbered as in runtime::DeviceApis::compiler
-  std::vector<Answers>
-      all;  // by compiler: the device's own, then the kernel sets; empty without sets
+  std::vector<Answers> all;   // the device's own, then those of kernel sets; empty without sets
+  std::vector<uint32_t> asked;  // the compiler of each of `all`
 };
 
 // The cost of taking a node out of its device's own code: two more executions, and no fusion

@@ -63,7 +63,8 @@ struct KernelSets : testing::Test {
   std::shared_ptr<runtime::Device> device(const Taker& own, const std::vector<const Taker*>& sets) {
     runtime::DeviceApis apis{"toys", &device_api, &own.api, nullptr, {}};
     for (const Taker* set : sets)
-      apis.kernel_sets.push_back({"set" + std::to_string(apis.kernel_sets.size() + 1), &set->api});
+      apis.kernel_sets->add(
+          {"set" + std::to_string(apis.kernel_sets->all().size() + 1), &set->api});
     return *runtime::Device::create(apis, 0);
   }
 };

@@ -33,6 +33,7 @@ struct Adapter {
   const tenon_device_api_t* device;
   const tenon_kernels_api_t* kernels;
   std::string plugin;
+  SuitsOp suits;
   tenon_compile_api_t table;
 };
 
@@ -125,6 +126,12 @@ Result<uint64_t> alignment_of(const Adapter& adapter, std::string_view target) {
 
 Result<tenon_kernel_candidate_t> query(const Adapter& adapter, tenon_str_t target,
                                        const Call& call) {
+  const ir::NodeData& node = Graph::from(call.record.graph)->node(call.record.anchor);
+  if (adapter.suits && !adapter.suits(node.op, node.op_version)) {
+    return error(TENON_UNIMPLEMENTED, "T0512",
+                 "the kernels of plugin {} came with another definition of {} than version {}",
+                 quoted(adapter.plugin), printable(sym_text(node.op)), node.op_version);
+  }
   auto candidate = sized<tenon_kernel_candidate_t>();
   candidate.part_count = 1;
   clear_failure();
@@ -490,9 +497,9 @@ tenon_code_t execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
 
 const tenon_compile_api_t* compile_from_kernels(const tenon_device_api_t* device,
                                                 const tenon_kernels_api_t* kernels,
-                                                std::string_view plugin) {
-  // One per plugin, never freed: tables live as long as the process.
-  auto* adapter = new Adapter{device, kernels, std::string(plugin), {}};
+                                                std::string_view plugin, SuitsOp suits) {
+  // One per kernel set, never freed: tables live as long as the process.
+  auto* adapter = new Adapter{device, kernels, std::string(plugin), std::move(suits), {}};
   adapter->table = tenon_compile_api_t{sizeof(tenon_compile_api_t),
                                        adapter,
                                        claim,

@@ -2,6 +2,7 @@
 // list of single kernel calls with a memory plan. The rest of core therefore uses all devices in
 // one way.
 #pragma once
+#include <functional>
 #include <string_view>
 
 #include <tenon/abi/compile.h>
@@ -11,9 +12,14 @@
 
 namespace tenon::dispatch {
 
-// A table that lives as long as the process. device: of the same kind as the kernels.
+// Whether kernels may be asked about this version of an op: those that came with a definition of it
+// do not fit another one.
+using SuitsOp = std::function<bool(tenon_sym_t op, uint32_t version)>;
+
+// A table that lives as long as the process. device: of the same kind as the kernels. suits: empty
+// for kernels that are asked about every op.
 const tenon_compile_api_t* compile_from_kernels(const tenon_device_api_t* device,
                                                 const tenon_kernels_api_t* kernels,
-                                                std::string_view plugin);
+                                                std::string_view plugin, SuitsOp suits = {});
 
 }  // namespace tenon::dispatch

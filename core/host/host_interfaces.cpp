@@ -28,8 +28,6 @@ struct Registered {
 struct Registry {
   std::shared_mutex mutex;
   std::map<std::string, Registered, std::less<>> interfaces;
-  std::map<std::string, tenon_sym_t, std::less<>>
-      settings;  // interned: texts live as long as the process
 };
 
 Registry& registry() {
@@ -146,22 +144,7 @@ const tenon_host_t* host_table() {
   return &kHost;
 }
 
-void set_setting(std::string_view name, std::string_view value) {
-  std::unique_lock lock(registry().mutex);
-  if (value.empty()) {
-    if (auto found = registry().settings.find(name); found != registry().settings.end())
-      registry().settings.erase(found);
-    return;
-  }
-  registry().settings[std::string(name)] = intern(value);
-}
-
 std::string_view setting(std::string_view name) {
-  {
-    std::shared_lock lock(registry().mutex);
-    if (auto found = registry().settings.find(name); found != registry().settings.end())
-      return sym_text(found->second);
-  }
   auto value = env(name);
   return value ? sym_text(intern(*value)) : std::string_view();
 }

@@ -17,11 +17,7 @@ const void* find_host_interface(std::string_view id, uint32_t minor);
 // tenon.host/1: the table that every plugin is given. Lives as long as the process.
 const tenon_host_t* host_table();
 
-// Sets what tenon_host_t::setting returns for `name` (an option of the running command), ahead of
-// the environment. An empty value removes it. Threads: safe.
-void set_setting(std::string_view name, std::string_view value);
-
-// The value that plugins see: set_setting's, else the environment's. Lives as long as the process.
+// The value that plugins see: env's, as a text that lives as long as the process. Threads: safe.
 std::string_view setting(std::string_view name);
 
 // Registers tenon.host.threads/1, tenon.host.cache/1 and tenon.host.files/1.

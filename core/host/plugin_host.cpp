@@ -8,6 +8,7 @@
 #include "core/base/limits.h"
 #include "core/base/process/environment.h"
 #include "core/base/process/log.h"
+#include "core/base/process/settings.h"
 #include "core/base/str.h"
 #include "core/host/discovery/places.h"
 #include "core/host/discovery/probe.h"
@@ -20,6 +21,8 @@
 
 namespace tenon::host {
 namespace {
+
+thread_local uint32_t t_in_plugin = 0;  // queries on this thread's stack
 
 // The gate that a manifest's failure belongs to.
 Gate gate_of(std::string_view error_code) {
@@ -70,6 +73,19 @@ Result<Manifest> read_manifest(const std::string& path, FileIdentity* out_seen) 
 
 }  // namespace
 
+InPlugin::InPlugin() {
+  ++t_in_plugin;
+}
+InPlugin::~InPlugin() {
+  --t_in_plugin;
+}
+
+Status PluginHost::may_register() {
+  if (t_in_plugin == 0) return Status();
+  return error(TENON_FAILED_PRECONDITION, "P0908",
+               "plugins are registered by the program, and not while one is loaded");
+}
+
 const void* Plugin::interface(std::string_view id) const {
   for (const AdoptedInterface& offered : adopted.interfaces) {
     if (offered.id == id) return offered.table;
@@ -82,14 +98,47 @@ PluginHost::PluginHost(Options options)
   scan(options);
 }
 
+namespace {
+std::atomic<PluginHost*> g_process{nullptr};  // never freed
+
+// P0910 for a setting of the program that nobody reads.
+Status check_names_of_settings(const std::vector<std::string>& of_plugins) {
+  std::vector<std::string> names = of_plugins;
+  for (const VariableInfo& known : known_variables()) names.emplace_back(known.name);
+  for (const auto& [name, value] : current_settings()) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    return error(TENON_INVALID_ARGUMENT, "P0910",
+                 "neither Tenon nor the manifest of a plugin knows the setting {}{}", quoted(name),
+                 did_you_mean(name, std::span<const std::string>(names)));
+  }
+  return Status();
+}
+}  // namespace
+
+Status PluginHost::start(const Options& options) {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  if (g_process.load(std::memory_order_acquire) != nullptr) return Status();
+  auto made = std::make_unique<PluginHost>(options);
+  TENON_RETURN_IF_ERROR(check_names_of_settings(made->environment_names()));
+  warn_unknown_variables(made->environment_names());
+  warn_unknown_log_names(made->plugin_names());
+  g_process.store(made.release(), std::memory_order_release);
+  return Status();
+}
+
 PluginHost& PluginHost::process() {
-  static PluginHost* instance = [] {
-    auto* made = new PluginHost(Options{});
-    warn_unknown_variables(made->environment_names());
-    warn_unknown_log_names(made->plugin_names());
-    return made;
-  }();
-  return *instance;
+  if (PluginHost* host = g_process.load(std::memory_order_acquire)) return *host;
+  const Status started = start(Options{});
+  TENON_CHECK(started.ok(), "{}", started.text());
+  return *g_process.load(std::memory_order_acquire);
+}
+
+std::vector<const Candidate*> PluginHost::candidates() const {
+  std::lock_guard lock(mutex_);
+  std::vector<const Candidate*> all;
+  for (const auto& candidate : candidates_) all.push_back(candidate.get());
+  return all;
 }
 
 void PluginHost::scan(const Options& options) {
@@ -358,7 +407,11 @@ Status PluginHost::load_candidate(Candidate& c) {
   }
   c.state = State::kLoading;
   loading_.push_back(&c);
-  Status status = opened(c);
+  Status status;
+  {
+    const InPlugin scope;
+    status = opened(c);
+  }
   loading_.pop_back();
   if (!status.ok()) {
     report_failure(c);
@@ -520,12 +573,14 @@ Status PluginHost::strict_status() const {
 }
 
 std::vector<std::string> PluginHost::plugin_names() const {
+  std::lock_guard lock(mutex_);
   std::set<std::string> names;
   for (const auto& candidate : candidates_) names.insert(candidate->name());
   return {names.begin(), names.end()};
 }
 
 std::vector<std::string> PluginHost::environment_names() const {
+  std::lock_guard lock(mutex_);
   std::vector<std::string> names;
   for (const auto& candidate : candidates_) {
     const std::vector<std::string>& own = candidate->manifest.environment;
@@ -552,6 +607,7 @@ Status PluginHost::shutdown() {
       }
     }
     for (const auto& candidate : candidates_) order.push_back(candidate.get());
+    for (const auto& candidate : retired_) order.push_back(candidate.get());
   }
   Status first;
   for (Candidate* candidate : order) {

@@ -4,6 +4,7 @@
 // Reading manifests opens no library. A plugin that fails is recorded with the gate that stopped
 // it; it never stops the others.
 #pragma once
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -20,6 +21,7 @@ namespace tenon::host {
 // A loaded plugin. Never unloaded, never freed.
 struct Plugin {
   AdoptedPlugin adopted;
+  uint64_t registration = 0;  // numbered from 1 in this process; 0: of a file
   const std::string& name() const { return adopted.name; }
   // The full-size table, or null. A vendor's own interface is returned as the plugin made it.
   const void* interface(std::string_view id) const;
@@ -27,6 +29,14 @@ struct Plugin {
   const Table* table(std::string_view id) const {
     return static_cast<const Table*>(interface(id));
   }
+};
+
+// While one exists, its thread runs a plugin's query, or what makes a plugin's tables.
+struct InPlugin {
+  InPlugin();
+  ~InPlugin();
+  InPlugin(const InPlugin&) = delete;
+  InPlugin& operator=(const InPlugin&) = delete;
 };
 
 // Something that a usable manifest provides.
@@ -48,10 +58,25 @@ class PluginHost {
 
   // The host of the process, scanned on first use. Threads: safe.
   static PluginHost& process();
+  // Makes the host of the process with these options, if there is none yet. P0910 if the program set
+  // a variable that neither core nor any manifest lists: then there is still none. Threads: safe.
+  static Status start(const Options& options);
 
-  // Every manifest that was found, in search order. The vector does not change; gates and states do
-  // (explain_json takes the lock and gives a consistent picture).
-  const std::vector<std::unique_ptr<Candidate>>& candidates() const { return candidates_; }
+  // Every manifest that was found, in search order, then registered plugins. Candidates are never
+  // freed; gates and states change (explain_json takes the lock and gives a consistent picture).
+  std::vector<const Candidate*> candidates() const;
+
+  // Registers a plugin of the program itself, which passes the same gates as one of a file and
+  // replaces an earlier registration of its name (docs/adr/0031-plugins-at-run-time.md). `commit`
+  // gets the plugin when all else is right and may still refuse it; nothing is left then. It runs
+  // under the host's lock. Failures: see tenon.host.plugins/1. Threads: safe.
+  Status add(const tenon_plugin_t* record, std::string_view manifest,
+             const std::function<Status(const Plugin&)>& commit);
+  // Takes a registered plugin back. `commit` gets it before it is out of the list.
+  Status remove(std::string_view name, const std::function<void(const Plugin&)>& commit);
+  // P0908 if the calling thread runs a query, or what makes a plugin's tables: no plugin can be
+  // registered there.
+  static Status may_register();
 
   // What the usable manifests provide, in search order; kind as in manifest.h, empty for all. A
   // plugin that failed to load provides nothing any more.
@@ -104,7 +129,7 @@ class PluginHost {
   // but opens none.
   Result<std::string> lock_json(std::string_view filter) const;
 
-  // Names of all plugins that were found, loaded or not; their manifests' `environment` variables.
+  // Names of all plugins that are known, loaded or not; their manifests' `environment` variables.
   std::vector<std::string> plugin_names() const;
   std::vector<std::string> environment_names() const;
 
@@ -126,11 +151,18 @@ class PluginHost {
   std::string circle_of(const Candidate& candidate) const;
   Status add_layers(Candidate& candidate, AdoptedPlugin* plugin);
   Candidate* usable_candidate(std::string_view plugin_name) const;
+  Result<std::unique_ptr<Candidate>> checked(const tenon_plugin_t* record,
+                                             std::string_view manifest);
+  Status check_selected(Candidate& candidate) const;
+  Status check_taken(const Candidate& candidate) const;
+  Candidate* registered(std::string_view name) const;
+  void retire(const Candidate& candidate);
   Status unusable(std::string_view kind, std::string_view name) const;
 
   const tenon_host_t* host_;
   mutable std::recursive_mutex mutex_;  // a plugin's query may request another plugin
   std::vector<std::unique_ptr<Candidate>> candidates_;
+  std::vector<std::unique_ptr<Candidate>> retired_;  // replaced or taken back
   std::vector<const Candidate*> loading_;  // by the thread that holds the lock, outermost first
 };
 

@@ -27,6 +27,31 @@ void Registry::set_loader(OpLoader* loader) {
   loader_ = loader;
 }
 
+Result<OpRecord> copy_declaration(const tenon_op_def_t* given, uint64_t index,
+                                  std::string_view provider) {
+  if (given == nullptr || given->size_bytes < offsetof(tenon_op_def_t, value_of)) {
+    return error(TENON_INVALID_ARGUMENT, "T0320",
+                 "declaration {} of {} is shorter than the first version of the table", index,
+                 quoted(provider));
+  }
+  OpRecord record;
+  std::memcpy(&record.def, given, std::min<size_t>(given->size_bytes, sizeof record.def));
+  record.def.size_bytes = sizeof record.def;
+  record.provider = provider;
+  const uint64_t rewrites = record.def.rewrites == nullptr ? 0 : record.def.rewrite_count;
+  if (rewrites != 0 && record.def.rewrites->size_bytes != sizeof(tenon_rewrite_t)) {
+    const auto* at = reinterpret_cast<const std::byte*>(record.def.rewrites);
+    const size_t stride = record.def.rewrites->size_bytes;
+    for (uint64_t k = 0; k < rewrites; ++k) {
+      tenon_rewrite_t full = {};
+      std::memcpy(&full, at + k * stride, std::min(stride, sizeof full));
+      full.size_bytes = sizeof full;
+      record.rewrites.push_back(full);
+    }
+  }
+  return record;
+}
+
 Status Registry::register_ops(const tenon_ops_t& ops, std::string_view provider) {
   std::string refused;
   tenon_code_t code = TENON_OK;
@@ -35,61 +60,52 @@ Status Registry::register_ops(const tenon_ops_t& ops, std::string_view provider)
     refused += (refused.empty() ? "" : "\n") + std::string(s.message());
   };
   for (uint64_t i = 0; i < ops.op_count; ++i) {
-    const tenon_op_def_t* given = ops.ops[i];
-    if (given == nullptr || given->size_bytes < offsetof(tenon_op_def_t, value_of)) {
-      refuse(error(TENON_INVALID_ARGUMENT, "T0320",
-                   "declaration {} of {} is shorter than the first version of the table", i,
-                   quoted(provider)));
+    Result<OpRecord> record = copy_declaration(ops.ops[i], i, provider);
+    const Status checked = record.ok() ? check_declaration(record->def) : record.status();
+    if (!checked.ok()) {
+      refuse(checked);
       continue;
     }
-    OpRecord record;
-    std::memcpy(&record.def, given, std::min<size_t>(given->size_bytes, sizeof record.def));
-    record.def.size_bytes = sizeof record.def;
-    record.provider = provider;
-    const uint64_t rewrites = record.def.rewrites == nullptr ? 0 : record.def.rewrite_count;
-    if (rewrites != 0 && record.def.rewrites->size_bytes != sizeof(tenon_rewrite_t)) {
-      const auto* at = reinterpret_cast<const std::byte*>(record.def.rewrites);
-      const size_t stride = record.def.rewrites->size_bytes;
-      for (uint64_t k = 0; k < rewrites; ++k) {
-        tenon_rewrite_t full = {};
-        std::memcpy(&full, at + k * stride, std::min(stride, sizeof full));
-        full.size_bytes = sizeof full;
-        record.rewrites.push_back(full);
-      }
-    }
-    if (Status s = check_declaration(record.def); !s.ok()) {
-      refuse(s);
-      continue;
-    }
-    record.name = intern(from_abi_str(record.def.name));
+    record->name = intern(from_abi_str(record->def.name));
     std::unique_lock lock(mutex_);
-    std::vector<const OpRecord*>& versions = by_name_[record.name];
-    const bool taken = std::any_of(versions.begin(), versions.end(), [&](const OpRecord* r) {
-      return r->def.version == record.def.version;
-    });
+    Definitions& versions = by_name_[record->name];
+    const bool taken =
+        std::any_of(versions.all.begin(), versions.all.end(), [&](const OpRecord* r) {
+          return r->def.version == record->def.version;
+        });
     if (taken) {
       refuse(error(TENON_ALREADY_EXISTS, "T0320",
                    "{} declares the op {}@{}, which {} provides already", quoted(provider),
-                   from_abi_str(record.def.name), record.def.version,
-                   quoted(versions[0]->provider)));
+                   from_abi_str(record->def.name), record->def.version,
+                   quoted(versions.all[0]->provider)));
       continue;
     }
-    records_.push_back(std::move(record));
-    OpRecord& stored = records_.back();
-    if (!stored.rewrites.empty()) stored.def.rewrites = stored.rewrites.data();
-    versions.push_back(&stored);
-    std::sort(versions.begin(), versions.end(),
-              [](const OpRecord* a, const OpRecord* b) { return a->def.version > b->def.version; });
+    store(std::move(*record));
+    versions.current = versions.all.front();
+    changes_.fetch_add(1, std::memory_order_release);
   }
   return code == TENON_OK ? Status() : Status(code, "T0320", refused);
+}
+
+// Under the lock.
+OpRecord* Registry::store(OpRecord record) {
+  records_.push_back(std::move(record));
+  OpRecord& stored = records_.back();
+  if (!stored.rewrites.empty()) stored.def.rewrites = stored.rewrites.data();
+  std::vector<OpRecord*>& all = by_name_[stored.name].all;
+  all.push_back(&stored);
+  std::sort(all.begin(), all.end(), [](const OpRecord* a, const OpRecord* b) {
+    return a->def.version > b->def.version;
+  });
+  return &stored;
 }
 
 const OpRecord* Registry::lookup(tenon_sym_t name, uint32_t version) {
   std::shared_lock lock(mutex_);
   const auto it = by_name_.find(name);
-  if (it == by_name_.end() || it->second.empty()) return nullptr;
-  if (version == 0) return it->second.front();
-  for (const OpRecord* r : it->second) {
+  if (it == by_name_.end()) return nullptr;
+  if (version == 0) return it->second.current;
+  for (const OpRecord* r : it->second.all) {
     if (r->def.version == version) return r;
   }
   return nullptr;
@@ -122,7 +138,9 @@ Status Registry::unknown(tenon_sym_t name, uint32_t version) {
   {
     std::shared_lock lock(mutex_);
     loader = loader_;
-    for (const auto& [sym, versions] : by_name_) names.emplace_back(sym_text(sym));
+    for (const auto& [sym, definitions] : by_name_) {
+      if (definitions.current != nullptr) names.emplace_back(sym_text(sym));
+    }
   }
   std::string why;
   if (loader != nullptr) {
@@ -138,7 +156,10 @@ Status Registry::unknown(tenon_sym_t name, uint32_t version) {
 std::vector<const OpRecord*> Registry::records() {
   std::vector<const OpRecord*> out;
   std::shared_lock lock(mutex_);
-  for (const OpRecord& r : records_) out.push_back(&r);
+  for (const OpRecord& r : records_) {
+    // Of what programs register, only the last definition is in force.
+    if (r.registrations.empty() || by_name_.at(r.name).current == &r) out.push_back(&r);
+  }
   std::sort(out.begin(), out.end(), [](const OpRecord* a, const OpRecord* b) {
     const std::string_view x = sym_text(a->name), y = sym_text(b->name);
     return x != y ? x < y : a->def.version < b->def.version;
@@ -184,7 +205,8 @@ Status check_declaration(const tenon_op_def_t& def) {
     return Status(TENON_INVALID_ARGUMENT, "T0320", fmt::format("op {}: {}", quoted(name), why));
   };
   if (!is_op_name(name)) return bad("a name is a lower-case word of letters, digits, `_` and `.`");
-  if (def.version == 0) return bad("versions begin at 1");
+  if (def.version == 0 || def.version >= TENON_OP_VERSION_BY_CONTENT)
+    return bad("versions begin at 1 and end before 2^31");
   if (def.infer == nullptr) return bad("it has no inference");
   if (def.reference == nullptr && def.scalar == nullptr && def.decompose == nullptr) {
     return bad("it has neither reference, scalar program nor decomposition");

@@ -6,6 +6,7 @@
 #pragma once
 #include <tenon/abi/ops.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <shared_mutex>
@@ -24,6 +25,9 @@ struct OpRecord {
   tenon_op_def_t def = {};
   tenon_sym_t name = 0;
   std::string provider;
+  // Of plugins that the program registers: those that had this definition. Empty: of a file.
+  std::vector<uint64_t> registrations;
+  std::string content;  // all that the declaration says, for plugins that the program registers
   std::vector<tenon_rewrite_t> rewrites;  // full-size copies if the plugin's are older
 };
 
@@ -50,6 +54,16 @@ class Registry final : public ir::OpSet {
   // (T0320, ALREADY_EXISTS) refuses that op only; the others are registered. The Status lists all
   // refusals.
   Status register_ops(const tenon_ops_t& ops, std::string_view provider);
+  // The ops of a plugin that the program registers, all or none: they become the current definitions
+  // of their names, and the others of `provider` have none any more. Definitions stay for those who
+  // ask with a version. `ops`: null for none. T0320 if a declaration is bad or its name or version
+  // is taken. See docs/adr/0031-plugins-at-run-time.md.
+  Status define(const tenon_ops_t* ops, std::string_view provider, uint64_t registration);
+  // Grows with every change of the current definitions. Threads: safe.
+  uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
+  // True unless (name, version) is a definition that `provider` registered, but not in this
+  // registration: code that came with another definition does not fit it.
+  bool suits(tenon_sym_t name, uint32_t version, std::string_view provider, uint64_t registration);
   // `loader` must live as long as the process; null for none.
   void set_loader(OpLoader* loader);
 
@@ -59,19 +73,33 @@ class Registry final : public ir::OpSet {
   Result<ir::Inferred> infer(ir::Graph& graph, const ir::NodeDraft& draft) override;
 
   const OpRecord* record(tenon_sym_t name, uint32_t version);
-  // Every registered op, sorted by name, then version. Loads nothing.
+  // The definitions in force, sorted by name, then version. Loads nothing.
   std::vector<const OpRecord*> records();
   // The same after loading all ops that manifests promise.
   std::vector<const OpRecord*> all_records();
 
  private:
+  struct Definitions {
+    std::vector<OpRecord*> all;  // highest version first
+    OpRecord* current = nullptr;
+  };
   const OpRecord* lookup(tenon_sym_t name, uint32_t version);
+  OpRecord* store(OpRecord record);
+  OpRecord* known_as(OpRecord* record);
 
   std::shared_mutex mutex_;
   std::deque<OpRecord> records_;
-  std::unordered_map<tenon_sym_t, std::vector<const OpRecord*>> by_name_;  // newest first
+  std::unordered_map<tenon_sym_t, Definitions> by_name_;
+  std::atomic<uint64_t> changes_{0};
   OpLoader* loader_ = nullptr;
 };
+
+// A full-size record of a declaration, without a name yet. T0320 if it is shorter than any version
+// of the table.
+Result<OpRecord> copy_declaration(const tenon_op_def_t* given, uint64_t index,
+                                  std::string_view provider);
+// Sets `content`, and numbers the meaning (definitions.cpp).
+void number_by_content(OpRecord* record);
 
 // T0320 with what is wrong, or OK. `def` is full-size.
 Status check_declaration(const tenon_op_def_t& def);

@@ -67,36 +67,53 @@ std::string pass_json(const Pass& pass) {
 
 }  // namespace
 
+namespace {
+Pass copy_pass(const tenon_pass_def_t* from) {
+  Pass pass;
+  pass.def = full_size(from);
+  const char* record = reinterpret_cast<const char*>(pass.def.rewrites);
+  for (uint32_t r = 0; record != nullptr && r < pass.def.rewrite_count; ++r) {
+    // The plugin's record size is the stride between its records.
+    const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
+    // Highest benefit first, equal ones as declared.
+    const auto at = std::upper_bound(
+        pass.rewrites.begin(), pass.rewrites.end(), rewrite->benefit,
+        [](uint32_t b, const tenon_rewrite_t& other) { return b > other.benefit; });
+    pass.rewrites.insert(at, full_size(rewrite));
+    record += rewrite->size_bytes;
+  }
+  return pass;
+}
+}  // namespace
+
+Status Registry::check(const tenon_passes_t& table) {
+  for (uint64_t i = 0; i < table.pass_count; ++i)
+    TENON_RETURN_IF_ERROR(tenon::pass::check(copy_pass(table.passes[i])));
+  return {};
+}
+
 Status Registry::adopt(const tenon_passes_t& table) {
+  TENON_RETURN_IF_ERROR(check(table));
   for (uint64_t i = 0; i < table.pass_count; ++i) {
-    Pass pass;
-    pass.def = full_size(table.passes[i]);
-    const char* record = reinterpret_cast<const char*>(pass.def.rewrites);
-    for (uint32_t r = 0; record != nullptr && r < pass.def.rewrite_count; ++r) {
-      // The plugin's record size is the stride between its records.
-      const auto* rewrite = reinterpret_cast<const tenon_rewrite_t*>(record);
-      // Highest benefit first, equal ones as declared.
-      const auto at = std::upper_bound(
-          pass.rewrites.begin(), pass.rewrites.end(), rewrite->benefit,
-          [](uint32_t b, const tenon_rewrite_t& other) { return b > other.benefit; });
-      pass.rewrites.insert(at, full_size(rewrite));
-      record += rewrite->size_bytes;
-    }
-    TENON_RETURN_IF_ERROR(check(pass));
-    const auto [at, inserted] =
-        passes_.try_emplace(std::string(text(pass.def.name)), std::move(pass));
-    if (inserted) at->second.def.rewrites = at->second.rewrites.data();
+    Pass& pass = all_.emplace_back(copy_pass(table.passes[i]));
+    pass.table = &table;
+    pass.def.rewrites = pass.rewrites.data();
+    const Pass*& named = passes_[std::string(text(pass.def.name))];
+    if (named == nullptr || named->table != &table) named = &pass;
   }
   return {};
 }
 
 Result<const Pass*> Registry::find(std::string_view name) {
-  const std::lock_guard lock(mutex_);
-  if (const auto at = passes_.find(name); at != passes_.end()) return &at->second;
   Result<const tenon_passes_t*> table = source_.table(name);
+  const std::lock_guard lock(mutex_);
   if (table.ok()) {
-    TENON_RETURN_IF_ERROR(adopt(**table));
-    if (const auto at = passes_.find(name); at != passes_.end()) return &at->second;
+    auto at = passes_.find(name);
+    if (at == passes_.end() || at->second->table != *table) {
+      TENON_RETURN_IF_ERROR(adopt(**table));
+      at = passes_.find(name);
+    }
+    if (at != passes_.end() && at->second->table == *table) return at->second;
   } else if (table.status().code() != TENON_NOT_FOUND) {
     return table.status();
   }

@@ -29,6 +29,7 @@ class Source {
 // A pass as the host keeps it, with full-size records whatever the plugin was compiled with. Lives
 // as long as the registry.
 struct Pass {
+  const tenon_passes_t* table = nullptr;  // that it came from
   tenon_pass_def_t def = {};
   std::vector<tenon_rewrite_t> rewrites;  // benefit order; def.rewrites points here
 };
@@ -37,19 +38,23 @@ struct Pass {
 class Registry {
  public:
   explicit Registry(Source& source) : source_(source) {}
-  // T0401 with a suggestion for an unknown name, T0402 for an unusable record.
+  // T0401 with a suggestion for an unknown name, T0402 for an unusable record. The source is asked
+  // each time, since a plugin that the program registers may be replaced.
   Result<const Pass*> find(std::string_view name);
   // Every provided pass that loads, ordered by name; others are left out.
   std::vector<const Pass*> all();
   // {"schema":1,"standard":"...","passes":[{"name","summary","description","options":[{"name","doc","kind",
   // "default"}],"statistics","requires","preserves","establishes","before","after"}]}
   std::string json(std::string_view filter);
+  // T0402 if a record of the table is unusable.
+  static Status check(const tenon_passes_t& table);
 
  private:
   Status adopt(const tenon_passes_t& table);
   Source& source_;
   std::mutex mutex_;
-  std::map<std::string, Pass, std::less<>> passes_;
+  std::map<std::string, const Pass*, std::less<>> passes_;
+  std::deque<Pass> all_;  // also replaced ones: pipelines may run them
 };
 
 }  // namespace tenon::pass

@@ -25,6 +25,35 @@ namespace tenon::runtime {
 struct KernelSet {
   std::string plugin;
   const tenon_compile_api_t* compile = nullptr;
+  const void* table = nullptr;  // the plugin's own: tells sets apart
+  bool in_force = true;         // false: replaced or taken back; programs that use it keep it
+  uint64_t registration = 0;    // of a plugin that the program registered
+};
+
+// The kernel sets of a kind of device. The list only grows, and programs refer to them by index.
+// Threads: safe.
+class KernelSets {
+ public:
+  void add(KernelSet set) {
+    std::lock_guard lock(mutex_);
+    sets_.push_back(std::move(set));
+  }
+  void withdraw(size_t index) {
+    std::lock_guard lock(mutex_);
+    sets_.at(index).in_force = false;
+  }
+  KernelSet at(size_t index) const {
+    std::lock_guard lock(mutex_);
+    return sets_.at(index);
+  }
+  std::vector<KernelSet> all() const {
+    std::lock_guard lock(mutex_);
+    return sets_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<KernelSet> sets_;
 };
 
 // Full-size tables that live as long as the process. `compile` is never null: a device that only
@@ -34,10 +63,14 @@ struct DeviceApis {
   const tenon_device_api_t* device = nullptr;
   const tenon_compile_api_t* compile = nullptr;
   const tenon_queue_api_t* queue = nullptr;  // null: everything completes before it returns
-  std::vector<KernelSet> kernel_sets;
+  std::shared_ptr<KernelSets> kernel_sets = std::make_shared<KernelSets>();
   // The compiler numbered `by`: 0 is the device itself, i is kernel set i - 1.
   const tenon_compile_api_t* compiler(uint32_t by) const {
-    return by == 0 ? compile : kernel_sets[by - 1].compile;
+    return by == 0 ? compile : kernel_sets->at(by - 1).compile;
+  }
+  // The plugin that it is of.
+  std::string compiler_plugin(uint32_t by) const {
+    return by == 0 ? plugin : kernel_sets->at(by - 1).plugin;
   }
 };
 

@@ -1,6 +1,9 @@
 // The one function that libtenon.so exports.
 #include <cstdlib>
+#include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "core/base/errors/guard.h"
 #include "core/host/host_interfaces.h"
@@ -11,50 +14,87 @@
 #include "core/runtime/device.h"
 #include "core/session/call.h"
 #include "core/session/host_extract.h"
+#include "core/session/first_copy.h"
 #include "core/session/host_kernels.h"
+#include "core/session/host_options.h"
+#include "core/session/host_plugins.h"
 #include "core/session/session.h"
 
 namespace tenon::session {
 
-void start_host() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    host::register_service_interfaces();
-    host::register_host_interface(TENON_HOST_GRAPH_ID, 0, ir::host_graph_table());
-    host::register_host_interface(TENON_HOST_FORM_ID, 0, ir::host_form_table());
-    host::register_host_interface(TENON_HOST_FACTS_ID, 0, ir::host_facts_table());
-    host::register_host_interface(TENON_HOST_REGISTRY_ID, 0, host_registry_table());
-    host::register_host_interface(TENON_HOST_EXTRACT_ID, 0, host_extract_table());
-    host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
-    host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
-    host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
-    (void)host::PluginHost::process();
-    // A normal end of the process. A program that calls exit while a call is in flight does so at
-    // its own risk.
-    (void)std::atexit([] {
-      runtime::set_plugins_shut_down();
-      // The first failure is kept for the program: an atexit function that it registered before
-      // opening the host runs after this one and finds the failure with `last_failure`.
-      clear_failure();
-      (void)guarded([] { return host::PluginHost::process().shutdown(); });
-    });
+namespace {
+
+void register_interfaces() {
+  host::register_service_interfaces();
+  host::register_host_interface(TENON_HOST_GRAPH_ID, 0, ir::host_graph_table());
+  host::register_host_interface(TENON_HOST_FORM_ID, 0, ir::host_form_table());
+  host::register_host_interface(TENON_HOST_FACTS_ID, 0, ir::host_facts_table());
+  host::register_host_interface(TENON_HOST_REGISTRY_ID, 0, host_registry_table());
+  host::register_host_interface(TENON_HOST_EXTRACT_ID, 0, host_extract_table());
+  host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
+  host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
+  host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
+  host::register_host_interface(TENON_HOST_PLUGINS_ID, 0, host_plugins_table());
+}
+
+// A normal end of the process. A program that calls exit while a call is in flight does so at its
+// own risk.
+void end_at_exit() {
+  (void)std::atexit([] {
+    runtime::set_plugins_shut_down();
+    // The first failure is kept for the program: an atexit function that it registered before
+    // opening the host runs after this one and finds the failure with `last_failure`.
+    clear_failure();
+    (void)guarded([] { return host::PluginHost::process().shutdown(); });
   });
+}
+
+Status start(const HostOptions& options) {
+  apply_host_options(options);
+  register_interfaces();
+  TENON_RETURN_IF_ERROR(
+      host::PluginHost::start({options.plugin_paths, nullptr, options.only_plugin_paths}));
+  end_at_exit();
+  return {};
+}
+
+}  // namespace
+
+Status open_host(const tenon_host_options_t* given) {
+  static std::mutex mutex;
+  static const HostOptions* open = nullptr;
+  std::lock_guard lock(mutex);
+  TENON_ASSIGN_OR_RETURN(HostOptions wanted, read_host_options(given));
+  if (open != nullptr) return check_same_options(wanted, *open);
+  // Kept also when they are refused: a thread may be writing to their log.
+  static auto* tried = new std::vector<std::unique_ptr<const HostOptions>>;
+  tried->push_back(std::make_unique<const HostOptions>(std::move(wanted)));
+  if (Status status = start(*tried->back()); !status.ok()) {
+    static const HostOptions none;
+    apply_host_options(none);
+    return status;
+  }
+  open = tried->back().get();
+  return {};
 }
 
 }  // namespace tenon::session
 
-extern "C" tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out_host) {
+extern "C" tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_options_t* options,
+                                        const tenon_host_t** out_host) {
   using namespace tenon;  // NOLINT: the one place where C meets C++
-  clear_failure();
   if (out_host == nullptr) return TENON_INVALID_ARGUMENT;
+  if (const session::HostOpen first = session::open_of_first_copy())
+    return first(abi, options, out_host);
+  clear_failure();
   return guarded([&]() -> Status {
     *out_host = host::host_table();  // also on failure, so that the caller can read the reason
-    session::start_host();
     if (abi >> 16 != TENON_ABI_MAJOR) {
       return error(TENON_FAILED_PRECONDITION, "P0305",
                    "the program speaks ABI {}.{}, and libtenon.so speaks {}.{}", abi >> 16,
                    abi & 0xffff, TENON_ABI_MAJOR, TENON_ABI_MINOR);
     }
+    TENON_RETURN_IF_ERROR(session::open_host(options));
     return host::PluginHost::process().strict_status();
   });
 }

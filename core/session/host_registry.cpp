@@ -41,6 +41,7 @@ class OpLoader final : public op::OpLoader {
 
  private:
   Status take(const host::Plugin& plugin) {
+    if (plugin.registration != 0) return {};  // its ops came with it
     std::lock_guard lock(mutex_);
     if (std::find(taken_.begin(), taken_.end(), &plugin) != taken_.end()) return {};
     taken_.push_back(&plugin);
@@ -288,6 +289,10 @@ tenon_code_t plugin_interface(void*, tenon_str_t kind, tenon_str_t name, tenon_s
   });
 }
 
+uint64_t op_changes(void*) {
+  return op::Registry::instance().changes();
+}
+
 }  // namespace
 
 const tenon_host_registry_t* host_registry_table() {
@@ -301,7 +306,8 @@ const tenon_host_registry_t* host_registry_table() {
                                      node_attrs,
                                      evaluate,
                                      array_free,
-                                     plugin_interface};
+                                     plugin_interface,
+                                     op_changes};
   }();
   return table;
 }

@@ -10,6 +10,7 @@
 #include "core/dispatch/kernel_device.h"
 #include "core/host/discovery/remedy.h"
 #include "core/host/plugin_host.h"
+#include "core/op/registry.h"
 #include "core/session/pass_source.h"
 
 namespace tenon::session {
@@ -26,8 +27,9 @@ bool provides(const Candidate& candidate, std::string_view kind, std::string_vie
 }
 
 int64_t priority_of(std::string_view plugin) {
-  for (const auto& candidate : PluginHost::process().candidates()) {
-    if (candidate->name() == plugin) return candidate->manifest.priority;
+  for (const Candidate* candidate : PluginHost::process().candidates()) {
+    if (candidate->name() == plugin && host::is_usable(candidate->state))
+      return candidate->manifest.priority;
   }
   return 0;
 }
@@ -35,7 +37,7 @@ int64_t priority_of(std::string_view plugin) {
 // "cpu (P0401: disabled by ...)" for each unusable plugin that provides (kind, name).
 std::vector<std::string> left_out(std::string_view kind, std::string_view name) {
   std::vector<std::string> lines;
-  for (const auto& candidate : PluginHost::process().candidates()) {
+  for (const Candidate* candidate : PluginHost::process().candidates()) {
     if (candidate->state != host::State::kOff && candidate->state != host::State::kFailed) continue;
     if (!provides(*candidate, kind, name)) continue;
     const std::string_view way_back =
@@ -62,10 +64,9 @@ std::string extension_of(std::string_view path) {
   return extension;
 }
 
-// Kernels that other plugins have for a device, in search order. An unusable set is left out with a
-// warning.
-std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_view owner,
-                                            const tenon_device_api_t* device) {
+// The kernel sets that other plugins have for a device, in search order. An unusable set is left out
+// with a warning.
+std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_view owner) {
   std::vector<runtime::KernelSet> sets;
   for (const host::Provider& provider : PluginHost::process().providers("kernels")) {
     if (provider.name != kind || provider.plugin == owner) continue;
@@ -79,10 +80,47 @@ std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_v
     if (kernels == nullptr ||
         std::string_view(kernels->device_kind.data, kernels->device_kind.size) != kind)
       continue;
-    sets.push_back(
-        {provider.plugin, dispatch::compile_from_kernels(device, kernels, provider.plugin)});
+    sets.push_back({provider.plugin, nullptr, kernels, true, (*plugin)->registration});
   }
   return sets;
+}
+
+dispatch::SuitsOp suits_op(const runtime::KernelSet& set) {
+  if (set.registration == 0) return {};
+  return [plugin = set.plugin, registration = set.registration](tenon_sym_t op, uint32_t version) {
+    return op::Registry::instance().suits(op, version, plugin, registration);
+  };
+}
+
+// Brings a device's list to what plugins have now.
+void update_kernel_sets(std::string_view kind, const runtime::DeviceApis& apis) {
+  std::vector<runtime::KernelSet> wanted = kernel_sets(kind, apis.plugin);
+  const std::vector<runtime::KernelSet> known = apis.kernel_sets->all();
+  const auto same = [](const runtime::KernelSet& a, const runtime::KernelSet& b) {
+    return a.table == b.table && a.in_force && b.in_force;
+  };
+  const auto is_in = [&](const auto& sets, const runtime::KernelSet& set) {
+    return std::any_of(sets.begin(), sets.end(), [&](const auto& s) { return same(s, set); });
+  };
+  for (size_t i = 0; i < known.size(); ++i) {
+    if (known[i].in_force && !is_in(wanted, known[i])) apis.kernel_sets->withdraw(i);
+  }
+  for (runtime::KernelSet& set : wanted) {
+    if (is_in(known, set)) continue;
+    set.compile = dispatch::compile_from_kernels(
+        apis.device, static_cast<const tenon_kernels_api_t*>(set.table), set.plugin, suits_op(set));
+    apis.kernel_sets->add(std::move(set));
+  }
+}
+
+// The devices that were asked for, by kind.
+struct KnownDevices {
+  std::mutex mutex;
+  std::map<std::string, runtime::DeviceApis, std::less<>> apis;
+};
+KnownDevices& known_devices() {
+  static auto* known = new KnownDevices;
+  return *known;
 }
 
 // The sentence about a device that no usable manifest names: an unusable plugin that provides it, a
@@ -140,10 +178,9 @@ std::vector<DeviceKind> device_kinds() {
 }
 
 Result<runtime::DeviceApis> device_apis(std::string_view kind) {
-  static std::mutex mutex;
-  static auto* known = new std::map<std::string, runtime::DeviceApis, std::less<>>();
-  std::lock_guard lock(mutex);
-  if (auto it = known->find(kind); it != known->end()) return it->second;
+  KnownDevices& known = known_devices();
+  std::lock_guard lock(known.mutex);
+  if (auto it = known.apis.find(kind); it != known.apis.end()) return it->second;
   std::vector<std::string> kinds;
   for (DeviceKind& k : device_kinds()) kinds.push_back(std::move(k.name));
   if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) {
@@ -166,7 +203,7 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
     return error(TENON_UNAVAILABLE, "T0503", "plugin {} provides device {} and has no {}",
                  quoted(p.name()), quoted(kind), TENON_DEVICE_ID);
   }
-  apis.kernel_sets = kernel_sets(kind, p.name(), apis.device);
+  update_kernel_sets(kind, apis);
   if (apis.compile == nullptr) {
     const auto* kernels = p.table<tenon_kernels_api_t>(TENON_KERNELS_ID);
     if (kernels == nullptr) {
@@ -177,8 +214,14 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
     apis.compile = dispatch::compile_from_kernels(apis.device, kernels, p.name());
     apis.queue = nullptr;  // single kernels are complete when they return
   }
-  known->emplace(kind, apis);
+  known.apis.emplace(kind, apis);
   return apis;
+}
+
+void update_kernel_sets() {
+  KnownDevices& known = known_devices();
+  std::lock_guard lock(known.mutex);
+  for (const auto& [kind, apis] : known.apis) update_kernel_sets(kind, apis);
 }
 
 std::string devices_left_out() {

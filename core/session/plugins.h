@@ -28,6 +28,9 @@ std::vector<DeviceKind> device_kinds();
 // of plugins that would provide it, UNAVAILABLE T0503 if its plugin cannot be used.
 Result<runtime::DeviceApis> device_apis(std::string_view kind);
 
+// Brings the kernel sets of devices that are in use to what plugins provide now. Threads: safe.
+void update_kernel_sets();
+
 // One line per unusable plugin that provides a device: "cpu: P0401: disabled by
 // TENON_PLUGINS_DISABLE=cpu".
 std::string devices_left_out();

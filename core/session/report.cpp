@@ -36,14 +36,13 @@ std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
   for (size_t i = 0; i < claims.all.size(); ++i) {
     const dispatch::Answers& all = claims.all[i];
     answers += fmt::format("{}{{\"plugin\":{},", i == 0 ? "" : ",",
-                           json_quoted(i == 0 ? apis.plugin : apis.kernel_sets[i - 1].plugin));
+                           json_quoted(apis.compiler_plugin(claims.asked[i])));
     answers += all.claimed(n) ? fmt::format("\"cost_ns\":{:.0f}}}",
                                             all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
                               : fmt::format("\"reason\":{}}}", json_quoted(all.refusals[n].reason));
   }
-  const uint32_t by = claims.by[n];
   return fmt::format(",\"by\":{},\"candidates\":[{}]",
-                     json_quoted(by == 0 ? apis.plugin : apis.kernel_sets[by - 1].plugin), answers);
+                     json_quoted(apis.compiler_plugin(claims.by[n])), answers);
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace tenon::session {
 const tenon_host_session_t* host_session_table();
 const tenon_host_registry_t* host_registry_table();
 
-// Registers every host interface and scans manifests, once per process; loads no plugin. Threads:
-// safe.
-void start_host();
+// Starts the host of the process, or compares the options with those that it has: see
+// tenon_host_open. Threads: safe.
+Status open_host(const tenon_host_options_t* options);
 
 // Everything the host knows about `what`, as JSON: see tenon_host_session_t::explain. T0615 for an
 // unknown `what`.

@@ -12,6 +12,7 @@
 
 #include "core/base/file.h"
 #include "core/base/process/log.h"
+#include "core/base/process/settings.h"
 #include "core/host/discovery/places.h"
 #include "core/host/discovery/probe.h"
 #include "core/host/host_interfaces.h"
@@ -571,10 +572,10 @@ TEST_F(PluginsTest, HostTable) {
   ASSERT_EQ(host->last_failure(host->self, &failure), TENON_OK);
   EXPECT_EQ(std::string(failure.id.data, failure.id.size), "P0906");
   EXPECT_GT(failure.message.size, 10u);
-  set_setting("TENON_CPU_ISA", "baseline");
+  set_settings({{"TENON_CPU_ISA", "baseline"}});
   tenon_str_t value = host->setting(host->self, {"TENON_CPU_ISA", 13});
   EXPECT_EQ(std::string(value.data, value.size), "baseline");
-  set_setting("TENON_CPU_ISA", "");
+  set_settings({});
   EXPECT_EQ(host->setting(host->self, {"TENON_CPU_ISA", 13}).size, 0u);
 }
 

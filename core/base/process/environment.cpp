@@ -8,6 +8,7 @@
 
 #include "core/base/limits.h"
 #include "core/base/process/log.h"
+#include "core/base/process/settings.h"
 #include "core/base/str.h"
 
 extern char** environ;
@@ -27,6 +28,12 @@ bool is_privileged_process() {
 }
 
 std::optional<std::string_view> env(std::string_view name) {
+  if (const Settings& settings = current_settings(); !settings.empty()) {
+    if (const auto found = settings.find(name); found != settings.end()) {
+      if (found->second.empty()) return std::nullopt;
+      return std::string_view(found->second);
+    }
+  }
   if (is_privileged_process()) return std::nullopt;
   const char* value = std::getenv(std::string(name).c_str());
   if (value == nullptr || *value == '\0') return std::nullopt;

@@ -16,8 +16,9 @@ struct VariableInfo {
 // True if the process runs with more rights than its user (setuid, setgid, capabilities).
 bool is_privileged_process();
 
-// The value of a variable; nothing if it is unset or empty, or the process is privileged. The view
-// is good until the environment changes. Threads: safe while no thread changes the environment.
+// The program's setting of this name (settings.h), else the value of the variable. Nothing if it is
+// unset or empty; a privileged process ignores variables. The view is good until the environment
+// changes. Threads: safe while no thread changes the environment.
 std::optional<std::string_view> env(std::string_view name);
 
 // True for 1, true, yes, on; false for 0, false, no, off and for other text (which warns once).

@@ -109,7 +109,8 @@ std::string in_full(const Candidate& c) {
   const auto gates = foreseen_gates(c, remedy);
   std::string out = fmt::format(
       "{} {} ({})\n  manifest {}\n  library  {}\n  found by {}\n", printable(c.name(), 64),
-      printable(c.manifest.version, 32), state_name(c.state), printable(c.manifest_path, 1024),
+      printable(c.manifest.version, 32), state_name(c.state), 
+      c.manifest_path.empty() ? "-" : printable(c.manifest_path, 1024),
       c.library_path.empty() ? "-" : printable(c.library_path, 1024), c.origin);
   for (size_t i = 0; i < static_cast<size_t>(Gate::kCount); ++i) {
     const GateResult& result = gates[i];
@@ -194,7 +195,7 @@ Result<std::string> PluginHost::lock_json(std::string_view filter) const {
   Json plugins = Json::array();
   for (const auto& candidate : candidates_) {
     const Candidate& c = *candidate;
-    if (!is_usable(c.state)) continue;
+    if (!is_usable(c.state) || c.manifest_path.empty()) continue;  // or registered by the program
     if (!filter.empty() && !glob_match(filter, c.name())) continue;
     TENON_ASSIGN_OR_RETURN(std::string digest, file_digest(c.library_path));
     TENON_ASSIGN_OR_RETURN(std::string manifest, file_digest(c.manifest_path));

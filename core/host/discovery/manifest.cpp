@@ -293,7 +293,7 @@ Result<Json> parse_json(std::string_view text) {
 
 }  // namespace
 
-Result<Manifest> parse_manifest(std::string_view text, std::string_view path) {
+Result<Manifest> parse_manifest(std::string_view text, std::string_view path, ManifestOf of) {
   const std::string where = "reading the manifest " + quoted(path);
   if (text.size() > limit(Limit::kManifestBytes)) {
     return error(TENON_RESOURCE_EXHAUSTED, "P0202",
@@ -323,10 +323,15 @@ Result<Manifest> parse_manifest(std::string_view text, std::string_view path) {
                  manifest.schema, kSchema)
         .with_context(where);
   }
-  for (std::string_view key : {"name", "version", "library"}) {
+  for (std::string_view key : {"name", "version"}) {
     if (!json.contains(key)) reader.missing(key);
   }
+  if (of == ManifestOf::kLibrary && !json.contains("library")) reader.missing("library");
   Status status = std::move(reader).status();
+  if (status.ok() && of == ManifestOf::kProgram && !(manifest.library + manifest.sha256).empty()) {
+    status = error(TENON_INVALID_ARGUMENT, "P0206",
+                   "a plugin that a program registers has neither `library` nor `sha256`");
+  }
   if (status.ok() && !is_plugin_name(manifest.name)) {
     status = error(TENON_INVALID_ARGUMENT, "P0206",
                    "the key `name` must be 1 to 128 of A-Z a-z 0-9 . _ -, and is {}",

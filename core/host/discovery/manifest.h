@@ -58,8 +58,13 @@ inline constexpr size_t kManifestListMax = 20000;
 inline constexpr size_t kManifestWantsMax =
     64;  // entries of a list of `requires` and `probe`, which are looked up one by one
 
+// Whose manifest it is: that of a library beside it, or that of a plugin that a program registers,
+// which has neither `library` nor `sha256`.
+enum class ManifestOf : uint8_t { kLibrary, kProgram };
+
 // Reads the text of a manifest. `path` is for messages. P0201 not JSON, P0202 too large, P0203 too
 // deep, P0204 unknown schema, P0205 key missing, P0206 key of a wrong type or value.
-Result<Manifest> parse_manifest(std::string_view text, std::string_view path);
+Result<Manifest> parse_manifest(std::string_view text, std::string_view path,
+                                ManifestOf of = ManifestOf::kLibrary);
 
 }  // namespace tenon::host

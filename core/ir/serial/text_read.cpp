@@ -650,11 +650,14 @@ class Parser {
     NodeDraft draft;
     draft.op = intern(op.text);
     TENON_RETURN_IF_ERROR(op_version(&draft.op_version));
-    if (op_set() == nullptr || op_set()->find(draft.op, draft.op_version) == nullptr) {
+    const tenon_op_def_t* def =
+        op_set() == nullptr ? nullptr : op_set()->find(draft.op, draft.op_version);
+    if (def == nullptr) {
       return at(op.at, op_set() == nullptr ? error(TENON_NOT_FOUND, "T0308",
                                                    "no operators are registered in this process")
                                            : op_set()->unknown(draft.op, draft.op_version));
     }
+    draft.op_version = def->version;  // the same definition from here on, whoever registers another
     TENON_RETURN_IF_ERROR(punct("("));
     std::vector<Value> operands;
     TENON_RETURN_IF_ERROR(use_list(&operands, ")"));

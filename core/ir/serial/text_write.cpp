@@ -183,7 +183,9 @@ class Writer {
     out_ += g_.op_name(n);
     const tenon_op_def_t* def = op_set() == nullptr ? nullptr : op_set()->find(d.op, d.op_version);
     const tenon_op_def_t* newest = op_set() == nullptr ? nullptr : op_set()->find(d.op, 0);
-    if (newest == nullptr || newest->version != d.op_version)
+    // A definition numbered by content may be replaced before this text is read.
+    if (newest == nullptr || newest->version != d.op_version ||
+        d.op_version >= TENON_OP_VERSION_BY_CONTENT)
       out_ += fmt::format("@{}", d.op_version);
     out_ += '(';
     for (uint32_t i = 0; i < d.operand_count; ++i) {

@@ -19,11 +19,12 @@ extern "C" {
 typedef struct tenon_host_registry_t {
   uint32_t size_bytes;
   void* self;
-  /* Finds the declaration of an op; version 0 is the newest. Loads the plugin that provides it.
-   * NOT_FOUND with suggestions. The record lives as long as the process and is full-size. Safe. */
+  /* Finds the declaration of an op; version 0 is the current one: the newest of a plugin of a file,
+   * the last registered of a plugin made at run time. Loads the plugin that provides it. NOT_FOUND
+   * with suggestions. The record lives as long as the process and is full-size. Safe. */
   tenon_code_t (*op_find)(void* self, tenon_sym_t name, uint32_t version,
                           const tenon_op_def_t** out_op);
-  /* Calls `visit` for every registered op in order of name. Loads the plugins that provide ops. */
+  /* Calls `visit` for the declarations that are in force, in order of name. Loads the plugins that provide ops. */
   tenon_code_t (*op_each)(void* self, void* context,
                           void (*visit)(void* context, const tenon_op_def_t* op,
                                         tenon_str_t plugin));
@@ -48,6 +49,9 @@ typedef struct tenon_host_registry_t {
    * caller must not read beyond that. NOT_FOUND with the reasons of all candidates. */
   tenon_code_t (*plugin_interface)(void* self, tenon_str_t kind, tenon_str_t name,
                                    tenon_str_t interface_id, const void** out_table);
+  /* A number that grows whenever op_each would show something else: for tables made from it. Cheap.
+   * Safe. */
+  uint64_t (*op_changes)(void* self);
 } tenon_host_registry_t;
 
 /* ---- tenon.host.threads/1: the one pool ----

@@ -162,11 +162,17 @@ typedef struct tenon_rewrite_t {
                                   tenon_value_t* out_results, uint32_t* out_matched);
 } tenon_rewrite_t;
 
+#define TENON_OP_VERSION_BY_CONTENT 0x80000000u
+
 struct tenon_op_def_t {
   uint32_t size_bytes;
   /* Version of the meaning; graphs record it. From 1.0 on a changed meaning gets a new number.
    * Before 1.0, CHANGELOG.md lists the changes, and a plugin that claims an op by name must check
-   * its operands and attributes. */
+   * its operands and attributes.
+   *
+   * 0 in plugins registered at run time (plugins.h), and only there: the host numbers the meaning by
+   * its content, from TENON_OP_VERSION_BY_CONTENT up, in no order. An equal declaration gets the
+   * number that it had, in every process if the scalar program is all its meaning. */
   uint32_t version;
   uint32_t since; /* first ABI minor with this version */
   uint32_t cost_class;

@@ -5,7 +5,7 @@
  * this table.
  *
  *     const tenon_host_t* host;
- *     tenon_host_open(TENON_ABI_VERSION, &host);
+ *     tenon_host_open(TENON_ABI_VERSION, NULL, &host);
  *     const tenon_host_session_t* s;
  *     host->query(host->self, STR(TENON_HOST_SESSION_ID), 0, (const void**)&s);
  *     s->model_load(s->self, path, NULL, 0, &model);
@@ -34,9 +34,40 @@ extern "C" {
 
 #define TENON_HOST_SESSION_ID "tenon.host.session/1"
 
-/* The only function that libtenon.so exports. The first call starts the host: reads the environment
- * and scans manifests, but opens no plugin. Safe. */
-TENON_EXPORT tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out_host);
+/* How a process wants its host. All zero but size_bytes: as the environment says. Borrowed; copied. */
+typedef struct tenon_host_options_t {
+  uint32_t size_bytes;
+  /* 1: only plugin_paths are searched, and neither the environment nor the installation. */
+  uint32_t only_plugin_paths;
+  /* Absolute paths of manifests or of folders with manifests, searched first. */
+  const tenon_str_t* plugin_paths;
+  uint64_t plugin_path_count;
+  /* Override the environment, with the names of its variables: {"TENON_NUM_THREADS", "4"},
+   * {"TENON_CACHE_DIR", "/var/cache/x"}. An empty value: as if the variable were unset. Plugins see
+   * them through tenon_host_t::setting. Names are those that Tenon or the manifest of a plugin
+   * lists. They hold with raised privileges too, since the program itself states them. */
+  const tenon_key_value_t* settings;
+  uint64_t setting_count;
+  /* Receives what would go to stderr, one message per call, of the levels that TENON_LOGS shows
+   * (TENON_LOG_*). Called from any thread, at once from several, and until the process ends; it must
+   * not call Tenon. Null: stderr. */
+  void* log_self;
+  void (*log)(void* log_self, uint32_t level, tenon_str_t component, tenon_str_t text);
+} tenon_host_options_t;
+
+/* The only function that libtenon.so exports. The first call that succeeds starts the host of the
+ * process: takes the options (null: none), reads the environment and scans manifests, but opens no
+ * plugin. A later call returns the same host. What it asks for in `options` must hold already: the
+ * same paths, the same sink, settings of these values; else FAILED_PRECONDITION (P0911), which says
+ * what differs. Unknown settings and bad values are INVALID_ARGUMENT (P0910), and no host is
+ * started.
+ *
+ * If several copies of libtenon.so are loaded, all return the host of the copy that was loaded
+ * first, so that each plugin sees one host.
+ *
+ * out_host is also set on failure, for last_failure only. Safe. */
+TENON_EXPORT tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_options_t* options,
+                                          const tenon_host_t** out_host);
 
 typedef struct tenon_model_t tenon_model_t;     /* a loaded graph; immutable; safe */
 typedef struct tenon_program_t tenon_program_t; /* compiled and loaded on devices; safe */

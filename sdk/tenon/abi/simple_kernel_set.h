@@ -303,26 +303,34 @@ static inline tenon_code_t tenon_set_run(void* self, tenon_kernel_t* kernel,
              : instance->kernel->run(&instance->plan, tensors, tensors + instance->input_count);
 }
 
-/* Fills `api` with kernels for the device kind of another plugin. `kernels` and `device_kind` live
- * as long as the process. One table per including file. */
+/* Fills `api` with kernels for the device kind of another plugin. `set`, `kernels` and `device_kind`
+ * live as long as the process. */
+static inline void tenon_simple_kernel_set_in(tenon_set_t* set, const tenon_host_t* host,
+                                              const char* device_kind,
+                                              const tenon_set_kernel_t* kernels, uint32_t count,
+                                              tenon_kernels_api_t* api) {
+  set->host = host;
+  set->device_kind.data = device_kind;
+  set->device_kind.size = strlen(device_kind);
+  set->kernels = kernels;
+  set->count = count;
+  memset(api, 0, sizeof *api);
+  api->size_bytes = sizeof *api;
+  api->self = set;
+  api->device_kind = set->device_kind;
+  api->query = tenon_set_query;
+  api->create = tenon_set_create;
+  api->destroy = tenon_set_destroy;
+  api->run = tenon_set_run;
+}
+
+/* The same for one table per including file. */
 static inline tenon_code_t tenon_simple_kernel_set(const tenon_host_t* host,
                                                    const char* device_kind,
                                                    const tenon_set_kernel_t* kernels,
                                                    uint32_t count, tenon_kernels_api_t* api) {
   static tenon_set_t set;
-  set.host = host;
-  set.device_kind.data = device_kind;
-  set.device_kind.size = strlen(device_kind);
-  set.kernels = kernels;
-  set.count = count;
-  memset(api, 0, sizeof *api);
-  api->size_bytes = sizeof *api;
-  api->self = &set;
-  api->device_kind = set.device_kind;
-  api->query = tenon_set_query;
-  api->create = tenon_set_create;
-  api->destroy = tenon_set_destroy;
-  api->run = tenon_set_run;
+  tenon_simple_kernel_set_in(&set, host, device_kind, kernels, count, api);
   return TENON_OK;
 }
 

@@ -253,9 +253,14 @@ class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_
 // The process's single session with the host.
 class Session {
  public:
-  Status open() {
+  // Starts the host of the process, or finds it. After a failure, failure_text() has the reason.
+  Status open(const tenon_host_options_t* options = nullptr) {
     const tenon_host_t* host = nullptr;
-    TENON_TRY(tenon_host_open(TENON_ABI_VERSION, &host));
+    const tenon_code_t code = tenon_host_open(TENON_ABI_VERSION, options, &host);
+    if (code != TENON_OK) {
+      if (context().host == nullptr) detail::g_context.host = host;  // for its last failure
+      return code;
+    }
     attach(host);
     detail::g_session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
     detail::g_call = context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);

@@ -26,7 +26,7 @@ int look_at_shutdown() {
 }  // namespace
 
 int host_open(Host& host) {
-  const tenon_code_t code = tenon_host_open(TENON_ABI_VERSION, &host.host);
+  const tenon_code_t code = tenon_host_open(TENON_ABI_VERSION, nullptr, &host.host);
   if (code != TENON_OK) {
     if (host.host != nullptr) return report(host, code);
     return fail(kDevice, "T0003",

@@ -582,9 +582,11 @@ __attribute__((visibility("default"))) int second_symbol(void) {
 }
 #endif
 #ifdef PRIVATE_DOOR
-tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_t** out);
+struct tenon_host_options_t;
+tenon_code_t tenon_host_open(uint32_t abi, const struct tenon_host_options_t* options,
+                             const tenon_host_t** out);
 static tenon_code_t private_door(const tenon_host_t** out) {
-  return tenon_host_open(TENON_ABI_VERSION, out);
+  return tenon_host_open(TENON_ABI_VERSION, 0, out);
 }
 #endif
 #ifdef UNDEFINED_SYMBOL

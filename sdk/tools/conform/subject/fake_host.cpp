@@ -134,7 +134,7 @@ tenon_code_t stand_query(void* self, tenon_str_t id, uint32_t minor, const void*
 
 const tenon_host_t* installed_host(std::string* out_why) {
   const tenon_host_t* host = nullptr;
-  if (tenon_host_open(TENON_ABI_VERSION, &host) == TENON_OK) return g_installed = host;
+  if (tenon_host_open(TENON_ABI_VERSION, nullptr, &host) == TENON_OK) return g_installed = host;
   auto failure = sized<tenon_failure_t>();
   host->last_failure(host->self, &failure);
   *out_why = std::string(failure.message.data, failure.message.size);
