@@ -61,7 +61,7 @@ struct KernelSets : testing::Test {
     graph = runtime::GraphRef(ir::host_graph_table(), read.detach()->abi());
   }
   std::shared_ptr<runtime::Device> device(const Taker& own, const std::vector<const Taker*>& sets) {
-    runtime::DeviceApis apis{"toys", &device_api, &own.api, nullptr, {}};
+    runtime::DeviceApis apis{"toys", &device_api, &own.api, nullptr};
     for (const Taker* set : sets)
       apis.kernel_sets->add(
           {"set" + std::to_string(apis.kernel_sets->all().size() + 1), &set->api});

@@ -438,8 +438,9 @@ TEST_F(Fixture, KernelsOfAnotherPluginWaitForTheQueueAndUseNone) {
   };
   auto with_set = [&] {
     device_api.map = nullptr, device_api.import = nullptr;
-    return *Device::create({"toy-plugin", &device_api, &compile_api, &queue_api, {{"set", &set}}},
-                           0);
+    const DeviceApis apis{"toy-plugin", &device_api, &compile_api, &queue_api};
+    apis.kernel_sets->add({"set", &set});
+    return *Device::create(apis, 0);
   };
   auto plan = make_plan(with_set(), with_set());
   // Both on one device, the second by the kernel set.

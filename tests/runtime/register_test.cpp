@@ -1,0 +1,387 @@
+// Plugins that a program registers (tenon.host.plugins/1): operators defined, run on each device and
+// defined again; kernels after the first use of a device; what programs get wrong.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include <tenon/abi/host.h>
+#include <tenon/cpp/pass.hpp>
+#include <tenon/cpp/register.hpp>
+#include <tenon/cpp/session.hpp>
+
+namespace {
+
+using tenon::ArrayView;
+using tenon::CompileOptions;
+using tenon::failure_text;
+using tenon::Output;
+using tenon::Registration;
+using tenon::scalar::arg;
+
+// ---- Operators ----
+
+template <int kScale>
+constexpr tenon::OpDraft scale_shift() {
+  return tenon::op("demo.scale_shift", tenon::kElementwise, tenon::kByContent)
+      .summary("A multiple of x, plus 1.")
+      .operand("x", "numbers", tenon::kFloat)
+      .result("y", "same type as x")
+      .none_example("the factor changes in this test")
+      .infer<tenon::infer_elementwise>()
+      .scalar(arg(0) * kScale + 1);
+}
+
+template <int kScale>
+tenon::Status scale_reference(const tenon::Eval& eval) {
+  std::vector<double> values = eval.input(0).read<double>();
+  for (double& v : values) v = v * kScale + 1;
+  eval.output().write(values);
+  return {};
+}
+// The same by a reference function: the cpu knows nothing of it.
+template <int kScale>
+constexpr tenon::OpDraft by_reference() {
+  return tenon::op("demo.by_reference", tenon::kPure, tenon::kByContent)
+      .summary("A multiple of x, plus 1.")
+      .operand("x", "numbers", tenon::kFloat)
+      .result("y", "same type as x")
+      .none_example("the factor changes in this test")
+      .infer<tenon::infer_same>()
+      .reference<scale_reference<kScale>>();
+}
+
+tenon_code_t suits(const tenon_set_call_t*, tenon_set_plan_t* plan) {
+  plan->cost_ns = 1;
+  return TENON_OK;
+}
+std::atomic<int> g_kernel_runs{0};
+template <int kScale>
+tenon_code_t run_kernel(const tenon_set_plan_t*, const tenon_set_tensor_t* in,
+                        const tenon_set_tensor_t* out) {
+  ++g_kernel_runs;
+  for (uint64_t i = 0; i < in->elements; ++i) {
+    static_cast<float*>(out->data)[i] = static_cast<const float*>(in->data)[i] * kScale + 1;
+  }
+  return TENON_OK;
+}
+template <int kScale>
+std::vector<tenon_set_kernel_t> kernels(const char* op = "demo.by_reference") {
+  return {{op, 1u << TENON_F32, suits, run_kernel<kScale>}};
+}
+
+constexpr std::string_view kText = R"(tenon.tir 1
+graph @g(%x: f32[4]) -> (y: f32[4]) {
+  %y = OP(%x) : f32[4]
+  yield %y
+}
+)";
+
+std::string text_of(std::string_view op) {
+  std::string text(kText);
+  return text.replace(text.find("OP"), 2, op);
+}
+
+class RegisterTest : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(session.open().ok()); }
+  void TearDown() override {
+    for (const char* name : {"demo", "other", "third"}) (void)tenon::unregister(name);
+  }
+
+  tenon::Model model(std::string_view op) {
+    tenon::Model made;
+    EXPECT_TRUE(session.load_bytes(text_of(op), "g.tir", &made).ok()) << failure_text();
+    return made;
+  }
+  tenon::Program program(const tenon::Model& model, std::string device = {}) {
+    tenon::Program made;
+    EXPECT_TRUE(model.compile(CompileOptions{.device = std::move(device)}, &made).ok())
+        << failure_text();
+    return made;
+  }
+  // The result for an x of 10.
+  float value(const tenon::Program& program) {
+    const std::vector<float> x = {10, 10, 10, 10};
+    const ArrayView in[] = {ArrayView::of(x, {4})};
+    std::vector<Output> out(1);
+    EXPECT_TRUE(program.call(in, out).ok()) << failure_text();
+    return out[0].as<float>().empty() ? 0 : out[0].as<float>()[3];
+  }
+  float value(std::string_view op, std::string device = {}) {
+    return value(program(model(op), std::move(device)));
+  }
+  std::string explain(std::string_view what, std::string_view filter) {
+    std::string json;
+    const tenon_sink_t sink = tenon::sink_to(&json);
+    EXPECT_EQ(session.api().explain(session.api().self, tenon::str(what), tenon::str(filter), &sink),
+              TENON_OK);
+    return json;
+  }
+  const tenon_host_plugins_t& plugins() {
+    return *tenon::context().query<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
+  }
+
+  tenon::Session session;
+};
+
+template <int kScale>
+tenon::Status define() {
+  return Registration("demo").ops<scale_shift<kScale>, by_reference<kScale>>().add();
+}
+
+TEST_F(RegisterTest, AnOpRunsOnEachDevice) {
+  ASSERT_TRUE(define<2>().ok()) << failure_text();
+  for (const char* device : {"reference", TENON_WITH_CPU ? "cpu" : "reference"}) {
+    EXPECT_EQ(value("demo.scale_shift", device), 21) << device;
+    EXPECT_EQ(value("demo.by_reference", device), 21) << device;
+  }
+}
+
+TEST_F(RegisterTest, ADefinitionAgainIsForNewGraphs) {
+  ASSERT_TRUE(define<2>().ok()) << failure_text();
+  for (const char* op : {"demo.scale_shift", "demo.by_reference"}) {
+    ASSERT_TRUE(define<2>().ok()) << failure_text();
+    const tenon::Model before = model(op);
+    const tenon::Program old = program(before);
+    ASSERT_TRUE(define<3>().ok()) << failure_text();
+    EXPECT_EQ(value(old), 21) << op;
+    EXPECT_EQ(value(program(before)), 21) << op;  // compiled now, from a graph of before
+    EXPECT_EQ(value(op), 31) << op;
+    ASSERT_TRUE(define<2>().ok()) << failure_text();  // and back: the same definition as the first
+    EXPECT_EQ(value(op), 21) << op;
+    EXPECT_EQ(value(old), 21) << op;
+  }
+}
+
+TEST_F(RegisterTest, EqualDefinitionsHaveOneNumber) {
+  const auto number = [&] {
+    const std::string json = explain("ops", "demo.scale_shift");
+    const size_t at = json.find("\"version\":");
+    return at == std::string::npos ? std::string() : json.substr(at, json.find(',', at) - at);
+  };
+  ASSERT_TRUE(define<2>().ok());
+  const std::string first = number();
+  EXPECT_FALSE(first.empty());
+  ASSERT_TRUE(define<3>().ok());
+  EXPECT_NE(number(), first);
+  ASSERT_TRUE(define<2>().ok());
+  EXPECT_EQ(number(), first);
+}
+
+// A graph in text says which definition it means.
+TEST_F(RegisterTest, TextNamesTheDefinition) {
+  ASSERT_TRUE(define<2>().ok());
+  std::string text;
+  ASSERT_TRUE(program(model("demo.by_reference"), "reference").dump("graph", &text).ok())
+      << failure_text();
+  EXPECT_NE(text.find("demo.by_reference@"), std::string::npos) << text;
+  ASSERT_TRUE(define<3>().ok());
+  tenon::Model again;
+  ASSERT_TRUE(session.load_bytes(text, "again.tir", &again).ok()) << failure_text();
+  EXPECT_EQ(value(program(again)), 21);
+}
+
+TEST_F(RegisterTest, KernelsAfterTheFirstUseOfADevice) {
+  if (!TENON_WITH_CPU) GTEST_SKIP() << "this build has no cpu device";
+  ASSERT_TRUE(define<2>().ok());
+  EXPECT_EQ(value("demo.by_reference", "cpu"), 21);  // on the reference device
+  const int before = g_kernel_runs;
+  ASSERT_TRUE(Registration("other").kernels("cpu", kernels<2>()).add().ok()) << failure_text();
+  EXPECT_EQ(value("demo.by_reference", "cpu"), 21);
+  EXPECT_EQ(g_kernel_runs, before + 1);
+  ASSERT_TRUE(tenon::unregister("other").ok());
+  EXPECT_EQ(value("demo.by_reference", "cpu"), 21);
+  EXPECT_EQ(g_kernel_runs, before + 1);
+}
+
+// Kernels claim by name. Those of one definition never run another one.
+TEST_F(RegisterTest, KernelsBelongToTheDefinitionThatTheyCameWith) {
+  if (!TENON_WITH_CPU) GTEST_SKIP() << "this build has no cpu device";
+  ASSERT_TRUE(Registration("demo").ops<by_reference<2>>().kernels("cpu", kernels<2>()).add().ok());
+  const tenon::Model before = model("demo.by_reference");
+  const tenon::Program old = program(before, "cpu");
+  int runs = g_kernel_runs;
+  EXPECT_EQ(value(old), 21);
+  EXPECT_EQ(g_kernel_runs, ++runs);
+  ASSERT_TRUE(Registration("demo").ops<by_reference<3>>().kernels("cpu", kernels<3>()).add().ok());
+  EXPECT_EQ(value("demo.by_reference", "cpu"), 31);
+  EXPECT_EQ(g_kernel_runs, ++runs);
+  EXPECT_EQ(value(old), 21);
+  EXPECT_EQ(g_kernel_runs, ++runs);
+  EXPECT_EQ(value(program(before, "cpu")), 21);  // by its reference: the new kernel is not for it
+  EXPECT_EQ(g_kernel_runs, runs);
+}
+
+TEST_F(RegisterTest, IsListedAndTakenBack) {
+  ASSERT_TRUE(define<2>().ok());
+  const std::string listed = explain("plugins", "demo");
+  EXPECT_NE(listed.find("the program, which registered it"), std::string::npos) << listed;
+  EXPECT_NE(listed.find("demo.scale_shift"), std::string::npos) << listed;
+  const tenon::Program old = program(model("demo.scale_shift"));
+  ASSERT_TRUE(tenon::unregister("demo").ok()) << failure_text();
+  EXPECT_EQ(explain("plugins", "demo").find("demo.scale_shift"), std::string::npos);
+  EXPECT_EQ(value(old), 21);
+  tenon::Model gone;
+  EXPECT_FALSE(session.load_bytes(text_of("demo.scale_shift"), "g.tir", &gone).ok());
+  EXPECT_NE(failure_text().find("there is no op `demo.scale_shift`"), std::string::npos)
+      << failure_text();
+  EXPECT_EQ(tenon::unregister("demo").code(), TENON_NOT_FOUND);
+}
+
+// ---- Passes ----
+
+template <int kCount>
+tenon::Status run_pass(tenon_graph_t*, const tenon::PassContext& context) {
+  context.count("seen", kCount);
+  return {};
+}
+constexpr tenon_str_t kStatistics[] = {tenon::str("seen")};
+template <int kCount>
+constexpr tenon::PassRecord kPass = tenon::pass("demo-pass", "Counts.")
+                                        .statistics(kStatistics)
+                                        .template run<run_pass<kCount>>();
+
+TEST_F(RegisterTest, APassIsReplaced) {
+  tenon_graph_t* graph = nullptr;
+  const auto statistics = [&] {
+    std::string json;
+    const tenon_sink_t sink = tenon::sink_to(&json);
+    EXPECT_EQ(session.api().passes_run(session.api().self, graph, tenon::str("demo-pass"), {}, 0,
+                                       nullptr, &sink),
+              TENON_OK)
+        << failure_text();
+    return json;
+  };
+  const tenon_host_graph_t& api = *tenon::context().graph;
+  ASSERT_EQ(api.create(api.self, tenon::str("g"), &graph), TENON_OK);
+  ASSERT_TRUE(Registration("demo").pass(kPass<41>.def).add().ok()) << failure_text();
+  EXPECT_NE(statistics().find("41"), std::string::npos);
+  ASSERT_TRUE(Registration("demo").pass(kPass<42>.def).add().ok()) << failure_text();
+  EXPECT_NE(statistics().find("42"), std::string::npos);
+  api.release(api.self, graph);
+}
+
+// ---- Bad input ----
+
+constexpr std::string_view kManifest =
+    R"({"schema": 1, "name": "third", "version": "1", "provides": {"ops": ["third.op"]}})";
+
+struct Bad {
+  tenon_op_def_t op = tenon::detail::OpStorage<scale_shift<2>>::kDef;
+  const tenon_op_def_t* ops[2] = {&op, &op};
+  tenon_ops_t table = {sizeof table, nullptr, ops, 1};
+  tenon_interface_t interface = tenon::offer(TENON_OPS_ID, table);
+  tenon_plugin_t record = {};
+  std::string manifest{kManifest};
+  Bad() {
+    op.name = tenon::str("third.op");
+    record.size_bytes = sizeof record;
+    record.abi = TENON_ABI_VERSION;
+    record.name = tenon::str("third");
+    record.version = tenon::str("1");
+    record.interfaces = &interface;
+    record.interface_count = 1;
+  }
+  void rename(std::string_view op_name) {
+    op.name = tenon::str(op_name);
+    manifest.replace(manifest.find("third.op"), 8, op_name);
+  }
+};
+
+TEST_F(RegisterTest, WhatProgramsGetWrong) {
+  struct Case {
+    const char* expected;
+    tenon_code_t code;
+    void (*spoil)(Bad&);
+  };
+  const Case cases[] = {
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.record.size_bytes = 0; }},
+      {"P0803", TENON_FAILED_PRECONDITION, [](Bad& b) { b.record.name = tenon::str("fourth"); }},
+      {"P0305", TENON_FAILED_PRECONDITION, [](Bad& b) { b.record.abi = 7u << 16; }},
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.record.interfaces = nullptr; }},
+      {"P0805", TENON_INVALID_ARGUMENT, [](Bad& b) { b.interface.table = nullptr; }},
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.table.op_count = UINT64_MAX; }},
+      {"P0805", TENON_INVALID_ARGUMENT, [](Bad& b) { b.ops[0] = nullptr; }},
+      {"P0805", TENON_INVALID_ARGUMENT, [](Bad& b) { b.op.infer = nullptr; }},
+      {"T0320", TENON_INVALID_ARGUMENT, [](Bad& b) { b.op.version = 1; }},
+      {"T0320", TENON_INVALID_ARGUMENT, [](Bad& b) { b.table.op_count = 2; }},
+      {"T0320", TENON_INVALID_ARGUMENT, [](Bad& b) { b.rename("third"); }},
+      {"T0320", TENON_INVALID_ARGUMENT, [](Bad& b) { b.rename(".op"); }},
+      {"T0320", TENON_INVALID_ARGUMENT, [](Bad& b) { b.rename("Third.op"); }},
+      {"P0909", TENON_ALREADY_EXISTS, [](Bad& b) { b.rename("demo.scale_shift"); }},
+      {"P0809", TENON_INVALID_ARGUMENT, [](Bad& b) { b.op.name = tenon::str("third.b"); }},
+      {"P0809", TENON_INVALID_ARGUMENT, [](Bad& b) { b.record.interface_count = 0; }},
+      {"P0201", TENON_INVALID_ARGUMENT, [](Bad& b) { b.manifest = "{"; }},
+      {"P0205", TENON_INVALID_ARGUMENT, [](Bad& b) { b.manifest = R"({"schema": 1})"; }},
+      {"P0204", TENON_UNIMPLEMENTED, [](Bad& b) { b.manifest.replace(11, 1, "9"); }},
+      {"P0206", TENON_INVALID_ARGUMENT,
+       [](Bad& b) { b.manifest.insert(1, R"("library": "./x.so", )"); }},
+      {"P0501", TENON_UNAVAILABLE,
+       [](Bad& b) { b.manifest.insert(1, R"("requires": {"plugins": ["nobody"]}, )"); }},
+  };
+  ASSERT_TRUE(define<2>().ok());
+  const std::string before = explain("plugins", "");
+  for (const Case& one : cases) {
+    Bad bad;
+    one.spoil(bad);
+    EXPECT_EQ(plugins().plugin_register(plugins().self, &bad.record, tenon::str(bad.manifest)),
+              one.code)
+        << one.expected;
+    EXPECT_NE(failure_text().find(one.expected), std::string::npos)
+        << one.expected << ": " << failure_text();
+    EXPECT_EQ(explain("plugins", ""), before) << one.expected;
+    EXPECT_EQ(explain("ops", "third*").find("third"), std::string::npos) << one.expected;
+  }
+  EXPECT_EQ(plugins().plugin_register(plugins().self, nullptr, tenon::str(kManifest)),
+            TENON_INVALID_ARGUMENT);
+  Bad good;
+  EXPECT_EQ(plugins().plugin_register(plugins().self, &good.record, {}), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(plugins().plugin_unregister(plugins().self, {}), TENON_NOT_FOUND);
+  EXPECT_EQ(plugins().plugin_unregister(plugins().self, tenon::str("ops")), TENON_NOT_FOUND);
+  // Nothing of all that is in the way of a right one.
+  EXPECT_EQ(value("demo.scale_shift"), 21);
+}
+
+TEST_F(RegisterTest, NamesOfFilesAreTaken) {
+  Bad bad;
+  bad.record.name = tenon::str("ops");
+  bad.manifest.replace(bad.manifest.find("\"third\""), 7, "\"ops\"");
+  EXPECT_EQ(plugins().plugin_register(plugins().self, &bad.record, tenon::str(bad.manifest)),
+            TENON_ALREADY_EXISTS);
+  EXPECT_NE(failure_text().find("P0909"), std::string::npos) << failure_text();
+}
+
+// ---- Threads ----
+
+TEST_F(RegisterTest, WhileProgramsRunAndFromSeveralThreads) {
+  ASSERT_TRUE(define<2>().ok());
+  const tenon::Model before = model("demo.scale_shift");
+  const tenon::Program old = program(before);
+  std::atomic<bool> done{false};
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 2; ++t) {
+    threads.emplace_back([&] {
+      while (!done) wrong += value(old) != 21;
+    });
+  }
+  threads.emplace_back([&] {  // a graph that is built meanwhile means one of the two
+    while (!done) {
+      const float v = value("demo.by_reference", "reference");
+      wrong += v != 21 && v != 31;
+    }
+  });
+  threads.emplace_back([&] {
+    for (int i = 0; i < 10; ++i)
+      wrong += !Registration("other").kernels("cpu", kernels<2>("demo.scale_shift")).add().ok();
+  });
+  for (int i = 0; i < 20; ++i) wrong += !(i % 2 ? define<2>() : define<3>()).ok();
+  done = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+}  // namespace
