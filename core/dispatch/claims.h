@@ -29,8 +29,8 @@ struct Answers {
 // they share the device's memory, so nothing is copied between them.
 struct Claims : Answers {
   std::shared_ptr<runtime::Device> device;
-  std::vector<uint32_t> by;  // a node's compiler, numbered as in runtime::DeviceApis::compiler
-  std::vector<Answers> all;   // the device's own, then those of kernel sets; empty without sets
+  std::vector<uint32_t> by;     // a node's compiler, numbered as in runtime::DeviceApis::compiler
+  std::vector<Answers> all;     // the device's own, then those of kernel sets; empty without sets
   std::vector<uint32_t> asked;  // the compiler of each of `all`
 };
 

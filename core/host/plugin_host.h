@@ -58,8 +58,9 @@ class PluginHost {
 
   // The host of the process, scanned on first use. Threads: safe.
   static PluginHost& process();
-  // Makes the host of the process with these options, if there is none yet. P0910 if the program set
-  // a variable that neither core nor any manifest lists: then there is still none. Threads: safe.
+  // Makes the host of the process with these options, if there is none yet. P0910 if the program
+  // set a variable that neither core nor any manifest lists: then there is still none. Threads:
+  // safe.
   static Status start(const Options& options);
 
   // Every manifest that was found, in search order, then registered plugins. Candidates are never

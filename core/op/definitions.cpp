@@ -133,8 +133,8 @@ void number_by_content(OpRecord* record) {
   def.version = number_of(bytes);
 }
 
-// The record that has this content and number already; null, with a number that is free, if there is
-// none. Under the lock.
+// The record that has this content and number already; null, with a number that is free, if there
+// is none. Under the lock.
 OpRecord* Registry::known_as(OpRecord* record) {
   const auto at = by_name_.find(record->name);
   if (at == by_name_.end()) return nullptr;

@@ -70,9 +70,8 @@ Status Registry::register_ops(const tenon_ops_t& ops, std::string_view provider)
     std::unique_lock lock(mutex_);
     Definitions& versions = by_name_[record->name];
     const bool taken =
-        std::any_of(versions.all.begin(), versions.all.end(), [&](const OpRecord* r) {
-          return r->def.version == record->def.version;
-        });
+        std::any_of(versions.all.begin(), versions.all.end(),
+                    [&](const OpRecord* r) { return r->def.version == record->def.version; });
     if (taken) {
       refuse(error(TENON_ALREADY_EXISTS, "T0320",
                    "{} declares the op {}@{}, which {} provides already", quoted(provider),
@@ -94,9 +93,8 @@ OpRecord* Registry::store(OpRecord record) {
   if (!stored.rewrites.empty()) stored.def.rewrites = stored.rewrites.data();
   std::vector<OpRecord*>& all = by_name_[stored.name].all;
   all.push_back(&stored);
-  std::sort(all.begin(), all.end(), [](const OpRecord* a, const OpRecord* b) {
-    return a->def.version > b->def.version;
-  });
+  std::sort(all.begin(), all.end(),
+            [](const OpRecord* a, const OpRecord* b) { return a->def.version > b->def.version; });
   return &stored;
 }
 

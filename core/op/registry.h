@@ -54,10 +54,10 @@ class Registry final : public ir::OpSet {
   // (T0320, ALREADY_EXISTS) refuses that op only; the others are registered. The Status lists all
   // refusals.
   Status register_ops(const tenon_ops_t& ops, std::string_view provider);
-  // The ops of a plugin that the program registers, all or none: they become the current definitions
-  // of their names, and the others of `provider` have none any more. Definitions stay for those who
-  // ask with a version. `ops`: null for none. T0320 if a declaration is bad or its name or version
-  // is taken. See docs/adr/0031-plugins-at-run-time.md.
+  // The ops of a plugin that the program registers, all or none: they become the current
+  // definitions of their names, and the others of `provider` have none any more. Definitions stay
+  // for those who ask with a version. `ops`: null for none. T0320 if a declaration is bad or its
+  // name or version is taken. See docs/adr/0031-plugins-at-run-time.md.
   Status define(const tenon_ops_t* ops, std::string_view provider, uint64_t registration);
   // Grows with every change of the current definitions. Threads: safe.
   uint64_t changes() const { return changes_.load(std::memory_order_acquire); }

@@ -38,8 +38,8 @@ int note(dl_phdr_info* info, size_t, void* objects) try {
 
 // The function as this object itself defines it. Others that it links with do not count.
 HostOpen defined_in(const Object& object) {
-  void* handle = object.path.empty() ? nullptr
-                                     : dlopen(object.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  void* handle =
+      object.path.empty() ? nullptr : dlopen(object.path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return nullptr;
   void* found = dlsym(handle, "tenon_host_open");
   dlclose(handle);

@@ -58,8 +58,8 @@ void write_log(void* self, std::string_view component, LogLevel level, std::stri
 
 Status differs(std::string_view what) {
   return error(TENON_FAILED_PRECONDITION, "P0911",
-               "the host of this process is open already, with {}; give options in the first call, "
-               "or none",
+               "the host of this process is open already, with {}; give options when it is "
+               "opened first, or none",
                what);
 }
 
@@ -78,8 +78,7 @@ Result<HostOptions> read_host_options(const tenon_host_options_t* given) {
     return error(TENON_INVALID_ARGUMENT, "P0910", "only_plugin_paths is 0 or 1, and is {}",
                  full.only_plugin_paths);
   }
-  TENON_RETURN_IF_ERROR(
-      check_list(full.plugin_paths, full.plugin_path_count, "paths of plugins"));
+  TENON_RETURN_IF_ERROR(check_list(full.plugin_paths, full.plugin_path_count, "paths of plugins"));
   TENON_RETURN_IF_ERROR(check_list(full.settings, full.setting_count, "settings"));
   out.only_plugin_paths = full.only_plugin_paths == 1;
   for (uint64_t i = 0; i < full.plugin_path_count; ++i)
@@ -105,9 +104,10 @@ Status check_same_options(const HostOptions& wanted, const HostOptions& open) {
     return differs(now.empty() ? fmt::format("no value for {}", name)
                                : fmt::format("{}={}", name, printable(now, 256)));
   }
-  if (wanted.log != nullptr && std::pair(wanted.log, wanted.log_self) !=
-                                   std::pair(open.log, open.log_self))
-    return differs(open.log == nullptr ? "its log on stderr" : "another sink for its log");
+  if (wanted.log != nullptr &&
+      std::pair(wanted.log, wanted.log_self) != std::pair(open.log, open.log_self))
+    return differs(open.log == nullptr ? "its messages on stderr"
+                                       : "another receiver of its messages");
   return {};
 }
 

@@ -37,9 +37,8 @@ tenon_code_t plugin_register(void*, const tenon_plugin_t* plugin, tenon_str_t ma
     TENON_REQUIRE(manifest.data, "manifest");
     TENON_RETURN_IF_ERROR(PluginHost::may_register());
     std::lock_guard lock(g_mutex);
-    TENON_RETURN_IF_ERROR(
-        PluginHost::process().add(plugin, from_abi_str(manifest), take_over),
-        "registering a plugin");
+    TENON_RETURN_IF_ERROR(PluginHost::process().add(plugin, from_abi_str(manifest), take_over),
+                          "registering a plugin");
     update_kernel_sets();
     return {};
   });
@@ -61,8 +60,8 @@ tenon_code_t plugin_unregister(void*, tenon_str_t name) {
 }  // namespace
 
 const tenon_host_plugins_t* host_plugins_table() {
-  static const tenon_host_plugins_t table = {sizeof(tenon_host_plugins_t), nullptr,
-                                             plugin_register, plugin_unregister};
+  static const tenon_host_plugins_t table = {sizeof(tenon_host_plugins_t), nullptr, plugin_register,
+                                             plugin_unregister};
   return &table;
 }
 

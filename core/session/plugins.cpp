@@ -64,8 +64,8 @@ std::string extension_of(std::string_view path) {
   return extension;
 }
 
-// The kernel sets that other plugins have for a device, in search order. An unusable set is left out
-// with a warning.
+// The kernel sets that other plugins have for a device, in search order. An unusable set is left
+// out with a warning.
 std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_view owner) {
   std::vector<runtime::KernelSet> sets;
   for (const host::Provider& provider : PluginHost::process().providers("kernels")) {

@@ -1,5 +1,5 @@
-// Opening the host: options, a second call, a second copy of the library. A process has one host, so
-// each case runs in a process of its own, which loads the library as a language binding does.
+// Opening the host: options, a second call, a second copy of the library. A process has one host,
+// so each case runs in a process of its own, which loads the library as a language binding does.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include <tenon/abi/device.h>
 #include <tenon/abi/host.h>
+#include <tenon/abi/plugins.h>
 #include <tenon/abi/session.h>
 
 namespace {
@@ -166,7 +168,8 @@ TEST(HostOpen, BadOptionsStartNoHost) {
 
 TEST(HostOpen, TheSecondCallGetsTheSameHost) {
   run([](Child& c) {
-    c.expect(c.open(Options().set("TENON_NUM_THREADS", "2").path("/tmp").get()) == TENON_OK, "open");
+    c.expect(c.open(Options().set("TENON_NUM_THREADS", "2").path("/tmp").get()) == TENON_OK,
+             "open");
     const tenon_host_t* first = c.host;
     c.expect(c.open(nullptr) == TENON_OK && c.host == first, "without options");
     c.expect(c.open(Options().set("TENON_NUM_THREADS", "2").get()) == TENON_OK, "with a part");
@@ -180,7 +183,7 @@ TEST(HostOpen, TheSecondCallGetsTheSameHost) {
     c.refused(only.get(), TENON_FAILED_PRECONDITION, "the search path");
     Options sink;
     sink.raw.log = [](void*, uint32_t, tenon_str_t, tenon_str_t) {};
-    c.refused(sink.get(), TENON_FAILED_PRECONDITION, "its log on stderr");
+    c.refused(sink.get(), TENON_FAILED_PRECONDITION, "its messages on stderr");
     c.expect(c.setting("TENON_NUM_THREADS") == "2", "nothing changed");
   });
 }
@@ -241,6 +244,94 @@ TEST(HostOpen, ASecondCopyIsTheSameHost) {
     options.set("TENON_NUM_THREADS", "3");
     c.expect(second.open(TENON_ABI_VERSION, options.get(), &other) == TENON_FAILED_PRECONDITION,
              "and one set of options");
+  });
+}
+
+// The record of a device, as its library gives it, registered by the program: the host treats it as
+// it treats one of a file, layers included, but never lets it go.
+TEST(HostOpen, ADeviceIsRegistered) {
+  run([](Child& c) {
+    Options options;
+    options.raw.only_plugin_paths = 1;
+    for (const char* path :
+         {TENON_PLUGINS "/ops.plugin.json", TENON_PLUGINS "/reference.plugin.json",
+          TENON_PLUGINS "/validation.plugin.json"})
+      options.path(path);
+    options.set("TENON_LAYERS", "validation");
+    c.expect(c.open(options.get()) == TENON_OK, "it opens");
+    void* library = dlopen(TENON_PLUGINS "/null.so", RTLD_NOW | RTLD_LOCAL);
+    const auto query = reinterpret_cast<tenon_plugin_query_t>(dlsym(library, "tenon_plugin_query"));
+    const tenon_plugin_t* record = nullptr;
+    c.expect(query(TENON_ABI_VERSION, c.host, &record) == TENON_OK, "the query answers");
+    const std::string manifest =
+        R"({"schema": 1, "name": "null", "version": "0.1.0", "priority": -1,
+            "provides": {"devices": ["null"], "kernels": ["null"]}})";
+    const auto* plugins = c.table<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
+    c.expect(plugins->plugin_register(plugins->self, record, str(manifest)) == TENON_OK, "taken");
+    c.expect(c.explain("devices").find("\"null\"") != std::string::npos, "a device");
+    c.expect(c.explain("plugins").find("behind the layers validation") != std::string::npos,
+             "behind the layer");
+    c.expect(
+        plugins->plugin_register(plugins->self, record, str(manifest)) == TENON_FAILED_PRECONDITION,
+        "not replaced");
+    c.expect(c.failure().find("P0908") != std::string::npos, "with the reason");
+    c.expect(plugins->plugin_unregister(plugins->self, str("null")) == TENON_FAILED_PRECONDITION,
+             "nor taken back");
+  });
+}
+
+// What the user chose holds for plugins of the program too.
+TEST(HostOpen, TheUserDisablesARegisteredPlugin) {
+  run([](Child& c) {
+    c.expect(c.open(Options().set("TENON_PLUGINS_DISABLE", "mine*").get()) == TENON_OK, "it opens");
+    tenon_plugin_t record{};
+    record.size_bytes = sizeof record;
+    record.abi = TENON_ABI_VERSION;
+    record.name = str("mine.a");
+    record.version = str("1");
+    const auto* plugins = c.table<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
+    c.expect(plugins->plugin_register(plugins->self, &record,
+                                      str(R"({"schema": 1, "name": "mine.a", "version": "1"})")) ==
+                 TENON_UNAVAILABLE,
+             "refused");
+    c.expect(c.failure().find("P0401") != std::string::npos, "with the reason");
+  });
+}
+
+// Registering is for the program: not from a query, whose thread holds the host's lock.
+TEST(HostOpen, NoRegistrationWhileAPluginIsLoaded) {
+  run([](Child& c) {
+    c.expect(c.open(nullptr) == TENON_OK, "it opens");
+    static const tenon_host_plugins_t* plugins;
+    static tenon_code_t answer = TENON_OK;
+    plugins = c.table<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
+    // The host counts the devices of a plugin while it takes it.
+    static tenon_device_api_t api{};
+    const auto never = [](void*, tenon_device_t*) { return TENON_OK; };
+    api.size_bytes = sizeof api;
+    api.count = [](void*, uint32_t* out) {
+      *out = 0;
+      return answer = plugins->plugin_unregister(plugins->self, str("any"));
+    };
+    api.info = [](void*, uint32_t, tenon_device_info_t*) { return TENON_UNAVAILABLE; };
+    // Required, and never called.
+    for (void** slot : {reinterpret_cast<void**>(&api.open), reinterpret_cast<void**>(&api.close),
+                        reinterpret_cast<void**>(&api.alloc), reinterpret_cast<void**>(&api.free),
+                        reinterpret_cast<void**>(&api.copy), reinterpret_cast<void**>(&api.sync)})
+      *slot = reinterpret_cast<void*>(+never);
+    static tenon_interface_t interface{str(TENON_DEVICE_ID), 0, 0, &api};
+    tenon_plugin_t record{};
+    record.size_bytes = sizeof record;
+    record.abi = TENON_ABI_VERSION;
+    record.name = str("asks");
+    record.version = str("1");
+    record.interfaces = &interface;
+    record.interface_count = 1;
+    c.expect(plugins->plugin_register(plugins->self, &record,
+                                      str(R"({"schema": 1, "name": "asks", "version": "1"})")) ==
+                 TENON_OK,
+             "taken: it has no device now");
+    c.expect(answer == TENON_FAILED_PRECONDITION, "the call from inside is refused");
   });
 }
 

@@ -1,5 +1,5 @@
-// Plugins that a program registers (tenon.host.plugins/1): operators defined, run on each device and
-// defined again; kernels after the first use of a device; what programs get wrong.
+// Plugins that a program registers (tenon.host.plugins/1): operators defined, run on each device
+// and defined again; kernels after the first use of a device; what programs get wrong.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -116,8 +116,9 @@ class RegisterTest : public testing::Test {
   std::string explain(std::string_view what, std::string_view filter) {
     std::string json;
     const tenon_sink_t sink = tenon::sink_to(&json);
-    EXPECT_EQ(session.api().explain(session.api().self, tenon::str(what), tenon::str(filter), &sink),
-              TENON_OK);
+    EXPECT_EQ(
+        session.api().explain(session.api().self, tenon::str(what), tenon::str(filter), &sink),
+        TENON_OK);
     return json;
   }
   const tenon_host_plugins_t& plugins() {
@@ -137,6 +138,11 @@ TEST_F(RegisterTest, AnOpRunsOnEachDevice) {
   for (const char* device : {"reference", TENON_WITH_CPU ? "cpu" : "reference"}) {
     EXPECT_EQ(value("demo.scale_shift", device), 21) << device;
     EXPECT_EQ(value("demo.by_reference", device), 21) << device;
+    std::string placed;
+    ASSERT_TRUE(program(model("demo.scale_shift"), device).placement(&placed).ok());
+    EXPECT_NE(placed.find("\"op\":\"demo.scale_shift\",\"device\":\"" + std::string(device)),
+              std::string::npos)
+        << placed;
   }
 }
 
@@ -240,9 +246,8 @@ tenon::Status run_pass(tenon_graph_t*, const tenon::PassContext& context) {
 }
 constexpr tenon_str_t kStatistics[] = {tenon::str("seen")};
 template <int kCount>
-constexpr tenon::PassRecord kPass = tenon::pass("demo-pass", "Counts.")
-                                        .statistics(kStatistics)
-                                        .template run<run_pass<kCount>>();
+constexpr tenon::PassRecord kPass =
+    tenon::pass("demo-pass", "Counts.").statistics(kStatistics).template run<run_pass<kCount>>();
 
 TEST_F(RegisterTest, APassIsReplaced) {
   tenon_graph_t* graph = nullptr;
@@ -262,6 +267,52 @@ TEST_F(RegisterTest, APassIsReplaced) {
   ASSERT_TRUE(Registration("demo").pass(kPass<42>.def).add().ok()) << failure_text();
   EXPECT_NE(statistics().find("42"), std::string::npos);
   api.release(api.self, graph);
+}
+
+// ---- Frontends ----
+
+// Files of `.demo` hold nothing: the graph is that of the frontend.
+template <int kOutputs>
+tenon_code_t load_demo(void*, const tenon_source_t*, tenon_graph_t** out) {
+  tenon::Graph graph;
+  TENON_TRY(tenon::Graph::create("demo", &graph));
+  const tenon::Region main = tenon::main_region(graph.get());
+  tenon::Value x;
+  TENON_TRY(tenon::argument(main, {TENON_F32, {2}}, "x", &x));
+  constexpr std::string_view kNames[] = {"a", "b"};
+  const tenon::Value results[] = {x, x};
+  TENON_TRY(tenon::yield(main, std::span(results, kOutputs), std::span(kNames, kOutputs)));
+  *out = graph.release();
+  return TENON_OK;
+}
+uint32_t accepts_demo(void*, tenon_str_t name, const void*, uint64_t) {
+  return tenon::view(name).ends_with(".demo") ? 10 : 0;
+}
+template <int kOutputs>
+const tenon_frontend_api_t& demo_frontend() {
+  static const tenon_frontend_api_t table = [] {
+    auto made = tenon::sized<tenon_frontend_api_t>();
+    made.name = tenon::str("demo-format");
+    made.extensions = tenon::str(".demo");
+    made.accepts = accepts_demo;
+    made.load = load_demo<kOutputs>;
+    return made;
+  }();
+  return table;
+}
+
+TEST_F(RegisterTest, AFrontendIsReplaced) {
+  const auto outputs = [&] {
+    tenon::Model made;
+    tenon_model_info_t info{};
+    EXPECT_TRUE(session.load_bytes("anything", "x.demo", &made).ok()) << failure_text();
+    if (made.get() != nullptr) EXPECT_TRUE(made.info(&info).ok());
+    return info.output_count;
+  };
+  ASSERT_TRUE(Registration("demo").frontend(demo_frontend<1>()).add().ok()) << failure_text();
+  EXPECT_EQ(outputs(), 1u);
+  ASSERT_TRUE(Registration("demo").frontend(demo_frontend<2>()).add().ok()) << failure_text();
+  EXPECT_EQ(outputs(), 2u);
 }
 
 // ---- Bad input ----
@@ -360,25 +411,31 @@ TEST_F(RegisterTest, WhileProgramsRunAndFromSeveralThreads) {
   ASSERT_TRUE(define<2>().ok());
   const tenon::Model before = model("demo.scale_shift");
   const tenon::Program old = program(before);
+  constexpr int kRounds = 20;
   std::atomic<bool> done{false};
-  std::atomic<int> wrong{0};
+  std::atomic<int> wrong{0}, ready{0};
   std::vector<std::thread> threads;
-  for (int t = 0; t < 2; ++t) {
-    threads.emplace_back([&] {
-      while (!done) wrong += value(old) != 21;
+  const auto loop = [&](auto body) {
+    threads.emplace_back([&, body] {
+      for (int i = 0; i < kRounds || !done; ++i) {
+        wrong += !body();
+        if (i == 0) ++ready;
+      }
     });
-  }
-  threads.emplace_back([&] {  // a graph that is built meanwhile means one of the two
-    while (!done) {
-      const float v = value("demo.by_reference", "reference");
-      wrong += v != 21 && v != 31;
-    }
+  };
+  for (int t = 0; t < 2; ++t) loop([&] { return value(old) == 21; });
+  loop([&] {  // a graph that is built meanwhile means one of the two
+    const float v = value("demo.by_reference", "reference");
+    return v == 21 || v == 31;
   });
-  threads.emplace_back([&] {
-    for (int i = 0; i < 10; ++i)
-      wrong += !Registration("other").kernels("cpu", kernels<2>("demo.scale_shift")).add().ok();
+  loop([&] { return explain("plugins", "").find("demo") != std::string::npos; });
+  loop([&] {
+    static int rounds = 0;
+    return rounds++ >= kRounds ||
+           Registration("other").kernels("cpu", kernels<2>("demo.scale_shift")).add().ok();
   });
-  for (int i = 0; i < 20; ++i) wrong += !(i % 2 ? define<2>() : define<3>()).ok();
+  while (ready < 5) std::this_thread::yield();
+  for (int i = 0; i < kRounds; ++i) wrong += !(i % 2 ? define<2>() : define<3>()).ok();
   done = true;
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(wrong, 0);

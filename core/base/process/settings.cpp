@@ -98,7 +98,8 @@ Status check_setting(std::string_view name, std::string_view value) {
 
 void set_settings(Settings settings) {
   static std::mutex mutex;
-  static auto* all = new std::vector<std::unique_ptr<const Settings>>;  // views of old ones may live
+  static auto* all =
+      new std::vector<std::unique_ptr<const Settings>>;  // views of old ones may live
   {
     std::lock_guard lock(mutex);
     all->push_back(std::make_unique<const Settings>(std::move(settings)));

@@ -11,8 +11,8 @@ namespace tenon {
 // By the name of the variable. An empty value: as if the variable were unset.
 using Settings = std::map<std::string, std::string, std::less<>>;
 
-// P0910 unless `name` can be a variable of Tenon and, if core knows it, `value` suits it. Names that
-// core does not know may be a plugin's.
+// P0910 unless `name` can be a variable of Tenon and, if core knows it, `value` suits it. Names
+// that core does not know may be a plugin's.
 Status check_setting(std::string_view name, std::string_view value);
 // True if core reads this variable.
 bool is_known_variable(std::string_view name);

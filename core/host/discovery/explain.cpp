@@ -107,11 +107,11 @@ std::string one_line(const Candidate& c) {
 std::string in_full(const Candidate& c) {
   const Remedy remedy = remedy_of(c);
   const auto gates = foreseen_gates(c, remedy);
-  std::string out = fmt::format(
-      "{} {} ({})\n  manifest {}\n  library  {}\n  found by {}\n", printable(c.name(), 64),
-      printable(c.manifest.version, 32), state_name(c.state), 
-      c.manifest_path.empty() ? "-" : printable(c.manifest_path, 1024),
-      c.library_path.empty() ? "-" : printable(c.library_path, 1024), c.origin);
+  std::string out =
+      fmt::format("{} {} ({})\n  manifest {}\n  library  {}\n  found by {}\n",
+                  printable(c.name(), 64), printable(c.manifest.version, 32), state_name(c.state),
+                  c.manifest_path.empty() ? "-" : printable(c.manifest_path, 1024),
+                  c.library_path.empty() ? "-" : printable(c.library_path, 1024), c.origin);
   for (size_t i = 0; i < static_cast<size_t>(Gate::kCount); ++i) {
     const GateResult& result = gates[i];
     std::string text = result.code.empty() ? result.text : result.code + ": " + result.text;

@@ -24,7 +24,8 @@ typedef struct tenon_host_registry_t {
    * with suggestions. The record lives as long as the process and is full-size. Safe. */
   tenon_code_t (*op_find)(void* self, tenon_sym_t name, uint32_t version,
                           const tenon_op_def_t** out_op);
-  /* Calls `visit` for the declarations that are in force, in order of name. Loads the plugins that provide ops. */
+  /* Calls `visit` for the declarations that are in force, in order of name. Loads the plugins that
+   * provide ops. */
   tenon_code_t (*op_each)(void* self, void* context,
                           void (*visit)(void* context, const tenon_op_def_t* op,
                                         tenon_str_t plugin));

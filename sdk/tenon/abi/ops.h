@@ -170,8 +170,8 @@ struct tenon_op_def_t {
    * Before 1.0, CHANGELOG.md lists the changes, and a plugin that claims an op by name must check
    * its operands and attributes.
    *
-   * 0 in plugins registered at run time (plugins.h), and only there: the host numbers the meaning by
-   * its content, from TENON_OP_VERSION_BY_CONTENT up, in no order. An equal declaration gets the
+   * 0 in plugins registered at run time (plugins.h), and only there: the host numbers the meaning
+   * by its content, from TENON_OP_VERSION_BY_CONTENT up, in no order. An equal declaration gets the
    * number that it had, in every process if the scalar program is all its meaning. */
   uint32_t version;
   uint32_t since; /* first ABI minor with this version */

@@ -71,9 +71,9 @@ typedef struct tenon_host_t {
   /* Reports progress of long work; total 0: unknown. */
   void (*progress)(void* self, tenon_str_t phase, uint64_t done, uint64_t total);
 
-  /* Reads a setting: what the program gave to tenon_host_open, else the environment variable of this
-   * name (TENON_CPU_ISA), which a process with raised privileges ignores. Empty if unset. The text
-   * lives as long as the process. */
+  /* Reads a setting: what the program gave to tenon_host_open, else the environment variable of
+   * this name (TENON_CPU_ISA), which a process with raised privileges ignores. Empty if unset. The
+   * text lives as long as the process. */
   tenon_str_t (*setting)(void* self, tenon_str_t name);
 } tenon_host_t;
 

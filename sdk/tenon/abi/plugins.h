@@ -22,8 +22,8 @@ typedef struct tenon_host_plugins_t {
    * `provides` names exactly what the tables have. TENON_PLUGINS_SELECT, TENON_PLUGINS_DISABLE, the
    * lock file and TENON_LAYERS hold as for a plugin of a file.
    *
-   * Rules: an op has a namespace, a dot in its name ("demo.scale_shift"). The plugin's name, and the
-   * names of its ops, passes, frontends, devices and toolchains, are taken by no other plugin.
+   * Rules: an op has a namespace, a dot in its name ("demo.scale_shift"). The plugin's name, and
+   * the names of its ops, passes, frontends, devices and toolchains, are taken by no other plugin.
    *
    * A plugin that was registered may be registered again under its name. That replaces it as a
    * whole: graphs built from now on get its ops, programs compiled from now on its kernels and
@@ -35,12 +35,12 @@ typedef struct tenon_host_plugins_t {
    * nothing of a refused plugin is left.
    *
    * Failures: INVALID_ARGUMENT with what is wrong in the manifest (P02..), the tables (P08..) or an
-   * op (T0320); ALREADY_EXISTS (P0909) for a name that is taken; UNAVAILABLE if the user disabled the
-   * plugin (P04..); FAILED_PRECONDITION (P0908) if it cannot be replaced, or if called while the
-   * calling thread loads a plugin. Safe, also while programs run. */
+   * op (T0320); ALREADY_EXISTS (P0909) for a name that is taken; UNAVAILABLE if the user disabled
+   * the plugin (P04..); FAILED_PRECONDITION (P0908) if it cannot be replaced, or if called while
+   * the calling thread loads a plugin. Safe, also while programs run. */
   tenon_code_t (*plugin_register)(void* self, const tenon_plugin_t* plugin, tenon_str_t manifest);
-  /* Takes a registered plugin back, as if it were replaced by an empty one. Its `shutdown` is called
-   * at the end of the process. NOT_FOUND (P0903) for a name that is not registered,
+  /* Takes a registered plugin back, as if it were replaced by an empty one. Its `shutdown` is
+   * called at the end of the process. NOT_FOUND (P0903) for a name that is not registered,
    * FAILED_PRECONDITION (P0908) if it cannot be taken back. Safe. */
   tenon_code_t (*plugin_unregister)(void* self, tenon_str_t name);
 } tenon_host_plugins_t;

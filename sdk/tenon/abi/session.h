@@ -34,7 +34,8 @@ extern "C" {
 
 #define TENON_HOST_SESSION_ID "tenon.host.session/1"
 
-/* How a process wants its host. All zero but size_bytes: as the environment says. Borrowed; copied. */
+/* How a process wants its host. All zero but size_bytes: as the environment says. Borrowed; copied.
+ */
 typedef struct tenon_host_options_t {
   uint32_t size_bytes;
   /* 1: only plugin_paths are searched, and neither the environment nor the installation. */
@@ -49,8 +50,8 @@ typedef struct tenon_host_options_t {
   const tenon_key_value_t* settings;
   uint64_t setting_count;
   /* Receives what would go to stderr, one message per call, of the levels that TENON_LOGS shows
-   * (TENON_LOG_*). Called from any thread, at once from several, and until the process ends; it must
-   * not call Tenon. Null: stderr. */
+   * (TENON_LOG_*). Called from any thread, at once from several, and until the process ends; it
+   * must not call Tenon. Null: stderr. */
   void* log_self;
   void (*log)(void* log_self, uint32_t level, tenon_str_t component, tenon_str_t text);
 } tenon_host_options_t;

@@ -303,8 +303,8 @@ static inline tenon_code_t tenon_set_run(void* self, tenon_kernel_t* kernel,
              : instance->kernel->run(&instance->plan, tensors, tensors + instance->input_count);
 }
 
-/* Fills `api` with kernels for the device kind of another plugin. `set`, `kernels` and `device_kind`
- * live as long as the process. */
+/* Fills `api` with kernels for the device kind of another plugin. `set`, `kernels` and
+ * `device_kind` live as long as the process. */
 static inline void tenon_simple_kernel_set_in(tenon_set_t* set, const tenon_host_t* host,
                                               const char* device_kind,
                                               const tenon_set_kernel_t* kernels, uint32_t count,
