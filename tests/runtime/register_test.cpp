@@ -279,9 +279,9 @@ tenon_code_t load_demo(void*, const tenon_source_t*, tenon_graph_t** out) {
   const tenon::Region main = tenon::main_region(graph.get());
   tenon::Value x;
   TENON_TRY(tenon::argument(main, {TENON_F32, {2}}, "x", &x));
-  constexpr std::string_view kNames[] = {"a", "b"};
+  const std::string names[] = {"a", "b"};
   const tenon::Value results[] = {x, x};
-  TENON_TRY(tenon::yield(main, std::span(results, kOutputs), std::span(kNames, kOutputs)));
+  TENON_TRY(tenon::yield(main, std::span(results, kOutputs), std::span(names, kOutputs)));
   *out = graph.release();
   return TENON_OK;
 }
