@@ -195,18 +195,22 @@ Status Registry::define(const tenon_ops_t* ops, std::string_view provider, uint6
   return {};
 }
 
-bool Registry::suits(tenon_sym_t name, uint32_t version, std::string_view provider,
-                     uint64_t registration) {
+bool Registry::suits(tenon_sym_t name, uint32_t version, uint64_t registration) {
   std::shared_lock lock(mutex_);
   const auto at = by_name_.find(name);
   if (at == by_name_.end()) return true;
+  // The last definition up to the registration; the first one if all came after it.
+  const OpRecord* then = nullptr;
+  uint64_t since = 0;
   for (const OpRecord* r : at->second.all) {
-    if (r->def.version != version) continue;
-    if (r->registrations.empty() || r->provider != provider) return true;
-    return std::find(r->registrations.begin(), r->registrations.end(), registration) !=
-           r->registrations.end();
+    for (uint64_t n : r->registrations) {
+      const bool before = n <= registration, had = then != nullptr && since <= registration;
+      if (then != nullptr && (before ? had && n < since : had || n > since)) continue;
+      then = r;
+      since = n;
+    }
   }
-  return true;
+  return then == nullptr || then->def.version == version;
 }
 
 }  // namespace tenon::op

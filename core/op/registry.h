@@ -61,9 +61,9 @@ class Registry final : public ir::OpSet {
   Status define(const tenon_ops_t* ops, std::string_view provider, uint64_t registration);
   // Grows with every change of the current definitions. Threads: safe.
   uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
-  // True unless (name, version) is a definition that `provider` registered, but not in this
-  // registration: code that came with another definition does not fit it.
-  bool suits(tenon_sym_t name, uint32_t version, std::string_view provider, uint64_t registration);
+  // False if (name, version) was registered, and another definition of the name was current when
+  // this registration took place: code that came with it does not fit.
+  bool suits(tenon_sym_t name, uint32_t version, uint64_t registration);
   // `loader` must live as long as the process; null for none.
   void set_loader(OpLoader* loader);
 

@@ -6,6 +6,8 @@
 
 #include "core/base/errors/guard.h"
 #include "core/host/plugin_host.h"
+#include "core/ir/graph.h"
+#include "core/op/registry.h"
 
 namespace tenon::session {
 namespace {
@@ -16,6 +18,13 @@ struct Answer {
   tenon_code_t code;
   std::string reason;
 };
+
+// False for kernels that came with another definition of the op.
+bool suits(const host::Plugin& plugin, const tenon_kernel_call_t& call) {
+  if (plugin.registration == 0) return true;
+  const ir::NodeData& node = ir::Graph::from(call.graph)->node(call.anchor);
+  return op::Registry::instance().suits(node.op, node.op_version, plugin.registration);
+}
 
 using Visit = void (*)(void*, const tenon_kernels_api_t*, const tenon_kernel_candidate_t*,
                        tenon_code_t, tenon_str_t);
@@ -29,7 +38,7 @@ Status visit_candidates(std::string_view device_kind, tenon_str_t target,
     Result<const host::Plugin*> plugin = plugins.load(provider.plugin);
     if (!plugin.ok()) continue;  // recorded and explained by the host
     const auto* api = (*plugin)->table<tenon_kernels_api_t>(TENON_KERNELS_ID);
-    if (api == nullptr) continue;
+    if (api == nullptr || !suits(**plugin, *call)) continue;
     Answer answer{api, {}, TENON_OK, {}};
     answer.candidate.size_bytes = sizeof(answer.candidate);
     answer.candidate.part_count = 1;

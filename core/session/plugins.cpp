@@ -87,8 +87,8 @@ std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_v
 
 dispatch::SuitsOp suits_op(const runtime::KernelSet& set) {
   if (set.registration == 0) return {};
-  return [plugin = set.plugin, registration = set.registration](tenon_sym_t op, uint32_t version) {
-    return op::Registry::instance().suits(op, version, plugin, registration);
+  return [registration = set.registration](tenon_sym_t op, uint32_t version) {
+    return op::Registry::instance().suits(op, version, registration);
   };
 }
 

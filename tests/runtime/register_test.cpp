@@ -221,6 +221,22 @@ TEST_F(RegisterTest, KernelsBelongToTheDefinitionThatTheyCameWith) {
   EXPECT_EQ(g_kernel_runs, runs);
 }
 
+// Also when they are another plugin's.
+TEST_F(RegisterTest, KernelsOfOtherPluginsBelongToTheDefinitionOfTheirTime) {
+  if (!TENON_WITH_CPU) GTEST_SKIP() << "this build has no cpu device";
+  ASSERT_TRUE(define<2>().ok());
+  ASSERT_TRUE(Registration("other").kernels("cpu", kernels<2>()).add().ok());
+  int runs = g_kernel_runs;
+  EXPECT_EQ(value("demo.by_reference", "cpu"), 21);
+  EXPECT_EQ(g_kernel_runs, ++runs);
+  ASSERT_TRUE(define<3>().ok());
+  EXPECT_EQ(value("demo.by_reference", "cpu"), 31);
+  EXPECT_EQ(g_kernel_runs, runs);
+  ASSERT_TRUE(define<2>().ok());
+  EXPECT_EQ(value("demo.by_reference", "cpu"), 21);
+  EXPECT_EQ(g_kernel_runs, ++runs);
+}
+
 TEST_F(RegisterTest, IsListedAndTakenBack) {
   ASSERT_TRUE(define<2>().ok());
   const std::string listed = explain("plugins", "demo");
