@@ -1,6 +1,6 @@
-// A program with an operator of its own, in one file: the op by a scalar program, from which devices
-// generate code, and a kernel that competes with that code. Then the op again, with another meaning.
-// docs/guide/op.md explains it.
+// A program with an operator of its own, in one file: the op by a scalar program, from which
+// devices generate code, and a kernel that competes with that code. Then the op again, with another
+// meaning. docs/guide/op.md explains it.
 #include <cstdio>
 #include <vector>
 
