@@ -285,6 +285,34 @@ TEST_F(RegisterTest, APassIsReplaced) {
   api.release(api.self, graph);
 }
 
+// ---- Rewrites of ops ----
+
+// Shows that it was applied: the node is gone, and x is the result.
+tenon::Status drop(tenon::Builder&, const tenon::Node& node, std::vector<tenon::Value>* out) {
+  *out = {node.operand(0)};
+  return {};
+}
+constexpr tenon_rewrite_t kDrop[] = {tenon::rewrite<drop>("drop", "demo.by_reference")};
+
+// They reach the canonicaliser, which may have read the rewrites of all ops before, and are not
+// applied to nodes of another definition.
+TEST_F(RegisterTest, RewritesAreForTheirDefinition) {
+  static const tenon_op_def_t with_rewrite = [] {
+    tenon_op_def_t def = tenon::detail::OpStorage<by_reference<2>>::kDef;
+    def.rewrites = kDrop;
+    def.rewrite_count = 1;
+    return def;
+  }();
+  ASSERT_TRUE(define<2>().ok());
+  const tenon::Model before = model("demo.by_reference");
+  EXPECT_EQ(value(program(before)), 21);
+  ASSERT_TRUE(Registration("demo").op(with_rewrite).add().ok()) << failure_text();
+  EXPECT_EQ(value("demo.by_reference"), 10);
+  EXPECT_EQ(value(program(before)), 21);
+  ASSERT_TRUE(define<2>().ok());
+  EXPECT_EQ(value("demo.by_reference"), 21);
+}
+
 // ---- Frontends ----
 
 // Files of `.demo` hold nothing: the graph is that of the frontend.
