@@ -54,10 +54,11 @@ int main(int argc, char** argv) {
   stop_if(program.bind(&binding));
   const std::vector<float> a(8, 1), b(8, 2);
   std::vector<float> c(8);
-  const std::vector<tenon::ArrayView> inputs = {tenon::ArrayView::of(a, {8}),
-                                                tenon::ArrayView::of(b, {8})};
-  stop_if(binding.input("a", inputs[0]));
-  stop_if(binding.input("b", inputs[1]));
+  const tenon::ArrayView a_view = tenon::ArrayView::of(a, {8}),
+                         b_view = tenon::ArrayView::of(b, {8});
+  const std::vector<tenon::Input> inputs = {a_view, b_view};
+  stop_if(binding.input("a", a_view));
+  stop_if(binding.input("b", b_view));
 
   const auto owned = [&] {
     tenon::Output out;

@@ -164,6 +164,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   host_ = std::exchange(other.host_, nullptr);
   size_bytes_ = std::exchange(other.size_bytes_, 0);
   counted_bytes_ = std::exchange(other.counted_bytes_, 0);
+  imported_ = std::exchange(other.imported_, false);
   return *this;
 }
 
@@ -181,6 +182,7 @@ void Buffer::reset() {
   handle_ = nullptr;
   host_ = nullptr;
   size_bytes_ = counted_bytes_ = 0;
+  imported_ = false;
   device_.reset();
 }
 
@@ -241,6 +243,7 @@ Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data,
   }
   TENON_RETURN_IF_ERROR(device->check(code, "import"));
   buffer.handle_ = handle;
+  buffer.imported_ = true;
   buffer.size_bytes_ = size_bytes;
   buffer.host_ = device->host_visible() ? const_cast<void*>(data) : nullptr;
   buffer.device_ = std::move(device);

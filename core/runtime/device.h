@@ -130,6 +130,7 @@ class Buffer {
   tenon_buffer_t* handle() const { return handle_; }
   uint64_t size_bytes() const { return size_bytes_; }
   void* host() const { return host_; }  // null: the host cannot access it
+  bool imported() const { return imported_; }
   Device& device() const { return *device_; }
   void reset();
 
@@ -138,6 +139,7 @@ class Buffer {
   tenon_buffer_t* handle_ = nullptr;
   void* host_ = nullptr;
   uint64_t size_bytes_ = 0, counted_bytes_ = 0;
+  bool imported_ = false;  // memory of somebody else
 };
 
 // Called once plugins were shut down: no function of theirs is called any more, and remaining

@@ -51,6 +51,7 @@ class Binding {
   void note_places(size_t index);
   void unbind(size_t index);
   Status run_variant(Variants& variants, std::span<const tenon_array_t* const> arrays);
+  Status run_with(std::span<const tenon_array_t* const> arrays);
   runtime::Runner* runner_of(std::shared_ptr<Variant> variant);
 
   const AnyProgram program_;
@@ -62,6 +63,7 @@ class Binding {
       nullptr;                  // of the last run; null before the first if there are variants
   std::vector<Chosen> chosen_;  // latest first; without variants one entry, whose variant is null
   std::string scratch_;
+  std::vector<runtime::Argument> arguments_;
   bool profile_ = false;
   std::shared_ptr<runtime::Trace> trace_ = std::make_shared<runtime::Trace>();
   bool ran_ = false;

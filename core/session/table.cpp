@@ -218,17 +218,17 @@ void binding_release(void*, tenon_binding_t* binding) {
 
 // ---- Tensors, the process ----
 
-tenon_code_t tensors_read(void*, tenon_str_t path, const tenon_tensor_sink_t* sink) {
+tenon_code_t tensors_read(void*, tenon_str_t path, const tenon_file_tensor_sink_t* sink) {
   return slot([&]() -> Status {
     TENON_REQUIRE(sink, "sink");
     return read_tensors(from_abi_str(path), *sink);
   });
 }
 
-tenon_code_t tensor_write(void*, tenon_str_t path, const tenon_tensor_t* tensor) {
+tenon_code_t tensor_write(void*, tenon_str_t path, const tenon_file_tensor_t* tensor) {
   return slot([&]() -> Status {
     TENON_REQUIRE(tensor, "tensor");
-    TENON_ASSIGN_OR_RETURN(const tenon_tensor_t given, prefix_of(tensor));
+    TENON_ASSIGN_OR_RETURN(const tenon_file_tensor_t given, prefix_of(tensor));
     return write_tensor(from_abi_str(path), given);
   });
 }

@@ -164,9 +164,9 @@ typedef struct tenon_host_session_t {
   void (*binding_release)(void* self, tenon_binding_t* binding);
 
   /* ---- Tensors in files, through frontends ---- */
-  tenon_code_t (*tensors_read)(void* self, tenon_str_t path, const tenon_tensor_sink_t* sink);
+  tenon_code_t (*tensors_read)(void* self, tenon_str_t path, const tenon_file_tensor_sink_t* sink);
   /* The extension chooses the format. */
-  tenon_code_t (*tensor_write)(void* self, tenon_str_t path, const tenon_tensor_t* tensor);
+  tenon_code_t (*tensor_write)(void* self, tenon_str_t path, const tenon_file_tensor_t* tensor);
 
   /* ---- The process ---- */
   /* Asks every operation of the process to stop; safe from a signal handler. 0 withdraws the

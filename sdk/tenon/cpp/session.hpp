@@ -15,6 +15,8 @@
 //     tenon::Output y;
 //     TENON_TRY(program.call({{tenon::ArrayView::of(x, {1, 64})}}, {&y, 1}));
 //
+// and keeps state where it is: Output::left() and Input::donate().
+//
 // Handles release what they own and can be moved. If a call fails, failure_text() says why.
 // Threads: as session.h says for each object.
 #ifndef TENON_CPP_SESSION_HPP_
@@ -135,38 +137,104 @@ class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::bi
   }
 };
 
-// An output of Program::call: memory that this owns after the call, or memory of the caller. It
-// outlives the program.
-class Output {
+// An immutable value on the host, on a device, or on several. Outlives programs.
+class Tensor {
  public:
-  Output() = default;
-  // The caller's dense memory, which a call writes, for a result of this type and these dims.
-  Output(tenon_dtype_t dtype, std::vector<int64_t> dims, void* memory)
-      : array_{dtype, std::move(dims), memory}, given_(true) {}
-  static Output into(std::span<float> memory, std::vector<int64_t> dims) {
-    return {TENON_F32, std::move(dims), memory.data()};
-  }
-  Output(Output&& other) noexcept { *this = std::move(other); }
-  Output& operator=(Output&& other) noexcept {
-    std::swap(array_, other.array_);
-    std::swap(result_, other.result_);
-    std::swap(given_, other.given_);
+  Tensor() = default;
+  Tensor(Tensor&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    std::swap(object_, other.object_);
     return *this;
   }
-  ~Output() {
-    if (result_ != nullptr) detail::g_call->result_release(detail::g_call->self, result_);
+  ~Tensor() {
+    if (object_ != nullptr) detail::g_call->tensor_release(detail::g_call->self, object_);
   }
-  const ArrayView& array() const { return array_; }
-  template <class T>
-  std::span<const T> as() const {
-    return array_.as<T>();
+  // In memory of a device ("cpu", "sim:1"), or of the host.
+  static Status copy(const ArrayView& array, Tensor* out, std::string_view device = "") {
+    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    const tenon_array_t raw = detail::raw(array);
+    return detail::g_call->tensor_copy(detail::g_call->self, &raw, str(device), out->out());
+  }
+  // Without a copy: the memory lives, and stays as it is, as long as the tensor and every call that
+  // uses it.
+  static Status borrow(const ArrayView& array, Tensor* out) {
+    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;
+    const tenon_array_t raw = detail::raw(array);
+    return detail::g_call->tensor_wrap(detail::g_call->self, &raw, nullptr, nullptr, out->out());
+  }
+  // Its elements on the host, as long as it lives; copied there if necessary.
+  Status array(ArrayView* out) const {
+    auto raw = sized<tenon_array_t>();
+    TENON_TRY(detail::g_call->tensor_array(detail::g_call->self, object_, &raw));
+    *out = {raw.dtype, {raw.dims, raw.dims + raw.rank}, raw.data};
+    return {};
+  }
+  Status info(tenon_tensor_info_t* out) const {
+    *out = {};
+    out->size_bytes = sizeof *out;
+    return detail::g_call->tensor_info(detail::g_call->self, object_, out);
+  }
+  tenon_tensor_t* get() const { return object_; }
+  // For calls that make one; releases the current one.
+  tenon_tensor_t** out() {
+    *this = Tensor();
+    return &object_;
+  }
+
+ private:
+  tenon_tensor_t* object_ = nullptr;
+};
+
+// An input of Program::call: an array of the caller or a tensor. Their memory is borrowed for the
+// call.
+class Input {
+ public:
+  Input(ArrayView array) : array_(std::move(array)) {}
+  Input(const Tensor& tensor) : tensor_(tensor.get()) {}
+  // The call may take the tensor's memory for an output. Only its end may follow.
+  static Input donate(Tensor& tensor) {
+    Input input(tensor);
+    input.flags_ = TENON_INPUT_DONATED;
+    return input;
   }
 
  private:
   friend class Program;
   ArrayView array_;
-  tenon_result_t* result_ = nullptr;
-  bool given_ = false;
+  tenon_tensor_t* tensor_ = nullptr;
+  uint32_t flags_ = 0;
+};
+
+// An output of Program::call: a tensor that this owns after the call, or memory of the caller. It
+// outlives the program.
+class Output {
+ public:
+  Output() = default;  // a tensor that the host can read
+  // The caller's dense memory, which a call writes, for a result of this type and these dims.
+  Output(tenon_dtype_t dtype, std::vector<int64_t> dims, void* memory)
+      : kind_(TENON_OUTPUT_GIVEN), array_{dtype, std::move(dims), memory} {}
+  static Output into(std::span<float> memory, std::vector<int64_t> dims) {
+    return {TENON_F32, std::move(dims), memory.data()};
+  }
+  // A tensor that stays on the device that made it.
+  static Output left() {
+    Output output;
+    output.kind_ = TENON_OUTPUT_LEFT;
+    return output;
+  }
+  // Of a tensor that was left, data is null where the host cannot read it.
+  const ArrayView& array() const { return array_; }
+  template <class T>
+  std::span<const T> as() const {
+    return array_.as<T>();
+  }
+  Tensor& tensor() { return tensor_; }
+
+ private:
+  friend class Program;
+  uint32_t kind_ = TENON_OUTPUT_OWNED;
+  ArrayView array_;
+  Tensor tensor_;
 };
 
 // Compiled and loaded on its devices.
@@ -177,34 +245,37 @@ class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::pr
   }
   // Runs with arrays by position, from any thread; calls of one program run at the same time.
   // `information`, when given, gets what was copied.
-  Status call(std::span<const ArrayView> inputs, std::span<Output> outputs,
+  Status call(std::span<const Input> inputs, std::span<Output> outputs,
               tenon_program_call_t* information = nullptr) const {
     if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
-    std::vector<tenon_array_t> in, out;
+    std::vector<tenon_input_t> in;
+    std::vector<tenon_array_t> arrays;  // of inputs, then of outputs
     std::vector<tenon_output_t> records;
-    for (const ArrayView& array : inputs) in.push_back(detail::raw(array));
-    for (Output& output : outputs) {
-      out.push_back(detail::raw(output.array_));
-      records.push_back({sizeof(tenon_output_t),
-                         output.given_ ? TENON_OUTPUT_GIVEN : TENON_OUTPUT_OWNED, nullptr,
-                         nullptr});
+    in.reserve(inputs.size());
+    arrays.reserve(inputs.size() + outputs.size());
+    records.reserve(outputs.size());
+    for (const Input& input : inputs) {
+      arrays.push_back(detail::raw(input.array_));
+      in.push_back({sizeof(tenon_input_t), input.flags_,
+                    input.tensor_ == nullptr ? &arrays.back() : nullptr, input.tensor_});
     }
-    for (size_t i = 0; i < records.size(); ++i) records[i].array = &out[i];
+    for (Output& output : outputs) {
+      if (output.kind_ != TENON_OUTPUT_GIVEN) output.array_ = {};
+      arrays.push_back(detail::raw(output.array_));
+      records.push_back({sizeof(tenon_output_t), output.kind_, &arrays.back(), nullptr});
+    }
     tenon_program_call_t raw{};
     raw.size_bytes = sizeof raw;
     raw.input_count = static_cast<uint32_t>(in.size());
-    raw.output_count = static_cast<uint32_t>(out.size());
+    raw.output_count = static_cast<uint32_t>(records.size());
     raw.inputs = in.data();
     raw.outputs = records.data();
     TENON_TRY(detail::g_call->call(detail::g_call->self, object_, &raw));
     for (size_t i = 0; i < records.size(); ++i) {
-      if (outputs[i].given_) continue;
-      outputs[i] = Output();  // what a call before this one left
-      outputs[i].result_ = records[i].result;
-    }
-    for (size_t i = 0; i < records.size(); ++i) {
-      if (outputs[i].given_) continue;
-      outputs[i].array_ = {out[i].dtype, {out[i].dims, out[i].dims + out[i].rank}, out[i].data};
+      if (outputs[i].kind_ == TENON_OUTPUT_GIVEN) continue;
+      *outputs[i].tensor_.out() = records[i].tensor;
+      const tenon_array_t& made = arrays[inputs.size() + i];
+      outputs[i].array_ = {made.dtype, {made.dims, made.dims + made.rank}, made.data};
     }
     raw.inputs = nullptr;
     raw.outputs = nullptr;

@@ -126,17 +126,16 @@ class Gather {
       bool exact = false;
       int status = kOk;
     } found{input.name, input, {}};
-    const tenon_tensor_sink_t sink = {&found,
-                                      [](void* self, const tenon_tensor_t* tensor) -> tenon_code_t {
-                                        auto& f = *static_cast<Found*>(self);
-                                        const std::string_view name = view(tensor->name);
-                                        const bool exact = name == f.wanted;
-                                        if (exact || f.names.empty())
-                                          f.status = f.input.keep(*tensor);
-                                        f.exact = f.exact || exact;
-                                        f.names.emplace_back(name);
-                                        return f.status == kOk ? TENON_OK : TENON_ABORTED;
-                                      }};
+    const tenon_file_tensor_sink_t sink = {
+        &found, [](void* self, const tenon_file_tensor_t* tensor) -> tenon_code_t {
+          auto& f = *static_cast<Found*>(self);
+          const std::string_view name = view(tensor->name);
+          const bool exact = name == f.wanted;
+          if (exact || f.names.empty()) f.status = f.input.keep(*tensor);
+          f.exact = f.exact || exact;
+          f.names.emplace_back(name);
+          return f.status == kOk ? TENON_OK : TENON_ABORTED;
+        }};
     const tenon_code_t code = host_.session->tensors_read(host_.session->self, str(file), &sink);
     if (found.status != kOk) return found.status;
     if (code != TENON_OK) return report(host_, code);
@@ -297,7 +296,7 @@ Input::~Input() {
   free(memory_);
 }
 
-int Input::keep(const tenon_tensor_t& from) {
+int Input::keep(const tenon_file_tensor_t& from) {
   const void* data = nullptr;
   uint64_t size = 0;
   if (tenon_code_t code = host_->graph->blob_data(host_->graph->self, from.blob, &data, &size)) {

@@ -18,7 +18,7 @@ class Input {
   Input& operator=(const Input&) = delete;
   ~Input();
   // Keeps a tensor of a file. Returns an exit status.
-  int keep(const tenon_tensor_t& tensor);
+  int keep(const tenon_file_tensor_t& tensor);
   // Random values for a type of constant dims. Returns an exit status.
   int randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t seed, uint64_t stream);
 
