@@ -57,7 +57,8 @@ Result<std::shared_ptr<Buffer>> upload(std::shared_ptr<Device> device, const voi
 }
 
 static Status gone() {
-  return error(TENON_FAILED_PRECONDITION, "T0621", "the tensor was donated before, and has no value now");
+  return error(TENON_FAILED_PRECONDITION, "T0621",
+               "the tensor was donated before, and has no value now");
 }
 
 Tensor::Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_bytes,
@@ -126,7 +127,8 @@ Status Tensor::check_donated() const {
 Tensor::Taken Tensor::take() {
   std::lock_guard lock(mutex_);
   Taken taken;
-  for (Place* p = places_.get(); p != nullptr; p = p->next.get()) taken.buffers.push_back(p->buffer);
+  for (Place* p = places_.get(); p != nullptr; p = p->next.get())
+    taken.buffers.push_back(p->buffer);
   given_up_.store(true, std::memory_order_release);
   host_.store(nullptr, std::memory_order_release);
   first_.store(nullptr, std::memory_order_release);

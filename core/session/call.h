@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <tenon/abi/call.h>
+#include <tenon/abi/operation.h>
 
 #include "core/runtime/run.h"
 #include "core/session/variants.h"
@@ -33,6 +34,9 @@ Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs
             std::span<CallOutput> outputs, CallStatistics* statistics);
 
 const tenon_host_call_t* host_call_table();
+const tenon_host_operation_t* host_operation_table();
+// tenon_host_call_t::call.
+Status run_call(tenon_program_t* program, tenon_program_call_t* record);
 void add_tensor_slots(tenon_host_call_t* table);
 // A tensor's type and dims, borrowed from it, with this data.
 tenon_array_t array_of(const runtime::Tensor& tensor, const void* data);

@@ -28,6 +28,7 @@ void start_host() {
     host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
     host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
     host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
+    host::register_host_interface(TENON_HOST_OPERATION_ID, 0, host_operation_table());
     (void)host::PluginHost::process();
     // A normal end of the process. A program that calls exit while a call is in flight does so at
     // its own risk.

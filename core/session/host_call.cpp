@@ -117,31 +117,33 @@ void give_outputs(const tenon_program_call_t& call, Outputs& all) {
 }
 
 tenon_code_t call_program(void*, tenon_program_t* program, tenon_program_call_t* record) {
-  return slot([&]() -> Status {
-    TENON_REQUIRE(program, "program");
-    TENON_REQUIRE(record, "record");
-    TENON_ASSIGN_OR_RETURN(tenon_program_call_t given, prefix_of(record));
-    if (given.input_count != 0) TENON_REQUIRE(given.inputs, "inputs");
-    if (given.output_count != 0) TENON_REQUIRE(given.outputs, "outputs");
-    TENON_RETURN_IF_ERROR(check_counts(program->program, given.input_count, given.output_count));
-    // The records of a usual call take no memory of the heap.
-    std::array<std::byte, 4096> room;
-    std::pmr::monotonic_buffer_resource memory(room.data(), room.size());
-    Inputs inputs(&memory);
-    TENON_RETURN_IF_ERROR(read_inputs(given, &inputs));
-    Outputs all(&memory);
-    TENON_RETURN_IF_ERROR(read_outputs(given, &all));
-    CallStatistics statistics;
-    TENON_RETURN_IF_ERROR(call(program->program, inputs.arguments, all.outputs, &statistics));
-    give_outputs(given, all);
-    given.repacked_bytes = statistics.repacked_bytes;
-    given.transferred_bytes = statistics.transferred_bytes;
-    given.copied_out_bytes = statistics.copied_out_bytes;
-    return give_record(record, given);
-  });
+  return slot([&] { return run_call(program, record); });
 }
 
 }  // namespace
+
+Status run_call(tenon_program_t* program, tenon_program_call_t* record) {
+  TENON_REQUIRE(program, "program");
+  TENON_REQUIRE(record, "record");
+  TENON_ASSIGN_OR_RETURN(tenon_program_call_t given, prefix_of(record));
+  if (given.input_count != 0) TENON_REQUIRE(given.inputs, "inputs");
+  if (given.output_count != 0) TENON_REQUIRE(given.outputs, "outputs");
+  TENON_RETURN_IF_ERROR(check_counts(program->program, given.input_count, given.output_count));
+  // The records of a usual call take no memory of the heap.
+  std::array<std::byte, 4096> room;
+  std::pmr::monotonic_buffer_resource memory(room.data(), room.size());
+  Inputs inputs(&memory);
+  TENON_RETURN_IF_ERROR(read_inputs(given, &inputs));
+  Outputs all(&memory);
+  TENON_RETURN_IF_ERROR(read_outputs(given, &all));
+  CallStatistics statistics;
+  TENON_RETURN_IF_ERROR(call(program->program, inputs.arguments, all.outputs, &statistics));
+  give_outputs(given, all);
+  given.repacked_bytes = statistics.repacked_bytes;
+  given.transferred_bytes = statistics.transferred_bytes;
+  given.copied_out_bytes = statistics.copied_out_bytes;
+  return give_record(record, given);
+}
 
 const tenon_host_call_t* host_call_table() {
   static const tenon_host_call_t table = [] {

@@ -108,9 +108,9 @@ tenon_code_t tensor_copy(void*, const tenon_array_t* record, tenon_str_t device,
                              find_device(from_abi_str(device)));
       TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Buffer> buffer,
                              runtime::upload(std::move(owner), data, bytes));
-      give_handle(std::make_shared<runtime::Tensor>(array.dtype, std::move(dims), bytes,
-                                                    std::move(buffer)),
-                  std::move(handle), out);
+      give_handle(
+          std::make_shared<runtime::Tensor>(array.dtype, std::move(dims), bytes, std::move(buffer)),
+          std::move(handle), out);
       return {};
     }
     if (packed == nullptr) {

@@ -331,6 +331,88 @@ TEST_P(TensorTest, ThreadsShareATensor) {
   EXPECT_EQ(wrong, 0);
 }
 
+// ---- Operations ----
+
+TEST_P(CallTest, CallsInTheBackground) {
+  const Case c(4);
+  std::atomic<int> ended{0};
+  tenon::Operation operation;
+  operation.done = [&](tenon::Status status) { ended += status.ok() ? 1 : 100; };
+  ASSERT_TRUE(operation.open().ok());
+  const std::vector<Input> inputs = c.inputs();
+  for (int i = 0; i < 3; ++i) {
+    std::vector<Output> out(kOutputs);
+    tenon::Call call(program, inputs, out);
+    ASSERT_TRUE(call.start(operation).ok()) << tenon::failure_text();
+    EXPECT_EQ(call.start(operation).code(), TENON_FAILED_PRECONDITION);
+    EXPECT_NE(tenon::failure_text().find("T0622"), std::string::npos) << tenon::failure_text();
+    ASSERT_TRUE(call.finish(operation).ok()) << tenon::failure_text();
+    EXPECT_EQ(c.fault(out), "");
+  }
+  EXPECT_EQ(operation.wait().code(), TENON_FAILED_PRECONDITION);
+  const std::vector<Input> wrong = {c.x_view()};
+  std::vector<Output> out(kOutputs);
+  tenon::Call call(program, wrong, out);
+  ASSERT_TRUE(call.start(operation).ok());
+  EXPECT_EQ(call.finish(operation).code(), TENON_INVALID_ARGUMENT);
+  EXPECT_NE(tenon::failure_text().find("T0601: the model has 2 inputs"), std::string::npos)
+      << tenon::failure_text();
+  EXPECT_LE(ended % 100, 3);  // the last `done` may still be on its way
+}
+
+TEST_P(CallTest, OneOperationIsCancelledAndOthersGoOn) {
+  const Case c(4);
+  tenon::Operation stopped, other;
+  ASSERT_TRUE(stopped.open().ok() && other.open().ok());
+  stopped.cancel();
+  std::vector<Output> out(kOutputs);
+  const std::vector<Input> inputs = c.inputs();
+  EXPECT_EQ(stopped.run([&] { return program.call(inputs, out); }).code(), TENON_CANCELLED);
+  EXPECT_TRUE(other.run([&] { return program.call(inputs, out); }).ok()) << tenon::failure_text();
+  // The inner one counts, and the outer one again afterwards.
+  EXPECT_EQ(other
+                .run([&] {
+                  EXPECT_EQ(stopped.run([&] { return program.call(inputs, out); }).code(),
+                            TENON_CANCELLED);
+                  return program.call(inputs, out);
+                })
+                .code(),
+            TENON_OK);
+  tenon::Call call(program, inputs, out);
+  ASSERT_TRUE(call.start(stopped).ok());
+  EXPECT_EQ(call.finish(stopped).code(), TENON_CANCELLED);
+  EXPECT_TRUE(program.call(inputs, out).ok());
+  const auto& api = *tenon::context().query<tenon_host_operation_t>(TENON_HOST_OPERATION_ID);
+  EXPECT_EQ(api.leave(api.self, other.get()), TENON_FAILED_PRECONDITION);
+  EXPECT_NE(tenon::failure_text().find("T0622"), std::string::npos) << tenon::failure_text();
+}
+
+TEST_P(CallTest, ThePollOfAnOperationStopsIt) {
+  tenon::Operation operation;
+  int asked = 0;
+  std::vector<std::string> phases;
+  operation.poll = [&] { return ++asked >= 2; };
+  operation.progress = [&](std::string_view phase, uint64_t, uint64_t) {
+    phases.emplace_back(phase);
+  };
+  ASSERT_TRUE(operation.open().ok());
+  const Case c(4);
+  tenon::Model model;
+  tenon::Program again;
+  ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok());
+  tenon::Status status;
+  for (int i = 0; i < 100000 && status.ok(); ++i) {
+    status = operation.run([&]() -> tenon::Status {
+      if (i == 0) TENON_TRY(model.compile({.device = GetParam()}, &again));
+      std::vector<Output> out(kOutputs);
+      return program.call(c.inputs(), out);
+    });
+  }
+  EXPECT_EQ(status.code(), TENON_CANCELLED);
+  EXPECT_EQ(asked, 2);
+  EXPECT_TRUE(std::ranges::count(phases, "compile") > 0 || asked == 2);
+}
+
 class RawCallTest : public CallTest {
  protected:
   void SetUp() override {

@@ -22,6 +22,7 @@
 #ifndef TENON_CPP_SESSION_HPP_
 #define TENON_CPP_SESSION_HPP_
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@
 
 #include "tenon/abi/call.h"
 #include "tenon/abi/host.h"
+#include "tenon/abi/operation.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/record.hpp"
 
@@ -67,6 +69,7 @@ namespace detail {
 // Used by every handle; set once by Session::open.
 inline const tenon_host_session_t* g_session = nullptr;
 inline const tenon_host_call_t* g_call = nullptr;
+inline const tenon_host_operation_t* g_operation = nullptr;
 
 inline tenon_array_t raw(const ArrayView& array) {
   tenon_array_t out{};
@@ -185,6 +188,53 @@ class Tensor {
   tenon_tensor_t* object_ = nullptr;
 };
 
+// Work of this thread, or of a thread of its own, that can be cancelled. Its functions, which may
+// be empty, are called as operation.h says.
+class Operation {
+ public:
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  ~Operation() {
+    if (object_ != nullptr) api().release(api().self, object_);
+  }
+  std::function<bool()> poll;
+  std::function<void(std::string_view phase, uint64_t done, uint64_t total)> progress;
+  std::function<void(Status)> done;
+
+  // Before the first use, after the functions are set.
+  Status open() {
+    if (detail::g_operation == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    auto options = sized<tenon_operation_options_t>();
+    options.context = this;
+    if (poll) options.poll = [](void* self) { return self_of(self).poll() ? 1u : 0u; };
+    if (progress) {
+      options.progress = [](void* self, tenon_str_t phase, uint64_t done, uint64_t total) {
+        self_of(self).progress(view(phase), done, total);
+      };
+    }
+    if (done) options.done = [](void* self, tenon_code_t code) { self_of(self).done(code); };
+    return api().create(api().self, &options, &object_);
+  }
+  void cancel() { api().cancel(api().self, object_); }
+  // What `work` asks of the host on this thread belongs to the operation.
+  template <class Work>
+  Status run(Work&& work) {
+    TENON_TRY(api().enter(api().self, object_));
+    Status result = work();
+    const tenon_code_t left = api().leave(api().self, object_);
+    return result.ok() ? Status(left) : result;
+  }
+  Status wait(uint64_t timeout_ns = UINT64_MAX) {
+    return api().wait(api().self, object_, timeout_ns);
+  }
+  tenon_operation_t* get() const { return object_; }
+
+ private:
+  static Operation& self_of(void* self) { return *static_cast<Operation*>(self); }
+  static const tenon_host_operation_t& api() { return *detail::g_operation; }
+  tenon_operation_t* object_ = nullptr;
+};
+
 // An input of Program::call: an array of the caller or a tensor. Their memory is borrowed for the
 // call.
 class Input {
@@ -199,7 +249,7 @@ class Input {
   }
 
  private:
-  friend class Program;
+  friend class Call;
   ArrayView array_;
   tenon_tensor_t* tensor_ = nullptr;
   uint32_t flags_ = 0;
@@ -231,7 +281,7 @@ class Output {
   Tensor& tensor() { return tensor_; }
 
  private:
-  friend class Program;
+  friend class Call;
   uint32_t kind_ = TENON_OUTPUT_OWNED;
   ArrayView array_;
   Tensor tensor_;
@@ -243,45 +293,10 @@ class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::pr
   Status bind(Binding* out) const {
     return detail::g_session->binding_create(detail::g_session->self, object_, out->out());
   }
-  // Runs with arrays by position, from any thread; calls of one program run at the same time.
-  // `information`, when given, gets what was copied.
+  // Runs with arrays and tensors by position, from any thread; calls of one program run at the same
+  // time. `information`, when given, gets what was copied.
   Status call(std::span<const Input> inputs, std::span<Output> outputs,
-              tenon_program_call_t* information = nullptr) const {
-    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
-    std::vector<tenon_input_t> in;
-    std::vector<tenon_array_t> arrays;  // of inputs, then of outputs
-    std::vector<tenon_output_t> records;
-    in.reserve(inputs.size());
-    arrays.reserve(inputs.size() + outputs.size());
-    records.reserve(outputs.size());
-    for (const Input& input : inputs) {
-      arrays.push_back(detail::raw(input.array_));
-      in.push_back({sizeof(tenon_input_t), input.flags_,
-                    input.tensor_ == nullptr ? &arrays.back() : nullptr, input.tensor_});
-    }
-    for (Output& output : outputs) {
-      if (output.kind_ != TENON_OUTPUT_GIVEN) output.array_ = {};
-      arrays.push_back(detail::raw(output.array_));
-      records.push_back({sizeof(tenon_output_t), output.kind_, &arrays.back(), nullptr});
-    }
-    tenon_program_call_t raw{};
-    raw.size_bytes = sizeof raw;
-    raw.input_count = static_cast<uint32_t>(in.size());
-    raw.output_count = static_cast<uint32_t>(records.size());
-    raw.inputs = in.data();
-    raw.outputs = records.data();
-    TENON_TRY(detail::g_call->call(detail::g_call->self, object_, &raw));
-    for (size_t i = 0; i < records.size(); ++i) {
-      if (outputs[i].kind_ == TENON_OUTPUT_GIVEN) continue;
-      *outputs[i].tensor_.out() = records[i].tensor;
-      const tenon_array_t& made = arrays[inputs.size() + i];
-      outputs[i].array_ = {made.dtype, {made.dims, made.dims + made.rank}, made.data};
-    }
-    raw.inputs = nullptr;
-    raw.outputs = nullptr;
-    if (information != nullptr) *information = raw;
-    return {};
-  }
+              tenon_program_call_t* information = nullptr) const;
   Status info(tenon_program_info_t* out) const {
     *out = {};
     out->size_bytes = sizeof *out;
@@ -300,6 +315,80 @@ class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::pr
     return detail::g_session->dump(detail::g_session->self, object_, str(what), &sink);
   }
 };
+
+// A call with its records, for calls in the background, and for many calls with the same memory.
+// Program, inputs and outputs are borrowed as long as it lives.
+class Call {
+ public:
+  Call(const Program& program, std::span<const Input> inputs, std::span<Output> outputs)
+      : program_(program.get()), outputs_(outputs) {
+    arrays_.reserve(inputs.size() + outputs.size());
+    inputs_.reserve(inputs.size());
+    for (const Input& input : inputs) {
+      arrays_.push_back(detail::raw(input.array_));
+      inputs_.push_back({sizeof(tenon_input_t), input.flags_,
+                         input.tensor_ == nullptr ? &arrays_.back() : nullptr, input.tensor_});
+    }
+    records_.reserve(outputs.size());
+    for (const Output& output : outputs) {
+      arrays_.push_back(detail::raw(output.array_));
+      records_.push_back({sizeof(tenon_output_t), output.kind_, &arrays_.back(), nullptr});
+    }
+    raw_.size_bytes = sizeof raw_;
+    raw_.input_count = static_cast<uint32_t>(inputs_.size());
+    raw_.output_count = static_cast<uint32_t>(records_.size());
+    raw_.inputs = inputs_.data();
+    raw_.outputs = records_.data();
+  }
+  Call(const Call&) = delete;
+
+  Status run() {
+    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    TENON_TRY(detail::g_call->call(detail::g_call->self, program_, &raw_));
+    give();
+    return {};
+  }
+  // Begins the call on a thread of the operation, which must be waited for with finish().
+  Status start(const Operation& operation) {
+    return detail::g_operation->start_call(detail::g_operation->self, program_, &raw_,
+                                           operation.get());
+  }
+  Status finish(Operation& operation) {
+    TENON_TRY(operation.wait());
+    give();
+    return {};
+  }
+  // Of the last run: what was copied.
+  const tenon_program_call_t& information() const { return raw_; }
+
+ private:
+  void give() {
+    for (size_t i = 0; i < records_.size(); ++i) {
+      if (outputs_[i].kind_ == TENON_OUTPUT_GIVEN) continue;
+      *outputs_[i].tensor_.out() = records_[i].tensor;
+      const tenon_array_t& made = *records_[i].array;
+      outputs_[i].array_ = {made.dtype, {made.dims, made.dims + made.rank}, made.data};
+    }
+  }
+  tenon_program_t* program_;
+  std::span<Output> outputs_;
+  std::vector<tenon_array_t> arrays_;  // of inputs, then of outputs
+  std::vector<tenon_input_t> inputs_;
+  std::vector<tenon_output_t> records_;
+  tenon_program_call_t raw_{};
+};
+
+inline Status Program::call(std::span<const Input> inputs, std::span<Output> outputs,
+                            tenon_program_call_t* information) const {
+  Call call(*this, inputs, outputs);
+  TENON_TRY(call.run());
+  if (information != nullptr) {
+    *information = call.information();
+    information->inputs = nullptr;
+    information->outputs = nullptr;
+  }
+  return {};
+}
 
 class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_release> {
  public:
@@ -330,6 +419,7 @@ class Session {
     attach(host);
     detail::g_session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
     detail::g_call = context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
+    detail::g_operation = context().query<tenon_host_operation_t>(TENON_HOST_OPERATION_ID);
     return detail::g_session == nullptr ? Status(TENON_FAILED_PRECONDITION) : Status();
   }
   const tenon_host_session_t& api() const { return *detail::g_session; }
