@@ -54,8 +54,9 @@ class Shapes {
   std::optional<uint32_t> output(std::string_view name) const;
   uint32_t symbol_limit() const { return symbol_limit_; }
 
-  // Checks one input by itself: dtype, rank, constant dims, data and strides. T0603, T0604, T0605,
-  // T0613.
+  // Checks the type of one input by itself: dtype, rank, constant dims. T0603, T0604, T0605.
+  Status check_type(uint32_t input, tenon_dtype_t dtype, std::span<const int64_t> dims) const;
+  // The same and data and strides. T0603, T0604, T0605, T0613.
   Status check_input(uint32_t input, const tenon_array_t& array) const;
   // Values of all symbols that inputs determine (others 0), one per symbol index. `dims[i]` are the
   // dims of input i. T0605, T0606, T0607, T0608: one status naming every disagreement.

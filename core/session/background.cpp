@@ -13,9 +13,8 @@ Background::~Background() {
   {
     std::unique_lock lock(mutex_);
     if (!thread_.joinable()) return;
-    changed_.wait(lock, [&] {
-      return (state_ == State::kIdle || state_ == State::kEnded) && telling_ == 0;
-    });
+    changed_.wait(
+        lock, [&] { return (state_ == State::kIdle || state_ == State::kEnded) && telling_ == 0; });
     state_ = State::kStopping;
   }
   changed_.notify_all();

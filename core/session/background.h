@@ -17,8 +17,8 @@ class Background {
   ~Background();  // waits for the work
   Background(const Background&) = delete;
 
-  // Begins `work` and returns; `ended` gets its result when wait() has it. Both throw nothing. T0622
-  // while other work was not waited for.
+  // Begins `work` and returns; `ended` gets its result when wait() has it. Both throw nothing.
+  // T0622 while other work was not waited for.
   Status start(std::function<Status()> work, std::function<void(tenon_code_t)> ended);
   // What the work returned. DEADLINE_EXCEEDED T0622 if it has not ended in time; T0622 if there is
   // none.

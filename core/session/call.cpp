@@ -184,12 +184,10 @@ Status check_tensor(const runtime::Shapes& shapes, uint32_t input,
                     std::span<const runtime::Argument> inputs) {
   const runtime::Argument& given = inputs[input];
   runtime::Tensor& tensor = *given.tensor;
-  if (given.donated) TENON_RETURN_IF_ERROR(tensor.check_donated());
-  if (tensor.given_up()) TENON_RETURN_IF_ERROR(tensor.fetch().status());
-  tenon_array_t array = *given.array;
-  array.data = &tensor;  // its data may be on a device only
-  TENON_RETURN_IF_ERROR(shapes.check_input(input, array));
+  TENON_RETURN_IF_ERROR(shapes.check_type(input, tensor.dtype(), tensor.dims()));
+  if (tensor.given_up()) return tensor.check_donated();
   if (!given.donated) return {};
+  TENON_RETURN_IF_ERROR(tensor.check_donated());
   for (uint32_t other = 0; other < inputs.size(); ++other) {
     if (other == input || inputs[other].tensor != &tensor) continue;
     return error(TENON_INVALID_ARGUMENT, "T0621",

@@ -69,8 +69,9 @@ tenon_code_t leave(void*, tenon_operation_t* operation) {
   return slot([&]() -> Status {
     TENON_REQUIRE(operation, "operation");
     if (entered().empty() || current_operation() != &operation->operation) {
-      return error(TENON_FAILED_PRECONDITION, "T0622",
-                   "this thread did not enter the operation that it leaves, or not as the last one");
+      return error(
+          TENON_FAILED_PRECONDITION, "T0622",
+          "this thread did not enter the operation that it leaves, or not as the last one");
     }
     entered().pop_back();
     return {};
@@ -109,9 +110,15 @@ tenon_code_t wait(void*, tenon_operation_t* operation, uint64_t timeout_ns) {
 }  // namespace
 
 const tenon_host_operation_t* host_operation_table() {
-  static const tenon_host_operation_t table = {
-      sizeof(tenon_host_operation_t), nullptr, create,     release, cancel, enter,
-      leave,                          start_call, wait};
+  static const tenon_host_operation_t table = {sizeof(tenon_host_operation_t),
+                                               nullptr,
+                                               create,
+                                               release,
+                                               cancel,
+                                               enter,
+                                               leave,
+                                               start_call,
+                                               wait};
   return &table;
 }
 
