@@ -66,7 +66,8 @@ class Device : public std::enable_shared_from_this<Device> {
 
   // Opens on first use. T0503 with the plugin's reason.
   Status open();
-  tenon_device_t* handle() const { return handle_; }  // null before open()
+  // Null before open().
+  tenon_device_t* handle() const { return handle_.load(std::memory_order_acquire); }
 
   // Turns a code of this device's plugin into a Status that names the device and `what`;
   // TENON_DEVICE_LOST marks it.
@@ -106,7 +107,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::string name_, tensor_text_;
   tenon_device_info_t info_{};
   std::mutex open_mutex_, serial_mutex_;
-  tenon_device_t* handle_ = nullptr;
+  std::atomic<tenon_device_t*> handle_{nullptr};
   std::atomic<bool> lost_{false}, abandoned_{false};
   std::vector<const void*> left_behind_;
 };

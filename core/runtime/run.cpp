@@ -155,7 +155,8 @@ void Runner::keep_copies() {
   }
 }
 
-Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> stays) {
+Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> stays,
+                   std::span<const GivenSize> sizes) {
   const uint64_t begin = now_ns();
   drop_run_state();
   let_leave(stays);
@@ -171,7 +172,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   given_up_ = {};
   Status status;
   try {
-    status = run_steps(inputs);
+    status = run_steps(inputs, sizes);
     if (status.ok()) status = take_outputs();
   } catch (...) {  // no memory, or no thread can be started
     // Submitted work uses memory that the run's state owns. Waiting for it first gives up a device
@@ -208,8 +209,8 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   return status;
 }
 
-Status Runner::run_steps(std::span<const Argument> inputs) {
-  TENON_RETURN_IF_ERROR(place_inputs(inputs));
+Status Runner::run_steps(std::span<const Argument> inputs, std::span<const GivenSize> sizes) {
+  TENON_RETURN_IF_ERROR(place_inputs(inputs, sizes));
   for (uint32_t i = 0; i < plan_->steps.size(); ++i) {
     const Step& step = plan_->steps[i];
     TENON_RETURN_IF_ERROR(check_cancelled());
@@ -237,16 +238,22 @@ Status Runner::run_steps(std::span<const Argument> inputs) {
 
 // Inputs with the dims of the run before have its symbols. Ranks are the model's, so that the dims
 // one after another tell them apart.
-Status Runner::solve_symbols(std::span<const Argument> inputs) {
+Status Runner::solve_symbols(std::span<const Argument> inputs, std::span<const GivenSize> sizes) {
   std::vector<int64_t>& all = scratch_.dims;
   all.clear();
   for (const Argument& input : inputs)
     all.insert(all.end(), input.array->dims, input.array->dims + input.array->rank);
+  std::vector<Shapes::Given> given;
+  for (const GivenSize& size : sizes) {
+    TENON_ASSIGN_OR_RETURN(const tenon_symbol_t symbol, plan_->shapes.size_symbol(size.name));
+    given.push_back({symbol, size.value});
+    all.insert(all.end(), {int64_t{symbol}, size.value});
+  }
   if (!solved_ || all != solved_dims_) {
     std::vector<std::span<const int64_t>> dims;
     for (const Argument& input : inputs) dims.emplace_back(input.array->dims, input.array->rank);
     solved_ = false;
-    TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, &solved_symbols_));
+    TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, given, plan_->needed, &solved_symbols_));
     solved_dims_ = all;
     solved_ = true;
   }
@@ -264,8 +271,8 @@ Result<const Needs*> Runner::needs_of(uint32_t executable, std::span<const int64
   return last.needs.get();
 }
 
-Status Runner::place_inputs(std::span<const Argument> inputs) {
-  TENON_RETURN_IF_ERROR(solve_symbols(inputs));
+Status Runner::place_inputs(std::span<const Argument> inputs, std::span<const GivenSize> sizes) {
+  TENON_RETURN_IF_ERROR(solve_symbols(inputs, sizes));
   told_.assign(plan_->shapes.symbol_limit(), false);
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = plan_->slots[s];

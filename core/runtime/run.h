@@ -62,6 +62,12 @@ struct Argument {
   bool donated = false;                  // the run gets the tensor's memory
 };
 
+// The value of a symbolic size, which may follow from no input.
+struct GivenSize {
+  std::string_view name;
+  int64_t value = 0;
+};
+
 struct OutputArray {
   const void* data = nullptr;  // null: it stays on its device
   std::vector<int64_t> dims;
@@ -78,7 +84,8 @@ class Runner {
   // Tensor::check_donated; borrowed for the call. stays: one per output, not 0 if it need not be on
   // the host; or none, and all are brought there. After a failure the Runner, its devices (unless
   // lost) and the process are usable.
-  Status run(std::span<const Argument> inputs, std::span<const uint8_t> stays = {});
+  Status run(std::span<const Argument> inputs, std::span<const uint8_t> stays = {},
+             std::span<const GivenSize> sizes = {});
   // Dense outputs of the last successful run; valid until the next run, even if the inputs change.
   const std::vector<OutputArray>& outputs() const { return outputs_; }
   // Moves the memory of an output of the last run out of the Runner, to somebody who may keep it
@@ -96,14 +103,14 @@ class Runner {
   struct DeviceState;
   struct SlotState;
 
-  Status run_steps(std::span<const Argument> inputs);
-  Status place_inputs(std::span<const Argument> inputs);
+  Status run_steps(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
+  Status place_inputs(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
   Status place_array(uint32_t slot, const tenon_array_t& array);
   Status place_tensor(uint32_t slot, const Argument& input);
   Status take_tensor(uint32_t slot, Tensor& tensor);
   void let_leave(std::span<const uint8_t> stays);
   void keep_copies();
-  Status solve_symbols(std::span<const Argument> inputs);
+  Status solve_symbols(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
   Result<const Needs*> needs_of(uint32_t executable, std::span<const int64_t> symbols);
   Status execute(uint32_t index);
   Status learn_symbols(const Step& step, std::span<const int64_t> out_symbols);

@@ -346,10 +346,26 @@ bool Shapes::invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound,
   return invert(a_known ? v.b : v.a, rest, bound, symbols);
 }
 
-Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
+Result<tenon_symbol_t> Shapes::size_symbol(std::string_view name) const {
+  std::vector<std::string> names;
+  for (tenon_symbol_t s = 0; s < symbol_limit_; ++s) {
+    if (!of_inputs_[s]) continue;
+    names.emplace_back(sym_text(reader().symbol(s).name));
+    if (names.back() == name) return s;
+  }
+  return error(TENON_NOT_FOUND, "T0602", "there is no size {}{} (sizes: {})", quoted(name),
+               did_you_mean(name, names), names.empty() ? "none" : join_names(names));
+}
+
+Status Shapes::solve(std::span<const std::span<const int64_t>> dims, std::span<const Given> given,
+                     std::span<const tenon_symbol_t> needed,
                      std::vector<int64_t>* out_symbols) const {
   std::vector<int64_t> symbols(symbol_limit_, 0);
   std::vector<bool> bound(symbol_limit_, false);
+  for (const Given& g : given) {
+    symbols[g.symbol] = g.value;
+    bound[g.symbol] = true;
+  }
   // Plain symbols first, whichever input brings them; then expressions with one unknown left.
   for (int pass = 0; pass < 2; ++pass) {
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -388,6 +404,13 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
                                   "bound by the other dims",
                                   j, quoted(port.name), dims[i][j], expected, port.dim_texts[j]));
     }
+  }
+  for (const tenon_symbol_t s : needed) {
+    if (bound[s] || !of_inputs_[s] || !wrong.empty()) continue;
+    wrong.push_back(error(TENON_INVALID_ARGUMENT, "T0623",
+                          "the size {} follows from no input, so that its value must be given",
+                          quoted(sym_text(reader().symbol(s).name))));
+    break;
   }
   check_symbols(bound, symbols, &wrong);
   if (wrong.empty()) {

@@ -122,7 +122,15 @@ Status Binding::run() {
 Status Binding::run_with(std::span<const tenon_array_t* const> arrays) {
   arguments_.clear();
   for (const tenon_array_t* array : arrays) arguments_.push_back({array});
-  return runner_->run(arguments_);
+  return runner_->run(arguments_, {}, sizes_);
+}
+
+Status Binding::bind_size(std::string_view name, int64_t value) {
+  TENON_RETURN_IF_ERROR(shapes_.size_symbol(name).status());
+  given_sizes_.insert_or_assign(std::string(name), value);
+  sizes_.clear();
+  for (const auto& [given, size] : given_sizes_) sizes_.push_back({given, size});
+  return {};
 }
 
 // The general variant has a smaller reach than those by value: sizes that it refuses (-1, or 0 as

@@ -116,6 +116,7 @@ struct Arguments {
   std::pmr::vector<runtime::Argument> inputs;
   std::pmr::vector<const tenon_array_t*> arrays;  // of the inputs
   std::pmr::vector<uint8_t> stays;
+  std::span<const runtime::GivenSize> sizes;
 };
 
 // One run of one program; `ran` says whether it came to its end.
@@ -128,7 +129,7 @@ Attempt run_once(const Program& program, const std::vector<runtime::Port>& ports
                  const Arguments& arguments, std::span<CallOutput> outputs,
                  CallStatistics* statistics) {
   const RunnerPool::Lease runner(program.runners());
-  Status status = runner->run(arguments.inputs, arguments.stays);
+  Status status = runner->run(arguments.inputs, arguments.stays, arguments.sizes);
   if (!status.ok()) return {std::move(status), false};
   const runtime::RunStatistics& of_run = runner->statistics();
   *statistics = {of_run.repacked_bytes, of_run.transferred_bytes, of_run.copied_bytes};
@@ -204,13 +205,15 @@ Status check_counts(const AnyProgram& program, size_t inputs, size_t outputs) {
 }
 
 Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs,
-            std::span<CallOutput> outputs, CallStatistics* statistics) {
+            std::span<const runtime::GivenSize> sizes, std::span<CallOutput> outputs,
+            CallStatistics* statistics) {
   const runtime::Shapes& shapes = shapes_of(program);
   TENON_RETURN_IF_ERROR(check_counts_of(shapes, inputs.size(), outputs.size()));
   std::array<std::byte, 2048> room;
   std::pmr::monotonic_buffer_resource memory(room.data(), room.size());
   Arguments arguments(&memory);
   arguments.inputs.assign(inputs.begin(), inputs.end());
+  arguments.sizes = sizes;
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     TENON_RETURN_IF_ERROR(inputs[i].tensor != nullptr ? check_tensor(shapes, i, inputs)
                                                       : shapes.check_input(i, *inputs[i].array));

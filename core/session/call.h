@@ -31,7 +31,8 @@ Status check_counts(const AnyProgram& program, size_t inputs, size_t outputs);
 // Binding::run fail with; T0620 for an output that does not fit; T0621 for a tensor that was given
 // up, or cannot be. On failure no output is written.
 Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs,
-            std::span<CallOutput> outputs, CallStatistics* statistics);
+            std::span<const runtime::GivenSize> sizes, std::span<CallOutput> outputs,
+            CallStatistics* statistics);
 
 const tenon_host_call_t* host_call_table();
 const tenon_host_operation_t* host_operation_table();

@@ -137,7 +137,11 @@ Status run_call(tenon_program_t* program, tenon_program_call_t* record) {
   Outputs all(&memory);
   TENON_RETURN_IF_ERROR(read_outputs(given, &all));
   CallStatistics statistics;
-  TENON_RETURN_IF_ERROR(call(program->program, inputs.arguments, all.outputs, &statistics));
+  if (given.size_count != 0) TENON_REQUIRE(given.sizes, "sizes");
+  std::pmr::vector<runtime::GivenSize> sizes(&memory);
+  for (uint32_t i = 0; i < given.size_count; ++i)
+    sizes.push_back({from_abi_str(given.sizes[i].name), given.sizes[i].value});
+  TENON_RETURN_IF_ERROR(call(program->program, inputs.arguments, sizes, all.outputs, &statistics));
   give_outputs(given, all);
   given.repacked_bytes = statistics.repacked_bytes;
   given.transferred_bytes = statistics.transferred_bytes;

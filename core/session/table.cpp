@@ -166,6 +166,13 @@ tenon_code_t bind_input(void*, tenon_binding_t* binding, tenon_str_t name,
   });
 }
 
+tenon_code_t bind_size(void*, tenon_binding_t* binding, tenon_str_t name, int64_t value) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(binding, "binding");
+    return binding->binding->bind_size(from_abi_str(name), value);
+  });
+}
+
 tenon_code_t run(void*, tenon_binding_t* binding) {
   return slot([&]() -> Status {
     TENON_REQUIRE(binding, "binding");
@@ -281,6 +288,7 @@ const tenon_host_session_t* host_session_table() {
                                              program_release,
                                              binding_create,
                                              bind_input,
+                                             bind_size,
                                              run,
                                              output,
                                              run_info,

@@ -331,6 +331,44 @@ TEST_P(TensorTest, ThreadsShareATensor) {
   EXPECT_EQ(wrong, 0);
 }
 
+// ---- Sizes ----
+
+TEST_P(TensorTest, ASizeThatNoInputDecidesIsGiven) {
+  compile(R"(tenon.tir 1
+graph @g<n in [2, 64], m>(%x: f32[1], %z: f32[m]) -> (y: f32[n], w: f32[m]) {
+  %y = broadcast(%x) {shape = [n], dims = [0]} : f32[n]
+  yield %y, %z
+}
+)");
+  const std::vector<float> x = {3}, z = {1, 2};
+  const std::vector<Input> inputs = {ArrayView::of(x, {1}), ArrayView::of(z, {2})};
+  std::vector<Output> out(2);
+  EXPECT_EQ(program.call(inputs, out).code(), TENON_INVALID_ARGUMENT);
+  EXPECT_NE(tenon::failure_text().find("T0623: the size `n` follows from no input"),
+            std::string::npos)
+      << tenon::failure_text();
+  tenon::Call call(program, inputs, out);
+  for (const int64_t n : {5, 7, 5}) {
+    call.size("n", n);
+    ASSERT_TRUE(call.run().ok()) << tenon::failure_text();
+    EXPECT_EQ(out[0].array().dims, std::vector<int64_t>{n});
+    EXPECT_EQ(out[0].as<float>()[n - 1], 3.0f);
+  }
+  call.size("n", 65);
+  EXPECT_FALSE(call.run().ok());
+  EXPECT_NE(tenon::failure_text().find("T0608"), std::string::npos) << tenon::failure_text();
+  call.size("n", 4);
+  call.size("m", 3);  // z says 2
+  EXPECT_FALSE(call.run().ok());
+  EXPECT_NE(tenon::failure_text().find("T0606"), std::string::npos) << tenon::failure_text();
+  call.size("m", 2);
+  EXPECT_TRUE(call.run().ok()) << tenon::failure_text();
+  call.size("k", 2);
+  EXPECT_FALSE(call.run().ok());
+  EXPECT_NE(tenon::failure_text().find("T0602: there is no size `k`"), std::string::npos)
+      << tenon::failure_text();
+}
+
 // ---- Operations ----
 
 TEST_P(CallTest, CallsInTheBackground) {

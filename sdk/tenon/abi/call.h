@@ -86,6 +86,13 @@ typedef struct tenon_output_t {
 
 /* ---- The call ---- */
 
+/* The value of a symbolic size (tenon_model_info_t::symbol_names). Needed for sizes that follow
+ * from no input's dims, else T0623; for others it must agree with them. */
+typedef struct tenon_size_t {
+  tenon_str_t name;
+  int64_t value;
+} tenon_size_t;
+
 typedef struct tenon_program_call_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count; /* those of the model */
@@ -97,6 +104,9 @@ typedef struct tenon_program_call_t {
   /* Filled on success. Strided inputs that were made dense; what went between host and device
    * memory; results that were copied into GIVEN memory or away from memory that is not theirs. */
   uint64_t repacked_bytes, transferred_bytes, copied_out_bytes;
+  const tenon_size_t* sizes; /* may be null if size_count is 0 */
+  uint32_t size_count;
+  uint32_t reserved2;
 } tenon_program_call_t;
 
 typedef struct tenon_host_call_t {

@@ -151,6 +151,9 @@ typedef struct tenon_host_session_t {
    * inputs at once. */
   tenon_code_t (*bind_input)(void* self, tenon_binding_t* binding, tenon_str_t name,
                              const tenon_array_t* array);
+  /* Gives the value of a symbolic size, for all later runs; one that follows from no input's dims
+   * must be given, else run fails with T0623. T0602 for an unknown name. */
+  tenon_code_t (*bind_size)(void* self, tenon_binding_t* binding, tenon_str_t name, int64_t value);
   /* Runs to the end. Invalidates the outputs of the previous run. */
   tenon_code_t (*run)(void* self, tenon_binding_t* binding);
   /* A dense host array, valid until the next run or release. */

@@ -22,6 +22,8 @@
 #ifndef TENON_CPP_SESSION_HPP_
 #define TENON_CPP_SESSION_HPP_
 
+#include <algorithm>
+#include <deque>
 #include <functional>
 #include <span>
 #include <string>
@@ -348,6 +350,19 @@ class Call {
     give();
     return {};
   }
+  // The value of a symbolic size; needed for one that follows from no input's dims.
+  void size(std::string_view name, int64_t value) {
+    const auto at = std::find_if(sizes_.begin(), sizes_.end(),
+                                 [name](const tenon_size_t& s) { return view(s.name) == name; });
+    if (at != sizes_.end()) {
+      at->value = value;
+    } else {
+      names_.emplace_back(name);
+      sizes_.push_back({str(names_.back()), value});
+    }
+    raw_.sizes = sizes_.data();
+    raw_.size_count = static_cast<uint32_t>(sizes_.size());
+  }
   // Begins the call on a thread of the operation, which must be waited for with finish().
   Status start(const Operation& operation) {
     return detail::g_operation->start_call(detail::g_operation->self, program_, &raw_,
@@ -375,6 +390,8 @@ class Call {
   std::vector<tenon_array_t> arrays_;  // of inputs, then of outputs
   std::vector<tenon_input_t> inputs_;
   std::vector<tenon_output_t> records_;
+  std::deque<std::string> names_;  // a deque: addresses are stable
+  std::vector<tenon_size_t> sizes_;
   tenon_program_call_t raw_{};
 };
 

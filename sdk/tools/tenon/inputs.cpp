@@ -7,6 +7,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <tenon/cpp/dtype.hpp>
 
@@ -42,7 +43,8 @@ class Gather {
     for (const std::string& text : options_.dims) {
       if (int s = set_dim(text)) return s;
     }
-    return fill_missing();
+    if (int s = fill_missing()) return s;
+    return list_sizes();
   }
 
  private:
@@ -218,6 +220,24 @@ class Gather {
     }
     symbol.value = size;
     symbol.decided_by = "--dim";
+    return kOk;
+  }
+
+  // Sizes that are no dim of an input.
+  int list_sizes() {
+    std::set<tenon_dim_t> dims;
+    for (uint32_t i = 0; i < main_.argument_count; ++i) {
+      auto value = sized<tenon_value_view_t>();
+      if (tenon_code_t code =
+              api().value_view(api().self, graph_.get(), main_.arguments[i], &value)) {
+        return report(host_, code);
+      }
+      dims.insert(value.type.dims, value.type.dims + value.type.rank);
+    }
+    for (const auto& [number, symbol] : symbols_) {
+      if (symbol.value && !dims.contains(symbol.view.dim))
+        inputs_.sizes.emplace_back(symbol.name, *symbol.value);
+    }
     return kOk;
   }
 
