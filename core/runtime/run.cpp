@@ -16,17 +16,10 @@
 namespace tenon::runtime {
 namespace {
 
-void keep_for_good(std::shared_ptr<void> memory) {
-  static std::mutex mutex;
-  static auto* kept = new std::vector<std::shared_ptr<void>>();
-  std::lock_guard lock(mutex);
-  kept->push_back(std::move(memory));
-}
-
 // Buffers of outputs whose size the device learns as it runs.
 struct OutputRequests {
   const Device& device;
-  BufferPool* pool;
+  std::function<Result<std::shared_ptr<Buffer>>(uint64_t size_bytes)> take;
   std::vector<std::shared_ptr<Buffer>> buffers;
   Status failure;
   std::mutex mutex;  // a device may work on several threads
@@ -40,7 +33,7 @@ struct OutputRequests {
                                "a device asks for the buffer of output {} out of turn", index);
       return to_abi(requests.failure);
     }
-    Result<std::shared_ptr<Buffer>> made = requests.pool->take(size_bytes);
+    Result<std::shared_ptr<Buffer>> made = requests.take(size_bytes);
     if (!made.ok()) {
       requests.failure = made.status();
       return to_abi(requests.failure);
@@ -142,12 +135,18 @@ void Runner::drop_imports() {
   }
 }
 
-// Tensors keep the copies that were made of them, complete now.
+// Tensors keep the copies that were made of them, complete now. What a caller gets as an output is
+// not kept, nor what lies in it.
 void Runner::keep_copies() {
-  for (SlotState& slot : slots_) {
-    for (size_t d = 0; slot.tensor != nullptr && d < slot.places.size(); ++d) {
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    SlotState& slot = slots_[s];
+    if (slot.tensor == nullptr) continue;
+    if (slot.host_owner != nullptr && plan_->slots[s].last_step != UINT32_MAX)
+      slot.tensor->remember_host(slot.host_owner);
+    for (size_t d = 0; d < slot.places.size(); ++d) {
       Place& place = slot.places[d];
       if (place.buffer == nullptr || slot.tensor->on(*plan_->devices[d]) != nullptr) continue;
+      if (place.buffer->imported() && slot.host != slot.tensor->host()) continue;
       if (place.pooled) devices_[d].pool.forget(*place.buffer);
       place.pooled = false;
       slot.tensor->remember(place.buffer);
@@ -173,6 +172,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   Status status;
   try {
     status = run_steps(inputs, sizes);
+    if (status.ok()) take_donated();
     if (status.ok()) status = take_outputs();
   } catch (...) {  // no memory, or no thread can be started
     // Submitted work uses memory that the run's state owns. Waiting for it first gives up a device
@@ -292,6 +292,14 @@ Status Runner::place_inputs(std::span<const Argument> inputs, std::span<const Gi
   return {};
 }
 
+Result<std::shared_ptr<Buffer>> Runner::take_buffer(uint32_t device, uint64_t size_bytes) {
+  return or_reclaimed([&] { return devices_[device].pool.take(size_bytes); });
+}
+
+Result<std::shared_ptr<std::byte>> Runner::take_host(uint64_t size_bytes, bool zeroed) {
+  return or_reclaimed([&] { return host_memory(size_bytes, zeroed); });
+}
+
 Status Runner::place_array(uint32_t slot, const tenon_array_t& array) {
   SlotState& state = slots_[slot];
   state.host = array.data;
@@ -299,7 +307,7 @@ Status Runner::place_array(uint32_t slot, const tenon_array_t& array) {
   if (is_dense(array)) return {};
   uint64_t bytes = 0;
   TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> packed, host_memory(bytes, false));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> packed, take_host(bytes, false));
   pack(array, packed.get());
   statistics_.repacked_bytes += bytes;
   state.host = packed.get();
@@ -307,11 +315,14 @@ Status Runner::place_array(uint32_t slot, const tenon_array_t& array) {
   return {};
 }
 
-// A tensor is read where it is.
+// A tensor is read where it is, also one that is given up, until its memory is needed.
 Status Runner::place_tensor(uint32_t slot, const Argument& input) {
-  if (input.donated) return take_tensor(slot, *input.tensor);
   SlotState& state = slots_[slot];
   state.tensor = input.tensor;
+  state.donated = input.donated && !input.tensor->of_caller();
+  const bool near = std::ranges::any_of(
+      plan_->devices, [&](const auto& device) { return input.tensor->on(*device) != nullptr; });
+  if (!near) TENON_RETURN_IF_ERROR(input.tensor->fetch().status());
   state.host = input.tensor->host();
   state.has_host = state.stable_host = state.host != nullptr || input.tensor->size_bytes() == 0;
   for (size_t d = 0; d < state.places.size(); ++d) {
@@ -322,23 +333,17 @@ Status Runner::place_tensor(uint32_t slot, const Argument& input) {
   return {};
 }
 
-// One that is given up belongs to the run, as what steps make does.
-Status Runner::take_tensor(uint32_t slot, Tensor& tensor) {
+// The run now owns the memory of a tensor that is given up, as what steps make.
+void Runner::take_tensor(uint32_t slot) {
   SlotState& state = slots_[slot];
-  const bool near = std::ranges::any_of(
-      plan_->devices, [&](const auto& device) { return tensor.on(*device) != nullptr; });
-  if (!near) TENON_RETURN_IF_ERROR(tensor.fetch().status());
-  state.donated = true;
-  state.host = tensor.host();
-  state.has_host = state.host != nullptr || tensor.size_bytes() == 0;
-  Tensor::Taken taken = tensor.take();
-  state.host_owner = std::move(taken.host);
+  Tensor::Taken taken = std::exchange(state.tensor, nullptr)->take();
+  if (state.host_owner == nullptr) state.host_owner = std::move(taken.host);
   for (std::shared_ptr<Buffer>& buffer : taken.buffers) {
     const auto at = std::ranges::find_if(
         plan_->devices, [&](const auto& device) { return device.get() == &buffer->device(); });
     const auto d = static_cast<size_t>(at - plan_->devices.begin());
     if (at == plan_->devices.end()) {
-      if (state.host != nullptr && buffer->host() == state.host)
+      if (state.host != nullptr && buffer->host() == state.host && state.host_owner == nullptr)
         state.host_owner = {buffer, buffer->host()};
       continue;
     }
@@ -346,22 +351,29 @@ Status Runner::take_tensor(uint32_t slot, Tensor& tensor) {
     if (own) devices_[d].pool.adopt(*buffer);
     state.places[d] = {std::move(buffer), own, {}};
   }
-  state.stable_host = state.has_host && state.host_owner != nullptr;
-  return {};
+}
+
+// At the end of the steps: what is still there becomes an output, or is freed.
+void Runner::take_donated() {
+  for (uint32_t s = 0; s < slots_.size(); ++s) {
+    if (slots_[s].donated && slots_[s].tensor != nullptr) take_tensor(s);
+  }
 }
 
 // The memory of an input that the device may write this output to; null if it must get memory of
 // its own. Nobody else may read it, now or later.
-std::shared_ptr<Buffer> Runner::given_up_for(uint32_t index, const Needs::Output& output) const {
+std::shared_ptr<Buffer> Runner::given_up_for(uint32_t index, const Needs::Output& output) {
   const Step& step = plan_->steps[index];
   if (output.alias_input == TENON_NO_ALIAS) return nullptr;
   const uint32_t slot = step.inputs[output.alias_input];
-  const SlotState& state = slots_[slot];
-  const std::shared_ptr<Buffer>& buffer = state.places[step.device].buffer;
+  SlotState& state = slots_[slot];
+  const Place& place = state.places[step.device];
   if (plan_->slots[slot].last_step != index || state.held) return nullptr;
   if (std::ranges::count(step.inputs, slot) != 1) return nullptr;
-  if (!state.places[step.device].pooled || buffer.use_count() != 1) return nullptr;
-  return buffer->size_bytes() >= output.size_bytes ? buffer : nullptr;
+  if (place.buffer == nullptr || place.buffer->size_bytes() < output.size_bytes) return nullptr;
+  if (state.donated && state.tensor != nullptr && !place.buffer->imported()) take_tensor(slot);
+  if (!place.pooled || place.buffer.use_count() != 1) return nullptr;
+  return place.buffer;
 }
 
 Status Runner::execute(uint32_t index) {
@@ -404,14 +416,14 @@ Status Runner::execute(uint32_t index) {
     if (buffer != nullptr) {
       slots_[step.inputs[needs->outputs[i].alias_input]].places[step.device] = {};
     } else {
-      TENON_ASSIGN_OR_RETURN(buffer, state.pool.take(needs->outputs[i].size_bytes));
+      TENON_ASSIGN_OR_RETURN(buffer, take_buffer(step.device, needs->outputs[i].size_bytes));
     }
     outputs.push_back({buffer->handle(), 0});
     slots_[step.outputs[i]].places[step.device] = {std::move(buffer), true};
   }
   std::shared_ptr<Buffer> workspace;
   if (needs->workspace_bytes != 0) {
-    TENON_ASSIGN_OR_RETURN(workspace, state.pool.take(needs->workspace_bytes));
+    TENON_ASSIGN_OR_RETURN(workspace, take_buffer(step.device, needs->workspace_bytes));
   }
   statistics_.arena_lower_bound_bytes =
       std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);
@@ -447,8 +459,11 @@ Status Runner::execute(uint32_t index) {
     call.signal = state.queue->next_signal();
     for (const tenon_fence_point_t& point : waits) state.depends(point);
   }
-  OutputRequests requests{
-      *device, &state.pool, std::vector<std::shared_ptr<Buffer>>(outputs.size()), {}, {}};
+  OutputRequests requests{*device,
+                          [this, &step](uint64_t bytes) { return take_buffer(step.device, bytes); },
+                          std::vector<std::shared_ptr<Buffer>>(outputs.size()),
+                          {},
+                          {}};
   call.output_self = &requests;
   call.output = call.queue == nullptr ? OutputRequests::give : nullptr;
   Status status = executable.execute(call);
@@ -556,7 +571,7 @@ Result<std::shared_ptr<Tensor>> Runner::make_tensor(size_t output, uint64_t* out
   if (stays && state.host_owner != nullptr)
     return std::make_shared<Tensor>(dtype, dims, bytes, std::move(state.host_owner));
   // It is the caller's or a constant.
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, host_memory(bytes, false));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, take_host(bytes, false));
   if (bytes != 0) std::memcpy(memory.get(), state.host, bytes);
   *out_copied_bytes += bytes;
   return std::make_shared<Tensor>(dtype, dims, bytes, std::move(memory));

@@ -59,7 +59,8 @@ class BufferPool {
 struct Argument {
   const tenon_array_t* array = nullptr;  // for a tensor its type and dims, and no data
   Tensor* tensor = nullptr;              // null: `array` has the data
-  bool donated = false;                  // the run gets the tensor's memory
+  bool donated = false;  // the run may have the tensor's memory: gone once the run has succeeded,
+                         // or an output was written to it
 };
 
 // The value of a symbolic size, which may follow from no input.
@@ -80,8 +81,8 @@ class Runner {
   explicit Runner(std::shared_ptr<const Plan> plan);
   ~Runner();
 
-  // Runs to the end. inputs: one per input, checked by Shapes::check_input and
-  // Tensor::check_donated; borrowed for the call. stays: one per output, not 0 if it need not be on
+  // Runs to the end. inputs: one per input, checked by Shapes::check_input or, for tensors,
+  // Shapes::check_type; borrowed for the call. stays: one per output, not 0 if it need not be on
   // the host; or none, and all are brought there. After a failure the Runner, its devices (unless
   // lost) and the process are usable.
   Status run(std::span<const Argument> inputs, std::span<const uint8_t> stays = {},
@@ -96,6 +97,8 @@ class Runner {
   // Ends the use of a call's arrays and outputs; buffers are kept for the next run.
   void end_call() { drop_run_state(); }
   const RunStatistics& statistics() const { return statistics_; }
+  // reclaim: frees memory that others keep without need; false if there was none.
+  void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
   void set_trace(std::shared_ptr<Trace> trace) { trace_ = std::move(trace); }  // null: no profile
 
  private:
@@ -107,7 +110,18 @@ class Runner {
   Status place_inputs(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
   Status place_array(uint32_t slot, const tenon_array_t& array);
   Status place_tensor(uint32_t slot, const Argument& input);
-  Status take_tensor(uint32_t slot, Tensor& tensor);
+  void take_tensor(uint32_t slot);
+  void take_donated();
+  Result<std::shared_ptr<Buffer>> take_buffer(uint32_t device, uint64_t size_bytes);
+  Result<std::shared_ptr<std::byte>> take_host(uint64_t size_bytes, bool zeroed);
+  // Once more if memory was short and others gave some back.
+  template <class Take>
+  auto or_reclaimed(Take take) {
+    auto taken = take();
+    const bool again =
+        !taken.ok() && taken.status().code() == TENON_RESOURCE_EXHAUSTED && reclaim_ && reclaim_();
+    return again ? take() : std::move(taken);
+  }
   void let_leave(std::span<const uint8_t> stays);
   void keep_copies();
   Status solve_symbols(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
@@ -129,7 +143,7 @@ class Runner {
   void give_up_one(uint32_t waited_for);
   void end_queues();
   Status check_made(const Step& step) const;
-  std::shared_ptr<Buffer> given_up_for(uint32_t step, const Needs::Output& output) const;
+  std::shared_ptr<Buffer> given_up_for(uint32_t step, const Needs::Output& output);
   Status take_outputs();
   void release_dead(uint32_t step);
   void drop_run_state();
@@ -162,12 +176,13 @@ class Runner {
   std::vector<OutputArray> outputs_;
   RunStatistics statistics_;
   Status given_up_;  // of this run: why a device was abandoned
+  std::function<bool()> reclaim_;
   std::shared_ptr<Trace> trace_;
   std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device, while a trace is taken
   std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that no later step reads
   std::vector<bool> crosses_;  // by slot: copied from where it is made to a device
   std::vector<bool> leaves_;   // by slot, in this run: the same, or brought to the host
-  std::vector<bool> stays_;    // by slot, in this run: if it is an output, it may be anywhere
+  std::vector<bool> stays_;    // by slot, in this run: no output of it must be on the host
   std::vector<bool> relayed_;  // by slot: it is copied to a device with a queue
 };
 

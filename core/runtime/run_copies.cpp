@@ -42,7 +42,7 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
     slot_state.places[device_index] = {std::make_shared<Buffer>(std::move(imported)), false, after};
     return {};
   }
-  TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(bytes));
+  TENON_ASSIGN_OR_RETURN(auto buffer, take_buffer(device_index, bytes));
   slot_state.places[device_index] = {buffer, true, {}};
   if (bytes == 0) return {};
   if (buffer->host() != nullptr && !device->has_queue()) {
@@ -110,7 +110,7 @@ Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes)
   // If the copy fails, devices that wait for it carry on with what it left: zeros, never the
   // previous contents of the memory.
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory,
-                         host_memory(bytes, device->has_queue() && relayed_[slot]));
+                         take_host(bytes, device->has_queue() && relayed_[slot]));
   slot_state.host = memory.get();
   slot_state.host_owner = memory;  // kept until the queue is done, even if a wait fails
   if (bytes != 0) {
@@ -149,10 +149,10 @@ Status Runner::await_host(uint32_t slot) {
 Status Runner::own_host(uint32_t slot) {
   SlotState& state = slots_[slot];
   if (plan_->slots[slot].source != Slot::Source::kInput) return {};
-  if (state.host_owner != nullptr || state.donated) return {};
+  if (state.host_owner != nullptr || state.donated) return {};  // the run's
   uint64_t bytes = 0;
   TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, host_memory(bytes, false));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, take_host(bytes, false));
   if (bytes != 0) std::memcpy(memory.get(), state.host, bytes);
   statistics_.copied_bytes += bytes;
   state.host = memory.get();

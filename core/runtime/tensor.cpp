@@ -56,6 +56,13 @@ Result<std::shared_ptr<Buffer>> upload(std::shared_ptr<Device> device, const voi
   return buffer;
 }
 
+void keep_for_good(std::shared_ptr<void> memory) {
+  static std::mutex mutex;
+  static auto* kept = new std::vector<std::shared_ptr<void>>();
+  std::lock_guard lock(mutex);
+  kept->push_back(std::move(memory));
+}
+
 static Status gone() {
   return error(TENON_FAILED_PRECONDITION, "T0621",
                "the tensor was donated before, and has no value now");
@@ -77,9 +84,22 @@ Tensor::Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_byt
   host_.store(places_->buffer->host(), std::memory_order_release);
 }
 
-// Buffers that wrap the host memory go before it; a long list must not end in deep recursion.
+std::shared_ptr<Tensor> Tensor::gone_like(const Tensor& tensor) {
+  auto gone = std::make_shared<Tensor>(tensor.dtype_, tensor.dims_, tensor.size_bytes_,
+                                       std::shared_ptr<void>());
+  (void)gone->take();
+  return gone;
+}
+
+// Buffers that wrap the host memory go before it; a long list must not end in deep recursion. A
+// device that was given up may still read what it imported.
 Tensor::~Tensor() {
-  while (places_ != nullptr) places_ = std::move(places_->next);
+  bool abandoned = false;
+  while (places_ != nullptr) {
+    abandoned = abandoned || places_->buffer->device().abandoned();
+    places_ = std::move(places_->next);
+  }
+  if (abandoned && host_owner_ != nullptr) keep_for_good(std::move(host_owner_));
 }
 
 Buffer* Tensor::on(const Device& device) const {
@@ -96,6 +116,13 @@ void Tensor::remember(std::shared_ptr<Buffer> buffer) {
   first_.store(places_.get(), std::memory_order_release);
 }
 
+void Tensor::remember_host(std::shared_ptr<void> memory) {
+  std::lock_guard lock(mutex_);
+  if (given_up() || host() != nullptr) return;
+  host_owner_ = std::move(memory);
+  host_.store(host_owner_.get(), std::memory_order_release);
+}
+
 Result<const void*> Tensor::fetch() {
   if (const void* there = host(); there != nullptr || size_bytes_ == 0) {
     if (given_up()) return gone();
@@ -104,7 +131,9 @@ Result<const void*> Tensor::fetch() {
   std::lock_guard lock(mutex_);
   if (given_up()) return gone();
   if (host() != nullptr) return host();
-  Buffer& buffer = *places_->buffer;
+  const Place* from = places_.get();  // of a device that was not lost, if there is one
+  while (from->next != nullptr && !from->buffer->device().alive().ok()) from = from->next.get();
+  Buffer& buffer = *from->buffer;
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, host_memory(size_bytes_, false));
   auto copy = sized<tenon_copy_t>();
   copy.direction = TENON_COPY_DEVICE_TO_HOST;
@@ -117,11 +146,8 @@ Result<const void*> Tensor::fetch() {
   return host();
 }
 
-Status Tensor::check_donated() const {
-  if (given_up()) return gone();
-  if (!of_caller_) return {};
-  return error(TENON_INVALID_ARGUMENT, "T0621",
-               "the tensor's memory is the caller's, so it cannot be donated");
+Status Tensor::check_there() const {
+  return given_up() ? gone() : Status();
 }
 
 Tensor::Taken Tensor::take() {

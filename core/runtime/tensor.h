@@ -2,7 +2,7 @@
 // several places at once. What it holds does not change, so that calls read it where it is and
 // remember the copies they made (docs/adr/0029).
 //
-// Threads: safe. give_up() and take() only while nobody else uses the tensor.
+// Threads: safe. take() only while nobody else uses the tensor.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -36,17 +36,21 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   Result<const void*> fetch();
   // Its memory on a device; null if there is none. Lives as long as the tensor, or until take().
   Buffer* on(const Device& device) const;
-  // Keeps a complete copy on a device, unless there is one.
+  // Keeps a complete copy on a device or on the host, unless there is one.
   void remember(std::shared_ptr<Buffer> buffer);
+  void remember_host(std::shared_ptr<void> memory);
 
-  // Whether it may be given up: T0621 if its memory is the caller's or it was given up before.
-  Status check_donated() const;
+  bool of_caller() const { return of_caller_; }
+  // T0621 if it was given up.
+  Status check_there() const;
   // What it holds, moved out of it. Afterwards it has no value.
   struct Taken {
     std::vector<std::shared_ptr<Buffer>> buffers;  // some may be imports of the host's memory
     std::shared_ptr<void> host;                    // null: there is none beside the buffers
   };
   Taken take();
+  // A tensor of the same type that was given up.
+  static std::shared_ptr<Tensor> gone_like(const Tensor& tensor);
   bool given_up() const { return given_up_.load(std::memory_order_acquire); }
   std::string places() const;  // "host", "sim:1,host"
 
@@ -72,6 +76,9 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
 // Dense bytes in new memory of a device, which is opened. As Buffer::allocate and copies fail.
 Result<std::shared_ptr<Buffer>> upload(std::shared_ptr<Device> device, const void* data,
                                        uint64_t size_bytes);
+// Memory that a device may access although it was given up: it is never freed.
+void keep_for_good(std::shared_ptr<void> memory);
+
 // Dense host memory that counts against TENON_MEMORY_LIMIT. T0111, T0609. zeroed: all of it.
 Result<std::shared_ptr<std::byte>> host_memory(uint64_t size_bytes, bool zeroed);
 

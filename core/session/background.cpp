@@ -9,6 +9,12 @@
 
 namespace tenon::session {
 
+Status Background::check_process() const {
+  if (!of_parent()) return {};
+  return error(TENON_FAILED_PRECONDITION, "T0622",
+               "the operation belongs to the process that this one was forked from");
+}
+
 Background::~Background() {
   {
     std::unique_lock lock(mutex_);
@@ -22,6 +28,7 @@ Background::~Background() {
 }
 
 Status Background::start(std::function<Status()> work, std::function<void(tenon_code_t)> ended) {
+  TENON_RETURN_IF_ERROR(check_process());
   const std::lock_guard lock(mutex_);
   if (state_ != State::kIdle) {
     return error(TENON_FAILED_PRECONDITION, "T0622",
@@ -32,6 +39,7 @@ Status Background::start(std::function<Status()> work, std::function<void(tenon_
   try {
     const SignalsBlocked blocked;
     if (!thread_.joinable()) thread_ = std::thread([this] { serve(); });
+    process_ = getpid();
   } catch (const std::system_error& e) {
     work_ = nullptr;
     ended_ = nullptr;
@@ -67,6 +75,7 @@ void Background::serve() {
 }
 
 Status Background::wait(uint64_t timeout_ns) {
+  TENON_RETURN_IF_ERROR(check_process());
   std::unique_lock lock(mutex_);
   if (state_ == State::kIdle) {
     return error(TENON_FAILED_PRECONDITION, "T0622", "the operation has started nothing");

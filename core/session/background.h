@@ -2,6 +2,8 @@
 //
 // Threads: safe; one thread waits at a time.
 #pragma once
+#include <unistd.h>
+
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -17,6 +19,10 @@ class Background {
   ~Background();  // waits for the work
   Background(const Background&) = delete;
 
+  // In a forked child it must be left where it is: its thread is not there, and its locks may be
+  // held.
+  bool of_parent() const { return process_ != 0 && process_ != getpid(); }
+
   // Begins `work` and returns; `ended` gets its result when wait() has it. Both throw nothing.
   // T0622 while other work was not waited for.
   Status start(std::function<Status()> work, std::function<void(tenon_code_t)> ended);
@@ -26,6 +32,7 @@ class Background {
 
  private:
   enum class State : uint8_t { kIdle, kGiven, kWorking, kEnded, kStopping };
+  Status check_process() const;
   void serve();
 
   std::mutex mutex_;
@@ -36,6 +43,7 @@ class Background {
   Status result_;
   int telling_ = 0;  // 1 while `ended` is called
   std::thread thread_;
+  pid_t process_ = 0;  // that has the thread: a forked child has not
 };
 
 }  // namespace tenon::session

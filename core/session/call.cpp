@@ -35,6 +35,18 @@ std::string type_text(tenon_dtype_t dtype, std::span<const int64_t> dims) {
   return fmt::format("{}[{}]", ir::dtype_name(dtype), join_names(texts));
 }
 
+// What is known before the run: the type, and dims that are constant. Nothing is lost yet.
+Status check_given_type(const runtime::Port& port, const tenon_array_t& given) {
+  bool fits = given.dtype == port.dtype && given.rank == port.dims.size();
+  for (uint32_t d = 0; fits && d < given.rank; ++d)
+    fits = port.dims[d] < 0 || port.dims[d] == given.dims[d];
+  if (fits) return {};
+  const std::span<const int64_t> dims(given.dims, std::min<size_t>(given.rank, TENON_RANK_MAX));
+  return error(TENON_INVALID_ARGUMENT, "T0620", "output {} is {}[{}], and the memory is for {}",
+               quoted(port.name), ir::dtype_name(port.dtype), join_names(port.dim_texts),
+               type_text(given.dtype, dims));
+}
+
 // Whether the memory that is given for an output can hold it, and alone.
 Status check_given(const runtime::Port& port, const OutputArray& made, const tenon_array_t& given) {
   const std::span<const int64_t> dims(given.dims, std::min<size_t>(given.rank, TENON_RANK_MAX));
@@ -125,9 +137,8 @@ struct Attempt {
   bool ran = false;
 };
 
-Attempt run_once(const Program& program, const std::vector<runtime::Port>& ports,
-                 const Arguments& arguments, std::span<CallOutput> outputs,
-                 CallStatistics* statistics) {
+Attempt run(const Program& program, const std::vector<runtime::Port>& ports,
+            const Arguments& arguments, std::span<CallOutput> outputs, CallStatistics* statistics) {
   const RunnerPool::Lease runner(program.runners());
   Status status = runner->run(arguments.inputs, arguments.stays, arguments.sizes);
   if (!status.ok()) return {std::move(status), false};
@@ -141,16 +152,6 @@ bool gave_up(const Arguments& arguments) {
   return std::ranges::any_of(arguments.inputs, [](const runtime::Argument& input) {
     return input.donated && input.tensor->given_up();
   });
-}
-
-// What idle runners keep may be the memory that is missing.
-Attempt run(const Program& program, const std::vector<runtime::Port>& ports,
-            const Arguments& arguments, std::span<CallOutput> outputs, CallStatistics* statistics) {
-  Attempt attempt = run_once(program, ports, arguments, outputs, statistics);
-  if (attempt.ran || attempt.status.code() != TENON_RESOURCE_EXHAUSTED || gave_up(arguments) ||
-      !program.runners().trim())
-    return attempt;
-  return run_once(program, ports, arguments, outputs, statistics);
 }
 
 // The general variant refuses some sizes that mean something by value (-1, or 0 as "keep").
@@ -186,9 +187,8 @@ Status check_tensor(const runtime::Shapes& shapes, uint32_t input,
   const runtime::Argument& given = inputs[input];
   runtime::Tensor& tensor = *given.tensor;
   TENON_RETURN_IF_ERROR(shapes.check_type(input, tensor.dtype(), tensor.dims()));
-  if (tensor.given_up()) return tensor.check_donated();
+  TENON_RETURN_IF_ERROR(tensor.check_there());
   if (!given.donated) return {};
-  TENON_RETURN_IF_ERROR(tensor.check_donated());
   for (uint32_t other = 0; other < inputs.size(); ++other) {
     if (other == input || inputs[other].tensor != &tensor) continue;
     return error(TENON_INVALID_ARGUMENT, "T0621",
@@ -218,7 +218,11 @@ Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs
     TENON_RETURN_IF_ERROR(inputs[i].tensor != nullptr ? check_tensor(shapes, i, inputs)
                                                       : shapes.check_input(i, *inputs[i].array));
   }
-  for (const CallOutput& output : outputs) arguments.stays.push_back(output.stays ? 1 : 0);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    arguments.stays.push_back(outputs[i].stays ? 1 : 0);
+    if (outputs[i].given != nullptr)
+      TENON_RETURN_IF_ERROR(check_given_type(shapes.outputs()[i], *outputs[i].given));
+  }
   // Results are those of IEEE 754's defaults, whatever rounding the caller has set.
   const FloatScope floats(region_float_control());
   if (const auto* variants = std::get_if<std::shared_ptr<Variants>>(&program)) {

@@ -104,6 +104,15 @@ Status read_outputs(const tenon_program_call_t& call, Outputs* all) {
   return {};
 }
 
+// A handle that was donated has no value any more, whether the run used its memory or not.
+void end_donated(const tenon_program_call_t& call) {
+  for (size_t i = 0; i < call.input_count; ++i) {
+    const tenon_input_t& input = *record_at(call.inputs, i);
+    if ((input.flags & TENON_INPUT_DONATED) == 0 || input.tensor->tensor->given_up()) continue;
+    input.tensor->tensor = runtime::Tensor::gone_like(*input.tensor->tensor);
+  }
+}
+
 // Nothing here can fail: the handles were made before the run.
 void give_outputs(const tenon_program_call_t& call, Outputs& all) {
   for (size_t i = 0; i < all.tensors.size(); ++i) {
@@ -143,6 +152,7 @@ Status run_call(tenon_program_t* program, tenon_program_call_t* record) {
     sizes.push_back({from_abi_str(given.sizes[i].name), given.sizes[i].value});
   TENON_RETURN_IF_ERROR(call(program->program, inputs.arguments, sizes, all.outputs, &statistics));
   give_outputs(given, all);
+  end_donated(given);
   given.repacked_bytes = statistics.repacked_bytes;
   given.transferred_bytes = statistics.transferred_bytes;
   given.copied_out_bytes = statistics.copied_out_bytes;

@@ -16,6 +16,8 @@ struct tenon_operation_t {
 namespace tenon::session {
 namespace {
 
+constexpr uint64_t kPollEveryNs = 10'000'000;
+
 bool poll(void* self) {
   const tenon_operation_options_t& options = static_cast<tenon_operation_t*>(self)->options;
   return options.poll(options.context) != 0;
@@ -42,7 +44,7 @@ tenon_code_t create(void*, const tenon_operation_options_t* options, tenon_opera
 }
 
 void release(void*, tenon_operation_t* operation) {
-  delete operation;
+  if (operation != nullptr && !operation->background.of_parent()) delete operation;
 }
 
 void cancel(void*, tenon_operation_t* operation) {
@@ -103,7 +105,14 @@ tenon_code_t start_call(void*, tenon_program_t* program, tenon_program_call_t* r
 tenon_code_t wait(void*, tenon_operation_t* operation, uint64_t timeout_ns) {
   return slot([&]() -> Status {
     TENON_REQUIRE(operation, "operation");
-    return operation->background.wait(timeout_ns);
+    if (operation->options.poll == nullptr) return operation->background.wait(timeout_ns);
+    for (uint64_t left_ns = timeout_ns;;) {
+      const uint64_t slice_ns = std::min(left_ns, kPollEveryNs);
+      Status status = operation->background.wait(slice_ns);
+      if (left_ns != UINT64_MAX) left_ns -= slice_ns;
+      if (status.code() != TENON_DEADLINE_EXCEEDED || left_ns == 0) return status;
+      if (poll(operation)) cancel(nullptr, operation);
+    }
   });
 }
 

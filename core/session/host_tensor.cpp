@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "core/base/checked.h"
+#include "core/base/limits.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/runtime/arrays.h"
@@ -34,6 +35,7 @@ Status read_array(const tenon_array_t* record, tenon_array_t* out, std::vector<i
   if (out->rank != 0) TENON_REQUIRE(out->dims, "array's dims");
   dims->assign(out->dims, out->dims + out->rank);
   TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(*dims));
+  TENON_RETURN_IF_ERROR(check_limit(Limit::kElements, count, "a tensor"));
   TENON_ASSIGN_OR_RETURN(*bytes, packed_bytes(count, ir::dtype_bits(out->dtype)));
   if (*bytes != 0 && out->data == nullptr)
     return error(TENON_INVALID_ARGUMENT, "T0613", "the array has dims and no data");

@@ -30,7 +30,9 @@ extern "C" {
 /* An immutable value with memory of its own: on the host, on a device, or on several. A tensor that
  * was an input remembers where calls have copied it, so that it goes to a device only once. It
  * outlives programs. Its memory counts against TENON_MEMORY_LIMIT, unless it is the caller's. It
- * must not be touched once the process runs its exit functions. Threads: safe, but for donation. */
+ * must not be touched once the process runs its exit functions. Threads: safe, but for donation.
+ * As every slot of this table, releasing it may wait for a thread that is in the device's plugin:
+ * who holds a lock that a callback of an operation takes gives it back around every slot. */
 typedef struct tenon_tensor_t tenon_tensor_t;
 
 typedef struct tenon_tensor_info_t {
@@ -48,10 +50,11 @@ typedef struct tenon_tensor_info_t {
 
 /* ---- Inputs ---- */
 
-/* The caller gives the tensor up, so that its memory can become that of an output. It is gone once
- * the arguments of the call have been checked, whatever the outcome of the run; only
- * tensor_release may follow. No other call may use it at the same time. T0621 if it occurs twice in
- * this call, was given up before, or has memory of the caller (tensor_wrap). */
+/* The caller permits that the tensor's memory becomes that of an output. After a call that succeeds
+ * the tensor has no value, whether its memory was used or not: T0621 where it is used again, and
+ * its arrays are not to be read. After one that fails it has its value, unless an output was
+ * written to its memory. Memory of the caller (tensor_wrap) is never written. No other call may use
+ * the tensor at the same time. T0621 if it occurs twice in this call. */
 #define TENON_INPUT_DONATED 1u
 
 typedef struct tenon_input_t {
@@ -123,8 +126,12 @@ typedef struct tenon_host_call_t {
   tenon_code_t (*call)(void* self, tenon_program_t* program, tenon_program_call_t* call);
 
   /* Makes a tensor of dense host memory without copying it. The memory must stay as it is until
-   * `release` is called, once, on any thread, when nothing uses it any more; null: it lives as long
-   * as the process. `release` must not call the host. On failure it is not called. Safe. */
+   * `release` is called, once, on any thread, when nothing uses it any more: outputs that were LEFT
+   * may be this tensor. null: it lives as long as the process. The host holds no lock while it
+   * calls `release`, which must not call the host. It is not called if this fails, when tensors are
+   * still there at the end of the process, nor once a device that imported the memory was given up.
+   * Safe.
+   */
   tenon_code_t (*tensor_wrap)(void* self, const tenon_array_t* array, void* context,
                               void (*release)(void* context), tenon_tensor_t** out_tensor);
   /* Makes a tensor with a copy of an array, which may have strides, in memory of a device: "cpu",

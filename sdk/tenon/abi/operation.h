@@ -25,17 +25,20 @@ extern "C" {
 
 typedef struct tenon_operation_t tenon_operation_t;
 
-/* Functions may be null. None may call the host, except that `done` may call `cancel`. */
+/* Functions may be null. None may call the host, except that `done` may call `cancel`, nor unwind.
+ * The context lives until the operation has been released. */
 typedef struct tenon_operation_options_t {
   uint32_t size_bytes;
   uint32_t reserved;
   void* context; /* for the functions */
-  /* Asked while the operation works, at most every 10 ms and only on the thread that entered it:
-   * not 0 cancels it. Where an interpreter handles its signals. */
+  /* Asked while the operation works, at most every 10 ms, and only on a thread that entered it or
+   * is in `wait`: not 0 cancels it. Where an interpreter handles its signals. It may be asked
+   * inside of a plugin's function, and while the host holds locks of a device. */
   uint32_t (*poll)(void* context);
   /* Progress of long work: "compile", 3 of 12; total 0: unknown. On any thread of the operation. */
   void (*progress)(void* context, tenon_str_t phase, uint64_t done, uint64_t total);
-  /* A started call has ended with this code, and `wait` will not wait. On a thread of the host. */
+  /* A started call has ended with this code, and `wait` will not wait; it may have returned
+   * already. On a thread of the host. */
   void (*done)(void* context, tenon_code_t code);
 } tenon_operation_options_t;
 
@@ -46,10 +49,12 @@ typedef struct tenon_host_operation_t {
   /* options: may be null. Safe. */
   tenon_code_t (*create)(void* self, const tenon_operation_options_t* options,
                          tenon_operation_t** out_operation);
-  /* Waits for a started call, cancels nothing. Not while a thread is in it. Null is fine. */
+  /* Waits for a started call and its `done`, cancels nothing. Not while a thread is in it. Null is
+   * fine; so is a forked child, where it stays in memory. */
   void (*release)(void* self, tenon_operation_t* operation);
-  /* Asks it to stop, for good; what belongs to it fails with CANCELLED soon, and work that devices
-   * have begun ends first. Safe, also from a signal handler. */
+  /* Asks it to stop, for good; what belongs to it fails with CANCELLED soon. Work that devices have
+   * begun, copies, and the compilation of another thread that it waits for end first. Safe, also
+   * from a signal handler. */
   void (*cancel)(void* self, tenon_operation_t* operation);
 
   /* Until `leave`, what the calling thread asks of the host belongs to the operation. Several

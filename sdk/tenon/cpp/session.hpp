@@ -169,12 +169,14 @@ class Tensor {
   }
   // Its elements on the host, as long as it lives; copied there if necessary.
   Status array(ArrayView* out) const {
+    if (object_ == nullptr) return TENON_INVALID_ARGUMENT;
     auto raw = sized<tenon_array_t>();
     TENON_TRY(detail::g_call->tensor_array(detail::g_call->self, object_, &raw));
     *out = {raw.dtype, {raw.dims, raw.dims + raw.rank}, raw.data};
     return {};
   }
   Status info(tenon_tensor_info_t* out) const {
+    if (object_ == nullptr) return TENON_INVALID_ARGUMENT;
     *out = {};
     out->size_bytes = sizeof *out;
     return detail::g_call->tensor_info(detail::g_call->self, object_, out);
@@ -217,7 +219,9 @@ class Operation {
     if (done) options.done = [](void* self, tenon_code_t code) { self_of(self).done(code); };
     return api().create(api().self, &options, &object_);
   }
-  void cancel() { api().cancel(api().self, object_); }
+  void cancel() {
+    if (object_ != nullptr) api().cancel(api().self, object_);
+  }
   // What `work` asks of the host on this thread belongs to the operation.
   template <class Work>
   Status run(Work&& work) {
@@ -242,8 +246,8 @@ class Operation {
 class Input {
  public:
   Input(ArrayView array) : array_(std::move(array)) {}
-  Input(const Tensor& tensor) : tensor_(tensor.get()) {}
-  // The call may take the tensor's memory for an output. Only its end may follow.
+  Input(const Tensor& tensor) : tensor_(&tensor) {}
+  // The call may take the tensor's memory for an output. Afterwards it has no value.
   static Input donate(Tensor& tensor) {
     Input input(tensor);
     input.flags_ = TENON_INPUT_DONATED;
@@ -253,7 +257,7 @@ class Input {
  private:
   friend class Call;
   ArrayView array_;
-  tenon_tensor_t* tensor_ = nullptr;
+  const Tensor* tensor_ = nullptr;
   uint32_t flags_ = 0;
 };
 
@@ -318,8 +322,9 @@ class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::pr
   }
 };
 
-// A call with its records, for calls in the background, and for many calls with the same memory.
-// Program, inputs and outputs are borrowed as long as it lives.
+// A call with its records, for calls in the background, and for many calls with the same memory. A
+// tensor that is an output of one run may be an input of the next. The program, tensors, the memory
+// of arrays, and outputs are borrowed as long as it lives.
 class Call {
  public:
   Call(const Program& program, std::span<const Input> inputs, std::span<Output> outputs)
@@ -328,8 +333,9 @@ class Call {
     inputs_.reserve(inputs.size());
     for (const Input& input : inputs) {
       arrays_.push_back(detail::raw(input.array_));
+      tensors_.push_back(input.tensor_);
       inputs_.push_back({sizeof(tenon_input_t), input.flags_,
-                         input.tensor_ == nullptr ? &arrays_.back() : nullptr, input.tensor_});
+                         input.tensor_ == nullptr ? &arrays_.back() : nullptr, nullptr});
     }
     records_.reserve(outputs.size());
     for (const Output& output : outputs) {
@@ -346,6 +352,7 @@ class Call {
 
   Status run() {
     if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    begin();
     TENON_TRY(detail::g_call->call(detail::g_call->self, program_, &raw_));
     give();
     return {};
@@ -365,6 +372,8 @@ class Call {
   }
   // Begins the call on a thread of the operation, which must be waited for with finish().
   Status start(const Operation& operation) {
+    if (detail::g_operation == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    begin();
     return detail::g_operation->start_call(detail::g_operation->self, program_, &raw_,
                                            operation.get());
   }
@@ -377,6 +386,15 @@ class Call {
   const tenon_program_call_t& information() const { return raw_; }
 
  private:
+  // Tensors as they are now: an input may be an output of the run before.
+  void begin() {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (tensors_[i] != nullptr) inputs_[i].tensor = tensors_[i]->get();
+    }
+    for (Output& output : outputs_) {
+      if (output.kind_ != TENON_OUTPUT_GIVEN) output.array_ = {};
+    }
+  }
   void give() {
     for (size_t i = 0; i < records_.size(); ++i) {
       if (outputs_[i].kind_ == TENON_OUTPUT_GIVEN) continue;
@@ -388,6 +406,7 @@ class Call {
   tenon_program_t* program_;
   std::span<Output> outputs_;
   std::vector<tenon_array_t> arrays_;  // of inputs, then of outputs
+  std::vector<const Tensor*> tensors_;
   std::vector<tenon_input_t> inputs_;
   std::vector<tenon_output_t> records_;
   std::deque<std::string> names_;  // a deque: addresses are stable

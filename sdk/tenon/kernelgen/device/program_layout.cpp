@@ -115,18 +115,19 @@ std::vector<uint32_t> alias_inputs(const DeviceProgram& program, std::span<const
     for (uint32_t b : step.buffers) ++steps_at[b];
   }
   std::vector<uint32_t> out(program.output_count, TENON_NO_ALIAS);
-  std::vector<bool> taken(program.input_count);
+  std::vector<bool> taken(program.input_count), before(program.buffers.size());
   for (const ProgramStep& step : program.steps) {
     for (size_t p = 0; p + 1 < step.in_place.size(); p += 2) {
       const uint32_t to = step.in_place[p], from = step.in_place[p + 1];
       const ProgramBuffer &output = program.buffers[to], &input = program.buffers[from];
       if (output.kind != BufferKind::kOutput || input.kind != BufferKind::kInput) continue;
-      if (steps_at[from] != 1 || taken[input.index] || out[output.index] != TENON_NO_ALIAS)
-        continue;
+      // What an earlier step stores in the output would be in the input's place before it is read.
+      if (steps_at[from] != 1 || before[to] || taken[input.index]) continue;
       if (bytes[to] == 0 || bytes[to] != bytes[from]) continue;
       out[output.index] = input.index;
       taken[input.index] = true;
     }
+    for (uint32_t b : step.buffers) before[b] = true;
   }
   return out;
 }

@@ -51,8 +51,8 @@ bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbo
                     const LayoutOptions& options, ProgramLayout* out, std::string* why);
 
 // By output: the input whose memory may become the output's, because the only step that accesses
-// the input writes the output in its place and both have as many bytes; TENON_NO_ALIAS if there is
-// none. bytes: by buffer; 0 for what needs no memory.
+// the input is the first that accesses the output, writes it in the input's place, and both have as
+// many bytes; TENON_NO_ALIAS if there is none. bytes: by buffer; 0 for what needs no memory.
 std::vector<uint32_t> alias_inputs(const DeviceProgram& program, std::span<const uint64_t> bytes);
 
 // A layout of the load steps: sizes of constants and persistent buffers, launches, and a workspace
