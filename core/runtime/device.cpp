@@ -69,14 +69,15 @@ Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t 
 }
 
 Device::~Device() {
-  if (handle_ != nullptr && !plugins_shut_down() && !abandoned())
-    (void)apis_.device->close(apis_.device->self, handle_);
+  if (handle() != nullptr && !plugins_shut_down() && !abandoned())
+    (void)apis_.device->close(apis_.device->self, handle());
 }
 
 Status Device::open() {
+  if (handle() != nullptr) return alive();
   std::lock_guard lock(open_mutex_);
   TENON_RETURN_IF_ERROR(alive());
-  if (handle_ != nullptr) return {};
+  if (handle() != nullptr) return {};
   clear_failure();
   tenon_device_t* handle = nullptr;
   Status status = from_abi(apis_.device->open(apis_.device->self, ordinal_, &handle), "open");
@@ -88,7 +89,7 @@ Status Device::open() {
   if (handle == nullptr)
     return error(TENON_INTERNAL, "T0503", "plugin {} opened device {} as nothing",
                  quoted(apis_.plugin), name_);
-  handle_ = handle;
+  handle_.store(handle, std::memory_order_release);
   return {};
 }
 
@@ -151,7 +152,7 @@ Status Device::copy(const tenon_copy_t& copy) {
   TENON_RETURN_IF_ERROR(alive());
   auto guard = serialise();
   clear_failure();
-  TENON_RETURN_IF_ERROR(check(apis_.device->copy(apis_.device->self, handle_, &copy), "copy"),
+  TENON_RETURN_IF_ERROR(check(apis_.device->copy(apis_.device->self, handle(), &copy), "copy"),
                         "copying on device {}", quoted(name_));
   return {};
 }
@@ -164,6 +165,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   host_ = std::exchange(other.host_, nullptr);
   size_bytes_ = std::exchange(other.size_bytes_, 0);
   counted_bytes_ = std::exchange(other.counted_bytes_, 0);
+  imported_ = std::exchange(other.imported_, false);
   return *this;
 }
 
@@ -181,6 +183,7 @@ void Buffer::reset() {
   handle_ = nullptr;
   host_ = nullptr;
   size_bytes_ = counted_bytes_ = 0;
+  imported_ = false;
   device_.reset();
 }
 
@@ -241,6 +244,7 @@ Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data,
   }
   TENON_RETURN_IF_ERROR(device->check(code, "import"));
   buffer.handle_ = handle;
+  buffer.imported_ = true;
   buffer.size_bytes_ = size_bytes;
   buffer.host_ = device->host_visible() ? const_cast<void*>(data) : nullptr;
   buffer.device_ = std::move(device);

@@ -99,7 +99,8 @@ class Device : public std::enable_shared_from_this<Device> {
 
   // Opens on first use. T0503 with the plugin's reason.
   Status open();
-  tenon_device_t* handle() const { return handle_; }  // null before open()
+  // Null before open().
+  tenon_device_t* handle() const { return handle_.load(std::memory_order_acquire); }
 
   // Turns a code of this device's plugin into a Status that names the device and `what`;
   // TENON_DEVICE_LOST marks it.
@@ -139,7 +140,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::string name_, tensor_text_;
   tenon_device_info_t info_{};
   std::mutex open_mutex_, serial_mutex_;
-  tenon_device_t* handle_ = nullptr;
+  std::atomic<tenon_device_t*> handle_{nullptr};
   std::atomic<bool> lost_{false}, abandoned_{false};
   std::vector<const void*> left_behind_;
 };
@@ -163,6 +164,7 @@ class Buffer {
   tenon_buffer_t* handle() const { return handle_; }
   uint64_t size_bytes() const { return size_bytes_; }
   void* host() const { return host_; }  // null: the host cannot access it
+  bool imported() const { return imported_; }
   Device& device() const { return *device_; }
   void reset();
 
@@ -171,6 +173,7 @@ class Buffer {
   tenon_buffer_t* handle_ = nullptr;
   void* host_ = nullptr;
   uint64_t size_bytes_ = 0, counted_bytes_ = 0;
+  bool imported_ = false;  // memory of somebody else
 };
 
 // Called once plugins were shut down: no function of theirs is called any more, and remaining

@@ -82,6 +82,7 @@ Result<std::shared_ptr<const Needs>> Executable::needs(std::span<const int64_t> 
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     answer->outputs[i].size_bytes = outputs[i].size_bytes_max;
+    answer->outputs[i].alias_input = outputs[i].alias_input;
     for (int64_t dim : answer->outputs[i].dims) {
       if (dim < 0 && outputs[i].size_bytes_max != TENON_SIZE_UNKNOWN)
         return error(TENON_INTERNAL, "T0612", "device {} gives output {} a dim of {}",

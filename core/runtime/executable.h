@@ -16,6 +16,7 @@ struct Needs {
   struct Output {
     uint64_t size_bytes = 0;
     std::vector<int64_t> dims;
+    uint32_t alias_input = TENON_NO_ALIAS;  // its memory may be that of this input
   };
   uint64_t workspace_bytes = 0, lower_bound_bytes = 0;
   std::vector<Output> outputs;

@@ -16,17 +16,10 @@
 namespace tenon::runtime {
 namespace {
 
-void keep_for_good(std::shared_ptr<void> memory) {
-  static std::mutex mutex;
-  static auto* kept = new std::vector<std::shared_ptr<void>>();
-  std::lock_guard lock(mutex);
-  kept->push_back(std::move(memory));
-}
-
 // Buffers of outputs whose size the device learns as it runs.
 struct OutputRequests {
   const Device& device;
-  BufferPool* pool;
+  std::function<Result<std::shared_ptr<Buffer>>(uint64_t size_bytes)> take;
   std::vector<std::shared_ptr<Buffer>> buffers;
   Status failure;
   std::mutex mutex;  // a device may work on several threads
@@ -40,7 +33,7 @@ struct OutputRequests {
                                "a device asks for the buffer of output {} out of turn", index);
       return to_abi(requests.failure);
     }
-    Result<std::shared_ptr<Buffer>> made = requests.pool->take(size_bytes);
+    Result<std::shared_ptr<Buffer>> made = requests.take(size_bytes);
     if (!made.ok()) {
       requests.failure = made.status();
       return to_abi(requests.failure);
@@ -72,15 +65,23 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
     if (plan_->slots[s].last_step < dead_after_.size())
       dead_after_[plan_->slots[s].last_step].push_back(s);
   }
-  leaves_.resize(plan_->slots.size());
+  crosses_.resize(plan_->slots.size());
   relayed_.resize(plan_->slots.size());
   for (const Step& step : plan_->steps) {
-    if (step.kind != Step::Kind::kCopy) continue;
-    leaves_[step.slot] = true;
-    if (step.device != kHostPlace && plan_->devices[step.device]->has_queue())
-      relayed_[step.slot] = true;
+    if (step.kind != Step::Kind::kCopy || step.device == kHostPlace) continue;
+    crosses_[step.slot] = true;
+    if (plan_->devices[step.device]->has_queue()) relayed_[step.slot] = true;
   }
-  for (uint32_t slot : plan_->output_slots) leaves_[slot] = true;
+}
+
+void Runner::let_leave(std::span<const uint8_t> stays) {
+  leaves_ = crosses_;
+  stays_.assign(plan_->slots.size(), true);
+  for (size_t i = 0; i < plan_->output_slots.size(); ++i) {
+    if (!stays.empty() && stays[i] != 0) continue;
+    leaves_[plan_->output_slots[i]] = true;
+    stays_[plan_->output_slots[i]] = false;
+  }
 }
 
 Runner::~Runner() {
@@ -114,6 +115,8 @@ void Runner::drop_run_state() {
     slot.has_host = slot.stable_host = slot.held = false;
     slot.source = kHostPlace;
     slot.ready = 0;
+    slot.tensor = nullptr;
+    slot.donated = false;
   }
   if (abandoned)
     keep_for_good(std::make_shared<std::deque<std::vector<int64_t>>>(std::move(out_symbols_)));
@@ -125,15 +128,37 @@ void Runner::drop_run_state() {
 // nothing.
 void Runner::drop_imports() {
   for (SlotState& slot : slots_) {
+    if (slot.tensor != nullptr) continue;
     for (Place& place : slot.places) {
       if (place.buffer != nullptr && !place.pooled) place = {};
     }
   }
 }
 
-Status Runner::run(std::span<const tenon_array_t* const> inputs) {
+// Tensors keep the copies that were made of them, complete now. What a caller gets as an output is
+// not kept, nor what lies in it.
+void Runner::keep_copies() {
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    SlotState& slot = slots_[s];
+    if (slot.tensor == nullptr) continue;
+    if (slot.host_owner != nullptr && plan_->slots[s].last_step != UINT32_MAX)
+      slot.tensor->remember_host(slot.host_owner);
+    for (size_t d = 0; d < slot.places.size(); ++d) {
+      Place& place = slot.places[d];
+      if (place.buffer == nullptr || slot.tensor->on(*plan_->devices[d]) != nullptr) continue;
+      if (place.buffer->imported() && slot.host != slot.tensor->host()) continue;
+      if (place.pooled) devices_[d].pool.forget(*place.buffer);
+      place.pooled = false;
+      slot.tensor->remember(place.buffer);
+    }
+  }
+}
+
+Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> stays,
+                   std::span<const GivenSize> sizes) {
   const uint64_t begin = now_ns();
   drop_run_state();
+  let_leave(stays);
   statistics_ = {};
   drop_sinks();
   for (size_t d = 0; trace_ != nullptr && d < plan_->devices.size(); ++d) {
@@ -146,7 +171,8 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   given_up_ = {};
   Status status;
   try {
-    status = run_steps(inputs);
+    status = run_steps(inputs, sizes);
+    if (status.ok()) take_donated();
     if (status.ok()) status = take_outputs();
   } catch (...) {  // no memory, or no thread can be started
     // Submitted work uses memory that the run's state owns. Waiting for it first gives up a device
@@ -164,6 +190,7 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   Status waited = wait_all();
   if (!waited.ok() && status.code() != TENON_CANCELLED) status = std::move(waited);
   if (status.ok()) {
+    keep_copies();
     drop_imports();
   } else {
     // Work behind the failed work may still run, in memory that the run's state owns: wait for the
@@ -182,17 +209,17 @@ Status Runner::run(std::span<const tenon_array_t* const> inputs) {
   return status;
 }
 
-Status Runner::run_steps(std::span<const tenon_array_t* const> inputs) {
-  TENON_RETURN_IF_ERROR(place_inputs(inputs));
+Status Runner::run_steps(std::span<const Argument> inputs, std::span<const GivenSize> sizes) {
+  TENON_RETURN_IF_ERROR(place_inputs(inputs, sizes));
   for (uint32_t i = 0; i < plan_->steps.size(); ++i) {
     const Step& step = plan_->steps[i];
     TENON_RETURN_IF_ERROR(check_cancelled());
     const uint64_t begin = trace_ != nullptr ? now_ns() : 0;
     const uint64_t moved = statistics_.transferred_bytes;
     if (step.kind == Step::Kind::kExecute) {
-      TENON_RETURN_IF_ERROR(execute(step), "{}", kernel_context(*plan_->devices[step.device]));
+      TENON_RETURN_IF_ERROR(execute(i), "{}", kernel_context(*plan_->devices[step.device]));
     } else if (step.device == kHostPlace) {
-      TENON_RETURN_IF_ERROR(copy_to_host(step.slot));
+      if (leaves_[step.slot]) TENON_RETURN_IF_ERROR(copy_to_host(step.slot));
     } else {
       TENON_RETURN_IF_ERROR(copy_to_device(step.slot, step.device));
     }
@@ -211,16 +238,22 @@ Status Runner::run_steps(std::span<const tenon_array_t* const> inputs) {
 
 // Inputs with the dims of the run before have its symbols. Ranks are the model's, so that the dims
 // one after another tell them apart.
-Status Runner::solve_symbols(std::span<const tenon_array_t* const> inputs) {
+Status Runner::solve_symbols(std::span<const Argument> inputs, std::span<const GivenSize> sizes) {
   std::vector<int64_t>& all = scratch_.dims;
   all.clear();
-  for (const tenon_array_t* array : inputs)
-    all.insert(all.end(), array->dims, array->dims + array->rank);
+  for (const Argument& input : inputs)
+    all.insert(all.end(), input.array->dims, input.array->dims + input.array->rank);
+  std::vector<Shapes::Given> given;
+  for (const GivenSize& size : sizes) {
+    TENON_ASSIGN_OR_RETURN(const tenon_symbol_t symbol, plan_->shapes.size_symbol(size.name));
+    given.push_back({symbol, size.value});
+    all.insert(all.end(), {int64_t{symbol}, size.value});
+  }
   if (!solved_ || all != solved_dims_) {
     std::vector<std::span<const int64_t>> dims;
-    for (const tenon_array_t* array : inputs) dims.emplace_back(array->dims, array->rank);
+    for (const Argument& input : inputs) dims.emplace_back(input.array->dims, input.array->rank);
     solved_ = false;
-    TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, &solved_symbols_));
+    TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, given, plan_->needed, &solved_symbols_));
     solved_dims_ = all;
     solved_ = true;
   }
@@ -238,8 +271,8 @@ Result<const Needs*> Runner::needs_of(uint32_t executable, std::span<const int64
   return last.needs.get();
 }
 
-Status Runner::place_inputs(std::span<const tenon_array_t* const> inputs) {
-  TENON_RETURN_IF_ERROR(solve_symbols(inputs));
+Status Runner::place_inputs(std::span<const Argument> inputs, std::span<const GivenSize> sizes) {
+  TENON_RETURN_IF_ERROR(solve_symbols(inputs, sizes));
   told_.assign(plan_->shapes.symbol_limit(), false);
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = plan_->slots[s];
@@ -250,24 +283,101 @@ Status Runner::place_inputs(std::span<const tenon_array_t* const> inputs) {
           plan_->api->blob_data(plan_->api->self, slot.constant, &state.host, &size), "constant"));
       state.has_host = state.stable_host = true;
     } else if (slot.source == Slot::Source::kInput) {
-      const tenon_array_t& array = *inputs[slot.input];
-      state.host = array.data;
-      state.has_host = state.stable_host = true;
-      if (is_dense(array)) continue;
-      uint64_t bytes = 0;
-      std::shared_ptr<std::byte> packed;
-      TENON_RETURN_IF_ERROR(bytes_of(static_cast<uint32_t>(s), &bytes));
-      TENON_RETURN_IF_ERROR(take_host(bytes, false, &packed));
-      pack(array, packed.get());
-      statistics_.repacked_bytes += bytes;
-      state.host = packed.get();
-      state.host_owner = packed;
+      const Argument& input = inputs[slot.input];
+      TENON_RETURN_IF_ERROR(input.tensor != nullptr
+                                ? place_tensor(static_cast<uint32_t>(s), input)
+                                : place_array(static_cast<uint32_t>(s), *input.array));
     }
   }
   return {};
 }
 
-Status Runner::execute(const Step& step) {
+Result<std::shared_ptr<Buffer>> Runner::take_buffer(uint32_t device, uint64_t size_bytes) {
+  return or_reclaimed([&] { return devices_[device].pool.take(size_bytes); });
+}
+
+Result<std::shared_ptr<std::byte>> Runner::take_host(uint64_t size_bytes, bool zeroed) {
+  return or_reclaimed([&] { return host_memory(size_bytes, zeroed); });
+}
+
+Status Runner::place_array(uint32_t slot, const tenon_array_t& array) {
+  SlotState& state = slots_[slot];
+  state.host = array.data;
+  state.has_host = state.stable_host = true;
+  if (is_dense(array)) return {};
+  uint64_t bytes = 0;
+  TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> packed, take_host(bytes, false));
+  pack(array, packed.get());
+  statistics_.repacked_bytes += bytes;
+  state.host = packed.get();
+  state.host_owner = packed;
+  return {};
+}
+
+// A tensor is read where it is, also one that is given up, until its memory is needed.
+Status Runner::place_tensor(uint32_t slot, const Argument& input) {
+  SlotState& state = slots_[slot];
+  state.tensor = input.tensor;
+  state.donated = input.donated && !input.tensor->of_caller();
+  const bool near = std::ranges::any_of(
+      plan_->devices, [&](const auto& device) { return input.tensor->on(*device) != nullptr; });
+  if (!near) TENON_RETURN_IF_ERROR(input.tensor->fetch().status());
+  state.host = input.tensor->host();
+  state.has_host = state.stable_host = state.host != nullptr || input.tensor->size_bytes() == 0;
+  for (size_t d = 0; d < state.places.size(); ++d) {
+    Buffer* const there = input.tensor->on(*plan_->devices[d]);
+    if (there == nullptr) continue;
+    state.places[d].buffer = {std::shared_ptr<void>(), there};  // borrowed, and not counted
+  }
+  return {};
+}
+
+// The run now owns the memory of a tensor that is given up, as what steps make.
+void Runner::take_tensor(uint32_t slot) {
+  SlotState& state = slots_[slot];
+  Tensor::Taken taken = std::exchange(state.tensor, nullptr)->take();
+  if (state.host_owner == nullptr) state.host_owner = std::move(taken.host);
+  for (std::shared_ptr<Buffer>& buffer : taken.buffers) {
+    const auto at = std::ranges::find_if(
+        plan_->devices, [&](const auto& device) { return device.get() == &buffer->device(); });
+    const auto d = static_cast<size_t>(at - plan_->devices.begin());
+    if (at == plan_->devices.end()) {
+      if (state.host != nullptr && buffer->host() == state.host && state.host_owner == nullptr)
+        state.host_owner = {buffer, buffer->host()};
+      continue;
+    }
+    const bool own = !buffer->imported();
+    if (own) devices_[d].pool.adopt(*buffer);
+    state.places[d] = {std::move(buffer), own, {}};
+  }
+}
+
+// At the end of the steps: what is still there becomes an output, or is freed.
+void Runner::take_donated() {
+  for (uint32_t s = 0; s < slots_.size(); ++s) {
+    if (slots_[s].donated && slots_[s].tensor != nullptr) take_tensor(s);
+  }
+}
+
+// The memory of an input that the device may write this output to; null if it must get memory of
+// its own. Nobody else may read it, now or later.
+std::shared_ptr<Buffer> Runner::given_up_for(uint32_t index, const Needs::Output& output) {
+  const Step& step = plan_->steps[index];
+  if (output.alias_input == TENON_NO_ALIAS) return nullptr;
+  const uint32_t slot = step.inputs[output.alias_input];
+  SlotState& state = slots_[slot];
+  const Place& place = state.places[step.device];
+  if (plan_->slots[slot].last_step != index || state.held) return nullptr;
+  if (std::ranges::count(step.inputs, slot) != 1) return nullptr;
+  if (place.buffer == nullptr || place.buffer->size_bytes() < output.size_bytes) return nullptr;
+  if (state.donated && state.tensor != nullptr && !place.buffer->imported()) take_tensor(slot);
+  if (!place.pooled || place.buffer.use_count() != 1) return nullptr;
+  return place.buffer;
+}
+
+Status Runner::execute(uint32_t index) {
+  const Step& step = plan_->steps[index];
   DeviceState& state = devices_[step.device];
   const std::shared_ptr<Device>& device = plan_->devices[step.device];
   Executable& executable = *plan_->executables[step.executable];
@@ -293,17 +403,27 @@ Status Runner::execute(const Step& step) {
       return error(TENON_INTERNAL, "T0612", "device {} asks {} bytes for an output of {}",
                    quoted(device->name()), needs->outputs[i].size_bytes, bytes);
     }
+    if (const uint32_t alias = needs->outputs[i].alias_input;
+        alias != TENON_NO_ALIAS && alias >= step.inputs.size()) {
+      return error(TENON_INTERNAL, "T0612", "device {} lets an output share input {} of {}",
+                   quoted(device->name()), alias, step.inputs.size());
+    }
     if (needs->outputs[i].size_bytes == TENON_SIZE_UNKNOWN) {
       outputs.push_back({});  // filled in when the device knows the size
       continue;
     }
-    TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(needs->outputs[i].size_bytes));
+    std::shared_ptr<Buffer> buffer = given_up_for(index, needs->outputs[i]);
+    if (buffer != nullptr) {
+      slots_[step.inputs[needs->outputs[i].alias_input]].places[step.device] = {};
+    } else {
+      TENON_ASSIGN_OR_RETURN(buffer, take_buffer(step.device, needs->outputs[i].size_bytes));
+    }
     outputs.push_back({buffer->handle(), 0});
     slots_[step.outputs[i]].places[step.device] = {std::move(buffer), true};
   }
   std::shared_ptr<Buffer> workspace;
   if (needs->workspace_bytes != 0) {
-    TENON_ASSIGN_OR_RETURN(workspace, state.pool.take(needs->workspace_bytes));
+    TENON_ASSIGN_OR_RETURN(workspace, take_buffer(step.device, needs->workspace_bytes));
   }
   statistics_.arena_lower_bound_bytes =
       std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);
@@ -339,8 +459,11 @@ Status Runner::execute(const Step& step) {
     call.signal = state.queue->next_signal();
     for (const tenon_fence_point_t& point : waits) state.depends(point);
   }
-  OutputRequests requests{
-      *device, &state.pool, std::vector<std::shared_ptr<Buffer>>(outputs.size()), {}, {}};
+  OutputRequests requests{*device,
+                          [this, &step](uint64_t bytes) { return take_buffer(step.device, bytes); },
+                          std::vector<std::shared_ptr<Buffer>>(outputs.size()),
+                          {},
+                          {}};
   call.output_self = &requests;
   call.output = call.queue == nullptr ? OutputRequests::give : nullptr;
   Status status = executable.execute(call);
@@ -396,9 +519,11 @@ Status Runner::check_made(const Step& step) const {
 
 Status Runner::take_outputs() {
   for (uint32_t slot : plan_->output_slots) {
-    TENON_RETURN_IF_ERROR(copy_to_host(slot));
-    TENON_RETURN_IF_ERROR(await_host(slot));
-    TENON_RETURN_IF_ERROR(own_host(slot));
+    if (!stays_[slot]) {
+      TENON_RETURN_IF_ERROR(copy_to_host(slot));
+      TENON_RETURN_IF_ERROR(await_host(slot));
+      TENON_RETURN_IF_ERROR(own_host(slot));
+    }
     OutputArray out;
     out.dtype = plan_->slots[slot].dtype;
     TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &out.dims));
@@ -410,35 +535,53 @@ Status Runner::take_outputs() {
 
 constexpr uint64_t kDetachedSlackBytes = 4096;
 
-Result<std::shared_ptr<void>> Runner::detach(size_t output, uint64_t* out_copied_bytes) {
+Result<std::shared_ptr<Tensor>> Runner::detach(size_t output, uint64_t* out_copied_bytes) {
   const uint32_t slot = plan_->output_slots[output];
+  // What stays is not written, so that everybody can have the same tensor.
+  if (!stays_[slot]) return make_tensor(output, out_copied_bytes);
+  if (slots_[slot].tensor != nullptr) return slots_[slot].tensor->shared_from_this();
+  for (size_t other = 0; other < output; ++other) {
+    if (plan_->output_slots[other] == slot) return outputs_[other].tensor;
+  }
+  TENON_ASSIGN_OR_RETURN(outputs_[output].tensor, make_tensor(output, out_copied_bytes));
+  return outputs_[output].tensor;
+}
+
+Result<std::shared_ptr<Tensor>> Runner::make_tensor(size_t output, uint64_t* out_copied_bytes) {
+  const uint32_t slot = plan_->output_slots[output];
+  const tenon_dtype_t dtype = plan_->slots[slot].dtype;
+  const std::vector<int64_t>& dims = outputs_[output].dims;
   SlotState& state = slots_[slot];
-  const bool once = std::ranges::count(plan_->output_slots, slot) == 1;
+  const bool stays = stays_[slot];
+  const bool alone = stays || std::ranges::count(plan_->output_slots, slot) == 1;
   uint64_t bytes = 0;
   TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
-  if (once && state.host_owner != nullptr) return std::move(state.host_owner);
-  for (size_t d = 0; once && d < state.places.size(); ++d) {
+  if (alone && !stays && state.host_owner != nullptr)
+    return std::make_shared<Tensor>(dtype, dims, bytes, std::move(state.host_owner));
+  for (size_t d = 0; alone && d < state.places.size(); ++d) {
     Place& place = state.places[d];
-    if (place.buffer == nullptr || !place.pooled || place.buffer->host() != state.host) continue;
+    if (place.buffer == nullptr || !place.pooled) continue;
+    if (!stays && (place.buffer->host() == nullptr || place.buffer->host() != state.host)) continue;
     // A device that asked for the most that data may decide would keep all of it alive.
-    if (place.buffer->size_bytes() / 2 > bytes + kDetachedSlackBytes) break;
+    if (!stays && place.buffer->size_bytes() / 2 > bytes + kDetachedSlackBytes) break;
     devices_[d].pool.forget(*place.buffer);
-    const std::shared_ptr<Buffer> buffer = std::move(place.buffer);
-    place = {};
-    return std::shared_ptr<void>(buffer, buffer->host());
+    place.pooled = false;
+    return std::make_shared<Tensor>(dtype, dims, bytes, std::exchange(place.buffer, nullptr));
   }
-  std::shared_ptr<std::byte> memory;
-  TENON_RETURN_IF_ERROR(take_host(bytes, false, &memory));
+  if (stays && state.host_owner != nullptr)
+    return std::make_shared<Tensor>(dtype, dims, bytes, std::move(state.host_owner));
+  // It is the caller's or a constant.
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, take_host(bytes, false));
   if (bytes != 0) std::memcpy(memory.get(), state.host, bytes);
   *out_copied_bytes += bytes;
-  return std::shared_ptr<void>(std::move(memory));
+  return std::make_shared<Tensor>(dtype, dims, bytes, std::move(memory));
 }
 
 void Runner::release_dead(uint32_t step) {
   for (uint32_t s : dead_after_[step]) {
     for (size_t d = 0; d < devices_.size(); ++d) {
       Place& place = slots_[s].places[d];
-      if (place.buffer == nullptr) continue;
+      if (place.buffer == nullptr || slots_[s].tensor != nullptr) continue;
       if (slots_[s].held && place.buffer->host() != nullptr &&
           place.buffer->host() == slots_[s].host)
         continue;

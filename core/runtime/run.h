@@ -12,6 +12,7 @@
 #include "core/runtime/plan.h"
 #include "core/runtime/queue.h"
 #include "core/runtime/relay.h"
+#include "core/runtime/tensor.h"
 #include "core/runtime/trace.h"
 
 namespace tenon::runtime {
@@ -37,6 +38,8 @@ class BufferPool {
   void give_back(std::shared_ptr<Buffer> buffer);
   // The buffer was taken from here and does not come back.
   void forget(const Buffer& buffer) { held_bytes_ -= buffer.size_bytes(); }
+  // The buffer was made elsewhere and comes back here.
+  void adopt(const Buffer& buffer) { held_bytes_ += buffer.size_bytes(); }
   // Frees buffers that the run just ended did not use.
   void end_run();
   uint64_t held_bytes() const { return held_bytes_; }
@@ -52,10 +55,25 @@ class BufferPool {
   uint64_t held_bytes_ = 0;
 };
 
+// An input: the caller's array or a tensor.
+struct Argument {
+  const tenon_array_t* array = nullptr;  // for a tensor its type and dims, and no data
+  Tensor* tensor = nullptr;              // null: `array` has the data
+  bool donated = false;  // the run may have the tensor's memory: gone once the run has succeeded,
+                         // or an output was written to it
+};
+
+// The value of a symbolic size, which may follow from no input.
+struct GivenSize {
+  std::string_view name;
+  int64_t value = 0;
+};
+
 struct OutputArray {
-  const void* data = nullptr;
+  const void* data = nullptr;  // null: it stays on its device
   std::vector<int64_t> dims;
   tenon_dtype_t dtype = TENON_DTYPE_NONE;
+  std::shared_ptr<Tensor> tensor;  // once it was detached, if it stays
 };
 
 class Runner {
@@ -63,19 +81,24 @@ class Runner {
   explicit Runner(std::shared_ptr<const Plan> plan);
   ~Runner();
 
-  // Runs to the end. inputs: one per input, checked by Shapes::check_input; borrowed for the call.
-  // After a failure the Runner, its devices (unless lost) and the process are usable.
-  Status run(std::span<const tenon_array_t* const> inputs);
+  // Runs to the end. inputs: one per input, checked by Shapes::check_input or, for tensors,
+  // Shapes::check_type; borrowed for the call. stays: one per output, not 0 if it need not be on
+  // the host; or none, and all are brought there. After a failure the Runner, its devices (unless
+  // lost) and the process are usable.
+  Status run(std::span<const Argument> inputs, std::span<const uint8_t> stays = {},
+             std::span<const GivenSize> sizes = {});
   // Dense outputs of the last successful run; valid until the next run, even if the inputs change.
   const std::vector<OutputArray>& outputs() const { return outputs_; }
-  // Moves the memory of an output of the last run out of the Runner, to somebody who may write it
-  // and keep it for good. *out_copied_bytes grows by what had to be copied, because the memory is
-  // that of a constant or of another output as well, or much larger than the output. At most once
-  // for each output.
-  Result<std::shared_ptr<void>> detach(size_t output, uint64_t* out_copied_bytes);
+  // Moves the memory of an output of the last run out of the Runner, to somebody who may keep it
+  // for good, and write to it unless it stayed. *out_copied_bytes grows by what had to be copied,
+  // because the memory is that of a constant or of another output as well, or much larger than the
+  // output. At most once for each output.
+  Result<std::shared_ptr<Tensor>> detach(size_t output, uint64_t* out_copied_bytes);
   // Ends the use of a call's arrays and outputs; buffers are kept for the next run.
   void end_call() { drop_run_state(); }
   const RunStatistics& statistics() const { return statistics_; }
+  // reclaim: frees memory that others keep without need; false if there was none.
+  void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
   void set_trace(std::shared_ptr<Trace> trace) { trace_ = std::move(trace); }  // null: no profile
 
  private:
@@ -83,17 +106,34 @@ class Runner {
   struct DeviceState;
   struct SlotState;
 
-  Status run_steps(std::span<const tenon_array_t* const> inputs);
-  Status place_inputs(std::span<const tenon_array_t* const> inputs);
-  Status solve_symbols(std::span<const tenon_array_t* const> inputs);
+  Status run_steps(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
+  Status place_inputs(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
+  Status place_array(uint32_t slot, const tenon_array_t& array);
+  Status place_tensor(uint32_t slot, const Argument& input);
+  void take_tensor(uint32_t slot);
+  void take_donated();
+  Result<std::shared_ptr<Buffer>> take_buffer(uint32_t device, uint64_t size_bytes);
+  Result<std::shared_ptr<std::byte>> take_host(uint64_t size_bytes, bool zeroed);
+  // Once more if memory was short and others gave some back.
+  template <class Take>
+  auto or_reclaimed(Take take) {
+    auto taken = take();
+    const bool again =
+        !taken.ok() && taken.status().code() == TENON_RESOURCE_EXHAUSTED && reclaim_ && reclaim_();
+    return again ? take() : std::move(taken);
+  }
+  void let_leave(std::span<const uint8_t> stays);
+  void keep_copies();
+  Status solve_symbols(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
   Result<const Needs*> needs_of(uint32_t executable, std::span<const int64_t> symbols);
-  Status execute(const Step& step);
+  Status execute(uint32_t index);
   Status learn_symbols(const Step& step, std::span<const int64_t> out_symbols);
   Status copy_to_device(uint32_t slot, uint32_t device);
   Status copy_to_host(uint32_t slot);
   Status submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes);
   Status await_host(uint32_t slot);
   Status own_host(uint32_t slot);
+  Result<std::shared_ptr<Tensor>> make_tensor(size_t output, uint64_t* out_copied_bytes);
   Status relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out);
   Status queue_of(uint32_t device);
   Status wait_for(uint32_t device, uint64_t value);
@@ -103,13 +143,13 @@ class Runner {
   void give_up_one(uint32_t waited_for);
   void end_queues();
   Status check_made(const Step& step) const;
+  std::shared_ptr<Buffer> given_up_for(uint32_t step, const Needs::Output& output);
   Status take_outputs();
   void release_dead(uint32_t step);
   void drop_run_state();
   void drop_sinks();
   void drop_imports();
   Status bytes_of(uint32_t slot, uint64_t* out) const;
-  Status take_host(uint64_t size_bytes, bool zeroed, std::shared_ptr<std::byte>* out);
 
   std::shared_ptr<const Plan> plan_;
   std::vector<DeviceState> devices_;
@@ -136,11 +176,14 @@ class Runner {
   std::vector<OutputArray> outputs_;
   RunStatistics statistics_;
   Status given_up_;  // of this run: why a device was abandoned
+  std::function<bool()> reclaim_;
   std::shared_ptr<Trace> trace_;
   std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device, while a trace is taken
   std::vector<std::vector<uint32_t>> dead_after_;  // by step: slots that no later step reads
-  std::vector<bool> leaves_;                       // by slot: copied from where it is made
-  std::vector<bool> relayed_;                      // by slot: it is copied to a device with a queue
+  std::vector<bool> crosses_;  // by slot: copied from where it is made to a device
+  std::vector<bool> leaves_;   // by slot, in this run: the same, or brought to the host
+  std::vector<bool> stays_;    // by slot, in this run: no output of it must be on the host
+  std::vector<bool> relayed_;  // by slot: it is copied to a device with a queue
 };
 
 }  // namespace tenon::runtime

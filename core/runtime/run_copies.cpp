@@ -1,5 +1,4 @@
 // How values go from one place to another: see README.md and ADR 0022.
-#include <cstdlib>
 #include <cstring>
 
 #include "core/base/checked.h"
@@ -13,8 +12,6 @@ namespace tenon::runtime {
 
 using ir::dtype_bits;
 
-constexpr uint64_t kHostAlignment = 64;
-
 Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
   std::vector<int64_t>& dims = scratch_.dims;
   TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &dims));
@@ -23,36 +20,11 @@ Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
   return {};
 }
 
-Status Runner::take_host(uint64_t size_bytes, bool zeroed, std::shared_ptr<std::byte>* out) {
-  TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, "a tensor on the host"));
-  uint64_t rounded = 0;
-  void *data = nullptr, *aligned = nullptr;
-  if (checked_align_up(std::max<uint64_t>(size_bytes, 1), kHostAlignment, &rounded)) {
-    // The system supplies large memory zeroed; calloc knows that and does not write it again.
-    const bool has_room = zeroed && rounded <= UINT64_MAX - kHostAlignment;
-    data = has_room ? std::calloc(rounded + kHostAlignment, 1)
-                    : std::aligned_alloc(kHostAlignment, rounded);
-    aligned = data;
-    size_t room = rounded + kHostAlignment;
-    if (has_room && data != nullptr) std::align(kHostAlignment, rounded, aligned, room);
-  }
-  if (data == nullptr) {
-    memory_return(size_bytes);
-    return error(TENON_RESOURCE_EXHAUSTED, "T0111",
-                 "the system could not allocate {} bytes for a tensor", size_bytes);
-  }
-  *out =
-      std::shared_ptr<std::byte>(static_cast<std::byte*>(aligned), [size_bytes, data](std::byte*) {
-        std::free(data);
-        memory_return(size_bytes);
-      });
-  return {};
-}
-
 // ---- A run ----
 
 Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   SlotState& slot_state = slots_[slot];
+  if (slot_state.places[device_index].buffer != nullptr) return {};  // a tensor that is there
   DeviceState& state = devices_[device_index];
   const std::shared_ptr<Device>& device = plan_->devices[device_index];
   uint64_t bytes = 0;
@@ -70,7 +42,7 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
     slot_state.places[device_index] = {std::make_shared<Buffer>(std::move(imported)), false, after};
     return {};
   }
-  TENON_ASSIGN_OR_RETURN(auto buffer, state.pool.take(bytes));
+  TENON_ASSIGN_OR_RETURN(auto buffer, take_buffer(device_index, bytes));
   slot_state.places[device_index] = {buffer, true, {}};
   if (bytes == 0) return {};
   if (buffer->host() != nullptr && !device->has_queue()) {
@@ -135,10 +107,10 @@ Status Runner::copy_to_host(uint32_t slot) {
 Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes) {
   SlotState& slot_state = slots_[slot];
   const std::shared_ptr<Device>& device = plan_->devices[from];
-  std::shared_ptr<std::byte> memory;
   // If the copy fails, devices that wait for it carry on with what it left: zeros, never the
   // previous contents of the memory.
-  TENON_RETURN_IF_ERROR(take_host(bytes, device->has_queue() && relayed_[slot], &memory));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory,
+                         take_host(bytes, device->has_queue() && relayed_[slot]));
   slot_state.host = memory.get();
   slot_state.host_owner = memory;  // kept until the queue is done, even if a wait fails
   if (bytes != 0) {
@@ -176,11 +148,11 @@ Status Runner::await_host(uint32_t slot) {
 // next run.
 Status Runner::own_host(uint32_t slot) {
   SlotState& state = slots_[slot];
-  if (plan_->slots[slot].source != Slot::Source::kInput || state.host_owner != nullptr) return {};
+  if (plan_->slots[slot].source != Slot::Source::kInput) return {};
+  if (state.host_owner != nullptr || state.donated) return {};  // the run's
   uint64_t bytes = 0;
-  std::shared_ptr<std::byte> memory;
   TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
-  TENON_RETURN_IF_ERROR(take_host(bytes, false, &memory));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, take_host(bytes, false));
   if (bytes != 0) std::memcpy(memory.get(), state.host, bytes);
   statistics_.copied_bytes += bytes;
   state.host = memory.get();

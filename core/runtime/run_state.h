@@ -51,6 +51,8 @@ struct Runner::DeviceState {
 
 struct Runner::SlotState {
   std::vector<Place> places;  // one per device
+  Tensor* tensor = nullptr;   // an input that is this, and has its memory
+  bool donated = false;       // an input whose memory the run may have
   const void* host = nullptr;
   std::shared_ptr<void> host_owner;  // null: the caller's or the graph's memory
   bool has_host = false;

@@ -12,6 +12,7 @@ Status Runner::wait_for(uint32_t device, uint64_t value) {
   uint64_t seen = progress(), since = now_ns();
   for (;;) {
     TENON_ASSIGN_OR_RETURN(const bool reached, queue->poll(value));
+    (void)cancelled();  // lets the operation ask its owner
     if (reached) return check_cancelled();
     if (plan_->devices[device]->abandoned())
       return given_up_.ok() ? plan_->devices[device]->alive() : given_up_;

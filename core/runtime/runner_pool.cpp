@@ -31,7 +31,10 @@ RunnerPool::Lease::Lease(RunnerPool& pool) : pool_(pool), place_(home() % kIdleM
     if (idle.load(std::memory_order_relaxed) == nullptr) continue;
     runner_.reset(idle.exchange(nullptr, std::memory_order_acquire));
   }
-  if (runner_ == nullptr) runner_ = std::make_unique<Runner>(pool_.plan_);
+  if (runner_ == nullptr) {
+    runner_ = std::make_unique<Runner>(pool_.plan_);
+    runner_->set_reclaim([&idle = pool_] { return idle.trim(); });
+  }
 }
 
 RunnerPool::Lease::~Lease() {

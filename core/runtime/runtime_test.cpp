@@ -370,7 +370,7 @@ struct Fixture : testing::Test {
 
   Status run(Runner& runner) {
     const tenon_array_t x = array(a), y = array(b);
-    const tenon_array_t* inputs[] = {&x, &y};
+    const Argument inputs[] = {{&x}, {&y}};
     return runner.run(inputs);
   }
   void expect_right(const Runner& runner) {
@@ -681,7 +681,7 @@ TEST_F(Fixture, StridedInputIsPacked) {
   tenon_array_t x = array(wide);
   x.strides_bytes = strides;
   const tenon_array_t y = array(b);
-  const tenon_array_t* inputs[] = {&x, &y};
+  const Argument inputs[] = {{&x}, {&y}};
   ASSERT_TRUE(runner.run(inputs).ok());
   expect_right(runner);
 }

@@ -269,27 +269,34 @@ std::optional<uint32_t> Shapes::output(std::string_view name) const {
   return found == output_by_name_.end() ? std::nullopt : std::optional(found->second);
 }
 
-Status Shapes::check_input(uint32_t input, const tenon_array_t& array) const {
+Status Shapes::check_type(uint32_t input, tenon_dtype_t dtype,
+                          std::span<const int64_t> dims) const {
   const Port& port = inputs_[input];
-  if (array.dtype != port.dtype) {
+  if (dtype != port.dtype) {
     return error(TENON_INVALID_ARGUMENT, "T0603", "input {} is {}, and {} was given",
-                 quoted(port.name), ir::dtype_name(port.dtype), dtype_text(array.dtype));
+                 quoted(port.name), ir::dtype_name(port.dtype), dtype_text(dtype));
   }
-  if (array.rank != port.dims.size() || (array.rank != 0 && array.dims == nullptr)) {
+  if (dims.size() != port.dims.size() || (!dims.empty() && dims.data() == nullptr)) {
     return error(TENON_INVALID_ARGUMENT, "T0604",
                  "input {} has rank {} ([{}]), and an array of rank {} was given",
-                 quoted(port.name), port.dims.size(), join_names(port.dim_texts), array.rank);
+                 quoted(port.name), port.dims.size(), join_names(port.dim_texts), dims.size());
   }
-  for (uint32_t i = 0; i < array.rank; ++i) {
-    const bool wrong = array.dims[i] < 0 || (port.dims[i] >= 0 && port.dims[i] != array.dims[i]);
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const bool wrong = dims[i] < 0 || (port.dims[i] >= 0 && port.dims[i] != dims[i]);
     if (wrong) {
       return error(TENON_INVALID_ARGUMENT, "T0605", "dim {} of input {} is {}, expected {}", i,
-                   quoted(port.name), array.dims[i], port.dim_texts[i]);
+                   quoted(port.name), dims[i], port.dim_texts[i]);
     }
   }
+  return {};
+}
+
+Status Shapes::check_input(uint32_t input, const tenon_array_t& array) const {
+  const Port& port = inputs_[input];
+  TENON_RETURN_IF_ERROR(check_type(input, array.dtype, {array.dims, array.rank}));
   TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count({array.dims, array.rank}));
-  TENON_RETURN_IF_ERROR(
-      check_limit(Limit::kElements, count, fmt::format("input {}", quoted(port.name))));
+  if (count > limit(Limit::kElements))
+    return check_limit(Limit::kElements, count, fmt::format("input {}", quoted(port.name)));
   TENON_ASSIGN_OR_RETURN(const uint64_t bytes, packed_bytes(count, dtype_bits(array.dtype)));
   if (array.strides_bytes != nullptr && dtype_bits(array.dtype) < 8) {
     return error(TENON_INVALID_ARGUMENT, "T0613",
@@ -339,10 +346,26 @@ bool Shapes::invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound,
   return invert(a_known ? v.b : v.a, rest, bound, symbols);
 }
 
-Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
+Result<tenon_symbol_t> Shapes::size_symbol(std::string_view name) const {
+  std::vector<std::string> names;
+  for (tenon_symbol_t s = 0; s < symbol_limit_; ++s) {
+    if (!of_inputs_[s]) continue;
+    names.emplace_back(sym_text(reader().symbol(s).name));
+    if (names.back() == name) return s;
+  }
+  return error(TENON_NOT_FOUND, "T0602", "there is no size {}{} (sizes: {})", quoted(name),
+               did_you_mean(name, names), names.empty() ? "none" : join_names(names));
+}
+
+Status Shapes::solve(std::span<const std::span<const int64_t>> dims, std::span<const Given> given,
+                     std::span<const tenon_symbol_t> needed,
                      std::vector<int64_t>* out_symbols) const {
   std::vector<int64_t> symbols(symbol_limit_, 0);
   std::vector<bool> bound(symbol_limit_, false);
+  for (const Given& g : given) {
+    symbols[g.symbol] = g.value;
+    bound[g.symbol] = true;
+  }
   // Plain symbols first, whichever input brings them; then expressions with one unknown left.
   for (int pass = 0; pass < 2; ++pass) {
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -381,6 +404,13 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims,
                                   "bound by the other dims",
                                   j, quoted(port.name), dims[i][j], expected, port.dim_texts[j]));
     }
+  }
+  for (const tenon_symbol_t s : needed) {
+    if (bound[s] || !of_inputs_[s] || !wrong.empty()) continue;
+    wrong.push_back(error(TENON_INVALID_ARGUMENT, "T0623",
+                          "the size {} follows from no input, so that its value must be given",
+                          quoted(sym_text(reader().symbol(s).name))));
+    break;
   }
   check_symbols(bound, symbols, &wrong);
   if (wrong.empty()) {

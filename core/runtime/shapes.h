@@ -54,13 +54,21 @@ class Shapes {
   std::optional<uint32_t> output(std::string_view name) const;
   uint32_t symbol_limit() const { return symbol_limit_; }
 
-  // Checks one input by itself: dtype, rank, constant dims, data and strides. T0603, T0604, T0605,
-  // T0613.
+  // Checks the type of one input by itself: dtype, rank, constant dims. T0603, T0604, T0605.
+  Status check_type(uint32_t input, tenon_dtype_t dtype, std::span<const int64_t> dims) const;
+  // The same and data and strides. T0603, T0604, T0605, T0613.
   Status check_input(uint32_t input, const tenon_array_t& array) const;
-  // Values of all symbols that inputs determine (others 0), one per symbol index. `dims[i]` are the
-  // dims of input i. T0605, T0606, T0607, T0608: one status naming every disagreement.
-  Status solve(std::span<const std::span<const int64_t>> dims,
-               std::vector<int64_t>* out_symbols) const;
+  // A symbol of the main region. T0602 if there is none of that name.
+  Result<tenon_symbol_t> size_symbol(std::string_view name) const;
+  struct Given {
+    tenon_symbol_t symbol;
+    int64_t value;
+  };
+  // Values of all symbols that inputs determine or that are given (others 0), one per symbol index.
+  // `dims[i]` are the dims of input i. needed: symbols without which nothing can be run. T0605,
+  // T0606, T0607, T0608, T0623: one status naming every disagreement.
+  Status solve(std::span<const std::span<const int64_t>> dims, std::span<const Given> given,
+               std::span<const tenon_symbol_t> needed, std::vector<int64_t>* out_symbols) const;
   // Checks assertions about the symbols `now` that a step has set, as far as inputs and steps have
   // set the other symbols. T0607, T0608.
   Status check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told,

@@ -116,7 +116,21 @@ Status Binding::run() {
   // caller's state is restored.
   const FloatScope floats(region_float_control());
   const auto* variants = std::get_if<std::shared_ptr<Variants>>(&program_);
-  return variants == nullptr ? runner_->run(arrays) : run_variant(**variants, arrays);
+  return variants == nullptr ? run_with(arrays) : run_variant(**variants, arrays);
+}
+
+Status Binding::run_with(std::span<const tenon_array_t* const> arrays) {
+  arguments_.clear();
+  for (const tenon_array_t* array : arrays) arguments_.push_back({array});
+  return runner_->run(arguments_, {}, sizes_);
+}
+
+Status Binding::bind_size(std::string_view name, int64_t value) {
+  TENON_RETURN_IF_ERROR(shapes_.size_symbol(name).status());
+  given_sizes_.insert_or_assign(std::string(name), value);
+  sizes_.clear();
+  for (const auto& [given, size] : given_sizes_) sizes_.push_back({given, size});
+  return {};
 }
 
 // The general variant has a smaller reach than those by value: sizes that it refuses (-1, or 0 as
@@ -126,20 +140,20 @@ Status Binding::run_variant(Variants& variants, std::span<const tenon_array_t* c
     variants.repeated();
     chosen_[0].variant->runs.fetch_add(1, std::memory_order_relaxed);
     runner_ = chosen_[0].runner.get();
-    return runner_->run(arrays);
+    return run_with(arrays);
   }
   runner_ = nullptr;
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant, variants.choose(arrays, false));
   const bool general = variant->general();
   runner_ = runner_of(std::move(variant));
-  Status status = runner_->run(arrays);
+  Status status = run_with(arrays);
   const bool refused =
       status.code() == TENON_INVALID_ARGUMENT || status.code() == TENON_OUT_OF_RANGE;
   if (!general || status.ok() || !refused) return status;
   runner_ = nullptr;
   TENON_ASSIGN_OR_RETURN(variant, variants.choose(arrays, true));
   runner_ = runner_of(std::move(variant));
-  return runner_->run(arrays);
+  return run_with(arrays);
 }
 
 runtime::Runner* Binding::runner_of(std::shared_ptr<Variant> variant) {

@@ -3,6 +3,7 @@
 // Threads: one at a time per binding.
 #pragma once
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -24,6 +25,8 @@ class Binding {
 
   // T0602 with did-you-mean; T0603 to T0606, T0613 for an array that does not fit.
   Status bind_input(std::string_view name, const tenon_array_t& array);
+  // T0602.
+  Status bind_size(std::string_view name, int64_t value);
   // T0601 naming all missing inputs; T0605 to T0608 for sizes that disagree; failures of devices.
   Status run();
   // T0602, T0614. Borrowed until the next run.
@@ -51,6 +54,7 @@ class Binding {
   void note_places(size_t index);
   void unbind(size_t index);
   Status run_variant(Variants& variants, std::span<const tenon_array_t* const> arrays);
+  Status run_with(std::span<const tenon_array_t* const> arrays);
   runtime::Runner* runner_of(std::shared_ptr<Variant> variant);
 
   const AnyProgram program_;
@@ -62,6 +66,9 @@ class Binding {
       nullptr;                  // of the last run; null before the first if there are variants
   std::vector<Chosen> chosen_;  // latest first; without variants one entry, whose variant is null
   std::string scratch_;
+  std::vector<runtime::Argument> arguments_;
+  std::map<std::string, int64_t, std::less<>> given_sizes_;
+  std::vector<runtime::GivenSize> sizes_;  // the same, for the runner
   bool profile_ = false;
   std::shared_ptr<runtime::Trace> trace_ = std::make_shared<runtime::Trace>();
   bool ran_ = false;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory_resource>
 
+#include "core/base/checked.h"
 #include "core/base/process/float_state.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
@@ -32,6 +33,18 @@ std::string type_text(tenon_dtype_t dtype, std::span<const int64_t> dims) {
   std::vector<std::string> texts;
   for (const int64_t dim : dims) texts.push_back(std::to_string(dim));
   return fmt::format("{}[{}]", ir::dtype_name(dtype), join_names(texts));
+}
+
+// What is known before the run: the type, and dims that are constant. Nothing is lost yet.
+Status check_given_type(const runtime::Port& port, const tenon_array_t& given) {
+  bool fits = given.dtype == port.dtype && given.rank == port.dims.size();
+  for (uint32_t d = 0; fits && d < given.rank; ++d)
+    fits = port.dims[d] < 0 || port.dims[d] == given.dims[d];
+  if (fits) return {};
+  const std::span<const int64_t> dims(given.dims, std::min<size_t>(given.rank, TENON_RANK_MAX));
+  return error(TENON_INVALID_ARGUMENT, "T0620", "output {} is {}[{}], and the memory is for {}",
+               quoted(port.name), ir::dtype_name(port.dtype), join_names(port.dim_texts),
+               type_text(given.dtype, dims));
 }
 
 // Whether the memory that is given for an output can hold it, and alone.
@@ -98,8 +111,7 @@ Status hand_over(runtime::Runner& runner, const std::vector<runtime::Port>& port
   TENON_RETURN_IF_ERROR(check_outputs(ports, made, outputs));
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].given != nullptr) continue;
-    TENON_ASSIGN_OR_RETURN(outputs[i].memory, runner.detach(i, &statistics->copied_out_bytes));
-    outputs[i].array = {outputs[i].memory.get(), made[i].dims, made[i].dtype};
+    TENON_ASSIGN_OR_RETURN(outputs[i].tensor, runner.detach(i, &statistics->copied_out_bytes));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].given == nullptr) continue;
@@ -109,44 +121,81 @@ Status hand_over(runtime::Runner& runner, const std::vector<runtime::Port>& port
   return {};
 }
 
+// A call's inputs and outputs as a run takes them. In memory of the stack, if they are few.
+struct Arguments {
+  explicit Arguments(std::pmr::memory_resource* memory)
+      : inputs(memory), arrays(memory), stays(memory) {}
+  std::pmr::vector<runtime::Argument> inputs;
+  std::pmr::vector<const tenon_array_t*> arrays;  // of the inputs
+  std::pmr::vector<uint8_t> stays;
+  std::span<const runtime::GivenSize> sizes;
+};
+
 // One run of one program; `ran` says whether it came to its end.
 struct Attempt {
   Status status;
   bool ran = false;
 };
 
-Attempt run_once(const Program& program, const std::vector<runtime::Port>& ports,
-                 std::span<const tenon_array_t* const> inputs, std::span<CallOutput> outputs,
-                 CallStatistics* statistics) {
+Attempt run(const Program& program, const std::vector<runtime::Port>& ports,
+            const Arguments& arguments, std::span<CallOutput> outputs, CallStatistics* statistics) {
   const RunnerPool::Lease runner(program.runners());
-  Status status = runner->run(inputs);
+  Status status = runner->run(arguments.inputs, arguments.stays, arguments.sizes);
   if (!status.ok()) return {std::move(status), false};
   const runtime::RunStatistics& of_run = runner->statistics();
   *statistics = {of_run.repacked_bytes, of_run.transferred_bytes, of_run.copied_bytes};
   return {hand_over(*runner.get(), ports, outputs, statistics), true};
 }
 
-// What idle runners keep may be the memory that is missing.
-Attempt run(const Program& program, const std::vector<runtime::Port>& ports,
-            std::span<const tenon_array_t* const> inputs, std::span<CallOutput> outputs,
-            CallStatistics* statistics) {
-  Attempt attempt = run_once(program, ports, inputs, outputs, statistics);
-  if (attempt.ran || attempt.status.code() != TENON_RESOURCE_EXHAUSTED || !program.runners().trim())
-    return attempt;
-  return run_once(program, ports, inputs, outputs, statistics);
+// A second run needs what the first one was given.
+bool gave_up(const Arguments& arguments) {
+  return std::ranges::any_of(arguments.inputs, [](const runtime::Argument& input) {
+    return input.donated && input.tensor->given_up();
+  });
 }
 
 // The general variant refuses some sizes that mean something by value (-1, or 0 as "keep").
-Status run_variant(Variants& variants, std::span<const tenon_array_t* const> inputs,
-                   std::span<CallOutput> outputs, CallStatistics* statistics) {
+Status run_variant(Variants& variants, const Arguments& arguments, std::span<CallOutput> outputs,
+                   CallStatistics* statistics) {
   const std::vector<runtime::Port>& ports = variants.shapes().outputs();
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant, variants.choose(inputs, false));
-  Attempt attempt = run(*variant->program, ports, inputs, outputs, statistics);
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant,
+                         variants.choose(arguments.arrays, false));
+  Attempt attempt = run(*variant->program, ports, arguments, outputs, statistics);
   const tenon_code_t code = attempt.status.code();
   const bool refused = code == TENON_INVALID_ARGUMENT || code == TENON_OUT_OF_RANGE;
-  if (attempt.ran || !refused || !variant->general()) return std::move(attempt.status);
-  TENON_ASSIGN_OR_RETURN(variant, variants.choose(inputs, true));
-  return run(*variant->program, ports, inputs, outputs, statistics).status;
+  if (attempt.ran || !refused || !variant->general() || gave_up(arguments))
+    return std::move(attempt.status);
+  TENON_ASSIGN_OR_RETURN(variant, variants.choose(arguments.arrays, true));
+  return run(*variant->program, ports, arguments, outputs, statistics).status;
+}
+
+// Values that decide shapes are compared on the host. Larger inputs never decide any.
+Status bring_values(std::span<const runtime::Argument> inputs,
+                    std::pmr::vector<tenon_array_t>* arrays) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].tensor == nullptr) continue;
+    const Result<uint64_t> count = element_count(inputs[i].tensor->dims());
+    if (!count.ok() || *count > Model::kValuesMax) continue;
+    TENON_ASSIGN_OR_RETURN(const void* const values, inputs[i].tensor->fetch());
+    (*arrays)[i].data = const_cast<void*>(values);
+  }
+  return {};
+}
+
+Status check_tensor(const runtime::Shapes& shapes, uint32_t input,
+                    std::span<const runtime::Argument> inputs) {
+  const runtime::Argument& given = inputs[input];
+  runtime::Tensor& tensor = *given.tensor;
+  TENON_RETURN_IF_ERROR(shapes.check_type(input, tensor.dtype(), tensor.dims()));
+  TENON_RETURN_IF_ERROR(tensor.check_there());
+  if (!given.donated) return {};
+  for (uint32_t other = 0; other < inputs.size(); ++other) {
+    if (other == input || inputs[other].tensor != &tensor) continue;
+    return error(TENON_INVALID_ARGUMENT, "T0621",
+                 "input {} donates a tensor that is input {} as well",
+                 quoted(shapes.inputs()[input].name), quoted(shapes.inputs()[other].name));
+  }
+  return {};
 }
 
 }  // namespace
@@ -155,23 +204,35 @@ Status check_counts(const AnyProgram& program, size_t inputs, size_t outputs) {
   return check_counts_of(shapes_of(program), inputs, outputs);
 }
 
-Status call(const AnyProgram& program, std::span<const tenon_array_t> inputs,
-            std::span<CallOutput> outputs, CallStatistics* statistics) {
+Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs,
+            std::span<const runtime::GivenSize> sizes, std::span<CallOutput> outputs,
+            CallStatistics* statistics) {
   const runtime::Shapes& shapes = shapes_of(program);
   TENON_RETURN_IF_ERROR(check_counts_of(shapes, inputs.size(), outputs.size()));
-  std::array<std::byte, 1024> room;
+  std::array<std::byte, 2048> room;
   std::pmr::monotonic_buffer_resource memory(room.data(), room.size());
-  std::pmr::vector<const tenon_array_t*> arrays(&memory);
-  arrays.reserve(inputs.size());
+  Arguments arguments(&memory);
+  arguments.inputs.assign(inputs.begin(), inputs.end());
+  arguments.sizes = sizes;
   for (uint32_t i = 0; i < inputs.size(); ++i) {
-    TENON_RETURN_IF_ERROR(shapes.check_input(i, inputs[i]));
-    arrays.push_back(&inputs[i]);
+    TENON_RETURN_IF_ERROR(inputs[i].tensor != nullptr ? check_tensor(shapes, i, inputs)
+                                                      : shapes.check_input(i, *inputs[i].array));
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    arguments.stays.push_back(outputs[i].stays ? 1 : 0);
+    if (outputs[i].given != nullptr)
+      TENON_RETURN_IF_ERROR(check_given_type(shapes.outputs()[i], *outputs[i].given));
   }
   // Results are those of IEEE 754's defaults, whatever rounding the caller has set.
   const FloatScope floats(region_float_control());
-  if (const auto* variants = std::get_if<std::shared_ptr<Variants>>(&program))
-    return run_variant(**variants, arrays, outputs, statistics);
-  return run(*std::get<std::shared_ptr<Program>>(program), shapes.outputs(), arrays, outputs,
+  if (const auto* variants = std::get_if<std::shared_ptr<Variants>>(&program)) {
+    std::pmr::vector<tenon_array_t> values(&memory);
+    for (const runtime::Argument& input : inputs) values.push_back(*input.array);
+    TENON_RETURN_IF_ERROR(bring_values(inputs, &values));
+    for (const tenon_array_t& array : values) arguments.arrays.push_back(&array);
+    return run_variant(**variants, arguments, outputs, statistics);
+  }
+  return run(*std::get<std::shared_ptr<Program>>(program), shapes.outputs(), arguments, outputs,
              statistics)
       .status;
 }

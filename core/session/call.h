@@ -7,17 +7,18 @@
 #include <vector>
 
 #include <tenon/abi/call.h>
+#include <tenon/abi/operation.h>
 
 #include "core/runtime/run.h"
 #include "core/session/variants.h"
 
 namespace tenon::session {
 
-// An output of a call: memory of the caller, or none when the host is to give it.
+// An output of a call: memory of the caller, or none when the host is to give a tensor.
 struct CallOutput {
   const tenon_array_t* given = nullptr;
-  std::shared_ptr<void> memory;  // filled where nothing is given
-  runtime::OutputArray array;    // likewise
+  bool stays = false;                       // it need not be on the host
+  std::shared_ptr<runtime::Tensor> tensor;  // filled where nothing is given
 };
 
 struct CallStatistics {
@@ -27,10 +28,18 @@ struct CallStatistics {
 // T0601 for another number of inputs or outputs than the model has.
 Status check_counts(const AnyProgram& program, size_t inputs, size_t outputs);
 // Runs to the end. T0601 for another number of inputs or outputs; what Binding::bind_input and
-// Binding::run fail with; T0620 for an output that does not fit. On failure no output is written.
-Status call(const AnyProgram& program, std::span<const tenon_array_t> inputs,
-            std::span<CallOutput> outputs, CallStatistics* statistics);
+// Binding::run fail with; T0620 for an output that does not fit; T0621 for a tensor that was given
+// up, or cannot be. On failure no output is written.
+Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs,
+            std::span<const runtime::GivenSize> sizes, std::span<CallOutput> outputs,
+            CallStatistics* statistics);
 
 const tenon_host_call_t* host_call_table();
+const tenon_host_operation_t* host_operation_table();
+// tenon_host_call_t::call.
+Status run_call(tenon_program_t* program, tenon_program_call_t* record);
+void add_tensor_slots(tenon_host_call_t* table);
+// A tensor's type and dims, borrowed from it, with this data.
+tenon_array_t array_of(const runtime::Tensor& tensor, const void* data);
 
 }  // namespace tenon::session

@@ -34,6 +34,7 @@ void register_interfaces() {
   host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
   host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
   host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
+  host::register_host_interface(TENON_HOST_OPERATION_ID, 0, host_operation_table());
   host::register_host_interface(TENON_HOST_PLUGINS_ID, 0, host_plugins_table());
 }
 

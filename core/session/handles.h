@@ -16,6 +16,9 @@ struct tenon_model_t {
 struct tenon_program_t {
   tenon::session::AnyProgram program;
 };
+struct tenon_tensor_t {
+  std::shared_ptr<tenon::runtime::Tensor> tensor;
+};
 struct tenon_binding_t {
   std::unique_ptr<tenon::session::Binding> binding;
 };

@@ -123,7 +123,7 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
     }
   }
 
-  Result<std::shared_ptr<Model>> load(std::span<const tenon_tensor_t> values) const {
+  Result<std::shared_ptr<Model>> load(std::span<const tenon_file_tensor_t> values) const {
     std::vector<tenon_key_value_t> options;
     for (const auto& [key, value] : options_)
       options.push_back({to_abi_str(key), to_abi_str(value)});
@@ -206,12 +206,12 @@ Status refuse_options(std::string_view name, const Model& model,
 Result<std::shared_ptr<Model>> Model::by_value(std::span<const std::string> names,
                                                std::span<const tenon_array_t* const> values) const {
   std::vector<ir::Ref<ir::Blob>> blobs;
-  std::vector<tenon_tensor_t> tensors;
+  std::vector<tenon_file_tensor_t> tensors;
   for (size_t i = 0; i < names.size(); ++i) {
     const tenon_array_t& array = *values[i];
     TENON_ASSIGN_OR_RETURN(std::vector<std::byte> bytes, runtime::dense_bytes(array));
     blobs.push_back(ir::blob_adopt(std::move(bytes)));
-    tenon_tensor_t& tensor = tensors.emplace_back();
+    tenon_file_tensor_t& tensor = tensors.emplace_back();
     tensor.size_bytes = sizeof(tensor);
     tensor.dtype = array.dtype;
     tensor.rank = array.rank;
@@ -297,7 +297,7 @@ Result<std::shared_ptr<Model>> Model::load_bytes(ir::Ref<ir::Blob> bytes, std::s
       ->load({});
 }
 
-Status read_tensors(std::string_view path, const tenon_tensor_sink_t& sink) {
+Status read_tensors(std::string_view path, const tenon_file_tensor_sink_t& sink) {
   TENON_ASSIGN_OR_RETURN(const ir::Ref<ir::Blob> bytes, map_user_file(path));
   TENON_ASSIGN_OR_RETURN(const std::span<const std::byte> head, bytes_of(*bytes));
   TENON_ASSIGN_OR_RETURN(const Frontend frontend, choose(path, head, true));
@@ -307,7 +307,7 @@ Status read_tensors(std::string_view path, const tenon_tensor_sink_t& sink) {
                   fmt::format("frontend {}: read_tensors", quoted(frontend.name)));
 }
 
-Status write_tensor(std::string_view path, const tenon_tensor_t& tensor) {
+Status write_tensor(std::string_view path, const tenon_file_tensor_t& tensor) {
   TENON_ASSIGN_OR_RETURN(const std::vector<Frontend> all, frontends_for(path));
   for (const Frontend& frontend : all) {
     if (frontend.api->write_tensor == nullptr) continue;

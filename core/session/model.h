@@ -70,8 +70,8 @@ class Model {
 };
 
 // Tensors of a file, read through the frontends, in file order.
-Status read_tensors(std::string_view path, const tenon_tensor_sink_t& sink);
+Status read_tensors(std::string_view path, const tenon_file_tensor_sink_t& sink);
 // Writes a file in the format of its extension.
-Status write_tensor(std::string_view path, const tenon_tensor_t& tensor);
+Status write_tensor(std::string_view path, const tenon_file_tensor_t& tensor);
 
 }  // namespace tenon::session

@@ -213,7 +213,21 @@ class ProgramBuilder {
       for (uint32_t slot : step.outputs) plan_->slots[slot].last_step = i;
     }
     for (uint32_t slot : plan_->output_slots) plan_->slots[slot].last_step = UINT32_MAX;
+    note_needed();
     return {};
+  }
+
+  void note_needed() {
+    std::vector<tenon_symbol_t>& needed = plan_->needed;
+    for (const runtime::Step& step : plan_->steps)
+      needed.insert(needed.end(), step.symbols.begin(), step.symbols.end());
+    for (const runtime::Slot& slot : plan_->slots) {
+      for (tenon_dim_t dim : slot.dims) {
+        if (dim < 0) graph().dims().symbols_of(dim, &needed);
+      }
+    }
+    std::ranges::sort(needed);
+    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
   }
 
   void add_segment(uint32_t index) {

@@ -166,6 +166,13 @@ tenon_code_t bind_input(void*, tenon_binding_t* binding, tenon_str_t name,
   });
 }
 
+tenon_code_t bind_size(void*, tenon_binding_t* binding, tenon_str_t name, int64_t value) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(binding, "binding");
+    return binding->binding->bind_size(from_abi_str(name), value);
+  });
+}
+
 tenon_code_t run(void*, tenon_binding_t* binding) {
   return slot([&]() -> Status {
     TENON_REQUIRE(binding, "binding");
@@ -218,17 +225,17 @@ void binding_release(void*, tenon_binding_t* binding) {
 
 // ---- Tensors, the process ----
 
-tenon_code_t tensors_read(void*, tenon_str_t path, const tenon_tensor_sink_t* sink) {
+tenon_code_t tensors_read(void*, tenon_str_t path, const tenon_file_tensor_sink_t* sink) {
   return slot([&]() -> Status {
     TENON_REQUIRE(sink, "sink");
     return read_tensors(from_abi_str(path), *sink);
   });
 }
 
-tenon_code_t tensor_write(void*, tenon_str_t path, const tenon_tensor_t* tensor) {
+tenon_code_t tensor_write(void*, tenon_str_t path, const tenon_file_tensor_t* tensor) {
   return slot([&]() -> Status {
     TENON_REQUIRE(tensor, "tensor");
-    TENON_ASSIGN_OR_RETURN(const tenon_tensor_t given, prefix_of(tensor));
+    TENON_ASSIGN_OR_RETURN(const tenon_file_tensor_t given, prefix_of(tensor));
     return write_tensor(from_abi_str(path), given);
   });
 }
@@ -281,6 +288,7 @@ const tenon_host_session_t* host_session_table() {
                                              program_release,
                                              binding_create,
                                              bind_input,
+                                             bind_size,
                                              run,
                                              output,
                                              run_info,

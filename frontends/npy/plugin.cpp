@@ -59,7 +59,7 @@ tenon_code_t make_blob(const tenon_source_t& source, std::string_view file, cons
                                  header.data_bytes, out);
 }
 
-tenon_code_t read(const tenon_source_t& source, const tenon_tensor_sink_t& sink) {
+tenon_code_t read(const tenon_source_t& source, const tenon_file_tensor_sink_t& sink) {
   const void* data = nullptr;
   uint64_t size = 0;
   if (const tenon_code_t code =
@@ -77,7 +77,7 @@ tenon_code_t read(const tenon_source_t& source, const tenon_tensor_sink_t& sink)
   tenon_blob_t* blob = nullptr;
   if (const tenon_code_t code = make_blob(source, file, header, &blob); code != TENON_OK)
     return code;
-  tenon_tensor_t tensor = {};
+  tenon_file_tensor_t tensor = {};
   tensor.size_bytes = sizeof tensor;
   tensor.dtype = header.dtype;
   tensor.rank = static_cast<uint32_t>(header.dims.size());
@@ -88,7 +88,8 @@ tenon_code_t read(const tenon_source_t& source, const tenon_tensor_sink_t& sink)
   return code;
 }
 
-tenon_code_t read_tensors(void*, const tenon_source_t* source, const tenon_tensor_sink_t* sink) {
+tenon_code_t read_tensors(void*, const tenon_source_t* source,
+                          const tenon_file_tensor_sink_t* sink) {
   try {
     return read(*source, *sink);
   } catch (const std::bad_alloc&) {
@@ -97,7 +98,7 @@ tenon_code_t read_tensors(void*, const tenon_source_t* source, const tenon_tenso
   }
 }
 
-tenon_code_t write_tensor(void*, const tenon_tensor_t* tensor, const tenon_sink_t* sink) {
+tenon_code_t write_tensor(void*, const tenon_file_tensor_t* tensor, const tenon_sink_t* sink) {
   try {
     const std::string header = tenon::npy::make_header(tensor->dtype, tensor->dims, tensor->rank);
     if (header.empty()) {

@@ -363,6 +363,7 @@ Status Executable::size_buffers(ShapePlan& shape) const {
                       " bytes; the code reads ", shape.sizes_bytes[i], "."));
     }
   }
+  shape.alias_inputs = kernelgen::alias_inputs(program_, shape.sizes_bytes);
   return {};
 }
 
@@ -461,6 +462,7 @@ Status Executable::size_steps(std::span<const int64_t> symbols, std::vector<plan
       return too_large("a kernel");
     }
     step.scratch_bytes = static_cast<uint64_t>(scratch);
+    step.copies = source.copies;
     steps.push_back(step);
     all_extents.push_back(std::move(extents));
   }
@@ -513,7 +515,7 @@ Status Executable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
     }
     tenon_output_need_t& need = needs->outputs[buffer.index];
     need.size_bytes_max = shape->sizes_bytes[i];
-    need.alias_input = TENON_NO_ALIAS;
+    need.alias_input = shape->alias_inputs[buffer.index];
     if (need.dims) {
       std::ranges::copy(shape->output_dims[buffer.index], need.dims);
     }

@@ -27,6 +27,7 @@ struct ShapePlan {
   std::vector<uint64_t> sizes_bytes;    // Of every buffer of the program.
   std::vector<uint64_t> arena_offsets;  // By buffer; meaningful for temps only.
   std::vector<std::vector<int64_t>> output_dims;
+  std::vector<uint32_t> alias_inputs;  // By output: kernelgen::alias_inputs.
   // Checks that these sizes do not already decide.
   std::vector<kernelgen::ProgramLayout::Check> checks;
   uint64_t arena_bytes = 0, lower_bound_bytes = 0;

@@ -19,7 +19,7 @@ struct File {
   std::vector<unsigned char> bytes;
 };
 
-tenon_code_t keep(void* self, const tenon_tensor_t* tensor) {
+tenon_code_t keep(void* self, const tenon_file_tensor_t* tensor) {
   File& file = *static_cast<File*>(self);
   const void* data = nullptr;
   uint64_t size = 0;
@@ -39,7 +39,7 @@ class DigitsTest : public testing::Test {
 
   static File read(const std::string& name) {
     File file;
-    const tenon_tensor_sink_t sink{&file, keep};
+    const tenon_file_tensor_sink_t sink{&file, keep};
     const std::string path = std::string(TENON_DIGITS) + "/" + name;
     EXPECT_EQ(session_.api().tensors_read(session_.api().self, tenon::str(path), &sink), TENON_OK)
         << tenon::failure_text();

@@ -35,7 +35,7 @@ struct Array {
   std::vector<unsigned char> bytes;
 };
 
-tenon_code_t keep(void* self, const tenon_tensor_t* tensor) {
+tenon_code_t keep(void* self, const tenon_file_tensor_t* tensor) {
   Array& array = *static_cast<Array*>(self);
   const void* data = nullptr;
   uint64_t size = 0;
@@ -70,7 +70,7 @@ class Runner {
     std::vector<Array> arrays(info_.input_count);
     for (uint32_t i = 0; i < info_.input_count; ++i) {
       const std::string name(tenon::view(info_.inputs[i].name));
-      const tenon_tensor_sink_t sink{&arrays[i], keep};
+      const tenon_file_tensor_sink_t sink{&arrays[i], keep};
       TENON_TRY(session_.api().tensors_read(session_.api().self,
                                             tenon::str(folder + "/" + name + ".npy"), &sink));
       TENON_TRY(binding_.input(name, {arrays[i].dtype, arrays[i].dims, arrays[i].bytes.data()}));
@@ -142,7 +142,7 @@ class Runner {
     const uint64_t bytes =
         (static_cast<uint64_t>(view.element_count()) * tenon::dtype_bits(view.dtype) + 7) / 8;
     const tenon::Blob blob = tenon::Blob::bytes(view.data, bytes);
-    tenon_tensor_t tensor{};
+    tenon_file_tensor_t tensor{};
     tensor.size_bytes = sizeof tensor;
     tensor.dtype = view.dtype;
     tensor.rank = static_cast<uint32_t>(view.dims.size());

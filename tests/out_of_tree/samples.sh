@@ -22,7 +22,7 @@ diff -r "$source/samples/acme" "$work/acme" || { echo "samples/README.md tells h
 
 cat >"$work/inside.sh" <<'INSIDE'
 set -euo pipefail
-build=$1 source=$2 work=$3 hidden=$4 kinds=$5
+build=$1 source=$2 work=$3 hidden=$4 kinds=$5 programs=embed
 cd "$work"
 if [ "$hidden" = 1 ]; then
   mount -t tmpfs none "$build"
@@ -39,6 +39,12 @@ for name in $kinds; do
   level=$(sed -n 's/.*\*\*level \([0-9]\)\*\*.*/\1/p' "samples/$name/README.md" | head -1)
   grep -q "LEVEL $level" "samples/$name/CMakeLists.txt" || { echo "$name: its README names level ${level:-none}, and that is not tested"; exit 1; }
   echo "   $name: level $level, $((SECONDS - begin)) s"
+done
+for name in $programs; do
+  cmake -G Ninja -S "samples/$name" -B "build/$name" >configure.log 2>&1 || { cat configure.log; exit 1; }
+  cmake --build "build/$name" >build.log 2>&1 || { cat build.log; exit 1; }
+  ctest --test-dir "build/$name" --output-on-failure --no-tests=error >test.log 2>&1 || { cat test.log; exit 1; }
+  echo "   $name"
 done
 # Without a namespace, check what the build used.
 if grep -rlF -e "$source/" -e "$build/" build --include=*.ninja --include=CMakeCache.txt --include=*.cmake --include=*.plugin.json; then

@@ -32,7 +32,7 @@ std::string write_tensor(const std::string& path, const Tensor& tensor) {
   const auto* session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
   const Blob blob =
       Blob::bytes(tensor.data(), static_cast<uint64_t>(tensor.count()) * dtype_bytes(tensor.dtype));
-  tenon_tensor_t raw = {};
+  tenon_file_tensor_t raw = {};
   raw.size_bytes = sizeof raw;
   raw.dtype = tensor.dtype;
   raw.rank = static_cast<uint32_t>(tensor.dims.size());

@@ -1,6 +1,8 @@
 // Calls by position (tenon.host.call/1): from many threads, into memory of the caller, with results
 // that outlive their program, and with what callers get wrong.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -13,6 +15,7 @@
 namespace {
 
 using tenon::ArrayView;
+using tenon::Input;
 using tenon::Output;
 
 // One result twice, an input as a result, a constant as a result.
@@ -34,9 +37,9 @@ struct Case {
       z.push_back(0.5f - 0.125f * static_cast<float>(i % 5));
     }
   }
-  std::vector<ArrayView> inputs() const {
-    return {ArrayView::of(x, {n, 3}), ArrayView::of(z, {n, 3})};
-  }
+  std::vector<Input> inputs() const { return {x_view(), z_view()}; }
+  ArrayView x_view() const { return ArrayView::of(x, {n, 3}); }
+  ArrayView z_view() const { return ArrayView::of(z, {n, 3}); }
   // Empty when all outputs are right.
   std::string fault(std::span<const Output> out) const {
     for (int64_t i = 0; i < n * 3; ++i) {
@@ -123,13 +126,467 @@ TEST_P(CallTest, EightThreadsOfDifferentSizes) {
   EXPECT_EQ(wrong, 0);
 }
 
+// ---- Tensors ----
+
+// A decoder's state: a cache that grows in place, one row per step.
+constexpr std::string_view kCache = R"(tenon.tir 1
+graph @g(%cache: f32[64, 3], %row: f32[1, 3], %at: i64[2]) -> (next: f32[64, 3], sum: f32[3]) {
+  %next = dynamic_update_slice(%cache, %row, %at) : f32[64, 3]
+  %sum = reduce_sum(%next) {dims = [0]} : f32[3]
+  yield %next, %sum
+}
+)";
+
+class TensorTest : public CallTest {
+ protected:
+  static std::string places(const tenon::Tensor& tensor) {
+    tenon_tensor_info_t info{};
+    return tensor.info(&info).ok() ? std::string(tenon::view(info.places)) : "none";
+  }
+  // The first device of the program: that of its only segment.
+  static std::string device() {
+    return std::string(GetParam()).substr(0, std::string_view(GetParam()).find(','));
+  }
+  bool far() const { return device() == "sim"; }
+  void compile(std::string_view text) {
+    tenon::Model model;
+    ASSERT_TRUE(session.load_bytes(text, "t.tir", &model).ok()) << tenon::failure_text();
+    ASSERT_TRUE(model.compile({.device = device()}, &program).ok()) << tenon::failure_text();
+  }
+};
+
+TEST_P(TensorTest, WhatIsLeftIsReadWhenItIsAskedFor) {
+  compile(kModel);
+  const Case c(4);
+  std::vector<Output> out;
+  for (size_t i = 0; i < kOutputs; ++i) out.push_back(Output::left());
+  tenon_program_call_t information{};
+  ASSERT_TRUE(program.call(c.inputs(), out, &information).ok()) << tenon::failure_text();
+  EXPECT_EQ(information.transferred_bytes, far() ? 2 * 48u : 0u);
+  EXPECT_EQ(places(out[0].tensor()), device());
+  EXPECT_EQ(out[0].array().data == nullptr, far());
+  EXPECT_EQ(out[0].array().dims, (std::vector<int64_t>{4, 3}));
+  ArrayView sum;
+  ASSERT_TRUE(out[1].tensor().array(&sum).ok()) << tenon::failure_text();
+  EXPECT_EQ(sum.as<float>()[5], c.x[5] + c.z[5]);
+  EXPECT_EQ(places(out[1].tensor()), far() ? device() + ",host" : device());
+  program = {};
+  ASSERT_TRUE(out[4].tensor().array(&sum).ok());
+  EXPECT_EQ(sum.as<float>()[1], 2.5f);
+}
+
+TEST_P(TensorTest, AStateOnTheDeviceMovesNoBytes) {
+  compile(kCache);
+  std::vector<float> zeros(64 * 3, 0.0f), row(3);
+  int64_t at[2] = {0, 0};
+  tenon::Tensor state;
+  ASSERT_TRUE(tenon::Tensor::copy(ArrayView::of(zeros, {64, 3}), &state, device()).ok());
+  EXPECT_EQ(places(state), device());
+  float expected = 0;
+  const void* before = nullptr;
+  for (int step = 0; step < 20; ++step) {
+    std::ranges::fill(row, static_cast<float>(step) + 1);
+    expected += row[0];
+    at[0] = step;
+    std::vector<Output> out(2);
+    out[0] = Output::left();
+    const std::vector<Input> inputs = {Input::donate(state), ArrayView::of(row, {1, 3}),
+                                       ArrayView{TENON_I64, {2}, at}};
+    tenon_program_call_t information{};
+    ASSERT_TRUE(program.call(inputs, out, &information).ok()) << tenon::failure_text();
+    EXPECT_EQ(out[1].as<float>()[2], expected);
+    EXPECT_EQ(information.transferred_bytes, far() ? 12u + 16 + 12 : 0u);
+    EXPECT_EQ(information.copied_out_bytes, 0u);
+    ArrayView gone;
+    EXPECT_FALSE(state.array(&gone).ok());
+    EXPECT_NE(tenon::failure_text().find("T0621"), std::string::npos) << tenon::failure_text();
+    // The cpu writes the row where the cache is.
+    if (device() == "cpu" && step > 0) EXPECT_EQ(out[0].array().data, before);
+    before = out[0].array().data;
+    state = std::move(out[0].tensor());
+  }
+  ArrayView all;
+  ASSERT_TRUE(state.array(&all).ok());
+  EXPECT_EQ(all.as<float>()[19 * 3], 20.0f);
+  EXPECT_EQ(all.as<float>()[20 * 3], 0.0f);
+}
+
+// Parameters: they go to a device once.
+TEST_P(TensorTest, AnInputRemembersWhereItIs) {
+  compile(kModel);
+  const Case c(4);
+  int released = 0;
+  const tenon_host_call_t& calls = *tenon::context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
+  const int64_t dims[2] = {4, 3};
+  tenon_array_t array{};
+  array.size_bytes = sizeof array;
+  array.dtype = TENON_F32;
+  array.rank = 2;
+  array.dims = dims;
+  array.data = const_cast<float*>(c.x.data());
+  tenon::Tensor x;
+  ASSERT_EQ(calls.tensor_wrap(
+                calls.self, &array, &released, [](void* n) { ++*static_cast<int*>(n); }, x.out()),
+            TENON_OK);
+  EXPECT_EQ(places(x), "host");
+  for (int call = 0; call < 3; ++call) {
+    std::vector<Output> out(kOutputs);
+    tenon_program_call_t information{};
+    const std::vector<Input> inputs = {x, c.z_view()};
+    ASSERT_TRUE(program.call(inputs, out, &information).ok()) << tenon::failure_text();
+    EXPECT_EQ(c.fault(out), "");
+    const uint64_t results = 2 * 48;  // e and y; `same` is x, on the host
+    if (far()) EXPECT_EQ(information.transferred_bytes, results + 48 + (call == 0 ? 48 : 0));
+  }
+  std::vector<Output> out(kOutputs);
+  // Donating is a permission. The caller's memory is not written, and returned early.
+  const std::vector<float> before = c.x;
+  EXPECT_EQ(released, 0);
+  const std::vector<Input> inputs = {Input::donate(x), c.z_view()};
+  ASSERT_TRUE(program.call(inputs, out).ok()) << tenon::failure_text();
+  EXPECT_EQ(c.fault(out), "");
+  EXPECT_EQ(c.x, before);
+  EXPECT_EQ(released, 1);
+  EXPECT_FALSE(program.call(inputs, out).ok());
+  EXPECT_NE(tenon::failure_text().find("T0621"), std::string::npos) << tenon::failure_text();
+  x = {};
+  EXPECT_EQ(released, 1);
+}
+
+// What is left on a device is read by a program of another one, again and again.
+TEST_P(TensorTest, ATensorGoesWhereItIsNeeded) {
+  compile(kModel);
+  const Case c(4);
+  std::vector<Output> made(kOutputs);
+  for (Output& output : made) output = Output::left();
+  ASSERT_TRUE(program.call(c.inputs(), made).ok()) << tenon::failure_text();
+  for (const char* devices : {"reference", "sim", "sim,reference", "reference,sim"}) {
+    tenon::Model model;
+    tenon::Program other;
+    ASSERT_TRUE(session.load_bytes(kModel, "t.tir", &model).ok());
+    ASSERT_TRUE(model.compile({.device = devices}, &other).ok()) << tenon::failure_text();
+    Case second(4);
+    second.x.assign(made[1].tensor().get() == nullptr ? 0 : 12, 0.0f);
+    for (int i = 0; i < 12; ++i) second.x[i] = c.x[i] + c.z[i];
+    for (int call = 0; call < 4; ++call) {
+      std::vector<Output> out(kOutputs);
+      const std::vector<Input> inputs = {made[1].tensor(), c.z_view()};
+      ASSERT_TRUE(other.call(inputs, out).ok()) << devices << tenon::failure_text();
+      EXPECT_EQ(second.fault(out), "") << devices << " " << call;
+      for (Output& output : out) {  // the caller's to write
+        auto* data = static_cast<float*>(const_cast<void*>(output.array().data));
+        std::fill_n(data, output.array().element_count(), 7.0f);
+      }
+    }
+  }
+}
+
+// An output of one run is a donated input of the next run of the same records.
+TEST_P(TensorTest, ACallIsRunAgainWithItsOwnOutputs) {
+  compile(kCache);
+  const std::vector<float> zeros(64 * 3, 0.0f), row = {1, 2, 3};
+  int64_t at[2] = {0, 0};
+  std::vector<Output> out(2);
+  out[0] = Output::left();
+  ASSERT_TRUE(tenon::Tensor::copy(ArrayView::of(zeros, {64, 3}), &out[0].tensor(), device()).ok());
+  const std::vector<Input> inputs = {Input::donate(out[0].tensor()), ArrayView::of(row, {1, 3}),
+                                     ArrayView{TENON_I64, {2}, at}};
+  tenon::Call call(program, inputs, out);
+  for (at[0] = 0; at[0] < 10; ++at[0]) {
+    ASSERT_TRUE(call.run().ok()) << tenon::failure_text();
+    EXPECT_EQ(out[1].as<float>()[2], 3.0f * static_cast<float>(at[0] + 1));
+  }
+}
+
+// An output whose first elements come from an input, stored over what another kernel wrote before.
+TEST_P(TensorTest, AnInputThatIsReadLateIsNotOverwritten) {
+  compile(R"(tenon.tir 1
+graph @g(%a: f32[64, 64], %b: f32[64, 64], %u: f32[64, 64]) -> (y: f32[64, 64]) {
+  %m = matmul(%a, %b) : f32[64, 64]
+  %i = iota() {shape = [64, 64], dim = 0, dtype = i64} : i64[64, 64]
+  %e = const i64[64, 64] splat 8
+  %p = compare(%i, %e) {direction = 2} : pred[64, 64]
+  %s = add(%u, %u) : f32[64, 64]
+  %y = select(%p, %s, %m) : f32[64, 64]
+  yield %y
+}
+)");
+  const std::vector<float> ones(64 * 64, 1.0f), threes(64 * 64, 3.0f);
+  tenon::Tensor u;
+  ASSERT_TRUE(tenon::Tensor::copy(ArrayView::of(threes, {64, 64}), &u, device()).ok());
+  std::vector<Output> out(1);
+  const ArrayView one = ArrayView::of(ones, {64, 64});
+  const std::vector<Input> inputs = {one, one, Input::donate(u)};
+  ASSERT_TRUE(program.call(inputs, out).ok()) << tenon::failure_text();
+  EXPECT_EQ(out[0].as<float>()[0], 6.0f);
+  EXPECT_EQ(out[0].as<float>()[64 * 63], 64.0f);
+}
+
+// A run that fails before it writes leaves donated tensors as they are.
+TEST_P(TensorTest, AFailedCallKeepsWhatItDidNotUse) {
+  compile(kCache);
+  const std::vector<float> zeros(64 * 3, 0.5f), row = {1, 2, 3};
+  const int64_t at[2] = {0, 0};
+  tenon::Tensor state;
+  ASSERT_TRUE(tenon::Tensor::copy(ArrayView::of(zeros, {64, 3}), &state, device()).ok());
+  const std::vector<Input> inputs = {Input::donate(state), ArrayView::of(row, {1, 3}),
+                                     ArrayView{TENON_I64, {2}, at}};
+  std::vector<Output> out(2);
+  tenon::Operation stopped;
+  ASSERT_TRUE(stopped.open().ok());
+  stopped.cancel();
+  EXPECT_EQ(stopped.run([&] { return program.call(inputs, out); }).code(), TENON_CANCELLED);
+  ArrayView still;
+  ASSERT_TRUE(state.array(&still).ok()) << tenon::failure_text();
+  EXPECT_EQ(still.as<float>()[7], 0.5f);
+  float wrong[9];
+  out[1] = Output(TENON_F32, {9}, wrong);
+  EXPECT_FALSE(program.call(inputs, out).ok());
+  EXPECT_NE(tenon::failure_text().find("T0620: output `sum` is f32[3], and the memory is for"),
+            std::string::npos)
+      << tenon::failure_text();
+  EXPECT_TRUE(state.array(&still).ok());
+}
+
+// A tensor that passes through is the same one again.
+TEST_P(TensorTest, PassingThroughMovesNothing) {
+  compile(kModel);
+  const Case c(4);
+  tenon::Tensor x;
+  ASSERT_TRUE(tenon::Tensor::copy(c.x_view(), &x).ok());
+  ArrayView before;
+  ASSERT_TRUE(x.array(&before).ok());
+  std::vector<Output> out(kOutputs);
+  out[3] = Output::left();
+  const std::vector<Input> inputs = {x, c.z_view()};
+  ASSERT_TRUE(program.call(inputs, out).ok()) << tenon::failure_text();
+  EXPECT_EQ(out[3].array().data, before.data);
+  x = {};
+  EXPECT_EQ(c.fault(out), "");
+  // Two handles of one tensor: donating it takes nothing from the other.
+  std::vector<Output> again(kOutputs);
+  again[3] = Output::left();
+  const std::vector<Input> same = {out[3].tensor(), c.z_view()};
+  ASSERT_TRUE(program.call(same, again).ok());
+  std::vector<Output> last(kOutputs);
+  const std::vector<Input> donated = {Input::donate(again[3].tensor()), c.z_view()};
+  ASSERT_TRUE(program.call(donated, last).ok()) << tenon::failure_text();
+  EXPECT_EQ(c.fault(last), "");
+  EXPECT_EQ(c.fault(out), "");
+}
+
+TEST_P(TensorTest, WhatCallersGetWrong) {
+  compile(kModel);
+  const Case c(4);
+  tenon::Tensor x;
+  ASSERT_TRUE(tenon::Tensor::copy(c.x_view(), &x).ok());
+  std::vector<Output> out(kOutputs);
+  const std::vector<Input> twice = {Input::donate(x), x};
+  EXPECT_FALSE(program.call(twice, out).ok());
+  EXPECT_NE(tenon::failure_text().find("T0621: input `x` donates a tensor that is input `z`"),
+            std::string::npos)
+      << tenon::failure_text();
+  std::vector<float> values(24);
+  tenon::Tensor wide;
+  ASSERT_TRUE(tenon::Tensor::copy(ArrayView::of(values, {4, 6}), &wide).ok());
+  const std::vector<Input> other = {Input::donate(wide), c.z_view()};
+  EXPECT_FALSE(program.call(other, out).ok());
+  EXPECT_NE(tenon::failure_text().find("T0605"), std::string::npos) << tenon::failure_text();
+  ArrayView still;
+  EXPECT_TRUE(wide.array(&still).ok());  // arguments that do not fit are not given up
+  tenon::Tensor none;
+  EXPECT_FALSE(tenon::Tensor::copy({TENON_F32, {-1}, values.data()}, &none).ok());
+  EXPECT_FALSE(tenon::Tensor::copy({TENON_F32, {4}, nullptr}, &none).ok());
+  EXPECT_FALSE(tenon::Tensor::copy({TENON_DTYPE_NONE, {4}, values.data()}, &none).ok());
+  EXPECT_FALSE(tenon::Tensor::copy({TENON_F32, {int64_t{1} << 40, 1 << 30}, &none}, &none).ok());
+  EXPECT_FALSE(tenon::Tensor::copy({TENON_F32, std::vector<int64_t>(40, 1), &none}, &none).ok());
+  EXPECT_FALSE(tenon::Tensor::copy(c.x_view(), &none, "no_such_device").ok());
+  EXPECT_NE(tenon::failure_text().find("T0502"), std::string::npos) << tenon::failure_text();
+  EXPECT_EQ(none.get(), nullptr);
+}
+
+// Eight threads with one set of parameters.
+TEST_P(TensorTest, ThreadsShareATensor) {
+  compile(kModel);
+  const Case c(16);
+  tenon::Tensor x;
+  ASSERT_TRUE(tenon::Tensor::borrow(c.x_view(), &x).ok());
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        std::vector<Output> out(kOutputs);
+        if (i % 2 == 0) out[0] = Output::left();
+        const std::vector<Input> inputs = {x, c.z_view()};
+        if (!program.call(inputs, out).ok()) ++wrong;
+        ArrayView e;
+        if (!out[0].tensor().array(&e).ok())
+          ++wrong;
+        else if (std::fabs(e.as<float>()[5] - std::exp((c.x[5] + c.z[5]) * c.z[5])) > 1e-5)
+          ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+// ---- Sizes ----
+
+TEST_P(TensorTest, ASizeThatNoInputDecidesIsGiven) {
+  compile(R"(tenon.tir 1
+graph @g<n in [2, 64], m>(%x: f32[1], %z: f32[m]) -> (y: f32[n], w: f32[m]) {
+  %y = broadcast(%x) {shape = [n], dims = [0]} : f32[n]
+  yield %y, %z
+}
+)");
+  const std::vector<float> x = {3}, z = {1, 2};
+  const std::vector<Input> inputs = {ArrayView::of(x, {1}), ArrayView::of(z, {2})};
+  std::vector<Output> out(2);
+  EXPECT_EQ(program.call(inputs, out).code(), TENON_INVALID_ARGUMENT);
+  EXPECT_NE(tenon::failure_text().find("T0623: the size `n` follows from no input"),
+            std::string::npos)
+      << tenon::failure_text();
+  tenon::Call call(program, inputs, out);
+  for (const int64_t n : {5, 7, 5}) {
+    call.size("n", n);
+    ASSERT_TRUE(call.run().ok()) << tenon::failure_text();
+    EXPECT_EQ(out[0].array().dims, std::vector<int64_t>{n});
+    EXPECT_EQ(out[0].as<float>()[n - 1], 3.0f);
+  }
+  call.size("n", 65);
+  EXPECT_FALSE(call.run().ok());
+  EXPECT_NE(tenon::failure_text().find("T0608"), std::string::npos) << tenon::failure_text();
+  call.size("n", 4);
+  call.size("m", 3);  // z says 2
+  EXPECT_FALSE(call.run().ok());
+  EXPECT_NE(tenon::failure_text().find("T0606"), std::string::npos) << tenon::failure_text();
+  call.size("m", 2);
+  EXPECT_TRUE(call.run().ok()) << tenon::failure_text();
+  call.size("k", 2);
+  EXPECT_FALSE(call.run().ok());
+  EXPECT_NE(tenon::failure_text().find("T0602: there is no size `k`"), std::string::npos)
+      << tenon::failure_text();
+}
+
+// ---- Operations ----
+
+TEST_P(CallTest, CallsInTheBackground) {
+  const Case c(4);
+  std::atomic<int> ended{0};
+  tenon::Operation operation;
+  operation.done = [&](tenon::Status status) { ended += status.ok() ? 1 : 100; };
+  ASSERT_TRUE(operation.open().ok());
+  const std::vector<Input> inputs = c.inputs();
+  for (int i = 0; i < 3; ++i) {
+    std::vector<Output> out(kOutputs);
+    tenon::Call call(program, inputs, out);
+    ASSERT_TRUE(call.start(operation).ok()) << tenon::failure_text();
+    EXPECT_EQ(call.start(operation).code(), TENON_FAILED_PRECONDITION);
+    EXPECT_NE(tenon::failure_text().find("T0622"), std::string::npos) << tenon::failure_text();
+    ASSERT_TRUE(call.finish(operation).ok()) << tenon::failure_text();
+    EXPECT_EQ(c.fault(out), "");
+  }
+  EXPECT_EQ(operation.wait().code(), TENON_FAILED_PRECONDITION);
+  const std::vector<Input> wrong = {c.x_view()};
+  std::vector<Output> out(kOutputs);
+  tenon::Call call(program, wrong, out);
+  ASSERT_TRUE(call.start(operation).ok());
+  EXPECT_EQ(call.finish(operation).code(), TENON_INVALID_ARGUMENT);
+  EXPECT_NE(tenon::failure_text().find("T0601: the model has 2 inputs"), std::string::npos)
+      << tenon::failure_text();
+  EXPECT_LE(ended % 100, 3);  // the last `done` may still be on its way
+}
+
+TEST_P(CallTest, OneOperationIsCancelledAndOthersGoOn) {
+  const Case c(4);
+  tenon::Operation stopped, other;
+  ASSERT_TRUE(stopped.open().ok() && other.open().ok());
+  stopped.cancel();
+  std::vector<Output> out(kOutputs);
+  const std::vector<Input> inputs = c.inputs();
+  EXPECT_EQ(stopped.run([&] { return program.call(inputs, out); }).code(), TENON_CANCELLED);
+  EXPECT_TRUE(other.run([&] { return program.call(inputs, out); }).ok()) << tenon::failure_text();
+  // The inner one counts, and the outer one again afterwards.
+  EXPECT_EQ(other
+                .run([&] {
+                  EXPECT_EQ(stopped.run([&] { return program.call(inputs, out); }).code(),
+                            TENON_CANCELLED);
+                  return program.call(inputs, out);
+                })
+                .code(),
+            TENON_OK);
+  tenon::Call call(program, inputs, out);
+  ASSERT_TRUE(call.start(stopped).ok());
+  EXPECT_EQ(call.finish(stopped).code(), TENON_CANCELLED);
+  EXPECT_TRUE(program.call(inputs, out).ok());
+  const auto& api = *tenon::context().query<tenon_host_operation_t>(TENON_HOST_OPERATION_ID);
+  EXPECT_EQ(api.leave(api.self, other.get()), TENON_FAILED_PRECONDITION);
+  EXPECT_NE(tenon::failure_text().find("T0622"), std::string::npos) << tenon::failure_text();
+}
+
+// An operation of the parent can be released in a forked child, and used for nothing else.
+TEST_P(CallTest, AForkedChildReleasesAnOperation) {
+  const Case c(2);
+  auto operation = std::make_unique<tenon::Operation>();
+  ASSERT_TRUE(operation->open().ok());
+  const std::vector<Input> inputs = c.inputs();
+  std::vector<Output> out(kOutputs);
+  {
+    tenon::Call call(program, inputs, out);
+    ASSERT_TRUE(call.start(*operation).ok());
+    ASSERT_TRUE(call.finish(*operation).ok()) << tenon::failure_text();
+  }
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);
+    const bool refused = operation->wait().code() == TENON_FAILED_PRECONDITION;
+    operation.reset();
+    _exit(refused ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_P(CallTest, ThePollOfAnOperationStopsIt) {
+  tenon::Operation operation;
+  int asked = 0;
+  std::vector<std::string> phases;
+  operation.poll = [&] { return ++asked >= 2; };
+  operation.progress = [&](std::string_view phase, uint64_t, uint64_t) {
+    phases.emplace_back(phase);
+  };
+  ASSERT_TRUE(operation.open().ok());
+  const Case c(4);
+  tenon::Model model;
+  tenon::Program again;
+  ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok());
+  tenon::Status status;
+  for (int i = 0; i < 100000 && status.ok(); ++i) {
+    status = operation.run([&]() -> tenon::Status {
+      if (i == 0) TENON_TRY(model.compile({.device = GetParam()}, &again));
+      std::vector<Output> out(kOutputs);
+      return program.call(c.inputs(), out);
+    });
+  }
+  EXPECT_EQ(status.code(), TENON_CANCELLED);
+  EXPECT_EQ(asked, 2);
+  EXPECT_TRUE(std::ranges::count(phases, "compile") > 0 || asked == 2);
+}
+
 class RawCallTest : public CallTest {
  protected:
   void SetUp() override {
     CallTest::SetUp();
     calls = tenon::context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
     ASSERT_NE(calls, nullptr);
-    for (size_t i = 0; i < 2; ++i) inputs[i] = array(i == 0 ? c.x.data() : c.z.data(), dims);
+    for (size_t i = 0; i < 2; ++i) {
+      inputs[i] = array(i == 0 ? c.x.data() : c.z.data(), dims);
+      ins[i] = {sizeof(tenon_input_t), 0, &inputs[i], nullptr};
+    }
     for (size_t i = 0; i < kOutputs; ++i) {
       given[i] = array(memory[i], i == 4 ? two : dims);
       if (i == 4) given[i].rank = 1;
@@ -139,7 +596,7 @@ class RawCallTest : public CallTest {
     record.size_bytes = sizeof record;
     record.input_count = 2;
     record.output_count = kOutputs;
-    record.inputs = inputs;
+    record.inputs = ins;
     record.outputs = outputs;
   }
   static tenon_array_t array(float* data, const int64_t* dims) {
@@ -157,7 +614,7 @@ class RawCallTest : public CallTest {
     EXPECT_EQ(call(), TENON_INVALID_ARGUMENT);
     EXPECT_NE(tenon::failure_text().find(says), std::string::npos) << tenon::failure_text();
     for (const auto& values : memory) EXPECT_EQ(values[0], -1.0f);
-    for (const tenon_output_t& output : outputs) EXPECT_EQ(output.result, nullptr);
+    for (const tenon_output_t& output : outputs) EXPECT_EQ(output.tensor, nullptr);
   }
 
   const tenon_host_call_t* calls = nullptr;
@@ -165,6 +622,7 @@ class RawCallTest : public CallTest {
   int64_t dims[2] = {4, 3}, two[1] = {2}, other[2] = {3, 4};
   float memory[kOutputs][12];
   tenon_array_t inputs[2], given[kOutputs];
+  tenon_input_t ins[2];
   tenon_output_t outputs[kOutputs];
   tenon_program_call_t record{};
 };
@@ -187,16 +645,16 @@ TEST_P(RawCallTest, StridedInputsAndOutputs) {
 }
 
 TEST_P(RawCallTest, RecordsOfAnotherSize) {
-  // A caller that was built with a longer record of arrays.
+  // A caller that was built with a longer record of inputs.
   struct Longer {
-    tenon_array_t array;
+    tenon_input_t input;
     uint64_t more;
-  } longer[2] = {{inputs[0], 1}, {inputs[1], 2}};
-  for (Longer& record_of : longer) record_of.array.size_bytes = sizeof(Longer);
-  record.inputs = &longer[0].array;
+  } longer[2] = {{ins[0], 1}, {ins[1], 2}};
+  for (Longer& record_of : longer) record_of.input.size_bytes = sizeof(Longer);
+  record.inputs = &longer[0].input;
   ASSERT_EQ(call(), TENON_OK) << tenon::failure_text();
   EXPECT_EQ(memory[1][0], c.x[0] + c.z[0]);
-  longer[0].array.size_bytes = 0;
+  longer[0].input.size_bytes = 0;
   std::fill_n(&memory[0][0], kOutputs * 12, -1.0f);
   expect_refused("T0616");
 }
@@ -209,7 +667,7 @@ TEST_P(RawCallTest, WhatCallersGetWrong) {
   expect_refused("T0620: output 0 is of kind 7");
   outputs[0].kind = TENON_OUTPUT_GIVEN;
   given[0].dims = other;
-  expect_refused("T0620: output `e` is f32[4, 3], and the memory is for f32[3, 4]");
+  expect_refused("T0620: output `e` is f32[n, 3], and the memory is for f32[3, 4]");
   given[0].dims = dims;
   given[0].dtype = TENON_I32;
   expect_refused("the memory is for i32[4, 3]");
@@ -239,8 +697,8 @@ TEST_P(RawCallTest, WhatCallersGetWrong) {
   record.inputs = nullptr;
   expect_refused("T0616");
   EXPECT_EQ(calls->call(calls->self, nullptr, &record), TENON_INVALID_ARGUMENT);
-  calls->result_release(calls->self, nullptr);
-  record.inputs = inputs;
+  calls->tensor_release(calls->self, nullptr);
+  record.inputs = ins;
   EXPECT_EQ(call(), TENON_OK) << tenon::failure_text();
 }
 
@@ -267,7 +725,7 @@ TEST_P(RawCallTest, NarrowElementsShareNoMemory) {
     arrays[i].rank = 1;
   }
   for (int i = 0; i < 2; ++i) outputs[i].array = &arrays[2 + i];
-  record.inputs = arrays;
+  for (int i = 0; i < 2; ++i) ins[i].array = &arrays[i];
   record.output_count = 2;
   EXPECT_EQ(call(), TENON_INVALID_ARGUMENT);
   EXPECT_NE(tenon::failure_text().find("overlaps"), std::string::npos) << tenon::failure_text();
@@ -277,6 +735,7 @@ TEST_P(RawCallTest, NarrowElementsShareNoMemory) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CallTest, kDevices);
+INSTANTIATE_TEST_SUITE_P(Devices, TensorTest, kDevices);
 INSTANTIATE_TEST_SUITE_P(Devices, RawCallTest, kDevices);
 
 }  // namespace

@@ -331,7 +331,7 @@ TEST_F(SessionTest, RecordsThatDoNotSayTheirSizeAreRefused) {
   tenon_array_t array{};
   EXPECT_EQ(api.bind_input(api.self, b.get(), tenon::str("x"), &array), TENON_INVALID_ARGUMENT);
   EXPECT_TRUE(tenon::failure_text().starts_with("T0616")) << tenon::failure_text();
-  tenon_tensor_t tensor{};
+  tenon_file_tensor_t tensor{};
   EXPECT_EQ(api.tensor_write(api.self, tenon::str("/nonexistent/t.npy"), &tensor),
             TENON_INVALID_ARGUMENT);
   EXPECT_TRUE(tenon::failure_text().starts_with("T0616")) << tenon::failure_text();

@@ -14,7 +14,9 @@ struct Operation {
   std::atomic<bool> cancel_requested{false};
   // Receives progress of long work; may be null. Threads: called by any thread of the operation.
   void (*progress)(void* self, std::string_view phase, uint64_t done, uint64_t total) = nullptr;
-  void* progress_self = nullptr;
+  // Asked now and then on the threads whose scope says so: true cancels the operation. May be null.
+  bool (*poll)(void* self) = nullptr;
+  void* self = nullptr;  // of both
 };
 
 // The calling thread's operation; null outside of any.
@@ -24,16 +26,19 @@ Operation* current_operation();
 // that its threads do.
 class OperationScope {
  public:
-  explicit OperationScope(Operation* operation);
+  // polls: this thread asks Operation::poll.
+  explicit OperationScope(Operation* operation, bool polls = false);
   ~OperationScope();
   OperationScope(const OperationScope&) = delete;
   OperationScope& operator=(const OperationScope&) = delete;
 
  private:
   Operation* previous_;
+  bool previous_polls_;
 };
 
-// True if the current operation, or the process (Ctrl-C), was asked to stop. Cost: two loads.
+// True if the current operation, or the process (Ctrl-C), was asked to stop. Cost: three loads, and
+// a clock where the operation polls.
 bool cancelled();
 
 // T0001 if cancelled().

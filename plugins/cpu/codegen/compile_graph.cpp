@@ -336,7 +336,8 @@ std::string plan_text(const DeviceProgram& program) {
         out += cat(" ", b < step.written.size() && step.written[b] ? "=" : "", step.buffers[b]);
       }
       for (size_t p = 0; p + 1 < step.in_place.size(); p += 2) {
-        out += cat(", ", step.in_place[p], " in place of ", step.in_place[p + 1]);
+        out += cat(", ", step.in_place[p], step.copies ? " copied from " : " in place of ",
+                   step.in_place[p + 1]);
       }
       for (uint32_t part : step.parts) {
         out += cat(", part of ", part);

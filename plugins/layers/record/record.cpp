@@ -49,7 +49,7 @@ class Record : public Segments {
 
   void write(const std::string& path, const Array& array) {
     const tenon_host_graph_t* host = context().graph;
-    auto tensor = sized<tenon_tensor_t>();
+    auto tensor = sized<tenon_file_tensor_t>();
     tensor.dtype = array.dtype;
     tensor.rank = static_cast<uint32_t>(array.dims.size());
     tensor.dims = array.dims.data();

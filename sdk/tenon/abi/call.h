@@ -1,12 +1,15 @@
 /* Tenon ABI: calls of a program (tenon.host.call/1). Inputs and outputs go by position, any thread
- * may call at any time, and outputs land in the caller's memory or in memory that the caller then
- * owns. This is the path for servers and for the bindings of other languages; tenon_binding_t
- * (session.h) does the same by name, one run after another, and profiles.
+ * may call at any time, and values stay where the program can use them again. This is the path for
+ * servers and for the bindings of other languages; tenon_binding_t (session.h) does the same by
+ * name, one run after another, and profiles.
  *
  *     tenon_array_t x = {sizeof x, TENON_F32, 0, 2, 0, data, dims, NULL}, y = {sizeof y};
+ *     tenon_input_t in = {sizeof in, 0, &x, NULL};
  *     tenon_output_t out = {sizeof out, TENON_OUTPUT_OWNED, &y, NULL};
- *     tenon_program_call_t c = {sizeof c, 1, 1, 0, &x, &out, 0, 0, 0};
- *     calls->call(calls->self, program, &c);     then y, until result_release(out.result)
+ *     tenon_program_call_t c = {sizeof c, 1, 1, 0, &in, &out};
+ *     calls->call(calls->self, program, &c);     then y, until tensor_release(out.tensor)
+ *
+ * A decoder keeps its state on the device: its output is LEFT there, and DONATED to the next call.
  *
  * Users: sdk/tenon/cpp/session.hpp; the other one will be Python. Unstable until the second edition
  * is closed.
@@ -22,13 +25,51 @@ extern "C" {
 
 #define TENON_HOST_CALL_ID "tenon.host.call/1"
 
-/* Memory of one output that belongs to the caller, who may write it. It outlives its program,
- * counts against TENON_MEMORY_LIMIT until it is released, and must not be touched once the process
- * runs its exit functions. */
-typedef struct tenon_result_t tenon_result_t;
+/* ---- Tensors ---- */
 
-#define TENON_OUTPUT_OWNED 0u /* the host gives dense memory, which the caller releases */
+/* An immutable value with memory of its own: on the host, on a device, or on several. A tensor that
+ * was an input remembers where calls have copied it, so that it goes to a device only once. It
+ * outlives programs. Its memory counts against TENON_MEMORY_LIMIT, unless it is the caller's. It
+ * must not be touched once the process runs its exit functions. Threads: safe, but for donation.
+ * As every slot of this table, releasing it may wait for a thread that is in the device's plugin:
+ * who holds a lock that a callback of an operation takes gives it back around every slot. */
+typedef struct tenon_tensor_t tenon_tensor_t;
+
+typedef struct tenon_tensor_info_t {
+  uint32_t size_bytes;
+  tenon_dtype_t dtype;
+  uint16_t reserved;
+  uint32_t rank;
+  uint32_t reserved2;
+  const int64_t* dims; /* borrowed from the tensor */
+  uint64_t bytes;      /* of its elements */
+  /* Where it is: "host", "sim", "sim:1,host". Borrowed until the thread's next call of this slot.
+   */
+  tenon_str_t places;
+} tenon_tensor_info_t;
+
+/* ---- Inputs ---- */
+
+/* The caller permits that the tensor's memory becomes that of an output. After a call that succeeds
+ * the tensor has no value, whether its memory was used or not: T0621 where it is used again, and
+ * its arrays are not to be read. After one that fails it has its value, unless an output was
+ * written to its memory. Memory of the caller (tensor_wrap) is never written. No other call may use
+ * the tensor at the same time. T0621 if it occurs twice in this call. */
+#define TENON_INPUT_DONATED 1u
+
+typedef struct tenon_input_t {
+  uint32_t size_bytes;
+  uint32_t flags; /* TENON_INPUT_*; 0 with an array */
+  /* Exactly one of these two. The array is host memory, read until the call returns. */
+  const tenon_array_t* array;
+  tenon_tensor_t* tensor;
+} tenon_input_t;
+
+/* ---- Outputs ---- */
+
+#define TENON_OUTPUT_OWNED 0u /* the host gives dense memory that the host can read */
 #define TENON_OUTPUT_GIVEN 1u /* the caller gives memory, dense or strided */
+#define TENON_OUTPUT_LEFT 2u  /* it stays on the device that made it */
 
 typedef struct tenon_output_t {
   uint32_t size_bytes;
@@ -36,13 +77,24 @@ typedef struct tenon_output_t {
   /* GIVEN: read. Element type and dims must be those of the result, which is known after the run.
    * Strides must not let elements share bytes, nor interleave axes in other ways than slices and
    * transposes do; elements of less than a byte take none. From its first to its last byte it must
-   * not overlap another GIVEN output. It may be the memory of an input of this call: inputs are
+   * not overlap another GIVEN output. It may be the memory of an array of this call: inputs are
    * read before outputs are written.
-   * OWNED: filled. data and dims live as long as `result`; data is aligned as the device allocates,
-   * and may be null when there are no elements, as dims when there are none. */
+   * OWNED and LEFT: filled. data and dims live as long as `tensor`; data is aligned as the device
+   * allocates, and may be null when there are no elements, as dims when there are none. The caller
+   * may write to OWNED data until the tensor is an input of a call. Of LEFT, data is null if the
+   * host cannot read it, and it must not be written: the tensor may be one of the inputs. */
   tenon_array_t* array;
-  tenon_result_t* result; /* OWNED: set on success, else untouched; shares no memory with others */
+  tenon_tensor_t* tensor; /* OWNED and LEFT: set on success, else untouched; to be released */
 } tenon_output_t;
+
+/* ---- The call ---- */
+
+/* The value of a symbolic size (tenon_model_info_t::symbol_names). Needed for sizes that follow
+ * from no input's dims, else T0623; for others it must agree with them. */
+typedef struct tenon_size_t {
+  tenon_str_t name;
+  int64_t value;
+} tenon_size_t;
 
 typedef struct tenon_program_call_t {
   uint32_t size_bytes;
@@ -50,11 +102,14 @@ typedef struct tenon_program_call_t {
   uint32_t reserved;
   /* In the model's order; records are as far apart as the first one's size_bytes says. Borrowed for
    * the call, and not for another one at the same time. */
-  const tenon_array_t* inputs;
+  const tenon_input_t* inputs;
   tenon_output_t* outputs;
   /* Filled on success. Strided inputs that were made dense; what went between host and device
    * memory; results that were copied into GIVEN memory or away from memory that is not theirs. */
   uint64_t repacked_bytes, transferred_bytes, copied_out_bytes;
+  const tenon_size_t* sizes; /* may be null if size_count is 0 */
+  uint32_t size_count;
+  uint32_t reserved2;
 } tenon_program_call_t;
 
 typedef struct tenon_host_call_t {
@@ -64,13 +119,31 @@ typedef struct tenon_host_call_t {
   /* Runs the program to its end; it must not be released before. Calls of one program run at the
    * same time, each with working memory of its own, which is kept for later calls until memory is
    * short. Where shapes follow from values of inputs, the program is compiled first. Fails as
-   * tenon_host_session_t::bind_input and run do, with T0601 for another number of arrays, and with
-   * T0620 for an output that does not fit; then no output is written or given. Cancelled by
-   * tenon_host_session_t::cancel, with all other operations of the process. Not after fork. Safe.
-   */
+   * tenon_host_session_t::bind_input and run do, with T0601 for another number of inputs or
+   * outputs, and with T0620 for an output that does not fit; then no output is written or given.
+   * Cancelled by tenon_host_session_t::cancel, with all other operations of the process. Not after
+   * fork. Safe. */
   tenon_code_t (*call)(void* self, tenon_program_t* program, tenon_program_call_t* call);
+
+  /* Makes a tensor of dense host memory without copying it. The memory must stay as it is until
+   * `release` is called, once, on any thread, when nothing uses it any more: outputs that were LEFT
+   * may be this tensor. null: it lives as long as the process. The host holds no lock while it
+   * calls `release`, which must not call the host. It is not called if this fails, when tensors are
+   * still there at the end of the process, nor once a device that imported the memory was given up.
+   * Safe.
+   */
+  tenon_code_t (*tensor_wrap)(void* self, const tenon_array_t* array, void* context,
+                              void (*release)(void* context), tenon_tensor_t** out_tensor);
+  /* Makes a tensor with a copy of an array, which may have strides, in memory of a device: "cpu",
+   * "sim:1"; empty: of the host. T0502 and T0503 for the device. Safe. */
+  tenon_code_t (*tensor_copy)(void* self, const tenon_array_t* array, tenon_str_t device,
+                              tenon_tensor_t** out_tensor);
+  tenon_code_t (*tensor_info)(void* self, tenon_tensor_t* tensor, tenon_tensor_info_t* out_info);
+  /* Its elements on the host, dense, as long as the tensor lives; not to be written. The first call
+   * copies them if the host cannot read them where they are. T0621 once it was given up. Safe. */
+  tenon_code_t (*tensor_array)(void* self, tenon_tensor_t* tensor, tenon_array_t* out_array);
   /* Null is fine. May call the device's plugin, and so replace this thread's last failure. Safe. */
-  void (*result_release)(void* self, tenon_result_t* result);
+  void (*tensor_release)(void* self, tenon_tensor_t* tensor);
 } tenon_host_call_t;
 
 #ifdef __cplusplus

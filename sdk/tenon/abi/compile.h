@@ -64,7 +64,11 @@ typedef struct tenon_output_need_t {
   uint64_t size_bytes_max;
   /* Caller's array of the output's rank: the dims; data-dependent ones at their upper bound. */
   int64_t* dims;
-  /* The output may share this input's memory if the caller gives it up; or TENON_NO_ALIAS. */
+  /* The output may have this input's memory if the caller gives it up; or TENON_NO_ALIAS. It
+   * depends on the symbols alone. The caller decides per call: its spans of both are then equal,
+   * the buffer may be larger than the output, and no other operand overlaps it. Nothing may be
+   * stored anywhere in the output before what it replaces has been read. If several outputs name
+   * one input, one of them gets it. Without meaning for an output of TENON_SIZE_UNKNOWN. */
   uint32_t alias_input;
 } tenon_output_need_t;
 

@@ -71,7 +71,9 @@ typedef struct tenon_device_api_t {
   tenon_code_t (*open)(void* self, uint32_t ordinal, tenon_device_t** out_device);
   /* Everything that was created on it has been released. */
   tenon_code_t (*close)(void* self, tenon_device_t* device);
-  /* size 0 also gives a buffer. RESOURCE_EXHAUSTED if memory is short. Contents are undefined. */
+  /* size 0 also gives a buffer. RESOURCE_EXHAUSTED if memory is short. Contents are undefined. A
+   * buffer is of the device, of no queue: it outlives queues, fences and executables, work on
+   * several queues may read it at once, and any thread may free it. */
   tenon_code_t (*alloc)(void* self, tenon_device_t* device, uint64_t size_bytes,
                         tenon_buffer_t** out_buffer);
   /* No submitted work refers to the buffer any more. As in every slot that releases something
@@ -90,9 +92,10 @@ typedef struct tenon_device_api_t {
    * fence wait or a synchronous return. UNIMPLEMENTED: the host cannot access this buffer. Null
    * slot: it cannot access any buffer. */
   tenon_code_t (*map)(void* self, tenon_device_t* device, tenon_buffer_t* buffer, void** out_data);
-  /* Wraps host memory that outlives the buffer, without a copy; free does not free that memory. It
-   * may be read-only, must never be written, and may begin at any address: refuse an address that
-   * is not suitable. On UNIMPLEMENTED, or any error but DEVICE_LOST, the host copies instead. */
+  /* Wraps host memory that outlives the buffer, perhaps by far, without a copy; the same memory may
+   * be imported again, also by other devices; free does not free that memory. It may be read-only,
+   * must never be written, and may begin at any address: refuse an address that is not suitable. On
+   * UNIMPLEMENTED, or any error but DEVICE_LOST, the host copies instead. */
   tenon_code_t (*import)(void* self, tenon_device_t* device, void* data, uint64_t size_bytes,
                          tenon_buffer_t** out_buffer);
   /* Bytes in use, and the peak so far. */

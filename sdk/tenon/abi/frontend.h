@@ -16,7 +16,7 @@ extern "C" {
 #define TENON_FRONTEND_ID "tenon.frontend/1"
 
 /* A dense row-major tensor with constant dims. `blob` is borrowed; retain it to keep it. */
-typedef struct tenon_tensor_t {
+typedef struct tenon_file_tensor_t {
   uint32_t size_bytes;
   tenon_dtype_t dtype;
   uint16_t reserved;
@@ -25,7 +25,7 @@ typedef struct tenon_tensor_t {
   const int64_t* dims;
   tenon_str_t name; /* may be empty */
   tenon_blob_t* blob;
-} tenon_tensor_t;
+} tenon_file_tensor_t;
 
 /* A frontend reports inputs whose values decide sizes, axes or counts. When a program runs, the
  * host loads the source again with those values, and guards what it compiles by them. Strings are
@@ -51,24 +51,24 @@ typedef struct tenon_source_t {
   const tenon_key_value_t* options;
   /* ---- load only: inputs by value ---- */
   /* Inputs, by name, that have these values in every run of this graph; they remain its inputs. */
-  const tenon_tensor_t* values;
+  const tenon_file_tensor_t* values;
   /* null: the host cannot load again, so whatever needs the values of an input is refused. */
   const tenon_value_sink_t* value_sink;
   uint32_t value_count;
   uint32_t reserved;
 } tenon_source_t;
 
-typedef struct tenon_tensor_sink_t {
+typedef struct tenon_file_tensor_sink_t {
   void* self;
-  tenon_code_t (*tensor)(void* self, const tenon_tensor_t* tensor);
-} tenon_tensor_sink_t;
+  tenon_code_t (*tensor)(void* self, const tenon_file_tensor_t* tensor);
+} tenon_file_tensor_sink_t;
 
 /* A recorded case of a test folder: inputs and expected outputs, by position. */
 typedef struct tenon_case_sink_t {
   void* self;
   tenon_code_t (*begin)(void* self, tenon_str_t name);
-  tenon_code_t (*input)(void* self, const tenon_tensor_t* tensor);
-  tenon_code_t (*output)(void* self, const tenon_tensor_t* tensor);
+  tenon_code_t (*input)(void* self, const tenon_file_tensor_t* tensor);
+  tenon_code_t (*output)(void* self, const tenon_file_tensor_t* tensor);
 } tenon_case_sink_t;
 
 typedef struct tenon_frontend_api_t {
@@ -83,8 +83,9 @@ typedef struct tenon_frontend_api_t {
    * its location. */
   tenon_code_t (*load)(void* self, const tenon_source_t* source, tenon_graph_t** out_graph);
   tenon_code_t (*read_tensors)(void* self, const tenon_source_t* source,
-                               const tenon_tensor_sink_t* sink);
-  tenon_code_t (*write_tensor)(void* self, const tenon_tensor_t* tensor, const tenon_sink_t* sink);
+                               const tenon_file_tensor_sink_t* sink);
+  tenon_code_t (*write_tensor)(void* self, const tenon_file_tensor_t* tensor,
+                               const tenon_sink_t* sink);
   /* Test cases beside a model (test_data_set_N folders). */
   tenon_code_t (*cases)(void* self, const tenon_source_t* source, const tenon_case_sink_t* sink);
 } tenon_frontend_api_t;

@@ -183,6 +183,9 @@ typedef struct tenon_host_session_t {
    * inputs at once. */
   tenon_code_t (*bind_input)(void* self, tenon_binding_t* binding, tenon_str_t name,
                              const tenon_array_t* array);
+  /* Gives the value of a symbolic size, for all later runs; one that follows from no input's dims
+   * must be given, else run fails with T0623. T0602 for an unknown name. */
+  tenon_code_t (*bind_size)(void* self, tenon_binding_t* binding, tenon_str_t name, int64_t value);
   /* Runs to the end. Invalidates the outputs of the previous run. */
   tenon_code_t (*run)(void* self, tenon_binding_t* binding);
   /* A dense host array, valid until the next run or release. */
@@ -196,9 +199,9 @@ typedef struct tenon_host_session_t {
   void (*binding_release)(void* self, tenon_binding_t* binding);
 
   /* ---- Tensors in files, through frontends ---- */
-  tenon_code_t (*tensors_read)(void* self, tenon_str_t path, const tenon_tensor_sink_t* sink);
+  tenon_code_t (*tensors_read)(void* self, tenon_str_t path, const tenon_file_tensor_sink_t* sink);
   /* The extension chooses the format. */
-  tenon_code_t (*tensor_write)(void* self, tenon_str_t path, const tenon_tensor_t* tensor);
+  tenon_code_t (*tensor_write)(void* self, tenon_str_t path, const tenon_file_tensor_t* tensor);
 
   /* ---- The process ---- */
   /* Asks every operation of the process to stop; safe from a signal handler. 0 withdraws the

@@ -15,11 +15,16 @@
 //     tenon::Output y;
 //     TENON_TRY(program.call({{tenon::ArrayView::of(x, {1, 64})}}, {&y, 1}));
 //
+// and keeps state where it is: Output::left() and Input::donate().
+//
 // Handles release what they own and can be moved. If a call fails, failure_text() says why.
 // Threads: as session.h says for each object.
 #ifndef TENON_CPP_SESSION_HPP_
 #define TENON_CPP_SESSION_HPP_
 
+#include <algorithm>
+#include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +33,7 @@
 
 #include "tenon/abi/call.h"
 #include "tenon/abi/host.h"
+#include "tenon/abi/operation.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/record.hpp"
 
@@ -65,6 +71,7 @@ namespace detail {
 // Used by every handle; set once by Session::open.
 inline const tenon_host_session_t* g_session = nullptr;
 inline const tenon_host_call_t* g_call = nullptr;
+inline const tenon_host_operation_t* g_operation = nullptr;
 
 inline tenon_array_t raw(const ArrayView& array) {
   tenon_array_t out{};
@@ -135,38 +142,155 @@ class Binding : public detail::Handle<tenon_binding_t, &tenon_host_session_t::bi
   }
 };
 
-// An output of Program::call: memory that this owns after the call, or memory of the caller. It
+// An immutable value on the host, on a device, or on several. Outlives programs.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(Tensor&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Tensor() {
+    if (object_ != nullptr) detail::g_call->tensor_release(detail::g_call->self, object_);
+  }
+  // In memory of a device ("cpu", "sim:1"), or of the host.
+  static Status copy(const ArrayView& array, Tensor* out, std::string_view device = "") {
+    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    const tenon_array_t raw = detail::raw(array);
+    return detail::g_call->tensor_copy(detail::g_call->self, &raw, str(device), out->out());
+  }
+  // Without a copy: the memory lives, and stays as it is, as long as the tensor and every call that
+  // uses it.
+  static Status borrow(const ArrayView& array, Tensor* out) {
+    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;
+    const tenon_array_t raw = detail::raw(array);
+    return detail::g_call->tensor_wrap(detail::g_call->self, &raw, nullptr, nullptr, out->out());
+  }
+  // Its elements on the host, as long as it lives; copied there if necessary.
+  Status array(ArrayView* out) const {
+    if (object_ == nullptr) return TENON_INVALID_ARGUMENT;
+    auto raw = sized<tenon_array_t>();
+    TENON_TRY(detail::g_call->tensor_array(detail::g_call->self, object_, &raw));
+    *out = {raw.dtype, {raw.dims, raw.dims + raw.rank}, raw.data};
+    return {};
+  }
+  Status info(tenon_tensor_info_t* out) const {
+    if (object_ == nullptr) return TENON_INVALID_ARGUMENT;
+    *out = {};
+    out->size_bytes = sizeof *out;
+    return detail::g_call->tensor_info(detail::g_call->self, object_, out);
+  }
+  tenon_tensor_t* get() const { return object_; }
+  // For calls that make one; releases the current one.
+  tenon_tensor_t** out() {
+    *this = Tensor();
+    return &object_;
+  }
+
+ private:
+  tenon_tensor_t* object_ = nullptr;
+};
+
+// Work of this thread, or of a thread of its own, that can be cancelled. Its functions, which may
+// be empty, are called as operation.h says.
+class Operation {
+ public:
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  ~Operation() {
+    if (object_ != nullptr) api().release(api().self, object_);
+  }
+  std::function<bool()> poll;
+  std::function<void(std::string_view phase, uint64_t done, uint64_t total)> progress;
+  std::function<void(Status)> done;
+
+  // Before the first use, after the functions are set.
+  Status open() {
+    if (detail::g_operation == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    auto options = sized<tenon_operation_options_t>();
+    options.context = this;
+    if (poll) options.poll = [](void* self) { return self_of(self).poll() ? 1u : 0u; };
+    if (progress) {
+      options.progress = [](void* self, tenon_str_t phase, uint64_t done, uint64_t total) {
+        self_of(self).progress(view(phase), done, total);
+      };
+    }
+    if (done) options.done = [](void* self, tenon_code_t code) { self_of(self).done(code); };
+    return api().create(api().self, &options, &object_);
+  }
+  void cancel() {
+    if (object_ != nullptr) api().cancel(api().self, object_);
+  }
+  // What `work` asks of the host on this thread belongs to the operation.
+  template <class Work>
+  Status run(Work&& work) {
+    TENON_TRY(api().enter(api().self, object_));
+    Status result = work();
+    const tenon_code_t left = api().leave(api().self, object_);
+    return result.ok() ? Status(left) : result;
+  }
+  Status wait(uint64_t timeout_ns = UINT64_MAX) {
+    return api().wait(api().self, object_, timeout_ns);
+  }
+  tenon_operation_t* get() const { return object_; }
+
+ private:
+  static Operation& self_of(void* self) { return *static_cast<Operation*>(self); }
+  static const tenon_host_operation_t& api() { return *detail::g_operation; }
+  tenon_operation_t* object_ = nullptr;
+};
+
+// An input of Program::call: an array of the caller or a tensor. Their memory is borrowed for the
+// call.
+class Input {
+ public:
+  Input(ArrayView array) : array_(std::move(array)) {}
+  Input(const Tensor& tensor) : tensor_(&tensor) {}
+  // The call may take the tensor's memory for an output. Afterwards it has no value.
+  static Input donate(Tensor& tensor) {
+    Input input(tensor);
+    input.flags_ = TENON_INPUT_DONATED;
+    return input;
+  }
+
+ private:
+  friend class Call;
+  ArrayView array_;
+  const Tensor* tensor_ = nullptr;
+  uint32_t flags_ = 0;
+};
+
+// An output of Program::call: a tensor that this owns after the call, or memory of the caller. It
 // outlives the program.
 class Output {
  public:
-  Output() = default;
+  Output() = default;  // a tensor that the host can read
   // The caller's dense memory, which a call writes, for a result of this type and these dims.
   Output(tenon_dtype_t dtype, std::vector<int64_t> dims, void* memory)
-      : array_{dtype, std::move(dims), memory}, given_(true) {}
+      : kind_(TENON_OUTPUT_GIVEN), array_{dtype, std::move(dims), memory} {}
   static Output into(std::span<float> memory, std::vector<int64_t> dims) {
     return {TENON_F32, std::move(dims), memory.data()};
   }
-  Output(Output&& other) noexcept { *this = std::move(other); }
-  Output& operator=(Output&& other) noexcept {
-    std::swap(array_, other.array_);
-    std::swap(result_, other.result_);
-    std::swap(given_, other.given_);
-    return *this;
+  // A tensor that stays on the device that made it.
+  static Output left() {
+    Output output;
+    output.kind_ = TENON_OUTPUT_LEFT;
+    return output;
   }
-  ~Output() {
-    if (result_ != nullptr) detail::g_call->result_release(detail::g_call->self, result_);
-  }
+  // Of a tensor that was left, data is null where the host cannot read it.
   const ArrayView& array() const { return array_; }
   template <class T>
   std::span<const T> as() const {
     return array_.as<T>();
   }
+  Tensor& tensor() { return tensor_; }
 
  private:
-  friend class Program;
+  friend class Call;
+  uint32_t kind_ = TENON_OUTPUT_OWNED;
   ArrayView array_;
-  tenon_result_t* result_ = nullptr;
-  bool given_ = false;
+  Tensor tensor_;
 };
 
 // Compiled and loaded on its devices.
@@ -175,42 +299,10 @@ class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::pr
   Status bind(Binding* out) const {
     return detail::g_session->binding_create(detail::g_session->self, object_, out->out());
   }
-  // Runs with arrays by position, from any thread; calls of one program run at the same time.
-  // `information`, when given, gets what was copied.
-  Status call(std::span<const ArrayView> inputs, std::span<Output> outputs,
-              tenon_program_call_t* information = nullptr) const {
-    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
-    std::vector<tenon_array_t> in, out;
-    std::vector<tenon_output_t> records;
-    for (const ArrayView& array : inputs) in.push_back(detail::raw(array));
-    for (Output& output : outputs) {
-      out.push_back(detail::raw(output.array_));
-      records.push_back({sizeof(tenon_output_t),
-                         output.given_ ? TENON_OUTPUT_GIVEN : TENON_OUTPUT_OWNED, nullptr,
-                         nullptr});
-    }
-    for (size_t i = 0; i < records.size(); ++i) records[i].array = &out[i];
-    tenon_program_call_t raw{};
-    raw.size_bytes = sizeof raw;
-    raw.input_count = static_cast<uint32_t>(in.size());
-    raw.output_count = static_cast<uint32_t>(out.size());
-    raw.inputs = in.data();
-    raw.outputs = records.data();
-    TENON_TRY(detail::g_call->call(detail::g_call->self, object_, &raw));
-    for (size_t i = 0; i < records.size(); ++i) {
-      if (outputs[i].given_) continue;
-      outputs[i] = Output();  // what a call before this one left
-      outputs[i].result_ = records[i].result;
-    }
-    for (size_t i = 0; i < records.size(); ++i) {
-      if (outputs[i].given_) continue;
-      outputs[i].array_ = {out[i].dtype, {out[i].dims, out[i].dims + out[i].rank}, out[i].data};
-    }
-    raw.inputs = nullptr;
-    raw.outputs = nullptr;
-    if (information != nullptr) *information = raw;
-    return {};
-  }
+  // Runs with arrays and tensors by position, from any thread; calls of one program run at the same
+  // time. `information`, when given, gets what was copied.
+  Status call(std::span<const Input> inputs, std::span<Output> outputs,
+              tenon_program_call_t* information = nullptr) const;
   Status info(tenon_program_info_t* out) const {
     *out = {};
     out->size_bytes = sizeof *out;
@@ -229,6 +321,110 @@ class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::pr
     return detail::g_session->dump(detail::g_session->self, object_, str(what), &sink);
   }
 };
+
+// A call with its records, for calls in the background, and for many calls with the same memory. A
+// tensor that is an output of one run may be an input of the next. The program, tensors, the memory
+// of arrays, and outputs are borrowed as long as it lives.
+class Call {
+ public:
+  Call(const Program& program, std::span<const Input> inputs, std::span<Output> outputs)
+      : program_(program.get()), outputs_(outputs) {
+    arrays_.reserve(inputs.size() + outputs.size());
+    inputs_.reserve(inputs.size());
+    for (const Input& input : inputs) {
+      arrays_.push_back(detail::raw(input.array_));
+      tensors_.push_back(input.tensor_);
+      inputs_.push_back({sizeof(tenon_input_t), input.flags_,
+                         input.tensor_ == nullptr ? &arrays_.back() : nullptr, nullptr});
+    }
+    records_.reserve(outputs.size());
+    for (const Output& output : outputs) {
+      arrays_.push_back(detail::raw(output.array_));
+      records_.push_back({sizeof(tenon_output_t), output.kind_, &arrays_.back(), nullptr});
+    }
+    raw_.size_bytes = sizeof raw_;
+    raw_.input_count = static_cast<uint32_t>(inputs_.size());
+    raw_.output_count = static_cast<uint32_t>(records_.size());
+    raw_.inputs = inputs_.data();
+    raw_.outputs = records_.data();
+  }
+  Call(const Call&) = delete;
+
+  Status run() {
+    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    begin();
+    TENON_TRY(detail::g_call->call(detail::g_call->self, program_, &raw_));
+    give();
+    return {};
+  }
+  // The value of a symbolic size; needed for one that follows from no input's dims.
+  void size(std::string_view name, int64_t value) {
+    const auto at = std::find_if(sizes_.begin(), sizes_.end(),
+                                 [name](const tenon_size_t& s) { return view(s.name) == name; });
+    if (at != sizes_.end()) {
+      at->value = value;
+    } else {
+      names_.emplace_back(name);
+      sizes_.push_back({str(names_.back()), value});
+    }
+    raw_.sizes = sizes_.data();
+    raw_.size_count = static_cast<uint32_t>(sizes_.size());
+  }
+  // Begins the call on a thread of the operation, which must be waited for with finish().
+  Status start(const Operation& operation) {
+    if (detail::g_operation == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    begin();
+    return detail::g_operation->start_call(detail::g_operation->self, program_, &raw_,
+                                           operation.get());
+  }
+  Status finish(Operation& operation) {
+    TENON_TRY(operation.wait());
+    give();
+    return {};
+  }
+  // Of the last run: what was copied.
+  const tenon_program_call_t& information() const { return raw_; }
+
+ private:
+  // Tensors as they are now: an input may be an output of the run before.
+  void begin() {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (tensors_[i] != nullptr) inputs_[i].tensor = tensors_[i]->get();
+    }
+    for (Output& output : outputs_) {
+      if (output.kind_ != TENON_OUTPUT_GIVEN) output.array_ = {};
+    }
+  }
+  void give() {
+    for (size_t i = 0; i < records_.size(); ++i) {
+      if (outputs_[i].kind_ == TENON_OUTPUT_GIVEN) continue;
+      *outputs_[i].tensor_.out() = records_[i].tensor;
+      const tenon_array_t& made = *records_[i].array;
+      outputs_[i].array_ = {made.dtype, {made.dims, made.dims + made.rank}, made.data};
+    }
+  }
+  tenon_program_t* program_;
+  std::span<Output> outputs_;
+  std::vector<tenon_array_t> arrays_;  // of inputs, then of outputs
+  std::vector<const Tensor*> tensors_;
+  std::vector<tenon_input_t> inputs_;
+  std::vector<tenon_output_t> records_;
+  std::deque<std::string> names_;  // a deque: addresses are stable
+  std::vector<tenon_size_t> sizes_;
+  tenon_program_call_t raw_{};
+};
+
+inline Status Program::call(std::span<const Input> inputs, std::span<Output> outputs,
+                            tenon_program_call_t* information) const {
+  Call call(*this, inputs, outputs);
+  TENON_TRY(call.run());
+  if (information != nullptr) {
+    *information = call.information();
+    information->inputs = nullptr;
+    information->outputs = nullptr;
+  }
+  return {};
+}
 
 class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_release> {
  public:
@@ -264,6 +460,7 @@ class Session {
     attach(host);
     detail::g_session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
     detail::g_call = context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
+    detail::g_operation = context().query<tenon_host_operation_t>(TENON_HOST_OPERATION_ID);
     return detail::g_session == nullptr ? Status(TENON_FAILED_PRECONDITION) : Status();
   }
   const tenon_host_session_t& api() const { return *detail::g_session; }

@@ -28,7 +28,11 @@ struct Region {
   char* scratch;
   uint64_t scratch_stride;
 
+  bool idle(const Step& s) const {
+    return s.copies && table[s.first_buffer] == table[s.first_buffer + 1];
+  }
   void run(const Step& s, uint32_t worker, int64_t begin, int64_t end) const {
+    if (idle(s)) return;
     s.kernel(table + s.first_buffer, extents + s.first_extent, begin, end,
              scratch ? scratch + worker * scratch_stride : nullptr);
   }
@@ -71,6 +75,7 @@ tenon_code_t run_region(Region& region, int64_t units, const PlanRun& run, uint3
     return run_units(&region, 0, 0, units);
   }
   const Step& step = *region.step;
+  if (region.idle(step)) return TENON_OK;
   if (workers > 1 && step.grain != 0 && step.range > step.grain) {
     return threads->parallel(threads->self, &run_range, &region, step.range, step.grain);
   }

@@ -33,6 +33,7 @@ struct Step {
   double flops = 0, bytes = 0;       // For profiles.
   double estimated_ns = 0;           // On one thread; for steps that run side by side.
   int64_t first_unit = 0, unit = 1;  // In its region: index of its first unit; elements per unit.
+  bool copies = false;  // One of its two buffers to the other: nothing to do if both are the same.
 };
 
 // Steps that run at once: none accesses what another one writes.

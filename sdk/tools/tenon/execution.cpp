@@ -122,6 +122,11 @@ int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, 
         host.session->bind_input(host.session->self, binding.get(), str(input->name), &array);
     if (code != TENON_OK) return report(host, code, where_from(*input));
   }
+  for (const auto& [name, size] : inputs.sizes) {
+    if (tenon_code_t code =
+            host.session->bind_size(host.session->self, binding.get(), str(name), size))
+      return report(host, code);
+  }
   return kOk;
 }
 

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <set>
 
 #include <tenon/cpp/dtype.hpp>
 
@@ -42,7 +43,8 @@ class Gather {
     for (const std::string& text : options_.dims) {
       if (int s = set_dim(text)) return s;
     }
-    return fill_missing();
+    if (int s = fill_missing()) return s;
+    return list_sizes();
   }
 
  private:
@@ -126,17 +128,16 @@ class Gather {
       bool exact = false;
       int status = kOk;
     } found{input.name, input, {}};
-    const tenon_tensor_sink_t sink = {&found,
-                                      [](void* self, const tenon_tensor_t* tensor) -> tenon_code_t {
-                                        auto& f = *static_cast<Found*>(self);
-                                        const std::string_view name = view(tensor->name);
-                                        const bool exact = name == f.wanted;
-                                        if (exact || f.names.empty())
-                                          f.status = f.input.keep(*tensor);
-                                        f.exact = f.exact || exact;
-                                        f.names.emplace_back(name);
-                                        return f.status == kOk ? TENON_OK : TENON_ABORTED;
-                                      }};
+    const tenon_file_tensor_sink_t sink = {
+        &found, [](void* self, const tenon_file_tensor_t* tensor) -> tenon_code_t {
+          auto& f = *static_cast<Found*>(self);
+          const std::string_view name = view(tensor->name);
+          const bool exact = name == f.wanted;
+          if (exact || f.names.empty()) f.status = f.input.keep(*tensor);
+          f.exact = f.exact || exact;
+          f.names.emplace_back(name);
+          return f.status == kOk ? TENON_OK : TENON_ABORTED;
+        }};
     const tenon_code_t code = host_.session->tensors_read(host_.session->self, str(file), &sink);
     if (found.status != kOk) return found.status;
     if (code != TENON_OK) return report(host_, code);
@@ -222,6 +223,24 @@ class Gather {
     return kOk;
   }
 
+  // Sizes that are no dim of an input.
+  int list_sizes() {
+    std::set<tenon_dim_t> dims;
+    for (uint32_t i = 0; i < main_.argument_count; ++i) {
+      auto value = sized<tenon_value_view_t>();
+      if (tenon_code_t code =
+              api().value_view(api().self, graph_.get(), main_.arguments[i], &value)) {
+        return report(host_, code);
+      }
+      dims.insert(value.type.dims, value.type.dims + value.type.rank);
+    }
+    for (const auto& [number, symbol] : symbols_) {
+      if (symbol.value && !dims.contains(symbol.view.dim))
+        inputs_.sizes.emplace_back(symbol.name, *symbol.value);
+    }
+    return kOk;
+  }
+
   int fill_missing() {
     std::vector<uint32_t> missing;
     std::vector<std::string> names;
@@ -297,7 +316,7 @@ Input::~Input() {
   free(memory_);
 }
 
-int Input::keep(const tenon_tensor_t& from) {
+int Input::keep(const tenon_file_tensor_t& from) {
   const void* data = nullptr;
   uint64_t size = 0;
   if (tenon_code_t code = host_->graph->blob_data(host_->graph->self, from.blob, &data, &size)) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sdk/tools/support/tensors.h"
@@ -18,7 +19,7 @@ class Input {
   Input& operator=(const Input&) = delete;
   ~Input();
   // Keeps a tensor of a file. Returns an exit status.
-  int keep(const tenon_tensor_t& tensor);
+  int keep(const tenon_file_tensor_t& tensor);
   // Random values for a type of constant dims. Returns an exit status.
   int randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t seed, uint64_t stream);
 
@@ -31,10 +32,12 @@ class Input {
   tenon_blob_t* blob_ = nullptr;
   void* memory_ = nullptr;
 };
-using Inputs = std::vector<std::unique_ptr<Input>>;
+struct Inputs : std::vector<std::unique_ptr<Input>> {
+  std::vector<std::pair<std::string, int64_t>> sizes;  // symbolic dims with their values
+};
 
 // Reads the inputs that --input names and, if `random`, generates the others. All missing inputs
-// are reported at once.
+// are reported at once. Sizes are those that --dim names and, if `random`, likely ones.
 int gather_inputs(const Host& host, tenon_model_t* model, const RunOptions& options, bool random,
                   Inputs& inputs);
 

@@ -152,7 +152,7 @@ class Run {
       tenon_code_t code =
           host_.graph->blob_bytes(host_.graph->self, tensor.data, tensor.size_bytes(), &blob);
       if (code != TENON_OK) return report(host_, code);
-      auto record = sized<tenon_tensor_t>();
+      auto record = sized<tenon_file_tensor_t>();
       record.dtype = tensor.dtype;
       record.rank = static_cast<uint32_t>(tensor.dims.size());
       record.dims = tensor.dims.data();

@@ -255,7 +255,7 @@ static uint32_t accepts(void* self, tenon_str_t name, const void* head, uint64_t
   return (void)self, (void)name, size >= 4 && memcmp(head, "REL1", 4) == 0 ? 100 : 0;
 }
 static tenon_code_t read_tensors(void* self, const tenon_source_t* source,
-                                 const tenon_tensor_sink_t* sink) {
+                                 const tenon_file_tensor_sink_t* sink) {
   const void* data = NULL;
   uint64_t size = 0;
   tenon_code_t code = graphs->blob_data(graphs->self, source->bytes, &data, &size);
@@ -264,7 +264,7 @@ static tenon_code_t read_tensors(void* self, const tenon_source_t* source,
   if (size < 4 || memcmp(data, "REL1", 4) != 0 || size % 4 != 0)
     return fail(TENON_INVALID_ARGUMENT, "a .rel file begins with REL1 and holds whole floats");
   const int64_t dims[] = {(int64_t)(size / 4 - 1)};
-  tenon_tensor_t tensor = {
+  tenon_file_tensor_t tensor = {
       .size_bytes = sizeof tensor, .dtype = TENON_F32, .rank = 1, .dims = dims};
   code = graphs->blob_bytes(graphs->self, (const char*)data + 4, size - 4, &tensor.blob);
   if (code != TENON_OK) return code;
@@ -272,7 +272,7 @@ static tenon_code_t read_tensors(void* self, const tenon_source_t* source,
   graphs->blob_release(graphs->self, tensor.blob);
   return code;
 }
-static tenon_code_t write_tensor(void* self, const tenon_tensor_t* tensor,
+static tenon_code_t write_tensor(void* self, const tenon_file_tensor_t* tensor,
                                  const tenon_sink_t* sink) {
   const void* data = NULL;
   uint64_t size = 0;

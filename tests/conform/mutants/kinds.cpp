@@ -354,10 +354,10 @@ Status parse(const tenon_source_t* source, Parsed* out) {
   return {};
 }
 
-Status give_tensor(const tenon_source_t* source, const tenon_tensor_sink_t* sink) {
+Status give_tensor(const tenon_source_t* source, const tenon_file_tensor_sink_t* sink) {
   Parsed parsed;
   TENON_TRY(parse(source, &parsed));
-  tenon_tensor_t tensor = {};
+  tenon_file_tensor_t tensor = {};
   tensor.size_bytes = sizeof tensor;
   tensor.dtype = TENON_F32;
   tensor.rank = static_cast<uint32_t>(parsed.dims.size());
@@ -399,7 +399,7 @@ Status give_graph(const tenon_source_t* source, tenon_graph_t** out) {
   return {};
 }
 
-Status put_tensor(const tenon_tensor_t* tensor, const tenon_sink_t* sink) {
+Status put_tensor(const tenon_file_tensor_t* tensor, const tenon_sink_t* sink) {
   if (tensor->dtype != TENON_F32)
     return fail(TENON_UNIMPLEMENTED, "T0102: a .toy file holds f32 alone.");
   std::string text = "TOY1";
@@ -419,7 +419,7 @@ Status put_tensor(const tenon_tensor_t* tensor, const tenon_sink_t* sink) {
 }
 
 // Without a handler, so bad_alloc reaches the host.
-tenon_code_t unguarded(void*, const tenon_tensor_t* tensor, const tenon_sink_t* sink) {
+tenon_code_t unguarded(void*, const tenon_file_tensor_t* tensor, const tenon_sink_t* sink) {
   void* more = ::operator new(64);
   const Status status = put_tensor(tensor, sink);
   ::operator delete(more);
@@ -437,8 +437,8 @@ tenon_frontend_api_t frontend = {
     str(".toy"),
     accepts,
     slot<give_graph, const tenon_source_t*, tenon_graph_t**>,
-    slot<give_tensor, const tenon_source_t*, const tenon_tensor_sink_t*>,
-    slot<put_tensor, const tenon_tensor_t*, const tenon_sink_t*>,
+    slot<give_tensor, const tenon_source_t*, const tenon_file_tensor_sink_t*>,
+    slot<put_tensor, const tenon_file_tensor_t*, const tenon_sink_t*>,
     nullptr};
 
 // ---- A toolchain for texts that begin with "ok" ----

@@ -15,8 +15,8 @@ namespace {
 
 // ---- Bytes ----
 
-// "TDP6": the layout below. Another layout gets another number.
-constexpr uint32_t kMagic = 0x36504454;
+// "TDP7": the layout below. Another layout gets another number.
+constexpr uint32_t kMagic = 0x37504454;
 // More than any device has; keeps launch sizes from overflowing.
 constexpr uint32_t kGroupMax = 1u << 16;
 constexpr uint64_t kCountMax = 1u << 24;  // of any list; real programs have thousands
@@ -161,6 +161,7 @@ void write_step(Writer& w, const ProgramStep& s) {
   w.text(s.name);
   w.text(s.origins);
   w.list(s.in_place);
+  w.number<uint8_t>(s.copies);
   w.list(s.parts);
 }
 
@@ -173,6 +174,7 @@ ProgramStep read_step(Reader& r) {
   s.name = r.text();
   s.origins = r.text();
   s.in_place = r.list();
+  s.copies = r.number<uint8_t>() != 0;
   s.parts = r.list();
   return s;
 }
@@ -185,6 +187,8 @@ bool consistent_step(const DeviceProgram& p, const ProgramStep& s, std::string* 
     return *why = "a step's arguments do not match its kernel", false;
   }
   if (s.in_place.size() % 2 != 0) return *why = "a step has an odd number of paired buffers", false;
+  if (s.copies && (s.in_place.size() != 2 || s.buffers.size() != 2))
+    return *why = "a step that copies has other buffers than two", false;
   for (const auto* list : {&s.buffers, &s.in_place, &s.parts}) {
     for (uint32_t b : *list) {
       if (b >= p.buffers.size()) return *why = "a step names a buffer that does not exist", false;
@@ -402,6 +406,14 @@ std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
     }
   }
   return out;
+}
+
+// Whether a kernel with one pair in place stores what it loads and nothing else.
+bool only_copies(const Kernel& kernel, const std::vector<uint32_t>& pairs) {
+  if (pairs.size() != 2 || kernel.buffers.size() != 2) return false;
+  const Stage& stage = kernel.stages[0];
+  return stage.kind == StageKind::kMap && stage.store.size() == 1 &&
+         kernel.pool.at(stage.value[0]).kind == X::kLoad;
 }
 
 ExprId points(Kernel& k, const std::vector<uint32_t>& axes) {
@@ -656,6 +668,7 @@ bool build_kernels(const HostTables& host, tenon_graph_t* graph, Lowered lowered
     for (uint32_t e : extent_order)
       step.extents.push_back(SizeProgram::extent(kernel.extent_origin[e]));
     if (!at_load) step.in_place = in_place_pairs(kernel);
+    step.copies = only_copies(kernel, step.in_place);
     step.parts = kernel.parts;
     step.kernel = distinct.find(std::move(kernel), hash);
     std::vector<ProgramStep>& steps = at_load ? program.load_steps : program.steps;

@@ -59,6 +59,8 @@ struct ProgramStep {
   // Pairs (written, read) of buffers that may share memory: the kernel reads each element before it
   // writes it, and never again.
   std::vector<uint32_t> in_place;
+  // It only copies in_place[1] to in_place[0]: nothing to do where both are the same memory.
+  bool copies = false;
   // Buffers that this step shares with other writers: it writes its own elements and other steps
   // the rest, in any order.
   std::vector<uint32_t> parts;

@@ -83,6 +83,7 @@ bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbo
     }
     out->bytes.push_back(bytes);
   }
+  out->alias_inputs = alias_inputs(program, out->bytes);
   uint64_t scratch_max = 0;
   if (!lay_launches(program, program.steps, symbols, options.scratch, out, &scratch_max, why))
     return false;
@@ -106,6 +107,29 @@ bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbo
     return *why = "the workspace overflows", false;
   }
   return true;
+}
+
+std::vector<uint32_t> alias_inputs(const DeviceProgram& program, std::span<const uint64_t> bytes) {
+  std::vector<uint32_t> steps_at(program.buffers.size());  // by buffer: how many access it
+  for (const ProgramStep& step : program.steps) {
+    for (uint32_t b : step.buffers) ++steps_at[b];
+  }
+  std::vector<uint32_t> out(program.output_count, TENON_NO_ALIAS);
+  std::vector<bool> taken(program.input_count), before(program.buffers.size());
+  for (const ProgramStep& step : program.steps) {
+    for (size_t p = 0; p + 1 < step.in_place.size(); p += 2) {
+      const uint32_t to = step.in_place[p], from = step.in_place[p + 1];
+      const ProgramBuffer &output = program.buffers[to], &input = program.buffers[from];
+      if (output.kind != BufferKind::kOutput || input.kind != BufferKind::kInput) continue;
+      // What an earlier step stores in the output would be in the input's place before it is read.
+      if (steps_at[from] != 1 || before[to] || taken[input.index]) continue;
+      if (bytes[to] == 0 || bytes[to] != bytes[from]) continue;
+      out[output.index] = input.index;
+      taken[input.index] = true;
+    }
+    for (uint32_t b : step.buffers) before[b] = true;
+  }
+  return out;
 }
 
 bool layout_load_steps(const DeviceProgram& program, const LayoutOptions& options,
@@ -147,7 +171,7 @@ bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout,
     if (buffer.kind != BufferKind::kOutput) continue;
     tenon_output_need_t& need = needs->outputs[buffer.index];
     need.size_bytes_max = layout.bytes[b];
-    need.alias_input = TENON_NO_ALIAS;
+    need.alias_input = layout.alias_inputs[buffer.index];
     for (size_t d = 0; d < buffer.dims.size(); ++d) need.dims[d] = buffer.dims[d].evaluate(symbols);
   }
   needs->workspace_bytes = layout.workspace_bytes;

@@ -32,6 +32,7 @@ struct ProgramLayout {
   };
   // The checks that can fail at these sizes, for after the last step.
   std::vector<Check> checks;
+  std::vector<uint32_t> alias_inputs;  // as of that function
   uint64_t workspace_bytes = 0, lower_bound_bytes = 0;
   uint64_t scratch_offset = 0;  // of scratch shared by all steps, inside the workspace
 };
@@ -48,6 +49,11 @@ struct LayoutOptions {
 // symbols: the values of the program's symbols. False: `*why` names what does not fit.
 bool layout_program(const DeviceProgram& program, std::span<const int64_t> symbols,
                     const LayoutOptions& options, ProgramLayout* out, std::string* why);
+
+// By output: the input whose memory may become the output's, because the only step that accesses
+// the input is the first that accesses the output, writes it in the input's place, and both have as
+// many bytes; TENON_NO_ALIAS if there is none. bytes: by buffer; 0 for what needs no memory.
+std::vector<uint32_t> alias_inputs(const DeviceProgram& program, std::span<const uint64_t> bytes);
 
 // A layout of the load steps: sizes of constants and persistent buffers, launches, and a workspace
 // that is scratch only.

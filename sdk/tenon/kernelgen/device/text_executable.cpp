@@ -171,6 +171,9 @@ Status start_step(const Memory& memory, const ProgramStep& step, size_t index, S
   if (l.range == 0) return {};
   std::vector<MemoryRange> arguments;
   for (uint32_t b : step.buffers) arguments.push_back(memory.of(b));
+  if (step.copies && arguments[0].buffer == arguments[1].buffer &&
+      arguments[0].offset_bytes == arguments[1].offset_bytes)
+    return {};
   const auto range = static_cast<uint64_t>(l.range);
   KernelStart start{step.kernel, step.name, arguments,
                     l.extents,   {},        global_size(range, kernel.group, kernel.together),

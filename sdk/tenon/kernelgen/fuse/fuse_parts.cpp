@@ -18,6 +18,8 @@ namespace tenon::kernelgen {
 namespace {
 
 constexpr size_t kMostBoxes = 40;
+// An update of more of its operand than this is no small one.
+constexpr double kUpdateShareMost = 0.25;
 
 struct Box {
   std::vector<ExprId> lo, hi;
@@ -328,6 +330,24 @@ class Parts {
                        [&](Stage& s) { return std::ranges::find(readers, &s) != readers.end(); });
   }
 
+  // Whether output y is better made as a copy of input t with an update stored over it: a caller
+  // that gives up t's memory for y saves the copy. Nobody else reads t, and the box is small, so
+  // that the copy costs no more than choosing element by element.
+  bool begins_as(uint32_t t, uint32_t y, const Box& box) {
+    if (k_.buffers[t].role != Role::kIn || k_.buffers[y].role != Role::kOut) return false;
+    if (readers_[t].size() != 1 || writers_[y].size() != 1) return false;
+    std::vector<int64_t> likely;
+    for (const Extent& x : p_.extents())
+      likely.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
+    double share = 1;
+    for (size_t d = 0; d < box.lo.size(); ++d) {
+      const auto whole = static_cast<double>(p_.evaluate(k_.buffers[y].dims[d], likely));
+      const auto part = static_cast<double>(p_.evaluate(p_.sub(box.hi[d], box.lo[d]), likely));
+      share *= whole > 0 ? part / whole : 1;
+    }
+    return share <= kUpdateShareMost;
+  }
+
   // Handles select(place is inside a box, update, x), if x can become the result.
   void update(Place at) {
     Stage& s = *at;
@@ -363,7 +383,8 @@ class Parts {
     for (size_t d = 0; d < dims.size(); ++d) {
       if (!at_most(box.lo[d], box.hi[d])) return;
     }
-    if (!movable(*t, y, &s) || read_later(*t, at)) return;
+    const bool begins = begins_as(*t, y, box);
+    if (!begins && (!movable(*t, y, &s) || read_later(*t, at))) return;
     Stage over = part(s, box);
     // Accesses without guards inside the box were guarded by the box itself.
     for (size_t d = 0; d < dims.size(); ++d) {
@@ -374,8 +395,9 @@ class Parts {
     }
     over.store[0].guard = guard;
     over.overlay = true;
-    retarget(*t, y, std::vector<ExprId>(dims.size(), p_.integer(0)), &s);
+    if (!begins) retarget(*t, y, std::vector<ExprId>(dims.size(), p_.integer(0)), &s);
     forget(s);
+    if (begins) note(*stages_.insert(at, std::move(as_copy)));
     s = std::move(over);
     note(s);
   }

@@ -81,7 +81,7 @@ std::string example_name(const tenon_frontend_api_t& api) {
 struct Tensor {
   Array array;
   tenon_blob_t* blob = nullptr;
-  tenon_tensor_t view = {};
+  tenon_file_tensor_t view = {};
 };
 bool make_tensor(const HostTables& host, tenon_dtype_t dtype, std::vector<int64_t> dims,
                  Tensor* out) {
@@ -195,7 +195,7 @@ struct ReadTensors {
   const HostTables* host = nullptr;
   std::vector<Array> tensors;
   std::string wrong;
-  static tenon_code_t take(void* self, const tenon_tensor_t* t) {
+  static tenon_code_t take(void* self, const tenon_file_tensor_t* t) {
     auto& all = *static_cast<ReadTensors*>(self);
     const void* data = nullptr;
     uint64_t size = 0;
@@ -233,7 +233,7 @@ Outcome read_any(const Frontend& f, const std::string& name, const Bytes& bytes,
   Source source;
   if (!make_source(f, name, bytes, &source)) return skipped("no memory for a blob");
   out->host = &f.host;
-  const tenon_tensor_sink_t sink = {out, ReadTensors::take};
+  const tenon_file_tensor_sink_t sink = {out, ReadTensors::take};
   forget_failure();
   const tenon_code_t code = f.api->read_tensors(f.api->self, &source.view, &sink);
   Outcome outcome = code == TENON_OK ? pass() : check_reason(f, "read_tensors", code);

@@ -1,0 +1,177 @@
+#include "core/runtime/tensor.h"
+
+#include <tenon/cpp/record.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "core/base/checked.h"
+#include "core/base/str.h"
+
+namespace tenon::runtime {
+
+constexpr uint64_t kHostAlignment = 64;
+
+Result<std::shared_ptr<std::byte>> host_memory(uint64_t size_bytes, bool zeroed) {
+  TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, "a tensor on the host"));
+  uint64_t rounded = 0;
+  void *data = nullptr, *aligned = nullptr;
+  if (checked_align_up(std::max<uint64_t>(size_bytes, 1), kHostAlignment, &rounded)) {
+    // The system supplies large memory zeroed; calloc knows that and does not write it again.
+    const bool has_room = zeroed && rounded <= UINT64_MAX - kHostAlignment;
+    data = has_room ? std::calloc(rounded + kHostAlignment, 1)
+                    : std::aligned_alloc(kHostAlignment, rounded);
+    aligned = data;
+    size_t room = rounded + kHostAlignment;
+    if (has_room && data != nullptr) std::align(kHostAlignment, rounded, aligned, room);
+  }
+  if (data == nullptr) {
+    memory_return(size_bytes);
+    return error(TENON_RESOURCE_EXHAUSTED, "T0111",
+                 "the system could not allocate {} bytes for a tensor", size_bytes);
+  }
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(aligned),
+                                    [size_bytes, data](std::byte*) {
+                                      std::free(data);
+                                      memory_return(size_bytes);
+                                    });
+}
+
+Result<std::shared_ptr<Buffer>> upload(std::shared_ptr<Device> device, const void* data,
+                                       uint64_t size_bytes) {
+  TENON_ASSIGN_OR_RETURN(Buffer made, Buffer::allocate(std::move(device), size_bytes));
+  auto buffer = std::make_shared<Buffer>(std::move(made));
+  if (size_bytes == 0) return buffer;
+  if (buffer->host() != nullptr && !buffer->device().has_queue()) {
+    std::memcpy(buffer->host(), data, size_bytes);
+    return buffer;
+  }
+  auto copy = sized<tenon_copy_t>();
+  copy.direction = TENON_COPY_HOST_TO_DEVICE;
+  copy.to = buffer->handle();
+  copy.length_bytes = size_bytes;
+  copy.host_from = data;
+  TENON_RETURN_IF_ERROR(buffer->device().copy(copy));
+  return buffer;
+}
+
+void keep_for_good(std::shared_ptr<void> memory) {
+  static std::mutex mutex;
+  static auto* kept = new std::vector<std::shared_ptr<void>>();
+  std::lock_guard lock(mutex);
+  kept->push_back(std::move(memory));
+}
+
+static Status gone() {
+  return error(TENON_FAILED_PRECONDITION, "T0621",
+               "the tensor was donated before, and has no value now");
+}
+
+Tensor::Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_bytes,
+               std::shared_ptr<void> memory, bool of_caller)
+    : dtype_(dtype),
+      dims_(std::move(dims)),
+      size_bytes_(size_bytes),
+      of_caller_(of_caller),
+      host_owner_(std::move(memory)),
+      host_(host_owner_.get()) {}
+
+Tensor::Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_bytes,
+               std::shared_ptr<Buffer> buffer)
+    : dtype_(dtype), dims_(std::move(dims)), size_bytes_(size_bytes), of_caller_(false) {
+  remember(std::move(buffer));
+  host_.store(places_->buffer->host(), std::memory_order_release);
+}
+
+std::shared_ptr<Tensor> Tensor::gone_like(const Tensor& tensor) {
+  auto gone = std::make_shared<Tensor>(tensor.dtype_, tensor.dims_, tensor.size_bytes_,
+                                       std::shared_ptr<void>());
+  (void)gone->take();
+  return gone;
+}
+
+// Buffers that wrap the host memory go before it; a long list must not end in deep recursion. A
+// device that was given up may still read what it imported.
+Tensor::~Tensor() {
+  bool abandoned = false;
+  while (places_ != nullptr) {
+    abandoned = abandoned || places_->buffer->device().abandoned();
+    places_ = std::move(places_->next);
+  }
+  if (abandoned && host_owner_ != nullptr) keep_for_good(std::move(host_owner_));
+}
+
+Buffer* Tensor::on(const Device& device) const {
+  for (const Place* p = first_.load(std::memory_order_acquire); p != nullptr; p = p->next.get()) {
+    if (&p->buffer->device() == &device) return p->buffer.get();
+  }
+  return nullptr;
+}
+
+void Tensor::remember(std::shared_ptr<Buffer> buffer) {
+  std::lock_guard lock(mutex_);
+  if (given_up() || on(buffer->device()) != nullptr) return;
+  places_ = std::make_unique<Place>(std::move(buffer), std::move(places_));
+  first_.store(places_.get(), std::memory_order_release);
+}
+
+void Tensor::remember_host(std::shared_ptr<void> memory) {
+  std::lock_guard lock(mutex_);
+  if (given_up() || host() != nullptr) return;
+  host_owner_ = std::move(memory);
+  host_.store(host_owner_.get(), std::memory_order_release);
+}
+
+Result<const void*> Tensor::fetch() {
+  if (const void* there = host(); there != nullptr || size_bytes_ == 0) {
+    if (given_up()) return gone();
+    return there;
+  }
+  std::lock_guard lock(mutex_);
+  if (given_up()) return gone();
+  if (host() != nullptr) return host();
+  const Place* from = places_.get();  // of a device that was not lost, if there is one
+  while (from->next != nullptr && !from->buffer->device().alive().ok()) from = from->next.get();
+  Buffer& buffer = *from->buffer;
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, host_memory(size_bytes_, false));
+  auto copy = sized<tenon_copy_t>();
+  copy.direction = TENON_COPY_DEVICE_TO_HOST;
+  copy.from = buffer.handle();
+  copy.length_bytes = size_bytes_;
+  copy.host_to = memory.get();
+  TENON_RETURN_IF_ERROR(buffer.device().copy(copy));
+  host_owner_ = std::move(memory);
+  host_.store(host_owner_.get(), std::memory_order_release);
+  return host();
+}
+
+Status Tensor::check_there() const {
+  return given_up() ? gone() : Status();
+}
+
+Tensor::Taken Tensor::take() {
+  std::lock_guard lock(mutex_);
+  Taken taken;
+  for (Place* p = places_.get(); p != nullptr; p = p->next.get())
+    taken.buffers.push_back(p->buffer);
+  given_up_.store(true, std::memory_order_release);
+  host_.store(nullptr, std::memory_order_release);
+  first_.store(nullptr, std::memory_order_release);
+  places_.reset();
+  taken.host = std::move(host_owner_);
+  return taken;
+}
+
+std::string Tensor::places() const {
+  std::vector<std::string> names;
+  for (const Place* p = first_.load(std::memory_order_acquire); p != nullptr; p = p->next.get())
+    names.push_back(p->buffer->device().name());
+  std::ranges::reverse(names);
+  if (host() != nullptr && host_owner_ != nullptr) names.emplace_back("host");
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
+}
+
+}  // namespace tenon::runtime
