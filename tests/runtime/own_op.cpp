@@ -52,7 +52,7 @@ constexpr std::string_view kModel =
 
 tenon::Status value(const tenon::Program& program, float* out) {
   const std::vector<float> x = {10, 10};
-  const tenon::ArrayView inputs[] = {tenon::ArrayView::of(x, {2})};
+  const tenon::Input inputs[] = {tenon::ArrayView::of(x, {2})};
   std::vector<tenon::Output> outputs(1);
   TENON_TRY(program.call(inputs, outputs));
   *out = outputs[0].as<float>()[0];

@@ -105,7 +105,7 @@ class RegisterTest : public testing::Test {
   // The result for an x of 10.
   float value(const tenon::Program& program) {
     const std::vector<float> x = {10, 10, 10, 10};
-    const ArrayView in[] = {ArrayView::of(x, {4})};
+    const tenon::Input in[] = {ArrayView::of(x, {4})};
     std::vector<Output> out(1);
     EXPECT_TRUE(program.call(in, out).ok()) << failure_text();
     return out[0].as<float>().empty() ? 0 : out[0].as<float>()[3];
