@@ -12,6 +12,7 @@
 #include "core/session/call.h"
 #include "core/session/host_extract.h"
 #include "core/session/host_kernels.h"
+#include "core/session/package.h"
 #include "core/session/session.h"
 
 namespace tenon::session {
@@ -28,6 +29,7 @@ void start_host() {
     host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
     host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
     host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
+    host::register_host_interface(TENON_HOST_PACKAGE_ID, 0, host_package_table());
     (void)host::PluginHost::process();
     // A normal end of the process. A program that calls exit while a call is in flight does so at
     // its own risk.

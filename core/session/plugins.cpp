@@ -8,6 +8,7 @@
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
+#include "core/host/discovery/probe.h"
 #include "core/host/discovery/remedy.h"
 #include "core/host/plugin_host.h"
 #include "core/session/pass_source.h"
@@ -179,6 +180,18 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
   }
   known->emplace(kind, apis);
   return apis;
+}
+
+Result<PluginIdentity> plugin_identity(std::string_view name, bool digest) {
+  for (const auto& candidate : PluginHost::process().candidates()) {
+    if (candidate->name() != name || !host::is_usable(candidate->state)) continue;
+    PluginIdentity out{candidate->name(), candidate->manifest.version, {}};
+    if (digest) {
+      TENON_ASSIGN_OR_RETURN(out.sha256, host::file_digest(candidate->library_path));
+    }
+    return out;
+  }
+  return error(TENON_NOT_FOUND, "P0903", "there is no plugin {}", quoted(name));
 }
 
 std::string devices_left_out() {

@@ -32,7 +32,9 @@ class ProgramBuilder {
     const uint64_t begin = runtime::now_ns();
     const FloatScope floats(region_float_control());  // folding evaluates
     TENON_ASSIGN_OR_RETURN(dispatch::Candidates candidates,
-                           candidates_for(options_.device, options_.no_fallback));
+                           options_.target.empty()
+                               ? candidates_for(options_.device, options_.no_fallback)
+                               : candidates_for_target(options_.device, options_.target));
     TENON_RETURN_IF_ERROR(check_option_keys(options_.options));
     candidates.offered_ops = offered_ops(candidates);
     TENON_RETURN_IF_ERROR(run_pipeline(program_->graph_, options_.pipeline, candidates));
@@ -46,6 +48,8 @@ class ProgramBuilder {
     TENON_RETURN_IF_ERROR(make_plan());
     program_->plan_ = plan_;
     program_->runners_ = std::make_unique<runtime::RunnerPool>(plan_);
+    program_->ports_ =
+        std::make_unique<PortRecords>(PortRecords::of(graph(), program_->plan_->shapes));
     program_->compile_ms_ = static_cast<double>(runtime::now_ns() - begin) / 1e6;
     return program_;
   }
@@ -170,16 +174,20 @@ class ProgramBuilder {
                                           "artifact_bytes"));
     }
     const Graph& sub = *segment->subgraph.graph;
-    std::vector<tenon_blob_t*> constants;
     for (Value v = 0; v < sub.value_limit(); ++v) {
-      if (sub.value(v).kind == TENON_VALUE_CONSTANT) constants.push_back(sub.value(v).blob->abi());
+      if (sub.value(v).kind == TENON_VALUE_CONSTANT)
+        segment->constants.push_back(sub.value(v).blob->abi());
     }
-    std::vector<uint32_t> ranks;
-    for (Value v : segment->subgraph.outputs) ranks.push_back(graph().type(v).rank);
+    for (Value v : segment->subgraph.outputs) segment->output_ranks.push_back(graph().type(v).rank);
+    if (options_.for_file) {
+      segment->bytes = std::move(bytes);
+      return {};
+    }
     const uint64_t begin = runtime::now_ns();
-    TENON_ASSIGN_OR_RETURN(auto executable,
-                           runtime::Executable::load(device, std::as_bytes(std::span(bytes)),
-                                                     constants, std::move(ranks), segment->by));
+    TENON_ASSIGN_OR_RETURN(
+        auto executable,
+        runtime::Executable::load(device, std::as_bytes(std::span(bytes)),
+                                  {segment->constants, segment->output_ranks, segment->by}));
     program_->load_ms_ += static_cast<double>(runtime::now_ns() - begin) / 1e6;
     plan_->executables.push_back(std::move(executable));
     return {};
