@@ -45,9 +45,8 @@ class Checker {
     return dim >= 0 || static_cast<uint64_t>(~dim) < before;
   }
   bool dims_sound(const std::vector<DimRef>& dims) const {
-    return dims.size() <= TENON_RANK_MAX && std::ranges::all_of(dims, [&](DimRef d) {
-             return dim_sound(d, p_.dims.size());
-           });
+    return dims.size() <= TENON_RANK_MAX &&
+           std::ranges::all_of(dims, [&](DimRef d) { return dim_sound(d, p_.dims.size()); });
   }
   bool dims_sound() const {
     for (size_t i = 0; i < p_.dims.size(); ++i) {
@@ -105,9 +104,8 @@ class Checker {
   }
   bool slots_sound() const {
     for (const SlotRecord& slot : p_.slots) {
-      const bool source =
-          slot.source == 1 || (slot.source == 0 && slot.index < p_.inputs.size()) ||
-          (slot.source == 2 && slot.index < p_.blobs.size());
+      const bool source = slot.source == 1 || (slot.source == 0 && slot.index < p_.inputs.size()) ||
+                          (slot.source == 2 && slot.index < p_.blobs.size());
       const bool ends = slot.last_step == kNothing || slot.last_step < p_.steps.size() ||
                         (slot.last_step == 0 && p_.steps.empty());
       if (!source || !ends || slot.dtype > UINT16_MAX || !dims_sound(slot.dims)) return false;
@@ -137,8 +135,7 @@ class Checker {
     return true;
   }
   bool execution_sound(const StepRecord& step, uint32_t index) {
-    if (step.segment >= p_.segments.size() ||
-        p_.segments[step.segment].device != step.device ||
+    if (step.segment >= p_.segments.size() || p_.segments[step.segment].device != step.device ||
         p_.segments[step.segment].output_ranks.size() != step.outputs.size() ||
         !below(step.inputs, p_.slots.size()) || !below(step.outputs, p_.slots.size()) ||
         !below(step.symbols, p_.symbols.size()) || !below(step.out_symbols, p_.symbols.size()))

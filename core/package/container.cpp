@@ -56,7 +56,8 @@ Status lay_out(const std::array<Content, kSections>& contents, std::array<Row, k
   for (size_t i = 0; i < kSections; ++i) {
     Row& row = (*rows)[i];
     const auto section = static_cast<Section>(i);
-    row = {static_cast<uint32_t>(i), static_cast<uint32_t>(section_alignment(section)), 0, 0, {}, 0};
+    row = {
+        static_cast<uint32_t>(i), static_cast<uint32_t>(section_alignment(section)), 0, 0, {}, 0};
     row.size = contents[i].size;
     if (!checked_align_up(*total, row.alignment, &row.offset) ||
         !checked_add(row.offset, row.size, total))
@@ -139,8 +140,8 @@ Result<Extents> read_container(std::span<const std::byte> file, std::string_view
                  quoted(name), header.version, kVersion);
   }
   if (header.total != file.size()) {
-    return damaged(name, fmt::format("it has {} bytes, and its header says {}", file.size(),
-                                     header.total));
+    return damaged(
+        name, fmt::format("it has {} bytes, and its header says {}", file.size(), header.total));
   }
   std::array<Row, kSections> rows;
   if (header.sections != kSections || file.size() < kFront)

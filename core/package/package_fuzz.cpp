@@ -1,4 +1,5 @@
-// Any bytes as a file, and any bytes as records: an error with a code, or records that fit together.
+// Any bytes as a file, and any bytes as records: an error with a code, or records that fit
+// together.
 #include <cstdint>
 
 #include "core/base/process/log.h"

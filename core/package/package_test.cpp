@@ -42,12 +42,12 @@ Content content(const std::string& bytes) {
 
 std::string file_of(const ProgramRecord& record) {
   std::string file;
-  const Status written = write_container({content(to_bytes(record)), content("report"),
-                                          content("cod"), content("const")},
-                                         [&](std::string_view bytes) {
-                                           file += bytes;
-                                           return Status();
-                                         });
+  const Status written = write_container(
+      {content(to_bytes(record)), content("report"), content("cod"), content("const")},
+      [&](std::string_view bytes) {
+        file += bytes;
+        return Status();
+      });
   EXPECT_TRUE(written.ok()) << written.text();
   return file;
 }
@@ -60,8 +60,7 @@ std::span<const std::byte> bytes_of(const std::string& file) {
 Result<ProgramRecord> read(const std::string& file) {
   TENON_ASSIGN_OR_RETURN(const Extents extents, read_container(bytes_of(file), "a.tpk"));
   for (size_t i = 0; i < kSections; ++i) {
-    TENON_RETURN_IF_ERROR(
-        check_section(bytes_of(file), extents, static_cast<Section>(i), "a.tpk"));
+    TENON_RETURN_IF_ERROR(check_section(bytes_of(file), extents, static_cast<Section>(i), "a.tpk"));
   }
   return from_bytes(bytes_of(bytes_of(file), extents[0]), extents, "a.tpk");
 }
@@ -135,8 +134,7 @@ void expect_refused(const ProgramRecord& record, std::string_view what) {
   Extents extents;
   for (Extent& extent : extents) extent = {0, 5, {}};
   const Status status = from_bytes(to_bytes(record), extents, "a.tpk").status();
-  EXPECT_EQ(status.message(),
-            fmt::format("`a.tpk` is damaged: its {} do not fit together", what));
+  EXPECT_EQ(status.message(), fmt::format("`a.tpk` is damaged: its {} do not fit together", what));
 }
 
 TEST(Package, RefusesRecordsThatDoNotFit) {

@@ -109,8 +109,8 @@ struct ProgramRecord {
 std::string to_bytes(const ProgramRecord& record);
 
 // T0521 for bytes that are no record, or one whose numbers do not fit together. Afterwards every
-// index is in range, dims mention earlier ones only, ranges lie inside their sections, and each step
-// reads slots that are where it reads them.
+// index is in range, dims mention earlier ones only, ranges lie inside their sections, and each
+// step reads slots that are where it reads them.
 Result<ProgramRecord> from_bytes(std::string_view bytes, const Extents& extents,
                                  std::string_view name);
 

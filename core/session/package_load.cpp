@@ -138,7 +138,8 @@ class PackageLoader {
         package_.extents[static_cast<size_t>(package::Section::kConstants)].offset;
     const ir::Ref<ir::Blob> file = ir::blob_mapped(package_.bytes);
     for (const package::BlobRecord& b : p_.blobs) {
-      TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> blob, ir::blob_range(file, begin + b.offset, b.size));
+      TENON_ASSIGN_OR_RETURN(ir::Ref<ir::Blob> blob,
+                             ir::blob_range(file, begin + b.offset, b.size));
       kept_->blobs.push_back(std::move(blob));
     }
     return {};
@@ -186,8 +187,8 @@ class PackageLoader {
         plan_->devices[segment.device]->apis().kernel_sets;
     const auto found = std::ranges::find(sets, segment.by, &runtime::KernelSet::plugin);
     if (found == sets.end()) {
-      return unsuited(segment, fmt::format("the kernels of plugin {} are not here",
-                                           quoted(segment.by)));
+      return unsuited(segment,
+                      fmt::format("the kernels of plugin {} are not here", quoted(segment.by)));
     }
     return static_cast<uint32_t>(found - sets.begin()) + 1;
   }
@@ -207,20 +208,17 @@ class PackageLoader {
   Status segment(const package::SegmentRecord& segment) {
     const std::shared_ptr<runtime::Device>& device = plan_->devices[segment.device];
     TENON_ASSIGN_OR_RETURN(const uint32_t by, compiler_of(segment));
-    const package::Extent& all =
-        package_.extents[static_cast<size_t>(package::Section::kCode)];
+    const package::Extent& all = package_.extents[static_cast<size_t>(package::Section::kCode)];
     const std::span<const std::byte> code =
         package_.bytes->bytes().subspan(all.offset + segment.offset, segment.size);
-    TENON_RETURN_IF_ERROR(
-        fits(segment, *device->apis().compiler(by),
-             {reinterpret_cast<const char*>(code.data()), code.size()}));
+    TENON_RETURN_IF_ERROR(fits(segment, *device->apis().compiler(by),
+                               {reinterpret_cast<const char*>(code.data()), code.size()}));
     std::vector<tenon_blob_t*> constants;
     for (uint32_t b : segment.blobs) constants.push_back(blob(b));
-    TENON_ASSIGN_OR_RETURN(
-        auto executable,
-        runtime::Executable::load(device, code,
-                                  {constants, segment.output_ranks, by, segment.packed}),
-        "loading {}", quoted(package_.name));
+    TENON_ASSIGN_OR_RETURN(auto executable,
+                           runtime::Executable::load(
+                               device, code, {constants, segment.output_ranks, by, segment.packed}),
+                           "loading {}", quoted(package_.name));
     plan_->executables.push_back(std::move(executable));
     return {};
   }
@@ -263,8 +261,7 @@ class PackageLoader {
       symbols.push_back(sym_text(program_->graph_->dims().symbol(s).name));
     uint64_t bytes = 0;
     for (const package::BlobRecord& b : p_.blobs) bytes += b.size;
-    program_->ports_ =
-        std::make_unique<PortRecords>(plan_->shapes, symbols, p_.node_count, bytes);
+    program_->ports_ = std::make_unique<PortRecords>(plan_->shapes, symbols, p_.node_count, bytes);
     program_->plan_ = plan_;
     program_->runners_ = std::make_unique<runtime::RunnerPool>(plan_);
     program_->packaged_ = std::move(kept_);
@@ -294,8 +291,8 @@ Result<OpenPackage> open_package(std::string_view path, bool check_constants) {
   const auto of = [&](package::Section section) {
     return package::bytes_of(bytes, out.extents[static_cast<size_t>(section)]);
   };
-  TENON_ASSIGN_OR_RETURN(out.record, package::from_bytes(of(package::Section::kProgram),
-                                                         out.extents, path));
+  TENON_ASSIGN_OR_RETURN(out.record,
+                         package::from_bytes(of(package::Section::kProgram), out.extents, path));
   package::Reader report(of(package::Section::kReport));
   out.summary = report.text();
   out.placement = report.text();

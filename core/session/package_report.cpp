@@ -61,10 +61,9 @@ class DimTexts {
 std::string ports(const std::vector<package::PortRecord>& from, const DimTexts& texts) {
   return list(from, [&](const package::PortRecord& port) {
     const auto dtype = static_cast<tenon_dtype_t>(port.dtype);
-    return fmt::format(
-        "{{\"name\":{},\"type\":{},\"dims\":{}}}", json_quoted(port.name),
-        json_quoted(ir::dtype_valid(dtype) ? ir::dtype_name(dtype) : "unknown"),
-        list(port.dims, [&](DimRef d) { return json_quoted(texts.of(d)); }));
+    return fmt::format("{{\"name\":{},\"type\":{},\"dims\":{}}}", json_quoted(port.name),
+                       json_quoted(ir::dtype_valid(dtype) ? ir::dtype_name(dtype) : "unknown"),
+                       list(port.dims, [&](DimRef d) { return json_quoted(texts.of(d)); }));
   });
 }
 

@@ -261,8 +261,8 @@ class Saver {
                                                                     : 2;
       out.index = slot.input;
       if (slot.constant != nullptr) {
-        TENON_ASSIGN_OR_RETURN(
-            out.index, blobs_.add(ir::Ref<ir::Blob>::share(ir::Blob::from(slot.constant))));
+        TENON_ASSIGN_OR_RETURN(out.index,
+                               blobs_.add(ir::Ref<ir::Blob>::share(ir::Blob::from(slot.constant))));
       }
       out.dtype = slot.dtype;
       out.dims = sizes_.dims(slot.dims);
@@ -295,9 +295,9 @@ class Saver {
       return {bytes.size(), [&bytes](const auto& take) { return take(bytes); }};
     };
     TENON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
-    TENON_RETURN_IF_ERROR(package::write_container(
-        {whole(records), whole(told), whole(code_), blobs_.content()},
-        [&](std::string_view bytes) { return file.write(bytes); }));
+    TENON_RETURN_IF_ERROR(
+        package::write_container({whole(records), whole(told), whole(code_), blobs_.content()},
+                                 [&](std::string_view bytes) { return file.write(bytes); }));
     return file.commit();
   }
 

@@ -1,7 +1,8 @@
 /* Tenon ABI: programs in files (tenon.host.package/1). A package is one file with everything that a
- * compiled program needs to run: ports, sizes, the plan, each device's code and constants. A program
- * that is loaded from one is used as any other: tenon_binding_t (session.h) or call.h. Loading opens
- * the plugins of the devices that the package names, and nothing else: no frontend, no compiler.
+ * compiled program needs to run: ports, sizes, the plan, each device's code and constants. A
+ * program that is loaded from one is used as any other: tenon_binding_t (session.h) or call.h.
+ * Loading opens the plugins of the devices that the package names, and nothing else: no frontend,
+ * no compiler.
  *
  *     packages->save(packages->self, model, &options, STR("model.tpk"));        at build time
  *
@@ -54,11 +55,11 @@ typedef struct tenon_host_package_t {
   tenon_code_t (*save)(void* self, tenon_model_t* model, const tenon_package_options_t* options,
                        tenon_str_t path);
   /* Maps the file, which must not be changed while the program exists, and loads the program.
-   * options may be null. DATA_LOSS T0521 for a file that is damaged or no package, FAILED_PRECONDITION
-   * T0522 for another version of the format, FAILED_PRECONDITION T0523 if this machine or a plugin
-   * does not suit the package, NOT_FOUND T0502 or UNAVAILABLE T0503 for a device that is missing.
-   * program_release as for any program; placement and placement_summary are those of the
-   * compilation; dump has nothing to show. Safe. */
+   * options may be null. DATA_LOSS T0521 for a file that is damaged or no package,
+   * FAILED_PRECONDITION T0522 for another version of the format, FAILED_PRECONDITION T0523 if this
+   * machine or a plugin does not suit the package, NOT_FOUND T0502 or UNAVAILABLE T0503 for a
+   * device that is missing. program_release as for any program; placement and placement_summary are
+   * those of the compilation; dump has nothing to show. Safe. */
   tenon_code_t (*load)(void* self, tenon_str_t path, const tenon_package_load_options_t* options,
                        tenon_program_t** out_program);
   /* What a package holds, as JSON; checks the whole file and opens no plugin.
@@ -71,11 +72,13 @@ typedef struct tenon_host_package_t {
    *    "sections":[{"kind","offset","size_bytes","alignment"}]}
    * hi is absent where there is no bound. Fails as load does for the file itself. Safe. */
   tenon_code_t (*describe)(void* self, tenon_str_t path, const tenon_sink_t* json);
-  /* Inputs, outputs and symbols of any program, loaded or compiled. Borrowed from the program. Safe.
+  /* Inputs, outputs and symbols of any program, loaded or compiled. Borrowed from the program.
+   * Safe.
    */
   tenon_code_t (*ports)(void* self, tenon_program_t* program, tenon_model_info_t* out_info);
   /* A frozen graph, retained for the caller, whose arguments are the inputs of any program, with
-   * their symbols: for computing and checking sizes. What nodes it has, if any, means nothing. Safe.
+   * their symbols: for computing and checking sizes. What nodes it has, if any, means nothing.
+   * Safe.
    */
   tenon_code_t (*signature)(void* self, tenon_program_t* program, tenon_graph_t** out_graph);
 } tenon_host_package_t;

@@ -24,8 +24,8 @@ std::string port_text(const Json& port) {
 }
 
 std::string symbol_text(const Json& symbol) {
-  std::string text = fmt::format("{}: at least {}", safe(word(symbol, "name")),
-                                 symbol["lo"].get<int64_t>());
+  std::string text =
+      fmt::format("{}: at least {}", safe(word(symbol, "name")), symbol["lo"].get<int64_t>());
   if (symbol.contains("hi")) text += fmt::format(", at most {}", symbol["hi"].get<int64_t>());
   if (const uint64_t multiple = number(symbol, "multiple_of"); multiple > 1)
     text += fmt::format(", a multiple of {}", multiple);
@@ -45,9 +45,9 @@ void print(const Json& json) {
   for (const Json& device : json["devices"])
     out("device  {}, for {}\n", safe(word(device, "device")), in_quotes(word(device, "target")));
   for (const Json& segment : json["segments"]) {
-    out("segment on {}: {} bytes of code, {} bytes of {}constants\n",
-        safe(word(segment, "device")), number(segment, "code_bytes"),
-        number(segment, "constants_bytes"), segment["packed"].get<bool>() ? "packed " : "");
+    out("segment on {}: {} bytes of code, {} bytes of {}constants\n", safe(word(segment, "device")),
+        number(segment, "code_bytes"), number(segment, "constants_bytes"),
+        segment["packed"].get<bool>() ? "packed " : "");
   }
   for (const Json& section : json["sections"]) {
     out("section {}: {} bytes at {}\n", word(section, "kind"), number(section, "size_bytes"),
@@ -84,8 +84,7 @@ int command_info(const PackageOptions& options) {
   if (int s = host_open(host)) return s;
   Text text;
   const tenon_sink_t sink = text.sink();
-  if (tenon_code_t code =
-          host.packages->describe(host.packages->self, str(options.file), &sink)) {
+  if (tenon_code_t code = host.packages->describe(host.packages->self, str(options.file), &sink)) {
     return report(host, code);
   }
   if (options.json) {
