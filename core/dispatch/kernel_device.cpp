@@ -513,6 +513,8 @@ const tenon_compile_api_t* compile_from_kernels(const tenon_device_api_t* device
                                        executable_info,
                                        needs,
                                        execute,
+                                       nullptr,
+                                       nullptr,
                                        nullptr};
   return &adapter->table;
 }

@@ -18,6 +18,8 @@ thread_local const Device* t_same_turn = nullptr;
 
 // An alignment above this is a garbled record, not hardware.
 constexpr uint64_t kAlignmentMax = uint64_t{1} << 21;
+// Of a device that is not in this machine.
+constexpr uint64_t kAlignmentUnknown = 64;
 
 // Empty, or why the record makes no sense.
 std::string wrong_in(const tenon_device_info_t& info) {
@@ -64,6 +66,29 @@ Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t 
   }
   device->name_ = printable(from_abi_str(info.kind));
   if (number != 0) device->name_ += fmt::format(":{}", number);
+  device->tensor_text_ = fmt::format("a tensor on device {}", quoted(device->name_));
+  return device;
+}
+
+Result<std::shared_ptr<Device>> Device::create_for_target(const DeviceApis& apis,
+                                                          std::string_view kind,
+                                                          std::string_view target) {
+  std::shared_ptr<Device> device(new Device(apis, 0));
+  tenon_device_info_t& info = device->info_;
+  info.size_bytes = sizeof info;
+  clear_failure();
+  if (apis.device->info(apis.device->self, 0, &info) != TENON_OK || !wrong_in(info).empty()) {
+    info = {};
+    info.size_bytes = sizeof info;
+    info.threading = TENON_THREADING_SERIAL;
+    info.alignment_bytes = kAlignmentUnknown;
+  }
+  clear_failure();
+  device->kind_ = kind;
+  device->target_ = target;
+  info.kind = to_abi_str(device->kind_);
+  info.target = to_abi_str(device->target_);
+  device->name_ = printable(kind);
   device->tensor_text_ = fmt::format("a tensor on device {}", quoted(device->name_));
   return device;
 }

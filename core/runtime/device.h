@@ -85,6 +85,11 @@ class Device : public std::enable_shared_from_this<Device> {
   // one table lists several kinds.
   static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal,
                                                 uint32_t number);
+  // One to compile for only, which need not be in this machine: `kind` with this target. The rest
+  // is as the plugin says of device 0, if it has one here. Never opened.
+  static Result<std::shared_ptr<Device>> create_for_target(const DeviceApis& apis,
+                                                           std::string_view kind,
+                                                           std::string_view target);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -138,6 +143,7 @@ class Device : public std::enable_shared_from_this<Device> {
   DeviceApis apis_;
   uint32_t ordinal_;
   std::string name_, tensor_text_;
+  std::string kind_, target_;  // of create_for_target, for info_
   tenon_device_info_t info_{};
   std::mutex open_mutex_, serial_mutex_;
   std::atomic<tenon_device_t*> handle_{nullptr};

@@ -26,20 +26,19 @@ void NeedsCache::put(std::span<const int64_t> symbols, std::shared_ptr<const Nee
 
 Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> device,
                                                      std::span<const std::byte> bytes,
-                                                     std::span<tenon_blob_t* const> constants,
-                                                     std::vector<uint32_t> output_ranks,
-                                                     uint32_t by) {
+                                                     Source source) {
   TENON_RETURN_IF_ERROR(device->open());
-  std::unique_ptr<Executable> out(new Executable(device, by));
-  out->output_ranks_ = std::move(output_ranks);
+  std::unique_ptr<Executable> out(new Executable(device, source.by));
+  out->output_ranks_ = std::move(source.output_ranks);
   const tenon_compile_api_t* api = out->api_;
   auto guard = device->serialise();
   clear_failure();
   tenon_executable_t* handle = nullptr;  // a local: a handle stored beside an error is not ours
-  TENON_RETURN_IF_ERROR(
-      device->check(api->load(api->self, device->handle(), bytes.data(), bytes.size(),
-                              constants.data(), static_cast<uint32_t>(constants.size()), &handle),
-                    "load"));
+  const auto load = source.packed ? api->load_packed : api->load;
+  TENON_RETURN_IF_ERROR(device->check(
+      load(api->self, device->handle(), bytes.data(), bytes.size(), source.constants.data(),
+           static_cast<uint32_t>(source.constants.size()), &handle),
+      source.packed ? "load_packed" : "load"));
   out->handle_ = handle;
   if (handle == nullptr)
     return error(TENON_INTERNAL, "T0612", "device {} loaded nothing", quoted(device->name()));

@@ -40,13 +40,16 @@ class NeedsCache {
 
 class Executable {
  public:
-  // Loads `bytes`; opens the device. constants: in order of value index of the subgraph, borrowed.
-  // output_ranks: one per output. by: its compiler, numbered as in DeviceApis::compiler.
+  struct Source {
+    // In order of value index of the subgraph; or, if they are packed, what `pack` gave.
+    std::span<tenon_blob_t* const> constants;
+    std::vector<uint32_t> output_ranks;  // one per output
+    uint32_t by = 0;                     // its compiler, numbered as in DeviceApis::compiler
+    bool packed = false;                 // only for a compiler that has load_packed
+  };
+  // Loads `bytes`; opens the device. All is borrowed for the call.
   static Result<std::unique_ptr<Executable>> load(std::shared_ptr<Device> device,
-                                                  std::span<const std::byte> bytes,
-                                                  std::span<tenon_blob_t* const> constants,
-                                                  std::vector<uint32_t> output_ranks,
-                                                  uint32_t by = 0);
+                                                  std::span<const std::byte> bytes, Source source);
   ~Executable();
   Executable(const Executable&) = delete;
 

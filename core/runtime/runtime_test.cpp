@@ -307,7 +307,7 @@ struct Fixture : testing::Test {
     plan->shapes = *Shapes::create(graph_api, nullptr, {});
     plan->devices = {first, second};
     for (const auto& d : plan->devices) {
-      auto loaded = Executable::load(d, {}, {}, {1});
+      auto loaded = Executable::load(d, {}, {{}, {1}});
       EXPECT_TRUE(loaded.ok());
       plan->executables.push_back(std::move(*loaded));
     }
@@ -444,7 +444,7 @@ TEST_F(Fixture, KernelsOfAnotherPluginWaitForTheQueueAndUseNone) {
   };
   auto plan = make_plan(with_set(), with_set());
   // Both on one device, the second by the kernel set.
-  plan->executables[1] = *Executable::load(plan->devices[0], {}, {}, {1}, 1);
+  plan->executables[1] = *Executable::load(plan->devices[0], {}, {{}, {1}, 1});
   plan->steps[4].device = 0;
   plan->steps.erase(plan->steps.begin() + 3);
   plan->slots[2].last_step = 3;
@@ -631,7 +631,7 @@ TEST_F(Fixture, BufferThatCannotBeMappedIsCopied) {
 
 TEST_F(Fixture, WhatStandsBesideAnErrorIsNotReleased) {
   toy.fail_load = TENON_INTERNAL;
-  EXPECT_EQ(Executable::load(make_device(), {}, {}, {1}).status().code(), TENON_INTERNAL);
+  EXPECT_EQ(Executable::load(make_device(), {}, {{}, {1}}).status().code(), TENON_INTERNAL);
   EXPECT_EQ(toy.releases, 0);
   toy.fail_allocs = 1;
   EXPECT_EQ(Buffer::allocate(make_device(), 16).status().code(), TENON_RESOURCE_EXHAUSTED);

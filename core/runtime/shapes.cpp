@@ -55,164 +55,6 @@ std::string dim_text(tenon_graph_t* graph, tenon_dim_t dim) {
   return dim >= 0 ? std::to_string(dim) : ir::Graph::from(graph)->dims().text(dim);
 }
 
-// ---- Who is to blame: looked for only once something is wrong ----
-
-// ", at FILE: `node`", or nothing where the location is unknown.
-std::string at_place(const GraphReader& graph, tenon_loc_t loc) {
-  std::string text;
-  const tenon_sink_t sink = sink_into(text);
-  return loc != 0 && graph.api->loc_text(graph.api->self, graph.graph, loc, &sink) == TENON_OK &&
-                 !text.empty()
-             ? ", at " + text
-             : std::string();
-}
-
-std::vector<tenon_dim_t> dims_of(const GraphReader& graph, tenon_value_t value) {
-  if (value == TENON_NONE) return {};
-  const tenon_type_t type = graph.value(value).type;
-  return {type.dims, type.dims + type.rank};
-}
-
-void add_symbols(const GraphReader& graph, tenon_dim_t dim, int depth, std::vector<bool>* out) {
-  if (dim >= 0 || depth > 64) return;
-  const tenon_dim_view_t v = graph.dim(dim);
-  if (v.op == TENON_DIM_SYMBOL) (*out)[v.symbol] = true;
-  if (v.op == TENON_DIM_SYMBOL || v.op == TENON_DIM_CONSTANT) return;
-  add_symbols(graph, v.a, depth + 1, out);
-  add_symbols(graph, v.b, depth + 1, out);
-}
-
-// The main region's nodes in order, to find the first that cannot have the sizes of a run.
-class Culprit {
- public:
-  Culprit(const GraphReader& graph, std::span<const int64_t> symbols)
-      : graph_(graph), symbols_(symbols) {
-    const tenon_region_view_t main = graph.main();
-    nodes_.assign(main.nodes, main.nodes + main.node_count);
-  }
-
-  // ", at FILE: `node`" of the first node with a result of a negative size, or nothing.
-  std::string negative() const {
-    return first([this](const tenon_node_view_t& node) {
-      for (tenon_dim_t dim : dims_among(node.results, node.result_count)) {
-        int64_t size = 0;
-        if (dim < 0 && (!evaluate(dim, &size) || size < 0)) return true;
-      }
-      return false;
-    });
-  }
-
-  // The same of one that is told its sizes, drops a dim of its operand, and does not come out with
-  // as many elements.
-  std::string resized() const {
-    return first([this](const tenon_node_view_t& node) {
-      if (node.operand_count != 1 || node.result_count != 1) return false;
-      const std::vector<tenon_dim_t> from = dims_of(graph_, node.operands[0]),
-                                     to = dims_of(graph_, node.results[0]);
-      const bool told =
-          std::any_of(node.attrs, node.attrs + node.attr_count, [&](const tenon_attr_t& a) {
-            return a.kind == TENON_ATTR_DIMS &&
-                   std::equal(a.u.dims, a.u.dims + a.count, to.begin(), to.end());
-          });
-      const bool drops = std::any_of(from.begin(), from.end(), [&](tenon_dim_t d) {
-        return d < 0 && std::find(to.begin(), to.end(), d) == to.end();
-      });
-      int64_t before = 0, after = 0;
-      return told && drops && count(from, &before) && count(to, &after) && before != after;
-    });
-  }
-
-  // The same of one whose result has no elements though each of its operands has some: a window or
-  // a cut beyond the end.
-  std::string emptied() const {
-    return first([this](const tenon_node_view_t& node) {
-      const auto any_empty = [this](const tenon_value_t* values, uint32_t n) {
-        for (tenon_dim_t dim : dims_among(values, n)) {
-          int64_t size = dim;
-          if ((dim >= 0 || evaluate(dim, &size)) && size <= 0) return true;
-        }
-        return false;
-      };
-      return any_empty(node.results, node.result_count) &&
-             !any_empty(node.operands, node.operand_count);
-    });
-  }
-
-  // The same of the node that relates the two dims: both stand among its own, or else the first
-  // that knows all of their symbols.
-  std::string relating(tenon_dim_t a, tenon_dim_t b) const {
-    const std::string exact = first([&](const tenon_node_view_t& node) {
-      const std::vector<tenon_dim_t> operands = dims_among(node.operands, node.operand_count);
-      std::vector<tenon_dim_t> all = own_dims(node);
-      const auto in = [](const std::vector<tenon_dim_t>& list, tenon_dim_t d) {
-        return std::find(list.begin(), list.end(), d) != list.end();
-      };
-      return in(all, a) && in(all, b) && (in(operands, a) || in(operands, b));
-    });
-    if (!exact.empty()) return exact;
-    std::vector<bool> wanted(symbols_.size());
-    add_symbols(graph_, a, 0, &wanted);
-    add_symbols(graph_, b, 0, &wanted);
-    return first([&](const tenon_node_view_t& node) {
-      std::vector<bool> known(symbols_.size());
-      for (tenon_dim_t dim : own_dims(node)) add_symbols(graph_, dim, 0, &known);
-      for (size_t s = 0; s < wanted.size(); ++s) {
-        if (wanted[s] && !known[s]) return false;
-      }
-      return true;
-    });
-  }
-
- private:
-  template <class Test>
-  std::string first(Test test) const {
-    for (tenon_node_t id : nodes_) {
-      const tenon_node_view_t node = graph_.node(id);
-      if (node.loc == 0 || !test(node)) continue;
-      if (std::string text = at_place(graph_, node.loc); !text.empty()) return text;
-    }
-    return {};
-  }
-  std::vector<tenon_dim_t> dims_among(const tenon_value_t* values, uint32_t count) const {
-    std::vector<tenon_dim_t> out;
-    for (uint32_t i = 0; i < count; ++i) {
-      const std::vector<tenon_dim_t> dims = dims_of(graph_, values[i]);
-      out.insert(out.end(), dims.begin(), dims.end());
-    }
-    return out;
-  }
-  std::vector<tenon_dim_t> own_dims(const tenon_node_view_t& node) const {
-    std::vector<tenon_dim_t> out = dims_among(node.operands, node.operand_count);
-    const std::vector<tenon_dim_t> results = dims_among(node.results, node.result_count);
-    out.insert(out.end(), results.begin(), results.end());
-    for (uint32_t i = 0; i < node.attr_count; ++i) {
-      if (node.attrs[i].kind == TENON_ATTR_DIMS)
-        out.insert(out.end(), node.attrs[i].u.dims, node.attrs[i].u.dims + node.attrs[i].count);
-    }
-    return out;
-  }
-  bool evaluate(tenon_dim_t dim, int64_t* out) const {
-    const bool done =
-        graph_.api->dim_evaluate(graph_.api->self, graph_.graph, dim, symbols_.data(),
-                                 static_cast<uint32_t>(symbols_.size()), out) == TENON_OK;
-    if (!done) clear_failure();
-    return done;
-  }
-
-  bool count(const std::vector<tenon_dim_t>& dims, int64_t* out) const {
-    *out = 1;
-    for (tenon_dim_t dim : dims) {
-      int64_t size = dim;
-      if ((dim < 0 && !evaluate(dim, &size)) || !checked_mul(*out, size, out)) return false;
-    }
-    return true;
-  }
-
-  const GraphReader graph_;
-  std::span<const int64_t> symbols_;
-  std::vector<tenon_node_t> nodes_;
-};
-
 }  // namespace
 
 Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
@@ -242,21 +84,47 @@ Result<Shapes> Shapes::create(const tenon_host_graph_t& api, tenon_graph_t* grap
     std::string name(sym_text(value.name));
     TENON_ASSIGN_OR_RETURN(
         Port port, s.read_port(main.arguments[i], name.empty() ? fmt::format("input{}", i) : name));
-    s.input_by_name_.try_emplace(port.name, i);
     s.inputs_.push_back(std::move(port));
   }
   for (uint32_t i = 0; i < main.yield_count; ++i) {
     std::string name(main.output_names != nullptr ? sym_text(main.output_names[i]) : "");
     TENON_ASSIGN_OR_RETURN(
         Port port, s.read_port(main.yields[i], name.empty() ? fmt::format("output{}", i) : name));
-    s.output_by_name_.try_emplace(port.name, i);
     s.outputs_.push_back(std::move(port));
   }
+  s.index_names();
   s.of_inputs_.resize(s.symbol_limit_);
   for (uint32_t i = 0; i < main.symbol_count; ++i) s.of_inputs_[main.symbols[i]] = true;
   s.assertions_ = std::move(assertions);
   s.bounds_ = std::move(bounds);
   return s;
+}
+
+Shapes Shapes::restore(const tenon_host_graph_t& api, tenon_graph_t* graph, Parts parts) {
+  Shapes s;
+  s.api_ = &api;
+  s.graph_ = graph;
+  s.symbol_limit_ = s.reader().whole().symbol_limit;
+  s.inputs_ = std::move(parts.inputs);
+  s.outputs_ = std::move(parts.outputs);
+  for (std::vector<Port>* ports : {&s.inputs_, &s.outputs_}) {
+    for (Port& port : *ports) {
+      for (tenon_dim_t dim : port.dims) port.dim_texts.push_back(dim_text(graph, dim));
+    }
+  }
+  s.index_names();
+  s.of_inputs_.resize(s.symbol_limit_);
+  for (tenon_symbol_t symbol : parts.of_inputs) s.of_inputs_[symbol] = true;
+  s.assertions_ = std::move(parts.assertions);
+  s.bounds_ = std::move(parts.bounds);
+  s.blame_ = std::move(parts.blame);
+  return s;
+}
+
+// The first port of a name counts.
+void Shapes::index_names() {
+  for (uint32_t i = 0; i < inputs_.size(); ++i) input_by_name_.try_emplace(inputs_[i].name, i);
+  for (uint32_t i = 0; i < outputs_.size(); ++i) output_by_name_.try_emplace(outputs_[i].name, i);
 }
 
 std::optional<uint32_t> Shapes::input(std::string_view name) const {
@@ -435,11 +303,11 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
     std::string rule = fmt::format("at least {}", view.lo);
     if (view.hi != INT64_MAX) rule += fmt::format(" and at most {}", view.hi);
     if (view.multiple_of > 1) rule += fmt::format(" and a multiple of {}", view.multiple_of);
-    const Culprit culprit(reader(), symbols);
+    const Culprit culprit = culprit_for(symbols);
     const BoundPlaces by = s < bounds_.size() ? bounds_[s] : BoundPlaces{};
-    std::string where = at_place(reader(), value < view.lo   ? by.lo
-                                           : value > view.hi ? by.hi
-                                                             : by.multiple_of);
+    std::string where = place_text(value < view.lo   ? by.lo
+                                   : value > view.hi ? by.hi
+                                                     : by.multiple_of);
     if (where.empty()) where = culprit.negative();
     if (where.empty()) where = culprit.resized();
     if (where.empty()) where = culprit.emptied();
@@ -453,8 +321,8 @@ void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> sym
                              std::vector<Status>* wrong) const {
   int64_t a = 0, b = 0;
   const auto where = [&] {
-    const std::string text = at_place(reader(), fact.loc);
-    return text.empty() ? Culprit(reader(), symbols).relating(fact.a, fact.b) : text;
+    const std::string text = place_text(fact.loc);
+    return text.empty() ? culprit_for(symbols).relating(fact.a, fact.b) : text;
   };
   if (api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) !=
           TENON_OK ||
@@ -482,8 +350,8 @@ Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector
   for (const Assertion& fact : assertions_) {
     if (!known(fact.a, bound) || !known(fact.b, bound)) continue;
     std::vector<bool> mentioned(symbol_limit_);
-    add_symbols(reader(), fact.a, 0, &mentioned);
-    add_symbols(reader(), fact.b, 0, &mentioned);
+    add_symbols(reader(), fact.a, &mentioned);
+    add_symbols(reader(), fact.b, &mentioned);
     bool concerned = false;
     for (uint32_t s = 0; s < symbol_limit_; ++s)
       concerned = concerned || (mentioned[s] && fresh[s]);
@@ -506,7 +374,7 @@ Status Shapes::evaluate(std::span<const tenon_dim_t> dims, std::span<const int64
                  "dim_evaluate"));
     if ((*out)[i] < 0) {
       return error(TENON_INVALID_ARGUMENT, "T0608", "dim {} comes out as {} for these inputs{}",
-                   dim_text(graph_, dims[i]), (*out)[i], Culprit(reader(), symbols).negative());
+                   dim_text(graph_, dims[i]), (*out)[i], culprit_for(symbols).negative());
     }
   }
   return {};

@@ -5,6 +5,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include <tenon/abi/graph.h>
 
 #include "core/base/errors/status.h"
+#include "core/runtime/culprit.h"
 #include "core/runtime/views.h"
 
 namespace tenon::runtime {
@@ -47,6 +49,19 @@ class Shapes {
                                std::vector<Assertion> assertions,
                                std::vector<BoundPlaces> bounds = {});
 
+  // The same from records. `graph` has the symbols and dims, which it keeps, and need have no
+  // nodes.
+  struct Parts {
+    std::vector<Port> inputs, outputs;      // without values and texts of dims
+    std::vector<tenon_symbol_t> of_inputs;  // those that the caller's arrays bring
+    std::vector<Assertion> assertions;
+    std::vector<BoundPlaces> bounds;
+    std::shared_ptr<const Blame> blame;  // in place of the graph's nodes and locations
+  };
+  static Shapes restore(const tenon_host_graph_t& api, tenon_graph_t* graph, Parts parts);
+
+  const std::vector<Assertion>& assertions() const { return assertions_; }
+  const std::vector<BoundPlaces>& bounds() const { return bounds_; }
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
   // The index of the first port of that name.
@@ -79,6 +94,11 @@ class Shapes {
 
  private:
   GraphReader reader() const { return {api_, graph_}; }
+  Culprit culprit_for(std::span<const int64_t> symbols) const {
+    return {reader(), blame_.get(), symbols};
+  }
+  std::string place_text(tenon_loc_t loc) const { return at_place(reader(), blame_.get(), loc); }
+  void index_names();
   Result<Port> read_port(tenon_value_t value, std::string name) const;
   bool known(tenon_dim_t dim, const std::vector<bool>& bound) const;
   bool invert(tenon_dim_t dim, int64_t target, std::vector<bool>* bound,
@@ -98,6 +118,7 @@ class Shapes {
   std::vector<bool> of_inputs_;  // by symbol: belongs to the main region
   std::vector<Assertion> assertions_;
   std::vector<BoundPlaces> bounds_;
+  std::shared_ptr<const Blame> blame_;  // null: the graph has nodes and locations
 };
 
 }  // namespace tenon::runtime

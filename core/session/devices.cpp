@@ -163,4 +163,23 @@ Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fal
   return out;
 }
 
+Result<dispatch::Candidates> candidates_for_target(std::string_view device,
+                                                   std::string_view target) {
+  const std::vector<std::string> names = names_in(device);
+  if (names.size() != 1 || trim(names[0]).empty()) {
+    return error(TENON_INVALID_ARGUMENT, "T0502",
+                 "the target {} needs the one device that it is of, as in --device NAME",
+                 quoted(target));
+  }
+  const std::string_view kind = std::string_view(names[0]).substr(0, names[0].find(':'));
+  TENON_ASSIGN_OR_RETURN(const runtime::DeviceApis apis, device_apis(kind));
+  dispatch::Candidates out;
+  out.by_preference = true;
+  out.no_fallback = true;  // others would compile for this machine
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> made,
+                         runtime::Device::create_for_target(apis, kind, target));
+  out.devices.push_back(std::move(made));
+  return out;
+}
+
 }  // namespace tenon::session

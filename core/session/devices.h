@@ -27,5 +27,9 @@ Status check_option_keys(std::span<const std::pair<std::string, std::string>> op
 // The candidates that a session's options name. device: "sim,cpu"; empty for TENON_DEVICE, else
 // every automatic device, placed by cost.
 Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fallback);
+// One device, which takes every node, as a target that need not be this machine's. T0502 unless
+// `device` names one.
+Result<dispatch::Candidates> candidates_for_target(std::string_view device,
+                                                   std::string_view target);
 
 }  // namespace tenon::session

@@ -18,6 +18,7 @@
 #include "core/session/host_kernels.h"
 #include "core/session/host_options.h"
 #include "core/session/host_plugins.h"
+#include "core/session/package.h"
 #include "core/session/session.h"
 
 namespace tenon::session {
@@ -35,6 +36,7 @@ void register_interfaces() {
   host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
   host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
   host::register_host_interface(TENON_HOST_OPERATION_ID, 0, host_operation_table());
+  host::register_host_interface(TENON_HOST_PACKAGE_ID, 0, host_package_table());
   host::register_host_interface(TENON_HOST_PLUGINS_ID, 0, host_plugins_table());
 }
 

@@ -231,46 +231,8 @@ Result<std::shared_ptr<Model>> Model::create(ir::Ref<ir::Graph> graph) {
   model->graph_ = std::move(graph);
   TENON_ASSIGN_OR_RETURN(
       model->shapes_, runtime::Shapes::create(*ir::host_graph_table(), model->graph_->abi(), {}));
-  model->describe();
+  model->ports_ = std::make_unique<PortRecords>(PortRecords::of(*model->graph_, model->shapes_));
   return model;
-}
-
-void Model::describe_ports(std::span<const runtime::Port> ports, std::vector<tenon_port_t>* out) {
-  for (const runtime::Port& port : ports) {
-    std::vector<tenon_str_t>& texts = dim_texts_.emplace_back();
-    std::vector<int64_t>& dims = dims_.emplace_back();
-    for (size_t i = 0; i < port.dims.size(); ++i) {
-      texts.push_back(to_abi_str(port.dim_texts[i]));
-      dims.push_back(port.dims[i] >= 0 ? port.dims[i] : -1);
-    }
-    auto record = sized<tenon_port_t>();
-    record.dtype = port.dtype;
-    record.rank = static_cast<uint32_t>(port.dims.size());
-    record.name = to_abi_str(port.name);
-    record.dim_texts = texts.data();
-    record.dims = dims.data();
-    out->push_back(record);
-  }
-}
-
-void Model::describe() {
-  describe_ports(shapes_.inputs(), &inputs_);
-  describe_ports(shapes_.outputs(), &outputs_);
-  for (ir::Symbol s : graph_->region(graph_->main()).symbols) {
-    symbol_names_.push_back(to_abi_str(sym_text(graph_->dims().symbol(s).name)));
-  }
-  info_.size_bytes = sizeof(info_);
-  info_.input_count = static_cast<uint32_t>(inputs_.size());
-  info_.output_count = static_cast<uint32_t>(outputs_.size());
-  info_.symbol_count = static_cast<uint32_t>(symbol_names_.size());
-  info_.inputs = inputs_.data();
-  info_.outputs = outputs_.data();
-  info_.symbol_names = symbol_names_.data();
-  info_.node_count = graph_->live_node_count();
-  for (ir::Value v = 0; v < graph_->value_limit(); ++v) {
-    if (graph_->value(v).kind == TENON_VALUE_CONSTANT)
-      info_.constant_bytes += graph_->value(v).blob->size_bytes();
-  }
 }
 
 Result<std::shared_ptr<Model>> Model::load(std::string_view path,

@@ -12,6 +12,7 @@
 
 #include "core/ir/graph.h"
 #include "core/runtime/shapes.h"
+#include "core/session/ports.h"
 
 namespace tenon::session {
 
@@ -48,12 +49,10 @@ class Model {
   // values: one per name; borrowed.
   Result<std::shared_ptr<Model>> by_value(std::span<const std::string> names,
                                           std::span<const tenon_array_t* const> values) const;
-  const tenon_model_info_t& info() const { return info_; }  // borrows from this
+  const tenon_model_info_t& info() const { return ports_->info(); }  // borrows from this
 
  private:
   Model() = default;
-  void describe();
-  void describe_ports(std::span<const runtime::Port> ports, std::vector<tenon_port_t>* out);
 
   friend class SourceOfModel;
   std::shared_ptr<const SourceOfModel> source_;  // null: made from a graph
@@ -62,11 +61,7 @@ class Model {
 
   ir::Ref<ir::Graph> graph_;
   runtime::Shapes shapes_;
-  std::deque<std::vector<tenon_str_t>> dim_texts_;
-  std::deque<std::vector<int64_t>> dims_;
-  std::vector<tenon_port_t> inputs_, outputs_;
-  std::vector<tenon_str_t> symbol_names_;
-  tenon_model_info_t info_{};
+  std::unique_ptr<const PortRecords> ports_;
 };
 
 // Tensors of a file, read through the frontends, in file order.

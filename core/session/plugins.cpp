@@ -8,6 +8,7 @@
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
+#include "core/host/discovery/probe.h"
 #include "core/host/discovery/remedy.h"
 #include "core/host/plugin_host.h"
 #include "core/op/registry.h"
@@ -222,6 +223,18 @@ void update_kernel_sets() {
   KnownDevices& known = known_devices();
   std::lock_guard lock(known.mutex);
   for (const auto& [kind, apis] : known.apis) update_kernel_sets(kind, apis);
+}
+
+Result<PluginIdentity> plugin_identity(std::string_view name, bool digest) {
+  for (const auto& candidate : PluginHost::process().candidates()) {
+    if (candidate->name() != name || !host::is_usable(candidate->state)) continue;
+    PluginIdentity out{candidate->name(), candidate->manifest.version, {}};
+    if (digest) {
+      TENON_ASSIGN_OR_RETURN(out.sha256, host::file_digest(candidate->library_path));
+    }
+    return out;
+  }
+  return error(TENON_NOT_FOUND, "P0903", "there is no plugin {}", quoted(name));
 }
 
 std::string devices_left_out() {

@@ -35,6 +35,14 @@ void update_kernel_sets();
 // TENON_PLUGINS_DISABLE=cpu".
 std::string devices_left_out();
 
+struct PluginIdentity {
+  std::string name, version;
+  std::string sha256;  // of its library
+};
+// A plugin that was found; without its digest unless `digest`, which reads the whole library. P0903
+// if there is none.
+Result<PluginIdentity> plugin_identity(std::string_view name, bool digest);
+
 struct Frontend {
   std::string name;
   const tenon_frontend_api_t* api = nullptr;

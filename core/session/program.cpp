@@ -32,7 +32,9 @@ class ProgramBuilder {
     const uint64_t begin = runtime::now_ns();
     const FloatScope floats(region_float_control());  // folding evaluates
     TENON_ASSIGN_OR_RETURN(dispatch::Candidates candidates,
-                           candidates_for(options_.device, options_.no_fallback));
+                           options_.target.empty()
+                               ? candidates_for(options_.device, options_.no_fallback)
+                               : candidates_for_target(options_.device, options_.target));
     TENON_RETURN_IF_ERROR(check_option_keys(options_.options));
     candidates.offered_ops = offered_ops(candidates);
     TENON_RETURN_IF_ERROR(run_pipeline(program_->graph_, options_.pipeline, candidates));
@@ -46,6 +48,8 @@ class ProgramBuilder {
     TENON_RETURN_IF_ERROR(make_plan());
     program_->plan_ = plan_;
     program_->runners_ = std::make_unique<runtime::RunnerPool>(plan_);
+    program_->ports_ =
+        std::make_unique<PortRecords>(PortRecords::of(graph(), program_->plan_->shapes));
     program_->compile_ms_ = static_cast<double>(runtime::now_ns() - begin) / 1e6;
     return program_;
   }
@@ -170,16 +174,20 @@ class ProgramBuilder {
                                           "artifact_bytes"));
     }
     const Graph& sub = *segment->subgraph.graph;
-    std::vector<tenon_blob_t*> constants;
     for (Value v = 0; v < sub.value_limit(); ++v) {
-      if (sub.value(v).kind == TENON_VALUE_CONSTANT) constants.push_back(sub.value(v).blob->abi());
+      if (sub.value(v).kind == TENON_VALUE_CONSTANT)
+        segment->constants.push_back(sub.value(v).blob->abi());
     }
-    std::vector<uint32_t> ranks;
-    for (Value v : segment->subgraph.outputs) ranks.push_back(graph().type(v).rank);
+    for (Value v : segment->subgraph.outputs) segment->output_ranks.push_back(graph().type(v).rank);
+    if (options_.for_file) {
+      segment->bytes = std::move(bytes);
+      return {};
+    }
     const uint64_t begin = runtime::now_ns();
-    TENON_ASSIGN_OR_RETURN(auto executable,
-                           runtime::Executable::load(device, std::as_bytes(std::span(bytes)),
-                                                     constants, std::move(ranks), segment->by));
+    TENON_ASSIGN_OR_RETURN(
+        auto executable,
+        runtime::Executable::load(device, std::as_bytes(std::span(bytes)),
+                                  {segment->constants, segment->output_ranks, segment->by}));
     program_->load_ms_ += static_cast<double>(runtime::now_ns() - begin) / 1e6;
     plan_->executables.push_back(std::move(executable));
     return {};
@@ -213,21 +221,8 @@ class ProgramBuilder {
       for (uint32_t slot : step.outputs) plan_->slots[slot].last_step = i;
     }
     for (uint32_t slot : plan_->output_slots) plan_->slots[slot].last_step = UINT32_MAX;
-    note_needed();
+    note_needed(graph(), plan_.get());
     return {};
-  }
-
-  void note_needed() {
-    std::vector<tenon_symbol_t>& needed = plan_->needed;
-    for (const runtime::Step& step : plan_->steps)
-      needed.insert(needed.end(), step.symbols.begin(), step.symbols.end());
-    for (const runtime::Slot& slot : plan_->slots) {
-      for (tenon_dim_t dim : slot.dims) {
-        if (dim < 0) graph().dims().symbols_of(dim, &needed);
-      }
-    }
-    std::ranges::sort(needed);
-    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
   }
 
   void add_segment(uint32_t index) {
@@ -303,6 +298,19 @@ class ProgramBuilder {
   std::vector<std::vector<uint32_t>> places_;  // by slot: where the value is
   std::vector<int64_t> likely_;
 };
+
+void note_needed(const ir::Graph& graph, runtime::Plan* plan) {
+  std::vector<tenon_symbol_t>& needed = plan->needed;
+  for (const runtime::Step& step : plan->steps)
+    needed.insert(needed.end(), step.symbols.begin(), step.symbols.end());
+  for (const runtime::Slot& slot : plan->slots) {
+    for (tenon_dim_t dim : slot.dims) {
+      if (dim < 0) graph.dims().symbols_of(dim, &needed);
+    }
+  }
+  std::ranges::sort(needed);
+  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+}
 
 Result<std::shared_ptr<Program>> Program::compile(const Graph& model,
                                                   const CompileOptions& options) {

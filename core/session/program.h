@@ -13,6 +13,7 @@
 #include "core/dispatch/placement.h"
 #include "core/runtime/plan.h"
 #include "core/runtime/runner_pool.h"
+#include "core/session/ports.h"
 
 namespace tenon::session {
 
@@ -20,6 +21,8 @@ struct CompileOptions {
   std::string device, pipeline;
   bool no_fallback = false, deterministic = false;
   std::vector<std::pair<std::string, std::string>> options;  // "cpu.opt" = "2"
+  bool for_file = false;  // compiled only: opens no device, loads no code
+  std::string target;     // for_file: what `device` compiles for; empty: as this machine's
 };
 
 // One segment with what the device made of it.
@@ -32,6 +35,9 @@ struct CompiledSegment {
   dispatch::Subgraph subgraph;
   tenon_artifact_t* artifact = nullptr;  // kept for dumps
   tenon_artifact_info_t info{};
+  std::string bytes;                     // for_file: of the artifact
+  std::vector<tenon_blob_t*> constants;  // that it is loaded with; the subgraph keeps them
+  std::vector<uint32_t> output_ranks;
 };
 
 // A copy between places, for the report.
@@ -39,6 +45,13 @@ struct CopyRecord {
   ir::Value value = ir::kNone;
   std::string from, to;
   double bytes = 0;  // with symbols at their hints
+};
+
+// What a program from a package has in place of its graph and its compilation.
+struct Packaged {
+  std::string placement, summary;
+  uint64_t node_count = 0, copy_count = 0;
+  std::vector<ir::Ref<ir::Blob>> blobs;  // ranges of the file, and the file itself
 };
 
 class Program {
@@ -51,6 +64,10 @@ class Program {
 
   const runtime::Shapes& shapes() const { return plan_->shapes; }  // the ports
 
+  const tenon_model_info_t& ports() const { return ports_->info(); }
+  ir::Ref<ir::Graph> signature() const { return graph_; }
+
+  // Without nodes if it came from a package.
   const ir::Graph& graph() const { return *graph_; }
   const std::shared_ptr<const runtime::Plan>& plan() const { return plan_; }
   runtime::RunnerPool& runners() const { return *runners_; }  // of the plan
@@ -68,6 +85,7 @@ class Program {
 
  private:
   friend class ProgramBuilder;
+  friend class PackageLoader;
   Program() = default;
   Result<std::string> dump_device(std::string_view device, std::string_view what) const;
 
@@ -77,7 +95,12 @@ class Program {
   std::vector<CopyRecord> copies_;
   std::shared_ptr<const runtime::Plan> plan_;
   std::unique_ptr<runtime::RunnerPool> runners_;
+  std::unique_ptr<const PortRecords> ports_;
+  std::unique_ptr<const Packaged> packaged_;  // null: compiled here
   double compile_ms_ = 0, load_ms_ = 0;
 };
+
+// Fills Plan::needed from the slots and steps, whose dims are the graph's.
+void note_needed(const ir::Graph& graph, runtime::Plan* plan);
 
 }  // namespace tenon::session

@@ -49,7 +49,7 @@ std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
 
 tenon_program_info_t Program::info() const {
   tenon_program_info_t info{};
-  info.node_count = graph_->live_node_count();
+  info.node_count = packaged_ != nullptr ? packaged_->node_count : graph_->live_node_count();
   info.device_count = static_cast<uint32_t>(plan_->devices.size());
   info.compile_ms = compile_ms_;
   info.load_ms = load_ms_;
@@ -59,11 +59,12 @@ tenon_program_info_t Program::info() const {
   }
   for (const auto& executable : plan_->executables)
     info.kernel_count += executable->info().kernel_count;
-  info.copy_count = copies_.size();
+  info.copy_count = packaged_ != nullptr ? packaged_->copy_count : copies_.size();
   return info;
 }
 
 std::string Program::placement_json(std::string_view more) const {
+  if (packaged_ != nullptr) return packaged_->placement;
   std::map<std::string, std::array<double, 2>> bytes;  // in, out
   std::string copies;
   for (const CopyRecord& copy : copies_) {
@@ -98,6 +99,7 @@ std::string Program::placement_json(std::string_view more) const {
 
 // "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took fewer nodes.
 std::string Program::placement_summary() const {
+  if (packaged_ != nullptr) return packaged_->summary;
   if (plan_->devices.size() < 2) return "";
   const size_t total = graph_->nodes(graph_->main()).size();
   std::vector<size_t> counts(plan_->devices.size(), 0);
@@ -131,6 +133,10 @@ std::string Program::placement_summary() const {
 }
 
 Result<std::string> Program::dump(std::string_view what) const {
+  if (packaged_ != nullptr) {
+    return error(TENON_NOT_FOUND, "T0508",
+                 "a program from a package has no {}; it was compiled before", quoted(what));
+  }
   if (what == "graph") {
     TENON_ASSIGN_OR_RETURN(ir::TextForm form, ir::write_text(*graph_));
     return std::move(form.text);

@@ -6,6 +6,7 @@
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/session/handles.h"
+#include "core/session/options.h"
 #include "core/session/pipeline.h"
 #include "core/session/session.h"
 
@@ -77,25 +78,34 @@ void model_release(void*, tenon_model_t* model) {
 
 // ---- Programs ----
 
+}  // namespace
+
+Result<CompileOptions> read_options(const tenon_session_options_t* options) {
+  tenon_session_options_t given{};
+  if (options != nullptr) {
+    TENON_ASSIGN_OR_RETURN(given, prefix_of(options));
+  }
+  if (given.option_count != 0) TENON_REQUIRE(given.options, "options");
+  CompileOptions o;
+  o.device = from_abi_str(given.device);
+  o.pipeline = from_abi_str(given.pipeline);
+  o.no_fallback = given.no_fallback != 0;
+  o.deterministic = given.deterministic != 0;
+  for (uint32_t i = 0; i < given.option_count; ++i) {
+    o.options.emplace_back(from_abi_str(given.options[i].key),
+                           from_abi_str(given.options[i].value));
+  }
+  return o;
+}
+
+namespace {
+
 tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t* options,
                      tenon_program_t** out) {
   return slot([&]() -> Status {
     TENON_REQUIRE(model, "model");
     TENON_REQUIRE(out, "out_program");
-    tenon_session_options_t given{};
-    if (options != nullptr) {
-      TENON_ASSIGN_OR_RETURN(given, prefix_of(options));
-    }
-    if (given.option_count != 0) TENON_REQUIRE(given.options, "options");
-    CompileOptions o;
-    o.device = from_abi_str(given.device);
-    o.pipeline = from_abi_str(given.pipeline);
-    o.no_fallback = given.no_fallback != 0;
-    o.deterministic = given.deterministic != 0;
-    for (uint32_t i = 0; i < given.option_count; ++i) {
-      o.options.emplace_back(from_abi_str(given.options[i].key),
-                             from_abi_str(given.options[i].value));
-    }
+    TENON_ASSIGN_OR_RETURN(const CompileOptions o, read_options(options));
     TENON_ASSIGN_OR_RETURN(AnyProgram program, compile_model(model->model, o));
     *out = new tenon_program_t{std::move(program)};
     return {};

@@ -42,6 +42,8 @@ class Variants {
   Variants(std::shared_ptr<const Model> model, CompileOptions options);
 
   const runtime::Shapes& shapes() const { return model_->shapes(); }  // the ports
+  const tenon_model_info_t& ports() const { return model_->info(); }
+  ir::Ref<ir::Graph> signature() const { return model_->graph(); }
   // The variant for these inputs, compiled now when it is new. arrays: one per input, checked.
   // Fails with what loading and compiling fail with; T0619. by_value: not the general one.
   Result<std::shared_ptr<Variant>> choose(std::span<const tenon_array_t* const> arrays,

@@ -98,9 +98,8 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
   if (memcmp(digest, header.digest, sizeof digest) != 0) {
     return fail(TENON_FAILED_PRECONDITION, "The artifact's digest does not match its bytes.");
   }
-  if (header.isa > static_cast<uint32_t>(detected_isa())) {
-    return fail(TENON_FAILED_PRECONDITION,
-                "The artifact uses an instruction set that this processor does not have.");
+  if (header.isa > static_cast<uint32_t>(Isa::kAvx512Bf16)) {
+    return fail(TENON_FAILED_PRECONDITION, "The artifact uses an unknown instruction set.");
   }
   out.isa = static_cast<Isa>(header.isa);
   out.control = header.control != 0;
@@ -110,6 +109,16 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
     return fail(TENON_FAILED_PRECONDITION, "The artifact's code is cut short.");
   }
   return {};
+}
+
+Status artifact_unpack_to_run(std::string_view bytes, ArtifactParts& out) {
+  TENON_TRY(artifact_unpack(bytes, out));
+  if (out.isa <= detected_isa()) {
+    return {};
+  }
+  return fail(TENON_FAILED_PRECONDITION,
+              cat("The artifact uses ", name_of(out.isa), ", and this processor has ",
+                  name_of(detected_isa()), "."));
 }
 
 }  // namespace tenon::cpu

@@ -22,10 +22,12 @@ struct ArtifactParts {
 
 std::string artifact_pack(const ArtifactParts& parts);
 
-// Checks the lengths, the digest, the plugin's version and that this processor has the instruction
-// set, but not the record itself. `out` has views into `bytes`. FAILED_PRECONDITION or DATA_LOSS,
-// with the reason recorded.
+// Checks the lengths, the digest and the plugin's version, but not the record itself. `out` has
+// views into `bytes`. FAILED_PRECONDITION or DATA_LOSS, with the reason recorded.
 Status artifact_unpack(std::string_view bytes, ArtifactParts& out);
+// The same for code that is to run: FAILED_PRECONDITION unless this processor has its instruction
+// set.
+Status artifact_unpack_to_run(std::string_view bytes, ArtifactParts& out);
 
 }  // namespace tenon::cpu
 #endif

@@ -156,10 +156,43 @@ Status load(void*, tenon_device_t* device, const void* bytes, uint64_t size_byte
   auto made = std::make_unique<tenon_executable_t>();
   const std::string_view artifact(static_cast<const char*>(bytes), size_bytes);
   ArtifactParts parts;
-  TENON_TRY(artifact_unpack(artifact, parts));
+  TENON_TRY(artifact_unpack_to_run(artifact, parts));
   const std::span<tenon_blob_t* const> blobs(constants, constant_count);
   TENON_TRY(parts.control ? ControlExecutable::load(device, artifact, blobs, made->control)
                           : Executable::load(device, artifact, blobs, made->executable));
+  *out_executable = made.release();
+  return {};
+}
+
+Status pack(void*, tenon_str_t, const void* bytes, uint64_t size_bytes,
+            tenon_blob_t* const* constants, uint32_t constant_count,
+            const tenon_packed_sink_t* sink) {
+  ArtifactParts parts;
+  TENON_TRY(artifact_unpack({static_cast<const char*>(bytes), size_bytes}, parts));
+  if (parts.isa > detected_isa()) {
+    return fail(TENON_UNIMPLEMENTED,
+                cat("Kernels of the program pack constants, and this processor cannot run ",
+                    name_of(parts.isa), "."));
+  }
+  tenon_device_t* device = nullptr;  // Host memory: there is nothing to close.
+  TENON_TRY(kDeviceTable.open(nullptr, 0, &device));
+  tenon_executable_t* loaded = nullptr;
+  TENON_TRY(load(nullptr, device, bytes, size_bytes, constants, constant_count, &loaded));
+  const std::unique_ptr<tenon_executable_t> owner(loaded);
+  return owner->control ? owner->control->pack(*sink) : owner->executable->pack(*sink);
+}
+
+Status load_packed(void*, tenon_device_t* device, const void* bytes, uint64_t size_bytes,
+                   tenon_blob_t* const* packed, uint32_t packed_count,
+                   tenon_executable_t** out_executable) {
+  auto made = std::make_unique<tenon_executable_t>();
+  const std::string_view artifact(static_cast<const char*>(bytes), size_bytes);
+  ArtifactParts parts;
+  TENON_TRY(artifact_unpack_to_run(artifact, parts));
+  PackedReader reader({packed, packed_count});
+  TENON_TRY(parts.control ? ControlExecutable::load_packed(device, artifact, reader, made->control)
+                          : Executable::load_packed(device, artifact, reader, made->executable));
+  TENON_TRY(reader.at_end());
   *out_executable = made.release();
   return {};
 }
@@ -215,6 +248,8 @@ const tenon_compile_api_t kCompileTable = {sizeof(tenon_compile_api_t),
                                            entry<executable_info>,
                                            entry<needs>,
                                            entry<execute>,
-                                           entry<dump>};
+                                           entry<dump>,
+                                           entry<pack>,
+                                           entry<load_packed>};
 
 }  // namespace tenon::cpu

@@ -24,6 +24,10 @@ constexpr bool kReadsAnyAddress = false;
 #endif
 constexpr size_t kMaxPlans = 64;                 // Shapes of one model that are kept planned.
 constexpr int64_t kMaxBytes = int64_t{1} << 62;  // Size programs saturate far above this.
+constexpr uint64_t kNotInBlock = UINT64_MAX;
+// The last vector of a block may be read whole, past the last element. `alloc` has room for that; a
+// block in a package brings its own.
+constexpr uint64_t kBlockSlackBytes = kAlignmentBytes;
 
 const tenon_host_threads_t* host_threads() {
   static const auto* table = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID);
@@ -58,11 +62,30 @@ void report(void* context_pointer, const plan::Step& step, uint64_t begin_ns, ui
 
 }  // namespace
 
-Status Executable::load(tenon_device_t* device, std::string_view artifact,
-                        std::span<tenon_blob_t* const> constants,
+Status PackedReader::next(tenon_blob_t*& out, const void*& data, uint64_t& size_bytes) {
+  const tenon_host_graph_t& graph = *context().graph;
+  if (rest_.empty()) {
+    return fail(TENON_INVALID_ARGUMENT,
+                "The artifact needs more packed constants than were given.");
+  }
+  TENON_TRY(graph.blob_data(graph.self, rest_.front(), &data, &size_bytes));
+  out = rest_.front();
+  graph.blob_retain(graph.self, out);
+  rest_ = rest_.subspan(1);
+  return {};
+}
+
+Status PackedReader::at_end() const {
+  return rest_.empty()
+             ? Status()
+             : fail(TENON_INVALID_ARGUMENT, cat("The artifact does not need ", rest_.size(),
+                                                " of the packed constants that were given."));
+}
+
+Status Executable::open(tenon_device_t* device, std::string_view artifact,
                         std::unique_ptr<Executable>& out) {
   ArtifactParts parts;
-  TENON_TRY(artifact_unpack(artifact, parts));
+  TENON_TRY(artifact_unpack_to_run(artifact, parts));
   std::unique_ptr<Executable> made(new Executable);
   made->device_ = device;
   std::string why;
@@ -78,8 +101,26 @@ Status Executable::load(tenon_device_t* device, std::string_view artifact,
   }
   made->find_used_buffers();
   TENON_TRY(made->find_kernels());
+  out = std::move(made);
+  return {};
+}
+
+Status Executable::load(tenon_device_t* device, std::string_view artifact,
+                        std::span<tenon_blob_t* const> constants,
+                        std::unique_ptr<Executable>& out) {
+  std::unique_ptr<Executable> made;
+  TENON_TRY(open(device, artifact, made));
   TENON_TRY(made->adopt_constants(constants));
   TENON_TRY(made->run_load_steps());
+  out = std::move(made);
+  return {};
+}
+
+Status Executable::load_packed(tenon_device_t* device, std::string_view artifact,
+                               PackedReader& packed, std::unique_ptr<Executable>& out) {
+  std::unique_ptr<Executable> made;
+  TENON_TRY(open(device, artifact, made));
+  TENON_TRY(made->adopt_packed(packed));
   out = std::move(made);
   return {};
 }
@@ -90,6 +131,9 @@ Executable::~Executable() {
     if (blob) {
       graph.blob_release(graph.self, blob);
     }
+  }
+  if (packed_) {
+    graph.blob_release(graph.self, packed_);
   }
   free_block(kept_);
   free_block(passing_);
@@ -123,16 +167,84 @@ Status Executable::find_kernels() {
   return {};
 }
 
+void Executable::size_constants(size_t count) {
+  blobs_.resize(count);
+  constant_data_.resize(count);
+  constant_bytes_.resize(count);
+  copies_.resize(count);
+}
+
+// By constant: a step of a run reads it as it is.
+std::vector<bool> Executable::constants_of_runs() const {
+  std::vector<bool> out(program_.constant_count);
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program_.buffers[i];
+    if (used_[i] && buffer.kind == BufferKind::kConstant) {
+      out[buffer.index] = true;
+    }
+  }
+  return out;
+}
+
+Status Executable::pack(const tenon_packed_sink_t& sink) const {
+  Block block;
+  TENON_TRY(lay_out_block(true, block));
+  std::string bytes;
+  if (!block.empty) {
+    // What lies between the weights was never written, so it stays out of the file.
+    bytes.assign(block.bytes + kBlockSlackBytes, '\0');
+    for (size_t i = 0; i < block.offsets.size(); ++i) {
+      if (block.offsets[i] != kNotInBlock) {
+        memcpy(bytes.data() + block.offsets[i], persistents_[i],
+               static_cast<size_t>(program_.buffers[i].bytes.evaluate({})));
+      }
+    }
+  }
+  TENON_TRY(sink.blob(sink.self, bytes.data(), bytes.size()));
+  const std::vector<bool> of_runs = constants_of_runs();
+  for (size_t i = 0; i < of_runs.size(); ++i) {
+    if (of_runs[i]) {
+      TENON_TRY(sink.blob(sink.self, constant_data_[i], constant_bytes_[i]));
+    }
+  }
+  return {};
+}
+
+Status Executable::adopt_packed(PackedReader& packed) {
+  Block block;
+  TENON_TRY(lay_out_block(true, block));
+  const void* data = nullptr;
+  uint64_t size = 0;
+  TENON_TRY(packed.next(packed_, data, size));
+  if (size != (block.empty ? 0 : block.bytes + kBlockSlackBytes)) {
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("The packed constants have ", size, " bytes; the code reads ", block.bytes,
+                    " and some behind them."));
+  }
+  persistents_.resize(program_.buffers.size());
+  for (size_t i = 0; i < block.offsets.size(); ++i) {
+    if (block.offsets[i] != kNotInBlock) {
+      // Runs read these only.
+      persistents_[i] = const_cast<char*>(static_cast<const char*>(data)) + block.offsets[i];
+    }
+  }
+  size_constants(program_.constant_count);
+  const std::vector<bool> of_runs = constants_of_runs();
+  for (size_t i = 0; i < of_runs.size(); ++i) {
+    if (of_runs[i]) {
+      TENON_TRY(packed.next(blobs_[i], constant_data_[i], constant_bytes_[i]));
+    }
+  }
+  return {};
+}
+
 Status Executable::adopt_constants(std::span<tenon_blob_t* const> constants) {
   if (constants.size() != program_.constant_count) {
     return fail(TENON_INVALID_ARGUMENT, cat("The artifact needs ", program_.constant_count,
                                             " constants and was given ", constants.size(), "."));
   }
   const tenon_host_graph_t& graph = *context().graph;
-  blobs_.resize(constants.size());
-  constant_data_.resize(constants.size());
-  constant_bytes_.resize(constants.size());
-  copies_.resize(constants.size());
+  size_constants(constants.size());
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program_.buffers[i];
     const bool read = used_[i] || used_at_load_[i];
@@ -164,9 +276,8 @@ Status Executable::allocate_persistents() {
   return allocate_block(false, passing_);
 }
 
-Status Executable::allocate_block(bool at_run, tenon_buffer_t*& out) {
-  std::vector<uint64_t> offsets(program_.buffers.size(), UINT64_MAX);
-  uint64_t total = 0;
+Status Executable::lay_out_block(bool at_run, Block& out) const {
+  out.offsets.assign(program_.buffers.size(), kNotInBlock);
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program_.buffers[i];
     const bool here = at_run ? used_[i] : used_at_load_[i] && !used_[i];
@@ -177,26 +288,33 @@ Status Executable::allocate_block(bool at_run, tenon_buffer_t*& out) {
     if (bytes < 0 || bytes > kMaxBytes) {
       return too_large("a packed constant");
     }
-    offsets[i] = total;
+    out.offsets[i] = out.bytes;
+    out.empty = false;
     const uint64_t aligned =
         (static_cast<uint64_t>(bytes) + kAlignmentBytes - 1) / kAlignmentBytes * kAlignmentBytes;
-    if (__builtin_add_overflow(total, aligned, &total)) {
+    if (__builtin_add_overflow(out.bytes, aligned, &out.bytes)) {
       return too_large("the packed constants");
     }
   }
-  if (total == 0 && std::ranges::all_of(offsets, [](uint64_t at) { return at == UINT64_MAX; })) {
+  return {};
+}
+
+Status Executable::allocate_block(bool at_run, tenon_buffer_t*& out) {
+  Block block;
+  TENON_TRY(lay_out_block(at_run, block));
+  if (block.empty) {
     return {};
   }
-  TENON_TRY(count_memory(total, "packed constants"));
-  persistent_bytes_ += total;
-  if (Status made = kDeviceTable.alloc(nullptr, device_, total, &out); !made.ok()) {
-    persistent_bytes_ -= total;
-    return_memory(total);
+  TENON_TRY(count_memory(block.bytes, "packed constants"));
+  persistent_bytes_ += block.bytes;
+  if (Status made = kDeviceTable.alloc(nullptr, device_, block.bytes, &out); !made.ok()) {
+    persistent_bytes_ -= block.bytes;
+    return_memory(block.bytes);
     return made;
   }
-  for (size_t i = 0; i < offsets.size(); ++i) {
-    if (offsets[i] != UINT64_MAX) {
-      persistents_[i] = out->data + offsets[i];
+  for (size_t i = 0; i < block.offsets.size(); ++i) {
+    if (block.offsets[i] != kNotInBlock) {
+      persistents_[i] = out->data + block.offsets[i];
     }
   }
   return {};

@@ -34,12 +34,31 @@ struct ShapePlan {
   uint64_t scratch_stride_bytes = 0;
 };
 
+// Blobs from a package, each taken once. They are hostile: their number and sizes are checked.
+class PackedReader {
+ public:
+  explicit PackedReader(std::span<tenon_blob_t* const> blobs) : rest_(blobs) {}
+  // The next blob, retained for the caller, and its bytes.
+  Status next(tenon_blob_t*& out, const void*& data, uint64_t& size_bytes);
+  Status at_end() const;
+
+ private:
+  std::span<tenon_blob_t* const> rest_;
+};
+
 class Executable {
  public:
   // Opens the code, retains the constants that the kernels read and runs the load steps. Constants
   // that no run reads are then released.
   static Status load(tenon_device_t* device, std::string_view artifact,
                      std::span<tenon_blob_t* const> constants, std::unique_ptr<Executable>& out);
+  // The same with the blobs that pack gave for this artifact: reads them where they lie, and runs
+  // no load steps.
+  static Status load_packed(tenon_device_t* device, std::string_view artifact, PackedReader& packed,
+                            std::unique_ptr<Executable>& out);
+  // What load_packed needs of a loaded executable: the block of packed weights, then the constants
+  // that runs read as they are.
+  Status pack(const tenon_packed_sink_t& sink) const;
   ~Executable();
 
   void info(tenon_executable_info_t* out) const;
@@ -48,9 +67,20 @@ class Executable {
 
  private:
   Executable() = default;
+  static Status open(tenon_device_t* device, std::string_view artifact,
+                     std::unique_ptr<Executable>& out);
+  void size_constants(size_t count);
+  std::vector<bool> constants_of_runs() const;
   Status adopt_constants(std::span<tenon_blob_t* const> constants);
+  Status adopt_packed(PackedReader& packed);
   Status find_kernels();
   Status allocate_persistents();
+  struct Block {
+    std::vector<uint64_t> offsets;  // By buffer; kNotInBlock for others.
+    uint64_t bytes = 0;
+    bool empty = true;
+  };
+  Status lay_out_block(bool at_run, Block& out) const;
   Status allocate_block(bool at_run, tenon_buffer_t*& out);
   void free_block(tenon_buffer_t*& block);
   Status run_load_steps();
@@ -82,6 +112,7 @@ class Executable {
   // the load steps need.
   tenon_buffer_t *kept_ = nullptr, *passing_ = nullptr;
   uint64_t persistent_bytes_ = 0;
+  tenon_blob_t* packed_ = nullptr;    // In place of kept_, if a package has the block.
   std::vector<tenon_blob_t*> blobs_;  // Retained; null where no kernel reads the constant.
   std::vector<const void*> constant_data_;
   std::vector<uint64_t> constant_bytes_;

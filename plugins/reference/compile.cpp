@@ -182,6 +182,8 @@ const tenon_compile_api_t kCompileApi = {sizeof(tenon_compile_api_t),
                                          entry<executable_info>,
                                          entry<needs>,
                                          entry<execute>,
-                                         entry<dump>};
+                                         entry<dump>,
+                                         nullptr,
+                                         nullptr};
 
 }  // namespace tenon::reference

@@ -405,6 +405,8 @@ const tenon_compile_api_t kCompileTable = {sizeof(tenon_compile_api_t),
                                            entry<executable_info>,
                                            entry<needs>,
                                            entry<execute>,
-                                           entry<dump>};
+                                           entry<dump>,
+                                           nullptr,
+                                           nullptr};
 
 }  // namespace tenon::sim

@@ -368,6 +368,8 @@ class ValidationTest : public testing::Test {
                   nullptr,
                   Device::needs,
                   Device::execute,
+                  nullptr,
+                  nullptr,
                   nullptr};
     adopted_.name = "fake";
     adopted_.interfaces = {{TENON_DEVICE_ID, 0, &b_.device},

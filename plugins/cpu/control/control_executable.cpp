@@ -1,5 +1,7 @@
 #include "control/control_executable.h"
 
+#include <algorithm>
+
 #include "artifact.h"
 #include "control/control_run.h"
 #include "device.h"
@@ -15,38 +17,85 @@ constexpr uint64_t kDataDependentBytes = uint64_t{1} << 20;
 
 }  // namespace
 
-Status ControlExecutable::load(tenon_device_t* device, std::string_view artifact,
-                               std::span<tenon_blob_t* const> constants,
-                               std::unique_ptr<ControlExecutable>& out) {
+Status ControlExecutable::open(std::string_view artifact, std::unique_ptr<ControlExecutable>& out) {
   ArtifactParts bytes;
-  TENON_TRY(artifact_unpack(artifact, bytes));
-  std::unique_ptr<ControlExecutable> made(new ControlExecutable);
-  LoadedProgram& loaded = made->loaded_;
-  ControlProgram& program = loaded.program;
-  TENON_TRY(ControlProgram::read(bytes.program, program));
-  if (constants.size() != program.constant_count) {
-    return fail(TENON_INVALID_ARGUMENT, cat("The artifact needs ", program.constant_count,
-                                            " constants and was given ", constants.size(), "."));
-  }
-  loaded.parts.resize(program.artifacts.size());
-  loaded.part_of.resize(program.artifacts.size());
+  TENON_TRY(artifact_unpack_to_run(artifact, bytes));
+  out.reset(new ControlExecutable);
+  return ControlProgram::read(bytes.program, out->loaded_.program);
+}
+
+Status ControlExecutable::load_parts(const LoadPart& load) {
+  ControlProgram& program = loaded_.program;
+  loaded_.parts.resize(program.artifacts.size());
+  loaded_.part_of.resize(program.artifacts.size());
   for (const ControlRegion& region : program.regions) {
     for (const ControlPart& part : region.parts) {
       if (part.kind != Kind::kKernels) continue;
-      std::vector<tenon_blob_t*> blobs;
-      for (uint32_t c : part.constants) blobs.push_back(constants[c]);
-      TENON_TRY(Executable::load(device, program.artifacts[part.artifact], blobs,
-                                 loaded.parts[part.artifact]));
-      loaded.part_of[part.artifact] = &part;
+      TENON_TRY(load(part, program.artifacts[part.artifact], loaded_.parts[part.artifact]));
+      loaded_.part_of[part.artifact] = &part;
       program.artifacts[part.artifact] = {};
     }
   }
-  for (const auto& part : loaded.parts) {
+  for (const auto& part : loaded_.parts) {
     if (!part) return fail(TENON_DATA_LOSS, "The artifact holds a part that nothing runs.");
   }
-  TENON_TRY(made->adopt_constants(constants));
-  loaded.find_order();
+  return {};
+}
+
+Status ControlExecutable::load(tenon_device_t* device, std::string_view artifact,
+                               std::span<tenon_blob_t* const> constants,
+                               std::unique_ptr<ControlExecutable>& out) {
+  std::unique_ptr<ControlExecutable> made;
+  TENON_TRY(open(artifact, made));
+  if (constants.size() != made->program_.constant_count) {
+    return fail(TENON_INVALID_ARGUMENT, cat("The artifact needs ", made->program_.constant_count,
+                                            " constants and was given ", constants.size(), "."));
+  }
+  TENON_TRY(made->load_parts([&](const ControlPart& part, std::string_view bytes, auto& loaded) {
+    std::vector<tenon_blob_t*> blobs;
+    for (uint32_t c : part.constants) blobs.push_back(constants[c]);
+    return Executable::load(device, bytes, blobs, loaded);
+  }));
+  TENON_TRY(made->adopt_constants(
+      [&](uint32_t index, tenon_blob_t*& blob, const void*& data, uint64_t& size) -> Status {
+        TENON_TRY(graph_api().blob_data(graph_api().self, constants[index], &data, &size));
+        blob = constants[index];
+        graph_api().blob_retain(graph_api().self, blob);
+        return {};
+      }));
+  made->loaded_.find_order();
   out = std::move(made);
+  return {};
+}
+
+Status ControlExecutable::load_packed(tenon_device_t* device, std::string_view artifact,
+                                      PackedReader& packed,
+                                      std::unique_ptr<ControlExecutable>& out) {
+  std::unique_ptr<ControlExecutable> made;
+  TENON_TRY(open(artifact, made));
+  TENON_TRY(made->load_parts([&](const ControlPart&, std::string_view bytes, auto& loaded) {
+    return Executable::load_packed(device, bytes, packed, loaded);
+  }));
+  TENON_TRY(made->adopt_constants([&](uint32_t, tenon_blob_t*& blob, const void*& data,
+                                      uint64_t& size) { return packed.next(blob, data, size); }));
+  made->loaded_.find_order();
+  out = std::move(made);
+  return {};
+}
+
+Status ControlExecutable::pack(const tenon_packed_sink_t& sink) const {
+  for (const ControlRegion& region : program_.regions) {
+    for (const ControlPart& part : region.parts) {
+      if (part.kind == Kind::kKernels) TENON_TRY(loaded_.parts[part.artifact]->pack(sink));
+    }
+  }
+  for (tenon_blob_t* blob : blobs_) {
+    if (blob == nullptr) continue;
+    const void* data = nullptr;
+    uint64_t size = 0;
+    TENON_TRY(graph_api().blob_data(graph_api().self, blob, &data, &size));
+    TENON_TRY(sink.blob(sink.self, data, size));
+  }
   return {};
 }
 
@@ -56,28 +105,30 @@ ControlExecutable::~ControlExecutable() {
   }
 }
 
-// Those that control flow itself hands on; kernels' own are kept by their parts.
-Status ControlExecutable::adopt_constants(std::span<tenon_blob_t* const> constants) {
-  blobs_.resize(constants.size());
-  loaded_.constant_data.resize(constants.size());
-  const auto adopt = [&](const std::vector<uint32_t>& values) -> Status {
+// Those that control flow itself hands on, in order; kernels' own are kept by their parts.
+Status ControlExecutable::adopt_constants(const TakeConstant& take) {
+  std::vector<uint64_t> needed_bytes(program_.constant_count);
+  std::vector<bool> needed(program_.constant_count);
+  const auto need = [&](const std::vector<uint32_t>& values) {
     for (uint32_t v : values) {
       const ControlValue& value = program_.values[v];
-      if (value.kind != ControlValue::Kind::kConstant || blobs_[value.index] != nullptr) continue;
-      tenon_blob_t* blob = constants[value.index];
-      graph_api().blob_retain(graph_api().self, blob);
-      blobs_[value.index] = blob;
-      uint64_t size = 0;
-      TENON_TRY(graph_api().blob_data(graph_api().self, blob, &loaded_.constant_data[value.index],
-                                      &size));
-      if (size < bytes_of(value, {}))
-        return fail(TENON_INVALID_ARGUMENT, "A constant is smaller than its type.");
+      if (value.kind != ControlValue::Kind::kConstant) continue;
+      needed[value.index] = true;
+      needed_bytes[value.index] = std::max(needed_bytes[value.index], bytes_of(value, {}));
     }
-    return {};
   };
   for (const ControlRegion& region : program_.regions) {
-    TENON_TRY(adopt(region.yields));
-    for (const ControlPart& part : region.parts) TENON_TRY(adopt(part.inputs));
+    need(region.yields);
+    for (const ControlPart& part : region.parts) need(part.inputs);
+  }
+  blobs_.resize(needed.size());
+  loaded_.constant_data.resize(needed.size());
+  for (uint32_t i = 0; i < needed.size(); ++i) {
+    if (!needed[i]) continue;
+    uint64_t size = 0;
+    TENON_TRY(take(i, blobs_[i], loaded_.constant_data[i], size));
+    if (size < needed_bytes[i])
+      return fail(TENON_INVALID_ARGUMENT, "A constant is smaller than its type.");
   }
   return {};
 }

@@ -4,6 +4,7 @@
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_EXECUTABLE_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_EXECUTABLE_H_
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -18,6 +19,10 @@ class ControlExecutable {
   static Status load(tenon_device_t* device, std::string_view artifact,
                      std::span<tenon_blob_t* const> constants,
                      std::unique_ptr<ControlExecutable>& out);
+  // As Executable's.
+  static Status load_packed(tenon_device_t* device, std::string_view artifact, PackedReader& packed,
+                            std::unique_ptr<ControlExecutable>& out);
+  Status pack(const tenon_packed_sink_t& sink) const;
   ~ControlExecutable();
 
   void info(tenon_executable_info_t* out) const;
@@ -26,7 +31,15 @@ class ControlExecutable {
 
  private:
   ControlExecutable() = default;
-  Status adopt_constants(std::span<tenon_blob_t* const> constants);
+  // Gives a part its executable.
+  using LoadPart = std::function<Status(const ControlPart& part, std::string_view artifact,
+                                        std::unique_ptr<Executable>& out)>;
+  // Gives a constant, retained, with its bytes.
+  using TakeConstant = std::function<Status(uint32_t index, tenon_blob_t*& out, const void*& data,
+                                            uint64_t& size_bytes)>;
+  static Status open(std::string_view artifact, std::unique_ptr<ControlExecutable>& out);
+  Status load_parts(const LoadPart& load);
+  Status adopt_constants(const TakeConstant& take);
 
   LoadedProgram loaded_;
   const ControlProgram& program_ = loaded_.program;

@@ -125,6 +125,8 @@ class Faults {
                        const tenon_compile_options_t* options, tenon_artifact_t** out);
   tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size,
                     tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out);
+  tenon_code_t load_packed(tenon_device_t* device, const void* bytes, uint64_t size,
+                           tenon_blob_t* const* packed, uint32_t count, tenon_executable_t** out);
   void executable_release(tenon_executable_t* executable);
   tenon_code_t execute(tenon_executable_t* executable, const tenon_call_t* call);
   // ---- tenon.kernels/1
@@ -240,6 +242,7 @@ Status Faults::attach(tenon::LayerSubject& subject) {
     tenon_compile_api_t& t = compile_table_;
     t.compile = layer_slot<&Faults::compile>;
     t.load = layer_slot<&Faults::load>;
+    t.load_packed = layer_slot<&Faults::load_packed>;
     t.executable_release = layer_slot<&Faults::executable_release>;
     t.execute = layer_slot<&Faults::execute>;
     subject.put(TENON_COMPILE_ID, &t, this);
@@ -489,6 +492,15 @@ tenon_code_t Faults::load(tenon_device_t* device, const void* bytes, uint64_t si
   const auto d = device_of(device);
   TENON_TRY(hit(*d, kLoad));
   TENON_TRY(compile_->load(compile_->self, device, bytes, size, constants, count, out));
+  remember(*out, d);
+  return TENON_OK;
+}
+tenon_code_t Faults::load_packed(tenon_device_t* device, const void* bytes, uint64_t size,
+                                 tenon_blob_t* const* packed, uint32_t count,
+                                 tenon_executable_t** out) {
+  const auto d = device_of(device);
+  TENON_TRY(hit(*d, kLoad));
+  TENON_TRY(compile_->load_packed(compile_->self, device, bytes, size, packed, count, out));
   remember(*out, d);
   return TENON_OK;
 }

@@ -48,6 +48,8 @@ class Poison {
   tenon_code_t alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t** out);
   tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size,
                     tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out);
+  tenon_code_t load_packed(tenon_device_t* device, const void* bytes, uint64_t size,
+                           tenon_blob_t* const* packed, uint32_t count, tenon_executable_t** out);
   void executable_release(tenon_executable_t* executable);
   tenon_code_t needs(tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* out);
   tenon_code_t execute(tenon_executable_t* executable, const tenon_call_t* call);
@@ -99,6 +101,7 @@ Status Poison::attach(LayerSubject& subject) {
   device_table_.alloc = layer_slot<&Poison::alloc>;
   subject.put(TENON_DEVICE_ID, &device_table_, this);
   compile_table_.load = layer_slot<&Poison::load>;
+  compile_table_.load_packed = layer_slot<&Poison::load_packed>;
   compile_table_.executable_release = layer_slot<&Poison::executable_release>;
   compile_table_.needs = layer_slot<&Poison::needs>;
   compile_table_.execute = layer_slot<&Poison::execute>;
@@ -167,6 +170,15 @@ tenon_code_t Poison::load(tenon_device_t* device, const void* bytes, uint64_t si
                           tenon_blob_t* const* constants, uint32_t count,
                           tenon_executable_t** out) {
   TENON_TRY(compile_->load(compile_->self, device, bytes, size, constants, count, out));
+  const std::lock_guard lock(mutex_);
+  executables_[*out].device = device;
+  return TENON_OK;
+}
+
+tenon_code_t Poison::load_packed(tenon_device_t* device, const void* bytes, uint64_t size,
+                                 tenon_blob_t* const* packed, uint32_t count,
+                                 tenon_executable_t** out) {
+  TENON_TRY(compile_->load_packed(compile_->self, device, bytes, size, packed, count, out));
   const std::lock_guard lock(mutex_);
   executables_[*out].device = device;
   return TENON_OK;

@@ -200,6 +200,8 @@ Status Trace::attach(LayerSubject& subject) {
     C(claim), C(compile), C(artifact_release), C(artifact_info), C(artifact_bytes),
         C(executable_release), C(executable_info);
     C(needs), C(execute), C(dump);
+    SLOT(compile_, TENON_COMPILE_ID, true, pack);
+    SLOT(compile_, TENON_COMPILE_ID, true, load_packed);
     SLOT(compile_, TENON_COMPILE_ID, true, fits);
     SLOT(compile_, TENON_COMPILE_ID, true, load);
   }

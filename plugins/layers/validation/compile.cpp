@@ -117,6 +117,8 @@ void Validator::attach_compile(LayerSubject& subject) {
   t.needs = layer_slot<&Validator::needs>;
   t.execute = layer_slot<&Validator::execute>;
   t.dump = layer_slot<&Validator::dump>;
+  t.pack = layer_slot<&Validator::pack>;
+  t.load_packed = layer_slot<&Validator::load_packed>;
   subject.put(TENON_COMPILE_ID, &t, this);
 }
 
@@ -230,22 +232,55 @@ tenon_code_t Validator::dump(tenon_artifact_t* artifact, tenon_str_t what,
 
 // ---- Executables ----
 
+bool Validator::need_blobs(std::string_view slot, std::string_view what, tenon_blob_t* const* blobs,
+                           uint32_t count) {
+  if (count != 0 && !need_pointer(slot, blobs, cat("the array of ", what, "s"))) return false;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!need_pointer(slot, blobs[i], text(what, i))) return false;
+  }
+  return true;
+}
+
 tenon_code_t Validator::load(tenon_device_t* device, const void* bytes, uint64_t size,
                              tenon_blob_t* const* constants, uint32_t count,
                              tenon_executable_t** out) {
   const ObjectRef d = need("load", Kind::kDevice, device);
   if (d == nullptr || !need_pointer("load", out, "out_executable")) return refuse("load");
-  if (count != 0 && !need_pointer("load", constants, "the array of constants"))
-    return refuse("load");
-  for (uint32_t i = 0; i < count; ++i) {
-    if (!need_pointer("load", constants[i], text("constant", i))) return refuse("load");
-  }
+  if (!need_blobs("load", "constant", constants, count)) return refuse("load");
   if (size != 0 && !need_pointer("load", bytes, "the bytes")) return refuse("load");
   const tenon_code_t code = ask_for("load", out, [&](tenon_executable_t** o) {
     return compile_->load(compile_->self, device, bytes, size, constants, count, o);
   });
   note_lost(*d, "load", code);
   if (code == TENON_OK) made("load", "R-E08", Kind::kExecutable, *out, device);
+  return code;
+}
+
+tenon_code_t Validator::pack(tenon_str_t target, const void* bytes, uint64_t size,
+                             tenon_blob_t* const* constants, uint32_t count,
+                             const tenon_packed_sink_t* sink) {
+  if (!need_pointer("pack", sink, "the sink") ||
+      !need_blobs("pack", "constant", constants, count) ||
+      (size != 0 && !need_pointer("pack", bytes, "the bytes")))
+    return refuse("pack");
+  return ask("pack", [&] {
+    return compile_->pack(compile_->self, target, bytes, size, constants, count, sink);
+  });
+}
+
+tenon_code_t Validator::load_packed(tenon_device_t* device, const void* bytes, uint64_t size,
+                                    tenon_blob_t* const* packed, uint32_t count,
+                                    tenon_executable_t** out) {
+  const ObjectRef d = need("load_packed", Kind::kDevice, device);
+  if (d == nullptr || !need_pointer("load_packed", out, "out_executable") ||
+      !need_blobs("load_packed", "blob", packed, count) ||
+      (size != 0 && !need_pointer("load_packed", bytes, "the bytes")))
+    return refuse("load_packed");
+  const tenon_code_t code = ask_for("load_packed", out, [&](tenon_executable_t** o) {
+    return compile_->load_packed(compile_->self, device, bytes, size, packed, count, o);
+  });
+  note_lost(*d, "load_packed", code);
+  if (code == TENON_OK) made("load_packed", "R-E08", Kind::kExecutable, *out, device);
   return code;
 }
 

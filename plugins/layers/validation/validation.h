@@ -135,6 +135,13 @@ class Validator {
   tenon_code_t needs(tenon_executable_t* executable, tenon_symbols_t symbols, tenon_needs_t* needs);
   tenon_code_t execute(tenon_executable_t* executable, const tenon_call_t* call);
   tenon_code_t dump(tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink);
+  bool need_blobs(std::string_view slot, std::string_view what, tenon_blob_t* const* blobs,
+                  uint32_t count);
+  tenon_code_t pack(tenon_str_t target, const void* bytes, uint64_t size,
+                    tenon_blob_t* const* constants, uint32_t count,
+                    const tenon_packed_sink_t* sink);
+  tenon_code_t load_packed(tenon_device_t* device, const void* bytes, uint64_t size,
+                           tenon_blob_t* const* packed, uint32_t count, tenon_executable_t** out);
   bool check_graph(std::string_view slot, tenon_graph_t* graph);
   bool check_call(const Object& executable, const tenon_call_t& call, std::vector<Used>* used);
 

@@ -138,6 +138,16 @@ typedef struct tenon_executable_info_t {
   uint64_t constant_bytes; /* packed copies held by the device */
 } tenon_executable_info_t;
 
+/* Receives constants in the device's own form during the call to pack. */
+typedef struct tenon_packed_sink_t {
+  uint32_t size_bytes;
+  uint32_t reserved;
+  void* self;
+  /* One blob. The bytes are copied or written before it returns. pack ends with any code other than
+   * OK that this returns. */
+  tenon_code_t (*blob)(void* self, const void* data, uint64_t size_bytes);
+} tenon_packed_sink_t;
+
 typedef struct tenon_compile_api_t {
   uint32_t size_bytes;
   void* self;
@@ -180,6 +190,21 @@ typedef struct tenon_compile_api_t {
    * others. */
   tenon_code_t (*dump)(void* self, tenon_artifact_t* artifact, tenon_str_t what,
                        const tenon_sink_t* sink);
+  /* For programs in files: the constants as load_packed takes them, so that a program starts
+   * without packing. bytes: an artifact for `target`; constants: as for load. Opens no device, may
+   * use this machine's processor. UNIMPLEMENTED: not possible here for this target; the host then
+   * stores the constants themselves, and load packs them. Both slots are there, or none. Polls
+   * cancelled. Safe, several at once. */
+  tenon_code_t (*pack)(void* self, tenon_str_t target, const void* bytes, uint64_t size_bytes,
+                       tenon_blob_t* const* constants, uint32_t constant_count,
+                       const tenon_packed_sink_t* sink);
+  /* As load, with what pack gave for these bytes in place of the constants, in pack's order. Checks
+   * the number and sizes of the blobs as hostile. Their bytes cannot be written; they begin at a
+   * multiple of 4096 if there are as many, else at one of 64, and are often those of a mapped file:
+   * the plugin retains the blobs and reads them in place where it can. */
+  tenon_code_t (*load_packed)(void* self, tenon_device_t* device, const void* bytes,
+                              uint64_t size_bytes, tenon_blob_t* const* packed,
+                              uint32_t packed_count, tenon_executable_t** out_executable);
 } tenon_compile_api_t;
 
 #ifdef __cplusplus

@@ -17,6 +17,11 @@
 //
 // and keeps state where it is: Output::left() and Input::donate().
 //
+// A program in a file needs no model where it runs:
+//
+//     TENON_TRY(model.save({.device = "cpu"}, "model.tpk"));
+//     TENON_TRY(session.load_package("model.tpk", &program));
+//
 // Handles release what they own and can be moved. If a call fails, failure_text() says why.
 // Threads: as session.h says for each object.
 #ifndef TENON_CPP_SESSION_HPP_
@@ -34,6 +39,7 @@
 #include "tenon/abi/call.h"
 #include "tenon/abi/host.h"
 #include "tenon/abi/operation.h"
+#include "tenon/abi/package.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/record.hpp"
 
@@ -72,6 +78,7 @@ namespace detail {
 inline const tenon_host_session_t* g_session = nullptr;
 inline const tenon_host_call_t* g_call = nullptr;
 inline const tenon_host_operation_t* g_operation = nullptr;
+inline const tenon_host_package_t* g_package = nullptr;
 
 inline tenon_array_t raw(const ArrayView& array) {
   tenon_array_t out{};
@@ -303,6 +310,13 @@ class Program : public detail::Handle<tenon_program_t, &tenon_host_session_t::pr
   // time. `information`, when given, gets what was copied.
   Status call(std::span<const Input> inputs, std::span<Output> outputs,
               tenon_program_call_t* information = nullptr) const;
+  // Inputs, outputs and symbols. Borrows from the program.
+  Status ports(tenon_model_info_t* out) const {
+    if (detail::g_package == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    *out = {};
+    out->size_bytes = sizeof *out;
+    return detail::g_package->ports(detail::g_package->self, object_, out);
+  }
   Status info(tenon_program_info_t* out) const {
     *out = {};
     out->size_bytes = sizeof *out;
@@ -435,6 +449,24 @@ class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_
   }
   Status compile(const CompileOptions& options, Program* out) const {
     std::vector<tenon_key_value_t> pairs;
+    const tenon_session_options_t raw = raw_options(options, pairs);
+    return detail::g_session->compile(detail::g_session->self, object_, &raw, out->out());
+  }
+  // Compiles into a file. target: what options.device compiles for; empty: as this machine's.
+  Status save(const CompileOptions& options, std::string_view path,
+              std::string_view target = {}) const {
+    if (detail::g_package == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    std::vector<tenon_key_value_t> pairs;
+    const tenon_session_options_t session = raw_options(options, pairs);
+    auto raw = sized<tenon_package_options_t>();
+    raw.session = &session;
+    raw.target = str(target);
+    return detail::g_package->save(detail::g_package->self, object_, &raw, str(path));
+  }
+
+ private:
+  static tenon_session_options_t raw_options(const CompileOptions& options,
+                                             std::vector<tenon_key_value_t>& pairs) {
     for (const auto& [key, value] : options.options) pairs.push_back({str(key), str(value)});
     auto raw = sized<tenon_session_options_t>();
     raw.no_fallback = options.no_fallback ? 1 : 0;
@@ -442,7 +474,7 @@ class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_
     raw.pipeline = str(options.pipeline);
     raw.options = pairs.data();
     raw.option_count = static_cast<uint32_t>(pairs.size());
-    return detail::g_session->compile(detail::g_session->self, object_, &raw, out->out());
+    return raw;
   }
 };
 
@@ -461,12 +493,21 @@ class Session {
     detail::g_session = context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
     detail::g_call = context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
     detail::g_operation = context().query<tenon_host_operation_t>(TENON_HOST_OPERATION_ID);
+    detail::g_package = context().query<tenon_host_package_t>(TENON_HOST_PACKAGE_ID);
     return detail::g_session == nullptr ? Status(TENON_FAILED_PRECONDITION) : Status();
   }
   const tenon_host_session_t& api() const { return *detail::g_session; }
 
   Status load(std::string_view path, Model* out) const {
     return api().model_load(api().self, str(path), nullptr, 0, out->out());
+  }
+  // A program that Model::save wrote. It holds native code: load only files that you trust.
+  // check_constants: reads the whole file.
+  Status load_package(std::string_view path, Program* out, bool check_constants = false) const {
+    if (detail::g_package == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    auto options = sized<tenon_package_load_options_t>();
+    options.flags = check_constants ? TENON_PACKAGE_CHECK_CONSTANTS : 0;
+    return detail::g_package->load(detail::g_package->self, str(path), &options, out->out());
   }
   // A model from .tir text or any format that a frontend recognises.
   Status load_bytes(std::string_view bytes, std::string_view name, Model* out) const {

@@ -212,7 +212,9 @@ int command_bench(const RunOptions& options) {
   auto start = Clock::now();
   if (int s = load(host, options, model)) return s;
   m.load_ms = ms_since(start);
-  if (int s = gather_inputs(host, model.get(), options, true, inputs)) return s;
+  Signature signature(host);
+  if (int s = signature_of(host, model, signature)) return s;
+  if (int s = gather_inputs(host, signature, options, true, inputs)) return s;
   start = Clock::now();
   if (int s = compile(host, model, options, options.device, program)) return s;
   m.compile_ms = ms_since(start);

@@ -18,7 +18,8 @@ namespace tenon::tools {
 namespace {
 
 constexpr const char* kFooter =
-    "\nMODEL is a file that a frontend reads, or .tir. Exit status: 0 success, 1 wrong result,\n"
+    "\nMODEL is a file that a frontend reads, or .tir; `run` takes a package, too. Exit status: 0 "
+    "success, 1 wrong result,\n"
     "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
     "`tenon COMMAND --help` lists the options; `tenon explain CODE` explains an error code.";
 
@@ -73,14 +74,11 @@ void repeatable(CLI::App* command, const char* name, std::vector<std::string>& v
   command->add_option(name, values, doc)->take_all()->allow_extra_args(false)->type_name(type);
 }
 
-void add_shared(CLI::App* command, RunOptions& o) {
-  command->add_option("MODEL", o.model, "model file")->required()->type_name("");
+// How a model is compiled.
+void add_compilation(CLI::App* command, RunOptions& o) {
   command->add_option("--device", o.device, "gets every node it claims; several by preference: a,b")
       ->check(not_empty())
       ->type_name("NAME[:N]");
-  repeatable(command, "--input", o.inputs, "NAME=FILE", "read an input from a file; repeatable");
-  repeatable(command, "--dim", o.dims, "NAME=N",
-             "size of a symbolic dim of random inputs; repeatable");
   repeatable(command, "--value", o.values, "NAME=N,...",
              "integers of an input, which becomes a constant of the model; repeatable");
   repeatable(command, "--option", o.device_options, "DEVICE.KEY=VALUE",
@@ -94,7 +92,34 @@ void add_shared(CLI::App* command, RunOptions& o) {
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{4096})))
       ->type_name("N");
   command->add_flag("--no-fallback", o.no_fallback, "fail if the device does not take every node");
+}
+
+void add_shared(CLI::App* command, RunOptions& o) {
+  command->add_option("MODEL", o.model, "model file")->required()->type_name("");
+  repeatable(command, "--input", o.inputs, "NAME=FILE", "read an input from a file; repeatable");
+  repeatable(command, "--dim", o.dims, "NAME=N",
+             "size of a symbolic dim of random inputs; repeatable");
+  add_compilation(command, o);
   command->add_flag("--json", o.json, "one JSON object on stdout");
+}
+
+void add_packages(CLI::App& app, PackageOptions& o) {
+  CLI::App* compile =
+      app.add_subcommand("compile", "compile a model into a package, which `tenon run` starts");
+  compile->add_option("MODEL", o.model.model, "model file")->required()->type_name("");
+  compile->add_option("-o,--output", o.file, "the package to write: NAME.tpk")
+      ->required()
+      ->check(not_empty())
+      ->type_name("FILE");
+  compile
+      ->add_option("--target", o.target,
+                   "what the device compiles for, such as \"cpu isa=avx2\" (default: this machine)")
+      ->check(not_empty())
+      ->type_name("TEXT");
+  add_compilation(compile, o.model);
+  CLI::App* info = app.add_subcommand("info", "what a package holds; checks all of it");
+  info->add_option("FILE", o.file, "package")->required()->type_name("");
+  info->add_flag("--json", o.json, "one JSON object on stdout");
 }
 
 CLI::App* add_run(CLI::App& app, RunOptions& o) {
@@ -313,6 +338,8 @@ Command::Kind kind_of(const std::string& name) {
   if (name == "run") return Command::Kind::Run;
   if (name == "bench") return Command::Kind::Bench;
   if (name == "seed") return Command::Kind::Seed;
+  if (name == "compile") return Command::Kind::Compile;
+  if (name == "info") return Command::Kind::Info;
   if (name == "opt") return Command::Kind::Opt;
   if (name == "ops") return Command::Kind::Ops;
   if (name == "plugins") return Command::Kind::Plugins;
@@ -360,6 +387,7 @@ Command parse_command_line(int argc, char** argv) {
   CLI::App* run = add_run(app, command.run);
   CLI::App* bench = add_bench(app, command.run);
   add_seed(app, command.seed);
+  add_packages(app, command.package);
   add_opt(app, command.opt);
   add_ops(app, command.ops);
   CLI::App* plugins = add_plugins(app, command.plugins);

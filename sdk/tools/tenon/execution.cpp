@@ -54,7 +54,37 @@ int values_taken(const Host& host, const RunOptions& options, const Model& model
 }
 }  // namespace
 
+bool is_package(std::string_view path) {
+  return path.ends_with(".tpk");
+}
+
+int load_package(const Host& host, const RunOptions& options, Program& program) {
+  const std::pair<const char*, bool> decided[] = {{"--device", !options.device.empty()},
+                                                  {"--value", !options.values.empty()},
+                                                  {"--option", !options.device_options.empty()},
+                                                  {"--passes", !options.pipeline.empty()},
+                                                  {"--no-fallback", options.no_fallback},
+                                                  {"--check", !options.check.empty()},
+                                                  {"--dump", !options.dump.empty()}};
+  for (const auto& [name, given] : decided) {
+    if (!given) continue;
+    return fail(kUsage, "T0004",
+                fmt::format("{} is a package, for which {} was decided when it was compiled.",
+                            in_quotes(options.model), name),
+                "`tenon compile --help` shows what can be chosen there.");
+  }
+  const tenon_code_t code =
+      host.packages->load(host.packages->self, str(options.model), nullptr, program.out());
+  return code == TENON_OK ? kOk : report(host, code);
+}
+
 int load(const Host& host, const RunOptions& options, Model& model) {
+  if (is_package(options.model)) {
+    return fail(kUsage, "T0004",
+                fmt::format("{} is a package, a compiled program; this needs the model.",
+                            in_quotes(options.model)),
+                "`tenon run` and `tenon info` take packages.");
+  }
   std::vector<std::string> keys;
   keys.reserve(options.values.size());
   std::vector<tenon_key_value_t> pairs;
@@ -73,26 +103,30 @@ int load(const Host& host, const RunOptions& options, Model& model) {
   return keys.empty() ? kOk : values_taken(host, options, model);
 }
 
-int compile(const Host& host, const Model& model, const RunOptions& options,
-            std::string_view device, Program& program) {
-  std::vector<tenon_key_value_t> pairs;
+int read_options(const RunOptions& options, std::string_view device, SessionOptions& out) {
   for (const std::string& text : options.device_options) {
     const size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
       return fail(kUsage, "T0004", fmt::format("--option {} is not KEY=VALUE.", in_quotes(text)));
     }
     const std::string_view all = text;
-    pairs.push_back({str(all.substr(0, equals)), str(all.substr(equals + 1))});
+    out.pairs.push_back({str(all.substr(0, equals)), str(all.substr(equals + 1))});
   }
-  auto session = sized<tenon_session_options_t>();
-  session.no_fallback = options.no_fallback ? 1 : 0;
-  session.claim_all = device.empty() ? 0 : 1;
-  session.device = str(device);
-  session.pipeline = str(options.pipeline);
-  session.options = pairs.data();
-  session.option_count = static_cast<uint32_t>(pairs.size());
+  out.record.no_fallback = options.no_fallback ? 1 : 0;
+  out.record.claim_all = device.empty() ? 0 : 1;
+  out.record.device = str(device);
+  out.record.pipeline = str(options.pipeline);
+  out.record.options = out.pairs.data();
+  out.record.option_count = static_cast<uint32_t>(out.pairs.size());
+  return kOk;
+}
+
+int compile(const Host& host, const Model& model, const RunOptions& options,
+            std::string_view device, Program& program) {
+  SessionOptions session;
+  if (int s = read_options(options, device, session)) return s;
   const tenon_code_t code =
-      host.session->compile(host.session->self, model.get(), &session, program.out());
+      host.session->compile(host.session->self, model.get(), &session.record, program.out());
   return code == TENON_OK ? kOk : report(host, code);
 }
 
@@ -130,12 +164,10 @@ int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, 
   return kOk;
 }
 
-int output_names(const Host& host, const Model& model, std::vector<std::string>& names) {
-  auto info = sized<tenon_model_info_t>();
-  if (tenon_code_t code = host.session->model_info(host.session->self, model.get(), &info))
-    return report(host, code);
+std::vector<std::string> output_names(const tenon_model_info_t& info) {
+  std::vector<std::string> names;
   for (uint32_t i = 0; i < info.output_count; ++i) names.emplace_back(view(info.outputs[i].name));
-  return kOk;
+  return names;
 }
 
 int output(const Host& host, const Binding& binding, const std::string& name, Dense& tensor) {

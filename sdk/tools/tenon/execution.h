@@ -17,13 +17,23 @@ void apply_threads(const RunOptions& options);
 // for each plugin. Returns an exit status.
 int check_layers(const Host& host);
 int load(const Host& host, const RunOptions& options, Model& model);
+// The options of a compilation for `device`. Borrows from both.
+struct SessionOptions {
+  std::vector<tenon_key_value_t> pairs;
+  tenon_session_options_t record = sized<tenon_session_options_t>();
+};
+int read_options(const RunOptions& options, std::string_view device, SessionOptions& out);
 // Compiles for `device` (empty: by cost or TENON_DEVICE).
 int compile(const Host& host, const Model& model, const RunOptions& options,
             std::string_view device, Program& program);
+// Whether the name is that of a package: a program in a file.
+bool is_package(std::string_view path);
+// Loads the program of a package, as far as `options` ask for nothing that was decided before.
+int load_package(const Host& host, const RunOptions& options, Program& program);
 int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, Binding& binding);
 
-// The names of the model's outputs.
-int output_names(const Host& host, const Model& model, std::vector<std::string>& names);
+// The names of the outputs.
+std::vector<std::string> output_names(const tenon_model_info_t& info);
 // An output of the last run; the binding owns the data.
 int output(const Host& host, const Binding& binding, const std::string& name, Dense& tensor);
 

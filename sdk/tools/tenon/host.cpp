@@ -39,6 +39,7 @@ int host_open(Host& host) {
   if (int s = ask(host, TENON_HOST_REGISTRY_ID, &host.registry)) return s;
   if (int s = ask(host, TENON_HOST_THREADS_ID, &host.threads)) return s;
   if (int s = ask(host, TENON_HOST_FILES_ID, &host.files)) return s;
+  if (int s = ask(host, TENON_HOST_PACKAGE_ID, &host.packages)) return s;
   g_host = host.host;
   console_at_end(look_at_shutdown);
   on_interrupt(host.session->cancel, host.session->self);

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <tenon/abi/host.h>
+#include <tenon/abi/package.h>
 #include <tenon/abi/session.h>
 #include <tenon/cpp/record.hpp>
 
@@ -18,6 +19,7 @@ struct Host {
   const tenon_host_registry_t* registry = nullptr;
   const tenon_host_threads_t* threads = nullptr;
   const tenon_host_files_t* files = nullptr;
+  const tenon_host_package_t* packages = nullptr;
 };
 
 // Starts the host. Returns an exit status; a failure has been printed.

@@ -26,14 +26,14 @@ struct Symbol {
 
 class Gather {
  public:
-  Gather(const Host& host, tenon_model_t* model, const RunOptions& options, bool random,
+  Gather(const Host& host, const Signature& signature, const RunOptions& options, bool random,
          Inputs& inputs)
       : host_(host),
-        model_(model),
         options_(options),
         random_(random),
         inputs_(inputs),
-        graph_(host) {}
+        graph_(signature.graph),
+        info_(signature.info) {}
 
   int all() {
     if (int s = look()) return s;
@@ -51,12 +51,8 @@ class Gather {
   const tenon_host_graph_t& api() const { return *host_.graph; }
 
   int look() {
-    info_.size_bytes = sizeof info_;
-    tenon_code_t code = host_.session->model_info(host_.session->self, model_, &info_);
-    if (code == TENON_OK)
-      code = host_.session->model_graph(host_.session->self, model_, graph_.out());
     auto view = sized<tenon_graph_view_t>();
-    if (code == TENON_OK) code = api().graph_view(api().self, graph_.get(), &view);
+    tenon_code_t code = api().graph_view(api().self, graph_.get(), &view);
     main_.size_bytes = sizeof main_;
     if (code == TENON_OK) code = api().region_view(api().self, graph_.get(), view.main, &main_);
     symbol_values_.assign(view.symbol_limit, 0);
@@ -298,12 +294,11 @@ class Gather {
   }
 
   const Host& host_;
-  tenon_model_t* model_;
   const RunOptions& options_;
   bool random_;
   Inputs& inputs_;
-  Graph graph_;
-  tenon_model_info_t info_ = {};
+  const Graph& graph_;
+  const tenon_model_info_t& info_;
   tenon_region_view_t main_ = {};
   std::map<uint32_t, Symbol> symbols_;
   std::vector<int64_t> symbol_values_;
@@ -357,9 +352,23 @@ int Input::randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t se
   return kOk;
 }
 
-int gather_inputs(const Host& host, tenon_model_t* model, const RunOptions& options, bool random,
-                  Inputs& inputs) {
-  return Gather(host, model, options, random, inputs).all();
+int signature_of(const Host& host, const Model& model, Signature& out) {
+  tenon_code_t code = host.session->model_info(host.session->self, model.get(), &out.info);
+  if (code == TENON_OK)
+    code = host.session->model_graph(host.session->self, model.get(), out.graph.out());
+  return code == TENON_OK ? kOk : report(host, code);
+}
+
+int signature_of(const Host& host, const Program& program, Signature& out) {
+  tenon_code_t code = host.packages->ports(host.packages->self, program.get(), &out.info);
+  if (code == TENON_OK)
+    code = host.packages->signature(host.packages->self, program.get(), out.graph.out());
+  return code == TENON_OK ? kOk : report(host, code);
+}
+
+int gather_inputs(const Host& host, const Signature& signature, const RunOptions& options,
+                  bool random, Inputs& inputs) {
+  return Gather(host, signature, options, random, inputs).all();
 }
 
 }  // namespace tenon::tools

@@ -36,9 +36,18 @@ struct Inputs : std::vector<std::unique_ptr<Input>> {
   std::vector<std::pair<std::string, int64_t>> sizes;  // symbolic dims with their values
 };
 
+// What a model or a program takes and gives. Borrows from it.
+struct Signature {
+  explicit Signature(const Host& host) : graph(host) {}
+  tenon_model_info_t info = sized<tenon_model_info_t>();
+  Graph graph;  // its arguments are the inputs
+};
+int signature_of(const Host& host, const Model& model, Signature& out);
+int signature_of(const Host& host, const Program& program, Signature& out);
+
 // Reads the inputs that --input names and, if `random`, generates the others. All missing inputs
 // are reported at once. Sizes are those that --dim names and, if `random`, likely ones.
-int gather_inputs(const Host& host, tenon_model_t* model, const RunOptions& options, bool random,
-                  Inputs& inputs);
+int gather_inputs(const Host& host, const Signature& signature, const RunOptions& options,
+                  bool random, Inputs& inputs);
 
 }  // namespace tenon::tools

@@ -16,6 +16,10 @@ int dispatch(const tenon::tools::Command& command) {
       return tenon::tools::command_bench(command.run);
     case Kind::Seed:
       return tenon::tools::command_seed(command.seed);
+    case Kind::Compile:
+      return tenon::tools::command_compile(command.package);
+    case Kind::Info:
+      return tenon::tools::command_info(command.package);
     case Kind::Opt:
       return tenon::tools::command_opt(command.opt);
     case Kind::Ops:

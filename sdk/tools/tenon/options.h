@@ -32,6 +32,13 @@ struct RunOptions {  // run and bench
   bool serve = false;  // bench: further rounds on request
 };
 
+struct PackageOptions {
+  RunOptions model;    // compile: what is compiled, and how
+  std::string target;  // compile: what the device compiles for; empty: this machine
+  std::string file;    // compile: the package to write; info: the one to read
+  bool json = false;
+};
+
 struct OptOptions {
   std::string file;
   std::string passes;
@@ -85,6 +92,8 @@ struct Command {
     Run,
     Bench,
     Seed,
+    Compile,
+    Info,
     Opt,
     Ops,
     Plugins,
@@ -98,6 +107,7 @@ struct Command {
   bool json = false;
   bool verbose = false;
   RunOptions run, seed;
+  PackageOptions package;
   OptOptions opt;
   OpsOptions ops;
   PluginsOptions plugins;
@@ -114,6 +124,8 @@ Command parse_command_line(int argc, char** argv);
 int command_run(const RunOptions& options);
 int command_bench(const RunOptions& options);
 int command_seed(const RunOptions& options);  // inputs: the names of ops; empty: all
+int command_compile(const PackageOptions& options);
+int command_info(const PackageOptions& options);
 int command_opt(const OptOptions& options);
 int command_ops(const OpsOptions& options);
 int command_plugins(const PluginsOptions& options);

@@ -26,18 +26,18 @@ class Run {
         options_(options),
         model_(host),
         program_(host),
+        signature_(host),
         binding_(host),
         checked_(host),
         check_(host) {}
 
   int all() {
-    if (int s = load(host_, options_, model_)) return s;
-    if (int s = output_names(host_, model_, names_)) return s;
+    if (int s = load_all()) return s;
+    names_ = output_names(signature_.info);
     if (!options_.dump.empty()) return dump();
-    if (int s = gather_inputs(host_, model_.get(), options_, options_.seed_given, inputs_))
-      return s;
+    if (int s = gather_inputs(host_, signature_, options_, options_.seed_given, inputs_)) return s;
     if (int s = plan_files()) return s;
-    if (int s = run_on(options_.device, program_, binding_, !options_.profile.empty())) return s;
+    if (int s = run_model()) return s;
     for (const std::string& name : names_) {
       if (int s = output(host_, binding_, name, outputs_.emplace_back())) return s;
     }
@@ -49,6 +49,15 @@ class Run {
   }
 
  private:
+  int load_all() {
+    if (is_package(options_.model)) {
+      if (int s = load_package(host_, options_, program_)) return s;
+      return signature_of(host_, program_, signature_);
+    }
+    if (int s = load(host_, options_, model_)) return s;
+    return signature_of(host_, model_, signature_);
+  }
+
   int dump() {
     if (int s = compile(host_, model_, options_, options_.device, program_)) return s;
     Text text;
@@ -61,12 +70,15 @@ class Run {
     return kOk;
   }
 
-  int run_on(const std::string& device, Program& program, Binding& binding, bool profile) {
-    if (int s = compile(host_, model_, options_, device, program)) return s;
-    if (int s = bind_inputs(host_, program, inputs_, binding)) return s;
+  int run_model() {
+    if (!is_package(options_.model)) {
+      if (int s = compile(host_, model_, options_, options_.device, program_)) return s;
+    }
+    if (int s = bind_inputs(host_, program_, inputs_, binding_)) return s;
     tenon_code_t code = TENON_OK;
-    if (profile) code = host_.session->profile_enable(host_.session->self, binding.get(), 1);
-    if (code == TENON_OK) code = host_.session->run(host_.session->self, binding.get());
+    if (!options_.profile.empty())
+      code = host_.session->profile_enable(host_.session->self, binding_.get(), 1);
+    if (code == TENON_OK) code = host_.session->run(host_.session->self, binding_.get());
     return code == TENON_OK ? kOk : report(host_, code);
   }
 
@@ -263,6 +275,7 @@ class Run {
   Model model_;
   Inputs inputs_;
   Program program_;
+  Signature signature_;
   Binding binding_;
   Program checked_;
   Binding check_;

@@ -681,10 +681,22 @@ static tenon_code_t dump(void* self, tenon_artifact_t* artifact, tenon_str_t wha
                      is("dumps_bytes") ? 2 : 19);
 }
 
-const tenon_compile_api_t compile_api = {
-    sizeof compile_api, NULL,           claim,   compile, artifact_release,
-    artifact_info,      artifact_bytes, fits,    load,    executable_release,
-    executable_info,    needs,          execute, dump};
+const tenon_compile_api_t compile_api = {sizeof compile_api,
+                                         NULL,
+                                         claim,
+                                         compile,
+                                         artifact_release,
+                                         artifact_info,
+                                         artifact_bytes,
+                                         fits,
+                                         load,
+                                         executable_release,
+                                         executable_info,
+                                         needs,
+                                         execute,
+                                         dump,
+                                         NULL,
+                                         NULL};
 
 tenon_code_t compile_start(void) {
   static const tenon_str_t ids[] = {TENON_STR(TENON_HOST_GRAPH_ID),

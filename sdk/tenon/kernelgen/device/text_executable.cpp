@@ -444,7 +444,9 @@ tenon_compile_api_t TextDevice::table() {
           entry<executable_info>,
           entry<needs>,
           entry<execute>,
-          entry<&TextDevice::dump>};
+          entry<&TextDevice::dump>,
+          nullptr,
+          nullptr};
 }
 
 }  // namespace tenon::kernelgen
