@@ -21,7 +21,7 @@ struct Taker {
   Taker(std::string_view op, double cost_ns) : op(op), cost_ns(cost_ns) {
     api.size_bytes = sizeof(api);
     api.self = this;
-    api.claim = [](void* self, tenon_str_t, tenon_graph_t* handle,
+    api.claim = [](void* self, tenon_str_t, tenon_graph_t* handle, const tenon_compile_options_t*,
                    const tenon_claim_sink_t* sink) -> tenon_code_t {
       const Taker& taker = *static_cast<Taker*>(self);
       const ir::Graph& graph = *ir::Graph::from(handle);
@@ -29,7 +29,7 @@ struct Taker {
         const bool takes = taker.op.empty() || graph.op_name(n) == taker.op;
         const std::string_view reason = "not mine";
         const tenon_code_t code =
-            takes ? sink->claim(sink->self, &n, 1, taker.cost_ns)
+            takes ? tenon_claim_node(sink, n, taker.cost_ns)
                   : sink->refuse(sink->self, n, TENON_UNIMPLEMENTED, to_abi_str(reason));
         if (code != TENON_OK) return code;
       }

@@ -16,10 +16,9 @@
 
 namespace tenon::session {
 
-struct CompileOptions {
+struct CompileOptions : dispatch::CompileSettings {
   std::string device, pipeline;
-  bool no_fallback = false, deterministic = false;
-  std::vector<std::pair<std::string, std::string>> options;  // "cpu.opt" = "2"
+  bool no_fallback = false;
 };
 
 // One segment with what the device made of it.

@@ -86,7 +86,6 @@ int compile(const Host& host, const Model& model, const RunOptions& options,
   }
   auto session = sized<tenon_session_options_t>();
   session.no_fallback = options.no_fallback ? 1 : 0;
-  session.claim_all = device.empty() ? 0 : 1;
   session.device = str(device);
   session.pipeline = str(options.pipeline);
   session.options = pairs.data();

@@ -88,7 +88,7 @@ static struct {
 } later;
 static void* claim_later(void* unused) {
   usleep(20000);
-  later.sink->claim(later.sink->self, &later.node, 1, 1);
+  tenon_claim_node(later.sink, later.node, 1);
   return unused;
 }
 
@@ -97,8 +97,12 @@ static tenon_code_t claim_one(const tenon_claim_sink_t* sink, tenon_node_t node,
   tenon_node_t twice[2] = {node, node};
   double cost = is("claims_nan") ? NAN : is("claims_negative") ? -1 : 1000;
   if (is("claims_unknown_node")) node = node_limit + 3;
-  if (is("claims_twice")) return sink->claim(sink->self, twice, 2, cost);
-  if (is("claims_nothing")) sink->claim(sink->self, &node, 0, cost);
+  tenon_claim_t odd = {sizeof odd, 0, twice, 2, 0, cost};
+  if (is("claims_twice")) return sink->claim(sink->self, &odd);
+  odd.node_count = 0;
+  if (is("claims_nothing")) sink->claim(sink->self, &odd);
+  odd.node_count = 1, odd.flags = 6;
+  if (is("claims_with_odd_flags")) return sink->claim(sink->self, &odd);
   if (is("refuses_claimed"))
     sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, (tenon_str_t)TENON_STR("async: no"));
   if (is("claims_later")) {
@@ -108,16 +112,17 @@ static tenon_code_t claim_one(const tenon_claim_sink_t* sink, tenon_node_t node,
     pthread_create(&thread, NULL, claim_later, NULL);
     pthread_detach(thread);
   }
-  const tenon_code_t code = sink->claim(sink->self, &node, 1, cost);
+  const tenon_code_t code = tenon_claim_node(sink, node, cost);
   return is("claim_sink_error_lost") ? TENON_OK : code;
 }
 
 static tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* graph,
+                          const tenon_compile_options_t* options,
                           const tenon_claim_sink_t* sink) {
   static int calls;
   tenon_graph_view_t whole = {.size_bytes = sizeof whole};
   tenon_region_view_t region = {.size_bytes = sizeof region};
-  (void)self, (void)target;
+  (void)self, (void)target, (void)options;
   if (is("claim_needs_device") && !device_was_opened())
     return fail(TENON_FAILED_PRECONDITION, "no device is open");
   graphs->graph_view(graphs->self, graph, &whole);
