@@ -49,8 +49,7 @@ tenon_code_t take_claim(void* self, const tenon_claim_t* given) try {
   const auto& [size, flags, nodes, count, reserved, cost_ns] = claim;
   if (count == 0) return TENON_OK;
   if (!std::isfinite(cost_ns) || cost_ns < 0)
-    return broken(c,
-                  error(TENON_INTERNAL, "T0512", "it claims nodes at a cost of {} ns", cost_ns));
+    return broken(c, error(TENON_INTERNAL, "T0512", "it claims nodes at a cost of {} ns", cost_ns));
   if (nodes == nullptr || count > c->live.size() || (flags & ~TENON_CLAIM_ATOMIC) != 0)
     return broken(c, error(TENON_INTERNAL, "T0512", "a claim of {} nodes with the flags {:#x}",
                            count, flags));
@@ -58,8 +57,8 @@ tenon_code_t take_claim(void* self, const tenon_claim_t* given) try {
   const double share = cost_ns / count;
   for (uint32_t i = 0; i < count; ++i) {
     if (nodes[i] >= c->live.size())
-      return broken(c, error(TENON_INTERNAL, "T0512", "it claims node {} of {}", nodes[i],
-                             c->live.size()));
+      return broken(
+          c, error(TENON_INTERNAL, "T0512", "it claims node {} of {}", nodes[i], c->live.size()));
     if (!c->live[nodes[i]]) continue;
     double& cost = c->claims->cost_ns[nodes[i]];
     cost = std::min(cost, share);
@@ -199,7 +198,8 @@ Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::Gr
                 {}};
   if (!apis.kernel_sets.empty()) claims.all.push_back(static_cast<const Answers&>(claims));
   for (uint32_t i = 0; i < apis.kernel_sets.size(); ++i) {
-    claims.all.push_back(ask(*device, apis.kernel_sets[i].compile, graph, live, settings, offered_ops));
+    claims.all.push_back(
+        ask(*device, apis.kernel_sets[i].compile, graph, live, settings, offered_ops));
     merge(apis.kernel_sets[i].plugin, i + 1, claims.all.back(), main, &claims);
   }
   for (uint32_t i = 0; i < main.node_count; ++i) {

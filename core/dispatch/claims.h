@@ -1,5 +1,6 @@
-// Each device's answer for each node of a graph: claimed by itself, claimed together with others, at
-// what cost, or refused, and why. Every refusal is kept, to explain why a node does not run there.
+// Each device's answer for each node of a graph: claimed by itself, claimed together with others,
+// at what cost, or refused, and why. Every refusal is kept, to explain why a node does not run
+// there.
 #pragma once
 #include <memory>
 #include <string>
@@ -41,10 +42,10 @@ class DeviceOptions {
 
 // One compiler's answer, by node index of the graph.
 struct Answers {
-  std::vector<double> cost_ns;       // of the node by itself; else kNotClaimed
-  std::vector<Refusal> refusals;     // reason empty if claimed by itself
-  std::vector<AtomicClaim> atomic;   // nodes of the graph
-  std::vector<uint32_t> together;    // in how many atomic claims a node is
+  std::vector<double> cost_ns;      // of the node by itself; else kNotClaimed
+  std::vector<Refusal> refusals;    // reason empty if claimed by itself
+  std::vector<AtomicClaim> atomic;  // nodes of the graph
+  std::vector<uint32_t> together;   // in how many atomic claims a node is
   bool alone(tenon_node_t node) const {
     return node < cost_ns.size() && cost_ns[node] != kNotClaimed;
   }

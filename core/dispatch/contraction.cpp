@@ -35,8 +35,10 @@ std::optional<uint32_t> between(const Edges& edges, std::span<const uint32_t> no
   for (uint32_t n = first; n <= last; ++n) {
     for (uint32_t m : edges.makers[n]) {
       if (m < first || (!inside[m - first] && !after[m - first])) continue;
-      if (!inside[n - first]) after[n - first] = true;
-      else if (after[m - first]) return m;
+      if (!inside[n - first])
+        after[n - first] = true;
+      else if (after[m - first])
+        return m;
     }
   }
   return std::nullopt;

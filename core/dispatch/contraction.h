@@ -1,6 +1,6 @@
 // Sets of nodes that act as one: atomic claims. A set can be one segment if no path leaves it and
-// comes back (it is convex); several disjoint sets can be segments at the same time if the graph has
-// no cycle once each of them is one node.
+// comes back (it is convex); several disjoint sets can be segments at the same time if the graph
+// has no cycle once each of them is one node.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -437,8 +437,8 @@ std::vector<Maker> makers_of(const PartitionProblem& problem, const Assignment& 
 }
 
 // Level of a node: the number of changes of maker on the data's way to it. Every edge between
-// segments raises the level, so there is no cycle. The nodes of an atomic claim have one level, that
-// of all they read.
+// segments raises the level, so there is no cycle. The nodes of an atomic claim have one level,
+// that of all they read.
 std::vector<uint32_t> levels_of(const PartitionProblem& problem, const std::vector<Maker>& makers) {
   const Edges edges(problem);
   Contraction sets(edges);

@@ -330,7 +330,8 @@ TEST(AtomicClaims, RandomOnesAreWholeAndRunnable) {
         for (uint32_t n = first; n < first + 6; ++n) {
           if (random() % 2 == 0) claim.nodes.push_back(n);
         }
-        if (!claim.nodes.empty() && !between(edges, claim.nodes)) p.devices.back().atomic.push_back(claim);
+        if (!claim.nodes.empty() && !between(edges, claim.nodes))
+          p.devices.back().atomic.push_back(claim);
       }
     }
     for (const bool cost : {false, true}) {

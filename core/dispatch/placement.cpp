@@ -172,9 +172,8 @@ class Placer {
 
   Result<Placement> run() {
     for (size_t i = 0; i < candidates_.devices.size(); ++i) {
-      ask(candidates_.devices[i], i < candidates_.offered_ops.size()
-                                      ? candidates_.offered_ops[i]
-                                      : std::vector<std::string>());
+      ask(candidates_.devices[i], i < candidates_.offered_ops.size() ? candidates_.offered_ops[i]
+                                                                     : std::vector<std::string>());
     }
     named_ = placement_.asked.size();
     placement_.named = candidates_.by_preference ? named_ : 0;
@@ -204,8 +203,8 @@ class Placer {
 
   void assign() {
     problem_ = make_problem(graph_, placement_.asked, named_);
-    assignment_ = candidates_.by_preference ? assign_by_preference(problem_)
-                                            : assign_by_cost(problem_);
+    assignment_ =
+        candidates_.by_preference ? assign_by_preference(problem_) : assign_by_cost(problem_);
   }
   bool complete() const {
     return std::none_of(assignment_.at.begin(), assignment_.at.end(),
@@ -217,9 +216,8 @@ class Placer {
     for (const auto& [name, find] : candidates_.fallbacks) {
       if (complete()) return {};
       const std::string& wanted = name;
-      const bool asked =
-          std::any_of(placement_.asked.begin(), placement_.asked.end(),
-                      [&](const Claims& c) { return c.device->name() == wanted; });
+      const bool asked = std::any_of(placement_.asked.begin(), placement_.asked.end(),
+                                     [&](const Claims& c) { return c.device->name() == wanted; });
       if (asked) continue;
       Result<std::shared_ptr<runtime::Device>> device = find();
       if (!device.ok()) {

@@ -15,8 +15,8 @@ namespace tenon::dispatch {
 // decomposition.
 struct RefusedComposite {
   std::string op;
-  ir::Loc loc = 0;            // never 0: without a location its parts cannot be told
-  ir::Node first_new = 0;     // nodes from here on were made after it was refused
+  ir::Loc loc = 0;         // never 0: without a location its parts cannot be told
+  ir::Node first_new = 0;  // nodes from here on were made after it was refused
   std::vector<std::pair<std::string, Refusal>> refusals;  // by device name
 };
 
@@ -36,7 +36,7 @@ struct Candidates {
 };
 
 struct Placement {
-  size_t named = 0;  // how many of `asked`, the first ones, the user named
+  size_t named = 0;                      // how many of `asked`, the first ones, the user named
   std::vector<Claims> asked;             // candidates, then the fallbacks that were tried
   std::vector<std::string> unavailable;  // "reference: reason" of fallbacks that failed
   std::vector<uint32_t> at;  // by node index: index into `asked`; kUnplaced outside the main region

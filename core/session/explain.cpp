@@ -1,6 +1,7 @@
 // tenon_host_session_t::explain: everything the host knows, as JSON.
 #include <cctype>
 
+#include <tenon/cpp/record.hpp>
 #include "core/base/errors/error_codes.h"
 #include "core/base/limits.h"
 #include "core/base/process/environment.h"
@@ -8,7 +9,6 @@
 #include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
 #include "core/op/registry.h"
-#include <tenon/cpp/record.hpp>
 
 #include "core/base/errors/failure.h"
 #include "core/session/devices.h"
@@ -49,15 +49,16 @@ std::string devices_json(std::string_view filter) {
     if (!wanted(filter, device->name())) continue;
     const tenon_device_info_t& info = device->info();
     const uint32_t properties = compile_properties(*device);
-    add_row(&rows, fmt::format("{{\"name\":{},\"plugin\":{},\"description\":{},\"target\":{},"
-                               "\"memory_bytes\":{},\"alignment_bytes\":{},"
-                               "\"host_visible\":{},\"queue\":{},\"same_bits\":{},\"one_long_call\":{}}}",
-                               json_quoted(device->name()), json_quoted(device->apis().plugin),
-                               json_quoted({info.description.data, info.description.size}),
-                               json_quoted({info.target.data, info.target.size}), info.memory_bytes,
-                               info.alignment_bytes, device->host_visible(), device->has_queue(),
-                               (properties & TENON_COMPILE_SAME_BITS) != 0,
-                               (properties & TENON_COMPILE_ONE_LONG_CALL) != 0));
+    add_row(&rows,
+            fmt::format("{{\"name\":{},\"plugin\":{},\"description\":{},\"target\":{},"
+                        "\"memory_bytes\":{},\"alignment_bytes\":{},"
+                        "\"host_visible\":{},\"queue\":{},\"same_bits\":{},\"one_long_call\":{}}}",
+                        json_quoted(device->name()), json_quoted(device->apis().plugin),
+                        json_quoted({info.description.data, info.description.size}),
+                        json_quoted({info.target.data, info.target.size}), info.memory_bytes,
+                        info.alignment_bytes, device->host_visible(), device->has_queue(),
+                        (properties & TENON_COMPILE_SAME_BITS) != 0,
+                        (properties & TENON_COMPILE_ONE_LONG_CALL) != 0));
   }
   return document("devices", rows);
 }

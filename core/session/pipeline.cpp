@@ -39,8 +39,8 @@ class ClaimOracle {
   // What the devices said of a node that a pass is about to replace.
   void remember(ir::Node node) {
     if (graph_->node(node).loc == 0) return;
-    dispatch::RefusedComposite refused{std::string(graph_->op_name(node)), graph_->node(node).loc,
-                                       graph_->node_limit(), {}};
+    dispatch::RefusedComposite refused{
+        std::string(graph_->op_name(node)), graph_->node(node).loc, graph_->node_limit(), {}};
     for (const dispatch::Claims& claims : claims_)
       refused.refusals.emplace_back(claims.device->name(), claims.refusals[node]);
     refused_.push_back(std::move(refused));
@@ -51,9 +51,8 @@ class ClaimOracle {
     copy_ = std::make_unique<runtime::GraphRef>(ir::host_graph_table(), clone.detach()->abi());
     claims_.clear();
     for (size_t i = 0; i < candidates_.devices.size(); ++i) {
-      claims_.push_back(
-          dispatch::collect_claims(candidates_.devices[i], *copy_, candidates_.settings,
-                                   candidates_.offered_ops[i]));
+      claims_.push_back(dispatch::collect_claims(candidates_.devices[i], *copy_,
+                                                 candidates_.settings, candidates_.offered_ops[i]));
     }
   }
 

@@ -23,9 +23,9 @@ std::string refusals_json(const dispatch::Placement& placement, Node n) {
     const bool taken = placement.at[n] == d && placement.claim[n] != dispatch::kAlone;
     if (claims.alone(n) || taken) continue;
     const dispatch::Refusal& refusal = claims.refusals[n];
-    out += fmt::format("{}{{\"device\":{},\"code\":{},\"reason\":{}", out.empty() ? "" : ",",
-                       json_quoted(claims.device->name()), refusal.code,
-                       json_quoted(refusal.reason));
+    out +=
+        fmt::format("{}{{\"device\":{},\"code\":{},\"reason\":{}", out.empty() ? "" : ",",
+                    json_quoted(claims.device->name()), refusal.code, json_quoted(refusal.reason));
     if (!refusal.composite.empty())
       out += fmt::format(",\"of\":{},\"here\":{}", json_quoted(refusal.composite),
                          json_quoted(refusal.reason_here));
@@ -40,8 +40,8 @@ std::string claim_json(const dispatch::Placement& placement, Node n) {
                                                 : fmt::format(",\"claim\":{}", placement.claim[n]);
 }
 
-// "sim takes none of 3 nodes: add: no f64 here" for devices that the user named, that refused a node
-// and took none.
+// "sim takes none of 3 nodes: add: no f64 here" for devices that the user named, that refused a
+// node and took none.
 std::string idle_devices(const dispatch::Placement& placement, const ir::Graph& graph) {
   std::string text;
   const std::span<const Node> nodes = graph.nodes(graph.main());
@@ -73,8 +73,8 @@ std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
     answers += fmt::format("{}{{\"plugin\":{},", i == 0 ? "" : ",",
                            json_quoted(i == 0 ? apis.plugin : apis.kernel_sets[i - 1].plugin));
     answers += all.alone(n) ? fmt::format("\"cost_ns\":{:.0f}}}",
-                                            all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
-                              : fmt::format("\"reason\":{}}}", json_quoted(all.refusals[n].reason));
+                                          all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
+                            : fmt::format("\"reason\":{}}}", json_quoted(all.refusals[n].reason));
   }
   const uint32_t by = claims.by[n];
   return fmt::format(",\"by\":{},\"candidates\":[{}]",

@@ -63,7 +63,8 @@ Status claim_ops(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_co
   const std::string_view list = setting("TENON_SIM_OPS");
   if (list.empty()) return kg::claim_nodes(host, graph, {}, kRates, sink);
   OpFilter filter{sink, context().graph, graph, ops_for(list, view(target))};
-  const tenon_claim_sink_t through{sizeof(tenon_claim_sink_t), 0, &filter, OpFilter::claim, OpFilter::refuse};
+  const tenon_claim_sink_t through{sizeof(tenon_claim_sink_t), 0, &filter, OpFilter::claim,
+                                   OpFilter::refuse};
   return kg::claim_nodes(host, graph, {}, kRates, &through);
 }
 

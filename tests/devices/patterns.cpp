@@ -3,8 +3,9 @@
 // device. compile then gets either nodes that the device claimed or exactly one such claim, and the
 // layer refuses anything that mixes them.
 //
-// Options: `alone=0`: the ops of the pattern are not taken by themselves. `cost=NS`: of a claim.
-// `torn=1`: the claim leaves out the sum, so that a path leaves it and comes back.
+// It stands in front of `sim` alone. Options: `alone=0`: the ops of the pattern are not taken by
+// themselves. `cost=NS`: of a claim. `torn=1`: the claim leaves out the sum, so that a path leaves
+// it and comes back. `broken=1`: a claim names a node twice. `without=OP`: the op is refused.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -21,11 +22,18 @@ using tenon::Status;
 class Patterns {
  public:
   Status attach(tenon::LayerSubject& subject) {
-    uint64_t alone = 1, cost = 1, torn = 0;
+    uint64_t alone = 1, cost = 1, torn = 0, broken = 0;
     TENON_TRY(subject.number("alone", &alone));
     TENON_TRY(subject.number("cost", &cost));
     TENON_TRY(subject.number("torn", &torn));
+    TENON_TRY(subject.number("broken", &broken));
+    TENON_TRY(subject.each_option("without", [&](std::string_view op) -> Status {
+      without_.emplace_back(op);
+      return {};
+    }));
     TENON_TRY(subject.options_done());
+    if (subject.plugin() != "sim") return {};
+    broken_ = broken != 0;
     alone_ = alone != 0, cost_ns_ = static_cast<double>(cost), torn_ = torn != 0;
     next_ = subject.next<tenon_compile_api_t>(TENON_COMPILE_ID);
     if (next_ == nullptr) return {};
@@ -43,8 +51,10 @@ class Patterns {
     for (const std::vector<tenon_node_t>& nodes : patterns(graph)) {
       std::vector<tenon_node_t> named = nodes;
       if (torn_) named.erase(named.begin() + 1);
-      const tenon_claim_t claim = {sizeof claim, TENON_CLAIM_ATOMIC, named.data(),
-                                   static_cast<uint32_t>(named.size()), 0, cost_ns_};
+      if (broken_) named.push_back(named[0]);
+      const tenon_claim_t claim = {
+          sizeof claim, TENON_CLAIM_ATOMIC, named.data(), static_cast<uint32_t>(named.size()), 0,
+          cost_ns_};
       TENON_TRY(sink->claim(sink->self, &claim));
     }
     return TENON_OK;
@@ -59,8 +69,8 @@ class Patterns {
       return !alone_ && is_of_pattern(tenon::Node(graph, n).op());
     });
     if (mixed && !exact)
-      return tenon::fail(TENON_INTERNAL,
-                         "patterns: compile got something else than it claimed").code();
+      return tenon::fail(TENON_INTERNAL, "patterns: compile got something else than it claimed")
+          .code();
     tenon::log("patterns", TENON_LOG_INFO, "compiles ", nodes.size(), " nodes, ",
                exact ? "one pattern" : "by themselves");
     return next_->compile(next_->self, target, graph, options, out);
@@ -79,8 +89,13 @@ class Patterns {
     static tenon_code_t claim(void* self, const tenon_claim_t* claim) {
       const Filter& f = *static_cast<Filter*>(self);
       const tenon_node_t node = claim->nodes[0];
-      if (f.layer->alone_ || !is_of_pattern(tenon::Node(f.graph, node).op()))
-        return f.sink->claim(f.sink->self, claim);
+      const std::vector<std::string>& without = f.layer->without_;
+      const std::string_view op = tenon::Node(f.graph, node).op();
+      if (std::find(without.begin(), without.end(), op) != without.end()) {
+        const std::string why = tenon::cat("no ", op, " of this shape");
+        return f.sink->refuse(f.sink->self, node, TENON_UNIMPLEMENTED, tenon::str(why));
+      }
+      if (f.layer->alone_ || !is_of_pattern(op)) return f.sink->claim(f.sink->self, claim);
       return f.sink->refuse(f.sink->self, node, TENON_UNIMPLEMENTED,
                             tenon::str("this device takes it in its pattern alone"));
     }
@@ -114,7 +129,8 @@ class Patterns {
     return out;
   }
 
-  bool alone_ = true, torn_ = false;
+  bool alone_ = true, torn_ = false, broken_ = false;
+  std::vector<std::string> without_;
   double cost_ns_ = 1;
   const tenon_compile_api_t* next_ = nullptr;
   tenon_compile_api_t table_ = {};

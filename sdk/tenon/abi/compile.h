@@ -54,8 +54,8 @@ typedef struct tenon_claim_sink_t {
    * tell why. */
   tenon_code_t (*claim)(void* self, const tenon_claim_t* claim);
   /* Why a node is refused: UNIMPLEMENTED and a reason that names types ("conv with f16 operands").
-   * A node in an atomic claim may be refused as well: the reason why it is not taken alone. Expected
-   * from devices; null in no sink. */
+   * A node in an atomic claim may be refused as well: the reason why it is not taken alone.
+   * Expected from devices; null in no sink. */
   tenon_code_t (*refuse)(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason);
 } tenon_claim_sink_t;
 
@@ -183,8 +183,9 @@ typedef struct tenon_compile_api_t {
   void* self;
 
   /* Claims nodes of a frozen graph. Needs no open device, and none to be present. target:
-   * tenon_device_info_t::target. options: those that compile will get, never null; an option that is
-   * wrong is compile's to refuse. The same graph, target and options give the same claims. Safe. */
+   * tenon_device_info_t::target. options: those that compile will get, never null; an option that
+   * is wrong is compile's to refuse. The same graph, target and options give the same claims. Safe.
+   */
   tenon_code_t (*claim)(void* self, tenon_str_t target, tenon_graph_t* graph,
                         const tenon_compile_options_t* options, const tenon_claim_sink_t* sink);
   /* Compiles a frozen subgraph: nodes that were claimed, or exactly the nodes of one atomic claim.
@@ -222,8 +223,8 @@ typedef struct tenon_compile_api_t {
    * others. */
   tenon_code_t (*dump)(void* self, tenon_artifact_t* artifact, tenon_str_t what,
                        const tenon_sink_t* sink);
-  /* What holds of everything that is compiled for a target. Null: no property. Needs no open device.
-   * Safe. */
+  /* What holds of everything that is compiled for a target. Null: no property. Needs no open
+   * device. Safe. */
   tenon_code_t (*properties)(void* self, tenon_str_t target,
                              tenon_compile_properties_t* out_properties);
 } tenon_compile_api_t;

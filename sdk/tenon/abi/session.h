@@ -131,15 +131,15 @@ typedef struct tenon_host_session_t {
    *    "nodes":[{"node","op","device","origins","claim","refusals":[{"device","code","reason"}]}],
    *    "copies":[...]}
    * "claim" is there for nodes of an atomic claim; equal numbers were taken together. A node that
-   * stands for a part of a composite has the reason that the device gave for the composite; then the
-   * refusal also has "of", the composite's op, and "here", the reason for the node itself.
-   * If sizes, axes or counts depend on values of inputs, the program is compiled when it runs. The
+   * stands for a part of a composite has the reason that the device gave for the composite; then
+   * the refusal also has "of", the composite's op, and "here", the reason for the node itself. If
+   * sizes, axes or counts depend on values of inputs, the program is compiled when it runs. The
    * data above then describe the variant that ran last, and this describes all variants:
    *   "by_value":{"inputs":[{"input","why"}],"most","compiled","dropped","general",
    *               "why_not_general","variants":[{"for","runs","compile_ms"}]} */
   tenon_code_t (*placement)(void* self, tenon_program_t* program, const tenon_sink_t* json);
-  /* One line for people: "12 of 340 nodes on cpu: ..."; empty if the device that was asked first took
-   * all nodes. A device that was named and took nothing is told, with its reason. */
+  /* One line for people: "12 of 340 nodes on cpu: ..."; empty if the device that was asked first
+   * took all nodes. A device that was named and took nothing is told, with its reason. */
   tenon_code_t (*placement_summary)(void* self, tenon_program_t* program, const tenon_sink_t* text);
   /* The text of a stage: "graph", "partition", or "DEVICE/stages" and the other names that the
    * device's dump supports. */

@@ -198,8 +198,7 @@ static tenon_code_t claim_one(const tenon_claim_sink_t* sink, tenon_node_t node,
 }
 
 static tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* graph,
-                          const tenon_compile_options_t* options,
-                          const tenon_claim_sink_t* sink) {
+                          const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
   static int calls;
   tenon_graph_view_t whole = {.size_bytes = sizeof whole};
   tenon_region_view_t region = {.size_bytes = sizeof region};

@@ -297,8 +297,7 @@ std::vector<GroupResult> group_results(const std::vector<Finding>& findings) {
       result.not_offered += verdict == Verdict::kNotOffered;
     }
     result.whole = run == group.checks.size();
-    result.open =
-        open_requirements(findings, [&](const Group& other) { return &other == &group; });
+    result.open = open_requirements(findings, [&](const Group& other) { return &other == &group; });
     if (run != 0) out.push_back(std::move(result));
   }
   return out;

@@ -37,10 +37,10 @@ const Heard& heard();
 // processor time of all threads of this process.
 struct Polls {
   uint64_t count = 0;
-  bool told = false;           // a poll was answered with yes
-  double seconds_told = 0;     // since the first such poll
-  // Between two polls, or between one and the beginning or the end: the longest time, and the second
-  // longest.
+  bool told = false;        // a poll was answered with yes
+  double seconds_told = 0;  // since the first such poll
+  // Between two polls, or between one and the beginning or the end: the longest time, and the
+  // second longest.
   double seconds_longest = 0, seconds_second = 0;
   void spent(double seconds) {
     seconds_second = std::max(seconds_second, std::min(seconds, seconds_longest));

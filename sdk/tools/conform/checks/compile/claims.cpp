@@ -96,8 +96,8 @@ Outcome claim_ends(Session& s) {
   };
   s.step("claim, and what comes after it");
   const tenon_compile_options_t options = fixture.compile_options();
-  const tenon_code_t code =
-      fixture.compiler().claim(fixture.compiler().self, fixture.target(), part->graph(), &options, &sink);
+  const tenon_code_t code = fixture.compiler().claim(fixture.compiler().self, fixture.target(),
+                                                     part->graph(), &options, &sink);
   heard->open = false;
   CONFORM_EXPECT(code == TENON_OK, "claim gives {}", code_text(code));
   pause_a_while(std::chrono::milliseconds(200));
@@ -124,8 +124,8 @@ Outcome claim_stops(Session& s) {
       [](void*, const tenon_claim_t*) -> tenon_code_t { return TENON_ABORTED; },
       [](void*, tenon_node_t, tenon_code_t, tenon_str_t) -> tenon_code_t { return TENON_OK; }};
   s.step("claim with a sink that fails");
-  const tenon_code_t code =
-      fixture.compiler().claim(fixture.compiler().self, fixture.target(), part->graph(), &options, &sink);
+  const tenon_code_t code = fixture.compiler().claim(fixture.compiler().self, fixture.target(),
+                                                     part->graph(), &options, &sink);
   CONFORM_EXPECT(code == TENON_ABORTED, "with a sink that gives ABORTED, claim gives {}",
                  code_text(code));
   return pass();
@@ -142,15 +142,14 @@ Outcome claim_nodes(Session& s) {
       for (tenon_node_t node : claim.nodes)
         CONFORM_EXPECT(node < part.whole().node_limit && part.node(node).parent != TENON_NONE,
                        "a claim names node {}, which the graph does not have", node);
-      CONFORM_EXPECT((claim.flags & ~TENON_CLAIM_ATOMIC) == 0, "a claim has the unknown flags {:#x}",
-                     claim.flags);
+      CONFORM_EXPECT((claim.flags & ~TENON_CLAIM_ATOMIC) == 0,
+                     "a claim has the unknown flags {:#x}", claim.flags);
       // A node inside a region must be claimed by itself: it is kept whole, not compiled.
       const bool by_itself = claim.nodes.size() == 1 && !claim.atomic();
       CONFORM_EXPECT(by_itself || std::all_of(claim.nodes.begin(), claim.nodes.end(),
-                                                            [&](tenon_node_t node) {
-                                                              return part.node(node).parent ==
-                                                                     part.whole().main;
-                                                            }),
+                                              [&](tenon_node_t node) {
+                                                return part.node(node).parent == part.whole().main;
+                                              }),
                      "a claim of several nodes, or an atomic one, names one inside of a region");
     }
     return pass();

@@ -264,10 +264,11 @@ Outcome compile_polls(Session& s) {
   CONFORM_TRY(fixture.properties(&properties));
   // One call of a vendor's compiler may take its time, between two polls.
   const bool one_long_call = (properties & TENON_COMPILE_ONE_LONG_CALL) != 0;
-  CONFORM_EXPECT(!one_long_call || polls.count >= 2,
-                 "compile of {} nodes declares one long call, and polls `cancelled` {} times instead "
-                 "of before and after it",
-                 part->nodes().size(), polls.count);
+  CONFORM_EXPECT(
+      !one_long_call || polls.count >= 2,
+      "compile of {} nodes declares one long call, and polls `cancelled` {} times instead "
+      "of before and after it",
+      part->nodes().size(), polls.count);
   CONFORM_EXPECT((one_long_call ? polls.seconds_second : polls.seconds_longest) <= kStopsSeconds,
                  "compile of {} nodes polls `cancelled` {} times, and goes on for {:.1f} s of the "
                  "processor without",
