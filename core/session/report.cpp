@@ -64,7 +64,8 @@ std::string idle_devices(const dispatch::Placement& placement, const ir::Graph& 
 
 // Which kernel set of its device runs a node, and what every kernel set for that device answered;
 // empty if there are no sets.
-std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
+std::string kernel_sets_json(const dispatch::Placement& placement, Node n) {
+  const dispatch::Claims& claims = placement.asked[placement.at[n]];
   if (claims.all.empty()) return "";
   const runtime::DeviceApis& apis = claims.device->apis();
   std::string answers;
@@ -76,7 +77,8 @@ std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
                                           all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
                             : fmt::format("\"reason\":{}}}", json_quoted(all.refusals[n].reason));
   }
-  const uint32_t by = claims.by[n];
+  const uint32_t segment = placement.claim[n];
+  const uint32_t by = segment == dispatch::kAlone ? claims.by[n] : placement.segments[segment].by;
   return fmt::format(",\"by\":{},\"candidates\":[{}]",
                      json_quoted(by == 0 ? apis.plugin : apis.kernel_sets[by - 1].plugin), answers);
 }
@@ -129,8 +131,7 @@ std::string Program::placement_json(std::string_view more) const {
         nodes.empty() ? "" : ",", n, json_quoted(graph_->op_name(n)),
         json_quoted(placement_.asked[placement_.at[n]].device->name()),
         json_quoted(graph_->node(n).loc == 0 ? "" : graph_->loc_text(graph_->node(n).loc)),
-        refusals_json(placement_, n), claim_json(placement_, n),
-        kernel_sets_json(placement_.asked[placement_.at[n]], n));
+        refusals_json(placement_, n), claim_json(placement_, n), kernel_sets_json(placement_, n));
   }
   return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]{}}}\n",
                      devices, nodes, copies, more);

@@ -113,6 +113,12 @@ def main():
         broken = runs.nodes(DENSE, "sim", "broken=1")
         assert all("T0512" in n["refusals"][0]["reason"] and "names a node twice" in n["refusals"][0]["reason"] for n in broken), broken
 
+        # A device that does not compile what it claimed together: an error that names it.
+        os.environ["CONFORM_MUTANT"] = "claims_together_what_it_cannot"
+        refused = runs.raw(DENSE, "async")
+        del os.environ["CONFORM_MUTANT"]
+        assert refused.returncode != 0 and "while compiling 3 nodes for device async" in refused.stderr, refused
+
         # A composite that the user wrote: its own refusal is told, at each part that is refused too.
         parts = runs.nodes(SOFTMAX, "sim", "without=exp")
         told = [n["refusals"][0] for n in parts if n["op"] == "exp"]
