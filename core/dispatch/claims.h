@@ -76,7 +76,7 @@ Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::Gr
 
 // Removes atomic claims that cannot be one segment, because a path leaves them and comes back, and
 // makes that the refusal of their nodes. edges: of the main region, whose nodes are numbered by
-// their place in it.
+// their place in it; made by the caller, once for all devices.
 void refuse_torn_claims(const runtime::GraphRef& graph, const Edges& edges, Claims* claims);
 
 // "plus, every and plus": the ops of these nodes, for messages.

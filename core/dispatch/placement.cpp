@@ -155,7 +155,7 @@ void tell_composites(const Graph& graph, std::span<const RefusedComposite> compo
                      [&](const RefusedComposite& c) { return is_part(graph, n, c); });
     if (whole == composites.end()) continue;
     for (const auto& [device, said] : whole->refusals) {
-      if (device != claims->device->name()) continue;
+      if (device != claims->device->name() || said.reason.empty()) continue;
       refusal = {said.code, said.reason, whole->op, refusal.reason};
       break;
     }

@@ -1,5 +1,7 @@
 #include "core/session/pipeline.h"
 
+#include <algorithm>
+
 #include "core/host/host_interfaces.h"
 #include "core/ir/host_graph.h"
 #include "core/pass/pipeline.h"
@@ -54,6 +56,12 @@ class ClaimOracle {
       claims_.push_back(dispatch::collect_claims(candidates_.devices[i], *copy_,
                                                  candidates_.settings, candidates_.offered_ops[i]));
     }
+    // An atomic claim that cannot be placed keeps no composite whole.
+    if (std::all_of(claims_.begin(), claims_.end(),
+                    [](const dispatch::Claims& claims) { return claims.atomic.empty(); }))
+      return;
+    const dispatch::Edges edges(dispatch::make_problem(*ir::Graph::from(copy_->get()), {}, 0));
+    for (dispatch::Claims& claims : claims_) dispatch::refuse_torn_claims(*copy_, edges, &claims);
   }
 
   const ir::Ref<ir::Graph>& graph_;
