@@ -188,8 +188,10 @@ std::string groups_text(const RunRecord& record) {
       continue;
     }
     std::string open;
-    for (const Finding* f : result.open)
-      open += (open.empty() ? "" : " and ") + std::string(f->check->requirement);
+    for (size_t i = 0; i < result.open.size(); ++i) {
+      open += i == 0 ? "" : i + 1 == result.open.size() ? " and " : ", ";
+      open += result.open[i]->check->requirement;
+    }
     partly += fmt::format("{}{} except {}", partly.empty() ? "" : "; ", result.group->letter, open);
   }
   return whole + (whole.empty() || partly.empty() ? "" : "; ") + partly;

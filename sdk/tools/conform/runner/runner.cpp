@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "sdk/tools/conform/runner/answers.h"
 #include "sdk/tools/conform/runner/check_process.h"
@@ -287,16 +288,19 @@ std::vector<GroupResult> group_results(const std::vector<Finding>& findings) {
     GroupResult result;
     result.group = &group;
     size_t run = 0;
+    std::set<std::string_view> seen;
     for (const Finding& finding : findings) {
       if (finding.group != &group) continue;
       ++run;
       const Verdict verdict = finding.outcome.verdict;
+      if (verdict == Verdict::kPass) seen.insert(finding.check->requirement);
       result.passed += verdict == Verdict::kPass;
       result.failed += verdict == Verdict::kFail;
       result.skipped += verdict == Verdict::kSkip;
       result.not_offered += verdict == Verdict::kNotOffered;
     }
     result.whole = run == group.checks.size();
+    result.seen = seen.size();
     result.open = open_requirements(findings, [&](const Group& other) { return &other == &group; });
     if (run != 0) out.push_back(std::move(result));
   }

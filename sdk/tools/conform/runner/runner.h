@@ -71,9 +71,11 @@ struct GroupResult {
   const Group* group = nullptr;
   size_t passed = 0, failed = 0, skipped = 0, not_offered = 0;
   std::vector<const Finding*> open;  // requirements that every check of theirs skipped
+  size_t seen = 0;                   // requirements of which a check passed
   bool whole = false;                // all its checks were run
-  // Something was seen to hold, and nothing to be broken. Open requirements are told beside it.
-  bool holds() const { return whole && passed != 0 && failed == 0; }
+  // Nothing was seen to be broken, and more was seen to hold than was left open, so that a device
+  // that takes nothing holds nothing. Open requirements are told beside the group.
+  bool holds() const { return whole && failed == 0 && seen > open.size(); }
 };
 std::vector<GroupResult> group_results(const std::vector<Finding>& findings);
 
