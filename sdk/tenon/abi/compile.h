@@ -5,7 +5,8 @@
  * device frozen. The arguments of the subgraph are the inputs, its yields the outputs, its
  * constants those of the original. Regions of a subgraph capture nothing from outside it.
  *
- * Users: plugins/reference (interprets), cpu (native code), sim (asynchronous), samples/opencl.
+ * Users: plugins/reference (interprets), cpu (native code), sim (asynchronous), samples/opencl. Of
+ * atomic claims: tests/devices (patterns beside single nodes), tests/conform (patterns alone).
  */
 #ifndef TENON_ABI_COMPILE_H_
 #define TENON_ABI_COMPILE_H_
@@ -54,8 +55,8 @@ typedef struct tenon_claim_sink_t {
    * tell why. */
   tenon_code_t (*claim)(void* self, const tenon_claim_t* claim);
   /* Why a node is refused: UNIMPLEMENTED and a reason that names types ("conv with f16 operands").
-   * A node in an atomic claim may be refused as well: the reason why it is not taken alone.
-   * Expected from devices; null in no sink. */
+   * A node in an atomic claim may be refused as well: the reason why it is not taken alone. The
+   * slot is never null. Nodes that are neither claimed nor refused have no reason in reports. */
   tenon_code_t (*refuse)(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason);
 } tenon_claim_sink_t;
 
