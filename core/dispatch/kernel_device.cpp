@@ -412,7 +412,7 @@ KernelProgram& program(tenon_executable_t* e) {
 }
 
 tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle,
-                   const tenon_claim_sink_t* sink) {
+                   const tenon_compile_options_t*, const tenon_claim_sink_t* sink) {
   const Graph& graph = *Graph::from(handle);
   for (Node n : graph.nodes(graph.main())) {
     tenon_code_t code;
@@ -422,7 +422,7 @@ tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle,
                       printable(graph.op_name(n)));
       code = sink->refuse(sink->self, n, TENON_UNIMPLEMENTED, to_abi_str(reason));
     } else if (auto candidate = query(of(self), target, Call(graph, n)); candidate.ok()) {
-      code = sink->claim(sink->self, &n, 1, candidate->cost_ns);
+      code = tenon_claim_node(sink, n, candidate->cost_ns);
     } else {
       const std::string reason(candidate.status().message());
       code = sink->refuse(sink->self, n, candidate.status().code(), to_abi_str(reason));

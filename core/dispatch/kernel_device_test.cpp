@@ -39,15 +39,16 @@ Heard claim_with(tenon_kernel_candidate_t candidate) {
   kernels.self = &candidate;
   kernels.query = query;
   Heard heard;
-  const tenon_claim_sink_t sink{&heard,
-                                [](void* self, const tenon_node_t*, uint32_t, double) {
+  const tenon_compile_options_t options{sizeof options, 0, nullptr, 0, 0};
+  const tenon_claim_sink_t sink{sizeof sink, 0, &heard,
+                                [](void* self, const tenon_claim_t*) {
                                   return ++static_cast<Heard*>(self)->claims, TENON_OK;
                                 },
                                 [](void* self, tenon_node_t, tenon_code_t, tenon_str_t reason) {
                                   return static_cast<Heard*>(self)->refusal = from_abi_str(reason),
                                          TENON_OK;
                                 }};
-  EXPECT_EQ(api->claim(api->self, {"t", 1}, graph->abi(), &sink), TENON_OK);
+  EXPECT_EQ(api->claim(api->self, {"t", 1}, graph->abi(), &options, &sink), TENON_OK);
   return heard;
 }
 

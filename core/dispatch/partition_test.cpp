@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "core/dispatch/contraction.h"
+
 namespace tenon::dispatch {
 namespace {
 
@@ -14,6 +16,12 @@ PartitionDevice device(std::vector<double> costs, double bytes_per_ns = 0, doubl
   d.bytes_per_ns = bytes_per_ns;
   d.latency_ns = latency_ns;
   return d;
+}
+
+// Every node taken by itself.
+Assignment singly(std::vector<uint32_t> at) {
+  std::vector<uint32_t> claim(at.size(), kAlone);
+  return {std::move(at), std::move(claim)};
 }
 
 // input -> 0 -> 1 -> ... -> output
@@ -45,33 +53,33 @@ void expect_runnable(const PartitionProblem& p, const std::vector<Segment>& segm
 TEST(Partition, PreferenceTakesAllClaimedWhateverTheCost) {
   PartitionProblem p = chain(3, 4);
   p.devices = {device({1e9, kNotClaimed, 1e9}, 0.001, 1e6), device({1, 1, 1})};
-  EXPECT_EQ(assign_by_preference(p), (std::vector<uint32_t>{0, 1, 0}));
+  EXPECT_EQ(assign_by_preference(p).at, (std::vector<uint32_t>{0, 1, 0}));
 }
 
 TEST(Partition, FallbackTakesOnlyTheRest) {
   PartitionProblem p = chain(3, 4);
   p.devices = {device({1, 1, 1}), device({100, kNotClaimed, 100})};
   p.devices[0].fallback = true;
-  EXPECT_EQ(assign_by_preference(p), (std::vector<uint32_t>{1, 0, 1}));
-  EXPECT_EQ(assign_by_cost(p), (std::vector<uint32_t>{1, 0, 1}));
+  EXPECT_EQ(assign_by_preference(p).at, (std::vector<uint32_t>{1, 0, 1}));
+  EXPECT_EQ(assign_by_cost(p).at, (std::vector<uint32_t>{1, 0, 1}));
 }
 
 TEST(Partition, UnclaimedStaysUnplaced) {
   PartitionProblem p = chain(2, 4);
   p.devices = {device({1, kNotClaimed})};
-  EXPECT_EQ(assign_by_cost(p), (std::vector<uint32_t>{0, kUnplaced}));
+  EXPECT_EQ(assign_by_cost(p).at, (std::vector<uint32_t>{0, kUnplaced}));
 }
 
 TEST(Partition, CopiesKeepASmallGainAtHome) {
   PartitionProblem p = chain(3, 1000);
   p.devices = {device({100, 100, 100}), device({100, 50, 100}, 1.0, 5000)};
-  EXPECT_EQ(assign_by_cost(p), (std::vector<uint32_t>{0, 0, 0}));
+  EXPECT_EQ(assign_by_cost(p).at, (std::vector<uint32_t>{0, 0, 0}));
 }
 
 TEST(Partition, ALargeGainPaysTheCopies) {
   PartitionProblem p = chain(3, 1000);
   p.devices = {device({100, 1e6, 100}), device({100, 50, 100}, 1.0, 5000)};
-  const std::vector<uint32_t> at = assign_by_cost(p);
+  const std::vector<uint32_t> at = assign_by_cost(p).at;
   EXPECT_EQ(at[1], 1u);
 }
 
@@ -83,9 +91,9 @@ TEST(Partition, ZigzagSettlesOnOneDevice) {
     b[i] = i % 2 == 0 ? 1500 : 1000;
   }
   p.devices = {device(a), device(b, 1.0, 5000)};
-  const std::vector<uint32_t> at = assign_by_cost(p);
+  const std::vector<uint32_t> at = assign_by_cost(p).at;
   for (uint32_t d : at) EXPECT_EQ(d, at[0]);
-  EXPECT_EQ(at, assign_by_cost(p));
+  EXPECT_EQ(at, assign_by_cost(p).at);
 }
 
 int changes(const std::vector<uint32_t>& at) {
@@ -109,9 +117,9 @@ TEST(Partition, WhatBothCanDoStaysWhereTheDataIs) {
       }
     }
     p.devices = {device(a, 8, 10000), device(b, 8, 10000)};
-    const std::vector<uint32_t> at = assign_by_cost(p);
+    const std::vector<uint32_t> at = assign_by_cost(p).at;
     EXPECT_EQ(changes(at), 12) << between;
-    EXPECT_EQ(make_segments(p, at).size(), 13u) << between;
+    EXPECT_EQ(make_segments(p, singly(at)).size(), 13u) << between;
   }
 }
 
@@ -134,7 +142,7 @@ double best_of_chain(const PartitionProblem& p) {
           pair.devices.back().cost_ns = {0, p.devices[k].cost_ns[n]};
         }
         const double boundary =
-            n == 0 ? p.devices[d].cost_ns[n] : total_cost(pair, std::vector<uint32_t>{from, d});
+            n == 0 ? p.devices[d].cost_ns[n] : total_cost(pair, singly({from, d}));
         next[d] = std::min(next[d], best[from] + boundary);
       }
     }
@@ -203,9 +211,9 @@ TEST(Partition, RandomGraphsAreRunnableAndNeverWorseThanOneDevice) {
       v.output = v.consumers.empty();
       p.values.push_back(v);
     }
-    const std::vector<uint32_t> at = assign_by_cost(p);
-    EXPECT_LE(total_cost(p, at), total_cost(p, std::vector<uint32_t>(60, 0)));
-    expect_runnable(p, make_segments(p, at));
+    const std::vector<uint32_t> at = assign_by_cost(p).at;
+    EXPECT_LE(total_cost(p, singly(at)), total_cost(p, singly(std::vector<uint32_t>(60, 0))));
+    expect_runnable(p, make_segments(p, singly(at)));
     expect_runnable(p, make_segments(p, assign_by_preference(p)));
   }
 }
@@ -223,8 +231,125 @@ TEST(Partition, ManyReadersOfOneValueAreNoMatter) {
   std::vector<double> odd(kReaders, 2), even(kReaders, 2);
   for (uint32_t n = 0; n < kReaders; ++n) (n % 2 == 0 ? even : odd)[n] = 1;
   p.devices = {device(even, 1, 10), device(odd, 1, 10)};
-  const std::vector<uint32_t> at = assign_by_cost(p);  // would take seconds if quadratic
+  const std::vector<uint32_t> at = assign_by_cost(p).at;  // would take seconds if quadratic
   EXPECT_EQ(std::count(at.begin(), at.end(), 0u), kReaders / 2);
+}
+
+// ---- Atomic claims ----
+
+constexpr double kNo = kNotClaimed;
+
+TEST(AtomicClaims, ANamedDeviceTakesThemWhole) {
+  PartitionProblem p = chain(4, 4);
+  p.devices = {device({kNo, kNo, kNo, kNo}), device({1, 1, 1, 1})};
+  p.devices[0].atomic = {{{1, 2}, 1e9, 0}};
+  const Assignment to = assign_by_preference(p);
+  EXPECT_EQ(to.at, (std::vector<uint32_t>{1, 0, 0, 1}));
+  EXPECT_EQ(to.claim, (std::vector<uint32_t>{kAlone, 0, 0, kAlone}));
+  const std::vector<Segment> s = make_segments(p, to);
+  ASSERT_EQ(s.size(), 3u);
+  EXPECT_EQ(s[1].nodes, (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(s[1].claim, 0u);
+  expect_runnable(p, s);
+}
+
+TEST(AtomicClaims, TheOneThatCoversMoreWins) {
+  PartitionProblem p = chain(4, 4);
+  p.devices = {device({kNo, kNo, kNo, 5})};
+  p.devices[0].atomic = {{{0, 1}, 1, 0}, {{1, 2, 3}, 90, 0}, {{0, 1, 2}, 100, 0}};
+  const Assignment to = assign_by_preference(p);
+  EXPECT_EQ(to.claim, (std::vector<uint32_t>{2, 2, 2, kAlone}));
+}
+
+TEST(AtomicClaims, EachIsASegmentOfItsOwn) {
+  PartitionProblem p = chain(6, 4);
+  p.devices = {device({1, kNo, kNo, kNo, kNo, 1})};
+  p.devices[0].atomic = {{{1, 2}, 1, 0}, {{3, 4}, 1, 0}};
+  const std::vector<Segment> s = make_segments(p, assign_by_cost(p));
+  ASSERT_EQ(s.size(), 4u);
+  EXPECT_EQ(s[1].nodes, (std::vector<uint32_t>{1, 2}));
+  EXPECT_EQ(s[2].nodes, (std::vector<uint32_t>{3, 4}));
+  expect_runnable(p, s);
+}
+
+TEST(AtomicClaims, CostDecidesBetweenTheWholeAndItsParts) {
+  PartitionProblem p = chain(3, 4);
+  p.devices = {device({1e5, 1e5, 1e5}), device({kNo, kNo, kNo})};
+  p.devices[1].atomic = {{{0, 1, 2}, 1e6, 0}};
+  EXPECT_EQ(assign_by_cost(p).at, (std::vector<uint32_t>{0, 0, 0}));
+  p.devices[1].atomic[0].cost_ns = 1e4;
+  EXPECT_EQ(assign_by_cost(p).at, (std::vector<uint32_t>{1, 1, 1}));
+  EXPECT_EQ(total_cost(p, assign_by_cost(p)), 1e4);
+}
+
+TEST(AtomicClaims, AFallbackIsWorseThanAnyClaim) {
+  PartitionProblem p = chain(2, 4);
+  p.devices = {device({kNo, kNo}), device({1, 1})};
+  p.devices[1].fallback = true;
+  p.devices[0].atomic = {{{0, 1}, 1e9, 0}};
+  EXPECT_EQ(assign_by_cost(p).at, (std::vector<uint32_t>{0, 0}));
+}
+
+TEST(AtomicClaims, TwoThatWaitForEachOtherAreNotBothTaken) {
+  PartitionProblem p;
+  p.node_count = 4;
+  p.values = {{0, 4, false, {2}}, {1, 4, false, {3}}, {2, 4, true, {}}, {3, 4, true, {}}};
+  p.devices = {device({9, 9, 9, 9}), device({kNo, kNo, kNo, kNo})};
+  p.devices[1].atomic = {{{0, 3}, 1, 0}, {{1, 2}, 1, 0}};
+  for (const Assignment& to : {assign_by_preference(p), assign_by_cost(p)})
+    expect_runnable(p, make_segments(p, to));
+  p.devices[0].cost_ns = {1e6, 1e6, 1e6, 1e6};
+  const Assignment to = assign_by_cost(p);
+  EXPECT_EQ(to.at, (std::vector<uint32_t>{1, 0, 0, 1}));
+  expect_runnable(p, make_segments(p, to));
+}
+
+// Random graphs and claims: every node has its place, claims are whole, segments can run, the order
+// is the same every time.
+TEST(AtomicClaims, RandomOnesAreWholeAndRunnable) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 60; ++round) {
+    PartitionProblem p;
+    p.node_count = 30;
+    for (uint32_t n = 0; n < p.node_count; ++n) {
+      PartitionValue v{n, 64, n + 1 == p.node_count, {}};
+      for (uint32_t c = n + 1; c < p.node_count; ++c) {
+        if (random() % 8 == 0) v.consumers.push_back(c);
+      }
+      p.values.push_back(v);
+    }
+    const Edges edges(p);
+    for (int d = 0; d < 3; ++d) {
+      std::vector<double> costs;
+      for (uint32_t n = 0; n < p.node_count; ++n)
+        costs.push_back(d == 0 || random() % 2 == 0 ? 100 + random() % 20000 : kNo);
+      p.devices.push_back(device(costs, d == 2 ? 1.0 : 0, d == 2 ? 500 : 0));
+      for (int c = 0; c < 12; ++c) {
+        AtomicClaim claim{{}, static_cast<double>(random() % 20000), 0};
+        const uint32_t first = random() % 24;
+        for (uint32_t n = first; n < first + 6; ++n) {
+          if (random() % 2 == 0) claim.nodes.push_back(n);
+        }
+        if (!claim.nodes.empty() && !between(edges, claim.nodes))
+          p.devices.back().atomic.push_back(claim);
+      }
+    }
+    for (const bool cost : {false, true}) {
+      const Assignment to = cost ? assign_by_cost(p) : assign_by_preference(p);
+      EXPECT_EQ(to.at, (cost ? assign_by_cost(p) : assign_by_preference(p)).at);
+      const std::vector<Segment> segments = make_segments(p, to);
+      expect_runnable(p, segments);
+      size_t placed = 0;
+      for (const Segment& s : segments) {
+        placed += s.nodes.size();
+        if (s.claim != kAlone)
+          EXPECT_EQ(s.nodes, p.devices[s.device].atomic[s.claim].nodes);
+        else
+          for (uint32_t n : s.nodes) EXPECT_NE(p.devices[s.device].cost_ns[n], kNo);
+      }
+      EXPECT_EQ(placed, p.node_count);
+    }
+  }
 }
 
 }  // namespace

@@ -84,32 +84,29 @@ std::vector<Value> reads_of(const Graph& graph, Node n) {
   return reads;
 }
 
-bool complete(const Graph& graph, const Placement& placement) {
-  for (Node n : graph.nodes(graph.main())) {
-    const bool taken = std::any_of(placement.asked.begin(), placement.asked.end(),
-                                   [n](const Claims& c) { return c.claimed(n); });
-    if (!taken) return false;
-  }
-  return true;
+// "a reason about `op`, of which this is a part; this one: another reason"
+std::string refusal_text(const Refusal& refusal) {
+  if (refusal.composite.empty()) return refusal.reason;
+  return fmt::format("{} (said of {}, which was replaced by smaller ops; of this one: {})",
+                     refusal.reason, refusal.composite, refusal.reason_here);
 }
 
 std::string refusals_text(const Placement& placement, Node n) {
   std::string text;
   for (const Claims& claims : placement.asked) {
-    if (claims.claimed(n)) continue;
-    text += fmt::format("\n    {}: {}", claims.device->name(), claims.refusals[n].reason);
+    if (claims.alone(n)) continue;
+    text += fmt::format("\n    {}: {}", claims.device->name(), refusal_text(claims.refusals[n]));
   }
   return text;
 }
 
-Status nobody_takes(const Graph& graph, const Placement& placement) {
+Status nobody_takes(const Graph& graph, const Assignment& assignment, const Placement& placement) {
   std::string text;
   size_t count = 0;
-  for (Node n : graph.nodes(graph.main())) {
-    const bool taken = std::any_of(placement.asked.begin(), placement.asked.end(),
-                                   [n](const Claims& c) { return c.claimed(n); });
-    if (taken || ++count > kNodesInError) continue;
-    text += "\n  " + node_text(graph, n) + refusals_text(placement, n);
+  const std::span<const Node> nodes = graph.nodes(graph.main());
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (assignment.at[i] != kUnplaced || ++count > kNodesInError) continue;
+    text += "\n  " + node_text(graph, nodes[i]) + refusals_text(placement, nodes[i]);
   }
   if (count > kNodesInError) text += fmt::format("\n  and {} more", count - kNodesInError);
   std::string asked;
@@ -117,7 +114,7 @@ Status nobody_takes(const Graph& graph, const Placement& placement) {
     asked += (asked.empty() ? "" : ", ") + claims.device->name();
   for (const std::string& reason : placement.unavailable) text += "\n  not asked: " + reason;
   return error(TENON_UNIMPLEMENTED, "T0501", "no device takes {} of {} nodes (asked: {}):{}", count,
-               graph.nodes(graph.main()).size(), asked.empty() ? "none" : asked, text);
+               nodes.size(), asked.empty() ? "none" : asked, text);
 }
 
 Status fallback_forbidden(const Graph& graph, const Placement& placement, size_t named) {
@@ -134,42 +131,149 @@ Status fallback_forbidden(const Graph& graph, const Placement& placement, size_t
                graph.nodes(graph.main()).size(), names, text);
 }
 
-// Falls back one device at a time, so that unneeded devices are not loaded.
-Status ask_fallbacks(const runtime::GraphRef& graph, const Candidates& candidates,
-                     Placement* placement) {
-  const Graph& g = *Graph::from(graph.get());
-  for (const auto& [name, find] : candidates.fallbacks) {
-    if (complete(g, *placement)) return {};
-    const std::string& wanted = name;
-    const bool asked = std::any_of(placement->asked.begin(), placement->asked.end(),
-                                   [&](const Claims& c) { return c.device->name() == wanted; });
-    if (asked) continue;
-    Result<std::shared_ptr<runtime::Device>> device = find();
-    if (device.ok()) {
-      placement->asked.push_back(collect_claims(*device, graph));
-    } else {
-      placement->unavailable.push_back(name + ": " + device.status().text());
-    }
-  }
-  return complete(g, *placement) ? Status() : nobody_takes(g, *placement);
+// Whether a node of the graph is among what a composite was replaced by: it is newer, and has all
+// its origins.
+bool is_part(const Graph& graph, Node n, const RefusedComposite& composite) {
+  if (n < composite.first_new || graph.node(n).loc == 0) return false;
+  if (graph.node(n).loc == composite.loc) return true;
+  const std::span<const ir::Origin> of = graph.origins(composite.loc);
+  const std::span<const ir::Origin> own = graph.origins(graph.node(n).loc);
+  return std::all_of(of.begin(), of.end(), [&](const ir::Origin& origin) {
+    return std::find(own.begin(), own.end(), origin) != own.end();
+  });
 }
 
-// Segments by device and by its compiler: another plugin's kernels are executables of their own.
-std::vector<Segment> segments_of(const PartitionProblem& problem, std::span<const Node> nodes,
-                                 std::span<const uint32_t> at, std::span<const Claims> asked) {
-  const auto devices = static_cast<uint32_t>(asked.size());
-  std::vector<uint32_t> makers(at.begin(), at.end());
-  for (size_t i = 0; i < at.size(); ++i) {
-    if (at[i] != kUnplaced) makers[i] += devices * asked[at[i]].by[nodes[i]];
+// Where the user wrote a composite that a device refused, its reason for that is what they read.
+// The first that fits is the outermost.
+void tell_composites(const Graph& graph, std::span<const RefusedComposite> composites,
+                     Claims* claims) {
+  for (Node n : graph.nodes(graph.main())) {
+    Refusal& refusal = claims->refusals[n];
+    if (refusal.reason.empty()) continue;
+    const auto whole =
+        std::find_if(composites.begin(), composites.end(),
+                     [&](const RefusedComposite& c) { return is_part(graph, n, c); });
+    if (whole == composites.end()) continue;
+    for (const auto& [device, said] : whole->refusals) {
+      if (device != claims->device->name() || said.reason.empty()) continue;
+      refusal = {said.code, said.reason, whole->op, refusal.reason};
+      break;
+    }
   }
-  std::vector<Segment> segments = make_segments(problem, makers);
-  for (Segment& segment : segments) {
-    segment.by = segment.device / devices;
-    segment.device %= devices;
-    for (uint32_t& n : segment.nodes) n = nodes[n];
-  }
-  return segments;
 }
+
+class Placer {
+ public:
+  Placer(const runtime::GraphRef& ref, const Candidates& candidates)
+      : ref_(ref),
+        graph_(*Graph::from(ref.get())),
+        candidates_(candidates),
+        edges_(make_problem(graph_, {}, 0)) {}
+
+  Result<Placement> run() {
+    for (size_t i = 0; i < candidates_.devices.size(); ++i) {
+      ask(candidates_.devices[i], i < candidates_.offered_ops.size() ? candidates_.offered_ops[i]
+                                                                     : std::vector<std::string>());
+    }
+    named_ = placement_.asked.size();
+    placement_.named = candidates_.by_preference ? named_ : 0;
+    assign();
+    TENON_RETURN_IF_ERROR(ask_fallbacks());
+    const std::span<const Node> nodes = graph_.nodes(graph_.main());
+    placement_.at.assign(graph_.node_limit(), kUnplaced);
+    placement_.claim.assign(graph_.node_limit(), kAlone);
+    bool fell_back = false;
+    for (size_t i = 0; i < nodes.size(); ++i) {
+      placement_.at[nodes[i]] = assignment_.at[i];
+      fell_back = fell_back || assignment_.at[i] >= named_;
+    }
+    cut();
+    tell_lost_claims();
+    if (fell_back && candidates_.no_fallback) return fallback_forbidden(graph_, placement_, named_);
+    return std::move(placement_);
+  }
+
+ private:
+  void ask(std::shared_ptr<runtime::Device> device, const std::vector<std::string>& offered_ops) {
+    Claims claims = collect_claims(std::move(device), ref_, candidates_.settings, offered_ops);
+    refuse_torn_claims(ref_, edges_, &claims);
+    tell_composites(graph_, candidates_.composites, &claims);
+    placement_.asked.push_back(std::move(claims));
+  }
+
+  void assign() {
+    problem_ = make_problem(graph_, placement_.asked, named_);
+    assignment_ =
+        candidates_.by_preference ? assign_by_preference(problem_) : assign_by_cost(problem_);
+  }
+  bool complete() const {
+    return std::none_of(assignment_.at.begin(), assignment_.at.end(),
+                        [](uint32_t at) { return at == kUnplaced; });
+  }
+
+  // Falls back one device at a time, so that unneeded devices are not loaded.
+  Status ask_fallbacks() {
+    for (const auto& [name, find] : candidates_.fallbacks) {
+      if (complete()) return {};
+      const std::string& wanted = name;
+      const bool asked = std::any_of(placement_.asked.begin(), placement_.asked.end(),
+                                     [&](const Claims& c) { return c.device->name() == wanted; });
+      if (asked) continue;
+      Result<std::shared_ptr<runtime::Device>> device = find();
+      if (!device.ok()) {
+        placement_.unavailable.push_back(name + ": " + device.status().text());
+        continue;
+      }
+      ask(*device, {});
+      assign();
+    }
+    if (complete()) return {};
+    tell_lost_claims();
+    return nobody_takes(graph_, assignment_, placement_);
+  }
+
+  void cut() {
+    const std::span<const Node> nodes = graph_.nodes(graph_.main());
+    placement_.segments = make_segments(problem_, assignment_);
+    for (uint32_t s = 0; s < placement_.segments.size(); ++s) {
+      Segment& segment = placement_.segments[s];
+      for (uint32_t& n : segment.nodes) {
+        n = nodes[n];
+        if (segment.claim != kAlone) placement_.claim[n] = s;
+      }
+    }
+  }
+
+  // Nodes that a device claims only together with others, and that went elsewhere.
+  void tell_lost_claims() {
+    const std::span<const Node> nodes = graph_.nodes(graph_.main());
+    for (uint32_t d = 0; d < placement_.asked.size(); ++d) {
+      Claims& claims = placement_.asked[d];
+      std::vector<uint32_t> at(graph_.node_limit(), kUnplaced);
+      for (size_t i = 0; i < nodes.size(); ++i) at[nodes[i]] = assignment_.at[i];
+      for (const AtomicClaim& claim : claims.atomic) {
+        for (uint32_t n : claim.nodes) {
+          if (claims.alone(n) || at[n] == d) continue;
+          claims.refusals[n] = {
+              TENON_FAILED_PRECONDITION,
+              fmt::format("it takes {} only together, and {}", ops_text(ref_, claim.nodes),
+                          candidates_.by_preference
+                              ? "another claim or device has one of them"
+                              : "the whole is cheaper without, or another claim has one of them")};
+        }
+      }
+    }
+  }
+
+  const runtime::GraphRef& ref_;
+  const Graph& graph_;
+  const Candidates& candidates_;
+  const Edges edges_;  // of the nodes of the main region
+  size_t named_ = SIZE_MAX;
+  Placement placement_;
+  PartitionProblem problem_;
+  Assignment assignment_;
+};
 
 }  // namespace
 
@@ -222,6 +326,8 @@ PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked,
   PartitionProblem problem;
   const std::span<const Node> nodes = graph.nodes(graph.main());
   problem.node_count = static_cast<uint32_t>(nodes.size());
+  std::vector<uint32_t> place_of(graph.node_limit(), kUnplaced);
+  for (uint32_t i = 0; i < nodes.size(); ++i) place_of[nodes[i]] = i;
   for (size_t d = 0; d < asked.size(); ++d) {
     const tenon_device_info_t& info = asked[d].device->info();
     PartitionDevice device;
@@ -229,7 +335,15 @@ PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked,
     device.latency_ns = info.copy_latency_ns;
     device.asynchronous = asked[d].device->has_queue();
     device.fallback = d >= fallbacks_from;
-    for (Node n : nodes) device.cost_ns.push_back(asked[d].cost_ns[n]);
+    for (Node n : nodes) {
+      device.cost_ns.push_back(asked[d].cost_ns[n]);
+      device.by.push_back(asked[d].by[n]);
+    }
+    for (const AtomicClaim& claim : asked[d].atomic) {
+      AtomicClaim& placed = device.atomic.emplace_back(claim);
+      for (uint32_t& n : placed.nodes) n = place_of[n];
+      std::sort(placed.nodes.begin(), placed.nodes.end());
+    }
     problem.devices.push_back(std::move(device));
   }
   const std::vector<int64_t> likely = likely_sizes(graph);
@@ -250,35 +364,12 @@ PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked,
 }
 
 Result<Placement> place(const runtime::GraphRef& ref, const Candidates& candidates) {
-  const Graph& graph = *Graph::from(ref.get());
   if (candidates.devices.size() + candidates.fallbacks.size() > kDevicesMax) {
     return error(TENON_RESOURCE_EXHAUSTED, "T0507",
                  "{} devices were named; one program takes at most {}", candidates.devices.size(),
                  kDevicesMax);
   }
-  Placement placement;
-  for (size_t i = 0; i < candidates.devices.size(); ++i) {
-    placement.asked.push_back(
-        i < candidates.offered_ops.size()
-            ? collect_claims(candidates.devices[i], ref, candidates.offered_ops[i])
-            : collect_claims(candidates.devices[i], ref));
-  }
-  const size_t named = placement.asked.size();
-  TENON_RETURN_IF_ERROR(ask_fallbacks(ref, candidates, &placement));
-
-  const PartitionProblem problem = make_problem(graph, placement.asked, named);
-  const std::vector<uint32_t> at =
-      candidates.by_preference ? assign_by_preference(problem) : assign_by_cost(problem);
-  const std::span<const Node> nodes = graph.nodes(graph.main());
-  placement.at.assign(graph.node_limit(), kUnplaced);
-  bool fell_back = false;
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    placement.at[nodes[i]] = at[i];
-    fell_back = fell_back || at[i] >= named;
-  }
-  if (fell_back && candidates.no_fallback) return fallback_forbidden(graph, placement, named);
-  placement.segments = segments_of(problem, nodes, at, placement.asked);
-  return placement;
+  return Placer(ref, candidates).run();
 }
 
 }  // namespace tenon::dispatch

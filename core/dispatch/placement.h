@@ -11,6 +11,15 @@
 
 namespace tenon::dispatch {
 
+// A composite that the user wrote and that some devices refused, before it was replaced by its
+// decomposition.
+struct RefusedComposite {
+  std::string op;
+  ir::Loc loc = 0;         // never 0: without a location its parts cannot be told
+  ir::Node first_new = 0;  // nodes from here on were made after it was refused
+  std::vector<std::pair<std::string, Refusal>> refusals;  // by device name
+};
+
 struct Candidates {
   std::vector<std::shared_ptr<runtime::Device>> devices;  // in order of preference
   bool by_preference = false;                             // the first that claims a node gets it
@@ -18,6 +27,8 @@ struct Candidates {
   // By index in `devices`: globs of the ops that the device may get; empty: all. Set by the user's
   // options NAME.ops.
   std::vector<std::vector<std::string>> offered_ops;
+  CompileSettings settings;
+  std::vector<RefusedComposite> composites;  // in the order in which they were refused
   // Tried in order while some node has no device. A failure is kept as the reason why that fallback
   // did not help.
   std::vector<std::pair<std::string, std::function<Result<std::shared_ptr<runtime::Device>>()>>>
@@ -25,9 +36,13 @@ struct Candidates {
 };
 
 struct Placement {
+  size_t named = 0;                      // how many of `asked`, the first ones, the user named
   std::vector<Claims> asked;             // candidates, then the fallbacks that were tried
   std::vector<std::string> unavailable;  // "reference: reason" of fallbacks that failed
   std::vector<uint32_t> at;  // by node index: index into `asked`; kUnplaced outside the main region
+  // By node index: the segment that is exactly the atomic claim by which the node was taken; else
+  // kAlone.
+  std::vector<uint32_t> claim;
   std::vector<Segment> segments;  // nodes are graph nodes; device is an index into `asked`
 };
 

@@ -13,8 +13,10 @@ pass::Registry& pass_registry();
 const pass::HostTables& host_tables();
 
 // Changes the graph in place. pipeline: empty for the standard one, "none" for none. Whether a node
-// is claimed, as passes may ask, is decided by the candidates (not by their fallbacks).
-Status run_pipeline(const ir::Ref<ir::Graph>& graph, std::string_view pipeline,
-                    const dispatch::Candidates& candidates);
+// is claimed, as passes may ask, is decided by the candidates (not by their fallbacks). Returns the
+// nodes for which the answer was no, in the order in which passes asked.
+Result<std::vector<dispatch::RefusedComposite>> run_pipeline(
+    const ir::Ref<ir::Graph>& graph, std::string_view pipeline,
+    const dispatch::Candidates& candidates);
 
 }  // namespace tenon::session

@@ -37,7 +37,9 @@ class ProgramBuilder {
                                : candidates_for_target(options_.device, options_.target));
     TENON_RETURN_IF_ERROR(check_option_keys(options_.options));
     candidates.offered_ops = offered_ops(candidates);
-    TENON_RETURN_IF_ERROR(run_pipeline(program_->graph_, options_.pipeline, candidates));
+    candidates.settings = options_;
+    TENON_ASSIGN_OR_RETURN(candidates.composites,
+                           run_pipeline(program_->graph_, options_.pipeline, candidates));
     program_->graph_->freeze();
     const tenon_host_graph_t* api = ir::host_graph_table();
     api->retain(api->self, program_->graph_->abi());
@@ -141,16 +143,7 @@ class ProgramBuilder {
   Status compile_segment(CompiledSegment* segment) {
     const std::shared_ptr<runtime::Device>& device = plan_->devices[segment->device];
     const tenon_compile_api_t* api = segment->compiler();
-    std::vector<tenon_key_value_t> options;
-    for (const auto& [key, value] : options_.options) {
-      if (key.starts_with(std::string(from_abi_str(device->info().kind)) + ".")) {
-        options.push_back({to_abi_str(key), to_abi_str(value)});
-      }
-    }
-    auto record = sized<tenon_compile_options_t>();
-    record.deterministic = options_.deterministic ? 1 : 0;
-    record.options = options.data();
-    record.option_count = static_cast<uint32_t>(options.size());
+    const dispatch::DeviceOptions options(options_, from_abi_str(device->info().kind));
     std::string bytes;
     const tenon_sink_t sink = sink_into(bytes);
     {
@@ -160,7 +153,7 @@ class ProgramBuilder {
           nullptr;  // a local: what stands beside an error is not ours to release
       TENON_RETURN_IF_ERROR(
           device->check(api->compile(api->self, device->target(), segment->subgraph.graph->abi(),
-                                     &record, &artifact),
+                                     options.record(), &artifact),
                         "compile"));
       segment->artifact = artifact;
       if (segment->artifact == nullptr) {

@@ -17,10 +17,9 @@
 
 namespace tenon::session {
 
-struct CompileOptions {
+struct CompileOptions : dispatch::CompileSettings {
   std::string device, pipeline;
-  bool no_fallback = false, deterministic = false;
-  std::vector<std::pair<std::string, std::string>> options;  // "cpu.opt" = "2"
+  bool no_fallback = false;
   bool for_file = false;  // compiled only: opens no device, loads no code
   std::string target;     // for_file: what `device` compiles for; empty: as this machine's
 };

@@ -18,18 +18,54 @@ constexpr size_t kOpsInSummary = 4;
 
 std::string refusals_json(const dispatch::Placement& placement, Node n) {
   std::string out;
-  for (const dispatch::Claims& claims : placement.asked) {
-    if (claims.claimed(n)) continue;
-    out += fmt::format("{}{{\"device\":{},\"code\":{},\"reason\":{}}}", out.empty() ? "" : ",",
-                       json_quoted(claims.device->name()), claims.refusals[n].code,
-                       json_quoted(claims.refusals[n].reason));
+  for (size_t d = 0; d < placement.asked.size(); ++d) {
+    const dispatch::Claims& claims = placement.asked[d];
+    const bool taken = placement.at[n] == d && placement.claim[n] != dispatch::kAlone;
+    if (claims.alone(n) || taken) continue;
+    const dispatch::Refusal& refusal = claims.refusals[n];
+    out +=
+        fmt::format("{}{{\"device\":{},\"code\":{},\"reason\":{}", out.empty() ? "" : ",",
+                    json_quoted(claims.device->name()), refusal.code, json_quoted(refusal.reason));
+    if (!refusal.composite.empty())
+      out += fmt::format(",\"of\":{},\"here\":{}", json_quoted(refusal.composite),
+                         json_quoted(refusal.reason_here));
+    out += "}";
   }
   return out;
 }
 
+// ",\"claim\":2" for a node of an atomic claim.
+std::string claim_json(const dispatch::Placement& placement, Node n) {
+  return placement.claim[n] == dispatch::kAlone ? std::string()
+                                                : fmt::format(",\"claim\":{}", placement.claim[n]);
+}
+
+// "sim takes none of 3 nodes: add: no f64 here" for devices that the user named, that refused a
+// node and took none.
+std::string idle_devices(const dispatch::Placement& placement, const ir::Graph& graph) {
+  std::string text;
+  const std::span<const Node> nodes = graph.nodes(graph.main());
+  for (size_t d = 0; d < placement.named; ++d) {
+    const bool took =
+        std::any_of(nodes.begin(), nodes.end(), [&](Node n) { return placement.at[n] == d; });
+    const auto refused = std::find_if(nodes.begin(), nodes.end(), [&](Node n) {
+      return !placement.asked[d].refusals[n].reason.empty();
+    });
+    if (took || refused == nodes.end()) continue;
+    const dispatch::Refusal& refusal = placement.asked[d].refusals[*refused];
+    text += fmt::format("{}{} takes none of {} nodes: {}: {}", text.empty() ? "" : "; ",
+                        placement.asked[d].device->name(), nodes.size(),
+                        printable(refusal.composite.empty() ? graph.op_name(*refused)
+                                                            : std::string_view(refusal.composite)),
+                        printable(refusal.reason));
+  }
+  return text;
+}
+
 // Which kernel set of its device runs a node, and what every kernel set for that device answered;
 // empty if there are no sets.
-std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
+std::string kernel_sets_json(const dispatch::Placement& placement, Node n) {
+  const dispatch::Claims& claims = placement.asked[placement.at[n]];
   if (claims.all.empty()) return "";
   const runtime::DeviceApis& apis = claims.device->apis();
   std::string answers;
@@ -37,12 +73,14 @@ std::string kernel_sets_json(const dispatch::Claims& claims, Node n) {
     const dispatch::Answers& all = claims.all[i];
     answers += fmt::format("{}{{\"plugin\":{},", i == 0 ? "" : ",",
                            json_quoted(apis.compiler_plugin(claims.asked[i])));
-    answers += all.claimed(n) ? fmt::format("\"cost_ns\":{:.0f}}}",
-                                            all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
-                              : fmt::format("\"reason\":{}}}", json_quoted(all.refusals[n].reason));
+    answers += all.alone(n) ? fmt::format("\"cost_ns\":{:.0f}}}",
+                                          all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
+                            : fmt::format("\"reason\":{}}}", json_quoted(all.refusals[n].reason));
   }
-  return fmt::format(",\"by\":{},\"candidates\":[{}]",
-                     json_quoted(apis.compiler_plugin(claims.by[n])), answers);
+  const uint32_t segment = placement.claim[n];
+  const uint32_t by = segment == dispatch::kAlone ? claims.by[n] : placement.segments[segment].by;
+  return fmt::format(",\"by\":{},\"candidates\":[{}]", json_quoted(apis.compiler_plugin(by)),
+                     answers);
 }
 
 }  // namespace
@@ -56,9 +94,12 @@ tenon_program_info_t Program::info() const {
   for (const CompiledSegment& segment : segments_) {
     info.kernels_compiled += segment.info.kernels_compiled;
     info.kernels_from_cache += segment.info.kernels_from_cache;
+    info.code_bytes += segment.info.code_bytes;
   }
-  for (const auto& executable : plan_->executables)
+  for (const auto& executable : plan_->executables) {
     info.kernel_count += executable->info().kernel_count;
+    info.constant_bytes += executable->info().constant_bytes;
+  }
   info.copy_count = packaged_ != nullptr ? packaged_->copy_count : copies_.size();
   return info;
 }
@@ -87,20 +128,22 @@ std::string Program::placement_json(std::string_view more) const {
   std::string nodes;
   for (Node n : graph_->nodes(graph_->main())) {
     nodes += fmt::format(
-        "{}\n{{\"node\":{},\"op\":{},\"device\":{},\"origins\":{},\"refusals\":[{}]{}}}",
+        "{}\n{{\"node\":{},\"op\":{},\"device\":{},\"origins\":{},\"refusals\":[{}]{}{}}}",
         nodes.empty() ? "" : ",", n, json_quoted(graph_->op_name(n)),
         json_quoted(placement_.asked[placement_.at[n]].device->name()),
         json_quoted(graph_->node(n).loc == 0 ? "" : graph_->loc_text(graph_->node(n).loc)),
-        refusals_json(placement_, n), kernel_sets_json(placement_.asked[placement_.at[n]], n));
+        refusals_json(placement_, n), claim_json(placement_, n), kernel_sets_json(placement_, n));
   }
   return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]{}}}\n",
                      devices, nodes, copies, more);
 }
 
-// "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took fewer nodes.
+// "12 of 340 nodes on cpu: add, sort (sim: no sort here)". Names the devices that took fewer nodes,
+// and named devices that took none.
 std::string Program::placement_summary() const {
   if (packaged_ != nullptr) return packaged_->summary;
-  if (plan_->devices.size() < 2) return "";
+  const std::string idle = idle_devices(placement_, *graph_);
+  if (plan_->devices.size() < 2) return idle.empty() ? "" : idle + "\n";
   const size_t total = graph_->nodes(graph_->main()).size();
   std::vector<size_t> counts(plan_->devices.size(), 0);
   for (const CompiledSegment& segment : segments_) counts[segment.device] += segment.nodes.size();
@@ -129,6 +172,7 @@ std::string Program::placement_summary() const {
     if (!reason.empty())
       text += fmt::format(" ({}: {})", placement_.asked[0].device->name(), printable(reason));
   }
+  if (!idle.empty()) text += (text.empty() ? "" : "; ") + idle;
   return text + "\n";
 }
 
@@ -202,6 +246,8 @@ tenon_program_info_t Variants::info() const {
     info.kernels_compiled += one.kernels_compiled;
     info.kernels_from_cache += one.kernels_from_cache;
     info.kernel_count += one.kernel_count;
+    info.code_bytes += one.code_bytes;
+    info.constant_bytes += one.constant_bytes;
     info.copy_count += one.copy_count;
   }
   return info;

@@ -67,9 +67,11 @@ Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
   return {};
 }
 
-Status claim(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+Status claim(void*, tenon_str_t target, tenon_graph_t* graph,
+             const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
   Isa isa;
   TENON_TRY(isa_for(target, isa));
+  if (options->deterministic) isa = Isa::kBaseline;  // as compile does; costs differ
   kernelgen::HostTables host;
   TENON_TRY(host_tables(host));
   return claim_nodes(host, graph, isa, *sink);
@@ -233,6 +235,12 @@ Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sin
   return write(sink, text);
 }
 
+Status properties(void*, tenon_str_t, tenon_compile_properties_t* out) {
+  tenon_compile_properties_t made = {};
+  made.flags = TENON_COMPILE_SAME_BITS;  // every sum has its order, however many threads there are
+  return give_record(out, made);
+}
+
 }  // namespace
 
 const tenon_compile_api_t kCompileTable = {sizeof(tenon_compile_api_t),
@@ -250,6 +258,7 @@ const tenon_compile_api_t kCompileTable = {sizeof(tenon_compile_api_t),
                                            entry<execute>,
                                            entry<dump>,
                                            entry<pack>,
-                                           entry<load_packed>};
+                                           entry<load_packed>,
+                                           entry<properties>};
 
 }  // namespace tenon::cpu

@@ -28,25 +28,23 @@ struct ControlClaims {
   Isa isa;
   const tenon_claim_sink_t* sink;
 
-  static tenon_code_t claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) {
+  static tenon_code_t claim(void* self, const tenon_claim_t* claim) {
     const auto& claims = *static_cast<ControlClaims*>(self);
-    return claims.sink->claim(claims.sink->self, nodes, count, cost_ns);
+    return claims.sink->claim(claims.sink->self, claim);
   }
   static tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {
     const auto& claims = *static_cast<ControlClaims*>(self);
     return detail::guarded(context().host, [&]() -> Status {
       std::string why(view(reason));
       if (is_native(Node(claims.graph, node))) {
-        return claims.sink->claim(claims.sink->self, &node, 1, claims.cost_of(node, 0));
+        return tenon_claim_node(claims.sink, node, claims.cost_of(node, 0));
       }
       if (Node(claims.graph, node).view().region_count != 0) {
         if (can_compile_control(claims.host, claims.graph, node, {}, &why)) {
-          return claims.sink->claim(claims.sink->self, &node, 1, claims.cost_of(node, 0));
+          return tenon_claim_node(claims.sink, node, claims.cost_of(node, 0));
         }
       }
-      return claims.sink->refuse != nullptr
-                 ? claims.sink->refuse(claims.sink->self, node, code, str(why))
-                 : TENON_OK;
+      return claims.sink->refuse(claims.sink->self, node, code, str(why));
     });
   }
 
@@ -79,7 +77,7 @@ struct ControlClaims {
           if (Node(graph, n).view().region_count != 0) continue;
           if (!is_native(Node(graph, n)) && !kernelgen::can_lower(host, graph, n, {}, &why))
             continue;
-          TENON_TRY(sink->claim(sink->self, &n, 1, cost_of(n, 0)));
+          TENON_TRY(tenon_claim_node(sink, n, cost_of(n, 0)));
         }
         TENON_TRY(claim_inside(inner));
       }
@@ -93,7 +91,8 @@ struct ControlClaims {
 Status claim_nodes(const kernelgen::HostTables& host, tenon_graph_t* graph, Isa isa,
                    const tenon_claim_sink_t& sink) {
   const ControlClaims claims = {host, graph, isa, &sink};
-  const tenon_claim_sink_t all = {const_cast<ControlClaims*>(&claims), &ControlClaims::claim,
+  const tenon_claim_sink_t all = {sizeof(tenon_claim_sink_t), 0,
+                                  const_cast<ControlClaims*>(&claims), &ControlClaims::claim,
                                   &ControlClaims::refuse};
   kernelgen::LoweringLimits limits;
   limits.attention = true;

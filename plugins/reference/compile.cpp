@@ -39,7 +39,8 @@ std::string obstacle(const tenon_node_view_t& node) {
   return cat(view(op->name), " has no reference, scalar program or decomposition");
 }
 
-Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*,
+             const tenon_claim_sink_t* sink) {
   auto whole = sized<tenon_graph_view_t>();
   auto main = sized<tenon_region_view_t>();
   TENON_TRY(graph_api().graph_view(graph_api().self, graph, &whole));
@@ -47,7 +48,7 @@ Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_claim_sink_t*
   for (uint32_t i = 0; i < main.node_count; ++i) {
     const std::string reason = obstacle(Node(graph, main.nodes[i]).view());
     if (reason.empty()) {
-      TENON_TRY(sink->claim(sink->self, &main.nodes[i], 1, kNodeNs));
+      TENON_TRY(tenon_claim_node(sink, main.nodes[i], kNodeNs));
     } else {
       TENON_TRY(sink->refuse(sink->self, main.nodes[i], TENON_UNIMPLEMENTED, str(reason)));
     }
@@ -167,6 +168,12 @@ Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sin
                                  sink);
 }
 
+Status properties(void*, tenon_str_t, tenon_compile_properties_t* out) {
+  tenon_compile_properties_t made = {};
+  made.flags = TENON_COMPILE_SAME_BITS;  // one thread, one order
+  return give_record(out, made);
+}
+
 }  // namespace
 
 const tenon_compile_api_t kCompileApi = {sizeof(tenon_compile_api_t),
@@ -184,6 +191,7 @@ const tenon_compile_api_t kCompileApi = {sizeof(tenon_compile_api_t),
                                          entry<execute>,
                                          entry<dump>,
                                          nullptr,
-                                         nullptr};
+                                         nullptr,
+                                         entry<properties>};
 
 }  // namespace tenon::reference

@@ -21,17 +21,18 @@ struct OpFilter {
   tenon_graph_t* graph;
   std::string ops;  // ",add,mul,"
 
-  static tenon_code_t claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) {
+  static tenon_code_t claim(void* self, const tenon_claim_t* claim) {
     const auto& filter = *static_cast<OpFilter*>(self);
     auto node = sized<tenon_node_view_t>();
-    TENON_TRY(filter.api->node_view(filter.api->self, filter.graph, nodes[0], &node));
+    TENON_TRY(filter.api->node_view(filter.api->self, filter.graph, claim->nodes[0], &node));
     if (filter.ops.find(cat(",", sym_text(node.op), ",")) != std::string::npos)
-      return filter.sink->claim(filter.sink->self, nodes, count, cost_ns);
-    return refuse(self, nodes[0], TENON_UNIMPLEMENTED, str("TENON_SIM_OPS does not list the op"));
+      return filter.sink->claim(filter.sink->self, claim);
+    return refuse(self, claim->nodes[0], TENON_UNIMPLEMENTED,
+                  str("TENON_SIM_OPS does not list the op"));
   }
   static tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {
     const tenon_claim_sink_t* sink = static_cast<OpFilter*>(self)->sink;
-    return sink->refuse == nullptr ? TENON_OK : sink->refuse(sink->self, node, code, reason);
+    return sink->refuse(sink->self, node, code, reason);
   }
 };
 
@@ -55,13 +56,15 @@ std::string ops_for(std::string_view list, std::string_view target) {
 
 }  // namespace
 
-Status claim_ops(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+Status claim_ops(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t*,
+                 const tenon_claim_sink_t* sink) {
   kg::HostTables host;
   TENON_TRY(kg::open_host_tables(context().host, &host));
   const std::string_view list = setting("TENON_SIM_OPS");
   if (list.empty()) return kg::claim_nodes(host, graph, {}, kRates, sink);
   OpFilter filter{sink, context().graph, graph, ops_for(list, view(target))};
-  const tenon_claim_sink_t through{&filter, OpFilter::claim, OpFilter::refuse};
+  const tenon_claim_sink_t through{sizeof(tenon_claim_sink_t), 0, &filter, OpFilter::claim,
+                                   OpFilter::refuse};
   return kg::claim_nodes(host, graph, {}, kRates, &through);
 }
 

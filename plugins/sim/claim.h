@@ -8,6 +8,6 @@
 
 namespace tenon::sim {
 Status claim_ops(void* self, tenon_str_t target, tenon_graph_t* graph,
-                 const tenon_claim_sink_t* sink);
+                 const tenon_compile_options_t* options, const tenon_claim_sink_t* sink);
 }
 #endif

@@ -390,6 +390,12 @@ Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sin
   return kg::dump_artifact(host, kName, *artifact_of(artifact), what, sink);
 }
 
+Status properties(void*, tenon_str_t, tenon_compile_properties_t* out) {
+  tenon_compile_properties_t made = {};
+  made.flags = TENON_COMPILE_SAME_BITS;  // the order of every sum is in the text
+  return give_record(out, made);
+}
+
 }  // namespace
 
 const tenon_compile_api_t kCompileTable = {sizeof(tenon_compile_api_t),
@@ -407,6 +413,7 @@ const tenon_compile_api_t kCompileTable = {sizeof(tenon_compile_api_t),
                                            entry<execute>,
                                            entry<dump>,
                                            nullptr,
-                                           nullptr};
+                                           nullptr,
+                                           entry<properties>};
 
 }  // namespace tenon::sim

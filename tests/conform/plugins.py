@@ -37,6 +37,21 @@ def level(tenon, manifest, folder, more):
 LEVELS = {"cpu.plugin.json": 3, "reference.plugin.json": 3, "sim.plugin.json": 4}
 
 
+def few_ops(tenon, plugins, folder):
+    """A device that takes one op holds group E by that op, and one that takes nothing does not."""
+    problems = 0
+    for ops, wanted in (("reduce_sum", True), ("none", False)):
+        os.environ["TENON_SIM_OPS"] = ops
+        report = pathlib.Path(folder) / "few.json"
+        run = subprocess.run([tenon, "conform", pathlib.Path(plugins) / "sim.plugin.json", "--filter", "E.*", "--json", report], capture_output=True, text=True)
+        del os.environ["TENON_SIM_OPS"]
+        group = next(g for g in json.loads(report.read_text())["groups"] if g["group"] == "E")
+        if group["holds"] != wanted or group["failed"]:
+            problems += 1
+            print(f"sim with the ops {ops}: {group}\n{run.stdout}")
+    return problems
+
+
 def main():
     tenon, plugins, *limit = sys.argv[1:]
     more = ["--level", *limit] if limit else []
@@ -50,6 +65,8 @@ def main():
             if reached != wanted or failed:
                 failures += 1
                 print(f"level {wanted} was expected:\n{said}")
+        if not limit and (pathlib.Path(plugins) / "sim.plugin.json").exists():
+            failures += few_ops(tenon, plugins, folder)
     return 1 if failures else 0
 
 

@@ -56,7 +56,11 @@ def main():
         want(badge.tag.endswith("svg") and "level 2" in "".join(badge.itertext()), "the badge")
 
         want(report["level_needs"] == [] and "R-C26" in report["unchecked"] and "not checked here" in text, "what could not be checked")
-        want("R-C26" in "".join(badge.itertext()), "the badge says what was not checked")
+        want("R-C26" in "".join(badge.itertext()) and f"{len(report['unchecked'])} unchecked" in "".join(badge.itertext()), "the badge says what was not checked")
+        want(text.startswith("null ") and text.split("\n")[0] == report["verdict"] and "; C except R-C26" in report["verdict"],
+             f"the report begins with its verdict:\n{text}")
+        held = {g["group"]: g["holds"] for g in report["groups"]}
+        want(held["A"] and held["C"] and not held["G"], f"groups {report['groups']}")
         want(report["devices"] and all(said in page for said in ("What the words mean", report["date"], "null")), "date, devices and legend of the page")
 
         # A level that is not reached, with its reason.
@@ -65,7 +69,7 @@ def main():
         (folder / library.name).write_bytes(library.read_bytes())
         broken.write_text(json.dumps(json.loads(manifest.read_text()) | {"sha256": "0" * 64}))
         code, text = run_of(broken, "--level", "1", "--json", names["json"])
-        want(code == 1 and "no level was reached\n  level 1 needs A.digest (R-A12), which fails" in text, f"a level that is not reached:\n{text}")
+        want(code == 1 and "no level was reached; these groups hold: B\n  level 1 needs A.digest (R-A12), which fails" in text, f"a level that is not reached:\n{text}")
         want(json.loads(names["json"].read_text())["level_needs"] == ["A.digest"], "what a level needs in the JSON report")
 
         # Checks selected by requirement, beyond a level, and none.

@@ -293,12 +293,15 @@ struct Device {
                ? TENON_OK
                : refuse(TENON_DEADLINE_EXCEEDED);
   }
-  static tenon_code_t claim(void* self, tenon_str_t, tenon_graph_t*,
+  static tenon_code_t claim(void* self, tenon_str_t, tenon_graph_t*, const tenon_compile_options_t*,
                             const tenon_claim_sink_t* sink) {
     const tenon_node_t nodes[] = {1, 1};
-    if (is(self, "strange_node")) return sink->claim(sink->self, nodes, 1, 1);
-    if (is(self, "claims_twice")) return sink->claim(sink->self, nodes, 2, 1);
-    if (is(self, "no_cost")) return sink->claim(sink->self, nodes, 1, -1);
+    const tenon_claim_t twice = {sizeof twice, 0, nodes, 2, 0, 1};
+    const tenon_claim_t flagged = {sizeof flagged, 6, nodes, 1, 0, 1};
+    if (is(self, "strange_node")) return tenon_claim_node(sink, 1, 1);
+    if (is(self, "claims_twice")) return sink->claim(sink->self, &twice);
+    if (is(self, "strange_flags")) return sink->claim(sink->self, &flagged);
+    if (is(self, "no_cost")) return tenon_claim_node(sink, 1, -1);
     if (is(self, "refuses_oddly")) return sink->refuse(sink->self, 1, TENON_INTERNAL, {nullptr, 0});
     return TENON_OK;
   }
@@ -716,13 +719,14 @@ TEST_F(ValidationTest, Compilers) {
   EXPECT_EQ(c_->compile(c_->self, {}, graph, nullptr, &artifact), TENON_OK);
   expect({"R-M15"});
   host->freeze(host->self, graph);
+  const tenon_compile_options_t options = {sizeof options, 0, nullptr, 0, 0};
   tenon_claim_sink_t sink = {
-      nullptr, [](void*, const tenon_node_t*, uint32_t, double) { return TENON_OK; },
+      sizeof sink, 0, nullptr, [](void*, const tenon_claim_t*) { return TENON_OK; },
       [](void*, tenon_node_t, tenon_code_t, tenon_str_t) { return TENON_OK; }};
-  for (const char* wrong : {"strange_node", "claims_twice", "no_cost"}) {
+  for (const char* wrong : {"strange_node", "claims_twice", "strange_flags", "no_cost"}) {
     g_broken.clear();
     b_.wrong = wrong;
-    EXPECT_EQ(c_->claim(c_->self, {}, graph, &sink), TENON_OK);
+    EXPECT_EQ(c_->claim(c_->self, {}, graph, &options, &sink), TENON_OK);
     expect({"R-E02"});
   }
   const auto with = [&](const char* wrong, const char* requirement, auto call) {
@@ -732,7 +736,7 @@ TEST_F(ValidationTest, Compilers) {
     expect({requirement});
   };
   tenon_sink_t bytes = {nullptr, [](void*, const void*, uint64_t) { return TENON_OK; }};
-  with("refuses_oddly", "R-E04", [&] { (void)c_->claim(c_->self, {}, graph, &sink); });
+  with("refuses_oddly", "R-E04", [&] { (void)c_->claim(c_->self, {}, graph, &options, &sink); });
   with("changing_bytes", "R-E06", [&] { (void)c_->artifact_bytes(c_->self, artifact, &bytes); });
   with("misfits", "R-E07", [&] { (void)c_->artifact_bytes(c_->self, artifact, &bytes); });
   with("null_artifact", "R-E05",

@@ -56,8 +56,8 @@ class PackageFileTest : public testing::TestWithParam<const char*> {
   std::string call(const tenon::Program& program, int64_t n, int64_t m, int64_t rows_of_z) {
     const std::vector<float> x = numbers(n * 3, 0.25f), z = numbers(rows_of_z * 3, 0.125f),
                              w = numbers(m, 0.5f);
-    const std::vector<tenon::Input> inputs = {ArrayView::of(x, {n, 3}),
-                                           ArrayView::of(z, {rows_of_z, 3}), ArrayView::of(w, {m})};
+    const std::vector<tenon::Input> inputs = {
+        ArrayView::of(x, {n, 3}), ArrayView::of(z, {rows_of_z, 3}), ArrayView::of(w, {m})};
     std::vector<Output> outputs(kOutputs);
     if (!program.call(inputs, outputs).ok()) return tenon::failure_text();
     std::string all;

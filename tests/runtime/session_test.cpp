@@ -280,6 +280,29 @@ TEST_F(SessionTest, PlacementTellsWhoTookWhat) {
   EXPECT_NE(tenon::failure_text().find("exp("), std::string::npos) << tenon::failure_text();
 }
 
+// Also if one other device took everything, and if it was not named first.
+TEST_F(SessionTest, ANamedDeviceThatTakesNothingIsTold) {
+  tenon::Model exponents;
+  ASSERT_TRUE(session
+                  .load_bytes("tenon.tir 1\ngraph @g(%x: f32[3]) -> (y: f32[3]) {\n"
+                              "  %y = exp(%x) : f32[3]\n  yield %y\n}\n",
+                              "exp.tir", &exponents)
+                  .ok())
+      << tenon::failure_text();
+  for (const char* device : {"null", "reference,null"}) {
+    tenon::Program program;
+    std::string line;
+    ASSERT_TRUE(exponents.compile({.device = device}, &program).ok()) << tenon::failure_text();
+    ASSERT_TRUE(program.summary(&line).ok());
+    EXPECT_TRUE(line.starts_with("null takes none of 1 nodes: exp: ")) << line;
+  }
+  tenon::Program program;
+  std::string line;
+  ASSERT_TRUE(exponents.compile({.device = "reference"}, &program).ok()) << tenon::failure_text();
+  ASSERT_TRUE(program.summary(&line).ok());
+  EXPECT_EQ(line, "");
+}
+
 TEST_F(SessionTest, UnknownDevicesAreErrorsThatListTheKnown) {
   tenon::Program program;
   EXPECT_EQ(model.compile({.device = TENON_GENERAL "u"}, &program).code(), TENON_NOT_FOUND);
@@ -449,6 +472,9 @@ TEST_F(SessionTest, ConstantsOfADeviceOfSingleKernelsAreCounted) {
   ASSERT_TRUE(constants.compile({.device = "null", .no_fallback = true}, &program).ok())
       << tenon::failure_text();
   EXPECT_EQ(memory_in_use(), before + 256);
+  tenon_program_info_t info;
+  ASSERT_TRUE(program.info(&info).ok());
+  EXPECT_EQ(info.constant_bytes, 256u);
   program = tenon::Program();
   EXPECT_EQ(memory_in_use(), before);
 }

@@ -89,8 +89,8 @@ constexpr LayeredInterface kLayered[] = {
                  &Q::fence_wait>(TENON_QUEUE_ID),
     interface_of<C, offsetof(C, claim), &C::claim, &C::compile, &C::artifact_release,
                  &C::artifact_info, &C::artifact_bytes, &C::fits, &C::load, &C::executable_release,
-                 &C::executable_info, &C::needs, &C::execute, &C::dump, &C::pack, &C::load_packed>(
-        TENON_COMPILE_ID),
+                 &C::executable_info, &C::needs, &C::execute, &C::dump, &C::pack, &C::load_packed,
+                 &C::properties>(TENON_COMPILE_ID),
     interface_of<K, offsetof(K, query), &K::query, &K::create, &K::destroy, &K::run, &K::prepack,
                  &K::save, &K::restore>(TENON_KERNELS_ID),
     interface_of<T, offsetof(T, build), &T::build, &T::load, &T::symbol, &T::release>(

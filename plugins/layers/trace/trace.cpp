@@ -199,7 +199,7 @@ Status Trace::attach(LayerSubject& subject) {
   if (begin(subject, TENON_COMPILE_ID, this, &compile_)) {
     C(claim), C(compile), C(artifact_release), C(artifact_info), C(artifact_bytes),
         C(executable_release), C(executable_info);
-    C(needs), C(execute), C(dump);
+    C(needs), C(execute), C(dump), C(properties);
     SLOT(compile_, TENON_COMPILE_ID, true, pack);
     SLOT(compile_, TENON_COMPILE_ID, true, load_packed);
     SLOT(compile_, TENON_COMPILE_ID, true, fits);

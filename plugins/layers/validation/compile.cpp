@@ -51,17 +51,28 @@ struct ClaimWatch {
       report->broken("R-E01", "claim", cat("it calls ", slot, " of its sink after it returned"));
     return over;
   }
-  static tenon_code_t claim(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns) {
+  static tenon_code_t claim(void* self, const tenon_claim_t* given) {
     auto& w = *static_cast<ClaimWatch*>(self);
     if (w.is_over("claim")) return TENON_FAILED_PRECONDITION;
+    tenon_claim_t claim = {};
+    if (given == nullptr || tenon_record_take(&claim, sizeof claim, given) != TENON_OK) {
+      w.report->broken("R-E02", "claim", "a claim that does not state its size");
+      return TENON_INVALID_ARGUMENT;
+    }
+    const tenon_node_t* nodes = claim.nodes;
+    const uint32_t count = claim.node_count;
+    const double cost_ns = claim.cost_ns;
+    const bool together = count != 1 || (claim.flags & TENON_CLAIM_ATOMIC) != 0;
     std::set<tenon_node_t> seen;
+    if ((claim.flags & ~TENON_CLAIM_ATOMIC) != 0)
+      w.report->broken("R-E02", "claim", cat("a claim with unknown flags ", claim.flags));
     for (uint32_t i = 0; i < count && nodes != nullptr; ++i) {
       if (!seen.insert(nodes[i]).second)
         w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is twice in one claim"));
       if (w.stands_in_main(nodes[i])) continue;
       if (!w.stands_inside(nodes[i]))
         w.report->broken("R-E02", "claim", cat("node ", nodes[i], " is not in the graph"));
-      if (w.stands_inside(nodes[i]) && count != 1)
+      if (w.stands_inside(nodes[i]) && together)
         w.report->broken(
             "R-E02", "claim",
             cat("node ", nodes[i], " is inside a region and is claimed together with others"));
@@ -69,7 +80,7 @@ struct ClaimWatch {
     if (count == 0 || nodes == nullptr) w.report->broken("R-E02", "claim", "a claim of no nodes");
     if (!std::isfinite(cost_ns) || cost_ns < 0)
       w.report->broken("R-E02", "claim", cat("a cost of ", cost_ns, " ns"));
-    return w.sink->claim(w.sink->self, nodes, count, cost_ns);
+    return w.sink->claim(w.sink->self, given);
   }
   static tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason) {
     auto& w = *static_cast<ClaimWatch*>(self);
@@ -83,7 +94,7 @@ struct ClaimWatch {
           cat("it refuses node ", node, " with ", code, ", and not with UNIMPLEMENTED"));
     if (reason.data == nullptr || reason.size == 0)
       w.report->broken("R-E04", "claim", cat("it refuses node ", node, " without a reason"));
-    return w.sink->refuse == nullptr ? TENON_OK : w.sink->refuse(w.sink->self, node, code, reason);
+    return w.sink->refuse(w.sink->self, node, code, reason);
   }
 };
 
@@ -119,6 +130,7 @@ void Validator::attach_compile(LayerSubject& subject) {
   t.dump = layer_slot<&Validator::dump>;
   t.pack = layer_slot<&Validator::pack>;
   t.load_packed = layer_slot<&Validator::load_packed>;
+  t.properties = layer_slot<&Validator::properties>;
   subject.put(TENON_COMPILE_ID, &t, this);
 }
 
@@ -136,8 +148,10 @@ bool Validator::check_graph(std::string_view slot, tenon_graph_t* graph) {
 // ---- Claims and artifacts ----
 
 tenon_code_t Validator::claim(tenon_str_t target, tenon_graph_t* graph,
+                              const tenon_compile_options_t* options,
                               const tenon_claim_sink_t* sink) {
-  if (!check_graph("claim", graph) || !need_pointer("claim", sink, "the sink"))
+  if (!check_graph("claim", graph) || !need_pointer("claim", options, "the options") ||
+      !need_pointer("claim", sink, "the sink"))
     return refuse("claim");
   ClaimWatch& watch = new_claim_watch();
   watch.report = report_.get();
@@ -148,9 +162,10 @@ tenon_code_t Validator::claim(tenon_str_t target, tenon_graph_t* graph,
     watch.read(host, graph, graph_view.main, &watch.nodes);
     watch.knows_nodes = true;
   }
-  const tenon_claim_sink_t outer = {&watch, &ClaimWatch::claim, &ClaimWatch::refuse};
+  const tenon_claim_sink_t outer = {sizeof(tenon_claim_sink_t), 0, &watch, &ClaimWatch::claim,
+                                    &ClaimWatch::refuse};
   const tenon_code_t code =
-      ask("claim", [&] { return compile_->claim(compile_->self, target, graph, &outer); });
+      ask("claim", [&] { return compile_->claim(compile_->self, target, graph, options, &outer); });
   watch.over = true;
   return code;
 }
@@ -228,6 +243,16 @@ tenon_code_t Validator::dump(tenon_artifact_t* artifact, tenon_str_t what,
   if (need("dump", Kind::kArtifact, artifact) == nullptr || !need_pointer("dump", sink, "the sink"))
     return refuse("dump");
   return ask("dump", [&] { return compile_->dump(compile_->self, artifact, what, sink); });
+}
+
+tenon_code_t Validator::properties(tenon_str_t target, tenon_compile_properties_t* out) {
+  if (!need_pointer("properties", out, "out_properties") ||
+      !need_size("properties", out->size_bytes, sizeof out->size_bytes, "out_properties"))
+    return refuse("properties");
+  Guarded<tenon_compile_properties_t> guarded;
+  return ask_for_record("properties", out, guarded, [&](tenon_compile_properties_t* o) {
+    return compile_->properties(compile_->self, target, o);
+  });
 }
 
 // ---- Executables ----

@@ -121,7 +121,9 @@ class Validator {
 
   // ---- tenon.compile/1: compile.cpp
   void attach_compile(LayerSubject& subject);
-  tenon_code_t claim(tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink);
+  tenon_code_t claim(tenon_str_t target, tenon_graph_t* graph,
+                     const tenon_compile_options_t* options, const tenon_claim_sink_t* sink);
+  tenon_code_t properties(tenon_str_t target, tenon_compile_properties_t* out);
   tenon_code_t compile(tenon_str_t target, tenon_graph_t* graph,
                        const tenon_compile_options_t* options, tenon_artifact_t** out);
   void artifact_release(tenon_artifact_t* artifact);

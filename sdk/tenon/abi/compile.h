@@ -5,7 +5,8 @@
  * device frozen. The arguments of the subgraph are the inputs, its yields the outputs, its
  * constants those of the original. Regions of a subgraph capture nothing from outside it.
  *
- * Users: plugins/reference (interprets), cpu (native code), sim (asynchronous), samples/opencl.
+ * Users: plugins/reference (interprets), cpu (native code), sim (asynchronous), samples/opencl. Of
+ * atomic claims: tests/devices (patterns beside single nodes), tests/conform (patterns alone).
  */
 #ifndef TENON_ABI_COMPILE_H_
 #define TENON_ABI_COMPILE_H_
@@ -23,25 +24,57 @@ extern "C" {
 typedef struct tenon_artifact_t tenon_artifact_t;     /* immutable; safe */
 typedef struct tenon_executable_t tenon_executable_t; /* execute is reentrant */
 
-/* Receives claims and refusals during the call to claim. */
+/* These nodes together or not at all; cost_ns is the cost of all of them in one execution. */
+#define TENON_CLAIM_ATOMIC 1u
+
+/* Nodes that a device can compile. Borrowed for the call to the sink. */
+typedef struct tenon_claim_t {
+  uint32_t size_bytes;
+  uint32_t flags; /* TENON_CLAIM_*; unknown ones break the rules */
+  /* Nodes of the graph, each once. A node inside a region is claimed by itself and without flags:
+   * it is not compiled alone, but passes keep it whole for the node around it. */
+  const tenon_node_t* nodes;
+  uint32_t node_count;
+  uint32_t reserved;
+  /* Estimate of one run, for the partitioner; symbolic dims are taken at their hint, or 1. */
+  double cost_ns;
+} tenon_claim_t;
+
+/* Receives claims and refusals during the call to claim. A sink that fails is not called again. */
 typedef struct tenon_claim_sink_t {
+  uint32_t size_bytes;
+  uint32_t reserved;
   void* self;
-  /* These nodes can be compiled together. cost_ns: estimate of one run, for the partitioner;
-   * symbolic dims are taken at their hint, or 1. A node may be in several claims; the host chooses.
-   * Every claimed node must compile alone, and together with any other claimed nodes; a claim of
-   * several nodes states their joint cost, and the host may split it. A node inside a region may be
-   * claimed by itself: it is not compiled alone, but passes keep it whole for the node around it.
-   */
-  tenon_code_t (*claim)(void* self, const tenon_node_t* nodes, uint32_t count, double cost_ns);
+  /* A node may be in several claims; the host chooses.
+   *
+   * Without TENON_CLAIM_ATOMIC every node of the claim must compile alone, and together with any
+   * other nodes claimed so; the host may split the claim, and shares its cost equally.
+   *
+   * With it the host compiles all nodes of the claim as one graph, with no other node in it, or
+   * none of them. No path may leave the nodes and come back; such a claim is not taken, and reports
+   * tell why. */
+  tenon_code_t (*claim)(void* self, const tenon_claim_t* claim);
   /* Why a node is refused: UNIMPLEMENTED and a reason that names types ("conv with f16 operands").
-   * Optional but expected. */
+   * A node in an atomic claim may be refused as well: the reason why it is not taken alone. The
+   * slot is never null. Nodes that are neither claimed nor refused have no reason in reports. */
   tenon_code_t (*refuse)(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t reason);
 } tenon_claim_sink_t;
 
+/* Claims one node by itself: what most devices claim. A helper. */
+static inline tenon_code_t tenon_claim_node(const tenon_claim_sink_t* sink, tenon_node_t node,
+                                            double cost_ns) {
+  tenon_claim_t claim = {sizeof(tenon_claim_t), 0, 0, 1, 0, 0};
+  claim.nodes = &node;
+  claim.cost_ns = cost_ns;
+  return sink->claim(sink->self, &claim);
+}
+
 typedef struct tenon_compile_options_t {
   uint32_t size_bytes;
-  uint32_t deterministic; /* 1: the same results on every instruction set */
-  const tenon_key_value_t* options;
+  /* 1: the same bits for the same inputs in every run, whatever the number of threads, and on every
+   * instruction set. */
+  uint32_t deterministic;
+  const tenon_key_value_t* options; /* of this device: "KIND.KEY" */
   uint32_t option_count;
   uint32_t reserved;
 } tenon_compile_options_t;
@@ -148,15 +181,30 @@ typedef struct tenon_packed_sink_t {
   tenon_code_t (*blob)(void* self, const void* data, uint64_t size_bytes);
 } tenon_packed_sink_t;
 
+/* execute gives the same bits for the same inputs, whatever the number of threads, also without
+ * tenon_compile_options_t::deterministic. */
+#define TENON_COMPILE_SAME_BITS 1u
+/* compile makes one call, of a vendor's compiler, that cannot be interrupted: it polls cancelled
+ * right before and right after it, and elsewhere as others do. */
+#define TENON_COMPILE_ONE_LONG_CALL 2u
+
+typedef struct tenon_compile_properties_t {
+  uint32_t size_bytes;
+  uint32_t flags; /* TENON_COMPILE_* */
+} tenon_compile_properties_t;
+
 typedef struct tenon_compile_api_t {
   uint32_t size_bytes;
   void* self;
 
-  /* Claims nodes of a frozen graph. target: tenon_device_info_t::target. Safe. */
+  /* Claims nodes of a frozen graph. Needs no open device, and none to be present. target:
+   * tenon_device_info_t::target. options: those that compile will get, never null; an option that
+   * is wrong is compile's to refuse. The same graph, target and options give the same claims. Safe.
+   */
   tenon_code_t (*claim)(void* self, tenon_str_t target, tenon_graph_t* graph,
-                        const tenon_claim_sink_t* sink);
-  /* Compiles a frozen subgraph whose nodes were all claimed. Polls cancelled. Safe, several at
-   * once. */
+                        const tenon_compile_options_t* options, const tenon_claim_sink_t* sink);
+  /* Compiles a frozen subgraph: nodes that were claimed, or exactly the nodes of one atomic claim.
+   * options: never null. Polls cancelled. Safe, several at once. */
   tenon_code_t (*compile)(void* self, tenon_str_t target, tenon_graph_t* graph,
                           const tenon_compile_options_t* options, tenon_artifact_t** out_artifact);
   void (*artifact_release)(void* self, tenon_artifact_t* artifact);
@@ -205,6 +253,10 @@ typedef struct tenon_compile_api_t {
   tenon_code_t (*load_packed)(void* self, tenon_device_t* device, const void* bytes,
                               uint64_t size_bytes, tenon_blob_t* const* packed,
                               uint32_t packed_count, tenon_executable_t** out_executable);
+  /* What holds of everything that is compiled for a target. Null: no property. Needs no open
+   * device. Safe. */
+  tenon_code_t (*properties)(void* self, tenon_str_t target,
+                             tenon_compile_properties_t* out_properties);
 } tenon_compile_api_t;
 
 #ifdef __cplusplus

@@ -78,16 +78,14 @@ typedef struct tenon_binding_t tenon_binding_t;
 typedef struct tenon_session_options_t {
   uint32_t size_bytes;
   uint32_t no_fallback; /* 1: an error if a node is not placed on `device` */
+  /* 1: the same bits for the same inputs in every run, and on every instruction set. */
   uint32_t deterministic;
-  /* 1: `device` gets every node that it claims, whatever the cost (implied if device is named). */
-  uint32_t claim_all;
-  /* "cpu", "sim:1", or several in order of preference, "sim,cpu"; empty: TENON_DEVICE, else by
-   * cost. */
+  uint32_t option_count;
+  /* "cpu", "sim:1", or several in order of preference, "sim,cpu": a device that is named gets every
+   * node that it claims, whatever the cost. Empty: TENON_DEVICE, else by cost. */
   tenon_str_t device;
   tenon_str_t pipeline; /* passes before placement; empty: the standard one, "none": none */
   const tenon_key_value_t* options; /* for devices: "cpu.opt" */
-  uint32_t option_count;
-  uint32_t reserved;
 } tenon_session_options_t;
 
 /* An input or output. dims are texts ("batch", "2*n", "64"), because a model's dims may be
@@ -121,6 +119,8 @@ typedef struct tenon_program_info_t {
   uint64_t node_count, copy_count;
   /* The part of compile_ms in which devices load the code, and take and perhaps pack constants. */
   double load_ms;
+  uint64_t code_bytes;     /* of the compiled code, on all devices */
+  uint64_t constant_bytes; /* packed copies of constants that devices hold */
 } tenon_program_info_t;
 
 typedef struct tenon_run_info_t {
@@ -160,14 +160,18 @@ typedef struct tenon_host_session_t {
   /* Which node runs where and why, as JSON:
    *   {"schema":1,
    *    "devices":[{"device","nodes","bytes_in","bytes_out"}],
-   *    "nodes":[{"node","op","device","origins","refusals":[{"device","code","reason"}]}],
+   *    "nodes":[{"node","op","device","origins","claim","refusals":[{"device","code","reason"}]}],
    *    "copies":[...]}
-   * If sizes, axes or counts depend on values of inputs, the program is compiled when it runs. The
+   * "claim" is there for nodes of an atomic claim; equal numbers were taken together. A node that
+   * stands for a part of a composite has the reason that the device gave for the composite; then
+   * the refusal also has "of", the composite's op, and "here", the reason for the node itself. If
+   * sizes, axes or counts depend on values of inputs, the program is compiled when it runs. The
    * data above then describe the variant that ran last, and this describes all variants:
    *   "by_value":{"inputs":[{"input","why"}],"most","compiled","dropped","general",
    *               "why_not_general","variants":[{"for","runs","compile_ms"}]} */
   tenon_code_t (*placement)(void* self, tenon_program_t* program, const tenon_sink_t* json);
-  /* One line for people: "12 of 340 nodes on cpu: ..."; empty if one device took all nodes. */
+  /* One line for people: "12 of 340 nodes on cpu: ..."; empty if the device that was asked first
+   * took all nodes. A device that was named and took nothing is told, with its reason. */
   tenon_code_t (*placement_summary)(void* self, tenon_program_t* program, const tenon_sink_t* text);
   /* The text of a stage: "graph", "partition", or "DEVICE/stages" and the other names that the
    * device's dump supports. */

@@ -299,7 +299,6 @@ class Ops {
   Json place(const Model& model, const std::string& device, std::string_view passes, Json& placed) {
     Program program(host_);
     auto options = sized<tenon_session_options_t>();
-    options.claim_all = 1;
     options.device = str(device);
     options.pipeline = str(passes);
     tenon_code_t code =

@@ -60,7 +60,6 @@ class Seed {
       return false;
     auto session = sized<tenon_session_options_t>();
     session.no_fallback = 1;
-    session.claim_all = 1;
     session.device = str(options_.device);
     return host_.session->compile(host_.session->self, model.get(), &session, program.out()) ==
            TENON_OK;

@@ -307,16 +307,19 @@ struct Sink {
   bool failed = false;
 };
 
-tenon_code_t take(void* self, tenon_node_t const* nodes, uint32_t count, double cost) {
+tenon_code_t take(void* self, const tenon_claim_t* given) {
   Sink& s = *static_cast<Sink*>(self);
+  tenon_claim_t claim = *given;
+  double& cost = claim.cost_ns;
   if (is("cost_is_negative")) cost = -1;
   if (is("cost_is_infinite")) cost = INFINITY;
-  if (is("names_a_node_twice_in_a_claim") && count > 0) {
-    std::vector<tenon_node_t> more(nodes, nodes + count);
-    more.push_back(nodes[0]);
-    return s.next->claim(s.next->self, more.data(), count + 1, cost);
+  if (is("names_a_node_twice_in_a_claim") && claim.node_count > 0) {
+    std::vector<tenon_node_t> more(claim.nodes, claim.nodes + claim.node_count);
+    more.push_back(more[0]);
+    claim.nodes = more.data(), ++claim.node_count;
+    return s.next->claim(s.next->self, &claim);
   }
-  const tenon_code_t code = s.next->claim(s.next->self, nodes, count, cost);
+  const tenon_code_t code = s.next->claim(s.next->self, &claim);
   if (is("goes_on_after_a_failing_sink")) return TENON_OK;
   return code;
 }
@@ -329,14 +332,14 @@ tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_
 }
 
 tenon_code_t claim(void*, tenon_str_t target, tenon_graph_t* graph,
-                   const tenon_claim_sink_t* sink) {
+                   const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
   if (is("claims_every_other_time") && ++calls % 2 == 0) return TENON_OK;
   Sink s{sink};
   tenon_claim_sink_t mine = *sink;
   mine.self = &s;
   mine.claim = take;
   mine.refuse = refuse;
-  return compile_next->claim(compile_next->self, target, graph, &mine);
+  return compile_next->claim(compile_next->self, target, graph, options, &mine);
 }
 
 tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph,

@@ -900,11 +900,12 @@ struct Sink {
   std::vector<tenon_node_t> nodes;
 };
 
-tenon_code_t take(void* self, tenon_node_t const* nodes, uint32_t count, double cost) {
+tenon_code_t take(void* self, const tenon_claim_t* given) {
   Sink& s = *static_cast<Sink*>(self);
-  if (is("cost_is_counted_up")) cost += ++calls;
-  s.nodes.assign(nodes, nodes + count);
-  return s.next->claim(s.next->self, nodes, count, cost);
+  tenon_claim_t claim = *given;
+  if (is("cost_is_counted_up")) claim.cost_ns += ++calls;
+  s.nodes.assign(claim.nodes, claim.nodes + claim.node_count);
+  return s.next->claim(s.next->self, &claim);
 }
 
 tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_t why) {
@@ -913,17 +914,17 @@ tenon_code_t refuse(void* self, tenon_node_t node, tenon_code_t code, tenon_str_
 }
 
 tenon_code_t claim(void*, tenon_str_t target, tenon_graph_t* graph,
-                   const tenon_claim_sink_t* sink) {
+                   const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
   Sink s{sink, {}};
   tenon_claim_sink_t mine = *sink;
   mine.self = &s;
   mine.claim = take;
   if (sink->refuse) mine.refuse = refuse;
-  const tenon_code_t code = compile_next->claim(compile_next->self, target, graph, &mine);
+  const tenon_code_t code = compile_next->claim(compile_next->self, target, graph, options, &mine);
   if (!s.nodes.empty() && is("sink_called_later")) {
     std::thread([next = *sink, node = s.nodes[0]] {
       sleep_ms(20);
-      next.claim(next.self, &node, 1, 1.0);
+      tenon_claim_node(&next, node, 1.0);
     }).detach();
   }
   return code;

@@ -1,6 +1,8 @@
 /* tenon.compile/1 of the asynchronous mutant: add, mul and max of f32, whose dims are numbers or
  * single symbols. An artifact is a list of values: arguments, then constants, then nodes in order.
- */
+ *
+ * Two variants are other kinds of devices. FEW takes add and products of matrices alone. GRAPHS
+ * takes no node by itself: a product, a sum and a maximum, one behind the other, together. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +13,18 @@
 #include "async.h"
 
 #define MAX_RANK 4
-enum { ADD, MUL, MAX, SUB };
-static const char* const kOps[] = {"add", "mul", "max", "sub"};
+enum { ADD, MUL, MAX, SUB, PRODUCT };
+static const char* const kOps[] = {"add", "mul", "max", "sub", "dot_general"};
+#if defined(FEW)
+enum { TAKES_PRODUCTS = 1, TAKES_PATTERNS = 0, TAKES_OPS = 1 };
+#define REFUSAL "async: add and dot_general alone"
+#elif defined(GRAPHS)
+enum { TAKES_PRODUCTS = 1, TAKES_PATTERNS = 1, TAKES_OPS = 3 };
+#define REFUSAL "async: dot_general, add and max together, and nothing else"
+#else
+enum { TAKES_PRODUCTS = 0, TAKES_PATTERNS = 0, TAKES_OPS = 3 };
+#define REFUSAL "async: add, mul and max alone"
+#endif
 
 typedef struct value_t {
   int32_t op, a, b;
@@ -50,8 +62,12 @@ static const tenon_host_threads_t* threads;
 
 static int op_of(const tenon_node_view_t* node) {
   const tenon_str_t name = host->sym_text(host->self, node->op);
-  for (int i = 0; i < 3 + is("claims_what_it_cannot"); ++i)
+  for (int i = 0; i <= PRODUCT; ++i) {
+    if (i >= TAKES_OPS && !(i == SUB && is("claims_what_it_cannot")) &&
+        !(i == PRODUCT && TAKES_PRODUCTS))
+      continue;
     if (strlen(kOps[i]) == name.size && memcmp(kOps[i], name.data, name.size) == 0) return i;
+  }
   return -1;
 }
 
@@ -75,11 +91,76 @@ static int takes_type(tenon_graph_t* graph, tenon_value_t value) {
   return 1;
 }
 
+/* A product of two matrices of known sizes. */
+static int is_plain_product(tenon_graph_t* graph, const tenon_node_view_t* node) {
+  for (uint32_t i = 0; i < 2; ++i) {
+    tenon_value_view_t v;
+    if (!view_value(graph, node->operands[i], &v) || v.type.rank != 2 || v.type.dims[0] < 0 ||
+        v.type.dims[1] < 0)
+      return 0;
+  }
+  for (uint32_t i = 0; i < node->attr_count; ++i) {
+    const tenon_attr_t* attr = &node->attrs[i];
+    const tenon_str_t name = host->sym_text(host->self, attr->name);
+    const int a = name.size == 10 && memcmp(name.data, "a_contract", 10) == 0;
+    const int b = name.size == 10 && memcmp(name.data, "b_contract", 10) == 0;
+    if (attr->kind != TENON_ATTR_I64S) continue;
+    if (a || b ? attr->count != 1 || attr->u.is[0] != a : attr->count != 0) return 0;
+  }
+  return 1;
+}
+
 static const char* obstacle(tenon_graph_t* graph, const tenon_node_view_t* node) {
-  if (op_of(node) < 0) return "async: add, mul and max alone";
+  const int op = op_of(node);
+  if (op < 0) return REFUSAL;
   if (!takes_type(graph, node->operands[0]) || !takes_type(graph, node->operands[1]))
     return "async: f32 alone, of plain dims";
+  if (op == PRODUCT && !is_plain_product(graph, node))
+    return "async: dot_general of two matrices alone";
   return NULL;
+}
+
+/* The node of this op that alone reads the first result of another; 0 if there is none. */
+static int only_reader(tenon_graph_t* graph, tenon_node_t of, int op, tenon_node_t* out) {
+  tenon_node_view_t node = {.size_bytes = sizeof node};
+  const tenon_use_t* uses = NULL;
+  uint32_t count = 0;
+  graphs->node_view(graphs->self, graph, of, &node);
+  if (graphs->value_uses(graphs->self, graph, node.results[0], &uses, &count) != TENON_OK ||
+      count != 1 || uses[0].node == TENON_NONE)
+    return 0;
+  *out = uses[0].node;
+  node.size_bytes = sizeof node;
+  graphs->node_view(graphs->self, graph, *out, &node);
+  return op_of(&node) == op && obstacle(graph, &node) == NULL;
+}
+
+/* A product, a sum and a maximum, one behind the other, from this node on. */
+static int is_pattern(tenon_graph_t* graph, tenon_node_t first, tenon_node_t nodes[3]) {
+  tenon_node_view_t node = {.size_bytes = sizeof node};
+  graphs->node_view(graphs->self, graph, first, &node);
+  nodes[0] = first;
+  return op_of(&node) == PRODUCT && obstacle(graph, &node) == NULL &&
+         only_reader(graph, first, ADD, &nodes[1]) && only_reader(graph, nodes[1], MAX, &nodes[2]);
+}
+
+static tenon_code_t claim_patterns(tenon_graph_t* graph, const tenon_region_view_t* region,
+                                   uint32_t node_limit, const tenon_claim_sink_t* sink) {
+  for (uint32_t i = 0; i < region->node_count; ++i) {
+    tenon_node_t nodes[4] = {0};
+    if (!is_pattern(graph, region->nodes[i], nodes)) {
+      const tenon_code_t code = sink->refuse(sink->self, region->nodes[i], TENON_UNIMPLEMENTED,
+                                             (tenon_str_t)TENON_STR(REFUSAL));
+      if (code != TENON_OK) return code;
+      continue;
+    }
+    tenon_claim_t claim = {sizeof claim, TENON_CLAIM_ATOMIC, nodes, 3, 0, 1000};
+    if (is("claims_together_twice")) nodes[3] = nodes[0], claim.node_count = 4;
+    if (is("claims_together_unknown_node")) nodes[1] = node_limit + 3;
+    const tenon_code_t code = sink->claim(sink->self, &claim);
+    if (code != TENON_OK) return code;
+  }
+  return TENON_OK;
 }
 
 static struct {
@@ -88,7 +169,7 @@ static struct {
 } later;
 static void* claim_later(void* unused) {
   usleep(20000);
-  later.sink->claim(later.sink->self, &later.node, 1, 1);
+  tenon_claim_node(later.sink, later.node, 1);
   return unused;
 }
 
@@ -97,8 +178,12 @@ static tenon_code_t claim_one(const tenon_claim_sink_t* sink, tenon_node_t node,
   tenon_node_t twice[2] = {node, node};
   double cost = is("claims_nan") ? NAN : is("claims_negative") ? -1 : 1000;
   if (is("claims_unknown_node")) node = node_limit + 3;
-  if (is("claims_twice")) return sink->claim(sink->self, twice, 2, cost);
-  if (is("claims_nothing")) sink->claim(sink->self, &node, 0, cost);
+  tenon_claim_t odd = {sizeof odd, 0, twice, 2, 0, cost};
+  if (is("claims_twice")) return sink->claim(sink->self, &odd);
+  odd.node_count = 0;
+  if (is("claims_nothing")) sink->claim(sink->self, &odd);
+  odd.node_count = 1, odd.flags = 6;
+  if (is("claims_with_odd_flags")) return sink->claim(sink->self, &odd);
   if (is("refuses_claimed"))
     sink->refuse(sink->self, node, TENON_UNIMPLEMENTED, (tenon_str_t)TENON_STR("async: no"));
   if (is("claims_later")) {
@@ -108,20 +193,21 @@ static tenon_code_t claim_one(const tenon_claim_sink_t* sink, tenon_node_t node,
     pthread_create(&thread, NULL, claim_later, NULL);
     pthread_detach(thread);
   }
-  const tenon_code_t code = sink->claim(sink->self, &node, 1, cost);
+  const tenon_code_t code = tenon_claim_node(sink, node, cost);
   return is("claim_sink_error_lost") ? TENON_OK : code;
 }
 
 static tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* graph,
-                          const tenon_claim_sink_t* sink) {
+                          const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
   static int calls;
   tenon_graph_view_t whole = {.size_bytes = sizeof whole};
   tenon_region_view_t region = {.size_bytes = sizeof region};
-  (void)self, (void)target;
+  (void)self, (void)target, (void)options;
   if (is("claim_needs_device") && !device_was_opened())
     return fail(TENON_FAILED_PRECONDITION, "no device is open");
   graphs->graph_view(graphs->self, graph, &whole);
   graphs->region_view(graphs->self, graph, whole.main, &region);
+  if (TAKES_PATTERNS) return claim_patterns(graph, &region, whole.node_limit, sink);
   const int call = __atomic_fetch_add(&calls, 1, __ATOMIC_RELAXED);
   for (uint32_t i = 0; i < region.node_count; ++i) {
     tenon_node_view_t node = {.size_bytes = sizeof node};
@@ -194,6 +280,15 @@ static tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph
   graphs->region_view(graphs->self, graph, whole.main, &region);
   if (is("compiles_two_at_most") && region.node_count > 2)
     return fail(TENON_UNIMPLEMENTED, "two nodes at most");
+  tenon_node_t pattern[3];
+  if (TAKES_PATTERNS && (region.node_count != 3 || !is_pattern(graph, region.nodes[0], pattern) ||
+                         is("claims_together_what_it_cannot")))
+    return fail(TENON_UNIMPLEMENTED, REFUSAL);
+  if (is("one_long_call")) {
+    if (host->cancelled(host->self)) return fail(TENON_CANCELLED, "stopped");
+    burn(2500);
+    if (host->cancelled(host->self)) return fail(TENON_CANCELLED, "stopped");
+  }
   if (is("compiles_no_single") && region.node_count == 1)
     return fail(TENON_UNIMPLEMENTED, "one node is not worth it");
   head_t head = {.magic = "ASYNC001",
@@ -501,6 +596,17 @@ static float apply(int op, float a, float b) {
   return op == ADD ? a + b : a * b;
 }
 
+static void multiply(tenon_executable_t* exe, const value_t* node, const float* a, const float* b,
+                     float* out) {
+  const int64_t *x = exe->values[node->a].dims, *y = exe->values[node->b].dims;
+  for (int64_t i = 0; i < x[0]; ++i)
+    for (int64_t k = 0; k < y[1]; ++k) {
+      float sum = 0;
+      for (int64_t j = 0; j < x[1]; ++j) sum += a[i * x[1] + j] * b[j * y[1] + k];
+      out[i * y[1] + k] = sum;
+    }
+}
+
 static float shared_temp[1 << 16];
 static int together;
 
@@ -512,7 +618,10 @@ static void run_node(tenon_executable_t* exe, const value_t* node, const float* 
     for (uint64_t i = 0; i < count; ++i) out[i] = shared_temp[i];
     return;
   }
-  for (uint64_t i = 0; i < count; ++i) out[i] = apply(node->op, a[i], b[i]);
+  if (node->op == PRODUCT)
+    multiply(exe, node, a, b, out);
+  else
+    for (uint64_t i = 0; i < count; ++i) out[i] = apply(node->op, a[i], b[i]);
   if (is("together_in_other_bits") && count != 0 &&
       __atomic_load_n(&together, __ATOMIC_RELAXED) > 1)
     ((unsigned char*)out)[0] ^= 1;
@@ -681,6 +790,17 @@ static tenon_code_t dump(void* self, tenon_artifact_t* artifact, tenon_str_t wha
                      is("dumps_bytes") ? 2 : 19);
 }
 
+static tenon_code_t properties(void* self, tenon_str_t target, tenon_compile_properties_t* out) {
+  static int calls;
+  (void)self, (void)target;
+  tenon_compile_properties_t made = {sizeof made, TENON_COMPILE_SAME_BITS};
+  if (TAKES_PATTERNS) made.flags |= TENON_COMPILE_ONE_LONG_CALL;
+  if (is("properties_unknown")) made.flags |= 64;
+  if (is("properties_change") && calls++ != 0) made.flags = 0;
+  if (is("properties_fail")) return fail(TENON_UNAVAILABLE, "ask another time");
+  return tenon_record_give(out, &made, sizeof made);
+}
+
 const tenon_compile_api_t compile_api = {sizeof compile_api,
                                          NULL,
                                          claim,
@@ -696,7 +816,8 @@ const tenon_compile_api_t compile_api = {sizeof compile_api,
                                          execute,
                                          dump,
                                          NULL,
-                                         NULL};
+                                         NULL,
+                                         properties};
 
 tenon_code_t compile_start(void) {
   static const tenon_str_t ids[] = {TENON_STR(TENON_HOST_GRAPH_ID),

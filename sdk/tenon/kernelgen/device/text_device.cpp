@@ -74,8 +74,8 @@ tenon_code_t claim_nodes(const HostTables& host, tenon_graph_t* graph, const Low
       answer = &it->second;
     }
     if (answer->claimed) {
-      code = sink->claim(sink->self, &node, 1, answer->cost_ns);
-    } else if (sink->refuse != nullptr) {
+      code = tenon_claim_node(sink, node, answer->cost_ns);
+    } else {
       code = sink->refuse(sink->self, node, TENON_UNIMPLEMENTED,
                           {answer->why.data(), answer->why.size()});
     }

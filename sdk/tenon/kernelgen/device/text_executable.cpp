@@ -368,7 +368,15 @@ Status TextDevice::cached_binary(std::string_view target, std::string_view text,
   return {};
 }
 
-Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_claim_sink_t* sink) {
+Status TextDevice::properties(tenon_str_t, tenon_compile_properties_t* out) {
+  tenon_compile_properties_t made = {};
+  // The order of every sum is in the text. A runtime's compiler cannot be interrupted.
+  made.flags = TENON_COMPILE_SAME_BITS | TENON_COMPILE_ONE_LONG_CALL;
+  return give_record(out, made);
+}
+
+Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_compile_options_t*,
+                         const tenon_claim_sink_t* sink) {
   HostTables host;
   TENON_TRY(open_host_tables(context().host, &host));
   LoweringLimits limits;
@@ -446,7 +454,8 @@ tenon_compile_api_t TextDevice::table() {
           entry<execute>,
           entry<&TextDevice::dump>,
           nullptr,
-          nullptr};
+          nullptr,
+          entry<&TextDevice::properties>};
 }
 
 }  // namespace tenon::kernelgen

@@ -103,7 +103,9 @@ class TextDevice {
   tenon_compile_api_t table();
 
   // The slots of the table.
-  Status claim(tenon_str_t target, tenon_graph_t* graph, const tenon_claim_sink_t* sink);
+  Status claim(tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t* options,
+               const tenon_claim_sink_t* sink);
+  Status properties(tenon_str_t target, tenon_compile_properties_t* out);
   Status compile_graph(tenon_str_t target, tenon_graph_t* graph,
                        const tenon_compile_options_t* options, tenon_artifact_t** out);
   Status fits(tenon_str_t target, const void* bytes, uint64_t size_bytes);

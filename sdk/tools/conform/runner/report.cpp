@@ -178,6 +178,41 @@ std::string unchecked_text(const RunRecord& record) {
   return text;
 }
 
+// "A, B, I, and C except R-C26": the groups that hold; empty if none does.
+std::string groups_text(const RunRecord& record) {
+  std::string whole, partly;
+  for (const GroupResult& result : group_results(record.findings)) {
+    if (!result.holds()) continue;
+    if (result.open.empty()) {
+      whole += fmt::format("{}{}", whole.empty() ? "" : ", ", result.group->letter);
+      continue;
+    }
+    std::string open;
+    for (size_t i = 0; i < result.open.size(); ++i) {
+      open += i == 0 ? "" : i + 1 == result.open.size() ? " and " : ", ";
+      open += result.open[i]->check->requirement;
+    }
+    partly += fmt::format("{}{} except {}", partly.empty() ? "" : "; ", result.group->letter, open);
+  }
+  return whole + (whole.empty() || partly.empty() ? "" : "; ") + partly;
+}
+
+// The verdict in a sentence, which every report begins with.
+std::string verdict_text(const RunRecord& record) {
+  const std::string subject =
+      fmt::format("{} {}: ", record.subject.manifest.name, record.subject.manifest.version);
+  const Counts c = count(record);
+  if (record.partial)
+    return subject + (c.failed == 0 ? "some checks were run, and none failed"
+                                    : fmt::format("some checks were run, and {} failed", c.failed));
+  std::string text = record.reached.level == 0
+                         ? "no level was reached"
+                         : fmt::format("level {} was reached", record.reached.level);
+  if (const std::string groups = groups_text(record); !groups.empty())
+    text += fmt::format("; these groups hold: {}", groups);
+  return subject + text;
+}
+
 // What is missing for the next level, line by line.
 std::vector<std::string> needs_of(const RunRecord& record) {
   constexpr size_t kMost = 8;
@@ -205,9 +240,16 @@ std::vector<std::string> needs_of(const RunRecord& record) {
 std::string badge(const RunRecord& record) {
   const int level = record.reached.level;
   const std::string open = unchecked_text(record);
-  const char* colour = level == 0 ? "#b03030" : "#2e7d32";
-  const std::string right = level == 0 ? "not conforming" : fmt::format("level {}", level);
-  const size_t left_width = 110, right_width = level == 0 ? 110 : 60;
+  // What could not be checked counts against the badge: it is another colour, and says how much.
+  const size_t open_count = unchecked(record.findings, level).size();
+  const char* colour = level == 0 ? "#b03030" : open_count != 0 ? "#8a6d00" : "#2e7d32";
+  std::string right = level == 0 ? "not conforming" : fmt::format("level {}", level);
+  for (const GroupResult& result : group_results(record.findings)) {
+    if (level != 0 && result.group->level > level && result.holds())
+      right += fmt::format(" + {}", result.group->letter);
+  }
+  if (level != 0 && open_count != 0) right += fmt::format(", {} unchecked", open_count);
+  const size_t left_width = 110, right_width = 16 + 7 * right.size();
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"22\" role=\"img\" "
       "aria-label=\"Tenon: {3}\"><title>Tenon: {3}{6}</title>"
@@ -298,7 +340,12 @@ Counts count(const RunRecord& record) {
 }
 
 std::string text_report(const RunRecord& record, bool verbose) {
-  std::string text;
+  std::string text = verdict_text(record) + "\n";
+  if (!record.partial) {
+    for (const std::string& line : needs_of(record)) text += "  " + line + "\n";
+    if (const std::string open = unchecked_text(record); !open.empty())
+      text += fmt::format("  not checked here, for the reasons below: {}\n", open);
+  }
   for (const Finding& f : record.findings) {
     const bool quiet = f.outcome.verdict == Verdict::kNotOffered ||
                        (f.outcome.verdict == Verdict::kPass && f.group->letter != kSpeed);
@@ -308,15 +355,7 @@ std::string text_report(const RunRecord& record, bool verbose) {
     if (!k.used)
       text += fmt::format("{:<12} {} matches no check that was run\n", "stale", quoted(k.glob));
   }
-  text += fmt::format("{} {}: {}\n", record.subject.manifest.name, record.subject.manifest.version,
-                      sums(record));
-  if (record.partial) return text;
-  text += record.reached.level == 0 ? "no level was reached\n"
-                                    : fmt::format("level {} was reached\n", record.reached.level);
-  for (const std::string& line : needs_of(record)) text += "  " + line + "\n";
-  if (const std::string open = unchecked_text(record); !open.empty())
-    text += fmt::format("  not checked here, for the reasons above: {}\n", open);
-  return text;
+  return text + sums(record) + "\n";
 }
 
 std::string json_report(const RunRecord& record) {
@@ -347,6 +386,18 @@ std::string json_report(const RunRecord& record) {
                {"seconds", record.seconds},
                {"checks_sha256", checks_digest()},
                {"checks", checks}};
+  json["verdict"] = verdict_text(record);
+  for (const GroupResult& result : group_results(record.findings)) {
+    Json open = Json::array();
+    for (const Finding* f : result.open) open.push_back(f->check->requirement);
+    json["groups"].push_back({{"group", std::string(1, result.group->letter)},
+                              {"holds", result.holds()},
+                              {"passed", result.passed},
+                              {"failed", result.failed},
+                              {"skipped", result.skipped},
+                              {"not_offered", result.not_offered},
+                              {"unchecked", open}});
+  }
   json["level_needs"] = Json::array();
   for (const Finding* f : record.reached.missing) json["level_needs"].push_back(name_of(*f));
   json["unchecked"] = Json::array();
@@ -393,7 +444,7 @@ std::string html_report(const RunRecord& record) {
       ".yes{{background:#dfd}}.FAIL,.stale{{background:#fdd}}.known{{background:#fed}}.skip,.not-"
       "offered{{color:#666}}</"
       "style></head><body>\n"
-      "<h1>{0} {1}</h1>\n<p>{2}</p>\n<p>{3}</p>\n{10}<p>Tenon {4}, ABI {5}.{6}. "
+      "<h1>{0} {1}</h1>\n<p>{12}.</p>\n<p>{2}</p>\n<p>{3}</p>\n{10}<p>Tenon {4}, ABI {5}.{6}. "
       "</p>\n<table>{11}<tr><td>Library, "
       "sha256</td><td><code>{7}</code></td></tr><tr><td>Manifest, "
       "sha256</td><td><code>{8}</code></td></tr><tr><td>Checks, "
@@ -401,7 +452,7 @@ std::string html_report(const RunRecord& record) {
       escaped(m.name), escaped(m.version), badge(record), escaped(sums(record)), TENON_VERSION,
       TENON_ABI_MAJOR, TENON_ABI_MINOR,
       record.library_sha256.empty() ? "unknown" : record.library_sha256, manifest_digest(record),
-      checks_digest(), needs_html(record), facts_html(record));
+      checks_digest(), needs_html(record), facts_html(record), escaped(verdict_text(record)));
   text += legend_html();
   if (const KernelTable kernels = kernels_of(record); !kernels.empty()) {
     text += fmt::format(

@@ -26,9 +26,9 @@ struct Counts {
 };
 Counts count(const RunRecord& record);
 
-// Failures, stale known failures and skips with their reasons, then one line of totals, the level,
-// what kept the next one from being reached, and what could not be checked for this one. verbose:
-// lists every check.
+// The verdict in a sentence: the level, and the groups that hold. Then what kept the next level
+// from being reached, what could not be checked for this one, failures, stale known failures and
+// skips with their reasons, and one line of totals. verbose: lists every check.
 std::string text_report(const RunRecord& record, bool verbose);
 std::string json_report(const RunRecord& record);
 std::string junit_report(const RunRecord& record);

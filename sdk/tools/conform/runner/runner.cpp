@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "sdk/tools/conform/runner/answers.h"
 #include "sdk/tools/conform/runner/check_process.h"
@@ -253,10 +254,14 @@ Reached level_reached(const std::vector<Finding>& findings, int level_asked) {
   return reached;
 }
 
-std::vector<const Finding*> unchecked(const std::vector<Finding>& findings, int level) {
+namespace {
+
+// Skipped findings that `counts` accepts, one for each requirement that no check answered.
+template <typename Counts>
+std::vector<const Finding*> open_requirements(const std::vector<Finding>& findings, Counts counts) {
   std::vector<const Finding*> out;
   for (const Finding& finding : findings) {
-    if (finding.outcome.verdict != Verdict::kSkip || finding.group->level > level) continue;
+    if (finding.outcome.verdict != Verdict::kSkip || !counts(*finding.group)) continue;
     if (finding.group->letter == kSpeed) continue;
     const std::string_view id = finding.check->requirement;
     const bool told = std::any_of(out.begin(), out.end(), [&](const Finding* other) {
@@ -266,6 +271,38 @@ std::vector<const Finding*> unchecked(const std::vector<Finding>& findings, int 
       return other.check->requirement == id && other.outcome.verdict == Verdict::kPass;
     });
     if (!told && !answered) out.push_back(&finding);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<const Finding*> unchecked(const std::vector<Finding>& findings, int level) {
+  return open_requirements(findings, [&](const Group& group) { return group.level <= level; });
+}
+
+std::vector<GroupResult> group_results(const std::vector<Finding>& findings) {
+  std::vector<GroupResult> out;
+  for (const Group& group : groups()) {
+    if (group.letter == kSpeed) continue;
+    GroupResult result;
+    result.group = &group;
+    size_t run = 0;
+    std::set<std::string_view> seen;
+    for (const Finding& finding : findings) {
+      if (finding.group != &group) continue;
+      ++run;
+      const Verdict verdict = finding.outcome.verdict;
+      if (verdict == Verdict::kPass) seen.insert(finding.check->requirement);
+      result.passed += verdict == Verdict::kPass;
+      result.failed += verdict == Verdict::kFail;
+      result.skipped += verdict == Verdict::kSkip;
+      result.not_offered += verdict == Verdict::kNotOffered;
+    }
+    result.whole = run == group.checks.size();
+    result.seen = seen.size();
+    result.open = open_requirements(findings, [&](const Group& other) { return &other == &group; });
+    if (run != 0) out.push_back(std::move(result));
   }
   return out;
 }

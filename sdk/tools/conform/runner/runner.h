@@ -65,6 +65,20 @@ struct Reached {
 };
 Reached level_reached(const std::vector<Finding>& findings, int level_asked);
 
+// What the findings say of one group, whatever the level: a device of few ops can hold E without
+// the rest of level 3.
+struct GroupResult {
+  const Group* group = nullptr;
+  size_t passed = 0, failed = 0, skipped = 0, not_offered = 0;
+  std::vector<const Finding*> open;  // requirements that every check of theirs skipped
+  size_t seen = 0;                   // requirements of which a check passed
+  bool whole = false;                // all its checks were run
+  // Nothing was seen to be broken, and more was seen to hold than was left open, so that a device
+  // that takes nothing holds nothing. Open requirements are told beside the group.
+  bool holds() const { return whole && failed == 0 && seen > open.size(); }
+};
+std::vector<GroupResult> group_results(const std::vector<Finding>& findings);
+
 // Requirements of the groups up to this level that were left open: every check that names one was
 // skipped. In order.
 std::vector<const Finding*> unchecked(const std::vector<Finding>& findings, int level);

@@ -54,7 +54,7 @@ uint32_t stand_cancelled(void* self) {
   if (!g_watch.on) return answer;
   const double now = processor_seconds();
   Polls& polls = g_watch.polls;
-  polls.seconds_longest = std::max(polls.seconds_longest, now - g_watch.last);
+  polls.spent(now - g_watch.last);
   g_watch.last = now;
   ++polls.count;
   const bool is_it = g_watch.cancel_at != 0 && polls.count == g_watch.cancel_at;
@@ -163,7 +163,7 @@ Polls end_of_watch() {
   std::lock_guard lock(g_mutex);
   const double now = processor_seconds();
   Polls polls = g_watch.polls;
-  polls.seconds_longest = std::max(polls.seconds_longest, now - g_watch.last);
+  polls.spent(now - g_watch.last);
   if (polls.told) polls.seconds_told = now - g_watch.told_at;
   g_watch.on = false;
   return polls;

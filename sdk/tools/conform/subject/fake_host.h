@@ -37,9 +37,15 @@ const Heard& heard();
 // processor time of all threads of this process.
 struct Polls {
   uint64_t count = 0;
-  bool told = false;           // a poll was answered with yes
-  double seconds_told = 0;     // since the first such poll
-  double seconds_longest = 0;  // between two polls, or between one and the beginning or the end
+  bool told = false;        // a poll was answered with yes
+  double seconds_told = 0;  // since the first such poll
+  // Between two polls, or between one and the beginning or the end: the longest time, and the
+  // second longest.
+  double seconds_longest = 0, seconds_second = 0;
+  void spent(double seconds) {
+    seconds_second = std::max(seconds_second, std::min(seconds, seconds_longest));
+    seconds_longest = std::max(seconds_longest, seconds);
+  }
 };
 // Records polls from now on. `cancel` is called in poll number cancel_at, which is answered with
 // yes, as are all later ones; 0: in none.

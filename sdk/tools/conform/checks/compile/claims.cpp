@@ -27,8 +27,10 @@ Outcome asked_graphs(CompileFixture& fixture, std::vector<std::unique_ptr<Part>>
   const std::vector<OpCase> examples = generate_cases(
       fixture.session().host(),
       [](const OpCase& example, std::vector<OpCase>* cases) { cases->push_back(example); });
-  for (const std::string& text : {pair_graph(), chain_graph(), inner_graph(), mixed_graph(),
-                                  symbolic_graph(), graph_of(examples)}) {
+  std::vector<std::string> texts = pattern_graphs();
+  for (std::string text : {pair_graph(), inner_graph(), symbolic_graph(), graph_of(examples)})
+    texts.push_back(std::move(text));
+  for (const std::string& text : texts) {
     std::unique_ptr<Part> part;
     CONFORM_TRY(Part::read(fixture.api(), text, &part));
     out->push_back(std::move(part));
@@ -80,8 +82,9 @@ Outcome claim_ends(Session& s) {
   CONFORM_TRY(Part::read(fixture.api(), mixed_graph(), &part));
   auto* heard = new LateSink;  // leaked, since it may be called too late
   static tenon_claim_sink_t sink;
+  sink.size_bytes = sizeof sink;
   sink.self = heard;
-  sink.claim = [](void* self, const tenon_node_t*, uint32_t, double) -> tenon_code_t {
+  sink.claim = [](void* self, const tenon_claim_t*) -> tenon_code_t {
     auto* late = static_cast<LateSink*>(self);
     if (!late->open) ++late->late;
     return TENON_OK;
@@ -92,8 +95,9 @@ Outcome claim_ends(Session& s) {
     return TENON_OK;
   };
   s.step("claim, and what comes after it");
-  const tenon_code_t code =
-      fixture.compiler().claim(fixture.compiler().self, fixture.target(), part->graph(), &sink);
+  const tenon_compile_options_t options = fixture.compile_options();
+  const tenon_code_t code = fixture.compiler().claim(fixture.compiler().self, fixture.target(),
+                                                     part->graph(), &options, &sink);
   heard->open = false;
   CONFORM_EXPECT(code == TENON_OK, "claim gives {}", code_text(code));
   pause_a_while(std::chrono::milliseconds(200));
@@ -107,17 +111,21 @@ Outcome claim_stops(Session& s) {
   CompileFixture fixture(s);
   CONFORM_TRY(fixture.find());
   std::unique_ptr<Part> part;
-  CONFORM_TRY(Part::read(fixture.api(), chain_graph(), &part));
   Claims claims;
-  CONFORM_TRY(fixture.claim(*part, &claims));
-  if (claims.claims.empty()) return skipped("the device takes nothing of add, mul and max");
+  for (const std::string& text : pattern_graphs()) {
+    CONFORM_TRY(Part::read(fixture.api(), text, &part));
+    CONFORM_TRY(fixture.claim(*part, &claims));
+    if (!claims.claims.empty()) break;
+  }
+  if (claims.claims.empty()) return skipped("the device takes nothing of the graphs");
+  const tenon_compile_options_t options = fixture.compile_options();
   const tenon_claim_sink_t sink = {
-      nullptr,
-      [](void*, const tenon_node_t*, uint32_t, double) -> tenon_code_t { return TENON_ABORTED; },
+      sizeof sink, 0, nullptr,
+      [](void*, const tenon_claim_t*) -> tenon_code_t { return TENON_ABORTED; },
       [](void*, tenon_node_t, tenon_code_t, tenon_str_t) -> tenon_code_t { return TENON_OK; }};
   s.step("claim with a sink that fails");
-  const tenon_code_t code =
-      fixture.compiler().claim(fixture.compiler().self, fixture.target(), part->graph(), &sink);
+  const tenon_code_t code = fixture.compiler().claim(fixture.compiler().self, fixture.target(),
+                                                     part->graph(), &options, &sink);
   CONFORM_EXPECT(code == TENON_ABORTED, "with a sink that gives ABORTED, claim gives {}",
                  code_text(code));
   return pass();
@@ -134,13 +142,15 @@ Outcome claim_nodes(Session& s) {
       for (tenon_node_t node : claim.nodes)
         CONFORM_EXPECT(node < part.whole().node_limit && part.node(node).parent != TENON_NONE,
                        "a claim names node {}, which the graph does not have", node);
+      CONFORM_EXPECT((claim.flags & ~TENON_CLAIM_ATOMIC) == 0,
+                     "a claim has the unknown flags {:#x}", claim.flags);
       // A node inside a region must be claimed by itself: it is kept whole, not compiled.
-      CONFORM_EXPECT(claim.nodes.size() == 1 || std::all_of(claim.nodes.begin(), claim.nodes.end(),
-                                                            [&](tenon_node_t node) {
-                                                              return part.node(node).parent ==
-                                                                     part.whole().main;
-                                                            }),
-                     "a claim of several nodes names one inside of a region");
+      const bool by_itself = claim.nodes.size() == 1 && !claim.atomic();
+      CONFORM_EXPECT(by_itself || std::all_of(claim.nodes.begin(), claim.nodes.end(),
+                                              [&](tenon_node_t node) {
+                                                return part.node(node).parent == part.whole().main;
+                                              }),
+                     "a claim of several nodes, or an atomic one, names one inside of a region");
     }
     return pass();
   });
@@ -199,7 +209,23 @@ Outcome claim_again(Session& s) {
   return pass();
 }
 
+// What a device declares, in words that the ABI has, and always the same.
+Outcome properties_stay(Session& s) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  if (fixture.compiler().properties == nullptr) return not_offered("properties");
+  uint32_t first = 0, again = 0;
+  s.step("properties");
+  CONFORM_TRY(fixture.properties(&first));
+  CONFORM_EXPECT((first & ~(TENON_COMPILE_SAME_BITS | TENON_COMPILE_ONE_LONG_CALL)) == 0,
+                 "properties gives the unknown flags {:#x}", first);
+  CONFORM_TRY(fixture.properties(&again));
+  CONFORM_EXPECT(first == again, "properties gives {:#x} and then {:#x}", first, again);
+  return pass();
+}
+
 constexpr Check kChecks[] = {
+    {"R-E30", "properties", properties_stay},
     {"R-E01", "claim-without-device", claim_without_device},
     {"R-E01", "claim-keeps-graph", claim_keeps_graph},
     {"R-E01", "claim-ends", claim_ends},
