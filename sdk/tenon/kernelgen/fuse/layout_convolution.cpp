@@ -23,7 +23,9 @@ class Operands {
     // One pixel is a matrix-vector product, which is best read along its rows.
     const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) &&
                        w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
-    if (!tiled) return floats(p_, s.b) ? channels_last_input(s) : void();
+    // Without pixels around it, a channel is read where it is unless tiles load it with others.
+    const bool pixels = k_.buffers[p_.at(operand(p_, s.b)).ref].dims.size() >= 3;
+    if (!tiled) return pixels && floats(p_, s.b) ? channels_last_input(s) : void();
     if (depthwise || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
     depthwise ? pack_channels(s, w) : pack_panels(s, w);
   }
@@ -74,8 +76,7 @@ class Operands {
     const ExprId from = operand(p_, s.b);
     const uint32_t x = p_.at(from).ref;
     const Buffer& b = k_.buffers[x];
-    const bool in_order = b.dims.size() < 3 ||
-                          p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) ||
+    const bool in_order = p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) ||
                           p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1);
     if (from == s.b && in_order) return;
     const uint32_t turned = edges_.reordered(x, s.x_channel, TENON_F32, s.origins);
