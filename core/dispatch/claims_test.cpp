@@ -155,7 +155,7 @@ tenon_claim_t atomic(std::span<const tenon_node_t> nodes, double cost_ns = 1) {
 
 struct Atomic : KernelSets {
   std::shared_ptr<runtime::Device> device_of(const Claimant& claimant) {
-    return *runtime::Device::create({"toys", &device_api, &claimant.api, nullptr, {}}, 0);
+    return *runtime::Device::create({"toys", &device_api, &claimant.api, nullptr}, 0);
   }
   // The refusal of node 0 after these claims.
   std::string refusal(std::vector<tenon_claim_t> claims) {
@@ -229,7 +229,7 @@ TEST_F(Atomic, AFallbackIsAskedForNodesThatLoseTheirClaim) {
   using Found = Result<std::shared_ptr<runtime::Device>>;
   candidates.fallbacks.emplace_back("toy:1", [&] {
     return Found(
-        *runtime::Device::create({"toys", &device_api, &everything.api, nullptr, {}}, 0, 1));
+        *runtime::Device::create({"toys", &device_api, &everything.api, nullptr}, 0, 1));
   });
   const Result<Placement> placement = place(graph, candidates);
   ASSERT_TRUE(placement.ok()) << placement.status().text();
