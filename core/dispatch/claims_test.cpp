@@ -228,8 +228,7 @@ TEST_F(Atomic, AFallbackIsAskedForNodesThatLoseTheirClaim) {
   candidates.by_preference = true;
   using Found = Result<std::shared_ptr<runtime::Device>>;
   candidates.fallbacks.emplace_back("toy:1", [&] {
-    return Found(
-        *runtime::Device::create({"toys", &device_api, &everything.api, nullptr}, 0, 1));
+    return Found(*runtime::Device::create({"toys", &device_api, &everything.api, nullptr}, 0, 1));
   });
   const Result<Placement> placement = place(graph, candidates);
   ASSERT_TRUE(placement.ok()) << placement.status().text();

@@ -68,7 +68,7 @@ class Checker {
                                         place_sound(s.lo_place) && place_sound(s.hi_place) &&
                                         place_sound(s.multiple_place);
                                }) &&
-           below(p_.of_inputs, p_.symbols.size());
+           below(p_.of_inputs, p_.symbols.size()) && below(p_.needed, p_.symbols.size());
   }
   bool port_sound(const PortRecord& port) const {
     return port.dtype <= UINT16_MAX && dims_sound(port.dims);

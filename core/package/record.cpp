@@ -136,7 +136,8 @@ std::string to_bytes(const ProgramRecord& p) {
   Writer w;
   w.u32(p.abi), w.u64(p.node_count), w.u64(p.copy_count);
   w.list(p.places, [](Writer& to, const std::string& place) { to.text(place); });
-  w.list(p.symbols, kWrite), w.numbers(p.of_inputs), w.list(p.dims, kWrite);
+  w.list(p.symbols, kWrite), w.numbers(p.of_inputs), w.numbers(p.needed);
+  w.list(p.dims, kWrite);
   w.list(p.inputs, kWrite), w.list(p.outputs, kWrite);
   w.list(p.facts, kWrite), w.list(p.nodes, kWrite);
   w.list(p.plugins, kWrite), w.list(p.devices, kWrite);
@@ -152,6 +153,7 @@ Result<ProgramRecord> from_bytes(std::string_view bytes, const Extents& extents,
   p.abi = r.u32(), p.node_count = r.u64(), p.copy_count = r.u64();
   p.places = r.list<std::string>([](Reader& from) { return from.text(); });
   p.symbols = r.list<SymbolRecord>(read_symbol), p.of_inputs = r.numbers32();
+  p.needed = r.numbers32();
   p.dims = r.list<DimRecord>(read_dim);
   p.inputs = r.list<PortRecord>(read_port), p.outputs = r.list<PortRecord>(read_port);
   p.facts = r.list<FactRecord>(read_fact), p.nodes = r.list<NodeRecord>(read_node);

@@ -93,6 +93,7 @@ struct ProgramRecord {
   std::vector<std::string> places;
   std::vector<SymbolRecord> symbols;
   std::vector<uint32_t> of_inputs;  // symbols that the inputs bring
+  std::vector<uint32_t> needed;     // those of them without which nothing can be run
   std::vector<DimRecord> dims;
   std::vector<PortRecord> inputs, outputs;
   std::vector<FactRecord> facts;

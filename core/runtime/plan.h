@@ -44,7 +44,7 @@ struct Plan {
   std::vector<Slot> slots;
   std::vector<Step> steps;
   std::vector<uint32_t> output_slots;  // one per output; a slot may occur twice
-  std::vector<tenon_symbol_t> needed;  // symbols that slots and steps mention
+  std::vector<tenon_symbol_t> needed;  // symbols of inputs that a type or an attribute mentions
 };
 
 }  // namespace tenon::runtime

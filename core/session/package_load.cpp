@@ -249,7 +249,7 @@ class PackageLoader {
       step.out_symbols = from.out_symbols;
     }
     plan_->output_slots = p_.output_slots;
-    note_needed(*program_->graph_, plan_.get());
+    plan_->needed.assign(p_.needed.begin(), p_.needed.end());
   }
 
   void finish(double ms) {

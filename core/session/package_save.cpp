@@ -78,7 +78,10 @@ class SizeWriter {
 
   void all() {
     symbols();
-    for (ir::Symbol s : graph_.region(graph_.main()).symbols) p_.of_inputs.push_back(s);
+    for (ir::Symbol s : graph_.region(graph_.main()).symbols) {
+      p_.of_inputs.push_back(s);
+      if (graph_.symbol_uses(s) != 0) p_.needed.push_back(s);
+    }
     ports(shapes_.inputs(), &p_.inputs);
     ports(shapes_.outputs(), &p_.outputs);
     for (const runtime::Assertion& fact : shapes_.assertions())

@@ -214,7 +214,9 @@ class ProgramBuilder {
       for (uint32_t slot : step.outputs) plan_->slots[slot].last_step = i;
     }
     for (uint32_t slot : plan_->output_slots) plan_->slots[slot].last_step = UINT32_MAX;
-    note_needed(graph(), plan_.get());
+    for (tenon_symbol_t s : graph().region(graph().main()).symbols) {
+      if (graph().symbol_uses(s) != 0) plan_->needed.push_back(s);
+    }
     return {};
   }
 
@@ -291,19 +293,6 @@ class ProgramBuilder {
   std::vector<std::vector<uint32_t>> places_;  // by slot: where the value is
   std::vector<int64_t> likely_;
 };
-
-void note_needed(const ir::Graph& graph, runtime::Plan* plan) {
-  std::vector<tenon_symbol_t>& needed = plan->needed;
-  for (const runtime::Step& step : plan->steps)
-    needed.insert(needed.end(), step.symbols.begin(), step.symbols.end());
-  for (const runtime::Slot& slot : plan->slots) {
-    for (tenon_dim_t dim : slot.dims) {
-      if (dim < 0) graph.dims().symbols_of(dim, &needed);
-    }
-  }
-  std::ranges::sort(needed);
-  needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
-}
 
 Result<std::shared_ptr<Program>> Program::compile(const Graph& model,
                                                   const CompileOptions& options) {

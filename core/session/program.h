@@ -99,7 +99,4 @@ class Program {
   double compile_ms_ = 0, load_ms_ = 0;
 };
 
-// Fills Plan::needed from the slots and steps, whose dims are the graph's.
-void note_needed(const ir::Graph& graph, runtime::Plan* plan);
-
 }  // namespace tenon::session

@@ -436,7 +436,7 @@ TEST_P(TensorTest, ThreadsShareATensor) {
 
 TEST_P(TensorTest, ASizeThatNoInputDecidesIsGiven) {
   compile(R"(tenon.tir 1
-graph @g<n in [2, 64], m>(%x: f32[1], %z: f32[m]) -> (y: f32[n], w: f32[m]) {
+graph @g<n in [2, 64], m, unused>(%x: f32[1], %z: f32[m]) -> (y: f32[n], w: f32[m]) {
   %y = broadcast(%x) {shape = [n], dims = [0]} : f32[n]
   yield %y, %z
 }

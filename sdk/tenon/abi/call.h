@@ -89,8 +89,8 @@ typedef struct tenon_output_t {
 
 /* ---- The call ---- */
 
-/* The value of a symbolic size (tenon_model_info_t::symbol_names). Needed for sizes that follow
- * from no input's dims, else T0623; for others it must agree with them. */
+/* The value of a symbolic size (tenon_model_info_t::symbol_names). Needed for a size that something
+ * uses and that follows from no input's dims, else T0623; for others it must agree with them. */
 typedef struct tenon_size_t {
   tenon_str_t name;
   int64_t value;
