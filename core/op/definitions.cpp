@@ -133,6 +133,10 @@ void number_by_content(OpRecord* record) {
   def.version = number_of(bytes);
 }
 
+bool of_this_process(const OpRecord& record) {
+  return (record.def.version & TENON_OP_VERSION_BY_CONTENT) != 0 && has_functions(record.def);
+}
+
 // The record that has this content and number already; null, with a number that is free, if there
 // is none. Under the lock.
 OpRecord* Registry::known_as(OpRecord* record) {

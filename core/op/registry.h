@@ -100,6 +100,8 @@ Result<OpRecord> copy_declaration(const tenon_op_def_t* given, uint64_t index,
                                   std::string_view provider);
 // Sets `content`, and numbers the meaning (definitions.cpp).
 void number_by_content(OpRecord* record);
+// True if the number stands for functions of this process, and means nothing to another one.
+bool of_this_process(const OpRecord& record);
 
 // T0320 with what is wrong, or OK. `def` is full-size.
 Status check_declaration(const tenon_op_def_t& def);

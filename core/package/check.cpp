@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include <tenon/cpp/elements.hpp>
+
 #include "core/base/checked.h"
 
 namespace tenon::package {
@@ -71,7 +73,10 @@ class Checker {
            below(p_.of_inputs, p_.symbols.size()) && below(p_.needed, p_.symbols.size());
   }
   bool port_sound(const PortRecord& port) const {
-    return port.dtype <= UINT16_MAX && dims_sound(port.dims);
+    return dtype_sound(port.dtype) && dims_sound(port.dims);
+  }
+  static bool dtype_sound(uint32_t dtype) {
+    return dtype <= UINT16_MAX && elements::dtype_valid(static_cast<tenon_dtype_t>(dtype));
   }
   bool fact_sound(const FactRecord& fact) const {
     return fact.rel <= TENON_REL_DIVISIBLE && dim_sound(fact.a, p_.dims.size()) &&
@@ -103,14 +108,34 @@ class Checker {
     });
   }
   bool slots_sound() const {
-    for (const SlotRecord& slot : p_.slots) {
-      const bool source = slot.source == 1 || (slot.source == 0 && slot.index < p_.inputs.size()) ||
-                          (slot.source == 2 && slot.index < p_.blobs.size());
-      const bool ends = slot.last_step == kNothing || slot.last_step < p_.steps.size() ||
-                        (slot.last_step == 0 && p_.steps.empty());
-      if (!source || !ends || slot.dtype > UINT16_MAX || !dims_sound(slot.dims)) return false;
+    if (!std::ranges::all_of(p_.slots, [&](const SlotRecord& s) { return slot_sound(s); }) ||
+        !below(p_.output_slots, p_.slots.size()) || p_.output_slots.size() != p_.outputs.size())
+      return false;
+    for (size_t i = 0; i < p_.outputs.size(); ++i) {
+      if (!same_type(p_.slots[p_.output_slots[i]], p_.outputs[i])) return false;
     }
-    return below(p_.output_slots, p_.slots.size()) && p_.output_slots.size() == p_.outputs.size();
+    return true;
+  }
+  // A run compares what it is given with the ports, and then takes bytes by the slots.
+  bool slot_sound(const SlotRecord& slot) const {
+    const bool ends = slot.last_step == kNothing || slot.last_step < p_.steps.size() ||
+                      (slot.last_step == 0 && p_.steps.empty());
+    if (!ends || !dtype_sound(slot.dtype) || !dims_sound(slot.dims)) return false;
+    if (slot.source == 0)
+      return slot.index < p_.inputs.size() && same_type(slot, p_.inputs[slot.index]);
+    if (slot.source == 2) return slot.index < p_.blobs.size() && constant_sound(slot);
+    return slot.source == 1;
+  }
+  static bool same_type(const SlotRecord& slot, const PortRecord& port) {
+    return slot.dtype == port.dtype && slot.dims == port.dims;
+  }
+  // A number is itself, so a part of `dims` fails element_count.
+  bool constant_sound(const SlotRecord& slot) const {
+    const Result<uint64_t> count = element_count(slot.dims);
+    if (!count.ok()) return false;
+    const Result<uint64_t> bytes =
+        packed_bytes(*count, elements::dtype_bits(static_cast<tenon_dtype_t>(slot.dtype)));
+    return bytes.ok() && *bytes <= p_.blobs[slot.index].size;
   }
 
   // Walks the steps as a run does: where is each value, and does it live long enough?

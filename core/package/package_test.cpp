@@ -20,15 +20,15 @@ ProgramRecord sample() {
   p.symbols = {{"n", 1, 64, 1, -1, 1, 0, 0}};
   p.of_inputs = {0};
   p.dims = {{TENON_DIM_SYMBOL, 0, 0}, {TENON_DIM_ADD, kFirst, 1}};
-  p.inputs = {{"x", 11, {kFirst}}};
-  p.outputs = {{"y", 11, {kFirst}}};
+  p.inputs = {{"x", TENON_F32, {kFirst}}};
+  p.outputs = {{"y", TENON_F32, {kFirst}}};
   p.facts = {{TENON_REL_LE, kFirst, 64, 1}};
   p.nodes = {{1, {{kFirst}}, {{kFirst}}, {}}};
   p.plugins = {{"p", "1.0", "00"}};
   p.devices = {{"d", "any", 0}};
   p.blobs = {{0, 5, {1, 2}}};
   p.segments = {{0, "", 0, 3, true, {0}, {1}}};
-  p.slots = {{0, 0, 11, {kFirst}, 1}, {1, 0, 11, {kFirst}, kNothing}};
+  p.slots = {{0, 0, TENON_F32, {kFirst}, 1}, {1, 0, TENON_F32, {kFirst}, kNothing}};
   p.steps = {{true, 0, 0, 0, {}, {}, {}, {}},
              {false, 0, 0, 0, {0}, {1}, {0}, {}},
              {true, kNothing, 1, 0, {}, {}, {}, {}}};
@@ -162,6 +162,47 @@ TEST(Package, RefusesRecordsThatDoNotFit) {
   p = sample();
   p.slots[1].last_step = 3;
   expect_refused(p, "slots");
+}
+
+// A run takes as many bytes as slots say.
+TEST(Package, RefusesSlotsOfAnotherTypeThanTheirPorts) {
+  ProgramRecord p = sample();
+  p.slots[0].dtype = TENON_F64;
+  expect_refused(p, "slots");
+  p = sample();
+  p.slots[0].dims = {~int64_t{1}};
+  expect_refused(p, "slots");
+  p = sample();
+  p.slots[1].dtype = TENON_F64;  // of the output
+  expect_refused(p, "slots");
+  p = sample();
+  p.slots[1].dims = {4096};
+  expect_refused(p, "slots");
+  for (const uint32_t none : {uint32_t{TENON_DTYPE_NONE}, uint32_t{TENON_DTYPE_COUNT}, 1u << 16}) {
+    p = sample();
+    p.inputs[0].dtype = none;
+    expect_refused(p, "inputs and outputs");
+    p = sample();
+    p.slots.push_back({1, 0, none, {}, 0});
+    expect_refused(p, "slots");
+  }
+}
+
+TEST(Package, RefusesConstantsBeyondTheirBytes) {
+  const auto with = [](uint32_t dtype, std::vector<DimRef> dims) {
+    ProgramRecord p = sample();
+    p.slots.push_back({2, 0, dtype, std::move(dims), 0});  // the blob has 5 bytes
+    return p;
+  };
+  Extents extents;
+  for (Extent& extent : extents) extent = {0, 5, {}};
+  for (const ProgramRecord& p :
+       {with(TENON_U8, {5}), with(TENON_F32, {1}), with(TENON_F32, {0, INT64_MAX, INT64_MAX})})
+    EXPECT_TRUE(from_bytes(to_bytes(p), extents, "a.tpk").ok());
+  for (const ProgramRecord& p :
+       {with(TENON_U8, {6}), with(TENON_F32, {2}), with(TENON_U8, {kFirst}),
+        with(TENON_U8, {INT64_MAX, INT64_MAX}), with(TENON_F64, {INT64_MAX / 2})})
+    expect_refused(p, "slots");
 }
 
 TEST(Package, RefusesStepsThatReadWhatIsNotThere) {

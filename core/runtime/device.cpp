@@ -64,14 +64,12 @@ Result<std::shared_ptr<Device>> Device::create(const DeviceApis& apis, uint32_t 
     return error(TENON_INTERNAL, "T0503", "plugin {} describes device {} with {}",
                  quoted(apis.plugin), ordinal, wrong);
   }
-  device->name_ = printable(from_abi_str(info.kind));
-  if (number != 0) device->name_ += fmt::format(":{}", number);
-  device->tensor_text_ = fmt::format("a tensor on device {}", quoted(device->name_));
+  device->set_name(number);
   return device;
 }
 
 Result<std::shared_ptr<Device>> Device::create_for_target(const DeviceApis& apis,
-                                                          std::string_view kind,
+                                                          std::string_view kind, uint32_t number,
                                                           std::string_view target) {
   std::shared_ptr<Device> device(new Device(apis, 0));
   tenon_device_info_t& info = device->info_;
@@ -88,9 +86,14 @@ Result<std::shared_ptr<Device>> Device::create_for_target(const DeviceApis& apis
   device->target_ = target;
   info.kind = to_abi_str(device->kind_);
   info.target = to_abi_str(device->target_);
-  device->name_ = printable(kind);
-  device->tensor_text_ = fmt::format("a tensor on device {}", quoted(device->name_));
+  device->set_name(number);
   return device;
+}
+
+void Device::set_name(uint32_t number) {
+  name_ = printable(from_abi_str(info_.kind));
+  if (number != 0) name_ += fmt::format(":{}", number);
+  tensor_text_ = fmt::format("a tensor on device {}", quoted(name_));
 }
 
 Device::~Device() {

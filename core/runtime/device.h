@@ -85,10 +85,11 @@ class Device : public std::enable_shared_from_this<Device> {
   // one table lists several kinds.
   static Result<std::shared_ptr<Device>> create(const DeviceApis& apis, uint32_t ordinal,
                                                 uint32_t number);
-  // One to compile for only, which need not be in this machine: `kind` with this target. The rest
-  // is as the plugin says of device 0, if it has one here. Never opened.
+  // One to compile for only, which need not be in this machine: `kind` with this target, and with
+  // `number` in its name. The rest is as the plugin says of device 0, if it has one here. Never
+  // opened.
   static Result<std::shared_ptr<Device>> create_for_target(const DeviceApis& apis,
-                                                           std::string_view kind,
+                                                           std::string_view kind, uint32_t number,
                                                            std::string_view target);
   ~Device();
   Device(const Device&) = delete;
@@ -140,6 +141,7 @@ class Device : public std::enable_shared_from_this<Device> {
 
  private:
   Device(const DeviceApis& apis, uint32_t ordinal) : apis_(apis), ordinal_(ordinal) {}
+  void set_name(uint32_t number);  // from info_
   DeviceApis apis_;
   uint32_t ordinal_;
   std::string name_, tensor_text_;

@@ -59,6 +59,23 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
                printable(kind), ordinal, quoted(kind), found - 1);
 }
 
+struct DeviceName {
+  std::string_view kind;
+  uint32_t ordinal = 0;
+};
+Result<DeviceName> parse_name(std::string_view name) {
+  const size_t colon = name.rfind(':');
+  if (colon == std::string_view::npos) return DeviceName{name, 0};
+  const std::string_view kind = name.substr(0, colon);
+  uint64_t ordinal = 0;
+  if (!parse_u64(name.substr(colon + 1), &ordinal) || ordinal > UINT32_MAX) {
+    return error(TENON_INVALID_ARGUMENT, "T0502",
+                 "{} is not a device name: the colon must be followed by a number, as in {}",
+                 quoted(name), quoted(fmt::format("{}:1", kind)));
+  }
+  return DeviceName{kind, static_cast<uint32_t>(ordinal)};
+}
+
 std::vector<std::string> names_in(std::string_view list) {
   std::vector<std::string> names;
   for (std::string_view name : split(list, ',')) names.emplace_back(name);
@@ -77,21 +94,12 @@ void add_fallbacks(std::span<const DeviceKind> kinds, bool automatic, dispatch::
 }  // namespace
 
 Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name) {
-  std::string_view kind = name;
-  uint64_t ordinal = 0;
-  if (const size_t colon = name.rfind(':'); colon != std::string_view::npos) {
-    kind = name.substr(0, colon);
-    if (!parse_u64(name.substr(colon + 1), &ordinal) || ordinal > UINT32_MAX) {
-      return error(TENON_INVALID_ARGUMENT, "T0502",
-                   "{} is not a device name: the colon must be followed by a number, as in {}",
-                   quoted(name), quoted(fmt::format("{}:1", kind)));
-    }
-  }
+  TENON_ASSIGN_OR_RETURN(const DeviceName parsed, parse_name(name));
+  const auto& [kind, ordinal] = parsed;
   const std::string key = fmt::format("{}:{}", kind, ordinal);
   std::lock_guard lock(g_mutex);
   if (auto it = cache().find(key); it != cache().end()) return it->second;
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> device,
-                         make_device(kind, static_cast<uint32_t>(ordinal)));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> device, make_device(kind, ordinal));
   cache().emplace(key, device);
   return device;
 }
@@ -171,13 +179,13 @@ Result<dispatch::Candidates> candidates_for_target(std::string_view device,
                  "the target {} needs the one device that it is of, as in --device NAME",
                  quoted(target));
   }
-  const std::string_view kind = std::string_view(names[0]).substr(0, names[0].find(':'));
-  TENON_ASSIGN_OR_RETURN(const runtime::DeviceApis apis, device_apis(kind));
+  TENON_ASSIGN_OR_RETURN(const DeviceName name, parse_name(names[0]));
+  TENON_ASSIGN_OR_RETURN(const runtime::DeviceApis apis, device_apis(name.kind));
   dispatch::Candidates out;
   out.by_preference = true;
   out.no_fallback = true;  // others would compile for this machine
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> made,
-                         runtime::Device::create_for_target(apis, kind, target));
+                         runtime::Device::create_for_target(apis, name.kind, name.ordinal, target));
   out.devices.push_back(std::move(made));
   return out;
 }

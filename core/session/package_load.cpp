@@ -1,5 +1,6 @@
 // A program from the records of a package.
 #include <algorithm>
+#include <set>
 
 #include "core/base/errors/failure.h"
 #include "core/base/file.h"
@@ -7,7 +8,6 @@
 #include "core/base/process/float_state.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
-#include "core/ir/dtype.h"
 #include "core/ir/host_graph.h"
 #include "core/package/bytes.h"
 #include "core/runtime/trace.h"
@@ -19,6 +19,28 @@ namespace tenon::session {
 
 using package::DimRef;
 using package::ProgramRecord;
+
+namespace {
+
+// Names for symbols that lost theirs, unlike all names of the record: also those that come later.
+class StandIns {
+ public:
+  explicit StandIns(const ProgramRecord& record) {
+    for (const package::SymbolRecord& s : record.symbols) taken_.insert(s.name);
+  }
+  std::string next() {
+    for (;;) {
+      std::string name = fmt::format("unused_{}", ++count_);
+      if (!taken_.contains(name)) return name;
+    }
+  }
+
+ private:
+  std::set<std::string_view> taken_;
+  uint64_t count_ = 0;
+};
+
+}  // namespace
 
 class PackageLoader {
  public:
@@ -34,7 +56,7 @@ class PackageLoader {
     const FloatScope floats(region_float_control());  // a device may pack constants
     plan_->api = ir::host_graph_table();
     TENON_RETURN_IF_ERROR(sizes());
-    TENON_RETURN_IF_ERROR(shapes());
+    shapes();
     TENON_RETURN_IF_ERROR(blobs());
     TENON_RETURN_IF_ERROR(devices());
     for (size_t i = 0; i < p_.segments.size(); ++i) {
@@ -54,8 +76,9 @@ class PackageLoader {
   Status sizes() {
     program_->graph_ = ir::Graph::create("package");
     ir::DimTable& table = program_->graph_->dims();
+    StandIns stand_ins(p_);
     for (const package::SymbolRecord& s : p_.symbols) {
-      const std::string name = s.name.empty() ? table.unique_name("unused") : s.name;
+      const std::string name = s.name.empty() ? stand_ins.next() : s.name;
       TENON_RETURN_IF_ERROR(refused(table.symbol_add(name, INT64_MIN, INT64_MAX, 1, -1).status()));
     }
     for (const package::DimRecord& d : p_.dims) {
@@ -103,20 +126,19 @@ class PackageLoader {
     return out;
   }
 
-  Status ports(const std::vector<package::PortRecord>& from, std::vector<runtime::Port>* out) {
+  std::vector<runtime::Port> ports(const std::vector<package::PortRecord>& from) const {
+    std::vector<runtime::Port> out;
     for (const package::PortRecord& port : from) {
-      const auto dtype = static_cast<tenon_dtype_t>(port.dtype);
-      if (!ir::dtype_valid(dtype))
-        return package::damaged(package_.name, "an input or output has no known element type");
-      out->push_back({port.name, TENON_NONE, dtype, dims(port.dims), {}});
+      out.push_back(
+          {port.name, TENON_NONE, static_cast<tenon_dtype_t>(port.dtype), dims(port.dims), {}});
     }
-    return {};
+    return out;
   }
 
-  Status shapes() {
+  void shapes() {
     runtime::Shapes::Parts parts;
-    TENON_RETURN_IF_ERROR(ports(p_.inputs, &parts.inputs));
-    TENON_RETURN_IF_ERROR(ports(p_.outputs, &parts.outputs));
+    parts.inputs = ports(p_.inputs);
+    parts.outputs = ports(p_.outputs);
     parts.of_inputs = p_.of_inputs;
     for (const package::FactRecord& f : p_.facts)
       parts.assertions.push_back({f.rel, dim(f.a), dim(f.b), f.place});
@@ -129,7 +151,6 @@ class PackageLoader {
     parts.blame = std::move(blame);
     plan_->shapes =
         runtime::Shapes::restore(*plan_->api, program_->graph_->abi(), std::move(parts));
-    return {};
   }
 
   // ---- Constants ----
@@ -183,26 +204,24 @@ class PackageLoader {
 
   Result<uint32_t> compiler_of(const package::SegmentRecord& segment) const {
     if (segment.by.empty()) return 0u;
+    // A plugin that was registered again has several sets. Only its last one is in force.
     const std::vector<runtime::KernelSet> sets =
         plan_->devices[segment.device]->apis().kernel_sets->all();
-    const auto found = std::ranges::find(sets, segment.by, &runtime::KernelSet::plugin);
-    if (found == sets.end()) {
-      return unsuited(segment,
-                      fmt::format("the kernels of plugin {} are not here", quoted(segment.by)));
+    for (size_t i = sets.size(); i > 0; --i) {
+      if (sets[i - 1].in_force && sets[i - 1].plugin == segment.by) return static_cast<uint32_t>(i);
     }
-    return static_cast<uint32_t>(found - sets.begin()) + 1;
+    return unsuited(segment,
+                    fmt::format("the kernels of plugin {} are not here", quoted(segment.by)));
   }
 
   Status fits(const package::SegmentRecord& segment, const tenon_compile_api_t& api,
               std::string_view code) const {
-    runtime::Device& device = *plan_->devices[segment.device];
     if (segment.packed && (api.load_packed == nullptr || api.pack == nullptr))
       return unsuited(segment, "the plugin takes no packed constants any more");
-    auto guard = device.serialise();
-    clear_failure();
-    const tenon_code_t answer = api.fits(api.self, device.target(), code.data(), code.size());
-    if (answer == TENON_OK) return {};
-    return unsuited(segment, from_abi(answer, "fits").message());
+    TENON_ASSIGN_OR_RETURN(const std::optional<std::string> refusal,
+                           refusal_of(*plan_->devices[segment.device], api, code), "loading {}",
+                           quoted(package_.name));
+    return refusal ? unsuited(segment, *refusal) : Status();
   }
 
   Status segment(const package::SegmentRecord& segment) {
@@ -257,6 +276,7 @@ class PackageLoader {
     kept_->summary = std::move(package_.summary);
     kept_->node_count = p_.node_count;
     kept_->copy_count = p_.copy_count;
+    for (const package::SegmentRecord& s : p_.segments) kept_->code_bytes += s.size;
     std::vector<std::string_view> symbols;
     for (uint32_t s : p_.of_inputs)
       symbols.push_back(sym_text(program_->graph_->dims().symbol(s).name));

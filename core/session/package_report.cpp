@@ -62,7 +62,7 @@ std::string ports(const std::vector<package::PortRecord>& from, const DimTexts& 
   return list(from, [&](const package::PortRecord& port) {
     const auto dtype = static_cast<tenon_dtype_t>(port.dtype);
     return fmt::format("{{\"name\":{},\"type\":{},\"dims\":{}}}", json_quoted(port.name),
-                       json_quoted(ir::dtype_valid(dtype) ? ir::dtype_name(dtype) : "unknown"),
+                       json_quoted(ir::dtype_name(dtype)),
                        list(port.dims, [&](DimRef d) { return json_quoted(texts.of(d)); }));
   });
 }

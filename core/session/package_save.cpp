@@ -159,7 +159,8 @@ class Saver {
  public:
   explicit Saver(const Program& program) : program_(program), sizes_(program, &record_) {}
 
-  Status save(std::string_view path) {
+  Status save(AtomicFile file) {
+    TENON_RETURN_IF_ERROR(check_portable(program_));
     const FloatScope floats(region_float_control());  // packing computes
     record_.abi = TENON_ABI_VERSION;
     const tenon_program_info_t info = program_.info();
@@ -172,7 +173,7 @@ class Saver {
     TENON_RETURN_IF_ERROR(slots());
     for (const runtime::Step& step : program_.plan()->steps) add_step(step);
     record_.output_slots = program_.plan()->output_slots;
-    return write(path);
+    return write(std::move(file));
   }
 
  private:
@@ -288,7 +289,7 @@ class Saver {
     record_.steps.push_back(std::move(out));
   }
 
-  Status write(std::string_view path) {
+  Status write(AtomicFile file) {
     static_assert(runtime::kHostPlace == package::kNothing);
     package::Writer report;
     report.text(program_.placement_summary());
@@ -297,7 +298,6 @@ class Saver {
     const auto whole = [](const std::string& bytes) -> package::Content {
       return {bytes.size(), [&bytes](const auto& take) { return take(bytes); }};
     };
-    TENON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(path));
     TENON_RETURN_IF_ERROR(
         package::write_container({whole(records), whole(told), whole(code_), blobs_.content()},
                                  [&](std::string_view bytes) { return file.write(bytes); }));
@@ -313,8 +313,8 @@ class Saver {
 
 }  // namespace
 
-Status save_package(const Program& program, std::string_view path) {
-  return Saver(program).save(path);
+Status save_package(const Program& program, AtomicFile file) {
+  return Saver(program).save(std::move(file));
 }
 
 }  // namespace tenon::session

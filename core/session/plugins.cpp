@@ -229,7 +229,7 @@ Result<PluginIdentity> plugin_identity(std::string_view name, bool digest) {
   for (const auto& candidate : PluginHost::process().candidates()) {
     if (candidate->name() != name || !host::is_usable(candidate->state)) continue;
     PluginIdentity out{candidate->name(), candidate->manifest.version, {}};
-    if (digest) {
+    if (digest && !candidate->library_path.empty()) {
       TENON_ASSIGN_OR_RETURN(out.sha256, host::file_digest(candidate->library_path));
     }
     return out;

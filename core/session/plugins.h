@@ -37,7 +37,7 @@ std::string devices_left_out();
 
 struct PluginIdentity {
   std::string name, version;
-  std::string sha256;  // of its library
+  std::string sha256;  // of its library; empty: it has none, since the program registered it
 };
 // A plugin that was found; without its digest unless `digest`, which reads the whole library. P0903
 // if there is none.

@@ -49,7 +49,7 @@ struct CopyRecord {
 // What a program from a package has in place of its graph and its compilation.
 struct Packaged {
   std::string placement, summary;
-  uint64_t node_count = 0, copy_count = 0;
+  uint64_t node_count = 0, copy_count = 0, code_bytes = 0;
   std::vector<ir::Ref<ir::Blob>> blobs;  // ranges of the file, and the file itself
 };
 

@@ -100,7 +100,11 @@ tenon_program_info_t Program::info() const {
     info.kernel_count += executable->info().kernel_count;
     info.constant_bytes += executable->info().constant_bytes;
   }
-  info.copy_count = packaged_ != nullptr ? packaged_->copy_count : copies_.size();
+  info.copy_count = copies_.size();
+  if (packaged_ != nullptr) {
+    info.copy_count = packaged_->copy_count;
+    info.code_bytes = packaged_->code_bytes;
+  }
   return info;
 }
 

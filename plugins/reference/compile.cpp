@@ -2,6 +2,7 @@
 
 #include <tenon/cpp/builder.hpp>
 #include <tenon/cpp/plugin.hpp>
+#include <tenon/cpp/timeline.hpp>
 
 #include "artifact.h"
 #include "interpreter.h"
@@ -119,11 +120,11 @@ Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size) {
                 cat("This device is ", quoted(kTarget), ", and not ", quoted(view(target)), "."));
   std::unique_ptr<Interpreter> loaded;
   ArtifactView parts;
-  if (!read_head(bytes, size, &parts).ok() || !Interpreter::load(parts, {}, &loaded).ok()) {
-    return fail(TENON_FAILED_PRECONDITION,
-                cat("These ", size, " bytes are not a graph that this reference device can read."));
-  }
-  return {};
+  TENON_TRY(read_head(bytes, size, &parts));
+  const Fault fault = fault_of(Interpreter::load(parts, {}, &loaded).code());
+  if (fault.ok() || fault.code == TENON_RESOURCE_EXHAUSTED) return fault.tell();
+  return fail(TENON_FAILED_PRECONDITION,
+              cat("These ", size, " bytes hold a graph that cannot be read here: ", fault.text));
 }
 
 Status load(void*, tenon_device_t*, const void* bytes, uint64_t size,

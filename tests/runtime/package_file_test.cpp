@@ -87,6 +87,9 @@ TEST_P(PackageFileTest, ComputesAndRefusesAsTheModel) {
     EXPECT_EQ(error.substr(0, 3), "T06") << error;
   }
   std::string of_loaded, of_compiled;
+  tenon_program_info_t info;
+  ASSERT_TRUE(loaded.info(&info).ok());
+  EXPECT_GT(info.code_bytes, 0u);
   ASSERT_TRUE(loaded.placement(&of_loaded).ok());
   ASSERT_TRUE(compiled.placement(&of_compiled).ok());
   EXPECT_EQ(of_loaded, of_compiled);
@@ -155,9 +158,41 @@ TEST(PackageFile, AFolderThatIsNotThereGivesNoFile) {
   ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok());
   EXPECT_FALSE(model.save({.device = "reference"}, testing::TempDir() + "/none/x.tpk").ok());
   EXPECT_EQ(tenon::failure_text().substr(0, 3), "T01") << tenon::failure_text();
+  // Told before what is wrong with the target, and nothing stays of a file that could be made.
+  EXPECT_FALSE(model.save({.device = "reference"}, testing::TempDir() + "/none/x.tpk", "t").ok());
+  EXPECT_EQ(tenon::failure_text().substr(0, 3), "T01") << tenon::failure_text();
+  const std::string folder = testing::TempDir() + "/empty.tpk.d";
+  std::filesystem::create_directory(folder);
+  EXPECT_FALSE(model.save({.device = "reference"}, folder + "/x.tpk", "t").ok());
+  EXPECT_EQ(tenon::failure_text().substr(0, 5), "T0520") << tenon::failure_text();
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove(folder);
   tenon::Program program;
   EXPECT_FALSE(session.load_package(testing::TempDir() + "/none/x.tpk", &program).ok());
   EXPECT_EQ(tenon::failure_text().substr(0, 5), "T0101") << tenon::failure_text();
+}
+
+// The symbol of a node that a pass removed has no name in the file; its stand-in is nobody else's.
+TEST(PackageFile, ASymbolMayHaveAnyName) {
+  tenon::Session session;
+  ASSERT_TRUE(session.open().ok());
+  constexpr std::string_view kNames = R"(tenon.tir 1
+graph @g(%x: f32[1, 8]) -> (k: f32[1, unused]) {
+  %zero = const f32[1, 8] splat 0
+  %p = compare(%x, %zero) {direction = 4} : pred[1, 8]
+  %dead = nonzero(%p) <u0 in [0, 8]> : i64[2, u0]
+  %row = reshape(%p) {shape = dims [8]} : pred[8]
+  %k = compress(%x, %row) <unused in [0, 8]> {dim = 1} : f32[1, unused]
+  yield %k
+}
+)";
+  tenon::Model model;
+  ASSERT_TRUE(session.load_bytes(kNames, "g.tir", &model).ok()) << tenon::failure_text();
+  const std::string path = testing::TempDir() + "/names.tpk";
+  ASSERT_TRUE(model.save({.device = "reference"}, path).ok()) << tenon::failure_text();
+  tenon::Program program;
+  EXPECT_TRUE(session.load_package(path, &program).ok()) << tenon::failure_text();
+  std::filesystem::remove(path);
 }
 
 TEST(PackageFile, ATargetNeedsItsDevice) {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 
 #include <tenon/abi/host.h>
@@ -235,6 +236,53 @@ TEST_F(RegisterTest, KernelsOfOtherPluginsBelongToTheDefinitionOfTheirTime) {
   ASSERT_TRUE(define<2>().ok());
   EXPECT_EQ(value("demo.by_reference", "cpu"), 21);
   EXPECT_EQ(g_kernel_runs, ++runs);
+}
+
+// ---- Programs in files ----
+
+// What means something in this process only stays here.
+TEST_F(RegisterTest, OpsByFunctionsCannotBePutInAFile) {
+  ASSERT_TRUE(define<2>().ok());
+  const std::string path = testing::TempDir() + "/op.tpk";
+  for (const char* device : {"reference", TENON_WITH_CPU ? "cpu" : "reference"}) {
+    EXPECT_FALSE(model("demo.by_reference").save({.device = device}, path).ok()) << device;
+    EXPECT_EQ(failure_text().substr(0, 65),
+              "T0520: the op `demo.by_reference` was registered by this program ")
+        << failure_text();
+    ASSERT_TRUE(model("demo.scale_shift").save({.device = device}, path).ok()) << failure_text();
+    tenon::Program loaded;
+    ASSERT_TRUE(session.load_package(path, &loaded).ok()) << failure_text();
+    EXPECT_EQ(value(loaded), 21) << device;
+  }
+  std::filesystem::remove(path);
+}
+
+// Kernels are found by the name of their plugin. Those of the last registration count.
+TEST_F(RegisterTest, PackagesUseKernelsOfAPluginThatIsRegistered) {
+  if (!TENON_WITH_CPU) GTEST_SKIP() << "this build has no cpu device";
+  std::string text = text_of("neg");  // so large that kernels are worth their call
+  for (size_t at; (at = text.find("[4]")) != std::string::npos;) text.replace(at, 3, "[1048576]");
+  const std::vector<float> x(1048576, 10);
+  const tenon::Input in[] = {ArrayView::of(x, {1048576})};
+  const std::string path = testing::TempDir() + "/kernels.tpk";
+  const auto result = [&] {
+    tenon::Program loaded;
+    std::vector<Output> out(1);
+    if (!session.load_package(path, &loaded).ok() || !loaded.call(in, out).ok())
+      return failure_text();
+    return std::to_string(static_cast<int>(out[0].as<float>()[3]));
+  };
+  ASSERT_TRUE(Registration("other").kernels("cpu", kernels<2>("neg")).add().ok());
+  tenon::Model large;
+  ASSERT_TRUE(session.load_bytes(text, "g.tir", &large).ok()) << failure_text();
+  ASSERT_TRUE(large.save({.device = "cpu"}, path).ok()) << failure_text();
+  EXPECT_EQ(result(), "21");
+  ASSERT_TRUE(Registration("other").kernels("cpu", kernels<3>("neg")).add().ok());
+  EXPECT_EQ(result(), "31");
+  ASSERT_TRUE(tenon::unregister("other").ok());
+  EXPECT_NE(result().find("the kernels of plugin `other` are not here"), std::string::npos);
+  EXPECT_EQ(result().substr(0, 5), "T0523");
+  std::filesystem::remove(path);
 }
 
 TEST_F(RegisterTest, IsListedAndTakenBack) {

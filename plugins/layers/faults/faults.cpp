@@ -32,6 +32,7 @@ enum Site {
   kFence,
   kTimeout,
   kCompile,
+  kFits,
   kLoad,
   kExecute,
   kLate,
@@ -51,6 +52,7 @@ constexpr std::array<SiteInfo, kSites> kInfo = {{{"open", TENON_UNAVAILABLE},
                                                  {"fence", TENON_RESOURCE_EXHAUSTED},
                                                  {"timeout", TENON_DEADLINE_EXCEEDED},
                                                  {"compile", TENON_ABORTED},
+                                                 {"fits", TENON_RESOURCE_EXHAUSTED},
                                                  {"load", TENON_ABORTED},
                                                  {"execute", TENON_ABORTED},
                                                  {"late", TENON_ABORTED},
@@ -123,6 +125,7 @@ class Faults {
   // ---- tenon.compile/1
   tenon_code_t compile(tenon_str_t target, tenon_graph_t* graph,
                        const tenon_compile_options_t* options, tenon_artifact_t** out);
+  tenon_code_t fits(tenon_str_t target, const void* bytes, uint64_t size);
   tenon_code_t load(tenon_device_t* device, const void* bytes, uint64_t size,
                     tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out);
   tenon_code_t load_packed(tenon_device_t* device, const void* bytes, uint64_t size,
@@ -241,6 +244,7 @@ Status Faults::attach(tenon::LayerSubject& subject) {
   if ((compile_ = subject.next<tenon_compile_api_t>(TENON_COMPILE_ID)) != nullptr) {
     tenon_compile_api_t& t = compile_table_;
     t.compile = layer_slot<&Faults::compile>;
+    t.fits = layer_slot<&Faults::fits>;
     t.load = layer_slot<&Faults::load>;
     t.load_packed = layer_slot<&Faults::load_packed>;
     t.executable_release = layer_slot<&Faults::executable_release>;
@@ -485,6 +489,12 @@ tenon_code_t Faults::compile(tenon_str_t target, tenon_graph_t* graph,
     if (const uint64_t n = faults_[kCompile].next(); n != 0) return fail_now(kCompile, n).code();
   }
   return compile_->compile(compile_->self, target, graph, options, out);
+}
+tenon_code_t Faults::fits(tenon_str_t target, const void* bytes, uint64_t size) {
+  if (is_chosen_target(view(target))) {
+    if (const uint64_t n = faults_[kFits].next(); n != 0) return fail_now(kFits, n).code();
+  }
+  return compile_->fits(compile_->self, target, bytes, size);
 }
 tenon_code_t Faults::load(tenon_device_t* device, const void* bytes, uint64_t size,
                           tenon_blob_t* const* constants, uint32_t count,

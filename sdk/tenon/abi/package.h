@@ -50,12 +50,17 @@ typedef struct tenon_host_package_t {
   void* self;
 
   /* Compiles a model and writes the program. Opens no device. The file appears whole or not at all.
-   * Fails as tenon_host_session_t::compile does, and with T0520 for a program that cannot be
-   * written: one whose sizes depend on values of inputs. Safe. */
+   * Fails as tenon_host_session_t::compile does; with T0107, T0108 or T0109 for the file; and with
+   * T0520 for a program that cannot be written: one whose sizes depend on values of inputs, one
+   * with an op that the program registers and defines by functions (plugins.h), or one whose device
+   * does not compile for the target. Safe. */
   tenon_code_t (*save)(void* self, tenon_model_t* model, const tenon_package_options_t* options,
                        tenon_str_t path);
   /* Maps the file, which must not be changed while the program exists, and loads the program.
-   * options may be null. DATA_LOSS T0521 for a file that is damaged or no package,
+   * Devices without tenon_compile_api_t::pack get the constants as the model has them, and pack or
+   * upload them each time: today all but `cpu`. A plugin that the program registers must be
+   * registered here too. options may be null. T0101, T0103 or T0104 for a file that cannot be
+   * opened, DATA_LOSS T0521 for a file that is damaged or no package,
    * FAILED_PRECONDITION T0522 for another version of the format, FAILED_PRECONDITION T0523 if this
    * machine or a plugin does not suit the package, NOT_FOUND T0502 or UNAVAILABLE T0503 for a
    * device that is missing. program_release as for any program; placement and placement_summary are
@@ -70,7 +75,8 @@ typedef struct tenon_host_package_t {
    *    "segments":[{"device","by","code_bytes","constants_bytes","packed"}],
    *    "nodes","steps","copies",
    *    "sections":[{"kind","offset","size_bytes","alignment"}]}
-   * hi is absent where there is no bound. Fails as load does for the file itself. Safe. */
+   * hi is absent where there is no bound; sha256 is empty for a plugin that a program registers.
+   * Fails as load does for the file itself. Safe. */
   tenon_code_t (*describe)(void* self, tenon_str_t path, const tenon_sink_t* json);
   /* Inputs, outputs and symbols of any program, loaded or compiled. Borrowed from the program.
    * Safe.

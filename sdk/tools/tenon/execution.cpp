@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include <nlohmann/json.hpp>
 
 #include "sdk/tools/tenon/console.h"
@@ -55,7 +58,18 @@ int values_taken(const Host& host, const RunOptions& options, const Model& model
 }  // namespace
 
 bool is_package(std::string_view path) {
-  return path.ends_with(".tpk");
+  constexpr std::string_view kExtension = ".tpk";
+  if (path.size() < kExtension.size()) return false;
+  return std::ranges::equal(path.substr(path.size() - kExtension.size()), kExtension, {},
+                            [](unsigned char c) { return std::tolower(c); });
+}
+
+int refuse_package(std::string_view path) {
+  if (!is_package(path)) return kOk;
+  return fail(
+      kUsage, "T0004",
+      fmt::format("{} is a package, a compiled program; this needs the model.", in_quotes(path)),
+      "`tenon run` and `tenon info` take packages.");
 }
 
 int load_package(const Host& host, const RunOptions& options, Program& program) {
@@ -63,9 +77,7 @@ int load_package(const Host& host, const RunOptions& options, Program& program) 
                                                   {"--value", !options.values.empty()},
                                                   {"--option", !options.device_options.empty()},
                                                   {"--passes", !options.pipeline.empty()},
-                                                  {"--no-fallback", options.no_fallback},
-                                                  {"--check", !options.check.empty()},
-                                                  {"--dump", !options.dump.empty()}};
+                                                  {"--no-fallback", options.no_fallback}};
   for (const auto& [name, given] : decided) {
     if (!given) continue;
     return fail(kUsage, "T0004",
@@ -73,18 +85,19 @@ int load_package(const Host& host, const RunOptions& options, Program& program) 
                             in_quotes(options.model), name),
                 "`tenon compile --help` shows what can be chosen there.");
   }
+  if (!options.check.empty() || !options.dump.empty()) {
+    return fail(kUsage, "T0004",
+                fmt::format("{} is a package, which has no model to {}.", in_quotes(options.model),
+                            options.check.empty() ? "dump" : "check"),
+                "Give the model itself.");
+  }
   const tenon_code_t code =
       host.packages->load(host.packages->self, str(options.model), nullptr, program.out());
   return code == TENON_OK ? kOk : report(host, code);
 }
 
 int load(const Host& host, const RunOptions& options, Model& model) {
-  if (is_package(options.model)) {
-    return fail(kUsage, "T0004",
-                fmt::format("{} is a package, a compiled program; this needs the model.",
-                            in_quotes(options.model)),
-                "`tenon run` and `tenon info` take packages.");
-  }
+  if (int s = refuse_package(options.model)) return s;
   std::vector<std::string> keys;
   keys.reserve(options.values.size());
   std::vector<tenon_key_value_t> pairs;

@@ -28,6 +28,8 @@ int compile(const Host& host, const Model& model, const RunOptions& options,
             std::string_view device, Program& program);
 // Whether the name is that of a package: a program in a file.
 bool is_package(std::string_view path);
+// Fails for a package where a model is needed.
+int refuse_package(std::string_view path);
 // Loads the program of a package, as far as `options` ask for nothing that was decided before.
 int load_package(const Host& host, const RunOptions& options, Program& program);
 int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, Binding& binding);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sdk/tools/tenon/console.h"
+#include "sdk/tools/tenon/execution.h"
 #include "sdk/tools/tenon/host.h"
 #include "sdk/tools/tenon/options.h"
 
@@ -72,6 +73,7 @@ class Opt {
     if (options_.file.empty()) {
       return fail(kUsage, "T0004", "`tenon opt` needs a FILE, or - for standard input.");
     }
+    if (int s = refuse_package(options_.file)) return s;
     const int status = options_.split_input || options_.file == "-" ? from_bytes() : from_file();
     if (status != kOk || options_.output.empty()) return status;
     return write_file(host_, options_.output, written_);

@@ -39,8 +39,9 @@ void print(const Json& json) {
   for (const Json& port : json["outputs"]) out("output  {}\n", port_text(port));
   for (const Json& symbol : json["symbols"]) out("symbol  {}\n", symbol_text(symbol));
   for (const Json& plugin : json["plugins"]) {
-    out("plugin  {} {}, sha256 {}\n", safe(word(plugin, "name")), safe(word(plugin, "version")),
-        safe(word(plugin, "sha256")));
+    const std::string digest = safe(word(plugin, "sha256"));
+    out("plugin  {} {}, {}\n", safe(word(plugin, "name")), safe(word(plugin, "version")),
+        digest.empty() ? "registered by a program" : "sha256 " + digest);
   }
   for (const Json& device : json["devices"])
     out("device  {}, for {}\n", safe(word(device, "device")), in_quotes(word(device, "target")));
