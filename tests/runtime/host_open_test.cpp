@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -245,6 +246,60 @@ TEST(HostOpen, ASecondCopyIsTheSameHost) {
     c.expect(second.open(TENON_ABI_VERSION, options.get(), &other) == TENON_FAILED_PRECONDITION,
              "and one set of options");
   });
+}
+
+// A wrapper that was loaded first defines the function too, and calls the library back.
+TEST(HostOpen, ALibraryThatPassesTheCallOn) {
+  EXPECT_EXIT(
+      {
+        void* wrapper = dlopen(FORWARDING_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+        if (wrapper == nullptr) _exit(2);
+        Child c;
+        *static_cast<Open*>(dlsym(wrapper, "forward_to")) = c.library.open;
+        c.expect(c.open(nullptr) == TENON_OK, "the library opens");
+        const tenon_host_t* other = nullptr;
+        const auto open = reinterpret_cast<Open>(dlsym(wrapper, "tenon_host_open"));
+        c.expect(open(TENON_ABI_VERSION, nullptr, &other) == TENON_OK, "the wrapper opens");
+        c.expect(other == c.host, "one host");
+        exit(c.wrong);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+// A host that is refused is not there: options without the mistake open it.
+TEST(HostOpen, AStrictFailureStartsNoHost) {
+  run([](Child& c) {
+    const std::string folder = testing::TempDir() + "/tenon_strict_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/bad.plugin.json") << "{";
+    Options strict;
+    strict.set("TENON_PLUGIN_STRICT", "1").path(folder.c_str());
+    c.refused(strict.get(), TENON_FAILED_PRECONDITION, "P0905");
+    c.refused(strict.get(), TENON_FAILED_PRECONDITION, "P0905");
+    Options right;
+    right.set("TENON_PLUGIN_STRICT", "1").path(TENON_PLUGINS);
+    c.expect(c.open(right.get()) == TENON_OK, "it opens without the bad manifest");
+    c.expect(c.explain("plugins").find("bad.plugin.json") == std::string::npos, "nothing is left");
+    std::filesystem::remove_all(folder);
+  });
+}
+
+// A later open is compared with what held when the host started.
+TEST(HostOpen, LaterOptionsAreComparedWithTheStart) {
+  ::setenv("TENON_NUM_THREADS", "2", 1);
+  run([](Child& c) {
+    c.expect(c.open(Options().path("/tmp").path("/usr").get()) == TENON_OK, "open");
+    ::setenv("TENON_NUM_THREADS", "5", 1);
+    c.expect(c.open(Options().set("TENON_NUM_THREADS", "2").get()) == TENON_OK, "as at the start");
+    c.refused(Options().set("TENON_NUM_THREADS", "5").get(), TENON_FAILED_PRECONDITION,
+              "TENON_NUM_THREADS=2");
+    c.refused(Options().set("TENON_NOBODY_READS", "").get(), TENON_INVALID_ARGUMENT, "P0910");
+    c.expect(c.open(Options().path("/usr").get()) == TENON_OK, "one of the paths");
+    c.expect(c.open(Options().path("/tmp/").path("/usr/../tmp").get()) == TENON_OK,
+             "the same folder by other paths");
+    c.refused(Options().path("/tmp").path("/").get(), TENON_FAILED_PRECONDITION, "P0911");
+  });
+  ::unsetenv("TENON_NUM_THREADS");
 }
 
 // The record of a device, as its library gives it, registered by the program: the host treats it as
