@@ -68,8 +68,7 @@ void build_as_of(OpRecord* record) {
     record->rewrites.assign(def.rewrites, def.rewrites + def.rewrite_count);
   record->bound.reserve(record->rewrites.size());
   for (tenon_rewrite_t& rewrite : record->rewrites) {
-    record->bound.push_back(
-        {record->first, rewrite.self, rewrite.match_and_build});
+    record->bound.push_back({record->first, rewrite.self, rewrite.match_and_build});
     rewrite.self = &record->bound.back();
     rewrite.match_and_build = rewrite_as_of;
   }

@@ -165,8 +165,8 @@ bool Registry::settle(Draft* draft, const std::vector<Draft>& drafts) const {
   if (at == by_name_.end()) return true;
   const std::vector<OpRecord*>& all = at->second.all;
   for (;; number = next_number(number)) {
-    const auto same = std::find_if(
-        all.begin(), all.end(), [&](const OpRecord* r) { return r->def.version == number; });
+    const auto same = std::find_if(all.begin(), all.end(),
+                                   [&](const OpRecord* r) { return r->def.version == number; });
     if (same == all.end()) return number == before;
     if ((*same)->meaning != draft->record.meaning || !resolves_alike(**same, drafts)) continue;
     const auto equal = std::find_if(same, all.end(), [&](const OpRecord* r) {

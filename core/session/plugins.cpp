@@ -109,8 +109,9 @@ void update_kernel_sets(std::string_view kind, const runtime::DeviceApis& apis) 
   }
   for (runtime::KernelSet& set : wanted) {
     if (is_in(known, set)) continue;
-    set.compile = dispatch::compile_from_kernels(
-        apis.device, static_cast<const tenon_kernels_api_t*>(set.table), set.plugin, suits_op(set.registration));
+    set.compile = dispatch::compile_from_kernels(apis.device,
+                                                 static_cast<const tenon_kernels_api_t*>(set.table),
+                                                 set.plugin, suits_op(set.registration));
     apis.kernel_sets->add(std::move(set));
   }
 }
@@ -213,8 +214,8 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
                    "plugin {} provides device {} with neither {} nor {}", quoted(p.name()),
                    quoted(kind), TENON_COMPILE_ID, TENON_KERNELS_ID);
     }
-    apis.compile = dispatch::compile_from_kernels(apis.device, kernels, p.name(),
-                                                  suits_op(p.registration));
+    apis.compile =
+        dispatch::compile_from_kernels(apis.device, kernels, p.name(), suits_op(p.registration));
     apis.queue = nullptr;  // single kernels are complete when they return
   }
   known.apis.emplace(kind, apis);

@@ -11,6 +11,7 @@
 
 #include <tenon/abi/device.h>
 #include <tenon/abi/host.h>
+#include <tenon/abi/layer.h>
 #include <tenon/abi/plugins.h>
 #include <tenon/abi/session.h>
 
@@ -332,6 +333,45 @@ TEST(HostOpen, ADeviceIsRegistered) {
     c.expect(c.failure().find("P0908") != std::string::npos, "with the reason");
     c.expect(plugins->plugin_unregister(plugins->self, str("null")) == TENON_FAILED_PRECONDITION,
              "nor taken back");
+  });
+}
+
+// A layer may keep what it gets for as long as the process lives.
+TEST(HostOpen, ALayerKeepsTheTextsOfARegisteredPlugin) {
+  run([](Child& c) {
+    c.expect(c.open(Options().set("TENON_LAYERS", "mine").get()) == TENON_OK, "it opens");
+    static std::vector<std::pair<tenon_str_t, tenon_str_t>> seen;
+    static tenon_layer_api_t layer{};
+    layer.size_bytes = sizeof layer;
+    layer.name = str("mine");
+    layer.attach = [](void*, const tenon_layer_subject_t* subject, const void**) {
+      seen.emplace_back(subject->plugin, subject->version);
+      return TENON_OK;
+    };
+    static uint32_t vendors_own[4] = {sizeof vendors_own};
+    const auto add = [&](const char* name, const char* id, const void* table, const char* has) {
+      const tenon_interface_t interface{str(id), 0, 0, table};
+      tenon_plugin_t record{};
+      record.size_bytes = sizeof record;
+      record.abi = TENON_ABI_VERSION;
+      record.name = str(name);
+      record.version = str("1.2");
+      record.interfaces = &interface;
+      record.interface_count = 1;
+      const std::string manifest = std::string(R"({"schema": 1, "version": "1.2", "name": ")") +
+                                   name + R"(", "provides": {)" + has + "}}";
+      const auto* plugins = c.table<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
+      return plugins->plugin_register(plugins->self, &record, str(manifest));
+    };
+    c.expect(add("layers", TENON_LAYER_ID, &layer, R"("layers": ["mine"])") == TENON_OK, "layer");
+    for (const char* name : {"short", "next"})
+      c.expect(add(name, "acme.own/1", vendors_own, "") == TENON_OK, name);
+    c.expect(seen.size() == 2, "the layer is in front of both");
+    for (const auto& [name, version] : seen)
+      c.expect(view(version) == "1.2" && (view(name) == "short" || view(name) == "next"), "texts");
+    c.expect(add("short", "acme.own/1", vendors_own, R"("ops": ["a.b"])") == TENON_INVALID_ARGUMENT,
+             "refused by a check");
+    c.expect(seen.size() == 2, "which comes before layers");
   });
 }
 

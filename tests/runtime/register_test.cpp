@@ -580,8 +580,8 @@ TEST_F(RegisterTest, WhatProgramsGetWrong) {
       {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.result.name = {nullptr, 5}; }},
       {"P0806", TENON_INVALID_ARGUMENT,
        [](Bad& b) {
-         static const tenon_attr_def_t kAttr = {
-             tenon::str("a"), {}, TENON_ATTR_STRING, 0, 0, 0, {}, {nullptr, 5}};
+         static const tenon_attr_def_t kAttr = {tenon::str("a"), {}, TENON_ATTR_STRING, 0, 0, 0, {},
+                                                {nullptr, 5}};
          b.op.attrs = &kAttr;
          b.op.attr_count = 1;
        }},

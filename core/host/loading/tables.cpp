@@ -89,8 +89,10 @@ Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint6
     const auto* source = reinterpret_cast<const std::byte*>(from) + i * from->size_bytes;
     std::memcpy(&full[i], source, std::min<size_t>(from->size_bytes, sizeof(tenon_rewrite_t)));
     full[i].size_bytes = sizeof(tenon_rewrite_t);
-    TENON_RETURN_IF_ERROR(check_text(full[i].name, fmt::format("the name of a rewrite of {}", owner)));
-    TENON_RETURN_IF_ERROR(check_text(full[i].root, fmt::format("the root of a rewrite of {}", owner)));
+    TENON_RETURN_IF_ERROR(
+        check_text(full[i].name, fmt::format("the name of a rewrite of {}", owner)));
+    TENON_RETURN_IF_ERROR(
+        check_text(full[i].root, fmt::format("the root of a rewrite of {}", owner)));
     if (full[i].match_and_build == nullptr) {
       return error(TENON_INVALID_ARGUMENT, "P0805", "a rewrite of {} has no match_and_build",
                    owner);
