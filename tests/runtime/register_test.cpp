@@ -1,5 +1,6 @@
 // Plugins that a program registers (tenon.host.plugins/1): operators defined, run on each device
 // and defined again; kernels after the first use of a device; what programs get wrong.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -263,6 +264,41 @@ TEST_F(RegisterTest, KernelsOfOtherPluginsBelongToTheDefinitionOfTheirTime) {
   ASSERT_TRUE(define<2>().ok());
   EXPECT_EQ(value("demo.by_reference", "cpu"), 21);
   EXPECT_EQ(g_kernel_runs, ++runs);
+}
+
+template <int kScale>
+const tenon_op_def_t& on_own() {
+  static const tenon_op_def_t def = [] {
+    tenon_op_def_t made = tenon::detail::OpStorage<by_reference<kScale>>::kDef;
+    made.name = tenon::str("demo.on_own");
+    return made;
+  }();
+  return def;
+}
+
+// Those that a registered device has itself, too.
+TEST_F(RegisterTest, KernelsOfARegisteredDeviceBelongToTheDefinitionOfTheirTime) {
+  void* library = dlopen(OWN_DEVICE, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto query = reinterpret_cast<tenon_plugin_query_t>(dlsym(library, "tenon_plugin_query"));
+  const tenon_plugin_t* record = nullptr;
+  ASSERT_EQ(query(TENON_ABI_VERSION, tenon::context().host, &record), TENON_OK);
+  const std::string_view manifest =
+      R"({"schema": 1, "name": "own", "version": "0.1.0", "priority": -10,
+          "provides": {"devices": ["own"], "kernels": ["own"]}})";
+  const auto is_on_own = [&] {
+    std::string placed;
+    EXPECT_TRUE(program(model("demo.on_own"), "own").placement(&placed).ok()) << failure_text();
+    return placed.find("\"op\":\"demo.on_own\",\"device\":\"own\"") != std::string::npos;
+  };
+  ASSERT_TRUE(Registration("demo").op(on_own<2>()).add().ok()) << failure_text();
+  ASSERT_EQ(plugins().plugin_register(plugins().self, record, tenon::str(manifest)), TENON_OK)
+      << failure_text();
+  EXPECT_EQ(value("demo.on_own", "own"), 21);
+  EXPECT_TRUE(is_on_own());
+  ASSERT_TRUE(Registration("demo").op(on_own<3>()).add().ok()) << failure_text();
+  EXPECT_EQ(value("demo.on_own", "own"), 31);
+  EXPECT_FALSE(is_on_own());
 }
 
 TEST_F(RegisterTest, IsListedAndTakenBack) {
