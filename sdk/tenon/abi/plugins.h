@@ -40,7 +40,7 @@ typedef struct tenon_host_plugins_t {
    * functions that make tables while the host holds locks. They must not wait for a thread that
    * calls Tenon: a language binding gives its interpreter's lock back around every slot that it
    * calls. `shutdown` is called as the process exits, when an interpreter may be gone. A process
-   * must not fork while one of its threads registers; the child could not use plugins.
+   * must not fork while one of its threads registers: the child would wait for the lock for ever.
    *
    * Lifetime: the record, its tables and all that they point to live as long as the process, also
    * when replaced, since graphs and programs may use them. If this fails they may be freed at once:
