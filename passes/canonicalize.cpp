@@ -81,7 +81,7 @@ Status op_rewrite(Builder& builder, const Node& node, std::vector<Value>* out) {
   const std::shared_ptr<const Rewrites> rewrites = all_rewrites();
   for (const tenon_sym_t root : {node.view().op, tenon_sym_t{0}}) {
     const auto found = rewrites->find(root);
-    if (found == rewrites->end() || (root != 0 && !is_current(node))) continue;
+    if (found == rewrites->end() || !is_current(node)) continue;
     for (const tenon_rewrite_t* rewrite : found->second) {
       TENON_TRY(ask(node, out, [&](tenon_value_t* built, uint32_t* matched) {
         return rewrite->match_and_build(rewrite->self, &builder.raw(), node.id(), built, matched);
@@ -96,7 +96,7 @@ Status op_rewrite(Builder& builder, const Node& node, std::vector<Value>* out) {
 Status idempotent(Builder&, const Node& node, std::vector<Value>* out) {
   const Node inner = node.operand(0).node();
   if (node.operand_count() != 1 || node.view().attr_count != 0 || !inner ||
-      inner.view().op != node.view().op)
+      inner.view().op != node.view().op || inner.view().op_version != node.view().op_version)
     return {};
   if (has_trait(op_of(node), TENON_TRAIT_IDEMPOTENT)) *out = {node.operand(0)};
   return {};

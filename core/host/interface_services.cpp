@@ -49,7 +49,7 @@ Status check_kind(std::string_view kind) {
 // The cache that the installation ships: TENON_SEED_DIR, else `seed` beside the plugins.
 const std::string& seed_folder() {
   static const std::string* folder = [] {
-    if (const auto chosen = env("TENON_SEED_DIR"); chosen && !is_privileged_process())
+    if (const auto chosen = env("TENON_SEED_DIR"))  // a privileged process: the program's setting
       return new std::string(*chosen);
     return new std::string(join_path(own_folder(), "tenon/seed"));
   }();

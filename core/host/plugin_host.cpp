@@ -101,11 +101,12 @@ PluginHost::PluginHost(Options options)
 namespace {
 std::atomic<PluginHost*> g_process{nullptr};  // never freed
 
-// P0910 for a setting of the program that nobody reads.
-Status check_names_of_settings(const std::vector<std::string>& of_plugins) {
-  std::vector<std::string> names = of_plugins;
+}  // namespace
+
+Status PluginHost::check_settings(const Settings& settings) const {
+  std::vector<std::string> names = environment_names();
   for (const VariableInfo& known : known_variables()) names.emplace_back(known.name);
-  for (const auto& [name, value] : current_settings()) {
+  for (const auto& [name, value] : settings) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     return error(TENON_INVALID_ARGUMENT, "P0910",
                  "neither Tenon nor the manifest of a plugin knows the setting {}{}", quoted(name),
@@ -113,14 +114,14 @@ Status check_names_of_settings(const std::vector<std::string>& of_plugins) {
   }
   return Status();
 }
-}  // namespace
 
 Status PluginHost::start(const Options& options) {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   if (g_process.load(std::memory_order_acquire) != nullptr) return Status();
   auto made = std::make_unique<PluginHost>(options);
-  TENON_RETURN_IF_ERROR(check_names_of_settings(made->environment_names()));
+  TENON_RETURN_IF_ERROR(made->check_settings(current_settings()));
+  if (options.strict) TENON_RETURN_IF_ERROR(made->strict_status());
   warn_unknown_variables(made->environment_names());
   warn_unknown_log_names(made->plugin_names());
   g_process.store(made.release(), std::memory_order_release);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/base/errors/status.h"
+#include "core/base/process/settings.h"
 #include "core/host/discovery/candidate.h"
 #include "core/host/loading/tables.h"
 
@@ -49,7 +50,8 @@ class PluginHost {
   struct Options {
     std::vector<std::string> paths;      // manifests or folders, searched first
     const tenon_host_t* host = nullptr;  // null: host_table()
-    bool only_paths = false;             // for tests: nothing but `paths` is searched
+    bool only_paths = false;             // nothing but `paths` is searched
+    bool strict = false;                 // start: strict_status() refuses the host
   };
   // Scans the search path.
   explicit PluginHost(Options options);
@@ -59,9 +61,11 @@ class PluginHost {
   // The host of the process, scanned on first use. Threads: safe.
   static PluginHost& process();
   // Makes the host of the process with these options, if there is none yet. P0910 if the program
-  // set a variable that neither core nor any manifest lists: then there is still none. Threads:
-  // safe.
+  // set a variable that neither core nor any manifest lists, P0905 by Options::strict: then there
+  // is still none. Threads: safe.
   static Status start(const Options& options);
+  // P0910 for a setting that neither core nor any manifest lists.
+  Status check_settings(const Settings& settings) const;
 
   // Every manifest that was found, in search order, then registered plugins. Candidates are never
   // freed; gates and states change (explain_json takes the lock and gives a consistent picture).

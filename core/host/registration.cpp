@@ -132,14 +132,14 @@ Result<std::unique_ptr<Candidate>> PluginHost::checked(const tenon_plugin_t* rec
   TENON_RETURN_IF_ERROR(check_selected(c));
   for (Gate gate : {Gate::kDisabled, Gate::kRequirements}) c.pass(gate);
   for (Gate gate : {Gate::kProbe, Gate::kLoaded}) c.pass(gate, "part of the program");
-  Plugin plugin;
-  TENON_ASSIGN_OR_RETURN(plugin.adopted, adopt_plugin(record, c.name()));
-  TENON_RETURN_IF_ERROR(check_provides(c.manifest, plugin.adopted));
+  // On the heap from the beginning: layers and others borrow its texts.
+  auto plugin = std::make_unique<Plugin>();
+  TENON_ASSIGN_OR_RETURN(plugin->adopted, adopt_plugin(record, c.name()));
+  TENON_RETURN_IF_ERROR(check_provides(c.manifest, plugin->adopted));
   TENON_RETURN_IF_ERROR(check_namespaces(c.manifest));
   TENON_RETURN_IF_ERROR(check_taken(c));
   c.pass(Gate::kInitialised);
-  TENON_RETURN_IF_ERROR(add_layers(c, &plugin.adopted));
-  c.plugin = new Plugin(std::move(plugin));  // the caller keeps it or frees it
+  c.plugin = plugin.release();  // the caller keeps it or frees it
   return made;
 }
 
@@ -156,9 +156,11 @@ Status PluginHost::add(const tenon_plugin_t* record, std::string_view manifest,
   if (before != nullptr) TENON_RETURN_IF_ERROR(check_can_go(*before, "replaced"));
   candidates_.reserve(candidates_.size() + 1);
   retired_.reserve(retired_.size() + 1);
-  TENON_RETURN_IF_ERROR(commit(*plugin));
+  // A layer that is attached may borrow from the plugin for ever, also if commit refuses it.
   keep_for_process(plugin.get());
   made->plugin = plugin.release();
+  TENON_RETURN_IF_ERROR(add_layers(*made, &made->plugin->adopted));
+  TENON_RETURN_IF_ERROR(commit(*made->plugin));
   made->pass(Gate::kSelected);
   made->state = State::kLoaded;
   log_info("plugins", "{} {} {}", before == nullptr ? "registered" : "replaced", made->name(),

@@ -15,6 +15,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
+#include "core/op/as_of.h"
 #include "core/op/registry.h"
 
 namespace tenon::op {
@@ -128,85 +129,132 @@ void number_by_content(OpRecord* record) {
   write_documentation(def, &all);
   std::string bytes = meaning.take();
   const std::string functional = functions.take();
-  record->content = bytes + functional + all.take();
   if (has_functions(def)) bytes += functional + Writer().number(number_of_process()).take();
   def.version = number_of(bytes);
+  record->content = bytes + all.take();
+  record->meaning = std::move(bytes);
 }
 
 bool of_this_process(const OpRecord& record) {
   return (record.def.version & TENON_OP_VERSION_BY_CONTENT) != 0 && has_functions(record.def);
 }
 
-// The record that has this content and number already; null, with a number that is free, if there
-// is none. Under the lock.
-OpRecord* Registry::known_as(OpRecord* record) {
-  const auto at = by_name_.find(record->name);
-  if (at == by_name_.end()) return nullptr;
+// A definition that is to be current.
+struct Registry::Draft {
+  OpRecord record;
+  OpRecord* known = nullptr;  // the record that has this content and number already
+};
+
+// Whether the functions of `known` find the definitions that those of an equal declaration would
+// find if it came now, with `drafts`. Which names they ask for is not known before they run, so
+// all names count. Under the lock.
+bool Registry::resolves_alike(const OpRecord& known, const std::vector<Draft>& drafts) const {
+  if (!builds_nodes(known.def)) return true;
+  return std::all_of(by_name_.begin(), by_name_.end(), [&](const auto& entry) {
+    const OpRecord* then = entry.second.as_of(known.first);
+    if (then == nullptr) return true;
+    const OpRecord* now = entry.second.as_of(UINT64_MAX);
+    for (const Draft& draft : drafts) now = draft.record.name == entry.first ? &draft.record : now;
+    return then->def.version == now->def.version;
+  });
+}
+
+// Brings the number of a draft to that of an equal meaning, else to the next that is free, and
+// finds its record. False if its number changed. Under the lock.
+bool Registry::settle(Draft* draft, const std::vector<Draft>& drafts) const {
+  uint32_t& number = draft->record.def.version;
+  const uint32_t before = number;
+  draft->known = nullptr;
+  const auto at = by_name_.find(draft->record.name);
+  if (at == by_name_.end()) return true;
   const std::vector<OpRecord*>& all = at->second.all;
-  for (;;) {
-    const auto same = std::find_if(all.begin(), all.end(), [&](const OpRecord* r) {
-      return r->def.version == record->def.version;
+  for (;; number = next_number(number)) {
+    const auto same = std::find_if(all.begin(), all.end(),
+                                   [&](const OpRecord* r) { return r->def.version == number; });
+    if (same == all.end()) return number == before;
+    if ((*same)->meaning != draft->record.meaning || !resolves_alike(**same, drafts)) continue;
+    const auto equal = std::find_if(same, all.end(), [&](const OpRecord* r) {
+      return r->def.version == number && r->content == draft->record.content &&
+             r->provider == draft->record.provider;
     });
-    if (same == all.end()) return nullptr;
-    if ((*same)->content == record->content && (*same)->provider == record->provider) return *same;
-    record->def.version = next_number(record->def.version);
+    draft->known = equal == all.end() ? nullptr : *equal;
+    return number == before;
   }
 }
 
+namespace {
+
+// The record of one declaration of a plugin that the program registers, checked and numbered.
+Result<OpRecord> draft_of(const tenon_op_def_t* given, uint64_t index, std::string_view provider) {
+  TENON_ASSIGN_OR_RETURN(OpRecord draft, copy_declaration(given, index, provider));
+  if (!draft.rewrites.empty()) draft.def.rewrites = draft.rewrites.data();
+  tenon_op_def_t checked = draft.def;
+  checked.version = 1;
+  TENON_RETURN_IF_ERROR(check_declaration(checked));
+  if (draft.def.version != 0) {
+    return refused(draft, TENON_INVALID_ARGUMENT,
+                   fmt::format("its version is {}; the version of an op that a program registers "
+                               "is 0, and the host numbers it",
+                               draft.def.version));
+  }
+  draft.name = intern(from_abi_str(draft.def.name));
+  number_by_content(&draft);
+  return draft;
+}
+
+}  // namespace
+
 Status Registry::define(const tenon_ops_t* ops, std::string_view provider, uint64_t registration) {
-  std::vector<OpRecord> drafts;
+  std::vector<Draft> drafts;
   std::set<tenon_sym_t> names;
   for (uint64_t i = 0; ops != nullptr && i < ops->op_count; ++i) {
-    TENON_ASSIGN_OR_RETURN(OpRecord draft, copy_declaration(ops->ops[i], i, provider));
-    if (!draft.rewrites.empty()) draft.def.rewrites = draft.rewrites.data();
-    tenon_op_def_t checked = draft.def;
-    checked.version = 1;
-    TENON_RETURN_IF_ERROR(check_declaration(checked));
-    if (draft.def.version != 0) {
-      return refused(draft, TENON_INVALID_ARGUMENT,
-                     fmt::format("its version is {}; the version of an op that a program registers "
-                                 "is 0, and the host numbers it",
-                                 draft.def.version));
-    }
-    draft.name = intern(from_abi_str(draft.def.name));
-    if (!names.insert(draft.name).second)
-      return refused(draft, TENON_INVALID_ARGUMENT, "it is declared twice in one table");
-    number_by_content(&draft);
-    drafts.push_back(std::move(draft));
+    TENON_ASSIGN_OR_RETURN(OpRecord record, draft_of(ops->ops[i], i, provider));
+    if (!names.insert(record.name).second)
+      return refused(record, TENON_INVALID_ARGUMENT, "it is declared twice in one table");
+    drafts.push_back({std::move(record), nullptr});
   }
   std::unique_lock lock(mutex_);
-  std::vector<OpRecord*> known;
-  for (OpRecord& draft : drafts) {
-    const auto at = by_name_.find(draft.name);
+  for (const Draft& draft : drafts) {
+    const auto at = by_name_.find(draft.record.name);
     const OpRecord* current = at == by_name_.end() ? nullptr : at->second.current;
     if (current != nullptr && current->provider != provider) {
-      return refused(draft, TENON_ALREADY_EXISTS,
+      return refused(draft.record, TENON_ALREADY_EXISTS,
                      fmt::format("the plugin {} provides it already", quoted(current->provider)));
     }
-    known.push_back(known_as(&draft));
+  }
+  // The number of one may depend on those of the others. Numbers only grow, so this ends.
+  for (bool settled = false; !settled;) {
+    settled = true;
+    for (Draft& draft : drafts) settled = settle(&draft, drafts) && settled;
   }
   for (auto& [name, definitions] : by_name_) {
     OpRecord* current = definitions.current;
     if (current != nullptr && !current->registrations.empty() && current->provider == provider)
       definitions.current = nullptr;
   }
-  for (size_t i = 0; i < drafts.size(); ++i) {
-    OpRecord* record = known[i] != nullptr ? known[i] : store(std::move(drafts[i]));
-    record->registrations.push_back(registration);
-    by_name_[record->name].current = record;
-  }
+  for (Draft& draft : drafts) take(std::move(draft), registration);
   changes_.fetch_add(1, std::memory_order_release);
   return {};
 }
 
-bool Registry::suits(tenon_sym_t name, uint32_t version, uint64_t registration) {
-  std::shared_lock lock(mutex_);
-  const auto at = by_name_.find(name);
-  if (at == by_name_.end()) return true;
-  // The last definition up to the registration; the first one if all came after it.
-  const OpRecord* then = nullptr;
+// Under the lock.
+void Registry::take(Draft draft, uint64_t registration) {
+  OpRecord* record = draft.known;
+  if (record == nullptr) {
+    draft.record.first = registration;
+    record = store(std::move(draft.record));
+    build_as_of(record);
+  } else {
+    put_first(record);
+  }
+  record->registrations.push_back(registration);
+  by_name_[record->name].current = record;
+}
+
+OpRecord* Registry::Definitions::as_of(uint64_t registration) const {
+  OpRecord* then = nullptr;
   uint64_t since = 0;
-  for (const OpRecord* r : at->second.all) {
+  for (OpRecord* r : all) {
     for (uint64_t n : r->registrations) {
       const bool before = n <= registration, had = then != nullptr && since <= registration;
       if (then != nullptr && (before ? had && n < since : had || n > since)) continue;
@@ -214,6 +262,14 @@ bool Registry::suits(tenon_sym_t name, uint32_t version, uint64_t registration) 
       since = n;
     }
   }
+  return then;
+}
+
+bool Registry::suits(tenon_sym_t name, uint32_t version, uint64_t registration) {
+  std::shared_lock lock(mutex_);
+  const auto at = by_name_.find(name);
+  if (at == by_name_.end()) return true;
+  const OpRecord* then = at->second.as_of(registration);
   return then == nullptr || then->def.version == version;
 }
 

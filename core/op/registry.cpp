@@ -10,6 +10,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
+#include "core/op/as_of.h"
 
 namespace tenon::op {
 
@@ -91,18 +92,28 @@ OpRecord* Registry::store(OpRecord record) {
   records_.push_back(std::move(record));
   OpRecord& stored = records_.back();
   if (!stored.rewrites.empty()) stored.def.rewrites = stored.rewrites.data();
-  std::vector<OpRecord*>& all = by_name_[stored.name].all;
-  all.push_back(&stored);
-  std::sort(all.begin(), all.end(),
-            [](const OpRecord* a, const OpRecord* b) { return a->def.version > b->def.version; });
+  put_first(&stored);
   return &stored;
+}
+
+// Makes it the one that lookups of its version find. Under the lock.
+void Registry::put_first(OpRecord* record) {
+  std::vector<OpRecord*>& all = by_name_[record->name].all;
+  std::erase(all, record);
+  const auto at = std::find_if(all.begin(), all.end(), [&](const OpRecord* r) {
+    return r->def.version <= record->def.version;
+  });
+  all.insert(at, record);
 }
 
 const OpRecord* Registry::lookup(tenon_sym_t name, uint32_t version) {
   std::shared_lock lock(mutex_);
   const auto it = by_name_.find(name);
   if (it == by_name_.end()) return nullptr;
-  if (version == 0) return it->second.current;
+  if (version == 0) {
+    const OpRecord* then = AsOf::now() == 0 ? nullptr : it->second.as_of(AsOf::now());
+    return then != nullptr ? then : it->second.current;
+  }
   for (const OpRecord* r : it->second.all) {
     if (r->def.version == version) return r;
   }

@@ -20,15 +20,29 @@
 
 namespace tenon::op {
 
+// A rewrite of a registered definition, as the plugin gave it (as_of.h).
+struct BoundRewrite {
+  uint64_t registration;
+  void* self;
+  decltype(tenon_rewrite_t::match_and_build) match_and_build;
+};
+
 // A declaration, full-size: fields unknown to the plugin are zero.
 struct OpRecord {
   tenon_op_def_t def = {};
   tenon_sym_t name = 0;
   std::string provider;
-  // Of plugins that the program registers: those that had this definition. Empty: of a file.
-  std::vector<uint64_t> registrations;
-  std::string content;  // all that the declaration says, for plugins that the program registers
   std::vector<tenon_rewrite_t> rewrites;  // full-size copies if the plugin's are older
+
+  // ---- Of plugins that the program registers ----
+  std::vector<uint64_t> registrations;  // those that had this definition. Empty: of a file
+  uint64_t first = 0;                   // of them; never changes, so it is read without a lock
+  std::string meaning;                  // what the number stands for
+  std::string content;                  // all that the declaration says
+  // As the plugin gave them; the functions of `def` run these as of the first registration.
+  decltype(tenon_op_def_t::decompose) decompose = nullptr;
+  decltype(tenon_op_def_t::fold) fold = nullptr;
+  std::vector<BoundRewrite> bound;
 };
 
 // Loads ops that manifests promise but that are not loaded yet. Implemented by core/host. Threads:
@@ -68,6 +82,8 @@ class Registry final : public ir::OpSet {
   void set_loader(OpLoader* loader);
 
   // ---- OpSet ----
+  // Version 0: the current definition; while a function of a registered definition builds nodes,
+  // that of the time when it was registered (as_of.h).
   const tenon_op_def_t* find(tenon_sym_t name, uint32_t version) override;
   Status unknown(tenon_sym_t name, uint32_t version) override;
   Result<ir::Inferred> infer(ir::Graph& graph, const ir::NodeDraft& draft) override;
@@ -80,12 +96,19 @@ class Registry final : public ir::OpSet {
 
  private:
   struct Definitions {
-    std::vector<OpRecord*> all;  // highest version first
+    std::vector<OpRecord*> all;  // highest version first; of one version, the newest first
     OpRecord* current = nullptr;
+    // The registered definition that was the last up to a registration; the first one if all came
+    // after it. Null if none was registered.
+    OpRecord* as_of(uint64_t registration) const;
   };
+  struct Draft;
   const OpRecord* lookup(tenon_sym_t name, uint32_t version);
   OpRecord* store(OpRecord record);
-  OpRecord* known_as(OpRecord* record);
+  void put_first(OpRecord* record);
+  bool settle(Draft* draft, const std::vector<Draft>& drafts) const;
+  void take(Draft draft, uint64_t registration);
+  bool resolves_alike(const OpRecord& known, const std::vector<Draft>& drafts) const;
 
   std::shared_mutex mutex_;
   std::deque<OpRecord> records_;
@@ -98,7 +121,7 @@ class Registry final : public ir::OpSet {
 // of the table.
 Result<OpRecord> copy_declaration(const tenon_op_def_t* given, uint64_t index,
                                   std::string_view provider);
-// Sets `content`, and numbers the meaning (definitions.cpp).
+// Sets `meaning` and `content`, and numbers the meaning (definitions.cpp).
 void number_by_content(OpRecord* record);
 // True if the number stands for functions of this process, and means nothing to another one.
 bool of_this_process(const OpRecord& record);

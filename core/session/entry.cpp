@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/base/errors/guard.h"
+#include "core/base/process/environment.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
 #include "core/ir/dims/facts.h"
@@ -56,7 +57,7 @@ Status start(const HostOptions& options) {
   apply_host_options(options);
   register_interfaces();
   TENON_RETURN_IF_ERROR(
-      host::PluginHost::start({options.plugin_paths, nullptr, options.only_plugin_paths}));
+      host::PluginHost::start({options.plugin_paths, nullptr, options.only_plugin_paths, true}));
   end_at_exit();
   return {};
 }
@@ -68,7 +69,11 @@ Status open_host(const tenon_host_options_t* given) {
   static const HostOptions* open = nullptr;
   std::lock_guard lock(mutex);
   TENON_ASSIGN_OR_RETURN(HostOptions wanted, read_host_options(given));
-  if (open != nullptr) return check_same_options(wanted, *open);
+  if (open != nullptr) {
+    TENON_RETURN_IF_ERROR(host::PluginHost::process().check_settings(wanted.settings));
+    return check_same_options(wanted, *open);
+  }
+  wanted.environment = variables_that_are_set();
   // Kept also when they are refused: a thread may be writing to their log.
   static auto* tried = new std::vector<std::unique_ptr<const HostOptions>>;
   tried->push_back(std::make_unique<const HostOptions>(std::move(wanted)));
@@ -87,8 +92,15 @@ extern "C" tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_options_t
                                         const tenon_host_t** out_host) {
   using namespace tenon;  // NOLINT: the one place where C meets C++
   if (out_host == nullptr) return TENON_INVALID_ARGUMENT;
-  if (const session::HostOpen first = session::open_of_first_copy())
-    return first(abi, options, out_host);
+  // A library that only passes the call on, and was loaded before, leads back to here: the second
+  // entry is meant for this copy.
+  static thread_local bool passed_on = false;
+  if (const session::HostOpen first = passed_on ? nullptr : session::open_of_first_copy()) {
+    passed_on = true;
+    const tenon_code_t code = first(abi, options, out_host);
+    passed_on = false;
+    return code;
+  }
   clear_failure();
   return guarded([&]() -> Status {
     *out_host = host::host_table();  // also on failure, so that the caller can read the reason

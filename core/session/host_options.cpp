@@ -6,7 +6,6 @@
 
 #include "core/base/errors/failure.h"
 #include "core/base/file.h"
-#include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 
@@ -33,11 +32,13 @@ Status read_path(tenon_str_t text, HostOptions* out) {
     return error(TENON_INVALID_ARGUMENT, "P0910", "the path of plugins {} is not absolute",
                  quoted(path));
   }
-  if (Result<FileIdentity> there = identify(path); !there.ok()) {
+  Result<FileIdentity> there = identify(path);
+  if (!there.ok()) {
     return error(TENON_INVALID_ARGUMENT, "P0910", "the path of plugins {} cannot be used: {}",
                  quoted(path), there.status().message());
   }
   out->plugin_paths.push_back(path);
+  out->plugin_files.push_back(*there);
   return {};
 }
 
@@ -54,6 +55,21 @@ void write_log(void* self, std::string_view component, LogLevel level, std::stri
   const auto& options = *static_cast<const HostOptions*>(self);
   options.log(options.log_self, static_cast<uint32_t>(level), to_abi_str(component),
               to_abi_str(text));
+}
+
+// Whether the host was started with this file or folder, by whatever path.
+bool has_path(const HostOptions& open, const FileIdentity& wanted) {
+  return std::any_of(open.plugin_files.begin(), open.plugin_files.end(), [&](const auto& file) {
+    return file.device == wanted.device && file.inode == wanted.inode;
+  });
+}
+
+// The value with which the host was started; empty for none.
+std::string_view value_at_start(const HostOptions& open, const std::string& name) {
+  for (const Settings* from : {&open.settings, &open.environment}) {
+    if (const auto found = from->find(name); found != from->end()) return found->second;
+  }
+  return {};
 }
 
 Status differs(std::string_view what) {
@@ -93,13 +109,14 @@ Result<HostOptions> read_host_options(const tenon_host_options_t* given) {
 Status check_same_options(const HostOptions& wanted, const HostOptions& open) {
   if (wanted.only_plugin_paths && !open.only_plugin_paths)
     return differs("the search path of the installation");
-  if (!wanted.plugin_paths.empty() && wanted.plugin_paths != open.plugin_paths) {
+  for (const FileIdentity& file : wanted.plugin_files) {
+    if (has_path(open, file)) continue;
     return differs(open.plugin_paths.empty()
                        ? std::string("no paths of plugins")
                        : "the paths of plugins " + join_names(open.plugin_paths));
   }
   for (const auto& [name, value] : wanted.settings) {
-    const std::string_view now = env(name).value_or("");
+    const std::string_view now = value_at_start(open, name);
     if (now == value) continue;
     return differs(now.empty() ? fmt::format("no value for {}", name)
                                : fmt::format("{}={}", name, printable(now, 256)));

@@ -7,6 +7,7 @@
 #include <tenon/abi/session.h>
 
 #include "core/base/errors/status.h"
+#include "core/base/file.h"
 #include "core/base/process/settings.h"
 
 namespace tenon::session {
@@ -14,7 +15,9 @@ namespace tenon::session {
 struct HostOptions {
   bool only_plugin_paths = false;
   std::vector<std::string> plugin_paths;
+  std::vector<FileIdentity> plugin_files;  // which files or folders these were
   Settings settings;
+  Settings environment;  // the variables when the host was started
   void* log_self = nullptr;
   void (*log)(void*, uint32_t, tenon_str_t, tenon_str_t) = nullptr;
 };

@@ -86,9 +86,10 @@ std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_v
   return sets;
 }
 
-dispatch::SuitsOp suits_op(const runtime::KernelSet& set) {
-  if (set.registration == 0) return {};
-  return [registration = set.registration](tenon_sym_t op, uint32_t version) {
+// Kernels claim by name. Those of a registered plugin fit the definitions of their time only.
+dispatch::SuitsOp suits_op(uint64_t registration) {
+  if (registration == 0) return {};
+  return [registration](tenon_sym_t op, uint32_t version) {
     return op::Registry::instance().suits(op, version, registration);
   };
 }
@@ -108,8 +109,9 @@ void update_kernel_sets(std::string_view kind, const runtime::DeviceApis& apis) 
   }
   for (runtime::KernelSet& set : wanted) {
     if (is_in(known, set)) continue;
-    set.compile = dispatch::compile_from_kernels(
-        apis.device, static_cast<const tenon_kernels_api_t*>(set.table), set.plugin, suits_op(set));
+    set.compile = dispatch::compile_from_kernels(apis.device,
+                                                 static_cast<const tenon_kernels_api_t*>(set.table),
+                                                 set.plugin, suits_op(set.registration));
     apis.kernel_sets->add(std::move(set));
   }
 }
@@ -212,7 +214,8 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
                    "plugin {} provides device {} with neither {} nor {}", quoted(p.name()),
                    quoted(kind), TENON_COMPILE_ID, TENON_KERNELS_ID);
     }
-    apis.compile = dispatch::compile_from_kernels(apis.device, kernels, p.name());
+    apis.compile =
+        dispatch::compile_from_kernels(apis.device, kernels, p.name(), suits_op(p.registration));
     apis.queue = nullptr;  // single kernels are complete when they return
   }
   known.apis.emplace(kind, apis);

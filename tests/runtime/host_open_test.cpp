@@ -5,11 +5,13 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include <tenon/abi/device.h>
 #include <tenon/abi/host.h>
+#include <tenon/abi/layer.h>
 #include <tenon/abi/plugins.h>
 #include <tenon/abi/session.h>
 
@@ -247,6 +249,60 @@ TEST(HostOpen, ASecondCopyIsTheSameHost) {
   });
 }
 
+// A wrapper that was loaded first defines the function too, and calls the library back.
+TEST(HostOpen, ALibraryThatPassesTheCallOn) {
+  EXPECT_EXIT(
+      {
+        void* wrapper = dlopen(FORWARDING_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+        if (wrapper == nullptr) _exit(2);
+        Child c;
+        *static_cast<Open*>(dlsym(wrapper, "forward_to")) = c.library.open;
+        c.expect(c.open(nullptr) == TENON_OK, "the library opens");
+        const tenon_host_t* other = nullptr;
+        const auto open = reinterpret_cast<Open>(dlsym(wrapper, "tenon_host_open"));
+        c.expect(open(TENON_ABI_VERSION, nullptr, &other) == TENON_OK, "the wrapper opens");
+        c.expect(other == c.host, "one host");
+        exit(c.wrong);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+// A host that is refused is not there: options without the mistake open it.
+TEST(HostOpen, AStrictFailureStartsNoHost) {
+  run([](Child& c) {
+    const std::string folder = testing::TempDir() + "/tenon_strict_" + std::to_string(getpid());
+    std::filesystem::create_directories(folder);
+    std::ofstream(folder + "/bad.plugin.json") << "{";
+    Options strict;
+    strict.set("TENON_PLUGIN_STRICT", "1").path(folder.c_str());
+    c.refused(strict.get(), TENON_FAILED_PRECONDITION, "P0905");
+    c.refused(strict.get(), TENON_FAILED_PRECONDITION, "P0905");
+    Options right;
+    right.set("TENON_PLUGIN_STRICT", "1").path(TENON_PLUGINS);
+    c.expect(c.open(right.get()) == TENON_OK, "it opens without the bad manifest");
+    c.expect(c.explain("plugins").find("bad.plugin.json") == std::string::npos, "nothing is left");
+    std::filesystem::remove_all(folder);
+  });
+}
+
+// A later open is compared with what held when the host started.
+TEST(HostOpen, LaterOptionsAreComparedWithTheStart) {
+  ::setenv("TENON_NUM_THREADS", "2", 1);
+  run([](Child& c) {
+    c.expect(c.open(Options().path("/tmp").path("/usr").get()) == TENON_OK, "open");
+    ::setenv("TENON_NUM_THREADS", "5", 1);
+    c.expect(c.open(Options().set("TENON_NUM_THREADS", "2").get()) == TENON_OK, "as at the start");
+    c.refused(Options().set("TENON_NUM_THREADS", "5").get(), TENON_FAILED_PRECONDITION,
+              "TENON_NUM_THREADS=2");
+    c.refused(Options().set("TENON_NOBODY_READS", "").get(), TENON_INVALID_ARGUMENT, "P0910");
+    c.expect(c.open(Options().path("/usr").get()) == TENON_OK, "one of the paths");
+    c.expect(c.open(Options().path("/tmp/").path("/usr/../tmp").get()) == TENON_OK,
+             "the same folder by other paths");
+    c.refused(Options().path("/tmp").path("/").get(), TENON_FAILED_PRECONDITION, "P0911");
+  });
+  ::unsetenv("TENON_NUM_THREADS");
+}
+
 // The record of a device, as its library gives it, registered by the program: the host treats it as
 // it treats one of a file, layers included, but never lets it go.
 TEST(HostOpen, ADeviceIsRegistered) {
@@ -277,6 +333,45 @@ TEST(HostOpen, ADeviceIsRegistered) {
     c.expect(c.failure().find("P0908") != std::string::npos, "with the reason");
     c.expect(plugins->plugin_unregister(plugins->self, str("null")) == TENON_FAILED_PRECONDITION,
              "nor taken back");
+  });
+}
+
+// A layer may keep what it gets for as long as the process lives.
+TEST(HostOpen, ALayerKeepsTheTextsOfARegisteredPlugin) {
+  run([](Child& c) {
+    c.expect(c.open(Options().set("TENON_LAYERS", "mine").get()) == TENON_OK, "it opens");
+    static std::vector<std::pair<tenon_str_t, tenon_str_t>> seen;
+    static tenon_layer_api_t layer{};
+    layer.size_bytes = sizeof layer;
+    layer.name = str("mine");
+    layer.attach = [](void*, const tenon_layer_subject_t* subject, const void**) {
+      seen.emplace_back(subject->plugin, subject->version);
+      return TENON_OK;
+    };
+    static uint32_t vendors_own[4] = {sizeof vendors_own};
+    const auto add = [&](const char* name, const char* id, const void* table, const char* has) {
+      const tenon_interface_t interface{str(id), 0, 0, table};
+      tenon_plugin_t record{};
+      record.size_bytes = sizeof record;
+      record.abi = TENON_ABI_VERSION;
+      record.name = str(name);
+      record.version = str("1.2");
+      record.interfaces = &interface;
+      record.interface_count = 1;
+      const std::string manifest = std::string(R"({"schema": 1, "version": "1.2", "name": ")") +
+                                   name + R"(", "provides": {)" + has + "}}";
+      const auto* plugins = c.table<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
+      return plugins->plugin_register(plugins->self, &record, str(manifest));
+    };
+    c.expect(add("layers", TENON_LAYER_ID, &layer, R"("layers": ["mine"])") == TENON_OK, "layer");
+    for (const char* name : {"short", "next"})
+      c.expect(add(name, "acme.own/1", vendors_own, "") == TENON_OK, name);
+    c.expect(seen.size() == 2, "the layer is in front of both");
+    for (const auto& [name, version] : seen)
+      c.expect(view(version) == "1.2" && (view(name) == "short" || view(name) == "next"), "texts");
+    c.expect(add("short", "acme.own/1", vendors_own, R"("ops": ["a.b"])") == TENON_INVALID_ARGUMENT,
+             "refused by a check");
+    c.expect(seen.size() == 2, "which comes before layers");
   });
 }
 

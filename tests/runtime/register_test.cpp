@@ -1,5 +1,6 @@
 // Plugins that a program registers (tenon.host.plugins/1): operators defined, run on each device
 // and defined again; kernels after the first use of a device; what programs get wrong.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -122,6 +123,14 @@ class RegisterTest : public testing::Test {
         TENON_OK);
     return json;
   }
+  // That of the current definition.
+  std::string number(std::string_view op) {
+    const std::string json = explain("ops", op), key = "\"version\":";
+    const size_t at = json.find(key);
+    if (at == std::string::npos) return {};
+    const size_t digit = json.find_first_of("0123456789", at + key.size());
+    return json.substr(digit, json.find_first_not_of("0123456789", digit) - digit);
+  }
   const tenon_host_plugins_t& plugins() {
     return *tenon::context().query<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
   }
@@ -164,18 +173,38 @@ TEST_F(RegisterTest, ADefinitionAgainIsForNewGraphs) {
 }
 
 TEST_F(RegisterTest, EqualDefinitionsHaveOneNumber) {
-  const auto number = [&] {
-    const std::string json = explain("ops", "demo.scale_shift");
-    const size_t at = json.find("\"version\":");
-    return at == std::string::npos ? std::string() : json.substr(at, json.find(',', at) - at);
-  };
   ASSERT_TRUE(define<2>().ok());
-  const std::string first = number();
-  EXPECT_FALSE(first.empty());
-  ASSERT_TRUE(define<3>().ok());
-  EXPECT_NE(number(), first);
+  for (const char* op : {"demo.scale_shift", "demo.by_reference"}) {
+    const std::string first = number(op);
+    EXPECT_FALSE(first.empty());
+    ASSERT_TRUE(define<3>().ok());
+    EXPECT_NE(number(op), first);
+    ASSERT_TRUE(define<2>().ok());
+    EXPECT_EQ(number(op), first);
+  }
+}
+
+// The number stands for the meaning: not for the documentation, and not for who declares it.
+TEST_F(RegisterTest, DocumentationAndProviderHaveNoNumber) {
+  static tenon_op_def_t documented = tenon::detail::OpStorage<scale_shift<2>>::kDef;
+  static int self;
+  documented.summary = tenon::str("Another sentence.");
+  documented.self = &self;
   ASSERT_TRUE(define<2>().ok());
-  EXPECT_EQ(number(), first);
+  const std::string first = number("demo.scale_shift");
+  const tenon::Program old = program(model("demo.scale_shift"));
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(Registration("demo").op(documented).add().ok()) << failure_text();
+    EXPECT_EQ(number("demo.scale_shift"), first);
+    EXPECT_NE(explain("ops", "demo.scale_shift").find("Another sentence."), std::string::npos);
+    ASSERT_TRUE(define<2>().ok());
+    EXPECT_EQ(explain("ops", "demo.scale_shift").find("Another sentence."), std::string::npos);
+  }
+  ASSERT_TRUE(tenon::unregister("demo").ok());
+  ASSERT_TRUE(Registration("other").ops<scale_shift<2>>().add().ok()) << failure_text();
+  EXPECT_EQ(number("demo.scale_shift"), first);
+  EXPECT_EQ(value("demo.scale_shift"), 21);
+  EXPECT_EQ(value(old), 21);
 }
 
 // A graph in text says which definition it means.
@@ -285,6 +314,41 @@ TEST_F(RegisterTest, PackagesUseKernelsOfAPluginThatIsRegistered) {
   std::filesystem::remove(path);
 }
 
+template <int kScale>
+const tenon_op_def_t& on_own() {
+  static const tenon_op_def_t def = [] {
+    tenon_op_def_t made = tenon::detail::OpStorage<by_reference<kScale>>::kDef;
+    made.name = tenon::str("demo.on_own");
+    return made;
+  }();
+  return def;
+}
+
+// Those that a registered device has itself, too.
+TEST_F(RegisterTest, KernelsOfARegisteredDeviceBelongToTheDefinitionOfTheirTime) {
+  void* library = dlopen(OWN_DEVICE, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  const auto query = reinterpret_cast<tenon_plugin_query_t>(dlsym(library, "tenon_plugin_query"));
+  const tenon_plugin_t* record = nullptr;
+  ASSERT_EQ(query(TENON_ABI_VERSION, tenon::context().host, &record), TENON_OK);
+  const std::string_view manifest =
+      R"({"schema": 1, "name": "own", "version": "0.1.0", "priority": -10,
+          "provides": {"devices": ["own"], "kernels": ["own"]}})";
+  const auto is_on_own = [&] {
+    std::string placed;
+    EXPECT_TRUE(program(model("demo.on_own"), "own").placement(&placed).ok()) << failure_text();
+    return placed.find("\"op\":\"demo.on_own\",\"device\":\"own\"") != std::string::npos;
+  };
+  ASSERT_TRUE(Registration("demo").op(on_own<2>()).add().ok()) << failure_text();
+  ASSERT_EQ(plugins().plugin_register(plugins().self, record, tenon::str(manifest)), TENON_OK)
+      << failure_text();
+  EXPECT_EQ(value("demo.on_own", "own"), 21);
+  EXPECT_TRUE(is_on_own());
+  ASSERT_TRUE(Registration("demo").op(on_own<3>()).add().ok()) << failure_text();
+  EXPECT_EQ(value("demo.on_own", "own"), 31);
+  EXPECT_FALSE(is_on_own());
+}
+
 TEST_F(RegisterTest, IsListedAndTakenBack) {
   ASSERT_TRUE(define<2>().ok());
   const std::string listed = explain("plugins", "demo");
@@ -361,6 +425,144 @@ TEST_F(RegisterTest, RewritesAreForTheirDefinition) {
   EXPECT_EQ(value("demo.by_reference"), 21);
 }
 
+// Its root says any op; it knows one of them.
+tenon::Status drop_ours(tenon::Builder& builder, const tenon::Node& node,
+                        std::vector<tenon::Value>* out) {
+  if (node.view().op != tenon::intern("demo.by_reference")) return {};
+  return drop(builder, node, out);
+}
+constexpr tenon_rewrite_t kDropAny[] = {tenon::rewrite<drop_ours>("drop", "")};
+
+// Neither are those that match every op.
+TEST_F(RegisterTest, RewritesOfEveryOpAreForCurrentDefinitions) {
+  static const tenon_op_def_t with_rewrite = [] {
+    tenon_op_def_t def = tenon::detail::OpStorage<by_reference<2>>::kDef;
+    def.rewrites = kDropAny;
+    def.rewrite_count = 1;
+    return def;
+  }();
+  ASSERT_TRUE(define<2>().ok());
+  const tenon::Model before = model("demo.by_reference");
+  ASSERT_TRUE(Registration("demo").op(with_rewrite).add().ok()) << failure_text();
+  EXPECT_EQ(value("demo.by_reference"), 10);
+  EXPECT_EQ(value(program(before)), 21);
+}
+
+// ---- Definitions that use others ----
+
+// Builds demo.scale_shift by name.
+tenon::Status use_inner(tenon::Builder& builder, const tenon::Node& node, tenon_value_t* out) {
+  const tenon::Value operands[] = {node.operand(0)};
+  const tenon::Node made = builder.build_node("demo.scale_shift", operands);
+  if (!builder.status().ok()) return builder.status();
+  out[0] = made.result(0).id();
+  return {};
+}
+constexpr tenon::OpDraft outer() {
+  return tenon::op("other.outer", tenon::kPure | TENON_TRAIT_COMPOSITE, tenon::kByContent)
+      .summary("demo.scale_shift, whatever that is.")
+      .operand("x", "numbers", tenon::kFloat)
+      .result("y", "same type as x")
+      .none_example("the op inside changes in this test")
+      .infer<tenon::infer_same>()
+      .decompose<use_inner>();
+}
+tenon::Status rewrite_to_inner(tenon::Builder& builder, const tenon::Node& node,
+                               std::vector<tenon::Value>* out) {
+  tenon_value_t made = 0;
+  TENON_TRY(use_inner(builder, node, &made));
+  *out = {tenon::Value(node.graph(), made)};
+  return {};
+}
+tenon_code_t fold_to_inner(void*, const tenon_builder_t* raw, tenon_node_t id,
+                           tenon_value_t* out_results, uint32_t* out_matched) {
+  tenon::Builder builder(*raw);
+  TENON_TRY(use_inner(builder, tenon::Node(raw->graph, id), out_results));
+  *out_matched = 1;
+  return TENON_OK;
+}
+
+// What an op means does not change when an op inside it does, whatever function builds that.
+TEST_F(RegisterTest, DefinitionsKeepTheDefinitionsThatTheyUse) {
+  static constexpr tenon_rewrite_t kToInner[] = {
+      tenon::rewrite<rewrite_to_inner>("to-inner", "other.outer")};
+  static const tenon_op_def_t decomposed = tenon::detail::OpStorage<outer>::kDef;
+  static tenon_op_def_t rewritten = decomposed, folded = decomposed;
+  rewritten.rewrites = kToInner;
+  rewritten.rewrite_count = 1;
+  folded.fold = fold_to_inner;
+  const tenon_op_def_t* const forms[] = {&decomposed, &rewritten, &folded};
+  for (const tenon_op_def_t* def : forms) {
+    for (const char* device : {"reference", TENON_WITH_CPU ? "cpu" : "reference"}) {
+      ASSERT_TRUE(define<2>().ok());
+      ASSERT_TRUE(Registration("other").op(*def).add().ok()) << failure_text();
+      const tenon::Model before = model("other.outer");
+      const tenon::Program old = program(before, device);
+      EXPECT_EQ(value(old), 21) << device;
+      ASSERT_TRUE(define<3>().ok());
+      EXPECT_EQ(value(old), 21) << device;
+      EXPECT_EQ(value(program(before, device)), 21) << device;
+      EXPECT_EQ(value("other.outer", device), 21) << device;  // not registered again
+      ASSERT_TRUE(Registration("other").op(*def).add().ok());
+      EXPECT_EQ(value("other.outer", device), 31) << device;  // another number than before
+      EXPECT_EQ(value(program(before, device)), 21) << device;
+      ASSERT_TRUE(tenon::unregister("demo").ok());
+      EXPECT_EQ(value(old), 21) << device;
+      EXPECT_EQ(value(program(before, device)), 21) << device;
+      ASSERT_TRUE(tenon::unregister("other").ok());
+    }
+  }
+}
+
+// In one plugin too, where the op that is used may come first or last.
+TEST_F(RegisterTest, AnOpAndWhatItUsesChangeTogether) {
+  const auto both = [](auto inner) {
+    static const tenon_op_def_t whole = [] {
+      tenon_op_def_t def = tenon::detail::OpStorage<outer>::kDef;
+      def.name = tenon::str("demo.outer");
+      return def;
+    }();
+    return Registration("demo").op(whole).template ops<scale_shift<inner>>().add();
+  };
+  ASSERT_TRUE(both(std::integral_constant<int, 2>()).ok()) << failure_text();
+  const tenon::Model before = model("demo.outer");
+  EXPECT_EQ(value(program(before)), 21);
+  ASSERT_TRUE(both(std::integral_constant<int, 3>()).ok());
+  EXPECT_EQ(value(program(before)), 21);
+  EXPECT_EQ(value("demo.outer"), 31);
+  ASSERT_TRUE(both(std::integral_constant<int, 2>()).ok());
+  EXPECT_EQ(value("demo.outer"), 21);
+}
+
+template <int kBound>
+constexpr tenon::OpDraft at_least() {
+  return tenon::op("demo.at_least", tenon::kElementwise | TENON_TRAIT_IDEMPOTENT, tenon::kByContent)
+      .summary("x, or a number.")
+      .operand("x", "numbers", tenon::kFloat)
+      .result("y", "same type as x")
+      .none_example("the number changes in this test")
+      .infer<tenon::infer_elementwise>()
+      .scalar(max(arg(0), arg(0) * 0 + kBound));
+}
+
+TEST_F(RegisterTest, TwoDefinitionsOfAnIdempotentOpAreBothDone) {
+  ASSERT_TRUE(Registration("demo").ops<at_least<20>>().add().ok()) << failure_text();
+  const std::string first = number("demo.at_least");
+  ASSERT_TRUE(Registration("demo").ops<at_least<15>>().add().ok());
+  const std::string second = number("demo.at_least");
+  ASSERT_NE(first, second);
+  tenon::Model made;
+  ASSERT_TRUE(session
+                  .load_bytes("tenon.tir 1\ngraph @g(%x: f32[4]) -> (y: f32[4]) {\n"
+                              "  %a = demo.at_least@" +
+                                  first + "(%x) : f32[4]\n  %y = demo.at_least@" + second +
+                                  "(%a) : f32[4]\n  yield %y\n}\n",
+                              "g.tir", &made)
+                  .ok())
+      << failure_text();
+  EXPECT_EQ(value(program(made)), 20);
+}
+
 // ---- Frontends ----
 
 // Files of `.demo` hold nothing: the graph is that of the frontend.
@@ -414,6 +616,8 @@ constexpr std::string_view kManifest =
 
 struct Bad {
   tenon_op_def_t op = tenon::detail::OpStorage<scale_shift<2>>::kDef;
+  tenon_operand_def_t operand = *op.operands;
+  tenon_result_def_t result = *op.results;
   const tenon_op_def_t* ops[2] = {&op, &op};
   tenon_ops_t table = {sizeof table, nullptr, ops, 1};
   tenon_interface_t interface = tenon::offer(TENON_OPS_ID, table);
@@ -421,6 +625,8 @@ struct Bad {
   std::string manifest{kManifest};
   Bad() {
     op.name = tenon::str("third.op");
+    op.operands = &operand;
+    op.results = &result;
     record.size_bytes = sizeof record;
     record.abi = TENON_ABI_VERSION;
     record.name = tenon::str("third");
@@ -449,6 +655,20 @@ TEST_F(RegisterTest, WhatProgramsGetWrong) {
       {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.table.op_count = UINT64_MAX; }},
       {"P0805", TENON_INVALID_ARGUMENT, [](Bad& b) { b.ops[0] = nullptr; }},
       {"P0805", TENON_INVALID_ARGUMENT, [](Bad& b) { b.op.infer = nullptr; }},
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.op.result_count = 1u << 30; }},
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.op.results = nullptr; }},
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.op.summary = {nullptr, 5}; }},
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.op.doc = {nullptr, 5}; }},
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.operand.name = {nullptr, 5}; }},
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.operand.doc = {nullptr, 5}; }},
+      {"P0806", TENON_INVALID_ARGUMENT, [](Bad& b) { b.result.name = {nullptr, 5}; }},
+      {"P0806", TENON_INVALID_ARGUMENT,
+       [](Bad& b) {
+         static const tenon_attr_def_t kAttr = {tenon::str("a"), {}, TENON_ATTR_STRING, 0, 0, 0, {},
+                                                {nullptr, 5}};
+         b.op.attrs = &kAttr;
+         b.op.attr_count = 1;
+       }},
       {"T0320", TENON_INVALID_ARGUMENT, [](Bad& b) { b.op.version = 1; }},
       {"T0320", TENON_INVALID_ARGUMENT, [](Bad& b) { b.table.op_count = 2; }},
       {"T0320", TENON_INVALID_ARGUMENT, [](Bad& b) { b.rename("third"); }},

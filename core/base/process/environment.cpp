@@ -63,13 +63,22 @@ std::vector<VariableInfo> known_variables() {
   return all;
 }
 
-std::vector<std::string> unknown_variables(std::span<const std::string> more) {
-  std::vector<std::string> unknown;
-  if (is_privileged_process()) return unknown;
-  std::vector<VariableInfo> known = known_variables();
+Settings variables_that_are_set() {
+  Settings found;
+  if (is_privileged_process()) return found;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     if (std::strncmp(*entry, "TENON_", 6) != 0) continue;
-    std::string_view name(*entry, std::strcspn(*entry, "="));
+    const std::string_view text(*entry);
+    const size_t end = text.find('=');
+    if (end != std::string_view::npos) found.emplace(text.substr(0, end), text.substr(end + 1));
+  }
+  return found;
+}
+
+std::vector<std::string> unknown_variables(std::span<const std::string> more) {
+  std::vector<std::string> unknown;
+  std::vector<VariableInfo> known = known_variables();
+  for (const auto& [name, value] : variables_that_are_set()) {
     bool found = false;
     for (const VariableInfo& info : known) found |= info.name == name;
     for (const std::string& other : more) found |= other == name;

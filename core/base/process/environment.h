@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/process/settings.h"
+
 namespace tenon {
 
 struct VariableInfo {
@@ -26,6 +28,9 @@ bool env_flag(std::string_view name, bool otherwise);
 
 // The known variables, limits included, in the order of the tables.
 std::vector<VariableInfo> known_variables();
+
+// The TENON_* variables that env() reads from the environment now, with their values.
+Settings variables_that_are_set();
 
 // The TENON_* variables that are set but in no list (`more` holds those that plugins declare).
 std::vector<std::string> unknown_variables(std::span<const std::string> more);

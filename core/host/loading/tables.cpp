@@ -89,12 +89,59 @@ Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint6
     const auto* source = reinterpret_cast<const std::byte*>(from) + i * from->size_bytes;
     std::memcpy(&full[i], source, std::min<size_t>(from->size_bytes, sizeof(tenon_rewrite_t)));
     full[i].size_bytes = sizeof(tenon_rewrite_t);
+    TENON_RETURN_IF_ERROR(
+        check_text(full[i].name, fmt::format("the name of a rewrite of {}", owner)));
+    TENON_RETURN_IF_ERROR(
+        check_text(full[i].root, fmt::format("the root of a rewrite of {}", owner)));
     if (full[i].match_and_build == nullptr) {
       return error(TENON_INVALID_ARGUMENT, "P0805", "a rewrite of {} has no match_and_build",
                    owner);
     }
   }
   return full;
+}
+
+Status check_operands(const tenon_op_def_t& op, const std::string& name) {
+  TENON_RETURN_IF_ERROR(check_count(op.operand_count, op.operands, "the operands of op " + name));
+  for (uint32_t i = 0; i < op.operand_count; ++i) {
+    TENON_RETURN_IF_ERROR(check_text(op.operands[i].name, "the name of an operand of op " + name));
+    TENON_RETURN_IF_ERROR(
+        check_text(op.operands[i].doc, "the description of an operand of op " + name));
+  }
+  TENON_RETURN_IF_ERROR(check_count(op.result_count, op.results, "the results of op " + name));
+  for (uint32_t i = 0; i < op.result_count; ++i) {
+    TENON_RETURN_IF_ERROR(check_text(op.results[i].name, "the name of a result of op " + name));
+    TENON_RETURN_IF_ERROR(
+        check_text(op.results[i].doc, "the description of a result of op " + name));
+  }
+  return Status();
+}
+
+Status check_attrs(const tenon_op_def_t& op, const std::string& name) {
+  TENON_RETURN_IF_ERROR(check_count(op.attr_count, op.attrs, "the attributes of op " + name));
+  const std::string what = "a text of an attribute of op " + name;
+  for (uint32_t i = 0; i < op.attr_count; ++i) {
+    const tenon_attr_def_t& attr = op.attrs[i];
+    for (tenon_str_t text : {attr.name, attr.doc, attr.default_s, attr.choices})
+      TENON_RETURN_IF_ERROR(check_text(text, what));
+  }
+  return Status();
+}
+
+Status check_documentation(const tenon_op_def_t& op, const std::string& name) {
+  TENON_RETURN_IF_ERROR(check_text(op.summary, "the summary of op " + name));
+  TENON_RETURN_IF_ERROR(check_text(op.doc, "the documentation of op " + name));
+  TENON_RETURN_IF_ERROR(
+      check_count(op.constraint_count, op.constraints, "the constraints of op " + name));
+  for (uint32_t i = 0; i < op.constraint_count; ++i) {
+    const tenon_constraint_def_t& c = op.constraints[i];
+    for (tenon_str_t text : {c.label, c.text, c.negative})
+      TENON_RETURN_IF_ERROR(check_text(text, "a text of a constraint of op " + name));
+  }
+  TENON_RETURN_IF_ERROR(check_count(op.example_count, op.examples, "the examples of op " + name));
+  for (uint32_t i = 0; i < op.example_count; ++i)
+    TENON_RETURN_IF_ERROR(check_text(op.examples[i], "an example of op " + name));
+  return Status();
 }
 
 Status adopt_ops(tenon_ops_t* table) {
@@ -106,13 +153,9 @@ Status adopt_ops(tenon_ops_t* table) {
     tenon_op_def_t* op = copy_record(table->ops[i]);
     TENON_RETURN_IF_ERROR(check_text(op->name, "the name of an op"));
     const std::string name = quoted(from_abi_str(op->name));
-    TENON_RETURN_IF_ERROR(
-        check_count(op->operand_count, op->operands, "the operands of op " + name));
-    TENON_RETURN_IF_ERROR(check_count(op->attr_count, op->attrs, "the attributes of op " + name));
-    TENON_RETURN_IF_ERROR(
-        check_count(op->constraint_count, op->constraints, "the constraints of op " + name));
-    TENON_RETURN_IF_ERROR(
-        check_count(op->example_count, op->examples, "the examples of op " + name));
+    TENON_RETURN_IF_ERROR(check_operands(*op, name));
+    TENON_RETURN_IF_ERROR(check_attrs(*op, name));
+    TENON_RETURN_IF_ERROR(check_documentation(*op, name));
     TENON_RETURN_IF_ERROR(
         check_count(op->scalar_words, op->scalar, "the scalar program of op " + name));
     if (op->infer == nullptr)

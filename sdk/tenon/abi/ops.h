@@ -172,7 +172,9 @@ struct tenon_op_def_t {
    *
    * 0 in plugins registered at run time (plugins.h), and only there: the host numbers the meaning
    * by its content, from TENON_OP_VERSION_BY_CONTENT up, in no order. An equal declaration gets the
-   * number that it had, in every process if the scalar program is all its meaning. */
+   * number that it had, in every process if the scalar program is all its meaning; another one if
+   * its functions build nodes and would find other definitions now. Documentation and `infer` are
+   * not part of it: those of the last declaration hold. */
   uint32_t version;
   uint32_t since; /* first ABI minor with this version */
   uint32_t cost_class;

@@ -30,6 +30,18 @@ typedef struct tenon_host_plugins_t {
    * passes. Graphs that exist keep the definitions with which they were built, programs keep
    * everything. Not possible for devices and toolchains, which may be open.
    *
+   * Definitions of ops: while a decomposition, a fold or a rewrite of a registered op builds nodes,
+   * a name without a version means the definition that was current when that op was registered; if
+   * there was none yet, the first. Later definitions change nothing in it, until it is registered
+   * again. A kernel set is asked about a registered op only for the definition that was current
+   * when the set was registered, the device's own set included.
+   *
+   * Calls: all that is registered is called from any thread of the host, and devices, layers and
+   * functions that make tables while the host holds locks. They must not wait for a thread that
+   * calls Tenon: a language binding gives its interpreter's lock back around every slot that it
+   * calls. `shutdown` is called as the process exits, when an interpreter may be gone. A process
+   * must not fork while one of its threads registers: the child would wait for the lock for ever.
+   *
    * Lifetime: the record, its tables and all that they point to live as long as the process, also
    * when replaced, since graphs and programs may use them. If this fails they may be freed at once:
    * nothing of a refused plugin is left.

@@ -50,21 +50,26 @@ typedef struct tenon_host_options_t {
   const tenon_key_value_t* settings;
   uint64_t setting_count;
   /* Receives what would go to stderr, one message per call, of the levels that TENON_LOGS shows
-   * (TENON_LOG_*). Called from any thread, at once from several, and until the process ends; it
-   * must not call Tenon. Null: stderr. */
+   * (TENON_LOG_*). Called from any thread, at once from several, while the host may hold locks, and
+   * until the process ends: also from functions that run at exit. It must not call Tenon, nor wait
+   * for a thread that does. A language binding therefore gives its interpreter's lock back around
+   * every call of Tenon, and its sink drops messages once the interpreter ends. Null: stderr. */
   void* log_self;
   void (*log)(void* log_self, uint32_t level, tenon_str_t component, tenon_str_t text);
 } tenon_host_options_t;
 
 /* The only function that libtenon.so exports. The first call that succeeds starts the host of the
  * process: takes the options (null: none), reads the environment and scans manifests, but opens no
- * plugin. A later call returns the same host. What it asks for in `options` must hold already: the
- * same paths, the same sink, settings of these values; else FAILED_PRECONDITION (P0911), which says
- * what differs. Unknown settings and bad values are INVALID_ARGUMENT (P0910), and no host is
- * started.
+ * plugin. A later call returns the same host. What it asks for in `options` must hold already:
+ * its paths are among those of the start (the same files, however written), the sink is the same,
+ * and the settings had these values when the host started; else FAILED_PRECONDITION (P0911), which
+ * says what differs. Unknown settings and bad values are INVALID_ARGUMENT (P0910). With
+ * TENON_PLUGIN_STRICT, a plugin that failed is FAILED_PRECONDITION (P0905). A first call that fails
+ * starts no host, and a later one with other options may.
  *
  * If several copies of libtenon.so are loaded, all return the host of the copy that was loaded
- * first, so that each plugin sees one host.
+ * first, so that each plugin sees one host. A library that defines this function and passes the
+ * call on to a copy of libtenon.so may be loaded before it.
  *
  * out_host is also set on failure, for last_failure only. Safe. */
 TENON_EXPORT tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_options_t* options,

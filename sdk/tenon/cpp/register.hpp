@@ -15,6 +15,15 @@
 //     plugin.ops<scale_shift>();
 //     if (!plugin.add().ok()) return tenon::failure_text();
 //
+// Registered again with equal declarations, an op keeps its number. Functions that build nodes by
+// name (decompositions, folds, rewrites) find the definitions of the time of their registration: to
+// let them use a later one, register their op again too. Kernels are asked only about the
+// definition that was current when they were registered.
+//
+// The host calls what is registered from any of its threads, and may hold locks then. A language
+// binding therefore gives its interpreter's lock back before each call of the host, and takes it in
+// each function that the host calls.
+//
 // The session is open before. Threads: one at a time per object, safe on different ones.
 #ifndef TENON_CPP_REGISTER_HPP_
 #define TENON_CPP_REGISTER_HPP_
