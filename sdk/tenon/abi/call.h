@@ -52,9 +52,10 @@ typedef struct tenon_tensor_info_t {
 
 /* The caller permits that the tensor's memory becomes that of an output. After a call that succeeds
  * the tensor has no value, whether its memory was used or not: T0621 where it is used again, and
- * its arrays are not to be read. After one that fails it has its value, unless an output was
- * written to its memory. Memory of the caller (tensor_wrap) is never written. No other call may use
- * the tensor at the same time. T0621 if it occurs twice in this call. */
+ * its arrays are not to be read. After one that fails it has its value, unless an output was to be
+ * written to its memory, or the failure came from work that was still running when all steps had
+ * been submitted. Memory of the caller (tensor_wrap) is never written. No other call may use the
+ * tensor at the same time. T0621 if it occurs twice in this call. */
 #define TENON_INPUT_DONATED 1u
 
 typedef struct tenon_input_t {
