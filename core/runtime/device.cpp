@@ -149,6 +149,23 @@ Status Device::alive() const {
                quoted(name_));
 }
 
+std::string Device::use_text() {
+  if (apis_.device->memory == nullptr) return "";
+  uint64_t used = 0, peak = 0;
+  auto guard = serialise();
+  const tenon_code_t code = apis_.device->memory(apis_.device->self, handle(), &used, &peak);
+  clear_failure();
+  return code == TENON_OK ? fmt::format(" (it has {} in use)", used) : "";
+}
+
+Status Device::exchanges() const {
+  if (apis_.exchange != nullptr) return {};
+  return error(
+      TENON_UNIMPLEMENTED, "T0624",
+      "device {} takes no memory of other libraries and gives none: its plugin {} has no {}",
+      quoted(name_), quoted(apis_.plugin), TENON_EXCHANGE_ID);
+}
+
 void Device::abandon() {
   abandoned_.store(true, std::memory_order_release);
   lost_.store(true, std::memory_order_release);
@@ -247,14 +264,35 @@ Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_by
   if (status.ok()) return buffer;
   if (buffer.handle_ == nullptr) memory_return(size_bytes);
   if (status.code() == TENON_RESOURCE_EXHAUSTED) {
-    return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} bytes on device {}: {}", size_bytes,
-                 quoted(buffer.device_->name()), status.message());
+    return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} bytes on device {}{}: {}", size_bytes,
+                 quoted(buffer.device_->name()), buffer.device_->use_text(), status.message());
   }
   return status;
 }
 
-Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data,
-                              uint64_t size_bytes) {
+Result<Buffer> Buffer::adopt(std::shared_ptr<Device> device, const tenon_native_memory_t& memory) {
+  TENON_RETURN_IF_ERROR(device->open());
+  TENON_RETURN_IF_ERROR(device->exchanges());
+  const tenon_exchange_api_t* api = device->apis().exchange;
+  Buffer buffer;
+  auto guard = device->serialise();
+  clear_failure();
+  tenon_buffer_t* handle = nullptr;
+  TENON_RETURN_IF_ERROR(device->check(
+      api->import_memory(api->self, device->handle(), &memory, &handle), "import of a handle"));
+  if (handle == nullptr) {
+    return error(TENON_INTERNAL, "T0612", "device {} made no buffer of a handle",
+                 quoted(device->name()));
+  }
+  buffer.handle_ = handle;
+  buffer.imported_ = true;
+  buffer.size_bytes_ = memory.length_bytes;
+  buffer.device_ = std::move(device);
+  return buffer;
+}
+
+Result<Buffer> Buffer::import(std::shared_ptr<Device> device, void* data, uint64_t size_bytes,
+                              uint32_t flags) {
   TENON_RETURN_IF_ERROR(device->open());
   const tenon_device_api_t* api = device->apis().device;
   Buffer buffer;
@@ -262,8 +300,8 @@ Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data,
   auto guard = device->serialise();
   clear_failure();
   tenon_buffer_t* handle = nullptr;
-  const tenon_code_t code =
-      api->import(api->self, device->handle(), const_cast<void*>(data), size_bytes, &handle);
+  const tenon_import_t record = {sizeof record, flags, data, size_bytes};
+  const tenon_code_t code = api->import(api->self, device->handle(), &record, &handle);
   // Importing only saves a copy, so any refusal leads to a copy. With a lost device a copy would
   // fail too.
   if (code == TENON_OK ? handle == nullptr : code != TENON_DEVICE_LOST) {
@@ -274,7 +312,7 @@ Result<Buffer> Buffer::import(std::shared_ptr<Device> device, const void* data,
   buffer.handle_ = handle;
   buffer.imported_ = true;
   buffer.size_bytes_ = size_bytes;
-  buffer.host_ = device->host_visible() ? const_cast<void*>(data) : nullptr;
+  buffer.host_ = device->host_visible() ? data : nullptr;
   buffer.device_ = std::move(device);
   return buffer;
 }

@@ -12,6 +12,7 @@
 
 #include <tenon/abi/compile.h>
 #include <tenon/abi/device.h>
+#include <tenon/abi/exchange.h>
 #include <tenon/abi/kernels.h>
 #include <tenon/abi/queue.h>
 
@@ -62,7 +63,8 @@ struct DeviceApis {
   std::string plugin;
   const tenon_device_api_t* device = nullptr;
   const tenon_compile_api_t* compile = nullptr;
-  const tenon_queue_api_t* queue = nullptr;  // null: everything completes before it returns
+  const tenon_queue_api_t* queue = nullptr;        // null: everything completes before it returns
+  const tenon_exchange_api_t* exchange = nullptr;  // may be null
   std::shared_ptr<KernelSets> kernel_sets = std::make_shared<KernelSets>();
   // The compiler numbered `by`: 0 is the device itself, i is kernel set i - 1.
   const tenon_compile_api_t* compiler(uint32_t by) const {
@@ -111,6 +113,10 @@ class Device : public std::enable_shared_from_this<Device> {
   // Turns a code of this device's plugin into a Status that names the device and `what`;
   // TENON_DEVICE_LOST marks it.
   Status check(tenon_code_t code, std::string_view what);
+  // " (it has 4096 in use)", of its bytes; empty if it does not tell. For messages.
+  std::string use_text();
+  // T0624 without tenon.exchange/1.
+  Status exchanges() const;
   // T0611 once the device was lost: it gives no more results.
   Status alive() const;
 
@@ -166,7 +172,18 @@ class Buffer {
   // Wraps host memory that outlives the buffer and is not written through it. Returns an empty
   // buffer if the device cannot do so or the address does not suit it; the caller then copies.
   static Result<Buffer> import(std::shared_ptr<Device> device, const void* data,
-                               uint64_t size_bytes);
+                               uint64_t size_bytes) {
+    return import(std::move(device), const_cast<void*>(data), size_bytes, 0);
+  }
+  // The same, for memory that the device may write to.
+  static Result<Buffer> import_to_write(std::shared_ptr<Device> device, void* data,
+                                        uint64_t size_bytes) {
+    return import(std::move(device), data, size_bytes, TENON_IMPORT_WRITE);
+  }
+
+  // Memory of another library, which outlives the buffer; UNIMPLEMENTED where the device exchanges
+  // none.
+  static Result<Buffer> adopt(std::shared_ptr<Device> device, const tenon_native_memory_t& memory);
 
   explicit operator bool() const { return handle_ != nullptr; }
   tenon_buffer_t* handle() const { return handle_; }
@@ -177,6 +194,8 @@ class Buffer {
   void reset();
 
  private:
+  static Result<Buffer> import(std::shared_ptr<Device> device, void* data, uint64_t size_bytes,
+                               uint32_t flags);
   std::shared_ptr<Device> device_;
   tenon_buffer_t* handle_ = nullptr;
   void* host_ = nullptr;

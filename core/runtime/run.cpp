@@ -53,8 +53,13 @@ struct OutputRequests {
 Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
   for (uint32_t d = 0; d < plan_->devices.size(); ++d) {
     BufferPool pool(plan_->devices[d], [this, d] { return wait(d); });
-    devices_.push_back(
-        {std::move(pool), nullptr, std::make_unique<Tainted>(false), nullptr, {}, {}});
+    devices_.push_back({std::move(pool),
+                        PinnedPool(plan_->devices[d]),
+                        nullptr,
+                        std::make_unique<Tainted>(false),
+                        nullptr,
+                        {},
+                        {}});
     devices_.back().from.resize(plan_->devices.size());
   }
   step_needs_.resize(plan_->executables.size());
@@ -81,6 +86,16 @@ void Runner::let_leave(std::span<const uint8_t> stays) {
     if (!stays.empty() && stays[i] != 0) continue;
     leaves_[plan_->output_slots[i]] = true;
     stays_[plan_->output_slots[i]] = false;
+  }
+}
+
+void Runner::set_homes(std::span<const Home> homes) {
+  homes_.clear();
+  if (std::ranges::none_of(homes, [](const Home& home) { return home.data != nullptr; })) return;
+  homes_.resize(plan_->slots.size());
+  for (size_t i = 0; i < homes.size(); ++i) {
+    Home& home = homes_[plan_->output_slots[i]];
+    if (home.data == nullptr) home = homes[i];
   }
 }
 
@@ -111,6 +126,9 @@ void Runner::drop_run_state() {
     slot.host = nullptr;
     // A device that was given up may still write to memory that a copy named.
     if (abandoned && slot.host_owner != nullptr) keep_for_good(std::move(slot.host_owner));
+    if (slot.pinned_of != kHostPlace && slot.host_owner != nullptr && slot.tensor == nullptr)
+      devices_[slot.pinned_of].pinned.give_back(slot.host_owner.get());
+    slot.pinned_of = kHostPlace;
     slot.host_owner.reset();
     slot.has_host = slot.stable_host = slot.held = false;
     slot.source = kHostPlace;
@@ -118,6 +136,7 @@ void Runner::drop_run_state() {
     slot.tensor = nullptr;
     slot.donated = false;
   }
+  for (DeviceState& device : devices_) device.pinned.forget();
   if (abandoned)
     keep_for_good(std::make_shared<std::deque<std::vector<int64_t>>>(std::move(out_symbols_)));
   out_symbols_.clear();
@@ -155,10 +174,11 @@ void Runner::keep_copies() {
 }
 
 Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> stays,
-                   std::span<const GivenSize> sizes) {
+                   std::span<const GivenSize> sizes, std::span<const Home> homes) {
   const uint64_t begin = now_ns();
   drop_run_state();
   let_leave(stays);
+  set_homes(homes);
   statistics_ = {};
   drop_sinks();
   for (size_t d = 0; trace_ != nullptr && d < plan_->devices.size(); ++d) {
@@ -204,6 +224,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   for (DeviceState& device : devices_) {
     statistics_.arena_bytes += device.pool.held_bytes();
     device.pool.end_run();
+    device.pinned.end_run();
   }
   statistics_.run_ms = static_cast<double>(now_ns() - begin) / 1e6;
   return status;
@@ -376,6 +397,35 @@ std::shared_ptr<Buffer> Runner::given_up_for(uint32_t index, const Needs::Output
   return place.buffer;
 }
 
+// Lets a device write an output where the caller wants it. Only a device that completes everything
+// before it returns: one that is given up may write to its memory later.
+Status Runner::take_home(uint32_t slot, uint32_t device, uint64_t size_bytes) {
+  const std::shared_ptr<Device>& owner = plan_->devices[device];
+  if (homes_.empty() || homes_[slot].data == nullptr) return {};
+  if (homes_[slot].size_bytes < size_bytes || owner->has_queue() || !owner->host_visible())
+    return {};
+  TENON_ASSIGN_OR_RETURN(Buffer buffer,
+                         Buffer::import_to_write(owner, homes_[slot].data, size_bytes));
+  if (buffer)
+    slots_[slot].places[device] = {std::make_shared<Buffer>(std::move(buffer)), false, {}};
+  return {};
+}
+
+Status Runner::place_output(uint32_t index, size_t output, const Needs::Output& need) {
+  const Step& step = plan_->steps[index];
+  Place& place = slots_[step.outputs[output]].places[step.device];
+  if (std::shared_ptr<Buffer> buffer = given_up_for(index, need); buffer != nullptr) {
+    slots_[step.inputs[need.alias_input]].places[step.device] = {};
+    place = {std::move(buffer), true, {}};
+    return {};
+  }
+  TENON_RETURN_IF_ERROR(take_home(step.outputs[output], step.device, need.size_bytes));
+  if (place.buffer != nullptr) return {};
+  TENON_ASSIGN_OR_RETURN(place.buffer, take_buffer(step.device, need.size_bytes));
+  place.pooled = true;
+  return {};
+}
+
 Status Runner::execute(uint32_t index) {
   const Step& step = plan_->steps[index];
   DeviceState& state = devices_[step.device];
@@ -412,14 +462,8 @@ Status Runner::execute(uint32_t index) {
       outputs.push_back({});  // filled in when the device knows the size
       continue;
     }
-    std::shared_ptr<Buffer> buffer = given_up_for(index, needs->outputs[i]);
-    if (buffer != nullptr) {
-      slots_[step.inputs[needs->outputs[i].alias_input]].places[step.device] = {};
-    } else {
-      TENON_ASSIGN_OR_RETURN(buffer, take_buffer(step.device, needs->outputs[i].size_bytes));
-    }
-    outputs.push_back({buffer->handle(), 0});
-    slots_[step.outputs[i]].places[step.device] = {std::move(buffer), true};
+    TENON_RETURN_IF_ERROR(place_output(index, i, needs->outputs[i]));
+    outputs.push_back({slots_[step.outputs[i]].places[step.device].buffer->handle(), 0});
   }
   std::shared_ptr<Buffer> workspace;
   if (needs->workspace_bytes != 0) {

@@ -69,6 +69,12 @@ struct GivenSize {
   int64_t value = 0;
 };
 
+// Memory of the caller that an output may be made in. Nothing else of the run lies in it.
+struct Home {
+  void* data = nullptr;  // null: the output has none
+  uint64_t size_bytes = 0;
+};
+
 struct OutputArray {
   const void* data = nullptr;  // null: it stays on its device
   std::vector<int64_t> dims;
@@ -83,10 +89,11 @@ class Runner {
 
   // Runs to the end. inputs: one per input, checked by Shapes::check_input or, for tensors,
   // Shapes::check_type; borrowed for the call. stays: one per output, not 0 if it need not be on
-  // the host; or none, and all are brought there. After a failure the Runner, its devices (unless
-  // lost) and the process are usable.
+  // the host; or none, and all are brought there. homes: one per output, or none. An output that
+  // was made in its home has its data there. After a failure homes may have been written, and the
+  // Runner, its devices (unless lost) and the process are usable.
   Status run(std::span<const Argument> inputs, std::span<const uint8_t> stays = {},
-             std::span<const GivenSize> sizes = {});
+             std::span<const GivenSize> sizes = {}, std::span<const Home> homes = {});
   // Dense outputs of the last successful run; valid until the next run, even if the inputs change.
   const std::vector<OutputArray>& outputs() const { return outputs_; }
   // Moves the memory of an output of the last run out of the Runner, to somebody who may keep it
@@ -114,6 +121,9 @@ class Runner {
   void take_donated();
   Result<std::shared_ptr<Buffer>> take_buffer(uint32_t device, uint64_t size_bytes);
   Result<std::shared_ptr<std::byte>> take_host(uint64_t size_bytes, bool zeroed);
+  // Memory for a copy from a device to the host, pinned if there is such memory.
+  Result<std::shared_ptr<std::byte>> take_landing(uint32_t slot, uint32_t from,
+                                                  uint64_t size_bytes);
   // Once more if memory was short and others gave some back.
   template <class Take>
   auto or_reclaimed(Take take) {
@@ -123,6 +133,7 @@ class Runner {
     return again ? take() : std::move(taken);
   }
   void let_leave(std::span<const uint8_t> stays);
+  void set_homes(std::span<const Home> homes);
   void keep_copies();
   Status solve_symbols(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
   Result<const Needs*> needs_of(uint32_t executable, std::span<const int64_t> symbols);
@@ -144,6 +155,8 @@ class Runner {
   void end_queues();
   Status check_made(const Step& step) const;
   std::shared_ptr<Buffer> given_up_for(uint32_t step, const Needs::Output& output);
+  Status take_home(uint32_t slot, uint32_t device, uint64_t size_bytes);
+  Status place_output(uint32_t step, size_t output, const Needs::Output& need);
   Status take_outputs();
   void release_dead(uint32_t step);
   void drop_run_state();
@@ -184,6 +197,7 @@ class Runner {
   std::vector<bool> leaves_;   // by slot, in this run: the same, or brought to the host
   std::vector<bool> stays_;    // by slot, in this run: no output of it must be on the host
   std::vector<bool> relayed_;  // by slot: it is copied to a device with a queue
+  std::vector<Home> homes_;    // by slot, in this run; empty: there are none
 };
 
 }  // namespace tenon::runtime

@@ -104,13 +104,25 @@ Status Runner::copy_to_host(uint32_t slot) {
   return submit_copy_to_host(slot, from, bytes);
 }
 
+Result<std::shared_ptr<std::byte>> Runner::take_landing(uint32_t slot, uint32_t from,
+                                                        uint64_t size_bytes) {
+  // If the copy fails, devices that wait for it carry on with what it left: zeros, never the
+  // previous contents of the memory.
+  const bool queued = plan_->devices[from]->has_queue(), zeroed = queued && relayed_[slot];
+  if (queued && size_bytes != 0) {
+    if (std::shared_ptr<std::byte> memory = devices_[from].pinned.take(size_bytes)) {
+      slots_[slot].pinned_of = from;
+      if (zeroed) std::memset(memory.get(), 0, size_bytes);
+      return memory;
+    }
+  }
+  return take_host(size_bytes, zeroed);
+}
+
 Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes) {
   SlotState& slot_state = slots_[slot];
   const std::shared_ptr<Device>& device = plan_->devices[from];
-  // If the copy fails, devices that wait for it carry on with what it left: zeros, never the
-  // previous contents of the memory.
-  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory,
-                         take_host(bytes, device->has_queue() && relayed_[slot]));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<std::byte> memory, take_landing(slot, from, bytes));
   slot_state.host = memory.get();
   slot_state.host_owner = memory;  // kept until the queue is done, even if a wait fails
   if (bytes != 0) {

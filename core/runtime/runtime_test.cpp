@@ -145,13 +145,15 @@ tenon_code_t toy_map(void* self, tenon_device_t*, tenon_buffer_t* buffer, void**
   *out = reinterpret_cast<ToyBuffer*>(buffer)->data;
   return TENON_OK;
 }
-tenon_code_t toy_import(void* self, tenon_device_t*, void* data, uint64_t, tenon_buffer_t** out) {
+tenon_code_t toy_import(void* self, tenon_device_t*, const tenon_import_t* memory,
+                        tenon_buffer_t** out) {
   auto* toy = static_cast<Toy*>(self);
   if (toy->fail_import != TENON_OK) return toy->fail_import;
   ++toy->imports;
   ++toy->imported;
   ++toy->buffers;
-  *out = reinterpret_cast<tenon_buffer_t*>(new ToyBuffer{{}, static_cast<std::byte*>(data)});
+  *out =
+      reinterpret_cast<tenon_buffer_t*>(new ToyBuffer{{}, static_cast<std::byte*>(memory->data)});
   return TENON_OK;
 }
 

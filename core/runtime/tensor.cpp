@@ -78,8 +78,8 @@ Tensor::Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_byt
       host_(host_owner_.get()) {}
 
 Tensor::Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_bytes,
-               std::shared_ptr<Buffer> buffer)
-    : dtype_(dtype), dims_(std::move(dims)), size_bytes_(size_bytes), of_caller_(false) {
+               std::shared_ptr<Buffer> buffer, bool of_caller)
+    : dtype_(dtype), dims_(std::move(dims)), size_bytes_(size_bytes), of_caller_(of_caller) {
   remember(std::move(buffer));
   host_.store(places_->buffer->host(), std::memory_order_release);
 }

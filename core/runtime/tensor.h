@@ -20,7 +20,7 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_bytes,
          std::shared_ptr<void> memory, bool of_caller = false);
   Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_bytes,
-         std::shared_ptr<Buffer> buffer);
+         std::shared_ptr<Buffer> buffer, bool of_caller = false);
   ~Tensor();
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;

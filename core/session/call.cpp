@@ -10,6 +10,7 @@
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/runtime/arrays.h"
+#include "core/session/homes.h"
 #include "core/session/variants.h"
 
 namespace tenon::session {
@@ -114,7 +115,7 @@ Status hand_over(runtime::Runner& runner, const std::vector<runtime::Port>& port
     TENON_ASSIGN_OR_RETURN(outputs[i].tensor, runner.detach(i, &statistics->copied_out_bytes));
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].given == nullptr) continue;
+    if (outputs[i].given == nullptr || outputs[i].given->data == made[i].data) continue;
     copy_out(made[i], *outputs[i].given);
     statistics->copied_out_bytes += size_of(made[i]);
   }
@@ -124,10 +125,11 @@ Status hand_over(runtime::Runner& runner, const std::vector<runtime::Port>& port
 // A call's inputs and outputs as a run takes them. In memory of the stack, if they are few.
 struct Arguments {
   explicit Arguments(std::pmr::memory_resource* memory)
-      : inputs(memory), arrays(memory), stays(memory) {}
+      : inputs(memory), arrays(memory), stays(memory), homes(memory) {}
   std::pmr::vector<runtime::Argument> inputs;
   std::pmr::vector<const tenon_array_t*> arrays;  // of the inputs
   std::pmr::vector<uint8_t> stays;
+  std::pmr::vector<runtime::Home> homes;
   std::span<const runtime::GivenSize> sizes;
 };
 
@@ -140,7 +142,7 @@ struct Attempt {
 Attempt run(const Program& program, const std::vector<runtime::Port>& ports,
             const Arguments& arguments, std::span<CallOutput> outputs, CallStatistics* statistics) {
   const RunnerPool::Lease runner(program.runners());
-  Status status = runner->run(arguments.inputs, arguments.stays, arguments.sizes);
+  Status status = runner->run(arguments.inputs, arguments.stays, arguments.sizes, arguments.homes);
   if (!status.ok()) return {std::move(status), false};
   const runtime::RunStatistics& of_run = runner->statistics();
   *statistics = {of_run.repacked_bytes, of_run.transferred_bytes, of_run.copied_bytes};
@@ -223,6 +225,7 @@ Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs
     if (outputs[i].given != nullptr)
       TENON_RETURN_IF_ERROR(check_given_type(shapes.outputs()[i], *outputs[i].given));
   }
+  find_homes(inputs, outputs, &arguments.homes);
   // Results are those of IEEE 754's defaults, whatever rounding the caller has set.
   const FloatScope floats(region_float_control());
   if (const auto* variants = std::get_if<std::shared_ptr<Variants>>(&program)) {

@@ -9,6 +9,7 @@
 #include "core/session/call.h"
 #include "core/session/devices.h"
 #include "core/session/handles.h"
+#include "core/session/host_tensor.h"
 
 namespace tenon::session {
 
@@ -21,11 +22,8 @@ tenon_array_t array_of(const runtime::Tensor& tensor, const void* data) {
   return array;
 }
 
-namespace {
-
-// A checked array's dims and size.
-Status read_array(const tenon_array_t* record, tenon_array_t* out, std::vector<int64_t>* dims,
-                  uint64_t* bytes) {
+Status read_type(const tenon_array_t* record, tenon_array_t* out, std::vector<int64_t>* dims,
+                 uint64_t* bytes) {
   TENON_REQUIRE(record, "array");
   TENON_ASSIGN_OR_RETURN(*out, prefix_of(record));
   if (ir::dtype_bits(out->dtype) == 0 || out->rank > TENON_RANK_MAX) {
@@ -37,6 +35,15 @@ Status read_array(const tenon_array_t* record, tenon_array_t* out, std::vector<i
   TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(*dims));
   TENON_RETURN_IF_ERROR(check_limit(Limit::kElements, count, "a tensor"));
   TENON_ASSIGN_OR_RETURN(*bytes, packed_bytes(count, ir::dtype_bits(out->dtype)));
+  return {};
+}
+
+namespace {
+
+// A checked array's dims and size.
+Status read_array(const tenon_array_t* record, tenon_array_t* out, std::vector<int64_t>* dims,
+                  uint64_t* bytes) {
+  TENON_RETURN_IF_ERROR(read_type(record, out, dims, bytes));
   if (*bytes != 0 && out->data == nullptr)
     return error(TENON_INVALID_ARGUMENT, "T0613", "the array has dims and no data");
   if (out->strides_bytes != nullptr && ir::dtype_bits(out->dtype) < 8) {
@@ -44,22 +51,6 @@ Status read_array(const tenon_array_t* record, tenon_array_t* out, std::vector<i
                  ir::dtype_name(out->dtype));
   }
   return {};
-}
-
-// Memory that the caller lends. Returned when the last user is gone, once it was taken.
-struct Lent {
-  void* context = nullptr;
-  void (*release)(void* context) = nullptr;
-  bool taken = false;
-  ~Lent() {
-    if (taken && release != nullptr) release(context);
-  }
-};
-
-void give_handle(std::shared_ptr<runtime::Tensor> tensor, std::unique_ptr<tenon_tensor_t> handle,
-                 tenon_tensor_t** out) {
-  handle->tensor = std::move(tensor);
-  *out = handle.release();
 }
 
 tenon_code_t tensor_wrap(void*, const tenon_array_t* record, void* context,
@@ -164,6 +155,7 @@ void add_tensor_slots(tenon_host_call_t* table) {
   table->tensor_info = tensor_info;
   table->tensor_array = tensor_array;
   table->tensor_release = tensor_release;
+  add_exchange_slots(table);
 }
 
 }  // namespace tenon::session

@@ -202,6 +202,7 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
   apis.device = p.table<tenon_device_api_t>(TENON_DEVICE_ID);
   apis.compile = p.table<tenon_compile_api_t>(TENON_COMPILE_ID);
   apis.queue = p.table<tenon_queue_api_t>(TENON_QUEUE_ID);
+  apis.exchange = p.table<tenon_exchange_api_t>(TENON_EXCHANGE_ID);
   if (apis.device == nullptr) {
     return error(TENON_UNAVAILABLE, "T0503", "plugin {} provides device {} and has no {}",
                  quoted(p.name()), quoted(kind), TENON_DEVICE_ID);

@@ -129,13 +129,12 @@ Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out_data) {
   return {};
 }
 
-Status import(void*, tenon_device_t*, void* data, uint64_t size_bytes,
-              tenon_buffer_t** out_buffer) {
+Status import(void*, tenon_device_t*, const tenon_import_t* import, tenon_buffer_t** out_buffer) {
   // Generated code reads vectors from any address, but elements only from their natural alignment.
-  if (reinterpret_cast<uintptr_t>(data) % alignof(uint64_t) != 0) {
+  if (reinterpret_cast<uintptr_t>(import->data) % alignof(uint64_t) != 0) {
     return fail(TENON_UNIMPLEMENTED, "The memory is not aligned to 8 bytes; it has to be copied.");
   }
-  *out_buffer = new tenon_buffer_t{static_cast<char*>(data), size_bytes, false};
+  *out_buffer = new tenon_buffer_t{static_cast<char*>(import->data), import->length_bytes, false};
   return {};
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <thread>
@@ -78,6 +79,8 @@ Status perform_copy(Device& device, const tenon_copy_t& c, Queue& queue) {
   const Running running(device.ordinal);
   const std::shared_lock touching(device.touching);
   TENON_TRY(device.alive());
+  if (device.is_pinned(c.host_from, c.length_bytes) || device.is_pinned(c.host_to, c.length_bytes))
+    device.pinned_copies.fetch_add(1);
   const uint64_t length = begun.ok() ? c.length_bytes : c.length_bytes / 2;
   const DeviceMemory::Access access(device.memory);
   void *from = nullptr, *to = nullptr;
@@ -133,6 +136,8 @@ void read_counts(void*, uint32_t ordinal, tenon_sim_counts_t* out) {
     out->fences += device->fences.size();
     out->copies += device->copies.load();
     out->launches += device->launches.load();
+    out->pinned += device->pinned.size();
+    out->pinned_copies += device->pinned_copies.load();
   }
 }
 
@@ -154,8 +159,6 @@ Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   Device& device = *device_of(d);
   TENON_TRY(device.alive());
   TENON_TRY(check_copy_kind(*c));
-  // Ordered after everything submitted before. Failures of that work go to those who wait for it.
-  for (const std::shared_ptr<Queue>& queue : device.all_queues()) queue->wait_idle();
   Fence done(0);
   device.default_queue->submit(
       {}, {&done, 1}, [&device, c](Queue& queue) { return perform_copy(device, *c, queue); });
@@ -176,6 +179,30 @@ Status sync(void*, tenon_device_t* d) {
 Status memory(void*, tenon_device_t* device, uint64_t* out_used, uint64_t* out_peak) {
   *out_used = device_of(device)->memory.used_bytes();
   *out_peak = device_of(device)->memory.peak_bytes();
+  return {};
+}
+
+Status alloc_pinned(void*, tenon_device_t* d, uint64_t size_bytes, void** out) {
+  Device& device = *device_of(d);
+  TENON_TRY(device.alive());
+  const uint64_t rounded = size_bytes / kAlignmentBytes * kAlignmentBytes + kAlignmentBytes;
+  void* const data = device.injection.strikes(Event::kAlloc) || rounded < size_bytes
+                         ? nullptr
+                         : std::aligned_alloc(kAlignmentBytes, rounded);
+  if (data == nullptr)
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("sim: no ", size_bytes, " bytes of pinned memory"));
+  const std::lock_guard lock(device.objects_mutex);
+  device.pinned[static_cast<char*>(data)] = rounded;
+  *out = data;
+  return {};
+}
+
+Status free_pinned(void*, tenon_device_t* d, void* data) {
+  Device& device = *device_of(d);
+  const std::lock_guard lock(device.objects_mutex);
+  if (device.pinned.erase(static_cast<char*>(data)) == 0)
+    return fail(TENON_INVALID_ARGUMENT, "sim: this address is not one of pinned memory");
+  std::free(data);
   return {};
 }
 
@@ -315,6 +342,15 @@ void Device::lose() {
   for (const std::shared_ptr<Queue>& queue : queues) queue->release();
 }
 
+bool Device::is_pinned(const void* data, uint64_t length_bytes) {
+  const auto* const begin = static_cast<const char*>(data);
+  const std::lock_guard lock(objects_mutex);
+  auto at = pinned.upper_bound(begin);
+  if (begin == nullptr || at == pinned.begin()) return false;
+  --at;
+  return begin + length_bytes <= at->first + at->second;
+}
+
 std::vector<std::shared_ptr<Queue>> Device::all_queues() {
   const std::lock_guard lock(objects_mutex);
   return queues;
@@ -343,7 +379,9 @@ const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
                                          entry<sync>,
                                          nullptr,
                                          nullptr,
-                                         entry<memory>};
+                                         entry<memory>,
+                                         entry<alloc_pinned>,
+                                         entry<free_pinned>};
 
 const tenon_queue_api_t kQueueTable = {sizeof(tenon_queue_api_t), nullptr,
                                        entry<queue_create>,       entry<queue_destroy>,

@@ -4,6 +4,7 @@
 #define TENON_PLUGINS_SIM_DEVICE_H_
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -15,6 +16,7 @@
 #include "queue.h"
 #include "statistics.h"
 #include "tenon/abi/device.h"
+#include "tenon/abi/exchange.h"
 #include "tenon/abi/queue.h"
 
 namespace tenon::sim {
@@ -43,6 +45,7 @@ struct Device {
   // Allocates for the host or for executables.
   Status alloc(uint64_t size_bytes, uint64_t* out_handle);
   void lose();
+  bool is_pinned(const void* data, uint64_t length_bytes);
   std::vector<std::shared_ptr<Queue>> all_queues();
 
   const uint32_t ordinal;
@@ -54,8 +57,9 @@ struct Device {
   const std::shared_ptr<Queue> default_queue;  // for work of the host without a queue
   std::mutex objects_mutex;
   std::vector<std::shared_ptr<Queue>> queues;
-  std::unordered_set<Fence*> fences;  // the host's
-  std::atomic<uint64_t> copies{0}, launches{0};
+  std::unordered_set<Fence*> fences;       // the host's
+  std::map<const char*, uint64_t> pinned;  // address -> bytes
+  std::atomic<uint64_t> copies{0}, launches{0}, pinned_copies{0};
 
   // The open devices of this process, for statistics.
   static std::mutex& all_mutex();
@@ -110,6 +114,7 @@ extern const tenon_device_api_t kDeviceTable;
 // Whether this is the target of one of these devices.
 bool is_target(std::string_view target);
 extern const tenon_queue_api_t kQueueTable;
+extern const tenon_exchange_api_t kExchangeTable;
 extern const tenon_sim_statistics_t kStatisticsTable;
 
 }  // namespace tenon::sim

@@ -67,6 +67,7 @@ Status DeviceMemory::free(uint64_t handle) {
     return fail(TENON_INVALID_ARGUMENT, "sim: this buffer was freed before, or never allocated");
   auto [offset, size, reserved] = it->second;
   blocks_.erase(it);
+  if (reserved == 0) return {};
   used_ -= reserved;
   auto next = gaps_.lower_bound(offset);
   if (next != gaps_.end() && next->first == offset + reserved) {
@@ -81,6 +82,25 @@ Status DeviceMemory::free(uint64_t handle) {
     }
   }
   gaps_[offset] = reserved;
+  return {};
+}
+
+Status DeviceMemory::size(uint64_t handle, uint64_t* out_bytes) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = blocks_.find(handle);
+  if (it == blocks_.end())
+    return fail(TENON_INVALID_ARGUMENT, "sim: this buffer was freed before, or never allocated");
+  *out_bytes = it->second.size;
+  return {};
+}
+
+Status DeviceMemory::alias(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes,
+                           uint64_t* out_handle) {
+  uint64_t at = 0;
+  TENON_TRY(place(handle, offset_bytes, length_bytes, &at));
+  const std::lock_guard lock(mutex_);
+  *out_handle = next_handle_++;
+  blocks_[*out_handle] = {at, length_bytes, 0};
   return {};
 }
 

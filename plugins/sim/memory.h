@@ -30,6 +30,9 @@ class DeviceMemory {
   // Returns a handle, never an address. Size 0 gets a handle too.
   Status alloc(uint64_t size_bytes, uint64_t* out_handle);
   Status free(uint64_t handle);
+  // A second handle for a range of a buffer. The buffer outlives it, and it counts no bytes.
+  Status alias(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, uint64_t* out_handle);
+  Status size(uint64_t handle, uint64_t* out_bytes) const;  // as it was asked for
   // The address of a range, valid under an Access. OUT_OF_RANGE beyond the buffer's end.
   Status translate(uint64_t handle, uint64_t offset_bytes, uint64_t length_bytes, void** out);
 
@@ -69,7 +72,7 @@ class DeviceMemory {
 
  private:
   struct Block {
-    uint64_t offset, size, reserved;
+    uint64_t offset, size, reserved;  // reserved 0: an alias
   };
   void open();
   void close();

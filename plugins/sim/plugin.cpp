@@ -9,6 +9,7 @@ namespace {
 const tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_DEVICE_ID, tenon::sim::kDeviceTable),
     tenon::offer(TENON_QUEUE_ID, tenon::sim::kQueueTable),
+    tenon::offer(TENON_EXCHANGE_ID, tenon::sim::kExchangeTable),
     tenon::offer(TENON_COMPILE_ID, tenon::sim::kCompileTable),
     tenon::offer(SIM_STATISTICS_ID, tenon::sim::kStatisticsTable),
 };

@@ -16,6 +16,8 @@ extern "C" {
 typedef struct tenon_sim_counts_t {
   uint64_t buffers, bytes, queues, fences; /* now; without the device's own queue */
   uint64_t copies, launches;               /* started since it was opened */
+  uint64_t pinned;                         /* blocks of pinned memory, now */
+  uint64_t pinned_copies;                  /* of `copies`: to or from pinned memory */
 } tenon_sim_counts_t;
 
 typedef struct tenon_sim_statistics_t {

@@ -210,7 +210,7 @@ Status free(void*, tenon_device_t* d, tenon_buffer_t* b) {
   const std::unique_ptr<Buffer> buffer(buffer_of(b));
   {
     const std::lock_guard lock(device_of(d)->mutex);
-    device_of(d)->used_bytes -= buffer->size_bytes;
+    if (!buffer->imported) device_of(d)->used_bytes -= buffer->size_bytes;
   }
   return check(device_of(d)->cl->clReleaseMemObject(buffer->memory), "freeing a buffer");
 }
@@ -220,6 +220,47 @@ Status memory(void*, tenon_device_t* d, uint64_t* out_used, uint64_t* out_peak) 
   *out_used = device_of(d)->used_bytes;
   *out_peak = device_of(d)->peak_bytes;
   return {};
+}
+
+// Memory that the driver has made for the host stays mapped until it is freed.
+Status alloc_pinned(void*, tenon_device_t* d, uint64_t size_bytes, void** out) {
+  Device& device = *device_of(d);
+  const Functions& cl = *device.cl;
+  cl_int code = CL_SUCCESS;
+  const size_t bytes = size_bytes == 0 ? 1 : size_bytes;
+  const cl_mem memory = cl.clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
+                                          bytes, nullptr, &code);
+  TENON_TRY(check(code, cat("allocating ", size_bytes, " bytes of pinned memory")));
+  void* const data =
+      cl.clEnqueueMapBuffer(device.own->queue, memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                            bytes, 0, nullptr, nullptr, &code);
+  if (code != CL_SUCCESS) {
+    cl.clReleaseMemObject(memory);
+    return check(code, "mapping pinned memory");
+  }
+  const std::lock_guard lock(device.mutex);
+  device.pinned[data] = memory;
+  *out = data;
+  return {};
+}
+
+Status free_pinned(void*, tenon_device_t* d, void* data) {
+  Device& device = *device_of(d);
+  cl_mem memory = nullptr;
+  {
+    const std::lock_guard lock(device.mutex);
+    const auto at = device.pinned.find(data);
+    if (at == device.pinned.end())
+      return fail(TENON_INVALID_ARGUMENT, "opencl: this address is not one of pinned memory");
+    memory = at->second;
+    device.pinned.erase(at);
+  }
+  const Functions& cl = *device.cl;
+  const cl_int code =
+      cl.clEnqueueUnmapMemObject(device.own->queue, memory, data, 0, nullptr, nullptr);
+  cl.clFinish(device.own->queue);
+  cl.clReleaseMemObject(memory);
+  return check(code, "unmapping pinned memory");
 }
 
 // OpenCL fills only from multiples of the pattern. A fill that begins elsewhere writes bytes of a
@@ -247,7 +288,6 @@ cl_int fill(const Line& line, const tenon_copy_t& c) {
 
 Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   TENON_TRY(check_copy(*c));
-  (void)device_of(d)->drain();  // fences have already reported its faults
   return enqueue_copy(*device_of(d)->own, *c, true);
 }
 
@@ -306,6 +346,8 @@ const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
                                          tenon::entry<sync>,
                                          nullptr,
                                          nullptr,
-                                         tenon::entry<memory>};
+                                         tenon::entry<memory>,
+                                         tenon::entry<alloc_pinned>,
+                                         tenon::entry<free_pinned>};
 
 }  // namespace opencl_sample

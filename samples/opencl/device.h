@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "opencl_symbols.h"
 #include "tenon/abi/compile.h"
+#include "tenon/abi/exchange.h"
 #include "tenon/cpp/timeline.hpp"
 
 namespace opencl_sample {
@@ -64,6 +66,7 @@ struct Device {
   std::shared_ptr<Line> own;  // for blocking calls
   std::mutex mutex;
   std::vector<std::shared_ptr<Line>> lines;  // its own, and those of queues
+  std::map<void*, cl_mem> pinned;
   uint64_t used_bytes = 0, peak_bytes = 0;
 
   ~Device();
@@ -74,6 +77,7 @@ struct Device {
 struct Buffer {
   cl_mem memory = nullptr;
   uint64_t size_bytes = 0;
+  bool imported = false;
 };
 
 struct Queue {
@@ -105,6 +109,7 @@ tenon::Status enqueue_copy(const Line& line, const tenon_copy_t& copy, bool to_e
 
 extern const tenon_device_api_t kDeviceTable;
 extern const tenon_queue_api_t kQueueTable;
+extern const tenon_exchange_api_t kExchangeTable;
 extern const tenon_compile_api_t kCompileTable;
 
 }  // namespace opencl_sample

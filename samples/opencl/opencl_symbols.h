@@ -17,7 +17,8 @@ namespace opencl_sample {
 #define OPENCL_SAMPLE_FUNCTIONS(F) \
   F(clGetPlatformIDs) F(clGetDeviceIDs) F(clGetDeviceInfo) F(clCreateContext) \
   F(clReleaseContext) F(clCreateCommandQueue) F(clReleaseCommandQueue) F(clCreateBuffer) \
-  F(clCreateSubBuffer) F(clReleaseMemObject) F(clEnqueueReadBuffer) \
+  F(clCreateSubBuffer) F(clRetainMemObject) F(clReleaseMemObject) \
+  F(clGetMemObjectInfo) F(clEnqueueMapBuffer) F(clEnqueueUnmapMemObject) F(clEnqueueReadBuffer) \
   F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer) F(clEnqueueFillBuffer) F(clFlush) \
   F(clFinish) F(clReleaseEvent) F(clSetEventCallback) F(clGetEventProfilingInfo) \
   F(clEnqueueMarkerWithWaitList) F(clCreateProgramWithSource) \

@@ -7,6 +7,7 @@ namespace {
 const tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_DEVICE_ID, opencl_sample::kDeviceTable),
     tenon::offer(TENON_QUEUE_ID, opencl_sample::kQueueTable),
+    tenon::offer(TENON_EXCHANGE_ID, opencl_sample::kExchangeTable),
     tenon::offer(TENON_COMPILE_ID, opencl_sample::kCompileTable),
 };
 

@@ -137,6 +137,19 @@ graph @g(%cache: f32[64, 3], %row: f32[1, 3], %at: i64[2]) -> (next: f32[64, 3],
 }
 )";
 
+// Inputs that share some bytes with an output's memory are read first as well.
+TEST_P(CallTest, OutputsThatReachIntoInputs) {
+  const Case before(4);
+  std::vector<float> memory(24);
+  std::ranges::copy(before.x, memory.begin());
+  const std::vector<Input> inputs = {ArrayView::of(std::span(memory).first(12), {4, 3}),
+                                     before.z_view()};
+  std::vector<Output> out(kOutputs);
+  out[0] = Output::into(std::span(memory).subspan(6, 12), {4, 3});
+  ASSERT_TRUE(program.call(inputs, out).ok()) << tenon::failure_text();
+  EXPECT_EQ(before.fault(out), "");
+}
+
 class TensorTest : public CallTest {
  protected:
   static std::string places(const tenon::Tensor& tensor) {
@@ -209,6 +222,86 @@ TEST_P(TensorTest, AStateOnTheDeviceMovesNoBytes) {
   ASSERT_TRUE(state.array(&all).ok());
   EXPECT_EQ(all.as<float>()[19 * 3], 20.0f);
   EXPECT_EQ(all.as<float>()[20 * 3], 0.0f);
+}
+
+// A device that works in host memory writes where the caller wants it. What is two outputs is
+// written once and copied once.
+TEST_P(TensorTest, GivenMemoryIsWrittenWithoutACopy) {
+  compile(kModel);
+  const Case c(4);
+  std::vector<std::vector<double>> memory(3, std::vector<double>(6));  // aligned to 8 bytes
+  std::vector<Output> out;
+  for (std::vector<double>& m : memory)
+    out.push_back(Output::into(std::span(reinterpret_cast<float*>(m.data()), 12), {4, 3}));
+  out.emplace_back();
+  out.emplace_back();
+  tenon_program_call_t information{};
+  ASSERT_TRUE(program.call(c.inputs(), out, &information).ok()) << tenon::failure_text();
+  EXPECT_EQ(c.fault(out), "");
+  const uint64_t passed = 48 + 8;  // an input and a constant as outputs
+  EXPECT_EQ(information.copied_out_bytes, passed + (far() ? 3 : 1) * 48u);
+}
+
+// What another library has on the device goes into a call, and a result into that library.
+TEST_P(TensorTest, MemoryOfAnotherLibrary) {
+  compile(kModel);
+  const Case c(4);
+  tenon::Tensor both, x;
+  tenon_native_memory_t memory;
+  std::vector<float> values(64 + 12);
+  std::ranges::copy(c.x, values.begin() + 64);
+  ASSERT_TRUE(tenon::Tensor::copy(ArrayView::of(values, {76}), &both, device()).ok());
+  if (!far()) {
+    EXPECT_FALSE(both.native(device(), "host.pointer", &memory).ok());
+    EXPECT_NE(tenon::failure_text().find("T0624"), std::string::npos) << tenon::failure_text();
+    return;
+  }
+  ASSERT_TRUE(both.native(device(), "sim.handle", &memory).ok()) << tenon::failure_text();
+  EXPECT_EQ(memory.length_bytes, values.size() * sizeof(float));
+  memory.offset_bytes = 64 * sizeof(float);
+  memory.length_bytes = 12 * sizeof(float);
+  const int64_t dims[] = {4, 3};
+  ASSERT_TRUE(tenon::Tensor::adopt(TENON_F32, dims, device(), memory, &x).ok())
+      << tenon::failure_text();
+  std::vector<Output> out(kOutputs);
+  out[1] = Output::left();
+  tenon_program_call_t information{};
+  ASSERT_TRUE(program.call(std::vector<Input>{Input(x), c.z_view()}, out, &information).ok())
+      << tenon::failure_text();
+  ASSERT_TRUE(out[1].tensor().native(device(), "sim.handle", &memory).ok());
+  tenon::Tensor sum;
+  ASSERT_TRUE(tenon::Tensor::adopt(TENON_F32, dims, device(), memory, &sum).ok());
+  ArrayView array;
+  ASSERT_TRUE(sum.array(&array).ok()) << tenon::failure_text();
+  EXPECT_EQ(array.as<float>()[7], c.x[7] + c.z[7]);
+  // Memory of others is read and never written.
+  ASSERT_TRUE(program.call(std::vector<Input>{Input::donate(x), c.z_view()}, out).ok());
+  ASSERT_TRUE(both.array(&array).ok());
+  EXPECT_EQ(array.as<float>()[64 + 5], c.x[5]);
+}
+
+TEST_P(TensorTest, HandlesThatAreNone) {
+  tenon::Tensor tensor, other;
+  const std::vector<float> values(16);
+  ASSERT_TRUE(tenon::Tensor::copy(ArrayView::of(values, {16}), &tensor, "sim").ok());
+  tenon_native_memory_t memory;
+  const auto fails = [](tenon::Status status, std::string_view why) {
+    EXPECT_FALSE(status.ok());
+    EXPECT_NE(tenon::failure_text().find(why), std::string::npos) << tenon::failure_text();
+  };
+  fails(tensor.native("sim", "cuda.pointer", &memory), "only \"sim.handle\"");
+  fails(tensor.native("nowhere", "sim.handle", &memory), "T0502");
+  ASSERT_TRUE(tensor.native("sim", "sim.handle", &memory).ok());
+  const int64_t dims[] = {16};
+  const int64_t more[] = {17};
+  fails(tenon::Tensor::adopt(TENON_F32, more, "sim", memory, &other), "T0613");
+  fails(tenon::Tensor::adopt(TENON_F32, dims, "sim:1", memory, &other), "of device 0");
+  tenon_native_memory_t wrong = memory;
+  wrong.offset_bytes = 32;
+  fails(tenon::Tensor::adopt(TENON_F32, dims, "sim", wrong, &other), "outside a buffer");
+  wrong = memory;
+  wrong.handle += 1000000;
+  fails(tenon::Tensor::adopt(TENON_F32, dims, "sim", wrong, &other), "never allocated");
 }
 
 // Parameters: they go to a device once.

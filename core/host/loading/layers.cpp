@@ -6,6 +6,7 @@
 
 #include <tenon/abi/compile.h>
 #include <tenon/abi/device.h>
+#include <tenon/abi/exchange.h>
 #include <tenon/abi/frontend.h>
 #include <tenon/abi/kernels.h>
 #include <tenon/abi/ops.h>
@@ -77,16 +78,20 @@ constexpr LayeredInterface interface_of(std::string_view id) {
 
 using D = tenon_device_api_t;
 using Q = tenon_queue_api_t;
+using X = tenon_exchange_api_t;
 using C = tenon_compile_api_t;
 using K = tenon_kernels_api_t;
 using T = tenon_toolchain_api_t;
 using F = tenon_frontend_api_t;
 constexpr LayeredInterface kLayered[] = {
     interface_of<D, offsetof(D, count), &D::count, &D::info, &D::open, &D::close, &D::alloc,
-                 &D::free, &D::copy, &D::sync, &D::map, &D::import, &D::memory>(TENON_DEVICE_ID),
+                 &D::free, &D::copy, &D::sync, &D::map, &D::import, &D::memory, &D::alloc_pinned,
+                 &D::free_pinned>(TENON_DEVICE_ID),
     interface_of<Q, offsetof(Q, queue_create), &Q::queue_create, &Q::queue_destroy, &Q::copy_async,
                  &Q::fence_create, &Q::fence_destroy, &Q::fence_query, &Q::fence_signal,
                  &Q::fence_wait>(TENON_QUEUE_ID),
+    interface_of<X, offsetof(X, kinds), &X::kinds, &X::import_memory, &X::export_memory>(
+        TENON_EXCHANGE_ID),
     interface_of<C, offsetof(C, claim), &C::claim, &C::compile, &C::artifact_release,
                  &C::artifact_info, &C::artifact_bytes, &C::fits, &C::load, &C::executable_release,
                  &C::executable_info, &C::needs, &C::execute, &C::dump, &C::pack, &C::load_packed,

@@ -211,7 +211,8 @@ tenon_code_t Validator::free(tenon_device_t* device, tenon_buffer_t* buffer) {
   if (b == nullptr) return refuse("free");
   if (in_flight(*b))
     broken("R-M05", "free", cat("submitted work in flight refers to the buffer ", hex(buffer)));
-  if (data_ && b->imported != nullptr && digest(b->imported, b->size_bytes) != b->imported_digest) {
+  if (data_ && b->imported != nullptr && !b->imported_to_write &&
+      digest(b->imported, b->size_bytes) != b->imported_digest) {
     broken("R-C24", "free",
            cat("the memory at ", hex(b->imported), " was changed while it was imported"));
   }
@@ -319,15 +320,19 @@ tenon_code_t Validator::map(tenon_device_t* device, tenon_buffer_t* buffer, void
   return code;
 }
 
-tenon_code_t Validator::import(tenon_device_t* device, void* data, uint64_t size,
+tenon_code_t Validator::import(tenon_device_t* device, const tenon_import_t* memory,
                                tenon_buffer_t** out) {
   const ObjectRef d = need("import", Kind::kDevice, device);
   if (d == nullptr || !need_pointer("import", out, "out_buffer")) return refuse("import");
+  if (!need_pointer("import", memory, "the record")) return refuse("import");
+  if (!need_size("import", memory->size_bytes, sizeof *memory, "the record"))
+    return refuse("import");
+  const auto [size_bytes, flags, data, size] = *memory;
   if (size != 0 && !need_pointer("import", data, "the memory")) return refuse("import");
   const Inside inside = enter(d, "import");
   const uint64_t before = data_ ? digest(data, size) : 0;
   const tenon_code_t code = ask_for("import", out, [&](tenon_buffer_t** o) {
-    return device_->import(device_->self, device, data, size, o);
+    return device_->import(device_->self, device, memory, o);
   });
   note_lost(*d, "import", code);
   if (code != TENON_OK) return code;
@@ -337,6 +342,7 @@ tenon_code_t Validator::import(tenon_device_t* device, void* data, uint64_t size
     const std::lock_guard lock(objects_.mutex);
     buffer->size_bytes = size;
     buffer->imported = data;
+    buffer->imported_to_write = (flags & TENON_IMPORT_WRITE) != 0;
     buffer->imported_digest = before;
   }
   std::vector<unsigned char> contents;

@@ -53,6 +53,7 @@ struct Object {
   // buffers
   uint64_t size_bytes = 0;
   const void* imported = nullptr;
+  bool imported_to_write = false;
   uint64_t imported_digest = 0;
   const void* mapped = nullptr;
   // fences: the highest value seen, and the highest that a submission or a call will signal

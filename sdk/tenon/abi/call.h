@@ -17,6 +17,7 @@
 #ifndef TENON_ABI_CALL_H_
 #define TENON_ABI_CALL_H_
 
+#include "tenon/abi/exchange.h"
 #include "tenon/abi/session.h"
 
 #ifdef __cplusplus
@@ -79,7 +80,8 @@ typedef struct tenon_output_t {
    * Strides must not let elements share bytes, nor interleave axes in other ways than slices and
    * transposes do; elements of less than a byte take none. From its first to its last byte it must
    * not overlap another GIVEN output. It may be the memory of an array of this call: inputs are
-   * read before outputs are written.
+   * read before such an output is written. A device that works in host memory writes the output
+   * there at once, if it is dense, aligned to 8 bytes, and not also the memory of an input.
    * OWNED and LEFT: filled. data and dims live as long as `tensor`; data is aligned as the device
    * allocates, and may be null when there are no elements, as dims when there are none. The caller
    * may write to OWNED data until the tensor is an input of a call. Of LEFT, data is null if the
@@ -121,7 +123,8 @@ typedef struct tenon_host_call_t {
    * same time, each with working memory of its own, which is kept for later calls until memory is
    * short. Where shapes follow from values of inputs, the program is compiled first. Fails as
    * tenon_host_session_t::bind_input and run do, with T0601 for another number of inputs or
-   * outputs, and with T0620 for an output that does not fit; then no output is written or given.
+   * outputs, and with T0620 for an output that does not fit; then no output is given, and GIVEN
+   * memory may have been written.
    * Cancelled by tenon_host_session_t::cancel, with all other operations of the process. Not after
    * fork. Safe. */
   tenon_code_t (*call)(void* self, tenon_program_t* program, tenon_program_call_t* call);
@@ -143,6 +146,20 @@ typedef struct tenon_host_call_t {
   /* Its elements on the host, dense, as long as the tensor lives; not to be written. The first call
    * copies them if the host cannot read them where they are. T0621 once it was given up. Safe. */
   tenon_code_t (*tensor_array)(void* self, tenon_tensor_t* tensor, tenon_array_t* out_array);
+  /* Makes a tensor of memory of another library, where it is: `memory` names it as the device's
+   * plugin demands (exchange.h). array: type and dims; its data and strides are null. The memory
+   * must stay as it is, and `release` is called, as for tensor_wrap; all work that writes it is
+   * done. T0502, T0503 and T0624 for the device; T0613 if length_bytes are not the array's; else
+   * as the plugin refuses it. Safe. */
+  tenon_code_t (*tensor_adopt)(void* self, const tenon_array_t* array, tenon_str_t device,
+                               const tenon_native_memory_t* memory, void* context,
+                               void (*release)(void* context), tenon_tensor_t** out_tensor);
+  /* The handle of the tensor's memory on a device, dense, valid as long as the tensor lives; not to
+   * be written. Copied there first if it is not there. kind: as the plugin knows it. T0502, T0503
+   * and T0624 for the device, T0621 once the tensor was given up; else as the plugin refuses. Safe.
+   */
+  tenon_code_t (*tensor_native)(void* self, tenon_tensor_t* tensor, tenon_str_t device,
+                                tenon_str_t kind, tenon_native_memory_t* out_memory);
   /* Null is fine. May call the device's plugin, and so replace this thread's last failure. Safe. */
   void (*tensor_release)(void* self, tenon_tensor_t* tensor);
 } tenon_host_call_t;

@@ -59,6 +59,18 @@ typedef struct tenon_copy_t {
   uint32_t reserved;
 } tenon_copy_t;
 
+/* The device may write to the memory. Without it the memory may be read-only, and is never written.
+ */
+#define TENON_IMPORT_WRITE 1u
+
+/* Host memory for the device to use where it is. It may begin at any address. */
+typedef struct tenon_import_t {
+  uint32_t size_bytes;
+  uint32_t flags; /* TENON_IMPORT_* */
+  void* data;
+  uint64_t length_bytes;
+} tenon_import_t;
+
 typedef struct tenon_device_api_t {
   uint32_t size_bytes;
   void* self;
@@ -80,27 +92,36 @@ typedef struct tenon_device_api_t {
    * (close, queue_destroy, fence_destroy), the object is gone whatever the code; a failure is
    * reported and not retried. */
   tenon_code_t (*free)(void* self, tenon_device_t* device, tenon_buffer_t* buffer);
-  /* Complete on return. Ordered after all work submitted before it; errors of that work are not
-   * errors of the copy but stay with their fences and with sync. OUT_OF_RANGE beyond a buffer's
-   * end. */
+  /* Complete on return. It is ordered after nothing: the caller has waited for work that writes
+   * what it reads, and for work that uses what it writes. OUT_OF_RANGE beyond a buffer's end. */
   tenon_code_t (*copy)(void* self, tenon_device_t* device, const tenon_copy_t* copy);
-  /* Returns when all submitted work is done, with the first error of that work. */
+  /* Returns when all submitted work is done, with the first error of that work. For layers and
+   * tools; a run waits for its own fences. */
   tenon_code_t (*sync)(void* self, tenon_device_t* device);
 
   /* ---- Optional ---- */
-  /* The buffer's address for the host, valid until the buffer is freed; coherent after sync, a
-   * fence wait or a synchronous return. UNIMPLEMENTED: the host cannot access this buffer. Null
+  /* The buffer's address for the host, valid until the buffer is freed; coherent after a fence wait
+   * or a synchronous return. UNIMPLEMENTED: the host cannot access this buffer. Null
    * slot: it cannot access any buffer. */
   tenon_code_t (*map)(void* self, tenon_device_t* device, tenon_buffer_t* buffer, void** out_data);
   /* Wraps host memory that outlives the buffer, perhaps by far, without a copy; the same memory may
-   * be imported again, also by other devices; free does not free that memory. It may be read-only,
-   * must never be written, and may begin at any address: refuse an address that is not suitable. On
-   * UNIMPLEMENTED, or any error but DEVICE_LOST, the host copies instead. */
-  tenon_code_t (*import)(void* self, tenon_device_t* device, void* data, uint64_t size_bytes,
+   * be imported again, also by other devices; free does not free that memory. map gives its
+   * address. Refuse what is not suitable: on UNIMPLEMENTED, or any error but DEVICE_LOST, the host
+   * copies instead. With TENON_IMPORT_WRITE, what work and copies write is in that memory when map
+   * would show it. Null slot: the host always copies. */
+  tenon_code_t (*import)(void* self, tenon_device_t* device, const tenon_import_t* import,
                          tenon_buffer_t** out_buffer);
-  /* Bytes in use, and the peak so far. */
+  /* Bytes in use, and the peak so far. The host tells the first where memory is short. */
   tenon_code_t (*memory)(void* self, tenon_device_t* device, uint64_t* out_used_bytes,
                          uint64_t* out_peak_bytes);
+  /* Host memory that the device reads and writes without the host's help, so that copies between
+   * the two overlap with other work: aligned as alloc's, and of any contents. size 0 also gives an
+   * address. RESOURCE_EXHAUSTED if there is no more of it: the host then uses other memory. Null
+   * slot: there is none. */
+  tenon_code_t (*alloc_pinned)(void* self, tenon_device_t* device, uint64_t size_bytes,
+                               void** out_data);
+  /* Not null if alloc_pinned is not. No submitted copy names the memory any more. */
+  tenon_code_t (*free_pinned)(void* self, tenon_device_t* device, void* data);
 } tenon_device_api_t;
 
 #ifdef __cplusplus

@@ -11,6 +11,7 @@
 
 #include "tenon/abi/compile.h"
 #include "tenon/abi/device.h"
+#include "tenon/abi/exchange.h"
 #include "tenon/abi/frontend.h"
 #include "tenon/abi/kernels.h"
 #include "tenon/abi/layer.h"
@@ -46,6 +47,9 @@ inline constexpr RequiredSlot kQueueSlots[] = {
     TENON_SLOT(tenon_queue_api_t, copy_async),    TENON_SLOT(tenon_queue_api_t, fence_create),
     TENON_SLOT(tenon_queue_api_t, fence_destroy), TENON_SLOT(tenon_queue_api_t, fence_query),
     TENON_SLOT(tenon_queue_api_t, fence_signal),  TENON_SLOT(tenon_queue_api_t, fence_wait)};
+inline constexpr RequiredSlot kExchangeSlots[] = {TENON_SLOT(tenon_exchange_api_t, kinds),
+                                                  TENON_SLOT(tenon_exchange_api_t, import_memory),
+                                                  TENON_SLOT(tenon_exchange_api_t, export_memory)};
 inline constexpr RequiredSlot kKernelsSlots[] = {
     TENON_SLOT(tenon_kernels_api_t, query), TENON_SLOT(tenon_kernels_api_t, create),
     TENON_SLOT(tenon_kernels_api_t, destroy), TENON_SLOT(tenon_kernels_api_t, run)};
@@ -73,6 +77,7 @@ inline constexpr InterfaceInfo kKnown[] = {
     {TENON_PASS_ID, sizeof(tenon_passes_t), {}},
     {TENON_DEVICE_ID, sizeof(tenon_device_api_t), kDeviceSlots},
     {TENON_QUEUE_ID, sizeof(tenon_queue_api_t), kQueueSlots},
+    {TENON_EXCHANGE_ID, sizeof(tenon_exchange_api_t), kExchangeSlots},
     {TENON_KERNELS_ID, sizeof(tenon_kernels_api_t), kKernelsSlots},
     {TENON_COMPILE_ID, sizeof(tenon_compile_api_t), kCompileSlots},
     {TENON_FRONTEND_ID, sizeof(tenon_frontend_api_t), kFrontendSlots},

@@ -174,6 +174,26 @@ class Tensor {
     const tenon_array_t raw = detail::raw(array);
     return detail::g_call->tensor_wrap(detail::g_call->self, &raw, nullptr, nullptr, out->out());
   }
+  // Memory of another library on a device, where it is: see tenon_host_call_t::tensor_adopt. It
+  // lives as long as the tensor and every call that uses it.
+  static Status adopt(tenon_dtype_t dtype, std::span<const int64_t> dims, std::string_view device,
+                      const tenon_native_memory_t& memory, Tensor* out) {
+    if (detail::g_call == nullptr) return TENON_UNIMPLEMENTED;
+    auto raw = sized<tenon_array_t>();
+    raw.dtype = dtype;
+    raw.rank = static_cast<uint32_t>(dims.size());
+    raw.dims = dims.data();
+    return detail::g_call->tensor_adopt(detail::g_call->self, &raw, str(device), &memory, nullptr,
+                                        nullptr, out->out());
+  }
+  // A handle of its memory on a device, for other libraries; copied there if necessary.
+  Status native(std::string_view device, std::string_view kind, tenon_native_memory_t* out) const {
+    if (object_ == nullptr) return TENON_INVALID_ARGUMENT;
+    *out = {};
+    out->size_bytes = sizeof *out;
+    return detail::g_call->tensor_native(detail::g_call->self, object_, str(device), str(kind),
+                                         out);
+  }
   // Its elements on the host, as long as it lives; copied there if necessary.
   Status array(ArrayView* out) const {
     if (object_ == nullptr) return TENON_INVALID_ARGUMENT;

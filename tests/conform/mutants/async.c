@@ -509,8 +509,7 @@ static tenon_code_t drain(tenon_device_t* device, int only_first) {
 }
 
 tenon_code_t drain_for_copy(tenon_device_t* device) {
-  if (is("copy_overtakes")) return TENON_OK;
-  drain(device, is("copy_waits_for_one"));
+  if (is("copy_drains")) drain(device, 0);
   return TENON_OK;
 }
 

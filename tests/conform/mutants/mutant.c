@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tenon/abi/exchange.h"
 #include "tenon/abi/simple_device.h"
 #include "tenon/abi/simple_kernels.h"
 
@@ -338,11 +339,16 @@ static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buff
   return TENON_OK;
 }
 
-static tenon_code_t import(void* self, tenon_device_t* device, void* data, uint64_t size,
+static tenon_code_t import(void* self, tenon_device_t* device, const tenon_import_t* memory,
                            tenon_buffer_t** out) {
   (void)self, (void)device;
+  void* data = memory->data;
+  if (is("import_to_write_copies") && (memory->flags & TENON_IMPORT_WRITE)) {
+    data = malloc(memory->length_bytes);
+    memcpy(data, memory->data, memory->length_bytes);
+  }
   tenon_buffer_t* buffer = malloc(sizeof *buffer);
-  *buffer = (tenon_buffer_t){size, data, NULL, 0};
+  *buffer = (tenon_buffer_t){memory->length_bytes, data, NULL, 0};
   if (is("import_shifts")) ++buffer->data, --buffer->size_bytes;
   if (is("import_touches")) ++*(unsigned char*)data;
   __atomic_add_fetch(&live_count, 1, __ATOMIC_RELAXED);
@@ -356,6 +362,8 @@ static tenon_code_t memory(void* self, tenon_device_t* device, uint64_t* used, u
   *peak = device->peak_bytes;
   return (void)self, TENON_OK;
 }
+
+#include "others_memory.h"
 
 /* ---- The query ---- */
 
@@ -564,8 +572,9 @@ static void make_kernels(void) {
   kernels.restore = restore_kernel;
 }
 
-static tenon_interface_t interfaces[3] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
-                                          {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
+static tenon_interface_t interfaces[4] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
+                                          {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels},
+                                          {TENON_STR(TENON_EXCHANGE_ID), 0, 0, &exchange}};
 static tenon_plugin_t plugin = {sizeof plugin,
                                 TENON_ABI_VERSION,
                                 TENON_STR("mutant"),
@@ -573,7 +582,7 @@ static tenon_plugin_t plugin = {sizeof plugin,
                                 TENON_STR(__VERSION__),
                                 NULL,
                                 interfaces,
-                                2,
+                                3,
                                 shutdown};
 
 #ifdef EXTRA_EXPORT
@@ -605,7 +614,7 @@ static void mutate_record(void) {
   if (is("long_record_size")) plugin.size_bytes = sizeof plugin + 8;
   if (is("null_slot")) device_api.sync = NULL;
   if (is("id_without_major")) interfaces[1].id = (tenon_str_t)TENON_STR("tenon.kernels");
-  if (is("id_twice")) interfaces[2] = interfaces[0], plugin.interface_count = 3;
+  if (is("id_twice")) interfaces[3] = interfaces[0], plugin.interface_count = 4;
   if (is("null_table")) interfaces[1].table = NULL;
   if (is("reserved_field")) interfaces[0].reserved = 1;
   if (is("control_text")) plugin.build_id = (tenon_str_t)TENON_STR("\x1b[31mred");
@@ -616,8 +625,8 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
   pthread_t thread;
   host = the_host;
   device_api = (tenon_device_api_t){
-      sizeof device_api, NULL, count,       info, open_device, close_device, alloc,
-      release,           copy, sync_device, map,  import,      memory};
+      sizeof device_api, NULL, count,  info,   open_device,  close_device, alloc, release, copy,
+      sync_device,       map,  import, memory, alloc_pinned, free_pinned};
 #ifdef PRIVATE_DOOR
   if (is("never")) return private_door(&host);
 #endif

@@ -14,9 +14,10 @@ std::span<const Check> manifest_checks();  // includes those of packaging.h
 std::span<const Check> abi_checks();  // record.cpp, including those of calls.cpp
 std::span<const Check> abi_call_checks();
 // C, device/
-std::span<const Check> device_checks();  // memory.cpp, including those of copies.cpp and leaks.cpp
+std::span<const Check> device_checks();  // memory.cpp, including those of its folder
 std::span<const Check> device_copy_checks();
 std::span<const Check> device_leak_checks();
+std::span<const Check> device_others_memory_checks();
 // D, queue/
 std::span<const Check> queue_checks();  // queues.cpp, including those of fences.cpp and copies.cpp
 std::span<const Check> fence_checks();

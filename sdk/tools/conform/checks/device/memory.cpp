@@ -1,7 +1,5 @@
 // Group C: devices and their memory. Each check runs on at most two devices of the plugin.
 #include <fmt/format.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -316,34 +314,6 @@ Outcome map_coherent(Session& s, OpenDevice& d) {
   return d.holds(buffer, bytes, "what was written at the mapped address");
 }
 
-Outcome imports(Session& s, OpenDevice& d) {
-  if (d.api().import == nullptr) return not_offered("import");
-  constexpr size_t kPages = 1 << 16;
-  auto* memory = static_cast<unsigned char*>(
-      ::mmap(nullptr, kPages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-  if (memory == MAP_FAILED) return skipped("no memory to import");
-  const Bytes bytes = pattern_bytes(kPages, 18);
-  std::copy(bytes.begin(), bytes.end(), memory);
-  ::mprotect(memory, kPages, PROT_READ);
-  s.step("importing memory that may only be read");
-  tenon_buffer_t* buffer = nullptr;
-  const tenon_code_t code = d.api().import(d.api().self, d.device(), memory, kPages, &buffer);
-  if (code == TENON_UNIMPLEMENTED) return not_offered("import of this memory");
-  CONFORM_EXPECT(code == TENON_OK && buffer != nullptr, "import gives {}", code_text(code));
-  CONFORM_TRY(d.holds(buffer, bytes, "an imported buffer"));
-  tenon_buffer_t* copy = nullptr;
-  CONFORM_TRY(d.alloc(kPages, &copy));
-  CONFORM_EXPECT(d.between(copy, 0, buffer, 0, kPages) == TENON_OK,
-                 "a copy from an imported buffer fails");
-  CONFORM_TRY(d.holds(copy, bytes, "a copy of an imported buffer"));
-  s.step("freeing an imported buffer");
-  CONFORM_TRY(d.free(buffer));
-  const std::string difference = first_difference(Bytes(memory, memory + kPages), bytes);
-  CONFORM_EXPECT(difference.empty(), "imported memory after free: {}", difference);
-  ::munmap(memory, kPages);
-  return pass();
-}
-
 // The device's counters; not offered if it has none.
 struct Counted {
   uint64_t used = 0, peak = 0;
@@ -477,7 +447,6 @@ constexpr Check kChecks[] = {
     {"R-C21", "sync", on_each<idle_sync>},
     {"R-C22", "map-address", on_each<map_address>},
     {"R-C23", "map-coherent", on_each<map_coherent>},
-    {"R-C24", "import", on_each<imports>},
     {"R-C25", "memory", on_each<memory_counts>},
     {"R-C26", "two-devices", ordinals_apart},
     {"R-C27", "threads", on_each<several_threads>},
@@ -487,8 +456,8 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> device_checks() {
-  static const auto* all =
-      new std::vector<Check>(joined({kChecks, device_copy_checks(), device_leak_checks()}));
+  static const auto* all = new std::vector<Check>(
+      joined({kChecks, device_copy_checks(), device_others_memory_checks(), device_leak_checks()}));
   return *all;
 }
 

@@ -126,13 +126,21 @@ void fill_device(Below* below, bool optional) {
   d.map = [](void* s, tenon_device_t* device, tenon_buffer_t* buffer, void** out) {
     return give(reached(s, "map", device, buffer), out, kMapped);
   };
-  d.import = [](void* s, tenon_device_t* device, void* data, uint64_t size, tenon_buffer_t** out) {
-    return give(reached(s, "import", device, data, size), out, kImported);
+  d.import = [](void* s, tenon_device_t* device, const tenon_import_t* memory,
+                tenon_buffer_t** out) {
+    return give(reached(s, "import", device, memory->data, memory->length_bytes, memory->flags),
+                out, kImported);
   };
   d.memory = [](void* s, tenon_device_t* device, uint64_t* used, uint64_t* peak) {
     const tenon_code_t code = reached(s, "memory", device);
     if (code == TENON_OK) *used = kUsed, *peak = kPeak;
     return code;
+  };
+  d.alloc_pinned = [](void* s, tenon_device_t* device, uint64_t size, void** out) {
+    return give(reached(s, "alloc_pinned", device, size), out, kMapped);
+  };
+  d.free_pinned = [](void* s, tenon_device_t* device, void* data) {
+    return reached(s, "free_pinned", device, data);
   };
 }
 
@@ -350,11 +358,22 @@ std::vector<Call> calls_of(Attached& a) {
       {n(kDevice), n(kBuffer)}, nullptr);
   add(
       "import", d.import != nullptr,
-      [&d, o] { return d.import(d.self, kDevice, g_host_bytes, 64, &o->buffer); },
-      {n(kDevice), n(&g_host_bytes[0]), 64}, [o] { return o->buffer == kImported; });
+      [&d, o] {
+        const tenon_import_t memory = {sizeof memory, TENON_IMPORT_WRITE, g_host_bytes, 64};
+        return d.import(d.self, kDevice, &memory, &o->buffer);
+      },
+      {n(kDevice), n(&g_host_bytes[0]), 64, TENON_IMPORT_WRITE},
+      [o] { return o->buffer == kImported; });
   add(
       "free", d.free != nullptr && d.import != nullptr,
       [&d] { return d.free(d.self, kDevice, kImported); }, {n(kDevice), n(kImported)}, nullptr);
+  add(
+      "alloc_pinned", d.alloc_pinned != nullptr,
+      [&d, o] { return d.alloc_pinned(d.self, kDevice, 4096, &o->mapped); }, {n(kDevice), 4096},
+      [o] { return o->mapped == kMapped; });
+  add(
+      "free_pinned", d.free_pinned != nullptr,
+      [&d] { return d.free_pinned(d.self, kDevice, kMapped); }, {n(kDevice), n(kMapped)}, nullptr);
   add(
       "close", d.close != nullptr, [&d] { return d.close(d.self, kDevice); }, {n(kDevice)},
       nullptr);
