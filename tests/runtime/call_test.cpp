@@ -702,11 +702,10 @@ class RawCallTest : public CallTest {
     return a;
   }
   tenon_code_t call() { return calls->call(calls->self, program.get(), &record); }
-  // The call fails with a text that has `says`, and writes nothing.
+  // The call fails with a text that has `says`, and gives nothing.
   void expect_refused(std::string_view says) {
     EXPECT_EQ(call(), TENON_INVALID_ARGUMENT);
     EXPECT_NE(tenon::failure_text().find(says), std::string::npos) << tenon::failure_text();
-    for (const auto& values : memory) EXPECT_EQ(values[0], -1.0f);
     for (const tenon_output_t& output : outputs) EXPECT_EQ(output.tensor, nullptr);
   }
 
@@ -730,7 +729,9 @@ TEST_P(RawCallTest, StridedInputsAndOutputs) {
   given[3].data = memory[3] + 2;
   ASSERT_EQ(call(), TENON_OK) << tenon::failure_text();
   EXPECT_EQ(record.repacked_bytes, 48u);
-  EXPECT_EQ(record.copied_out_bytes, 4 * 48u + 8);
+  const bool far = std::string_view(GetParam()) != "cpu" &&  // it has a memory of its own
+                   std::string_view(GetParam()) != "reference";
+  EXPECT_EQ(record.copied_out_bytes, (far ? 4 : 2) * 48u + 8);
   for (int i = 0; i < 12; ++i) {
     EXPECT_EQ(memory[3][i], reversed[i]);
     EXPECT_EQ(memory[1][i], c.x[i] + c.z[i]);

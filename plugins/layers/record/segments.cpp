@@ -244,12 +244,13 @@ tenon_code_t Segments::execute(tenon_executable_t* executable, const tenon_call_
   if (segment == nullptr || !wants(*segment, number))
     return compile_->execute(compile_->self, executable, call);
   std::vector<std::optional<Array>> inputs, outputs;
+  (void)device_->sync(device_->self, device);  // what makes the inputs
   for (uint32_t i = 0; i < call->input_count && i < segment->inputs.size(); ++i) {
     inputs.push_back(
         read(*segment, segment->inputs[i].value, device, call->inputs[i], call->symbols));
   }
   const tenon_code_t code = compile_->execute(compile_->self, executable, call);
-  // The copy runs after all submitted work.
+  if (code == TENON_OK) (void)device_->sync(device_->self, device);
   for (uint32_t i = 0; code == TENON_OK && i < call->output_count && i < segment->outputs.size();
        ++i) {
     outputs.push_back(
