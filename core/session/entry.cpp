@@ -104,7 +104,10 @@ extern "C" tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_options_t
   clear_failure();
   return guarded([&]() -> Status {
     *out_host = host::host_table();  // also on failure, so that the caller can read the reason
-    if (abi >> 16 != TENON_ABI_MAJOR) {
+    // Before 1.0 every minor is its own ABI.
+    const bool speaks =
+        TENON_ABI_MAJOR == 0 ? abi == TENON_ABI_VERSION : abi >> 16 == TENON_ABI_MAJOR;
+    if (!speaks) {
       return error(TENON_FAILED_PRECONDITION, "P0305",
                    "the program speaks ABI {}.{}, and libtenon.so speaks {}.{}", abi >> 16,
                    abi & 0xffff, TENON_ABI_MAJOR, TENON_ABI_MINOR);

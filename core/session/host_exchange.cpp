@@ -23,8 +23,8 @@ Result<tenon_native_memory_t> read_memory(const tenon_native_memory_t* record, u
   TENON_ASSIGN_OR_RETURN(tenon_native_memory_t memory, prefix_of(record));
   if (memory.kind.size != 0) TENON_REQUIRE(memory.kind.data, "kind of memory");
   if (memory.length_bytes != bytes) {
-    return error(TENON_INVALID_ARGUMENT, "T0613", "the array has {} bytes, and the memory {}", bytes,
-                 memory.length_bytes);
+    return error(TENON_INVALID_ARGUMENT, "T0613", "the array has {} bytes, and the memory {}",
+                 bytes, memory.length_bytes);
   }
   memory.size_bytes = sizeof memory;
   return memory;

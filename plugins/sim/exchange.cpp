@@ -27,9 +27,9 @@ Status import_memory(void*, tenon_device_t* d, const tenon_native_memory_t* memo
   TENON_TRY(device.alive());
   TENON_TRY(check_kind(memory->kind));
   if (memory->handle >> kDeviceShift != device.ordinal) {
-    return fail(TENON_INVALID_ARGUMENT, cat("sim: the handle is of device ",
-                                            memory->handle >> kDeviceShift, ", and this is device ",
-                                            device.ordinal));
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("sim: the handle is of device ", memory->handle >> kDeviceShift,
+                    ", and this is device ", device.ordinal));
   }
   if (memory->offset_bytes % kElementBytes != 0) {
     return fail(TENON_UNIMPLEMENTED, cat("sim: the offset ", memory->offset_bytes,

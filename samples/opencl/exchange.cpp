@@ -27,17 +27,17 @@ Status kinds(void*, tenon_device_t*, tenon_str_t* out) {
 Status check_object(const Device& device, cl_mem object, const tenon_native_memory_t& wanted) {
   cl_context context = nullptr;
   size_t bytes = 0;
-  TENON_TRY(check(device.cl->clGetMemObjectInfo(object, CL_MEM_CONTEXT, sizeof context, &context,
-                                                nullptr),
-                  "asking for a memory object's context"));
+  TENON_TRY(check(
+      device.cl->clGetMemObjectInfo(object, CL_MEM_CONTEXT, sizeof context, &context, nullptr),
+      "asking for a memory object's context"));
   if (context != device.context)
     return fail(TENON_INVALID_ARGUMENT, "opencl: the memory object is of another context");
   TENON_TRY(check(device.cl->clGetMemObjectInfo(object, CL_MEM_SIZE, sizeof bytes, &bytes, nullptr),
                   "asking for a memory object's size"));
   if (wanted.offset_bytes > bytes || wanted.length_bytes > bytes - wanted.offset_bytes) {
-    return fail(TENON_OUT_OF_RANGE, cat("opencl: bytes [", wanted.offset_bytes, ", ",
-                                        wanted.offset_bytes, " + ", wanted.length_bytes,
-                                        ") of a memory object of ", bytes, " bytes"));
+    return fail(TENON_OUT_OF_RANGE,
+                cat("opencl: bytes [", wanted.offset_bytes, ", ", wanted.offset_bytes, " + ",
+                    wanted.length_bytes, ") of a memory object of ", bytes, " bytes"));
   }
   return {};
 }

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The sizes of every interface's table under each layout of sdk/tenon/abi/CHANGELOG.md, for the
-conformance runner, which simulates hosts of that time.
+"""The sizes of every interface's table under each layout of this edition in
+sdk/tenon/abi/CHANGELOG.md, for the conformance runner, which simulates hosts of that time.
 
     history.py --include sdk            compares; exits with 1 on a difference
     history.py --include sdk --bless    adds the newest layout to history.txt and writes sdk/tools/conform/subject/abi_history.inc
 
 history.txt has a paragraph for each layout, in the order of CHANGELOG.md: `VERSION LAYOUT`, then
-`ID SIZE` for each interface. Paragraphs of layouts that CHANGELOG.md names are never changed: a
-release is final.
+`ID SIZE` for each interface. Once an edition is closed, paragraphs are never changed: a release is
+final. While it is open, it has only its newest layout.
 """
 import argparse
 import hashlib
@@ -21,6 +21,8 @@ HISTORY = HERE / "history.txt"
 GENERATED = ROOT / "sdk" / "tools" / "conform" / "subject" / "abi_history.inc"
 INTERFACE = re.compile(r'^#define TENON_(\w+)_ID "([\w.]+/\d+)"', re.M)
 CHANGE = re.compile(r"^\| (\d+)\.(\d+) \|.*\(layout ([0-9a-f]{8})\) \|$", re.M)
+VERSION = re.compile(r"^#define TENON_ABI_(?:MAJOR|MINOR) (\d+)u$", re.M)
+OPEN = True  # this edition: nobody outside builds on it yet
 RECORD = re.compile(r"^(tenon_\w+) size (\d+)", re.M)
 
 
@@ -45,9 +47,11 @@ def sizes_now():
 
 
 def released():
-    """(version, layout) in the order of CHANGELOG.md. Earlier tables have the layout of the first
-    line that names one."""
-    return [(f"{major}.{minor}", layout) for major, minor, layout in CHANGE.findall((ROOT / "sdk/tenon/abi/CHANGELOG.md").read_text())]
+    """(version, layout) of this edition in the order of CHANGELOG.md."""
+    edition = ".".join(VERSION.findall((ROOT / "sdk/tenon/abi/base.h").read_text()))
+    changes = CHANGE.findall((ROOT / "sdk/tenon/abi/CHANGELOG.md").read_text())
+    layouts = [(edition, layout) for major, minor, layout in changes if f"{major}.{minor}" == edition]
+    return layouts[-1:] if OPEN else layouts
 
 
 def paragraphs():
@@ -79,6 +83,8 @@ def main():
     history = paragraphs()
     now, problems = sizes_now()
     wanted = released()
+    if OPEN and arguments.bless:
+        history = []
     if arguments.bless and wanted and wanted[-1][1] == digest and [f"{v} {d}" for v, d in wanted[:-1]] == [h[0] for h in history]:
         history.append([f"{wanted[-1][0]} {digest}"] + now)
         HISTORY.write_text("\n\n".join("\n".join(lines) for lines in history) + "\n")

@@ -191,13 +191,14 @@ LINK = {
 MANIFEST = {
     "schema": 1, "name": "mutant", "version": "0.1.0", "library": "./mutant.so",
     "platform": {"os": "linux", "arch": os.uname().machine},
-    "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.kernels/1", "minor": 0}]},
+    "abi": {"major": 0, "min_minor": 2, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.kernels/1", "minor": 0},
+                                                            {"id": "tenon.exchange/1", "minor": 0}]},
     "provides": {"devices": ["mutant"], "kernels": ["mutant"]},
 }
 
 ASYNC_MANIFEST = MANIFEST | {
     "name": "async",
-    "abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.queue/1", "minor": 0},
+    "abi": {"major": 0, "min_minor": 2, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.queue/1", "minor": 0},
                                                        {"id": "tenon.compile/1", "minor": 0}]},
     "provides": {"devices": ["async"]},
 }
@@ -250,7 +251,8 @@ TEXTS = {
     "other_os": (changed(platform={"os": "plan9"}), "A.platform"),
     "other_abi_minor": (changed(abi=MANIFEST["abi"] | {"min_minor": 7}), "A.abi-version"),
     "interface_left_out": (changed(abi=MANIFEST["abi"] | {"interfaces": [{"id": "tenon.device/1", "minor": 0}]}), "A.interfaces"),
-    "interface_other_minor": (changed(abi={"major": 0, "min_minor": 1, "interfaces": [{"id": "tenon.device/1", "minor": 3},
+    "interface_other_minor": (changed(abi={"major": 0, "min_minor": 2, "interfaces": [{"id": "tenon.device/1", "minor": 3},
+                                                                                      {"id": "tenon.exchange/1", "minor": 0},
                                                                                       {"id": "tenon.kernels/1", "minor": 0}]}), "A.interfaces"),
     "device_left_out": (changed(provides={"kernels": ["mutant"]}), "A.provides-all"),
     "op_too_many": (changed(provides=MANIFEST["provides"] | {"ops": ["flip"]}), "A.provides-no-more"),

@@ -245,8 +245,8 @@ Status check_record_abi(uint32_t abi) {
   }
   if (TENON_ABI_MAJOR == 0 && minor < TENON_ABI_MINOR) {  // before 1.0 every minor is its own ABI
     return error(TENON_FAILED_PRECONDITION, "P0304",
-                 "it was compiled for ABI {}.{} and this host speaks {}.{}", major, minor,
-                 TENON_ABI_MAJOR, TENON_ABI_MINOR);
+                 "it was compiled for ABI {}.{}, of the first edition; this host speaks {}.{}",
+                 major, minor, TENON_ABI_MAJOR, TENON_ABI_MINOR);
   }
   return Status();
 }

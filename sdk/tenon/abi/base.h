@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 #define TENON_ABI_MAJOR 0u
-#define TENON_ABI_MINOR 1u
+#define TENON_ABI_MINOR 2u
 /* Packed version. Major 0 until the first outside vendor; CHANGELOG.md has one line per change. */
 #define TENON_ABI_VERSION ((TENON_ABI_MAJOR << 16) | TENON_ABI_MINOR)
 

@@ -41,8 +41,8 @@ typedef struct tenon_exchange_api_t {
    * that must be copied. Safe as alloc is. */
   tenon_code_t (*import_memory)(void* self, tenon_device_t* device,
                                 const tenon_native_memory_t* memory, tenon_buffer_t** out_buffer);
-  /* The handle behind a buffer, valid until the buffer is freed; the caller sees what completed work
-   * has written. kind: which handle is wanted. UNIMPLEMENTED with a reason for another one. */
+  /* The handle behind a buffer, valid until the buffer is freed; the caller sees what completed
+   * work has written. kind: which handle is wanted. UNIMPLEMENTED with a reason for another one. */
   tenon_code_t (*export_memory)(void* self, tenon_device_t* device, tenon_buffer_t* buffer,
                                 tenon_str_t kind, tenon_native_memory_t* out_memory);
 } tenon_exchange_api_t;

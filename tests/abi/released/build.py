@@ -6,7 +6,8 @@ with glibc.
 
 The headers of a layout are those of the first commit whose tests/abi/layout.txt has its digest. A
 binary is never rebuilt: a release is final. `--now sdk` takes the newest layout from the tree
-instead, before it was committed.
+instead, before it was committed. Binaries of layouts that history.txt no longer has are removed.
+first_edition.so is of ABI 0.1 and was built when that was the newest.
 """
 import argparse
 import hashlib
@@ -54,6 +55,9 @@ def main():
     arguments = parser.parse_args()
     known = commits()
     layouts = [line.split()[1] for line in (HERE.parent / "history.txt").read_text().splitlines() if line.startswith(tuple("0123456789"))]
+    for binary in HERE.glob("*.so"):
+        if binary.stem not in [*layouts, "first_edition"]:
+            binary.unlink()
     for layout in layouts:
         target = HERE / f"{layout}.so"
         if target.exists():

@@ -10,6 +10,7 @@ static tenon_code_t alloc_pinned(void* self, tenon_device_t* device, uint64_t si
   if (size == 0 && is("no_empty_pinned")) return *out = NULL, TENON_OK;
   if (is("pinned_twice") && last != NULL && size == 4096) return *out = last, TENON_OK;
   unsigned char* data = aligned_alloc(64, (size / 64 + 2) * 64);
+  if (data == NULL) return fail(TENON_RESOURCE_EXHAUSTED, "so much memory there is not");
   *out = data + (is("pinned_misaligned") ? 8 : 0);
   if (size == 4096) last = data;
   return TENON_OK;
@@ -61,11 +62,13 @@ static tenon_code_t export_memory(void* self, tenon_device_t* device, tenon_buff
                                   tenon_str_t kind, tenon_native_memory_t* out) {
   (void)self, (void)device;
   if (!is_handles(kind)) return fail(TENON_UNIMPLEMENTED, "an unknown kind");
-  const tenon_native_memory_t made = {sizeof made, 0,
+  const tenon_native_memory_t made = {sizeof made,
+                                      0,
                                       is("handle_says_another_kind")
                                           ? (tenon_str_t)TENON_STR("mutant.handle")
                                           : (tenon_str_t)TENON_STR(HANDLES),
-                                      (uintptr_t)buffer, 0,
+                                      (uintptr_t)buffer,
+                                      0,
                                       is("handle_has_no_length") ? 0 : buffer->size_bytes};
   return tenon_record_give(out, &made, sizeof made);
 }

@@ -86,7 +86,8 @@ struct Pinned {
   Bytes bytes;
 };
 
-Outcome alloc_pinned(OpenDevice& d, const tenon_device_info_t& info, size_t size, Pinned* out) {
+Outcome alloc_pinned(OpenDevice& d, const tenon_device_info_t& info, size_t size, uint32_t seed,
+                     Pinned* out) {
   void* data = nullptr;
   const tenon_code_t code = d.api().alloc_pinned(d.api().self, d.device(), size, &data);
   if (code == TENON_RESOURCE_EXHAUSTED) return skipped("there is no pinned memory left");
@@ -95,7 +96,7 @@ Outcome alloc_pinned(OpenDevice& d, const tenon_device_info_t& info, size_t size
   CONFORM_EXPECT(reinterpret_cast<uintptr_t>(data) % info.alignment_bytes == 0,
                  "pinned memory is at {}, and the alignment is {}", data, info.alignment_bytes);
   out->data = static_cast<unsigned char*>(data);
-  out->bytes = pattern_bytes(size, static_cast<uint32_t>(size) + 3);
+  out->bytes = pattern_bytes(size, seed);
   std::copy(out->bytes.begin(), out->bytes.end(), out->data);
   return pass();
 }
@@ -125,7 +126,8 @@ Outcome pinned(Session& s, OpenDevice& d) {
   std::vector<Pinned> blocks;
   for (size_t size : {0, 1, 64, 4096, 4096, 100'000}) {
     s.step(fmt::format("allocating {} bytes of pinned memory", size));
-    CONFORM_TRY(alloc_pinned(d, info, size, &blocks.emplace_back()));
+    const auto seed = static_cast<uint32_t>(blocks.size()) + 61;
+    CONFORM_TRY(alloc_pinned(d, info, size, seed, &blocks.emplace_back()));
   }
   for (const Pinned& block : blocks) {
     s.step(fmt::format("copies of {} bytes of pinned memory", block.bytes.size()));
