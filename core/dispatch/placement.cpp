@@ -69,21 +69,6 @@ std::vector<Value> definitions(const Graph& graph, std::vector<ir::Symbol> symbo
 }
 
 // The values that a node reads, region captures included, constants excluded.
-std::vector<Value> reads_of(const Graph& graph, Node n) {
-  std::vector<Value> reads;
-  auto add = [&](Value v) {
-    if (v != ir::kNone && graph.value(v).kind != TENON_VALUE_CONSTANT) reads.push_back(v);
-  };
-  for (Value v : graph.operands(n)) add(v);
-  for (ir::Region r : graph.regions(n)) {
-    for (Value v : graph.captures(r)) add(v);
-  }
-  for (Value v : sizes_read(graph, n)) add(v);
-  std::sort(reads.begin(), reads.end());
-  reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
-  return reads;
-}
-
 // "a reason about `op`, of which this is a part; this one: another reason"
 std::string refusal_text(const Refusal& refusal) {
   if (refusal.composite.empty()) return refusal.reason;
@@ -276,6 +261,21 @@ class Placer {
 };
 
 }  // namespace
+
+std::vector<Value> reads_of(const Graph& graph, Node n) {
+  std::vector<Value> reads;
+  auto add = [&](Value v) {
+    if (v != ir::kNone && graph.value(v).kind != TENON_VALUE_CONSTANT) reads.push_back(v);
+  };
+  for (Value v : graph.operands(n)) add(v);
+  for (ir::Region r : graph.regions(n)) {
+    for (Value v : graph.captures(r)) add(v);
+  }
+  for (Value v : sizes_read(graph, n)) add(v);
+  std::sort(reads.begin(), reads.end());
+  reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+  return reads;
+}
 
 std::vector<Value> sizes_read(const Graph& graph, Node n) {
   std::vector<ir::Symbol> symbols;
