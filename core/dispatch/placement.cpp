@@ -6,6 +6,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/str.h"
+#include "core/dispatch/measure.h"
 #include "core/ir/dtype.h"
 
 namespace tenon::dispatch {
@@ -162,6 +163,7 @@ class Placer {
     }
     named_ = placement_.asked.size();
     placement_.named = candidates_.by_preference ? named_ : 0;
+    TENON_RETURN_IF_ERROR(measure());
     assign();
     TENON_RETURN_IF_ERROR(ask_fallbacks());
     const std::span<const Node> nodes = graph_.nodes(graph_.main());
@@ -184,6 +186,13 @@ class Placer {
     refuse_torn_claims(ref_, edges_, &claims);
     tell_composites(graph_, candidates_.composites, &claims);
     placement_.asked.push_back(std::move(claims));
+  }
+  Status measure() {
+    for (Claims& claims : placement_.asked) {
+      if (candidates_.settings.autotune)
+        TENON_RETURN_IF_ERROR(measure_claims(graph_, candidates_.settings, &claims));
+    }
+    return {};
   }
 
   void assign() {

@@ -74,6 +74,10 @@ struct DeviceApis {
   bool on_queue(uint32_t by) const {
     return queue != nullptr && (by == 0 || kernel_sets->at(by - 1).on_queue);
   }
+  // The version of a set's plugin; empty for the device itself.
+  std::string compiler_version(uint32_t by) const {
+    return by == 0 ? "" : kernel_sets->at(by - 1).version;
+  }
   // The plugin that it is of.
   std::string compiler_plugin(uint32_t by) const {
     return by == 0 ? plugin : kernel_sets->at(by - 1).plugin;

@@ -52,6 +52,13 @@ Status reorder(const Library& l, const Primitive& primitive, const dnnl_memory_d
   return execution.run(primitive.get(), "a reorder");
 }
 
+// Bytes from the first element of a view to behind the last.
+uint64_t extent_of(const View& view) {
+  int64_t last = 0;
+  for (size_t i = 0; i < view.dims.size(); ++i) last += (view.dims[i] - 1) * view.strides[i];
+  return static_cast<uint64_t>(last + 1) * bytes_of(view.dtype);
+}
+
 // ---- relu ----
 
 void relu(float* data, int64_t count) {
@@ -119,7 +126,7 @@ Status Kernel::prepack(const void* data, uint64_t size_bytes, const tenon_sink_t
   for (const Piece& piece : pieces_.pieces) {
     const auto* from = static_cast<const unsigned char*>(data) + piece.weights.offset_bytes;
     unsigned char* to = packed.get() + piece.packed_offset;
-    const uint64_t view_bytes = l_.dnnl_memory_desc_get_size(&piece.weights.given);
+    const uint64_t view_bytes = extent_of(piece.weights.view);
     if (piece.weights.offset_bytes + view_bytes > size_bytes)
       return fail(TENON_INVALID_ARGUMENT, "a constant is shorter than its type");
     if (piece.weights.direct)

@@ -19,9 +19,6 @@ uint64_t aligned(uint64_t bytes) {
 dnnl_data_type_t type_of(tenon_dtype_t dtype) {
   return dtype == TENON_BF16 ? dnnl_bf16 : dnnl_f32;
 }
-uint64_t bytes_of(tenon_dtype_t dtype) {
-  return dtype == TENON_BF16 ? 2 : 4;
-}
 
 // ---- Cutting ----
 

@@ -185,7 +185,8 @@ Status read_problem(const tenon_kernel_call_t& call, Problem* out) {
   for (uint32_t i = 0; i < 2; ++i) TENON_TRY(check_dims(tenon_kernel_operand(&call, i)->type));
   TENON_TRY(check_dims(anchor.result(0).type().raw()));
   TENON_TRY(product ? read_product(call, anchor, out) : read_convolution(call, anchor, out));
-  if (out->flops < kFlopsMin) return refuse("too little work to call a library for");
+  if (out->flops < kFlopsMin && setting("TENON_ONEDNN") != "first")
+    return refuse("too little work to call a library for");
   out->weights_constant =
       (tenon_kernel_operand(&call, kWeights)->flags & TENON_KERNEL_OPERAND_CONSTANT) != 0;
   read_epilogue(call, out);

@@ -21,6 +21,11 @@ struct View {
   Sizes dims, strides;
 };
 
+// Of an element; f32 and bf16 are all that there is here.
+inline uint64_t bytes_of(tenon_dtype_t dtype) {
+  return dtype == TENON_BF16 ? 2 : 4;
+}
+
 struct Step {
   enum Kind {
     kBias,   // plus a vector, one entry per out feature
