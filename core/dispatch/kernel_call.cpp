@@ -83,7 +83,6 @@ KernelCall::KernelCall(const Graph& graph, std::vector<Node> nodes, bool determi
   }
   for (Value v : values_) {
     tenon_kernel_operand_t operand{};
-    operand.size_bytes = sizeof(operand);
     if (v != kNone) {
       operand.type = graph.type(v);
       if (graph.value(v).kind == TENON_VALUE_CONSTANT)
@@ -102,6 +101,7 @@ KernelCall::KernelCall(const Graph& graph, std::vector<Node> nodes, bool determi
   record_.result_count = static_cast<uint32_t>(results_.size());
   record_.operands = operands_.data();
   record_.results = results_.data();
+  record_.operand_bytes = sizeof(tenon_kernel_operand_t);
 }
 
 namespace {

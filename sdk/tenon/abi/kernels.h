@@ -33,9 +33,9 @@ typedef struct tenon_kernel_t tenon_kernel_t;
 
 /* Dense and row-major, unless it is packed. */
 typedef struct tenon_kernel_operand_t {
-  uint32_t size_bytes;
-  uint32_t flags;    /* TENON_KERNEL_OPERAND_* */
   tenon_type_t type; /* dtype TENON_DTYPE_NONE: an optional operand that is absent */
+  uint32_t reserved;
+  uint32_t flags; /* TENON_KERNEL_OPERAND_* */
 } tenon_kernel_operand_t;
 
 /* The same bits for the same inputs in every run, whatever the number of threads, and on every
@@ -51,21 +51,23 @@ typedef struct tenon_kernel_call_t {
    * only arguments and constants of the graph: then a later node of the epilogue reads it. */
   const tenon_node_t* epilogue;
   uint32_t epilogue_count;
-  uint32_t flags; /* TENON_KERNEL_CALL_* */
   uint32_t operand_count, result_count;
+  uint32_t flags; /* TENON_KERNEL_CALL_* */
   /* The operands of the anchor; then, node by node of the epilogue, those that no node of the call
-   * makes. A value that is read twice is there twice. Walked by the size_bytes of the first:
+   * makes. A value that is read twice is there twice. Walked in steps of operand_bytes:
    * tenon_kernel_operand. */
   const tenon_kernel_operand_t* operands;
   /* Of the last node of the epilogue; without one, of the anchor. */
   const tenon_type_t* results;
+  uint32_t operand_bytes; /* of one record in `operands` */
+  uint32_t reserved;
 } tenon_kernel_call_t;
 
 /* Operand i of a call. A helper. */
 static inline const tenon_kernel_operand_t* tenon_kernel_operand(const tenon_kernel_call_t* call,
                                                                  uint32_t i) {
   return (const tenon_kernel_operand_t*)((const unsigned char*)call->operands +
-                                         (uint64_t)i * call->operands->size_bytes);
+                                         (uint64_t)i * call->operand_bytes);
 }
 
 typedef struct tenon_kernel_candidate_t {
@@ -93,15 +95,15 @@ typedef struct tenon_kernel_args_t {
   const uint64_t* output_offsets_bytes;
   const int64_t* const* input_dims; /* concrete; of a packed operand, those of its type */
   const int64_t* const* output_dims;
-  /* The candidate's workspace_bytes from this offset on, a multiple of the device's alignment, for
-   * this run and shared by its parts; null if that is 0. */
+  /* The candidate's workspace_bytes from workspace_offset_bytes on, a multiple of the device's
+   * alignment, for this run and shared by its parts; null if that is 0. */
   tenon_buffer_t* workspace;
-  uint64_t workspace_offset_bytes;
   /* Null unless the set is ON_QUEUE and the device has queues: complete when run returns. Else run
    * submits, after the waits, and the signal follows what was submitted before on this queue and
    * this kernel. This record and its arrays are borrowed until run returns, the buffers until the
    * work is done. */
   tenon_queue_t* queue;
+  uint64_t workspace_offset_bytes;
   const tenon_fence_point_t* waits;
   tenon_fence_point_t signal; /* fence null: nothing to signal */
 } tenon_kernel_args_t;
