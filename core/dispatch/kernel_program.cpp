@@ -111,20 +111,21 @@ Status KernelProgram::find_calls(std::string_view target, bool deterministic,
   std::stable_sort(anchors.begin(), anchors.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<bool> taken(graph_->node_limit(), false);
-  std::vector<std::pair<Node, Status>> refused;
+  const auto take = [&](Node n, const std::vector<Node>& behind) -> Status {
+    TENON_ASSIGN_OR_RETURN(
+        TakenCall call,
+        query_longest(set_, to_abi_str(target), *graph_, n, behind, deterministic));
+    for (Node covered : call.nodes) taken[covered] = true;
+    out->push_back(std::move(call));
+    return {};
+  };
   for (const auto& [length, n] : anchors) {
     if (taken[n]) continue;
-    Result<TakenCall> call = query_longest(set_, to_abi_str(target), *graph_, n,
-                                           chains.behind(n, taken), deterministic);
-    if (!call.ok()) {
-      refused.emplace_back(n, call.status());
-      continue;
-    }
-    for (Node covered : call->nodes) taken[covered] = true;
-    out->push_back(std::move(*call));
+    const std::vector<Node> behind = chains.behind(n, taken);
+    if (!behind.empty()) (void)take(n, behind);  // a set may take single nodes only
   }
-  for (const auto& [n, why] : refused) {
-    if (!taken[n]) return why;
+  for (Node n : nodes) {
+    if (!taken[n]) TENON_RETURN_IF_ERROR(take(n, {}));
   }
   std::vector<size_t> order(graph_->node_limit(), 0);
   for (size_t i = 0; i < nodes.size(); ++i) order[nodes[i]] = i;

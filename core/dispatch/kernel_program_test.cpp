@@ -264,6 +264,22 @@ TEST(KernelProgram, OneCallDoesAnAnchorAndItsEpilogueWithPackedConstants) {
   EXPECT_EQ(seen.parts, 2);
 }
 
+TEST(KernelProgram, ASetOfSingleNodesTakesThemOneByOne) {
+  static tenon_kernels_api_t kernels = set_table();
+  kernels.query = [](void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+                     tenon_kernel_candidate_t* out) -> tenon_code_t {
+    if (call->epilogue_count != 0)
+      return to_abi(error(TENON_UNIMPLEMENTED, "T0512", "single nodes alone"));
+    return query(self, target, call, out);
+  };
+  static const auto* api = compile_from_kernels({device(), nullptr, &kernels, "single", "1", {}});
+  Loaded program(api, *read(kChain));
+  EXPECT_EQ(seen.epilogues, (std::vector<uint32_t>{0, 0}));
+  tenon_buffer_t x{{10, 20, 30}}, y{{100, 200, 300}}, out{{0, 0, 0}};
+  EXPECT_EQ(program.run({&x, &y}, &out), TENON_OK);
+  EXPECT_EQ(out.values, (std::vector<float>{111, 222, 333}));
+}
+
 TEST(KernelProgram, OnAQueueTheFirstPartWaitsAndTheLastSignals) {
   static const tenon_kernels_api_t kernels = set_table();
   static const auto queue = sized<tenon_queue_api_t>();
