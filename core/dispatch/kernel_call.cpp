@@ -41,9 +41,8 @@ Node Chains::only_reader(Node n) const {
 
 bool Chains::reads_only_given(Node n) const {
   const std::vector<Value> reads = reads_of(graph_, n);
-  return std::all_of(reads.begin(), reads.end(), [&](Value v) {
-    return graph_.value(v).kind != TENON_VALUE_RESULT;
-  });
+  return std::all_of(reads.begin(), reads.end(),
+                     [&](Value v) { return graph_.value(v).kind != TENON_VALUE_RESULT; });
 }
 
 std::vector<Node> Chains::behind(Node anchor, const std::vector<bool>& taken) const {
@@ -164,14 +163,12 @@ Result<TakenCall> query_longest(const KernelsOfPlugin& set, tenon_str_t target, 
                                 bool deterministic) {
   std::vector<Node> nodes = {anchor};
   nodes.insert(nodes.end(), epilogue.begin(), epilogue.end());
-  TENON_ASSIGN_OR_RETURN(
-      tenon_kernel_candidate_t candidate,
-      query(set, target, KernelCall(graph, nodes, deterministic)));
+  TENON_ASSIGN_OR_RETURN(tenon_kernel_candidate_t candidate,
+                         query(set, target, KernelCall(graph, nodes, deterministic)));
   if (candidate.epilogue_taken != epilogue.size()) {
     nodes.resize(1 + candidate.epilogue_taken);
     const uint32_t wanted = candidate.epilogue_taken;
-    TENON_ASSIGN_OR_RETURN(candidate,
-                           query(set, target, KernelCall(graph, nodes, deterministic)));
+    TENON_ASSIGN_OR_RETURN(candidate, query(set, target, KernelCall(graph, nodes, deterministic)));
     if (candidate.epilogue_taken != wanted)
       return error(TENON_INTERNAL, "T0512",
                    "kernels of plugin {} took {} nodes of a longer epilogue, and take {} of them "

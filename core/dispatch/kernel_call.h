@@ -37,7 +37,7 @@ class Chains {
 
  private:
   static constexpr size_t kLongest = 16;
-  bool plain(ir::Node n) const;         // one result, no regions, no sizes of its own
+  bool plain(ir::Node n) const;            // one result, no regions, no sizes of its own
   ir::Node only_reader(ir::Node n) const;  // kNone: several, none, or an output
   bool reads_only_given(ir::Node n) const;
   const ir::Graph& graph_;

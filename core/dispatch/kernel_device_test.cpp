@@ -35,7 +35,8 @@ Heard claim_with(tenon_kernel_candidate_t candidate) {
   // The adapter of a plugin lives as long as the process: one for all calls.
   static const tenon_device_api_t device{};
   static tenon_kernels_api_t kernels{};
-  static const tenon_compile_api_t* const api = compile_from_kernels({&device, nullptr, &kernels, "p", "1", {}});
+  static const tenon_compile_api_t* const api =
+      compile_from_kernels({&device, nullptr, &kernels, "p", "1", {}});
   kernels.self = &candidate;
   kernels.query = query;
   Heard heard;
@@ -96,7 +97,8 @@ const tenon_compile_api_t* two_cards() {
     return TENON_OK;
   };
   kernels.destroy = [](void*, tenon_kernel_t*) {};
-  static const tenon_compile_api_t* const api = compile_from_kernels({&device, nullptr, &kernels, "cards", "1", {}});
+  static const tenon_compile_api_t* const api =
+      compile_from_kernels({&device, nullptr, &kernels, "cards", "1", {}});
   return api;
 }
 

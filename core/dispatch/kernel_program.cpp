@@ -64,9 +64,9 @@ constexpr std::string_view kCacheKind = "kernel";
 
 std::string cache_key(const KernelsOfPlugin& set, const KernelArtifact& artifact,
                       const KernelCall& call) {
-  std::string key = fmt::format("{} {} {} {} {} {}\n", set.plugin, set.version, artifact.target,
-                                artifact.deterministic, TENON_ABI_VERSION,
-                                fmt::join(call.nodes(), ","));
+  std::string key =
+      fmt::format("{} {} {} {} {} {}\n", set.plugin, set.version, artifact.target,
+                  artifact.deterministic, TENON_ABI_VERSION, fmt::join(call.nodes(), ","));
   return key.append(artifact.graph);
 }
 
@@ -96,8 +96,7 @@ Result<std::unique_ptr<KernelProgram>> KernelProgram::load(const KernelsOfPlugin
 }
 
 KernelProgram::~KernelProgram() {
-  for (const Launch& launch : launches_)
-    set_.kernels->destroy(set_.kernels->self, launch.kernel);
+  for (const Launch& launch : launches_) set_.kernels->destroy(set_.kernels->self, launch.kernel);
 }
 
 // Longest chains first: a broadcast may come before the anchor whose epilogue it is part of. The
@@ -113,8 +112,7 @@ Status KernelProgram::find_calls(std::string_view target, bool deterministic,
   std::vector<bool> taken(graph_->node_limit(), false);
   const auto take = [&](Node n, const std::vector<Node>& behind) -> Status {
     TENON_ASSIGN_OR_RETURN(
-        TakenCall call,
-        query_longest(set_, to_abi_str(target), *graph_, n, behind, deterministic));
+        TakenCall call, query_longest(set_, to_abi_str(target), *graph_, n, behind, deterministic));
     for (Node covered : call.nodes) taken[covered] = true;
     out->push_back(std::move(call));
     return {};
@@ -145,8 +143,8 @@ Result<tenon_kernel_t*> KernelProgram::make(tenon_device_t* device, const Kernel
     const Result<CacheEntry> entry =
         Cache::process().get(kCacheKind, std::as_bytes(std::span(key)));
     clear_failure();
-    if (entry.ok() && k.restore(k.self, device, entry->bytes.data(), entry->bytes.size(),
-                                &kernel) == TENON_OK &&
+    if (entry.ok() &&
+        k.restore(k.self, device, entry->bytes.data(), entry->bytes.size(), &kernel) == TENON_OK &&
         kernel != nullptr)
       return kernel;
     kernel = nullptr;
@@ -185,11 +183,10 @@ Status KernelProgram::pack_operands(tenon_device_t* device, uint32_t mask, Launc
     TENON_ASSIGN_OR_RETURN(const void* data, blob->data());
     Collected packed;
     clear_failure();
-    TENON_RETURN_IF_ERROR(
-        from_abi(set_.kernels->prepack(set_.kernels->self, launch->kernel, i, data,
-                                       blob->size_bytes(), &packed.sink),
-                 fmt::format("kernel {} of plugin {}: prepack", quoted(launch->name),
-                             quoted(set_.plugin))));
+    TENON_RETURN_IF_ERROR(from_abi(
+        set_.kernels->prepack(set_.kernels->self, launch->kernel, i, data, blob->size_bytes(),
+                              &packed.sink),
+        fmt::format("kernel {} of plugin {}: prepack", quoted(launch->name), quoted(set_.plugin))));
     OwnBuffer buffer(set_.device, device);
     TENON_RETURN_IF_ERROR(
         buffer.fill(packed.bytes.data(), packed.bytes.size(), "a packed constant of a kernel"));
@@ -284,8 +281,7 @@ Status KernelProgram::layout(std::span<const int64_t> symbols, std::vector<uint6
   return grow(scratch_bytes_);
 }
 
-Status KernelProgram::places_of(const tenon_call_t& call, Places* places,
-                                uint64_t* scratch) const {
+Status KernelProgram::places_of(const tenon_call_t& call, Places* places, uint64_t* scratch) const {
   std::vector<uint64_t> offsets;
   uint64_t workspace = 0;
   TENON_RETURN_IF_ERROR(

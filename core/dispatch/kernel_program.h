@@ -42,7 +42,7 @@ class KernelProgram {
 
  private:
   struct Launch {
-    std::vector<ir::Node> nodes;     // the anchor, then its epilogue
+    std::vector<ir::Node> nodes;  // the anchor, then its epilogue
     std::vector<ir::Value> operands;
     std::unordered_map<size_t, OwnBuffer> packed;  // by operand
     tenon_kernel_t* kernel = nullptr;
@@ -66,13 +66,13 @@ class KernelProgram {
   bool is_output(ir::Value v) const;
   // Offsets of the values kept in the workspace, one after the other; UINT64_MAX for other values.
   // Behind them, at `scratch`, the kernels' own workspace.
-  Status layout(std::span<const int64_t> symbols, std::vector<uint64_t>* offsets,
-                uint64_t* scratch, uint64_t* total) const;
+  Status layout(std::span<const int64_t> symbols, std::vector<uint64_t>* offsets, uint64_t* scratch,
+                uint64_t* total) const;
   Status places_of(const tenon_call_t& call, Places* places, uint64_t* scratch) const;
   Status run_all(const tenon_call_t& call, const Places& places, uint64_t scratch,
                  bool* submitted) const;
-  Status run(const Launch& launch, const tenon_call_t& call, const Places& places,
-             uint64_t scratch, uint32_t order, bool* submitted) const;
+  Status run(const Launch& launch, const tenon_call_t& call, const Places& places, uint64_t scratch,
+             uint32_t order, bool* submitted) const;
   Status run_parts(const Launch& launch, const tenon_kernel_args_t& args, bool* submitted) const;
   Status signal_alone(const tenon_call_t& call) const;
 

@@ -90,8 +90,7 @@ tenon_code_t query(void*, tenon_str_t, const tenon_kernel_call_t* call,
   out->name = {"sum", 3};
   return TENON_OK;
 }
-tenon_code_t create(void*, tenon_device_t*, const tenon_kernel_call_t* call,
-                    tenon_kernel_t** out) {
+tenon_code_t create(void*, tenon_device_t*, const tenon_kernel_call_t* call, tenon_kernel_t** out) {
   ++seen.creates;
   seen.epilogues.push_back(call->epilogue_count);
   *out = reinterpret_cast<tenon_kernel_t*>(new Kernel{call->operand_count, packed_of(call)});
@@ -126,8 +125,8 @@ tenon_code_t run(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t* args)
   for (int64_t i = args->part_index; i < n; i += args->part_count) {
     out[i] = 0;
     for (uint32_t j = 0; j < k.operands; ++j)
-      out[i] += (k.packed >> j & 1 ? -1.0f : 1.0f) *
-                at(args->inputs[j], args->input_offsets_bytes[j])[i];
+      out[i] +=
+          (k.packed >> j & 1 ? -1.0f : 1.0f) * at(args->inputs[j], args->input_offsets_bytes[j])[i];
   }
   return TENON_OK;
 }
@@ -170,9 +169,9 @@ struct Loaded {
     new (&seen) Seen;
     const tenon_compile_options_t options{sizeof options, 0, nullptr, 0, 0};
     tenon_artifact_t* artifact = nullptr;
-    EXPECT_EQ(api->compile(api->self, kTarget, const_cast<ir::Graph&>(graph).abi(), &options,
-                           &artifact),
-              TENON_OK);
+    EXPECT_EQ(
+        api->compile(api->self, kTarget, const_cast<ir::Graph&>(graph).abi(), &options, &artifact),
+        TENON_OK);
     std::string bytes;
     const tenon_sink_t sink = {&bytes, [](void* self, const void* data, uint64_t size) {
                                  static_cast<std::string*>(self)->append(

@@ -152,8 +152,8 @@ Status KernelProgram::run_parts(const Launch& launch, const tenon_kernel_args_t&
       *submitted |= code == TENON_OK;
     }
   }
-  return from_abi(code, fmt::format("kernel {} of plugin {}", quoted(launch.name),
-                                    quoted(set_.plugin)));
+  return from_abi(code,
+                  fmt::format("kernel {} of plugin {}", quoted(launch.name), quoted(set_.plugin)));
 }
 
 }  // namespace tenon::dispatch

@@ -116,10 +116,10 @@ class Meter {
 
   Result<std::string> key_of(const Graph& part, uint32_t by) const {
     TENON_ASSIGN_OR_RETURN(const ir::Digest form, ir::form_hash(part, kConstantBytesMax));
-    std::string key = fmt::format("{} {} {} {} {}\n", device_->apis().compiler_plugin(by),
-                                  device_->apis().compiler_version(by),
-                                  from_abi_str(device_->target()), thread_count(),
-                                  settings_.deterministic);
+    std::string key =
+        fmt::format("{} {} {} {} {}\n", device_->apis().compiler_plugin(by),
+                    device_->apis().compiler_version(by), from_abi_str(device_->target()),
+                    thread_count(), settings_.deterministic);
     for (const auto& [name, value] : settings_.options) key += name + "=" + value + "\n";
     return key.append(reinterpret_cast<const char*>(&form), sizeof form);
   }
@@ -179,8 +179,8 @@ class Meter {
       clear_failure();
       tenon_artifact_t* artifact = nullptr;
       TENON_RETURN_IF_ERROR(
-          device_->check(api->compile(api->self, device_->target(),
-                                      const_cast<Graph&>(part).abi(), options.record(), &artifact),
+          device_->check(api->compile(api->self, device_->target(), const_cast<Graph&>(part).abi(),
+                                      options.record(), &artifact),
                          "compile"));
       if (artifact == nullptr)
         return error(TENON_INTERNAL, "T0505", "device {} compiled to nothing",

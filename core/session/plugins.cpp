@@ -116,9 +116,9 @@ void update_kernel_sets(std::string_view kind, const runtime::DeviceApis& apis) 
     if (is_in(known, set)) continue;
     const auto* kernels = static_cast<const tenon_kernels_api_t*>(set.table);
     set.on_queue = goes_to_queue(*kernels, apis.queue);
-    set.compile = dispatch::compile_from_kernels(
-        {apis.device, set.on_queue ? apis.queue : nullptr, kernels, set.plugin, set.version,
-         suits_op(set.registration)});
+    set.compile =
+        dispatch::compile_from_kernels({apis.device, set.on_queue ? apis.queue : nullptr, kernels,
+                                        set.plugin, set.version, suits_op(set.registration)});
     apis.kernel_sets->add(std::move(set));
   }
 }
@@ -225,9 +225,8 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
       log_detail("plugins", "device {} has queues, and kernels that do not use them", kind);
       apis.queue = nullptr;
     }
-    apis.compile =
-        dispatch::compile_from_kernels({apis.device, apis.queue, kernels, p.name(),
-                                        p.adopted.version, suits_op(p.registration)});
+    apis.compile = dispatch::compile_from_kernels(
+        {apis.device, apis.queue, kernels, p.name(), p.adopted.version, suits_op(p.registration)});
   }
   known.apis.emplace(kind, apis);
   return apis;

@@ -83,10 +83,9 @@ std::string together_json(const dispatch::Claims& claims, const dispatch::Atomic
     if (other != n)
       with += fmt::format("{}{}", with.empty() ? "" : ", ", printable(graph.op_name(other)));
   }
-  std::string text = fmt::format(
-      "{{\"plugin\":{},\"with\":{},\"cost_ns\":{:.0f},\"taken\":{}",
-      json_quoted(claims.device->apis().compiler_plugin(claim.by)), json_quoted(with),
-      claim.cost_ns, taken);
+  std::string text = fmt::format("{{\"plugin\":{},\"with\":{},\"cost_ns\":{:.0f},\"taken\":{}",
+                                 json_quoted(claims.device->apis().compiler_plugin(claim.by)),
+                                 json_quoted(with), claim.cost_ns, taken);
   if (own != dispatch::kNotClaimed) text += fmt::format(",\"own_cost_ns\":{:.0f}", own);
   return text + "}";
 }
@@ -101,12 +100,10 @@ std::string kernel_sets_json(const dispatch::Placement& placement, const ir::Gra
   const uint32_t by = alone ? claims.by[n] : placement.segments[segment].by;
   std::string answers;
   for (size_t i = 0; i < claims.all.size(); ++i)
-    answers +=
-        (i == 0 ? "" : ",") + alone_json(claims, i, n, alone && claims.asked[i] == by);
+    answers += (i == 0 ? "" : ",") + alone_json(claims, i, n, alone && claims.asked[i] == by);
   for (const dispatch::AtomicClaim& claim : claims.atomic) {
     if (std::find(claim.nodes.begin(), claim.nodes.end(), n) == claim.nodes.end()) continue;
-    const bool taken =
-        !alone && claim.by == by && placement.segments[segment].nodes == claim.nodes;
+    const bool taken = !alone && claim.by == by && placement.segments[segment].nodes == claim.nodes;
     answers += "," + together_json(claims, claim, graph, n, taken);
   }
   return fmt::format(",\"by\":{},\"measured\":{},\"candidates\":[{}]",
@@ -167,7 +164,8 @@ std::string Program::placement_json(std::string_view more) const {
         nodes.empty() ? "" : ",", n, json_quoted(graph_->op_name(n)),
         json_quoted(placement_.asked[placement_.at[n]].device->name()),
         json_quoted(graph_->node(n).loc == 0 ? "" : graph_->loc_text(graph_->node(n).loc)),
-        refusals_json(placement_, n), claim_json(placement_, n), kernel_sets_json(placement_, graph(), n));
+        refusals_json(placement_, n), claim_json(placement_, n),
+        kernel_sets_json(placement_, graph(), n));
   }
   return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]{}}}\n",
                      devices, nodes, copies, more);

@@ -69,9 +69,8 @@ class Reader {
     const uint32_t other = node.operand(0) == current_ ? 1 : 0;
     const auto broadcast = broadcasts_.find(node.operand(other).id());
     if (broadcast != broadcasts_.end()) return bias_of(broadcast->second);
-    const bool one_already =
-        std::any_of(problem_.steps.begin(), problem_.steps.end(),
-                    [](const Step& s) { return s.kind == Step::kAdd; });
+    const bool one_already = std::any_of(problem_.steps.begin(), problem_.steps.end(),
+                                         [](const Step& s) { return s.kind == Step::kAdd; });
     if (places[other] == TENON_NONE || one_already) return std::nullopt;
     return Step{Step::kAdd, places[other]};
   }

@@ -30,9 +30,9 @@ class Execution {
   }
   Status run(const_dnnl_primitive_t primitive, std::string_view what) {
     TENON_TRY(check(l_.dnnl_stream_create(&stream_, l_.engine, dnnl_stream_default_flags), what));
-    TENON_TRY(check(l_.dnnl_primitive_execute(primitive, stream_, static_cast<int>(count_),
-                                              arguments_.data()),
-                    what));
+    TENON_TRY(check(
+        l_.dnnl_primitive_execute(primitive, stream_, static_cast<int>(count_), arguments_.data()),
+        what));
     return check(l_.dnnl_stream_wait(stream_), what);
   }
 
@@ -132,8 +132,8 @@ Status Kernel::prepack(const void* data, uint64_t size_bytes, const tenon_sink_t
     if (piece.weights.direct)
       std::memcpy(to, from, view_bytes);
     else
-      TENON_TRY(reorder(l_, piece.weights.reorder, piece.weights.given, from, piece.weights.wanted,
-                        to));
+      TENON_TRY(
+          reorder(l_, piece.weights.reorder, piece.weights.given, from, piece.weights.wanted, to));
   }
   return sink->write(sink->self, packed.get(), pieces_.packed_bytes);
 }
@@ -153,10 +153,11 @@ Status Kernel::place(const tenon_kernel_args_t& args, const Piece& piece, Arrays
   if (args.workspace != nullptr)
     TENON_TRY(address(args.workspace, args.workspace_offset_bytes, &workspace));
   TENON_TRY(input(kSource, piece.src.offset_bytes, &out->src));
-  TENON_TRY(input(kWeights, problem_.weights_constant ? piece.packed_offset : piece.weights.offset_bytes,
+  TENON_TRY(input(kWeights,
+                  problem_.weights_constant ? piece.packed_offset : piece.weights.offset_bytes,
                   &out->weights));
-  TENON_TRY(address(args.outputs[0], args.output_offsets_bytes[0] + piece.dst.offset_bytes,
-                    &out->dst));
+  TENON_TRY(
+      address(args.outputs[0], args.output_offsets_bytes[0] + piece.dst.offset_bytes, &out->dst));
   if (const uint32_t bias = operand_of(Step::kBias); bias != TENON_NONE)
     TENON_TRY(input(bias, piece.bias_offset_bytes, &out->bias));
   if (const uint32_t residual = operand_of(Step::kAdd); residual != TENON_NONE)
@@ -173,7 +174,8 @@ Status Kernel::place(const tenon_kernel_args_t& args, const Piece& piece, Arrays
 
 Status Kernel::execute(const Piece& piece, const Arrays& a) const {
   if (!piece.src.direct)
-    TENON_TRY(reorder(l_, piece.src.reorder, piece.src.given, a.src, piece.src.wanted, a.src_wanted));
+    TENON_TRY(
+        reorder(l_, piece.src.reorder, piece.src.given, a.src, piece.src.wanted, a.src_wanted));
   if (piece.weights.workspace_bytes != 0)
     TENON_TRY(reorder(l_, piece.weights.reorder, piece.weights.given, a.weights,
                       piece.weights.wanted, a.weights_wanted));
@@ -191,7 +193,8 @@ Status Kernel::execute(const Piece& piece, const Arrays& a) const {
     TENON_TRY(execution.run(piece.primitive.get(), "a product or convolution"));
   }
   if (!piece.dst.direct)
-    TENON_TRY(reorder(l_, piece.dst.reorder, piece.dst.wanted, a.dst_wanted, piece.dst.given, a.dst));
+    TENON_TRY(
+        reorder(l_, piece.dst.reorder, piece.dst.wanted, a.dst_wanted, piece.dst.given, a.dst));
   return {};
 }
 

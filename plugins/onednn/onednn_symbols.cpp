@@ -12,11 +12,11 @@ constexpr const char* kLibrary = "libdnnl.so.2";
 // Kept for the process, as its objects are.
 std::string open_library(Library* out) {
   void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr)
-    return cat("oneDNN is not there (Debian: libdnnl2): ", dlerror());
-#define TENON_ONEDNN_LOAD(name)                                                       \
-  out->name = reinterpret_cast<decltype(out->name)>(dlsym(handle, #name));            \
-  if (out->name == nullptr) return cat(kLibrary, " has no " #name ": oneDNN 2.6 or later is needed");
+  if (handle == nullptr) return cat("oneDNN is not there (Debian: libdnnl2): ", dlerror());
+#define TENON_ONEDNN_LOAD(name)                                            \
+  out->name = reinterpret_cast<decltype(out->name)>(dlsym(handle, #name)); \
+  if (out->name == nullptr)                                                \
+    return cat(kLibrary, " has no " #name ": oneDNN 2.6 or later is needed");
   TENON_ONEDNN_FUNCTIONS(TENON_ONEDNN_LOAD)
 #undef TENON_ONEDNN_LOAD
   const dnnl_version_t& version = *out->dnnl_version();

@@ -7,35 +7,35 @@
 
 #include <string>
 
-#define TENON_ONEDNN_FUNCTIONS(X)        \
-  X(dnnl_version)                        \
-  X(dnnl_get_effective_cpu_isa)          \
-  X(dnnl_engine_create)                  \
-  X(dnnl_stream_create)                  \
-  X(dnnl_stream_wait)                    \
-  X(dnnl_stream_destroy)                 \
-  X(dnnl_memory_create)                  \
-  X(dnnl_memory_destroy)                 \
-  X(dnnl_memory_desc_init_by_strides)    \
-  X(dnnl_memory_desc_init_by_tag)        \
-  X(dnnl_memory_desc_equal)              \
-  X(dnnl_memory_desc_get_size)           \
-  X(dnnl_matmul_desc_init)               \
+#define TENON_ONEDNN_FUNCTIONS(X)               \
+  X(dnnl_version)                               \
+  X(dnnl_get_effective_cpu_isa)                 \
+  X(dnnl_engine_create)                         \
+  X(dnnl_stream_create)                         \
+  X(dnnl_stream_wait)                           \
+  X(dnnl_stream_destroy)                        \
+  X(dnnl_memory_create)                         \
+  X(dnnl_memory_destroy)                        \
+  X(dnnl_memory_desc_init_by_strides)           \
+  X(dnnl_memory_desc_init_by_tag)               \
+  X(dnnl_memory_desc_equal)                     \
+  X(dnnl_memory_desc_get_size)                  \
+  X(dnnl_matmul_desc_init)                      \
   X(dnnl_dilated_convolution_forward_desc_init) \
-  X(dnnl_primitive_attr_create)          \
-  X(dnnl_primitive_attr_destroy)         \
-  X(dnnl_primitive_attr_set_post_ops)    \
-  X(dnnl_primitive_attr_set_scratchpad_mode) \
-  X(dnnl_post_ops_create)                \
-  X(dnnl_post_ops_destroy)               \
-  X(dnnl_post_ops_append_eltwise)        \
-  X(dnnl_post_ops_append_sum)            \
-  X(dnnl_primitive_desc_create)          \
-  X(dnnl_primitive_desc_destroy)         \
-  X(dnnl_primitive_desc_query_md)        \
-  X(dnnl_reorder_primitive_desc_create)  \
-  X(dnnl_primitive_create)               \
-  X(dnnl_primitive_destroy)              \
+  X(dnnl_primitive_attr_create)                 \
+  X(dnnl_primitive_attr_destroy)                \
+  X(dnnl_primitive_attr_set_post_ops)           \
+  X(dnnl_primitive_attr_set_scratchpad_mode)    \
+  X(dnnl_post_ops_create)                       \
+  X(dnnl_post_ops_destroy)                      \
+  X(dnnl_post_ops_append_eltwise)               \
+  X(dnnl_post_ops_append_sum)                   \
+  X(dnnl_primitive_desc_create)                 \
+  X(dnnl_primitive_desc_destroy)                \
+  X(dnnl_primitive_desc_query_md)               \
+  X(dnnl_reorder_primitive_desc_create)         \
+  X(dnnl_primitive_create)                      \
+  X(dnnl_primitive_destroy)                     \
   X(dnnl_primitive_execute)
 
 namespace tenon::onednn {

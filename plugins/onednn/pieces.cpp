@@ -76,7 +76,8 @@ struct Borders {
 
 // The rows of the input that a range of rows of the result reads; the rest is border.
 Status narrow_rows(const Problem& p, const Range& range, Operand* src, Borders* borders) {
-  const size_t i = range.dim - 2, window_dim = p.weights.dims.size() - p.dst.dims.size() + range.dim;
+  const size_t i = range.dim - 2,
+               window_dim = p.weights.dims.size() - p.dst.dims.size() + range.dim;
   const int64_t extent = src->view.dims[range.dim];
   const int64_t first = range.begin * p.window_strides[i] - p.pad_low[i];
   const int64_t end = (range.end - 1) * p.window_strides[i] +
@@ -184,10 +185,10 @@ class Maker {
     dnnl_memory_desc_t weights = piece->weights.given;
     if (p_.weights_constant) TENON_TRY(any(piece->weights.view, &weights));
     dnnl_matmul_desc_t desc;
-    TENON_TRY(check(l_.dnnl_matmul_desc_init(&desc, &piece->src.given, &weights,
-                                             has(Step::kBias) ? &piece->bias : nullptr,
-                                             &piece->dst.given),
-                    "a product"));
+    TENON_TRY(check(
+        l_.dnnl_matmul_desc_init(&desc, &piece->src.given, &weights,
+                                 has(Step::kBias) ? &piece->bias : nullptr, &piece->dst.given),
+        "a product"));
     return make_desc_of(&desc, attr, "a product of these types and layouts", piece);
   }
 
@@ -237,11 +238,14 @@ class Maker {
 
   Status make_primitives(Piece* piece) const {
     TENON_TRY(make_primitive(piece->desc.get(), &piece->primitive));
-    if (!piece->src.direct) TENON_TRY(make_reorder(piece->src.given, piece->src.wanted, &piece->src.reorder));
+    if (!piece->src.direct)
+      TENON_TRY(make_reorder(piece->src.given, piece->src.wanted, &piece->src.reorder));
     if (!piece->weights.direct)
       TENON_TRY(make_reorder(piece->weights.given, piece->weights.wanted, &piece->weights.reorder));
-    if (!piece->dst.direct) TENON_TRY(make_reorder(piece->dst.wanted, piece->dst.given, &piece->dst.reorder));
-    if (has(Step::kAdd)) TENON_TRY(make_reorder(piece->residual, piece->dst.wanted, &piece->add_residual));
+    if (!piece->dst.direct)
+      TENON_TRY(make_reorder(piece->dst.wanted, piece->dst.given, &piece->dst.reorder));
+    if (has(Step::kAdd))
+      TENON_TRY(make_reorder(piece->residual, piece->dst.wanted, &piece->add_residual));
     return {};
   }
   Status make_primitive(dnnl_primitive_desc_t desc, Primitive* out) const {
@@ -253,9 +257,9 @@ class Maker {
   Status make_reorder(const dnnl_memory_desc_t& from, const dnnl_memory_desc_t& to,
                       Primitive* out) const {
     dnnl_primitive_desc_t made = nullptr;
-    TENON_TRY(check(l_.dnnl_reorder_primitive_desc_create(&made, &from, l_.engine, &to, l_.engine,
-                                                          nullptr),
-                    "another layout of an array"));
+    TENON_TRY(check(
+        l_.dnnl_reorder_primitive_desc_create(&made, &from, l_.engine, &to, l_.engine, nullptr),
+        "another layout of an array"));
     const Desc desc(made, DescRelease{&l_});
     return make_primitive(made, out);
   }
@@ -269,10 +273,10 @@ class Maker {
 void place_packed(const Library& l, const Problem& p, const Cut& how, Pieces* out) {
   for (size_t i = 0; i < out->pieces.size(); ++i) {
     Piece& piece = out->pieces[i];
-    const bool alike = i != 0 && how.side == Cut::kRows &&
-                       piece.weights.offset_bytes == out->pieces[0].weights.offset_bytes &&
-                       l.dnnl_memory_desc_equal(&piece.weights.wanted,
-                                                &out->pieces[0].weights.wanted) != 0;
+    const bool alike =
+        i != 0 && how.side == Cut::kRows &&
+        piece.weights.offset_bytes == out->pieces[0].weights.offset_bytes &&
+        l.dnnl_memory_desc_equal(&piece.weights.wanted, &out->pieces[0].weights.wanted) != 0;
     if (!p.weights_constant || alike) continue;
     piece.packed_offset = out->packed_bytes;
     out->packed_bytes += aligned(l.dnnl_memory_desc_get_size(&piece.weights.wanted));
@@ -300,7 +304,8 @@ Status check(dnnl_status_t status, std::string_view what) {
     return refuse(cat("oneDNN has no ", what, " on this processor"));
   if (status == dnnl_out_of_memory)
     return fail(TENON_RESOURCE_EXHAUSTED, cat("oneDNN has no memory for ", what));
-  return fail(TENON_INTERNAL, cat("oneDNN failed with code ", static_cast<int>(status), " at ", what));
+  return fail(TENON_INTERNAL,
+              cat("oneDNN failed with code ", static_cast<int>(status), " at ", what));
 }
 
 Status make_pieces(const Library& l, const Problem& problem, uint32_t threads, bool create,

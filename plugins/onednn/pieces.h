@@ -28,14 +28,14 @@ Status check(dnnl_status_t status, std::string_view what);
 
 // An array of a piece: where it is in the call's array, and how the primitive wants it.
 struct Operand {
-  View view;                        // what the piece reads or writes of the call's array
-  uint64_t offset_bytes = 0;        // of its first element in that array
-  dnnl_memory_desc_t given = {};    // the view as a descriptor
-  dnnl_memory_desc_t wanted = {};   // what the primitive takes
-  bool direct = true;               // given is wanted
-  uint64_t workspace_bytes = 0;     // where the reordered form is, if not direct...
+  View view;                       // what the piece reads or writes of the call's array
+  uint64_t offset_bytes = 0;       // of its first element in that array
+  dnnl_memory_desc_t given = {};   // the view as a descriptor
+  dnnl_memory_desc_t wanted = {};  // what the primitive takes
+  bool direct = true;              // given is wanted
+  uint64_t workspace_bytes = 0;    // where the reordered form is, if not direct...
   uint64_t workspace_offset = 0;
-  Primitive reorder;                // ...and what makes it (of the result: unmakes it)
+  Primitive reorder;  // ...and what makes it (of the result: unmakes it)
 };
 
 struct Piece {

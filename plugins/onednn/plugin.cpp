@@ -11,8 +11,8 @@ namespace tenon::onednn {
 namespace {
 
 // Costs are compared with the cpu device's estimates and nothing else, so they are on their scale:
-// 100 Gflop/s for what the device's own code does as fast (f32, measured on Zen 5 with AVX-512), and
-// twice that where the library is twice as fast (bf16).
+// 100 Gflop/s for what the device's own code does as fast (f32, measured on Zen 5 with AVX-512),
+// and twice that where the library is twice as fast (bf16).
 struct Rate {
   double f32_gigaflops, bf16_gigaflops;
 };

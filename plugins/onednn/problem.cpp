@@ -93,7 +93,8 @@ Status read_product(const tenon_kernel_call_t& call, const Node& anchor, Problem
                       anchor.i64s("a_contract"), &a));
   TENON_TRY(read_side(tenon_kernel_operand(&call, 1)->type, anchor.i64s("b_batch"),
                       anchor.i64s("b_contract"), &b));
-  p->src = {tenon_kernel_operand(&call, 0)->type.dtype, {a.free, a.sum}, {a.free_stride, a.sum_stride}};
+  p->src = {
+      tenon_kernel_operand(&call, 0)->type.dtype, {a.free, a.sum}, {a.free_stride, a.sum_stride}};
   p->weights = {p->src.dtype, {b.sum, b.free}, {b.sum_stride, b.free_stride}};
   p->dst = {anchor.result(0).dtype(), {a.free, b.free}, {b.free, 1}};
   if (a.batch != 1) {

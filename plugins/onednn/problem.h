@@ -33,8 +33,8 @@ struct Step {
     kCurve,  // a function of each element that the library computes
     kRelu,   // max(x, 0) that keeps NaN: computed here, since the library's gives 0. Always last
   } kind;
-  uint32_t operand = 0;                            // of kBias and kAdd
-  dnnl_alg_kind_t curve = dnnl_alg_kind_undef;     // of kCurve
+  uint32_t operand = 0;                         // of kBias and kAdd
+  dnnl_alg_kind_t curve = dnnl_alg_kind_undef;  // of kCurve
 };
 
 struct Problem {

@@ -97,7 +97,7 @@ const tenon_interface_t g_interfaces[] = {tenon::offer(TENON_KERNELS_ID, g_kerne
 
 tenon::Status start() {
   return tenon_simple_kernels(tenon::context().host, "cpu", nullptr, kKernels, std::size(kKernels),
-                                 &g_kernels);
+                              &g_kernels);
 }
 
 }  // namespace

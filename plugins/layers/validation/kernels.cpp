@@ -6,6 +6,8 @@
 namespace tenon::validation {
 
 void Validator::attach_kernels(LayerSubject& subject) {
+  // Devices and buffers of another plugin are not known here.
+  if (device_ == nullptr) return;
   if ((kernels_ = subject.next<tenon_kernels_api_t>(TENON_KERNELS_ID)) == nullptr) return;
   tenon_kernels_api_t& t = kernels_table_;
   t.query = layer_slot<&Validator::query>;

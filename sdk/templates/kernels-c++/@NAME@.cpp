@@ -45,7 +45,8 @@ tenon_code_t sort_u8(const tenon_simple_run_t* run) {
   const auto line = static_cast<uint64_t>(run->plan->params[0]);
   const auto* in = static_cast<const uint8_t*>(run->inputs[0].data);
   auto* out = static_cast<uint8_t*>(run->outputs[0].data);
-  for (uint64_t at = 0; at < run->inputs[0].elements; at += line) sort_line({in + at, line}, out + at);
+  for (uint64_t at = 0; at < run->inputs[0].elements; at += line)
+    sort_line({in + at, line}, out + at);
   return TENON_OK;
 }
 
@@ -56,7 +57,7 @@ const tenon_interface_t g_interfaces[] = {tenon::offer(TENON_KERNELS_ID, g_kerne
 // Runs in the entry, which is called once.
 tenon::Status start() {
   return tenon_simple_kernels(tenon::context().host, "cpu", nullptr, kKernels, std::size(kKernels),
-                                 &g_kernels);
+                              &g_kernels);
 }
 
 }  // namespace

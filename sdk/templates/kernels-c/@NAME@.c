@@ -15,7 +15,8 @@ static tenon_code_t suits(const tenon_simple_call_t* call, tenon_simple_plan_t* 
   if (code == TENON_OK) code = tenon_simple_attr(call, "descending", &descending);
   if (code != TENON_OK) return code;
   if (call->call->operand_count != 1) return tenon_simple_refuse(call, "one operand only");
-  if (dim.u.i != (int64_t)type->rank - 1) return tenon_simple_refuse(call, "along the last dim only");
+  if (dim.u.i != (int64_t)type->rank - 1)
+    return tenon_simple_refuse(call, "along the last dim only");
   if (type->dims[dim.u.i] < kLineMin)
     return tenon_simple_refuse(call, "lines of at least 256 elements only, known before the run");
   for (uint64_t i = 0; i < descending.count; ++i)

@@ -11,8 +11,8 @@
  * kinds ships two plugins.
  *
  * Users: plugins/onednn (epilogues, packed constants, workspace, parts), plugins/null,
- * samples/fast_sort and the templates of `tenon new` (through simple_kernels.h), tests/devices
- * (queues, saved kernels). Unstable.
+ * samples/fast_sort and the templates of `tenon new` (through simple_kernels.h), the toys of
+ * core/dispatch (queues, saved kernels). Unstable.
  */
 #ifndef TENON_ABI_KERNELS_H_
 #define TENON_ABI_KERNELS_H_

@@ -1,5 +1,5 @@
-/* Tenon ABI: a tenon.kernels/1 from a table of {op, element types, `suits`, function}. A helper, not
- * an interface, compiled into the plugin: for dense single ops with functions on the host that
+/* Tenon ABI: a tenon.kernels/1 from a table of {op, element types, `suits`, function}. A helper,
+ * not an interface, compiled into the plugin: for dense single ops with functions on the host that
  * compute or launch them, for the plugin's own device or that of another plugin.
  *
  *     static tenon_code_t add_f32(const tenon_simple_run_t* run);
@@ -79,8 +79,8 @@ typedef struct tenon_simple_kernel_t {
   /* Bit (1 << dtype) for each accepted element type, of all operands and results; bit 0: operands
    * may be absent. */
   uint32_t dtypes;
-  /* OK and the plan, or tenon_simple_refuse with a reason. Called if op and types match. Null: every
-   * such call, at a cost that lets others win that know theirs. Safe. */
+  /* OK and the plan, or tenon_simple_refuse with a reason. Called if op and types match. Null:
+   * every such call, at a cost that lets others win that know theirs. Safe. */
   tenon_code_t (*suits)(const tenon_simple_call_t* call, tenon_simple_plan_t* plan);
   /* Runs one part of one call; complete on return. Safe. */
   tenon_code_t (*run)(const tenon_simple_run_t* run);
@@ -146,7 +146,8 @@ typedef struct tenon_simple_instance_t {
   tenon_device_t* device;
   void* context;
   uint32_t input_count, output_count;
-  tenon_simple_tensor_t tensors[TENON_SIMPLE_TENSORS_MAX]; /* inputs, then outputs: rank and dtype */
+  tenon_simple_tensor_t
+      tensors[TENON_SIMPLE_TENSORS_MAX]; /* inputs, then outputs: rank and dtype */
 } tenon_simple_instance_t;
 
 static inline tenon_code_t tenon_simple_interface(const tenon_host_t* host, const char* id,
@@ -162,8 +163,7 @@ static inline tenon_code_t tenon_simple_open_call(const tenon_simple_set_t* set,
                                                   tenon_simple_call_t* out) {
   const void *graph = 0, *registry = 0;
   tenon_code_t code = tenon_simple_interface(set->host, TENON_HOST_GRAPH_ID, &graph);
-  if (code == TENON_OK)
-    code = tenon_simple_interface(set->host, TENON_HOST_REGISTRY_ID, &registry);
+  if (code == TENON_OK) code = tenon_simple_interface(set->host, TENON_HOST_REGISTRY_ID, &registry);
   out->host = set->host;
   out->graph = (const tenon_host_graph_t*)graph;
   out->registry = (const tenon_host_registry_t*)registry;
@@ -239,8 +239,7 @@ static inline const tenon_simple_kernel_t* tenon_simple_find(const tenon_simple_
   op = set->host->sym_text(set->host->self, node.op);
   *out_code = tenon_simple_refuse(&asked, "no kernel for this op here");
   for (i = 0; i < set->count; ++i) {
-    if (strlen(set->kernels[i].op) != op.size ||
-        memcmp(set->kernels[i].op, op.data, op.size) != 0)
+    if (strlen(set->kernels[i].op) != op.size || memcmp(set->kernels[i].op, op.data, op.size) != 0)
       continue;
     memset(plan, 0, sizeof *plan);
     plan->cost_ns = 1e6; /* not measured: a device that knows its costs is preferred */
@@ -348,8 +347,8 @@ static inline tenon_code_t tenon_simple_run(void* self, tenon_kernel_t* kernel,
   return instance->kernel->run(&run);
 }
 
-/* Fills `api` with kernels for a device kind. own_device: the device table of the same plugin; null:
- * the device is of another plugin, and the host can access its memory. `set`, `kernels`,
+/* Fills `api` with kernels for a device kind. own_device: the device table of the same plugin;
+ * null: the device is of another plugin, and the host can access its memory. `set`, `kernels`,
  * `own_device`, `device_kind` and `context` live as long as the process. */
 static inline void tenon_simple_kernels_in(tenon_simple_set_t* set, void* context,
                                            const tenon_host_t* host, const char* device_kind,

@@ -100,8 +100,9 @@ void add_shared(CLI::App* command, RunOptions& o) {
   repeatable(command, "--dim", o.dims, "NAME=N",
              "size of a symbolic dim of random inputs; repeatable");
   add_compilation(command, o);
-  command->add_flag("--autotune", o.autotune,
-                    "measure where kernel sets and a device's own code compete, and take the faster");
+  command->add_flag(
+      "--autotune", o.autotune,
+      "measure where kernel sets and a device's own code compete, and take the faster");
   command->add_flag("--json", o.json, "one JSON object on stdout");
 }
 

@@ -232,7 +232,8 @@ class Ops {
 
   // "about 12 us with broadcast and relu, for which the device itself takes 20 us".
   static std::string cost_text(const Json& c) {
-    std::string text = (c.value("measured", false) ? "" : "about ") + time_text(c.value("cost_ns", 0.0));
+    std::string text =
+        (c.value("measured", false) ? "" : "about ") + time_text(c.value("cost_ns", 0.0));
     if (c.contains("with")) text += " with " + c.value("with", "");
     if (c.contains("own_cost_ns"))
       text += ", together " + time_text(c.value("own_cost_ns", 0.0)) + " on the device itself";
@@ -360,7 +361,7 @@ class Ops {
     Json rows = node.value("candidates", Json::array());
     for (Json& row : rows) {
       row["measured"] = node.value("measured", false);
-      row["answer"] = row.value("taken", false)   ? "taken"
+      row["answer"] = row.value("taken", false) ? "taken"
                       : row.contains("cost_ns") ? "dearer"
                                                 : "refused";
     }

@@ -1,5 +1,5 @@
-/* A good set of kernels for the cpu, `add` of f32 with every `add` behind it and constants packed as
- * their negatives, and the faults that CONFORM_MUTANT selects. */
+/* A good set of kernels for the cpu, `add` of f32 with every `add` behind it and constants packed
+ * as their negatives, and the faults that CONFORM_MUTANT selects. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -55,9 +55,8 @@ Outcome right_candidate(const KernelCall& call, const tenon_kernel_candidate_t& 
                  "the candidate for {} takes {} nodes behind it of {}", what,
                  candidate.epilogue_taken, asked.epilogue_count);
   for (uint32_t i = 0; i < 32; ++i) {
-    const bool constant =
-        i < asked.operand_count &&
-        (tenon_kernel_operand(&asked, i)->flags & TENON_KERNEL_OPERAND_CONSTANT) != 0;
+    const bool constant = i < asked.operand_count && (tenon_kernel_operand(&asked, i)->flags &
+                                                      TENON_KERNEL_OPERAND_CONSTANT) != 0;
     CONFORM_EXPECT(constant || (candidate.prepack_mask >> i & 1) == 0,
                    "the candidate for {} packs operand {}, which is no constant", what, i);
   }

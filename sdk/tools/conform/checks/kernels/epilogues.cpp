@@ -57,13 +57,11 @@ std::vector<Tail> tails(const std::string& type) {
   const std::string extra = fmt::format(", %e: {}", type);
   out.push_back({fmt::format("  %y = add(%r, %e) : {}\n", type), extra, 1});
   out.push_back({fmt::format("  %y = mul(%e, %r) : {}\n", type), extra, 1});
-  out.push_back(
-      {fmt::format("  %s = add(%r, %e) : {0}\n  %y = relu(%s) : {0}\n", type), extra, 2});
+  out.push_back({fmt::format("  %s = add(%r, %e) : {0}\n  %y = relu(%s) : {0}\n", type), extra, 2});
   const std::vector<int64_t> dims = dims_of(type);
   for (size_t d = 0; d < dims.size(); ++d) {
-    const std::string spread =
-        fmt::format("  %s = broadcast(%e) {{dims = [{}], shape = dims [{}]}} : {}\n", d,
-                    dims_text(dims), type);
+    const std::string spread = fmt::format(
+        "  %s = broadcast(%e) {{dims = [{}], shape = dims [{}]}} : {}\n", d, dims_text(dims), type);
     const std::string vector = fmt::format(", %e: {}", changed_dims(type, std::to_string(dims[d])));
     out.push_back({spread + fmt::format("  %y = add(%r, %s) : {}\n", type), vector, 2});
     out.push_back({spread + fmt::format("  %t = add(%s, %r) : {0}\n  %y = relu(%t) : {0}\n", type),

@@ -21,7 +21,7 @@ struct Kernel {
 };
 
 inline Outcome create(KernelFixture& fixture, const KernelCall& call, const std::string& what,
-               Kernel* out) {
+                      Kernel* out) {
   fixture.session().step("making a kernel for " + what);
   forget_failure();
   const tenon_code_t code =
@@ -33,7 +33,7 @@ inline Outcome create(KernelFixture& fixture, const KernelCall& call, const std:
 }
 
 inline Outcome run_parts(KernelRun& run, tenon_kernel_t* kernel, const std::vector<uint32_t>& order,
-                  const std::string& what) {
+                         const std::string& what) {
   for (uint32_t index : order) {
     const tenon_code_t code = run.run(kernel, index, static_cast<uint32_t>(order.size()));
     CONFORM_EXPECT(code == TENON_OK, "part {} of {} of {} gives {}", index, order.size(), what,
