@@ -198,9 +198,11 @@ ASYNC = ["async.c", "async_memory.c", "async_compile.c"]
 # variable.
 # `few` compiles add and products of matrices alone, and `graphs` only a product, a sum and a maximum
 # together: group E must judge what there is.
-FLAGS = {"careful": ["-DCHECKS_AT_SUBMISSION"], "few": ["-DFEW"], "graphs": ["-DGRAPHS"]}
-SOURCES = {"mutant": ["mutant.c"], "async": ASYNC, "careful": ASYNC, "few": ASYNC, "graphs": ASYNC, "kinds": ["kinds.cpp"], "layer": ["layer.c"], "set": ["set.c"], "fused": ["fused.c"]}
+FLAGS = {"queued": ["-DKERNELS"], "careful": ["-DCHECKS_AT_SUBMISSION"], "few": ["-DFEW"], "graphs": ["-DGRAPHS"]}
+SOURCES = {"mutant": ["mutant.c"], "async": ASYNC, "careful": ASYNC, "few": ASYNC, "graphs": ASYNC, "kinds": ["kinds.cpp"], "layer": ["layer.c"], "set": ["set.c"], "fused": ["fused.c"], "queued": ["async.c", "async_memory.c", "async_kernels.c"]}
 MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "careful": ASYNC_MANIFEST | {"environment": ["ASYNC_FAULTS"]}, "few": ASYNC_MANIFEST, "graphs": ASYNC_MANIFEST,
+             "queued": ASYNC_MANIFEST | {"abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": f"tenon.{name}/1", "minor": 0} for name in ("device", "queue", "kernels")]},
+                                         "provides": {"devices": ["async"], "kernels": ["async"]}},
              "kinds": KINDS_MANIFEST,
              "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}},
              "set": {"schema": 1, "name": "mutant_set", "version": "0.1.0", "library": "./mutant.so", "provides": {"kernels": ["cpu"]}},
