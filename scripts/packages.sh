@@ -6,6 +6,7 @@ TENON_BUILD_PACKAGES=(
   zlib1g-dev libzstd-dev libxml2-dev
   libboost-dev libboost-filesystem-dev libboost-system-dev
   nlohmann-json3-dev libprotozero-dev libcli11-dev libfmt-dev libxxhash-dev
+  libdnnl-dev
 )
 TENON_TEST_PACKAGES=(
   llvm-19-tools libgtest-dev libclang-rt-19-dev clang-tidy-19 ccache python3-venv

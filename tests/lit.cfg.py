@@ -2,6 +2,7 @@
 [--filter RE]"""
 import os
 import pathlib
+import subprocess
 
 import lit.formats
 
@@ -31,5 +32,7 @@ config.substitutions.append(("%status", f"python3 {root}/tests/status.py"))
 config.available_features.add("tenon")
 if (build / "lib/tenon/plugins.d/cpu.plugin.json").exists():
     config.available_features.add("cpu")
+if (build / "lib/tenon/plugins.d/onednn.plugin.json").exists() and "libdnnl.so.2" in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout:
+    config.available_features.add("onednn")
 if (build / "lib/tenon/plugins.d/sim.plugin.json").exists():
     config.available_features.add("sim")

@@ -25,6 +25,7 @@ struct Refusal {
 // What the user asked of all devices.
 struct CompileSettings {
   bool deterministic = false;
+  bool autotune = false;  // costs of kernel sets, and of what competes with them, are measured
   std::vector<std::pair<std::string, std::string>> options;  // "cpu.opt" = "2"
 };
 
@@ -61,6 +62,7 @@ struct Claims : Answers {
   std::vector<uint32_t> by;     // a node's compiler, numbered as in runtime::DeviceApis::compiler
   std::vector<Answers> all;     // the device's own, then those of kernel sets; empty without sets
   std::vector<uint32_t> asked;  // the compiler of each of `all`
+  bool measured = false;        // costs were measured where several compete (measure.h)
 };
 
 // The cost of taking a node out of its device's own code: two more executions, and no fusion

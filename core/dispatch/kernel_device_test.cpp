@@ -35,7 +35,8 @@ Heard claim_with(tenon_kernel_candidate_t candidate) {
   // The adapter of a plugin lives as long as the process: one for all calls.
   static const tenon_device_api_t device{};
   static tenon_kernels_api_t kernels{};
-  static const tenon_compile_api_t* const api = compile_from_kernels(&device, &kernels, "p");
+  static const tenon_compile_api_t* const api =
+      compile_from_kernels({&device, nullptr, &kernels, "p", "1", {}});
   kernels.self = &candidate;
   kernels.query = query;
   Heard heard;
@@ -52,16 +53,21 @@ Heard claim_with(tenon_kernel_candidate_t candidate) {
   return heard;
 }
 
-TEST(KernelDevice, TakesKernelsThatNeedNoPackingAndNoEpilogue) {
+TEST(KernelDevice, RefusesCandidatesThatMakeNoSense) {
   tenon_kernel_candidate_t candidate{};
   candidate.part_count = 1;
   EXPECT_EQ(claim_with(candidate).claims, 1u);
   candidate.prepack_mask = 2;
   EXPECT_EQ(claim_with(candidate).claims, 0u);
-  EXPECT_NE(claim_with(candidate).refusal.find("mask 0x2"), std::string::npos);
+  EXPECT_NE(claim_with(candidate).refusal.find("no constants (mask 0x2 of 0x0)"),
+            std::string::npos);
   candidate.prepack_mask = 0;
   candidate.epilogue_taken = 1;
-  EXPECT_NE(claim_with(candidate).refusal.find("(1 nodes)"), std::string::npos);
+  EXPECT_NE(claim_with(candidate).refusal.find("take 1 nodes of an epilogue of 0"),
+            std::string::npos);
+  candidate.epilogue_taken = 0;
+  candidate.cost_ns = -1;
+  EXPECT_NE(claim_with(candidate).refusal.find("cost -1 ns"), std::string::npos);
 }
 
 // ---- A plugin with two different cards ----
@@ -91,7 +97,8 @@ const tenon_compile_api_t* two_cards() {
     return TENON_OK;
   };
   kernels.destroy = [](void*, tenon_kernel_t*) {};
-  static const tenon_compile_api_t* const api = compile_from_kernels(&device, &kernels, "cards");
+  static const tenon_compile_api_t* const api =
+      compile_from_kernels({&device, nullptr, &kernels, "cards", "1", {}});
   return api;
 }
 

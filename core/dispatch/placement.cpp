@@ -6,6 +6,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/str.h"
+#include "core/dispatch/measure.h"
 #include "core/ir/dtype.h"
 
 namespace tenon::dispatch {
@@ -69,21 +70,6 @@ std::vector<Value> definitions(const Graph& graph, std::vector<ir::Symbol> symbo
 }
 
 // The values that a node reads, region captures included, constants excluded.
-std::vector<Value> reads_of(const Graph& graph, Node n) {
-  std::vector<Value> reads;
-  auto add = [&](Value v) {
-    if (v != ir::kNone && graph.value(v).kind != TENON_VALUE_CONSTANT) reads.push_back(v);
-  };
-  for (Value v : graph.operands(n)) add(v);
-  for (ir::Region r : graph.regions(n)) {
-    for (Value v : graph.captures(r)) add(v);
-  }
-  for (Value v : sizes_read(graph, n)) add(v);
-  std::sort(reads.begin(), reads.end());
-  reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
-  return reads;
-}
-
 // "a reason about `op`, of which this is a part; this one: another reason"
 std::string refusal_text(const Refusal& refusal) {
   if (refusal.composite.empty()) return refusal.reason;
@@ -177,6 +163,7 @@ class Placer {
     }
     named_ = placement_.asked.size();
     placement_.named = candidates_.by_preference ? named_ : 0;
+    TENON_RETURN_IF_ERROR(measure());
     assign();
     TENON_RETURN_IF_ERROR(ask_fallbacks());
     const std::span<const Node> nodes = graph_.nodes(graph_.main());
@@ -199,6 +186,13 @@ class Placer {
     refuse_torn_claims(ref_, edges_, &claims);
     tell_composites(graph_, candidates_.composites, &claims);
     placement_.asked.push_back(std::move(claims));
+  }
+  Status measure() {
+    for (Claims& claims : placement_.asked) {
+      if (candidates_.settings.autotune)
+        TENON_RETURN_IF_ERROR(measure_claims(graph_, candidates_.settings, &claims));
+    }
+    return {};
   }
 
   void assign() {
@@ -276,6 +270,21 @@ class Placer {
 };
 
 }  // namespace
+
+std::vector<Value> reads_of(const Graph& graph, Node n) {
+  std::vector<Value> reads;
+  auto add = [&](Value v) {
+    if (v != ir::kNone && graph.value(v).kind != TENON_VALUE_CONSTANT) reads.push_back(v);
+  };
+  for (Value v : graph.operands(n)) add(v);
+  for (ir::Region r : graph.regions(n)) {
+    for (Value v : graph.captures(r)) add(v);
+  }
+  for (Value v : sizes_read(graph, n)) add(v);
+  std::sort(reads.begin(), reads.end());
+  reads.erase(std::unique(reads.begin(), reads.end()), reads.end());
+  return reads;
+}
 
 std::vector<Value> sizes_read(const Graph& graph, Node n) {
   std::vector<ir::Symbol> symbols;

@@ -54,6 +54,10 @@ Result<Placement> place(const runtime::GraphRef& graph, const Candidates& candid
 PartitionProblem make_problem(const ir::Graph& graph, std::span<const Claims> asked,
                               size_t fallbacks_from);
 
+// The values that a node of the main region reads, constants left out: operands, captures and what
+// decides its sizes. Each once, in order of index.
+std::vector<ir::Value> reads_of(const ir::Graph& graph, ir::Node node);
+
 // Values that a node of the main region reads only for a size: results of other nodes that define
 // symbols it mentions. The same for what the graph yields.
 std::vector<ir::Value> sizes_read(const ir::Graph& graph, ir::Node node);

@@ -22,13 +22,15 @@
 namespace tenon::runtime {
 
 // Kernels that another plugin has for this kind of device, as a compile interface of core/dispatch.
-// They run on the same buffers and are complete when they return.
+// They run on the same buffers.
 struct KernelSet {
   std::string plugin;
   const tenon_compile_api_t* compile = nullptr;
   const void* table = nullptr;  // the plugin's own: tells sets apart
   bool in_force = true;         // false: replaced or taken back; programs that use it keep it
   uint64_t registration = 0;    // of a plugin that the program registered
+  bool on_queue = false;        // its kernels go to the device's queue
+  std::string version = {};     // of the plugin
 };
 
 // The kernel sets of a kind of device. The list only grows, and programs refer to them by index.
@@ -69,6 +71,14 @@ struct DeviceApis {
   // The compiler numbered `by`: 0 is the device itself, i is kernel set i - 1.
   const tenon_compile_api_t* compiler(uint32_t by) const {
     return by == 0 ? compile : kernel_sets->at(by - 1).compile;
+  }
+  // Whether what it compiles goes to a queue. If not, it is complete when it returns.
+  bool on_queue(uint32_t by) const {
+    return queue != nullptr && (by == 0 || kernel_sets->at(by - 1).on_queue);
+  }
+  // The version of a set's plugin; empty for the device itself.
+  std::string compiler_version(uint32_t by) const {
+    return by == 0 ? "" : kernel_sets->at(by - 1).version;
   }
   // The plugin that it is of.
   std::string compiler_plugin(uint32_t by) const {

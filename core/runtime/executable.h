@@ -56,17 +56,19 @@ class Executable {
   const tenon_executable_info_t& info() const { return info_; }
   // Whether its work goes to the device's queue. If not, it is complete when it returns, and what
   // the queue holds must be done first.
-  bool on_queue() const { return by_ == 0 && device_->has_queue(); }
+  bool on_queue() const { return on_queue_; }
   // Cached. T0612 if the plugin returns sizes that make no sense.
   Result<std::shared_ptr<const Needs>> needs(std::span<const int64_t> symbols);
   Status execute(const tenon_call_t& call);
 
  private:
   Executable(std::shared_ptr<Device> device, uint32_t by)
-      : device_(std::move(device)), api_(device_->apis().compiler(by)), by_(by) {}
+      : device_(std::move(device)),
+        api_(device_->apis().compiler(by)),
+        on_queue_(device_->apis().on_queue(by)) {}
   std::shared_ptr<Device> device_;
   const tenon_compile_api_t* api_;
-  uint32_t by_;
+  bool on_queue_;
   tenon_executable_t* handle_ = nullptr;
   tenon_executable_info_t info_{};
   std::vector<uint32_t> output_ranks_;

@@ -16,7 +16,6 @@
 #include "core/session/call.h"
 #include "core/session/first_copy.h"
 #include "core/session/host_extract.h"
-#include "core/session/host_kernels.h"
 #include "core/session/host_options.h"
 #include "core/session/host_plugins.h"
 #include "core/session/package.h"
@@ -33,7 +32,6 @@ void register_interfaces() {
   host::register_host_interface(TENON_HOST_FACTS_ID, 0, ir::host_facts_table());
   host::register_host_interface(TENON_HOST_REGISTRY_ID, 0, host_registry_table());
   host::register_host_interface(TENON_HOST_EXTRACT_ID, 0, host_extract_table());
-  host::register_host_interface(TENON_HOST_KERNELS_ID, 0, host_kernels_table());
   host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
   host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
   host::register_host_interface(TENON_HOST_OPERATION_ID, 0, host_operation_table());

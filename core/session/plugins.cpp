@@ -81,7 +81,8 @@ std::vector<runtime::KernelSet> kernel_sets(std::string_view kind, std::string_v
     if (kernels == nullptr ||
         std::string_view(kernels->device_kind.data, kernels->device_kind.size) != kind)
       continue;
-    sets.push_back({provider.plugin, nullptr, kernels, true, (*plugin)->registration});
+    sets.push_back({provider.plugin, nullptr, kernels, true, (*plugin)->registration, false,
+                    (*plugin)->adopted.version});
   }
   return sets;
 }
@@ -92,6 +93,10 @@ dispatch::SuitsOp suits_op(uint64_t registration) {
   return [registration](tenon_sym_t op, uint32_t version) {
     return op::Registry::instance().suits(op, version, registration);
   };
+}
+
+bool goes_to_queue(const tenon_kernels_api_t& kernels, const tenon_queue_api_t* queue) {
+  return queue != nullptr && (kernels.flags & TENON_KERNELS_ON_QUEUE) != 0;
 }
 
 // Brings a device's list to what plugins have now.
@@ -109,9 +114,11 @@ void update_kernel_sets(std::string_view kind, const runtime::DeviceApis& apis) 
   }
   for (runtime::KernelSet& set : wanted) {
     if (is_in(known, set)) continue;
-    set.compile = dispatch::compile_from_kernels(apis.device,
-                                                 static_cast<const tenon_kernels_api_t*>(set.table),
-                                                 set.plugin, suits_op(set.registration));
+    const auto* kernels = static_cast<const tenon_kernels_api_t*>(set.table);
+    set.on_queue = goes_to_queue(*kernels, apis.queue);
+    set.compile =
+        dispatch::compile_from_kernels({apis.device, set.on_queue ? apis.queue : nullptr, kernels,
+                                        set.plugin, set.version, suits_op(set.registration)});
     apis.kernel_sets->add(std::move(set));
   }
 }
@@ -215,9 +222,12 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
                    "plugin {} provides device {} with neither {} nor {}", quoted(p.name()),
                    quoted(kind), TENON_COMPILE_ID, TENON_KERNELS_ID);
     }
-    apis.compile =
-        dispatch::compile_from_kernels(apis.device, kernels, p.name(), suits_op(p.registration));
-    apis.queue = nullptr;  // single kernels are complete when they return
+    if (apis.queue != nullptr && !goes_to_queue(*kernels, apis.queue)) {
+      log_detail("plugins", "device {} has queues, and kernels that do not use them", kind);
+      apis.queue = nullptr;
+    }
+    apis.compile = dispatch::compile_from_kernels(
+        {apis.device, apis.queue, kernels, p.name(), p.adopted.version, suits_op(p.registration)});
   }
   known.apis.emplace(kind, apis);
   return apis;

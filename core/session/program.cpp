@@ -38,6 +38,7 @@ class ProgramBuilder {
     TENON_RETURN_IF_ERROR(check_option_keys(options_.options));
     candidates.offered_ops = offered_ops(candidates);
     candidates.settings = options_;
+    candidates.settings.autotune = options_.autotune && !options_.for_file;  // that opens no device
     TENON_ASSIGN_OR_RETURN(candidates.composites,
                            run_pipeline(program_->graph_, options_.pipeline, candidates));
     program_->graph_->freeze();

@@ -62,24 +62,52 @@ std::string idle_devices(const dispatch::Placement& placement, const ir::Graph& 
   return text;
 }
 
+// What one compiler of a device said of a node by itself.
+std::string alone_json(const dispatch::Claims& claims, size_t i, Node n, bool taken) {
+  const dispatch::Answers& answers = claims.all[i];
+  std::string text = fmt::format(
+      "{{\"plugin\":{},", json_quoted(claims.device->apis().compiler_plugin(claims.asked[i])));
+  if (!answers.alone(n))
+    return text + fmt::format("\"reason\":{}}}", json_quoted(answers.refusals[n].reason));
+  return text + fmt::format("\"cost_ns\":{:.0f},\"taken\":{}}}",
+                            answers.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs), taken);
+}
+
+// A claim of a kernel set for a node with others, and what the device itself would take for them.
+std::string together_json(const dispatch::Claims& claims, const dispatch::AtomicClaim& claim,
+                          const ir::Graph& graph, Node n, bool taken) {
+  std::string with;
+  double own = 0;
+  for (Node other : claim.nodes) {
+    own += claims.all.front().cost_ns[other];
+    if (other != n)
+      with += fmt::format("{}{}", with.empty() ? "" : ", ", printable(graph.op_name(other)));
+  }
+  std::string text = fmt::format("{{\"plugin\":{},\"with\":{},\"cost_ns\":{:.0f},\"taken\":{}",
+                                 json_quoted(claims.device->apis().compiler_plugin(claim.by)),
+                                 json_quoted(with), claim.cost_ns, taken);
+  if (own != dispatch::kNotClaimed) text += fmt::format(",\"own_cost_ns\":{:.0f}", own);
+  return text + "}";
+}
+
 // Which kernel set of its device runs a node, and what every kernel set for that device answered;
 // empty if there are no sets.
-std::string kernel_sets_json(const dispatch::Placement& placement, Node n) {
+std::string kernel_sets_json(const dispatch::Placement& placement, const ir::Graph& graph, Node n) {
   const dispatch::Claims& claims = placement.asked[placement.at[n]];
   if (claims.all.empty()) return "";
-  const runtime::DeviceApis& apis = claims.device->apis();
-  std::string answers;
-  for (size_t i = 0; i < claims.all.size(); ++i) {
-    const dispatch::Answers& all = claims.all[i];
-    answers += fmt::format("{}{{\"plugin\":{},", i == 0 ? "" : ",",
-                           json_quoted(apis.compiler_plugin(claims.asked[i])));
-    answers += all.alone(n) ? fmt::format("\"cost_ns\":{:.0f}}}",
-                                          all.cost_ns[n] + (i == 0 ? 0 : dispatch::kKernelSetNs))
-                            : fmt::format("\"reason\":{}}}", json_quoted(all.refusals[n].reason));
-  }
   const uint32_t segment = placement.claim[n];
-  const uint32_t by = segment == dispatch::kAlone ? claims.by[n] : placement.segments[segment].by;
-  return fmt::format(",\"by\":{},\"candidates\":[{}]", json_quoted(apis.compiler_plugin(by)),
+  const bool alone = segment == dispatch::kAlone;
+  const uint32_t by = alone ? claims.by[n] : placement.segments[segment].by;
+  std::string answers;
+  for (size_t i = 0; i < claims.all.size(); ++i)
+    answers += (i == 0 ? "" : ",") + alone_json(claims, i, n, alone && claims.asked[i] == by);
+  for (const dispatch::AtomicClaim& claim : claims.atomic) {
+    if (std::find(claim.nodes.begin(), claim.nodes.end(), n) == claim.nodes.end()) continue;
+    const bool taken = !alone && claim.by == by && placement.segments[segment].nodes == claim.nodes;
+    answers += "," + together_json(claims, claim, graph, n, taken);
+  }
+  return fmt::format(",\"by\":{},\"measured\":{},\"candidates\":[{}]",
+                     json_quoted(claims.device->apis().compiler_plugin(by)), claims.measured,
                      answers);
 }
 
@@ -136,7 +164,8 @@ std::string Program::placement_json(std::string_view more) const {
         nodes.empty() ? "" : ",", n, json_quoted(graph_->op_name(n)),
         json_quoted(placement_.asked[placement_.at[n]].device->name()),
         json_quoted(graph_->node(n).loc == 0 ? "" : graph_->loc_text(graph_->node(n).loc)),
-        refusals_json(placement_, n), claim_json(placement_, n), kernel_sets_json(placement_, n));
+        refusals_json(placement_, n), claim_json(placement_, n),
+        kernel_sets_json(placement_, graph(), n));
   }
   return fmt::format("{{\"schema\":1,\"devices\":[{}],\"nodes\":[{}],\"copies\":[{}]{}}}\n",
                      devices, nodes, copies, more);

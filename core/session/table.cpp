@@ -91,6 +91,7 @@ Result<CompileOptions> read_options(const tenon_session_options_t* options) {
   o.pipeline = from_abi_str(given.pipeline);
   o.no_fallback = given.no_fallback != 0;
   o.deterministic = given.deterministic != 0;
+  o.autotune = given.autotune != 0;
   for (uint32_t i = 0; i < given.option_count; ++i) {
     o.options.emplace_back(from_abi_str(given.options[i].key),
                            from_abi_str(given.options[i].value));

@@ -86,17 +86,17 @@ static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buff
   return (void)self, (void)device, *out = buffer->data, TENON_OK;
 }
 
-static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
-  const float* a = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
-  const float* b = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
-  float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
-  for (uint64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+static tenon_code_t add_f32(const tenon_simple_run_t* run) {
+  const float* a = (const float*)run->inputs[0].data;
+  const float* b = (const float*)run->inputs[1].data;
+  float* out = (float*)run->outputs[0].data;
+  for (uint64_t i = 0; i < run->outputs[0].elements; ++i) out[i] = a[i] + b[i];
   return TENON_OK;
 }
 
 tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host_,
                                 const tenon_plugin_t** out) {
-  static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}};
+  static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, NULL, add_f32}};
   static tenon_kernels_api_t kernels;
   static const tenon_device_api_t device = {.size_bytes = sizeof device,
                                             .self = (void*)&device,
@@ -120,7 +120,7 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host_,
                                         .interface_count = 2};
   (void)max_abi;
   host = host_;
-  tenon_code_t code = tenon_simple_kernels(host, "null", kKernels, 1, &kernels);
+  tenon_code_t code = tenon_simple_kernels(host, "null", &device, kKernels, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;
   return code;
 }

@@ -62,15 +62,19 @@ static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t*
   return (void)self, (void)device, code;
 }
 
-static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
-  const float* a = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
-  const float* b = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
-  float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
-  for (uint64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+static void* address(const tenon_simple_tensor_t* tensor) {
+  return tensor->buffer->data + tensor->offset_bytes;
+}
+
+static tenon_code_t add_f32(const tenon_simple_run_t* run) {
+  const float* a = (const float*)address(&run->inputs[0]);
+  const float* b = (const float*)address(&run->inputs[1]);
+  float* out = (float*)address(&run->outputs[0]);
+  for (uint64_t i = 0; i < run->outputs[0].elements; ++i) out[i] = a[i] + b[i];
   return TENON_OK;
 }
 
-static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, add_f32}};
+static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, NULL, add_f32}};
 
 tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                 const tenon_plugin_t** out) {
@@ -90,7 +94,7 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                         2,
                                         NULL};
   host = the_host;
-  tenon_code_t code = tenon_simple_kernels(host, "acme", kKernels, 1, &kernels);
+  tenon_code_t code = tenon_simple_kernels(host, "acme", &device, kKernels, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;
   return (void)max_abi, code;
 }

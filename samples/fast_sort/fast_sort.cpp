@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include <tenon/abi/simple_kernel_set.h>
+#include <tenon/abi/simple_kernels.h>
 #include <tenon/cpp/plugin.hpp>
 
 namespace {
@@ -19,20 +19,20 @@ constexpr double kElementNs = 12;  // measured, one thread
 constexpr uint32_t kBits = 8, kBuckets = 1u << kBits;
 enum Param { kLine, kDescending };
 
-tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) {
+tenon_code_t suits(const tenon_simple_call_t* call, tenon_simple_plan_t* plan) {
   const tenon_type_t& type = call->call->operands[0].type;
   const std::span<const int64_t> dims(type.dims, type.rank);
   tenon_attr_t dim = {}, descending = {};
-  TENON_TRY(tenon_set_attr(call, "dim", &dim));
-  TENON_TRY(tenon_set_attr(call, "descending", &descending));
+  TENON_TRY(tenon_simple_attr(call, "dim", &dim));
+  TENON_TRY(tenon_simple_attr(call, "descending", &descending));
   if (call->call->operand_count != 1)
-    return tenon_set_refuse(call, "keys alone, nothing that moves with them");
+    return tenon_simple_refuse(call, "keys alone, nothing that moves with them");
   if (dim.u.i != static_cast<int64_t>(dims.size()) - 1)
-    return tenon_set_refuse(call, "along the last dim only");
+    return tenon_simple_refuse(call, "along the last dim only");
   if (dims.back() < 0)
-    return tenon_set_refuse(call, "the length of a line has to be known before the run");
+    return tenon_simple_refuse(call, "the length of a line has to be known before the run");
   if (dims.back() < kLineMin || dims.back() > kLineMax)
-    return tenon_set_refuse(call, "lines of 1,024 to 67,108,864 elements only");
+    return tenon_simple_refuse(call, "lines of 1,024 to 67,108,864 elements only");
   plan->params[kLine] = dims.back();
   plan->params[kDescending] = descending.count != 0 && descending.u.is[0] != 0 ? 1 : 0;
   plan->cost_ns = kElementNs;
@@ -76,29 +76,28 @@ void sort_line(const uint32_t* in, uint32_t* out, std::span<Item> a, std::span<I
   for (size_t i = 0; i < a.size(); ++i) out[i] = a[i].bits;
 }
 
-tenon_code_t sort_f32(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs,
-                      const tenon_set_tensor_t* outputs) {
-  const auto line = static_cast<size_t>(plan->params[kLine]);
+tenon_code_t sort_f32(const tenon_simple_run_t* run) {
+  const auto line = static_cast<size_t>(run->plan->params[kLine]);
   const std::unique_ptr<Item[]> room(new (std::nothrow) Item[2 * line]);
   if (room == nullptr)
     return tenon::fail(TENON_RESOURCE_EXHAUSTED, "fast_sort: no memory to sort a line in").code();
-  const auto* in = static_cast<const uint32_t*>(inputs[0].data);
-  auto* out = static_cast<uint32_t*>(outputs[0].data);
-  for (uint64_t at = 0; at < inputs[0].elements; at += line) {
+  const auto* in = static_cast<const uint32_t*>(run->inputs[0].data);
+  auto* out = static_cast<uint32_t*>(run->outputs[0].data);
+  for (uint64_t at = 0; at < run->inputs[0].elements; at += line) {
     if (tenon::cancelled()) return TENON_CANCELLED;
     sort_line(in + at, out + at, {room.get(), line}, {room.get() + line, line},
-              plan->params[kDescending] != 0);
+              run->plan->params[kDescending] != 0);
   }
   return TENON_OK;
 }
 
-constexpr tenon_set_kernel_t kKernels[] = {{"sort", 1u << TENON_F32, suits, sort_f32}};
+constexpr tenon_simple_kernel_t kKernels[] = {{"sort", 1u << TENON_F32, suits, sort_f32}};
 tenon_kernels_api_t g_kernels;
 const tenon_interface_t g_interfaces[] = {tenon::offer(TENON_KERNELS_ID, g_kernels)};
 
 tenon::Status start() {
-  return tenon_simple_kernel_set(tenon::context().host, "cpu", kKernels, std::size(kKernels),
-                                 &g_kernels);
+  return tenon_simple_kernels(tenon::context().host, "cpu", nullptr, kKernels, std::size(kKernels),
+                              &g_kernels);
 }
 
 }  // namespace

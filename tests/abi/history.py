@@ -94,11 +94,14 @@ def main():
         problems.append("history.txt has not the layouts of sdk/tenon/abi/CHANGELOG.md in their order; after a line for the newest layout: history.py --bless")
     if history and (history[-1][0].split()[1] != digest or history[-1][1:] != now):
         problems.append("the newest layout of history.txt is not that of layout.txt: history.py --bless adds it")
+    # Interfaces of the host that were taken back while the first edition is open: no plugin asked
+    # for them.
+    withdrawn = {"tenon.host.kernels/1"}
     for before, after in zip(history, history[1:]):
         old, new = (dict(line.split() for line in h[1:]) for h in (before, after))
         same_minor = before[0].split()[0] == after[0].split()[0]
         problems += [f"{id} shrank from {old[id]} to {new.get(id, 'nothing')} bytes within {before[0].split()[0]}: that needs a new version"
-                     for id in old if same_minor and int(new.get(id, 0)) < int(old[id])]
+                     for id in old if same_minor and id not in withdrawn and int(new.get(id, 0)) < int(old[id])]
     if not GENERATED.exists() or GENERATED.read_text() != generated(history):
         problems.append("sdk/tools/conform/subject/abi_history.inc is not what history.py --bless writes")
     print("\n".join(problems) or f"{len(history)} layouts, {len(now)} interfaces")

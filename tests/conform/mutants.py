@@ -212,14 +212,17 @@ ASYNC = ["async.c", "async_memory.c", "async_compile.c"]
 # variable.
 # `few` compiles add and products of matrices alone, and `graphs` only a product, a sum and a maximum
 # together: group E must judge what there is.
-FLAGS = {"careful": ["-DCHECKS_AT_SUBMISSION"], "few": ["-DFEW"], "graphs": ["-DGRAPHS"]}
-SOURCES = {"mutant": ["mutant.c"], "async": ASYNC, "careful": ASYNC, "few": ASYNC, "graphs": ASYNC, "kinds": ["kinds.cpp"], "layer": ["layer.c"], "set": ["set.c"]}
+FLAGS = {"queued": ["-DKERNELS"], "careful": ["-DCHECKS_AT_SUBMISSION"], "few": ["-DFEW"], "graphs": ["-DGRAPHS"]}
+SOURCES = {"mutant": ["mutant.c"], "async": ASYNC, "careful": ASYNC, "few": ASYNC, "graphs": ASYNC, "kinds": ["kinds.cpp"], "layer": ["layer.c"], "set": ["set.c"], "fused": ["fused.c"], "queued": ["async.c", "async_memory.c", "async_kernels.c"]}
 MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "careful": ASYNC_MANIFEST | {"environment": ["ASYNC_FAULTS"]}, "few": ASYNC_MANIFEST, "graphs": ASYNC_MANIFEST,
+             "queued": ASYNC_MANIFEST | {"abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": f"tenon.{name}/1", "minor": 0} for name in ("device", "queue", "kernels")]},
+                                         "provides": {"devices": ["async"], "kernels": ["async"]}},
              "kinds": KINDS_MANIFEST,
              "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}},
-             "set": {"schema": 1, "name": "mutant_set", "version": "0.1.0", "library": "./mutant.so", "provides": {"kernels": ["cpu"]}}}
+             "set": {"schema": 1, "name": "mutant_set", "version": "0.1.0", "library": "./mutant.so", "provides": {"kernels": ["cpu"]}},
+             "fused": {"schema": 1, "name": "mutant_fused", "version": "0.1.0", "library": "./mutant.so", "provides": {"kernels": ["cpu"]}}}
 # Examples for kernel sets.
-EXAMPLES = {"set": ["--example", HERE / "mutants/set.model"]}
+EXAMPLES = {name: ["--example", HERE / f"mutants/{name}.model"] for name in ("set", "fused")}
 # For a good plugin that is a variant of another one: the checks that it exists for, all of which
 # pass.
 PASSES = {"careful": ["D.failed-work", "D.waits-for-failed", "D.sync-tells", "D.fence-query", "D.failing-submit"]}

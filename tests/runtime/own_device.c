@@ -61,14 +61,19 @@ static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t*
   return (void)self, (void)device, code;
 }
 
-static tenon_code_t twice_plus_one(const tenon_kernel_args_t* args, uint64_t n) {
-  const float* x = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
-  float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
-  for (uint64_t i = 0; i < n; ++i) out[i] = 2 * x[i] + 1;
+static void* address(const tenon_simple_tensor_t* tensor) {
+  return tensor->buffer->data + tensor->offset_bytes;
+}
+
+static tenon_code_t twice_plus_one(const tenon_simple_run_t* run) {
+  const float* x = (const float*)address(&run->inputs[0]);
+  float* out = (float*)address(&run->outputs[0]);
+  for (uint64_t i = 0; i < run->outputs[0].elements; ++i) out[i] = 2 * x[i] + 1;
   return TENON_OK;
 }
 
-static const tenon_simple_kernel_t kKernels[] = {{"demo.on_own", 1u << TENON_F32, twice_plus_one}};
+static const tenon_simple_kernel_t kKernels[] = {
+    {"demo.on_own", 1u << TENON_F32, NULL, twice_plus_one}};
 
 TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                              const tenon_plugin_t** out) {
@@ -88,7 +93,7 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
                                         2,
                                         NULL};
   host = the_host;
-  tenon_code_t code = tenon_simple_kernels(host, "own", kKernels, 1, &kernels);
+  tenon_code_t code = tenon_simple_kernels(host, "own", &device, kKernels, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;
   return (void)max_abi, code;
 }

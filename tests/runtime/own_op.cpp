@@ -21,16 +21,16 @@ constexpr tenon::OpDraft scale_shift() {
       .scalar(tenon::scalar::arg(0) * kScale + 1);
 }
 
-tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) {
-  if (call->call->operands[0].type.rank != 1) return tenon_set_refuse(call, "vectors only");
+tenon_code_t suits(const tenon_simple_call_t* call, tenon_simple_plan_t* plan) {
+  if (call->call->operands[0].type.rank != 1) return tenon_simple_refuse(call, "vectors only");
   plan->cost_ns = 1;
   return TENON_OK;
 }
 template <int kScale>
-tenon_code_t run(const tenon_set_plan_t*, const tenon_set_tensor_t* in,
-                 const tenon_set_tensor_t* out) {
-  const auto* x = static_cast<const float*>(in->data);
-  for (uint64_t i = 0; i < in->elements; ++i) static_cast<float*>(out->data)[i] = x[i] * kScale + 1;
+tenon_code_t run(const tenon_simple_run_t* run) {
+  const auto* x = static_cast<const float*>(run->inputs[0].data);
+  auto* out = static_cast<float*>(run->outputs[0].data);
+  for (uint64_t i = 0; i < run->inputs[0].elements; ++i) out[i] = x[i] * kScale + 1;
   return TENON_OK;
 }
 

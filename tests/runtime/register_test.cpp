@@ -55,22 +55,21 @@ constexpr tenon::OpDraft by_reference() {
       .reference<scale_reference<kScale>>();
 }
 
-tenon_code_t suits(const tenon_set_call_t*, tenon_set_plan_t* plan) {
+tenon_code_t suits(const tenon_simple_call_t*, tenon_simple_plan_t* plan) {
   plan->cost_ns = 1;
   return TENON_OK;
 }
 std::atomic<int> g_kernel_runs{0};
 template <int kScale>
-tenon_code_t run_kernel(const tenon_set_plan_t*, const tenon_set_tensor_t* in,
-                        const tenon_set_tensor_t* out) {
+tenon_code_t run_kernel(const tenon_simple_run_t* run) {
   ++g_kernel_runs;
-  for (uint64_t i = 0; i < in->elements; ++i) {
-    static_cast<float*>(out->data)[i] = static_cast<const float*>(in->data)[i] * kScale + 1;
-  }
+  const auto* x = static_cast<const float*>(run->inputs[0].data);
+  auto* out = static_cast<float*>(run->outputs[0].data);
+  for (uint64_t i = 0; i < run->inputs[0].elements; ++i) out[i] = x[i] * kScale + 1;
   return TENON_OK;
 }
 template <int kScale>
-std::vector<tenon_set_kernel_t> kernels(const char* op = "demo.by_reference") {
+std::vector<tenon_simple_kernel_t> kernels(const char* op = "demo.by_reference") {
   return {{op, 1u << TENON_F32, suits, run_kernel<kScale>}};
 }
 

@@ -281,8 +281,9 @@ tenon_code_t Poison::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args
     if (const auto found = of_kernels_.find(kernel); found != of_kernels_.end())
       known = found->second;
   }
+  // Parts may run at once, so no part is the first.
   const size_t count =
-      args->part_index == 0 ? std::min<size_t>(known.results.size(), args->output_count) : 0;
+      args->part_count == 1 ? std::min<size_t>(known.results.size(), args->output_count) : 0;
   for (size_t i = 0; i < count; ++i) {
     const auto [dtype, rank] = known.results[i];
     uint64_t elements = 1;

@@ -6,6 +6,8 @@
 namespace tenon::validation {
 
 void Validator::attach_kernels(LayerSubject& subject) {
+  // Devices and buffers of another plugin are not known here.
+  if (device_ == nullptr) return;
   if ((kernels_ = subject.next<tenon_kernels_api_t>(TENON_KERNELS_ID)) == nullptr) return;
   tenon_kernels_api_t& t = kernels_table_;
   t.query = layer_slot<&Validator::query>;
@@ -110,6 +112,16 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
        !need_pointer("run", args->output_offsets_bytes, "the array of offsets"))) {
     return refuse("run");
   }
+  std::vector<Used> used = {{k}};
+  ObjectRef q;
+  if (args->queue != nullptr && !check_queue(*k, *args, &q)) return refuse("run");
+  if (args->workspace != nullptr) {
+    const ObjectRef w = need("run", Kind::kBuffer, args->workspace, k->device);
+    if (w == nullptr) return refuse("run");
+    used.push_back({w, true});
+    if (args->workspace_offset_bytes > w->size_bytes)
+      broken("R-M16", "run", "the workspace begins behind its buffer");
+  }
   for (uint32_t i = 0; i < args->input_count + args->output_count; ++i) {
     const bool is_input = i < args->input_count;
     const uint32_t n = is_input ? i : i - args->input_count;
@@ -118,7 +130,8 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
     if (is_input && buffer == nullptr) continue;  // an absent operand
     const ObjectRef b = need("run", Kind::kBuffer, buffer, k->device);
     if (b == nullptr) return refuse("run");
-    check_waited("run", b, !is_input, cat(is_input ? "input " : "output ", n));
+    used.push_back({b, !is_input});
+    if (q == nullptr) check_waited("run", b, !is_input, cat(is_input ? "input " : "output ", n));
     if (offset > b->size_bytes)
       broken("R-M16", "run", cat(is_input ? "input " : "output ", n, " begins behind its buffer"));
   }
@@ -129,7 +142,23 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
   const tenon_code_t code = ask("run", [&] { return kernels_->run(kernels_->self, kernel, args); });
   --k->running;
   if (d != nullptr) note_lost(*d, "run", code);
+  if (code != TENON_OK && q != nullptr) check_unsignalled("R-E16", "run", args->signal);
+  if (code == TENON_OK && q != nullptr) submitted(*q, std::move(used), args->signal);
   return code;
+}
+
+bool Validator::check_queue(const Object& kernel, const tenon_kernel_args_t& args,
+                            ObjectRef* out_queue) {
+  if ((kernels_->flags & TENON_KERNELS_ON_QUEUE) == 0 || queue_ == nullptr) {
+    broken("R-M18", "run", "these kernels use no queue, and the call names one");
+    return false;
+  }
+  *out_queue = need("run", Kind::kQueue, args.queue);
+  if (*out_queue == nullptr || !check_points("run", args.waits, args.wait_count, args.signal))
+    return false;
+  if ((*out_queue)->device != kernel.device)
+    broken("R-M18", "run", "queue and kernel are of different devices");
+  return true;
 }
 
 }  // namespace tenon::validation

@@ -155,6 +155,7 @@ class Validator {
                       tenon_kernel_t** out);
   void destroy(tenon_kernel_t* kernel);
   tenon_code_t run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
+  bool check_queue(const Object& kernel, const tenon_kernel_args_t& args, ObjectRef* out_queue);
   tenon_code_t prepack(tenon_kernel_t* kernel, uint32_t operand, const void* data, uint64_t size,
                        const tenon_sink_t* sink);
   tenon_code_t save(tenon_kernel_t* kernel, const tenon_sink_t* sink);

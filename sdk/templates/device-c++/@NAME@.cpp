@@ -93,14 +93,11 @@ Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
   return {};
 }
 
-tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
-  auto at = [](const tenon_buffer_t* b, uint64_t offset) {
-    return reinterpret_cast<float*>(buffer_of(b)->data + offset);
-  };
-  const float* a = at(args->inputs[0], args->input_offsets_bytes[0]);
-  const float* b = at(args->inputs[1], args->input_offsets_bytes[1]);
-  float* out = at(args->outputs[0], args->output_offsets_bytes[0]);
-  for (uint64_t i = 0; i < n; ++i) out[i] = a[i] + b[i];
+tenon_code_t add_f32(const tenon_simple_run_t* run) {
+  const auto* a = static_cast<const float*>(run->inputs[0].data);
+  const auto* b = static_cast<const float*>(run->inputs[1].data);
+  auto* out = static_cast<float*>(run->outputs[0].data);
+  for (uint64_t i = 0; i < run->outputs[0].elements; ++i) out[i] = a[i] + b[i];
   return TENON_OK;
 }
 
@@ -117,15 +114,15 @@ constexpr tenon_device_api_t kDevice = {.size_bytes = sizeof(tenon_device_api_t)
                                         .map = tenon::entry<map>,
                                         .import = nullptr,
                                         .memory = nullptr};
-constexpr tenon_simple_kernel_t kKernelList[] = {{"add", 1u << TENON_F32, add_f32}};
+constexpr tenon_simple_kernel_t kKernelList[] = {{"add", 1u << TENON_F32, nullptr, add_f32}};
 tenon_kernels_api_t g_kernels;
 const tenon_interface_t g_interfaces[] = {tenon::offer(TENON_DEVICE_ID, kDevice),
                                           tenon::offer(TENON_KERNELS_ID, g_kernels)};
 
 // Runs in the entry, which is called once.
 Status start() {
-  return tenon_simple_kernels(tenon::context().host, "@NAME@", kKernelList, std::size(kKernelList),
-                              &g_kernels);
+  return tenon_simple_kernels(tenon::context().host, "@NAME@", &kDevice, kKernelList,
+                              std::size(kKernelList), &g_kernels);
 }
 
 }  // namespace

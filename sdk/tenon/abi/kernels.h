@@ -1,20 +1,18 @@
-/* Tenon ABI: kernel sets (tenon.kernels/1): single ops for some device, of the same plugin or
- * another. For devices that do not compile, the host makes plans of such kernels. It offers them as
- * candidates to devices that do (tenon.host.kernels/1).
+/* Tenon ABI: kernel sets (tenon.kernels/1): single ops, with what directly follows them, for a kind
+ * of device of the same plugin or of another. A device that has no tenon.compile/1 consists of its
+ * set. For other devices the host compares the sets of other plugins with the device's own cost
+ * (docs/adr/0036-kernels-with-epilogues.md).
  *
- * A call is an anchor op with an epilogue graph, operand types and layouts, never just an op. A
- * kernel set without epilogues refuses calls whose epilogue is not empty. simple_kernels.h makes
- * the table from {op, dtypes, function}.
- *
- * For a device that compiles, the host compares the sets of other plugins with the device's own
- * cost, node by node (docs/adr/0021-kernel-sets.md). simple_kernel_set.h makes the table for
- * devices whose memory the host can access.
+ * A call is an anchor op with an epilogue, operand types and constants, never just an op. The host
+ * asks about each node alone, and again with the chain behind it. simple_kernels.h makes the table
+ * from {op, element types, function}.
  *
  * A plugin has one table, so it has kernels for one device kind; a vendor with kernels for two
- * kinds ships two plugins. A device's own set is used if its plugin has no tenon.compile/1.
+ * kinds ships two plugins.
  *
- * Users: plugins/null, samples/fast_sort and the templates of `tenon new` for tenon.kernels/1; none
- * yet for tenon.host.kernels/1. Both unstable.
+ * Users: plugins/onednn (epilogues, packed constants, workspace, parts), plugins/null,
+ * samples/fast_sort and the templates of `tenon new` (through simple_kernels.h), the toys of
+ * core/dispatch (queues, saved kernels). Unstable.
  */
 #ifndef TENON_ABI_KERNELS_H_
 #define TENON_ABI_KERNELS_H_
@@ -28,90 +26,123 @@ extern "C" {
 #endif
 
 #define TENON_KERNELS_ID "tenon.kernels/1"
-#define TENON_HOST_KERNELS_ID "tenon.host.kernels/1"
 
 typedef struct tenon_kernel_t tenon_kernel_t;
 
-#define TENON_LAYOUT_ROW_MAJOR 0u
-#define TENON_LAYOUT_PACKED 1u /* the kernel's own layout, made by prepack */
+#define TENON_KERNEL_OPERAND_CONSTANT 1u /* its value is known at load, and may be packed */
 
+/* Dense and row-major, unless it is packed. */
 typedef struct tenon_kernel_operand_t {
   tenon_type_t type; /* dtype TENON_DTYPE_NONE: an optional operand that is absent */
-  uint32_t layout;
-  uint32_t constant; /* 1: known at load, may be prepacked */
+  uint32_t reserved;
+  uint32_t flags; /* TENON_KERNEL_OPERAND_* */
 } tenon_kernel_operand_t;
+
+/* The same bits for the same inputs in every run, whatever the number of threads, and on every
+ * instruction set. A kernel that cannot promise this refuses. */
+#define TENON_KERNEL_CALL_DETERMINISTIC 1u
 
 typedef struct tenon_kernel_call_t {
   uint32_t size_bytes;
   tenon_node_t anchor;
   tenon_graph_t* graph; /* frozen; holds the anchor */
-  /* Nodes after the anchor, in order; the result of the last one is the output. */
+  /* Nodes after the anchor, in order. Each has one result. It is read by one later node of the
+   * call and by nothing else; that of the last is the output. A node reads results of the call, or
+   * only arguments and constants of the graph: then a later node of the epilogue reads it. */
   const tenon_node_t* epilogue;
   uint32_t epilogue_count;
   uint32_t operand_count, result_count;
-  uint32_t reserved;
+  uint32_t flags; /* TENON_KERNEL_CALL_* */
+  /* The operands of the anchor; then, node by node of the epilogue, those that no node of the call
+   * makes. A value that is read twice is there twice. Walked in steps of operand_bytes:
+   * tenon_kernel_operand. */
   const tenon_kernel_operand_t* operands;
+  /* Of the last node of the epilogue; without one, of the anchor. */
   const tenon_type_t* results;
+  uint32_t operand_bytes; /* of one record in `operands` */
+  uint32_t reserved;
 } tenon_kernel_call_t;
+
+/* Operand i of a call. A helper. */
+static inline const tenon_kernel_operand_t* tenon_kernel_operand(const tenon_kernel_call_t* call,
+                                                                 uint32_t i) {
+  return (const tenon_kernel_operand_t*)((const unsigned char*)call->operands +
+                                         (uint64_t)i * call->operand_bytes);
+}
 
 typedef struct tenon_kernel_candidate_t {
   uint32_t size_bytes;
-  uint32_t epilogue_taken; /* how many nodes of the epilogue it computes */
-  uint32_t prepack_mask;   /* bit i: wants operand i PACKED */
-  uint32_t part_count;     /* pieces that may run at once; at least 1 */
-  double cost_ns;
+  /* How many nodes of the epilogue it computes, from the front. If they are not all, the host asks
+   * again with these alone, which must then be taken. */
+  uint32_t epilogue_taken;
+  uint32_t prepack_mask; /* bit i: operand i, a constant, goes through prepack */
+  uint32_t part_count;   /* pieces that may run at once; at least 1 */
+  double cost_ns;        /* of the anchor and the taken nodes, all parts, in one run */
   uint64_t workspace_bytes;
-  tenon_str_t name;
+  tenon_str_t name; /* borrowed until the process ends */
 } tenon_kernel_candidate_t;
 
 typedef struct tenon_kernel_args_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count;
   uint32_t part_index, part_count;
-  uint32_t reserved;
-  const tenon_buffer_t* const* inputs; /* null: an absent optional operand */
+  uint32_t wait_count;
+  /* As the operands of the call. Null: an absent optional operand. One that was packed is what
+   * prepack wrote. */
+  const tenon_buffer_t* const* inputs;
   tenon_buffer_t* const* outputs;
   const uint64_t* input_offsets_bytes;
   const uint64_t* output_offsets_bytes;
-  const int64_t* const* input_dims; /* concrete */
+  const int64_t* const* input_dims; /* concrete; of a packed operand, those of its type */
   const int64_t* const* output_dims;
-  /* At least the candidate's workspace_bytes, shared by the parts of a call; null if that is 0. */
+  /* The candidate's workspace_bytes from workspace_offset_bytes on, a multiple of the device's
+   * alignment, for this run and shared by its parts; null if that is 0. */
   tenon_buffer_t* workspace;
-  tenon_queue_t* queue; /* null in this version: a kernel is complete when run returns */
+  /* Null unless the set is ON_QUEUE and the device has queues: complete when run returns. Else run
+   * submits, after the waits, and the signal follows what was submitted before on this queue and
+   * this kernel. This record and its arrays are borrowed until run returns, the buffers until the
+   * work is done. */
+  tenon_queue_t* queue;
+  uint64_t workspace_offset_bytes;
+  const tenon_fence_point_t* waits;
+  tenon_fence_point_t signal; /* fence null: nothing to signal */
 } tenon_kernel_args_t;
+
+/* `run` submits to args->queue where that is not null. */
+#define TENON_KERNELS_ON_QUEUE 1u
 
 typedef struct tenon_kernels_api_t {
   uint32_t size_bytes;
+  uint32_t flags; /* TENON_KERNELS_* */
   void* self;
   tenon_str_t device_kind; /* the kind of device whose buffers the kernels use */
-  /* OK: the candidate is filled. UNIMPLEMENTED with a reason: refused. Safe. */
+  /* OK: the candidate is filled. UNIMPLEMENTED with a reason: refused. Needs no open device, and
+   * none to be present. The same call gives the same answer. Safe. */
   tenon_code_t (*query)(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
                         tenon_kernel_candidate_t* out_candidate);
+  /* For a call that query took whole. The call is borrowed until it returns. Safe. */
   tenon_code_t (*create)(void* self, tenon_device_t* device, const tenon_kernel_call_t* call,
                          tenon_kernel_t** out_kernel);
+  /* No run is in flight. */
   void (*destroy)(void* self, tenon_kernel_t* kernel);
-  /* Safe. */
+  /* One part. On error nothing of this call of run is in flight, and the signal is untouched.
+   * Safe, also for one kernel at once. */
   tenon_code_t (*run)(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
   /* ---- Optional ---- */
+  /* Writes the packed form of a constant to the sink, which may be called several times. Once for
+   * each operand in the candidate's prepack_mask, between create and the first run. data: host
+   * memory, dense. Required of a set whose candidates have a prepack_mask. */
   tenon_code_t (*prepack)(void* self, tenon_kernel_t* kernel, uint32_t operand, const void* data,
                           uint64_t size_bytes, const tenon_sink_t* sink);
+  /* The bytes from which restore makes the kernel anew, without the packed constants. For kernels
+   * that are slow to create: the host keeps the bytes in its cache, for the same call, target and
+   * version of the plugin. UNIMPLEMENTED: this kernel is created each time. Both slots are there,
+   * or none. */
   tenon_code_t (*save)(void* self, tenon_kernel_t* kernel, const tenon_sink_t* sink);
+  /* Checks the bytes as hostile. After any error the host calls create. */
   tenon_code_t (*restore)(void* self, tenon_device_t* device, const void* bytes,
                           uint64_t size_bytes, tenon_kernel_t** out_kernel);
 } tenon_kernels_api_t;
-
-/* tenon.host.kernels/1: candidates of all loaded kernel sets for one call on a device kind. */
-typedef struct tenon_host_kernels_t {
-  uint32_t size_bytes;
-  void* self;
-  /* Calls `visit` for every set for that device kind, best cost first. `api` lives as long as the
-   * process. */
-  tenon_code_t (*candidates)(void* self, tenon_str_t device_kind, tenon_str_t target,
-                             const tenon_kernel_call_t* call, void* context,
-                             void (*visit)(void* context, const tenon_kernels_api_t* api,
-                                           const tenon_kernel_candidate_t* candidate,
-                                           tenon_code_t code, tenon_str_t reason));
-} tenon_host_kernels_t;
 
 #ifdef __cplusplus
 } /* extern "C" */

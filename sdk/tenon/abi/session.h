@@ -91,6 +91,11 @@ typedef struct tenon_session_options_t {
   tenon_str_t device;
   tenon_str_t pipeline; /* passes before placement; empty: the standard one, "none": none */
   const tenon_key_value_t* options; /* for devices: "cpu.opt" */
+  /* 1: where a kernel set and the device's own code can do the same, both are measured, and the
+   * faster is taken. Takes a moment per distinct part; what was measured is cached. Not for
+   * programs that are compiled into files. */
+  uint32_t autotune;
+  uint32_t reserved;
 } tenon_session_options_t;
 
 /* An input or output. dims are texts ("batch", "2*n", "64"), because a model's dims may be

@@ -37,7 +37,7 @@
 #include "tenon/abi/frontend.h"
 #include "tenon/abi/pass.h"
 #include "tenon/abi/plugins.h"
-#include "tenon/abi/simple_kernel_set.h"
+#include "tenon/abi/simple_kernels.h"
 #include "tenon/cpp/op.hpp"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/text.hpp"
@@ -71,8 +71,11 @@ class Registration {
   }
   // Kernels for a device whose memory the host can access, such as the cpu. A plugin has kernels
   // for one kind of device: the last.
-  Registration& kernels(std::string_view device_kind, std::vector<tenon_set_kernel_t> kernels) {
+  // context: what they get in each call; lives as long as the process.
+  Registration& kernels(std::string_view device_kind, std::vector<tenon_simple_kernel_t> kernels,
+                        void* context = nullptr) {
     held_->device_kind = device_kind;
+    held_->kernel_context = context;
     held_->set_kernels = std::move(kernels);
     return *this;
   }
@@ -99,11 +102,12 @@ class Registration {
     std::string name, version, device_kind, more;
     std::vector<const tenon_op_def_t*> ops;
     std::vector<const tenon_pass_def_t*> passes;
-    std::vector<tenon_set_kernel_t> set_kernels;
+    std::vector<tenon_simple_kernel_t> set_kernels;
+    void* kernel_context = nullptr;
     const tenon_frontend_api_t* frontend = nullptr;
     tenon_ops_t ops_table = {};
     tenon_passes_t passes_table = {};
-    tenon_set_t set = {};
+    tenon_simple_set_t set = {};
     tenon_kernels_api_t kernels_table = {};
     std::vector<tenon_interface_t> interfaces;
     tenon_plugin_t record = {};
@@ -119,8 +123,9 @@ class Registration {
         interfaces.push_back(offer(TENON_PASS_ID, passes_table));
       }
       if (!set_kernels.empty()) {
-        tenon_simple_kernel_set_in(&set, context().host, device_kind.c_str(), set_kernels.data(),
-                                   static_cast<uint32_t>(set_kernels.size()), &kernels_table);
+        tenon_simple_kernels_in(&set, kernel_context, context().host, device_kind.c_str(), nullptr,
+                                set_kernels.data(), static_cast<uint32_t>(set_kernels.size()),
+                                &kernels_table);
         interfaces.push_back(offer(TENON_KERNELS_ID, kernels_table));
       }
       if (frontend != nullptr) interfaces.push_back(offer(TENON_FRONTEND_ID, *frontend));

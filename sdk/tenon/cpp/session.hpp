@@ -70,6 +70,7 @@ struct CompileOptions {
   std::string_view pipeline;
   bool no_fallback = false;
   std::vector<std::pair<std::string_view, std::string_view>> options;
+  bool autotune = false;  // measure where kernel sets and the device's own code compete
 };
 
 namespace detail {
@@ -490,6 +491,7 @@ class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_
     for (const auto& [key, value] : options.options) pairs.push_back({str(key), str(value)});
     auto raw = sized<tenon_session_options_t>();
     raw.no_fallback = options.no_fallback ? 1 : 0;
+    raw.autotune = options.autotune ? 1 : 0;
     raw.device = str(options.device);
     raw.pipeline = str(options.pipeline);
     raw.options = pairs.data();

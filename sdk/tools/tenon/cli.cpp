@@ -100,6 +100,9 @@ void add_shared(CLI::App* command, RunOptions& o) {
   repeatable(command, "--dim", o.dims, "NAME=N",
              "size of a symbolic dim of random inputs; repeatable");
   add_compilation(command, o);
+  command->add_flag(
+      "--autotune", o.autotune,
+      "measure where kernel sets and a device's own code compete, and take the faster");
   command->add_flag("--json", o.json, "one JSON object on stdout");
 }
 
@@ -200,6 +203,7 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
 CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
   CLI::App* ops = app.add_subcommand("ops", "list operators, or describe one");
   ops->add_option("NAME", o.name, "operator")->type_name("");
+  ops->add_flag("--autotune", o.autotune, "with --explain: measure where several compete");
   ops->add_flag("--explain", o.explain, "which devices take it, and why the others do not");
   ops->add_option("--model", o.model,
                   "with --explain: in this MODEL instead of the operator's example")

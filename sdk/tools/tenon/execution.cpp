@@ -126,6 +126,7 @@ int read_options(const RunOptions& options, std::string_view device, SessionOpti
     out.pairs.push_back({str(all.substr(0, equals)), str(all.substr(equals + 1))});
   }
   out.record.no_fallback = options.no_fallback ? 1 : 0;
+  out.record.autotune = options.autotune ? 1 : 0;
   out.record.device = str(device);
   out.record.pipeline = str(options.pipeline);
   out.record.options = out.pairs.data();

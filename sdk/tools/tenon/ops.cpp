@@ -230,15 +230,23 @@ class Ops {
     return ns < 1e6 ? fmt::format("{:.3g} us", ns / 1e3) : fmt::format("{:.4g} ms", ns / 1e6);
   }
 
+  // "about 12 us with broadcast and relu, for which the device itself takes 20 us".
+  static std::string cost_text(const Json& c) {
+    std::string text =
+        (c.value("measured", false) ? "" : "about ") + time_text(c.value("cost_ns", 0.0));
+    if (c.contains("with")) text += " with " + c.value("with", "");
+    if (c.contains("own_cost_ns"))
+      text += ", together " + time_text(c.value("own_cost_ns", 0.0)) + " on the device itself";
+    return text;
+  }
+
   // A device and, beneath it, the kernel sets for it, if there are any.
   static void print_row(const Json& row) {
     out("  {:<12} {:<10} {}\n", safe(row.value("device", "")), row.value("answer", ""),
         safe(row.value("reason", ""), 400));
     for (const Json& c : row.value("candidates", Json::array())) {
-      const std::string told = c.contains("cost_ns") ? "about " + time_text(c.value("cost_ns", 0.0))
-                                                     : c.value("reason", "");
       out("    {:<16} {:<8} {}\n", safe(c.value("plugin", "")), c.value("answer", ""),
-          safe(told, 400));
+          safe(c.contains("cost_ns") ? cost_text(c) : c.value("reason", ""), 400));
     }
   }
 
@@ -301,6 +309,7 @@ class Ops {
     auto options = sized<tenon_session_options_t>();
     options.device = str(device);
     options.pipeline = str(passes);
+    options.autotune = options_.autotune ? 1 : 0;
     tenon_code_t code =
         host_.session->compile(host_.session->self, model.get(), &options, program.out());
     Text text;
@@ -351,8 +360,10 @@ class Ops {
   static Json candidates_of(const Json& node) {
     Json rows = node.value("candidates", Json::array());
     for (Json& row : rows) {
-      const bool by = row.value("plugin", "") == node.value("by", "");
-      row["answer"] = by ? "taken" : row.contains("cost_ns") ? "dearer" : "refused";
+      row["measured"] = node.value("measured", false);
+      row["answer"] = row.value("taken", false) ? "taken"
+                      : row.contains("cost_ns") ? "dearer"
+                                                : "refused";
     }
     return rows;
   }

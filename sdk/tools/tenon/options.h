@@ -24,6 +24,7 @@ struct RunOptions {  // run and bench
   double tolerance = 0;
   bool tolerance_given = false;
   bool no_fallback = false;
+  bool autotune = false;
   bool json = false;
   int64_t top = 0;
   int64_t threads = 0;
@@ -57,6 +58,7 @@ struct OpsOptions {
   std::string model;       // --explain: explain its nodes, instead of the op's first example
   std::string output_dir;  // --markdown: write one page per op here
   bool explain = false;
+  bool autotune = false;
   bool markdown = false;
   bool json = false;
 };

@@ -537,7 +537,11 @@ tenon_device_t* device_at(uint32_t ordinal) {
 
 static tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
                                          {TENON_STR(TENON_QUEUE_ID), 0, 0, &queue_api},
+#ifdef KERNELS
+                                         {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels_api}};
+#else
                                          {TENON_STR(TENON_COMPILE_ID), 0, 0, &compile_api}};
+#endif
 static const tenon_plugin_t plugin = {sizeof plugin,
                                       TENON_ABI_VERSION,
                                       TENON_STR("async"),
@@ -553,7 +557,11 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
   (void)max_abi;
   host = the_host;
   for (uint32_t i = 0; i < DEVICE_COUNT; ++i) pthread_mutex_init(&devices[i].mutex, NULL);
+#ifdef KERNELS
+  const tenon_code_t code = kernels_start();
+#else
   const tenon_code_t code = compile_start();
+#endif
   if (code != TENON_OK) return code;
   *out = &plugin;
   return TENON_OK;

@@ -1,5 +1,6 @@
 /* Shared by the parts of the asynchronous mutant: async.c has fences, queues and the query,
- * async_memory.c devices and buffers, async_compile.c tenon.compile/1. */
+ * async_memory.c devices and buffers, async_compile.c tenon.compile/1; with KERNELS,
+ * async_kernels.c tenon.kernels/1 in its place. */
 #ifndef ASYNC_H_
 #define ASYNC_H_
 
@@ -7,6 +8,7 @@
 
 #include "tenon/abi/compile.h"
 #include "tenon/abi/host.h"
+#include "tenon/abi/kernels.h"
 #include "tenon/abi/simple_device.h"
 
 #define DEVICE_COUNT 2
@@ -29,6 +31,7 @@ extern const tenon_host_t* host;
 extern const tenon_device_api_t device_api;
 extern const tenon_queue_api_t queue_api;
 extern const tenon_compile_api_t compile_api;
+extern tenon_kernels_api_t kernels_api;
 
 int is(const char* name); /* whether this is the mutant of that name */
 tenon_code_t fail(tenon_code_t code, const char* text);
@@ -50,5 +53,6 @@ tenon_code_t queue_submit(tenon_queue_t* queue, const tenon_fence_point_t* point
                           tenon_fence_point_t signal, tenon_code_t (*run)(void* job), void* job);
 
 tenon_code_t compile_start(void);
+tenon_code_t kernels_start(void);
 
 #endif

@@ -378,7 +378,9 @@ static tenon_code_t shutdown(void* self) {
 
 static float scratch[4096];
 
-static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
+static tenon_code_t add_f32(const tenon_simple_run_t* run) {
+  const tenon_kernel_args_t* args = run->args;
+  const uint64_t n = run->outputs[0].elements;
   const float* a = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
   const float* b = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
   float* out = (float*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
@@ -416,7 +418,9 @@ static tenon_code_t add_f32(const tenon_kernel_args_t* args, uint64_t n) {
   return TENON_OK;
 }
 
-static tenon_code_t add_i32(const tenon_kernel_args_t* args, uint64_t n) {
+static tenon_code_t add_i32(const tenon_simple_run_t* run) {
+  const tenon_kernel_args_t* args = run->args;
+  const uint64_t n = run->outputs[0].elements;
   const uint32_t* a = (const uint32_t*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
   const uint32_t* b = (const uint32_t*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
   uint32_t* out = (uint32_t*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
@@ -429,7 +433,9 @@ static tenon_code_t add_i32(const tenon_kernel_args_t* args, uint64_t n) {
 }
 
 /* Selects between two f32 values, by a predicate for each element or by one for all. */
-static tenon_code_t select_by(const tenon_kernel_args_t* args, uint64_t n, uint64_t step) {
+static tenon_code_t select_by(const tenon_simple_run_t* run, uint64_t step) {
+  const tenon_kernel_args_t* args = run->args;
+  const uint64_t n = run->outputs[0].elements;
   const unsigned char* p = args->inputs[0]->data + args->input_offsets_bytes[0];
   const float* a = (const float*)(args->inputs[1]->data + args->input_offsets_bytes[1]);
   const float* b = (const float*)(args->inputs[2]->data + args->input_offsets_bytes[2]);
@@ -437,14 +443,16 @@ static tenon_code_t select_by(const tenon_kernel_args_t* args, uint64_t n, uint6
   for (uint64_t i = 0; i < n; ++i) out[i] = p[i * step] ? a[i] : b[i];
   return TENON_OK;
 }
-static tenon_code_t select_each(const tenon_kernel_args_t* args, uint64_t n) {
-  return select_by(args, n, 1);
+static tenon_code_t select_each(const tenon_simple_run_t* run) {
+  return select_by(run, 1);
 }
-static tenon_code_t select_all(const tenon_kernel_args_t* args, uint64_t n) {
-  return select_by(args, n, 0);
+static tenon_code_t select_all(const tenon_simple_run_t* run) {
+  return select_by(run, 0);
 }
 
-static tenon_code_t to_i32(const tenon_kernel_args_t* args, uint64_t n) {
+static tenon_code_t to_i32(const tenon_simple_run_t* run) {
+  const tenon_kernel_args_t* args = run->args;
+  const uint64_t n = run->outputs[0].elements;
   const float* x = (const float*)(args->inputs[0]->data + args->input_offsets_bytes[0]);
   int32_t* out = (int32_t*)(args->outputs[0]->data + args->output_offsets_bytes[0]);
   for (uint64_t i = 0; i < n; ++i) {
@@ -459,10 +467,12 @@ static tenon_code_t to_i32(const tenon_kernel_args_t* args, uint64_t n) {
 }
 
 static const tenon_simple_kernel_t kKernels[] = {
-    {"add", 1u << TENON_F32, add_f32},
-    {"add", 1u << TENON_I32, add_i32},
-    {"select", 1u << TENON_PRED | 1u << TENON_F32, select_each},
-    {"convert", 1u << TENON_F32 | 1u << TENON_I32, to_i32}};
+    {"add", 1u << TENON_F32, NULL, add_f32},
+    {"add", 1u << TENON_I32, NULL, add_i32},
+    {"select", 1u << TENON_PRED | 1u << TENON_F32, NULL, select_each},
+    {"convert", 1u << TENON_F32 | 1u << TENON_I32, NULL, to_i32}};
+static const tenon_simple_kernel_t kSelectAll = {"select", 1u << TENON_PRED | 1u << TENON_F32, NULL,
+                                                 select_all};
 enum { KERNELS = sizeof kKernels / sizeof kKernels[0] };
 /* Type rules that the table cannot express: select gives f32, a conversion goes from f32 to i32. */
 static int is_taken(const tenon_kernel_call_t* call) {
@@ -529,9 +539,9 @@ static tenon_code_t create_kernel(void* self, tenon_device_t* device,
   const tenon_code_t code = simple.create(self, device, call, out);
   if (code != TENON_OK) return code;
   tenon_simple_instance_t* instance = (tenon_simple_instance_t*)*out;
-  if (instance->run == select_each && call->operands[0].type.rank == 0 &&
+  if (instance->kernel->run == select_each && call->operands[0].type.rank == 0 &&
       !is("a_predicate_for_each"))
-    instance->run = select_all;
+    instance->kernel = &kSelectAll;
   return TENON_OK;
 }
 
@@ -541,9 +551,9 @@ static uint32_t digest_of(const kept_t* kept) {
 
 static tenon_code_t save_kernel(void* self, tenon_kernel_t* kernel, const tenon_sink_t* sink) {
   const tenon_simple_instance_t* instance = (const tenon_simple_instance_t*)kernel;
-  if (instance->run != add_f32 && instance->run != add_i32)
+  if (instance->kernel > &kKernels[1] || instance->kernel < kKernels)
     return fail(TENON_UNIMPLEMENTED, "only sums are saved");
-  kept_t kept = {"MUTANT1", instance->run == add_i32, instance->output_rank, 0, 0};
+  kept_t kept = {"MUTANT1", instance->kernel == &kKernels[1], instance->tensors[0].rank, 0, 0};
   kept.digest = digest_of(&kept);
   return (void)self, sink->write(sink->self, &kept, sizeof kept);
 }
@@ -557,9 +567,11 @@ static tenon_code_t restore_kernel(void* self, tenon_device_t* device, const voi
                                    kept.reserved != 0 || kept.digest != digest_of(&kept)))
     return fail(TENON_FAILED_PRECONDITION, "these bytes are no kernel");
   if (is("restores_nothing")) return fail(TENON_UNIMPLEMENTED, "make it again");
-  tenon_simple_instance_t* instance = malloc(sizeof *instance);
-  instance->run = (kept.kernel != 0) != is("restores_another") ? add_i32 : add_f32;
-  instance->output_rank = kept.rank;
+  tenon_simple_instance_t* instance = calloc(1, sizeof *instance);
+  instance->kernel = &kKernels[(kept.kernel != 0) != is("restores_another")];
+  instance->input_count = 2;
+  instance->output_count = 1;
+  for (int i = 0; i < 3; ++i) instance->tensors[i].rank = kept.rank;
   *out = (tenon_kernel_t*)instance;
   return TENON_OK;
 }
@@ -571,6 +583,9 @@ static void make_kernels(void) {
   kernels.save = save_kernel;
   kernels.restore = restore_kernel;
 }
+
+/* Kernels take addresses from buffers, whatever the device's map does. */
+static const tenon_device_api_t unmapped = {sizeof unmapped, 0};
 
 static tenon_interface_t interfaces[4] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
                                           {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels},
@@ -657,7 +672,7 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
   if (is("wants_exact_size") && host->size_bytes != sizeof *host)
     return fail(TENON_FAILED_PRECONDITION, "another size");
   if (is("starts_thread")) pthread_create(&thread, NULL, sleeper, NULL);
-  tenon_code_t code = tenon_simple_kernels(host, "mutant", kKernels, KERNELS, &kernels);
+  tenon_code_t code = tenon_simple_kernels(host, "mutant", &unmapped, kKernels, KERNELS, &kernels);
   if (code != TENON_OK && is("ignores_missing")) abort();
   if (code != TENON_OK && is("query_writes_on_failure")) *out = &plugin;
   if (code != TENON_OK) return code;

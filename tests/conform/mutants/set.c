@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "tenon/abi/simple_device.h"
-#include "tenon/abi/simple_kernel_set.h"
+#include "tenon/abi/simple_kernels.h"
 
 enum { kValues = 256 };
 
@@ -13,16 +13,16 @@ static int is(const char* mutant) {
   return chosen != NULL && strcmp(chosen, mutant) == 0;
 }
 
-static tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) {
+static tenon_code_t suits(const tenon_simple_call_t* call, tenon_simple_plan_t* plan) {
   const tenon_type_t* type = &call->call->operands[0].type;
   tenon_attr_t dim, descending;
-  tenon_code_t code = tenon_set_attr(call, "dim", &dim);
-  if (code == TENON_OK) code = tenon_set_attr(call, "descending", &descending);
+  tenon_code_t code = tenon_simple_attr(call, "dim", &dim);
+  if (code == TENON_OK) code = tenon_simple_attr(call, "descending", &descending);
   if (code != TENON_OK) return code;
-  if (is("set_never_suits")) return tenon_set_refuse(call, "never");
+  if (is("set_never_suits")) return tenon_simple_refuse(call, "never");
   if (call->call->operand_count != 1 || dim.u.i != (int64_t)type->rank - 1 ||
       type->dims[dim.u.i] < 1)
-    return tenon_set_refuse(call, "one operand, along the last dim, not empty");
+    return tenon_simple_refuse(call, "one operand, along the last dim, not empty");
   plan->params[0] = type->dims[dim.u.i];
   plan->params[1] =
       descending.count != 0 && descending.u.is[0] != 0 && !is("set_ignores_direction");
@@ -30,18 +30,17 @@ static tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* plan) 
   return TENON_OK;
 }
 
-static tenon_code_t run(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs,
-                        const tenon_set_tensor_t* outputs) {
-  const uint64_t line = (uint64_t)plan->params[0];
-  const int flip = inputs[0].dtype == TENON_I8 && !is("set_signed_as_unsigned") ? 128 : 0;
-  for (uint64_t at = 0; at < inputs[0].elements; at += line) {
-    const uint8_t* in = (const uint8_t*)inputs[0].data + at;
-    uint8_t* out = (uint8_t*)outputs[0].data + at;
+static tenon_code_t sort_bytes(const tenon_simple_run_t* run) {
+  const uint64_t line = (uint64_t)run->plan->params[0];
+  const int flip = run->inputs[0].dtype == TENON_I8 && !is("set_signed_as_unsigned") ? 128 : 0;
+  for (uint64_t at = 0; at < run->inputs[0].elements; at += line) {
+    const uint8_t* in = (const uint8_t*)run->inputs[0].data + at;
+    uint8_t* out = (uint8_t*)run->outputs[0].data + at;
     uint64_t counts[kValues] = {0};
     for (uint64_t i = 0; i < line; ++i) ++counts[in[i] ^ flip];
     if (is("set_loses_last")) --counts[in[line - 1] ^ flip], ++counts[0];
     for (int i = 0; i < kValues; ++i) {
-      const int value = plan->params[1] ? kValues - 1 - i : i;
+      const int value = run->plan->params[1] ? kValues - 1 - i : i;
       memset(out, value ^ flip, counts[value]);
       out += counts[value];
     }
@@ -49,8 +48,8 @@ static tenon_code_t run(const tenon_set_plan_t* plan, const tenon_set_tensor_t* 
   return TENON_OK;
 }
 
-static const tenon_set_kernel_t kKernels[] = {
-    {"sort", 1u << TENON_U8 | 1u << TENON_I8, suits, run}};
+static const tenon_simple_kernel_t kKernels[] = {
+    {"sort", 1u << TENON_U8 | 1u << TENON_I8, suits, sort_bytes}};
 
 __attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t max_abi,
                                                                        const tenon_host_t* host,
@@ -66,7 +65,7 @@ __attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t 
                                         interfaces,
                                         1,
                                         NULL};
-  tenon_code_t code = tenon_simple_kernel_set(host, "cpu", kKernels, 1, &kernels);
+  tenon_code_t code = tenon_simple_kernels(host, "cpu", NULL, kKernels, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;
   return (void)max_abi, code;
 }

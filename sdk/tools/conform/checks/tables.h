@@ -34,6 +34,8 @@ std::span<const Check> execute_profile_checks();
 // F, kernels/
 std::span<const Check> kernel_checks();  // values.cpp, including those of calls.cpp
 std::span<const Check> kernel_call_checks();
+std::span<const Check> kernel_epilogue_checks();
+std::span<const Check> kernel_queue_checks();
 // G: kinds.cpp combines those of ops/, passes/, frontends/ and layers/
 std::span<const Check> kind_checks();
 std::span<const Check> op_checks();  // declarations.cpp, including those of every other file there

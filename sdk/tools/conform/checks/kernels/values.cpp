@@ -352,7 +352,8 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> kernel_checks() {
-  static const auto* all = new std::vector<Check>(joined({kChecks, kernel_call_checks()}));
+  static const auto* all = new std::vector<Check>(
+      joined({kChecks, kernel_call_checks(), kernel_epilogue_checks(), kernel_queue_checks()}));
   return *all;
 }
 

@@ -1,0 +1,159 @@
+// Executions of a KernelProgram.
+#include <fmt/format.h>
+
+#include <tenon/cpp/record.hpp>
+
+#include "core/base/errors/failure.h"
+#include "core/base/process/operation.h"
+#include "core/base/process/thread_pool.h"
+#include "core/base/str.h"
+#include "core/dispatch/kernel_program.h"
+#include "core/runtime/trace.h"
+
+namespace tenon::dispatch {
+
+using ir::Value;
+
+namespace {
+
+// Buffers, offsets and dims of one side of a call.
+struct Side {
+  std::vector<tenon_buffer_t*> buffers;
+  std::vector<uint64_t> offsets;
+  std::vector<std::vector<int64_t>> dims;
+  std::vector<const int64_t*> dim_pointers;
+
+  void add(tenon_span_t span, std::vector<int64_t> its_dims) {
+    buffers.push_back(span.buffer);
+    offsets.push_back(span.offset_bytes);
+    dims.push_back(std::move(its_dims));
+  }
+  void point() {
+    for (const auto& d : dims) dim_pointers.push_back(d.data());
+  }
+};
+
+}  // namespace
+
+struct KernelProgram::Run {
+  Side in, out;
+  tenon_kernel_args_t args = sized<tenon_kernel_args_t>();
+
+  void point() {
+    in.point();
+    out.point();
+    args.input_count = static_cast<uint32_t>(in.buffers.size());
+    args.output_count = static_cast<uint32_t>(out.buffers.size());
+    args.inputs = in.buffers.data();
+    args.outputs = out.buffers.data();
+    args.input_offsets_bytes = in.offsets.data();
+    args.output_offsets_bytes = out.offsets.data();
+    args.input_dims = in.dim_pointers.data();
+    args.output_dims = out.dim_pointers.data();
+  }
+};
+
+Status KernelProgram::execute(const tenon_call_t& call) const {
+  Places places;
+  uint64_t scratch = 0;
+  TENON_RETURN_IF_ERROR(places_of(call, &places, &scratch));
+  if (launches_.empty()) return signal_alone(call);
+  bool submitted = false;
+  Status status = run_all(call, places, scratch, &submitted);
+  // Nothing of a failed execution may be in flight.
+  if (!status.ok() && submitted && call.queue != nullptr)
+    (void)set_.device->sync(set_.device->self, device_);
+  return status;
+}
+
+// No kernel, so nothing to submit: the host waits and signals.
+Status KernelProgram::signal_alone(const tenon_call_t& call) const {
+  if (call.queue == nullptr) return {};
+  const tenon_queue_api_t& q = *set_.queue;
+  clear_failure();
+  for (uint32_t i = 0; i < call.wait_count; ++i)
+    TENON_RETURN_IF_ERROR(from_abi(
+        q.fence_wait(q.self, call.waits[i].fence, call.waits[i].value, UINT64_MAX), "fence_wait"));
+  if (call.signal.fence == nullptr) return {};
+  return from_abi(q.fence_signal(q.self, call.signal.fence, call.signal.value), "fence_signal");
+}
+
+Status KernelProgram::run_all(const tenon_call_t& call, const Places& places, uint64_t scratch,
+                              bool* submitted) const {
+  for (uint32_t i = 0; i < launches_.size(); ++i) {
+    TENON_RETURN_IF_ERROR(check_cancelled());
+    TENON_RETURN_IF_ERROR(run(launches_[i], call, places, scratch, i, submitted));
+  }
+  return {};
+}
+
+Status KernelProgram::run(const Launch& launch, const tenon_call_t& call, const Places& places,
+                          uint64_t scratch, uint32_t order, bool* submitted) const {
+  const std::span<const int64_t> symbols(call.symbols.values, call.symbols.count);
+  Run run;
+  for (size_t i = 0; i < launch.operands.size(); ++i) {
+    const Value v = launch.operands[i];
+    const auto it = v == ir::kNone ? places.end() : places.find(v);
+    tenon_span_t span = it == places.end() ? tenon_span_t{} : it->second;
+    if (const auto packed = launch.packed.find(i); packed != launch.packed.end())
+      span = {packed->second.handle(), 0};
+    std::vector<int64_t> dims;
+    if (v != ir::kNone) TENON_RETURN_IF_ERROR(dims_of(v, symbols, &dims));
+    run.in.add(span, std::move(dims));
+  }
+  for (Value v : graph_->results(launch.nodes.back())) {
+    std::vector<int64_t> dims;
+    TENON_RETURN_IF_ERROR(dims_of(v, symbols, &dims));
+    run.out.add(places.at(v), std::move(dims));
+  }
+  run.point();
+  run.args.part_count = launch.part_count;
+  run.args.workspace = scratch_bytes_ == 0 ? nullptr : call.workspace.buffer;
+  run.args.workspace_offset_bytes = scratch;
+  run.args.queue = call.queue;
+  if (order == 0) {
+    run.args.waits = call.waits;
+    run.args.wait_count = call.wait_count;
+  }
+  if (order + 1 == launches_.size()) run.args.signal = call.signal;
+  const uint64_t begin = call.profile != nullptr ? runtime::now_ns() : 0;
+  TENON_RETURN_IF_ERROR(run_parts(launch, run.args, submitted));
+  if (call.profile != nullptr) {
+    const ir::Loc loc = graph_->node(launch.nodes.front()).loc;
+    const std::string origins = loc == 0 ? "" : graph_->loc_text(loc);
+    call.profile->event(call.profile->self, to_abi_str(launch.name), to_abi_str(origins), begin,
+                        runtime::now_ns(), 0, 0, 0);
+  }
+  return {};
+}
+
+// On a queue in order: the first part waits, the last signals. Else on the host's threads.
+Status KernelProgram::run_parts(const Launch& launch, const tenon_kernel_args_t& args,
+                                bool* submitted) const {
+  const auto run_part = [&](uint32_t index) {
+    tenon_kernel_args_t part = args;
+    part.part_index = index;
+    if (index != 0) part.waits = nullptr, part.wait_count = 0;
+    if (index + 1 != launch.part_count) part.signal = {};
+    return set_.kernels->run(set_.kernels->self, launch.kernel, &part);
+  };
+  clear_failure();
+  tenon_code_t code = TENON_OK;
+  if (args.queue == nullptr && parts_at_once_ && launch.part_count > 1) {
+    code = parallel_for(launch.part_count, 1, [&](uint32_t, int64_t begin, int64_t end) {
+      tenon_code_t first = TENON_OK;
+      for (int64_t i = begin; i < end && first == TENON_OK; ++i)
+        first = run_part(static_cast<uint32_t>(i));
+      return first;
+    });
+  } else {
+    for (uint32_t i = 0; i < launch.part_count && code == TENON_OK; ++i) {
+      code = run_part(i);
+      *submitted |= code == TENON_OK;
+    }
+  }
+  return from_abi(code,
+                  fmt::format("kernel {} of plugin {}", quoted(launch.name), quoted(set_.plugin)));
+}
+
+}  // namespace tenon::dispatch
