@@ -39,7 +39,7 @@ def refuses_first_edition(tenon, folder):
     """Whether the host says why it does not load a plugin of ABI 0.1."""
     (folder / "released.so").write_bytes((HERE / "first_edition.so").read_bytes())
     (folder / "released.plugin.json").write_text(json.dumps(MANIFEST))
-    done = subprocess.run([tenon, "plugins", "explain", "released"], capture_output=True, text=True, env=dict(os.environ, TENON_PLUGIN_PATH=str(folder)))
+    done = subprocess.run([tenon, "plugins", "explain", "released"], capture_output=True, text=True, env=dict(os.environ, TENON_PLUGIN_ADD=str(folder)))
     said = done.stdout + done.stderr
     print(next((line.strip() for line in said.splitlines() if "first edition" in line), said))
     return "P0304" in said and "ABI 0.1, of the first edition; this host speaks 0.2" in said
