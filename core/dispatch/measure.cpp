@@ -224,9 +224,9 @@ class Costs {
   }
 
  private:
-  // A node that a set takes, by itself or as part of a claim, is measured for both sides.
+  // A node that a set takes by itself is measured for both sides.
   void measure_alone(Node n) {
-    bool wanted = claims_.together[n] != 0 && is_first(n);
+    bool wanted = false;
     for (size_t i = 1; i < claims_.all.size(); ++i) wanted |= claims_.all[i].alone(n);
     if (!wanted || !own_.alone(n)) return;
     const std::optional<double> own = meter_.time_of({&n, 1}, 0);
@@ -243,18 +243,15 @@ class Costs {
         set(n, *theirs + kKernelSetNs, claims_.asked[i]);
     }
   }
-  bool is_first(Node n) const {
-    return std::any_of(claims_.atomic.begin(), claims_.atomic.end(),
-                       [&](const AtomicClaim& c) { return c.by != 0 && c.nodes.front() == n; });
-  }
   void set(Node n, double cost, uint32_t by) {
     claims_.cost_ns[n] = cost;
     claims_.by[n] = by;
     claims_.measured = true;
   }
 
-  // What the device's own code takes for the nodes beyond those measured alone is shared by the
-  // others: fused, they cost next to nothing.
+  // Either side is to take the whole: what the device's own code takes for it is that of its
+  // dearest node, and the rest is shared by the others, which cost next to nothing where they are
+  // fused.
   void measure_together(AtomicClaim* claim) {
     if (const auto theirs = meter_.time_of(claim->nodes, claim->by)) {
       claim->cost_ns = *theirs + kKernelSetNs;
@@ -265,16 +262,14 @@ class Costs {
       return;
     const std::optional<double> own = meter_.time_of(claim->nodes, 0);
     if (!own) return;
-    double dearest = 0;
-    Node anchor = claim->nodes.front();
+    const Node anchor =
+        *std::max_element(claim->nodes.begin(), claim->nodes.end(),
+                          [&](Node a, Node b) { return own_.cost_ns[a] < own_.cost_ns[b]; });
+    const double head = std::min(own_.cost_ns[anchor], *own);
+    const double rest = (*own - head) / std::max<double>(1, claim->nodes.size() - 1.0);
     for (Node n : claim->nodes) {
-      if (own_.cost_ns[n] > dearest) dearest = own_.cost_ns[anchor = n];
-    }
-    const double rest = std::max(0.0, *own - dearest) / static_cast<double>(claim->nodes.size());
-    for (Node n : claim->nodes) {
-      if (n != anchor) own_.cost_ns[n] = rest;
-      // These costs hold if the device has them all: either side takes the whole.
-      if (n != anchor || claims_.by[n] == claim->by) set(n, own_.cost_ns[n], 0);
+      own_.cost_ns[n] = n == anchor ? head : rest;
+      set(n, own_.cost_ns[n], 0);
     }
   }
 

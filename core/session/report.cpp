@@ -78,7 +78,8 @@ std::string together_json(const dispatch::Claims& claims, const dispatch::Atomic
                           const ir::Graph& graph, Node n, bool taken) {
   std::string with;
   double own = 0;
-  for (Node other : claim.nodes) {
+  for (Node other : graph.nodes(graph.main())) {
+    if (std::find(claim.nodes.begin(), claim.nodes.end(), other) == claim.nodes.end()) continue;
     own += claims.all.front().cost_ns[other];
     if (other != n)
       with += fmt::format("{}{}", with.empty() ? "" : ", ", printable(graph.op_name(other)));
@@ -103,7 +104,11 @@ std::string kernel_sets_json(const dispatch::Placement& placement, const ir::Gra
     answers += (i == 0 ? "" : ",") + alone_json(claims, i, n, alone && claims.asked[i] == by);
   for (const dispatch::AtomicClaim& claim : claims.atomic) {
     if (std::find(claim.nodes.begin(), claim.nodes.end(), n) == claim.nodes.end()) continue;
-    const bool taken = !alone && claim.by == by && placement.segments[segment].nodes == claim.nodes;
+    // A claim has its nodes by index, a segment in their order.
+    const bool taken = !alone && claim.by == by &&
+                       std::is_permutation(claim.nodes.begin(), claim.nodes.end(),
+                                           placement.segments[segment].nodes.begin(),
+                                           placement.segments[segment].nodes.end());
     answers += "," + together_json(claims, claim, graph, n, taken);
   }
   return fmt::format(",\"by\":{},\"measured\":{},\"candidates\":[{}]",

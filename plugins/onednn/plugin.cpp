@@ -72,13 +72,24 @@ Status cpu_device(const tenon_device_api_t** out) {
   return (*out)->map != nullptr ? Status() : refuse("the host cannot touch this device's memory");
 }
 
+// The library makes code for the processor that it runs on, and is not known to be elsewhere.
+Status check_target(tenon_str_t target) {
+  const tenon_device_api_t* api = nullptr;
+  TENON_TRY(cpu_device(&api));
+  auto info = sized<tenon_device_info_t>();
+  TENON_TRY(api->info(api->self, 0, &info));
+  return view(info.target) == view(target) ? Status() : refuse("this machine's processor only");
+}
+
 std::string_view name_of(const Problem& p) {
   return p.convolution ? "onednn_convolution" : "onednn_product";
 }
 
-Status query(void*, tenon_str_t, const tenon_kernel_call_t* call, tenon_kernel_candidate_t* out) {
+Status query(void*, tenon_str_t target, const tenon_kernel_call_t* call,
+             tenon_kernel_candidate_t* out) {
   Problem problem;
   TENON_TRY(read_problem(*call, &problem));  // before the library is opened for nothing
+  TENON_TRY(check_target(target));
   const Library* l = nullptr;
   TENON_TRY(open(&l));
   Pieces pieces;

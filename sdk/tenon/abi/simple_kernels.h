@@ -35,8 +35,8 @@ extern "C" {
 typedef struct tenon_simple_call_t {
   const tenon_host_t* host;
   const tenon_host_graph_t* graph;
-  const tenon_host_registry_t* registry;
-  void* context; /* of the table */
+  const tenon_host_registry_t* registry; /* null if the host has none, with an own device */
+  void* context;                         /* of the table */
   /* Operands and results with their types; dims below 0 are known only in the run. With
    * TENON_KERNEL_CALL_DETERMINISTIC, refuse unless all runs give the same bits. */
   const tenon_kernel_call_t* call;
@@ -109,6 +109,9 @@ static inline tenon_code_t tenon_simple_attr(const tenon_simple_call_t* call, co
   const tenon_op_def_t* op = 0;
   tenon_code_t code;
   uint32_t i;
+  if (call->registry == 0)
+    return tenon_simple_fail(call->host, TENON_FAILED_PRECONDITION,
+                             "this host has no " TENON_HOST_REGISTRY_ID);
   memset(&node, 0, sizeof node);
   node.size_bytes = sizeof node;
   code = call->graph->node_view(call->graph->self, call->call->graph, call->call->anchor, &node);
@@ -163,7 +166,12 @@ static inline tenon_code_t tenon_simple_open_call(const tenon_simple_set_t* set,
                                                   tenon_simple_call_t* out) {
   const void *graph = 0, *registry = 0;
   tenon_code_t code = tenon_simple_interface(set->host, TENON_HOST_GRAPH_ID, &graph);
-  if (code == TENON_OK) code = tenon_simple_interface(set->host, TENON_HOST_REGISTRY_ID, &registry);
+  /* For attributes, and to find another plugin's device. */
+  if (code == TENON_OK &&
+      tenon_simple_interface(set->host, TENON_HOST_REGISTRY_ID, &registry) != TENON_OK) {
+    registry = 0;
+    if (set->own_device == 0) code = TENON_FAILED_PRECONDITION;
+  }
   out->host = set->host;
   out->graph = (const tenon_host_graph_t*)graph;
   out->registry = (const tenon_host_registry_t*)registry;

@@ -1,6 +1,7 @@
 // Group F, fourth part: kernels that go to a queue.
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/kernel_fixture.h"
@@ -103,16 +104,21 @@ Outcome waits_and_signals(Session& s, OpenQueues& d) {
   CONFORM_TRY(Part::read(api, std::string(kSum), &part));
   QueuedSum sum(s, d, *kernels);
   CONFORM_TRY(sum.make(*part, info.target));
-  tenon_fence_t *gate = nullptr, *done = nullptr;
+  tenon_queue_t* copies = nullptr;
+  tenon_fence_t *gate = nullptr, *written = nullptr, *done = nullptr;
   tenon_buffer_t *a = nullptr, *b = nullptr, *c = nullptr, *e = nullptr;
-  CONFORM_TRY(d.fence(0, &gate));
-  CONFORM_TRY(d.fence(0, &done));
+  CONFORM_TRY(d.queue(&copies));
+  for (tenon_fence_t** fence : {&gate, &written, &done}) CONFORM_TRY(d.fence(0, fence));
   for (tenon_buffer_t** buffer : {&a, &b, &c, &e}) CONFORM_TRY(d.memory().alloc(kBytes, buffer));
-  const Floats first = {1, 2, 3, 4, 5}, second = {10, 20, 30, 40, 50};
-  CONFORM_EXPECT(d.memory().to_device(a, 0, first.data(), kBytes) == TENON_OK &&
+  const Floats zeros = {}, first = {1, 2, 3, 4, 5}, second = {10, 20, 30, 40, 50};
+  CONFORM_EXPECT(d.memory().to_device(a, 0, zeros.data(), kBytes) == TENON_OK &&
                      d.memory().to_device(b, 0, second.data(), kBytes) == TENON_OK,
                  "a copy to the device fails");
-  CONFORM_TRY(sum.run(a, b, c, {gate, 1}, {done, 1}));
+  // What the first kernel reads is written by another queue, when the host opens the gate.
+  Bytes& late = d.keep(Bytes(kBytes));
+  std::memcpy(late.data(), first.data(), kBytes);
+  CONFORM_TRY(d.submit(copies, async_write(a, 0, late.data(), kBytes), {gate, 1}, {written, 1}));
+  CONFORM_TRY(sum.run(a, b, c, {written, 1}, {done, 1}));
   CONFORM_TRY(sum.run(c, b, e, kNoPoint, {done, 2}));  // behind the first, in order
   CONFORM_TRY(d.stays_below(done, 1, "a kernel whose wait is not met"));
   CONFORM_TRY(d.signal(gate, 1));
