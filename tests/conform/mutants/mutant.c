@@ -649,14 +649,6 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
   if (is("never")) nobody_defines_this();
 #endif
   if (is("opens_in_query")) (void)dlopen("libvendor.so.1", RTLD_NOW);
-  const void* form = NULL;
-  const tenon_str_t form_id = TENON_STR("tenon.host.form/1");
-  if (is("crashes_without_new_interface") || is("needs_new_interface")) {
-    if (host->query(host->self, form_id, 0, &form) != TENON_OK && is("needs_new_interface"))
-      poisoned = 1;
-    else if (*(const uint32_t*)form == 0)
-      abort();
-  }
   if (is("breaks_under_later_host") &&
       (host->size_bytes != sizeof *host || host->abi != TENON_ABI_VERSION))
     poisoned = 1;
