@@ -38,6 +38,11 @@ class Item {
   static Item of(Value value) {
     return Tensor{.dtype = value.dtype(), .dims = value.dims(), .value = value};
   }
+  // A value whose numbers are of `declared`, held in the value's own type (quantise.h).
+  static Item held(Value value, tenon_dtype_t declared) {
+    if (!value.valid()) return Item();
+    return Tensor{.dtype = declared, .dims = value.dims(), .value = value};
+  }
   // An input of the model, which has a value in each run.
   static Item of(Value value, const ValueProto& input) {
     return Tensor{.dtype = value.dtype(), .dims = value.dims(), .value = value, .input = &input};
@@ -49,7 +54,8 @@ class Item {
     return initializer != nullptr ? *initializer : nullptr;
   }
 
-  // Of a tensor; if it is none, there is no type, no dims, nothing known.
+  // Of a tensor; if it is none, there is no type, no dims, nothing known. The value has another
+  // type where the declared one is held in it.
   tenon_dtype_t dtype() const { return tensor().dtype; }
   const Dims& dims() const { return tensor().dims; }
   Value value() const { return tensor().value; }  // invalid until something needs it
