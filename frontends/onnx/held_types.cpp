@@ -15,8 +15,7 @@ Value unpack_nibbles(Builder& b, const Constant& constant) {
     dims.push_back(b.dim(d));
   }
   const int64_t size = (count + 1) / 2;
-  const Value bytes =
-      b.constant(is_signed ? TENON_I8 : TENON_U8, {&size, 1}, constant.blob.get());
+  const Value bytes = b.constant(is_signed ? TENON_I8 : TENON_U8, {&size, 1}, constant.blob.get());
   const auto shift = [&](std::string_view op, Value v) {
     return b.build(op, {v, b.full_like(v, 4)});
   };
@@ -50,8 +49,9 @@ Value decode_f8(Builder& b, const Constant& constant) {
   const Value sign = masked(0x80, 8), size = masked(0x7f, 7);
   const Value number = as_f32(b.build("or", {sign, size}));
   const Value scaled = b.build("mul", {number, b.full_like(number, 256)});
-  const Value is_nan = b.build(
-      "compare", {size, b.splat(b.scalar_int(TENON_U16, 0x7f << 7), bits.dims())}, {{"direction", 0}});
+  const Value is_nan =
+      b.build("compare", {size, b.splat(b.scalar_int(TENON_U16, 0x7f << 7), bits.dims())},
+              {{"direction", 0}});
   return b.build("select", {is_nan, b.full_like(number, __builtin_nan("")), scaled});
 }
 
@@ -65,8 +65,7 @@ tenon_dtype_t held_type(tenon_dtype_t type) {
 }
 
 Value held_constant(Builder& b, const Constant& constant) {
-  if (constant.dtype == TENON_U4 || constant.dtype == TENON_I4)
-    return unpack_nibbles(b, constant);
+  if (constant.dtype == TENON_U4 || constant.dtype == TENON_I4) return unpack_nibbles(b, constant);
   if (held_type(constant.dtype) == TENON_F32 && constant.dtype != TENON_F32)
     return decode_f8(b, constant);
   return b.constant(constant.dtype, constant.dims, constant.blob.get());

@@ -33,14 +33,15 @@ tenon_dtype_t named_type(NodeContext& n, std::string_view name, tenon_dtype_t ot
   const tenon_dtype_t type = given > 0 && given < 1000 ? dtype_of_onnx(static_cast<int32_t>(given))
                                                        : tenon_dtype_t{TENON_DTYPE_NONE};
   if (type == TENON_DTYPE_NONE)
-    n.fail("T0710", cat("attribute '", name, "' is ", given,
-                        ", an element type that is not supported"));
+    n.fail("T0710",
+           cat("attribute '", name, "' is ", given, ", an element type that is not supported"));
   return type;
 }
 
 bool quantize_linear(NodeContext& n) {
   if (!n.arity(2, 3)) return false;
   n.integer("saturate", 1);  // read again where a type saturates or not
+  if (!check_scale(n, 1, ScaleUse::kQuantise)) return false;
   const auto along = read_along(n);
   if (!along) return false;
   const tenon_dtype_t named = named_type(n, "output_dtype", TENON_DTYPE_NONE);
@@ -66,7 +67,8 @@ bool dequantize_linear(NodeContext& n) {
 bool dynamic_quantize_linear(NodeContext& n) {
   if (!n.arity(1, 1, 3)) return false;
   if (n.dtype(0) != TENON_F32)
-    return n.fail("T0710", cat("its input has element type ", dtype_name(n.dtype(0)), ", and needs f32"));
+    return n.fail("T0710",
+                  cat("its input has element type ", dtype_name(n.dtype(0)), ", and needs f32"));
   const Value x = n.value(0);
   if (!x.valid()) return n.ok();
   const Dynamic made = quantise_dynamically(n.builder(), x);

@@ -49,7 +49,7 @@ Value turned(NodeContext& n, Value x, bool back) {
 bool through_floats(NodeContext& n) {
   const Form& form = form_of(n.op());
   const size_t scale = form.plain + 3 * form.count;
-  if (!n.arity(scale + 1, scale + 2)) return false;
+  if (!n.arity(form.plain + 2, scale + 2)) return false;
   const bool pools = form.real.ends_with("Pool"), softmax = form.real == "Softmax";
   const bool channels_last = pools && n.integer("channels_last", 0) != 0;
   const int64_t version = softmax ? n.integer("opset", form.version) : form.version;
@@ -72,8 +72,8 @@ bool through_floats(NodeContext& n) {
 bool concat(NodeContext& n) {
   if (!n.arity(5, SIZE_MAX)) return false;
   if (n.input_count() % 3 != 2)
-    return n.fail("T0709", cat("it has ", n.input_count(),
-                               " inputs, and takes 2 and 3 for each part"));
+    return n.fail("T0709",
+                  cat("it has ", n.input_count(), " inputs, and takes 2 and 3 for each part"));
   std::vector<Item> parts;
   for (size_t i = 2; i < n.input_count(); i += 3) {
     const Value part = dequantised(n, Quantised{i, i + 1, i + 2});
@@ -81,8 +81,7 @@ bool concat(NodeContext& n) {
     parts.push_back(Item::of(part));
   }
   const std::vector<Item> results = n.as("Concat", 13, std::move(parts));
-  return results.empty() ? n.ok()
-                         : set_quantised(n, results[0].value(), 0, 1, zero_type(n, 1));
+  return results.empty() ? n.ok() : set_quantised(n, results[0].value(), 0, 1, zero_type(n, 1));
 }
 
 // Products of integers without their zero points, in i32.

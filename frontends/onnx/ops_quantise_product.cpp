@@ -129,8 +129,8 @@ bool matmul_integer(NodeContext& n) {
 }
 
 bool matmul_integer16(NodeContext& n) {
-  return n.arity(2, 2) && n.set(0, n.build("matmul", {n.value(0), n.value(1)},
-                                           {{"dtype", dtype(TENON_I32)}}));
+  return n.arity(2, 2) &&
+         n.set(0, n.build("matmul", {n.value(0), n.value(1)}, {{"dtype", dtype(TENON_I32)}}));
 }
 
 bool qlinear_matmul(NodeContext& n) {
@@ -164,12 +164,13 @@ bool dynamic_quantize_matmul(NodeContext& n) {
   const Dynamic made = quantise_dynamically(n.builder(), a);
   const Value zero = n.broadcast_to(n.convert(made.zero, TENON_I16), a.dims());
   const Value left = n.build("sub", {n.convert(made.q, TENON_I16), zero});
-  const Value sum = n.build("matmul", {left, minus_zero(n, b, {1, 3, 1})},
-                            {{"dtype", dtype(TENON_I32)}});
+  const Value sum =
+      n.build("matmul", {left, minus_zero(n, b, {1, 3, 1})}, {{"dtype", dtype(TENON_I32)}});
   if (!sum.valid()) return n.ok();
   const Value scale = joined(n, "mul", made.scale, narrow(n, n.value(2)));
   const Along columns = {.axis = static_cast<int64_t>(sum.rank()) - 1};
-  const Value y = n.build("mul", {n.convert(sum, TENON_F32), spread(n, scale, sum.dims(), columns)});
+  const Value y =
+      n.build("mul", {n.convert(sum, TENON_F32), spread(n, scale, sum.dims(), columns)});
   return n.set(0, n.convert(with_bias(n, y, 4), n.dtype(0)));
 }
 
@@ -184,8 +185,7 @@ bool qgemm(NodeContext& n) {
   const auto both = sides(n, {0, 2, 0}, {3, 5, trans_b ? 0 : 1});
   const Value a = trans_a ? n.transpose(both[0], {1, 0}) : both[0];
   const Value b = trans_b ? n.transpose(both[1], {1, 0}) : both[1];
-  const Value sum =
-      with_bias(n, n.build("matmul", {a, b}, {{"dtype", dtype(TENON_I32)}}), 6);
+  const Value sum = with_bias(n, n.build("matmul", {a, b}, {{"dtype", dtype(TENON_I32)}}), 6);
   Value y = scaled_product(n, sum, {1, 4, n.has(7) ? 7 : kNone});
   if (alpha != 1 && y.valid()) y = n.build("mul", {y, n.full_like(y, alpha)});
   return n.has(7) ? set_saturated(n, y, 8) : n.set(0, y);

@@ -27,8 +27,8 @@ bool read_nbits(NodeContext& n, NBits* w) {
   if (w->bits != 4 && w->bits != 8)
     return n.fail("T0714", cat("weights of ", w->bits, " bits are not supported"));
   if (w->k < 1 || w->rows < 1 || w->block < 2 || w->block > 65536 || w->block % 2 != 0)
-    return n.fail("T0708", cat("its attributes K, N and block_size are ", w->k, ", ", w->rows, " and ",
-                               w->block, ", and must be positive, the last one even"));
+    return n.fail("T0708", cat("its attributes K, N and block_size are ", w->k, ", ", w->rows,
+                               " and ", w->block, ", and must be positive, the last one even"));
   n.within_limit(static_cast<__int128>(w->k) * w->rows, "the number of its weights");
   w->blocks = (w->k + w->block - 1) / w->block;
   return n.ok();
@@ -51,7 +51,8 @@ Value nibbles(NodeContext& n, Value bytes) {
 
 Value first_columns(NodeContext& n, Value x, int64_t count) {
   if (!x.valid() || x.dims()[1].is(count)) return x;
-  return n.build("slice", {x}, {{"start", Dims(2, n.dim(0))}, {"limit", Dims{x.dims()[0], n.dim(count)}}});
+  return n.build("slice", {x},
+                 {{"start", Dims(2, n.dim(0))}, {"limit", Dims{x.dims()[0], n.dim(count)}}});
 }
 
 // The zero points [rows, blocks], as bytes or as real numbers; invalid if there are none.
@@ -87,8 +88,8 @@ Value by_floats(NodeContext& n, const NBits& w, Value packed, Value scales, Valu
     }
     return spread(n, v, shape, {.axis = 1, .block = w.block});
   };
-  const Value zero = zeros.valid() ? per_feature(n.convert(zeros, type))
-                                   : n.full_like(q, w.bits == 4 ? 8 : 128);
+  const Value zero =
+      zeros.valid() ? per_feature(n.convert(zeros, type)) : n.full_like(q, w.bits == 4 ? 8 : 128);
   const Value real = n.build("mul", {n.build("sub", {q, zero}), per_feature(scales)});
   return n.build("linear", {n.value(0), real}, {{"transpose_w", 1}});
 }
@@ -97,9 +98,11 @@ bool matmul_nbits(NodeContext& n) {
   NBits w;
   if (!n.arity(3, 6) || !read_nbits(n, &w) || !check_scale(n, 2, ScaleUse::kBlocks)) return false;
   if (n.dtype(1) != TENON_U8)
-    return n.fail("T0710", cat("its weights have element type ", dtype_name(n.dtype(1)), ", and need u8"));
+    return n.fail("T0710",
+                  cat("its weights have element type ", dtype_name(n.dtype(1)), ", and need u8"));
   const int64_t bytes = w.blocks * w.block * w.bits / 8;
-  if (n.rank(0) < 1 || !n.require_equal(n.dims(0).back(), n.dim(w.k), "the features of its input and K"))
+  if (n.rank(0) < 1 ||
+      !n.require_equal(n.dims(0).back(), n.dim(w.k), "the features of its input and K"))
     return n.fail("T0713", "its input needs rank 1 or more");
   if (!need_count(n, 1, w.rows * bytes, "the bytes of its weights and those of N rows of K") ||
       !need_count(n, 2, w.rows * w.blocks, "its scales and its blocks"))
@@ -146,10 +149,12 @@ bool gather_block_quantized(NodeContext& n) {
   Along along = {n.axis(n.integer("quantize_axis", 1), rank), n.integer("block_size", 128)};
   if (!n.ok()) return false;
   if (axis != 0 || along.axis == 0)
-    return n.fail("T0714", "only gathering along the first dim, beside the axis of its blocks, is "
-                           "supported");
+    return n.fail("T0714",
+                  "only gathering along the first dim, beside the axis of its blocks, is "
+                  "supported");
   if (along.block < 1 || (bits != 4 && bits != 8))
-    return n.fail("T0708", cat("attributes 'block_size' and 'bits' are ", along.block, " and ", bits));
+    return n.fail("T0708",
+                  cat("attributes 'block_size' and 'bits' are ", along.block, " and ", bits));
   const bool packed = n.dtype(0) == TENON_U8 && bits == 4;
   const auto rows = [&](size_t i, bool pairs) {
     const Value all = n.value(i);
@@ -166,7 +171,8 @@ bool gather_block_quantized(NodeContext& n) {
     zero = rows(3, packed);
     // An odd number of blocks leaves half a byte over.
     if (zero.valid() && packed && zero.dims().back() != scales.dims().back())
-      zero = n.build("slice", {zero}, {{"start", Dims(zero.rank(), n.dim(0))}, {"limit", scales.dims()}});
+      zero = n.build("slice", {zero},
+                     {{"start", Dims(zero.rank(), n.dim(0))}, {"limit", scales.dims()}});
     zero = spread_over(zero);
   } else if (n.dtype(0) == TENON_U8) {
     zero = n.full_like(q, bits == 4 ? 8 : 128);

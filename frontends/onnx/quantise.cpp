@@ -66,7 +66,18 @@ std::vector<double> floats(NodeContext& n, size_t operand) {
   return out;
 }
 
-// Rounds f32 to the numbers of an 8-bit float: its mantissa, its least exponent, its largest number.
+// An operand in its held type. A model's input has its declared type, with which no op computes.
+Value held(NodeContext& n, size_t operand) {
+  n.item(operand);
+  const Value v = n.value(operand);
+  if (!v.valid() || v.dtype() == held_type(v.dtype())) return v;
+  n.fail("T0710", cat("its input ", operand, " is an input of the model with element type ",
+                      dtype_name(v.dtype()), "; only constants and results may have it"));
+  return Value();
+}
+
+// Rounds f32 to the numbers of an 8-bit float: its mantissa, its least exponent, its largest
+// number.
 Value round_to_f8(NodeContext& n, Value x, tenon_dtype_t type) {
   const bool wide = type == TENON_F8E5M2;
   const double largest = wide ? 57344 : 448;
@@ -77,16 +88,17 @@ Value round_to_f8(NodeContext& n, Value x, tenon_dtype_t type) {
   const Value exponent = n.build("and", {bits, n.full_like(bits, 0x7f800000)});
   const Value power = n.build("bitcast", {exponent}, {{"dtype", dtype(TENON_F32)}});
   const Value least = n.full_like(x, std::ldexp(1, wide ? -14 : -6));
-  const Value step = n.build("mul", {n.build("max", {power, least}),
-                                     n.full_like(x, std::ldexp(1, wide ? -2 : -3))});
+  const Value step = n.build(
+      "mul", {n.build("max", {power, least}), n.full_like(x, std::ldexp(1, wide ? -2 : -3))});
   const Value rounded =
       n.build("mul", {n.build("round_even", {n.build("div", {from, step})}), step});
   if (saturates) return rounded;
   const double beyond = wide ? HUGE_VAL : std::nan("");
   const Value size = n.build("abs", {rounded});
   const Value fits = n.build("compare", {size, n.full_like(x, largest)}, {{"direction", 3}});
-  const Value signs = n.build("select", {n.build("compare", {x, n.full_like(x, 0)}, {{"direction", 2}}),
-                                         n.full_like(x, -beyond), n.full_like(x, beyond)});
+  const Value signs =
+      n.build("select", {n.build("compare", {x, n.full_like(x, 0)}, {{"direction", 2}}),
+                         n.full_like(x, -beyond), n.full_like(x, beyond)});
   // Neither NaN nor what is too large fits.
   const Value is_nan = n.build("is_nan", {x});
   return n.build("select", {fits, rounded, n.build("select", {is_nan, x, signs})});
@@ -119,8 +131,9 @@ Value spread(NodeContext& n, Value p, const Dims& shape, const Along& along) {
                         " does not fit numbers of rank ", shape.size()));
     return Value();
   }
-  if (!n.require_equal(p.dims()[0], shape[axis],
-                       cat("the numbers of scales or zero points and of elements along axis ", axis)))
+  if (!n.require_equal(
+          p.dims()[0], shape[axis],
+          cat("the numbers of scales or zero points and of elements along axis ", axis)))
     return Value();
   const std::vector<int64_t> at = {along.axis};
   return n.build("broadcast", {p}, {{"shape", shape}, {"dims", at}});
@@ -148,9 +161,8 @@ bool set_quantised(NodeContext& n, Value real, size_t scale, size_t zero, tenon_
   const Dims shape = real.dims();
   const Value divisor = spread(n, n.convert(n.value(scale), real.dtype()), shape, along);
   const Value scaled = n.convert(n.build("div", {real, divisor}), TENON_F32);
-  if (held_type(type) == TENON_F32)
-    return n.set(0, Item::held(round_to_f8(n, scaled, type), type));
-  const Value offset = n.has(zero) ? spread(n, n.value(zero), shape, along) : Value();
+  if (held_type(type) == TENON_F32) return n.set(0, Item::held(round_to_f8(n, scaled, type), type));
+  const Value offset = n.has(zero) ? spread(n, held(n, zero), shape, along) : Value();
   const Value q = saturate(n, scaled, offset, type);
   return n.ok() && q.valid() ? n.set(0, Item::held(q, type)) : n.ok();
 }
@@ -168,11 +180,11 @@ Value dequantised(NodeContext& n, Value q, Value scale, Value zero) {
 Value dequantised(NodeContext& n, const Quantised& x, const Along& along) {
   if (!check_scale(n, x.scale, along.block > 0 ? ScaleUse::kBlocks : ScaleUse::kDequantise))
     return Value();
-  const Value q = n.value(x.q);
+  const Value q = held(n, x.q);
   if (!q.valid()) return Value();
   Value zero;
   if (n.has(x.zero)) {
-    zero = n.value(x.zero);
+    zero = held(n, x.zero);
     if (zero.valid() && zero.dtype() != q.dtype()) {
       n.fail("T0710", cat("its numbers have element type ", dtype_name(n.dtype(x.q)),
                           ", its zero point has ", dtype_name(n.dtype(x.zero))));
@@ -190,8 +202,7 @@ Dynamic quantise_dynamically(Builder& b, Value x) {
   const Value none = b.scalar(TENON_F32, 0);
   const Value low = b.build("min", {b.build("reduce_min", {x}, {{"dims", all}}), none});
   const Value high = b.build("max", {b.build("reduce_max", {x}, {{"dims", all}}), none});
-  const Value width =
-      b.build("div", {b.build("sub", {high, low}), b.scalar(TENON_F32, 255)});
+  const Value width = b.build("div", {b.build("sub", {high, low}), b.scalar(TENON_F32, 255)});
   const Value flat = b.build("compare", {high, low}, {{"direction", 0}});
   Dynamic out;
   out.scale = b.build("select", {flat, b.scalar(TENON_F32, 1), width});

@@ -49,7 +49,8 @@ bool set_quantised(NodeContext& n, Value real, size_t scale, size_t zero, tenon_
 // The type of quantised numbers with a zero point: the zero point's, else `otherwise`.
 tenon_dtype_t zero_type(NodeContext& n, size_t zero, tenon_dtype_t otherwise = TENON_U8);
 
-// The real numbers, f32, of a value with scale and zero point of its own shape. zero may be invalid.
+// The real numbers, f32, of a value with scale and zero point of its own shape. zero may be
+// invalid.
 Value dequantised(NodeContext& n, Value q, Value scale, Value zero);
 // The same of operands of the node; checks the scale.
 Value dequantised(NodeContext& n, const Quantised& x, const Along& along = {});

@@ -62,7 +62,7 @@ def residual(n):
 def mobile(n):
     x = n.op("Clip", n.conv("x", 3, 16), n.constant(np.float32(0)), n.constant(np.float32(6)))
     x = n.op("Clip", n.conv(x, 16, 16, group=16), n.constant(np.float32(0)), n.constant(np.float32(6)))
-    x = n.op("AveragePool", n.conv(x, 16, 24, 1), kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    x = n.op("AveragePool", n.conv(x, 16, 24, 1), kernel_shape=[3, 3], strides=[2, 2])
     gate = n.op("Sigmoid", n.conv(n.op("GlobalAveragePool", x), 24, 24, 1))
     return n.op("Mul", x, gate), [2, 3, 12, 12]
 
