@@ -101,8 +101,8 @@ void TreeRun::interleave(const Node& n) {
 }
 
 void TreeRun::mma(const Node& n) {
-  // With pairs, each step is two products of bf16.
-  const DType read_type = n.pairs ? DType{TENON_BF16} : n.type;
+  // With pairs, each step is two products of bf16 or of i16.
+  const DType read_type = n.pairs ? kernelgen::pair_type(n.type) : n.type;
   const int64_t each = n.pairs ? 2 : 1, columns = n.bits * n.lanes;
   const Space b_space = n.b_buffer < 0 ? Space::kScratch : Space::kBuffer;
   const uint32_t b_ref = n.b_buffer < 0 ? 0 : static_cast<uint32_t>(n.b_buffer);

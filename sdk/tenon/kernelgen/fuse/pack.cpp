@@ -73,12 +73,14 @@ class Packer {
       const auto extent = p_.value(p_.axes()[axis].extent);
       if (!extent || *extent <= 0 || !p_.uses_axis(operand, axis)) return false;
     }
-    const ExprId narrow = bf16_of(p_, operand);
-    const bool pairs = target_.bf16 && narrow != kNone && bf16_of(p_, other) != kNone;
-    const Stage packed = packing(s, pairs ? narrow : operand, column, *n, panel, pairs);
-    ExprId load =
-        reading(s, pairs ? narrow : operand, column, packed.store[0].buffer, panel, pairs);
-    if (pairs) load = p_.convert(load, TENON_F32);
+    const ExprId narrow = narrow_of(p_, operand);
+    const DType acc = p_.type(operand);
+    const bool pairs = (is_float(acc) ? target_.bf16 : target_.i16_pairs) && narrow != kNone &&
+                       narrow_of(p_, other) != kNone;
+    const ExprId kept = pairs ? p_.convert(narrow, pair_type(acc)) : operand;
+    const Stage packed = packing(s, kept, column, *n, panel, pairs);
+    const ExprId load =
+        p_.convert(reading(s, kept, column, packed.store[0].buffer, panel, pairs), acc);
     (is_b ? k_.stages[at].b : k_.stages[at].a) = load;
     k_.stages.insert(k_.stages.begin() + static_cast<std::ptrdiff_t>(at), packed);
     return true;

@@ -58,6 +58,10 @@ bool is_signed(DType t) {
   return elements::dtype_is_signed(t) || is_float(t) || elements::dtype_is_complex(t);
 }
 // Floats of a byte and complex numbers have none: kernels do not compute with them.
+DType pair_type(DType acc) {
+  return acc == TENON_F32 ? DType{TENON_BF16} : DType{TENON_I16};
+}
+
 uint32_t size_of(DType t) {
   const uint32_t bytes = elements::dtype_bits(t) / 8;
   return elements::dtype_is_complex(t) || (is_float(t) && bytes == 1) ? 0 : bytes;

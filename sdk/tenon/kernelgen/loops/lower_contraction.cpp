@@ -20,10 +20,10 @@ class Contraction {
     b_ = s_.swapped ? st_.a : st_.b;
     acc_ = read_ = p_.type(a_);
     if (s_.pairs) {
-      read_ = TENON_BF16;
-      const ExprId narrow = bf16_of(p_, a_);
-      a_ = narrow != kNone ? narrow : p_.convert(a_, TENON_BF16);
-      b_ = bf16_of(p_, b_);
+      read_ = pair_type(acc_);
+      const ExprId narrow = narrow_of(p_, a_);
+      a_ = p_.convert(narrow != kNone ? narrow : a_, read_);
+      b_ = narrow_of(p_, b_);
     }
     w_ = s_.lanes;
     panel_ = int64_t{s_.nr} * w_;

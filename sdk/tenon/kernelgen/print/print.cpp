@@ -330,7 +330,7 @@ class Text {
     const DType c = is_integer(n.type)
                         ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64)
                         : n.type;
-    const std::string e = p_.memory_type(n.pairs ? DType{TENON_BF16} : c),
+    const std::string e = p_.memory_type(n.pairs ? pair_type(n.type) : c),
                       scratch = "((const " + e + "*)scratch)";
     auto at = [&](bool in_scratch, uint32_t buffer) {
       return in_scratch ? scratch : "((const " + e + "*)b" + std::to_string(buffer) + ")";

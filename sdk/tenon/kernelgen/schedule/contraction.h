@@ -11,9 +11,10 @@ namespace tenon::kernelgen {
 // Columns of a panel if e reads a packed operand, widened or not; else 0.
 uint32_t panel_of(const Kernel& k, ExprId e);
 
-// The bf16 operand that e widens; kNone if e does not widen bf16.
-ExprId bf16_of(const Pool& p, ExprId e);
-// Whether e reads a packed bf16 operand, which is stored in pairs along the sum: [...][sum /
+// The operand that e widens, if register tiles can multiply pairs of such: bf16 widened to f32, or
+// an integer that i16 holds widened to i32. kNone for others.
+ExprId narrow_of(const Pool& p, ExprId e);
+// Whether e reads a packed operand that is stored in pairs along the sum: [...][sum /
 // 2][panel][2].
 bool in_pairs(const Kernel& k, ExprId e);
 
