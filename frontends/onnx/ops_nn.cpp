@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "quantise.h"
 #include "window.h"
 
 namespace tenon::onnx {
@@ -15,6 +16,8 @@ bool matmul(NodeContext& n) {
   if (n.rank(0) < 1 || n.rank(1) < 1) return n.fail("T0713", "its inputs need rank 1 or more");
   const Dim inner = n.dims(1)[n.rank(1) == 1 ? 0 : n.rank(1) - 2];
   if (!n.require_equal(n.dims(0).back(), inner, "the inner dims")) return false;
+  if (auto factors = quantised_factors(n, n.rank(1) - 1); factors && n.rank(1) == 2)
+    return set_by_integers(n, std::move(*factors), matmul_of_quantised);
   // matmul broadcasts missing leading dims and leading dims of 1; others must be equal.
   return n.set(0, n.build("matmul", {n.value(0), n.value(1)}));
 }
@@ -43,6 +46,9 @@ bool gemm(NodeContext& n) {
   if (n.has(2) && n.rank(2) > 2) return n.fail("T0713", "its third input needs rank 2 or less");
   if (!n.require_equal(n.dims(0)[trans_a ? 0 : 1], n.dims(1)[trans_b ? 1 : 0], "the inner dims"))
     return false;
+  const bool plain = alpha == 1.0 && !trans_a && (!n.has(2) || (beta == 1.0 && n.rank(2) <= 1));
+  if (auto factors = quantised_factors(n, trans_b ? 0 : 1); factors && plain)
+    return set_by_integers(n, std::move(*factors), gemm_of_quantised);
   const Value a = trans_a ? n.transpose(n.value(0), {1, 0}) : n.value(0);
   const Dim rows = n.dims(0)[trans_a ? 1 : 0], columns = n.dims(1)[trans_b ? 0 : 1];
   if (alpha == 1.0) {
@@ -62,6 +68,13 @@ bool gemm(NodeContext& n) {
 
 // ---- Conv ----
 
+// Whether integers are worth it. Devices multiply them in pairs of channels, and floats are as fast
+// where each channel is filtered by itself.
+bool pairs_of_channels(NodeContext& n, const Convolution& c) {
+  const Dim channels = n.dims(1)[1];
+  return c.groups == 1 && channels.is_constant() && channels.constant() % 2 == 0;
+}
+
 bool conv(NodeContext& n) {
   if (!n.arity(2, 3) || !n.same_types()) return false;
   Convolution c;
@@ -70,6 +83,8 @@ bool conv(NodeContext& n) {
                                                       "the numbers of biases and of filters"))) {
     return n.fail("T0713", "its bias needs rank 1");
   }
+  if (auto factors = quantised_factors(n, 0); factors && pairs_of_channels(n, c))
+    return set_by_integers(n, std::move(*factors), conv_of_quantised);
   Window& w = c.window;
   std::vector<Value> operands = {bordered(n, n.value(0), &w, n.scalar(n.dtype(0), 0)), n.value(1)};
   if (n.has(2)) operands.push_back(n.value(2));

@@ -130,7 +130,8 @@ void TreeRun::mma(const Node& n) {
 }
 
 void TreeRun::taps(const Node& n) {
-  const int64_t columns = n.bits * n.lanes;
+  const DType read_type = n.pairs ? kernelgen::pair_type(n.type) : n.type;
+  const int64_t columns = n.bits * n.lanes, each = n.pairs ? 2 : 1;
   each_item([&](uint32_t k) {
     const int64_t table = number(n.args[0], k, "an address"),
                   offsets = number(n.args[1], k, "an address");
@@ -139,16 +140,19 @@ void TreeRun::taps(const Node& n) {
     const int64_t steps = number(n.list[0], k, "the length of a sum"),
                   apart = number(n.stride, k, "a stride");
     for (int64_t r = 0; r < n.ref; ++r) {
-      std::vector<Lane> sums(static_cast<size_t>(columns), Lane{Reg{.f = 0}, true});
+      Lane none = zero();
+      if (is_float(n.type)) none.value.f = 0;
+      std::vector<Lane> sums(static_cast<size_t>(columns), none);
       for (int64_t t = 0; t < count && !report_.full(); ++t) {
         const Lane row = read(Space::kScratch, 0, TENON_I64, table + t * n.ref + r, k),
                    offset = read(Space::kScratch, 0, TENON_I64, offsets + t, k);
         if (!row.known || !offset.known) return fact("an address is not known");
-        for (int64_t i = 0; i < steps; ++i) {
-          const Lane a = read_address(row.value.i, i, n.type, k);
+        for (int64_t i = 0; i < steps * each; ++i) {
+          const Lane a = read_address(row.value.i, i, read_type, k);
           for (int64_t c = 0; c < columns; ++c) {
-            const Lane w = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), n.type,
-                                weights + offset.value.i + i * apart + c, k);
+            const Lane w =
+                read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), read_type,
+                     weights + offset.value.i + i / each * apart + c * each + i % each, k);
             sums[static_cast<size_t>(c)] = product_sum(sums[static_cast<size_t>(c)], a, w, n.type);
           }
         }

@@ -96,7 +96,7 @@ struct Node {
   // place that the rows, run_step apart, read; the weights of a run are list[1] apart. 0: one
   // address per row.
   uint32_t run = 0, run_step = 0;
-  bool pairs = false;  // kMma: operands are bf16 or i16, each step is two steps of the sum
+  bool pairs = false;  // kMma, kTaps: operands are bf16 or i16, each step is two steps
   std::vector<Node> body, other;
 };
 

@@ -39,9 +39,9 @@ class Prelude {
   // operands are bf16 or i16, two per lane and step (vdpbf16ps, pmaddwd). Never inlined, so that it
   // has all registers to itself.
   std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs);
-  // The same for convolutions: rows at addresses per tap, with `k` products each; or element-wise
-  // along the columns.
-  std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
+  // The same for convolutions: rows at addresses per tap, with `k` products or pairs each; or
+  // element-wise along the columns.
+  std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs);
   std::string need_depthwise(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
   // The same for rows `step` apart in runs of `run` taps.
   std::string need_depthwise_runs(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors,

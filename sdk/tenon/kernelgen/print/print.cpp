@@ -351,10 +351,11 @@ class Text {
         n.run != 0 ? p_.need_depthwise_runs(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits),
                                             n.run, n.run_step)
         : n.full   ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
-                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits));
+                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.pairs);
+    const std::string tile = n.pairs ? "(" + p_.memory_type(TENON_U32) + "*)l" : "l";
     line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", b" +
          std::to_string(n.b_buffer) + " + " + v(n.args[3]) + ", " + v(n.args[2]) + ", " +
-         v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", l" +
+         v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", " + tile +
          std::to_string(n.op) + ");");
   }
 
