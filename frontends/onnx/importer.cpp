@@ -30,7 +30,8 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
           index_importers(), reduce_importers(), nn_importers(), vision_importers(),
           order_importers(), attention_importers(), loss_importers(), control_importers(),
           recurrent_importers(), quantise_importers(), quantised_product_importers(),
-          quantised_linear_importers(), narrow_weight_importers()}) {
+          quantised_linear_importers(), narrow_weight_importers(),
+          quantised_attention_importers()}) {
       for (const OpImporter& importer : importers) table[importer.op].push_back(&importer);
     }
     return table;

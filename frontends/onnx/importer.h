@@ -62,6 +62,7 @@ std::span<const OpImporter> recurrent_importers();
 std::span<const OpImporter> quantise_importers();
 std::span<const OpImporter> quantised_product_importers();
 std::span<const OpImporter> quantised_linear_importers();
+std::span<const OpImporter> quantised_attention_importers();
 std::span<const OpImporter> narrow_weight_importers();
 
 // Null when no importer knows the op at this version.

@@ -68,13 +68,6 @@ bool gemm(NodeContext& n) {
 
 // ---- Conv ----
 
-// Whether integers are worth it. Devices multiply them in pairs of channels, and floats are as fast
-// where each channel is filtered by itself.
-bool pairs_of_channels(NodeContext& n, const Convolution& c) {
-  const Dim channels = n.dims(1)[1];
-  return c.groups == 1 && channels.is_constant() && channels.constant() % 2 == 0;
-}
-
 bool conv(NodeContext& n) {
   if (!n.arity(2, 3) || !n.same_types()) return false;
   Convolution c;
@@ -83,7 +76,8 @@ bool conv(NodeContext& n) {
                                                       "the numbers of biases and of filters"))) {
     return n.fail("T0713", "its bias needs rank 1");
   }
-  if (auto factors = quantised_factors(n, 0); factors && pairs_of_channels(n, c))
+  // Integers are not worth it where channels are filtered in groups.
+  if (auto factors = quantised_factors(n, 0); factors && c.groups == 1)
     return set_by_integers(n, std::move(*factors), conv_of_quantised);
   Window& w = c.window;
   std::vector<Value> operands = {bordered(n, n.value(0), &w, n.scalar(n.dtype(0), 0)), n.value(1)};

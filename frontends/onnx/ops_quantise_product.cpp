@@ -146,13 +146,6 @@ Value with_bias(NodeContext& n, Value y, size_t bias) {
   return n.build("add", {y, n.broadcast_to(n.convert(n.value(bias), y.dtype()), y.dims())});
 }
 
-bool matmul_integer_to_float(NodeContext& n) {
-  if (!n.arity(4, 7)) return false;
-  const Value sum = product(n, 0, 4, 1, 5);
-  const Value y = with_bias(n, scaled_product(n, sum, {2, 3}), 6);
-  return n.set(0, n.convert(y, n.dtype(2)));
-}
-
 // a is quantised while the model runs.
 bool dynamic_quantize_matmul(NodeContext& n) {
   if (!n.arity(3, 5) || !check_scale(n, 2, ScaleUse::kDequantise)) return false;
@@ -192,6 +185,15 @@ bool qgemm(NodeContext& n) {
   return n.has(7) ? set_saturated(n, y, 8) : n.set(0, y);
 }
 
+// With a channel of zeros after an odd number of them, because devices multiply integers in pairs.
+Value even_channels(NodeContext& n, Value v) {
+  const Dims dims = v.dims();
+  if (!dims[1].is_constant() || dims[1].constant() % 2 == 0) return v;
+  std::vector<int64_t> low(dims.size(), 0), high(dims.size(), 0);
+  high[1] = 1;
+  return n.build("pad", {v, n.scalar(v.dtype(), 0)}, {{"low", low}, {"high", high}});
+}
+
 // The sums of a convolution in i32.
 Value convolved(NodeContext& n, const Side& x, const Side& w) {
   Convolution c;
@@ -199,8 +201,13 @@ Value convolved(NodeContext& n, const Side& x, const Side& w) {
   const auto both = sides(n, x, w);
   if (!both[0].valid() || !both[1].valid()) return Value();
   Window& window = c.window;
-  const Value in = bordered(n, both[0], &window, n.scalar(both[0].dtype(), 0));
-  return n.build("conv", {in, both[1]},
+  Value in = both[0], filters = both[1];
+  if (c.groups == 1) {
+    in = even_channels(n, in);
+    filters = even_channels(n, filters);
+  }
+  in = bordered(n, in, &window, n.scalar(filters.dtype(), 0));
+  return n.build("conv", {in, filters},
                  {{"strides", window.strides},
                   {"pad_low", window.low},
                   {"pad_high", window.high},
@@ -226,6 +233,13 @@ bool qlinear_conv(NodeContext& n) {
 }
 
 }  // namespace
+
+bool matmul_integer_to_float(NodeContext& n) {
+  if (!n.arity(4, 7, n.output_count())) return false;
+  const Value sum = product(n, 0, 4, 1, 5);
+  const Value y = with_bias(n, scaled_product(n, sum, {2, 3}), 6);
+  return n.set(0, n.convert(y, n.dtype(2)));
+}
 
 // ---- Products of dequantised numbers ----
 

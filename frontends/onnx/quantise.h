@@ -68,6 +68,7 @@ std::optional<std::vector<Item>> quantised_factors(NodeContext& n, int64_t axis)
 bool conv_of_quantised(NodeContext& n);
 bool matmul_of_quantised(NodeContext& n);
 bool gemm_of_quantised(NodeContext& n);
+bool matmul_integer_to_float(NodeContext& n);  // com.microsoft's MatMulIntegerToFloat
 // Sets the first result by one of them.
 bool set_by_integers(NodeContext& n, std::vector<Item> factors, ImportFunction import);
 

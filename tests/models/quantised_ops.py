@@ -263,6 +263,18 @@ def weight_cases():
                    tolerance=1e-2)
 
 
+def attention_cases():
+    scale, zero = F(0.02), U(120)
+    weights = [s8(24, 48), f32(48), scale, positive(48, scale=0.01)]
+    for name, mask in (("no mask", None), ("lengths", np.array([3, 5], np.int32)), ("a mask of keys", (u8(2, 5) > 90).astype(np.int32)),
+                       ("a mask of pairs", (u8(2, 5, 5) > 90).astype(np.int32))):
+        operands = [u8(2, 5, 24), *weights, mask, zero, np.zeros(48, np.int8)]
+        yield Case(f"QAttention, {name}", "QAttention", operands, domain=MICROSOFT, num_heads=2, tolerance=1e-5)
+    operands = [u8(2, 5, 24), *weights, None, zero, np.zeros(48, np.int8), f32(2, 2, 2, 3, 8)]
+    yield Case("QAttention, past, one direction", "QAttention", operands, feeds=(0, 8), domain=MICROSOFT, num_heads=2, unidirectional=1, outputs=2,
+               tolerance=1e-5)
+
+
 def refused():
     """(case, the code and words of its error)."""
     x, zero = f32(4, 6), U(0)
@@ -342,7 +354,7 @@ def main():
             os.mkdir(folder)
             tasks.append((name, pool.submit(function, folder)))
 
-        for case in (c for group in (linear_cases, product_cases, float_cases, weight_cases) for c in group() if options.filter in c.name):
+        for case in (c for group in (linear_cases, product_cases, float_cases, weight_cases, attention_cases) for c in group() if options.filter in c.name):
             try:
                 want = case.expected()
             except Exception as error:  # onnxruntime raises its own kinds

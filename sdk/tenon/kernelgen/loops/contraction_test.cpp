@@ -3,6 +3,8 @@
 // decisions of pack_constants.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include <random>
 
 #include "tenon/kernelgen/fuse/pack.h"
@@ -218,6 +220,27 @@ TEST(PackConstants, Bf16StaysInPairs) {
     EXPECT_EQ(to_text(checked.moved()).find("bf16[1, 12, 64, 2]") != std::string::npos,
               target.bf16);
     EXPECT_EQ(checked.text().find("dpbf16ps") != std::string::npos, target.bf16);
+  }
+}
+
+// Products of integers that i16 holds run in pairs, also where the two sides have different types.
+TEST(PackConstants, IntegersArePairs) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Builder b;
+    const Tensor x = b.input(TENON_I16, {b.dim(9), b.dim(35)});
+    b.output(b.dot(x, b.constant(TENON_I16, {b.dim(35), b.dim(50)}), {}, {},
+                   std::array<uint32_t, 1>{1}, std::array<uint32_t, 1>{0}, TENON_DTYPE_NONE,
+                   TENON_I32));
+    const Tensor y = b.input(TENON_U8, {b.dim(7), b.dim(24)});
+    b.output(b.dot(y, b.constant(TENON_U8, {b.dim(24), b.dim(64)}), {}, {},
+                   std::array<uint32_t, 1>{1}, std::array<uint32_t, 1>{0}, TENON_DTYPE_NONE,
+                   TENON_I32));
+    Checked checked(b.take_program(), target);
+    checked.run({}, {false, 0});
+    EXPECT_EQ(to_text(checked.moved()).find("i16[") != std::string::npos, true);
+    EXPECT_EQ(checked.text().find("mmah") != std::string::npos, target.i16_pairs);
+    EXPECT_EQ(checked.text().find("vpdpwssd") != std::string::npos, target.bf16);
   }
 }
 
