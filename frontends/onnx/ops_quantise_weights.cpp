@@ -30,6 +30,7 @@ bool read_nbits(NodeContext& n, NBits* w) {
     return n.fail("T0708", cat("its attributes K, N and block_size are ", w->k, ", ", w->rows,
                                " and ", w->block, ", and must be positive, the last one even"));
   n.within_limit(static_cast<__int128>(w->k) * w->rows, "the number of its weights");
+  if (!n.ok()) return false;
   w->blocks = (w->k + w->block - 1) / w->block;
   return n.ok();
 }
