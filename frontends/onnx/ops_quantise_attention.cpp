@@ -9,8 +9,17 @@
 namespace tenon::onnx {
 namespace {
 
-enum Operand : size_t { kInput, kWeight, kBias, kInputScale, kWeightScale, kMask, kInputZero,
-                        kWeightZero, kPast };
+enum Operand : size_t {
+  kInput,
+  kWeight,
+  kBias,
+  kInputScale,
+  kWeightScale,
+  kMask,
+  kInputZero,
+  kWeightZero,
+  kPast
+};
 
 struct Shape {
   Dim batch, queries, past, keys;
@@ -127,18 +136,21 @@ bool qattention(NodeContext& n) {
   if (n.integer("do_rotary", 0) != 0 || n.integer("past_present_share_buffer", 0) != 0)
     return n.fail("T0714", "rotary embeddings and shared buffers are not supported");
   std::vector<Item> operands;
-  for (const size_t i : {kInput, kWeight, kInputScale, kWeightScale, kInputZero, kWeightZero, kBias})
+  for (const size_t i :
+       {kInput, kWeight, kInputScale, kWeightScale, kInputZero, kWeightZero, kBias})
     operands.push_back(n.has(i) ? n.item(i) : Item());
   const std::vector<Item> projected =
       n.as("MatMulIntegerToFloat", 1, std::move(operands), matmul_integer_to_float);
   if (projected.empty()) return n.ok();
   const Value all = n.convert(projected[0].value(), TENON_F32);
-  const Value k = with_past(n, part(n, all, s, 1), s, 0), v = with_past(n, part(n, all, s, 2), s, 1);
+  const Value k = with_past(n, part(n, all, s, 1), s, 0),
+              v = with_past(n, part(n, all, s, 2), s, 1);
   std::vector<Value> factors = {part(n, all, s, 0), k, v};
   if (const Value mask = joined_mask(n, s); mask.valid()) factors.push_back(mask);
   const double scale = n.number("scale", 0);
-  const Value y = n.build(
-      "sdpa", factors, {{"scale", scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(s.size))}});
+  const Value y =
+      n.build("sdpa", factors,
+              {{"scale", scale != 0 ? scale : 1 / std::sqrt(static_cast<double>(s.size))}});
   const Dims flat = {s.batch, s.queries, n.dim(s.heads * s.size)};
   return n.set(0, n.reshape(n.transpose(y, {0, 2, 1, 3}), flat)) && set_present(n, k, v);
 }

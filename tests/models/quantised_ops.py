@@ -340,6 +340,23 @@ def check_refused(tenon, case, words, folder):
     return f"without {missing}: {got}" if missing else ""
 
 
+def shaped():
+    """(case, words of the cpu's stages): weights stay narrow in memory, and integers run in pairs."""
+    for bits in (4, 8):
+        weights = Case(f"weights of {bits} bits", "MatMulNBits", [f32(1, 128), u8(96, 4, 4 * bits), f32(96, 4)], domain=MICROSOFT, K=128, N=96, bits=bits,
+                       block_size=32)
+        yield weights, f"in panels of {bits} bits since load"
+    yield Case("a product of bytes", "MatMulInteger", [u8(4, 64), s8(64, 96), U(9)]), "in panels of pairs since load"
+    yield Case("a convolution of bytes", "ConvInteger", [u8(1, 16, 9, 9), u8(32, 16, 3, 3), U(9), U(7)]), "mma taps"
+
+
+def check_shape(tenon, case, words, folder):
+    onnx.save(case.model, f"{folder}/model.onnx")
+    done = subprocess.run([tenon, "run", f"{folder}/model.onnx", "--device", "cpu", "--seed", "1", "--dump", "cpu/stages"], capture_output=True, text=True,
+                          timeout=120, check=False)
+    return "" if words in done.stdout + done.stderr else f"without '{words}': {done.stderr[:300]}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tenon", required=True)
@@ -366,6 +383,10 @@ def main():
         for case, words in refused():
             if options.filter in case.name:
                 submit(f"refused: {case.name}", lambda folder, case=case, words=words: check_refused(options.tenon, case, words, folder))
+        # Smaller instruction sets widen weights at load.
+        for case, words in shaped() if "cpu" in options.devices and os.environ.get("TENON_CPU_ISA") != "baseline" else ():
+            if options.filter in case.name:
+                submit(f"shape: {case.name}", lambda folder, case=case, words=words: check_shape(options.tenon, case, words, folder))
         failed = 0
         for name, task in tasks:
             text = task.result()

@@ -39,6 +39,9 @@ class Prelude {
   // operands are bf16 or i16, two per lane and step (vdpbf16ps, pmaddwd). Never inlined, so that it
   // has all registers to itself.
   std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs);
+  // The same with weights (b - zero) scale of 4 or 8 bits. zeros: "panels", "one" or "none".
+  std::string need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t bits,
+                                bool is_signed, const std::string& zeros);
   // The same for convolutions: rows at addresses per tap, with `k` products or pairs each; or
   // element-wise along the columns.
   std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs);

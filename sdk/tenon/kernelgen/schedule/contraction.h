@@ -2,6 +2,7 @@
 #ifndef TENON_KERNELGEN_SCHEDULE_CONTRACTION_H_
 #define TENON_KERNELGEN_SCHEDULE_CONTRACTION_H_
 
+#include <optional>
 #include <vector>
 
 #include "tenon/kernelgen/ir/ir.h"
@@ -17,6 +18,13 @@ ExprId narrow_of(const Pool& p, ExprId e);
 // Whether e reads a packed operand that is stored in pairs along the sum: [...][sum /
 // 2][panel][2].
 bool in_pairs(const Kernel& k, ExprId e);
+
+// Weights that pack.h keeps in few bits: (q - zero) scale. zero: a load, a constant or kNone.
+struct FewBits {
+  ExprId q = kNone, zero = kNone, scale = kNone;  // q and scale: loads
+  uint32_t bits = 0;                              // 4: two steps in each byte; 8
+};
+std::optional<FewBits> few_bits_of(const Kernel& k, ExprId e);
 
 // Whether e is an unguarded load of type `acc`.
 bool plain_load(const Pool& p, ExprId e, DType acc);

@@ -9,8 +9,38 @@ uint32_t lanes_of(const Kernel& k, const Target& t);
 
 uint32_t panel_of(const Kernel& k, ExprId e) {
   if (const ExprId narrow = narrow_of(k.pool, e); narrow != kNone) e = narrow;
+  if (const auto few = few_bits_of(k, e)) e = few->q;
   const Expr& x = k.pool.at(e);
   return x.kind == X::kLoad && k.pool.arg(e, 0) == kNone ? k.buffers[x.ref].panel : 0;
+}
+
+static bool is_panel(const Kernel& k, ExprId e) {
+  return k.pool.at(e).kind == X::kLoad && k.pool.arg(e, 0) == kNone &&
+         k.buffers[k.pool.at(e).ref].panel != 0;
+}
+
+std::optional<FewBits> few_bits_of(const Kernel& k, ExprId e) {
+  const Pool& p = k.pool;
+  const auto is = [&](ExprId x, uint16_t op) { return p.at(x).kind == X::kOp && p.at(x).op == op; };
+  if (!is(e, TENON_S_MUL) || p.type(e) != TENON_F32) return {};
+  for (uint32_t i = 0; i < 2; ++i) {
+    FewBits out{.scale = p.arg(e, i)};
+    ExprId real = p.arg(e, 1 - i);
+    if (!is_panel(k, out.scale)) continue;
+    if (is(real, TENON_S_SUB)) {
+      out.zero = p.arg(real, 1);
+      real = p.arg(real, 0);
+      if (!p.is_const(out.zero) && !is_panel(k, out.zero)) continue;
+    }
+    if (!is(real, TENON_S_CONVERT)) continue;
+    std::vector<ExprId> loads;
+    p.loads(p.arg(real, 0), &loads);
+    if (loads.size() != 1 || !is_panel(k, loads[0])) continue;
+    out.q = loads[0];
+    out.bits = p.arg(real, 0) == out.q ? 8 : 4;
+    return out;
+  }
+  return {};
 }
 
 ExprId narrow_of(const Pool& p, ExprId e) {
@@ -169,6 +199,7 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
   std::vector<uint32_t> order = st.reduce;
   ExprId step, rest;
   s.pairs = in_pairs(k, b);
+  if (const auto few = few_bits_of(k, b)) s.few_bits = few->bits;
   const ExprId read = s.pairs && narrow_of(p, a) != kNone ? narrow_of(p, a) : a;
   bool walks = plain_load(p, read, s.pairs ? pair_type(p.type(a)) : p.type(a)) &&
                chain(p, p.arg(read, 2), &order, &step, &rest) && order == st.reduce;
