@@ -244,6 +244,39 @@ TEST(PackConstants, IntegersArePairs) {
   }
 }
 
+// [70, 4 blocks, 16 steps] of (q - 3) scale as a matrix, from bytes or from their low halves.
+Tensor few_bits(Builder& b, DType type, bool nibbles) {
+  const std::vector<ExprId> dims = {b.dim(70), b.dim(4), b.dim(16)};
+  const uint32_t outer[] = {0, 1};
+  Tensor q = b.constant(type, dims);
+  if (nibbles) q = op(b, TENON_S_AND, {q, b.fill(type, dims, 15)});
+  const Tensor scale = b.broadcast(b.constant(TENON_F32, {dims[0], dims[1]}), dims, outer);
+  const Tensor real = op(b, TENON_S_SUB, {b.convert(q, TENON_F32), b.fill(TENON_F32, dims, 3)});
+  return b.reshape(op(b, TENON_S_MUL, {real, scale}), {b.dim(70), b.dim(64)});
+}
+
+// Weights of few bits stay so, whether few rows are known or any number is possible.
+TEST(PackConstants, WeightsOfFewBits) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Builder b;
+    const ExprId m = b.extent();
+    b.output(
+        linear(b, b.input(TENON_F32, {b.dim(3), b.dim(64)}), few_bits(b, TENON_U8, true), true));
+    b.output(linear(b, b.input(TENON_F32, {m, b.dim(64)}), few_bits(b, TENON_U8, false), true));
+    b.output(
+        linear(b, b.input(TENON_F32, {b.dim(1), b.dim(64)}), few_bits(b, TENON_I8, false), true));
+    b.output(
+        linear(b, b.input(TENON_F32, {b.dim(40), b.dim(64)}), few_bits(b, TENON_U8, true), true));
+    Checked checked(b.take_program(), target);
+    for (const int64_t rows : {1, 7}) checked.run({rows}, {false, 2e-5});
+    const bool wide = target.vector_bytes >= 32;
+    for (const char* name : {"mmaq4u3x", "mmaq8u", "mmaq8s1x"})
+      EXPECT_EQ(checked.text().find(name) != std::string::npos, wide) << name;
+    EXPECT_EQ(checked.text().find("mmaq4u6x"), std::string::npos) << "many rows widen at load";
+  }
+}
+
 TEST(PackConstants, InputsAndDevicesWithoutVectorsAreLeftAlone) {
   for (bool constant : {false, true}) {
     Builder b;
