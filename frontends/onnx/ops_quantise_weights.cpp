@@ -130,6 +130,69 @@ bool matmul_nbits(NodeContext& n) {
   return n.set(0, y);
 }
 
+// ---- MatMulBnb4 ----
+
+// The numbers that 4 bits stand for in bitsandbytes' two formats: signed floats of 2 exponent bits
+// and 1 mantissa bit, divided by the largest, and quantiles of the normal distribution.
+constexpr float kFp4[16] = {0,    0.0052083333f,  2 / 3.f,  1,  1 / 3.f,  0.5f,  1 / 6.f,  0.25f,
+                            -0.f, -0.0052083333f, -2 / 3.f, -1, -1 / 3.f, -0.5f, -1 / 6.f, -0.25f};
+constexpr float kNf4[16] = {-1,
+                            -0.6961928009986877f,
+                            -0.5250730514526367f,
+                            -0.39491748809814453f,
+                            -0.28444138169288635f,
+                            -0.18477343022823334f,
+                            -0.09105003625154495f,
+                            0,
+                            0.07958029955625534f,
+                            0.16093020141124725f,
+                            0.24611230194568634f,
+                            0.33791524171829224f,
+                            0.44070982933044434f,
+                            0.5626170039176941f,
+                            0.7229568362236023f,
+                            1};
+
+// Weights [N, K] in one list, the first of two in the high half of a byte, with the largest size of
+// each block of the list.
+bool matmul_bnb4(NodeContext& n) {
+  if (!n.arity(3, 3) || !check_scale(n, 2, ScaleUse::kBlocks)) return false;
+  const int64_t k = n.integer("K", 0), rows = n.integer("N", 0), block = n.integer("block_size", 0),
+                kind = n.integer("quant_type", 0);
+  n.integer("training_mode", 0);
+  if (n.integer("transB", 1) != 1) return n.fail("T0714", "weights [K, N] are not supported");
+  if (k < 1 || rows < 1 || block < 1 || kind < 0 || kind > 1)
+    return n.fail("T0708", cat("its attributes K, N, block_size and quant_type are ", k, ", ", rows,
+                               ", ", block, " and ", kind));
+  const int64_t count =
+      n.within_limit(static_cast<__int128>(k) * rows, "the number of its weights");
+  if (!n.ok()) return false;
+  if (n.dtype(1) != TENON_U8) return n.fail("T0710", "its weights need element type u8");
+  if (n.rank(0) < 1 ||
+      !n.require_equal(n.dims(0).back(), n.dim(k), "the features of its input and K"))
+    return n.fail("T0713", "its input needs rank 1 or more");
+  if (!need_count(n, 1, (count + 1) / 2, "the bytes of its weights and those of N rows of K") ||
+      !need_count(n, 2, (count - 1) / block + 1, "its scales and its blocks"))
+    return false;
+  const Value bytes = n.reshape(n.value(1), {n.dim((count + 1) / 2), n.dim(1)});
+  const Value both = nibbles(n, bytes);
+  if (!both.valid()) return n.ok();
+  const Value turned = n.build("reverse", {both}, {{"dims", {1}}});
+  const Value q =
+      first_columns(n, n.reshape(turned, {n.dim(1), n.dim((count + 1) / 2 * 2)}), count);
+  const int64_t sixteen = 16;
+  const Value table =
+      n.builder().constant(TENON_F32, {&sixteen, 1}, kind == 0 ? kFp4 : kNf4, sizeof kFp4);
+  const Value real = n.build("take", {table, n.convert(q, TENON_I32)}, {{"dim", 0}});
+  if (!real.valid()) return n.ok();
+  const Value scales =
+      n.reshape(n.convert(n.value(2), TENON_F32), {n.dim(1), n.product(n.dims(2))});
+  const Value w =
+      n.build("mul", {real, spread(n, scales, real.dims(), {.axis = 1, .block = block})});
+  const Value matrix = n.convert(n.reshape(w, {n.dim(rows), n.dim(k)}), n.dtype(0));
+  return n.set(0, n.build("linear", {n.value(0), matrix}, {{"transpose_w", 1}}));
+}
+
 // ---- GatherBlockQuantized ----
 
 // The last dim of bytes of two numbers each, doubled.
@@ -183,6 +246,7 @@ bool gather_block_quantized(NodeContext& n) {
 
 constexpr auto kTable = std::to_array<OpImporter>({
     {"MatMulNBits", 1, matmul_nbits, kMicrosoft},
+    {"MatMulBnb4", 1, matmul_bnb4, kMicrosoft},
     {"GatherBlockQuantized", 1, gather_block_quantized, kMicrosoft},
 });
 

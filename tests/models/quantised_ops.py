@@ -245,6 +245,9 @@ def weight_cases():
         real = (q[:, :k] - F(2 ** (bits - 1))) * scales[:, turned]
         yield Case(name + ", blocks in another order", "MatMulNBits", [x, w, scales, None, turned], domain=MICROSOFT, want=x @ real.T, tolerance=1e-5,
                    **attributes)
+    for kind in (0, 1):
+        yield Case(f"MatMulBnb4 of type {kind}", "MatMulBnb4", [f32(3, 40), u8(24 * 20), positive(15)], domain=MICROSOFT, K=40, N=24, block_size=64,
+                   quant_type=kind, tolerance=1e-5)
     indices = np.array([[3, 0], [5, 3]])
     for zeros in (False, True):
         table = u8(6, 32)
