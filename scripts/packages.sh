@@ -17,8 +17,9 @@ TENON_TEST_PYTHON=(
   clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1
   scikit-build-core==1.1.2
 )
-# Only the files in these packages are used, so they are installed without their dependencies.
-TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4)
+# Installed without their dependencies: only the files in the first are used, and the others, which
+# onnxruntime's tool for 4-bit weights imports, ask for an older mpmath than ours.
+TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4 onnx-ir==1.1.0 sympy==1.14.0)
 
 # Installs the Debian packages that are missing. Prints nothing if none is.
 install_packages() {

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "quantise.h"
+
 namespace tenon::onnx {
 
 std::string host_failure(std::string* id) {
@@ -27,7 +29,9 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
          {elementwise_importers(), shape_importers(), pad_importers(), range_importers(),
           index_importers(), reduce_importers(), nn_importers(), vision_importers(),
           order_importers(), attention_importers(), loss_importers(), control_importers(),
-          recurrent_importers()}) {
+          recurrent_importers(), quantise_importers(), quantised_product_importers(),
+          quantised_linear_importers(), narrow_weight_importers(),
+          quantised_attention_importers()}) {
       for (const OpImporter& importer : importers) table[importer.op].push_back(&importer);
     }
     return table;
@@ -438,7 +442,7 @@ const Extents* Importer::known(Item* item) {
 Value Importer::value_of(Item* item) {
   if (item->value().valid() || !builder_->status().ok()) return item->value();
   if (const Constant* constant = item->constant()) {
-    item->set_value(builder_->constant(item->dtype(), constant->dims, constant->blob.get()));
+    item->set_value(held_constant(*builder_, *constant));
   } else if (item->elements() != nullptr) {
     item->set_value(build_elements(*item));
   }
@@ -526,6 +530,12 @@ bool Importer::add_outputs(const GraphProto& graph, const Scope& scope) {
     values.push_back(value_of(at->second));
     names.emplace_back(output.name);
     if (!builder_->status().ok()) return tell_host(fmt::format("output {}", quote(output.name)));
+    if (values.back().dtype() != at->second->dtype()) {
+      ok =
+          problems_->add("T0710", fmt::format("output {} has element type {}, which no tensor of a "
+                                              "run has; give out its dequantised numbers",
+                                              quote(output.name), dtype_name(at->second->dtype())));
+    }
   }
   if (ok && !yield(region_, values, names).ok()) ok = tell_host("the outputs");
   return ok;

@@ -59,6 +59,11 @@ std::span<const OpImporter> attention_importers();
 std::span<const OpImporter> loss_importers();
 std::span<const OpImporter> control_importers();
 std::span<const OpImporter> recurrent_importers();
+std::span<const OpImporter> quantise_importers();
+std::span<const OpImporter> quantised_product_importers();
+std::span<const OpImporter> quantised_linear_importers();
+std::span<const OpImporter> quantised_attention_importers();
+std::span<const OpImporter> narrow_weight_importers();
 
 // Null when no importer knows the op at this version.
 const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version);
@@ -90,12 +95,13 @@ class NodeContext {
   NodeContext(Importer* importer, const NodeProto& node, int64_t version, std::vector<Item*> inputs)
       : importer_(importer),
         node_(node),
+        op_(node.op_type),
         version_(version),
         inputs_(std::move(inputs)),
         outputs_(node.outputs.size()) {}
 
   int64_t version() const { return version_; }
-  std::string_view op() const { return node_.op_type; }
+  std::string_view op() const { return op_; }
   Builder& builder();
   tenon_graph_t* graph();
   bool ok() const { return ok_; }
@@ -204,6 +210,12 @@ class NodeContext {
   Value new_argument(Region region, tenon_dtype_t dtype, const Dims& dims);
   Region current_region();
 
+  // The results of this node as if it were another op, with other operands (an Item() is an absent
+  // one) and the same attributes: `import` builds them here, or the importer of that op of ONNX.
+  // Empty after a failure. For ops that are another one between conversions.
+  std::vector<Item> as(std::string_view op, int64_t version, std::vector<Item> operands,
+                       ImportFunction import = nullptr);
+
   bool set(size_t i, Value value);
   bool set(size_t i, Item item);
   // Integers without a value: i64 of rank 0 or 1, or with dims.
@@ -222,6 +234,7 @@ class NodeContext {
 
   Importer* importer_;
   const NodeProto& node_;
+  std::string_view op_;
   int64_t version_;
   std::vector<Item*> inputs_;
   std::vector<Item> outputs_;

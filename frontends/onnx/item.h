@@ -14,6 +14,8 @@
 
 namespace tenon::onnx {
 
+struct DequantisedFrom;  // quantise.h
+
 // One of three: a refused definition, an unused initializer, or a tensor. A tensor is made from
 // data, from known integers, or from a value of the graph. The other forms are added when something
 // needs them; none is ever replaced.
@@ -38,6 +40,11 @@ class Item {
   static Item of(Value value) {
     return Tensor{.dtype = value.dtype(), .dims = value.dims(), .value = value};
   }
+  // A value whose numbers are of `declared`, held in the value's own type (quantise.h).
+  static Item held(Value value, tenon_dtype_t declared) {
+    if (!value.valid()) return Item();
+    return Tensor{.dtype = declared, .dims = value.dims(), .value = value};
+  }
   // An input of the model, which has a value in each run.
   static Item of(Value value, const ValueProto& input) {
     return Tensor{.dtype = value.dtype(), .dims = value.dims(), .value = value, .input = &input};
@@ -49,14 +56,19 @@ class Item {
     return initializer != nullptr ? *initializer : nullptr;
   }
 
-  // Of a tensor; if it is none, there is no type, no dims, nothing known.
+  // Of a tensor; if it is none, there is no type, no dims, nothing known. The value has another
+  // type where the declared one is held in it.
   tenon_dtype_t dtype() const { return tensor().dtype; }
   const Dims& dims() const { return tensor().dims; }
   Value value() const { return tensor().value; }  // invalid until something needs it
   const Constant* constant() const { return tensor().constant.get(); }
   const Extents* elements() const { return tensor().elements.get(); }
   const ValueProto* input() const { return tensor().input; }
+  const DequantisedFrom* dequantised_from() const { return tensor().dequantised_from.get(); }
 
+  void set_dequantised_from(std::shared_ptr<const DequantisedFrom> from) {
+    std::get<Tensor>(is_).dequantised_from = std::move(from);
+  }
   // Adds a form to a tensor.
   void set_value(Value value) { std::get<Tensor>(is_).value = value; }
   void set_constant(std::shared_ptr<const Constant> constant) {
@@ -75,6 +87,7 @@ class Item {
     std::shared_ptr<const Constant> constant;  // data from the file, or computed from it
     std::shared_ptr<const Extents> elements;
     const ValueProto* input = nullptr;
+    std::shared_ptr<const DequantisedFrom> dequantised_from;  // null: not by a node of its own
   };
 
   Item(Tensor tensor) : is_(std::move(tensor)) {}

@@ -408,6 +408,29 @@ bool NodeContext::same_types(size_t first) {
   return ok_;
 }
 
+// ---- Another op in this one's place ----
+
+std::vector<Item> NodeContext::as(std::string_view op, int64_t version, std::vector<Item> operands,
+                                  ImportFunction import) {
+  if (!ok_ || !builder().status().ok()) return {};
+  std::vector<Item*> pointers;
+  for (Item& operand : operands) {
+    Item* kept = operand.refused() ? nullptr : importer_->new_item();
+    if (kept != nullptr) *kept = std::move(operand);
+    pointers.push_back(kept);
+  }
+  NodeContext inner(importer_, node_, version, std::move(pointers));
+  inner.op_ = op;
+  if (import == nullptr) import = find_importer("", op, version)->import;
+  const bool done = import(inner);
+  read_attributes_.insert(read_attributes_.end(), inner.read_attributes_.begin(),
+                          inner.read_attributes_.end());
+  waits_ |= inner.waits_;
+  ok_ &= inner.ok_;
+  if (!done || !ok_) return {};
+  return std::move(inner.outputs_);
+}
+
 // ---- Results ----
 
 bool NodeContext::set(size_t i, Value value) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "quantise.h"
 #include "window.h"
 
 namespace tenon::onnx {
@@ -15,6 +16,8 @@ bool matmul(NodeContext& n) {
   if (n.rank(0) < 1 || n.rank(1) < 1) return n.fail("T0713", "its inputs need rank 1 or more");
   const Dim inner = n.dims(1)[n.rank(1) == 1 ? 0 : n.rank(1) - 2];
   if (!n.require_equal(n.dims(0).back(), inner, "the inner dims")) return false;
+  if (auto factors = quantised_factors(n, n.rank(1) - 1); factors && n.rank(1) == 2)
+    return set_by_integers(n, std::move(*factors), matmul_of_quantised);
   // matmul broadcasts missing leading dims and leading dims of 1; others must be equal.
   return n.set(0, n.build("matmul", {n.value(0), n.value(1)}));
 }
@@ -43,6 +46,9 @@ bool gemm(NodeContext& n) {
   if (n.has(2) && n.rank(2) > 2) return n.fail("T0713", "its third input needs rank 2 or less");
   if (!n.require_equal(n.dims(0)[trans_a ? 0 : 1], n.dims(1)[trans_b ? 1 : 0], "the inner dims"))
     return false;
+  const bool plain = alpha == 1.0 && !trans_a && (!n.has(2) || (beta == 1.0 && n.rank(2) <= 1));
+  if (auto factors = quantised_factors(n, trans_b ? 0 : 1); factors && plain)
+    return set_by_integers(n, std::move(*factors), gemm_of_quantised);
   const Value a = trans_a ? n.transpose(n.value(0), {1, 0}) : n.value(0);
   const Dim rows = n.dims(0)[trans_a ? 1 : 0], columns = n.dims(1)[trans_b ? 0 : 1];
   if (alpha == 1.0) {
@@ -64,40 +70,16 @@ bool gemm(NodeContext& n) {
 
 bool conv(NodeContext& n) {
   if (!n.arity(2, 3) || !n.same_types()) return false;
-  const Dims x = n.dims(0), w_dims = n.dims(1);
-  if (x.size() < 3 || w_dims.size() != x.size()) {
-    return n.fail("T0713", cat("its inputs have the ranks ", x.size(), " and ", w_dims.size(),
-                               ", and need one rank of 3 or more"));
-  }
-  const size_t spatial = x.size() - 2;
-  const int64_t groups = n.integer("group", 1);
-  if (groups < 1)
-    return n.fail("T0708", cat("attribute 'group' is ", groups, ", and must be positive"));
-  if (w_dims[0].is_constant() && w_dims[0].constant() % groups != 0) {
-    return n.fail("T0713", cat("its ", w_dims[0].constant(), " filters cannot be divided into ",
-                               groups, " groups"));
-  }
-  if (!n.require_equal(x[1], w_dims[1] * n.dim(groups),
-                       "the channels of its input and of its filters"))
-    return false;
-  Window w;
-  for (size_t i = 0; i < spatial; ++i) {
-    if (!w_dims[i + 2].is_constant())
-      return n.fail("T0714", "filters of symbolic size are not supported");
-    w.size.push_back(w_dims[i + 2].constant());
-    if (w.size.back() < 1) return n.fail("T0713", "its filters have a dim of 0");
-  }
-  if (n.has_attribute("kernel_shape") && n.integers("kernel_shape") != w.size) {
-    return n.fail("T0708", "attribute 'kernel_shape' differs from the shape of its filters");
-  }
-  w.strides = n.per_dim("strides", spatial, 1, 1);
-  w.dilations = n.per_dim("dilations", spatial, 1, 1);
-  const std::span<const Dim> dims = std::span(x).subspan(2);
-  if (!n.ok() || !pads(n, dims, &w) || !fits(n, dims, w)) return false;
-  if (n.has(2) && (n.rank(2) != 1 || !n.require_equal(n.dims(2)[0], w_dims[0],
+  Convolution c;
+  if (!read_convolution(n, 0, 1, &c)) return false;
+  if (n.has(2) && (n.rank(2) != 1 || !n.require_equal(n.dims(2)[0], n.dims(1)[0],
                                                       "the numbers of biases and of filters"))) {
     return n.fail("T0713", "its bias needs rank 1");
   }
+  // Integers are not worth it where channels are filtered in groups.
+  if (auto factors = quantised_factors(n, 0); factors && c.groups == 1)
+    return set_by_integers(n, std::move(*factors), conv_of_quantised);
+  Window& w = c.window;
   std::vector<Value> operands = {bordered(n, n.value(0), &w, n.scalar(n.dtype(0), 0)), n.value(1)};
   if (n.has(2)) operands.push_back(n.value(2));
   return n.set(0, n.build("conv_bias", operands,
@@ -105,7 +87,7 @@ bool conv(NodeContext& n) {
                            {"pad_low", w.low},
                            {"pad_high", w.high},
                            {"w_dilation", w.dilations},
-                           {"groups", groups}}));
+                           {"groups", c.groups}}));
 }
 
 // ---- Pools ----

@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "importer.h"
+#include "quantise.h"
 
 namespace tenon::onnx {
 namespace {
@@ -15,6 +15,7 @@ struct Recurrence {
   int64_t directions = 1;
   double clip = 0;  // 0: none
   bool linear_before_reset = false, batch_first = false;
+  bool quantises = false;                // the state is quantised dynamically before each product
   std::vector<std::string> activations;  // one direction after another
   Dim length, batch;
   Value x, lengths;  // [length, batch, features]; i64[batch] or invalid
@@ -79,7 +80,8 @@ struct State {
 State step(Builder& b, const Recurrence& r, const Direction& d, Value x, State s) {
   const int64_t n = r.hidden;
   const auto gate = [&](Value v, size_t i) { return activate(b, v, d.activations[i], r.clip); };
-  Value from_state = b.build("linear", {s.h, d.r}, {{"transpose_w", 1}});
+  const Value h = r.quantises ? through_dynamic(b, s.h) : s.h;
+  Value from_state = b.build("linear", {h, d.r}, {{"transpose_w", 1}});
   if (r.gates == 1) return {gate(add(b, x, from_state), 0), s.c};
   if (r.gates == 3) {
     const Value z = gate(add(b, part(b, x, 0, n), part(b, from_state, 0, n)), 0);
@@ -197,11 +199,12 @@ bool read_attributes(NodeContext& n, Recurrence* r) {
   return n.ok();
 }
 
-bool recurrent(NodeContext& n) {
+bool recurrent(NodeContext& n, bool quantises) {
   const bool lstm = n.op() == "LSTM";
   if (!n.arity(3, lstm ? 8 : 6, lstm ? 3 : 2)) return false;
   Recurrence r;
   if (!read_attributes(n, &r)) return false;
+  r.quantises = quantises;
   constexpr int64_t kRanks[] = {3, 3, 3, 2, 1, 3, 3, 2};  // x, w, r, bias, lengths, h, c, peepholes
   for (size_t i = 0; i < n.input_count(); ++i) {
     if (n.has(i) && n.rank(i) != kRanks[i])
@@ -276,10 +279,52 @@ bool recurrent(NodeContext& n) {
   return n.ok();
 }
 
+bool in_floats(NodeContext& n) {
+  return recurrent(n, false);
+}
+bool in_quantised_states(NodeContext& n) {
+  return recurrent(n, true);
+}
+
+// Weights [directions, features, rows] of 8 bits, with a scale for each direction or each row, as
+// real numbers [directions, rows, features].
+Item real_weights(NodeContext& n, size_t w, size_t scale, size_t zero) {
+  if (!check_scale(n, scale, ScaleUse::kDequantise)) return Item();
+  if (n.rank(w) != 3 || n.rank(scale) < 1 || n.rank(scale) > 2 || n.rank(zero) != n.rank(scale)) {
+    n.fail("T0713", cat("its input ", w, " needs rank 3, its scale and zero point rank 1 or 2"));
+    return Item();
+  }
+  const auto wide = [&](size_t i) {
+    Dims shape = n.dims(i);
+    if (shape.size() == 1) shape.push_back(n.dim(1));
+    shape.insert(shape.begin() + 1, n.dim(1));
+    return n.broadcast_to(n.reshape(n.value(i), shape), n.dims(w));
+  };
+  const Value real = dequantised(n, n.value(w), wide(scale), wide(zero));
+  return real.valid() ? Item::of(n.transpose(real, {0, 2, 1})) : Item();
+}
+
+// The integer products of the op, times their scales, are the products of these real numbers.
+bool dynamic_quantize_lstm(NodeContext& n) {
+  for (const size_t i : {0, 1, 2, 8, 9, 10, 11}) n.item(i);
+  if (!n.ok()) return false;
+  const Value x = n.value(0);
+  if (!x.valid()) return n.ok();
+  std::vector<Item> operands = {Item::of(through_dynamic(n.builder(), x)), real_weights(n, 1, 8, 9),
+                                real_weights(n, 2, 10, 11)};
+  for (size_t i = 3; i < 8; ++i) operands.push_back(n.has(i) ? n.item(i) : Item());
+  const std::vector<Item> results = n.as("LSTM", 7, std::move(operands), in_quantised_states);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].dtype() != TENON_DTYPE_NONE) n.set(i, results[i]);
+  }
+  return n.ok();
+}
+
 constexpr auto kTable = std::to_array<OpImporter>({
-    {"RNN", 7, recurrent},
-    {"GRU", 7, recurrent},
-    {"LSTM", 7, recurrent},
+    {"RNN", 7, in_floats},
+    {"GRU", 7, in_floats},
+    {"LSTM", 7, in_floats},
+    {"DynamicQuantizeLSTM", 1, dynamic_quantize_lstm, "com.microsoft"},
 });
 
 }  // namespace

@@ -143,6 +143,39 @@ Value bordered(NodeContext& n, Value x, Window* w, Value fill) {
                  {{"start", start}, {"limit", limit}});
 }
 
+bool read_convolution(NodeContext& n, size_t x_operand, size_t w_operand, Convolution* out) {
+  const Dims x = n.dims(x_operand), w_dims = n.dims(w_operand);
+  if (x.size() < 3 || w_dims.size() != x.size()) {
+    return n.fail("T0713", cat("its inputs have the ranks ", x.size(), " and ", w_dims.size(),
+                               ", and need one rank of 3 or more"));
+  }
+  const size_t spatial = x.size() - 2;
+  out->groups = n.integer("group", 1);
+  if (out->groups < 1)
+    return n.fail("T0708", cat("attribute 'group' is ", out->groups, ", and must be positive"));
+  if (w_dims[0].is_constant() && w_dims[0].constant() % out->groups != 0) {
+    return n.fail("T0713", cat("its ", w_dims[0].constant(), " filters cannot be divided into ",
+                               out->groups, " groups"));
+  }
+  if (!n.require_equal(x[1], w_dims[1] * n.dim(out->groups),
+                       "the channels of its input and of its filters"))
+    return false;
+  Window& w = out->window;
+  for (size_t i = 0; i < spatial; ++i) {
+    if (!w_dims[i + 2].is_constant())
+      return n.fail("T0714", "filters of symbolic size are not supported");
+    w.size.push_back(w_dims[i + 2].constant());
+    if (w.size.back() < 1) return n.fail("T0713", "its filters have a dim of 0");
+  }
+  if (n.has_attribute("kernel_shape") && n.integers("kernel_shape") != w.size) {
+    return n.fail("T0708", "attribute 'kernel_shape' differs from the shape of its filters");
+  }
+  w.strides = n.per_dim("strides", spatial, 1, 1);
+  w.dilations = n.per_dim("dilations", spatial, 1, 1);
+  const std::span<const Dim> dims = std::span(x).subspan(2);
+  return n.ok() && pads(n, dims, &w) && fits(n, dims, w);
+}
+
 std::vector<int64_t> whole(const std::vector<int64_t>& list, int64_t neutral) {
   std::vector<int64_t> out(2, neutral);
   out.insert(out.end(), list.begin(), list.end());

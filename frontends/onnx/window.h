@@ -49,6 +49,14 @@ bool round_up(NodeContext& n, std::span<const Dim> dims, Window* w);
 // `skip`. Other dims keep their paddings in w.
 Value bordered(NodeContext& n, Value x, Window* w, Value fill);
 
+// The window and groups of a convolution.
+struct Convolution {
+  Window window;
+  int64_t groups = 1;
+};
+// Reads the attributes of a convolution of operands x and w. False with the problem told.
+bool read_convolution(NodeContext& n, size_t x, size_t w, Convolution* out);
+
 // A list for all dims of x, with `neutral` for batch and channels.
 std::vector<int64_t> whole(const std::vector<int64_t>& list, int64_t neutral);
 

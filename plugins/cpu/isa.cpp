@@ -61,7 +61,7 @@ std::string_view clang_cpu(Isa isa) {
 }
 
 std::string_view clang_features(Isa isa) {
-  return isa == Isa::kAvx512Bf16 ? "+avx512bf16" : "";
+  return isa == Isa::kAvx512Bf16 ? "+avx512bf16,+avx512vnni" : "";
 }
 
 Isa detected_isa() {
@@ -72,7 +72,8 @@ Isa detected_isa() {
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512cd");
-  if (v4 && __builtin_cpu_supports("avx512bf16")) {
+  // Processors with the first have the second.
+  if (v4 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) {
     return Isa::kAvx512Bf16;
   }
   return v4 ? Isa::kAvx512 : v3 ? Isa::kAvx2 : Isa::kBaseline;

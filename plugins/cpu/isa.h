@@ -17,7 +17,7 @@ std::optional<Isa> isa_named(std::string_view name);
 
 // clang's name for it: "x86-64", "x86-64-v3", "x86-64-v4".
 std::string_view clang_cpu(Isa isa);
-// Features beyond that name: "+avx512bf16", or nothing.
+// Features beyond that name: "+avx512bf16,+avx512vnni", or nothing.
 std::string_view clang_features(Isa isa);
 
 // The best that this processor and its operating system can run.

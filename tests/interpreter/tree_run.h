@@ -100,6 +100,7 @@ class TreeRun {
   Lane read_address(int64_t number, int64_t more, DType type, uint32_t item);
   Lane product_sum(Lane sum, Lane a, Lane b, DType type) const;
   Lane rounded(Lane x, DType type) const;
+  Lane weight(const kernelgen::Node& n, int64_t step, int64_t column, uint32_t item);
   Lane zero() const { return {Reg{.i = 0}, true}; }
 
   const kernelgen::LoopTree& tree_;

@@ -100,9 +100,30 @@ void TreeRun::interleave(const Node& n) {
   });
 }
 
+// The number of few bits of a step and column, with its zero and scale.
+Lane TreeRun::weight(const Node& n, int64_t step, int64_t column, uint32_t item) {
+  const DType byte = tree_.buffers[static_cast<uint32_t>(n.b_buffer)].type;
+  const int64_t each = n.few_bits == 4 ? 2 : 1, stride = number(n.stride, item, "a stride"),
+                block = step / number(n.args[3], item, "steps of a block");
+  Lane q = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), byte,
+                number(n.args[0], item, "an address") + step / each * stride + column, item);
+  if (n.few_bits == 4) q.value.i = q.value.i >> (step % 2 * 4) & 15;
+  const auto of_block = [&](int32_t buffer, ValueId at) {
+    return read(Space::kBuffer, static_cast<uint32_t>(buffer), TENON_F32,
+                number(at, item, "an address") + block * stride + column, item);
+  };
+  const Lane scale = of_block(n.scale_buffer, n.list_b[0]);
+  Lane zero{Reg{.f = 0}, true};
+  if (n.zero_buffer == -1) zero = lane(n.list_b[1], item);
+  if (n.zero_buffer >= 0) zero = of_block(n.zero_buffer, n.list_b[1]);
+  Lane out{Reg{.f = (static_cast<double>(q.value.i) - zero.value.f) * scale.value.f},
+           q.known && zero.known && scale.known};
+  return rounded(out, TENON_F32);
+}
+
 void TreeRun::mma(const Node& n) {
-  // With pairs, each step is two products of bf16.
-  const DType read_type = n.pairs ? DType{TENON_BF16} : n.type;
+  // With pairs, each step is two products of bf16 or of i16.
+  const DType read_type = n.pairs ? kernelgen::pair_type(n.type) : n.type;
   const int64_t each = n.pairs ? 2 : 1, columns = n.bits * n.lanes;
   const Space b_space = n.b_buffer < 0 ? Space::kScratch : Space::kBuffer;
   const uint32_t b_ref = n.b_buffer < 0 ? 0 : static_cast<uint32_t>(n.b_buffer);
@@ -118,7 +139,9 @@ void TreeRun::mma(const Node& n) {
         for (int64_t s = 0; s < steps && !report_.full(); ++s) {
           for (int64_t p = 0; p < each; ++p) {
             const Lane x = read(n.space, n.ref, read_type, a + s * a_step + p, k),
-                       y = read(b_space, b_ref, read_type, b + s * b_step + c * each + p, k);
+                       y = n.few_bits != 0
+                               ? weight(n, s, c, k)
+                               : read(b_space, b_ref, read_type, b + s * b_step + c * each + p, k);
             sum = product_sum(sum, x, y, n.type);
           }
         }
@@ -130,7 +153,8 @@ void TreeRun::mma(const Node& n) {
 }
 
 void TreeRun::taps(const Node& n) {
-  const int64_t columns = n.bits * n.lanes;
+  const DType read_type = n.pairs ? kernelgen::pair_type(n.type) : n.type;
+  const int64_t columns = n.bits * n.lanes, each = n.pairs ? 2 : 1;
   each_item([&](uint32_t k) {
     const int64_t table = number(n.args[0], k, "an address"),
                   offsets = number(n.args[1], k, "an address");
@@ -139,16 +163,19 @@ void TreeRun::taps(const Node& n) {
     const int64_t steps = number(n.list[0], k, "the length of a sum"),
                   apart = number(n.stride, k, "a stride");
     for (int64_t r = 0; r < n.ref; ++r) {
-      std::vector<Lane> sums(static_cast<size_t>(columns), Lane{Reg{.f = 0}, true});
+      Lane none = zero();
+      if (is_float(n.type)) none.value.f = 0;
+      std::vector<Lane> sums(static_cast<size_t>(columns), none);
       for (int64_t t = 0; t < count && !report_.full(); ++t) {
         const Lane row = read(Space::kScratch, 0, TENON_I64, table + t * n.ref + r, k),
                    offset = read(Space::kScratch, 0, TENON_I64, offsets + t, k);
         if (!row.known || !offset.known) return fact("an address is not known");
-        for (int64_t i = 0; i < steps; ++i) {
-          const Lane a = read_address(row.value.i, i, n.type, k);
+        for (int64_t i = 0; i < steps * each; ++i) {
+          const Lane a = read_address(row.value.i, i, read_type, k);
           for (int64_t c = 0; c < columns; ++c) {
-            const Lane w = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), n.type,
-                                weights + offset.value.i + i * apart + c, k);
+            const Lane w =
+                read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), read_type,
+                     weights + offset.value.i + i / each * apart + c * each + i % each, k);
             sums[static_cast<size_t>(c)] = product_sum(sums[static_cast<size_t>(c)], a, w, n.type);
           }
         }

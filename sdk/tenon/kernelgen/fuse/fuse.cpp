@@ -165,6 +165,7 @@ class Inliner {
       const bool operand =
           to.kind == StageKind::kAttention && (l == to.a || l == to.b || l == to.value[0]);
       if (operand ? !in_strides(s.value[result]) : !wanted(c, uses.size(), to, l)) return;
+      if (in_integer_window(to) && !widened_load(s.value[result])) return;
     }
     std::vector<size_t> consumers;
     for (auto& u : uses) {
@@ -186,6 +187,15 @@ class Inliner {
       }
     }
     return false;
+  }
+
+  // A convolution of integers, whose tiles read what is computed from its input for each tap.
+  bool in_integer_window(const Stage& s) const {
+    return s.kind == StageKind::kContract && s.x_channel >= 0 && p_.type(s.a) == TENON_I32;
+  }
+  bool widened_load(ExprId e) const {
+    const bool converts = p_.at(e).kind == X::kOp && p_.at(e).op == TENON_S_CONVERT;
+    return p_.at(converts ? p_.arg(e, 0) : e).kind == X::kLoad;
   }
 
   // Whether the value is an unguarded load whose index is a sum of multiples of axes.

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "tenon/kernelgen/fuse/layout_internal.h"
+#include "tenon/kernelgen/schedule/contraction.h"
 #include "tenon/kernelgen/schedule/convolution.h"
 
 namespace tenon::kernelgen {
@@ -82,8 +83,12 @@ bool floats(const Pool& p, ExprId e) {
 }
 
 ExprId operand(const Pool& p, ExprId e) {
-  if (p.type(e) != TENON_F32) return kNone;
   const Expr& x = p.at(e);
+  if (p.type(e) == TENON_I32) {
+    const ExprId narrow = narrow_of(p, e);
+    return narrow != kNone && p.at(narrow).kind == X::kLoad ? narrow : kNone;
+  }
+  if (p.type(e) != TENON_F32) return kNone;
   if (x.kind == X::kOp && x.op == TENON_S_CONVERT) {
     const ExprId from = p.arg(e, 0);
     const bool half = p.type(from) == TENON_F16 || p.type(from) == TENON_BF16;

@@ -21,12 +21,14 @@ class Operands {
     const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty() &&
                            side_by_side(s, w.axes.both[0]);
     // One pixel is a matrix-vector product, which is best read along its rows.
+    pairs_ = p_.type(s.a) == TENON_I32;
     const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) &&
-                       w.in.size() <= 1 && !w.axes.only_b.empty() && known(s);
+                       w.in.size() <= 1 && !w.axes.only_b.empty() && known(s) &&
+                       (!pairs_ || (!depthwise && even_channels(w)));
     // Without pixels around it, a channel is read where it is unless tiles load it with others.
     const bool pixels = k_.buffers[p_.at(operand(p_, s.b)).ref].dims.size() >= 3;
     if (!tiled) return pixels && floats(p_, s.b) ? channels_last_input(s) : void();
-    if (depthwise || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
+    if (depthwise || pairs_ || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
     depthwise ? pack_channels(s, w) : pack_panels(s, w);
   }
 
@@ -71,18 +73,28 @@ class Operands {
            });
   }
 
-  // Makes the input channels-last, as f32.
+  // Integers are multiplied in pairs of neighbouring channels.
+  bool even_channels(const Window& w) const {
+    return t_.i16_pairs && w.in.size() == 1 &&
+           p_.value(p_.axes()[w.in[0]].extent).value_or(1) % 2 == 0;
+  }
+
+  // The type that tiles read: f32, or i16 where they multiply pairs.
+  DType read_type() const { return pairs_ ? pair_type(TENON_I32) : DType{TENON_F32}; }
+
+  // Makes the input channels-last, as the type that tiles read.
   void channels_last_input(Stage& s) {
     const ExprId from = operand(p_, s.b);
     const uint32_t x = p_.at(from).ref;
     const Buffer& b = k_.buffers[x];
     const bool in_order = p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) ||
                           p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1);
-    if (from == s.b && in_order) return;
-    const uint32_t turned = edges_.reordered(x, s.x_channel, TENON_F32, s.origins);
+    if (p_.type(from) == read_type() && in_order) return;
+    const uint32_t turned = edges_.reordered(x, s.x_channel, read_type(), s.origins);
     const std::vector<ExprId> args(p_.args(from).begin(), p_.args(from).end());
-    s.b = p_.load(turned, TENON_F32, std::span<const ExprId>(args).subspan(2), args[0],
-                  args[0] == kNone ? kNone : p_.number(0, TENON_F32));
+    const ExprId load = p_.load(turned, read_type(), std::span<const ExprId>(args).subspan(2),
+                                args[0], args[0] == kNone ? kNone : p_.number(0, read_type()));
+    s.b = p_.convert(load, p_.type(s.b));
   }
 
   bool few_channels(const Window& w) const {
@@ -153,27 +165,33 @@ class Operands {
 
   uint32_t lanes() const { return t_.vector_bytes / size_of(TENON_F32); }
 
-  // Runs `fill` over new axes in place of those of the weights; returns the buffer.
+  // Runs `fill` over new axes in place of those of the weights; returns the buffer. In pairs, the
+  // last kept axis is cut into pairs, and the halves are the last dim.
   uint32_t packed(const Stage& s, const std::vector<uint32_t>& kept, ExprId columns,
                   uint32_t column, int64_t panel, bool channels) {
     std::vector<ExprId> dims;
     for (uint32_t a : kept) dims.push_back(p_.axes()[a].extent);
+    if (pairs_) dims.back() = p_.floordiv(dims.back(), p_.integer(2));
     const ExprId panels = p_.ceildiv(columns, panel);
     Stage fill;
     std::unordered_map<ExprId, ExprId> map;
     std::vector<ExprId> index = edges_.fresh_axes(dims, &fill.space);
     for (size_t i = 0; i < kept.size(); ++i) map[p_.axis(kept[i])] = index[i];
-    dims.push_back(panels);
-    dims.push_back(p_.integer(panel));
+    std::vector<ExprId> ends = {panels, p_.integer(panel)};
+    if (pairs_) ends.push_back(p_.integer(2));
+    dims.insert(dims.end(), ends.begin(), ends.end());
     std::vector<uint32_t> last;
-    const std::vector<ExprId> split = edges_.fresh_axes({panels, p_.integer(panel)}, &last);
+    const std::vector<ExprId> split = edges_.fresh_axes(ends, &last);
+    if (pairs_)
+      map[p_.axis(kept.back())] = p_.add(p_.mul(index.back(), p_.integer(2)), split.back());
     fill.space.insert(fill.space.end(), last.begin(), last.end());
     index.insert(index.end(), split.begin(), split.end());
     const ExprId col = p_.add(p_.mul(split[0], p_.integer(panel)), split[1]);
     const bool exact = p_.value(columns) && *p_.value(columns) % panel == 0;
     map[p_.axis(column)] = col;
-    fill.value = {p_.substitute(s.a, map, exact ? kNone : p_.cmp(TENON_CMP_LT, col, columns))};
-    const uint32_t id = edges_.temp(p_.type(s.a), dims, -1);
+    const ExprId weights = pairs_ ? p_.convert(operand(p_, s.a), read_type()) : s.a;
+    fill.value = {p_.substitute(weights, map, exact ? kNone : p_.cmp(TENON_CMP_LT, col, columns))};
+    const uint32_t id = edges_.temp(p_.type(weights), dims, -1);
     Buffer& b = k_.buffers[id];
     // Depthwise: [taps, channels]. Else [outer, panels, taps, panel]: the remaining taps come after
     // the panels.
@@ -184,6 +202,7 @@ class Operands {
         b.strides[d] = stride;
         stride = p_.mul(stride, b.dims[d]);
       };
+      if (pairs_) lay(n + 2);
       lay(n + 1);
       size_t outer = 0;
       while (outer < n && contains(s.space, kept[outer])) ++outer;
@@ -201,10 +220,14 @@ class Operands {
                   int64_t panel) {
     std::vector<ExprId> index;
     for (uint32_t a : kept) index.push_back(p_.axis(a));
-    const ExprId c = p_.axis(column);
+    const ExprId c = p_.axis(column), two = p_.integer(2);
     index.push_back(p_.floordiv(c, p_.integer(panel)));
     index.push_back(p_.mod(c, p_.integer(panel)));
-    s.a = p_.load(id, p_.type(s.a), index);
+    if (pairs_) {
+      index[kept.size() - 1] = p_.floordiv(p_.axis(kept.back()), two);
+      index.push_back(p_.mod(p_.axis(kept.back()), two));
+    }
+    s.a = p_.convert(p_.load(id, k_.buffers[id].type, index), p_.type(s.a));
     s.panel = static_cast<uint32_t>(panel);
   }
 
@@ -238,6 +261,7 @@ class Operands {
   Kernel& k_;
   Pool& p_;
   const Target& t_;
+  bool pairs_ = false;  // integers, two channels per step
 };
 
 }  // namespace

@@ -42,7 +42,8 @@ class Edges {
 };
 
 bool floats(const Pool& p, ExprId e);  // a load of f32
-// The load, if `e` is an f32 load or a 16-bit float load widened to f32; else kNone.
+// The load, if `e` is an f32 load, a 16-bit float load widened to f32 or an integer that i16 holds
+// widened to i32; else kNone.
 ExprId operand(const Pool& p, ExprId e);
 bool divides(const Pool& p, ExprId e);
 // The longest of these axes that has a dim of the result for itself; ~0u: none.

@@ -18,9 +18,14 @@ int64_t panel_columns(const Target& target, DType acc, int64_t n);
 // For every Contract with an operand that depends only on constants and owns the columns of the
 // result: adds a Map that writes the operand as [batch...][columns / panel][sum][panel], with zeros
 // after the last column, into a persistent buffer (Buffer::panel) that the Contract then reads.
-// Where the target multiplies pairs of bf16, operands of bf16 products stay bf16:
+// Where the target multiplies pairs of bf16, operands of bf16 products stay bf16, and those of
+// products of integers that i16 holds become i16 where it multiplies pairs of i16:
 // [batch...][columns / panel][sum / 2][panel][2], with a zero after an odd sum. Runs after
 // inline_maps and before partition.
+//
+// Weights that are computed as (q - zero) scale from integers of 4 or 8 bits are kept as three such
+// operands: q with two steps of 4 bits per byte, and scale and zero once for each block of steps
+// that has one. The register tile widens them.
 void pack_constants(Kernel& program, const Target& target);
 
 }  // namespace tenon::kernelgen

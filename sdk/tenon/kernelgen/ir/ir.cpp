@@ -58,6 +58,10 @@ bool is_signed(DType t) {
   return elements::dtype_is_signed(t) || is_float(t) || elements::dtype_is_complex(t);
 }
 // Floats of a byte and complex numbers have none: kernels do not compute with them.
+DType pair_type(DType acc) {
+  return acc == TENON_F32 ? DType{TENON_BF16} : DType{TENON_I16};
+}
+
 uint32_t size_of(DType t) {
   const uint32_t bytes = elements::dtype_bits(t) / 8;
   return elements::dtype_is_complex(t) || (is_float(t) && bytes == 1) ? 0 : bytes;
@@ -258,6 +262,14 @@ ExprId Pool::both(ExprId p, ExprId q) {
   return op(TENON_S_AND, {p, q});
 }
 
+// Whether an integer type holds all values of another one.
+static bool holds(DType type, DType values) {
+  if (!is_integer(type) || !is_integer(values)) return false;
+  const bool is_signed = type == TENON_I16 || type == TENON_I32 || type == TENON_I64;
+  const bool from_unsigned = values == TENON_U8 || values == TENON_U16 || values == TENON_U32;
+  return size_of(type) > size_of(values) && (is_signed || from_unsigned);
+}
+
 ExprId Pool::convert(ExprId x, DType to, uint16_t code) {
   const DType from = type(x);
   if (from == to) return x;
@@ -266,6 +278,10 @@ ExprId Pool::convert(ExprId x, DType to, uint16_t code) {
     if (is_float(to)) return number(number_value(x), to);
     if (!is_float(from) && to != TENON_PRED) return integer(e.bits, to);
   }
+  // An integer that the type in between holds is converted once.
+  if (e.kind == X::kOp && e.op == TENON_S_CONVERT && code == TENON_S_CONVERT &&
+      holds(from, type(arg(x, 0))) && to != TENON_PRED)
+    return convert(arg(x, 0), to);
   // Fused ops do not need an implicit rounding that is widened again (scalar.h: never less
   // precision).
   if (e.kind == X::kOp && e.op == kRound && type(arg(x, 0)) == to) return arg(x, 0);

@@ -12,6 +12,7 @@ Target cpp(const char* isa, uint32_t bytes, uint32_t registers, bool fma) {
   t.registers = registers;
   t.fma = fma;
   const bool x86 = t.isa == "avx512" || t.isa == "avx2" || t.isa == "baseline";
+  t.i16_pairs = x86;
   t.stream_bytes = x86 ? int64_t{32} << 20 : 0;
   return t;
 }

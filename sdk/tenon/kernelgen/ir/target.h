@@ -18,7 +18,8 @@ struct Target {
   uint32_t registers = 16;    // vector registers
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
   bool fma = false;
-  bool bf16 = false;  // multiplies pairs of bf16 into f32 (vdpbf16ps)
+  bool bf16 = false;       // multiplies pairs of bf16 into f32 (vdpbf16ps), and has vpdpwssd
+  bool i16_pairs = false;  // multiplies pairs of i16 into i32 (pmaddwd)
   bool fp64 = true;
   // OpenCL: the most work items that can share barriers and memory, a power of two; 0: none can.
   uint32_t group = 0;

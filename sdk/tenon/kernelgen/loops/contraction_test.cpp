@@ -3,6 +3,8 @@
 // decisions of pack_constants.
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include <random>
 
 #include "tenon/kernelgen/fuse/pack.h"
@@ -218,6 +220,60 @@ TEST(PackConstants, Bf16StaysInPairs) {
     EXPECT_EQ(to_text(checked.moved()).find("bf16[1, 12, 64, 2]") != std::string::npos,
               target.bf16);
     EXPECT_EQ(checked.text().find("dpbf16ps") != std::string::npos, target.bf16);
+  }
+}
+
+// Products of integers that i16 holds run in pairs, also where the two sides have different types.
+TEST(PackConstants, IntegersArePairs) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Builder b;
+    const Tensor x = b.input(TENON_I16, {b.dim(9), b.dim(35)});
+    b.output(b.dot(x, b.constant(TENON_I16, {b.dim(35), b.dim(50)}), {}, {},
+                   std::array<uint32_t, 1>{1}, std::array<uint32_t, 1>{0}, TENON_DTYPE_NONE,
+                   TENON_I32));
+    const Tensor y = b.input(TENON_U8, {b.dim(7), b.dim(24)});
+    b.output(b.dot(y, b.constant(TENON_U8, {b.dim(24), b.dim(64)}), {}, {},
+                   std::array<uint32_t, 1>{1}, std::array<uint32_t, 1>{0}, TENON_DTYPE_NONE,
+                   TENON_I32));
+    Checked checked(b.take_program(), target);
+    checked.run({}, {false, 0});
+    EXPECT_EQ(to_text(checked.moved()).find("i16[") != std::string::npos, true);
+    EXPECT_EQ(checked.text().find("mmah") != std::string::npos, target.i16_pairs);
+    EXPECT_EQ(checked.text().find("vpdpwssd") != std::string::npos, target.bf16);
+  }
+}
+
+// [70, 4 blocks, 16 steps] of (q - 3) scale as a matrix, from bytes or from their low halves.
+Tensor few_bits(Builder& b, DType type, bool nibbles) {
+  const std::vector<ExprId> dims = {b.dim(70), b.dim(4), b.dim(16)};
+  const uint32_t outer[] = {0, 1};
+  Tensor q = b.constant(type, dims);
+  if (nibbles) q = op(b, TENON_S_AND, {q, b.fill(type, dims, 15)});
+  const Tensor scale = b.broadcast(b.constant(TENON_F32, {dims[0], dims[1]}), dims, outer);
+  const Tensor real = op(b, TENON_S_SUB, {b.convert(q, TENON_F32), b.fill(TENON_F32, dims, 3)});
+  return b.reshape(op(b, TENON_S_MUL, {real, scale}), {b.dim(70), b.dim(64)});
+}
+
+// Weights of few bits stay so, whether few rows are known or any number is possible.
+TEST(PackConstants, WeightsOfFewBits) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Builder b;
+    const ExprId m = b.extent();
+    b.output(
+        linear(b, b.input(TENON_F32, {b.dim(3), b.dim(64)}), few_bits(b, TENON_U8, true), true));
+    b.output(linear(b, b.input(TENON_F32, {m, b.dim(64)}), few_bits(b, TENON_U8, false), true));
+    b.output(
+        linear(b, b.input(TENON_F32, {b.dim(1), b.dim(64)}), few_bits(b, TENON_I8, false), true));
+    b.output(
+        linear(b, b.input(TENON_F32, {b.dim(40), b.dim(64)}), few_bits(b, TENON_U8, true), true));
+    Checked checked(b.take_program(), target);
+    for (const int64_t rows : {1, 7}) checked.run({rows}, {false, 2e-5});
+    const bool wide = target.vector_bytes >= 32;
+    for (const char* name : {"mmaq4u3x", "mmaq8u", "mmaq8s1x"})
+      EXPECT_EQ(checked.text().find(name) != std::string::npos, wide) << name;
+    EXPECT_EQ(checked.text().find("mmaq4u6x"), std::string::npos) << "many rows widen at load";
   }
 }
 

@@ -260,6 +260,24 @@ TEST(Convolution, SixteenBits) {
 
 // A pad of the input with another value was once taken for the zeros of the convolution's own
 // padding.
+// Integers run in pairs of channels; odd numbers of channels and one filter per channel do not.
+TEST(Convolution, Integers) {
+  for (const DType type : {DType{TENON_I16}, DType{TENON_U8}}) {
+    for (const auto& [in, out, groups] :
+         {std::array<int64_t, 3>{16, 40, 1}, {5, 8, 1}, {8, 8, 8}, {8, 12, 2}}) {
+      Builder b;
+      const WindowDim w{3, 1, 1, 1, 1, 1};
+      const Tensor x = b.input(type, {b.dim(2), b.dim(in), b.dim(9), b.dim(7)});
+      const Tensor f = weights(b, out, in / groups, {w, w}, true, type);
+      std::vector<ExprId> dims = {x.dims[0], f.dims[0], out_size(b, x.dims[2], w),
+                                  out_size(b, x.dims[3], w)};
+      const WindowDim window[] = {w, w};
+      b.output(b.conv(x, f, numbers(2), window, groups, dims, TENON_DTYPE_NONE, TENON_I32));
+      check(b, {{}}, {}, 0);
+    }
+  }
+}
+
 TEST(Convolution, SurroundedByAnotherValueThanZero) {
   for (const int64_t size : {1, 3}) {
     for (const int64_t channels : {3, 20}) {

@@ -96,7 +96,14 @@ struct Node {
   // place that the rows, run_step apart, read; the weights of a run are list[1] apart. 0: one
   // address per row.
   uint32_t run = 0, run_step = 0;
-  bool pairs = false;  // kMma: operands are bf16, each step is two steps of the sum
+  // kMma: b has integers of this many bits (0: numbers of `type`), two steps of 4 to a byte, for
+  // (b - zero) scale. Each args[3] steps have a row of scales, panels like those of b, from
+  // scale_buffer[list_b[0]] on, and of zeros from zero_buffer[list_b[1]] on; zero_buffer -1: the
+  // value list_b[1] is the zero of all; -2: none.
+  uint32_t few_bits = 0;
+  int32_t scale_buffer = -1, zero_buffer = -2;
+  std::vector<ValueId> list_b;
+  bool pairs = false;  // kMma, kTaps: operands are bf16 or i16, each step is two steps
   std::vector<Node> body, other;
 };
 

@@ -20,10 +20,14 @@ class Contraction {
     b_ = s_.swapped ? st_.a : st_.b;
     acc_ = read_ = p_.type(a_);
     if (s_.pairs) {
-      read_ = TENON_BF16;
-      const ExprId narrow = bf16_of(p_, a_);
-      a_ = narrow != kNone ? narrow : p_.convert(a_, TENON_BF16);
-      b_ = bf16_of(p_, b_);
+      read_ = pair_type(acc_);
+      const ExprId narrow = narrow_of(p_, a_);
+      a_ = p_.convert(narrow != kNone ? narrow : a_, read_);
+      b_ = narrow_of(p_, b_);
+    }
+    if (s_.few_bits != 0) {
+      few_ = *few_bits_of(e_.prepared().kernel, b_);
+      b_ = few_.q;
     }
     w_ = s_.lanes;
     panel_ = int64_t{s_.nr} * w_;
@@ -75,6 +79,12 @@ class Contraction {
     std::unordered_map<ExprId, ExprId> map = {{p_.axis(s_.columns[0]), p_.axis(first)}};
     for (uint32_t r : st_.reduce) map[p_.axis(r)] = p_.integer(0);
     panel_at_ = e_.scalar(p_.substitute(p_.arg(b_, 2), map));
+    if (s_.few_bits != 0) {
+      scales_at_ = e_.scalar(p_.substitute(p_.arg(few_.scale, 2), map));
+      if (few_.zero != kNone)
+        zeros_at_ = p_.is_const(few_.zero) ? e_.scalar(few_.zero)
+                                           : e_.scalar(p_.substitute(p_.arg(few_.zero, 2), map));
+    }
     stride_ = int64_t{panel_of(e_.prepared().kernel, b_)} * (s_.pairs ? 2 : 1);
   }
 
@@ -335,6 +345,7 @@ class Contraction {
       n.args[0] = scratch(b_at_, acc_).v;
     }
     n.stride = e_.integer(stride_).v;
+    if (s_.few_bits != 0) few_bits(&n);
     n.space = s_.pack_a ? Space::kScratch : Space::kBuffer;
     if (s_.pack_a) {
       n.args[1] = e_.integer(s_.pairs ? 2 : 1).v;
@@ -349,6 +360,22 @@ class Contraction {
       }
     }
     e_.emit(e_.depth(), n);
+  }
+
+  void few_bits(Node* n) {
+    const auto buffer = [&](ExprId load) {
+      return static_cast<int32_t>(e_.argument(p_.at(load).ref, false));
+    };
+    // Scales have one row for each block of steps.
+    const Buffer& scales = e_.prepared().kernel.buffers[p_.at(few_.scale).ref];
+    const ExprId rows = scales.dims[scales.dims.size() - 2];
+    n->few_bits = s_.few_bits;
+    n->args[3] = e_.scalar(p_.floordiv(k_, rows)).v;
+    n->scale_buffer = buffer(few_.scale);
+    n->list_b = {scales_at_.v};
+    if (few_.zero == kNone) return;
+    n->zero_buffer = p_.is_const(few_.zero) ? -1 : buffer(few_.zero);
+    n->list_b.push_back(zeros_at_.v);
   }
 
   void accumulate(const std::vector<Val>& b, const std::vector<Val>& a,
@@ -483,7 +510,8 @@ class Contraction {
   int64_t w_ = 1, panel_ = 1, stride_ = 1;
   std::vector<uint32_t> order_;
   uint32_t row_ = 0;
-  Val j0_, jn_, panel_at_;
+  FewBits few_;
+  Val j0_, jn_, panel_at_, scales_at_, zeros_at_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "tenon/kernelgen/loops/lower_internal.h"
+#include "tenon/kernelgen/schedule/contraction.h"
 #include "tenon/kernelgen/schedule/convolution.h"
 
 namespace tenon::kernelgen {
@@ -20,12 +21,15 @@ class Convolution {
 
   bool run(std::string* why) {
     acc_ = p_.type(st_.a);
+    a_ = s_.pairs ? narrow_of(p_, st_.a) : st_.a;
+    b_ = s_.pairs ? narrow_of(p_, st_.b) : st_.b;
+    read_ = p_.type(a_);
     w_ = s_.lanes;
     panel_ = st_.panel;
     e_.width = s_.lanes;
     column_ = s_.columns[0];
     n_ = p_.axes()[column_].extent;
-    guard_ = p_.arg(st_.b, 0);
+    guard_ = p_.arg(b_, 0);
     m_ = p_.integer(1);
     for (uint32_t a : s_.rows) m_ = p_.mul(m_, p_.axes()[a].extent);
     if (!find_inner(why)) return false;
@@ -55,6 +59,9 @@ class Convolution {
   // that the rows of a strip read.
   bool runs() const { return s_.run_axis != ~0u; }
 
+  // Whether zeros at a border could have changed a sum.
+  bool repairs() const { return guard_ != kNone && is_float(acc_); }
+
   // Finds the reduction axis along which the input is contiguous and the weights advance by rows of
   // a panel: one call of the tile runs along it. The other axes are taps.
   bool find_inner(std::string* why) {
@@ -67,19 +74,21 @@ class Convolution {
         std::vector<ExprId> cx, cw;
         ExprId rest;
         if (guard_ != kNone && p_.uses_axis(guard_, a)) continue;
-        if (!p_.affine(p_.arg(st_.b, 2), axes, &cx, &rest) ||
-            !p_.affine(p_.arg(st_.a, 2), axes, &cw, &rest))
+        if (!p_.affine(p_.arg(b_, 2), axes, &cx, &rest) || !p_.is_const(cx[0], 1)) continue;
+        // Pairs are cut from the one axis of channels.
+        const bool split = s_.pairs && !p_.affine(p_.arg(a_, 2), axes, &cw, &rest);
+        if (!split && (!p_.affine(p_.arg(a_, 2), axes, &cw, &rest) || !p_.is_const(cw[0], panel_)))
           continue;
-        if (!p_.is_const(cx[0], 1) || !p_.is_const(cw[0], panel_)) continue;
         inner_ = a;
         taps_.erase(std::find(taps_.begin(), taps_.end(), a));
         break;
       }
       length_ = inner_ == ~0u ? p_.integer(1) : p_.axes()[inner_].extent;
+      if (s_.pairs && inner_ == ~0u) *why = "pairs need a run of channels";
     }
     tap_count_ = p_.integer(1);
     for (uint32_t a : taps_) tap_count_ = p_.mul(tap_count_, p_.axes()[a].extent);
-    if (p_.arg(st_.a, 0) != kNone) *why = "weights in panels have no guard";
+    if (p_.arg(a_, 0) != kNone) *why = "weights in panels have no guard";
     return why->empty();
   }
 
@@ -94,12 +103,12 @@ class Convolution {
     row_table_at_ = e_.reserve(p_.mul(tap_count_, p_.integer(s_.mr)), TENON_I64, 1);
     row_offsets_at_ = e_.reserve(tap_count_, TENON_I64, 1);
     const ExprId length = s_.depthwise ? n_ : length_;
-    zeros_at_ = e_.reserve(p_.add(length, p_.integer(w_)), acc_, 1);
+    zeros_at_ = e_.reserve(p_.add(length, p_.integer(w_)), read_, 1);
     e_.comment("stage 0 Pack zeros");
-    const Val base = scratch(zeros_at_, acc_),
-              zero = e_.splat(e_.scalar(p_.number(0, acc_)), s_.lanes);
+    const Val base = scratch(zeros_at_, read_),
+              zero = e_.splat(e_.scalar(p_.number(0, read_)), s_.lanes);
     e_.loop(Bind::kVector, e_.integer(0), e_.scalar(length), w_, false,
-            [&](Val at) { e_.store_at(Space::kScratch, 0, acc_, e_.add(base, at), zero); });
+            [&](Val at) { e_.store_at(Space::kScratch, 0, read_, e_.add(base, at), zero); });
     zeros_ = address(Space::kScratch, 0, base);
   }
 
@@ -108,7 +117,7 @@ class Convolution {
     n.kind = NodeKind::kAddress;
     n.space = space;
     n.ref = ref;
-    n.type = acc_;
+    n.type = read_;
     n.args[0] = at.v;
     n.dst = e_.value(TENON_I64, 1);
     return {e_.emit(at.depth, n), at.depth, at.varies};
@@ -123,7 +132,7 @@ class Convolution {
     tile.type = acc_;
     tile.bits = int64_t{s_.mr} * panel_;
     e_.emit(e_.depth(), tile);
-    if (guard_ != kNone) {
+    if (repairs()) {
       tile.ref = 1;
       e_.emit(e_.depth(), tile);
     }
@@ -183,7 +192,7 @@ class Convolution {
     const ValueId count = e_.declare(e_.integer(0));
     if (guard_ != kNone) border_ = e_.declare(e_.integer(0));
     const Val base = scratch(table_at_, TENON_I64), offsets = scratch(offsets_at_, TENON_I64);
-    const uint32_t x = e_.argument(p_.at(st_.b).ref, false);
+    const uint32_t x = e_.argument(p_.at(b_).ref, false);
     const ExprId tap_offset = weights_at(p_.integer(0));
     const ExprId first = weight_base(p_.integer(0));
     nest(taps_, [&] {
@@ -191,7 +200,7 @@ class Convolution {
       const Val slot = e_.add(base, e_.mul(at, e_.integer(s_.mr)));
       Val any, all;
       for (uint32_t r = 0; r < s_.mr; ++r) {
-        Val to = address(Space::kBuffer, x, e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename[r])));
+        Val to = address(Space::kBuffer, x, e_.scalar(p_.substitute(p_.arg(b_, 2), rename[r])));
         if (guard_ != kNone) {
           const Val inside = e_.scalar(p_.substitute(guard_, rename[r]));
           to = e_.apply(TENON_S_SELECT, TENON_I64, {inside, to, zeros_});
@@ -241,7 +250,7 @@ class Convolution {
     if (guard_ != kNone) border_ = e_.declare(e_.integer(0));
     const Val base = scratch(table_at_, TENON_I64), offsets = scratch(offsets_at_, TENON_I64),
               one = e_.integer(1);
-    const uint32_t x = e_.argument(p_.at(st_.b).ref, false);
+    const uint32_t x = e_.argument(p_.at(b_).ref, false);
     const ExprId weights =
         p_.substitute(p_.sub(weights_at(p_.integer(0)), weight_base(p_.integer(0))),
                       {{p_.axis(s_.run_axis), p_.integer(0)}});
@@ -251,7 +260,7 @@ class Convolution {
                     outside = guard_ == kNone ? kNoValue : e_.declare(e_.integer(0));
       e_.loop(Bind::kSerial, e_.integer(0), e_.integer(places), 1, false, [&](Val number) {
         e_.bind(place, e_.min(number, last));
-        Val to = address(Space::kBuffer, x, e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename)));
+        Val to = address(Space::kBuffer, x, e_.scalar(p_.substitute(p_.arg(b_, 2), rename)));
         if (guard_ != kNone) {
           const Val in_image = e_.scalar(p_.substitute(guard_, rename));
           to = e_.apply(TENON_S_SELECT, TENON_I64, {in_image, to, zeros_});
@@ -278,7 +287,7 @@ class Convolution {
   ExprId weights_at(ExprId column) {
     std::unordered_map<ExprId, ExprId> map = {{p_.axis(column_), column}};
     if (inner_ != ~0u) map[p_.axis(inner_)] = p_.integer(0);
-    return p_.substitute(p_.arg(st_.a, 2), map);
+    return p_.substitute(p_.arg(a_, 2), map);
   }
   ExprId weight_base(ExprId column) {
     std::unordered_map<ExprId, ExprId> map;
@@ -295,7 +304,7 @@ class Convolution {
     e_.bind(column, j0_);
     const Val weights = e_.scalar(weight_base(p_.axis(column)));
     sum_taps(table_at_, offsets_at_, taps, weights, 0, runs());
-    if (guard_ != kNone) repair(i, in, weights);
+    if (repairs()) repair(i, in, weights);
     epilogue(i, in);
   }
 
@@ -313,9 +322,11 @@ class Convolution {
     node.args[1] = scratch(offsets, TENON_I64).v;
     node.args[2] = taps.v;
     node.args[3] = weights.v;
-    node.b_buffer = static_cast<int32_t>(e_.argument(p_.at(st_.a).ref, false));
-    node.list = {s_.depthwise ? e_.sub(jn_, j0_).v : e_.scalar(length_).v};
-    node.stride = s_.depthwise ? j0_.v : e_.integer(panel_).v;
+    node.b_buffer = static_cast<int32_t>(e_.argument(p_.at(a_).ref, false));
+    const ExprId steps = s_.pairs ? p_.floordiv(length_, p_.integer(2)) : length_;
+    node.pairs = s_.pairs;
+    node.list = {s_.depthwise ? e_.sub(jn_, j0_).v : e_.scalar(steps).v};
+    node.stride = s_.depthwise ? j0_.v : e_.integer(panel_ * (s_.pairs ? 2 : 1)).v;
     if (of_runs) {
       node.run = static_cast<uint32_t>(run_taps());
       node.run_step = static_cast<uint32_t>(s_.run_step);
@@ -329,7 +340,7 @@ class Convolution {
     const uint32_t axes[] = {s_.run_axis};
     std::vector<ExprId> c;
     ExprId rest;
-    p_.affine(p_.arg(st_.a, 2), axes, &c, &rest);
+    p_.affine(p_.arg(a_, 2), axes, &c, &rest);
     return c[0];
   }
 
@@ -382,8 +393,8 @@ class Convolution {
     nest(taps_, [&] {
       const Val at{count, e_.depth(), false};
       const Val inside = e_.scalar(p_.substitute(guard_, rename));
-      const Val to = address(Space::kBuffer, e_.argument(p_.at(st_.b).ref, false),
-                             e_.scalar(p_.substitute(p_.arg(st_.b, 2), rename)));
+      const Val to = address(Space::kBuffer, e_.argument(p_.at(b_).ref, false),
+                             e_.scalar(p_.substitute(p_.arg(b_, 2), rename)));
       const Val slot = e_.add(base, e_.mul(at, e_.integer(s_.mr)));
       e_.loop(Bind::kSerial, e_.integer(0), e_.integer(s_.mr), 1, false, [&](Val copy) {
         Val where = e_.add(slot, copy);
@@ -449,7 +460,9 @@ class Convolution {
   const Schedule& s_;
   Pool& p_;
   const Stage& st_;
-  DType acc_ = TENON_DTYPE_NONE;
+  ExprId a_ = kNone, b_ = kNone;  // the loads
+  DType acc_ = TENON_DTYPE_NONE,
+        read_ = TENON_DTYPE_NONE;  // type of the sums, and of what the tile reads
   int64_t w_ = 1, panel_ = 1;
   uint32_t column_ = 0, inner_ = ~0u;
   std::vector<uint32_t> taps_;

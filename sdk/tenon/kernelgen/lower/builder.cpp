@@ -728,9 +728,11 @@ std::vector<Tensor> Builder::sort(std::span<const Tensor> operands, uint32_t dim
 
 // ---- Contractions ----
 
-static DType contract_acc(DType t) {
+// The type in which sums of products are kept: the asked one, or one that holds more.
+static DType contract_acc(DType asked, DType operand) {
+  const DType t = asked == TENON_DTYPE_NONE ? operand : asked;
   if (t == TENON_F16 || t == TENON_BF16) return TENON_F32;
-  return t == TENON_I8 || t == TENON_U8 ? TENON_I32 : t;
+  return is_integer(t) && size_of(t) < 4 ? DType{TENON_I32} : t;
 }
 
 Tensor Builder::finish_contract(Stage s, DType out, std::vector<ExprId> dims,
@@ -772,7 +774,7 @@ Tensor Builder::dot(const Tensor& a, const Tensor& b, std::span<const uint32_t> 
   if (a.type != b.type) return fail("dot of different types");
   if (batch_a.size() != batch_b.size() || sum_a.size() != sum_b.size())
     return fail("dot pairs different numbers of dims");
-  if (acc == TENON_DTYPE_NONE) acc = contract_acc(a.type);
+  acc = contract_acc(acc, a.type);
   if (out == TENON_DTYPE_NONE) out = a.type;
   Stage s;
   s.kind = StageKind::kContract;
@@ -813,7 +815,7 @@ Tensor Builder::conv(const Tensor& x, const Tensor& w, const ConvDims& n,
     return fail("convolution dims do not fit its window");
   }
   Pool& p = pool();
-  if (acc == TENON_DTYPE_NONE) acc = contract_acc(x.type);
+  acc = contract_acc(acc, x.type);
   if (out == TENON_DTYPE_NONE) out = x.type;
   Stage s;
   s.kind = StageKind::kContract;

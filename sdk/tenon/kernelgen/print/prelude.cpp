@@ -510,6 +510,36 @@ std::string sum_block(const std::string& steps) {
          " + 1) / 2 : " + block;
 }
 
+// The type of a vector of pairs of `lanes` sums, declared with what loads and broadcasts it.
+std::string Prelude::pair_vector(DType acc, uint32_t lanes) {
+  const std::string name = std::string(is_float(acc) ? "bf16x" : "i16x") + number(2 * lanes);
+  if (known_.insert("pairs of " + name).second) {
+    const std::string size = "__attribute__((vector_size(" + number(int64_t{lanes} * 4) + ")))";
+    if (is_float(acc)) types_ += "typedef __bf16 " + name + " " + size + ";\n";
+    types_ += is_float(acc)
+                  ? "typedef " + name + " " + name + "_u __attribute__((aligned(1), may_alias));\n"
+                  : "";
+    if (known_.insert("word").second)
+      types_ += "typedef int word_u __attribute__((aligned(1), may_alias));\n";
+    if (known_.insert("words " + number(lanes)).second)
+      types_ += "typedef int wordsx" + number(lanes) + " " + size + ";\n";
+  }
+  return is_float(acc) ? name : type(TENON_I16, 2 * lanes);
+}
+
+// Adds the products of the pairs x and b to the sums c.
+std::string Prelude::pair_product(DType acc, uint32_t lanes, const std::string& c,
+                                  const std::string& b) {
+  if (is_float(acc)) return c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");";
+  const std::string V = type(TENON_U32, lanes), W = "wordsx" + number(lanes);
+  if (target_.bf16 && lanes == 16) {
+    return c + " = (" + V + ")__builtin_ia32_vpdpwssd512((" + W + ")" + c + ", (" + W + ")x, (" +
+           W + ")" + b + ");";
+  }
+  return c + " += (" + V + ")__builtin_ia32_pmaddwd" + number(int64_t{lanes} * 32) + "(x, " + b +
+         ");";
+}
+
 std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
                               bool pairs) {
   const std::string name = std::string(pairs ? "mmah" : "mma") + number(rows) + "x" +
@@ -517,14 +547,9 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   if (!known_.insert(name).second) return name;
   // Integers wrap.
   const DType u = is_integer(t) ? unsigned_of(t) : t;
-  const std::string V = type(u, lanes), C = memory_type(u), E = pairs ? memory_type(TENON_BF16) : C;
-  if (pairs && known_.insert("bf16 pairs").second) {
-    types_ +=
-        "typedef __bf16 bf16x32 __attribute__((vector_size(64)));\n"
-        "typedef bf16x32 bf16x32_u __attribute__((aligned(1), may_alias));\n"
-        "typedef int word_u __attribute__((aligned(1), may_alias));\n"
-        "typedef int wordx16 __attribute__((vector_size(64)));\n";
-  }
+  const std::string V = type(u, lanes), C = memory_type(u),
+                    E = pairs ? memory_type(pair_type(t)) : C;
+  const std::string B = pairs ? pair_vector(t, lanes) : V;
   std::string s = "static __attribute__((noinline)) void " + name + "(";
   for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
   s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
@@ -536,21 +561,19 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t v = 0; v < vectors; ++v) s += " " + V + acc(r, v) + " = (" + V + ")0;";
   }
-  s += "\n  for (; i < e; ++i) {\n    const i64 o = i * as; " +
-       (pairs ? std::string("bf16x32") : V) + " x;";
+  s += "\n  for (; i < e; ++i) {\n    const i64 o = i * as; " + B + " x;";
   for (uint32_t v = 0; v < vectors; ++v) {
-    const std::string B = pairs ? "bf16x32" : V;
     s += " const " + B + " b" + number(v) + " = *(const " + B + "_u*)(b + " +
          number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
   }
   for (uint32_t r = 0; r < rows; ++r) {
     const std::string a = "a" + number(r);
-    s += pairs ? "\n    x = (bf16x32)((wordx16){} + *(const word_u*)(" + a + " + o));"
+    s += pairs ? "\n    x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(" + a +
+                     " + o));"
                : "\n    x = (" + V + ")(" + a + "[o]);";
     for (uint32_t v = 0; v < vectors; ++v) {
       const std::string c = acc(r, v), b = "b" + number(v);
-      s += pairs ? c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");"
-                 : c + " += x * " + b + ";";
+      s += pairs ? pair_product(t, lanes, c, b) : c + " += x * " + b + ";";
     }
   }
   s += "\n    b += bs;\n  }\n  if (first == 0) {\n ";
@@ -566,6 +589,74 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   s += "\n  } else {\n ";
   store("+=");
   functions_ += s + "\n  }\n  } while (i < k);\n}\n";
+  return name;
+}
+
+std::string Prelude::need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t vectors,
+                                       uint32_t bits, bool is_signed, const std::string& zeros) {
+  const std::string name = "mmaq" + number(bits) + (is_signed ? "s" : "u") + number(rows) + "x" +
+                           number(vectors) + "_" + zeros + suffix(TENON_F32, lanes);
+  if (!known_.insert(name).second) return name;
+  const DType byte = is_signed ? TENON_I8 : TENON_U8;
+  const std::string V = type(TENON_F32, lanes), I = type(TENON_I32, lanes), Q = type(byte, lanes),
+                    B = memory_type(byte);
+  const auto each = [&](uint32_t count, const std::string& text) {
+    std::string out;
+    for (uint32_t i = 0; i < count; ++i) {
+      std::string one = text;
+      for (size_t at = 0; (at = one.find('#', at)) != std::string::npos;)
+        one.replace(at, 1, number(i));
+      for (size_t at = 0; (at = one.find('@', at)) != std::string::npos;)
+        one.replace(at, 1, number(int64_t{i} * lanes));
+      out += one;
+    }
+    return out;
+  };
+  const auto tile = [&](const std::string& text) {
+    std::string out;
+    for (uint32_t r = 0; r < rows; ++r) {
+      for (uint32_t v = 0; v < vectors; ++v) {
+        const std::string values[] = {number(r), number(v),
+                                      number(int64_t{r * vectors + v} * lanes)};
+        for (char c : text)
+          out += c == '$'   ? values[0]
+                 : c == '#' ? values[1]
+                 : c == '@' ? values[2]
+                            : std::string(1, c);
+      }
+    }
+    return out;
+  };
+  const std::string zero = zeros == "none" ? "" : zeros == "one" ? " - z" : " - z#";
+  const auto steps = [&](const std::string& integer, const std::string& place) {
+    return each(vectors, " const " + V + " w# = (__builtin_convertvector(" + integer + ", " + V +
+                             ")" + zero + ") * s#;") +
+           tile(" c$_# += a$[" + place + "] * w#;");
+  };
+  std::string s = "static __attribute__((noinline)) void " + name + "(" +
+                  each(rows, "const f32* a#, ") + "i64 as, const " + B +
+                  "* b, i64 bs, i64 k, i64 g, const f32* sp, " +
+                  (zeros == "none"  ? ""
+                   : zeros == "one" ? "f32 z, "
+                                    : "const f32* zp, ") +
+                  "f32* c) {\n  i64 i = 0; const i64 most = (" + number(kSumBlock) +
+                  " / g + 1) * g;\n  do {\n    const i64 e = k - i > most ? i + most : k; "
+                  "const i64 first = i;\n   " +
+                  tile(" " + V + " c$_# = (" + V + ")0;") + "\n    while (i < e) {\n     " +
+                  each(vectors, " const " + V + " s# = *(const " + V + "_u*)(sp + @);");
+  if (zeros == "panels")
+    s += each(vectors, " const " + V + " z# = *(const " + V + "_u*)(zp + @);") + " zp += bs;";
+  s += " sp += bs;\n      for (const i64 end = i + g; i < end; i += " + number(bits == 4 ? 2 : 1) +
+       ") {\n        const i64 o = i * as;" +
+       each(vectors, " const " + I + " q# = __builtin_convertvector(*(const " + Q +
+                         "_u*)(b + @), " + I + ");");
+  s += bits == 4 ? "\n        {" + steps("q# & 15", "o") + " }\n        {" +
+                       steps("q# >> 4", "o + as") + " }"
+                 : "\n       " + steps("q#", "o");
+  s += "\n        b += bs;\n      }\n    }\n    if (first == 0) {\n     " +
+       tile(" *(" + V + "_u*)(c + @) = c$_#;") + "\n    } else {\n     " +
+       tile(" *(" + V + "_u*)(c + @) += c$_#;") + "\n    }\n  } while (i < k);\n}\n";
+  functions_ += s;
   return name;
 }
 

@@ -25,14 +25,20 @@ std::string row_pointers(const std::string& element, uint32_t rows, const std::s
 
 }  // namespace
 
-std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors) {
-  const std::string name = "taps" + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
+                               bool pairs) {
+  const std::string name =
+      (pairs ? "tapsh" : "taps") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
-  const std::string V = type(t, lanes), E = memory_type(t);
-  const std::string load = lanes > 1 ? "*(const " + V + "_u*)" : "*(const " + V + "*)";
+  // Integers wrap.
+  const DType u = pairs ? DType{TENON_U32} : t;
+  const std::string V = type(u, lanes), C = memory_type(u),
+                    E = pairs ? memory_type(pair_type(t)) : C,
+                    B = pairs ? pair_vector(t, lanes) : V;
+  const std::string load = lanes > 1 ? "*(const " + B + "_u*)" : "*(const " + B + "*)";
   std::string s = "static __attribute__((noinline)) void " + name +
                   "(const i64* ap, const i64* bt, const " + E + "* b, i64 taps, i64 k, i64 bs, " +
-                  E + "* c) {\n ";
+                  C + "* c) {\n ";
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t v = 0; v < vectors; ++v)
       s += " " + V + " " + accumulator(r, v) + " = (" + V + ")0;";
@@ -56,14 +62,18 @@ std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t 
        E + "* p = b + bt[t];";
   s += "\n    for (i64 i = 0; i < k;) {\n      const i64 e = k - i > most - n ? i + most - n : k; "
        "n += e - i;\n      for (; i < e; ++i) {\n        " +
-       V + " x;";
+       B + " x;";
   for (uint32_t v = 0; v < vectors; ++v)
-    s += " const " + V + " b" + number(v) + " = " + load + "(p + " + number(int64_t{v} * lanes) +
-         ");";
+    s += " const " + B + " b" + number(v) + " = " + load + "(p + " +
+         number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
   for (uint32_t r = 0; r < rows; ++r) {
-    s += "\n        x = (" + V + ")(a" + number(r) + "[i]);";
-    for (uint32_t v = 0; v < vectors; ++v)
-      s += " " + accumulator(r, v) + " += x * b" + number(v) + ";";
+    s += pairs ? "\n        x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(a" +
+                     number(r) + " + 2 * i));"
+               : "\n        x = (" + V + ")(a" + number(r) + "[i]);";
+    for (uint32_t v = 0; v < vectors; ++v) {
+      const std::string c = accumulator(r, v), b = "b" + number(v);
+      s += " " + (pairs ? pair_product(t, lanes, c, b) : c + " += x * " + b + ";");
+    }
   }
   s += "\n        p += bs;\n      }\n      if (n < most) continue;\n      n = 0;\n      if "
        "(joined) {\n       " +

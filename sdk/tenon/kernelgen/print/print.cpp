@@ -330,19 +330,38 @@ class Text {
     const DType c = is_integer(n.type)
                         ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64)
                         : n.type;
-    const std::string e = p_.memory_type(n.pairs ? DType{TENON_BF16} : c),
+    const std::string e = p_.memory_type(n.pairs ? pair_type(n.type) : c),
                       scratch = "((const " + e + "*)scratch)";
     auto at = [&](bool in_scratch, uint32_t buffer) {
       return in_scratch ? scratch : "((const " + e + "*)b" + std::to_string(buffer) + ")";
     };
-    std::string s = p_.need_mma(n.type, n.lanes, static_cast<uint32_t>(n.list.size()),
-                                static_cast<uint32_t>(n.bits), n.pairs) +
-                    "(";
+    const auto height = static_cast<uint32_t>(n.list.size()),
+               vectors = static_cast<uint32_t>(n.bits);
+    if (n.few_bits != 0)
+      return mma_few_bits(n, height, vectors, at(n.space == Space::kScratch, n.ref));
+    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.pairs) + "(";
     for (ValueId row : n.list) s += at(n.space == Space::kScratch, n.ref) + " + " + v(row) + ", ";
     s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer)) + " + " +
          v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", (" + p_.memory_type(c) +
          "*)l" + std::to_string(n.op) + ");";
     line(s);
+  }
+
+  void mma_few_bits(const Node& n, uint32_t height, uint32_t vectors, const std::string& a) {
+    const auto buffer = [&](int32_t ordinal, ValueId offset) {
+      return "b" + std::to_string(ordinal) + " + " + v(offset);
+    };
+    const char* zeros = n.zero_buffer >= 0 ? "panels" : n.zero_buffer == -1 ? "one" : "none";
+    const auto b = static_cast<uint32_t>(n.b_buffer);
+    std::string s = p_.need_mma_few_bits(n.lanes, height, vectors, n.few_bits,
+                                         t_.buffers[b].type == TENON_I8, zeros) +
+                    "(";
+    for (ValueId row : n.list) s += a + " + " + v(row) + ", ";
+    s += v(n.args[1]) + ", " + buffer(n.b_buffer, n.args[0]) + ", " + v(n.stride) + ", " +
+         v(n.args[2]) + ", " + v(n.args[3]) + ", " + buffer(n.scale_buffer, n.list_b[0]);
+    if (n.zero_buffer >= 0) s += ", " + buffer(n.zero_buffer, n.list_b[1]);
+    if (n.zero_buffer == -1) s += ", " + v(n.list_b[1]);
+    line(s + ", l" + std::to_string(n.op) + ");");
   }
 
   void taps(const Node& n) {
@@ -351,10 +370,11 @@ class Text {
         n.run != 0 ? p_.need_depthwise_runs(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits),
                                             n.run, n.run_step)
         : n.full   ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
-                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits));
+                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.pairs);
+    const std::string tile = n.pairs ? "(" + p_.memory_type(TENON_U32) + "*)l" : "l";
     line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", b" +
          std::to_string(n.b_buffer) + " + " + v(n.args[3]) + ", " + v(n.args[2]) + ", " +
-         v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", l" +
+         v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", " + tile +
          std::to_string(n.op) + ");");
   }
 

@@ -2,6 +2,7 @@
 #ifndef TENON_KERNELGEN_SCHEDULE_CONTRACTION_H_
 #define TENON_KERNELGEN_SCHEDULE_CONTRACTION_H_
 
+#include <optional>
 #include <vector>
 
 #include "tenon/kernelgen/ir/ir.h"
@@ -11,11 +12,19 @@ namespace tenon::kernelgen {
 // Columns of a panel if e reads a packed operand, widened or not; else 0.
 uint32_t panel_of(const Kernel& k, ExprId e);
 
-// The bf16 operand that e widens; kNone if e does not widen bf16.
-ExprId bf16_of(const Pool& p, ExprId e);
-// Whether e reads a packed bf16 operand, which is stored in pairs along the sum: [...][sum /
+// The operand that e widens, if register tiles can multiply pairs of such: bf16 widened to f32, or
+// an integer that i16 holds widened to i32. kNone for others.
+ExprId narrow_of(const Pool& p, ExprId e);
+// Whether e reads a packed operand that is stored in pairs along the sum: [...][sum /
 // 2][panel][2].
 bool in_pairs(const Kernel& k, ExprId e);
+
+// Weights that pack.h keeps in few bits: (q - zero) scale. zero: a load, a constant or kNone.
+struct FewBits {
+  ExprId q = kNone, zero = kNone, scale = kNone;  // q and scale: loads
+  uint32_t bits = 0;                              // 4: two steps in each byte; 8
+};
+std::optional<FewBits> few_bits_of(const Kernel& k, ExprId e);
 
 // Whether e is an unguarded load of type `acc`.
 bool plain_load(const Pool& p, ExprId e, DType acc);

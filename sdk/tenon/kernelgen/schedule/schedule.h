@@ -38,8 +38,9 @@ struct Schedule {
   uint32_t mr = 0, nr = 0;              // in rows, and in vectors of columns
   int64_t row_block = 0;                // rows per range item; B is packed once for them
   bool pack_a = false, pack_b = false, transpose_b = false;
-  bool packed = false;  // b was packed in panels at load (pack.h)
-  bool pairs = false;   // bf16, two steps of the sum per lane
+  bool packed = false;    // b was packed in panels at load (pack.h)
+  uint32_t few_bits = 0;  // 4 or 8: weights in panels are integers with scales
+  bool pairs = false;     // bf16 or i16, two steps of the sum per lane
   // Convolution: mr, nr, rows, columns and row_block as above; panels: panels of weights per range
   // item, 0: all.
   int64_t panels = 0;

@@ -8,20 +8,54 @@ namespace tenon::kernelgen {
 uint32_t lanes_of(const Kernel& k, const Target& t);
 
 uint32_t panel_of(const Kernel& k, ExprId e) {
-  if (const ExprId narrow = bf16_of(k.pool, e); narrow != kNone) e = narrow;
+  if (const ExprId narrow = narrow_of(k.pool, e); narrow != kNone) e = narrow;
+  if (const auto few = few_bits_of(k, e)) e = few->q;
   const Expr& x = k.pool.at(e);
   return x.kind == X::kLoad && k.pool.arg(e, 0) == kNone ? k.buffers[x.ref].panel : 0;
 }
 
-ExprId bf16_of(const Pool& p, ExprId e) {
+static bool is_panel(const Kernel& k, ExprId e) {
+  return k.pool.at(e).kind == X::kLoad && k.pool.arg(e, 0) == kNone &&
+         k.buffers[k.pool.at(e).ref].panel != 0;
+}
+
+std::optional<FewBits> few_bits_of(const Kernel& k, ExprId e) {
+  const Pool& p = k.pool;
+  const auto is = [&](ExprId x, uint16_t op) { return p.at(x).kind == X::kOp && p.at(x).op == op; };
+  if (!is(e, TENON_S_MUL) || p.type(e) != TENON_F32) return {};
+  for (uint32_t i = 0; i < 2; ++i) {
+    FewBits out{.scale = p.arg(e, i)};
+    ExprId real = p.arg(e, 1 - i);
+    if (!is_panel(k, out.scale)) continue;
+    if (is(real, TENON_S_SUB)) {
+      out.zero = p.arg(real, 1);
+      real = p.arg(real, 0);
+      if (!p.is_const(out.zero) && !is_panel(k, out.zero)) continue;
+    }
+    if (!is(real, TENON_S_CONVERT)) continue;
+    std::vector<ExprId> loads;
+    p.loads(p.arg(real, 0), &loads);
+    if (loads.size() != 1 || !is_panel(k, loads[0])) continue;
+    out.q = loads[0];
+    out.bits = p.arg(real, 0) == out.q ? 8 : 4;
+    return out;
+  }
+  return {};
+}
+
+ExprId narrow_of(const Pool& p, ExprId e) {
   const Expr& x = p.at(e);
-  const bool widens =
-      x.kind == X::kOp && x.type == TENON_F32 && (x.op == TENON_S_CONVERT || x.op == kRound);
-  return widens && p.type(p.arg(e, 0)) == TENON_BF16 ? p.arg(e, 0) : kNone;
+  if (x.kind != X::kOp || (x.op != TENON_S_CONVERT && x.op != kRound)) return kNone;
+  const ExprId from = p.arg(e, 0);
+  const DType t = p.type(from);
+  const bool pairs = x.type == TENON_F32   ? t == TENON_BF16
+                     : x.type == TENON_I32 ? t == TENON_I16 || t == TENON_I8 || t == TENON_U8
+                                           : false;
+  return pairs ? from : kNone;
 }
 
 bool in_pairs(const Kernel& k, ExprId e) {
-  return bf16_of(k.pool, e) != kNone && panel_of(k, e) != 0;
+  return narrow_of(k.pool, e) != kNone && panel_of(k, e) != 0;
 }
 
 bool plain_load(const Pool& p, ExprId e, DType acc) {
@@ -165,8 +199,9 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
   std::vector<uint32_t> order = st.reduce;
   ExprId step, rest;
   s.pairs = in_pairs(k, b);
-  const ExprId read = s.pairs && bf16_of(p, a) != kNone ? bf16_of(p, a) : a;
-  bool walks = plain_load(p, read, s.pairs ? DType{TENON_BF16} : p.type(a)) &&
+  if (const auto few = few_bits_of(k, b)) s.few_bits = few->bits;
+  const ExprId read = s.pairs && narrow_of(p, a) != kNone ? narrow_of(p, a) : a;
+  bool walks = plain_load(p, read, s.pairs ? pair_type(p.type(a)) : p.type(a)) &&
                chain(p, p.arg(read, 2), &order, &step, &rest) && order == st.reduce;
   // Pairs are read as one word, so they must be adjacent and fill the row.
   if (walks && s.pairs) walks = p.is_const(step, 1) && sum_of(p, order) % 2 == 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tenon/kernelgen/schedule/contraction.h"
 #include "tenon/kernelgen/schedule/convolution.h"
 #include "tenon/kernelgen/schedule/schedule.h"
 
@@ -87,15 +88,21 @@ static void find_run(Pool& p, const Stage& st, Schedule* s) {
 
 bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string* why) {
   Pool& p = k.pool;
-  const Stage& st = k.stages[0];
+  Stage st = k.stages[0];
+  const DType acc = p.type(st.a);
+  const ExprId a = narrow_of(p, st.a), b = narrow_of(p, st.b);
+  Schedule s;
+  s.pairs = acc == TENON_I32 && a != kNone && b != kNone;
+  if (s.pairs) {
+    st.a = a;
+    st.b = b;
+  }
   if (k.stages.size() != 1 || t.vector_bytes == 0 || p.at(st.a).kind != X::kLoad ||
       p.at(st.b).kind != X::kLoad) {
     *why = "a convolution in panels runs on vectors and with its epilogue only";
     return false;
   }
-  const DType acc = p.type(st.a);
   const ContractAxes axes = contract_axes(p, st);
-  Schedule s;
   s.shape = Shape::kConvolution;
   s.lanes = t.vector_bytes / size_of(acc);
   s.depthwise = axes.only_a.empty();
@@ -104,7 +111,8 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
     std::vector<ExprId> c;
     ExprId rest;
     const uint32_t one[] = {a};
-    if (s.depthwise || !p.affine(p.arg(st.a, 2), one, &c, &rest) || p.is_const(c[0], 1))
+    if (s.depthwise || !p.affine(p.arg(st.a, 2), one, &c, &rest) ||
+        p.is_const(c[0], s.pairs ? 2 : 1))
       s.columns.push_back(a);
   }
   s.rows = axes.only_b;
@@ -127,7 +135,7 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
   }
   // If all weights stay in L2, run all panels for one block of rows; else run one panel for block
   // after block.
-  const int64_t weights = points * panels * int64_t{st.panel} * size_of(acc);
+  const int64_t weights = points * panels * int64_t{st.panel} * size_of(p.type(st.a));
   // Items that share the work of one small image among threads.
   constexpr int64_t kItems = 16;
   s.panels = s.depthwise || weights <= t.l2_bytes / 2 ? 0 : 1;

@@ -373,7 +373,7 @@ using Entry = void (*)(void* const*, const int64_t*, int64_t, int64_t, void*);
 
 inline std::string isa_flags(const Target& t) {
   if (t.bf16)
-    return "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mavx512bf16 -mfma "
+    return "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mavx512bf16 -mavx512vnni -mfma "
            "-mprefer-vector-width=512";
   if (t.isa == "avx512")
     return "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mfma -mprefer-vector-width=512";
@@ -382,7 +382,8 @@ inline std::string isa_flags(const Target& t) {
 }
 
 inline bool machine_has(const Target& t) {
-  if (t.bf16 && !__builtin_cpu_supports("avx512bf16")) return false;
+  if (t.bf16 && !(__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")))
+    return false;
   if (t.isa == "avx512")
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq");
