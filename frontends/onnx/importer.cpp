@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "plugin_ops.h"
+
 namespace tenon::onnx {
 
 std::string host_failure(std::string* id) {
@@ -19,17 +21,25 @@ std::string host_failure(std::string* id) {
   return text;
 }
 
-const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version) {
-  using Table = std::unordered_map<std::string_view, std::vector<const OpImporter*>>;
-  static const Table kTable = [] {
-    Table table;
+std::span<const OpImporter> all_importers() {
+  static const std::vector<OpImporter> kAll = [] {
+    std::vector<OpImporter> all;
     for (const auto& importers :
          {elementwise_importers(), shape_importers(), pad_importers(), range_importers(),
           index_importers(), reduce_importers(), nn_importers(), vision_importers(),
           order_importers(), attention_importers(), loss_importers(), control_importers(),
-          recurrent_importers()}) {
-      for (const OpImporter& importer : importers) table[importer.op].push_back(&importer);
-    }
+          recurrent_importers(), fused_importers(), fused_attention_importers(), random_importers()})
+      all.insert(all.end(), importers.begin(), importers.end());
+    return all;
+  }();
+  return kAll;
+}
+
+const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version) {
+  using Table = std::unordered_map<std::string_view, std::vector<const OpImporter*>>;
+  static const Table kTable = [] {
+    Table table;
+    for (const OpImporter& importer : all_importers()) table[importer.op].push_back(&importer);
     return table;
   }();
   const OpImporter* best = nullptr;
@@ -316,10 +326,12 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
   const std::vector<Item*> origins = has_body ? std::vector<Item*>() : inputs;
   NodeContext n(this, node, versions.of(node.domain), std::move(inputs));
   if (!failed) {
-    const OpImporter* importer =
-        find_importer(node.domain == "ai.onnx" ? "" : node.domain, node.op_type, n.version());
+    const std::string_view domain = node.domain == "ai.onnx" ? "" : node.domain;
+    const OpImporter* importer = find_importer(domain, node.op_type, n.version());
     locate(node);
-    failed = !n.finish(importer->import(n));
+    failed = !n.finish(importer != nullptr
+                           ? importer->import(n)
+                           : import_by_plugin(n, find_plugin_op(domain, node.op_type, n.version())));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;

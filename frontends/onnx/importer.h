@@ -59,8 +59,14 @@ std::span<const OpImporter> attention_importers();
 std::span<const OpImporter> loss_importers();
 std::span<const OpImporter> control_importers();
 std::span<const OpImporter> recurrent_importers();
+std::span<const OpImporter> fused_importers();
+std::span<const OpImporter> fused_attention_importers();
+std::span<const OpImporter> random_importers();
 
-// Null when no importer knows the op at this version.
+// All of these tables.
+std::span<const OpImporter> all_importers();
+
+// Null when no importer of this frontend knows the op at this version.
 const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version);
 
 // "node 'x' (Op)", or "node #3 (Op)" when it has no name.
@@ -83,6 +89,9 @@ bool order_nodes(std::span<const NodeProto> nodes,
                  const std::unordered_map<std::string_view, Item*>& defined, Problems* problems,
                  std::vector<const NodeProto*>* out);
 
+// The host's last failure as text without its code; the code goes to *id when that is not null.
+std::string host_failure(std::string* id);
+
 class Importer;
 
 class NodeContext {
@@ -96,6 +105,8 @@ class NodeContext {
 
   int64_t version() const { return version_; }
   std::string_view op() const { return node_.op_type; }
+  // What tells the node from the others: its name and its results.
+  std::string place() const;
   Builder& builder();
   tenon_graph_t* graph();
   bool ok() const { return ok_; }
@@ -152,6 +163,8 @@ class NodeContext {
   std::vector<double> numbers(std::string_view name);
   std::vector<std::string> texts(std::string_view name);
   const TensorProto* tensor(std::string_view name);
+  // All that the node has, references of functions resolved.
+  std::vector<const AttributeProto*> all_attributes();
   bool read(const TensorProto& tensor, Constant* out);
 
   // An axis, negative ones counted from the end, checked against [0, rank) or [0, rank] when `end`

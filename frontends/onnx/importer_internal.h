@@ -16,9 +16,6 @@
 
 namespace tenon::onnx {
 
-// The host's last failure as text without its code; the code goes to *id when that is not null.
-std::string host_failure(std::string* id);
-
 // What to do about numbers that only a run tells, where sizes, axes or counts need them.
 enum class Unknown {
   kSymbols,   // each becomes a symbol; what needs more than that is a problem

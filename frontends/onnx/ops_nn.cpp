@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "fused.h"
 #include "window.h"
 
 namespace tenon::onnx {
@@ -19,10 +20,6 @@ bool matmul(NodeContext& n) {
   return n.set(0, n.build("matmul", {n.value(0), n.value(1)}));
 }
 
-Value scaled(NodeContext& n, Value x, double factor) {
-  return factor == 1.0 || !x.valid() ? x : n.build("mul", {x, n.full_like(x, factor)});
-}
-
 // The bias in the form of linear: one number per column. Invalid if C varies by row.
 Value column_bias(NodeContext& n, Dim columns) {
   const Dims c = n.dims(2);
@@ -34,78 +31,93 @@ Value column_bias(NodeContext& n, Dim columns) {
   return n.reshape(n.value(2), {c.back()});
 }
 
-bool gemm(NodeContext& n) {
+}  // namespace
+
+Value general_product(NodeContext& n) {
   const double alpha = n.number("alpha", 1.0), beta = n.number("beta", 1.0);
   const bool trans_a = n.integer("transA", 0) != 0, trans_b = n.integer("transB", 0) != 0;
-  if (!n.arity(2, 3) || !n.same_types()) return false;
-  if (n.version() < 7) n.integer("broadcast", 0);
-  if (n.rank(0) != 2 || n.rank(1) != 2) return n.fail("T0713", "its first two inputs need rank 2");
-  if (n.has(2) && n.rank(2) > 2) return n.fail("T0713", "its third input needs rank 2 or less");
+  if (!n.arity(2, 3) || !n.same_types()) return Value();
+  if (n.version() < 7 && n.op() == "Gemm") n.integer("broadcast", 0);
+  if (n.rank(0) != 2 || n.rank(1) != 2) return refuse(n, "its first two inputs need rank 2");
+  if (n.has(2) && n.rank(2) > 2) return refuse(n, "its third input needs rank 2 or less");
   if (!n.require_equal(n.dims(0)[trans_a ? 0 : 1], n.dims(1)[trans_b ? 1 : 0], "the inner dims"))
-    return false;
+    return Value();
   const Value a = trans_a ? n.transpose(n.value(0), {1, 0}) : n.value(0);
   const Dim rows = n.dims(0)[trans_a ? 1 : 0], columns = n.dims(1)[trans_b ? 0 : 1];
   if (alpha == 1.0) {
     const Value bias = n.has(2) && beta != 0 ? column_bias(n, columns) : Value();
-    if (!n.ok()) return false;
+    if (!n.ok()) return Value();
     if (bias.valid()) {
-      return n.set(0, n.build("linear", {a, n.value(1), scaled(n, bias, beta)},
-                              {{"transpose_w", trans_b ? 1 : 0}}));
+      return n.build("linear", {a, n.value(1), scaled(n, bias, beta)},
+                     {{"transpose_w", trans_b ? 1 : 0}});
     }
   }
   const Value product =
       scaled(n, n.build("linear", {a, n.value(1)}, {{"transpose_w", trans_b ? 1 : 0}}), alpha);
-  if (!n.has(2) || beta == 0) return n.set(0, product);
-  return n.set(
-      0, n.build("add", {product, scaled(n, n.broadcast_to(n.value(2), {rows, columns}), beta)}));
+  if (!n.has(2) || beta == 0) return product;
+  return n.build("add", {product, scaled(n, n.broadcast_to(n.value(2), {rows, columns}), beta)});
+}
+
+namespace {
+
+bool gemm(NodeContext& n) {
+  return n.set(0, general_product(n));
 }
 
 // ---- Conv ----
 
-bool conv(NodeContext& n) {
-  if (!n.arity(2, 3) || !n.same_types()) return false;
-  const Dims x = n.dims(0), w_dims = n.dims(1);
+}  // namespace
+
+Value convolution(NodeContext& n, Value x_value, Value w_value) {
+  if (!n.ok() || !x_value.valid() || !w_value.valid()) return Value();
+  const Dims x = x_value.dims(), w_dims = w_value.dims();
   if (x.size() < 3 || w_dims.size() != x.size()) {
-    return n.fail("T0713", cat("its inputs have the ranks ", x.size(), " and ", w_dims.size(),
+    return refuse(n, cat("its inputs have the ranks ", x.size(), " and ", w_dims.size(),
                                ", and need one rank of 3 or more"));
   }
   const size_t spatial = x.size() - 2;
   const int64_t groups = n.integer("group", 1);
   if (groups < 1)
-    return n.fail("T0708", cat("attribute 'group' is ", groups, ", and must be positive"));
+    return refuse(n, cat("attribute 'group' is ", groups, ", and must be positive"), "T0708");
   if (w_dims[0].is_constant() && w_dims[0].constant() % groups != 0) {
-    return n.fail("T0713", cat("its ", w_dims[0].constant(), " filters cannot be divided into ",
+    return refuse(n, cat("its ", w_dims[0].constant(), " filters cannot be divided into ",
                                groups, " groups"));
   }
   if (!n.require_equal(x[1], w_dims[1] * n.dim(groups),
                        "the channels of its input and of its filters"))
-    return false;
+    return Value();
   Window w;
   for (size_t i = 0; i < spatial; ++i) {
     if (!w_dims[i + 2].is_constant())
-      return n.fail("T0714", "filters of symbolic size are not supported");
+      return refuse(n, "filters of symbolic size are not supported", "T0714");
     w.size.push_back(w_dims[i + 2].constant());
-    if (w.size.back() < 1) return n.fail("T0713", "its filters have a dim of 0");
+    if (w.size.back() < 1) return refuse(n, "its filters have a dim of 0");
   }
   if (n.has_attribute("kernel_shape") && n.integers("kernel_shape") != w.size) {
-    return n.fail("T0708", "attribute 'kernel_shape' differs from the shape of its filters");
+    return refuse(n, "attribute 'kernel_shape' differs from the shape of its filters", "T0708");
   }
   w.strides = n.per_dim("strides", spatial, 1, 1);
   w.dilations = n.per_dim("dilations", spatial, 1, 1);
   const std::span<const Dim> dims = std::span(x).subspan(2);
-  if (!n.ok() || !pads(n, dims, &w) || !fits(n, dims, w)) return false;
+  if (!n.ok() || !pads(n, dims, &w) || !fits(n, dims, w)) return Value();
   if (n.has(2) && (n.rank(2) != 1 || !n.require_equal(n.dims(2)[0], w_dims[0],
                                                       "the numbers of biases and of filters"))) {
-    return n.fail("T0713", "its bias needs rank 1");
+    return refuse(n, "its bias needs rank 1");
   }
-  std::vector<Value> operands = {bordered(n, n.value(0), &w, n.scalar(n.dtype(0), 0)), n.value(1)};
+  std::vector<Value> operands = {bordered(n, x_value, &w, n.scalar(n.dtype(0), 0)), w_value};
   if (n.has(2)) operands.push_back(n.value(2));
-  return n.set(0, n.build("conv_bias", operands,
-                          {{"strides", w.strides},
-                           {"pad_low", w.low},
-                           {"pad_high", w.high},
-                           {"w_dilation", w.dilations},
-                           {"groups", groups}}));
+  return n.build("conv_bias", operands,
+                 {{"strides", w.strides},
+                  {"pad_low", w.low},
+                  {"pad_high", w.high},
+                  {"w_dilation", w.dilations},
+                  {"groups", groups}});
+}
+
+namespace {
+
+bool conv(NodeContext& n) {
+  return n.arity(2, 3) && n.same_types() && n.set(0, convolution(n, n.value(0), n.value(1)));
 }
 
 // ---- Pools ----
@@ -372,7 +384,8 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"GlobalAveragePool", 1, global_pool},
     {"GlobalMaxPool", 1, global_pool},
     {"BatchNormalization", 6, batch_norm},
-    {"LayerNormalization", 17, layer_norm},
+    // ONNX Runtime writes it into models of older opsets.
+    {"LayerNormalization", 1, layer_norm},
     {"RMSNormalization", 23, layer_norm},
     {"InstanceNormalization", 6, group_norm},
     {"GroupNormalization", 18, group_norm},

@@ -135,7 +135,7 @@ struct ProvidesKey {
 constexpr ProvidesKey kProvides[] = {
     {"devices", "device"},        {"kernels", "kernels"},      {"ops", "op"},
     {"passes", "pass"},           {"toolchains", "toolchain"}, {"layers", "layer"},
-    {"collectives", "collective"}};
+    {"collectives", "collective"}, {"importers", "importer"}};
 
 void read_frontends(Reader& reader, const Json& value, Manifest& manifest) {
   if (!value.is_array() || value.size() > kManifestListMax)
