@@ -25,6 +25,9 @@ Value sum_of(NodeContext& n, Value a, Value b);
 // Conv of [batch, channels, spatial...] with the node's attributes, and its bias if operand 2 is
 // there (ops_nn.cpp).
 Value convolution(NodeContext& n, Value x, Value w);
+// The same, then what operand 3 adds and the node's activation, as the node's result
+// (ops_fused.cpp).
+bool fused_convolution(NodeContext& n, Value x, Value w);
 // Gemm of operands 0 to 2 with the node's attributes (ops_nn.cpp).
 Value general_product(NodeContext& n);
 

@@ -28,7 +28,7 @@ std::span<const OpImporter> all_importers() {
          {elementwise_importers(), shape_importers(), pad_importers(), range_importers(),
           index_importers(), reduce_importers(), nn_importers(), vision_importers(),
           order_importers(), attention_importers(), loss_importers(), control_importers(),
-          recurrent_importers(), fused_importers(), fused_attention_importers(), random_importers()})
+          recurrent_importers(), fused_importers(), fused_attention_importers(), random_importers(), nchwc_importers()})
       all.insert(all.end(), importers.begin(), importers.end());
     return all;
   }();
@@ -415,6 +415,25 @@ const AttributeProto* Importer::attribute(const NodeProto& node, std::string_vie
     return nullptr;
   }
   return nullptr;
+}
+
+int64_t Importer::channel_block() {
+  if (channel_block_ != 0) return channel_block_;
+  std::unordered_set<std::string_view> filters;
+  for (const NodeProto& node : model_.graph->nodes) {
+    if (node.domain == "com.microsoft.nchwc" && node.op_type == "Conv" && node.inputs.size() > 1)
+      filters.insert(node.inputs[1]);
+  }
+#if defined(__x86_64__)
+  channel_block_ = __builtin_cpu_supports("avx512f") ? 16 : 8;
+#else
+  channel_block_ = 16;
+#endif
+  for (const TensorProto& tensor : model_.graph->initializers) {
+    const bool halves = !tensor.dims.empty() && tensor.dims[0] % 16 == 8;
+    if (halves && filters.contains(tensor.name)) channel_block_ = 8;
+  }
+  return channel_block_;
 }
 
 bool Importer::resolve(Item* item) {

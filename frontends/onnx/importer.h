@@ -62,6 +62,7 @@ std::span<const OpImporter> recurrent_importers();
 std::span<const OpImporter> fused_importers();
 std::span<const OpImporter> fused_attention_importers();
 std::span<const OpImporter> random_importers();
+std::span<const OpImporter> nchwc_importers();
 
 // All of these tables.
 std::span<const OpImporter> all_importers();
@@ -121,6 +122,10 @@ class NodeContext {
   size_t output_count() const { return node_.outputs.size(); }
   bool has(size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }
   bool wants(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
+  // The channels in a block of ONNX Runtime's blocked layouts, which its files do not say: 8 where
+  // a filter of the model shows it, else those of this machine, on which alone such a file is
+  // right in ONNX Runtime, too.
+  int64_t channel_block();
   // Fails unless the number of operands lies in the range and those before `least` are there.
   bool arity(size_t least, size_t most, size_t most_outputs = 1);
   const Item& item(size_t i);  // of an operand that is there

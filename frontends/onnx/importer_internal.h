@@ -87,6 +87,7 @@ class Importer {
   bool outline(Graph* out);
   bool outline_type(const ValueProto& output, Type* out);
 
+  int64_t channel_block();
   bool resolve(Item* item);
   const Extents* known(Item* item);
   Value value_of(Item* item);
@@ -112,6 +113,7 @@ class Importer {
   std::vector<std::pair<std::string, std::string>> value_inputs_;
   std::unordered_set<const Item*> symbolic_;  // items whose elements became symbols
   bool postponed_ = false;
+  int64_t channel_block_ = 0;  // 0: not asked yet
   Folding folding_;
   const Frame* frame_ = nullptr;
   // Of the node that is being imported.

@@ -14,6 +14,10 @@ tenon_graph_t* NodeContext::graph() {
   return importer_->graph_.get();
 }
 
+int64_t NodeContext::channel_block() {
+  return importer_->channel_block();
+}
+
 std::string NodeContext::place() const {
   std::string out(node_.name);
   for (const Text output : node_.outputs) out += cat("/", output);

@@ -47,12 +47,13 @@ Value activated(NodeContext& n, Value x, std::string_view name, const Parameters
 
 // ---- Convolutions and products ----
 
-bool fused_conv(NodeContext& n) {
-  if (!n.arity(2, 4)) return false;
+}  // namespace
+
+bool fused_convolution(NodeContext& n, Value x, Value w) {
   Parameters p;
   const std::vector<double> given = n.numbers("activation_params");
   for (size_t i = 0; i < given.size() && i < p.size(); ++i) p[i] = given[i];
-  Value y = convolution(n, n.value(0), n.value(1));
+  Value y = convolution(n, x, w);
   if (n.has(3)) {
     if (!y.valid() || !n.ok()) return n.ok();
     if (n.rank(3) != static_cast<int64_t>(y.rank()))
@@ -60,6 +61,12 @@ bool fused_conv(NodeContext& n) {
     y = sum_of(n, y, n.value(3));
   }
   return n.set(0, activated(n, y, n.text("activation", ""), p));
+}
+
+namespace {
+
+bool fused_conv(NodeContext& n) {
+  return n.arity(2, 4) && fused_convolution(n, n.value(0), n.value(1));
 }
 
 // Channels last: [batch, spatial..., channels]. Filters are [filters, spatial..., channels], or

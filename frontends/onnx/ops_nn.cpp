@@ -390,6 +390,11 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"InstanceNormalization", 6, group_norm},
     {"GroupNormalization", 18, group_norm},
     {"LRN", 1, lrn},
+    // Of blocked tensors, which are plain ones here (ops_nchwc.cpp).
+    {"MaxPool", 1, pool, "com.microsoft.nchwc"},
+    {"AveragePool", 1, pool, "com.microsoft.nchwc"},
+    {"GlobalAveragePool", 1, global_pool, "com.microsoft.nchwc"},
+    {"GlobalMaxPool", 1, global_pool, "com.microsoft.nchwc"},
 });
 
 }  // namespace

@@ -152,15 +152,19 @@ def attentions():
 def grouped():
     cos, sin = floats(16, 8), floats(16, 8)
     new = {"q": floats(2, 3, 64), "k": floats(2, 3, 32), "v": floats(2, 3, 32)}
+    one = {k: v[:, :1] for k, v in new.items()}
+    alone = {k: v[:1] for k, v in new.items()}
     past = {"pk": floats(2, 2, 4, 16), "pv": floats(2, 2, 4, 16)}
     for name, feeds, total, attributes in [
             ("prompt", {**new, "pk": floats(2, 2, 0, 16), "pv": floats(2, 2, 0, 16)}, 3, {}),
             ("rotated prompt", {**new, "pk": floats(2, 2, 0, 16), "pv": floats(2, 2, 0, 16)}, 3, {"do_rotary": 1}),
-            ("past", {**new, **past}, 7, {"do_rotary": 1}),
-            ("window", {**new, **past}, 7, {"local_window_size": 3}),
-            ("interleaved", {**new, **past}, 7, {"do_rotary": 1, "rotary_interleaved": 1}),
-            ("smooth", {**new, **past}, 7, {"smooth_softmax": 1})]:
-        constants = {"n": np.array([total - 1] * 2, np.int32), "t": np.array(total, np.int32), "c": cos, "s": sin}
+            ("past", {**one, **past}, 5, {"do_rotary": 1}),
+            ("window", {**one, **past}, 5, {"local_window_size": 3}),
+            ("window of a prompt", {**new, "pk": floats(2, 2, 0, 16), "pv": floats(2, 2, 0, 16)}, 3, {"local_window_size": 2}),
+            ("past of several", {**alone, **{k: v[:1] for k, v in past.items()}}, 7, {"do_rotary": 1}),
+            ("interleaved", {**one, **past}, 5, {"do_rotary": 1, "rotary_interleaved": 1}),
+            ("smooth", {**one, **past}, 5, {"smooth_softmax": 1})]:
+        constants = {"n": np.array([total - 1] * len(feeds["q"]), np.int32), "t": np.array(total, np.int32), "c": cos, "s": sin}
         yield (f"GroupQueryAttention {name}",
                [node("GroupQueryAttention", ["q", "k", "v", "pk", "pv", "n", "t", "c", "s"], ["y", "nk", "nv"], num_heads=4,
                      kv_num_heads=2, **attributes)], feeds, ["y", "nk", "nv"], constants, (), None)
