@@ -18,6 +18,8 @@ std::string host_failure(std::string* id) {
   // The message may carry its code in front.
   if (failure.id.size > 0 && text.starts_with(view(failure.id)))
     text.erase(0, std::min(text.size(), failure.id.size + 2));
+  // The node and the file, which the caller's sentence names.
+  text.erase(std::min(text.size(), text.find(" (while building the op ")));
   return text;
 }
 
@@ -28,7 +30,8 @@ std::span<const OpImporter> all_importers() {
          {elementwise_importers(), shape_importers(), pad_importers(), range_importers(),
           index_importers(), reduce_importers(), nn_importers(), vision_importers(),
           order_importers(), attention_importers(), loss_importers(), control_importers(),
-          recurrent_importers(), fused_importers(), fused_attention_importers(), random_importers(), nchwc_importers()})
+          recurrent_importers(), fused_importers(), fused_attention_importers(), random_importers(),
+          nchwc_importers()})
       all.insert(all.end(), importers.begin(), importers.end());
     return all;
   }();
@@ -329,9 +332,10 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
     const std::string_view domain = node.domain == "ai.onnx" ? "" : node.domain;
     const OpImporter* importer = find_importer(domain, node.op_type, n.version());
     locate(node);
-    failed = !n.finish(importer != nullptr
-                           ? importer->import(n)
-                           : import_by_plugin(n, find_plugin_op(domain, node.op_type, n.version())));
+    failed =
+        !n.finish(importer != nullptr
+                      ? importer->import(n)
+                      : import_by_plugin(n, find_plugin_op(domain, node.op_type, n.version())));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;

@@ -100,7 +100,8 @@ bool fused_gemm(NodeContext& n) {
   return n.set(0, activated(n, general_product(n), n.text("activation", ""), p));
 }
 
-// The last two dims swapped; with `batch`, the leading dim goes behind the other leading ones first.
+// The last two dims swapped; with `batch`, the leading dim goes behind the other leading ones
+// first.
 Value turned(NodeContext& n, Value x, bool swap, bool batch) {
   if (!x.valid() || x.rank() < 2) return x;
   std::vector<int64_t> perm(x.rank());
@@ -153,13 +154,12 @@ bool bias_split_gelu(NodeContext& n) {
     return n.build("slice", {x}, {{"start", starts}, {"limit", limits}});
   };
   if (!n.ok()) return false;
-  return n.set(0, n.build("mul", {part(n.dim(0), half),
-                                  n.build("gelu", {part(half, x.dims().back())})}));
+  return n.set(
+      0, n.build("mul", {part(n.dim(0), half), n.build("gelu", {part(half, x.dims().back())})}));
 }
 
 bool bias_add(NodeContext& n) {
-  return n.arity(3, 3) &&
-         n.set(0, sum_of(n, sum_of(n, n.value(0), n.value(1)), n.value(2)));
+  return n.arity(3, 3) && n.set(0, sum_of(n, sum_of(n, n.value(0), n.value(1)), n.value(2)));
 }
 
 // Softmax over the dims from `axis` on, as one.
@@ -282,11 +282,11 @@ bool embed_norm(NodeContext& n) {
   n.integer("mask_index_type", 0);
   if (n.rank(0) != 2) return n.fail("T0713", "its ids need rank 2");
   const Dims ids = n.dims(0);
-  const Value place = n.has(8) ? n.value(8)
-                               : n.build("iota", std::vector<Value>(),
-                                         {{"shape", Dims{n.dim(1), ids[1]}},
-                                          {"dim", 1},
-                                          {"dtype", dtype(TENON_I64)}});
+  const Value place =
+      n.has(8)
+          ? n.value(8)
+          : n.build("iota", std::vector<Value>(),
+                    {{"shape", Dims{n.dim(1), ids[1]}}, {"dim", 1}, {"dtype", dtype(TENON_I64)}});
   Value x = sum_of(n, rows(n, 2, n.value(0)), rows(n, 3, place));
   if (n.has(1) && n.has(4)) x = sum_of(n, x, rows(n, 4, n.value(1)));
   if (!n.ok() || !x.valid()) return n.ok();

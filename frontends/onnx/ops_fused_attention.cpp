@@ -51,8 +51,7 @@ Value joined(NodeContext& n, Value past, Value now) {
 // [batch] as [batch, 1, 1, keys], each the number of its sample.
 Value for_each_key(NodeContext& n, Value per_sample, const Heads& h) {
   const Dims grid = {h.batch(), n.dim(1), n.dim(1), h.keys()};
-  return n.build("broadcast", {n.convert(per_sample, TENON_I64)},
-                 {{"shape", grid}, {"dims", {0}}});
+  return n.build("broadcast", {n.convert(per_sample, TENON_I64)}, {{"shape", grid}, {"dims", {0}}});
 }
 
 // A mask of rank 1: the number of keys of each sample, or ends followed by starts, or lengths
@@ -109,9 +108,8 @@ Value attend(NodeContext& n, const Heads& h, Value mask, const Form& form) {
   std::vector<Value> operands = {h.q, h.k, h.v};
   if (mask.valid())
     operands.push_back(mask.dtype() == TENON_PRED ? mask : n.convert(mask, h.q.dtype()));
-  return n.build(
-      "sdpa", operands,
-      {{"scale", form.scale}, {"softcap", form.softcap}, {"causal", form.causal}});
+  return n.build("sdpa", operands,
+                 {{"scale", form.scale}, {"softcap", form.softcap}, {"causal", form.causal}});
 }
 
 std::string_view causality(bool causal, bool past) {
@@ -141,8 +139,7 @@ bool attention(NodeContext& n) {
   form.scale = n.number("scale", 0);
   const bool causal = n.integer("unidirectional", 0) != 0;
   const double filter = n.number("mask_filter_value", -10000);
-  if (n.integer("do_rotary", 0) != 0 || n.integer("past_present_share_buffer", 0) != 0 ||
-      n.has(6))
+  if (n.integer("do_rotary", 0) != 0 || n.integer("past_present_share_buffer", 0) != 0 || n.has(6))
     return n.fail("T0714", "rotation and shared buffers are not supported in Attention");
   n.integer("rotary_embedding_dim", 0);
   if (n.rank(0) != 3 || n.rank(1) != 2) return n.fail("T0713", "its first inputs need ranks 3, 2");
@@ -298,8 +295,8 @@ Value past_lengths(NodeContext& n, const Heads& h) {
   const Value last = n.reshape(n.convert(n.value(5), TENON_I64), batch);
   const Value total = n.reshape(n.convert(n.value(6), TENON_I64), {});
   if (!n.ok() || !last.valid() || !total.valid() || !length.valid()) return Value();
-  const Value before = n.build(
-      "sub", {n.build("add", {last, n.full_like(last, 1)}), spread(length)});
+  const Value before =
+      n.build("sub", {n.build("add", {last, n.full_like(last, 1)}), spread(length)});
   const Value prompt = spread(compared(n, total, TENON_CMP_EQ, length));
   return n.build("select", {prompt, n.full_like(before, 0), before});
 }
@@ -364,8 +361,9 @@ void set_present(NodeContext& n, const Heads& h, const Places& at, Dim before) {
   if (!n.ok() || !full.valid()) return;
   const Value operands[] = {full, h.k, h.v};
   const Attr attrs[] = {
-      {"message", "GroupQueryAttention: the past keys are longer than seqlens_k says; buffers that "
-                  "are shared, and samples of different lengths, are not supported"}};
+      {"message",
+       "GroupQueryAttention: the past keys are longer than seqlens_k says; buffers that "
+       "are shared, and samples of different lengths, are not supported"}};
   const Node checked = n.builder().build_node("assert", operands, attrs);
   n.set(1, checked.result(0));
   n.set(2, checked.result(1));
@@ -404,8 +402,8 @@ bool group_query_attention(NodeContext& n) {
   at.past = n.has(3) ? past_lengths(n, h)
                      : n.builder().splat(n.builder().scalar_int(TENON_I64, 0), {h.batch()});
   if (!n.ok() || !at.past.valid()) return n.ok();
-  at.positions = n.build("add", {iota(n, grid, 1), n.build("broadcast", {at.past},
-                                                           {{"shape", grid}, {"dims", {0}}})});
+  at.positions = n.build(
+      "add", {iota(n, grid, 1), n.build("broadcast", {at.past}, {{"shape", grid}, {"dims", {0}}})});
   if (rotary) {
     const Value turns = n.has(9) ? n.value(9) : at.positions;
     h.q = rotated_by(n, h.q, 7, turns, interleaved);

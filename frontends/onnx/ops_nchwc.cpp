@@ -63,7 +63,8 @@ bool reorder_output(NodeContext& n) {
   if (!n.ok() || !x.valid()) return n.ok();
   Dims limit = x.dims();
   if (channels < 1 || (limit[1].is_constant() && channels > limit[1].constant()))
-    return n.fail("T0708", cat("attribute 'channels' is ", channels, ", beyond those of its input"));
+    return n.fail("T0708",
+                  cat("attribute 'channels' is ", channels, ", beyond those of its input"));
   Value y = x;
   if (!limit[1].is(channels)) {
     limit[1] = n.dim(channels);

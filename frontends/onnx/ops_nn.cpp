@@ -73,15 +73,15 @@ Value convolution(NodeContext& n, Value x_value, Value w_value) {
   const Dims x = x_value.dims(), w_dims = w_value.dims();
   if (x.size() < 3 || w_dims.size() != x.size()) {
     return refuse(n, cat("its inputs have the ranks ", x.size(), " and ", w_dims.size(),
-                               ", and need one rank of 3 or more"));
+                         ", and need one rank of 3 or more"));
   }
   const size_t spatial = x.size() - 2;
   const int64_t groups = n.integer("group", 1);
   if (groups < 1)
     return refuse(n, cat("attribute 'group' is ", groups, ", and must be positive"), "T0708");
   if (w_dims[0].is_constant() && w_dims[0].constant() % groups != 0) {
-    return refuse(n, cat("its ", w_dims[0].constant(), " filters cannot be divided into ",
-                               groups, " groups"));
+    return refuse(n, cat("its ", w_dims[0].constant(), " filters cannot be divided into ", groups,
+                         " groups"));
   }
   if (!n.require_equal(x[1], w_dims[1] * n.dim(groups),
                        "the channels of its input and of its filters"))

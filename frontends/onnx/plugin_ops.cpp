@@ -219,9 +219,9 @@ bool import_declared(NodeContext& n, const tenon_op_def_t& op) {
   const Node node = n.builder().build_node(view(op.name), operands, attributes.all());
   if (!node.valid()) return true;  // the driver tells the builder's failure
   if (n.output_count() > node.result_count()) {
-    return n.fail("T0709", fmt::format("it has {} outputs, and the op {} gives {}",
-                                       n.output_count(), quote(view(op.name)),
-                                       node.result_count()));
+    return n.fail("T0709",
+                  fmt::format("it has {} outputs, and the op {} gives {}", n.output_count(),
+                              quote(view(op.name)), node.result_count()));
   }
   for (uint32_t i = 0; i < n.output_count(); ++i) n.set(i, node.result(i));
   return true;
@@ -244,8 +244,7 @@ class Given {
       case kAttrInts:
         return put(Attr(name, given.ints));
       case kAttrFloats:
-        return put(
-            Attr(name, numbers_.emplace_back(given.floats.begin(), given.floats.end())));
+        return put(Attr(name, numbers_.emplace_back(given.floats.begin(), given.floats.end())));
       case kAttrStrings:
         return texts(name, given);
       default:
@@ -337,13 +336,22 @@ std::vector<std::string> known_types(std::string_view domain) {
   return {names.begin(), names.end()};
 }
 
+// The first version of the domain that has the op; 0 if none has.
 int64_t first_version(std::string_view domain, std::string_view type) {
-  int64_t first = 0;
+  int64_t first = INT64_MAX;
   for (const OpImporter& importer : all_importers()) {
-    if (importer.domain == domain && importer.op == type)
-      first = first == 0 ? importer.since : std::min(first, importer.since);
+    if (importer.domain == domain && importer.op == type) first = std::min(first, importer.since);
   }
-  return first;
+  const tenon_importers_t* table = importers_of(domain);
+  for (uint64_t i = 0; table != nullptr && i < table->importer_count; ++i) {
+    if (view(table->importers[i].op) == type)
+      first = std::min<int64_t>(first, table->importers[i].since);
+  }
+  for (const Named& at : named_ops()) {
+    if (view(at.name.domain) == written(domain) && view(at.name.name) == type)
+      first = std::min<int64_t>(first, at.name.since);
+  }
+  return first == INT64_MAX ? 0 : first;
 }
 
 }  // namespace
@@ -366,10 +374,10 @@ std::string unknown_op_advice(std::string_view domain, std::string_view type, in
   if (version == 0)
     return fmt::format("; name the domain in the model's opset_import, {} version 1 for example",
                        quote(domain));
+  if (registry() == nullptr) return {};
   if (const int64_t first = first_version(domain, type); first > version)
     return fmt::format("; it is known from opset {} on", first);
-  const std::vector<std::string> types = registry() == nullptr ? std::vector<std::string>()
-                                                               : known_types(domain);
+  const std::vector<std::string> types = known_types(domain);
   if (types.empty()) {
     return fmt::format(
         "; no plugin here provides ops of this domain. If one exists, name its folder in "

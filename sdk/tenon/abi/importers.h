@@ -22,8 +22,8 @@ extern "C" {
 typedef struct tenon_import_t {
   uint32_t size_bytes;
   uint32_t operand_count, attr_count, result_count;
-  int64_t version; /* of the domain, as the file names it; at least 1 */
-  tenon_str_t op;  /* its name in the file */
+  int64_t version;                /* of the domain, as the file names it; at least 1 */
+  tenon_str_t op;                 /* its name in the file */
   const tenon_builder_t* builder; /* new nodes go here, and get the location of the file's node */
   const tenon_value_t* operands;  /* in the file's order; TENON_NONE: absent */
   /* As the file has them, in its order: I64, F64, STRING, I64S, F64S and STRINGS. A node with other

@@ -300,8 +300,7 @@ struct OpStorage {
   static constexpr auto attrs = first<kDraft.def.attr_count>(kDraft.attrs);
   static constexpr auto constraints = first<kDraft.def.constraint_count>(kDraft.constraints);
   static constexpr auto examples = first<kDraft.def.example_count>(kDraft.examples);
-  static constexpr auto foreign_names =
-      first<kDraft.def.foreign_name_count>(kDraft.foreign_names);
+  static constexpr auto foreign_names = first<kDraft.def.foreign_name_count>(kDraft.foreign_names);
   static constexpr auto words = [] {
     std::array<uint32_t, kDraft.program.count> out = {};
     for (size_t i = 0; i < out.size(); ++i) out[i] = kDraft.program.words[i];
