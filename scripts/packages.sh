@@ -17,7 +17,7 @@ TENON_TEST_PYTHON=(
   scikit-build-core==1.1.2
 )
 # Only the files in these packages are used, so they are installed without their dependencies.
-TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4)
+TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4 sympy==1.14.0)
 
 # Installs the Debian packages that are missing. Prints nothing if none is.
 install_packages() {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <tenon/cpp/text.hpp>
+
 #include <algorithm>
 #include <unordered_set>
 
@@ -77,6 +79,7 @@ bool Importer::run(Graph* out) {
   Scope scope;
   bind_guarded_dims(main);
   if (!add_initializers(main, &scope) || !add_inputs(main, &scope)) return false;
+  if (!check_fixed_dims()) return false;
   for (const auto& [name, values] : source_.values) {
     const bool known = std::any_of(main.inputs.begin(), main.inputs.end(),
                                    [&](const ValueProto& i) { return i.name == name; });
@@ -89,6 +92,19 @@ bool Importer::run(Graph* out) {
   if (postponed_) return outline(out);
   if (!add_outputs(main, scope)) return false;
   *out = std::move(graph_);
+  return true;
+}
+
+// Every dim that the user fixed is one of an input.
+bool Importer::check_fixed_dims() {
+  for (const auto& [name, size] : source_.dims) {
+    if (fixed_dims_.contains(name)) continue;
+    std::vector<std::string> names;
+    for (const auto& [key, dim] : symbols_) names.push_back(key);
+    return problems_->add("T0793",
+                          fmt::format("the model has no symbolic dim {} to fix{}", quote(name),
+                                      names.empty() ? "" : "; it has " + text::join_names(names)));
+  }
   return true;
 }
 
@@ -262,6 +278,12 @@ Dim Importer::symbol(const ValueProto& input, size_t axis) {
       c = '_';
   }
   if (name[0] >= '0' && name[0] <= '9') name.insert(0, "_");
+  for (const std::string& given : {key, name}) {
+    const auto fixed = source_.dims.find(given);
+    if (fixed == source_.dims.end() || given.empty()) continue;
+    fixed_dims_.insert(given);
+    return Dim(graph_.get(), fixed->second);
+  }
   tenon_symbol_t id = 0;
   auto view = sized<tenon_symbol_view_t>();
   const tenon_host_graph_t& api = graph_api();
@@ -584,10 +606,39 @@ bool Importer::check_output(const ValueProto& output, const Item& item) {
     fits = !dim.has_value || dim.value == -1 || !item.dims()[i].is_constant() ||
            item.dims()[i].is(dim.value);
   }
-  return fits ||
-         problems_->add("T0713",
-                        fmt::format("output {} is declared with another shape than its node gives",
-                                    quote(output.name)));
+  if (!fits)
+    warnings_.push_back(
+        fmt::format("output {} is declared as {}, and its nodes give {}, which "
+                    "holds",
+                    quote(output.name), shape_text(output), shape_text(item)));
+  return true;
+}
+
+// "[2, n, ?]"
+std::string Importer::shape_text(const ValueProto& declared) {
+  std::vector<std::string> dims;
+  for (const DimProto& dim : declared.dims)
+    dims.push_back(dim.has_value && dim.value >= 0 ? std::to_string(dim.value)
+                   : is_named(dim)                 ? std::string(dim.param)
+                                                   : "?");
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+std::string Importer::shape_text(const Item& item) const {
+  std::vector<std::string> dims;
+  for (const Dim dim : item.dims()) {
+    std::string text = dim.is_constant() ? std::to_string(dim.constant()) : "?";
+    for (const auto& [name, symbol] : symbols_) {
+      if (symbol == dim) text = name;
+    }
+    dims.push_back(text);
+  }
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+void Importer::tell_warnings() const {
+  for (const std::string& warning : warnings_)
+    log("onnx", TENON_LOG_WARN, quote(source_.name), ": ", warning);
 }
 
 bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out,
@@ -595,6 +646,7 @@ bool import_model(const ModelProto& model, const Source& source, Problems* probl
   Problems general;
   Importer importer(model, source, Unknown::kSymbols, &general);
   const bool done = importer.run(out);
+  if (done) importer.tell_warnings();
   if (by_value != nullptr) by_value->inputs = importer.value_inputs();
   if (!done && by_value != nullptr && !by_value->inputs.empty() && !cancelled()) {
     Importer later(model, source, Unknown::kPostpone, problems);

@@ -246,6 +246,7 @@ class Test:
 def transformers_optimiser():
     """None without the packages that it imports."""
     try:
+        import sympy  # noqa: F401, which the optimiser imports later
         from onnxruntime.transformers import optimizer
         return optimizer
     except ImportError:

@@ -29,8 +29,7 @@ constexpr tenon::OpDraft mish2() {
 // x * scale + offset, stretched to shape, in another type: attributes of all kinds.
 Status infer_offset(const InferQuery& q) {
   if (q.i64("times") < 1) return q.fail("C1", tenon::cat("times is ", q.i64("times")));
-  const tenon_dtype_t type =
-      q.dtype("dtype") == TENON_DTYPE_NONE ? q.dtype(0) : q.dtype("dtype");
+  const tenon_dtype_t type = q.dtype("dtype") == TENON_DTYPE_NONE ? q.dtype(0) : q.dtype("dtype");
   TENON_TRY(q.result(type, q.dims("shape")));
   return q.result(q.dtype(0), q.dims(0));
 }
@@ -57,8 +56,9 @@ constexpr tenon::OpDraft offset() {
       .attr_dims("shape", "the dims of y")
       .required()
       .constraint("C1", "times is at least 1", "acme.offset(f32[2]) {shape = [1, 2], times = 0}")
-      .example("acme.offset(f32[1] [3]) {shape = [2, 1], scale = 2.0} -> f32[2, 1] [[6], [6]], "
-               "f32[1] [6]")
+      .example(
+          "acme.offset(f32[1] [3]) {shape = [2, 1], scale = 2.0} -> f32[2, 1] [[6], [6]], "
+          "f32[1] [6]")
       .foreign_name("onnx", "com.acme", "Offset", 2)
       .infer<infer_offset>()
       .decompose<decompose_offset>()
@@ -102,9 +102,12 @@ const tenon_importer_t kImporters[] = {
     {tenon::str("LogOf"), 3, 0, nullptr, tenon::entry<exp_of>},
     {tenon::str("Nothing"), 1, 0, nullptr, tenon::entry<nothing>},
 };
-const tenon_importers_t kImportersTable = {
-    sizeof(tenon_importers_t), sizeof(tenon_importer_t), tenon::str("onnx"),
-    tenon::str("org.acme"),    kImporters,               std::size(kImporters)};
+const tenon_importers_t kImportersTable = {sizeof(tenon_importers_t),
+                                           sizeof(tenon_importer_t),
+                                           tenon::str("onnx"),
+                                           tenon::str("org.acme"),
+                                           kImporters,
+                                           std::size(kImporters)};
 
 const tenon_interface_t kInterfaces[] = {tenon::offer(TENON_OPS_ID, kTable),
                                          tenon::offer(TENON_IMPORTERS_ID, kImportersTable)};
