@@ -39,7 +39,7 @@ MAY_INCLUDE = {
     "passes": ["tenon/"],
     "frontends": ["tenon/"],
     "samples": ["tenon/"],
-    "core": ["tenon/abi/", "tenon/cpp/interfaces.hpp", "tenon/cpp/sha256.hpp", "tenon/cpp/text.hpp", *SHARED, "core/"],
+    "core": ["tenon/abi/", "tenon/cpp/interfaces.hpp", "tenon/cpp/sha256.hpp", "tenon/cpp/size_rule.hpp", "tenon/cpp/text.hpp", *SHARED, "core/"],
 }
 # Includes of core that remain until the host offers a call instead: (file, header): why. This table
 # may only shrink.

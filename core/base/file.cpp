@@ -342,6 +342,14 @@ Result<AtomicFile> AtomicFile::create(std::string_view path, uint32_t mode) {
       return error(TENON_PERMISSION_DENIED, "T0109",
                    "{} is a symbolic link, and is not written through", quoted(path));
     }
+    if (S_ISCHR(status.st_mode)) {  // /dev/null is written to as it is: nothing is replaced
+      AtomicFile device;
+      device.path_ = path;
+      device.descriptor_ = open_retrying(AT_FDCWD, device.path_.c_str(),
+                                         O_WRONLY | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0);
+      if (device.descriptor_ < 0) return not_written(errno, "open", path);
+      return device;
+    }
     return error(TENON_INVALID_ARGUMENT, "T0103", "{} exists and is no regular file", quoted(path));
   }
   static std::atomic<uint32_t> counter{0};
@@ -374,6 +382,7 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 Status AtomicFile::commit() {
   // close reports errors that network file systems and quotas deferred.
   if (::close(std::exchange(descriptor_, -1)) != 0) return not_written(errno, "write", path_);
+  if (temporary_.empty()) return Status();  // a device
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return not_written(errno, "write", path_);
   temporary_.clear();
   return Status();

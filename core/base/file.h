@@ -94,7 +94,7 @@ Result<std::string> read_system_file(std::string_view path, size_t max_bytes = 6
 
 // A file that appears whole or not at all: written under a temporary name in the same folder,
 // renamed by commit(), removed if never committed. An existing target is replaced; a symbolic link
-// is refused (T0109).
+// is refused (T0109). A character device such as /dev/null is written to as it is.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(std::string_view path, uint32_t mode = 0644);

@@ -104,11 +104,16 @@ TEST_F(FileTest, WritesAreWholeOrAbsent) {
 }
 
 TEST_F(FileTest, FullDiskIsSaid) {
-  // /dev/full simulates a full disk; the atomic writer refuses devices, so its own message is
-  // tested.
-  Status status = errno_status(ENOSPC, "write", "x");
+  const Status status = write_file("/dev/full", "x");  // which simulates a full disk
   EXPECT_EQ(status.error_code(), "T0108");
   EXPECT_EQ(status.code(), TENON_RESOURCE_EXHAUSTED);
+}
+
+TEST_F(FileTest, DevicesAreWrittenToAsTheyAre) {
+  EXPECT_TRUE(write_file("/dev/null", "x").ok());
+  struct stat status = {};
+  ASSERT_EQ(stat("/dev/null", &status), 0);
+  EXPECT_TRUE(S_ISCHR(status.st_mode));
 }
 
 }  // namespace

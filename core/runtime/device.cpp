@@ -161,7 +161,7 @@ std::string Device::use_text() {
 Status Device::exchanges() const {
   if (apis_.exchange != nullptr) return {};
   return error(
-      TENON_UNIMPLEMENTED, "T0624",
+      TENON_UNIMPLEMENTED, "T0627",
       "device {} takes no memory of other libraries and gives none: its plugin {} has no {}",
       quoted(name_), quoted(apis_.plugin), TENON_EXCHANGE_ID);
 }
@@ -300,7 +300,7 @@ Result<Buffer> Buffer::import(std::shared_ptr<Device> device, void* data, uint64
   auto guard = device->serialise();
   clear_failure();
   tenon_buffer_t* handle = nullptr;
-  const tenon_import_t record = {sizeof record, flags, data, size_bytes};
+  const tenon_memory_import_t record = {sizeof record, flags, data, size_bytes};
   const tenon_code_t code = api->import(api->self, device->handle(), &record, &handle);
   // Importing only saves a copy, so any refusal leads to a copy. With a lost device a copy would
   // fail too.

@@ -145,7 +145,7 @@ tenon_code_t toy_map(void* self, tenon_device_t*, tenon_buffer_t* buffer, void**
   *out = reinterpret_cast<ToyBuffer*>(buffer)->data;
   return TENON_OK;
 }
-tenon_code_t toy_import(void* self, tenon_device_t*, const tenon_import_t* memory,
+tenon_code_t toy_import(void* self, tenon_device_t*, const tenon_memory_import_t* memory,
                         tenon_buffer_t** out) {
   auto* toy = static_cast<Toy*>(self);
   if (toy->fail_import != TENON_OK) return toy->fail_import;

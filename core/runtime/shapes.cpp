@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <tenon/cpp/size_rule.hpp>
+
 #include "core/base/checked.h"
 #include "core/base/errors/guard.h"
 #include "core/base/intern.h"
@@ -282,8 +284,10 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims, std::span<c
   }
   check_symbols(bound, symbols, &wrong);
   if (wrong.empty()) {
+    std::vector<bool> told(symbol_limit_);
     for (const Assertion& fact : assertions_) {
-      if (known(fact.a, bound) && known(fact.b, bound)) check_assertion(fact, symbols, &wrong);
+      if (known(fact.a, bound) && known(fact.b, bound))
+        check_assertion(fact, symbols, &told, &wrong);
     }
   }
   TENON_RETURN_IF_ERROR(joined(wrong));
@@ -300,9 +304,13 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
     if (value >= view.lo && value <= view.hi &&
         (view.multiple_of <= 1 || value % view.multiple_of == 0))
       continue;
-    std::string rule = fmt::format("at least {}", view.lo);
-    if (view.hi != INT64_MAX) rule += fmt::format(" and at most {}", view.hi);
-    if (view.multiple_of > 1) rule += fmt::format(" and a multiple of {}", view.multiple_of);
+    std::string rule;
+    const auto add = [&](std::string_view text, int64_t number) {
+      rule += fmt::format("{}{}{}", rule.empty() ? "" : " and ", text, number);
+    };
+    if (view.lo > 0 || value < 0) add("at least ", view.lo);
+    if (view.hi != INT64_MAX) add("at most ", view.hi);
+    if (view.multiple_of > 1) add("a multiple of ", view.multiple_of);
     const Culprit culprit = culprit_for(symbols);
     const BoundPlaces by = s < bounds_.size() ? bounds_[s] : BoundPlaces{};
     std::string where = place_text(value < view.lo   ? by.lo
@@ -317,8 +325,59 @@ void Shapes::check_symbols(const std::vector<bool>& bound, std::span<const int64
   }
 }
 
+// The symbol of a relation that mentions no other.
+std::optional<tenon_symbol_t> Shapes::only_symbol(const Assertion& fact) const {
+  std::vector<bool> mentioned(symbol_limit_);
+  add_symbols(reader(), fact.a, &mentioned);
+  add_symbols(reader(), fact.b, &mentioned);
+  const auto first = std::find(mentioned.begin(), mentioned.end(), true);
+  if (first == mentioned.end() || std::find(first + 1, mentioned.end(), true) != mentioned.end())
+    return std::nullopt;
+  return static_cast<tenon_symbol_t>(first - mentioned.begin());
+}
+
+bool Shapes::holds_for(const Assertion& fact, std::span<const int64_t> symbols) const {
+  int64_t a = 0, b = 0;
+  const bool computed =
+      api_->dim_evaluate(api_->self, graph_, fact.a, symbols.data(), symbol_limit_, &a) ==
+          TENON_OK &&
+      api_->dim_evaluate(api_->self, graph_, fact.b, symbols.data(), symbol_limit_, &b) == TENON_OK;
+  if (!computed) clear_failure();
+  return computed && ir::relation_holds(fact.rel, a, b);
+}
+
+// What the relations that mention only this symbol need of it, in words; empty if none say it.
+std::string Shapes::rule_of(tenon_symbol_t symbol) const {
+  std::vector<const Assertion*> rules;
+  for (const Assertion& fact : assertions_) {
+    if (only_symbol(fact) == symbol) rules.push_back(&fact);
+  }
+  std::vector<int64_t> values(symbol_limit_, 0);
+  return size_rule::words(size_rule::sizes([&](int64_t size) {
+    values[symbol] = size;
+    return std::all_of(rules.begin(), rules.end(),
+                       [&](const Assertion* rule) { return holds_for(*rule, values); });
+  }));
+}
+
+// True if the rule of the only symbol of a relation was told instead, once for each.
+bool Shapes::tell_rule(const Assertion& fact, std::span<const int64_t> symbols,
+                       const std::string& where, std::vector<bool>* told,
+                       std::vector<Status>* wrong) const {
+  const auto symbol = only_symbol(fact);
+  if (!symbol) return false;
+  if ((*told)[*symbol]) return true;
+  const std::string rule = rule_of(*symbol);
+  if (rule.empty()) return false;
+  (*told)[*symbol] = true;
+  wrong->push_back(error(TENON_INVALID_ARGUMENT, "T0607", "the dim {} must be {}, and is {}{}",
+                         quoted(sym_text(reader().symbol(*symbol).name)), rule, symbols[*symbol],
+                         where));
+  return true;
+}
+
 void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> symbols,
-                             std::vector<Status>* wrong) const {
+                             std::vector<bool>* told, std::vector<Status>* wrong) const {
   int64_t a = 0, b = 0;
   const auto where = [&] {
     const std::string text = place_text(fact.loc);
@@ -332,7 +391,8 @@ void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> sym
     wrong->push_back(error(TENON_INVALID_ARGUMENT, "T0608",
                            "{} or {} cannot be computed for these inputs{}",
                            dim_text(graph_, fact.a), dim_text(graph_, fact.b), where()));
-  } else if (!ir::relation_holds(fact.rel, a, b)) {
+  } else if (!ir::relation_holds(fact.rel, a, b) &&
+             !tell_rule(fact, symbols, where(), told, wrong)) {
     wrong->push_back(error(TENON_INVALID_ARGUMENT, "T0607",
                            "the model needs {} {} {}, and these inputs give {} and {}{}",
                            dim_text(graph_, fact.a), rel_text(fact.rel), dim_text(graph_, fact.b),
@@ -347,6 +407,7 @@ Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector
   for (tenon_symbol_t s : now) fresh[s] = true;
   std::vector<Status> wrong;
   check_symbols(fresh, symbols, &wrong);
+  std::vector<bool> in_words(symbol_limit_);
   for (const Assertion& fact : assertions_) {
     if (!known(fact.a, bound) || !known(fact.b, bound)) continue;
     std::vector<bool> mentioned(symbol_limit_);
@@ -355,7 +416,7 @@ Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector
     bool concerned = false;
     for (uint32_t s = 0; s < symbol_limit_; ++s)
       concerned = concerned || (mentioned[s] && fresh[s]);
-    if (concerned) check_assertion(fact, symbols, &wrong);
+    if (concerned) check_assertion(fact, symbols, &in_words, &wrong);
   }
   return joined(wrong);
 }

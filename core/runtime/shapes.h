@@ -105,8 +105,14 @@ class Shapes {
               std::vector<int64_t>* symbols) const;
   void check_symbols(const std::vector<bool>& bound, std::span<const int64_t> symbols,
                      std::vector<Status>* wrong) const;
+  std::optional<tenon_symbol_t> only_symbol(const Assertion& fact) const;
+  bool holds_for(const Assertion& fact, std::span<const int64_t> symbols) const;
+  std::string rule_of(tenon_symbol_t symbol) const;
+  bool tell_rule(const Assertion& fact, std::span<const int64_t> symbols, const std::string& where,
+                 std::vector<bool>* told, std::vector<Status>* wrong) const;
+  // told: symbols whose rules were told already.
   void check_assertion(const Assertion& fact, std::span<const int64_t> symbols,
-                       std::vector<Status>* wrong) const;
+                       std::vector<bool>* told, std::vector<Status>* wrong) const;
 
   const tenon_host_graph_t* api_ = nullptr;
   tenon_graph_t* graph_ = nullptr;

@@ -20,9 +20,21 @@ namespace {
 
 constexpr size_t kHeadBytes = 4096;
 
+// Text of the host's own form begins with its name, after blanks and comments.
+bool is_tir_text(std::string_view text) {
+  while (true) {
+    text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
+    if (!text.starts_with("//")) break;
+    text.remove_prefix(std::min(text.size(), text.find('\n')));
+  }
+  return text.starts_with("tenon.tir ");
+}
+
+// By its name, or by its content whatever the name: bytes in memory may have any.
 bool is_tir(std::string_view path, std::span<const std::byte> head) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  return path.ends_with(".tir") || path.ends_with(".tirb") || text.starts_with("TENONIR");
+  return path.ends_with(".tir") || path.ends_with(".tirb") || text.starts_with("TENONIR") ||
+         is_tir_text(text);
 }
 
 Result<std::span<const std::byte>> bytes_of(ir::Blob& blob) {

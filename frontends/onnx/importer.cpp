@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <tenon/cpp/text.hpp>
+
 #include <algorithm>
 #include <unordered_set>
 
+#include "plugin_ops.h"
 #include "quantise.h"
 
 namespace tenon::onnx {
@@ -18,22 +21,33 @@ std::string host_failure(std::string* id) {
   // The message may carry its code in front.
   if (failure.id.size > 0 && text.starts_with(view(failure.id)))
     text.erase(0, std::min(text.size(), failure.id.size + 2));
+  // The node and the file, which the caller's sentence names.
+  text.erase(std::min(text.size(), text.find(" (while building the op ")));
   return text;
+}
+
+std::span<const OpImporter> all_importers() {
+  static const std::vector<OpImporter> kAll = [] {
+    std::vector<OpImporter> all;
+    for (const auto& importers :
+         {elementwise_importers(), shape_importers(), pad_importers(), range_importers(),
+          index_importers(), reduce_importers(), nn_importers(), vision_importers(),
+          order_importers(), attention_importers(), loss_importers(), control_importers(),
+          recurrent_importers(), fused_importers(), fused_attention_importers(), random_importers(),
+          nchwc_importers(), quantise_importers(), quantised_product_importers(),
+          quantised_linear_importers(), narrow_weight_importers(),
+          quantised_attention_importers()})
+      all.insert(all.end(), importers.begin(), importers.end());
+    return all;
+  }();
+  return kAll;
 }
 
 const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version) {
   using Table = std::unordered_map<std::string_view, std::vector<const OpImporter*>>;
   static const Table kTable = [] {
     Table table;
-    for (const auto& importers :
-         {elementwise_importers(), shape_importers(), pad_importers(), range_importers(),
-          index_importers(), reduce_importers(), nn_importers(), vision_importers(),
-          order_importers(), attention_importers(), loss_importers(), control_importers(),
-          recurrent_importers(), quantise_importers(), quantised_product_importers(),
-          quantised_linear_importers(), narrow_weight_importers(),
-          quantised_attention_importers()}) {
-      for (const OpImporter& importer : importers) table[importer.op].push_back(&importer);
-    }
+    for (const OpImporter& importer : all_importers()) table[importer.op].push_back(&importer);
     return table;
   }();
   const OpImporter* best = nullptr;
@@ -68,6 +82,7 @@ bool Importer::run(Graph* out) {
   Scope scope;
   bind_guarded_dims(main);
   if (!add_initializers(main, &scope) || !add_inputs(main, &scope)) return false;
+  if (!check_fixed_dims()) return false;
   for (const auto& [name, values] : source_.values) {
     const bool known = std::any_of(main.inputs.begin(), main.inputs.end(),
                                    [&](const ValueProto& i) { return i.name == name; });
@@ -80,6 +95,19 @@ bool Importer::run(Graph* out) {
   if (postponed_) return outline(out);
   if (!add_outputs(main, scope)) return false;
   *out = std::move(graph_);
+  return true;
+}
+
+// Every dim that the user fixed is one of an input.
+bool Importer::check_fixed_dims() {
+  for (const auto& [name, size] : source_.dims) {
+    if (fixed_dims_.contains(name)) continue;
+    std::vector<std::string> names;
+    for (const auto& [key, dim] : symbols_) names.push_back(key);
+    return problems_->add("T0793",
+                          fmt::format("the model has no symbolic dim {} to fix{}", quote(name),
+                                      names.empty() ? "" : "; it has " + text::join_names(names)));
+  }
   return true;
 }
 
@@ -253,6 +281,12 @@ Dim Importer::symbol(const ValueProto& input, size_t axis) {
       c = '_';
   }
   if (name[0] >= '0' && name[0] <= '9') name.insert(0, "_");
+  for (const std::string& given : {key, name}) {
+    const auto fixed = source_.dims.find(given);
+    if (fixed == source_.dims.end() || given.empty()) continue;
+    fixed_dims_.insert(given);
+    return Dim(graph_.get(), fixed->second);
+  }
   tenon_symbol_t id = 0;
   auto view = sized<tenon_symbol_view_t>();
   const tenon_host_graph_t& api = graph_api();
@@ -320,10 +354,13 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
   const std::vector<Item*> origins = has_body ? std::vector<Item*>() : inputs;
   NodeContext n(this, node, versions.of(node.domain), std::move(inputs));
   if (!failed) {
-    const OpImporter* importer =
-        find_importer(node.domain == "ai.onnx" ? "" : node.domain, node.op_type, n.version());
+    const std::string_view domain = node.domain == "ai.onnx" ? "" : node.domain;
+    const OpImporter* importer = find_importer(domain, node.op_type, n.version());
     locate(node);
-    failed = !n.finish(importer->import(n));
+    failed =
+        !n.finish(importer != nullptr
+                      ? importer->import(n)
+                      : import_by_plugin(n, find_plugin_op(domain, node.op_type, n.version())));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
@@ -407,6 +444,25 @@ const AttributeProto* Importer::attribute(const NodeProto& node, std::string_vie
     return nullptr;
   }
   return nullptr;
+}
+
+int64_t Importer::channel_block() {
+  if (channel_block_ != 0) return channel_block_;
+  std::unordered_set<std::string_view> filters;
+  for (const NodeProto& node : model_.graph->nodes) {
+    if (node.domain == "com.microsoft.nchwc" && node.op_type == "Conv" && node.inputs.size() > 1)
+      filters.insert(node.inputs[1]);
+  }
+#if defined(__x86_64__)
+  channel_block_ = __builtin_cpu_supports("avx512f") ? 16 : 8;
+#else
+  channel_block_ = 16;
+#endif
+  for (const TensorProto& tensor : model_.graph->initializers) {
+    const bool halves = !tensor.dims.empty() && tensor.dims[0] % 16 == 8;
+    if (halves && filters.contains(tensor.name)) channel_block_ = 8;
+  }
+  return channel_block_;
 }
 
 bool Importer::resolve(Item* item) {
@@ -559,10 +615,39 @@ bool Importer::check_output(const ValueProto& output, const Item& item) {
     fits = !dim.has_value || dim.value == -1 || !item.dims()[i].is_constant() ||
            item.dims()[i].is(dim.value);
   }
-  return fits ||
-         problems_->add("T0713",
-                        fmt::format("output {} is declared with another shape than its node gives",
-                                    quote(output.name)));
+  if (!fits)
+    warnings_.push_back(
+        fmt::format("output {} is declared as {}, and its nodes give {}, which "
+                    "holds",
+                    quote(output.name), shape_text(output), shape_text(item)));
+  return true;
+}
+
+// "[2, n, ?]"
+std::string Importer::shape_text(const ValueProto& declared) {
+  std::vector<std::string> dims;
+  for (const DimProto& dim : declared.dims)
+    dims.push_back(dim.has_value && dim.value >= 0 ? std::to_string(dim.value)
+                   : is_named(dim)                 ? std::string(dim.param)
+                                                   : "?");
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+std::string Importer::shape_text(const Item& item) const {
+  std::vector<std::string> dims;
+  for (const Dim dim : item.dims()) {
+    std::string text = dim.is_constant() ? std::to_string(dim.constant()) : "?";
+    for (const auto& [name, symbol] : symbols_) {
+      if (symbol == dim) text = name;
+    }
+    dims.push_back(text);
+  }
+  return fmt::format("[{}]", fmt::join(dims, ", "));
+}
+
+void Importer::tell_warnings() const {
+  for (const std::string& warning : warnings_)
+    log("onnx", TENON_LOG_WARN, quote(source_.name), ": ", warning);
 }
 
 bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out,
@@ -570,6 +655,7 @@ bool import_model(const ModelProto& model, const Source& source, Problems* probl
   Problems general;
   Importer importer(model, source, Unknown::kSymbols, &general);
   const bool done = importer.run(out);
+  if (done) importer.tell_warnings();
   if (by_value != nullptr) by_value->inputs = importer.value_inputs();
   if (!done && by_value != nullptr && !by_value->inputs.empty() && !cancelled()) {
     Importer later(model, source, Unknown::kPostpone, problems);

@@ -64,8 +64,15 @@ std::span<const OpImporter> quantised_product_importers();
 std::span<const OpImporter> quantised_linear_importers();
 std::span<const OpImporter> quantised_attention_importers();
 std::span<const OpImporter> narrow_weight_importers();
+std::span<const OpImporter> fused_importers();
+std::span<const OpImporter> fused_attention_importers();
+std::span<const OpImporter> random_importers();
+std::span<const OpImporter> nchwc_importers();
 
-// Null when no importer knows the op at this version.
+// All of these tables.
+std::span<const OpImporter> all_importers();
+
+// Null when no importer of this frontend knows the op at this version.
 const OpImporter* find_importer(std::string_view domain, std::string_view op, int64_t version);
 
 // "node 'x' (Op)", or "node #3 (Op)" when it has no name.
@@ -88,6 +95,9 @@ bool order_nodes(std::span<const NodeProto> nodes,
                  const std::unordered_map<std::string_view, Item*>& defined, Problems* problems,
                  std::vector<const NodeProto*>* out);
 
+// The host's last failure as text without its code; the code goes to *id when that is not null.
+std::string host_failure(std::string* id);
+
 class Importer;
 
 class NodeContext {
@@ -102,6 +112,8 @@ class NodeContext {
 
   int64_t version() const { return version_; }
   std::string_view op() const { return op_; }
+  // What tells the node from the others: its name and its results.
+  std::string place() const;
   Builder& builder();
   tenon_graph_t* graph();
   bool ok() const { return ok_; }
@@ -116,6 +128,10 @@ class NodeContext {
   size_t output_count() const { return node_.outputs.size(); }
   bool has(size_t i) const { return i < inputs_.size() && inputs_[i] != nullptr; }
   bool wants(size_t i) const { return i < node_.outputs.size() && !node_.outputs[i].empty(); }
+  // The channels in a block of ONNX Runtime's blocked layouts, which its files do not say: 8 where
+  // a filter of the model shows it, else those of this machine, on which alone such a file is
+  // right in ONNX Runtime, too.
+  int64_t channel_block();
   // Fails unless the number of operands lies in the range and those before `least` are there.
   bool arity(size_t least, size_t most, size_t most_outputs = 1);
   const Item& item(size_t i);  // of an operand that is there
@@ -158,6 +174,8 @@ class NodeContext {
   std::vector<double> numbers(std::string_view name);
   std::vector<std::string> texts(std::string_view name);
   const TensorProto* tensor(std::string_view name);
+  // All that the node has, references of functions resolved.
+  std::vector<const AttributeProto*> all_attributes();
   bool read(const TensorProto& tensor, Constant* out);
 
   // An axis, negative ones counted from the end, checked against [0, rank) or [0, rank] when `end`

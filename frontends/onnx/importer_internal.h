@@ -16,9 +16,6 @@
 
 namespace tenon::onnx {
 
-// The host's last failure as text without its code; the code goes to *id when that is not null.
-std::string host_failure(std::string* id);
-
 // What to do about numbers that only a run tells, where sizes, axes or counts need them.
 enum class Unknown {
   kSymbols,   // each becomes a symbol; what needs more than that is a problem
@@ -29,6 +26,8 @@ class Importer {
  public:
   Importer(const ModelProto& model, const Source& source, Unknown unknown, Problems* problems);
   bool run(Graph* out);
+  // What is odd about the model, and no error. A model that is loaded again tells it again.
+  void tell_warnings() const;
   // Inputs whose values were needed, with what needed them, in the order in which they were met.
   const std::vector<std::pair<std::string, std::string>>& value_inputs() const {
     return value_inputs_;
@@ -44,6 +43,7 @@ class Importer {
   };
 
   bool check_header();
+  bool check_fixed_dims();
   bool tell_host(std::string_view what);
   Item* new_item();
   bool add_initializers(const GraphProto& graph, Scope* scope);
@@ -55,6 +55,8 @@ class Importer {
   void bind_guarded_dims(const GraphProto& graph);
   bool add_outputs(const GraphProto& graph, const Scope& scope);
   bool check_output(const ValueProto& output, const Item& item);
+  static std::string shape_text(const ValueProto& declared);
+  std::string shape_text(const Item& item) const;
   Dim symbol(const ValueProto& input, size_t axis);
   bool check_elements(const Dims& dims, std::string_view where);
 
@@ -90,6 +92,7 @@ class Importer {
   bool outline(Graph* out);
   bool outline_type(const ValueProto& output, Type* out);
 
+  int64_t channel_block();
   bool resolve(Item* item);
   const Extents* known(Item* item);
   Value value_of(Item* item);
@@ -105,6 +108,8 @@ class Importer {
   std::optional<Builder> builder_;
   std::deque<Item> items_;  // stable addresses
   std::unordered_map<std::string, Dim> symbols_;
+  std::unordered_set<std::string> fixed_dims_;  // names of Source::dims that were met
+  std::vector<std::string> warnings_;           // told once the model is imported
   std::unordered_map<tenon_dim_t, std::pair<Value, int64_t>>
       sources_;  // symbol -> an input and its axis
   // What a node's result is computed from; nothing is kept of nodes with graphs in their
@@ -115,6 +120,7 @@ class Importer {
   std::vector<std::pair<std::string, std::string>> value_inputs_;
   std::unordered_set<const Item*> symbolic_;  // items whose elements became symbols
   bool postponed_ = false;
+  int64_t channel_block_ = 0;  // 0: not asked yet
   Folding folding_;
   const Frame* frame_ = nullptr;
   // Of the node that is being imported.

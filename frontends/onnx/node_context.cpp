@@ -14,6 +14,16 @@ tenon_graph_t* NodeContext::graph() {
   return importer_->graph_.get();
 }
 
+int64_t NodeContext::channel_block() {
+  return importer_->channel_block();
+}
+
+std::string NodeContext::place() const {
+  std::string out(node_.name);
+  for (const Text output : node_.outputs) out += cat("/", output);
+  return out;
+}
+
 bool NodeContext::fail(std::string_view code, std::string_view text) {
   if (ok_) importer_->problems_->add(code, fmt::format("{}: {}", node_text(node_), text));
   ok_ = false;
@@ -228,6 +238,14 @@ std::vector<std::string> NodeContext::texts(std::string_view name) {
 const TensorProto* NodeContext::tensor(std::string_view name) {
   const AttributeProto* attribute = typed(name, kAttrTensor, "a tensor");
   return attribute == nullptr ? nullptr : attribute->tensor.get();
+}
+
+std::vector<const AttributeProto*> NodeContext::all_attributes() {
+  std::vector<const AttributeProto*> out;
+  for (const AttributeProto& attribute : node_.attributes) {
+    if (const AttributeProto* given = find(attribute.name)) out.push_back(given);
+  }
+  return out;
 }
 
 bool NodeContext::read(const TensorProto& tensor, Constant* out) {

@@ -3,14 +3,15 @@
 #include <cmath>
 #include <limits>
 
-#include "importer.h"
+#include "fused.h"
 
 namespace tenon::onnx {
 namespace {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-// [batch, length, heads * size] as [batch, heads, length, size]; rank 4 stays as it is.
+}  // namespace
+
 Value split_heads(NodeContext& n, Value x, int64_t heads) {
   if (!x.valid() || x.rank() == 4) return x;
   const Dims d = x.dims();
@@ -21,6 +22,14 @@ Value split_heads(NodeContext& n, Value x, int64_t heads) {
   const Dim size = n.quotient({d[2]}, {n.dim(heads)});
   return n.transpose(n.reshape(x, {d[0], d[1], n.dim(heads), size}), {0, 2, 1, 3});
 }
+
+Value join_heads(NodeContext& n, Value x) {
+  if (!x.valid()) return x;
+  const Dims d = x.dims();
+  return n.reshape(n.transpose(x, {0, 2, 1, 3}), {d[0], d[2], d[1] * d[3]});
+}
+
+namespace {
 
 struct Heads {
   Value q, k, v;
@@ -187,8 +196,7 @@ bool attention(NodeContext& n) {
   n.set(2, h.v);
   if (n.wants(3) && !scores(n, h, mask, scale, softcap, step)) return false;
   if (!flat) return n.set(0, y);
-  const Dims d = y.dims();
-  return n.set(0, n.reshape(n.transpose(y, {0, 2, 1, 3}), {d[0], d[2], d[1] * d[3]}));
+  return n.set(0, join_heads(n, y));
 }
 
 // ---- RotaryEmbedding ----
@@ -202,6 +210,36 @@ Value part(NodeContext& n, Value x, Dim start, Dim limit, int64_t stride = 1) {
   strides.back() = stride;
   return n.build("slice", {x}, {{"start", starts}, {"limit", limits}, {"stride", strides}});
 }
+
+}  // namespace
+
+Value rotated(NodeContext& n, Value x, Value cos, Value sin, int64_t turned, bool interleaved) {
+  if (!n.ok() || !x.valid()) return Value();
+  const Dims d = x.dims();
+  const Value a = interleaved ? part(n, x, n.dim(0), n.dim(turned), 2)
+                              : part(n, x, n.dim(0), n.dim(turned / 2));
+  const Value c = interleaved ? part(n, x, n.dim(1), n.dim(turned), 2)
+                              : part(n, x, n.dim(turned / 2), n.dim(turned));
+  const Value real = n.build("sub", {n.build("mul", {cos, a}), n.build("mul", {sin, c})});
+  const Value imag = n.build("add", {n.build("mul", {sin, a}), n.build("mul", {cos, c})});
+  if (!n.ok() || !real.valid() || !imag.valid()) return Value();
+  Value y;
+  if (interleaved) {
+    Dims pair = real.dims(), whole = d;
+    pair.push_back(n.dim(1));
+    whole[3] = n.dim(turned);
+    y = n.reshape(
+        n.build("concat", std::vector<Value>{n.reshape(real, pair), n.reshape(imag, pair)},
+                {{"dim", 4}}),
+        whole);
+  } else {
+    y = n.build("concat", std::vector<Value>{real, imag}, {{"dim", 3}});
+  }
+  if (d[3].is(turned)) return y;
+  return n.build("concat", std::vector<Value>{y, part(n, x, n.dim(turned), d[3])}, {{"dim", 3}});
+}
+
+namespace {
 
 bool rotary_embedding(NodeContext& n) {
   if (!n.arity(3, 4)) return false;
@@ -223,31 +261,8 @@ bool rotary_embedding(NodeContext& n) {
     if (n.has(3)) c = n.build("take", {c, n.value(3)}, {{"dim", 0}});
     return c.valid() ? n.build("broadcast", {c}, {{"shape", half}, {"dims", {0, 2, 3}}}) : c;
   };
-  const Value cos = cache(1), sin = cache(2);
-  const Value a = interleaved ? part(n, x, n.dim(0), n.dim(turned), 2)
-                              : part(n, x, n.dim(0), n.dim(turned / 2));
-  const Value c = interleaved ? part(n, x, n.dim(1), n.dim(turned), 2)
-                              : part(n, x, n.dim(turned / 2), n.dim(turned));
-  if (!n.ok()) return false;
-  const Value real = n.build("sub", {n.build("mul", {cos, a}), n.build("mul", {sin, c})});
-  const Value imag = n.build("add", {n.build("mul", {sin, a}), n.build("mul", {cos, c})});
-  Value y;
-  if (interleaved) {
-    Dims pair = half;
-    pair.push_back(n.dim(1));
-    Dims whole = d;
-    whole[3] = n.dim(turned);
-    y = n.reshape(
-        n.build("concat", std::vector<Value>{n.reshape(real, pair), n.reshape(imag, pair)},
-                {{"dim", 4}}),
-        whole);
-  } else {
-    y = n.build("concat", std::vector<Value>{real, imag}, {{"dim", 3}});
-  }
-  if (turned < d[3].constant())
-    y = n.build("concat", std::vector<Value>{y, part(n, x, n.dim(turned), d[3])}, {{"dim", 3}});
-  if (!flat || !y.valid()) return n.set(0, y);
-  return n.set(0, n.reshape(n.transpose(y, {0, 2, 1, 3}), n.dims(0)));
+  const Value y = rotated(n, x, cache(1), cache(2), turned, interleaved);
+  return n.set(0, flat ? join_heads(n, y) : y);
 }
 
 bool swiglu(NodeContext& n) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 
+#include "fused.h"
 #include "quantise.h"
 #include "window.h"
 
@@ -22,10 +23,6 @@ bool matmul(NodeContext& n) {
   return n.set(0, n.build("matmul", {n.value(0), n.value(1)}));
 }
 
-Value scaled(NodeContext& n, Value x, double factor) {
-  return factor == 1.0 || !x.valid() ? x : n.build("mul", {x, n.full_like(x, factor)});
-}
-
 // The bias in the form of linear: one number per column. Invalid if C varies by row.
 Value column_bias(NodeContext& n, Dim columns) {
   const Dims c = n.dims(2);
@@ -37,57 +34,84 @@ Value column_bias(NodeContext& n, Dim columns) {
   return n.reshape(n.value(2), {c.back()});
 }
 
-bool gemm(NodeContext& n) {
+}  // namespace
+
+Value general_product(NodeContext& n) {
   const double alpha = n.number("alpha", 1.0), beta = n.number("beta", 1.0);
   const bool trans_a = n.integer("transA", 0) != 0, trans_b = n.integer("transB", 0) != 0;
-  if (!n.arity(2, 3) || !n.same_types()) return false;
-  if (n.version() < 7) n.integer("broadcast", 0);
-  if (n.rank(0) != 2 || n.rank(1) != 2) return n.fail("T0713", "its first two inputs need rank 2");
-  if (n.has(2) && n.rank(2) > 2) return n.fail("T0713", "its third input needs rank 2 or less");
+  if (!n.arity(2, 3) || !n.same_types()) return Value();
+  if (n.version() < 7 && n.op() == "Gemm") n.integer("broadcast", 0);
+  if (n.rank(0) != 2 || n.rank(1) != 2) return refuse(n, "its first two inputs need rank 2");
+  if (n.has(2) && n.rank(2) > 2) return refuse(n, "its third input needs rank 2 or less");
   if (!n.require_equal(n.dims(0)[trans_a ? 0 : 1], n.dims(1)[trans_b ? 1 : 0], "the inner dims"))
-    return false;
-  const bool plain = alpha == 1.0 && !trans_a && (!n.has(2) || (beta == 1.0 && n.rank(2) <= 1));
-  if (auto factors = quantised_factors(n, trans_b ? 0 : 1); factors && plain)
-    return set_by_integers(n, std::move(*factors), gemm_of_quantised);
+    return Value();
   const Value a = trans_a ? n.transpose(n.value(0), {1, 0}) : n.value(0);
   const Dim rows = n.dims(0)[trans_a ? 1 : 0], columns = n.dims(1)[trans_b ? 0 : 1];
   if (alpha == 1.0) {
     const Value bias = n.has(2) && beta != 0 ? column_bias(n, columns) : Value();
-    if (!n.ok()) return false;
+    if (!n.ok()) return Value();
     if (bias.valid()) {
-      return n.set(0, n.build("linear", {a, n.value(1), scaled(n, bias, beta)},
-                              {{"transpose_w", trans_b ? 1 : 0}}));
+      return n.build("linear", {a, n.value(1), scaled(n, bias, beta)},
+                     {{"transpose_w", trans_b ? 1 : 0}});
     }
   }
   const Value product =
       scaled(n, n.build("linear", {a, n.value(1)}, {{"transpose_w", trans_b ? 1 : 0}}), alpha);
-  if (!n.has(2) || beta == 0) return n.set(0, product);
-  return n.set(
-      0, n.build("add", {product, scaled(n, n.broadcast_to(n.value(2), {rows, columns}), beta)}));
+  if (!n.has(2) || beta == 0) return product;
+  return n.build("add", {product, scaled(n, n.broadcast_to(n.value(2), {rows, columns}), beta)});
+}
+
+namespace {
+
+bool gemm(NodeContext& n) {
+  if (!n.arity(2, 3) || !n.same_types()) return false;
+  const bool matrices = n.rank(0) == 2 && n.rank(1) == 2 && (!n.has(2) || n.rank(2) <= 1);
+  const bool plain = n.number("alpha", 1.0) == 1.0 && n.integer("transA", 0) == 0 &&
+                     (!n.has(2) || n.number("beta", 1.0) == 1.0);
+  const bool trans_b = n.integer("transB", 0) != 0;
+  if (auto factors = quantised_factors(n, trans_b ? 0 : 1); factors && plain && matrices) {
+    if (!n.require_equal(n.dims(0)[1], n.dims(1)[trans_b ? 1 : 0], "the inner dims")) return false;
+    return set_by_integers(n, std::move(*factors), gemm_of_quantised);
+  }
+  return n.set(0, general_product(n));
 }
 
 // ---- Conv ----
 
+bool check_bias(NodeContext& n, Dim filters) {
+  if (!n.has(2)) return true;
+  if (n.rank(2) != 1) return n.fail("T0713", "its bias needs rank 1");
+  return n.require_equal(n.dims(2)[0], filters, "the numbers of biases and of filters");
+}
+
+}  // namespace
+
+Value convolution(NodeContext& n, Value x, Value w) {
+  if (!n.ok() || !x.valid() || !w.valid()) return Value();
+  Convolution c;
+  if (!read_convolution(n, x.dims(), w.dims(), &c) || !check_bias(n, w.dims()[0])) return Value();
+  std::vector<Value> operands = {bordered(n, x, &c.window, n.scalar(n.dtype(0), 0)), w};
+  if (n.has(2)) operands.push_back(n.value(2));
+  return n.build("conv_bias", operands,
+                 {{"strides", c.window.strides},
+                  {"pad_low", c.window.low},
+                  {"pad_high", c.window.high},
+                  {"w_dilation", c.window.dilations},
+                  {"groups", c.groups}});
+}
+
+namespace {
+
 bool conv(NodeContext& n) {
   if (!n.arity(2, 3) || !n.same_types()) return false;
-  Convolution c;
-  if (!read_convolution(n, 0, 1, &c)) return false;
-  if (n.has(2) && (n.rank(2) != 1 || !n.require_equal(n.dims(2)[0], n.dims(1)[0],
-                                                      "the numbers of biases and of filters"))) {
-    return n.fail("T0713", "its bias needs rank 1");
-  }
   // Integers are not worth it where channels are filtered in groups.
-  if (auto factors = quantised_factors(n, 0); factors && c.groups == 1)
+  if (auto factors = quantised_factors(n, 0); factors && n.integer("group", 1) == 1) {
+    Convolution c;
+    if (!read_convolution(n, n.dims(0), n.dims(1), &c) || !check_bias(n, n.dims(1)[0]))
+      return false;
     return set_by_integers(n, std::move(*factors), conv_of_quantised);
-  Window& w = c.window;
-  std::vector<Value> operands = {bordered(n, n.value(0), &w, n.scalar(n.dtype(0), 0)), n.value(1)};
-  if (n.has(2)) operands.push_back(n.value(2));
-  return n.set(0, n.build("conv_bias", operands,
-                          {{"strides", w.strides},
-                           {"pad_low", w.low},
-                           {"pad_high", w.high},
-                           {"w_dilation", w.dilations},
-                           {"groups", c.groups}}));
+  }
+  return n.set(0, convolution(n, n.value(0), n.value(1)));
 }
 
 // ---- Pools ----
@@ -354,11 +378,17 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"GlobalAveragePool", 1, global_pool},
     {"GlobalMaxPool", 1, global_pool},
     {"BatchNormalization", 6, batch_norm},
-    {"LayerNormalization", 17, layer_norm},
+    // ONNX Runtime writes it into models of older opsets.
+    {"LayerNormalization", 1, layer_norm},
     {"RMSNormalization", 23, layer_norm},
     {"InstanceNormalization", 6, group_norm},
     {"GroupNormalization", 18, group_norm},
     {"LRN", 1, lrn},
+    // Of blocked tensors, which are plain ones here (ops_nchwc.cpp).
+    {"MaxPool", 1, pool, "com.microsoft.nchwc"},
+    {"AveragePool", 1, pool, "com.microsoft.nchwc"},
+    {"GlobalAveragePool", 1, global_pool, "com.microsoft.nchwc"},
+    {"GlobalMaxPool", 1, global_pool, "com.microsoft.nchwc"},
 });
 
 }  // namespace

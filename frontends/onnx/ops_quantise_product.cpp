@@ -197,7 +197,7 @@ Value even_channels(NodeContext& n, Value v) {
 // The sums of a convolution in i32.
 Value convolved(NodeContext& n, const Side& x, const Side& w) {
   Convolution c;
-  if (!read_convolution(n, x.q, w.q, &c)) return Value();
+  if (!read_convolution(n, n.dims(x.q), n.dims(w.q), &c)) return Value();
   const auto both = sides(n, x, w);
   if (!both[0].valid() || !both[1].valid()) return Value();
   Window& window = c.window;

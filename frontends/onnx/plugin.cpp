@@ -50,6 +50,23 @@ Status read_values(const tenon_source_t& given, Source* source) {
   return {};
 }
 
+// "dim.NAME" = "8": a symbolic dim of the inputs, which becomes a constant of the model.
+Status read_dims(const tenon_source_t& given, Source* source) {
+  constexpr std::string_view kPrefix = "dim.";
+  for (uint32_t i = 0; i < given.option_count; ++i) {
+    const std::string_view key = view(given.options[i].key), text = view(given.options[i].value);
+    if (!key.starts_with(kPrefix)) continue;
+    int64_t size = -1;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+    if (error != std::errc() || stop != text.data() + text.size() || size < 0) {
+      return fail(TENON_INVALID_ARGUMENT, cat("T0714: option ", quote(key), " is ", quote(text),
+                                              ", and must be a whole number of at least 0"));
+    }
+    source->dims[std::string(key.substr(kPrefix.size()))] = size;
+  }
+  return {};
+}
+
 // Values of inputs, with which the host loads again.
 void read_guarded(const tenon_source_t& given, Source* source) {
   for (uint32_t i = 0; i < given.value_count; ++i) {
@@ -77,6 +94,7 @@ Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
   source.bytes = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   source.files = context().query<tenon_host_files_t>(TENON_HOST_FILES_ID);
   TENON_TRY(read_values(*given, &source));
+  TENON_TRY(read_dims(*given, &source));
   const bool again = given->size_bytes >= sizeof(tenon_source_t) && given->value_sink != nullptr;
   if (again) read_guarded(*given, &source);
   Problems problems;

@@ -7,6 +7,7 @@
 #include <queue>
 
 #include "importer.h"
+#include "plugin_ops.h"
 
 namespace tenon::onnx {
 namespace {
@@ -66,10 +67,7 @@ class OpCheck {
         total.add(inlined(*function, node, depth), 1);
       } else {
         const int64_t version = versions.of(node.domain);
-        if (version == 0 ||
-            find_importer(canonical(node.domain), node.op_type, version) == nullptr) {
-          note(node, version);
-        }
+        if (!is_known(canonical(node.domain), node.op_type, version)) note(node, version);
       }
       for (const AttributeProto& attribute : node.attributes) {
         for (const auto& graph : attribute.graphs)
@@ -110,6 +108,11 @@ class OpCheck {
     return size;
   }
 
+  static bool is_known(std::string_view domain, std::string_view op, int64_t version) {
+    return version != 0 && (find_importer(domain, op, version) != nullptr ||
+                            find_plugin_op(domain, op, version).found());
+  }
+
   void note(const NodeProto& node, int64_t version) {
     const std::string_view domain = canonical(node.domain);
     auto same = [&](const Unknown& u) {
@@ -137,6 +140,7 @@ class OpCheck {
           "\n  {} of domain {}, {}: {} {}{}", quote(u.op), quote(shown(u.domain)), opset,
           u.count == 1 ? "node" : "nodes", fmt::join(u.nodes, ", "),
           u.count > u.nodes.size() ? fmt::format(" and {} more", u.count - u.nodes.size()) : "");
+      text += unknown_op_advice(u.domain, u.op, u.version);
     }
     problems_->add("T0704", text);
   }

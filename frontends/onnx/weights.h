@@ -31,6 +31,7 @@ struct Source {
   const tenon_host_files_t* files = nullptr;  // null: external data is refused
   std::map<std::string, std::vector<int64_t>, std::less<>>
       values;  // inputs that the user fixed, by name: no inputs any more
+  std::map<std::string, int64_t, std::less<>> dims;  // symbolic dims that the user fixed, by name
   std::map<std::string, Constant, std::less<>>
       guarded;  // inputs with the values that they have at every run; they stay inputs
 };

@@ -143,8 +143,7 @@ Value bordered(NodeContext& n, Value x, Window* w, Value fill) {
                  {{"start", start}, {"limit", limit}});
 }
 
-bool read_convolution(NodeContext& n, size_t x_operand, size_t w_operand, Convolution* out) {
-  const Dims x = n.dims(x_operand), w_dims = n.dims(w_operand);
+bool read_convolution(NodeContext& n, const Dims& x, const Dims& w_dims, Convolution* out) {
   if (x.size() < 3 || w_dims.size() != x.size()) {
     return n.fail("T0713", cat("its inputs have the ranks ", x.size(), " and ", w_dims.size(),
                                ", and need one rank of 3 or more"));

@@ -54,8 +54,8 @@ struct Convolution {
   Window window;
   int64_t groups = 1;
 };
-// Reads the attributes of a convolution of operands x and w. False with the problem told.
-bool read_convolution(NodeContext& n, size_t x, size_t w, Convolution* out);
+// Reads the attributes of a convolution of tensors with these dims. False with the problem told.
+bool read_convolution(NodeContext& n, const Dims& x, const Dims& w, Convolution* out);
 
 // A list for all dims of x, with `neutral` for batch and channels.
 std::vector<int64_t> whole(const std::vector<int64_t>& list, int64_t neutral);

@@ -84,7 +84,7 @@ Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
   return {};
 }
 
-Status import(void*, tenon_device_t*, const tenon_import_t* import, tenon_buffer_t** out) {
+Status import(void*, tenon_device_t*, const tenon_memory_import_t* import, tenon_buffer_t** out) {
   *out = reinterpret_cast<tenon_buffer_t*>(
       new Buffer{static_cast<std::byte*>(import->data), import->length_bytes, false});
   return {};

@@ -76,6 +76,7 @@ constexpr tenon::OpDraft declare() {
       .example(
           "moving_average(f32[2, 3] [[1, 2, 3], [0, 0, 9]]) {dim = 1, window = 3} -> "
           "f32[2, 1] [[2], [3]]")
+      .foreign_name("onnx", "com.acme", "MovingAverage")
       .infer<infer>()
       .reference<reference>()
       .decompose<decompose>()

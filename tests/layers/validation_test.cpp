@@ -143,7 +143,7 @@ void exercise(const tenon_device_api_t& d) {
     uint64_t used = 0, peak = 0;
     (void)d.memory(d.self, device, &used, &peak);
     tenon_buffer_t* imported = nullptr;
-    const tenon_import_t memory = {sizeof memory, 0, host.data(), 512};
+    const tenon_memory_import_t memory = {sizeof memory, 0, host.data(), 512};
     if (d.import(d.self, device, &memory, &imported) == TENON_OK)
       (void)d.free(d.self, device, imported);
     for (tenon_buffer_t* buffer : many) (void)d.free(d.self, device, buffer);

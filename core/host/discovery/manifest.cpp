@@ -132,10 +132,14 @@ class Reader {
 struct ProvidesKey {
   std::string_view key, kind;
 };
-constexpr ProvidesKey kProvides[] = {
-    {"devices", "device"},        {"kernels", "kernels"},      {"ops", "op"},
-    {"passes", "pass"},           {"toolchains", "toolchain"}, {"layers", "layer"},
-    {"collectives", "collective"}};
+constexpr ProvidesKey kProvides[] = {{"devices", "device"},
+                                     {"kernels", "kernels"},
+                                     {"ops", "op"},
+                                     {"passes", "pass"},
+                                     {"toolchains", "toolchain"},
+                                     {"layers", "layer"},
+                                     {"collectives", "collective"},
+                                     {"importers", "importer"}};
 
 void read_frontends(Reader& reader, const Json& value, Manifest& manifest) {
   if (!value.is_array() || value.size() > kManifestListMax)

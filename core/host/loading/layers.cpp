@@ -8,6 +8,7 @@
 #include <tenon/abi/device.h>
 #include <tenon/abi/exchange.h>
 #include <tenon/abi/frontend.h>
+#include <tenon/abi/importers.h>
 #include <tenon/abi/kernels.h>
 #include <tenon/abi/ops.h>
 #include <tenon/abi/pass.h>
@@ -113,7 +114,8 @@ const LayeredInterface* layered(std::string_view id) {
 
 // Tables of data records, whose functions the host does not call through the table.
 bool is_record_table(std::string_view id) {
-  return id == TENON_OPS_ID || id == TENON_PASS_ID || id == TENON_LAYER_ID;
+  return id == TENON_OPS_ID || id == TENON_PASS_ID || id == TENON_LAYER_ID ||
+         id == TENON_IMPORTERS_ID;
 }
 
 Status check_table(const void* table, std::string_view id, std::string_view layer) {

@@ -6,6 +6,7 @@
 
 #include <tenon/abi/device.h>
 #include <tenon/abi/frontend.h>
+#include <tenon/abi/importers.h>
 #include <tenon/abi/kernels.h>
 #include <tenon/abi/layer.h>
 #include <tenon/abi/ops.h>
@@ -144,6 +145,47 @@ Status check_documentation(const tenon_op_def_t& op, const std::string& name) {
   return Status();
 }
 
+Status check_foreign_names(const tenon_op_def_t& op, const std::string& name) {
+  const std::string what = "a foreign name of op " + name;
+  TENON_RETURN_IF_ERROR(check_count(op.foreign_name_count, op.foreign_names, what));
+  for (uint64_t i = 0; i < op.foreign_name_count; ++i) {
+    const tenon_foreign_name_t& given = op.foreign_names[i];
+    for (tenon_str_t text : {given.format, given.domain, given.name})
+      TENON_RETURN_IF_ERROR(check_text(text, what));
+    if (given.format.size == 0 || given.name.size == 0 || given.since == 0)
+      return error(TENON_INVALID_ARGUMENT, "P0806", "{} lacks a format, a name or a version", what);
+  }
+  return Status();
+}
+
+std::string importers_name(const tenon_importers_t& table) {
+  return fmt::format("{}:{}", from_abi_str(table.format), from_abi_str(table.domain));
+}
+
+// Like rewrites, an array of records of the plugin's size.
+Status adopt_importers(tenon_importers_t* table) {
+  TENON_RETURN_IF_ERROR(check_text(table->format, "the format of a table of importers"));
+  TENON_RETURN_IF_ERROR(check_text(table->domain, "the domain of a table of importers"));
+  const std::string owner = "the importers of " + quoted(importers_name(*table));
+  TENON_RETURN_IF_ERROR(check_count(table->importer_count, table->importers, owner));
+  const size_t stride = table->importer_bytes;
+  if (table->format.size == 0 || stride < sizeof(tenon_importer_t::op) || stride > kTextBytesMax)
+    return error(TENON_INVALID_ARGUMENT, "P0806", "{} have no format or no size", owner);
+  auto* full = new tenon_importer_t[table->importer_count + 1]();
+  keep_for_process(full);
+  for (uint64_t i = 0; i < table->importer_count; ++i) {
+    const auto* from = reinterpret_cast<const std::byte*>(table->importers) + i * stride;
+    std::memcpy(&full[i], from, std::min(stride, sizeof full[i]));
+    TENON_RETURN_IF_ERROR(check_text(full[i].op, "a name in " + owner));
+    if (full[i].import_node == nullptr || full[i].op.size == 0 || full[i].since == 0)
+      return error(TENON_INVALID_ARGUMENT, "P0805", "entry {} of {} lacks op, since or import_node",
+                   i, owner);
+  }
+  table->importers = full;
+  table->importer_bytes = sizeof(tenon_importer_t);
+  return Status();
+}
+
 Status adopt_ops(tenon_ops_t* table) {
   TENON_RETURN_IF_ERROR(check_count(table->op_count, table->ops, "the table " TENON_OPS_ID));
   auto** ops = new const tenon_op_def_t*[table->op_count + 1]();
@@ -156,6 +198,7 @@ Status adopt_ops(tenon_ops_t* table) {
     TENON_RETURN_IF_ERROR(check_operands(*op, name));
     TENON_RETURN_IF_ERROR(check_attrs(*op, name));
     TENON_RETURN_IF_ERROR(check_documentation(*op, name));
+    TENON_RETURN_IF_ERROR(check_foreign_names(*op, name));
     TENON_RETURN_IF_ERROR(
         check_count(op->scalar_words, op->scalar, "the scalar program of op " + name));
     if (op->infer == nullptr)
@@ -220,6 +263,8 @@ Result<const void*> adopt_table(const InterfaceInfo& info, const void* from) {
     TENON_RETURN_IF_ERROR(adopt_passes(static_cast<tenon_passes_t*>(table)));
   if (info.id == TENON_FRONTEND_ID)
     TENON_RETURN_IF_ERROR(check_frontend(static_cast<tenon_frontend_api_t*>(table)));
+  if (info.id == TENON_IMPORTERS_ID)
+    TENON_RETURN_IF_ERROR(adopt_importers(static_cast<tenon_importers_t*>(table)));
   if (info.id == TENON_LAYER_ID)
     TENON_RETURN_IF_ERROR(
         check_text(static_cast<tenon_layer_api_t*>(table)->name, "the name of a layer"));
@@ -353,6 +398,9 @@ std::vector<OfferedName> offered_names(const AdoptedPlugin& plugin) {
                static_cast<const tenon_toolchain_api_t*>(offered.table)->dialects);
     } else if (offered.id == TENON_LAYER_ID) {
       add(names, "layer", from_abi_str(static_cast<const tenon_layer_api_t*>(offered.table)->name));
+    } else if (offered.id == TENON_IMPORTERS_ID) {
+      const auto* table = static_cast<const tenon_importers_t*>(offered.table);
+      add(names, "importer", importers_name(*table));
     }
   }
   return names;

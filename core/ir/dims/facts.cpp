@@ -24,11 +24,16 @@ tenon_code_t fact_slot(void*, tenon_graph_t* graph, uint32_t index, uint32_t* re
   });
 }
 
+tenon_loc_t place_slot(void*, tenon_graph_t* graph, uint32_t index) {
+  const std::vector<DimFact>& facts = Graph::from(graph)->facts();
+  return index < facts.size() ? facts[index].place : 0;
+}
+
 }  // namespace
 
 const tenon_host_facts_t* host_facts_table() {
   static constexpr tenon_host_facts_t table = {sizeof(tenon_host_facts_t), nullptr, count_slot,
-                                               fact_slot};
+                                               fact_slot, place_slot};
   return &table;
 }
 

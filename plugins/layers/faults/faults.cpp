@@ -109,7 +109,7 @@ class Faults {
   tenon_code_t copy(tenon_device_t* device, const tenon_copy_t* copy);
   tenon_code_t sync(tenon_device_t* device);
   tenon_code_t map(tenon_device_t* device, tenon_buffer_t* buffer, void** out);
-  tenon_code_t import(tenon_device_t* device, const tenon_import_t* memory, tenon_buffer_t** out);
+  tenon_code_t import(tenon_device_t* device, const tenon_memory_import_t* memory, tenon_buffer_t** out);
   tenon_code_t memory(tenon_device_t* device, uint64_t* used, uint64_t* peak);
   // ---- tenon.queue/1
   tenon_code_t queue_create(tenon_device_t* device, tenon_queue_t** out);
@@ -373,7 +373,7 @@ tenon_code_t Faults::map(tenon_device_t* device, tenon_buffer_t* buffer, void** 
   TENON_TRY(hit(*device_of(device), kLost));
   return device_->map(device_->self, device, buffer, out);
 }
-tenon_code_t Faults::import(tenon_device_t* device, const tenon_import_t* memory,
+tenon_code_t Faults::import(tenon_device_t* device, const tenon_memory_import_t* memory,
                             tenon_buffer_t** out) {
   TENON_TRY(hit(*device_of(device), kImport));
   return device_->import(device_->self, device, memory, out);

@@ -320,7 +320,7 @@ tenon_code_t Validator::map(tenon_device_t* device, tenon_buffer_t* buffer, void
   return code;
 }
 
-tenon_code_t Validator::import(tenon_device_t* device, const tenon_import_t* memory,
+tenon_code_t Validator::import(tenon_device_t* device, const tenon_memory_import_t* memory,
                                tenon_buffer_t** out) {
   const ObjectRef d = need("import", Kind::kDevice, device);
   if (d == nullptr || !need_pointer("import", out, "out_buffer")) return refuse("import");

@@ -64,12 +64,12 @@ typedef struct tenon_copy_t {
 #define TENON_IMPORT_WRITE 1u
 
 /* Host memory for the device to use where it is. It may begin at any address. */
-typedef struct tenon_import_t {
+typedef struct tenon_memory_import_t {
   uint32_t size_bytes;
   uint32_t flags; /* TENON_IMPORT_* */
   void* data;
   uint64_t length_bytes;
-} tenon_import_t;
+} tenon_memory_import_t;
 
 typedef struct tenon_device_api_t {
   uint32_t size_bytes;
@@ -109,7 +109,7 @@ typedef struct tenon_device_api_t {
    * address. Refuse what is not suitable: on UNIMPLEMENTED, or any error but DEVICE_LOST, the host
    * copies instead. With TENON_IMPORT_WRITE, what work and copies write is in that memory when map
    * would show it. Null slot: the host always copies. */
-  tenon_code_t (*import)(void* self, tenon_device_t* device, const tenon_import_t* import,
+  tenon_code_t (*import)(void* self, tenon_device_t* device, const tenon_memory_import_t* import,
                          tenon_buffer_t** out_buffer);
   /* Bytes in use, and the peak so far. The host tells the first where memory is short. */
   tenon_code_t (*memory)(void* self, tenon_device_t* device, uint64_t* out_used_bytes,

@@ -2,7 +2,7 @@
  * among the sizes of inputs, and among sizes that a segment reports. A device that learns sizes
  * within a segment checks the relations among those before it relies on them.
  *
- * Users: plugins/cpu.
+ * Users: plugins/cpu, sdk/tools/tenon.
  */
 #ifndef TENON_ABI_FACTS_H_
 #define TENON_ABI_FACTS_H_
@@ -25,6 +25,9 @@ typedef struct tenon_host_facts_t {
    * frozen graph. */
   tenon_code_t (*fact)(void* self, tenon_graph_t* graph, uint32_t index, uint32_t* out_rel,
                        tenon_dim_t* out_a, tenon_dim_t* out_b);
+  /* The location that needs a relation; 0 if it is not known, or the index is invalid. Safe on a
+   * frozen graph. */
+  tenon_loc_t (*place)(void* self, tenon_graph_t* graph, uint32_t index);
 } tenon_host_facts_t;
 
 #ifdef __cplusplus

@@ -62,6 +62,17 @@ typedef struct tenon_result_def_t {
   tenon_str_t name, doc;
 } tenon_result_def_t;
 
+/* The name of an op in a format that a frontend reads. A node of a file that has this name becomes
+ * a node of the op: operands in the declared order, attributes by name, results inferred. Without
+ * an entry, a node of domain D and type T reaches the op "D.T" of the plugins. */
+typedef struct tenon_foreign_name_t {
+  tenon_str_t format; /* the frontend's name: "onnx" */
+  tenon_str_t domain; /* "com.acme" */
+  tenon_str_t name;   /* "MovingAverage" */
+  uint32_t since;     /* the first version of the domain that means this op; at least 1 */
+  uint32_t reserved;
+} tenon_foreign_name_t;
+
 /* ---- Traits ---- */
 
 #define TENON_TRAIT_PURE (1ull << 0)
@@ -224,6 +235,9 @@ struct tenon_op_def_t {
   double ulp_f32, ulp_f64;
   uint32_t ulp_of; /* TENON_ULP_OF_* */
   uint32_t reserved;
+  /* Names in formats of files; not part of the meaning. */
+  const tenon_foreign_name_t* foreign_names;
+  uint64_t foreign_name_count;
 };
 
 typedef struct tenon_ops_t {

@@ -13,6 +13,7 @@
 #include "tenon/abi/device.h"
 #include "tenon/abi/exchange.h"
 #include "tenon/abi/frontend.h"
+#include "tenon/abi/importers.h"
 #include "tenon/abi/kernels.h"
 #include "tenon/abi/layer.h"
 #include "tenon/abi/ops.h"
@@ -83,6 +84,7 @@ inline constexpr InterfaceInfo kKnown[] = {
     {TENON_FRONTEND_ID, sizeof(tenon_frontend_api_t), kFrontendSlots},
     {TENON_TOOLCHAIN_ID, sizeof(tenon_toolchain_api_t), kToolchainSlots},
     {TENON_LAYER_ID, sizeof(tenon_layer_api_t), kLayerSlots},
+    {TENON_IMPORTERS_ID, sizeof(tenon_importers_t), {}},
 };
 
 }  // namespace detail

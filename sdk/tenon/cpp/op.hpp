@@ -100,6 +100,7 @@ struct OpDraft {
   std::array<tenon_attr_def_t, 20> attrs = {};
   std::array<tenon_constraint_def_t, 16> constraints = {};
   std::array<tenon_str_t, 8> examples = {};
+  std::array<tenon_foreign_name_t, 4> foreign_names = {};
   scalar::Expr program;
   bool examples_declined = false;
   bool decompose_by_scalar = false;
@@ -118,6 +119,12 @@ struct OpDraft {
   constexpr OpDraft& doc(std::string_view text) { return def.doc = str(text), *this; }
   constexpr OpDraft& example(std::string_view expression) {
     examples[def.example_count++] = str(expression);
+    return *this;
+  }
+  // What files of a format call the op: foreign_name("onnx", "com.acme", "MovingAverage").
+  constexpr OpDraft& foreign_name(std::string_view format, std::string_view domain,
+                                  std::string_view name, uint32_t since = 1) {
+    foreign_names[def.foreign_name_count++] = {str(format), str(domain), str(name), since, 0};
     return *this;
   }
   constexpr OpDraft& none_example(std::string_view) { return examples_declined = true, *this; }
@@ -293,6 +300,7 @@ struct OpStorage {
   static constexpr auto attrs = first<kDraft.def.attr_count>(kDraft.attrs);
   static constexpr auto constraints = first<kDraft.def.constraint_count>(kDraft.constraints);
   static constexpr auto examples = first<kDraft.def.example_count>(kDraft.examples);
+  static constexpr auto foreign_names = first<kDraft.def.foreign_name_count>(kDraft.foreign_names);
   static constexpr auto words = [] {
     std::array<uint32_t, kDraft.program.count> out = {};
     for (size_t i = 0; i < out.size(); ++i) out[i] = kDraft.program.words[i];
@@ -312,6 +320,7 @@ struct OpStorage {
     def.attrs = attrs.data();
     def.constraints = constraints.data();
     def.examples = examples.data();
+    def.foreign_names = foreign_names.data();
     def.scalar = words.empty() ? nullptr : words.data();
     def.scalar_words = static_cast<uint32_t>(words.size());
     if (kDraft.decompose_by_scalar) def.decompose = &decompose;

@@ -81,6 +81,9 @@ void add_compilation(CLI::App* command, RunOptions& o) {
       ->type_name("NAME[:N]");
   repeatable(command, "--value", o.values, "NAME=N,...",
              "integers of an input, which becomes a constant of the model; repeatable");
+  repeatable(command, "--dim", o.dims, "NAME=N",
+             "size of a symbolic dim: fixed when the model is loaded, if its format can, else that "
+             "of random inputs; repeatable");
   repeatable(command, "--option", o.device_options, "DEVICE.KEY=VALUE",
              "option of a device; an unknown KEY lists the known ones; repeatable");
   command
@@ -97,8 +100,6 @@ void add_compilation(CLI::App* command, RunOptions& o) {
 void add_shared(CLI::App* command, RunOptions& o) {
   command->add_option("MODEL", o.model, "model file")->required()->type_name("");
   repeatable(command, "--input", o.inputs, "NAME=FILE", "read an input from a file; repeatable");
-  repeatable(command, "--dim", o.dims, "NAME=N",
-             "size of a symbolic dim of random inputs; repeatable");
   add_compilation(command, o);
   command->add_flag(
       "--autotune", o.autotune,

@@ -96,24 +96,111 @@ int load_package(const Host& host, const RunOptions& options, Program& program) 
   return code == TENON_OK ? kOk : report(host, code);
 }
 
-int load(const Host& host, const RunOptions& options, Model& model) {
-  if (int s = refuse_package(options.model)) return s;
-  std::vector<std::string> keys;
-  keys.reserve(options.values.size());
-  std::vector<tenon_key_value_t> pairs;
-  for (const std::string& text : options.values) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return fail(kUsage, "T0004", fmt::format("--value {} is not NAME=N,...", in_quotes(text)));
+namespace {
+// Options of a load, with their texts.
+class LoadOptions {
+ public:
+  int add_values(const std::vector<std::string>& values) {
+    for (const std::string& text : values) {
+      const size_t equals = text.find('=');
+      if (equals == std::string::npos || equals == 0) {
+        return fail(kUsage, "T0004", fmt::format("--value {} is not NAME=N,...", in_quotes(text)));
+      }
+      add("value." + text.substr(0, equals), text.substr(equals + 1));
     }
-    keys.push_back("value." + text.substr(0, equals));
-    pairs.push_back({str(keys.back()), str(std::string_view(text).substr(equals + 1))});
+    return kOk;
   }
-  const tenon_code_t code =
-      host.session->model_load(host.session->self, str(options.model), pairs.data(),
-                               static_cast<uint32_t>(pairs.size()), model.out());
+  int add_dims(const std::vector<std::string>& dims) {
+    for (const std::string& text : dims) {
+      std::string name;
+      int64_t size = 0;
+      if (int s = parse_dim(text, name, size)) return s;
+      add("dim." + name, std::to_string(size));
+    }
+    return kOk;
+  }
+  tenon_code_t load(const Host& host, const RunOptions& options, Model& model) const {
+    std::vector<tenon_key_value_t> pairs;
+    for (const auto& [key, value] : texts_) pairs.push_back({str(key), str(value)});
+    return host.session->model_load(host.session->self, str(options.model), pairs.data(),
+                                    static_cast<uint32_t>(pairs.size()), model.out());
+  }
+
+ private:
+  void add(std::string key, std::string value) {
+    texts_.emplace_back(std::move(key), std::move(value));
+  }
+  std::vector<std::pair<std::string, std::string>> texts_;
+};
+
+bool option_refused(const Host& host) {
+  auto failure = sized<tenon_failure_t>();
+  return host.host->last_failure(host.host->self, &failure) == TENON_OK &&
+         view(failure.id) == "T0793";
+}
+
+// The given dims that are no symbols of the model any more.
+int dims_taken(const Host& host, const RunOptions& options, const Model& model,
+               std::vector<std::string>* fixed) {
+  Graph graph(host);
+  auto view_of_graph = sized<tenon_graph_view_t>();
+  auto main = sized<tenon_region_view_t>();
+  const tenon_host_graph_t& api = *host.graph;
+  tenon_code_t code = host.session->model_graph(host.session->self, model.get(), graph.out());
+  if (code == TENON_OK) code = api.graph_view(api.self, graph.get(), &view_of_graph);
+  if (code == TENON_OK) code = api.region_view(api.self, graph.get(), view_of_graph.main, &main);
   if (code != TENON_OK) return report(host, code);
-  return keys.empty() ? kOk : values_taken(host, options, model);
+  std::string told;
+  for (const std::string& text : options.dims) {
+    const std::string name = text.substr(0, text.find('='));
+    bool symbolic = false;
+    for (uint32_t i = 0; i < main.symbol_count; ++i) {
+      auto symbol = sized<tenon_symbol_view_t>();
+      code = api.symbol_view(api.self, graph.get(), main.symbols[i], &symbol);
+      if (code != TENON_OK) return report(host, code);
+      symbolic |= view(host.host->sym_text(host.host->self, symbol.name)) == name;
+    }
+    if (symbolic) continue;
+    fixed->push_back(name);
+    told += fmt::format("{}{}", told.empty() ? "" : ", ", safe(text));
+  }
+  if (!told.empty()) talk("tenon: the model is compiled for {} alone\n", told);
+  return kOk;
+}
+
+// A model that cannot be loaded with these dims may say why without them, by a rule about a dim.
+int tell_broken_dim(const Host& host, const RunOptions& options, const LoadOptions& plain) {
+  Model model(host);
+  Signature signature(host);
+  if (plain.load(host, options, model) != TENON_OK || signature_of(host, model, signature) != kOk)
+    return kOk;
+  return check_dims(host, signature, options);
+}
+}  // namespace
+
+int load(const Host& host, const RunOptions& options, Model& model,
+         std::vector<std::string>* fixed) {
+  if (int s = refuse_package(options.model)) return s;
+  LoadOptions plain;
+  if (int s = plain.add_values(options.values)) return s;
+  LoadOptions full = plain;
+  if (int s = full.add_dims(options.dims)) return s;
+  tenon_code_t code = full.load(host, options, model);
+  // Where the format fixes no dims, or has none of that name, they may be sizes of random inputs.
+  const bool again =
+      code != TENON_OK && fixed != nullptr && !options.dims.empty() && option_refused(host);
+  if (again) {
+    code = plain.load(host, options, model);
+  } else if (code != TENON_OK && !options.dims.empty() && status_of(code) == kUsage) {
+    if (int s = tell_broken_dim(host, options, plain)) return s;
+    code = full.load(host, options, model);  // for its failure
+  }
+  if (code != TENON_OK) return report(host, code);
+  std::vector<std::string> all;
+  if (!again && !options.dims.empty()) {
+    if (int s = dims_taken(host, options, model, fixed != nullptr ? fixed : &all)) return s;
+  }
+  return options.values.empty() ? kOk : values_taken(host, options, model);
 }
 
 int read_options(const RunOptions& options, std::string_view device, SessionOptions& out) {

@@ -12,6 +12,7 @@
 #include <tenon/cpp/dtype.hpp>
 
 #include "sdk/tools/tenon/console.h"
+#include "sdk/tools/tenon/size_rules.h"
 
 namespace tenon::tools {
 namespace {
@@ -33,7 +34,18 @@ class Gather {
         random_(random),
         inputs_(inputs),
         graph_(signature.graph),
-        info_(signature.info) {}
+        info_(signature.info),
+        fixed_(signature.fixed_dims) {}
+
+  // The dims of --dim alone, against what the model needs of them.
+  int dims_alone() {
+    if (int s = look()) return s;
+    for (const std::string& text : options_.dims) {
+      if (int s = set_dim(text)) return s;
+    }
+    return check_sizes(
+        SizeRules(host_, graph_.get(), static_cast<uint32_t>(symbol_values_.size())));
+  }
 
   int all() {
     if (int s = look()) return s;
@@ -43,6 +55,9 @@ class Gather {
     for (const std::string& text : options_.dims) {
       if (int s = set_dim(text)) return s;
     }
+    const SizeRules rules(host_, graph_.get(), static_cast<uint32_t>(symbol_values_.size()));
+    choose_sizes(rules);
+    if (int s = check_sizes(rules)) return s;
     if (int s = fill_missing()) return s;
     return list_sizes();
   }
@@ -171,19 +186,12 @@ class Gather {
   }
 
   int set_dim(const std::string& text) {
-    const size_t equals = text.find('=');
-    int64_t size = -1;
-    const char* begin = text.data() + (equals == std::string::npos ? text.size() : equals + 1);
-    const char* end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(begin, end, size);
-    if (equals == std::string::npos || error != std::errc() || rest != end || begin == end ||
-        size < 0) {
-      return fail(
-          kUsage, "T0006",
-          fmt::format("--dim {} is not NAME=N with a whole N of at least 0.", in_quotes(text)));
-    }
-    const std::string name = text.substr(0, equals);
+    std::string name;
+    int64_t size = 0;
+    if (int s = parse_dim(text, name, size)) return s;
     std::vector<std::string> names;
+    // The frontend fixed it when the model was loaded.
+    if (std::ranges::find(fixed_, name) != fixed_.end()) return kOk;
     for (auto& [number, symbol] : symbols_) {
       names.push_back(symbol.name);
       if (symbol.name == name) return decide(symbol, size);
@@ -237,6 +245,44 @@ class Gather {
     return kOk;
   }
 
+  // Sizes of random inputs that nobody gave: likely ones that satisfy the model.
+  void choose_sizes(const SizeRules& rules) {
+    if (!random_ || inputs_.size() == info_.input_count) return;
+    SizeRules::Sizes sizes;
+    std::vector<tenon_symbol_t> free;
+    for (const auto& [number, symbol] : symbols_) {
+      sizes[number] = symbol.value ? *symbol.value : likely_size(symbol.view);
+      if (!symbol.value) free.push_back(number);
+    }
+    rules.choose(free, &sizes);
+    for (const tenon_symbol_t number : free) {
+      Symbol& symbol = symbols_.at(number);
+      symbol.value = sizes[number];
+      assumed_ +=
+          fmt::format("{}{}={}", assumed_.empty() ? "" : ", ", safe(symbol.name), *symbol.value);
+    }
+  }
+
+  // Before anything is compiled: a size that the model cannot take is told in words.
+  int check_sizes(const SizeRules& rules) {
+    SizeRules::Sizes sizes;
+    for (const auto& [number, symbol] : symbols_) {
+      if (symbol.value) sizes[number] = *symbol.value;
+    }
+    const auto broken = rules.broken(sizes);
+    if (!broken) return kOk;
+    const Symbol& symbol = symbols_.at(broken->symbol);
+    std::string by;
+    if (symbol.decided_by == "--dim")
+      by = " by --dim";
+    else if (!symbol.decided_by.empty())
+      by = " by the input " + in_quotes(symbol.decided_by);
+    return fail(
+        kUsage, "T0607",
+        fmt::format("the dim {} must be {}, and is {}{}{}.", in_quotes(symbol.name), broken->rule,
+                    broken->size, by, broken->place.empty() ? "" : ", at " + broken->place));
+  }
+
   int fill_missing() {
     std::vector<uint32_t> missing;
     std::vector<std::string> names;
@@ -253,17 +299,11 @@ class Gather {
                       missing.size() == 1 ? "an input was" : "inputs were", list_names(names)),
           "Give --input NAME=FILE for each, or --seed N for random values.");
     }
-    std::string assumed;
     for (auto& [number, symbol] : symbols_) {
-      if (!symbol.value) {
-        symbol.value = likely_size(symbol.view);
-        assumed +=
-            fmt::format("{}{}={}", assumed.empty() ? "" : ", ", safe(symbol.name), *symbol.value);
-      }
       if (number < symbol_values_.size()) symbol_values_[number] = *symbol.value;
     }
-    if (!assumed.empty())
-      talk("tenon: random inputs with {}; --dim NAME=N sets another size\n", assumed);
+    if (!assumed_.empty())
+      talk("tenon: random inputs with {}; --dim NAME=N sets another size\n", assumed_);
     for (const uint32_t index : missing) {
       if (int s = make_random(index)) return s;
     }
@@ -299,9 +339,11 @@ class Gather {
   Inputs& inputs_;
   const Graph& graph_;
   const tenon_model_info_t& info_;
+  const std::vector<std::string>& fixed_;
   tenon_region_view_t main_ = {};
   std::map<uint32_t, Symbol> symbols_;
   std::vector<int64_t> symbol_values_;
+  std::string assumed_;  // "n=1, m=32"
 };
 
 }  // namespace
@@ -352,6 +394,21 @@ int Input::randomize(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t se
   return kOk;
 }
 
+int parse_dim(const std::string& text, std::string& name, int64_t& size) {
+  const size_t equals = text.find('=');
+  const char* begin = text.data() + (equals == std::string::npos ? text.size() : equals + 1);
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(begin, end, size);
+  if (equals == std::string::npos || error != std::errc() || rest != end || begin == end ||
+      size < 0) {
+    return fail(
+        kUsage, "T0006",
+        fmt::format("--dim {} is not NAME=N with a whole N of at least 0.", in_quotes(text)));
+  }
+  name = text.substr(0, equals);
+  return kOk;
+}
+
 int signature_of(const Host& host, const Model& model, Signature& out) {
   tenon_code_t code = host.session->model_info(host.session->self, model.get(), &out.info);
   if (code == TENON_OK)
@@ -364,6 +421,11 @@ int signature_of(const Host& host, const Program& program, Signature& out) {
   if (code == TENON_OK)
     code = host.packages->signature(host.packages->self, program.get(), out.graph.out());
   return code == TENON_OK ? kOk : report(host, code);
+}
+
+int check_dims(const Host& host, const Signature& signature, const RunOptions& options) {
+  Inputs none;
+  return Gather(host, signature, options, false, none).dims_alone();
 }
 
 int gather_inputs(const Host& host, const Signature& signature, const RunOptions& options,

@@ -40,13 +40,21 @@ struct Inputs : std::vector<std::unique_ptr<Input>> {
 struct Signature {
   explicit Signature(const Host& host) : graph(host) {}
   tenon_model_info_t info = sized<tenon_model_info_t>();
-  Graph graph;  // its arguments are the inputs
+  Graph graph;                          // its arguments are the inputs
+  std::vector<std::string> fixed_dims;  // that load() fixed: no symbols of the graph
 };
 int signature_of(const Host& host, const Model& model, Signature& out);
 int signature_of(const Host& host, const Program& program, Signature& out);
 
+// NAME=N of --dim. Returns an exit status.
+int parse_dim(const std::string& text, std::string& name, int64_t& size);
+
+// Whether the model has the dims of --dim, and takes their sizes. Returns an exit status.
+int check_dims(const Host& host, const Signature& signature, const RunOptions& options);
+
 // Reads the inputs that --input names and, if `random`, generates the others. All missing inputs
-// are reported at once. Sizes are those that --dim names and, if `random`, likely ones.
+// are reported at once. Sizes are those that --dim names and, if `random`, likely ones
+// that the model takes. A size that it cannot take is told in words.
 int gather_inputs(const Host& host, const Signature& signature, const RunOptions& options,
                   bool random, Inputs& inputs);
 

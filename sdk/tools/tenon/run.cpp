@@ -54,7 +54,7 @@ class Run {
       if (int s = load_package(host_, options_, program_)) return s;
       return signature_of(host_, program_, signature_);
     }
-    if (int s = load(host_, options_, model_)) return s;
+    if (int s = load(host_, options_, model_, &signature_.fixed_dims)) return s;
     return signature_of(host_, model_, signature_);
   }
 

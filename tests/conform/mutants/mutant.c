@@ -339,7 +339,7 @@ static tenon_code_t map(void* self, tenon_device_t* device, tenon_buffer_t* buff
   return TENON_OK;
 }
 
-static tenon_code_t import(void* self, tenon_device_t* device, const tenon_import_t* memory,
+static tenon_code_t import(void* self, tenon_device_t* device, const tenon_memory_import_t* memory,
                            tenon_buffer_t** out) {
   (void)self, (void)device;
   void* data = memory->data;

@@ -126,7 +126,7 @@ void fill_device(Below* below, bool optional) {
   d.map = [](void* s, tenon_device_t* device, tenon_buffer_t* buffer, void** out) {
     return give(reached(s, "map", device, buffer), out, kMapped);
   };
-  d.import = [](void* s, tenon_device_t* device, const tenon_import_t* memory,
+  d.import = [](void* s, tenon_device_t* device, const tenon_memory_import_t* memory,
                 tenon_buffer_t** out) {
     return give(reached(s, "import", device, memory->data, memory->length_bytes, memory->flags),
                 out, kImported);
@@ -359,7 +359,7 @@ std::vector<Call> calls_of(Attached& a) {
   add(
       "import", d.import != nullptr,
       [&d, o] {
-        const tenon_import_t memory = {sizeof memory, TENON_IMPORT_WRITE, g_host_bytes, 64};
+        const tenon_memory_import_t memory = {sizeof memory, TENON_IMPORT_WRITE, g_host_bytes, 64};
         return d.import(d.self, kDevice, &memory, &o->buffer);
       },
       {n(kDevice), n(&g_host_bytes[0]), 64, TENON_IMPORT_WRITE},
