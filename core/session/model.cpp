@@ -22,7 +22,7 @@ constexpr size_t kHeadBytes = 4096;
 
 bool is_tir(std::string_view path, std::span<const std::byte> head) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  return path.ends_with(".tir") || path.ends_with(".tirb") || text.starts_with("TENONIR");
+  return path.ends_with(".tir") || path.ends_with(".tirb") || text.starts_with(ir::kBinaryMagic);
 }
 
 Result<std::span<const std::byte>> bytes_of(ir::Blob& blob) {

@@ -11,6 +11,7 @@
 #include "frontends/python/native/numpy_arrays.h"
 #include "frontends/python/native/scalars.h"
 #include "frontends/python/native/tensor.h"
+#include "tenon/cpp/elements.hpp"
 
 namespace nb = nanobind;
 
@@ -18,33 +19,31 @@ namespace tenon::python {
 namespace {
 
 struct Type {
-  const char* name;
   const char* numpy;  // as the user writes it; null if NumPy has none
-  uint32_t bits;
   dlpack::DataType dlpack;
 };
 constexpr uint8_t kNoCode = 255;
 constexpr Type kTypes[TENON_DTYPE_COUNT] = {
-    {"no type", nullptr, 0, {kNoCode, 0, 1}},
-    {"pred", "bool", 8, {dlpack::kBool, 8, 1}},
-    {"i4", nullptr, 4, {kNoCode, 4, 1}},
-    {"u4", nullptr, 4, {kNoCode, 4, 1}},
-    {"i8", "int8", 8, {dlpack::kInt, 8, 1}},
-    {"i16", "int16", 16, {dlpack::kInt, 16, 1}},
-    {"i32", "int32", 32, {dlpack::kInt, 32, 1}},
-    {"i64", "int64", 64, {dlpack::kInt, 64, 1}},
-    {"u8", "uint8", 8, {dlpack::kUInt, 8, 1}},
-    {"u16", "uint16", 16, {dlpack::kUInt, 16, 1}},
-    {"u32", "uint32", 32, {dlpack::kUInt, 32, 1}},
-    {"u64", "uint64", 64, {dlpack::kUInt, 64, 1}},
-    {"f8e4m3fn", "float8_e4m3fn", 8, {dlpack::kFloat8E4m3fn, 8, 1}},
-    {"f8e5m2", "float8_e5m2", 8, {dlpack::kFloat8E5m2, 8, 1}},
-    {"f16", "float16", 16, {dlpack::kFloat, 16, 1}},
-    {"bf16", "bfloat16", 16, {dlpack::kBfloat, 16, 1}},
-    {"f32", "float32", 32, {dlpack::kFloat, 32, 1}},
-    {"f64", "float64", 64, {dlpack::kFloat, 64, 1}},
-    {"c64", "complex64", 64, {dlpack::kComplex, 64, 1}},
-    {"c128", "complex128", 128, {dlpack::kComplex, 128, 1}},
+    {nullptr, {kNoCode, 0, 1}},
+    {"bool", {dlpack::kBool, 8, 1}},
+    {nullptr, {kNoCode, 4, 1}},
+    {nullptr, {kNoCode, 4, 1}},
+    {"int8", {dlpack::kInt, 8, 1}},
+    {"int16", {dlpack::kInt, 16, 1}},
+    {"int32", {dlpack::kInt, 32, 1}},
+    {"int64", {dlpack::kInt, 64, 1}},
+    {"uint8", {dlpack::kUInt, 8, 1}},
+    {"uint16", {dlpack::kUInt, 16, 1}},
+    {"uint32", {dlpack::kUInt, 32, 1}},
+    {"uint64", {dlpack::kUInt, 64, 1}},
+    {"float8_e4m3fn", {dlpack::kFloat8E4m3fn, 8, 1}},
+    {"float8_e5m2", {dlpack::kFloat8E5m2, 8, 1}},
+    {"float16", {dlpack::kFloat, 16, 1}},
+    {"bfloat16", {dlpack::kBfloat, 16, 1}},
+    {"float32", {dlpack::kFloat, 32, 1}},
+    {"float64", {dlpack::kFloat, 64, 1}},
+    {"complex64", {dlpack::kComplex, 64, 1}},
+    {"complex128", {dlpack::kComplex, 128, 1}},
 };
 
 std::string type_name(PyObject* o) {
@@ -54,6 +53,12 @@ std::string type_name(PyObject* o) {
 
 [[noreturn]] void refuse(const Expected& expected, const std::string& what) {
   raise_usage(TENON_INVALID_ARGUMENT, "T0624", expected.where + ": the array " + what + ".");
+}
+
+// What a library says when it hands nothing out: its first line, since a trace may follow.
+[[noreturn]] void refuse_as(const Expected& expected, nb::python_error& error) {
+  const std::string text = nb::cast<std::string>(nb::str(error.value()));
+  refuse(expected, "is not handed out by its library: " + text.substr(0, text.find('\n')));
 }
 
 [[noreturn]] void refuse_object(const Expected& expected, PyObject* o) {
@@ -118,39 +123,44 @@ const dlpack::ExchangeTable* look_up(PyTypeObject* type) {
   return reinterpret_cast<const dlpack::ExchangeTable*>(header);
 }
 
-bool asked_of(PyObject* o, const char* method) {
-  PyObject* answer = PyObject_CallMethod(o, method, nullptr);
-  if (answer == nullptr) {
-    PyErr_Clear();
-    return false;
-  }
-  const bool yes = answer == Py_True;
-  Py_DECREF(answer);
-  return yes;
+// Names that are asked for in every call; never freed.
+PyObject* interned(const char* name) {
+  PyObject* made = PyUnicode_InternFromString(name);
+  if (made == nullptr) throw nb::python_error();
+  return made;
 }
 
-bool attribute_is_true(PyObject* o, const char* name) {
-  PyObject* value = PyObject_GetAttrString(o, name);
+bool is_true(PyObject* value) {
   if (value == nullptr) PyErr_Clear();
-  const bool yes = value == Py_True;
   Py_XDECREF(value);
-  return yes;
+  return value == Py_True;  // which never dies
+}
+
+bool asked_of(PyObject* o, PyObject* method) {
+  return is_true(PyObject_CallMethodNoArgs(o, method));
+}
+
+bool attribute_is_true(PyObject* o, PyObject* name) {
+  return is_true(PyObject_GetAttr(o, name));
 }
 
 // Whether torch records gradients now; true also if it cannot be asked.
 bool records_gradients() {
   const nb::object module = nb::steal(PyImport_GetModule(nb::str("torch").ptr()));
-  return !module.is_valid() || asked_of(module.ptr(), "is_grad_enabled");
+  static PyObject* const name = interned("is_grad_enabled");
+  return !module.is_valid() || asked_of(module.ptr(), name);
 }
 
 // What a tensor's memory does not say: DLPack's table hands these out unresolved.
 void refuse_hidden_state(PyObject* o, const dlpack::Tensor& tensor, const Expected& expected) {
-  if (attribute_is_true(o, "requires_grad") && records_gradients())
+  static PyObject *const requires_grad = interned("requires_grad"),
+                         *const is_conj = interned("is_conj"), *const is_neg = interned("is_neg");
+  if (attribute_is_true(o, requires_grad) && records_gradients())
     refuse(expected, "requires a gradient, and the result would have none: pass x.detach(), or call "
                      "inside of torch.no_grad()");
-  if (tensor.dtype.code == dlpack::kComplex && asked_of(o, "is_conj"))
+  if (tensor.dtype.code == dlpack::kComplex && asked_of(o, is_conj))
     refuse(expected, "is a conjugated view: pass x.resolve_conj()");
-  if (asked_of(o, "is_neg")) refuse(expected, "is a negated view: pass x.resolve_neg()");
+  if (asked_of(o, is_neg)) refuse(expected, "is a negated view: pass x.resolve_neg()");
 }
 
 uint64_t count_of(const dlpack::Tensor& tensor) {
@@ -162,17 +172,17 @@ uint64_t count_of(const dlpack::Tensor& tensor) {
 }  // namespace
 
 const char* dtype_name(tenon_dtype_t dtype) {
-  return dtype < TENON_DTYPE_COUNT ? kTypes[dtype].name : "an unknown type";
+  return elements::dtype_valid(dtype) ? elements::dtype_name(dtype).data() : "no type";
 }
 
 uint32_t dtype_bits(tenon_dtype_t dtype) {
-  return dtype < TENON_DTYPE_COUNT ? kTypes[dtype].bits : 0;
+  return elements::dtype_bits(dtype);
 }
 
 tenon_dtype_t dtype_named(std::string_view name) {
   for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d)
-    if (name == kTypes[d].name || (kTypes[d].numpy != nullptr && name == kTypes[d].numpy)) return d;
-  return TENON_DTYPE_NONE;
+    if (kTypes[d].numpy != nullptr && name == kTypes[d].numpy) return d;
+  return elements::dtype_from_name(name);
 }
 
 dlpack::DataType dlpack_of(tenon_dtype_t dtype) {
@@ -293,8 +303,7 @@ void Argument::read_exchange(PyObject* o, const dlpack::ExchangeTable& table,
   }
   if (table.view_of(o, &view) != 0) {
     nb::python_error error;
-    refuse(expected, std::string("is not handed out by its library: ") +
-                         nb::cast<std::string>(nb::str(error.value())));
+    refuse_as(expected, error);
   }
   refuse_hidden_state(o, view, expected);
   take(view, expected);
@@ -316,8 +325,7 @@ bool Argument::read_dlpack(PyObject* o, const Expected& expected) {
     }
   } catch (nb::python_error& e) {
     if (e.matches(PyExc_KeyboardInterrupt)) throw;
-    refuse(expected, std::string("is not handed out by its library: ") +
-                         nb::cast<std::string>(nb::str(e.value())));
+    refuse_as(expected, e);
   }
   // The capsule is kept and not consumed: it owns the tensor until this argument is released.
   if (auto* versioned = static_cast<dlpack::ManagedTensorVersioned*>(

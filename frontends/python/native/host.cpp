@@ -209,7 +209,7 @@ tenon_code_t on_main_thread(const std::function<tenon_code_t()>& work) {
 }
 
 void refuse_wrong_places() {
-  if (g_tables.host == nullptr) raise_usage(TENON_FAILED_PRECONDITION, "T0003", "no host is open.");
+  if (g_tables.host == nullptr) nb::module_::import_("tenon._host").attr("open")();
   if (t_in_poll) {
     raise_usage(TENON_FAILED_PRECONDITION, "T0622",
                 "a signal handler called Tenon while Tenon was working. Set a flag in the handler, "

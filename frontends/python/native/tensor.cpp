@@ -441,9 +441,9 @@ void bind_tensor(nb::module_& m) {
       .def_prop_ro("size", &Tensor::count, "The number of elements.")
       .def_prop_ro("nbytes", &Tensor::bytes)
       .def_prop_ro("device", &Tensor::places, "Where it is: \"host\", \"sim\", \"sim:1,host\".")
-      .def("numpy", to_numpy, "A read-only NumPy array, copied only if the host cannot read it.")
-      .def("item", item, "The only element, as a number of Python.")
-      .def("tolist", to_list, "The elements as nested lists.")
+      .def("numpy", to_numpy, nb::sig("def numpy(self) -> Any"), "A read-only NumPy array, copied only if the host cannot read it.")
+      .def("item", item, nb::sig("def item(self) -> bool | int | float | complex"), "The only element, as a number of Python.")
+      .def("tolist", to_list, nb::sig("def tolist(self) -> Any"), "The elements as nested lists.")
       .def("donate", [](nb::object self) { return Donated{std::move(self)}; },
            "The tensor as an argument that the call may use up.\n\nAfter a call that succeeds it has "
            "no value (T0621): its memory may be that of a result.")
@@ -467,7 +467,7 @@ void bind_tensor(nb::module_& m) {
            nb::sig("def __copy__(self) -> Tensor"))
       .def("__deepcopy__", [](nb::object self, nb::object) { return self; }, "memo"_a,
            nb::sig("def __deepcopy__(self, memo: object) -> Tensor"))
-      .def("__reduce__", reduce);
+      .def("__reduce__", reduce, nb::sig("def __reduce__(self) -> tuple[object, ...]");
   m.def("tensor_of_bytes", tensor_of_bytes, "data"_a, "dtype"_a, "shape"_a,
         nb::rv_policy::take_ownership);
 }

@@ -11,7 +11,6 @@ protocol, and gives arrays of the same kind, without a copy where the layout all
 this module starts nothing; the first use finds the plugins.
 """
 
-from tenon import _native
 from tenon._errors import (
     Cancelled,
     DataError,
@@ -50,5 +49,3 @@ __all__ = [
     "plugins",
     "tensor",
 ]
-
-_native.Tensor.__module__ = _native.Donated.__module__ = "tenon"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _opened = False
 
 
-def _plugin_folders() -> list[str]:
+def plugin_folders() -> list[str]:
     """The folders `tenon_plugins` beside the packages on sys.path: what wheels of plugins install."""
     folders = (os.path.join(os.path.abspath(path), "tenon_plugins") for path in sys.path if path)
     return [folder for folder in dict.fromkeys(folders) if os.path.isdir(folder)]
@@ -28,7 +28,7 @@ def open() -> None:
         return
     import atexit
 
-    _native.open(_plugin_folders())
+    _native.open(plugin_folders())
     atexit.register(_native.end)
     _opened = True
 

@@ -162,10 +162,6 @@ class Model(_native.Program):
         self.inputs = [Port(*port) for port in self.input_ports()]
         self.outputs = [Port(*port) for port in self.output_ports()]
 
-    if TYPE_CHECKING:
-
-        def __call__(self, *args: object, **kwargs: object) -> _native.Results: ...
-
     def run(
         self,
         inputs: Sequence[object] | Mapping[str, object],
@@ -192,7 +188,7 @@ class Model(_native.Program):
             return []
         if not hasattr(out, "keys"):
             return list(out)
-        given = dict(out)
+        given: dict[str, object] = dict(out)  # type: ignore[arg-type]
         listed = [given.pop(port.name, None) for port in self.outputs]
         if given:
             known = ", ".join(port.name for port in self.outputs)
