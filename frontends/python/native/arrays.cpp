@@ -414,6 +414,7 @@ void Argument::read(PyObject* o, const Expected& expected) {
   donated = false;
   tensor = nullptr;
   if (read_quickly(o, expected) || read_scalar(o, expected)) return;
+  if (PyType_Check(o)) refuse_object(expected, o);  // it has the methods of its objects
   if (is_numpy(o)) {
     if (std::strstr(Py_TYPE(o)->tp_name, "Masked") != nullptr)
       refuse(expected, "has a mask, which would be ignored: pass x.filled(value)");
@@ -426,7 +427,7 @@ void Argument::read(PyObject* o, const Expected& expected) {
   }
   if (read_buffer(o, expected)) return;
   // A list has no such method, and an object of pandas does.
-  if (!PyType_Check(o) && nb::hasattr(nb::handle(o), "__array__")) {
+  if (nb::hasattr(nb::handle(o), "__array__")) {
     nb::object made = nb::handle(o).attr("__array__")();
     if (is_numpy(made.ptr())) {
       read_numpy(made.ptr(), expected);

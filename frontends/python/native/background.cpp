@@ -44,8 +44,9 @@ Run::~Run() {
 // Gives back what the call used. With the GIL.
 void Run::end() {
   if (operation_ != nullptr) {
-    nb::gil_scoped_release released;
-    g_tables.operation->release(g_tables.operation->self, std::exchange(operation_, nullptr));
+    away([&] {
+      g_tables.operation->release(g_tables.operation->self, std::exchange(operation_, nullptr));
+    });
   }
   if (call_ != nullptr) program_->give_back(std::move(call_));
 }

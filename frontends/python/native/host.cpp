@@ -1,6 +1,7 @@
 #include "frontends/python/native/host.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -23,6 +24,9 @@ int g_polling = 0;
 // This thread handles a signal inside of the host, so it must not call it.
 thread_local bool t_in_poll = false;
 bool g_forked = false;
+// Threads that gave the GIL back and will want it again.
+std::atomic<int> g_away = 0;
+constexpr int kEndMs = 10'000;
 
 // ---- Queues ----
 
@@ -138,6 +142,12 @@ bool is_main_thread() {
   return PyThread_get_thread_ident() == id;
 }
 
+tenon_code_t kept_away(const std::function<tenon_code_t()>& work) {
+  tenon_code_t code = TENON_OK;
+  away([&] { code = kept(work()); });
+  return code;
+}
+
 // What a poll needs: the thread's state, which gave the GIL back, and the exception of a handler.
 struct Signals {
   PyThreadState* state = nullptr;
@@ -162,7 +172,7 @@ uint32_t poll(void* context) {
 class MainOperation {
  public:
   tenon_code_t run(const std::function<tenon_code_t()>& work) {
-    if (depth_ != 0) return plain(work);
+    if (depth_ != 0) return kept_away(work);
     const tenon_host_operation_t& api = *g_tables.operation;
     if (operation_ == nullptr && open() != TENON_OK) raise_failure(TENON_INTERNAL);
     ++depth_, ++g_polling;
@@ -186,10 +196,6 @@ class MainOperation {
     options.poll = poll;
     return g_tables.operation->create(g_tables.operation->self, &options, &operation_);
   }
-  tenon_code_t plain(const std::function<tenon_code_t()>& work) {
-    nb::gil_scoped_release released;
-    return kept(work());
-  }
   // A handler raised: its exception counts, also if the work ended before it could be cancelled.
   [[noreturn]] void handle(tenon_code_t) {
     g_tables.operation->release(g_tables.operation->self, std::exchange(operation_, nullptr));
@@ -210,6 +216,7 @@ tenon_code_t on_main_thread(const std::function<tenon_code_t()>& work) {
 
 void refuse_wrong_places() {
   if (g_tables.host == nullptr) nb::module_::import_("tenon._host").attr("open")();
+  if (queues().ended && !is_main_thread()) away([] {});
   if (t_in_poll) {
     raise_usage(TENON_FAILED_PRECONDITION, "T0622",
                 "a signal handler called Tenon while Tenon was working. Set a flag in the handler, "
@@ -244,8 +251,30 @@ void empty_queues() {
   PyErr_Restore(type, value, trace);
 }
 
+void away(const std::function<void()>& work) {
+  const bool is_main = is_main_thread();
+  ++g_away;
+  PyThreadState* state = PyEval_SaveThread();
+  work();
+  // While the interpreter ends, it would end this thread inside of PyEval_RestoreThread, whatever
+  // C++ is on its stack. So such a thread sleeps until the process is gone.
+  if (queues().ended && !is_main) {
+    --g_away;
+    for (;;) ::pause();
+  }
+  PyEval_RestoreThread(state);
+  --g_away;
+}
+
 void end_queues() {
   queues().ended = true;
+  if (g_tables.host == nullptr || g_forked) return;
+  const tenon_host_session_t& session = *g_tables.session;
+  PyThreadState* state = PyEval_SaveThread();
+  session.cancel(session.self, 1);
+  for (int i = 0; g_away != 0 && i < kEndMs; ++i) ::usleep(1000);
+  session.cancel(session.self, 0);
+  PyEval_RestoreThread(state);
 }
 
 void drop_later(PyObject* object) {
@@ -277,8 +306,7 @@ tenon_code_t without_gil(const std::function<tenon_code_t()>& work) {
   if (is_main_thread()) {
     code = on_main_thread(work);
   } else {
-    nb::gil_scoped_release released;
-    code = kept(work());
+    code = kept_away(work);
   }
   empty_queues();
   return code;
@@ -312,10 +340,7 @@ void open_host(const std::vector<std::string>& paths) {
   options.log = log;
   const tenon_host_t* host = nullptr;
   tenon_code_t code;
-  {
-    nb::gil_scoped_release released;
-    code = tenon_host_open(TENON_ABI_VERSION, &options, &host);
-  }
+  away([&] { code = tenon_host_open(TENON_ABI_VERSION, &options, &host); });
   Tables tables;
   tables.host = host;
   const auto find = [&](auto** out, std::string_view id) {

@@ -40,6 +40,10 @@ void open_host(const std::vector<std::string>& paths);
 
 // ---- Locks ----
 
+// Runs work without the GIL, and nothing else. While the interpreter ends, a thread that is not the
+// main one does not come back.
+void away(const std::function<void()>& work);
+
 // Runs work that calls the host, without the GIL. On Python's main thread it belongs to an operation
 // whose poll handles signals, so that Ctrl-C ends it. Empties the queues afterwards. Returns the
 // work's code. Not from a signal handler: raises tenon.Error.
@@ -61,7 +65,8 @@ void drop_later(PyObject* object);
 // the GIL. Cheap if there is nothing.
 void empty_queues();
 
-// From now on messages are dropped and nothing is released: the interpreter ends.
+// The interpreter ends: stops what other threads do in the host and waits for them; from now on
+// messages are dropped and nothing is released.
 void end_queues();
 
 // Appends what it gets to a std::string.

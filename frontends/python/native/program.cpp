@@ -74,8 +74,7 @@ std::string text_from(const std::function<tenon_code_t(const tenon_sink_t*)>& wr
 // Work of the host in a destructor: nobody may be waiting for the GIL meanwhile.
 void end(const std::function<void()>& release) {
   if (Py_IsInitialized() == 0) return;
-  nb::gil_scoped_release released;
-  release();
+  away(release);
 }
 
 }  // namespace

@@ -296,7 +296,7 @@ std::string repr(const Tensor& tensor) {
 
 nb::tuple reduce(nb::handle self) {
   const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
-  const nb::object restore = nb::module_::import_("tenon._native").attr("tensor_of_bytes");
+  const nb::object restore = nb::module_::import_("tenon._host").attr("restore_tensor");
   return nb::make_tuple(restore,
                         nb::make_tuple(nb::bytes(static_cast<const char*>(tensor.data()),
                                                  static_cast<size_t>(tensor.bytes())),
@@ -467,7 +467,7 @@ void bind_tensor(nb::module_& m) {
            nb::sig("def __copy__(self) -> Tensor"))
       .def("__deepcopy__", [](nb::object self, nb::object) { return self; }, "memo"_a,
            nb::sig("def __deepcopy__(self, memo: object) -> Tensor"))
-      .def("__reduce__", reduce, nb::sig("def __reduce__(self) -> tuple[object, ...]");
+      .def("__reduce__", reduce, nb::sig("def __reduce__(self) -> tuple[object, ...]"));
   m.def("tensor_of_bytes", tensor_of_bytes, "data"_a, "dtype"_a, "shape"_a,
         nb::rv_policy::take_ownership);
 }

@@ -72,3 +72,9 @@ def tensor(value: object, *, device: str | None = None, copy: bool = False) -> T
     """
     open()
     return Tensor(value, device=device, copy=copy)
+
+
+def restore_tensor(data: bytes, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor of what a pickle holds."""
+    open()
+    return _native.tensor_of_bytes(data, dtype, shape)

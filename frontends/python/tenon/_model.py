@@ -353,9 +353,9 @@ def load(
     `fallback=False` forbids nodes on other devices than the named ones. `deterministic=True` gives
     the same bits on every instruction set.
 
-    Raises `tenon.NotFoundError` for files (T0101) and devices (T0502), `tenon.UsageError` with all
-    that is wrong in a model, `tenon.UnsupportedError` for operators without an implementation, and
-    KeyboardInterrupt for Ctrl-C, all without leaving anything behind.
+    Raises `tenon.Error`: `NotFoundError` for files (T0101), devices (T0502) and unknown operators
+    (T0308, T0704), `UsageError` with all else that is wrong in a model, `UnsupportedError` for what
+    has no implementation. Ctrl-C ends it with KeyboardInterrupt. Nothing is left behind.
     """
     _host.open()
     recipe = _Recipe()
