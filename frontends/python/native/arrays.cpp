@@ -441,7 +441,10 @@ void Argument::read(PyObject* o, const Expected& expected) {
 void Argument::read_owning(PyObject* o, const Expected& expected) {
   read(o, expected);
   if (kind != Kind::kExchange || held_ != nullptr) return;
-  (void)read_dlpack(o, expected);
+  // torch hands out the tensor itself, whose memory `x.data = y` replaces: so a view of it is taken.
+  nb::object view = nb::borrow(o);
+  if (nb::hasattr(view, "detach")) view = view.attr("detach")();
+  (void)read_dlpack(view.ptr(), expected);
   kind = Kind::kExchange;
 }
 
