@@ -19,9 +19,10 @@ uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes)
   // A model begins with its small IR version, followed by another of its fields: producer, domain,
   // version, text, graph or opset.
   const auto* bytes = static_cast<const unsigned char*>(head);
-  const bool alike = head_bytes >= 3 && bytes[0] == 0x08 && bytes[1] >= 3 && bytes[1] < 32 &&
-                     std::string_view("\x12\x1a\x22\x28\x32\x3a\x42").find(static_cast<char>(bytes[2])) !=
-                         std::string_view::npos;
+  const bool alike =
+      head_bytes >= 3 && bytes[0] == 0x08 && bytes[1] >= 3 && bytes[1] < 32 &&
+      std::string_view("\x12\x1a\x22\x28\x32\x3a\x42").find(static_cast<char>(bytes[2])) !=
+          std::string_view::npos;
   return alike ? 20 : 0;
 }
 
