@@ -69,6 +69,7 @@ REACH = [
     ("tests", "lit|tree_rules"),
     ("scripts/tree_rules.py", "tree_rules"),
     ("scripts/format", ""),
+    ("scripts/wheels", ""),
 ]
 
 
