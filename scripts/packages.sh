@@ -9,13 +9,13 @@ TENON_BUILD_PACKAGES=(
   libdnnl-dev
 )
 TENON_TEST_PACKAGES=(
-  llvm-19-tools libgtest-dev libclang-rt-19-dev clang-tidy-19 ccache python3-venv
+  llvm-19-tools libgtest-dev libclang-rt-19-dev clang-tidy-19 ccache python3-venv python3-dev
   pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
 # Pinned, so that a new version of a tool cannot change the results of tests.
 TENON_TEST_PYTHON=(
   clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1
-  scikit-build-core==1.1.2
+  scikit-build-core==1.1.2 nanobind==3.1.0 pytest==9.2.0 mypy==2.4.1
 )
 # Installed without their dependencies: only the files in the first are used, and the others, which
 # onnxruntime's tool for 4-bit weights imports, ask for an older mpmath than ours.

@@ -33,7 +33,7 @@ bool is_tir_text(std::string_view text) {
 // By its name, or by its content whatever the name: bytes in memory may have any.
 bool is_tir(std::string_view path, std::span<const std::byte> head) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  return path.ends_with(".tir") || path.ends_with(".tirb") || text.starts_with("TENONIR") ||
+  return path.ends_with(".tir") || path.ends_with(".tirb") || text.starts_with(ir::kBinaryMagic) ||
          is_tir_text(text);
 }
 

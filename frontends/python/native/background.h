@@ -1,0 +1,45 @@
+// A call on a thread of its own.
+#ifndef FRONTENDS_PYTHON_NATIVE_BACKGROUND_H_
+#define FRONTENDS_PYTHON_NATIVE_BACKGROUND_H_
+
+#include <nanobind/nanobind.h>
+
+#include <atomic>
+#include <memory>
+
+#include "frontends/python/native/program.h"
+#include "tenon/abi/operation.h"
+
+namespace tenon::python {
+
+// Begins when it is made. One that dies earlier than its call cancels it, and waits.
+class Run {
+ public:
+  Run(nanobind::object program, nanobind::args values, nanobind::kwargs names);
+  Run(const Run&) = delete;
+  ~Run();
+
+  bool done() const { return done_; }
+  void cancel();
+  // Waits: for ever if the number is negative. Raises TimeoutError.
+  nanobind::object result(double timeout_seconds);
+
+ private:
+  tenon_code_t wait(double timeout_seconds);
+  void end();
+
+  nanobind::object object_;
+  Program* program_;
+  nanobind::args values_;  // the call borrows from them
+  nanobind::kwargs names_;
+  std::unique_ptr<Call> call_;
+  tenon_operation_t* operation_ = nullptr;
+  std::atomic<bool> done_ = false;
+  nanobind::object results_, failure_;
+};
+
+void bind_background(nanobind::module_& module);
+
+}  // namespace tenon::python
+
+#endif

@@ -1,0 +1,263 @@
+// A call by position: arguments to records, the call, records to results.
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "frontends/python/native/host.h"
+#include "frontends/python/native/numpy_arrays.h"
+#include "frontends/python/native/program.h"
+#include "frontends/python/native/results.h"
+#include "frontends/python/native/tensor.h"
+#include "tenon/cpp/record.hpp"
+#include "tenon/cpp/text.hpp"
+
+namespace nb = nanobind;
+
+namespace tenon::python {
+namespace {
+
+// Below this a call keeps the GIL: giving it back and taking it again may cost as much.
+constexpr double kQuickUs = 20;
+constexpr size_t kSpareMax = 16;
+
+double now_us() {
+  using namespace std::chrono;
+  return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
+}
+
+uint64_t bytes_of(const Call& call, size_t count) {
+  uint64_t bytes = 0;
+  for (size_t i = 0; i < count; ++i) {
+    const tenon_array_t& array = call.arguments[i].array;
+    uint64_t n = dtype_bits(array.dtype);
+    for (uint32_t d = 0; d < array.rank; ++d) n *= static_cast<uint64_t>(array.dims[d]);
+    bytes += n / 8;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Call::Call(const Program& program)
+    : arguments(new Argument[program.inputs_.size()]),
+      inputs(program.inputs_.size()),
+      given(new Argument[program.outputs_.size()]),
+      outputs(program.outputs_.size()),
+      results(program.outputs_.size()) {
+  record.size_bytes = sizeof record;
+  record.input_count = static_cast<uint32_t>(inputs.size());
+  record.output_count = static_cast<uint32_t>(outputs.size());
+  record.inputs = inputs.data();
+  record.outputs = outputs.data();
+  record.sizes = program.sizes_.data();
+  record.size_count = static_cast<uint32_t>(program.sizes_.size());
+}
+
+void Call::clear() {
+  for (size_t i = 0; i < inputs.size(); ++i) arguments[i].release();
+  for (size_t i = 0; i < outputs.size(); ++i) given[i].release();
+  for (PyObject* object : held) Py_DECREF(object);
+  held.clear();
+}
+
+std::string Program::signature() const {
+  std::string out;
+  for (const Port& port : inputs_) {
+    out += (out.empty() ? "" : ", ") + port.name + ": " + dtype_name(port.dtype) + "[";
+    for (size_t i = 0; i < port.dim_texts.size(); ++i)
+      out += (i == 0 ? "" : ", ") + port.dim_texts[i];
+    out += "]";
+  }
+  return out.empty() ? "none" : out;
+}
+
+void Program::refuse_count(size_t given) const {
+  raise_usage(TENON_INVALID_ARGUMENT, "T0601",
+              "the model takes " + std::to_string(inputs_.size()) + " inputs, and " +
+                  std::to_string(given) + " were given (inputs: " + signature() + ").");
+}
+
+size_t Program::index_of(const std::string& name) const {
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (inputs_[i].name == name) return i;
+  std::vector<std::string> known;
+  for (const Port& port : inputs_) known.push_back(port.name);
+  raise_usage(TENON_NOT_FOUND, "T0602",
+              "there is no input " + text::quoted(name) + text::did_you_mean(name, known) +
+                  " (inputs: " + signature() + ").");
+}
+
+void Program::read_named(Call& call, size_t count, PyObject* names) {
+  std::vector<bool> seen(inputs_.size(), false);
+  std::fill_n(seen.begin(), count, true);
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(names, &position, &key, &value) != 0) {
+    if (!PyUnicode_Check(key)) throw nb::type_error("names of inputs are texts");
+    const size_t i = index_of(nb::cast<std::string>(nb::str(nb::handle(key))));
+    if (seen[i])
+      raise_usage(TENON_INVALID_ARGUMENT, "T0601", inputs_[i].expected.where + " is given twice.");
+    seen[i] = true;
+    Py_INCREF(value);
+    call.held.push_back(value);
+    call.arguments[i].read(value, inputs_[i].expected);
+  }
+  std::string missing;
+  for (size_t i = 0; i < seen.size(); ++i)
+    if (!seen[i]) missing += (missing.empty() ? "" : ", ") + inputs_[i].name;
+  if (!missing.empty()) {
+    raise_usage(TENON_INVALID_ARGUMENT, "T0601",
+                "these inputs are missing: " + missing + " (inputs: " + signature() + ").");
+  }
+}
+
+void Program::read_arguments(Call& call, PyObject* const* values, size_t count, PyObject* names) {
+  const bool named = names != nullptr && PyDict_GET_SIZE(names) != 0;
+  if (count > inputs_.size() || (!named && count != inputs_.size())) refuse_count(count);
+  for (size_t i = 0; i < count; ++i) call.arguments[i].read(values[i], inputs_[i].expected);
+  if (named) read_named(call, count, names);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Argument& argument = call.arguments[i];
+    const bool is_tensor = argument.tensor != nullptr;
+    call.inputs[i] = {sizeof(tenon_input_t), argument.donated ? TENON_INPUT_DONATED : 0,
+                      is_tensor ? nullptr : &argument.array, argument.tensor};
+  }
+}
+
+void Program::read_given(Call& call, const std::vector<PyObject*>& given, As as) {
+  const uint32_t kind = as == As::kDevice ? TENON_OUTPUT_LEFT : TENON_OUTPUT_OWNED;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    call.results[i] = sized<tenon_array_t>();
+    call.outputs[i] = {sizeof(tenon_output_t), kind, &call.results[i], nullptr};
+    if (i >= given.size() || given[i] == Py_None) continue;
+    Expected expected = outputs_[i].expected;
+    expected.where = "the memory for " + expected.where;
+    Argument& memory = call.given[i];
+    memory.read(given[i], expected);
+    if (memory.tensor != nullptr || !memory.writable)
+      raise_usage(TENON_INVALID_ARGUMENT, "T0620", expected.where + " is read-only.");
+    call.outputs[i] = {sizeof(tenon_output_t), TENON_OUTPUT_GIVEN, &memory.array, nullptr};
+  }
+}
+
+void Program::execute(Call& call) {
+  const tenon_host_call_t& api = *g_tables.call;
+  const uint64_t bytes = bytes_of(call, inputs_.size());
+  double begin = 0, end = 0;
+  tenon_code_t code;
+  if (last_us_ < kQuickUs && bytes <= 2 * last_bytes_ && may_keep_gil()) {
+    begin = now_us();
+    code = api.call(api.self, program_, &call.record);
+    end = now_us();
+    if (code != TENON_OK) raise_failure(code);
+    empty_queues();
+  } else {
+    code = without_gil([&] {
+      begin = now_us();
+      const tenon_code_t result = api.call(api.self, program_, &call.record);
+      end = now_us();
+      return result;
+    });
+  }
+  if (code != TENON_OK) raise_failure(code);
+  last_us_ = by_value_ ? kQuickUs : end - begin;
+  last_bytes_ = bytes;
+  last_ = {call.record.repacked_bytes, call.record.transferred_bytes, call.record.copied_out_bytes,
+           (end - begin) / 1000};
+}
+
+PyObject* Program::result_of(Call& call, size_t i, As as, Kind kind, PyObject* of_user) {
+  tenon_tensor_t* tensor = std::exchange(call.outputs[i].tensor, nullptr);
+  const tenon_array_t& array = call.results[i];
+  if (as == As::kTensor || as == As::kDevice) return as_tensor(tensor, array);
+  if (as == As::kNumpy || kind == Kind::kNumpy) return as_numpy(tensor, array);
+  if (kind == Kind::kExchange) return as_exchanged(tensor, array, *exchange_of(Py_TYPE(of_user)));
+  PyObject* made = as_tensor(tensor, array);
+  if (kind != Kind::kNamespace || !nb::hasattr(nb::handle(of_user), "__array_namespace__"))
+    return made;
+  const nb::object owned = nb::steal(made);
+  return nb::handle(of_user)
+      .attr("__array_namespace__")()
+      .attr("from_dlpack")(owned)
+      .release()
+      .ptr();
+}
+
+PyObject* Program::results_of(Call& call, As as) {
+  Kind kind = Kind::kNone;
+  PyObject* of_user = nullptr;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (call.arguments[i].kind <= kind) continue;
+    kind = call.arguments[i].kind;
+    of_user = call.arguments[i].user;
+  }
+  nb::object results =
+      nb::steal(results_new(output_names_.ptr(), static_cast<Py_ssize_t>(outputs_.size())));
+  if (!results.is_valid()) throw nb::python_error();
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    PyObject* value = nullptr;
+    if (call.outputs[i].kind == TENON_OUTPUT_GIVEN) {
+      value = Py_NewRef(call.given_objects[i]);
+    } else {
+      value = result_of(call, i, as, kind, of_user);
+    }
+    results_set(results.ptr(), static_cast<Py_ssize_t>(i), value);
+  }
+  return results.release().ptr();
+}
+
+std::unique_ptr<Call> Program::take_call() {
+  if (closed_) raise_usage(TENON_FAILED_PRECONDITION, "T0626", "the model was closed.");
+  ++active_;
+  if (spare_.empty()) return std::make_unique<Call>(*this);
+  std::unique_ptr<Call> call = std::move(spare_.back());
+  spare_.pop_back();
+  return call;
+}
+
+void Program::give_back(std::unique_ptr<Call> call) {
+  // Results that were not handed over, because making another one failed.
+  for (tenon_output_t& output : call->outputs)
+    release_tensor(std::exchange(output.tensor, nullptr));
+  call->clear();
+  if (--active_ == 0 && closed_) release();
+  if (spare_.size() < kSpareMax) spare_.push_back(std::move(call));
+}
+
+std::unique_ptr<Call> Program::begin(const nb::args& values, const nb::kwargs& names) {
+  std::unique_ptr<Call> call = take_call();
+  try {
+    std::vector<PyObject*> list;
+    for (const nb::handle value : values) list.push_back(value.ptr());
+    read_arguments(*call, list.data(), list.size(), names.ptr());
+    read_given(*call, {}, As::kUsers);
+  } catch (...) {
+    give_back(std::move(call));
+    throw;
+  }
+  return call;
+}
+
+PyObject* Program::call(PyObject* const* values, size_t count, PyObject* names, As as,
+                        const std::vector<PyObject*>& given) {
+  // Gives the records back on every way out.
+  struct Use {
+    Program& program;
+    std::unique_ptr<Call> call;
+    ~Use() { program.give_back(std::move(call)); }
+  } use{*this, take_call()};
+  Call& c = *use.call;
+  if (!given.empty() && given.size() != outputs_.size()) {
+    raise_usage(TENON_INVALID_ARGUMENT, "T0620",
+                "the model has " + std::to_string(outputs_.size()) + " results, and memory for " +
+                    std::to_string(given.size()) + " was given.");
+  }
+  read_arguments(c, values, count, names);
+  read_given(c, given, as);
+  c.given_objects = given;
+  execute(c);
+  return results_of(c, as);
+}
+
+}  // namespace tenon::python

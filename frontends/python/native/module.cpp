@@ -1,0 +1,40 @@
+// tenon._native: what tenon/*.py is made of.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "frontends/python/native/background.h"
+#include "frontends/python/native/host.h"
+#include "frontends/python/native/program.h"
+#include "frontends/python/native/results.h"
+#include "frontends/python/native/tensor.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace {
+
+std::string explain(const std::string& what, const std::string& filter) {
+  using namespace tenon::python;
+  std::string out;
+  const tenon_sink_t sink = sink_to(&out);
+  ask([&] {
+    return g_tables.session->explain(g_tables.session->self, text(what), text(filter), &sink);
+  });
+  return out;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  using namespace tenon::python;
+  // A program that exits while it holds tensors leaks nothing: the process takes its memory back.
+  nb::set_leak_warnings(false);
+  m.def("open", open_host, "paths"_a, "Starts the host of the process, or finds it.");
+  m.def("explain", explain, "what"_a, "filter"_a = "");
+  m.def("end", end_queues, "Called when the interpreter ends.");
+  bind_results(m);
+  bind_tensor(m);
+  bind_program(m);
+  bind_background(m);
+}

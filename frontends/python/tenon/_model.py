@@ -1,0 +1,461 @@
+"""Models: loading, calling, and what can be asked of them."""
+
+from __future__ import annotations
+
+import os
+
+from tenon import _host, _native
+from tenon._errors import UnsupportedError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from types import TracebackType
+    from typing import Any, Literal, TypeAlias
+
+    Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
+    Values: TypeAlias = Mapping[str, int | float | str | Sequence[int | float]]
+    Results: TypeAlias = Literal["same", "numpy", "tensor", "device"]
+
+_PACKAGE_MAGIC = b"\x89TPK\r\n\x1a\n"
+
+
+class Port:
+    """An input or a result of a model: `name`, `dtype` ("f32"), and `shape`.
+
+    A symbolic size in `shape` is its text ("batch", "2*n"), a known one a number.
+    """
+
+    __slots__ = ("name", "dtype", "shape")
+
+    def __init__(self, name: str, dtype: str, shape: tuple[int | str, ...]):
+        self.name = name
+        self.dtype = dtype
+        self.shape = shape
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Port) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+
+class LastRun:
+    """What the last call of a model did: `ms` in the host, and bytes that were copied.
+
+    `repacked_bytes`: strided inputs that were made dense. `transferred_bytes`: between host and
+    devices. `copied_out_bytes`: results that were copied once more. With threads, of whichever call
+    ended last.
+    """
+
+    __slots__ = ("ms", "repacked_bytes", "transferred_bytes", "copied_out_bytes")
+
+    def __init__(self, ms: float, repacked: int, transferred: int, copied_out: int):
+        self.ms = ms
+        self.repacked_bytes = repacked
+        self.transferred_bytes = transferred
+        self.copied_out_bytes = copied_out
+
+    @property
+    def copied_bytes(self) -> int:
+        """All of them together."""
+        return self.repacked_bytes + self.transferred_bytes + self.copied_out_bytes
+
+    def __repr__(self) -> str:
+        return (
+            f"LastRun(ms={self.ms:.3f}, repacked_bytes={self.repacked_bytes}, "
+            f"transferred_bytes={self.transferred_bytes}, copied_out_bytes={self.copied_out_bytes})"
+        )
+
+
+class Explanation:
+    """Which node runs where and why. Prints as a table; `data` is all of it, as a dictionary."""
+
+    def __init__(self, data: dict[str, Any], summary: str):
+        self.data = data
+        self.summary = summary
+        """One line about what was not placed where it was asked; empty if there is nothing to say."""
+
+    def _rows(self) -> Iterator[tuple[str, str, str]]:
+        for node in self.data.get("nodes", []):
+            why = "; ".join(f"not {r['device']}: {r['reason']}" for r in node.get("refusals", []))
+            yield str(node["op"]), str(node["device"]), why
+
+    def __str__(self) -> str:
+        lines = [f"{op:<24} {device:<12} {why}".rstrip() for op, device, why in self._rows()]
+        return "\n".join(([self.summary] if self.summary else []) + lines)
+
+    def _repr_html_(self) -> str:
+        return _table(("op", "device", "why not elsewhere"), list(self._rows()))
+
+
+class Profile:
+    """The times of one run."""
+
+    def __init__(self, trace: str, table: dict[str, Any]):
+        self.trace = trace
+        """Trace events as JSON, for ui.perfetto.dev and chrome://tracing."""
+        self.table = table
+        """The costliest kernels with their share, times, operations and bytes."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the trace. The file appears whole or not at all."""
+        _write(path, self.trace.encode())
+
+
+class Run:
+    """A call in the background, made by `Model.start`."""
+
+    def __init__(self, run: _native.Run):
+        self._run = run
+
+    def result(self, timeout: float | None = None) -> _native.Results:
+        """The results, once the call has ended.
+
+        Raises what the call raises, or TimeoutError after `timeout` seconds; the call goes on then.
+        """
+        return self._run.result(-1.0 if timeout is None else max(timeout, 0.0))
+
+    def done(self) -> bool:
+        """Whether the call has ended."""
+        return self._run.done()
+
+    def cancel(self) -> None:
+        """Asks the call to stop; `result` then raises `tenon.Cancelled`, unless it had ended."""
+        self._run.cancel()
+
+    def __await__(self) -> Any:
+        import asyncio
+
+        waiting = asyncio.get_running_loop().run_in_executor(None, self.result)
+        return waiting.__await__()
+
+
+class Model(_native.Program):
+    """A compiled model. Made by `tenon.load`.
+
+    `model(x, ...)` runs it: inputs by position, in the order of `inputs`, or by name. Arrays are
+    those of NumPy, torch, or any library with DLPack, the buffer protocol or `__array__`; numbers
+    may stand for inputs without axes. Element types are not converted. The results are arrays of
+    the kind that was given, in a `tenon.Results`: `y[0]`, `y["logits"]`, `a, b = y`. Results keep
+    their memory when the model is gone.
+
+    A model is immutable. Any number of threads may call it at the same time; the GIL is given back
+    while it works. Ctrl-C ends a call on the main thread. Not for use in a process that was forked
+    after the first use (T0625).
+    """
+
+    inputs: list[Port]
+    """The inputs, in the order of a call."""
+    outputs: list[Port]
+    """The results, in the order of `Results`."""
+
+    def __init__(self, recipe: _Recipe):
+        self._recipe = recipe
+        if recipe.package is not None:
+            super().__init__(recipe.package, recipe.sizes)
+        else:
+            super().__init__(recipe.graph(), *recipe.options(), recipe.sizes)
+        self.inputs = [Port(*port) for port in self.input_ports()]
+        self.outputs = [Port(*port) for port in self.output_ports()]
+
+    def run(
+        self,
+        inputs: Sequence[object] | Mapping[str, object],
+        *,
+        results: Results = "same",
+        out: Sequence[object] | Mapping[str, object] | None = None,
+    ) -> _native.Results:
+        """Runs the model with a sequence of inputs, or with a mapping by name.
+
+        `results` says what to make of them: "same" as the inputs, "numpy", "tensor"
+        (`tenon.Tensor`), or "device" (`tenon.Tensor` left on the device that made it). `out` is
+        writable memory for results, in their order or by name; None leaves one out. T0620 if it
+        does not fit, and then nothing is written.
+        """
+        if results not in ("same", "numpy", "tensor", "device"):
+            raise UsageError(
+                f"results={results!r} is none of 'same', 'numpy', 'tensor', 'device'", "T0004"
+            )
+        values, names = _split(inputs)
+        return self.run_as(values, names, results, self._given(out))
+
+    def _given(self, out: Sequence[object] | Mapping[str, object] | None) -> list[object]:
+        if out is None:
+            return []
+        if not hasattr(out, "keys"):
+            return list(out)
+        given: dict[str, object] = dict(out)  # type: ignore[arg-type]
+        listed = [given.pop(port.name, None) for port in self.outputs]
+        if given:
+            known = ", ".join(port.name for port in self.outputs)
+            raise UsageError(f"there is no result {min(given)!r} (results: {known})", "T0602")
+        return listed
+
+    def start(self, *args: object, **kwargs: object) -> Run:
+        """Begins a call on a thread of its own, and returns. `await` it, or ask for its result."""
+        return Run(_native.start(self, *args, **kwargs))
+
+    @property
+    def last_run(self) -> LastRun:
+        """What the last call did, and what it copied."""
+        return LastRun(*self.last_counts())
+
+    @property
+    def info(self) -> dict[str, float]:
+        """Numbers of the compiled program: "compile_ms", "kernels", "code_bytes" and others."""
+        return self.counts()
+
+    def explain(self) -> Explanation:
+        """Which node runs where and why."""
+        import json
+
+        return Explanation(json.loads(self.placement()), self.summary())
+
+    def dump(self, what: str) -> str:
+        """The text of a stage: "graph", "partition", "cpu/stages". T0508 lists the others."""
+        return self.dump_text(what)
+
+    def profile(self, *args: object, **kwargs: object) -> Profile:
+        """Runs the model twice with these inputs, and measures the second run."""
+        import json
+
+        trace, table = self.profile_texts(*args, **kwargs)
+        return Profile(trace, json.loads(table))
+
+    def save(self, path: str | os.PathLike[str], *, target: str = "") -> None:
+        """Writes the compiled program into one file, a package, which `tenon.load` reads again.
+
+        It runs without the model, a frontend or a compiler. `target` is what the code is for, as
+        the device calls it ("cpu isa=avx2"); empty: this machine. The file appears whole or not at
+        all.
+        """
+        if self._recipe.package is not None:
+            if target:
+                raise UnsupportedError("a package is compiled for one target: load the model", "T0520")
+            _write(path, self._recipe.package_bytes())
+        else:
+            self._recipe.graph().save(os.fspath(path), *self._recipe.options(), target)
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __copy__(self) -> Model:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Model:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        by_value = '"by_value"' in self.placement() if not self.closed() else False
+        return _restore, (self._recipe.portable(by_value),)
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(map(repr, self.inputs))
+        outputs = ", ".join(map(repr, self.outputs))
+        return f"<tenon.Model ({inputs}) -> ({outputs})>"
+
+    def _repr_html_(self) -> str:
+        rows = [("input", p.name, p.dtype, _shape(p)) for p in self.inputs]
+        rows += [("result", p.name, p.dtype, _shape(p)) for p in self.outputs]
+        return _table(("", "name", "type", "shape"), rows)
+
+
+class _Recipe:
+    """How a model is made: where its graph or its package comes from, and the options."""
+
+    def __init__(self) -> None:
+        self.path: str | None = None
+        self.data: bytes | None = None  # of a graph
+        self.package: str | None = None  # the path of a package
+        self.package_data: bytes | None = None  # of one whose file is gone
+        self.load_options: list[tuple[str, str]] = []
+        self.sizes: list[tuple[str, int]] = []
+        self.device = ""
+        self.no_fallback = False
+        self.deterministic = False
+        self.device_options: list[tuple[str, str]] = []
+        self._graph: _native.Graph | None = None
+
+    def graph(self) -> _native.Graph:
+        if self._graph is None:
+            if self.path is not None:
+                self._graph = _native.Graph.load(self.path, self.load_options)
+            else:
+                assert self.data is not None
+                self._graph = _native.Graph.of_bytes(self.data, _name_for(self.data))
+        return self._graph
+
+    def options(self) -> tuple[str, bool, bool, list[tuple[str, str]]]:
+        return self.device, self.no_fallback, self.deterministic, self.device_options
+
+    def package_bytes(self) -> bytes:
+        if self.package_data is not None:
+            return self.package_data
+        assert self.package is not None
+        with open(self.package, "rb") as file:
+            return file.read()
+
+    def portable(self, by_value: bool) -> dict[str, Any]:
+        """What another process needs. A model that is compiled by value needs its own file."""
+        state = {k: v for k, v in vars(self).items() if not k.startswith("_")}
+        if self.package is not None:
+            state["package_data"] = self.package_bytes()
+        elif not by_value:
+            state["path"], state["data"], state["load_options"] = None, self.graph().write(), []
+        return state
+
+
+def _restore(state: dict[str, Any]) -> Model:
+    _host.open()
+    recipe = _Recipe()
+    vars(recipe).update(state)
+    if recipe.package is None:
+        return Model(recipe)
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(suffix=".tpk") as file:  # it stays mapped
+        file.write(recipe.package_bytes())
+        file.flush()
+        recipe.package = file.name
+        return Model(recipe)
+
+
+def load(
+    source: Source,
+    device: str | None = None,
+    dims: Mapping[str, int] | None = None,
+    *,
+    values: Values | None = None,
+    options: Mapping[str, object] | None = None,
+    fallback: bool = True,
+    deterministic: bool = False,
+) -> Model:
+    """Loads a model and compiles it.
+
+    `source` is a path: a model that a frontend reads (.onnx), Tenon's own form (.tir), or a package
+    (.tpk, which holds native code: load only what you trust). Or it is the content of a model.
+
+    `device` is where it runs: "cpu", "sim:1", or several in order of preference, "sim,cpu". None:
+    where it costs least. `dims` gives values of symbolic sizes that follow from no input.
+    `values` makes inputs constants ({"axes": [1]}). `options` are the devices' ({"cpu.opt": 2}).
+    `fallback=False` forbids nodes on other devices than the named ones. `deterministic=True` gives
+    the same bits on every instruction set.
+
+    Raises `tenon.Error`: `NotFoundError` for files (T0101), devices (T0502) and unknown operators
+    (T0308, T0704), `UsageError` with all else that is wrong in a model, `UnsupportedError` for what
+    has no implementation. Ctrl-C ends it with KeyboardInterrupt. Nothing is left behind.
+    """
+    _host.open()
+    recipe = _Recipe()
+    recipe.device = device or ""
+    recipe.no_fallback = not fallback
+    recipe.deterministic = deterministic
+    recipe.sizes = [(name, _size(name, value)) for name, value in (dims or {}).items()]
+    recipe.load_options = [(f"value.{name}", _listed(v)) for name, v in (values or {}).items()]
+    recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
+    _set_source(recipe, source)
+    return Model(recipe)
+
+
+def _set_source(recipe: _Recipe, source: Source) -> None:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        recipe.data = bytes(source)
+        if recipe.data.startswith(_PACKAGE_MAGIC):
+            raise UsageError(
+                "packages hold native code and are loaded from files: write it to a .tpk", "T0793"
+            )
+        if recipe.load_options:
+            raise UsageError("values= needs a model in a file", "T0793")
+        return
+    path = os.path.abspath(os.fspath(source))
+    if not path.endswith(".tpk"):
+        recipe.path = path
+        return
+    _refuse_for_package(recipe)
+    recipe.package = path
+
+
+def _refuse_for_package(recipe: _Recipe) -> None:
+    if recipe.device or recipe.device_options or recipe.load_options or recipe.no_fallback:
+        raise UsageError(
+            "a package is compiled already: it takes dims= only, not device=, values=, options= "
+            "or fallback=",
+            "T0520",
+        )
+
+
+def _name_for(data: bytes) -> str:
+    """Tenon's text is known by its name; all else is offered to every frontend."""
+    for line in data[:65536].splitlines():
+        if line.strip() and not line.lstrip().startswith(b"//"):
+            return "model.tir" if line.lstrip().startswith(b"tenon.tir") else "model"
+    return "model"
+
+
+def _split(
+    inputs: Sequence[object] | Mapping[str, object],
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    if hasattr(inputs, "keys"):
+        return (), dict(inputs)
+    if hasattr(inputs, "shape") or isinstance(inputs, (str, bytes)):
+        raise UsageError("run() takes a list or a mapping of inputs: run([x])", "T0601")
+    return tuple(inputs), {}
+
+
+def _size(name: str, value: int) -> int:
+    try:
+        size = value.__index__()
+    except AttributeError:
+        raise UsageError(f"dims: {name!r} is {value!r}, which is no integer", "T0608") from None
+    if not 0 <= size < 1 << 63:
+        raise UsageError(f"dims: {name!r} is {size}, which is no size", "T0608")
+    return size
+
+
+def _listed(value: int | float | str | Sequence[int | float]) -> str:
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    return ",".join(str(v) for v in value)
+
+
+def _shape(port: Port) -> str:
+    return "[" + ", ".join(map(str, port.shape)) + "]"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    import html
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(str(c))}</{tag}>" for c in cells) + "</tr>"
+
+    return "<table>" + line("th", head) + "".join(line("td", row) for row in rows) + "</table>"
+
+
+def _write(path: str | os.PathLike[str], data: bytes) -> None:
+    """A whole file or none: under another name, then renamed."""
+    import tempfile
+
+    folder, name = os.path.split(os.path.abspath(os.fspath(path)))
+    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,144 @@
+"""Calls: by position and name, results, memory of the caller, counts of copied bytes."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from conftest import MODELS
+
+import tenon
+
+
+def test_values_are_right(mlp):
+    x, want = np.load(MODELS / "mlp.in.x.npy"), np.load(MODELS / "mlp.out.y.npy")
+    np.testing.assert_allclose(mlp(x)["y"], want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(mlp(x=x)[0], mlp(x)[0])
+
+
+def test_results_are_a_sequence_and_a_mapping(add):
+    y = add(np.ones(3, np.float32), b=np.ones(3, np.float32))
+    (c,) = y
+    assert y[0] is c and y["c"] is c and y[-1] is c and y[:1] == (c,)
+    assert (len(y), y.keys(), y.values(), y.items()) == (1, ("c",), (c,), (("c", c),))
+    assert y.get("d") is None and y.get("d", 5) == 5 and dict(y)["c"] is c
+    assert "c" in repr(y)
+    with pytest.raises(KeyError, match="there is no result 'd'"):
+        y["d"]
+    with pytest.raises(IndexError):
+        y[1]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(y))["c"], c)
+
+
+def test_nothing_is_copied_for_dense_arrays(add):
+    x = np.ones(1000, np.float32)
+    y = add(x, x)[0]
+    assert add.last_run.copied_bytes == 0
+    y[0] = 7  # the memory is the caller's
+    assert y[0] == 7 and add(x, x)[0][0] == 2
+    add(x[::-1], np.ones(2000, np.float32)[::2])
+    assert add.last_run.repacked_bytes == 8000
+
+
+def test_memory_of_the_caller(add):
+    x, out = np.ones(4, np.float32), np.zeros(4, np.float32)
+    assert add.run([x, x], out=[out])["c"] is out
+    assert out.tolist() == [2, 2, 2, 2]
+    wide = np.zeros(8, np.float32)
+    add.run({"a": x, "b": x}, out={"c": wide[::2]})
+    assert wide.tolist() == [2, 0] * 4
+    fixed = np.zeros(4, np.float32)
+    fixed.flags.writeable = False
+    for wrong in (fixed, np.zeros(3, np.float32), np.zeros(4)):
+        with pytest.raises(tenon.UsageError) as e:
+            add.run([x, x], out=[wrong])
+        assert e.value.code == "T0620"
+    with pytest.raises(tenon.UsageError, match="there is no result 'd'"):
+        add.run([x, x], out={"d": out})
+
+
+def test_kinds_of_results(add):
+    x = np.ones(2, np.float32)
+    assert isinstance(add.run([x, x], results="tensor")[0], tenon.Tensor)
+    assert isinstance(add.run([memoryview(x), tenon.tensor(x)], results="numpy")[0], np.ndarray)
+    assert isinstance(add(memoryview(x), memoryview(x))[0], tenon.Tensor)
+    with pytest.raises(tenon.UsageError, match="results='nmpy'"):
+        add.run([x, x], results="nmpy")
+
+
+def test_numbers_for_inputs_without_axes():
+    scale = tenon.load(
+        b"tenon.tir 1\ngraph @g(%a: f32[], %n: i8[]) -> (b: f32[], m: i8[]) {\n  yield %a, %n\n}\n",
+        "reference",
+    )
+    b, m = scale(1.5, 7)
+    assert (float(b), int(m)) == (1.5, 7) and scale(2, 1)[0].item() == 2.0
+    for wrong in (1.5, 128, True, "7"):
+        with pytest.raises(tenon.UsageError, match="input 'n'"):
+            scale(1.0, wrong)
+
+
+def test_in_the_background(mlp):
+    x = np.load(MODELS / "mlp.in.x.npy")
+    run = mlp.start(x)
+    np.testing.assert_array_equal(run.result(10)[0], mlp(x)[0])
+    assert run.done() and run.result() is run.result()
+    with pytest.raises(tenon.UsageError):
+        mlp.start(x[0]).result()
+    with pytest.raises(tenon.UsageError):
+        mlp.start()
+    del run
+    mlp.start(x)  # forgotten: it is cancelled and waited for
+
+    async def both():
+        return [await mlp.start(x), await mlp.start(x)]
+
+    import asyncio
+
+    assert len(asyncio.run(both())) == 2
+
+
+def test_sizes_that_follow_from_no_input():
+    text = (
+        b"tenon.tir 1\ngraph @g<n>() -> (y: i64[n]) {\n"
+        b"  %y = iota() {shape = dims[n], dim = 0} : i64[n]\n  yield %y\n}\n"
+    )
+    assert tenon.load(text, "cpu", dims={"n": np.int64(3)})()[0].tolist() == [0, 1, 2]
+    with pytest.raises(tenon.Error) as e:
+        tenon.load(text, "cpu")()
+    assert e.value.code == "T0623" and "dims=" in e.value.remedy
+    with pytest.raises(tenon.NotFoundError, match="no size `m`"):
+        tenon.load(text, "cpu", dims={"m": 3})
+    for wrong in ("3", 2.0, -1, float("nan"), 1 << 70):
+        with pytest.raises(tenon.UsageError):
+            tenon.load(text, "cpu", dims={"n": wrong})
+
+
+def test_state_stays_on_the_device(add):
+    state = tenon.tensor(np.zeros(4, np.float32), device="cpu")
+    one = np.ones(4, np.float32)
+    for _ in range(3):
+        state = add.run([state.donate(), one], results="device")[0]
+    assert state.tolist() == [3, 3, 3, 3]
+    given = state.donate()
+    add(given, one)
+    with pytest.raises(tenon.Error) as e:
+        add(state, one)
+    assert e.value.code == "T0621"
+    with pytest.raises(tenon.Error) as e:
+        state.tolist()
+    assert e.value.code == "T0621"
+
+
+def test_results_outlive_their_model():
+    model = tenon.load(MODELS / "mlp.onnx", "cpu")
+    x = np.load(MODELS / "mlp.in.x.npy")
+    y, want = model(x)[0], model(x)[0].copy()
+    t = model.run([x], results="device")[0]
+    del model
+    np.testing.assert_array_equal(y, want)
+    np.testing.assert_array_equal(t.numpy(), want)
+
+
+def test_copies_share_the_program(mlp):
+    assert copy.copy(mlp) is mlp and copy.deepcopy([mlp])[0] is mlp

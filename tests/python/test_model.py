@@ -1,0 +1,250 @@
+"""Models: loading, files, pickles, reports, the end of a model."""
+
+import json
+import logging
+import multiprocessing
+import os
+import pathlib
+import pickle
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import MODELS, TEXT_ADD
+
+import tenon
+
+
+def test_sources(tmp_path, add):
+    x = np.ones(2, np.float32)
+    path = tmp_path / "add.tir"
+    path.write_bytes(TEXT_ADD)
+    for source in (path, str(path), TEXT_ADD, bytearray(TEXT_ADD), memoryview(TEXT_ADD)):
+        assert tenon.load(source)(x, x)[0].tolist() == [2, 2]
+    data = (MODELS / "mlp.onnx").read_bytes()
+    assert tenon.load(data).inputs == tenon.load(MODELS / "mlp.onnx").inputs
+    assert [(p.name, p.dtype, p.shape) for p in add.inputs] == [
+        ("a", "f32", ("n",)), ("b", "f32", ("n",))]  # fmt: skip
+    assert repr(add) == "<tenon.Model (a: f32[n], b: f32[n]) -> (c: f32[n])>"
+    assert "<td>a</td><td>f32</td><td>[n]</td>" in add._repr_html_()
+
+
+def test_packages(tmp_path, mlp):
+    x = np.load(MODELS / "mlp.in.x.npy")
+    path = tmp_path / "m.tpk"
+    mlp.save(path)
+    package = tenon.load(path)
+    np.testing.assert_array_equal(package(x)[0], mlp(x)[0])
+    again = pickle.loads(pickle.dumps(package))
+    package.save(tmp_path / "n.tpk")
+    assert (tmp_path / "n.tpk").read_bytes() == path.read_bytes()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.tpk", "n.tpk"]
+    path.unlink()
+    np.testing.assert_array_equal(again(x)[0], mlp(x)[0])
+    with pytest.raises(tenon.UsageError, match="compiled already"):
+        tenon.load(tmp_path / "n.tpk", "cpu")
+    with pytest.raises(tenon.UsageError, match="loaded from files"):
+        tenon.load((tmp_path / "n.tpk").read_bytes())
+    (tmp_path / "bad.tpk").write_bytes((tmp_path / "n.tpk").read_bytes()[:-100])
+    with pytest.raises(tenon.DataError) as e:
+        tenon.load(tmp_path / "bad.tpk")
+    assert e.value.code == "T0521"
+    with pytest.raises(tenon.Error) as e:
+        mlp.save("/nowhere/m.tpk")
+    assert e.value.code == "T0107"
+    with pytest.raises(tenon.UnsupportedError):
+        package.save(path, target="cpu isa=avx2")
+
+
+def test_pickles(mlp):
+    x = np.load(MODELS / "mlp.in.x.npy")
+    again = pickle.loads(pickle.dumps(mlp))
+    np.testing.assert_array_equal(again(x)[0], mlp(x)[0])
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        np.testing.assert_array_equal(pool.apply(_call, (mlp, x)), mlp(x)[0])
+
+
+def _call(model, x):
+    return model(x)[0]
+
+
+def cumsum_model(path):
+    """The axis is an input, which cannot become a symbolic size."""
+    import onnx
+    from onnx import TensorProto as T
+    from onnx import helper as h
+
+    graph = h.make_graph(
+        [h.make_node("CumSum", ["x", "axis"], ["y"])],
+        "g",
+        [h.make_tensor_value_info("x", T.FLOAT, [2, 3]), h.make_tensor_value_info("axis", T.INT64, [])],
+        [h.make_tensor_value_info("y", T.FLOAT, [2, 3])],
+    )
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+
+
+def test_inputs_by_value(tmp_path):
+    path = tmp_path / "cumsum.onnx"
+    cumsum_model(path)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    model = tenon.load(path, "cpu")
+    for m in (model, pickle.loads(pickle.dumps(model))):
+        for axis in (0, 1):
+            np.testing.assert_array_equal(m(x, axis)[0], np.cumsum(x, axis))
+    fixed = tenon.load(path, "cpu", values={"axis": 1})
+    assert [p.name for p in fixed.inputs] == ["x"]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fixed))(x)[0], np.cumsum(x, 1))
+    with pytest.raises(tenon.Error):
+        tenon.load(path, "cpu", values={"axes": 1})
+    with pytest.raises(tenon.Error):
+        tenon.load(path, "cpu", values={"axis": 1.5})
+    with pytest.raises(tenon.Error) as e:
+        model.save(tmp_path / "m.tpk")
+    assert e.value.code == "T0520"
+    with pytest.raises(tenon.UsageError, match="file"):
+        tenon.load(path.read_bytes(), values={"axis": 1})
+
+
+def test_names_that_are_no_identifiers():
+    model = tenon.load(
+        b'tenon.tir 1\ngraph @g(%a: f32[2]) -> ("out.0": f32[2]) {\n  yield %a\n}\n', "cpu"
+    )
+    assert model(np.ones(2, np.float32))["out.0"].tolist() == [1, 1]
+
+
+def test_other_devices():
+    x = np.load(MODELS / "mlp.in.x.npy")
+    want = np.load(MODELS / "mlp.out.y.npy")
+    for device in ("sim", "reference", "sim,cpu"):
+        model = tenon.load(MODELS / "mlp.onnx", device)
+        np.testing.assert_allclose(model(x)[0], want, 1e-4, 1e-4)
+        assert device.split(",")[0] in str(model.explain())
+        if device == "sim":
+            assert model.last_run.transferred_bytes > 0
+
+
+def test_errors_of_models(tmp_path):
+    with pytest.raises(tenon.NotFoundError) as e:
+        tenon.load(tmp_path / "none.onnx")
+    assert e.value.code == "T0101" and "none.onnx" in str(e.value)
+    with pytest.raises(tenon.NotFoundError, match="did you mean `cpu`") as e:
+        tenon.load(TEXT_ADD, "cpuu")
+    assert e.value.code == "T0502"
+    wrong = TEXT_ADD.replace(b"add(%a", b"ad(%a")
+    (tmp_path / "wrong.tir").write_bytes(wrong)
+    with pytest.raises(tenon.Error) as e:
+        tenon.load(tmp_path / "wrong.tir")
+    assert e.value.location.endswith("wrong.tir:3:8") and "add" in str(e.value)
+    for bad in (b"", b"\0" * 100, b"tenon.tir 1", TEXT_ADD[:40]):
+        with pytest.raises(tenon.Error) as e:
+            tenon.load(bad)
+        assert re.match(r"T0\d{3}$", e.value.code) and e.value.remedy
+    for bad in (5, None, ["x"]):
+        with pytest.raises(TypeError):
+            tenon.load(bad)
+    with pytest.raises(tenon.Error):
+        tenon.load(TEXT_ADD, "cpu", options={"cpu.optt": 1})
+    with pytest.raises(tenon.Error):
+        tenon.load(MODELS / "mlp.onnx", "null", fallback=False)
+
+
+def test_all_errors_pickle():
+    e = pickle.loads(pickle.dumps(tenon.UsageError("x.tir:1:2: no", "T0201", {"a": "b"})))
+    assert (e.code, e.details, e.location) == ("T0201", {"a": "b"}, "x.tir:1:2")
+    assert isinstance(e, ValueError) and isinstance(e, tenon.Error)
+    assert str(e) == "T0201: x.tir:1:2: no"
+
+
+def test_reports(mlp, tmp_path):
+    x = np.load(MODELS / "mlp.in.x.npy")
+    explanation = mlp.explain()
+    assert "dot_general" in str(explanation) and explanation.data["nodes"]
+    assert "<table>" in explanation._repr_html_()
+    profile = mlp.profile(x)
+    profile.save(tmp_path / "trace.json")
+    assert json.loads((tmp_path / "trace.json").read_text()) and profile.table["kernels"]
+    assert mlp.info["kernels"] > 0 and mlp.last_run.ms > 0
+    assert "dot_general" in mlp.dump("graph")
+    with pytest.raises(tenon.Error) as e:
+        mlp.dump("nothing")
+    assert e.value.code == "T0508"
+    with pytest.raises(FileNotFoundError):
+        profile.save("/nowhere/x.json")
+    with pytest.raises(tenon.UsageError):
+        mlp.profile(x[0])
+
+
+def test_devices_and_plugins():
+    assert {"cpu", "reference"} <= {d["name"] for d in tenon.devices()}
+    assert {"onnx", "ops"} <= {p["name"] for p in tenon.plugins()}
+
+
+def test_the_end_of_a_model():
+    x = np.ones(2, np.float32)
+    with tenon.load(TEXT_ADD, "cpu") as model:
+        y = model(x, x)[0]
+    assert y.tolist() == [2, 2]
+    with pytest.raises(tenon.UsageError) as e:
+        model(x, x)
+    assert e.value.code == "T0626"
+    with pytest.raises(tenon.UsageError):
+        model.explain()
+    model.close()
+
+
+def test_logs_go_to_logging(monkeypatch):
+    script = (
+        "import logging; logging.basicConfig(format='%(name)s %(levelname)s %(message)s');"
+        "import tenon; tenon.load(b'x')"
+    )
+    done = run(script, TENON_LOGS="nonsense")
+    assert re.search(r"^tenon\.\w+ WARNING .*TENON_LOGS", done.stderr, re.M), done.stderr
+    assert logging.getLogger("tenon").level == logging.NOTSET
+
+
+def test_import_is_quick_and_brings_nothing_along():
+    script = (
+        "import sys; before = set(sys.modules); import tenon\n"
+        "new = {m.split('.')[0] for m in set(sys.modules) - before}\n"
+        "assert new <= {'tenon', 'atexit', '__future__'}, new\n"
+        "tenon.load(b'%s', 'cpu'); assert 'numpy' not in sys.modules"
+    )
+    done = run(script % TEXT_ADD.decode().replace("\n", "\\n"))
+    assert done.returncode == 0 and not done.stdout and not done.stderr, done.stderr
+
+
+def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_types(tmp_path):
+    """mypy --strict on the package, its stubs, and a program that uses them."""
+    package = pathlib.Path(tenon.__file__).parent
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import tenon\n"
+        "model = tenon.load('m.onnx', dims={'n': 1})\n"
+        "reveal_type(model(1, x=2))\n"
+        "reveal_type(model.inputs[0].shape)\n"
+        "reveal_type(model.start(1).result(timeout=1.0))\n"
+        "reveal_type(tenon.tensor(1).shape)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"),
+         "-p", "tenon", "--python-executable", sys.executable],
+        cwd=package.parent, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), program],
+        env={**os.environ, "MYPYPATH": str(package.parent)},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kind in ("Results", "tuple[int | str, ...]", "tuple[int, ...]"):
+        assert kind.replace("int | str", "") and kind.split("[")[0] in done.stdout
