@@ -29,14 +29,28 @@ std::string host_failure(std::string* id) {
 std::span<const OpImporter> all_importers() {
   static const std::vector<OpImporter> kAll = [] {
     std::vector<OpImporter> all;
-    for (const auto& importers :
-         {elementwise_importers(), shape_importers(), pad_importers(), range_importers(),
-          index_importers(), reduce_importers(), nn_importers(), vision_importers(),
-          order_importers(), attention_importers(), loss_importers(), control_importers(),
-          recurrent_importers(), fused_importers(), fused_attention_importers(), random_importers(),
-          nchwc_importers(), quantise_importers(), quantised_product_importers(),
-          quantised_linear_importers(), narrow_weight_importers(),
-          quantised_attention_importers()})
+    for (const auto& importers : {elementwise_importers(),
+                                  shape_importers(),
+                                  pad_importers(),
+                                  range_importers(),
+                                  index_importers(),
+                                  reduce_importers(),
+                                  nn_importers(),
+                                  vision_importers(),
+                                  order_importers(),
+                                  attention_importers(),
+                                  loss_importers(),
+                                  control_importers(),
+                                  recurrent_importers(),
+                                  fused_importers(),
+                                  fused_attention_importers(),
+                                  random_importers(),
+                                  nchwc_importers(),
+                                  quantise_importers(),
+                                  quantised_product_importers(),
+                                  quantised_linear_importers(),
+                                  narrow_weight_importers(),
+                                  quantised_attention_importers()})
       all.insert(all.end(), importers.begin(), importers.end());
     return all;
   }();

@@ -129,7 +129,8 @@ Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out_data) {
   return {};
 }
 
-Status import(void*, tenon_device_t*, const tenon_memory_import_t* import, tenon_buffer_t** out_buffer) {
+Status import(void*, tenon_device_t*, const tenon_memory_import_t* import,
+              tenon_buffer_t** out_buffer) {
   // Generated code reads vectors from any address, but elements only from their natural alignment.
   if (reinterpret_cast<uintptr_t>(import->data) % alignof(uint64_t) != 0) {
     return fail(TENON_UNIMPLEMENTED, "The memory is not aligned to 8 bytes; it has to be copied.");

@@ -109,7 +109,8 @@ class Faults {
   tenon_code_t copy(tenon_device_t* device, const tenon_copy_t* copy);
   tenon_code_t sync(tenon_device_t* device);
   tenon_code_t map(tenon_device_t* device, tenon_buffer_t* buffer, void** out);
-  tenon_code_t import(tenon_device_t* device, const tenon_memory_import_t* memory, tenon_buffer_t** out);
+  tenon_code_t import(tenon_device_t* device, const tenon_memory_import_t* memory,
+                      tenon_buffer_t** out);
   tenon_code_t memory(tenon_device_t* device, uint64_t* used, uint64_t* peak);
   // ---- tenon.queue/1
   tenon_code_t queue_create(tenon_device_t* device, tenon_queue_t** out);

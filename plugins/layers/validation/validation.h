@@ -80,7 +80,8 @@ class Validator {
   tenon_code_t copy(tenon_device_t* device, const tenon_copy_t* copy);
   tenon_code_t sync(tenon_device_t* device);
   tenon_code_t map(tenon_device_t* device, tenon_buffer_t* buffer, void** out);
-  tenon_code_t import(tenon_device_t* device, const tenon_memory_import_t* memory, tenon_buffer_t** out);
+  tenon_code_t import(tenon_device_t* device, const tenon_memory_import_t* memory,
+                      tenon_buffer_t** out);
   tenon_code_t memory(tenon_device_t* device, uint64_t* used, uint64_t* peak);
   void check_info(uint32_t ordinal, const tenon_device_info_t& info);
   tenon_code_t checked_copy(const ObjectRef& device, const tenon_copy_t& copy,

@@ -6,8 +6,8 @@
  * who wait for that value or a later one. A failed wait does not mean that later work has stopped:
  * only queue_destroy and sync guarantee that nothing is in flight.
  *
- * The host uses it with tenon.compile/1; single kernels (tenon.kernels/1) are complete when they
- * return.
+ * The host uses it with tenon.compile/1, and with tenon.kernels/1 of TENON_KERNELS_ON_QUEUE; other
+ * kernels are complete when they return.
  *
  * Users: plugins/sim, samples/opencl. Unstable.
  */

@@ -57,7 +57,8 @@ Outcome imports_to_write(Session& s, OpenDevice& d) {
   std::copy(before.begin(), before.end(), memory);
   s.step("importing memory to write to it");
   tenon_buffer_t* buffer = nullptr;
-  const tenon_memory_import_t record = {sizeof record, TENON_IMPORT_WRITE, memory + kMargin, kBytes};
+  const tenon_memory_import_t record = {sizeof record, TENON_IMPORT_WRITE, memory + kMargin,
+                                        kBytes};
   const tenon_code_t code = d.api().import(d.api().self, d.device(), &record, &buffer);
   if (code == TENON_UNIMPLEMENTED) return not_offered("import of this memory");
   CONFORM_EXPECT(code == TENON_OK && buffer != nullptr, "import gives {}", code_text(code));
