@@ -8,6 +8,7 @@
 #include "frontends/python/native/program.h"
 #include "frontends/python/native/results.h"
 #include "frontends/python/native/tensor.h"
+#include "frontends/python/native/trace.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -37,4 +38,5 @@ NB_MODULE(_native, m) {
   bind_tensor(m);
   bind_program(m);
   bind_background(m);
+  bind_trace(m);
 }
