@@ -266,6 +266,10 @@ void away(const std::function<void()>& work) {
   --g_away;
 }
 
+bool interpreter_ended() {
+  return queues().ended;
+}
+
 void end_queues() {
   queues().ended = true;
   if (g_tables.host == nullptr || g_forked) return;

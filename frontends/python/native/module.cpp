@@ -5,6 +5,7 @@
 
 #include "frontends/python/native/background.h"
 #include "frontends/python/native/host.h"
+#include "frontends/python/native/ops.h"
 #include "frontends/python/native/program.h"
 #include "frontends/python/native/results.h"
 #include "frontends/python/native/tensor.h"
@@ -39,4 +40,5 @@ NB_MODULE(_native, m) {
   bind_program(m);
   bind_background(m);
   bind_trace(m);
+  bind_ops(m);
 }

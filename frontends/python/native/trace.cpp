@@ -6,6 +6,7 @@
 #include <deque>
 
 #include "frontends/python/native/host.h"
+#include "frontends/python/native/ops.h"
 #include "tenon/cpp/record.hpp"
 
 namespace nb = nanobind;
@@ -97,7 +98,7 @@ void Trace::ask_graph(const std::function<tenon_code_t(const tenon_host_graph_t&
                 "the function instead of keeping it.");
   }
   const auto call = [&] { return work(*g_tables.graph); };
-  const tenon_code_t code = may_keep_gil() ? call() : without_gil(call);
+  const tenon_code_t code = may_keep_gil() && !host_calls_python() ? call() : without_gil(call);
   if (code != TENON_OK) raise_failure(code);
 }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 
 from tenon import _dtypes as dt
-from tenon import _host, _native
+from tenon import _host, _native, _trace
 from tenon._array import Array, _is_number, _of_tensor
-from tenon._errors import UsageError
+from tenon._errors import UnsupportedError, UsageError
 from tenon._trace import GraphTrace, SizeNeeded, Value, tracing
 
 TYPE_CHECKING = False
@@ -130,6 +130,7 @@ class Compiled:
         self._fallback = fallback
         self._exact: dict[object, _Program] = {}
         self._kinds: dict[object, _Kind] = {}
+        self._generation = _trace.generation
         self.compilations = 0
         """How often it was compiled."""
 
@@ -140,6 +141,8 @@ class Compiled:
         types = tuple(map(_type_of, leaves))
         if any(isinstance(v, Array) and v._value.trace is not None for v in leaves):
             return self._function(*args, **kwargs)  # inside of another trace
+        if self._generation != _trace.generation:
+            self._forget()
         program = self._exact.get((structure, types))
         if program is None:
             program = self._find(structure, types, names)
@@ -151,6 +154,12 @@ class Compiled:
         # Sizes that do not go together: with numbers, the trace tells the line.
         program = self._exact[structure, types] = self._trace(structure, types, names, types)
         return program.run(leaves)
+
+    def _forget(self) -> None:
+        """An op has another meaning now, perhaps one that the function uses."""
+        self._generation = _trace.generation
+        self._exact.clear()
+        self._kinds.clear()
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -170,7 +179,9 @@ class Compiled:
                 program = self._trace(structure, types, names, wanted)
                 kind.programs.append((wanted, program))
                 return program
-            except SizeNeeded:
+            except (SizeNeeded, UnsupportedError) as error:
+                if getattr(error, "code", "T0632") != "T0632":  # an op needs numbers
+                    raise
                 import logging
 
                 kind.by_size = True

@@ -361,8 +361,13 @@ def _infer(op: str, operands: Sequence[Value | None], attrs: Attrs) -> Any:
     return known
 
 
+generation = 0  # grows when an op is registered
+
+
 def forget_types() -> None:
     """After an op was registered again: what was inferred may be different now."""
+    global generation
+    generation += 1
     _types.clear()
     _programs.clear()
 

@@ -47,7 +47,7 @@ def asarray(
     wanted = None if dtype is None else dt.parse(dtype)
     if isinstance(obj, Array):
         return Array(_ops.convert(obj._value, wanted or obj.dtype))
-    if _is_number(obj):
+    if _is_number(obj) and not hasattr(obj, "dtype"):  # a float64 of NumPy is a float too
         if copy is False:
             raise ValueError("a number has no memory to share: copy=False is not possible")
         return Array(_number(obj, wanted or _type_of([obj])))

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._dtypes import DType
 
 from typing import NamedTuple
 
@@ -254,8 +253,11 @@ def _numbers(name: str, x1: Any, x2: Any) -> tuple[Value, Value]:
 
 
 def _product(a: Value, b: Value, **dims: Sequence[int]) -> Value:
-    narrow: DType | None = a.dtype if dt.is_integer(a.dtype) else None
-    return _ops.one("dot_general", a, b, **dims, **({"dtype": narrow} if narrow else {}))
+    """Sums of products. Integers of 16 bits go through 32, which cpu has kernels for."""
+    dtype = a.dtype
+    if dt.is_integer(dtype) and dtype.bits == 16:
+        a, b = _ops.convert(a, dt.int32), _ops.convert(b, dt.int32)
+    return _ops.convert(_ops.one("dot_general", a, b, **dims), dtype)
 
 
 def matmul(x1: Array, x2: Array, /) -> Array:
