@@ -8,7 +8,7 @@ TENON_BUILD_PACKAGES=(
   nlohmann-json3-dev libprotozero-dev libcli11-dev libfmt-dev libxxhash-dev
 )
 TENON_TEST_PACKAGES=(
-  llvm-19-tools libgtest-dev libclang-rt-19-dev clang-tidy-19 ccache python3-venv
+  llvm-19-tools libgtest-dev libclang-rt-19-dev clang-tidy-19 ccache python3-venv python3-dev
   pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
 # Pinned, so that a new version of a tool cannot change the results of tests.

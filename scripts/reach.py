@@ -22,7 +22,7 @@ UNITS = {
     "core/host": "host_test",
     "core/session": "session_test",
 }
-QUICK = ("lit|hostile|models|model_.*|devices_test|plugins_test|cpu_process_test|session_test|"
+QUICK = ("^python$|lit|hostile|models|model_.*|devices_test|plugins_test|cpu_process_test|session_test|"
          "onnx_.*")
 CODE = ("kernelgen|cpu|sim|interpreter|random_graphs|ops_device|ops_meanings|models_once_wrong|"
         "samples")
@@ -30,7 +30,7 @@ PLUGINS = "conform|scaffold|out_of_tree|samples|hostile_plugins|plugins_test|lay
 # (prefix, tests); several tests are joined by |
 REACH = [
     ("docs/spec", "conform_spec|scaffold"),
-    ("docs/guide", "scaffold"),
+    ("docs/guide", "scaffold|^python$"),
     ("docs/generated", "generated_docs|ops_coverage"),
     ("docs", ""),
     ("bench", ""),
@@ -45,6 +45,7 @@ REACH = [
     ("core/host", f"host_test|{PLUGINS}|lit|hostile"),
     ("core", f"{'|'.join(UNITS.values())}|{QUICK}|layer|ops_derived|validation_test|"
              "random_graphs_(fusion_)?(cpu|reference)$"),
+    ("frontends/python", "^python$"),
     ("frontends/onnx", f"frontend|hostile|{QUICK}"),
     ("frontends", "frontend|lit"),
     ("passes", f"{QUICK}|random_graphs"),
@@ -55,6 +56,8 @@ REACH = [
     ("plugins", PLUGINS),
     ("samples", "samples|out_of_tree|scaffold"),
     ("tests/models", "model"),
+    ("tests/python", "^python$"),
+    ("pyproject.toml", "^python$"),
     ("tests/random", "random_graphs"),
     ("tests/interpreter", "interpreter|random_graphs"),
     ("tests/conform", "conform"),
@@ -66,6 +69,7 @@ REACH = [
     ("tests", "lit|tree_rules"),
     ("scripts/tree_rules.py", "tree_rules"),
     ("scripts/format", ""),
+    ("scripts/wheels", ""),
 ]
 
 

@@ -16,10 +16,13 @@ namespace {
 
 uint32_t accepts(void*, tenon_str_t name, const void* head, uint64_t head_bytes) {
   if (view(name).ends_with(".onnx")) return 80;
-  // A model begins with its small IR version, usually followed by the producer's name or the opset.
+  // A model begins with its small IR version, followed by another of its fields: producer, domain,
+  // version, text, graph or opset.
   const auto* bytes = static_cast<const unsigned char*>(head);
-  const bool alike = head_bytes >= 3 && bytes[0] == 0x08 && bytes[1] >= 3 && bytes[1] < 32 &&
-                     (bytes[2] == 0x12 || bytes[2] == 0x42);
+  const bool alike =
+      head_bytes >= 3 && bytes[0] == 0x08 && bytes[1] >= 3 && bytes[1] < 32 &&
+      std::string_view("\x12\x1a\x22\x28\x32\x3a\x42").find(static_cast<char>(bytes[2])) !=
+          std::string_view::npos;
   return alike ? 20 : 0;
 }
 

@@ -70,6 +70,61 @@ def _call(model, x):
     return model(x)[0]
 
 
+def cumsum_model(path):
+    """The axis is an input, which cannot become a symbolic size."""
+    import onnx
+    from onnx import TensorProto as T
+    from onnx import helper as h
+
+    graph = h.make_graph(
+        [h.make_node("CumSum", ["x", "axis"], ["y"])],
+        "g",
+        [h.make_tensor_value_info("x", T.FLOAT, [2, 3]), h.make_tensor_value_info("axis", T.INT64, [])],
+        [h.make_tensor_value_info("y", T.FLOAT, [2, 3])],
+    )
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+
+
+def test_inputs_by_value(tmp_path):
+    path = tmp_path / "cumsum.onnx"
+    cumsum_model(path)
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    model = tenon.load(path, "cpu")
+    for m in (model, pickle.loads(pickle.dumps(model))):
+        for axis in (0, 1):
+            np.testing.assert_array_equal(m(x, axis)[0], np.cumsum(x, axis))
+    fixed = tenon.load(path, "cpu", values={"axis": 1})
+    assert [p.name for p in fixed.inputs] == ["x"]
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fixed))(x)[0], np.cumsum(x, 1))
+    with pytest.raises(tenon.Error):
+        tenon.load(path, "cpu", values={"axes": 1})
+    with pytest.raises(tenon.Error):
+        tenon.load(path, "cpu", values={"axis": 1.5})
+    with pytest.raises(tenon.Error) as e:
+        model.save(tmp_path / "m.tpk")
+    assert e.value.code == "T0520"
+    with pytest.raises(tenon.UsageError, match="file"):
+        tenon.load(path.read_bytes(), values={"axis": 1})
+
+
+def test_names_that_are_no_identifiers():
+    model = tenon.load(
+        b'tenon.tir 1\ngraph @g(%a: f32[2]) -> ("out.0": f32[2]) {\n  yield %a\n}\n', "cpu"
+    )
+    assert model(np.ones(2, np.float32))["out.0"].tolist() == [1, 1]
+
+
+def test_other_devices():
+    x = np.load(MODELS / "mlp.in.x.npy")
+    want = np.load(MODELS / "mlp.out.y.npy")
+    for device in ("sim", "reference", "sim,cpu"):
+        model = tenon.load(MODELS / "mlp.onnx", device)
+        np.testing.assert_allclose(model(x)[0], want, 1e-4, 1e-4)
+        assert device.split(",")[0] in str(model.explain())
+        if device == "sim":
+            assert model.last_run.transferred_bytes > 0
+
+
 def test_errors_of_models(tmp_path):
     with pytest.raises(tenon.NotFoundError) as e:
         tenon.load(tmp_path / "none.onnx")

@@ -62,10 +62,11 @@ std::string type_name(PyObject* o) {
 }
 
 [[noreturn]] void refuse_object(const Expected& expected, PyObject* o) {
-  raise_usage(TENON_INVALID_ARGUMENT, "T0624",
-              expected.where + ": " + type_name(o) +
-                  " is not an array. Arrays of NumPy and torch are read, and everything with "
-                  "__dlpack__, the buffer protocol or __array__; numpy.asarray makes one of a list.");
+  raise_usage(
+      TENON_INVALID_ARGUMENT, "T0624",
+      expected.where + ": " + type_name(o) +
+          " is not an array. Arrays of NumPy and torch are read, and everything with "
+          "__dlpack__, the buffer protocol or __array__; numpy.asarray makes one of a list.");
 }
 
 tenon_dtype_t dtype_of(dlpack::DataType type) {
@@ -87,15 +88,30 @@ tenon_dtype_t dtype_of_format(const char* format, Py_ssize_t item) {
     return item == 1 ? types[0] : item == 2 ? types[1] : item == 4 ? types[2] : types[3];
   };
   switch (f[0]) {
-    case '?': return TENON_PRED;
-    case 'b': case 'h': case 'i': case 'l': case 'q': case 'n':
+    case '?':
+      return TENON_PRED;
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+    case 'n':
       return of_size({TENON_I8, TENON_I16, TENON_I32, TENON_I64});
-    case 'B': case 'H': case 'I': case 'L': case 'Q': case 'N':
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+    case 'N':
       return of_size({TENON_U8, TENON_U16, TENON_U32, TENON_U64});
-    case 'e': return TENON_F16;
-    case 'f': return TENON_F32;
-    case 'd': return TENON_F64;
-    default: return TENON_DTYPE_NONE;
+    case 'e':
+      return TENON_F16;
+    case 'f':
+      return TENON_F32;
+    case 'd':
+      return TENON_F64;
+    default:
+      return TENON_DTYPE_NONE;
   }
 }
 
@@ -115,8 +131,8 @@ const dlpack::ExchangeTable* look_up(PyTypeObject* type) {
     PyErr_Clear();
     return nullptr;
   }
-  auto* header = static_cast<dlpack::ExchangeHeader*>(
-      PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  auto* header =
+      static_cast<dlpack::ExchangeHeader*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
   Py_DECREF(capsule);  // the table lives as long as its type
   if (header == nullptr) PyErr_Clear();
   while (header != nullptr && header->version.major != dlpack::kMajor) header = header->previous;
@@ -156,8 +172,9 @@ void refuse_hidden_state(PyObject* o, const dlpack::Tensor& tensor, const Expect
   static PyObject *const requires_grad = interned("requires_grad"),
                          *const is_conj = interned("is_conj"), *const is_neg = interned("is_neg");
   if (attribute_is_true(o, requires_grad) && records_gradients())
-    refuse(expected, "requires a gradient, and the result would have none: pass x.detach(), or call "
-                     "inside of torch.no_grad()");
+    refuse(expected,
+           "requires a gradient, and the result would have none: pass x.detach(), or call "
+           "inside of torch.no_grad()");
   if (tensor.dtype.code == dlpack::kComplex && asked_of(o, is_conj))
     refuse(expected, "is a conjugated view: pass x.resolve_conj()");
   if (asked_of(o, is_neg)) refuse(expected, "is a negated view: pass x.resolve_neg()");
@@ -265,7 +282,8 @@ void Argument::take(const dlpack::Tensor& t, const Expected& expected) {
   if (t.device.type != dlpack::kCpu && t.device.type != dlpack::kCudaHost &&
       t.device.type != dlpack::kRocmHost) {
     refuse(expected, "is in memory of another device (DLPack's kind " +
-                         std::to_string(t.device.type) + "), which the host cannot read: copy it "
+                         std::to_string(t.device.type) +
+                         "), which the host cannot read: copy it "
                          "to the host first, as in x.cpu()");
   }
   const tenon_dtype_t dtype = dtype_of(t.dtype);
@@ -276,8 +294,9 @@ void Argument::take(const dlpack::Tensor& t, const Expected& expected) {
   if (t.rank < 0 || t.rank > static_cast<int32_t>(TENON_RANK_MAX))
     refuse(expected, "has too many axes");
   if (t.data == nullptr && count_of(t) != 0)
-    refuse(expected, "has no memory, as zero tensors and fake tensors have none: make a real one "
-                     "first, as in x + 0");
+    refuse(expected,
+           "has no memory, as zero tensors and fake tensors have none: make a real one "
+           "first, as in x + 0");
   const auto rank = static_cast<uint32_t>(t.rank);
   int64_t* dims = room(rank);
   int64_t* strides = nullptr;
@@ -330,12 +349,14 @@ bool Argument::read_dlpack(PyObject* o, const Expected& expected) {
   // The capsule is kept and not consumed: it owns the tensor until this argument is released.
   if (auto* versioned = static_cast<dlpack::ManagedTensorVersioned*>(
           PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"))) {
-    if (versioned->version.major != dlpack::kMajor) refuse(expected, "comes in another DLPack version");
+    if (versioned->version.major != dlpack::kMajor)
+      refuse(expected, "comes in another DLPack version");
     writable = (versioned->flags & dlpack::kReadOnly) == 0;
     take(versioned->tensor, expected);
   } else {
     PyErr_Clear();
-    auto* old = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+    auto* old =
+        static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
     if (old == nullptr) throw nb::python_error();
     writable = true;
     take(old->tensor, expected);
@@ -377,10 +398,7 @@ bool Argument::read_scalar(PyObject* o, const Expected& expected) {
   if (!is_bool && !is_int && !is_float && !is_complex) return false;
   tenon_dtype_t dtype = expected.dtype;
   if (expected.any) {
-    dtype = is_bool      ? TENON_PRED
-            : is_int     ? TENON_I64
-            : is_float   ? TENON_F64
-                         : TENON_C128;
+    dtype = is_bool ? TENON_PRED : is_int ? TENON_I64 : is_float ? TENON_F64 : TENON_C128;
   }
   if (!write_scalar(o, dtype, scalar_)) {
     raise_usage(TENON_INVALID_ARGUMENT, "T0603",
@@ -441,7 +459,11 @@ void Argument::read(PyObject* o, const Expected& expected) {
 void Argument::read_owning(PyObject* o, const Expected& expected) {
   read(o, expected);
   if (kind != Kind::kExchange || held_ != nullptr) return;
-  (void)read_dlpack(o, expected);
+  // torch hands out the tensor itself, whose memory `x.data = y` replaces: so a view of it is
+  // taken.
+  nb::object view = nb::borrow(o);
+  if (nb::hasattr(view, "detach")) view = view.attr("detach")();
+  (void)read_dlpack(view.ptr(), expected);
   kind = Kind::kExchange;
 }
 

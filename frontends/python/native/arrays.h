@@ -1,5 +1,5 @@
-// Arrays of other libraries as arrays of a call, without copies. Which values are read, and which are
-// refused with a reason, is here.
+// Arrays of other libraries as arrays of a call, without copies. Which values are read, and which
+// are refused with a reason, is here.
 #ifndef FRONTENDS_PYTHON_NATIVE_ARRAYS_H_
 #define FRONTENDS_PYTHON_NATIVE_ARRAYS_H_
 
@@ -14,8 +14,8 @@
 namespace tenon::python {
 
 // Whose array it was; results are of the same kind.
-// Later ones win over earlier ones: torch's users expect torch's tensors although a mask may have come
-// from NumPy.
+// Later ones win over earlier ones: torch's users expect torch's tensors although a mask may have
+// come from NumPy.
 enum class Kind : uint8_t { kNone, kTensor, kNamespace, kNumpy, kExchange };
 
 // What an argument has to be: for messages, and for Python's scalars, which have no type of their
@@ -39,8 +39,8 @@ struct Argument {
   // Fails with a Python exception. `o` lives until release(), which the caller sees to.
   void read(PyObject* o, const Expected& expected);
   void release();
-  // As read, for an array that is used longer than its library knows: torch could replace the memory
-  // of a tensor meanwhile, but not of one that it handed out.
+  // As read, for an array that is used longer than its library knows: torch could replace the
+  // memory of a tensor meanwhile, but not of one that it handed out.
   void read_owning(PyObject* o, const Expected& expected);
 
   Argument() = default;

@@ -93,7 +93,8 @@ void bind_background(nb::module_& m) {
   nb::class_<Run>(m, "Run", "A call on a thread of its own.")
       .def("done", &Run::done)
       .def("cancel", &Run::cancel)
-      .def("result", &Run::result, "timeout"_a, nb::sig("def result(self, timeout: float) -> Results"));
+      .def("result", &Run::result, "timeout"_a,
+           nb::sig("def result(self, timeout: float) -> Results"));
   m.def(
       "start",
       [](nb::object program, nb::args values, nb::kwargs names) {

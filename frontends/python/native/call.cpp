@@ -65,7 +65,8 @@ std::string Program::signature() const {
   std::string out;
   for (const Port& port : inputs_) {
     out += (out.empty() ? "" : ", ") + port.name + ": " + dtype_name(port.dtype) + "[";
-    for (size_t i = 0; i < port.dim_texts.size(); ++i) out += (i == 0 ? "" : ", ") + port.dim_texts[i];
+    for (size_t i = 0; i < port.dim_texts.size(); ++i)
+      out += (i == 0 ? "" : ", ") + port.dim_texts[i];
     out += "]";
   }
   return out.empty() ? "none" : out;
@@ -171,13 +172,16 @@ PyObject* Program::result_of(Call& call, size_t i, As as, Kind kind, PyObject* o
   const tenon_array_t& array = call.results[i];
   if (as == As::kTensor || as == As::kDevice) return as_tensor(tensor, array);
   if (as == As::kNumpy || kind == Kind::kNumpy) return as_numpy(tensor, array);
-  if (kind == Kind::kExchange)
-    return as_exchanged(tensor, array, *exchange_of(Py_TYPE(of_user)));
+  if (kind == Kind::kExchange) return as_exchanged(tensor, array, *exchange_of(Py_TYPE(of_user)));
   PyObject* made = as_tensor(tensor, array);
   if (kind != Kind::kNamespace || !nb::hasattr(nb::handle(of_user), "__array_namespace__"))
     return made;
   const nb::object owned = nb::steal(made);
-  return nb::handle(of_user).attr("__array_namespace__")().attr("from_dlpack")(owned).release().ptr();
+  return nb::handle(of_user)
+      .attr("__array_namespace__")()
+      .attr("from_dlpack")(owned)
+      .release()
+      .ptr();
 }
 
 PyObject* Program::results_of(Call& call, As as) {
@@ -188,7 +192,8 @@ PyObject* Program::results_of(Call& call, As as) {
     kind = call.arguments[i].kind;
     of_user = call.arguments[i].user;
   }
-  nb::object results = nb::steal(results_new(output_names_.ptr(), static_cast<Py_ssize_t>(outputs_.size())));
+  nb::object results =
+      nb::steal(results_new(output_names_.ptr(), static_cast<Py_ssize_t>(outputs_.size())));
   if (!results.is_valid()) throw nb::python_error();
   for (size_t i = 0; i < outputs_.size(); ++i) {
     PyObject* value = nullptr;

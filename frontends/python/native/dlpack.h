@@ -1,5 +1,5 @@
-// DLPack 1.3, as far as this package uses it: tensors of other libraries in memory, and the table of
-// C functions that a Python type may offer. Written from the specification
+// DLPack 1.3, as far as this package uses it: tensors of other libraries in memory, and the table
+// of C functions that a Python type may offer. Written from the specification
 // (https://dmlc.github.io/dlpack/latest); the layouts are those of its header.
 #ifndef FRONTENDS_PYTHON_NATIVE_DLPACK_H_
 #define FRONTENDS_PYTHON_NATIVE_DLPACK_H_

@@ -1,5 +1,5 @@
-// The tables of the host, its failures as Python exceptions, and the rules of locks (ADR 0033): when
-// the GIL is kept, where log messages go, who releases what dies at the wrong moment.
+// The tables of the host, its failures as Python exceptions, and the rules of locks (ADR 0033):
+// when the GIL is kept, where log messages go, who releases what dies at the wrong moment.
 #ifndef FRONTENDS_PYTHON_NATIVE_HOST_H_
 #define FRONTENDS_PYTHON_NATIVE_HOST_H_
 
@@ -44,9 +44,9 @@ void open_host(const std::vector<std::string>& paths);
 // main one does not come back.
 void away(const std::function<void()>& work);
 
-// Runs work that calls the host, without the GIL. On Python's main thread it belongs to an operation
-// whose poll handles signals, so that Ctrl-C ends it. Empties the queues afterwards. Returns the
-// work's code. Not from a signal handler: raises tenon.Error.
+// Runs work that calls the host, without the GIL. On Python's main thread it belongs to an
+// operation whose poll handles signals, so that Ctrl-C ends it. Empties the queues afterwards.
+// Returns the work's code. Not from a signal handler: raises tenon.Error.
 tenon_code_t without_gil(const std::function<tenon_code_t()>& work);
 
 // The same, and raises what failed.
@@ -75,7 +75,9 @@ void end_queues();
 // Appends what it gets to a std::string.
 tenon_sink_t sink_to(std::string* out);
 
-inline tenon_str_t text(std::string_view s) { return {s.data(), s.size()}; }
+inline tenon_str_t text(std::string_view s) {
+  return {s.data(), s.size()};
+}
 inline std::string_view view(tenon_str_t s) {
   return s.size == 0 ? std::string_view() : std::string_view(s.data, s.size);
 }

@@ -31,43 +31,73 @@ bool is_named_numpy(PyTypeObject* type) {
 
 tenon_dtype_t dtype_of_number(int number) {
   switch (number) {
-    case NPY_BOOL: return TENON_PRED;
-    case NPY_BYTE: return TENON_I8;
-    case NPY_SHORT: return TENON_I16;
-    case NPY_INT: return TENON_I32;
+    case NPY_BOOL:
+      return TENON_PRED;
+    case NPY_BYTE:
+      return TENON_I8;
+    case NPY_SHORT:
+      return TENON_I16;
+    case NPY_INT:
+      return TENON_I32;
     case NPY_LONG:
-    case NPY_LONGLONG: return TENON_I64;
-    case NPY_UBYTE: return TENON_U8;
-    case NPY_USHORT: return TENON_U16;
-    case NPY_UINT: return TENON_U32;
+    case NPY_LONGLONG:
+      return TENON_I64;
+    case NPY_UBYTE:
+      return TENON_U8;
+    case NPY_USHORT:
+      return TENON_U16;
+    case NPY_UINT:
+      return TENON_U32;
     case NPY_ULONG:
-    case NPY_ULONGLONG: return TENON_U64;
-    case NPY_HALF: return TENON_F16;
-    case NPY_FLOAT: return TENON_F32;
-    case NPY_DOUBLE: return TENON_F64;
-    case NPY_CFLOAT: return TENON_C64;
-    case NPY_CDOUBLE: return TENON_C128;
-    default: return TENON_DTYPE_NONE;
+    case NPY_ULONGLONG:
+      return TENON_U64;
+    case NPY_HALF:
+      return TENON_F16;
+    case NPY_FLOAT:
+      return TENON_F32;
+    case NPY_DOUBLE:
+      return TENON_F64;
+    case NPY_CFLOAT:
+      return TENON_C64;
+    case NPY_CDOUBLE:
+      return TENON_C128;
+    default:
+      return TENON_DTYPE_NONE;
   }
 }
 
 int number_of_dtype(tenon_dtype_t dtype) {
   switch (dtype) {
-    case TENON_PRED: return NPY_BOOL;
-    case TENON_I8: return NPY_INT8;
-    case TENON_I16: return NPY_INT16;
-    case TENON_I32: return NPY_INT32;
-    case TENON_I64: return NPY_INT64;
-    case TENON_U8: return NPY_UINT8;
-    case TENON_U16: return NPY_UINT16;
-    case TENON_U32: return NPY_UINT32;
-    case TENON_U64: return NPY_UINT64;
-    case TENON_F16: return NPY_HALF;
-    case TENON_F32: return NPY_FLOAT;
-    case TENON_F64: return NPY_DOUBLE;
-    case TENON_C64: return NPY_CFLOAT;
-    case TENON_C128: return NPY_CDOUBLE;
-    default: return -1;
+    case TENON_PRED:
+      return NPY_BOOL;
+    case TENON_I8:
+      return NPY_INT8;
+    case TENON_I16:
+      return NPY_INT16;
+    case TENON_I32:
+      return NPY_INT32;
+    case TENON_I64:
+      return NPY_INT64;
+    case TENON_U8:
+      return NPY_UINT8;
+    case TENON_U16:
+      return NPY_UINT16;
+    case TENON_U32:
+      return NPY_UINT32;
+    case TENON_U64:
+      return NPY_UINT64;
+    case TENON_F16:
+      return NPY_HALF;
+    case TENON_F32:
+      return NPY_FLOAT;
+    case TENON_F64:
+      return NPY_DOUBLE;
+    case TENON_C64:
+      return NPY_CFLOAT;
+    case TENON_C128:
+      return NPY_CDOUBLE;
+    default:
+      return -1;
   }
 }
 
@@ -76,9 +106,8 @@ struct Added {
   const char* name;
   tenon_dtype_t dtype;
 };
-constexpr Added kAdded[] = {{"bfloat16", TENON_BF16},
-                            {"float8_e4m3fn", TENON_F8E4M3FN},
-                            {"float8_e5m2", TENON_F8E5M2}};
+constexpr Added kAdded[] = {
+    {"bfloat16", TENON_BF16}, {"float8_e4m3fn", TENON_F8E4M3FN}, {"float8_e5m2", TENON_F8E5M2}};
 
 tenon_dtype_t dtype_of_added(PyArray_Descr* descr) {
   const char* full = descr->typeobj->tp_name;
@@ -167,9 +196,9 @@ PyObject* numpy_over(tenon_dtype_t dtype, uint32_t rank, const int64_t* dims, vo
   nb::object owned = nb::steal(owner);
   load();
   PyArray_Descr* descr = descr_of(dtype);
-  PyObject* array = PyArray_NewFromDescr(
-      &PyArray_Type, descr, static_cast<int>(rank), reinterpret_cast<const npy_intp*>(dims),
-      nullptr, data, writable ? NPY_ARRAY_WRITEABLE : 0, nullptr);
+  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank),
+                                         reinterpret_cast<const npy_intp*>(dims), nullptr, data,
+                                         writable ? NPY_ARRAY_WRITEABLE : 0, nullptr);
   if (array == nullptr) throw nb::python_error();
   if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), owned.release().ptr()) != 0) {
     Py_DECREF(array);
@@ -181,9 +210,9 @@ PyObject* numpy_over(tenon_dtype_t dtype, uint32_t rank, const int64_t* dims, vo
 PyObject* numpy_empty(tenon_dtype_t dtype, uint32_t rank, const int64_t* dims) {
   load();
   PyArray_Descr* descr = descr_of(dtype);
-  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank),
-                                         reinterpret_cast<const npy_intp*>(dims), nullptr, nullptr,
-                                         0, nullptr);
+  PyObject* array =
+      PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank),
+                           reinterpret_cast<const npy_intp*>(dims), nullptr, nullptr, 0, nullptr);
   if (array == nullptr) throw nb::python_error();
   return array;
 }

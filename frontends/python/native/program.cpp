@@ -98,8 +98,8 @@ Graph Graph::of_bytes(std::string_view bytes, const std::string& name) {
     tenon_blob_t* blob = nullptr;
     if (const tenon_code_t code = graph.blob_bytes(graph.self, bytes.data(), bytes.size(), &blob))
       return code;
-    const tenon_code_t code = g_tables.session->model_load_bytes(g_tables.session->self, blob,
-                                                                 text(name), {}, &model);
+    const tenon_code_t code =
+        g_tables.session->model_load_bytes(g_tables.session->self, blob, text(name), {}, &model);
     graph.blob_release(graph.self, blob);
     return code;
   });
@@ -140,9 +140,7 @@ void Graph::save(const std::string& path, const CompileOptions& options,
   auto record = sized<tenon_package_options_t>();
   record.session = &session;
   record.target = text(target);
-  ask([&] {
-    return g_tables.package->save(g_tables.package->self, model_, &record, text(path));
-  });
+  ask([&] { return g_tables.package->save(g_tables.package->self, model_, &record, text(path)); });
 }
 
 // ---- Programs ----
@@ -200,10 +198,10 @@ void Program::describe() {
 void Program::set_sizes(const Sizes& sizes) {
   for (const auto& [name, value] : sizes) {
     if (std::find(symbols_.begin(), symbols_.end(), name) == symbols_.end()) {
-      raise_usage(TENON_NOT_FOUND, "T0602",
-                  "the model has no size " + text::quoted(name) +
-                      text::did_you_mean(name, symbols_) + " (sizes: " +
-                      (symbols_.empty() ? "none" : text::join_names(symbols_)) + ").");
+      raise_usage(
+          TENON_NOT_FOUND, "T0602",
+          "the model has no size " + text::quoted(name) + text::did_you_mean(name, symbols_) +
+              " (sizes: " + (symbols_.empty() ? "none" : text::join_names(symbols_)) + ").");
     }
     given_sizes_.emplace_back(name, value);
   }
@@ -297,8 +295,8 @@ PyObject* call_slot(PyObject* self, PyObject* args, PyObject* kwargs) noexcept {
   try {
     static const std::vector<PyObject*> none;
     return program->call(reinterpret_cast<PyTupleObject*>(args)->ob_item,
-                         static_cast<size_t>(PyTuple_GET_SIZE(args)), kwargs,
-                         Program::As::kUsers, none);
+                         static_cast<size_t>(PyTuple_GET_SIZE(args)), kwargs, Program::As::kUsers,
+                         none);
   } catch (nb::python_error& e) {
     e.restore();
   } catch (const std::bad_alloc&) {
@@ -364,10 +362,12 @@ void bind_program(nb::module_& m) {
             new (self) Program(package, sizes);
           },
           "package"_a, "sizes"_a)
-      .def("input_ports", [](const Program& p) { return port_list(p.inputs()); },
-           nb::sig("def input_ports(self) -> list[tuple[str, str, tuple[int | str, ...]]]"))
-      .def("output_ports", [](const Program& p) { return port_list(p.outputs()); },
-           nb::sig("def output_ports(self) -> list[tuple[str, str, tuple[int | str, ...]]]"))
+      .def(
+          "input_ports", [](const Program& p) { return port_list(p.inputs()); },
+          nb::sig("def input_ports(self) -> list[tuple[str, str, tuple[int | str, ...]]]"))
+      .def(
+          "output_ports", [](const Program& p) { return port_list(p.outputs()); },
+          nb::sig("def output_ports(self) -> list[tuple[str, str, tuple[int | str, ...]]]"))
       .def("close", &Program::close)
       .def("closed", &Program::closed)
       .def("placement", &Program::placement)

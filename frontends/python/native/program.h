@@ -35,7 +35,8 @@ class Graph {
   ~Graph();
   tenon_model_t* get() const { return model_; }
   std::string write() const;  // binary .tir, with its constants
-  void save(const std::string& path, const CompileOptions& options, const std::string& target) const;
+  void save(const std::string& path, const CompileOptions& options,
+            const std::string& target) const;
 
  private:
   explicit Graph(tenon_model_t* model) : model_(model) {}
@@ -133,7 +134,7 @@ class Program {
   std::vector<std::string> symbols_;
   std::vector<tenon_size_t> sizes_;
   std::vector<std::unique_ptr<Call>> spare_;  // with the GIL
-  size_t active_ = 0;  // calls that use the program; with the GIL
+  size_t active_ = 0;                         // calls that use the program; with the GIL
   bool closed_ = false;
   LastRun last_;
   // Of the last call: decides whether the next one keeps the GIL.

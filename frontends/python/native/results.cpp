@@ -162,8 +162,8 @@ PyType_Slot kSlots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
                         {Py_mp_subscript, reinterpret_cast<void*>(subscript)},
                         {0, nullptr}};
 
-PyType_Spec kSpec = {"tenon._native.Results", sizeof(Results) - sizeof(PyObject*), sizeof(PyObject*),
-                     Py_TPFLAGS_DEFAULT, kSlots};
+PyType_Spec kSpec = {"tenon._native.Results", sizeof(Results) - sizeof(PyObject*),
+                     sizeof(PyObject*), Py_TPFLAGS_DEFAULT, kSlots};
 
 }  // namespace
 

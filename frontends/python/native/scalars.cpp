@@ -39,11 +39,16 @@ bool write_float(PyObject* number, tenon_dtype_t dtype, void* out) {
   const double value = PyFloat_AsDouble(number);
   if (PyErr_Occurred() != nullptr) return PyErr_Clear(), false;
   switch (dtype) {
-    case TENON_F16: return put(out, elements::f16_from(value));
-    case TENON_BF16: return put(out, elements::bf16_from(value));
-    case TENON_F32: return put(out, static_cast<float>(value));
-    case TENON_F64: return put(out, value);
-    default: return false;
+    case TENON_F16:
+      return put(out, elements::f16_from(value));
+    case TENON_BF16:
+      return put(out, elements::bf16_from(value));
+    case TENON_F32:
+      return put(out, static_cast<float>(value));
+    case TENON_F64:
+      return put(out, value);
+    default:
+      return false;
   }
 }
 
@@ -68,17 +73,24 @@ double of_pattern(uint32_t bits, int width, int mantissa, int bias, bool has_inf
   if (!has_infinity && exponent == exponent_max && fraction == (1u << mantissa) - 1)
     return std::nan("");
   if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - mantissa);
-  return sign * std::ldexp(fraction + (1u << mantissa), static_cast<int>(exponent) - bias - mantissa);
+  return sign *
+         std::ldexp(fraction + (1u << mantissa), static_cast<int>(exponent) - bias - mantissa);
 }
 
 double float_at(tenon_dtype_t dtype, const void* at) {
   switch (dtype) {
-    case TENON_F8E4M3FN: return of_pattern(elements::load_as<uint8_t>(at), 8, 3, 7, false);
-    case TENON_F8E5M2: return of_pattern(elements::load_as<uint8_t>(at), 8, 2, 15, true);
-    case TENON_F16: return of_pattern(elements::load_as<uint16_t>(at), 16, 10, 15, true);
-    case TENON_BF16: return of_pattern(elements::load_as<uint16_t>(at), 16, 7, 127, true);
-    case TENON_F32: return elements::load_as<float>(at);
-    default: return elements::load_as<double>(at);
+    case TENON_F8E4M3FN:
+      return of_pattern(elements::load_as<uint8_t>(at), 8, 3, 7, false);
+    case TENON_F8E5M2:
+      return of_pattern(elements::load_as<uint8_t>(at), 8, 2, 15, true);
+    case TENON_F16:
+      return of_pattern(elements::load_as<uint16_t>(at), 16, 10, 15, true);
+    case TENON_BF16:
+      return of_pattern(elements::load_as<uint16_t>(at), 16, 7, 127, true);
+    case TENON_F32:
+      return elements::load_as<float>(at);
+    default:
+      return elements::load_as<double>(at);
   }
 }
 

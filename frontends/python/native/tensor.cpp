@@ -51,7 +51,9 @@ PyObject* capsule_of(std::unique_ptr<Lent> lent) {
 
 tenon_tensor_t* copy_of(const tenon_array_t& array, const std::string& device) {
   tenon_tensor_t* tensor = nullptr;
-  ask([&] { return g_tables.call->tensor_copy(g_tables.call->self, &array, text(device), &tensor); });
+  ask([&] {
+    return g_tables.call->tensor_copy(g_tables.call->self, &array, text(device), &tensor);
+  });
   return tensor;
 }
 
@@ -92,21 +94,36 @@ tenon_tensor_t* tensor_from(nb::object value, const std::optional<std::string>& 
 
 const char* format_of(tenon_dtype_t dtype) {
   switch (dtype) {
-    case TENON_PRED: return "?";
-    case TENON_I8: return "b";
-    case TENON_I16: return "h";
-    case TENON_I32: return "i";
-    case TENON_I64: return "q";
-    case TENON_U8: return "B";
-    case TENON_U16: return "H";
-    case TENON_U32: return "I";
-    case TENON_U64: return "Q";
-    case TENON_F16: return "e";
-    case TENON_F32: return "f";
-    case TENON_F64: return "d";
-    case TENON_C64: return "Zf";
-    case TENON_C128: return "Zd";
-    default: return nullptr;
+    case TENON_PRED:
+      return "?";
+    case TENON_I8:
+      return "b";
+    case TENON_I16:
+      return "h";
+    case TENON_I32:
+      return "i";
+    case TENON_I64:
+      return "q";
+    case TENON_U8:
+      return "B";
+    case TENON_U16:
+      return "H";
+    case TENON_U32:
+      return "I";
+    case TENON_U64:
+      return "Q";
+    case TENON_F16:
+      return "e";
+    case TENON_F32:
+      return "f";
+    case TENON_F64:
+      return "d";
+    case TENON_C64:
+      return "Zf";
+    case TENON_C128:
+      return "Zd";
+    default:
+      return nullptr;
   }
 }
 
@@ -225,20 +242,23 @@ nb::object to_dlpack(nb::handle self, nb::object stream, nb::object max_version,
                      nb::object dl_device, nb::object copy) {
   const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
   if (dlpack_of(tensor.dtype()).code == 255) {
-    PyErr_Format(PyExc_BufferError, "DLPack has no elements of %s here", dtype_name(tensor.dtype()));
+    PyErr_Format(PyExc_BufferError, "DLPack has no elements of %s here",
+                 dtype_name(tensor.dtype()));
     throw nb::python_error();
   }
   if (!stream.is_none() || (!dl_device.is_none() && !dl_device.equal(nb::make_tuple(1, 0)))) {
-    PyErr_SetString(PyExc_BufferError, "a tenon.Tensor is handed out in host memory, without stream");
+    PyErr_SetString(PyExc_BufferError,
+                    "a tenon.Tensor is handed out in host memory, without stream");
     throw nb::python_error();
   }
   if (!copy.is_none() && nb::cast<bool>(copy)) {
-    PyErr_SetString(PyExc_BufferError, "a tenon.Tensor is handed out without a copy: copy the result");
+    PyErr_SetString(PyExc_BufferError,
+                    "a tenon.Tensor is handed out without a copy: copy the result");
     throw nb::python_error();
   }
   const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
   return versioned ? exported_capsule<dlpack::ManagedTensorVersioned>(self, "dltensor_versioned",
-                                                                       dlpack::kReadOnly)
+                                                                      dlpack::kReadOnly)
                    : exported_capsule<dlpack::ManagedTensor>(self, "dltensor", 0);
 }
 
@@ -246,7 +266,8 @@ nb::object to_numpy(nb::handle self) {
   const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
   const auto rank = static_cast<uint32_t>(tensor.dims().size());
   nb::module_::import_("numpy");
-  if (tensor.count() == 0) return nb::steal(numpy_empty(tensor.dtype(), rank, tensor.dims().data()));
+  if (tensor.count() == 0)
+    return nb::steal(numpy_empty(tensor.dtype(), rank, tensor.dims().data()));
   return nb::steal(numpy_over(tensor.dtype(), rank, tensor.dims().data(),
                               const_cast<void*>(tensor.data()), false, self.inc_ref().ptr()));
 }
@@ -261,8 +282,9 @@ nb::object to_array(nb::handle self, nb::object dtype, nb::object copy) {
 
 nb::object item(const Tensor& tensor) {
   if (tensor.count() != 1) {
-    PyErr_Format(PyExc_ValueError, "a tensor of shape %s is not one element",
-                 shape_text(tensor.dims().data(), static_cast<uint32_t>(tensor.dims().size())).c_str());
+    PyErr_Format(
+        PyExc_ValueError, "a tensor of shape %s is not one element",
+        shape_text(tensor.dims().data(), static_cast<uint32_t>(tensor.dims().size())).c_str());
     throw nb::python_error();
   }
   return nb::steal(read_scalar(tensor.dtype(), tensor.data()));
@@ -297,10 +319,9 @@ std::string repr(const Tensor& tensor) {
 nb::tuple reduce(nb::handle self) {
   const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
   const nb::object restore = nb::module_::import_("tenon._host").attr("restore_tensor");
-  return nb::make_tuple(restore,
-                        nb::make_tuple(nb::bytes(static_cast<const char*>(tensor.data()),
-                                                 static_cast<size_t>(tensor.bytes())),
-                                       dtype_name(tensor.dtype()), shape_of(tensor)));
+  return nb::make_tuple(restore, nb::make_tuple(nb::bytes(static_cast<const char*>(tensor.data()),
+                                                          static_cast<size_t>(tensor.bytes())),
+                                                dtype_name(tensor.dtype()), shape_of(tensor)));
 }
 
 Tensor* tensor_of_bytes(nb::bytes bytes, const std::string& dtype,
@@ -426,31 +447,37 @@ void bind_tensor(nb::module_& m) {
       .def(
           "__init__",
           [](nb::pointer_and_handle<Tensor> self, nb::object value,
-             const std::optional<std::string>& device, bool copy) {
-            new (self.p) Tensor(tensor_from(std::move(value), device, copy));
-          },
+             const std::optional<std::string>& device,
+             bool copy) { new (self.p) Tensor(tensor_from(std::move(value), device, copy)); },
           "value"_a, nb::kw_only(), "device"_a = nb::none(), "copy"_a = false,
           "Makes a tensor of an array or a number.\n\n"
           "Without `device` and `copy`, it shares the memory of a dense array, which must not be\n"
           "changed as long as the tensor is used. `device` (\"cpu\", \"sim:1\") copies it there.\n"
           "Raises tenon.Error for what is not an array (T0624) and for devices (T0502, T0503).")
       .def_prop_ro("shape", shape_of, nb::sig("def shape(self) -> tuple[int, ...]"))
-      .def_prop_ro("dtype", [](const Tensor& t) { return dtype_name(t.dtype()); },
-                   "Tenon's name of the element type, such as \"f32\".")
+      .def_prop_ro(
+          "dtype", [](const Tensor& t) { return dtype_name(t.dtype()); },
+          "Tenon's name of the element type, such as \"f32\".")
       .def_prop_ro("ndim", [](const Tensor& t) { return t.dims().size(); })
       .def_prop_ro("size", &Tensor::count, "The number of elements.")
       .def_prop_ro("nbytes", &Tensor::bytes)
       .def_prop_ro("device", &Tensor::places, "Where it is: \"host\", \"sim\", \"sim:1,host\".")
-      .def("numpy", to_numpy, nb::sig("def numpy(self) -> Any"), "A read-only NumPy array, copied only if the host cannot read it.")
-      .def("item", item, nb::sig("def item(self) -> bool | int | float | complex"), "The only element, as a number of Python.")
+      .def("numpy", to_numpy, nb::sig("def numpy(self) -> Any"),
+           "A read-only NumPy array, copied only if the host cannot read it.")
+      .def("item", item, nb::sig("def item(self) -> bool | int | float | complex"),
+           "The only element, as a number of Python.")
       .def("tolist", to_list, nb::sig("def tolist(self) -> Any"), "The elements as nested lists.")
-      .def("donate", [](nb::object self) { return Donated{std::move(self)}; },
-           "The tensor as an argument that the call may use up.\n\nAfter a call that succeeds it has "
-           "no value (T0621): its memory may be that of a result.")
-      .def("__float__", [](const Tensor& t) { return nb::steal(PyNumber_Float(item(t).ptr())); },
-           nb::sig("def __float__(self) -> float"))
-      .def("__int__", [](const Tensor& t) { return nb::steal(PyNumber_Long(item(t).ptr())); },
-           nb::sig("def __int__(self) -> int"))
+      .def(
+          "donate", [](nb::object self) { return Donated{std::move(self)}; },
+          "The tensor as an argument that the call may use up.\n\nAfter a call that succeeds it "
+          "has "
+          "no value (T0621): its memory may be that of a result.")
+      .def(
+          "__float__", [](const Tensor& t) { return nb::steal(PyNumber_Float(item(t).ptr())); },
+          nb::sig("def __float__(self) -> float"))
+      .def(
+          "__int__", [](const Tensor& t) { return nb::steal(PyNumber_Long(item(t).ptr())); },
+          nb::sig("def __int__(self) -> int"))
       .def("__bool__", [](const Tensor& t) { return PyObject_IsTrue(item(t).ptr()) == 1; })
       .def("__len__",
            [](const Tensor& t) {
@@ -460,13 +487,15 @@ void bind_tensor(nb::module_& m) {
       .def("__array__", to_array, "dtype"_a = nb::none(), "copy"_a = nb::none())
       .def("__dlpack__", to_dlpack, nb::kw_only(), "stream"_a = nb::none(),
            "max_version"_a = nb::none(), "dl_device"_a = nb::none(), "copy"_a = nb::none())
-      .def("__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); },
-           nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
+      .def(
+          "__dlpack_device__", [](const Tensor&) { return nb::make_tuple(1, 0); },
+          nb::sig("def __dlpack_device__(self) -> tuple[int, int]"))
       .def("__repr__", repr)
-      .def("__copy__", [](nb::object self) { return self; },
-           nb::sig("def __copy__(self) -> Tensor"))
-      .def("__deepcopy__", [](nb::object self, nb::object) { return self; }, "memo"_a,
-           nb::sig("def __deepcopy__(self, memo: object) -> Tensor"))
+      .def(
+          "__copy__", [](nb::object self) { return self; }, nb::sig("def __copy__(self) -> Tensor"))
+      .def(
+          "__deepcopy__", [](nb::object self, nb::object) { return self; }, "memo"_a,
+          nb::sig("def __deepcopy__(self, memo: object) -> Tensor"))
       .def("__reduce__", reduce, nb::sig("def __reduce__(self) -> tuple[object, ...]"));
   m.def("tensor_of_bytes", tensor_of_bytes, "data"_a, "dtype"_a, "shape"_a,
         nb::rv_policy::take_ownership);

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
-    from typing import Any, Literal, Self, TypeAlias
+    from typing import Any, Literal, TypeAlias
 
     Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview
     Values: TypeAlias = Mapping[str, int | float | str | Sequence[int | float]]
@@ -240,7 +240,7 @@ class Model(_native.Program):
         else:
             self._recipe.graph().save(os.fspath(path), *self._recipe.options(), target)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Model:
         return self
 
     def __exit__(

@@ -24,9 +24,9 @@ Library open_library() {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!handle) {
     const char* reason = dlerror();
-    return {nullptr,
-            cat("The compiler library cannot be opened: ", reason ? reason : path,
-                ". Reinstall Tenon, or disable the cpu plugin (TENON_PLUGINS_DISABLE=cpu).")};
+    return {nullptr, cat("The compiler library cannot be opened: ", reason ? reason : path,
+                         ". Install it (of wheels: pip install tenon-codegen), or disable the cpu "
+                         "plugin (TENON_PLUGINS_DISABLE=cpu).")};
   }
   opened = true;
   auto query = reinterpret_cast<tenon_clang_query_fn>(dlsym(handle, TENON_CLANG_QUERY_NAME));

@@ -139,8 +139,9 @@ BuildResult build_in_process_of_its_own(const std::string& folder, const BuildRe
   const std::string program = folder + "/tenon-cc";
   pid_t pid = 0;
   if (const int error = spawn(program, folder + "/libtenon-clang.so", in, out, err, pid)) {
-    return failure(TENON_UNAVAILABLE, cat("The isolated compiler ", program, " cannot be started: ",
-                                          strerror(error), ". Reinstall Tenon."));
+    return failure(TENON_UNAVAILABLE,
+                   cat("The isolated compiler ", program, " cannot be started: ", strerror(error),
+                       ". Install it (of wheels: pip install tenon-codegen)."));
   }
   int status = 0;
   if (!wait_for(pid, status)) {

@@ -1,0 +1,72 @@
+"""ONNX's own runner of node tests over tenon.onnx_backend.
+
+    python3 tests/python/onnx_runner.py [--device reference] [--filter TEXT] [-v]
+
+Prints counts as tests/models/onnx_nodes.py does for the command: passed, failed, refused as not
+supported.
+"""
+
+import argparse
+import collections
+import sys
+import unittest
+import warnings
+
+import tenon.onnx_backend as backend
+from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
+
+
+def cases(device):
+    class OnDevice(backend.TenonBackend):
+        @classmethod
+        def device_name(cls, name):
+            return device if name == "CPU" else name.lower()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test import BackendTest
+
+        return BackendTest(OnDevice, __name__)
+
+
+def outcome(function):
+    """The runner hides refusals unless it is verbose, so the function beneath it is called."""
+    try:
+        function()
+    except BackendIsNotSupposedToImplementIt as e:
+        return "refused", str(e)
+    except unittest.SkipTest as e:
+        return "refused", str(e)
+    except Exception as e:
+        return "failed", f"{type(e).__name__}: {e}"
+    return "passed", ""
+
+
+def count(device, text, verbose=False):
+    runner = cases(device)
+    counts = collections.Counter()
+    for name, item in runner._test_items["NodeModel"].items():
+        if not name.endswith("_cpu") or text not in name:
+            continue
+        beneath = item.func.__wrapped__
+        kind, why = outcome(lambda beneath=beneath: beneath(None, "CPU"))
+        counts[kind] += 1
+        if kind == "failed" or (verbose and kind == "refused"):
+            print(f"{kind} {name}: {why[:300]}")
+    return counts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="reference")
+    parser.add_argument("--filter", default="")
+    parser.add_argument("-v", action="store_true", help="show refusals too")
+    options = parser.parse_args()
+    counts = count(options.device, options.filter, options.v)
+    print(f"{counts['refused']} refused as not supported")
+    print(f"{counts['passed']} passed, {counts['failed']} failed")
+    return 1 if counts["failed"] or not counts["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
