@@ -15,6 +15,7 @@ TENON_TEST_PACKAGES=(
 TENON_TEST_PYTHON=(
   clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1
   scikit-build-core==1.1.2 nanobind==3.1.0 pytest==9.2.0 mypy==2.4.1
+  array-api-strict==2.6
 )
 # Only the files in these packages are used, so they are installed without their dependencies.
 TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4)

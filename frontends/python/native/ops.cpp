@@ -22,7 +22,8 @@ namespace {
 
 bool g_calls_python = false;  // with the GIL
 
-using AttrSpec = std::tuple<std::string, uint32_t, bool, nb::object>;  // name, kind, required, default
+using AttrSpec =
+    std::tuple<std::string, uint32_t, bool, nb::object>;  // name, kind, required, default
 
 // One registered definition. It lives as long as the process, as the host requires.
 struct PythonOp {
@@ -67,14 +68,17 @@ tenon_code_t in_python(const PythonOp& op, Work work) {
 
 nb::object attr_value(const tenon_attr_t& attr) {
   switch (attr.kind) {
-    case TENON_ATTR_F64: return nb::float_(attr.u.f);
-    case TENON_ATTR_STRING: return nb::str(attr.u.s.data, attr.u.s.size);
+    case TENON_ATTR_F64:
+      return nb::float_(attr.u.f);
+    case TENON_ATTR_STRING:
+      return nb::str(attr.u.s.data, attr.u.s.size);
     case TENON_ATTR_I64S: {
       nb::list list;
       for (uint64_t i = 0; i < attr.count; ++i) list.append(attr.u.is[i]);
       return nb::tuple(list);
     }
-    default: return nb::int_(attr.u.i);
+    default:
+      return nb::int_(attr.u.i);
   }
 }
 
@@ -82,8 +86,7 @@ nb::object attr_value(const tenon_attr_t& attr) {
 nb::dict attr_values(const tenon_attr_t* attrs, uint32_t count) {
   nb::dict out;
   for (uint32_t i = 0; i < count; ++i) {
-    const std::string_view name =
-        view(g_tables.host->sym_text(g_tables.host->self, attrs[i].name));
+    const std::string_view name = view(g_tables.host->sym_text(g_tables.host->self, attrs[i].name));
     out[nb::str(name.data(), name.size())] = attr_value(attrs[i]);
   }
   return out;
@@ -96,7 +99,8 @@ tenon_code_t infer_slot(void* self, const tenon_infer_t* query) noexcept {
     nb::list types;
     for (uint32_t i = 0; i < query->operand_count; ++i) {
       nb::list dims;
-      for (uint32_t d = 0; d < query->operands[i].rank; ++d) dims.append(query->operands[i].dims[d]);
+      for (uint32_t d = 0; d < query->operands[i].rank; ++d)
+        dims.append(query->operands[i].dims[d]);
       types.append(nb::make_tuple(dtype_name(query->operands[i].dtype), nb::tuple(dims)));
     }
     const nb::object graph = nb::cast(new Trace(tenon_builder_t{query->graph, 0, TENON_NONE, 0}),

@@ -22,7 +22,7 @@ tenon_sym_t intern(const std::string& name) {
 tenon_dtype_t dtype_of(const std::string& name) {
   const tenon_dtype_t dtype = dtype_named(name);
   if (dtype == TENON_DTYPE_NONE)
-    raise_usage(TENON_INVALID_ARGUMENT, "T0606", "there is no element type '" + name + "'.");
+    raise_usage(TENON_INVALID_ARGUMENT, "T0603", "there is no element type '" + name + "'.");
   return dtype;
 }
 
@@ -57,9 +57,15 @@ class AttrRecords {
     record.count = 1;
     const nb::object value = nb::borrow(attr[2]);
     switch (record.kind) {
-      case TENON_ATTR_I64: record.u.i = nb::cast<int64_t>(value); break;
-      case TENON_ATTR_F64: record.u.f = nb::cast<double>(value); break;
-      case TENON_ATTR_DTYPE: record.u.i = dtype_of(nb::cast<std::string>(value)); break;
+      case TENON_ATTR_I64:
+        record.u.i = nb::cast<int64_t>(value);
+        break;
+      case TENON_ATTR_F64:
+        record.u.f = nb::cast<double>(value);
+        break;
+      case TENON_ATTR_DTYPE:
+        record.u.i = dtype_of(nb::cast<std::string>(value));
+        break;
       case TENON_ATTR_STRING:
         record.u.s = text(texts_.emplace_back(nb::cast<std::string>(value)));
         break;
@@ -103,7 +109,9 @@ void Trace::ask_graph(const std::function<tenon_code_t(const tenon_host_graph_t&
 }
 
 Trace::Trace(const std::string& name) {
-  ask_graph([&](const tenon_host_graph_t& g) { return g.create(g.self, tenon::python::text(name), &at_.graph); });
+  ask_graph([&](const tenon_host_graph_t& g) {
+    return g.create(g.self, tenon::python::text(name), &at_.graph);
+  });
   owned_ = true;
   at_.before = TENON_NONE;
   auto view = sized<tenon_graph_view_t>();
@@ -121,13 +129,12 @@ Trace::~Trace() {
 int64_t Trace::symbol(const std::string& name, int64_t hint) {
   tenon_symbol_t symbol = 0;
   ask_graph([&](const tenon_host_graph_t& g) {
-    return g.symbol_define(g.self, at_.graph, at_.region, tenon::python::text(name), 0, INT64_MAX, 1, hint,
-                           &symbol);
+    return g.symbol_define(g.self, at_.graph, at_.region, tenon::python::text(name), 0, INT64_MAX,
+                           1, hint, &symbol);
   });
   auto view = sized<tenon_symbol_view_t>();
-  ask_graph([&](const tenon_host_graph_t& g) {
-    return g.symbol_view(g.self, at_.graph, symbol, &view);
-  });
+  ask_graph(
+      [&](const tenon_host_graph_t& g) { return g.symbol_view(g.self, at_.graph, symbol, &view); });
   return view.dim;
 }
 
@@ -180,7 +187,8 @@ nb::list Trace::node(const std::string& op, const nb::sequence& operands,
   tenon_node_t node = TENON_NONE;
   ask_graph([&](const tenon_host_graph_t& g) { return g.node_build(g.self, &at_, &spec, &node); });
   auto view = sized<tenon_node_view_t>();
-  ask_graph([&](const tenon_host_graph_t& g) { return g.node_view(g.self, at_.graph, node, &view); });
+  ask_graph(
+      [&](const tenon_host_graph_t& g) { return g.node_view(g.self, at_.graph, node, &view); });
   const std::vector<tenon_value_t> results(view.results, view.results + view.result_count);
   nb::list list;
   for (const tenon_value_t value : results) list.append(type_of(value));
@@ -189,9 +197,8 @@ nb::list Trace::node(const std::string& op, const nb::sequence& operands,
 
 nb::tuple Trace::type_of(uint32_t value) const {
   auto view = sized<tenon_value_view_t>();
-  ask_graph([&](const tenon_host_graph_t& g) {
-    return g.value_view(g.self, at_.graph, value, &view);
-  });
+  ask_graph(
+      [&](const tenon_host_graph_t& g) { return g.value_view(g.self, at_.graph, value, &view); });
   return type_tuple(value, view.type);
 }
 
@@ -203,7 +210,8 @@ void Trace::location(const std::string& source, uint32_t line) {
 
 int64_t Trace::dim(uint32_t op, int64_t a, int64_t b) {
   tenon_dim_t out = 0;
-  ask_graph([&](const tenon_host_graph_t& g) { return g.dim_make(g.self, at_.graph, op, a, b, &out); });
+  ask_graph(
+      [&](const tenon_host_graph_t& g) { return g.dim_make(g.self, at_.graph, op, a, b, &out); });
   return out;
 }
 
@@ -226,7 +234,8 @@ nb::tuple Trace::dim_parts(int64_t dim) const {
   const tenon_str_t name = view.op == TENON_DIM_SYMBOL
                                ? g_tables.host->sym_text(g_tables.host->self, symbol.name)
                                : tenon_str_t{};
-  return nb::make_tuple(view.op, view.a, view.b, view.constant, std::string(tenon::python::view(name)));
+  return nb::make_tuple(view.op, view.a, view.b, view.constant,
+                        std::string(tenon::python::view(name)));
 }
 
 Graph Trace::finish(const std::vector<uint32_t>& values, const std::vector<std::string>& names) {

@@ -212,7 +212,10 @@ class Compiled:
         out = {}
         for i, name in enumerate(names):
             kind, _, rest = name[1:].partition("_")  # "_0_2": the third positional one
-            first = rest if kind == "1" else parameters[int(rest)] if rest.isdigit() else ""
+            if kind == "0":  # below it, the parts of a tuple or dict
+                first = parameters[min(int(rest.partition("_")[0]), len(parameters) - 1)]
+            else:
+                first = next((p for p in parameters if rest == p or rest.startswith(p + "_")), "")
             if first in self._dims:
                 out[i] = self._dims[first]
         return out

@@ -53,7 +53,7 @@ class Dim:
         self.raw = raw
 
     def _binary(self, op: int, a: object, b: object) -> Size:
-        left, right = _raw_of(a), _raw_of(b)
+        left, right = self.trace.raw(a), self.trace.raw(b)
         if left is None or right is None:
             return NotImplemented
         return self.trace.size(self.trace.native.dim(op, left, right))
@@ -86,7 +86,7 @@ class Dim:
         return self._binary(_SUB, 0, self)
 
     def _decide(self, relation: int, a: object, b: object) -> bool:
-        left, right = _raw_of(a), _raw_of(b)
+        left, right = self.trace.raw(a), self.trace.raw(b)
         if left is None or right is None:
             return NotImplemented
         answer = self.trace.native.compare(relation, left, right)
@@ -122,17 +122,12 @@ class Dim:
         return self.trace.dim_text(self.raw)
 
 
-def _raw_of(size: object) -> int | None:
-    if isinstance(size, Dim):
-        return size.raw
-    return size if isinstance(size, int) else None
-
-
 def same(a: Size, b: Size) -> int:
     """YES, NO or MAYBE: whether two sizes are equal."""
     if isinstance(a, Dim):
-        right = _raw_of(b)
-        return a.trace.native.compare(_EQ, a.raw, 0 if right is None else right)
+        right = a.trace.raw(b)
+        assert right is not None
+        return a.trace.native.compare(_EQ, a.raw, right)
     if isinstance(b, Dim):
         return same(b, a)
     return YES if a == b else NO
@@ -203,6 +198,14 @@ class GraphTrace:
 
     def size(self, raw: int) -> Size:
         return raw if raw >= 0 else Dim(self, raw)
+
+    def raw(self, size: object) -> int | None:
+        """The host's number of a size; None for what is none. Negative ones are expressions."""
+        if isinstance(size, Dim):
+            return size.raw
+        if not isinstance(size, int):
+            return None
+        return int(size) if size >= 0 else self.native.dim(_SUB, 0, -size)
 
     def symbol(self, name: str, hint: int) -> Size:
         """The symbol of this name, made once."""

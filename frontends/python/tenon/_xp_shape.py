@@ -218,9 +218,12 @@ def roll(
 
 def _rolled(v: Value, shifts: Sequence[int], axes: Sequence[int]) -> Value:
     for shift, axis in zip(shifts, axes):
-        if v.shape[axis] == 0:
-            continue
-        v = _ops.one("roll", v, dims=(axis,), shifts=(shift % v.shape[axis],))
+        size = v.shape[axis]
+        if not isinstance(size, Dim):
+            if size == 0:
+                continue
+            shift %= size
+        v = _ops.one("roll", v, dims=(axis,), shifts=(shift,))
     return v
 
 
