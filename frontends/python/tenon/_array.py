@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _host, _ops
 from tenon._dtypes import DType
 from tenon._errors import UnsupportedError
-from tenon._trace import Dim, Value, _unknown, active, evaluate
+from tenon._trace import Dim, Value, _unknown, active, emit_spread, evaluate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -298,9 +298,10 @@ def _weak(x: Array, dtype: DType) -> Value:
 
 def binary(op: str, x: Any, y: Any) -> Array:
     a, b = pair(x, y)
-    if a.shape != b.shape if active() is None else True:
-        shape = _ops.broadcast_shapes(a.shape, b.shape)
-        a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
+    shape = _ops.broadcast_shapes(a.shape, b.shape)
+    if active() is None:
+        return Array(emit_spread(op, (a, b), shape))
+    a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
     return Array(_ops.emit(op, (a, b))[0])
 
 
@@ -320,19 +321,24 @@ def _install_operators() -> None:
     """Operators are the functions of the same meaning."""
 
     def forward(name: str, function: str) -> None:
-        def method(self: Array, other: Any) -> Any:
-            from tenon import xp
+        found: list[Any] = []  # the function; xp is imported later than this module
 
-            if isinstance(other, (str, bytes, type(None), dict)):
+        def apply(a: Any, b: Any) -> Any:
+            if not found:
+                from tenon import xp
+
+                found.append(getattr(xp, function))
+            return found[0](a, b)
+
+        def method(self: Array, other: Any) -> Any:
+            if isinstance(other, _NO_OPERANDS):
                 return NotImplemented
-            return getattr(xp, function)(self, other)
+            return apply(self, other)
 
         def reflected(self: Array, other: Any) -> Any:
-            from tenon import xp
-
-            if isinstance(other, (str, bytes, type(None), dict)):
+            if isinstance(other, _NO_OPERANDS):
                 return NotImplemented
-            return getattr(xp, function)(other, self)
+            return apply(other, self)
 
         def in_place(self: Array, other: Any) -> Self:  # type: ignore[misc]
             result = method(self, other)
@@ -365,6 +371,7 @@ def _install_operators() -> None:
         setattr(Array, f"__{name}__", unary)
 
 
+_NO_OPERANDS = (str, bytes, type(None), dict)
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 _OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",

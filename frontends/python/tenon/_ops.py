@@ -74,7 +74,7 @@ def full(shape: Sequence[Size], value: bool | int | float, dtype: DType) -> Valu
 
 def broadcast_shapes(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ...]:
     """The shape that both repeat to. ValueError if there is none."""
-    if a is b or not b:
+    if not b or a == b and active() is None:
         return a
     if not a:
         return b

@@ -171,15 +171,22 @@ class Value:
 class _Node:
     """An operation that waits."""
 
-    __slots__ = ("op", "attrs", "operands", "results", "count", "bytes")
+    __slots__ = ("op", "attrs", "operands", "results", "count", "bytes", "spread")
 
-    def __init__(self, op: str, attrs: Attrs, operands: tuple[Value | None, ...]):
+    def __init__(
+        self,
+        op: str,
+        attrs: Attrs,
+        operands: tuple[Value | None, ...],
+        spread: tuple[int, ...] | None = None,
+    ):
         self.op = op
         self.attrs = attrs
         self.operands = operands
         self.results: list[Value] = []
-        self.count = 1
+        self.count = 1  # nodes that wait for it, itself included: a bound
         self.bytes = 0
+        self.spread = spread  # the shape that all operands are repeated to first
 
 
 # ---- Graphs under construction ----
@@ -377,42 +384,56 @@ def forget_types() -> None:
 
 def emit(op: str, operands: Sequence[Value | None], attrs: Attrs = ()) -> tuple[Value, ...]:
     """Adds a node to the trace of this thread, or lets it wait. Its results."""
-    trace = active()
-    if trace is not None:
-        return trace.emit(op, operands, attrs)
-    for value in operands:
-        if value is not None and value.trace is not None:
-            value.trace.id_of(value)
+    traces = _local.traces
+    if traces:
+        return traces[-1].emit(op, operands, attrs)
+    types = _infer(op, operands, attrs)
+    node = _Node(op, attrs, tuple(operands))
+    return _wait(node, types) if types is not None else _run_now(node)
+
+
+def emit_spread(op: str, operands: tuple[Value, ...], shape: tuple[int, ...]) -> Value:
+    """A node that waits, whose operands are repeated to one shape first. Not while tracing."""
+    key = (op, operands[0].dtype, shape)
+    types = _types.get(key)
+    if types is None:
+        alike = []
+        for operand in operands:
+            value = Value(operand.dtype, shape)
+            value.data = operand.data
+            alike.append(value)
+        types = _types[key] = _infer(op, alike, ())
+    return _wait(_Node(op, (), operands, shape), types)[0]
+
+
+def _wait(node: _Node, types: Any) -> tuple[Value, ...]:
+    """Results of a node that is computed later, or now if much waits."""
+    count, size = 1, 0
+    for operand in node.operands:
+        if operand is None:
+            continue
+        if operand.trace is not None:
             raise UsageError(
                 "this array was kept from a function that was traced and has returned. Return it "
                 "from the function.",
                 "T0627",
             )
-    types = _infer(op, operands, attrs)
-    node = _Node(op, attrs, tuple(operands))
-    if types is None:
-        return _run_now(node)
+        before = operand.node
+        if before is not None:
+            count += before.count
+            size += before.bytes
     for i, (dtype, shape) in enumerate(types):
         value = Value(dtype, shape)
         value.node, value.index = node, i
         node.results.append(value)
+        size += _bytes(value)
+    node.count, node.bytes = count, size
     results = tuple(node.results)
-    _bound(results)
+    if count >= NODES_MAX or size >= BYTES_MAX:
+        node.count, node.bytes = _count(results[0])
+        if node.count >= NODES_MAX or node.bytes >= BYTES_MAX:
+            evaluate(results)
     return results
-
-
-def _bound(results: tuple[Value, ...]) -> None:
-    """Computes what waits when it has become much. Counts are bounds until they reach the limit."""
-    node = results[0].node
-    assert node is not None
-    waiting = [v.node for v in node.operands if v is not None and v.node is not None]
-    node.count = 1 + sum(n.count for n in waiting)
-    node.bytes = sum(map(_bytes, results)) + sum(n.bytes for n in waiting)
-    if node.count < NODES_MAX and node.bytes < BYTES_MAX:
-        return
-    node.count, node.bytes = _count(results[0])
-    if node.count >= NODES_MAX or node.bytes >= BYTES_MAX:
-        evaluate(results)
 
 
 def _count(value: Value) -> tuple[int, int]:
@@ -518,7 +539,7 @@ class _Plan:
     def _key(self) -> object:
         number = self._numbers
         nodes = tuple(
-            (n.op, n.attrs, tuple(None if v is None else number[id(v)] for v in n.operands))
+            (n.op, n.attrs, n.spread, tuple([None if v is None else number[id(v)] for v in n.operands]))
             for n in self.nodes
         )
         leaves = tuple((v.dtype, v.shape) for v in self.leaves)
@@ -540,9 +561,17 @@ class _Plan:
             made[id(leaf)] = trace.argument(leaf.dtype, leaf.shape, f"a{i}")
         for node in self.nodes:
             operands = [None if v is None else made[id(v)] for v in node.operands]
+            if node.spread is not None:
+                operands = [v and _spread(trace, v, node.spread) for v in operands]
             for old, new in zip(node.results, trace.emit(node.op, operands, node.attrs)):
                 made.setdefault(id(old), new)
         return _compile(trace, [made[id(v)] for v in self.outputs])
+
+
+def _spread(trace: GraphTrace, value: Value, shape: tuple[int, ...]) -> Value:
+    if value.shape == shape:
+        return value
+    return trace.emit("broadcast", (value,), (("shape", DIMS, shape),))[0]
 
 
 def evaluate(values: Sequence[Value]) -> None:
