@@ -10,6 +10,7 @@
 #include "frontends/python/native/host.h"
 #include "frontends/python/native/trace.h"
 #include "tenon/abi/ops.h"
+#include "tenon/abi/pass.h"
 #include "tenon/abi/plugins.h"
 #include "tenon/cpp/record.hpp"
 #include "tenon/cpp/text.hpp"
@@ -47,7 +48,7 @@ tenon_code_t fail(tenon_code_t code, const std::string& message) {
 
 // Runs work that needs Python on any thread of the host. Exceptions become failures of the host.
 template <class Work>
-tenon_code_t in_python(const PythonOp& op, Work work) {
+tenon_code_t in_python(const std::string& name, Work work) {
   if (interpreter_ended()) return fail(TENON_CANCELLED, "the interpreter has ended");
   const PyGILState_STATE state = PyGILState_Ensure();
   tenon_code_t code = TENON_OK;
@@ -55,47 +56,21 @@ tenon_code_t in_python(const PythonOp& op, Work work) {
   try {
     work();
   } catch (nb::python_error& e) {
-    const nb::object told = nb::module_::import_("tenon._op").attr("told")(op.name, e.value());
+    const nb::object told = nb::module_::import_("tenon._op").attr("told")(name, e.value());
     code = nb::cast<uint32_t>(told[0]);
     message = nb::cast<std::string>(told[1]);
   } catch (const std::exception& e) {
     code = TENON_INVALID_ARGUMENT;
-    message = op.name + ": " + e.what();
+    message = name + ": " + e.what();
   }
   PyGILState_Release(state);
   return code == TENON_OK ? code : fail(code, message);
 }
 
-nb::object attr_value(const tenon_attr_t& attr) {
-  switch (attr.kind) {
-    case TENON_ATTR_F64:
-      return nb::float_(attr.u.f);
-    case TENON_ATTR_STRING:
-      return nb::str(attr.u.s.data, attr.u.s.size);
-    case TENON_ATTR_I64S: {
-      nb::list list;
-      for (uint64_t i = 0; i < attr.count; ++i) list.append(attr.u.is[i]);
-      return nb::tuple(list);
-    }
-    default:
-      return nb::int_(attr.u.i);
-  }
-}
-
-// The attributes by name.
-nb::dict attr_values(const tenon_attr_t* attrs, uint32_t count) {
-  nb::dict out;
-  for (uint32_t i = 0; i < count; ++i) {
-    const std::string_view name = view(g_tables.host->sym_text(g_tables.host->self, attrs[i].name));
-    out[nb::str(name.data(), name.size())] = attr_value(attrs[i]);
-  }
-  return out;
-}
-
 tenon_code_t infer_slot(void* self, const tenon_infer_t* query) noexcept {
   const auto& op = *static_cast<PythonOp*>(self);
   std::vector<std::pair<tenon_dtype_t, std::vector<int64_t>>> results;
-  const tenon_code_t code = in_python(op, [&] {
+  const tenon_code_t code = in_python(op.name, [&] {
     nb::list types;
     for (uint32_t i = 0; i < query->operand_count; ++i) {
       nb::list dims;
@@ -106,7 +81,7 @@ tenon_code_t infer_slot(void* self, const tenon_infer_t* query) noexcept {
     const nb::object graph = nb::cast(new Trace(tenon_builder_t{query->graph, 0, TENON_NONE, 0}),
                                       nb::rv_policy::take_ownership);
     const nb::object given =
-        nb::borrow(op.infer)(graph, types, attr_values(query->attrs, query->attr_count));
+        nb::borrow(op.infer)(graph, types, attributes_of(query->attrs, query->attr_count));
     nb::cast<Trace&>(graph).close();
     for (const nb::handle type : given) {
       const auto pair = nb::cast<std::tuple<std::string, std::vector<int64_t>>>(type);
@@ -128,10 +103,10 @@ tenon_code_t decompose_slot(void* self, const tenon_builder_t* builder, tenon_no
   auto view = sized<tenon_node_view_t>();
   const tenon_host_graph_t& g = *g_tables.graph;
   if (const tenon_code_t code = g.node_view(g.self, builder->graph, node, &view)) return code;
-  return in_python(op, [&] {
+  return in_python(op.name, [&] {
     nb::list operands;
     for (uint32_t i = 0; i < view.operand_count; ++i) operands.append(view.operands[i]);
-    const nb::dict attrs = attr_values(view.attrs, view.attr_count);
+    const nb::dict attrs = attributes_of(view.attrs, view.attr_count);
     const uint32_t count = view.result_count;
     const nb::object trace = nb::cast(new Trace(*builder), nb::rv_policy::take_ownership);
     const nb::object made = nb::borrow(op.decompose)(trace, operands, attrs);
@@ -183,13 +158,15 @@ void make_def(PythonOp& op) {
   def.decompose = decompose_slot;
 }
 
-void make_plugin(PythonOp& op) {
+// An op or a pass as the only thing of a plugin.
+template <class Made>
+void make_plugin(Made& op, const char* interface, const char* what) {
   op.list = &op.def;
   op.table = {sizeof op.table, nullptr, &op.list, 1};
-  op.interface = {text(TENON_OPS_ID), 0, 0, &op.table};
+  op.interface = {text(interface), 0, 0, &op.table};
   op.plugin_name = "python." + op.name;
   op.manifest = "{\"schema\": 1, \"name\": " + tenon::text::json_quoted(op.plugin_name) +
-                ", \"version\": \"1.0.0\", \"provides\": {\"ops\": [" +
+                ", \"version\": \"1.0.0\", \"provides\": {\"" + what + "\": [" +
                 tenon::text::json_quoted(op.name) + "]}}";
   op.plugin.size_bytes = sizeof op.plugin;
   op.plugin.abi = TENON_ABI_VERSION;
@@ -197,6 +174,31 @@ void make_plugin(PythonOp& op) {
   op.plugin.version = text("1.0.0");
   op.plugin.interfaces = &op.interface;
   op.plugin.interface_count = 1;
+}
+
+// ---- Passes ----
+
+struct PythonPass {
+  std::string name, summary, plugin_name, manifest;
+  PyObject* run = nullptr;
+  tenon_pass_def_t def = {};
+  const tenon_pass_def_t* list = nullptr;
+  tenon_passes_t table = {};
+  tenon_interface_t interface = {};
+  tenon_plugin_t plugin = {};
+};
+
+tenon_code_t run_slot(void* self, tenon_graph_t* graph, const tenon_pass_context_t*) noexcept {
+  const auto& pass = *static_cast<PythonPass*>(self);
+  auto view = sized<tenon_graph_view_t>();
+  const tenon_host_graph_t& g = *g_tables.graph;
+  if (const tenon_code_t code = g.graph_view(g.self, graph, &view)) return code;
+  return in_python(pass.name, [&] {
+    const nb::object trace = nb::cast(new Trace(tenon_builder_t{graph, view.main, TENON_NONE, 0}),
+                                      nb::rv_policy::take_ownership);
+    nb::borrow(pass.run)(trace);
+    nb::cast<Trace&>(trace).close();
+  });
 }
 
 const tenon_host_plugins_t& plugins() {
@@ -217,7 +219,7 @@ void register_op(const std::string& name, const std::string& summary,
   op->operand_names = operands;
   describe(*op, attrs);
   make_def(*op);
-  make_plugin(*op);
+  make_plugin(*op, TENON_OPS_ID, "ops");
   op->infer = infer.ptr();
   op->decompose = decompose.ptr();
   g_calls_python = true;
@@ -227,6 +229,47 @@ void register_op(const std::string& name, const std::string& summary,
   (void)op.release();  // the host keeps it
 }
 
+void register_pass(const std::string& name, const std::string& summary, const nb::object& run) {
+  const tenon_host_plugins_t& host = plugins();
+  auto pass = std::make_unique<PythonPass>();
+  pass->name = name;
+  pass->summary = summary;
+  pass->run = run.ptr();
+  pass->def.size_bytes = sizeof pass->def;
+  pass->def.name = text(pass->name);
+  pass->def.summary = text(pass->summary);
+  pass->def.description = text(pass->summary);
+  pass->def.self = pass.get();
+  pass->def.run = run_slot;
+  make_plugin(*pass, TENON_PASS_ID, "passes");
+  g_calls_python = true;
+  ask([&] { return host.plugin_register(host.self, &pass->plugin, text(pass->manifest)); });
+  Py_INCREF(pass->run);
+  (void)pass.release();  // the host keeps it
+}
+
+// The text of a graph after some passes.
+std::string run_passes(const std::string& graph_text, const std::string& passes) {
+  const tenon_host_graph_t& g = *g_tables.graph;
+  tenon_graph_t* graph = nullptr;
+  std::string out, prints, stats;
+  const tenon_sink_t to_out = sink_to(&out), to_prints = sink_to(&prints), to_stats = sink_to(&stats);
+  const tenon_code_t done = without_gil([&]() -> tenon_code_t {
+    tenon_blob_t* blob = nullptr;
+    if (const tenon_code_t code = g.blob_bytes(g.self, graph_text.data(), graph_text.size(), &blob))
+      return code;
+    tenon_code_t code = g.graph_read(g.self, blob, text("graph.tir"), nullptr, &graph);
+    g.blob_release(g.self, blob);
+    if (code != TENON_OK) return code;
+    code = g_tables.session->passes_run(g_tables.session->self, graph, text(passes), {},
+                                        TENON_PASSES_VERIFY_EACH, &to_prints, &to_stats);
+    return code == TENON_OK ? g.graph_write(g.self, graph, TENON_FORMAT_TEXT, &to_out) : code;
+  });
+  if (graph != nullptr) away([&] { g.release(g.self, graph); });
+  if (done != TENON_OK) raise_failure(done);
+  return out;
+}
+
 }  // namespace
 
 bool host_calls_python() {
@@ -234,6 +277,10 @@ bool host_calls_python() {
 }
 
 void bind_ops(nb::module_& m) {
+  m.def("register_pass", register_pass, "name"_a, "summary"_a, "run"_a,
+        nb::sig("def register_pass(name: str, summary: str, run: object) -> None"));
+  m.def("run_passes", run_passes, "graph"_a, "passes"_a);
+  m.def("set_pipeline", set_pipeline, "passes"_a);
   m.def("register_op", register_op, "name"_a, "summary"_a, "operands"_a, "attrs"_a, "infer"_a,
         "decompose"_a,
         nb::sig("def register_op(name: str, summary: str, operands: list[str], attrs: "

@@ -25,6 +25,9 @@ struct CompileOptions {
   Pairs options;
 };
 
+// The passes of all later compilations; empty: the standard ones. With the GIL.
+void set_pipeline(const std::string& passes);
+
 // A loaded graph. Immutable; safe.
 class Graph {
  public:

@@ -88,6 +88,22 @@ class AttrRecords {
   std::deque<std::vector<double>> doubles_;
 };
 
+nb::object attr_value(const tenon_attr_t& attr) {
+  switch (attr.kind) {
+    case TENON_ATTR_F64:
+      return nb::float_(attr.u.f);
+    case TENON_ATTR_STRING:
+      return nb::str(attr.u.s.data, attr.u.s.size);
+    case TENON_ATTR_I64S: {
+      nb::list list;
+      for (uint64_t i = 0; i < attr.count; ++i) list.append(attr.u.is[i]);
+      return nb::tuple(list);
+    }
+    default:
+      return nb::int_(attr.u.i);
+  }
+}
+
 std::vector<tenon_value_t> operand_list(const nb::sequence& operands) {
   std::vector<tenon_value_t> list;
   for (const nb::handle value : operands)
@@ -96,6 +112,15 @@ std::vector<tenon_value_t> operand_list(const nb::sequence& operands) {
 }
 
 }  // namespace
+
+nb::dict attributes_of(const tenon_attr_t* attrs, uint32_t count) {
+  nb::dict out;
+  for (uint32_t i = 0; i < count; ++i) {
+    const std::string_view name = view(g_tables.host->sym_text(g_tables.host->self, attrs[i].name));
+    out[nb::str(name.data(), name.size())] = attr_value(attrs[i]);
+  }
+  return out;
+}
 
 void Trace::ask_graph(const std::function<tenon_code_t(const tenon_host_graph_t&)>& work) const {
   if (closed_ || g_tables.host == nullptr) {
@@ -260,6 +285,66 @@ std::string Trace::text() const {
   return out;
 }
 
+namespace {
+
+void add_nodes(const tenon_host_graph_t& g, tenon_graph_t* graph, tenon_region_t region,
+               std::vector<uint32_t>* out) {
+  auto view = sized<tenon_region_view_t>();
+  if (g.region_view(g.self, graph, region, &view) != TENON_OK) return;
+  for (uint32_t i = 0; i < view.node_count; ++i) {
+    auto node = sized<tenon_node_view_t>();
+    out->push_back(view.nodes[i]);
+    if (g.node_view(g.self, graph, view.nodes[i], &node) != TENON_OK) continue;
+    for (uint32_t r = 0; r < node.region_count; ++r) add_nodes(g, graph, node.regions[r], out);
+  }
+}
+
+}  // namespace
+
+std::vector<uint32_t> Trace::nodes() const {
+  std::vector<uint32_t> list;
+  ask_graph([&](const tenon_host_graph_t& g) {
+    add_nodes(g, at_.graph, at_.region, &list);
+    return TENON_OK;
+  });
+  return list;
+}
+
+nb::tuple Trace::node_parts(uint32_t node) const {
+  auto view = sized<tenon_node_view_t>();
+  ask_graph([&](const tenon_host_graph_t& g) { return g.node_view(g.self, at_.graph, node, &view); });
+  nb::list operands, results;
+  for (uint32_t i = 0; i < view.operand_count; ++i) {
+    if (view.operands[i] == TENON_NONE) {
+      operands.append(nb::none());
+    } else {
+      operands.append(view.operands[i]);
+    }
+  }
+  for (uint32_t i = 0; i < view.result_count; ++i) results.append(view.results[i]);
+  const tenon_str_t op = g_tables.host->sym_text(g_tables.host->self, view.op);
+  return nb::make_tuple(std::string(tenon::python::view(op)), operands, results,
+                        attributes_of(view.attrs, view.attr_count));
+}
+
+void Trace::before(uint32_t node) {
+  auto view = sized<tenon_node_view_t>();
+  ask_graph([&](const tenon_host_graph_t& g) { return g.node_view(g.self, at_.graph, node, &view); });
+  at_.region = view.parent;
+  at_.before = node;
+  at_.loc = view.loc;
+}
+
+void Trace::replace(uint32_t from, uint32_t to) {
+  ask_graph([&](const tenon_host_graph_t& g) {
+    return g.value_replace(g.self, at_.graph, from, to);
+  });
+}
+
+void Trace::erase(uint32_t node) {
+  ask_graph([&](const tenon_host_graph_t& g) { return g.node_erase(g.self, at_.graph, node); });
+}
+
 void bind_trace(nb::module_& m) {
   nb::class_<Trace>(m, "Trace", "A graph under construction.")
       .def(nb::init<const std::string&>(), "name"_a)
@@ -278,6 +363,13 @@ void bind_trace(nb::module_& m) {
            nb::sig("def dim_parts(self, dim: int) -> tuple[int, int, int, int, str]"))
       .def("finish", &Trace::finish, "values"_a, "names"_a)
       .def("text", &Trace::text)
+      .def("nodes", &Trace::nodes)
+      .def("node_parts", &Trace::node_parts, "node"_a,
+           nb::sig("def node_parts(self, node: int) -> tuple[str, list[int | None], list[int], "
+                   "dict[str, object]]"))
+      .def("before", &Trace::before, "node"_a)
+      .def("replace", &Trace::replace, "of"_a, "by"_a)
+      .def("erase", &Trace::erase, "node"_a)
       .def("close", &Trace::close);
 }
 

@@ -49,12 +49,25 @@ class Trace {
   Graph finish(const std::vector<uint32_t>& values, const std::vector<std::string>& names);
   std::string text() const;
 
+  // ---- For passes ----
+  // Nodes in order, those of nested regions after their owner.
+  std::vector<uint32_t> nodes() const;
+  // (op, operands, results, attributes by name).
+  nanobind::tuple node_parts(uint32_t node) const;
+  // New nodes go before this one.
+  void before(uint32_t node);
+  void replace(uint32_t from, uint32_t to);
+  void erase(uint32_t node);
+
  private:
   void ask_graph(const std::function<tenon_code_t(const tenon_host_graph_t&)>& work) const;
 
   tenon_builder_t at_ = {};
   bool owned_ = false, closed_ = false;
 };
+
+// Attributes by name, as Python's values.
+nanobind::dict attributes_of(const tenon_attr_t* attrs, uint32_t count);
 
 void bind_trace(nanobind::module_& module);
 

@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     from tenon import nn, xp
     from tenon._compile import compile
     from tenon._op import op, opcheck
+    from tenon._pass import graph_pass
 
 __version__ = "0.1.0"
 
 # Imported when they are used first.
 _LATER = {
     "compile": "_compile",
+    "graph_pass": "_pass",
     "nn": "",
     "op": "_op",
     "opcheck": "_op",
@@ -73,6 +75,7 @@ __all__ = [
     "UsageError",
     "compile",
     "devices",
+    "graph_pass",
     "load",
     "nn",
     "op",
