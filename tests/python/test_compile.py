@@ -254,3 +254,26 @@ def test_layers() -> None:
     p = np.exp(scores)
     np.testing.assert_allclose(np.asarray(nn.attention(q, q, q, causal=True)),
                                p / p.sum(-1, keepdims=True) @ np.asarray(q), rtol=1e-4, atol=1e-5)  # fmt: skip
+
+
+def test_nothing_is_left_behind() -> None:
+    import gc
+
+    def used() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    f = tenon.compile(lambda x: x * 2 + 1)
+    x = xp.asarray(random(1000, 250))  # 1 MB
+    gc.disable()  # counts of references have to be enough
+    try:
+        for round in range(60):
+            if round == 10:
+                before = used()
+            y = (x + 1) * 2
+            _ = y - 1  # never read
+            float(xp.sum(y))
+            float(f(x)[0, 0])
+        assert used() - before < 20e6
+    finally:
+        gc.enable()

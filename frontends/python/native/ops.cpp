@@ -253,7 +253,8 @@ std::string run_passes(const std::string& graph_text, const std::string& passes)
   const tenon_host_graph_t& g = *g_tables.graph;
   tenon_graph_t* graph = nullptr;
   std::string out, prints, stats;
-  const tenon_sink_t to_out = sink_to(&out), to_prints = sink_to(&prints), to_stats = sink_to(&stats);
+  const tenon_sink_t to_out = sink_to(&out), to_prints = sink_to(&prints),
+                     to_stats = sink_to(&stats);
   const tenon_code_t done = without_gil([&]() -> tenon_code_t {
     tenon_blob_t* blob = nullptr;
     if (const tenon_code_t code = g.blob_bytes(g.self, graph_text.data(), graph_text.size(), &blob))

@@ -312,7 +312,8 @@ std::vector<uint32_t> Trace::nodes() const {
 
 nb::tuple Trace::node_parts(uint32_t node) const {
   auto view = sized<tenon_node_view_t>();
-  ask_graph([&](const tenon_host_graph_t& g) { return g.node_view(g.self, at_.graph, node, &view); });
+  ask_graph(
+      [&](const tenon_host_graph_t& g) { return g.node_view(g.self, at_.graph, node, &view); });
   nb::list operands, results;
   for (uint32_t i = 0; i < view.operand_count; ++i) {
     if (view.operands[i] == TENON_NONE) {
@@ -329,16 +330,16 @@ nb::tuple Trace::node_parts(uint32_t node) const {
 
 void Trace::before(uint32_t node) {
   auto view = sized<tenon_node_view_t>();
-  ask_graph([&](const tenon_host_graph_t& g) { return g.node_view(g.self, at_.graph, node, &view); });
+  ask_graph(
+      [&](const tenon_host_graph_t& g) { return g.node_view(g.self, at_.graph, node, &view); });
   at_.region = view.parent;
   at_.before = node;
   at_.loc = view.loc;
 }
 
 void Trace::replace(uint32_t from, uint32_t to) {
-  ask_graph([&](const tenon_host_graph_t& g) {
-    return g.value_replace(g.self, at_.graph, from, to);
-  });
+  ask_graph(
+      [&](const tenon_host_graph_t& g) { return g.value_replace(g.self, at_.graph, from, to); });
 }
 
 void Trace::erase(uint32_t node) {

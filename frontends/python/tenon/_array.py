@@ -64,7 +64,7 @@ class Array:
         return len(self._value.shape)
 
     @property
-    def size(self) -> int:
+    def size(self) -> Any:
         """The number of elements."""
         total: Any = 1
         for s in self._value.shape:
@@ -179,7 +179,7 @@ class Array:
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("an array without axes has no length")
-        return self.shape[0].__index__()
+        return int(self.shape[0].__index__())
 
     def __iter__(self) -> Any:
         if not self.shape:
@@ -302,7 +302,7 @@ def binary(op: str, x: Any, y: Any) -> Array:
     if active() is None:
         return Array(emit_spread(op, (a, b), shape))
     a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
-    return Array(_ops.emit(op, (a, b))[0])
+    return Array(_ops.one(op, a, b))
 
 
 def value_of(x: Any) -> Value:
@@ -350,7 +350,7 @@ def _install_operators() -> None:
                     f"keeps {self.dtype.name}{self.shape}: write x = x {name} y"
                 )
             self._set(result._value)
-            return self  # type: ignore[return-value]
+            return self
 
         setattr(Array, f"__{name}__", method)
         if function not in _COMPARISONS:

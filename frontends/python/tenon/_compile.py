@@ -99,11 +99,9 @@ def _type_of(value: Any) -> tuple[str, Shape, bool]:
 class _Program:
     """A compiled trace: the program, and the structure of its results."""
 
-    def __init__(self, native: _native.Program, structure: Any, constants: list[Any], used: list[int]):
+    def __init__(self, native: _native.Program, structure: Any):
         self.native = native
         self.structure = structure
-        self.constants = constants
-        self.used = used
 
     def run(self, leaves: list[Any]) -> Any:
         wrap = any(isinstance(v, Array) for v in leaves)
@@ -123,6 +121,7 @@ class Compiled:
         dims: Mapping[str, Any] | None,
         fallback: bool,
     ):
+        self.__name__ = "f"  # of callables without a name
         functools.update_wrapper(self, function)
         self._function = function
         self._device = device or ""
@@ -240,7 +239,7 @@ class Compiled:
         graph = trace.native.finish(ids, [f"y{i}" for i in range(len(ids))])
         self.compilations += 1
         native = _native.Program(graph, self._device, not self._fallback, False, [], [])
-        return _Program(native, shape_of_result, [], [])
+        return _Program(native, shape_of_result)
 
 
 def _result_value(result: Any) -> Value:

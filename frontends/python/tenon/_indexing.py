@@ -29,7 +29,7 @@ def put(x: Value, key: Any, array: Array) -> Value:
         return _ops.select(key._value, v, x)
     count: Size = 1
     for s in x.shape:
-        count = count * s  # type: ignore[operator]
+        count = count * s
     places = _ops.reshape(_ops.iota((count,), 0, dt.int64), x.shape)
     places = get(places, key)
     shape = _ops.broadcast_shapes(v.shape, places.shape)
@@ -42,7 +42,7 @@ def put(x: Value, key: Any, array: Array) -> Value:
         return _ops.broadcast_to(v, x.shape)
     number: Size = 1
     for s in places.shape:
-        number = number * s  # type: ignore[operator]
+        number = number * s
     if 0 in (n for n in (number, count) if isinstance(n, int)):
         return x
     values = _ops.reshape(_ops.broadcast_to(v, places.shape), (number,))
@@ -271,7 +271,7 @@ def _advanced(x: Value, rest: list[Any]) -> Value:
             linear = _ops.one("add", _ops.one("mul", linear, size), index)
         else:
             linear = index
-        total = total * n  # type: ignore[operator]
+        total = total * n
     assert linear is not None
     moved = _ops.transpose(x, [*axes, *others])
     flat = _ops.reshape(moved, (total, *(x.shape[i] for i in others)))
@@ -290,5 +290,5 @@ def same_number(shape: tuple[Size, ...], number: int) -> int:
     """Whether a shape has this many elements."""
     total: Size = 1
     for s in shape:
-        total = total * s  # type: ignore[operator]
+        total = total * s
     return same(total, number)

@@ -104,7 +104,7 @@ class Op:
         trace = GraphTrace(self.name, native)
         values = [trace.wrap(native.type_of(id)) for id in operands]
         with tracing(trace):
-            return [int(trace.id_of(v) or 0) for v in self._run(values, attrs)]
+            return [trace.id_of(v) for v in self._run(values, attrs)]
 
 
 def _outer(trace: GraphTrace, graph: _native.Trace, back: dict[str, int], size: Any) -> int:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 def attrs(**given: Any) -> Attrs:
     """Attributes by their Python types. Lists of sizes need `dims=` of `attr_dims`."""
-    out = []
+    out: list[tuple[str, int, Any]] = []
     for name, value in sorted(given.items()):
         if isinstance(value, DType):
             out.append((name, DTYPE, value))

@@ -13,7 +13,6 @@ from tenon._trace import GraphTrace, tracing
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Any
 
 _passes: dict[str, Pass] = {}
@@ -40,7 +39,7 @@ class Node:
             raise UsageError(f"{self.op} has {len(self.results)} results, not {len(by)}", "T0631")
         trace = self._graph._trace
         for old, new in zip(self.results, by):
-            trace.native.replace(old._value.id, trace.id_of(new._value) or 0)
+            trace.native.replace(old._value.id, trace.id_of(new._value))
         trace.native.erase(self._id)
 
     def __repr__(self) -> str:
@@ -78,14 +77,6 @@ class _Before(tracing):
     def __enter__(self) -> GraphTrace:
         self.trace.native.before(self._node._id)
         return super().__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None = None,
-        error: BaseException | None = None,
-        trace: TracebackType | None = None,
-    ) -> None:
-        super().__exit__(kind, error, trace)
 
 
 class Pass:

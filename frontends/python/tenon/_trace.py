@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 
 from tenon import _host, _native
 from tenon._dtypes import DType, by_code, element
@@ -55,7 +56,7 @@ class Dim:
     def _binary(self, op: int, a: object, b: object) -> Size:
         left, right = self.trace.raw(a), self.trace.raw(b)
         if left is None or right is None:
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         return self.trace.size(self.trace.native.dim(op, left, right))
 
     def __add__(self, other: object) -> Size:
@@ -88,7 +89,7 @@ class Dim:
     def _decide(self, relation: int, a: object, b: object) -> bool:
         left, right = self.trace.raw(a), self.trace.raw(b)
         if left is None or right is None:
-            return NotImplemented
+            return NotImplemented  # type: ignore[no-any-return]
         answer = self.trace.native.compare(relation, left, right)
         if answer == MAYBE:
             raise SizeNeeded
@@ -115,7 +116,7 @@ class Dim:
     def __index__(self) -> int:
         raise SizeNeeded
 
-    __int__ = __float__ = __index__  # type: ignore[assignment]
+    __int__ = __float__ = __index__
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
@@ -154,7 +155,7 @@ def larger(a: Size, b: Size) -> Size:
 class Value:
     """An immutable value: of a trace, waiting, or computed. Arrays are names of values."""
 
-    __slots__ = ("dtype", "shape", "trace", "id", "node", "index", "data", "handles", "constant")
+    __slots__ = ("dtype", "shape", "trace", "id", "node", "index", "data", "handles", "constant", "__weakref__")
 
     def __init__(self, dtype: DType, shape: tuple[Size, ...]):
         self.dtype = dtype
@@ -171,7 +172,7 @@ class Value:
 class _Node:
     """An operation that waits."""
 
-    __slots__ = ("op", "attrs", "operands", "results", "count", "bytes", "spread")
+    __slots__ = ("op", "attrs", "operands", "results", "count", "bytes", "size", "spread")
 
     def __init__(
         self,
@@ -183,7 +184,9 @@ class _Node:
         self.op = op
         self.attrs = attrs
         self.operands = operands
-        self.results: list[Value] = []
+        # Weak, so that what nobody needs goes at once, with the memory that it would read.
+        self.results: list[weakref.ref[Value]] = []
+        self.size = 0  # bytes of the results
         self.count = 1  # nodes that wait for it, itself included: a bound
         self.bytes = 0
         self.spread = spread  # the shape that all operands are repeated to first
@@ -247,10 +250,8 @@ class GraphTrace:
     def constant(self, dtype: DType, shape: Sequence[int], data: bytes) -> Value:
         return self.wrap(self.native.type_of(self.native.constant(dtype.code, list(shape), data)))
 
-    def id_of(self, value: Value | None) -> int | None:
+    def id_of(self, value: Value) -> int:
         """The number of a value in this graph; values from outside become constants."""
-        if value is None:
-            return None
         if value.trace is self:
             return value.id
         if value.trace is not None:
@@ -275,7 +276,7 @@ class GraphTrace:
     def emit(self, op: str, operands: Sequence[Value | None], attrs: Attrs) -> tuple[Value, ...]:
         if self.locate:
             self._locate()
-        ids = [self.id_of(value) for value in operands]
+        ids = [None if v is None else self.id_of(v) for v in operands]
         raw = [(name, kind, _raw_attr(kind, value)) for name, kind, value in attrs]
         return tuple(map(self.wrap, self.native.node(op, ids, raw)))
 
@@ -392,7 +393,7 @@ def emit(op: str, operands: Sequence[Value | None], attrs: Attrs = ()) -> tuple[
     return _wait(node, types) if types is not None else _run_now(node)
 
 
-def emit_spread(op: str, operands: tuple[Value, ...], shape: tuple[int, ...]) -> Value:
+def emit_spread(op: str, operands: tuple[Value, ...], shape: tuple[Any, ...]) -> Value:
     """A node that waits, whose operands are repeated to one shape first. Not while tracing."""
     key = (op, operands[0].dtype, shape)
     types = _types.get(key)
@@ -422,13 +423,16 @@ def _wait(node: _Node, types: Any) -> tuple[Value, ...]:
         if before is not None:
             count += before.count
             size += before.bytes
+    made: list[Value] = []
     for i, (dtype, shape) in enumerate(types):
         value = Value(dtype, shape)
         value.node, value.index = node, i
-        node.results.append(value)
-        size += _bytes(value)
+        node.results.append(weakref.ref(value))
+        node.size += _bytes(value)
+        made.append(value)
+    size += node.size
     node.count, node.bytes = count, size
-    results = tuple(node.results)
+    results = tuple(made)
     if count >= NODES_MAX or size >= BYTES_MAX:
         node.count, node.bytes = _count(results[0])
         if node.count >= NODES_MAX or node.bytes >= BYTES_MAX:
@@ -445,7 +449,7 @@ def _count(value: Value) -> tuple[int, int]:
         if node is None or id(node) in nodes:
             continue
         nodes.add(id(node))
-        size += sum(map(_bytes, node.results))
+        size += node.size
         stack.extend(v for v in node.operands if v is not None)
     return len(nodes), size
 
@@ -500,9 +504,10 @@ class _Plan:
             self._visit(value)
         named = {id(v) for v in wanted}
         for node in self.nodes:
-            for value in node.results:
-                if value.handles or id(value) in named:
-                    self.outputs.append(value)
+            for reference in node.results:
+                result = reference()
+                if result is not None and (result.handles or id(result) in named):
+                    self.outputs.append(result)
         self.key = self._key()
 
     def _visit(self, root: Value) -> None:
@@ -532,8 +537,10 @@ class _Plan:
 
     def _place(self, node: _Node) -> None:
         self._placed.add(id(node))
-        for value in node.results:
-            self._numbers.setdefault(id(value), len(self.nodes) * 16 + value.index)
+        for reference in node.results:
+            value = reference()
+            if value is not None:
+                self._numbers.setdefault(id(value), len(self.nodes) * 16 + value.index)
         self.nodes.append(node)
 
     def _key(self) -> object:
@@ -564,7 +571,9 @@ class _Plan:
             if node.spread is not None:
                 operands = [v and _spread(trace, v, node.spread) for v in operands]
             for old, new in zip(node.results, trace.emit(node.op, operands, node.attrs)):
-                made.setdefault(id(old), new)
+                value = old()
+                if value is not None:
+                    made.setdefault(id(value), new)
         return _compile(trace, [made[id(v)] for v in self.outputs])
 
 

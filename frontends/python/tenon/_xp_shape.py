@@ -166,7 +166,7 @@ def moveaxis(
 def _count(shape: Sequence[Size]) -> Size:
     total: Size = 1
     for s in shape:
-        total = total * s  # type: ignore[operator]
+        total = total * s
     return total
 
 

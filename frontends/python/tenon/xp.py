@@ -67,4 +67,4 @@ __all__ = [
 from tenon import _xp_create, _xp_elementwise, _xp_reduce, _xp_search, _xp_shape, _xp_types
 
 for _module in (_xp_create, _xp_elementwise, _xp_reduce, _xp_search, _xp_shape, _xp_types):
-    __all__ += _module.__all__  # type: ignore[attr-defined]
+    __all__ += _module.__all__
