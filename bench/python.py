@@ -106,6 +106,30 @@ def mlp(rows):
     return rows.append(("MLP, NumPy", ours, "onnxruntime", theirs, 0.5))
 
 
+def arrays(rows):
+    """A chain of 20 eager operations, and one whose result is read."""
+    from tenon import xp
+
+    x = np.linspace(0, 1, 256, dtype=np.float32)
+    mine, torch = xp.asarray(x), module("torch")
+    theirs = torch.from_numpy(x.copy()) if torch else None
+
+    def chain(value, read):
+        for _ in range(10):
+            value = value * 0.5 + 1.0
+        return read(value)
+
+    ours, numpy = best([lambda: chain(mine, np.asarray), lambda: chain(x, np.asarray)])
+    rows.append(("20 eager ops on f32[256]", ours, "NumPy", numpy, None))
+    peer = best([lambda: chain(theirs, lambda v: v.numpy())])[0] if torch else None
+    rows.append(("20 eager ops on f32[256]", ours, "torch", peer, 0.4))
+    small = xp.asarray(x[:1])
+    ours = best([lambda: float((small + small)[0])])[0]
+    tensor = theirs[:1] if torch else None
+    peer = best([lambda: torch.add(tensor, tensor).item()])[0] if torch else None
+    rows.append(("one eager op, read", ours, "torch.add().item()", peer, 2))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="write the rows to this file, too")
@@ -113,6 +137,7 @@ def main():
     rows = [("import tenon (ms)", import_ms("import tenon"), "", None, 20)]
     one_op(rows)
     mlp(rows)
+    arrays(rows)
     for name, ours, peer, theirs, goal in rows:
         quotient = f"{ours / theirs:6.2f}" if ours and theirs else "      "
         shown = "not run" if ours is None else f"{ours:9.2f}"

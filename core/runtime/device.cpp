@@ -161,7 +161,7 @@ std::string Device::use_text() {
 Status Device::exchanges() const {
   if (apis_.exchange != nullptr) return {};
   return error(
-      TENON_UNIMPLEMENTED, "T0627",
+      TENON_UNIMPLEMENTED, "T0633",
       "device {} takes no memory of other libraries and gives none: its plugin {} has no {}",
       quoted(name_), quoted(apis_.plugin), TENON_EXCHANGE_ID);
 }

@@ -125,7 +125,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Status check(tenon_code_t code, std::string_view what);
   // " (it has 4096 in use)", of its bytes; empty if it does not tell. For messages.
   std::string use_text();
-  // T0627 without tenon.exchange/1.
+  // T0633 without tenon.exchange/1.
   Status exchanges() const;
   // T0611 once the device was lost: it gives no more results.
   Status alive() const;

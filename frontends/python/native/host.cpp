@@ -269,6 +269,10 @@ void let_go(const std::function<void()>& release) {
   if (!g_forked && Py_IsInitialized() != 0) away(release);
 }
 
+bool interpreter_ended() {
+  return queues().ended;
+}
+
 void end_queues() {
   queues().ended = true;
   if (g_tables.host == nullptr || g_forked) return;

@@ -66,6 +66,9 @@ void release_tensor(tenon_tensor_t* tensor);
 // Drops a reference to a Python object later, from any thread, without the GIL.
 void drop_later(PyObject* object);
 
+// True once the interpreter ends: Python must not be called any more.
+bool interpreter_ended();
+
 // Empties the queues: log messages go to `logging`, dead tensors and references are released. With
 // the GIL. Cheap if there is nothing.
 void empty_queues();

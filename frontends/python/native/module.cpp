@@ -5,9 +5,11 @@
 
 #include "frontends/python/native/background.h"
 #include "frontends/python/native/host.h"
+#include "frontends/python/native/ops.h"
 #include "frontends/python/native/program.h"
 #include "frontends/python/native/results.h"
 #include "frontends/python/native/tensor.h"
+#include "frontends/python/native/trace.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -37,4 +39,6 @@ NB_MODULE(_native, m) {
   bind_tensor(m);
   bind_program(m);
   bind_background(m);
+  bind_trace(m);
+  bind_ops(m);
 }

@@ -24,6 +24,9 @@ std::vector<tenon_key_value_t> pairs_of(const Pairs& pairs) {
   return out;
 }
 
+// Texts are never freed: compilations without the GIL may read an earlier one.
+const tenon_str_t* g_pipeline = new tenon_str_t{};
+
 // The record borrows from the options and from `room`.
 tenon_session_options_t session_options(const CompileOptions& options,
                                         std::vector<tenon_key_value_t>* room) {
@@ -32,6 +35,7 @@ tenon_session_options_t session_options(const CompileOptions& options,
   record.device = text(options.device);
   record.no_fallback = options.no_fallback ? 1 : 0;
   record.deterministic = options.deterministic ? 1 : 0;
+  record.pipeline = *g_pipeline;
   record.options = room->data();
   record.option_count = static_cast<uint32_t>(room->size());
   return record;
@@ -72,6 +76,10 @@ std::string text_from(const std::function<tenon_code_t(const tenon_sink_t*)>& wr
 }
 
 }  // namespace
+
+void set_pipeline(const std::string& passes) {
+  g_pipeline = new tenon_str_t(text(*new std::string(passes)));
+}
 
 // ---- Graphs ----
 

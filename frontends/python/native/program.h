@@ -25,11 +25,15 @@ struct CompileOptions {
   Pairs options;
 };
 
+// The passes of all later compilations; empty: the standard ones. With the GIL.
+void set_pipeline(const std::string& passes);
+
 // A loaded graph. Immutable; safe.
 class Graph {
  public:
   static Graph load(const std::string& path, const Pairs& options);
   static Graph of_bytes(std::string_view bytes, const std::string& name);
+  static Graph of_model(tenon_model_t* model) { return Graph(model); }  // takes it
   Graph(Graph&& other) noexcept : model_(std::exchange(other.model_, nullptr)) {}
   ~Graph();
   tenon_model_t* get() const { return model_; }

@@ -25,7 +25,36 @@ from tenon._host import devices, plugins, tensor
 from tenon._model import Explanation, LastRun, Model, Port, Profile, Run, load
 from tenon._native import Results, Tensor
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tenon import nn, xp
+    from tenon._compile import compile
+    from tenon._op import op, opcheck
+    from tenon._pass import graph_pass
+
 __version__ = "0.1.0"
+
+# Imported when they are used first.
+_LATER = {
+    "compile": "_compile",
+    "graph_pass": "_pass",
+    "nn": "",
+    "op": "_op",
+    "opcheck": "_op",
+    "xp": "",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+    import importlib
+
+    module = importlib.import_module("tenon." + (_LATER[name] or name))
+    value: object = getattr(module, name) if _LATER[name] else module
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "Cancelled",
@@ -44,8 +73,14 @@ __all__ = [
     "Tensor",
     "UnsupportedError",
     "UsageError",
+    "compile",
     "devices",
+    "graph_pass",
     "load",
+    "nn",
+    "op",
+    "opcheck",
     "plugins",
     "tensor",
+    "xp",
 ]

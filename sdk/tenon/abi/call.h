@@ -148,14 +148,14 @@ typedef struct tenon_host_call_t {
   /* Makes a tensor of memory of another library, where it is: `memory` names it as the device's
    * plugin demands (exchange.h). array: type and dims; its data and strides are null. The memory
    * must stay as it is, and `release` is called, as for tensor_wrap; all work that writes it is
-   * done. T0502, T0503 and T0627 for the device; T0613 if length_bytes are not the array's; else
+   * done. T0502, T0503 and T0633 for the device; T0613 if length_bytes are not the array's; else
    * as the plugin refuses it. Safe. */
   tenon_code_t (*tensor_adopt)(void* self, const tenon_array_t* array, tenon_str_t device,
                                const tenon_native_memory_t* memory, void* context,
                                void (*release)(void* context), tenon_tensor_t** out_tensor);
   /* The handle of the tensor's memory on a device, dense, valid as long as the tensor lives; not to
    * be written. Copied there first if it is not there. kind: as the plugin knows it. T0502, T0503
-   * and T0627 for the device, T0621 once the tensor was given up; else as the plugin refuses. Safe.
+   * and T0633 for the device, T0621 once the tensor was given up; else as the plugin refuses. Safe.
    */
   tenon_code_t (*tensor_native)(void* self, tenon_tensor_t* tensor, tenon_str_t device,
                                 tenon_str_t kind, tenon_native_memory_t* out_memory);

@@ -1,0 +1,384 @@
+"""The array of tenon.xp: a name of a value, with the operators of the array API standard."""
+
+from __future__ import annotations
+
+from tenon import _dtypes as dt
+from tenon import _host, _ops
+from tenon._dtypes import DType
+from tenon._errors import UnsupportedError
+from tenon._trace import Dim, Value, _unknown, active, emit_spread, evaluate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any, Self
+
+    from tenon._trace import Size
+
+    Scalar = bool | int | float
+
+
+class Array:
+    """An array. Made by the functions of `tenon.xp`, as `xp.asarray([1.0, 2.0])`.
+
+    Operations wait until a value is read (printing, `float(x)`, `numpy.asarray(x)`), and are
+    computed together then. `x[i] = v` and `x += y` give this name a new value; other names of the
+    old value, and views, do not change. Shapes and types are known at once, and mistakes are told
+    at the line that makes them. Safe to use from several threads, except for writes to one array.
+    """
+
+    __slots__ = ("_value", "_weak", "__weakref__")
+    __array_priority__ = 1000
+
+    def __init__(self, value: Value, weak: bool = False):
+        self._value = value
+        self._weak = weak  # a number that a traced function was given: takes the other side's type
+        value.handles += 1
+
+    def __del__(self) -> None:
+        try:
+            self._value.handles -= 1
+        except AttributeError:
+            pass
+
+    def _set(self, value: Value) -> None:
+        value.handles += 1
+        self._value.handles -= 1
+        self._value = value
+
+    # ---- What it is ----
+
+    @property
+    def dtype(self) -> DType:
+        """The element type, such as `xp.float32`."""
+        return self._value.dtype
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes of the axes. While a function is traced, some may be `Dim`s."""
+        return self._value.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._value.shape)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements."""
+        total: Any = 1
+        for s in self._value.shape:
+            total = total * s
+        return total
+
+    @property
+    def device(self) -> str:
+        """The device on which it is computed."""
+        from tenon._trace import default_device
+
+        return default_device()
+
+    @property
+    def T(self) -> Array:
+        """The transpose of a matrix."""
+        if self.ndim != 2:
+            raise ValueError(f".T needs 2 axes, this array has {self.ndim}: use .mT or permute_dims")
+        return self.mT
+
+    @property
+    def mT(self) -> Array:
+        """The transposes of a stack of matrices."""
+        from tenon import xp
+
+        return xp.matrix_transpose(self)
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
+        from tenon import xp
+
+        if api_version not in (None, *xp.API_VERSIONS):
+            raise ValueError(f"tenon.xp has the versions {', '.join(xp.API_VERSIONS)} only")
+        return xp
+
+    def to_device(self, device: str, /, *, stream: object = None) -> Array:
+        """The array itself: all arrays of a process are on one device (TENON_DEVICE)."""
+        if stream is not None:
+            raise ValueError("stream= is not used here: pass None")
+        if device != self.device:
+            raise UnsupportedError(
+                f"arrays are on {self.device!r}; another device for one array: not yet. Set "
+                "TENON_DEVICE, or use tenon.compile(device=...).",
+                "T0629",
+            )
+        return self
+
+    # ---- Reading ----
+
+    def _read(self) -> Any:
+        """The tensor, or the number of a value without axes."""
+        if self._value.trace is not None:
+            raise _unknown()
+        evaluate((self._value,))
+        return self._value.data
+
+    def tensor(self) -> Any:
+        """Its value, computed, as a `tenon.Tensor`."""
+        data = self._read()
+        if isinstance(data, (bool, int, float)):
+            _host.open()
+            data = self._value.data = _tensor_of(dt.element(self.dtype, data), self.dtype, ())
+        return data
+
+    def numpy(self) -> Any:
+        """A read-only NumPy array of the same memory."""
+        return self.tensor().numpy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return self.tensor().__array__(dtype, copy)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.tensor().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        if self._value.trace is not None:
+            raise _unknown()
+        return (1, 0)
+
+    def item(self) -> Scalar:
+        """The only element, as a number of Python."""
+        if self.size != 1:
+            raise TypeError(f"only an array of one element is a number, this has shape {self.shape}")
+        data = self._read()
+        return data if isinstance(data, (bool, int, float)) else data.item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists."""
+        return self.tensor().tolist()
+
+    def _number(self, what: str) -> Any:
+        if self.ndim != 0:
+            raise TypeError(f"{what} needs an array without axes, this one has shape {self.shape}")
+        return self.item()
+
+    def __bool__(self) -> bool:
+        return bool(self._number("bool(x)"))
+
+    def __int__(self) -> int:
+        return int(self._number("int(x)"))
+
+    def __float__(self) -> float:
+        return float(self._number("float(x)"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex(x)"))
+
+    def __index__(self) -> int:
+        if not dt.is_integer(self.dtype):
+            raise TypeError(f"an index is an integer, not {self.dtype.name}")
+        return int(self._number("an index"))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without axes has no length")
+        return int(self.shape[0].__index__())
+
+    def __iter__(self) -> Any:
+        if not self.shape:
+            raise TypeError("an array without axes cannot be iterated over")
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        if self._value.trace is not None:
+            return f"Array(shape={self.shape}, dtype={self.dtype.name}, traced)"
+        import math
+
+        if math.prod(self.shape) > 1000:
+            return f"Array(shape={self.shape}, dtype={self.dtype.name})"
+        return f"Array({self.tolist()}, dtype={self.dtype.name})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _of_tensor, (self.tensor(),)
+
+    def __copy__(self) -> Array:
+        return Array(self._value)
+
+    def __deepcopy__(self, memo: object) -> Array:
+        return Array(self._value)
+
+    # ---- Indexing ----
+
+    def __getitem__(self, key: Any) -> Array:
+        from tenon import _indexing
+
+        return Array(_indexing.get(self._value, key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        from tenon import _indexing
+
+        self._set(_indexing.put(self._value, key, operand_like(value, self)))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _tensor_of(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Any:
+    from tenon import _native
+
+    return _native.tensor_of_bytes(data, dtype.code, shape)
+
+
+def _of_tensor(tensor: Any) -> Array:
+    value = Value(dt.by_code[tensor.dtype], tensor.shape)
+    value.data = tensor
+    return Array(value)
+
+
+def _fits(number: Scalar, dtype: DType) -> None:
+    """Whether a number of Python may stand beside an array: its kind is not above the array's."""
+    kind = "bool" if isinstance(number, bool) else "int" if isinstance(number, int) else "float"
+    if isinstance(number, bool):
+        ok = dtype is dt.bool_
+    elif isinstance(number, int):
+        ok = dtype is not dt.bool_
+    else:
+        ok = dt.is_float(dtype)
+    if not ok:
+        raise TypeError(
+            f"a Python {kind} does not go with an array of {dtype.name}: convert the array with "
+            "xp.astype(x, ...), or write a number of its kind"
+        )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+def operand_like(value: Any, other: Array) -> Array:
+    """What stands beside an array: an array, a number, or an array of another library."""
+    if isinstance(value, Array):
+        return value
+    if _is_number(value):
+        _fits(value, other.dtype)
+        return Array(_ops.scalar(value, other.dtype))
+    if isinstance(value, complex):
+        raise UnsupportedError("complex numbers: not yet", "T0629")
+    if isinstance(value, Dim):
+        return Array(_ops.size_value(value, other.dtype))
+    from tenon import xp
+
+    return xp.asarray(value)
+
+
+def pair(x: Any, y: Any) -> tuple[Value, Value]:
+    """Two operands in their common type, not yet of one shape."""
+    if not isinstance(x, Array):
+        if not isinstance(y, Array):
+            from tenon import xp
+
+            if _is_number(x) and _is_number(y):
+                raise TypeError("one of two operands has to be an array")
+            x = xp.asarray(x)
+        else:
+            x = operand_like(x, y)
+    if not isinstance(y, Array):
+        y = operand_like(y, x)
+    a, b = x._value, y._value
+    if a.dtype is not b.dtype:
+        if x._weak != y._weak:
+            a, b = (_weak(x, b.dtype), b) if x._weak else (a, _weak(y, a.dtype))
+        else:
+            dtype = dt.promote(a.dtype, b.dtype)
+            a, b = _ops.convert(a, dtype), _ops.convert(b, dtype)
+    return a, b
+
+
+def _weak(x: Array, dtype: DType) -> Value:
+    example = True if x.dtype is dt.bool_ else 1 if dt.is_integer(x.dtype) else 1.0
+    _fits(example, dtype)
+    return _ops.convert(x._value, dtype)
+
+
+def binary(op: str, x: Any, y: Any) -> Array:
+    a, b = pair(x, y)
+    shape = _ops.broadcast_shapes(a.shape, b.shape)
+    if active() is None:
+        return Array(emit_spread(op, (a, b), shape))
+    a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
+    return Array(_ops.one(op, a, b))
+
+
+def value_of(x: Any) -> Value:
+    """The value of an argument: an array, or what asarray takes."""
+    if isinstance(x, Array):
+        return x._value
+    if _is_number(x) or isinstance(x, (list, tuple)):
+        raise TypeError(f"an array is expected here, not {x!r}: xp.asarray makes one")
+    from tenon import xp
+
+    array: Array = xp.asarray(x)
+    return array._value
+
+
+def _install_operators() -> None:
+    """Operators are the functions of the same meaning."""
+
+    def forward(name: str, function: str) -> None:
+        found: list[Any] = []  # the function; xp is imported later than this module
+
+        def apply(a: Any, b: Any) -> Any:
+            if not found:
+                from tenon import xp
+
+                found.append(getattr(xp, function))
+            return found[0](a, b)
+
+        def method(self: Array, other: Any) -> Any:
+            if isinstance(other, _NO_OPERANDS):
+                return NotImplemented
+            return apply(self, other)
+
+        def reflected(self: Array, other: Any) -> Any:
+            if isinstance(other, _NO_OPERANDS):
+                return NotImplemented
+            return apply(other, self)
+
+        def in_place(self: Array, other: Any) -> Self:  # type: ignore[misc]
+            result = method(self, other)
+            if result is NotImplemented:
+                return NotImplemented
+            if result.dtype is not self.dtype or result.shape != self.shape:
+                raise TypeError(
+                    f"the result is {result.dtype.name}{result.shape}, and an operation in place "
+                    f"keeps {self.dtype.name}{self.shape}: write x = x {name} y"
+                )
+            self._set(result._value)
+            return self
+
+        setattr(Array, f"__{name}__", method)
+        if function not in _COMPARISONS:
+            setattr(Array, f"__r{name}__", reflected)
+            setattr(Array, f"__i{name}__", in_place)
+
+    for name, function in _OPERATORS.items():
+        forward(name, function)
+    for name, function in {
+        "neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert",
+    }.items():  # fmt: skip
+
+        def unary(self: Array, function: str = function) -> Any:
+            from tenon import xp
+
+            return getattr(xp, function)(self)
+
+        setattr(Array, f"__{name}__", unary)
+
+
+_NO_OPERANDS = (str, bytes, type(None), dict)
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
+    "floordiv": "floor_divide", "mod": "remainder", "pow": "pow", "matmul": "matmul",
+    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
+    "gt": "greater", "ge": "greater_equal",
+}  # fmt: skip
+_install_operators()

@@ -1,0 +1,286 @@
+"""`@tenon.op`: operators whose meaning is a Python function."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+
+from tenon import _dtypes as dt
+from tenon import _host, _native, _trace
+from tenon._array import Array, operand_like, value_of
+from tenon._errors import Error, UsageError
+from tenon._trace import F64, I64, I64S, STRING, Dim, GraphTrace, SizeNeeded, Value, tracing
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_KINDS = {"float": F64, "int": I64, "bool": I64, "str": STRING, "tuple": I64S, "list": I64S}
+_ops: dict[str, Op] = {}
+
+
+class Op:
+    """An operator of this process. Made by `tenon.op`.
+
+    Called with arrays and numbers, it is one node: at once, in functions that are traced, and in
+    models whose frontend finds it by name.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any]):
+        functools.update_wrapper(self, function)
+        self.name = name
+        self.function = function
+        self.operands: list[str] = []
+        self.attrs: dict[str, tuple[int, Any]] = {}
+        """Kind and default of each argument that is no array."""
+        self._registered: object = None
+        for parameter in inspect.signature(function).parameters.values():
+            self._add(parameter)
+        if not self.operands:
+            raise UsageError(f"{name} has no array among its arguments", "T0631")
+
+    def _add(self, parameter: inspect.Parameter) -> None:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise UsageError(f"{self.name}: *args and **kwargs: not yet", "T0629")
+        kind = _kind_of(parameter.annotation)
+        if kind is None:
+            if self.attrs:
+                raise UsageError(
+                    f"{self.name}: the array {parameter.name!r} comes after a number; arrays are "
+                    "first, and numbers have an annotation (a: float)",
+                    "T0631",
+                )
+            self.operands.append(parameter.name)
+        else:
+            self.attrs[parameter.name] = kind, parameter.default
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        bound = inspect.signature(self.function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = bound.arguments
+        first = next((v for n in self.operands if isinstance(v := given[n], Array)), None)
+        arrays = [given[n] if first is None else operand_like(given[n], first) for n in self.operands]
+        values = [value_of(a) for a in arrays]
+        attrs = tuple(
+            (name, kind, _attr(self.name, name, kind, given[name]))
+            for name, (kind, _) in sorted(self.attrs.items())
+        )
+        results = tuple(Array(v) for v in _trace.emit(self.name, values, attrs))
+        return results[0] if len(results) == 1 else results
+
+    def _run(self, operands: list[Value], attrs: dict[str, Any]) -> list[Value]:
+        """The function on values of the active trace."""
+        result = self.function(*(Array(v) for v in operands), **attrs)
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        if not results or not all(isinstance(r, Array) for r in results):
+            raise TypeError(f"it returned {result!r}: an array or a tuple of arrays is needed")
+        return [r._value for r in results]
+
+    def _infer(
+        self, graph: _native.Trace, types: list[tuple[str, tuple[int, ...]]], attrs: dict[str, Any]
+    ) -> list[tuple[str, list[int]]]:
+        """Types of the results: those of a trace in a graph of its own, with sizes of the caller's."""
+        trace = GraphTrace(self.name)
+        back: dict[str, int] = {}  # symbols of the trace, and the sizes that they stand for
+        made: dict[int, Any] = {}
+        values = []
+        for i, (code, dims) in enumerate(types):
+            sizes = []
+            for raw in dims:
+                if raw < 0 and raw not in made:
+                    made[raw] = trace.symbol(f"s{len(made)}", -1)
+                    back[repr(made[raw])] = raw
+                sizes.append(made[raw] if raw < 0 else raw)
+            values.append(trace.argument(dt.by_code[code], sizes, f"x{i}"))
+        with tracing(trace):
+            results = self._run(values, attrs)
+        return [(v.dtype.code, [_outer(trace, graph, back, s) for s in v.shape]) for v in results]
+
+    def _decompose(
+        self, native: _native.Trace, operands: list[int], attrs: dict[str, Any]
+    ) -> list[int]:
+        """The nodes of the function, where the host wants them."""
+        trace = GraphTrace(self.name, native)
+        values = [trace.wrap(native.type_of(id)) for id in operands]
+        with tracing(trace):
+            return [trace.id_of(v) for v in self._run(values, attrs)]
+
+
+def _outer(trace: GraphTrace, graph: _native.Trace, back: dict[str, int], size: Any) -> int:
+    if not isinstance(size, Dim):
+        return int(size)
+    op, a, b, constant, name = trace.native.dim_parts(size.raw)
+    if op == 0:
+        return constant
+    if op == 1:
+        if name not in back:
+            raise ValueError("the sizes of its results depend on values, which an op does not allow")
+        return back[name]
+    left, right = (_outer(trace, graph, back, trace.size(d)) for d in (a, b))
+    return graph.dim(op, left, right)
+
+
+def _kind_of(annotation: Any) -> int | None:
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    return _KINDS.get(name.partition("[")[0])
+
+
+def _attr(op: str, name: str, kind: int, value: Any) -> Any:
+    try:
+        if kind == F64:
+            return float(value)
+        if kind == STRING:
+            return str(value)
+        if kind == I64S:
+            return tuple(v.__index__() for v in value)
+        return int(value) if isinstance(value, bool) else value.__index__()
+    except (TypeError, AttributeError, ValueError):
+        raise UsageError(
+            f"{op}: {name} is {value!r}, and a number or text that is known now is needed", "T0631"
+        ) from None
+
+
+def told(name: str, error: BaseException) -> tuple[int, str]:
+    """Code and message for the host, of an exception in the function of an op."""
+    if isinstance(error, SizeNeeded):
+        return 12, f"T0632: {name} needs its sizes as numbers, and they are not known yet"
+    if isinstance(error, Error):
+        code = next((c for c, kind in _error_kinds().items() if type(error) is kind), 3)
+        return code, f"{error.code}: {name}{_place(error)}: {error.args[0]}"
+    return 3, f"T0631: {name}{_place(error)}: {type(error).__name__}: {error}"
+
+
+def _error_kinds() -> dict[int, type[Error]]:
+    from tenon._errors import _KINDS
+
+    return _KINDS
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line outside of this package."""
+    place, trace = "", error.__traceback__
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module != "tenon" and not module.startswith("tenon."):
+            place = f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return place
+
+
+# ---- Content ----
+
+
+def _content(value: Any, seen: set[int]) -> object:
+    """What decides the meaning of a function: code, defaults, and all of the user's that it names."""
+    if id(value) in seen:
+        return "seen"
+    if inspect.isfunction(value) and not value.__module__.startswith("tenon."):
+        seen.add(id(value))
+        cells = [c.cell_contents for c in value.__closure__ or ()]
+        names = [value.__globals__.get(n) for n in _names(value.__code__)]
+        parts = tuple(_content(v, seen) for v in (*cells, *names))
+        return _code(value.__code__), repr(value.__defaults__), repr(value.__kwdefaults__), parts
+    if isinstance(value, (bool, int, float, str, tuple, type(None))):
+        return repr(value)
+    return type(value).__name__, id(value)
+
+
+def _names(code: Any) -> list[str]:
+    nested = [n for c in code.co_consts if inspect.iscode(c) for n in _names(c)]
+    return [*code.co_names, *nested]
+
+
+def _code(code: Any) -> object:
+    constants = tuple(_code(c) if inspect.iscode(c) else repr(c) for c in code.co_consts)
+    return code.co_code, constants, code.co_names, code.co_varnames
+
+
+# ---- The decorator ----
+
+
+def op(name: str, /) -> Callable[[Callable[..., Any]], Op]:
+    """Registers an operator whose meaning is a function of arrays.
+
+        @tenon.op("demo.scale_shift")
+        def scale_shift(x, a: float, b: float):
+            return x * a + b
+
+    Arrays come first; arguments with the annotation float, int, bool, str or tuple are attributes.
+    The function is traced whenever types have to be known or the op is taken apart, so it runs for
+    any types and sizes that it makes sense for, on any device, and is fused with its neighbours. It
+    must not depend on anything that changes. The name has a dot. Registered again, with the same
+    content it stays the same op; with another one it is a new op: what is built from then on, and
+    compiled functions that are called, use it. Threads of Tenon call the function.
+
+    Raises `UsageError` for names (T0320 and others) and arguments (T0631) that cannot be used.
+    """
+
+    def register(function: Callable[..., Any]) -> Op:
+        _host.open()
+        made = Op(name, function)
+        content = _content(function, set()), tuple(made.operands), repr(made.attrs)
+        known = _ops.get(name)
+        if known is not None and known._registered == content:
+            return known
+        attrs = [
+            (n, kind, default is inspect.Parameter.empty or kind == I64S, default)
+            for n, (kind, default) in made.attrs.items()
+        ]
+        summary = (inspect.getdoc(function) or f"The Python function {function.__name__}.").splitlines()[0]
+        _native.register_op(name, summary, made.operands, attrs, made._infer, made._decompose)
+        made._registered = content
+        _ops[name] = made
+        _trace.forget_types()
+        return made
+
+    return register
+
+
+def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs: Any) -> None:
+    """Checks an op with these arguments, on every device that is there.
+
+    The types that it infers are those of its results, and the values are those of its function,
+    also where sizes are symbols. Raises AssertionError with what differs.
+    """
+    import numpy as np
+
+    from tenon._compile import compile
+
+    def listed(result: Any) -> list[Any]:
+        return list(result) if isinstance(result, tuple) else [result]
+
+    expected = [np.asarray(r) for r in listed(op.function(*args, **kwargs))]
+    names = list(inspect.signature(op.function).parameters)
+    given = dict(zip(names, args)) | kwargs
+    arrays = [given[n] for n in op.operands]
+    others = {n: given[n] for n in op.attrs if n in given}
+    symbols = {n: tuple(f"{n}{i}" for i in range(np.ndim(np.asarray(a)))) for n, a in zip(op.operands, arrays)}
+    at_once = [np.asarray(r) for r in listed(op(*args, **kwargs))]
+    _compare(op, "at once", at_once, expected, rtol, atol)
+
+    source = compile(lambda *xs: op(*xs, **others))
+    _compare(op, "compiled", [np.asarray(r) for r in listed(source(*arrays))], expected, rtol, atol)
+    trace = GraphTrace(op.name)
+    values = [
+        trace.argument(value_of(a).dtype, [trace.symbol(s, -1) for s in symbols[n]], n)
+        for n, a in zip(op.operands, arrays)
+    ]
+    with tracing(trace):
+        try:
+            op(*(Array(v) for v in values), **others)
+        except Error as error:
+            if error.code != "T0632":  # it needs numbers, which is allowed
+                raise
+
+
+def _compare(op: Op, how: str, mine: Any, expected: Any, rtol: float, atol: float) -> None:
+    import numpy as np
+
+    assert len(mine) == len(expected), f"{op.name} {how}: {len(mine)} results, {len(expected)} expected"
+    for i, (a, b) in enumerate(zip(mine, expected)):
+        assert a.dtype == b.dtype and a.shape == b.shape, (
+            f"{op.name} {how}: result {i} is {a.dtype}{a.shape}, and the function gives "
+            f"{b.dtype}{b.shape}"
+        )
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=f"{op.name} {how}, result {i}")

@@ -1,0 +1,271 @@
+"""tenon.xp: functions of each element."""
+
+from __future__ import annotations
+
+from tenon import _dtypes as dt
+from tenon import _ops
+from tenon._array import Array, binary, operand_like, pair, value_of
+from tenon._dtypes import DType
+from tenon._errors import UnsupportedError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+__all__: list[str] = []
+
+_FLOAT = "real floating"
+_KINDS: dict[str, tuple[Callable[[DType], bool], str]] = {
+    "float": (dt.is_float, "floating-point"),
+    "numeric": (lambda d: d is not dt.bool_, "numeric"),
+    "integer": (dt.is_integer, "integer"),
+    "bits": (lambda d: not dt.is_float(d), "integer or bool"),
+    "bool": (lambda d: d is dt.bool_, "bool"),
+    "any": (lambda d: True, "any"),
+}
+
+
+def check(name: str, kind: str, *values: Any) -> None:
+    """TypeError if an array is not of a kind that the function is for."""
+    accepts, text = _KINDS[kind]
+    for v in values:
+        if not accepts(v.dtype):
+            raise TypeError(f"{name} is for {text} arrays, not {v.dtype.name}")
+
+
+def _unary(name: str, kind: str, op: str, doc: str) -> None:
+    def function(x: Array, /) -> Array:
+        v = value_of(x)
+        check(name, kind, v)
+        return Array(_ops.one(op, v))
+
+    _publish(name, function, doc)
+
+
+def _binary(name: str, kind: str, op: str, doc: str) -> None:
+    def function(x1: Any, x2: Any, /) -> Array:
+        for x in (x1, x2):
+            if isinstance(x, Array):
+                check(name, kind, x)
+        return binary(op, x1, x2)
+
+    _publish(name, function, doc)
+
+
+def _publish(name: str, function: Callable[..., Any], doc: str) -> None:
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "tenon.xp"
+    function.__doc__ = doc
+    globals()[name] = function
+    __all__.append(name)
+
+
+for _name, _doc in {
+    "acos": "The angle in [0, pi] whose cosine is x.", "acosh": "Inverse hyperbolic cosine.",
+    "asin": "The angle in [-pi/2, pi/2] whose sine is x.", "asinh": "Inverse hyperbolic sine.",
+    "atan": "The angle in [-pi/2, pi/2] whose tangent is x.",
+    "atanh": "Inverse hyperbolic tangent.", "cos": "Cosine of an angle in radians.",
+    "cosh": "Hyperbolic cosine.", "exp": "e to the power of x.", "expm1": "exp(x) - 1, exact near 0.",
+    "log": "Natural logarithm.", "log1p": "log(1 + x), exact near 0.", "log2": "Logarithm to base 2.",
+    "log10": "Logarithm to base 10.", "sin": "Sine of an angle in radians.",
+    "sinh": "Hyperbolic sine.", "sqrt": "Square root.", "tan": "Tangent of an angle in radians.",
+    "tanh": "Hyperbolic tangent.", "reciprocal": "1 / x.",
+}.items():  # fmt: skip
+    _unary(_name, "float", _name, _doc + " Same shape and type; floating-point arrays.")
+for _name, _op, _doc in (
+    ("abs", "abs", "|x|."),
+    ("negative", "neg", "-x."),
+    ("sign", "sign", "-1, 0 or 1; NaN stays."),
+    ("square", "square", "x * x."),
+):
+    _unary(_name, "numeric", _op, _doc + " Same shape and type; numeric arrays.")
+_unary("bitwise_invert", "bits", "not", "All bits, or the truth value, inverted.")
+_unary("logical_not", "bool", "not", "Not x. Arrays of bool.")
+for _name, _kind, _op, _doc in (
+    ("add", "numeric", "add", "x1 + x2."),
+    ("subtract", "numeric", "sub", "x1 - x2."),
+    ("multiply", "numeric", "mul", "x1 * x2."),
+    ("divide", "float", "div", "x1 / x2; floating-point arrays."),
+    ("floor_divide", "numeric", "floor_div", "The largest integer not above x1 / x2."),
+    ("remainder", "numeric", "floor_mod", "x1 - floor(x1 / x2) * x2: the sign of x2."),
+    ("maximum", "numeric", "max", "The larger one; NaN if one is."),
+    ("minimum", "numeric", "min", "The smaller one; NaN if one is."),
+    ("atan2", "float", "atan2", "The angle of the point (x2, x1), in [-pi, pi]."),
+    ("hypot", "float", "hypot", "sqrt(x1**2 + x2**2) without overflow."),
+    ("bitwise_and", "bits", "and", "And, bit by bit."),
+    ("bitwise_or", "bits", "or", "Or, bit by bit."),
+    ("bitwise_xor", "bits", "xor", "Exclusive or, bit by bit."),
+    ("bitwise_left_shift", "integer", "shl", "x1 shifted to the left by x2 bits."),
+    ("logical_and", "bool", "and", "And. Arrays of bool."),
+    ("logical_or", "bool", "or", "Or. Arrays of bool."),
+    ("logical_xor", "bool", "xor", "Exclusive or. Arrays of bool."),
+):
+    _binary(_name, _kind, _op, _doc + " Shapes repeat and types promote.")
+
+
+def _comparison(name: str, kind: str, direction: int, doc: str) -> None:
+    def function(x1: Any, x2: Any, /) -> Array:
+        a, b = pair(x1, x2)
+        check(name, kind, a, b)
+        shape = _ops.broadcast_shapes(a.shape, b.shape)
+        a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
+        return Array(_ops.compare(a, b, direction))
+
+    _publish(name, function, doc + " An array of bool; NaN is unequal to everything.")
+
+
+for _i, (_name, _doc) in enumerate({
+    "equal": "x1 == x2.", "not_equal": "x1 != x2.", "less": "x1 < x2.", "less_equal": "x1 <= x2.",
+    "greater": "x1 > x2.", "greater_equal": "x1 >= x2.",
+}.items()):  # fmt: skip
+    _comparison(_name, "any" if _i < 2 else "numeric", _i, _doc)
+
+
+def _published(function: Any) -> Any:
+    function.__module__ = "tenon.xp"
+    __all__.append(function.__name__)
+    return function
+
+
+@_published
+def pow(x1: Any, x2: Any, /) -> Array:
+    """x1 to the power of x2. Integers wrap; a negative exponent of an integer is not defined."""
+    for x in (x1, x2):
+        if isinstance(x, Array):
+            check("pow", "numeric", x)
+    return binary("pow", x1, x2)
+
+
+@_published
+def bitwise_right_shift(x1: Any, x2: Any, /) -> Array:
+    """x1 shifted to the right by x2 bits; signed integers keep their sign."""
+    a, b = pair(x1, x2)
+    check("bitwise_right_shift", "integer", a, b)
+    shape = _ops.broadcast_shapes(a.shape, b.shape)
+    op = "shr_arith" if a.dtype.kind == "signed integer" else "shr_logical"
+    return Array(_ops.one(op, _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)))
+
+
+def _whole(name: str, op: str, doc: str) -> None:
+    def function(x: Array, /) -> Array:
+        v = value_of(x)
+        check(name, "numeric", v)
+        return Array(_ops.one(op, v) if dt.is_float(v.dtype) else v)
+
+    _publish(name, function, doc + " Integers stay.")
+
+
+_whole("ceil", "ceil", "The smallest integer not below x.")
+_whole("floor", "floor", "The largest integer not above x.")
+_whole("trunc", "trunc", "The integer next to x on the side of 0.")
+_whole("round", "round_even", "The nearest integer; halves go to the even one.")
+
+
+def _test(name: str, op: str, of_integers: bool, doc: str) -> None:
+    def function(x: Array, /) -> Array:
+        v = value_of(x)
+        check(name, "numeric", v)
+        if not dt.is_float(v.dtype):
+            return Array(_ops.full(v.shape, of_integers, dt.bool_))
+        return Array(_ops.one(op, v))
+
+    _publish(name, function, doc)
+
+
+_test("isfinite", "is_finite", True, "Whether x is neither infinite nor NaN.")
+_test("isinf", "is_inf", False, "Whether x is infinite.")
+_test("isnan", "is_nan", False, "Whether x is NaN.")
+
+
+@_published
+def positive(x: Array, /) -> Array:
+    """+x: the value itself."""
+    v = value_of(x)
+    check("positive", "numeric", v)
+    return Array(v)
+
+
+@_published
+def signbit(x: Array, /) -> Array:
+    """Whether the sign is negative, also of -0.0 and NaN. Floating-point arrays."""
+    v = value_of(x)
+    check("signbit", "float", v)
+    bits = _ops.one("bitcast", v, dtype=dt.by_code[f"i{v.dtype.bits}"])
+    return Array(_ops.compare(bits, _ops.like(bits, 0), 2))
+
+
+@_published
+def copysign(x1: Any, x2: Any, /) -> Array:
+    """|x1| with the sign of x2. Floating-point arrays."""
+    a, b = pair(x1, x2)
+    check("copysign", "float", a, b)
+    shape = _ops.broadcast_shapes(a.shape, b.shape)
+    size = _ops.one("abs", _ops.broadcast_to(a, shape))
+    negative = signbit(Array(_ops.broadcast_to(b, shape)))._value
+    return Array(_ops.select(negative, _ops.one("neg", size), size))
+
+
+@_published
+def nextafter(x1: Any, x2: Any, /) -> Array:
+    """The next number from x1 towards x2. float32 and float64."""
+    a, b = pair(x1, x2)
+    check("nextafter", "float", a, b)
+    if a.dtype.bits < 32:
+        raise UnsupportedError(f"nextafter of {a.dtype.name}: not yet", "T0629")
+    return binary("next_after", Array(a), Array(b))
+
+
+@_published
+def logaddexp(x1: Any, x2: Any, /) -> Array:
+    """log(exp(x1) + exp(x2)) without overflow. Floating-point arrays."""
+    a, b = pair(x1, x2)
+    check("logaddexp", "float", a, b)
+    shape = _ops.broadcast_shapes(a.shape, b.shape)
+    a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
+    one = _ops.one
+    far = one("neg", one("abs", one("sub", a, b)))
+    sum = one("add", one("max", a, b), one("log1p", one("exp", far)))
+    twice = one("add", a, _ops.like(a, 0.6931471805599453))  # inf - inf is NaN
+    return Array(_ops.select(_ops.compare(a, b, 0), twice, sum))
+
+
+@_published
+def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
+    """x, but not below min nor above max: numbers or arrays whose shapes go with x, or None."""
+    v = value_of(x)
+    check("clip", "numeric", v)
+    dtype = v.dtype
+    for op, bound in (("max", min), ("min", max)):
+        if bound is None:
+            continue
+        limit = operand_like(bound, Array(v))._value
+        if limit.dtype is not dtype and dt.promote(limit.dtype, dtype) is not dtype:
+            raise TypeError(f"a bound of {limit.dtype.name} for an array of {dtype.name}")
+        limit = _ops.convert(limit, dtype)
+        shape = _ops.broadcast_shapes(v.shape, limit.shape)
+        v = _ops.one(op, _ops.broadcast_to(v, shape), _ops.broadcast_to(limit, shape))
+    return Array(v)
+
+
+@_published
+def real(x: Array, /) -> Array:
+    """The real part: x, since arrays are real."""
+    v = value_of(x)
+    check("real", "numeric", v)
+    return Array(v)
+
+
+@_published
+def conj(x: Array, /) -> Array:
+    """The complex conjugate: x, since arrays are real."""
+    v = value_of(x)
+    check("conj", "numeric", v)
+    return Array(v)
+
+
+@_published
+def imag(x: Array, /) -> Array:
+    """The imaginary part of a complex array: not yet."""
+    check("imag", "numeric", value_of(x))
+    raise TypeError("imag is for complex arrays, which are not there yet")

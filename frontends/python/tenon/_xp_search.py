@@ -1,0 +1,325 @@
+"""tenon.xp: searching, sorting, sets, taking by index, and products of matrices."""
+
+from __future__ import annotations
+
+from tenon import _dtypes as dt
+from tenon import _indexing, _ops
+from tenon._array import Array, _is_number, pair, value_of
+from tenon._trace import I64, I64S, NO, Dim, Value, emit, same
+from tenon._xp_elementwise import check
+from tenon._xp_reduce import _kept, truth
+from tenon._xp_shape import _count, axes_of, axis_of, promoted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+from typing import NamedTuple
+
+__all__ = [
+    "argmax", "argmin", "argsort", "isin", "matmul", "matrix_transpose", "nonzero", "searchsorted",
+    "sort", "take", "take_along_axis", "tensordot", "unique_all", "unique_counts", "unique_inverse",
+    "unique_values", "vecdot", "where",
+]  # fmt: skip
+
+
+# ---- Searching ----
+
+
+def _extreme(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
+    v = value_of(x)
+    check(op, "numeric", v)
+    flat = _ops.reshape(v, (_count(v.shape),)) if axis is None else v
+    at = 0 if axis is None else axis_of(axis, len(v.shape))
+    if not isinstance(flat.shape[at], Dim) and flat.shape[at] == 0:
+        raise ValueError(f"{op} over an empty axis")
+    if dt.is_float(v.dtype) and op == "argmin":
+        # NaN counts as the smallest.
+        flat = _ops.select(_ops.one("is_nan", flat), _ops.like(flat, float("-inf")), flat)
+    out = _ops.one(op, flat, dim=at)
+    axes = tuple(range(len(v.shape))) if axis is None else (at,)
+    return Array(_kept(out, v, axes, keepdims))
+
+
+def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The index of the first largest element, of the flattened array for axis=None. NaN is largest."""
+    return _extreme("argmax", x, axis, keepdims)
+
+
+def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
+    """The index of the first smallest element, of the flattened array for axis=None."""
+    return _extreme("argmin", x, axis, keepdims)
+
+
+def nonzero(x: Array, /) -> tuple[Array, ...]:
+    """For each axis the indices of the elements that are not 0. Computed at once."""
+    v = value_of(x)
+    if not v.shape:
+        raise ValueError("nonzero needs at least one axis")
+    return tuple(Array(i) for i in _indexing.places(truth(v)))
+
+
+def searchsorted(
+    x1: Array, x2: Any, /, *, side: str = "left", sorter: Array | None = None
+) -> Array:
+    """Where elements of x2 go in the sorted x1, before ("left") or after ("right") equal ones."""
+    if side not in ("left", "right"):
+        raise ValueError(f"side={side!r} is neither 'left' nor 'right'")
+    if sorter is not None:
+        x1 = take(x1, sorter, axis=0)
+    a, b = pair(x1, x2)
+    check("searchsorted", "numeric", a, b)
+    if len(a.shape) != 1:
+        raise ValueError(f"x1 has one axis, not {len(a.shape)}")
+    return Array(_ops.one("searchsorted", a, b, right=int(side == "right")))
+
+
+def where(condition: Array, x1: Any, x2: Any, /) -> Array:
+    """x1 where the condition holds, else x2. Shapes repeat and types promote."""
+    p = value_of(condition)
+    check("where: the condition", "bool", p)
+    if _is_number(x1) and _is_number(x2):
+        from tenon import xp
+
+        x1 = xp.asarray(x1)
+        x2 = xp.asarray(x2, dtype=None if isinstance(x2, float) else x1.dtype)
+    a, b = pair(x1, x2)
+    return Array(_ops.select(p, a, b))
+
+
+# ---- Sorting ----
+
+
+def _sorted(v: Value, axis: int, descending: bool, index: bool) -> Value:
+    if not v.shape:
+        raise ValueError("sorting needs at least one axis")
+    at = axis_of(axis, len(v.shape))
+    operands = [v] + ([_ops.iota(v.shape, at, dt.int64)] if index else [])
+    given = (("descending", I64S, (1,)),) if descending else ()
+    return emit("sort", operands, (*given, ("dim", I64, at)))[-1]
+
+
+def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The elements in order along an axis; NaN is largest."""
+    v = value_of(x)
+    check("sort", "numeric", v)
+    return Array(_sorted(v, axis, descending, False))
+
+
+def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
+    """The indices that sort x along an axis; equal elements keep their order."""
+    v = value_of(x)
+    check("argsort", "numeric", v)
+    return Array(_sorted(v, axis, descending, True))
+
+
+# ---- Sets ----
+
+
+class UniqueAll(NamedTuple):
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    values: Array
+    inverse_indices: Array
+
+
+def unique_all(x: Array, /) -> UniqueAll:
+    """Distinct values in order, where each is first, which one each element is, and how often.
+
+    NaN differs from NaN. The number of values depends on the elements, so it is computed at once.
+    """
+    v = value_of(x)
+    n = _count(v.shape)
+    flat = _ops.reshape(v, (n,))
+    ordered, perm = emit("sort", (flat, _ops.iota((n,), 0, dt.int64)), (("dim", I64, 0),))
+    if isinstance(n, int) and n == 0:
+        empty = Array(perm)
+        return UniqueAll(Array(flat), empty, Array(_ops.reshape(perm, v.shape)), empty)
+    step = _ops.compare(
+        _ops.slice_axis(ordered, 0, 1, n), _ops.slice_axis(ordered, 0, 0, n - 1), 1
+    )
+    first = _ops.concat([_ops.full((1,), True, dt.bool_), step], 0)
+    at = _indexing.places(first)[0]
+    group = _ops.one("cumsum", _ops.convert(first, dt.int64), dim=0)
+    group = _ops.one("sub", group, _ops.like(group, 1))
+    inverse = _ops.one("scatter_elements", _ops.like(group, 0), perm, group, dim=0)
+    ends = _ops.concat(
+        [_ops.slice_axis(at, 0, 1, at.shape[0]), _ops.full((1,), n, dt.int64)]
+        if isinstance(n, int)
+        else [_ops.slice_axis(at, 0, 1, at.shape[0]), _ops.reshape(_ops.size_value(n, dt.int64), (1,))],
+        0,
+    )
+    return UniqueAll(
+        Array(_ops.one("take", ordered, at, dim=0)),
+        Array(_ops.one("take", perm, at, dim=0)),
+        Array(_ops.reshape(inverse, v.shape)),
+        Array(_ops.one("sub", ends, at)),
+    )
+
+
+def unique_counts(x: Array, /) -> UniqueCounts:
+    """Distinct values in order, and how often each is there. Computed at once."""
+    found = unique_all(x)
+    return UniqueCounts(found.values, found.counts)
+
+
+def unique_inverse(x: Array, /) -> UniqueInverse:
+    """Distinct values in order, and which of them each element is. Computed at once."""
+    found = unique_all(x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+def unique_values(x: Array, /) -> Array:
+    """Distinct values in order. Computed at once."""
+    return unique_all(x).values
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
+    """Whether elements of x1 are among those of x2. NaN is not."""
+    a, b = pair(x1, x2)
+    if a.dtype is dt.bool_:
+        a, b = _ops.convert(a, dt.uint8), _ops.convert(b, dt.uint8)
+    n = _count(b.shape)
+    if isinstance(n, int) and n == 0:
+        return Array(_ops.full(a.shape, invert, dt.bool_))
+    known = _sorted(_ops.reshape(b, (n,)), 0, False, False)
+    at = _ops.one("searchsorted", known, a)
+    found = _ops.compare(_ops.one("take", known, at, dim=0), a, 1 if invert else 0)
+    return Array(found)
+
+
+# ---- Taking ----
+
+
+def _axis_for(axis: int | None, v: Value) -> int:
+    if axis is None:
+        if len(v.shape) != 1:
+            raise ValueError(f"axis= is needed for an array of {len(v.shape)} axes")
+        return 0
+    return axis_of(axis, len(v.shape))
+
+
+def take(x: Array, indices: Array, /, *, axis: int | None = None) -> Array:
+    """The parts of x at these indices along an axis. Those out of range read the nearest."""
+    v, i = value_of(x), value_of(indices)
+    check("take: an index", "integer", i)
+    at = _axis_for(axis, v)
+    _not_out_of_nothing(v.shape[at], i)
+    return Array(_ops.one("take", v, _indexing.wrapped(i, v.shape[at]), dim=at))
+
+
+def _not_out_of_nothing(size: Any, index: Value) -> None:
+    if same(size, 0) == 1 and _indexing.same_number(index.shape, 0) == NO:
+        raise IndexError("an index into an axis of size 0")
+
+
+def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
+    """For each line along an axis the elements at its own indices."""
+    v, i = value_of(x), value_of(indices)
+    check("take_along_axis: an index", "integer", i)
+    if len(v.shape) != len(i.shape):
+        raise ValueError(f"{len(i.shape)} axes of indices for {len(v.shape)} axes")
+    at = axis_of(axis, len(v.shape))
+    _not_out_of_nothing(v.shape[at], i)
+    shape = _ops.broadcast_shapes(_without(v, at), _without(i, at))
+    v = _ops.broadcast_to(v, (*shape[:at], v.shape[at], *shape[at:]))
+    i = _ops.broadcast_to(i, (*shape[:at], i.shape[at], *shape[at:]))
+    return Array(_ops.one("take_along", v, _indexing.wrapped(i, v.shape[at]), dim=at))
+
+
+def _without(v: Value, axis: int) -> tuple[Any, ...]:
+    return (*v.shape[:axis], *v.shape[axis + 1 :])
+
+
+# ---- Products of matrices ----
+
+
+def _numbers(name: str, x1: Any, x2: Any) -> tuple[Value, Value]:
+    a, b = promoted([x1, x2])
+    check(name, "numeric", a, b)
+    return a, b
+
+
+def _product(a: Value, b: Value, **dims: Sequence[int]) -> Value:
+    """Sums of products. Integers of 16 bits go through 32, which cpu has kernels for."""
+    dtype = a.dtype
+    if dt.is_integer(dtype) and dtype.bits == 16:
+        a, b = _ops.convert(a, dt.int32), _ops.convert(b, dt.int32)
+    return _ops.convert(_ops.one("dot_general", a, b, **dims), dtype)
+
+
+def matmul(x1: Array, x2: Array, /) -> Array:
+    """Products of stacks of matrices; an array of one axis is a row or a column."""
+    for x in (x1, x2):
+        if _is_number(x):
+            raise TypeError("matmul takes arrays, not numbers")
+    a, b = _numbers("matmul", x1, x2)
+    if not a.shape or not b.shape:
+        raise ValueError("matmul needs at least one axis on each side")
+    if same(a.shape[-1], b.shape[-2 if len(b.shape) > 1 else 0]) == NO:
+        raise ValueError(
+            f"shapes {_ops.shape_text(a.shape)} and {_ops.shape_text(b.shape)} do not multiply"
+        )
+    _ops.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return Array(_ops.one("matmul", a, b))
+
+
+def matrix_transpose(x: Array, /) -> Array:
+    """The last two axes exchanged."""
+    v = value_of(x)
+    n = len(v.shape)
+    if n < 2:
+        raise ValueError(f"matrix_transpose needs 2 axes, this array has {n}")
+    return Array(_ops.transpose(v, [*range(n - 2), n - 1, n - 2]))
+
+
+def tensordot(
+    x1: Array, x2: Array, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
+) -> Array:
+    """Sums of products over pairs of axes: the last n and the first n, or those listed."""
+    a, b = _numbers("tensordot", x1, x2)
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(len(a.shape), len(b.shape)):
+            raise ValueError(f"axes={axes} of {len(a.shape)} and {len(b.shape)} axes")
+        left = tuple(range(len(a.shape) - axes, len(a.shape)))
+        right = tuple(range(axes))
+    else:
+        left, right = axes_of(tuple(axes[0]), len(a.shape)), axes_of(tuple(axes[1]), len(b.shape))
+    if len(left) != len(right) or any(
+        same(a.shape[i], b.shape[j]) == NO for i, j in zip(left, right)
+    ):
+        raise ValueError(
+            f"axes {left} of {_ops.shape_text(a.shape)} and {right} of {_ops.shape_text(b.shape)} "
+            "do not go together"
+        )
+    return Array(_product(a, b, a_contract=left, b_contract=right))
+
+
+def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
+    """Sums of products along an axis, counted from the end; other axes repeat."""
+    a, b = _numbers("vecdot", x1, x2)
+    if not a.shape or not b.shape:
+        raise ValueError("vecdot needs at least one axis on each side")
+    if axis >= 0 or axis < -min(len(a.shape), len(b.shape)):
+        raise ValueError(f"axis={axis}: it is negative and an axis of both")
+    if same(a.shape[axis], b.shape[axis]) == NO:
+        raise ValueError(f"sizes {a.shape[axis]} and {b.shape[axis]} along the axis differ")
+    shape = _ops.broadcast_shapes(a.shape, b.shape)
+    a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
+    at = len(shape) + axis
+    others = [i for i in range(len(shape)) if i != at]
+    return Array(
+        _product(a, b, a_batch=others, b_batch=others, a_contract=[at], b_contract=[at])
+    )

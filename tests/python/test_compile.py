@@ -1,0 +1,279 @@
+"""tenon.compile, tenon.nn, and how arrays wait."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon
+from tenon import nn, xp
+
+RNG = np.random.default_rng(0)
+
+
+def random(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def test_it_compiles_twice_when_sizes_change() -> None:
+    @tenon.compile
+    def f(x: Any, w: Any) -> Any:
+        return nn.softmax(x @ w, axis=-1)
+
+    w = random(8, 5)
+    for n in (3, 4, 5, 17):
+        x = random(n, 8)
+        e = np.exp(x @ w)
+        got = f(x, w)
+        assert isinstance(got, np.ndarray)
+        np.testing.assert_allclose(got, e / e.sum(-1, keepdims=True), rtol=2e-5, atol=1e-6)
+    assert f.compilations == 2
+    f(random(1, 8), w)  # a size of 1 repeats, so it has a program of its own
+    assert f.compilations == 3
+
+
+def test_values_never_compile() -> None:
+    @tenon.compile
+    def f(x: Any, a: Any, *, k: Any) -> Any:
+        return x * a + k
+
+    x = random(4)
+    for i in range(5):
+        np.testing.assert_allclose(f(x, i, k=0.5 * i), x * i + 0.5 * i, rtol=1e-6)
+    assert f.compilations == 1
+
+
+def test_structures() -> None:
+    @tenon.compile
+    def f(params: Any, pair: Any, mode: str = "a") -> Any:
+        x, y = pair
+        z = params["w"]["v"] * x + y
+        return {"z": z, "t": (z[0], [xp.sum(z)])} if mode == "a" else z
+
+    p, x, y = {"w": {"v": random(3)}}, random(3), random(3)
+    got = f(p, (x, y))
+    z = p["w"]["v"] * x + y
+    np.testing.assert_allclose(got["z"], z, rtol=1e-6)
+    np.testing.assert_allclose(got["t"][1][0], z.sum(), rtol=1e-5)
+    np.testing.assert_allclose(f(p, [x, y], mode="b"), z, rtol=1e-6)
+    assert isinstance(f(p, (xp.asarray(x), y))["z"], xp.Array)
+
+
+def test_sizes_compute_like_numbers() -> None:
+    @tenon.compile(dims={"x": ("n", None)})
+    def f(x: Any) -> Any:
+        n = x.shape[0]
+        return x[: n // 2], x[-2:], xp.zeros((n + 1, 2)), xp.reshape(x, (-1,)), xp.mean(x) * n, xp.arange(n)
+
+    for n in (4, 7, 9):
+        x = random(n, 2)
+        half, last, zeros, flat, total, index = f(x)
+        np.testing.assert_array_equal(half, x[: n // 2])
+        np.testing.assert_array_equal(last, x[-2:])
+        assert zeros.shape == (n + 1, 2)
+        np.testing.assert_array_equal(flat, x.reshape(-1))
+        np.testing.assert_allclose(total, x.mean() * n, rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(index, np.arange(n))
+    assert f.compilations == 1
+
+
+def test_a_function_that_needs_numbers_is_compiled_for_each_size() -> None:
+    @tenon.compile
+    def f(x: Any) -> Any:
+        return x * 2 if x.shape[0] > 3 else -x
+
+    for n in (2, 3, 5, 7):
+        x = random(n)
+        np.testing.assert_array_equal(f(x), x * 2 if n > 3 else -x)
+    assert f.compilations == 4
+
+
+def test_sizes_that_depend_on_values() -> None:
+    @tenon.compile
+    def f(x: Any) -> Any:
+        return x[x > 0] * 2, xp.unique_values(x)
+
+    x = np.array([1, -1, 2, 1], np.float32)
+    positive, values = f(x)
+    np.testing.assert_array_equal(positive, [2, 4, 2])
+    np.testing.assert_array_equal(values, [-1, 1, 2])
+
+
+def test_mistakes_are_told_at_their_line() -> None:
+    @tenon.compile
+    def f(x: Any, y: Any) -> Any:
+        return x + y
+
+    for n in (3, 4, 5):
+        f(random(n), random(n))
+    with pytest.raises(ValueError, match=r"\(5,\) and \(4,\) do not go together") as e:
+        f(random(5), random(4))
+    assert any(str(t.path) == __file__ and t.name == "f" for t in e.traceback)
+
+
+def test_what_a_trace_cannot_do() -> None:
+    kept: list[Any] = []
+
+    @tenon.compile
+    def looks(x: Any) -> Any:
+        return x if xp.sum(x) > 0 else -x
+
+    @tenon.compile
+    def keeps(x: Any) -> Any:
+        kept.append(x + 1)
+        return x
+
+    @tenon.compile
+    def fails(x: Any) -> Any:
+        raise RuntimeError("mine")
+
+    with pytest.raises(tenon.UsageError, match="T0628.*xp.where"):
+        looks(random(3))
+    keeps(random(3))
+    with pytest.raises(tenon.UsageError, match="T0627|T0628"):
+        print(kept[0] * 2)
+    with pytest.raises(RuntimeError, match="mine"):
+        fails(random(3))
+    with pytest.raises(tenon.UsageError, match="set"):
+        keeps({1, 2})
+    np.testing.assert_array_equal(np.asarray(xp.ones(2)), [1, 1])  # nothing is left behind
+
+
+def test_arrays_from_outside_are_constants() -> None:
+    w = xp.asarray(random(3))
+
+    @tenon.compile
+    def f(x: Any) -> Any:
+        return x * w
+
+    x = random(3)
+    np.testing.assert_allclose(f(x), x * np.asarray(w), rtol=1e-6)
+
+
+def test_threads() -> None:
+    @tenon.compile
+    def f(x: Any) -> Any:
+        return xp.sum(x * 2)
+
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        for i in range(30):
+            x = np.full(2 + (seed + i) % 5, seed, np.float32)
+            if float(f(x)) != 2 * seed * x.size or float(xp.sum(xp.asarray(x) + 1)) != (seed + 1) * x.size:
+                wrong.append((seed, i))
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_waiting_is_bounded() -> None:
+    x = xp.asarray(random(4))
+    y = x
+    for _ in range(500):
+        y = y + 1
+    np.testing.assert_allclose(np.asarray(y), np.asarray(x) + 500, rtol=1e-5)
+    z = xp.ones(())
+    for _ in range(40):
+        z = z + z  # shared, not repeated
+    assert float(z) == 2.0**40
+
+
+def test_other_kinds_of_arrays() -> None:
+    x = xp.asarray(random(3))
+    assert isinstance(np.asarray(x), np.ndarray)
+    np.testing.assert_array_equal(np.from_dlpack(x), np.asarray(x))
+    np.testing.assert_allclose(np.asarray(x + random(3) * 0), np.asarray(x))
+    assert xp.asarray(np.float64(2)).dtype is xp.float64
+    memory = np.ones(3, np.float32)
+    copied = xp.asarray(memory)
+    memory[0] = 5
+    assert float(copied[0]) == 1.0
+    with pytest.raises(NotImplementedError, match="complex"):
+        xp.asarray(np.ones(2, complex))
+    with pytest.raises(OverflowError):
+        xp.asarray([300], dtype=xp.int8)
+    with pytest.raises(ValueError, match="unequal"):
+        xp.asarray([[1], [2, 3]])
+    with pytest.raises((TypeError, tenon.UsageError)):
+        xp.asarray([object()])
+
+
+# ---- nn ----
+
+
+def test_activations() -> None:
+    x = random(5, 4)
+    m = xp.asarray(x)
+    sigmoid = 1 / (1 + np.exp(-x))
+    for mine, theirs in (
+        (nn.relu(m), np.maximum(x, 0)),
+        (nn.silu(m), x * sigmoid),
+        (nn.sigmoid(m), sigmoid),
+        (nn.leaky_relu(m, 0.1), np.where(x > 0, x, 0.1 * x)),
+        (nn.elu(m), np.where(x > 0, x, np.expm1(x))),
+        (nn.softplus(m), np.log1p(np.exp(x))),
+        (nn.hard_sigmoid(m), np.clip(x / 6 + 0.5, 0, 1)),
+        (nn.gelu(m, approximate=True), 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))),
+        (nn.log_softmax(m), x - np.log(np.exp(x).sum(-1, keepdims=True))),
+        (nn.logsumexp(m, axis=0), np.log(np.exp(x).sum(0))),
+    ):  # fmt: skip
+        np.testing.assert_allclose(np.asarray(mine), theirs, rtol=2e-5, atol=2e-6)
+
+
+def test_layers() -> None:
+    x, s, b = random(2, 4, 6), random(6), random(6)
+    m = xp.asarray(x)
+    mean, var = x.mean(-1, keepdims=True), x.var(-1, keepdims=True)
+    np.testing.assert_allclose(
+        np.asarray(nn.layer_norm(m, xp.asarray(s), xp.asarray(b))), (x - mean) / np.sqrt(var + 1e-5) * s + b,
+        rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        np.asarray(nn.rms_norm(m, xp.asarray(s))), x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * s,
+        rtol=1e-4, atol=1e-5,
+    )  # fmt: skip
+    w = random(6, 3)
+    np.testing.assert_allclose(np.asarray(nn.linear(m, xp.asarray(w), activation="relu")), np.maximum(x @ w, 0),
+                               rtol=1e-4, atol=1e-5)  # fmt: skip
+    assert nn.group_norm(m, xp.ones(4), xp.zeros(4), groups=2).shape == x.shape
+    assert nn.conv(xp.ones((1, 2, 5, 5)), xp.ones((3, 2, 3, 3)), xp.ones(3), padding=1).shape == (1, 3, 5, 5)
+    assert nn.max_pool(xp.ones((1, 2, 6, 6)), 2).shape == (1, 2, 3, 3)
+    assert nn.avg_pool(xp.ones((1, 2, 6, 6)), 3, strides=1, padding=1).shape == (1, 2, 6, 6)
+    one_hot = nn.one_hot(xp.asarray([0, 2]), 3)
+    np.testing.assert_array_equal(np.asarray(one_hot), [[1, 0, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(np.asarray(nn.embedding(xp.asarray(w), xp.asarray([5, 0]))), w[[5, 0]])
+    q = xp.asarray(random(1, 2, 3, 4))
+    scores = np.asarray(q) @ np.asarray(q).mT / 2
+    scores = np.where(np.tril(np.ones((3, 3), bool)), scores, -np.inf)
+    p = np.exp(scores)
+    np.testing.assert_allclose(np.asarray(nn.attention(q, q, q, causal=True)),
+                               p / p.sum(-1, keepdims=True) @ np.asarray(q), rtol=1e-4, atol=1e-5)  # fmt: skip
+
+
+def test_nothing_is_left_behind() -> None:
+    import gc
+
+    def used() -> int:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+
+    f = tenon.compile(lambda x: x * 2 + 1)
+    x = xp.asarray(random(1000, 250))  # 1 MB
+    gc.disable()  # counts of references have to be enough
+    try:
+        for round in range(60):
+            if round == 10:
+                before = used()
+            y = (x + 1) * 2
+            _ = y - 1  # never read
+            float(xp.sum(y))
+            float(f(x)[0, 0])
+        assert used() - before < 20e6
+    finally:
+        gc.enable()

@@ -1,0 +1,152 @@
+"""Operators whose meaning is a Python function."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon
+from tenon import nn, xp
+
+
+@tenon.op("test.scale_shift")
+def scale_shift(x, a: float, b: float = 1.0):  # type: ignore[no-untyped-def]
+    """x times a plus b."""
+    return x * a + b
+
+
+X = np.arange(6, dtype=np.float32)
+
+
+def test_it_works_at_once_and_compiled() -> None:
+    np.testing.assert_array_equal(np.asarray(scale_shift(xp.asarray(X), 2.0)), X * 2 + 1)
+    np.testing.assert_array_equal(np.asarray(scale_shift(X, a=3, b=0)), X * 3)
+
+    @tenon.compile
+    def f(x: Any) -> Any:
+        return nn.relu(scale_shift(x, 2.0, -5.0))
+
+    for n in (3, 4, 6):
+        np.testing.assert_array_equal(f(X[:n]), np.maximum(X[:n] * 2 - 5, 0))
+    assert f.compilations == 2
+
+
+def test_it_works_in_a_model() -> None:
+    text = (
+        b"tenon.tir 1\ngraph @g<n>(%x: f32[n, 2]) -> (y: f32[n, 2]) {\n"
+        b"  %y = test.scale_shift(%x) {a = 2.0} : f32[n, 2]\n  yield %y\n}\n"
+    )
+    for device in ("cpu", "reference", "sim"):
+        np.testing.assert_array_equal(tenon.load(text, device)(X.reshape(3, 2))[0], X.reshape(3, 2) * 2 + 1)
+
+
+def test_several_results_and_sizes() -> None:
+    @tenon.op("test.joined")
+    def joined(x, y, times: int = 2):  # type: ignore[no-untyped-def]
+        return xp.concat([x, y] * times), xp.sum(x)
+
+    x = xp.asarray(X)
+    both, total = joined(x, x[:2])
+    np.testing.assert_array_equal(np.asarray(both), [*X, 0, 1, *X, 0, 1])
+    assert float(total) == X.sum()
+    tenon.opcheck(joined, x, x[:2], times=1)
+    tenon.opcheck(scale_shift, x, 2.0)
+
+    @tenon.compile(dims={"x": ("n",)})
+    def f(x: Any) -> Any:
+        return joined(x, x[1:])[0]
+
+    for n in (3, 6):
+        np.testing.assert_array_equal(f(X[:n]), [*X[:n], *X[1:n]] * 2)
+
+
+def test_it_is_redefined_by_content() -> None:
+    def define(factor: float) -> Any:
+        @tenon.op("test.again")
+        def again(x):  # type: ignore[no-untyped-def]
+            return x * factor
+
+        return again
+
+    first, same, other = define(2.0), define(2.0), None
+    assert first is same
+
+    @tenon.compile
+    def f(x: Any) -> Any:
+        return first(x) + 0
+
+    assert f(X)[1] == 2
+    other = define(3.0)
+    assert other is not first
+    assert f(X)[1] == 3  # it was traced again
+    assert float(other(xp.asarray(X))[1]) == 3
+
+
+def test_mistakes() -> None:
+    @tenon.op("test.wrong")
+    def wrong(x):  # type: ignore[no-untyped-def]
+        return x + x[:2]
+
+    @tenon.op("test.nothing")
+    def nothing(x):  # type: ignore[no-untyped-def]
+        return None
+
+    @tenon.op("test.by_value")
+    def by_value(x):  # type: ignore[no-untyped-def]
+        return x[x > 0]
+
+    x = xp.asarray(X)
+    with pytest.raises(tenon.UsageError, match=r"T0631: test.wrong \(.*test_op.py:\d+\): ValueError.*do not go"):
+        wrong(x)
+    with pytest.raises(tenon.UsageError, match="T0631.*returned None"):
+        nothing(x)
+    with pytest.raises(tenon.UsageError, match="depend on values"):
+        by_value(x)
+    with pytest.raises(tenon.UsageError, match="T0631.*no array"):
+        tenon.op("test.none")(lambda: 1)
+    with pytest.raises(tenon.UsageError, match="T0631.*arrays are first"):
+
+        @tenon.op("test.order")
+        def order(a: float, x):  # type: ignore[no-untyped-def]
+            return x * a
+
+    with pytest.raises(tenon.Error):
+        tenon.op("nodot")(lambda x: x)
+    with pytest.raises(tenon.UsageError, match="T0631: test.scale_shift: a is"):
+        scale_shift(x, "two")
+    with pytest.raises(TypeError):
+        scale_shift(x)
+    np.testing.assert_array_equal(np.asarray(scale_shift(x, 2.0)), X * 2 + 1)
+
+
+def test_one_that_needs_numbers() -> None:
+    @tenon.op("test.numbers")
+    def numbers(x):  # type: ignore[no-untyped-def]
+        return x * int(x.shape[0])
+
+    f = tenon.compile(lambda x: numbers(x))
+    for n in (3, 4, 6):
+        np.testing.assert_array_equal(f(X[:n]), X[:n] * n)
+    assert f.compilations == 3
+
+
+def test_threads_define_and_compile() -> None:
+    wrong: list[Any] = []
+
+    def work(seed: int) -> None:
+        @tenon.op(f"test.thread{seed}")
+        def mine(x, a: float):  # type: ignore[no-untyped-def]
+            return x * a + seed
+
+        for i in range(5):
+            f = tenon.compile(lambda x: mine(x, float(i)))
+            if not np.array_equal(f(X), X * i + seed):
+                wrong.append((seed, i))
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
