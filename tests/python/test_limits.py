@@ -189,6 +189,28 @@ assert model(x, x)[0][0] == 2
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 
+def test_fork_on_another_thread():
+    script = f"""
+import os, threading, numpy as np, tenon
+model = tenon.load({TEXT_ADD!r}, "cpu")
+x = np.ones(2, np.float32)
+kept = [model(x, x), model.run([x, x], results="device"), model.start(x, x)]
+def work():
+    pid = os.fork()
+    if pid == 0:
+        kept.clear()
+        globals().pop("model")
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+t = threading.Thread(target=work)
+t.start()
+t.join(30)
+assert not t.is_alive()
+"""
+    done = run(script)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+
+
 def test_the_interpreter_ends_with_everything_alive():
     script = f"""
 import threading, numpy as np, tenon

@@ -44,7 +44,7 @@ Run::~Run() {
 // Gives back what the call used. With the GIL.
 void Run::end() {
   if (operation_ != nullptr) {
-    away([&] {
+    let_go([&] {
       g_tables.operation->release(g_tables.operation->self, std::exchange(operation_, nullptr));
     });
   }

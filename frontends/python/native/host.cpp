@@ -215,7 +215,7 @@ tenon_code_t on_main_thread(const std::function<tenon_code_t()>& work) {
 
 void refuse_wrong_places() {
   if (g_tables.host == nullptr) nb::module_::import_("tenon._host").attr("open")();
-  if (queues().ended && !is_main_thread()) away([] {});
+  if (!g_forked && queues().ended && !is_main_thread()) away([] {});
   if (t_in_poll) {
     raise_usage(TENON_FAILED_PRECONDITION, "T0622",
                 "a signal handler called Tenon while Tenon was working. Set a flag in the handler, "
@@ -267,6 +267,10 @@ void away(const std::function<void()>& work) {
 
 bool interpreter_ended() {
   return queues().ended;
+}
+
+void let_go(const std::function<void()>& release) {
+  if (!g_forked && Py_IsInitialized() != 0) away(release);
 }
 
 void end_queues() {
@@ -366,7 +370,10 @@ void open_host(const std::vector<std::string>& paths) {
     }
   }
   g_tables = tables;
-  (void)::pthread_atfork(nullptr, nullptr, [] { g_forked = true; });
+  (void)::pthread_atfork(nullptr, nullptr, [] {
+    g_forked = true;
+    queues().ended = true;  // another thread may have held its mutex
+  });
   empty_queues();
 }
 

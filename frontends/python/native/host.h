@@ -44,6 +44,11 @@ void open_host(const std::vector<std::string>& paths);
 // main one does not come back.
 void away(const std::function<void()>& work);
 
+// Gives an object of the host back, from a destructor: without the GIL, since it may wait. Not in a
+// forked process, where locks may be held for ever, nor after the interpreter: memory goes with the
+// process.
+void let_go(const std::function<void()>& release);
+
 // Runs work that calls the host, without the GIL. On Python's main thread it belongs to an
 // operation whose poll handles signals, so that Ctrl-C ends it. Empties the queues afterwards.
 // Returns the work's code. Not from a signal handler: raises tenon.Error.

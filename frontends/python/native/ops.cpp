@@ -266,7 +266,7 @@ std::string run_passes(const std::string& graph_text, const std::string& passes)
                                         TENON_PASSES_VERIFY_EACH, &to_prints, &to_stats);
     return code == TENON_OK ? g.graph_write(g.self, graph, TENON_FORMAT_TEXT, &to_out) : code;
   });
-  if (graph != nullptr) away([&] { g.release(g.self, graph); });
+  if (graph != nullptr) let_go([&] { g.release(g.self, graph); });
   if (done != TENON_OK) raise_failure(done);
   return out;
 }

@@ -75,12 +75,6 @@ std::string text_from(const std::function<tenon_code_t(const tenon_sink_t*)>& wr
   return out;
 }
 
-// Work of the host in a destructor: nobody may be waiting for the GIL meanwhile.
-void end(const std::function<void()>& release) {
-  if (Py_IsInitialized() == 0) return;
-  away(release);
-}
-
 }  // namespace
 
 void set_pipeline(const std::string& passes) {
@@ -116,7 +110,7 @@ Graph Graph::of_bytes(std::string_view bytes, const std::string& name) {
 
 Graph::~Graph() {
   if (model_ != nullptr)
-    end([this] { g_tables.session->model_release(g_tables.session->self, model_); });
+    let_go([this] { g_tables.session->model_release(g_tables.session->self, model_); });
 }
 
 std::string Graph::write() const {
@@ -134,7 +128,7 @@ std::string Graph::write() const {
     try {
       raise_failure(code);
     } catch (...) {
-      end([&] { g_tables.graph->release(g_tables.graph->self, graph); });
+      let_go([&] { g_tables.graph->release(g_tables.graph->self, graph); });
       throw;
     }
   }
@@ -180,7 +174,7 @@ Program::~Program() {
 void Program::release() {
   tenon_program_t* program = std::exchange(program_, nullptr);
   if (program != nullptr)
-    end([program] { g_tables.session->program_release(g_tables.session->self, program); });
+    let_go([program] { g_tables.session->program_release(g_tables.session->self, program); });
 }
 
 void Program::close() {
@@ -279,7 +273,7 @@ nb::tuple Program::profile(const nb::args& values, const nb::kwargs& names) {
     if (code == TENON_OK) code = s.profile_write(s.self, binding, TENON_PROFILE_TABLE, &to_table);
     return code;
   };
-  const auto done = [&] { end([&] { s.binding_release(s.self, binding); }); };
+  const auto done = [&] { let_go([&] { s.binding_release(s.self, binding); }); };
   try {
     ask(work);
   } catch (...) {

@@ -435,7 +435,8 @@ PyObject* as_exchanged(tenon_tensor_t* tensor, const tenon_array_t& array,
 }
 
 void bind_tensor(nb::module_& m) {
-  nb::class_<Donated>(m, "Donated", "A tensor that the call it is passed to may use up.");
+  const nb::class_<Donated> donated(m, "Donated",
+                                    "A tensor that the call it is passed to may use up.");
   nb::class_<Tensor> tensor(
       m, "Tensor", nb::type_slots(kTensorSlots), nb::is_final(), nb::is_weak_referenceable(),
       "An immutable value that stays where it is: on the host, on a device, or on several.\n\n"

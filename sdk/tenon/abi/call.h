@@ -11,8 +11,7 @@
  *
  * A decoder keeps its state on the device: its output is LEFT there, and DONATED to the next call.
  *
- * Users: sdk/tenon/cpp/session.hpp; the other one will be Python. Unstable until the second edition
- * is closed.
+ * Users: sdk/tenon/cpp/session.hpp, frontends/python. Unstable until the second edition is closed.
  */
 #ifndef TENON_ABI_CALL_H_
 #define TENON_ABI_CALL_H_

@@ -9,7 +9,7 @@
  *     op->start_call(op->self, program, &call, o);     returns at once
  *     op->wait(op->self, o, UINT64_MAX);               then the call's outputs
  *
- * Users: sdk/tenon/cpp/session.hpp; the other one will be Python (Ctrl-C in one of several threads,
+ * Users: sdk/tenon/cpp/session.hpp, frontends/python (Ctrl-C in one of several threads,
  * asyncio). Unstable until the second edition is closed.
  */
 #ifndef TENON_ABI_OPERATION_H_
