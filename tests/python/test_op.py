@@ -150,3 +150,44 @@ def test_threads_define_and_compile() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_a_kernel_of_text() -> None:
+    @tenon.op("test.kernel")
+    def op(x, a: float, shift: int = 1):  # type: ignore[no-untyped-def]
+        return x * a + shift
+
+    x = xp.asarray(X)
+
+    @op.kernel("cpu", dtypes=["f32"])
+    def marked() -> str:  # gives other values, so that a test sees it
+        return """void run(const float* x, float a, int64_t shift, float* out, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + shift + 100;
+        }"""
+
+    np.testing.assert_array_equal(np.asarray(op(x, 2.0)), X * 2 + 101)
+    np.testing.assert_array_equal(np.asarray(op(xp.astype(x, xp.float64), 2.0)), X * 2.0 + 1)
+    np.testing.assert_array_equal(np.asarray(op(xp.zeros((0, 2)), 2.0)), np.zeros((0, 2)))
+    with pytest.raises(AssertionError):
+        tenon.opcheck(op, x, 2.0)
+
+    f = tenon.compile(lambda x: op(x, 3.0, 2) * 2, dims={"x": ("n",)})
+    for n in (2, 5):
+        np.testing.assert_array_equal(f(X[:n]), (X[:n] * 3 + 102) * 2)
+
+    with pytest.raises(tenon.UsageError, match="T0631: the kernel does not compile.*undeclared.*oops"):
+
+        @op.kernel("cpu", dtypes=["f64"])
+        def broken() -> str:
+            return "void run(const double*, double, int64_t, double*, int64_t) { oops; }"
+
+    with pytest.raises(tenon.UsageError, match="T0631.*no type in C"):
+        op.kernel("cpu", dtypes=["f16"])(lambda: "")
+
+    @op.kernel("cpu", dtypes=["f32"])
+    def right() -> str:
+        return """void run(const float* x, float a, int64_t shift, float* out, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + shift;
+        }"""
+
+    tenon.opcheck(op, x, 2.0)
