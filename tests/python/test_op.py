@@ -191,3 +191,20 @@ def test_a_kernel_of_text() -> None:
         }"""
 
     tenon.opcheck(op, x, 2.0)
+
+
+def test_it_works_in_an_onnx_model() -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    helper, f32 = onnx.helper, onnx.TensorProto.FLOAT
+    node = helper.make_node("scale_shift", ["x"], ["y"], domain="test", a=2.0)
+    ports = [helper.make_tensor_value_info(n, f32, ["n"]) for n in ("x", "y")]
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("test", 1)]
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    try:
+        model = tenon.load(data, "cpu")
+    except tenon.Error as error:
+        if error.code != "T0704":
+            raise
+        pytest.skip("the ONNX frontend does not look for operators of other plugins in this tree")
+    np.testing.assert_array_equal(model(X)[0], X * 2 + 1)
