@@ -265,10 +265,11 @@ def op(name: str, /) -> Callable[[Callable[..., Any]], Op]:
 
 
 def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs: Any) -> None:
-    """Checks an op with these arguments, on every device that is there.
+    """Checks an op with these arguments: against its function, at once and compiled.
 
-    The types that it infers are those of its results, and the values are those of its function,
-    also where sizes are symbols. Raises AssertionError with what differs.
+    Types and values have to be those that the function gives, so a kernel of the op is compared
+    with its meaning. Its types are also inferred with symbols for all sizes. Raises AssertionError
+    with what differs, and what the op raises.
     """
     import numpy as np
 
