@@ -208,3 +208,17 @@ def test_it_works_in_an_onnx_model() -> None:
             raise
         pytest.skip("the ONNX frontend does not look for operators of other plugins in this tree")
     np.testing.assert_array_equal(model(X)[0], X * 2 + 1)
+
+
+def test_an_interrupt_inside_of_the_function() -> None:
+    @tenon.op("test.interrupted")
+    def interrupted(x):  # type: ignore[no-untyped-def]
+        if stop:
+            raise KeyboardInterrupt("mine")
+        return x + 1
+
+    stop = True
+    with pytest.raises(KeyboardInterrupt, match="mine"):
+        interrupted(xp.asarray(X))
+    stop = False
+    np.testing.assert_array_equal(np.asarray(interrupted(xp.asarray(X))), X + 1)

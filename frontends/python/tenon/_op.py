@@ -204,13 +204,20 @@ def _content(value: Any, seen: set[int]) -> object:
         return "seen"
     if inspect.isfunction(value) and not value.__module__.startswith("tenon."):
         seen.add(id(value))
-        cells = [c.cell_contents for c in value.__closure__ or ()]
+        cells = [_cell(c) for c in value.__closure__ or ()]
         names = [value.__globals__.get(n) for n in _names(value.__code__)]
         parts = tuple(_content(v, seen) for v in (*cells, *names))
         return _code(value.__code__), repr(value.__defaults__), repr(value.__kwdefaults__), parts
     if isinstance(value, (bool, int, float, str, tuple, type(None))):
         return repr(value)
     return type(value).__name__, id(value)
+
+
+def _cell(cell: Any) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # assigned after the function was made
+        return None
 
 
 def _names(code: Any) -> list[str]:
