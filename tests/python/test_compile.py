@@ -189,6 +189,9 @@ def test_other_kinds_of_arrays() -> None:
     assert isinstance(np.asarray(x), np.ndarray)
     np.testing.assert_array_equal(np.from_dlpack(x), np.asarray(x))
     np.testing.assert_allclose(np.asarray(x + random(3) * 0), np.asarray(x))
+    both = random(3) + x
+    assert isinstance(both, xp.Array)
+    np.testing.assert_array_equal(np.asarray(np.float32(2) * x), 2 * np.asarray(x))
     assert xp.asarray(np.float64(2)).dtype is xp.float64
     memory = np.ones(3, np.float32)
     copied = xp.asarray(memory)

@@ -150,3 +150,75 @@ def test_threads_define_and_compile() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+def test_a_kernel_of_text() -> None:
+    @tenon.op("test.kernel")
+    def op(x, a: float, shift: int = 1):  # type: ignore[no-untyped-def]
+        return x * a + shift
+
+    x = xp.asarray(X)
+
+    @op.kernel("cpu", dtypes=["f32"])
+    def marked() -> str:  # gives other values, so that a test sees it
+        return """void run(const float* x, float a, int64_t shift, float* out, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + shift + 100;
+        }"""
+
+    np.testing.assert_array_equal(np.asarray(op(x, 2.0)), X * 2 + 101)
+    np.testing.assert_array_equal(np.asarray(op(xp.astype(x, xp.float64), 2.0)), X * 2.0 + 1)
+    np.testing.assert_array_equal(np.asarray(op(xp.zeros((0, 2)), 2.0)), np.zeros((0, 2)))
+    with pytest.raises(AssertionError):
+        tenon.opcheck(op, x, 2.0)
+
+    f = tenon.compile(lambda x: op(x, 3.0, 2) * 2, dims={"x": ("n",)})
+    for n in (2, 5):
+        np.testing.assert_array_equal(f(X[:n]), (X[:n] * 3 + 102) * 2)
+
+    with pytest.raises(tenon.UsageError, match="T0631: the kernel does not compile.*undeclared.*oops"):
+
+        @op.kernel("cpu", dtypes=["f64"])
+        def broken() -> str:
+            return "void run(const double*, double, int64_t, double*, int64_t) { oops; }"
+
+    with pytest.raises(tenon.UsageError, match="T0631.*no type in C"):
+        op.kernel("cpu", dtypes=["f16"])(lambda: "")
+
+    @op.kernel("cpu", dtypes=["f32"])
+    def right() -> str:
+        return """void run(const float* x, float a, int64_t shift, float* out, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + shift;
+        }"""
+
+    tenon.opcheck(op, x, 2.0)
+
+
+def test_it_works_in_an_onnx_model() -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    helper, f32 = onnx.helper, onnx.TensorProto.FLOAT
+    node = helper.make_node("scale_shift", ["x"], ["y"], domain="test", a=2.0)
+    ports = [helper.make_tensor_value_info(n, f32, ["n"]) for n in ("x", "y")]
+    graph = helper.make_graph([node], "g", ports[:1], ports[1:])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("test", 1)]
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+    try:
+        model = tenon.load(data, "cpu")
+    except tenon.Error as error:
+        if error.code != "T0704":
+            raise
+        pytest.skip("the ONNX frontend does not look for operators of other plugins in this tree")
+    np.testing.assert_array_equal(model(X)[0], X * 2 + 1)
+
+
+def test_an_interrupt_inside_of_the_function() -> None:
+    @tenon.op("test.interrupted")
+    def interrupted(x):  # type: ignore[no-untyped-def]
+        if stop:
+            raise KeyboardInterrupt("mine")
+        return x + 1
+
+    stop = True
+    with pytest.raises(KeyboardInterrupt, match="mine"):
+        interrupted(xp.asarray(X))
+    stop = False
+    np.testing.assert_array_equal(np.asarray(interrupted(xp.asarray(X))), X + 1)

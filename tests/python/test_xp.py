@@ -403,3 +403,39 @@ def test_writes() -> None:
         xp.asarray([1, 2])[0] = xp.asarray(1.5)
     with pytest.raises(ValueError, match="do not go together"):
         m[0] = xp.zeros(3, dtype=xp.float64)
+
+
+WRONG: list[tuple[Any, type[Exception], str]] = [
+    (lambda x: xp.zeros(-1), ValueError, "no size"),
+    (lambda x: xp.reshape(x, (2, 2)), ValueError, "3 elements do not fit"),
+    (lambda x: xp.reshape(x, (-1, -1)), ValueError, "one size may be -1"),
+    (lambda x: x @ xp.ones((2, 2)), ValueError, "do not multiply"),
+    (lambda x: x + xp.ones(2), ValueError, "neither equal nor 1"),
+    (lambda x: x[3], IndexError, "out of range"),
+    (lambda x: x[0, 0], IndexError, "2 indices for an array of 1 axes"),
+    (lambda x: x["a"], IndexError, "no index"),
+    (lambda x: x[xp.ones(2) > 0], IndexError, "a mask of shape"),
+    (lambda x: xp.zeros((0, 2))[xp.asarray([0])], IndexError, "size 0"),
+    (lambda x: xp.concat([]), ValueError, "at least one"),
+    (lambda x: xp.sum(x, axis=3), IndexError, "axis 3"),
+    (lambda x: xp.sum(xp.ones((2, 2)), axis=(0, 0)), ValueError, "twice"),
+    (lambda x: x + "a", TypeError, "unsupported operand"),
+    (lambda x: xp.asarray(None), TypeError, "is no array"),
+    (lambda x: xp.asarray([1, "a"]), TypeError, "lists of numbers"),
+    (lambda x: xp.ones(2**62), MemoryError, "T0102"),
+    (lambda x: xp.ones((1,) * 40) + 1, MemoryError, "limit of 32"),
+    (lambda x: xp.add(1, 2), TypeError, "one of two operands"),
+    (lambda x: xp.astype(x, "no"), TypeError, "no element type"),
+    (lambda x: x.to_device("gpu"), NotImplementedError, "not yet"),
+    (lambda x: xp.add(x, 1j), NotImplementedError, "complex"),
+    (lambda x: bool(x), TypeError, "without axes"),
+    (lambda x: xp.linspace(0, 1, -1), ValueError, "at least 0"),
+    (lambda x: xp.arange(0, 1, 0), ValueError, "step"),
+    (lambda x: x.__array_namespace__(api_version="1999.01"), ValueError, "versions"),
+]
+
+
+@pytest.mark.parametrize(("call", "kind", "words"), WRONG, ids=[w[2] for w in WRONG])
+def test_mistakes(call: Any, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        call(xp.ones(3))

@@ -107,6 +107,7 @@ struct Failure {
 };
 // Of this thread's last piece of work, kept while an operation is left and other slots are called.
 thread_local Failure t_failure;
+thread_local PyObject* t_exception = nullptr;  // keep_exception
 
 tenon_code_t kept(tenon_code_t code) {
   if (code == TENON_OK) return code;
@@ -265,12 +266,12 @@ void away(const std::function<void()>& work) {
   --g_away;
 }
 
-void let_go(const std::function<void()>& release) {
-  if (!g_forked && Py_IsInitialized() != 0) away(release);
-}
-
 bool interpreter_ended() {
   return queues().ended;
+}
+
+void let_go(const std::function<void()>& release) {
+  if (!g_forked && Py_IsInitialized() != 0) away(release);
 }
 
 void end_queues() {
@@ -323,7 +324,16 @@ void ask(const std::function<tenon_code_t()>& work) {
   if (const tenon_code_t code = without_gil(work); code != TENON_OK) raise_failure(code);
 }
 
+void keep_exception(PyObject* exception) {
+  Py_XDECREF(std::exchange(t_exception, exception));
+}
+
 void raise_failure(tenon_code_t code) {
+  if (PyObject* kept = std::exchange(t_exception, nullptr); kept != nullptr) {
+    if (code == TENON_CANCELLED) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(kept)), kept);
+    Py_DECREF(kept);
+    if (code == TENON_CANCELLED) throw nb::python_error();
+  }
   if (t_failure.code != code && g_tables.host != nullptr) (void)kept(code);
   const Failure failure = std::exchange(t_failure, {});
   nb::dict details;

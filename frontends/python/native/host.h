@@ -35,6 +35,10 @@ void open_host(const std::vector<std::string>& paths);
 // signal handler raised while the host worked goes first.
 [[noreturn]] void raise_failure(tenon_code_t code);
 
+// An exception that ended a function of Python which the host called, such as KeyboardInterrupt. If
+// this thread's next failure is CANCELLED, raise_failure raises it instead. Takes the reference.
+void keep_exception(PyObject* exception);
+
 // Raises a tenon.Error for a mistake in the user's call: `id` is its stable code.
 [[noreturn]] void raise_usage(tenon_code_t code, std::string_view id, const std::string& message);
 

@@ -41,4 +41,5 @@ NB_MODULE(_native, m) {
   bind_background(m);
   bind_trace(m);
   bind_ops(m);
+  bind_kernels(m);
 }

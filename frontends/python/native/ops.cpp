@@ -46,6 +46,17 @@ tenon_code_t fail(tenon_code_t code, const std::string& message) {
   return g_tables.host->fail(g_tables.host->self, code, text(message), nullptr, 0);
 }
 
+// Code and message of an exception. It may be interrupted itself.
+std::pair<tenon_code_t, std::string> told(const std::string& name, nb::python_error& error) {
+  try {
+    const nb::object both = nb::module_::import_("tenon._op").attr("told")(name, error.value());
+    return {nb::cast<uint32_t>(both[0]), nb::cast<std::string>(both[1])};
+  } catch (nb::python_error& other) {
+    keep_exception(nb::borrow(other.value()).release().ptr());
+    return {TENON_CANCELLED, name + ": it was interrupted"};
+  }
+}
+
 // Runs work that needs Python on any thread of the host. Exceptions become failures of the host.
 template <class Work>
 tenon_code_t in_python(const std::string& name, Work work) {
@@ -56,9 +67,13 @@ tenon_code_t in_python(const std::string& name, Work work) {
   try {
     work();
   } catch (nb::python_error& e) {
-    const nb::object told = nb::module_::import_("tenon._op").attr("told")(name, e.value());
-    code = nb::cast<uint32_t>(told[0]);
-    message = nb::cast<std::string>(told[1]);
+    if (PyErr_GivenExceptionMatches(e.type().ptr(), PyExc_Exception) == 0) {
+      keep_exception(nb::borrow(e.value()).release().ptr());
+      code = TENON_CANCELLED;
+      message = name + ": it was interrupted";
+    } else {
+      std::tie(code, message) = told(name, e);
+    }
   } catch (const std::exception& e) {
     code = TENON_INVALID_ARGUMENT;
     message = name + ": " + e.what();
@@ -266,7 +281,7 @@ std::string run_passes(const std::string& graph_text, const std::string& passes)
                                         TENON_PASSES_VERIFY_EACH, &to_prints, &to_stats);
     return code == TENON_OK ? g.graph_write(g.self, graph, TENON_FORMAT_TEXT, &to_out) : code;
   });
-  if (graph != nullptr) away([&] { g.release(g.self, graph); });
+  if (graph != nullptr) let_go([&] { g.release(g.self, graph); });
   if (done != TENON_OK) raise_failure(done);
   return out;
 }

@@ -147,8 +147,7 @@ Trace::Trace(const std::string& name) {
 Trace::Trace(const tenon_builder_t& at) : at_(at) {}
 
 Trace::~Trace() {
-  if (owned_ && Py_IsInitialized() != 0)
-    away([this] { g_tables.graph->release(g_tables.graph->self, at_.graph); });
+  if (owned_) let_go([this] { g_tables.graph->release(g_tables.graph->self, at_.graph); });
 }
 
 int64_t Trace::symbol(const std::string& name, int64_t hint) {

@@ -28,7 +28,7 @@ class Array:
     """
 
     __slots__ = ("_value", "_weak", "__weakref__")
-    __array_priority__ = 1000
+    __array_ufunc__ = None  # so that numpy_array + x is an array of tenon.xp, too
 
     def __init__(self, value: Value, weak: bool = False):
         self._value = value

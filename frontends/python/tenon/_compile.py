@@ -89,11 +89,20 @@ def _type_of(value: Any) -> tuple[str, Shape, bool]:
     if shape is None or dtype is None:
         tensor = _host.tensor(value)
         return tensor.dtype, tensor.shape, False
+    return _codes.get(dtype) or _code_of(dtype), tuple(shape), False
+
+
+_codes: dict[Any, str] = {}  # by types of other libraries
+
+
+def _code_of(dtype: Any) -> str:
     name = str(dtype).rpartition(".")[2]
     known = dt.by_name.get(name) or dt.by_code.get(name)
     if known is None:
         raise UsageError(f"an array of {dtype} cannot be passed to a compiled function", "T0603")
-    return known.code, tuple(shape), False
+    if not isinstance(dtype, str):  # Tenon's own names
+        _codes[dtype] = known.code
+    return known.code
 
 
 class _Program:

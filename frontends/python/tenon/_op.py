@@ -13,7 +13,7 @@ from tenon._trace import F64, I64, I64S, STRING, Dim, GraphTrace, SizeNeeded, Va
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
 _KINDS = {"float": F64, "int": I64, "bool": I64, "str": STRING, "tuple": I64S, "list": I64S}
@@ -35,6 +35,8 @@ class Op:
         self.attrs: dict[str, tuple[int, Any]] = {}
         """Kind and default of each argument that is no array."""
         self._registered: object = None
+        self.kernels: dict[str, dict[str, Any]] = {}  # by device, the element types
+        self.results = 1
         for parameter in inspect.signature(function).parameters.values():
             self._add(parameter)
         if not self.operands:
@@ -68,6 +70,31 @@ class Op:
         )
         results = tuple(Array(v) for v in _trace.emit(self.name, values, attrs))
         return results[0] if len(results) == 1 else results
+
+    def kernel(
+        self, device: str, *, dtypes: Sequence[str], results: int = 1
+    ) -> Callable[[Callable[[], str]], Callable[[], str]]:
+        """Adds a kernel in C++ for a device whose memory the host can access, such as "cpu".
+
+            @scale_shift.kernel("cpu", dtypes=["f32"])
+            def scale_shift_f32():
+                return "void run(const float* x, float a, float b, float* out, int64_t n) {...}"
+
+        The function returns the text of `run`: pointers to the operands, the attributes, pointers to
+        the results, and the number of elements. It is freestanding C++ without headers, compiled in
+        a helper process now, but run in this one. It is used where all operands and results have
+        one shape and type; elsewhere, the function of the op is. UsageError T0631 with the
+        compiler's words if it does not compile.
+        """
+
+        def add(source: Callable[[], str]) -> Callable[[], str]:
+            from tenon import _kernels
+
+            self.results = results
+            _kernels.add(self, device, dtypes, source)
+            return source
+
+        return add
 
     def _run(self, operands: list[Value], attrs: dict[str, Any]) -> list[Value]:
         """The function on values of the active trace."""
@@ -177,13 +204,20 @@ def _content(value: Any, seen: set[int]) -> object:
         return "seen"
     if inspect.isfunction(value) and not value.__module__.startswith("tenon."):
         seen.add(id(value))
-        cells = [c.cell_contents for c in value.__closure__ or ()]
+        cells = [_cell(c) for c in value.__closure__ or ()]
         names = [value.__globals__.get(n) for n in _names(value.__code__)]
         parts = tuple(_content(v, seen) for v in (*cells, *names))
         return _code(value.__code__), repr(value.__defaults__), repr(value.__kwdefaults__), parts
     if isinstance(value, (bool, int, float, str, tuple, type(None))):
         return repr(value)
     return type(value).__name__, id(value)
+
+
+def _cell(cell: Any) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:  # assigned after the function was made
+        return None
 
 
 def _names(code: Any) -> list[str]:
@@ -238,10 +272,11 @@ def op(name: str, /) -> Callable[[Callable[..., Any]], Op]:
 
 
 def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs: Any) -> None:
-    """Checks an op with these arguments, on every device that is there.
+    """Checks an op with these arguments: against its function, at once and compiled.
 
-    The types that it infers are those of its results, and the values are those of its function,
-    also where sizes are symbols. Raises AssertionError with what differs.
+    Types and values have to be those that the function gives, so a kernel of the op is compared
+    with its meaning. Its types are also inferred with symbols for all sizes. Raises AssertionError
+    with what differs, and what the op raises.
     """
     import numpy as np
 

@@ -59,6 +59,8 @@ def asarray(
         return _of_lists(obj, wanted)
     if isinstance(obj, complex):
         raise UnsupportedError("complex numbers: not yet", "T0629")
+    if obj is None or isinstance(obj, (str, dict, set)):
+        raise TypeError(f"{obj!r} is no array, number or list of numbers")
     return _of_other(obj, wanted, copy)
 
 
