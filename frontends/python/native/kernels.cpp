@@ -12,7 +12,7 @@
 #include "frontends/python/native/host.h"
 #include "frontends/python/native/ops.h"
 #include "tenon/abi/plugins.h"
-#include "tenon/abi/simple_kernel_set.h"
+#include "tenon/abi/simple_kernels.h"
 #include "tenon/abi/toolchain.h"
 #include "tenon/cpp/record.hpp"
 #include "tenon/cpp/text.hpp"
@@ -26,7 +26,7 @@ namespace {
 // What the text of a kernel ends with (tenon/_kernels.py): inputs, outputs, attributes, elements.
 using KernelFunction = void (*)(void* const* inputs, void* const* outputs, const int64_t* attrs,
                                 int64_t count);
-constexpr size_t kAttrsMax = 5;  // of tenon_set_plan_t::params, after the function
+constexpr size_t kAttrsMax = 5;  // of tenon_simple_plan_t::params, after the function
 
 struct Kernel {
   std::vector<std::string> attrs;
@@ -36,8 +36,8 @@ struct Kernel {
 // The kernels of one device and op, as a plugin. It lives as long as the process.
 struct KernelPlugin {
   std::string op, device, name, manifest;
-  std::vector<tenon_set_kernel_t> kernels;
-  tenon_set_t set = {};
+  std::vector<tenon_simple_kernel_t> kernels;
+  tenon_simple_set_t set = {};
   tenon_kernels_api_t table = {};
   tenon_interface_t interface = {};
   tenon_plugin_t plugin = {};
@@ -54,47 +54,47 @@ bool same_dims(const tenon_type_t& a, const tenon_type_t& b) {
   return a.rank == b.rank && std::equal(a.dims, a.dims + a.rank, b.dims);
 }
 
-tenon_code_t suits(const tenon_set_call_t* call, tenon_set_plan_t* out_plan) {
+tenon_code_t suits(const tenon_simple_call_t* call, tenon_simple_plan_t* out_plan) {
   auto node = sized<tenon_node_view_t>();
   if (const tenon_code_t code =
           call->graph->node_view(call->graph->self, call->call->graph, call->call->anchor, &node))
     return code;
   const tenon_kernel_call_t& c = *call->call;
-  if (c.result_count == 0) return tenon_set_refuse(call, "it has no result");
+  if (c.result_count == 0) return tenon_simple_refuse(call, "it has no result");
   Kernel kernel;
   {
     const std::lock_guard lock(g_mutex);
     const auto found = kernels().find(
         {std::string(view(call->host->sym_text(call->host->self, node.op))), c.results[0].dtype});
-    if (found == kernels().end()) return tenon_set_refuse(call, "no kernel for this element type");
+    if (found == kernels().end())
+      return tenon_simple_refuse(call, "no kernel for this element type");
     kernel = found->second;
   }
   for (uint32_t i = 0; i < c.operand_count; ++i)
-    if (!same_dims(c.operands[i].type, c.results[0]))
-      return tenon_set_refuse(call, "kernels from Python are for operands of the result's shape");
+    if (!same_dims(tenon_kernel_operand(&c, i)->type, c.results[0]))
+      return tenon_simple_refuse(call,
+                                 "kernels from Python are for operands of the result's shape");
   for (uint32_t i = 1; i < c.result_count; ++i)
     if (!same_dims(c.results[i], c.results[0]))
-      return tenon_set_refuse(call, "kernels from Python are for results of one shape");
+      return tenon_simple_refuse(call, "kernels from Python are for results of one shape");
   out_plan->params[0] = reinterpret_cast<int64_t>(kernel.function);
   for (size_t i = 0; i < kernel.attrs.size(); ++i) {
     tenon_attr_t attr = {};
-    if (const tenon_code_t code = tenon_set_attr(call, kernel.attrs[i].c_str(), &attr)) return code;
+    if (const tenon_code_t code = tenon_simple_attr(call, kernel.attrs[i].c_str(), &attr))
+      return code;
     std::memcpy(&out_plan->params[1 + i], &attr.u, sizeof(int64_t));  // an integer or a double
   }
   out_plan->cost_ns = 0;
   return TENON_OK;
 }
 
-tenon_code_t run_kernel(const tenon_set_plan_t* plan, const tenon_set_tensor_t* inputs,
-                        const tenon_set_tensor_t* outputs) {
-  void* in[TENON_SET_TENSORS_MAX];
-  void* out[TENON_SET_TENSORS_MAX];
-  // The function reads as many as its op has; the arrays of the set have this many entries.
-  for (uint32_t i = 0; i < static_cast<uint32_t>(outputs - inputs); ++i) in[i] = inputs[i].data;
-  for (uint32_t i = 0; i < TENON_SET_TENSORS_MAX - (outputs - inputs); ++i)
-    out[i] = outputs[i].data;
-  reinterpret_cast<KernelFunction>(plan->params[0])(in, out, plan->params + 1,
-                                                    static_cast<int64_t>(outputs[0].elements));
+tenon_code_t run_kernel(const tenon_simple_run_t* run) {
+  void* in[TENON_SIMPLE_TENSORS_MAX];
+  void* out[TENON_SIMPLE_TENSORS_MAX];
+  for (uint32_t i = 0; i < run->args->input_count; ++i) in[i] = run->inputs[i].data;
+  for (uint32_t i = 0; i < run->args->output_count; ++i) out[i] = run->outputs[i].data;
+  reinterpret_cast<KernelFunction>(run->plan->params[0])(
+      in, out, run->plan->params + 1, static_cast<int64_t>(run->outputs[0].elements));
   return TENON_OK;
 }
 
@@ -136,8 +136,8 @@ KernelFunction compiled(const std::string& source, const std::string& symbol) {
 void make_plugin(KernelPlugin& made, uint32_t dtypes) {
   made.name = "python." + made.op + "." + made.device;
   made.kernels = {{made.op.c_str(), dtypes, suits, run_kernel}};
-  tenon_simple_kernel_set_in(&made.set, g_tables.host, made.device.c_str(), made.kernels.data(), 1,
-                             &made.table);
+  tenon_simple_kernels_in(&made.set, nullptr, g_tables.host, made.device.c_str(), nullptr,
+                          made.kernels.data(), 1, &made.table);
   made.interface = {text(TENON_KERNELS_ID), 0, 0, &made.table};
   made.manifest = "{\"schema\": 1, \"name\": " + tenon::text::json_quoted(made.name) +
                   ", \"version\": \"1.0.0\", \"provides\": {\"kernels\": [" +
