@@ -185,10 +185,11 @@ bool qgemm(NodeContext& n) {
   return n.has(7) ? set_saturated(n, y, 8) : n.set(0, y);
 }
 
-// With a channel of zeros after an odd number of them, because devices multiply integers in pairs.
+// With a channel of zeros after an odd number of them, because devices multiply integers in pairs;
+// one channel stays alone.
 Value even_channels(NodeContext& n, Value v) {
   const Dims dims = v.dims();
-  if (!dims[1].is_constant() || dims[1].constant() % 2 == 0) return v;
+  if (!dims[1].is_constant() || dims[1].constant() % 2 == 0 || dims[1].constant() == 1) return v;
   std::vector<int64_t> low(dims.size(), 0), high(dims.size(), 0);
   high[1] = 1;
   return n.build("pad", {v, n.scalar(v.dtype(), 0)}, {{"low", low}, {"high", high}});
@@ -243,6 +244,18 @@ bool matmul_integer_to_float(NodeContext& n) {
 
 // ---- Products of dequantised numbers ----
 
+// Whether sums of products may leave i32, where ONNX adds in f32. Differences of bytes are 255 at
+// most. weights: constant ones, with their results along `axis`.
+static bool may_overflow(const Dims& weights, int64_t axis) {
+  int64_t terms = 1;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    if (static_cast<int64_t>(i) == axis) continue;
+    if (!weights[i].is_constant() || __builtin_mul_overflow(terms, weights[i].constant(), &terms))
+      return true;
+  }
+  return terms > INT32_MAX / (255 * 255);
+}
+
 std::optional<std::vector<Item>> quantised_factors(NodeContext& n, int64_t axis) {
   if (!n.has(0) || !n.has(1)) return {};
   const DequantisedFrom *a = n.item(0).dequantised_from(), *b = n.item(1).dequantised_from();
@@ -256,6 +269,7 @@ std::optional<std::vector<Item>> quantised_factors(NodeContext& n, int64_t axis)
       !is_single(a->scale) || !is_single(a->zero) || b->along.block > 0 ||
       (!one_scale && b->along.axis != axis))
     return {};
+  if (may_overflow(b->q.dims(), axis)) return {};
   std::vector<Item> out = {a->q, a->scale, a->zero, b->q, b->scale, b->zero};
   if (n.has(2)) out.push_back(n.item(2));
   return out;

@@ -266,6 +266,21 @@ def weight_cases():
                    tolerance=1e-2)
 
 
+def border_cases():
+    """Sizes where the cpu's integer kernels begin and end."""
+    for channels in (1, 2, 3):  # too few for pairs that run along them
+        x, w, scale = u8(1, channels, 8, 7), s8(5, channels, 3, 3), positive(5)
+        yield Case(f"ConvInteger of {channels}", "ConvInteger", [x, w.view(np.uint8), U(120), U(9)])
+        yield Case(f"QLinearConv of {channels}", "QLinearConv", [x, F(0.03), U(120), w, scale, np.zeros(5, np.int8), F(0.2), U(90)])
+    # 40,000 products of 255 and 255 leave i32; between DequantizeLinears the sum is one of floats.
+    w = np.full((40000, 3), 255, np.uint8)
+    then = [helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(w)),
+            helper.make_node("Constant", [], ["s"], value=numpy_helper.from_array(np.asarray(F(1e-4)))),
+            helper.make_node("DequantizeLinear", ["w", "s"], ["real"]), helper.make_node("MatMul", ["o0", "real"], ["y"])]
+    yield Case("a long sum between DequantizeLinears", "DequantizeLinear", [w.T[:1].copy(), F(1.0)], then=then, tolerance=1e-5,
+               want=np.full((1, 3), 40000 * 255 * 255 * 1e-4, np.float32))
+
+
 def attention_cases():
     scale, zero = F(0.02), U(120)
     weights = [s8(24, 48), f32(48), scale, positive(48, scale=0.01)]
@@ -349,6 +364,10 @@ def shaped():
         weights = Case(f"weights of {bits} bits", "MatMulNBits", [f32(1, 128), u8(96, 4, 4 * bits), f32(96, 4)], domain=MICROSOFT, K=128, N=96, bits=bits,
                        block_size=32)
         yield weights, f"in panels of {bits} bits since load"
+    # Large enough for kernels of libraries, which would read them widened.
+    large = Case("many weights of 4 bits", "MatMulNBits", [f32(1, 1024), u8(1024, 32, 16), f32(1024, 32)], domain=MICROSOFT, K=1024, N=1024, bits=4,
+                 block_size=32)
+    yield large, "in panels of 4 bits since load"
     yield Case("a product of bytes", "MatMulInteger", [u8(4, 64), s8(64, 96), U(9)]), "in panels of pairs since load"
     yield Case("a convolution of bytes", "ConvInteger", [u8(1, 16, 9, 9), u8(32, 16, 3, 3), U(9), U(7)]), "mma taps"
 
@@ -374,7 +393,7 @@ def main():
             os.mkdir(folder)
             tasks.append((name, pool.submit(function, folder)))
 
-        for case in (c for group in (linear_cases, product_cases, float_cases, weight_cases, attention_cases) for c in group() if options.filter in c.name):
+        for case in (c for group in (linear_cases, product_cases, float_cases, weight_cases, attention_cases, border_cases) for c in group() if options.filter in c.name):
             try:
                 want = case.expected()
             except Exception as error:  # onnxruntime raises its own kinds

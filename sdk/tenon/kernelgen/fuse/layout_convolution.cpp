@@ -73,10 +73,12 @@ class Operands {
            });
   }
 
-  // Integers are multiplied in pairs of neighbouring channels.
+  // Integers are multiplied in pairs of neighbouring channels. A single pair leaves no axis to run
+  // along.
   bool even_channels(const Window& w) const {
-    return t_.i16_pairs && w.in.size() == 1 &&
-           p_.value(p_.axes()[w.in[0]].extent).value_or(1) % 2 == 0;
+    if (!t_.i16_pairs || w.in.size() != 1) return false;
+    const int64_t channels = p_.value(p_.axes()[w.in[0]].extent).value_or(1);
+    return channels % 2 == 0 && channels > 2;
   }
 
   // The type that tiles read: f32, or i16 where they multiply pairs.
