@@ -141,6 +141,20 @@ Status check_candidate(const KernelsOfPlugin& set, const tenon_kernel_call_t& ca
   return error(TENON_INTERNAL, "T0512", "kernels of plugin {} {}", quoted(set.plugin), what);
 }
 
+// The longest part of the epilogue, of at most `count` nodes from the front, that ends on the
+// chain: the result of a node that only feeds a later one is not the call's.
+uint32_t ends_on_chain(const Graph& graph, std::span<const Node> nodes, uint32_t count) {
+  uint32_t end = 0;
+  Value made = graph.results(nodes[0])[0];
+  for (uint32_t i = 1; i <= count; ++i) {
+    const auto reads = graph.operands(nodes[i]);
+    if (std::find(reads.begin(), reads.end(), made) == reads.end()) continue;
+    made = graph.results(nodes[i])[0];
+    end = i;
+  }
+  return end;
+}
+
 }  // namespace
 
 Result<tenon_kernel_candidate_t> query(const KernelsOfPlugin& set, tenon_str_t target,
@@ -166,8 +180,8 @@ Result<TakenCall> query_longest(const KernelsOfPlugin& set, tenon_str_t target, 
   TENON_ASSIGN_OR_RETURN(tenon_kernel_candidate_t candidate,
                          query(set, target, KernelCall(graph, nodes, deterministic)));
   if (candidate.epilogue_taken != epilogue.size()) {
-    nodes.resize(1 + candidate.epilogue_taken);
-    const uint32_t wanted = candidate.epilogue_taken;
+    const uint32_t wanted = ends_on_chain(graph, nodes, candidate.epilogue_taken);
+    nodes.resize(1 + wanted);
     TENON_ASSIGN_OR_RETURN(candidate, query(set, target, KernelCall(graph, nodes, deterministic)));
     if (candidate.epilogue_taken != wanted)
       return error(TENON_INTERNAL, "T0512",

@@ -62,12 +62,13 @@ struct Collected {
 
 constexpr std::string_view kCacheKind = "kernel";
 
+// form: of the artifact's graph, with all its constants.
 std::string cache_key(const KernelsOfPlugin& set, const KernelArtifact& artifact,
-                      const KernelCall& call) {
+                      const ir::Digest& form, const KernelCall& call) {
   std::string key =
       fmt::format("{} {} {} {} {} {}\n", set.plugin, set.version, artifact.target,
                   artifact.deterministic, TENON_ABI_VERSION, fmt::join(call.nodes(), ","));
-  return key.append(artifact.graph);
+  return key.append(reinterpret_cast<const char*>(&form), sizeof form);
 }
 
 }  // namespace
@@ -85,6 +86,9 @@ Result<std::unique_ptr<KernelProgram>> KernelProgram::load(const KernelsOfPlugin
   p->alignment_ = facts.alignment;
   p->parts_at_once_ = facts.free_threads;
   p->graph_->freeze();
+  if (set.kernels->save != nullptr) {
+    TENON_ASSIGN_OR_RETURN(p->form_, ir::form_hash(*p->graph_, UINT64_MAX));
+  }
   TENON_ASSIGN_OR_RETURN(p->shapes_,
                          runtime::Shapes::create(*ir::host_graph_table(), p->graph_->abi(), {}));
   std::vector<TakenCall> calls;
@@ -110,9 +114,20 @@ Status KernelProgram::find_calls(std::string_view target, bool deterministic,
   std::stable_sort(anchors.begin(), anchors.end(),
                    [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<bool> taken(graph_->node_limit(), false);
+  // A chain that costs more than its nodes one by one is not taken whole.
+  const auto is_dear = [&](const TakenCall& chain) {
+    double alone = 0;
+    for (Node n : chain.nodes) {
+      const auto single = query(set_, to_abi_str(target), KernelCall(*graph_, {n}, deterministic));
+      if (!single.ok()) return false;
+      alone += single->cost_ns;
+    }
+    return chain.candidate.cost_ns > alone;
+  };
   const auto take = [&](Node n, const std::vector<Node>& behind) -> Status {
     TENON_ASSIGN_OR_RETURN(
         TakenCall call, query_longest(set_, to_abi_str(target), *graph_, n, behind, deterministic));
+    if (call.nodes.size() > 1 && is_dear(call)) return {};
     for (Node covered : call.nodes) taken[covered] = true;
     out->push_back(std::move(call));
     return {};
@@ -137,7 +152,7 @@ Result<tenon_kernel_t*> KernelProgram::make(tenon_device_t* device, const Kernel
                                             const KernelCall& call) const {
   const tenon_kernels_api_t& k = *set_.kernels;
   const bool kept = k.save != nullptr && k.restore != nullptr;
-  const std::string key = kept ? cache_key(set_, artifact, call) : "";
+  const std::string key = kept ? cache_key(set_, artifact, form_, call) : "";
   tenon_kernel_t* kernel = nullptr;
   if (kept) {
     const Result<CacheEntry> entry =
@@ -172,7 +187,8 @@ Status KernelProgram::create_kernel(tenon_device_t* device, const KernelArtifact
   launch.part_count = taken.candidate.part_count;
   launch.name = from_abi_str(taken.candidate.name);
   if (launch.name.empty()) launch.name = graph_->op_name(call.anchor());
-  scratch_bytes_ = std::max(scratch_bytes_, taken.candidate.workspace_bytes);
+  launch.workspace_bytes = taken.candidate.workspace_bytes;
+  scratch_bytes_ = std::max(scratch_bytes_, launch.workspace_bytes);
   return pack_operands(device, taken.candidate.prepack_mask, &launch);
 }
 

@@ -10,6 +10,7 @@
 
 #include "core/dispatch/kernel_call.h"
 #include "core/dispatch/own_buffer.h"
+#include "core/ir/form.h"
 #include "core/runtime/shapes.h"
 
 namespace tenon::dispatch {
@@ -47,6 +48,7 @@ class KernelProgram {
     std::unordered_map<size_t, OwnBuffer> packed;  // by operand
     tenon_kernel_t* kernel = nullptr;
     uint32_t part_count = 1;
+    uint64_t workspace_bytes = 0;
     std::string name;
   };
   using Places = std::unordered_map<ir::Value, tenon_span_t>;
@@ -80,6 +82,7 @@ class KernelProgram {
   tenon_device_t* device_ = nullptr;
   bool parts_at_once_ = false;
   ir::Ref<ir::Graph> graph_;
+  ir::Digest form_{};  // of kernels that are kept in the cache
   runtime::Shapes shapes_;
   std::unordered_map<ir::Value, OwnBuffer> constants_;
   std::vector<Launch> launches_;

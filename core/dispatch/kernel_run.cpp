@@ -97,6 +97,9 @@ Status KernelProgram::run(const Launch& launch, const tenon_call_t& call, const 
     tenon_span_t span = it == places.end() ? tenon_span_t{} : it->second;
     if (const auto packed = launch.packed.find(i); packed != launch.packed.end())
       span = {packed->second.handle(), 0};
+    if (v != ir::kNone && span.buffer == nullptr)
+      return error(TENON_INTERNAL, "T0612", "operand {} of kernel {} was not made before it", i,
+                   quoted(launch.name));
     std::vector<int64_t> dims;
     if (v != ir::kNone) TENON_RETURN_IF_ERROR(dims_of(v, symbols, &dims));
     run.in.add(span, std::move(dims));
@@ -108,7 +111,7 @@ Status KernelProgram::run(const Launch& launch, const tenon_call_t& call, const 
   }
   run.point();
   run.args.part_count = launch.part_count;
-  run.args.workspace = scratch_bytes_ == 0 ? nullptr : call.workspace.buffer;
+  run.args.workspace = launch.workspace_bytes == 0 ? nullptr : call.workspace.buffer;
   run.args.workspace_offset_bytes = scratch;
   run.args.queue = call.queue;
   if (order == 0) {

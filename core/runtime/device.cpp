@@ -97,6 +97,7 @@ void Device::set_name(uint32_t number) {
 }
 
 Device::~Device() {
+  if (handle() != nullptr) pinned_.end();
   if (handle() != nullptr && !plugins_shut_down() && !abandoned())
     (void)apis_.device->close(apis_.device->self, handle());
 }

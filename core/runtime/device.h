@@ -18,6 +18,7 @@
 
 #include "core/base/errors/status.h"
 #include "core/base/process/memory.h"
+#include "core/runtime/pinned.h"
 
 namespace tenon::runtime {
 
@@ -154,6 +155,7 @@ class Device : public std::enable_shared_from_this<Device> {
   };
 
   Status copy(const tenon_copy_t& copy);
+  PinnedMemory& pinned() { return pinned_; }
 
  private:
   Device(const DeviceApis& apis, uint32_t ordinal) : apis_(apis), ordinal_(ordinal) {}
@@ -167,6 +169,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::atomic<tenon_device_t*> handle_{nullptr};
   std::atomic<bool> lost_{false}, abandoned_{false};
   std::vector<const void*> left_behind_;
+  PinnedMemory pinned_{*this};
 };
 
 // Memory of one device. Movable; frees itself. Counts against TENON_MEMORY_LIMIT unless imported.

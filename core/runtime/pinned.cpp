@@ -1,93 +1,111 @@
 #include "core/runtime/pinned.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
+#include <new>
 #include <utility>
 
 #include "core/base/errors/failure.h"
+#include "core/runtime/device.h"
 
 namespace tenon::runtime {
 namespace {
 
-// Of all pools of a process. Pinned pages are lost to the rest of the system.
-constexpr uint64_t kPinnedMaxBytes = uint64_t{256} << 20;
-std::atomic<uint64_t> g_pinned_bytes{0};
+// Lent by all devices of a process: pinned pages are lost to the rest of the system. Kept by one.
+constexpr uint64_t kLentMaxBytes = uint64_t{256} << 20, kKeptMaxBytes = uint64_t{64} << 20;
+constexpr uint64_t kSmallestBytes = 4096, kStepBytes = uint64_t{1} << 20;
+std::atomic<uint64_t> g_lent_bytes{0};
 
-void release(const std::shared_ptr<Device>& device, std::byte* data, uint64_t size_bytes) {
-  if (device->abandoned()) {
-    device->leave_behind(data);
-  } else if (!plugins_shut_down()) {
-    const tenon_device_api_t* api = device->apis().device;
-    auto guard = device->serialise();
-    (void)api->free_pinned(api->self, device->handle(), data);
-  }
-  g_pinned_bytes.fetch_sub(size_bytes, std::memory_order_relaxed);
-  memory_return(size_bytes);
+// Sizes are rounded, so that calls of changing sizes find memory that was kept.
+uint64_t rounded(uint64_t size_bytes) {
+  if (size_bytes >= kStepBytes) return (size_bytes + kStepBytes - 1) / kStepBytes * kStepBytes;
+  return std::bit_ceil(std::max(size_bytes, kSmallestBytes));
 }
 
-// Counts the bytes, or gives false if they may not be taken.
+// Counts the bytes, or gives false if they may not be lent.
 bool reserve(uint64_t size_bytes) {
-  if (size_bytes > kPinnedMaxBytes ||
-      g_pinned_bytes.fetch_add(size_bytes, std::memory_order_relaxed) >
-          kPinnedMaxBytes - size_bytes) {
-    if (size_bytes <= kPinnedMaxBytes)
-      g_pinned_bytes.fetch_sub(size_bytes, std::memory_order_relaxed);
-    return false;
-  }
-  if (memory_reserve(size_bytes, "pinned memory").ok()) return true;
-  g_pinned_bytes.fetch_sub(size_bytes, std::memory_order_relaxed);
+  if (g_lent_bytes.fetch_add(size_bytes, std::memory_order_relaxed) <= kLentMaxBytes - size_bytes &&
+      memory_reserve(size_bytes, "pinned memory").ok())
+    return true;
+  g_lent_bytes.fetch_sub(size_bytes, std::memory_order_relaxed);
   clear_failure();
   return false;
 }
 
-std::shared_ptr<std::byte> allocate(const std::shared_ptr<Device>& device, uint64_t size_bytes) {
-  const tenon_device_api_t* api = device->apis().device;
-  if (api->alloc_pinned == nullptr || api->free_pinned == nullptr || !reserve(size_bytes))
-    return nullptr;
-  void* data = nullptr;
-  {
-    auto guard = device->serialise();
-    clear_failure();
-    if (api->alloc_pinned(api->self, device->handle(), size_bytes, &data) != TENON_OK)
-      data = nullptr;
-    clear_failure();
-  }
-  if (data == nullptr) {
-    g_pinned_bytes.fetch_sub(size_bytes, std::memory_order_relaxed);
-    memory_return(size_bytes);
-    return nullptr;
-  }
-  return {static_cast<std::byte*>(data),
-          [device, size_bytes](std::byte* memory) { release(device, memory, size_bytes); }};
+void unreserve(uint64_t size_bytes) {
+  g_lent_bytes.fetch_sub(size_bytes, std::memory_order_relaxed);
+  memory_return(size_bytes);
 }
 
 }  // namespace
 
-std::shared_ptr<std::byte> PinnedPool::take(uint64_t size_bytes) {
-  for (Block& block : blocks_) {
-    if (block.lent || block.size_bytes != size_bytes) continue;
-    block.lent = block.used = true;
-    return block.memory;
+void PinnedMemory::end() {
+  for (const Block& block : std::exchange(kept_, {})) free(block);
+}
+
+std::shared_ptr<std::byte> PinnedMemory::take(uint64_t size_bytes) {
+  const tenon_device_api_t* api = device_.apis().device;
+  if (api->alloc_pinned == nullptr || api->free_pinned == nullptr || size_bytes > kLentMaxBytes)
+    return nullptr;
+  const uint64_t size = rounded(size_bytes);
+  if (size > kLentMaxBytes || !reserve(size)) return nullptr;
+  std::byte* data = kept(size);
+  if (data == nullptr) data = allocate(size);
+  if (data == nullptr) {
+    unreserve(size);
+    return nullptr;
   }
-  std::shared_ptr<std::byte> memory = allocate(device_, size_bytes);
-  if (memory != nullptr) blocks_.push_back({memory, size_bytes, true, true});
-  return memory;
+  return {data, [device = device_.shared_from_this(), size](std::byte* memory) {
+            unreserve(size);
+            device->pinned().give_back({memory, size});
+          }};
 }
 
-void PinnedPool::give_back(const void* memory) {
-  for (Block& block : blocks_) {
-    if (block.memory.get() == memory) block.lent = false;
+std::byte* PinnedMemory::kept(uint64_t size_bytes) {
+  const std::lock_guard lock(mutex_);
+  const auto at = std::ranges::find(kept_, size_bytes, &Block::size_bytes);
+  if (at == kept_.end()) return nullptr;
+  std::byte* const data = at->data;
+  *at = kept_.back();
+  kept_.pop_back();
+  kept_bytes_ -= size_bytes;
+  return data;
+}
+
+std::byte* PinnedMemory::allocate(uint64_t size_bytes) {
+  const tenon_device_api_t* api = device_.apis().device;
+  void* data = nullptr;
+  auto guard = device_.serialise();
+  clear_failure();
+  if (api->alloc_pinned(api->self, device_.handle(), size_bytes, &data) != TENON_OK) data = nullptr;
+  clear_failure();
+  return static_cast<std::byte*>(data);
+}
+
+void PinnedMemory::give_back(Block block) {
+  if (!device_.abandoned() && !plugins_shut_down()) {
+    const std::lock_guard lock(mutex_);
+    if (kept_bytes_ + block.size_bytes <= kKeptMaxBytes) {
+      try {
+        kept_.push_back(block);
+        kept_bytes_ += block.size_bytes;
+        return;
+      } catch (const std::bad_alloc&) {  // it is freed
+      }
+    }
   }
+  free(block);
 }
 
-void PinnedPool::forget() {
-  std::erase_if(blocks_, [](const Block& block) { return block.lent; });
-}
-
-void PinnedPool::end_run() {
-  std::erase_if(blocks_, [](Block& block) {
-    const bool used = std::exchange(block.used, false);
-    return !used && !block.lent;
-  });
+void PinnedMemory::free(Block block) {
+  if (device_.abandoned()) {
+    device_.leave_behind(block.data);
+  } else if (!plugins_shut_down()) {
+    const tenon_device_api_t* api = device_.apis().device;
+    auto guard = device_.serialise();
+    (void)api->free_pinned(api->self, device_.handle(), block.data);
+  }
 }
 
 }  // namespace tenon::runtime

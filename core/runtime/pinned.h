@@ -1,35 +1,42 @@
 // Host memory that a device copies to by itself (tenon_device_api_t::alloc_pinned), for results on
-// their way to the host.
+// their way to the host. Pinning costs more than most copies, so memory that comes back is kept.
+//
+// Threads: safe.
 #pragma once
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
-
-#include "core/runtime/device.h"
 
 namespace tenon::runtime {
 
-// The memory of one device for one Runner, reused by later runs.
-class PinnedPool {
+class Device;
+
+// That of one device.
+class PinnedMemory {
  public:
-  explicit PinnedPool(std::shared_ptr<Device> device) : device_(std::move(device)) {}
-  // Null if the device has none, or no more: other memory serves as well. The memory may outlive
-  // the pool. It counts against TENON_MEMORY_LIMIT.
+  explicit PinnedMemory(Device& device) : device_(device) {}
+  // Frees what was kept. Nothing is lent any more, because what is lent keeps the device.
+  void end();
+  // Null if the device has none, or no more: other memory serves as well. Counts against
+  // TENON_MEMORY_LIMIT. It comes back when the last owner is gone, on any thread.
   std::shared_ptr<std::byte> take(uint64_t size_bytes);
-  // Memory of take() that nobody else has, and that no copy is on its way to; others are ignored.
-  void give_back(const void* memory);
-  // What was taken and not given back belongs to others now.
-  void forget();
-  // Frees memory that the run just ended did not use.
-  void end_run();
 
  private:
   struct Block {
-    std::shared_ptr<std::byte> memory;
+    std::byte* data = nullptr;
     uint64_t size_bytes = 0;
-    bool lent = false, used = false;  // used: in this run
   };
-  std::shared_ptr<Device> device_;
-  std::vector<Block> blocks_;
+  std::byte* kept(uint64_t size_bytes);
+  std::byte* allocate(uint64_t size_bytes);
+  void give_back(Block block);
+  void free(Block block);
+
+  Device& device_;
+  std::mutex mutex_;  // never held while the plugin is called
+  std::vector<Block> kept_;
+  uint64_t kept_bytes_ = 0;
 };
 
 }  // namespace tenon::runtime

@@ -53,13 +53,8 @@ struct OutputRequests {
 Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
   for (uint32_t d = 0; d < plan_->devices.size(); ++d) {
     BufferPool pool(plan_->devices[d], [this, d] { return wait(d); });
-    devices_.push_back({std::move(pool),
-                        PinnedPool(plan_->devices[d]),
-                        nullptr,
-                        std::make_unique<Tainted>(false),
-                        nullptr,
-                        {},
-                        {}});
+    devices_.push_back(
+        {std::move(pool), nullptr, std::make_unique<Tainted>(false), nullptr, {}, {}});
     devices_.back().from.resize(plan_->devices.size());
   }
   step_needs_.resize(plan_->executables.size());
@@ -126,9 +121,6 @@ void Runner::drop_run_state() {
     slot.host = nullptr;
     // A device that was given up may still write to memory that a copy named.
     if (abandoned && slot.host_owner != nullptr) keep_for_good(std::move(slot.host_owner));
-    if (slot.pinned_of != kHostPlace && slot.host_owner != nullptr && slot.tensor == nullptr)
-      devices_[slot.pinned_of].pinned.give_back(slot.host_owner.get());
-    slot.pinned_of = kHostPlace;
     slot.host_owner.reset();
     slot.has_host = slot.stable_host = slot.held = false;
     slot.source = kHostPlace;
@@ -136,7 +128,6 @@ void Runner::drop_run_state() {
     slot.tensor = nullptr;
     slot.donated = false;
   }
-  for (DeviceState& device : devices_) device.pinned.forget();
   if (abandoned)
     keep_for_good(std::make_shared<std::deque<std::vector<int64_t>>>(std::move(out_symbols_)));
   out_symbols_.clear();
@@ -224,7 +215,6 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   for (DeviceState& device : devices_) {
     statistics_.arena_bytes += device.pool.held_bytes();
     device.pool.end_run();
-    device.pinned.end_run();
   }
   statistics_.run_ms = static_cast<double>(now_ns() - begin) / 1e6;
   return status;

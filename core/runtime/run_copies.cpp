@@ -110,8 +110,7 @@ Result<std::shared_ptr<std::byte>> Runner::take_landing(uint32_t slot, uint32_t 
   // previous contents of the memory.
   const bool queued = plan_->devices[from]->has_queue(), zeroed = queued && relayed_[slot];
   if (queued && size_bytes != 0) {
-    if (std::shared_ptr<std::byte> memory = devices_[from].pinned.take(size_bytes)) {
-      slots_[slot].pinned_of = from;
+    if (std::shared_ptr<std::byte> memory = plan_->devices[from]->pinned().take(size_bytes)) {
       if (zeroed) std::memset(memory.get(), 0, size_bytes);
       return memory;
     }

@@ -5,7 +5,6 @@
 #include <string>
 
 #include "core/base/str.h"
-#include "core/runtime/pinned.h"
 #include "core/runtime/run.h"
 
 namespace tenon::runtime {
@@ -22,7 +21,6 @@ struct Runner::Place {
 
 struct Runner::DeviceState {
   BufferPool pool;
-  PinnedPool pinned;
   std::unique_ptr<Queue> queue;
   std::unique_ptr<Tainted> tainted;  // some of its work used what another device failed to make
   std::unique_ptr<Relay> relay;      // carries its results to other devices
@@ -61,7 +59,6 @@ struct Runner::SlotState {
   bool stable_host = false;  // host memory that stays until the run ends
   bool held =
       false;  // the buffer behind `host` stays until the run ends, since queued work reads it
-  uint32_t pinned_of = kHostPlace;  // the device whose pool `host_owner` is from
   uint32_t source =
       kHostPlace;      // host memory is filled once the queue of this device has reached `ready`
   uint64_t ready = 0;  // 0: it is filled already

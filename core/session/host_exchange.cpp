@@ -14,8 +14,11 @@ Result<std::shared_ptr<runtime::Buffer>> adopt(std::shared_ptr<runtime::Device> 
                                                const std::shared_ptr<Lent>& lent) {
   TENON_ASSIGN_OR_RETURN(runtime::Buffer made, runtime::Buffer::adopt(std::move(device), memory));
   auto* const buffer = new runtime::Buffer(std::move(made));
-  return std::shared_ptr<runtime::Buffer>(buffer,
-                                          [lent](runtime::Buffer* adopted) { delete adopted; });
+  return std::shared_ptr<runtime::Buffer>(buffer, [lent](runtime::Buffer* adopted) {
+    const bool in_use = adopted->device().abandoned();  // its work may still read the memory
+    delete adopted;
+    if (in_use) runtime::keep_for_good(lent);
+  });
 }
 
 Result<tenon_native_memory_t> read_memory(const tenon_native_memory_t* record, uint64_t bytes) {

@@ -21,9 +21,9 @@ typedef struct tenon_buffer_t tenon_buffer_t; /* device memory; the plugin's own
 
 /* How many calls the host may make at once to one open device. */
 #define TENON_THREADING_SERIAL 0u /* the host serialises all calls */
-#define TENON_THREADING_PER_QUEUE                                                                 \
-  1u /* one thread at a time per queue, not always the same; alloc, free and copy from any thread \
-      */
+#define TENON_THREADING_PER_QUEUE                                                                \
+  1u /* one thread at a time per queue, not always the same; everything without a queue from any \
+        thread */
 #define TENON_THREADING_FREE 2u /* everything from any thread */
 
 /* Borrowed; lives as long as the process. */

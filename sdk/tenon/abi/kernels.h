@@ -72,14 +72,15 @@ static inline const tenon_kernel_operand_t* tenon_kernel_operand(const tenon_ker
 
 typedef struct tenon_kernel_candidate_t {
   uint32_t size_bytes;
-  /* How many nodes of the epilogue it computes, from the front. If they are not all, the host asks
-   * again with these alone, which must then be taken. */
+  /* How many nodes of the epilogue it computes, from the front. If they are not all, the host
+   * leaves out those at the end that only feed a later node, and asks again with the rest alone,
+   * which must then be taken. */
   uint32_t epilogue_taken;
-  uint32_t prepack_mask; /* bit i: operand i, a constant, goes through prepack */
-  uint32_t part_count;   /* pieces that may run at once; at least 1 */
-  double cost_ns;        /* of the anchor and the taken nodes, all parts, in one run */
-  uint64_t workspace_bytes;
-  tenon_str_t name; /* borrowed until the process ends */
+  uint32_t prepack_mask;    /* bit i: operand i, a constant, goes through prepack */
+  uint32_t part_count;      /* pieces that may run at once; at least 1 */
+  double cost_ns;           /* of the anchor and the taken nodes, all parts, in one run */
+  uint64_t workspace_bytes; /* for any dims */
+  tenon_str_t name;         /* borrowed until the process ends */
 } tenon_kernel_candidate_t;
 
 typedef struct tenon_kernel_args_t {
@@ -130,8 +131,8 @@ typedef struct tenon_kernels_api_t {
   tenon_code_t (*run)(void* self, tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
   /* ---- Optional ---- */
   /* Writes the packed form of a constant to the sink, which may be called several times. Once for
-   * each operand in the candidate's prepack_mask, between create and the first run. data: host
-   * memory, dense. Required of a set whose candidates have a prepack_mask. */
+   * each operand in the candidate's prepack_mask, between create or restore and the first run.
+   * data: host memory, dense. Required of a set whose candidates have a prepack_mask. */
   tenon_code_t (*prepack)(void* self, tenon_kernel_t* kernel, uint32_t operand, const void* data,
                           uint64_t size_bytes, const tenon_sink_t* sink);
   /* The bytes from which restore makes the kernel anew, without the packed constants. For kernels
