@@ -279,6 +279,41 @@ TEST(KernelProgram, ASetOfSingleNodesTakesThemOneByOne) {
   EXPECT_EQ(out.values, (std::vector<float>{111, 222, 333}));
 }
 
+// A set that knows what only feeds the chain, and not what follows: the call would have ended
+// there.
+TEST(KernelProgram, AnEpilogueEndsOnItsChain) {
+  static tenon_kernels_api_t kernels = set_table();
+  kernels.query = [](void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+                     tenon_kernel_candidate_t* out) -> tenon_code_t {
+    const tenon_code_t code = query(self, target, call, out);
+    out->epilogue_taken = call->epilogue_count == 2 ? 1 : 0;
+    return code;
+  };
+  static const auto* api = compile_from_kernels({device(), nullptr, &kernels, "partly", "1", {}});
+  Loaded program(api,
+                 *read("tenon.tir 1\ngraph @g(%x: f32[3], %y: f32[3]) -> (b: f32[3]) {\n  %0 = "
+                       "plus(%y, %y) : f32[3]\n  %1 = plus(%x, %x) : f32[3]\n  %2 = plus(%1, "
+                       "%0) : f32[3]\n  yield %2\n}\n"));
+  EXPECT_EQ(seen.epilogues, (std::vector<uint32_t>{0, 0, 0}));
+  tenon_buffer_t x{{10, 20, 30}}, y{{100, 200, 300}}, out{{0, 0, 0}};
+  EXPECT_EQ(program.run({&x, &y}, &out), TENON_OK);
+  EXPECT_EQ(out.values, (std::vector<float>{220, 440, 660}));
+}
+
+// What the parts cost one by one is less: the chain is not taken as a whole.
+TEST(KernelProgram, AChainThatCostsMoreThanItsNodesIsNotFused) {
+  static tenon_kernels_api_t kernels = set_table();
+  kernels.query = [](void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+                     tenon_kernel_candidate_t* out) -> tenon_code_t {
+    const tenon_code_t code = query(self, target, call, out);
+    if (call->epilogue_count != 0) out->cost_ns = 1000;
+    return code;
+  };
+  static const auto* api = compile_from_kernels({device(), nullptr, &kernels, "dear", "1", {}});
+  Loaded program(api, *read(kChain));
+  EXPECT_EQ(seen.epilogues, (std::vector<uint32_t>{0, 0}));
+}
+
 TEST(KernelProgram, OnAQueueTheFirstPartWaitsAndTheLastSignals) {
   static const tenon_kernels_api_t kernels = set_table();
   static const auto queue = sized<tenon_queue_api_t>();
