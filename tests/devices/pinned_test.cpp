@@ -1,0 +1,63 @@
+// Results come to the host in pinned memory, which the device keeps when it comes back.
+#include "devices.h"
+
+namespace tenon::devices_test {
+namespace {
+
+constexpr std::string_view kModel = R"(tenon.tir 1
+graph @g<n in [1, 4096]>(%x: f32[n]) -> (y: f32[n]) {
+  %y = neg(%x) : f32[n]
+  yield %y
+}
+)";
+
+void results_are_pinned() {
+  Session session;
+  Model model;
+  Program program;
+  ASSERT_TRUE(session.open().ok());
+  ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok()) << failure_text();
+  ASSERT_TRUE(model.compile({.device = "sim"}, &program).ok()) << failure_text();
+  const auto call = [&](int64_t n, Output* out) {
+    const std::vector<float> x(static_cast<size_t>(n), 2.0f);
+    const std::vector<Input> inputs = {ArrayView::of(x, {n})};
+    ASSERT_TRUE(program.call(inputs, {out, 1}).ok()) << failure_text();
+    EXPECT_EQ(out->as<float>()[static_cast<size_t>(n - 1)], -2.0f);
+  };
+  Output first, second;
+  call(4096, &first);
+  call(4096, &second);
+  EXPECT_EQ(counts().pinned_copies, 2u);
+  EXPECT_EQ(counts().pinned, 2u);  // both results are there
+  first = Output(), second = Output();
+  for (int64_t n = 4000; n < 4020; ++n) {
+    Output out;
+    call(n, &out);  // sizes that are nearly the same share memory
+  }
+  EXPECT_EQ(counts().pinned, 2u);
+  EXPECT_EQ(counts().pinned_copies, 22u);
+  end_process();
+}
+
+TEST(Pinned, ResultsLandThere) {
+  IN_A_PROCESS(results_are_pinned);
+}
+
+// Where there is no pinned memory, other memory serves.
+void no_pinned_memory() {
+  setenv("TENON_SIM_FAULTS", "alloc=3+", 1);  // after the buffers of the first call
+  Case c(
+      "tenon.tir 1\ngraph @g(%x: f32[64]) -> (y: f32[64]) {\n  %y = neg(%x) : f32[64]\n"
+      "  yield %y\n}\n",
+      {"x"}, {"y"}, 64);
+  c.expect_works("sim");
+  EXPECT_EQ(counts().pinned, 0u);
+  end_process();
+}
+
+TEST(Pinned, OtherMemoryServes) {
+  IN_A_PROCESS(no_pinned_memory);
+}
+
+}  // namespace
+}  // namespace tenon::devices_test
