@@ -100,6 +100,38 @@ def test_sizes_that_depend_on_values() -> None:
     np.testing.assert_array_equal(values, [-1, 1, 2])
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x + y,
+        lambda x, y: xp.mean(xp.square(x - y)),
+        lambda x, y: xp.where(x > y, x, y),
+        lambda x, y: xp.var(x, axis=0) + xp.var(y, axis=0),
+        lambda x, y: x - xp.mean(y, axis=0, keepdims=True),
+    ],
+)
+def test_sizes_that_meet_are_assumed_equal(function: Any) -> None:
+    compiled = tenon.compile(function)
+    for n in (2, 3, 7, 12):
+        x, y = random(n, 4), random(n, 4)
+        expected = np.asarray(function(xp.asarray(x), xp.asarray(y)))
+        np.testing.assert_allclose(compiled(x, y), expected, rtol=1e-4, atol=1e-5)
+    assert compiled.compilations == 2
+
+
+def test_writing_into_arrays_whose_sizes_change() -> None:
+    @tenon.compile
+    def f(x: Any, y: Any) -> Any:
+        x += y
+        x[y > 0] = 0
+        return x
+
+    for n in (2, 3, 7, 12):
+        x, y = random(n, 4), random(n, 4)
+        np.testing.assert_allclose(f(x, y), np.where(y > 0, 0, x + y), rtol=1e-6)
+    assert f.compilations == 2
+
+
 def test_mistakes_are_told_at_their_line() -> None:
     @tenon.compile
     def f(x: Any, y: Any) -> Any:

@@ -344,7 +344,7 @@ def _install_operators() -> None:
             result = method(self, other)
             if result is NotImplemented:
                 return NotImplemented
-            if result.dtype is not self.dtype or result.shape != self.shape:
+            if result.dtype is not self.dtype or not _ops.same_shape(result.shape, self.shape):
                 raise TypeError(
                     f"the result is {result.dtype.name}{result.shape}, and an operation in place "
                     f"keeps {self.dtype.name}{self.shape}: write x = x {name} y"
