@@ -44,6 +44,47 @@ def test_values_never_compile() -> None:
     assert f.compilations == 1
 
 
+def test_what_is_computed_of_numbers_takes_the_type_of_the_other_side() -> None:
+    x, i = random(4), np.arange(4, dtype=np.int32)
+    for f, array, number in (
+        (lambda x, a: x * (a * 2), x, 4.0),
+        (lambda x, a: x * -a + a / 3, x, 4.0),
+        (lambda x, a: (a * 2) * x, x, 3),
+        (lambda x, a: x / a + (a + 0.5) * (a / 2), x, 3),
+        (lambda x, a: xp.where(x > a, a, x), x, 0.5),
+        (lambda x, a: x * xp.full((4,), a), x, 4.0),
+        (lambda i, a: i * (a * 2) - -a, i, 3),
+    ):
+        eager = np.asarray(f(xp.asarray(array), number))
+        compiled = tenon.compile(f)(array, number)
+        assert compiled.dtype == eager.dtype
+        np.testing.assert_allclose(compiled, eager, rtol=1e-6)
+
+
+def test_numbers_alone_have_default_types() -> None:
+    product = tenon.compile(lambda a, b: a * b)(2, 3.5)
+    assert (product.dtype, float(product)) == ("f32", 7.0)
+    assert tenon.compile(lambda a, b: a * b)(2, 3).dtype == "i64"
+    assert tenon.compile(lambda x, a: (x, xp.asarray(a)))(random(2), 2.0)[1].dtype == np.float32
+
+
+def test_numbers_that_do_not_fit_are_told() -> None:
+    @tenon.compile
+    def f(x: Any, a: Any) -> Any:
+        return x + a
+
+    x = np.ones(3, np.uint8)
+    np.testing.assert_array_equal(f(x, 254), [255] * 3)
+    for number in (300, -1):
+        with pytest.raises(OverflowError, match=f"{number} is no uint8.*test_compile.py:"):
+            f(x, number)
+    assert f.compilations == 1
+    with pytest.raises(OverflowError):
+        tenon.compile(lambda a: xp.full((2,), a, dtype=xp.int8))(300)
+    with pytest.raises(TypeError, match="float"):
+        f(x, 1.5)
+
+
 def test_structures() -> None:
     @tenon.compile
     def f(params: Any, pair: Any, mode: str = "a") -> Any:

@@ -6,7 +6,7 @@ import functools
 
 from tenon import _dtypes as dt
 from tenon import _host, _native, _trace
-from tenon._array import Array, _is_number, _of_tensor
+from tenon._array import Array, _is_number, _of_tensor, value_of
 from tenon._errors import UnsupportedError, UsageError
 from tenon._trace import GraphTrace, SizeNeeded, Value, tracing
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     Shape: TypeAlias = tuple[int | str, ...]
     Types: TypeAlias = tuple[tuple[str, Shape, bool], ...]
+    _Narrowed: TypeAlias = tuple[int, dt.DType, str]  # a number of the call, its type, the line
 
 PROGRAMS_MAX = 256
 
@@ -108,16 +109,26 @@ def _code_of(dtype: Any) -> str:
 class _Program:
     """A compiled trace: the program, and the structure of its results."""
 
-    def __init__(self, native: _native.Program, structure: Any):
+    def __init__(self, native: _native.Program, structure: Any, narrowed: list[_Narrowed]):
         self.native = native
         self.structure = structure
+        self.narrowed = narrowed
 
     def run(self, leaves: list[Any]) -> Any:
+        for i, dtype, line in self.narrowed:
+            _check_range(leaves[i], dtype, line)
         wrap = any(isinstance(v, Array) for v in leaves)
         inputs = tuple(v._read() if isinstance(v, Array) else v for v in leaves)
         given = self.native.run_as(inputs, {}, "tensor" if wrap else "same", [])
         results = iter([_of_tensor(r) if wrap else r for r in given])
         return _unflatten(self.structure, results)
+
+
+def _check_range(number: int, dtype: dt.DType, line: str) -> None:
+    try:
+        dt.element(dtype, number)
+    except OverflowError as error:
+        raise OverflowError(f"{error} (at {line})") from None
 
 
 class Compiled:
@@ -248,13 +259,15 @@ class Compiled:
         graph = trace.native.finish(ids, [f"y{i}" for i in range(len(ids))])
         self.compilations += 1
         native = _native.Program(graph, self._device, not self._fallback, False, [], [])
-        return _Program(native, shape_of_result)
+        numbers = {a._value.id: i for i, a in enumerate(arguments) if a._weak}
+        narrowed = [(numbers[id], d, at) for (id, d), at in trace.narrowed.items() if id in numbers]
+        return _Program(native, shape_of_result, narrowed)
 
 
 def _result_value(result: Any) -> Value:
     from tenon import xp
 
-    return (result if isinstance(result, Array) else xp.asarray(result))._value
+    return value_of(result if isinstance(result, Array) else xp.asarray(result))
 
 
 def _named_size(symbols: Any, axis: int, size: Any) -> Any:

@@ -205,6 +205,12 @@ class GraphTrace:
         self._line: tuple[str, int] | None = None
         self.symbols: dict[str, Size] = {}
         self.locate = native is None
+        self.narrowed: dict[tuple[int, DType], str] = {}  # by value and integer type: the line
+
+    def narrow(self, value: Value, dtype: DType) -> None:
+        """Notes that a number takes an integer type. Who runs the program checks the range."""
+        line = user_line()
+        self.narrowed.setdefault((value.id, dtype), f"{line[0]}:{line[1]}" if line else "")
 
     def size(self, raw: int) -> Size:
         return raw if raw >= 0 else Dim(self, raw)
