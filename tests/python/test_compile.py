@@ -119,6 +119,32 @@ def test_sizes_compute_like_numbers() -> None:
     assert f.compilations == 1
 
 
+def test_sizes_and_numbers_in_results_stay_numbers() -> None:
+    @tenon.compile
+    def f(x: Any) -> Any:
+        return x + 1, x.shape[0], {"half": x.shape[0] / 2 if isinstance(x.shape[0], int) else 0.1, "yes": True}
+
+    for n in (3, 5, 8, 1):
+        y, size, more = f(random(n, 2))
+        assert (y.shape, size, type(size)) == ((n, 2), n, int)
+        assert type(more["half"]) is float and more["yes"] is True
+    assert tenon.compile(lambda x: (x, 0.1))(xp.ones(2))[1] == 0.1
+
+
+def test_names_of_sizes_are_free() -> None:
+    @tenon.compile(dims={"x": ("n_0_0", None)})
+    def f(x: Any, y: Any) -> Any:
+        return x * 2, y * 3
+
+    for n in (1, 0, 4, 1, 0):
+        assert f(random(n, 2), random(3))[0].shape == (n, 2)
+    assert f.compilations == 1
+    f(random(4, 3), random(3))
+    f(random(4, 5), random(4))
+    f(random(1, 6), random(5))
+    assert f.compilations == 3
+
+
 def test_a_function_that_needs_numbers_is_compiled_for_each_size() -> None:
     @tenon.compile
     def f(x: Any) -> Any:

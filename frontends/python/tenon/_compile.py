@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 from tenon import _dtypes as dt
-from tenon import _host, _native, _trace
-from tenon._array import Array, _is_number, _of_tensor, value_of
+from tenon import _host, _native, _ops, _trace
+from tenon._array import Array, _of_tensor, value_of
 from tenon._errors import UnsupportedError, UsageError
-from tenon._trace import GraphTrace, SizeNeeded, Value, tracing
+from tenon._trace import Dim, GraphTrace, SizeNeeded, Value, tracing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, TypeAlias
 
-    Shape: TypeAlias = tuple[int | str, ...]
+    Shape: TypeAlias = tuple["int | str | _Changed", ...]
     Types: TypeAlias = tuple[tuple[str, Shape, bool], ...]
     _Narrowed: TypeAlias = tuple[int, dt.DType, str]  # a number of the call, its type, the line
 
@@ -35,7 +36,9 @@ _LEAF = _Leaf()
 
 
 def _is_array(value: object) -> bool:
-    return _is_number(value) or hasattr(value, "__dlpack__") or (
+    if isinstance(value, type):  # numpy.float32 has a shape, too
+        return False
+    return isinstance(value, (bool, int, float, Dim)) or hasattr(value, "__dlpack__") or (
         hasattr(value, "shape") and hasattr(value, "dtype")
     )
 
@@ -109,10 +112,11 @@ def _code_of(dtype: Any) -> str:
 class _Program:
     """A compiled trace: the program, and the structure of its results."""
 
-    def __init__(self, native: _native.Program, structure: Any, narrowed: list[_Narrowed]):
+    def __init__(self, native: _native.Program, structure: Any, narrowed: list[_Narrowed], plain: list[int]):
         self.native = native
         self.structure = structure
         self.narrowed = narrowed
+        self.plain = plain  # results that are numbers of Python
 
     def run(self, leaves: list[Any]) -> Any:
         for i, dtype, line in self.narrowed:
@@ -120,8 +124,10 @@ class _Program:
         wrap = any(isinstance(v, Array) for v in leaves)
         inputs = tuple(v._read() if isinstance(v, Array) else v for v in leaves)
         given = self.native.run_as(inputs, {}, "tensor" if wrap else "same", [])
-        results = iter([_of_tensor(r) if wrap else r for r in given])
-        return _unflatten(self.structure, results)
+        results = [_of_tensor(r) if wrap else r for r in given]
+        for i in self.plain:
+            results[i] = results[i].item()
+        return _unflatten(self.structure, iter(results))
 
 
 def _check_range(number: int, dtype: dt.DType, line: str) -> None:
@@ -244,7 +250,7 @@ class Compiled:
         arguments = []
         for i, ((dtype, sizes, weak), (_, shape, _)) in enumerate(zip(wanted, types)):
             dims = [
-                trace.symbol(s, int(n)) if isinstance(s, str) else s for s, n in zip(sizes, shape)
+                s if isinstance(s, int) else trace.symbol(s, int(n)) for s, n in zip(sizes, shape)
             ]
             value = trace.argument(dt.by_code[dtype], dims, f"x{i}")
             arguments.append(Array(value, weak))
@@ -254,6 +260,7 @@ class Compiled:
             leaves: list[Any] = []
             shape_of_result = _flatten(result, leaves, [], "the result")
             ids = [trace.id_of(_result_value(v)) for v in leaves]
+            plain = [i for i, v in enumerate(leaves) if _is_plain(v)]
         if not ids:
             raise UsageError(f"{self.__name__} returned no array", "T0601")
         graph = trace.native.finish(ids, [f"y{i}" for i in range(len(ids))])
@@ -261,12 +268,19 @@ class Compiled:
         native = _native.Program(graph, self._device, not self._fallback, False, [], [])
         numbers = {a._value.id: i for i, a in enumerate(arguments) if a._weak}
         narrowed = [(numbers[id], d, at) for (id, d), at in trace.narrowed.items() if id in numbers]
-        return _Program(native, shape_of_result, narrowed)
+        return _Program(native, shape_of_result, narrowed, plain)
+
+
+def _is_plain(result: Any) -> bool:
+    """Whether a result is a size or a number of Python, which stay numbers."""
+    return type(result) in (bool, int, float, Dim)
 
 
 def _result_value(result: Any) -> Value:
     from tenon import xp
 
+    if type(result) is float:
+        return _ops.scalar(result, dt.float64)
     return value_of(result if isinstance(result, Array) else xp.asarray(result))
 
 
@@ -278,15 +292,28 @@ def _named_size(symbols: Any, axis: int, size: Any) -> Any:
 
 def _matches(pattern: Types, types: Types) -> bool:
     """Whether a program with symbols fits. Sizes of one name are equal; 0 and 1 have programs of their own."""
-    sizes: dict[str, int | str] = {}
+    sizes: dict[str, Any] = {}
     for (_, wanted, _), (_, shape, _) in zip(pattern, types):
         for w, s in zip(wanted, shape):
             if isinstance(w, str):
-                if w.startswith("n_") and s in (0, 1) or sizes.setdefault(w, s) != s:
+                if sizes.setdefault(w, s) != s:
+                    return False
+            elif isinstance(w, _Changed):
+                if s in (0, 1):
                     return False
             elif w != s:
                 return False
     return True
+
+
+class _Changed(NamedTuple):
+    """The symbol of a size that has changed between calls. It is equal to no name of dims=."""
+
+    leaf: int
+    axis: int
+
+    def __str__(self) -> str:
+        return f"n.{self.leaf}.{self.axis}"
 
 
 class _Kind:
@@ -302,7 +329,7 @@ class _Kind:
         out = []
         for i, (dtype, shape, weak) in enumerate(types):
             sizes = tuple(
-                f"n_{i}_{j}" if not isinstance(s, str) and self._changed(i, j, s) else s
+                _Changed(i, j) if not isinstance(s, str) and self._changed(i, j, s) else s
                 for j, s in enumerate(shape)
             )
             out.append((dtype, sizes, weak))

@@ -203,7 +203,7 @@ class GraphTrace:
         self.native = native if native is not None else _native.Trace(name)
         self._seen: dict[int, tuple[Value, Value]] = {}
         self._line: tuple[str, int] | None = None
-        self.symbols: dict[str, Size] = {}
+        self.symbols: dict[object, Size] = {}
         self.locate = native is None
         self.narrowed: dict[tuple[int, DType], str] = {}  # by value and integer type: the line
 
@@ -223,10 +223,10 @@ class GraphTrace:
             return None
         return int(size) if size >= 0 else self.native.dim(_SUB, 0, -size)
 
-    def symbol(self, name: str, hint: int) -> Size:
+    def symbol(self, name: object, hint: int) -> Size:
         """The symbol of this name, made once."""
         if name not in self.symbols:
-            self.symbols[name] = self.size(self.native.symbol(name, hint))
+            self.symbols[name] = self.size(self.native.symbol(str(name), hint))
         return self.symbols[name]
 
     def dim_text(self, raw: int) -> str:
