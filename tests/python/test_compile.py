@@ -211,6 +211,47 @@ def test_mistakes_are_told_at_their_line() -> None:
     assert any(str(t.path) == __file__ and t.name == "f" for t in e.traceback)
 
 
+def test_static_arguments_are_constants() -> None:
+    @tenon.compile(static=("axis", "shape", "training"))
+    def f(x: Any, axis: Any, *, shape: Any = (6,), training: bool = False) -> Any:
+        y = xp.reshape(xp.sum(x, axis=axis), shape)
+        return y * 2 if training else y
+
+    x = random(4, 6)
+    np.testing.assert_allclose(f(x, 0), x.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(f(x, axis=1, shape=(2, 2)), x.sum(1).reshape(2, 2), rtol=1e-5)
+    np.testing.assert_allclose(f(x, 0, training=True), x.sum(0) * 2, rtol=1e-5)
+    np.testing.assert_allclose(f(x, 0), x.sum(0), rtol=1e-5)
+    assert f.compilations == 3
+    with pytest.raises(tenon.UsageError, match="T0601.*axis is a list.*hashable"):
+        f(x, [0])
+    with pytest.raises(tenon.UsageError, match="T0602.*static.*'axes'"):
+        tenon.compile(lambda x, axis: x, static=("axes",))(x, 1)
+
+
+def test_one_is_not_true_among_constants() -> None:
+    f = tenon.compile(lambda x, a: x * (3 if a is True else 5), static="a")
+    assert [float(f(np.ones(1, np.float32), a)[0]) for a in (1, True, 1.0)] == [5, 3, 5]
+
+
+def test_a_number_that_python_needs_is_named() -> None:
+    f = tenon.compile(lambda x, axis: xp.sum(x, axis=axis))
+    with pytest.raises(tenon.UsageError, match=r"T0628.*'axis'.*static=\('axis',\)"):
+        f(random(2, 3), axis=1)
+    g = tenon.compile(lambda x, training: x * 2 if training else x)
+    with pytest.raises(tenon.UsageError, match=r"static=\('training',\)"):
+        g(random(2), True)
+    h = tenon.compile(lambda x, shape: xp.reshape(x, shape))
+    with pytest.raises(tenon.UsageError, match=r"static=\('shape',\)"):
+        h(random(2, 6), shape=(4, 3))
+
+
+def test_types_are_constants() -> None:
+    f = tenon.compile(lambda x, dtype: xp.astype(x, dtype))
+    assert f(np.ones(2, np.int32), np.float32).dtype == np.float32
+    assert f(np.ones(2, np.int32), dtype=xp.int8).dtype == np.int8
+
+
 def test_what_a_trace_cannot_do() -> None:
     kept: list[Any] = []
 

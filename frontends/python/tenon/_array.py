@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _host, _ops
 from tenon._dtypes import DType
 from tenon._errors import UnsupportedError
-from tenon._trace import Dim, Value, _unknown, active, emit_spread, evaluate
+from tenon._trace import Dim, Value, active, emit_spread, evaluate, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Array:
     def _read(self) -> Any:
         """The tensor, or the number of a value without axes."""
         if self._value.trace is not None:
-            raise _unknown()
+            raise unknown(self._value)
         evaluate((self._value,))
         return self._value.data
 
@@ -141,7 +141,7 @@ class Array:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if self._value.trace is not None:
-            raise _unknown()
+            raise unknown(self._value)
         return (1, 0)
 
     def item(self) -> Scalar:

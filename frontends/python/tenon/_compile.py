@@ -13,7 +13,7 @@ from tenon._trace import Dim, GraphTrace, SizeNeeded, Value, tracing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeAlias
 
     Shape: TypeAlias = tuple["int | str | _Changed", ...]
@@ -35,6 +35,13 @@ class _Leaf:
 _LEAF = _Leaf()
 
 
+class _Static(NamedTuple):
+    """An argument of static=: a constant of the program."""
+
+    name: str
+    value: Any
+
+
 def _is_array(value: object) -> bool:
     if isinstance(value, type):  # numpy.float32 has a shape, too
         return False
@@ -45,6 +52,8 @@ def _is_array(value: object) -> bool:
 
 def _flatten(value: Any, leaves: list[Any], names: list[str], name: str) -> Any:
     """The structure of a value, hashable, with its arrays taken out."""
+    if isinstance(value, _Static):
+        return _constant(value.value, value.name)
     if _is_array(value):
         leaves.append(value)
         names.append(name)
@@ -56,15 +65,21 @@ def _flatten(value: Any, leaves: list[Any], names: list[str], name: str) -> Any:
         keys = tuple(value)
         parts = tuple(_flatten(value[k], leaves, names, f"{name}_{k}") for k in keys)
         return dict, parts, keys
+    return _constant(value, name)
+
+
+def _constant(value: Any, name: str) -> Any:
+    """The structure of a value that is part of the program. Its type counts: True is no 1."""
     try:
         hash(value)
     except TypeError:
         raise UsageError(
             f"argument {name} is a {type(value).__name__}: arrays, numbers, tuples, lists, dicts of "
-            "them, and hashable values can be passed to a compiled function",
+            "them, and hashable values can be passed to a compiled function; arguments of static= "
+            "are hashable",
             "T0601",
         ) from None
-    return "value", (), value
+    return "value", (type(value),), value
 
 
 def _unflatten(structure: Any, leaves: Any) -> Any:
@@ -146,6 +161,7 @@ class Compiled:
         device: str | None,
         dims: Mapping[str, Any] | None,
         fallback: bool,
+        static: Sequence[str] = (),
     ):
         self.__name__ = "f"  # of callables without a name
         functools.update_wrapper(self, function)
@@ -153,6 +169,7 @@ class Compiled:
         self._device = device or ""
         self._dims = dict(dims or {})
         self._fallback = fallback
+        self._static = frozenset((static,) if isinstance(static, str) else static)
         self._exact: dict[object, _Program] = {}
         self._kinds: dict[object, _Kind] = {}
         self._generation = _trace.generation
@@ -162,7 +179,8 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves: list[Any] = []
         names: list[str] = []
-        structure = _flatten((args, kwargs), leaves, names, "")
+        given = self._mark_static(args, kwargs) if self._static else (args, kwargs)
+        structure = _flatten(given, leaves, names, "")
         types = tuple(map(_type_of, leaves))
         if any(isinstance(v, Array) and v._value.trace is not None for v in leaves):
             return self._function(*args, **kwargs)  # inside of another trace
@@ -197,7 +215,7 @@ class Compiled:
         for pattern, program in kind.programs:
             if _matches(pattern, types):
                 return program
-        wanted = kind.pattern(self._named(structure, types, names))
+        wanted = kind.pattern(self._named(types, names))
         kind.seen.append(types)
         if wanted != types and not kind.by_size:
             try:
@@ -216,34 +234,55 @@ class Compiled:
         program = self._exact[structure, types] = self._trace(structure, types, names, types)
         return program
 
-    def _named(self, structure: Any, types: Types, names: list[str]) -> Types:
+    def _named(self, types: Types, names: list[str]) -> Types:
         """The types with the symbols of dims=."""
         if not self._dims:
             return types
-        given = self._by_leaf(structure, names)
+        given = self._by_leaf(names)
         out = []
         for i, (dtype, shape, weak) in enumerate(types):
             symbols = given.get(i, ())
             out.append((dtype, tuple(_named_size(symbols, j, s) for j, s in enumerate(shape)), weak))
         return tuple(out)
 
-    def _by_leaf(self, structure: Any, names: list[str]) -> dict[int, Any]:
+    def _by_leaf(self, names: list[str]) -> dict[int, Any]:
+        return {
+            i: self._dims[parameter]
+            for i, parameter in enumerate(self._parameter_of(name) for name in names)
+            if parameter in self._dims
+        }
+
+    @functools.cached_property
+    def _parameters(self) -> list[str]:
+        """Names of the parameters, in order."""
         import inspect
 
-        parameters = list(inspect.signature(self._function).parameters)
-        unknown = set(self._dims) - set(parameters)
-        if unknown:
-            raise UsageError(f"dims: there is no argument {min(unknown)!r}", "T0602")
-        out = {}
-        for i, name in enumerate(names):
-            kind, _, rest = name[1:].partition("_")  # "_0_2": the third positional one
-            if kind == "0":  # below it, the parts of a tuple or dict
-                first = parameters[min(int(rest.partition("_")[0]), len(parameters) - 1)]
-            else:
-                first = next((p for p in parameters if rest == p or rest.startswith(p + "_")), "")
-            if first in self._dims:
-                out[i] = self._dims[first]
-        return out
+        try:
+            parameters = inspect.signature(self._function).parameters
+        except ValueError:  # of some functions in C
+            parameters = inspect.signature(lambda *args, **kwargs: None).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        for option, given in (("dims", self._dims), ("static", self._static)):
+            unknown = set(given) - set(parameters)
+            if unknown and not takes_any:
+                raise UsageError(f"{option}: there is no argument {min(unknown)!r}", "T0602")
+        return list(parameters)
+
+    def _parameter_of(self, name: str) -> str:
+        """The parameter to which the leaf of this name belongs."""
+        kind, _, rest = name[1:].partition("_")  # "_0_2": the third positional one
+        if kind == "0":  # below it, the parts of a tuple or dict
+            return self._parameters[min(int(rest.partition("_")[0]), len(self._parameters) - 1)]
+        fitting = (p for p in self._parameters if rest == p or rest.startswith(p + "_"))
+        return max(fitting, key=len, default=rest)
+
+    def _mark_static(self, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+        """The arguments, with those of static= marked as constants."""
+        first = zip(self._parameters, args)
+        marked = [_Static(n, v) if n in self._static else v for n, v in first]
+        marked.extend(args[len(marked) :])
+        named = {n: _Static(n, v) if n in self._static else v for n, v in kwargs.items()}
+        return tuple(marked), named
 
     def _trace(self, structure: Any, types: Types, names: list[str], wanted: Types) -> _Program:
         trace = GraphTrace(self.__name__)
@@ -253,6 +292,8 @@ class Compiled:
                 s if isinstance(s, int) else trace.symbol(s, int(n)) for s, n in zip(sizes, shape)
             ]
             value = trace.argument(dt.by_code[dtype], dims, f"x{i}")
+            if weak:
+                trace.numbers[value.id] = self._parameter_of(names[i])
             arguments.append(Array(value, weak))
         args, kwargs = _unflatten(structure, iter(arguments))
         with tracing(trace):
@@ -348,6 +389,7 @@ def compile(
     *,
     device: str | None = None,
     dims: Mapping[str, Any] | None = None,
+    static: Sequence[str] = (),
     fallback: bool = True,
 ) -> Any:
     """Makes a function of arrays a compiled one: `@tenon.compile`, or `tenon.compile(f)`.
@@ -358,19 +400,21 @@ def compile(
 
     The function runs once with arrays that have no values yet, and what it does with them is
     compiled. Arguments are arrays of tenon.xp, NumPy, torch or another library, numbers, and tuples,
-    lists and dicts of them; the results are arrays of the same kind. Other hashable arguments are
-    constants. A program is kept for each set of types. When sizes change, the second compilation
+    lists and dicts of them; the results are arrays of the same kind, and sizes and numbers stay
+    numbers. Other hashable arguments are constants. A program is kept for each set of types. When sizes change, the second compilation
     has symbols in their place and serves all later ones, except for sizes 0 and 1, and unless the
     function needs them as numbers. Values of arguments never cause a compilation. Arrays from
     outside of the function are constants with the value that they had.
 
     `device` is as in `tenon.load`. `dims` names sizes that change, so that the first compilation
-    has symbols: {"x": ("batch", None)}; sizes of one name are equal. `fallback=False` forbids nodes
+    has symbols: {"x": ("batch", None)}; sizes of one name are equal. `static` names arguments whose
+    values are constants of a program: axes, shapes, flags. They are hashable, and another value
+    compiles again. `fallback=False` forbids nodes
     on other devices.
 
     Raises what the function raises, at its line; T0628 if it looks at values (an `if` on an
     array); T0627 if it keeps an array beyond its end. Any number of threads may call it.
     """
     if function is None:
-        return lambda f: Compiled(f, device, dims, fallback)
-    return Compiled(function, device, dims, fallback)
+        return lambda f: Compiled(f, device, dims, fallback, static)
+    return Compiled(function, device, dims, fallback, static)

@@ -205,6 +205,7 @@ class GraphTrace:
         self._line: tuple[str, int] | None = None
         self.symbols: dict[object, Size] = {}
         self.locate = native is None
+        self.numbers: dict[int, str] = {}  # arguments that are numbers: names of parameters by id
         self.narrowed: dict[tuple[int, DType], str] = {}  # by value and integer type: the line
 
     def narrow(self, value: Value, dtype: DType) -> None:
@@ -596,7 +597,7 @@ def evaluate(values: Sequence[Value]) -> None:
         return
     for value in pending:
         if value.trace is not None:
-            raise _unknown()
+            raise unknown(value)
     plan = _Plan(pending)
     inputs = tuple(v.data for v in plan.leaves)
     results = plan.program().run_as(inputs, {}, "tensor", [])
@@ -605,7 +606,16 @@ def evaluate(values: Sequence[Value]) -> None:
         value.node = None
 
 
-def _unknown() -> UsageError:
+def unknown(value: Value) -> UsageError:
+    """What to raise if somebody looks at a value of a trace."""
+    name = value.trace.numbers.get(value.id) if value.trace is not None else None
+    if name is not None:
+        return UsageError(
+            f"the number {name!r} is known only when the compiled program runs, and Python needs it "
+            f"now, as for an axis, a shape or an if. tenon.compile(f, static=({name!r},)) makes it a "
+            "constant, for each value of which there is a program.",
+            "T0628",
+        )
     return UsageError(
         "a function that is traced cannot look at the values of its arrays, as with float(x), "
         "bool(x), x.numpy() or an if on x: they are known when the compiled program runs. Use "
