@@ -199,6 +199,34 @@ def test_writing_into_arrays_whose_sizes_change() -> None:
     assert f.compilations == 2
 
 
+def test_an_array_is_written_where_a_mask_holds() -> None:
+    @tenon.compile
+    def f(x: Any, y: Any) -> Any:
+        x[x > 0] = y
+        return x
+
+    x = np.array([1, -1, 2], np.float32)
+    np.testing.assert_array_equal(f(x, np.array([7, 8], np.float32)), [7, -1, 8])
+    np.testing.assert_array_equal(f(x, np.array([9], np.float32)), [9, -1, 9])
+    with pytest.raises(tenon.UsageError):
+        f(x, random(3))
+
+
+def test_a_size_that_depends_on_values_is_no_number() -> None:
+    def counts(x: Any, y: Any) -> Any:
+        return y * len(xp.unique_values(x))
+
+    def branches(x: Any, y: Any) -> Any:
+        return y if xp.unique_values(x).shape[0] > 2 else x
+
+    x, y = np.array([1, -1, 2], np.float32), random(2)
+    for f in (counts, branches):
+        compiled = tenon.compile(f)
+        for _ in range(2):
+            with pytest.raises(tenon.UnsupportedError, match=rf"T0632.*{f.__name__} \(.*test_compile.py:\d+\).*xp.where"):
+                compiled(x, y)
+
+
 def test_mistakes_are_told_at_their_line() -> None:
     @tenon.compile
     def f(x: Any, y: Any) -> Any:

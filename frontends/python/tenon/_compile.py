@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tenon import _dtypes as dt
 from tenon import _host, _native, _ops, _trace
 from tenon._array import Array, _of_tensor, value_of
-from tenon._errors import UnsupportedError, UsageError
+from tenon._errors import UnsupportedError, UsageError, place
 from tenon._trace import Dim, GraphTrace, SizeNeeded, Value, tracing
 
 TYPE_CHECKING = False
@@ -195,7 +195,7 @@ class Compiled:
             if (structure, types) in self._exact:
                 raise
         # Sizes that do not go together: with numbers, the trace tells the line.
-        program = self._exact[structure, types] = self._trace(structure, types, names, types)
+        program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
         return program.run(leaves)
 
     def _forget(self) -> None:
@@ -231,7 +231,7 @@ class Compiled:
                 logging.getLogger("tenon").info(
                     "%s is compiled for each size: it needs sizes as numbers", self.__name__
                 )
-        program = self._exact[structure, types] = self._trace(structure, types, names, types)
+        program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
         return program
 
     def _named(self, types: Types, names: list[str]) -> Types:
@@ -283,6 +283,18 @@ class Compiled:
         marked.extend(args[len(marked) :])
         named = {n: _Static(n, v) if n in self._static else v for n, v in kwargs.items()}
         return tuple(marked), named
+
+    def _trace_numbers(self, structure: Any, types: Types, names: list[str]) -> _Program:
+        """A trace with all sizes of the call. Those that depend on values stay unknown."""
+        try:
+            return self._trace(structure, types, names, types)
+        except SizeNeeded as error:
+            raise UnsupportedError(
+                f"{self.__name__}{place(error)} needs a size as a number that depends on values, "
+                "such as that of x[x > 0] or of xp.unique_values(x), and is not known before the run. "
+                "Use xp.where, or compute this outside of the compiled function.",
+                "T0632",
+            ) from None
 
     def _trace(self, structure: Any, types: Types, names: list[str], wanted: Types) -> _Program:
         trace = GraphTrace(self.__name__)
