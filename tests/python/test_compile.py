@@ -319,6 +319,52 @@ def test_arrays_from_outside_are_constants() -> None:
     np.testing.assert_allclose(f(x), x * np.asarray(w), rtol=1e-6)
 
 
+class Scale:
+    """A user's class with a compiled method."""
+
+    def __init__(self, factor: float):
+        self.factor = xp.asarray([factor])
+
+    @tenon.compile
+    def apply(self, x: Any) -> Any:
+        return x * self.factor
+
+
+def test_a_compiled_method_keeps_no_object_alive() -> None:
+    import gc
+    import weakref
+
+    x = random(3)
+    method = Scale.apply
+    gone = []
+    for i in range(5):
+        scale = Scale(float(i))
+        for _ in range(2):
+            np.testing.assert_allclose(scale.apply(x), x * i, rtol=1e-6)
+        gone.append(weakref.ref(scale))
+    assert method.compilations == 5
+    del scale
+    gc.collect()
+    assert not any(r() for r in gone)
+    assert not method._kinds and not method._exact
+
+
+def test_what_a_compiled_function_keeps_is_bounded() -> None:
+    f = tenon.compile(lambda x, mode: x if mode else -x, static="mode")
+    x = random(2)
+    for i in range(600):
+        f(x, f"mode {i}")
+    assert len(f._kinds) <= 256 and len(f._exact) <= 256
+
+
+def test_objects_in_results_are_kept() -> None:
+    class Pair:
+        pass
+
+    f = tenon.compile(lambda x: (x, Pair()))
+    assert all(type(f(random(2))[1]) is Pair for _ in range(2))
+
+
 def test_threads() -> None:
     @tenon.compile
     def f(x: Any) -> Any:

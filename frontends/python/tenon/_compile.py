@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from typing import NamedTuple
 
 from tenon import _dtypes as dt
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     _Narrowed: TypeAlias = tuple[int, dt.DType, str]  # a number of the call, its type, the line
 
 PROGRAMS_MAX = 256
+KINDS_MAX = 256
 
 
 class _Leaf:
@@ -50,22 +52,28 @@ def _is_array(value: object) -> bool:
     )
 
 
-def _flatten(value: Any, leaves: list[Any], names: list[str], name: str) -> Any:
+def _flatten(
+    value: Any,
+    leaves: list[Any],
+    names: list[str],
+    name: str,
+    constant: Callable[[Any, str], Any],
+) -> Any:
     """The structure of a value, hashable, with its arrays taken out."""
     if isinstance(value, _Static):
-        return _constant(value.value, value.name)
+        return constant(value.value, value.name)
     if _is_array(value):
         leaves.append(value)
         names.append(name)
         return _LEAF
     if isinstance(value, (tuple, list)):
-        parts = tuple(_flatten(v, leaves, names, f"{name}_{i}") for i, v in enumerate(value))
+        parts = tuple(_flatten(v, leaves, names, f"{name}_{i}", constant) for i, v in enumerate(value))
         return type(value), parts, None
     if isinstance(value, dict):
         keys = tuple(value)
-        parts = tuple(_flatten(value[k], leaves, names, f"{name}_{k}") for k in keys)
+        parts = tuple(_flatten(value[k], leaves, names, f"{name}_{k}", constant) for k in keys)
         return dict, parts, keys
-    return _constant(value, name)
+    return constant(value, name)
 
 
 def _constant(value: Any, name: str) -> Any:
@@ -82,12 +90,32 @@ def _constant(value: Any, name: str) -> Any:
     return "value", (type(value),), value
 
 
+def _argument(value: Any, name: str) -> Any:
+    """As _constant; but an object that is equal to itself only, such as self, is not kept alive."""
+    if type(value).__hash__ is object.__hash__:
+        try:
+            return "reference", (), weakref.ref(value)
+        except TypeError:  # without a place for it
+            pass
+    return _constant(value, name)
+
+
+def _references(structure: Any) -> list[Any]:
+    """The weak references in a structure."""
+    if structure is _LEAF or structure[0] == "value":
+        return []
+    kind, parts, extra = structure
+    return [extra] if kind == "reference" else [r for p in parts for r in _references(p)]
+
+
 def _unflatten(structure: Any, leaves: Any) -> Any:
     if structure is _LEAF:
         return next(leaves)
     kind, parts, extra = structure
     if kind == "value":
         return extra
+    if kind == "reference":
+        return extra()
     made = [_unflatten(p, leaves) for p in parts]
     if kind is dict:
         return dict(zip(extra, made))
@@ -180,7 +208,7 @@ class Compiled:
         leaves: list[Any] = []
         names: list[str] = []
         given = self._mark_static(args, kwargs) if self._static else (args, kwargs)
-        structure = _flatten(given, leaves, names, "")
+        structure = _flatten(given, leaves, names, "", _argument)
         types = tuple(map(_type_of, leaves))
         if any(isinstance(v, Array) and v._value.trace is not None for v in leaves):
             return self._function(*args, **kwargs)  # inside of another trace
@@ -211,12 +239,13 @@ class Compiled:
         if len(self._exact) >= PROGRAMS_MAX:
             self._exact.clear()
         key = structure, tuple((dtype, len(shape), weak) for dtype, shape, weak in types)
-        kind = self._kinds.setdefault(key, _Kind())
+        kind = self._kinds.get(key) or self._new_kind(key)
         for pattern, program in kind.programs:
             if _matches(pattern, types):
                 return program
         wanted = kind.pattern(self._named(types, names))
         kind.seen.append(types)
+        del kind.seen[:-PROGRAMS_MAX]
         if wanted != types and not kind.by_size:
             try:
                 program = self._trace(structure, types, names, wanted)
@@ -233,6 +262,20 @@ class Compiled:
                 )
         program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
         return program
+
+    def _new_kind(self, key: Any) -> _Kind:
+        if len(self._kinds) >= KINDS_MAX:
+            self._kinds.clear()
+            self._exact.clear()
+        for reference in _references(key[0]):
+            weakref.finalize(reference(), _drop, weakref.ref(self), key).atexit = False
+        return self._kinds.setdefault(key, _Kind())
+
+    def _drop(self, key: Any) -> None:
+        """An object that was an argument is gone: nobody can make these calls again."""
+        kind = self._kinds.pop(key, None)
+        for types in kind.seen if kind is not None else ():
+            self._exact.pop((key[0], types), None)
 
     def _named(self, types: Types, names: list[str]) -> Types:
         """The types with the symbols of dims=."""
@@ -311,7 +354,7 @@ class Compiled:
         with tracing(trace):
             result = self._function(*args, **kwargs)
             leaves: list[Any] = []
-            shape_of_result = _flatten(result, leaves, [], "the result")
+            shape_of_result = _flatten(result, leaves, [], "the result", _constant)
             ids = [trace.id_of(_result_value(v)) for v in leaves]
             plain = [i for i, v in enumerate(leaves) if _is_plain(v)]
         if not ids:
@@ -322,6 +365,12 @@ class Compiled:
         numbers = {a._value.id: i for i, a in enumerate(arguments) if a._weak}
         narrowed = [(numbers[id], d, at) for (id, d), at in trace.narrowed.items() if id in numbers]
         return _Program(native, shape_of_result, narrowed, plain)
+
+
+def _drop(compiled: weakref.ref[Compiled], key: Any) -> None:
+    found = compiled()
+    if found is not None:
+        found._drop(key)
 
 
 def _is_plain(result: Any) -> bool:
@@ -416,7 +465,8 @@ def compile(
     numbers. Other hashable arguments are constants. A program is kept for each set of types. When sizes change, the second compilation
     has symbols in their place and serves all later ones, except for sizes 0 and 1, and unless the
     function needs them as numbers. Values of arguments never cause a compilation. Arrays from
-    outside of the function are constants with the value that they had.
+    outside of the function are constants with the value that they had, and so are attributes of
+    objects: for a method, those of self. A program of a method goes when the object does.
 
     `device` is as in `tenon.load`. `dims` names sizes that change, so that the first compilation
     has symbols: {"x": ("batch", None)}; sizes of one name are equal. `static` names arguments whose
