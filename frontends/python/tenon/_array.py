@@ -389,7 +389,7 @@ def _install_operators() -> None:
         def in_place(self: Array, other: Any) -> Self:  # type: ignore[misc]
             result = method(self, other)
             if result is NotImplemented or self._weak:  # numbers cannot be changed
-                return result  # type: ignore[no-any-return]
+                return result
             if result.dtype is not self.dtype or not _ops.same_shape(result.shape, self.shape):
                 raise TypeError(
                     f"the result is {result.dtype.name}{result.shape}, and an operation in place "

@@ -92,7 +92,8 @@ def _constant(value: Any, name: str) -> Any:
 
 def _argument(value: Any, name: str) -> Any:
     """As _constant; but an object that is equal to itself only, such as self, is not kept alive."""
-    if type(value).__hash__ is object.__hash__:
+    by_identity: Any = object.__hash__
+    if type(value).__hash__ is by_identity:
         try:
             return "reference", (), weakref.ref(value)
         except TypeError:  # without a place for it
@@ -223,6 +224,7 @@ class Compiled:
             if (structure, types) in self._exact:
                 raise
         # Sizes that do not go together: with numbers, the trace tells the line.
+        self._kind(structure, types).seen.append(types)
         program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
         return program.run(leaves)
 
@@ -238,8 +240,7 @@ class Compiled:
     def _find(self, structure: Any, types: Types, names: list[str]) -> _Program:
         if len(self._exact) >= PROGRAMS_MAX:
             self._exact.clear()
-        key = structure, tuple((dtype, len(shape), weak) for dtype, shape, weak in types)
-        kind = self._kinds.get(key) or self._new_kind(key)
+        kind = self._kind(structure, types)
         for pattern, program in kind.programs:
             if _matches(pattern, types):
                 return program
@@ -262,6 +263,10 @@ class Compiled:
                 )
         program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
         return program
+
+    def _kind(self, structure: Any, types: Types) -> _Kind:
+        key = structure, tuple((dtype, len(shape), weak) for dtype, shape, weak in types)
+        return self._kinds.get(key) or self._new_kind(key)
 
     def _new_kind(self, key: Any) -> _Kind:
         if len(self._kinds) >= KINDS_MAX:
@@ -342,9 +347,10 @@ class Compiled:
     def _trace(self, structure: Any, types: Types, names: list[str], wanted: Types) -> _Program:
         trace = GraphTrace(self.__name__)
         arguments = []
+        shape: Any
         for i, ((dtype, sizes, weak), (_, shape, _)) in enumerate(zip(wanted, types)):
             dims = [
-                s if isinstance(s, int) else trace.symbol(s, int(n)) for s, n in zip(sizes, shape)
+                s if isinstance(s, int) else trace.symbol(s, n) for s, n in zip(sizes, shape)
             ]
             value = trace.argument(dt.by_code[dtype], dims, f"x{i}")
             if weak:
@@ -437,7 +443,7 @@ class _Kind:
             out.append((dtype, sizes, weak))
         return tuple(out)
 
-    def _changed(self, leaf: int, axis: int, size: int) -> bool:
+    def _changed(self, leaf: int, axis: int, size: Any) -> bool:
         """0 and 1 stay numbers: a size of 1 repeats, and others do not."""
         if size in (0, 1):
             return False
