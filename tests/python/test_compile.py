@@ -44,6 +44,47 @@ def test_values_never_compile() -> None:
     assert f.compilations == 1
 
 
+def test_what_is_computed_of_numbers_takes_the_type_of_the_other_side() -> None:
+    x, i = random(4), np.arange(4, dtype=np.int32)
+    for f, array, number in (
+        (lambda x, a: x * (a * 2), x, 4.0),
+        (lambda x, a: x * -a + a / 3, x, 4.0),
+        (lambda x, a: (a * 2) * x, x, 3),
+        (lambda x, a: x / a + (a + 0.5) * (a / 2), x, 3),
+        (lambda x, a: xp.where(x > a, a, x), x, 0.5),
+        (lambda x, a: x * xp.full((4,), a), x, 4.0),
+        (lambda i, a: i * (a * 2) - -a, i, 3),
+    ):
+        eager = np.asarray(f(xp.asarray(array), number))
+        compiled = tenon.compile(f)(array, number)
+        assert compiled.dtype == eager.dtype
+        np.testing.assert_allclose(compiled, eager, rtol=1e-6)
+
+
+def test_numbers_alone_have_default_types() -> None:
+    product = tenon.compile(lambda a, b: a * b)(2, 3.5)
+    assert (product.dtype, float(product)) == ("f32", 7.0)
+    assert tenon.compile(lambda a, b: a * b)(2, 3).dtype == "i64"
+    assert tenon.compile(lambda x, a: (x, xp.asarray(a)))(random(2), 2.0)[1].dtype == np.float32
+
+
+def test_numbers_that_do_not_fit_are_told() -> None:
+    @tenon.compile
+    def f(x: Any, a: Any) -> Any:
+        return x + a
+
+    x = np.ones(3, np.uint8)
+    np.testing.assert_array_equal(f(x, 254), [255] * 3)
+    for number in (300, -1):
+        with pytest.raises(OverflowError, match=f"{number} is no uint8.*test_compile.py:"):
+            f(x, number)
+    assert f.compilations == 1
+    with pytest.raises(OverflowError):
+        tenon.compile(lambda a: xp.full((2,), a, dtype=xp.int8))(300)
+    with pytest.raises(TypeError, match="float"):
+        f(x, 1.5)
+
+
 def test_structures() -> None:
     @tenon.compile
     def f(params: Any, pair: Any, mode: str = "a") -> Any:
@@ -78,6 +119,32 @@ def test_sizes_compute_like_numbers() -> None:
     assert f.compilations == 1
 
 
+def test_sizes_and_numbers_in_results_stay_numbers() -> None:
+    @tenon.compile
+    def f(x: Any) -> Any:
+        return x + 1, x.shape[0], {"half": x.shape[0] / 2 if isinstance(x.shape[0], int) else 0.1, "yes": True}
+
+    for n in (3, 5, 8, 1):
+        y, size, more = f(random(n, 2))
+        assert (y.shape, size, type(size)) == ((n, 2), n, int)
+        assert type(more["half"]) is float and more["yes"] is True
+    assert tenon.compile(lambda x: (x, 0.1))(xp.ones(2))[1] == 0.1
+
+
+def test_names_of_sizes_are_free() -> None:
+    @tenon.compile(dims={"x": ("n_0_0", None)})
+    def f(x: Any, y: Any) -> Any:
+        return x * 2, y * 3
+
+    for n in (1, 0, 4, 1, 0):
+        assert f(random(n, 2), random(3))[0].shape == (n, 2)
+    assert f.compilations == 1
+    f(random(4, 3), random(3))
+    f(random(4, 5), random(4))
+    f(random(1, 6), random(5))
+    assert f.compilations == 3
+
+
 def test_a_function_that_needs_numbers_is_compiled_for_each_size() -> None:
     @tenon.compile
     def f(x: Any) -> Any:
@@ -100,6 +167,66 @@ def test_sizes_that_depend_on_values() -> None:
     np.testing.assert_array_equal(values, [-1, 1, 2])
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: x + y,
+        lambda x, y: xp.mean(xp.square(x - y)),
+        lambda x, y: xp.where(x > y, x, y),
+        lambda x, y: xp.var(x, axis=0) + xp.var(y, axis=0),
+        lambda x, y: x - xp.mean(y, axis=0, keepdims=True),
+    ],
+)
+def test_sizes_that_meet_are_assumed_equal(function: Any) -> None:
+    compiled = tenon.compile(function)
+    for n in (2, 3, 7, 12):
+        x, y = random(n, 4), random(n, 4)
+        expected = np.asarray(function(xp.asarray(x), xp.asarray(y)))
+        np.testing.assert_allclose(compiled(x, y), expected, rtol=1e-4, atol=1e-5)
+    assert compiled.compilations == 2
+
+
+def test_writing_into_arrays_whose_sizes_change() -> None:
+    @tenon.compile
+    def f(x: Any, y: Any) -> Any:
+        x += y
+        x[y > 0] = 0
+        return x
+
+    for n in (2, 3, 7, 12):
+        x, y = random(n, 4), random(n, 4)
+        np.testing.assert_allclose(f(x, y), np.where(y > 0, 0, x + y), rtol=1e-6)
+    assert f.compilations == 2
+
+
+def test_an_array_is_written_where_a_mask_holds() -> None:
+    @tenon.compile
+    def f(x: Any, y: Any) -> Any:
+        x[x > 0] = y
+        return x
+
+    x = np.array([1, -1, 2], np.float32)
+    np.testing.assert_array_equal(f(x, np.array([7, 8], np.float32)), [7, -1, 8])
+    np.testing.assert_array_equal(f(x, np.array([9], np.float32)), [9, -1, 9])
+    with pytest.raises(tenon.UsageError):
+        f(x, random(3))
+
+
+def test_a_size_that_depends_on_values_is_no_number() -> None:
+    def counts(x: Any, y: Any) -> Any:
+        return y * len(xp.unique_values(x))
+
+    def branches(x: Any, y: Any) -> Any:
+        return y if xp.unique_values(x).shape[0] > 2 else x
+
+    x, y = np.array([1, -1, 2], np.float32), random(2)
+    for f in (counts, branches):
+        compiled = tenon.compile(f)
+        for _ in range(2):
+            with pytest.raises(tenon.UnsupportedError, match=rf"T0632.*{f.__name__} \(.*test_compile.py:\d+\).*xp.where"):
+                compiled(x, y)
+
+
 def test_mistakes_are_told_at_their_line() -> None:
     @tenon.compile
     def f(x: Any, y: Any) -> Any:
@@ -110,6 +237,47 @@ def test_mistakes_are_told_at_their_line() -> None:
     with pytest.raises(ValueError, match=r"\(5,\) and \(4,\) do not go together") as e:
         f(random(5), random(4))
     assert any(str(t.path) == __file__ and t.name == "f" for t in e.traceback)
+
+
+def test_static_arguments_are_constants() -> None:
+    @tenon.compile(static=("axis", "shape", "training"))
+    def f(x: Any, axis: Any, *, shape: Any = (6,), training: bool = False) -> Any:
+        y = xp.reshape(xp.sum(x, axis=axis), shape)
+        return y * 2 if training else y
+
+    x = random(4, 6)
+    np.testing.assert_allclose(f(x, 0), x.sum(0), rtol=1e-5)
+    np.testing.assert_allclose(f(x, axis=1, shape=(2, 2)), x.sum(1).reshape(2, 2), rtol=1e-5)
+    np.testing.assert_allclose(f(x, 0, training=True), x.sum(0) * 2, rtol=1e-5)
+    np.testing.assert_allclose(f(x, 0), x.sum(0), rtol=1e-5)
+    assert f.compilations == 3
+    with pytest.raises(tenon.UsageError, match="T0601.*axis is a list.*hashable"):
+        f(x, [0])
+    with pytest.raises(tenon.UsageError, match="T0602.*static.*'axes'"):
+        tenon.compile(lambda x, axis: x, static=("axes",))(x, 1)
+
+
+def test_one_is_not_true_among_constants() -> None:
+    f = tenon.compile(lambda x, a: x * (3 if a is True else 5), static="a")
+    assert [float(f(np.ones(1, np.float32), a)[0]) for a in (1, True, 1.0)] == [5, 3, 5]
+
+
+def test_a_number_that_python_needs_is_named() -> None:
+    f = tenon.compile(lambda x, axis: xp.sum(x, axis=axis))
+    with pytest.raises(tenon.UsageError, match=r"T0628.*'axis'.*static=\('axis',\)"):
+        f(random(2, 3), axis=1)
+    g = tenon.compile(lambda x, training: x * 2 if training else x)
+    with pytest.raises(tenon.UsageError, match=r"static=\('training',\)"):
+        g(random(2), True)
+    h = tenon.compile(lambda x, shape: xp.reshape(x, shape))
+    with pytest.raises(tenon.UsageError, match=r"static=\('shape',\)"):
+        h(random(2, 6), shape=(4, 3))
+
+
+def test_types_are_constants() -> None:
+    f = tenon.compile(lambda x, dtype: xp.astype(x, dtype))
+    assert f(np.ones(2, np.int32), np.float32).dtype == np.float32
+    assert f(np.ones(2, np.int32), dtype=xp.int8).dtype == np.int8
 
 
 def test_what_a_trace_cannot_do() -> None:
@@ -149,6 +317,52 @@ def test_arrays_from_outside_are_constants() -> None:
 
     x = random(3)
     np.testing.assert_allclose(f(x), x * np.asarray(w), rtol=1e-6)
+
+
+class Scale:
+    """A user's class with a compiled method."""
+
+    def __init__(self, factor: float):
+        self.factor = xp.asarray([factor])
+
+    @tenon.compile
+    def apply(self, x: Any) -> Any:
+        return x * self.factor
+
+
+def test_a_compiled_method_keeps_no_object_alive() -> None:
+    import gc
+    import weakref
+
+    x = random(3)
+    method = Scale.apply
+    gone = []
+    for i in range(5):
+        scale = Scale(float(i))
+        for _ in range(2):
+            np.testing.assert_allclose(scale.apply(x), x * i, rtol=1e-6)
+        gone.append(weakref.ref(scale))
+    assert method.compilations == 5
+    del scale
+    gc.collect()
+    assert not any(r() for r in gone)
+    assert not method._kinds and not method._exact
+
+
+def test_what_a_compiled_function_keeps_is_bounded() -> None:
+    f = tenon.compile(lambda x, mode: x if mode else -x, static="mode")
+    x = random(2)
+    for i in range(600):
+        f(x, f"mode {i}")
+    assert len(f._kinds) <= 256 and len(f._exact) <= 256
+
+
+def test_objects_in_results_are_kept() -> None:
+    class Pair:
+        pass
+
+    f = tenon.compile(lambda x: (x, Pair()))
+    assert all(type(f(random(2))[1]) is Pair for _ in range(2))
 
 
 def test_threads() -> None:

@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _host, _ops
 from tenon._dtypes import DType
 from tenon._errors import UnsupportedError
-from tenon._trace import Dim, Value, _unknown, active, emit_spread, evaluate
+from tenon._trace import Dim, Value, active, emit_spread, evaluate, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ class Array:
 
     def __init__(self, value: Value, weak: bool = False):
         self._value = value
-        self._weak = weak  # a number that a traced function was given: takes the other side's type
+        # A number that a traced function was given, or computed of these: takes the other side's type.
+        self._weak = weak
         value.handles += 1
 
     def __del__(self) -> None:
@@ -116,7 +117,7 @@ class Array:
     def _read(self) -> Any:
         """The tensor, or the number of a value without axes."""
         if self._value.trace is not None:
-            raise _unknown()
+            raise unknown(self._value)
         evaluate((self._value,))
         return self._value.data
 
@@ -140,7 +141,7 @@ class Array:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         if self._value.trace is not None:
-            raise _unknown()
+            raise unknown(self._value)
         return (1, 0)
 
     def item(self) -> Scalar:
@@ -199,10 +200,10 @@ class Array:
         return _of_tensor, (self.tensor(),)
 
     def __copy__(self) -> Array:
-        return Array(self._value)
+        return Array(self._value, self._weak)
 
     def __deepcopy__(self, memo: object) -> Array:
-        return Array(self._value)
+        return Array(self._value, self._weak)
 
     # ---- Indexing ----
 
@@ -254,7 +255,7 @@ def _is_number(value: object) -> bool:
 def operand_like(value: Any, other: Array) -> Array:
     """What stands beside an array: an array, a number, or an array of another library."""
     if isinstance(value, Array):
-        return value
+        return Array(fitted(value, other.dtype)) if value._weak and not other._weak else value
     if _is_number(value):
         _fits(value, other.dtype)
         return Array(_ops.scalar(value, other.dtype))
@@ -269,12 +270,12 @@ def operand_like(value: Any, other: Array) -> Array:
 
 def pair(x: Any, y: Any) -> tuple[Value, Value]:
     """Two operands in their common type, not yet of one shape."""
+    if is_weak(x) and is_weak(y):
+        return _weak_pair(x, y)
     if not isinstance(x, Array):
         if not isinstance(y, Array):
             from tenon import xp
 
-            if _is_number(x) and _is_number(y):
-                raise TypeError("one of two operands has to be an array")
             x = xp.asarray(x)
         else:
             x = operand_like(x, y)
@@ -282,17 +283,60 @@ def pair(x: Any, y: Any) -> tuple[Value, Value]:
         y = operand_like(y, x)
     a, b = x._value, y._value
     if a.dtype is not b.dtype:
-        if x._weak != y._weak:
-            a, b = (_weak(x, b.dtype), b) if x._weak else (a, _weak(y, a.dtype))
+        if x._weak or y._weak:
+            a, b = (fitted(x, b.dtype), b) if x._weak else (a, fitted(y, a.dtype))
         else:
             dtype = dt.promote(a.dtype, b.dtype)
             a, b = _ops.convert(a, dtype), _ops.convert(b, dtype)
     return a, b
 
 
-def _weak(x: Array, dtype: DType) -> Value:
-    example = True if x.dtype is dt.bool_ else 1 if dt.is_integer(x.dtype) else 1.0
-    _fits(example, dtype)
+def is_weak(x: Any) -> bool:
+    """Whether it takes the type of what stands beside it: numbers, and what is computed of them."""
+    return x._weak if isinstance(x, Array) else isinstance(x, (bool, int, float, Dim))
+
+
+_WEAK_TYPES = (dt.bool_, dt.int64, dt.float64)  # each goes with the ones behind it, as in Python
+
+
+def _weak_type(x: Any) -> DType:
+    if isinstance(x, Array):
+        return x.dtype
+    return _WEAK_TYPES[0 if isinstance(x, bool) else 2 if isinstance(x, float) else 1]
+
+
+def _weak_pair(x: Any, y: Any) -> tuple[Value, Value]:
+    """Two numbers, of which a traced function was given at least one."""
+    if not isinstance(x, Array) and not isinstance(y, Array):
+        raise TypeError("one of two operands has to be an array")
+    dtype = max(_weak_type(x), _weak_type(y), key=_WEAK_TYPES.index)
+    return _weak_value(x, dtype), _weak_value(y, dtype)
+
+
+def _weak_value(x: Any, dtype: DType) -> Value:
+    if isinstance(x, Array):
+        return _ops.convert(x._value, dtype)
+    return _ops.size_value(x, dtype) if isinstance(x, Dim) else _ops.scalar(x, dtype)
+
+
+def weak_float(x: Any) -> Any:
+    """The operand of a division: numbers that a traced function was given become floats."""
+    if isinstance(x, Array) and x._weak and dt.is_integer(x.dtype):
+        return Array(_ops.convert(x._value, dt.float64), weak=True)
+    return x
+
+
+def example(x: Any) -> Scalar:
+    """A number of the kind of a weak operand."""
+    return {dt.bool_: True, dt.int64: 1, dt.float64: 1.0}[_weak_type(x)]
+
+
+def fitted(x: Array, dtype: DType) -> Value:
+    """A weak array in the type of what stands beside it. The range of integers is checked in each call."""
+    _fits(example(x), dtype)
+    trace = x._value.trace
+    if trace is not None and dt.is_integer(dtype):
+        trace.narrow(x._value, dtype)
     return _ops.convert(x._value, dtype)
 
 
@@ -302,12 +346,14 @@ def binary(op: str, x: Any, y: Any) -> Array:
     if active() is None:
         return Array(emit_spread(op, (a, b), shape))
     a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
-    return Array(_ops.one(op, a, b))
+    return Array(_ops.one(op, a, b), is_weak(x) and is_weak(y))
 
 
 def value_of(x: Any) -> Value:
-    """The value of an argument: an array, or what asarray takes."""
+    """The value of an argument: an array, or what asarray takes. Numbers have the default types."""
     if isinstance(x, Array):
+        if x._weak and dt.is_float(x.dtype):
+            return _ops.convert(x._value, dt.default_float)
         return x._value
     if _is_number(x) or isinstance(x, (list, tuple)):
         raise TypeError(f"an array is expected here, not {x!r}: xp.asarray makes one")
@@ -342,9 +388,9 @@ def _install_operators() -> None:
 
         def in_place(self: Array, other: Any) -> Self:  # type: ignore[misc]
             result = method(self, other)
-            if result is NotImplemented:
-                return NotImplemented
-            if result.dtype is not self.dtype or result.shape != self.shape:
+            if result is NotImplemented or self._weak:  # numbers cannot be changed
+                return result
+            if result.dtype is not self.dtype or not _ops.same_shape(result.shape, self.shape):
                 raise TypeError(
                     f"the result is {result.dtype.name}{result.shape}, and an operation in place "
                     f"keeps {self.dtype.name}{self.shape}: write x = x {name} y"

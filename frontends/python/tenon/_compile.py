@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import functools
+import weakref
+from typing import NamedTuple
 
 from tenon import _dtypes as dt
-from tenon import _host, _native, _trace
-from tenon._array import Array, _is_number, _of_tensor
-from tenon._errors import UnsupportedError, UsageError
-from tenon._trace import GraphTrace, SizeNeeded, Value, tracing
+from tenon import _host, _native, _ops, _trace
+from tenon._array import Array, _of_tensor, value_of
+from tenon._errors import UnsupportedError, UsageError, place
+from tenon._trace import Dim, GraphTrace, SizeNeeded, Value, tracing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TypeAlias
 
-    Shape: TypeAlias = tuple[int | str, ...]
+    Shape: TypeAlias = tuple["int | str | _Changed", ...]
     Types: TypeAlias = tuple[tuple[str, Shape, bool], ...]
+    _Narrowed: TypeAlias = tuple[int, dt.DType, str]  # a number of the call, its type, the line
 
 PROGRAMS_MAX = 256
+KINDS_MAX = 256
 
 
 class _Leaf:
@@ -33,34 +37,76 @@ class _Leaf:
 _LEAF = _Leaf()
 
 
+class _Static(NamedTuple):
+    """An argument of static=: a constant of the program."""
+
+    name: str
+    value: Any
+
+
 def _is_array(value: object) -> bool:
-    return _is_number(value) or hasattr(value, "__dlpack__") or (
+    if isinstance(value, type):  # numpy.float32 has a shape, too
+        return False
+    return isinstance(value, (bool, int, float, Dim)) or hasattr(value, "__dlpack__") or (
         hasattr(value, "shape") and hasattr(value, "dtype")
     )
 
 
-def _flatten(value: Any, leaves: list[Any], names: list[str], name: str) -> Any:
+def _flatten(
+    value: Any,
+    leaves: list[Any],
+    names: list[str],
+    name: str,
+    constant: Callable[[Any, str], Any],
+) -> Any:
     """The structure of a value, hashable, with its arrays taken out."""
+    if isinstance(value, _Static):
+        return constant(value.value, value.name)
     if _is_array(value):
         leaves.append(value)
         names.append(name)
         return _LEAF
     if isinstance(value, (tuple, list)):
-        parts = tuple(_flatten(v, leaves, names, f"{name}_{i}") for i, v in enumerate(value))
+        parts = tuple(_flatten(v, leaves, names, f"{name}_{i}", constant) for i, v in enumerate(value))
         return type(value), parts, None
     if isinstance(value, dict):
         keys = tuple(value)
-        parts = tuple(_flatten(value[k], leaves, names, f"{name}_{k}") for k in keys)
+        parts = tuple(_flatten(value[k], leaves, names, f"{name}_{k}", constant) for k in keys)
         return dict, parts, keys
+    return constant(value, name)
+
+
+def _constant(value: Any, name: str) -> Any:
+    """The structure of a value that is part of the program. Its type counts: True is no 1."""
     try:
         hash(value)
     except TypeError:
         raise UsageError(
             f"argument {name} is a {type(value).__name__}: arrays, numbers, tuples, lists, dicts of "
-            "them, and hashable values can be passed to a compiled function",
+            "them, and hashable values can be passed to a compiled function; arguments of static= "
+            "are hashable",
             "T0601",
         ) from None
-    return "value", (), value
+    return "value", (type(value),), value
+
+
+def _argument(value: Any, name: str) -> Any:
+    """As _constant; but an object that is equal to itself only, such as self, is not kept alive."""
+    by_identity: Any = object.__hash__
+    if type(value).__hash__ is by_identity:
+        try:
+            return "reference", (), weakref.ref(value)
+        except TypeError:  # without a place for it
+            pass
+    return _constant(value, name)
+
+
+def _references(structure: Any) -> list[Any]:
+    """The weak references in a structure."""
+    if structure is _LEAF or structure[0] == "value":
+        return []
+    kind, parts, extra = structure
+    return [extra] if kind == "reference" else [r for p in parts for r in _references(p)]
 
 
 def _unflatten(structure: Any, leaves: Any) -> Any:
@@ -69,6 +115,8 @@ def _unflatten(structure: Any, leaves: Any) -> Any:
     kind, parts, extra = structure
     if kind == "value":
         return extra
+    if kind == "reference":
+        return extra()
     made = [_unflatten(p, leaves) for p in parts]
     if kind is dict:
         return dict(zip(extra, made))
@@ -108,16 +156,29 @@ def _code_of(dtype: Any) -> str:
 class _Program:
     """A compiled trace: the program, and the structure of its results."""
 
-    def __init__(self, native: _native.Program, structure: Any):
+    def __init__(self, native: _native.Program, structure: Any, narrowed: list[_Narrowed], plain: list[int]):
         self.native = native
         self.structure = structure
+        self.narrowed = narrowed
+        self.plain = plain  # results that are numbers of Python
 
     def run(self, leaves: list[Any]) -> Any:
+        for i, dtype, line in self.narrowed:
+            _check_range(leaves[i], dtype, line)
         wrap = any(isinstance(v, Array) for v in leaves)
         inputs = tuple(v._read() if isinstance(v, Array) else v for v in leaves)
         given = self.native.run_as(inputs, {}, "tensor" if wrap else "same", [])
-        results = iter([_of_tensor(r) if wrap else r for r in given])
-        return _unflatten(self.structure, results)
+        results = [_of_tensor(r) if wrap else r for r in given]
+        for i in self.plain:
+            results[i] = results[i].item()
+        return _unflatten(self.structure, iter(results))
+
+
+def _check_range(number: int, dtype: dt.DType, line: str) -> None:
+    try:
+        dt.element(dtype, number)
+    except OverflowError as error:
+        raise OverflowError(f"{error} (at {line})") from None
 
 
 class Compiled:
@@ -129,6 +190,7 @@ class Compiled:
         device: str | None,
         dims: Mapping[str, Any] | None,
         fallback: bool,
+        static: Sequence[str] = (),
     ):
         self.__name__ = "f"  # of callables without a name
         functools.update_wrapper(self, function)
@@ -136,6 +198,7 @@ class Compiled:
         self._device = device or ""
         self._dims = dict(dims or {})
         self._fallback = fallback
+        self._static = frozenset((static,) if isinstance(static, str) else static)
         self._exact: dict[object, _Program] = {}
         self._kinds: dict[object, _Kind] = {}
         self._generation = _trace.generation
@@ -145,7 +208,8 @@ class Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves: list[Any] = []
         names: list[str] = []
-        structure = _flatten((args, kwargs), leaves, names, "")
+        given = self._mark_static(args, kwargs) if self._static else (args, kwargs)
+        structure = _flatten(given, leaves, names, "", _argument)
         types = tuple(map(_type_of, leaves))
         if any(isinstance(v, Array) and v._value.trace is not None for v in leaves):
             return self._function(*args, **kwargs)  # inside of another trace
@@ -160,7 +224,8 @@ class Compiled:
             if (structure, types) in self._exact:
                 raise
         # Sizes that do not go together: with numbers, the trace tells the line.
-        program = self._exact[structure, types] = self._trace(structure, types, names, types)
+        self._kind(structure, types).seen.append(types)
+        program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
         return program.run(leaves)
 
     def _forget(self) -> None:
@@ -175,13 +240,13 @@ class Compiled:
     def _find(self, structure: Any, types: Types, names: list[str]) -> _Program:
         if len(self._exact) >= PROGRAMS_MAX:
             self._exact.clear()
-        key = structure, tuple((dtype, len(shape), weak) for dtype, shape, weak in types)
-        kind = self._kinds.setdefault(key, _Kind())
+        kind = self._kind(structure, types)
         for pattern, program in kind.programs:
             if _matches(pattern, types):
                 return program
-        wanted = kind.pattern(self._named(structure, types, names))
+        wanted = kind.pattern(self._named(types, names))
         kind.seen.append(types)
+        del kind.seen[:-PROGRAMS_MAX]
         if wanted != types and not kind.by_size:
             try:
                 program = self._trace(structure, types, names, wanted)
@@ -196,65 +261,135 @@ class Compiled:
                 logging.getLogger("tenon").info(
                     "%s is compiled for each size: it needs sizes as numbers", self.__name__
                 )
-        program = self._exact[structure, types] = self._trace(structure, types, names, types)
+        program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
         return program
 
-    def _named(self, structure: Any, types: Types, names: list[str]) -> Types:
+    def _kind(self, structure: Any, types: Types) -> _Kind:
+        key = structure, tuple((dtype, len(shape), weak) for dtype, shape, weak in types)
+        return self._kinds.get(key) or self._new_kind(key)
+
+    def _new_kind(self, key: Any) -> _Kind:
+        if len(self._kinds) >= KINDS_MAX:
+            self._kinds.clear()
+            self._exact.clear()
+        for reference in _references(key[0]):
+            weakref.finalize(reference(), _drop, weakref.ref(self), key).atexit = False
+        return self._kinds.setdefault(key, _Kind())
+
+    def _drop(self, key: Any) -> None:
+        """An object that was an argument is gone: nobody can make these calls again."""
+        kind = self._kinds.pop(key, None)
+        for types in kind.seen if kind is not None else ():
+            self._exact.pop((key[0], types), None)
+
+    def _named(self, types: Types, names: list[str]) -> Types:
         """The types with the symbols of dims=."""
         if not self._dims:
             return types
-        given = self._by_leaf(structure, names)
+        given = self._by_leaf(names)
         out = []
         for i, (dtype, shape, weak) in enumerate(types):
             symbols = given.get(i, ())
             out.append((dtype, tuple(_named_size(symbols, j, s) for j, s in enumerate(shape)), weak))
         return tuple(out)
 
-    def _by_leaf(self, structure: Any, names: list[str]) -> dict[int, Any]:
+    def _by_leaf(self, names: list[str]) -> dict[int, Any]:
+        return {
+            i: self._dims[parameter]
+            for i, parameter in enumerate(self._parameter_of(name) for name in names)
+            if parameter in self._dims
+        }
+
+    @functools.cached_property
+    def _parameters(self) -> list[str]:
+        """Names of the parameters, in order."""
         import inspect
 
-        parameters = list(inspect.signature(self._function).parameters)
-        unknown = set(self._dims) - set(parameters)
-        if unknown:
-            raise UsageError(f"dims: there is no argument {min(unknown)!r}", "T0602")
-        out = {}
-        for i, name in enumerate(names):
-            kind, _, rest = name[1:].partition("_")  # "_0_2": the third positional one
-            if kind == "0":  # below it, the parts of a tuple or dict
-                first = parameters[min(int(rest.partition("_")[0]), len(parameters) - 1)]
-            else:
-                first = next((p for p in parameters if rest == p or rest.startswith(p + "_")), "")
-            if first in self._dims:
-                out[i] = self._dims[first]
-        return out
+        try:
+            parameters = inspect.signature(self._function).parameters
+        except ValueError:  # of some functions in C
+            parameters = inspect.signature(lambda *args, **kwargs: None).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        for option, given in (("dims", self._dims), ("static", self._static)):
+            unknown = set(given) - set(parameters)
+            if unknown and not takes_any:
+                raise UsageError(f"{option}: there is no argument {min(unknown)!r}", "T0602")
+        return list(parameters)
+
+    def _parameter_of(self, name: str) -> str:
+        """The parameter to which the leaf of this name belongs."""
+        kind, _, rest = name[1:].partition("_")  # "_0_2": the third positional one
+        if kind == "0":  # below it, the parts of a tuple or dict
+            return self._parameters[min(int(rest.partition("_")[0]), len(self._parameters) - 1)]
+        fitting = (p for p in self._parameters if rest == p or rest.startswith(p + "_"))
+        return max(fitting, key=len, default=rest)
+
+    def _mark_static(self, args: tuple[Any, ...], kwargs: Any) -> tuple[tuple[Any, ...], Any]:
+        """The arguments, with those of static= marked as constants."""
+        first = zip(self._parameters, args)
+        marked = [_Static(n, v) if n in self._static else v for n, v in first]
+        marked.extend(args[len(marked) :])
+        named = {n: _Static(n, v) if n in self._static else v for n, v in kwargs.items()}
+        return tuple(marked), named
+
+    def _trace_numbers(self, structure: Any, types: Types, names: list[str]) -> _Program:
+        """A trace with all sizes of the call. Those that depend on values stay unknown."""
+        try:
+            return self._trace(structure, types, names, types)
+        except SizeNeeded as error:
+            raise UnsupportedError(
+                f"{self.__name__}{place(error)} needs a size as a number that depends on values, "
+                "such as that of x[x > 0] or of xp.unique_values(x), and is not known before the run. "
+                "Use xp.where, or compute this outside of the compiled function.",
+                "T0632",
+            ) from None
 
     def _trace(self, structure: Any, types: Types, names: list[str], wanted: Types) -> _Program:
         trace = GraphTrace(self.__name__)
         arguments = []
+        shape: Any
         for i, ((dtype, sizes, weak), (_, shape, _)) in enumerate(zip(wanted, types)):
             dims = [
-                trace.symbol(s, int(n)) if isinstance(s, str) else s for s, n in zip(sizes, shape)
+                s if isinstance(s, int) else trace.symbol(s, n) for s, n in zip(sizes, shape)
             ]
             value = trace.argument(dt.by_code[dtype], dims, f"x{i}")
+            if weak:
+                trace.numbers[value.id] = self._parameter_of(names[i])
             arguments.append(Array(value, weak))
         args, kwargs = _unflatten(structure, iter(arguments))
         with tracing(trace):
             result = self._function(*args, **kwargs)
             leaves: list[Any] = []
-            shape_of_result = _flatten(result, leaves, [], "the result")
+            shape_of_result = _flatten(result, leaves, [], "the result", _constant)
             ids = [trace.id_of(_result_value(v)) for v in leaves]
+            plain = [i for i, v in enumerate(leaves) if _is_plain(v)]
         if not ids:
             raise UsageError(f"{self.__name__} returned no array", "T0601")
         graph = trace.native.finish(ids, [f"y{i}" for i in range(len(ids))])
         self.compilations += 1
         native = _native.Program(graph, self._device, not self._fallback, False, [], [])
-        return _Program(native, shape_of_result)
+        numbers = {a._value.id: i for i, a in enumerate(arguments) if a._weak}
+        narrowed = [(numbers[id], d, at) for (id, d), at in trace.narrowed.items() if id in numbers]
+        return _Program(native, shape_of_result, narrowed, plain)
+
+
+def _drop(compiled: weakref.ref[Compiled], key: Any) -> None:
+    found = compiled()
+    if found is not None:
+        found._drop(key)
+
+
+def _is_plain(result: Any) -> bool:
+    """Whether a result is a size or a number of Python, which stay numbers."""
+    return type(result) in (bool, int, float, Dim)
 
 
 def _result_value(result: Any) -> Value:
     from tenon import xp
 
-    return (result if isinstance(result, Array) else xp.asarray(result))._value
+    if type(result) is float:
+        return _ops.scalar(result, dt.float64)
+    return value_of(result if isinstance(result, Array) else xp.asarray(result))
 
 
 def _named_size(symbols: Any, axis: int, size: Any) -> Any:
@@ -265,15 +400,28 @@ def _named_size(symbols: Any, axis: int, size: Any) -> Any:
 
 def _matches(pattern: Types, types: Types) -> bool:
     """Whether a program with symbols fits. Sizes of one name are equal; 0 and 1 have programs of their own."""
-    sizes: dict[str, int | str] = {}
+    sizes: dict[str, Any] = {}
     for (_, wanted, _), (_, shape, _) in zip(pattern, types):
         for w, s in zip(wanted, shape):
             if isinstance(w, str):
-                if w.startswith("n_") and s in (0, 1) or sizes.setdefault(w, s) != s:
+                if sizes.setdefault(w, s) != s:
+                    return False
+            elif isinstance(w, _Changed):
+                if s in (0, 1):
                     return False
             elif w != s:
                 return False
     return True
+
+
+class _Changed(NamedTuple):
+    """The symbol of a size that has changed between calls. It is equal to no name of dims=."""
+
+    leaf: int
+    axis: int
+
+    def __str__(self) -> str:
+        return f"n.{self.leaf}.{self.axis}"
 
 
 class _Kind:
@@ -289,13 +437,13 @@ class _Kind:
         out = []
         for i, (dtype, shape, weak) in enumerate(types):
             sizes = tuple(
-                f"n_{i}_{j}" if not isinstance(s, str) and self._changed(i, j, s) else s
+                _Changed(i, j) if not isinstance(s, str) and self._changed(i, j, s) else s
                 for j, s in enumerate(shape)
             )
             out.append((dtype, sizes, weak))
         return tuple(out)
 
-    def _changed(self, leaf: int, axis: int, size: int) -> bool:
+    def _changed(self, leaf: int, axis: int, size: Any) -> bool:
         """0 and 1 stay numbers: a size of 1 repeats, and others do not."""
         if size in (0, 1):
             return False
@@ -308,6 +456,7 @@ def compile(
     *,
     device: str | None = None,
     dims: Mapping[str, Any] | None = None,
+    static: Sequence[str] = (),
     fallback: bool = True,
 ) -> Any:
     """Makes a function of arrays a compiled one: `@tenon.compile`, or `tenon.compile(f)`.
@@ -318,19 +467,22 @@ def compile(
 
     The function runs once with arrays that have no values yet, and what it does with them is
     compiled. Arguments are arrays of tenon.xp, NumPy, torch or another library, numbers, and tuples,
-    lists and dicts of them; the results are arrays of the same kind. Other hashable arguments are
-    constants. A program is kept for each set of types. When sizes change, the second compilation
+    lists and dicts of them; the results are arrays of the same kind, and sizes and numbers stay
+    numbers. Other hashable arguments are constants. A program is kept for each set of types. When sizes change, the second compilation
     has symbols in their place and serves all later ones, except for sizes 0 and 1, and unless the
     function needs them as numbers. Values of arguments never cause a compilation. Arrays from
-    outside of the function are constants with the value that they had.
+    outside of the function are constants with the value that they had, and so are attributes of
+    objects: for a method, those of self. A program of a method goes when the object does.
 
     `device` is as in `tenon.load`. `dims` names sizes that change, so that the first compilation
-    has symbols: {"x": ("batch", None)}; sizes of one name are equal. `fallback=False` forbids nodes
+    has symbols: {"x": ("batch", None)}; sizes of one name are equal. `static` names arguments whose
+    values are constants of a program: axes, shapes, flags. They are hashable, and another value
+    compiles again. `fallback=False` forbids nodes
     on other devices.
 
     Raises what the function raises, at its line; T0628 if it looks at values (an `if` on an
     array); T0627 if it keeps an array beyond its end. Any number of threads may call it.
     """
     if function is None:
-        return lambda f: Compiled(f, device, dims, fallback)
-    return Compiled(function, device, dims, fallback)
+        return lambda f: Compiled(f, device, dims, fallback, static)
+    return Compiled(function, device, dims, fallback, static)

@@ -104,3 +104,14 @@ def _of_host(code: str) -> str:
 
     rows = json.loads(_host.explain("errors", code))["errors"]
     return str(rows[0]["what_to_do"]) if rows else ""
+
+
+def place(error: BaseException) -> str:
+    """The innermost line outside of this package where an exception was, as " (file:line)"."""
+    found, trace = "", error.__traceback__
+    while trace is not None:
+        module = trace.tb_frame.f_globals.get("__name__", "")
+        if module != "tenon" and not module.startswith("tenon."):
+            found = f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return found

@@ -25,7 +25,7 @@ def get(x: Value, key: Any) -> Value:
 def put(x: Value, key: Any, array: Array) -> Value:
     """x with x[key] replaced. Several values for one element: the last one stays."""
     v = _as_type(array, x.dtype)
-    if _is_mask(key) and key.shape == x.shape and not v.shape:
+    if _is_mask(key) and _ops.same_shape(key.shape, x.shape) and not v.shape:
         return _ops.select(key._value, v, x)
     count: Size = 1
     for s in x.shape:

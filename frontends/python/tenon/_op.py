@@ -8,7 +8,7 @@ import inspect
 from tenon import _dtypes as dt
 from tenon import _host, _native, _trace
 from tenon._array import Array, operand_like, value_of
-from tenon._errors import Error, UsageError
+from tenon._errors import Error, UsageError, place
 from tenon._trace import F64, I64, I64S, STRING, Dim, GraphTrace, SizeNeeded, Value, tracing
 
 TYPE_CHECKING = False
@@ -174,25 +174,14 @@ def told(name: str, error: BaseException) -> tuple[int, str]:
         return 12, f"T0632: {name} needs its sizes as numbers, and they are not known yet"
     if isinstance(error, Error):
         code = next((c for c, kind in _error_kinds().items() if type(error) is kind), 3)
-        return code, f"{error.code}: {name}{_place(error)}: {error.args[0]}"
-    return 3, f"T0631: {name}{_place(error)}: {type(error).__name__}: {error}"
+        return code, f"{error.code}: {name}{place(error)}: {error.args[0]}"
+    return 3, f"T0631: {name}{place(error)}: {type(error).__name__}: {error}"
 
 
 def _error_kinds() -> dict[int, type[Error]]:
     from tenon._errors import _KINDS
 
     return _KINDS
-
-
-def _place(error: BaseException) -> str:
-    """The innermost line outside of this package."""
-    place, trace = "", error.__traceback__
-    while trace is not None:
-        module = trace.tb_frame.f_globals.get("__name__", "")
-        if module != "tenon" and not module.startswith("tenon."):
-            place = f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    return place
 
 
 # ---- Content ----

@@ -13,6 +13,7 @@ from tenon._trace import (
     MAYBE,
     NO,
     STRING,
+    YES,
     Dim,
     Value,
     active,
@@ -74,7 +75,7 @@ def full(shape: Sequence[Size], value: bool | int | float, dtype: DType) -> Valu
 
 def broadcast_shapes(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ...]:
     """The shape that both repeat to. ValueError if there is none."""
-    if not b or a == b and active() is None:
+    if not b or active() is None and a == b:
         return a
     if not a:
         return b
@@ -82,9 +83,9 @@ def broadcast_shapes(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ..
     for i in range(max(len(a), len(b))):
         x: Size = a[len(a) - 1 - i] if i < len(a) else 1
         y: Size = b[len(b) - 1 - i] if i < len(b) else 1
-        if isinstance(y, int) and y == 1:
+        if _is_one(y):
             out.append(x)
-        elif isinstance(x, int) and x == 1:
+        elif _is_one(x):
             out.append(y)
         elif same(x, y) == NO:
             raise ValueError(
@@ -101,8 +102,17 @@ def shape_text(shape: Sequence[Size]) -> str:
 
 
 def same_shape(a: tuple[Size, ...], b: tuple[Size, ...]) -> bool:
-    """Equal, or so that the op has to assert it."""
-    return len(a) == len(b) and all(same(x, y) != NO for x, y in zip(a, b))
+    """Equal, or so that the op has to assert it. A size of 1 repeats instead."""
+    return len(a) == len(b) and all(_meet(x, y) for x, y in zip(a, b))
+
+
+def _meet(a: Size, b: Size) -> bool:
+    answer = same(a, b)
+    return answer == YES or answer == MAYBE and not _is_one(a) and not _is_one(b)
+
+
+def _is_one(size: Size) -> bool:
+    return isinstance(size, int) and size == 1
 
 
 def broadcast_to(x: Value, shape: tuple[Size, ...]) -> Value:

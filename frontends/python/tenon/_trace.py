@@ -203,8 +203,15 @@ class GraphTrace:
         self.native = native if native is not None else _native.Trace(name)
         self._seen: dict[int, tuple[Value, Value]] = {}
         self._line: tuple[str, int] | None = None
-        self.symbols: dict[str, Size] = {}
+        self.symbols: dict[object, Size] = {}
         self.locate = native is None
+        self.numbers: dict[int, str] = {}  # arguments that are numbers: names of parameters by id
+        self.narrowed: dict[tuple[int, DType], str] = {}  # by value and integer type: the line
+
+    def narrow(self, value: Value, dtype: DType) -> None:
+        """Notes that a number takes an integer type. Who runs the program checks the range."""
+        line = user_line()
+        self.narrowed.setdefault((value.id, dtype), f"{line[0]}:{line[1]}" if line else "")
 
     def size(self, raw: int) -> Size:
         return raw if raw >= 0 else Dim(self, raw)
@@ -217,10 +224,10 @@ class GraphTrace:
             return None
         return int(size) if size >= 0 else self.native.dim(_SUB, 0, -size)
 
-    def symbol(self, name: str, hint: int) -> Size:
+    def symbol(self, name: object, hint: int) -> Size:
         """The symbol of this name, made once."""
         if name not in self.symbols:
-            self.symbols[name] = self.size(self.native.symbol(name, hint))
+            self.symbols[name] = self.size(self.native.symbol(str(name), hint))
         return self.symbols[name]
 
     def dim_text(self, raw: int) -> str:
@@ -590,7 +597,7 @@ def evaluate(values: Sequence[Value]) -> None:
         return
     for value in pending:
         if value.trace is not None:
-            raise _unknown()
+            raise unknown(value)
     plan = _Plan(pending)
     inputs = tuple(v.data for v in plan.leaves)
     results = plan.program().run_as(inputs, {}, "tensor", [])
@@ -599,7 +606,16 @@ def evaluate(values: Sequence[Value]) -> None:
         value.node = None
 
 
-def _unknown() -> UsageError:
+def unknown(value: Value) -> UsageError:
+    """What to raise if somebody looks at a value of a trace."""
+    name = value.trace.numbers.get(value.id) if value.trace is not None else None
+    if name is not None:
+        return UsageError(
+            f"the number {name!r} is known only when the compiled program runs, and Python needs it "
+            f"now, as for an axis, a shape or an if. tenon.compile(f, static=({name!r},)) makes it a "
+            "constant, for each value of which there is a program.",
+            "T0628",
+        )
     return UsageError(
         "a function that is traced cannot look at the values of its arrays, as with float(x), "
         "bool(x), x.numpy() or an if on x: they are known when the compiled program runs. Use "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenon import _dtypes as dt
 from tenon import _host, _ops
-from tenon._array import Array, _is_number, _of_tensor, _tensor_of, value_of
+from tenon._array import Array, _is_number, _of_tensor, _tensor_of, fitted, value_of
 from tenon._dtypes import DType
 from tenon._errors import UnsupportedError
 from tenon._trace import Dim, Value, active, default_device, larger
@@ -46,7 +46,7 @@ def asarray(
     _on(device)
     wanted = None if dtype is None else dt.parse(dtype)
     if isinstance(obj, Array):
-        return Array(_ops.convert(obj._value, wanted or obj.dtype))
+        return Array(_converted(obj, wanted))
     if _is_number(obj) and not hasattr(obj, "dtype"):  # a float64 of NumPy is a float too
         if copy is False:
             raise ValueError("a number has no memory to share: copy=False is not possible")
@@ -62,6 +62,14 @@ def asarray(
     if obj is None or isinstance(obj, (str, dict, set)):
         raise TypeError(f"{obj!r} is no array, number or list of numbers")
     return _of_other(obj, wanted, copy)
+
+
+def _converted(x: Array, dtype: DType | None) -> Value:
+    """In the wanted type, or in its own, which is a default type for a number."""
+    if dtype is None:
+        return value_of(x)
+    checked = x._weak and dt.is_integer(x.dtype) and dt.is_integer(dtype)
+    return fitted(x, dtype) if checked else _ops.convert(x._value, dtype)
 
 
 def _number(value: bool | int | float, dtype: DType) -> Value:
@@ -168,7 +176,7 @@ def full(
     if isinstance(fill_value, complex):
         raise UnsupportedError("complex numbers: not yet", "T0629")
     if isinstance(fill_value, Array):
-        v = _ops.convert(fill_value._value, dt.parse(dtype) if dtype else fill_value.dtype)
+        v = _converted(fill_value, dt.parse(dtype) if dtype else None)
         return Array(_ops.broadcast_to(v, _shape(shape)))
     chosen = dt.parse(dtype) if dtype is not None else _type_of([fill_value])
     return Array(_ops.full(_shape(shape), _checked(fill_value, chosen), chosen))

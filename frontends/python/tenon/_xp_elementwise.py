@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenon import _dtypes as dt
 from tenon import _ops
-from tenon._array import Array, binary, operand_like, pair, value_of
+from tenon._array import Array, binary, operand_like, pair, value_of, weak_float
 from tenon._dtypes import DType
 from tenon._errors import UnsupportedError
 
@@ -36,15 +36,18 @@ def check(name: str, kind: str, *values: Any) -> None:
 
 def _unary(name: str, kind: str, op: str, doc: str) -> None:
     def function(x: Array, /) -> Array:
-        v = value_of(x)
+        weak = isinstance(x, Array) and x._weak
+        v = x._value if weak else value_of(x)
         check(name, kind, v)
-        return Array(_ops.one(op, v))
+        return Array(_ops.one(op, v), weak)
 
     _publish(name, function, doc)
 
 
 def _binary(name: str, kind: str, op: str, doc: str) -> None:
     def function(x1: Any, x2: Any, /) -> Array:
+        if kind == "float":
+            x1, x2 = weak_float(x1), weak_float(x2)
         for x in (x1, x2):
             if isinstance(x, Array):
                 check(name, kind, x)
@@ -181,9 +184,10 @@ _test("isnan", "is_nan", False, "Whether x is NaN.")
 @_published
 def positive(x: Array, /) -> Array:
     """+x: the value itself."""
-    v = value_of(x)
+    weak = isinstance(x, Array) and x._weak
+    v = x._value if weak else value_of(x)
     check("positive", "numeric", v)
-    return Array(v)
+    return Array(v, weak)
 
 
 @_published

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenon import _dtypes as dt
 from tenon import _indexing, _ops
-from tenon._array import Array, _is_number, pair, value_of
+from tenon._array import Array, _is_number, _weak_type, is_weak, pair, value_of
 from tenon._trace import I64, I64S, NO, Dim, Value, emit, same
 from tenon._xp_elementwise import check
 from tenon._xp_reduce import _kept, truth
@@ -80,11 +80,11 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     """x1 where the condition holds, else x2. Shapes repeat and types promote."""
     p = value_of(condition)
     check("where: the condition", "bool", p)
-    if _is_number(x1) and _is_number(x2):
+    if is_weak(x1) and is_weak(x2):
         from tenon import xp
 
         x1 = xp.asarray(x1)
-        x2 = xp.asarray(x2, dtype=None if isinstance(x2, float) else x1.dtype)
+        x2 = xp.asarray(x2, dtype=None if dt.is_float(_weak_type(x2)) else x1.dtype)
     a, b = pair(x1, x2)
     return Array(_ops.select(p, a, b))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tenon import _dtypes as dt
 from tenon import _ops
-from tenon._array import Array, _fits, _is_number, value_of
+from tenon._array import Array, _fits, example, is_weak, value_of
 from tenon._dtypes import DType
 from tenon._errors import UnsupportedError
 
@@ -21,7 +21,7 @@ def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: str | None =
     """x in another element type. Floats are truncated to integers; what does not fit is not defined."""
     if device is not None:
         x.to_device(device)
-    v = value_of(x)
+    v = x._value if isinstance(x, Array) else value_of(x)
     return Array(_ops.convert(v, dt.parse(dtype)))
 
 
@@ -33,11 +33,11 @@ def can_cast(from_: DType | Array, to: DType, /) -> bool:
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The type that arrays, types and numbers of Python promote to."""
-    numbers = [a for a in arrays_and_dtypes if _is_number(a)]
+    numbers = [a for a in arrays_and_dtypes if is_weak(a)]
     types = [
         a.dtype if isinstance(a, Array) else dt.parse(a)
         for a in arrays_and_dtypes
-        if not _is_number(a)
+        if not is_weak(a)
     ]
     if not types:
         raise ValueError("result_type needs at least one array or type")
@@ -45,7 +45,7 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     for other in types[1:]:
         found = dt.promote(found, other)
     for number in numbers:
-        _fits(number, found)
+        _fits(example(number), found)
     return found
 
 
