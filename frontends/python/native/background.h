@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "frontends/python/native/program.h"
 #include "tenon/abi/operation.h"
@@ -22,18 +23,22 @@ class Run {
   bool done() const { return done_; }
   void cancel();
   // Waits: for ever if the number is negative. Raises TimeoutError.
+  // From any number of threads.
   nanobind::object result(double timeout_seconds);
 
  private:
-  tenon_code_t wait(double timeout_seconds);
+  bool wait(double seconds);
+  bool taken() const { return results_.is_valid() || failure_.is_valid(); }
+  void take(tenon_code_t code);
   void end();
 
   nanobind::object object_;
   Program* program_;
   nanobind::args values_;  // the call borrows from them
   nanobind::kwargs names_;
-  std::unique_ptr<Call> call_;
+  std::unique_ptr<Call> call_;  // until its results are taken
   tenon_operation_t* operation_ = nullptr;
+  std::timed_mutex waiting_;
   std::atomic<bool> done_ = false;
   nanobind::object results_, failure_;
 };
