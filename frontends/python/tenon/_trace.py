@@ -8,6 +8,7 @@ host, so a mistake is an exception at the line that made it.
 
 from __future__ import annotations
 
+import struct
 import sys
 import threading
 import weakref
@@ -349,9 +350,22 @@ def default_device() -> str:
 _types: dict[object, list[tuple[DType, tuple[int, ...]]] | None] = {}
 
 
+def _attrs_key(attrs: Attrs) -> Attrs:
+    """Attributes as part of a key. Floats are their bits: 0.0 equals -0.0, and NaN not itself."""
+    if not any(kind in (F64, F64S) for _, kind, _ in attrs):
+        return attrs
+    return tuple((name, kind, _float_bits(value)) for name, kind, value in attrs)
+
+
+def _float_bits(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_float_bits, value))
+    return struct.pack("<d", value) if isinstance(value, float) else value
+
+
 def _infer(op: str, operands: Sequence[Value | None], attrs: Attrs) -> Any:
     """Types of the results, from the op itself; None if they depend on data."""
-    key = (op, attrs, tuple(None if v is None else (v.dtype, v.shape) for v in operands))
+    key = (op, _attrs_key(attrs), tuple(None if v is None else (v.dtype, v.shape) for v in operands))
     try:
         return _types[key]
     except KeyError:
@@ -470,7 +484,7 @@ def _run_now(node: _Node) -> tuple[Value, ...]:
     results = trace.emit(
         node.op, [None if v is None else next(given) for v in node.operands], node.attrs
     )
-    key = (node.op, node.attrs, tuple((v.dtype, v.shape) for v in operands), default_device())
+    key = (node.op, _attrs_key(node.attrs), tuple((v.dtype, v.shape) for v in operands), default_device())
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = _compile(trace, results)
@@ -546,7 +560,7 @@ class _Plan:
     def _key(self) -> object:
         number = self._numbers
         nodes = tuple(
-            (n.op, n.attrs, n.spread, tuple([None if v is None else number[id(v)] for v in n.operands]))
+            (n.op, _attrs_key(n.attrs), n.spread, tuple([None if v is None else number[id(v)] for v in n.operands]))
             for n in self.nodes
         )
         leaves = tuple((v.dtype, v.shape) for v in self.leaves)
