@@ -63,3 +63,57 @@ def test_attributes_are_told_apart_by_their_bits() -> None:
     known = len(_trace._types), len(_trace._programs)
     times(one, float("nan")).tolist()
     assert known == (len(_trace._types), len(_trace._programs))
+
+
+def both_ways(function: Any, *arrays: Any) -> Any:
+    """What a function gives at once, which is also what it gives compiled."""
+    arrays = tuple(map(xp.asarray, arrays))
+    at_once = function(*arrays).tolist()
+    assert np.asarray(tenon.compile(function)(*arrays)).tolist() == at_once
+    return at_once
+
+
+def test_indices_out_of_range_read_the_nearest_element_along_each_axis() -> None:
+    x = np.arange(6).reshape(2, 3)
+    far, low = np.array([5]), np.array([-9])
+    assert both_ways(lambda x, i: x[[0], i], x, far) == [2]
+    assert both_ways(lambda x, i: x[i, [1]], x, far) == [4]
+    assert both_ways(lambda x, i: x[[1], i], x, low) == [3]
+    assert both_ways(lambda x, i: x[i], x, far) == [[3, 4, 5]]
+    assert both_ways(lambda x, i: x[1, i], x, far) == [5]
+
+
+def test_a_number_out_of_range_is_refused_beside_arrays_too() -> None:
+    x = xp.reshape(xp.arange(6), (2, 3))
+    for key in ((10, [0]), (-3, [0]), ([0], 3), (2, slice(None)), (0, 3)):
+        with pytest.raises(IndexError, match="out of range for axis"):
+            x[key]
+        with pytest.raises(IndexError, match="out of range for axis"):
+            x[key] = 1
+    assert x[-1, [0, 2]].tolist() == [3, 5] and int(x[-1, -1]) == 5
+
+
+def test_nothing_is_written_out_of_range() -> None:
+    def write(key: Any) -> Any:
+        def function(x: Any, i: Any) -> Any:
+            x[key(i)] = 99
+            return x
+
+        return function
+
+    x = np.arange(6).reshape(2, 3)
+    for far in (np.array([5]), np.array([-9])):
+        for key in (lambda i: ([0], i), lambda i: (i, [1]), lambda i: (1, i), lambda i: (i,), lambda i: (slice(None), i)):
+            assert both_ways(write(key), x, far) == x.tolist()
+    assert both_ways(write(lambda i: ([0, 1], i)), x, np.array([1, 7])) == [[0, 99, 2], [3, 4, 5]]
+
+
+def test_numbers_as_indices_compile_one_program() -> None:
+    x = xp.asarray(np.arange(800.0).reshape(200, 4))
+    known = len(_trace._programs)
+    assert [row.tolist() for row in x] == np.arange(800.0).reshape(200, 4).tolist()
+    assert [float(x[i, -1]) for i in range(200)] == np.arange(800.0)[3::4].tolist()
+    for i in range(200):
+        x[i, 0] = i
+    assert x[:, 0].tolist() == list(range(200))
+    assert len(_trace._programs) < known + 12
