@@ -247,6 +247,7 @@ class Compiled:
             raise UsageError(f"{self.__name__} returned no array", "T0601")
         graph = trace.native.finish(ids, [f"y{i}" for i in range(len(ids))])
         self.compilations += 1
+        _trace.refuse_in_pass()
         native = _native.Program(graph, self._device, not self._fallback, False, [], [])
         return _Program(native, shape_of_result)
 

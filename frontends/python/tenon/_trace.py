@@ -314,6 +314,7 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.traces: list[GraphTrace] = []
         self.device = ""
+        self.passes = 0  # passes in Python that are running
 
 
 _local = _Local()
@@ -336,6 +337,27 @@ class tracing:
 
     def __exit__(self, *error: object) -> None:
         _local.traces.pop()
+
+
+class in_pass:
+    """`with in_pass():` this thread runs a pass, and compiles nothing, which would run it again."""
+
+    def __enter__(self) -> None:
+        _local.passes += 1
+
+    def __exit__(self, *error: object) -> None:
+        _local.passes -= 1
+
+
+def refuse_in_pass() -> None:
+    """UsageError if this thread runs a pass."""
+    if _local.passes:
+        raise UsageError(
+            "a pass cannot compute values: that compiles, which runs the pass again. Compute the "
+            "array before the pass runs, and look at it once (x.tolist()), or write the operation "
+            "inside of `with graph.before(node)`.",
+            "T0631",
+        )
 
 
 def default_device() -> str:
@@ -477,6 +499,7 @@ def _bytes(value: Value) -> int:
 
 def _run_now(node: _Node) -> tuple[Value, ...]:
     """An operation whose sizes depend on data is computed at once."""
+    refuse_in_pass()
     operands = [v for v in node.operands if v is not None]
     evaluate(operands)
     trace = GraphTrace("eager")
@@ -605,6 +628,7 @@ def evaluate(values: Sequence[Value]) -> None:
     for value in pending:
         if value.trace is not None:
             raise _unknown()
+    refuse_in_pass()
     plan = _Plan(pending)
     inputs = tuple(v.data for v in plan.leaves)
     results = plan.program().run_as(inputs, {}, "tensor", [])
