@@ -107,6 +107,7 @@ def test_threads_wait_for_one_call_in_the_background(mlp):
         with ThreadPoolExecutor(3) as pool:
             for future in [pool.submit(run.result) for _ in range(3)]:
                 np.testing.assert_array_equal(future.result()[0], expected)
+        assert run.done()
     run.cancel()  # it has ended: nothing happens
     assert run.result() is run.result()
 

@@ -38,7 +38,7 @@ Run::Run(nb::object program, nb::args values, nb::kwargs names)
 }
 
 Run::~Run() {
-  if (call_ != nullptr) cancel();
+  if (call_ != nullptr) let_go([this] { cancel(); });
   end();
 }
 

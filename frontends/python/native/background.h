@@ -20,10 +20,9 @@ class Run {
   Run(const Run&) = delete;
   ~Run();
 
-  bool done() const { return done_; }
+  bool done() const { return done_ || taken(); }  // the host may tell after it let a thread go on
   void cancel();
-  // Waits: for ever if the number is negative. Raises TimeoutError.
-  // From any number of threads.
+  // Waits: for ever if the number is negative. Raises TimeoutError. Any number of threads may wait.
   nanobind::object result(double timeout_seconds);
 
  private:
