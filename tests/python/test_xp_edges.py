@@ -113,6 +113,7 @@ def test_numbers_as_indices_compile_one_program() -> None:
     known = len(_trace._programs)
     assert [row.tolist() for row in x] == np.arange(800.0).reshape(200, 4).tolist()
     assert [float(x[i, -1]) for i in range(200)] == np.arange(800.0)[3::4].tolist()
+    assert [float(row[1]) for row in xp.unstack(x)] == np.arange(800.0)[1::4].tolist()
     for i in range(200):
         x[i, 0] = i
     assert x[:, 0].tolist() == list(range(200))
