@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -96,6 +97,36 @@ def test_in_the_background(mlp):
     import asyncio
 
     assert len(asyncio.run(both())) == 2
+
+
+def test_threads_wait_for_one_call_in_the_background(mlp):
+    x = np.load(MODELS / "mlp.in.x.npy")
+    expected = mlp(x)[0]
+    for _ in range(300):
+        run = mlp.start(x)
+        with ThreadPoolExecutor(3) as pool:
+            for future in [pool.submit(run.result) for _ in range(3)]:
+                np.testing.assert_array_equal(future.result()[0], expected)
+        assert run.done()
+    run.cancel()  # it has ended: nothing happens
+    assert run.result() is run.result()
+
+
+def test_one_that_is_cancelled_tells_all_who_wait():
+    n = 1000
+    product = f"matmul(%x, %x) : f32[{n},{n}]\n  %z = matmul(%y, %x) : f32[{n},{n}]\n"
+    text = f"tenon.tir 1\ngraph @g(%x: f32[{n},{n}]) -> (y: f32[{n},{n}]) {{\n  %y = {product}  yield %z\n}}\n"
+    model = tenon.load(text.encode(), "cpu")
+    x = np.ones((n, n), np.float32)
+    for _ in range(5):
+        run = model.start(x)
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(run.result)
+            run.cancel()
+            with pytest.raises(tenon.Cancelled):
+                run.result()
+            with pytest.raises(tenon.Cancelled):
+                other.result()
 
 
 def test_sizes_that_follow_from_no_input():

@@ -192,9 +192,10 @@ assert model(x, x)[0][0] == 2
 def test_fork_on_another_thread():
     script = f"""
 import os, threading, numpy as np, tenon
+from tenon._trace import GraphTrace
 model = tenon.load({TEXT_ADD!r}, "cpu")
 x = np.ones(2, np.float32)
-kept = [model(x, x), model.run([x, x], results="device"), model.start(x, x)]
+kept = [model(x, x), model.run([x, x], results="device"), model.start(x, x), GraphTrace()]
 def work():
     pid = os.fork()
     if pid == 0:

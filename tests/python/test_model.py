@@ -189,8 +189,16 @@ def test_the_end_of_a_model():
     with pytest.raises(tenon.UsageError) as e:
         model(x, x)
     assert e.value.code == "T0626"
-    with pytest.raises(tenon.UsageError):
-        model.explain()
+    for ask in (
+        lambda: model.info,
+        model.explain,
+        lambda: model.dump("graph"),
+        lambda: model.profile(x, x),
+        lambda: model.start(x, x),
+    ):
+        with pytest.raises(tenon.UsageError, match="was closed") as e:
+            ask()
+        assert e.value.code == "T0626"
     model.close()
 
 

@@ -1,6 +1,7 @@
 """Operators whose meaning is a Python function."""
 
 import threading
+import types
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,55 @@ def test_it_is_redefined_by_content() -> None:
     assert other is not first
     assert f(X)[1] == 3  # it was traced again
     assert float(other(xp.asarray(X))[1]) == 3
+
+
+def test_what_may_change_makes_a_new_op() -> None:
+    def define(data: Any) -> Any:
+        @tenon.op("test.of_data")
+        def of_data(x):  # type: ignore[no-untyped-def]
+            return x * data[0]
+
+        return of_data
+
+    for _ in range(50):  # lists come and go at one address
+        for factor in (2.0, 3.0):
+            assert float(define([factor])(xp.asarray(X))[1]) == factor
+    listed = [2.0]
+    first = define(listed)
+    listed[0] = 5.0
+    assert define(listed) is not first and float(define(listed)(xp.asarray(X))[1]) == 5
+    assert define((2.0,)) is define((2.0,))
+    array = xp.asarray([7.0])
+    second = define(array)
+    assert define(array) is second
+    array[0] = 8.0
+    assert float(define(array)(xp.asarray(X))[1]) == 8
+    long = [np.zeros(5000, np.float32) for _ in range(2)]  # they print alike
+    long[1][2500] = 1
+    ones = xp.ones((5000,))
+    assert [float(define((xp.asarray(d),))(ones)[2500]) for d in long] == [0, 1]
+
+
+def test_content_of_modules_and_of_functions_without_a_module() -> None:
+    settings = types.ModuleType("settings")
+    settings.factor = 2.0  # type: ignore[attr-defined]
+
+    def helper(x: Any) -> Any:
+        return x * settings.factor
+
+    helper.__module__ = None  # type: ignore[assignment]
+
+    def define() -> Any:
+        @tenon.op("test.of_module")
+        def of_module(x):  # type: ignore[no-untyped-def]
+            return xp.exp(helper(x))
+
+        return of_module
+
+    first = define()
+    assert define() is first
+    settings.factor = 0.0  # type: ignore[attr-defined]
+    assert define() is not first and float(define()(xp.asarray(X))[1]) == 1
 
 
 def test_mistakes() -> None:

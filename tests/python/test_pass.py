@@ -58,6 +58,46 @@ def test_it_looks() -> None:
         looks.remove()
 
 
+def test_computing_values_inside_of_a_pass_is_refused() -> None:
+    calls: list[str] = []
+    ready = xp.asarray([1.0, 2.0, 3.0])
+    doubled = tenon.compile(lambda x: x * 2)
+
+    def with_body(body: Any) -> Any:
+        @tenon.graph_pass(after="canonicalize", name="python.computes")
+        def computes(graph: Any) -> None:
+            calls.append("run")
+            for node in graph.nodes("softmax"):
+                body(graph, node)
+
+        return computes
+
+    def compiles(graph: Any, node: Any) -> None:
+        doubled(ready)
+
+    def at_once(graph: Any, node: Any) -> None:
+        float(xp.sum(ready + 1))
+
+    def sizes(graph: Any, node: Any) -> None:
+        xp.nonzero(ready)
+
+    def constant(graph: Any, node: Any) -> None:
+        with graph.before(node):
+            node.replace(node.operands[0] * ready)
+
+    try:
+        for body in (compiles, at_once, sizes):
+            calls.clear()
+            with pytest.raises(tenon.UsageError, match="T0631.*a pass cannot compute values"):
+                with_body(body).apply(TEXT)
+            assert calls == ["run"]
+        made = with_body(constant)
+        assert "mul(" in made.apply(TEXT)
+    finally:
+        with_body(constant).remove()
+    assert float(xp.sum(ready + 1)) == 9
+
+
 def test_mistakes() -> None:
     with pytest.raises(tenon.UsageError, match="T0631.*canonicalize"):
         tenon.graph_pass(after="nothing")(lambda graph: None)

@@ -1,6 +1,7 @@
 #include "frontends/python/native/background.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "frontends/python/native/host.h"
@@ -37,54 +38,56 @@ Run::Run(nb::object program, nb::args values, nb::kwargs names)
 }
 
 Run::~Run() {
-  if (operation_ != nullptr) cancel();
+  if (call_ != nullptr) let_go([this] { cancel(); });
   end();
 }
 
-// Gives back what the call used. With the GIL.
+// Gives back what the call used. With the GIL, and when no other thread uses it.
 void Run::end() {
-  if (operation_ != nullptr) {
-    let_go([&] {
-      g_tables.operation->release(g_tables.operation->self, std::exchange(operation_, nullptr));
-    });
-  }
+  let_go([this] { g_tables.operation->release(g_tables.operation->self, operation_); });
   if (call_ != nullptr) program_->give_back(std::move(call_));
 }
 
 void Run::cancel() {
-  if (operation_ != nullptr) g_tables.operation->cancel(g_tables.operation->self, operation_);
+  g_tables.operation->cancel(g_tables.operation->self, operation_);
 }
 
-tenon_code_t Run::wait(double timeout_seconds) {
+// Makes the results, or keeps the failure, once the call has ended.
+void Run::take(tenon_code_t code) {
+  try {
+    if (code != TENON_OK) raise_failure(code);
+    results_ = nb::steal(program_->results_of(*call_, Program::As::kUsers));
+  } catch (nb::python_error& e) {
+    failure_ = nb::borrow(e.value());
+  }
+  program_->give_back(std::move(call_));
+}
+
+// Waits for a while; false if the call has not ended. The host lets one thread wait for it: others
+// wait for that one, without the GIL, which it needs when it takes the results.
+bool Run::wait(double seconds) {
   const tenon_host_operation_t& api = *g_tables.operation;
-  for (double left = timeout_seconds;; left -= kSliceSeconds) {
-    const double slice = timeout_seconds < 0 ? kSliceSeconds : std::clamp(left, 0.0, kSliceSeconds);
-    const tenon_code_t code = without_gil(
-        [&] { return api.wait(api.self, operation_, static_cast<uint64_t>(slice * 1e9)); });
-    if (code != TENON_DEADLINE_EXCEEDED) return code;
+  std::unique_lock waiting(waiting_, std::defer_lock);
+  const tenon_code_t code = without_gil([&]() -> tenon_code_t {
+    if (!waiting.try_lock_for(std::chrono::duration<double>(seconds)))
+      return TENON_DEADLINE_EXCEEDED;
+    return taken() ? TENON_OK
+                   : api.wait(api.self, operation_, static_cast<uint64_t>(seconds * 1e9));
+  });
+  if (!taken() && code != TENON_DEADLINE_EXCEEDED) take(code);
+  return taken();
+}
+
+nb::object Run::result(double timeout_seconds) {
+  for (double left = timeout_seconds; !taken(); left -= kSliceSeconds) {
+    if (wait(timeout_seconds < 0 ? kSliceSeconds : std::clamp(left, 0.0, kSliceSeconds))) break;
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
     if (timeout_seconds >= 0 && left <= 0) {
       PyErr_SetString(PyExc_TimeoutError, "the call has not ended yet");
       throw nb::python_error();
     }
   }
-}
-
-nb::object Run::result(double timeout_seconds) {
   if (results_.is_valid()) return results_;
-  if (!failure_.is_valid()) {
-    const tenon_code_t code = wait(timeout_seconds);
-    if (results_.is_valid()) return results_;  // another thread was first
-    try {
-      if (code != TENON_OK) raise_failure(code);
-      results_ = nb::steal(program_->results_of(*call_, Program::As::kUsers));
-      end();
-      return results_;
-    } catch (nb::python_error& e) {
-      failure_ = nb::borrow(e.value());
-    }
-    end();
-  }
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(failure_.ptr())), failure_.ptr());
   throw nb::python_error();
 }

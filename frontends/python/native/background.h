@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "frontends/python/native/program.h"
 #include "tenon/abi/operation.h"
@@ -19,21 +20,24 @@ class Run {
   Run(const Run&) = delete;
   ~Run();
 
-  bool done() const { return done_; }
+  bool done() const { return done_ || taken(); }  // the host may tell after it let a thread go on
   void cancel();
-  // Waits: for ever if the number is negative. Raises TimeoutError.
+  // Waits: for ever if the number is negative. Raises TimeoutError. Any number of threads may wait.
   nanobind::object result(double timeout_seconds);
 
  private:
-  tenon_code_t wait(double timeout_seconds);
+  bool wait(double seconds);
+  bool taken() const { return results_.is_valid() || failure_.is_valid(); }
+  void take(tenon_code_t code);
   void end();
 
   nanobind::object object_;
   Program* program_;
   nanobind::args values_;  // the call borrows from them
   nanobind::kwargs names_;
-  std::unique_ptr<Call> call_;
+  std::unique_ptr<Call> call_;  // until its results are taken
   tenon_operation_t* operation_ = nullptr;
+  std::timed_mutex waiting_;
   std::atomic<bool> done_ = false;
   nanobind::object results_, failure_;
 };

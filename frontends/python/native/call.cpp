@@ -207,9 +207,17 @@ PyObject* Program::results_of(Call& call, As as) {
   return results.release().ptr();
 }
 
-std::unique_ptr<Call> Program::take_call() {
+void Program::enter() {
   if (closed_) raise_usage(TENON_FAILED_PRECONDITION, "T0626", "the model was closed.");
   ++active_;
+}
+
+void Program::leave() {
+  if (--active_ == 0 && closed_) release();
+}
+
+std::unique_ptr<Call> Program::take_call() {
+  enter();
   if (spare_.empty()) return std::make_unique<Call>(*this);
   std::unique_ptr<Call> call = std::move(spare_.back());
   spare_.pop_back();
@@ -221,7 +229,7 @@ void Program::give_back(std::unique_ptr<Call> call) {
   for (tenon_output_t& output : call->outputs)
     release_tensor(std::exchange(output.tensor, nullptr));
   call->clear();
-  if (--active_ == 0 && closed_) release();
+  leave();
   if (spare_.size() < kSpareMax) spare_.push_back(std::move(call));
 }
 
@@ -242,10 +250,10 @@ std::unique_ptr<Call> Program::begin(const nb::args& values, const nb::kwargs& n
 PyObject* Program::call(PyObject* const* values, size_t count, PyObject* names, As as,
                         const std::vector<PyObject*>& given) {
   // Gives the records back on every way out.
-  struct Use {
+  struct Records {
     Program& program;
     std::unique_ptr<Call> call;
-    ~Use() { program.give_back(std::move(call)); }
+    ~Records() { program.give_back(std::move(call)); }
   } use{*this, take_call()};
   Call& c = *use.call;
   if (!given.empty() && given.size() != outputs_.size()) {

@@ -210,25 +210,29 @@ void Program::set_sizes(const Sizes& sizes) {
   for (const auto& [name, value] : given_sizes_) sizes_.push_back({text(name), value});
 }
 
-std::string Program::placement() const {
+std::string Program::placement() {
+  const Use use(*this);
   return text_from([this](const tenon_sink_t* sink) {
     return g_tables.session->placement(g_tables.session->self, program_, sink);
   });
 }
 
-std::string Program::summary() const {
+std::string Program::summary() {
+  const Use use(*this);
   return text_from([this](const tenon_sink_t* sink) {
     return g_tables.session->placement_summary(g_tables.session->self, program_, sink);
   });
 }
 
-std::string Program::dump(const std::string& what) const {
+std::string Program::dump(const std::string& what) {
+  const Use use(*this);
   return text_from([&](const tenon_sink_t* sink) {
     return g_tables.session->dump(g_tables.session->self, program_, text(what), sink);
   });
 }
 
-nb::dict Program::info() const {
+nb::dict Program::info() {
+  const Use use(*this);
   auto info = sized<tenon_program_info_t>();
   ask([&] { return g_tables.session->program_info(g_tables.session->self, program_, &info); });
   nb::dict out;
@@ -245,6 +249,7 @@ nb::dict Program::info() const {
 }
 
 nb::tuple Program::profile(const nb::args& values, const nb::kwargs& names) {
+  const Use use(*this);
   Call call(*this);
   std::vector<PyObject*> list;
   for (const nb::handle value : values) list.push_back(value.ptr());

@@ -108,15 +108,25 @@ class Program {
   void close();
   bool closed() const { return closed_; }
 
-  std::string placement() const;
-  std::string summary() const;
-  std::string dump(const std::string& what) const;
-  nanobind::dict info() const;
+  // What is known of it. All of these are refused when the program is closed (T0626).
+  std::string placement();
+  std::string summary();
+  std::string dump(const std::string& what);
+  nanobind::dict info();
   // Runs once with these inputs. (trace, table), both JSON.
   nanobind::tuple profile(const nanobind::args& values, const nanobind::kwargs& names);
 
  private:
   friend struct Call;
+  // Keeps the program from being released. Raises T0626 if it is closed.
+  struct Use {
+    explicit Use(Program& used) : program(used) { program.enter(); }
+    Use(const Use&) = delete;
+    ~Use() { program.leave(); }
+    Program& program;
+  };
+  void enter();
+  void leave();
   void describe();
   void set_sizes(const Sizes& sizes);
   void release();

@@ -196,6 +196,9 @@ class Array:
             return f"Array(shape={self.shape}, dtype={self.dtype.name})"
         return f"Array({self.tolist()}, dtype={self.dtype.name})"
 
+    def __format__(self, spec: str) -> str:
+        return format(self._number("a format"), spec) if spec else str(self)
+
     def __reduce__(self) -> tuple[object, ...]:
         return _of_tensor, (self.tensor(),)
 

@@ -367,6 +367,7 @@ class Compiled:
             raise UsageError(f"{self.__name__} returned no array", "T0601")
         graph = trace.native.finish(ids, [f"y{i}" for i in range(len(ids))])
         self.compilations += 1
+        _trace.refuse_in_pass()
         native = _native.Program(graph, self._device, not self._fallback, False, [], [])
         numbers = {a._value.id: i for i, a in enumerate(arguments) if a._weak}
         narrowed = [(numbers[id], d, at) for (id, d), at in trace.narrowed.items() if id in numbers]

@@ -25,7 +25,7 @@ class DType:
         return f"tenon.xp.{self.name}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return by_code.__getitem__, (self.code,)
+        return parse, (self.code,)
 
 
 bool_ = DType("bool", "pred", "bool", 8)

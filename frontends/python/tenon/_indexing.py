@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._dtypes import DType
-from tenon._trace import YES, Dim, SizeNeeded, Value, larger, same, smaller
+from tenon._trace import YES, Dim, SizeNeeded, Value, active, larger, same, smaller
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,15 +15,21 @@ if TYPE_CHECKING:
     from tenon._trace import Size
 
 
-def get(x: Value, key: Any) -> Value:
-    """x[key] with NumPy's rules. Integer arrays out of range read the nearest element."""
+def get(x: Value, key: Any, outside: int | None = None) -> Value:
+    """x[key] with NumPy's rules.
+
+    Integer arrays out of range read the nearest element along each axis, or give `outside`.
+    """
     entries = _expanded(key, x)
     x, rest = _basic(x, entries)
-    return _advanced(x, rest) if any(isinstance(e, Value) for e in rest) else x
+    return _advanced(x, rest, outside) if any(isinstance(e, Value) for e in rest) else x
 
 
 def put(x: Value, key: Any, array: Array) -> Value:
-    """x with x[key] replaced. Several values for one element: the last one stays."""
+    """x with x[key] replaced. Several values for one element: the last one stays.
+
+    Nothing is written where an integer array is out of range.
+    """
     v = _as_type(array, x.dtype)
     if _is_mask(key) and _ops.same_shape(key.shape, x.shape) and not v.shape:
         return _ops.select(key._value, v, x)
@@ -31,7 +37,7 @@ def put(x: Value, key: Any, array: Array) -> Value:
     for s in x.shape:
         count = count * s
     places = _ops.reshape(_ops.iota((count,), 0, dt.int64), x.shape)
-    places = get(places, key)
+    places = get(places, key, outside=-1)  # which index_put leaves out
     shape = _ops.broadcast_shapes(v.shape, places.shape)
     if len(shape) != len(places.shape) or any(same(a, b) == 0 for a, b in zip(shape, places.shape)):
         raise ValueError(
@@ -148,7 +154,9 @@ def _basic(x: Value, entries: list[Any]) -> tuple[Value, list[Any]]:
     Beside an array, a number is an array too.
     """
     if any(isinstance(e, Value) for e in entries):
-        entries = [_ops.scalar(e, dt.int64) if isinstance(e, int) else e for e in entries]
+        entries = _numbers_as_arrays(x, entries)
+    elif active() is None:
+        x, entries = _taken(x, entries)
     starts: list[Size] = []
     limits: list[Size] = []
     strides: list[int] = []
@@ -171,6 +179,32 @@ def _basic(x: Value, entries: list[Any]) -> tuple[Value, list[Any]]:
     if flips:
         x = _ops.one("reverse", x, dims=flips)
     return _regrouped(x, entries)
+
+
+def _numbers_as_arrays(x: Value, entries: list[Any]) -> list[Any]:
+    out: list[Any] = []
+    axis = 0
+    for e in entries:
+        if isinstance(e, int):
+            e = _ops.size_value(_bounds(e, x.shape[axis], axis)[0], dt.int64)
+        out.append(e)
+        axis += e is not None
+    return out
+
+
+def _taken(x: Value, entries: list[Any]) -> tuple[Value, list[Any]]:
+    """Applies numbers as operands, so that one program serves all of them. The other entries."""
+    rest: list[Any] = []
+    axis = gone = 0
+    for e in entries:
+        if isinstance(e, int):
+            at = _bounds(e, x.shape[axis], axis + gone)[0]
+            x = _ops.one("take", x, _ops.size_value(at, dt.int64), dim=axis)
+            gone += 1
+        else:
+            rest.append(e)
+            axis += e is not None
+    return x, rest
 
 
 def _is_all(x: Value, starts: list[Size], limits: list[Size], strides: list[int]) -> bool:
@@ -255,35 +289,61 @@ def wrapped(index: Value, n: Size) -> Value:
     return _ops.select(below, _ops.one("add", index, size), index)
 
 
-def _advanced(x: Value, rest: list[Any]) -> Value:
+def _nearest(index: Value, n: Size) -> Value:
+    """Indices within an axis of size n."""
+    last = _ops.one("sub", _ops.size_value(n, dt.int64), _ops.scalar(1, dt.int64))
+    below = _ops.one("min", index, _ops.broadcast_to(last, index.shape))
+    return _ops.one("max", below, _ops.like(index, 0))
+
+
+def _inside(index: Value, n: Size) -> Value:
+    size = _ops.broadcast_to(_ops.size_value(n, dt.int64), index.shape)
+    return _ops.one("and", _ops.compare(index, size, 2), _ops.compare(index, _ops.like(index, 0), 5))
+
+
+def _advanced(x: Value, rest: list[Any], outside: int | None) -> Value:
     axes = [i for i, e in enumerate(rest) if e is not None]
     shape: tuple[Size, ...] = ()
     for axis in axes:
         shape = _ops.broadcast_shapes(shape, rest[axis].shape)
+    indices = [_ops.broadcast_to(wrapped(rest[axis], x.shape[axis]), shape) for axis in axes]
+    sizes = [x.shape[axis] for axis in axes]
     others = [i for i in range(len(rest)) if i not in axes]
-    linear: Value | None = None
-    total: Size = 1
-    for axis in axes:
-        n = x.shape[axis]
-        index = _ops.broadcast_to(wrapped(rest[axis], n), shape)
-        if linear is not None:
-            size = _ops.broadcast_to(_ops.size_value(n, dt.int64), shape)
-            linear = _ops.one("add", _ops.one("mul", linear, size), index)
-        else:
-            linear = index
-        total = total * n
-    assert linear is not None
+    linear, total = _linear(indices, sizes)
     moved = _ops.transpose(x, [*axes, *others])
     flat = _ops.reshape(moved, (total, *(x.shape[i] for i in others)))
     if same(total, 0) == YES and same_number(shape, 0) != YES:
         raise IndexError("an index into an axis of size 0")
     taken = _ops.one("take", flat, linear, dim=0)
+    if outside is not None:
+        taken = _replaced(taken, indices, sizes, outside)
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return taken
     before = axes[0]
     count = len(shape)
     perm = [*range(count, count + before), *range(count), *range(count + before, len(taken.shape))]
     return _ops.transpose(taken, perm)
+
+
+def _linear(indices: list[Value], sizes: list[Size]) -> tuple[Value, Size]:
+    """Places in an array whose indexed axes are one axis, and the size of that."""
+    if len(indices) == 1:
+        return indices[0], sizes[0]  # the op takes the nearest one
+    linear, total = _nearest(indices[0], sizes[0]), sizes[0]
+    for index, n in zip(indices[1:], sizes[1:]):
+        size = _ops.broadcast_to(_ops.size_value(n, dt.int64), index.shape)
+        linear = _ops.one("add", _ops.one("mul", linear, size), _nearest(index, n))
+        total = total * n
+    return linear, total
+
+
+def _replaced(taken: Value, indices: list[Value], sizes: list[Size], outside: int) -> Value:
+    """What was taken, and `outside` where an index is out of range."""
+    inside = _inside(indices[0], sizes[0])
+    for index, n in zip(indices[1:], sizes[1:]):
+        inside = _ops.one("and", inside, _inside(index, n))
+    where = _ops.broadcast_in(inside, taken.shape, range(len(inside.shape)))
+    return _ops.select(where, taken, _ops.like(taken, outside))
 
 
 def same_number(shape: tuple[Size, ...], number: int) -> int:

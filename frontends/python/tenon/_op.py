@@ -187,19 +187,68 @@ def _error_kinds() -> dict[int, type[Error]]:
 # ---- Content ----
 
 
-def _content(value: Any, seen: set[int]) -> object:
-    """What decides the meaning of a function: code, defaults, and all of the user's that it names."""
-    if id(value) in seen:
+class _Same:
+    """An object whose meaning is its identity. Kept, so that no other one gets its address."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is other.value
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _content(value: Any, seen: set[object], names: tuple[str, ...] = ()) -> object:
+    """What decides the meaning of a function: code, defaults, and all of the user's that it names.
+
+    Equal contents are one meaning. What may change, as a list does, equals nothing. Of a module it
+    is what the module has under `names`.
+    """
+    if isinstance(value, (bool, int, float, complex, str, bytes, type(None), range, type(...))):
+        return type(value), repr(value)
+    if isinstance(value, (tuple, frozenset)):
+        return type(value), tuple(_content(v, seen) for v in value)
+    if isinstance(value, Array):
+        return _Same(value._value)
+    if _is_fixed(value):
+        return _Same(value)
+    key = (id(value), names if inspect.ismodule(value) else ())
+    if key in seen:
         return "seen"
-    if inspect.isfunction(value) and not value.__module__.startswith("tenon."):
-        seen.add(id(value))
-        cells = [_cell(c) for c in value.__closure__ or ()]
-        names = [value.__globals__.get(n) for n in _names(value.__code__)]
-        parts = tuple(_content(v, seen) for v in (*cells, *names))
-        return _code(value.__code__), repr(value.__defaults__), repr(value.__kwdefaults__), parts
-    if isinstance(value, (bool, int, float, str, tuple, type(None))):
-        return repr(value)
-    return type(value).__name__, id(value)
+    if inspect.ismodule(value):
+        seen.add(key)
+        return _Same(value), tuple(_content(vars(value).get(n), seen, names) for n in names)
+    if inspect.isfunction(value):
+        seen.add(key)
+        return _function_content(value, seen)
+    return object()
+
+
+def _function_content(function: Any, seen: set[object]) -> object:
+    names = tuple(_names(function.__code__))
+    cells = tuple(_content(_cell(c), seen, names) for c in function.__closure__ or ())
+    globals = tuple(_content(function.__globals__.get(n), seen, names) for n in names)
+    keywords = tuple((function.__kwdefaults__ or {}).items())
+    defaults = _content((function.__defaults__, keywords), seen)
+    return _code(function.__code__), defaults, cells, globals
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether nobody changes it: what Tenon has, and functions and types of C."""
+    if isinstance(value, (Op, dt.DType)):
+        return True
+    if inspect.isfunction(value) or inspect.isclass(value):
+        own = (value.__module__ or "").partition(".")[0] == "tenon"
+        return own or (inspect.isclass(value) and not value.__flags__ & _TYPE_CAN_CHANGE)
+    if inspect.isbuiltin(value):
+        return value.__self__ is None or inspect.ismodule(value.__self__)
+    return inspect.isroutine(value) and not inspect.ismethod(value)
+
+
+_TYPE_CAN_CHANGE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def _cell(cell: Any) -> object:
@@ -233,8 +282,9 @@ def op(name: str, /) -> Callable[[Callable[..., Any]], Op]:
     The function is traced whenever types have to be known or the op is taken apart, so it runs for
     any types and sizes that it makes sense for, on any device, and is fused with its neighbours. It
     must not depend on anything that changes. The name has a dot. Registered again, with the same
-    content it stays the same op; with another one it is a new op: what is built from then on, and
-    compiled functions that are called, use it. Threads of Tenon call the function.
+    content it stays the same op; with another one, or if it names what may change (a list, an
+    object), it is a new op: what is built from then on, and compiled functions that are called, use
+    it. Threads of Tenon call the function.
 
     Raises `UsageError` for names (T0320 and others) and arguments (T0631) that cannot be used.
     """

@@ -92,7 +92,8 @@ class Pass:
         self.function(graph)
 
     def _run(self, native: _native.Trace) -> None:
-        self.function(PassGraph(native))
+        with _trace.in_pass():
+            self.function(PassGraph(native))
 
     def apply(self, text: str) -> str:
         """Runs this pass alone on a graph in .tir, and gives the graph back: for tests."""
@@ -129,8 +130,8 @@ def graph_pass(*, after: str, name: str | None = None) -> Callable[[Callable[[Pa
 
     It runs behind the first pass called `after` (UsageError if there is none in the standard
     pipeline), as "python.NAME". Run again, as in a notebook, it replaces the earlier one. An
-    exception in it fails the compilation with T0631. Threads of Tenon call it, at the same time for
-    different graphs.
+    exception in it fails the compilation with T0631, as does computing values in it. Threads of
+    Tenon call it, at the same time for different graphs.
     """
 
     def register(function: Callable[[PassGraph], None]) -> Pass:

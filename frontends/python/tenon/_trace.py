@@ -8,6 +8,7 @@ host, so a mistake is an exception at the line that made it.
 
 from __future__ import annotations
 
+import struct
 import sys
 import threading
 import weakref
@@ -320,6 +321,7 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.traces: list[GraphTrace] = []
         self.device = ""
+        self.passes = 0  # passes in Python that are running
 
 
 _local = _Local()
@@ -344,6 +346,27 @@ class tracing:
         _local.traces.pop()
 
 
+class in_pass:
+    """`with in_pass():` this thread runs a pass, and compiles nothing, which would run it again."""
+
+    def __enter__(self) -> None:
+        _local.passes += 1
+
+    def __exit__(self, *error: object) -> None:
+        _local.passes -= 1
+
+
+def refuse_in_pass() -> None:
+    """UsageError if this thread runs a pass."""
+    if _local.passes:
+        raise UsageError(
+            "a pass cannot compute values: that compiles, which runs the pass again. Compute the "
+            "array before the pass runs, and look at it once (x.tolist()), or write the operation "
+            "inside of `with graph.before(node)`.",
+            "T0631",
+        )
+
+
 def default_device() -> str:
     """The device of arrays that name none: TENON_DEVICE, or "cpu"."""
     import os
@@ -356,9 +379,22 @@ def default_device() -> str:
 _types: dict[object, list[tuple[DType, tuple[int, ...]]] | None] = {}
 
 
+def _attrs_key(attrs: Attrs) -> Attrs:
+    """Attributes as part of a key. Floats are their bits: 0.0 equals -0.0, and NaN not itself."""
+    if not any(kind in (F64, F64S) for _, kind, _ in attrs):
+        return attrs
+    return tuple((name, kind, _float_bits(value)) for name, kind, value in attrs)
+
+
+def _float_bits(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_float_bits, value))
+    return struct.pack("<d", value) if isinstance(value, float) else value
+
+
 def _infer(op: str, operands: Sequence[Value | None], attrs: Attrs) -> Any:
     """Types of the results, from the op itself; None if they depend on data."""
-    key = (op, attrs, tuple(None if v is None else (v.dtype, v.shape) for v in operands))
+    key = (op, _attrs_key(attrs), tuple(None if v is None else (v.dtype, v.shape) for v in operands))
     try:
         return _types[key]
     except KeyError:
@@ -470,6 +506,7 @@ def _bytes(value: Value) -> int:
 
 def _run_now(node: _Node) -> tuple[Value, ...]:
     """An operation whose sizes depend on data is computed at once."""
+    refuse_in_pass()
     operands = [v for v in node.operands if v is not None]
     evaluate(operands)
     trace = GraphTrace("eager")
@@ -477,7 +514,7 @@ def _run_now(node: _Node) -> tuple[Value, ...]:
     results = trace.emit(
         node.op, [None if v is None else next(given) for v in node.operands], node.attrs
     )
-    key = (node.op, node.attrs, tuple((v.dtype, v.shape) for v in operands), default_device())
+    key = (node.op, _attrs_key(node.attrs), tuple((v.dtype, v.shape) for v in operands), default_device())
     program = _programs.get(key)
     if program is None:
         program = _programs[key] = _compile(trace, results)
@@ -553,7 +590,7 @@ class _Plan:
     def _key(self) -> object:
         number = self._numbers
         nodes = tuple(
-            (n.op, n.attrs, n.spread, tuple([None if v is None else number[id(v)] for v in n.operands]))
+            (n.op, _attrs_key(n.attrs), n.spread, tuple([None if v is None else number[id(v)] for v in n.operands]))
             for n in self.nodes
         )
         leaves = tuple((v.dtype, v.shape) for v in self.leaves)
@@ -598,6 +635,7 @@ def evaluate(values: Sequence[Value]) -> None:
     for value in pending:
         if value.trace is not None:
             raise unknown(value)
+    refuse_in_pass()
     plan = _Plan(pending)
     inputs = tuple(v.data for v in plan.leaves)
     results = plan.program().run_as(inputs, {}, "tensor", [])

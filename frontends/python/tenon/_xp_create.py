@@ -72,6 +72,16 @@ def _converted(x: Array, dtype: DType | None) -> Value:
     return fitted(x, dtype) if checked else _ops.convert(x._value, dtype)
 
 
+def _as_number(value: Any) -> Any:
+    """A number of Python, or a Dim, of a number of any library."""
+    return value.item() if hasattr(value, "dtype") else value
+
+
+def _type_of_number(value: Any) -> DType:
+    """The type of a number: its own, if it has one as those of NumPy do."""
+    return asarray(value).dtype if hasattr(value, "dtype") else _type_of([value])
+
+
 def _number(value: bool | int | float, dtype: DType) -> Value:
     return _ops.scalar(_checked(value, dtype), dtype)
 
@@ -80,7 +90,7 @@ def _checked(value: Any, dtype: DType) -> Any:
     if dtype is dt.bool_:
         return bool(value)
     if dt.is_integer(dtype):
-        if isinstance(value, float) and value != int(value):
+        if isinstance(value, float) and not value.is_integer():
             raise TypeError(f"{value} is no {dtype.name}")
         dt.element(dtype, int(value))
         return int(value)
@@ -178,7 +188,8 @@ def full(
     if isinstance(fill_value, Array):
         v = _converted(fill_value, dt.parse(dtype) if dtype else None)
         return Array(_ops.broadcast_to(v, _shape(shape)))
-    chosen = dt.parse(dtype) if dtype is not None else _type_of([fill_value])
+    chosen = dt.parse(dtype) if dtype is not None else _type_of_number(fill_value)
+    fill_value = _as_number(fill_value)
     return Array(_ops.full(_shape(shape), _checked(fill_value, chosen), chosen))
 
 
@@ -231,6 +242,7 @@ def arange(
 ) -> Array:
     """start, start + step, ... below stop: ceil((stop - start) / step) numbers."""
     _on(device)
+    start, stop, step = map(_as_number, (start, stop, step))
     if stop is None:
         start, stop = 0, start
     if step == 0:

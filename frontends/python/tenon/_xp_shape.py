@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tenon import _dtypes as dt
-from tenon import _ops
+from tenon import _indexing, _ops
 from tenon._array import Array, value_of
 from tenon._trace import DIMS, NO, Dim, Value, emit, same
 
@@ -109,9 +109,8 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
     """The parts of x along an axis, which goes away."""
     v = value_of(x)
     at = axis_of(axis, len(v.shape))
-    shape = (*v.shape[:at], *v.shape[at + 1 :])
-    parts = (_ops.slice_axis(v, at, i, i + 1) for i in range(v.shape[at]))
-    return tuple(Array(_ops.reshape(part, shape)) for part in parts)
+    before = [slice(None)] * at
+    return tuple(Array(_indexing.get(v, (*before, i))) for i in range(v.shape[at]))
 
 
 def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:

@@ -167,6 +167,8 @@ def linear(
 
 
 def _per_axis(value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    if isinstance(value, str):
+        raise TypeError(f"{value!r}: numbers are expected here, one or one per spatial axis")
     return (value,) * count if isinstance(value, int) else tuple(value)
 
 

@@ -1,0 +1,120 @@
+"""tenon.xp at its edges: odd numbers, indices out of range, what becomes of mistakes."""
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon
+from tenon import _trace, nn, xp
+
+
+def test_numbers_of_numpy_keep_their_value_and_type() -> None:
+    for number in (np.float32(2.5), np.int32(2), np.float64(0.5), np.bool_(True)):
+        full = xp.full((2,), number)
+        assert full.dtype.name == number.dtype.name and full.tolist() == [number.item()] * 2
+    assert xp.arange(np.float32(0.5), 3).tolist() == [0.5, 1.5, 2.5]
+    assert xp.full_like(xp.asarray([1.0]), np.float32(2.5)).tolist() == [2.5]
+    with pytest.raises(TypeError, match="2.5 is no int64"):
+        xp.full_like(xp.asarray([1]), np.float32(2.5))
+
+
+def test_arange_of_an_array_without_axes() -> None:
+    assert xp.arange(xp.asarray(3)).tolist() == [0, 1, 2]
+    with pytest.raises(tenon.UsageError) as e:
+        tenon.compile(lambda n: xp.arange(n))(xp.asarray(3))
+    assert e.value.code == "T0628"
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_what_is_no_integer(value: float) -> None:
+    with pytest.raises(TypeError, match="is no int32"):
+        xp.asarray(value, dtype=xp.int32)
+
+
+def test_a_text_as_padding() -> None:
+    with pytest.raises(TypeError, match="'same': numbers are expected"):
+        nn.conv(xp.ones((1, 1, 4, 4)), xp.ones((1, 1, 2, 2)), padding="same")  # type: ignore[arg-type]
+
+
+def test_formats() -> None:
+    assert f"{xp.asarray(2.5):.2f}" == "2.50" and f"{xp.asarray(7):03d}" == "007"
+    assert f"{xp.asarray([1])}" == "Array([1], dtype=int64)"
+    with pytest.raises(TypeError, match="without axes"):
+        f"{xp.ones((2,)):.2f}"
+
+
+def test_element_types_are_pickled() -> None:
+    for dtype in (xp.bool, xp.int8, xp.uint64, xp.float32, xp.bfloat16):
+        assert pickle.loads(pickle.dumps(dtype)) is dtype
+
+
+def test_attributes_are_told_apart_by_their_bits() -> None:
+    @tenon.op("test.times_attribute")
+    def times(x, a: float):  # type: ignore[no-untyped-def]
+        return x * a
+
+    one = xp.asarray([1.0])
+    for zero in (0.0, -0.0, 0.0, -0.0):
+        assert math.copysign(1, float(times(one, zero)[0])) == math.copysign(1, zero)
+    times(one, math.nan).tolist()
+    known = len(_trace._types), len(_trace._programs)
+    times(one, float("nan")).tolist()
+    assert known == (len(_trace._types), len(_trace._programs))
+
+
+def both_ways(function: Any, *arrays: Any) -> Any:
+    """What a function gives at once, which is also what it gives compiled."""
+    arrays = tuple(map(xp.asarray, arrays))
+    at_once = function(*arrays).tolist()
+    assert np.asarray(tenon.compile(function)(*arrays)).tolist() == at_once
+    return at_once
+
+
+def test_indices_out_of_range_read_the_nearest_element_along_each_axis() -> None:
+    x = np.arange(6).reshape(2, 3)
+    far, low = np.array([5]), np.array([-9])
+    assert both_ways(lambda x, i: x[[0], i], x, far) == [2]
+    assert both_ways(lambda x, i: x[i, [1]], x, far) == [4]
+    assert both_ways(lambda x, i: x[[1], i], x, low) == [3]
+    assert both_ways(lambda x, i: x[i], x, far) == [[3, 4, 5]]
+    assert both_ways(lambda x, i: x[1, i], x, far) == [5]
+
+
+def test_a_number_out_of_range_is_refused_beside_arrays_too() -> None:
+    x = xp.reshape(xp.arange(6), (2, 3))
+    for key in ((10, [0]), (-3, [0]), ([0], 3), (2, slice(None)), (0, 3)):
+        with pytest.raises(IndexError, match="out of range for axis"):
+            x[key]
+        with pytest.raises(IndexError, match="out of range for axis"):
+            x[key] = 1
+    assert x[-1, [0, 2]].tolist() == [3, 5] and int(x[-1, -1]) == 5
+
+
+def test_nothing_is_written_out_of_range() -> None:
+    def write(key: Any) -> Any:
+        def function(x: Any, i: Any) -> Any:
+            x[key(i)] = 99
+            return x
+
+        return function
+
+    x = np.arange(6).reshape(2, 3)
+    for far in (np.array([5]), np.array([-9])):
+        for key in (lambda i: ([0], i), lambda i: (i, [1]), lambda i: (1, i), lambda i: (i,), lambda i: (slice(None), i)):
+            assert both_ways(write(key), x, far) == x.tolist()
+    assert both_ways(write(lambda i: ([0, 1], i)), x, np.array([1, 7])) == [[0, 99, 2], [3, 4, 5]]
+
+
+def test_numbers_as_indices_compile_one_program() -> None:
+    x = xp.asarray(np.arange(800.0).reshape(200, 4))
+    known = len(_trace._programs)
+    assert [row.tolist() for row in x] == np.arange(800.0).reshape(200, 4).tolist()
+    assert [float(x[i, -1]) for i in range(200)] == np.arange(800.0)[3::4].tolist()
+    assert [float(row[1]) for row in xp.unstack(x)] == np.arange(800.0)[1::4].tolist()
+    for i in range(200):
+        x[i, 0] = i
+    assert x[:, 0].tolist() == list(range(200))
+    assert len(_trace._programs) < known + 12
