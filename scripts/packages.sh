@@ -59,9 +59,11 @@ python_environment() {
   fi
 }
 
-# configure BUILD_DIR [cmake options...]: the output goes to a log, which is printed on failure.
+# configure BUILD_DIR [cmake options...]: the output goes to a log, which is printed on failure. The
+# compilers are those of the first time: CMake forgets all options if they seem to change.
 configure() {
-  local dir=$1; shift
-  cmake -G Ninja -S . -B "$dir" -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 \
-    "$@" >"$dir.configure.log" 2>&1 || { cat "$dir.configure.log" >&2; return 1; }
+  local dir=$1 compilers=(); shift
+  [ -e "$dir/CMakeCache.txt" ] || compilers=(-DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19)
+  cmake -G Ninja -S . -B "$dir" "${compilers[@]}" "$@" >"$dir.configure.log" 2>&1 ||
+    { cat "$dir.configure.log" >&2; return 1; }
 }

@@ -103,28 +103,29 @@ struct Data {
         return raw<double>(i);
     }
   }
+  // Integers wrap, as random numbers may be below 0.
   void set(size_t i, double v) {
     switch (type) {
       case TENON_PRED:
         put<uint8_t>(i, v != 0);
         break;
       case TENON_U8:
-        put(i, static_cast<uint8_t>(v));
+        put(i, static_cast<uint8_t>(static_cast<int64_t>(v)));
         break;
       case TENON_I8:
-        put(i, static_cast<int8_t>(v));
+        put(i, static_cast<int8_t>(static_cast<int64_t>(v)));
         break;
       case TENON_I16:
-        put(i, static_cast<int16_t>(v));
+        put(i, static_cast<int16_t>(static_cast<int64_t>(v)));
         break;
       case TENON_U16:
-        put(i, static_cast<uint16_t>(v));
+        put(i, static_cast<uint16_t>(static_cast<int64_t>(v)));
         break;
       case TENON_I32:
-        put(i, static_cast<int32_t>(v));
+        put(i, static_cast<int32_t>(static_cast<int64_t>(v)));
         break;
       case TENON_U32:
-        put(i, static_cast<uint32_t>(v));
+        put(i, static_cast<uint32_t>(static_cast<int64_t>(v)));
         break;
       case TENON_I64:
         put(i, static_cast<int64_t>(v));
