@@ -24,7 +24,13 @@ struct KernelsOfPlugin {
   const tenon_kernels_api_t* kernels = nullptr;
   std::string plugin, version;
   SuitsOp suits;  // empty for kernels that are asked about every op
+  const tenon_exchange_api_t* exchange = nullptr;  // of the device, for native streams
 };
+
+// Whether the kernels submit to the device's native stream.
+inline bool is_native(const KernelsOfPlugin& set) {
+  return set.queue != nullptr && set.kernels->queue_kind.size != 0;
+}
 
 // The nodes that one call may cover, found in a graph: who reads what.
 class Chains {

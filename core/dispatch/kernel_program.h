@@ -9,6 +9,7 @@
 #include <tenon/abi/compile.h>
 
 #include "core/dispatch/kernel_call.h"
+#include "core/dispatch/native_order.h"
 #include "core/dispatch/own_buffer.h"
 #include "core/ir/form.h"
 #include "core/runtime/shapes.h"
@@ -71,10 +72,16 @@ class KernelProgram {
   Status layout(std::span<const int64_t> symbols, std::vector<uint64_t>* offsets, uint64_t* scratch,
                 uint64_t* total) const;
   Status places_of(const tenon_call_t& call, Places* places, uint64_t* scratch) const;
-  Status run_all(const tenon_call_t& call, const Places& places, uint64_t scratch,
-                 bool* submitted) const;
-  Status run(const Launch& launch, const tenon_call_t& call, const Places& places, uint64_t scratch,
-             uint32_t order, bool* submitted) const;
+  struct Submission {
+    const tenon_call_t& call;
+    const Places& places;
+    uint64_t scratch = 0;
+    const NativeOrder::Turn* turn = nullptr;  // of kernels for the native stream
+    bool begun = false;                       // something was submitted
+  };
+  Status run_all(Submission& all) const;
+  Status run_native(Submission& all) const;
+  Status run(const Launch& launch, Submission& all, uint32_t order) const;
   Status run_parts(const Launch& launch, const tenon_kernel_args_t& args, bool* submitted) const;
   Status signal_alone(const tenon_call_t& call) const;
 
@@ -85,6 +92,7 @@ class KernelProgram {
   ir::Digest form_{};  // of kernels that are kept in the cache
   runtime::Shapes shapes_;
   std::unordered_map<ir::Value, OwnBuffer> constants_;
+  std::unique_ptr<NativeOrder> native_;  // null: kernels take the device's own queue, or none
   std::vector<Launch> launches_;
   uint64_t scratch_bytes_ = 0, constant_bytes_ = 0, alignment_ = 1;
 };

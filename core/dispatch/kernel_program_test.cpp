@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "core/base/errors/failure.h"
+#include "core/base/limits.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
 #include "core/ir/serial/serial.h"
@@ -24,7 +26,7 @@ constexpr uint64_t kScratchBytes = 64;
 constexpr tenon_str_t kTarget = {"t", 1};
 
 struct Seen {
-  int creates = 0, restores = 0, packs = 0, syncs = 0, allocations = 0;
+  int creates = 0, restores = 0, packs = 0, ends = 0, allocations = 0;
   std::atomic<int> parts{0};
   std::vector<std::pair<uint32_t, bool>> submitted;  // waits, whether it signals
   std::vector<uint32_t> epilogues;                   // of created kernels
@@ -55,7 +57,56 @@ const tenon_device_api_t* device() {
   api.alloc = alloc;
   api.free = [](void*, tenon_device_t*, tenon_buffer_t* buffer) { return delete buffer, TENON_OK; };
   api.copy = copy;
-  api.sync = [](void*, tenon_device_t*) { return ++seen.syncs, TENON_OK; };
+  return &api;
+}
+
+// A queue whose work is done at once. Fences have the name of what they stand for.
+struct Copies {
+  std::vector<std::pair<uint32_t, tenon_fence_point_t>> of_nothing;  // waits, signal
+  int fences = 0;
+  bool stuck = false;  // no wait is ever over
+} copies;
+
+const tenon_queue_api_t* queue_api() {
+  static auto api = sized<tenon_queue_api_t>();
+  api.copy_async = [](void*, tenon_queue_t*, const tenon_copy_t* copy, const tenon_fence_point_t*,
+                      uint32_t waits, tenon_fence_point_t signal) {
+    EXPECT_EQ(copy->length_bytes, 0u);
+    EXPECT_NE(copy->to, nullptr);
+    copies.of_nothing.emplace_back(waits, signal);
+    return TENON_OK;
+  };
+  api.fence_create = [](void*, tenon_device_t*, uint64_t, tenon_fence_t** out) {
+    *out = reinterpret_cast<tenon_fence_t*>(new int(++copies.fences));
+    return TENON_OK;
+  };
+  api.fence_destroy = [](void*, tenon_fence_t* fence) {
+    --copies.fences;
+    return delete reinterpret_cast<int*>(fence), TENON_OK;
+  };
+  api.fence_query = [](void*, tenon_fence_t*, uint64_t* out) {
+    return *out = copies.stuck ? 0 : UINT64_MAX, TENON_OK;
+  };
+  api.fence_wait = [](void*, tenon_fence_t*, uint64_t, uint64_t) {
+    return ++seen.ends, copies.stuck ? TENON_DEADLINE_EXCEEDED : TENON_OK;
+  };
+  return &api;
+}
+
+const tenon_exchange_api_t* exchange_api() {
+  static auto api = sized<tenon_exchange_api_t>();
+  api.export_queue = [](void*, tenon_queue_t* queue, tenon_str_t kind, tenon_native_handle_t* out) {
+    out->kind = kind;
+    out->handle = reinterpret_cast<uintptr_t>(queue);
+    return TENON_OK;
+  };
+  api.export_fence = [](void*, tenon_fence_t* fence, uint64_t value, tenon_str_t kind,
+                        tenon_native_handle_t* out) {
+    out->kind = kind;
+    out->handle = reinterpret_cast<uintptr_t>(fence);
+    out->value = value;
+    return TENON_OK;
+  };
   return &api;
 }
 
@@ -112,6 +163,11 @@ const float* at(const tenon_buffer_t* buffer, uint64_t offset) {
 
 tenon_code_t run(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
   const auto& k = *reinterpret_cast<Kernel*>(kernel);
+  if (args->native_queue != nullptr) {
+    EXPECT_EQ(args->queue, nullptr);
+    EXPECT_EQ(from_abi_str(args->native_queue->kind), "t.stream");
+    seen.submitted.emplace_back(args->native_wait != nullptr ? args->native_wait->value : 0, false);
+  }
   if (args->queue != nullptr) {
     if (static_cast<int>(seen.submitted.size()) == seen.fail_at) return TENON_INTERNAL;
     seen.submitted.emplace_back(args->wait_count, args->signal.fence != nullptr);
@@ -314,33 +370,85 @@ TEST(KernelProgram, AChainThatCostsMoreThanItsNodesIsNotFused) {
   EXPECT_EQ(seen.epilogues, (std::vector<uint32_t>{0, 0}));
 }
 
+constexpr std::string_view kFour =
+    "tenon.tir 1\ngraph @g(%x: f32[3]) -> (b: f32[3]) {\n  %0 = plus(%x, %x) : f32[3]\n  %1 = "
+    "plus(%0, %0) : f32[3]\n  %2 = plus(%1, %1) : f32[3]\n  %3 = plus(%2, %1) : f32[3]\n  yield "
+    "%3\n}\n";
+int a_queue = 0;
+tenon_queue_t* const kQueue = reinterpret_cast<tenon_queue_t*>(&a_queue);
+
 TEST(KernelProgram, OnAQueueTheFirstPartWaitsAndTheLastSignals) {
   static const tenon_kernels_api_t kernels = set_table();
-  static const auto queue = sized<tenon_queue_api_t>();
-  static const auto* api = compile_from_kernels({device(), &queue, &kernels, "sums", "1", {}});
-  const auto graph = read(
-      "tenon.tir 1\ngraph @g(%x: f32[3]) -> (b: f32[3]) {\n  %0 = plus(%x, %x) : f32[3]\n  %1 = "
-      "plus(%0, %0) : f32[3]\n  %2 = plus(%1, %1) : f32[3]\n  %3 = plus(%2, %1) : f32[3]\n  yield "
-      "%3\n}\n");
+  static const auto* api = compile_from_kernels({device(), queue_api(), &kernels, "sums", "1", {}});
+  const auto graph = read(kFour);
   Loaded program(api, *graph);
   tenon_buffer_t x{{1, 2, 3}}, out{{0, 0, 0}};
-  int a_queue = 0;
-  EXPECT_EQ(program.run({&x}, &out, reinterpret_cast<tenon_queue_t*>(&a_queue)), TENON_OK);
+  EXPECT_EQ(program.run({&x}, &out, kQueue), TENON_OK);
   ASSERT_GE(seen.submitted.size(), 4u);
   for (size_t i = 0; i < seen.submitted.size(); ++i) {
     EXPECT_EQ(seen.submitted[i].first, i == 0 ? 1u : 0u);
     EXPECT_EQ(seen.submitted[i].second, i + 1 == seen.submitted.size());
   }
-  EXPECT_EQ(seen.syncs, 0);
+  EXPECT_EQ(seen.ends, 0);
   // What was submitted before a failure is done when the execution fails.
   seen.submitted.clear();
   seen.fail_at = 2;
-  EXPECT_EQ(program.run({&x}, &out, reinterpret_cast<tenon_queue_t*>(&a_queue)), TENON_INTERNAL);
-  EXPECT_EQ(seen.syncs, 1);
+  EXPECT_EQ(program.run({&x}, &out, kQueue), TENON_INTERNAL);
+  EXPECT_EQ(seen.ends, 1);
   seen.submitted.clear();
   seen.fail_at = 0;
-  EXPECT_EQ(program.run({&x}, &out, reinterpret_cast<tenon_queue_t*>(&a_queue)), TENON_INTERNAL);
-  EXPECT_EQ(seen.syncs, 1);  // nothing was in flight
+  EXPECT_EQ(program.run({&x}, &out, kQueue), TENON_INTERNAL);
+  EXPECT_EQ(seen.ends, 1);  // nothing was in flight
+  EXPECT_EQ(copies.fences, 0);
+}
+
+// Work that does not end after a failed submission: the device is given up, in bounded time.
+TEST(KernelProgram, TheEndOfAFailedExecutionIsNotAwaitedForEver) {
+  static const tenon_kernels_api_t kernels = set_table();
+  static const auto* api = compile_from_kernels({device(), queue_api(), &kernels, "sums", "1", {}});
+  const auto graph = read(kFour);
+  Loaded program(api, *graph);
+  tenon_buffer_t x{{1, 2, 3}}, out{{0, 0, 0}};
+  const uint64_t before = limit(Limit::kDeviceWaitSeconds);
+  set_limit(Limit::kDeviceWaitSeconds, 0);
+  seen.fail_at = 1;
+  copies.stuck = true;
+  EXPECT_EQ(program.run({&x}, &out, kQueue), TENON_DEVICE_LOST);
+  EXPECT_EQ(from_abi(TENON_DEVICE_LOST, "run").error_code(), "T0618");
+  copies = {};
+  set_limit(Limit::kDeviceWaitSeconds, before);
+}
+
+// Kernels that submit to the native stream: a copy before them makes the point that they wait for,
+// one behind them signals.
+TEST(KernelProgram, KernelsForANativeStreamAreOrderedByCopiesOfNothing) {
+  static tenon_kernels_api_t kernels = set_table();
+  kernels.queue_kind = to_abi_str("t.stream");
+  kernels.fence_kind = to_abi_str("t.event");
+  static const auto* api =
+      compile_from_kernels({device(), queue_api(), &kernels, "sums", "1", {}, exchange_api()});
+  const auto graph = read(kFour);
+  {
+    Loaded program(api, *graph);
+    tenon_buffer_t x{{1, 2, 3}}, out{{0, 0, 0}};
+    seen.submitted.clear();
+    for (uint32_t round = 1; round <= 2; ++round) {
+      copies.of_nothing.clear();
+      seen.submitted.clear();
+      EXPECT_EQ(program.run({&x}, &out, kQueue), TENON_OK);
+      for (size_t i = 0; i < seen.submitted.size(); ++i)
+        EXPECT_EQ(seen.submitted[i].first, i == 0 ? round : 0u);  // the value of the fence
+      ASSERT_EQ(copies.of_nothing.size(), 2u);
+      EXPECT_EQ(copies.of_nothing[0].first, 1u);
+      EXPECT_EQ(copies.of_nothing[0].second.value, round);
+      EXPECT_EQ(copies.of_nothing[1].second.value, 2u);  // that of the call
+    }
+    tenon_buffer_t alone{{0, 0, 0}};
+    EXPECT_EQ(program.run({&x}, &alone), TENON_OK);
+    EXPECT_EQ(out.values, alone.values);
+    EXPECT_EQ(copies.fences, 1);
+  }
+  EXPECT_EQ(copies.fences, 0);
 }
 
 TEST(KernelProgram, SavedKernelsComeBackFromTheCache) {

@@ -8,6 +8,7 @@
 #include "core/base/process/thread_pool.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_program.h"
+#include "core/dispatch/queue_end.h"
 #include "core/runtime/trace.h"
 
 namespace tenon::dispatch {
@@ -51,44 +52,66 @@ struct KernelProgram::Run {
     args.input_dims = in.dim_pointers.data();
     args.output_dims = out.dim_pointers.data();
   }
+  // first, last: of the execution.
+  void order(const Submission& all, bool first, bool last) {
+    if (all.turn != nullptr) {
+      args.native_queue = &all.turn->queue;
+      if (first) args.native_wait = &all.turn->wait;
+      return;
+    }
+    args.queue = all.call.queue;
+    if (first) args.waits = all.call.waits, args.wait_count = all.call.wait_count;
+    if (last) args.signal = all.call.signal;
+  }
 };
 
 Status KernelProgram::execute(const tenon_call_t& call) const {
   Places places;
-  uint64_t scratch = 0;
-  TENON_RETURN_IF_ERROR(places_of(call, &places, &scratch));
+  Submission all{call, places};
+  TENON_RETURN_IF_ERROR(places_of(call, &places, &all.scratch));
   if (launches_.empty()) return signal_alone(call);
-  bool submitted = false;
-  Status status = run_all(call, places, scratch, &submitted);
+  Status status = native_ != nullptr && call.queue != nullptr ? run_native(all) : run_all(all);
+  if (status.ok() || !all.begun || call.queue == nullptr) return status;
   // Nothing of a failed execution may be in flight.
-  if (!status.ok() && submitted && call.queue != nullptr)
-    (void)set_.device->sync(set_.device->self, device_);
-  return status;
+  Status ended = end_submitted(*set_.queue, device_, call.queue, places.begin()->second.buffer);
+  return ended.ok() ? std::move(status) : std::move(ended);
 }
 
 // No kernel, so nothing to submit: the host waits and signals.
 Status KernelProgram::signal_alone(const tenon_call_t& call) const {
   if (call.queue == nullptr) return {};
   const tenon_queue_api_t& q = *set_.queue;
-  clear_failure();
-  for (uint32_t i = 0; i < call.wait_count; ++i)
-    TENON_RETURN_IF_ERROR(from_abi(
-        q.fence_wait(q.self, call.waits[i].fence, call.waits[i].value, UINT64_MAX), "fence_wait"));
+  for (uint32_t i = 0; i < call.wait_count; ++i) {
+    if (call.waits[i].fence == nullptr) continue;
+    TENON_RETURN_IF_ERROR(await_point(q, call.waits[i], false));
+  }
   if (call.signal.fence == nullptr) return {};
+  clear_failure();
   return from_abi(q.fence_signal(q.self, call.signal.fence, call.signal.value), "fence_signal");
 }
 
-Status KernelProgram::run_all(const tenon_call_t& call, const Places& places, uint64_t scratch,
-                              bool* submitted) const {
+Status KernelProgram::run_all(Submission& all) const {
   for (uint32_t i = 0; i < launches_.size(); ++i) {
     TENON_RETURN_IF_ERROR(check_cancelled());
-    TENON_RETURN_IF_ERROR(run(launches_[i], call, places, scratch, i, submitted));
+    TENON_RETURN_IF_ERROR(run(launches_[i], all, i));
   }
   return {};
 }
 
-Status KernelProgram::run(const Launch& launch, const tenon_call_t& call, const Places& places,
-                          uint64_t scratch, uint32_t order, bool* submitted) const {
+Status KernelProgram::run_native(Submission& all) const {
+  NativeOrder::Turn turn{};
+  const tenon_call_t& call = all.call;
+  tenon_buffer_t* const any = all.places.begin()->second.buffer;
+  TENON_RETURN_IF_ERROR(native_->begin(call.queue, any, call.waits, call.wait_count, &turn));
+  all.begun = true;
+  all.turn = &turn;
+  TENON_RETURN_IF_ERROR(run_all(all));
+  return native_->end(call.queue, any, turn, call.signal);
+}
+
+Status KernelProgram::run(const Launch& launch, Submission& all, uint32_t order) const {
+  const tenon_call_t& call = all.call;
+  const Places& places = all.places;
   const std::span<const int64_t> symbols(call.symbols.values, call.symbols.count);
   Run run;
   for (size_t i = 0; i < launch.operands.size(); ++i) {
@@ -112,15 +135,10 @@ Status KernelProgram::run(const Launch& launch, const tenon_call_t& call, const 
   run.point();
   run.args.part_count = launch.part_count;
   run.args.workspace = launch.workspace_bytes == 0 ? nullptr : call.workspace.buffer;
-  run.args.workspace_offset_bytes = scratch;
-  run.args.queue = call.queue;
-  if (order == 0) {
-    run.args.waits = call.waits;
-    run.args.wait_count = call.wait_count;
-  }
-  if (order + 1 == launches_.size()) run.args.signal = call.signal;
+  run.args.workspace_offset_bytes = all.scratch;
+  run.order(all, order == 0, order + 1 == launches_.size());
   const uint64_t begin = call.profile != nullptr ? runtime::now_ns() : 0;
-  TENON_RETURN_IF_ERROR(run_parts(launch, run.args, submitted));
+  TENON_RETURN_IF_ERROR(run_parts(launch, run.args, &all.begun));
   if (call.profile != nullptr) {
     const ir::Loc loc = graph_->node(launch.nodes.front()).loc;
     const std::string origins = loc == 0 ? "" : graph_->loc_text(loc);
@@ -136,13 +154,14 @@ Status KernelProgram::run_parts(const Launch& launch, const tenon_kernel_args_t&
   const auto run_part = [&](uint32_t index) {
     tenon_kernel_args_t part = args;
     part.part_index = index;
-    if (index != 0) part.waits = nullptr, part.wait_count = 0;
+    if (index != 0) part.waits = nullptr, part.wait_count = 0, part.native_wait = nullptr;
     if (index + 1 != launch.part_count) part.signal = {};
     return set_.kernels->run(set_.kernels->self, launch.kernel, &part);
   };
   clear_failure();
   tenon_code_t code = TENON_OK;
-  if (args.queue == nullptr && parts_at_once_ && launch.part_count > 1) {
+  if (args.queue == nullptr && args.native_queue == nullptr && parts_at_once_ &&
+      launch.part_count > 1) {
     code = parallel_for(launch.part_count, 1, [&](uint32_t, int64_t begin, int64_t end) {
       tenon_code_t first = TENON_OK;
       for (int64_t i = begin; i < end && first == TENON_OK; ++i)

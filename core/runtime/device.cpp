@@ -126,7 +126,9 @@ Status Device::check(tenon_code_t code, std::string_view what) {
   if (code == TENON_OK) [[likely]]
     return {};
   Status status = from_abi(code, fmt::format("device {} ({})", quoted(name_), what));
-  if (code == TENON_DEVICE_LOST) {
+  if (code == TENON_DEVICE_LOST && status.error_code() == "T0618") {
+    abandon();  // its work may go on: kernels that waited for it have given up
+  } else if (code == TENON_DEVICE_LOST) {
     lost_.store(true, std::memory_order_release);
     status =
         error(code, "T0611",
@@ -165,6 +167,16 @@ Status Device::exchanges() const {
       TENON_UNIMPLEMENTED, "T0633",
       "device {} takes no memory of other libraries and gives none: its plugin {} has no {}",
       quoted(name_), quoted(apis_.plugin), TENON_EXCHANGE_ID);
+}
+
+Status Device::exchanges_queues() const {
+  if (has_queue() && apis_.exchange != nullptr && apis_.exchange->import_queue != nullptr &&
+      apis_.exchange->import_fence != nullptr)
+    return {};
+  return error(TENON_UNIMPLEMENTED, "T0635",
+               "device {} takes no streams and fences of other libraries: its plugin {} imports "
+               "none",
+               quoted(name_), quoted(apis_.plugin));
 }
 
 void Device::abandon() {

@@ -122,12 +122,14 @@ class Device : public std::enable_shared_from_this<Device> {
   tenon_device_t* handle() const { return handle_.load(std::memory_order_acquire); }
 
   // Turns a code of this device's plugin into a Status that names the device and `what`;
-  // TENON_DEVICE_LOST marks it.
+  // TENON_DEVICE_LOST marks it, and with T0618 it is abandoned.
   Status check(tenon_code_t code, std::string_view what);
   // " (it has 4096 in use)", of its bytes; empty if it does not tell. For messages.
   std::string use_text();
   // T0633 without tenon.exchange/1.
   Status exchanges() const;
+  // T0635 where it takes no streams and fences of other libraries.
+  Status exchanges_queues() const;
   // T0611 once the device was lost: it gives no more results.
   Status alive() const;
 

@@ -3,6 +3,8 @@
 #include <chrono>
 #include <thread>
 
+#include <tenon/cpp/record.hpp>
+
 #include "core/base/errors/failure.h"
 #include "core/base/str.h"
 
@@ -11,6 +13,15 @@ namespace tenon::runtime {
 // How often a waiting thread rechecks.
 constexpr uint64_t kPollNs = 50'000'000;
 constexpr auto kPause = std::chrono::milliseconds(1);
+
+tenon_copy_t copy_of_nothing(tenon_buffer_t* any) {
+  static constexpr char kNothing = 0;
+  auto copy = sized<tenon_copy_t>();
+  copy.direction = TENON_COPY_HOST_TO_DEVICE;
+  copy.to = any;
+  copy.host_from = &kNothing;
+  return copy;
+}
 
 tenon_code_t wait_a_moment(const tenon_queue_api_t* api, tenon_fence_t* fence, uint64_t value) {
   const auto asked = std::chrono::steady_clock::now();
@@ -36,16 +47,41 @@ Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Device> device) {
   TENON_RETURN_IF_ERROR(
       device->check(api->queue_create(api->self, device->handle(), &queue), "queue"));
   out->queue_ = queue;
-  tenon_fence_t* fence = nullptr;
-  if (queue != nullptr)
-    TENON_RETURN_IF_ERROR(
-        device->check(api->fence_create(api->self, device->handle(), 0, &fence), "fence"));
-  out->fence_ = fence;
-  if (fence == nullptr) {
-    return error(TENON_INTERNAL, "T0612", "device {} made no {}", quoted(device->name()),
-                 queue == nullptr ? "queue" : "fence");
-  }
+  guard = {};
+  TENON_RETURN_IF_ERROR(out->make_fence());
   return out;
+}
+
+Result<std::unique_ptr<Queue>> Queue::import(std::shared_ptr<Device> device,
+                                             const tenon_native_handle_t& stream) {
+  TENON_RETURN_IF_ERROR(device->open());
+  TENON_RETURN_IF_ERROR(device->exchanges_queues());
+  std::unique_ptr<Queue> out(new Queue(device));
+  const tenon_exchange_api_t* api = device->apis().exchange;
+  {
+    auto guard = device->serialise();
+    clear_failure();
+    tenon_queue_t* queue = nullptr;
+    TENON_RETURN_IF_ERROR(device->check(
+        api->import_queue(api->self, device->handle(), &stream, &queue), "import of a stream"));
+    out->queue_ = queue;
+  }
+  TENON_RETURN_IF_ERROR(out->make_fence());
+  return out;
+}
+
+Status Queue::make_fence() {
+  const tenon_queue_api_t* api = device_->apis().queue;
+  auto guard = device_->serialise();
+  clear_failure();
+  tenon_fence_t* fence = nullptr;
+  if (queue_ != nullptr)
+    TENON_RETURN_IF_ERROR(
+        device_->check(api->fence_create(api->self, device_->handle(), 0, &fence), "fence"));
+  fence_ = fence;
+  if (fence != nullptr) return {};
+  return error(TENON_INTERNAL, "T0612", "device {} made no {}", quoted(device_->name()),
+               queue_ == nullptr ? "queue" : "fence");
 }
 
 Queue::~Queue() {
@@ -61,20 +97,31 @@ Queue::~Queue() {
   if (fence_ != nullptr) (void)api->fence_destroy(api->self, fence_);
 }
 
-Status Queue::copy(const tenon_copy_t& copy, tenon_fence_point_t after) {
+Status Queue::submit(const tenon_copy_t& copy, tenon_fence_point_t after,
+                     tenon_fence_point_t signal) {
   TENON_RETURN_IF_ERROR(device_->alive());
   const tenon_queue_api_t* api = device_->apis().queue;
-  Status status;
-  {
-    auto guard = device_->serialise();
-    clear_failure();
-    status = device_->check(api->copy_async(api->self, queue_, &copy, &after,
-                                            after.fence != nullptr ? 1 : 0, next_signal()),
-                            "copy");
-  }
-  if (!status.ok()) refused();
-  TENON_RETURN_IF_ERROR(std::move(status), "copying on device {}", quoted(device_->name()));
+  auto guard = device_->serialise();
+  clear_failure();
+  TENON_RETURN_IF_ERROR(device_->check(api->copy_async(api->self, queue_, &copy, &after,
+                                                       after.fence != nullptr ? 1 : 0, signal),
+                                       "copy"),
+                        "copying on device {}", quoted(device_->name()));
   return {};
+}
+
+Status Queue::copy(const tenon_copy_t& copy, tenon_fence_point_t after) {
+  Status status = submit(copy, after, next_signal());
+  if (!status.ok()) refused();
+  return status;
+}
+
+Status Queue::mark(tenon_buffer_t* any) {
+  return copy(copy_of_nothing(any));
+}
+
+Status Queue::signal(tenon_buffer_t* any, tenon_fence_point_t point) {
+  return submit(copy_of_nothing(any), last(), point);
 }
 
 Result<bool> Queue::poll(uint64_t value) {

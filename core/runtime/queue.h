@@ -7,6 +7,9 @@
 
 namespace tenon::runtime {
 
+// A copy of no bytes to a buffer, which only waits and signals. Every device takes such a copy.
+tenon_copy_t copy_of_nothing(tenon_buffer_t* any);
+
 // Waits briefly for a value of a fence; DEADLINE_EXCEEDED if it is not reached. fence_query counts
 // as well: otherwise a device whose waits keep returning early would hold up a run whose work is
 // done until the device is given up.
@@ -15,6 +18,9 @@ tenon_code_t wait_a_moment(const tenon_queue_api_t* api, tenon_fence_t* fence, u
 class Queue {
  public:
   static Result<std::unique_ptr<Queue>> create(std::shared_ptr<Device> device);
+  // Of a native stream, which outlives it. T0635 if the device takes none.
+  static Result<std::unique_ptr<Queue>> import(std::shared_ptr<Device> device,
+                                               const tenon_native_handle_t& stream);
   ~Queue();  // waits for its work
 
   tenon_queue_t* handle() const { return queue_; }
@@ -36,6 +42,10 @@ class Queue {
   // Submits a copy that begins after `after` (the null point: after all earlier submissions). Host
   // memory that it names must stay valid until the copy is done.
   Status copy(const tenon_copy_t& copy, tenon_fence_point_t after = {});
+  // Submits nothing but its own signal, or that of another fence, behind all earlier work. `any`: a
+  // buffer of the device, which is not touched.
+  Status mark(tenon_buffer_t* any);
+  Status signal(tenon_buffer_t* any, tenon_fence_point_t point);
   // As known from earlier waits.
   bool reached(uint64_t value) const { return value <= reached_; }
   // Waits briefly for the work up to `value`; false if it is not done, the first error if it
@@ -49,6 +59,8 @@ class Queue {
 
  private:
   explicit Queue(std::shared_ptr<Device> device) : device_(std::move(device)) {}
+  Status make_fence();
+  Status submit(const tenon_copy_t& copy, tenon_fence_point_t after, tenon_fence_point_t signal);
   std::shared_ptr<Device> device_;
   tenon_queue_t* queue_ = nullptr;
   tenon_fence_t* fence_ = nullptr;

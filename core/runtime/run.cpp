@@ -53,8 +53,14 @@ struct OutputRequests {
 Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
   for (uint32_t d = 0; d < plan_->devices.size(); ++d) {
     BufferPool pool(plan_->devices[d], [this, d] { return wait(d); });
-    devices_.push_back(
-        {std::move(pool), nullptr, std::make_unique<Tainted>(false), nullptr, {}, {}});
+    devices_.push_back({std::move(pool),
+                        nullptr,
+                        nullptr,
+                        false,
+                        std::make_unique<Tainted>(false),
+                        nullptr,
+                        {},
+                        {}});
     devices_.back().from.resize(plan_->devices.size());
   }
   step_needs_.resize(plan_->executables.size());
@@ -165,7 +171,8 @@ void Runner::keep_copies() {
 }
 
 Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> stays,
-                   std::span<const GivenSize> sizes, std::span<const Home> homes) {
+                   std::span<const GivenSize> sizes, std::span<const Home> homes,
+                   const Natives& natives) {
   const uint64_t begin = now_ns();
   drop_run_state();
   let_leave(stays);
@@ -182,9 +189,11 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   given_up_ = {};
   Status status;
   try {
-    status = run_steps(inputs, sizes);
+    status = join(natives);
+    if (status.ok()) status = run_steps(inputs, sizes);
     if (status.ok()) take_donated();
     if (status.ok()) status = take_outputs();
+    if (status.ok()) status = signal_natives();
   } catch (...) {  // no memory, or no thread can be started
     // Submitted work uses memory that the run's state owns. Waiting for it first gives up a device
     // that does not respond.
@@ -193,6 +202,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
     } catch (const std::exception&) {  // no memory for its message
     }
     end_queues();
+    leave_streams();
     drop_run_state();
     throw;
   }
@@ -212,6 +222,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
     if (std::any_of(devices_.begin(), devices_.end(), failed)) end_queues();
     drop_run_state();
   }
+  leave_streams();
   for (DeviceState& device : devices_) {
     statistics_.arena_bytes += device.pool.held_bytes();
     device.pool.end_run();

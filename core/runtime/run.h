@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/runtime/native.h"
 #include "core/runtime/plan.h"
 #include "core/runtime/queue.h"
 #include "core/runtime/relay.h"
@@ -91,9 +92,11 @@ class Runner {
   // Shapes::check_type; borrowed for the call. stays: one per output, not 0 if it need not be on
   // the host; or none, and all are brought there. homes: one per output, or none. An output that
   // was made in its home has its data there. After a failure homes may have been written, and the
-  // Runner, its devices (unless lost) and the process are usable.
+  // Runner, its devices (unless lost) and the process are usable. natives: what the run waits for,
+  // signals and submits to, as tenon_program_call_t says.
   Status run(std::span<const Argument> inputs, std::span<const uint8_t> stays = {},
-             std::span<const GivenSize> sizes = {}, std::span<const Home> homes = {});
+             std::span<const GivenSize> sizes = {}, std::span<const Home> homes = {},
+             const Natives& natives = {});
   // Dense outputs of the last successful run; valid until the next run, even if the inputs change.
   const std::vector<OutputArray>& outputs() const { return outputs_; }
   // Moves the memory of an output of the last run out of the Runner, to somebody who may keep it
@@ -113,6 +116,13 @@ class Runner {
   struct DeviceState;
   struct SlotState;
 
+  Result<uint32_t> device_of(const Native& native, std::string_view what) const;
+  Status await_natives(std::span<const Native> waits);
+  Status join_stream(const Native& native);
+  Status mark(uint32_t device);
+  Status join(const Natives& natives);
+  Status signal_natives();
+  void leave_streams();
   Status run_steps(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
   Status place_inputs(std::span<const Argument> inputs, std::span<const GivenSize> sizes);
   Status place_array(uint32_t slot, const tenon_array_t& array);
@@ -186,6 +196,7 @@ class Runner {
   std::vector<bool> told_;                        // by symbol: a step of this run has set it
   std::deque<std::vector<int64_t>> out_symbols_;  // of this run: lent to devices, which may write
                                                   // them until their queues have ended
+  std::vector<std::pair<uint32_t, std::unique_ptr<NativeFence>>> signals_;  // by device
   std::vector<OutputArray> outputs_;
   RunStatistics statistics_;
   Status given_up_;  // of this run: why a device was abandoned

@@ -22,6 +22,8 @@ struct Runner::Place {
 struct Runner::DeviceState {
   BufferPool pool;
   std::unique_ptr<Queue> queue;
+  std::unique_ptr<Queue> set_aside;  // the run's own, while `queue` is a stream of the caller's
+  bool joined = false;
   std::unique_ptr<Tainted> tainted;  // some of its work used what another device failed to make
   std::unique_ptr<Relay> relay;      // carries its results to other devices
   std::vector<std::unique_ptr<RelayFence>>

@@ -131,6 +131,7 @@ struct Arguments {
   std::pmr::vector<uint8_t> stays;
   std::pmr::vector<runtime::Home> homes;
   std::span<const runtime::GivenSize> sizes;
+  runtime::Natives natives;
 };
 
 // One run of one program; `ran` says whether it came to its end.
@@ -142,7 +143,8 @@ struct Attempt {
 Attempt run(const Program& program, const std::vector<runtime::Port>& ports,
             const Arguments& arguments, std::span<CallOutput> outputs, CallStatistics* statistics) {
   const RunnerPool::Lease runner(program.runners());
-  Status status = runner->run(arguments.inputs, arguments.stays, arguments.sizes, arguments.homes);
+  Status status = runner->run(arguments.inputs, arguments.stays, arguments.sizes, arguments.homes,
+                              arguments.natives);
   if (!status.ok()) return {std::move(status), false};
   const runtime::RunStatistics& of_run = runner->statistics();
   *statistics = {of_run.repacked_bytes, of_run.transferred_bytes, of_run.copied_bytes};
@@ -207,8 +209,8 @@ Status check_counts(const AnyProgram& program, size_t inputs, size_t outputs) {
 }
 
 Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs,
-            std::span<const runtime::GivenSize> sizes, std::span<CallOutput> outputs,
-            CallStatistics* statistics) {
+            std::span<const runtime::GivenSize> sizes, const runtime::Natives& natives,
+            std::span<CallOutput> outputs, CallStatistics* statistics) {
   const runtime::Shapes& shapes = shapes_of(program);
   TENON_RETURN_IF_ERROR(check_counts_of(shapes, inputs.size(), outputs.size()));
   std::array<std::byte, 2048> room;
@@ -216,6 +218,7 @@ Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs
   Arguments arguments(&memory);
   arguments.inputs.assign(inputs.begin(), inputs.end());
   arguments.sizes = sizes;
+  arguments.natives = natives;
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     TENON_RETURN_IF_ERROR(inputs[i].tensor != nullptr ? check_tensor(shapes, i, inputs)
                                                       : shapes.check_input(i, *inputs[i].array));

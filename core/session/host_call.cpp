@@ -11,6 +11,7 @@ namespace {
 
 // Where the first edition of each record ends.
 constexpr uint32_t kInputBytesLeast = offsetof(tenon_input_t, tensor) + sizeof(tenon_tensor_t*);
+constexpr uint32_t kNativeBytesLeast = sizeof(tenon_call_native_t);
 constexpr uint32_t kOutputBytesLeast = offsetof(tenon_output_t, tensor) + sizeof(tenon_tensor_t*);
 
 // The i-th record of an array whose records have the size that the first one says.
@@ -104,6 +105,30 @@ Status read_outputs(const tenon_program_call_t& call, Outputs* all) {
   return {};
 }
 
+using NativeRecords = std::pmr::vector<runtime::Native>;
+
+// `what`: one of them, for messages.
+Status read_natives(const tenon_call_native_t* records, uint32_t count, std::string_view what,
+                    NativeRecords* all) {
+  if (count == 0) return {};
+  TENON_REQUIRE(records, what);
+  for (uint32_t i = 0; i < count; ++i) {
+    const tenon_call_native_t& record = *record_at(records, i);
+    TENON_RETURN_IF_ERROR(check_record_size(record, kNativeBytesLeast, what, i));
+    TENON_REQUIRE(record.handle, "native handle");
+    TENON_REQUIRE(record.device.data, "device");
+    TENON_ASSIGN_OR_RETURN(tenon_native_handle_t handle, prefix_of(record.handle));
+    if (handle.kind.size != 0) TENON_REQUIRE(handle.kind.data, "kind of handle");
+    if (handle.flags != 0) {
+      return error(TENON_INVALID_ARGUMENT, "T0616", "the flags of {} {} are {}; they must be 0",
+                   what, i, handle.flags);
+    }
+    handle.size_bytes = sizeof handle;
+    all->push_back({from_abi_str(record.device), handle});
+  }
+  return {};
+}
+
 // A handle that was donated has no value any more, whether the run used its memory or not.
 void end_donated(const tenon_program_call_t& call) {
   for (size_t i = 0; i < call.input_count; ++i) {
@@ -150,7 +175,12 @@ Status run_call(tenon_program_t* program, tenon_program_call_t* record) {
   std::pmr::vector<runtime::GivenSize> sizes(&memory);
   for (uint32_t i = 0; i < given.size_count; ++i)
     sizes.push_back({from_abi_str(given.sizes[i].name), given.sizes[i].value});
-  TENON_RETURN_IF_ERROR(call(program->program, inputs.arguments, sizes, all.outputs, &statistics));
+  NativeRecords streams(&memory), waits(&memory), signals(&memory);
+  TENON_RETURN_IF_ERROR(read_natives(given.streams, given.stream_count, "stream", &streams));
+  TENON_RETURN_IF_ERROR(read_natives(given.waits, given.wait_count, "wait", &waits));
+  TENON_RETURN_IF_ERROR(read_natives(given.signals, given.signal_count, "signal", &signals));
+  TENON_RETURN_IF_ERROR(call(program->program, inputs.arguments, sizes, {streams, waits, signals},
+                             all.outputs, &statistics));
   give_outputs(given, all);
   end_donated(given);
   given.repacked_bytes = statistics.repacked_bytes;

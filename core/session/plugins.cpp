@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/base/errors/failure.h"
 #include "core/base/file.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
@@ -99,6 +100,22 @@ bool goes_to_queue(const tenon_kernels_api_t& kernels, const tenon_queue_api_t* 
   return queue != nullptr && (kernels.flags & TENON_KERNELS_ON_QUEUE) != 0;
 }
 
+// Whether kernels that submit to a native stream get one from the device.
+bool finds_its_stream(const runtime::KernelSet& set, const runtime::DeviceApis& apis) {
+  const auto& kernels = *static_cast<const tenon_kernels_api_t*>(set.table);
+  if (kernels.queue_kind.size == 0) return true;
+  const tenon_exchange_api_t* exchange = apis.exchange;
+  if (goes_to_queue(kernels, apis.queue) && exchange != nullptr &&
+      exchange->export_queue != nullptr && exchange->export_fence != nullptr)
+    return true;
+  log_warning(
+      "plugins",
+      "kernels of plugin {} are left out: they submit to streams of the kind {}, and plugin "
+      "{} exports none",
+      quoted(set.plugin), quoted(from_abi_str(kernels.queue_kind)), quoted(apis.plugin));
+  return false;
+}
+
 // Brings a device's list to what plugins have now.
 void update_kernel_sets(std::string_view kind, const runtime::DeviceApis& apis) {
   std::vector<runtime::KernelSet> wanted = kernel_sets(kind, apis.plugin);
@@ -113,12 +130,12 @@ void update_kernel_sets(std::string_view kind, const runtime::DeviceApis& apis) 
     if (known[i].in_force && !is_in(wanted, known[i])) apis.kernel_sets->withdraw(i);
   }
   for (runtime::KernelSet& set : wanted) {
-    if (is_in(known, set)) continue;
+    if (is_in(known, set) || !finds_its_stream(set, apis)) continue;
     const auto* kernels = static_cast<const tenon_kernels_api_t*>(set.table);
     set.on_queue = goes_to_queue(*kernels, apis.queue);
-    set.compile =
-        dispatch::compile_from_kernels({apis.device, set.on_queue ? apis.queue : nullptr, kernels,
-                                        set.plugin, set.version, suits_op(set.registration)});
+    set.compile = dispatch::compile_from_kernels({apis.device, set.on_queue ? apis.queue : nullptr,
+                                                  kernels, set.plugin, set.version,
+                                                  suits_op(set.registration), apis.exchange});
     apis.kernel_sets->add(std::move(set));
   }
 }
@@ -226,8 +243,9 @@ Result<runtime::DeviceApis> device_apis(std::string_view kind) {
       log_detail("plugins", "device {} has queues, and kernels that do not use them", kind);
       apis.queue = nullptr;
     }
-    apis.compile = dispatch::compile_from_kernels(
-        {apis.device, apis.queue, kernels, p.name(), p.adopted.version, suits_op(p.registration)});
+    apis.compile = dispatch::compile_from_kernels({apis.device, apis.queue, kernels, p.name(),
+                                                   p.adopted.version, suits_op(p.registration),
+                                                   apis.exchange});
   }
   known.apis.emplace(kind, apis);
   return apis;

@@ -209,19 +209,20 @@ Status free_pinned(void*, tenon_device_t* d, void* data) {
 Status queue_create(void*, tenon_device_t* d, tenon_queue_t** out) {
   Device* device = device_of(d);
   TENON_TRY(device->alive());
-  auto queue = std::make_unique<HostQueue>();
-  queue->device = device;
-  const std::lock_guard lock(device->objects_mutex);
-  device->queues.push_back(queue->queue);
+  auto queue = std::make_unique<HostQueue>(device, std::make_shared<Queue>());
+  queue->stream = device->add_stream(queue->queue);
   *out = reinterpret_cast<tenon_queue_t*>(queue.release());
   return {};
 }
 
 Status queue_destroy(void*, tenon_queue_t* q) {
   const std::unique_ptr<HostQueue> queue(queue_of(q));
+  if (queue->stream == 0) {
+    queue->queue->wait_for_own();
+    return {};
+  }
   queue->queue->finish();
-  const std::lock_guard lock(queue->device->objects_mutex);
-  std::erase(queue->device->queues, queue->queue);
+  queue->device->drop_stream(queue->stream);
   return {};
 }
 
@@ -239,17 +240,14 @@ Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* c, const tenon_fe
 Status fence_create(void*, tenon_device_t* d, uint64_t initial, tenon_fence_t** out) {
   Device* device = device_of(d);
   TENON_TRY(device->alive());
-  auto fence = std::make_unique<HostFence>(device, initial);
-  const std::lock_guard lock(device->objects_mutex);
-  device->fences.insert(fence.get());
-  *out = reinterpret_cast<tenon_fence_t*>(fence.release());
+  *out = reinterpret_cast<tenon_fence_t*>(device->make_fence(initial).get());
   return {};
 }
 
 Status fence_destroy(void*, tenon_fence_t* f) {
-  const std::unique_ptr<HostFence> fence(fence_of(f));
-  const std::lock_guard lock(fence->device->objects_mutex);
-  fence->device->fences.erase(fence.get());
+  Device& device = *fence_of(f)->device;
+  const std::lock_guard lock(device.objects_mutex);
+  device.fences.erase(fence_of(f)->number);
   return {};
 }
 
@@ -338,7 +336,7 @@ void Device::lose() {
   }  // waits for running commands; new ones see `lost`
   const Fault fault{TENON_DEVICE_LOST, cat("sim: device ", ordinal, " is lost")};
   const std::lock_guard lock(objects_mutex);
-  for (Fence* fence : fences) fence->fail(0, fault);
+  for (const auto& [number, fence] : fences) fence->fail(0, fault);
   for (const std::shared_ptr<Queue>& queue : queues) queue->release();
 }
 

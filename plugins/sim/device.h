@@ -13,6 +13,7 @@
 
 #include "injection.h"
 #include "memory.h"
+#include "native.h"
 #include "queue.h"
 #include "statistics.h"
 #include "tenon/abi/device.h"
@@ -20,6 +21,11 @@
 #include "tenon/abi/queue.h"
 
 namespace tenon::sim {
+
+struct HostFence;
+
+// A native handle has its device in the upper bits, because both devices number their objects.
+inline constexpr int kDeviceShift = 56;
 
 struct Device {
   Device(uint32_t which, uint64_t memory_bytes)
@@ -48,6 +54,16 @@ struct Device {
   bool is_pinned(const void* data, uint64_t length_bytes);
   std::vector<std::shared_ptr<Queue>> all_queues();
 
+  // Native handles: of buffers, streams and fences, which are numbered. INVALID_ARGUMENT with a
+  // reason for one that is none.
+  uint64_t native_of(uint64_t number) const;
+  Status number_of(uint64_t handle, uint64_t* out) const;
+  Status find_stream(uint64_t handle, std::shared_ptr<Queue>* out);
+  Status find_fence(uint64_t handle, std::shared_ptr<HostFence>* out);
+  std::shared_ptr<HostFence> make_fence(uint64_t initial);
+  uint64_t add_stream(const std::shared_ptr<Queue>& queue);  // its number
+  void drop_stream(uint64_t number);
+
   const uint32_t ordinal;
   DeviceMemory memory;
   Injection injection;
@@ -57,7 +73,9 @@ struct Device {
   const std::shared_ptr<Queue> default_queue;  // for work of the host without a queue
   std::mutex objects_mutex;
   std::vector<std::shared_ptr<Queue>> queues;
-  std::unordered_set<Fence*> fences;       // the host's
+  std::map<uint64_t, std::shared_ptr<HostFence>> fences;  // by number
+  std::map<uint64_t, std::shared_ptr<Queue>> streams;     // by number; not the default queue
+  uint64_t next_object = 1;
   std::map<const char*, uint64_t> pinned;  // address -> bytes
   std::atomic<uint64_t> copies{0}, launches{0}, pinned_copies{0};
 
@@ -80,12 +98,15 @@ class Running {
 // A queue of the host, and the device that it belongs to.
 struct HostQueue {
   Device* device = nullptr;
-  std::shared_ptr<Queue> queue = std::make_shared<Queue>();
+  std::shared_ptr<Queue> queue;
+  uint64_t stream = 0;  // its number; 0: the stream of somebody else
 };
 
 struct HostFence : Fence {
-  HostFence(Device* d, uint64_t initial) : Fence(initial), device(d) {}
+  HostFence(Device* d, uint64_t initial, uint64_t its_number)
+      : Fence(initial), device(d), number(its_number) {}
   Device* device;
+  const uint64_t number;
 };
 
 inline Device* device_of(tenon_device_t* d) {
@@ -116,6 +137,7 @@ bool is_target(std::string_view target);
 extern const tenon_queue_api_t kQueueTable;
 extern const tenon_exchange_api_t kExchangeTable;
 extern const tenon_sim_statistics_t kStatisticsTable;
+extern const tenon_sim_native_t kNativeTable;
 
 }  // namespace tenon::sim
 #endif

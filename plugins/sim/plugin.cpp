@@ -12,6 +12,7 @@ const tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_EXCHANGE_ID, tenon::sim::kExchangeTable),
     tenon::offer(TENON_COMPILE_ID, tenon::sim::kCompileTable),
     tenon::offer(SIM_STATISTICS_ID, tenon::sim::kStatisticsTable),
+    tenon::offer(SIM_NATIVE_ID, tenon::sim::kNativeTable),
 };
 }
 

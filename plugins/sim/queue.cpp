@@ -26,20 +26,47 @@ Fault last_fault(tenon_code_t code) {
 
 }  // namespace
 
-// Both notify under the lock: a waiter may destroy the fence as soon as it can take the lock.
+// Notifies under the lock: a waiter may destroy the fence as soon as it can take the lock.
+template <class Change>
+void Fence::settle(Change change) {
+  std::vector<std::pair<Watcher, Fault>> due;
+  {
+    const std::lock_guard lock(mutex_);
+    change();
+    for (size_t i = 0; i < watchers_.size();) {
+      const uint64_t value = watchers_[i].value;
+      if (value_ < value && failed_at_ > value) {
+        ++i;
+        continue;
+      }
+      due.emplace_back(std::move(watchers_[i]), failed_at_ <= value ? fault_ : Fault{});
+      watchers_.erase(watchers_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    changed_.notify_all();
+  }
+  for (const auto& [watcher, fault] : due) watcher.call(fault);
+}
+
 void Fence::signal(uint64_t value) {
-  const std::lock_guard lock(mutex_);
-  if (value > value_) value_ = value;
-  changed_.notify_all();
+  settle([&] {
+    if (value > value_) value_ = value;
+  });
 }
 
 void Fence::fail(uint64_t value, Fault fault) {
-  const std::lock_guard lock(mutex_);
-  if (value < failed_at_) {
+  settle([&] {
+    if (value >= failed_at_) return;
     failed_at_ = value;
     fault_ = std::move(fault);
+  });
+}
+
+void Fence::when(uint64_t value, std::function<void(const Fault&)> call) {
+  {
+    const std::lock_guard lock(mutex_);
+    watchers_.push_back({value, std::move(call)});
   }
-  changed_.notify_all();
+  settle([] {});
 }
 
 Status Fence::query(uint64_t* out_value) const {
@@ -82,6 +109,12 @@ void Queue::finish() {
   submitted_.notify_all();
   released_.notify_all();
   if (thread_.joinable()) thread_.join();
+}
+
+void Queue::wait_for_own() {
+  Fence done(0);
+  submit({}, {&done, 1}, [](Queue&) { return Status(); });
+  (void)done.wait_quietly(1);
 }
 
 Status Queue::stall() {

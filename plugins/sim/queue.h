@@ -32,6 +32,9 @@ class Fence {
   void fail(uint64_t value, Fault fault);
   Status query(uint64_t* out_value) const;
   Status wait(uint64_t value, uint64_t timeout_ns) const;
+  // Calls `call` once, when the value is reached or can no longer be, with the fault or none, on
+  // the thread that causes it; at once if that is so already. It must not block.
+  void when(uint64_t value, std::function<void(const Fault&)> call);
   // Like wait without a timeout, but returns the fault without recording it at the host.
   Fault wait_quietly(uint64_t value) const;
 
@@ -41,6 +44,13 @@ class Fence {
   uint64_t value_;
   uint64_t failed_at_ = UINT64_MAX;
   Fault fault_;
+  struct Watcher {
+    uint64_t value;
+    std::function<void(const Fault&)> call;
+  };
+  template <class Change>
+  void settle(Change change);
+  std::vector<Watcher> watchers_;
 };
 
 struct FencePoint {
@@ -62,6 +72,8 @@ class Queue {
   Fault drain();
   // Waits for submitted work and fails stalled commands. Nothing may be submitted afterwards.
   void finish();
+  // Waits until the work so far is done. More may follow.
+  void wait_for_own();
 
   // For commands: blocks while the queue works; fails when the queue is finished or released.
   Status stall();

@@ -200,7 +200,7 @@ MANIFEST = {
 ASYNC_MANIFEST = MANIFEST | {
     "name": "async",
     "abi": {"major": 0, "min_minor": 2, "interfaces": [{"id": "tenon.device/1", "minor": 0}, {"id": "tenon.queue/1", "minor": 0},
-                                                       {"id": "tenon.compile/1", "minor": 0}]},
+                                                       {"id": "tenon.exchange/1", "minor": 0}, {"id": "tenon.compile/1", "minor": 0}]},
     "provides": {"devices": ["async"]},
 }
 KINDS_MANIFEST = {
@@ -208,15 +208,15 @@ KINDS_MANIFEST = {
     "provides": {"ops": ["mutant_sum"], "passes": ["mutant-double", "mutant-look"],
                  "frontends": [{"name": "mutant-toy", "extensions": [".toy"]}], "toolchains": ["mutant-c"]},
 }
-ASYNC = ["async.c", "async_memory.c", "async_compile.c"]
+ASYNC = ["async.c", "async_memory.c", "async_exchange.c", "async_compile.c"]
 # `careful` is `async` with copies beyond a buffer refused at submission; its work fails only by a
 # variable.
 # `few` compiles add and products of matrices alone, and `graphs` only a product, a sum and a maximum
 # together: group E must judge what there is.
 FLAGS = {"queued": ["-DKERNELS"], "careful": ["-DCHECKS_AT_SUBMISSION"], "few": ["-DFEW"], "graphs": ["-DGRAPHS"]}
-SOURCES = {"mutant": ["mutant.c"], "async": ASYNC, "careful": ASYNC, "few": ASYNC, "graphs": ASYNC, "kinds": ["kinds.cpp"], "layer": ["layer.c"], "set": ["set.c"], "fused": ["fused.c"], "queued": ["async.c", "async_memory.c", "async_kernels.c"]}
+SOURCES = {"mutant": ["mutant.c"], "async": ASYNC, "careful": ASYNC, "few": ASYNC, "graphs": ASYNC, "kinds": ["kinds.cpp"], "layer": ["layer.c"], "set": ["set.c"], "fused": ["fused.c"], "queued": ["async.c", "async_memory.c", "async_exchange.c", "async_kernels.c"]}
 MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "careful": ASYNC_MANIFEST | {"environment": ["ASYNC_FAULTS"]}, "few": ASYNC_MANIFEST, "graphs": ASYNC_MANIFEST,
-             "queued": ASYNC_MANIFEST | {"abi": {"major": 0, "min_minor": 2, "interfaces": [{"id": f"tenon.{name}/1", "minor": 0} for name in ("device", "queue", "kernels")]},
+             "queued": ASYNC_MANIFEST | {"abi": {"major": 0, "min_minor": 2, "interfaces": [{"id": f"tenon.{name}/1", "minor": 0} for name in ("device", "queue", "exchange", "kernels")]},
                                          "provides": {"devices": ["async"], "kernels": ["async"]}},
              "kinds": KINDS_MANIFEST,
              "layer": {"schema": 1, "name": "counter", "version": "0.1.0", "library": "./mutant.so", "provides": {"layers": ["counter"]}},

@@ -98,6 +98,15 @@ typedef struct tenon_size_t {
   int64_t value;
 } tenon_size_t;
 
+/* A stream or a fence of another library on one of the program's devices. */
+typedef struct tenon_call_native_t {
+  uint32_t size_bytes;
+  uint32_t reserved;
+  tenon_str_t device; /* "sim:1" */
+  /* flags: 0. What the plugin of the device takes (exchange.h: import_queue, import_fence). */
+  const tenon_native_handle_t* handle;
+} tenon_call_native_t;
+
 typedef struct tenon_program_call_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count; /* those of the model */
@@ -111,7 +120,20 @@ typedef struct tenon_program_call_t {
   uint64_t repacked_bytes, transferred_bytes, copied_out_bytes;
   const tenon_size_t* sizes; /* may be null if size_count is 0 */
   uint32_t size_count;
-  uint32_t reserved2;
+  uint32_t stream_count, wait_count, signal_count;
+  /* Each may be null if its count is 0; records are as far apart as the first one's size_bytes
+   * says. T0634 for a device on which the program has no work, and for a second stream of one;
+   * T0635 for a device that takes none of other libraries; else as its plugin refuses.
+   * streams: the work of the call on a device goes to this stream, behind what is there. Tensors
+   * that were adopted on that device may still be written by what is there.
+   * waits: the call's thread waits for these fences before anything of the call is submitted, and
+   * may be cancelled meanwhile. T0636 if one fails. A device waits by itself for what its stream
+   * waits for.
+   * signals: signalled by the device when all work of the call on it is done. Not signalled if the
+   * call fails. */
+  const tenon_call_native_t* streams;
+  const tenon_call_native_t* waits;
+  const tenon_call_native_t* signals;
 } tenon_program_call_t;
 
 typedef struct tenon_host_call_t {
@@ -148,8 +170,9 @@ typedef struct tenon_host_call_t {
   /* Makes a tensor of memory of another library, where it is: `memory` names it as the device's
    * plugin demands (exchange.h). array: type and dims; its data and strides are null. The memory
    * must stay as it is, and `release` is called, as for tensor_wrap; all work that writes it is
-   * done. T0502, T0503 and T0633 for the device; T0613 if length_bytes are not the array's; else
-   * as the plugin refuses it. Safe. */
+   * done, or in the stream that each call that uses it gets for its device. T0502, T0503 and T0633
+   * for the device; T0613 if length_bytes are not the array's; else as the plugin refuses it. Safe.
+   */
   tenon_code_t (*tensor_adopt)(void* self, const tenon_array_t* array, tenon_str_t device,
                                const tenon_native_memory_t* memory, void* context,
                                void (*release)(void* context), tenon_tensor_t** out_tensor);

@@ -1,9 +1,10 @@
-/* Tenon ABI: memory of other libraries (tenon.exchange/1). A device with it turns native handles
- * into buffers and back, so that tensors of a framework go into programs, and results into a
- * framework, without the host's memory in between.
+/* Tenon ABI: memory, streams and fences of other libraries (tenon.exchange/1). A device with it
+ * turns native handles into buffers, queues and fences, and back, so that tensors of a framework go
+ * into programs, and results into a framework, without the host's memory in between, and in the
+ * order of the framework's own work.
  *
  * A handle is a number with a kind in words, KIND.WHAT, which the device documents:
- * "opencl.mem" (cl_mem), "cuda.pointer" (CUdeviceptr), "sim.handle".
+ * "opencl.mem" (cl_mem), "cuda.pointer" (CUdeviceptr), "cuda.stream" (CUstream), "sim.fence".
  *
  * Users: plugins/sim, samples/opencl. Unstable until the second edition is closed.
  */
@@ -11,6 +12,7 @@
 #define TENON_ABI_EXCHANGE_H_
 
 #include "tenon/abi/device.h"
+#include "tenon/abi/queue.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,6 +28,18 @@ typedef struct tenon_native_memory_t {
   uint64_t offset_bytes; /* of the elements, from where the handle points */
   uint64_t length_bytes; /* of the elements */
 } tenon_native_memory_t;
+
+/* A fence is imported for work of the device to signal it; without this flag, to wait for it. */
+#define TENON_NATIVE_TO_SIGNAL 1u
+
+/* A stream, or one point of a fence. */
+typedef struct tenon_native_handle_t {
+  uint32_t size_bytes;
+  uint32_t flags;   /* TENON_NATIVE_*; 0 for a stream, and when given out */
+  tenon_str_t kind; /* "cuda.stream"; given out: borrowed, lives as long as the process */
+  uint64_t handle;  /* the pointer or the number, as an integer */
+  uint64_t value;   /* of a fence that counts, the value that is meant; else 0 */
+} tenon_native_handle_t;
 
 typedef struct tenon_exchange_api_t {
   uint32_t size_bytes;
@@ -45,6 +59,36 @@ typedef struct tenon_exchange_api_t {
    * work has written. kind: which handle is wanted. UNIMPLEMENTED with a reason for another one. */
   tenon_code_t (*export_memory)(void* self, tenon_device_t* device, tenon_buffer_t* buffer,
                                 tenon_str_t kind, tenon_native_memory_t* out_memory);
+
+  /* ---- Optional: all five or none, with tenon.queue/1 only ---- */
+  /* The kinds of streams and of fences that the slots below know, each separated by commas. They
+   * live as long as the process. Safe. */
+  tenon_code_t (*queue_kinds)(void* self, tenon_device_t* device, tenon_str_t* out_streams,
+                              tenon_str_t* out_fences);
+  /* Makes a queue of somebody else's stream, which outlives the queue. Work of the queue begins
+   * behind what the stream had before it was submitted. Work that its owner puts there later waits
+   * for none of the queue's that the device still holds back: the owner waits for a fence.
+   * queue_destroy waits for the work of this queue, and leaves the stream to its owner. The same
+   * stream may be imported again. INVALID_ARGUMENT and UNIMPLEMENTED as for import_memory. Safe. */
+  tenon_code_t (*import_queue)(void* self, tenon_device_t* device,
+                               const tenon_native_handle_t* stream, tenon_queue_t** out_queue);
+  /* The stream behind a queue, valid until the queue is destroyed. What is put there runs in the
+   * order of the stream, and is ordered by fences with work that the device still holds back. kind:
+   * which handle is wanted; UNIMPLEMENTED with a reason for another one. */
+  tenon_code_t (*export_queue)(void* self, tenon_queue_t* queue, tenon_str_t kind,
+                               tenon_native_handle_t* out_stream);
+  /* Makes a fence of somebody else's, and tells its value that stands for the point that is meant:
+   * reached once the other one has, and failed if that fails. With TO_SIGNAL, the other one reaches
+   * its point when this one does. It outlives the fence; after fence_destroy nothing passes from
+   * one to the other. INVALID_ARGUMENT and UNIMPLEMENTED as above, the first also for a fence that
+   * only its owner may signal. Safe. */
+  tenon_code_t (*import_fence)(void* self, tenon_device_t* device,
+                               const tenon_native_handle_t* native, tenon_fence_point_t* out_point);
+  /* A native fence, or a point of one, that is reached when this fence has the value, and fails
+   * with it. Valid until the fence is destroyed. The work that signals the value may be submitted
+   * later. UNIMPLEMENTED with a reason for another kind. Safe. */
+  tenon_code_t (*export_fence)(void* self, tenon_fence_t* fence, uint64_t value, tenon_str_t kind,
+                               tenon_native_handle_t* out_native);
 } tenon_exchange_api_t;
 
 #ifdef __cplusplus

@@ -12,12 +12,13 @@
  *
  * Users: plugins/onednn (epilogues, packed constants, workspace, parts), plugins/null,
  * samples/fast_sort and the templates of `tenon new` (through simple_kernels.h), the toys of
- * core/dispatch (queues, saved kernels). Unstable.
+ * core/dispatch (queues, native streams, saved kernels). Unstable.
  */
 #ifndef TENON_ABI_KERNELS_H_
 #define TENON_ABI_KERNELS_H_
 
 #include "tenon/abi/device.h"
+#include "tenon/abi/exchange.h"
 #include "tenon/abi/graph.h"
 #include "tenon/abi/queue.h"
 
@@ -107,6 +108,11 @@ typedef struct tenon_kernel_args_t {
   uint64_t workspace_offset_bytes;
   const tenon_fence_point_t* waits;
   tenon_fence_point_t signal; /* fence null: nothing to signal */
+  /* Of a set with a queue_kind, in place of queue, waits and signal: the native stream to which run
+   * submits, and a native fence for which that work waits; null if there is none. Borrowed until
+   * run returns. */
+  const tenon_native_handle_t* native_queue;
+  const tenon_native_handle_t* native_wait;
 } tenon_kernel_args_t;
 
 /* `run` submits to args->queue where that is not null. */
@@ -117,6 +123,10 @@ typedef struct tenon_kernels_api_t {
   uint32_t flags; /* TENON_KERNELS_* */
   void* self;
   tenon_str_t device_kind; /* the kind of device whose buffers the kernels use */
+  /* Of an ON_QUEUE set for the device of another plugin: the kinds of streams and fences that run
+   * takes, "cuda.stream" and "cuda.event", as that device exports them. Empty: run takes the
+   * device's own queue. The host leaves out such a set where the device exports none. */
+  tenon_str_t queue_kind, fence_kind;
   /* OK: the candidate is filled. UNIMPLEMENTED with a reason: refused. Needs no open device, and
    * none to be present. The same call gives the same answer. Safe. */
   tenon_code_t (*query)(void* self, tenon_str_t target, const tenon_kernel_call_t* call,

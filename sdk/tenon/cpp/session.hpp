@@ -405,6 +405,23 @@ class Call {
     raw_.sizes = sizes_.data();
     raw_.size_count = static_cast<uint32_t>(sizes_.size());
   }
+  // Streams and fences of other libraries on a device of the program, as the device's plugin takes
+  // them; handles have no flags.
+  void stream(std::string_view device, const tenon_native_handle_t& handle) {
+    join(streams_, device, handle);
+    raw_.streams = streams_.records.data();
+    raw_.stream_count = static_cast<uint32_t>(streams_.records.size());
+  }
+  void wait_for(std::string_view device, const tenon_native_handle_t& handle) {
+    join(waits_, device, handle);
+    raw_.waits = waits_.records.data();
+    raw_.wait_count = static_cast<uint32_t>(waits_.records.size());
+  }
+  void signal(std::string_view device, const tenon_native_handle_t& handle) {
+    join(signals_, device, handle);
+    raw_.signals = signals_.records.data();
+    raw_.signal_count = static_cast<uint32_t>(signals_.records.size());
+  }
   // Begins the call on a thread of the operation, which must be waited for with finish().
   Status start(const Operation& operation) {
     if (detail::g_operation == nullptr) return TENON_UNIMPLEMENTED;  // by an older libtenon
@@ -438,6 +455,17 @@ class Call {
       outputs_[i].array_ = {made.dtype, {made.dims, made.dims + made.rank}, made.data};
     }
   }
+  struct Natives {
+    std::deque<tenon_native_handle_t> handles;
+    std::deque<std::string> texts;  // names of devices, and kinds
+    std::vector<tenon_call_native_t> records;
+  };
+  static void join(Natives& all, std::string_view device, const tenon_native_handle_t& handle) {
+    tenon_native_handle_t& kept = all.handles.emplace_back(handle);
+    kept.kind = str(all.texts.emplace_back(view(handle.kind)));
+    all.records.push_back(
+        {sizeof(tenon_call_native_t), 0, str(all.texts.emplace_back(device)), &kept});
+  }
   tenon_program_t* program_;
   std::span<Output> outputs_;
   std::vector<tenon_array_t> arrays_;  // of inputs, then of outputs
@@ -446,6 +474,7 @@ class Call {
   std::vector<tenon_output_t> records_;
   std::deque<std::string> names_;  // a deque: addresses are stable
   std::vector<tenon_size_t> sizes_;
+  Natives streams_, waits_, signals_;
   tenon_program_call_t raw_{};
 };
 

@@ -33,8 +33,39 @@ struct tenon_fence_t {
   pthread_cond_t changed;
   uint64_t value, failed_at, seen;
   tenon_code_t code;
+  struct {
+    uint64_t value;
+    tenon_fence_point_t then;
+  } followers[4];     /* then.fence null: free */
+  tenon_fence_t* led; /* this fence follows that one */
   char ballast[1000]; /* makes a leak of fences visible */
 };
+static pthread_mutex_t following = PTHREAD_MUTEX_INITIALIZER;
+static void tell_followers(tenon_fence_t* fence);
+
+void fence_follow(tenon_fence_t* fence, uint64_t value, tenon_fence_point_t then) {
+  pthread_mutex_lock(&following);
+  for (int i = 0; i < 4; ++i) {
+    if (fence->followers[i].then.fence != NULL) continue;
+    fence->followers[i].value = value;
+    fence->followers[i].then = then;
+    then.fence->led = fence;
+    break;
+  }
+  pthread_mutex_unlock(&following);
+  tell_followers(fence);
+}
+
+/* Nothing passes from a fence that is gone, nor to one. */
+static void stop_following(tenon_fence_t* fence) {
+  pthread_mutex_lock(&following);
+  for (int i = 0; i < 4; ++i) {
+    if (fence->followers[i].then.fence != NULL) fence->followers[i].then.fence->led = NULL;
+    if (fence->led != NULL && fence->led->followers[i].then.fence == fence)
+      fence->led->followers[i].then.fence = NULL;
+  }
+  pthread_mutex_unlock(&following);
+}
 
 static tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t initial,
                                  tenon_fence_t** out) {
@@ -55,6 +86,7 @@ static tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t in
 }
 
 static tenon_code_t fence_destroy(void* self, tenon_fence_t* fence) {
+  stop_following(fence);
   if (is("late_touch")) return munmap(fence, sizeof *fence), TENON_OK;
   pthread_mutex_lock(&fence->mutex); /* the signalling thread has released it */
   pthread_mutex_unlock(&fence->mutex);
@@ -82,7 +114,9 @@ static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
     pthread_cond_signal(&fence->changed);
   else if (!(is("host_signal_sleeps") && !from_work))
     pthread_cond_broadcast(&fence->changed);
+  const int followed = fence->followers[0].then.fence != NULL;
   pthread_mutex_unlock(&fence->mutex);
+  if (followed) tell_followers(fence);
 }
 
 void fence_set(const tenon_fence_point_t* point) {
@@ -104,7 +138,9 @@ void fence_fail(const tenon_fence_point_t* point, tenon_code_t code) {
   if (point->value < fence->failed_at) fence->failed_at = point->value, fence->code = code;
   if (is("failed_poisons_earlier")) fence->failed_at = 0;
   pthread_cond_broadcast(&fence->changed);
+  const int followed = fence->followers[0].then.fence != NULL;
   pthread_mutex_unlock(&fence->mutex);
+  if (followed) tell_followers(fence);
 }
 
 static int reached(const tenon_fence_t* fence, uint64_t value) {
@@ -118,6 +154,19 @@ static tenon_code_t result_of(const tenon_fence_t* fence, uint64_t value) {
   if (fence->failed_at > value || (is("wait_of_failed_later_ok") && value > fence->failed_at))
     return TENON_OK;
   return fence->code;
+}
+
+static void tell_followers(tenon_fence_t* fence) {
+  for (int i = 0; i < 4; ++i) {
+    pthread_mutex_lock(&following);
+    const tenon_fence_point_t then = fence->followers[i].then;
+    pthread_mutex_lock(&fence->mutex);
+    const int due = then.fence != NULL && reached(fence, fence->followers[i].value);
+    const tenon_code_t code = due ? result_of(fence, fence->followers[i].value) : TENON_OK;
+    pthread_mutex_unlock(&fence->mutex);
+    pthread_mutex_unlock(&following);
+    if (due) code == TENON_OK ? fence_set(&then) : fence_fail(&then, code);
+  }
 }
 
 static tenon_code_t fence_query(void* self, tenon_fence_t* fence, uint64_t* out) {
@@ -205,7 +254,27 @@ struct tenon_queue_t {
   int busy, stopping, dead, is_other;
   tenon_code_t code;
   tenon_queue_t* next;
+  tenon_queue_t* stream; /* not null: an import, whose work goes there */
 };
+
+tenon_queue_t* queue_import(tenon_queue_t* stream) {
+  tenon_queue_t* q = calloc(1, sizeof *q);
+  q->stream = stream;
+  return q;
+}
+tenon_queue_t* queue_stream(tenon_queue_t* q) {
+  return q->stream != NULL ? q->stream : q;
+}
+
+static tenon_code_t import_destroy(tenon_queue_t* q) {
+  tenon_queue_t* stream = q->stream;
+  free(q);
+  if (is("import_is_not_awaited")) return TENON_OK;
+  pthread_mutex_lock(&stream->mutex);
+  while (stream->length != 0) pthread_cond_wait(&stream->changed, &stream->mutex);
+  pthread_mutex_unlock(&stream->mutex);
+  return TENON_OK;
+}
 
 static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
@@ -257,7 +326,9 @@ static int asked_to_fail(void) {
 
 static tenon_code_t run_copy(const work_t* work) {
   if (asked_to_fail()) return TENON_DATA_LOSS;
-  if (is("destroy_forgets_the_last") || is("early_fence")) usleep(20000); /* a slow device */
+  if (is("destroy_forgets_the_last") || is("early_fence") || is("import_is_not_awaited") ||
+      is("import_queue_is_another"))
+    usleep(20000); /* a slow device */
   const tenon_copy_t* c = work->borrowed_copy != NULL ? work->borrowed_copy : &work->copy;
   tenon_copy_t copy = *c;
   if (work->early_source != NULL) copy.host_from = work->early_source;
@@ -383,6 +454,7 @@ static tenon_code_t queue_create(void* self, tenon_device_t* device, tenon_queue
 }
 
 static tenon_code_t queue_destroy(void* self, tenon_queue_t* q) {
+  if (q->stream != NULL) return import_destroy(q);
   pthread_mutex_lock(&q->device->mutex);
   tenon_queue_t** at = &q->device->queues;
   while (*at != q) at = &(*at)->next;
@@ -416,6 +488,7 @@ static tenon_code_t queue_destroy(void* self, tenon_queue_t* q) {
 }
 
 static void put(tenon_queue_t* q, work_t* work) {
+  q = queue_stream(q);
   work->on_other_queue = q->is_other;
   for (uint32_t i = 0; is("known_failure_is_no_wait") && i < work->point_count; ++i)
     work->behind_failure |=
@@ -537,6 +610,7 @@ tenon_device_t* device_at(uint32_t ordinal) {
 
 static tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device_api},
                                          {TENON_STR(TENON_QUEUE_ID), 0, 0, &queue_api},
+                                         {TENON_STR(TENON_EXCHANGE_ID), 0, 0, &exchange_api},
 #ifdef KERNELS
                                          {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels_api}};
 #else
@@ -549,7 +623,7 @@ static const tenon_plugin_t plugin = {sizeof plugin,
                                       TENON_STR(__VERSION__),
                                       NULL,
                                       interfaces,
-                                      3,
+                                      4,
                                       NULL};
 
 TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,

@@ -1,12 +1,13 @@
 /* Shared by the parts of the asynchronous mutant: async.c has fences, queues and the query,
- * async_memory.c devices and buffers, async_compile.c tenon.compile/1; with KERNELS,
- * async_kernels.c tenon.kernels/1 in its place. */
+ * async_memory.c devices and buffers, async_exchange.c native handles, async_compile.c
+ * tenon.compile/1; with KERNELS, async_kernels.c tenon.kernels/1 in its place. */
 #ifndef ASYNC_H_
 #define ASYNC_H_
 
 #include <pthread.h>
 
 #include "tenon/abi/compile.h"
+#include "tenon/abi/exchange.h"
 #include "tenon/abi/host.h"
 #include "tenon/abi/kernels.h"
 #include "tenon/abi/simple_device.h"
@@ -25,6 +26,7 @@ struct tenon_device_t {
 struct tenon_buffer_t {
   uint64_t size_bytes;
   unsigned char *data, *shadow;
+  int imported; /* the data are somebody else's */
 };
 
 extern const tenon_host_t* host;
@@ -32,6 +34,7 @@ extern const tenon_device_api_t device_api;
 extern const tenon_queue_api_t queue_api;
 extern const tenon_compile_api_t compile_api;
 extern tenon_kernels_api_t kernels_api;
+extern const tenon_exchange_api_t exchange_api;
 
 int is(const char* name); /* whether this is the mutant of that name */
 tenon_code_t fail(tenon_code_t code, const char* text);
@@ -40,6 +43,11 @@ tenon_device_t* device_at(uint32_t ordinal);
 int device_was_opened(void);
 void fence_set(const tenon_fence_point_t* point);
 void fence_fail(const tenon_fence_point_t* point, tenon_code_t code);
+/* Once the fence has the value, or cannot have it any more, the same becomes of the point. */
+void fence_follow(tenon_fence_t* fence, uint64_t value, tenon_fence_point_t then);
+/* A queue of the stream that is behind another one; and that stream, which is a queue too. */
+tenon_queue_t* queue_import(tenon_queue_t* stream);
+tenon_queue_t* queue_stream(tenon_queue_t* queue);
 tenon_code_t sync_device(void* self, tenon_device_t* device);
 tenon_code_t drain_for_copy(tenon_device_t* device);
 

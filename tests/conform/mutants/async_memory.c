@@ -71,8 +71,10 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
 
 static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* buffer) {
   (void)self, (void)device;
-  __atomic_sub_fetch(&device->used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
-  free(buffer->data);
+  if (!buffer->imported) {
+    __atomic_sub_fetch(&device->used_bytes, buffer->size_bytes, __ATOMIC_RELAXED);
+    free(buffer->data);
+  }
   free(buffer->shadow);
   free(buffer);
   return TENON_OK;

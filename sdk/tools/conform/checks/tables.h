@@ -22,6 +22,7 @@ std::span<const Check> device_others_memory_checks();
 std::span<const Check> queue_checks();  // queues.cpp, including those of fences.cpp and copies.cpp
 std::span<const Check> fence_checks();
 std::span<const Check> queue_copy_checks();
+std::span<const Check> queue_native_checks();
 // E, compile/
 std::span<const Check> compile_checks();  // compile.cpp, including those of every other file there
 std::span<const Check> claim_checks();

@@ -317,8 +317,8 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> queue_checks() {
-  static const auto* all =
-      new std::vector<Check>(joined({kChecks, fence_checks(), queue_copy_checks()}));
+  static const auto* all = new std::vector<Check>(
+      joined({kChecks, fence_checks(), queue_copy_checks(), queue_native_checks()}));
   return *all;
 }
 

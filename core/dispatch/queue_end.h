@@ -1,0 +1,18 @@
+// Waits of kernel lists for work on a queue, none of which is without limit.
+#pragma once
+#include <tenon/abi/queue.h>
+
+#include "core/base/errors/status.h"
+
+namespace tenon::dispatch {
+
+// Blocks until the fence has the value. T0001 if the operation is cancelled, unless `to_the_end`;
+// T0618, after which the device counts as lost, if nothing came for Limit::kDeviceWaitSeconds.
+Status await_point(const tenon_queue_api_t& api, tenon_fence_point_t point, bool to_the_end);
+
+// Blocks until everything that was submitted to the queue is done, whether it failed or not. `any`:
+// a buffer of the device, which is not touched. T0618 as above.
+Status end_submitted(const tenon_queue_api_t& api, tenon_device_t* device, tenon_queue_t* queue,
+                     tenon_buffer_t* any);
+
+}  // namespace tenon::dispatch

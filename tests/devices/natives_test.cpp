@@ -1,0 +1,314 @@
+// Streams and fences of another library in calls, and kernels of another plugin on a device's
+// native stream (ADR 0040). sim.native/1 plays the other library.
+#include "devices.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <tenon/abi/exchange.h>
+#include <tenon/abi/kernels.h>
+#include <tenon/abi/plugins.h>
+#include <tenon/cpp/plugin.hpp>
+
+#include "plugins/sim/native.h"
+
+namespace tenon::devices_test {
+namespace {
+
+constexpr std::string_view kModel = R"(tenon.tir 1
+graph @g(%x: f32[64]) -> (y: f32[64]) {
+  %y = add(%x, %x) : f32[64]
+  yield %y
+}
+)";
+constexpr int64_t kDims[] = {64};
+constexpr uint64_t kBytes = 64 * sizeof(float), kPatienceNs = 60'000'000'000;
+
+const tenon_sim_native_t& native() {
+  static const auto* table = [] {
+    const auto* registry = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
+    const void* found = nullptr;
+    registry->plugin_interface(registry->self, str("device"), str("sim"), str(SIM_NATIVE_ID),
+                               &found);
+    return static_cast<const tenon_sim_native_t*>(found);
+  }();
+  return *table;
+}
+
+tenon_native_handle_t handle(std::string_view kind, uint64_t number, uint64_t value = 0) {
+  auto out = sized<tenon_native_handle_t>();
+  out.kind = str(kind);
+  out.handle = number;
+  out.value = value;
+  return out;
+}
+
+void fails(Status status, std::string_view why) {
+  EXPECT_FALSE(status.ok());
+  EXPECT_NE(failure_text().find(why), std::string::npos) << failure_text();
+}
+
+class Natives : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(session.open().ok());
+    Model model;
+    ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok()) << failure_text();
+    ASSERT_TRUE(model.compile({.device = "sim"}, &program).ok()) << failure_text();
+    // A tensor of the other library: zeros for now.
+    ASSERT_TRUE(Tensor::copy(ArrayView::of(zeros, {64}), &owner, "sim").ok());
+    ASSERT_TRUE(owner.native("sim", "sim.handle", &memory).ok());
+    ASSERT_TRUE(Tensor::adopt(TENON_F32, kDims, "sim", memory, &x).ok()) << failure_text();
+    ASSERT_EQ(native().stream_create(nullptr, 0, &stream), TENON_OK);
+    ASSERT_EQ(native().fence_create(nullptr, 0, &fence), TENON_OK);
+  }
+  void TearDown() override {
+    native().fence_signal(nullptr, fence, UINT64_MAX);
+    native().stream_destroy(nullptr, stream);
+    native().fence_destroy(nullptr, fence);
+  }
+  // Puts work into the stream that waits for the fence, and then fills the tensor.
+  void fill_later(float value, uint64_t fence_value) {
+    fill = {memory.handle, value};
+    ASSERT_EQ(native().stream_submit(
+                  nullptr, stream, fence, fence_value,
+                  [](void* self) {
+                    const auto& f = *static_cast<const Fill*>(self);
+                    void* data = nullptr;
+                    native().address(nullptr, f.memory, &data);
+                    for (int i = 0; i < 64; ++i) static_cast<float*>(data)[i] = f.value;
+                  },
+                  &fill),
+              TENON_OK);
+  }
+  struct Fill {
+    uint64_t memory = 0;
+    float value = 0;
+  } fill;
+  Session session;
+  Program program;
+  const std::vector<float> zeros = std::vector<float>(64);
+  Tensor owner, x;
+  tenon_native_memory_t memory{};
+  uint64_t stream = 0, fence = 0;
+  std::vector<Output> out = std::vector<Output>(1);
+};
+
+// What the stream's owner has put there is done before the call reads.
+TEST_F(Natives, ACallFollowsTheStream) {
+  fill_later(3, 1);
+  Operation operation;
+  ASSERT_TRUE(operation.open().ok());
+  const std::vector<Input> inputs = {Input(x)};
+  Call call(program, inputs, out);
+  call.stream("sim", handle("sim.queue", stream));
+  ASSERT_TRUE(call.start(operation).ok()) << failure_text();
+  EXPECT_EQ(operation.wait(30'000'000).code(), TENON_DEADLINE_EXCEEDED);
+  native().fence_signal(nullptr, fence, 1);
+  ASSERT_TRUE(call.finish(operation).ok()) << failure_text();
+  EXPECT_EQ(out[0].as<float>()[63], 6);
+  // The stream is still its owner's.
+  fill_later(4, 1);
+  ASSERT_TRUE(call.run().ok()) << failure_text();
+  EXPECT_EQ(out[0].as<float>()[0], 8);
+  EXPECT_EQ(counts().queues, 1u);  // the run needed none of its own
+}
+
+// Without a stream nothing orders the two: a call of its own does not wait.
+TEST_F(Natives, ACallWithoutTheStreamDoesNotWait) {
+  fill_later(3, 1);
+  const std::vector<Input> inputs = {Input(x)};
+  ASSERT_TRUE(program.call(inputs, out).ok()) << failure_text();
+  EXPECT_EQ(out[0].as<float>()[0], 0);
+}
+
+TEST_F(Natives, WaitsAndSignals) {
+  uint64_t done = 0;
+  ASSERT_EQ(native().fence_create(nullptr, 0, &done), TENON_OK);
+  Operation operation;
+  ASSERT_TRUE(operation.open().ok());
+  const std::vector<Input> inputs = {Input(x)};
+  Call call(program, inputs, out);
+  call.wait_for("sim", handle("sim.fence", fence, 5));
+  call.signal("sim", handle("sim.fence", done, 7));
+  ASSERT_TRUE(call.start(operation).ok()) << failure_text();
+  native().fence_signal(nullptr, fence, 4);
+  EXPECT_EQ(operation.wait(30'000'000).code(), TENON_DEADLINE_EXCEEDED);
+  EXPECT_EQ(native().fence_wait(nullptr, done, 7, 0), TENON_DEADLINE_EXCEEDED);
+  native().fence_signal(nullptr, fence, 5);
+  ASSERT_TRUE(call.finish(operation).ok()) << failure_text();
+  EXPECT_EQ(native().fence_wait(nullptr, done, 7, kPatienceNs), TENON_OK);
+  EXPECT_EQ(native().fence_wait(nullptr, done, 8, 0), TENON_DEADLINE_EXCEEDED);
+  EXPECT_EQ(counts().fences, 3u);  // both, and that of the run's queue
+  native().fence_destroy(nullptr, done);
+}
+
+// A fence that never comes takes nothing with it.
+TEST_F(Natives, WaitsAreCancelledAndFail) {
+  Operation operation;
+  ASSERT_TRUE(operation.open().ok());
+  const std::vector<Input> inputs = {Input(x)};
+  Call call(program, inputs, out);
+  call.wait_for("sim", handle("sim.fence", fence, 1));
+  ASSERT_TRUE(call.start(operation).ok()) << failure_text();
+  EXPECT_EQ(operation.wait(20'000'000).code(), TENON_DEADLINE_EXCEEDED);
+  operation.cancel();
+  EXPECT_EQ(call.finish(operation).code(), TENON_CANCELLED);
+  native().fence_fail(nullptr, fence, 1);
+  fails(call.run(), "T0636");
+  EXPECT_NE(failure_text().find("made it fail"), std::string::npos) << failure_text();
+  EXPECT_TRUE(program.call(inputs, out).ok()) << failure_text();
+}
+
+TEST_F(Natives, WhatCallersGetWrong) {
+  const std::vector<Input> inputs = {Input(x)};
+  const auto with = [&](auto prepare) {
+    Call call(program, inputs, out);
+    prepare(call);
+    return call.run();
+  };
+  const auto mine = handle("sim.queue", stream);
+  fails(with([&](Call& c) { c.stream("sim:1", mine); }), "T0634");
+  fails(with([&](Call& c) { c.wait_for("cpu", handle("sim.fence", fence)); }), "T0634");
+  fails(with([&](Call& c) { c.stream("sim", mine), c.stream("sim", mine); }), "two streams");
+  fails(with([&](Call& c) { c.stream("sim", handle("cuda.stream", stream)); }),
+        "only \"sim.queue\"");
+  fails(with([&](Call& c) { c.stream("sim", handle("sim.queue", stream + 1000)); }),
+        "not one of a stream");
+  fails(with([&](Call& c) { c.stream("sim", handle("sim.queue", stream | uint64_t{1} << 56)); }),
+        "of device 1");
+  fails(with([&](Call& c) { c.signal("sim", handle("sim.fence", fence + 1000)); }),
+        "not one of a fence");
+  auto flagged = mine;
+  flagged.flags = 8;
+  fails(with([&](Call& c) { c.stream("sim", flagged); }), "T0616");
+  Model model;
+  Program other;
+  ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok());
+  ASSERT_TRUE(model.compile({.device = "reference"}, &other).ok()) << failure_text();
+  Call call(other, std::span(inputs), out);
+  call.stream("reference", mine);
+  fails(call.run(), "T0635");
+  ASSERT_TRUE(program.call(inputs, out).ok()) << failure_text();
+}
+
+// ---- Kernels of another plugin ----
+
+const tenon_exchange_api_t& exchange() {
+  static const auto* table = [] {
+    const auto* registry = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
+    const void* found = nullptr;
+    registry->plugin_interface(registry->self, str("device"), str("sim"), str(TENON_EXCHANGE_ID),
+                               &found);
+    return static_cast<const tenon_exchange_api_t*>(found);
+  }();
+  return *table;
+}
+
+struct Triple {
+  tenon_device_t* device;
+};
+std::atomic<int> g_runs{0};
+
+tenon_code_t query_triple(void*, tenon_str_t, const tenon_kernel_call_t* call,
+                          tenon_kernel_candidate_t* out) {
+  if (call->operand_count != 1 || call->result_count != 1 || call->epilogue_count != 0)
+    return fail(TENON_UNIMPLEMENTED, "triple: of one operand alone").code();
+  const tenon_type_t& type = tenon_kernel_operand(call, 0)->type;
+  if (type.dtype != TENON_F32 || type.rank != 1)
+    return fail(TENON_UNIMPLEMENTED, "triple: of f32 vectors").code();
+  out->part_count = 1;
+  out->cost_ns = 0;
+  out->name = str("triple");
+  return TENON_OK;
+}
+
+// The address of a buffer is known on the stream only, so the work finds it there.
+struct Work {
+  uint64_t from, to;
+  int64_t count;
+};
+
+tenon_code_t run_triple(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
+  EXPECT_EQ(args->queue, nullptr);
+  EXPECT_EQ(args->wait_count, 0u);
+  EXPECT_EQ(args->signal.fence, nullptr);
+  if (args->native_queue == nullptr) return TENON_INTERNAL;
+  tenon_device_t* const device = reinterpret_cast<Triple*>(kernel)->device;
+  auto from = sized<tenon_native_memory_t>(), to = sized<tenon_native_memory_t>();
+  const tenon_exchange_api_t& x = exchange();
+  x.export_memory(x.self, device, const_cast<tenon_buffer_t*>(args->inputs[0]), str("sim.handle"),
+                  &from);
+  x.export_memory(x.self, device, args->outputs[0], str("sim.handle"), &to);
+  auto* const work = new Work{from.handle, to.handle, args->output_dims[0][0]};
+  const tenon_native_handle_t* const wait = args->native_wait;
+  return native().stream_submit(
+      nullptr, args->native_queue->handle, wait != nullptr ? wait->handle : 0,
+      wait != nullptr ? wait->value : 0,
+      [](void* self) {
+        const std::unique_ptr<Work> w(static_cast<Work*>(self));
+        void *a = nullptr, *b = nullptr;
+        native().address(nullptr, w->from, &a);
+        native().address(nullptr, w->to, &b);
+        for (int64_t i = 0; i < w->count; ++i)
+          static_cast<float*>(b)[i] = 3 * static_cast<const float*>(a)[i];
+        ++g_runs;
+      },
+      work);
+}
+
+// Everything that it does not take is sim's, so its kernels stand between others.
+TEST_F(Natives, KernelsOfAnotherPluginGetTheNativeStream) {
+  static tenon_kernels_api_t kernels = {};
+  kernels.size_bytes = sizeof kernels;
+  kernels.flags = TENON_KERNELS_ON_QUEUE;
+  kernels.device_kind = str("sim");
+  kernels.queue_kind = str("sim.queue");
+  kernels.fence_kind = str("sim.fence");
+  kernels.query = query_triple;
+  kernels.create = [](void*, tenon_device_t* device, const tenon_kernel_call_t*,
+                      tenon_kernel_t** out) -> tenon_code_t {
+    *out = reinterpret_cast<tenon_kernel_t*>(new Triple{device});
+    return TENON_OK;
+  };
+  kernels.destroy = [](void*, tenon_kernel_t* k) { delete reinterpret_cast<Triple*>(k); };
+  kernels.run = run_triple;
+  static const tenon_interface_t interfaces[] = {offer(TENON_KERNELS_ID, kernels)};
+  static tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, str("triple"), str("1.0.0"),
+                                  str("test"),   nullptr,           interfaces,    1,
+                                  nullptr};
+  const auto* plugins = context().query<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
+  ASSERT_EQ(
+      plugins->plugin_register(
+          plugins->self, &plugin,
+          str(R"({"schema": 1, "name": "triple", "version": "1.0.0", "provides": {"kernels": ["sim"]}})")),
+      TENON_OK)
+      << failure_text();
+  // The set "computes" neg as a triple, so that the result says who ran.
+  Model model;
+  Program mixed;
+  ASSERT_TRUE(
+      session
+          .load_bytes("tenon.tir 1\ngraph @g(%x: f32[64]) -> (z: f32[64]) {\n  %y = add(%x, "
+                      "%x) : f32[64]\n  %n = neg(%y) : f32[64]\n  %z = add(%n, %n) : "
+                      "f32[64]\n  yield %z\n}\n",
+                      "m.tir", &model)
+          .ok())
+      << failure_text();
+  ASSERT_TRUE(model.compile({.device = "sim"}, &mixed).ok()) << failure_text();
+  setenv("TENON_SIM_LATENCY", "copy=200-2000,launch=200-2000,seed=3", 1);
+  const std::vector<float> ones(64, 1);
+  for (int round = 0; round < 20; ++round) {
+    const std::vector<Input> inputs = {Input(ArrayView::of(ones, {64}))};
+    ASSERT_TRUE(mixed.call(inputs, out).ok()) << failure_text();
+    for (int i = 0; i < 64; ++i) ASSERT_EQ(out[0].as<float>()[i], 12) << i;
+  }
+  EXPECT_EQ(g_runs, 20);
+  unsetenv("TENON_SIM_LATENCY");
+  ASSERT_EQ(plugins->plugin_unregister(plugins->self, str("triple")), TENON_OK) << failure_text();
+}
+
+}  // namespace
+}  // namespace tenon::devices_test
