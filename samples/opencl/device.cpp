@@ -21,6 +21,10 @@ Line::Line(const Functions* functions, cl_context context, cl_device_id id, cl_i
   queue = cl->clCreateCommandQueue(context, id, CL_QUEUE_PROFILING_ENABLE, code);
 }
 
+Line::Line(const Functions* functions, cl_command_queue stream) : cl(functions) {
+  if (cl->clRetainCommandQueue(stream) == CL_SUCCESS) queue = stream;
+}
+
 Line::~Line() {
   if (queue != nullptr) cl->clReleaseCommandQueue(queue);
 }

@@ -36,6 +36,8 @@ struct Work;
 class Line {
  public:
   Line(const Functions* cl, cl_context context, cl_device_id id, cl_int* code);
+  // On somebody else's queue, which is retained.
+  Line(const Functions* cl, cl_command_queue stream);
   ~Line();
   Line(const Line&) = delete;
 
@@ -85,6 +87,30 @@ struct Queue {
   std::shared_ptr<Line> line;
 };
 
+// A user event that is complete once a fence has a value, or fails with it.
+class FollowingEvent {
+ public:
+  // Takes over a reference to the event.
+  FollowingEvent(const Functions* cl, cl_event event) : cl_(cl), event_(event) {}
+  ~FollowingEvent() { cl_->clReleaseEvent(event_); }
+  FollowingEvent(const FollowingEvent&) = delete;
+  cl_event event() const { return event_; }
+  // For Timeline::when. An event that its owner has set already stays as it is.
+  static void settle(void* self, const tenon::Fault& fault);
+
+ private:
+  const Functions* cl_;
+  cl_event event_;
+};
+
+// Events that follow it live as long as it does.
+struct Fence : tenon::Timeline {
+  Fence(Device* on, uint64_t initial) : Timeline(initial), device(on) {}
+  Device* const device;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<FollowingEvent>> followers;
+};
+
 inline Device* device_of(tenon_device_t* d) {
   return reinterpret_cast<Device*>(d);
 }
@@ -94,8 +120,12 @@ inline Buffer* buffer_of(tenon_buffer_t* b) {
 inline Queue* queue_of(tenon_queue_t* q) {
   return reinterpret_cast<Queue*>(q);
 }
-inline tenon::Timeline* fence_of(tenon_fence_t* f) {
-  return reinterpret_cast<tenon::Timeline*>(f);
+// Shared with callbacks of native events, which may come after the fence was destroyed.
+inline std::shared_ptr<Fence>* shared_fence_of(tenon_fence_t* f) {
+  return reinterpret_cast<std::shared_ptr<Fence>*>(f);
+}
+inline Fence* fence_of(tenon_fence_t* f) {
+  return shared_fence_of(f)->get();
 }
 
 uint64_t alignment_of(const Found& found);

@@ -203,12 +203,12 @@ class Submission final : public kg::Submission {
       finished_ = true;
       return {};
     }
-    tenon::Timeline end(0);
+    auto end = std::make_shared<Fence>(&device_, 0);
     work_->waited_for = true;
     work_->signal = {reinterpret_cast<tenon_fence_t*>(&end), 1};
     TENON_TRY(signal_after(work_));
     finished_ = true;
-    const Status status = end.wait(1, UINT64_MAX);
+    const Status status = end->wait(1, UINT64_MAX);
     if (status.ok() && signal.fence != nullptr) fence_of(signal.fence)->signal(signal.value);
     return status;
   }

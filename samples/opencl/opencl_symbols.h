@@ -24,7 +24,8 @@ namespace opencl_sample {
   F(clEnqueueMarkerWithWaitList) F(clCreateProgramWithSource) \
   F(clCreateProgramWithBinary) F(clBuildProgram) F(clGetProgramInfo) \
   F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) \
-  F(clSetKernelArg) F(clEnqueueNDRangeKernel)
+  F(clSetKernelArg) F(clEnqueueNDRangeKernel) F(clRetainCommandQueue) F(clGetCommandQueueInfo) \
+  F(clCreateUserEvent) F(clSetUserEventStatus) F(clRetainEvent) F(clGetEventInfo)
 // clang-format on
 
 struct Functions {

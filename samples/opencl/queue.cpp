@@ -179,13 +179,14 @@ Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* copy,
   return signal_after(work);
 }
 
-Status fence_create(void*, tenon_device_t*, uint64_t initial, tenon_fence_t** out) {
-  *out = reinterpret_cast<tenon_fence_t*>(new tenon::Timeline(initial));
+Status fence_create(void*, tenon_device_t* d, uint64_t initial, tenon_fence_t** out) {
+  auto fence = std::make_shared<Fence>(device_of(d), initial);
+  *out = reinterpret_cast<tenon_fence_t*>(new std::shared_ptr<Fence>(std::move(fence)));
   return {};
 }
 
 Status fence_destroy(void*, tenon_fence_t* fence) {
-  delete fence_of(fence);
+  delete shared_fence_of(fence);
   return {};
 }
 
