@@ -1,5 +1,6 @@
 // Host memory that a device copies to by itself (tenon_device_api_t::alloc_pinned), for results on
-// their way to the host. Pinning costs more than most copies, so memory that comes back is kept.
+// their way to the host, and for what is uploaded. Pinning costs more than most copies, so memory
+// that comes back is kept.
 //
 // Threads: safe.
 #pragma once

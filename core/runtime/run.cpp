@@ -137,6 +137,10 @@ void Runner::drop_run_state() {
   if (abandoned)
     keep_for_good(std::make_shared<std::deque<std::vector<int64_t>>>(std::move(out_symbols_)));
   out_symbols_.clear();
+  for (auto& memory : staged_) {
+    if (abandoned) keep_for_good(std::move(memory));
+  }
+  staged_.clear();
   outputs_.clear();
 }
 

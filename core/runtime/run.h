@@ -150,6 +150,7 @@ class Runner {
   Status execute(uint32_t index);
   Status learn_symbols(const Step& step, std::span<const int64_t> out_symbols);
   Status copy_to_device(uint32_t slot, uint32_t device);
+  const void* staged(uint32_t device, const void* data, uint64_t bytes);
   Status copy_to_host(uint32_t slot);
   Status submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes);
   Status await_host(uint32_t slot);
@@ -197,6 +198,7 @@ class Runner {
   std::deque<std::vector<int64_t>> out_symbols_;  // of this run: lent to devices, which may write
                                                   // them until their queues have ended
   std::vector<std::pair<uint32_t, std::unique_ptr<NativeFence>>> signals_;  // by device
+  std::vector<std::shared_ptr<std::byte>> staged_;  // uploads that devices read in this run
   std::vector<OutputArray> outputs_;
   RunStatistics statistics_;
   Status given_up_;  // of this run: why a device was abandoned

@@ -12,6 +12,11 @@ namespace tenon::runtime {
 
 using ir::dtype_bits;
 
+namespace {
+// Larger uploads are rare, mostly of weights, and would keep as much pinned memory.
+constexpr uint64_t kStagedMostBytes = uint64_t{4} << 20;
+}  // namespace
+
 Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
   std::vector<int64_t>& dims = scratch_.dims;
   TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &dims));
@@ -57,9 +62,20 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   statistics_.transferred_bytes += bytes;
   if (!device->has_queue()) return device->copy(copy);
   TENON_RETURN_IF_ERROR(queue_of(device_index));
+  if (after.fence == nullptr) copy.host_from = staged(device_index, slot_state.host, bytes);
   TENON_RETURN_IF_ERROR(state.queue->copy(copy, after));
   state.depends(after);
   return {};
+}
+
+// The bytes in pinned memory, from which the device copies without the host's help; where they are,
+// if there is too little such memory.
+const void* Runner::staged(uint32_t device_index, const void* data, uint64_t bytes) {
+  if (bytes > kStagedMostBytes) return data;
+  std::shared_ptr<std::byte> memory = plan_->devices[device_index]->pinned().take(bytes);
+  if (memory == nullptr) return data;
+  std::memcpy(memory.get(), data, bytes);
+  return staged_.emplace_back(std::move(memory)).get();
 }
 
 // Sets *out to the point at which `device` may read the slot's host memory; the null point if it

@@ -1,4 +1,5 @@
-// Results come to the host in pinned memory, which the device keeps when it comes back.
+// Results come to the host, and inputs to the device, through pinned memory, which the device keeps
+// when it comes back.
 #include "devices.h"
 
 namespace tenon::devices_test {
@@ -27,15 +28,15 @@ void results_are_pinned() {
   Output first, second;
   call(4096, &first);
   call(4096, &second);
-  EXPECT_EQ(counts().pinned_copies, 2u);
-  EXPECT_EQ(counts().pinned, 2u);  // both results are there
+  EXPECT_EQ(counts().pinned_copies, 4u);  // inputs too
+  EXPECT_EQ(counts().pinned, 3u);         // both results are there, and what inputs are staged in
   first = Output(), second = Output();
   for (int64_t n = 4000; n < 4020; ++n) {
     Output out;
     call(n, &out);  // sizes that are nearly the same share memory
   }
-  EXPECT_EQ(counts().pinned, 2u);
-  EXPECT_EQ(counts().pinned_copies, 22u);
+  EXPECT_EQ(counts().pinned, 3u);
+  EXPECT_EQ(counts().pinned_copies, 44u);
   end_process();
 }
 

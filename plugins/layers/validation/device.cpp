@@ -300,16 +300,16 @@ tenon_code_t Validator::map(tenon_device_t* device, tenon_buffer_t* buffer, void
   if (code != TENON_OK) return code;
   const std::lock_guard lock(objects_.mutex);
   const auto address = reinterpret_cast<uintptr_t>(*out);
-  if (b->imported == nullptr && address % d->alignment != 0)
+  if (b->imported == nullptr && !b->foreign && address % d->alignment != 0)
     broken("R-C22", "map", cat(hex(*out), " is not a multiple of ", d->alignment));
   if (*out == nullptr && b->size_bytes != 0) broken("R-C22", "map", "it gave OK and null");
   if (b->mapped != nullptr && b->mapped != *out)
     broken("R-C22", "map", cat("it gave ", hex(*out), " after ", hex(b->mapped)));
   b->mapped = *out;
-  if (b->imported != nullptr || b->size_bytes == 0) return code;
+  if (b->imported != nullptr || b->foreign || b->size_bytes == 0) return code;
   for (const ObjectRef& other : objects_.living_of(Kind::kBuffer, device)) {
     const auto begin = reinterpret_cast<uintptr_t>(other->mapped);
-    if (other == b || other->mapped == nullptr || other->imported != nullptr ||
+    if (other == b || other->mapped == nullptr || other->imported != nullptr || other->foreign ||
         other->size_bytes == 0)
       continue;
     if (address < begin + other->size_bytes && begin < address + b->size_bytes) {

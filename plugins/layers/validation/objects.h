@@ -52,6 +52,7 @@ struct Object {
   std::atomic<uint32_t> inside = 0;  // calls in progress, of devices and queues
   // buffers
   uint64_t size_bytes = 0;
+  bool foreign = false;  // memory of another library
   const void* imported = nullptr;
   bool imported_to_write = false;
   uint64_t imported_digest = 0;

@@ -98,6 +98,7 @@ Status Validator::attach(LayerSubject& subject) {
   report_ = std::make_unique<Report>(subject.plugin(), most, aborts != 0);
   attach_device(subject);
   attach_queue(subject);
+  attach_exchange(subject);
   attach_compile(subject);
   attach_kernels(subject);
   if (device_ == nullptr && compile_ == nullptr && kernels_ == nullptr) return {};

@@ -94,6 +94,15 @@ class Validator {
   bool read_back(tenon_device_t* device, tenon_buffer_t* buffer, uint64_t offset, uint64_t length,
                  std::vector<unsigned char>* out);
 
+  // ---- tenon.exchange/1: exchange.cpp
+  void attach_exchange(LayerSubject& subject);
+  tenon_code_t import_memory(tenon_device_t* device, const tenon_native_memory_t* memory,
+                             tenon_buffer_t** out);
+  tenon_code_t import_queue(tenon_device_t* device, const tenon_native_handle_t* stream,
+                            tenon_queue_t** out);
+  tenon_code_t import_fence(tenon_device_t* device, const tenon_native_handle_t* native,
+                            tenon_fence_point_t* out);
+
   // ---- tenon.queue/1: queue.cpp
   void attach_queue(LayerSubject& subject);
   tenon_code_t queue_create(tenon_device_t* device, tenon_queue_t** out);
@@ -265,6 +274,8 @@ class Validator {
   const tenon_kernels_api_t* kernels_ = nullptr;
   tenon_device_api_t device_table_ = {};
   tenon_queue_api_t queue_table_ = {};
+  const tenon_exchange_api_t* exchange_ = nullptr;
+  tenon_exchange_api_t exchange_table_ = {};
   tenon_compile_api_t compile_table_ = {};
   tenon_kernels_api_t kernels_table_ = {};
   std::mutex mutex_;  // guards the fields below
