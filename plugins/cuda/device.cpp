@@ -6,6 +6,7 @@
 
 #include "runtime.h"
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/timeline.hpp"
 #include "tenon/stream/device.h"
 
 namespace tenon::cuda {
@@ -44,18 +45,22 @@ struct Found {
 
 Status look_at(const Driver& d, int ordinal, Found* out) {
   TENON_TRY(check(d, d.device_get(&out->id, ordinal), "finding a device"));
-  const auto attribute = [&](int which) {
-    int value = 0;
-    return d.device_attribute(&value, which, out->id) == kSuccess ? value : 0;
+  int major = 0, minor = 0, pools = 0, mode = 0;
+  const auto ask = [&](int which, int* value) {
+    return check(d, d.device_attribute(value, which, out->id), "asking for a device's properties");
   };
+  TENON_TRY(ask(kAttributeMajor, &major));
+  TENON_TRY(ask(kAttributeMinor, &minor));
+  TENON_TRY(ask(kAttributeComputeMode, &mode));
+  if (d.has_pools()) TENON_TRY(ask(kAttributeMemoryPools, &pools));
   char name[128] = "";
   TENON_TRY(check(d, d.device_name(name, sizeof name - 1, out->id), "asking for a device's name"));
   size_t bytes = 0;
   TENON_TRY(check(d, d.device_memory(&bytes, out->id), "asking for a device's memory"));
   out->memory_bytes = bytes;
-  out->capability = attribute(kAttributeMajor) * 10 + attribute(kAttributeMinor);
-  out->pools = attribute(kAttributeMemoryPools) != 0;
-  out->prohibited = attribute(kAttributeComputeMode) == kComputeModeProhibited;
+  out->capability = major * 10 + minor;
+  out->pools = pools != 0;
+  out->prohibited = mode == kComputeModeProhibited;
   out->description = cat(name, ", compute capability ", out->capability / 10, ".",
                          out->capability % 10, ", CUDA ", d.version / 1000, ".",
                          d.version % 1000 / 10);
@@ -65,39 +70,47 @@ Status look_at(const Driver& d, int ordinal, Found* out) {
   return {};
 }
 
-std::deque<Found> find_devices() {
+struct Machine {
+  std::deque<Found> devices;
+  Fault fault;  // why there are no more
+};
+
+Status look_at_all(Machine* out) {
   std::string why;
   const Driver* d = driver(&why);
+  if (d == nullptr) return fail(TENON_UNAVAILABLE, cat("cuda: ", why));
   int count = 0;
-  std::deque<Found> out;
-  if (d == nullptr || d->device_count(&count) != kSuccess) return out;
+  TENON_TRY(check(*d, d->device_count(&count), "counting devices"));
   constexpr int kMost = 64;
   for (int i = 0; i < std::min(count, kMost); ++i) {
     Found found;
-    if (!look_at(*d, i, &found).ok()) break;
-    out.push_back(std::move(found));
+    TENON_TRY(look_at(*d, i, &found));
+    out->devices.push_back(std::move(found));
   }
-  return out;
+  return out->devices.empty() ? fail(TENON_UNAVAILABLE, "cuda: the driver finds no GPU") : Status();
 }
 
-const std::deque<Found>& found() {
-  static const std::deque<Found> devices = find_devices();
-  return devices;
+const Machine& machine() {
+  static const Machine instance = [] {
+    Machine made;
+    made.fault = fault_of(look_at_all(&made).code());
+    return made;
+  }();
+  return instance;
 }
 
 Status at(uint32_t ordinal, const Found** out) {
-  std::string why;
-  if (driver(&why) == nullptr) return fail(TENON_UNAVAILABLE, cat("cuda: ", why));
-  if (ordinal >= found().size()) {
-    return fail(found().empty() ? TENON_UNAVAILABLE : TENON_OUT_OF_RANGE,
-                cat("cuda: there are ", found().size(), " devices"));
+  const Machine& m = machine();
+  if (ordinal < m.devices.size()) {
+    *out = &m.devices[ordinal];
+    return {};
   }
-  *out = &found()[ordinal];
-  return {};
+  TENON_TRY(m.fault.tell());
+  return fail(TENON_OUT_OF_RANGE, cat("cuda: there are ", m.devices.size(), " devices"));
 }
 
 Status count(void*, uint32_t* out) {
-  *out = static_cast<uint32_t>(found().size());
+  *out = static_cast<uint32_t>(machine().devices.size());
   return {};
 }
 

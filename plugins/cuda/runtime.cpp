@@ -40,7 +40,10 @@ Status Runtime::start_pool() {
   TENON_TRY(check(d_.pool_of(&pool_, device_), "finding the device's memory pool"));
   uint64_t keep = UINT64_MAX;
   TENON_TRY(check(d_.pool_set(pool_, kPoolReleaseThreshold, &keep), "setting up the memory pool"));
-  return check(d_.stream_create(&pool_stream_, kStreamNonBlocking), "making a stream");
+  stream::StreamHandle made = nullptr;
+  TENON_TRY(stream_create(&made));
+  pool_stream_ = stream_of(made);
+  return {};
 }
 
 Runtime::~Runtime() {
@@ -65,6 +68,7 @@ void Runtime::leave() {
 // ---- Streams and events ----
 
 Status Runtime::stream_create(stream::StreamHandle* out) {
+  const ProcessGuard guard;  // a stream may start a thread
   CUstream stream = nullptr;
   TENON_TRY(check(d_.stream_create(&stream, kStreamNonBlocking), "making a stream"));
   *out = stream;
@@ -103,8 +107,11 @@ Status Runtime::event_elapsed(stream::EventHandle from, stream::EventHandle to, 
 // ---- Memory ----
 
 CUresult Runtime::alloc_from_pool(uint64_t size_bytes, CUdeviceptr* out) {
-  const CUresult result = d_.pool_alloc(out, size_bytes, pool_stream_);
-  return result == kSuccess ? d_.stream_synchronize(pool_stream_) : result;
+  CUresult result = d_.pool_alloc(out, size_bytes, pool_stream_);
+  if (result != kSuccess) return result;
+  result = d_.stream_synchronize(pool_stream_);
+  if (result != kSuccess) (void)d_.pool_free(*out, pool_stream_);
+  return result;
 }
 
 Status Runtime::alloc(uint64_t size_bytes, stream::Address* out) {

@@ -9,6 +9,7 @@
 namespace tenon::stream {
 
 Device::~Device() {
+  for (const auto& line : lines) line->stop();
   lines.clear();
   own.reset();
   if (runtime == nullptr) return;
@@ -134,9 +135,10 @@ Status free(void*, tenon_device_t* d, tenon_buffer_t* b) {
     const std::lock_guard lock(device.mutex);
     device.used_bytes -= buffer->size_bytes;
   }
+  // Tried also where the device cannot be made current: nobody else will free it.
   const Current current(*device.runtime);
-  TENON_TRY(current.status());
-  return device.runtime->free(buffer->address);
+  const Status freed = device.runtime->free(buffer->address);
+  return current.status().ok() ? freed : current.status();
 }
 
 Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
@@ -170,8 +172,8 @@ Status alloc_pinned(void*, tenon_device_t* d, uint64_t size_bytes, void** out) {
 Status free_pinned(void*, tenon_device_t* d, void* data) {
   Runtime& runtime = *device_of(d)->runtime;
   const Current current(runtime);
-  TENON_TRY(current.status());
-  return runtime.free_pinned(data);
+  const Status freed = runtime.free_pinned(data);
+  return current.status().ok() ? freed : current.status();
 }
 
 }  // namespace

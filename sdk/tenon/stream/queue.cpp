@@ -54,7 +54,7 @@ Line::Line(Device& device, Status* status) : device_(device) {
   }
 }
 
-Line::~Line() {
+void Line::stop() {
   wait_idle();
   {
     const std::lock_guard lock(mutex_);
@@ -62,6 +62,9 @@ Line::~Line() {
     changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
+}
+
+Line::~Line() {
   if (stream_ == nullptr) return;
   const Current current(*device_.runtime);
   (void)device_.runtime->stream_destroy(stream_);
@@ -201,7 +204,6 @@ void Line::run() {
     WorkRef work = std::move(submitted_.front());
     submitted_.pop_front();
     lock.unlock();
-    // The last work of a queue that is being destroyed must not own the line on its own thread.
     complete(work);
     lock.lock();
   }
@@ -288,7 +290,11 @@ Status queue_create(void*, tenon_device_t* d, tenon_queue_t** out) {
   TENON_TRY(current.status());
   Status status;
   auto queue = std::make_unique<Queue>(Queue{&device, std::make_shared<Line>(device, &status)});
-  TENON_TRY(status);
+  if (!status.ok()) {
+    const Fault fault = fault_of(status.code());
+    queue->line->stop();
+    return fault.tell();
+  }
   const std::lock_guard lock(device.mutex);
   device.lines.push_back(queue->line);
   *out = reinterpret_cast<tenon_queue_t*>(queue.release());
@@ -297,7 +303,7 @@ Status queue_create(void*, tenon_device_t* d, tenon_queue_t** out) {
 
 Status queue_destroy(void*, tenon_queue_t* q) {
   const std::unique_ptr<Queue> queue(queue_of(q));
-  queue->line->wait_idle();
+  queue->line->stop();
   const std::lock_guard lock(queue->device->mutex);
   std::erase(queue->device->lines, queue->line);
   return {};

@@ -91,13 +91,16 @@ using WorkRef = std::shared_ptr<Work>;
 // One stream, its work in flight and its thread. Threads: safe.
 class Line {
  public:
-  // The reason is in the status; the line is then of no use.
+  // On a failure, whose reason is in the status, the line can only be stopped.
   Line(Device& device, Status* status);
-  ~Line();  // waits for submitted work
+  ~Line();
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
   void wait_idle();
+  // Waits for submitted work and ends the thread. Every line is stopped before its last owner lets
+  // go: work owns its line, and the thread, which finishes work, must not destroy itself.
+  void stop();
   Fault take_fault();  // the first since the last call
   StreamHandle stream() const { return stream_; }
   Device& device() { return device_; }

@@ -156,9 +156,21 @@ World& World::get() {
   return world;
 }
 
-int World::begin_call() {
+int World::begin_call(const char* name) {
   const uint64_t n = ++calls_;
-  return n == settings().fail_at ? settings().fail_code : lost_.load();
+  if (n == fail_at_ && std::getenv("FAKE_CUDA_TRACE") != nullptr)
+    std::fprintf(stderr, "fake cuda: call %llu, %s, fails\n", static_cast<unsigned long long>(n), name);
+  return n == fail_at_ ? fail_code_.load() : lost_.load();
+}
+
+void World::fail_in(uint64_t n, int code) {
+  fail_code_ = code;
+  fail_at_ = n == 0 ? 0 : calls_ + n;
+}
+
+uint64_t World::memory_in_use() {
+  const std::lock_guard lock(mutex_);
+  return allocations_.size() + pinned_.size() + modules.size();
 }
 
 void World::lose(int code, const std::string& why) {
@@ -207,7 +219,8 @@ unsigned char* World::range(uint64_t address, uint64_t bytes) {
 }
 
 int World::alloc_pinned(uint64_t bytes, void** out) {
-  constexpr uint64_t kPage = 4096;
+  constexpr uint64_t kPage = 4096, kMost = uint64_t{1} << 40;
+  if (bytes > kMost) return kOutOfMemory;
   *out = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
   if (*out == nullptr) return kOutOfMemory;
   const std::lock_guard lock(mutex_);

@@ -103,8 +103,8 @@ class World final : public Memory {
   static World& get();
 
   // ---- Calls ----
-  // Counts a call; the code to return, if the tests make it fail.
-  int begin_call();
+  // Counts a call; the code to return, if the tests make it fail. FAKE_CUDA_TRACE=1 prints it then.
+  int begin_call(const char* name);
   int lost() const { return lost_; }
   void lose(int code, const std::string& why);
 
@@ -147,6 +147,11 @@ class World final : public Memory {
   std::atomic<bool> initialised{false};
 
   std::string report();
+  // The call `n` from now on fails with the code; 0: none does.
+  void fail_in(uint64_t n, int code);
+  uint64_t calls() const { return calls_; }
+  // Allocations and pinned memory that exist.
+  uint64_t memory_in_use();
 
  private:
   struct Allocation {
@@ -157,7 +162,8 @@ class World final : public Memory {
   std::map<uint64_t, Allocation> allocations_;
   std::map<void*, uint64_t> pinned_;
   uint64_t next_ = uint64_t{1} << 46, used_ = 0;
-  std::atomic<uint64_t> calls_{0};
+  std::atomic<uint64_t> calls_{0}, fail_at_{settings().fail_at};
+  std::atomic<int> fail_code_{settings().fail_code};
   std::atomic<int> lost_{0};
 };
 

@@ -12,7 +12,7 @@ using namespace fake_cuda;
 // Returns from a call that the tests make fail, or of a context that is lost.
 #define BEGIN()                                                \
   do {                                                         \
-    if (const int code = World::get().begin_call(); code != 0) \
+    if (const int code = World::get().begin_call(__func__); code != 0) \
       return code;                                             \
   } while (false)
 #define REQUIRE(condition, code) \
@@ -150,7 +150,7 @@ EXPORT cuDevicePrimaryCtxRetain(void** out, int device) {
   return kSuccess;
 }
 EXPORT cuDevicePrimaryCtxRelease_v2(int) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   --world().contexts;
   return wanted;
 }
@@ -161,7 +161,7 @@ EXPORT cuCtxPushCurrent_v2(void* context) {
   return kSuccess;
 }
 EXPORT cuCtxPopCurrent_v2(void** out) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   REQUIRE_CURRENT();
   *out = reinterpret_cast<void*>(static_cast<uintptr_t>(current().back()) + 1);
   current().pop_back();
@@ -177,11 +177,11 @@ EXPORT cuStreamCreate(void** out, unsigned) {
   return kSuccess;
 }
 EXPORT cuStreamDestroy_v2(void* stream) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   return after(wanted, world().destroy(world().streams, stream) ? kSuccess : kInvalidHandle);
 }
 EXPORT cuStreamSynchronize(void* stream) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   REQUIRE(world().has(world().streams, stream), kInvalidHandle);
   stream_of(stream)->wait();
   return after(wanted, world().lost());
@@ -201,7 +201,7 @@ EXPORT cuEventCreate(void** out, unsigned) {
   return kSuccess;
 }
 EXPORT cuEventDestroy_v2(void* event) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   return after(wanted, world().destroy(world().events, event) ? kSuccess : kInvalidHandle);
 }
 EXPORT cuEventRecord(void* event, void* stream) {
@@ -212,7 +212,7 @@ EXPORT cuEventRecord(void* event, void* stream) {
   return kSuccess;
 }
 EXPORT cuEventSynchronize(void* event) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   REQUIRE(world().has(world().events, event), kInvalidHandle);
   event_of(event)->wait();
   return after(wanted, world().lost());
@@ -237,7 +237,7 @@ EXPORT cuMemAlloc_v2(unsigned long long* out, size_t bytes) {
   return code;
 }
 EXPORT cuMemFree_v2(unsigned long long address) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   return after(wanted, world().free(address));
 }
 EXPORT cuMemAllocAsync(unsigned long long* out, size_t bytes, void* stream) {
@@ -250,7 +250,7 @@ EXPORT cuMemAllocAsync(unsigned long long* out, size_t bytes, void* stream) {
   return code;
 }
 EXPORT cuMemFreeAsync(unsigned long long address, void* stream) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   REQUIRE(world().has(world().streams, stream), kInvalidHandle);
   REQUIRE(world().range(address, 1) != nullptr, kInvalidValue);
   stream_of(stream)->put([=] { (void)world().free(address); });
@@ -275,7 +275,7 @@ EXPORT cuMemHostAlloc(void** out, size_t bytes, unsigned) {
   return world().alloc_pinned(bytes, out);
 }
 EXPORT cuMemFreeHost(void* data) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   return after(wanted, world().free_pinned(data));
 }
 EXPORT cuPointerGetAttribute(void* out, int which, unsigned long long address) {
@@ -388,7 +388,7 @@ EXPORT cuModuleLoadDataEx(void** out, const void* image, unsigned options, int* 
   return kSuccess;
 }
 EXPORT cuModuleUnload(void* handle) {
-  const int wanted = world().begin_call();
+  const int wanted = world().begin_call(__func__);
   REQUIRE(world().has(world().modules, handle), kInvalidHandle);
   for (uint64_t at : static_cast<LoadedModule*>(handle)->places) (void)world().free(at);
   world().destroy(world().modules, handle);
@@ -423,4 +423,18 @@ EXPORT cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned
   }
   put(stream, [=, values = std::move(values)] { run_grid(kernel, x, tx, values); });
   return kSuccess;
+}
+
+// ---- For tests ----
+
+extern "C" __attribute__((visibility("default"))) void fake_cuda_fail_in(uint64_t n, int code) {
+  world().fail_in(n, code);
+}
+extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_calls() {
+  return world().calls();
+}
+// Allocations, pinned blocks and modules, once all streams are idle.
+extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_in_use() {
+  for (Stream* stream : world().streams) stream->wait();
+  return world().memory_in_use();
 }

@@ -236,7 +236,7 @@ class KernelParser {
 
   void directive(const std::string& text) {
     if (text.starts_with(".maxntid")) {
-      k_.max_threads = static_cast<uint32_t>(number(split(text.substr(8), ',')[0]));
+      k_.max_threads = static_cast<uint32_t>(number(split(text.substr(8), ',').at(0)));
     } else if (text.starts_with(".reg")) {
       registers(trim(text.substr(4)));
     } else if (text.starts_with(".shared")) {
@@ -258,6 +258,7 @@ class KernelParser {
     std::string text = s.text;
     if (text[0] == '@') {
       const size_t space = text.find_first_of(" \t");
+      if (space == std::string::npos) throw Error("nothing follows " + text);
       in.unless = text[1] == '!';
       in.guard = reg(text.substr(in.unless ? 2 : 1, space - (in.unless ? 2 : 1)));
       text = trim(text.substr(space));
@@ -267,7 +268,7 @@ class KernelParser {
     opcode_ = text.substr(0, space);
     const Words operands = split(text.substr(space), ',');
     const auto name = std::find_if(std::begin(kNames), std::end(kNames),
-                                   [&](const Name& n) { return n.name == parts[0]; });
+                                   [&](const Name& n) { return n.name == parts.at(0); });
     if (name == std::end(kNames)) throw Error("the instruction " + opcode_ + " is not known");
     in.op = name->op;
     modifiers({parts.begin() + 1, parts.end()}, &in);
@@ -310,7 +311,7 @@ class KernelParser {
 
   void registers(const std::string& text) {
     const Words words = split(text, ' ');
-    for (const std::string& name : split(text.substr(words[0].size()), ',')) {
+    for (const std::string& name : split(text.substr(words.at(0).size()), ',')) {
       const size_t at = name.find('<');
       if (at == std::string::npos) {
         slots_[name] = next_++;
@@ -373,6 +374,8 @@ class KernelParser {
 
   // "[%rd1+4]", "[name+4]"
   void address(const std::string& text, Instruction* in) {
+    if (text.size() < 3 || text.front() != '[' || text.back() != ']')
+      throw Error(text + " is no address");
     std::string inside = text.substr(1, text.size() - 2);
     size_t plus = inside.find_first_of("+-", 1);
     if (plus != std::string::npos) {
@@ -446,6 +449,7 @@ class KernelParser {
         all(o.at(1), in->src + 1, 4, true);
         return;
       case Op::kBra:
+        if (in->guard == kNoSlot && o.empty()) throw Error("bra has no target");
         jumps_.emplace_back(k_.code.size(), o.at(0));
         return;
       case Op::kBarrier:
@@ -516,6 +520,8 @@ class ModuleParser {
       if (--depth_ == 0) finish();
     } else if (depth_ == 0) {
       outside(t);
+    } else if (parser_ == nullptr) {
+      throw Error("outside of a kernel: " + t);
     } else if (t.back() == ':') {
       parser_->label(t.substr(0, t.size() - 1));
     } else if (t[0] == '.') {

@@ -458,6 +458,7 @@ class Block {
       if (in.dst[i] == kNoSlot) continue;
       if (in.type == Type::kS8) value = static_cast<uint64_t>(static_cast<int8_t>(value));
       if (in.type == Type::kS16) value = static_cast<uint64_t>(static_cast<int16_t>(value));
+      if (in.type == Type::kS32) value = static_cast<uint64_t>(static_cast<int32_t>(value));
       t.r[in.dst[i]] = value;
     }
   }
