@@ -1,12 +1,12 @@
-# tenon_add_plugin(NAME SOURCES file... [MANIFEST file] [KERNELGEN] [PLAN] [LINK lib...])
+# tenon_add_plugin(NAME SOURCES file... [MANIFEST file] [KERNELGEN] [PLAN] [STREAM] [LINK lib...])
 #
 # Builds one plugin: a module with hidden visibility that exports only tenon_plugin_query, and its
 # manifest NAME.plugin.json beside it. MANIFEST is the hand-written part (default: manifest.json.in
 # beside the CMakeLists); the build adds `provides`, `build` and `library`, which it derives from
 # the code.
-# KERNELGEN and PLAN compile the SDK's source components into the plugin.
+# KERNELGEN, PLAN and STREAM compile the SDK's source components into the plugin.
 function(tenon_add_plugin name)
-  cmake_parse_arguments(P "KERNELGEN;PLAN;NO_INSTALL" "MANIFEST;OUTPUT_DIRECTORY" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(P "KERNELGEN;PLAN;STREAM;NO_INSTALL" "MANIFEST;OUTPUT_DIRECTORY" "SOURCES;LINK" ${ARGN})
   if(NOT P_MANIFEST)
     set(P_MANIFEST ${CMAKE_CURRENT_SOURCE_DIR}/manifest.json.in)
   endif()
@@ -26,6 +26,9 @@ function(tenon_add_plugin name)
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON C_STANDARD 11)
   if(P_KERNELGEN)
     target_link_libraries(${target} PRIVATE Tenon::kernelgen)
+  endif()
+  if(P_STREAM)
+    target_link_libraries(${target} PRIVATE Tenon::stream)
   endif()
   if(P_PLAN)
     target_link_libraries(${target} PRIVATE Tenon::plan)

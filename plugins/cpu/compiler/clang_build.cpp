@@ -24,6 +24,7 @@ namespace tenon::cpu::compiler {
 namespace {
 
 constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
+constexpr const char* kCudaTriple = "nvptx64-nvidia-cuda";
 
 std::string_view view(tenon_clang_str_t s) {
   return s.data ? std::string_view(s.data, s.size) : std::string_view();
@@ -33,17 +34,12 @@ bool is_opencl(const tenon_clang_options_t& options) {
   return options.dialect == TENON_CLANG_OPENCL_C || options.dialect == TENON_CLANG_OPENCL_C_WATCHED;
 }
 
-std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options,
-                                            const std::string& file) {
-  const bool opencl = is_opencl(options);
-  std::vector<std::string> args = {
-      "-triple", kTriple, "-emit-obj", "-main-file-name", file, "-mrelocation-model", "pic",
-      "-pic-level", "2", "-mframe-pointer=none", "-funwind-tables=2", "-ffreestanding",
-      "-nostdsysteminc", "-nobuiltininc", "-ffp-contract=fast", "-fmax-type-align=16",
-      // Integers wrap (scalar.h), also signed ones.
-      "-fwrapv", "-fno-verbose-asm", "-ferror-limit", "20",
-      // The emitter chooses 512-bit vectors explicitly: x86-64-v4 alone would halve them.
-      "-mprefer-vector-width=512", "-Wno-psabi"};
+// Arguments of a unit of either kind: no headers, no files, integers that wrap (scalar.h).
+void add_common(const tenon_clang_options_t& options, const std::string& file,
+                std::vector<std::string>& args) {
+  args.insert(args.end(),
+              {"-emit-obj", "-main-file-name", file, "-nostdsysteminc", "-nobuiltininc",
+               "-ffp-contract=fast", "-fwrapv", "-fno-verbose-asm", "-ferror-limit", "20"});
   args.push_back("-O" + std::to_string(options.opt_level));
   if (options.opt_level >= 2) {
     args.insert(args.end(), {"-vectorize-loops", "-vectorize-slp"});
@@ -54,6 +50,27 @@ std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options
     args.insert(args.end(), {"-target-feature", std::string(rest.substr(0, comma))});
     rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 1);
   }
+}
+
+std::vector<std::string> cuda_arguments(const tenon_clang_options_t& options,
+                                        const std::string& file) {
+  std::vector<std::string> args = {"-triple", kCudaTriple, "-aux-triple", kTriple,
+                                   "-fcuda-is-device", "-x", "cuda", "-std=c++20"};
+  add_common(options, file, args);
+  args.push_back(file);
+  return args;
+}
+
+std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options,
+                                            const std::string& file) {
+  if (options.dialect == TENON_CLANG_CUDA) return cuda_arguments(options, file);
+  const bool opencl = is_opencl(options);
+  std::vector<std::string> args = {
+      "-triple", kTriple, "-mrelocation-model", "pic", "-pic-level", "2", "-mframe-pointer=none",
+      "-funwind-tables=2", "-ffreestanding", "-fmax-type-align=16",
+      // The emitter chooses 512-bit vectors explicitly: x86-64-v4 alone would halve them.
+      "-mprefer-vector-width=512", "-Wno-psabi"};
+  add_common(options, file, args);
   if (opencl) {
     args.insert(args.end(), {"-x", "cl", "-cl-std=CL2.0", "-cl-ext=+cl_khr_fp16,+cl_khr_fp64",
                              "-Wno-unused-function", "-include", "tenon_prelude.cl"});
@@ -201,20 +218,25 @@ void initialize_targets() {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
     LLVMInitializeX86AsmParser();
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
   });
 }
 
 int32_t build_text(std::string_view text, const tenon_clang_options_t& options, std::string& output,
                    std::string& diagnostics) {
   const bool opencl = is_opencl(options);
-  if (options.dialect > TENON_CLANG_OPENCL_C_WATCHED || options.output > TENON_CLANG_LLVM_IR ||
-      options.opt_level > 3) {
+  const bool cuda = options.dialect == TENON_CLANG_CUDA;
+  if (options.dialect > TENON_CLANG_CUDA || options.output > TENON_CLANG_LLVM_IR ||
+      options.opt_level > 3 || (cuda && options.output == TENON_CLANG_OBJECT)) {
     diagnostics = "unknown dialect, kind of output or optimisation level";
     return TENON_CLANG_BAD_ARGUMENT;
   }
   initialize_targets();
   std::string file(view(options.name));
-  file = (file.empty() ? "kernel" : file) + (opencl ? ".cl" : ".cpp");
+  file = (file.empty() ? "kernel" : file) + (opencl ? ".cl" : cuda ? ".cu" : ".cpp");
   std::string unit_text(text);
   if (opencl) {
     Unit first(text, options, file, diagnostics);

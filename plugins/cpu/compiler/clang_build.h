@@ -9,7 +9,7 @@
 
 namespace tenon::cpu::compiler {
 
-// Registers the x86 target once. Every entry of the library calls it first.
+// Registers the targets once. Every entry of the library calls it first.
 void initialize_targets();
 
 int32_t build_text(std::string_view text, const tenon_clang_options_t& options, std::string& output,

@@ -32,7 +32,12 @@ typedef struct {
 typedef void (*tenon_clang_sink_fn)(void* context, const char* data, uint64_t size);
 
 /* A library that lacks a dialect returns TENON_CLANG_BAD_ARGUMENT. */
-enum { TENON_CLANG_CXX = 0, TENON_CLANG_OPENCL_C = 1, TENON_CLANG_OPENCL_C_WATCHED = 2 };
+enum {
+  TENON_CLANG_CXX = 0,
+  TENON_CLANG_OPENCL_C = 1,
+  TENON_CLANG_OPENCL_C_WATCHED = 2,
+  TENON_CLANG_CUDA = 3 /* the device's side of CUDA C++20, without CUDA's headers */
+};
 enum { TENON_CLANG_OBJECT = 0, TENON_CLANG_ASSEMBLY = 1, TENON_CLANG_LLVM_IR = 2 };
 enum {
   TENON_CLANG_OK = 0,
@@ -43,11 +48,11 @@ enum {
 
 typedef struct {
   uint32_t size_bytes;
-  uint32_t dialect;           /* TENON_CLANG_CXX (C++20) or TENON_CLANG_OPENCL_C (2.0) */
+  uint32_t dialect;           /* TENON_CLANG_CXX (C++20), TENON_CLANG_OPENCL_C (2.0), ... */
   uint32_t opt_level;         /* 0 to 3; 1 is the first tier: the emitter shapes the hot loops */
   uint32_t output;            /* TENON_CLANG_OBJECT, ... */
-  tenon_clang_str_t cpu;      /* as -march: "x86-64-v4" */
-  tenon_clang_str_t features; /* comma separated: "+avx512bf16,-fma"; may be empty */
+  tenon_clang_str_t cpu;      /* as -march: "x86-64-v4"; CUDA: "sm_90" */
+  tenon_clang_str_t features; /* comma separated: "+avx512bf16,-fma", "+ptx78"; may be empty */
   tenon_clang_str_t name;     /* file name in diagnostics; empty: "kernel" */
 } tenon_clang_options_t;
 
@@ -70,6 +75,8 @@ typedef struct {
    * otherwise. The function is reentrant and safe from several threads. barrier() is refused,
    * because items do not run together. A kernel's variables in local memory belong to the calling
    * thread.
+   *
+   * CUDA: the output is TENON_CLANG_ASSEMBLY, which is PTX, or TENON_CLANG_LLVM_IR.
    *
    * OpenCL C, watched: before every access to memory other than the work item's own variables, the
    * kernel calls the function that this variable of the module points to, null at first (kind: 0

@@ -8,6 +8,7 @@
 
 #include "tenon/cpp/status.hpp"
 #include "toolchain/compiler_process.h"
+#include "toolchain/cuda_target.h"
 
 namespace tenon::cpu {
 namespace {
@@ -89,8 +90,9 @@ BuildResult build_unit(const BuildRequest& request) {
   options.dialect = request.dialect;
   options.opt_level = request.opt_level;
   options.output = request.output;
-  options.cpu = clang_str(clang_cpu(request.isa));
-  options.features = clang_str(clang_features(request.isa));
+  const bool cuda = !request.cuda.empty();
+  options.cpu = clang_str(cuda ? request.cuda : clang_cpu(request.isa));
+  options.features = clang_str(cuda ? cuda_features(request.cuda) : clang_features(request.isa));
   const int32_t code = clang.table->build(clang_str(request.text), &options, &append, &result.bytes,
                                           &append, &result.messages);
   result.code = code == TENON_CLANG_OK ? TENON_OK : TENON_INVALID_ARGUMENT;

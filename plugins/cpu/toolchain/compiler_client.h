@@ -18,6 +18,8 @@ struct BuildRequest {
   uint32_t output = TENON_CLANG_OBJECT;
   uint32_t opt_level = 1;
   Isa isa = Isa::kBaseline;
+  // TENON_CLANG_CUDA: instead of isa, "sm_90" (cuda_target.h). Not isolated.
+  std::string_view cuda;
   bool isolated = false;  // In tenon-cc. Costs a process and the opening of the library: 25 ms.
   std::string_view text;
 };

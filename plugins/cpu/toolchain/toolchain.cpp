@@ -4,6 +4,7 @@
 #include "module.h"
 #include "tenon/cpp/plugin.hpp"
 #include "toolchain/compiler_client.h"
+#include "toolchain/cuda_target.h"
 #include "toolchain/object_cache.h"
 
 // `build` returns the bytes of a shared object, so that loading needs no linker: a warm process
@@ -33,16 +34,34 @@ Status isa_for(std::string_view target, Isa& out) {
   return {};
 }
 
+Status cuda_for(std::string_view target, const tenon_toolchain_options_t* options,
+                BuildRequest& out) {
+  out.dialect = TENON_CLANG_CUDA;
+  out.output = TENON_CLANG_ASSEMBLY;
+  out.cuda = cuda_architecture(target);
+  if (out.cuda.empty()) {
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("The clang toolchain compiles cuda-c++ for \"cuda ARCHITECTURE\" with one of ",
+                    cuda_architectures(), ", not for ", quoted(target), "."));
+  }
+  if (options && options->isolated != 0) {
+    return fail(TENON_UNIMPLEMENTED,
+                "The clang toolchain does not compile cuda-c++ in a process of its own.");
+  }
+  return {};
+}
+
 Status request_for(tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
                    const tenon_toolchain_options_t* options, BuildRequest& out) {
-  TENON_TRY(isa_for(view(target), out.isa));
+  const bool cuda = view(dialect) == TENON_DIALECT_CUDA_CPP;
+  TENON_TRY(cuda ? cuda_for(view(target), options, out) : isa_for(view(target), out.isa));
   if (view(dialect) == TENON_DIALECT_CPP) {
     out.dialect = TENON_CLANG_CXX;
   } else if (view(dialect) == TENON_DIALECT_OPENCL_C) {
     out.dialect = TENON_CLANG_OPENCL_C;
-  } else {
-    return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain knows the dialects c++ and "
-                                            "opencl-c, not ",
+  } else if (!cuda) {
+    return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain knows the dialects c++, opencl-c "
+                                            "and cuda-c++, not ",
                                             quoted(view(dialect)), "."));
   }
   if (text.size > kMaxTextBytes) {
@@ -85,6 +104,10 @@ Status make(const BuildRequest& request, const tenon_sink_t* diagnostics, std::s
     return fail(object.code, cat(wrong_text ? "The text does not compile: " : "",
                                  object.messages.substr(0, 4000)));
   }
+  if (!request.cuda.empty()) {  // the text of PTX, which the driver links
+    out = std::move(object.bytes);
+    return {};
+  }
   BuildResult linked = link_units({&object.bytes, 1});
   if (linked.code != TENON_OK) {
     TENON_TRY(give(diagnostics, linked.messages));
@@ -100,7 +123,7 @@ Status build(void*, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
   BuildRequest request;
   TENON_TRY(request_for(target, dialect, text, options, request));
   const std::string key = cache_key(CacheKind::kModule, request.isa,
-                                    cat(request.dialect, " O", request.opt_level), request.text);
+                                    cat(request.dialect, " O", request.opt_level, request.cuda), request.text);
   if (std::optional<std::string> cached = cache_get(CacheKind::kModule, key)) {
     return give(object, *cached);
   }
@@ -138,7 +161,7 @@ void release(void*, tenon_module_t* module) {
 const tenon_toolchain_api_t kToolchainTable = {sizeof(tenon_toolchain_api_t),
                                                nullptr,
                                                str("clang"),
-                                               str("c++,opencl-c"),
+                                               str("c++,opencl-c,cuda-c++"),
                                                entry<build>,
                                                entry<load>,
                                                entry<symbol>,

@@ -1,4 +1,4 @@
-// tenon.toolchain/1 of the cpu: clang for "c++" and "opencl-c".
+// tenon.toolchain/1 of the cpu: clang for "c++", "opencl-c" and "cuda-c++".
 #ifndef TENON_PLUGINS_CPU_TOOLCHAIN_TOOLCHAIN_H_
 #define TENON_PLUGINS_CPU_TOOLCHAIN_TOOLCHAIN_H_
 

@@ -55,6 +55,27 @@ TEST_F(Toolchain, CppToCallable) {
   EXPECT_EQ(symbol<int(int)>("thrice"), nullptr);
 }
 
+TEST_F(Toolchain, CudaKernelsBecomePtx) {
+  const char* text =
+      "extern \"C\" __attribute__((global)) void twice(float* x) {"
+      " const int i = __nvvm_read_ptx_sreg_tid_x(); x[i] = x[i] + x[i]; __syncthreads(); }";
+  ASSERT_EQ(build("cuda-c++", text, 0, "cuda sm_80"), TENON_OK) << diagnostics_;
+  for (const char* part : {".version 7.0", ".target sm_80", ".entry twice", "bar.sync"})
+    EXPECT_NE(bytes_.find(part), std::string::npos) << part << " is not in\n" << bytes_;
+  ASSERT_EQ(build("cuda-c++", text, 0, "cuda sm_90"), TENON_OK) << diagnostics_;
+  EXPECT_NE(bytes_.find(".target sm_90"), std::string::npos);
+}
+
+TEST_F(Toolchain, CudaIsCompiledForArchitecturesThatClangKnows) {
+  for (const char* target : {"", "cuda", "cuda sm_9", "cuda sm_100", "sm_90", "cpu isa=avx2"}) {
+    EXPECT_EQ(build("cuda-c++", "", 0, target), TENON_INVALID_ARGUMENT) << target;
+    EXPECT_NE(host_.failure.find("sm_90"), std::string::npos) << host_.failure;
+  }
+  EXPECT_EQ(build("cuda-c++", "", 1, "cuda sm_90"), TENON_UNIMPLEMENTED);
+  EXPECT_EQ(build("cuda-c++", "nonsense", 0, "cuda sm_90"), TENON_INVALID_ARGUMENT);
+  EXPECT_NE(diagnostics_.find("nonsense"), std::string::npos);
+}
+
 TEST_F(Toolchain, OpenclKernelsRunByItems) {
   ASSERT_EQ(build("opencl-c",
                   "__kernel void scale(__global float* x, float a) {"

@@ -2,7 +2,7 @@
  * callables. The cpu plugin provides one with clang; sim, kernels written in Python and packages
  * use it.
  *
- * Users: plugins/cpu provides it; plugins/sim and plugins/cpu call it.
+ * Users: plugins/cpu provides it; plugins/sim, plugins/cuda and plugins/cpu call it.
  */
 #ifndef TENON_ABI_TOOLCHAIN_H_
 #define TENON_ABI_TOOLCHAIN_H_
@@ -23,6 +23,9 @@ typedef struct tenon_module_t tenon_module_t;
  * without headers. */
 #define TENON_DIALECT_CPP "c++"
 #define TENON_DIALECT_OPENCL_C "opencl-c"
+/* The device's side of CUDA C++20, without CUDA's headers and libraries; the result is PTX, for the
+ * driver and not for load. Targets are "cuda ARCHITECTURE": "cuda sm_90". isolated is refused. */
+#define TENON_DIALECT_CUDA_CPP "cuda-c++"
 
 typedef void (*tenon_opencl_run_t)(void* const* args, const uint64_t global_size[3],
                                    const uint64_t begin[3], const uint64_t end[3]);

@@ -40,11 +40,7 @@ bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std:
     std::string reason;
     const bool ok = to_tree(k, target, &schedule, &tree, &reason);
     if (ok && printed.insert(tree.name).second) {
-      if (target.dialect == Dialect::kOpenCl) {
-        bodies += print_opencl(tree, prelude);
-      } else {
-        bodies += print_cpp(tree, prelude);
-      }
+      bodies += print(tree, target.dialect, prelude);
     }
     if (ok) reason = prelude.why();
     if (!ok || !reason.empty()) {

@@ -83,6 +83,8 @@ class TextDevice {
   // The kernelgen target for tenon_device_info_t::target. That text must contain everything that
   // makes binaries differ.
   virtual Target target(std::string_view text) const = 0;
+  // Whether code compiled for one target runs on a device of another.
+  virtual bool runs(std::string_view made_for, std::string_view device) const;
   virtual const tenon_device_api_t& memory() const = 0;
   virtual uint64_t alignment_bytes(tenon_device_t* device) const = 0;
   // Compiles for that target ahead of loading. The host caches the binary, so that a second start

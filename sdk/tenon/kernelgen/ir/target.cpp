@@ -1,5 +1,6 @@
 #include "tenon/kernelgen/ir/target.h"
 
+#include <algorithm>
 #include <bit>
 
 namespace tenon::kernelgen {
@@ -44,6 +45,13 @@ Target Target::opencl(bool fp64, uint32_t group) {
   t.group = std::bit_floor(group);
   t.dialect = Dialect::kOpenCl;
   t.fp64 = fp64;
+  return t;
+}
+Target Target::cuda(uint32_t group) {
+  Target t = cpp("cuda", 0, 64, true);
+  t.group = std::bit_floor(std::max(group, 1u));
+  t.warp = 32;
+  t.dialect = Dialect::kCuda;
   return t;
 }
 

@@ -7,7 +7,7 @@
 
 namespace tenon::kernelgen {
 
-enum class Dialect : uint8_t { kCpp, kOpenCl };
+enum class Dialect : uint8_t { kCpp, kOpenCl, kCuda };
 
 // Affects speed only, except for `dialect`, `isa` and `fp64`, which choose the text.
 struct Target {
@@ -21,8 +21,10 @@ struct Target {
   bool bf16 = false;       // multiplies pairs of bf16 into f32 (vdpbf16ps), and has vpdpwssd
   bool i16_pairs = false;  // multiplies pairs of i16 into i32 (pmaddwd)
   bool fp64 = true;
-  // OpenCL: the most work items that can share barriers and memory, a power of two; 0: none can.
+  // Work items: the most that can share barriers and memory, a power of two; 0: none can.
   uint32_t group = 0;
+  // Of those, how many run in step and exchange values without memory; 0: none do.
+  uint32_t warp = 0;
   // From this size on, the results of a kernel that only streams bypass the caches: they are too
   // large for last-level caches to keep for the next kernel. 0: the target has no such stores.
   int64_t stream_bytes = 0;
@@ -33,6 +35,9 @@ struct Target {
   // Points of such a chunk: it stays in L2 between the stages that share its loop.
   int64_t row_chunk = 1 << 15;
 
+  // Whether kernels are text for one work item, and scalar.
+  bool items() const { return dialect != Dialect::kCpp; }
+
   static Target avx512();
   static Target avx512_bf16();  // isa is "avx512" too
   static Target avx2();
@@ -40,6 +45,7 @@ struct Target {
   static Target generic();
   static Target scalar();
   static Target opencl(bool fp64, uint32_t group = 0);  // group: rounded down to a power of two
+  static Target cuda(uint32_t group = 256);             // likewise, at least 1
 };
 
 }  // namespace tenon::kernelgen

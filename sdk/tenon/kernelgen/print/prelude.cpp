@@ -65,7 +65,36 @@ std::string Prelude::type(DType t, uint32_t lanes) {
   return name;
 }
 
+namespace {
+
+// Nothing of CUDA's own headers: registers and barriers are the compiler's builtins.
+constexpr std::string_view kCudaHeader =
+    "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short "
+    "u16;\n"
+    "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
+    "typedef float f32; typedef double f64;\n"
+    "#define FN static inline __attribute__((device, always_inline, unused))\n"
+    "#define OWN static __attribute__((device))\n"
+    "#define KERNEL extern \"C\" __attribute__((global))\n"
+    "#define SHARED static __attribute__((shared))\n"
+    "#define TABLE static __attribute__((device)) const\n"
+    "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
+    "#define CVTS(T, x) ((T)(x))\n"
+    "#define HOLD(x) (void)0\n"
+    "#define BITS(T, x) __builtin_bit_cast(T, x)\n"
+    "#define INF_f32 __builtin_inff()\n#define NAN_f32 __builtin_nanf(\"\")\n"
+    "#define INF_f64 __builtin_inf()\n#define NAN_f64 __builtin_nan(\"\")\n"
+    "FN i64 min(i64 a, i64 b) { return a < b ? a : b; }\n"
+    "FN i64 max(i64 a, i64 b) { return a > b ? a : b; }\n"
+    "FN i64 local_id() { return __nvvm_read_ptx_sreg_tid_x(); }\n"
+    "FN i64 group_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }\n"
+    "FN i64 global_id() { return group_id() * __nvvm_read_ptx_sreg_ntid_x() + local_id(); }\n"
+    "FN void meet() { __syncthreads(); }\n";
+
+}  // namespace
+
 std::string Prelude::header() const {
+  if (target_.dialect == Dialect::kCuda) return std::string(kCudaHeader);
   if (target_.dialect == Dialect::kOpenCl) {
     std::string s =
         "typedef char i8; typedef uchar u8; typedef short i16; typedef ushort u16;\n"
@@ -487,7 +516,7 @@ std::string Prelude::need_sort(DType key) {
   const std::string V =
       std::string(target_.dialect == Dialect::kOpenCl ? "__global " : "") + "i64*";
   functions_ +=
-      "static void " + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V +
+      (target_.dialect == Dialect::kCuda ? "OWN void " : "static void ") + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V +
       " tv, i64 n) {\n"
       "  for (i64 s = 0; s < n; s += 16) {\n    const i64 e = s + 16 < n ? s + 16 : n;\n"
       "    for (i64 i = s + 1; i < e; ++i) {\n      const " +

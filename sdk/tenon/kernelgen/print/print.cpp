@@ -1,5 +1,5 @@
-// One printer for both dialects. They differ in how a kernel begins and in address spaces, and
-// OpenCL C trees have only scalars.
+// One printer for all dialects. They differ in how a kernel begins and in address spaces. Trees for
+// work items (OpenCL C, CUDA C++) have only scalars.
 #include "tenon/kernelgen/print/print.h"
 
 #include <bit>
@@ -11,8 +11,12 @@ namespace {
 
 class Text {
  public:
-  Text(const LoopTree& tree, Prelude& prelude, bool opencl)
-      : t_(tree), p_(prelude), opencl_(opencl) {}
+  Text(const LoopTree& tree, Dialect dialect, Prelude& prelude)
+      : t_(tree),
+        p_(prelude),
+        opencl_(dialect == Dialect::kOpenCl),
+        items_(dialect != Dialect::kCpp),
+        global_(opencl_ ? "__global " : "") {}
 
   std::string run() {
     begin();
@@ -42,32 +46,7 @@ class Text {
 
   void begin() {
     const auto& buffers = t_.buffers;
-    if (opencl_) {
-      out_ += "__kernel ";
-      if (t_.group != 0)
-        out_ += "__attribute__((reqd_work_group_size(" + std::to_string(t_.group) + ", 1, 1))) ";
-      out_ += "void " + t_.name + "(";
-      for (size_t i = 0; i < buffers.size(); ++i) {
-        out_ += std::string(i ? ", " : "") + "__global " + (buffers[i].written ? "" : "const ") +
-                p_.memory_type(buffers[i].type) + "* b" + std::to_string(i);
-      }
-      for (uint32_t i = 0; i < t_.extent_count; ++i)
-        out_ += (buffers.empty() && i == 0 ? "i64 n" : ", i64 n") + std::to_string(i);
-      if (!t_.scratch_bytes.words.empty()) out_ += ", __global u8* scratch_all";
-      out_ += ") {\n";
-      for (size_t i = 0; i < t_.shared.size(); ++i) {
-        line("__local " + p_.memory_type(t_.shared[i].type) + " s" + std::to_string(i) + "[" +
-             std::to_string(t_.shared[i].elements) + "];");
-      }
-      // Whole groups start, so the last may have surplus items.
-      if (t_.group != 0 && !t_.together)
-        line("if (" + item() + " >= " + size_text(t_.range) + ") return;");
-      if (!t_.scratch_bytes.words.empty()) {
-        line("__global u8* scratch = scratch_all + " + item() + " * (" +
-             size_text(t_.scratch_bytes) + ");");
-      }
-      return;
-    }
+    if (items_) return begin_item();
     out_ += "extern \"C\" __attribute__((visibility(\"default\"))) void " + t_.name +
             "(void* const* buf, const i64* ext, i64 begin, i64 end, void* scratch) {\n";
     for (size_t i = 0; i < buffers.size(); ++i) {
@@ -79,8 +58,44 @@ class Text {
     line("(void)buf; (void)ext; (void)scratch;");
   }
 
+  // A kernel of one work item.
+  void begin_item() {
+    const std::string group = std::to_string(t_.group);
+    out_ += opencl_ ? "__kernel " : "KERNEL ";
+    if (t_.group != 0) {
+      out_ += opencl_ ? "__attribute__((reqd_work_group_size(" + group + ", 1, 1))) "
+                      : "__attribute__((launch_bounds(" + group + "))) ";
+    }
+    out_ += "void " + t_.name + "(" + parameters() + ") {\n";
+    for (size_t i = 0; i < t_.shared.size(); ++i) {
+      line((opencl_ ? "__local " : "SHARED ") + p_.memory_type(t_.shared[i].type) + " s" +
+           std::to_string(i) + "[" + std::to_string(t_.shared[i].elements) + "];");
+    }
+    // Whole groups start, so the last may have surplus items.
+    if (t_.group != 0 && !t_.together)
+      line("if (" + item() + " >= " + size_text(t_.range) + ") return;");
+    if (!t_.scratch_bytes.words.empty()) {
+      line(global_ + "u8* scratch = scratch_all + " + item() + " * (" + size_text(t_.scratch_bytes) +
+           ");");
+    }
+  }
+
+  std::string parameters() const {
+    std::string out;
+    const auto add = [&](const std::string& p) { out += (out.empty() ? "" : ", ") + p; };
+    for (size_t i = 0; i < t_.buffers.size(); ++i) {
+      add(global_ + (t_.buffers[i].written ? "" : "const ") + p_.memory_type(t_.buffers[i].type) +
+          "* b" + std::to_string(i));
+    }
+    for (uint32_t i = 0; i < t_.extent_count; ++i) add("i64 n" + std::to_string(i));
+    if (!t_.scratch_bytes.words.empty()) add(global_ + "u8* scratch_all");
+    return out;
+  }
+
+  std::string local_id() const { return opencl_ ? "(i64)get_local_id(0)" : "local_id()"; }
   // The index of the work item in the range.
   std::string item() const {
+    if (!opencl_) return t_.together ? "group_id()" : "global_id()";
     return t_.together ? "(i64)get_group_id(0)" : "(i64)get_global_id(0)";
   }
 
@@ -115,10 +130,10 @@ class Text {
   std::string number(const Node& n) {
     if (!is_float(n.type)) {
       if (n.type == TENON_U64)
-        return std::to_string(static_cast<uint64_t>(n.bits)) + (opencl_ ? "UL" : "ull");
+        return std::to_string(static_cast<uint64_t>(n.bits)) + (items_ ? "UL" : "ull");
       if (n.bits == INT64_MIN)
-        return opencl_ ? "(-9223372036854775807L - 1)" : "(-9223372036854775807ll - 1)";
-      if (n.type == TENON_I64) return std::to_string(n.bits) + (opencl_ ? "L" : "ll");
+        return items_ ? "(-9223372036854775807L - 1)" : "(-9223372036854775807ll - 1)";
+      if (n.type == TENON_I64) return std::to_string(n.bits) + (items_ ? "L" : "ll");
       if (n.type == TENON_I32 && n.bits == INT32_MIN) return "(-2147483647 - 1)";
       return "(" + p_.type(n.type, 1) + ")" + std::to_string(n.bits) +
              (n.type == TENON_U32 ? "u" : "");
@@ -239,7 +254,7 @@ class Text {
     if (n.space == Space::kShared) base = "s" + std::to_string(n.ref);
     if (n.space == Space::kScratch) {
       base =
-          std::string("((") + (opencl_ ? "__global " : "") + p_.memory_type(n.type) + "*)scratch)";
+          "((" + global_ + p_.memory_type(n.type) + "*)scratch)";
     }
     return scalar_address ? base + " + " + v(n.args[0]) : base;
   }
@@ -382,12 +397,12 @@ class Text {
 
   void loop(const Node& n) {
     const std::string i = v(n.dst), step = std::to_string(n.bits);
-    if (n.bind == Bind::kRange && opencl_) {
+    if (n.bind == Bind::kRange && items_) {
       line("{");
       ++indent_;
       line("const i64 " + i + " = " + item() + ";");
     } else if (n.bind == Bind::kLanes) {
-      line("for (i64 " + i + " = " + v(n.args[0]) + " + (i64)get_local_id(0); " + i + " < " +
+      line("for (i64 " + i + " = " + v(n.args[0]) + " + " + local_id() + "; " + i + " < " +
            v(n.args[1]) + "; " + i + " += " + std::to_string(t_.group) + ") {");
       ++indent_;
     } else if (n.bind == Bind::kHalving) {
@@ -431,7 +446,7 @@ class Text {
         define(n.dst, number(n));
         break;
       case NodeKind::kExt:
-        define(n.dst, opencl_ ? "n" + std::to_string(n.ref) : "ext[" + std::to_string(n.ref) + "]");
+        define(n.dst, items_ ? "n" + std::to_string(n.ref) : "ext[" + std::to_string(n.ref) + "]");
         break;
       case NodeKind::kOp:
         define(n.dst, operation(n));
@@ -480,7 +495,7 @@ class Text {
         break;
       case NodeKind::kLocal:
         line(p_.memory_type(n.type) + " l" + std::to_string(n.ref) + "[" + std::to_string(n.bits) +
-             "] " + (opencl_ ? "" : "__attribute__((aligned(64)))") + ";");
+             "] " + (items_ ? "" : "__attribute__((aligned(64)))") + ";");
         break;
       case NodeKind::kTranspose:
         line(p_.need("tile", n.type, static_cast<uint32_t>(n.bits)) + "(" + pointer(n, true) +
@@ -501,7 +516,7 @@ class Text {
         break;
       case NodeKind::kSort: {
         auto at = [&](const std::string& e, ValueId x) {
-          return std::string("((") + (opencl_ ? "__global " : "") + e + "*)scratch) + " + v(x);
+          return "((" + global_ + e + "*)scratch) + " + v(x);
         };
         const std::string e = p_.memory_type(n.type);
         line(p_.need_sort(n.type) + "(" + at(e, n.args[0]) + ", " + at("i64", n.args[1]) + ", " +
@@ -514,11 +529,12 @@ class Text {
                           v(n.args[0]) + ")");
         break;
       case NodeKind::kLaneId:
-        define(n.dst, "(i64)get_local_id(0)");
+        define(n.dst, local_id());
         break;
       case NodeKind::kBarrier:
-        line(n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
-                         : "barrier(CLK_LOCAL_MEM_FENCE);");
+        line(!opencl_ ? "meet();"
+             : n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
+                           : "barrier(CLK_LOCAL_MEM_FENCE);");
         break;
       case NodeKind::kComment:
         line("// " + n.text);
@@ -528,18 +544,16 @@ class Text {
 
   const LoopTree& t_;
   Prelude& p_;
-  const bool opencl_;
+  const bool opencl_, items_;
+  const std::string global_;  // the address space of buffers
   std::string out_;
   size_t indent_ = 1;
 };
 
 }  // namespace
 
-std::string print_cpp(const LoopTree& tree, Prelude& prelude) {
-  return Text(tree, prelude, false).run();
-}
-std::string print_opencl(const LoopTree& tree, Prelude& prelude) {
-  return Text(tree, prelude, true).run();
+std::string print(const LoopTree& tree, Dialect dialect, Prelude& prelude) {
+  return Text(tree, dialect, prelude).run();
 }
 
 }  // namespace tenon::kernelgen

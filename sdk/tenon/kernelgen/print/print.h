@@ -9,8 +9,7 @@
 
 namespace tenon::kernelgen {
 
-std::string print_cpp(const LoopTree& tree, Prelude& prelude);
-std::string print_opencl(const LoopTree& tree, Prelude& prelude);
+std::string print(const LoopTree& tree, Dialect dialect, Prelude& prelude);
 
 }  // namespace tenon::kernelgen
 #endif

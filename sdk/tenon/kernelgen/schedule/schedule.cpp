@@ -313,7 +313,7 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
   Schedule s;
   s.shape = Shape::kPointwise;
   s.lanes = lanes_of(k, t);
-  if (t.dialect == Dialect::kOpenCl || k.lead.empty()) {
+  if (t.items() || k.lead.empty()) {
     s.lanes = 1;
     s.grain = 256;
     s.group = alone(t);
@@ -419,7 +419,7 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
     if (best != INT64_MIN) along_inner += best;
   }
   s.grain = std::max<int64_t>(1, 8192 / row);
-  if (t.dialect == Dialect::kOpenCl) {
+  if (t.items()) {
     s.lanes = 1;
     s.grain = 64;
     s.group = alone(t);
@@ -458,7 +458,7 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   const Stage& st = k.stages[0];
   Schedule s;
   s.shape = Shape::kOrdered;
-  s.lanes = st.kind == StageKind::kSort || t.dialect == Dialect::kOpenCl ? 1 : lanes_of(k, t);
+  s.lanes = st.kind == StageKind::kSort || t.items() ? 1 : lanes_of(k, t);
   s.group = alone(t);
   int64_t best = 0, line = 1;
   for (uint32_t a : k.lead) {
@@ -483,7 +483,7 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
 bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* why) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
-  if (t.dialect == Dialect::kOpenCl || t.vector_bytes < 16) {
+  if (t.items() || t.vector_bytes < 16) {
     *why = "attention in one pass is generated for processors with vectors";
     return false;
   }

@@ -1,0 +1,127 @@
+#include "cuda_symbols.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/process_guard.hpp"
+
+namespace tenon::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libcuda.so.1";
+constexpr const char* kControl = "/dev/nvidiactl";
+constexpr int kOldest = 11000;  // PTX 7.0, the first with sm_80
+
+std::string release(int version) {
+  return cat(version / 1000, ".", version % 1000 / 10);
+}
+
+// "CUDA_ERROR_NO_DEVICE (100): no CUDA-capable device is detected"
+std::string error_text(const Driver& d, CUresult result) {
+  const char *name = nullptr, *text = nullptr;
+  if (d.error_name(result, &name) != kSuccess || name == nullptr) name = "an unknown error";
+  if (d.error_string(result, &text) != kSuccess || text == nullptr) text = "the driver says no more";
+  return cat(std::string_view(name), " (", result, "): ", std::string_view(text));
+}
+
+std::string why_not_there() {
+  if (access("/proc/driver/nvidia/version", F_OK) == 0) {
+    return cat("NVIDIA's driver runs on this machine, but its library ", kLibrary,
+               " is not here. A container needs it mounted (docker: --gpus all, with "
+               "NVIDIA_DRIVER_CAPABILITIES=compute,utility)");
+  }
+  return cat("there is no ", kLibrary,
+             ": NVIDIA's driver is not installed, or this container was started without the GPU "
+             "(docker: --gpus all)");
+}
+
+std::string why_not_initialised(const Driver& d, CUresult result) {
+  const std::string error = error_text(d, result);
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (result == kNoDevice && visible != nullptr)
+    return cat("CUDA_VISIBLE_DEVICES=", quoted(visible), " leaves no GPU; unset it. ", error);
+  if (access(kControl, F_OK) != 0)
+    return cat("the driver's library is here, but the device files are not (", kControl,
+               "): no GPU, its kernel module is not loaded (modprobe nvidia), or the container was "
+               "started without it. ",
+               error);
+  if (access(kControl, R_OK | W_OK) != 0 && errno == EACCES)
+    return cat("this user may not open ", kControl,
+               "; add the user to the group that owns it (often video). ", error);
+  if (result == kSystemDriverMismatch)
+    return cat("the driver's library and its kernel module are of different versions; restart the "
+               "machine after the update. ",
+               error);
+  return cat("the driver cannot be initialised. ", error);
+}
+
+struct Loaded {
+  Driver driver;
+  std::string why;
+};
+
+void look_up(void* library, Driver& d, std::string& why) {
+#define TENON_CUDA_LOOK_UP(name, symbol, parameters) \
+  d.name = reinterpret_cast<decltype(d.name)>(dlsym(library, #symbol));
+#define TENON_CUDA_REQUIRE(name, symbol, parameters) \
+  TENON_CUDA_LOOK_UP(name, symbol, parameters)       \
+  if (d.name == nullptr && why.empty())              \
+    why = cat(kLibrary, " has no ", #symbol, ": the driver is too old; CUDA 11 is the oldest");
+  TENON_CUDA_FUNCTIONS(TENON_CUDA_REQUIRE)
+  TENON_CUDA_POOL_FUNCTIONS(TENON_CUDA_LOOK_UP)
+#undef TENON_CUDA_REQUIRE
+#undef TENON_CUDA_LOOK_UP
+}
+
+Loaded load() {
+  const ProcessGuard guard;  // the driver starts threads when it is initialised
+  Loaded out;
+  Driver& d = out.driver;
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    const std::string_view text = reason == nullptr ? "" : reason;
+    out.why = text.find("No such file") != std::string_view::npos
+                  ? why_not_there()
+                  : cat(kLibrary, " cannot be opened: ", text);
+    return out;
+  }
+  look_up(library, d, out.why);
+  if (!out.why.empty()) return out;
+  const CUresult result = d.init(0);
+  if (result != kSuccess) {
+    out.why = why_not_initialised(d, result);
+  } else if (d.driver_version(&d.version) != kSuccess || d.version < kOldest) {
+    out.why = cat("the driver is for CUDA ", release(d.version), ", and ", release(kOldest),
+                  " is the oldest that works; update it");
+  }
+  return out;
+}
+
+bool is_lost(CUresult result) {
+  return result == kEccUncorrectable || result == kIllegalAddress || result == kLaunchTimeout ||
+         (result >= 709 && result <= kLaunchFailed) || result == kUnknown;
+}
+
+}  // namespace
+
+const Driver* driver(std::string* why) {
+  static const Loaded loaded = load();
+  *why = loaded.why;
+  return loaded.why.empty() ? &loaded.driver : nullptr;
+}
+
+Status check(const Driver& d, CUresult result, std::string_view doing) {
+  if (result == kSuccess) return {};
+  const bool memory = result == kOutOfMemory || result == kLaunchOutOfResources;
+  return fail(memory            ? TENON_RESOURCE_EXHAUSTED
+              : is_lost(result) ? TENON_DEVICE_LOST
+                                : TENON_INTERNAL,
+              cat("cuda: ", doing, ": ", error_text(d, result)));
+}
+
+}  // namespace tenon::cuda

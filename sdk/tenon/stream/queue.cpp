@@ -1,0 +1,363 @@
+#include "tenon/stream/queue.h"
+
+#include <algorithm>
+#include <system_error>
+
+#include "tenon/cpp/thread.hpp"
+#include "tenon/stream/device.h"
+
+namespace tenon::stream {
+
+Event::~Event() {
+  const std::lock_guard lock(device_.mutex);
+  device_.free_events[timed_].push_back(handle_);
+}
+
+void Fence::will_signal(uint64_t value, const Device* device, EventRef event) {
+  const std::lock_guard lock(mutex_);
+  submitted_.push_back({value, device, std::move(event)});
+}
+
+EventRef Fence::event_for(uint64_t value, const Device* device) const {
+  const std::lock_guard lock(mutex_);
+  const Point* best = nullptr;
+  for (const Point& p : submitted_) {
+    if (p.device == device && p.value >= value && (best == nullptr || p.value < best->value))
+      best = &p;
+  }
+  return best == nullptr ? nullptr : best->event;
+}
+
+// The waiter may destroy the fence, so it is not touched after the signal.
+void Fence::done(uint64_t value, const Fault& fault) {
+  std::vector<Point> forgotten;  // events are given back without the lock
+  {
+    const std::lock_guard lock(mutex_);
+    const auto keep =
+        std::partition(submitted_.begin(), submitted_.end(), [&](const Point& p) { return p.value != value; });
+    std::move(keep, submitted_.end(), std::back_inserter(forgotten));
+    submitted_.erase(keep, submitted_.end());
+  }
+  fault.ok() ? timeline.signal(value) : timeline.fail(value, fault);
+}
+
+// ---- Lines ----
+
+Line::Line(Device& device, Status* status) : device_(device) {
+  *status = device.runtime->stream_create(&stream_);
+  if (!status->ok()) return;
+  try {
+    thread_ = start_thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    *status = fail(TENON_RESOURCE_EXHAUSTED,
+                   cat(device.name, ": no thread can be started: ", error.what()));
+  }
+}
+
+void Line::stop() {
+  wait_idle();
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+Line::~Line() {
+  if (stream_ == nullptr) return;
+  const Current current(*device_.runtime);
+  (void)device_.runtime->stream_destroy(stream_);
+}
+
+void Line::wait_idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return in_flight_ == 0; });
+}
+
+Fault Line::take_fault() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(fault_, {});
+}
+
+bool Line::holds() {
+  const std::lock_guard lock(mutex_);
+  return !held_.empty();
+}
+
+void Line::hold(WorkRef work) {
+  {
+    const std::lock_guard lock(mutex_);
+    held_.push_back(std::move(work));
+  }
+  advance();
+}
+
+// One thread at a time submits held work, without holding the lock. A thread that finds another one
+// submitting leaves its own work, which is ready, to that one.
+void Line::advance() {
+  std::vector<std::pair<WorkRef, Fault>> failed;
+  std::unique_lock lock(mutex_);
+  if (std::exchange(advancing_, true)) return;
+  while (!held_.empty() && held_.front()->waits == 0) {
+    const WorkRef work = held_.front();
+    lock.unlock();
+    Fault fault;
+    {
+      const std::lock_guard faults(work->mutex);
+      fault = work->fault;
+    }
+    if (fault.ok()) {
+      const Current current(*device_.runtime);
+      Status status = current.status();
+      for (const Command& command : work->commands) {
+        if (status.ok()) status = command();
+      }
+      if (status.ok()) status = submit(work);
+      if (!status.ok()) fault = fault_of(status.code());
+    }
+    if (!fault.ok()) failed.emplace_back(work, fault);
+    lock.lock();
+    held_.pop_front();
+  }
+  advancing_ = false;
+  lock.unlock();
+  for (const auto& [work, fault] : failed) settle(*work, fault);
+}
+
+// Marks the end of the work's commands, and hands it to the thread. If the mark fails, the commands
+// have ended.
+Status Line::submit(const WorkRef& work) {
+  Runtime& runtime = *device_.runtime;
+  Status status = device_.event(false, &work->end);
+  if (status.ok()) status = runtime.event_record(work->end->handle(), stream_);
+  if (!status.ok()) {
+    const Fault fault = fault_of(status.code());
+    (void)runtime.stream_synchronize(stream_);
+    return fault.tell();
+  }
+  if (work->signal.fence != nullptr)
+    fence_of(work->signal.fence)->will_signal(work->signal.value, &device_, work->end);
+  const std::lock_guard lock(mutex_);
+  submitted_.push_back(work);
+  changed_.notify_all();
+  return {};
+}
+
+// Notifies under the lock: a waiter may destroy this object as soon as it can take the lock.
+void Line::settle(Work& work, const Fault& fault) {
+  if (work.signal.fence != nullptr) fence_of(work.signal.fence)->done(work.signal.value, fault);
+  const std::lock_guard lock(mutex_);
+  if (fault_.ok() && !work.waited_for) fault_ = fault;
+  if (--in_flight_ == 0) changed_.notify_all();
+}
+
+namespace {
+
+Status times_of(Runtime& runtime, const Work& work, std::vector<kernelgen::KernelTime>* out) {
+  for (const auto& [begin, end] : work.timed) {
+    float from = 0, to = 0;
+    const EventHandle first = work.timed.front().first->handle();
+    TENON_TRY(runtime.event_elapsed(first, begin->handle(), &from));
+    TENON_TRY(runtime.event_elapsed(first, end->handle(), &to));
+    constexpr double kNs = 1e6;
+    out->push_back(
+        {static_cast<uint64_t>(from * kNs), static_cast<uint64_t>(to * kNs)});
+  }
+  return {};
+}
+
+// The first fault of work that the stream has waited for. That work has ended, and its own thread
+// is about to signal it.
+Fault fault_of_waits(const Work& work) {
+  for (const tenon_fence_point_t& point : work.native) {
+    const Status status = fence_of(point.fence)->timeline.wait(point.value, UINT64_MAX);
+    if (!status.ok()) return fault_of(status.code());
+  }
+  return {};
+}
+
+}  // namespace
+
+void Line::complete(const WorkRef& work) {
+  Runtime& runtime = *device_.runtime;
+  Fault fault;
+  try {
+    const Current current(runtime);
+    std::vector<kernelgen::KernelTime> times;
+    Status status = current.status();
+    if (status.ok()) status = runtime.event_synchronize(work->end->handle());
+    if (status.ok()) status = times_of(runtime, *work, &times);
+    fault = status.ok() ? fault_of_waits(*work) : fault_of(status.code());
+    if (fault.ok() && work->done) fault.code = work->done(times, &fault.text);
+  } catch (const std::bad_alloc&) {
+    fault = {TENON_RESOURCE_EXHAUSTED, "There is not enough memory."};
+  }
+  settle(*work, fault);
+}
+
+void Line::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || !submitted_.empty(); });
+    if (submitted_.empty()) return;
+    WorkRef work = std::move(submitted_.front());
+    submitted_.pop_front();
+    lock.unlock();
+    complete(work);
+    lock.lock();
+  }
+}
+
+// ---- Work ----
+
+void open_gate(void* self, const Fault& fault) {
+  const std::unique_ptr<WorkRef> held(static_cast<WorkRef*>(self));
+  Work& work = **held;
+  if (!fault.ok()) {
+    const std::lock_guard lock(work.mutex);
+    if (work.fault.ok()) work.fault = fault;
+  }
+  if (--work.waits == 0) work.line->advance();
+}
+
+void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) {
+  Device& device = work->line->device();
+  work->held = work->line->holds();
+  std::vector<tenon_fence_point_t> open;
+  for (const tenon_fence_point_t& point : points) {
+    if (point.fence == nullptr || fence_of(point.fence)->timeline.reached(point.value)) continue;
+    EventRef event = fence_of(point.fence)->event_for(point.value, &device);
+    if (event == nullptr) {
+      open.push_back(point);
+      continue;
+    }
+    work->native.push_back(point);
+    work->commands.push_back([line = work->line.get(), event = std::move(event)] {
+      return line->device().runtime->stream_wait(line->stream(), event->handle());
+    });
+  }
+  if (open.empty()) return;
+  work->held = true;
+  work->waits = static_cast<uint32_t>(open.size());
+  for (const tenon_fence_point_t& point : open)
+    fence_of(point.fence)->timeline.when(point.value, open_gate, new WorkRef(work));
+}
+
+Status put(Work& work, Command command) {
+  work.commands.push_back(std::move(command));
+  if (work.held) return {};
+  for (const Command& each : std::exchange(work.commands, {})) TENON_TRY(each());
+  return {};
+}
+
+Status finish(const WorkRef& work) {
+  Line& line = *work->line;
+  {
+    const std::lock_guard lock(line.mutex_);
+    ++line.in_flight_;
+  }
+  if (work->held) {
+    line.hold(work);
+    return {};
+  }
+  Status status;
+  for (const Command& each : std::exchange(work->commands, {})) {
+    if (status.ok()) status = each();
+  }
+  if (status.ok()) status = line.submit(work);
+  if (status.ok()) return {};
+  const std::lock_guard lock(line.mutex_);
+  if (--line.in_flight_ == 0) line.changed_.notify_all();
+  return status;
+}
+
+// ---- The table ----
+
+namespace {
+
+struct Queue {
+  Device* device;
+  std::shared_ptr<Line> line;
+};
+Queue* queue_of(tenon_queue_t* q) {
+  return reinterpret_cast<Queue*>(q);
+}
+
+Status queue_create(void*, tenon_device_t* d, tenon_queue_t** out) {
+  Device& device = *device_of(d);
+  const Current current(*device.runtime);
+  TENON_TRY(current.status());
+  Status status;
+  auto queue = std::make_unique<Queue>(Queue{&device, std::make_shared<Line>(device, &status)});
+  if (!status.ok()) {
+    const Fault fault = fault_of(status.code());
+    queue->line->stop();
+    return fault.tell();
+  }
+  const std::lock_guard lock(device.mutex);
+  device.lines.push_back(queue->line);
+  *out = reinterpret_cast<tenon_queue_t*>(queue.release());
+  return {};
+}
+
+Status queue_destroy(void*, tenon_queue_t* q) {
+  const std::unique_ptr<Queue> queue(queue_of(q));
+  queue->line->stop();
+  const std::lock_guard lock(queue->device->mutex);
+  std::erase(queue->device->lines, queue->line);
+  return {};
+}
+
+Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* copy,
+                  const tenon_fence_point_t* waits, uint32_t wait_count,
+                  tenon_fence_point_t signal) {
+  Queue& queue = *queue_of(q);
+  TENON_TRY(check_copy(*copy));
+  const Current current(*queue.device->runtime);
+  TENON_TRY(current.status());
+  auto work = std::make_shared<Work>(queue.line);
+  work->signal = signal;
+  wait_for({waits, wait_count}, work);
+  TENON_TRY(put(*work, [line = queue.line.get(), copy = *copy] {
+    return enqueue_copy(*line->device().runtime, line->stream(), copy);
+  }));
+  return finish(work);
+}
+
+Status fence_create(void*, tenon_device_t*, uint64_t initial, tenon_fence_t** out) {
+  *out = reinterpret_cast<tenon_fence_t*>(new Fence(initial));
+  return {};
+}
+
+Status fence_destroy(void*, tenon_fence_t* fence) {
+  delete fence_of(fence);
+  return {};
+}
+
+Status fence_query(void*, tenon_fence_t* fence, uint64_t* out_value) {
+  return fence_of(fence)->timeline.query(out_value);
+}
+
+Status fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
+  fence_of(fence)->timeline.signal(value);
+  return {};
+}
+
+Status fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
+  return fence_of(fence)->timeline.wait(value, timeout_ns);
+}
+
+}  // namespace
+
+std::shared_ptr<Line> line_of(tenon_queue_t* queue) {
+  return queue_of(queue)->line;
+}
+
+const tenon_queue_api_t kQueueTable = {sizeof(tenon_queue_api_t), nullptr,
+                                       entry<queue_create>,       entry<queue_destroy>,
+                                       entry<copy_async>,         entry<fence_create>,
+                                       entry<fence_destroy>,      entry<fence_query>,
+                                       entry<fence_signal>,       entry<fence_wait>};
+
+}  // namespace tenon::stream

@@ -1,0 +1,145 @@
+// In-order queues on streams, work on its way to them, and fences (tenon.queue/1).
+//
+// A fence is a timeline in host memory. Work that signals it leaves an event, so that work on
+// another queue of the same device waits for it without the host. Work that waits for anything else
+// (a signal of the host, another device, work that is not submitted yet) is held until the fence
+// calls back, and so is all work behind it. Each queue has a thread that waits for its events in
+// order, reads what the work found, and signals.
+#ifndef TENON_STREAM_QUEUE_H_
+#define TENON_STREAM_QUEUE_H_
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tenon/abi/queue.h"
+#include "tenon/cpp/timeline.hpp"
+#include "tenon/stream/runtime.h"
+
+namespace tenon::stream {
+
+struct Device;
+
+// An event of a device, which keeps it for the next user.
+class Event {
+ public:
+  Event(Device& device, EventHandle handle, bool timed)
+      : device_(device), handle_(handle), timed_(timed) {}
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  EventHandle handle() const { return handle_; }
+
+ private:
+  Device& device_;
+  EventHandle handle_;
+  bool timed_;
+};
+using EventRef = std::shared_ptr<Event>;
+
+// A fence: the timeline, and the events of submitted work that will signal it. Threads: safe.
+class Fence {
+ public:
+  explicit Fence(uint64_t initial) : timeline(initial) {}
+  void will_signal(uint64_t value, const Device* device, EventRef event);
+  // The event of the first submitted work on the device after which the value is reached; null if
+  // there is none.
+  EventRef event_for(uint64_t value, const Device* device) const;
+  void done(uint64_t value, const Fault& fault);  // and forgets the event
+
+  Timeline timeline;
+
+ private:
+  struct Point {
+    uint64_t value;
+    const Device* device;
+    EventRef event;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Point> submitted_;
+};
+
+class Line;
+
+// Called on the line's thread when all commands are done; may fail the signal.
+using Done = std::function<tenon_code_t(std::span<const kernelgen::KernelTime>, std::string* why)>;
+// Puts a command on the stream.
+using Command = std::function<Status()>;
+
+struct Work {
+  explicit Work(std::shared_ptr<Line> on) : line(std::move(on)) {}
+
+  const std::shared_ptr<Line> line;
+  tenon_fence_point_t signal = {};
+  bool waited_for = false;  // the submitter gets the fault, so sync does not report it
+  Done done;
+  std::vector<Command> commands;  // of held work
+  bool held = false;
+  std::atomic<uint32_t> waits{0};                // that hold it
+  std::vector<tenon_fence_point_t> native;       // waits that the stream does
+  std::vector<std::pair<EventRef, EventRef>> timed;  // begin and end of each timed kernel
+  EventRef end;
+  std::mutex mutex;
+  Fault fault;  // of its waits
+};
+using WorkRef = std::shared_ptr<Work>;
+
+// One stream, its work in flight and its thread. Threads: safe.
+class Line {
+ public:
+  // On a failure, whose reason is in the status, the line can only be stopped.
+  Line(Device& device, Status* status);
+  ~Line();
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  void wait_idle();
+  // Waits for submitted work and ends the thread. Every line is stopped before its last owner lets
+  // go: work owns its line, and the thread, which finishes work, must not destroy itself.
+  void stop();
+  Fault take_fault();  // the first since the last call
+  StreamHandle stream() const { return stream_; }
+  Device& device() { return device_; }
+
+ private:
+  friend void wait_for(std::span<const tenon_fence_point_t>, const WorkRef&);
+  friend Status finish(const WorkRef&);
+  friend void open_gate(void*, const Fault&);
+  bool holds();
+  void hold(WorkRef work);
+  void advance();  // submits held work whose waits are over
+  Status submit(const WorkRef& work);
+  void settle(Work& work, const Fault& fault);
+  void complete(const WorkRef& work);
+  void run();
+
+  Device& device_;
+  StreamHandle stream_ = nullptr;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t in_flight_ = 0;
+  bool advancing_ = false, stopping_ = false;
+  std::deque<WorkRef> held_, submitted_;
+  Fault fault_;
+  std::thread thread_;
+};
+
+// Commands that follow wait for the points. If a wait fails, the signal fails in the same way, and
+// held commands do not run.
+void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work);
+Status put(Work& work, Command command);
+// Signals when all commands are done. On an error nothing of the work is in flight.
+Status finish(const WorkRef& work);
+
+inline Fence* fence_of(tenon_fence_t* f) {
+  return reinterpret_cast<Fence*>(f);
+}
+
+extern const tenon_queue_api_t kQueueTable;
+
+}  // namespace tenon::stream
+#endif

@@ -1,0 +1,93 @@
+// A vendor's runtime, as a device on streams needs it: memory with addresses, in-order streams,
+// events, and kernels that start on a stream. CUDA and HIP have these calls under such names.
+//
+// Each slot calls the vendor's function and turns its error into a Status with a reason. Handles
+// are the vendor's own; 0 is none. All calls come between enter() and leave() of the same thread.
+// Threads: safe.
+//
+// Users: plugins/cuda.
+#ifndef TENON_STREAM_RUNTIME_H_
+#define TENON_STREAM_RUNTIME_H_
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tenon/cpp/status.hpp"
+#include "tenon/kernelgen/device/text_executable.h"
+
+namespace tenon::stream {
+
+using StreamHandle = void*;
+using EventHandle = void*;
+using Address = uint64_t;
+
+// One start of a kernel of loaded code. Every argument has eight bytes; surplus ones are ignored.
+struct Launch {
+  uint32_t kernel = 0;  // of DeviceProgram::kernels
+  std::string_view name;
+  std::span<uint64_t> arguments;
+  uint64_t groups = 0;
+  uint32_t group = 0;
+};
+
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+
+  // Makes the device current for this thread, and what was current before current again. Nested
+  // pairs are allowed.
+  virtual Status enter() = 0;
+  virtual void leave() = 0;
+
+  virtual Status stream_create(StreamHandle* out) = 0;
+  virtual Status stream_destroy(StreamHandle stream) = 0;
+  virtual Status stream_synchronize(StreamHandle stream) = 0;
+  // Work that is submitted to the stream from now on waits for the event.
+  virtual Status stream_wait(StreamHandle stream, EventHandle event) = 0;
+
+  // timed: the event has a time; else it costs less.
+  virtual Status event_create(bool timed, EventHandle* out) = 0;
+  virtual void event_destroy(EventHandle event) = 0;
+  virtual Status event_record(EventHandle event, StreamHandle stream) = 0;
+  // Returns when the event has happened, or with the error of work before it.
+  virtual Status event_synchronize(EventHandle event) = 0;
+  virtual Status event_elapsed(EventHandle from, EventHandle to, float* out_ms) = 0;
+
+  // size_bytes is not 0. RESOURCE_EXHAUSTED if memory is short.
+  virtual Status alloc(uint64_t size_bytes, Address* out) = 0;
+  virtual Status free(Address address) = 0;
+  virtual Status alloc_pinned(uint64_t size_bytes, void** out) = 0;
+  virtual Status free_pinned(void* data) = 0;
+
+  virtual Status copy_in(StreamHandle stream, Address to, const void* from, uint64_t bytes) = 0;
+  virtual Status copy_out(StreamHandle stream, void* to, Address from, uint64_t bytes) = 0;
+  virtual Status copy_within(StreamHandle stream, Address to, Address from, uint64_t bytes) = 0;
+  // width: 1, 2 or 4 bytes, to which the address is aligned.
+  virtual Status fill(StreamHandle stream, Address to, uint32_t pattern, uint32_t width,
+                      uint64_t count) = 0;
+
+  virtual Status launch(StreamHandle stream, kernelgen::LoadedText& code, const Launch& launch) = 0;
+
+  // Whether these bytes are memory of this device: INVALID_ARGUMENT or OUT_OF_RANGE with a reason.
+  virtual Status check_memory(Address address, uint64_t bytes) = 0;
+};
+
+// The device is current as long as it lives.
+class Current {
+ public:
+  explicit Current(Runtime& runtime) : runtime_(runtime), status_(runtime.enter()) {}
+  ~Current() {
+    if (status_.ok()) runtime_.leave();
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  Status status() const { return status_; }
+
+ private:
+  Runtime& runtime_;
+  Status status_;
+};
+
+}  // namespace tenon::stream
+#endif

@@ -1,0 +1,263 @@
+#include "driver.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+namespace fake_cuda {
+namespace {
+
+int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+Settings read_settings() {
+  Settings s;
+  const auto text = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  std::stringstream words(text("FAKE_CUDA"));
+  for (std::string word; std::getline(words, word, ',');) {
+    const size_t equals = word.find('=');
+    const std::string key = word.substr(0, equals);
+    const auto value = std::strtoull(equals == std::string::npos ? "0" : word.c_str() + equals + 1, nullptr, 0);
+    if (key == "devices") s.devices = static_cast<int>(value);
+    if (key == "version") s.version = static_cast<int>(value);
+    if (key == "capability") s.capability = static_cast<int>(value);
+    if (key == "pools") s.pools = static_cast<int>(value);
+    if (key == "memory") s.memory = value;
+  }
+  const std::string fail = text("FAKE_CUDA_FAIL");
+  s.fail_at = std::strtoull(fail.c_str(), nullptr, 0);
+  if (const size_t colon = fail.find(':'); colon != std::string::npos)
+    s.fail_code = std::atoi(fail.c_str() + colon + 1);
+  s.report = text("FAKE_CUDA_REPORT");
+  return s;
+}
+
+// Writes the report when the process ends.
+struct Reporter {
+  ~Reporter() {
+    if (settings().report.empty()) return;
+    std::FILE* file = std::fopen(settings().report.c_str(), "w");
+    if (file == nullptr) return;
+    std::fputs(World::get().report().c_str(), file);
+    std::fclose(file);
+  }
+};
+
+}  // namespace
+
+const Settings& settings() {
+  static const Settings instance = read_settings();
+  return instance;
+}
+
+const char* name_of(int result) {
+  switch (result) {
+    case kSuccess:
+      return "CUDA_SUCCESS";
+    case kInvalidValue:
+      return "CUDA_ERROR_INVALID_VALUE";
+    case kOutOfMemory:
+      return "CUDA_ERROR_OUT_OF_MEMORY";
+    case kNotInitialised:
+      return "CUDA_ERROR_NOT_INITIALIZED";
+    case kNoDevice:
+      return "CUDA_ERROR_NO_DEVICE";
+    case kInvalidDevice:
+      return "CUDA_ERROR_INVALID_DEVICE";
+    case kInvalidContext:
+      return "CUDA_ERROR_INVALID_CONTEXT";
+    case kInvalidPtx:
+      return "CUDA_ERROR_INVALID_PTX";
+    case kUnsupportedPtx:
+      return "CUDA_ERROR_UNSUPPORTED_PTX_VERSION";
+    case kInvalidHandle:
+      return "CUDA_ERROR_INVALID_HANDLE";
+    case kNotFound:
+      return "CUDA_ERROR_NOT_FOUND";
+    case kIllegalAddress:
+      return "CUDA_ERROR_ILLEGAL_ADDRESS";
+    case kLaunchFailed:
+      return "CUDA_ERROR_LAUNCH_FAILED";
+    case kUnknown:
+      return "CUDA_ERROR_UNKNOWN";
+    default:
+      return nullptr;
+  }
+}
+
+// ---- Events and streams ----
+
+void Event::happen() {
+  const std::lock_guard lock(mutex_);
+  ++happened_;
+  time_ns_ = now_ns();
+  changed_.notify_all();
+}
+
+void Event::wait(uint64_t until) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return happened_ >= until; });
+}
+
+int64_t Event::time_ns() {
+  const std::lock_guard lock(mutex_);
+  return happened_ == wanted_ ? time_ns_ : -1;
+}
+
+Stream::Stream() : thread_([this] { run(); }) {}
+
+Stream::~Stream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+}
+
+void Stream::put(std::function<void()> work) {
+  const std::lock_guard lock(mutex_);
+  work_.push_back(std::move(work));
+  changed_.notify_all();
+}
+
+void Stream::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return work_.empty() && !busy_; });
+}
+
+void Stream::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || !work_.empty(); });
+    if (work_.empty()) return;
+    const std::function<void()> work = std::move(work_.front());
+    work_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    work();
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+// ---- The world ----
+
+World& World::get() {
+  static World& world = *new World;  // threads of streams may outlive static objects
+  static const Reporter reporter;
+  return world;
+}
+
+int World::begin_call(const char* name) {
+  const uint64_t n = ++calls_;
+  if (n == fail_at_ && std::getenv("FAKE_CUDA_TRACE") != nullptr)
+    std::fprintf(stderr, "fake cuda: call %llu, %s, fails\n", static_cast<unsigned long long>(n), name);
+  return n == fail_at_ ? fail_code_.load() : lost_.load();
+}
+
+void World::fail_in(uint64_t n, int code) {
+  fail_code_ = code;
+  fail_at_ = n == 0 ? 0 : calls_ + n;
+}
+
+uint64_t World::memory_in_use() {
+  const std::lock_guard lock(mutex_);
+  return allocations_.size() + pinned_.size() + modules.size();
+}
+
+void World::lose(int code, const std::string& why) {
+  int none = 0;
+  if (lost_.compare_exchange_strong(none, code)) std::fprintf(stderr, "fake cuda: %s\n", why.c_str());
+}
+
+int World::alloc(uint64_t bytes, uint64_t* out) {
+  constexpr uint64_t kGap = 1 << 16;
+  if (bytes == 0) return kInvalidValue;
+  const std::lock_guard lock(mutex_);
+  if (bytes > settings().memory - used_) return kOutOfMemory;
+  Allocation made{std::unique_ptr<unsigned char[]>(new unsigned char[bytes]), bytes};
+  std::memset(made.bytes.get(), 0xff, bytes);
+  *out = next_;
+  next_ += (bytes + kGap) / 512 * 512 + 512;
+  used_ += bytes;
+  allocations_.emplace(*out, std::move(made));
+  return kSuccess;
+}
+
+int World::free(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto it = allocations_.find(address);
+  if (it == allocations_.end()) return kInvalidValue;
+  used_ -= it->second.size;
+  allocations_.erase(it);
+  return kSuccess;
+}
+
+unsigned char* World::find(uint64_t address, uint64_t* begin, uint64_t* end) {
+  const std::lock_guard lock(mutex_);
+  auto it = allocations_.upper_bound(address);
+  if (it == allocations_.begin()) return nullptr;
+  --it;
+  if (address - it->first >= it->second.size) return nullptr;
+  *begin = it->first;
+  *end = it->first + it->second.size;
+  return it->second.bytes.get();
+}
+
+unsigned char* World::range(uint64_t address, uint64_t bytes) {
+  uint64_t begin = 0, end = 0;
+  unsigned char* const data = find(address, &begin, &end);
+  return data == nullptr || bytes > end - address ? nullptr : data + (address - begin);
+}
+
+int World::alloc_pinned(uint64_t bytes, void** out) {
+  constexpr uint64_t kPage = 4096, kMost = uint64_t{1} << 40;
+  if (bytes > kMost) return kOutOfMemory;
+  *out = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+  if (*out == nullptr) return kOutOfMemory;
+  const std::lock_guard lock(mutex_);
+  pinned_[*out] = bytes;
+  return kSuccess;
+}
+
+int World::free_pinned(void* data) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (pinned_.erase(data) == 0) return kInvalidValue;
+  }
+  std::free(data);
+  return kSuccess;
+}
+
+bool World::is_pinned(const void* data, uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  auto it = pinned_.upper_bound(const_cast<void*>(data));
+  if (it == pinned_.begin()) return false;
+  --it;
+  const auto at = static_cast<uint64_t>(static_cast<const char*>(data) - static_cast<char*>(it->first));
+  return at <= it->second && bytes <= it->second - at;
+}
+
+std::string World::report() {
+  const std::lock_guard lock(mutex_);
+  std::ostringstream out;
+  out << "calls " << calls_ << "\nallocations " << allocations_.size() << "\npinned " << pinned_.size()
+      << "\nstreams " << streams.size() << "\nevents " << events.size() << "\nmodules "
+      << modules.size() << "\ncontexts " << contexts << "\n";
+  return out.str();
+}
+
+std::vector<int>& current() {
+  static thread_local std::vector<int> stack;
+  return stack;
+}
+
+}  // namespace fake_cuda

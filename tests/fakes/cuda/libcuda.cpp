@@ -1,0 +1,440 @@
+// The exported functions. A call that releases something does so even if the tests make it fail, as
+// a driver does that reports an earlier error.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+#include "driver.h"
+
+using namespace fake_cuda;
+
+#define EXPORT extern "C" __attribute__((visibility("default"))) int
+// Returns from a call that the tests make fail, or of a context that is lost.
+#define BEGIN()                                                \
+  do {                                                         \
+    if (const int code = World::get().begin_call(__func__); code != 0) \
+      return code;                                             \
+  } while (false)
+#define REQUIRE(condition, code) \
+  do {                           \
+    if (!(condition)) return code; \
+  } while (false)
+#define REQUIRE_CURRENT() REQUIRE(!current().empty(), kInvalidContext)
+
+namespace {
+
+World& world() {
+  return World::get();
+}
+Stream* stream_of(void* handle) {
+  return static_cast<Stream*>(handle);
+}
+Event* event_of(void* handle) {
+  return static_cast<Event*>(handle);
+}
+
+// Work that is skipped once the context is lost.
+void put(void* stream, std::function<void()> work) {
+  stream_of(stream)->put([work = std::move(work)] {
+    if (world().lost() == 0) work();
+  });
+}
+
+// What a call that releases returns: the failure that the tests want, the loss, or its own code.
+int after(int wanted, int own) {
+  return wanted != 0 ? wanted : own;
+}
+
+struct InMemory final : Placement {
+  std::vector<uint64_t> places;
+  bool short_of_memory = false;
+  uint64_t place(uint64_t bytes) override {
+    uint64_t at = 0;
+    if (world().alloc(std::max<uint64_t>(bytes, 1), &at) != kSuccess) {
+      short_of_memory = true;
+    } else {
+      places.push_back(at);
+    }
+    return at;
+  }
+};
+
+int fill(uint64_t to, uint64_t pattern, uint64_t width, uint64_t count, void* stream) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
+  REQUIRE(to % width == 0 && world().range(to, width * count) != nullptr, kInvalidValue);
+  put(stream, [=] {
+    unsigned char* const data = world().range(to, width * count);
+    if (data == nullptr) return world().lose(kIllegalAddress, "a fill of memory that was freed");
+    for (uint64_t i = 0; i < count; ++i) std::memcpy(data + i * width, &pattern, width);
+  });
+  return kSuccess;
+}
+
+void run_grid(const Kernel* kernel, uint32_t blocks, uint32_t threads,
+              const std::vector<unsigned char>& parameters) {
+  std::string why;
+  const Grid grid{kernel, blocks, threads, parameters.data()};
+  if (!run(grid, world(), &why))
+    world().lose(why.find("alloc") != std::string::npos || why.find("outside") != std::string::npos
+                     ? kIllegalAddress
+                     : kLaunchFailed,
+                 why);
+}
+
+}  // namespace
+
+// ---- The driver and its devices ----
+
+EXPORT cuInit(unsigned flags) {
+  BEGIN();
+  REQUIRE(flags == 0, kInvalidValue);
+  REQUIRE(settings().devices > 0, kNoDevice);
+  world().initialised = true;
+  return kSuccess;
+}
+EXPORT cuDriverGetVersion(int* out) {
+  BEGIN();
+  *out = settings().version;
+  return kSuccess;
+}
+EXPORT cuGetErrorName(int code, const char** out) {
+  *out = name_of(code);
+  return *out == nullptr ? kInvalidValue : kSuccess;
+}
+EXPORT cuGetErrorString(int code, const char** out) {
+  *out = name_of(code) == nullptr ? nullptr : "told by the tests' driver";
+  return *out == nullptr ? kInvalidValue : kSuccess;
+}
+EXPORT cuDeviceGetCount(int* out) {
+  BEGIN();
+  REQUIRE(world().initialised, kNotInitialised);
+  *out = settings().devices;
+  return kSuccess;
+}
+EXPORT cuDeviceGet(int* out, int ordinal) {
+  BEGIN();
+  REQUIRE(ordinal >= 0 && ordinal < settings().devices, kInvalidDevice);
+  *out = ordinal;
+  return kSuccess;
+}
+EXPORT cuDeviceGetName(char* out, int size, int device) {
+  BEGIN();
+  REQUIRE(device >= 0 && device < settings().devices && size > 0, kInvalidDevice);
+  std::snprintf(out, static_cast<size_t>(size), "the tests' GPU");
+  return kSuccess;
+}
+EXPORT cuDeviceTotalMem_v2(size_t* out, int) {
+  BEGIN();
+  *out = settings().memory;
+  return kSuccess;
+}
+EXPORT cuDeviceGetAttribute(int* out, int which, int) {
+  BEGIN();
+  *out = which == 75    ? settings().capability / 10
+         : which == 76  ? settings().capability % 10
+         : which == 115 ? settings().pools
+                        : 0;
+  return kSuccess;
+}
+
+// ---- Contexts ----
+
+EXPORT cuDevicePrimaryCtxRetain(void** out, int device) {
+  BEGIN();
+  REQUIRE(world().initialised, kNotInitialised);
+  REQUIRE(device >= 0 && device < settings().devices, kInvalidDevice);
+  *out = reinterpret_cast<void*>(static_cast<uintptr_t>(device) + 1);
+  ++world().contexts;
+  return kSuccess;
+}
+EXPORT cuDevicePrimaryCtxRelease_v2(int) {
+  const int wanted = world().begin_call(__func__);
+  --world().contexts;
+  return wanted;
+}
+EXPORT cuCtxPushCurrent_v2(void* context) {
+  BEGIN();
+  REQUIRE(context != nullptr && world().contexts > 0, kInvalidContext);
+  current().push_back(static_cast<int>(reinterpret_cast<uintptr_t>(context)) - 1);
+  return kSuccess;
+}
+EXPORT cuCtxPopCurrent_v2(void** out) {
+  const int wanted = world().begin_call(__func__);
+  REQUIRE_CURRENT();
+  *out = reinterpret_cast<void*>(static_cast<uintptr_t>(current().back()) + 1);
+  current().pop_back();
+  return wanted;
+}
+
+// ---- Streams and events ----
+
+EXPORT cuStreamCreate(void** out, unsigned) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  *out = world().make(world().streams);
+  return kSuccess;
+}
+EXPORT cuStreamDestroy_v2(void* stream) {
+  const int wanted = world().begin_call(__func__);
+  return after(wanted, world().destroy(world().streams, stream) ? kSuccess : kInvalidHandle);
+}
+EXPORT cuStreamSynchronize(void* stream) {
+  const int wanted = world().begin_call(__func__);
+  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
+  stream_of(stream)->wait();
+  return after(wanted, world().lost());
+}
+EXPORT cuStreamWaitEvent(void* stream, void* event, unsigned) {
+  BEGIN();
+  REQUIRE(world().has(world().streams, stream) && world().has(world().events, event), kInvalidHandle);
+  const uint64_t until = event_of(event)->wanted();
+  // Events happen also when the context is lost.
+  stream_of(stream)->put([=] { event_of(event)->wait(until); });
+  return kSuccess;
+}
+EXPORT cuEventCreate(void** out, unsigned) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  *out = world().make(world().events);
+  return kSuccess;
+}
+EXPORT cuEventDestroy_v2(void* event) {
+  const int wanted = world().begin_call(__func__);
+  return after(wanted, world().destroy(world().events, event) ? kSuccess : kInvalidHandle);
+}
+EXPORT cuEventRecord(void* event, void* stream) {
+  BEGIN();
+  REQUIRE(world().has(world().streams, stream) && world().has(world().events, event), kInvalidHandle);
+  event_of(event)->record();
+  stream_of(stream)->put([=] { event_of(event)->happen(); });
+  return kSuccess;
+}
+EXPORT cuEventSynchronize(void* event) {
+  const int wanted = world().begin_call(__func__);
+  REQUIRE(world().has(world().events, event), kInvalidHandle);
+  event_of(event)->wait();
+  return after(wanted, world().lost());
+}
+EXPORT cuEventElapsedTime(float* out, void* from, void* to) {
+  BEGIN();
+  REQUIRE(world().has(world().events, from) && world().has(world().events, to), kInvalidHandle);
+  const int64_t a = event_of(from)->time_ns(), b = event_of(to)->time_ns();
+  REQUIRE(a >= 0 && b >= 0, kInvalidHandle);
+  *out = static_cast<float>(static_cast<double>(b - a) * 1e-6);
+  return kSuccess;
+}
+
+// ---- Memory ----
+
+EXPORT cuMemAlloc_v2(unsigned long long* out, size_t bytes) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  uint64_t at = 0;
+  const int code = world().alloc(bytes, &at);
+  *out = at;
+  return code;
+}
+EXPORT cuMemFree_v2(unsigned long long address) {
+  const int wanted = world().begin_call(__func__);
+  return after(wanted, world().free(address));
+}
+EXPORT cuMemAllocAsync(unsigned long long* out, size_t bytes, void* stream) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  REQUIRE(settings().pools != 0 && world().has(world().streams, stream), kInvalidHandle);
+  uint64_t at = 0;
+  const int code = world().alloc(bytes, &at);
+  *out = at;
+  return code;
+}
+EXPORT cuMemFreeAsync(unsigned long long address, void* stream) {
+  const int wanted = world().begin_call(__func__);
+  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
+  REQUIRE(world().range(address, 1) != nullptr, kInvalidValue);
+  stream_of(stream)->put([=] { (void)world().free(address); });
+  return wanted;
+}
+EXPORT cuDeviceGetDefaultMemPool(void** out, int device) {
+  BEGIN();
+  *out = reinterpret_cast<void*>(static_cast<uintptr_t>(device) + 1);
+  return kSuccess;
+}
+EXPORT cuMemPoolSetAttribute(void*, int, void*) {
+  BEGIN();
+  return kSuccess;
+}
+EXPORT cuMemPoolTrimTo(void*, size_t) {
+  BEGIN();
+  return kSuccess;
+}
+EXPORT cuMemHostAlloc(void** out, size_t bytes, unsigned) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  return world().alloc_pinned(bytes, out);
+}
+EXPORT cuMemFreeHost(void* data) {
+  const int wanted = world().begin_call(__func__);
+  return after(wanted, world().free_pinned(data));
+}
+EXPORT cuPointerGetAttribute(void* out, int which, unsigned long long address) {
+  BEGIN();
+  uint64_t begin = 0, end = 0;
+  REQUIRE(world().find(address, &begin, &end) != nullptr, kInvalidValue);
+  const uint64_t size = end - begin;
+  const int device = 0;
+  const unsigned type = 2;
+  if (which == 2) std::memcpy(out, &type, sizeof type);
+  if (which == 9) std::memcpy(out, &device, sizeof device);
+  if (which == 11) std::memcpy(out, &begin, sizeof begin);
+  if (which == 12) std::memcpy(out, &size, sizeof size);
+  return kSuccess;
+}
+
+// Memory that is not pinned is read before the call returns, as a driver does.
+EXPORT cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t bytes, void* stream) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
+  REQUIRE(world().range(to, bytes) != nullptr, kInvalidValue);
+  auto kept = std::make_shared<std::vector<unsigned char>>();
+  const void* source = from;
+  if (!world().is_pinned(from, bytes)) {
+    const auto* data = static_cast<const unsigned char*>(from);
+    kept->assign(data, data + bytes);
+    source = kept->data();
+  }
+  put(stream, [=] {
+    unsigned char* const data = world().range(to, bytes);
+    if (data == nullptr) return world().lose(kIllegalAddress, "a copy to memory that was freed");
+    std::memcpy(data, kept->empty() ? source : kept->data(), bytes);
+  });
+  return kSuccess;
+}
+EXPORT cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t bytes, void* stream) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
+  REQUIRE(world().range(from, bytes) != nullptr, kInvalidValue);
+  put(stream, [=] {
+    const unsigned char* const data = world().range(from, bytes);
+    if (data == nullptr) return world().lose(kIllegalAddress, "a copy from memory that was freed");
+    std::memcpy(to, data, bytes);
+  });
+  if (!world().is_pinned(to, bytes)) stream_of(stream)->wait();
+  return world().lost();
+}
+EXPORT cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes,
+                            void* stream) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
+  REQUIRE(world().range(from, bytes) != nullptr && world().range(to, bytes) != nullptr, kInvalidValue);
+  put(stream, [=] {
+    const unsigned char* const source = world().range(from, bytes);
+    unsigned char* const data = world().range(to, bytes);
+    if (source == nullptr || data == nullptr)
+      return world().lose(kIllegalAddress, "a copy of memory that was freed");
+    std::memmove(data, source, bytes);
+  });
+  return kSuccess;
+}
+EXPORT cuMemsetD8Async(unsigned long long to, unsigned char value, size_t count, void* stream) {
+  return fill(to, value, 1, count, stream);
+}
+EXPORT cuMemsetD16Async(unsigned long long to, unsigned short value, size_t count, void* stream) {
+  return fill(to, value, 2, count, stream);
+}
+EXPORT cuMemsetD32Async(unsigned long long to, unsigned value, size_t count, void* stream) {
+  return fill(to, value, 4, count, stream);
+}
+
+// ---- Code ----
+
+EXPORT cuModuleLoadDataEx(void** out, const void* image, unsigned options, int* names,
+                          void** values) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  auto made = std::make_unique<LoadedModule>();
+  InMemory placement;
+  std::string why;
+  const bool known = parse(static_cast<const char*>(image), placement, &made->module, &why);
+  made->places = placement.places;
+  const auto give_up = [&](int code) {
+    for (uint64_t at : made->places) (void)world().free(at);
+    char* log = nullptr;
+    size_t size = 0;
+    for (unsigned i = 0; i < options; ++i) {
+      if (names[i] == 5) log = static_cast<char*>(values[i]);
+      if (names[i] == 6) size = reinterpret_cast<size_t>(values[i]);
+    }
+    if (log != nullptr) std::snprintf(log, size, "%s", why.c_str());
+    return code;
+  };
+  if (!known) return give_up(kInvalidPtx);
+  if (placement.short_of_memory) return give_up(kOutOfMemory);
+  // PTX 7.8 came with CUDA 11.8, 8.0 with 12.0.
+  const int newest = settings().version >= 12000 ? 80 + settings().version % 1000 / 10
+                                                 : 70 + settings().version % 1000 / 10;
+  if (made->module.version > newest) return give_up(kUnsupportedPtx);
+  for (const auto& [name, variable] : made->module.globals) {
+    unsigned char* const data = world().range(variable.address, variable.bytes.size());
+    if (!variable.bytes.empty()) std::memcpy(data, variable.bytes.data(), variable.bytes.size());
+  }
+  LoadedModule* const module = world().make(world().modules);
+  *module = std::move(*made);
+  *out = module;
+  return kSuccess;
+}
+EXPORT cuModuleUnload(void* handle) {
+  const int wanted = world().begin_call(__func__);
+  REQUIRE(world().has(world().modules, handle), kInvalidHandle);
+  for (uint64_t at : static_cast<LoadedModule*>(handle)->places) (void)world().free(at);
+  world().destroy(world().modules, handle);
+  return wanted;
+}
+EXPORT cuModuleGetFunction(void** out, void* handle, const char* name) {
+  BEGIN();
+  REQUIRE(world().has(world().modules, handle), kInvalidHandle);
+  auto* module = static_cast<LoadedModule*>(handle);
+  const auto it = module->module.kernels.find(name);
+  REQUIRE(it != module->module.kernels.end(), kNotFound);
+  auto& function = module->functions[name];
+  if (function == nullptr) function.reset(new Function{module, it->second.get()});
+  *out = function.get();
+  return kSuccess;
+}
+EXPORT cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty,
+                      unsigned tz, unsigned shared, void* stream, void** parameters, void** extra) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  REQUIRE(world().has(world().streams, stream) && handle != nullptr, kInvalidHandle);
+  const Kernel* kernel = static_cast<Function*>(handle)->kernel;
+  REQUIRE(x > 0 && y == 1 && z == 1 && ty == 1 && tz == 1 && shared == 0 && extra == nullptr,
+          kInvalidValue);
+  REQUIRE(tx > 0 && tx <= kernel->max_threads, kInvalidValue);
+  std::vector<unsigned char> values(kernel->parameter_bytes);
+  for (size_t i = 0; i < kernel->parameter_offsets.size(); ++i) {
+    const uint32_t at = kernel->parameter_offsets[i];
+    const uint32_t end = i + 1 < kernel->parameter_offsets.size() ? kernel->parameter_offsets[i + 1]
+                                                                  : kernel->parameter_bytes;
+    std::memcpy(values.data() + at, parameters[i], end - at);
+  }
+  put(stream, [=, values = std::move(values)] { run_grid(kernel, x, tx, values); });
+  return kSuccess;
+}
+
+// ---- For tests ----
+
+extern "C" __attribute__((visibility("default"))) void fake_cuda_fail_in(uint64_t n, int code) {
+  world().fail_in(n, code);
+}
+extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_calls() {
+  return world().calls();
+}
+// Allocations, pinned blocks and modules, once all streams are idle.
+extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_in_use() {
+  for (Stream* stream : world().streams) stream->wait();
+  return world().memory_in_use();
+}

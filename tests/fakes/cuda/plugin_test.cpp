@@ -1,0 +1,119 @@
+// The cuda plugin on the tests' driver: every call of the driver fails once, memory of other
+// libraries, kernels beside their inputs' copies.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <tenon/cpp/session.hpp>
+
+namespace tenon {
+namespace {
+
+// The driver that the plugin has opened.
+struct FakeDriver {
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  void (*fail_in)(uint64_t, int) = nullptr;
+  uint64_t (*calls)() = nullptr;
+  uint64_t (*in_use)() = nullptr;
+  int (*alloc)(unsigned long long*, size_t) = nullptr;
+  int (*free)(unsigned long long) = nullptr;
+
+  FakeDriver() {
+    if (library == nullptr) return;
+    find("fake_cuda_fail_in", &fail_in);
+    find("fake_cuda_calls", &calls);
+    find("fake_cuda_in_use", &in_use);
+  }
+  template <class F>
+  void find(const char* name, F* out) {
+    *out = reinterpret_cast<F>(dlsym(library, name));
+  }
+};
+
+class OnFakeCuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(driver_.in_use, nullptr) << "LD_LIBRARY_PATH does not lead to the tests' libcuda.so.1";
+    ASSERT_TRUE(session_.open().ok());
+  }
+
+  Status run(const Model& model, std::vector<float>* out) {
+    Program program;
+    TENON_TRY(model.compile({.device = "cuda", .no_fallback = true}, &program));
+    const std::vector<float> x(32, 0.5f);
+    const std::vector<Input> inputs = {ArrayView::of(x, {1, 32})};
+    Output y;
+    TENON_TRY(program.call(inputs, {&y, 1}));
+    out->assign(y.as<float>().begin(), y.as<float>().end());
+    return {};
+  }
+
+  FakeDriver driver_;
+  Session session_;
+};
+
+// Loading and running the model with the n-th call of the driver failing, for every n.
+TEST_F(OnFakeCuda, EveryCallMayFail) {
+  Model model;
+  ASSERT_TRUE(session_.load(TENON_TEST_MODELS "/mlp.onnx", &model).ok()) << failure_text();
+  std::vector<float> right, y;
+  ASSERT_TRUE(run(model, &right).ok()) << failure_text();
+  const uint64_t before = driver_.calls();
+  ASSERT_TRUE(run(model, &y).ok());
+  const uint64_t calls = driver_.calls() - before, kept = driver_.in_use();
+  ASSERT_GT(calls, 50u);
+  constexpr int kOutOfMemory = 2, kInvalidValue = 1;
+  for (const int code : {kInvalidValue, kOutOfMemory}) {
+    for (uint64_t n = 1; n <= calls; ++n) {
+      SCOPED_TRACE(n);
+      driver_.fail_in(n, code);
+      y.clear();
+      const Status status = run(model, &y);
+      driver_.fail_in(0, 0);
+      if (status.ok()) {
+        EXPECT_EQ(y, right);  // what failed was given back, or tried again
+      } else {
+        EXPECT_NE(failure_text().find("CUDA_ERROR_"), std::string::npos) << failure_text();
+      }
+      y.clear();
+      ASSERT_TRUE(run(model, &y).ok()) << failure_text();
+      EXPECT_EQ(y, right);
+      // Events and pinned slots that a run gave back are kept for the next.
+      ASSERT_LE(driver_.in_use(), kept + 2);
+    }
+  }
+}
+
+// Memory of another library goes in by its address, and results come out by theirs.
+TEST_F(OnFakeCuda, PointersGoInAndOut) {
+  Model model;
+  constexpr std::string_view kModel =
+      "tenon.tir 1\ngraph @g(%x: f32[64]) -> (y: f32[64]) {\n  %y = neg(%x) : f32[64]\n"
+      "  yield %y\n}\n";
+  ASSERT_TRUE(session_.load_bytes(kModel, "g.tir", &model).ok()) << failure_text();
+  Program program;
+  ASSERT_TRUE(model.compile({.device = "cuda", .no_fallback = true}, &program).ok())
+      << failure_text();
+  const std::vector<float> x(64, 2.0f);
+  Tensor source;
+  ASSERT_TRUE(Tensor::copy(ArrayView::of(x, {64}), &source, "cuda").ok()) << failure_text();
+  auto native = sized<tenon_native_memory_t>();
+  ASSERT_TRUE(source.native("cuda", "cuda.pointer", &native).ok()) << failure_text();
+  EXPECT_EQ(view(native.kind), "cuda.pointer");
+  EXPECT_EQ(native.length_bytes, 256u);
+  const int64_t dims[] = {64};
+  Tensor adopted;
+  ASSERT_TRUE(Tensor::adopt(TENON_F32, dims, "cuda", native, &adopted).ok()) << failure_text();
+  const std::vector<Input> inputs = {adopted};
+  Output y;
+  ASSERT_TRUE(program.call(inputs, {&y, 1}).ok()) << failure_text();
+  EXPECT_EQ(y.as<float>()[63], -2.0f);
+
+  native.length_bytes = 1 << 20;
+  const int64_t more[] = {1 << 18};
+  EXPECT_EQ(Tensor::adopt(TENON_F32, more, "cuda", native, &adopted).code(), TENON_OUT_OF_RANGE);
+  native.handle = 4096;
+  EXPECT_EQ(Tensor::adopt(TENON_F32, dims, "cuda", native, &adopted).code(), TENON_INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace tenon
