@@ -103,7 +103,7 @@ struct Node {
   uint32_t few_bits = 0;
   int32_t scale_buffer = -1, zero_buffer = -2;
   std::vector<ValueId> list_b;
-  bool pairs = false;  // kMma, kTaps: operands are bf16 or i16, each step is two steps
+  uint32_t steps = 1;  // kMma, kTaps: of the sum in one lane and step, of narrower operands
   std::vector<Node> body, other;
 };
 

@@ -510,10 +510,12 @@ std::string sum_block(const std::string& steps) {
          " + 1) / 2 : " + block;
 }
 
-// The type of a vector of pairs of `lanes` sums, declared with what loads and broadcasts it.
-std::string Prelude::pair_vector(DType acc, uint32_t lanes) {
-  const std::string name = std::string(is_float(acc) ? "bf16x" : "i16x") + number(2 * lanes);
-  if (known_.insert("pairs of " + name).second) {
+// The type of a vector whose lanes hold `steps` numbers for each of `lanes` sums, declared with what
+// loads and broadcasts it.
+std::string Prelude::word_vector(DType acc, uint32_t lanes, uint32_t steps) {
+  const std::string name =
+      std::string(is_float(acc) ? "bf16x" : steps == 4 ? "i8x" : "i16x") + number(steps * lanes);
+  if (known_.insert("words of " + name).second) {
     const std::string size = "__attribute__((vector_size(" + number(int64_t{lanes} * 4) + ")))";
     if (is_float(acc)) types_ += "typedef __bf16 " + name + " " + size + ";\n";
     types_ += is_float(acc)
@@ -524,16 +526,17 @@ std::string Prelude::pair_vector(DType acc, uint32_t lanes) {
     if (known_.insert("words " + number(lanes)).second)
       types_ += "typedef int wordsx" + number(lanes) + " " + size + ";\n";
   }
-  return is_float(acc) ? name : type(TENON_I16, 2 * lanes);
+  return is_float(acc) ? name : type(steps == 4 ? TENON_I8 : TENON_I16, steps * lanes);
 }
 
-// Adds the products of the pairs x and b to the sums c.
-std::string Prelude::pair_product(DType acc, uint32_t lanes, const std::string& c,
+// Adds the products of the words x and b to the sums c.
+std::string Prelude::word_product(DType acc, uint32_t lanes, uint32_t steps, const std::string& c,
                                   const std::string& b) {
   if (is_float(acc)) return c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");";
   const std::string V = type(TENON_U32, lanes), W = "wordsx" + number(lanes);
-  if (target_.bf16 && lanes == 16) {
-    return c + " = (" + V + ")__builtin_ia32_vpdpwssd512((" + W + ")" + c + ", (" + W + ")x, (" +
+  if (steps == 4 || (target_.byte_quads && lanes == 16)) {
+    return c + " = (" + V + ")__builtin_ia32_" + (steps == 4 ? "vpdpbusd" : "vpdpwssd") +
+           number(int64_t{lanes} * 32) + "((" + W + ")" + c + ", (" + W + ")x, (" +
            W + ")" + b + ");";
   }
   return c + " += (" + V + ")__builtin_ia32_pmaddwd" + number(int64_t{lanes} * 32) + "(x, " + b +
@@ -541,18 +544,21 @@ std::string Prelude::pair_product(DType acc, uint32_t lanes, const std::string& 
 }
 
 std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
-                              bool pairs) {
-  const std::string name = std::string(pairs ? "mmah" : "mma") + number(rows) + "x" +
+                              uint32_t steps) {
+  const bool words = steps > 1;
+  const std::string name =
+      std::string(steps == 4 ? "mmab" : words ? "mmah" : "mma") + number(rows) + "x" +
                            number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   // Integers wrap.
   const DType u = is_integer(t) ? unsigned_of(t) : t;
   const std::string V = type(u, lanes), C = memory_type(u),
-                    E = pairs ? memory_type(pair_type(t)) : C;
-  const std::string B = pairs ? pair_vector(t, lanes) : V;
+                    E = words ? memory_type(operand_type(t, steps, false)) : C,
+                    F = words ? memory_type(operand_type(t, steps, true)) : C;
+  const std::string B = words ? word_vector(t, lanes, steps) : V;
   std::string s = "static __attribute__((noinline)) void " + name + "(";
   for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
-  s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
+  s += "i64 as, const " + F + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
   auto acc = [](uint32_t r, uint32_t v) { return " c" + number(r) + "_" + number(v); };
   // Sums are computed in blocks, because the rounding errors of one long chain would grow with its
   // length.
@@ -564,16 +570,16 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   s += "\n  for (; i < e; ++i) {\n    const i64 o = i * as; " + B + " x;";
   for (uint32_t v = 0; v < vectors; ++v) {
     s += " const " + B + " b" + number(v) + " = *(const " + B + "_u*)(b + " +
-         number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
+         number(int64_t{v} * lanes * steps) + ");";
   }
   for (uint32_t r = 0; r < rows; ++r) {
     const std::string a = "a" + number(r);
-    s += pairs ? "\n    x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(" + a +
+    s += words ? "\n    x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(" + a +
                      " + o));"
                : "\n    x = (" + V + ")(" + a + "[o]);";
     for (uint32_t v = 0; v < vectors; ++v) {
       const std::string c = acc(r, v), b = "b" + number(v);
-      s += pairs ? pair_product(t, lanes, c, b) : c + " += x * " + b + ";";
+      s += words ? word_product(t, lanes, steps, c, b) : c + " += x * " + b + ";";
     }
   }
   s += "\n    b += bs;\n  }\n  if (first == 0) {\n ";

@@ -26,18 +26,20 @@ std::string row_pointers(const std::string& element, uint32_t rows, const std::s
 }  // namespace
 
 std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
-                               bool pairs) {
+                               uint32_t steps) {
+  const bool words = steps > 1;
   const std::string name =
-      (pairs ? "tapsh" : "taps") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+      (steps == 4 ? "tapsb" : words ? "tapsh" : "taps") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   // Integers wrap.
-  const DType u = pairs ? DType{TENON_U32} : t;
+  const DType u = words ? DType{TENON_U32} : t;
   const std::string V = type(u, lanes), C = memory_type(u),
-                    E = pairs ? memory_type(pair_type(t)) : C,
-                    B = pairs ? pair_vector(t, lanes) : V;
+                    E = words ? memory_type(operand_type(t, steps, false)) : C,
+                    F = words ? memory_type(operand_type(t, steps, true)) : C,
+                    B = words ? word_vector(t, lanes, steps) : V;
   const std::string load = lanes > 1 ? "*(const " + B + "_u*)" : "*(const " + B + "*)";
   std::string s = "static __attribute__((noinline)) void " + name +
-                  "(const i64* ap, const i64* bt, const " + E + "* b, i64 taps, i64 k, i64 bs, " +
+                  "(const i64* ap, const i64* bt, const " + F + "* b, i64 taps, i64 k, i64 bs, " +
                   C + "* c) {\n ";
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t v = 0; v < vectors; ++v)
@@ -59,20 +61,20 @@ std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t 
   // errors do not grow with the filter.
   s += "\n  i64 n = 0; int joined = 0; const i64 most = " + sum_block("taps * k") +
        ";\n  for (i64 t = 0; t < taps; ++t) {\n   " + row_pointers(E, rows, "") + "\n    const " +
-       E + "* p = b + bt[t];";
+       F + "* p = b + bt[t];";
   s += "\n    for (i64 i = 0; i < k;) {\n      const i64 e = k - i > most - n ? i + most - n : k; "
        "n += e - i;\n      for (; i < e; ++i) {\n        " +
        B + " x;";
   for (uint32_t v = 0; v < vectors; ++v)
     s += " const " + B + " b" + number(v) + " = " + load + "(p + " +
-         number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
+         number(int64_t{v} * lanes * steps) + ");";
   for (uint32_t r = 0; r < rows; ++r) {
-    s += pairs ? "\n        x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(a" +
-                     number(r) + " + 2 * i));"
+    s += words ? "\n        x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(a" +
+                     number(r) + " + " + number(steps) + " * i));"
                : "\n        x = (" + V + ")(a" + number(r) + "[i]);";
     for (uint32_t v = 0; v < vectors; ++v) {
       const std::string c = accumulator(r, v), b = "b" + number(v);
-      s += " " + (pairs ? pair_product(t, lanes, c, b) : c + " += x * " + b + ";");
+      s += " " + (words ? word_product(t, lanes, steps, c, b) : c + " += x * " + b + ";");
     }
   }
   s += "\n        p += bs;\n      }\n      if (n < most) continue;\n      n = 0;\n      if "

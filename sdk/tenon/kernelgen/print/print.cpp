@@ -330,18 +330,19 @@ class Text {
     const DType c = is_integer(n.type)
                         ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64)
                         : n.type;
-    const std::string e = p_.memory_type(n.pairs ? pair_type(n.type) : c),
-                      scratch = "((const " + e + "*)scratch)";
-    auto at = [&](bool in_scratch, uint32_t buffer) {
-      return in_scratch ? scratch : "((const " + e + "*)b" + std::to_string(buffer) + ")";
+    const std::string e = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, false) : c),
+                      f = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, true) : c);
+    auto at = [&](bool in_scratch, uint32_t buffer, const std::string& element) {
+      return "((const " + element +
+             (in_scratch ? "*)scratch)" : "*)b" + std::to_string(buffer) + ")");
     };
     const auto height = static_cast<uint32_t>(n.list.size()),
                vectors = static_cast<uint32_t>(n.bits);
     if (n.few_bits != 0)
-      return mma_few_bits(n, height, vectors, at(n.space == Space::kScratch, n.ref));
-    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.pairs) + "(";
-    for (ValueId row : n.list) s += at(n.space == Space::kScratch, n.ref) + " + " + v(row) + ", ";
-    s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer)) + " + " +
+      return mma_few_bits(n, height, vectors, at(n.space == Space::kScratch, n.ref, e));
+    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.steps) + "(";
+    for (ValueId row : n.list) s += at(n.space == Space::kScratch, n.ref, e) + " + " + v(row) + ", ";
+    s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer), f) + " + " +
          v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", (" + p_.memory_type(c) +
          "*)l" + std::to_string(n.op) + ");";
     line(s);
@@ -370,8 +371,8 @@ class Text {
         n.run != 0 ? p_.need_depthwise_runs(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits),
                                             n.run, n.run_step)
         : n.full   ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
-                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.pairs);
-    const std::string tile = n.pairs ? "(" + p_.memory_type(TENON_U32) + "*)l" : "l";
+                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.steps);
+    const std::string tile = n.steps > 1 ? "(" + p_.memory_type(TENON_U32) + "*)l" : "l";
     line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", b" +
          std::to_string(n.b_buffer) + " + " + v(n.args[3]) + ", " + v(n.args[2]) + ", " +
          v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", " + tile +

@@ -265,7 +265,7 @@ std::string to_text(const Schedule& s) {
                        : "") +
            (s.swapped ? ", operands swapped" : "") + "\n  row block " +
            std::to_string(s.row_block) + "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
-           (s.packed ? std::string("in panels ") + (s.pairs ? "of pairs " : "") +
+           (s.packed ? std::string("in panels ") + (s.steps == 4 ? "of quads " : s.steps == 2 ? "of pairs " : "") +
                            (s.few_bits ? "of " + std::to_string(s.few_bits) + " bits " : "") +
                            "since load"
             : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed")
