@@ -22,11 +22,12 @@ class Operands {
     const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty() &&
                            side_by_side(s, w.axes.both[0]);
     // One pixel is a matrix-vector product, which is best read along its rows.
-    const bool integers = p_.type(s.a) == TENON_I32;
-    steps_ = integers ? channel_steps(s, w) : 1;
+    acc_ = p_.type(s.a);
+    const bool integers = acc_ == TENON_I32;
+    steps_ = integers && !depthwise ? channel_steps(s, w) : 1;
     const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) &&
                        w.in.size() <= 1 && !w.axes.only_b.empty() && known(s) &&
-                       (!integers || (!depthwise && steps_ > 1));
+                       (!integers || depthwise || steps_ > 1);
     // Without pixels around it, a channel is read where it is unless tiles load it with others.
     const bool pixels = k_.buffers[p_.at(operand(p_, s.b)).ref].dims.size() >= 3;
     if (!tiled) return pixels && floats(p_, s.b) ? channels_last_input(s) : void();
@@ -75,22 +76,23 @@ class Operands {
            });
   }
 
-  // Integers are multiplied in words of neighbouring channels; 1: they are not. A single word leaves
-  // no axis to run along.
+  // Integers are multiplied in words of neighbouring channels; 1: they are not.
   uint32_t channel_steps(const Stage& s, const Window& w) const {
     if (w.in.size() != 1) return 1;
     const int64_t channels = p_.value(p_.axes()[w.in[0]].extent).value_or(1);
-    const auto fits = [&](uint32_t steps) { return channels % steps == 0 && channels > steps; };
+    const auto fits = [&](uint32_t steps) { return channels % steps == 0; };
     const uint32_t steps =
         steps_of(t_, p_.type(s.a), p_.type(operand(p_, s.a)), p_.type(operand(p_, s.b)));
     if (fits(steps)) return steps;
     return steps == 4 && fits(2) ? 2 : 1;
   }
 
-  // The types that tiles read of the input and of the weights: f32, or narrow integers.
-  DType read_type() const { return operand_type(acc(), steps_, false); }
-  DType weight_type() const { return operand_type(acc(), steps_, true); }
-  DType acc() const { return steps_ > 1 ? DType{TENON_I32} : DType{TENON_F32}; }
+  // The types that tiles read of the input and of the weights: f32, or narrow integers. Where lanes
+  // run along channels, each is widened as it is read.
+  DType read_type(DType from) const {
+    return acc_ == TENON_I32 && steps_ == 1 ? from : operand_type(acc_, steps_, false);
+  }
+  DType weight_type() const { return operand_type(acc_, steps_, true); }
 
   // Makes the input channels-last, as the type that tiles read.
   void channels_last_input(Stage& s) {
@@ -99,11 +101,12 @@ class Operands {
     const Buffer& b = k_.buffers[x];
     const bool in_order = p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) ||
                           p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1);
-    if (p_.type(from) == read_type() && in_order) return;
-    const uint32_t turned = edges_.reordered(x, s.x_channel, read_type(), s.origins);
+    const DType read = read_type(p_.type(from));
+    if (p_.type(from) == read && in_order) return;
+    const uint32_t turned = edges_.reordered(x, s.x_channel, read, s.origins);
     const std::vector<ExprId> args(p_.args(from).begin(), p_.args(from).end());
-    const ExprId load = p_.load(turned, read_type(), std::span<const ExprId>(args).subspan(2),
-                                args[0], args[0] == kNone ? kNone : p_.convert(args[1], read_type()));
+    const ExprId load = p_.load(turned, read, std::span<const ExprId>(args).subspan(2),
+                                args[0], args[0] == kNone ? kNone : p_.convert(args[1], read));
     s.b = p_.convert(load, p_.type(s.b));
   }
 
@@ -272,6 +275,7 @@ class Operands {
   Kernel& k_;
   Pool& p_;
   const Target& t_;
+  DType acc_ = TENON_DTYPE_NONE;
   uint32_t steps_ = 1;  // of integers, channels per lane and step
 };
 

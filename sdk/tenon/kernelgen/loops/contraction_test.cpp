@@ -51,7 +51,9 @@ class Checked {
       Data data(x.type, static_cast<size_t>(n));
       const bool given = x.role == Role::kIn || x.role == Role::kConstant;
       for (size_t i = 0; given && i < data.size(); ++i)
-        data.set(i, testing::draw(rng, values.odd ? 29 : 0));
+        data.set(i, is_integer(x.type) && size_of(x.type) == 1
+                        ? testing::draw_byte(rng, x.type)
+                        : testing::draw(rng, values.odd ? 29 : 0));
       meaning.emplace_back();
       for (size_t i = 0; i < data.size(); ++i) meaning.back().push_back(data.get(i));
       input.push_back(std::move(data));

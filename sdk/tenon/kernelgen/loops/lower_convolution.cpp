@@ -23,7 +23,7 @@ class Convolution {
   bool run(std::string* why) {
     acc_ = p_.type(st_.a);
     a_ = s_.steps > 1 ? narrow_of(p_, st_.a) : st_.a;
-    b_ = s_.steps > 1 ? narrow_of(p_, st_.b) : st_.b;
+    b_ = acc_ == TENON_I32 && narrow_of(p_, st_.b) != kNone ? narrow_of(p_, st_.b) : st_.b;
     read_ = p_.type(b_);
     w_ = s_.lanes;
     panel_ = st_.panel;
@@ -79,7 +79,9 @@ class Convolution {
         if (guard_ != kNone && p_.uses_axis(guard_, a)) continue;
         if (!p_.affine(p_.arg(b_, 2), axes, &cx, &rest) || !p_.is_const(cx[0], 1)) continue;
         // Words are cut from the one axis of channels.
-        const bool split = s_.steps > 1 && !p_.affine(p_.arg(a_, 2), axes, &cw, &rest);
+        const bool linear = p_.affine(p_.arg(a_, 2), axes, &cw, &rest);
+        const bool one_word = linear && p_.is_const(p_.axes()[a].extent, s_.steps) && p_.is_const(cw[0], 1);
+        const bool split = s_.steps > 1 && (!linear || one_word);
         if (!split && (!p_.affine(p_.arg(a_, 2), axes, &cw, &rest) || !p_.is_const(cw[0], panel_)))
           continue;
         inner_ = a;
@@ -321,6 +323,7 @@ class Convolution {
     node.ref = s_.mr;
     node.bits = s_.nr;
     node.full = s_.depthwise;
+    node.read = read_;
     node.args[0] = scratch(table, TENON_I64).v;
     node.args[1] = scratch(offsets, TENON_I64).v;
     node.args[2] = taps.v;

@@ -43,12 +43,13 @@ class Prelude {
   std::string need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t bits,
                                 bool is_signed, const std::string& zeros);
   // The same for convolutions: rows at addresses per tap, with `k` words each; or
-  // element-wise along the columns.
+  // element-wise along the columns, where the
+  // input has the type `read`.
   std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t steps);
-  std::string need_depthwise(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
+  std::string need_depthwise(DType type, DType read, uint32_t lanes, uint32_t rows, uint32_t vectors);
   // The same for rows `step` apart in runs of `run` taps.
-  std::string need_depthwise_runs(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors,
-                                  uint32_t run, uint32_t step);
+  std::string need_depthwise_runs(DType type, DType read, uint32_t lanes, uint32_t rows,
+                                  uint32_t vectors, uint32_t run, uint32_t step);
   // A stable merge sort of keys and their numbers, with work space for as many.
   std::string need_sort(DType key);
   // Whether a tile holds a NaN. Arguments: rows, their distance, columns (rounded up to vectors).
@@ -60,6 +61,9 @@ class Prelude {
   const std::string& why() const { return why_; }
 
  private:
+  // A vector of channels of the input as `type`: the text, given a pointer and whether a mask `m`
+  // applies.
+  std::string need_channels(DType type, DType read, uint32_t lanes, bool masked);
   std::string header() const;
   std::string suffix(DType t, uint32_t lanes) const;
   std::string expand(std::string_view text, DType t, uint32_t lanes);

@@ -368,12 +368,18 @@ class Text {
   void taps(const Node& n) {
     const std::string table = "((const i64*)scratch) + ";
     const std::string name =
-        n.run != 0 ? p_.need_depthwise_runs(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits),
-                                            n.run, n.run_step)
-        : n.full   ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
+        n.run != 0 ? p_.need_depthwise_runs(n.type, n.read, n.lanes, n.ref,
+                                            static_cast<uint32_t>(n.bits), n.run, n.run_step)
+        : n.full
+            ? p_.need_depthwise(n.type, n.read, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
                    : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.steps);
-    const std::string tile = n.steps > 1 ? "(" + p_.memory_type(TENON_U32) + "*)l" : "l";
-    line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", b" +
+    // Tiles add integers as unsigned ones.
+    const std::string as_unsigned = n.type == TENON_I32 ? "(" + p_.memory_type(TENON_U32) + "*)" : "",
+                      tile = as_unsigned + "l",
+                      weights = n.full && n.type == TENON_I32
+                                    ? "(const " + p_.memory_type(TENON_U32) + "*)b"
+                                    : "b";
+    line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", " + weights +
          std::to_string(n.b_buffer) + " + " + v(n.args[3]) + ", " + v(n.args[2]) + ", " +
          v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", " + tile +
          std::to_string(n.op) + ");");
