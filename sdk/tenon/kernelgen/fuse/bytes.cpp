@@ -14,9 +14,10 @@ namespace tenon::kernelgen {
 namespace {
 
 // An operand: where `guard` holds, the byte `load` reads minus `zero`; elsewhere 0. zero is an i32,
-// or kNone for 0.
+// or kNone for 0. padded: a map in between has a part in the guard.
 struct Difference {
   ExprId load = kNone, zero = kNone, guard = kNone;
+  bool padded = false;
 };
 
 bool is_byte(DType t) {
@@ -101,19 +102,23 @@ class Bytes {
     return value && *value >= -128 && *value <= 255 ? p_.integer(*value, TENON_I32) : kNone;
   }
 
-  bool zero_outside(ExprId load) const {
-    return p_.is_const(p_.arg(load, 1)) && p_.number_value(p_.arg(load, 1)) == 0;
+  bool zero_outside(ExprId load) {
+    const ExprId other = seen_through(p_.arg(load, 1));
+    return p_.is_const(other) && p_.number_value(other) == 0;
   }
 
   std::optional<Difference> difference(ExprId operand) {
     Difference d;
     ExprId e = narrow_of(p_, operand);
+    bool own = true;  // the operand's own load is next
     while (e != kNone) {
       if (p_.at(e).kind == X::kLoad) {
         const ExprId guard = p_.arg(e, 0);
         // Outside the byte itself 0 is not the zero point, if one was subtracted before.
         if (guard != kNone && (!zero_outside(e) || d.zero != kNone)) return {};
         d.guard = p_.both(d.guard, guard);
+        d.padded = d.padded || (guard != kNone && !own);
+        own = false;
         if (is_byte(p_.type(e))) {
           d.load = e;
           return d;
@@ -150,28 +155,29 @@ class Bytes {
     if (uses_any(of_x.zero, s.space) || uses_any(of_x.zero, s.reduce) ||
         uses_any(of_w.zero, s.reduce))
       return;
-    const ExprId weights = w;
+    const ExprId weights = w, read = narrow_of(p_, x);
+    if (of_x.padded && p_.at(read).kind != X::kLoad) return;
     const DType x_type = p_.type(of_x.load), w_type = p_.type(of_w.load);
     const ExprId x_zero = joined(of_x.zero, x_type == TENON_U8 ? 0 : 128),
                  w_zero = joined(of_w.zero, w_type == TENON_I8 ? 0 : -128);
     const ExprId narrow = narrow_of(p_, w);
-    const bool padded = of_w.guard != kNone;
-    if (padded && (w_zero != kNone || p_.at(narrow).kind != X::kLoad || p_.arg(narrow, 0) != kNone))
-      return;
+    if (of_w.guard != kNone && (w_zero != kNone || p_.arg(narrow, 0) != kNone)) return;
     // With padding, the sum of x would be one for each window.
     if (w_zero != kNone && s.x_channel >= 0) return;
-    ExprId bytes = x_type == TENON_U8 ? of_x.load : copied(of_x.load, TENON_U8, s.origins);
-    if (of_x.guard != kNone) {
-      const ExprId outside = x_zero == kNone ? p_.number(0, TENON_U8)
-                                             : p_.convert(x_zero, TENON_U8, TENON_S_CONVERT);
+    ExprId bytes = of_x.padded          ? copied(s, read, TENON_U8)
+                   : x_type == TENON_U8 ? of_x.load
+                                        : copied(s, of_x.load, TENON_U8);
+    const ExprId guard = of_x.padded ? p_.arg(read, 0) : of_x.guard;
+    if (guard != kNone) {
+      const ExprId outside =
+          x_zero == kNone ? p_.number(0, TENON_U8) : p_.convert(x_zero, TENON_U8);
       const std::vector<ExprId> args(p_.args(bytes).begin(), p_.args(bytes).end());
-      bytes = p_.load(p_.at(bytes).ref, TENON_U8, std::span<const ExprId>(args).subspan(2),
-                      of_x.guard, outside);
+      bytes = p_.load(p_.at(bytes).ref, TENON_U8, std::span<const ExprId>(args).subspan(2), guard,
+                      outside);
     }
     x = p_.convert(bytes, TENON_I32);
-    // Padded weights are narrowed where they are: without a zero point their differences fit.
-    const ExprId from = padded ? narrow : of_w.load;
-    w = p_.convert(p_.type(from) == TENON_I8 ? from : copied(from, TENON_I8, s.origins), TENON_I32);
+    const ExprId from = of_w.guard != kNone ? narrow : of_w.load;
+    w = p_.convert(p_.type(from) == TENON_I8 ? from : copied(s, from, TENON_I8), TENON_I32);
     const ExprId state = p_.state(0, TENON_I32);
     ExprId sum = state;
     if (x_zero != kNone) sum = p_.op(TENON_S_SUB, {sum, product_of_sum(s, weights, x_zero)});
@@ -216,12 +222,7 @@ class Bytes {
       index.push_back(p_.axis(axis));
       buffer.dims.push_back(p_.axes()[axis].extent);
     }
-    ExprId stride = p_.integer(1);
-    buffer.strides.resize(buffer.dims.size());
-    for (size_t d = buffer.dims.size(); d-- > 0;) {
-      buffer.strides[d] = stride;
-      stride = p_.mul(stride, buffer.dims[d]);
-    }
+    set_strides(&buffer);
     const ExprId first = p_.state(0, TENON_I32), second = p_.state(1, TENON_I32);
     out.init = {p_.integer(0, TENON_I32)};
     out.step = {p_.op(TENON_S_ADD, {first, p_.substitute(e, own)})};
@@ -240,41 +241,65 @@ class Bytes {
     return static_cast<uint32_t>(k_.buffers.size() - 1);
   }
 
-  // The load from a copy in another type: of a byte with the other signedness (byte + 128 or byte -
-  // 128), of an i16 the same number. All readers of a tensor share one copy.
-  ExprId copied(ExprId load, DType to, const std::vector<uint32_t>& origins) {
+  // The load, unguarded, from a copy of its tensor as unsigned or signed bytes: of bytes with the
+  // other signedness (byte + 128 or byte - 128), or of differences without their zero points and
+  // with their padding. All readers of a tensor share one copy.
+  ExprId copied(const Stage& reader, ExprId load, DType to) {
     const uint32_t from = p_.at(load).ref;
     auto [copy, fresh] = copies_.try_emplace(from, 0u);
     if (fresh) {
+      Stage s;
+      s.origins = reader.origins;
       Buffer buffer;
       buffer.type = to;
       buffer.role = Role::kTemp;
       buffer.dims = k_.buffers[from].dims;
-      buffer.strides.resize(buffer.dims.size());
-      // A run's copy is kept, so that the map before it writes it and products read it as it is.
-      buffer.keep = !fixed_[from];
-      ExprId stride = p_.integer(1);
-      Stage s;
-      s.origins = origins;
-      std::vector<ExprId> at(buffer.dims.size());
-      for (size_t d = buffer.dims.size(); d-- > 0;) {
-        buffer.strides[d] = stride;
-        stride = p_.mul(stride, buffer.dims[d]);
+      // A copy of a run is kept, so that the map before it writes it and products read it as it is.
+      // Layouts decide about those of convolutions.
+      buffer.keep = !fixed_[from] && reader.x_channel < 0;
+      std::vector<ExprId> at;
+      for (const ExprId dim : buffer.dims) {
+        const bool one = p_.is_const(dim, 1);
+        if (!one) s.space.push_back(p_.add_axis(dim));
+        at.push_back(one ? p_.integer(0) : p_.axis(s.space.back()));
       }
-      for (size_t d = 0; d < at.size(); ++d) {
-        const bool one = p_.is_const(buffer.dims[d], 1);
-        if (!one) s.space.push_back(p_.add_axis(buffer.dims[d]));
-        at[d] = one ? p_.integer(0) : p_.axis(s.space.back());
-      }
-      const ExprId old = p_.load(from, p_.type(load), at);
-      s.value = {is_byte(p_.type(load)) ? p_.op(TENON_S_XOR, {p_.bitcast(old, to),
-                                                              p_.integer(to == TENON_U8 ? 128 : -128, to)})
-                                        : p_.convert(old, to)};
+      set_strides(&buffer);
+      const ExprId own = p_.load(from, p_.type(load), at);
+      s.value = {is_byte(p_.type(load)) ? as_type(own, to) : as_bytes(own, to)};
       copy->second = add(std::move(buffer));
       s.store = {{copy->second, at, kNone}};
       k_.stages.push_back(std::move(s));
     }
     return p_.load(copy->second, to, p_.args(load).subspan(2));
+  }
+
+  // Flips the top bit if the signedness changes.
+  ExprId as_type(ExprId byte, DType to) {
+    if (p_.type(byte) == to) return byte;
+    const ExprId top = p_.integer(to == TENON_U8 ? 128 : -128, to);
+    return p_.op(TENON_S_XOR, {p_.bitcast(byte, to), top});
+  }
+
+  // The bytes of a difference in i16; outside its guard, the zero point.
+  ExprId as_bytes(ExprId load, DType to) {
+    const Difference d = *difference(p_.convert(load, TENON_I32));
+    const DType type = p_.type(d.load);
+    const std::vector<ExprId> args(p_.args(d.load).begin(), p_.args(d.load).end());
+    const ExprId outside = d.guard == kNone ? kNone
+                           : d.zero == kNone ? p_.number(0, type)
+                                             : p_.convert(d.zero, type);
+    return as_type(p_.load(p_.at(d.load).ref, type, std::span<const ExprId>(args).subspan(2),
+                           d.guard, outside),
+                   to);
+  }
+
+  void set_strides(Buffer* buffer) {
+    ExprId stride = p_.integer(1);
+    buffer->strides.resize(buffer->dims.size());
+    for (size_t d = buffer->dims.size(); d-- > 0;) {
+      buffer->strides[d] = stride;
+      stride = p_.mul(stride, buffer->dims[d]);
+    }
   }
 
   struct Made {
