@@ -93,7 +93,10 @@ class Bytes {
   ExprId zero_of(ExprId e) {
     e = seen_through(e);
     if (is_op(e, TENON_S_CONVERT)) {
-      const ExprId byte = seen_through(p_.arg(e, 0));
+      ExprId byte = p_.arg(e, 0);
+      // What a run computes is loaded from where it is.
+      const ExprId known = seen_through(byte);
+      if (p_.is_const(known) || p_.at(known).kind == X::kLoad) byte = known;
       const bool plain =
           p_.is_const(byte) || (p_.at(byte).kind == X::kLoad && p_.arg(byte, 0) == kNone);
       return is_byte(p_.type(byte)) && plain ? p_.convert(byte, TENON_I32) : kNone;
