@@ -102,6 +102,7 @@ std::string Prelude::header() const {
          "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
          "typedef float f32; typedef double f64;\n"
          "#define FN static inline __attribute__((always_inline, unused))\n"
+         "#define UNROLL _Pragma(\"clang loop unroll(full)\")\n"
          "#define TABLE static const\n"
          "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
          "#define CVTV(T, x) __builtin_convertvector(x, T)\n"
@@ -165,8 +166,8 @@ std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
 
 // ---- Integers ----
 
-// Division and shifts are loops over lanes, because no instruction set has them as scalar.h defines
-// them.
+// A lane at a time only where no instructions are: division of 64 bits, and powers. Loops over lanes
+// are unrolled, because a variable lane goes through memory.
 std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   const bool v = lanes > 1;
   const std::string T = type(t, lanes), U = type(unsigned_of(t), lanes),
@@ -179,7 +180,7 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   auto one = [&](const std::string& body) { return "FN $F " + name + "($F a) { " + body + " }\n"; };
   auto lanewise2 = [&](const std::string& scalar) {
     if (!v) return two("return " + scalar + "(a, b);");
-    return two("$F r; for (int l = 0; l < $N; ++l) r[l] = " + scalar + "(a[l], b[l]); return r;");
+    return two("$F r; UNROLL for (int l = 0; l < $N; ++l) r[l] = " + scalar + "(a[l], b[l]); return r;");
   };
   const std::string as_t = v ? "(" + T + ")" : "(" + T + ")", as_u = "(" + U + ")";
   if (f == "add" || f == "sub" || f == "mul") {
@@ -205,13 +206,50 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   if (f == "xor") return two("$F r = ($F)(a ^ b); HOLD(r); return r;");
   if (f == "not") return one("$F r = ($F)(~a); HOLD(r); return r;");
   if (f == "floor" || f == "ceil" || f == "trunc" || f == "round_even") return one("return a;");
-  if (v && (f == "div" || f == "rem" || f == "fdiv" || f == "fmod" || f == "shl" || f == "shr_a" ||
-            f == "shr_l" || f == "pow")) {
-    return lanewise2(need(f, t, 1));
+  if (v && (f == "fdiv" || f == "fmod" || f == "pow")) return lanewise2(need(f, t, 1));
+  if (v && (f == "div" || f == "rem")) {
+    if (bits == 64) return lanewise2(need(f, t, 1));
+    // Quotients of numbers of 16 (32) bits are at least 2^-16 (2^-32) of themselves away from the
+    // next integer, so that rounding to 24 (53) bits does not reach it.
+    const DType real = bits == 32 ? TENON_F64 : TENON_F32;
+    const std::string R = type(real, lanes), as = type(bits == 32 ? t : DType{TENON_I32}, lanes);
+    const auto wide = [&](const std::string& x) { return "$C(" + R + ", " + x + ")"; };
+    const std::string special = is_signed(t) ? "($M)(b == 0) | ($M)(b == -1)" : "($M)(b == 0)",
+                      minus = "($F)(($U)0 - ($U)a)";
+    std::string body = "$M z = ($M)(b == 0), s = " + special + "; $F d = $S(s, 1, b); $F q = $C($F, $C(" +
+                       as + ", " + wide("a") + " / " + wide("d") + ")); ";
+    if (f == "rem") return two(body + "$F r = ($F)(($U)a - ($U)(($U)q * ($U)d)); return $S(z, a, r);");
+    if (is_signed(t)) body += "q = $S(b == -1, " + minus + ", q); ";
+    return two(body + "return $S(z, ($F)-1, q);");
   }
+  // Vector shifts of any count, as the instructions of AVX2 and AVX-512 have them.
+  if (v && (f == "shl" || f == "shr_l" || f == "shr_a")) {
+    const std::string most = number(bits - 1), count = "(($U)b & ($U)" + most + ")";
+    if (f == "shr_a" && is_signed(t))
+      return two("$U n = ($U)b; n = n >= ($U)" + B + " ? ($U)" + most + " : n; return a >> ($F)n;");
+    return two("$U n = ($U)b; $U r = ($U)a " + std::string(f == "shl" ? "<< " : ">> ") + count +
+               "; return ($F)(n >= ($U)" + B + " ? ($U)0 : r);");
+  }
+  // The sums of 2, 4 and 8 bits, then of bytes; all places below the first bit, counted.
   if (v && (f == "popcount" || f == "clz")) {
-    return one("$F r; for (int l = 0; l < $N; ++l) r[l] = " + need(f, t, 1) + "(a[l]); return r;");
+    const auto byte = [&](const char* c) {
+      std::string all = "0x";
+      for (int i = 0; i < bits; i += 8) all += c;
+      return "($U)" + all + (bits == 64 ? "ul" : "u");
+    };
+    std::string body = "$U x = ($U)a; ";
+    for (int s = 1; f == "clz" && s < bits; s *= 2) body += "x |= x >> " + number(s) + "; ";
+    body += "x = x - ((x >> 1) & " + byte("55") + "); x = (x & " + byte("33") + ") + ((x >> 2) & " +
+            byte("33") + "); x = (x + (x >> 4)) & " + byte("0f") + "; ";
+    for (int s = 8; s < bits; s *= 2) body += "x += x >> " + number(s) + "; ";
+    body += "x &= ($U)" + number(2 * bits - 1) + "; ";
+    return one(body + (f == "clz" ? "return ($F)(($U)" + B + " - x);" : "return ($F)x;"));
   }
+  // Division by a number that the text has, neither 0 nor -1: compilers multiply and shift.
+  if (f == "divc") return two("return a / b;");
+  if (f == "remc") return two("return a % b;");
+  if (f == "fdivc") return two("$F q = a / b; return q - (a - q * b < 0 ? ($F)1 : ($F)0);");
+  if (f == "fmodc") return two("$F r = a % b; return r < 0 ? r + b : r;");
   if (f == "div" || f == "rem") {
     const std::string zero = f == "div" ? "($F)-1" : "a",
                       minus = f == "div" ? "($F)(0 - ($U)a)" : "($F)0";
@@ -335,7 +373,7 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
     }
     return "";
   }
-  const std::string each = "for (int l = 0; l < " + N + "; ++l) ";
+  const std::string each = "UNROLL for (int l = 0; l < " + N + "; ++l) ";
   if (f == "tile") {
     // Exchanges halves of pairs at distance 1, 2, 4...: a square is transposed in log2 steps.
     std::string body = "FN void " + n + "(const " + E + "* p, i64 s, " + E + "* q, i64 d) { ";
@@ -663,6 +701,30 @@ std::string Prelude::need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t v
        tile(" *(" + V + "_u*)(c + @) = c$_#;") + "\n    } else {\n     " +
        tile(" *(" + V + "_u*)(c + @) += c$_#;") + "\n    }\n  } while (i < k);\n}\n";
   functions_ += s;
+  return name;
+}
+
+std::string Prelude::need_narrowing(DType to, uint32_t lanes) {
+  const uint32_t bits = lanes * 32;
+  const bool native = (target_.isa == "avx512" && bits == 512) ||
+                      (target_.isa == "avx2" && bits == 256) ||
+                      (target_.isa == "baseline" && bits == 128);
+  if (!native) return need_convert(TENON_F32, to, lanes, false);
+  const std::string name = "narrow_f32_" + suffix(to, lanes);
+  if (!known_.insert(name).second) return name;
+  // The instruction gives NaN the pattern 0x80000000, whose low bits are 0. In C++ the conversion
+  // would be undefined.
+  const std::string A = type(TENON_F32, lanes), R = type(to, lanes), I = type(TENON_I32, lanes),
+                    w = number(bits);
+  const std::string instruction =
+      bits == 512   ? "__builtin_ia32_cvttps2dq512_mask((G)a, (W){}, (unsigned short)-1, 4)"
+      : bits == 256 ? "__builtin_ia32_cvttps2dq256((G)a)"
+                    : "__builtin_ia32_cvttps2dq((G)a)";
+  functions_ += "FN " + R + " " + name + "(" + A + " a) { typedef float G " +
+                "__attribute__((vector_size(" + number(bits / 8) + "))); typedef int W " +
+                "__attribute__((vector_size(" + number(bits / 8) +
+                "))); return __builtin_convertvector((" + I + ")" + instruction + ", " + R +
+                "); }\n";
   return name;
 }
 

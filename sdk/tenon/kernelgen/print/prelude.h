@@ -35,6 +35,8 @@ class Prelude {
   std::string need(std::string_view function, DType type, uint32_t lanes);
   // Conversion functions have two types.
   std::string need_convert(DType from, DType to, uint32_t lanes, bool wrap);
+  // Conversion of f32 to an integer of 8 or 16 bits that is NaN (0) or in its range already.
+  std::string need_narrowing(DType to, uint32_t lanes);
   // The register tile: rows of a times vectors of b over the steps, stored to a tile. steps:
   // operands per lane and step; 2 of bf16 or i16 (vdpbf16ps, pmaddwd), 4 of bytes (vpdpbusd). Never
   // inlined, so that it has all registers to itself.

@@ -2,9 +2,11 @@
 // OpenCL C trees have only scalars.
 #include "tenon/kernelgen/print/print.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <unordered_map>
 
 namespace tenon::kernelgen {
 namespace {
@@ -204,6 +206,8 @@ class Text {
         return w > 1 ? call(p_.need("sel", t, w), n)
                      : "(" + v(n.args[0]) + " ? " + v(n.args[1]) + " : " + v(n.args[2]) + ")";
       case TENON_S_CONVERT:
+        if (in_range(n.args[0], t)) return call(p_.need_narrowing(t, w), n);
+        [[fallthrough]];
       case kRound:
         return call(p_.need_convert(type(n.args[0]), t, w, false), n);
       case TENON_S_CONVERT_WRAP:
@@ -226,8 +230,49 @@ class Text {
     if (index && n.op == kFloorDiv) return v(n.args[0]) + " / " + v(n.args[1]);
     if (index && n.op == kMod) return v(n.args[0]) + " % " + v(n.args[1]);
     if (n.op == TENON_S_NEG && f) return "-" + v(n.args[0]);
+    if (w > 1 && f && (n.op == TENON_S_MAX || n.op == TENON_S_MIN)) {
+      if (const std::string text = bounded(n, t, w); !text.empty()) return text;
+    }
     const char* special = function(n.op);
-    return call(p_.need(special ? special : name_of_op(n.op), t, w), n);
+    const std::string name(special ? special : name_of_op(n.op));
+    return call(p_.need(w > 1 && is_integer(t) && divides_by_number(n) ? name + "c" : name, t, w), n);
+  }
+
+  // Whether the divisor is in the text and no special case.
+  bool divides_by_number(const Node& n) const {
+    if (n.op != TENON_S_DIV && n.op != TENON_S_REM && n.op != kFloorDiv && n.op != kMod) return false;
+    const auto by = constants_.find(n.args[1]);
+    const bool index = n.op == kFloorDiv || n.op == kMod;
+    return by != constants_.end() && (index ? by->second > 0 : by->second != 0 && by->second != -1);
+  }
+
+  // max or min with a number that is neither NaN nor 0, whose sign would matter: one instruction. The
+  // maximum with +0 is two: adding +0 turns -0 to +0.
+  std::string bounded(const Node& n, DType t, uint32_t w) {
+    const bool max = n.op == TENON_S_MAX;
+    for (int i = 0; i < 2; ++i) {
+      const auto known = constants_.find(n.args[i]);
+      if (known == constants_.end()) continue;
+      const double c = std::bit_cast<double>(known->second);
+      const ValueId x = n.args[1 - i];
+      if (std::isnan(c) || (c == 0 && (!max || std::signbit(c)))) continue;
+      const Bounds of_x = bounds_[x];
+      bounds_[n.dst] = max ? Bounds{std::max(of_x.low, c), std::max(of_x.high, c)}
+                           : Bounds{std::min(of_x.low, c), std::min(of_x.high, c)};
+      const std::string name = c == 0 ? "max0" : max ? "maxc" : "minc";
+      return p_.need(name, t, w) + "(" + v(x) + ", " + v(n.args[i]) + ")";
+    }
+    return "";
+  }
+
+  // Whether a vector of f32 is NaN or between limits that the integer type holds.
+  bool in_range(ValueId x, DType to) const {
+    const auto known = bounds_.find(x);
+    if (known == bounds_.end() || type(x) != TENON_F32 || !is_integer(to) || size_of(to) > 2 ||
+        lanes(x) < 2)
+      return false;
+    const double top = std::ldexp(1.0, static_cast<int>(8 * size_of(to)) - (is_signed(to) ? 1 : 0));
+    return known->second.low >= (is_signed(to) ? -top : 0) && known->second.high <= top - 1;
   }
 
   // ---- Memory ----
@@ -435,6 +480,7 @@ class Text {
         line("}");
         break;
       case NodeKind::kConst:
+        constants_[n.dst] = n.bits;
         define(n.dst, number(n));
         break;
       case NodeKind::kExt:
@@ -445,6 +491,8 @@ class Text {
         break;
       case NodeKind::kSplat: {
         const std::string T = type_text(n.dst);
+        if (const auto known = constants_.find(n.args[0]); known != constants_.end())
+          constants_[n.dst] = known->second;
         const std::string x =
             type(n.dst) == TENON_PRED ? "-(" + v(n.args[0]) + " != 0)" : v(n.args[0]);
         define(n.dst, "(" + T + ")(" + x + ")");
@@ -536,6 +584,12 @@ class Text {
   const LoopTree& t_;
   Prelude& p_;
   const bool opencl_;
+  // What is known of a float unless it is NaN.
+  struct Bounds {
+    double low = -INFINITY, high = INFINITY;
+  };
+  std::unordered_map<ValueId, int64_t> constants_;  // Node::bits, also of splats
+  std::unordered_map<ValueId, Bounds> bounds_;
   std::string out_;
   size_t indent_ = 1;
 };
