@@ -11,7 +11,7 @@ constexpr tenon_pass_option_def_t kOptions[] = {
 constexpr tenon_str_t kStatistics[] = {str("folded"), str("bytes")};
 
 // Results up to this size may be larger than the operands.
-constexpr int64_t kSmallBytes = 4096;
+constexpr int64_t kSmallBytes = 4096, kFewBytes = 256;
 
 // The arrays of one evaluation; returns those that the host allocated.
 class Arrays {
@@ -37,7 +37,8 @@ int64_t bytes_of(const tenon_type_t& type) {
 
 // Requires constant operands and static results. A large result is not folded, nor one that is
 // beyond a few kilobytes and larger than its operands: a broadcast costs less as an op than as
-// memory.
+// memory. Numbers that a conversion only widens stay narrow: devices that multiply narrow numbers
+// need them so, and others widen them as they read them.
 bool worth_folding(const Node& node, const tenon_op_def_t* op, int64_t max_bytes) {
   if (!is_removable(op) || node.operand_count() == 0 || node.view().region_count > 0) return false;
   if (has_trait(op, TENON_TRAIT_DEFINES_SYMBOL | TENON_TRAIT_NO_RECOMPUTE)) return false;
@@ -53,7 +54,8 @@ bool worth_folding(const Node& node, const tenon_op_def_t* op, int64_t max_bytes
     to += bytes;
   }
   if (to > max_bytes) return false;
-  return to <= from || to <= kSmallBytes;
+  const bool widens = to > from && node.is("convert");
+  return to <= from || to <= (widens ? kFewBytes : kSmallBytes);
 }
 
 Status input_of(Value value, tenon_array_t* array) {

@@ -165,7 +165,9 @@ class Inliner {
       const bool operand =
           to.kind == StageKind::kAttention && (l == to.a || l == to.b || l == to.value[0]);
       if (operand ? !in_strides(s.value[result]) : !wanted(c, uses.size(), to, l)) return;
-      if (in_integer_window(to) && !widened_load(s.value[result])) return;
+      if (in_integer_window(to) &&
+          (!widened_load(s.value[result]) || pads_channels(to, l, v, s.value[result])))
+        return;
     }
     std::vector<size_t> consumers;
     for (auto& u : uses) {
@@ -196,6 +198,20 @@ class Inliner {
   bool widened_load(ExprId e) const {
     const bool converts = p_.at(e).kind == X::kOp && p_.at(e).op == TENON_S_CONVERT;
     return p_.at(converts ? p_.arg(e, 0) : e).kind == X::kLoad;
+  }
+
+  // Whether a padded value is one of the window's weights, or its padding is in the channels, which
+  // tiles read in words.
+  bool pads_channels(const Stage& to, ExprId load, const View& v, ExprId value) const {
+    if (p_.at(value).kind == X::kOp) value = p_.arg(value, 0);
+    const ExprId guard = p_.arg(value, 0);
+    if (guard == kNone) return false;
+    std::vector<ExprId> weights;
+    p_.loads(to.a, &weights);
+    if (std::ranges::find(weights, load) != weights.end()) return true;
+    const auto channel = static_cast<size_t>(to.x_channel);
+    return channel < v.index.size() && p_.at(v.index[channel]).kind == X::kAxis &&
+           p_.uses_axis(guard, p_.at(v.index[channel]).ref);
   }
 
   // Whether the value is an unguarded load whose index is a sum of multiples of axes.

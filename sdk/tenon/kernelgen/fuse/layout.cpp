@@ -176,7 +176,7 @@ class Layouts {
     if (s.x_channel < 0) return;
     const bool plain = s.kind == StageKind::kContract && s.panel == 0 &&
                        operand(p_, s.a) != kNone && operand(p_, s.b) != kNone &&
-                       p_.arg(operand(p_, s.a), 0) == kNone && zero_outside(operand(p_, s.b));
+                       p_.arg(operand(p_, s.a), 0) == kNone && zero_outside(s, operand(p_, s.b));
     const ExprId x = plain ? operand(p_, s.b) : kNone;
     const ContractAxes axes = plain ? contract_axes(p_, s) : ContractAxes{};
     auto uses = [&](ExprId e, const std::vector<uint32_t>& list) {
@@ -211,10 +211,14 @@ class Layouts {
   }
 
   // Tiles of pixels omit what is outside the input, so it must be zero; a pad of another value does
-  // not qualify.
-  bool zero_outside(ExprId load) const {
+  // not qualify. Bytes may have a zero point there, which is the same for all.
+  bool zero_outside(const Stage& s, ExprId load) const {
     const ExprId other = p_.arg(load, 1);
-    return p_.arg(load, 0) == kNone || (p_.is_const(other) && p_.number_value(other) == 0);
+    if (p_.arg(load, 0) == kNone || (p_.is_const(other) && p_.number_value(other) == 0))
+      return true;
+    const auto varies = [&](uint32_t axis) { return p_.uses_axis(other, axis); };
+    return p_.type(load) == TENON_U8 && std::ranges::none_of(s.space, varies) &&
+           std::ranges::none_of(s.reduce, varies);
   }
 
   void mark(const Stage& s) {

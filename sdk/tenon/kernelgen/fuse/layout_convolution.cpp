@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tenon/kernelgen/fuse/layout_internal.h"
+#include "tenon/kernelgen/schedule/contraction.h"
 #include "tenon/kernelgen/schedule/convolution.h"
 
 namespace tenon::kernelgen {
@@ -21,14 +22,16 @@ class Operands {
     const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty() &&
                            side_by_side(s, w.axes.both[0]);
     // One pixel is a matrix-vector product, which is best read along its rows.
-    pairs_ = p_.type(s.a) == TENON_I32;
+    acc_ = p_.type(s.a);
+    const bool integers = acc_ == TENON_I32;
+    steps_ = integers && !depthwise ? channel_steps(s, w) : 1;
     const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) &&
                        w.in.size() <= 1 && !w.axes.only_b.empty() && known(s) &&
-                       (!pairs_ || (!depthwise && even_channels(w)));
+                       (!integers || depthwise || steps_ > 1);
     // Without pixels around it, a channel is read where it is unless tiles load it with others.
     const bool pixels = k_.buffers[p_.at(operand(p_, s.b)).ref].dims.size() >= 3;
     if (!tiled) return pixels && floats(p_, s.b) ? channels_last_input(s) : void();
-    if (depthwise || pairs_ || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
+    if (depthwise || integers || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
     depthwise ? pack_channels(s, w) : pack_panels(s, w);
   }
 
@@ -73,16 +76,23 @@ class Operands {
            });
   }
 
-  // Integers are multiplied in pairs of neighbouring channels. A single pair leaves no axis to run
-  // along.
-  bool even_channels(const Window& w) const {
-    if (!t_.i16_pairs || w.in.size() != 1) return false;
+  // Integers are multiplied in words of neighbouring channels; 1: they are not.
+  uint32_t channel_steps(const Stage& s, const Window& w) const {
+    if (w.in.size() != 1) return 1;
     const int64_t channels = p_.value(p_.axes()[w.in[0]].extent).value_or(1);
-    return channels % 2 == 0 && channels > 2;
+    const auto fits = [&](uint32_t steps) { return channels % steps == 0; };
+    const uint32_t steps =
+        steps_of(t_, p_.type(s.a), p_.type(operand(p_, s.a)), p_.type(operand(p_, s.b)));
+    if (fits(steps)) return steps;
+    return steps == 4 && fits(2) ? 2 : 1;
   }
 
-  // The type that tiles read: f32, or i16 where they multiply pairs.
-  DType read_type() const { return pairs_ ? pair_type(TENON_I32) : DType{TENON_F32}; }
+  // The types that tiles read of the input and of the weights: f32, or narrow integers. Where lanes
+  // run along channels, each is widened as it is read.
+  DType read_type(DType from) const {
+    return acc_ == TENON_I32 && steps_ == 1 ? from : operand_type(acc_, steps_, false);
+  }
+  DType weight_type() const { return operand_type(acc_, steps_, true); }
 
   // Makes the input channels-last, as the type that tiles read.
   void channels_last_input(Stage& s) {
@@ -91,11 +101,12 @@ class Operands {
     const Buffer& b = k_.buffers[x];
     const bool in_order = p_.is_const(b.strides[static_cast<size_t>(s.x_channel)], 1) ||
                           p_.is_const(b.dims[static_cast<size_t>(s.x_channel)], 1);
-    if (p_.type(from) == read_type() && in_order) return;
-    const uint32_t turned = edges_.reordered(x, s.x_channel, read_type(), s.origins);
+    const DType read = read_type(p_.type(from));
+    if (p_.type(from) == read && in_order) return;
+    const uint32_t turned = edges_.reordered(x, s.x_channel, read, s.origins);
     const std::vector<ExprId> args(p_.args(from).begin(), p_.args(from).end());
-    const ExprId load = p_.load(turned, read_type(), std::span<const ExprId>(args).subspan(2),
-                                args[0], args[0] == kNone ? kNone : p_.number(0, read_type()));
+    const ExprId load = p_.load(turned, read, std::span<const ExprId>(args).subspan(2),
+                                args[0], args[0] == kNone ? kNone : p_.convert(args[1], read));
     s.b = p_.convert(load, p_.type(s.b));
   }
 
@@ -167,31 +178,32 @@ class Operands {
 
   uint32_t lanes() const { return t_.vector_bytes / size_of(TENON_F32); }
 
-  // Runs `fill` over new axes in place of those of the weights; returns the buffer. In pairs, the
-  // last kept axis is cut into pairs, and the halves are the last dim.
+  // Runs `fill` over new axes in place of those of the weights; returns the buffer. With several
+  // steps per lane, the last kept axis is cut into words, and their steps are the last dim.
   uint32_t packed(const Stage& s, const std::vector<uint32_t>& kept, ExprId columns,
                   uint32_t column, int64_t panel, bool channels) {
     std::vector<ExprId> dims;
     for (uint32_t a : kept) dims.push_back(p_.axes()[a].extent);
-    if (pairs_) dims.back() = p_.floordiv(dims.back(), p_.integer(2));
+    const ExprId each = p_.integer(steps_);
+    if (steps_ > 1) dims.back() = p_.floordiv(dims.back(), each);
     const ExprId panels = p_.ceildiv(columns, panel);
     Stage fill;
     std::unordered_map<ExprId, ExprId> map;
     std::vector<ExprId> index = edges_.fresh_axes(dims, &fill.space);
     for (size_t i = 0; i < kept.size(); ++i) map[p_.axis(kept[i])] = index[i];
     std::vector<ExprId> ends = {panels, p_.integer(panel)};
-    if (pairs_) ends.push_back(p_.integer(2));
+    if (steps_ > 1) ends.push_back(each);
     dims.insert(dims.end(), ends.begin(), ends.end());
     std::vector<uint32_t> last;
     const std::vector<ExprId> split = edges_.fresh_axes(ends, &last);
-    if (pairs_)
-      map[p_.axis(kept.back())] = p_.add(p_.mul(index.back(), p_.integer(2)), split.back());
+    if (steps_ > 1)
+      map[p_.axis(kept.back())] = p_.add(p_.mul(index.back(), each), split.back());
     fill.space.insert(fill.space.end(), last.begin(), last.end());
     index.insert(index.end(), split.begin(), split.end());
     const ExprId col = p_.add(p_.mul(split[0], p_.integer(panel)), split[1]);
     const bool exact = p_.value(columns) && *p_.value(columns) % panel == 0;
     map[p_.axis(column)] = col;
-    const ExprId weights = pairs_ ? p_.convert(operand(p_, s.a), read_type()) : s.a;
+    const ExprId weights = steps_ > 1 ? p_.convert(operand(p_, s.a), weight_type()) : s.a;
     fill.value = {p_.substitute(weights, map, exact ? kNone : p_.cmp(TENON_CMP_LT, col, columns))};
     const uint32_t id = edges_.temp(p_.type(weights), dims, -1);
     Buffer& b = k_.buffers[id];
@@ -204,7 +216,7 @@ class Operands {
         b.strides[d] = stride;
         stride = p_.mul(stride, b.dims[d]);
       };
-      if (pairs_) lay(n + 2);
+      if (steps_ > 1) lay(n + 2);
       lay(n + 1);
       size_t outer = 0;
       while (outer < n && contains(s.space, kept[outer])) ++outer;
@@ -222,12 +234,12 @@ class Operands {
                   int64_t panel) {
     std::vector<ExprId> index;
     for (uint32_t a : kept) index.push_back(p_.axis(a));
-    const ExprId c = p_.axis(column), two = p_.integer(2);
+    const ExprId c = p_.axis(column), each = p_.integer(steps_);
     index.push_back(p_.floordiv(c, p_.integer(panel)));
     index.push_back(p_.mod(c, p_.integer(panel)));
-    if (pairs_) {
-      index[kept.size() - 1] = p_.floordiv(p_.axis(kept.back()), two);
-      index.push_back(p_.mod(p_.axis(kept.back()), two));
+    if (steps_ > 1) {
+      index[kept.size() - 1] = p_.floordiv(p_.axis(kept.back()), each);
+      index.push_back(p_.mod(p_.axis(kept.back()), each));
     }
     s.a = p_.convert(p_.load(id, k_.buffers[id].type, index), p_.type(s.a));
     s.panel = static_cast<uint32_t>(panel);
@@ -263,7 +275,8 @@ class Operands {
   Kernel& k_;
   Pool& p_;
   const Target& t_;
-  bool pairs_ = false;  // integers, two channels per step
+  DType acc_ = TENON_DTYPE_NONE;
+  uint32_t steps_ = 1;  // of integers, channels per lane and step
 };
 
 }  // namespace

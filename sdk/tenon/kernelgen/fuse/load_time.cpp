@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tenon/kernelgen/fuse/bytes.h"
 #include "tenon/kernelgen/fuse/fuse.h"
 #include "tenon/kernelgen/fuse/pack.h"
 #include "tenon/kernelgen/ir/stages.h"
@@ -197,12 +198,16 @@ void keep_the_rest(Kernel& program) {
 }
 
 void move_to_load(Kernel& program, const Target& target, Verifier* verifier) {
+  const auto step = [&](std::string_view name, auto change) {
+    const Kernel before = verifier == nullptr ? Kernel{} : program;
+    change(program, target);
+    if (verifier != nullptr && !verifier->program(program, name)) program = before;
+  };
+  step("multiplying bytes", multiply_bytes);
   keep_what_pays(program);
   lay_out(program, target, verifier);
   keep_the_rest(program);
-  const Kernel before = verifier == nullptr ? Kernel{} : program;
-  pack_constants(program, target);
-  if (verifier != nullptr && !verifier->program(program, "packing constants")) program = before;
+  step("packing constants", pack_constants);
 }
 
 }  // namespace tenon::kernelgen

@@ -88,12 +88,16 @@ class Packer {
     }
     const ExprId narrow = narrow_of(p_, operand);
     const DType acc = p_.type(operand);
-    const bool pairs = (is_float(acc) ? target_.bf16 : target_.i16_pairs) && narrow != kNone &&
-                       narrow_of(p_, other) != kNone;
-    const ExprId kept = pairs ? p_.convert(narrow, pair_type(acc)) : operand;
-    const Stage packed = packing(s, kept, column, *n, panel, pairs);
+    const ExprId narrow_other = narrow_of(p_, other);
+    const uint32_t steps =
+        narrow == kNone || narrow_other == kNone
+            ? 1
+            : steps_of(target_, acc, p_.type(narrow), p_.type(narrow_other));
+    const ExprId kept =
+        steps > 1 ? p_.convert(narrow, operand_type(acc, steps, true)) : operand;
+    const Stage packed = packing(s, kept, column, *n, panel, steps);
     const ExprId load =
-        p_.convert(reading(s, kept, column, packed.store[0].buffer, panel, pairs), acc);
+        p_.convert(reading(s, kept, column, packed.store[0].buffer, panel, steps), acc);
     (is_b ? k_.stages[at].b : k_.stages[at].a) = load;
     k_.stages.insert(k_.stages.begin() + static_cast<std::ptrdiff_t>(at), packed);
     return at + 1;
@@ -218,9 +222,9 @@ class Packer {
       Stage along = s;
       along.reduce = {p_.add_axis(p_.floordiv(p_.axes()[w.axis].extent, p_.integer(each)))};
       const ExprId own = p_.axis(along.reduce[0]), value = value_at(e, own);
-      packings->push_back(packing(along, value, column, n, panel, false));
+      packings->push_back(packing(along, value, column, n, panel, 1));
       const ExprId read =
-          reading(along, value, column, packings->back().store[0].buffer, panel, false);
+          reading(along, value, column, packings->back().store[0].buffer, panel, 1);
       return p_.substitute(read, {{own, p_.floordiv(k, p_.integer(each))}});
     };
     const auto at_block = [&](ExprId e, ExprId block) {
@@ -282,9 +286,9 @@ class Packer {
   }
 
   // [batch...][panel][k][lane], where k numbers the points of the reduction axes in the stage's
-  // order. In pairs: [...][k / 2][lane][2].
+  // order. With several steps per lane: [...][k / steps][lane][steps].
   Stage packing(const Stage& s, ExprId operand, uint32_t column, int64_t n, int64_t panel,
-                bool pairs) {
+                uint32_t steps) {
     Stage out;
     out.kind = StageKind::kMap;
     out.origins = s.origins;
@@ -306,8 +310,8 @@ class Packer {
     const ExprId q = axis_of(panels);
     ExprId k = p_.integer(0), sum = p_.integer(1);
     for (uint32_t a : s.reduce) sum = p_.mul(sum, p_.axes()[a].extent);
-    if (pairs) {
-      k = axis_of(p_.ceildiv(sum, 2));
+    if (steps > 1) {
+      k = axis_of(p_.ceildiv(sum, steps));
     } else {
       for (uint32_t a : s.reduce) {
         const ExprId extent = p_.axes()[a].extent, own = axis_of(extent);
@@ -317,15 +321,16 @@ class Packer {
     }
     const ExprId lane = axis_of(wide), at = p_.add(p_.mul(q, wide), lane);
     map[p_.axis(column)] = at;
-    buffer.dims.insert(buffer.dims.end(), {panels, pairs ? p_.ceildiv(sum, 2) : sum, wide});
+    buffer.dims.insert(buffer.dims.end(), {panels, steps > 1 ? p_.ceildiv(sum, steps) : sum, wide});
     index.insert(index.end(), {q, k, lane});
     ExprId guard = n % panel == 0 ? kNone : p_.cmp(TENON_CMP_LT, at, p_.integer(n));
-    if (pairs) {
-      const ExprId two = p_.integer(2), half = axis_of(two), step = p_.add(p_.mul(k, two), half);
-      buffer.dims.push_back(two);
-      index.push_back(half);
+    if (steps > 1) {
+      const ExprId each = p_.integer(steps), part = axis_of(each),
+                   step = p_.add(p_.mul(k, each), part);
+      buffer.dims.push_back(each);
+      index.push_back(part);
       split(s.reduce, step, &map);
-      if (*p_.value(sum) % 2 != 0) guard = p_.both(guard, p_.cmp(TENON_CMP_LT, step, sum));
+      if (*p_.value(sum) % steps != 0) guard = p_.both(guard, p_.cmp(TENON_CMP_LT, step, sum));
     }
     ExprId stride = p_.integer(1);
     buffer.strides.resize(buffer.dims.size());
@@ -353,16 +358,16 @@ class Packer {
   }
 
   ExprId reading(const Stage& s, ExprId operand, uint32_t column, uint32_t buffer, int64_t panel,
-                 bool pairs) {
+                 uint32_t steps) {
     std::vector<ExprId> index;
     for (uint32_t a : batch_axes(s, operand, column)) index.push_back(p_.axis(a));
     ExprId k = p_.integer(0);
     for (uint32_t a : s.reduce) k = p_.add(p_.mul(k, p_.axes()[a].extent), p_.axis(a));
     const ExprId j = p_.axis(column), wide = p_.integer(panel);
-    if (pairs) {
-      const ExprId two = p_.integer(2);
+    if (steps > 1) {
+      const ExprId each = p_.integer(steps);
       index.insert(index.end(),
-                   {p_.floordiv(j, wide), p_.floordiv(k, two), p_.mod(j, wide), p_.mod(k, two)});
+                   {p_.floordiv(j, wide), p_.floordiv(k, each), p_.mod(j, wide), p_.mod(k, each)});
     } else {
       index.insert(index.end(), {p_.floordiv(j, wide), k, p_.mod(j, wide)});
     }

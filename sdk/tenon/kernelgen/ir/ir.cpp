@@ -58,7 +58,9 @@ bool is_signed(DType t) {
   return elements::dtype_is_signed(t) || is_float(t) || elements::dtype_is_complex(t);
 }
 // Floats of a byte and complex numbers have none: kernels do not compute with them.
-DType pair_type(DType acc) {
+DType operand_type(DType acc, uint32_t steps, bool weights) {
+  if (steps == 4) return weights ? DType{TENON_I8} : DType{TENON_U8};
+  if (steps == 1) return acc;
   return acc == TENON_F32 ? DType{TENON_BF16} : DType{TENON_I16};
 }
 

@@ -79,9 +79,9 @@ bool is_float(DType t);
 bool is_integer(DType t);  // not pred
 bool is_signed(DType t);
 uint32_t size_of(DType t);  // bytes; 0 for types kernelgen does not store (sub-byte, f8, complex)
-// The type in which operands are stored whose products a register tile takes in pairs and sums in
-// `acc`, f32 or i32.
-DType pair_type(DType acc);
+// The type in which operands are stored of which a register tile takes `steps` (1, 2 or 4) products
+// per lane and sums them in `acc`. weights: the operand in panels.
+DType operand_type(DType acc, uint32_t steps, bool weights);
 std::string_view name_of(DType t);
 std::string_view name_of_op(uint16_t op);
 

@@ -25,7 +25,7 @@ Target Target::avx512() {
 }
 Target Target::avx512_bf16() {
   Target t = avx512();
-  t.bf16 = true;
+  t.bf16 = t.byte_quads = true;
   return t;
 }
 Target Target::avx2() {

@@ -51,7 +51,9 @@ class Checked {
       Data data(x.type, static_cast<size_t>(n));
       const bool given = x.role == Role::kIn || x.role == Role::kConstant;
       for (size_t i = 0; given && i < data.size(); ++i)
-        data.set(i, testing::draw(rng, values.odd ? 29 : 0));
+        data.set(i, is_integer(x.type) && size_of(x.type) == 1
+                        ? testing::draw_byte(rng, x.type)
+                        : testing::draw(rng, values.odd ? 29 : 0));
       meaning.emplace_back();
       for (size_t i = 0; i < data.size(); ++i) meaning.back().push_back(data.get(i));
       input.push_back(std::move(data));
@@ -241,6 +243,81 @@ TEST(PackConstants, IntegersArePairs) {
     EXPECT_EQ(to_text(checked.moved()).find("i16[") != std::string::npos, true);
     EXPECT_EQ(checked.text().find("mmah") != std::string::npos, target.i16_pairs);
     EXPECT_EQ(checked.text().find("vpdpwssd") != std::string::npos, target.bf16);
+  }
+}
+
+// t - zero in i16, as formulas of quantised products have it. zero: a number or a tensor of one
+// element or of one per column.
+Tensor difference(Builder& b, const Tensor& t, const Tensor& zero) {
+  const std::vector<uint32_t> column = {1};
+  const Tensor wide = b.convert(zero, TENON_I16);
+  return op(b, TENON_S_SUB,
+            {b.convert(t, TENON_I16),
+             b.broadcast(wide, t.dims, zero.rank() == 0 ? std::vector<uint32_t>{} : column)});
+}
+
+// Products of bytes minus zero points: signs of both sides, zero points that are known, known to be
+// the middle, of a run, and one per column; sums that fill the last word or do not.
+TEST(PackConstants, BytesAreQuads) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    for (const DType x_type : {DType{TENON_U8}, DType{TENON_I8}}) {
+      for (const DType w_type : {DType{TENON_I8}, DType{TENON_U8}}) {
+        Builder b;
+        const ExprId m = b.extent();
+        const Tensor at_run = b.input(x_type, {}), each = b.constant(w_type, {b.dim(50)});
+        const Tensor x_limit = b.fill(x_type, {}, x_type == TENON_U8 ? 255 : -128);
+        const Tensor middle = b.fill(w_type, {}, w_type == TENON_U8 ? 128 : 0);
+        const Tensor w_limit = b.fill(w_type, {}, w_type == TENON_U8 ? 255 : -128);
+        const uint32_t one[] = {1}, none[] = {0};
+        for (const auto& [x_zero, w_zero, k] :
+             {std::tuple{x_limit, middle, 37}, {at_run, middle, 64}, {x_limit, w_limit, 5},
+              {at_run, each, 24}}) {
+          const Tensor x = difference(b, b.input(x_type, {m, b.dim(k)}), x_zero);
+          const Tensor w = difference(b, b.constant(w_type, {b.dim(k), b.dim(50)}), w_zero);
+          b.output(b.dot(x, w, {}, {}, one, none, TENON_DTYPE_NONE, TENON_I32));
+        }
+        Checked checked(b.take_program(), target);
+        for (const int64_t rows : {1, 7}) checked.run({rows}, {false, 0});
+        EXPECT_EQ(checked.text().find("vpdpbusd") != std::string::npos, target.byte_quads);
+        EXPECT_EQ(checked.text().find("mmah") != std::string::npos,
+                  target.i16_pairs && !target.byte_quads);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+// The largest products of four bytes, and sums beyond i32, which wrap.
+TEST(PackConstants, BytesAtTheirLimits) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Builder b;
+    const uint32_t one[] = {1}, none[] = {0};
+    const Tensor zero = b.fill(TENON_U8, {}, 255), low = b.fill(TENON_I8, {}, -128);
+    const Tensor x = b.input(TENON_U8, {b.dim(3), b.dim(40000)});
+    const Tensor w = b.constant(TENON_I8, {b.dim(40000), b.dim(17)});
+    b.output(b.dot(difference(b, x, zero), difference(b, w, low), {}, {}, one, none,
+                   TENON_DTYPE_NONE, TENON_I32));
+    const Kernel program = b.take_program();
+    testing::Session session;
+    Kernel moved = program;
+    move_to_load(moved, target);
+    ASSERT_TRUE(session.build(moved, target, {})) << session.why;
+    std::vector<Data> memory;
+    for (const Buffer& buffer : moved.buffers) {
+      int64_t n = 1;
+      for (ExprId d : buffer.dims) n *= moved.pool.evaluate(d, {});
+      memory.emplace_back(buffer.type, static_cast<size_t>(n));
+    }
+    for (size_t i = 0; i < memory[x.buffer].size(); ++i) memory[x.buffer].set(i, 0);
+    for (size_t i = 0; i < memory[w.buffer].size(); ++i) memory[w.buffer].set(i, 127);
+    session.run(&memory, 2);
+    // 40000 products of -255 and 255, modulo 2^32.
+    const int32_t want = static_cast<int32_t>(uint32_t{0} - 40000u * 255u * 255u);
+    const auto result = std::ranges::find(moved.buffers, Role::kOut, &Buffer::role);
+    const Data& got = memory[static_cast<size_t>(result - moved.buffers.begin())];
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got.get(i), want) << i;
   }
 }
 

@@ -278,6 +278,48 @@ TEST(Convolution, Integers) {
   }
 }
 
+// Bytes minus zero points run in quads of channels, with the zero point around the image; an odd
+// number of channels is padded before. Weights with a zero point, and few channels, do not.
+TEST(Convolution, Bytes) {
+  for (const DType type : {DType{TENON_U8}, DType{TENON_I8}}) {
+    for (const bool at_run : {false, true}) {
+      for (const auto& [in, out, groups, middle] :
+           {std::tuple<int64_t, int64_t, int64_t, double>{16, 40, 1, 0}, {7, 9, 1, 0},
+            {6, 8, 1, 0}, {8, 8, 8, 0}, {16, 12, 2, 0}, {16, 8, 1, 3}, {4, 6, 1, 0}}) {
+        SCOPED_TRACE(std::to_string(in) + " channels in " + std::to_string(groups) + " groups");
+        Builder b;
+        const WindowDim w{3, 2, 1, 2, 1, 1};
+        const auto wide = [&](const Tensor& t, const Tensor& zero) {
+          const Tensor of = b.broadcast(b.convert(zero, TENON_I16), t.dims, {});
+          return op(b, TENON_S_SUB, {b.convert(t, TENON_I16), of});
+        };
+        const Tensor zero = at_run ? b.input(type, {}) : b.fill(type, {}, type == TENON_U8 ? 200 : -7);
+        Tensor x = wide(b.input(type, {b.dim(2), b.dim(in), b.dim(9), b.dim(7)}), zero);
+        Tensor f = wide(weights(b, out, in / groups, {w, w}, true, TENON_I8),
+                        b.fill(TENON_I8, {}, middle));
+        if (in == 7) {
+          const Tensor nothing = b.fill(TENON_I16, {}, 0);
+          const int64_t low[] = {0, 0, 0, 0};
+          std::vector<ExprId> x_dims = x.dims, f_dims = f.dims;
+          x_dims[1] = f_dims[1] = b.dim(8);
+          x = b.pad(x, nothing, low, {}, x_dims);
+          f = b.pad(f, nothing, low, {}, f_dims);
+        }
+        std::vector<ExprId> dims = {x.dims[0], f.dims[0], out_size(b, x.dims[2], w),
+                                    out_size(b, x.dims[3], w)};
+        const WindowDim window[] = {w, w};
+        b.output(b.conv(x, f, numbers(2), window, groups, dims, TENON_DTYPE_NONE, TENON_I32));
+        const auto quads = [](Target& t) {
+          const Target best = Target::avx512_bf16();
+          if (t.isa == best.isa && testing::machine_has(best)) t = best;
+        };
+        testing::check(b, {{}}, {{}, 0, true}, quads);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
 TEST(Convolution, SurroundedByAnotherValueThanZero) {
   for (const int64_t size : {1, 3}) {
     for (const int64_t channels : {3, 20}) {

@@ -96,6 +96,7 @@ struct Node {
   // place that the rows, run_step apart, read; the weights of a run are list[1] apart. 0: one
   // address per row.
   uint32_t run = 0, run_step = 0;
+  DType read = TENON_DTYPE_NONE;  // kTaps, element-wise: of the input, widened to `type`
   // kMma: b has integers of this many bits (0: numbers of `type`), two steps of 4 to a byte, for
   // (b - zero) scale. Each args[3] steps have a row of scales, panels like those of b, from
   // scale_buffer[list_b[0]] on, and of zeros from zero_buffer[list_b[1]] on; zero_buffer -1: the
@@ -103,7 +104,7 @@ struct Node {
   uint32_t few_bits = 0;
   int32_t scale_buffer = -1, zero_buffer = -2;
   std::vector<ValueId> list_b;
-  bool pairs = false;  // kMma, kTaps: operands are bf16 or i16, each step is two steps
+  uint32_t steps = 1;  // kMma, kTaps: of the sum in one lane and step, of narrower operands
   std::vector<Node> body, other;
 };
 

@@ -19,8 +19,8 @@ class Contraction {
     a_ = s_.swapped ? st_.b : st_.a;
     b_ = s_.swapped ? st_.a : st_.b;
     acc_ = read_ = p_.type(a_);
-    if (s_.pairs) {
-      read_ = pair_type(acc_);
+    if (s_.steps > 1) {
+      read_ = operand_type(acc_, s_.steps, false);
       const ExprId narrow = narrow_of(p_, a_);
       a_ = p_.convert(narrow != kNone ? narrow : a_, read_);
       b_ = narrow_of(p_, b_);
@@ -85,7 +85,7 @@ class Contraction {
         zeros_at_ = p_.is_const(few_.zero) ? e_.scalar(few_.zero)
                                            : e_.scalar(p_.substitute(p_.arg(few_.zero, 2), map));
     }
-    stride_ = int64_t{panel_of(e_.prepared().kernel, b_)} * (s_.pairs ? 2 : 1);
+    stride_ = int64_t{panel_of(e_.prepared().kernel, b_)} * s_.steps;
   }
 
   // ---- Packing: Maps into scratch ----
@@ -231,7 +231,9 @@ class Contraction {
   }
 
   // Elements of one packed row of a.
-  ExprId a_row() { return s_.pairs ? p_.mul(p_.ceildiv(k_, 2), p_.integer(2)) : k_; }
+  ExprId a_row() {
+    return s_.steps == 1 ? k_ : p_.mul(p_.ceildiv(k_, s_.steps), p_.integer(s_.steps));
+  }
 
   void pack_a(Val i, Val m) {
     e_.comment("stage 0 Pack a");
@@ -250,10 +252,11 @@ class Contraction {
                       e_.splat(e_.vector(a_), s_.lanes));
         });
       });
-      // The other half of the last pair: b has a zero there, and zero times NaN or infinity would
-      // not be zero.
-      if (a_row() != k_) {
-        e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(k_)),
+      // The rest of the last word: b has zeros there, and zero times NaN or infinity would not be
+      // zero.
+      const int64_t missing = p_.value(p_.sub(a_row(), k_)).value_or(s_.steps - 1);
+      for (int64_t at = 0; at < missing; ++at) {
+        e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(p_.add(k_, p_.integer(at)))),
                     e_.scalar(p_.number(0, read_)));
       }
     });
@@ -336,8 +339,8 @@ class Contraction {
     n.type = acc_;
     n.lanes = s_.lanes;
     n.bits = s_.nr;
-    n.pairs = s_.pairs;
-    n.args[2] = e_.scalar(s_.pairs ? p_.ceildiv(k_, 2) : k_).v;
+    n.steps = s_.steps;
+    n.args[2] = e_.scalar(s_.steps > 1 ? p_.ceildiv(k_, s_.steps) : k_).v;
     if (s_.packed) {
       n.args[0] = panel_at_.v;
       n.b_buffer = static_cast<int32_t>(e_.argument(p_.at(b_).ref, false));
@@ -348,13 +351,13 @@ class Contraction {
     if (s_.few_bits != 0) few_bits(&n);
     n.space = s_.pack_a ? Space::kScratch : Space::kBuffer;
     if (s_.pack_a) {
-      n.args[1] = e_.integer(s_.pairs ? 2 : 1).v;
+      n.args[1] = e_.integer(s_.steps).v;
       const Val base = scratch(a_at_, read_), row_steps = e_.scalar(a_row());
       for (uint32_t r = 0; r < height; ++r)
         n.list.push_back(e_.add(base, e_.mul(row_steps, e_.integer(r))).v);
     } else {
       n.ref = e_.argument(p_.at(a_).ref, false);
-      n.args[1] = s_.pairs ? e_.integer(2).v : e_.scalar(a_step_).v;
+      n.args[1] = s_.steps > 1 ? e_.integer(s_.steps).v : e_.scalar(a_step_).v;
       for (uint32_t r = 0; r < height; ++r) {
         n.list.push_back(e_.scalar(p_.substitute(a_rest_, {{p_.axis(row_), p_.axis(row[r])}})).v);
       }

@@ -1,6 +1,7 @@
 // Convolutions over operands in panels. A strip of rows gets a table with one address per tap and
 // row. Taps that are padding for the whole strip are left out. For a tap that is padding for only
-// some rows, those rows get the address of a row of zeros. One call of the register tile sums all
+// some rows, those rows get the address of a row of zeros. Around bytes with a zero point the row
+// holds that instead, and no tap is left out, because the final values subtract what it adds. One call of the register tile sums all
 // taps, and the final values are a loop over the tile while it is in L1. Zeros cannot change a sum,
 // except that zero times an infinite or NaN weight is NaN: if a strip at a border holds a NaN, it
 // is summed again row by row, without the taps that are padding.
@@ -21,15 +22,17 @@ class Convolution {
 
   bool run(std::string* why) {
     acc_ = p_.type(st_.a);
-    a_ = s_.pairs ? narrow_of(p_, st_.a) : st_.a;
-    b_ = s_.pairs ? narrow_of(p_, st_.b) : st_.b;
-    read_ = p_.type(a_);
+    a_ = s_.steps > 1 ? narrow_of(p_, st_.a) : st_.a;
+    b_ = acc_ == TENON_I32 && narrow_of(p_, st_.b) != kNone ? narrow_of(p_, st_.b) : st_.b;
+    read_ = p_.type(b_);
     w_ = s_.lanes;
     panel_ = st_.panel;
     e_.width = s_.lanes;
     column_ = s_.columns[0];
     n_ = p_.axes()[column_].extent;
     guard_ = p_.arg(b_, 0);
+    outside_ = guard_ == kNone ? p_.number(0, read_) : p_.arg(b_, 1);
+    skips_ = guard_ != kNone && p_.is_const(outside_) && p_.number_value(outside_) == 0;
     m_ = p_.integer(1);
     for (uint32_t a : s_.rows) m_ = p_.mul(m_, p_.axes()[a].extent);
     if (!find_inner(why)) return false;
@@ -75,8 +78,10 @@ class Convolution {
         ExprId rest;
         if (guard_ != kNone && p_.uses_axis(guard_, a)) continue;
         if (!p_.affine(p_.arg(b_, 2), axes, &cx, &rest) || !p_.is_const(cx[0], 1)) continue;
-        // Pairs are cut from the one axis of channels.
-        const bool split = s_.pairs && !p_.affine(p_.arg(a_, 2), axes, &cw, &rest);
+        // Words are cut from the one axis of channels.
+        const bool linear = p_.affine(p_.arg(a_, 2), axes, &cw, &rest);
+        const bool one_word = linear && p_.is_const(p_.axes()[a].extent, s_.steps) && p_.is_const(cw[0], 1);
+        const bool split = s_.steps > 1 && (!linear || one_word);
         if (!split && (!p_.affine(p_.arg(a_, 2), axes, &cw, &rest) || !p_.is_const(cw[0], panel_)))
           continue;
         inner_ = a;
@@ -84,7 +89,7 @@ class Convolution {
         break;
       }
       length_ = inner_ == ~0u ? p_.integer(1) : p_.axes()[inner_].extent;
-      if (s_.pairs && inner_ == ~0u) *why = "pairs need a run of channels";
+      if (s_.steps > 1 && inner_ == ~0u) *why = "words of several steps need a run of channels";
     }
     tap_count_ = p_.integer(1);
     for (uint32_t a : taps_) tap_count_ = p_.mul(tap_count_, p_.axes()[a].extent);
@@ -106,7 +111,7 @@ class Convolution {
     zeros_at_ = e_.reserve(p_.add(length, p_.integer(w_)), read_, 1);
     e_.comment("stage 0 Pack zeros");
     const Val base = scratch(zeros_at_, read_),
-              zero = e_.splat(e_.scalar(p_.number(0, read_)), s_.lanes);
+              zero = e_.splat(e_.scalar(outside_), s_.lanes);
     e_.loop(Bind::kVector, e_.integer(0), e_.scalar(length), w_, false,
             [&](Val at) { e_.store_at(Space::kScratch, 0, read_, e_.add(base, at), zero); });
     zeros_ = address(Space::kScratch, 0, base);
@@ -218,9 +223,9 @@ class Convolution {
         e_.set(border_,
                e_.apply(TENON_S_SELECT, TENON_I64, {some, one, Val{border_, e_.depth(), false}}));
       }
-      e_.set(count, e_.add(at, guard_ == kNone ? one
-                                               : e_.apply(TENON_S_SELECT, TENON_I64,
-                                                          {any, one, e_.integer(0)})));
+      e_.set(count, e_.add(at, skips_ ? e_.apply(TENON_S_SELECT, TENON_I64,
+                                                 {any, one, e_.integer(0)})
+                                      : one));
     });
     return {count, e_.depth(), false};
   }
@@ -278,7 +283,7 @@ class Convolution {
       }
       const Val any{inside, e_.depth(), false}, some = e_.mul(any, Val{outside, e_.depth(), false});
       e_.set(border_, e_.add(Val{border_, e_.depth(), false}, some));
-      e_.set(count, e_.add(at, any));
+      e_.set(count, e_.add(at, skips_ ? any : one));
     });
     return {count, e_.depth(), false};
   }
@@ -318,15 +323,16 @@ class Convolution {
     node.ref = s_.mr;
     node.bits = s_.nr;
     node.full = s_.depthwise;
+    node.read = read_;
     node.args[0] = scratch(table, TENON_I64).v;
     node.args[1] = scratch(offsets, TENON_I64).v;
     node.args[2] = taps.v;
     node.args[3] = weights.v;
     node.b_buffer = static_cast<int32_t>(e_.argument(p_.at(a_).ref, false));
-    const ExprId steps = s_.pairs ? p_.floordiv(length_, p_.integer(2)) : length_;
-    node.pairs = s_.pairs;
+    const ExprId steps = p_.floordiv(length_, p_.integer(s_.steps));
+    node.steps = s_.steps;
     node.list = {s_.depthwise ? e_.sub(jn_, j0_).v : e_.scalar(steps).v};
-    node.stride = s_.depthwise ? j0_.v : e_.integer(panel_ * (s_.pairs ? 2 : 1)).v;
+    node.stride = s_.depthwise ? j0_.v : e_.integer(panel_ * s_.steps).v;
     if (of_runs) {
       node.run = static_cast<uint32_t>(run_taps());
       node.run_step = static_cast<uint32_t>(s_.run_step);
@@ -468,6 +474,8 @@ class Convolution {
   std::vector<uint32_t> taps_;
   // If strips are within lines: the rows of a line, and all strips.
   ExprId line_ = kNone, strips_ = kNone;
+  ExprId outside_ = kNone;  // what padding holds
+  bool skips_ = false;      // leaves out taps that are padding for a whole strip
   ExprId n_ = kNone, m_ = kNone, guard_ = kNone, length_ = kNone, tap_count_ = kNone;
   ExprId table_at_ = kNone, offsets_at_ = kNone, zeros_at_ = kNone;
   ExprId row_table_at_ = kNone, row_offsets_at_ = kNone;

@@ -131,6 +131,7 @@ std::string Prelude::header() const {
          "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
          "typedef float f32; typedef double f64;\n"
          "#define FN static inline __attribute__((always_inline, unused))\n"
+         "#define UNROLL _Pragma(\"clang loop unroll(full)\")\n"
          "#define TABLE static const\n"
          "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
          "#define CVTV(T, x) __builtin_convertvector(x, T)\n"
@@ -194,8 +195,8 @@ std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
 
 // ---- Integers ----
 
-// Division and shifts are loops over lanes, because no instruction set has them as scalar.h defines
-// them.
+// A lane at a time only where no instructions are: division of 64 bits, and powers. Loops over lanes
+// are unrolled, because a variable lane goes through memory.
 std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   const bool v = lanes > 1;
   const std::string T = type(t, lanes), U = type(unsigned_of(t), lanes),
@@ -208,7 +209,7 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   auto one = [&](const std::string& body) { return "FN $F " + name + "($F a) { " + body + " }\n"; };
   auto lanewise2 = [&](const std::string& scalar) {
     if (!v) return two("return " + scalar + "(a, b);");
-    return two("$F r; for (int l = 0; l < $N; ++l) r[l] = " + scalar + "(a[l], b[l]); return r;");
+    return two("$F r; UNROLL for (int l = 0; l < $N; ++l) r[l] = " + scalar + "(a[l], b[l]); return r;");
   };
   const std::string as_t = v ? "(" + T + ")" : "(" + T + ")", as_u = "(" + U + ")";
   if (f == "add" || f == "sub" || f == "mul") {
@@ -234,13 +235,50 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   if (f == "xor") return two("$F r = ($F)(a ^ b); HOLD(r); return r;");
   if (f == "not") return one("$F r = ($F)(~a); HOLD(r); return r;");
   if (f == "floor" || f == "ceil" || f == "trunc" || f == "round_even") return one("return a;");
-  if (v && (f == "div" || f == "rem" || f == "fdiv" || f == "fmod" || f == "shl" || f == "shr_a" ||
-            f == "shr_l" || f == "pow")) {
-    return lanewise2(need(f, t, 1));
+  if (v && (f == "fdiv" || f == "fmod" || f == "pow")) return lanewise2(need(f, t, 1));
+  if (v && (f == "div" || f == "rem")) {
+    if (bits == 64) return lanewise2(need(f, t, 1));
+    // Quotients of numbers of 16 (32) bits are at least 2^-16 (2^-32) of themselves away from the
+    // next integer, so that rounding to 24 (53) bits does not reach it.
+    const DType real = bits == 32 ? TENON_F64 : TENON_F32;
+    const std::string R = type(real, lanes), as = type(bits == 32 ? t : DType{TENON_I32}, lanes);
+    const auto wide = [&](const std::string& x) { return "$C(" + R + ", " + x + ")"; };
+    const std::string special = is_signed(t) ? "($M)(b == 0) | ($M)(b == -1)" : "($M)(b == 0)",
+                      minus = "($F)(($U)0 - ($U)a)";
+    std::string body = "$M z = ($M)(b == 0), s = " + special + "; $F d = $S(s, 1, b); $F q = $C($F, $C(" +
+                       as + ", " + wide("a") + " / " + wide("d") + ")); ";
+    if (f == "rem") return two(body + "$F r = ($F)(($U)a - ($U)(($U)q * ($U)d)); return $S(z, a, r);");
+    if (is_signed(t)) body += "q = $S(b == -1, " + minus + ", q); ";
+    return two(body + "return $S(z, ($F)-1, q);");
   }
+  // Vector shifts of any count, as the instructions of AVX2 and AVX-512 have them.
+  if (v && (f == "shl" || f == "shr_l" || f == "shr_a")) {
+    const std::string most = number(bits - 1), count = "(($U)b & ($U)" + most + ")";
+    if (f == "shr_a" && is_signed(t))
+      return two("$U n = ($U)b; n = n >= ($U)" + B + " ? ($U)" + most + " : n; return a >> ($F)n;");
+    return two("$U n = ($U)b; $U r = ($U)a " + std::string(f == "shl" ? "<< " : ">> ") + count +
+               "; return ($F)(n >= ($U)" + B + " ? ($U)0 : r);");
+  }
+  // The sums of 2, 4 and 8 bits, then of bytes; all places below the first bit, counted.
   if (v && (f == "popcount" || f == "clz")) {
-    return one("$F r; for (int l = 0; l < $N; ++l) r[l] = " + need(f, t, 1) + "(a[l]); return r;");
+    const auto byte = [&](const char* c) {
+      std::string all = "0x";
+      for (int i = 0; i < bits; i += 8) all += c;
+      return "($U)" + all + (bits == 64 ? "ul" : "u");
+    };
+    std::string body = "$U x = ($U)a; ";
+    for (int s = 1; f == "clz" && s < bits; s *= 2) body += "x |= x >> " + number(s) + "; ";
+    body += "x = x - ((x >> 1) & " + byte("55") + "); x = (x & " + byte("33") + ") + ((x >> 2) & " +
+            byte("33") + "); x = (x + (x >> 4)) & " + byte("0f") + "; ";
+    for (int s = 8; s < bits; s *= 2) body += "x += x >> " + number(s) + "; ";
+    body += "x &= ($U)" + number(2 * bits - 1) + "; ";
+    return one(body + (f == "clz" ? "return ($F)(($U)" + B + " - x);" : "return ($F)x;"));
   }
+  // Division by a number that the text has, neither 0 nor -1: compilers multiply and shift.
+  if (f == "divc") return two("return a / b;");
+  if (f == "remc") return two("return a % b;");
+  if (f == "fdivc") return two("$F q = a / b; return q - (a - q * b < 0 ? ($F)1 : ($F)0);");
+  if (f == "fmodc") return two("$F r = a % b; return r < 0 ? r + b : r;");
   if (f == "div" || f == "rem") {
     const std::string zero = f == "div" ? "($F)-1" : "a",
                       minus = f == "div" ? "($F)(0 - ($U)a)" : "($F)0";
@@ -364,7 +402,7 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
     }
     return "";
   }
-  const std::string each = "for (int l = 0; l < " + N + "; ++l) ";
+  const std::string each = "UNROLL for (int l = 0; l < " + N + "; ++l) ";
   if (f == "tile") {
     // Exchanges halves of pairs at distance 1, 2, 4...: a square is transposed in log2 steps.
     std::string body = "FN void " + n + "(const " + E + "* p, i64 s, " + E + "* q, i64 d) { ";
@@ -539,10 +577,12 @@ std::string sum_block(const std::string& steps) {
          " + 1) / 2 : " + block;
 }
 
-// The type of a vector of pairs of `lanes` sums, declared with what loads and broadcasts it.
-std::string Prelude::pair_vector(DType acc, uint32_t lanes) {
-  const std::string name = std::string(is_float(acc) ? "bf16x" : "i16x") + number(2 * lanes);
-  if (known_.insert("pairs of " + name).second) {
+// The type of a vector whose lanes hold `steps` numbers for each of `lanes` sums, declared with what
+// loads and broadcasts it.
+std::string Prelude::word_vector(DType acc, uint32_t lanes, uint32_t steps) {
+  const std::string name =
+      std::string(is_float(acc) ? "bf16x" : steps == 4 ? "i8x" : "i16x") + number(steps * lanes);
+  if (known_.insert("words of " + name).second) {
     const std::string size = "__attribute__((vector_size(" + number(int64_t{lanes} * 4) + ")))";
     if (is_float(acc)) types_ += "typedef __bf16 " + name + " " + size + ";\n";
     types_ += is_float(acc)
@@ -553,16 +593,17 @@ std::string Prelude::pair_vector(DType acc, uint32_t lanes) {
     if (known_.insert("words " + number(lanes)).second)
       types_ += "typedef int wordsx" + number(lanes) + " " + size + ";\n";
   }
-  return is_float(acc) ? name : type(TENON_I16, 2 * lanes);
+  return is_float(acc) ? name : type(steps == 4 ? TENON_I8 : TENON_I16, steps * lanes);
 }
 
-// Adds the products of the pairs x and b to the sums c.
-std::string Prelude::pair_product(DType acc, uint32_t lanes, const std::string& c,
+// Adds the products of the words x and b to the sums c.
+std::string Prelude::word_product(DType acc, uint32_t lanes, uint32_t steps, const std::string& c,
                                   const std::string& b) {
   if (is_float(acc)) return c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");";
   const std::string V = type(TENON_U32, lanes), W = "wordsx" + number(lanes);
-  if (target_.bf16 && lanes == 16) {
-    return c + " = (" + V + ")__builtin_ia32_vpdpwssd512((" + W + ")" + c + ", (" + W + ")x, (" +
+  if (steps == 4 || (target_.byte_quads && lanes == 16)) {
+    return c + " = (" + V + ")__builtin_ia32_" + (steps == 4 ? "vpdpbusd" : "vpdpwssd") +
+           number(int64_t{lanes} * 32) + "((" + W + ")" + c + ", (" + W + ")x, (" +
            W + ")" + b + ");";
   }
   return c + " += (" + V + ")__builtin_ia32_pmaddwd" + number(int64_t{lanes} * 32) + "(x, " + b +
@@ -570,18 +611,21 @@ std::string Prelude::pair_product(DType acc, uint32_t lanes, const std::string& 
 }
 
 std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
-                              bool pairs) {
-  const std::string name = std::string(pairs ? "mmah" : "mma") + number(rows) + "x" +
+                              uint32_t steps) {
+  const bool words = steps > 1;
+  const std::string name =
+      std::string(steps == 4 ? "mmab" : words ? "mmah" : "mma") + number(rows) + "x" +
                            number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   // Integers wrap.
   const DType u = is_integer(t) ? unsigned_of(t) : t;
   const std::string V = type(u, lanes), C = memory_type(u),
-                    E = pairs ? memory_type(pair_type(t)) : C;
-  const std::string B = pairs ? pair_vector(t, lanes) : V;
+                    E = words ? memory_type(operand_type(t, steps, false)) : C,
+                    F = words ? memory_type(operand_type(t, steps, true)) : C;
+  const std::string B = words ? word_vector(t, lanes, steps) : V;
   std::string s = "static __attribute__((noinline)) void " + name + "(";
   for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
-  s += "i64 as, const " + E + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
+  s += "i64 as, const " + F + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
   auto acc = [](uint32_t r, uint32_t v) { return " c" + number(r) + "_" + number(v); };
   // Sums are computed in blocks, because the rounding errors of one long chain would grow with its
   // length.
@@ -593,16 +637,16 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   s += "\n  for (; i < e; ++i) {\n    const i64 o = i * as; " + B + " x;";
   for (uint32_t v = 0; v < vectors; ++v) {
     s += " const " + B + " b" + number(v) + " = *(const " + B + "_u*)(b + " +
-         number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
+         number(int64_t{v} * lanes * steps) + ");";
   }
   for (uint32_t r = 0; r < rows; ++r) {
     const std::string a = "a" + number(r);
-    s += pairs ? "\n    x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(" + a +
+    s += words ? "\n    x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(" + a +
                      " + o));"
                : "\n    x = (" + V + ")(" + a + "[o]);";
     for (uint32_t v = 0; v < vectors; ++v) {
       const std::string c = acc(r, v), b = "b" + number(v);
-      s += pairs ? pair_product(t, lanes, c, b) : c + " += x * " + b + ";";
+      s += words ? word_product(t, lanes, steps, c, b) : c + " += x * " + b + ";";
     }
   }
   s += "\n    b += bs;\n  }\n  if (first == 0) {\n ";
@@ -686,6 +730,30 @@ std::string Prelude::need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t v
        tile(" *(" + V + "_u*)(c + @) = c$_#;") + "\n    } else {\n     " +
        tile(" *(" + V + "_u*)(c + @) += c$_#;") + "\n    }\n  } while (i < k);\n}\n";
   functions_ += s;
+  return name;
+}
+
+std::string Prelude::need_narrowing(DType to, uint32_t lanes) {
+  const uint32_t bits = lanes * 32;
+  const bool native = (target_.isa == "avx512" && bits == 512) ||
+                      (target_.isa == "avx2" && bits == 256) ||
+                      (target_.isa == "baseline" && bits == 128);
+  if (!native) return need_convert(TENON_F32, to, lanes, false);
+  const std::string name = "narrow_f32_" + suffix(to, lanes);
+  if (!known_.insert(name).second) return name;
+  // The instruction gives NaN the pattern 0x80000000, whose low bits are 0. In C++ the conversion
+  // would be undefined.
+  const std::string A = type(TENON_F32, lanes), R = type(to, lanes), I = type(TENON_I32, lanes),
+                    w = number(bits);
+  const std::string instruction =
+      bits == 512   ? "__builtin_ia32_cvttps2dq512_mask((G)a, (W){}, (unsigned short)-1, 4)"
+      : bits == 256 ? "__builtin_ia32_cvttps2dq256((G)a)"
+                    : "__builtin_ia32_cvttps2dq((G)a)";
+  functions_ += "FN " + R + " " + name + "(" + A + " a) { typedef float G " +
+                "__attribute__((vector_size(" + number(bits / 8) + "))); typedef int W " +
+                "__attribute__((vector_size(" + number(bits / 8) +
+                "))); return __builtin_convertvector((" + I + ")" + instruction + ", " + R +
+                "); }\n";
   return name;
 }
 

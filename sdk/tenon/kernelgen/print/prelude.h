@@ -35,20 +35,23 @@ class Prelude {
   std::string need(std::string_view function, DType type, uint32_t lanes);
   // Conversion functions have two types.
   std::string need_convert(DType from, DType to, uint32_t lanes, bool wrap);
-  // The register tile: rows of a times vectors of b over the steps, stored to a tile. pairs:
-  // operands are bf16 or i16, two per lane and step (vdpbf16ps, pmaddwd). Never inlined, so that it
-  // has all registers to itself.
-  std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs);
+  // Conversion of f32 to an integer of 8 or 16 bits that is NaN (0) or in its range already.
+  std::string need_narrowing(DType to, uint32_t lanes);
+  // The register tile: rows of a times vectors of b over the steps, stored to a tile. steps:
+  // operands per lane and step; 2 of bf16 or i16 (vdpbf16ps, pmaddwd), 4 of bytes (vpdpbusd). Never
+  // inlined, so that it has all registers to itself.
+  std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t steps);
   // The same with weights (b - zero) scale of 4 or 8 bits. zeros: "panels", "one" or "none".
   std::string need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t bits,
                                 bool is_signed, const std::string& zeros);
-  // The same for convolutions: rows at addresses per tap, with `k` products or pairs each; or
-  // element-wise along the columns.
-  std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, bool pairs);
-  std::string need_depthwise(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors);
+  // The same for convolutions: rows at addresses per tap, with `k` words each; or
+  // element-wise along the columns, where the
+  // input has the type `read`.
+  std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t steps);
+  std::string need_depthwise(DType type, DType read, uint32_t lanes, uint32_t rows, uint32_t vectors);
   // The same for rows `step` apart in runs of `run` taps.
-  std::string need_depthwise_runs(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors,
-                                  uint32_t run, uint32_t step);
+  std::string need_depthwise_runs(DType type, DType read, uint32_t lanes, uint32_t rows,
+                                  uint32_t vectors, uint32_t run, uint32_t step);
   // A stable merge sort of keys and their numbers, with work space for as many.
   std::string need_sort(DType key);
   // Whether a tile holds a NaN. Arguments: rows, their distance, columns (rounded up to vectors).
@@ -60,13 +63,17 @@ class Prelude {
   const std::string& why() const { return why_; }
 
  private:
+  // A vector of channels of the input as `type`: the text, given a pointer and whether a mask `m`
+  // applies.
+  std::string need_channels(DType type, DType read, uint32_t lanes, bool masked);
   std::string header() const;
   std::string suffix(DType t, uint32_t lanes) const;
   std::string expand(std::string_view text, DType t, uint32_t lanes);
   void add(const std::string& name, const std::string& text);
   std::string memory_text(std::string_view function, DType t, uint32_t lanes);
-  std::string pair_vector(DType acc, uint32_t lanes);
-  std::string pair_product(DType acc, uint32_t lanes, const std::string& c, const std::string& b);
+  std::string word_vector(DType acc, uint32_t lanes, uint32_t steps);
+  std::string word_product(DType acc, uint32_t lanes, uint32_t steps, const std::string& c,
+                           const std::string& b);
   std::string integer_text(std::string_view function, DType t, uint32_t lanes);
 
   const Target& target_;

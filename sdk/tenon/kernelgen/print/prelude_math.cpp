@@ -47,6 +47,10 @@ constexpr Function kBoth[] = {
      "FN $F min_$n($F a, $F b) { $F r = $S(b < a, b, a); r = $S(a == b, $B($F, ($U)($B($U, a) | "
      "$B($U, b))), r); "
      "return $S(b != b, b, r); }\n"},
+    // With a number b that is not NaN, nor 0 for the first two; NaN in a stays.
+    {"maxc", "FN $F maxc_$n($F a, $F b) { return $S(b > a, b, a); }\n"},
+    {"minc", "FN $F minc_$n($F a, $F b) { return $S(b < a, b, a); }\n"},
+    {"max0", "FN $F max0_$n($F a, $F b) { return $S(b > a, b, a) + b; }\n"},
     {"rsqrt", "FN $F rsqrt_$n($F x) { return ($F)1 / @sqrt(x); }\n"},
     {"logistic",
      "FN $F logistic_$n($F x) { $F e = @exp(-@abs(x)); $F d = ($F)1 / (($F)1 + e); return $S(x >= "
@@ -73,15 +77,18 @@ constexpr Function kBoth[] = {
 // ---- f32 ----
 
 constexpr Function kF32[] = {
+    // A result of 0 is a product with 0, not one that underflows, which takes hundreds of cycles.
     {"exp",
-     "FN $F exp_$n($F x) { x = $S(x > ($F)89.f, 89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); "
+     "FN $F exp_$n($F x) { $M none = x < ($F)-103.98f; "
+     "x = $S(x > ($F)89.f, 89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); "
      "$F n = (x * 1.44269504088896341f + 12582912.f) - 12582912.f; "
      "$F r = x - n * 0.693359375f; r = r + n * 2.12194440e-4f; "
      "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + "
      "4.1665795894e-2f; "
      "p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r + 1.f; "
      "$I i = $C($I, $S(x != x, 0, n)); $I h = i >> 1; "
-     "return p * $B($F, ($I)((h + 127) << 23)) * $B($F, ($I)((i - h + 127) << 23)); }\n"},
+     "return p * $B($F, ($I)((h + 127) << 23)) * $S(none, 0, $B($F, ($I)((i - h + 127) << 23))); "
+     "}\n"},
     {"expm1",
      "FN $F expm1_$n($F x) { $F y = $S(x > ($F)60.f, 60.f, x); y = $S(y < ($F)-30.f, -30.f, y); "
      "$F n = (y * 1.44269504088896341f + 12582912.f) - 12582912.f; "
@@ -417,24 +424,28 @@ constexpr std::string_view kSqrtCpp =
     "FN $F sqrt_$n($F x) { return __builtin_elementwise_sqrt(x); }\n";
 constexpr std::string_view kSqrtOpenCl = "FN $F sqrt_$n($F x) { return sqrt(x); }\n";
 constexpr std::string_view kRemVector =
-    "FN $F rem_$n($F a, $F b) { $F r; for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], b[l]); "
+    "FN $F rem_$n($F a, $F b) { $F r; UNROLL for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], b[l]); "
     "return r; }\n";
 constexpr std::string_view kRemScalar = "FN $F rem_$n($F a, $F b) { return @rem1(a, b); }\n";
 
-// vscalefps does both scalings of the exponent and every special case at once.
+// vscalefps does both scalings of the exponent and every special case at once. Lanes whose result
+// is 0 are left out, because a result that underflows takes a core hundreds of cycles, and masked
+// scores are all such lanes.
 constexpr std::string_view kExpAvx512 =
-    "FN $F exp_$n($F x) { x = $S(x > ($F)89.f, 89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); "
+    "FN $F exp_$n($F x) { typedef int M __attribute__((vector_size(64))); "
+    "unsigned short some = (unsigned short)~__builtin_ia32_cvtd2mask512((M)(x < ($F)-103.98f)); "
+    "x = $S(x > ($F)89.f, 89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); "
     "$F n = (x * 1.44269504088896341f + 12582912.f) - 12582912.f; "
     "$F r = x - n * 0.693359375f; r = r + n * 2.12194440e-4f; "
     "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + "
     "4.1665795894e-2f; "
     "p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r + 1.f; "
     "typedef float G __attribute__((vector_size(64))); "
-    "return ($F)__builtin_ia32_scalefps512_mask((G)p, (G)n, (G)p, (unsigned short)-1, 4); }\n";
+    "return ($F)__builtin_ia32_scalefps512_mask((G)p, (G)n, (G){}, some, 4); }\n";
 
 constexpr std::string_view kReduceVector =
     "FN $F reduce_$n($F x, $I* quadrant) { $I k; $F r = @reduce0(x, &k); "
-    "for (int l = 0; l < $N; ++l) { f64 a = x[l] < 0 ? -x[l] : x[l]; "
+    "UNROLL for (int l = 0; l < $N; ++l) { f64 a = x[l] < 0 ? -x[l] : x[l]; "
     "if (a >= 0x1p20 && a < $INF) { i64 q; r[l] = @reduce1<one>(x[l], &q); k[l] = q; } } *quadrant "
     "= k; return r; }\n";
 constexpr std::string_view kReduceScalar =

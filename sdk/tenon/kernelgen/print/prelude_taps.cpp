@@ -26,18 +26,20 @@ std::string row_pointers(const std::string& element, uint32_t rows, const std::s
 }  // namespace
 
 std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
-                               bool pairs) {
+                               uint32_t steps) {
+  const bool words = steps > 1;
   const std::string name =
-      (pairs ? "tapsh" : "taps") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+      (steps == 4 ? "tapsb" : words ? "tapsh" : "taps") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   // Integers wrap.
-  const DType u = pairs ? DType{TENON_U32} : t;
+  const DType u = words ? DType{TENON_U32} : t;
   const std::string V = type(u, lanes), C = memory_type(u),
-                    E = pairs ? memory_type(pair_type(t)) : C,
-                    B = pairs ? pair_vector(t, lanes) : V;
+                    E = words ? memory_type(operand_type(t, steps, false)) : C,
+                    F = words ? memory_type(operand_type(t, steps, true)) : C,
+                    B = words ? word_vector(t, lanes, steps) : V;
   const std::string load = lanes > 1 ? "*(const " + B + "_u*)" : "*(const " + B + "*)";
   std::string s = "static __attribute__((noinline)) void " + name +
-                  "(const i64* ap, const i64* bt, const " + E + "* b, i64 taps, i64 k, i64 bs, " +
+                  "(const i64* ap, const i64* bt, const " + F + "* b, i64 taps, i64 k, i64 bs, " +
                   C + "* c) {\n ";
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t v = 0; v < vectors; ++v)
@@ -59,20 +61,20 @@ std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t 
   // errors do not grow with the filter.
   s += "\n  i64 n = 0; int joined = 0; const i64 most = " + sum_block("taps * k") +
        ";\n  for (i64 t = 0; t < taps; ++t) {\n   " + row_pointers(E, rows, "") + "\n    const " +
-       E + "* p = b + bt[t];";
+       F + "* p = b + bt[t];";
   s += "\n    for (i64 i = 0; i < k;) {\n      const i64 e = k - i > most - n ? i + most - n : k; "
        "n += e - i;\n      for (; i < e; ++i) {\n        " +
        B + " x;";
   for (uint32_t v = 0; v < vectors; ++v)
     s += " const " + B + " b" + number(v) + " = " + load + "(p + " +
-         number(int64_t{v} * lanes * (pairs ? 2 : 1)) + ");";
+         number(int64_t{v} * lanes * steps) + ");";
   for (uint32_t r = 0; r < rows; ++r) {
-    s += pairs ? "\n        x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(a" +
-                     number(r) + " + 2 * i));"
+    s += words ? "\n        x = (" + B + ")((wordsx" + number(lanes) + "){} + *(const word_u*)(a" +
+                     number(r) + " + " + number(steps) + " * i));"
                : "\n        x = (" + V + ")(a" + number(r) + "[i]);";
     for (uint32_t v = 0; v < vectors; ++v) {
       const std::string c = accumulator(r, v), b = "b" + number(v);
-      s += " " + (pairs ? pair_product(t, lanes, c, b) : c + " += x * " + b + ";");
+      s += " " + (words ? word_product(t, lanes, steps, c, b) : c + " += x * " + b + ";");
     }
   }
   s += "\n        p += bs;\n      }\n      if (n < most) continue;\n      n = 0;\n      if "
@@ -84,20 +86,40 @@ std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t 
   return name;
 }
 
-std::string Prelude::need_depthwise(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors) {
-  const std::string name =
-      "channels" + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+// A function that loads `lanes` channels and widens them; masked: only those below `n`.
+std::string Prelude::need_channels(DType t, DType read, uint32_t lanes, bool masked) {
+  const std::string load = need(masked ? "ldm" : "ld", read, lanes);
+  if (read == t) return load;
+  const std::string name = "widen_" + load + "_" + std::string(name_of(t)), V = type(t, lanes),
+                    widen = need_convert(read, t, lanes, false);
   if (!known_.insert(name).second) return name;
-  const std::string V = type(t, lanes), E = memory_type(t), M = type(TENON_PRED, lanes);
-  const std::string ld = need("ld", t, lanes), ldm = need("ldm", t, lanes);
+  const std::string narrow = type(read, lanes), p = "(const " + memory_type(read) + "* p";
+  functions_ += "FN " + V + " " + name + p +
+                (masked ? ", " + type(TENON_PRED, lanes) + " m, " + V + ") { return " + widen + "(" +
+                              load + "(p, m, (" + narrow + ")0)); }\n"
+                        : ") { return " + widen + "(" + load + "(p)); }\n");
+  return name;
+}
+
+// Integers wrap, so tiles add unsigned ones.
+std::string Prelude::need_depthwise(DType t, DType read, uint32_t lanes, uint32_t rows,
+                                    uint32_t vectors) {
+  if (t == TENON_I32) t = TENON_U32;
+  const std::string name = "channels" + number(rows) + "x" + number(vectors) + "_" +
+                           std::string(name_of(read)) + "_" + suffix(t, lanes);
+  if (!known_.insert(name).second) return name;
+  const std::string V = type(t, lanes), E = memory_type(t), R = memory_type(read),
+                    M = type(TENON_PRED, lanes);
+  const std::string ld = need_channels(t, read, lanes, false),
+                    ldm = need_channels(t, read, lanes, true), of_b = need("ld", t, lanes);
   std::string iota;
   for (uint32_t l = 0; l < lanes; ++l) iota += (l ? ", " : "") + number(l);
   auto step = [&](bool masked) {
     std::string body = "  {\n   ";
     for (uint32_t r = 0; r < rows; ++r)
       body += " " + V + " " + accumulator(r, 0) + " = (" + V + ")0;";
-    body += "\n    for (i64 t = 0; t < taps; ++t) {\n     " + row_pointers(E, rows, " + o + v");
-    body += "\n      const " + V + " w = " + ld + "(b + bt[t] + v);";
+    body += "\n    for (i64 t = 0; t < taps; ++t) {\n     " + row_pointers(R, rows, " + o + v");
+    body += "\n      const " + V + " w = " + of_b + "(b + bt[t] + v);";
     for (uint32_t r = 0; r < rows; ++r) {
       const std::string a = "a" + number(r);
       body += " " + accumulator(r, 0) + " += w * " +
@@ -121,13 +143,17 @@ std::string Prelude::need_depthwise(DType t, uint32_t lanes, uint32_t rows, uint
 
 // The rows of a strip read overlapping parts of one image line: each place is loaded once and used
 // by every row that reads it.
-std::string Prelude::need_depthwise_runs(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
-                                         uint32_t run, uint32_t step) {
+std::string Prelude::need_depthwise_runs(DType t, DType read, uint32_t lanes, uint32_t rows,
+                                         uint32_t vectors, uint32_t run, uint32_t step) {
+  if (t == TENON_I32) t = TENON_U32;
   const std::string name = "runs" + number(rows) + "x" + number(vectors) + "of" + number(run) +
-                           "by" + number(step) + "_" + suffix(t, lanes);
+                           "by" + number(step) + "_" + std::string(name_of(read)) + "_" +
+                           suffix(t, lanes);
   if (!known_.insert(name).second) return name;
-  const std::string V = type(t, lanes), E = memory_type(t), M = type(TENON_PRED, lanes);
-  const std::string ld = need("ld", t, lanes), ldm = need("ldm", t, lanes);
+  const std::string V = type(t, lanes), E = memory_type(t), R = memory_type(read),
+                    M = type(TENON_PRED, lanes);
+  const std::string ld = need_channels(t, read, lanes, false),
+                    ldm = need_channels(t, read, lanes, true), of_b = need("ld", t, lanes);
   const uint32_t places = (rows - 1) * step + run;
   std::string iota;
   for (uint32_t l = 0; l < lanes; ++l) iota += (l ? ", " : "") + number(l);
@@ -138,9 +164,9 @@ std::string Prelude::need_depthwise_runs(DType t, uint32_t lanes, uint32_t rows,
     body += "\n    for (i64 t = 0; t < lines; ++t) {\n      const i64* a = ap + t * " +
             number(places) + "; const " + E + "* w = b + bt[t] + v;\n     ";
     for (uint32_t k = 0; k < run; ++k)
-      body += " const " + V + " w" + number(k) + " = " + ld + "(w + " + number(k) + " * ws);";
+      body += " const " + V + " w" + number(k) + " = " + of_b + "(w + " + number(k) + " * ws);";
     for (uint32_t at = 0; at < places; ++at) {
-      const std::string from = "(const " + E + "*)a[" + number(at) + "] + o + v";
+      const std::string from = "(const " + R + "*)a[" + number(at) + "] + o + v";
       body += "\n      { const " + V +
               " x = " + (masked ? ldm + "(" + from + ", m, (" + V + ")0)" : ld + "(" + from + ")") +
               ";";

@@ -2,9 +2,11 @@
 // work items (OpenCL C, CUDA C++) have only scalars.
 #include "tenon/kernelgen/print/print.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <unordered_map>
 
 namespace tenon::kernelgen {
 namespace {
@@ -219,6 +221,8 @@ class Text {
         return w > 1 ? call(p_.need("sel", t, w), n)
                      : "(" + v(n.args[0]) + " ? " + v(n.args[1]) + " : " + v(n.args[2]) + ")";
       case TENON_S_CONVERT:
+        if (in_range(n.args[0], t)) return call(p_.need_narrowing(t, w), n);
+        [[fallthrough]];
       case kRound:
         return call(p_.need_convert(type(n.args[0]), t, w, false), n);
       case TENON_S_CONVERT_WRAP:
@@ -241,8 +245,49 @@ class Text {
     if (index && n.op == kFloorDiv) return v(n.args[0]) + " / " + v(n.args[1]);
     if (index && n.op == kMod) return v(n.args[0]) + " % " + v(n.args[1]);
     if (n.op == TENON_S_NEG && f) return "-" + v(n.args[0]);
+    if (w > 1 && f && (n.op == TENON_S_MAX || n.op == TENON_S_MIN)) {
+      if (const std::string text = bounded(n, t, w); !text.empty()) return text;
+    }
     const char* special = function(n.op);
-    return call(p_.need(special ? special : name_of_op(n.op), t, w), n);
+    const std::string name(special ? special : name_of_op(n.op));
+    return call(p_.need(w > 1 && is_integer(t) && divides_by_number(n) ? name + "c" : name, t, w), n);
+  }
+
+  // Whether the divisor is in the text and no special case.
+  bool divides_by_number(const Node& n) const {
+    if (n.op != TENON_S_DIV && n.op != TENON_S_REM && n.op != kFloorDiv && n.op != kMod) return false;
+    const auto by = constants_.find(n.args[1]);
+    const bool index = n.op == kFloorDiv || n.op == kMod;
+    return by != constants_.end() && (index ? by->second > 0 : by->second != 0 && by->second != -1);
+  }
+
+  // max or min with a number that is neither NaN nor 0, whose sign would matter: one instruction. The
+  // maximum with +0 is two: adding +0 turns -0 to +0.
+  std::string bounded(const Node& n, DType t, uint32_t w) {
+    const bool max = n.op == TENON_S_MAX;
+    for (int i = 0; i < 2; ++i) {
+      const auto known = constants_.find(n.args[i]);
+      if (known == constants_.end()) continue;
+      const double c = std::bit_cast<double>(known->second);
+      const ValueId x = n.args[1 - i];
+      if (std::isnan(c) || (c == 0 && (!max || std::signbit(c)))) continue;
+      const Bounds of_x = bounds_[x];
+      bounds_[n.dst] = max ? Bounds{std::max(of_x.low, c), std::max(of_x.high, c)}
+                           : Bounds{std::min(of_x.low, c), std::min(of_x.high, c)};
+      const std::string name = c == 0 ? "max0" : max ? "maxc" : "minc";
+      return p_.need(name, t, w) + "(" + v(x) + ", " + v(n.args[i]) + ")";
+    }
+    return "";
+  }
+
+  // Whether a vector of f32 is NaN or between limits that the integer type holds.
+  bool in_range(ValueId x, DType to) const {
+    const auto known = bounds_.find(x);
+    if (known == bounds_.end() || type(x) != TENON_F32 || !is_integer(to) || size_of(to) > 2 ||
+        lanes(x) < 2)
+      return false;
+    const double top = std::ldexp(1.0, static_cast<int>(8 * size_of(to)) - (is_signed(to) ? 1 : 0));
+    return known->second.low >= (is_signed(to) ? -top : 0) && known->second.high <= top - 1;
   }
 
   // ---- Memory ----
@@ -345,18 +390,19 @@ class Text {
     const DType c = is_integer(n.type)
                         ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64)
                         : n.type;
-    const std::string e = p_.memory_type(n.pairs ? pair_type(n.type) : c),
-                      scratch = "((const " + e + "*)scratch)";
-    auto at = [&](bool in_scratch, uint32_t buffer) {
-      return in_scratch ? scratch : "((const " + e + "*)b" + std::to_string(buffer) + ")";
+    const std::string e = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, false) : c),
+                      f = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, true) : c);
+    auto at = [&](bool in_scratch, uint32_t buffer, const std::string& element) {
+      return "((const " + element +
+             (in_scratch ? "*)scratch)" : "*)b" + std::to_string(buffer) + ")");
     };
     const auto height = static_cast<uint32_t>(n.list.size()),
                vectors = static_cast<uint32_t>(n.bits);
     if (n.few_bits != 0)
-      return mma_few_bits(n, height, vectors, at(n.space == Space::kScratch, n.ref));
-    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.pairs) + "(";
-    for (ValueId row : n.list) s += at(n.space == Space::kScratch, n.ref) + " + " + v(row) + ", ";
-    s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer)) + " + " +
+      return mma_few_bits(n, height, vectors, at(n.space == Space::kScratch, n.ref, e));
+    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.steps) + "(";
+    for (ValueId row : n.list) s += at(n.space == Space::kScratch, n.ref, e) + " + " + v(row) + ", ";
+    s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer), f) + " + " +
          v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", (" + p_.memory_type(c) +
          "*)l" + std::to_string(n.op) + ");";
     line(s);
@@ -382,12 +428,18 @@ class Text {
   void taps(const Node& n) {
     const std::string table = "((const i64*)scratch) + ";
     const std::string name =
-        n.run != 0 ? p_.need_depthwise_runs(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits),
-                                            n.run, n.run_step)
-        : n.full   ? p_.need_depthwise(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
-                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.pairs);
-    const std::string tile = n.pairs ? "(" + p_.memory_type(TENON_U32) + "*)l" : "l";
-    line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", b" +
+        n.run != 0 ? p_.need_depthwise_runs(n.type, n.read, n.lanes, n.ref,
+                                            static_cast<uint32_t>(n.bits), n.run, n.run_step)
+        : n.full
+            ? p_.need_depthwise(n.type, n.read, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
+                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.steps);
+    // Tiles add integers as unsigned ones.
+    const std::string as_unsigned = n.type == TENON_I32 ? "(" + p_.memory_type(TENON_U32) + "*)" : "",
+                      tile = as_unsigned + "l",
+                      weights = n.full && n.type == TENON_I32
+                                    ? "(const " + p_.memory_type(TENON_U32) + "*)b"
+                                    : "b";
+    line(name + "(" + table + v(n.args[0]) + ", " + table + v(n.args[1]) + ", " + weights +
          std::to_string(n.b_buffer) + " + " + v(n.args[3]) + ", " + v(n.args[2]) + ", " +
          v(n.list[0]) + ", " + v(n.stride) + (n.run != 0 ? ", " + v(n.list[1]) : "") + ", " + tile +
          std::to_string(n.op) + ");");
@@ -443,6 +495,7 @@ class Text {
         line("}");
         break;
       case NodeKind::kConst:
+        constants_[n.dst] = n.bits;
         define(n.dst, number(n));
         break;
       case NodeKind::kExt:
@@ -453,6 +506,8 @@ class Text {
         break;
       case NodeKind::kSplat: {
         const std::string T = type_text(n.dst);
+        if (const auto known = constants_.find(n.args[0]); known != constants_.end())
+          constants_[n.dst] = known->second;
         const std::string x =
             type(n.dst) == TENON_PRED ? "-(" + v(n.args[0]) + " != 0)" : v(n.args[0]);
         define(n.dst, "(" + T + ")(" + x + ")");
@@ -546,6 +601,12 @@ class Text {
   Prelude& p_;
   const bool opencl_, items_;
   const std::string global_;  // the address space of buffers
+  // What is known of a float unless it is NaN.
+  struct Bounds {
+    double low = -INFINITY, high = INFINITY;
+  };
+  std::unordered_map<ValueId, int64_t> constants_;  // Node::bits, also of splats
+  std::unordered_map<ValueId, Bounds> bounds_;
   std::string out_;
   size_t indent_ = 1;
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tenon/kernelgen/ir/ir.h"
+#include "tenon/kernelgen/ir/target.h"
 
 namespace tenon::kernelgen {
 
@@ -15,9 +16,11 @@ uint32_t panel_of(const Kernel& k, ExprId e);
 // The operand that e widens, if register tiles can multiply pairs of such: bf16 widened to f32, or
 // an integer that i16 holds widened to i32. kNone for others.
 ExprId narrow_of(const Pool& p, ExprId e);
-// Whether e reads a packed operand that is stored in pairs along the sum: [...][sum /
-// 2][panel][2].
-bool in_pairs(const Kernel& k, ExprId e);
+// Steps of the sum per lane in the packed operand that e reads: 1, or 2 or 4 where it is stored as
+// [...][sum / steps][panel][steps].
+uint32_t steps_of(const Kernel& k, ExprId e);
+// The same for an operand and the other one, both narrow, by what the target multiplies.
+uint32_t steps_of(const Target& target, DType acc, DType weights, DType other);
 
 // Weights that pack.h keeps in few bits: (q - zero) scale. zero: a load, a constant or kNone.
 struct FewBits {

@@ -180,8 +180,11 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
   std::vector<ExprId> loads;
   for (ExprId v : k.stages[0].value) p.loads(v, &loads);
   for (ExprId l : loads) {
-    // Tiles have elements of the size of f32, one per lane.
-    if (size_of(p.type(l)) * s->lanes != t.vector_bytes || p.type(l) == TENON_PRED) continue;
+    // Rows of a tile are whole registers, of 16 bytes or more.
+    const uint32_t bytes = size_of(p.type(l)) * s->lanes;
+    const bool whole = bytes == t.vector_bytes || (t.dialect == Dialect::kCpp &&
+                                                   (bytes == 16 || bytes == 32 || bytes == 64));
+    if (!whole || p.type(l) == TENON_PRED) continue;
     const ExprId along = coefficient(p, p.arg(l, 2), s->vector_axis);
     if (along == kNone || p.is_const(along, 0) || p.is_const(along, 1)) continue;
     if (likely(p, p.axes()[s->vector_axis].extent) < s->lanes) continue;
@@ -265,7 +268,7 @@ std::string to_text(const Schedule& s) {
                        : "") +
            (s.swapped ? ", operands swapped" : "") + "\n  row block " +
            std::to_string(s.row_block) + "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
-           (s.packed ? std::string("in panels ") + (s.pairs ? "of pairs " : "") +
+           (s.packed ? std::string("in panels ") + (s.steps == 4 ? "of quads " : s.steps == 2 ? "of pairs " : "") +
                            (s.few_bits ? "of " + std::to_string(s.few_bits) + " bits " : "") +
                            "since load"
             : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed")

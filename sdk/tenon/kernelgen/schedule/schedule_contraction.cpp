@@ -54,8 +54,16 @@ ExprId narrow_of(const Pool& p, ExprId e) {
   return pairs ? from : kNone;
 }
 
-bool in_pairs(const Kernel& k, ExprId e) {
-  return narrow_of(k.pool, e) != kNone && panel_of(k, e) != 0;
+uint32_t steps_of(const Kernel& k, ExprId e) {
+  const ExprId narrow = narrow_of(k.pool, e);
+  if (narrow == kNone || panel_of(k, e) == 0) return 1;
+  return k.pool.type(narrow) == TENON_I8 ? 4 : 2;
+}
+
+uint32_t steps_of(const Target& t, DType acc, DType weights, DType other) {
+  if (acc == TENON_F32) return t.bf16 ? 2 : 1;
+  if (t.byte_quads && weights == TENON_I8 && other == TENON_U8) return 4;
+  return t.i16_pairs ? 2 : 1;
 }
 
 bool plain_load(const Pool& p, ExprId e, DType acc) {
@@ -198,13 +206,13 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
   if (m && *m < s.mr) s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *m));
   std::vector<uint32_t> order = st.reduce;
   ExprId step, rest;
-  s.pairs = in_pairs(k, b);
+  s.steps = steps_of(k, b);
   if (const auto few = few_bits_of(k, b)) s.few_bits = few->bits;
-  const ExprId read = s.pairs && narrow_of(p, a) != kNone ? narrow_of(p, a) : a;
-  bool walks = plain_load(p, read, s.pairs ? pair_type(p.type(a)) : p.type(a)) &&
+  const ExprId read = s.steps > 1 && narrow_of(p, a) != kNone ? narrow_of(p, a) : a;
+  bool walks = plain_load(p, read, operand_type(p.type(a), s.steps, false)) &&
                chain(p, p.arg(read, 2), &order, &step, &rest) && order == st.reduce;
-  // Pairs are read as one word, so they must be adjacent and fill the row.
-  if (walks && s.pairs) walks = p.is_const(step, 1) && sum_of(p, order) % 2 == 0;
+  // The steps of a lane are read as one word, so they must be adjacent and fill the row.
+  if (walks && s.steps > 1) walks = p.is_const(step, 1) && sum_of(p, order) % s.steps == 0;
   s.pack_a = !walks;
   int64_t others = likely(p, p.ceildiv(p.axes()[column].extent, int64_t{s.nr} * s.lanes));
   for (uint32_t axis : st.space) {

@@ -92,9 +92,9 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
   const DType acc = p.type(st.a);
   const ExprId a = narrow_of(p, st.a), b = narrow_of(p, st.b);
   Schedule s;
-  s.pairs = acc == TENON_I32 && a != kNone && b != kNone;
-  if (s.pairs) {
-    st.a = a;
+  if (acc == TENON_I32 && b != kNone) {
+    if (a != kNone) s.steps = p.type(a) == TENON_I8 ? 4 : 2;
+    st.a = a != kNone ? a : st.a;
     st.b = b;
   }
   if (k.stages.size() != 1 || t.vector_bytes == 0 || p.at(st.a).kind != X::kLoad ||
@@ -112,7 +112,7 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
     ExprId rest;
     const uint32_t one[] = {a};
     if (s.depthwise || !p.affine(p.arg(st.a, 2), one, &c, &rest) ||
-        p.is_const(c[0], s.pairs ? 2 : 1))
+        p.is_const(c[0], s.steps))
       s.columns.push_back(a);
   }
   s.rows = axes.only_b;

@@ -63,7 +63,12 @@ inline void compare(const Data& got, const std::vector<double>& want, double tol
 struct Values {
   std::vector<uint32_t> odd;  // inputs that hold NaN and infinities
   double tolerance = 2e-5;
+  bool whole_bytes = false;  // bytes take all their values, not just a few
 };
+
+inline double draw_byte(std::mt19937& rng, DType type) {
+  return static_cast<double>(rng() % 256) - (type == TENON_I8 ? 128 : 0);
+}
 
 // Inputs and constants of a program for one tuple of sizes, and the expected values of all its
 // buffers.
@@ -81,7 +86,9 @@ struct Meaning {
       for (ExprId d : x.dims) n *= program.pool.evaluate(d, ext);
       Data data(x.type, static_cast<size_t>(n));
       for (size_t i = 0; given && i < data.size(); ++i)
-        data.set(i, is_float(x.type) ? draw(rng, odd ? 61 : 0) : std::floor(3 + draw(rng, 0)));
+        data.set(i, is_float(x.type)                               ? draw(rng, odd ? 61 : 0)
+                    : values.whole_bytes && size_of(x.type) == 1 ? draw_byte(rng, x.type)
+                                                                 : std::floor(3 + draw(rng, 0)));
       want.emplace_back();
       for (size_t i = 0; i < data.size(); ++i) want.back().push_back(data.get(i));
       input.push_back(std::move(data));
