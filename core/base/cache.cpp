@@ -122,7 +122,13 @@ std::string content_name(std::span<const std::byte> bytes) {
 }
 
 Cache::Cache(std::string folder) : folder_(std::move(folder)) {
-  if (folder_.empty()) return;
+  if (folder_.empty()) {
+    why_not_ = "there is no home folder, and TENON_CACHE_DIR names none";
+    // Every run then compiles again, which nobody would guess from its time alone.
+    if (log_once("no cache folder"))
+      log_warning("cache", "T0801: nothing is cached: {}; each run compiles again", why_not_);
+    return;
+  }
   std::string trouble = folder_[0] == '/' ? why_unusable(folder_) : "its path is not absolute";
   root_ = join_path(folder_, "v1");
   if (trouble.empty()) {
@@ -132,6 +138,7 @@ Cache::Cache(std::string folder) : folder_(std::move(folder)) {
     }
   }
   usable_ = trouble.empty();
+  why_not_ = trouble;
   if (!usable_) {
     log_warning("cache", "T0801: the cache folder {} is not used: {}", quoted(folder_), trouble);
   }
@@ -257,6 +264,62 @@ void each_file(const std::string& root, Visit visit) {
   }
 }
 }  // namespace
+
+namespace {
+std::mutex g_watch_mutex;
+void (*g_told)(void* self, const CacheLookup& lookup) = nullptr;
+void* g_told_self = nullptr;
+std::atomic<bool> g_watched{false};
+
+constexpr size_t kDigestBytes = 16;  // keys of two digests: of the content, and of the conditions
+
+// The key of an entry's file, if its header is right as far as it goes.
+std::string key_of(const std::string& path) {
+  const Result<File> file = open_no_follow(path);
+  if (!file.ok()) return "";
+  const Result<std::shared_ptr<const MappedRegion>> region = map_file(*file);
+  Header header;
+  if (!region.ok() || (*region)->bytes().size() < sizeof header) return "";
+  const std::span<const std::byte> bytes = (*region)->bytes();
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
+      header.key_bytes > bytes.size() - sizeof header)
+    return "";
+  return {reinterpret_cast<const char*>(bytes.data()) + sizeof header, header.key_bytes};
+}
+}  // namespace
+
+void Cache::watch(void (*told)(void* self, const CacheLookup& lookup), void* self) {
+  const std::lock_guard lock(g_watch_mutex);
+  g_told = told;
+  g_told_self = self;
+  g_watched = told != nullptr;
+}
+
+void Cache::tell_lookup(CacheLookup::Found found, std::string_view kind,
+                        std::span<const std::byte> key) const {
+  if (!g_watched) return;
+  CacheLookup lookup{found, kind, content_name(key), ""};
+  if (found == CacheLookup::Found::kNothing) lookup.difference = difference(kind, key);
+  const std::lock_guard lock(g_watch_mutex);
+  if (g_told != nullptr) g_told(g_told_self, lookup);
+}
+
+std::string Cache::difference(std::string_view kind, std::span<const std::byte> key) const {
+  if (!usable_ || key.size() != 2 * kDigestBytes) return "";
+  const std::string_view mine(reinterpret_cast<const char*>(key.data()), key.size());
+  bool conditions = false;
+  for (const CacheListing& entry : list()) {
+    if (entry.kind != kind) continue;
+    const std::string other = key_of(entry.path);
+    if (other.size() != mine.size()) continue;
+    if (mine.starts_with(std::string_view(other).substr(0, kDigestBytes)))
+      return "the same was compiled under other conditions: another build of the plugin, "
+             "instruction set or option";
+    conditions |= mine.ends_with(std::string_view(other).substr(kDigestBytes));
+  }
+  return conditions ? "other content was compiled under these conditions, this was not" : "";
+}
 
 std::vector<CacheListing> Cache::list() const {
   std::vector<CacheListing> entries;

@@ -301,6 +301,7 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   std::sort(seen.begin(), seen.end());
   const HostTables& h = naming.host;
   for (uint32_t o : seen) {
+    step->nodes.push_back(naming.nodes[o]);
     auto n = sized<tenon_node_view_t>();
     if (h.graph->node_view(h.graph->self, naming.graph, naming.nodes[o], &n) != TENON_OK) continue;
     const tenon_str_t op = h.host->sym_text(h.host->self, n.op);
