@@ -1,6 +1,7 @@
 #include "core/base/cache.h"
 
 #include <dirent.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #define XXH_INLINE_ALL
@@ -107,6 +109,14 @@ std::string default_folder() {
   if (auto home = env("HOME"); home && home->starts_with('/'))
     return join_path(*home, ".cache/tenon");
   return {};
+}
+
+// Different in each process.
+uint64_t random_number() {
+  uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
+    number = static_cast<uint64_t>(::getpid()) * 0x9e3779b97f4a7c15u;
+  return number;
 }
 
 int64_t wall_ns() {
@@ -237,11 +247,12 @@ bool Cache::put(std::string_view kind, std::span<const std::byte> key,
 }
 
 void Cache::count_written(uint64_t bytes) {
-  // The bound is checked after every 64 MB that a process writes, since listing the folder means
-  // walking it.
+  // Listing the folder means walking it, so the bound is checked once for every 64 MB that are
+  // written. Each process begins to count at a random number: then many processes that write little
+  // check as often as one that writes as much as all of them.
   constexpr uint64_t kCheckEvery = uint64_t{64} << 20;
-  static std::atomic<uint64_t> written{0};
   const uint64_t step = std::min(kCheckEvery, limit(Limit::kCacheBytes) / 4 + 1);
+  static std::atomic<uint64_t> written{random_number() % step};
   const uint64_t before = written.fetch_add(bytes);
   if (before / step != (before + bytes) / step) prune(limit(Limit::kCacheBytes));
 }
@@ -287,6 +298,25 @@ std::string key_of(const std::string& path) {
     return "";
   return {reinterpret_cast<const char*>(bytes.data()) + sizeof header, header.key_bytes};
 }
+
+// The keys of a kind's entries as of the first question, of so many that it takes no more than a
+// moment; a similar entry among further ones is then not found.
+constexpr size_t kKeysRead = 20000;
+const std::vector<std::string>& keys_of(const std::string& kind_folder) {
+  static std::mutex mutex;
+  static auto* by_kind = new std::map<std::string, std::vector<std::string>>;
+  const std::lock_guard lock(mutex);
+  const auto [found, fresh] = by_kind->try_emplace(kind_folder);
+  if (!fresh) return found->second;
+  for (const std::string& part : list_folder(kind_folder).value_or(std::vector<std::string>())) {
+    const std::string folder = join_path(kind_folder, part);
+    for (const std::string& name : list_folder(folder).value_or(std::vector<std::string>())) {
+      if (found->second.size() == kKeysRead) return found->second;
+      found->second.push_back(key_of(join_path(folder, name)));
+    }
+  }
+  return found->second;
+}
 }  // namespace
 
 void Cache::watch(void (*told)(void* self, const CacheLookup& lookup), void* self) {
@@ -309,9 +339,7 @@ std::string Cache::difference(std::string_view kind, std::span<const std::byte> 
   if (!usable_ || key.size() != 2 * kDigestBytes) return "";
   const std::string_view mine(reinterpret_cast<const char*>(key.data()), key.size());
   bool conditions = false;
-  for (const CacheListing& entry : list()) {
-    if (entry.kind != kind) continue;
-    const std::string other = key_of(entry.path);
+  for (const std::string& other : keys_of(join_path(root_, kind))) {
     if (other.size() != mine.size()) continue;
     if (mine.starts_with(std::string_view(other).substr(0, kDigestBytes)))
       return "the same was compiled under other conditions: another build of the plugin, "

@@ -313,6 +313,7 @@ int command_report(const ReportOptions& options) {
   if (int s = host_open(host)) return s;
   if (int s = check_layers(host)) return s;
   if (int s = refuse_package(options.model.model)) return s;
+  if (int s = check_writable(options.output)) return s;
   std::string page, runs;
   if (int s = page_frame(host, page)) return s;
   int status = kOk;
