@@ -140,8 +140,9 @@ const tenon_op_def_t* Registry::find(tenon_sym_t name, uint32_t version) {
 // The op that has `name` as an alias, in any case; empty if none has.
 std::string Registry::meant_by(std::string_view name) {
   const auto same = [&](std::string_view other) {
-    return std::ranges::equal(name, other, {}, [](unsigned char c) { return std::tolower(c); },
-                              [](unsigned char c) { return std::tolower(c); });
+    return std::ranges::equal(
+        name, other, {}, [](unsigned char c) { return std::tolower(c); },
+        [](unsigned char c) { return std::tolower(c); });
   };
   std::shared_lock lock(mutex_);
   for (const auto& [sym, definitions] : by_name_) {
@@ -182,7 +183,7 @@ Status Registry::unknown(tenon_sym_t name, uint32_t version) {
     if (loader != nullptr && other != text) (void)loader->load(other);
   }
   if (const std::string meant = meant_by(text); !meant.empty())
-    return error(TENON_NOT_FOUND, "T0308", "there is no op {}; did you mean {}?{}", quoted(text),
+    return error(TENON_NOT_FOUND, "T0308", "there is no op {}; it is called {} here{}", quoted(text),
                  quoted(meant), why);
   std::erase(names, text);  // a manifest may promise an op that the plugin does not declare
   return error(TENON_NOT_FOUND, "T0308", "there is no op {}{}{}", quoted(text),

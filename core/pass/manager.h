@@ -1,5 +1,6 @@
-// Runs a pipeline over a graph: options, properties, statistics, timing, verify-each, prints between
-// passes, and a reproducer when something fails. Called by core/session (compile, passes_run).
+// Runs a pipeline over a graph: options, properties, statistics, timing, verify-each, prints
+// between passes, and a reproducer when something fails. Called by core/session (compile,
+// passes_run).
 #pragma once
 #include <functional>
 #include <string>

@@ -48,17 +48,17 @@ tenon_code_t cache_list(void*, const tenon_sink_t* json) {
     std::string rows;
     for (const CacheListing& entry : cache.list()) {
       total += entry.size_bytes;
-      rows += fmt::format(
-          "{}\n{{\"kind\":{},\"name\":{},\"bytes\":{},\"used_ns\":{}}}", rows.empty() ? "" : ",",
-          json_quoted(entry.kind),
-          json_quoted(std::string_view(entry.path).substr(entry.path.rfind('/') + 1)),
-          entry.size_bytes, entry.used_ns);
+      rows +=
+          fmt::format("{}\n{{\"kind\":{},\"name\":{},\"bytes\":{},\"used_ns\":{}}}",
+                      rows.empty() ? "" : ",", json_quoted(entry.kind),
+                      json_quoted(std::string_view(entry.path).substr(entry.path.rfind('/') + 1)),
+                      entry.size_bytes, entry.used_ns);
     }
-    return write(json, fmt::format("{{\"schema\":1,\"folder\":{},\"usable\":{},\"why_not\":{},"
-                                   "\"limit_bytes\":{},\"bytes\":{},\"entries\":[{}]}}\n",
-                                   json_quoted(cache.folder()), cache.usable(),
-                                   json_quoted(cache.why_not()), limit(Limit::kCacheBytes), total,
-                                   rows));
+    return write(
+        json, fmt::format("{{\"schema\":1,\"folder\":{},\"usable\":{},\"why_not\":{},"
+                          "\"limit_bytes\":{},\"bytes\":{},\"entries\":[{}]}}\n",
+                          json_quoted(cache.folder()), cache.usable(), json_quoted(cache.why_not()),
+                          limit(Limit::kCacheBytes), total, rows));
   });
 }
 
@@ -114,8 +114,7 @@ uint32_t crash_describe(void*, char* text, uint32_t size_bytes) {
 tenon_code_t crash_save(void*, char* path, uint32_t size_bytes) {
   return guarded([&]() -> Status {
     const Activity* activity = Activity::current();
-    if (activity == nullptr)
-      return error(TENON_UNAVAILABLE, "T0801", "no plugin was at work");
+    if (activity == nullptr) return error(TENON_UNAVAILABLE, "T0801", "no plugin was at work");
     TENON_ASSIGN_OR_RETURN(const std::string saved, activity->save());
     copy_text(saved, path, size_bytes);
     return {};
@@ -125,9 +124,14 @@ tenon_code_t crash_save(void*, char* path, uint32_t size_bytes) {
 }  // namespace
 
 const tenon_host_inspect_t* host_inspect_table() {
-  static const tenon_host_inspect_t table = {
-      sizeof(tenon_host_inspect_t), nullptr,     passes_run,     cache_list,
-      cache_prune,                  cache_watch, crash_describe, crash_save};
+  static const tenon_host_inspect_t table = {sizeof(tenon_host_inspect_t),
+                                             nullptr,
+                                             passes_run,
+                                             cache_list,
+                                             cache_prune,
+                                             cache_watch,
+                                             crash_describe,
+                                             crash_save};
   return &table;
 }
 

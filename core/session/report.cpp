@@ -239,7 +239,8 @@ Result<std::string> Program::dump(std::string_view what) const {
   return error(
       TENON_NOT_FOUND, "T0508",
       "a program has no part {}; it has `graph`, `partition`, `report` and, for each device, "
-      "`DEVICE/stages`, `DEVICE/loops`, `DEVICE/source`, `DEVICE/kernels`, `DEVICE/plan` and `DEVICE/asm` as far as the device knows "
+      "`DEVICE/stages`, `DEVICE/loops`, `DEVICE/source`, `DEVICE/kernels`, `DEVICE/plan` and "
+      "`DEVICE/asm` as far as the device knows "
       "them",
       quoted(what));
 }

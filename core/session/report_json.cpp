@@ -34,8 +34,7 @@ std::string kernels(const CompiledSegment& segment) {
   std::string text;
   const tenon_sink_t sink = sink_into(text);
   clear_failure();
-  const tenon_code_t code =
-      api->dump(api->self, segment.artifact, to_abi_str("kernels"), &sink);
+  const tenon_code_t code = api->dump(api->self, segment.artifact, to_abi_str("kernels"), &sink);
   if (code != TENON_OK) return none(from_abi(code, "dump").message());
   return fmt::format("\"kernels\":{},\"why_not\":\"\"", json_quoted(text));
 }
@@ -48,11 +47,10 @@ Result<std::string> Program::report_json() const {
   for (const CompiledSegment& segment : segments_) {
     std::string nodes;
     for (Node n : segment.nodes) nodes += fmt::format("{}{}", nodes.empty() ? "" : ",", n);
-    segments += fmt::format(
-        "{}\n{{\"device\":{},\"by\":{},\"nodes\":[{}],\"numbers\":[{}],{}}}",
-        segments.empty() ? "" : ",", json_quoted(segment.owner->name()),
-        json_quoted(segment.owner->apis().compiler_plugin(segment.by)), nodes, numbers(segment),
-        kernels(segment));
+    segments += fmt::format("{}\n{{\"device\":{},\"by\":{},\"nodes\":[{}],\"numbers\":[{}],{}}}",
+                            segments.empty() ? "" : ",", json_quoted(segment.owner->name()),
+                            json_quoted(segment.owner->apis().compiler_plugin(segment.by)), nodes,
+                            numbers(segment), kernels(segment));
   }
   return fmt::format("{{\"schema\":1,\"graph\":{},\"segments\":[{}]}}\n", graph, segments);
 }

@@ -78,7 +78,8 @@ class JsonWriter {
     values(g_.results(n));
     TENON_ASSIGN_OR_RETURN(const std::string attributes, attributes_text(g_, n));
     if (!attributes.empty())
-      out_ += fmt::format(",\"attributes\":{}", json_quoted(std::string_view(attributes).substr(1)));
+      out_ +=
+          fmt::format(",\"attributes\":{}", json_quoted(std::string_view(attributes).substr(1)));
     const std::span<const Origin> origins = g_.origins(g_.node(n).loc);
     if (!origins.empty()) {
       out_ += fmt::format(",\"source\":{},\"name\":{},\"line\":{}",

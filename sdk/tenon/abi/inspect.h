@@ -56,8 +56,8 @@ typedef struct tenon_host_inspect_t {
    *    "entries":[{"kind","name","bytes","used_ns"}]}
    * An entry's use is known to the hour. Without a folder: not usable, with the reason. */
   tenon_code_t (*cache_list)(void* self, const tenon_sink_t* json);
-  /* Removes least recently used entries until at most `max_bytes` are left, with what killed writers
-   * left. FAILED_PRECONDITION (T0801) without a usable folder. */
+  /* Removes least recently used entries until at most `max_bytes` are left, with what killed
+   * writers left. FAILED_PRECONDITION (T0801) without a usable folder. */
   tenon_code_t (*cache_prune)(void* self, uint64_t max_bytes, uint64_t* out_removed_bytes);
   /* From now on tells `sink` each look-up of this process; null stops. Setup only. */
   tenon_code_t (*cache_watch)(void* self, const tenon_cache_lookup_sink_t* sink);

@@ -84,7 +84,8 @@ uint64_t peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
   constexpr std::string_view kKey = "VmHWM:";
   for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(kKey)) return std::strtoull(line.c_str() + kKey.size(), nullptr, 10) * 1024;
+    if (line.starts_with(kKey))
+      return std::strtoull(line.c_str() + kKey.size(), nullptr, 10) * 1024;
   }
   return 0;
 }

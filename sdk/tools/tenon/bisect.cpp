@@ -4,12 +4,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tenon/abi/extract.h>
+#include <tenon/abi/inspect.h>
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <tenon/abi/extract.h>
-#include <tenon/abi/inspect.h>
 
 #include "sdk/tools/tenon/console.h"
 #include "sdk/tools/tenon/execution.h"
@@ -96,7 +96,8 @@ class Bisect {
  private:
   int tables() {
     const void *inspect = nullptr, *extract = nullptr;
-    tenon_code_t code = host_.host->query(host_.host->self, str(TENON_HOST_INSPECT_ID), 0, &inspect);
+    tenon_code_t code =
+        host_.host->query(host_.host->self, str(TENON_HOST_INSPECT_ID), 0, &inspect);
     if (code == TENON_OK)
       code = host_.host->query(host_.host->self, str(TENON_HOST_EXTRACT_ID), 0, &extract);
     if (code != TENON_OK) return report(host_, code);
@@ -123,12 +124,11 @@ class Bisect {
 
   int make_folder() {
     const char* base = getenv("TMPDIR");
-    std::string pattern = std::string(base != nullptr && *base == '/' ? base : "/tmp") +
-                          "/tenon-bisect.XXXXXX";
+    std::string pattern =
+        std::string(base != nullptr && *base == '/' ? base : "/tmp") + "/tenon-bisect.XXXXXX";
     if (mkdtemp(pattern.data()) == nullptr)
       return fail(kUsage, "T0107",
-                  fmt::format("no folder can be made for parts of the model: {}.",
-                              strerror(errno)),
+                  fmt::format("no folder can be made for parts of the model: {}.", strerror(errno)),
                   "TMPDIR names another place.");
     folder_ = pattern;
     // Processes that fail would otherwise fill the cache with reproducers of every step.

@@ -1,11 +1,11 @@
 // tenon cache: what the cache folder holds, and its bound.
 #include <time.h>
 
+#include <tenon/abi/inspect.h>
 #include <algorithm>
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <tenon/abi/inspect.h>
 
 #include "sdk/tools/tenon/console.h"
 #include "sdk/tools/tenon/execution.h"
@@ -57,8 +57,7 @@ class CacheCommand {
     if (options_.action == "why") return why();
     Text text;
     const tenon_sink_t sink = text.sink();
-    if (tenon_code_t code = inspect_->cache_list(inspect_->self, &sink))
-      return report(host_, code);
+    if (tenon_code_t code = inspect_->cache_list(inspect_->self, &sink)) return report(host_, code);
     listing_ = Json::parse(text.text, nullptr, false);
     if (!listing_.is_object()) return fail(kDevice, "T0003", "the list of the cache is not JSON.");
     if (!listing_.value("usable", false)) {

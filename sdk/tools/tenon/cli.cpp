@@ -188,11 +188,13 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   CLI::App* opt = app.add_subcommand("opt", "run passes over a graph and print it");
   opt->add_option("FILE", o.file, "graph, or - for standard input")->type_name("");
   opt->add_option("--passes", o.passes, "as in \"a,b{opt=1},c\"")->type_name("LIST");
-  opt->add_option("--print-before", o.print_before, "print to stderr before these passes, or \"all\"")
+  opt->add_option("--print-before", o.print_before,
+                  "print to stderr before these passes, or \"all\"")
       ->type_name("LIST");
   opt->add_option("--print-after", o.print_after, "print to stderr after these passes, or \"all\"")
       ->type_name("LIST");
-  opt->add_flag("--print-changed", o.print_changed, "print to stderr after each pass that changes it");
+  opt->add_flag("--print-changed", o.print_changed,
+                "print to stderr after each pass that changes it");
   opt->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
   opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
   opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");

@@ -111,8 +111,9 @@ void add_examples(CLI::App& app) {
       {"explain", "tenon explain T0301\n  tenon explain"},
       {"doctor", "tenon doctor --verbose"},
       {"new", "tenon new op softclip\n  tenon new device mine --language c++"},
-      {"completion", "source <(tenon completion bash)\n"
-                     "  tenon completion fish > ~/.config/fish/completions/tenon.fish"},
+      {"completion",
+       "source <(tenon completion bash)\n"
+       "  tenon completion fish > ~/.config/fish/completions/tenon.fish"},
       {"help", "tenon help plugins lock\n  tenon help T0301"},
   };
   for (const Examples& examples : kAll) {

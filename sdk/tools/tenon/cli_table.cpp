@@ -61,7 +61,8 @@ void each_command(const CLI::App& app, const std::string& path, Visit& visit) {
 std::string bash_script(const CLI::App& app) {
   std::string cases;
   auto visit = [&](const CLI::App& command, const std::string& path) {
-    cases += fmt::format("    {}) words={} ;;\n", single_quoted(path), single_quoted(words_of(command)));
+    cases +=
+        fmt::format("    {}) words={} ;;\n", single_quoted(path), single_quoted(words_of(command)));
   };
   each_command(app, "", visit);
   return "# Completion of the tenon command for bash: source <(tenon completion bash)\n"
@@ -114,8 +115,9 @@ std::string zsh_script(const CLI::App& app) {
       names += " " + single_quoted(inner->get_name() + ":" + doc);
     }
     cases += fmt::format("    {})\n", single_quoted(path));
-    if (!names.empty()) cases += fmt::format("      local -a names=({})\n", names.substr(1)) +
-                                 "      _describe -t commands command names\n";
+    if (!names.empty())
+      cases += fmt::format("      local -a names=({})\n", names.substr(1)) +
+               "      _describe -t commands command names\n";
     cases += "      _arguments" + options + " \\\n        '*:file:_files' ;;\n";
   };
   each_command(app, "", visit);
@@ -143,27 +145,29 @@ std::string zsh_script(const CLI::App& app) {
 
 std::string fish_script(const CLI::App& app) {
   std::string text =
-      "# Completion of the tenon command for fish: a file tenon.fish in ~/.config/fish/completions\n";
+      "# Completion of the tenon command for fish: a file tenon.fish in "
+      "~/.config/fish/completions\n";
   auto visit = [&](const CLI::App& command, const std::string& path) {
     std::string at = "__fish_use_subcommand";
     if (!path.empty()) {
       at.clear();
       for (size_t begin = 0; begin <= path.size();) {
         const size_t end = std::min(path.find(' ', begin), path.size());
-        at += (at.empty() ? "" : "; and ") + ("__fish_seen_subcommand_from " +
-                                               path.substr(begin, end - begin));
+        at += (at.empty() ? "" : "; and ") +
+              ("__fish_seen_subcommand_from " + path.substr(begin, end - begin));
         begin = end + 1;
       }
     }
     for (const CLI::App* inner : commands_of(command))
-      text += fmt::format("complete -c tenon -n {} -a {} -d {}\n", single_quoted(at), inner->get_name(),
-                          single_quoted(inner->get_description()));
+      text += fmt::format("complete -c tenon -n {} -a {} -d {}\n", single_quoted(at),
+                          inner->get_name(), single_quoted(inner->get_description()));
     for (const CLI::Option* option : options_of(command)) {
       std::string names;
       for (const std::string& name : option->get_lnames()) names += " -l " + name;
       for (const std::string& name : option->get_snames()) names += " -s " + name;
-      text += fmt::format("complete -c tenon -n {}{}{} -d {}\n", single_quoted(at), names,
-                          takes_value(*option) ? " -r" : "", single_quoted(option->get_description()));
+      text +=
+          fmt::format("complete -c tenon -n {}{}{} -d {}\n", single_quoted(at), names,
+                      takes_value(*option) ? " -r" : "", single_quoted(option->get_description()));
     }
   };
   each_command(app, "", visit);
@@ -208,9 +212,10 @@ std::string manual_page(const CLI::App& app, const std::string& version) {
       text += ".PP\n.nf\n" + roff(footer.substr(footer.find_first_not_of('\n'))) + "\n.fi\n";
   };
   each_command(app, "", visit);
-  text += ".SH \"EXIT STATUS\"\n0 success, 1 wrong result, 2 usage or input error, 3 a plugin or "
-          "device failed, 130 interrupted.\n.SH ENVIRONMENT\n"
-          "`tenon doctor \\-\\-verbose` lists all variables with their values.\n";
+  text +=
+      ".SH \"EXIT STATUS\"\n0 success, 1 wrong result, 2 usage or input error, 3 a plugin or "
+      "device failed, 130 interrupted.\n.SH ENVIRONMENT\n"
+      "`tenon doctor \\-\\-verbose` lists all variables with their values.\n";
   return text;
 }
 

@@ -94,7 +94,8 @@ void on_crash(const Host& host) {
   const void* table = nullptr;
   if (host.host->query(host.host->self, str(TENON_HOST_INSPECT_ID), 0, &table) != TENON_OK) return;
   g_inspect = static_cast<const tenon_host_inspect_t*>(table);
-  void* shared = mmap(nullptr, kPathBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* shared =
+      mmap(nullptr, kPathBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   // A stack of its own: a recursion without end has used up the other one.
   static char stack[kStackBytes];
   const stack_t own = {stack, 0, sizeof stack};

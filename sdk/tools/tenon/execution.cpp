@@ -241,8 +241,8 @@ int compile(const Host& host, const Model& model, const RunOptions& options,
             std::string_view device, Program& program) {
   SessionOptions session;
   if (int s = read_options(options, device, session)) return s;
-  const Progress progress(fmt::format("compiling {}{}{}", options.model,
-                                      device.empty() ? "" : " for ", device));
+  const Progress progress(
+      fmt::format("compiling {}{}{}", options.model, device.empty() ? "" : " for ", device));
   const tenon_code_t code =
       host.session->compile(host.session->self, model.get(), &session.record, program.out());
   return code == TENON_OK ? kOk : report(host, code);

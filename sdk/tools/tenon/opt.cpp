@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <tenon/abi/inspect.h>
+#include <algorithm>
 #include <vector>
 
 #include "sdk/tools/tenon/console.h"

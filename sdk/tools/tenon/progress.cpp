@@ -49,9 +49,9 @@ class Line {
     const auto start = std::chrono::steady_clock::now();
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, 1s, [this] { return over_; })) {
-      const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
-                               std::chrono::steady_clock::now() - start)
-                               .count();
+      const auto seconds =
+          std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - start)
+              .count();
       print(fmt::format("\r\033[K{} ... {} s", what_, seconds));
       drawn_ = true;
     }

@@ -164,13 +164,11 @@ class Collector {
   int inform(double run_ms) {
     auto program = sized<tenon_program_info_t>();
     auto run = sized<tenon_run_info_t>();
-    tenon_code_t code =
-        host_.session->program_info(host_.session->self, program_.get(), &program);
-    if (code == TENON_OK)
-      code = host_.session->run_info(host_.session->self, binding_.get(), &run);
+    tenon_code_t code = host_.session->program_info(host_.session->self, program_.get(), &program);
+    if (code == TENON_OK) code = host_.session->run_info(host_.session->self, binding_.get(), &run);
     if (code != TENON_OK) return report(host_, code);
-    add("info", fmt::format(
-                    "{{\"run_ms\":{},\"compile_ms\":{},\"kernels_compiled\":{},"
+    add("info",
+        fmt::format("{{\"run_ms\":{},\"compile_ms\":{},\"kernels_compiled\":{},"
                     "\"kernels_from_cache\":{},\"arena_bytes\":{},\"constant_bytes\":{}}}",
                     json_number(run_ms), json_number(program.compile_ms), program.kernels_compiled,
                     program.kernels_from_cache, run.arena_bytes, signature_.info.constant_bytes));
@@ -183,8 +181,8 @@ class Collector {
                        failure.message.size > 0;
     std::string details;
     for (uint32_t i = 0; known && i < failure.detail_count; ++i) {
-      details += fmt::format("{}{}: {}", details.empty() ? "" : "\n",
-                             view(failure.details[i].key), view(failure.details[i].value));
+      details += fmt::format("{}{}: {}", details.empty() ? "" : "\n", view(failure.details[i].key),
+                             view(failure.details[i].value));
     }
     add("failure",
         fmt::format("{{\"stage\":{},\"code\":{},\"message\":{},\"details\":{}}}",
@@ -300,7 +298,8 @@ int read_report(const Host& host, const std::string& path, std::string& run_json
   }
   if (!json.is_object() || json.value("schema", 0) != 1 || !json.contains("runs") ||
       !json["runs"].is_array() || json["runs"].empty() || !json["runs"][0].is_object()) {
-    return fail(kUsage, "T0651", fmt::format("{} is not a page of `tenon report`.", in_quotes(path)),
+    return fail(kUsage, "T0651",
+                fmt::format("{} is not a page of `tenon report`.", in_quotes(path)),
                 "Give a page that this version wrote, or a model.");
   }
   run_json = json["runs"][0].dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -325,9 +324,8 @@ int command_report(const ReportOptions& options) {
     if (int s = other_run(host, options, other)) return s;
     runs += ",\n" + other;
   }
-  const std::string data =
-      fmt::format("{{\"schema\":1,\"tenon\":{},\"made\":{},\"runs\":[\n{}]}}",
-                  json_string(TENON_VERSION), json_string(today()), runs);
+  const std::string data = fmt::format("{{\"schema\":1,\"tenon\":{},\"made\":{},\"runs\":[\n{}]}}",
+                                       json_string(TENON_VERSION), json_string(today()), runs);
   page.replace(page.find(kPlaceholder), kPlaceholder.size(), for_script(data));
   if (int s = write_file(host, options.output, page)) return s;
   talk("tenon: wrote {}\n", safe(options.output));

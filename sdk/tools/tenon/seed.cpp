@@ -167,15 +167,16 @@ int check_device(const Host& host, const std::string& device) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   const std::string kind = device.substr(0, device.find(':'));
   std::vector<std::string> names;
-  for (const auto& row :
-       json.is_object() ? json.value("devices", nlohmann::json::array()) : nlohmann::json::array()) {
+  for (const auto& row : json.is_object() ? json.value("devices", nlohmann::json::array())
+                                          : nlohmann::json::array()) {
     const std::string name = row.value("name", "");
     if (name == device || name.substr(0, name.find(':')) == kind) return kOk;
     names.push_back(name);
   }
-  return fail(kUsage, "T0008",
-              fmt::format("there is no device {}{}", in_quotes(device), did_you_mean(device, names)),
-              "Devices here: " + list_names(names) + ".");
+  return fail(
+      kUsage, "T0008",
+      fmt::format("there is no device {}{}", in_quotes(device), did_you_mean(device, names)),
+      "Devices here: " + list_names(names) + ".");
 }
 
 }  // namespace

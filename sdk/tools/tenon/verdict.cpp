@@ -26,7 +26,7 @@ int64_t now_ms() {
 std::vector<std::string> command_line(const BisectOptions& options, const std::string& file,
                                       const std::string& passes, bool with_inputs) {
   const RunOptions& o = options.model;
-  std::vector<std::string> line = {"tenon",  "run",     file,    "--seed", std::to_string(o.seed),
+  std::vector<std::string> line = {"tenon",  "run",     file,    "--seed",   std::to_string(o.seed),
                                    "--json", "--check", o.check, "--passes", passes};
   const auto add = [&](const char* name, const std::string& value) {
     if (!value.empty()) line.insert(line.end(), {name, value});
@@ -116,17 +116,17 @@ void read_message(const std::string& messages, Verdict& out) {
 
 }  // namespace
 
-Verdict verdict_of(const BisectOptions& options, const std::string& file,
-                   const std::string& passes, bool with_inputs, int& status) {
+Verdict verdict_of(const BisectOptions& options, const std::string& file, const std::string& passes,
+                   bool with_inputs, int& status) {
   Verdict verdict;
   Child child(command_line(options, file, passes, with_inputs));
   std::string messages;
   int ended = 0;
   status = kOk;
   if (!child.started()) {
-    status = fail(kDevice, "T0653",
-                  fmt::format("a process for a part of the model cannot be started: {}.",
-                              strerror(errno)));
+    status = fail(
+        kDevice, "T0653",
+        fmt::format("a process for a part of the model cannot be started: {}.", strerror(errno)));
     return verdict;
   }
   if (!child.wait(options.timeout_seconds * 1000, messages, ended)) {

@@ -18,7 +18,7 @@ struct Verdict {
 // Runs `file` after `passes`, and compares with options.check. Options of the model are passed on.
 // `with_inputs`: also those that name the model's own inputs and dims; a part of it has others.
 // Ends with the status kInterrupted in `status` after Ctrl-C.
-Verdict verdict_of(const BisectOptions& options, const std::string& file,
-                   const std::string& passes, bool with_inputs, int& status);
+Verdict verdict_of(const BisectOptions& options, const std::string& file, const std::string& passes,
+                   bool with_inputs, int& status);
 
 }  // namespace tenon::tools

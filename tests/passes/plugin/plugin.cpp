@@ -61,19 +61,17 @@ constexpr auto kSubtracting = tenon::pass("subtracting", "Computes something els
                                   .example(kGraph, kGraph)
                                   .rewrites(kSubtract);
 constexpr auto kRefusing = tenon::pass("refusing", "Fails.").example(kGraph, kGraph).run<refuse>();
-constexpr auto kCrashing = tenon::pass("crashing", "Writes to no memory.")
-                               .example(kGraph, kGraph)
-                               .run<crash>();
-constexpr auto kSlow =
-    tenon::pass("slow", "Takes its time.").example(kGraph, kGraph).run<wait>();
+constexpr auto kCrashing =
+    tenon::pass("crashing", "Writes to no memory.").example(kGraph, kGraph).run<crash>();
+constexpr auto kSlow = tenon::pass("slow", "Takes its time.").example(kGraph, kGraph).run<wait>();
 constexpr auto kNeedy = tenon::pass("needy", "Requires folded.")
                             .example(kGraph, kGraph)
                             .statistics(kLooked)
                             .needs("folded")
                             .run<nothing>();
-constexpr const tenon_pass_def_t* kPasses[] = {&kEndless.def, &kMistyped.def, &kSubtracting.def,
-                                               &kRefusing.def, &kNeedy.def,
-                                               &kCrashing.def, &kSlow.def};
+constexpr const tenon_pass_def_t* kPasses[] = {&kEndless.def,  &kMistyped.def, &kSubtracting.def,
+                                               &kRefusing.def, &kNeedy.def,    &kCrashing.def,
+                                               &kSlow.def};
 constexpr tenon_passes_t kTable = {sizeof(tenon_passes_t), nullptr, kPasses, std::size(kPasses)};
 constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_PASS_ID, kTable)};
 

@@ -25,9 +25,8 @@ std::string buffers_json(const DeviceProgram& program) {
     const ProgramBuffer& b = program.buffers[i];
     const bool inside = b.kind == BufferKind::kTemp && !used[i];
     out += std::string(i == 0 ? "" : ",") + "{\"kind\":" +
-            text::json_quoted(inside ? "inside" : kKinds[static_cast<size_t>(b.kind)]);
-    if (b.bytes.extent_limit() == 0)
-      out += ",\"bytes\":" + std::to_string(b.bytes.evaluate({}));
+           text::json_quoted(inside ? "inside" : kKinds[static_cast<size_t>(b.kind)]);
+    if (b.bytes.extent_limit() == 0) out += ",\"bytes\":" + std::to_string(b.bytes.evaluate({}));
     out += "}";
   }
   return out;
@@ -41,9 +40,9 @@ std::string steps_json(const DeviceProgram& program, const std::vector<ProgramSt
       if (step.written[i]) written.push_back(step.buffers[i]);
     }
     out += std::string(out.empty() ? "" : ",") +
-            "{\"kernel\":" + text::json_quoted(program.kernels[step.kernel].entry) +
-            ",\"name\":" + text::json_quoted(step.name) + ",\"nodes\":" + list(step.nodes) +
-            ",\"buffers\":" + list(step.buffers) + ",\"written\":" + list(written) + "}";
+           "{\"kernel\":" + text::json_quoted(program.kernels[step.kernel].entry) +
+           ",\"name\":" + text::json_quoted(step.name) + ",\"nodes\":" + list(step.nodes) +
+           ",\"buffers\":" + list(step.buffers) + ",\"written\":" + list(written) + "}";
   }
   return out;
 }
