@@ -12,6 +12,8 @@ TENON_TEST_PACKAGES=(
   llvm-19-tools libgtest-dev libclang-rt-19-dev clang-tidy-19 ccache python3-venv python3-dev
   pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
+# Only for ./check --full: large.
+TENON_FULL_PACKAGES=(chromium)
 # Pinned, so that a new version of a tool cannot change the results of tests.
 TENON_TEST_PYTHON=(
   clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1

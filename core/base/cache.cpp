@@ -1,6 +1,7 @@
 #include "core/base/cache.h"
 
 #include <dirent.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #define XXH_INLINE_ALL
@@ -109,6 +111,14 @@ std::string default_folder() {
   return {};
 }
 
+// Different in each process.
+uint64_t random_number() {
+  uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, GRND_NONBLOCK) != sizeof number)
+    number = static_cast<uint64_t>(::getpid()) * 0x9e3779b97f4a7c15u;
+  return number;
+}
+
 int64_t wall_ns() {
   timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
@@ -122,7 +132,13 @@ std::string content_name(std::span<const std::byte> bytes) {
 }
 
 Cache::Cache(std::string folder) : folder_(std::move(folder)) {
-  if (folder_.empty()) return;
+  if (folder_.empty()) {
+    why_not_ = "there is no home folder, and TENON_CACHE_DIR names none";
+    // Every run then compiles again, which nobody would guess from its time alone.
+    if (log_once("no cache folder"))
+      log_warning("cache", "T0801: nothing is cached: {}; each run compiles again", why_not_);
+    return;
+  }
   std::string trouble = folder_[0] == '/' ? why_unusable(folder_) : "its path is not absolute";
   root_ = join_path(folder_, "v1");
   if (trouble.empty()) {
@@ -132,6 +148,7 @@ Cache::Cache(std::string folder) : folder_(std::move(folder)) {
     }
   }
   usable_ = trouble.empty();
+  why_not_ = trouble;
   if (!usable_) {
     log_warning("cache", "T0801: the cache folder {} is not used: {}", quoted(folder_), trouble);
   }
@@ -230,11 +247,12 @@ bool Cache::put(std::string_view kind, std::span<const std::byte> key,
 }
 
 void Cache::count_written(uint64_t bytes) {
-  // The bound is checked after every 64 MB that a process writes, since listing the folder means
-  // walking it.
+  // Listing the folder means walking it, so the bound is checked once for every 64 MB that are
+  // written. Each process begins to count at a random number: then many processes that write little
+  // check as often as one that writes as much as all of them.
   constexpr uint64_t kCheckEvery = uint64_t{64} << 20;
-  static std::atomic<uint64_t> written{0};
   const uint64_t step = std::min(kCheckEvery, limit(Limit::kCacheBytes) / 4 + 1);
+  static std::atomic<uint64_t> written{random_number() % step};
   const uint64_t before = written.fetch_add(bytes);
   if (before / step != (before + bytes) / step) prune(limit(Limit::kCacheBytes));
 }
@@ -257,6 +275,79 @@ void each_file(const std::string& root, Visit visit) {
   }
 }
 }  // namespace
+
+namespace {
+std::mutex g_watch_mutex;
+void (*g_told)(void* self, const CacheLookup& lookup) = nullptr;
+void* g_told_self = nullptr;
+std::atomic<bool> g_watched{false};
+
+constexpr size_t kDigestBytes = 16;  // keys of two digests: of the content, and of the conditions
+
+// The key of an entry's file, if its header is right as far as it goes.
+std::string key_of(const std::string& path) {
+  const Result<File> file = open_no_follow(path);
+  if (!file.ok()) return "";
+  const Result<std::shared_ptr<const MappedRegion>> region = map_file(*file);
+  Header header;
+  if (!region.ok() || (*region)->bytes().size() < sizeof header) return "";
+  const std::span<const std::byte> bytes = (*region)->bytes();
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
+      header.key_bytes > bytes.size() - sizeof header)
+    return "";
+  return {reinterpret_cast<const char*>(bytes.data()) + sizeof header, header.key_bytes};
+}
+
+// The keys of a kind's entries as of the first question, of so many that it takes no more than a
+// moment; a similar entry among further ones is then not found.
+constexpr size_t kKeysRead = 20000;
+const std::vector<std::string>& keys_of(const std::string& kind_folder) {
+  static std::mutex mutex;
+  static auto* by_kind = new std::map<std::string, std::vector<std::string>>;
+  const std::lock_guard lock(mutex);
+  const auto [found, fresh] = by_kind->try_emplace(kind_folder);
+  if (!fresh) return found->second;
+  for (const std::string& part : list_folder(kind_folder).value_or(std::vector<std::string>())) {
+    const std::string folder = join_path(kind_folder, part);
+    for (const std::string& name : list_folder(folder).value_or(std::vector<std::string>())) {
+      if (found->second.size() == kKeysRead) return found->second;
+      found->second.push_back(key_of(join_path(folder, name)));
+    }
+  }
+  return found->second;
+}
+}  // namespace
+
+void Cache::watch(void (*told)(void* self, const CacheLookup& lookup), void* self) {
+  const std::lock_guard lock(g_watch_mutex);
+  g_told = told;
+  g_told_self = self;
+  g_watched = told != nullptr;
+}
+
+void Cache::tell_lookup(CacheLookup::Found found, std::string_view kind,
+                        std::span<const std::byte> key) const {
+  if (!g_watched) return;
+  CacheLookup lookup{found, kind, content_name(key), ""};
+  if (found == CacheLookup::Found::kNothing) lookup.difference = difference(kind, key);
+  const std::lock_guard lock(g_watch_mutex);
+  if (g_told != nullptr) g_told(g_told_self, lookup);
+}
+
+std::string Cache::difference(std::string_view kind, std::span<const std::byte> key) const {
+  if (!usable_ || key.size() != 2 * kDigestBytes) return "";
+  const std::string_view mine(reinterpret_cast<const char*>(key.data()), key.size());
+  bool conditions = false;
+  for (const std::string& other : keys_of(join_path(root_, kind))) {
+    if (other.size() != mine.size()) continue;
+    if (mine.starts_with(std::string_view(other).substr(0, kDigestBytes)))
+      return "the same was compiled under other conditions: another build of the plugin, "
+             "instruction set or option";
+    conditions |= mine.ends_with(std::string_view(other).substr(kDigestBytes));
+  }
+  return conditions ? "other content was compiled under these conditions, this was not" : "";
+}
 
 std::vector<CacheListing> Cache::list() const {
   std::vector<CacheListing> entries;

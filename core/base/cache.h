@@ -30,6 +30,15 @@ struct CacheListing {
   int64_t used_ns = 0;  // time of last use
 };
 
+// What a look-up found, for `Cache::watch`.
+struct CacheLookup {
+  enum class Found : uint8_t { kNothing, kHere, kShipped };
+  Found found = Found::kNothing;
+  std::string_view kind;
+  std::string name;        // of the entry's file
+  std::string difference;  // kNothing: from the most similar entry, in words; may be empty
+};
+
 // Threads: safe. A cache that is off finds nothing and stores nothing.
 class Cache {
  public:
@@ -41,6 +50,7 @@ class Cache {
   static Cache& process();
 
   bool usable() const { return usable_; }
+  const std::string& why_not() const { return why_not_; }  // in words, if it is not usable
   const std::string& folder() const { return folder_; }
 
   // An entry of a read-only folder, such as an installation ships. NOT_FOUND if there is none, if
@@ -58,6 +68,13 @@ class Cache {
   // Removes one entry.
   void drop(std::string_view kind, std::span<const std::byte> key);
 
+  // From now on tells `told` each look-up of this process, one at a time; null stops. For the
+  // search of similar entries the first miss of a kind reads the keys of its entries. Setup only.
+  static void watch(void (*told)(void* self, const CacheLookup& lookup), void* self);
+  // Tells the watcher, if there is one. Called by whoever looked in all places.
+  void tell_lookup(CacheLookup::Found found, std::string_view kind,
+                   std::span<const std::byte> key) const;
+
   // All entries, least recently used first.
   std::vector<CacheListing> list() const;
   // Removes least recently used entries until at most `max_bytes` are left, and temporary files
@@ -66,8 +83,9 @@ class Cache {
 
  private:
   std::string entry_path(std::string_view kind, std::span<const std::byte> key) const;
+  std::string difference(std::string_view kind, std::span<const std::byte> key) const;
   void count_written(uint64_t bytes);
-  std::string folder_, root_;
+  std::string folder_, root_, why_not_;
   bool usable_ = false;
 };
 

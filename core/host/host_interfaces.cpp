@@ -1,5 +1,7 @@
 #include "core/host/host_interfaces.h"
 
+#include <tenon/abi/layer.h>
+
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -87,17 +89,24 @@ tenon_code_t read_last_failure(void*, tenon_failure_t* out) {
   return guarded([&] { return give_last_failure(out); });
 }
 
+// The level as which a message is written.
 LogLevel level_of(uint32_t level) {
+  if (level == TENON_LOG_RESULT) return LogLevel::kInfo;
   return level > TENON_LOG_DEBUG ? LogLevel::kDetail : static_cast<LogLevel>(level);
 }
 
+// Whether it is shown: results are where warnings are.
+bool level_shown(tenon_str_t component, uint32_t level) {
+  return log_enabled(from_abi_str(component),
+                     level == TENON_LOG_RESULT ? LogLevel::kWarning : level_of(level));
+}
+
 uint32_t log_is_enabled(void*, tenon_str_t component, uint32_t level) {
-  return guarded_or(
-      0u, [&] { return log_enabled(from_abi_str(component), level_of(level)) ? 1u : 0u; });
+  return guarded_or(0u, [&] { return level_shown(component, level) ? 1u : 0u; });
 }
 void log_text(void*, tenon_str_t component, uint32_t level, tenon_str_t text) {
   guarded_void([&] {
-    if (log_enabled(from_abi_str(component), level_of(level))) {
+    if (level_shown(component, level)) {
       log_write(from_abi_str(component), level_of(level), from_abi_str(text));
     }
   });

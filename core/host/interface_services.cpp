@@ -61,11 +61,17 @@ tenon_code_t cache_get(void*, tenon_str_t kind, const void* key, uint64_t key_by
   return guarded([&]() -> Status {
     TENON_RETURN_IF_ERROR(check_kind(from_abi_str(kind)));
     Result<CacheEntry> entry = Cache::process().get(from_abi_str(kind), bytes_of(key, key_bytes));
+    using Found = CacheLookup::Found;
+    Found found = entry.ok() ? Found::kHere : Found::kNothing;
     if (!entry.ok()) {
       Result<CacheEntry> shipped =
           Cache::read_shared(seed_folder(), from_abi_str(kind), bytes_of(key, key_bytes));
-      if (shipped.ok()) entry = std::move(shipped);
+      if (shipped.ok()) {
+        entry = std::move(shipped);
+        found = Found::kShipped;
+      }
     }
+    Cache::process().tell_lookup(found, from_abi_str(kind), bytes_of(key, key_bytes));
     if (!entry.ok()) return entry.status();
     const std::byte* base = entry->region->bytes().data();
     TENON_ASSIGN_OR_RETURN(

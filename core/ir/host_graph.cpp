@@ -310,6 +310,12 @@ tenon_code_t graph_write(void*, tenon_graph_t* g, uint32_t format, const tenon_s
       return from_abi(sink->write(sink->self, bytes.data(), bytes.size()),
                       "the sink of a graph's bytes");
     }
+    if (format == TENON_FORMAT_ELIDED || format == TENON_FORMAT_JSON) {
+      const bool json = format == TENON_FORMAT_JSON;
+      TENON_ASSIGN_OR_RETURN(const std::string text,
+                             json ? write_json(graph_of(g)) : write_elided(graph_of(g)));
+      return from_abi(sink->write(sink->self, text.data(), text.size()), "the sink of a graph");
+    }
     return error(TENON_INVALID_ARGUMENT, "T0301", "{} is not a form of graphs", format);
   });
 }

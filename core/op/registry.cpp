@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstring>
 #include <mutex>
 
@@ -136,6 +137,26 @@ const tenon_op_def_t* Registry::find(tenon_sym_t name, uint32_t version) {
   return r == nullptr ? nullptr : &r->def;
 }
 
+// The op that has `name` as an alias, in any case; empty if none has.
+std::string Registry::meant_by(std::string_view name) {
+  const auto same = [&](std::string_view other) {
+    return std::ranges::equal(
+        name, other, {}, [](unsigned char c) { return std::tolower(c); },
+        [](unsigned char c) { return std::tolower(c); });
+  };
+  std::shared_lock lock(mutex_);
+  for (const auto& [sym, definitions] : by_name_) {
+    if (definitions.current == nullptr) continue;
+    const tenon_op_def_t& def = definitions.current->def;
+    for (uint64_t i = 0; i < def.foreign_name_count; ++i) {
+      if (from_abi_str(def.foreign_names[i].format) == TENON_FOREIGN_ALIAS &&
+          same(from_abi_str(def.foreign_names[i].name)))
+        return std::string(sym_text(sym));
+    }
+  }
+  return "";
+}
+
 Status Registry::unknown(tenon_sym_t name, uint32_t version) {
   const std::string_view text = sym_text(name);
   if (const OpRecord* other = record(name, 0)) {
@@ -157,6 +178,13 @@ Status Registry::unknown(tenon_sym_t name, uint32_t version) {
     const Status s = loader->load(text);
     if (!s.ok() && !s.message().empty()) why = "; " + s.text();
   }
+  // Aliases are known once a plugin is loaded, and there is time for that in an error.
+  for (const std::string& other : names) {
+    if (loader != nullptr && other != text) (void)loader->load(other);
+  }
+  if (const std::string meant = meant_by(text); !meant.empty())
+    return error(TENON_NOT_FOUND, "T0308", "there is no op {}; it is called {} here{}", quoted(text),
+                 quoted(meant), why);
   std::erase(names, text);  // a manifest may promise an op that the plugin does not declare
   return error(TENON_NOT_FOUND, "T0308", "there is no op {}{}{}", quoted(text),
                did_you_mean(text, names), why);

@@ -86,6 +86,7 @@ class Registry final : public ir::OpSet {
   // that of the time when it was registered (as_of.h).
   const tenon_op_def_t* find(tenon_sym_t name, uint32_t version) override;
   Status unknown(tenon_sym_t name, uint32_t version) override;
+  std::string meant_by(std::string_view name);
   Result<ir::Inferred> infer(ir::Graph& graph, const ir::NodeDraft& draft) override;
 
   const OpRecord* record(tenon_sym_t name, uint32_t version);

@@ -10,10 +10,8 @@
 #include <memory>
 #include <set>
 
-#include "core/base/cache.h"
 #include "core/base/errors/guard.h"
-#include "core/base/file.h"
-#include "core/base/process/environment.h"
+#include "core/base/process/activity.h"
 #include "core/base/process/log.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
@@ -55,7 +53,8 @@ class Run {
 
   Status all(std::string_view pipeline) {
     TENON_RETURN_IF_ERROR(prepare(pipeline));
-    TENON_RETURN_IF_ERROR(check_print_names());
+    TENON_RETURN_IF_ERROR(find_prints("print-before", settings_.print_before, &before_));
+    TENON_RETURN_IF_ERROR(find_prints("print-after", settings_.print_after, &after_));
     if (steps_.empty()) return {};
     // The unchanged graph, for a reproducer: passes change the graph in place.
     TENON_RETURN_IF_ERROR(
@@ -99,20 +98,27 @@ class Run {
     return {};
   }
 
-  Status check_print_names() {
-    for (const std::string_view name : split(settings_.print_after, ',')) {
+  // Passes of the pipeline at which a graph is printed.
+  struct Prints {
+    bool all = false;
+    Properties names;
+    bool contain(std::string_view name) const { return all || names.contains(name); }
+  };
+
+  Status find_prints(std::string_view option, std::string_view list, Prints* out) const {
+    for (const std::string_view name : split(list, ',')) {
       if (name == "all") {
-        print_all_ = true;
+        out->all = true;
         continue;
       }
       std::vector<std::string> names;
       for (const Step& step : steps_) names.push_back(step.name);
       if (std::find(names.begin(), names.end(), name) == names.end()) {
         return error(TENON_INVALID_ARGUMENT, "T0401",
-                     "print-after names the pass {}, which is not in the pipeline{}", quoted(name),
+                     "{} names the pass {}, which is not in the pipeline{}", option, quoted(name),
                      did_you_mean(name, names));
       }
-      print_.emplace(name);
+      out->names.emplace(name);
     }
     return {};
   }
@@ -121,9 +127,17 @@ class Run {
     const Step& step = steps_[i];
     Report& report = reports_.emplace_back();
     report.pass = step.name;
+    if (before_.contain(step.name)) TENON_RETURN_IF_ERROR(print("before", step));
+    std::string old_text;
+    if (settings_.print_changed) TENON_RETURN_IF_ERROR(write(TENON_FORMAT_TEXT, graph_, &old_text));
     const auto start = std::chrono::steady_clock::now();
     std::map<std::string, int64_t> counts;
-    TENON_RETURN_IF_ERROR(run(step, graph_, counts));
+    {
+      doing_ = i;
+      const Activity activity(fmt::format("the pass {}", quoted(step.name)), code_of(step),
+                              &Run::save_crash, this);
+      TENON_RETURN_IF_ERROR(run(step, graph_, counts));
+    }
     report.ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
     report.statistics.assign(counts.begin(), counts.end());
@@ -135,8 +149,12 @@ class Run {
                      quoted(step.name), status.text());
       }
     }
-    if (print_all_ || print_.contains(step.name)) TENON_RETURN_IF_ERROR(print(step));
-    return {};
+    if (after_.contain(step.name)) return print("after", step);
+    if (!settings_.print_changed) return {};
+    std::string text;
+    TENON_RETURN_IF_ERROR(write(TENON_FORMAT_TEXT, graph_, &text));
+    return text == old_text ? tell(fmt::format("// {} changed nothing\n", step.text))
+                            : print("changed by", step);
   }
 
   static void log_report(const Report& report) {
@@ -180,49 +198,52 @@ class Run {
     return std::move(status).with_context(fmt::format("the pass {}", quoted(step.name)));
   }
 
-  Status print(const Step& step) const {
+  Status write(uint32_t format, tenon_graph_t* graph, std::string* text) const {
+    const tenon_sink_t sink = sink_into(*text);
+    return from_abi(tables_.graph->graph_write(tables_.graph->self, graph, format, &sink),
+                    "graph_write");
+  }
+  Status tell(std::string_view text) const {
     if (settings_.prints == nullptr) return {};
-    std::string text = fmt::format("// after {}\n", step.text);
-    const tenon_sink_t sink = sink_into(text);
-    TENON_RETURN_IF_ERROR(
-        from_abi(tables_.graph->graph_write(tables_.graph->self, graph_, TENON_FORMAT_TEXT, &sink),
-                 "graph_write"));
     return from_abi(settings_.prints->write(settings_.prints->self, text.data(), text.size()),
-                    "print-after");
+                    "printing between passes");
+  }
+  Status print(std::string_view when, const Step& step) const {
+    std::string text = fmt::format("// {} {}\n", when, step.text);
+    TENON_RETURN_IF_ERROR(write(TENON_FORMAT_ELIDED, graph_, &text));
+    return tell(text);
   }
 
   // ---- Reproducer ----
 
-  static std::string reproducer_folder() {
-    if (const auto folder = env("TENON_REPRODUCER_DIR")) return std::string(*folder);
-    const Cache& cache = Cache::process();
-    return cache.usable() ? join_path(cache.folder(), "reproducers") : "";
+  static const void* code_of(const Step& step) {
+    return step.pass->table;  // static in the plugin's library
+  }
+
+  static Result<std::string> save_crash(const void* self) {
+    const Run& run = *static_cast<const Run*>(self);
+    return run.reproducer("it ended the process", run.doing_);
   }
 
   // Reruns the passes before the failing one on the original graph, so that the reproducer runs
   // only the failing one.
-  Status with_reproducer(Status status, size_t failing) const {
-    if (status.code() == TENON_CANCELLED) return status;
-    const std::string folder = reproducer_folder();
-    if (folder.empty()) return status;
+  Result<std::string> reproducer(std::string_view why, size_t failing) const {
     std::map<std::string, int64_t> ignored;
-    for (size_t i = 0; i < failing; ++i) {
-      if (!run(steps_[i], start_, ignored).ok()) return status;
-    }
+    for (size_t i = 0; i < failing; ++i) TENON_RETURN_IF_ERROR(run(steps_[i], start_, ignored));
     std::string text =
         fmt::format("// Reproduces: {}\n// tenon opt THIS --verify-each --passes '{}'\n",
-                    printable(status.text(), 1000), steps_[failing].text);
+                    printable(why, 1000), steps_[failing].text);
     std::replace(text.begin(),
                  text.begin() + static_cast<std::ptrdiff_t>(text.find("\n// tenon opt")), '\n',
                  ' ');
-    const tenon_sink_t sink = sink_into(text);
-    if (tables_.graph->graph_write(tables_.graph->self, start_, TENON_FORMAT_TEXT, &sink) !=
-        TENON_OK)
-      return status;
-    const std::string path =
-        join_path(folder, fmt::format("{}-{}.tir", steps_[failing].name, getpid()));
-    if (!make_folders(folder, 0700).ok() || !write_file(path, text, 0600).ok()) return status;
-    return std::move(status).with("reproducer", path);
+    TENON_RETURN_IF_ERROR(write(TENON_FORMAT_TEXT, start_, &text));
+    return save_reproducer(steps_[failing].name, text);
+  }
+
+  Status with_reproducer(Status status, size_t failing) const {
+    if (status.code() == TENON_CANCELLED) return status;
+    const Result<std::string> path = reproducer(status.text(), failing);
+    return path.ok() ? std::move(status).with("reproducer", *path) : status;
   }
 
   const HostTables& tables_;
@@ -233,8 +254,8 @@ class Run {
   std::deque<std::string> texts_;
   std::vector<Step> steps_;
   std::vector<Report> reports_;
-  Properties print_;
-  bool print_all_ = false;
+  Prints before_, after_;
+  size_t doing_ = 0;  // the step that runs
 };
 
 }  // namespace

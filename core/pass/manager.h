@@ -1,5 +1,6 @@
-// Runs a pipeline over a graph: options, properties, statistics, timing, verify-each, print-after,
-// and a reproducer when something fails. Called by core/session (compile, passes_run).
+// Runs a pipeline over a graph: options, properties, statistics, timing, verify-each, prints
+// between passes, and a reproducer when something fails. Called by core/session (compile,
+// passes_run).
 #pragma once
 #include <functional>
 #include <string>
@@ -15,7 +16,9 @@ namespace tenon::pass {
 
 struct Settings {
   bool verify_each = false;
-  std::string_view print_after;          // names of passes, comma-separated, or "all"
+  // Names of passes, comma-separated, or "all". Printed graphs have no elements of large constants.
+  std::string_view print_before, print_after;
+  bool print_changed = false;            // after each pass that changed the graph
   const tenon_sink_t* prints = nullptr;  // receives the texts
   // Whether the planned devices claim this node whole; null means no. See
   // tenon_pass_context_t::claimed.

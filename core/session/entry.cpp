@@ -16,6 +16,7 @@
 #include "core/session/call.h"
 #include "core/session/first_copy.h"
 #include "core/session/host_extract.h"
+#include "core/session/host_inspect.h"
 #include "core/session/host_options.h"
 #include "core/session/host_plugins.h"
 #include "core/session/package.h"
@@ -32,6 +33,7 @@ void register_interfaces() {
   host::register_host_interface(TENON_HOST_FACTS_ID, 0, ir::host_facts_table());
   host::register_host_interface(TENON_HOST_REGISTRY_ID, 0, host_registry_table());
   host::register_host_interface(TENON_HOST_EXTRACT_ID, 0, host_extract_table());
+  host::register_host_interface(TENON_HOST_INSPECT_ID, 0, host_inspect_table());
   host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
   host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
   host::register_host_interface(TENON_HOST_OPERATION_ID, 0, host_operation_table());

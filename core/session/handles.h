@@ -39,6 +39,11 @@ inline Status null_argument(std::string_view what) {
 #define TENON_REQUIRE(pointer, what) \
   if ((pointer) == nullptr) return null_argument(what)
 
+inline Status write(const tenon_sink_t* sink, std::string_view text) {
+  if (text.empty()) return {};
+  return from_abi(sink->write(sink->self, text.data(), text.size()), "writing to the caller");
+}
+
 // The known prefix of a record that may be older or newer than this host. A record without a size
 // is an error, since it would be read as empty.
 template <typename T>

@@ -7,10 +7,12 @@
 
 #include "core/base/errors/guard.h"
 #include "core/base/intern.h"
+#include "core/base/process/activity.h"
 #include "core/base/process/float_state.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/ir/host_graph.h"
+#include "core/ir/serial/serial.h"
 #include "core/runtime/trace.h"
 #include "core/session/devices.h"
 #include "core/session/pipeline.h"
@@ -141,6 +143,13 @@ class ProgramBuilder {
     return {};
   }
 
+  // What a device was compiling when it crashed.
+  static Result<std::string> save_segment(const void* graph) {
+    TENON_ASSIGN_OR_RETURN(const ir::TextForm form,
+                           ir::write_text(*static_cast<const Graph*>(graph)));
+    return save_reproducer("compile", "// Reproduces a crash in a device\n" + form.text);
+  }
+
   Status compile_segment(CompiledSegment* segment) {
     const std::shared_ptr<runtime::Device>& device = plan_->devices[segment->device];
     const tenon_compile_api_t* api = segment->compiler();
@@ -152,6 +161,9 @@ class ProgramBuilder {
       clear_failure();
       tenon_artifact_t* artifact =
           nullptr;  // a local: what stands beside an error is not ours to release
+      const Activity activity(fmt::format("the compilation of {} nodes for device {}",
+                                          segment->nodes.size(), quoted(device->name())),
+                              api, &save_segment, segment->subgraph.graph.get());
       TENON_RETURN_IF_ERROR(
           device->check(api->compile(api->self, device->target(), segment->subgraph.graph->abi(),
                                      options.record(), &artifact),

@@ -87,6 +87,7 @@ class Program {
   friend class PackageLoader;
   Program() = default;
   Result<std::string> dump_device(std::string_view device, std::string_view what) const;
+  Result<std::string> report_json() const;  // the dump "report"
 
   ir::Ref<ir::Graph> graph_;
   dispatch::Placement placement_;

@@ -232,14 +232,15 @@ Result<std::string> Program::dump(std::string_view what) const {
     }
     return text;
   }
+  if (what == "report") return report_json();
   const size_t slash = what.find('/');
   if (slash != std::string_view::npos)
     return dump_device(what.substr(0, slash), what.substr(slash + 1));
   return error(
       TENON_NOT_FOUND, "T0508",
-      "a program has no part {}; it has `graph`, `partition` and, for each device, "
-      "`DEVICE/stages`, "
-      "`DEVICE/loops`, `DEVICE/source`, `DEVICE/plan` and `DEVICE/asm` as far as the device knows "
+      "a program has no part {}; it has `graph`, `partition`, `report` and, for each device, "
+      "`DEVICE/stages`, `DEVICE/loops`, `DEVICE/source`, `DEVICE/kernels`, `DEVICE/plan` and "
+      "`DEVICE/asm` as far as the device knows "
       "them",
       quoted(what));
 }

@@ -13,11 +13,6 @@
 namespace tenon::session {
 namespace {
 
-Status write(const tenon_sink_t* sink, std::string_view text) {
-  if (text.empty()) return {};
-  return from_abi(sink->write(sink->self, text.data(), text.size()), "writing to the caller");
-}
-
 // ---- Models ----
 
 Status give_model(Result<std::shared_ptr<Model>> model, tenon_model_t** out) {

@@ -104,14 +104,16 @@ constexpr OpDraft sub() {
   return base("sub", "x - y; integers wrap.", kNumber, TENON_S_SUB,
               "sub(i32[2] [1, 2], i32[2] [3, 4]) -> i32[2] [-2, -2]", "sub(f32[2], f32[2, 1])")
       .value_of<value_of<dim_sub>>()
-      .fold<fold_sub>();
+      .fold<fold_sub>()
+      .alias("subtract");
 }
 constexpr OpDraft mul() {
   return base("mul", "x times y; integers wrap.", kNumber, TENON_S_MUL,
               "mul(f32[2] [2, 3], f32[2] [4, -5]) -> f32[2] [8, -15]", "mul(f32[2], f32[3])")
       .traits(TENON_TRAIT_COMMUTATIVE)
       .value_of<value_of<dim_mul>>()
-      .fold<fold_mul>();
+      .fold<fold_mul>()
+      .alias("multiply");
 }
 constexpr OpDraft div() {
   return base("div", "x / y; integers truncate, x / 0 = -1.", kNumber, TENON_S_DIV,
@@ -119,7 +121,8 @@ constexpr OpDraft div() {
               "div(f32[2], f32[3])")
       .example("div(f32[2] [1, 3], f32[2] [4, 2]) -> f32[2] [0.25, 1.5]")
       .value_of<value_of<dim_div>>()
-      .fold<fold_neutral<1, false>>();
+      .fold<fold_neutral<1, false>>()
+      .alias("divide");
 }
 constexpr OpDraft rem() {
   return base("rem",
@@ -140,7 +143,8 @@ constexpr OpDraft pow() {
       .fold<fold_neutral<1, false>>()
       .cost(TENON_COST_TRANSCENDENTAL)
       .accuracy(0.51, 2)
-      .tolerance(4);
+      .tolerance(4)
+      .alias("power");
 }
 constexpr OpDraft atan2() {
   return base("atan2", "The angle of the point (y, x), where operand 0 is the ordinate.", kFloat,

@@ -81,6 +81,7 @@ Value fold(Builder& b, const Node& node) {
 
 constexpr OpDraft declare() {
   OpDraft draft = op("broadcast", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
+  draft.alias("expand").alias("broadcast_to");
   draft.summary("Repeats x along new dims, and along its dims of extent 1.")
       .doc(
           "Dim i of x becomes dim dims[i] of the result. It has that extent, or is the constant 1 "

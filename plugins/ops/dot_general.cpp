@@ -78,6 +78,7 @@ Status reference(const Eval& e) {
 
 constexpr OpDraft declare() {
   OpDraft draft = op("dot_general", kPrimitive);
+  draft.alias("gemm").alias("mm");
   draft.summary("Sums of products over contracted dims, for each index of the batch dims.")
       .doc(
           "The result has the batch dims, the other dims of a, the other dims of b, each in order.")

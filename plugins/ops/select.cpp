@@ -31,6 +31,7 @@ Value fold(Builder&, const Node& node) {
 
 constexpr OpDraft declare() {
   OpDraft draft = op("select", kPrimitiveElementwise);
+  draft.alias("where");
   draft.summary("x where the predicate holds, else y.")
       .operand("predicate", "of the shape of x, or of rank 0", kPred)
       .operand("x", "taken where true", kNumber | kPred, 1)

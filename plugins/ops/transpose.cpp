@@ -54,6 +54,7 @@ Value fold(Builder& b, const Node& node) {
 
 constexpr OpDraft declare() {
   OpDraft draft = op("transpose", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
+  draft.alias("permute");
   draft.summary("The dims in another order: dim i of the result is dim perm[i] of x.")
       .operand("x", "the input", kWhole)
       .result("y", "element type of x")

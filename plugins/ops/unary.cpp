@@ -98,7 +98,8 @@ constexpr OpDraft declare() {
       .accuracy(row.ulp_f32, row.ulp_f64, row.ulp_of);
   constexpr uint32_t s = row.instruction;
   if constexpr (s == TENON_S_NEG || s == TENON_S_NOT) draft.fold<fold_involution>();
-  if constexpr (s == TENON_S_NEG) draft.value_of<neg_value_of>();
+  if constexpr (s == TENON_S_NEG) draft.alias("negate").value_of<neg_value_of>();
+  if constexpr (s == TENON_S_LOGISTIC) draft.alias("sigmoid");
   if constexpr (s == TENON_S_ABS || s == TENON_S_SIGN ||
                 (s >= TENON_S_FLOOR && s <= TENON_S_ROUND_EVEN)) {
     draft.fold<fold_idempotent>().traits(TENON_TRAIT_IDEMPOTENT);

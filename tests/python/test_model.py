@@ -176,6 +176,24 @@ def test_reports(mlp, tmp_path):
         mlp.profile(x[0])
 
 
+def test_report_page(mlp, tmp_path):
+    x = np.load(MODELS / "mlp.in.x.npy")
+    mlp.report(tmp_path / "mlp.html", x)
+    page = (tmp_path / "mlp.html").read_text()
+    begin = page.index('id="data">') + len('id="data">')
+    run = json.loads(page[begin : page.index("</script>", begin)])["runs"][0]
+    assert run["events"]["traceEvents"] and run["program"]["graph"]["nodes"]
+    assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
+    mlp.report(tmp_path / "without.html")  # compiled only
+    assert "traceEvents" not in (tmp_path / "without.html").read_text().split('id="data">')[1][:200]
+    with pytest.raises(FileNotFoundError):
+        mlp.report("/nowhere/x.html", x)
+    assert not os.path.exists("/nowhere")
+    with pytest.raises(tenon.UsageError):
+        mlp.report(tmp_path / "wrong.html", x[0])
+    assert not (tmp_path / "wrong.html").exists()
+
+
 def test_devices_and_plugins():
     assert {"cpu", "reference"} <= {d["name"] for d in tenon.devices()}
     assert {"onnx", "ops"} <= {p["name"] for p in tenon.plugins()}

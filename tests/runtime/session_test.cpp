@@ -64,6 +64,14 @@ class SessionTest : public testing::TestWithParam<const char*> {
   int64_t n = 0;
 };
 
+TEST(ModelTest, WithoutASessionIsAnError) {
+  const tenon::Model model;
+  tenon_model_info_t info;
+  EXPECT_FALSE(model.info(&info).ok());
+  tenon::Program program;
+  EXPECT_FALSE(model.compile({}, &program).ok());
+}
+
 TEST_P(SessionTest, RunsWithChangingSizes) {
   tenon::Program program;
   ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();

@@ -29,6 +29,12 @@ struct TextForm {
 inline constexpr std::string_view kBinaryMagic("\x89TIR\r\n\x1a\n", 8);
 
 Result<TextForm> write_text(const Graph& graph);
+// For people: without the elements of constants of more than a few bytes. Cannot be read back.
+Result<std::string> write_elided(const Graph& graph);
+// For viewers, as TENON_FORMAT_JSON says.
+Result<std::string> write_json(const Graph& graph);
+// " {axis = 1}": the attributes of a node that have not their defaults, as in the text form.
+Result<std::string> attributes_text(const Graph& graph, Node node);
 Result<std::string> write_binary(const Graph& graph);
 // The complete bytes of a text form's sidecar.
 Result<std::string> sidecar_bytes(const TextForm& form);

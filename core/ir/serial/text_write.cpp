@@ -33,7 +33,15 @@ bool is_word(std::string_view name) {
 
 class Writer {
  public:
-  explicit Writer(const Graph& graph) : g_(graph) {}
+  explicit Writer(const Graph& graph, bool elided = false) : g_(graph), elided_(elided) {}
+
+  // " {axis = 1}"; empty if all attributes have their defaults.
+  Result<std::string> attributes_of(Node n) {
+    const NodeData& d = g_.node(n);
+    TENON_RETURN_IF_ERROR(
+        attributes(n, op_set() == nullptr ? nullptr : op_set()->find(d.op, d.op_version)));
+    return std::move(out_);
+  }
 
   Result<TextForm> run() {
     name_values();
@@ -357,6 +365,12 @@ class Writer {
     const ValueData& d = g_.value(v);
     const tenon_type_t& t = g_.type(v);
     out_ += "  " + names_[v] + " = const " + type(t) + " ";
+    if (elided_ && d.blob->splat_element().empty() && d.blob->size_bytes() > kShownConstantBytes) {
+      out_ += "...";
+      location(d.loc);
+      out_ += '\n';
+      return {};
+    }
     const std::span<const std::byte> splat = d.blob->splat_element();
     const uint32_t bits = dtype_bits(t.dtype);
     if (!splat.empty() && splat.size() * 8 == std::max(bits, 8u)) {
@@ -400,7 +414,11 @@ class Writer {
     return {};
   }
 
+  // A vector of a few numbers, such as a shape, tells a reader something; weights do not.
+  static constexpr uint64_t kShownConstantBytes = 32;
+
   const Graph& g_;
+  const bool elided_;
   TextForm form_;
   std::string out_;
   std::unordered_map<Value, std::string> names_;
@@ -417,6 +435,15 @@ class Writer {
 
 Result<TextForm> write_text(const Graph& graph) {
   return Writer(graph).run();
+}
+
+Result<std::string> write_elided(const Graph& graph) {
+  TENON_ASSIGN_OR_RETURN(TextForm form, Writer(graph, true).run());
+  return std::move(form.text);
+}
+
+Result<std::string> attributes_text(const Graph& graph, Node node) {
+  return Writer(graph, true).attributes_of(node);
 }
 
 [[gnu::used, gnu::retain]] void Graph::dump() const {

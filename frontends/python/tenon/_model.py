@@ -226,6 +226,18 @@ class Model(_native.Program):
         trace, table = self.profile_texts(*args, **kwargs)
         return Profile(trace, json.loads(table))
 
+    def report(self, path: str | os.PathLike[str], *args: object, **kwargs: object) -> None:
+        """Writes a page about the model: one HTML file, for a browser, without a network.
+
+        It shows the graph, the kernels and what was fused into them, memory and generated code.
+        With inputs, it runs the model and shows the time of each kernel too. T0508 for a package,
+        which has no graph. The file appears whole or not at all.
+        """
+        from tenon._report import page
+
+        name = os.path.splitext(os.path.basename(os.fspath(path)))[0]
+        _write(path, page(self, name, args, kwargs))
+
     def save(self, path: str | os.PathLike[str], *, target: str = "") -> None:
         """Writes the compiled program into one file, a package, which `tenon.load` reads again.
 

@@ -517,7 +517,7 @@ Status explain_control(const kernelgen::HostTables& host, tenon_graph_t* graph,
   for (size_t i = 0; i < cutter.parts.size(); ++i) {
     std::string text;
     TENON_TRY(explain_graph(host, cutter.parts[i]->raw().graph, settings, what, text));
-    out += cat(what == "asm" ? "# part " : "// part ", i, "\n", text);
+    out += what == "kernels" ? text : cat(what == "asm" ? "# part " : "// part ", i, "\n", text);
   }
   return {};
 }

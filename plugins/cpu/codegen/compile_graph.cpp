@@ -413,9 +413,9 @@ Status explain_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
     return {};
   }
   std::string text;
-  if (what != "source" && what != "asm" && what != "plan") {
+  if (what != "source" && what != "asm" && what != "plan" && what != "kernels") {
     return fail(TENON_NOT_FOUND,
-                cat("The cpu device can show stages, loops, source, asm and plan, not ",
+                cat("The cpu device can show stages, loops, source, kernels, asm and plan, not ",
                     quoted(what), "."));
   }
   if (!generate_batch(&built, 0, static_cast<uint32_t>(built.program.kernels.size()), target, &text,
@@ -424,6 +424,10 @@ Status explain_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
   }
   if (what == "plan") {
     out = plan_text(built.program);
+    return {};
+  }
+  if (what == "kernels") {
+    out = kernels_json(built.program);
     return {};
   }
   if (what == "source") {

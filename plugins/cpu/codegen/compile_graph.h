@@ -29,8 +29,8 @@ struct CompiledGraph {
 Status compile_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
                      const CompileSettings& settings, CompiledGraph& out);
 
-// Text for people: "stages" and "loops" (kernelgen's explanation), "source", "asm", "plan".
-// NOT_FOUND for other formats.
+// Text for people: "stages" and "loops" (kernelgen's explanation), "source", "asm", "plan";
+// "kernels" for viewers. NOT_FOUND for other formats.
 Status explain_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
                      const CompileSettings& settings, std::string_view what, std::string& out);
 

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <tenon/abi/layer.h>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -87,7 +88,7 @@ void Totals::tell() {
   std::sort(rows.begin(), rows.end(),
             [](const auto& a, const auto& b) { return a.second.ns > b.second.ns; });
   for (const auto& [name, sum] : rows) {
-    log("trace", TENON_LOG_WARN, name, ": ", sum.calls, " calls, ", sum.ns / 1000, " us",
+    log("trace", TENON_LOG_RESULT, name, ": ", sum.calls, " calls, ", sum.ns / 1000, " us",
         sum.bytes == 0 ? "" : cat(", ", sum.bytes, " bytes"));
   }
   sums().by_call.clear();

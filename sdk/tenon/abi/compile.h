@@ -235,7 +235,13 @@ typedef struct tenon_compile_api_t {
 
   /* ---- Optional ---- */
   /* Generated text for people. what: "stages", "loops", "source", "plan" or "asm". NOT_FOUND for
-   * others. */
+   * others. "kernels": the launches for viewers, as one JSON object on each line; several lines are
+   * parts that run one after another:
+   *   {"buffers":[{"kind","bytes"}],
+   *    "load_steps":[step],"steps":[{"kernel","name","nodes":[node],"buffers":[n],"written":[n]}]}
+   * "nodes" are nodes of the graph that was compiled; "kernel" is the name in "source"; kinds are
+   * input, output, constant, temp, persistent and inside (of one kernel); "bytes" is there where no
+   * symbol decides it. */
   tenon_code_t (*dump)(void* self, tenon_artifact_t* artifact, tenon_str_t what,
                        const tenon_sink_t* sink);
   /* For programs in files: the constants as load_packed takes them, so that a program starts

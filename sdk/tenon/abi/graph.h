@@ -172,6 +172,13 @@ typedef struct tenon_node_spec_t {
 
 #define TENON_FORMAT_TEXT 1u /* .tir */
 #define TENON_FORMAT_BINARY 2u
+#define TENON_FORMAT_ELIDED 3u /* text for people, without the elements of larger constants */
+/* For viewers: {"schema":1,"name","inputs":[value],"outputs":[{"name","value"}],
+ * "values":[{"value","name","type","bytes"}],
+ * "nodes":[{"node","op","operands":[value],"results":[value],"attributes","source","name","line",
+ * "body"}]} of the main region, in order. "bytes": where sizes are constants; "constant": true for
+ * constants, whose elements are left out; "body": the number of nodes in regions inside. */
+#define TENON_FORMAT_JSON 4u
 
 /* In text, larger constants are written as a digest; their bytes go to the sidecar. */
 #define TENON_TEXT_INLINE_BYTES_MAX 256u

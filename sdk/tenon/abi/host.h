@@ -85,7 +85,9 @@ typedef struct tenon_host_threads_t {
 typedef struct tenon_host_cache_t {
   uint32_t size_bytes;
   void* self;
-  /* Finds the entry of a kind ("object") under a key. Its digest was checked. NOT_FOUND if there is
+  /* Finds the entry of a kind ("object") under a key. A key is any bytes; one of 32 bytes should be
+   * two digests, of the content and of the conditions of its compilation, by which
+   * `tenon cache why` tells what is new. Its digest was checked. NOT_FOUND if there is
    * none, if it is damaged (a warning), or if caching is off. The caller releases the blob. */
   tenon_code_t (*get)(void* self, tenon_str_t kind, const void* key, uint64_t key_bytes,
                       tenon_blob_t** out_blob);

@@ -49,6 +49,10 @@
 extern "C" {
 #endif
 
+/* A level for tenon_host_t::log: what a user asked for by naming the layer, such as a table at the
+ * end. Shown wherever warnings are, and not as one. */
+#define TENON_LOG_RESULT 0x100u
+
 #define TENON_LAYER_ID "tenon.layer/1"
 
 /* A table that a layer receives, of an interface of these headers, is in a readable block of this

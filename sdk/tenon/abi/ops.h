@@ -65,8 +65,11 @@ typedef struct tenon_result_def_t {
 /* The name of an op in a format that a frontend reads. A node of a file that has this name becomes
  * a node of the op: operands in the declared order, attributes by name, results inferred. Without
  * an entry, a node of domain D and type T reaches the op "D.T" of the plugins. */
+#define TENON_FOREIGN_ALIAS "alias"
 typedef struct tenon_foreign_name_t {
-  tenon_str_t format; /* the frontend's name: "onnx" */
+  /* The frontend's name: "onnx". TENON_FOREIGN_ALIAS: a name that people may look for ("sigmoid"),
+   * which is suggested where it is not found and means nothing else. */
+  tenon_str_t format;
   tenon_str_t domain; /* "com.acme" */
   tenon_str_t name;   /* "MovingAverage" */
   uint32_t since;     /* the first version of the domain that means this op; at least 1 */

@@ -184,7 +184,11 @@ typedef struct tenon_host_session_t {
    * took all nodes. A device that was named and took nothing is told, with its reason. */
   tenon_code_t (*placement_summary)(void* self, tenon_program_t* program, const tenon_sink_t* text);
   /* The text of a stage: "graph", "partition", or "DEVICE/stages" and the other names that the
-   * device's dump supports. */
+   * device's dump supports. "report": for viewers, as JSON:
+   *   {"schema":1,"graph":{as TENON_FORMAT_JSON},
+   *    "segments":[{"device","by","nodes":[node],"numbers":[node],"kernels":TEXT,"why_not"}]}
+   * "numbers" has, by node of the segment's own graph, the node of "graph", or -1; "kernels" is the
+   * dump of that name, or empty with a reason in "why_not". */
   tenon_code_t (*dump)(void* self, tenon_program_t* program, tenon_str_t what,
                        const tenon_sink_t* text);
   void (*program_release)(void* self, tenon_program_t* program); /* bindings keep it alive */

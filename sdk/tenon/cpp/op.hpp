@@ -100,7 +100,7 @@ struct OpDraft {
   std::array<tenon_attr_def_t, 20> attrs = {};
   std::array<tenon_constraint_def_t, 16> constraints = {};
   std::array<tenon_str_t, 8> examples = {};
-  std::array<tenon_foreign_name_t, 4> foreign_names = {};
+  std::array<tenon_foreign_name_t, 6> foreign_names = {};
   scalar::Expr program;
   bool examples_declined = false;
   bool decompose_by_scalar = false;
@@ -126,6 +126,10 @@ struct OpDraft {
                                   std::string_view name, uint32_t since = 1) {
     foreign_names[def.foreign_name_count++] = {str(format), str(domain), str(name), since, 0};
     return *this;
+  }
+  // What people may call it: for suggestions only.
+  constexpr OpDraft& alias(std::string_view name) {
+    return foreign_name(TENON_FOREIGN_ALIAS, "", name);
   }
   constexpr OpDraft& none_example(std::string_view) { return examples_declined = true, *this; }
 

@@ -492,12 +492,15 @@ inline Status Program::call(std::span<const Input> inputs, std::span<Output> out
 
 class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_release> {
  public:
+  // FAILED_PRECONDITION for a model that was not loaded, as before a session.
   Status info(tenon_model_info_t* out) const {
     *out = {};
     out->size_bytes = sizeof *out;
+    if (object_ == nullptr) return TENON_FAILED_PRECONDITION;
     return detail::g_session->model_info(detail::g_session->self, object_, out);
   }
   Status compile(const CompileOptions& options, Program* out) const {
+    if (object_ == nullptr) return TENON_FAILED_PRECONDITION;
     std::vector<tenon_key_value_t> pairs;
     const tenon_session_options_t raw = raw_options(options, pairs);
     return detail::g_session->compile(detail::g_session->self, object_, &raw, out->out());

@@ -1,5 +1,5 @@
-// The only file that uses CLI11. Its exceptions are caught here.
-#include <CLI/CLI.hpp>
+// The command line. CLI11's exceptions are caught here.
+#include "sdk/tools/tenon/cli.h"
 
 #include <algorithm>
 #include <charconv>
@@ -15,13 +15,6 @@
 #endif
 
 namespace tenon::tools {
-namespace {
-
-constexpr const char* kFooter =
-    "\nMODEL is a file that a frontend reads, or .tir; `run` takes a package, too. Exit status: 0 "
-    "success, 1 wrong result,\n"
-    "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
-    "`tenon COMMAND --help` lists the options; `tenon explain CODE` explains an error code.";
 
 // A validator that does not show in the help: its error states what it expects.
 CLI::Validator quiet(CLI::Validator validator) {
@@ -96,6 +89,14 @@ void add_compilation(CLI::App* command, RunOptions& o) {
       ->type_name("N");
   command->add_flag("--no-fallback", o.no_fallback, "fail if the device does not take every node");
 }
+
+namespace {
+
+constexpr const char* kFooter =
+    "\nMODEL is a file that a frontend reads, or .tir; `run` takes a package, too. Exit status: 0 "
+    "success, 1 wrong result,\n"
+    "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
+    "`tenon COMMAND --help` lists the options; `tenon explain CODE` explains an error code.";
 
 void add_shared(CLI::App* command, RunOptions& o) {
   command->add_option("MODEL", o.model, "model file")->required()->type_name("");
@@ -187,8 +188,13 @@ CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   CLI::App* opt = app.add_subcommand("opt", "run passes over a graph and print it");
   opt->add_option("FILE", o.file, "graph, or - for standard input")->type_name("");
   opt->add_option("--passes", o.passes, "as in \"a,b{opt=1},c\"")->type_name("LIST");
+  opt->add_option("--print-before", o.print_before,
+                  "print to stderr before these passes, or \"all\"")
+      ->type_name("LIST");
   opt->add_option("--print-after", o.print_after, "print to stderr after these passes, or \"all\"")
       ->type_name("LIST");
+  opt->add_flag("--print-changed", o.print_changed,
+                "print to stderr after each pass that changes it");
   opt->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
   opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
   opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");
@@ -262,8 +268,13 @@ std::string idle_option(const Command& command) {
   if (run.tolerance_given && run.check.empty())
     return "--tolerance needs --check, which is not given.";
   if (!run.peaks.empty() && run.top == 0) return "--peaks needs --top, which is not given.";
-  if (!opt.print_after.empty() && opt.passes.empty())
-    return "--print-after needs --passes, which is not given.";
+  const std::pair<const char*, bool> need_passes[] = {{"--print-before", !opt.print_before.empty()},
+                                                      {"--print-after", !opt.print_after.empty()},
+                                                      {"--print-changed", opt.print_changed}};
+  for (const auto& [name, given] : need_passes) {
+    if (given && opt.passes.empty())
+      return fmt::format("{} needs --passes, which is not given.", name);
+  }
   if (opt.json && !opt.list) return "--json needs --list, which is not given.";
   return "";
 }
@@ -287,11 +298,6 @@ std::vector<std::string> option_names(const CLI::App& app) {
 const CLI::App& current(const CLI::App& app) {
   const auto parsed = app.get_subcommands();
   return parsed.empty() ? app : current(*parsed.back());
-}
-
-std::string command_path(const CLI::App& app) {
-  const CLI::App* parent = app.get_parent();
-  return (parent != nullptr ? command_path(*parent) + " " : "") + app.get_name();
 }
 
 // The first argument on the command line that was not used.
@@ -345,6 +351,11 @@ Command::Kind kind_of(const std::string& name) {
   if (name == "seed") return Command::Kind::Seed;
   if (name == "compile") return Command::Kind::Compile;
   if (name == "info") return Command::Kind::Info;
+  if (name == "report") return Command::Kind::Report;
+  if (name == "bisect") return Command::Kind::Bisect;
+  if (name == "cache" || name == "dir" || name == "size" || name == "list" || name == "prune" ||
+      name == "clean" || name == "why")
+    return Command::Kind::Cache;
   if (name == "opt") return Command::Kind::Opt;
   if (name == "ops") return Command::Kind::Ops;
   if (name == "plugins") return Command::Kind::Plugins;
@@ -378,12 +389,18 @@ Command::Kind give_help(const CLI::App& app, const std::vector<std::string>& wor
 
 }  // namespace
 
+std::string command_path(const CLI::App& app) {
+  const CLI::App* parent = app.get_parent();
+  return (parent != nullptr ? command_path(*parent) + " " : "") + app.get_name();
+}
+
 Command parse_command_line(int argc, char** argv) {
   Command command;
   CLI::App app("Tenon runs and compiles array programs on the devices that its plugins bring.",
                "tenon");
   const std::string version =
-      fmt::format("tenon {} (ABI {}.{})", TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+      fmt::format("tenon {} (ABI {}.{}{})", TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR,
+                  build_commit()[0] == 0 ? "" : fmt::format(", commit {}", build_commit()));
   app.set_version_flag("--version", version);
   app.set_help_all_flag("--help-all", "help of every command");
   app.get_formatter()->column_width(26);
@@ -393,6 +410,9 @@ Command parse_command_line(int argc, char** argv) {
   CLI::App* bench = add_bench(app, command.run);
   add_seed(app, command.seed);
   add_packages(app, command.package);
+  add_report(app, command.report);
+  CLI::App* bisect = add_bisect(app, command.bisect);
+  add_cache(app, command.cache);
   add_opt(app, command.opt);
   add_ops(app, command.ops);
   CLI::App* plugins = add_plugins(app, command.plugins);
@@ -410,11 +430,20 @@ Command parse_command_line(int argc, char** argv) {
   std::vector<std::string> words;
   CLI::App* help = add_help(app, words);
   CLI::App* print_version = app.add_subcommand("version", "the same as --version");
+  std::string shell;
+  CLI::App* completion = app.add_subcommand(
+      "completion", "a script that completes this command line, or its manual page");
+  completion->add_option("SHELL", shell, "bash, zsh, fish, or man for the manual page")
+      ->required()
+      ->check(quiet(CLI::IsMember({"bash", "zsh", "fish", "man"})))
+      ->type_name("");
+  add_examples(app);
   app.require_subcommand(0, 1);
   try {
     app.parse(argc, argv);
     command.run.seed_given = (*run)["--seed"]->count() + (*bench)["--seed"]->count() > 0;
     command.run.tolerance_given = (*run)["--tolerance"]->count() > 0;
+    command.bisect.model.tolerance_given = (*bisect)["--tolerance"]->count() > 0;
     const auto parsed = app.get_subcommands();
     if (parsed.empty()) {
       write_err(app.help());
@@ -423,6 +452,10 @@ Command parse_command_line(int argc, char** argv) {
     }
     if (*print_version) {
       write_out(version + "\n");
+      return command;
+    }
+    if (*completion) {
+      write_out(shell == "man" ? manual_page(app, version) : completion_script(app, shell));
       return command;
     }
     if (*help) {

@@ -13,6 +13,8 @@
 #include <cmath>
 #include <vector>
 
+#include "sdk/tools/tenon/progress.h"
+
 namespace tenon::tools {
 namespace {
 
@@ -142,6 +144,7 @@ void write_out(std::string_view text) {
   if (g_out_buffer.size() > 1 << 16) flush_out();
 }
 void write_err(std::string_view text) {
+  Progress::make_way();
   flush_out();  // keeps the order if both go to one place
   (void)write_all(STDERR_FILENO, text);
 }

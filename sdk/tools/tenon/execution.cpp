@@ -1,6 +1,9 @@
 #include "sdk/tools/tenon/execution.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -8,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sdk/tools/tenon/console.h"
+#include "sdk/tools/tenon/progress.h"
 
 namespace tenon::tools {
 
@@ -56,6 +60,17 @@ int values_taken(const Host& host, const RunOptions& options, const Model& model
   return kOk;
 }
 }  // namespace
+
+int check_writable(const std::string& path) {
+  if (path.empty()) return kOk;
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  if (access(path.c_str(), F_OK) == 0 ? access(path.c_str(), W_OK) == 0
+                                      : access(folder.c_str(), W_OK) == 0)
+    return kOk;
+  return fail(kUsage, "T0107",
+              fmt::format("{} cannot be written: {}.", in_quotes(path), strerror(errno)));
+}
 
 bool is_package(std::string_view path) {
   constexpr std::string_view kExtension = ".tpk";
@@ -181,6 +196,7 @@ int tell_broken_dim(const Host& host, const RunOptions& options, const LoadOptio
 int load(const Host& host, const RunOptions& options, Model& model,
          std::vector<std::string>* fixed) {
   if (int s = refuse_package(options.model)) return s;
+  const Progress progress("loading " + options.model);
   LoadOptions plain;
   if (int s = plain.add_values(options.values)) return s;
   LoadOptions full = plain;
@@ -225,6 +241,8 @@ int compile(const Host& host, const Model& model, const RunOptions& options,
             std::string_view device, Program& program) {
   SessionOptions session;
   if (int s = read_options(options, device, session)) return s;
+  const Progress progress(
+      fmt::format("compiling {}{}{}", options.model, device.empty() ? "" : " for ", device));
   const tenon_code_t code =
       host.session->compile(host.session->self, model.get(), &session.record, program.out());
   return code == TENON_OK ? kOk : report(host, code);

@@ -29,6 +29,8 @@ int read_options(const RunOptions& options, std::string_view device, SessionOpti
 // Compiles for `device` (empty: by cost or TENON_DEVICE).
 int compile(const Host& host, const Model& model, const RunOptions& options,
             std::string_view device, Program& program);
+// Whether a file can be written there, asked before work whose result it is to hold.
+int check_writable(const std::string& path);
 // Whether the name is that of a package: a program in a file.
 bool is_package(std::string_view path);
 // Fails for a package where a model is needed.

@@ -1,6 +1,7 @@
 #include "sdk/tools/tenon/host.h"
 
 #include "sdk/tools/tenon/console.h"
+#include "sdk/tools/tenon/crash.h"
 
 namespace tenon::tools {
 namespace {
@@ -43,6 +44,7 @@ int host_open(Host& host) {
   g_host = host.host;
   console_at_end(look_at_shutdown);
   on_interrupt(host.session->cancel, host.session->self);
+  on_crash(host);
   return kOk;
 }
 

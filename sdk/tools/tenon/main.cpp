@@ -20,6 +20,12 @@ int dispatch(const tenon::tools::Command& command) {
       return tenon::tools::command_compile(command.package);
     case Kind::Info:
       return tenon::tools::command_info(command.package);
+    case Kind::Report:
+      return tenon::tools::command_report(command.report);
+    case Kind::Bisect:
+      return tenon::tools::command_bisect(command.bisect);
+    case Kind::Cache:
+      return tenon::tools::command_cache(command.cache);
     case Kind::Opt:
       return tenon::tools::command_opt(command.opt);
     case Kind::Ops:

@@ -59,11 +59,25 @@ class Ops {
       if (view(r.op->name) == options_.name) return about(r);
       names.emplace_back(view(r.op->name));
     }
+    const std::string meant = meant_by(options_.name);
     return fail(kUsage, "T0008",
                 fmt::format("there is no operator {}{}", in_quotes(options_.name),
-                            did_you_mean(options_.name, names)),
+                            meant.empty() ? did_you_mean(options_.name, names)
+                                          : "; did you mean " + in_quotes(meant) + "?"),
                 names.empty() ? "No plugin offers operators: `tenon plugins explain` shows why."
                               : "`tenon ops` lists them.");
+  }
+
+  // The operator that has the name as an alias; empty if none has.
+  std::string meant_by(const std::string& name) const {
+    for (const Registered& r : ops_) {
+      for (uint64_t i = 0; i < r.op->foreign_name_count; ++i) {
+        const tenon_foreign_name_t& other = r.op->foreign_names[i];
+        if (view(other.format) == TENON_FOREIGN_ALIAS && view(other.name) == name)
+          return std::string(view(r.op->name));
+      }
+    }
+    return "";
   }
 
   int about(const Registered& r) {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tenon/abi/inspect.h>
 #include <algorithm>
 #include <vector>
 
@@ -178,9 +179,18 @@ class Opt {
     Text prints, stats;
     const tenon_sink_t print_sink = prints.sink(), stats_sink = stats.sink();
     if (!options_.passes.empty()) {
-      const tenon_code_t code = host_.session->passes_run(
-          host_.session->self, graph.get(), str(options_.passes), str(options_.print_after),
-          options_.verify_each ? TENON_PASSES_VERIFY_EACH : 0, &print_sink, &stats_sink);
+      const void* table = nullptr;
+      tenon_code_t code =
+          host_.host->query(host_.host->self, str(TENON_HOST_INSPECT_ID), 0, &table);
+      if (code != TENON_OK) return report(host_, code);
+      const auto* inspect = static_cast<const tenon_host_inspect_t*>(table);
+      auto record = sized<tenon_passes_options_t>();
+      record.flags = (options_.verify_each ? TENON_PASSES_VERIFY_EACH : 0) |
+                     (options_.print_changed ? TENON_PASSES_PRINT_CHANGED : 0);
+      record.print_before = str(options_.print_before);
+      record.print_after = str(options_.print_after);
+      code = inspect->passes_run(inspect->self, graph.get(), str(options_.passes), &record,
+                                 &print_sink, &stats_sink);
       write_err(prints.text);
       if (code != TENON_OK) return report(host_, code);
     }

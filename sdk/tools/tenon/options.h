@@ -40,11 +40,35 @@ struct PackageOptions {
   bool json = false;
 };
 
+struct ReportOptions {
+  RunOptions model;
+  std::string output = "report.html";
+  std::string against;  // a model, or a page that was written before
+  std::string against_device, against_passes;
+  bool measure = true;
+};
+
+struct BisectOptions {
+  BisectOptions() { model.check = "reference"; }
+  RunOptions model;
+  std::string output;  // empty: bisect-MODEL.tir
+  int64_t timeout_seconds = 300;
+};
+
+struct CacheOptions {
+  RunOptions model;  // why
+  std::string action = "size";
+  std::string max_bytes;  // prune: "500M"; empty: the bound
+  bool json = false;
+};
+
 struct OptOptions {
   std::string file;
   std::string passes;
+  std::string print_before;
   std::string print_after;
   std::string output;
+  bool print_changed = false;
   bool verify_each = false;
   bool timing = false;
   bool list = false;
@@ -96,6 +120,9 @@ struct Command {
     Seed,
     Compile,
     Info,
+    Report,
+    Bisect,
+    Cache,
     Opt,
     Ops,
     Plugins,
@@ -110,6 +137,9 @@ struct Command {
   bool verbose = false;
   RunOptions run, seed;
   PackageOptions package;
+  ReportOptions report;
+  BisectOptions bisect;
+  CacheOptions cache;
   OptOptions opt;
   OpsOptions ops;
   PluginsOptions plugins;
@@ -118,6 +148,9 @@ struct Command {
   HelpOptions help;
   std::vector<std::string> conform;  // passed on unchanged to the helper program
 };
+
+// The commit that the command was built from, as short as git prints it; empty if unknown.
+const char* build_commit();
 
 Command parse_command_line(int argc, char** argv);
 
@@ -128,6 +161,9 @@ int command_bench(const RunOptions& options);
 int command_seed(const RunOptions& options);  // inputs: the names of ops; empty: all
 int command_compile(const PackageOptions& options);
 int command_info(const PackageOptions& options);
+int command_report(const ReportOptions& options);
+int command_bisect(const BisectOptions& options);
+int command_cache(const CacheOptions& options);
 int command_opt(const OptOptions& options);
 int command_ops(const OpsOptions& options);
 int command_plugins(const PluginsOptions& options);

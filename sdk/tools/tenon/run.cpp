@@ -9,6 +9,7 @@
 #include "sdk/tools/tenon/console.h"
 
 #include "sdk/tools/tenon/execution.h"
+#include "sdk/tools/tenon/progress.h"
 
 namespace tenon::tools {
 namespace {
@@ -37,14 +38,19 @@ class Run {
     if (!options_.dump.empty()) return dump();
     if (int s = gather_inputs(host_, signature_, options_, options_.seed_given, inputs_)) return s;
     if (int s = plan_files()) return s;
+    if (int s = check_writable(options_.profile)) return s;
+    // First, so that a wrong name is told before the work begins.
+    if (int s = options_.check.empty() ? kOk : compile_check()) return s;
     if (int s = run_model()) return s;
     for (const std::string& name : names_) {
       if (int s = output(host_, binding_, name, outputs_.emplace_back())) return s;
     }
     if (int s = placement(host_, program_, placement_)) return s;
-    if (int s = options_.check.empty() ? kOk : run_check()) return s;
     if (int s = write_files()) return s;
-    if (int s = options_.json ? print_json() : print_text()) return s;
+    if (int s = options_.json ? kOk : print_text()) return s;
+    flush_out();  // the check may take long
+    if (int s = options_.check.empty() ? kOk : run_check()) return s;
+    if (int s = options_.json ? print_json() : print_checks()) return s;
     return verdict();
   }
 
@@ -82,13 +88,17 @@ class Run {
     return code == TENON_OK ? kOk : report(host_, code);
   }
 
-  int run_check() {
+  int compile_check() {
     RunOptions options = options_;
     options.no_fallback = false;  // the oracle may use fallbacks; only its values matter
     // A pass that changes what the model computes must not change the oracle as well. Compiling
     // needs only the pass that decomposes what no device takes whole.
     if (options.pipeline != "none") options.pipeline = "legalize";
-    if (int s = compile(host_, model_, options, options_.check, checked_)) return s;
+    return compile(host_, model_, options, options_.check, checked_);
+  }
+
+  int run_check() {
+    const Progress progress("checking on " + options_.check);
     if (int s = bind_inputs(host_, checked_, inputs_, check_)) return s;
     if (tenon_code_t code = host_.session->run(host_.session->self, check_.get()))
       return report(host_, code);
@@ -207,17 +217,21 @@ class Run {
     }
     if (const std::string variants = variants_of(placement_); !variants.empty())
       out("variants: {}\n", safe(variants, 2000));
-    for (const CheckedOutput& checked : checks_) {
-      if (!checked.comparison.ok) continue;
-      out("check: {} agrees with {}: max|a-b| = {:.3g}, max|b| = {:.3g}, tolerance {:g}\n",
-          safe(checked.name), options_.check, checked.comparison.difference,
-          checked.comparison.scale, checked.tolerance);
-    }
     if (!options_.profile.empty()) {
       std::vector<KernelRow> rows;
       if (int s = kernel_rows(host_, binding_, options_.top > 0 ? options_.top : 10, rows))
         return s;
       write_err(kernel_table(rows, {}, 1, options_.model));
+    }
+    return kOk;
+  }
+
+  int print_checks() const {
+    for (const CheckedOutput& checked : checks_) {
+      if (!checked.comparison.ok) continue;
+      out("check: {} agrees with {}: max|a-b| = {:.3g}, max|b| = {:.3g}, tolerance {:g}\n",
+          safe(checked.name), options_.check, checked.comparison.difference,
+          checked.comparison.scale, checked.tolerance);
     }
     return kOk;
   }

@@ -8,6 +8,8 @@
 
 #include "sdk/tools/support/op_example.h"
 
+#include <nlohmann/json.hpp>
+
 #include "sdk/tools/tenon/console.h"
 #include "sdk/tools/tenon/execution.h"
 
@@ -158,6 +160,25 @@ class Seed {
   std::set<std::pair<uint64_t, uint64_t>> seen_;
 };
 
+// An unknown device would refuse every operator, one by one.
+int check_device(const Host& host, const std::string& device) {
+  std::string text;
+  if (int s = explain(host, "devices", "", text)) return s;
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const std::string kind = device.substr(0, device.find(':'));
+  std::vector<std::string> names;
+  for (const auto& row : json.is_object() ? json.value("devices", nlohmann::json::array())
+                                          : nlohmann::json::array()) {
+    const std::string name = row.value("name", "");
+    if (name == device || name.substr(0, name.find(':')) == kind) return kOk;
+    names.push_back(name);
+  }
+  return fail(
+      kUsage, "T0008",
+      fmt::format("there is no device {}{}", in_quotes(device), did_you_mean(device, names)),
+      "Devices here: " + list_names(names) + ".");
+}
+
 }  // namespace
 
 int command_seed(const RunOptions& options) {
@@ -170,6 +191,7 @@ int command_seed(const RunOptions& options) {
         static_cast<std::vector<const tenon_op_def_t*>*>(self)->push_back(op);
       });
   if (code != TENON_OK) return report(host, code);
+  if (int s = check_device(host, options.device)) return s;
   Seed seed(host, options);
   uint64_t made = 0;
   for (const tenon_op_def_t* op : ops) {

@@ -1,5 +1,7 @@
 // Passes with every kind of fault that the pass manager detects, for tests/passes/wrong.test.
+#include <chrono>
 #include <tenon/cpp/pass.hpp>
+#include <thread>
 
 namespace {
 
@@ -27,6 +29,15 @@ Status subtract(Builder& builder, const Node& node, std::vector<Value>* out) {
 Status refuse(tenon_graph_t*, const PassContext&) {
   return tenon::fail(TENON_INTERNAL, "T0405: it never works");
 }
+Status crash(tenon_graph_t*, const PassContext&) {
+  volatile int* nowhere = nullptr;
+  *nowhere = 1;
+  return {};
+}
+Status wait(tenon_graph_t*, const PassContext&) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1600));
+  return {};
+}
 Status nothing(tenon_graph_t*, const PassContext& context) {
   context.count("looked");
   return {};
@@ -50,13 +61,17 @@ constexpr auto kSubtracting = tenon::pass("subtracting", "Computes something els
                                   .example(kGraph, kGraph)
                                   .rewrites(kSubtract);
 constexpr auto kRefusing = tenon::pass("refusing", "Fails.").example(kGraph, kGraph).run<refuse>();
+constexpr auto kCrashing =
+    tenon::pass("crashing", "Writes to no memory.").example(kGraph, kGraph).run<crash>();
+constexpr auto kSlow = tenon::pass("slow", "Takes its time.").example(kGraph, kGraph).run<wait>();
 constexpr auto kNeedy = tenon::pass("needy", "Requires folded.")
                             .example(kGraph, kGraph)
                             .statistics(kLooked)
                             .needs("folded")
                             .run<nothing>();
-constexpr const tenon_pass_def_t* kPasses[] = {&kEndless.def, &kMistyped.def, &kSubtracting.def,
-                                               &kRefusing.def, &kNeedy.def};
+constexpr const tenon_pass_def_t* kPasses[] = {&kEndless.def,  &kMistyped.def, &kSubtracting.def,
+                                               &kRefusing.def, &kNeedy.def,    &kCrashing.def,
+                                               &kSlow.def};
 constexpr tenon_passes_t kTable = {sizeof(tenon_passes_t), nullptr, kPasses, std::size(kPasses)};
 constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_PASS_ID, kTable)};
 

@@ -289,9 +289,29 @@ struct Naming {
   const std::vector<tenon_node_t>& nodes;
 };
 
+// Places of nodes as one text: "net.onnx: `a`, `b`", each once, and a file once in a row.
+class Places {
+ public:
+  void add(const std::string& place) {
+    if (place.empty() || std::find(seen_.begin(), seen_.end(), place) != seen_.end()) return;
+    seen_.push_back(place);
+    const size_t colon = place.find(": ");
+    const std::string file = colon == std::string::npos ? "" : place.substr(0, colon + 2);
+    if (!text_.empty()) text_ += ", ";
+    text_ += !file.empty() && file == file_ ? place.substr(colon + 2) : place;
+    file_ = file;
+  }
+  std::string text() const { return text_; }
+
+ private:
+  std::vector<std::string> seen_;
+  std::string text_, file_;
+};
+
 // "conv+relu" and the user's nodes, from the stages' origins.
 void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   std::vector<uint32_t> seen;
+  Places places;
   for (const Stage& stage : kernel.stages) {
     for (uint32_t o : stage.origins) {
       if (o < naming.nodes.size() && std::find(seen.begin(), seen.end(), o) == seen.end())
@@ -301,6 +321,7 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
   std::sort(seen.begin(), seen.end());
   const HostTables& h = naming.host;
   for (uint32_t o : seen) {
+    step->nodes.push_back(naming.nodes[o]);
     auto n = sized<tenon_node_view_t>();
     if (h.graph->node_view(h.graph->self, naming.graph, naming.nodes[o], &n) != TENON_OK) continue;
     const tenon_str_t op = h.host->sym_text(h.host->self, n.op);
@@ -308,12 +329,10 @@ void name_step(const Naming& naming, const Kernel& kernel, ProgramStep* step) {
     step->name.append(op.data, op.size);
     std::string origin;
     const tenon_sink_t sink = sink_to(&origin);
-    if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK &&
-        !origin.empty()) {
-      if (!step->origins.empty()) step->origins += ", ";
-      step->origins += origin;
-    }
+    if (n.loc != 0 && h.graph->loc_text(h.graph->self, naming.graph, n.loc, &sink) == TENON_OK)
+      places.add(origin);
   }
+  step->origins = places.text();
   if (step->name.empty()) step->name = "copy";
   if (step->name.size() > 256) step->name.resize(256);
 }

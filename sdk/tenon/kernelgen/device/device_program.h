@@ -56,6 +56,7 @@ struct ProgramStep {
   std::vector<SizeProgram> extents;  // over the symbols
   std::string name;                  // "softmax+add", for profiles
   std::string origins;               // the user's nodes
+  std::vector<tenon_node_t> nodes;   // the graph's, for dumps; not in bytes()
   // Pairs (written, read) of buffers that may share memory: the kernel reads each element before it
   // writes it, and never again.
   std::vector<uint32_t> in_place;
@@ -88,6 +89,9 @@ struct DeviceProgram {
   std::string bytes() const;
   static bool read(const void* data, uint64_t size_bytes, DeviceProgram* out, std::string* why);
 };
+
+// The launches as one line of JSON, as the dump "kernels" of tenon_compile_api_t.
+std::string kernels_json(const DeviceProgram& program);
 
 // By buffer: whether a step of a run reads or writes it.
 std::vector<bool> used_at_run(const DeviceProgram& program);

@@ -158,14 +158,21 @@ tenon_code_t dump_artifact(const HostTables& host, std::string_view device,
                            const tenon_sink_t* sink) {
   const std::string_view name(what.data, what.size);
   if (name == "source") return sink->write(sink->self, artifact.text.data(), artifact.text.size());
-  if (name != "stages" && name != "loops")
-    return fail(host, TENON_NOT_FOUND, device, "there are the dumps stages, loops and source");
+  if (name != "stages" && name != "loops" && name != "kernels")
+    return fail(host, TENON_NOT_FOUND, device,
+                "there are the dumps stages, loops, source and kernels");
   BuiltProgram built;
   std::string why, text;
-  if (!build_program(host, artifact.graph, artifact.target, &built, &why) ||
-      !explain_program(&built, artifact.target, &text, &why)) {
-    return fail(host, TENON_INTERNAL, device, why);
+  bool made = build_program(host, artifact.graph, artifact.target, &built, &why);
+  if (name == "kernels") {
+    const auto count = static_cast<uint32_t>(built.program.kernels.size());
+    std::string source;
+    made = made && generate_batch(&built, 0, count, artifact.target, &source, &why);
+    text = made ? kernels_json(built.program) : "";
+  } else {
+    made = made && explain_program(&built, artifact.target, &text, &why);
   }
+  if (!made) return fail(host, TENON_INTERNAL, device, why);
   return sink->write(sink->self, text.data(), text.size());
 }
 

@@ -1,0 +1,84 @@
+"""docs/generated/onnx.md: which ONNX operators are imported, by opset.
+
+    ops_page.py PAGE [--bless]     compares the page with the tables of importers, or writes it
+
+The tables are the rows {"Name", since, function, "domain"} of this folder's sources; the operators
+of the standard and their versions come from the onnx package.
+"""
+import pathlib
+import re
+import sys
+
+import onnx
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROW = re.compile(r'^\s*\{"(\w+)", (\d+), [\w:<>]+(?:, ([\w:]+|"[\w.]+"))?\},', re.M)
+# com.microsoft's QLinear ops, by the operator of the standard that each computes.
+QLINEAR = re.compile(r'^\s*\{"(QLinear\w+)", "\w+", \d+', re.M)
+CONSTANT = re.compile(r'constexpr std::string_view (k\w+) = "([\w.]+)";')
+MICROSOFT = "com.microsoft"
+
+
+def imported():
+    """{(domain, name): [since]}, from the tables."""
+    found = {}
+    for path in sorted(HERE.glob("*.cpp")):
+        text = path.read_text()
+        constants = dict(CONSTANT.findall(text))
+        for name, since, domain in ROW.findall(text):
+            place = domain.strip('"') if domain.startswith('"') else constants.get(domain, "")
+            found.setdefault((place, name), []).append(int(since))
+        for name in QLINEAR.findall(text):
+            found.setdefault((MICROSOFT, name), []).append(1)
+    return found
+
+
+def standard():
+    """{name: versions in which the operator changed} of the standard domain."""
+    versions = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "" and not schema.deprecated:
+            versions.setdefault(schema.name, set()).add(schema.since_version)
+    return {name: sorted(v) for name, v in versions.items()}
+
+
+def page():
+    found, newest = imported(), onnx.defs.onnx_opset_version()
+    lines = [
+        "# ONNX operators",
+        "",
+        "Written by `frontends/onnx/ops_page.py` from the tables of importers and from onnx "
+        f"{onnx.__version__}.",
+        "",
+        f"## The standard, opsets 1 to {newest}",
+        "",
+        "A version is an opset in which the operator was added or changed; models of later opsets use",
+        "the last one. Operators of plugins are reached by name, too: the [guide](../guide/op.md).",
+        "",
+        "| operator | versions | imported |",
+        "|---|---|---|",
+    ]
+    counts = [0, 0]
+    for name, versions in sorted(standard().items()):
+        since = found.get(("", name))
+        if since is not None:
+            older = [v for v in versions if v < min(since)]
+            word = f"from {min(since)}" if older else "all"
+            counts[0] += 1
+        else:
+            word, counts[1] = "no", counts[1] + 1
+        lines.append(f"| {name} | {', '.join(map(str, versions))} | {word} |")
+    table = lines.index("| operator | versions | imported |")
+    lines[table:table] = [f"{counts[0]} are imported, {counts[1]} are not.", ""]
+    for domain in sorted({d for d, _ in found if d}):
+        lines += ["", f"## {domain}", "", "| operator | from version |", "|---|---|"]
+        lines += [f"| {name} | {min(since)} |" for (d, name), since in sorted(found.items()) if d == domain]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    target, text = pathlib.Path(sys.argv[1]), page()
+    if sys.argv[2:] == ["--bless"]:
+        target.write_text(text)
+    elif not target.exists() or target.read_text() != text:
+        sys.exit(f"{target} is not what the tables say: run {sys.argv[0]} {target} --bless")

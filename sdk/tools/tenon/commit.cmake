@@ -1,0 +1,18 @@
+# Writes OUT: the commit of SOURCE as a function. Empty outside of a checkout, as in an archive.
+set(commit "")
+find_program(git git)
+if(git)
+  execute_process(COMMAND ${git} -C ${SOURCE} rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    set(commit "")
+  endif()
+endif()
+set(text "#include \"sdk/tools/tenon/options.h\"\nconst char* tenon::tools::build_commit() { return \"${commit}\"; }\n")
+set(old "")
+if(EXISTS ${OUT})
+  file(READ ${OUT} old)
+endif()
+if(NOT old STREQUAL text)
+  file(WRITE ${OUT} "${text}")
+endif()
