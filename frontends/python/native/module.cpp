@@ -47,5 +47,6 @@ NB_MODULE(_native, m) {
   bind_flush(m);
   bind_array_base(m);
   bind_ops(m);
+  bind_importers(m);
   bind_kernels(m);
 }
