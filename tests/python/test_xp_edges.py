@@ -118,3 +118,16 @@ def test_numbers_as_indices_compile_one_program() -> None:
         x[i, 0] = i
     assert x[:, 0].tolist() == list(range(200))
     assert _native.programs_kept() < known + 12
+
+
+def test_nothing_taken_out_of_nothing() -> None:
+    none = np.zeros((0,), np.int64)
+    for dtype in ("bool", "int8", "float32"):
+        x = np.zeros((2, 0, 3), dtype)
+        assert both_ways(lambda x, i: x[:, i], x, none) == [[], []]
+        assert both_ways(lambda x, i: xp.take(x, i, axis=1), x, none) == [[], []]
+        assert both_ways(lambda x, i: x[i], np.zeros((0,), dtype), none) == []
+    with pytest.raises(IndexError):
+        xp.take(xp.zeros((0,)), xp.asarray([0]), axis=0)
+    with pytest.raises(IndexError):
+        xp.zeros((0, 2))[[0]]
