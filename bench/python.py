@@ -124,7 +124,7 @@ def arrays(rows):
     peer = best([lambda: chain(theirs, lambda v: v.numpy())])[0] if torch else None
     rows.append(("20 eager ops on f32[256]", ours, "torch", peer, 0.4))
     small = xp.asarray(x[:1])
-    ours = best([lambda: float((small + small)[0])])[0]
+    ours = best([lambda: (small + small).item()])[0]
     tensor = theirs[:1] if torch else None
     peer = best([lambda: torch.add(tensor, tensor).item()])[0] if torch else None
     rows.append(("one eager op, read", ours, "torch.add().item()", peer, 2))

@@ -1,6 +1,9 @@
 """tenon.compile, tenon.nn, and how arrays wait."""
 
+import dataclasses
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -494,3 +497,30 @@ def test_nothing_is_left_behind() -> None:
         assert used() - before < 20e6
     finally:
         gc.enable()
+
+
+def test_frozen_dataclasses_are_known_by_their_fields_and_not_held() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Config:
+        scale: int
+        owner: object = None
+
+    class Owner:
+        pass
+
+    @tenon.compile
+    def scaled(x: Any, config: Any) -> Any:
+        return x * config.scale
+
+    owner = Owner()
+    gone, x = weakref.ref(owner), np.ones(2)
+    assert scaled(x, Config(2, owner)).tolist() == [2, 2]
+    assert scaled(x, Config(2, owner)).tolist() == [2, 2] and scaled.compilations == 1
+    assert scaled(x, Config(3, owner)).tolist() == [3, 3] and scaled.compilations == 2
+    del owner
+    gc.collect()
+    assert gone() is None
+    assert scaled(x, Config(2)).tolist() == [2, 2] and scaled(x, Config(2)).tolist() == [2, 2]
+    assert scaled.compilations == 3
+    with pytest.raises(tenon.UsageError, match="T0601.*owner"):
+        scaled(x, Config(2, []))

@@ -1,7 +1,9 @@
 """tenon.Tensor by itself."""
 
 import copy
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -66,3 +68,24 @@ def test_damaged_bytes():
         _native.tensor_of_bytes(b"", "f32", [1 << 62, 1 << 62])
     with pytest.raises(tenon.Error):
         _native.tensor_of_bytes(b"abcd", "f33", [1])
+
+
+def test_a_cycle_through_its_memory_is_collected():
+    class Own(np.ndarray):
+        pass
+
+    def cycle(itself: bool) -> weakref.ref:
+        array = np.ones(3, np.float32).view(Own)
+        array.tensor = tenon.tensor(array)
+        if itself:
+            array.me = array
+        return weakref.ref(array)
+
+    gone = [cycle(False), cycle(True)]
+    gc.collect()
+    assert [r() for r in gone] == [None, None]
+    array = np.ones(3, np.float32).view(Own)
+    kept = array.tensor = tenon.tensor(array)
+    del array
+    gc.collect()
+    assert kept.tolist() == [1, 1, 1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tenon
-from tenon import _trace, nn, xp
+from tenon import _native, nn, xp
 
 
 def test_numbers_of_numpy_keep_their_value_and_type() -> None:
@@ -60,9 +60,9 @@ def test_attributes_are_told_apart_by_their_bits() -> None:
     for zero in (0.0, -0.0, 0.0, -0.0):
         assert math.copysign(1, float(times(one, zero)[0])) == math.copysign(1, zero)
     times(one, math.nan).tolist()
-    known = len(_trace._types), len(_trace._programs)
+    known = _native.remembered(), _native.programs_kept()
     times(one, float("nan")).tolist()
-    assert known == (len(_trace._types), len(_trace._programs))
+    assert known == (_native.remembered(), _native.programs_kept())
 
 
 def both_ways(function: Any, *arrays: Any) -> Any:
@@ -110,11 +110,24 @@ def test_nothing_is_written_out_of_range() -> None:
 
 def test_numbers_as_indices_compile_one_program() -> None:
     x = xp.asarray(np.arange(800.0).reshape(200, 4))
-    known = len(_trace._programs)
+    known = _native.programs_kept()
     assert [row.tolist() for row in x] == np.arange(800.0).reshape(200, 4).tolist()
     assert [float(x[i, -1]) for i in range(200)] == np.arange(800.0)[3::4].tolist()
     assert [float(row[1]) for row in xp.unstack(x)] == np.arange(800.0)[1::4].tolist()
     for i in range(200):
         x[i, 0] = i
     assert x[:, 0].tolist() == list(range(200))
-    assert len(_trace._programs) < known + 12
+    assert _native.programs_kept() < known + 12
+
+
+def test_nothing_taken_out_of_nothing() -> None:
+    none = np.zeros((0,), np.int64)
+    for dtype in ("bool", "int8", "float32"):
+        x = np.zeros((2, 0, 3), dtype)
+        assert both_ways(lambda x, i: x[:, i], x, none) == [[], []]
+        assert both_ways(lambda x, i: xp.take(x, i, axis=1), x, none) == [[], []]
+        assert both_ways(lambda x, i: x[i], np.zeros((0,), dtype), none) == []
+    with pytest.raises(IndexError):
+        xp.take(xp.zeros((0,)), xp.asarray([0]), axis=0)
+    with pytest.raises(IndexError):
+        xp.zeros((0, 2))[[0]]

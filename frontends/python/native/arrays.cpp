@@ -417,6 +417,7 @@ bool Argument::read_quickly(PyObject* o, const Expected& expected) {
   }
   if (Tensor* t = tensor_of(o, &donated)) {
     tensor = t->get();
+    if (tensor == nullptr) refuse(expected, "was taken apart by the collector of cycles");
     kind = Kind::kTensor;
     return true;
   }

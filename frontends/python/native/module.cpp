@@ -3,7 +3,9 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "frontends/python/native/array_base.h"
 #include "frontends/python/native/background.h"
+#include "frontends/python/native/eager.h"
 #include "frontends/python/native/host.h"
 #include "frontends/python/native/ops.h"
 #include "frontends/python/native/program.h"
@@ -40,6 +42,11 @@ NB_MODULE(_native, m) {
   bind_program(m);
   bind_background(m);
   bind_trace(m);
+  bind_values(m);
+  bind_eager(m);
+  bind_flush(m);
+  bind_array_base(m);
   bind_ops(m);
+  bind_importers(m);
   bind_kernels(m);
 }

@@ -8,10 +8,10 @@
 #include <tuple>
 
 #include "frontends/python/native/host.h"
+#include "frontends/python/native/python_slots.h"
 #include "frontends/python/native/trace.h"
 #include "tenon/abi/ops.h"
 #include "tenon/abi/pass.h"
-#include "tenon/abi/plugins.h"
 #include "tenon/cpp/record.hpp"
 #include "tenon/cpp/text.hpp"
 
@@ -20,8 +20,6 @@ using namespace nb::literals;
 
 namespace tenon::python {
 namespace {
-
-bool g_calls_python = false;  // with the GIL
 
 using AttrSpec =
     std::tuple<std::string, uint32_t, bool, nb::object>;  // name, kind, required, default
@@ -41,46 +39,6 @@ struct PythonOp {
   tenon_interface_t interface = {};
   tenon_plugin_t plugin = {};
 };
-
-tenon_code_t fail(tenon_code_t code, const std::string& message) {
-  return g_tables.host->fail(g_tables.host->self, code, text(message), nullptr, 0);
-}
-
-// Code and message of an exception. It may be interrupted itself.
-std::pair<tenon_code_t, std::string> told(const std::string& name, nb::python_error& error) {
-  try {
-    const nb::object both = nb::module_::import_("tenon._op").attr("told")(name, error.value());
-    return {nb::cast<uint32_t>(both[0]), nb::cast<std::string>(both[1])};
-  } catch (nb::python_error& other) {
-    keep_exception(nb::borrow(other.value()).release().ptr());
-    return {TENON_CANCELLED, name + ": it was interrupted"};
-  }
-}
-
-// Runs work that needs Python on any thread of the host. Exceptions become failures of the host.
-template <class Work>
-tenon_code_t in_python(const std::string& name, Work work) {
-  if (interpreter_ended()) return fail(TENON_CANCELLED, "the interpreter has ended");
-  const PyGILState_STATE state = PyGILState_Ensure();
-  tenon_code_t code = TENON_OK;
-  std::string message;
-  try {
-    work();
-  } catch (nb::python_error& e) {
-    if (PyErr_GivenExceptionMatches(e.type().ptr(), PyExc_Exception) == 0) {
-      keep_exception(nb::borrow(e.value()).release().ptr());
-      code = TENON_CANCELLED;
-      message = name + ": it was interrupted";
-    } else {
-      std::tie(code, message) = told(name, e);
-    }
-  } catch (const std::exception& e) {
-    code = TENON_INVALID_ARGUMENT;
-    message = name + ": " + e.what();
-  }
-  PyGILState_Release(state);
-  return code == TENON_OK ? code : fail(code, message);
-}
 
 tenon_code_t infer_slot(void* self, const tenon_infer_t* query) noexcept {
   const auto& op = *static_cast<PythonOp*>(self);
@@ -175,20 +133,10 @@ void make_def(PythonOp& op) {
 
 // An op or a pass as the only thing of a plugin.
 template <class Made>
-void make_plugin(Made& op, const char* interface, const char* what) {
-  op.list = &op.def;
-  op.table = {sizeof op.table, nullptr, &op.list, 1};
-  op.interface = {text(interface), 0, 0, &op.table};
-  op.plugin_name = "python." + op.name;
-  op.manifest = "{\"schema\": 1, \"name\": " + tenon::text::json_quoted(op.plugin_name) +
-                ", \"version\": \"1.0.0\", \"provides\": {\"" + what + "\": [" +
-                tenon::text::json_quoted(op.name) + "]}}";
-  op.plugin.size_bytes = sizeof op.plugin;
-  op.plugin.abi = TENON_ABI_VERSION;
-  op.plugin.name = text(op.plugin_name);
-  op.plugin.version = text("1.0.0");
-  op.plugin.interfaces = &op.interface;
-  op.plugin.interface_count = 1;
+void make_plugin(Made& made, const char* interface, const char* what) {
+  made.list = &made.def;
+  made.table = {sizeof made.table, nullptr, &made.list, 1};
+  describe_plugin(made, interface, &made.table, what, tenon::text::json_quoted(made.name));
 }
 
 // ---- Passes ----
@@ -216,18 +164,9 @@ tenon_code_t run_slot(void* self, tenon_graph_t* graph, const tenon_pass_context
   });
 }
 
-const tenon_host_plugins_t& plugins() {
-  const void* table = nullptr;
-  ask([&] {
-    return g_tables.host->query(g_tables.host->self, text(TENON_HOST_PLUGINS_ID), 0, &table);
-  });
-  return *static_cast<const tenon_host_plugins_t*>(table);
-}
-
 void register_op(const std::string& name, const std::string& summary,
                  const std::vector<std::string>& operands, const std::vector<AttrSpec>& attrs,
                  const nb::object& infer, const nb::object& decompose) {
-  const tenon_host_plugins_t& host = plugins();
   auto op = std::make_unique<PythonOp>();
   op->name = name;
   op->summary = summary;
@@ -237,15 +176,13 @@ void register_op(const std::string& name, const std::string& summary,
   make_plugin(*op, TENON_OPS_ID, "ops");
   op->infer = infer.ptr();
   op->decompose = decompose.ptr();
-  g_calls_python = true;
-  ask([&] { return host.plugin_register(host.self, &op->plugin, text(op->manifest)); });
+  register_plugin(op->plugin, op->manifest);
   Py_INCREF(op->infer);
   Py_INCREF(op->decompose);
   (void)op.release();  // the host keeps it
 }
 
 void register_pass(const std::string& name, const std::string& summary, const nb::object& run) {
-  const tenon_host_plugins_t& host = plugins();
   auto pass = std::make_unique<PythonPass>();
   pass->name = name;
   pass->summary = summary;
@@ -257,8 +194,7 @@ void register_pass(const std::string& name, const std::string& summary, const nb
   pass->def.self = pass.get();
   pass->def.run = run_slot;
   make_plugin(*pass, TENON_PASS_ID, "passes");
-  g_calls_python = true;
-  ask([&] { return host.plugin_register(host.self, &pass->plugin, text(pass->manifest)); });
+  register_plugin(pass->plugin, pass->manifest);
   Py_INCREF(pass->run);
   (void)pass.release();  // the host keeps it
 }
@@ -287,10 +223,6 @@ std::string run_passes(const std::string& graph_text, const std::string& passes)
 }
 
 }  // namespace
-
-bool host_calls_python() {
-  return g_calls_python;
-}
 
 void bind_ops(nb::module_& m) {
   m.def("register_pass", register_pass, "name"_a, "summary"_a, "run"_a,

@@ -35,7 +35,9 @@ void drop_tensor(tenon_tensor_t* tensor) {
 struct Lent {
   Argument argument;
   PyObject* object = nullptr;
+  std::shared_ptr<Loan> loan = std::make_shared<Loan>();
   ~Lent() {
+    loan->object = nullptr;
     argument.release();
     Py_XDECREF(object);
   }
@@ -57,8 +59,16 @@ tenon_tensor_t* copy_of(const tenon_array_t& array, const std::string& device) {
   return tensor;
 }
 
-tenon_tensor_t* wrapped(std::unique_ptr<Lent> lent) {
+// A new tensor of the host, and whose memory it uses.
+struct Made {
+  tenon_tensor_t* tensor;
+  std::shared_ptr<Loan> loan;
+};
+
+Made wrapped(std::unique_ptr<Lent> lent) {
   const tenon_array_t array = lent->argument.array;
+  std::shared_ptr<Loan> loan = lent->loan;
+  loan->object = lent->object;
   PyObject* capsule = capsule_of(std::move(lent));
   tenon_tensor_t* tensor = nullptr;
   const auto give_back = [](void* context) { drop_later(static_cast<PyObject*>(context)); };
@@ -69,10 +79,10 @@ tenon_tensor_t* wrapped(std::unique_ptr<Lent> lent) {
     Py_DECREF(capsule);
     raise_failure(code);
   }
-  return tensor;
+  return {tensor, std::move(loan)};
 }
 
-tenon_tensor_t* tensor_from(nb::object value, const std::optional<std::string>& device, bool copy) {
+Made tensor_from(nb::object value, const std::optional<std::string>& device, bool copy) {
   auto lent = std::make_unique<Lent>();
   const Expected expected{"the value", TENON_DTYPE_NONE, 0, true};
   lent->argument.read_owning(value.ptr(), expected);
@@ -81,11 +91,11 @@ tenon_tensor_t* tensor_from(nb::object value, const std::optional<std::string>& 
     ask([&] {
       return g_tables.call->tensor_array(g_tables.call->self, lent->argument.tensor, &array);
     });
-    return copy_of(array, device.value_or(""));
+    return {copy_of(array, device.value_or("")), nullptr};
   }
   const bool is_scalar = lent->argument.kind == Kind::kNone && lent->argument.array.rank == 0;
   if (copy || device || is_scalar || lent->argument.array.strides_bytes != nullptr)
-    return copy_of(lent->argument.array, device.value_or(""));
+    return {copy_of(lent->argument.array, device.value_or("")), nullptr};
   lent->object = value.release().ptr();
   return wrapped(std::move(lent));
 }
@@ -176,7 +186,21 @@ void release_buffer(PyObject*, Py_buffer* view) {
   delete static_cast<BufferRoom*>(view->internal);
 }
 
-PyType_Slot kTensorSlots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+// A tensor whose memory is that of an object which refers to the tensor is collected.
+int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<Tensor>(self)->lender());
+  return 0;
+}
+
+int clear(PyObject* self) noexcept {
+  if (nb::inst_ready(self)) nb::inst_ptr<Tensor>(self)->give_up();
+  return 0;
+}
+
+PyType_Slot kTensorSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                              {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                              {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
                               {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                               {0, nullptr}};
 
@@ -354,13 +378,26 @@ tenon_array_t record_of(tenon_tensor_t* tensor) {
 
 }  // namespace
 
-Tensor::Tensor(tenon_tensor_t* tensor) : Tensor(tensor, record_of(tensor)) {}
+Tensor::Tensor(tenon_tensor_t* tensor, std::shared_ptr<Loan> loan)
+    : Tensor(tensor, record_of(tensor)) {
+  loan_ = std::move(loan);
+}
 
 Tensor::Tensor(tenon_tensor_t* tensor, const tenon_array_t& array)
     : tensor_(tensor), dtype_(array.dtype), dims_(array.dims, array.dims + array.rank) {}
 
 Tensor::~Tensor() {
-  drop_tensor(tensor_);
+  give_up();
+}
+
+void Tensor::give_up() {
+  loan_.reset();
+  if (tensor_ != nullptr) drop_tensor(std::exchange(tensor_, nullptr));
+}
+
+void Tensor::check() const {
+  if (tensor_ == nullptr)
+    raise_usage(TENON_FAILED_PRECONDITION, "T0624", "the tensor was taken apart with a cycle.");
 }
 
 uint64_t Tensor::count() const {
@@ -374,6 +411,7 @@ uint64_t Tensor::bytes() const {
 }
 
 std::string Tensor::places() const {
+  check();
   auto info = sized<tenon_tensor_info_t>();
   if (g_tables.call->tensor_info(g_tables.call->self, tensor_, &info) != TENON_OK)
     raise_failure(TENON_INTERNAL);
@@ -381,6 +419,7 @@ std::string Tensor::places() const {
 }
 
 const void* Tensor::data() const {
+  check();
   auto array = sized<tenon_array_t>();
   ask([&] { return g_tables.call->tensor_array(g_tables.call->self, tensor_, &array); });
   return array.data;
@@ -448,8 +487,10 @@ void bind_tensor(nb::module_& m) {
       .def(
           "__init__",
           [](nb::pointer_and_handle<Tensor> self, nb::object value,
-             const std::optional<std::string>& device,
-             bool copy) { new (self.p) Tensor(tensor_from(std::move(value), device, copy)); },
+             const std::optional<std::string>& device, bool copy) {
+            Made made = tensor_from(std::move(value), device, copy);
+            new (self.p) Tensor(made.tensor, std::move(made.loan));
+          },
           "value"_a, nb::kw_only(), "device"_a = nb::none(), "copy"_a = false,
           "Makes a tensor of an array or a number.\n\n"
           "Without `device` and `copy`, it shares the memory of a dense array, which must not be\n"

@@ -6,6 +6,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,16 +16,22 @@
 
 namespace tenon::python {
 
+// An object whose memory a tensor uses; null once the host has given it back. With the GIL.
+struct Loan {
+  PyObject* object = nullptr;
+};
+
 // Owns a tensor of the host.
 class Tensor {
  public:
   // Takes the tensor. `array` is its record, as a call fills it.
   Tensor(tenon_tensor_t* tensor, const tenon_array_t& array);
-  explicit Tensor(tenon_tensor_t* tensor);
+  explicit Tensor(tenon_tensor_t* tensor, std::shared_ptr<Loan> loan = nullptr);
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor();
 
+  // Null once the collector of cycles has taken it apart.
   tenon_tensor_t* get() const { return tensor_; }
   tenon_dtype_t dtype() const { return dtype_; }
   const std::vector<int64_t>& dims() const { return dims_; }
@@ -33,9 +40,15 @@ class Tensor {
   std::string places() const;
   // Its elements on the host; the first call may copy them. Raises once it was given up.
   const void* data() const;
+  // For the collector: what it keeps alive beside its own memory, and the end of that.
+  PyObject* lender() const { return loan_ == nullptr ? nullptr : loan_->object; }
+  void give_up();
 
  private:
+  void check() const;
+
   tenon_tensor_t* tensor_;
+  std::shared_ptr<Loan> loan_;
   tenon_dtype_t dtype_;
   std::vector<int64_t> dims_;
 };

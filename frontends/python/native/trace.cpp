@@ -262,17 +262,35 @@ nb::tuple Trace::dim_parts(int64_t dim) const {
                         std::string(tenon::python::view(name)));
 }
 
-Graph Trace::finish(const std::vector<uint32_t>& values, const std::vector<std::string>& names) {
+void Trace::yield(const std::vector<uint32_t>& values, const std::vector<std::string>& names) {
   std::vector<tenon_str_t> texts;
   for (const std::string& name : names) texts.push_back(tenon::python::text(name));
-  tenon_model_t* model = nullptr;
   ask_graph([&](const tenon_host_graph_t& g) {
-    const tenon_code_t code = g.region_yield(g.self, at_.graph, at_.region, values.data(),
-                                             static_cast<uint32_t>(values.size()), texts.data());
-    if (code != TENON_OK) return code;
+    return g.region_yield(g.self, at_.graph, at_.region, values.data(),
+                          static_cast<uint32_t>(values.size()), texts.data());
+  });
+}
+
+Graph Trace::finish(const std::vector<uint32_t>& values, const std::vector<std::string>& names) {
+  yield(values, names);
+  tenon_model_t* model = nullptr;
+  ask_graph([&](const tenon_host_graph_t&) {
     return g_tables.session->model_from_graph(g_tables.session->self, at_.graph, &model);
   });
   return Graph::of_model(model);
+}
+
+void Trace::finish_for_host(const std::vector<uint32_t>& values,
+                            const std::vector<std::string>& names) {
+  yield(values, names);
+  finished_ = true;
+}
+
+tenon_graph_t* Trace::take() {
+  if (!owned_ || !finished_) throw nb::type_error("the graph is not complete");
+  owned_ = false;
+  closed_ = true;
+  return at_.graph;
 }
 
 std::string Trace::text() const {
@@ -362,6 +380,7 @@ void bind_trace(nb::module_& m) {
       .def("dim_parts", &Trace::dim_parts, "dim"_a,
            nb::sig("def dim_parts(self, dim: int) -> tuple[int, int, int, int, str]"))
       .def("finish", &Trace::finish, "values"_a, "names"_a)
+      .def("finish_for_host", &Trace::finish_for_host, "values"_a, "names"_a)
       .def("text", &Trace::text)
       .def("nodes", &Trace::nodes)
       .def("node_parts", &Trace::node_parts, "node"_a,

@@ -48,6 +48,10 @@ class Trace {
   // Outputs in order; the graph is complete then and becomes a model's.
   Graph finish(const std::vector<uint32_t>& values, const std::vector<std::string>& names);
   std::string text() const;
+  // The outputs of a graph that goes to the host, which take() hands over. Nothing can be added
+  // afterwards.
+  void finish_for_host(const std::vector<uint32_t>& values, const std::vector<std::string>& names);
+  tenon_graph_t* take();
 
   // ---- For passes ----
   // Nodes in order, those of nested regions after their owner.
@@ -60,10 +64,11 @@ class Trace {
   void erase(uint32_t node);
 
  private:
+  void yield(const std::vector<uint32_t>& values, const std::vector<std::string>& names);
   void ask_graph(const std::function<tenon_code_t(const tenon_host_graph_t&)>& work) const;
 
   tenon_builder_t at_ = {};
-  bool owned_ = false, closed_ = false;
+  bool owned_ = false, closed_ = false, finished_ = false;
 };
 
 // Attributes by name, as Python's values.

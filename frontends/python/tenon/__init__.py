@@ -29,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tenon import nn, xp
     from tenon._compile import compile
+    from tenon._frontend import frontend
     from tenon._op import op, opcheck
     from tenon._pass import graph_pass
 
@@ -37,6 +38,7 @@ __version__ = "0.1.0"
 # Imported when they are used first.
 _LATER = {
     "compile": "_compile",
+    "frontend": "_frontend",
     "graph_pass": "_pass",
     "nn": "",
     "op": "_op",
@@ -75,6 +77,7 @@ __all__ = [
     "UsageError",
     "compile",
     "devices",
+    "frontend",
     "graph_pass",
     "load",
     "nn",

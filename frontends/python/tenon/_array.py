@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from tenon import _dtypes as dt
-from tenon import _host, _ops
+from tenon import _host, _native, _ops
 from tenon._dtypes import DType
 from tenon._errors import UnsupportedError
-from tenon._trace import Dim, Value, active, emit_spread, evaluate, unknown
+from tenon._trace import I64, Dim, Value, active, emit, emit_spread, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any, Self
 
-    from tenon._trace import Size
+    from tenon._trace import Attrs
 
     Scalar = bool | int | float
 
 
-class Array:
+class Array(_native.ArrayBase):
     """An array. Made by the functions of `tenon.xp`, as `xp.asarray([1.0, 2.0])`.
 
     Operations wait until a value is read (printing, `float(x)`, `numpy.asarray(x)`), and are
@@ -27,37 +27,10 @@ class Array:
     at the line that makes them. Safe to use from several threads, except for writes to one array.
     """
 
-    __slots__ = ("_value", "_weak", "__weakref__")
+    __slots__ = ()
     __array_ufunc__ = None  # so that numpy_array + x is an array of tenon.xp, too
 
-    def __init__(self, value: Value, weak: bool = False):
-        self._value = value
-        # A number that a traced function was given, or computed of these: takes the other side's type.
-        self._weak = weak
-        value.handles += 1
-
-    def __del__(self) -> None:
-        try:
-            self._value.handles -= 1
-        except AttributeError:
-            pass
-
-    def _set(self, value: Value) -> None:
-        value.handles += 1
-        self._value.handles -= 1
-        self._value = value
-
     # ---- What it is ----
-
-    @property
-    def dtype(self) -> DType:
-        """The element type, such as `xp.float32`."""
-        return self._value.dtype
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """The sizes of the axes. While a function is traced, some may be `Dim`s."""
-        return self._value.shape
 
     @property
     def ndim(self) -> int:
@@ -114,19 +87,13 @@ class Array:
 
     # ---- Reading ----
 
-    def _read(self) -> Any:
-        """The tensor, or the number of a value without axes."""
-        if self._value.trace is not None:
-            raise unknown(self._value)
-        evaluate((self._value,))
-        return self._value.data
-
     def tensor(self) -> Any:
         """Its value, computed, as a `tenon.Tensor`."""
         data = self._read()
         if isinstance(data, (bool, int, float)):
             _host.open()
-            data = self._value.data = _tensor_of(dt.element(self.dtype, data), self.dtype, ())
+            data = _tensor_of(dt.element(self.dtype, data), self.dtype, ())
+            self._value.data = data
         return data
 
     def numpy(self) -> Any:
@@ -148,8 +115,7 @@ class Array:
         """The only element, as a number of Python."""
         if self.size != 1:
             raise TypeError(f"only an array of one element is a number, this has shape {self.shape}")
-        data = self._read()
-        return data if isinstance(data, (bool, int, float)) else data.item()
+        return self._element()  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
         """The elements as nested lists."""
@@ -210,17 +176,10 @@ class Array:
 
     # ---- Indexing ----
 
-    def __getitem__(self, key: Any) -> Array:
-        from tenon import _indexing
-
-        return Array(_indexing.get(self._value, key))
-
     def __setitem__(self, key: Any, value: Any) -> None:
         from tenon import _indexing
 
         self._set(_indexing.put(self._value, key, operand_like(value, self)))
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def _tensor_of(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Any:
@@ -345,11 +304,15 @@ def fitted(x: Array, dtype: DType) -> Value:
 
 def binary(op: str, x: Any, y: Any) -> Array:
     a, b = pair(x, y)
+    return Array(spread(op, a, b), is_weak(x) and is_weak(y) and active() is not None)
+
+
+def spread(op: str, a: Value, b: Value, attrs: Attrs = ()) -> Value:
+    """The op on two operands of one type, repeated to a common shape."""
     shape = _ops.broadcast_shapes(a.shape, b.shape)
     if active() is None:
-        return Array(emit_spread(op, (a, b), shape))
-    a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
-    return Array(_ops.one(op, a, b), is_weak(x) and is_weak(y))
+        return emit_spread(op, (a, b), shape, attrs)
+    return emit(op, (_ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)), attrs)[0]
 
 
 def value_of(x: Any) -> Value:
@@ -366,62 +329,72 @@ def value_of(x: Any) -> Value:
     return array._value
 
 
+def check_in_place(array: Array, result: Array, name: str) -> None:
+    """TypeError if an operation in place would change the type."""
+    if result.dtype is not array.dtype or not _ops.same_shape(result.shape, array.shape):
+        raise TypeError(
+            f"the result is {result.dtype.name}{result.shape}, and an operation in place "
+            f"keeps {array.dtype.name}{array.shape}: write x = x {name} y"
+        )
+
+
 def _install_operators() -> None:
-    """Operators are the functions of the same meaning."""
+    """Operators are the functions of the same meaning; xp is imported later than this module."""
 
-    def forward(name: str, function: str) -> None:
-        found: list[Any] = []  # the function; xp is imported later than this module
-
-        def apply(a: Any, b: Any) -> Any:
-            if not found:
-                from tenon import xp
-
-                found.append(getattr(xp, function))
-            return found[0](a, b)
-
-        def method(self: Array, other: Any) -> Any:
-            if isinstance(other, _NO_OPERANDS):
-                return NotImplemented
-            return apply(self, other)
-
-        def reflected(self: Array, other: Any) -> Any:
-            if isinstance(other, _NO_OPERANDS):
-                return NotImplemented
-            return apply(other, self)
-
-        def in_place(self: Array, other: Any) -> Self:  # type: ignore[misc]
-            result = method(self, other)
-            if result is NotImplemented or self._weak:  # numbers cannot be changed
-                return result
-            if result.dtype is not self.dtype or not _ops.same_shape(result.shape, self.shape):
-                raise TypeError(
-                    f"the result is {result.dtype.name}{result.shape}, and an operation in place "
-                    f"keeps {self.dtype.name}{self.shape}: write x = x {name} y"
-                )
-            self._set(result._value)
-            return self
-
-        setattr(Array, f"__{name}__", method)
-        if function not in _COMPARISONS:
-            setattr(Array, f"__r{name}__", reflected)
-            setattr(Array, f"__i{name}__", in_place)
-
-    for name, function in _OPERATORS.items():
-        forward(name, function)
-    for name, function in {
-        "neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert",
-    }.items():  # fmt: skip
-
-        def unary(self: Array, function: str = function) -> Any:
+    def forward(function: str) -> Any:
+        def apply(*operands: Any) -> Any:
             from tenon import xp
 
-            return getattr(xp, function)(self)
+            return getattr(xp, function)(*operands)
 
-        setattr(Array, f"__{name}__", unary)
+        return apply
+
+    def item(x: Array, key: Any) -> Array:
+        from tenon import _indexing
+
+        return Array(_indexing.get(x._value, key))
+
+    _native.set_operator("getitem", _native.quick_op("take", (("dim", I64, 0),), 7), item)
+    for name, function in _OPERATORS.items():
+        _native.set_operator(name, QUICK.get(function, -1), forward(function))
 
 
-_NO_OPERANDS = (str, bytes, type(None), dict)
-_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+# What the native quick path knows: (op, attributes), for which kinds of elements (native/values.h).
+_BOOL, _INTEGER, _FLOAT = 1, 2, 4
+_NUMERIC = _INTEGER | _FLOAT
+_QUICK_OPS: dict[str, tuple[str, int]] = {
+    "add": ("add", _NUMERIC), "subtract": ("sub", _NUMERIC), "multiply": ("mul", _NUMERIC),
+    "divide": ("div", _FLOAT), "floor_divide": ("floor_div", _NUMERIC),
+    "remainder": ("floor_mod", _NUMERIC), "pow": ("pow", _NUMERIC), "maximum": ("max", _NUMERIC),
+    "minimum": ("min", _NUMERIC), "atan2": ("atan2", _FLOAT), "hypot": ("hypot", _FLOAT),
+    "bitwise_and": ("and", _BOOL | _INTEGER), "bitwise_or": ("or", _BOOL | _INTEGER),
+    "bitwise_xor": ("xor", _BOOL | _INTEGER), "bitwise_left_shift": ("shl", _INTEGER),
+    "logical_and": ("and", _BOOL), "logical_or": ("or", _BOOL), "logical_xor": ("xor", _BOOL),
+    "negative": ("neg", _NUMERIC), "abs": ("abs", _NUMERIC), "sign": ("sign", _NUMERIC),
+    "square": ("square", _NUMERIC), "bitwise_invert": ("not", _BOOL | _INTEGER),
+    "logical_not": ("not", _BOOL),
+}  # fmt: skip
+_QUICK_OPS |= {
+    name: (name, _FLOAT)
+    for name in (
+        "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "expm1", "log",
+        "log1p", "log2", "log10", "sin", "sinh", "sqrt", "tan", "tanh", "reciprocal",
+    )
+}  # fmt: skip
+QUICK = {name: _native.quick_op(op, (), kinds) for name, (op, kinds) in _QUICK_OPS.items()}
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+"""In the order of the attribute `direction` of compare."""
+
+
+def direction(name: str) -> Attrs:
+    """The attributes of a comparison."""
+    return (("direction", I64, COMPARISONS.index(name)),)
+
+
+QUICK |= {
+    name: _native.quick_op("compare", direction(name), _NUMERIC | (_BOOL if i < 2 else 0))
+    for i, name in enumerate(COMPARISONS)
+}
 _OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
     "floordiv": "floor_divide", "mod": "remainder", "pow": "pow", "matmul": "matmul",
@@ -429,5 +402,7 @@ _OPERATORS = {
     "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
     "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
     "gt": "greater", "ge": "greater_equal",
+    "neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert",
 }  # fmt: skip
+_native.set_array_type(Array, check_in_place, dt.int64)
 _install_operators()

@@ -90,8 +90,48 @@ def _constant(value: Any, name: str) -> Any:
     return "value", (type(value),), value
 
 
+class _Rebuilt:
+    """An object that is known by its parts: all of these are equal. It is not kept alive."""
+
+    __slots__ = ("reference",)
+
+    def __init__(self, value: object):
+        self.reference = weakref.ref(value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Rebuilt)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __call__(self) -> Any:
+        return self.reference()
+
+
+def _is_record(value: Any) -> bool:
+    """Whether it is a frozen dataclass, whose fields say all of it."""
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    return parameters is not None and parameters.frozen and parameters.eq
+
+
+def _record(value: Any, name: str) -> Any:
+    import dataclasses
+
+    fields = dataclasses.fields(value)
+    parts = tuple(_argument(getattr(value, f.name), f"{name}.{f.name}") for f in fields)
+    return "record", (("value", (), type(value)), *parts), _Rebuilt(value)
+
+
 def _argument(value: Any, name: str) -> Any:
-    """As _constant; but an object that is equal to itself only, such as self, is not kept alive."""
+    """As _constant; but an object that is equal to itself only, such as self, is not kept alive.
+
+    Nor is a frozen dataclass, and what its fields refer to in this way.
+    """
+    if _is_record(value):
+        try:
+            return _record(value, name)
+        except TypeError:  # without a place for a weak reference
+            pass
     by_identity: Any = object.__hash__
     if type(value).__hash__ is by_identity:
         try:
@@ -115,7 +155,7 @@ def _unflatten(structure: Any, leaves: Any) -> Any:
     kind, parts, extra = structure
     if kind == "value":
         return extra
-    if kind == "reference":
+    if kind == "reference" or kind == "record":
         return extra()
     made = [_unflatten(p, leaves) for p in parts]
     if kind is dict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
 
@@ -16,9 +17,63 @@ _opened = False
 
 
 def plugin_folders() -> list[str]:
-    """The folders `tenon_plugins` beside the packages on sys.path: what wheels of plugins install."""
-    folders = (os.path.join(os.path.abspath(path), "tenon_plugins") for path in sys.path if path)
+    """Where wheels of plugins are: nothing of them is imported.
+
+    These are the folders `tenon_plugins` beside the packages on sys.path, and the folders of the
+    packages that entry points of the group `tenon.plugins` name.
+    """
+    paths = [os.path.abspath(path) for path in sys.path if path]
+    folders = [os.path.join(path, "tenon_plugins") for path in paths]
+    for package in _entry_points(paths):
+        folders += _folders_of(package)
     return [folder for folder in dict.fromkeys(folders) if os.path.isdir(folder)]
+
+
+def _entry_points(paths: list[str]) -> list[str]:
+    """The packages that installed distributions name in the group `tenon.plugins`."""
+    found: list[str] = []
+    for path in paths:
+        try:
+            names = [name for name in os.listdir(path) if name.endswith((".dist-info", ".egg-info"))]
+        except OSError:  # a zip file, or nothing
+            continue
+        for name in sorted(names):
+            try:
+                with builtins.open(os.path.join(path, name, "entry_points.txt"), encoding="utf-8") as file:
+                    text = file.read()
+            except (OSError, UnicodeDecodeError):
+                continue
+            if "tenon.plugins" in text:
+                found += _values(text)
+    return found
+
+
+def _values(text: str) -> list[str]:
+    """The values of the group in a file of entry points. A file that is none has none."""
+    import configparser
+
+    parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        return []
+    if not parser.has_section("tenon.plugins"):
+        return []
+    return [value.partition(":")[0].strip() for _, value in parser.items("tenon.plugins")]
+
+
+def _folders_of(package: str) -> list[str]:
+    """The folders of a package, by its name with dots. Only its path is asked for."""
+    import importlib.util
+
+    top, *parts = package.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return []
+    if spec is None or spec.submodule_search_locations is None:
+        return []
+    return [os.path.join(folder, *parts) for folder in spec.submodule_search_locations]
 
 
 def open() -> None:

@@ -301,6 +301,16 @@ def _inside(index: Value, n: Size) -> Value:
     return _ops.one("and", _ops.compare(index, size, 2), _ops.compare(index, _ops.like(index, 0), 5))
 
 
+def take(x: Value, index: Value, axis: int) -> Value:
+    """The parts of x at these indices along an axis."""
+    if same(x.shape[axis], 0) != YES:
+        return _ops.one("take", x, index, dim=axis)
+    if same_number(index.shape, 0) != YES:
+        raise IndexError("an index into an axis of size 0")
+    shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
+    return _ops.full(shape, False if x.dtype is dt.bool_ else 0, x.dtype)
+
+
 def _advanced(x: Value, rest: list[Any], outside: int | None) -> Value:
     axes = [i for i, e in enumerate(rest) if e is not None]
     shape: tuple[Size, ...] = ()
@@ -312,9 +322,7 @@ def _advanced(x: Value, rest: list[Any], outside: int | None) -> Value:
     linear, total = _linear(indices, sizes)
     moved = _ops.transpose(x, [*axes, *others])
     flat = _ops.reshape(moved, (total, *(x.shape[i] for i in others)))
-    if same(total, 0) == YES and same_number(shape, 0) != YES:
-        raise IndexError("an index into an axis of size 0")
-    taken = _ops.one("take", flat, linear, dim=0)
+    taken = take(flat, linear, 0)
     if outside is not None:
         taken = _replaced(taken, indices, sizes, outside)
     if axes != list(range(axes[0], axes[0] + len(axes))):

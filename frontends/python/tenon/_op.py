@@ -7,6 +7,7 @@ import inspect
 
 from tenon import _dtypes as dt
 from tenon import _host, _native, _trace
+from tenon import _ops as _values
 from tenon._array import Array, operand_like, value_of
 from tenon._errors import Error, UsageError, place
 from tenon._trace import F64, I64, I64S, STRING, Dim, GraphTrace, SizeNeeded, Value, tracing
@@ -37,6 +38,8 @@ class Op:
         self._registered: object = None
         self.kernels: dict[str, dict[str, Any]] = {}  # by device, the element types
         self.results = 1
+        self.derivative: Callable[..., Any] | None = None
+        """The function of `gradient`, if there is one."""
         for parameter in inspect.signature(function).parameters.values():
             self._add(parameter)
         if not self.operands:
@@ -95,6 +98,70 @@ class Op:
             return source
 
         return add
+
+    def gradient(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Says what the derivative of the op is.
+
+            @scale_shift.gradient
+            def scale_shift_gradient(g, x, a, b):
+                return g * a
+
+        The function gets the gradient of each result, then the arguments of the op by the same
+        names, and returns the gradient of each array among these: one, or a tuple; None where there
+        is none. It is a function of arrays like that of the op: `op.gradients` runs it, at once or
+        in what is traced, and `tenon.opcheck` compares it with finite differences. T0660 for
+        parameters that do not fit.
+        """
+        names = list(inspect.signature(function).parameters)
+        mine = [*self.operands, *self.attrs]
+        if len(names) <= len(mine) or names[len(names) - len(mine) :] != mine:
+            raise UsageError(
+                f"{self.name}: a gradient takes the gradients of the results, then "
+                f"{', '.join(mine)}; this one takes {', '.join(names) or 'nothing'}",
+                "T0660",
+            )
+        self.derivative = function
+        return function
+
+    def gradients(self, gradients: Any, /, *args: Any, **kwargs: Any) -> tuple[Array | None, ...]:
+        """The gradients of the arrays among these arguments, for given ones of the results.
+
+        `gradients` is an array for each result: one, or a tuple. T0660 if the op has no derivative,
+        or if it gives another number, type or shape than the arguments have.
+        """
+        if self.derivative is None:
+            raise UsageError(f"{self.name} has no derivative: @op.gradient adds one", "T0660")
+        bound = inspect.signature(self.function).bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        for name in self.operands:
+            given[name] = Array(value_of(given[name]))
+        listed = gradients if isinstance(gradients, (tuple, list)) else (gradients,)
+        upstream = [Array(value_of(g)) for g in listed]
+        try:
+            made = self.derivative(*upstream, *(given[n] for n in (*self.operands, *self.attrs)))
+        except TypeError as error:
+            raise UsageError(f"{self.name}: its gradient: {error}", "T0660") from error
+        out = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+        if len(out) != len(self.operands):
+            raise UsageError(
+                f"{self.name}: its gradient returned {len(out)} arrays, and there are "
+                f"{len(self.operands)}: {', '.join(self.operands)}",
+                "T0660",
+            )
+        for name, g in zip(self.operands, out):
+            self._check_gradient(name, g, given[name])
+        return out
+
+    def _check_gradient(self, name: str, g: Any, x: Array) -> None:
+        if g is None:
+            return
+        if not isinstance(g, Array) or g.dtype is not x.dtype or not _values.same_shape(g.shape, x.shape):
+            what = f"{g.dtype.name}{g.shape}" if isinstance(g, Array) else repr(g)
+            raise UsageError(
+                f"{self.name}: the gradient of {name} is {what}, and {name} is {x.dtype.name}{x.shape}",
+                "T0660",
+            )
 
     def _run(self, operands: list[Value], attrs: dict[str, Any]) -> list[Value]:
         """The function on values of the active trace."""
@@ -168,8 +235,16 @@ def _attr(op: str, name: str, kind: int, value: Any) -> Any:
         ) from None
 
 
+def located(error: Error) -> Error:
+    """An error whose message begins with its place, as of a line in a file."""
+    error.__dict__["located"] = True
+    return error
+
+
 def told(name: str, error: BaseException) -> tuple[int, str]:
-    """Code and message for the host, of an exception in the function of an op."""
+    """Code and message for the host, of an exception in a function that it called."""
+    if isinstance(error, Error) and "located" in error.__dict__:
+        return 3, f"{error.code}: {error.args[0]}"
     if isinstance(error, SizeNeeded):
         return 12, f"T0632: {name} needs its sizes as numbers, and they are not known yet"
     if isinstance(error, Error):
@@ -314,8 +389,10 @@ def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs
     """Checks an op with these arguments: against its function, at once and compiled.
 
     Types and values have to be those that the function gives, so a kernel of the op is compared
-    with its meaning. Its types are also inferred with symbols for all sizes. Raises AssertionError
-    with what differs, and what the op raises.
+    with its meaning. Its types are also inferred with symbols for all sizes. A derivative
+    (`op.gradient`) is compared with finite differences of the function in float64, at up to 32
+    elements of each array: choose arguments at which it is smooth. Raises AssertionError with what
+    differs, and what the op raises.
     """
     import numpy as np
 
@@ -346,6 +423,10 @@ def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs
         except Error as error:
             if error.code != "T0632":  # it needs numbers, which is allowed
                 raise
+    if op.derivative is not None:
+        from tenon._opcheck import check_gradient
+
+        check_gradient(op, [np.asarray(a) for a in arrays], others)
 
 
 def _compare(op: Op, how: str, mine: Any, expected: Any, rtol: float, atol: float) -> None:

@@ -58,10 +58,10 @@ def scalar(value: bool | int | float, dtype: DType) -> Value:
         out = trace.constant(dtype, (), dt.element(dtype, value))
     else:
         out = Value(dtype, ())
-        out.data = bool(value) if dtype is dt.bool_ else value
         if dt.is_float(dtype):
             out.data = float(value)
         else:
+            out.data = bool(value) if dtype is dt.bool_ else value
             dt.element(dtype, value)  # its range
     out.constant = value
     return out

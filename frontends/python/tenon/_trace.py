@@ -11,11 +11,10 @@ from __future__ import annotations
 import struct
 import sys
 import threading
-import weakref
 
 from tenon import _host, _native
 from tenon._dtypes import DType, by_code, element
-from tenon._errors import UsageError
+from tenon._errors import Error, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ ATTR_KINDS = {"i64": I64, "f64": F64, "string": STRING, "i64s": I64S, "dims": DI
 NO, YES, MAYBE = 0, 1, 2
 _EQ, _LT, _LE, _DIVISIBLE = 0, 1, 2, 3
 _ADD, _SUB, _MUL, _FLOORDIV, _MOD, _MIN, _MAX = 2, 3, 4, 5, 6, 7, 8
-
-NODES_MAX = 64
-BYTES_MAX = 1 << 28
 
 
 class SizeNeeded(Exception):
@@ -153,44 +149,8 @@ def larger(a: Size, b: Size) -> Size:
     return max(a, b)
 
 
-class Value:
-    """An immutable value: of a trace, waiting, or computed. Arrays are names of values."""
-
-    __slots__ = ("dtype", "shape", "trace", "id", "node", "index", "data", "handles", "constant", "__weakref__")
-
-    def __init__(self, dtype: DType, shape: tuple[Size, ...]):
-        self.dtype = dtype
-        self.shape = shape
-        self.trace: GraphTrace | None = None
-        self.id = -1
-        self.node: _Node | None = None
-        self.index = 0
-        self.data: Any = None  # a tenon.Tensor, or a number of Python for an operand without axes
-        self.handles = 0  # arrays that are names of it
-        self.constant: Any = None  # the number, if all elements are this one
-
-
-class _Node:
-    """An operation that waits."""
-
-    __slots__ = ("op", "attrs", "operands", "results", "count", "bytes", "size", "spread")
-
-    def __init__(
-        self,
-        op: str,
-        attrs: Attrs,
-        operands: tuple[Value | None, ...],
-        spread: tuple[int, ...] | None = None,
-    ):
-        self.op = op
-        self.attrs = attrs
-        self.operands = operands
-        # Weak, so that what nobody needs goes at once, with the memory that it would read.
-        self.results: list[weakref.ref[Value]] = []
-        self.size = 0  # bytes of the results
-        self.count = 1  # nodes that wait for it, itself included: a bound
-        self.bytes = 0
-        self.spread = spread  # the shape that all operands are repeated to first
+# Immutable: of a trace, waiting, or computed. Arrays are names of values (native/values.h).
+Value = _native.Value
 
 
 # ---- Graphs under construction ----
@@ -340,9 +300,11 @@ class tracing:
 
     def __enter__(self) -> GraphTrace:
         _local.traces.append(self.trace)
+        _native.traces(1)
         return self.trace
 
     def __exit__(self, *error: object) -> None:
+        _native.traces(-1)
         _local.traces.pop()
 
 
@@ -351,9 +313,11 @@ class in_pass:
 
     def __enter__(self) -> None:
         _local.passes += 1
+        _native.passes(1)
 
     def __exit__(self, *error: object) -> None:
         _local.passes -= 1
+        _native.passes(-1)
 
 
 def refuse_in_pass() -> None:
@@ -376,29 +340,9 @@ def default_device() -> str:
 
 # ---- Waiting operations ----
 
-_types: dict[object, list[tuple[DType, tuple[int, ...]]] | None] = {}
-
-
-def _attrs_key(attrs: Attrs) -> Attrs:
-    """Attributes as part of a key. Floats are their bits: 0.0 equals -0.0, and NaN not itself."""
-    if not any(kind in (F64, F64S) for _, kind, _ in attrs):
-        return attrs
-    return tuple((name, kind, _float_bits(value)) for name, kind, value in attrs)
-
-
-def _float_bits(value: Any) -> Any:
-    if isinstance(value, (tuple, list)):
-        return tuple(map(_float_bits, value))
-    return struct.pack("<d", value) if isinstance(value, float) else value
-
 
 def _infer(op: str, operands: Sequence[Value | None], attrs: Attrs) -> Any:
     """Types of the results, from the op itself; None if they depend on data."""
-    key = (op, _attrs_key(attrs), tuple(None if v is None else (v.dtype, v.shape) for v in operands))
-    try:
-        return _types[key]
-    except KeyError:
-        pass
     trace = GraphTrace("infer")
     trace.locate = False
     given = [
@@ -406,13 +350,9 @@ def _infer(op: str, operands: Sequence[Value | None], attrs: Attrs) -> Any:
         for i, v in enumerate(operands)
     ]
     results = trace.emit(op, given, attrs)
-    known: Any = [(r.dtype, r.shape) for r in results]
     if any(isinstance(s, Dim) for r in results for s in r.shape):
-        known = None
-    if len(_types) > 20000:
-        _types.clear()
-    _types[key] = known
-    return known
+        return None
+    return [(r.dtype, r.shape) for r in results]
 
 
 generation = 0  # grows when an op is registered
@@ -422,8 +362,9 @@ def forget_types() -> None:
     """After an op was registered again: what was inferred may be different now."""
     global generation
     generation += 1
-    _types.clear()
-    _programs.clear()
+    _native.forget()
+    _dependent.clear()
+    _single.clear()
 
 
 def emit(op: str, operands: Sequence[Value | None], attrs: Attrs = ()) -> tuple[Value, ...]:
@@ -431,93 +372,45 @@ def emit(op: str, operands: Sequence[Value | None], attrs: Attrs = ()) -> tuple[
     traces = _local.traces
     if traces:
         return traces[-1].emit(op, operands, attrs)
-    types = _infer(op, operands, attrs)
-    node = _Node(op, attrs, tuple(operands))
-    return _wait(node, types) if types is not None else _run_now(node)
+    found = _native.eager(op, operands, attrs)
+    if found is None:
+        _native.learn(op, operands, attrs, _infer(op, operands, attrs))
+        found = _native.eager(op, operands, attrs)
+    return found if isinstance(found, tuple) else _run_now(op, operands, attrs)
 
 
-def emit_spread(op: str, operands: tuple[Value, ...], shape: tuple[Any, ...]) -> Value:
+def emit_spread(
+    op: str, operands: tuple[Value, ...], shape: tuple[Any, ...], attrs: Attrs = ()
+) -> Value:
     """A node that waits, whose operands are repeated to one shape first. Not while tracing."""
-    key = (op, operands[0].dtype, shape)
-    types = _types.get(key)
-    if types is None:
-        alike = []
-        for operand in operands:
-            value = Value(operand.dtype, shape)
-            value.data = operand.data
-            alike.append(value)
-        types = _types[key] = _infer(op, alike, ())
-    return _wait(_Node(op, (), operands, shape), types)[0]
+    found = _native.eager_spread(op, operands, shape, attrs)
+    if found is None:
+        alike = [Value(operands[0].dtype, shape) for _ in operands]
+        _native.learn(op, alike, attrs, _infer(op, alike, attrs))
+        found = _native.eager_spread(op, operands, shape, attrs)
+    assert found is not None
+    return found
 
 
-def _wait(node: _Node, types: Any) -> tuple[Value, ...]:
-    """Results of a node that is computed later, or now if much waits."""
-    count, size = 1, 0
-    for operand in node.operands:
-        if operand is None:
-            continue
-        if operand.trace is not None:
-            raise UsageError(
-                "this array was kept from a function that was traced and has returned. Return it "
-                "from the function.",
-                "T0627",
-            )
-        before = operand.node
-        if before is not None:
-            count += before.count
-            size += before.bytes
-    made: list[Value] = []
-    for i, (dtype, shape) in enumerate(types):
-        value = Value(dtype, shape)
-        value.node, value.index = node, i
-        node.results.append(weakref.ref(value))
-        node.size += _bytes(value)
-        made.append(value)
-    size += node.size
-    node.count, node.bytes = count, size
-    results = tuple(made)
-    if count >= NODES_MAX or size >= BYTES_MAX:
-        node.count, node.bytes = _count(results[0])
-        if node.count >= NODES_MAX or node.bytes >= BYTES_MAX:
-            evaluate(results)
-    return results
+_dependent: dict[object, _native.Program] = {}  # of operations whose sizes depend on data
 
 
-def _count(value: Value) -> tuple[int, int]:
-    """How many nodes wait for this one, itself included, and the bytes of their results."""
-    nodes: set[int] = set()
-    stack, size = [value], 0
-    while stack:
-        node = stack.pop().node
-        if node is None or id(node) in nodes:
-            continue
-        nodes.add(id(node))
-        size += node.size
-        stack.extend(v for v in node.operands if v is not None)
-    return len(nodes), size
-
-
-def _bytes(value: Value) -> int:
-    total = value.dtype.bits // 8
-    for size in value.shape:
-        total *= size  # type: ignore[assignment]
-    return total
-
-
-def _run_now(node: _Node) -> tuple[Value, ...]:
+def _run_now(op: str, all_operands: Sequence[Value | None], attrs: Attrs) -> tuple[Value, ...]:
     """An operation whose sizes depend on data is computed at once."""
     refuse_in_pass()
-    operands = [v for v in node.operands if v is not None]
+    operands = [v for v in all_operands if v is not None]
     evaluate(operands)
-    trace = GraphTrace("eager")
-    given = iter([trace.argument(v.dtype, v.shape, f"a{i}") for i, v in enumerate(operands)])
-    results = trace.emit(
-        node.op, [None if v is None else next(given) for v in node.operands], node.attrs
-    )
-    key = (node.op, _attrs_key(node.attrs), tuple((v.dtype, v.shape) for v in operands), default_device())
-    program = _programs.get(key)
+    types = tuple((v.dtype, v.shape) for v in operands)
+    absent = tuple(v is None for v in all_operands)
+    key = (op, _bits(attrs), types, absent, default_device())
+    program = _dependent.get(key)
     if program is None:
-        program = _programs[key] = _compile(trace, results)
+        trace = GraphTrace("eager")
+        given = iter([trace.argument(v.dtype, v.shape, f"a{i}") for i, v in enumerate(operands)])
+        places = [None if v is None else next(given) for v in all_operands]
+        if len(_dependent) >= 4096:
+            _dependent.clear()
+        program = _dependent[key] = _compile(trace, trace.emit(op, places, attrs))
     out = []
     for tensor in program.run_as(tuple(v.data for v in operands), {}, "tensor", []):
         value = Value(by_code[tensor.dtype], tensor.shape)
@@ -526,99 +419,69 @@ def _run_now(node: _Node) -> tuple[Value, ...]:
     return tuple(out)
 
 
+def _bits(value: Any) -> Any:
+    """A key in which floats are their bits: 0.0 equals -0.0, and NaN not itself."""
+    if isinstance(value, tuple):
+        return tuple(map(_bits, value))
+    return struct.pack("<d", value) if isinstance(value, float) else value
+
+
 def _compile(trace: GraphTrace, results: Sequence[Value], device: str = "") -> _native.Program:
     names = [f"y{i}" for i in range(len(results))]
     graph = trace.native.finish([r.id for r in results], names)
     return _native.Program(graph, device or default_device(), False, False, [], [])
 
 
-_programs: dict[object, _native.Program] = {}
+# ---- Flushes without a program ----
+
+if TYPE_CHECKING:
+    # -1, -2, ...: leaves; (node, result); None: absent.
+    Number: TypeAlias = "int | tuple[int, int] | None"
+    FlushNode: TypeAlias = "tuple[str, Attrs, tuple[int, ...] | None, tuple[Number, ...]]"
+    # Nodes in order, (dtype, shape) of leaves, results.
+    Flush: TypeAlias = "tuple[list[FlushNode], list[tuple[DType, tuple[int, ...]]], list[Number]]"
+
+_single: dict[object, _native.Program] = {}  # of flushes of one operation
 
 
-class _Plan:
-    """What is to be computed: nodes in order, what they read, and what somebody still names."""
+def cold(key: bytes, flush: Flush, data: tuple[Any, ...]) -> tuple[Any, Any, str]:
+    """What a flush without a program does: (program, results, how). One of the first two is None.
 
-    def __init__(self, wanted: Sequence[Value]):
-        self.nodes: list[_Node] = []
-        self.leaves: list[Value] = []
-        self.outputs: list[Value] = []
-        self._numbers: dict[int, int] = {}  # id of a value: its number in the key
-        self._placed: set[int] = set()
-        for value in wanted:
-            self._visit(value)
-        named = {id(v) for v in wanted}
-        for node in self.nodes:
-            for reference in node.results:
-                result = reference()
-                if result is not None and (result.handles or id(result) in named):
-                    self.outputs.append(result)
-        self.key = self._key()
+    If each operation has a program of its own, these give the results, and the program of the whole
+    is compiled meanwhile.
+    """
+    nodes, leaves, outputs = flush
+    if len(nodes) > 1 and key not in _under_way:
+        results = _replayed(flush, data)
+        if results is not None:
+            _compile_later(key, flush)
+            return None, results, "one by one, while their program is compiled"
+    program = _build(flush)
+    if len(nodes) == 1:
+        if len(_single) >= 4096:
+            _single.clear()
+        _single[_single_key(nodes[0], leaves, len(outputs))] = program
+    return program, None, "by a new program"
 
-    def _visit(self, root: Value) -> None:
-        """Operands before nodes, without recursion."""
-        stack = [root]
-        while stack:
-            value = stack[-1]
-            node = value.node
-            if value.data is not None or node is None:
-                if id(value) not in self._numbers:
-                    self._numbers[id(value)] = -1 - len(self.leaves)
-                    self.leaves.append(value)
-                stack.pop()
-                continue
-            if id(node) in self._placed:
-                stack.pop()
-                continue
-            missing = [v for v in node.operands if v is not None and not self._known(v)]
-            if missing:
-                stack.extend(missing)
-                continue
-            self._place(node)
-            stack.pop()
 
-    def _known(self, value: Value) -> bool:
-        return id(value) in self._numbers
+def _build(flush: Flush) -> _native.Program:
+    nodes, leaves, outputs = flush
+    trace = GraphTrace("eager")
+    trace.locate = False
+    given = [trace.argument(dtype, shape, f"a{i}") for i, (dtype, shape) in enumerate(leaves)]
+    made: list[tuple[Value, ...]] = []
 
-    def _place(self, node: _Node) -> None:
-        self._placed.add(id(node))
-        for reference in node.results:
-            value = reference()
-            if value is not None:
-                self._numbers.setdefault(id(value), len(self.nodes) * 16 + value.index)
-        self.nodes.append(node)
+    def value(number: Number) -> Value | None:
+        if number is None:
+            return None
+        return given[-1 - number] if isinstance(number, int) else made[number[0]][number[1]]
 
-    def _key(self) -> object:
-        number = self._numbers
-        nodes = tuple(
-            (n.op, _attrs_key(n.attrs), n.spread, tuple([None if v is None else number[id(v)] for v in n.operands]))
-            for n in self.nodes
-        )
-        leaves = tuple((v.dtype, v.shape) for v in self.leaves)
-        return nodes, leaves, tuple(number[id(v)] for v in self.outputs), default_device()
-
-    def program(self) -> _native.Program:
-        found = _programs.get(self.key)
-        if found is None:
-            if len(_programs) >= 4096:
-                _programs.clear()
-            found = _programs[self.key] = self._build()
-        return found
-
-    def _build(self) -> _native.Program:
-        trace = GraphTrace("eager")
-        trace.locate = False
-        made: dict[int, Value] = {}
-        for i, leaf in enumerate(self.leaves):
-            made[id(leaf)] = trace.argument(leaf.dtype, leaf.shape, f"a{i}")
-        for node in self.nodes:
-            operands = [None if v is None else made[id(v)] for v in node.operands]
-            if node.spread is not None:
-                operands = [v and _spread(trace, v, node.spread) for v in operands]
-            for old, new in zip(node.results, trace.emit(node.op, operands, node.attrs)):
-                value = old()
-                if value is not None:
-                    made.setdefault(id(value), new)
-        return _compile(trace, [made[id(v)] for v in self.outputs])
+    for op, attrs, spread, numbers in nodes:
+        operands = [value(n) for n in numbers]
+        if spread is not None:
+            operands = [v and _spread(trace, v, spread) for v in operands]
+        made.append(trace.emit(op, operands, attrs))
+    return _compile(trace, [v for v in map(value, outputs) if v is not None])
 
 
 def _spread(trace: GraphTrace, value: Value, shape: tuple[int, ...]) -> Value:
@@ -627,21 +490,74 @@ def _spread(trace: GraphTrace, value: Value, shape: tuple[int, ...]) -> Value:
     return trace.emit("broadcast", (value,), (("shape", DIMS, shape),))[0]
 
 
-def evaluate(values: Sequence[Value]) -> None:
-    """Computes values that wait, and all that they need, in one program."""
-    pending = [v for v in values if v.data is None]
-    if not pending:
-        return
-    for value in pending:
-        if value.trace is not None:
-            raise unknown(value)
-    refuse_in_pass()
-    plan = _Plan(pending)
-    inputs = tuple(v.data for v in plan.leaves)
-    results = plan.program().run_as(inputs, {}, "tensor", [])
-    for value, tensor in zip(plan.outputs, results):
-        value.data = tensor
-        value.node = None
+def _single_key(node: FlushNode, types: Sequence[object], results: int) -> object:
+    """Of an operation on operands of these types, each of which is there once."""
+    op, attrs, spread, numbers = node
+    return op, _bits(attrs), spread, numbers, tuple(types), results, default_device()
+
+
+def _replayed(flush: Flush, data: tuple[Any, ...]) -> list[Any] | None:
+    """The results, if each operation has a program; else None, as soon as one has none."""
+    nodes, leaves, outputs = flush
+    made: list[Any] = []
+
+    def operand(number: Any) -> tuple[Any, Any]:
+        if isinstance(number, int):
+            return leaves[-1 - number], data[-1 - number]
+        tensor = made[number[0]][number[1]]
+        return (by_code[tensor.dtype], tensor.shape), tensor
+
+    for op, attrs, spread, numbers in nodes:
+        distinct = list(dict.fromkeys(n for n in numbers if n is not None))
+        places = tuple(None if n is None else -1 - distinct.index(n) for n in numbers)
+        given = [operand(n) for n in distinct]
+        results = 1 + max((i for n, i in _results_read(flush) if n == len(made)), default=0)
+        node = (op, attrs, spread, places)
+        program = _single.get(_single_key(node, [t for t, _ in given], results))
+        if program is None:
+            return None
+        made.append(program.run_as(tuple(d for _, d in given), {}, "tensor", []))
+    return [operand(o)[1] for o in outputs]
+
+
+def _results_read(flush: Flush) -> list[tuple[int, int]]:
+    """Which results of which nodes somebody reads."""
+    nodes, _, outputs = flush
+    return [n for n in (*outputs, *(n for node in nodes for n in node[3])) if isinstance(n, tuple)]
+
+
+_under_way: set[bytes] = set()
+
+
+def _compile_later(key: bytes, flush: Flush) -> None:
+    """Compiles on a thread of its own. A failure is told when the values are asked for again."""
+    at = generation
+
+    def work() -> None:
+        try:
+            program = _build(flush)
+            if at == generation:
+                _native.keep_program(key, program)
+        except Error:
+            pass  # the next flush of this kind compiles at once, and raises it
+        else:
+            _under_way.discard(key)
+
+    _under_way.add(key)
+    threading.Thread(target=work, name="tenon-compile", daemon=True).start()
+
+
+def told_flush(operations: int, how: str | None) -> None:
+    """Logs which line of the user asked for values."""
+    import logging
+
+    line = user_line()
+    place = f"{line[0]}:{line[1]}" if line else "a thread without frames"
+    what = "1 operation" if operations == 1 else f"{operations} operations"
+    logging.getLogger("tenon.eager").debug("%s reads a value: %s run %s", place, what, how or "by a known program")
+
+
+evaluate = _native.evaluate
 
 
 def unknown(value: Value) -> UsageError:

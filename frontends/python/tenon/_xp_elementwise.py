@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._array import Array, binary, operand_like, pair, value_of, weak_float
+from tenon import _native, _ops
+from tenon._array import (
+    QUICK,
+    Array,
+    binary,
+    direction,
+    operand_like,
+    pair,
+    spread,
+    value_of,
+    weak_float,
+)
 from tenon._dtypes import DType
 from tenon._errors import UnsupportedError
 
@@ -35,7 +45,12 @@ def check(name: str, kind: str, *values: Any) -> None:
 
 
 def _unary(name: str, kind: str, op: str, doc: str) -> None:
+    quick, quickly = QUICK[name], _native.quick_unary
+
     def function(x: Array, /) -> Array:
+        found: Array | None = quickly(quick, x)
+        if found is not None:
+            return found
         weak = isinstance(x, Array) and x._weak
         v = x._value if weak else value_of(x)
         check(name, kind, v)
@@ -45,7 +60,12 @@ def _unary(name: str, kind: str, op: str, doc: str) -> None:
 
 
 def _binary(name: str, kind: str, op: str, doc: str) -> None:
+    quick, quickly = QUICK[name], _native.quick_binary
+
     def function(x1: Any, x2: Any, /) -> Array:
+        found: Array | None = quickly(quick, x1, x2)
+        if found is not None:
+            return found
         if kind == "float":
             x1, x2 = weak_float(x1), weak_float(x2)
         for x in (x1, x2):
@@ -107,22 +127,29 @@ for _name, _kind, _op, _doc in (
     _binary(_name, _kind, _op, _doc + " Shapes repeat and types promote.")
 
 
-def _comparison(name: str, kind: str, direction: int, doc: str) -> None:
+def _comparison(name: str, kind: str, doc: str) -> None:
+    attrs, quick, quickly = direction(name), QUICK[name], _native.quick_binary
+
     def function(x1: Any, x2: Any, /) -> Array:
+        found: Array | None = quickly(quick, x1, x2)
+        if found is not None:
+            return found
         a, b = pair(x1, x2)
         check(name, kind, a, b)
-        shape = _ops.broadcast_shapes(a.shape, b.shape)
-        a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
-        return Array(_ops.compare(a, b, direction))
+        return Array(spread("compare", a, b, attrs))
 
     _publish(name, function, doc + " An array of bool; NaN is unequal to everything.")
 
 
-for _i, (_name, _doc) in enumerate({
-    "equal": "x1 == x2.", "not_equal": "x1 != x2.", "less": "x1 < x2.", "less_equal": "x1 <= x2.",
-    "greater": "x1 > x2.", "greater_equal": "x1 >= x2.",
-}.items()):  # fmt: skip
-    _comparison(_name, "any" if _i < 2 else "numeric", _i, _doc)
+for _name, _kind, _doc in (
+    ("equal", "any", "x1 == x2."),
+    ("not_equal", "any", "x1 != x2."),
+    ("less", "numeric", "x1 < x2."),
+    ("less_equal", "numeric", "x1 <= x2."),
+    ("greater", "numeric", "x1 > x2."),
+    ("greater_equal", "numeric", "x1 >= x2."),
+):
+    _comparison(_name, _kind, _doc)
 
 
 def _published(function: Any) -> Any:

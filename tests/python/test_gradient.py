@@ -1,0 +1,87 @@
+"""`@op.gradient`: derivatives written by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon
+from tenon import xp
+
+
+@tenon.op("test.soft_clip")
+def soft_clip(x: Any, y: Any, limit: float = 2.0) -> Any:
+    return xp.tanh(x / limit) * y
+
+
+@soft_clip.gradient
+def soft_clip_gradient(g: Any, x: Any, y: Any, limit: Any) -> Any:
+    t = xp.tanh(x / limit)
+    return g * y * (1.0 - t * t) / limit, g * t
+
+
+X = np.linspace(-2, 2, 6, dtype=np.float32).reshape(2, 3)
+
+
+def test_a_right_derivative_passes() -> None:
+    tenon.opcheck(soft_clip, X, X + 3, limit=1.5)
+    a, b = soft_clip.gradients(xp.ones((2, 3)), X, X + 3)
+    assert a is not None and b is not None and a.shape == (2, 3)
+    np.testing.assert_allclose(np.asarray(b), np.tanh(X / 2), rtol=1e-6)
+
+
+def test_it_is_traced_with_what_is_around_it() -> None:
+    step = tenon.compile(lambda x, y: soft_clip.gradients(xp.ones((2, 3)), x, y)[0])
+    at_once = soft_clip.gradients(xp.ones((2, 3)), X, X)[0]
+    np.testing.assert_allclose(np.asarray(step(X, X)), np.asarray(at_once), rtol=1e-5, atol=1e-6)
+
+
+def test_a_wrong_derivative_is_found() -> None:
+    @tenon.op("test.cube")
+    def cube(x: Any) -> Any:
+        return x * x * x
+
+    @cube.gradient
+    def wrong(g: Any, x: Any) -> Any:
+        return g * x * x * 2.0
+
+    with pytest.raises(AssertionError, match="gradient of x at .* finite differences"):
+        tenon.opcheck(cube, X)
+    cube.gradient(lambda g, x: g * x * x * 3.0)
+    tenon.opcheck(cube, X)
+
+
+def test_several_results_and_arrays_without_derivative() -> None:
+    @tenon.op("test.halves")
+    def halves(x: Any, i: Any) -> Any:
+        return xp.take(x, i, axis=0)
+
+    @halves.gradient
+    def gradient(g: Any, x: Any, i: Any) -> Any:
+        rows = xp.astype(xp.expand_dims(i, axis=1) == xp.arange(x.shape[0]), x.dtype)
+        return xp.matmul(rows.mT, g), None
+
+    tenon.opcheck(halves, X, np.array([1, 0, 1]))
+
+
+def test_what_does_not_fit_is_told() -> None:
+    @tenon.op("test.plain")
+    def plain(x: Any, a: float) -> Any:
+        return x * a
+
+    with pytest.raises(tenon.UsageError, match="T0660.*no derivative"):
+        plain.gradients(X, X, 2.0)
+    for wrong in (lambda x, a: x, lambda g, a, x: g, lambda: None):
+        with pytest.raises(tenon.UsageError, match="T0660"):
+            plain.gradient(wrong)
+    for result, message in (
+        (lambda g, x, a: (g, g), "returned 2 arrays"),
+        (lambda g, x, a: g[0], "the gradient of x is"),
+        (lambda g, x, a: xp.astype(g, xp.float64), "the gradient of x is"),
+        (lambda g, x, a: 1.0, "the gradient of x is"),
+    ):
+        plain.gradient(result)
+        with pytest.raises(tenon.UsageError, match=message):
+            plain.gradients(xp.ones((2, 3)), X, 2.0)
