@@ -143,16 +143,17 @@ class Walk:
         self.values: dict[fx.Node, Any] = {}
         self.refused: dict[fx.Node, str] = {}
         self.inputs: list[fx.Node] = []
+        self.constants: dict[str, torch.Tensor] = {}  # values of placeholders that never change
+        self.keep_inputs = False  # also those that nobody reads
         self.random = 0  # how many streams of random numbers were drawn
         self._key: Value | None = None
         self._place = ""
 
-    def run(self, skip: set[fx.Node] = frozenset()) -> None:  # type: ignore[assignment]
-        """Walks over all nodes but the placeholders that nobody reads."""
+    def run(self) -> None:
+        """Walks over all nodes."""
         with tracing(self.trace):
             for node in self.graph.nodes:
-                if node not in skip:
-                    self._visit(node)
+                self._visit(node)
 
     def _visit(self, node: fx.Node) -> None:
         if node.op == "placeholder":
@@ -167,8 +168,11 @@ class Walk:
 
     def _placeholder(self, node: fx.Node) -> None:
         self.values[node] = fake = node.meta.get("val")
-        if isinstance(fake, torch.Tensor) and node.users:
+        if isinstance(fake, torch.Tensor) and (node.users or self.keep_inputs):
             try:
+                if node.name in self.constants:
+                    self.values[node] = constant(self.trace, self.constants[node.name])
+                    return
                 self.values[node] = self._argument(fake, node.name)
                 self.inputs.append(node)
             except BEYOND as error:

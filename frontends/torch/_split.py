@@ -43,19 +43,25 @@ class Compiled:
             log.info("%s graph: %s stays in torch: %s", self.kind, operator, reason)
 
 
-def compile_graph(gm: fx.GraphModule, options: Options, kind: str) -> Compiled:
-    """Makes programs of a graph after AOTAutograd. What has no mapping stays in torch."""
+def compile_graph(
+    gm: fx.GraphModule, options: Options, kind: str, constants: dict[str, torch.Tensor] | None = None
+) -> Compiled:
+    """Makes programs of a graph after AOTAutograd. What has no mapping stays in torch.
+
+    `constants` are values of placeholders, by name, that never change.
+    """
     made = Compiled(kind, gm)
     try:
         with _disable_current_modes():  # AOTAutograd's, in which every tensor must be a fake one
-            _compile(made, options)
+            _compile(made, options, constants or {})
     except BEYOND as error:
         made.refuse("the graph", _first_line(error))
     return made
 
 
-def _compile(made: Compiled, options: Options) -> None:
+def _compile(made: Compiled, options: Options, constants: dict[str, torch.Tensor]) -> None:
     walk = Walk(made.gm.graph, made.kind)
+    walk.constants = constants
     walk.run()
     _note(made, walk)
     if walk.refused or _odd_copies(made.gm.graph):

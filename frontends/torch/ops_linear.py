@@ -89,6 +89,10 @@ def _all(given: Sequence[int], rank: int) -> tuple[int, ...]:
     return tuple(given) if len(given) == rank else tuple(given) * rank
 
 
+def _is_empty(x: Value) -> bool:
+    return any(isinstance(s, int) and s == 0 for s in x.shape)
+
+
 @row("aten.convolution.default")
 def convolution(
     n: Node, x: Value, w: Value, bias: Value | None, stride: Any, padding: Any, dilation: Any,
@@ -96,7 +100,7 @@ def convolution(
 ) -> Value:  # fmt: skip
     rank = len(w.shape) - 2
     stride, padding, dilation = _all(stride, rank), _all(padding, rank), _all(dilation, rank)
-    if 0 in x.shape or 0 in w.shape:
+    if _is_empty(x) or _is_empty(w):
         raise Refused("without elements")
     operands = [x, w] if bias is None else [x, w, bias]
     if transposed:
@@ -121,7 +125,7 @@ def convolution_backward(
     window = _Window(stride, padding, dilation, groups)
     if not all(isinstance(s, int) for v in (g, x, w) for s in v.shape[1:]):
         raise Refused("the gradient over sizes that are not known")
-    if 0 in g.shape or 0 in x.shape:
+    if _is_empty(g) or _is_empty(x):
         raise Refused("without elements")
     to_x = to_w = to_bias = None
     if mask[0]:

@@ -160,7 +160,7 @@ def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
 @row("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool1d.default")
 def adaptive_avg_pool(n: Node, x: Value, sizes: Sequence[Any]) -> Value:
     rank = len(sizes)
-    if all(s == 1 for s in sizes):
+    if all(isinstance(s, int) and s == 1 for s in sizes):
         return n.reshape(_ops.one("mean", x, dims=tuple(range(len(x.shape) - rank, len(x.shape)))))
     if not all(isinstance(s, int) for s in (*sizes, *x.shape[-rank:])):
         raise Refused("sizes that are not known")
