@@ -47,7 +47,7 @@ def explain(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     The backward graph is compiled where results need gradients; parameters get none. What the
     network has compiled before stays as it is. Raises what the network raises.
     """
-    from torch._dynamo.utils import counters
+    from torch._dynamo.utils import graph_break_reasons
 
     net = getattr(net, "_orig_mod", net)
 
@@ -55,14 +55,14 @@ def explain(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
         return backend(gm, inputs)
 
     listed: list[Compiled] = []
-    before = dict(counters["graph_break"])
+    before = len(graph_break_reasons)
     watch.lists.append(listed)
     try:
         result = torch.compile(net, backend=fresh)(*args, **kwargs)
         _backward(result, net)
     finally:
         watch.lists.remove(listed)
-    breaks = [k for k, count in counters["graph_break"].items() if count > before.get(k, 0)]
+    breaks = [str(b.reason) for b in graph_break_reasons[before:] if b.graph_break]
     return Explanation(listed, breaks, _failed_guards(net))
 
 
@@ -81,4 +81,5 @@ def _failed_guards(net: Any) -> list[str]:
 
     code = getattr(getattr(net, "forward", net), "__code__", None)
     failures = getattr(utils, "guard_failures", {})
-    return [str(f) for f in failures.get(code, ())] if code is not None else []
+    found = [str(f) for f in failures.get(code, ())] if code is not None else []
+    return [f for f in found if "BACKEND_MATCH" not in f]  # this function's own doing

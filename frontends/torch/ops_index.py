@@ -219,3 +219,48 @@ def take(n: Node, x: Value, index: Value) -> Value:
     return _ops.one("take", flat, from_zero(n, index, count), dim=0, mode="in_bounds")
 
 
+
+
+@row("aten.put.default")
+def put(n: Node, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
+    count: Any = 1
+    for size in x.shape:
+        count = count * size
+    many: Any = 1
+    for size in index.shape:
+        many = many * size
+    at = from_zero(n, _ops.reshape(index, (many,)), count)
+    flat, values = _ops.reshape(x, (count,)), _ops.reshape(source, (many,))
+    if x.dtype is dt.bool_ and accumulate:
+        raise Refused("adding booleans")
+    kind = "add" if accumulate else "set"
+    return n.reshape(_ops.one("scatter_elements", flat, at, values, dim=0, kind=kind, mode="in_bounds"))
+
+
+@row("aten.masked_scatter.default")
+def masked_scatter(n: Node, x: Value, mask: Value, source: Value) -> Value:
+    """Place k of the mask, counted in order, gets element k of the source."""
+    x, mask = n.to_result(x), n.spread(mask, dt.bool_)
+    count: Any = 1
+    for size in x.shape:
+        count = count * size
+    many: Any = 1
+    for size in source.shape:
+        many = many * size
+    if isinstance(many, int) and many == 0:
+        raise Refused("from no elements")
+    flat = _ops.convert(_ops.reshape(mask, (count,)), dt.int64)
+    order = _ops.one("cumsum", flat, dim=0, exclusive=1)
+    taken = _ops.one("take", _ops.reshape(source, (many,)), order, dim=0)
+    return _ops.select(mask, n.reshape(taken), x)
+
+
+@row("aten.index_reduce.default")
+def index_reduce(n: Node, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True) -> Value:
+    kind = {"prod": "mul", "amax": "max", "amin": "min"}.get(reduce)
+    if kind is None or not include_self or not x.shape or not source.shape:
+        raise Refused(f"reduce={reduce}, include_self={include_self}")
+    dim = axis_of(dim, len(x.shape))
+    index = _ops.reshape(index, (source.shape[dim],))
+    spread = _ops.broadcast_in(_ops.convert(index, dt.int64), source.shape, (dim,))
+    return _ops.one("scatter_elements", x, spread, source, dim=dim, kind=kind, mode="in_bounds")

@@ -366,6 +366,11 @@ def xlogy(n: Node, x: Any, y: Any) -> Value:
     return _ops.select(_ops.one("is_nan", b), b, out)
 
 
+@row("aten.ldexp.Tensor")
+def ldexp(n: Node, x: Value, y: Value) -> Value:
+    return _ops.one("mul", n.to_result(x), _ops.one("exp2", n.to_result(y)))
+
+
 # ---- Conversions and copies ----
 
 

@@ -88,7 +88,7 @@ def _position(size: Size, index: Any) -> Size:
     return index  # type: ignore[no-any-return]
 
 
-@row("aten.narrow.default")
+@row("aten.narrow.default", "aten.narrow_copy.default")
 def narrow(n: Node, x: Value, dim: int, start: Any, length: Any) -> Value:
     dim = axis_of(dim, len(x.shape))
     at = _position(x.shape[dim], start)
@@ -328,18 +328,40 @@ def diagonal_scatter(n: Node, x: Value, y: Value, offset: int = 0, dim1: int = 0
     return _ops.select(on, spread, x)
 
 
+def _dense_memory(n: Node, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> None:
+    """Refuses a tensor whose memory is not just its elements in order, or positions beyond it."""
+    fake = fake_of(n.node.args[0])
+    known = (*size, *stride, offset or 0, *fake.shape)
+    if not all(isinstance(v, int) for v in known):
+        raise Refused("positions in memory that are not known")
+    reach = (offset or 0) + sum((a - 1) * b for a, b in zip(size, stride))
+    if not fake.is_contiguous() or fake.storage_offset() != 0 or 0 not in size and reach >= fake.numel():
+        raise Refused("of a tensor whose memory is another one's")
+
+
 @row("aten.as_strided.default", "aten.as_strided_copy.default")
 def as_strided(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Value:
     """Elements of a dense tensor by their positions in memory."""
-    fake = fake_of(n.node.args[0])
-    if not fake.is_contiguous() or fake.storage_offset() != 0 or n.node.args[0].op != "call_function":
-        raise Refused("of a tensor whose memory is another one's")
+    _dense_memory(n, size, stride, offset)
     index = n.spread(offset or 0, dt.int64)
     for axis, step in enumerate(stride):
         along = _ops.iota(n.shape, axis, dt.int64)
         index = _ops.one("add", index, _ops.one("mul", along, n.spread(step, dt.int64)))
     flat = _ops.reshape(x, [_count(x.shape)])
     return _ops.one("take", flat, index, dim=0)
+
+
+@row("aten.as_strided_scatter.default")
+def as_strided_scatter(n: Node, x: Value, y: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Value:
+    _dense_memory(n, size, stride, offset)
+    index = n.spread(offset or 0, dt.int64, tuple(size))
+    for axis, step in enumerate(stride):
+        along = _ops.iota(tuple(size), axis, dt.int64)
+        index = _ops.one("add", index, _ops.one("mul", along, n.spread(step, dt.int64, tuple(size))))
+    flat, count = _ops.reshape(x, [_count(x.shape)]), [_count(tuple(size))]
+    y = _ops.reshape(_ops.broadcast_to(y, tuple(size)), count)
+    put = _ops.one("scatter_elements", flat, _ops.reshape(index, count), y, dim=0, kind="set")
+    return n.reshape(put)
 
 
 @row("aten.unfold.default", "aten.unfold_copy.default")

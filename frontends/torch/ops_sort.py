@@ -50,3 +50,42 @@ def searchsorted(n: Node, first: Value, second: Value, *, out_int32: bool = Fals
         raise Refused("of several lists, or of mixed types")
     flag = int(right or side == "right")
     return _ops.one("searchsorted", boundaries, x, right=flag, index_dtype=n.dtype)
+
+
+def _sorted(x: Value, axis: int) -> tuple[Value, ...]:
+    places = _ops.iota(x.shape, axis, dt.int64)
+    return emit("sort", (x, places), _ops.attrs(dim=axis, keys=1, descending=(0,)))
+
+
+@row("aten.kthvalue.default", "aten.median.dim")
+def kth_smallest(n: Node, x: Value, *given: Any) -> tuple[Value, ...]:
+    """The k-th smallest along an axis; the median is the lower one of the middle."""
+    median = "median" in str(n.node.target)
+    dim = given[0] if median else given[1] if len(given) > 1 and given[1] is not None else -1
+    if not x.shape or x.dtype is dt.bool_:
+        raise Refused("of a single number, or of booleans")
+    axis = axis_of(dim, len(x.shape))
+    size = x.shape[axis]
+    values, order = _sorted(x, axis)
+    k = (size - 1) // 2 if median else given[0] - 1
+    value, place = (_ops.slice_axis(v, axis, k, k + 1) for v in (values, order))
+    if median and dt.is_float(x.dtype):  # NaN is the median if there is one; it is sorted last
+        last, where = (_ops.slice_axis(v, axis, size - 1, size) for v in (values, order))
+        wrong = _ops.one("is_nan", last)
+        value, place = _ops.select(wrong, last, value), _ops.select(wrong, where, place)
+    return n.reshape(value), n.reshape(place)
+
+
+@row("aten.median.default")
+def median(n: Node, x: Value) -> Value:
+    count: Any = 1
+    for size in x.shape:
+        count = count * size
+    if not isinstance(count, int) or count == 0 or x.dtype is dt.bool_:
+        raise Refused("of no elements, or of booleans")
+    values, _ = _sorted(_ops.reshape(x, (count,)), 0)
+    middle = _ops.slice_axis(values, 0, (count - 1) // 2, (count - 1) // 2 + 1)
+    if dt.is_float(x.dtype):
+        last = _ops.slice_axis(values, 0, count - 1, count)
+        middle = _ops.select(_ops.one("is_nan", last), last, middle)
+    return n.reshape(middle)
