@@ -32,7 +32,7 @@ FAILURES = ("wrong", "error", "crash")
 DTYPES = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
 # Their values are random, or whatever was in memory.
 RANDOM = ("bernoulli", "rand", "normal", "uniform", "dropout", "multinomial", "empty", "cauchy", "exponential",
-          "geometric", "log_normal", "rrelu", "fractional_max_pool", "svd_lowrank", "pca_lowrank", "resize_")  # fmt: skip
+          "geometric", "log_normal", "multi_head_attention", "rrelu", "fractional_max_pool", "svd_lowrank", "pca_lowrank", "resize_")  # fmt: skip
 
 # Which of equal elements they name is open; only the elements count.
 UNSTABLE = ("sort", "topk", "msort")
