@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import torch
 
 from tenon import _host, _native
-from tenon._errors import UsageError
+from tenon._errors import DataError, NotFoundError, UsageError
 from tenon._model import Model, _Recipe
 from tenon._trace import tracing
 
@@ -17,7 +18,6 @@ from ._lower import BEYOND, Walk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
     from collections.abc import Mapping
     from typing import Any
 
@@ -33,7 +33,7 @@ def from_exported(
 
     Inputs and results are the program's, in its order and by its names. Parameters are constants.
     Dynamic dims are symbols of the model. The other arguments are those of `tenon.load`. Raises
-    `tenon.UnsupportedError` or `UsageError` T0640 for a node without mapping, and for a network
+    `tenon.UsageError` T0640 for a node without mapping, and for a network
     that changes its buffers, since a model is immutable.
     """
     _host.open()
@@ -47,8 +47,15 @@ def from_exported(
 
 
 def load(path: str | os.PathLike[str], **given: Any) -> Model:
-    """A model of a file of `torch.export.save`."""
-    return from_exported(torch.export.load(path), **given)
+    """A model of a file of `torch.export.save`. NotFoundError T0101, DataError T0640 for the file."""
+    try:
+        program = torch.export.load(path)
+    except FileNotFoundError:
+        raise NotFoundError(f"there is no file {os.fspath(path)}", "T0101") from None
+    except Exception as error:  # of whatever torch reads it with
+        told = str(error).split("\n")[0]
+        raise DataError(f"PyTorch cannot read {os.fspath(path)}: {told}", "T0640") from error
+    return from_exported(program, **given)
 
 
 def _graph_of(program: torch.export.ExportedProgram) -> _native.Graph:

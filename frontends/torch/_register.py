@@ -31,7 +31,7 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     It works in eager mode, with fake tensors, in `torch.export`, and in compiled networks, where it
     is one node of ours. `results` is the number of its results. `gradient` gets the gradient of each
     result, then the arguments of the op, and returns that of each array (one, or a tuple; None for
-    none); without it, a backward pass raises what torch raises. Registered once for each name: a
+    none); without it, a backward pass raises NotImplementedError. Registered once for each name: a
     second time, T0642, as for what torch's schemas cannot say.
     """
     namespace, _, name = op.name.partition(".")
@@ -48,8 +48,7 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     library.impl(name, _eager(op, results), "CPU")
     qualified = f"{namespace}::{name}"
     torch.library.register_fake(qualified, _fake(op), lib=library)
-    if gradient is not None:
-        _add_gradient(op, qualified, gradient, library)
+    _add_gradient(op, qualified, gradient, library)
     row(overload)(_row(op))
     return getattr(getattr(torch.ops, namespace), name)
 
@@ -148,7 +147,7 @@ def _torch_type(dtype: Any) -> torch.dtype:
     return next(t for t, d in DTYPES.items() if d is dtype)
 
 
-def _add_gradient(op: Op, name: str, gradient: Callable[..., Any], library: Any) -> None:
+def _add_gradient(op: Op, name: str, gradient: Callable[..., Any] | None, library: Any) -> None:
     count = len(op.operands)
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -156,6 +155,8 @@ def _add_gradient(op: Op, name: str, gradient: Callable[..., Any], library: Any)
         ctx.attrs = inputs[count:]
 
     def backward(ctx: Any, *grads: Any) -> Any:
+        if gradient is None:
+            raise NotImplementedError(f"{op.name} was registered without gradient=")
         made = gradient(*grads, *ctx.saved_tensors, *ctx.attrs)
         listed = tuple(made) if isinstance(made, (tuple, list)) else (made,)
         return (*listed, *([None] * len(ctx.attrs)))

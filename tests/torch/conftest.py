@@ -12,6 +12,10 @@ if importlib.util.find_spec("torch") is None:
     collect_ignore_glob = ["test_*.py"]
 
 
+def pytest_addoption(parser):
+    parser.addoption("--all-models", action="store_true", help="all configurations of models.py")
+
+
 def pytest_sessionfinish(session, exitstatus):
     if collect_ignore_glob and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = 0
