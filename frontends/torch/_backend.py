@@ -1,0 +1,104 @@
+"""The backend of `torch.compile`."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+
+import torch
+from torch import fx
+
+from tenon import _host
+
+from ._decompositions import table
+from ._options import Options
+from ._split import Compiled, compile_graph
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+log = logging.getLogger("tenon.torch")
+
+TESTED = "2.13"
+
+
+class _Watch(threading.local):
+    """Who wants to know what becomes of graphs (`explain`)."""
+
+    def __init__(self) -> None:
+        self.lists: list[list[Compiled]] = []
+
+
+watch = _Watch()
+
+
+@functools.cache
+def _tell_version() -> None:
+    if not torch.__version__.startswith(TESTED + "."):
+        log.warning("torch %s is not the tested version, which is %s", torch.__version__, TESTED)
+
+
+def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None) -> Callable[..., Any]:
+    """Compiles a graph of Dynamo: `torch.compile(net, backend="tenon", options={"device": "cpu"})`.
+
+    Options are those of `Options`; T0641 for others. Forward and backward run in Tenon, and
+    operators without mapping in torch, which the logger "tenon.torch" tells. Results, their strides,
+    mutations and errors are those of eager mode.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    chosen = Options(options)
+    _host.open()
+    _tell_version()
+
+    frozen = _parameters(gm, example_inputs) if chosen.freezing else {}
+
+    def compiler(kind: str) -> Callable[..., Any]:
+        def compile(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            constants = _matching(graph, frozen, len(example_inputs)) if kind == "inference" else {}
+            made = compile_graph(graph, chosen, kind, constants)
+            for listed in watch.lists:
+                listed.append(made)
+            return made.call
+
+        return compile
+
+    made: Callable[..., Any] = aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        decompositions=table(),
+        partition_fn=min_cut_rematerialization_partition,
+        keep_inference_input_mutations=True,
+    )(gm, example_inputs)
+    return made
+
+
+def _parameters(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    """Parameters and buffers among the inputs of Dynamo's graph, by position."""
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    found: dict[int, torch.Tensor] = {}
+    for i, (node, value) in enumerate(zip(placeholders, inputs)):
+        static = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
+        if static is not None and type(value) in (torch.Tensor, torch.nn.Parameter):
+            found[i] = value
+    return found
+
+
+def _matching(graph: fx.GraphModule, frozen: dict[int, torch.Tensor], count: int) -> dict[str, torch.Tensor]:
+    """The same by names of AOTAutograd's graph, whose inputs are the same unless some are mutated."""
+    nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    if len(nodes) != count:
+        return {}
+    changed = {n.args[0] for n in graph.graph.nodes if n.target is torch.ops.aten.copy_.default}
+    found = {}
+    for i, value in frozen.items():
+        fake = nodes[i].meta.get("val")
+        same = isinstance(fake, torch.Tensor) and fake.shape == value.shape and fake.dtype == value.dtype
+        if same and nodes[i] not in changed:
+            found[nodes[i].name] = value
+    return found

@@ -1,0 +1,39 @@
+"""Which operators torch takes apart before we see them."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+aten = torch.ops.aten
+
+# Beyond torch's core table, what a network or its gradient may have.
+_MORE = [
+    aten._weight_norm_interface, aten._weight_norm_interface_backward, aten.std, aten.std_mean,
+    aten.var_mean, aten.cudnn_batch_norm, aten.native_batch_norm, aten._native_batch_norm_legit,
+    aten._native_batch_norm_legit_no_training, aten._native_batch_norm_legit_functional,
+    aten.native_batch_norm_backward, aten.upsample_bilinear2d, aten.upsample_nearest2d_backward,
+    aten.grid_sampler_2d, aten.log_sigmoid_forward, aten.native_group_norm, aten.softplus_backward,
+    aten.prelu, aten.native_dropout, aten.dropout, aten.addr, aten.logaddexp, aten.nll_loss_forward,
+    aten.nll_loss2d_forward, aten.huber_loss, aten.smooth_l1_loss, aten.smooth_l1_loss_backward,
+    aten.soft_margin_loss, aten.soft_margin_loss_backward, aten.split_with_sizes_copy, aten.unfold_backward,
+    aten.unfold_copy, aten.linalg_vector_norm, aten.native_layer_norm, aten.norm, aten.bucketize,
+]  # fmt: skip
+
+
+@functools.cache
+def table() -> dict[Any, Callable[..., Any]]:
+    """torch's decompositions, without those of operators that have a row."""
+    from torch._decomp import core_aten_decompositions, get_decompositions
+
+    from . import _table
+
+    found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
+    found.update({k: v for k, v in get_decompositions(_MORE).items()})
+    return {op: how for op, how in found.items() if _table.find(op) is None}

@@ -1,0 +1,335 @@
+"""A graph of torch as a graph of ours: the walk over its nodes.
+
+The walk knows no operator: rows of the table do (`_table.py`). It gives each row values, and checks
+that the results have the types and sizes that torch gives the node.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import fx
+
+from tenon import _dtypes as dt
+from tenon import _ops
+from tenon._errors import Error
+from tenon._trace import NO, Dim, GraphTrace, SizeNeeded, Value, same, tracing
+
+from . import _table
+from ._sizes import Numbers, size_in
+from ._table import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from tenon._trace import Size
+
+DTYPES: dict[torch.dtype, dt.DType] = {
+    torch.bool: dt.bool_, torch.int8: dt.int8, torch.int16: dt.int16, torch.int32: dt.int32,
+    torch.int64: dt.int64, torch.uint8: dt.uint8, torch.uint16: dt.uint16, torch.uint32: dt.uint32,
+    torch.uint64: dt.uint64, torch.float16: dt.float16, torch.bfloat16: dt.bfloat16,
+    torch.float32: dt.float32, torch.float64: dt.float64,
+}  # fmt: skip
+
+# What a row may raise because a node is beyond it: the node stays in torch.
+BEYOND = (Refused, Error, SizeNeeded, TypeError, ValueError, OverflowError, NotImplementedError)
+
+
+def dtype_of(dtype: torch.dtype) -> dt.DType:
+    """Our element type. Refused if there is none."""
+    found = DTYPES.get(dtype)
+    if found is None:
+        raise Refused(f"elements of {dtype} have no operators yet")
+    return found
+
+
+def fake_of(argument: Any) -> Any:
+    """What torch knows of an argument: a tensor without data, a SymInt, or the argument itself."""
+    return argument.meta.get("val") if isinstance(argument, fx.Node) else argument
+
+
+class Node:
+    """What a row is given besides its arguments."""
+
+    def __init__(self, walk: Walk, node: fx.Node):
+        self.walk = walk
+        self.node = node
+        self.trace = walk.trace
+        self.fake = node.meta.get("val")
+
+    @property
+    def result(self) -> torch.Tensor:
+        """The (first) result, with torch's type."""
+        fake = self.fake[0] if isinstance(self.fake, (tuple, list)) else self.fake
+        assert isinstance(fake, torch.Tensor)
+        return fake
+
+    @property
+    def dtype(self) -> dt.DType:
+        """The element type of the (first) result."""
+        return dtype_of(self.result.dtype)
+
+    @property
+    def shape(self) -> tuple[Size, ...]:
+        """The sizes of the (first) result."""
+        return self.shape_of(self.result)
+
+    def shape_of(self, fake: torch.Tensor) -> tuple[Size, ...]:
+        return tuple(size_in(self.trace, s) for s in fake.shape)
+
+    def is_read(self, i: int) -> bool:
+        """Whether somebody reads result i of several."""
+        return any(user.args[1] == i for user in self.node.users)
+
+    def to_result(self, x: Any) -> Value:
+        """An operand in the type and the shape of the result."""
+        return self.spread(x, self.dtype)
+
+    def spread(self, x: Any, dtype: dt.DType, shape: tuple[Size, ...] | None = None) -> Value:
+        """An operand in a type, repeated to a shape: that of the result unless given."""
+        return _ops.broadcast_to(self.typed(x, dtype), self.shape if shape is None else shape)
+
+    def typed(self, x: Any, dtype: dt.DType) -> Value:
+        """A value or a number in a type."""
+        if isinstance(x, Value):
+            return _ops.convert(x, dtype)
+        if isinstance(x, Dim):
+            return _ops.size_value(x, dtype)
+        if isinstance(x, (bool, int, float)):
+            if dt.is_integer(dtype):
+                low, high = dt.limits(dtype)
+                x = int(x) if low <= x <= high else _wrapped(int(x), dtype)
+            return _ops.scalar(x, dtype)
+        raise Refused(f"{type(x).__name__} is no operand")
+
+    def common(self, *indices: int) -> dt.DType:
+        """The type that torch computes in with these arguments."""
+        fakes = [fake_of(self.node.args[i]) for i in indices]
+        return dtype_of(functools_reduce_result_type(fakes))
+
+    def reshape(self, x: Value) -> Value:
+        """A value in the shape of the result."""
+        return _ops.reshape(x, self.shape)
+
+
+def _wrapped(x: int, dtype: dt.DType) -> int:
+    x &= (1 << dtype.bits) - 1
+    return x - (1 << dtype.bits) if dtype.kind == "signed integer" and x >> (dtype.bits - 1) else x
+
+
+def functools_reduce_result_type(fakes: Sequence[Any]) -> torch.dtype:
+    """torch's promotion of tensors and numbers."""
+    from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND, elementwise_dtypes
+
+    kind = ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
+    return elementwise_dtypes(*fakes, type_promotion_kind=kind)[1]
+
+
+def axis_of(axis: int, rank: int) -> int:
+    """An axis from 0 on; torch counts from behind, too, and numbers have one."""
+    return axis % max(rank, 1)
+
+
+class Walk:
+    """One walk over a graph. `refused` has the nodes that stay in torch, with the reason."""
+
+    def __init__(self, graph: fx.Graph, name: str = "torch"):
+        self.graph = graph
+        self.trace = GraphTrace(name)
+        self.trace.locate = False
+        self.values: dict[fx.Node, Any] = {}
+        self.refused: dict[fx.Node, str] = {}
+        self.inputs: list[fx.Node] = []
+        self.constants: dict[str, torch.Tensor] = {}  # values of placeholders that never change
+        self.keep_inputs = False  # also those that nobody reads
+        self.random = 0  # how many streams of random numbers were drawn
+        self._key: Value | None = None
+        self._place = ""
+
+    def run(self) -> None:
+        """Walks over all nodes."""
+        with tracing(self.trace):
+            for node in self.graph.nodes:
+                self._visit(node)
+
+    def _visit(self, node: fx.Node) -> None:
+        if node.op == "placeholder":
+            self._placeholder(node)
+        elif node.op == "get_attr":
+            self._attribute(node)
+        elif node.op == "call_function":
+            try:
+                self.values[node] = self._call(node)
+            except BEYOND as error:
+                self._refuse(node, error)
+
+    def _placeholder(self, node: fx.Node) -> None:
+        self.values[node] = fake = node.meta.get("val")
+        if isinstance(fake, torch.Tensor) and (node.users or self.keep_inputs):
+            try:
+                if node.name in self.constants:
+                    self.values[node] = constant(self.trace, self.constants[node.name])
+                    return
+                self.values[node] = self._argument(fake, node.name)
+                self.inputs.append(node)
+            except BEYOND as error:
+                self._refuse(node, error)
+
+    def _argument(self, fake: torch.Tensor, name: str) -> Value:
+        if type(fake) is not torch.Tensor and type(fake).__name__ not in ("FakeTensor", "Parameter"):
+            raise Refused(f"{type(fake).__name__} is a kind of tensor of its own")
+        if fake.layout is not torch.strided or fake.is_quantized or fake.is_nested:
+            raise Refused(f"a tensor of layout {fake.layout}")
+        if fake.device.type != "cpu":
+            raise Refused(f"a tensor on {fake.device}")
+        shape = [size_in(self.trace, s) for s in fake.shape]
+        return self.trace.argument(dtype_of(fake.dtype), shape, name)
+
+    def _attribute(self, node: fx.Node) -> None:
+        tensor: Any = self.graph.owning_module
+        for part in str(node.target).split("."):
+            tensor = getattr(tensor, part)
+        self.values[node] = tensor
+        if isinstance(tensor, torch.Tensor):
+            try:
+                self.values[node] = constant(self.trace, tensor)
+            except BEYOND as error:
+                self._refuse(node, error)
+
+    def _refuse(self, node: fx.Node, error: Exception) -> None:
+        """The node becomes an argument, so that the walk finds out about the others."""
+        self.refused[node] = (str(error) or type(error).__name__).split("\n")[0]
+        self.values[node] = self._stand_in(node.meta.get("val"), node.name)
+
+    def _stand_in(self, fake: Any, name: str) -> Any:
+        if isinstance(fake, (tuple, list)):
+            return tuple(self._stand_in(f, f"{name}.{i}") for i, f in enumerate(fake))
+        if not isinstance(fake, torch.Tensor):
+            return fake
+        try:
+            return self._argument(fake, name)
+        except BEYOND:
+            return _Missing()
+
+    def _call(self, node: fx.Node) -> Any:
+        fake = node.meta.get("val")
+        if isinstance(fake, (torch.SymInt, torch.SymBool, torch.SymFloat)) or fake is None and not _has_effect(node):
+            return fake  # sizes are known by their expressions
+        if node.target is _getitem:
+            return self._item(node)
+        found = _table.find(node.target)
+        if found is None:
+            raise Refused("the operator has no mapping")
+        self._locate(node)
+        args, kwargs = self._read(node.args), self._read(node.kwargs)
+        return self._checked(node, found(Node(self, node), *args, **kwargs))
+
+    def _item(self, node: fx.Node) -> Any:
+        values = self.values[node.args[0]]  # type: ignore[index]
+        value = values[node.args[1]] if isinstance(values, (tuple, list)) else values
+        if value is None:
+            raise Refused("this result is not computed")
+        if isinstance(value, _Missing):
+            raise Refused("it reads what stays in torch")
+        return value
+
+    def _read(self, argument: Any) -> Any:
+        if isinstance(argument, fx.Node):
+            value = self.values[argument]
+            if isinstance(value, _Missing):
+                raise Refused("it reads what stays in torch")
+            return self._number(value)
+        if isinstance(argument, (list, tuple)):
+            return [self._read(a) for a in argument]
+        if isinstance(argument, dict):
+            return {k: self._read(v) for k, v in argument.items()}
+        return argument
+
+    def _number(self, value: Any) -> Any:
+        if isinstance(value, torch.SymInt):
+            return size_in(self.trace, value)
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            raise Refused("a number that is known only when it runs")
+        return value
+
+    def _checked(self, node: fx.Node, result: Any) -> Any:
+        fake = node.meta.get("val")
+        if isinstance(fake, (tuple, list)):
+            values = tuple(result)
+            if len(values) != len(fake):
+                raise Refused(f"the row gives {len(values)} results instead of {len(fake)}")
+            return tuple(v and self._check(f, v) for f, v in zip(fake, values))
+        return self._check(fake, result)
+
+    def _check(self, fake: Any, value: Value) -> Value:
+        if not isinstance(fake, torch.Tensor):
+            return value
+        if not isinstance(value, Value):
+            raise Refused(f"the row gives {type(value).__name__}")
+        if value.dtype is not dtype_of(fake.dtype):
+            raise Refused(f"the row gives {value.dtype.name} instead of {fake.dtype}")
+        shape = [size_in(self.trace, s) for s in fake.shape]
+        if len(shape) != len(value.shape) or any(same(a, b) == NO for a, b in zip(shape, value.shape)):
+            raise Refused(f"the row gives {_ops.shape_text(value.shape)} instead of {tuple(fake.shape)}")
+        return value
+
+    def _locate(self, node: fx.Node) -> None:
+        trace = node.meta.get("stack_trace") or ""
+        if trace and trace != self._place:
+            self._place = trace
+            lines = re.findall(r'File "([^"]+)", line (\d+)', trace)
+            if lines:
+                self.trace.native.location(lines[-1][0], int(lines[-1][1]))
+
+    def key(self) -> Value:
+        """The key of random numbers: an argument that each call draws anew."""
+        if self._key is None:
+            self._key = self.trace.argument(dt.uint32, (2,), "tenon.key")
+        return self._key
+
+    def counter(self) -> Value:
+        """A counter apart from all others of this graph."""
+        self.random += 1
+        return _ops.scalar(self.random << 40, dt.uint64)
+
+    @property
+    def draws(self) -> bool:
+        """Whether a call needs a key."""
+        return self._key is not None
+
+    def numbers(self) -> Numbers:
+        return Numbers([n.meta.get("val") for n in self.graph.nodes if n.op == "placeholder"])
+
+
+class _Missing:
+    """The value of a node that stays in torch and that no argument can stand for."""
+
+
+def _has_effect(node: fx.Node) -> bool:
+    return node.target is not _getitem and not str(node.target).startswith(
+        ("aten._assert", "aten.sym_constrain", "aten.sym_size", "<built-in function")
+    )
+
+
+_getitem = __import__("operator").getitem
+
+
+def constant(trace: GraphTrace, tensor: torch.Tensor) -> Value:
+    """A tensor's elements as a constant."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        raise Refused(f"{type(tensor).__name__} is a kind of tensor of its own")
+    dtype = dtype_of(tensor.dtype)
+    shape = [int(s) for s in tensor.shape]
+    if tensor.numel() == 0:
+        return trace.constant(dtype, shape, b"")
+    flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    return trace.constant(dtype, shape, _bytes(flat))
+
+
+def _bytes(flat: torch.Tensor) -> bytes:
+    import ctypes
+
+    return ctypes.string_at(flat.data_ptr(), flat.numel())

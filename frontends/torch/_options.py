@@ -1,0 +1,31 @@
+"""The options of `torch.compile(backend="tenon", options={...})`."""
+
+from __future__ import annotations
+
+from tenon._errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Options:
+    """`device`: where it runs, as in `tenon.load`. `freezing`: parameters are constants of inference
+    programs, which must not change any more. `deterministic`: the same bits on every instruction
+    set. Names with a dot are options of devices ("cpu.opt").
+
+    UsageError T0641 for others.
+    """
+
+    def __init__(self, given: dict[str, Any] | None = None):
+        given = dict(given or {})
+        self.device = str(given.pop("device", ""))
+        self.freezing = bool(given.pop("freezing", False))
+        self.deterministic = bool(given.pop("deterministic", False))
+        self.devices = [(k, str(given.pop(k))) for k in list(given) if "." in k]
+        if given:
+            raise UsageError(
+                f"the backend has no option {min(given)!r} (options: device, freezing, deterministic, "
+                "and those of devices, such as cpu.opt)",
+                "T0641",
+            )

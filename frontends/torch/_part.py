@@ -1,0 +1,177 @@
+"""A graph of torch as one program, and its calls."""
+
+from __future__ import annotations
+
+import logging
+
+import torch
+from torch import fx
+
+from tenon import _dtypes as dt
+from tenon import _native, _ops, _trace
+from tenon._errors import Error
+from tenon._trace import Value, tracing
+
+from ._lower import Walk
+from ._results import Results, memory_order
+from ._sizes import Numbers
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from ._options import Options
+
+log = logging.getLogger("tenon.torch")
+
+_nothing = torch.empty(0, dtype=torch.bool)
+
+
+def _take(i: int) -> Callable[[Sequence[Any]], Any]:
+    return lambda args: args[i]
+
+
+def _permuted(i: int, order: tuple[int, ...]) -> Callable[[Sequence[Any]], Any]:
+    return lambda args: args[i].permute(order)
+
+
+def _sized(number: Callable[[Sequence[Any]], list[int]]) -> Callable[[Sequence[Any]], Any]:
+    return lambda args: torch.empty((number(args)[0], 0), dtype=torch.bool)
+
+
+def _drawn(args: Sequence[Any]) -> torch.Tensor:
+    """A key of random numbers, from torch's generator."""
+    return torch.empty(2, dtype=torch.int32).random_().view(torch.uint32)
+
+
+def _plain(value: Any) -> Any:
+    """A tensor whose memory has its elements: some are conjugated or negated, or without memory."""
+    if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return value
+    if value._is_zerotensor():
+        return torch.zeros(value.shape, dtype=value.dtype)
+    if value.is_neg() or value.is_conj() or value.requires_grad:
+        return value.detach().resolve_conj().resolve_neg()
+    return value
+
+
+class Part:
+    """A graph that Tenon computes as one program. Called with a list of arguments, which it empties.
+
+    Raises what `BEYOND` has where the graph cannot become a program.
+    """
+
+    def __init__(self, gm: fx.GraphModule, options: Options, walk: Walk):
+        self.gm = gm
+        self.numbers: Numbers = walk.numbers()
+        self.results = Results(gm.graph, self.numbers)
+        self._names = [n.name for n in walk.inputs]
+        placeholders = self.results.placeholders
+        self._readers: list[Callable[[Sequence[Any]], Any]] = [
+            _take(placeholders[n]) for n in walk.inputs
+        ]
+        self.program = self._compile(walk, options) if self.results.bases else None
+        self._plain = all(order is None for order in self.results.orders)
+        self._given = self._targets()
+        self._boxed_call = True
+
+    def _compile(self, walk: Walk, options: Options) -> _native.Program:
+        with tracing(walk.trace):
+            outputs = [self._output(walk, i) for i in range(len(self.results.bases))]
+        if walk.draws:
+            self._readers.append(_drawn)
+        self._add_sizes(walk)
+        if not self._readers:  # so that the results are torch's
+            walk.trace.argument(dt.bool_, (0,), "tenon.none")
+            self._readers.append(lambda args: _nothing)
+        names = [f"y{i}" for i in range(len(outputs))]
+        self.graph = walk.trace.native.finish([v.id for v in outputs], names)
+        device = options.device or _trace.default_device()
+        return _native.Program(self.graph, device, False, options.deterministic, options.devices, [])
+
+    def _output(self, walk: Walk, i: int) -> Value:
+        node, order = self.results.bases[i], self.results.orders[i]
+        value: Value = walk.values[node]
+        return value if order is None else _ops.transpose(value, order)
+
+    def _add_sizes(self, walk: Walk) -> None:
+        """Symbols that no dim of an argument is come as dims of arguments without elements."""
+        fakes = [n.meta["val"] for n in walk.inputs]
+        decided = Numbers(fakes).of_dims
+        for name, size in list(walk.trace.symbols.items()):
+            if name in decided:
+                continue
+            walk.trace.argument(dt.bool_, (size, 0), f"tenon.size.{name}")
+            number = self.numbers.function([_Symbol(str(name))])
+            self._readers.append(_sized(number))
+
+    def _targets(self) -> dict[int, int]:
+        """The argument whose memory a result of the program is written to."""
+        found: dict[int, int] = {}
+        for argument, base in self.results.updates:
+            if self.results.orders[base] is None and base not in self.results.returned:
+                found.setdefault(base, argument)
+        return found
+
+    def __call__(self, args: list[Any]) -> Any:
+        given = tuple(args)
+        args.clear()
+        outs: Sequence[Any] = ()
+        if self.program is not None:
+            try:
+                outs = self._run(given)
+            except Error as error:
+                plain = tuple(map(_plain, given))
+                if all(a is b for a, b in zip(plain, given)):
+                    return self._in_torch(given, error)
+                outs = self._run(plain)
+        for argument, base in self.results.updates:
+            if self._given.get(base) != argument:
+                self._copy(given[argument], outs[base], self.results.orders[base])
+        made = [make(given, outs) for make in self.results.makes]
+        return made[0] if self.results.single else made
+
+    def _in_torch(self, args: Sequence[Any], error: Error) -> Any:
+        """A call that failed, by eager mode; not where it may have written to an input."""
+        if self._given:
+            raise error
+        log.warning("a call stays in torch: %s", error)
+        return self.gm(*args)
+
+    def _run(self, args: Sequence[Any]) -> Sequence[Any]:
+        assert self.program is not None
+        inputs = tuple([read(args) for read in self._readers])
+        if not self._given:
+            return list(self.program.run_as(inputs, {}, "same", []))
+        memory = [self._memory(args, i) for i in range(len(self.results.bases))]
+        outs = list(self.program.run_as(inputs, {}, "same", memory))
+        for base, argument in self._given.items():
+            torch.autograd.graph.increment_version(args[argument])
+            if memory[base] is None:
+                args[argument].detach().copy_(outs[base])
+        return outs
+
+    def _memory(self, args: Sequence[Any], base: int) -> Any:
+        """The input that a result is written to, if elements of it do not share memory."""
+        argument = self._given.get(base)
+        if argument is None:
+            return None
+        tensor = args[argument]
+        return tensor.detach() if tensor.is_contiguous() and tensor.numel() else None
+
+    @staticmethod
+    def _copy(to: torch.Tensor, value: torch.Tensor, order: tuple[int, ...] | None) -> None:
+        if order is not None:
+            value = value.permute(tuple(order.index(d) for d in range(len(order))))
+        with torch.no_grad():
+            to.copy_(value)
+
+
+class _Symbol(torch.SymInt):
+    """A symbol by its name, as the size that `Numbers.function` takes."""
+
+    def __init__(self, name: str):
+        import sympy
+
+        self.node = type("Symbol", (), {"expr": sympy.Symbol(name)})()

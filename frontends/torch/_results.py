@@ -1,0 +1,185 @@
+"""What a call gives back: which results a program computes, and how the others follow from them.
+
+Inputs that are handed through, numbers, views at the end of the graph, and the order of the memory
+of a result need no program.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import fx
+
+from ._sizes import Numbers, expression
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    # From the arguments of a call and the results of its program to one result.
+    Make = Callable[[Sequence[Any], Sequence[Any]], Any]
+
+aten = torch.ops.aten
+
+# Views that keep all elements, so that replaying them keeps no memory that is not needed.
+_VIEWS = {
+    aten.t.default, aten.transpose.int, aten.permute.default, aten.view.default,
+    aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims,
+    aten.expand.default, aten.alias.default, aten.detach.default,
+}  # fmt: skip
+# And such that leave some out, of inputs, whose memory is there anyway.
+_PARTS = {aten.slice.Tensor, aten.select.int, aten.split.Tensor}
+
+
+class Results:
+    """The plan for the results of a graph.
+
+    `bases` are the nodes whose values the program computes, each once, and `orders` the order of
+    their axes in memory, or None. `updates` are placeholders whose memory gets a base: (number of
+    the argument, number of the base).
+    """
+
+    def __init__(self, graph: fx.Graph, numbers: Numbers):
+        self.numbers = numbers
+        self.placeholders = {n: i for i, n in enumerate(p for p in graph.nodes if p.op == "placeholder")}
+        self.bases: list[fx.Node] = []
+        self.orders: list[tuple[int, ...] | None] = []
+        self.updates: list[tuple[int, int]] = []
+        copies = [n for n in graph.nodes if n.target is aten.copy_.default]
+        self._changed = {n.args[0]: n for n in copies}
+        self.returned: set[int] = set()  # bases that are results, not only written to inputs
+        for node in copies:
+            self.updates.append((self.placeholders[node.args[0]], self._base(node.args[1])))
+        (output,) = (n for n in graph.nodes if n.op == "output")
+        listed = output.args[0]
+        self.single = not isinstance(listed, (tuple, list))
+        self.makes: list[Make] = [self._make(r) for r in ([listed] if self.single else listed)]
+
+    def _base(self, node: fx.Node) -> int:
+        if node not in self.bases:
+            self.bases.append(node)
+            self.orders.append(memory_order(node.meta["val"]))
+        return self.bases.index(node)
+
+    def _make(self, result: Any) -> Make:
+        if not isinstance(result, fx.Node):
+            return lambda args, outs: result
+        fake = result.meta.get("val")
+        if isinstance(fake, torch.SymInt):
+            number = self.numbers.function([fake])
+            return lambda args, outs: number(args)[0]
+        while result.target is aten.copy_.default:
+            result = result.args[0]  # type: ignore[assignment]
+        steps: list[fx.Node] = []
+        base = self._root(result, steps)
+        made = self._whole(base)
+        for step in reversed(steps):
+            made = self._replayed(made, step)
+        return made
+
+    def _root(self, node: fx.Node, steps: list[fx.Node]) -> fx.Node:
+        """The node that this one is a view of; the views go to `steps`, the last first."""
+        below: list[fx.Node] = []
+        at = node
+        while at.target in _VIEWS or at.target in _PARTS:
+            below.append(at)
+            at = at.args[0]  # type: ignore[assignment]
+        if at in self.placeholders and at not in self._changed:
+            steps.extend(below)
+            return at
+        at = node
+        while at.target in _VIEWS:
+            steps.append(at)
+            at = at.args[0]  # type: ignore[assignment]
+        if at in self._changed and steps:  # the memory of the input changes under a view of it
+            steps.clear()
+            return node
+        return at
+
+    def _whole(self, base: fx.Node) -> Make:
+        if base in self.placeholders:
+            i = self.placeholders[base]
+            return lambda args, outs: args[i]
+        b = self._base(base)
+        self.returned.add(b)
+        order = self.orders[b]
+        if order is not None:
+            back = tuple(order.index(d) for d in range(len(order)))
+            return lambda args, outs: outs[b].permute(back)
+        fake = base.meta["val"]
+        if _is_odd(fake):
+            return lambda args, outs: torch.empty_strided(
+                fake.shape, fake.stride(), dtype=fake.dtype
+            ).copy_(outs[b])
+        return lambda args, outs: outs[b]
+
+    def _replayed(self, made: Make, step: fx.Node) -> Make:
+        target: Any = step.target
+        given = step.args[1:]
+        flat: list[Any] = []
+        shape = _flatten(given, flat)
+        number = self.numbers.function(flat)
+        if all(isinstance(s, int) for s in flat):
+            fixed = _unflatten(shape, iter(flat))
+            return lambda args, outs: target(made(args, outs), *fixed)
+        return lambda args, outs: target(made(args, outs), *_unflatten(shape, iter(number(args))))
+
+
+def _flatten(value: Any, flat: list[Any]) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_flatten(v, flat) for v in value]
+    if isinstance(value, fx.Node):
+        value = value.meta["val"]
+    if isinstance(value, (int, torch.SymInt)):
+        flat.append(value)
+        return ...
+    return value
+
+
+def _unflatten(shape: Any, flat: Any) -> Any:
+    if shape is ...:
+        return next(flat)
+    return [_unflatten(s, flat) for s in shape] if isinstance(shape, list) else shape
+
+
+def _hint(size: Any) -> int:
+    if isinstance(size, int):
+        return size
+    return int(size.node.hint) if size.node.has_hint() else 2
+
+
+def _dense_strides(sizes: Sequence[Any]) -> list[Any]:
+    strides, step = [], expression(1)
+    for size in reversed(sizes):
+        strides.append(step)
+        step = step * expression(size)
+    return strides[::-1]
+
+
+def _is_dense(fake: torch.Tensor, order: Sequence[int]) -> bool:
+    """Whether the memory has the elements without gaps, with the axes in this order."""
+    expected = _dense_strides([fake.shape[d] for d in order])
+    return all(
+        isinstance(fake.shape[d], int) and fake.shape[d] <= 1 or expression(fake.stride(d)) == e
+        for d, e in zip(order, expected)
+    )
+
+
+def memory_order(fake: Any) -> tuple[int, ...] | None:
+    """The axes as they are in memory, if that is another order and without gaps; else None."""
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or any(_hint(s) == 0 for s in fake.shape):
+        return None
+    natural = tuple(range(fake.dim()))
+    if _is_dense(fake, natural):
+        return None
+    order = tuple(sorted(natural, key=lambda d: -_hint(fake.stride(d))))
+    return order if _is_dense(fake, order) else None
+
+
+def _is_odd(fake: torch.Tensor) -> bool:
+    """Whether it has gaps; sizes are known."""
+    if not all(isinstance(s, int) for s in (*fake.shape, *fake.stride())) or 0 in fake.shape:
+        return False
+    if 0 in (st for st, s in zip(fake.stride(), fake.shape) if s != 1):
+        return False
+    return not _is_dense(fake, range(fake.dim())) and memory_order(fake) is None

@@ -1,0 +1,151 @@
+"""Sizes of torch, which are expressions over symbols, as sizes of a trace and as numbers of a call."""
+
+from __future__ import annotations
+
+import functools
+
+import sympy
+import torch
+from torch.utils._sympy import functions as sf
+
+from tenon import _trace
+from tenon._trace import Dim, GraphTrace
+
+from ._table import Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from tenon._trace import Size
+
+_FLOOR = {sf.FloorDiv, sf.CleanDiv}
+_MOD = {sf.Mod, sf.PythonMod}
+_MAX = {sf.Max, sympy.Max}
+_MIN = {sf.Min, sympy.Min}
+
+
+def expression(size: Any) -> Any:
+    """The expression of a SymInt; a number as sympy's."""
+    if isinstance(size, (torch.SymInt, torch.SymFloat)):
+        return size.node.expr
+    return sympy.sympify(size)
+
+
+def size_in(trace: GraphTrace, size: Any) -> Size:
+    """A SymInt as a size of the trace. Refused for an expression that a graph does not have."""
+    if isinstance(size, int):
+        return size
+    return _convert(trace, expression(size))
+
+
+def _convert(trace: GraphTrace, e: Any) -> Any:
+    if e.is_Integer:
+        return int(e)
+    if e.is_Symbol:
+        return trace.symbol(str(e), -1)
+    if e.is_Pow and e.exp.is_Integer and 0 < int(e.exp) < 8:
+        return functools.reduce(lambda a, b: a * b, [_convert(trace, e.base)] * int(e.exp))
+    parts = [_convert(trace, a) for a in e.args]
+    kind = type(e)
+    if e.is_Add:
+        return _sum(trace, e)
+    if e.is_Mul:
+        return functools.reduce(lambda a, b: a * b, parts)
+    if kind in _FLOOR:
+        return _divided(trace, *parts)
+    if kind in _MOD:
+        return _modulo(trace, *parts)
+    if kind in _MAX:
+        return functools.reduce(_trace.larger, parts)
+    if kind in _MIN:
+        return functools.reduce(_trace.smaller, parts)
+    if kind is sf.ModularIndexing:
+        return _modulo(trace, _divided(trace, parts[0], parts[1]), parts[2])
+    raise Refused(f"the size {e} is none that a graph can express")
+
+
+def _sum(trace: GraphTrace, e: Any) -> Any:
+    """Terms with a negative factor are subtracted: sizes have no negative numbers."""
+    plus: Any = None
+    minus: Any = None
+    for term in e.args:
+        factor, _ = term.as_coeff_Mul()
+        if factor.is_negative:
+            part = _convert(trace, -term)
+            minus = part if minus is None else minus + part
+        else:
+            part = _convert(trace, term)
+            plus = part if plus is None else plus + part
+    if minus is None:
+        return plus
+    return (0 if plus is None else plus) - minus
+
+
+def _divided(trace: GraphTrace, a: Any, b: Any) -> Any:
+    if isinstance(a, Dim):
+        return a // b
+    return _through(trace, _trace._FLOORDIV, a, b) if isinstance(b, Dim) else a // b
+
+
+def _modulo(trace: GraphTrace, a: Any, b: Any) -> Any:
+    if isinstance(a, Dim):
+        return a % b
+    return _through(trace, _trace._MOD, a, b) if isinstance(b, Dim) else a % b
+
+
+def _through(trace: GraphTrace, op: int, a: Any, b: Any) -> Any:
+    left, right = trace.raw(a), trace.raw(b)
+    assert left is not None and right is not None
+    return trace.size(trace.native.dim(op, left, right))
+
+
+class Numbers:
+    """The numbers behind the symbols of a call, from its arguments.
+
+    `fakes` are the arguments with torch's types: tensors, SymInts, numbers. A symbol that is an
+    argument, or a dim of one, has a value in every call.
+    """
+
+    def __init__(self, fakes: Sequence[Any]):
+        self.of_dims: dict[str, tuple[int, int]] = {}
+        self.of_arguments: dict[str, int] = {}
+        for i, fake in enumerate(fakes):
+            if isinstance(fake, torch.SymInt):
+                e = fake.node.expr
+                if e.is_Symbol:
+                    self.of_arguments.setdefault(str(e), i)
+            elif isinstance(fake, torch.Tensor):
+                self._add_dims(i, fake)
+
+    def _add_dims(self, i: int, fake: torch.Tensor) -> None:
+        for axis, size in enumerate(fake.shape):
+            if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                self.of_dims.setdefault(str(size.node.expr), (i, axis))
+
+    def function(self, sizes: Sequence[Any]) -> Callable[[Sequence[Any]], list[int]]:
+        """A function from the arguments of a call to the numbers of these sizes."""
+        if all(isinstance(s, int) for s in sizes):
+            fixed = [int(s) for s in sizes]
+            return lambda args: fixed
+        from torch.utils._sympy.printers import PythonPrinter
+
+        printer = PythonPrinter()
+        expressions = [expression(s) for s in sizes]
+        names = sorted({str(s) for e in expressions for s in e.free_symbols})
+        texts = ", ".join(printer.doprint(e) for e in expressions)
+        given = ", ".join(self._source(name) for name in names)
+        code = f"lambda args: (lambda {', '.join(names)}: [{texts}])({given})"
+        import math
+
+        function: Callable[[Sequence[Any]], list[int]] = eval(code, {"math": math, "torch": torch})
+        return function
+
+    def _source(self, name: str) -> str:
+        if name in self.of_arguments:
+            return f"args[{self.of_arguments[name]}]"
+        if name in self.of_dims:
+            i, axis = self.of_dims[name]
+            return f"args[{i}].shape[{axis}]"
+        raise Refused(f"the size {name} follows from no argument")

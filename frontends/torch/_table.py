@@ -1,0 +1,61 @@
+"""The table of operators: which function of ours computes an overload of torch's.
+
+A row is a function in one of the files `ops_*.py`:
+
+    @row("aten.neg.default")
+    def neg(n, x):
+        return _ops.one("neg", n.to_result(x))
+
+`n` is the `Node`; the others are the arguments of torch's operator by its schema, with `Value` for
+tensors, numbers, sizes (`int` or `Dim`), and lists of them. It returns a value, or a tuple of values
+where the operator has several results; None for a result that nobody reads. `Refused` sends the node
+back to torch. Element types and sizes of the results must be those that torch gives the node.
+"""
+
+from __future__ import annotations
+
+import functools
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    Row = Callable[..., Any]
+
+_rows: dict[str, Row] = {}
+
+
+class Refused(Exception):
+    """A node that stays in torch; the text says why."""
+
+
+def row(*overloads: str) -> Callable[[Row], Row]:
+    """Makes a function the row of these overloads ("aten.add.Tensor")."""
+
+    def add(function: Row) -> Row:
+        for overload in overloads:
+            assert overload not in _rows, overload
+            _rows[overload] = function
+        return function
+
+    return add
+
+
+@functools.cache
+def _load() -> dict[str, Row]:
+    import importlib
+
+    for name in ("attention", "index", "linear", "nn", "pointwise", "random", "reduce", "shape", "sort", "training"):
+        importlib.import_module(f"tenon.torch.ops_{name}")
+    return _rows
+
+
+def find(target: Any) -> Row | None:
+    """The row of an overload, or None."""
+    return _load().get(str(target))
+
+
+def overloads() -> list[str]:
+    """All overloads that have a row."""
+    return sorted(_load())

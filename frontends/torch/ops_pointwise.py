@@ -1,0 +1,408 @@
+"""Element by element: arithmetic, comparison, functions of one number, conversions."""
+
+from __future__ import annotations
+
+import math
+
+from tenon import _dtypes as dt
+from tenon import _ops
+from tenon._trace import Value
+
+from ._lower import Node, dtype_of, fake_of
+from ._table import Refused, row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# ---- One operand, in the type of the result ----
+
+_UNARY = {
+    "abs": "abs", "ceil": "ceil", "floor": "floor", "trunc": "trunc", "round": "round_even",
+    "sqrt": "sqrt", "rsqrt": "rsqrt", "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log",
+    "log1p": "log1p", "log2": "log2", "log10": "log10", "sin": "sin", "cos": "cos", "tan": "tan",
+    "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
+    "asinh": "asinh", "acosh": "acosh", "atanh": "atanh", "erf": "erf", "erfc": "erfc",
+    "erfinv": "erf_inv", "lgamma": "lgamma", "digamma": "digamma", "neg": "neg", "relu": "relu",
+    "sigmoid": "logistic", "silu": "silu", "mish": "mish", "reciprocal": "reciprocal", "square": "square",
+    "special_expm1": "expm1", "hardswish": "hard_swish",
+}  # fmt: skip
+_WHOLE = {"ceil", "floor", "trunc", "round"}  # integers are whole
+
+
+def _unary(name: str, op: str) -> None:
+    @row(f"aten.{name}.default")
+    def function(n: Node, x: Value) -> Value:
+        if name in _WHOLE and not dt.is_float(x.dtype):
+            return x
+        if x.dtype is dt.bool_ and n.dtype is dt.bool_:
+            raise Refused("of booleans")
+        return _ops.one(op, n.to_result(x))
+
+
+for _name, _op in _UNARY.items():
+    _unary(_name, _op)
+
+
+@row("aten.sign.default", "aten.sgn.default")
+def sign(n: Node, x: Value) -> Value:
+    return x if x.dtype is dt.bool_ else _nan_to_zero(_ops.one("sign", x))
+
+
+def _nan_to_zero(x: Value) -> Value:
+    if not dt.is_float(x.dtype):
+        return x
+    return _ops.select(_ops.one("is_nan", x), _ops.like(x, 0.0), x)
+
+
+@row("aten.round.decimals")
+def round_decimals(n: Node, x: Value, decimals: int = 0) -> Value:
+    factor = 10.0 ** abs(decimals)
+    f = _ops.like(x, factor)
+    if decimals < 0:
+        return _ops.one("mul", _ops.one("round_even", _ops.one("div", x, f)), f)
+    return _ops.one("div", _ops.one("round_even", _ops.one("mul", x, f)), f)
+
+
+@row("aten.logical_not.default")
+def logical_not(n: Node, x: Value) -> Value:
+    return _ops.one("not", truth(x))
+
+
+@row("aten.bitwise_not.default")
+def bitwise_not(n: Node, x: Value) -> Value:
+    return _ops.one("not", x)
+
+
+@row("aten.isnan.default", "aten.isinf.default", "aten.isfinite.default")
+def classify(n: Node, x: Value) -> Value:
+    name = {"isnan": "is_nan", "isinf": "is_inf"}.get(str(n.node.target).split(".")[1], "is_finite")
+    if dt.is_float(x.dtype):
+        return _ops.one(name, x)
+    return _ops.full(x.shape, name == "is_finite", dt.bool_)
+
+
+@row("aten.signbit.default")
+def signbit(n: Node, x: Value) -> Value:
+    if not dt.is_float(x.dtype):
+        zero = _ops.like(x, False if x.dtype is dt.bool_ else 0)
+        return zero if x.dtype is dt.bool_ else _ops.compare(x, zero, 2)
+    as_int = {64: dt.int64, 32: dt.int32, 16: dt.int16}[x.dtype.bits]
+    bits = _ops.one("bitcast", x, dtype=as_int)
+    return _ops.compare(bits, _ops.like(bits, 0), 2)
+
+
+# ---- Two operands ----
+
+
+@row("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar")
+def add(n: Node, x: Any, y: Any, alpha: Any = 1) -> Value:
+    name = str(n.node.target).split(".")[1]
+    a, b = n.to_result(x), n.to_result(y)
+    if n.dtype is dt.bool_:
+        if name == "sub" or alpha is not True and alpha != 1:
+            raise Refused("of booleans")
+        return _ops.one("or", a, b)
+    if alpha != 1:
+        b = _ops.one("mul", b, _ops.broadcast_to(n.typed(alpha, n.dtype), b.shape))
+    return _ops.one(name, a, b)
+
+
+@row("aten.rsub.Tensor", "aten.rsub.Scalar")
+def rsub(n: Node, x: Any, y: Any, alpha: Any = 1) -> Value:
+    a = n.to_result(x)
+    if alpha != 1:
+        a = _ops.one("mul", a, _ops.broadcast_to(n.typed(alpha, n.dtype), a.shape))
+    return _ops.one("sub", n.to_result(y), a)
+
+
+@row("aten.mul.Tensor", "aten.mul.Scalar")
+def mul(n: Node, x: Any, y: Any) -> Value:
+    return _ops.one("and" if n.dtype is dt.bool_ else "mul", n.to_result(x), n.to_result(y))
+
+
+@row("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
+def div(n: Node, x: Any, y: Any) -> Value:
+    return _ops.one("div", n.to_result(x), n.to_result(y))
+
+
+@row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
+def div_mode(n: Node, x: Any, y: Any, rounding_mode: str | None = None) -> Value:
+    a, b = n.to_result(x), n.to_result(y)
+    if rounding_mode == "floor":
+        return _floor_div(a, b)
+    quotient = _ops.one("div", a, b)
+    return _ops.one("trunc", quotient) if rounding_mode == "trunc" and dt.is_float(a.dtype) else quotient
+
+
+def _floor_div(a: Value, b: Value) -> Value:
+    """As Python divides floats: by way of the rest, so that 1 // 0.1 is 9."""
+    if not dt.is_float(a.dtype):
+        return _ops.one("floor_div", a, b)
+    one = _ops.one
+    rest = one("rem", a, b)
+    quotient = one("div", one("sub", a, rest), b)
+    zero = _ops.like(a, 0.0)
+    other_sign = _ops.one("xor", _ops.compare(rest, zero, 2), _ops.compare(b, zero, 2))
+    lower = one("and", _ops.compare(rest, zero, 1), other_sign)
+    quotient = _ops.select(lower, one("sub", quotient, _ops.like(a, 1.0)), quotient)
+    down = one("floor", quotient)
+    up = _ops.compare(one("sub", quotient, down), _ops.like(a, 0.5), 4)
+    whole = _ops.select(up, one("add", down, _ops.like(a, 1.0)), down)
+    ratio = one("div", a, b)
+    whole = _ops.select(_ops.compare(quotient, zero, 0), one("mul", ratio, zero), whole)
+    return _ops.select(_ops.compare(b, zero, 0), ratio, whole)
+
+
+@row("aten.floor_divide.default", "aten.floor_divide.Scalar")
+def floor_divide(n: Node, x: Any, y: Any) -> Value:
+    return _floor_div(n.to_result(x), n.to_result(y))
+
+
+@row("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
+def remainder(n: Node, x: Any, y: Any) -> Value:
+    return _ops.one("floor_mod", n.to_result(x), n.to_result(y))
+
+
+@row("aten.fmod.Tensor", "aten.fmod.Scalar")
+def fmod(n: Node, x: Any, y: Any) -> Value:
+    return _ops.one("rem", n.to_result(x), n.to_result(y))
+
+
+_BINARY = {
+    "aten.maximum.default": "max", "aten.minimum.default": "min", "aten.fmax.default": "fmax",
+    "aten.fmin.default": "fmin", "aten.atan2.default": "atan2", "aten.hypot.default": "hypot",
+    "aten.nextafter.default": "next_after", "aten.bitwise_and.Tensor": "and",
+    "aten.bitwise_or.Tensor": "or", "aten.bitwise_xor.Tensor": "xor", "aten.bitwise_and.Scalar": "and",
+    "aten.bitwise_or.Scalar": "or", "aten.bitwise_xor.Scalar": "xor",
+    "aten.bitwise_left_shift.Tensor": "shl", "aten.bitwise_left_shift.Tensor_Scalar": "shl",
+    "aten.__lshift__.Tensor": "shl", "aten.__lshift__.Scalar": "shl",
+}  # fmt: skip
+
+
+def _binary(overload: str, op: str) -> None:
+    @row(overload)
+    def function(n: Node, x: Any, y: Any) -> Value:
+        if op in ("fmax", "fmin") and not dt.is_float(n.dtype):
+            return _ops.one(op[1:], n.to_result(x), n.to_result(y))
+        return _ops.one(op, n.to_result(x), n.to_result(y))
+
+
+for _name, _op in _BINARY.items():
+    _binary(_name, _op)
+
+
+@row("aten.bitwise_right_shift.Tensor", "aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Tensor", "aten.__rshift__.Scalar")
+def shift_right(n: Node, x: Any, y: Any) -> Value:
+    a = n.to_result(x)
+    unsigned = a.dtype.kind == "unsigned integer"
+    return _ops.one("shr_logical" if unsigned else "shr_arith", a, n.to_result(y))
+
+
+@row("aten.clamp_min.default", "aten.clamp_min.Tensor")
+def clamp_min(n: Node, x: Value, low: Any) -> Value:
+    return _ops.one("max", n.to_result(x), n.to_result(low))
+
+
+@row("aten.clamp_max.default", "aten.clamp_max.Tensor")
+def clamp_max(n: Node, x: Value, high: Any) -> Value:
+    return _ops.one("min", n.to_result(x), n.to_result(high))
+
+
+@row("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar")
+def pow_(n: Node, x: Any, y: Any) -> Value:
+    a = n.to_result(x)
+    if isinstance(y, (int, float)) and not isinstance(y, bool) and dt.is_float(n.dtype):
+        if y == 2:
+            return _ops.one("square", a)
+        if y == 3:
+            return _ops.one("mul", _ops.one("square", a), a)
+        if y == 0.5:
+            return _ops.one("sqrt", a)
+        if y == -0.5:
+            return _ops.one("rsqrt", a)
+        if y == -1:
+            return _ops.one("reciprocal", a)
+        if y == 1:
+            return a
+    if n.dtype is dt.bool_:
+        raise Refused("of booleans")
+    return _ops.one("pow", a, n.to_result(y))
+
+
+# ---- Comparison and logic ----
+
+_DIRECTIONS = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5}
+
+
+def truth(x: Any, dtype: dt.DType | None = None) -> Value:
+    """Whether elements are not 0."""
+    return _ops.convert(x, dt.bool_)
+
+
+def _comparison(name: str, direction: int) -> None:
+    @row(f"aten.{name}.Tensor", f"aten.{name}.Scalar")
+    def function(n: Node, x: Any, y: Any) -> Value:
+        dtype = n.common(0, 1)
+        if isinstance(y, (int, float)) and dt.is_integer(dtype):
+            low, high = dt.limits(dtype)
+            if not low <= y <= high:  # torch compares with the number that it wraps to
+                raise Refused("a number beyond the element type")
+        return _ops.compare(n.spread(x, dtype), n.spread(y, dtype), direction)
+
+
+for _name, _direction in _DIRECTIONS.items():
+    _comparison(_name, _direction)
+
+
+def _logical(name: str, op: str) -> None:
+    @row(f"aten.logical_{name}.default")
+    def function(n: Node, x: Value, y: Value) -> Value:
+        return _ops.one(op, n.spread(truth(x), dt.bool_), n.spread(truth(y), dt.bool_))
+
+
+for _name in ("and", "or", "xor"):
+    _logical(_name, _name)
+
+
+@row("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf")
+def where(n: Node, condition: Value, x: Any, y: Any) -> Value:
+    return _ops.one("select", n.spread(truth(condition), dt.bool_), n.to_result(x), n.to_result(y))
+
+
+@row("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+def masked_fill(n: Node, x: Value, mask: Value, value: Any) -> Value:
+    return where(n, mask, value, x)
+
+
+@row("aten.clamp.default", "aten.clamp.Tensor")
+def clamp(n: Node, x: Value, min: Any = None, max: Any = None) -> Value:
+    out = n.to_result(x)
+    if min is not None:
+        out = _ops.one("max", out, n.to_result(min))
+    return out if max is None else _ops.one("min", out, n.to_result(max))
+
+
+@row("aten.hardtanh.default")
+def hardtanh(n: Node, x: Value, low: float = -1.0, high: float = 1.0) -> Value:
+    return clamp(n, x, low, high)
+
+
+# ---- Activations ----
+
+
+@row("aten.gelu.default")
+def gelu(n: Node, x: Value, approximate: str = "none") -> Value:
+    return _ops.one("gelu_tanh" if approximate == "tanh" else "gelu", x)
+
+
+@row("aten.leaky_relu.default")
+def leaky_relu(n: Node, x: Value, slope: float = 0.01) -> Value:
+    return _ops.one("leaky_relu", x, alpha=float(slope))
+
+
+@row("aten.elu.default")
+def elu(n: Node, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
+    if input_scale != 1:
+        scaled = _ops.one("mul", x, _ops.like(x, float(input_scale)))
+        below = _ops.one("mul", _ops.one("expm1", scaled), _ops.like(x, float(alpha) * float(scale)))
+        above = _ops.one("mul", x, _ops.like(x, float(scale)))
+        return _ops.select(_ops.compare(x, _ops.like(x, 0.0), 4), above, below)
+    out = _ops.one("elu", x, alpha=float(alpha))
+    return out if scale == 1 else _ops.one("mul", out, _ops.like(x, float(scale)))
+
+
+@row("aten.softplus.default")
+def softplus(n: Node, x: Value, beta: float = 1, threshold: float = 20) -> Value:
+    scaled = x if beta == 1 else _ops.one("mul", x, _ops.like(x, float(beta)))
+    out = _ops.one("log1p", _ops.one("exp", scaled))
+    out = out if beta == 1 else _ops.one("div", out, _ops.like(x, float(beta)))
+    return _ops.select(_ops.compare(scaled, _ops.like(x, float(threshold)), 4), x, out)
+
+
+@row("aten.hardsigmoid.default")
+def hardsigmoid(n: Node, x: Value) -> Value:
+    return _ops.one("hard_sigmoid", x, alpha=1.0 / 6.0, beta=0.5)
+
+
+@row("aten.lerp.Scalar", "aten.lerp.Tensor")
+def lerp(n: Node, x: Value, y: Value, weight: Any) -> Value:
+    """From the nearer end, as torch does, so that a weight of 1 gives y."""
+    a, b, w = n.to_result(x), n.to_result(y), n.to_result(weight)
+    one = _ops.one
+    difference = one("sub", b, a)
+    near = one("add", a, one("mul", w, difference))
+    far = one("sub", b, one("mul", difference, one("sub", _ops.like(w, 1.0), w)))
+    return _ops.select(_ops.compare(one("abs", w), _ops.like(w, 0.5), 2), near, far)
+
+
+@row("aten.copysign.Tensor", "aten.copysign.Scalar")
+def copysign(n: Node, x: Any, y: Any) -> Value:
+    a, b = n.to_result(x), n.to_result(y)
+    magnitude = _ops.one("abs", a)
+    return _ops.select(signbit(n, b), _ops.one("neg", magnitude), magnitude)
+
+
+@row("aten.logaddexp.default", "aten.logaddexp2.default")
+def logaddexp(n: Node, x: Value, y: Value) -> Value:
+    a, b = n.to_result(x), n.to_result(y)
+    one, two = _ops.one, "exp2" if "2" in str(n.node.target) else "exp"
+    high, low = one("max", a, b), one("min", a, b)
+    spread = one("sub", low, high)
+    if two == "exp2":
+        rest = one("div", one("log1p", one("exp2", spread)), _ops.like(a, math.log(2.0)))
+    else:
+        rest = one("log1p", one("exp", spread))
+    same = one("and", _ops.compare(high, low, 0), one("is_inf", high))
+    return _ops.select(same, high, one("add", high, rest))
+
+
+@row("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other", "aten.special_xlog1py.default")
+def xlogy(n: Node, x: Any, y: Any) -> Value:
+    a, b = n.to_result(x), n.to_result(y)
+    log = "log1p" if "log1p" in str(n.node.target) else "log"
+    zero = _ops.like(a, 0.0)
+    out = _ops.select(_ops.compare(a, zero, 0), zero, _ops.one("mul", a, _ops.one(log, b)))
+    return _ops.select(_ops.one("is_nan", b), b, out)
+
+
+@row("aten.ldexp.Tensor")
+def ldexp(n: Node, x: Value, y: Value) -> Value:
+    return _ops.one("mul", n.to_result(x), _ops.one("exp2", n.to_result(y)))
+
+
+# ---- Conversions and copies ----
+
+
+@row("aten.clone.default", "aten.alias.default", "aten.detach.default", "aten.lift_fresh_copy.default", "aten.contiguous.default", "aten.lift_fresh.default")
+def clone(n: Node, x: Value, memory_format: Any = None) -> Value:
+    return x
+
+
+@row("aten._to_copy.default", "prims.convert_element_type.default")
+def to_copy(n: Node, x: Value, *rest: Any, **options: Any) -> Value:
+    """torch wraps floats beyond an integer's range in its own ways; they are undefined."""
+    return _ops.convert(x, n.dtype)
+
+
+@row("aten.view.dtype")
+def view_dtype(n: Node, x: Value, dtype: Any) -> Value:
+    to = dtype_of(dtype)
+    if to.bits != x.dtype.bits or dt.bool_ in (to, x.dtype):
+        raise Refused("a view as elements of another size")
+    return _ops.one("bitcast", x, dtype=to)
+
+
+@row("aten.copy.default")
+def copy(n: Node, x: Value, y: Value, non_blocking: bool = False) -> Value:
+    return n.to_result(y)
+
+
+@row("aten.copy_.default")
+def copy_into(n: Node, x: Value, y: Value, non_blocking: bool = False) -> Value:
+    """At the end of a graph: the memory of an input gets a value (`_results.py`)."""
+    if fake_of(n.node.args[0]).dtype != fake_of(n.node.args[1]).dtype:
+        raise Refused("a copy that converts")
+    if tuple(fake_of(n.node.args[0]).shape) != tuple(fake_of(n.node.args[1]).shape):
+        raise Refused("a copy that repeats")
+    return y

@@ -1,0 +1,84 @@
+"""Gradients and training norms that are worth one row."""
+
+from __future__ import annotations
+
+from tenon import _dtypes as dt
+from tenon import _ops
+from tenon._trace import Value
+
+from ._lower import Node, axis_of
+from ._table import Refused, row
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+@row("aten.threshold_backward.default")
+def threshold_backward(n: Node, g: Value, x: Value, threshold: Any) -> Value:
+    limit = _ops.broadcast_to(n.typed(threshold, x.dtype), x.shape)
+    return _ops.select(_ops.compare(x, limit, 3), _ops.like(g, 0.0), g)
+
+
+@row("aten._softmax_backward_data.default", "aten._log_softmax_backward_data.default")
+def softmax_backward(n: Node, g: Value, y: Value, dim: int, dtype: Any) -> Value:
+    if not g.shape or g.dtype is not n.dtype:
+        raise Refused("of a single number, or into another type")
+    dim, one = axis_of(dim, len(g.shape)), _ops.one
+    kept = [i for i in range(len(g.shape)) if i != dim]
+    if "log" in str(n.node.target):
+        total = _ops.broadcast_in(one("reduce_sum", g, dims=(dim,)), g.shape, kept)
+        return one("sub", g, one("mul", one("exp", y), total))
+    weighed = one("mul", g, y)
+    total = _ops.broadcast_in(one("reduce_sum", weighed, dims=(dim,)), g.shape, kept)
+    return one("sub", weighed, one("mul", y, total))
+
+
+@row("aten.max_pool2d_with_indices_backward.default")
+def max_pool_backward(n: Node, g: Value, x: Value, window: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, places: Value) -> Value:
+    """The gradient goes to the places that were the largest."""
+    *lead, height, width = n.shape
+    planes: Any = 1
+    for size in lead:
+        planes = planes * size
+    rows = (planes, height * width)
+    flat = _ops.reshape(places, (planes, places.shape[-2] * places.shape[-1]))
+    updates = _ops.reshape(g, flat.shape)
+    start = n.spread(0, n.dtype, rows)
+    return n.reshape(_ops.one("scatter_elements", start, flat, updates, dim=1, kind="add"))
+
+
+@row("aten.nll_loss_forward.default")
+def nll_loss(n: Node, x: Value, target: Value, weight: Value | None, reduction: int, ignore: int) -> tuple[Value, ...]:
+    """The loss, and the weight that it was divided by."""
+    if len(x.shape) != 2:
+        raise Refused("without batch")
+    one = _ops.one
+    counted = _ops.compare(target, _ops.like(target, ignore), 1)
+    index = _ops.select(counted, _ops.convert(target, dt.int64), _ops.like(_ops.convert(target, dt.int64), 0))
+    picked = one("take_along", x, _ops.reshape(index, (*index.shape, 1)), dim=1, mode="in_bounds")
+    scale = n.spread(1, x.dtype, index.shape) if weight is None else one("take", weight, index, dim=0)
+    scale = _ops.select(counted, scale, _ops.like(scale, 0.0))
+    losses = one("mul", one("neg", _ops.reshape(picked, index.shape)), scale)
+    losses = _ops.select(counted, losses, _ops.like(losses, 0.0))
+    if reduction == 0:
+        return losses, n.spread(0, x.dtype, ())
+    total, whole = one("reduce_sum", losses, dims=(0,)), one("reduce_sum", scale, dims=(0,))
+    return (one("div", total, whole) if reduction == 1 else total), whole
+
+
+@row("aten.nll_loss_backward.default")
+def nll_loss_backward(n: Node, g: Value, x: Value, target: Value, weight: Value | None, reduction: int, ignore: int, whole: Value) -> Value:
+    if len(x.shape) != 2:
+        raise Refused("without batch")
+    one = _ops.one
+    wide = _ops.convert(target, dt.int64)
+    counted = _ops.compare(wide, _ops.like(wide, ignore), 1)
+    index = _ops.select(counted, wide, _ops.like(wide, 0))
+    scale = n.spread(1, x.dtype, index.shape) if weight is None else one("take", weight, index, dim=0)
+    if reduction == 1:
+        g = one("div", g, whole)
+    each = one("neg", one("mul", _ops.broadcast_to(g, index.shape), scale))
+    each = _ops.select(counted, each, _ops.like(each, 0.0))
+    here = _ops.compare(_ops.iota(x.shape, 1, dt.int64), _ops.broadcast_in(index, x.shape, (0,)), 0)
+    return _ops.select(here, _ops.broadcast_in(each, x.shape, (0,)), _ops.like(x, 0.0))
