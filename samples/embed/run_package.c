@@ -1,4 +1,4 @@
-/* Runs a package from C: one header, one library, no compiler in the process.
+/* Runs a package on zeros from C: one header, one library, no compiler in the process.
  *
  *     run_package MODEL.tpk
  */
@@ -14,15 +14,14 @@ static int complain(const tenon_run_t* run, const char* what) {
   return 1;
 }
 
-/* Ones, in any type of whole bytes: each byte is 1. A symbolic dim becomes 1. */
-static int ones(const tenon_port_t* port, int64_t* dims, tenon_run_value_t* out) {
-  size_t bytes = 16; /* no element is larger */
+/* Zeros of the input's type; a symbolic dim becomes 1. */
+static int zeros(const tenon_port_t* port, int64_t* dims, tenon_run_value_t* out) {
+  size_t count = 1;
   for (uint32_t d = 0; d < port->rank; ++d) {
     dims[d] = port->dims[d] < 0 ? 1 : port->dims[d];
-    bytes *= (size_t)dims[d];
+    count *= (size_t)dims[d];
   }
-  void* const data = malloc(bytes);
-  if (data != NULL) memset(data, 1, bytes);
+  void* const data = calloc(count + 1, 16); /* no element is larger */
   *out = tenon_run_value(port->dtype, data, port->rank, dims);
   return data == NULL;
 }
@@ -51,7 +50,7 @@ int main(int argc, char** argv) {
   int64_t(*const dims)[TENON_RANK_MAX] = calloc(inputs + 1, sizeof *dims);
   int ready = in != NULL && out != NULL && dims != NULL;
   for (uint32_t i = 0; ready && i < inputs; ++i)
-    ready = !ones(&run.ports.inputs[i], dims[i], &in[i]);
+    ready = !zeros(&run.ports.inputs[i], dims[i], &in[i]);
   if (ready) status = call(&run, in, out);
   for (uint32_t i = 0; in != NULL && i < inputs; ++i) free(in[i].data);
   free(in);
