@@ -7,6 +7,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
+#include "core/runtime/device_limit.h"
 
 namespace tenon::runtime {
 namespace {
@@ -94,6 +95,25 @@ void Device::set_name(uint32_t number) {
   name_ = printable(from_abi_str(info_.kind));
   if (number != 0) name_ += fmt::format(":{}", number);
   tensor_text_ = fmt::format("a tensor on device {}", quoted(name_));
+  memory_limit_ = device_memory_limit(name_);
+}
+
+Status Device::reserve(uint64_t bytes) {
+  if (!memory_limit_) return memory_reserve(bytes, tensor_text_);
+  uint64_t used = memory_used_.load(std::memory_order_relaxed);
+  do {
+    if (bytes > *memory_limit_ || used > *memory_limit_ - bytes) {
+      return error(TENON_RESOURCE_EXHAUSTED, "T0609",
+                   "{} needs {} bytes; {} are in use there and its TENON_DEVICE_MEMORY_LIMIT is {}",
+                   tensor_text_, bytes, used, *memory_limit_);
+    }
+  } while (!memory_used_.compare_exchange_weak(used, used + bytes, std::memory_order_relaxed));
+  return {};
+}
+
+void Device::give_back(uint64_t bytes) {
+  if (!memory_limit_) return memory_return(bytes);
+  memory_used_.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 Device::~Device() {
@@ -236,7 +256,7 @@ void Buffer::reset() {
       const tenon_device_api_t* api = device_->apis().device;
       (void)api->free(api->self, device_->handle(), handle_);
     }
-    memory_return(counted_bytes_);
+    device_->give_back(counted_bytes_);
   }
   handle_ = nullptr;
   host_ = nullptr;
@@ -247,7 +267,7 @@ void Buffer::reset() {
 
 Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_bytes) {
   TENON_RETURN_IF_ERROR(device->open());
-  TENON_RETURN_IF_ERROR(memory_reserve(size_bytes, device->tensor_text()));
+  TENON_RETURN_IF_ERROR(device->reserve(size_bytes));
   Buffer buffer;
   buffer.counted_bytes_ = size_bytes;
   buffer.size_bytes_ = size_bytes;
@@ -275,7 +295,7 @@ Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_by
   }
   buffer.device_ = std::move(device);
   if (status.ok()) return buffer;
-  if (buffer.handle_ == nullptr) memory_return(size_bytes);
+  if (buffer.handle_ == nullptr) buffer.device_->give_back(size_bytes);
   if (status.code() == TENON_RESOURCE_EXHAUSTED) {
     return error(TENON_RESOURCE_EXHAUSTED, "T0609", "{} bytes on device {}{}: {}", size_bytes,
                  quoted(buffer.device_->name()), buffer.device_->use_text(), status.message());

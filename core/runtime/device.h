@@ -6,6 +6,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -156,6 +157,11 @@ class Device : public std::enable_shared_from_this<Device> {
     const Device* before_;
   };
 
+  // Counts bytes of tensors that are to be allocated on it: against TENON_DEVICE_MEMORY_LIMIT if
+  // that names it, else against TENON_MEMORY_LIMIT with all others. T0609 if they are too many.
+  Status reserve(uint64_t bytes);
+  void give_back(uint64_t bytes);
+
   Status copy(const tenon_copy_t& copy);
   PinnedMemory& pinned() { return pinned_; }
 
@@ -171,10 +177,13 @@ class Device : public std::enable_shared_from_this<Device> {
   std::atomic<tenon_device_t*> handle_{nullptr};
   std::atomic<bool> lost_{false}, abandoned_{false};
   std::vector<const void*> left_behind_;
+  std::optional<uint64_t> memory_limit_;  // its own
+  std::atomic<uint64_t> memory_used_{0};  // counted where it has one
   PinnedMemory pinned_{*this};
 };
 
-// Memory of one device. Movable; frees itself. Counts against TENON_MEMORY_LIMIT unless imported.
+// Memory of one device. Movable; frees itself. Counts as Device::reserve
+// says unless imported.
 class Buffer {
  public:
   Buffer() = default;

@@ -66,10 +66,12 @@ Status Runner::signal_natives() {
   for (const auto& [d, fence] : signals_) {
     TENON_RETURN_IF_ERROR(queue_of(d));
     TENON_ASSIGN_OR_RETURN(auto buffer, take_buffer(d, 0));
-    Status status = devices_[d].queue->signal(buffer->handle(), fence->point());
+    Queue& queue = *devices_[d].queue;
+    Status status = queue.signal(buffer->handle(), fence->point());
+    // So that the run waits for the signal too.
+    if (status.ok()) status = queue.mark(buffer->handle());
     devices_[d].pool.give_back(std::move(buffer));
     TENON_RETURN_IF_ERROR(std::move(status));
-    TENON_RETURN_IF_ERROR(mark(d));
   }
   return {};
 }

@@ -29,7 +29,8 @@ struct CallStatistics {
 Status check_counts(const AnyProgram& program, size_t inputs, size_t outputs);
 // Runs to the end. T0601 for another number of inputs or outputs; what Binding::bind_input and
 // Binding::run fail with; T0620 for an output that does not fit; T0621 for a tensor that was given
-// up, or cannot be; what Runner::run says of natives. On failure no output is given; memory for outputs may have been written.
+// up, or cannot be; what Runner::run says of natives. On failure no output is given; memory for
+// outputs may have been written.
 Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs,
             std::span<const runtime::GivenSize> sizes, const runtime::Natives& natives,
             std::span<CallOutput> outputs, CallStatistics* statistics);

@@ -194,6 +194,75 @@ TEST_F(Natives, WhatCallersGetWrong) {
   ASSERT_TRUE(program.call(inputs, out).ok()) << failure_text();
 }
 
+TEST_F(Natives, EachThreadHasAStream) {
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      uint64_t mine = 0, done = 0;
+      if (native().stream_create(nullptr, 0, &mine) != TENON_OK ||
+          native().fence_create(nullptr, 0, &done) != TENON_OK)
+        return;
+      const std::vector<float> values(64, static_cast<float>(t));
+      const std::vector<Input> inputs = {Input(ArrayView::of(values, {64}))};
+      for (uint64_t round = 1; round <= 25; ++round) {
+        std::vector<Output> results(1);
+        Call call(program, inputs, results);
+        call.stream("sim", handle("sim.queue", mine));
+        call.signal("sim", handle("sim.fence", done, round));
+        const bool ok = call.run().ok() &&
+                        native().fence_wait(nullptr, done, round, kPatienceNs) == TENON_OK &&
+                        results[0].as<float>()[63] == 2.0f * static_cast<float>(t);
+        if (ok) ++right;
+      }
+      native().stream_destroy(nullptr, mine);
+      native().fence_destroy(nullptr, done);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 100);
+}
+
+// A fault in the middle of a call that goes to a stream, and signals.
+void with_a_fault(const char* faults, std::string_view why) {
+  setenv("TENON_LIMIT_DEVICE_WAIT_SECONDS", "1", 1);
+  Session session;
+  Model model;
+  Program program;
+  ASSERT_TRUE(session.open().ok());
+  ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok()) << failure_text();
+  ASSERT_TRUE(model.compile({.device = "sim"}, &program).ok()) << failure_text();
+  const std::vector<float> values(64, 1);
+  const std::vector<Input> inputs = {Input(ArrayView::of(values, {64}))};
+  std::vector<Output> out(1);
+  ASSERT_TRUE(program.call(inputs, out).ok()) << failure_text();
+  uint64_t stream = 0, fence = 0;
+  ASSERT_EQ(native().stream_create(nullptr, 0, &stream), TENON_OK);
+  ASSERT_EQ(native().fence_create(nullptr, 0, &fence), TENON_OK);
+  setenv("TENON_SIM_FAULTS", faults, 1);
+  Call call(program, inputs, out);
+  call.stream("sim", handle("sim.queue", stream));
+  call.signal("sim", handle("sim.fence", fence, 1));
+  fails(call.run(), why);
+  unsetenv("TENON_SIM_FAULTS");
+  native().stream_destroy(nullptr, stream);
+  native().fence_destroy(nullptr, fence);
+  end_process();
+}
+
+TEST(NativeFaults, AFailedExecution) {
+  IN_A_PROCESS([] { with_a_fault("launch=1", "injected"); });
+}
+TEST(NativeFaults, AFailedCopy) {
+  IN_A_PROCESS([] { with_a_fault("copy=2", "injected"); });
+}
+TEST(NativeFaults, ALostDevice) {
+  IN_A_PROCESS([] { with_a_fault("lost=2", "T0611"); });
+}
+TEST(NativeFaults, AStreamThatStandsStill) {
+  IN_A_PROCESS([] { with_a_fault("stall=2", "T0618"); });
+}
+
 // ---- Kernels of another plugin ----
 
 const tenon_exchange_api_t& exchange() {

@@ -109,8 +109,8 @@ typedef struct tenon_kernel_args_t {
   const tenon_fence_point_t* waits;
   tenon_fence_point_t signal; /* fence null: nothing to signal */
   /* Of a set with a queue_kind, in place of queue, waits and signal: the native stream to which run
-   * submits, and a native fence for which that work waits; null if there is none. Borrowed until
-   * run returns. */
+   * submits, null where queue would be; and a native fence for which that work waits, null if there
+   * is none. Borrowed until run returns. */
   const tenon_native_handle_t* native_queue;
   const tenon_native_handle_t* native_wait;
 } tenon_kernel_args_t;
