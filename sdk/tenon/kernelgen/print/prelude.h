@@ -54,6 +54,8 @@ class Prelude {
                                   uint32_t vectors, uint32_t run, uint32_t step);
   // A stable merge sort of keys and their numbers, with work space for as many.
   std::string need_sort(DType key);
+  // The first places of the same order, by keeping the best so far.
+  std::string need_select(DType key);
   // Whether a tile holds a NaN. Arguments: rows, their distance, columns (rounded up to vectors).
   std::string need_any_nan(DType type, uint32_t lanes);
   // Returns the name of a type, which is declared if it is a vector.

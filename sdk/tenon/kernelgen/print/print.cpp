@@ -559,8 +559,9 @@ class Text {
           return std::string("((") + (opencl_ ? "__global " : "") + e + "*)scratch) + " + v(x);
         };
         const std::string e = p_.memory_type(n.type);
-        line(p_.need_sort(n.type) + "(" + at(e, n.args[0]) + ", " + at("i64", n.args[1]) + ", " +
-             at(e, n.args[2]) + ", " + at("i64", n.args[3]) + ", " + v(n.stride) + ");");
+        line((n.bits != 0 ? p_.need_select(n.type) : p_.need_sort(n.type)) + "(" + at(e, n.args[0]) + ", " + at("i64", n.args[1]) + ", " +
+             at(e, n.args[2]) + ", " + at("i64", n.args[3]) + ", " + v(n.stride) +
+             (n.bits != 0 ? ", " + std::to_string(n.bits) : "") + ");");
         break;
       }
       case NodeKind::kAnyNan:

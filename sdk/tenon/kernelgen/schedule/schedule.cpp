@@ -497,8 +497,11 @@ bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* 
   s.rows = {st.space[st.space.size() - 2]};
   s.mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
   s.nr = t.registers >= 32 ? 4 : 2;
+  // Few queries are one short tile.
+  if (const auto queries = p.value(p.axes()[s.rows[0]].extent); queries && *queries < s.mr)
+    s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *queries));
   // The scores of a block of queries and keys, and the keys and values they use, stay in L2.
-  s.row_block = s.mr * 16;
+  s.row_block = s.mr < 4 ? s.mr : s.mr * 16;
   s.block = 256;
   const int64_t work = likely(p, p.axes()[st.reduce[0]].extent) * s.row_block;
   s.grain = std::max<int64_t>(1, 4096 / work);
