@@ -324,8 +324,8 @@ class Attention {
     const uint32_t column = p_.add_axis(wide_), key = p_.add_axis(keys_);
     e_.bind(column, e_.mul(panel, e_.integer(panel_)));
     e_.bind(key, j0);
-    const ExprId offset = p_.substitute(p_.arg(st_.value[0], 2),
-                                        {{p_.axis(v_), p_.axis(column)}, {p_.axis(j_), p_.axis(key)}});
+    const ExprId offset = p_.substitute(
+        p_.arg(st_.value[0], 2), {{p_.axis(v_), p_.axis(column)}, {p_.axis(j_), p_.axis(key)}});
     n->b_buffer = static_cast<int32_t>(e_.argument(p_.at(st_.value[0]).ref, false));
     n->args[0] = e_.scalar(offset).v;
     n->stride = e_.scalar(v_step_).v;
