@@ -123,7 +123,7 @@ def known(tenon: str, isa: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "one.tir"
         path.write_text("tenon.tir 1\ngraph @one(%x: f32[1]) -> (y: f32[1]) {\n  %y = neg(%x) : f32[1]\n  yield %y\n}\n")
-        done = subprocess.run([tenon, "run", str(path), "--device", "cpu"], capture_output=True, env={**os.environ, "TENON_CPU_ISA": isa})
+        done = subprocess.run([tenon, "run", str(path), "--device", "cpu", "--seed", "1"], capture_output=True, env={**os.environ, "TENON_CPU_ISA": isa})
         return done.returncode == 0
 
 
@@ -135,6 +135,9 @@ def main() -> int:
     parser.add_argument("--isa", default="avx512_bf16,avx512_vnni,avx512,avx2,baseline")
     arguments = parser.parse_args()
     sets = [isa for isa in arguments.isa.split(",") if known(arguments.tenon, isa)]
+    if not sets:
+        print(f"{arguments.tenon} runs on none of {arguments.isa}")
+        return 1
     failures = 0
     for number in range(arguments.count):
         rng = np.random.default_rng([arguments.seed, number])
@@ -147,7 +150,7 @@ def main() -> int:
             print(f"case {number} of seed {arguments.seed} on {isa}, {case.node.op_type} {case.x.dtype}{list(case.x.shape)} "
                   f"{case.w.dtype}{list(case.w.shape)}: {why}")
     print(f"{arguments.count - failures} of {arguments.count} exact, on {', '.join(sets)}")
-    return 1 if failures or not sets else 0
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":
