@@ -36,10 +36,10 @@ Status isa_for(tenon_str_t target, Isa& out) {
     out = *isa;
     return {};
   }
-  return fail(TENON_INVALID_ARGUMENT,
-              cat("The cpu device compiles for \"cpu isa=avx512_bf16\", \"cpu isa=avx512\", "
-                  "\"cpu isa=avx2\" and \"cpu isa=baseline\", not for ",
-                  quoted(view(target)), "."));
+  return fail(TENON_INVALID_ARGUMENT, cat("The cpu device compiles for \"cpu isa=avx512_bf16\", "
+                                          "\"cpu isa=avx512_vnni\", \"cpu isa=avx512\", \"cpu "
+                                          "isa=avx2\" and \"cpu isa=baseline\", not for ",
+                                          quoted(view(target)), "."));
 }
 
 Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,

@@ -9,7 +9,8 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16};
+constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni,
+                        Isa::kAvx512Bf16};
 constexpr std::string_view kTargetPrefix = "cpu isa=";
 
 std::string choices(Isa best) {
@@ -32,6 +33,8 @@ std::string_view name_of(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAvx512Vnni:
+      return "avx512_vnni";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
   }
@@ -54,6 +57,7 @@ std::string_view clang_cpu(Isa isa) {
     case Isa::kAvx2:
       return "x86-64-v3";
     case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512Bf16:
       return "x86-64-v4";
   }
@@ -61,7 +65,9 @@ std::string_view clang_cpu(Isa isa) {
 }
 
 std::string_view clang_features(Isa isa) {
-  return isa == Isa::kAvx512Bf16 ? "+avx512bf16,+avx512vnni" : "";
+  return isa == Isa::kAvx512Bf16   ? "+avx512bf16,+avx512vnni"
+         : isa == Isa::kAvx512Vnni ? "+avx512vnni"
+                                   : "";
 }
 
 Isa detected_isa() {
@@ -72,9 +78,9 @@ Isa detected_isa() {
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512cd");
-  // Processors with the first have the second.
-  if (v4 && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) {
-    return Isa::kAvx512Bf16;
+  // Processors with the second have the first.
+  if (v4 && __builtin_cpu_supports("avx512vnni")) {
+    return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512Vnni;
   }
   return v4 ? Isa::kAvx512 : v3 ? Isa::kAvx2 : Isa::kBaseline;
 }

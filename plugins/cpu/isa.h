@@ -10,14 +10,14 @@
 namespace tenon::cpu {
 
 // In order: each includes the previous ones.
-enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Bf16 };
+enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16 };
 
-std::string_view name_of(Isa isa);  // "baseline", "avx2", "avx512", "avx512_bf16"
+std::string_view name_of(Isa isa);  // "baseline", "avx2", "avx512", "avx512_vnni", ...
 std::optional<Isa> isa_named(std::string_view name);
 
 // clang's name for it: "x86-64", "x86-64-v3", "x86-64-v4".
 std::string_view clang_cpu(Isa isa);
-// Features beyond that name: "+avx512bf16,+avx512vnni", or nothing.
+// Features beyond that name: "+avx512bf16,+avx512vnni", "+avx512vnni", or nothing.
 std::string_view clang_features(Isa isa);
 
 // The best that this processor and its operating system can run.

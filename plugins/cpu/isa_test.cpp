@@ -19,7 +19,7 @@ TEST(Isa, BadSettingNamesTheChoices) {
 }
 
 TEST(Isa, TargetsRoundTrip) {
-  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Bf16}) {
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAvx512Bf16}) {
     EXPECT_EQ(isa_of_target(target_text(isa)), isa);
   }
   EXPECT_FALSE(isa_of_target("sim"));

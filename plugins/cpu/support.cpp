@@ -11,6 +11,7 @@ namespace {
 kernelgen::DeviceRates rates_of(Isa isa) {
   switch (isa) {
     case Isa::kAvx512:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512Bf16:
       return {30, 100, 50};
     case Isa::kAvx2:

@@ -122,9 +122,10 @@ Lane TreeRun::weight(const Node& n, int64_t step, int64_t column, uint32_t item)
 }
 
 void TreeRun::mma(const Node& n) {
-  // With pairs, each step is two products of bf16 or of i16.
-  const DType read_type = n.pairs ? kernelgen::pair_type(n.type) : n.type;
-  const int64_t each = n.pairs ? 2 : 1, columns = n.bits * n.lanes;
+  // A step is several products of narrower operands.
+  const DType a_type = kernelgen::operand_type(n.type, n.steps, false),
+              b_type = kernelgen::operand_type(n.type, n.steps, true);
+  const int64_t each = n.steps, columns = n.bits * n.lanes;
   const Space b_space = n.b_buffer < 0 ? Space::kScratch : Space::kBuffer;
   const uint32_t b_ref = n.b_buffer < 0 ? 0 : static_cast<uint32_t>(n.b_buffer);
   each_item([&](uint32_t k) {
@@ -138,10 +139,10 @@ void TreeRun::mma(const Node& n) {
         if (is_float(n.type)) sum.value.f = 0;
         for (int64_t s = 0; s < steps && !report_.full(); ++s) {
           for (int64_t p = 0; p < each; ++p) {
-            const Lane x = read(n.space, n.ref, read_type, a + s * a_step + p, k),
+            const Lane x = read(n.space, n.ref, a_type, a + s * a_step + p, k),
                        y = n.few_bits != 0
                                ? weight(n, s, c, k)
-                               : read(b_space, b_ref, read_type, b + s * b_step + c * each + p, k);
+                               : read(b_space, b_ref, b_type, b + s * b_step + c * each + p, k);
             sum = product_sum(sum, x, y, n.type);
           }
         }
@@ -153,8 +154,9 @@ void TreeRun::mma(const Node& n) {
 }
 
 void TreeRun::taps(const Node& n) {
-  const DType read_type = n.pairs ? kernelgen::pair_type(n.type) : n.type;
-  const int64_t columns = n.bits * n.lanes, each = n.pairs ? 2 : 1;
+  const DType a_type = kernelgen::operand_type(n.type, n.steps, false),
+              b_type = kernelgen::operand_type(n.type, n.steps, true);
+  const int64_t columns = n.bits * n.lanes, each = n.steps;
   each_item([&](uint32_t k) {
     const int64_t table = number(n.args[0], k, "an address"),
                   offsets = number(n.args[1], k, "an address");
@@ -171,10 +173,10 @@ void TreeRun::taps(const Node& n) {
                    offset = read(Space::kScratch, 0, TENON_I64, offsets + t, k);
         if (!row.known || !offset.known) return fact("an address is not known");
         for (int64_t i = 0; i < steps * each; ++i) {
-          const Lane a = read_address(row.value.i, i, read_type, k);
+          const Lane a = read_address(row.value.i, i, a_type, k);
           for (int64_t c = 0; c < columns; ++c) {
             const Lane w =
-                read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), read_type,
+                read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), b_type,
                      weights + offset.value.i + i / each * apart + c * each + i % each, k);
             sums[static_cast<size_t>(c)] = product_sum(sums[static_cast<size_t>(c)], a, w, n.type);
           }
@@ -213,7 +215,7 @@ void TreeRun::channels(const Node& n) {
             if (!row.known) return fact("an address is not known");
             const Lane w = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), n.type,
                                 weights + offset.value.i + i * apart + c, k);
-            const Lane x = c < width ? read_address(row.value.i, first + c, n.type, k)
+            const Lane x = c < width ? read_address(row.value.i, first + c, n.read, k)
                                      : Lane{Reg{.f = 0}, true};
             sum = product_sum(sum, w, x, n.type);
           }

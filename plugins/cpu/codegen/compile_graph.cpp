@@ -354,6 +354,8 @@ kernelgen::Target target_of(Isa isa) {
   switch (isa) {
     case Isa::kAvx512Bf16:
       return kernelgen::Target::avx512_bf16();
+    case Isa::kAvx512Vnni:
+      return kernelgen::Target::avx512_vnni();
     case Isa::kAvx512:
       return kernelgen::Target::avx512();
     case Isa::kAvx2:

@@ -25,8 +25,8 @@ Status isa_for(std::string_view target, Isa& out) {
   const std::optional<Isa> isa = isa_of_target(target);
   if (!isa) {
     return fail(TENON_INVALID_ARGUMENT,
-                cat("The clang toolchain compiles for \"cpu isa=avx512_bf16\", \"cpu isa=avx512\", "
-                    "\"cpu isa=avx2\" and "
+                cat("The clang toolchain compiles for \"cpu isa=avx512_bf16\", "
+                    "\"cpu isa=avx512_vnni\", \"cpu isa=avx512\", \"cpu isa=avx2\" and "
                     "\"cpu isa=baseline\", not for ",
                     quoted(target), "."));
   }

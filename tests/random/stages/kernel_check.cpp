@@ -45,7 +45,8 @@ std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
         break;
       case kg::NodeKind::kMma:
         out.insert(n.few_bits != 0  ? "mma of few bits"
-                   : n.pairs        ? "mma of pairs"
+                   : n.steps == 4   ? "mma of quads"
+                   : n.steps == 2   ? "mma of pairs"
                    : n.b_buffer < 0 ? "mma"
                                     : "mma of panels");
         break;

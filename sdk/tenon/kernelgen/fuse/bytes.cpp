@@ -32,8 +32,7 @@ class Bytes {
     std::vector<Stage> stages = std::move(k_.stages);
     k_.stages.clear();
     for (Stage& s : stages) {
-      if (s.kind == StageKind::kContract && p_.type(s.a) == TENON_I32 && s.panel == 0)
-        rewrite(s);
+      if (s.kind == StageKind::kContract && p_.type(s.a) == TENON_I32 && s.panel == 0) rewrite(s);
       k_.stages.push_back(std::move(s));
     }
   }
@@ -185,8 +184,7 @@ class Bytes {
     ExprId sum = state;
     if (x_zero != kNone) sum = p_.op(TENON_S_SUB, {sum, product_of_sum(s, weights, x_zero)});
     if (w_zero != kNone)
-      sum = p_.op(TENON_S_SUB,
-                  {sum, p_.op(TENON_S_MUL, {w_zero, sum_of(s, x, kNone)})});
+      sum = p_.op(TENON_S_SUB, {sum, p_.op(TENON_S_MUL, {w_zero, sum_of(s, x, kNone)})});
     for (ExprId& f : s.final) f = p_.substitute(f, {{state, sum}});
   }
 
@@ -288,7 +286,7 @@ class Bytes {
     const Difference d = *difference(p_.convert(load, TENON_I32));
     const DType type = p_.type(d.load);
     const std::vector<ExprId> args(p_.args(d.load).begin(), p_.args(d.load).end());
-    const ExprId outside = d.guard == kNone ? kNone
+    const ExprId outside = d.guard == kNone  ? kNone
                            : d.zero == kNone ? p_.number(0, type)
                                              : p_.convert(d.zero, type);
     return as_type(p_.load(p_.at(d.load).ref, type, std::span<const ExprId>(args).subspan(2),

@@ -492,18 +492,11 @@ class Partition {
     return true;
   }
 
-  int64_t likely(ExprId e) const {
-    std::vector<int64_t> ext;
-    for (const Extent& x : p_.extents())
-      ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
-    return p_.evaluate(e, ext);
-  }
-
   int64_t points(const std::vector<uint32_t>& axes, const std::vector<uint32_t>& except) const {
     int64_t n = 1;
     for (uint32_t a : axes) {
       if (std::find(except.begin(), except.end(), a) != except.end()) continue;
-      const int64_t d = std::max<int64_t>(1, likely(p_.axes()[a].extent));
+      const int64_t d = std::max<int64_t>(1, p_.likely(p_.axes()[a].extent));
       n = n > INT64_MAX / d ? INT64_MAX / 2 : n * d;
     }
     return n;

@@ -181,12 +181,9 @@ class Parts {
   // ---- Operands ----
 
   int64_t likely_bytes(uint32_t buffer) const {
-    std::vector<int64_t> ext;
-    for (const Extent& x : p_.extents())
-      ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
     __int128 n = size_of(k_.buffers[buffer].type);
     for (ExprId d : k_.buffers[buffer].dims)
-      n = std::min<__int128>(n * std::max<int64_t>(0, p_.evaluate(d, ext)), INT64_MAX);
+      n = std::min<__int128>(n * std::max<int64_t>(0, p_.likely(d)), INT64_MAX);
     return static_cast<int64_t>(n);
   }
 
@@ -336,13 +333,10 @@ class Parts {
   bool begins_as(uint32_t t, uint32_t y, const Box& box) {
     if (k_.buffers[t].role != Role::kIn || k_.buffers[y].role != Role::kOut) return false;
     if (readers_[t].size() != 1 || writers_[y].size() != 1) return false;
-    std::vector<int64_t> likely;
-    for (const Extent& x : p_.extents())
-      likely.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
     double share = 1;
     for (size_t d = 0; d < box.lo.size(); ++d) {
-      const auto whole = static_cast<double>(p_.evaluate(k_.buffers[y].dims[d], likely));
-      const auto part = static_cast<double>(p_.evaluate(p_.sub(box.hi[d], box.lo[d]), likely));
+      const auto whole = static_cast<double>(p_.likely(k_.buffers[y].dims[d]));
+      const auto part = static_cast<double>(p_.likely(p_.sub(box.hi[d], box.lo[d])));
       share *= whole > 0 ? part / whole : 1;
     }
     return share <= kUpdateShareMost;

@@ -105,8 +105,8 @@ class Operands {
     if (p_.type(from) == read && in_order) return;
     const uint32_t turned = edges_.reordered(x, s.x_channel, read, s.origins);
     const std::vector<ExprId> args(p_.args(from).begin(), p_.args(from).end());
-    const ExprId load = p_.load(turned, read, std::span<const ExprId>(args).subspan(2),
-                                args[0], args[0] == kNone ? kNone : p_.convert(args[1], read));
+    const ExprId load = p_.load(turned, read, std::span<const ExprId>(args).subspan(2), args[0],
+                                args[0] == kNone ? kNone : p_.convert(args[1], read));
     s.b = p_.convert(load, p_.type(s.b));
   }
 
@@ -196,8 +196,7 @@ class Operands {
     dims.insert(dims.end(), ends.begin(), ends.end());
     std::vector<uint32_t> last;
     const std::vector<ExprId> split = edges_.fresh_axes(ends, &last);
-    if (steps_ > 1)
-      map[p_.axis(kept.back())] = p_.add(p_.mul(index.back(), each), split.back());
+    if (steps_ > 1) map[p_.axis(kept.back())] = p_.add(p_.mul(index.back(), each), split.back());
     fill.space.insert(fill.space.end(), last.begin(), last.end());
     index.insert(index.end(), split.begin(), split.end());
     const ExprId col = p_.add(p_.mul(split[0], p_.integer(panel)), split[1]);

@@ -89,12 +89,10 @@ class Packer {
     const ExprId narrow = narrow_of(p_, operand);
     const DType acc = p_.type(operand);
     const ExprId narrow_other = narrow_of(p_, other);
-    const uint32_t steps =
-        narrow == kNone || narrow_other == kNone
-            ? 1
-            : steps_of(target_, acc, p_.type(narrow), p_.type(narrow_other));
-    const ExprId kept =
-        steps > 1 ? p_.convert(narrow, operand_type(acc, steps, true)) : operand;
+    const uint32_t steps = narrow == kNone || narrow_other == kNone
+                               ? 1
+                               : steps_of(target_, acc, p_.type(narrow), p_.type(narrow_other));
+    const ExprId kept = steps > 1 ? p_.convert(narrow, operand_type(acc, steps, true)) : operand;
     const Stage packed = packing(s, kept, column, *n, panel, steps);
     const ExprId load =
         p_.convert(reading(s, kept, column, packed.store[0].buffer, panel, steps), acc);
@@ -223,8 +221,7 @@ class Packer {
       along.reduce = {p_.add_axis(p_.floordiv(p_.axes()[w.axis].extent, p_.integer(each)))};
       const ExprId own = p_.axis(along.reduce[0]), value = value_at(e, own);
       packings->push_back(packing(along, value, column, n, panel, 1));
-      const ExprId read =
-          reading(along, value, column, packings->back().store[0].buffer, panel, 1);
+      const ExprId read = reading(along, value, column, packings->back().store[0].buffer, panel, 1);
       return p_.substitute(read, {{own, p_.floordiv(k, p_.integer(each))}});
     };
     const auto at_block = [&](ExprId e, ExprId block) {

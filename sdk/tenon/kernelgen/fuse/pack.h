@@ -21,8 +21,8 @@ int64_t panel_columns(const Target& target, DType acc, int64_t n);
 // Where the target multiplies pairs of bf16, operands of bf16 products stay bf16, and those of
 // products of integers that i16 holds become i16 where it multiplies pairs of i16:
 // [batch...][columns / panel][sum / 2][panel][2], with a zero after an odd sum. Signed bytes that
-// are multiplied by unsigned ones become quads in the same way where it multiplies these. Runs after
-// inline_maps and before partition.
+// are multiplied by unsigned ones become quads in the same way where it multiplies these. Runs
+// after inline_maps and before partition.
 //
 // Weights that are computed as (q - zero) scale from integers of 4 or 8 bits are kept as three such
 // operands: q with two steps of 4 bits per byte, and scale and zero once for each block of steps

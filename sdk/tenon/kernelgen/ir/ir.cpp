@@ -58,6 +58,14 @@ bool is_signed(DType t) {
   return elements::dtype_is_signed(t) || is_float(t) || elements::dtype_is_complex(t);
 }
 // Floats of a byte and complex numbers have none: kernels do not compute with them.
+int64_t Pool::likely(ExprId size) const {
+  constexpr int64_t kMiddling = 256;
+  std::vector<int64_t> ext;
+  for (const Extent& x : extents_)
+    ext.push_back(x.hint ? x.hint : std::clamp(kMiddling, std::min(x.lo, x.hi), x.hi));
+  return evaluate(size, ext);
+}
+
 DType operand_type(DType acc, uint32_t steps, bool weights) {
   if (steps == 4) return weights ? DType{TENON_I8} : DType{TENON_U8};
   if (steps == 1) return acc;

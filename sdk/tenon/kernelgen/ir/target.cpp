@@ -23,9 +23,14 @@ Target cpp(const char* isa, uint32_t bytes, uint32_t registers, bool fma) {
 Target Target::avx512() {
   return cpp("avx512", 64, 32, true);
 }
-Target Target::avx512_bf16() {
+Target Target::avx512_vnni() {
   Target t = avx512();
-  t.bf16 = t.byte_quads = true;
+  t.byte_quads = true;
+  return t;
+}
+Target Target::avx512_bf16() {
+  Target t = avx512_vnni();
+  t.bf16 = true;
   return t;
 }
 Target Target::avx2() {

@@ -18,9 +18,9 @@ struct Target {
   uint32_t registers = 16;    // vector registers
   int64_t l1_bytes = 32 << 10, l2_bytes = 1 << 20;
   bool fma = false;
-  bool bf16 = false;       // multiplies pairs of bf16 into f32 (vdpbf16ps), and has vpdpwssd
-  bool i16_pairs = false;  // multiplies pairs of i16 into i32 (pmaddwd)
-  bool byte_quads = false;  // multiplies four u8 by four i8 into i32 (vpdpbusd)
+  bool bf16 = false;        // multiplies pairs of bf16 into f32 (vdpbf16ps)
+  bool i16_pairs = false;   // multiplies pairs of i16 into i32 (pmaddwd)
+  bool byte_quads = false;  // multiplies four u8 by four i8 into i32 (vpdpbusd, vpdpwssd)
   bool fp64 = true;
   // Work items: the most that can share barriers and memory, a power of two; 0: none can.
   uint32_t group = 0;
@@ -40,7 +40,8 @@ struct Target {
   bool items() const { return dialect != Dialect::kCpp; }
 
   static Target avx512();
-  static Target avx512_bf16();  // isa is "avx512" too
+  static Target avx512_vnni();  // isa is "avx512" too, as in the next
+  static Target avx512_bf16();
   static Target avx2();
   static Target baseline();  // x86-64 with SSE2
   static Target generic();

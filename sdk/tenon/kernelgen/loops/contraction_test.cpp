@@ -18,7 +18,9 @@ using testing::op;
 
 std::vector<Target> targets() {
   std::vector<Target> all = testing::targets();
-  if (testing::machine_has(Target::avx512_bf16())) all.insert(all.begin(), Target::avx512_bf16());
+  for (const Target& t : {Target::avx512_vnni(), Target::avx512_bf16()}) {
+    if (testing::machine_has(t)) all.insert(all.begin(), t);
+  }
   return all;
 }
 
@@ -89,7 +91,8 @@ Tensor linear(Builder& b, const Tensor& x, const Tensor& w, bool transposed) {
 void linear_layers(DType type, bool constant, const Values& values,
                    std::initializer_list<int64_t> rows) {
   for (const Target& target : targets()) {
-    if (target.bf16 && type != TENON_BF16) continue;  // same code as without bf16
+    if (target.byte_quads && type != TENON_BF16) continue;  // same code as without
+    if (target.byte_quads && !target.bf16) continue;
     if (type != TENON_F32 && type != TENON_BF16 && target.isa == "baseline")
       continue;  // same code as avx2, with fewer lanes
     SCOPED_TRACE(target.isa);
@@ -242,7 +245,7 @@ TEST(PackConstants, IntegersArePairs) {
     checked.run({}, {false, 0});
     EXPECT_EQ(to_text(checked.moved()).find("i16[") != std::string::npos, true);
     EXPECT_EQ(checked.text().find("mmah") != std::string::npos, target.i16_pairs);
-    EXPECT_EQ(checked.text().find("vpdpwssd") != std::string::npos, target.bf16);
+    EXPECT_EQ(checked.text().find("vpdpwssd") != std::string::npos, target.byte_quads);
   }
 }
 
@@ -270,9 +273,10 @@ TEST(PackConstants, BytesAreQuads) {
         const Tensor middle = b.fill(w_type, {}, w_type == TENON_U8 ? 128 : 0);
         const Tensor w_limit = b.fill(w_type, {}, w_type == TENON_U8 ? 255 : -128);
         const uint32_t one[] = {1}, none[] = {0};
-        for (const auto& [x_zero, w_zero, k] :
-             {std::tuple{x_limit, middle, 37}, {at_run, middle, 64}, {x_limit, w_limit, 5},
-              {at_run, each, 24}}) {
+        for (const auto& [x_zero, w_zero, k] : {std::tuple{x_limit, middle, 37},
+                                                {at_run, middle, 64},
+                                                {x_limit, w_limit, 5},
+                                                {at_run, each, 24}}) {
           const Tensor x = difference(b, b.input(x_type, {m, b.dim(k)}), x_zero);
           const Tensor w = difference(b, b.constant(w_type, {b.dim(k), b.dim(50)}), w_zero);
           b.output(b.dot(x, w, {}, {}, one, none, TENON_DTYPE_NONE, TENON_I32));

@@ -284,8 +284,13 @@ TEST(Convolution, Bytes) {
   for (const DType type : {DType{TENON_U8}, DType{TENON_I8}}) {
     for (const bool at_run : {false, true}) {
       for (const auto& [in, out, groups, middle] :
-           {std::tuple<int64_t, int64_t, int64_t, double>{16, 40, 1, 0}, {7, 9, 1, 0},
-            {6, 8, 1, 0}, {8, 8, 8, 0}, {16, 12, 2, 0}, {16, 8, 1, 3}, {4, 6, 1, 0}}) {
+           {std::tuple<int64_t, int64_t, int64_t, double>{16, 40, 1, 0},
+            {7, 9, 1, 0},
+            {6, 8, 1, 0},
+            {8, 8, 8, 0},
+            {16, 12, 2, 0},
+            {16, 8, 1, 3},
+            {4, 6, 1, 0}}) {
         SCOPED_TRACE(std::to_string(in) + " channels in " + std::to_string(groups) + " groups");
         Builder b;
         const WindowDim w{3, 2, 1, 2, 1, 1};
@@ -293,7 +298,8 @@ TEST(Convolution, Bytes) {
           const Tensor of = b.broadcast(b.convert(zero, TENON_I16), t.dims, {});
           return op(b, TENON_S_SUB, {b.convert(t, TENON_I16), of});
         };
-        const Tensor zero = at_run ? b.input(type, {}) : b.fill(type, {}, type == TENON_U8 ? 200 : -7);
+        const Tensor zero =
+            at_run ? b.input(type, {}) : b.fill(type, {}, type == TENON_U8 ? 200 : -7);
         Tensor x = wide(b.input(type, {b.dim(2), b.dim(in), b.dim(9), b.dim(7)}), zero);
         Tensor f = wide(weights(b, out, in / groups, {w, w}, true, TENON_I8),
                         b.fill(TENON_I8, {}, middle));

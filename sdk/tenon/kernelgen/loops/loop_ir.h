@@ -85,7 +85,8 @@ struct Node {
   DType type = TENON_DTYPE_NONE;  // of memory
   ValueId args[4] = {kNoValue, kNoValue, kNoValue, kNoValue};
   ValueId stride = kNoValue;  // kLoad, kStore: elements between lanes, if not 1
-  int64_t bits = 0;           // kConst: pattern; kLoop: step; kLocal: elements
+  int64_t bits = 0;           // kConst: pattern; kLoop: step; kLocal: elements; kSort: the
+                              // places wanted, 0: all
   bool full = false;
   std::string text;
   std::vector<ValueId> list;  // kMma: where each row of a starts

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "tenon/kernelgen/loops/lower_internal.h"
+#include "tenon/kernelgen/schedule/contraction.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -35,10 +36,14 @@ class Attention {
     q_step_ = q[0];
     k_row_ = k[0];
     k_unit_ = p_.is_const(k[1], 1);
+    v_step_ = v[0];
     queries_ = p_.axes()[i_].extent;
     keys_ = p_.axes()[j_].extent;
     features_ = p_.axes()[d_].extent;
     wide_ = p_.axes()[v_].extent;
+    const auto columns = p_.value(wide_);
+    values_direct_ = s_.row_block == s_.mr && columns && *columns % panel_ == 0 &&
+                     p_.is_const(v[1], 1) && plain_load(p_, st_.value[0], TENON_F32);
     value_panels_ = p_.ceildiv(wide_, panel_);
     value_row_ = p_.mul(value_panels_, p_.integer(panel_));
     reserve();
@@ -99,14 +104,14 @@ class Attention {
     loop(e_.integer(0), e_.scalar(keys_), s_.block, [&](Val j0) {
       const Val jn = e_.min(e_.scalar(keys_), e_.add(j0, e_.integer(s_.block)));
       pack_keys(j0, jn);
-      pack_values(j0, jn);
+      if (!values_direct_) pack_values(j0, jn);
       loop(e_.integer(0), rows, s_.mr, [&](Val r0) {
         const Val padded =
             e_.mul(e_.div(e_.add(e_.sub(jn, j0), e_.integer(panel_ - 1)), e_.integer(panel_)),
                    e_.integer(panel_));
         score(i0, r0, j0, jn);
         for (uint32_t r = 0; r < s_.mr; ++r) weigh(e_.add(r0, e_.integer(r)), padded);
-        gather(r0, e_.sub(jn, j0));
+        gather(r0, j0, e_.sub(jn, j0));
       });
     });
     finish(i0, rows);
@@ -314,12 +319,28 @@ class Attention {
     e_.emit(e_.depth(), branch);
   }
 
-  void gather(Val r0, Val keys) {
+  // The values that a panel of columns has at the first key of a block, where they are in memory.
+  void read_values(Node* n, Val j0, Val panel) {
+    const uint32_t column = p_.add_axis(wide_), key = p_.add_axis(keys_);
+    e_.bind(column, e_.mul(panel, e_.integer(panel_)));
+    e_.bind(key, j0);
+    const ExprId offset = p_.substitute(
+        p_.arg(st_.value[0], 2), {{p_.axis(v_), p_.axis(column)}, {p_.axis(j_), p_.axis(key)}});
+    n->b_buffer = static_cast<int32_t>(e_.argument(p_.at(st_.value[0]).ref, false));
+    n->args[0] = e_.scalar(offset).v;
+    n->stride = e_.scalar(v_step_).v;
+  }
+
+  void gather(Val r0, Val j0, Val keys) {
     loop(e_.integer(0), e_.scalar(value_panels_), 1, [&](Val panel) {
       e_.comment("stage 0 Step");
       Node n = product(keys);
       n.space = Space::kScratch;
-      n.args[0] = e_.add(at(v_panels_), e_.mul(panel, e_.integer(panel_ * s_.block))).v;
+      if (values_direct_) {
+        read_values(&n, j0, panel);
+      } else {
+        n.args[0] = e_.add(at(v_panels_), e_.mul(panel, e_.integer(panel_ * s_.block))).v;
+      }
       n.args[1] = e_.integer(1).v;
       for (uint32_t r = 0; r < s_.mr; ++r) {
         n.list.push_back(
@@ -377,6 +398,8 @@ class Attention {
   uint32_t i_ = 0, j_ = 0, d_ = 0, v_ = 0;  // queries, keys, features, columns of values
   int64_t w_ = 1, panel_ = 1;
   bool k_unit_ = false;
+  bool values_direct_ = false;  // few queries read the values where they are
+  ExprId v_step_ = kNone;
   ExprId q_step_ = kNone, k_row_ = kNone;
   ExprId queries_ = kNone, keys_ = kNone, features_ = kNone, wide_ = kNone, value_panels_ = kNone,
          value_row_ = kNone;

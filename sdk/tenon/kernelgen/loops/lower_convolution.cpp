@@ -1,10 +1,11 @@
 // Convolutions over operands in panels. A strip of rows gets a table with one address per tap and
 // row. Taps that are padding for the whole strip are left out. For a tap that is padding for only
 // some rows, those rows get the address of a row of zeros. Around bytes with a zero point the row
-// holds that instead, and no tap is left out, because the final values subtract what it adds. One call of the register tile sums all
-// taps, and the final values are a loop over the tile while it is in L1. Zeros cannot change a sum,
-// except that zero times an infinite or NaN weight is NaN: if a strip at a border holds a NaN, it
-// is summed again row by row, without the taps that are padding.
+// holds that instead, and no tap is left out, because the final values subtract what it adds. One
+// call of the register tile sums all taps, and the final values are a loop over the tile while it
+// is in L1. Zeros cannot change a sum, except that zero times an infinite or NaN weight is NaN: if
+// a strip at a border holds a NaN, it is summed again row by row, without the taps that are
+// padding.
 #include <algorithm>
 #include <iterator>
 
@@ -80,7 +81,8 @@ class Convolution {
         if (!p_.affine(p_.arg(b_, 2), axes, &cx, &rest) || !p_.is_const(cx[0], 1)) continue;
         // Words are cut from the one axis of channels.
         const bool linear = p_.affine(p_.arg(a_, 2), axes, &cw, &rest);
-        const bool one_word = linear && p_.is_const(p_.axes()[a].extent, s_.steps) && p_.is_const(cw[0], 1);
+        const bool one_word =
+            linear && p_.is_const(p_.axes()[a].extent, s_.steps) && p_.is_const(cw[0], 1);
         const bool split = s_.steps > 1 && (!linear || one_word);
         if (!split && (!p_.affine(p_.arg(a_, 2), axes, &cw, &rest) || !p_.is_const(cw[0], panel_)))
           continue;
@@ -110,8 +112,7 @@ class Convolution {
     const ExprId length = s_.depthwise ? n_ : length_;
     zeros_at_ = e_.reserve(p_.add(length, p_.integer(w_)), read_, 1);
     e_.comment("stage 0 Pack zeros");
-    const Val base = scratch(zeros_at_, read_),
-              zero = e_.splat(e_.scalar(outside_), s_.lanes);
+    const Val base = scratch(zeros_at_, read_), zero = e_.splat(e_.scalar(outside_), s_.lanes);
     e_.loop(Bind::kVector, e_.integer(0), e_.scalar(length), w_, false,
             [&](Val at) { e_.store_at(Space::kScratch, 0, read_, e_.add(base, at), zero); });
     zeros_ = address(Space::kScratch, 0, base);
@@ -223,9 +224,9 @@ class Convolution {
         e_.set(border_,
                e_.apply(TENON_S_SELECT, TENON_I64, {some, one, Val{border_, e_.depth(), false}}));
       }
-      e_.set(count, e_.add(at, skips_ ? e_.apply(TENON_S_SELECT, TENON_I64,
-                                                 {any, one, e_.integer(0)})
-                                      : one));
+      e_.set(count,
+             e_.add(at,
+                    skips_ ? e_.apply(TENON_S_SELECT, TENON_I64, {any, one, e_.integer(0)}) : one));
     });
     return {count, e_.depth(), false};
   }

@@ -214,6 +214,7 @@ class Ordered {
                         element(places2, TENON_I64, e_.integer(0))};
       for (int i = 0; i < 4; ++i) node.args[i] = at[i].v;
       node.stride = count.v;
+      node.bits = selects();
       e_.emit(e_.depth(), node);
     }
     e_.comment("stage 0 Map");
@@ -226,6 +227,15 @@ class Ordered {
               for (size_t r = 0; r < st_.store.size(); ++r)
                 store(st_.store[r], e_.scalar(st_.value[r]));
             });
+  }
+
+  // The number of points wanted, if keeping the best so far costs less than sorting all; else 0.
+  int64_t selects() const {
+    constexpr int64_t kFew = 128;
+    const auto wanted = p_.value(p_.axes()[st_.fill[0]].extent);
+    const auto all = p_.value(p_.axes()[st_.reduce[0]].extent);
+    const bool few = wanted && *wanted <= kFew && (!all || *all >= 4 * *wanted);
+    return few && st_.step.size() == 1 ? *wanted : 0;
   }
 
   ExprId reserve(ExprId elements, DType t) { return e_.reserve(elements, t, 1); }

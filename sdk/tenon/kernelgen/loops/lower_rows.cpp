@@ -258,8 +258,8 @@ class Rows {
     });
   }
 
-  // Loads to transpose: of elements of which a register holds a row, contiguous along the tile axis,
-  // with a stride along the lanes.
+  // Loads to transpose: of elements of which a register holds a row, contiguous along the tile
+  // axis, with a stride along the lanes.
   std::vector<ExprId> turned_loads() {
     std::vector<ExprId> loads, out;
     for (ExprId v : k_.stages[0].value) p_.loads(v, &loads);

@@ -195,8 +195,8 @@ std::string Prelude::expand(std::string_view text, DType t, uint32_t lanes) {
 
 // ---- Integers ----
 
-// A lane at a time only where no instructions are: division of 64 bits, and powers. Loops over lanes
-// are unrolled, because a variable lane goes through memory.
+// A lane at a time only where no instructions are: division of 64 bits, and powers. Loops over
+// lanes are unrolled, because a variable lane goes through memory.
 std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   const bool v = lanes > 1;
   const std::string T = type(t, lanes), U = type(unsigned_of(t), lanes),
@@ -209,7 +209,8 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
   auto one = [&](const std::string& body) { return "FN $F " + name + "($F a) { " + body + " }\n"; };
   auto lanewise2 = [&](const std::string& scalar) {
     if (!v) return two("return " + scalar + "(a, b);");
-    return two("$F r; UNROLL for (int l = 0; l < $N; ++l) r[l] = " + scalar + "(a[l], b[l]); return r;");
+    return two("$F r; UNROLL for (int l = 0; l < $N; ++l) r[l] = " + scalar +
+               "(a[l], b[l]); return r;");
   };
   const std::string as_t = v ? "(" + T + ")" : "(" + T + ")", as_u = "(" + U + ")";
   if (f == "add" || f == "sub" || f == "mul") {
@@ -245,9 +246,11 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
     const auto wide = [&](const std::string& x) { return "$C(" + R + ", " + x + ")"; };
     const std::string special = is_signed(t) ? "($M)(b == 0) | ($M)(b == -1)" : "($M)(b == 0)",
                       minus = "($F)(($U)0 - ($U)a)";
-    std::string body = "$M z = ($M)(b == 0), s = " + special + "; $F d = $S(s, 1, b); $F q = $C($F, $C(" +
-                       as + ", " + wide("a") + " / " + wide("d") + ")); ";
-    if (f == "rem") return two(body + "$F r = ($F)(($U)a - ($U)(($U)q * ($U)d)); return $S(z, a, r);");
+    std::string body = "$M z = ($M)(b == 0), s = " + special +
+                       "; $F d = $S(s, 1, b); $F q = $C($F, $C(" + as + ", " + wide("a") + " / " +
+                       wide("d") + ")); ";
+    if (f == "rem")
+      return two(body + "$F r = ($F)(($U)a - ($U)(($U)q * ($U)d)); return $S(z, a, r);");
     if (is_signed(t)) body += "q = $S(b == -1, " + minus + ", q); ";
     return two(body + "return $S(z, ($F)-1, q);");
   }
@@ -571,17 +574,34 @@ std::string Prelude::need_sort(DType key) {
   return name;
 }
 
+std::string Prelude::need_select(DType key) {
+  const std::string name = "select_" + suffix(key, 1);
+  if (!known_.insert(name).second) return name;
+  const std::string space = target_.dialect == Dialect::kOpenCl ? "__global " : "",
+                    e = memory_type(key), K = space + e + "*", V = space + "i64*";
+  functions_ +=
+      "static void " + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V +
+      " tv, i64 n, i64 m) {\n  i64 c = 0;\n  for (i64 i = 0; i < n; ++i) {\n    const " + e +
+      " x = k[i];\n    if (c == m && x >= tk[m - 1]) continue;\n    const i64 y = v[i]; i64 j = "
+      "c < m ? c++ : m - 1;\n    for (; j > 0 && tk[j - 1] > x; --j) { tk[j] = tk[j - 1]; "
+      "tv[j] = tv[j - 1]; }\n    tk[j] = x; tv[j] = y;\n  }\n  for (i64 i = 0; i < c; ++i) { "
+      "k[i] = tk[i]; v[i] = tv[i]; }\n}\n";
+  return name;
+}
+
 std::string sum_block(const std::string& steps) {
   const std::string block = number(kSumBlock), all = "(" + steps + ")";
   return all + " > " + block + " && " + all + " <= 2 * " + block + " ? (" + all +
          " + 1) / 2 : " + block;
 }
 
-// The type of a vector whose lanes hold `steps` numbers for each of `lanes` sums, declared with what
-// loads and broadcasts it.
+// The type of a vector whose lanes hold `steps` numbers for each of `lanes` sums, declared with
+// what loads and broadcasts it.
 std::string Prelude::word_vector(DType acc, uint32_t lanes, uint32_t steps) {
-  const std::string name =
-      std::string(is_float(acc) ? "bf16x" : steps == 4 ? "i8x" : "i16x") + number(steps * lanes);
+  const std::string name = std::string(is_float(acc) ? "bf16x"
+                                       : steps == 4  ? "i8x"
+                                                     : "i16x") +
+                           number(steps * lanes);
   if (known_.insert("words of " + name).second) {
     const std::string size = "__attribute__((vector_size(" + number(int64_t{lanes} * 4) + ")))";
     if (is_float(acc)) types_ += "typedef __bf16 " + name + " " + size + ";\n";
@@ -603,8 +623,8 @@ std::string Prelude::word_product(DType acc, uint32_t lanes, uint32_t steps, con
   const std::string V = type(TENON_U32, lanes), W = "wordsx" + number(lanes);
   if (steps == 4 || (target_.byte_quads && lanes == 16)) {
     return c + " = (" + V + ")__builtin_ia32_" + (steps == 4 ? "vpdpbusd" : "vpdpwssd") +
-           number(int64_t{lanes} * 32) + "((" + W + ")" + c + ", (" + W + ")x, (" +
-           W + ")" + b + ");";
+           number(int64_t{lanes} * 32) + "((" + W + ")" + c + ", (" + W + ")x, (" + W + ")" + b +
+           ");";
   }
   return c + " += (" + V + ")__builtin_ia32_pmaddwd" + number(int64_t{lanes} * 32) + "(x, " + b +
          ");";
@@ -613,9 +633,10 @@ std::string Prelude::word_product(DType acc, uint32_t lanes, uint32_t steps, con
 std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
                               uint32_t steps) {
   const bool words = steps > 1;
-  const std::string name =
-      std::string(steps == 4 ? "mmab" : words ? "mmah" : "mma") + number(rows) + "x" +
-                           number(vectors) + "_" + suffix(t, lanes);
+  const std::string name = std::string(steps == 4 ? "mmab"
+                                       : words    ? "mmah"
+                                                  : "mma") +
+                           number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   // Integers wrap.
   const DType u = is_integer(t) ? unsigned_of(t) : t;
@@ -749,11 +770,10 @@ std::string Prelude::need_narrowing(DType to, uint32_t lanes) {
       bits == 512   ? "__builtin_ia32_cvttps2dq512_mask((G)a, (W){}, (unsigned short)-1, 4)"
       : bits == 256 ? "__builtin_ia32_cvttps2dq256((G)a)"
                     : "__builtin_ia32_cvttps2dq((G)a)";
-  functions_ += "FN " + R + " " + name + "(" + A + " a) { typedef float G " +
-                "__attribute__((vector_size(" + number(bits / 8) + "))); typedef int W " +
-                "__attribute__((vector_size(" + number(bits / 8) +
-                "))); return __builtin_convertvector((" + I + ")" + instruction + ", " + R +
-                "); }\n";
+  functions_ +=
+      "FN " + R + " " + name + "(" + A + " a) { typedef float G " + "__attribute__((vector_size(" +
+      number(bits / 8) + "))); typedef int W " + "__attribute__((vector_size(" + number(bits / 8) +
+      "))); return __builtin_convertvector((" + I + ")" + instruction + ", " + R + "); }\n";
   return name;
 }
 

@@ -47,13 +47,17 @@ class Prelude {
   // The same for convolutions: rows at addresses per tap, with `k` words each; or
   // element-wise along the columns, where the
   // input has the type `read`.
-  std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t steps);
-  std::string need_depthwise(DType type, DType read, uint32_t lanes, uint32_t rows, uint32_t vectors);
+  std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors,
+                        uint32_t steps);
+  std::string need_depthwise(DType type, DType read, uint32_t lanes, uint32_t rows,
+                             uint32_t vectors);
   // The same for rows `step` apart in runs of `run` taps.
   std::string need_depthwise_runs(DType type, DType read, uint32_t lanes, uint32_t rows,
                                   uint32_t vectors, uint32_t run, uint32_t step);
   // A stable merge sort of keys and their numbers, with work space for as many.
   std::string need_sort(DType key);
+  // The first places of the same order, by keeping the best so far.
+  std::string need_select(DType key);
   // Whether a tile holds a NaN. Arguments: rows, their distance, columns (rounded up to vectors).
   std::string need_any_nan(DType type, uint32_t lanes);
   // Returns the name of a type, which is declared if it is a vector.

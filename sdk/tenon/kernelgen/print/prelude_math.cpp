@@ -424,7 +424,8 @@ constexpr std::string_view kSqrtCpp =
     "FN $F sqrt_$n($F x) { return __builtin_elementwise_sqrt(x); }\n";
 constexpr std::string_view kSqrtOpenCl = "FN $F sqrt_$n($F x) { return sqrt(x); }\n";
 constexpr std::string_view kRemVector =
-    "FN $F rem_$n($F a, $F b) { $F r; UNROLL for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], b[l]); "
+    "FN $F rem_$n($F a, $F b) { $F r; UNROLL for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], "
+    "b[l]); "
     "return r; }\n";
 constexpr std::string_view kRemScalar = "FN $F rem_$n($F a, $F b) { return @rem1(a, b); }\n";
 

@@ -28,8 +28,10 @@ std::string row_pointers(const std::string& element, uint32_t rows, const std::s
 std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
                                uint32_t steps) {
   const bool words = steps > 1;
-  const std::string name =
-      (steps == 4 ? "tapsb" : words ? "tapsh" : "taps") + number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
+  const std::string name = (steps == 4 ? "tapsb"
+                            : words    ? "tapsh"
+                                       : "taps") +
+                           number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
   // Integers wrap.
   const DType u = words ? DType{TENON_U32} : t;
@@ -95,8 +97,8 @@ std::string Prelude::need_channels(DType t, DType read, uint32_t lanes, bool mas
   if (!known_.insert(name).second) return name;
   const std::string narrow = type(read, lanes), p = "(const " + memory_type(read) + "* p";
   functions_ += "FN " + V + " " + name + p +
-                (masked ? ", " + type(TENON_PRED, lanes) + " m, " + V + ") { return " + widen + "(" +
-                              load + "(p, m, (" + narrow + ")0)); }\n"
+                (masked ? ", " + type(TENON_PRED, lanes) + " m, " + V + ") { return " + widen +
+                              "(" + load + "(p, m, (" + narrow + ")0)); }\n"
                         : ") { return " + widen + "(" + load + "(p)); }\n");
   return name;
 }

@@ -250,19 +250,21 @@ class Text {
     }
     const char* special = function(n.op);
     const std::string name(special ? special : name_of_op(n.op));
-    return call(p_.need(w > 1 && is_integer(t) && divides_by_number(n) ? name + "c" : name, t, w), n);
+    return call(p_.need(w > 1 && is_integer(t) && divides_by_number(n) ? name + "c" : name, t, w),
+                n);
   }
 
   // Whether the divisor is in the text and no special case.
   bool divides_by_number(const Node& n) const {
-    if (n.op != TENON_S_DIV && n.op != TENON_S_REM && n.op != kFloorDiv && n.op != kMod) return false;
+    if (n.op != TENON_S_DIV && n.op != TENON_S_REM && n.op != kFloorDiv && n.op != kMod)
+      return false;
     const auto by = constants_.find(n.args[1]);
     const bool index = n.op == kFloorDiv || n.op == kMod;
     return by != constants_.end() && (index ? by->second > 0 : by->second != 0 && by->second != -1);
   }
 
-  // max or min with a number that is neither NaN nor 0, whose sign would matter: one instruction. The
-  // maximum with +0 is two: adding +0 turns -0 to +0.
+  // max or min with a number that is neither NaN nor 0, whose sign would matter: one instruction.
+  // The maximum with +0 is two: adding +0 turns -0 to +0.
   std::string bounded(const Node& n, DType t, uint32_t w) {
     const bool max = n.op == TENON_S_MAX;
     for (int i = 0; i < 2; ++i) {
@@ -401,7 +403,8 @@ class Text {
     if (n.few_bits != 0)
       return mma_few_bits(n, height, vectors, at(n.space == Space::kScratch, n.ref, e));
     std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.steps) + "(";
-    for (ValueId row : n.list) s += at(n.space == Space::kScratch, n.ref, e) + " + " + v(row) + ", ";
+    for (ValueId row : n.list)
+      s += at(n.space == Space::kScratch, n.ref, e) + " + " + v(row) + ", ";
     s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer), f) + " + " +
          v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", (" + p_.memory_type(c) +
          "*)l" + std::to_string(n.op) + ");";
@@ -430,11 +433,11 @@ class Text {
     const std::string name =
         n.run != 0 ? p_.need_depthwise_runs(n.type, n.read, n.lanes, n.ref,
                                             static_cast<uint32_t>(n.bits), n.run, n.run_step)
-        : n.full
-            ? p_.need_depthwise(n.type, n.read, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
-                   : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.steps);
+        : n.full ? p_.need_depthwise(n.type, n.read, n.lanes, n.ref, static_cast<uint32_t>(n.bits))
+                 : p_.need_taps(n.type, n.lanes, n.ref, static_cast<uint32_t>(n.bits), n.steps);
     // Tiles add integers as unsigned ones.
-    const std::string as_unsigned = n.type == TENON_I32 ? "(" + p_.memory_type(TENON_U32) + "*)" : "",
+    const std::string as_unsigned =
+                          n.type == TENON_I32 ? "(" + p_.memory_type(TENON_U32) + "*)" : "",
                       tile = as_unsigned + "l",
                       weights = n.full && n.type == TENON_I32
                                     ? "(const " + p_.memory_type(TENON_U32) + "*)b"
@@ -574,8 +577,10 @@ class Text {
           return "((" + global_ + e + "*)scratch) + " + v(x);
         };
         const std::string e = p_.memory_type(n.type);
-        line(p_.need_sort(n.type) + "(" + at(e, n.args[0]) + ", " + at("i64", n.args[1]) + ", " +
-             at(e, n.args[2]) + ", " + at("i64", n.args[3]) + ", " + v(n.stride) + ");");
+        line((n.bits != 0 ? p_.need_select(n.type) : p_.need_sort(n.type)) + "(" +
+             at(e, n.args[0]) + ", " + at("i64", n.args[1]) + ", " + at(e, n.args[2]) + ", " +
+             at("i64", n.args[3]) + ", " + v(n.stride) +
+             (n.bits != 0 ? ", " + std::to_string(n.bits) : "") + ");");
         break;
       }
       case NodeKind::kAnyNan:

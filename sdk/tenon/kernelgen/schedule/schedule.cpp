@@ -37,10 +37,7 @@ uint32_t widest_element(const Kernel& k) {
 }
 
 int64_t likely(const Pool& p, ExprId e) {
-  std::vector<int64_t> ext;
-  for (const Extent& x : p.extents())
-    ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1024));
-  return std::max<int64_t>(1, p.evaluate(e, ext));
+  return std::max<int64_t>(1, p.likely(e));
 }
 
 // Rough operations per step or element; decides how far to unroll.
@@ -182,8 +179,8 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
   for (ExprId l : loads) {
     // Rows of a tile are whole registers, of 16 bytes or more.
     const uint32_t bytes = size_of(p.type(l)) * s->lanes;
-    const bool whole = bytes == t.vector_bytes || (t.dialect == Dialect::kCpp &&
-                                                   (bytes == 16 || bytes == 32 || bytes == 64));
+    const bool whole = bytes == t.vector_bytes ||
+                       (t.dialect == Dialect::kCpp && (bytes == 16 || bytes == 32 || bytes == 64));
     if (!whole || p.type(l) == TENON_PRED) continue;
     const ExprId along = coefficient(p, p.arg(l, 2), s->vector_axis);
     if (along == kNone || p.is_const(along, 0) || p.is_const(along, 1)) continue;
@@ -268,7 +265,10 @@ std::string to_text(const Schedule& s) {
                        : "") +
            (s.swapped ? ", operands swapped" : "") + "\n  row block " +
            std::to_string(s.row_block) + "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
-           (s.packed ? std::string("in panels ") + (s.steps == 4 ? "of quads " : s.steps == 2 ? "of pairs " : "") +
+           (s.packed ? std::string("in panels ") +
+                           (s.steps == 4   ? "of quads "
+                            : s.steps == 2 ? "of pairs "
+                                           : "") +
                            (s.few_bits ? "of " + std::to_string(s.few_bits) + " bits " : "") +
                            "since load"
             : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed")
@@ -497,8 +497,11 @@ bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* 
   s.rows = {st.space[st.space.size() - 2]};
   s.mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
   s.nr = t.registers >= 32 ? 4 : 2;
+  // Few queries are one short tile.
+  if (const auto queries = p.value(p.axes()[s.rows[0]].extent); queries && *queries < s.mr)
+    s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *queries));
   // The scores of a block of queries and keys, and the keys and values they use, stay in L2.
-  s.row_block = s.mr * 16;
+  s.row_block = s.mr < 4 ? s.mr : s.mr * 16;
   s.block = 256;
   const int64_t work = likely(p, p.axes()[st.reduce[0]].extent) * s.row_block;
   s.grain = std::max<int64_t>(1, 4096 / work);

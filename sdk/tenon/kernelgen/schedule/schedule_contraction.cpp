@@ -105,9 +105,7 @@ bool chain(Pool& p, ExprId offset, std::vector<uint32_t>* axes, ExprId* step, Ex
 namespace {
 
 int64_t likely(const Pool& p, ExprId e) {
-  std::vector<int64_t> ext;
-  for (const Extent& x : p.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 256));
-  return std::max<int64_t>(1, p.evaluate(e, ext));
+  return std::max<int64_t>(1, p.likely(e));
 }
 
 ExprId coefficient(Pool& p, ExprId offset, uint32_t axis) {

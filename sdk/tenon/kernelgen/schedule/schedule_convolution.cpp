@@ -19,9 +19,7 @@ ContractAxes contract_axes(const Pool& p, const Stage& s) {
 }
 
 int64_t likely_size(const Pool& p, ExprId e) {
-  std::vector<int64_t> ext;
-  for (const Extent& x : p.extents()) ext.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 128));
-  return std::max<int64_t>(1, p.evaluate(e, ext));
+  return std::max<int64_t>(1, p.likely(e));
 }
 
 TileShape convolution_tile(const Target& t, uint32_t lanes, int64_t m, int64_t n, uint32_t nr) {
@@ -111,8 +109,7 @@ bool schedule_convolution(Kernel& k, const Target& t, Schedule* out, std::string
     std::vector<ExprId> c;
     ExprId rest;
     const uint32_t one[] = {a};
-    if (s.depthwise || !p.affine(p.arg(st.a, 2), one, &c, &rest) ||
-        p.is_const(c[0], s.steps))
+    if (s.depthwise || !p.affine(p.arg(st.a, 2), one, &c, &rest) || p.is_const(c[0], s.steps))
       s.columns.push_back(a);
   }
   s.rows = axes.only_b;

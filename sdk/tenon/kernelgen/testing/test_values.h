@@ -86,7 +86,7 @@ struct Meaning {
       for (ExprId d : x.dims) n *= program.pool.evaluate(d, ext);
       Data data(x.type, static_cast<size_t>(n));
       for (size_t i = 0; given && i < data.size(); ++i)
-        data.set(i, is_float(x.type)                               ? draw(rng, odd ? 61 : 0)
+        data.set(i, is_float(x.type)                             ? draw(rng, odd ? 61 : 0)
                     : values.whole_bytes && size_of(x.type) == 1 ? draw_byte(rng, x.type)
                                                                  : std::floor(3 + draw(rng, 0)));
       want.emplace_back();

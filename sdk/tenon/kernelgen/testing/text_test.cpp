@@ -317,6 +317,50 @@ TEST(Text, DepthwiseStripsLieInLines) {
                            ", runs of i", "depthwise taps", " in runs of 3 by 1"});
 }
 
+// Bytes minus a zero point: quads of channels, or channels side by side; what quantises the sums
+// bounds and narrows each vector by single instructions. Text only, so any processor will do.
+TEST(Text, BytesStayBytes) {
+  for (const int64_t groups : {1, 16}) {
+    Builder b;
+    const Target target = Target::avx512_bf16();
+    const Tensor x = b.input(TENON_U8, {b.dim(1), b.dim(16), b.dim(14), b.dim(14)});
+    const Tensor w = b.constant(TENON_I8, {b.dim(16), b.dim(16 / groups), b.dim(3), b.dim(3)});
+    const Tensor zero = b.fill(TENON_I16, x.dims, 131);
+    ConvDims n;
+    n.x_spatial = n.w_spatial = n.out_spatial = {2, 3};
+    const WindowDim window[] = {{3, 1, 1, 1}, {3, 1, 1, 1}};
+    const Tensor sums =
+        b.conv(op(b, TENON_S_SUB, {b.convert(x, TENON_I16), zero}), b.convert(w, TENON_I16), n,
+               window, groups, x.dims, TENON_DTYPE_NONE, TENON_I32);
+    const auto number = [&](double v) { return b.fill(TENON_F32, x.dims, v); };
+    const Tensor real = op(b, TENON_S_MUL, {b.convert(sums, TENON_F32), number(0.01)});
+    const Tensor least = op(b, TENON_S_MAX, {real, number(0)});
+    b.output(b.convert(op(b, TENON_S_MIN, {least, number(255)}), TENON_U8));
+    ASSERT_TRUE(b.ok()) << b.why();
+    Kernel program = b.take_program();
+    move_to_load(program, target);
+    Module m;
+    std::string why;
+    std::vector<Kernel> kernels = partition(program, target);
+    ASSERT_TRUE(generate(kernels, target, &m, &why)) << why;
+    EXPECT_EQ(m.text.find("vpdpbusd512") != std::string::npos, groups == 1) << m.text;
+    EXPECT_EQ(m.text.find("1_u8_u32x16(") != std::string::npos, groups == 16) << m.text;
+    EXPECT_EQ(m.text.find("pmaddwd"), std::string::npos) << "no pairs of i16";
+    expect_in_order(m.text, {"max0_f32x16(v", "minc_f32x16(v", "narrow_f32_u8x16(v"});
+  }
+}
+
+// The largest few of many points are kept while looking at each once.
+TEST(Text, FewOfManyAreSelected) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, {b.dim(50257)});
+  const int64_t descending[] = {1};
+  for (const Tensor& t : b.sort({&x, 1}, 0, 1, descending, b.dim(50), TENON_I64)) b.output(t);
+  const std::string code = texts(b, Target::avx512()).code;
+  EXPECT_NE(code.find("select_u32("), std::string::npos) << code;
+  EXPECT_EQ(code.find("sort_u32("), std::string::npos) << code;
+}
+
 // Two convolutions in NCHW order: reordered only at the boundaries, weights in panels, relu on the
 // tile.
 TEST(Text, ConvolutionsAreChannelsLastBetweenTheEdges) {
