@@ -2,6 +2,8 @@
 
 import re
 
+import tenon
+
 project = "Tenon"
 author = "Tenon's authors"
 extensions = ["sphinx.ext.autodoc", "myst_parser"]
@@ -21,6 +23,11 @@ myst_heading_anchors = 3
 # The texts are Markdown for GitHub and for a terminal: their code names languages that Sphinx does
 # not colour, and their links leave the folders that are here.
 suppress_warnings = ["misc.highlighting_failure", "myst.xref_missing", "myst.header", "toc.not_included"]
+
+
+# Names that the package imports when they are used first are members then.
+for _name in tenon.__all__:
+    getattr(tenon, _name)
 
 
 def _escaped(line: str) -> str:

@@ -15,6 +15,8 @@ MODULES = {
     "tenon.nn": "Functions of neural networks",
     "tenon.onnx_backend": "ONNX's interface",
 }
+# Classes whose objects functions give.
+CLASSES = {"tenon": ["_op.Op", "_compile.Compiled", "_pass.Pass", "_pass.PassGraph", "_pass.Node", "_frontend.Source"]}
 HEADERS = {"abi": "C headers", "cpp": "C++ headers"}
 
 
@@ -58,7 +60,9 @@ def write_python(source: pathlib.Path) -> None:
     folder.mkdir()
     for name, title in MODULES.items():
         heading = f"{name}: {title}"
-        text = f"{heading}\n{'=' * len(heading)}\n\n.. automodule:: {name}\n   :members:\n   :undoc-members:\n"
+        text = f"{heading}\n{'=' * len(heading)}\n\n.. automodule:: {name}\n   :members:\n   :undoc-members:\n   :exclude-members: xp, nn\n"
+        for made in CLASSES.get(name, []):
+            text += f"\n.. autoclass:: tenon.{made}\n   :members:\n"
         (folder / f"{name}.rst").write_text(text)
     (folder / "index.md").write_text("# Python\n\n" + toctree(list(MODULES), 2))
 
