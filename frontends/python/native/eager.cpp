@@ -289,7 +289,6 @@ nb::object eager_spread(const nb::str& op, const nb::sequence& operands, const n
 // they depend on values.
 void learn(const nb::str& op, const nb::sequence& operands, const nb::tuple& attrs,
            const nb::object& types) {
-  forget_if_full();
   const std::vector<Value*> values = values_of(operands);
   const Held<Operation> operation(operation_of(op.ptr(), attrs.ptr()));
   Results results;
@@ -436,6 +435,7 @@ void bind_eager(nb::module_& m) {
         nb::sig("def learn(op: str, operands: Sequence[Value | None], attrs: tuple[tuple[str, int, "
                 "Any], ...], types: Sequence[tuple[object, tuple[int, ...]]] | None) -> None"));
   m.def("forget", forget);
+  m.def("make_room", forget_if_full);
   m.def("remembered", [] { return memory().results.size(); });
   m.def("quick_op", add_quick_op, "op"_a, "attrs"_a, "kinds"_a,
         nb::sig("def quick_op(op: str, attrs: tuple[tuple[str, int, Any], ...], kinds: int) -> "
