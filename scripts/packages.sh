@@ -21,6 +21,8 @@ TENON_TEST_PYTHON=(
   array-api-strict==2.6 hypothesis==6.170.15
   array-api-compat==1.16.0 array-api-extra==0.11.5
 )
+# Of scripts/reference alone.
+TENON_DOC_PYTHON=(sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19 numpy==2.4.6 onnx==1.23.2)
 # Installed without their dependencies: only the files in the first are used, and the others, which
 # onnxruntime's tool for 4-bit weights imports, ask for an older mpmath than ours.
 TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4 onnx-ir==1.1.0 sympy==1.14.0)

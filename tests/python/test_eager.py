@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import logging
 import resource
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -153,6 +155,35 @@ def test_a_new_combination_of_known_operations_runs_at_once(caplog: pytest.LogCa
             assert len(told) == 1 and how in told[0] and "test_eager.py:" in told[0]
             assert "5 operations" in told[0]
             settled()
+
+
+def test_the_interpreter_ends_while_a_program_is_compiled() -> None:
+    script = """
+import numpy as np
+from tenon import xp
+x = xp.asarray(np.ones(5, np.float32))
+for known in (xp.exp(x), xp.tanh(x), x * 2.0):
+    known.tolist()
+print(xp.tanh(xp.exp(x) * 2.0).tolist()[0])
+"""
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0 and not done.stderr, done.stderr
+        assert abs(float(done.stdout) - np.tanh(np.exp(1) * 2)) < 1e-5
+
+
+def test_a_new_meaning_counts_at_once() -> None:
+    def define(by: float) -> Any:
+        @tenon.op("test.eager_scale")
+        def scale(x: Any) -> Any:
+            return x * by
+
+        return scale
+
+    x = xp.asarray([1.0, 2.0])
+    assert (define(2.0)(x) + 1.0).tolist() == [3, 5]
+    assert (define(3.0)(x) + 1.0).tolist() == [4, 7]
+    settled()
 
 
 def test_arrays_are_collected() -> None:

@@ -170,6 +170,8 @@ def test_other_threads_call_while_the_main_thread_waits(add):
 
 def test_fork_after_use():
     script = f"""
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, of forks
 import os, numpy as np, tenon
 model = tenon.load({TEXT_ADD!r}, "cpu")
 x = np.ones(2, np.float32)
@@ -191,6 +193,8 @@ assert model(x, x)[0][0] == 2
 
 def test_fork_on_another_thread():
     script = f"""
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, of forks
 import os, threading, numpy as np, tenon
 from tenon._trace import GraphTrace
 model = tenon.load({TEXT_ADD!r}, "cpu")

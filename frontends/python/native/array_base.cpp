@@ -261,7 +261,8 @@ PyObject* in_place(Slot slot, PyObject* self, PyObject* y) {
   PyObject* result = apply(slot, self, y);
   if (result == nullptr || of(self).weak != 0) return result;
   return guarded([&]() -> PyObject* {
-    const nb::object made = nb::steal(result);
+    nb::object made = nb::steal(result);
+    if (PyObject_TypeCheck(made.ptr(), g_array_type) == 0) return made.release().ptr();
     Value* value = of(made.ptr()).value;
     if (value->type != of(self).value->type) {
       const std::string_view op = kNames[slot];

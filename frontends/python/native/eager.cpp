@@ -2,12 +2,11 @@
 
 #include <nanobind/stl/string.h>
 
-#include <cstring>
 #include <vector>
 
 #include "frontends/python/native/array_base.h"
 #include "frontends/python/native/host.h"
-#include "frontends/python/native/keys.h"
+#include "frontends/python/native/remembered.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -17,90 +16,8 @@ namespace {
 
 constexpr uint32_t kNodesMax = 64;
 constexpr uint64_t kBytesMax = uint64_t{1} << 28;
-constexpr size_t kRememberedMax = 20000;
 
 thread_local int t_traces = 0, t_passes = 0;
-
-// ---- What is remembered ----
-
-// Types of results; empty if they depend on values.
-using Results = std::vector<Type*>;
-
-struct Pair {
-  Type* result;
-  Type* spread;  // null: the operands have this shape
-};
-
-struct Memory {
-  PyObject* operations = PyDict_New();  // by (op, attributes), or by op: a number of an address
-  KeyMap<Results> results;              // by operation and types of operands
-  KeyMap<Pair> pairs;                   // by operation and both types, before they are repeated
-  std::vector<QuickOp> quick;
-  uint64_t next = 1;
-};
-
-Memory& memory() {
-  static auto* all = new Memory;  // outlives the interpreter
-  return *all;
-}
-
-// A float as its bits: 0.0 equals -0.0, and NaN not itself. Lists by their elements.
-nb::object bits_of(nb::handle value) {
-  if (PyFloat_Check(value.ptr())) {
-    const double number = PyFloat_AS_DOUBLE(value.ptr());
-    uint64_t bits = 0;
-    std::memcpy(&bits, &number, sizeof bits);
-    return nb::make_tuple("bits", bits);
-  }
-  if (!PyTuple_Check(value.ptr())) return nb::borrow(value);
-  nb::list parts;
-  for (const nb::handle part : nb::borrow<nb::tuple>(value)) parts.append(bits_of(part));
-  return nb::tuple(parts);
-}
-
-nb::object key_of(PyObject* op, PyObject* attrs) {
-  if (PyTuple_GET_SIZE(attrs) == 0) return nb::borrow(op);
-  return nb::make_tuple(nb::borrow(op), bits_of(attrs));
-}
-
-// Puts one into the table. Takes the reference.
-void keep_operation(Operation* operation) {
-  const nb::object address = nb::steal(PyLong_FromVoidPtr(operation));
-  const nb::object key = key_of(operation->op, operation->attrs);
-  if (address.is_valid() && PyDict_SetItem(memory().operations, key.ptr(), address.ptr()) == 0)
-    return;
-  release(operation);
-  throw nb::python_error();
-}
-
-void forget() {
-  Memory& m = memory();
-  KeyMap<Results> results;
-  KeyMap<Pair> pairs;
-  results.swap(m.results);
-  pairs.swap(m.pairs);
-  for (const auto& [key, types] : results)
-    for (Type* type : types) release(type);
-  for (const auto& [key, pair] : pairs) release(pair.result), release(pair.spread);
-  PyObject *key = nullptr, *value = nullptr;
-  Py_ssize_t at = 0;
-  while (PyDict_Next(m.operations, &at, &key, &value) != 0)
-    release(static_cast<Operation*>(PyLong_AsVoidPtr(value)));
-  PyDict_Clear(m.operations);
-  for (const QuickOp& op : m.quick) keep_operation(retain(op.operation));  // their numbers stay
-  forget_interned_types();
-  forget_programs();
-}
-
-// So that a program whose sizes never repeat does not fill the memory.
-void forget_if_full() {
-  Memory& m = memory();
-  if (m.results.size() > kRememberedMax || m.pairs.size() > kRememberedMax ||
-      PyDict_GET_SIZE(m.operations) > static_cast<Py_ssize_t>(kRememberedMax) ||
-      interned_types() > kRememberedMax) {
-    forget();
-  }
-}
 
 bool is_traced(const Value* value) {
   return value->trace != nullptr && value->trace != Py_None;
@@ -217,23 +134,13 @@ Key result_key(const Operation* operation, std::span<Value* const> operands, con
   return key;
 }
 
-// Releases on every way out.
-template <class T>
-struct Held {
-  T* held;
-  explicit Held(T* taken) : held(taken) {}
-  Held(const Held&) = delete;
-  ~Held() { release(held); }
-  T* get() const { return held; }
-};
-
 nb::object waiting(Operation* operation, std::span<Value* const> operands, Type* spread,
-                   const Results& types) {
-  const Results copy(types);  // a flush may forget them
+                   const TypeList& types) {
+  const TypeList copy(types);  // a flush may forget them
   for (Type* type : copy) retain(type);
   std::vector<Value*> out(copy.size());
   struct Done {
-    const Results& types;
+    const TypeList& types;
     ~Done() {
       for (Type* type : types) release(type);
     }
@@ -280,7 +187,8 @@ nb::object eager_spread(const nb::str& op, const nb::sequence& operands, const n
   }
   Type* spread = same ? nullptr : all.get();
   const auto found = memory().results.find(result_key(operation.get(), values, all.get()));
-  if (found == memory().results.end() || found->second.size() != 1) return nb::none();
+  if (found == memory().results.end()) return nb::none();
+  if (found->second.size() != 1) throw nb::type_error("an op of elements has one result");
   remember_pair(operation.get(), values, found->second[0], spread);
   return waiting(operation.get(), values, spread, found->second)[0];
 }
@@ -289,10 +197,9 @@ nb::object eager_spread(const nb::str& op, const nb::sequence& operands, const n
 // they depend on values.
 void learn(const nb::str& op, const nb::sequence& operands, const nb::tuple& attrs,
            const nb::object& types) {
-  forget_if_full();
   const std::vector<Value*> values = values_of(operands);
   const Held<Operation> operation(operation_of(op.ptr(), attrs.ptr()));
-  Results results;
+  TypeList results;
   if (!types.is_none()) {
     for (const nb::handle item : types) {
       const nb::tuple pair = nb::cast<nb::tuple>(item);
@@ -301,7 +208,7 @@ void learn(const nb::str& op, const nb::sequence& operands, const nb::tuple& att
       results.push_back(type);
     }
   }
-  Results& kept = memory().results[result_key(operation.get(), values, nullptr)];
+  TypeList& kept = memory().results[result_key(operation.get(), values, nullptr)];
   kept.swap(results);
   for (Type* type : results) release(type);
 }
@@ -320,40 +227,12 @@ nb::object array_or_none(Value* value) {
 
 }  // namespace
 
-Operation* operation_of(PyObject* op, PyObject* attrs) {
-  Memory& m = memory();
-  const nb::object key = key_of(op, attrs);
-  if (PyObject* found = PyDict_GetItemWithError(m.operations, key.ptr()); found != nullptr)
-    return retain(static_cast<Operation*>(PyLong_AsVoidPtr(found)));
-  if (PyErr_Occurred() != nullptr) throw nb::python_error();
-  const Held<Operation> made(new Operation{Py_NewRef(op), Py_NewRef(attrs), m.next++, 1});
-  keep_operation(retain(made.get()));
-  return retain(made.get());
-}
-
-Operation* retain(Operation* operation) {
-  ++operation->users;
-  return operation;
-}
-
-void release(Operation* operation) {
-  if (operation == nullptr || --operation->users > 0) return;
-  Py_DECREF(operation->op);
-  Py_DECREF(operation->attrs);
-  delete operation;
-}
-
 bool is_tracing() {
   return t_traces > 0;
 }
 
 bool is_in_pass() {
   return t_passes > 0;
-}
-
-const QuickOp& quick_op(size_t handle) {
-  if (handle >= memory().quick.size()) throw nb::value_error("there is no such quick operation");
-  return memory().quick[handle];
 }
 
 Value* quick_binary(const QuickOp& op, PyObject* x, PyObject* y) {
@@ -436,6 +315,7 @@ void bind_eager(nb::module_& m) {
         nb::sig("def learn(op: str, operands: Sequence[Value | None], attrs: tuple[tuple[str, int, "
                 "Any], ...], types: Sequence[tuple[object, tuple[int, ...]]] | None) -> None"));
   m.def("forget", forget);
+  m.def("make_room", forget_if_full);
   m.def("remembered", [] { return memory().results.size(); });
   m.def("quick_op", add_quick_op, "op"_a, "attrs"_a, "kinds"_a,
         nb::sig("def quick_op(op: str, attrs: tuple[tuple[str, int, Any], ...], kinds: int) -> "

@@ -373,7 +373,8 @@ def emit(op: str, operands: Sequence[Value | None], attrs: Attrs = ()) -> tuple[
     if traces:
         return traces[-1].emit(op, operands, attrs)
     found = _native.eager(op, operands, attrs)
-    if found is None:
+    while found is None:  # again if another thread makes all be forgotten
+        _native.make_room()
         _native.learn(op, operands, attrs, _infer(op, operands, attrs))
         found = _native.eager(op, operands, attrs)
     return found if isinstance(found, tuple) else _run_now(op, operands, attrs)
@@ -384,11 +385,11 @@ def emit_spread(
 ) -> Value:
     """A node that waits, whose operands are repeated to one shape first. Not while tracing."""
     found = _native.eager_spread(op, operands, shape, attrs)
-    if found is None:
+    while found is None:
+        _native.make_room()
         alike = [Value(operands[0].dtype, shape) for _ in operands]
         _native.learn(op, alike, attrs, _infer(op, alike, attrs))
         found = _native.eager_spread(op, operands, shape, attrs)
-    assert found is not None
     return found
 
 
@@ -451,12 +452,13 @@ def cold(key: bytes, flush: Flush, data: tuple[Any, ...]) -> tuple[Any, Any, str
     is compiled meanwhile.
     """
     nodes, leaves, outputs = flush
-    if len(nodes) > 1 and key not in _under_way:
+    device = default_device()
+    if len(nodes) > 1 and key not in _failed:
         results = _replayed(flush, data)
         if results is not None:
-            _compile_later(key, flush)
+            _compile_later(key, flush, device)
             return None, results, "one by one, while their program is compiled"
-    program = _build(flush)
+    program = _build(flush, device)
     if len(nodes) == 1:
         if len(_single) >= 4096:
             _single.clear()
@@ -464,7 +466,7 @@ def cold(key: bytes, flush: Flush, data: tuple[Any, ...]) -> tuple[Any, Any, str
     return program, None, "by a new program"
 
 
-def _build(flush: Flush) -> _native.Program:
+def _build(flush: Flush, device: str) -> _native.Program:
     nodes, leaves, outputs = flush
     trace = GraphTrace("eager")
     trace.locate = False
@@ -481,7 +483,7 @@ def _build(flush: Flush) -> _native.Program:
         if spread is not None:
             operands = [v and _spread(trace, v, spread) for v in operands]
         made.append(trace.emit(op, operands, attrs))
-    return _compile(trace, [v for v in map(value, outputs) if v is not None])
+    return _compile(trace, [v for v in map(value, outputs) if v is not None], device)
 
 
 def _spread(trace: GraphTrace, value: Value, shape: tuple[int, ...]) -> Value:
@@ -527,20 +529,25 @@ def _results_read(flush: Flush) -> list[tuple[int, int]]:
 
 
 _under_way: set[bytes] = set()
+_failed: set[bytes] = set()
 
 
-def _compile_later(key: bytes, flush: Flush) -> None:
-    """Compiles on a thread of its own. A failure is told when the values are asked for again."""
+def _compile_later(key: bytes, flush: Flush, device: str) -> None:
+    """Compiles on a thread of its own. After a failure the next flush compiles, and raises it."""
+    if key in _under_way:
+        return
     at = generation
 
     def work() -> None:
         try:
-            program = _build(flush)
+            program = _build(flush, device)
             if at == generation:
                 _native.keep_program(key, program)
         except Error:
-            pass  # the next flush of this kind compiles at once, and raises it
-        else:
+            if len(_failed) >= 4096:
+                _failed.clear()
+            _failed.add(key)
+        finally:
             _under_way.discard(key)
 
     _under_way.add(key)
