@@ -1,4 +1,6 @@
 // dot_general: the contraction behind matmul, linear and attention.
+#include <tenon/abi/host.h>
+
 #include "common.h"
 
 namespace tenon::ops::dot_general {
