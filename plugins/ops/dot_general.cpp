@@ -83,7 +83,7 @@ struct Product {
     }
   }
   static tenon_code_t rows(void* self, uint32_t, int64_t begin, int64_t end) {
-    return guarded(context().host, [&] {
+    return detail::guarded(context().host, [&] {
       for (int64_t i = begin; i < end; ++i)
         static_cast<const Product*>(self)->row(static_cast<size_t>(i));
       return Status();
