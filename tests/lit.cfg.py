@@ -2,6 +2,7 @@
 [--filter RE]"""
 import os
 import pathlib
+import re
 import subprocess
 
 import lit.formats
@@ -30,6 +31,9 @@ config.substitutions.append(("%build", str(build)))
 config.substitutions.append(("%status", f"python3 {root}/tests/status.py"))
 
 config.available_features.add("tenon")
+# Sanitizers handle crashes themselves, and need memory of their own.
+if not re.search(r"^TENON_SANITIZE:\w+=.+$", (build / "CMakeCache.txt").read_text(), re.M):
+    config.available_features.add("unsanitized")
 if (build / "lib/tenon/plugins.d/cpu.plugin.json").exists():
     config.available_features.add("cpu")
 if (build / "lib/tenon/plugins.d/onednn.plugin.json").exists() and "libdnnl.so.2" in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout:

@@ -14,6 +14,7 @@
 #include "core/base/errors/status.h"
 #include "core/base/intern.h"
 #include "core/base/limits.h"
+#include "core/base/process/activity.h"
 #include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/process/operation.h"
@@ -313,4 +314,21 @@ TEST(Operation, CancelIsSeen) {
 }
 
 }  // namespace
+TEST(ActivityTest, TheInnermostIsDescribedAndCut) {
+  char text[64];
+  EXPECT_EQ(Activity::current(), nullptr);
+  const Activity outer("the pass", "first", nullptr);
+  {
+    const Activity inner("a run on device", "x\x1b[2J", nullptr);
+    EXPECT_EQ(Activity::current()->describe(text, sizeof text), 23u);
+    EXPECT_STREQ(text, "a run on device `x?[2J`");
+    EXPECT_EQ(Activity::current()->describe(text, 6), 5u);
+    EXPECT_STREQ(text, "a run");
+    EXPECT_EQ(Activity::current()->describe(text, 0), 0u);
+  }
+  EXPECT_EQ(Activity::current(), &outer);
+  EXPECT_FALSE(outer.save().ok());
+  std::thread([] { EXPECT_NE(Activity::current(), nullptr); }).join();  // works for another
+}
+
 }  // namespace tenon

@@ -4,6 +4,7 @@
 #include <tenon/cpp/record.hpp>
 
 #include "core/base/errors/failure.h"
+#include "core/base/process/activity.h"
 #include "core/base/process/operation.h"
 #include "core/base/process/thread_pool.h"
 #include "core/base/str.h"
@@ -159,6 +160,8 @@ Status KernelProgram::run_parts(const Launch& launch, const tenon_kernel_args_t&
     return set_.kernels->run(set_.kernels->self, launch.kernel, &part);
   };
   clear_failure();
+  const Activity activity("a kernel of the plugin", set_.plugin,
+                          reinterpret_cast<const void*>(set_.kernels->run));
   tenon_code_t code = TENON_OK;
   if (args.queue == nullptr && args.native_queue == nullptr && parts_at_once_ &&
       launch.part_count > 1) {

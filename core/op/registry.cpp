@@ -183,8 +183,8 @@ Status Registry::unknown(tenon_sym_t name, uint32_t version) {
     if (loader != nullptr && other != text) (void)loader->load(other);
   }
   if (const std::string meant = meant_by(text); !meant.empty())
-    return error(TENON_NOT_FOUND, "T0308", "there is no op {}; it is called {} here{}", quoted(text),
-                 quoted(meant), why);
+    return error(TENON_NOT_FOUND, "T0308", "there is no op {}; it is called {} here{}",
+                 quoted(text), quoted(meant), why);
   std::erase(names, text);  // a manifest may promise an op that the plugin does not declare
   return error(TENON_NOT_FOUND, "T0308", "there is no op {}{}{}", quoted(text),
                did_you_mean(text, names), why);

@@ -134,8 +134,7 @@ class Run {
     std::map<std::string, int64_t> counts;
     {
       doing_ = i;
-      const Activity activity(fmt::format("the pass {}", quoted(step.name)), code_of(step),
-                              &Run::save_crash, this);
+      const Activity activity("the pass", step.name, code_of(step), &Run::save_crash, this);
       TENON_RETURN_IF_ERROR(run(step, graph_, counts));
     }
     report.ms =
@@ -217,7 +216,7 @@ class Run {
   // ---- Reproducer ----
 
   static const void* code_of(const Step& step) {
-    return step.pass->table;  // static in the plugin's library
+    return step.pass->def.name.data;  // static in the plugin's library
   }
 
   static Result<std::string> save_crash(const void* self) {

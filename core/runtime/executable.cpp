@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/base/errors/failure.h"
+#include "core/base/process/activity.h"
 #include "core/base/str.h"
 
 namespace tenon::runtime {
@@ -98,6 +99,8 @@ Status Executable::execute(const tenon_call_t& call) {
   TENON_RETURN_IF_ERROR(device_->alive());
   auto guard = device_->serialise_execution(call.queue != nullptr);
   clear_failure();
+  const Activity activity("a run on device", device_->name(),
+                          reinterpret_cast<const void*>(api_->execute));
   return device_->check(api_->execute(api_->self, handle_, &call), "run");
 }
 

@@ -108,7 +108,7 @@ uint32_t copy_text(std::string_view text, char* out, uint32_t size_bytes) {
 
 uint32_t crash_describe(void*, char* text, uint32_t size_bytes) {
   const Activity* activity = Activity::current();
-  return activity == nullptr ? 0 : copy_text(activity->text(), text, size_bytes);
+  return activity == nullptr ? 0 : static_cast<uint32_t>(activity->describe(text, size_bytes));
 }
 
 tenon_code_t crash_save(void*, char* path, uint32_t size_bytes) {

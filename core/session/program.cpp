@@ -161,9 +161,9 @@ class ProgramBuilder {
       clear_failure();
       tenon_artifact_t* artifact =
           nullptr;  // a local: what stands beside an error is not ours to release
-      const Activity activity(fmt::format("the compilation of {} nodes for device {}",
-                                          segment->nodes.size(), quoted(device->name())),
-                              api, &save_segment, segment->subgraph.graph.get());
+      const Activity activity("the compilation for device", device->name(),
+                              reinterpret_cast<const void*>(api->compile), &save_segment,
+                              segment->subgraph.graph.get());
       TENON_RETURN_IF_ERROR(
           device->check(api->compile(api->self, device->target(), segment->subgraph.graph->abi(),
                                      options.record(), &artifact),

@@ -1,4 +1,6 @@
 // dot_general: the contraction behind matmul, linear and attention.
+#include <tenon/abi/host.h>
+
 #include "common.h"
 
 namespace tenon::ops::dot_general {
@@ -44,6 +46,58 @@ std::vector<int64_t> offsets(const Array& x, const Axes& axes) {
   return out;
 }
 
+// Columns that are summed side by side. Each sum still takes its terms one by one, in order.
+constexpr size_t kTogether = 8;
+
+// The product of one pair of matrices by its meaning, row by row on the host's threads. The right
+// side is copied so that the columns of a block lie beside each other: a walk down a column of a
+// large matrix would miss the cache at every step.
+template <class Number>
+struct Product {
+  std::span<const Number> left, right;
+  int64_t a_batch = 0, b_batch = 0;
+  const std::vector<int64_t>&a_free, &a_sum, &b_free, &b_sum;
+  Number* out;
+  std::vector<Number> blocks = {};
+
+  void pack() {
+    blocks.assign((b_free.size() + kTogether - 1) / kTogether * kTogether * b_sum.size(), 0);
+    for (size_t j = 0; j < b_free.size(); ++j) {
+      Number* block = &blocks[j / kTogether * kTogether * b_sum.size() + j % kTogether];
+      for (size_t k = 0; k < b_sum.size(); ++k)
+        block[k * kTogether] = right[static_cast<size_t>(b_batch + b_free[j] + b_sum[k])];
+    }
+  }
+  void row(size_t i) const {
+    std::vector<Number> values(a_sum.size());
+    for (size_t k = 0; k < values.size(); ++k)
+      values[k] = left[static_cast<size_t>(a_batch + a_free[i] + a_sum[k])];
+    for (size_t j = 0; j < b_free.size(); j += kTogether) {
+      const Number* block = blocks.data() + j * b_sum.size();
+      Number sums[kTogether] = {};
+      for (size_t k = 0; k < values.size(); ++k) {
+        for (size_t c = 0; c < kTogether; ++c) sums[c] += values[k] * block[k * kTogether + c];
+      }
+      for (size_t c = 0; c < kTogether && j + c < b_free.size(); ++c)
+        out[i * b_free.size() + j + c] = sums[c];
+    }
+  }
+  static tenon_code_t rows(void* self, uint32_t, int64_t begin, int64_t end) {
+    return detail::guarded(context().host, [&] {
+      for (int64_t i = begin; i < end; ++i)
+        static_cast<const Product*>(self)->row(static_cast<size_t>(i));
+      return Status();
+    });
+  }
+  Status all() {
+    pack();
+    const auto rows_count = static_cast<int64_t>(a_free.size());
+    const auto* threads = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID);
+    return threads == nullptr ? rows(this, 0, 0, rows_count)
+                              : threads->parallel(threads->self, &rows, this, rows_count, 1);
+  }
+};
+
 Status reference(const Eval& e) {
   const Array a = e.input(0), b = e.input(1), y = e.output();
   const auto a_batch = offsets(a, joined(e.i64s("a_batch"), {})),
@@ -56,20 +110,14 @@ Status reference(const Eval& e) {
     using Number =
         std::conditional_t<std::is_same_v<Found, double>, double, uint64_t>;  // integers wrap
     const auto left = a.read<Number>(), right = b.read<Number>();
-    std::vector<Number> out;
-    out.reserve(static_cast<size_t>(y.count()));
-    for (size_t n = 0; n < a_batch.size(); ++n) {
-      for (int64_t i : a_free) {
-        if (e.cancelled()) return TENON_CANCELLED;
-        for (int64_t j : b_free) {
-          Number sum = 0;
-          for (size_t k = 0; k < a_sum.size(); ++k) {
-            sum += left[static_cast<size_t>(a_batch[n] + i + a_sum[k])] *
-                   right[static_cast<size_t>(b_batch[n] + j + b_sum[k])];
-          }
-          out.push_back(sum);
-        }
-      }
+    std::vector<Number> out(static_cast<size_t>(y.count()));
+    for (size_t n = 0; n < a_batch.size() && !out.empty(); ++n) {
+      if (e.cancelled()) return TENON_CANCELLED;
+      Product<Number> product = {
+          left,       right,  a_batch[n],
+          b_batch[n], a_free, a_sum,
+          b_free,     b_sum,  out.data() + n * a_free.size() * b_free.size()};
+      TENON_TRY(product.all());
     }
     y.write(out);
     return {};

@@ -30,12 +30,14 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), {q.dim(0, 0), q.dim(0, 1), q.dim(0, 2), q.dim(2, 3)});
 }
 
-// Plain loops over the formula, in double.
+// Plain loops over the formula, in double. The weights of a query serve all of its features.
 Status reference(const Eval& e) {
   const Array q = e.input(0), k = e.input(1), v = e.input(2), y = e.output();
   const auto qs = q.read<double>(), ks = k.read<double>(), vs = v.read<double>();
-  const auto at = [](const Array& a, const std::vector<double>& data, const Index& i) {
-    return data[static_cast<size_t>(offset_of(i, strides_of(a.dims())))];
+  // Arrays here are dense.
+  const auto at = [](const Array& a, const std::vector<double>& data, int64_t n, int64_t h,
+                     int64_t row, int64_t column) {
+    return data[static_cast<size_t>(((n * a.dim(1) + h) * a.dim(2) + row) * a.dim(3) + column)];
   };
   const int64_t group = q.dim(1) / k.dim(1), keys = k.dim(2), features = q.dim(3);
   const double scale =
@@ -43,14 +45,18 @@ Status reference(const Eval& e) {
   const double cap = e.f64("softcap");
   const std::string_view causal = e.text("causal");
   const bool zero_nan = e.i64("zero_nan") != 0, zero_blind = e.i64("zero_blind") != 0;
-  each_index(y.dims(), [&](const Index& o) {
+  const Axes queries = {y.dim(0), y.dim(1), y.dim(2)};
+  Status status;
+  each_index(queries, [&](const Index& o) {
+    if (!status.ok()) return;
+    if (e.cancelled()) return void(status = TENON_CANCELLED);
     const int64_t n = o[0], h = o[1], s = o[2];
     std::vector<double> score;
     double top = -std::numeric_limits<double>::infinity();
     for (int64_t t = 0; t < keys; ++t) {
       double x = 0;
       for (int64_t d = 0; d < features; ++d)
-        x += at(q, qs, {n, h, s, d}) * at(k, ks, {n, h / group, t, d});
+        x += at(q, qs, n, h, s, d) * at(k, ks, n, h / group, t, d);
       x *= scale;
       if (cap != 0) x = cap * std::tanh(x / cap);
       if (e.has(3)) {
@@ -67,18 +73,18 @@ Status reference(const Eval& e) {
       score.push_back(x);
       top = max_of(top, x);
     }
-    if (zero_blind && top == -std::numeric_limits<double>::infinity())
-      return store_double(y.dtype(), y.at(o), 0);
-    double sum = 0, result = 0;
+    const bool blind = zero_blind && top == -std::numeric_limits<double>::infinity();
+    double sum = 0;
     for (double& x : score) sum += x = std::exp(x - top);
-    for (int64_t t = 0; t < keys; ++t) {
-      double weight = score[static_cast<size_t>(t)] / sum;
-      if (zero_nan && std::isnan(weight)) weight = 0;
-      result += weight * at(v, vs, {n, h / group, t, o[3]});
+    for (double& x : score) x = zero_nan && std::isnan(x / sum) ? 0 : x / sum;
+    for (int64_t d = 0; d < y.dim(3); ++d) {
+      double result = 0;
+      for (int64_t t = 0; t < keys && !blind; ++t)
+        result += score[static_cast<size_t>(t)] * at(v, vs, n, h / group, t, d);
+      store_double(y.dtype(), y.at(Index{n, h, s, d}), result);
     }
-    store_double(y.dtype(), y.at(o), result);
   });
-  return {};
+  return status;
 }
 
 // A mask: the keys that each query sees. The last two dims of `shape` are queries and keys.

@@ -3,9 +3,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 
 #include "core/base/cache.h"
 #include "core/base/file.h"
@@ -18,23 +16,47 @@ namespace {
 thread_local const Activity* g_mine = nullptr;
 std::atomic<const Activity*> g_latest{nullptr};
 
-// " in passes.so"; empty for code that no library holds.
-std::string library_of(const void* code) {
-  Dl_info found = {};
-  if (code == nullptr || dladdr(code, &found) == 0 || found.dli_fname == nullptr) return "";
-  const std::string_view path = found.dli_fname;
-  return fmt::format(" in {}", printable(path.substr(path.rfind('/') + 1), 64));
-}
+// Text in a buffer of fixed size, for a signal handler.
+class Line {
+ public:
+  Line(char* text, size_t size_bytes) : text_(text), room_(size_bytes == 0 ? 0 : size_bytes - 1) {
+    if (size_bytes != 0) text_[0] = 0;
+  }
+  // Bytes that a terminal would act on become `?`.
+  void add(std::string_view part) {
+    for (const char c : part.substr(0, room_ - length_))
+      text_[length_++] = c >= 0x20 && c < 0x7f ? c : '?';
+    if (room_ != 0) text_[length_] = 0;
+  }
+  size_t length() const { return length_; }
+
+ private:
+  char* text_;
+  size_t room_, length_ = 0;
+};
 
 }  // namespace
 
-Activity::Activity(std::string what, const void* code,
+Activity::Activity(std::string_view kind, std::string_view name, const void* code,
                    Result<std::string> (*save)(const void* self), const void* self)
-    : text_{}, save_(save), self_(self), outer_(g_mine) {
-  what += library_of(code);
-  std::memcpy(text_, what.data(), std::min(what.size(), sizeof text_ - 1));
+    : kind_(kind), name_(name), code_(code), save_(save), self_(self), outer_(g_mine) {
   g_mine = this;
-  g_latest.store(this);
+  g_latest.store(this, std::memory_order_release);
+}
+
+size_t Activity::describe(char* text, size_t size_bytes) const {
+  Line line(text, size_bytes);
+  line.add(kind_);
+  line.add(" `");
+  line.add(name_);
+  line.add("`");
+  Dl_info found = {};
+  if (code_ != nullptr && dladdr(code_, &found) != 0 && found.dli_fname != nullptr) {
+    const std::string_view path = found.dli_fname;
+    line.add(" in ");
+    line.add(path.substr(path.rfind('/') + 1));
+  }
+  return line.length();
 }
 
 Activity::~Activity() {

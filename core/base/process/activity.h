@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "core/base/errors/status.h"
 
@@ -11,11 +12,12 @@ namespace tenon {
 
 class Activity {
  public:
-  // `what` is printed: "the pass `x`". `code` is any function of the plugin; its library is named.
-  // save: writes what the plugin works on into a file and returns its path; called after a crash,
-  // in a forked child. May be null. All must outlive the object.
-  Activity(std::string what, const void* code, Result<std::string> (*save)(const void* self),
-           const void* self);
+  // Told as "KIND `NAME` in LIBRARY": "the pass `x` in passes.so". `code` is anything in the
+  // library of the plugin, such as a function. save: writes what the plugin works on into a file
+  // and returns its path; called after a crash, in a forked child. May be null. All must outlive
+  // the object.
+  Activity(std::string_view kind, std::string_view name, const void* code,
+           Result<std::string> (*save)(const void* self) = nullptr, const void* self = nullptr);
   ~Activity();
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
@@ -24,11 +26,13 @@ class Activity {
   // work for another; null outside of any.
   static const Activity* current();
 
-  const char* text() const { return text_; }  // ends with 0
+  // The text, cut at `size_bytes` and ended by 0; returns its length. Allocates nothing.
+  size_t describe(char* text, size_t size_bytes) const;
   Result<std::string> save() const;
 
  private:
-  char text_[256];
+  std::string_view kind_, name_;
+  const void* code_;
   Result<std::string> (*save_)(const void* self);
   const void* self_;
   const Activity* outer_;

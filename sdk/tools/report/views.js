@@ -221,7 +221,7 @@ function figures(run) {
   if (run.totalUs) all.push(["Kernels per run", timeText(run.totalUs), ""]);
   if (info.run_ms) all.push(["Median of a run", timeText(info.run_ms * 1e3), ""]);
   if (info.compile_ms) all.push(["Compilation", timeText(info.compile_ms * 1e3), info.kernels_compiled !== undefined ? `${info.kernels_compiled} compiled, ${info.kernels_from_cache} cached` : ""]);
-  all.push(["Nodes", String(run.nodes.length), "after the passes"]);
+  all.push(["Nodes", String(run.nodes.length), run.failure ? "as loaded" : "after the passes"]);
   const kernels = run.launches.filter((l) => !l.atLoad).length;
   if (kernels) all.push(["Kernels", String(kernels), ""]);
   if (info.arena_bytes) all.push(["Memory of a run", bytesText(info.arena_bytes), ""]);

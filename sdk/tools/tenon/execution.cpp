@@ -17,6 +17,12 @@ namespace tenon::tools {
 
 using Json = nlohmann::json;
 
+namespace {
+std::string base_name(const std::string& path) {
+  return path.substr(path.rfind('/') + 1);
+}
+}  // namespace
+
 void apply_threads(const RunOptions& options) {
   if (options.threads > 0) setenv("TENON_NUM_THREADS", std::to_string(options.threads).c_str(), 1);
 }
@@ -196,7 +202,7 @@ int tell_broken_dim(const Host& host, const RunOptions& options, const LoadOptio
 int load(const Host& host, const RunOptions& options, Model& model,
          std::vector<std::string>* fixed) {
   if (int s = refuse_package(options.model)) return s;
-  const Progress progress("loading " + options.model);
+  const Progress progress("loading " + base_name(options.model));
   LoadOptions plain;
   if (int s = plain.add_values(options.values)) return s;
   LoadOptions full = plain;
@@ -241,8 +247,8 @@ int compile(const Host& host, const Model& model, const RunOptions& options,
             std::string_view device, Program& program) {
   SessionOptions session;
   if (int s = read_options(options, device, session)) return s;
-  const Progress progress(
-      fmt::format("compiling {}{}{}", options.model, device.empty() ? "" : " for ", device));
+  const Progress progress(fmt::format("compiling {}{}{}", base_name(options.model),
+                                      device.empty() ? "" : " for ", device));
   const tenon_code_t code =
       host.session->compile(host.session->self, model.get(), &session.record, program.out());
   return code == TENON_OK ? kOk : report(host, code);
