@@ -172,6 +172,6 @@ class _Symbol(torch.SymInt):
     """A symbol by its name, as the size that `Numbers.function` takes."""
 
     def __init__(self, name: str):
-        import sympy
+        import sympy  # type: ignore[import-untyped,unused-ignore]
 
         self.node = type("Symbol", (), {"expr": sympy.Symbol(name)})()

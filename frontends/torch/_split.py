@@ -84,7 +84,7 @@ def _note(made: Compiled, walk: Walk) -> None:
 def _odd_copies(graph: fx.Graph) -> bool:
     """Whether there are copies to anything but inputs, or several to one of them."""
     targets = [n.args[0] for n in graph.nodes if n.target is torch.ops.aten.copy_.default]
-    return any(t.op != "placeholder" for t in targets) or len(set(targets)) < len(targets)  # type: ignore[union-attr]
+    return any(t.op != "placeholder" for t in targets) or len(set(targets)) < len(targets)
 
 
 def _in_torch(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:

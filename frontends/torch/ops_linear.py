@@ -28,6 +28,10 @@ def _number(x: Value) -> Value:
 
 @row("aten.mv.default", "aten.dot.default", "aten.vdot.default")
 def vector_product(n: Node, a: Value, b: Value) -> Value:
+    return _with_vector(a, b)
+
+
+def _with_vector(a: Value, b: Value) -> Value:
     contract = (len(a.shape) - 1,)
     given = _ops.attrs(a_batch=(), a_contract=contract, b_batch=(), b_contract=(0,))
     return emit("dot_general", (_number(a), _number(b)), given)[0]
@@ -39,7 +43,7 @@ def addmm(n: Node, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any
     if name == "addmm" and len(bias.shape) == 1 and alpha == 1 and beta == 1 and dt.is_float(n.dtype) and _same(bias, b):
         return _ops.one("linear", a, b, bias)
     if name == "addmv":
-        product = vector_product(n, a, b)
+        product = _with_vector(a, b)
     else:
         product = _ops.one("matmul", _number(a), _number(b))
         if name == "addbmm":

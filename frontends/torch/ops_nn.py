@@ -57,7 +57,7 @@ def _saved(n: Node, i: int, value: Value) -> Value:
     """A statistic in the type and shape that torch saves it in."""
     from ._lower import dtype_of
 
-    return _ops.reshape(_ops.convert(value, dtype_of(n.fake[i].dtype)), n.shape_of(n.fake[i]))
+    return _ops.reshape(_ops.convert(value, dtype_of(n.fakes[i].dtype)), n.shape_of(n.fakes[i]))
 
 
 @row("aten.native_group_norm.default")
@@ -183,7 +183,7 @@ def upsample_nearest(n: Node, x: Value, *rest: Any, **options: Any) -> Value:
     grown, shape, dims = x, [*x.shape[:2]], [0, 1]
     for i in range(spatial):
         dims.append(len(shape))
-        shape += [x.shape[i + 2], n.shape[i + 2] // x.shape[i + 2]]
+        shape += [x.shape[i + 2], int(n.shape[i + 2]) // int(x.shape[i + 2])]
     return n.reshape(_ops.broadcast_in(grown, tuple(shape), dims))
 
 

@@ -98,7 +98,7 @@ def narrow(n: Node, x: Value, dim: int, start: Any, length: Any) -> Value:
 def _parts(n: Node, x: Value, dim: int) -> tuple[Value, ...]:
     """Parts with the sizes of the results, one behind another."""
     dim, at, parts = axis_of(dim, len(x.shape)), 0, []
-    for fake in n.fake:
+    for fake in n.fakes:
         size = n.shape_of(fake)[dim]
         parts.append(_ops.slice_axis(x, dim, at, at + size))
         at = at + size  # type: ignore[assignment]
@@ -114,7 +114,7 @@ def split(n: Node, x: Value, sizes: Any, dim: int = 0) -> tuple[Value, ...]:
 def unbind(n: Node, x: Value, dim: int = 0) -> tuple[Value, ...]:
     dim = axis_of(dim, len(x.shape))
     return tuple(
-        _ops.reshape(_ops.slice_axis(x, dim, i, i + 1), n.shape_of(fake)) for i, fake in enumerate(n.fake)
+        _ops.reshape(_ops.slice_axis(x, dim, i, i + 1), n.shape_of(fake)) for i, fake in enumerate(n.fakes)
     )
 
 

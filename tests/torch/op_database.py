@@ -35,7 +35,7 @@ RANDOM = ("bernoulli", "rand", "normal", "uniform", "dropout", "multinomial", "e
           "geometric", "log_normal", "multi_head_attention", "rrelu", "fractional_max_pool", "svd_lowrank", "pca_lowrank", "resize_")  # fmt: skip
 
 # Which of equal elements they name is open; only the elements count.
-UNSTABLE = ("sort", "topk", "msort")
+UNSTABLE = ("sort", "topk", "msort", "kthvalue")
 
 
 def entries(names: list[str]) -> dict[str, object]:
