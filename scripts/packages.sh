@@ -24,7 +24,7 @@ TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4 onnx-ir==1.1.0 sympy==1.14.
 # In an environment of its own, since PyTorch asks for an older mpmath than ours. The build for CPUs
 # alone has a name of its own; the other one has gigabytes of libraries for devices.
 TENON_TEST_TORCH=(
-  torch==2.13.0+cpu transformers==5.23.0 expecttest==0.3.0 numpy==2.4.6 pytest==9.2.0 mypy==2.4.1
+  torch==2.13.0+cpu transformers==5.23.0 expecttest==0.3.0 numpy==2.4.6 pytest==9.2.0
 )
 
 # Installs the Debian packages that are missing. Prints nothing if none is.

@@ -242,8 +242,12 @@ def test_types(tmp_path):
         "reveal_type(model.start(1).result(timeout=1.0))\n"
         "reveal_type(tenon.tensor(1).shape)\n"
     )
-    settings = tmp_path / "mypy.ini"  # tests/torch checks what needs PyTorch
-    settings.write_text("[mypy]\n[mypy-tenon.torch.*]\nignore_errors = True\n[mypy-torch.*]\nignore_missing_imports = True\n")
+    settings = tmp_path / "mypy.ini"  # without PyTorch, whose types take a minute: all of it is Any
+    settings.write_text(
+        "[mypy]\n[mypy-torch.*,sympy.*]\nfollow_imports = skip\nignore_missing_imports = True\n"
+        "[mypy-tenon.torch.*]\ndisallow_subclassing_any = False\nwarn_return_any = False\n"
+        "warn_unused_ignores = False\ndisallow_any_unimported = False\n"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"),
          "--config-file", str(settings), "-p", "tenon", "--python-executable", sys.executable],
