@@ -72,6 +72,37 @@ def linear(n: Node, x: Value, w: Value, bias: Value | None = None) -> Value:
     return _ops.one("linear", *operands, transpose_w=1)
 
 
+@row("aten._trilinear.default")
+def trilinear(n: Node, a: Value, b: Value, c: Value, at_a: Any, at_b: Any, at_c: Any, over: Any, unroll: int = 1) -> Value:
+    """The sum over some axes of three factors, each with new axes of size 1."""
+    factors = []
+    for x, at in ((a, at_a), (b, at_b), (c, at_c)):
+        shape = list(x.shape)
+        for axis in sorted(at):
+            shape.insert(axis, 1)
+        factors.append(_ops.reshape(x, shape))
+    shape = factors[0].shape
+    for x in factors[1:]:
+        shape = _ops.broadcast_shapes(shape, x.shape)
+    a, b, c = (_ops.broadcast_to(x, shape) for x in factors)
+    product = _ops.one("mul", _ops.one("mul", a, b), c)
+    return n.reshape(_ops.one("reduce_sum", product, dims=tuple(sorted(over))))
+
+
+@row("aten._cdist_forward.default")
+def distances(n: Node, a: Value, b: Value, p: float, mode: Any) -> Value:
+    """The p-norm of each difference of a row of a and a row of b."""
+    wide = (*n.shape, a.shape[-1])
+    rank = len(wide)
+    lead = tuple(range(rank - 3))
+    skip = rank - 1 - len(a.shape)
+    rows = _ops.broadcast_in(a, wide, tuple(range(skip, rank - 2)) + (rank - 1,))
+    others = rank - 1 - len(b.shape)
+    columns = _ops.broadcast_in(b, wide, tuple(i for i in lead if i >= others) + (rank - 2, rank - 1))
+    difference = _ops.one("sub", rows, columns)
+    return _ops.one("norm", difference, dims=(rank - 1,), p=float(p))
+
+
 @row("transformers.grouped_mm_fallback.default", "aten._grouped_mm.default")
 def grouped_mm(n: Node, x: Value, w: Value, offs: Value | None = None, bias: Any = None, out_dtype: Any = None) -> Value:
     """Rows in groups, each with a matrix of its own; `offs` has the ends of the groups."""
