@@ -10,6 +10,8 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tenon._errors import Cancelled
+
 from . import _table
 from ._lower import BEYOND, Walk, _getitem
 from ._part import Part
@@ -54,6 +56,8 @@ def compile_graph(
     try:
         with _disable_current_modes():  # AOTAutograd's, in which every tensor must be a fake one
             _compile(made, options, constants or {})
+    except Cancelled:
+        raise
     except BEYOND as error:
         made.refuse("the graph", _first_line(error))
     return made
@@ -153,6 +157,8 @@ def _part(module: fx.GraphModule, options: Options, made: Compiled) -> Part | No
             _note(made, walk)
             return None
         return Part(module, options, walk)
+    except Cancelled:
+        raise
     except BEYOND as error:
         made.refuse("a part of the graph", _first_line(error))
         return None
