@@ -289,7 +289,8 @@ def slice_scatter(n: Node, x: Value, y: Value, dim: int = 0, start: Any = None, 
     y = _ops.broadcast_to(_ops.convert(y, x.dtype), n.shape_of(fake_of(n.node.args[1])))
     if step == 1:
         parts = [_ops.slice_axis(x, dim, 0, first), y, _ops.slice_axis(x, dim, first + y.shape[dim], size)]
-        return _ops.concat(parts, dim)
+        kept = [p for p in parts if not (isinstance(p.shape[dim], int) and p.shape[dim] == 0)]
+        return _ops.concat(kept, dim) if kept else x
     if not all(isinstance(v, int) for v in (size, first)):
         raise Refused("steps over a size that is not known")
     positions = _ops.iota((y.shape[dim],), 0, dt.int64)
