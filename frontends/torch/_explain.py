@@ -32,7 +32,7 @@ class Explanation:
         lines = []
         for g in self.graphs:
             lines.append(f"{g['kind']}: {g['operators']} operators in {g['parts']} programs")
-            for operator, reasons in g["in_torch"].items():  # type: ignore[attr-defined]
+            for operator, reasons in g["in_torch"].items():
                 lines.append(f"  in torch: {operator}: {'; '.join(reasons)}")
         lines += [f"break: {reason.splitlines()[0]}" for reason in self.breaks]
         lines += [f"compiled again: {reason.splitlines()[0]}" for reason in self.recompiles]

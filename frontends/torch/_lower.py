@@ -58,7 +58,7 @@ class Node:
         self.walk = walk
         self.node = node
         self.trace = walk.trace
-        self.fake = node.meta.get("val")
+        self.fake: Any = node.meta.get("val")
 
     @property
     def result(self) -> torch.Tensor:
@@ -66,6 +66,11 @@ class Node:
         fake = self.fake[0] if isinstance(self.fake, (tuple, list)) else self.fake
         assert isinstance(fake, torch.Tensor)
         return fake
+
+    @property
+    def fakes(self) -> Sequence[torch.Tensor]:
+        """All results, with torch's types."""
+        return self.fake if isinstance(self.fake, (tuple, list)) else (self.fake,)
 
     @property
     def dtype(self) -> dt.DType:
@@ -228,8 +233,10 @@ class Walk:
         return self._checked(node, found(Node(self, node), *args, **kwargs))
 
     def _item(self, node: fx.Node) -> Any:
-        values = self.values[node.args[0]]  # type: ignore[index]
-        value = values[node.args[1]] if isinstance(values, (tuple, list)) else values
+        source: Any = node.args[0]
+        index: Any = node.args[1]
+        values = self.values[source]
+        value = values[index] if isinstance(values, (tuple, list)) else values
         if value is None:
             raise Refused("this result is not computed")
         if isinstance(value, _Missing):

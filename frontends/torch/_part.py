@@ -9,7 +9,7 @@ from torch import fx
 
 from tenon import _dtypes as dt
 from tenon import _native, _ops, _trace
-from tenon._errors import Error
+from tenon._errors import Cancelled, Error
 from tenon._trace import Value, tracing
 
 from ._lower import Walk
@@ -86,9 +86,9 @@ class Part:
             walk.trace.argument(dt.bool_, (0,), "tenon.none")
             self._readers.append(lambda args: _nothing)
         names = [f"y{i}" for i in range(len(outputs))]
-        self.graph = walk.trace.native.finish([v.id for v in outputs], names)
+        graph = walk.trace.native.finish([v.id for v in outputs], names)
         device = options.device or _trace.default_device()
-        return _native.Program(self.graph, device, False, options.deterministic, options.devices, [])
+        return _native.Program(graph, device, False, options.deterministic, options.devices, [])
 
     def _output(self, walk: Walk, i: int) -> Value:
         node, order = self.results.bases[i], self.results.orders[i]
@@ -134,7 +134,7 @@ class Part:
 
     def _in_torch(self, args: Sequence[Any], error: Error) -> Any:
         """A call that failed, by eager mode; not where it may have written to an input."""
-        if self._given:
+        if self._given or isinstance(error, Cancelled):
             raise error
         log.warning("a call stays in torch: %s", error)
         return self.gm(*args)
@@ -172,6 +172,6 @@ class _Symbol(torch.SymInt):
     """A symbol by its name, as the size that `Numbers.function` takes."""
 
     def __init__(self, name: str):
-        import sympy
+        import sympy  # type: ignore[import-untyped,unused-ignore]
 
         self.node = type("Symbol", (), {"expr": sympy.Symbol(name)})()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _SCHEMA = {F64: "float", I64: "int", STRING: "str", I64S: "int[]"}
-_libraries: dict[str, torch.library.Library] = {}
+_libraries: dict[str, Any] = {}
 
 
 def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = None) -> Any:
@@ -40,7 +40,7 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     overload = f"{namespace}.{name}.default"
     if find(overload) is not None:
         raise UsageError(f"{op.name} is an operator of torch already", "T0642")
-    library = _libraries.setdefault(namespace, torch.library.Library(namespace, "FRAGMENT"))
+    library = _libraries.get(namespace) or _libraries.setdefault(namespace, _library(namespace))
     try:
         library.define(f"{name}({_parameters(op)}) -> {_results(results)}")
     except RuntimeError as error:
@@ -51,6 +51,11 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     _add_gradient(op, qualified, gradient, library)
     row(overload)(_row(op))
     return getattr(getattr(torch.ops, namespace), name)
+
+
+def _library(namespace: str) -> Any:
+    made: Any = torch.library.Library
+    return made(namespace, "FRAGMENT")
 
 
 def _parameters(op: Op) -> str:
@@ -133,11 +138,12 @@ def _outward(trace: GraphTrace, sizes: dict[str, Any], size: Any) -> Any:
         return constant
     if op == 1:
         return sizes[name]
+    sym: Any = torch
     x, y = (_outward(trace, sizes, trace.size(d)) for d in (a, b))
     return {
         _trace._ADD: lambda: x + y, _trace._SUB: lambda: x - y, _trace._MUL: lambda: x * y,
         _trace._FLOORDIV: lambda: x // y, _trace._MOD: lambda: x % y,
-        _trace._MIN: lambda: torch.sym_min(x, y), _trace._MAX: lambda: torch.sym_max(x, y),
+        _trace._MIN: lambda: sym.sym_min(x, y), _trace._MAX: lambda: sym.sym_max(x, y),
     }[op]()  # fmt: skip
 
 

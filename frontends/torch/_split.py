@@ -10,6 +10,8 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tenon._errors import Cancelled
+
 from . import _table
 from ._lower import BEYOND, Walk, _getitem
 from ._part import Part
@@ -54,6 +56,8 @@ def compile_graph(
     try:
         with _disable_current_modes():  # AOTAutograd's, in which every tensor must be a fake one
             _compile(made, options, constants or {})
+    except Cancelled:
+        raise
     except BEYOND as error:
         made.refuse("the graph", _first_line(error))
     return made
@@ -84,7 +88,7 @@ def _note(made: Compiled, walk: Walk) -> None:
 def _odd_copies(graph: fx.Graph) -> bool:
     """Whether there are copies to anything but inputs, or several to one of them."""
     targets = [n.args[0] for n in graph.nodes if n.target is torch.ops.aten.copy_.default]
-    return any(t.op != "placeholder" for t in targets) or len(set(targets)) < len(targets)  # type: ignore[union-attr]
+    return any(t.op != "placeholder" for t in targets) or len(set(targets)) < len(targets)
 
 
 def _in_torch(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
@@ -153,6 +157,8 @@ def _part(module: fx.GraphModule, options: Options, made: Compiled) -> Part | No
             _note(made, walk)
             return None
         return Part(module, options, walk)
+    except Cancelled:
+        raise
     except BEYOND as error:
         made.refuse("a part of the graph", _first_line(error))
         return None

@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value, emit
 
-from ._lower import Node, axis_of, fake_of
+from ._lower import Node, axis_of
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -83,16 +83,21 @@ def scatter(n: Node, x: Value, dim: int, index: Value, source: Any, reduce: str 
 
 @row("aten.index_add.default", "aten.index_copy.default")
 def index_add(n: Node, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Value:
+    whole = x.shape
     if not x.shape:
-        raise Refused("of a single number")
+        x = _ops.reshape(x, (1,))
     dim = axis_of(dim, len(x.shape))
     kind = "add" if "index_add" in str(n.node.target) else "set"
     if alpha != 1:
         source = _ops.one("mul", source, n.spread(alpha, source.dtype, source.shape))
-    source = _ops.reshape(source, n.shape_of(fake_of(n.node.args[3])))
+    if not source.shape:
+        source = _ops.reshape(source, (1,) * len(x.shape))
     index = _ops.reshape(index, (source.shape[dim],))
     spread = _ops.broadcast_in(_ops.convert(index, dt.int64), source.shape, (dim,))
-    return _ops.one("scatter_elements", x, spread, source, dim=dim, kind=kind, mode="in_bounds")
+    if x.dtype is dt.bool_ and kind == "add":
+        raise Refused("adding booleans")
+    put = _ops.one("scatter_elements", x, spread, source, dim=dim, kind=kind, mode="in_bounds")
+    return _ops.reshape(put, whole)
 
 
 def _lists(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[list[Value], list[int]]:

@@ -57,7 +57,7 @@ def _saved(n: Node, i: int, value: Value) -> Value:
     """A statistic in the type and shape that torch saves it in."""
     from ._lower import dtype_of
 
-    return _ops.reshape(_ops.convert(value, dtype_of(n.fake[i].dtype)), n.shape_of(n.fake[i]))
+    return _ops.reshape(_ops.convert(value, dtype_of(n.fakes[i].dtype)), n.shape_of(n.fakes[i]))
 
 
 @row("aten.native_group_norm.default")
@@ -95,7 +95,7 @@ def batch_norm(
 # ---- Pooling ----
 
 
-def _numbers(given: Any, rank: int) -> tuple[int, ...]:
+def window_numbers(given: Any, rank: int) -> tuple[int, ...]:
     given = [given] if isinstance(given, int) else list(given)
     if not all(isinstance(v, int) for v in given):
         raise Refused("windows of a size that is not known")
@@ -114,12 +114,21 @@ def _high(x: Value, out: Any, window: Any, stride: Any, low: Any, dilation: Any)
     return tuple(high)
 
 
+def _cut(x: Value, high: tuple[int, ...]) -> tuple[Value, tuple[int, ...]]:
+    """x without the elements behind that no window reaches, and the borders that remain."""
+    lead = len(x.shape) - len(high)
+    for i, border in enumerate(high):
+        if border < 0:
+            x = _ops.slice_axis(x, lead + i, 0, int(x.shape[lead + i]) + border)
+    return x, tuple(max(h, 0) for h in high)
+
+
 @row("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
 def max_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False) -> tuple[Value | None, ...]:
     rank = 2 if "2d" in str(n.node.target) else 3
-    window = _numbers(window, rank)
-    stride = _numbers(stride, rank) if stride else window
-    low, dilation = _numbers(padding, rank), _numbers(dilation, rank)
+    window = window_numbers(window, rank)
+    stride = window_numbers(stride, rank) if stride else window
+    low, dilation = window_numbers(padding, rank), window_numbers(dilation, rank)
     high = _high(x, n.shape, window, stride, low, dilation)
     batched = x if len(x.shape) == rank + 2 else _ops.reshape(x, (1, *x.shape))
     given = _ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, dilation=dilation)
@@ -146,15 +155,46 @@ def _pool_with_places(n: Node, x: Value, window: Any, stride: Any, low: Any, hig
 @row("aten.avg_pool2d.default", "aten.avg_pool1d.default", "aten.avg_pool3d.default")
 def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, count_pad: bool = True, divisor: Any = None) -> Value:
     rank = int(str(n.node.target).split("pool")[1][0])
-    window = _numbers(window, rank)
-    stride = _numbers(stride, rank) if stride else window
-    low = _numbers(padding, rank)
+    window = window_numbers(window, rank)
+    stride = window_numbers(stride, rank) if stride else window
+    low = window_numbers(padding, rank)
     high = _high(x, n.shape, window, stride, low, (1,) * rank)
     if divisor is not None or any(h > p for h, p in zip(high, low)):
-        raise Refused("a divisor, or sizes rounded up")
+        return _pool_by_counts(n, x, (window, stride, low, high), count_pad, divisor)
+    x, high = _cut(x, high)
     batched = x if len(x.shape) == rank + 2 else _ops.reshape(x, (1, *x.shape))
     given = _ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, count_pad=int(count_pad))
     return n.reshape(emit("avg_pool", (batched,), given)[0])
+
+
+def _pool_by_counts(n: Node, x: Value, places: Any, count_pad: bool, divisor: Any) -> Value:
+    """Sums of windows, divided by what torch counts: without the border that rounding up adds."""
+    window, stride, low, high = places
+    lead = len(x.shape) - len(window)
+    ones, zeros = (1,) * lead, (0,) * lead
+    total = _ops.one(
+        "reduce_window", x, kind="sum", window=ones + window, strides=ones + stride,
+        pad_low=zeros + low, pad_high=zeros + high,
+    )  # fmt: skip
+    if divisor is not None:
+        return n.reshape(_ops.one("div", total, _ops.like(total, float(divisor))))
+    return n.reshape(by_counts(n, total, x, places, count_pad))
+
+
+def by_counts(n: Node, total: Value, x: Value, places: Any, count_pad: bool) -> Value:
+    """Sums of windows of x over how many elements torch counts in each."""
+    window, stride, low, _ = places
+    lead = len(x.shape) - len(window)
+    for i in range(len(window)):
+        size, border = int(x.shape[lead + i]), low[i] if count_pad else 0
+        counts = []
+        for k in range(int(total.shape[lead + i])):
+            start = k * stride[i] - low[i]
+            end = min(start + window[i], size + low[i])
+            counts.append(min(end, size + border) - max(start, -border))
+        parts = [n.spread(float(c), x.dtype, (1,)) for c in counts]
+        total = _ops.one("div", total, _ops.broadcast_in(_ops.concat(parts, 0), total.shape, (lead + i,)))
+    return total
 
 
 @row("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool1d.default")
@@ -183,7 +223,7 @@ def upsample_nearest(n: Node, x: Value, *rest: Any, **options: Any) -> Value:
     grown, shape, dims = x, [*x.shape[:2]], [0, 1]
     for i in range(spatial):
         dims.append(len(shape))
-        shape += [x.shape[i + 2], n.shape[i + 2] // x.shape[i + 2]]
+        shape += [x.shape[i + 2], int(n.shape[i + 2]) // int(x.shape[i + 2])]
     return n.reshape(_ops.broadcast_in(grown, tuple(shape), dims))
 
 

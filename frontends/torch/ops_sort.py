@@ -89,3 +89,24 @@ def median(n: Node, x: Value) -> Value:
         last = _ops.slice_axis(values, 0, count - 1, count)
         middle = _ops.select(_ops.one("is_nan", last), last, middle)
     return n.reshape(middle)
+
+
+@row("aten.nanmedian.default", "aten.nanmedian.dim")
+def nanmedian(n: Node, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
+    """The lower one of the middle of those that are numbers; NaN is sorted last."""
+    if not x.shape or not dt.is_float(x.dtype):
+        raise Refused("of a single number, or of integers")
+    single = dim is None
+    if single:
+        count: Any = 1
+        for size in x.shape:
+            count = count * size
+        x, dim = _ops.reshape(x, (count,)), 0
+    axis = axis_of(dim, len(x.shape))
+    values, order = _sorted(x, axis)
+    numbers = _ops.convert(_ops.one("not", _ops.one("is_nan", x)), dt.int64)
+    known = _ops.one("reduce_sum", numbers, dims=(axis,))
+    middle = _ops.one("shr_arith", _ops.one("sub", _ops.one("max", known, _ops.like(known, 1)), _ops.like(known, 1)), _ops.like(known, 1))
+    at = _ops.reshape(middle, tuple(1 if i == axis else s for i, s in enumerate(x.shape)))
+    value, place = (n.reshape(_ops.one("take_along", v, at, dim=axis)) for v in (values, order))
+    return value if single else (value, place)

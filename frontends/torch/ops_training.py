@@ -8,6 +8,7 @@ from tenon._trace import Value
 
 from ._lower import Node, axis_of
 from ._table import Refused, row
+from .ops_nn import by_counts, window_numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,3 +83,57 @@ def nll_loss_backward(n: Node, g: Value, x: Value, target: Value, weight: Value 
     each = _ops.select(counted, each, _ops.like(each, 0.0))
     here = _ops.compare(_ops.iota(x.shape, 1, dt.int64), _ops.broadcast_in(index, x.shape, (0,)), 0)
     return _ops.select(here, _ops.broadcast_in(each, x.shape, (0,)), _ops.like(x, 0.0))
+
+
+@row("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
+def avg_pool_backward(n: Node, g: Value, x: Value, window: Any, stride: Any, padding: Any, ceil: bool, count_pad: bool, divisor: Any) -> Value:
+    """Each share of the gradient goes to all elements of its window."""
+    rank = 2 if "2d" in str(n.node.target) else 3
+    window, low = window_numbers(window, rank), window_numbers(padding, rank)
+    stride = window_numbers(stride, rank) if stride else window
+    lead = len(x.shape) - rank
+    sizes = (*x.shape[lead:], *g.shape[lead:])
+    if not all(isinstance(s, int) and s > 0 for s in sizes):
+        raise Refused("windows over sizes that are not known")
+    if divisor is not None:
+        share = _ops.one("div", g, _ops.like(g, float(divisor)))
+    else:
+        share = by_counts(n, g, x, (window, stride, low, low), count_pad)
+    before = tuple(window[i] - 1 - low[i] for i in range(rank))
+    after = tuple(
+        int(x.shape[lead + i]) + low[i] - 1 - (int(g.shape[lead + i]) - 1) * stride[i] for i in range(rank)
+    )
+    ones, zeros = (1,) * lead, (0,) * lead
+    return _ops.one(
+        "reduce_window", share, kind="sum", window=ones + window, base_dilation=ones + stride,
+        pad_low=zeros + before, pad_high=zeros + after,
+    )  # fmt: skip
+
+
+@row("aten._adaptive_avg_pool2d_backward.default", "aten._adaptive_avg_pool3d_backward.default")
+def adaptive_avg_pool_backward(n: Node, g: Value, x: Value) -> Value:
+    rank = 2 if "2d" in str(n.node.target) else 3
+    lead = len(x.shape) - rank
+    if not all(isinstance(s, int) and s > 0 for s in (*x.shape[lead:], *g.shape[lead:])):
+        raise Refused("sizes that are not known")
+    shape, dims, count = list(x.shape[:lead]), list(range(lead)), 1
+    for i in range(lead, len(x.shape)):
+        size, parts = int(x.shape[i]), int(g.shape[i])
+        if size % parts:
+            raise Refused("parts of unequal size")
+        dims.append(len(shape))
+        shape += [parts, size // parts]
+        count *= size // parts
+    share = _ops.one("div", g, _ops.like(g, float(count)))
+    return n.reshape(_ops.broadcast_in(share, tuple(shape), dims))
+
+
+@row("aten._weight_norm_interface_backward.default")
+def weight_norm_backward(n: Node, g: Value, v: Value, scale: Value, norms: Value, dim: int) -> tuple[Value, ...]:
+    """Of v scale / norm, where the norm is over all axes but one."""
+    one = _ops.one
+    over = tuple(i for i in range(len(v.shape)) if i != axis_of(dim, len(v.shape)))
+    inner = _ops.reshape(one("reduce_sum", one("mul", g, v), dims=over), norms.shape)
+    along = _ops.broadcast_to(one("div", inner, one("square", norms)), v.shape)
+    ratio = _ops.broadcast_to(one("div", scale, norms), v.shape)
+    return one("mul", ratio, one("sub", g, one("mul", v, along))), one("div", inner, norms)

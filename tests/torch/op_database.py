@@ -1,6 +1,6 @@
 """PyTorch's operator database through AOTAutograd and Tenon, against eager mode.
 
-    python3 op_database.py --state FILE [--per-entry N] [--dtypes float32,int64,bool] [NAME...]
+    python3 op_database.py --state FILE [--per-entry N] [--dtypes float32,int64,bool,gradient] [NAME...]
 
 Each sample has one verdict: `tenon` (all of it ran in Tenon), `mixed`, `torch` (nothing did), or a
 failure: `wrong`, `error`, `crash`. What eager refuses, and what AOTAutograd cannot trace, is told
@@ -29,13 +29,14 @@ from tenon.torch._split import compile_graph
 
 HERE = pathlib.Path(__file__).resolve().parent
 FAILURES = ("wrong", "error", "crash")
-DTYPES = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
+# "gradient" is float32 with a backward pass.
+DTYPES = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool, "gradient": torch.float32}
 # Their values are random, or whatever was in memory.
 RANDOM = ("bernoulli", "rand", "normal", "uniform", "dropout", "multinomial", "empty", "cauchy", "exponential",
           "geometric", "log_normal", "multi_head_attention", "rrelu", "fractional_max_pool", "svd_lowrank", "pca_lowrank", "resize_")  # fmt: skip
 
 # Which of equal elements they name is open; only the elements count.
-UNSTABLE = ("sort", "topk", "msort")
+UNSTABLE = ("sort", "topk", "msort", "kthvalue")
 
 
 def entries(names: list[str]) -> dict[str, object]:
@@ -44,9 +45,9 @@ def entries(names: list[str]) -> dict[str, object]:
     return {n: o for n, o in found.items() if not names or n in names or o.name in names}
 
 
-def samples(op, dtype: torch.dtype, most: int):
+def samples(op, code: str, most: int):
     torch.manual_seed(0)
-    for i, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=False)):
+    for i, sample in enumerate(op.sample_inputs("cpu", DTYPES[code], requires_grad=code == "gradient")):
         if i >= most:
             return
         yield i, sample
@@ -58,7 +59,7 @@ def verdict(op, sample) -> tuple[str, str]:
     tensors = [i for i, v in enumerate(leaves) if isinstance(v, torch.Tensor)]
 
     def fresh():
-        return [leaves[i].clone() for i in tensors]
+        return [leaves[i].detach().clone().requires_grad_(leaves[i].requires_grad) for i in tensors]
 
     def run(*given):
         whole = list(leaves)
@@ -69,7 +70,7 @@ def verdict(op, sample) -> tuple[str, str]:
 
     try:
         torch.manual_seed(1)
-        expected = run(*fresh())
+        expected = with_gradients(run, fresh())
     except Exception as error:
         return "refused", _first(error)
     made = []
@@ -81,20 +82,32 @@ def verdict(op, sample) -> tuple[str, str]:
 
     from torch._functorch.aot_autograd import aot_function
 
-    f = aot_function(run, fw_compiler=compiler, inference_compiler=compiler, decompositions=table())
+    f = aot_function(run, fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler, decompositions=table())
     try:
         torch.manual_seed(1)
-        got = f(*fresh())
+        got = with_gradients(f, fresh())
     except Exception as error:
         return ("error" if made else "untraced"), _first(error)
     why = "; ".join(f"{k}: {v[0]}" for c in made for k, v in c.refused.items())
     if op.name in UNSTABLE:
-        got, expected = got[0], expected[0]
+        got, expected = pytree.tree_leaves(got)[0], pytree.tree_leaves(expected)[0]
     if not any(word in op.name for word in RANDOM) and not sample.kwargs.get("dropout_p"):
         problem = difference(got, expected)
         if problem:
             return "wrong", f"{problem} {why}".strip()
     return ("torch" if why and not any(c.parts for c in made) else "mixed" if why else "tenon"), why
+
+
+def with_gradients(f, given):
+    """The results, and the gradients of inputs that want one, for the same weights each time."""
+    result = f(*given)
+    wanted = [v for v in given if v.requires_grad]
+    made = [t for t in pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    if not wanted or not made:
+        return result
+    weights = [torch.linspace(0.5, 1.5, t.numel(), dtype=t.dtype).view(t.shape) for t in made]
+    grads = torch.autograd.grad(made, wanted, weights, allow_unused=True)
+    return pytree.tree_map(lambda t: t.detach() if isinstance(t, torch.Tensor) else t, result), grads
 
 
 def difference(got, expected) -> str:
@@ -166,14 +179,15 @@ def main() -> int:
     with given.state.open("a") as out:
         for name, op in entries(given.names).items():
             for code in given.dtypes.split(","):
-                if DTYPES[code] in op.supported_dtypes("cpu"):
+                known_type = DTYPES[code] in op.supported_dtypes("cpu")
+                if known_type and (code != "gradient" or op.supports_autograd):
                     run_entry(name, op, code, given.per_entry, state, out)
     return report(state)
 
 
 def run_entry(name, op, code, most, state, out) -> None:
     try:
-        for i, sample in samples(op, DTYPES[code], most):
+        for i, sample in samples(op, code, most):
             key = name, code, i
             if key in state:
                 continue

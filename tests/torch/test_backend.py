@@ -52,6 +52,21 @@ def test_convolutions_train():
     train(net, lambda net: nn.functional.cross_entropy(net(x), t), 8, optimizer, tolerance=1e-9)
 
 
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.AvgPool2d(3, 2, 1), nn.AvgPool2d(2, ceil_mode=True), nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        nn.AvgPool2d(3, 1, divisor_override=5), nn.AdaptiveAvgPool2d((4, 2)),
+    ],
+)  # fmt: skip
+def test_pools_and_normalised_weights_train(pool, graphs):
+    convolution = torch.nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 3, 3))
+    net, x = nn.Sequential(convolution, pool).double(), torch.randn(2, 2, 10, 10, dtype=torch.float64)
+    weights = torch.randn_like(net(x)).detach()
+    train(net, lambda net: (net(x) * weights).square().sum(), 3, tolerance=1e-9)
+    assert not any(g.refused for g in graphs)
+
+
 def test_running_statistics_are_updated():
     net = nn.BatchNorm1d(4)
     other = copy.deepcopy(net)
@@ -240,6 +255,30 @@ def test_checkpoints():
 
     net, x = mlp(), torch.randn(4, 16)
     train(net, lambda m: checkpoint(m, x, use_reentrant=False).square().mean())
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)),
+        lambda x: torch.func.vmap(lambda row: (row * row).sum())(x),
+        lambda x: torch.func.grad(lambda y: y.sin().sum())(x),
+    ],
+)
+def test_operators_of_higher_order(f):
+    x = torch.randn(3, 4)
+    close(compiled(f)(x), f(x))
+
+
+def test_sizes_that_depend_on_data():
+    def f(x):
+        at = torch.nonzero(x)
+        return x[at[:, 0]] * 2 + at.shape[0]
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        g = compiled(f)
+        for x in (torch.tensor([1.0, 0, 2]), torch.tensor([0.0, 0, 2, 3, 4])):
+            close(g(x), f(x))
 
 
 def test_the_result_outlives_the_network():

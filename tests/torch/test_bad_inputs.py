@@ -222,3 +222,15 @@ def test_a_call_that_fails_stays_in_torch(monkeypatch, caplog):
     monkeypatch.setattr(_part.Part, "_run", refuse)
     close(f(x), double(x))
     assert "a call stays in torch" in caplog.text
+
+
+def test_a_fork_after_use():
+    """The child has no threads of ours: torch does it there."""
+    import os
+
+    f, x = compiled(double), torch.ones(4)
+    f(x)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if torch.equal(f(x), double(x)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
