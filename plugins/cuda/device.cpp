@@ -82,10 +82,19 @@ Status look_at_all(Machine* out) {
   int count = 0;
   TENON_TRY(check(*d, d->device_count(&count), "counting devices"));
   constexpr int kMost = 64;
+  std::string too_old;
   for (int i = 0; i < std::min(count, kMost); ++i) {
     Found found;
     TENON_TRY(look_at(*d, i, &found));
-    out->devices.push_back(std::move(found));
+    if (!found.target.empty()) {
+      out->devices.push_back(std::move(found));
+    } else {
+      too_old = std::move(found.description);
+    }
+  }
+  if (out->devices.empty() && !too_old.empty()) {
+    return fail(TENON_UNAVAILABLE, cat("cuda: ", too_old, " is older than ", kArchitectures[0].name,
+                                       ", the oldest that works"));
   }
   return out->devices.empty() ? fail(TENON_UNAVAILABLE, "cuda: the driver finds no GPU") : Status();
 }
@@ -133,10 +142,6 @@ Status open(void*, uint32_t ordinal, tenon_device_t** out) {
   const Found* f = nullptr;
   TENON_TRY(at(ordinal, &f));
   std::string why;
-  if (f->target.empty()) {
-    return fail(TENON_UNAVAILABLE, cat("cuda: ", f->description, " is older than ",
-                                       kArchitectures[0].name, ", the oldest that works"));
-  }
   if (f->prohibited) {
     return fail(TENON_UNAVAILABLE,
                 cat("cuda: the compute mode of ", f->description,

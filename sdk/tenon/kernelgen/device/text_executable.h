@@ -114,6 +114,7 @@ class TextDevice {
   Status load_bytes(tenon_device_t* device, const void* bytes, uint64_t size_bytes,
                     tenon_blob_t* const* constants, uint32_t constant_count,
                     tenon_executable_t** out);
+  // Also "binary": what compile made.
   Status dump(tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink);
 
  private:

@@ -89,7 +89,22 @@ constexpr std::string_view kCudaHeader =
     "FN i64 local_id() { return __nvvm_read_ptx_sreg_tid_x(); }\n"
     "FN i64 group_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }\n"
     "FN i64 global_id() { return group_id() * __nvvm_read_ptx_sreg_ntid_x() + local_id(); }\n"
-    "FN void meet() { __syncthreads(); }\n";
+    "FN void meet() { __syncthreads(); }\n"
+    // Warps exchange words.
+    "FN i32 word_from(i32 x, i32 by) { return by == 0 ? __nvvm_shfl_sync_idx_i32(~0u, x, 0, 31) : "
+    "__nvvm_shfl_sync_down_i32(~0u, x, by, 31); }\n"
+    "template <class T> FN T from_lane(T x, i32 by) {\n"
+    "  if constexpr (sizeof(T) == 8) {\n"
+    "    const u64 b = BITS(u64, x); const u32 low = word_from((i32)b, by), high = word_from((i32)(b "
+    ">> 32), by);\n"
+    "    return BITS(T, (u64)low | (u64)high << 32);\n"
+    "  } else if constexpr (sizeof(T) == 4) {\n"
+    "    return BITS(T, word_from(BITS(i32, x), by));\n"
+    "  } else {\n"
+    "    return (T)word_from((i32)x, by);\n"
+    "  }\n"
+    "}\n"
+    "template <class T> FN T from_first_lane(T x) { return from_lane(x, 0); }\n";
 
 }  // namespace
 

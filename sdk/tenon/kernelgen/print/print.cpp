@@ -531,6 +531,10 @@ class Text {
       case NodeKind::kLaneId:
         define(n.dst, local_id());
         break;
+      case NodeKind::kFromLane:
+        define(n.dst, n.full ? "from_first_lane(" + v(n.args[0]) + ")"
+                             : "from_lane(" + v(n.args[0]) + ", " + std::to_string(n.bits) + ")");
+        break;
       case NodeKind::kBarrier:
         line(!opencl_ ? "meet();"
              : n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
