@@ -123,8 +123,7 @@ std::vector<std::shared_ptr<runtime::Device>> all_devices() {
         devices.push_back(*device);
         continue;
       }
-      if (ordinal == 0)
-        leave_out(kind, device.status());
+      if (ordinal == 0) leave_out(kind, device.status());
       break;
     }
   }

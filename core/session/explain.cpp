@@ -140,9 +140,9 @@ Result<std::string> explain(std::string_view what, std::string_view filter) {
   if (what == "frontends") return frontends_json(filter);
   if (what == "settings") return settings_json(filter);
   if (what == "errors") return errors_json(filter);
-  static const std::vector<std::string> kKnown = {
-      "plugins", "plugin", "lock",      "devices",  "absent",
-      "ops",     "passes", "frontends", "settings", "errors"};
+  static const std::vector<std::string> kKnown = {"plugins",  "plugin", "lock",   "devices",
+                                                  "absent",   "ops",    "passes", "frontends",
+                                                  "settings", "errors"};
   return error(TENON_NOT_FOUND, "T0615", "there is nothing to explain about {}{} (known: {})",
                quoted(what), did_you_mean(what, kKnown), join_names(kKnown));
 }

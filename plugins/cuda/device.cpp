@@ -61,11 +61,14 @@ Status look_at(const Driver& d, int ordinal, Found* out) {
   out->capability = major * 10 + minor;
   out->pools = pools != 0;
   out->prohibited = mode == kComputeModeProhibited;
-  out->description = cat(name, ", compute capability ", out->capability / 10, ".",
-                         out->capability % 10, ", CUDA ", d.version / 1000, ".",
-                         d.version % 1000 / 10);
+  out->description =
+      cat(name, ", compute capability ", out->capability / 10, ".", out->capability % 10, ", CUDA ",
+          d.version / 1000, ".", d.version % 1000 / 10);
   for (const Architecture& a : kArchitectures) {
-    if (!a.only && a.capability <= out->capability) out->target = cat(kPrefix, a.name);
+    constexpr int kFirstWithLetters = 12000;  // CUDA 12.0 has PTX 8.0
+    const bool runs = a.only ? a.capability == out->capability && d.version >= kFirstWithLetters
+                             : a.capability <= out->capability;
+    if (runs) out->target = cat(kPrefix, a.name);
   }
   return {};
 }
@@ -169,15 +172,14 @@ Status full_target(std::string_view text, std::string* out) {
   }
   std::string names;
   for (const Architecture& a : kArchitectures) names += cat(names.empty() ? "" : ", ", a.name);
-  return fail(TENON_INVALID_ARGUMENT,
-              cat("cuda: the target ", quoted(text), " is none of ", names,
-                  ". Newer devices run the code for sm_90"));
+  return fail(TENON_INVALID_ARGUMENT, cat("cuda: the target ", quoted(text), " is none of ", names,
+                                          ". Newer devices run the code for sm_90"));
 }
 
 bool runs_on(std::string_view made_for, std::string_view device) {
   const Architecture *a = architecture(made_for), *b = architecture(device);
   if (a == nullptr || b == nullptr) return false;
-  return a->only ? a->capability == b->capability : a->capability <= b->capability;
+  return a == b || (!a->only && a->capability <= b->capability);
 }
 
 const tenon_device_api_t kDeviceTable =

@@ -79,8 +79,8 @@ struct Work {
   Done done;
   std::vector<Command> commands;  // of held work
   bool held = false;
-  std::atomic<uint32_t> waits{0};                // that hold it
-  std::vector<tenon_fence_point_t> native;       // waits that the stream does
+  std::atomic<uint32_t> waits{0};                    // that hold it
+  std::vector<tenon_fence_point_t> native;           // waits that the stream does
   std::vector<std::pair<EventRef, EventRef>> timed;  // begin and end of each timed kernel
   EventRef end;
   std::mutex mutex;

@@ -1,6 +1,7 @@
 // Rows of reductions for groups of work items. A group takes one row, its items share the row's
 // loops, and their partial results are combined: inside of warps where the target has them, else in
-// shared memory by halving. There is a barrier between passes, so that every item sees what the others stored.
+// shared memory by halving. There is a barrier between passes, so that every item sees what the
+// others stored.
 #include <algorithm>
 #include <map>
 
@@ -167,7 +168,8 @@ class GroupRows {
   // The k-th shared array of this type, with one element per item.
   uint32_t array(DType t, size_t k) {
     std::vector<uint32_t>& list = arrays_[t];
-    while (list.size() <= k) list.push_back(e_.share(t, s_.warp != 0 ? s_.group / s_.warp : s_.group));
+    while (list.size() <= k)
+      list.push_back(e_.share(t, s_.warp != 0 ? s_.group / s_.warp : s_.group));
     return list[k];
   }
 

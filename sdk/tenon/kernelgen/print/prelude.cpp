@@ -95,7 +95,8 @@ constexpr std::string_view kCudaHeader =
     "__nvvm_shfl_sync_down_i32(~0u, x, by, 31); }\n"
     "template <class T> FN T from_lane(T x, i32 by) {\n"
     "  if constexpr (sizeof(T) == 8) {\n"
-    "    const u64 b = BITS(u64, x); const u32 low = word_from((i32)b, by), high = word_from((i32)(b "
+    "    const u64 b = BITS(u64, x); const u32 low = word_from((i32)b, by), high = "
+    "word_from((i32)(b "
     ">> 32), by);\n"
     "    return BITS(T, (u64)low | (u64)high << 32);\n"
     "  } else if constexpr (sizeof(T) == 4) {\n"
@@ -531,7 +532,8 @@ std::string Prelude::need_sort(DType key) {
   const std::string V =
       std::string(target_.dialect == Dialect::kOpenCl ? "__global " : "") + "i64*";
   functions_ +=
-      (target_.dialect == Dialect::kCuda ? "OWN void " : "static void ") + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V +
+      (target_.dialect == Dialect::kCuda ? "OWN void " : "static void ") + name + "(" + K + " k, " +
+      V + " v, " + K + " tk, " + V +
       " tv, i64 n) {\n"
       "  for (i64 s = 0; s < n; s += 16) {\n    const i64 e = s + 16 < n ? s + 16 : n;\n"
       "    for (i64 i = s + 1; i < e; ++i) {\n      const " +

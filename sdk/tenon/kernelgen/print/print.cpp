@@ -75,8 +75,8 @@ class Text {
     if (t_.group != 0 && !t_.together)
       line("if (" + item() + " >= " + size_text(t_.range) + ") return;");
     if (!t_.scratch_bytes.words.empty()) {
-      line(global_ + "u8* scratch = scratch_all + " + item() + " * (" + size_text(t_.scratch_bytes) +
-           ");");
+      line(global_ + "u8* scratch = scratch_all + " + item() + " * (" +
+           size_text(t_.scratch_bytes) + ");");
     }
   }
 
@@ -253,8 +253,7 @@ class Text {
     if (n.space == Space::kLocal) base = "l" + std::to_string(n.ref);
     if (n.space == Space::kShared) base = "s" + std::to_string(n.ref);
     if (n.space == Space::kScratch) {
-      base =
-          "((" + global_ + p_.memory_type(n.type) + "*)scratch)";
+      base = "((" + global_ + p_.memory_type(n.type) + "*)scratch)";
     }
     return scalar_address ? base + " + " + v(n.args[0]) : base;
   }
@@ -536,7 +535,7 @@ class Text {
                              : "from_lane(" + v(n.args[0]) + ", " + std::to_string(n.bits) + ")");
         break;
       case NodeKind::kBarrier:
-        line(!opencl_ ? "meet();"
+        line(!opencl_      ? "meet();"
              : n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
                            : "barrier(CLK_LOCAL_MEM_FENCE);");
         break;
