@@ -70,7 +70,8 @@ enum class NodeKind : uint8_t {
   kLaneId,  // dst = index of the work item in its group, i64
   // dst = args[0] of the work item that is `bits` further on in the same warp; unspecified after
   // the
-  // end of the warp. full: of the first item of the warp. All items of the group are here.
+  // end of the warp. full: of the first item of the warp. ref: items of a warp. All items of the
+  // group are here.
   kFromLane,
   // The items of a group meet. Then all see shared memory and, if bits is 1, global memory.
   kBarrier,

@@ -185,7 +185,7 @@ class GroupRows {
     for (Val& v : mine) v.depth = e_.depth();
     const auto others = [&](uint32_t by) {
       std::vector<Val> out;
-      for (const Val& v : mine) out.push_back(e_.from_lane(v, by));
+      for (const Val& v : mine) out.push_back(e_.from_lane(v, by, s_.warp));
       return out;
     };
     for (uint32_t by = s_.warp / 2; by > 0; by /= 2) mine = merge(s, mine, others(by));

@@ -419,6 +419,20 @@ class Text {
     line("}");
   }
 
+  // CUDA's warps have the width of the target. OpenCL C has no such function; whoever asks for
+  // warps there defines `ulong warp_word(ulong x, uint by, uint warp)`.
+  std::string from_lane(const Node& n) {
+    const std::string x = v(n.args[0]), by = std::to_string(n.bits);
+    if (!opencl_) return n.full ? "from_first_lane(" + x + ")" : "from_lane(" + x + ", " + by + ")";
+    const DType t = type(n.dst);
+    const uint32_t bytes = t == TENON_PRED ? 4 : size_of(t);
+    const std::string rest = ", " + by + ", " + std::to_string(n.ref) + ")", T = p_.type(t, 1);
+    if (bytes < 4) return "(" + T + ")warp_word((u64)" + x + rest;
+    const std::string word = bytes == 4 ? "u32" : "u64";
+    return "BITS(" + T + ", (" + word + ")warp_word((u64)BITS(" + word + ", " + x + ")" + rest +
+           ")";
+  }
+
   void nodes(const std::vector<Node>& list) {
     for (const Node& n : list) node(n);
   }
@@ -531,8 +545,7 @@ class Text {
         define(n.dst, local_id());
         break;
       case NodeKind::kFromLane:
-        define(n.dst, n.full ? "from_first_lane(" + v(n.args[0]) + ")"
-                             : "from_lane(" + v(n.args[0]) + ", " + std::to_string(n.bits) + ")");
+        define(n.dst, from_lane(n));
         break;
       case NodeKind::kBarrier:
         line(!opencl_      ? "meet();"
