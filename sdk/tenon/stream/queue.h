@@ -8,6 +8,7 @@
 #ifndef TENON_STREAM_QUEUE_H_
 #define TENON_STREAM_QUEUE_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -138,6 +139,8 @@ Status finish(const WorkRef& work);
 inline Fence* fence_of(tenon_fence_t* f) {
   return reinterpret_cast<Fence*>(f);
 }
+
+std::shared_ptr<Line> line_of(tenon_queue_t* queue);
 
 extern const tenon_queue_api_t kQueueTable;
 

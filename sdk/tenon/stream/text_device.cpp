@@ -6,8 +6,6 @@
 
 namespace tenon::stream {
 
-std::shared_ptr<Line> line_of(tenon_queue_t* queue);
-
 namespace {
 
 namespace kg = kernelgen;

@@ -10,7 +10,7 @@
 // Buffers come from the device's own tenon.device/1. Threads: an executable may run on several
 // threads at once.
 //
-// Users: samples/opencl.
+// Users: samples/opencl, plugins/cuda.
 #ifndef TENON_KERNELGEN_DEVICE_TEXT_EXECUTABLE_H_
 #define TENON_KERNELGEN_DEVICE_TEXT_EXECUTABLE_H_
 
