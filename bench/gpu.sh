@@ -8,12 +8,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 fail() { echo "gpu.sh: $*" >&2; exit 2; }
 
 pack() {
-  local build=$1 archive=$2 source work limit=$((64 << 20))
+  local build=$1 archive=$2 source limit=$((64 << 20))
   source=$(cd "$here/.." && pwd)
   [ -x "$build/bin/tenon" ] || fail "$build has no bin/tenon: build it first (ninja -C $build)"
   [ -e "$build/lib/tenon/plugins.d/cuda.so" ] || fail "$build has no plugin cuda: build it first"
   command -v zstd >/dev/null || fail "zstd is not installed"
-  work=$(mktemp -d)
+  work=$(mktemp -d)  # not local: the trap uses it
   trap 'rm -rf "$work"' EXIT
   cmake --install "$build" --prefix "$work/gpu/tenon" >"$work/install.log" || fail "$(tail -5 "$work/install.log")"
   # Headers and documents are not needed there.
