@@ -30,6 +30,7 @@ MAY_INCLUDE = {
     "sdk/tenon/cpp": ["tenon/abi/", "tenon/cpp/"],
     "sdk/tenon/kernelgen": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/", "tenon/plan/"],
     "sdk/tenon/plan": ["tenon/abi/", "tenon/cpp/", "tenon/plan/"],
+    "sdk/tenon/stream": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/", "tenon/stream/"],
     "sdk/templates": ["tenon/"],
     "sdk/tools": ["tenon/", "sdk/tools/"],
     # The host's loader in a process of its own.

@@ -38,5 +38,8 @@ if (build / "lib/tenon/plugins.d/cpu.plugin.json").exists():
     config.available_features.add("cpu")
 if (build / "lib/tenon/plugins.d/onednn.plugin.json").exists() and "libdnnl.so.2" in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout:
     config.available_features.add("onednn")
+if (build / "lib/tenon/plugins.d/cuda.plugin.json").exists() and (build / "tests/fakes/cuda/libcuda.so.1").exists():
+    config.available_features.add("fake_cuda")
+config.substitutions.append(("%fake_cuda", f"env LD_LIBRARY_PATH={build}/tests/fakes/cuda"))
 if (build / "lib/tenon/plugins.d/sim.plugin.json").exists():
     config.available_features.add("sim")

@@ -82,6 +82,15 @@ std::vector<std::string> names_in(std::string_view list) {
   return names;
 }
 
+// Nobody asked for this device by name. Hardware that this machine lacks is no reason to warn.
+void leave_out(std::string_view kind, const Status& why) {
+  if (why.code() == TENON_UNAVAILABLE) {
+    log_info("dispatch", "device {} is left out: {}", kind, why.text());
+  } else {
+    log_warning("dispatch", "device {} is left out: {}", kind, why.text());
+  }
+}
+
 // Devices that need not be named take the remaining nodes, best first; then the last resorts.
 void add_fallbacks(std::span<const DeviceKind> kinds, bool automatic, dispatch::Candidates* out) {
   for (const DeviceKind& kind : kinds) {
@@ -114,12 +123,20 @@ std::vector<std::shared_ptr<runtime::Device>> all_devices() {
         devices.push_back(*device);
         continue;
       }
-      if (ordinal == 0)
-        log_warning("dispatch", "device {} is left out: {}", kind, device.status().text());
+      if (ordinal == 0) leave_out(kind, device.status());
       break;
     }
   }
   return devices;
+}
+
+std::vector<AbsentDevice> absent_devices() {
+  std::vector<AbsentDevice> out;
+  for (const DeviceKind& kind : device_kinds()) {
+    const Result<std::shared_ptr<runtime::Device>> device = find_device(kind.name);
+    if (!device.ok()) out.push_back({kind.name, device.status().text()});
+  }
+  return out;
 }
 
 Status check_option_keys(std::span<const std::pair<std::string, std::string>> options) {
@@ -159,7 +176,7 @@ Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fal
     if (found.ok()) {
       out.devices.push_back(std::move(*found));
     } else {
-      log_warning("dispatch", "device {} is left out: {}", kind.name, found.status().text());
+      leave_out(kind.name, found.status());
     }
   }
   add_fallbacks(kinds, false, &out);

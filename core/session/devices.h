@@ -16,9 +16,15 @@ namespace tenon::session {
 // used. Loads the plugin; opens nothing. Threads: safe.
 Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name);
 
-// All devices that enabled plugins provide, loading them; devices that fail are left out with a
-// warning.
+// All devices that enabled plugins provide, loading them. Devices that fail are left out, with a
+// warning unless it is the hardware that is absent.
 std::vector<std::shared_ptr<runtime::Device>> all_devices();
+
+// Kinds of devices that plugins provide and this machine cannot use, and why.
+struct AbsentDevice {
+  std::string kind, why;
+};
+std::vector<AbsentDevice> absent_devices();
 
 // T0513 unless every option's key is DEVICE.KEY and names the kind of an enabled device, used by
 // this program or not. The device itself checks KEY when it compiles.

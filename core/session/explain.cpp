@@ -63,6 +63,16 @@ std::string devices_json(std::string_view filter) {
   return document("devices", rows);
 }
 
+std::string absent_json(std::string_view filter) {
+  std::string rows;
+  for (const AbsentDevice& device : absent_devices()) {
+    if (!wanted(filter, device.kind)) continue;
+    add_row(&rows, fmt::format("{{\"name\":{},\"why\":{}}}", json_quoted(device.kind),
+                               json_quoted(device.why)));
+  }
+  return document("absent", rows);
+}
+
 std::string ops_json(std::string_view filter) {
   std::string rows;
   for (const op::OpRecord* record : op::Registry::instance().all_records()) {
@@ -125,12 +135,14 @@ Result<std::string> explain(std::string_view what, std::string_view filter) {
   if (what == "lock") return host::PluginHost::process().lock_json(filter);
   if (what == "passes") return pass_registry().json(filter);
   if (what == "devices") return devices_json(filter);
+  if (what == "absent") return absent_json(filter);
   if (what == "ops") return ops_json(filter);
   if (what == "frontends") return frontends_json(filter);
   if (what == "settings") return settings_json(filter);
   if (what == "errors") return errors_json(filter);
-  static const std::vector<std::string> kKnown = {
-      "plugins", "plugin", "lock", "devices", "ops", "passes", "frontends", "settings", "errors"};
+  static const std::vector<std::string> kKnown = {"plugins",  "plugin", "lock",   "devices",
+                                                  "absent",   "ops",    "passes", "frontends",
+                                                  "settings", "errors"};
   return error(TENON_NOT_FOUND, "T0615", "there is nothing to explain about {}{} (known: {})",
                quoted(what), did_you_mean(what, kKnown), join_names(kKnown));
 }

@@ -24,7 +24,8 @@ std::string release(int version) {
 std::string error_text(const Driver& d, CUresult result) {
   const char *name = nullptr, *text = nullptr;
   if (d.error_name(result, &name) != kSuccess || name == nullptr) name = "an unknown error";
-  if (d.error_string(result, &text) != kSuccess || text == nullptr) text = "the driver says no more";
+  if (d.error_string(result, &text) != kSuccess || text == nullptr)
+    text = "the driver says no more";
   return cat(std::string_view(name), " (", result, "): ", std::string_view(text));
 }
 
@@ -53,9 +54,10 @@ std::string why_not_initialised(const Driver& d, CUresult result) {
     return cat("this user may not open ", kControl,
                "; add the user to the group that owns it (often video). ", error);
   if (result == kSystemDriverMismatch)
-    return cat("the driver's library and its kernel module are of different versions; restart the "
-               "machine after the update. ",
-               error);
+    return cat(
+        "the driver's library and its kernel module are of different versions; restart the "
+        "machine after the update. ",
+        error);
   return cat("the driver cannot be initialised. ", error);
 }
 
@@ -64,15 +66,14 @@ struct Loaded {
   std::string why;
 };
 
-void look_up(void* library, Driver& d, std::string& why) {
+void look_up(void* library, Driver& d, std::string& why){
 #define TENON_CUDA_LOOK_UP(name, symbol, parameters) \
   d.name = reinterpret_cast<decltype(d.name)>(dlsym(library, #symbol));
 #define TENON_CUDA_REQUIRE(name, symbol, parameters) \
   TENON_CUDA_LOOK_UP(name, symbol, parameters)       \
   if (d.name == nullptr && why.empty())              \
     why = cat(kLibrary, " has no ", #symbol, ": the driver is too old; CUDA 11 is the oldest");
-  TENON_CUDA_FUNCTIONS(TENON_CUDA_REQUIRE)
-  TENON_CUDA_POOL_FUNCTIONS(TENON_CUDA_LOOK_UP)
+    TENON_CUDA_FUNCTIONS(TENON_CUDA_REQUIRE) TENON_CUDA_POOL_FUNCTIONS(TENON_CUDA_LOOK_UP)
 #undef TENON_CUDA_REQUIRE
 #undef TENON_CUDA_LOOK_UP
 }

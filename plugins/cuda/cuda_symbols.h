@@ -1,5 +1,5 @@
-// The functions of CUDA's driver API that this plugin calls, with declarations of our own, looked up
-// at run time in the driver's library. So the plugin builds without CUDA, and loads and explains
+// The functions of CUDA's driver API that this plugin calls, with declarations of our own, looked
+// up at run time in the driver's library. So the plugin builds without CUDA, and loads and explains
 // itself on machines without a GPU.
 #ifndef TENON_PLUGINS_CUDA_SYMBOLS_H_
 #define TENON_PLUGINS_CUDA_SYMBOLS_H_
@@ -59,53 +59,53 @@ constexpr unsigned kMemoryTypeDevice = 2;
 enum : int { kJitErrorLog = 5, kJitErrorLogBytes = 6 };
 
 // X(name here, symbol, parameters)
-#define TENON_CUDA_FUNCTIONS(X)                                                                    \
-  X(init, cuInit, (unsigned))                                                                      \
-  X(driver_version, cuDriverGetVersion, (int*))                                                    \
-  X(error_name, cuGetErrorName, (CUresult, const char**))                                          \
-  X(error_string, cuGetErrorString, (CUresult, const char**))                                      \
-  X(device_count, cuDeviceGetCount, (int*))                                                        \
-  X(device_get, cuDeviceGet, (CUdevice*, int))                                                     \
-  X(device_name, cuDeviceGetName, (char*, int, CUdevice))                                          \
-  X(device_memory, cuDeviceTotalMem_v2, (size_t*, CUdevice))                                       \
-  X(device_attribute, cuDeviceGetAttribute, (int*, int, CUdevice))                                 \
-  X(context_retain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                              \
-  X(context_release, cuDevicePrimaryCtxRelease_v2, (CUdevice))                                     \
-  X(context_push, cuCtxPushCurrent_v2, (CUcontext))                                                \
-  X(context_pop, cuCtxPopCurrent_v2, (CUcontext*))                                                 \
-  X(stream_create, cuStreamCreate, (CUstream*, unsigned))                                          \
-  X(stream_destroy, cuStreamDestroy_v2, (CUstream))                                                \
-  X(stream_synchronize, cuStreamSynchronize, (CUstream))                                           \
-  X(stream_wait, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                 \
-  X(event_create, cuEventCreate, (CUevent*, unsigned))                                             \
-  X(event_destroy, cuEventDestroy_v2, (CUevent))                                                   \
-  X(event_record, cuEventRecord, (CUevent, CUstream))                                              \
-  X(event_synchronize, cuEventSynchronize, (CUevent))                                              \
-  X(event_elapsed, cuEventElapsedTime, (float*, CUevent, CUevent))                                 \
-  X(mem_alloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                              \
-  X(mem_free, cuMemFree_v2, (CUdeviceptr))                                                         \
-  X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                        \
-  X(host_free, cuMemFreeHost, (void*))                                                             \
-  X(copy_in, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))                   \
-  X(copy_out, cuMemcpyDtoHAsync_v2, (void*, CUdeviceptr, size_t, CUstream))                        \
-  X(copy_within, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))               \
-  X(fill_8, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                       \
-  X(fill_16, cuMemsetD16Async, (CUdeviceptr, unsigned short, size_t, CUstream))                    \
-  X(fill_32, cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream))                          \
-  X(pointer_attribute, cuPointerGetAttribute, (void*, int, CUdeviceptr))                           \
-  X(module_load, cuModuleLoadDataEx, (CUmodule*, const void*, unsigned, int*, void**))             \
-  X(module_unload, cuModuleUnload, (CUmodule))                                                     \
-  X(module_function, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                    \
-  X(launch, cuLaunchKernel,                                                                        \
-    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,   \
+#define TENON_CUDA_FUNCTIONS(X)                                                                  \
+  X(init, cuInit, (unsigned))                                                                    \
+  X(driver_version, cuDriverGetVersion, (int*))                                                  \
+  X(error_name, cuGetErrorName, (CUresult, const char**))                                        \
+  X(error_string, cuGetErrorString, (CUresult, const char**))                                    \
+  X(device_count, cuDeviceGetCount, (int*))                                                      \
+  X(device_get, cuDeviceGet, (CUdevice*, int))                                                   \
+  X(device_name, cuDeviceGetName, (char*, int, CUdevice))                                        \
+  X(device_memory, cuDeviceTotalMem_v2, (size_t*, CUdevice))                                     \
+  X(device_attribute, cuDeviceGetAttribute, (int*, int, CUdevice))                               \
+  X(context_retain, cuDevicePrimaryCtxRetain, (CUcontext*, CUdevice))                            \
+  X(context_release, cuDevicePrimaryCtxRelease_v2, (CUdevice))                                   \
+  X(context_push, cuCtxPushCurrent_v2, (CUcontext))                                              \
+  X(context_pop, cuCtxPopCurrent_v2, (CUcontext*))                                               \
+  X(stream_create, cuStreamCreate, (CUstream*, unsigned))                                        \
+  X(stream_destroy, cuStreamDestroy_v2, (CUstream))                                              \
+  X(stream_synchronize, cuStreamSynchronize, (CUstream))                                         \
+  X(stream_wait, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                               \
+  X(event_create, cuEventCreate, (CUevent*, unsigned))                                           \
+  X(event_destroy, cuEventDestroy_v2, (CUevent))                                                 \
+  X(event_record, cuEventRecord, (CUevent, CUstream))                                            \
+  X(event_synchronize, cuEventSynchronize, (CUevent))                                            \
+  X(event_elapsed, cuEventElapsedTime, (float*, CUevent, CUevent))                               \
+  X(mem_alloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                            \
+  X(mem_free, cuMemFree_v2, (CUdeviceptr))                                                       \
+  X(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                                      \
+  X(host_free, cuMemFreeHost, (void*))                                                           \
+  X(copy_in, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))                 \
+  X(copy_out, cuMemcpyDtoHAsync_v2, (void*, CUdeviceptr, size_t, CUstream))                      \
+  X(copy_within, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))             \
+  X(fill_8, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                     \
+  X(fill_16, cuMemsetD16Async, (CUdeviceptr, unsigned short, size_t, CUstream))                  \
+  X(fill_32, cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream))                        \
+  X(pointer_attribute, cuPointerGetAttribute, (void*, int, CUdeviceptr))                         \
+  X(module_load, cuModuleLoadDataEx, (CUmodule*, const void*, unsigned, int*, void**))           \
+  X(module_unload, cuModuleUnload, (CUmodule))                                                   \
+  X(module_function, cuModuleGetFunction, (CUfunction*, CUmodule, const char*))                  \
+  X(launch, cuLaunchKernel,                                                                      \
+    (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, \
      void**, void**))
 
 // From CUDA 11.2 on; null before.
-#define TENON_CUDA_POOL_FUNCTIONS(X)                                        \
-  X(pool_of, cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice))          \
-  X(pool_set, cuMemPoolSetAttribute, (CUmemoryPool, int, void*))            \
-  X(pool_trim, cuMemPoolTrimTo, (CUmemoryPool, size_t))                     \
-  X(pool_alloc, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream))          \
+#define TENON_CUDA_POOL_FUNCTIONS(X)                               \
+  X(pool_of, cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice)) \
+  X(pool_set, cuMemPoolSetAttribute, (CUmemoryPool, int, void*))   \
+  X(pool_trim, cuMemPoolTrimTo, (CUmemoryPool, size_t))            \
+  X(pool_alloc, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream)) \
   X(pool_free, cuMemFreeAsync, (CUdeviceptr, CUstream))
 
 struct Driver {

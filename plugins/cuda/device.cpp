@@ -61,11 +61,14 @@ Status look_at(const Driver& d, int ordinal, Found* out) {
   out->capability = major * 10 + minor;
   out->pools = pools != 0;
   out->prohibited = mode == kComputeModeProhibited;
-  out->description = cat(name, ", compute capability ", out->capability / 10, ".",
-                         out->capability % 10, ", CUDA ", d.version / 1000, ".",
-                         d.version % 1000 / 10);
+  out->description =
+      cat(name, ", compute capability ", out->capability / 10, ".", out->capability % 10, ", CUDA ",
+          d.version / 1000, ".", d.version % 1000 / 10);
   for (const Architecture& a : kArchitectures) {
-    if (!a.only && a.capability <= out->capability) out->target = cat(kPrefix, a.name);
+    constexpr int kFirstWithLetters = 12000;  // CUDA 12.0 has PTX 8.0
+    const bool runs = a.only ? a.capability == out->capability && d.version >= kFirstWithLetters
+                             : a.capability <= out->capability;
+    if (runs) out->target = cat(kPrefix, a.name);
   }
   return {};
 }
@@ -82,10 +85,19 @@ Status look_at_all(Machine* out) {
   int count = 0;
   TENON_TRY(check(*d, d->device_count(&count), "counting devices"));
   constexpr int kMost = 64;
+  std::string too_old;
   for (int i = 0; i < std::min(count, kMost); ++i) {
     Found found;
     TENON_TRY(look_at(*d, i, &found));
-    out->devices.push_back(std::move(found));
+    if (!found.target.empty()) {
+      out->devices.push_back(std::move(found));
+    } else {
+      too_old = std::move(found.description);
+    }
+  }
+  if (out->devices.empty() && !too_old.empty()) {
+    return fail(TENON_UNAVAILABLE, cat("cuda: ", too_old, " is older than ", kArchitectures[0].name,
+                                       ", the oldest that works"));
   }
   return out->devices.empty() ? fail(TENON_UNAVAILABLE, "cuda: the driver finds no GPU") : Status();
 }
@@ -133,10 +145,6 @@ Status open(void*, uint32_t ordinal, tenon_device_t** out) {
   const Found* f = nullptr;
   TENON_TRY(at(ordinal, &f));
   std::string why;
-  if (f->target.empty()) {
-    return fail(TENON_UNAVAILABLE, cat("cuda: ", f->description, " is older than ",
-                                       kArchitectures[0].name, ", the oldest that works"));
-  }
   if (f->prohibited) {
     return fail(TENON_UNAVAILABLE,
                 cat("cuda: the compute mode of ", f->description,
@@ -164,15 +172,14 @@ Status full_target(std::string_view text, std::string* out) {
   }
   std::string names;
   for (const Architecture& a : kArchitectures) names += cat(names.empty() ? "" : ", ", a.name);
-  return fail(TENON_INVALID_ARGUMENT,
-              cat("cuda: the target ", quoted(text), " is none of ", names,
-                  ". Newer devices run the code for sm_90"));
+  return fail(TENON_INVALID_ARGUMENT, cat("cuda: the target ", quoted(text), " is none of ", names,
+                                          ". Newer devices run the code for sm_90"));
 }
 
 bool runs_on(std::string_view made_for, std::string_view device) {
   const Architecture *a = architecture(made_for), *b = architecture(device);
   if (a == nullptr || b == nullptr) return false;
-  return a->only ? a->capability == b->capability : a->capability <= b->capability;
+  return a == b || (!a->only && a->capability <= b->capability);
 }
 
 const tenon_device_api_t kDeviceTable =

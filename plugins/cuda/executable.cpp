@@ -17,7 +17,8 @@ constexpr uint32_t kGroup = 256;
 
 Status toolchain(const tenon_toolchain_api_t** out) {
   const auto* registry = context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
-  if (registry == nullptr) return fail(TENON_FAILED_PRECONDITION, "cuda: this host has no registry");
+  if (registry == nullptr)
+    return fail(TENON_FAILED_PRECONDITION, "cuda: this host has no registry");
   return registry->plugin_interface(registry->self, str("toolchain"), str(TENON_DIALECT_CUDA_CPP),
                                     str(TENON_TOOLCHAIN_ID), reinterpret_cast<const void**>(out));
 }

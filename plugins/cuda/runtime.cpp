@@ -116,8 +116,8 @@ CUresult Runtime::alloc_from_pool(uint64_t size_bytes, CUdeviceptr* out) {
 
 Status Runtime::alloc(uint64_t size_bytes, stream::Address* out) {
   CUdeviceptr address = 0;
-  CUresult result = pool_ != nullptr ? alloc_from_pool(size_bytes, &address)
-                                     : d_.mem_alloc(&address, size_bytes);
+  CUresult result =
+      pool_ != nullptr ? alloc_from_pool(size_bytes, &address) : d_.mem_alloc(&address, size_bytes);
   if (result == kOutOfMemory && pool_ != nullptr) {
     // What other libraries use is not of this pool: give back what it keeps, and try again.
     (void)d_.stream_synchronize(pool_stream_);
@@ -157,10 +157,10 @@ Status Runtime::copy_within(stream::StreamHandle stream, stream::Address to, str
 Status Runtime::fill(stream::StreamHandle stream, stream::Address to, uint32_t pattern,
                      uint32_t width, uint64_t count) {
   const CUstream s = stream_of(stream);
-  const CUresult result =
-      width == 1   ? d_.fill_8(to, static_cast<unsigned char>(pattern), count, s)
-      : width == 2 ? d_.fill_16(to, static_cast<unsigned short>(pattern), count, s)
-                   : d_.fill_32(to, pattern, count, s);
+  const CUresult result = width == 1 ? d_.fill_8(to, static_cast<unsigned char>(pattern), count, s)
+                          : width == 2
+                              ? d_.fill_16(to, static_cast<unsigned short>(pattern), count, s)
+                              : d_.fill_32(to, pattern, count, s);
   return check(result, "filling memory");
 }
 
@@ -182,7 +182,8 @@ Status Runtime::check_memory(stream::Address address, uint64_t bytes) {
   TENON_TRY(check(d_.pointer_attribute(&size, kPointerRangeSize, address),
                   "asking for a pointer's allocation"));
   if (address - begin > size || bytes > size - (address - begin))
-    return fail(TENON_OUT_OF_RANGE, cat("cuda: ", bytes, " bytes at ", address - begin, " of ", size));
+    return fail(TENON_OUT_OF_RANGE,
+                cat("cuda: ", bytes, " bytes at ", address - begin, " of ", size));
   return {};
 }
 
@@ -192,13 +193,13 @@ Status Runtime::launch(stream::StreamHandle stream, kernelgen::LoadedText& code,
                        const stream::Launch& launch) {
   constexpr uint64_t kMostGroups = INT32_MAX;
   if (launch.groups > kMostGroups)
-    return fail(TENON_OUT_OF_RANGE,
-                cat("cuda: ", launch.name, " needs ", launch.groups, " groups, more than ", kMostGroups));
+    return fail(TENON_OUT_OF_RANGE, cat("cuda: ", launch.name, " needs ", launch.groups,
+                                        " groups, more than ", kMostGroups));
   std::vector<void*> parameters;
   for (uint64_t& argument : launch.arguments) parameters.push_back(&argument);
   const CUfunction function = static_cast<Module&>(code).functions[launch.kernel];
-  return check(d_.launch(function, static_cast<unsigned>(launch.groups), 1, 1, launch.group, 1, 1, 0,
-                         stream_of(stream), parameters.data(), nullptr),
+  return check(d_.launch(function, static_cast<unsigned>(launch.groups), 1, 1, launch.group, 1, 1,
+                         0, stream_of(stream), parameters.data(), nullptr),
                cat("starting ", launch.name));
 }
 

@@ -3,6 +3,7 @@
 #include "executable.h"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -62,6 +63,23 @@ Status toolchain(const tenon_toolchain_api_t** out) {
                                     str(TENON_TOOLCHAIN_ID), reinterpret_cast<const void**>(out));
 }
 
+// The work items of kernels, in warps of TENON_SIM_WARP items if that is set.
+Status kernel_target(kg::Target* out) {
+  uint32_t warp = 0;
+  const std::string_view text = setting("TENON_SIM_WARP");
+  if (!text.empty()) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), warp);
+    const bool known = warp == 8 || warp == 16 || warp == 32 || warp == 64;
+    if (error != std::errc() || end != text.data() + text.size() || !known) {
+      return fail(TENON_INVALID_ARGUMENT,
+                  cat("sim: TENON_SIM_WARP is 8, 16, 32 or 64, not ", quoted(text)));
+    }
+  }
+  *out = kg::Target::opencl(true, std::max(kGroup, 2 * warp));
+  out->warp = warp;
+  return {};
+}
+
 Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t* options,
                tenon_artifact_t** out) {
   kg::HostTables host;
@@ -70,7 +88,9 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
   TENON_TRY(kg::refuse_options(host, kName, options));
   TENON_TRY(toolchain(&tools));
   auto artifact = std::make_unique<kg::TextArtifact>();
-  TENON_TRY(kg::build_text(host, kName, graph, kg::Target::opencl(true, kGroup), artifact.get()));
+  kg::Target target;
+  TENON_TRY(kernel_target(&target));
+  TENON_TRY(kg::build_text(host, kName, graph, target, artifact.get()));
   TENON_TRY(KernelModule::build(*tools, artifact->text, setting("TENON_SIM_CHECK") == "1",
                                 &artifact->code));
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());

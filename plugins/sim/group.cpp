@@ -1,5 +1,6 @@
 #include "group.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "tenon/cpp/plugin.hpp"
@@ -13,6 +14,9 @@ thread_local GroupRunner* t_runner = nullptr;
 void at_barrier(uint32_t, uint32_t line) {
   t_runner->barrier(line);
 }
+uint64_t of_warp(uint64_t value, uint32_t by, uint32_t warp, uint32_t line) {
+  return t_runner->warp_word(value, by, warp, line);
+}
 const uint64_t* current_item() {
   return t_runner->item();
 }
@@ -23,11 +27,15 @@ const uint64_t* current_item() {
 // functions.
 const std::string_view kDialectPrelude =
     R"CL(#pragma OPENCL EXTENSION __cl_clang_function_pointers : enable
-__global ulong __tenon_sim_hooks[2];
+__global ulong __tenon_sim_hooks[3];
 static void __tenon_sim_barrier(uint flags, uint line) { ((void (*)(uint, uint))__tenon_sim_hooks[0])(flags, line); }
 static ulong __tenon_sim_item(uint what, uint d, ulong otherwise) {
   return d < 3 ? ((const __private ulong* (*)(void))__tenon_sim_hooks[1])()[what * 3 + d] : otherwise;
 }
+static ulong __tenon_sim_word(ulong x, uint by, uint warp, uint line) {
+  return ((ulong (*)(ulong, uint, uint, uint))__tenon_sim_hooks[2])(x, by, warp, line);
+}
+#define warp_word(x, by, warp) __tenon_sim_word(x, by, warp, __LINE__)
 #define get_global_id(d) __tenon_sim_item(0, d, 0)
 #define get_local_id(d) __tenon_sim_item(1, d, 0)
 #define get_group_id(d) __tenon_sim_item(2, d, 0)
@@ -41,7 +49,8 @@ static ulong __tenon_sim_item(uint what, uint d, ulong otherwise) {
 )CL";
 
 const uint64_t kHooks[kHookCount] = {reinterpret_cast<uint64_t>(&at_barrier),
-                                     reinterpret_cast<uint64_t>(&current_item)};
+                                     reinterpret_cast<uint64_t>(&current_item),
+                                     reinterpret_cast<uint64_t>(&of_warp)};
 
 void watch_access(const void* address, uint64_t size_bytes, uint32_t kind) {
   t_runner->access(address, size_bytes, kind);
@@ -187,6 +196,22 @@ void GroupRunner::barrier(uint32_t line) {
   self->item.waits_at_line = line;
   self->fiber->suspend();
   self->item.waits_at_line = 0;
+}
+
+// Warps here wait for the whole group, which kernels may not count on: watched memory is as ordered
+// as before.
+uint64_t GroupRunner::warp_word(uint64_t value, uint32_t by, uint32_t warp, uint32_t line) {
+  constexpr uint64_t kNoLane = 0x7fc0dead7fc0dead;
+  const uint64_t lane = current_->item.number;
+  if (words_.size() < items_) words_.resize(items_);
+  words_[lane] = value;
+  const uint32_t epoch = epoch_;
+  barrier(line);
+  const uint64_t first = lane / warp * warp, from = by == 0 ? first : lane + by;
+  const uint64_t word = from < std::min(first + warp, items_) ? words_[from] : kNoLane;
+  barrier(line);
+  epoch_ = epoch;
+  return word;
 }
 
 void GroupRunner::access(const void* address, uint64_t size_bytes, uint32_t kind) {

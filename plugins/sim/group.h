@@ -18,7 +18,7 @@ namespace tenon::sim {
 extern const std::string_view kDialectPrelude;
 // The variable of the module with the callbacks, and the table to fill it with.
 inline constexpr std::string_view kHooksName = "__tenon_sim_hooks";
-inline constexpr size_t kHookCount = 2;
+inline constexpr size_t kHookCount = 3;
 extern const uint64_t kHooks[kHookCount];
 // The callback of TENON_TOOLCHAIN_WATCH.
 void watch_access(const void* address, uint64_t size_bytes, uint32_t kind);
@@ -35,6 +35,9 @@ class GroupRunner {
   // Called by kernels, on a fiber.
   const uint64_t* item() const;
   void barrier(uint32_t line);
+  // The value of the item `by` further on in its warp, 0: of the warp's first item. After the end
+  // of the warp it is one that no test takes for a result.
+  uint64_t warp_word(uint64_t value, uint32_t by, uint32_t warp, uint32_t line);
   void access(const void* address, uint64_t size_bytes, uint32_t kind);
 
  private:
@@ -63,6 +66,7 @@ class GroupRunner {
   Watch* const watch_;
   std::vector<std::unique_ptr<Worker>> workers_;
   Worker* current_ = nullptr;
+  std::vector<uint64_t> words_;  // by item, what a warp exchanges
   uint64_t group_[3] = {}, groups_[3] = {};
   uint64_t group_number_ = 0, items_ = 0, next_item_ = 0;
   uint32_t epoch_ = 0;

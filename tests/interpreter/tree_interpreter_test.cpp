@@ -41,7 +41,7 @@ std::string run(Subject& s, const LoopTree& tree, const Target& target, int64_t 
   Report report;
   std::vector<Memory*> memory;
   std::vector<Name> names;
-  TreeOptions options{5, pieces, target.dialect == kg::Dialect::kOpenCl, {}};
+  TreeOptions options{5, pieces, target.items(), {}};
   for (uint32_t b = 0; b < s.memory.size(); ++b) {
     memory.push_back(&s.memory[b]);
     names.push_back(name_of_buffer(b));
@@ -77,16 +77,15 @@ bool masked(const Node& n) {
 }
 
 std::vector<Target> targets() {
-  return {Target::avx512(), Target::avx2(),       Target::baseline(),     Target::generic(),
-          Target::scalar(), Target::opencl(true), Target::opencl(true, 8)};
+  return {Target::avx512(),        Target::avx2(),   Target::baseline(),
+          Target::generic(),       Target::scalar(), Target::opencl(true),
+          Target::opencl(true, 8), Target::cuda(32), Target::cuda(64)};
 }
 
 // Checks that stages and trees of a kernel leave the same results on every target.
 void agrees(const std::function<Kernel()>& make) {
   for (const Target& target : targets()) {
-    SCOPED_TRACE(target.isa + (target.dialect == kg::Dialect::kOpenCl
-                                   ? " opencl " + std::to_string(target.group)
-                                   : ""));
+    SCOPED_TRACE(target.isa + (target.items() ? " " + std::to_string(target.group) : ""));
     Subject stages(make()), loops(stages.kernel);
     ASSERT_EQ(stages.run(), "");
     ASSERT_EQ(run(loops, tree_of(loops.kernel, target), target), "");

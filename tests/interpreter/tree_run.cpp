@@ -142,6 +142,8 @@ void TreeRun::step(const TreeStep& s) {
       return any_nan(n);
     case NodeKind::kLaneId:
       return each_item([&](uint32_t k) { set_number(n.dst, k, k); });
+    case NodeKind::kFromLane:
+      return from_lane(n);
     case NodeKind::kBarrier:
       return barrier(n);
     case NodeKind::kFence:
@@ -276,6 +278,17 @@ void TreeRun::barrier(const Node& n) {
     fact("meets a barrier that not all items of the group reach");
   ++barriers_;
   global_barriers_ += n.bits != 0;
+}
+
+void TreeRun::from_lane(const Node& n) {
+  if (std::ranges::any_of(active_, [](uint8_t a) { return a == 0; }))
+    fact("exchanges values of a warp that not all items of the group reach");
+  each_item([&](uint32_t k) {
+    const uint32_t first = k / n.ref * n.ref,
+                   from = n.full ? first : k + static_cast<uint32_t>(n.bits);
+    const bool inside = from < first + n.ref && from < items_;
+    set(n.dst, k, 0, inside ? lane(n.args[0], from) : Lane{{}, false});
+  });
 }
 
 }  // namespace tenon::interpreter

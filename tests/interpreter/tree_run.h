@@ -78,6 +78,7 @@ class TreeRun {
   void range(const TreeStep& s);
   void branch(const TreeStep& s);
   void barrier(const Node& n);
+  void from_lane(const Node& n);
 
   Lane read(Space space, uint32_t ref, DType type, int64_t at, uint32_t item);
   void write(Space space, uint32_t ref, DType type, int64_t at, Lane x, uint32_t item);

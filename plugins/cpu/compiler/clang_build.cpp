@@ -54,8 +54,8 @@ void add_common(const tenon_clang_options_t& options, const std::string& file,
 
 std::vector<std::string> cuda_arguments(const tenon_clang_options_t& options,
                                         const std::string& file) {
-  std::vector<std::string> args = {"-triple", kCudaTriple, "-aux-triple", kTriple,
-                                   "-fcuda-is-device", "-x", "cuda", "-std=c++20"};
+  std::vector<std::string> args = {"-triple",          kCudaTriple, "-aux-triple", kTriple,
+                                   "-fcuda-is-device", "-x",        "cuda",        "-std=c++20"};
   add_common(options, file, args);
   args.push_back(file);
   return args;

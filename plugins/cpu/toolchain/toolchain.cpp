@@ -122,8 +122,9 @@ Status build(void*, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
              const tenon_sink_t* diagnostics) {
   BuildRequest request;
   TENON_TRY(request_for(target, dialect, text, options, request));
-  const std::string key = cache_key(CacheKind::kModule, request.isa,
-                                    cat(request.dialect, " O", request.opt_level, request.cuda), request.text);
+  const std::string key =
+      cache_key(CacheKind::kModule, request.isa,
+                cat(request.dialect, " O", request.opt_level, request.cuda), request.text);
   if (std::optional<std::string> cached = cache_get(CacheKind::kModule, key)) {
     return give(object, *cached);
   }

@@ -227,7 +227,8 @@ typedef struct tenon_host_session_t {
   void (*cancel)(void* self, uint32_t on);
   /* Describes the host as JSON. what: "plugins" (each candidate with its gates; opens none),
    * "plugin" (the one of this name, loaded first so that all its gates are known), "lock" (the
-   * content of a lock file for the usable plugins), "devices", "ops", "passes", "frontends",
+   * content of a lock file for the usable plugins), "devices", "absent" (kinds of devices that
+   * this machine cannot use, and why), "ops", "passes", "frontends",
    * "settings", "errors" (all stable codes with their explanations). filter: a name or glob; may be
    * empty. */
   tenon_code_t (*explain)(void* self, tenon_str_t what, tenon_str_t filter,

@@ -95,7 +95,8 @@ Status fill(Runtime& runtime, StreamHandle stream, const tenon_copy_t& c) {
   if (std::all_of(bytes, bytes + width, [&](unsigned char b) { return b == bytes[0]; }))
     return runtime.fill(stream, to, bytes[0], 1, c.length_bytes);
   if (width <= 4 && to % width == 0)
-    return runtime.fill(stream, to, static_cast<uint32_t>(c.pattern), width, c.length_bytes / width);
+    return runtime.fill(stream, to, static_cast<uint32_t>(c.pattern), width,
+                        c.length_bytes / width);
   for (uint32_t i = 0; i < width; ++i) TENON_TRY(runtime.fill(stream, to + i, bytes[i], 1, 1));
   for (uint64_t done = width; done < c.length_bytes; done *= 2) {
     TENON_TRY(runtime.copy_within(stream, to + done, to, std::min(done, c.length_bytes - done)));
@@ -112,8 +113,9 @@ Status alloc(void*, tenon_device_t* d, uint64_t size_bytes, tenon_buffer_t** out
   Device& device = *device_of(d);
   // A runtime may let memory of the host stand in for its own.
   if (device.memory_bytes != 0 && size_bytes > device.memory_bytes) {
-    return fail(TENON_RESOURCE_EXHAUSTED, cat(device.name, ": ", size_bytes, " bytes are more than the ",
-                                              device.memory_bytes, " of the device"));
+    return fail(TENON_RESOURCE_EXHAUSTED,
+                cat(device.name, ": ", size_bytes, " bytes are more than the ", device.memory_bytes,
+                    " of the device"));
   }
   const Current current(*device.runtime);
   TENON_TRY(current.status());

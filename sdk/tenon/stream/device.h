@@ -24,7 +24,7 @@ struct Device {
   std::string name;  // of the plugin: prefix of reasons
   std::unique_ptr<Runtime> runtime;
   uint64_t memory_bytes = 0;
-  std::shared_ptr<Line> own;       // for blocking calls
+  std::shared_ptr<Line> own;  // for blocking calls
 
   std::mutex mutex;
   std::vector<std::shared_ptr<Line>> lines;  // its own, and those of queues

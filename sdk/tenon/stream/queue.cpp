@@ -33,8 +33,8 @@ void Fence::done(uint64_t value, const Fault& fault) {
   std::vector<Point> forgotten;  // events are given back without the lock
   {
     const std::lock_guard lock(mutex_);
-    const auto keep =
-        std::partition(submitted_.begin(), submitted_.end(), [&](const Point& p) { return p.value != value; });
+    const auto keep = std::partition(submitted_.begin(), submitted_.end(),
+                                     [&](const Point& p) { return p.value != value; });
     std::move(keep, submitted_.end(), std::back_inserter(forgotten));
     submitted_.erase(keep, submitted_.end());
   }
@@ -161,8 +161,7 @@ Status times_of(Runtime& runtime, const Work& work, std::vector<kernelgen::Kerne
     TENON_TRY(runtime.event_elapsed(first, begin->handle(), &from));
     TENON_TRY(runtime.event_elapsed(first, end->handle(), &to));
     constexpr double kNs = 1e6;
-    out->push_back(
-        {static_cast<uint64_t>(from * kNs), static_cast<uint64_t>(to * kNs)});
+    out->push_back({static_cast<uint64_t>(from * kNs), static_cast<uint64_t>(to * kNs)});
   }
   return {};
 }

@@ -8,6 +8,7 @@
 #ifndef TENON_STREAM_QUEUE_H_
 #define TENON_STREAM_QUEUE_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -79,8 +80,8 @@ struct Work {
   Done done;
   std::vector<Command> commands;  // of held work
   bool held = false;
-  std::atomic<uint32_t> waits{0};                // that hold it
-  std::vector<tenon_fence_point_t> native;       // waits that the stream does
+  std::atomic<uint32_t> waits{0};                    // that hold it
+  std::vector<tenon_fence_point_t> native;           // waits that the stream does
   std::vector<std::pair<EventRef, EventRef>> timed;  // begin and end of each timed kernel
   EventRef end;
   std::mutex mutex;
@@ -138,6 +139,8 @@ Status finish(const WorkRef& work);
 inline Fence* fence_of(tenon_fence_t* f) {
   return reinterpret_cast<Fence*>(f);
 }
+
+std::shared_ptr<Line> line_of(tenon_queue_t* queue);
 
 extern const tenon_queue_api_t kQueueTable;
 

@@ -6,8 +6,6 @@
 
 namespace tenon::stream {
 
-std::shared_ptr<Line> line_of(tenon_queue_t* queue);
-
 namespace {
 
 namespace kg = kernelgen;
@@ -55,9 +53,10 @@ class Submission final : public kg::Submission {
     start.arguments.push_back(s.scratch.buffer != nullptr ? address_of(s.scratch) : 0);
     const Current current(*device_.runtime);
     TENON_TRY(current.status());
-    return put(*work_, [this_work = work_.get(), timed = timed_, start = std::move(start)]() mutable {
-      return run(*this_work, start, timed);
-    });
+    return put(*work_,
+               [this_work = work_.get(), timed = timed_, start = std::move(start)]() mutable {
+                 return run(*this_work, start, timed);
+               });
   }
 
   Status read(const kg::MemoryRange& from, void* to) override {
@@ -78,9 +77,11 @@ class Submission final : public kg::Submission {
     const Current current(*device_.runtime);
     TENON_TRY(current.status());
     // The slots go back with the completion, whether it is called or not.
-    std::shared_ptr<std::vector<Read>> reads(reads_.get(), [all = reads_, &device = device_](auto*) {
-      for (const Read& read : *all) device.give_slot(read.slot);
-    });
+    std::shared_ptr<std::vector<Read>> reads(reads_.get(),
+                                             [all = reads_, &device = device_](auto*) {
+                                               for (const Read& read : *all)
+                                                 device.give_slot(read.slot);
+                                             });
     work_->done = [done = std::move(done), reads](std::span<const kg::KernelTime> times,
                                                   std::string* why) {
       for (const Read& read : *reads) std::memcpy(read.to, read.slot, read.bytes);
@@ -123,9 +124,9 @@ class Submission final : public kg::Submission {
       TENON_TRY(device.event(true, &end));
       TENON_TRY(runtime.event_record(begin->handle(), stream));
     }
-    TENON_TRY(runtime.launch(
-        stream, *start.code,
-        {start.kernel, start.name, start.arguments, start.groups, start.group}));
+    TENON_TRY(
+        runtime.launch(stream, *start.code,
+                       {start.kernel, start.name, start.arguments, start.groups, start.group}));
     if (!timed) return {};
     TENON_TRY(runtime.event_record(end->handle(), stream));
     work.timed.emplace_back(std::move(begin), std::move(end));

@@ -240,9 +240,10 @@ int command_explain(const ExplainOptions& options) {
 
 int command_doctor(bool as_json, bool verbose) {
   Host host;
-  Json devices, plugins, settings;
+  Json devices, absent, plugins, settings;
   if (int s = host_open(host)) return s;
   if (int s = ask(host, "devices", "", devices)) return s;
+  if (int s = ask(host, "absent", "", absent)) return s;
   if (int s = ask(host, "plugins", "", plugins)) return s;
   if (int s = ask(host, "settings", "", settings)) return s;
   const uint32_t threads = host.threads->count(host.threads->self);
@@ -250,6 +251,7 @@ int command_doctor(bool as_json, bool verbose) {
     write_out(Json({{"schema", 1},
                     {"threads", threads},
                     {"devices", rows_of(devices, "devices")},
+                    {"absent", rows_of(absent, "absent")},
                     {"plugins", rows_of(plugins, "plugins")},
                     {"settings", rows_of(settings, "settings")}})
                   .dump(2) +
@@ -261,6 +263,8 @@ int command_doctor(bool as_json, bool verbose) {
     out("  {:<12} {} ({})\n", safe(field(device, "name")), safe(field(device, "description"), 400),
         safe(field(device, "target"), 200));
   }
+  for (const Json& device : rows_of(absent, "absent"))
+    out("  {:<12} not here: {}\n", safe(field(device, "name")), safe(field(device, "why"), 600));
   out("\nplugins\n");
   for (const Json& plugin : rows_of(plugins, "plugins")) {
     write_out("  ");

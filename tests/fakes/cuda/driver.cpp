@@ -23,7 +23,8 @@ Settings read_settings() {
   for (std::string word; std::getline(words, word, ',');) {
     const size_t equals = word.find('=');
     const std::string key = word.substr(0, equals);
-    const auto value = std::strtoull(equals == std::string::npos ? "0" : word.c_str() + equals + 1, nullptr, 0);
+    const auto value =
+        std::strtoull(equals == std::string::npos ? "0" : word.c_str() + equals + 1, nullptr, 0);
     if (key == "devices") s.devices = static_cast<int>(value);
     if (key == "version") s.version = static_cast<int>(value);
     if (key == "capability") s.capability = static_cast<int>(value);
@@ -159,7 +160,8 @@ World& World::get() {
 int World::begin_call(const char* name) {
   const uint64_t n = ++calls_;
   if (n == fail_at_ && std::getenv("FAKE_CUDA_TRACE") != nullptr)
-    std::fprintf(stderr, "fake cuda: call %llu, %s, fails\n", static_cast<unsigned long long>(n), name);
+    std::fprintf(stderr, "fake cuda: call %llu, %s, fails\n", static_cast<unsigned long long>(n),
+                 name);
   return n == fail_at_ ? fail_code_.load() : lost_.load();
 }
 
@@ -175,7 +177,8 @@ uint64_t World::memory_in_use() {
 
 void World::lose(int code, const std::string& why) {
   int none = 0;
-  if (lost_.compare_exchange_strong(none, code)) std::fprintf(stderr, "fake cuda: %s\n", why.c_str());
+  if (lost_.compare_exchange_strong(none, code))
+    std::fprintf(stderr, "fake cuda: %s\n", why.c_str());
 }
 
 int World::alloc(uint64_t bytes, uint64_t* out) {
@@ -242,16 +245,17 @@ bool World::is_pinned(const void* data, uint64_t bytes) {
   auto it = pinned_.upper_bound(const_cast<void*>(data));
   if (it == pinned_.begin()) return false;
   --it;
-  const auto at = static_cast<uint64_t>(static_cast<const char*>(data) - static_cast<char*>(it->first));
+  const auto at =
+      static_cast<uint64_t>(static_cast<const char*>(data) - static_cast<char*>(it->first));
   return at <= it->second && bytes <= it->second - at;
 }
 
 std::string World::report() {
   const std::lock_guard lock(mutex_);
   std::ostringstream out;
-  out << "calls " << calls_ << "\nallocations " << allocations_.size() << "\npinned " << pinned_.size()
-      << "\nstreams " << streams.size() << "\nevents " << events.size() << "\nmodules "
-      << modules.size() << "\ncontexts " << contexts << "\n";
+  out << "calls " << calls_ << "\nallocations " << allocations_.size() << "\npinned "
+      << pinned_.size() << "\nstreams " << streams.size() << "\nevents " << events.size()
+      << "\nmodules " << modules.size() << "\ncontexts " << contexts << "\n";
   return out.str();
 }
 

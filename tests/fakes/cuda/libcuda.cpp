@@ -10,13 +10,12 @@ using namespace fake_cuda;
 
 #define EXPORT extern "C" __attribute__((visibility("default"))) int
 // Returns from a call that the tests make fail, or of a context that is lost.
-#define BEGIN()                                                \
-  do {                                                         \
-    if (const int code = World::get().begin_call(__func__); code != 0) \
-      return code;                                             \
+#define BEGIN()                                                                     \
+  do {                                                                              \
+    if (const int code = World::get().begin_call(__func__); code != 0) return code; \
   } while (false)
-#define REQUIRE(condition, code) \
-  do {                           \
+#define REQUIRE(condition, code)   \
+  do {                             \
     if (!(condition)) return code; \
   } while (false)
 #define REQUIRE_CURRENT() REQUIRE(!current().empty(), kInvalidContext)
@@ -188,7 +187,8 @@ EXPORT cuStreamSynchronize(void* stream) {
 }
 EXPORT cuStreamWaitEvent(void* stream, void* event, unsigned) {
   BEGIN();
-  REQUIRE(world().has(world().streams, stream) && world().has(world().events, event), kInvalidHandle);
+  REQUIRE(world().has(world().streams, stream) && world().has(world().events, event),
+          kInvalidHandle);
   const uint64_t until = event_of(event)->wanted();
   // Events happen also when the context is lost.
   stream_of(stream)->put([=] { event_of(event)->wait(until); });
@@ -206,7 +206,8 @@ EXPORT cuEventDestroy_v2(void* event) {
 }
 EXPORT cuEventRecord(void* event, void* stream) {
   BEGIN();
-  REQUIRE(world().has(world().streams, stream) && world().has(world().events, event), kInvalidHandle);
+  REQUIRE(world().has(world().streams, stream) && world().has(world().events, event),
+          kInvalidHandle);
   event_of(event)->record();
   stream_of(stream)->put([=] { event_of(event)->happen(); });
   return kSuccess;
@@ -330,7 +331,8 @@ EXPORT cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size
   BEGIN();
   REQUIRE_CURRENT();
   REQUIRE(world().has(world().streams, stream), kInvalidHandle);
-  REQUIRE(world().range(from, bytes) != nullptr && world().range(to, bytes) != nullptr, kInvalidValue);
+  REQUIRE(world().range(from, bytes) != nullptr && world().range(to, bytes) != nullptr,
+          kInvalidValue);
   put(stream, [=] {
     const unsigned char* const source = world().range(from, bytes);
     unsigned char* const data = world().range(to, bytes);

@@ -32,7 +32,8 @@ struct FakeDriver {
 class OnFakeCuda : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_NE(driver_.in_use, nullptr) << "LD_LIBRARY_PATH does not lead to the tests' libcuda.so.1";
+    ASSERT_NE(driver_.in_use, nullptr)
+        << "LD_LIBRARY_PATH does not lead to the tests' libcuda.so.1";
     ASSERT_TRUE(session_.open().ok());
   }
 
@@ -112,7 +113,8 @@ TEST_F(OnFakeCuda, PointersGoInAndOut) {
   const int64_t more[] = {1 << 18};
   EXPECT_EQ(Tensor::adopt(TENON_F32, more, "cuda", native, &adopted).code(), TENON_OUT_OF_RANGE);
   native.handle = 4096;
-  EXPECT_EQ(Tensor::adopt(TENON_F32, dims, "cuda", native, &adopted).code(), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(Tensor::adopt(TENON_F32, dims, "cuda", native, &adopted).code(),
+            TENON_INVALID_ARGUMENT);
 }
 
 }  // namespace

@@ -188,18 +188,27 @@ struct Name {
   Op op;
   int operands;  // with the result; -1: others
 };
-constexpr Name kNames[] = {
-    {"abs", Op::kAbs, 2},   {"add", Op::kAdd, 3},       {"and", Op::kAnd, 3},   {"bfe", Op::kBfe, 4},
-    {"bfi", Op::kBfi, 5},   {"brev", Op::kBrev, 2},     {"clz", Op::kClz, 2},
-    {"copysign", Op::kCopysign, 3},                     {"cvt", Op::kCvt, 2},   {"cvta", Op::kMov, 2},
-    {"div", Op::kDiv, 3},   {"fma", Op::kFma, 4},       {"mad", Op::kMad, 4},   {"max", Op::kMax, 3},
-    {"min", Op::kMin, 3},   {"mov", Op::kMov, 2},       {"mul", Op::kMul, 3},   {"neg", Op::kNeg, 2},
-    {"not", Op::kNot, 2},   {"or", Op::kOr, 3},         {"popc", Op::kPopc, 2}, {"prmt", Op::kPrmt, 4},
-    {"rcp", Op::kRcp, 2},   {"rem", Op::kRem, 3},       {"selp", Op::kSelp, 4}, {"shf", Op::kShf, 4},
-    {"shl", Op::kShl, 3},   {"shr", Op::kShr, 3},       {"sqrt", Op::kSqrt, 2}, {"sub", Op::kSub, 3},
-    {"xor", Op::kXor, 3},   {"setp", Op::kSetp, -1},    {"ld", Op::kLd, -1},    {"st", Op::kSt, -1},
-    {"bra", Op::kBra, -1},  {"ret", Op::kRet, 0},       {"exit", Op::kRet, 0},  {"trap", Op::kTrap, 0},
-    {"shfl", Op::kShfl, -1}, {"bar", Op::kBarrier, -1}, {"barrier", Op::kBarrier, -1}};
+constexpr Name kNames[] = {{"abs", Op::kAbs, 2},         {"add", Op::kAdd, 3},
+                           {"and", Op::kAnd, 3},         {"bfe", Op::kBfe, 4},
+                           {"bfi", Op::kBfi, 5},         {"brev", Op::kBrev, 2},
+                           {"clz", Op::kClz, 2},         {"copysign", Op::kCopysign, 3},
+                           {"cvt", Op::kCvt, 2},         {"cvta", Op::kMov, 2},
+                           {"div", Op::kDiv, 3},         {"fma", Op::kFma, 4},
+                           {"mad", Op::kMad, 4},         {"max", Op::kMax, 3},
+                           {"min", Op::kMin, 3},         {"mov", Op::kMov, 2},
+                           {"mul", Op::kMul, 3},         {"neg", Op::kNeg, 2},
+                           {"not", Op::kNot, 2},         {"or", Op::kOr, 3},
+                           {"popc", Op::kPopc, 2},       {"prmt", Op::kPrmt, 4},
+                           {"rcp", Op::kRcp, 2},         {"rem", Op::kRem, 3},
+                           {"selp", Op::kSelp, 4},       {"shf", Op::kShf, 4},
+                           {"shl", Op::kShl, 3},         {"shr", Op::kShr, 3},
+                           {"sqrt", Op::kSqrt, 2},       {"sub", Op::kSub, 3},
+                           {"xor", Op::kXor, 3},         {"setp", Op::kSetp, -1},
+                           {"ld", Op::kLd, -1},          {"st", Op::kSt, -1},
+                           {"bra", Op::kBra, -1},        {"ret", Op::kRet, 0},
+                           {"exit", Op::kRet, 0},        {"trap", Op::kTrap, 0},
+                           {"shfl", Op::kShfl, -1},      {"bar", Op::kBarrier, -1},
+                           {"barrier", Op::kBarrier, -1}};
 
 constexpr std::string_view kCompares[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "equ",
                                           "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
@@ -248,9 +257,7 @@ class KernelParser {
     }
   }
 
-  void label(const std::string& name) {
-    labels_[name] = static_cast<uint32_t>(k_.code.size());
-  }
+  void label(const std::string& name) { labels_[name] = static_cast<uint32_t>(k_.code.size()); }
 
   void instruction(const Statement& s) {
     Instruction in;
@@ -318,8 +325,7 @@ class KernelParser {
         continue;
       }
       const int64_t count = number(name.substr(at + 1, name.size() - at - 2));
-      for (int64_t i = 0; i < count; ++i)
-        slots_[name.substr(0, at) + std::to_string(i)] = next_++;
+      for (int64_t i = 0; i < count; ++i) slots_[name.substr(0, at) + std::to_string(i)] = next_++;
     }
   }
 
@@ -339,8 +345,7 @@ class KernelParser {
                     : name == "%nctaid.x" ? &k_.nctaid
                     : name == "%laneid"   ? &k_.laneid
                                           : nullptr;
-    if (special == nullptr && (name == "%SP" || name == "%SPL"))
-      return slots_[name] = next_++;
+    if (special == nullptr && (name == "%SP" || name == "%SPL")) return slots_[name] = next_++;
     if (special == nullptr) throw Error("the register " + name + " in " + opcode_);
     *special = next_;
     return slots_[name] = next_++;
@@ -404,8 +409,8 @@ class KernelParser {
   }
 
   bool modifier(const std::string& w, Instruction* in) {
-    static constexpr std::string_view kNothing[] = {"sync", "uni", "nc", "volatile", "relaxed", "weak",
-                                                    "cta", "aligned", "to", "b", "full"};
+    static constexpr std::string_view kNothing[] = {
+        "sync", "uni", "nc", "volatile", "relaxed", "weak", "cta", "aligned", "to", "b", "full"};
     if (in->op == Op::kSetp) {
       if (w == "and" || w == "or" || w == "xor")
         return in->flags |= w == "and" ? kWithAnd : w == "or" ? kWithOr : kWithXor, true;

@@ -13,15 +13,67 @@
 namespace fake_cuda {
 
 // Element types of instructions. kPred is one bit.
-enum class Type : uint8_t { kNone, kPred, kU8, kU16, kU32, kU64, kS8, kS16, kS32, kS64, kF16, kF32, kF64 };
+enum class Type : uint8_t {
+  kNone,
+  kPred,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kF16,
+  kF32,
+  kF64
+};
 int bytes_of(Type type);
 bool is_signed(Type type);
 bool is_float(Type type);
 
 enum class Op : uint8_t {
-  kAbs, kAdd, kAnd, kBarrier, kBfe, kBfi, kBra, kBrev, kClz, kCopysign, kCvt, kDiv, kFma, kLd,
-  kMad, kMax, kMin, kMov, kMul, kNeg, kNop, kNot, kOr, kPack, kPopc, kPrmt, kRcp, kRem, kRet, kSelp,
-  kSetp, kShf, kShfl, kShl, kShr, kSqrt, kSt, kSub, kTrap, kUnpack, kXor,
+  kAbs,
+  kAdd,
+  kAnd,
+  kBarrier,
+  kBfe,
+  kBfi,
+  kBra,
+  kBrev,
+  kClz,
+  kCopysign,
+  kCvt,
+  kDiv,
+  kFma,
+  kLd,
+  kMad,
+  kMax,
+  kMin,
+  kMov,
+  kMul,
+  kNeg,
+  kNop,
+  kNot,
+  kOr,
+  kPack,
+  kPopc,
+  kPrmt,
+  kRcp,
+  kRem,
+  kRet,
+  kSelp,
+  kSetp,
+  kShf,
+  kShfl,
+  kShl,
+  kShr,
+  kSqrt,
+  kSt,
+  kSub,
+  kTrap,
+  kUnpack,
+  kXor,
 };
 enum class Space : uint8_t { kGeneric, kParam, kGlobal, kShared, kLocal };
 
@@ -48,7 +100,22 @@ struct Instruction {
 // Instruction::flags
 constexpr uint8_t kSaturate = 1, kClamp = 2, kWithAnd = 4, kWithOr = 8, kWithXor = 16;
 // Instruction::mode of setp
-enum Compare : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kEqu, kNeu, kLtu, kLeu, kGtu, kGeu, kNum, kNan };
+enum Compare : uint8_t {
+  kEq,
+  kNe,
+  kLt,
+  kLe,
+  kGt,
+  kGe,
+  kEqu,
+  kNeu,
+  kLtu,
+  kLeu,
+  kGtu,
+  kGeu,
+  kNum,
+  kNan
+};
 // of cvt
 enum Rounding : uint8_t { kNearest, kZero, kDown, kUp, kNearestInt, kZeroInt, kDownInt, kUpInt };
 // of shfl

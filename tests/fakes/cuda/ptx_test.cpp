@@ -99,7 +99,8 @@ TEST(Ptx, Instructions) {
        0x337ffffe},
   };
   for (const Row& row : rows)
-    EXPECT_EQ(result(row.body + std::string("\nst.global.u64 [%rd2], %rd3;")), row.right) << row.body;
+    EXPECT_EQ(result(row.body + std::string("\nst.global.u64 [%rd2], %rd3;")), row.right)
+        << row.body;
 }
 
 TEST(Ptx, LoadsExtendTheSign) {

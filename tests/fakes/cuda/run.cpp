@@ -237,10 +237,12 @@ template <class T>
 uint64_t from_integer(Type from, uint64_t a) {
   if (is_signed(from)) {
     int64_t wide = 0;
-    integer(from, [&](auto zero) { return wide = static_cast<decltype(zero)>(a), decltype(zero){}; });
+    integer(from,
+            [&](auto zero) { return wide = static_cast<decltype(zero)>(a), decltype(zero){}; });
     return bits(static_cast<T>(wide));
   }
-  return bits(static_cast<T>(integer(from, [&](auto zero) { return static_cast<decltype(zero)>(a); })));
+  return bits(
+      static_cast<T>(integer(from, [&](auto zero) { return static_cast<decltype(zero)>(a); })));
 }
 
 uint64_t convert(const Instruction& in, uint64_t a) {
@@ -249,13 +251,16 @@ uint64_t convert(const Instruction& in, uint64_t a) {
   if (!is_float(from)) {
     if (to == Type::kF32) return from_integer<float>(from, a);
     if (to == Type::kF64) return from_integer<double>(from, a);
-    const int64_t wide = static_cast<int64_t>(
-        is_signed(from) ? [&] {
+    const int64_t wide =
+        static_cast<int64_t>(is_signed(from) ? [&] {
           int64_t w = 0;
-          integer(from, [&](auto zero) { return w = static_cast<decltype(zero)>(a), decltype(zero){}; });
+          integer(from,
+                  [&](auto zero) { return w = static_cast<decltype(zero)>(a), decltype(zero){}; });
           return w;
         }()
-                        : static_cast<int64_t>(integer(from, [&](auto zero) { return static_cast<decltype(zero)>(a); })));
+                                             : static_cast<int64_t>(integer(from, [&](auto zero) {
+                                                 return static_cast<decltype(zero)>(a);
+                                               })));
     return integer(to, [&](auto zero) { return static_cast<decltype(zero)>(wide); });
   }
   const double x = from == Type::kF32 ? f32(a) : f64(a);
@@ -295,7 +300,8 @@ uint64_t extract(Type t, uint64_t a, uint64_t at, uint64_t length) {
   uint64_t value = kept == 64 ? field : field & ((uint64_t{1} << kept) - 1);
   if (is_signed(t)) {
     const uint32_t top = std::min(from + n - 1, width - 1);
-    if ((a >> top & 1) != 0 && kept < 64) value |= ~uint64_t{0} << std::min(kept, top - std::min(from, top) + 1);
+    if ((a >> top & 1) != 0 && kept < 64)
+      value |= ~uint64_t{0} << std::min(kept, top - std::min(from, top) + 1);
   }
   return integer(t, [&](auto zero) { return static_cast<decltype(zero)>(value); });
 }
@@ -343,8 +349,8 @@ class Block {
   std::string where() const {
     const Thread& t = threads_[std::min<size_t>(now_, threads_.size() - 1)];
     const uint32_t at = t.pc == 0 ? 0 : t.pc - 1;
-    return "thread " + std::to_string(now_) + " of block " + std::to_string(block_) + " of " + k_.name +
-           ", line " + std::to_string(k_.code[at].line) + " `" + k_.lines[at] + "`: ";
+    return "thread " + std::to_string(now_) + " of block " + std::to_string(block_) + " of " +
+           k_.name + ", line " + std::to_string(k_.code[at].line) + " `" + k_.lines[at] + "`: ";
   }
 
  private:
@@ -403,14 +409,15 @@ class Block {
       const uint32_t lane = i - first;
       const auto b = static_cast<uint32_t>(t.r[in.src[1]]) & 31,
                  c = static_cast<uint32_t>(t.r[in.src[2]]);
-      if (static_cast<uint32_t>(t.r[in.src[3]]) != ~0u) throw Fault("a shuffle of a part of a warp");
+      if (static_cast<uint32_t>(t.r[in.src[3]]) != ~0u)
+        throw Fault("a shuffle of a part of a warp");
       const uint32_t segment = c >> 8 & 31, limit = (lane & segment) | (c & 31 & ~segment);
       const uint32_t from = in.mode == kShuffleUp     ? lane - b
                             : in.mode == kShuffleDown ? lane + b
                             : in.mode == kShuffleXor  ? lane ^ b
                                                       : (lane & segment) | (b & ~segment);
-      const bool inside = in.mode == kShuffleUp ? static_cast<int>(from) >= static_cast<int>(limit)
-                                                : from <= limit;
+      const bool inside =
+          in.mode == kShuffleUp ? static_cast<int>(from) >= static_cast<int>(limit) : from <= limit;
       if (inside && from >= values.size()) throw Fault("a shuffle reads a lane that is not there");
       t.r[in.dst[0]] = static_cast<uint32_t>(values[inside ? from : lane]);
       if (in.dst[1] != kNoSlot) t.r[in.dst[1]] = inside;

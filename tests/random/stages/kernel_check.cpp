@@ -268,7 +268,7 @@ std::string KernelCheck::run_forms(const Launch& launch, const Form& form, bool 
   const auto loops = [&](auto& extents, auto& places, uint32_t* clock, Report* report) {
     std::vector<Memory*> memory;
     std::vector<interpreter::Name> names;
-    interpreter::TreeOptions options{seed_ + 4, 3, target_.dialect == kg::Dialect::kOpenCl, {}};
+    interpreter::TreeOptions options{seed_ + 4, 3, target_.items(), {}};
     for (const Place& p : places) {
       memory.push_back(p.memory);
       names.push_back(p.name);

@@ -439,6 +439,9 @@ Status TextDevice::load_bytes(tenon_device_t* device, const void* bytes, uint64_
 Status TextDevice::dump(tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink) {
   HostTables host;
   TENON_TRY(open_host_tables(context().host, &host));
+  Code code;
+  if (view(what) == "binary" && split(artifact_of(artifact)->code, &code) && !code.binary.empty())
+    return sink->write(sink->self, code.binary.data(), code.binary.size());
   return dump_artifact(host, name(), *artifact_of(artifact), what, sink);
 }
 

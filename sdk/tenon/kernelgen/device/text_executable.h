@@ -10,7 +10,7 @@
 // Buffers come from the device's own tenon.device/1. Threads: an executable may run on several
 // threads at once.
 //
-// Users: samples/opencl.
+// Users: samples/opencl, plugins/cuda.
 #ifndef TENON_KERNELGEN_DEVICE_TEXT_EXECUTABLE_H_
 #define TENON_KERNELGEN_DEVICE_TEXT_EXECUTABLE_H_
 
@@ -114,6 +114,7 @@ class TextDevice {
   Status load_bytes(tenon_device_t* device, const void* bytes, uint64_t size_bytes,
                     tenon_blob_t* const* constants, uint32_t constant_count,
                     tenon_executable_t** out);
+  // Also "binary": what compile made.
   Status dump(tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink);
 
  private:

@@ -77,6 +77,17 @@ void Emitter::barrier(bool global) {
   emit(depth(), n);
 }
 
+Val Emitter::from_lane(Val v, uint32_t by, uint32_t warp) {
+  Node n;
+  n.kind = NodeKind::kFromLane;
+  n.dst = value(type(v.v), 1);
+  n.args[0] = v.v;
+  n.bits = by;
+  n.ref = warp;
+  n.full = by == 0;
+  return {emit(depth(), n), depth(), true};
+}
+
 static Val join(Val a, Val b) {
   return {a.v, std::max(a.depth, b.depth), a.varies || b.varies};
 }

@@ -68,6 +68,11 @@ enum class NodeKind : uint8_t {
   // `bits` apart.
   kAnyNan,
   kLaneId,  // dst = index of the work item in its group, i64
+  // dst = args[0] of the work item that is `bits` further on in the same warp; unspecified after
+  // the
+  // end of the warp. full: of the first item of the warp. ref: items of a warp. All items of the
+  // group are here.
+  kFromLane,
   // The items of a group meet. Then all see shared memory and, if bits is 1, global memory.
   kBarrier,
   // If args[0] says that there were stores past the caches, other threads see them from here on.

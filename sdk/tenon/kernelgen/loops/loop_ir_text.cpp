@@ -157,6 +157,10 @@ struct Writer {
       case NodeKind::kLaneId:
         def("lane id");
         break;
+      case NodeKind::kFromLane:
+        def(v(n.args[0]) + (n.full ? " of the first lane of the warp"
+                                   : " of the lane " + std::to_string(n.bits) + " further on"));
+        break;
       case NodeKind::kBarrier:
         line(n.bits != 0 ? "barrier of all memory" : "barrier");
         break;

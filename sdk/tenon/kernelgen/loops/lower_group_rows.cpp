@@ -1,6 +1,7 @@
 // Rows of reductions for groups of work items. A group takes one row, its items share the row's
-// loops, and their partial results are combined in shared memory by halving. There is a barrier
-// between passes, so that every item sees what the others stored.
+// loops, and their partial results are combined: inside of warps where the target has them, else in
+// shared memory by halving. There is a barrier between passes, so that every item sees what the
+// others stored.
 #include <algorithm>
 #include <map>
 
@@ -167,11 +168,55 @@ class GroupRows {
   // The k-th shared array of this type, with one element per item.
   uint32_t array(DType t, size_t k) {
     std::vector<uint32_t>& list = arrays_[t];
-    while (list.size() <= k) list.push_back(e_.share(t, s_.group));
+    while (list.size() <= k)
+      list.push_back(e_.share(t, s_.warp != 0 ? s_.group / s_.warp : s_.group));
     return list[k];
   }
 
+  std::vector<Val> merge(const Stage& s, std::vector<Val> a, const std::vector<Val>& b) {
+    a.insert(a.end(), b.begin(), b.end());
+    std::vector<Val> out = given(s.merge, std::move(a));
+    for (Val& v : out) v.depth = e_.depth();
+    return out;
+  }
+
+  // Each warp halves its results without memory; then every item merges those of all warps.
+  std::vector<Val> across_warps(const Stage& s, std::vector<Val> mine) {
+    for (Val& v : mine) v.depth = e_.depth();
+    const auto others = [&](uint32_t by) {
+      std::vector<Val> out;
+      for (const Val& v : mine) out.push_back(e_.from_lane(v, by, s_.warp));
+      return out;
+    };
+    for (uint32_t by = s_.warp / 2; by > 0; by /= 2) mine = merge(s, mine, others(by));
+    const uint32_t warps = s_.group / s_.warp;
+    if (warps == 1) return others(0);
+    std::vector<uint32_t> at;
+    std::map<DType, size_t> used;
+    for (const Val& v : mine) at.push_back(array(e_.type(v.v), used[e_.type(v.v)]++));
+    const Val width = e_.integer(s_.warp);
+    const Val first =
+        e_.apply(TENON_S_CMP, TENON_I64, {e_.mod(lane_, width), e_.integer(0)}, TENON_CMP_EQ);
+    e_.only_if(first, [&] {
+      for (size_t i = 0; i < mine.size(); ++i)
+        e_.store_at(Space::kShared, at[i], e_.type(mine[i].v), e_.div(lane_, width), mine[i]);
+    });
+    e_.barrier(false);
+    std::vector<Val> all;
+    for (uint32_t w = 0; w < warps; ++w) {
+      std::vector<Val> one;
+      Val place = e_.integer(w);
+      place.depth = e_.depth();
+      for (size_t i = 0; i < mine.size(); ++i)
+        one.push_back(e_.load_at(Space::kShared, at[i], e_.type(mine[i].v), place, 1));
+      all = w == 0 ? one : merge(s, all, one);
+    }
+    e_.barrier(false);  // before the arrays are used again
+    return all;
+  }
+
   std::vector<Val> across_group(const Stage& s, const std::vector<Val>& mine) {
+    if (s_.warp != 0) return across_warps(s, mine);
     std::vector<uint32_t> at;
     std::map<DType, size_t> used;
     for (const Val& v : mine) {

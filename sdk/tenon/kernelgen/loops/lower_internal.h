@@ -79,6 +79,9 @@ class Emitter {
   uint32_t share(DType t, int64_t elements);
   Val lane_id();
   void barrier(bool global);
+  // The value of the item `by` further on in its warp of so many items; 0: of the warp's first
+  // item.
+  Val from_lane(Val v, uint32_t by, uint32_t warp);
   // Code that only one item of a group runs.
   template <class F>
   void only_if(Val condition, F body) {

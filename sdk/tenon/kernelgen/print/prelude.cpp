@@ -89,7 +89,23 @@ constexpr std::string_view kCudaHeader =
     "FN i64 local_id() { return __nvvm_read_ptx_sreg_tid_x(); }\n"
     "FN i64 group_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }\n"
     "FN i64 global_id() { return group_id() * __nvvm_read_ptx_sreg_ntid_x() + local_id(); }\n"
-    "FN void meet() { __syncthreads(); }\n";
+    "FN void meet() { __syncthreads(); }\n"
+    // Warps exchange words.
+    "FN i32 word_from(i32 x, i32 by) { return by == 0 ? __nvvm_shfl_sync_idx_i32(~0u, x, 0, 31) : "
+    "__nvvm_shfl_sync_down_i32(~0u, x, by, 31); }\n"
+    "template <class T> FN T from_lane(T x, i32 by) {\n"
+    "  if constexpr (sizeof(T) == 8) {\n"
+    "    const u64 b = BITS(u64, x); const u32 low = word_from((i32)b, by), high = "
+    "word_from((i32)(b "
+    ">> 32), by);\n"
+    "    return BITS(T, (u64)low | (u64)high << 32);\n"
+    "  } else if constexpr (sizeof(T) == 4) {\n"
+    "    return BITS(T, word_from(BITS(i32, x), by));\n"
+    "  } else {\n"
+    "    return (T)word_from((i32)x, by);\n"
+    "  }\n"
+    "}\n"
+    "template <class T> FN T from_first_lane(T x) { return from_lane(x, 0); }\n";
 
 }  // namespace
 
@@ -557,7 +573,8 @@ std::string Prelude::need_sort(DType key) {
   const std::string V =
       std::string(target_.dialect == Dialect::kOpenCl ? "__global " : "") + "i64*";
   functions_ +=
-      (target_.dialect == Dialect::kCuda ? "OWN void " : "static void ") + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V +
+      (target_.dialect == Dialect::kCuda ? "OWN void " : "static void ") + name + "(" + K + " k, " +
+      V + " v, " + K + " tk, " + V +
       " tv, i64 n) {\n"
       "  for (i64 s = 0; s < n; s += 16) {\n    const i64 e = s + 16 < n ? s + 16 : n;\n"
       "    for (i64 i = s + 1; i < e; ++i) {\n      const " +

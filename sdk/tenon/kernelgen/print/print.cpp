@@ -77,8 +77,8 @@ class Text {
     if (t_.group != 0 && !t_.together)
       line("if (" + item() + " >= " + size_text(t_.range) + ") return;");
     if (!t_.scratch_bytes.words.empty()) {
-      line(global_ + "u8* scratch = scratch_all + " + item() + " * (" + size_text(t_.scratch_bytes) +
-           ");");
+      line(global_ + "u8* scratch = scratch_all + " + item() + " * (" +
+           size_text(t_.scratch_bytes) + ");");
     }
   }
 
@@ -300,8 +300,7 @@ class Text {
     if (n.space == Space::kLocal) base = "l" + std::to_string(n.ref);
     if (n.space == Space::kShared) base = "s" + std::to_string(n.ref);
     if (n.space == Space::kScratch) {
-      base =
-          "((" + global_ + p_.memory_type(n.type) + "*)scratch)";
+      base = "((" + global_ + p_.memory_type(n.type) + "*)scratch)";
     }
     return scalar_address ? base + " + " + v(n.args[0]) : base;
   }
@@ -475,6 +474,20 @@ class Text {
     line("}");
   }
 
+  // CUDA's warps have the width of the target. OpenCL C has no such function; whoever asks for
+  // warps there defines `ulong warp_word(ulong x, uint by, uint warp)`.
+  std::string from_lane(const Node& n) {
+    const std::string x = v(n.args[0]), by = std::to_string(n.bits);
+    if (!opencl_) return n.full ? "from_first_lane(" + x + ")" : "from_lane(" + x + ", " + by + ")";
+    const DType t = type(n.dst);
+    const uint32_t bytes = t == TENON_PRED ? 4 : size_of(t);
+    const std::string rest = ", " + by + ", " + std::to_string(n.ref) + ")", T = p_.type(t, 1);
+    if (bytes < 4) return "(" + T + ")warp_word((u64)" + x + rest;
+    const std::string word = bytes == 4 ? "u32" : "u64";
+    return "BITS(" + T + ", (" + word + ")warp_word((u64)BITS(" + word + ", " + x + ")" + rest +
+           ")";
+  }
+
   void nodes(const std::vector<Node>& list) {
     for (const Node& n : list) node(n);
   }
@@ -591,8 +604,11 @@ class Text {
       case NodeKind::kLaneId:
         define(n.dst, local_id());
         break;
+      case NodeKind::kFromLane:
+        define(n.dst, from_lane(n));
+        break;
       case NodeKind::kBarrier:
-        line(!opencl_ ? "meet();"
+        line(!opencl_      ? "meet();"
              : n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
                            : "barrier(CLK_LOCAL_MEM_FENCE);");
         break;

@@ -251,7 +251,10 @@ std::string to_text(const Schedule& s) {
   }
   out += ", unroll " + std::to_string(s.unroll) + "\n  block " + std::to_string(s.block) +
          ", grain " + std::to_string(s.grain) + "\n";
-  if (s.together) out += "  groups of " + std::to_string(s.group) + " work together\n";
+  if (s.together) {
+    out += "  groups of " + std::to_string(s.group) + " work together";
+    out += s.warp != 0 ? ", in warps of " + std::to_string(s.warp) + "\n" : "\n";
+  }
   if (s.shape == Shape::kContraction) {
     auto list = [](const std::vector<uint32_t>& axes) {
       std::string t;
@@ -387,6 +390,7 @@ static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
   s->group = kShortRow;
   while (s->group < t.group && s->group * 2 < row) s->group *= 2;
   s->group = std::min(s->group, t.group);
+  if (t.warp > 1 && s->group % t.warp == 0) s->warp = t.warp;
 }
 
 // Whether results do not depend on the kernel's own reductions. Results that do are written while

@@ -50,11 +50,13 @@ struct Schedule {
   // their rows share only once. ~0u: not used.
   uint32_t run_axis = ~0u;
   int64_t run_step = 0;
-  // OpenCL: work items per group, and whether a group works together on one item of the range. The
+  // Work items per group, and whether a group works together on one item of the range. The
   // group of a contraction computes (group / group_columns) * mr rows by group_columns * nr
   // columns, `depth` steps of the sum at a time in shared memory.
   uint32_t group = 0, group_columns = 0, depth = 0;
   bool together = false;
+  // Items that exchange values without memory; divides the group. 0: none do.
+  uint32_t warp = 0;
   // Transpose: loads that are contiguous along this axis are transposed in a square tile.
   uint32_t tile_axis = ~0u;
   // Pointwise: this short axis is innermost in the result, directly inside the vector axis.

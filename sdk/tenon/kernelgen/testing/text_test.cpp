@@ -414,6 +414,31 @@ TEST(Text, OpenClGroupsShareRows) {
                            "get_group_id(0)", "get_local_id(0)", "barrier(", "/= 2"});
 }
 
+// Results are halved within warps; shared memory has one for each warp.
+TEST(Text, CudaWarpsShareRows) {
+  Builder b;
+  softmax(b, b.extent(), b.extent());
+  const Texts t = texts(b, Target::cuda(64));
+  expect_in_order(t.levels, {"groups of 64 work together, in warps of 32", "shared0 f32[2]",
+                             "do stage 1 Merge", "of the lane 16 further on",
+                             "of the lane 1 further on", "shared0[", "barrier", "shared0["});
+  EXPECT_EQ(t.levels.find("halving"), std::string::npos);
+  expect_in_order(
+      t.code,
+      {"#define KERNEL extern \"C\"", "KERNEL __attribute__((launch_bounds(64)))", "const f32* b0",
+       "SHARED f32 s0[2];", "group_id()", "local_id()", "from_lane(", ", 16)", "meet();"});
+  for (const char* word : {"__kernel", "__global", "barrier(", "get_local_id"})
+    EXPECT_EQ(t.code.find(word), std::string::npos) << word;
+}
+
+TEST(Text, CudaOfOneWarpNeedsNoSharedMemory) {
+  Builder b;
+  softmax(b, b.extent(), b.extent());
+  const Texts t = texts(b, Target::cuda(32));
+  expect_in_order(t.levels, {"in warps of 32", "of the first lane of the warp"});
+  EXPECT_EQ(t.code.find("SHARED f32 s"), std::string::npos);
+}
+
 // A matrix product is a tile of registers over a tile in shared memory.
 TEST(Text, OpenClGroupsShareTiles) {
   Builder b;
