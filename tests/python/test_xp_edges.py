@@ -131,3 +131,11 @@ def test_nothing_taken_out_of_nothing() -> None:
         xp.take(xp.zeros((0,)), xp.asarray([0]), axis=0)
     with pytest.raises(IndexError):
         xp.zeros((0, 2))[[0]]
+
+
+def test_nan_is_the_extreme_beside_infinities() -> None:
+    nan, inf = math.nan, math.inf
+    for values in ([0.0, 0.0, -inf, nan], [nan, -inf], [-inf, nan], [0.0, inf, nan], [-0.0, 0.0], [0.0, -0.0], [1.0, -1.0]):
+        for dtype in ("float32", "float64"):
+            x = np.array(values, dtype)
+            assert int(xp.argmin(xp.asarray(x))) == np.argmin(x) and int(xp.argmax(xp.asarray(x))) == np.argmax(x)

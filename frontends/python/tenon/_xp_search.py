@@ -36,8 +36,8 @@ def _extreme(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     if not isinstance(flat.shape[at], Dim) and flat.shape[at] == 0:
         raise ValueError(f"{op} over an empty axis")
     if dt.is_float(v.dtype) and op == "argmin":
-        # NaN counts as the smallest.
-        flat = _ops.select(_ops.one("is_nan", flat), _ops.like(flat, float("-inf")), flat)
+        # NaN counts as the smallest, below -inf: it is the largest for argmax.
+        op, flat = "argmax", _ops.one("neg", flat)
     out = _ops.one(op, flat, dim=at)
     axes = tuple(range(len(v.shape))) if axis is None else (at,)
     return Array(_kept(out, v, axes, keepdims))
@@ -49,7 +49,7 @@ def argmax(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> A
 
 
 def argmin(x: Array, /, *, axis: int | None = None, keepdims: bool = False) -> Array:
-    """The index of the first smallest element, of the flattened array for axis=None."""
+    """The index of the first smallest element, of the flattened array for axis=None. NaN is smallest."""
     return _extreme("argmin", x, axis, keepdims)
 
 
