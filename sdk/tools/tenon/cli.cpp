@@ -145,7 +145,7 @@ CLI::App* add_run(CLI::App& app, RunOptions& o) {
       ->check(tolerance_number())
       ->type_name("T");
   run->add_option("--top", o.top, "the N largest entries of each row of an output")
-      ->check(quiet(CLI::PositiveNumber))
+      ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
       ->type_name("N");
   run->add_option("--profile", o.profile,
                   "write a timeline for Perfetto; also print the costliest kernels")
@@ -171,7 +171,7 @@ CLI::App* add_bench(CLI::App& app, RunOptions& o) {
   bench->add_flag("--serve", o.serve,
                   "then run a round for each line on stdin (its seconds); print JSON");
   bench->add_option("--top", o.top, "the N costliest kernels, judged by this machine's peaks")
-      ->check(quiet(CLI::PositiveNumber))
+      ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
       ->type_name("N");
   bench->add_option("--peaks", o.peaks, "peak rates for --top, instead of measuring them")
       ->type_name("GFLOPS,GB/S");
