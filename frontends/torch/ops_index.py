@@ -63,11 +63,13 @@ _KINDS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add
 def scatter(n: Node, x: Value, dim: int, index: Value, source: Any, reduce: str | None = None, *, include_self: bool = True) -> Value:
     name = str(n.node.target)
     kind = "add" if "scatter_add" in name else _KINDS.get(reduce or "", "set")
-    if reduce == "mean" or not include_self or n.dtype is dt.bool_ and kind != "set":
-        raise Refused(f"reduce={reduce}, include_self={include_self}, of {n.dtype.name}")
+    if n.dtype is dt.bool_ and kind != "set":
+        raise Refused(f"reduce={reduce} of booleans")
     if not x.shape:
         x1, index1 = _ops.reshape(x, (1,)), _ops.reshape(index, (1,))
         source1 = _ops.reshape(n.typed(source, n.dtype), (1,)) if isinstance(source, Value) else n.spread(source, n.dtype, (1,))
+        if reduce == "mean" or not include_self:
+            return n.reshape(_reduce_at(n, x1, index1, source1, 0, reduce, include_self))
         return n.reshape(_ops.one("scatter_elements", x1, index1, source1, dim=0, kind=kind, mode="in_bounds"))
     dim = axis_of(dim, len(x.shape))
     if not index.shape:
@@ -78,7 +80,15 @@ def scatter(n: Node, x: Value, dim: int, index: Value, source: Any, reduce: str 
             if isinstance(size, int) and isinstance(source.shape[axis], int) and size < source.shape[axis]:
                 source = _ops.slice_axis(source, axis, 0, size)
     source = n.spread(source, n.dtype, index.shape)
+    if reduce == "mean" or not include_self:
+        return _reduce_at(n, x, index, source, dim, reduce, include_self)
     return _ops.one("scatter_elements", x, index, source, dim=dim, kind=kind, mode="in_bounds")
+
+
+def _reduce_at(*given: Any) -> Value:
+    from .ops_scatter import reduce_at
+
+    return reduce_at(*given)
 
 
 @row("aten.index_add.default", "aten.index_copy.default")

@@ -8,6 +8,7 @@ from tenon._trace import Value, emit
 
 from ._lower import Node, axis_of
 from ._table import Refused, row
+from .ops_pool import average
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -150,8 +151,8 @@ def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
     stride = _numbers(stride, rank) if stride else window
     low = _numbers(padding, rank)
     high = _high(x, n.shape, window, stride, low, (1,) * rank)
-    if divisor is not None or any(h > p for h, p in zip(high, low)):
-        raise Refused("a divisor, or sizes rounded up")
+    if divisor is not None or any(h > p for h, p in zip(high, low)) or not dt.is_float(x.dtype):
+        return average(n, x, window, stride, low, count_pad, divisor)
     batched = x if len(x.shape) == rank + 2 else _ops.reshape(x, (1, *x.shape))
     given = _ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, count_pad=int(count_pad))
     return n.reshape(emit("avg_pool", (batched,), given)[0])

@@ -328,20 +328,6 @@ def diagonal_scatter(n: Node, x: Value, y: Value, offset: int = 0, dim1: int = 0
     return _ops.select(on, spread, x)
 
 
-@row("aten.as_strided.default", "aten.as_strided_copy.default")
-def as_strided(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Value:
-    """Elements of a dense tensor by their positions in memory."""
-    fake = fake_of(n.node.args[0])
-    if not fake.is_contiguous() or fake.storage_offset() != 0 or n.node.args[0].op != "call_function":
-        raise Refused("of a tensor whose memory is another one's")
-    index = n.spread(offset or 0, dt.int64)
-    for axis, step in enumerate(stride):
-        along = _ops.iota(n.shape, axis, dt.int64)
-        index = _ops.one("add", index, _ops.one("mul", along, n.spread(step, dt.int64)))
-    flat = _ops.reshape(x, [_count(x.shape)])
-    return _ops.one("take", flat, index, dim=0)
-
-
 @row("aten.unfold.default", "aten.unfold_copy.default")
 def unfold(n: Node, x: Value, dim: int, size: int, step: int) -> Value:
     if not x.shape:

@@ -1,0 +1,1 @@
+"""Functions of numbers that need more than one formula."""
