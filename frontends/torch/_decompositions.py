@@ -23,7 +23,8 @@ _MORE = [
     aten.prelu, aten.native_dropout, aten.dropout, aten.addr, aten.logaddexp, aten.nll_loss_forward,
     aten.nll_loss2d_forward, aten.huber_loss, aten.smooth_l1_loss, aten.smooth_l1_loss_backward,
     aten.soft_margin_loss, aten.soft_margin_loss_backward, aten.split_with_sizes_copy, aten.unfold_backward,
-    aten.unfold_copy, aten.linalg_vector_norm, aten.native_layer_norm, aten.norm, aten.bucketize,
+    aten.unfold_copy, aten.linalg_vector_norm, aten.native_layer_norm, aten.norm, aten.bucketize, aten.dist, aten.ldexp, aten.narrow_copy, 
+    aten._batch_norm_with_update, aten._batch_norm_with_update_functional,
 ]  # fmt: skip
 
 
@@ -33,7 +34,9 @@ def table() -> dict[Any, Callable[..., Any]]:
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     from . import _table
+    from ._composites import composites
 
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
     found.update({k: v for k, v in get_decompositions(_MORE).items()})
+    found.update(composites())
     return {op: how for op, how in found.items() if _table.find(op) is None}

@@ -65,13 +65,14 @@ def index_reduce(n: Node, x: Value, dim: int, index: Value, source: Value, reduc
 @row("aten.put.default")
 def put(n: Node, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
     """Elements by their number, counted over all axes."""
-    if x.dtype is dt.bool_ and accumulate:
-        raise Refused("adding booleans")
     total, wanted = _count(x.shape), _count(index.shape)
     at = _ops.reshape(from_zero(n, index, total), (wanted,))
     given = _ops.reshape(source, (wanted,))
-    kind = "add" if accumulate else "set"
-    return n.reshape(_ops.one("scatter_elements", _ops.reshape(x, (total,)), at, given, dim=0, kind=kind))
+    kind, start = "add" if accumulate else "set", _ops.reshape(x, (total,))
+    if x.dtype is dt.bool_ and accumulate:  # a sum of booleans is whether one is true
+        start, given, kind = _ops.convert(start, dt.uint8), _ops.convert(given, dt.uint8), "max"
+    out = _ops.one("scatter_elements", start, at, given, dim=0, kind=kind)
+    return n.reshape(_ops.convert(out, x.dtype))
 
 
 def _count(shape: Sequence[Any]) -> Any:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 
 from tenon import _dtypes as dt
 from tenon import _ops, _trace
 from tenon._trace import DIMS, I64S, Dim, Value, emit
 
-from ._lower import Node, axis_of, fake_of
+from ._lower import Node, axis_of, constant, fake_of
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -241,6 +242,14 @@ def _progression(n: Node, start: Any, step: Any) -> Value:
 def eye(n: Node, *rest: Any, **options: Any) -> Value:
     equal = _ops.compare(_ops.iota(n.shape, 0, dt.int64), _ops.iota(n.shape, 1, dt.int64), 0)
     return _ops.convert(equal, n.dtype)
+
+
+@row("aten.tril_indices.default", "aten.triu_indices.default")
+def triangle_indices(n: Node, rows: Any, columns: Any, offset: int = 0, **options: Any) -> Value:
+    if not all(isinstance(v, int) for v in (rows, columns)):
+        raise Refused("of a size that is not known")
+    made = torch.tril_indices if "tril" in str(n.node.target) else torch.triu_indices
+    return constant(n.trace, made(rows, columns, offset, dtype=n.result.dtype))
 
 
 # ---- Padding ----

@@ -18,6 +18,23 @@ def is_random_difference(got: list, expected: list, undefined: bool) -> str:
     return _each(got, expected, (lambda a, b: "") if undefined else _moments)
 
 
+def tie_difference(x: torch.Tensor, got: list, expected: list) -> str:
+    """As `difference`, for results that are indices into x along some dim: what they pick is equal."""
+    return _each(got, expected, lambda a, b: _values(a, b) and _picked(x, a, b))
+
+
+def _picked(x: torch.Tensor, a, b) -> str:
+    if a.dtype is not torch.int64:
+        return "other numbers"
+    for dim in range(x.dim()):
+        for spread in (lambda t: t, lambda t: t.unsqueeze(dim)):
+            mine, theirs = spread(a), spread(b)
+            fits = mine.dim() == x.dim() and max(mine.max(), theirs.max()) < x.shape[dim] and mine.min() >= 0
+            if fits and not _values(x.gather(dim, mine), x.gather(dim, theirs)):
+                return ""
+    return "other numbers"
+
+
 def _each(got: list, expected: list, compare) -> str:
     if len(got) != len(expected):
         return f"{len(got)} results instead of {len(expected)}"

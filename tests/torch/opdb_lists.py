@@ -53,7 +53,7 @@ def _report_reasons(chosen) -> None:
             blocks.setdefault(key.entry, set()).update(r.split(": ")[0] for r in reason.split(" | "))
     alone = collections.Counter(next(iter(b)) for b in blocks.values() if len(b) == 1)
     some = collections.Counter(o for b in blocks.values() for o in b)
-    for op, n in some.most_common(90):
+    for op, n in some.most_common(400):
         print(f"  {n:4} entries, {alone[op]:4} alone: {op}")
 
 

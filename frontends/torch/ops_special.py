@@ -1,1 +1,0 @@
-"""Functions of numbers that need more than one formula."""
