@@ -94,8 +94,6 @@ def index_add(n: Node, x: Value, dim: int, index: Value, source: Value, *, alpha
         source = _ops.reshape(source, (1,) * len(x.shape))
     index = _ops.reshape(index, (source.shape[dim],))
     spread = _ops.broadcast_in(_ops.convert(index, dt.int64), source.shape, (dim,))
-    if x.dtype is dt.bool_ and kind == "add":
-        raise Refused("adding booleans")
     put = _ops.one("scatter_elements", x, spread, source, dim=dim, kind=kind, mode="in_bounds")
     return _ops.reshape(put, whole)
 
