@@ -21,6 +21,11 @@ TENON_TEST_PYTHON=(
 # Installed without their dependencies: only the files in the first are used, and the others, which
 # onnxruntime's tool for 4-bit weights imports, ask for an older mpmath than ours.
 TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4 onnx-ir==1.1.0 sympy==1.14.0)
+# In an environment of its own, since PyTorch asks for an older mpmath than ours. The build for CPUs
+# alone has a name of its own; the other one has gigabytes of libraries for devices.
+TENON_TEST_TORCH=(
+  torch==2.13.0+cpu transformers==5.23.0 expecttest==0.3.0 numpy==2.4.6 pytest==9.2.0
+)
 
 # Installs the Debian packages that are missing. Prints nothing if none is.
 install_packages() {
@@ -56,6 +61,23 @@ python_environment() {
     "$venv/bin/pip" install -q --disable-pip-version-check --no-deps \
       "${TENON_TEST_PYTHON_FILES[@]}" >&2
     touch "$stamp"
+  fi
+}
+
+# torch_environment FOLDER: the same with PyTorch, made again whenever the list above changes. Where
+# that cannot be installed, a line says so, and the tests of tenon.torch are skipped.
+torch_environment() {
+  local venv=$1 stamp
+  stamp="$venv/.installed-$(echo "${TENON_TEST_TORCH[*]}" | tr -c 'A-Za-z0-9.\n' '_')"
+  [ -e "$stamp" ] && return 0
+  rm -rf "$venv"
+  python3 -m venv "$venv"
+  if "$venv/bin/pip" install -q --disable-pip-version-check "${TENON_TEST_TORCH[@]}" >"$venv.log" 2>&1; then
+    rm -f "$venv.log"
+    touch "$stamp"
+  else
+    rm -rf "$venv"
+    echo "the tests of tenon.torch are skipped: PyTorch cannot be installed ($venv.log)" >&2
   fi
 }
 

@@ -30,7 +30,7 @@ PLUGINS = "conform|scaffold|out_of_tree|samples|hostile_plugins|plugins_test|lay
 # (prefix, tests); several tests are joined by |
 REACH = [
     ("docs/spec", "conform_spec|scaffold"),
-    ("docs/guide", "scaffold|^python$"),
+    ("docs/guide", "scaffold|^python$|^torch$"),
     ("docs/generated", "generated_docs|ops_coverage"),
     ("docs", ""),
     ("bench", ""),
@@ -45,11 +45,12 @@ REACH = [
     ("core/host", f"host_test|{PLUGINS}|lit|hostile"),
     ("core", f"{'|'.join(UNITS.values())}|{QUICK}|layer|ops_derived|validation_test|"
              "random_graphs_(fusion_)?(cpu|reference)$"),
-    ("frontends/python", "^python$"),
+    ("frontends/python", "^python$|^torch$"),
+    ("frontends/torch", "^torch$|^python$"),
     ("frontends/onnx", f"frontend|hostile|{QUICK}"),
     ("frontends", "frontend|lit"),
     ("passes", f"{QUICK}|random_graphs"),
-    ("plugins/ops", f"ops_.*|generated_docs|{QUICK}|{CODE}"),
+    ("plugins/ops", f"ops_.*|generated_docs|^torch$|{QUICK}|{CODE}"),
     ("plugins/cpu", f"cpu|{QUICK}|random_graphs.*(cpu|avx2|baseline)|out_of_tree"),
     ("plugins/sim", f"sim|{QUICK}|conform_plugins"),
     ("plugins/layers", "layer|poison_test|validation_test|conform_plugins|lit"),
@@ -57,6 +58,7 @@ REACH = [
     ("samples", "samples|out_of_tree|scaffold"),
     ("tests/models", "model"),
     ("tests/python", "^python$"),
+    ("tests/torch", "^torch$"),
     ("pyproject.toml", "^python$"),
     ("tests/random", "random_graphs"),
     ("tests/interpreter", "interpreter|random_graphs"),

@@ -11,8 +11,11 @@ Needs PyTorch, which `tenon` does not install.
 from __future__ import annotations
 
 from tenon.torch._backend import backend
+from tenon.torch._explain import Explanation, explain
+from tenon.torch._export import from_exported
+from tenon.torch._register import register
 
-__all__ = ["backend"]
+__all__ = ["Explanation", "backend", "explain", "from_exported", "register"]
 
 
 def _register() -> None:

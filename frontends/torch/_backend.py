@@ -55,9 +55,12 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[
     _host.open()
     _tell_version()
 
+    frozen = _parameters(gm, example_inputs) if chosen.freezing else {}
+
     def compiler(kind: str) -> Callable[..., Any]:
         def compile(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            made = compile_graph(graph, chosen, kind)
+            constants = _matching(graph, frozen, len(example_inputs)) if kind == "inference" else {}
+            made = compile_graph(graph, chosen, kind, constants)
             for listed in watch.lists:
                 listed.append(made)
             return made.call
@@ -73,3 +76,29 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[
         keep_inference_input_mutations=True,
     )(gm, example_inputs)
     return made
+
+
+def _parameters(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    """Parameters and buffers among the inputs of Dynamo's graph, by position."""
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    found: dict[int, torch.Tensor] = {}
+    for i, (node, value) in enumerate(zip(placeholders, inputs)):
+        static = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
+        if static is not None and type(value) in (torch.Tensor, torch.nn.Parameter):
+            found[i] = value
+    return found
+
+
+def _matching(graph: fx.GraphModule, frozen: dict[int, torch.Tensor], count: int) -> dict[str, torch.Tensor]:
+    """The same by names of AOTAutograd's graph, whose inputs are the same unless some are mutated."""
+    nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    if len(nodes) != count:
+        return {}
+    changed = {n.args[0] for n in graph.graph.nodes if n.target is torch.ops.aten.copy_.default}
+    found = {}
+    for i, value in frozen.items():
+        fake = nodes[i].meta.get("val")
+        same = isinstance(fake, torch.Tensor) and fake.shape == value.shape and fake.dtype == value.dtype
+        if same and nodes[i] not in changed:
+            found[nodes[i].name] = value
+    return found

@@ -184,11 +184,6 @@ def _norm_gradient(g: Tensor, x: Tensor, p: float, norm: Tensor) -> Tensor:
     return torch.where(norm == 0, torch.zeros_like(made), made)
 
 
-@composite("_cdist_forward.default")
-def cdist(x: Tensor, y: Tensor, p: float, compute_mode: int | None) -> Any:
-    return _norm(x.unsqueeze(-2) - y.unsqueeze(-3), p)
-
-
 @composite("_cdist_backward.default")
 def cdist_backward(g: Tensor, x: Tensor, y: Tensor, p: float, norm: Tensor) -> Any:
     made = _norm_gradient(g, x.unsqueeze(-2) - y.unsqueeze(-3), p, norm).sum(-2)
@@ -218,23 +213,6 @@ def pdist_backward(g: Tensor, x: Tensor, p: float, norm: Tensor) -> Any:
 
 
 # ---- Others ----
-
-
-@composite("_trilinear.default")
-def trilinear(
-    a: Tensor, b: Tensor, c: Tensor, expand1: Sequence[int], expand2: Sequence[int],
-    expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
-) -> Any:  # fmt: skip
-    for dims, name in ((expand1, "a"), (expand2, "b"), (expand3, "c")):
-        for dim in sorted(dims):
-            if name == "a":
-                a = a.unsqueeze(dim)
-            elif name == "b":
-                b = b.unsqueeze(dim)
-            else:
-                c = c.unsqueeze(dim)
-    product = a * b * c
-    return product.sum(list(sumdim)) if sumdim else product
 
 
 @composite("replication_pad1d_backward.default", "replication_pad2d_backward.default", "replication_pad3d_backward.default")

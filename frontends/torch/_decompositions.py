@@ -23,8 +23,11 @@ _MORE = [
     aten.prelu, aten.native_dropout, aten.dropout, aten.addr, aten.logaddexp, aten.nll_loss_forward,
     aten.nll_loss2d_forward, aten.huber_loss, aten.smooth_l1_loss, aten.smooth_l1_loss_backward,
     aten.soft_margin_loss, aten.soft_margin_loss_backward, aten.split_with_sizes_copy, aten.unfold_backward,
-    aten.unfold_copy, aten.linalg_vector_norm, aten.native_layer_norm, aten.norm, aten.bucketize, aten.dist, aten.ldexp, aten.narrow_copy, 
-    aten._batch_norm_with_update, aten._batch_norm_with_update_functional,
+    aten.unfold_copy, aten.linalg_vector_norm, aten.native_layer_norm, aten.norm, aten.bucketize,
+    aten.exponential, aten.cauchy, aten.log_normal, aten.normal, aten.adaptive_max_pool2d,
+    aten.adaptive_max_pool3d, aten.tril_indices, aten.triu_indices, aten.dist, aten.ldexp,
+    aten._batch_norm_with_update,
+    aten._batch_norm_with_update_functional,
 ]  # fmt: skip
 
 

@@ -58,7 +58,7 @@ class Node:
         self.walk = walk
         self.node = node
         self.trace = walk.trace
-        self.fake = node.meta.get("val")
+        self.fake: Any = node.meta.get("val")
 
     @property
     def result(self) -> torch.Tensor:
@@ -66,6 +66,11 @@ class Node:
         fake = self.fake[0] if isinstance(self.fake, (tuple, list)) else self.fake
         assert isinstance(fake, torch.Tensor)
         return fake
+
+    @property
+    def fakes(self) -> Sequence[torch.Tensor]:
+        """All results, with torch's types."""
+        return self.fake if isinstance(self.fake, (tuple, list)) else (self.fake,)
 
     @property
     def dtype(self) -> dt.DType:
@@ -143,16 +148,17 @@ class Walk:
         self.values: dict[fx.Node, Any] = {}
         self.refused: dict[fx.Node, str] = {}
         self.inputs: list[fx.Node] = []
+        self.constants: dict[str, torch.Tensor] = {}  # values of placeholders that never change
+        self.keep_inputs = False  # also those that nobody reads
         self.random = 0  # how many streams of random numbers were drawn
         self._key: Value | None = None
         self._place = ""
 
-    def run(self, skip: set[fx.Node] = frozenset()) -> None:  # type: ignore[assignment]
-        """Walks over all nodes but the placeholders that nobody reads."""
+    def run(self) -> None:
+        """Walks over all nodes."""
         with tracing(self.trace):
             for node in self.graph.nodes:
-                if node not in skip:
-                    self._visit(node)
+                self._visit(node)
 
     def _visit(self, node: fx.Node) -> None:
         if node.op == "placeholder":
@@ -167,8 +173,11 @@ class Walk:
 
     def _placeholder(self, node: fx.Node) -> None:
         self.values[node] = fake = node.meta.get("val")
-        if isinstance(fake, torch.Tensor) and node.users:
+        if isinstance(fake, torch.Tensor) and (node.users or self.keep_inputs):
             try:
+                if node.name in self.constants:
+                    self.values[node] = constant(self.trace, self.constants[node.name])
+                    return
                 self.values[node] = self._argument(fake, node.name)
                 self.inputs.append(node)
             except BEYOND as error:
@@ -224,8 +233,10 @@ class Walk:
         return self._checked(node, found(Node(self, node), *args, **kwargs))
 
     def _item(self, node: fx.Node) -> Any:
-        values = self.values[node.args[0]]  # type: ignore[index]
-        value = values[node.args[1]] if isinstance(values, (tuple, list)) else values
+        source: Any = node.args[0]
+        index: Any = node.args[1]
+        values = self.values[source]
+        value = values[index] if isinstance(values, (tuple, list)) else values
         if value is None:
             raise Refused("this result is not computed")
         if isinstance(value, _Missing):

@@ -9,7 +9,7 @@ from torch import fx
 
 from tenon import _dtypes as dt
 from tenon import _native, _ops, _trace
-from tenon._errors import Error
+from tenon._errors import Cancelled, Error
 from tenon._trace import Value, tracing
 
 from ._lower import Walk
@@ -45,6 +45,17 @@ def _drawn(args: Sequence[Any]) -> torch.Tensor:
     return torch.empty(2, dtype=torch.int32).random_().view(torch.uint32)
 
 
+def _plain(value: Any) -> Any:
+    """A tensor whose memory has its elements: some are conjugated or negated, or without memory."""
+    if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return value
+    if value._is_zerotensor():
+        return torch.zeros(value.shape, dtype=value.dtype)
+    if value.is_neg() or value.is_conj() or value.requires_grad:
+        return value.detach().resolve_conj().resolve_neg()
+    return value
+
+
 class Part:
     """A graph that Tenon computes as one program. Called with a list of arguments, which it empties.
 
@@ -75,9 +86,9 @@ class Part:
             walk.trace.argument(dt.bool_, (0,), "tenon.none")
             self._readers.append(lambda args: _nothing)
         names = [f"y{i}" for i in range(len(outputs))]
-        self.graph = walk.trace.native.finish([v.id for v in outputs], names)
+        graph = walk.trace.native.finish([v.id for v in outputs], names)
         device = options.device or _trace.default_device()
-        return _native.Program(self.graph, device, False, options.deterministic, options.devices, [])
+        return _native.Program(graph, device, False, options.deterministic, options.devices, [])
 
     def _output(self, walk: Walk, i: int) -> Value:
         node, order = self.results.bases[i], self.results.orders[i]
@@ -111,16 +122,22 @@ class Part:
             try:
                 outs = self._run(given)
             except Error as error:
-                if self._given:
-                    raise
-                log.warning("a call stays in torch: %s", error)
-                made = self.gm(*given)
-                return made
+                plain = tuple(map(_plain, given))
+                if all(a is b for a, b in zip(plain, given)):
+                    return self._in_torch(given, error)
+                outs = self._run(plain)
         for argument, base in self.results.updates:
             if self._given.get(base) != argument:
                 self._copy(given[argument], outs[base], self.results.orders[base])
         made = [make(given, outs) for make in self.results.makes]
         return made[0] if self.results.single else made
+
+    def _in_torch(self, args: Sequence[Any], error: Error) -> Any:
+        """A call that failed, by eager mode; not where it may have written to an input."""
+        if self._given or isinstance(error, Cancelled):
+            raise error
+        log.warning("a call stays in torch: %s", error)
+        return self.gm(*args)
 
     def _run(self, args: Sequence[Any]) -> Sequence[Any]:
         assert self.program is not None
@@ -155,6 +172,6 @@ class _Symbol(torch.SymInt):
     """A symbol by its name, as the size that `Numbers.function` takes."""
 
     def __init__(self, name: str):
-        import sympy
+        import sympy  # type: ignore[import-untyped,unused-ignore]
 
         self.node = type("Symbol", (), {"expr": sympy.Symbol(name)})()

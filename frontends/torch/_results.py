@@ -69,7 +69,7 @@ class Results:
             number = self.numbers.function([fake])
             return lambda args, outs: number(args)[0]
         while result.target is aten.copy_.default:
-            result = result.args[0]  # type: ignore[assignment]
+            result = result.args[0]
         steps: list[fx.Node] = []
         base = self._root(result, steps)
         made = self._whole(base)

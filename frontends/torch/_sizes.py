@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-import sympy
+import sympy  # type: ignore[import-untyped,unused-ignore]
 import torch
 from torch.utils._sympy import functions as sf
 
@@ -37,7 +37,8 @@ def size_in(trace: GraphTrace, size: Any) -> Size:
     """A SymInt as a size of the trace. Refused for an expression that a graph does not have."""
     if isinstance(size, int):
         return size
-    return _convert(trace, expression(size))
+    converted: Size = _convert(trace, expression(size))
+    return converted
 
 
 def _convert(trace: GraphTrace, e: Any) -> Any:

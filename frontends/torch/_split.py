@@ -10,6 +10,8 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._python_dispatch import _disable_current_modes
 
+from tenon._errors import Cancelled
+
 from . import _table
 from ._lower import BEYOND, Walk, _getitem
 from ._part import Part
@@ -43,19 +45,27 @@ class Compiled:
             log.info("%s graph: %s stays in torch: %s", self.kind, operator, reason)
 
 
-def compile_graph(gm: fx.GraphModule, options: Options, kind: str) -> Compiled:
-    """Makes programs of a graph after AOTAutograd. What has no mapping stays in torch."""
+def compile_graph(
+    gm: fx.GraphModule, options: Options, kind: str, constants: dict[str, torch.Tensor] | None = None
+) -> Compiled:
+    """Makes programs of a graph after AOTAutograd. What has no mapping stays in torch.
+
+    `constants` are values of placeholders, by name, that never change.
+    """
     made = Compiled(kind, gm)
     try:
         with _disable_current_modes():  # AOTAutograd's, in which every tensor must be a fake one
-            _compile(made, options)
+            _compile(made, options, constants or {})
+    except Cancelled:
+        raise
     except BEYOND as error:
         made.refuse("the graph", _first_line(error))
     return made
 
 
-def _compile(made: Compiled, options: Options) -> None:
+def _compile(made: Compiled, options: Options, constants: dict[str, torch.Tensor]) -> None:
     walk = Walk(made.gm.graph, made.kind)
+    walk.constants = constants
     walk.run()
     _note(made, walk)
     if walk.refused or _odd_copies(made.gm.graph):
@@ -78,7 +88,7 @@ def _note(made: Compiled, walk: Walk) -> None:
 def _odd_copies(graph: fx.Graph) -> bool:
     """Whether there are copies to anything but inputs, or several to one of them."""
     targets = [n.args[0] for n in graph.nodes if n.target is torch.ops.aten.copy_.default]
-    return any(t.op != "placeholder" for t in targets) or len(set(targets)) < len(targets)  # type: ignore[union-attr]
+    return any(t.op != "placeholder" for t in targets) or len(set(targets)) < len(targets)
 
 
 def _in_torch(gm: fx.GraphModule) -> Callable[[list[Any]], Any]:
@@ -147,6 +157,8 @@ def _part(module: fx.GraphModule, options: Options, made: Compiled) -> Part | No
             _note(made, walk)
             return None
         return Part(module, options, walk)
+    except Cancelled:
+        raise
     except BEYOND as error:
         made.refuse("a part of the graph", _first_line(error))
         return None

@@ -264,5 +264,3 @@ def take(n: Node, x: Value, index: Value) -> Value:
         count = count * size
     flat = _ops.reshape(x, (count,))
     return _ops.one("take", flat, from_zero(n, index, count), dim=0, mode="in_bounds")
-
-

@@ -28,6 +28,10 @@ def _number(x: Value) -> Value:
 
 @row("aten.mv.default", "aten.dot.default", "aten.vdot.default")
 def vector_product(n: Node, a: Value, b: Value) -> Value:
+    return _with_vector(a, b)
+
+
+def _with_vector(a: Value, b: Value) -> Value:
     contract = (len(a.shape) - 1,)
     given = _ops.attrs(a_batch=(), a_contract=contract, b_batch=(), b_contract=(0,))
     return emit("dot_general", (_number(a), _number(b)), given)[0]
@@ -39,7 +43,7 @@ def addmm(n: Node, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any
     if name == "addmm" and len(bias.shape) == 1 and alpha == 1 and beta == 1 and dt.is_float(n.dtype) and _same(bias, b):
         return _ops.one("linear", a, b, bias)
     if name == "addmv":
-        product = vector_product(n, a, b)
+        product = _with_vector(a, b)
     else:
         product = _ops.one("matmul", _number(a), _number(b))
         if name == "addbmm":
@@ -68,6 +72,37 @@ def linear(n: Node, x: Value, w: Value, bias: Value | None = None) -> Value:
     return _ops.one("linear", *operands, transpose_w=1)
 
 
+@row("aten._trilinear.default")
+def trilinear(n: Node, a: Value, b: Value, c: Value, at_a: Any, at_b: Any, at_c: Any, over: Any, unroll: int = 1) -> Value:
+    """The sum over some axes of three factors, each with new axes of size 1."""
+    factors = []
+    for x, at in ((a, at_a), (b, at_b), (c, at_c)):
+        shape = list(x.shape)
+        for axis in sorted(at):
+            shape.insert(axis, 1)
+        factors.append(_ops.reshape(x, shape))
+    shape = factors[0].shape
+    for x in factors[1:]:
+        shape = _ops.broadcast_shapes(shape, x.shape)
+    a, b, c = (_ops.broadcast_to(x, shape) for x in factors)
+    product = _ops.one("mul", _ops.one("mul", a, b), c)
+    return n.reshape(_ops.one("reduce_sum", product, dims=tuple(sorted(over))))
+
+
+@row("aten._cdist_forward.default")
+def distances(n: Node, a: Value, b: Value, p: float, mode: Any) -> Value:
+    """The p-norm of each difference of a row of a and a row of b."""
+    wide = (*n.shape, a.shape[-1])
+    rank = len(wide)
+    lead = tuple(range(rank - 3))
+    skip = rank - 1 - len(a.shape)
+    rows = _ops.broadcast_in(a, wide, tuple(range(skip, rank - 2)) + (rank - 1,))
+    others = rank - 1 - len(b.shape)
+    columns = _ops.broadcast_in(b, wide, tuple(i for i in lead if i >= others) + (rank - 2, rank - 1))
+    difference = _ops.one("sub", rows, columns)
+    return _ops.one("norm", difference, dims=(rank - 1,), p=float(p))
+
+
 @row("transformers.grouped_mm_fallback.default", "aten._grouped_mm.default")
 def grouped_mm(n: Node, x: Value, w: Value, offs: Value | None = None, bias: Any = None, out_dtype: Any = None) -> Value:
     """Rows in groups, each with a matrix of its own; `offs` has the ends of the groups."""
@@ -89,6 +124,10 @@ def _all(given: Sequence[int], rank: int) -> tuple[int, ...]:
     return tuple(given) if len(given) == rank else tuple(given) * rank
 
 
+def _is_empty(x: Value) -> bool:
+    return any(isinstance(s, int) and s == 0 for s in x.shape)
+
+
 @row("aten.convolution.default")
 def convolution(
     n: Node, x: Value, w: Value, bias: Value | None, stride: Any, padding: Any, dilation: Any,
@@ -96,7 +135,7 @@ def convolution(
 ) -> Value:  # fmt: skip
     rank = len(w.shape) - 2
     stride, padding, dilation = _all(stride, rank), _all(padding, rank), _all(dilation, rank)
-    if 0 in x.shape or 0 in w.shape:
+    if _is_empty(x) or _is_empty(w):
         return _biased(n, n.spread(0, n.dtype), bias)
     if not dt.is_float(x.dtype):
         window = _Window(stride, padding, dilation, groups)
@@ -124,7 +163,7 @@ def convolution_backward(
     window = _Window(stride, padding, dilation, groups)
     if not all(isinstance(s, int) for v in (g, x, w) for s in v.shape[1:]):
         raise Refused("the gradient over sizes that are not known")
-    if 0 in g.shape or 0 in x.shape:
+    if _is_empty(g) or _is_empty(x):
         raise Refused("without elements")
     to_x = to_w = to_bias = None
     if mask[0]:

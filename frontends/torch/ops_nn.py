@@ -58,7 +58,7 @@ def _saved(n: Node, i: int, value: Value) -> Value:
     """A statistic in the type and shape that torch saves it in."""
     from ._lower import dtype_of
 
-    return _ops.reshape(_ops.convert(value, dtype_of(n.fake[i].dtype)), n.shape_of(n.fake[i]))
+    return _ops.reshape(_ops.convert(value, dtype_of(n.fakes[i].dtype)), n.shape_of(n.fakes[i]))
 
 
 @row("aten.native_group_norm.default")
@@ -96,7 +96,7 @@ def batch_norm(
 # ---- Pooling ----
 
 
-def _numbers(given: Any, rank: int) -> tuple[int, ...]:
+def window_numbers(given: Any, rank: int) -> tuple[int, ...]:
     given = [given] if isinstance(given, int) else list(given)
     if not all(isinstance(v, int) for v in given):
         raise Refused("windows of a size that is not known")
@@ -115,12 +115,21 @@ def _high(x: Value, out: Any, window: Any, stride: Any, low: Any, dilation: Any)
     return tuple(high)
 
 
+def _cut(x: Value, high: tuple[int, ...]) -> tuple[Value, tuple[int, ...]]:
+    """x without the elements behind that no window reaches, and the borders that remain."""
+    lead = len(x.shape) - len(high)
+    for i, border in enumerate(high):
+        if border < 0:
+            x = _ops.slice_axis(x, lead + i, 0, int(x.shape[lead + i]) + border)
+    return x, tuple(max(h, 0) for h in high)
+
+
 @row("aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default")
 def max_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil: bool = False) -> tuple[Value | None, ...]:
     rank = 2 if "2d" in str(n.node.target) else 3
-    window = _numbers(window, rank)
-    stride = _numbers(stride, rank) if stride else window
-    low, dilation = _numbers(padding, rank), _numbers(dilation, rank)
+    window = window_numbers(window, rank)
+    stride = window_numbers(stride, rank) if stride else window
+    low, dilation = window_numbers(padding, rank), window_numbers(dilation, rank)
     high = _high(x, n.shape, window, stride, low, dilation)
     batched = x if len(x.shape) == rank + 2 else _ops.reshape(x, (1, *x.shape))
     given = _ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, dilation=dilation)
@@ -147,12 +156,13 @@ def _pool_with_places(n: Node, x: Value, window: Any, stride: Any, low: Any, hig
 @row("aten.avg_pool2d.default", "aten.avg_pool1d.default", "aten.avg_pool3d.default")
 def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0, ceil: bool = False, count_pad: bool = True, divisor: Any = None) -> Value:
     rank = int(str(n.node.target).split("pool")[1][0])
-    window = _numbers(window, rank)
-    stride = _numbers(stride, rank) if stride else window
-    low = _numbers(padding, rank)
+    window = window_numbers(window, rank)
+    stride = window_numbers(stride, rank) if stride else window
+    low = window_numbers(padding, rank)
     high = _high(x, n.shape, window, stride, low, (1,) * rank)
     if divisor is not None or any(h > p for h, p in zip(high, low)) or not dt.is_float(x.dtype):
         return average(n, x, window, stride, low, count_pad, divisor)
+    x, high = _cut(x, high)
     batched = x if len(x.shape) == rank + 2 else _ops.reshape(x, (1, *x.shape))
     given = _ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, count_pad=int(count_pad))
     return n.reshape(emit("avg_pool", (batched,), given)[0])
@@ -161,7 +171,7 @@ def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
 @row("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool1d.default")
 def adaptive_avg_pool(n: Node, x: Value, sizes: Sequence[Any]) -> Value:
     rank = len(sizes)
-    if all(s == 1 for s in sizes):
+    if all(isinstance(s, int) and s == 1 for s in sizes):
         return n.reshape(_ops.one("mean", x, dims=tuple(range(len(x.shape) - rank, len(x.shape)))))
     if not all(isinstance(s, int) for s in (*sizes, *x.shape[-rank:])):
         raise Refused("sizes that are not known")
@@ -184,7 +194,7 @@ def upsample_nearest(n: Node, x: Value, *rest: Any, **options: Any) -> Value:
     grown, shape, dims = x, [*x.shape[:2]], [0, 1]
     for i in range(spatial):
         dims.append(len(shape))
-        shape += [x.shape[i + 2], n.shape[i + 2] // x.shape[i + 2]]
+        shape += [x.shape[i + 2], int(n.shape[i + 2]) // int(x.shape[i + 2])]
     return n.reshape(_ops.broadcast_in(grown, tuple(shape), dims))
 
 

@@ -272,11 +272,15 @@ def where(n: Node, condition: Value, x: Any, y: Any) -> Value:
 
 @row("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
 def masked_fill(n: Node, x: Value, mask: Value, value: Any) -> Value:
-    return where(n, mask, value, x)
+    return _ops.one("select", n.spread(mask, dt.bool_), n.to_result(value), n.to_result(x))
 
 
 @row("aten.clamp.default", "aten.clamp.Tensor")
 def clamp(n: Node, x: Value, min: Any = None, max: Any = None) -> Value:
+    return _clamped(n, x, min, max)
+
+
+def _clamped(n: Node, x: Value, min: Any, max: Any) -> Value:
     out = n.to_result(x)
     if min is not None:
         out = _ops.one("max", out, n.to_result(min))
@@ -285,7 +289,7 @@ def clamp(n: Node, x: Value, min: Any = None, max: Any = None) -> Value:
 
 @row("aten.hardtanh.default")
 def hardtanh(n: Node, x: Value, low: float = -1.0, high: float = 1.0) -> Value:
-    return clamp(n, x, low, high)
+    return _clamped(n, x, low, high)
 
 
 # ---- Activations ----
@@ -364,6 +368,11 @@ def xlogy(n: Node, x: Any, y: Any) -> Value:
     zero = _ops.like(a, 0.0)
     out = _ops.select(_ops.compare(a, zero, 0), zero, _ops.one("mul", a, _ops.one(log, b)))
     return _ops.select(_ops.one("is_nan", b), b, out)
+
+
+@row("aten.ldexp.Tensor")
+def ldexp(n: Node, x: Value, y: Value) -> Value:
+    return _ops.one("mul", n.to_result(x), _ops.one("exp2", n.to_result(y)))
 
 
 # ---- Conversions and copies ----

@@ -55,6 +55,12 @@ def normal(n: Node, x: Value, mean: float = 0, std: float = 1, *, generator: Any
     return _float(n, "normal", mean=mean, std=std)
 
 
+@row("prims.normal.default")
+def normal_of_shape(n: Node, shape: Any, *, mean: Any, std: Any, generator: Any = None, **options: Any) -> Value:
+    _own_generator(generator)
+    return _float(n, "normal", mean=mean, std=std)
+
+
 @row("aten.bernoulli.p", "aten.bernoulli.default")
 def bernoulli(n: Node, x: Value, p: Any = None, *, generator: Any = None) -> Value:
     _own_generator(generator)

@@ -89,7 +89,7 @@ def _position(size: Size, index: Any) -> Size:
     return index  # type: ignore[no-any-return]
 
 
-@row("aten.narrow.default")
+@row("aten.narrow.default", "aten.narrow_copy.default")
 def narrow(n: Node, x: Value, dim: int, start: Any, length: Any) -> Value:
     dim = axis_of(dim, len(x.shape))
     at = _position(x.shape[dim], start)
@@ -99,7 +99,7 @@ def narrow(n: Node, x: Value, dim: int, start: Any, length: Any) -> Value:
 def _parts(n: Node, x: Value, dim: int) -> tuple[Value, ...]:
     """Parts with the sizes of the results, one behind another."""
     dim, at, parts = axis_of(dim, len(x.shape)), 0, []
-    for fake in n.fake:
+    for fake in n.fakes:
         size = n.shape_of(fake)[dim]
         parts.append(_ops.slice_axis(x, dim, at, at + size))
         at = at + size  # type: ignore[assignment]
@@ -115,7 +115,7 @@ def split(n: Node, x: Value, sizes: Any, dim: int = 0) -> tuple[Value, ...]:
 def unbind(n: Node, x: Value, dim: int = 0) -> tuple[Value, ...]:
     dim = axis_of(dim, len(x.shape))
     return tuple(
-        _ops.reshape(_ops.slice_axis(x, dim, i, i + 1), n.shape_of(fake)) for i, fake in enumerate(n.fake)
+        _ops.reshape(_ops.slice_axis(x, dim, i, i + 1), n.shape_of(fake)) for i, fake in enumerate(n.fakes)
     )
 
 
@@ -298,7 +298,8 @@ def slice_scatter(n: Node, x: Value, y: Value, dim: int = 0, start: Any = None, 
     y = _ops.broadcast_to(_ops.convert(y, x.dtype), n.shape_of(fake_of(n.node.args[1])))
     if step == 1:
         parts = [_ops.slice_axis(x, dim, 0, first), y, _ops.slice_axis(x, dim, first + y.shape[dim], size)]
-        return _ops.concat(parts, dim)
+        kept = [p for p in parts if not (isinstance(p.shape[dim], int) and p.shape[dim] == 0)]
+        return _ops.concat(kept, dim) if kept else x
     if not all(isinstance(v, int) for v in (size, first)):
         raise Refused("steps over a size that is not known")
     positions = _ops.iota((y.shape[dim],), 0, dt.int64)

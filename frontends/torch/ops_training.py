@@ -68,3 +68,14 @@ def nll_loss_backward(n: Node, g: Value, x: Value, target: Value, weight: Value 
     each = _ops.select(counted, each, _ops.like(each, 0.0))
     here = _ops.compare(_ops.iota(x.shape, 1, dt.int64), _ops.broadcast_in(index, x.shape, (0,)), 0)
     return n.reshape(_ops.select(here, _ops.broadcast_in(each, x.shape, (0,)), _ops.like(x, 0.0)))
+
+
+@row("aten._weight_norm_interface_backward.default")
+def weight_norm_backward(n: Node, g: Value, v: Value, scale: Value, norms: Value, dim: int) -> tuple[Value, ...]:
+    """Of v scale / norm, where the norm is over all axes but one."""
+    one = _ops.one
+    over = tuple(i for i in range(len(v.shape)) if i != axis_of(dim, len(v.shape)))
+    inner = _ops.reshape(one("reduce_sum", one("mul", g, v), dims=over), norms.shape)
+    along = _ops.broadcast_to(one("div", inner, one("square", norms)), v.shape)
+    ratio = _ops.broadcast_to(one("div", scale, norms), v.shape)
+    return one("mul", ratio, one("sub", g, one("mul", v, along))), one("div", inner, norms)

@@ -242,9 +242,15 @@ def test_types(tmp_path):
         "reveal_type(model.start(1).result(timeout=1.0))\n"
         "reveal_type(tenon.tensor(1).shape)\n"
     )
+    settings = tmp_path / "mypy.ini"  # without PyTorch, whose types take a minute: all of it is Any
+    settings.write_text(
+        "[mypy]\n[mypy-torch.*,sympy.*]\nfollow_imports = skip\nignore_missing_imports = True\n"
+        "[mypy-tenon.torch.*]\ndisallow_subclassing_any = False\nwarn_return_any = False\n"
+        "warn_unused_ignores = False\ndisallow_any_unimported = False\n"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"),
-         "-p", "tenon", "--python-executable", sys.executable],
+         "--config-file", str(settings), "-p", "tenon", "--python-executable", sys.executable],
         cwd=package.parent, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

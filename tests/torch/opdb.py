@@ -15,9 +15,16 @@ import argparse
 import pathlib
 import sys
 
-import opdb_lists as lists
-from opdb_run import run
-from opdb_state import State
+try:
+    import expecttest  # noqa: F401, which torch's database needs
+    import torch  # noqa: F401
+except ImportError as error:
+    print(f"skipped: {error}")
+    sys.exit(77)
+
+import opdb_lists as lists  # noqa: E402
+from opdb_run import run  # noqa: E402
+from opdb_state import State  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 

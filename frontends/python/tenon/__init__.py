@@ -27,20 +27,23 @@ from tenon._native import Results, Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tenon import nn, xp
+    from tenon import nn, torch, xp
     from tenon._compile import compile
     from tenon._op import op, opcheck
     from tenon._pass import graph_pass
+    from tenon.torch import from_exported
 
 __version__ = "0.1.0"
 
 # Imported when they are used first.
 _LATER = {
     "compile": "_compile",
+    "from_exported": "torch",
     "graph_pass": "_pass",
     "nn": "",
     "op": "_op",
     "opcheck": "_op",
+    "torch": "",
     "xp": "",
 }
 

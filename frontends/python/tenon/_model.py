@@ -344,8 +344,9 @@ def load(
 ) -> Model:
     """Loads a model and compiles it.
 
-    `source` is a path: a model that a frontend reads (.onnx), Tenon's own form (.tir), or a package
-    (.tpk, which holds native code: load only what you trust). Or it is the content of a model.
+    `source` is a path: a model that a frontend reads (.onnx), Tenon's own form (.tir), a file of
+    torch.export.save (.pt2, where PyTorch is installed), or a package (.tpk, which holds native
+    code: load only what you trust). Or it is the content of a model.
 
     `device` is where it runs: "cpu", "sim:1", or several in order of preference, "sim,cpu". None:
     where it costs least. `dims` gives values of symbolic sizes that follow from no input.
@@ -357,6 +358,8 @@ def load(
     (T0308, T0704), `UsageError` with all else that is wrong in a model, `UnsupportedError` for what
     has no implementation. Ctrl-C ends it with KeyboardInterrupt. Nothing is left behind.
     """
+    if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".pt2"):
+        return _load_exported(os.fspath(source), device, dims, values, options, fallback, deterministic)
     _host.open()
     recipe = _Recipe()
     recipe.device = device or ""
@@ -367,6 +370,21 @@ def load(
     recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
     _set_source(recipe, source)
     return Model(recipe)
+
+
+def _load_exported(
+    path: str, device: str | None, dims: Any, values: Any, options: Any, fallback: bool,
+    deterministic: bool,
+) -> Model:  # fmt: skip
+    if dims or values:
+        raise UsageError("a .pt2 file takes no dims= and no values=: export it with them", "T0793")
+    try:
+        from tenon.torch import _export
+    except ImportError as error:
+        raise UnsupportedError(f"a .pt2 file is read by PyTorch: {error}", "T0640") from None
+    return _export.load(
+        path, device=device, options=options, fallback=fallback, deterministic=deterministic
+    )
 
 
 def _set_source(recipe: _Recipe, source: Source) -> None:

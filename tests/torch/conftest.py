@@ -1,0 +1,86 @@
+"""What the tests of tenon.torch share. The package is the one of the build tree (PYTHONPATH)."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+
+import pytest
+
+collect_ignore_glob = []
+if importlib.util.find_spec("torch") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all-models", action="store_true", help="all configurations of models.py")
+
+
+def pytest_sessionfinish(session, exitstatus):
+    if collect_ignore_glob and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        session.exitstatus = 0
+
+
+def pytest_terminal_summary(terminalreporter):
+    if collect_ignore_glob:
+        terminalreporter.write_line("skipped: PyTorch is not installed (scripts/packages.sh: torch_environment)")
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Every test compiles anew, with the same random numbers."""
+    import torch
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def graphs():
+    """The graphs that were compiled in this test, as they are compiled."""
+    from tenon.torch._backend import watch
+
+    listed = []
+    watch.lists.append(listed)
+    yield listed
+    watch.lists.remove(listed)
+
+
+def close(a, b, tolerance=1e-4):
+    """Asserts that results agree to a part of the largest, in type, shape, and strides too."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    mine, theirs = pytree.tree_leaves(a), pytree.tree_leaves(b)
+    assert len(mine) == len(theirs)
+    for x, y in zip(mine, theirs):
+        if not isinstance(y, torch.Tensor):
+            assert x == y
+            continue
+        assert x.dtype == y.dtype and x.shape == y.shape and x.stride() == y.stride()
+        if y.numel():
+            largest = y.detach().double().abs().max().item()
+            assert (x.double() - y.double()).abs().max().item() <= tolerance * largest + 1e-7
+
+
+def train(net, data, steps=5, optimizer=None, tolerance=1e-4):
+    """Trains a network and its compiled copy; the losses agree at every step."""
+    import torch
+
+    other = copy.deepcopy(net)
+    compiled = torch.compile(other, backend="tenon")
+    make = optimizer or (lambda p: torch.optim.AdamW(p, 1e-3))
+    both = [(net, make(net.parameters())), (compiled, make(other.parameters()))]
+    losses = []
+    for _ in range(steps):
+        pair = []
+        for model, steps_of in both:
+            steps_of.zero_grad()
+            loss = data(model)
+            loss.backward()
+            steps_of.step()
+            pair.append(loss.item())
+        losses.append(pair)
+    for a, b in losses:
+        assert abs(a - b) <= tolerance * abs(a) + 1e-12, losses
+    return losses

@@ -1,0 +1,301 @@
+"""torch.compile(backend="tenon"): results, strides, identity, sizes, and what stays in torch."""
+
+import copy
+import logging
+
+import pytest
+import torch
+from conftest import close, train
+from torch import nn
+
+import tenon
+import tenon.torch
+
+
+def compiled(f, **options):
+    return torch.compile(f, backend="tenon", **options)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.LayerNorm(32), nn.Linear(32, 10))
+
+
+def test_inference(graphs):
+    net, x = mlp(), torch.randn(4, 16)
+    with torch.no_grad():
+        close(compiled(net)(x), net(x))
+    (graph,) = graphs
+    assert graph.kind == "inference" and len(graph.parts) == 1 and not graph.refused
+
+
+def test_training(graphs):
+    x, t = torch.randn(4, 16), torch.randint(0, 10, (4,))
+    losses = train(mlp(), lambda net: nn.functional.cross_entropy(net(x), t), steps=20)
+    assert losses[-1][0] < losses[0][0]
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.refused for g in graphs)
+
+
+def test_double_precision():
+    x = torch.randn(4, 16, dtype=torch.float64)
+    train(mlp().double(), lambda net: net(x).square().mean(), tolerance=1e-12)
+
+
+def test_convolutions_train():
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 8, 3, 1, 2, 2, groups=4),
+        nn.MaxPool2d(2), nn.GroupNorm(2, 8), nn.SiLU(), nn.ConvTranspose2d(8, 4, 3, 2, 1, 1), nn.AvgPool2d(2),
+        nn.Flatten(), nn.LazyLinear(5),
+    ).double()  # fmt: skip
+    x, t = torch.randn(4, 3, 16, 16, dtype=torch.float64), torch.randint(0, 5, (4,))
+    net(x)
+    optimizer = lambda p: torch.optim.SGD(p, 0.05, momentum=0.9)  # noqa: E731
+    train(net, lambda net: nn.functional.cross_entropy(net(x), t), 8, optimizer, tolerance=1e-9)
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.AvgPool2d(3, 2, 1), nn.AvgPool2d(2, ceil_mode=True), nn.AvgPool2d(3, 2, 1, count_include_pad=False),
+        nn.AvgPool2d(3, 1, divisor_override=5), nn.AdaptiveAvgPool2d((4, 2)),
+    ],
+)  # fmt: skip
+def test_pools_and_normalised_weights_train(pool, graphs):
+    convolution = torch.nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 3, 3))
+    net, x = nn.Sequential(convolution, pool).double(), torch.randn(2, 2, 10, 10, dtype=torch.float64)
+    weights = torch.randn_like(net(x)).detach()
+    train(net, lambda net: (net(x) * weights).square().sum(), 3, tolerance=1e-9)
+    assert not any(g.refused for g in graphs)
+
+
+def test_running_statistics_are_updated():
+    net = nn.BatchNorm1d(4)
+    other = copy.deepcopy(net)
+    x = torch.randn(8, 4)
+    net(x).sum().backward()
+    compiled(other)(x).sum().backward()
+    close(list(other.buffers()), list(net.buffers()))
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.t(),
+        lambda x: (x * 2).t(),
+        lambda x: (x * 2).permute(1, 0)[None],
+        lambda x: (x + 1).expand(3, 4, 6),
+        lambda x: (x + 1, (x + 1).view(-1), x),
+        lambda x: (x * 2)[:, ::2],
+        lambda x: x.to(memory_format=torch.contiguous_format),
+        lambda x: (x.view(1, 2, 2, 6) * 2).to(memory_format=torch.channels_last),
+        lambda x: torch.empty_like(x.t()).copy_(x.t()),
+        lambda x: torch.zeros(3, 2),
+        lambda x: (None, 3, "text", x.sum().expand(2)),
+        lambda x: torch.stack([x, x]).unbind(1),
+    ],
+)
+def test_strides_and_views(f):
+    x = torch.randn(4, 6)
+    close(compiled(f)(x), f(x))
+
+
+def test_inputs_that_are_handed_through():
+    x, y = torch.randn(3), torch.randn(3)
+    a, b, c = compiled(lambda x, y: (y, x + y, x))(x, y)
+    assert a is y and c is x
+
+
+@pytest.mark.parametrize("view", [lambda x: x.t(), lambda x: x[1:3], lambda x: x[:, 1], lambda x: x.expand(2, 4, 6)])
+def test_strided_inputs(view):
+    x = view(torch.randn(4, 6))
+    f = lambda x: (x.sum(-1), x * x)  # noqa: E731
+    close(compiled(f)(x), f(x))
+
+
+def test_mutation():
+    def f(x, y):
+        x.add_(1)
+        y[0] = x[1]
+        return x * 2
+
+    a = [torch.zeros(3), torch.zeros(3, 3).t()[:, 1]]
+    b = [v.clone() for v in a]
+    version = a[0]._version
+    close(compiled(f)(*a), f(*b))
+    close(a, [b[0], b[1].as_strided((3,), a[1].stride()) if a[1].stride() != b[1].stride() else b[1]][:1] + [a[1]])
+    assert torch.equal(a[1], b[1]) and a[0]._version > version
+
+
+def test_one_tensor_twice():
+    def f(x, y):
+        x.mul_(2)
+        return x + y
+
+    a, b = torch.ones(3), torch.ones(3)
+    close(compiled(f)(a, a), f(b, b))
+    assert torch.equal(a, b)
+
+
+def test_dynamic_sizes(graphs):
+    net = mlp()
+    f = compiled(net)
+    for rows in (4, 7, 9, 64, 1, 2):
+        x = torch.randn(rows, 16)
+        with torch.no_grad():
+            close(f(x), net(x))
+    assert len(graphs) <= 3  # 4, then any number, and 1
+
+
+@pytest.mark.parametrize("k", [1, 3, 5])
+def test_sizes_that_no_dim_decides(k):
+    f = lambda x, k: (x[:k] * 2, x[k:].sum(), torch.zeros(k), k + 1)  # noqa: E731
+    g = compiled(f, dynamic=True)
+    for n in (k, k + 1):
+        x = torch.randn(8, 3)
+        close(g(x, n), f(x, n))
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (1, 3), (3, 0), (1, 1)])
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_sizes_0_and_1(sizes, dynamic):
+    f = lambda x: (x.sum(0), x * 2, torch.cat([x, x]), x.softmax(-1), x @ x.t())  # noqa: E731
+    x = torch.randn(sizes)
+    close(compiled(f, dynamic=dynamic)(x), f(x))
+
+
+def test_operators_without_mapping_stay_in_torch(graphs, caplog):
+    def f(x):
+        u, s, v = torch.linalg.svd(x @ x.t())
+        return (s.relu() + 1) * 2
+
+    with caplog.at_level(logging.INFO, logger="tenon.torch"):
+        x = torch.randn(4, 4)
+        close(compiled(f)(x), f(x))
+    (graph,) = graphs
+    assert len(graph.parts) == 2 and list(graph.refused) == ["aten._linalg_svd.default"]
+    assert "aten._linalg_svd.default stays in torch: the operator has no mapping" in caplog.text
+
+
+def test_complex_numbers_stay_in_torch():
+    f = lambda x: torch.fft.ifft(torch.fft.fft(x) * 2).real + x.relu()  # noqa: E731
+    x = torch.randn(8)
+    close(compiled(f)(x), f(x))
+
+
+def test_indices_out_of_range_raise():
+    f = compiled(lambda t, i: t[i] * 2)
+    with pytest.raises((IndexError, RuntimeError)):
+        f(torch.randn(3), torch.tensor([0, 7]))
+
+
+def test_options(graphs):
+    net, x = mlp().eval(), torch.randn(2, 16)
+    with torch.no_grad():
+        close(compiled(net, options={"freezing": True, "device": "cpu", "deterministic": True})(x), net(x))
+        torch._dynamo.reset()
+        close(compiled(net, options={"device": "reference"})(x), net(x))
+    assert len(graphs[0].parts[0].program.input_ports()) == 1  # parameters are constants
+
+
+def test_unknown_options():
+    with pytest.raises(Exception, match="T0641.*'nope'.*freezing") as error:
+        compiled(mlp(), options={"nope": 1})(torch.randn(2, 16))
+    assert isinstance(error.value.__cause__ or error.value, (tenon.UsageError, torch._dynamo.exc.BackendCompilerFailed))
+
+
+def test_random_numbers_repeat():
+    f = compiled(lambda x: (torch.rand_like(x), nn.functional.dropout(x, 0.25), torch.randn(2000)))
+    x = torch.ones(2000)
+    torch.manual_seed(3)
+    a, b = f(x), f(x)
+    torch.manual_seed(3)
+    close(f(x), a)
+    assert not torch.equal(a[0], b[0])
+    assert 0.45 < a[0].mean() < 0.55 and 0.9 < a[1].mean() < 1.1 and abs(a[2].mean()) < 0.1
+    assert set(a[1].unique().tolist()) <= {0.0, 1 / 0.75} or torch.allclose(a[1].unique(), torch.tensor([0, 1 / 0.75]))
+
+
+def test_autocast():
+    net, x = mlp(), torch.randn(4, 16)
+    f = compiled(net)
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        close(f(x), net(x), 2e-2)
+
+
+def test_attention_trains():
+    class Attend(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv = nn.Linear(16, 48)
+
+        def forward(self, x):
+            q, k, v = self.qkv(x).view(2, 5, 3, 4, 4).permute(2, 0, 3, 1, 4)
+            return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).square().mean()
+
+    x = torch.randn(2, 5, 16)
+    train(Attend(), lambda net: net(x))
+
+
+def test_a_compiled_optimizer_step(graphs):
+    net, other = mlp(), mlp()
+    other.load_state_dict(net.state_dict())
+    x = torch.randn(4, 16)
+    both = [(m, torch.optim.Adam(m.parameters(), 1e-2)) for m in (net, other)]
+    step = compiled(both[1][1].step)
+    for _ in range(3):
+        for i, (model, optimizer) in enumerate(both):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            step() if i else optimizer.step()
+    close(list(other.parameters()), list(net.parameters()), 1e-4)
+    assert any(g.parts for g in graphs)
+
+
+def test_checkpoints():
+    from torch.utils.checkpoint import checkpoint
+
+    net, x = mlp(), torch.randn(4, 16)
+    train(net, lambda m: checkpoint(m, x, use_reentrant=False).square().mean())
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,)),
+        lambda x: torch.func.vmap(lambda row: (row * row).sum())(x),
+        lambda x: torch.func.grad(lambda y: y.sin().sum())(x),
+    ],
+)
+def test_operators_of_higher_order(f):
+    x = torch.randn(3, 4)
+    close(compiled(f)(x), f(x))
+
+
+def test_sizes_that_depend_on_data():
+    def f(x):
+        at = torch.nonzero(x)
+        return x[at[:, 0]] * 2 + at.shape[0]
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        g = compiled(f)
+        for x in (torch.tensor([1.0, 0, 2]), torch.tensor([0.0, 0, 2, 3, 4])):
+            close(g(x), f(x))
+
+
+def test_the_result_outlives_the_network():
+    net = compiled(mlp())
+    with torch.no_grad():
+        y = net(torch.randn(4, 16))
+    copy_ = y.clone()
+    del net
+    torch._dynamo.reset()
+    assert torch.equal(y, copy_)
+    y += 1  # the memory is the caller's
+
+
+def test_without_importing(tmp_path):
+    """`import tenon` does not import torch."""
+    import subprocess
+    import sys
+
+    code = "import tenon, sys; assert 'torch' not in sys.modules; tenon.devices; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"

@@ -1,0 +1,141 @@
+"""Exported programs, operators of Tenon in torch, and explain."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from conftest import close
+from torch import nn
+
+import tenon
+import tenon.torch
+
+
+def network():
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 5)).eval()
+
+
+def exported(net, *args, **dynamic):
+    return torch.export.export(net, args, dynamic_shapes=dynamic or None)
+
+
+def test_dynamic_shapes():
+    net, x = network(), torch.randn(2, 3, 8, 8)
+    batch = torch.export.Dim("batch", min=1, max=64)
+    model = tenon.from_exported(exported(net, x, input={0: batch}))
+    assert isinstance(model.inputs[0].shape[0], str) and model.inputs[0].shape[1:] == (3, 8, 8)
+    with torch.no_grad():
+        for n in (2, 7):
+            x = torch.randn(n, 3, 8, 8)
+            close(model(x)[0], net(x))
+
+
+def test_files_and_packages(tmp_path):
+    net, x = network(), torch.randn(2, 3, 8, 8)
+    torch.export.save(exported(net, x), tmp_path / "net.pt2")
+    model = tenon.load(tmp_path / "net.pt2", "cpu")
+    expected = net(x).detach()
+    close(model(x)[0], expected)
+    model.save(tmp_path / "net.tpk")
+    np.save(tmp_path / "x.npy", x.numpy())
+    code = (
+        "import sys, numpy, tenon\n"
+        "y = tenon.load(sys.argv[1] + '/net.tpk')(numpy.load(sys.argv[1] + '/x.npy'))[0]\n"
+        "assert 'torch' not in sys.modules\n"
+        "numpy.save(sys.argv[1] + '/y.npy', y)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    close(torch.from_numpy(np.load(tmp_path / "y.npy")), expected)
+
+
+def test_several_inputs_and_results():
+    class Net(nn.Module):
+        def forward(self, a, unread, b):
+            return {"sum": a + b, "parts": (a, a * b)}
+
+    x, y = torch.randn(3), torch.randn(3)
+    model = tenon.from_exported(exported(Net(), x, torch.ones(2), y))
+    assert [p.name for p in model.inputs] == ["a", "unread", "b"]
+    a, b, c = model(x, torch.ones(2), y)
+    close([a, b, c], [x + y, x, x * y])
+
+
+def test_what_cannot_be_taken(tmp_path):
+    class Svd(nn.Module):
+        def forward(self, x):
+            return torch.linalg.svd(x)[1]
+
+    with pytest.raises(tenon.UsageError, match=r"T0640.*_linalg_svd.*no mapping \(.*test_export.py:\d+\)"):
+        tenon.from_exported(exported(Svd(), torch.randn(3, 3)))
+    with pytest.raises(tenon.UsageError, match="T0640.*running_mean.*net.eval"):
+        tenon.from_exported(exported(nn.BatchNorm1d(3), torch.randn(2, 3)))
+    (tmp_path / "bad.pt2").write_bytes(b"no archive")
+    with pytest.raises(tenon.DataError, match="T0640.*bad.pt2"):
+        tenon.load(tmp_path / "bad.pt2")
+    with pytest.raises(tenon.NotFoundError, match="T0101"):
+        tenon.load(tmp_path / "none.pt2")
+    with pytest.raises(tenon.UsageError, match="T0793"):
+        tenon.load(tmp_path / "bad.pt2", dims={"n": 3})
+
+
+@tenon.op("torch_test.scale_shift")
+def scale_shift(x, a: float, b: float = 1.0):
+    """x a + b."""
+    return x * a + b
+
+
+@tenon.op("torch_test.both")
+def both(x, y):
+    return x + y, tenon.xp.concat([x, y])
+
+
+def test_operators_of_tenon(graphs):
+    op = tenon.torch.register(scale_shift, gradient=lambda g, x, a, b: a * g)
+    x = torch.randn(5, requires_grad=True)
+    close(op(x.detach(), 2.0), x.detach() * 2 + 1)
+    f = lambda x: op(x * 2, 3.0, b=0.5).relu().sum()  # noqa: E731
+    y = torch.compile(f, backend="tenon")(x)
+    y.backward()
+    close(y, (x * 6 + 0.5).relu().sum())
+    close(x.grad, 6.0 * (x * 6 + 0.5 > 0))
+    assert not any(g.refused for g in graphs)
+    with pytest.raises(tenon.UsageError, match="T0642"):
+        tenon.torch.register(scale_shift)
+
+
+def test_operators_with_several_results():
+    op = tenon.torch.register(both, results=2)
+    f = torch.compile(lambda x, y: op(x, y)[1] * 2, backend="tenon", dynamic=True)
+    for n in (3, 4):
+        x, y = torch.randn(n), torch.randn(n)
+        close(f(x, y), torch.cat([x, y]) * 2)
+
+    class Net(nn.Module):
+        def forward(self, x):
+            return op(x, x)[1]
+
+    x = torch.randn(3)
+    close(tenon.from_exported(exported(Net(), x))(x)[0], torch.cat([x, x]))
+    with pytest.raises(NotImplementedError, match="without gradient="):
+        op(torch.ones(2, requires_grad=True), torch.ones(2))[0].sum().backward()
+
+
+def test_explain():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = self.linear(x)
+            if x.sum() > 1e6:
+                x = x + 1
+            return torch.linalg.svd(x)[1].relu()
+
+    told = tenon.torch.explain(Net(), torch.randn(3, 4))
+    text = str(told)
+    assert "in torch: aten._linalg_svd.default: the operator has no mapping" in text and "backward: " in text
+    assert len(told.breaks) == 1 and "break: " in text
+    assert sum(g["kind"] == "forward" for g in told.graphs) == 2
