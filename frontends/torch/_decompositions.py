@@ -25,7 +25,8 @@ _MORE = [
     aten.soft_margin_loss, aten.soft_margin_loss_backward, aten.split_with_sizes_copy, aten.unfold_backward,
     aten.unfold_copy, aten.linalg_vector_norm, aten.native_layer_norm, aten.norm, aten.bucketize,
     aten.exponential, aten.cauchy, aten.log_normal, aten.normal, aten.adaptive_max_pool2d,
-    aten.adaptive_max_pool3d, aten.tril_indices, aten.triu_indices, aten.dist,
+    aten.adaptive_max_pool3d, aten.tril_indices, aten.triu_indices, aten.dist, aten.ldexp,
+    aten._batch_norm_with_update,
     aten._batch_norm_with_update_functional,
 ]  # fmt: skip
 
@@ -36,7 +37,9 @@ def table() -> dict[Any, Callable[..., Any]]:
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     from . import _table
+    from ._composites import composites
 
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
     found.update({k: v for k, v in get_decompositions(_MORE).items()})
+    found.update(composites())
     return {op: how for op, how in found.items() if _table.find(op) is None}

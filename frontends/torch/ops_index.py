@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value, emit
 
-from ._lower import Node, axis_of
+from ._lower import Node, axis_of, fake_of
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -63,11 +63,13 @@ _KINDS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add
 def scatter(n: Node, x: Value, dim: int, index: Value, source: Any, reduce: str | None = None, *, include_self: bool = True) -> Value:
     name = str(n.node.target)
     kind = "add" if "scatter_add" in name else _KINDS.get(reduce or "", "set")
-    if reduce == "mean" or not include_self or n.dtype is dt.bool_ and kind != "set":
-        raise Refused(f"reduce={reduce}, include_self={include_self}, of {n.dtype.name}")
+    if n.dtype is dt.bool_ and kind != "set":
+        return _of_booleans(n, kind, x, dim, index, source, include_self)
     if not x.shape:
         x1, index1 = _ops.reshape(x, (1,)), _ops.reshape(index, (1,))
         source1 = _ops.reshape(n.typed(source, n.dtype), (1,)) if isinstance(source, Value) else n.spread(source, n.dtype, (1,))
+        if reduce == "mean" or not include_self:
+            return n.reshape(_reduce_at(n, x1, index1, source1, 0, reduce, include_self))
         return n.reshape(_ops.one("scatter_elements", x1, index1, source1, dim=0, kind=kind, mode="in_bounds"))
     dim = axis_of(dim, len(x.shape))
     if not index.shape:
@@ -78,26 +80,49 @@ def scatter(n: Node, x: Value, dim: int, index: Value, source: Any, reduce: str 
             if isinstance(size, int) and isinstance(source.shape[axis], int) and size < source.shape[axis]:
                 source = _ops.slice_axis(source, axis, 0, size)
     source = n.spread(source, n.dtype, index.shape)
+    if reduce == "mean" or not include_self:
+        return _reduce_at(n, x, index, source, dim, reduce, include_self)
     return _ops.one("scatter_elements", x, index, source, dim=dim, kind=kind, mode="in_bounds")
+
+
+def _of_booleans(n: Node, kind: str, x: Value, dim: int, index: Value, source: Any, include_self: bool) -> Value:
+    """As numbers: a sum is whether one is true, a product whether all are."""
+    from .ops_scatter import reduce_at
+
+    if len(index.shape) != len(x.shape) or not isinstance(source, Value) or not x.shape:
+        raise Refused("reducing single booleans")
+    for axis, size in enumerate(index.shape):
+        if isinstance(size, int) and isinstance(source.shape[axis], int) and size < source.shape[axis]:
+            source = _ops.slice_axis(source, axis, 0, size)
+    numbers = [_ops.convert(v, dt.uint8) for v in (x, source)]
+    reduce = "amax" if kind in ("add", "max") else "amin"
+    out = reduce_at(n, numbers[0], index, numbers[1], axis_of(dim, len(x.shape)), reduce, include_self)
+    return _ops.convert(out, dt.bool_)
+
+
+def _reduce_at(*given: Any) -> Value:
+    from .ops_scatter import reduce_at
+
+    return reduce_at(*given)
 
 
 @row("aten.index_add.default", "aten.index_copy.default")
 def index_add(n: Node, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Value:
-    whole = x.shape
+    kind, wanted = "add" if "index_add" in str(n.node.target) else "set", n.shape_of(fake_of(n.node.args[3]))
     if not x.shape:
-        x = _ops.reshape(x, (1,))
+        x, wanted = _ops.reshape(x, (1,)), (1,)
     dim = axis_of(dim, len(x.shape))
-    kind = "add" if "index_add" in str(n.node.target) else "set"
-    if alpha != 1:
+    if alpha != 1 and x.dtype is not dt.bool_:
         source = _ops.one("mul", source, n.spread(alpha, source.dtype, source.shape))
-    if not source.shape:
-        source = _ops.reshape(source, (1,) * len(x.shape))
+    source = _ops.reshape(source, wanted)
+    if alpha == 0:
+        return n.reshape(x)
+    if x.dtype is dt.bool_ and kind == "add":  # a sum of booleans is whether one is true
+        x, source, kind = _ops.convert(x, dt.uint8), _ops.convert(source, dt.uint8), "max"
     index = _ops.reshape(index, (source.shape[dim],))
     spread = _ops.broadcast_in(_ops.convert(index, dt.int64), source.shape, (dim,))
-    if x.dtype is dt.bool_ and kind == "add":
-        raise Refused("adding booleans")
-    put = _ops.one("scatter_elements", x, spread, source, dim=dim, kind=kind, mode="in_bounds")
-    return _ops.reshape(put, whole)
+    out = _ops.one("scatter_elements", x, spread, source, dim=dim, kind=kind, mode="in_bounds")
+    return n.reshape(_ops.convert(out, n.dtype))
 
 
 def _lists(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[list[Value], list[int]]:
@@ -169,15 +194,16 @@ def index_put(n: Node, x: Value, indices: Sequence[Value | None], values: Value,
         updates = _ops.transpose(_ops.broadcast_to(values, whole), [back.index(i) for i in range(len(back))])
     else:
         updates = _ops.broadcast_to(values, (*shape, *kept))
-    if x.dtype is dt.bool_ and accumulate:
-        raise Refused("adding booleans")
+    kind = "add" if accumulate else "set"
+    if x.dtype is dt.bool_ and accumulate:  # a sum of booleans is whether one is true
+        moved, updates, kind = _ops.convert(moved, dt.uint8), _ops.convert(updates, dt.uint8), "max"
     spread = [_ops.broadcast_to(v, shape) for v in lists]
-    put = _scattered(moved, spread, updates, shape, accumulate)
+    put = _ops.convert(_scattered(moved, spread, updates, shape, kind), x.dtype)
     order = [*at, *rest]
     return _ops.transpose(put, [order.index(i) for i in range(len(order))])
 
 
-def _scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, ...], add: bool) -> Value:
+def _scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, ...], kind: str) -> Value:
     from tenon._trace import I64, I64S, STRING
 
     rank, count = len(shape), len(lists)
@@ -186,7 +212,7 @@ def _scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, 
         ("index_map", I64S, tuple(range(count))),
         ("index_vector_dim", I64, rank),
         ("inserted_dims", I64S, tuple(range(count))),
-        ("kind", STRING, "add" if add else "set"),
+        ("kind", STRING, kind),
         ("mode", STRING, "in_bounds"),
         ("window_dims", I64S, tuple(range(rank, rank + len(x.shape) - count))),
     )
@@ -194,13 +220,29 @@ def _scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, 
 
 
 def _masked_put(n: Node, x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
-    """One value for all places of a mask."""
+    """One value for all places of a mask, or one for each."""
     if values.shape and not all(isinstance(s, int) and s == 1 for s in values.shape):
-        raise Refused("a mask with several values")
-    value = _ops.broadcast_to(_ops.reshape(values, ()), x.shape)
+        value = _in_order(x, mask, values)
+    else:
+        value = _ops.broadcast_to(_ops.reshape(values, ()), x.shape)
     if accumulate:
-        value = _ops.one("add", x, value)
+        value = _ops.one("or" if x.dtype is dt.bool_ else "add", x, value)
     return _ops.select(_ops.broadcast_in(mask, x.shape, range(len(mask.shape))), value, x)
+
+
+def _in_order(x: Value, mask: Value, values: Value) -> Value:
+    """The values in the order of the places of the mask that are set; x's shape."""
+    rest = x.shape[len(mask.shape) :]
+    if len(values.shape) != 1 + len(rest) or values.shape[0] in (0, 1):
+        value = _ops.broadcast_to(values, (1, *rest))
+        return _ops.broadcast_in(_ops.reshape(value, rest), x.shape, range(len(mask.shape), len(x.shape)))
+    total: Any = 1
+    for size in mask.shape:
+        total = total * size
+    number = _ops.convert(_ops.reshape(mask, (total,)), dt.int64)
+    before = _ops.reshape(_ops.one("sub", _ops.one("cumsum", number, dim=0), number), mask.shape)
+    values = _ops.broadcast_to(values, (values.shape[0], *rest))
+    return _ops.one("take", values, before, dim=0)
 
 
 @row("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
@@ -222,50 +264,3 @@ def take(n: Node, x: Value, index: Value) -> Value:
         count = count * size
     flat = _ops.reshape(x, (count,))
     return _ops.one("take", flat, from_zero(n, index, count), dim=0, mode="in_bounds")
-
-
-
-
-@row("aten.put.default")
-def put(n: Node, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
-    count: Any = 1
-    for size in x.shape:
-        count = count * size
-    many: Any = 1
-    for size in index.shape:
-        many = many * size
-    at = from_zero(n, _ops.reshape(index, (many,)), count)
-    flat, values = _ops.reshape(x, (count,)), _ops.reshape(source, (many,))
-    if x.dtype is dt.bool_ and accumulate:
-        raise Refused("adding booleans")
-    kind = "add" if accumulate else "set"
-    return n.reshape(_ops.one("scatter_elements", flat, at, values, dim=0, kind=kind, mode="in_bounds"))
-
-
-@row("aten.masked_scatter.default")
-def masked_scatter(n: Node, x: Value, mask: Value, source: Value) -> Value:
-    """Place k of the mask, counted in order, gets element k of the source."""
-    x, mask = n.to_result(x), n.spread(mask, dt.bool_)
-    count: Any = 1
-    for size in x.shape:
-        count = count * size
-    many: Any = 1
-    for size in source.shape:
-        many = many * size
-    if isinstance(many, int) and many == 0:
-        raise Refused("from no elements")
-    flat = _ops.convert(_ops.reshape(mask, (count,)), dt.int64)
-    order = _ops.one("cumsum", flat, dim=0, exclusive=1)
-    taken = _ops.one("take", _ops.reshape(source, (many,)), order, dim=0)
-    return _ops.select(mask, n.reshape(taken), x)
-
-
-@row("aten.index_reduce.default")
-def index_reduce(n: Node, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True) -> Value:
-    kind = {"prod": "mul", "amax": "max", "amin": "min"}.get(reduce)
-    if kind is None or not include_self or not x.shape or not source.shape:
-        raise Refused(f"reduce={reduce}, include_self={include_self}")
-    dim = axis_of(dim, len(x.shape))
-    index = _ops.reshape(index, (source.shape[dim],))
-    spread = _ops.broadcast_in(_ops.convert(index, dt.int64), source.shape, (dim,))
-    return _ops.one("scatter_elements", x, spread, source, dim=dim, kind=kind, mode="in_bounds")

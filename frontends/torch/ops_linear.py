@@ -136,7 +136,10 @@ def convolution(
     rank = len(w.shape) - 2
     stride, padding, dilation = _all(stride, rank), _all(padding, rank), _all(dilation, rank)
     if _is_empty(x) or _is_empty(w):
-        raise Refused("without elements")
+        return _biased(n, n.spread(0, n.dtype), bias)
+    if not dt.is_float(x.dtype):
+        window = _Window(stride, padding, dilation, groups)
+        return _biased(n, _transposed(n, x, w, window) if transposed else _plain(x, w, window), bias)
     operands = [x, w] if bias is None else [x, w, bias]
     if transposed:
         given = _ops.attrs(
@@ -175,6 +178,36 @@ def convolution_backward(
 class _Window:
     def __init__(self, stride: Any, padding: Any, dilation: Any, groups: int):
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+
+
+def _biased(n: Node, x: Value, bias: Value | None) -> Value:
+    return x if bias is None else _ops.one("add", x, _ops.broadcast_in(bias, n.shape, (1,)))
+
+
+def _plain(x: Value, w: Value, window: _Window) -> Value:
+    given = _ops.attrs(
+        strides=window.stride, pad_low=window.padding, pad_high=window.padding,
+        w_dilation=window.dilation, groups=window.groups,
+    )  # fmt: skip
+    return emit("conv", (x, w), given)[0]
+
+
+def _transposed(n: Node, x: Value, w: Value, window: _Window) -> Value:
+    """A convolution that spreads x over the result, whose size has the output padding."""
+    if not all(isinstance(s, int) for v in (x.shape, n.shape) for s in v[2:]):
+        raise Refused("a transposed convolution over sizes that are not known")
+    spatial = range(len(w.shape) - 2)
+    reach = [window.dilation[i] * (int(w.shape[i + 2]) - 1) for i in spatial]
+    low = tuple(reach[i] - window.padding[i] for i in spatial)
+    high = tuple(
+        int(n.shape[i + 2]) + reach[i] - (int(x.shape[i + 2]) - 1) * window.stride[i] - 1 - low[i]  # type: ignore[arg-type]
+        for i in spatial
+    )
+    given = _ops.attrs(
+        x_dilation=window.stride, pad_low=low, pad_high=high, w_dilation=window.dilation,
+        reversal=(1,) * len(reach), groups=window.groups,
+    )  # fmt: skip
+    return emit("conv", (x, _swapped(w, window.groups)), given)[0]
 
 
 def _forward(x: Value, w: Value, window: _Window, wanted: Value) -> Value:

@@ -8,6 +8,7 @@ from tenon._trace import Value, emit
 
 from ._lower import Node, axis_of
 from ._table import Refused, row
+from .ops_pool import average
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,42 +160,12 @@ def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
     stride = window_numbers(stride, rank) if stride else window
     low = window_numbers(padding, rank)
     high = _high(x, n.shape, window, stride, low, (1,) * rank)
-    if divisor is not None or any(h > p for h, p in zip(high, low)):
-        return _pool_by_counts(n, x, (window, stride, low, high), count_pad, divisor)
+    if divisor is not None or any(h > p for h, p in zip(high, low)) or not dt.is_float(x.dtype):
+        return average(n, x, window, stride, low, count_pad, divisor)
     x, high = _cut(x, high)
     batched = x if len(x.shape) == rank + 2 else _ops.reshape(x, (1, *x.shape))
     given = _ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, count_pad=int(count_pad))
     return n.reshape(emit("avg_pool", (batched,), given)[0])
-
-
-def _pool_by_counts(n: Node, x: Value, places: Any, count_pad: bool, divisor: Any) -> Value:
-    """Sums of windows, divided by what torch counts: without the border that rounding up adds."""
-    window, stride, low, high = places
-    lead = len(x.shape) - len(window)
-    ones, zeros = (1,) * lead, (0,) * lead
-    total = _ops.one(
-        "reduce_window", x, kind="sum", window=ones + window, strides=ones + stride,
-        pad_low=zeros + low, pad_high=zeros + high,
-    )  # fmt: skip
-    if divisor is not None:
-        return n.reshape(_ops.one("div", total, _ops.like(total, float(divisor))))
-    return n.reshape(by_counts(n, total, x, places, count_pad))
-
-
-def by_counts(n: Node, total: Value, x: Value, places: Any, count_pad: bool) -> Value:
-    """Sums of windows of x over how many elements torch counts in each."""
-    window, stride, low, _ = places
-    lead = len(x.shape) - len(window)
-    for i in range(len(window)):
-        size, border = int(x.shape[lead + i]), low[i] if count_pad else 0
-        counts = []
-        for k in range(int(total.shape[lead + i])):
-            start = k * stride[i] - low[i]
-            end = min(start + window[i], size + low[i])
-            counts.append(min(end, size + border) - max(start, -border))
-        parts = [n.spread(float(c), x.dtype, (1,)) for c in counts]
-        total = _ops.one("div", total, _ops.broadcast_in(_ops.concat(parts, 0), total.shape, (lead + i,)))
-    return total
 
 
 @row("aten._adaptive_avg_pool2d.default", "aten._adaptive_avg_pool3d.default", "aten.adaptive_avg_pool1d.default")

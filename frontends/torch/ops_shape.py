@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 
 from tenon import _dtypes as dt
 from tenon import _ops, _trace
 from tenon._trace import DIMS, I64S, Dim, Value, emit
 
-from ._lower import Node, axis_of, fake_of
+from ._lower import Node, axis_of, constant, fake_of
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -243,6 +244,14 @@ def eye(n: Node, *rest: Any, **options: Any) -> Value:
     return _ops.convert(equal, n.dtype)
 
 
+@row("aten.tril_indices.default", "aten.triu_indices.default")
+def triangle_indices(n: Node, rows: Any, columns: Any, offset: int = 0, **options: Any) -> Value:
+    if not all(isinstance(v, int) for v in (rows, columns)):
+        raise Refused("of a size that is not known")
+    made = torch.tril_indices if "tril" in str(n.node.target) else torch.triu_indices
+    return constant(n.trace, made(rows, columns, offset, dtype=n.result.dtype))
+
+
 # ---- Padding ----
 
 
@@ -327,42 +336,6 @@ def diagonal_scatter(n: Node, x: Value, y: Value, offset: int = 0, dim1: int = 0
     clipped = _ops.one("min", along, n.spread(length - 1, dt.int64, x.shape))
     spread = _ops.one("take_along", moved, clipped, dim=dim2)
     return _ops.select(on, spread, x)
-
-
-def _dense_memory(n: Node, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> None:
-    """Refuses a tensor whose memory is not just its elements in order, or positions beyond it."""
-    fake = fake_of(n.node.args[0])
-    known = (*size, *stride, offset or 0, *fake.shape)
-    if not all(isinstance(v, int) for v in known):
-        raise Refused("positions in memory that are not known")
-    reach = (offset or 0) + sum((a - 1) * b for a, b in zip(size, stride))
-    if not fake.is_contiguous() or fake.storage_offset() != 0 or 0 not in size and reach >= fake.numel():
-        raise Refused("of a tensor whose memory is another one's")
-
-
-@row("aten.as_strided.default", "aten.as_strided_copy.default")
-def as_strided(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Value:
-    """Elements of a dense tensor by their positions in memory."""
-    _dense_memory(n, size, stride, offset)
-    index = n.spread(offset or 0, dt.int64)
-    for axis, step in enumerate(stride):
-        along = _ops.iota(n.shape, axis, dt.int64)
-        index = _ops.one("add", index, _ops.one("mul", along, n.spread(step, dt.int64)))
-    flat = _ops.reshape(x, [_count(x.shape)])
-    return _ops.one("take", flat, index, dim=0)
-
-
-@row("aten.as_strided_scatter.default")
-def as_strided_scatter(n: Node, x: Value, y: Value, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Value:
-    _dense_memory(n, size, stride, offset)
-    index = n.spread(offset or 0, dt.int64, tuple(size))
-    for axis, step in enumerate(stride):
-        along = _ops.iota(tuple(size), axis, dt.int64)
-        index = _ops.one("add", index, _ops.one("mul", along, n.spread(step, dt.int64, tuple(size))))
-    flat, count = _ops.reshape(x, [_count(x.shape)]), [_count(tuple(size))]
-    y = _ops.reshape(_ops.broadcast_to(y, tuple(size)), count)
-    put = _ops.one("scatter_elements", flat, _ops.reshape(index, count), y, dim=0, kind="set")
-    return n.reshape(put)
 
 
 @row("aten.unfold.default", "aten.unfold_copy.default")

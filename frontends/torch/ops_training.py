@@ -8,7 +8,6 @@ from tenon._trace import Value
 
 from ._lower import Node, axis_of
 from ._table import Refused, row
-from .ops_nn import by_counts, window_numbers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,26 +34,12 @@ def softmax_backward(n: Node, g: Value, y: Value, dim: int, dtype: Any) -> Value
     return one("sub", weighed, one("mul", y, total))
 
 
-@row("aten.max_pool2d_with_indices_backward.default")
-def max_pool_backward(n: Node, g: Value, x: Value, window: Any, stride: Any, padding: Any, dilation: Any, ceil: bool, places: Value) -> Value:
-    """The gradient goes to the places that were the largest."""
-    *lead, height, width = n.shape
-    planes: Any = 1
-    for size in lead:
-        planes = planes * size
-    rows = (planes, height * width)
-    flat = _ops.reshape(places, (planes, places.shape[-2] * places.shape[-1]))
-    updates = _ops.reshape(g, flat.shape)
-    start = n.spread(0, n.dtype, rows)
-    return n.reshape(_ops.one("scatter_elements", start, flat, updates, dim=1, kind="add"))
-
-
 @row("aten.nll_loss_forward.default")
 def nll_loss(n: Node, x: Value, target: Value, weight: Value | None, reduction: int, ignore: int) -> tuple[Value, ...]:
     """The loss, and the weight that it was divided by."""
-    if len(x.shape) != 2:
-        raise Refused("without batch")
     one = _ops.one
+    if len(x.shape) == 1:
+        x, target = _ops.reshape(x, (1, *x.shape)), _ops.reshape(target, (1,))
     counted = _ops.compare(target, _ops.like(target, ignore), 1)
     index = _ops.select(counted, _ops.convert(target, dt.int64), _ops.like(_ops.convert(target, dt.int64), 0))
     picked = one("take_along", x, _ops.reshape(index, (*index.shape, 1)), dim=1, mode="in_bounds")
@@ -63,16 +48,16 @@ def nll_loss(n: Node, x: Value, target: Value, weight: Value | None, reduction: 
     losses = one("mul", one("neg", _ops.reshape(picked, index.shape)), scale)
     losses = _ops.select(counted, losses, _ops.like(losses, 0.0))
     if reduction == 0:
-        return losses, n.spread(0, x.dtype, ())
+        return n.reshape(losses), n.spread(0, x.dtype, ())
     total, whole = one("reduce_sum", losses, dims=(0,)), one("reduce_sum", scale, dims=(0,))
     return (one("div", total, whole) if reduction == 1 else total), whole
 
 
 @row("aten.nll_loss_backward.default")
 def nll_loss_backward(n: Node, g: Value, x: Value, target: Value, weight: Value | None, reduction: int, ignore: int, whole: Value) -> Value:
-    if len(x.shape) != 2:
-        raise Refused("without batch")
     one = _ops.one
+    if len(x.shape) == 1:
+        x, target = _ops.reshape(x, (1, *x.shape)), _ops.reshape(target, (1,))
     wide = _ops.convert(target, dt.int64)
     counted = _ops.compare(wide, _ops.like(wide, ignore), 1)
     index = _ops.select(counted, wide, _ops.like(wide, 0))
@@ -82,50 +67,7 @@ def nll_loss_backward(n: Node, g: Value, x: Value, target: Value, weight: Value 
     each = one("neg", one("mul", _ops.broadcast_to(g, index.shape), scale))
     each = _ops.select(counted, each, _ops.like(each, 0.0))
     here = _ops.compare(_ops.iota(x.shape, 1, dt.int64), _ops.broadcast_in(index, x.shape, (0,)), 0)
-    return _ops.select(here, _ops.broadcast_in(each, x.shape, (0,)), _ops.like(x, 0.0))
-
-
-@row("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
-def avg_pool_backward(n: Node, g: Value, x: Value, window: Any, stride: Any, padding: Any, ceil: bool, count_pad: bool, divisor: Any) -> Value:
-    """Each share of the gradient goes to all elements of its window."""
-    rank = 2 if "2d" in str(n.node.target) else 3
-    window, low = window_numbers(window, rank), window_numbers(padding, rank)
-    stride = window_numbers(stride, rank) if stride else window
-    lead = len(x.shape) - rank
-    sizes = (*x.shape[lead:], *g.shape[lead:])
-    if not all(isinstance(s, int) and s > 0 for s in sizes):
-        raise Refused("windows over sizes that are not known")
-    if divisor is not None:
-        share = _ops.one("div", g, _ops.like(g, float(divisor)))
-    else:
-        share = by_counts(n, g, x, (window, stride, low, low), count_pad)
-    before = tuple(window[i] - 1 - low[i] for i in range(rank))
-    after = tuple(
-        int(x.shape[lead + i]) + low[i] - 1 - (int(g.shape[lead + i]) - 1) * stride[i] for i in range(rank)
-    )
-    ones, zeros = (1,) * lead, (0,) * lead
-    return _ops.one(
-        "reduce_window", share, kind="sum", window=ones + window, base_dilation=ones + stride,
-        pad_low=zeros + before, pad_high=zeros + after,
-    )  # fmt: skip
-
-
-@row("aten._adaptive_avg_pool2d_backward.default", "aten._adaptive_avg_pool3d_backward.default")
-def adaptive_avg_pool_backward(n: Node, g: Value, x: Value) -> Value:
-    rank = 2 if "2d" in str(n.node.target) else 3
-    lead = len(x.shape) - rank
-    if not all(isinstance(s, int) and s > 0 for s in (*x.shape[lead:], *g.shape[lead:])):
-        raise Refused("sizes that are not known")
-    shape, dims, count = list(x.shape[:lead]), list(range(lead)), 1
-    for i in range(lead, len(x.shape)):
-        size, parts = int(x.shape[i]), int(g.shape[i])
-        if size % parts:
-            raise Refused("parts of unequal size")
-        dims.append(len(shape))
-        shape += [parts, size // parts]
-        count *= size // parts
-    share = _ops.one("div", g, _ops.like(g, float(count)))
-    return n.reshape(_ops.broadcast_in(share, tuple(shape), dims))
+    return n.reshape(_ops.select(here, _ops.broadcast_in(each, x.shape, (0,)), _ops.like(x, 0.0)))
 
 
 @row("aten._weight_norm_interface_backward.default")
