@@ -174,6 +174,26 @@ void make_batches(Work& work, uint32_t threads) {
   }
 }
 
+// Whether the code that was found is that of the batch's kernels. Their entries tell: code of
+// another process with the same hash could take its arguments in another order.
+bool has_code(const Work& work, const Batch& batch) {
+  if (batch.general) {
+    const auto it = work.modules.find(batch.object_key);
+    return it == work.modules.end() ||  // another batch builds it
+           it->second.find(work.built.program.kernels[batch.begin].entry) != std::string::npos;
+  }
+  for (uint32_t i = batch.begin; i < batch.end; ++i) {
+    const std::string& entry = work.built.program.kernels[i].entry;
+    const auto has_it = [&](const auto& object) {
+      return object.second.find(entry) != std::string::npos;
+    };
+    if (std::ranges::none_of(work.objects, has_it)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void build_batch(Work& work, Batch& batch) {
   std::string why;
   if (!generate_batch(&work.built, batch.begin, batch.end, target_of(work.settings.isa),
@@ -182,9 +202,10 @@ void build_batch(Work& work, Batch& batch) {
     batch.messages = cat("No code could be generated: ", why, ".");
     return;
   }
-  if (batch.ready) {
+  if (batch.ready && has_code(work, batch)) {
     return;
   }
+  batch.ready = false;
   if (!batch.general) {
     batch.object_key = cache_key(CacheKind::kObject, work.settings.isa, work.options(), batch.text);
     if (std::optional<std::string> object = cache_get(CacheKind::kObject, batch.object_key)) {

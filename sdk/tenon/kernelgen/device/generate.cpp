@@ -1,5 +1,6 @@
 #include "tenon/kernelgen/device/generate.h"
 
+#include <algorithm>
 #include <set>
 
 #include "tenon/kernelgen/loops/loop_ir.h"
@@ -9,8 +10,21 @@
 namespace tenon::kernelgen {
 namespace {
 
-std::string entry_name(const Kernel& k) {
-  const Hash128 h = structural_hash(k);
+// Names the code: the kernel's hash, and the order of its arguments in terms of the hash's order.
+// Code of another process is found by the hash, and its name tells whether its arguments agree.
+std::string entry_name(const Kernel& k, const LoopTree& tree) {
+  std::vector<uint32_t> buffers, extents;
+  Hash128 h = structural_hash(k, &buffers, &extents);
+  const auto add = [&](uint64_t v) {
+    h.lo = (h.lo ^ v) * 0x9fb21c651e98df25ull;
+    h.hi = (h.hi + v) * 0xd6e8feb86659fd93ull;
+    h.lo ^= h.hi >> 32;
+    h.hi ^= h.lo >> 29;
+  };
+  for (const LoopTree::Argument& b : tree.buffers) {
+    add(static_cast<uint64_t>(std::ranges::find(buffers, b.buffer) - buffers.begin()));
+  }
+  for (uint32_t e : extents) add(e);
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string s = "k_";
   for (int i = 15; i >= 0; --i) s += kDigits[h.hi >> (4 * i) & 15];
@@ -23,8 +37,9 @@ bool to_tree(Kernel& kernel, const Target& target, Schedule* schedule, LoopTree*
   if (!verify(kernel, why)) return false;
   Prepared prepared = prepare(kernel);
   if (!schedule_kernel(prepared.kernel, target, schedule, why)) return false;
-  tree->name = entry_name(kernel);
-  return lower(prepared, *schedule, tree, why);
+  if (!lower(prepared, *schedule, tree, why)) return false;
+  tree->name = entry_name(kernel, *tree);
+  return true;
 }
 
 }  // namespace

@@ -316,8 +316,9 @@ std::string to_text(const Kernel& kernel);
 // the fault.
 bool verify(const Kernel& kernel, std::string* why);
 
-// A structural hash of 128 bits. It does not depend on the numbering of axes, buffers or
-// expressions, nor on origins: the same kernel in another layer or another model has the same hash.
+// A structural hash of 128 bits. It does not depend on the numbering of axes, buffers or extents,
+// nor on origins: the same kernel in another layer or another model has the same hash. The order of
+// an operation's arguments counts, since it decides in which order the code takes its buffers.
 struct Hash128 {
   uint64_t lo = 0, hi = 0;
   bool operator==(const Hash128&) const = default;

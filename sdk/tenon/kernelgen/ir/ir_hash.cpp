@@ -101,24 +101,16 @@ class Hasher {
     const uint64_t head = static_cast<uint64_t>(x.kind) << 32 | uint64_t{x.op} << 16 | x.type;
     Hash128 r{mix(mix(head, ref), static_cast<uint64_t>(x.bits)),
               mix(mix(head + 77, ref), ~static_cast<uint64_t>(x.bits))};
-    // The order of a commutative operation's arguments follows ExprId numbers, which differ between
-    // pools.
-    const bool symmetric =
-        x.kind == X::kOp && (x.op == TENON_S_ADD || x.op == TENON_S_MUL || x.op == TENON_S_AND ||
-                             x.op == TENON_S_OR || x.op == TENON_S_XOR);
-    Hash128 sum{};
+    // In order, also for operations that commute: what a kernel reads first decides the order of
+    // its arguments, and kernels with one hash share code.
+    Hash128 list{};
     for (ExprId a : k_.pool.args(e)) {
       const Hash128 h = expr(a);
-      if (symmetric) {
-        sum.lo += mix(h.lo, 3);
-        sum.hi += mix(h.hi, 5);
-      } else {
-        sum.lo = mix(sum.lo, h.lo);
-        sum.hi = mix(sum.hi, h.hi);
-      }
+      list.lo = mix(list.lo, h.lo);
+      list.hi = mix(list.hi, h.hi);
     }
-    r.lo = mix(r.lo, sum.lo);
-    r.hi = mix(r.hi, sum.hi);
+    r.lo = mix(r.lo, list.lo);
+    r.hi = mix(r.hi, list.hi);
     memo_.emplace(e, r);
     return r;
   }

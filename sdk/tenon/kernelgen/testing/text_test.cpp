@@ -137,6 +137,28 @@ TEST(Text, EqualKernelsOfDifferentProgramsHashEqual) {
                structural_hash(ka[0]));
 }
 
+// Kernels with one hash share code, also from a cache. A product of two loads once had one hash for
+// both orders of its factors, while the code took its buffers in the order in which it reads them.
+TEST(Text, EqualHashesMeanEqualArguments) {
+  const auto build = [](bool swapped) {
+    Builder b;
+    const Tensor s = b.input(TENON_F32, {b.dim(64)}), v = b.input(TENON_F32, {b.dim(64)});
+    Pool& pool = b.pool();
+    const ExprId four = pool.integer(4);
+    const auto load = [&](const Tensor& t, ExprId at) { return b.load(t, {&at, 1}); };
+    const ExprId first = load(swapped ? v : s, four);
+    const ExprId second = load(swapped ? s : v, four);
+    b.output(b.map(TENON_F32, {b.dim(64)}, [&](std::span<const ExprId> axes) {
+      const ExprId difference = pool.op(TENON_S_SUB, {load(s, axes[0]), load(v, axes[0])});
+      return pool.op(TENON_S_SUB, {difference, pool.op(TENON_S_MUL, {first, second})});
+    }));
+    return texts(b, Target::avx512());
+  };
+  const Texts a = build(false), b = build(true);
+  EXPECT_EQ(structural_hash(a.kernels[0]) == structural_hash(b.kernels[0]), a.code == b.code)
+      << a.code << b.code;
+}
+
 // Panels of weights: what is contiguous in the filter is one axis of the squares, and the guard of
 // the last panel is evaluated per block.
 TEST(Text, PanelsAreTurnedOver) {
