@@ -280,7 +280,7 @@ _W = (
 )
 
 
-def _add_chebyshev(kind: str, forms: Any, turned: Any) -> None:
+def _add_chebyshev(kind: str, forms: tuple[Any, Any, Any], turned: Any) -> None:
     def add(name: str, place: Callable[[Tensor], Tensor]) -> None:
         def function(x: Any, n: Any) -> Any:
             dtype = _result_dtype(x, n)

@@ -81,10 +81,10 @@ def trilinear(n: Node, a: Value, b: Value, c: Value, at_a: Any, at_b: Any, at_c:
         for axis in sorted(at):
             shape.insert(axis, 1)
         factors.append(_ops.reshape(x, shape))
-    shape = factors[0].shape
+    whole = factors[0].shape
     for x in factors[1:]:
-        shape = _ops.broadcast_shapes(shape, x.shape)
-    a, b, c = (_ops.broadcast_to(x, shape) for x in factors)
+        whole = _ops.broadcast_shapes(whole, x.shape)
+    a, b, c = (_ops.broadcast_to(x, whole) for x in factors)
     product = _ops.one("mul", _ops.one("mul", a, b), c)
     return n.reshape(_ops.one("reduce_sum", product, dims=tuple(sorted(over))))
 

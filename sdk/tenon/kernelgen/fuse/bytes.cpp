@@ -104,6 +104,14 @@ class Bytes {
     return value && *value >= -128 && *value <= 255 ? p_.integer(*value, TENON_I32) : kNone;
   }
 
+  // Whether the type can hold a zero point; kNone is 0.
+  bool is_byte_of(ExprId zero, DType type) const {
+    if (zero == kNone) return true;
+    if (const auto value = p_.value(zero))
+      return type == TENON_U8 ? *value >= 0 && *value <= 255 : *value >= -128 && *value <= 127;
+    return is_op(zero, TENON_S_CONVERT) && p_.type(p_.arg(zero, 0)) == type;
+  }
+
   bool zero_outside(ExprId load) {
     const ExprId other = seen_through(p_.arg(load, 1));
     return p_.is_const(other) && p_.number_value(other) == 0;
@@ -157,6 +165,8 @@ class Bytes {
     if (uses_any(of_x.zero, s.space) || uses_any(of_x.zero, s.reduce) ||
         uses_any(of_w.zero, s.reduce))
       return;
+    // Where x is padded, its zero point has to be one of its own bytes.
+    if (of_x.guard != kNone && !is_byte_of(of_x.zero, p_.type(of_x.load))) return;
     const ExprId weights = w, read = narrow_of(p_, x);
     if (of_x.padded && p_.at(read).kind != X::kLoad) return;
     const DType x_type = p_.type(of_x.load), w_type = p_.type(of_w.load);

@@ -57,7 +57,6 @@ bool is_integer(DType t) {
 bool is_signed(DType t) {
   return elements::dtype_is_signed(t) || is_float(t) || elements::dtype_is_complex(t);
 }
-// Floats of a byte and complex numbers have none: kernels do not compute with them.
 int64_t Pool::likely(ExprId size) const {
   constexpr int64_t kMiddling = 256;
   std::vector<int64_t> ext;

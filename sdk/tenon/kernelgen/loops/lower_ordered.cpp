@@ -231,7 +231,7 @@ class Ordered {
 
   // The number of points wanted, if keeping the best so far costs less than sorting all; else 0.
   int64_t selects() const {
-    constexpr int64_t kFew = 128;
+    constexpr int64_t kFew = 64;
     const auto wanted = p_.value(p_.axes()[st_.fill[0]].extent);
     const auto all = p_.value(p_.axes()[st_.reduce[0]].extent);
     const bool few = wanted && *wanted <= kFew && (!all || *all >= 4 * *wanted);
