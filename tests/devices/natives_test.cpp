@@ -312,10 +312,8 @@ tenon_code_t run_triple(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t
                   &from);
   x.export_memory(x.self, device, args->outputs[0], str("sim.handle"), &to);
   auto* const work = new Work{from.handle, to.handle, args->output_dims[0][0]};
-  const tenon_native_handle_t* const wait = args->native_wait;
   return native().stream_submit(
-      nullptr, args->native_queue->handle, wait != nullptr ? wait->handle : 0,
-      wait != nullptr ? wait->value : 0,
+      nullptr, args->native_queue->handle, 0, 0,
       [](void* self) {
         const std::unique_ptr<Work> w(static_cast<Work*>(self));
         void *a = nullptr, *b = nullptr;
@@ -335,7 +333,6 @@ TEST_F(Natives, KernelsOfAnotherPluginGetTheNativeStream) {
   kernels.flags = TENON_KERNELS_ON_QUEUE;
   kernels.device_kind = str("sim");
   kernels.queue_kind = str("sim.queue");
-  kernels.fence_kind = str("sim.fence");
   kernels.query = query_triple;
   kernels.create = [](void*, tenon_device_t* device, const tenon_kernel_call_t*,
                       tenon_kernel_t** out) -> tenon_code_t {
