@@ -83,7 +83,6 @@ Result<std::unique_ptr<KernelProgram>> KernelProgram::load(const KernelsOfPlugin
   TENON_ASSIGN_OR_RETURN(p->graph_, artifact.read_graph());
   TENON_ASSIGN_OR_RETURN(const DeviceFacts facts, facts_of(set, artifact.target));
   p->device_ = device;
-  if (is_native(set)) p->native_ = std::make_unique<NativeOrder>(set, device);
   p->alignment_ = facts.alignment;
   p->parts_at_once_ = facts.free_threads;
   p->graph_->freeze();

@@ -9,7 +9,6 @@
 #include <tenon/abi/compile.h>
 
 #include "core/dispatch/kernel_call.h"
-#include "core/dispatch/native_order.h"
 #include "core/dispatch/own_buffer.h"
 #include "core/ir/form.h"
 #include "core/runtime/shapes.h"
@@ -76,8 +75,8 @@ class KernelProgram {
     const tenon_call_t& call;
     const Places& places;
     uint64_t scratch = 0;
-    const NativeOrder::Turn* turn = nullptr;  // of kernels for the native stream
-    bool begun = false;                       // something was submitted
+    const tenon_native_handle_t* stream = nullptr;  // of kernels that submit to a native one
+    bool begun = false;                             // something was submitted
   };
   Status run_all(Submission& all) const;
   Status run_native(Submission& all) const;
@@ -92,7 +91,6 @@ class KernelProgram {
   ir::Digest form_{};  // of kernels that are kept in the cache
   runtime::Shapes shapes_;
   std::unordered_map<ir::Value, OwnBuffer> constants_;
-  std::unique_ptr<NativeOrder> native_;  // null: kernels take the device's own queue, or none
   std::vector<Launch> launches_;
   uint64_t scratch_bytes_ = 0, constant_bytes_ = 0, alignment_ = 1;
 };

@@ -64,7 +64,10 @@ const tenon_device_api_t* device() {
 struct Copies {
   std::vector<std::pair<uint32_t, tenon_fence_point_t>> of_nothing;  // waits, signal
   int fences = 0;
-  bool stuck = false;  // no wait is ever over
+  bool stuck = false;      // no wait is ever over
+  bool holds = false;      // a copy that waits is held back until the host waits, as all behind it
+  bool all_there = false;  // the device says that it holds nothing
+  bool held = false;
 } copies;
 
 const tenon_queue_api_t* queue_api() {
@@ -74,6 +77,7 @@ const tenon_queue_api_t* queue_api() {
     EXPECT_EQ(copy->length_bytes, 0u);
     EXPECT_NE(copy->to, nullptr);
     copies.of_nothing.emplace_back(waits, signal);
+    copies.held |= copies.holds && waits != 0;
     return TENON_OK;
   };
   api.fence_create = [](void*, tenon_device_t*, uint64_t, tenon_fence_t** out) {
@@ -88,6 +92,7 @@ const tenon_queue_api_t* queue_api() {
     return *out = copies.stuck ? 0 : UINT64_MAX, TENON_OK;
   };
   api.fence_wait = [](void*, tenon_fence_t*, uint64_t, uint64_t) {
+    copies.held = false;
     return ++seen.ends, copies.stuck ? TENON_DEADLINE_EXCEEDED : TENON_OK;
   };
   return &api;
@@ -98,13 +103,7 @@ const tenon_exchange_api_t* exchange_api() {
   api.export_queue = [](void*, tenon_queue_t* queue, tenon_str_t kind, tenon_native_handle_t* out) {
     out->kind = kind;
     out->handle = reinterpret_cast<uintptr_t>(queue);
-    return TENON_OK;
-  };
-  api.export_fence = [](void*, tenon_fence_t* fence, uint64_t value, tenon_str_t kind,
-                        tenon_native_handle_t* out) {
-    out->kind = kind;
-    out->handle = reinterpret_cast<uintptr_t>(fence);
-    out->value = value;
+    out->flags = copies.all_there ? TENON_NATIVE_ALL_THERE : 0;
     return TENON_OK;
   };
   return &api;
@@ -166,7 +165,8 @@ tenon_code_t run(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t* args)
   if (args->native_queue != nullptr) {
     EXPECT_EQ(args->queue, nullptr);
     EXPECT_EQ(from_abi_str(args->native_queue->kind), "t.stream");
-    seen.submitted.emplace_back(args->native_wait != nullptr ? args->native_wait->value : 0, false);
+    EXPECT_FALSE(copies.held);  // the kernel would overtake what it needs, which comes behind it
+    seen.submitted.emplace_back(0, false);
   }
   if (args->queue != nullptr) {
     if (static_cast<int>(seen.submitted.size()) == seen.fail_at) return TENON_INTERNAL;
@@ -419,36 +419,57 @@ TEST(KernelProgram, TheEndOfAFailedExecutionIsNotAwaitedForEver) {
   set_limit(Limit::kDeviceWaitSeconds, before);
 }
 
-// Kernels that submit to the native stream: a copy before them makes the point that they wait for,
-// one behind them signals.
-TEST(KernelProgram, KernelsForANativeStreamAreOrderedByCopiesOfNothing) {
+const tenon_compile_api_t* native_sums() {
   static tenon_kernels_api_t kernels = set_table();
   kernels.queue_kind = to_abi_str("t.stream");
-  kernels.fence_kind = to_abi_str("t.event");
   static const auto* api =
       compile_from_kernels({device(), queue_api(), &kernels, "sums", "1", {}, exchange_api()});
+  return api;
+}
+
+// What an execution waits for may be held back, so it is awaited before kernels go to the stream.
+TEST(KernelProgram, KernelsForANativeStreamOvertakeNothing) {
   const auto graph = read(kFour);
-  {
-    Loaded program(api, *graph);
-    tenon_buffer_t x{{1, 2, 3}}, out{{0, 0, 0}};
-    seen.submitted.clear();
-    for (uint32_t round = 1; round <= 2; ++round) {
-      copies.of_nothing.clear();
-      seen.submitted.clear();
-      EXPECT_EQ(program.run({&x}, &out, kQueue), TENON_OK);
-      for (size_t i = 0; i < seen.submitted.size(); ++i)
-        EXPECT_EQ(seen.submitted[i].first, i == 0 ? round : 0u);  // the value of the fence
-      ASSERT_EQ(copies.of_nothing.size(), 2u);
-      EXPECT_EQ(copies.of_nothing[0].first, 1u);
-      EXPECT_EQ(copies.of_nothing[0].second.value, round);
-      EXPECT_EQ(copies.of_nothing[1].second.value, 2u);  // that of the call
-    }
-    tenon_buffer_t alone{{0, 0, 0}};
-    EXPECT_EQ(program.run({&x}, &alone), TENON_OK);
-    EXPECT_EQ(out.values, alone.values);
-    EXPECT_EQ(copies.fences, 1);
+  Loaded program(native_sums(), *graph);
+  tenon_buffer_t x{{1, 2, 3}}, out{{0, 0, 0}};
+  copies = {};
+  copies.holds = true;
+  for (int round = 1; round <= 2; ++round) {
+    copies.of_nothing.clear();
+    EXPECT_EQ(program.run({&x}, &out, kQueue), TENON_OK);
+    EXPECT_EQ(seen.ends, round);
+    ASSERT_EQ(copies.of_nothing.size(), 2u);
+    EXPECT_EQ(copies.of_nothing[0].first, 1u);
+    EXPECT_EQ(copies.of_nothing[1].first, 0u);
+    EXPECT_EQ(copies.of_nothing[1].second.value, 2u);  // that of the call
+    EXPECT_EQ(copies.fences, 0);
   }
-  EXPECT_EQ(copies.fences, 0);
+  EXPECT_FALSE(seen.submitted.empty());
+  tenon_buffer_t alone{{0, 0, 0}};
+  EXPECT_EQ(program.run({&x}, &alone), TENON_OK);
+  EXPECT_EQ(out.values, alone.values);
+  copies = {};
+}
+
+// The device says that the stream has everything: then its order suffices, if all points that the
+// execution waits for are reached.
+TEST(KernelProgram, KernelsForAFullStreamAreNotAwaited) {
+  const auto graph = read(kFour);
+  Loaded program(native_sums(), *graph);
+  tenon_buffer_t x{{1, 2, 3}}, out{{0, 0, 0}};
+  copies = {};
+  copies.all_there = true;
+  EXPECT_EQ(program.run({&x}, &out, kQueue), TENON_OK);
+  EXPECT_EQ(seen.ends, 0);
+  EXPECT_EQ(copies.of_nothing.size(), 1u);
+  copies.stuck = true;
+  const uint64_t before = limit(Limit::kDeviceWaitSeconds);
+  set_limit(Limit::kDeviceWaitSeconds, 0);
+  const size_t submitted = seen.submitted.size();
+  EXPECT_EQ(program.run({&x}, &out, kQueue), TENON_DEVICE_LOST);
+  EXPECT_EQ(seen.submitted.size(), submitted);
+  set_limit(Limit::kDeviceWaitSeconds, before);
+  copies = {};
 }
 
 TEST(KernelProgram, SavedKernelsComeBackFromTheCache) {

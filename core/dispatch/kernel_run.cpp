@@ -9,6 +9,7 @@
 #include "core/base/process/thread_pool.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_program.h"
+#include "core/dispatch/native_order.h"
 #include "core/dispatch/queue_end.h"
 #include "core/runtime/trace.h"
 
@@ -55,11 +56,8 @@ struct KernelProgram::Run {
   }
   // first, last: of the execution.
   void order(const Submission& all, bool first, bool last) {
-    if (all.turn != nullptr) {
-      args.native_queue = &all.turn->queue;
-      if (first) args.native_wait = &all.turn->wait;
-      return;
-    }
+    args.native_queue = all.stream;
+    if (all.stream != nullptr) return;
     args.queue = all.call.queue;
     if (first) args.waits = all.call.waits, args.wait_count = all.call.wait_count;
     if (last) args.signal = all.call.signal;
@@ -71,7 +69,7 @@ Status KernelProgram::execute(const tenon_call_t& call) const {
   Submission all{call, places};
   TENON_RETURN_IF_ERROR(places_of(call, &places, &all.scratch));
   if (launches_.empty()) return signal_alone(call);
-  Status status = native_ != nullptr && call.queue != nullptr ? run_native(all) : run_all(all);
+  Status status = is_native(set_) && call.queue != nullptr ? run_native(all) : run_all(all);
   if (status.ok() || !all.begun || call.queue == nullptr) return status;
   // Nothing of a failed execution may be in flight.
   Status ended = end_submitted(*set_.queue, device_, call.queue, places.begin()->second.buffer);
@@ -100,14 +98,14 @@ Status KernelProgram::run_all(Submission& all) const {
 }
 
 Status KernelProgram::run_native(Submission& all) const {
-  NativeOrder::Turn turn{};
+  tenon_native_handle_t stream{};
   const tenon_call_t& call = all.call;
   tenon_buffer_t* const any = all.places.begin()->second.buffer;
-  TENON_RETURN_IF_ERROR(native_->begin(call.queue, any, call.waits, call.wait_count, &turn));
-  all.begun = true;
-  all.turn = &turn;
+  TENON_RETURN_IF_ERROR(
+      begin_native(set_, device_, call.queue, any, {call.waits, call.wait_count}, &stream));
+  all.stream = &stream;
   TENON_RETURN_IF_ERROR(run_all(all));
-  return native_->end(call.queue, any, turn, call.signal);
+  return end_native(set_, call.queue, any, call.signal);
 }
 
 Status KernelProgram::run(const Launch& launch, Submission& all, uint32_t order) const {
@@ -155,7 +153,7 @@ Status KernelProgram::run_parts(const Launch& launch, const tenon_kernel_args_t&
   const auto run_part = [&](uint32_t index) {
     tenon_kernel_args_t part = args;
     part.part_index = index;
-    if (index != 0) part.waits = nullptr, part.wait_count = 0, part.native_wait = nullptr;
+    if (index != 0) part.waits = nullptr, part.wait_count = 0;
     if (index + 1 != launch.part_count) part.signal = {};
     return set_.kernels->run(set_.kernels->self, launch.kernel, &part);
   };

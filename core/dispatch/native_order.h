@@ -2,44 +2,20 @@
 // device's own queue. A device may hold submitted work back, so the stream alone is no order: see
 // ADR 0040.
 #pragma once
-#include <map>
-#include <mutex>
-#include <vector>
+#include <span>
 
 #include "core/dispatch/kernel_call.h"
 
 namespace tenon::dispatch {
 
-// Threads: safe; one thread at a time for each queue.
-class NativeOrder {
- public:
-  NativeOrder(const KernelsOfPlugin& set, tenon_device_t* device) : set_(set), device_(device) {}
-  ~NativeOrder();  // no work is in flight
-  NativeOrder(const NativeOrder&) = delete;
-
-  struct Turn {
-    tenon_fence_point_t point;  // behind all that was submitted to the queue before
-    tenon_native_handle_t queue, wait;
-  };
-  // Before the kernels of an execution: what they submit to, and wait for. `any`: a buffer of the
-  // device, which is not touched.
-  Status begin(tenon_queue_t* queue, tenon_buffer_t* any, const tenon_fence_point_t* waits,
-               uint32_t wait_count, Turn* out);
-  // Behind them.
-  Status end(tenon_queue_t* queue, tenon_buffer_t* any, const Turn& turn,
-             tenon_fence_point_t signal) const;
-
- private:
-  struct Line {
-    tenon_fence_t* fence = nullptr;
-    uint64_t value = 0;
-  };
-  Status next_point(tenon_queue_t* queue, tenon_fence_point_t* out);
-  const KernelsOfPlugin& set_;
-  tenon_device_t* device_;
-  std::mutex mutex_;
-  std::map<tenon_queue_t*, Line> lines_;
-  std::vector<tenon_fence_t*> failed_;  // may still be named by work
-};
+// Before the kernels of an execution. Blocks until what was submitted to the queue, and what the
+// points stand for, is done or in the stream. *out: the stream, valid as long as the queue. `any`:
+// a buffer of the device, which is not touched. Fails as await_before does.
+Status begin_native(const KernelsOfPlugin& set, tenon_device_t* device, tenon_queue_t* queue,
+                    tenon_buffer_t* any, std::span<const tenon_fence_point_t> waits,
+                    tenon_native_handle_t* out);
+// Behind them.
+Status end_native(const KernelsOfPlugin& set, tenon_queue_t* queue, tenon_buffer_t* any,
+                  tenon_fence_point_t signal);
 
 }  // namespace tenon::dispatch

@@ -26,21 +26,32 @@ Status await_point(const tenon_queue_api_t& api, tenon_fence_point_t point, bool
   }
 }
 
-Status end_submitted(const tenon_queue_api_t& api, tenon_device_t* device, tenon_queue_t* queue,
-                     tenon_buffer_t* any) {
+Status await_before(const tenon_queue_api_t& api, tenon_device_t* device, tenon_queue_t* queue,
+                    tenon_buffer_t* any, std::span<const tenon_fence_point_t> points) {
   tenon_fence_t* fence = nullptr;
   clear_failure();
-  // A device that makes no fence, or takes no copy, runs nothing more either.
-  if (api.fence_create(api.self, device, 0, &fence) != TENON_OK || fence == nullptr) return {};
+  TENON_RETURN_IF_ERROR(from_abi(api.fence_create(api.self, device, 0, &fence), "fence_create"));
+  if (fence == nullptr) return error(TENON_INTERNAL, "T0612", "a device made no fence");
   const tenon_copy_t copy = runtime::copy_of_nothing(any);
-  Status status;
-  if (api.copy_async(api.self, queue, &copy, nullptr, 0, {fence, 1}) == TENON_OK)
-    status = await_point(api, {fence, 1}, true);
-  clear_failure();
+  Status status = from_abi(api.copy_async(api.self, queue, &copy, points.data(),
+                                          static_cast<uint32_t>(points.size()), {fence, 1}),
+                           "copy of nothing");
+  if (status.ok()) status = await_point(api, {fence, 1}, false);
+  if (status.code() == TENON_CANCELLED) {
+    Status ended = await_point(api, {fence, 1}, true);
+    if (ended.error_code() == "T0618") status = std::move(ended);
+  }
   // Work may signal the fence of a device that was given up, so it stays.
-  if (status.error_code() == "T0618") return status;
-  (void)api.fence_destroy(api.self, fence);
-  return {};
+  if (status.error_code() != "T0618") (void)api.fence_destroy(api.self, fence);
+  return status;
+}
+
+// A device that makes no fence, or takes no copy, runs nothing more either.
+Status end_submitted(const tenon_queue_api_t& api, tenon_device_t* device, tenon_queue_t* queue,
+                     tenon_buffer_t* any) {
+  Status ended = await_before(api, device, queue, any, {});
+  clear_failure();
+  return ended.error_code() == "T0618" ? std::move(ended) : Status();
 }
 
 }  // namespace tenon::dispatch

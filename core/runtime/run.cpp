@@ -215,6 +215,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   Status waited = wait_all();
   if (!waited.ok() && status.code() != TENON_CANCELLED) status = std::move(waited);
   if (status.ok()) {
+    staged_.clear();
     keep_copies();
     drop_imports();
   } else {

@@ -106,7 +106,7 @@ bool finds_its_stream(const runtime::KernelSet& set, const runtime::DeviceApis& 
   if (kernels.queue_kind.size == 0) return true;
   const tenon_exchange_api_t* exchange = apis.exchange;
   if (goes_to_queue(kernels, apis.queue) && exchange != nullptr &&
-      exchange->export_queue != nullptr && exchange->export_fence != nullptr)
+      exchange->export_queue != nullptr)
     return true;
   log_warning(
       "plugins",

@@ -233,7 +233,7 @@ Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* c, const tenon_fe
   TENON_TRY(check_copy_kind(*c));
   queue_of(q)->queue->submit(
       points_of(waits, wait_count), point_of(signal),
-      [device, c = *c](Queue& queue) { return perform_copy(*device, c, queue); });
+      [device, c = *c](Queue& queue) { return perform_copy(*device, c, queue); }, holds_back());
   return {};
 }
 
@@ -269,6 +269,10 @@ Status fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t timeout_
 }
 
 }  // namespace
+
+bool holds_back() {
+  return setting("TENON_SIM_HOLD") == "1";
+}
 
 Running::Running(uint32_t ordinal) : ordinal_(ordinal) {
   Activity& a = activity();

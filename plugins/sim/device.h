@@ -109,6 +109,9 @@ struct HostFence : Fence {
   const uint64_t number;
 };
 
+// Whether the device is to hold work back that waits (TENON_SIM_HOLD).
+bool holds_back();
+
 inline Device* device_of(tenon_device_t* d) {
   return reinterpret_cast<Device*>(d);
 }

@@ -76,6 +76,7 @@ Status export_queue(void*, tenon_queue_t* q, tenon_str_t kind, tenon_native_hand
   }
   auto made = sized<tenon_native_handle_t>();
   made.kind = str(kStream);
+  made.flags = queue.queue->holds() ? 0 : TENON_NATIVE_ALL_THERE;
   made.handle = queue.device->native_of(number);
   return give_record(out, made);
 }

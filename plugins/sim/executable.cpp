@@ -394,8 +394,9 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   run->profile = call->profile;
   if (call->queue != nullptr) {
     queue_of(call->queue)
-        ->queue->submit(points_of(call->waits, call->wait_count), point_of(call->signal),
-                        [run](Queue& queue) { return perform(*run, queue); });
+        ->queue->submit(
+            points_of(call->waits, call->wait_count), point_of(call->signal),
+            [run](Queue& queue) { return perform(*run, queue); }, holds_back());
     return {};
   }
   Fence done(0);

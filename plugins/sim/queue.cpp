@@ -1,5 +1,6 @@
 #include "queue.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -89,6 +90,11 @@ Status Fence::wait(uint64_t value, uint64_t timeout_ns) const {
   return failed_at_ <= value ? tenon::fail(fault_.code, fault_.message) : Status();
 }
 
+bool Fence::settled(uint64_t value) const {
+  const std::lock_guard lock(mutex_);
+  return value_ >= value || failed_at_ <= value;
+}
+
 Fault Fence::wait_quietly(uint64_t value) const {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return value_ >= value || failed_at_ <= value; });
@@ -131,12 +137,29 @@ void Queue::release() {
   released_.notify_all();
 }
 
-void Queue::submit(std::vector<FencePoint> waits, FencePoint signal, Command run) {
+void Queue::submit(std::vector<FencePoint> waits, FencePoint signal, Command run,
+                   bool can_be_held) {
   {
     const std::lock_guard lock(mutex_);
-    items_.push_back({std::move(waits), signal, std::move(run)});
+    items_.push_back({std::move(waits), signal, std::move(run), can_be_held});
   }
   submitted_.notify_one();
+}
+
+bool Queue::Item::is_held() const {
+  return can_be_held && std::ranges::any_of(waits, [](const FencePoint& point) {
+           return point.fence != nullptr && !point.fence->settled(point.value);
+         });
+}
+
+bool Queue::holds() {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(items_, &Item::is_held);
+}
+
+std::deque<Queue::Item>::iterator Queue::next() {
+  if (!items_.front().is_held()) return items_.begin();
+  return std::ranges::find(items_, false, &Item::can_be_held);
 }
 
 void Queue::wait_idle() {
@@ -164,8 +187,13 @@ void Queue::work() {
   for (;;) {
     submitted_.wait(lock, [&] { return stopping_ || !items_.empty(); });
     if (items_.empty()) return;
-    Item item = std::move(items_.front());
-    items_.pop_front();
+    const auto chosen = next();
+    if (chosen == items_.end()) {  // fences do not wake the queue
+      submitted_.wait_for(lock, std::chrono::microseconds(100));
+      continue;
+    }
+    Item item = std::move(*chosen);
+    items_.erase(chosen);
     busy_ = true;
     lock.unlock();
     Fault fault = perform(item);

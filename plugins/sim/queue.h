@@ -35,6 +35,7 @@ class Fence {
   // Calls `call` once, when the value is reached or can no longer be, with the fault or none, on
   // the thread that causes it; at once if that is so already. It must not block.
   void when(uint64_t value, std::function<void(const Fault&)> call);
+  bool settled(uint64_t value) const;  // whether a wait would return
   // Like wait without a timeout, but returns the fault without recording it at the host.
   Fault wait_quietly(uint64_t value) const;
 
@@ -66,7 +67,11 @@ class Queue {
 
   // Runs on the queue's thread.
   using Command = std::function<Status(Queue&)>;
-  void submit(std::vector<FencePoint> waits, FencePoint signal, Command run);
+  // can_be_held: as if the host kept the command, and all such commands behind it, until its waits
+  // are over. Other commands then overtake it.
+  void submit(std::vector<FencePoint> waits, FencePoint signal, Command run,
+              bool can_be_held = false);
+  bool holds();  // whether a command is held
   void wait_idle();
   // Waits until all submitted work is done. Returns the first failure since the last drain.
   Fault drain();
@@ -86,7 +91,10 @@ class Queue {
     std::vector<FencePoint> waits;
     FencePoint signal;
     Command run;
+    bool can_be_held;
+    bool is_held() const;
   };
+  std::deque<Item>::iterator next();
   void work();
   Fault perform(Item& item);
 

@@ -61,6 +61,27 @@ TEST_F(QueueTest, AFenceOrdersTwoQueues) {
   EXPECT_EQ(seen, 42);
 }
 
+TEST_F(QueueTest, HeldCommandsAreOvertakenByOthersAlone) {
+  Queue queue;
+  Fence gate(0), overtaken(0), last(0);
+  std::string order;
+  const auto note = [&](char letter) {
+    return [&order, letter](Queue&) {
+      order += letter;
+      return Status();
+    };
+  };
+  queue.submit({{&gate, 1}}, {}, note('a'), true);
+  queue.submit({}, {&last, 1}, note('b'), true);
+  queue.submit({}, {&overtaken, 1}, note('c'));
+  ASSERT_TRUE(overtaken.wait(1, UINT64_MAX).ok());
+  EXPECT_TRUE(queue.holds());
+  gate.signal(1);
+  ASSERT_TRUE(last.wait(1, UINT64_MAX).ok());
+  EXPECT_EQ(order, "cab");
+  EXPECT_FALSE(queue.holds());
+}
+
 TEST_F(QueueTest, AFailureReachesEveryWaiterAndItsWorkDoesNotRun) {
   Queue first, second;
   Fence made(0), used(0);

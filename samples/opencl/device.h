@@ -2,6 +2,7 @@
 #ifndef OPENCL_SAMPLE_DEVICE_H_
 #define OPENCL_SAMPLE_DEVICE_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -94,21 +95,26 @@ class FollowingEvent {
   FollowingEvent(const Functions* cl, cl_event event) : cl_(cl), event_(event) {}
   ~FollowingEvent() { cl_->clReleaseEvent(event_); }
   FollowingEvent(const FollowingEvent&) = delete;
-  cl_event event() const { return event_; }
-  // For Timeline::when. An event that its owner has set already stays as it is.
-  static void settle(void* self, const tenon::Fault& fault);
+  // An event that its owner has set already stays as it is.
+  static void settle(void* self, const tenon::Fault& fault);  // for Timeline::when
+  bool settled() const { return settled_; }
 
  private:
   const Functions* cl_;
   cl_event event_;
+  std::atomic<bool> settled_{false};
 };
 
-// Events that follow it live as long as it does.
+// Events that follow it live as long as it does, or until it gets another one when they are
+// settled.
 struct Fence : tenon::Timeline {
   Fence(Device* on, uint64_t initial) : Timeline(initial), device(on) {}
   Device* const device;
   std::mutex mutex;
-  std::vector<std::unique_ptr<FollowingEvent>> followers;
+  std::vector<std::shared_ptr<FollowingEvent>> followers;
+
+  // Takes over a reference to the event, which is set when the fence has the value, or cannot.
+  void follow(cl_event event, uint64_t value);
 };
 
 inline Device* device_of(tenon_device_t* d) {

@@ -135,6 +135,7 @@ Status export_queue(void*, tenon_queue_t* queue, tenon_str_t kind, tenon_native_
   TENON_TRY(check_kind(kind, kStream));
   tenon_native_handle_t made = {};
   made.kind = tenon::str(kStream);
+  made.flags = queue_of(queue)->line->holds() ? 0 : TENON_NATIVE_ALL_THERE;
   made.handle = reinterpret_cast<uintptr_t>(queue_of(queue)->line->queue);
   return tenon::give_record(out, made);
 }
@@ -175,8 +176,7 @@ Status signal_event(cl_event event, Fence& fence) {
   if (type != CL_COMMAND_USER)
     return fail(TENON_INVALID_ARGUMENT, "opencl: only a user event can be signalled");
   TENON_TRY(check(cl.clRetainEvent(event), "keeping an event"));
-  fence.followers.push_back(std::make_unique<FollowingEvent>(&cl, event));
-  fence.when(1, FollowingEvent::settle, fence.followers.back().get());
+  fence.follow(event, 1);
   return {};
 }
 
@@ -207,13 +207,7 @@ Status export_fence(void*, tenon_fence_t* f, uint64_t value, tenon_str_t kind,
   cl_int code = CL_SUCCESS;
   const cl_event event = fence.device->cl->clCreateUserEvent(fence.device->context, &code);
   TENON_TRY(check(code, "making an event"));
-  auto follower = std::make_unique<FollowingEvent>(fence.device->cl, event);
-  FollowingEvent* const kept = follower.get();
-  {
-    const std::lock_guard lock(fence.mutex);
-    fence.followers.push_back(std::move(follower));
-  }
-  fence.when(value, FollowingEvent::settle, kept);
+  fence.follow(event, value);
   tenon_native_handle_t made = {};
   made.kind = tenon::str(kFence);
   made.handle = reinterpret_cast<uintptr_t>(event);
@@ -223,9 +217,20 @@ Status export_fence(void*, tenon_fence_t* f, uint64_t value, tenon_str_t kind,
 }  // namespace
 
 void FollowingEvent::settle(void* self, const tenon::Fault& fault) {
-  const auto& follower = *static_cast<const FollowingEvent*>(self);
+  auto& follower = *static_cast<FollowingEvent*>(self);
   constexpr cl_int kFailed = -1;
   follower.cl_->clSetUserEventStatus(follower.event_, fault.ok() ? CL_COMPLETE : kFailed);
+  follower.settled_ = true;
+}
+
+void Fence::follow(cl_event event, uint64_t value) {
+  const auto follower = std::make_shared<FollowingEvent>(device->cl, event);
+  {
+    const std::lock_guard lock(mutex);
+    std::erase_if(followers, [](const auto& f) { return f->settled(); });
+    followers.push_back(follower);
+  }
+  when(value, FollowingEvent::settle, follower.get(), follower);
 }
 
 const tenon_exchange_api_t kExchangeTable = {

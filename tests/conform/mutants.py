@@ -230,7 +230,9 @@ PASSES = {"careful": ["D.failed-work", "D.waits-for-failed", "D.sync-tells", "D.
 # Devices of few ops hold group E beside the level that they reach.
 HOLDS = {"few": ("E", 2), "graphs": ("E", 2)}
 # Words that are no faults: what the declared properties of a device allow.
-ALLOWED = {"graphs": [("one_long_call", "E.compile-polls"), ("one_long_call", "E.compile-cancelled")]}
+ALLOWED = {"graphs": [("one_long_call", "E.compile-polls"), ("one_long_call", "E.compile-cancelled")],
+           "async": [("events_alone", "D.native-fences"), ("no_kind_of_fences", "D.native-fences"),
+                     ("no_kind_of_fences", "D.native-refuses"), ("stream_zero", "D.native-queues")]}
 
 
 def changed(**keys):

@@ -24,7 +24,7 @@ graph @g(%x: f32[64]) -> (y: f32[64]) {
 }
 )";
 constexpr int64_t kDims[] = {64};
-constexpr uint64_t kBytes = 64 * sizeof(float), kPatienceNs = 60'000'000'000;
+constexpr uint64_t kPatienceNs = 60'000'000'000;
 
 const tenon_sim_native_t& native() {
   static const auto* table = [] {
@@ -177,6 +177,8 @@ TEST_F(Natives, WhatCallersGetWrong) {
         "only \"sim.queue\"");
   fails(with([&](Call& c) { c.stream("sim", handle("sim.queue", stream + 1000)); }),
         "not one of a stream");
+  // 0 may be a stream, so the plugin is asked.
+  fails(with([&](Call& c) { c.stream("sim", handle("sim.queue", 0)); }), "not one of a stream");
   fails(with([&](Call& c) { c.stream("sim", handle("sim.queue", stream | uint64_t{1} << 56)); }),
         "of device 1");
   fails(with([&](Call& c) { c.signal("sim", handle("sim.fence", fence + 1000)); }),
@@ -312,10 +314,8 @@ tenon_code_t run_triple(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t
                   &from);
   x.export_memory(x.self, device, args->outputs[0], str("sim.handle"), &to);
   auto* const work = new Work{from.handle, to.handle, args->output_dims[0][0]};
-  const tenon_native_handle_t* const wait = args->native_wait;
   return native().stream_submit(
-      nullptr, args->native_queue->handle, wait != nullptr ? wait->handle : 0,
-      wait != nullptr ? wait->value : 0,
+      nullptr, args->native_queue->handle, 0, 0,
       [](void* self) {
         const std::unique_ptr<Work> w(static_cast<Work*>(self));
         void *a = nullptr, *b = nullptr;
@@ -328,55 +328,77 @@ tenon_code_t run_triple(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t
       work);
 }
 
-// Everything that it does not take is sim's, so its kernels stand between others.
-TEST_F(Natives, KernelsOfAnotherPluginGetTheNativeStream) {
-  static tenon_kernels_api_t kernels = {};
-  kernels.size_bytes = sizeof kernels;
-  kernels.flags = TENON_KERNELS_ON_QUEUE;
-  kernels.device_kind = str("sim");
-  kernels.queue_kind = str("sim.queue");
-  kernels.fence_kind = str("sim.fence");
-  kernels.query = query_triple;
-  kernels.create = [](void*, tenon_device_t* device, const tenon_kernel_call_t*,
-                      tenon_kernel_t** out) -> tenon_code_t {
-    *out = reinterpret_cast<tenon_kernel_t*>(new Triple{device});
-    return TENON_OK;
-  };
-  kernels.destroy = [](void*, tenon_kernel_t* k) { delete reinterpret_cast<Triple*>(k); };
-  kernels.run = run_triple;
-  static const tenon_interface_t interfaces[] = {offer(TENON_KERNELS_ID, kernels)};
-  static tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, str("triple"), str("1.0.0"),
-                                  str("test"),   nullptr,           interfaces,    1,
-                                  nullptr};
-  const auto* plugins = context().query<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
-  ASSERT_EQ(
-      plugins->plugin_register(
-          plugins->self, &plugin,
-          str(R"({"schema": 1, "name": "triple", "version": "1.0.0", "provides": {"kernels": ["sim"]}})")),
-      TENON_OK)
-      << failure_text();
-  // The set "computes" neg as a triple, so that the result says who ran.
-  Model model;
-  Program mixed;
-  ASSERT_TRUE(
-      session
-          .load_bytes("tenon.tir 1\ngraph @g(%x: f32[64]) -> (z: f32[64]) {\n  %y = add(%x, "
-                      "%x) : f32[64]\n  %n = neg(%y) : f32[64]\n  %z = add(%n, %n) : "
-                      "f32[64]\n  yield %z\n}\n",
-                      "m.tir", &model)
-          .ok())
-      << failure_text();
-  ASSERT_TRUE(model.compile({.device = "sim"}, &mixed).ok()) << failure_text();
-  setenv("TENON_SIM_LATENCY", "copy=200-2000,launch=200-2000,seed=3", 1);
-  const std::vector<float> ones(64, 1);
-  for (int round = 0; round < 20; ++round) {
-    const std::vector<Input> inputs = {Input(ArrayView::of(ones, {64}))};
-    ASSERT_TRUE(mixed.call(inputs, out).ok()) << failure_text();
-    for (int i = 0; i < 64; ++i) ASSERT_EQ(out[0].as<float>()[i], 12) << i;
+// The set "computes" each op of one operand as a triple, so that the result says who ran. All else
+// is sim's, so its kernels stand between others.
+class NativeKernels : public Natives {
+ protected:
+  void SetUp() override {
+    Natives::SetUp();
+    plugins = context().query<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
+    static tenon_kernels_api_t kernels = {};
+    kernels.size_bytes = sizeof kernels;
+    kernels.flags = TENON_KERNELS_ON_QUEUE;
+    kernels.device_kind = str("sim");
+    kernels.queue_kind = str("sim.queue");
+    kernels.query = query_triple;
+    kernels.create = [](void*, tenon_device_t* device, const tenon_kernel_call_t*,
+                        tenon_kernel_t** out) -> tenon_code_t {
+      *out = reinterpret_cast<tenon_kernel_t*>(new Triple{device});
+      return TENON_OK;
+    };
+    kernels.destroy = [](void*, tenon_kernel_t* k) { delete reinterpret_cast<Triple*>(k); };
+    kernels.run = run_triple;
+    static const tenon_interface_t interfaces[] = {offer(TENON_KERNELS_ID, kernels)};
+    static tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, str("triple"), str("1.0.0"),
+                                    str("test"),   nullptr,           interfaces,    1,
+                                    nullptr};
+    ASSERT_EQ(
+        plugins->plugin_register(
+            plugins->self, &plugin,
+            str(R"({"schema": 1, "name": "triple", "version": "1.0.0", "provides": {"kernels": ["sim"]}})")),
+        TENON_OK)
+        << failure_text();
+    setenv("TENON_SIM_LATENCY", "copy=200-2000,launch=200-2000,seed=3", 1);
   }
-  EXPECT_EQ(g_runs, 20);
-  unsetenv("TENON_SIM_LATENCY");
-  ASSERT_EQ(plugins->plugin_unregister(plugins->self, str("triple")), TENON_OK) << failure_text();
+  void TearDown() override {
+    for (const char* name : {"TENON_SIM_LATENCY", "TENON_SIM_HOLD", "TENON_SIM_OPS"})
+      unsetenv(name);
+    Natives::TearDown();
+    mixed = Program();
+    ASSERT_EQ(plugins->plugin_unregister(plugins->self, str("triple")), TENON_OK) << failure_text();
+  }
+  // Runs the nodes, which make %z of %x, on ones: as often as `rounds` says.
+  void expect(const char* nodes, const char* devices, int rounds, float right) {
+    const std::string text =
+        cat("tenon.tir 1\ngraph @g(%x: f32[64]) -> (z: f32[64]) {\n", nodes, "  yield %z\n}\n");
+    Model model;
+    ASSERT_TRUE(session.load_bytes(text, "m.tir", &model).ok()) << failure_text();
+    ASSERT_TRUE(model.compile({.device = devices}, &mixed).ok()) << failure_text();
+    const std::vector<float> ones(64, 1);
+    const int before = g_runs;
+    for (int round = 0; round < rounds; ++round) {
+      const std::vector<Input> inputs = {Input(ArrayView::of(ones, {64}))};
+      ASSERT_TRUE(mixed.call(inputs, out).ok()) << failure_text();
+      for (int i = 0; i < 64; ++i) ASSERT_EQ(out[0].as<float>()[i], right) << i;
+    }
+    EXPECT_EQ(g_runs - before, rounds);
+  }
+  const tenon_host_plugins_t* plugins = nullptr;
+  Program mixed;
+};
+
+TEST_F(NativeKernels, RunInTheOrderOfTheDevicesOwn) {
+  expect("  %y = add(%x, %x) : f32[64]\n  %n = neg(%y) : f32[64]\n  %z = add(%n, %n) : f32[64]\n",
+         "sim", 20, 12);
+}
+
+// The copy of a value that comes from another device is held back, and does not reach the stream
+// before that value is there. A kernel in the stream must not come before it.
+TEST_F(NativeKernels, DoNotOvertakeWhatIsHeld) {
+  setenv("TENON_SIM_HOLD", "1", 1);
+  setenv("TENON_SIM_OPS", "0/sub,1/add", 1);
+  expect("  %y = add(%x, %x) : f32[64]\n  %n = neg(%y) : f32[64]\n  %z = sub(%n, %x) : f32[64]\n",
+         "sim,sim:1", 20, 5);
 }
 
 }  // namespace

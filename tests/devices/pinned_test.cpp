@@ -44,6 +44,30 @@ TEST(Pinned, ResultsLandThere) {
   IN_A_PROCESS(results_are_pinned);
 }
 
+// What inputs are staged in is lent only while a run needs it, not while its results are there.
+void a_second_run_uses_it_again() {
+  Case c(
+      "tenon.tir 1\ngraph @g(%x: f32[64]) -> (y: f32[64]) {\n  %y = neg(%x) : f32[64]\n"
+      "  yield %y\n}\n",
+      {"x"}, {"y"}, 64);
+  Program program;
+  Binding first, second;
+  ASSERT_TRUE(c.compile("sim", &program).ok()) << failure_text();
+  ASSERT_TRUE(program.bind(&first).ok());
+  ASSERT_TRUE(program.bind(&second).ok());
+  ASSERT_TRUE(c.run(&first).ok()) << failure_text();
+  ASSERT_TRUE(c.run(&second).ok()) << failure_text();
+  c.expect_right(&first);
+  c.expect_right(&second);
+  EXPECT_EQ(counts().pinned_copies, 4u);
+  EXPECT_EQ(counts().pinned, 3u);  // two results, and what both inputs were staged in
+  end_process();
+}
+
+TEST(Pinned, IdleRunsHoldNone) {
+  IN_A_PROCESS(a_second_run_uses_it_again);
+}
+
 // Where there is no pinned memory, other memory serves. The allocations of a call: the buffer of x,
 // what x is staged in, the buffer of y, what y comes to the host in.
 void no_pinned_memory(const char* fault) {

@@ -39,6 +39,46 @@ TEST(Timeline, OnlyGrowsAndCallsOnceWhenReached) {
   EXPECT_EQ(t.wait(10, 1000).code(), TENON_DEADLINE_EXCEEDED);
 }
 
+// A thread that waited may destroy the timeline before a call comes.
+TEST(Timeline, WhatACallNeedsLivesUntilItHasReturned) {
+  struct Owner {
+    std::unique_ptr<Timeline> timeline = std::make_unique<Timeline>(0);
+    std::shared_ptr<Call> call = std::make_shared<Call>();
+    std::weak_ptr<Call> seen = call;
+    int count = 0;
+  } owner;
+  Timeline& t = *owner.timeline;
+  t.when(
+      1,
+      [](void* self, const Fault&) {
+        auto& o = *static_cast<Owner*>(self);
+        o.timeline.reset();
+        o.call.reset();
+      },
+      &owner);
+  t.when(
+      1,
+      [](void* self, const Fault&) {
+        auto& o = *static_cast<Owner*>(self);
+        if (const auto call = o.seen.lock()) o.count = ++call->count;
+      },
+      &owner, owner.call);
+  t.signal(1);
+  EXPECT_EQ(owner.count, 1);
+  EXPECT_TRUE(owner.seen.expired());
+}
+
+TEST(Timeline, WhatACallNeedsGoesWithTheTimeline) {
+  auto call = std::make_shared<Call>();
+  const std::weak_ptr<Call> seen = call;
+  {
+    Timeline t(0);
+    Call* const self = call.get();
+    t.when(1, Call::made, self, std::move(call));
+  }
+  EXPECT_TRUE(seen.expired());
+}
+
 TEST(Timeline, AFaultReachesItsValueAndLaterOnes) {
   Timeline t(0);
   Call early, late;

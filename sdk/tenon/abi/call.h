@@ -128,9 +128,10 @@ typedef struct tenon_program_call_t {
    * that were adopted on that device may still be written by what is there.
    * waits: the call's thread waits for these fences before anything of the call is submitted, and
    * may be cancelled meanwhile. T0636 if one fails. A device waits by itself for what its stream
-   * waits for.
-   * signals: signalled by the device when all work of the call on it is done. Not signalled if the
-   * call fails. */
+   * waits for. An event, as any fence that does not count, must be recorded before the call.
+   * signals: signalled by the device when all work of the call on it is done. An event is recorded
+   * by then, so it may be waited for once the call has returned; a fence that counts, at any time.
+   * A call that fails may have signalled on devices whose own work succeeded, and on no other. */
   const tenon_call_native_t* streams;
   const tenon_call_native_t* waits;
   const tenon_call_native_t* signals;

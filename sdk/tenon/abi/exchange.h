@@ -31,11 +31,15 @@ typedef struct tenon_native_memory_t {
 
 /* A fence is imported for work of the device to signal it; without this flag, to wait for it. */
 #define TENON_NATIVE_TO_SIGNAL 1u
+/* Given out with a stream: all that was submitted to the queue is in the stream, and the device
+ * holds nothing back. */
+#define TENON_NATIVE_ALL_THERE 2u
 
-/* A stream, or one point of a fence. */
+/* A stream, or one point of a fence. Which handles are valid follows from the kind: 0 may be a
+ * stream, as CUDA's default stream is, and is never a fence. */
 typedef struct tenon_native_handle_t {
   uint32_t size_bytes;
-  uint32_t flags;   /* TENON_NATIVE_*; 0 for a stream, and when given out */
+  uint32_t flags;   /* TENON_NATIVE_*, where they say so; else 0 */
   tenon_str_t kind; /* "cuda.stream"; given out: borrowed, lives as long as the process */
   uint64_t handle;  /* the pointer or the number, as an integer */
   uint64_t value;   /* of a fence that counts, the value that is meant; else 0 */
@@ -61,8 +65,8 @@ typedef struct tenon_exchange_api_t {
                                 tenon_str_t kind, tenon_native_memory_t* out_memory);
 
   /* ---- Optional: all five or none, with tenon.queue/1 only ---- */
-  /* The kinds of streams and of fences that the slots below know, each separated by commas. They
-   * live as long as the process. Safe. */
+  /* The kinds of streams and of fences that the slots below know, each separated by commas. There
+   * may be no kind of fences. They live as long as the process. Safe. */
   tenon_code_t (*queue_kinds)(void* self, tenon_device_t* device, tenon_str_t* out_streams,
                               tenon_str_t* out_fences);
   /* Makes a queue of somebody else's stream, which outlives the queue. Work of the queue begins
@@ -73,20 +77,23 @@ typedef struct tenon_exchange_api_t {
   tenon_code_t (*import_queue)(void* self, tenon_device_t* device,
                                const tenon_native_handle_t* stream, tenon_queue_t** out_queue);
   /* The stream behind a queue, valid until the queue is destroyed. What is put there runs in the
-   * order of the stream, and is ordered by fences with work that the device still holds back. kind:
-   * which handle is wanted; UNIMPLEMENTED with a reason for another one. */
+   * order of the stream, so it may overtake work that the device still holds back: without
+   * ALL_THERE, wait first until that is done. kind: which handle is wanted; UNIMPLEMENTED with a
+   * reason for another one. */
   tenon_code_t (*export_queue)(void* self, tenon_queue_t* queue, tenon_str_t kind,
                                tenon_native_handle_t* out_stream);
   /* Makes a fence of somebody else's, and tells its value that stands for the point that is meant:
-   * reached once the other one has, and failed if that fails. With TO_SIGNAL, the other one reaches
-   * its point when this one does. It outlives the fence; after fence_destroy nothing passes from
-   * one to the other. INVALID_ARGUMENT and UNIMPLEMENTED as above, the first also for a fence that
-   * only its owner may signal. Safe. */
+   * reached once the other one has, and failed if that fails. Of a kind that does not count, as
+   * CUDA's events, the other one stands for what was recorded last, so that is done before. With
+   * TO_SIGNAL, the other one reaches its point when this one does. It outlives the fence; after
+   * fence_destroy nothing passes from one to the other. INVALID_ARGUMENT and UNIMPLEMENTED as
+   * above, the first also for a fence that only its owner may signal. Safe. */
   tenon_code_t (*import_fence)(void* self, tenon_device_t* device,
                                const tenon_native_handle_t* native, tenon_fence_point_t* out_point);
   /* A native fence, or a point of one, that is reached when this fence has the value, and fails
-   * with it. Valid until the fence is destroyed. The work that signals the value may be submitted
-   * later. UNIMPLEMENTED with a reason for another kind. Safe. */
+   * with it. Valid until the fence is destroyed; once it has the value, until its next export.
+   * UNIMPLEMENTED with a reason for another kind, and for a value whose work is not submitted yet,
+   * or is held back, if who waits for a native fence of this kind would not wait for that. Safe. */
   tenon_code_t (*export_fence)(void* self, tenon_fence_t* fence, uint64_t value, tenon_str_t kind,
                                tenon_native_handle_t* out_native);
 } tenon_exchange_api_t;

@@ -109,10 +109,9 @@ typedef struct tenon_kernel_args_t {
   const tenon_fence_point_t* waits;
   tenon_fence_point_t signal; /* fence null: nothing to signal */
   /* Of a set with a queue_kind, in place of queue, waits and signal: the native stream to which run
-   * submits, null where queue would be; and a native fence for which that work waits, null if there
-   * is none. Borrowed until run returns. */
+   * submits, null where queue would be. What the work waits for is done, or before it in the
+   * stream. Borrowed until run returns. */
   const tenon_native_handle_t* native_queue;
-  const tenon_native_handle_t* native_wait;
 } tenon_kernel_args_t;
 
 /* `run` submits to args->queue where that is not null. */
@@ -123,10 +122,10 @@ typedef struct tenon_kernels_api_t {
   uint32_t flags; /* TENON_KERNELS_* */
   void* self;
   tenon_str_t device_kind; /* the kind of device whose buffers the kernels use */
-  /* Of an ON_QUEUE set for the device of another plugin: the kinds of streams and fences that run
-   * takes, "cuda.stream" and "cuda.event", as that device exports them. Empty: run takes the
-   * device's own queue. The host leaves out such a set where the device exports none. */
-  tenon_str_t queue_kind, fence_kind;
+  /* Of an ON_QUEUE set for the device of another plugin: the kind of streams that run takes,
+   * "cuda.stream", as that device exports them. Empty: run takes the device's own queue. The host
+   * leaves out such a set where the device exports none. */
+  tenon_str_t queue_kind;
   /* OK: the candidate is filled. UNIMPLEMENTED with a reason: refused. Needs no open device, and
    * none to be present. The same call gives the same answer. Safe. */
   tenon_code_t (*query)(void* self, tenon_str_t target, const tenon_kernel_call_t* call,

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -75,12 +76,14 @@ class Timeline {
 
   // Calls `call` once, when the value is reached or can no longer be reached, on the thread that
   // causes it; immediately if this is already so. The call must not block, and may come from a
-  // thread of the vendor's runtime.
-  void when(uint64_t value, void (*call)(void* self, const Fault& fault), void* self) {
+  // thread of the vendor's runtime, also when a thread that waited has destroyed this object.
+  // `keep` lives until the call has returned, or will not come.
+  void when(uint64_t value, void (*call)(void* self, const Fault& fault), void* self,
+            std::shared_ptr<void> keep = {}) {
     Fault fault;
     {
       const std::lock_guard lock(mutex_);
-      if (!settled_for(value)) return waiters_.push_back({value, call, self});
+      if (!settled_for(value)) return waiters_.push_back({value, call, self, std::move(keep), {}});
       if (failed_at_ <= value) fault = fault_;
     }
     call(self, fault);
@@ -95,6 +98,7 @@ class Timeline {
     uint64_t value;
     void (*call)(void* self, const Fault& fault);
     void* self;
+    std::shared_ptr<void> keep;
     Fault fault;
   };
 

@@ -31,7 +31,7 @@ tenon_code_t fail(tenon_code_t code, const char* text) {
 struct tenon_fence_t {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  uint64_t value, failed_at, seen;
+  uint64_t value, failed_at, seen, recorded; /* signalled by work that waits for nothing */
   tenon_code_t code;
   struct {
     uint64_t value;
@@ -487,8 +487,26 @@ static tenon_code_t queue_destroy(void* self, tenon_queue_t* q) {
   return (void)self, TENON_OK;
 }
 
+int fence_is_recorded(tenon_fence_t* fence, uint64_t value) {
+  pthread_mutex_lock(&fence->mutex);
+  const int is_recorded = fence->value >= value || fence->recorded >= value;
+  pthread_mutex_unlock(&fence->mutex);
+  return is_recorded;
+}
+
+static void record(const work_t* work) {
+  tenon_fence_t* fence = work->signal.fence;
+  for (uint32_t i = 0; i < work->point_count; ++i)
+    if (work->points[i].fence != NULL) return;
+  if (fence == NULL) return;
+  pthread_mutex_lock(&fence->mutex);
+  fence->recorded = work->signal.value;
+  pthread_mutex_unlock(&fence->mutex);
+}
+
 static void put(tenon_queue_t* q, work_t* work) {
   q = queue_stream(q);
+  if (is("events_alone")) record(work);
   work->on_other_queue = q->is_other;
   for (uint32_t i = 0; is("known_failure_is_no_wait") && i < work->point_count; ++i)
     work->behind_failure |=

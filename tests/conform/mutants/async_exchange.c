@@ -52,24 +52,32 @@ static tenon_code_t export_memory(void* self, tenon_device_t* device, tenon_buff
 static tenon_code_t queue_kinds(void* self, tenon_device_t* device, tenon_str_t* streams,
                                 tenon_str_t* fences) {
   *streams = (tenon_str_t)TENON_STR(STREAM);
-  *fences = (tenon_str_t)TENON_STR(FENCE);
+  *fences = is("no_kind_of_fences") ? (tenon_str_t){NULL, 0} : (tenon_str_t)TENON_STR(FENCE);
   return (void)self, (void)device, TENON_OK;
+}
+
+/* Streams are numbers from 0 on, as far from the first one, if `stream_zero`. */
+static uintptr_t stream_base(const tenon_queue_t* stream) {
+  static uintptr_t first;
+  if (is("stream_zero") && first == 0) first = (uintptr_t)stream;
+  return first;
 }
 
 static tenon_code_t import_queue(void* self, tenon_device_t* device,
                                  const tenon_native_handle_t* stream, tenon_queue_t** out) {
   const tenon_code_t code = check(stream->kind, STREAM);
   if (code != TENON_OK) return code;
-  if (stream->handle == 0) return fail(TENON_INVALID_ARGUMENT, "0 is no stream");
+  if (stream->handle == 0 && !is("stream_zero"))
+    return fail(TENON_INVALID_ARGUMENT, "0 is no stream");
   if (is("import_queue_is_another")) return queue_api.queue_create(self, device, out);
-  *out = queue_import((tenon_queue_t*)(uintptr_t)stream->handle);
+  *out = queue_import((tenon_queue_t*)((uintptr_t)stream->handle + stream_base(NULL)));
   return TENON_OK;
 }
 
-static tenon_code_t give(tenon_native_handle_t* out, tenon_str_t kind, const void* handle,
+static tenon_code_t give(tenon_native_handle_t* out, tenon_str_t kind, uint64_t handle,
                          uint64_t value) {
   const tenon_native_handle_t made = {
-      .size_bytes = sizeof made, .kind = kind, .handle = (uintptr_t)handle, .value = value};
+      .size_bytes = sizeof made, .kind = kind, .handle = handle, .value = value};
   return tenon_record_give(out, &made, sizeof made);
 }
 
@@ -79,7 +87,8 @@ static tenon_code_t export_queue(void* self, tenon_queue_t* queue, tenon_str_t k
   if (code != TENON_OK) return code;
   const tenon_str_t says =
       is("stream_of_another_kind") ? (tenon_str_t)TENON_STR(FENCE) : (tenon_str_t)TENON_STR(STREAM);
-  return (void)self, give(out, says, queue_stream(queue), 0);
+  const tenon_queue_t* stream = queue_stream(queue);
+  return (void)self, give(out, says, (uintptr_t)stream - stream_base(stream), 0);
 }
 
 static tenon_code_t import_fence(void* self, tenon_device_t* device,
@@ -105,9 +114,11 @@ static tenon_code_t export_fence(void* self, tenon_fence_t* fence, uint64_t valu
                                  tenon_native_handle_t* out) {
   const tenon_code_t code = check(kind, FENCE);
   if (code != TENON_OK) return code;
+  if (is("events_alone") && !fence_is_recorded(fence, value))
+    return fail(TENON_UNIMPLEMENTED, "no work that signals the value is on its way");
   const tenon_str_t says =
       is("fence_of_another_kind") ? (tenon_str_t)TENON_STR(STREAM) : (tenon_str_t)TENON_STR(FENCE);
-  return (void)self, give(out, says, fence, value);
+  return (void)self, give(out, says, (uintptr_t)fence, value);
 }
 
 const tenon_exchange_api_t exchange_api = {
