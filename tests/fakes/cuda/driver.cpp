@@ -186,13 +186,22 @@ int World::alloc(uint64_t bytes, uint64_t* out) {
   if (bytes == 0) return kInvalidValue;
   const std::lock_guard lock(mutex_);
   if (bytes > settings().memory - used_) return kOutOfMemory;
-  Allocation made{std::unique_ptr<unsigned char[]>(new unsigned char[bytes]), bytes};
+  Allocation made{std::unique_ptr<unsigned char[]>(new unsigned char[bytes]), bytes,
+                  current().empty() ? 0 : current().back()};
   std::memset(made.bytes.get(), 0xff, bytes);
   *out = next_;
   next_ += (bytes + kGap) / 512 * 512 + 512;
   used_ += bytes;
   allocations_.emplace(*out, std::move(made));
   return kSuccess;
+}
+
+int World::device_of(uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  auto it = allocations_.upper_bound(address);
+  if (it == allocations_.begin()) return -1;
+  --it;
+  return address - it->first < it->second.size ? it->second.device : -1;
 }
 
 int World::free(uint64_t address) {

@@ -111,6 +111,7 @@ class World final : public Memory {
   // ---- Memory ----
   int alloc(uint64_t bytes, uint64_t* out);
   int free(uint64_t address);
+  int device_of(uint64_t address);  // -1: it is no address of device memory
   unsigned char* find(uint64_t address, uint64_t* begin, uint64_t* end) override;
   // The bytes if all of them are of one allocation; null otherwise.
   unsigned char* range(uint64_t address, uint64_t bytes);
@@ -157,6 +158,7 @@ class World final : public Memory {
   struct Allocation {
     std::unique_ptr<unsigned char[]> bytes;
     uint64_t size;
+    int device;
   };
   std::mutex mutex_;
   std::map<uint64_t, Allocation> allocations_;

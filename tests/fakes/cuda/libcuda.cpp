@@ -284,7 +284,7 @@ EXPORT cuPointerGetAttribute(void* out, int which, unsigned long long address) {
   uint64_t begin = 0, end = 0;
   REQUIRE(world().find(address, &begin, &end) != nullptr, kInvalidValue);
   const uint64_t size = end - begin;
-  const int device = 0;
+  const int device = world().device_of(address);
   const unsigned type = 2;
   if (which == 2) std::memcpy(out, &type, sizeof type);
   if (which == 9) std::memcpy(out, &device, sizeof device);
