@@ -40,23 +40,44 @@ std::string why_not_there() {
              "(docker: --gpus all)");
 }
 
+// WSL 2 and Jetson reach the GPU through device files of other names.
+bool has_other_device_files() {
+  return access("/dev/dxg", F_OK) == 0 || access("/dev/nvmap", F_OK) == 0;
+}
+
+// What the device files say about a driver that does not start; empty: nothing.
+std::string fault_of_device_files() {
+  if (has_other_device_files()) return "";
+  if (access(kControl, F_OK) != 0)
+    return cat("the driver's library is here, but the device files are not (", kControl,
+               "): no GPU, its kernel module is not loaded (modprobe nvidia), or the container was "
+               "started without it. ");
+  if (access(kControl, R_OK | W_OK) != 0 && errno == EACCES)
+    return cat("this user may not open ", kControl,
+               "; add the user to the group that owns it (often video). ");
+  return "";
+}
+
 std::string why_not_initialised(const Driver& d, CUresult result) {
   const std::string error = error_text(d, result);
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (result == kNoDevice && visible != nullptr)
     return cat("CUDA_VISIBLE_DEVICES=", quoted(visible), " leaves no GPU; unset it. ", error);
-  if (access(kControl, F_OK) != 0)
-    return cat("the driver's library is here, but the device files are not (", kControl,
-               "): no GPU, its kernel module is not loaded (modprobe nvidia), or the container was "
-               "started without it. ",
-               error);
-  if (access(kControl, R_OK | W_OK) != 0 && errno == EACCES)
-    return cat("this user may not open ", kControl,
-               "; add the user to the group that owns it (often video). ", error);
+  if (result == kSystemNotReady)
+    return cat(
+        "the links between the GPUs of this system are not set up; start nvidia-fabricmanager "
+        "(systemctl start nvidia-fabricmanager). ",
+        error);
   if (result == kSystemDriverMismatch)
     return cat(
         "the driver's library and its kernel module are of different versions; restart the "
         "machine after the update. ",
+        error);
+  if (const std::string files = fault_of_device_files(); !files.empty()) return files + error;
+  if (result == kOperatingSystem)
+    return cat(
+        "the operating system refuses what the driver asks of it; a container that has lost its "
+        "devices must be started again. ",
         error);
   return cat("the driver cannot be initialised. ", error);
 }
@@ -103,9 +124,21 @@ Loaded load() {
   return out;
 }
 
+// Errors after which every call of the context fails. 711 to 713 are about peers and pinned memory.
 bool is_lost(CUresult result) {
-  return result == kEccUncorrectable || result == kIllegalAddress || result == kLaunchTimeout ||
-         (result >= 709 && result <= kLaunchFailed) || result == kUnknown;
+  switch (result) {
+    case kEccUncorrectable:
+    case kNvlinkUncorrectable:
+    case kContained:
+    case kIllegalAddress:
+    case kLaunchTimeout:
+    case kContextIsDestroyed:
+    case kAssert:
+    case kUnknown:
+      return true;
+    default:
+      return result >= kHardwareStackError && result <= kLaunchFailed;
+  }
 }
 
 }  // namespace
@@ -118,10 +151,9 @@ const Driver* driver(std::string* why) {
 
 Status check(const Driver& d, CUresult result, std::string_view doing) {
   if (result == kSuccess) return {};
-  const bool memory = result == kOutOfMemory || result == kLaunchOutOfResources;
-  return fail(memory            ? TENON_RESOURCE_EXHAUSTED
-              : is_lost(result) ? TENON_DEVICE_LOST
-                                : TENON_INTERNAL,
+  return fail(result == kOutOfMemory ? TENON_RESOURCE_EXHAUSTED
+              : is_lost(result)      ? TENON_DEVICE_LOST
+                                     : TENON_INTERNAL,
               cat("cuda: ", doing, ": ", error_text(d, result)));
 }
 

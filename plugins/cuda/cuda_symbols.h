@@ -28,11 +28,15 @@ enum : CUresult {
   kDeviceUnavailable = 46,
   kNoDevice = 100,
   kEccUncorrectable = 214,
+  kNvlinkUncorrectable = 220,
   kUnsupportedPtxVersion = 222,
+  kContained = 226,
   kOperatingSystem = 304,
   kIllegalAddress = 700,
-  kLaunchOutOfResources = 701,
   kLaunchTimeout = 702,
+  kContextIsDestroyed = 709,
+  kAssert = 710,
+  kHardwareStackError = 714,
   kLaunchFailed = 719,
   kSystemNotReady = 802,
   kSystemDriverMismatch = 803,
@@ -50,13 +54,26 @@ constexpr unsigned kEventBlockingSync = 1, kEventDisableTiming = 2;
 constexpr unsigned kHostAllocPortable = 1;
 constexpr int kPoolReleaseThreshold = 4;
 enum : int {
+  kPointerContext = 1,
   kPointerMemoryType = 2,
   kPointerDeviceOrdinal = 9,
   kPointerRangeStart = 11,
   kPointerRangeSize = 12,
+  kPointerPool = 17,
 };
 constexpr unsigned kMemoryTypeDevice = 2;
 enum : int { kJitErrorLog = 5, kJitErrorLogBytes = 6 };
+
+// CUmemPoolProps.
+struct PoolProperties {
+  int allocation = 1;  // CU_MEM_ALLOCATION_TYPE_PINNED, the only one
+  int handles = 0;     // none, for other processes
+  int place = 1;       // CU_MEM_LOCATION_TYPE_DEVICE
+  CUdevice device = 0;
+  void* security = nullptr;
+  unsigned char reserved[64] = {};
+};
+static_assert(sizeof(PoolProperties) == 88);
 
 // X(name here, symbol, parameters)
 #define TENON_CUDA_FUNCTIONS(X)                                                                  \
@@ -101,11 +118,12 @@ enum : int { kJitErrorLog = 5, kJitErrorLogBytes = 6 };
      void**, void**))
 
 // From CUDA 11.2 on; null before.
-#define TENON_CUDA_POOL_FUNCTIONS(X)                               \
-  X(pool_of, cuDeviceGetDefaultMemPool, (CUmemoryPool*, CUdevice)) \
-  X(pool_set, cuMemPoolSetAttribute, (CUmemoryPool, int, void*))   \
-  X(pool_trim, cuMemPoolTrimTo, (CUmemoryPool, size_t))            \
-  X(pool_alloc, cuMemAllocAsync, (CUdeviceptr*, size_t, CUstream)) \
+#define TENON_CUDA_POOL_FUNCTIONS(X)                                                     \
+  X(pool_create, cuMemPoolCreate, (CUmemoryPool*, const PoolProperties*))                \
+  X(pool_destroy, cuMemPoolDestroy, (CUmemoryPool))                                      \
+  X(pool_set, cuMemPoolSetAttribute, (CUmemoryPool, int, void*))                         \
+  X(pool_trim, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                  \
+  X(pool_alloc, cuMemAllocFromPoolAsync, (CUdeviceptr*, size_t, CUmemoryPool, CUstream)) \
   X(pool_free, cuMemFreeAsync, (CUdeviceptr, CUstream))
 
 struct Driver {
@@ -114,7 +132,9 @@ struct Driver {
   TENON_CUDA_POOL_FUNCTIONS(TENON_CUDA_SLOT)
 #undef TENON_CUDA_SLOT
   int version = 0;  // 12020 is CUDA 12.2
-  bool has_pools() const { return pool_of && pool_set && pool_trim && pool_alloc && pool_free; }
+  bool has_pools() const {
+    return pool_create && pool_destroy && pool_set && pool_trim && pool_alloc && pool_free;
+  }
 };
 
 // The initialised driver. Null, with a sentence that says why and what to do, if this machine has

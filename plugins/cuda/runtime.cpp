@@ -25,10 +25,7 @@ Module::~Module() {
 Status Runtime::make(const Driver& driver, CUdevice device, bool pools,
                      std::unique_ptr<Runtime>* out) {
   std::unique_ptr<Runtime> made(new Runtime(driver, device));
-  {
-    const ProcessGuard guard;  // a context starts threads
-    TENON_TRY(made->check(driver.context_retain(&made->context_, device), "making a context"));
-  }
+  TENON_TRY(made->retain());
   const stream::Current current(*made);
   TENON_TRY(current.status());
   if (pools && driver.has_pools()) TENON_TRY(made->start_pool());
@@ -36,8 +33,20 @@ Status Runtime::make(const Driver& driver, CUdevice device, bool pools,
   return {};
 }
 
+Status Runtime::retain() {
+  const ProcessGuard guard;  // a context starts threads
+  const CUresult result = d_.context_retain(&context_, device_);
+  if (result != kDeviceUnavailable) return check(result, "making a context");
+  return fail(TENON_UNAVAILABLE,
+              "cuda: another program has the GPU to itself (compute mode exclusive-process); end "
+              "it, or let programs share the GPU with `nvidia-smi -c 0`");
+}
+
+// The device's default pool serves other libraries of the process, so it is left as it is.
 Status Runtime::start_pool() {
-  TENON_TRY(check(d_.pool_of(&pool_, device_), "finding the device's memory pool"));
+  PoolProperties properties;
+  properties.device = device_;
+  TENON_TRY(check(d_.pool_create(&pool_, &properties), "making a memory pool"));
   uint64_t keep = UINT64_MAX;
   TENON_TRY(check(d_.pool_set(pool_, kPoolReleaseThreshold, &keep), "setting up the memory pool"));
   stream::StreamHandle made = nullptr;
@@ -48,11 +57,11 @@ Status Runtime::start_pool() {
 
 Runtime::~Runtime() {
   if (context_ == nullptr) return;
-  if (pool_stream_ != nullptr) {
+  if (pool_ != nullptr) {
     const stream::Current current(*this);
-    (void)d_.stream_synchronize(pool_stream_);
-    (void)d_.pool_trim(pool_, 0);
-    (void)d_.stream_destroy(pool_stream_);
+    if (pool_stream_ != nullptr) (void)d_.stream_synchronize(pool_stream_);
+    (void)d_.pool_destroy(pool_);
+    if (pool_stream_ != nullptr) (void)d_.stream_destroy(pool_stream_);
   }
   (void)d_.context_release(device_);
 }
@@ -107,7 +116,7 @@ Status Runtime::event_elapsed(stream::EventHandle from, stream::EventHandle to, 
 // ---- Memory ----
 
 CUresult Runtime::alloc_from_pool(uint64_t size_bytes, CUdeviceptr* out) {
-  CUresult result = d_.pool_alloc(out, size_bytes, pool_stream_);
+  CUresult result = d_.pool_alloc(out, size_bytes, pool_, pool_stream_);
   if (result != kSuccess) return result;
   result = d_.stream_synchronize(pool_stream_);
   if (result != kSuccess) (void)d_.pool_free(*out, pool_stream_);
@@ -164,7 +173,7 @@ Status Runtime::fill(stream::StreamHandle stream, stream::Address to, uint32_t p
   return check(result, "filling memory");
 }
 
-Status Runtime::check_memory(stream::Address address, uint64_t bytes) {
+Status Runtime::allocation_at(CUdeviceptr address, CUdeviceptr* out_end, bool* out_joins) {
   unsigned type = 0;
   int ordinal = -1;
   CUdeviceptr begin = 0;
@@ -177,13 +186,36 @@ Status Runtime::check_memory(stream::Address address, uint64_t bytes) {
   if (ordinal != device_)
     return fail(TENON_INVALID_ARGUMENT,
                 cat("cuda: the memory is of device ", ordinal, ", not of device ", device_));
+  // Memory of pools, and mapped memory, belong to the device; drivers answer null or not at all.
+  CUcontext context = nullptr;
+  CUmemoryPool pool = nullptr;
+  if (d_.pointer_attribute(&context, kPointerContext, address) != kSuccess) context = nullptr;
+  if (d_.pointer_attribute(&pool, kPointerPool, address) != kSuccess) pool = nullptr;
+  if (context != nullptr && context != context_)
+    return fail(
+        TENON_INVALID_ARGUMENT,
+        "cuda: the memory is of another context of this GPU; only the primary one is shared");
   TENON_TRY(check(d_.pointer_attribute(&begin, kPointerRangeStart, address),
                   "asking for a pointer's allocation"));
   TENON_TRY(check(d_.pointer_attribute(&size, kPointerRangeSize, address),
                   "asking for a pointer's allocation"));
-  if (address - begin > size || bytes > size - (address - begin))
-    return fail(TENON_OUT_OF_RANGE,
-                cat("cuda: ", bytes, " bytes at ", address - begin, " of ", size));
+  *out_end = begin + size;
+  *out_joins = context == nullptr && pool == nullptr;
+  return {};
+}
+
+// Libraries that map memory piece by piece (PyTorch's expandable segments) have allocations across
+// several mappings, and the driver knows only the mappings.
+Status Runtime::check_memory(stream::Address address, uint64_t bytes) {
+  CUdeviceptr end = 0;
+  bool joins = false;
+  TENON_TRY(allocation_at(address, &end, &joins));
+  while (end - address < bytes) {
+    const CUdeviceptr next = end;
+    if (!joins || !allocation_at(next, &end, &joins).ok() || !joins || end <= next)
+      return fail(TENON_OUT_OF_RANGE, cat("cuda: the allocation ends ", next - address,
+                                          " bytes after the pointer, before ", bytes));
+  }
   return {};
 }
 

@@ -23,7 +23,7 @@ struct Module final : kernelgen::LoadedText {
 
 class Runtime final : public stream::Runtime {
  public:
-  // pools: memory comes from the device's pool, which keeps what is freed for the next allocation.
+  // pools: memory comes from a pool of our own, which keeps what is freed for the next allocation.
   static Status make(const Driver& driver, CUdevice device, bool pools,
                      std::unique_ptr<Runtime>* out);
   ~Runtime() override;
@@ -59,7 +59,11 @@ class Runtime final : public stream::Runtime {
 
  private:
   Runtime(const Driver& driver, CUdevice device) : d_(driver), device_(device) {}
+  Status retain();
   Status start_pool();
+  // Whether the address is memory of this context, and where its allocation ends; out_joins: memory
+  // that was mapped there may go on behind that end.
+  Status allocation_at(CUdeviceptr address, CUdeviceptr* out_end, bool* out_joins);
   CUresult alloc_from_pool(uint64_t size_bytes, CUdeviceptr* out);
   Status check(CUresult result, std::string_view doing) const {
     return cuda::check(d_, result, doing);

@@ -40,8 +40,10 @@ Status Device::event(bool timed, EventRef* out) {
   {
     const std::lock_guard lock(mutex);
     std::vector<EventHandle>& list = free_events[timed];
-    list.reserve(list.size() + 16);  // giving back must not fail
-    if (!list.empty()) {
+    if (list.empty()) {
+      // Giving back must not fail, however many events are out.
+      if (++events_made[timed] > list.capacity()) list.reserve(2 * events_made[timed]);
+    } else {
       handle = list.back();
       list.pop_back();
     }

@@ -29,6 +29,7 @@ struct Device {
   std::mutex mutex;
   std::vector<std::shared_ptr<Line>> lines;  // its own, and those of queues
   std::vector<EventHandle> free_events[2];   // [timed]
+  size_t events_made[2] = {};                // likewise, free or not
   std::vector<void*> pages, free_slots;      // pinned memory for small results
   uint64_t used_bytes = 0, peak_bytes = 0;
 

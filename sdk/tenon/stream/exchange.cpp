@@ -22,17 +22,30 @@ tenon_code_t kinds(void* self, tenon_device_t*, tenon_str_t* out) {
   return TENON_OK;
 }
 
-Status import(void* self, Device& device, const tenon_native_memory_t& memory,
-              tenon_buffer_t** out) {
-  TENON_TRY(check_kind(self, device, memory.kind));
+// Kernels read and write whole elements, and an access that is not aligned ends the context, which
+// other libraries use too. Vectors of 16 bytes are the widest.
+constexpr uint64_t kAdoptedAlignmentBytes = 16;
+
+Status check_range(Device& device, Address begin, const tenon_native_memory_t& memory) {
+  if (memory.length_bytes == 0) return {};  // other libraries give 0 for the address of nothing
   if (memory.handle == 0)
     return fail(TENON_INVALID_ARGUMENT, cat(device.name, ": the address 0 is none"));
-  const Address begin = memory.handle + memory.offset_bytes;
   if (begin < memory.handle || begin + memory.length_bytes < begin)
     return fail(TENON_OUT_OF_RANGE, cat(device.name, ": the range wraps around"));
   const Current current(*device.runtime);
   TENON_TRY(current.status());
   TENON_TRY(device.runtime->check_memory(begin, memory.length_bytes));
+  if (begin % kAdoptedAlignmentBytes == 0) return {};
+  return fail(TENON_UNIMPLEMENTED,
+              cat(device.name, ": memory that begins ", begin % kAdoptedAlignmentBytes,
+                  " bytes after a multiple of ", kAdoptedAlignmentBytes, " must be copied"));
+}
+
+Status import(void* self, Device& device, const tenon_native_memory_t& memory,
+              tenon_buffer_t** out) {
+  TENON_TRY(check_kind(self, device, memory.kind));
+  const Address begin = memory.handle + memory.offset_bytes;
+  TENON_TRY(check_range(device, begin, memory));
   *out = reinterpret_cast<tenon_buffer_t*>(new Buffer{begin, memory.length_bytes, true});
   return {};
 }

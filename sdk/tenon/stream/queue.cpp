@@ -18,14 +18,14 @@ void Fence::will_signal(uint64_t value, const Device* device, EventRef event) {
   submitted_.push_back({value, device, std::move(event)});
 }
 
-EventRef Fence::event_for(uint64_t value, const Device* device) const {
+Fence::Point Fence::point_for(uint64_t value, const Device* device) const {
   const std::lock_guard lock(mutex_);
   const Point* best = nullptr;
   for (const Point& p : submitted_) {
     if (p.device == device && p.value >= value && (best == nullptr || p.value < best->value))
       best = &p;
   }
-  return best == nullptr ? nullptr : best->event;
+  return best == nullptr ? Point() : *best;
 }
 
 // The waiter may destroy the fence, so it is not touched after the signal.
@@ -42,6 +42,14 @@ void Fence::done(uint64_t value, const Fault& fault) {
 }
 
 // ---- Lines ----
+
+namespace {
+
+Fault shortage() {
+  return {TENON_RESOURCE_EXHAUSTED, "There is not enough memory."};
+}
+
+}  // namespace
 
 Line::Line(Device& device, Status* status) : device_(device) {
   *status = device.runtime->stream_create(&stream_);
@@ -89,53 +97,68 @@ void Line::hold(WorkRef work) {
   {
     const std::lock_guard lock(mutex_);
     held_.push_back(std::move(work));
+    ++in_flight_;
   }
   advance();
 }
 
+template <class Puts>
+Fault Line::attempt(Puts puts) {
+  Fault fault;
+  try {
+    const Status status = puts();
+    if (status.ok()) return fault;
+    fault = fault_of(status.code());
+  } catch (const std::bad_alloc&) {
+    fault = shortage();
+  }
+  (void)device_.runtime->stream_synchronize(stream_);
+  return fault;
+}
+
+Status Line::issue(Work& work) {
+  for (const Command& command : std::exchange(work.commands, {})) TENON_TRY(command());
+  return {};
+}
+
 // One thread at a time submits held work, without holding the lock. A thread that finds another one
-// submitting leaves its own work, which is ready, to that one.
+// submitting leaves its own work, which is ready, to that one. Nothing here may throw: the thread
+// is another line's, or one that signals a fence.
 void Line::advance() {
-  std::vector<std::pair<WorkRef, Fault>> failed;
+  std::list<WorkRef> failed;
   std::unique_lock lock(mutex_);
   if (std::exchange(advancing_, true)) return;
   while (!held_.empty() && held_.front()->waits == 0) {
     const WorkRef work = held_.front();
     lock.unlock();
-    Fault fault;
-    {
-      const std::lock_guard faults(work->mutex);
-      fault = work->fault;
-    }
-    if (fault.ok()) {
-      const Current current(*device_.runtime);
-      Status status = current.status();
-      for (const Command& command : work->commands) {
-        if (status.ok()) status = command();
-      }
-      if (status.ok()) status = submit(work);
-      if (!status.ok()) fault = fault_of(status.code());
-    }
-    if (!fault.ok()) failed.emplace_back(work, fault);
+    start_held(work);
     lock.lock();
-    held_.pop_front();
+    if (work->fault.ok()) {
+      held_.pop_front();
+    } else {
+      failed.splice(failed.end(), held_, held_.begin());
+    }
   }
   advancing_ = false;
   lock.unlock();
-  for (const auto& [work, fault] : failed) settle(*work, fault);
+  for (const WorkRef& work : failed) settle(*work, work->fault);
 }
 
-// Marks the end of the work's commands, and hands it to the thread. If the mark fails, the commands
-// have ended.
+// Its waits are over, so nobody else changes the fault.
+void Line::start_held(const WorkRef& work) {
+  if (!work->fault.ok()) return;
+  const Current current(*device_.runtime);
+  work->fault = attempt([&]() -> Status {
+    TENON_TRY(current.status());
+    TENON_TRY(issue(*work));
+    return submit(work);
+  });
+}
+
+// Marks the end of the work's commands, and hands it to the thread.
 Status Line::submit(const WorkRef& work) {
-  Runtime& runtime = *device_.runtime;
-  Status status = device_.event(false, &work->end);
-  if (status.ok()) status = runtime.event_record(work->end->handle(), stream_);
-  if (!status.ok()) {
-    const Fault fault = fault_of(status.code());
-    (void)runtime.stream_synchronize(stream_);
-    return fault.tell();
-  }
+  TENON_TRY(device_.event(false, &work->end));
+  TENON_TRY(device_.runtime->event_record(work->end->handle(), stream_));
   if (work->signal.fence != nullptr)
     fence_of(work->signal.fence)->will_signal(work->signal.value, &device_, work->end);
   const std::lock_guard lock(mutex_);
@@ -167,11 +190,12 @@ Status times_of(Runtime& runtime, const Work& work, std::vector<kernelgen::Kerne
 }
 
 // The first fault of work that the stream has waited for. That work has ended, and its own thread
-// is about to signal it.
+// is about to signal it. Where it signals a later value than the one that was wanted, and fails,
+// the wanted value may have been reached all the same; if not, nobody need ever reach it.
 Fault fault_of_waits(const Work& work) {
-  for (const tenon_fence_point_t& point : work.native) {
-    const Status status = fence_of(point.fence)->timeline.wait(point.value, UINT64_MAX);
-    if (!status.ok()) return fault_of(status.code());
+  for (const NativeWait& wait : work.native) {
+    const Status status = wait.fence->timeline.wait(wait.signalled, UINT64_MAX);
+    if (!status.ok() && !wait.fence->timeline.reached(wait.wanted)) return fault_of(status.code());
   }
   return {};
 }
@@ -190,7 +214,7 @@ void Line::complete(const WorkRef& work) {
     fault = status.ok() ? fault_of_waits(*work) : fault_of(status.code());
     if (fault.ok() && work->done) fault.code = work->done(times, &fault.text);
   } catch (const std::bad_alloc&) {
-    fault = {TENON_RESOURCE_EXHAUSTED, "There is not enough memory."};
+    fault = shortage();
   }
   settle(*work, fault);
 }
@@ -226,13 +250,14 @@ void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) 
   std::vector<tenon_fence_point_t> open;
   for (const tenon_fence_point_t& point : points) {
     if (point.fence == nullptr || fence_of(point.fence)->timeline.reached(point.value)) continue;
-    EventRef event = fence_of(point.fence)->event_for(point.value, &device);
-    if (event == nullptr) {
+    Fence& fence = *fence_of(point.fence);
+    const Fence::Point submitted = fence.point_for(point.value, &device);
+    if (submitted.event == nullptr) {
       open.push_back(point);
       continue;
     }
-    work->native.push_back(point);
-    work->commands.push_back([line = work->line.get(), event = std::move(event)] {
+    work->native.push_back({&fence, point.value, submitted.value});
+    work->commands.push_back([line = work->line.get(), event = submitted.event] {
       return line->device().runtime->stream_wait(line->stream(), event->handle());
     });
   }
@@ -246,29 +271,27 @@ void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) 
 Status put(Work& work, Command command) {
   work.commands.push_back(std::move(command));
   if (work.held) return {};
-  for (const Command& each : std::exchange(work.commands, {})) TENON_TRY(each());
-  return {};
+  return work.line->attempt([&] { return work.line->issue(work); }).tell();
 }
 
 Status finish(const WorkRef& work) {
   Line& line = *work->line;
-  {
-    const std::lock_guard lock(line.mutex_);
-    ++line.in_flight_;
-  }
   if (work->held) {
     line.hold(work);
     return {};
   }
-  Status status;
-  for (const Command& each : std::exchange(work->commands, {})) {
-    if (status.ok()) status = each();
+  {
+    const std::lock_guard lock(line.mutex_);
+    ++line.in_flight_;
   }
-  if (status.ok()) status = line.submit(work);
-  if (status.ok()) return {};
+  const Fault fault = line.attempt([&]() -> Status {
+    TENON_TRY(line.issue(*work));
+    return line.submit(work);
+  });
+  if (fault.ok()) return {};
   const std::lock_guard lock(line.mutex_);
   if (--line.in_flight_ == 0) line.changed_.notify_all();
-  return status;
+  return fault.tell();
 }
 
 // ---- The table ----

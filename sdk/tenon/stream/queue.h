@@ -3,7 +3,10 @@
 // A fence is a timeline in host memory. Work that signals it leaves an event, so that work on
 // another queue of the same device waits for it without the host. Work that waits for anything else
 // (a signal of the host, another device, work that is not submitted yet) is held until the fence
-// calls back, and so is all work behind it. Each queue has a thread that waits for its events in
+// calls back, and so is all work behind it. The thread that signals submits it: a copy between the
+// device and memory that is not pinned may keep that thread until the copy is done. It waits for no
+// signal then, only for work on the device, which waits for events alone, so it comes to an end.
+// Each queue has a thread that waits for its events in
 // order, reads what the work found, and signals.
 #ifndef TENON_STREAM_QUEUE_H_
 #define TENON_STREAM_QUEUE_H_
@@ -12,6 +15,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -45,21 +49,23 @@ using EventRef = std::shared_ptr<Event>;
 // A fence: the timeline, and the events of submitted work that will signal it. Threads: safe.
 class Fence {
  public:
+  // Submitted work that will signal a value.
+  struct Point {
+    uint64_t value = 0;
+    const Device* device = nullptr;
+    EventRef event;
+  };
+
   explicit Fence(uint64_t initial) : timeline(initial) {}
   void will_signal(uint64_t value, const Device* device, EventRef event);
-  // The event of the first submitted work on the device after which the value is reached; null if
-  // there is none.
-  EventRef event_for(uint64_t value, const Device* device) const;
+  // The first submitted work on the device after which the value is reached, and the value that it
+  // signals; without an event if there is none.
+  Point point_for(uint64_t value, const Device* device) const;
   void done(uint64_t value, const Fault& fault);  // and forgets the event
 
   Timeline timeline;
 
  private:
-  struct Point {
-    uint64_t value;
-    const Device* device;
-    EventRef event;
-  };
   mutable std::mutex mutex_;
   std::vector<Point> submitted_;
 };
@@ -71,6 +77,12 @@ using Done = std::function<tenon_code_t(std::span<const kernelgen::KernelTime>, 
 // Puts a command on the stream.
 using Command = std::function<Status()>;
 
+// A wait that the stream does, for work that signals a value from the wanted one on.
+struct NativeWait {
+  Fence* fence;
+  uint64_t wanted, signalled;
+};
+
 struct Work {
   explicit Work(std::shared_ptr<Line> on) : line(std::move(on)) {}
 
@@ -80,12 +92,12 @@ struct Work {
   Done done;
   std::vector<Command> commands;  // of held work
   bool held = false;
-  std::atomic<uint32_t> waits{0};                    // that hold it
-  std::vector<tenon_fence_point_t> native;           // waits that the stream does
+  std::atomic<uint32_t> waits{0};  // that hold it
+  std::vector<NativeWait> native;
   std::vector<std::pair<EventRef, EventRef>> timed;  // begin and end of each timed kernel
   EventRef end;
   std::mutex mutex;
-  Fault fault;  // of its waits
+  Fault fault;  // of its waits, or of its start
 };
 using WorkRef = std::shared_ptr<Work>;
 
@@ -108,11 +120,18 @@ class Line {
 
  private:
   friend void wait_for(std::span<const tenon_fence_point_t>, const WorkRef&);
+  friend Status put(Work&, Command);
   friend Status finish(const WorkRef&);
   friend void open_gate(void*, const Fault&);
   bool holds();
   void hold(WorkRef work);
   void advance();  // submits held work whose waits are over
+  void start_held(const WorkRef& work);
+  // Calls `puts`, which puts work on the stream. If it fails, or throws, what it has put there has
+  // ended when this returns, so that memory may be given back.
+  template <class Puts>
+  Fault attempt(Puts puts);
+  Status issue(Work& work);  // its commands
   Status submit(const WorkRef& work);
   void settle(Work& work, const Fault& fault);
   void complete(const WorkRef& work);
@@ -124,7 +143,8 @@ class Line {
   std::condition_variable changed_;
   uint64_t in_flight_ = 0;
   bool advancing_ = false, stopping_ = false;
-  std::deque<WorkRef> held_, submitted_;
+  std::list<WorkRef> held_;
+  std::deque<WorkRef> submitted_;
   Fault fault_;
   std::thread thread_;
 };
@@ -132,6 +152,7 @@ class Line {
 // Commands that follow wait for the points. If a wait fails, the signal fails in the same way, and
 // held commands do not run.
 void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work);
+// On an error nothing of the work is in flight.
 Status put(Work& work, Command command);
 // Signals when all commands are done. On an error nothing of the work is in flight.
 Status finish(const WorkRef& work);

@@ -92,7 +92,7 @@ class Submission final : public kg::Submission {
       work_->signal = signal;
       finished_ = true;
       const Status status = stream::finish(work_);
-      if (!status.ok()) abandon();
+      if (!status.ok()) work_->done = nullptr;  // gives the slots back
       return status;
     }
     Fence end(0);
@@ -100,7 +100,7 @@ class Submission final : public kg::Submission {
     work_->signal = {reinterpret_cast<tenon_fence_t*>(&end), 1};
     finished_ = true;
     if (const Status status = stream::finish(work_); !status.ok()) {
-      abandon();
+      work_->done = nullptr;
       return status;
     }
     const Status status = end.timeline.wait(1, UINT64_MAX);
@@ -131,12 +131,6 @@ class Submission final : public kg::Submission {
     TENON_TRY(runtime.event_record(end->handle(), stream));
     work.timed.emplace_back(std::move(begin), std::move(end));
     return {};
-  }
-
-  // The commands have ended (Line::submit, or here), and nobody signals.
-  void abandon() {
-    (void)device_.runtime->stream_synchronize(work_->line->stream());
-    work_->done = nullptr;
   }
 
   Device& device_;

@@ -1,5 +1,6 @@
 #include "driver.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -31,8 +32,10 @@ Settings read_settings() {
     if (key == "pools") s.pools = static_cast<int>(value);
     if (key == "memory") s.memory = value;
   }
+  s.devices = std::min(s.devices, kMostDevices);
   const std::string fail = text("FAKE_CUDA_FAIL");
   s.fail_at = std::strtoull(fail.c_str(), nullptr, 0);
+  if (s.fail_at == 0) s.fail_name = fail.substr(0, fail.find(':'));
   if (const size_t colon = fail.find(':'); colon != std::string::npos)
     s.fail_code = std::atoi(fail.c_str() + colon + 1);
   s.report = text("FAKE_CUDA_REPORT");
@@ -67,6 +70,8 @@ const char* name_of(int result) {
       return "CUDA_ERROR_OUT_OF_MEMORY";
     case kNotInitialised:
       return "CUDA_ERROR_NOT_INITIALIZED";
+    case kDeviceUnavailable:
+      return "CUDA_ERROR_DEVICE_UNAVAILABLE";
     case kNoDevice:
       return "CUDA_ERROR_NO_DEVICE";
     case kInvalidDevice:
@@ -75,6 +80,8 @@ const char* name_of(int result) {
       return "CUDA_ERROR_INVALID_CONTEXT";
     case kInvalidPtx:
       return "CUDA_ERROR_INVALID_PTX";
+    case kNvlinkUncorrectable:
+      return "CUDA_ERROR_NVLINK_UNCORRECTABLE";
     case kUnsupportedPtx:
       return "CUDA_ERROR_UNSUPPORTED_PTX_VERSION";
     case kInvalidHandle:
@@ -83,8 +90,16 @@ const char* name_of(int result) {
       return "CUDA_ERROR_NOT_FOUND";
     case kIllegalAddress:
       return "CUDA_ERROR_ILLEGAL_ADDRESS";
+    case kLaunchOutOfResources:
+      return "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES";
+    case kPeerAccessTooMany:
+      return "CUDA_ERROR_TOO_MANY_PEERS";
     case kLaunchFailed:
       return "CUDA_ERROR_LAUNCH_FAILED";
+    case kSystemNotReady:
+      return "CUDA_ERROR_SYSTEM_NOT_READY";
+    case kSystemDriverMismatch:
+      return "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH";
     case kUnknown:
       return "CUDA_ERROR_UNKNOWN";
     default:
@@ -111,7 +126,7 @@ int64_t Event::time_ns() {
   return happened_ == wanted_ ? time_ns_ : -1;
 }
 
-Stream::Stream() : thread_([this] { run(); }) {}
+Stream::Stream(Context* in) : context(in), thread_([this] { run(); }) {}
 
 Stream::~Stream() {
   {
@@ -151,6 +166,13 @@ void Stream::run() {
 
 // ---- The world ----
 
+World::World() {
+  for (int i = 0; i < kMostDevices; ++i) {
+    primary[static_cast<size_t>(i)].device = default_pools[static_cast<size_t>(i)].device = i;
+    pools.insert(&default_pools[static_cast<size_t>(i)]);
+  }
+}
+
 World& World::get() {
   static World& world = *new World;  // threads of streams may outlive static objects
   static const Reporter reporter;
@@ -159,6 +181,8 @@ World& World::get() {
 
 int World::begin_call(const char* name) {
   const uint64_t n = ++calls_;
+  const std::lock_guard lock(mutex_);
+  if (fail_name_ == name) return fail_code_;
   if (n == fail_at_ && std::getenv("FAKE_CUDA_TRACE") != nullptr)
     std::fprintf(stderr, "fake cuda: call %llu, %s, fails\n", static_cast<unsigned long long>(n),
                  name);
@@ -168,6 +192,12 @@ int World::begin_call(const char* name) {
 void World::fail_in(uint64_t n, int code) {
   fail_code_ = code;
   fail_at_ = n == 0 ? 0 : calls_ + n;
+}
+
+void World::fail_calls(const std::string& name, int code) {
+  const std::lock_guard lock(mutex_);
+  fail_code_ = code;
+  fail_name_ = name;
 }
 
 uint64_t World::memory_in_use() {
@@ -181,43 +211,57 @@ void World::lose(int code, const std::string& why) {
     std::fprintf(stderr, "fake cuda: %s\n", why.c_str());
 }
 
-int World::alloc(uint64_t bytes, uint64_t* out) {
+int World::alloc(uint64_t bytes, Allocation made, uint64_t* out) {
   constexpr uint64_t kGap = 1 << 16;
   if (bytes == 0) return kInvalidValue;
   const std::lock_guard lock(mutex_);
-  if (bytes > settings().memory - used_) return kOutOfMemory;
-  Allocation made{std::unique_ptr<unsigned char[]>(new unsigned char[bytes]), bytes};
+  uint64_t& used = used_[static_cast<size_t>(made.device)];
+  if (bytes > settings().memory - used) return kOutOfMemory;
+  made.bytes.reset(new unsigned char[bytes]);
+  made.size = bytes;
   std::memset(made.bytes.get(), 0xff, bytes);
   *out = next_;
   next_ += (bytes + kGap) / 512 * 512 + 512;
-  used_ += bytes;
+  used += bytes;
   allocations_.emplace(*out, std::move(made));
   return kSuccess;
+}
+
+int World::alloc(uint64_t bytes, uint64_t* out) {
+  Allocation made;
+  made.context = current().back();
+  made.device = made.context->device;
+  return alloc(bytes, std::move(made), out);
 }
 
 int World::free(uint64_t address) {
   const std::lock_guard lock(mutex_);
   const auto it = allocations_.find(address);
   if (it == allocations_.end()) return kInvalidValue;
-  used_ -= it->second.size;
+  used_[static_cast<size_t>(it->second.device)] -= it->second.size;
   allocations_.erase(it);
   return kSuccess;
 }
 
-unsigned char* World::find(uint64_t address, uint64_t* begin, uint64_t* end) {
+const World::Allocation* World::holder(uint64_t address, uint64_t* begin) {
   const std::lock_guard lock(mutex_);
   auto it = allocations_.upper_bound(address);
   if (it == allocations_.begin()) return nullptr;
   --it;
-  if (address - it->first >= it->second.size) return nullptr;
   *begin = it->first;
-  *end = it->first + it->second.size;
-  return it->second.bytes.get();
+  return address - it->first < it->second.size ? &it->second : nullptr;
 }
 
-unsigned char* World::range(uint64_t address, uint64_t bytes) {
+unsigned char* DeviceMemory::find(uint64_t address, uint64_t* begin, uint64_t* end) {
+  const World::Allocation* const all = World::get().holder(address, begin);
+  if (all == nullptr || all->device != device) return nullptr;
+  *end = *begin + all->size;
+  return all->bytes.get();
+}
+
+unsigned char* World::range(int device, uint64_t address, uint64_t bytes) {
   uint64_t begin = 0, end = 0;
-  unsigned char* const data = find(address, &begin, &end);
+  unsigned char* const data = DeviceMemory(device).find(address, &begin, &end);
   return data == nullptr || bytes > end - address ? nullptr : data + (address - begin);
 }
 
@@ -255,12 +299,13 @@ std::string World::report() {
   std::ostringstream out;
   out << "calls " << calls_ << "\nallocations " << allocations_.size() << "\npinned "
       << pinned_.size() << "\nstreams " << streams.size() << "\nevents " << events.size()
-      << "\nmodules " << modules.size() << "\ncontexts " << contexts << "\n";
+      << "\nmodules " << modules.size() << "\npools " << pools.size() - kMostDevices
+      << "\ncontexts " << contexts << "\n";
   return out.str();
 }
 
-std::vector<int>& current() {
-  static thread_local std::vector<int> stack;
+std::vector<Context*>& current() {
+  static thread_local std::vector<Context*> stack;
   return stack;
 }
 

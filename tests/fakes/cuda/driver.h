@@ -1,8 +1,9 @@
-// The objects of the tests' driver. One device's memory, one context per device, streams that run
+// The objects of the tests' driver. Devices with memory of their own, contexts, streams that run
 // their work in order on a thread each.
 #ifndef TENON_TESTS_FAKES_CUDA_DRIVER_H_
 #define TENON_TESTS_FAKES_CUDA_DRIVER_H_
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -25,31 +26,53 @@ enum Result : int {
   kInvalidValue = 1,
   kOutOfMemory = 2,
   kNotInitialised = 3,
+  kDeviceUnavailable = 46,
   kNoDevice = 100,
   kInvalidDevice = 101,
   kInvalidContext = 201,
   kInvalidPtx = 218,
+  kNvlinkUncorrectable = 220,
   kUnsupportedPtx = 222,
   kInvalidHandle = 400,
   kNotFound = 500,
   kIllegalAddress = 700,
+  kLaunchOutOfResources = 701,
+  kPeerAccessTooMany = 711,
   kLaunchFailed = 719,
+  kSystemNotReady = 802,
+  kSystemDriverMismatch = 803,
   kUnknown = 999,
 };
 const char* name_of(int result);
+
+constexpr int kMostDevices = 16;
 
 // FAKE_CUDA and its kin, read once.
 struct Settings {
   int devices = 1, version = 12020, capability = 90, pools = 1;
   uint64_t memory = uint64_t{1} << 30;
   uint64_t fail_at = 0;
+  std::string fail_name;
   int fail_code = kUnknown;
   std::string report;
 };
 const Settings& settings();
 
+// A device's primary one, or one that a test makes. What is made in one works in that one.
+struct Context {
+  int device = 0;
+};
+
+struct Pool {
+  int device;
+  uint64_t threshold = 0;
+};
+
 class Event {
  public:
+  explicit Event(Context* in) : context(in) {}
+  Context* const context;
+
   void record() {  // submitted
     const std::lock_guard lock(mutex_);
     ++wanted_;
@@ -72,8 +95,10 @@ class Event {
 
 class Stream {
  public:
-  Stream();
+  explicit Stream(Context* in);
   ~Stream();
+  Context* const context;
+
   void put(std::function<void()> work);
   void wait();
 
@@ -92,13 +117,14 @@ struct Function {
   const Kernel* kernel;
 };
 struct LoadedModule {
+  Context* context = nullptr;
   Module module;
   std::vector<uint64_t> places;
   std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
 // Everything that exists. Threads: safe.
-class World final : public Memory {
+class World {
  public:
   static World& get();
 
@@ -109,11 +135,21 @@ class World final : public Memory {
   void lose(int code, const std::string& why);
 
   // ---- Memory ----
-  int alloc(uint64_t bytes, uint64_t* out);
+  struct Allocation {
+    std::unique_ptr<unsigned char[]> bytes;
+    uint64_t size = 0, mapping = 0;  // mapping: put together of parts of that size; 0: it is one
+    int device = 0;
+    Context* context = nullptr;  // null for memory of pools, and for mappings
+    Pool* pool = nullptr;
+  };
+  // The bytes are made here.
+  int alloc(uint64_t bytes, Allocation made, uint64_t* out);
+  int alloc(uint64_t bytes, uint64_t* out);  // in the current context
   int free(uint64_t address);
-  unsigned char* find(uint64_t address, uint64_t* begin, uint64_t* end) override;
-  // The bytes if all of them are of one allocation; null otherwise.
-  unsigned char* range(uint64_t address, uint64_t bytes);
+  // The allocation that holds the address, and where it begins; null if there is none.
+  const Allocation* holder(uint64_t address, uint64_t* begin);
+  // The bytes if all of them are of one allocation of the device; null otherwise.
+  unsigned char* range(int device, uint64_t address, uint64_t bytes);
   int alloc_pinned(uint64_t bytes, void** out);
   int free_pinned(void* data);
   bool is_pinned(const void* data, uint64_t bytes);
@@ -143,32 +179,45 @@ class World final : public Memory {
   std::set<Stream*> streams;
   std::set<Event*> events;
   std::set<LoadedModule*> modules;
+  std::set<Pool*> pools;
+  std::set<Context*> made_contexts;
+  std::array<Context, kMostDevices> primary;
+  std::array<Pool, kMostDevices> default_pools;
   std::atomic<int> contexts{0};  // retained
   std::atomic<bool> initialised{false};
 
   std::string report();
   // The call `n` from now on fails with the code; 0: none does.
   void fail_in(uint64_t n, int code);
+  // Each call of that name fails with the code; empty: none does.
+  void fail_calls(const std::string& name, int code);
   uint64_t calls() const { return calls_; }
   // Allocations and pinned memory that exist.
   uint64_t memory_in_use();
 
  private:
-  struct Allocation {
-    std::unique_ptr<unsigned char[]> bytes;
-    uint64_t size;
-  };
+  World();
+
   std::mutex mutex_;
   std::map<uint64_t, Allocation> allocations_;
   std::map<void*, uint64_t> pinned_;
-  uint64_t next_ = uint64_t{1} << 46, used_ = 0;
+  uint64_t next_ = uint64_t{1} << 46;
+  std::array<uint64_t, kMostDevices> used_ = {};
+  std::string fail_name_ = settings().fail_name;
   std::atomic<uint64_t> calls_{0}, fail_at_{settings().fail_at};
   std::atomic<int> fail_code_{settings().fail_code};
   std::atomic<int> lost_{0};
 };
 
-// The contexts that are current on this thread: ordinals of devices.
-std::vector<int>& current();
+// What code on a device reaches.
+struct DeviceMemory final : Memory {
+  explicit DeviceMemory(int of) : device(of) {}
+  unsigned char* find(uint64_t address, uint64_t* begin, uint64_t* end) override;
+  const int device;
+};
+
+// The contexts that are current on this thread, the last one first in use.
+std::vector<Context*>& current();
 
 }  // namespace fake_cuda
 #endif

@@ -19,6 +19,13 @@ using namespace fake_cuda;
     if (!(condition)) return code; \
   } while (false)
 #define REQUIRE_CURRENT() REQUIRE(!current().empty(), kInvalidContext)
+#define REQUIRE_STREAM(stream) REQUIRE(world().has(world().streams, stream), kInvalidHandle)
+#define REQUIRE_EVENT(event) REQUIRE(world().has(world().events, event), kInvalidHandle)
+// Work on a stream is for the context that is current.
+#define REQUIRE_CURRENT_STREAM(stream) \
+  REQUIRE_CURRENT();                   \
+  REQUIRE_STREAM(stream);              \
+  REQUIRE(stream_of(stream)->context == current().back(), kInvalidContext)
 
 namespace {
 
@@ -30,6 +37,12 @@ Stream* stream_of(void* handle) {
 }
 Event* event_of(void* handle) {
   return static_cast<Event*>(handle);
+}
+int device_of(void* stream) {
+  return stream_of(stream)->context->device;
+}
+bool is_device(int ordinal) {
+  return ordinal >= 0 && ordinal < settings().devices;
 }
 
 // Work that is skipped once the context is lost.
@@ -60,22 +73,23 @@ struct InMemory final : Placement {
 
 int fill(uint64_t to, uint64_t pattern, uint64_t width, uint64_t count, void* stream) {
   BEGIN();
-  REQUIRE_CURRENT();
-  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
-  REQUIRE(to % width == 0 && world().range(to, width * count) != nullptr, kInvalidValue);
+  REQUIRE_CURRENT_STREAM(stream);
+  const int device = device_of(stream);
+  REQUIRE(to % width == 0 && world().range(device, to, width * count) != nullptr, kInvalidValue);
   put(stream, [=] {
-    unsigned char* const data = world().range(to, width * count);
+    unsigned char* const data = world().range(device, to, width * count);
     if (data == nullptr) return world().lose(kIllegalAddress, "a fill of memory that was freed");
     for (uint64_t i = 0; i < count; ++i) std::memcpy(data + i * width, &pattern, width);
   });
   return kSuccess;
 }
 
-void run_grid(const Kernel* kernel, uint32_t blocks, uint32_t threads,
+void run_grid(int device, const Kernel* kernel, uint32_t blocks, uint32_t threads,
               const std::vector<unsigned char>& parameters) {
   std::string why;
   const Grid grid{kernel, blocks, threads, parameters.data()};
-  if (!run(grid, world(), &why))
+  DeviceMemory memory(device);
+  if (!run(grid, memory, &why))
     world().lose(why.find("alloc") != std::string::npos || why.find("outside") != std::string::npos
                      ? kIllegalAddress
                      : kLaunchFailed,
@@ -114,13 +128,13 @@ EXPORT cuDeviceGetCount(int* out) {
 }
 EXPORT cuDeviceGet(int* out, int ordinal) {
   BEGIN();
-  REQUIRE(ordinal >= 0 && ordinal < settings().devices, kInvalidDevice);
+  REQUIRE(is_device(ordinal), kInvalidDevice);
   *out = ordinal;
   return kSuccess;
 }
 EXPORT cuDeviceGetName(char* out, int size, int device) {
   BEGIN();
-  REQUIRE(device >= 0 && device < settings().devices && size > 0, kInvalidDevice);
+  REQUIRE(is_device(device) && size > 0, kInvalidDevice);
   std::snprintf(out, static_cast<size_t>(size), "the tests' GPU");
   return kSuccess;
 }
@@ -143,8 +157,8 @@ EXPORT cuDeviceGetAttribute(int* out, int which, int) {
 EXPORT cuDevicePrimaryCtxRetain(void** out, int device) {
   BEGIN();
   REQUIRE(world().initialised, kNotInitialised);
-  REQUIRE(device >= 0 && device < settings().devices, kInvalidDevice);
-  *out = reinterpret_cast<void*>(static_cast<uintptr_t>(device) + 1);
+  REQUIRE(is_device(device), kInvalidDevice);
+  *out = &world().primary[static_cast<size_t>(device)];
   ++world().contexts;
   return kSuccess;
 }
@@ -156,15 +170,29 @@ EXPORT cuDevicePrimaryCtxRelease_v2(int) {
 EXPORT cuCtxPushCurrent_v2(void* context) {
   BEGIN();
   REQUIRE(context != nullptr && world().contexts > 0, kInvalidContext);
-  current().push_back(static_cast<int>(reinterpret_cast<uintptr_t>(context)) - 1);
+  current().push_back(static_cast<Context*>(context));
   return kSuccess;
 }
 EXPORT cuCtxPopCurrent_v2(void** out) {
   const int wanted = world().begin_call(__func__);
   REQUIRE_CURRENT();
-  *out = reinterpret_cast<void*>(static_cast<uintptr_t>(current().back()) + 1);
+  *out = current().back();
   current().pop_back();
   return wanted;
+}
+// For tests, which are other libraries of the process.
+EXPORT cuCtxCreate_v2(void** out, unsigned, int device) {
+  BEGIN();
+  REQUIRE(is_device(device), kInvalidDevice);
+  Context* const made = world().make(world().made_contexts, Context{device});
+  current().push_back(made);
+  *out = made;
+  return kSuccess;
+}
+EXPORT cuCtxDestroy_v2(void* context) {
+  const int wanted = world().begin_call(__func__);
+  return after(wanted,
+               world().destroy(world().made_contexts, context) ? kSuccess : kInvalidContext);
 }
 
 // ---- Streams and events ----
@@ -172,7 +200,7 @@ EXPORT cuCtxPopCurrent_v2(void** out) {
 EXPORT cuStreamCreate(void** out, unsigned) {
   BEGIN();
   REQUIRE_CURRENT();
-  *out = world().make(world().streams);
+  *out = world().make(world().streams, current().back());
   return kSuccess;
 }
 EXPORT cuStreamDestroy_v2(void* stream) {
@@ -181,14 +209,14 @@ EXPORT cuStreamDestroy_v2(void* stream) {
 }
 EXPORT cuStreamSynchronize(void* stream) {
   const int wanted = world().begin_call(__func__);
-  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
+  REQUIRE_STREAM(stream);
   stream_of(stream)->wait();
   return after(wanted, world().lost());
 }
 EXPORT cuStreamWaitEvent(void* stream, void* event, unsigned) {
   BEGIN();
-  REQUIRE(world().has(world().streams, stream) && world().has(world().events, event),
-          kInvalidHandle);
+  REQUIRE_STREAM(stream);
+  REQUIRE_EVENT(event);
   const uint64_t until = event_of(event)->wanted();
   // Events happen also when the context is lost.
   stream_of(stream)->put([=] { event_of(event)->wait(until); });
@@ -197,7 +225,7 @@ EXPORT cuStreamWaitEvent(void* stream, void* event, unsigned) {
 EXPORT cuEventCreate(void** out, unsigned) {
   BEGIN();
   REQUIRE_CURRENT();
-  *out = world().make(world().events);
+  *out = world().make(world().events, current().back());
   return kSuccess;
 }
 EXPORT cuEventDestroy_v2(void* event) {
@@ -206,21 +234,24 @@ EXPORT cuEventDestroy_v2(void* event) {
 }
 EXPORT cuEventRecord(void* event, void* stream) {
   BEGIN();
-  REQUIRE(world().has(world().streams, stream) && world().has(world().events, event),
-          kInvalidHandle);
+  REQUIRE_STREAM(stream);
+  REQUIRE_EVENT(event);
+  REQUIRE(event_of(event)->context == stream_of(stream)->context, kInvalidHandle);
   event_of(event)->record();
   stream_of(stream)->put([=] { event_of(event)->happen(); });
   return kSuccess;
 }
 EXPORT cuEventSynchronize(void* event) {
   const int wanted = world().begin_call(__func__);
-  REQUIRE(world().has(world().events, event), kInvalidHandle);
+  REQUIRE_EVENT(event);
   event_of(event)->wait();
   return after(wanted, world().lost());
 }
 EXPORT cuEventElapsedTime(float* out, void* from, void* to) {
   BEGIN();
-  REQUIRE(world().has(world().events, from) && world().has(world().events, to), kInvalidHandle);
+  REQUIRE_EVENT(from);
+  REQUIRE_EVENT(to);
+  REQUIRE(event_of(from)->context == event_of(to)->context, kInvalidHandle);
   const int64_t a = event_of(from)->time_ns(), b = event_of(to)->time_ns();
   REQUIRE(a >= 0 && b >= 0, kInvalidHandle);
   *out = static_cast<float>(static_cast<double>(b - a) * 1e-6);
@@ -241,33 +272,69 @@ EXPORT cuMemFree_v2(unsigned long long address) {
   const int wanted = world().begin_call(__func__);
   return after(wanted, world().free(address));
 }
-EXPORT cuMemAllocAsync(unsigned long long* out, size_t bytes, void* stream) {
+EXPORT cuMemAllocFromPoolAsync(unsigned long long* out, size_t bytes, void* pool, void* stream) {
   BEGIN();
-  REQUIRE_CURRENT();
-  REQUIRE(settings().pools != 0 && world().has(world().streams, stream), kInvalidHandle);
+  REQUIRE_CURRENT_STREAM(stream);
+  REQUIRE(settings().pools != 0 && world().has(world().pools, pool), kInvalidHandle);
+  World::Allocation made;
+  made.pool = static_cast<Pool*>(pool);
+  made.device = made.pool->device;
+  REQUIRE(made.device == device_of(stream), kInvalidValue);
   uint64_t at = 0;
-  const int code = world().alloc(bytes, &at);
+  const int code = world().alloc(bytes, std::move(made), &at);
   *out = at;
   return code;
 }
 EXPORT cuMemFreeAsync(unsigned long long address, void* stream) {
   const int wanted = world().begin_call(__func__);
-  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
-  REQUIRE(world().range(address, 1) != nullptr, kInvalidValue);
+  REQUIRE_STREAM(stream);
+  REQUIRE(world().range(device_of(stream), address, 1) != nullptr, kInvalidValue);
   stream_of(stream)->put([=] { (void)world().free(address); });
   return wanted;
 }
+EXPORT cuMemPoolCreate(void** out, const void* properties) {
+  BEGIN();
+  struct {
+    int allocation, handles, place, device;
+    unsigned char rest[72];
+  } wanted;
+  static_assert(sizeof wanted == 88);
+  std::memcpy(&wanted, properties, sizeof wanted);
+  REQUIRE(settings().pools != 0 && wanted.allocation == 1 && wanted.handles == 0, kInvalidValue);
+  REQUIRE(wanted.place == 1 && is_device(wanted.device), kInvalidValue);
+  REQUIRE(std::all_of(std::begin(wanted.rest), std::end(wanted.rest), [](int b) { return b == 0; }),
+          kInvalidValue);
+  *out = world().make(world().pools, Pool{wanted.device});
+  return kSuccess;
+}
+EXPORT cuMemPoolDestroy(void* pool) {
+  const int wanted = world().begin_call(__func__);
+  return after(wanted, world().destroy(world().pools, pool) ? kSuccess : kInvalidHandle);
+}
+EXPORT cuMemPoolSetAttribute(void* pool, int which, void* value) {
+  BEGIN();
+  REQUIRE(world().has(world().pools, pool), kInvalidHandle);
+  REQUIRE(which == 4, kInvalidValue);
+  static_cast<Pool*>(pool)->threshold = *static_cast<uint64_t*>(value);
+  return kSuccess;
+}
+EXPORT cuMemPoolTrimTo(void* pool, size_t) {
+  BEGIN();
+  REQUIRE(world().has(world().pools, pool), kInvalidHandle);
+  return kSuccess;
+}
+// For tests: what other libraries of the process use.
 EXPORT cuDeviceGetDefaultMemPool(void** out, int device) {
   BEGIN();
-  *out = reinterpret_cast<void*>(static_cast<uintptr_t>(device) + 1);
+  REQUIRE(is_device(device), kInvalidDevice);
+  *out = &world().default_pools[static_cast<size_t>(device)];
   return kSuccess;
 }
-EXPORT cuMemPoolSetAttribute(void*, int, void*) {
+EXPORT cuMemPoolGetAttribute(void* pool, int which, void* out) {
   BEGIN();
-  return kSuccess;
-}
-EXPORT cuMemPoolTrimTo(void*, size_t) {
-  BEGIN();
+  REQUIRE(world().has(world().pools, pool), kInvalidHandle);
+  REQUIRE(which == 4, kInvalidValue);
+  *static_cast<uint64_t*>(out) = static_cast<Pool*>(pool)->threshold;
   return kSuccess;
 }
 EXPORT cuMemHostAlloc(void** out, size_t bytes, unsigned) {
@@ -281,24 +348,28 @@ EXPORT cuMemFreeHost(void* data) {
 }
 EXPORT cuPointerGetAttribute(void* out, int which, unsigned long long address) {
   BEGIN();
-  uint64_t begin = 0, end = 0;
-  REQUIRE(world().find(address, &begin, &end) != nullptr, kInvalidValue);
-  const uint64_t size = end - begin;
-  const int device = 0;
+  uint64_t begin = 0;
+  const World::Allocation* const all = world().holder(address, &begin);
+  REQUIRE(all != nullptr, kInvalidValue);
+  const uint64_t part = all->mapping == 0 ? all->size : all->mapping;
+  const uint64_t skipped = (address - begin) / part * part;
+  const uint64_t from = begin + skipped, size = std::min(part, all->size - skipped);
   const unsigned type = 2;
+  if (which == 1) std::memcpy(out, &all->context, sizeof all->context);
   if (which == 2) std::memcpy(out, &type, sizeof type);
-  if (which == 9) std::memcpy(out, &device, sizeof device);
-  if (which == 11) std::memcpy(out, &begin, sizeof begin);
+  if (which == 9) std::memcpy(out, &all->device, sizeof all->device);
+  if (which == 11) std::memcpy(out, &from, sizeof from);
   if (which == 12) std::memcpy(out, &size, sizeof size);
+  if (which == 17) std::memcpy(out, &all->pool, sizeof all->pool);
   return kSuccess;
 }
 
 // Memory that is not pinned is read before the call returns, as a driver does.
 EXPORT cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t bytes, void* stream) {
   BEGIN();
-  REQUIRE_CURRENT();
-  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
-  REQUIRE(world().range(to, bytes) != nullptr, kInvalidValue);
+  REQUIRE_CURRENT_STREAM(stream);
+  const int device = device_of(stream);
+  REQUIRE(world().range(device, to, bytes) != nullptr, kInvalidValue);
   auto kept = std::make_shared<std::vector<unsigned char>>();
   const void* source = from;
   if (!world().is_pinned(from, bytes)) {
@@ -307,7 +378,7 @@ EXPORT cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t byte
     source = kept->data();
   }
   put(stream, [=] {
-    unsigned char* const data = world().range(to, bytes);
+    unsigned char* const data = world().range(device, to, bytes);
     if (data == nullptr) return world().lose(kIllegalAddress, "a copy to memory that was freed");
     std::memcpy(data, kept->empty() ? source : kept->data(), bytes);
   });
@@ -315,11 +386,11 @@ EXPORT cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, size_t byte
 }
 EXPORT cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t bytes, void* stream) {
   BEGIN();
-  REQUIRE_CURRENT();
-  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
-  REQUIRE(world().range(from, bytes) != nullptr, kInvalidValue);
+  REQUIRE_CURRENT_STREAM(stream);
+  const int device = device_of(stream);
+  REQUIRE(world().range(device, from, bytes) != nullptr, kInvalidValue);
   put(stream, [=] {
-    const unsigned char* const data = world().range(from, bytes);
+    const unsigned char* const data = world().range(device, from, bytes);
     if (data == nullptr) return world().lose(kIllegalAddress, "a copy from memory that was freed");
     std::memcpy(to, data, bytes);
   });
@@ -329,13 +400,13 @@ EXPORT cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, size_t bytes, voi
 EXPORT cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes,
                             void* stream) {
   BEGIN();
-  REQUIRE_CURRENT();
-  REQUIRE(world().has(world().streams, stream), kInvalidHandle);
-  REQUIRE(world().range(from, bytes) != nullptr && world().range(to, bytes) != nullptr,
-          kInvalidValue);
+  REQUIRE_CURRENT_STREAM(stream);
+  const int device = device_of(stream);
+  REQUIRE(world().range(device, from, bytes) != nullptr, kInvalidValue);
+  REQUIRE(world().range(device, to, bytes) != nullptr, kInvalidValue);
   put(stream, [=] {
-    const unsigned char* const source = world().range(from, bytes);
-    unsigned char* const data = world().range(to, bytes);
+    const unsigned char* const source = world().range(device, from, bytes);
+    unsigned char* const data = world().range(device, to, bytes);
     if (source == nullptr || data == nullptr)
       return world().lose(kIllegalAddress, "a copy of memory that was freed");
     std::memmove(data, source, bytes);
@@ -359,6 +430,7 @@ EXPORT cuModuleLoadDataEx(void** out, const void* image, unsigned options, int* 
   BEGIN();
   REQUIRE_CURRENT();
   auto made = std::make_unique<LoadedModule>();
+  made->context = current().back();
   InMemory placement;
   std::string why;
   const bool known = parse(static_cast<const char*>(image), placement, &made->module, &why);
@@ -381,7 +453,8 @@ EXPORT cuModuleLoadDataEx(void** out, const void* image, unsigned options, int* 
                                                  : 70 + settings().version % 1000 / 10;
   if (made->module.version > newest) return give_up(kUnsupportedPtx);
   for (const auto& [name, variable] : made->module.globals) {
-    unsigned char* const data = world().range(variable.address, variable.bytes.size());
+    unsigned char* const data =
+        world().range(made->context->device, variable.address, variable.bytes.size());
     if (!variable.bytes.empty()) std::memcpy(data, variable.bytes.data(), variable.bytes.size());
   }
   LoadedModule* const module = world().make(world().modules);
@@ -410,8 +483,9 @@ EXPORT cuModuleGetFunction(void** out, void* handle, const char* name) {
 EXPORT cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned tx, unsigned ty,
                       unsigned tz, unsigned shared, void* stream, void** parameters, void** extra) {
   BEGIN();
-  REQUIRE_CURRENT();
-  REQUIRE(world().has(world().streams, stream) && handle != nullptr, kInvalidHandle);
+  REQUIRE_CURRENT_STREAM(stream);
+  REQUIRE(handle != nullptr, kInvalidHandle);
+  REQUIRE(static_cast<Function*>(handle)->module->context == current().back(), kInvalidContext);
   const Kernel* kernel = static_cast<Function*>(handle)->kernel;
   REQUIRE(x > 0 && y == 1 && z == 1 && ty == 1 && tz == 1 && shared == 0 && extra == nullptr,
           kInvalidValue);
@@ -423,7 +497,8 @@ EXPORT cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned
                                                                   : kernel->parameter_bytes;
     std::memcpy(values.data() + at, parameters[i], end - at);
   }
-  put(stream, [=, values = std::move(values)] { run_grid(kernel, x, tx, values); });
+  const int device = device_of(stream);
+  put(stream, [=, values = std::move(values)] { run_grid(device, kernel, x, tx, values); });
   return kSuccess;
 }
 
@@ -431,6 +506,19 @@ EXPORT cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned
 
 extern "C" __attribute__((visibility("default"))) void fake_cuda_fail_in(uint64_t n, int code) {
   world().fail_in(n, code);
+}
+extern "C" __attribute__((visibility("default"))) void fake_cuda_fail_calls(const char* name,
+                                                                            int code) {
+  world().fail_calls(name, code);
+}
+// Memory of the first device put together of mappings, as cuMemMap does.
+extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_map(uint64_t mapping,
+                                                                         uint64_t count) {
+  World::Allocation made;
+  made.mapping = mapping;
+  uint64_t at = 0;
+  (void)world().alloc(mapping * count, std::move(made), &at);
+  return at;
 }
 extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_calls() {
   return world().calls();

@@ -14,14 +14,31 @@ struct FakeDriver {
   void (*fail_in)(uint64_t, int) = nullptr;
   uint64_t (*calls)() = nullptr;
   uint64_t (*in_use)() = nullptr;
+  void (*fail_calls)(const char*, int) = nullptr;
+  uint64_t (*map)(uint64_t, uint64_t) = nullptr;
+  // As another library of the process calls it.
   int (*alloc)(unsigned long long*, size_t) = nullptr;
   int (*free)(unsigned long long) = nullptr;
+  int (*context_create)(void**, unsigned, int) = nullptr;
+  int (*context_destroy)(void*) = nullptr;
+  int (*context_pop)(void**) = nullptr;
+  int (*default_pool)(void**, int) = nullptr;
+  int (*pool_attribute)(void*, int, void*) = nullptr;
 
   FakeDriver() {
     if (library == nullptr) return;
     find("fake_cuda_fail_in", &fail_in);
     find("fake_cuda_calls", &calls);
     find("fake_cuda_in_use", &in_use);
+    find("fake_cuda_fail_calls", &fail_calls);
+    find("fake_cuda_map", &map);
+    find("cuMemAlloc_v2", &alloc);
+    find("cuMemFree_v2", &free);
+    find("cuCtxCreate_v2", &context_create);
+    find("cuCtxDestroy_v2", &context_destroy);
+    find("cuCtxPopCurrent_v2", &context_pop);
+    find("cuDeviceGetDefaultMemPool", &default_pool);
+    find("cuMemPoolGetAttribute", &pool_attribute);
   }
   template <class F>
   void find(const char* name, F* out) {
@@ -115,6 +132,70 @@ TEST_F(OnFakeCuda, PointersGoInAndOut) {
   native.handle = 4096;
   EXPECT_EQ(Tensor::adopt(TENON_F32, dims, "cuda", native, &adopted).code(),
             TENON_INVALID_ARGUMENT);
+}
+
+tenon_code_t adopt(uint64_t address, int64_t count, uint64_t offset_bytes = 0) {
+  auto native = sized<tenon_native_memory_t>();
+  native.kind = str("cuda.pointer");
+  native.handle = address;
+  native.offset_bytes = offset_bytes;
+  native.length_bytes = static_cast<uint64_t>(count) * sizeof(float);
+  Tensor adopted;
+  return Tensor::adopt(TENON_F32, {&count, 1}, "cuda", native, &adopted).code();
+}
+
+TEST_F(OnFakeCuda, MemoryOfOtherContextsIsRefused) {
+  void *context = nullptr, *popped = nullptr;
+  unsigned long long other = 0;
+  Tensor first;  // opens the device
+  ASSERT_TRUE(Tensor::copy(ArrayView::of(std::vector<float>(1), {1}), &first, "cuda").ok());
+  ASSERT_EQ(driver_.context_create(&context, 0, 0), 0);
+  ASSERT_EQ(driver_.alloc(&other, 256), 0);
+  ASSERT_EQ(driver_.context_pop(&popped), 0);
+  EXPECT_EQ(adopt(other, 64), TENON_INVALID_ARGUMENT);
+  EXPECT_NE(failure_text().find("another context"), std::string::npos) << failure_text();
+  EXPECT_EQ(driver_.free(other), 0);
+  EXPECT_EQ(driver_.context_destroy(context), 0);
+}
+
+// As PyTorch's expandable segments are: a range of several mappings.
+TEST_F(OnFakeCuda, MemoryOfSeveralMappingsIsOneRange) {
+  constexpr uint64_t kMapping = 4096;
+  const uint64_t at = driver_.map(kMapping, 3);
+  constexpr int64_t kFloats = 3 * kMapping / sizeof(float);
+  EXPECT_EQ(adopt(at, kFloats), TENON_OK) << failure_text();
+  EXPECT_EQ(adopt(at, kFloats, 16), TENON_OUT_OF_RANGE);
+  EXPECT_EQ(adopt(at, 8, 4), TENON_UNIMPLEMENTED) << failure_text();
+  EXPECT_EQ(adopt(0, 0), TENON_OK) << failure_text();
+  EXPECT_EQ(driver_.free(at), 0);
+}
+
+// Other libraries of the process use the default pool.
+TEST_F(OnFakeCuda, TheDefaultPoolStaysAsItIs) {
+  Tensor tensor;
+  ASSERT_TRUE(Tensor::copy(ArrayView::of(std::vector<float>(1), {1}), &tensor, "cuda").ok());
+  void* pool = nullptr;
+  uint64_t threshold = 1;
+  ASSERT_EQ(driver_.default_pool(&pool, 0), 0);
+  ASSERT_EQ(driver_.pool_attribute(pool, 4, &threshold), 0);
+  EXPECT_EQ(threshold, 0u);
+}
+
+// Memory is what a caller may free to try again; a lost device gives no results any more.
+TEST_F(OnFakeCuda, ErrorsOfLaunchesHaveTheirCodes) {
+  Model model;
+  ASSERT_TRUE(session_.load(TENON_TEST_MODELS "/mlp.onnx", &model).ok()) << failure_text();
+  std::vector<float> y;
+  const auto code_of = [&](int result) {
+    driver_.fail_calls("cuLaunchKernel", result);
+    const tenon_code_t code = run(model, &y).code();
+    driver_.fail_calls("", 0);
+    return code;
+  };
+  EXPECT_EQ(code_of(2), TENON_RESOURCE_EXHAUSTED) << failure_text();
+  EXPECT_EQ(code_of(701), TENON_INTERNAL) << failure_text();  // too many registers
+  EXPECT_EQ(code_of(711), TENON_INTERNAL) << failure_text();
+  EXPECT_EQ(code_of(220), TENON_DEVICE_LOST) << failure_text();
 }
 
 }  // namespace

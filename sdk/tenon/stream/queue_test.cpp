@@ -1,0 +1,183 @@
+// Queues over a runtime whose work waits until somebody waits for it: what is signalled while work
+// is in flight, and what a wait for an earlier value gets.
+#include "tenon/stream/queue.h"
+
+#include <gtest/gtest.h>
+
+#include <new>
+
+#include "tenon/stream/device.h"
+
+namespace tenon::stream {
+namespace {
+
+// Work is in flight until somebody waits for it.
+struct LazyRuntime final : Runtime {
+  std::atomic<int> in_flight{0};
+  std::atomic<int> fail_fill{0}, throw_fill{0};  // the n-th from now
+  std::atomic<bool> fail_events{false};
+  std::mutex gate;  // of whoever waits for an event
+
+  Status work() {
+    ++in_flight;
+    return {};
+  }
+  Status ended() {
+    in_flight = 0;
+    return {};
+  }
+  Status enter() override { return {}; }
+  void leave() override {}
+  Status stream_create(StreamHandle* out) override {
+    *out = this;
+    return {};
+  }
+  Status stream_destroy(StreamHandle) override { return {}; }
+  Status stream_synchronize(StreamHandle) override { return ended(); }
+  Status stream_wait(StreamHandle, EventHandle) override { return {}; }
+  Status event_create(bool, EventHandle* out) override {
+    *out = this;
+    return {};
+  }
+  void event_destroy(EventHandle) override {}
+  Status event_record(EventHandle, StreamHandle) override { return {}; }
+  Status event_synchronize(EventHandle) override {
+    const std::lock_guard lock(gate);
+    (void)ended();
+    return fail_events.exchange(false) ? fail(TENON_INTERNAL, "the event fails") : Status();
+  }
+  Status event_elapsed(EventHandle, EventHandle, float*) override { return {}; }
+  Status alloc(uint64_t, Address*) override { return {}; }
+  Status free(Address) override { return {}; }
+  Status alloc_pinned(uint64_t, void**) override { return {}; }
+  Status free_pinned(void*) override { return {}; }
+  Status copy_in(StreamHandle, Address, const void*, uint64_t) override { return work(); }
+  Status copy_out(StreamHandle, void*, Address, uint64_t) override { return work(); }
+  Status copy_within(StreamHandle, Address, Address, uint64_t) override { return work(); }
+  Status fill(StreamHandle, Address, uint32_t, uint32_t, uint64_t) override {
+    if (throw_fill != 0 && --throw_fill == 0) throw std::bad_alloc();
+    if (fail_fill != 0 && --fail_fill == 0) return fail(TENON_INTERNAL, "the fill fails");
+    return work();
+  }
+  Status launch(StreamHandle, kernelgen::LoadedText&, const Launch&) override { return work(); }
+  Status check_memory(Address, uint64_t) override { return {}; }
+};
+
+class Queues : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto made = std::make_unique<LazyRuntime>();
+    runtime_ = made.get();
+    device_.name = "lazy";
+    device_.runtime = std::move(made);
+    ASSERT_TRUE(start_device(device_).ok());
+    ASSERT_EQ(kQueueTable.queue_create(nullptr, handle(), &queue_), TENON_OK);
+  }
+  void TearDown() override { EXPECT_EQ(kQueueTable.queue_destroy(nullptr, queue_), TENON_OK); }
+
+  tenon_device_t* handle() { return reinterpret_cast<tenon_device_t*>(&device_); }
+  static tenon_fence_t* handle(Fence& fence) { return reinterpret_cast<tenon_fence_t*>(&fence); }
+
+  // Several commands: no pattern of eight bytes is one fill.
+  tenon_code_t fill(std::vector<tenon_fence_point_t> waits, tenon_fence_point_t signal) {
+    auto copy = sized<tenon_copy_t>();
+    copy.direction = TENON_COPY_FILL;
+    copy.to = reinterpret_cast<tenon_buffer_t*>(&buffer_);
+    copy.length_bytes = buffer_.size_bytes;
+    copy.pattern = 0x0102030405060708;
+    copy.pattern_bytes = 8;
+    return kQueueTable.copy_async(nullptr, queue_, &copy, waits.data(),
+                                  static_cast<uint32_t>(waits.size()), signal);
+  }
+
+  static constexpr uint64_t kSoon = 5'000'000'000;
+  Device device_;
+  LazyRuntime* runtime_ = nullptr;
+  tenon_queue_t* queue_ = nullptr;
+  Buffer buffer_ = {4096, 64, false};
+};
+
+TEST_F(Queues, WorkThatFailsInItsMiddleHasEnded) {
+  Fence done(0);
+  runtime_->fail_fill = 3;
+  EXPECT_EQ(fill({}, {handle(done), 1}), TENON_INTERNAL);
+  EXPECT_EQ(runtime_->in_flight, 0);
+}
+
+TEST_F(Queues, HeldWorkThatFailsInItsMiddleHasEnded) {
+  Fence begin(0), done(0);
+  ASSERT_EQ(fill({{handle(begin), 1}}, {handle(done), 1}), TENON_OK);
+  runtime_->fail_fill = 3;
+  begin.timeline.signal(1);
+  EXPECT_EQ(done.timeline.wait(1, kSoon).code(), TENON_INTERNAL);
+  EXPECT_EQ(runtime_->in_flight, 0);
+}
+
+TEST_F(Queues, HeldWorkThatThrowsFailsAndLaterWorkRuns) {
+  Fence begin(0), done(0);
+  ASSERT_EQ(fill({{handle(begin), 1}}, {handle(done), 1}), TENON_OK);
+  runtime_->throw_fill = 3;
+  begin.timeline.signal(1);
+  EXPECT_EQ(done.timeline.wait(1, kSoon).code(), TENON_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(runtime_->in_flight, 0);
+  Fence again(0);
+  ASSERT_EQ(fill({{handle(begin), 2}}, {handle(again), 1}), TENON_OK);
+  begin.timeline.signal(2);
+  EXPECT_TRUE(again.timeline.wait(1, kSoon).ok());
+}
+
+// Who waits for 5 is served by the work that signals 10. If that fails, nothing ever reaches 5.
+TEST_F(Queues, AWaitForAnEarlierValueFailsWithTheWorkThatServesIt) {
+  Fence steps(0), done(0);
+  {
+    const std::lock_guard lock(runtime_->gate);
+    runtime_->fail_events = true;
+    ASSERT_EQ(fill({}, {handle(steps), 10}), TENON_OK);
+    ASSERT_EQ(fill({{handle(steps), 5}}, {handle(done), 1}), TENON_OK);
+  }
+  EXPECT_EQ(done.timeline.wait(1, kSoon).code(), TENON_INTERNAL);
+  steps.timeline.signal(5);  // else a line that still waited would never end
+}
+
+TEST_F(Queues, AWaitForAnEarlierValueIsServedByItself) {
+  Fence steps(0), done(0);
+  {
+    const std::lock_guard lock(runtime_->gate);
+    runtime_->fail_events = true;
+    ASSERT_EQ(fill({}, {handle(steps), 10}), TENON_OK);
+    ASSERT_EQ(fill({{handle(steps), 5}}, {handle(done), 1}), TENON_OK);
+    steps.timeline.signal(5);
+  }
+  EXPECT_TRUE(done.timeline.wait(1, kSoon).ok());
+}
+
+TEST_F(Queues, EventsThatAreOutHaveRoomToComeBack) {
+  std::vector<EventRef> out(100);
+  for (EventRef& event : out) ASSERT_TRUE(device_.event(false, &event).ok());
+  EXPECT_GE(device_.free_events[false].capacity(), out.size());
+}
+
+constexpr std::string_view kKind = "lazy.pointer";
+
+TEST_F(Queues, MemoryOfOthersIsAlignedOrEmpty) {
+  const tenon_exchange_api_t table = exchange_table(&kKind);
+  const auto adopt = [&](uint64_t address, uint64_t offset, uint64_t length) {
+    auto memory = sized<tenon_native_memory_t>();
+    memory.kind = str(kKind);
+    memory.handle = address;
+    memory.offset_bytes = offset;
+    memory.length_bytes = length;
+    tenon_buffer_t* made = nullptr;
+    const tenon_code_t code = table.import_memory(table.self, handle(), &memory, &made);
+    delete buffer_of(made);
+    return code;
+  };
+  EXPECT_EQ(adopt(4096, 16, 64), TENON_OK);
+  EXPECT_EQ(adopt(4096, 4, 64), TENON_UNIMPLEMENTED);
+  EXPECT_EQ(adopt(4097, 0, 64), TENON_UNIMPLEMENTED);
+  EXPECT_EQ(adopt(0, 0, 64), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(adopt(0, 0, 0), TENON_OK);
+}
+
+}  // namespace
+}  // namespace tenon::stream
