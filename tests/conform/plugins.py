@@ -38,7 +38,11 @@ def level(tenon, manifest, folder, more, variables):
 
 
 # Devices that compute, and those with queues; the others reach level 2.
-LEVELS = {"cpu.plugin.json": 3, "reference.plugin.json": 3, "sim.plugin.json": 4}
+LEVELS = {"cpu.plugin.json": 3, "reference.plugin.json": 3, "sim.plugin.json": 4, "cuda.plugin.json": 4}
+# Plugins of hardware that a machine may lack, and what the runner says then: the plugin explains
+# itself, and no more can be seen.
+HARDWARE = {"cuda.plugin.json"}
+NO_DEVICE = "there is no device of this plugin in this machine"
 
 
 def few_ops(tenon, plugins, folder):
@@ -62,9 +66,10 @@ def main():
     failures = 0
     with tempfile.TemporaryDirectory() as folder:
         for manifest in sorted(pathlib.Path(plugins).glob("*.plugin.json")):
-            wanted = min(LEVELS.get(manifest.name, 2), int(limit[0]) if limit else 4)
             examples = [f"--example={path}" for path in EXAMPLES.get(manifest.name, [])]
             reached, failed, said = level(tenon, manifest, folder, more + examples, VARIABLES.get(manifest.name, {}))
+            missing = manifest.name in HARDWARE and NO_DEVICE in said
+            wanted = min(1 if missing else LEVELS.get(manifest.name, 2), int(limit[0]) if limit else 4)
             print(f"{manifest.name}: level {reached}, {failed} checks failed")
             if reached != wanted or failed:
                 failures += 1
