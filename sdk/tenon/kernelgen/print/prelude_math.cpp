@@ -424,7 +424,7 @@ constexpr std::string_view kSqrtCpp =
     "FN $F sqrt_$n($F x) { return __builtin_elementwise_sqrt(x); }\n";
 constexpr std::string_view kSqrtOpenCl = "FN $F sqrt_$n($F x) { return sqrt(x); }\n";
 constexpr std::string_view kRemVector =
-    "FN $F rem_$n($F a, $F b) { $F r; UNROLL for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], "
+    "FN $F rem_$n($F a, $F b) { $F r; for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], "
     "b[l]); "
     "return r; }\n";
 constexpr std::string_view kRemScalar = "FN $F rem_$n($F a, $F b) { return @rem1(a, b); }\n";
@@ -444,9 +444,10 @@ constexpr std::string_view kExpAvx512 =
     "typedef float G __attribute__((vector_size(64))); "
     "return ($F)__builtin_ia32_scalefps512_mask((G)p, (G)n, (G){}, some, 4); }\n";
 
+// A loop, since it is rare and its body long: unrolled, a chain of sines takes clang minutes.
 constexpr std::string_view kReduceVector =
     "FN $F reduce_$n($F x, $I* quadrant) { $I k; $F r = @reduce0(x, &k); "
-    "UNROLL for (int l = 0; l < $N; ++l) { f64 a = x[l] < 0 ? -x[l] : x[l]; "
+    "for (int l = 0; l < $N; ++l) { f64 a = x[l] < 0 ? -x[l] : x[l]; "
     "if (a >= 0x1p20 && a < $INF) { i64 q; r[l] = @reduce1<one>(x[l], &q); k[l] = q; } } *quadrant "
     "= k; return r; }\n";
 constexpr std::string_view kReduceScalar =
