@@ -597,7 +597,8 @@ std::string Prelude::need_select(DType key) {
   const std::string space = target_.dialect == Dialect::kOpenCl ? "__global " : "",
                     e = memory_type(key), K = space + e + "*", V = space + "i64*";
   functions_ +=
-      "static void " + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V +
+      (target_.dialect == Dialect::kCuda ? "OWN void " : "static void ") + name + "(" + K + " k, " +
+      V + " v, " + K + " tk, " + V +
       " tv, i64 n, i64 m) {\n  i64 c = 0;\n  for (i64 i = 0; i < n; ++i) {\n    const " + e +
       " x = k[i];\n    if (c == m && x >= tk[m - 1]) continue;\n    const i64 y = v[i]; i64 j = "
       "c < m ? c++ : m - 1;\n    for (; j > 0 && tk[j - 1] > x; --j) { tk[j] = tk[j - 1]; "
