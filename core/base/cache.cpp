@@ -160,6 +160,10 @@ Cache& Cache::process() {
   return *instance;
 }
 
+std::string Cache::reproducers() const {
+  return join_path(folder_, "reproducers");
+}
+
 std::string Cache::entry_path(std::string_view kind, std::span<const std::byte> key) const {
   std::string name = content_name(key);
   return fmt::format("{}/{}/{}/{}", root_, kind, name.substr(0, 2), name);
@@ -352,11 +356,18 @@ std::string Cache::difference(std::string_view kind, std::span<const std::byte> 
 std::vector<CacheListing> Cache::list() const {
   std::vector<CacheListing> entries;
   if (!usable_) return entries;
-  each_file(root_, [&](const std::string& kind, std::string path, const std::string& name) {
+  const auto add = [&](const std::string& kind, std::string path, const std::string& name) {
     Result<FileIdentity> identity = identify_link(path);
     if (!identity.ok() || !S_ISREG(identity->mode) || name.starts_with('.')) return;
     entries.push_back({kind, std::move(path), identity->size_bytes, identity->mtime_ns});
-  });
+  };
+  each_file(root_, add);
+  const std::string left = reproducers();
+  // A link may lead to files that are not ours to remove.
+  if (const Result<FileIdentity> place = identify_link(left); place.ok() && S_ISDIR(place->mode)) {
+    for (const std::string& name : list_folder(left).value_or(std::vector<std::string>()))
+      add("reproducers", join_path(left, name), name);
+  }
   std::sort(entries.begin(), entries.end(), [](const CacheListing& a, const CacheListing& b) {
     return a.used_ns != b.used_ns ? a.used_ns < b.used_ns : a.path < b.path;
   });

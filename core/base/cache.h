@@ -75,7 +75,10 @@ class Cache {
   void tell_lookup(CacheLookup::Found found, std::string_view kind,
                    std::span<const std::byte> key) const;
 
-  // All entries, least recently used first.
+  // The folder for graphs that crashes leave.
+  std::string reproducers() const;
+
+  // All entries and reproducers, least recently used first.
   std::vector<CacheListing> list() const;
   // Removes least recently used entries until at most `max_bytes` are left, and temporary files
   // older than an hour. Returns the bytes removed.

@@ -211,6 +211,16 @@ TEST_F(CacheTest, BoundedLeastRecentlyUsedFirst) {
   EXPECT_FALSE(cache.put("object", bytes("big"), bytes(payload)));
 }
 
+TEST_F(CacheTest, ReproducersAreBoundedToo) {
+  Cache cache(folder_);
+  ASSERT_TRUE(make_folders(cache.reproducers(), 0700).ok());
+  ASSERT_TRUE(write_file(join_path(cache.reproducers(), "mine-1.tir"), "text", 0600).ok());
+  ASSERT_EQ(cache.list().size(), 1u);
+  EXPECT_EQ(cache.list()[0].kind, "reproducers");
+  EXPECT_EQ(cache.prune(0), 4u);
+  EXPECT_TRUE(cache.list().empty());
+}
+
 TEST(Scratch, IsPrivate) {
   std::string folder = scratch_folder().value();
   EXPECT_EQ(identify(folder)->mode & 0777, 0700u);

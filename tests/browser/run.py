@@ -64,6 +64,16 @@ def big(nodes, named):
     return str(path)
 
 
+def deep(levels):
+    """A graph of one node that is this many modules deep."""
+    path = work / "deep.tir"
+    path.write_text(
+        "tenon.tir 1\ngraph @deep(%x: f32[8, 16]) -> (y: f32[8, 16]) {\n"
+        f'  %0 = tanh(%x) : f32[8, 16] loc("net.py" "/{"a/" * levels}op")\n  yield %0\n}}'
+    )
+    return str(path)
+
+
 def expect(text, *wanted):
     for part in wanted:
         assert part in text, f"{part!r} is missing in {re.sub('<[^>]*>', ' ', text)[:2000]}"
@@ -93,6 +103,9 @@ for named in (True, False):
     text = shown(large, "graph")
     expect(text, "5000 nodes")
     assert 0 < text.count('class="box') <= 130, text.count('class="box')
+
+nested = report("deep", deep(3000), "--device", "reference", "--passes", "none", "--no-run")
+expect(shown(nested, "graph"), "<svg", "1 nodes")
 
 if options.pictures:
     options.pictures.mkdir(parents=True, exist_ok=True)

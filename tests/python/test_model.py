@@ -170,7 +170,7 @@ def test_reports(mlp, tmp_path):
     with pytest.raises(tenon.Error) as e:
         mlp.dump("nothing")
     assert e.value.code == "T0508"
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(tenon.UsageError, match="T0107: '/nowhere/x.json' cannot be written: No such"):
         profile.save("/nowhere/x.json")
     with pytest.raises(tenon.UsageError):
         mlp.profile(x[0])
@@ -186,12 +186,34 @@ def test_report_page(mlp, tmp_path):
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
     mlp.report(tmp_path / "without.html")  # compiled only
     assert "traceEvents" not in (tmp_path / "without.html").read_text().split('id="data">')[1][:200]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(tenon.UsageError, match="T0107: '/nowhere/x.html' cannot be written: No such"):
         mlp.report("/nowhere/x.html", x)
     assert not os.path.exists("/nowhere")
     with pytest.raises(tenon.UsageError):
         mlp.report(tmp_path / "wrong.html", x[0])
     assert not (tmp_path / "wrong.html").exists()
+
+
+def test_feeds_of_other_runtimes(mlp):
+    feed = {"x": np.load(MODELS / "mlp.in.x.npy")}
+    with pytest.raises(tenon.UsageError, match=r"dict is not an array.* model\(\*\*feed\) or model.run\(feed\)"):
+        mlp(feed)
+    with pytest.raises(tenon.UsageError, match=r"T0004: run takes the inputs alone, as in run\(feed\)"):
+        mlp.run(None, feed)
+    assert mlp.run(feed)[0].shape == mlp(**feed)[0].shape
+
+
+def test_report_spares_other_files(tmp_path):
+    own = tmp_path / "own.onnx"
+    own.write_bytes((MODELS / "mlp.onnx").read_bytes())
+    before = own.read_bytes()
+    (tmp_path / "own.html").hardlink_to(own)
+    model = tenon.load(own)
+    with pytest.raises(tenon.UsageError, match="is the model itself"):
+        model.report(tmp_path / "own.html")
+    with pytest.raises(tenon.UsageError, match="does not end in .html"):
+        model.report(tmp_path / "page.txt")
+    assert own.read_bytes() == before and not (tmp_path / "page.txt").exists()
 
 
 def test_devices_and_plugins():

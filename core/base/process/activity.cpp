@@ -77,8 +77,7 @@ Result<std::string> Activity::save() const {
 Result<std::string> save_reproducer(std::string_view name, std::string_view text) {
   std::string folder;
   if (const auto chosen = env("TENON_REPRODUCER_DIR")) folder = std::string(*chosen);
-  if (folder.empty() && Cache::process().usable())
-    folder = join_path(Cache::process().folder(), "reproducers");
+  if (folder.empty() && Cache::process().usable()) folder = Cache::process().reproducers();
   if (folder.empty())
     return error(TENON_UNAVAILABLE, "T0801", "there is no folder for reproducers");
   const std::string path = join_path(folder, fmt::format("{}-{}.tir", name, getpid()));

@@ -66,7 +66,9 @@ std::string type_name(PyObject* o) {
       TENON_INVALID_ARGUMENT, "T0624",
       expected.where + ": " + type_name(o) +
           " is not an array. Arrays of NumPy and torch are read, and everything with "
-          "__dlpack__, the buffer protocol or __array__; numpy.asarray makes one of a list.");
+          "__dlpack__, the buffer protocol or __array__; numpy.asarray makes one of a list." +
+          (PyDict_Check(o) ? " Inputs by name are given as model(**feed) or model.run(feed)."
+                           : ""));
 }
 
 tenon_dtype_t dtype_of(dlpack::DataType type) {

@@ -165,7 +165,7 @@ class Model(_native.Program):
     def run(
         self,
         inputs: Sequence[object] | Mapping[str, object],
-        *,
+        *others: object,
         results: Results = "same",
         out: Sequence[object] | Mapping[str, object] | None = None,
     ) -> _native.Results:
@@ -176,6 +176,11 @@ class Model(_native.Program):
         writable memory for results, in their order or by name; None leaves one out. T0620 if it
         does not fit, and then nothing is written.
         """
+        if others:
+            raise UsageError(
+                "run takes the inputs alone, as in run(feed): all results come back, by name too",
+                "T0004",
+            )
         if results not in ("same", "numpy", "tensor", "device"):
             raise UsageError(
                 f"results={results!r} is none of 'same', 'numpy', 'tensor', 'device'", "T0004"
@@ -235,8 +240,18 @@ class Model(_native.Program):
         """
         from tenon._report import page
 
+        self._check_page(path)
         name = os.path.splitext(os.path.basename(os.fspath(path)))[0]
         _write(path, page(self, name, args, kwargs))
+
+    def _check_page(self, path: str | os.PathLike[str]) -> None:
+        given = os.fspath(path)
+        source = self._recipe.path or self._recipe.package
+        if source and os.path.exists(source) and os.path.exists(given):
+            if os.path.samefile(source, given):
+                raise UsageError(f"{given!r} is the model itself", "T0004")
+        if not given.endswith(".html"):
+            raise UsageError(f"the name {given!r} does not end in .html", "T0004")
 
     def save(self, path: str | os.PathLike[str], *, target: str = "") -> None:
         """Writes the compiled program into one file, a package, which `tenon.load` reads again.
@@ -474,7 +489,15 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _write(path: str | os.PathLike[str], data: bytes) -> None:
-    """A whole file or none: under another name, then renamed."""
+    """A whole file or none: under another name, then renamed. T0107 if it cannot be written."""
+    try:
+        _replace(path, data)
+    except OSError as error:
+        given = os.fspath(path)
+        raise UsageError(f"{given!r} cannot be written: {error.strerror}", "T0107") from None
+
+
+def _replace(path: str | os.PathLike[str], data: bytes) -> None:
     import tempfile
 
     folder, name = os.path.split(os.path.abspath(os.fspath(path)))

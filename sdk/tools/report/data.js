@@ -76,11 +76,14 @@ function boundOf(launch, peaks) {
 
 // ---- Modules: the tree of names that users gave ----
 
-// "/encoder/layer.0/MatMul" is in encoder, layer.0. Names without slashes are split at dots.
+const DEEPEST = 64;
+
+// "/encoder/layer.0/MatMul" is in encoder, layer.0. Names without slashes are split at dots. What
+// is deeper than any model that a person nests stays in the last module.
 function pathOf(node) {
   if (node.name) {
     const parts = (node.name.includes("/") ? node.name.split("/") : node.name.split(".")).filter((p) => p !== "");
-    return parts.slice(0, -1);
+    return parts.slice(0, Math.min(parts.length - 1, DEEPEST));
   }
   return [];
 }

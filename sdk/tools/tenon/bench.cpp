@@ -166,11 +166,8 @@ struct Top {
 };
 
 int measure_top(const Host& host, const RunOptions& options, const Binding& binding, Top& top) {
-  if (!options.peaks.empty() && !parse_peaks(options.peaks, top.peaks)) {
-    return fail(kUsage, "T0004",
-                fmt::format("--peaks {} is not GFLOPS,GB/S.", in_quotes(options.peaks)),
-                "Two positive numbers, as in --peaks 230,38.");
-  }
+  if (int s = check_peaks(options.peaks)) return s;
+  (void)parse_peaks(options.peaks, top.peaks);
   top.threads = host.threads->count(host.threads->self);
   std::string why;
   if (options.peaks.empty()) top.peaks = measure_peaks(host, why);

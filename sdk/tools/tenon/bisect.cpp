@@ -63,6 +63,14 @@ std::string file_stem(const std::string& path) {
   return name.empty() ? "model" : name;
 }
 
+// bisect-MODEL.tir here, with a number if there is such a file.
+std::string free_name(const std::string& model) {
+  const std::string stem = "bisect-" + file_stem(model);
+  std::string name = stem + ".tir";
+  for (int i = 2; access(name.c_str(), F_OK) == 0; ++i) name = fmt::format("{}-{}.tir", stem, i);
+  return name;
+}
+
 class Bisect {
  public:
   Bisect(const Host& host, const BisectOptions& options)
@@ -85,6 +93,10 @@ class Bisect {
       out("nothing is wrong: {} agrees with {}\n", safe(options_.model.model),
           safe(options_.model.check));
       return kOk;
+    }
+    if (!verdict.misuse.empty()) {
+      write_err(verdict.misuse);
+      return kUsage;
     }
     wanted_ = verdict;
     out("fault   {}\n", safe(verdict.message, 600));
@@ -151,7 +163,7 @@ class Bisect {
     if (int s = ask(options_.model.model, prefix(passes_, 0), true, verdict)) return s;
     if (verdict.same(wanted_)) {
       out("pass    none: it fails without passes, so the device or the model is at fault\n");
-      passes_of_part_ = kNeeded;
+      passes_of_part_ = passes_of_model_ = kNeeded;
       return kOk;
     }
     while (wrong - right > 1) {
@@ -165,6 +177,7 @@ class Bisect {
     before_ = std::vector<std::string>(passes_.begin(),
                                        passes_.begin() + static_cast<std::ptrdiff_t>(wrong - 1));
     passes_of_part_ = prefix({passes_[wrong - 1]}, 1);
+    passes_of_model_ = prefix(passes_, wrong);
     return kOk;
   }
 
@@ -191,7 +204,7 @@ class Bisect {
     if (fails) {
       std::swap(*graph.out(), *changed.out());
     } else {
-      passes_of_part_ = prefix(passes_, before_.size() + 1);
+      passes_of_part_ = passes_of_model_;
     }
     return kOk;
   }
@@ -279,10 +292,16 @@ class Bisect {
   // The fault shows only in the whole model: with its own inputs, or only with all of its nodes.
   int without_nodes() {
     out("node    not found: no part of the model shows the fault with random inputs\n");
-    out("try     tenon run {} --seed {} --check {} --passes '{}'\n",
-        safe(options_.model.model, 4096), options_.model.seed, safe(options_.model.check),
-        safe(passes_of_part_, 4096));
+    tell_line(options_.model.model, passes_of_model_, true);
     return kWrongResult;
+  }
+
+  // The command that shows the fault again, as a shell takes it.
+  void tell_line(const std::string& file, const std::string& passes, bool with_inputs) const {
+    std::string line;
+    for (const std::string& word : trial_line(options_, file, passes, with_inputs))
+      line += (line.empty() ? "" : " ") + shell_word(word);
+    out("try     {}\n", safe(line, 1 << 16));
   }
 
   // The smallest number of first nodes that fail together: the last of them is at fault.
@@ -364,15 +383,12 @@ class Bisect {
             safe(view(host_.host->sym_text(host_.host->self, node(window[i]).op))));
       out("{}\n", window.size() > 9 ? fmt::format(" and {} more", window.size() - 9) : "");
     }
-    const std::string file = options_.output.empty()
-                                 ? "bisect-" + file_stem(options_.model.model) + ".tir"
-                                 : options_.output;
+    const std::string file =
+        options_.output.empty() ? free_name(options_.model.model) : options_.output;
     if (int s = write_file(host_, file, readable())) return s;
     out("wrote   {}: {} of {} nodes, after {} trials\n", safe(file, 4096), window.size(),
         all_.size(), asked_);
-    out("try     tenon run {} --seed {} --check {} --passes '{}'{}{}\n", safe(file, 4096),
-        options_.model.seed, safe(options_.model.check), safe(passes_of_part_, 4096),
-        options_.model.device.empty() ? "" : " --device ", safe(options_.model.device));
+    tell_line(file, passes_of_part_, false);
     return kWrongResult;
   }
 
@@ -402,7 +418,7 @@ class Bisect {
   const tenon_host_extract_t* extract_ = nullptr;
   tenon_graph_t* graph_ = nullptr;  // in whose nodes the fault is sought
   std::vector<std::string> passes_, before_;
-  std::string passes_of_part_, folder_;
+  std::string passes_of_part_, passes_of_model_, folder_;
   std::string found_;  // the smallest graph that fails, in the binary form
   Verdict wanted_;
   Nodes all_;
@@ -418,6 +434,7 @@ int command_bisect(const BisectOptions& options) {
   if (int s = host_open(host)) return s;
   if (int s = check_layers(host)) return s;
   if (int s = refuse_package(options.model.model)) return s;
+  if (int s = check_made(options.output, ".tir", options.model.model)) return s;
   return Bisect(host, options).all();
 }
 

@@ -15,13 +15,17 @@ namespace {
 
 using Json = nlohmann::json;
 
-// "512M" as bytes: a number with k, M or G. False for anything else.
+// "512M" as bytes: a number with K, M or G, which are powers of 1024 as in TENON_LIMIT_CACHE_BYTES,
+// and also as KB or KiB. False for anything else.
 bool parse_bytes(std::string_view text, uint64_t& bytes) {
   double number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  const std::map<std::string_view, double> units = {
-      {"", 1}, {"k", 1e3}, {"K", 1e3}, {"M", 1e6}, {"G", 1e9}};
+  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  for (const std::string_view ending : {"iB", "B"}) {
+    if (unit.size() > ending.size() && unit.ends_with(ending)) unit.remove_suffix(ending.size());
+  }
+  const std::map<std::string_view, double> units = {{"", 1},        {"B", 1},       {"k", 1 << 10},
+                                                    {"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}};
   if (error != std::errc() || !units.contains(unit) || !(number >= 0)) return false;
   const double all = number * units.at(unit);
   if (all >= 1e18) return false;
@@ -30,9 +34,10 @@ bool parse_bytes(std::string_view text, uint64_t& bytes) {
 }
 
 std::string size_text(uint64_t bytes) {
-  if (bytes >= 1000000000) return fmt::format("{:.2f} GB", static_cast<double>(bytes) / 1e9);
-  if (bytes >= 1000000) return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
-  return fmt::format("{:.1f} kB", static_cast<double>(bytes) / 1e3);
+  const auto number = static_cast<double>(bytes);
+  if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", number / (1 << 30));
+  if (bytes >= 1 << 20) return fmt::format("{:.1f} MiB", number / (1 << 20));
+  return fmt::format("{:.1f} KiB", number / (1 << 10));
 }
 
 std::string time_text(int64_t ns) {
@@ -55,11 +60,7 @@ class CacheCommand {
       return report(host_, code);
     inspect_ = static_cast<const tenon_host_inspect_t*>(table);
     if (options_.action == "why") return why();
-    Text text;
-    const tenon_sink_t sink = text.sink();
-    if (tenon_code_t code = inspect_->cache_list(inspect_->self, &sink)) return report(host_, code);
-    listing_ = Json::parse(text.text, nullptr, false);
-    if (!listing_.is_object()) return fail(kDevice, "T0003", "the list of the cache is not JSON.");
+    if (int s = read_listing()) return s;
     if (!listing_.value("usable", false)) {
       return fail(kUsage, "T0801",
                   fmt::format("there is no cache: {}.", safe(listing_.value("why_not", ""), 1000)),
@@ -69,15 +70,25 @@ class CacheCommand {
       out("{}\n", listing_.value("folder", ""));
       return kOk;
     }
-    if (options_.action == "list") return list(text.text);
+    if (options_.action == "list") return list();
     if (options_.action == "prune" || options_.action == "clean") return prune();
-    return size(text.text);
+    return size();
   }
 
  private:
-  int size(const std::string& json) {
+  int read_listing() {
+    Text text;
+    const tenon_sink_t sink = text.sink();
+    if (tenon_code_t code = inspect_->cache_list(inspect_->self, &sink)) return report(host_, code);
+    text_ = std::move(text.text);
+    listing_ = Json::parse(text_, nullptr, false);
+    return listing_.is_object() ? kOk
+                                : fail(kDevice, "T0003", "the list of the cache is not JSON.");
+  }
+
+  int size() {
     if (options_.json) {
-      write_out(json);
+      write_out(text_);
       return kOk;
     }
     std::map<std::string, std::pair<size_t, uint64_t>> kinds;
@@ -93,9 +104,9 @@ class CacheCommand {
     return kOk;
   }
 
-  int list(const std::string& json) {
+  int list() {
     if (options_.json) {
-      write_out(json);
+      write_out(text_);
       return kOk;
     }
     for (const Json& entry : listing_["entries"]) {
@@ -116,8 +127,10 @@ class CacheCommand {
     uint64_t removed = 0;
     if (tenon_code_t code = inspect_->cache_prune(inspect_->self, most, &removed))
       return report(host_, code);
+    // Listed again: other processes write and remove, too.
+    if (int s = read_listing()) return s;
     out("removed {}, {} are left\n", size_text(removed),
-        size_text(listing_.value("bytes", uint64_t{0}) - removed));
+        size_text(listing_.value("bytes", uint64_t{0})));
     return kOk;
   }
 
@@ -171,6 +184,7 @@ class CacheCommand {
   const Host& host_;
   const CacheOptions& options_;
   const tenon_host_inspect_t* inspect_ = nullptr;
+  std::string text_;  // the list of the cache, as JSON
   Json listing_;
 };
 

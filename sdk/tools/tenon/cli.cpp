@@ -122,8 +122,9 @@ void add_packages(CLI::App& app, PackageOptions& o) {
       ->check(not_empty())
       ->type_name("TEXT");
   add_compilation(compile, o.model);
-  CLI::App* info = app.add_subcommand("info", "what a package holds; checks all of it");
-  info->add_option("FILE", o.file, "package")->required()->type_name("");
+  CLI::App* info =
+      app.add_subcommand("info", "what a package holds, checking all of it; what a model takes");
+  info->add_option("FILE", o.file, "package or model file")->required()->type_name("");
   info->add_flag("--json", o.json, "one JSON object on stdout");
 }
 

@@ -20,7 +20,7 @@ CLI::App* add_report(CLI::App& app, ReportOptions& o) {
   report->add_option("--against-passes", o.against_passes, "compare with a run after these passes")
       ->check(not_empty())
       ->type_name("LIST");
-  report->add_flag("!--no-run", o.measure, "compile only: no times");
+  report->add_flag("--no-run", o.no_run, "compile only: no times");
   repeatable(report, "--input", o.model.inputs, "NAME=FILE",
              "read an input from a file (default: random); repeatable");
   report->add_option("--peaks", o.model.peaks, "peak rates, instead of measuring them")
@@ -51,6 +51,7 @@ CLI::App* add_bisect(CLI::App& app, BisectOptions& o) {
       ->check(seed_number())
       ->type_name("N");
   add_compilation(bisect, o.model);
+  bisect->add_flag("--autotune", o.model.autotune, "as of `tenon run`");
   return bisect;
 }
 

@@ -1,5 +1,6 @@
 #include "sdk/tools/tenon/console.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -177,6 +178,17 @@ std::string safe(std::string_view text, size_t max_bytes) {
 }
 std::string in_quotes(std::string_view text) {
   return "`" + safe(text) + "`";
+}
+
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain = "+,-./:=@_%";
+  const auto plain = [&](unsigned char c) {
+    return isalnum(c) || kPlain.find(static_cast<char>(c)) != kPlain.npos;
+  };
+  if (!word.empty() && std::ranges::all_of(word, plain)) return std::string(word);
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
 }
 
 std::string json_string(std::string_view text) {

@@ -48,6 +48,8 @@ int fail(int status, std::string_view id, std::string_view message, std::string_
 std::string safe(std::string_view text, size_t max_bytes = 256);
 // safe() in backquotes.
 std::string in_quotes(std::string_view text);
+// A word as a shell takes it: in single quotes if it needs them.
+std::string shell_word(std::string_view word);
 // A JSON string literal, quotes included.
 std::string json_string(std::string_view text);
 // A JSON number; null if JSON cannot express the value.

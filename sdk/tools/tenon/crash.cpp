@@ -22,8 +22,8 @@ constexpr uint32_t kPathBytes = 4096;
 constexpr size_t kStackBytes = 64 << 10;
 
 const tenon_host_inspect_t* g_inspect = nullptr;
-char* g_path = nullptr;  // shared with the child that saves
-std::atomic<bool> g_crashed{false};
+char* g_path = nullptr;           // shared with the child that saves
+std::atomic<pid_t> g_crashed{0};  // the thread that crashed first
 
 const char* name_of(int signal) {
   switch (signal) {
@@ -69,7 +69,11 @@ void save() {
 
 void handle(int signal, siginfo_t*, void*) {
   // A second thread that crashes waits for the end; a crash in here ends at once.
-  if (g_crashed.exchange(true)) _exit(kDevice);
+  pid_t first = 0;
+  if (!g_crashed.compare_exchange_strong(first, gettid())) {
+    if (first == gettid()) _exit(kDevice);
+    for (;;) pause();
+  }
   char what[512];
   const uint32_t known = g_inspect->crash_describe(g_inspect->self, what, sizeof what);
   say("tenon: error: T0650: ");

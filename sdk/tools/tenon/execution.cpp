@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -71,11 +72,27 @@ int check_writable(const std::string& path) {
   if (path.empty()) return kOk;
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  if (access(path.c_str(), F_OK) == 0 ? access(path.c_str(), W_OK) == 0
-                                      : access(folder.c_str(), W_OK) == 0)
-    return kOk;
+  struct stat there = {};
+  const bool exists = stat(path.c_str(), &there) == 0;
+  const bool is_folder = exists && S_ISDIR(there.st_mode);
+  if (!is_folder && access(exists ? path.c_str() : folder.c_str(), W_OK) == 0) return kOk;
   return fail(kUsage, "T0107",
-              fmt::format("{} cannot be written: {}.", in_quotes(path), strerror(errno)));
+              fmt::format("{} cannot be written: {}.", in_quotes(path),
+                          strerror(is_folder ? EISDIR : errno)));
+}
+
+int check_made(const std::string& path, std::string_view extension, const std::string& source) {
+  if (path.empty()) return kOk;
+  struct stat made = {}, given = {};
+  if (stat(path.c_str(), &made) == 0 && stat(source.c_str(), &given) == 0 &&
+      made.st_dev == given.st_dev && made.st_ino == given.st_ino)
+    return fail(kUsage, "T0004", fmt::format("{} is the model itself.", in_quotes(path)),
+                "-o names another file.");
+  if (int s = check_writable(path)) return s;
+  if (path.ends_with(extension)) return kOk;
+  return fail(kUsage, "T0004",
+              fmt::format("the name {} does not end in {}.", in_quotes(path), extension),
+              fmt::format("As in -o {}{}.", safe(path), extension));
 }
 
 bool is_package(std::string_view path) {
@@ -91,6 +108,13 @@ int refuse_package(std::string_view path) {
       kUsage, "T0004",
       fmt::format("{} is a package, a compiled program; this needs the model.", in_quotes(path)),
       "`tenon run` and `tenon info` take packages.");
+}
+
+int check_peaks(const std::string& text) {
+  Peaks peaks;
+  if (text.empty() || parse_peaks(text, peaks)) return kOk;
+  return fail(kUsage, "T0004", fmt::format("--peaks {} is not GFLOPS,GB/S.", in_quotes(text)),
+              "Two positive numbers, as in --peaks 230,38.");
 }
 
 int load_package(const Host& host, const RunOptions& options, Program& program) {

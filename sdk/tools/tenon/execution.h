@@ -31,10 +31,14 @@ int compile(const Host& host, const Model& model, const RunOptions& options,
             std::string_view device, Program& program);
 // Whether a file can be written there, asked before work whose result it is to hold.
 int check_writable(const std::string& path);
+// The same for a file that is made from `source`: its name ends in `extension`, and it is another.
+int check_made(const std::string& path, std::string_view extension, const std::string& source);
 // Whether the name is that of a package: a program in a file.
 bool is_package(std::string_view path);
 // Fails for a package where a model is needed.
 int refuse_package(std::string_view path);
+// Fails for --peaks that are not two numbers.
+int check_peaks(const std::string& text);
 // Loads the program of a package, as far as `options` ask for nothing that was decided before.
 int load_package(const Host& host, const RunOptions& options, Program& program);
 int bind_inputs(const Host& host, const Program& program, const Inputs& inputs, Binding& binding);

@@ -45,7 +45,7 @@ struct ReportOptions {
   std::string output = "report.html";
   std::string against;  // a model, or a page that was written before
   std::string against_device, against_passes;
-  bool measure = true;
+  bool no_run = false;
 };
 
 struct BisectOptions {

@@ -1,8 +1,11 @@
 // tenon compile and tenon info: programs in files.
 #include <nlohmann/json.hpp>
 
+#include <tenon/cpp/dtype.hpp>
+
 #include "sdk/tools/tenon/console.h"
 #include "sdk/tools/tenon/execution.h"
+#include "sdk/tools/tenon/inputs.h"
 
 namespace tenon::tools {
 namespace {
@@ -32,11 +35,15 @@ std::string symbol_text(const Json& symbol) {
   return text;
 }
 
+void print_ports(const Json& json) {
+  for (const Json& port : json["inputs"]) out("input   {}\n", port_text(port));
+  for (const Json& port : json["outputs"]) out("output  {}\n", port_text(port));
+}
+
 void print(const Json& json) {
   out("format {}, ABI {}, {} bytes, {} nodes\n", number(json, "format"), word(json, "abi"),
       number(json, "size_bytes"), number(json, "nodes"));
-  for (const Json& port : json["inputs"]) out("input   {}\n", port_text(port));
-  for (const Json& port : json["outputs"]) out("output  {}\n", port_text(port));
+  print_ports(json);
   for (const Json& symbol : json["symbols"]) out("symbol  {}\n", symbol_text(symbol));
   for (const Json& plugin : json["plugins"]) {
     const std::string digest = safe(word(plugin, "sha256"));
@@ -54,6 +61,41 @@ void print(const Json& json) {
     out("section {}: {} bytes at {}\n", word(section, "kind"), number(section, "size_bytes"),
         number(section, "offset"));
   }
+}
+
+// ---- Models, which are not compiled: what they take and give ----
+
+Json port_json(const tenon_port_t& port) {
+  Json dims = Json::array();
+  for (uint32_t i = 0; i < port.rank; ++i) dims.push_back(view(port.dim_texts[i]));
+  return {{"name", view(port.name)}, {"type", dtype_name(port.dtype)}, {"dims", dims}};
+}
+
+int info_of_model(const Host& host, const PackageOptions& options) {
+  RunOptions source;
+  source.model = options.file;
+  Model model(host);
+  Signature signature(host);
+  if (int s = load(host, source, model)) return s;
+  if (int s = signature_of(host, model, signature)) return s;
+  const tenon_model_info_t& info = signature.info;
+  Json json = {{"schema", 1},
+               {"nodes", info.node_count},
+               {"constant_bytes", info.constant_bytes},
+               {"inputs", Json::array()},
+               {"outputs", Json::array()}};
+  for (uint32_t i = 0; i < info.input_count; ++i)
+    json["inputs"].push_back(port_json(info.inputs[i]));
+  for (uint32_t i = 0; i < info.output_count; ++i)
+    json["outputs"].push_back(port_json(info.outputs[i]));
+  if (options.json) {
+    write_out(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+    return kOk;
+  }
+  out("model, not compiled: {} nodes, {} bytes of constants\n", info.node_count,
+      info.constant_bytes);
+  print_ports(json);
+  return kOk;
 }
 
 }  // namespace
@@ -84,6 +126,7 @@ int command_compile(const PackageOptions& options) {
 int command_info(const PackageOptions& options) {
   Host host;
   if (int s = host_open(host)) return s;
+  if (!is_package(options.file)) return info_of_model(host, options);
   Text text;
   const tenon_sink_t sink = text.sink();
   if (tenon_code_t code = host.packages->describe(host.packages->self, str(options.file), &sink)) {

@@ -264,7 +264,8 @@ bool is_page(std::string_view path) {
   return path.ends_with(".html");
 }
 
-// The second run: a page of before, another model, or the same one otherwise.
+// The second run: a page of before, another model, or the same one otherwise. `json` is empty if
+// there is nothing to show; a run that failed is shown.
 int other_run(const Host& host, const ReportOptions& options, std::string& json) {
   if (is_page(options.against)) return read_report(host, options.against, json);
   RunOptions other = options.model;
@@ -275,8 +276,8 @@ int other_run(const Host& host, const ReportOptions& options, std::string& json)
   if (!options.against_device.empty()) other.device = options.against_device;
   if (!options.against_passes.empty()) other.pipeline = options.against_passes;
   int status = kOk;
-  json = report_run(host, other, options.measure, status);
-  return kOk;  // a run that failed is what the comparison shows
+  json = report_run(host, other, !options.no_run, status);
+  return status;
 }
 
 }  // namespace
@@ -312,16 +313,20 @@ int command_report(const ReportOptions& options) {
   if (int s = host_open(host)) return s;
   if (int s = check_layers(host)) return s;
   if (int s = refuse_package(options.model.model)) return s;
-  if (int s = check_writable(options.output)) return s;
+  if (int s = check_made(options.output, ".html", options.model.model)) return s;
+  if (int s = check_peaks(options.model.peaks)) return s;
   std::string page, runs;
   if (int s = page_frame(host, page)) return s;
   int status = kOk;
-  runs = report_run(host, options.model, options.measure, status);
+  runs = report_run(host, options.model, !options.no_run, status);
   if (status == kInterrupted || interrupted()) return kInterrupted;
   if (!options.against.empty() || !options.against_device.empty() ||
       !options.against_passes.empty()) {
     std::string other;
-    if (int s = other_run(host, options, other)) return s;
+    const int second = other_run(host, options, other);
+    if (second == kInterrupted || interrupted()) return kInterrupted;
+    if (other.empty()) return second;
+    status = std::max(status, second);
     runs += ",\n" + other;
   }
   const std::string data = fmt::format("{{\"schema\":1,\"tenon\":{},\"made\":{},\"runs\":[\n{}]}}",

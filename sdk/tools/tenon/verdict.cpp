@@ -10,6 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "sdk/tools/tenon/console.h"
 
 namespace tenon::tools {
@@ -21,25 +24,6 @@ int64_t now_ms() {
   timespec t = {};
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec * int64_t{1000} + t.tv_nsec / 1000000;
-}
-
-std::vector<std::string> command_line(const BisectOptions& options, const std::string& file,
-                                      const std::string& passes, bool with_inputs) {
-  const RunOptions& o = options.model;
-  std::vector<std::string> line = {"tenon",  "run",     file,    "--seed",   std::to_string(o.seed),
-                                   "--json", "--check", o.check, "--passes", passes};
-  const auto add = [&](const char* name, const std::string& value) {
-    if (!value.empty()) line.insert(line.end(), {name, value});
-  };
-  add("--device", o.device);
-  if (o.tolerance_given) add("--tolerance", fmt::format("{}", o.tolerance));
-  if (o.threads > 0) add("--threads", std::to_string(o.threads));
-  for (const std::string& option : o.device_options) add("--option", option);
-  if (!with_inputs) return line;
-  for (const std::string& input : o.inputs) add("--input", input);
-  for (const std::string& dim : o.dims) add("--dim", dim);
-  for (const std::string& value : o.values) add("--value", value);
-  return line;
 }
 
 // A process whose messages are read until it ends or its time is over.
@@ -100,9 +84,10 @@ class Child {
   bool ended_ = false;
 };
 
+constexpr std::string_view kError = "tenon: error: ";
+
 // "T0505" and the rest of the first line "tenon: error: T0505: ...".
 void read_message(const std::string& messages, Verdict& out) {
-  constexpr std::string_view kError = "tenon: error: ";
   size_t at = messages.find(kError);
   if (at == std::string::npos) {
     out.message = messages.substr(0, messages.find('\n'));
@@ -114,12 +99,43 @@ void read_message(const std::string& messages, Verdict& out) {
   if (colon == 5) out.code = out.message.substr(0, colon);
 }
 
+// Codes of names, files and values that options give.
+bool is_of_options(const std::string& code) {
+  constexpr std::string_view kCodes[] = {"T0004", "T0005", "T0006", "T0101", "T0103",
+                                         "T0104", "T0105", "T0401", "T0402", "T0403",
+                                         "T0404", "T0502", "T0503", "T0513", "T0793"};
+  return std::ranges::find(kCodes, code) != std::end(kCodes);
+}
+
 }  // namespace
+
+std::vector<std::string> trial_line(const BisectOptions& options, const std::string& file,
+                                    const std::string& passes, bool with_inputs) {
+  const RunOptions& o = options.model;
+  std::vector<std::string> line = {"tenon",   "run",   file,       "--seed", std::to_string(o.seed),
+                                   "--check", o.check, "--passes", passes};
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty()) line.insert(line.end(), {name, value});
+  };
+  add("--device", o.device);
+  if (o.tolerance_given) add("--tolerance", fmt::format("{}", o.tolerance));
+  if (o.threads > 0) add("--threads", std::to_string(o.threads));
+  if (o.no_fallback) line.push_back("--no-fallback");
+  if (o.autotune) line.push_back("--autotune");
+  for (const std::string& option : o.device_options) add("--option", option);
+  if (!with_inputs) return line;
+  for (const std::string& input : o.inputs) add("--input", input);
+  for (const std::string& dim : o.dims) add("--dim", dim);
+  for (const std::string& value : o.values) add("--value", value);
+  return line;
+}
 
 Verdict verdict_of(const BisectOptions& options, const std::string& file, const std::string& passes,
                    bool with_inputs, int& status) {
   Verdict verdict;
-  Child child(command_line(options, file, passes, with_inputs));
+  std::vector<std::string> line = trial_line(options, file, passes, with_inputs);
+  line.push_back("--json");
+  Child child(line);
   std::string messages;
   int ended = 0;
   status = kOk;
@@ -144,6 +160,8 @@ Verdict verdict_of(const BisectOptions& options, const std::string& file, const 
     verdict.kind = WEXITSTATUS(ended) == kWrongResult && verdict.code == "T0007"
                        ? Verdict::Kind::kWrong
                        : Verdict::Kind::kFails;
+    if (WEXITSTATUS(ended) == kUsage && is_of_options(verdict.code))
+      verdict.misuse = messages.substr(messages.find(kError));
   }
   return verdict;
 }

@@ -12,11 +12,16 @@ struct Verdict {
   enum class Kind { kRight, kWrong, kFails, kHangs } kind = Kind::kRight;
   std::string code;     // kFails: "T0505"; empty if none was told
   std::string message;  // the first line that the process wrote of it
+  std::string misuse;   // not empty: the options are at fault, not the model, in the same words
   bool same(const Verdict& other) const { return kind == other.kind && code == other.code; }
 };
 
-// Runs `file` after `passes`, and compares with options.check. Options of the model are passed on.
+// The words of the command that a trial runs, without those that only a program needs.
 // `with_inputs`: also those that name the model's own inputs and dims; a part of it has others.
+std::vector<std::string> trial_line(const BisectOptions& options, const std::string& file,
+                                    const std::string& passes, bool with_inputs);
+
+// Runs `file` after `passes`, and compares with options.check. Options of the model are passed on.
 // Ends with the status kInterrupted in `status` after Ctrl-C.
 Verdict verdict_of(const BisectOptions& options, const std::string& file, const std::string& passes,
                    bool with_inputs, int& status);

@@ -34,6 +34,13 @@ Status crash(tenon_graph_t*, const PassContext&) {
   *nowhere = 1;
   return {};
 }
+// Two threads at about the same time.
+Status crash_twice(tenon_graph_t* graph, const PassContext& context) {
+  std::thread other([&] { (void)crash(graph, context); });
+  const Status status = crash(graph, context);
+  other.join();
+  return status;
+}
 Status wait(tenon_graph_t*, const PassContext&) {
   std::this_thread::sleep_for(std::chrono::milliseconds(1600));
   return {};
@@ -63,6 +70,9 @@ constexpr auto kSubtracting = tenon::pass("subtracting", "Computes something els
 constexpr auto kRefusing = tenon::pass("refusing", "Fails.").example(kGraph, kGraph).run<refuse>();
 constexpr auto kCrashing =
     tenon::pass("crashing", "Writes to no memory.").example(kGraph, kGraph).run<crash>();
+constexpr auto kTwice = tenon::pass("crashing-twice", "Writes to no memory on two threads.")
+                            .example(kGraph, kGraph)
+                            .run<crash_twice>();
 constexpr auto kSlow = tenon::pass("slow", "Takes its time.").example(kGraph, kGraph).run<wait>();
 constexpr auto kNeedy = tenon::pass("needy", "Requires folded.")
                             .example(kGraph, kGraph)
@@ -71,7 +81,7 @@ constexpr auto kNeedy = tenon::pass("needy", "Requires folded.")
                             .run<nothing>();
 constexpr const tenon_pass_def_t* kPasses[] = {&kEndless.def,  &kMistyped.def, &kSubtracting.def,
                                                &kRefusing.def, &kNeedy.def,    &kCrashing.def,
-                                               &kSlow.def};
+                                               &kTwice.def,    &kSlow.def};
 constexpr tenon_passes_t kTable = {sizeof(tenon_passes_t), nullptr, kPasses, std::size(kPasses)};
 constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_PASS_ID, kTable)};
 
