@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from tenon import _host
+from tenon._errors import UsageError
 
 from ._decompositions import table
 from ._options import Options
@@ -44,7 +45,7 @@ def _tell_version() -> None:
 def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None) -> Callable[..., Any]:
     """Compiles a graph of Dynamo: `torch.compile(net, backend="tenon", options={"device": "cpu"})`.
 
-    Options are those of `Options`; T0641 for others. Forward and backward run in Tenon, and
+    Options are those of `Options`; T0641 for others, and what `tenon.load` raises for a device. Forward and backward run in Tenon, and
     operators without mapping in torch, which the logger "tenon.torch" tells. Results, their strides,
     mutations and errors are those of eager mode.
     """
@@ -53,13 +54,17 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[
 
     chosen = Options(options)
     _host.open()
+    chosen.check()
     _tell_version()
 
     frozen = _parameters(gm, example_inputs) if chosen.freezing else {}
+    used: dict[int, torch.Tensor] = {}  # those that are constants of a program
 
     def compiler(kind: str) -> Callable[..., Any]:
         def compile(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            constants = _matching(graph, frozen, len(example_inputs)) if kind == "inference" else {}
+            names = _matching(graph, frozen, len(example_inputs)) if kind == "inference" else {}
+            constants = {name: frozen[i] for name, i in names.items()}
+            used.update({i: frozen[i] for i in names.values()})
             made = compile_graph(graph, chosen, kind, constants)
             for listed in watch.lists:
                 listed.append(made)
@@ -75,7 +80,28 @@ def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[
         partition_fn=min_cut_rematerialization_partition,
         keep_inference_input_mutations=True,
     )(gm, example_inputs)
-    return made
+    return _frozen_call(made, used) if used else made
+
+
+def _frozen_call(call: Callable[..., Any], frozen: dict[int, torch.Tensor]) -> Callable[..., Any]:
+    """A call that tells when a parameter is not what it was."""
+    states = {i: _state(value) for i, value in frozen.items()}
+
+    def checked(*args: Any) -> Any:
+        if any(_state(args[i]) != state for i, state in states.items()):
+            raise UsageError(
+                "a parameter changed, which the option freezing made a constant: call torch._dynamo.reset() "
+                "to compile again, or leave the option out",
+                "T0641",
+            )
+        return call(*args)
+
+    return checked
+
+
+def _state(value: torch.Tensor) -> tuple[int, int, int]:
+    """What differs where a parameter was replaced or written to."""
+    return id(value), value.data_ptr(), 0 if value.is_inference() else value._version
 
 
 def _parameters(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
@@ -89,8 +115,8 @@ def _parameters(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Te
     return found
 
 
-def _matching(graph: fx.GraphModule, frozen: dict[int, torch.Tensor], count: int) -> dict[str, torch.Tensor]:
-    """The same by names of AOTAutograd's graph, whose inputs are the same unless some are mutated."""
+def _matching(graph: fx.GraphModule, frozen: dict[int, torch.Tensor], count: int) -> dict[str, int]:
+    """Their positions by names of AOTAutograd's graph, whose inputs are the same unless some are mutated."""
     nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
     if len(nodes) != count:
         return {}
@@ -100,5 +126,5 @@ def _matching(graph: fx.GraphModule, frozen: dict[int, torch.Tensor], count: int
         fake = nodes[i].meta.get("val")
         same = isinstance(fake, torch.Tensor) and fake.shape == value.shape and fake.dtype == value.dtype
         if same and nodes[i] not in changed:
-            found[nodes[i].name] = value
+            found[nodes[i].name] = i
     return found

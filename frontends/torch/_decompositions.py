@@ -42,4 +42,22 @@ def table() -> dict[Any, Callable[..., Any]]:
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
     found.update({k: v for k, v in get_decompositions(_MORE).items()})
     found.update(composites())
-    return {op: how for op, how in found.items() if _table.find(op) is None}
+    found = {op: how for op, how in found.items() if _table.find(op) is None}
+    return found | {op: _in_one_type(op) for op in (aten.native_layer_norm.default, aten.native_group_norm.default)}
+
+
+def _in_one_type(op: Any) -> Callable[..., Any]:
+    """A norm whose parameters have another type than its operand, as autocast makes them, in float32.
+
+    torch computes it so too and saves float32 statistics, though its fake tensors say otherwise.
+    """
+
+    def norm(x: torch.Tensor, *rest: Any) -> Any:
+        mixed = any(isinstance(v, torch.Tensor) and v.dtype is not x.dtype for v in rest)
+        if not mixed or x.dtype is torch.float64:
+            return NotImplemented
+        wide = [v.float() if isinstance(v, torch.Tensor) else v for v in rest]
+        out, *saved = op(x.float(), *wide)
+        return out.to(x.dtype), *saved
+
+    return norm

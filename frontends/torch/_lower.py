@@ -97,8 +97,12 @@ class Node:
         """An operand in a type, repeated to a shape: that of the result unless given."""
         return _ops.broadcast_to(self.typed(x, dtype), self.shape if shape is None else shape)
 
+    def fitting(self, x: Any) -> Value:
+        """An operand in the type and the shape of the result, which has the number."""
+        return self.to_result(within(x, self.dtype))
+
     def typed(self, x: Any, dtype: dt.DType) -> Value:
-        """A value or a number in a type."""
+        """A value or a number in a type; as torch computes, a number wraps."""
         if isinstance(x, Value):
             return _ops.convert(x, dtype)
         if isinstance(x, Dim):
@@ -118,6 +122,15 @@ class Node:
     def reshape(self, x: Value) -> Value:
         """A value in the shape of the result."""
         return _ops.reshape(x, self.shape)
+
+
+def within(x: Any, dtype: dt.DType) -> Any:
+    """An operand. Refused for a number beyond the type, for which torch has rules by operator."""
+    if isinstance(x, (int, float)) and dt.is_integer(dtype):
+        low, high = dt.limits(dtype)
+        if not low <= x <= high:
+            raise Refused("a number beyond the element type")
+    return x
 
 
 def _wrapped(x: int, dtype: dt.DType) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+
+from tenon import _dtypes as dt
+from tenon import _native, _ops, _trace
 from tenon._errors import UsageError
 
 TYPE_CHECKING = False
@@ -22,10 +26,24 @@ class Options:
         self.device = str(given.pop("device", ""))
         self.freezing = bool(given.pop("freezing", False))
         self.deterministic = bool(given.pop("deterministic", False))
-        self.devices = [(k, str(given.pop(k))) for k in list(given) if "." in k]
+        self.devices: list[tuple[str, str]] = [(k, str(given.pop(k))) for k in list(given) if "." in k]
         if given:
             raise UsageError(
                 f"the backend has no option {min(given)!r} (options: device, freezing, deterministic, "
                 "and those of devices, such as cpu.opt)",
                 "T0641",
             )
+
+    def check(self) -> None:
+        """Raises what a program with these options would: for an unknown device, or option of it."""
+        if self.device or self.devices:
+            _try(self.device or _trace.default_device(), tuple(self.devices))
+
+
+@functools.cache
+def _try(device: str, options: tuple[tuple[str, str], ...]) -> None:
+    trace = _trace.GraphTrace("options")
+    with _trace.tracing(trace):
+        y = _ops.one("not", trace.argument(dt.bool_, (1,), "x"))
+    graph = trace.native.finish([y.id], ["y"])
+    _native.Program(graph, device, False, False, list(options), [])

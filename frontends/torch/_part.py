@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenon.torch")
 
+# Codes of failures that are known before a program writes anything: an index out of bounds.
+_BEFORE = {"T0325"}
+
 _nothing = torch.empty(0, dtype=torch.bool)
 
 
@@ -74,6 +77,7 @@ class Part:
         self.program = self._compile(walk, options) if self.results.bases else None
         self._plain = all(order is None for order in self.results.orders)
         self._given = self._targets()
+        self._told = False
         self._boxed_call = True
 
     def _compile(self, walk: Walk, options: Options) -> _native.Program:
@@ -120,12 +124,9 @@ class Part:
         outs: Sequence[Any] = ()
         if self.program is not None:
             try:
-                outs = self._run(given)
+                outs = self._run_with(given)
             except Error as error:
-                plain = tuple(map(_plain, given))
-                if all(a is b for a, b in zip(plain, given)):
-                    return self._in_torch(given, error)
-                outs = self._run(plain)
+                return self._in_torch(given, error)
         for argument, base in self.results.updates:
             if self._given.get(base) != argument:
                 self._copy(given[argument], outs[base], self.results.orders[base])
@@ -134,31 +135,44 @@ class Part:
 
     def _in_torch(self, args: Sequence[Any], error: Error) -> Any:
         """A call that failed, by eager mode; not where it may have written to an input."""
-        if self._given or isinstance(error, Cancelled):
+        if isinstance(error, Cancelled) or self._given and error.code not in _BEFORE:
             raise error
-        log.warning("a call stays in torch: %s", error)
+        log.log(logging.DEBUG if self._told else logging.WARNING, "a call stays in torch: %s", error)
+        self._told = True
         return self.gm(*args)
 
-    def _run(self, args: Sequence[Any]) -> Sequence[Any]:
+    def _run_with(self, given: Sequence[Any]) -> Sequence[Any]:
+        """A call, and once more with tensors whose memory has their elements, where some have not."""
+        try:
+            return self._run(given, given)
+        except Error:
+            plain = tuple(map(_plain, given))
+            if all(a is b for a, b in zip(plain, given)):
+                raise
+        return self._run(plain, given)
+
+    def _run(self, args: Sequence[Any], to: Sequence[Any]) -> Sequence[Any]:
+        """Reads arguments, and writes to inputs."""
         assert self.program is not None
         inputs = tuple([read(args) for read in self._readers])
         if not self._given:
             return list(self.program.run_as(inputs, {}, "same", []))
-        memory = [self._memory(args, i) for i in range(len(self.results.bases))]
+        memory = [self._memory(to, i) for i in range(len(self.results.bases))]
         outs = list(self.program.run_as(inputs, {}, "same", memory))
         for base, argument in self._given.items():
-            torch.autograd.graph.increment_version(args[argument])
+            torch.autograd.graph.increment_version(to[argument])
             if memory[base] is None:
-                args[argument].detach().copy_(outs[base])
+                to[argument].detach().copy_(outs[base])
         return outs
 
     def _memory(self, args: Sequence[Any], base: int) -> Any:
-        """The input that a result is written to, if elements of it do not share memory."""
+        """The input that a result is written to, if its memory has its elements, each once."""
         argument = self._given.get(base)
         if argument is None:
             return None
         tensor = args[argument]
-        return tensor.detach() if tensor.is_contiguous() and tensor.numel() else None
+        dense = tensor.is_contiguous() and tensor.numel() and not tensor.is_neg() and not tensor.is_conj()
+        return tensor.detach() if dense else None
 
     @staticmethod
     def _copy(to: torch.Tensor, value: torch.Tensor, order: tuple[int, ...] | None) -> None:

@@ -6,6 +6,10 @@ of a result need no program.
 
 from __future__ import annotations
 
+import collections
+import itertools
+import operator
+
 import torch
 from torch import fx
 
@@ -27,8 +31,33 @@ _VIEWS = {
     aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims,
     aten.expand.default, aten.alias.default, aten.detach.default,
 }  # fmt: skip
-# And such that leave some out, of inputs, whose memory is there anyway.
-_PARTS = {aten.slice.Tensor, aten.select.int, aten.split.Tensor}
+# And such that leave some out: of inputs, whose memory is there anyway, and of what several results share.
+_PARTS = {
+    aten.slice.Tensor, aten.select.int, aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int,
+    aten.diagonal.default, aten.unfold.default, aten.as_strided.default, aten.view.dtype,
+}  # fmt: skip
+
+
+def _is_view(node: fx.Node) -> bool:
+    if node.target is operator.getitem:
+        return _is_view(node.args[0])  # type: ignore[arg-type]
+    return (node.target in _VIEWS or node.target in _PARTS) and not node.kwargs
+
+
+def _chain(node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
+    """The views that lead to a node, the last first, and what they are views of."""
+    steps: list[fx.Node] = []
+    while _is_view(node):
+        steps.append(node)
+        node = node.args[0]  # type: ignore[assignment]
+    return steps, node
+
+
+def _written(result: Any) -> Any:
+    """The input behind a copy to it."""
+    while isinstance(result, fx.Node) and result.target is aten.copy_.default:
+        result = result.args[0]
+    return result
 
 
 class Results:
@@ -53,7 +82,10 @@ class Results:
         (output,) = (n for n in graph.nodes if n.op == "output")
         listed = output.args[0]
         self.single = not isinstance(listed, (tuple, list))
-        self.makes: list[Make] = [self._make(r) for r in ([listed] if self.single else listed)]
+        results = [_written(r) for r in ([listed] if self.single else listed)]
+        nodes = {r for r in results if isinstance(r, fx.Node)}
+        self._shared = collections.Counter(_chain(node)[1] for node in nodes)
+        self.makes: list[Make] = [self._make(r) for r in results]
 
     def _base(self, node: fx.Node) -> int:
         if node not in self.bases:
@@ -68,33 +100,21 @@ class Results:
         if isinstance(fake, torch.SymInt):
             number = self.numbers.function([fake])
             return lambda args, outs: number(args)[0]
-        while result.target is aten.copy_.default:
-            result = result.args[0]
-        steps: list[fx.Node] = []
-        base = self._root(result, steps)
+        steps, base = self._root(result)
         made = self._whole(base)
         for step in reversed(steps):
             made = self._replayed(made, step)
         return made
 
-    def _root(self, node: fx.Node, steps: list[fx.Node]) -> fx.Node:
-        """The node that this one is a view of; the views go to `steps`, the last first."""
-        below: list[fx.Node] = []
-        at = node
-        while at.target in _VIEWS or at.target in _PARTS:
-            below.append(at)
-            at = at.args[0]  # type: ignore[assignment]
-        if at in self.placeholders and at not in self._changed:
-            steps.extend(below)
-            return at
-        at = node
-        while at.target in _VIEWS:
-            steps.append(at)
-            at = at.args[0]  # type: ignore[assignment]
-        if at in self._changed and steps:  # the memory of the input changes under a view of it
-            steps.clear()
-            return node
-        return at
+    def _root(self, node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
+        """The views to replay for a result, the last first, and the node that they start from."""
+        steps, root = _chain(node)
+        if root in self._changed:  # its memory changes under a view of it
+            return [], node
+        if root in self.placeholders or self._shared[root] > 1:
+            return steps, root
+        whole = list(itertools.takewhile(lambda step: step.target in _VIEWS, steps))
+        return whole, whole[-1].args[0] if whole else node  # type: ignore[return-value]
 
     def _whole(self, base: fx.Node) -> Make:
         if base in self.placeholders:

@@ -38,11 +38,11 @@ class Compiled:
         """Reasons, by operator."""
         self.nodes = sum(n.op == "call_function" for n in gm.graph.nodes)
 
-    def refuse(self, operator: str, reason: str) -> None:
+    def refuse(self, operator: str, reason: str, level: int = logging.INFO) -> None:
         reasons = self.refused.setdefault(operator, [])
         if reason not in reasons:
             reasons.append(reason)
-            log.info("%s graph: %s stays in torch: %s", self.kind, operator, reason)
+            log.log(level, "%s graph: %s stays in torch: %s", self.kind, operator, reason)
 
 
 def compile_graph(
@@ -59,7 +59,7 @@ def compile_graph(
     except Cancelled:
         raise
     except BEYOND as error:
-        made.refuse("the graph", _first_line(error))
+        made.refuse("the graph", _first_line(error), logging.WARNING)
     return made
 
 

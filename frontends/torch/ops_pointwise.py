@@ -8,7 +8,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value
 
-from ._lower import Node, dtype_of, fake_of
+from ._lower import Node, dtype_of, fake_of, within
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -201,12 +201,12 @@ def shift_right(n: Node, x: Any, y: Any) -> Value:
 
 @row("aten.clamp_min.default", "aten.clamp_min.Tensor")
 def clamp_min(n: Node, x: Value, low: Any) -> Value:
-    return _ops.one("max", n.to_result(x), n.to_result(low))
+    return _ops.one("max", n.to_result(x), n.fitting(low))
 
 
 @row("aten.clamp_max.default", "aten.clamp_max.Tensor")
 def clamp_max(n: Node, x: Value, high: Any) -> Value:
-    return _ops.one("min", n.to_result(x), n.to_result(high))
+    return _ops.one("min", n.to_result(x), n.fitting(high))
 
 
 @row("aten.pow.Tensor_Scalar", "aten.pow.Tensor_Tensor", "aten.pow.Scalar")
@@ -244,11 +244,7 @@ def _comparison(name: str, direction: int) -> None:
     @row(f"aten.{name}.Tensor", f"aten.{name}.Scalar")
     def function(n: Node, x: Any, y: Any) -> Value:
         dtype = n.common(0, 1)
-        if isinstance(y, (int, float)) and dt.is_integer(dtype):
-            low, high = dt.limits(dtype)
-            if not low <= y <= high:  # torch compares with the number that it wraps to
-                raise Refused("a number beyond the element type")
-        return _ops.compare(n.spread(x, dtype), n.spread(y, dtype), direction)
+        return _ops.compare(n.spread(x, dtype), n.spread(within(y, dtype), dtype), direction)
 
 
 for _name, _direction in _DIRECTIONS.items():
@@ -267,12 +263,12 @@ for _name in ("and", "or", "xor"):
 
 @row("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf")
 def where(n: Node, condition: Value, x: Any, y: Any) -> Value:
-    return _ops.one("select", n.spread(truth(condition), dt.bool_), n.to_result(x), n.to_result(y))
+    return _ops.one("select", n.spread(truth(condition), dt.bool_), n.fitting(x), n.fitting(y))
 
 
 @row("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
 def masked_fill(n: Node, x: Value, mask: Value, value: Any) -> Value:
-    return _ops.one("select", n.spread(mask, dt.bool_), n.to_result(value), n.to_result(x))
+    return _ops.one("select", n.spread(mask, dt.bool_), n.fitting(value), n.to_result(x))
 
 
 @row("aten.clamp.default", "aten.clamp.Tensor")
@@ -283,8 +279,8 @@ def clamp(n: Node, x: Value, min: Any = None, max: Any = None) -> Value:
 def _clamped(n: Node, x: Value, min: Any, max: Any) -> Value:
     out = n.to_result(x)
     if min is not None:
-        out = _ops.one("max", out, n.to_result(min))
-    return out if max is None else _ops.one("min", out, n.to_result(max))
+        out = _ops.one("max", out, n.fitting(min))
+    return out if max is None else _ops.one("min", out, n.fitting(max))
 
 
 @row("aten.hardtanh.default")

@@ -28,6 +28,20 @@ def _float(n: Node, op: str, **numbers: float) -> Value:
     return _ops.convert(_drawn(n, op, wide, **numbers), n.dtype)
 
 
+# Bits of a number in [0, 1) that the short types keep apart, so that none is rounded up to 1.
+_BITS = {dt.bfloat16: 8, dt.float16: 11}
+
+
+def _uniform(n: Node, low: float, high: float) -> Value:
+    """Numbers from low on, below high."""
+    if n.dtype not in _BITS:
+        return _float(n, "uniform", low=low, high=high)
+    one, steps = _ops.one, 1 << _BITS[n.dtype]
+    whole = one("floor", _drawn(n, "uniform", dt.float32, low=0, high=steps))
+    spread = one("mul", whole, _ops.like(whole, (float(high) - float(low)) / steps))
+    return _ops.convert(one("add", spread, _ops.like(spread, float(low))), n.dtype)
+
+
 def _own_generator(generator: Any) -> None:
     if generator is not None:
         raise Refused("with a generator of its own")
@@ -35,7 +49,7 @@ def _own_generator(generator: Any) -> None:
 
 @row("aten.rand.default", "aten.rand_like.default")
 def rand(n: Node, *rest: Any, **options: Any) -> Value:
-    return _float(n, "uniform", low=0, high=1)
+    return _uniform(n, 0, 1)
 
 
 @row("aten.randn.default", "aten.randn_like.default")
@@ -46,7 +60,7 @@ def randn(n: Node, *rest: Any, **options: Any) -> Value:
 @row("aten.uniform.default")
 def uniform(n: Node, x: Value, low: float = 0, high: float = 1, *, generator: Any = None) -> Value:
     _own_generator(generator)
-    return _float(n, "uniform", low=low, high=high)
+    return _uniform(n, low, high)
 
 
 @row("aten.normal_functional.default")

@@ -8,7 +8,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value
 
-from ._lower import Node, axis_of
+from ._lower import Node, axis_of, fake_of
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -48,8 +48,18 @@ def mean(n: Node, x: Value, dims: Any = None, keepdim: bool = False, *, dtype: A
     return reduced(n, "mean", _ops.convert(x, n.dtype), dims)
 
 
+def _some(n: Node, over: tuple[int, ...]) -> None:
+    """Refuses axes that may be empty: torch has no extreme of nothing."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    sizes = fake_of(n.node.args[0]).shape
+    if not all(statically_known_true(sizes[i] > 0) for i in over):
+        raise Refused("of axes that may be empty")
+
+
 @row("aten.amax.default", "aten.amin.default", "aten.max.default", "aten.min.default")
 def extreme(n: Node, x: Value, dims: Any = None, keepdim: bool = False) -> Value:
+    _some(n, axes(x, dims))
     name = str(n.node.target).split(".")[1]
     return reduced(n, "reduce_max" if name.endswith("max") else "reduce_min", x, dims)
 

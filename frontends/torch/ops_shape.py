@@ -183,7 +183,7 @@ def diagonal(n: Node, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -
 
 
 def _filled(n: Node, value: Any) -> Value:
-    return n.to_result(value)
+    return n.fitting(value)
 
 
 @row("aten.full.default", "aten.new_full.default")

@@ -202,6 +202,93 @@ def test_unknown_options():
     assert isinstance(error.value.__cause__ or error.value, (tenon.UsageError, torch._dynamo.exc.BackendCompilerFailed))
 
 
+@pytest.mark.parametrize("options", [{"device": "nope"}, {"cpu.nope": "1"}])
+def test_a_device_or_an_option_of_it_that_is_none(options):
+    with pytest.raises(Exception, match="nope"):
+        compiled(mlp(), options=options)(torch.randn(2, 16))
+
+
+def test_a_graph_that_stays_in_torch_is_a_warning(monkeypatch, caplog):
+    from tenon.torch import _split
+
+    def refuse(*given):
+        raise tenon.UnsupportedError("not this graph", "T0301")
+
+    monkeypatch.setattr(_split, "Part", refuse)
+    with caplog.at_level(logging.WARNING, "tenon.torch"):
+        compiled(lambda x: x + 1)(torch.ones(3))
+    assert "the graph stays in torch" in caplog.text and "not this graph" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda net: setattr(net, "weight", nn.Parameter(torch.ones(4, 4))),
+        lambda net: net.weight.add_(1),
+        lambda net: setattr(net.weight, "data", torch.ones(4, 4)),
+    ],
+)
+def test_a_frozen_parameter_that_changes_is_an_error(change):
+    net, x = nn.Linear(4, 4), torch.randn(2, 4)
+    f = compiled(net, options={"freezing": True})
+    with torch.no_grad():
+        close(f(x), net(x))
+        close(f(x), net(x))
+        change(net)
+        with pytest.raises(tenon.UsageError, match="T0641.*freezing"):
+            f(x)
+
+
+def test_buffers_that_a_frozen_network_changes():
+    net = nn.BatchNorm1d(4)
+    other, x = copy.deepcopy(net), torch.randn(8, 4)
+    f = compiled(net, options={"freezing": True})
+    with torch.no_grad():
+        for _ in range(3):
+            close(f(x), other(x))
+    close(list(net.buffers()), list(other.buffers()))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_random_numbers_stay_below_their_bound(dtype):
+    f = compiled(lambda: (torch.rand(200000, dtype=dtype), torch.empty(200000, dtype=dtype).uniform_(-1, 1)))
+    for x, low in zip(f(), (0, -1)):
+        assert x.dtype is dtype and low <= x.min() and x.max() < 1
+        assert abs(x.float().mean() - (low + 1) / 2) < 0.01
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.clamp(max=300),
+        lambda x: torch.clamp_max(x, 300),
+        lambda x: torch.where(x > 1, x, 300),
+        lambda x: x.masked_fill(x > 1, 300),
+        lambda x: torch.full_like(x, 300),
+        lambda x: x[:0].max(),
+    ],
+)
+def test_what_eager_mode_refuses_is_refused(f):
+    x = torch.tensor([1, 100], dtype=torch.int8)
+    for run in (f, compiled(f)):
+        with pytest.raises(RuntimeError, match="overflow|numel"):
+            run(x)
+
+
+def test_numbers_that_wrap():
+    f = lambda x: (x + 300, x * 300, x.clamp(min=-3))  # noqa: E731
+    x = torch.tensor([1, 200], dtype=torch.uint8)
+    close(compiled(f)(x), f(x))
+
+
+def test_an_extreme_over_a_size_that_changes(graphs):
+    f = compiled(lambda x: (x.max(), x.amin(0)), dynamic=True)
+    for count in (3, 5):
+        x = torch.randn(count, 4)
+        close(f(x), (x.max(), x.amin(0)))
+    assert not any(graph.refused for graph in graphs)
+
+
 def test_random_numbers_repeat():
     f = compiled(lambda x: (torch.rand_like(x), nn.functional.dropout(x, 0.25), torch.randn(2000)))
     x = torch.ones(2000)

@@ -216,7 +216,7 @@ def test_a_call_that_fails_stays_in_torch(monkeypatch, caplog):
     f, x = compiled(double), torch.randn(3)
     close(f(x), double(x))
 
-    def refuse(self, args):
+    def refuse(self, args, to):
         raise tenon.DeviceError("the device is gone", "T0609")
 
     monkeypatch.setattr(_part.Part, "_run", refuse)
