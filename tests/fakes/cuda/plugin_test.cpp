@@ -22,6 +22,12 @@ struct FakeDriver {
   int (*context_create)(void**, unsigned, int) = nullptr;
   int (*context_destroy)(void*) = nullptr;
   int (*context_pop)(void**) = nullptr;
+  int (*stream_create)(void**, unsigned) = nullptr;
+  int (*stream_destroy)(void*) = nullptr;
+  int (*event_create)(void**, unsigned) = nullptr;
+  int (*event_destroy)(void*) = nullptr;
+  int (*event_record)(void*, void*) = nullptr;
+  int (*fill)(unsigned long long, unsigned char, size_t, void*) = nullptr;
   int (*default_pool)(void**, int) = nullptr;
   int (*pool_attribute)(void*, int, void*) = nullptr;
 
@@ -37,6 +43,12 @@ struct FakeDriver {
     find("cuCtxCreate_v2", &context_create);
     find("cuCtxDestroy_v2", &context_destroy);
     find("cuCtxPopCurrent_v2", &context_pop);
+    find("cuStreamCreate", &stream_create);
+    find("cuStreamDestroy_v2", &stream_destroy);
+    find("cuEventCreate", &event_create);
+    find("cuEventDestroy_v2", &event_destroy);
+    find("cuEventRecord", &event_record);
+    find("cuMemsetD8Async", &fill);
     find("cuDeviceGetDefaultMemPool", &default_pool);
     find("cuMemPoolGetAttribute", &pool_attribute);
   }
@@ -156,6 +168,29 @@ TEST_F(OnFakeCuda, MemoryOfOtherContextsIsRefused) {
   EXPECT_NE(failure_text().find("another context"), std::string::npos) << failure_text();
   EXPECT_EQ(driver_.free(other), 0);
   EXPECT_EQ(driver_.context_destroy(context), 0);
+}
+
+// The tests' driver itself: what belongs to one context is refused in another.
+TEST_F(OnFakeCuda, ContextsAreApart) {
+  void *contexts[2] = {}, *streams[2] = {}, *events[2] = {}, *popped = nullptr;
+  unsigned long long memory = 0;
+  for (int i = 0; i < 2; ++i) {  // the second one stays current
+    ASSERT_EQ(driver_.context_create(&contexts[i], 0, 0), 0);
+    ASSERT_EQ(driver_.stream_create(&streams[i], 1), 0);
+    ASSERT_EQ(driver_.event_create(&events[i], 0), 0);
+  }
+  ASSERT_EQ(driver_.alloc(&memory, 64), 0);
+  EXPECT_EQ(driver_.event_record(events[1], streams[1]), 0);
+  EXPECT_EQ(driver_.event_record(events[0], streams[1]), 400);  // CUDA_ERROR_INVALID_HANDLE
+  EXPECT_EQ(driver_.fill(memory, 1, 64, streams[1]), 0);
+  EXPECT_EQ(driver_.fill(memory, 1, 64, streams[0]), 201);  // CUDA_ERROR_INVALID_CONTEXT
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(driver_.event_destroy(events[i]), 0);
+    EXPECT_EQ(driver_.stream_destroy(streams[i]), 0);
+    EXPECT_EQ(driver_.context_pop(&popped), 0);
+    EXPECT_EQ(driver_.context_destroy(contexts[i]), 0);
+  }
+  EXPECT_EQ(driver_.free(memory), 0);
 }
 
 // As PyTorch's expandable segments are: a range of several mappings.

@@ -241,6 +241,9 @@ class KernelParser {
       symbols_[d.name] = {at, Space::kParam};
       k_.parameter_bytes = at + d.bytes;
     }
+    constexpr uint32_t kMost = 4096;  // before PTX 8.1
+    if (k_.parameter_bytes > kMost)
+      throw Error(std::to_string(k_.parameter_bytes) + " bytes of parameters of " + k_.name);
   }
 
   void directive(const std::string& text) {

@@ -163,6 +163,19 @@ TEST(Ptx, RefusesByName) {
   }
 }
 
+TEST(Ptx, RefusesMoreParametersThanADriverTakes) {
+  const auto why_not = [](const char* bytes) {
+    TestMemory memory;
+    Module m;
+    std::string why, text = module("");
+    text.replace(text.find(".param .u64 k_param_0"), 21,
+                 std::string(".param .align 8 .b8 k_param_0[") + bytes + "]");
+    return parse(text, memory, &m, &why) ? "" : why;
+  };
+  EXPECT_EQ(why_not("4096"), "");
+  EXPECT_NE(why_not("4104").find("4104 bytes of parameters of k"), std::string::npos);
+}
+
 TEST(Ptx, StopsWhatIsWrong) {
   const std::pair<const char*, const char*> rows[] = {
       {"st.global.u64 [%rd2+512], %rd1;", "a store outside of any allocation"},
