@@ -14,6 +14,8 @@ html_show_sphinx = False
 # No font, script or picture comes from elsewhere.
 html_static_path: list[str] = []
 
+# Not needed where the reference is made; its own classes are not shown.
+autodoc_mock_imports = ["sympy", "torch"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 add_module_names = False

@@ -13,6 +13,7 @@ MODULES = {
     "tenon": "Models, compiled functions, operators, passes, importers",
     "tenon.xp": "Arrays: the array API standard",
     "tenon.nn": "Functions of neural networks",
+    "tenon.torch": "PyTorch's models and `torch.compile`",
     "tenon.onnx_backend": "ONNX's interface",
 }
 # Classes whose objects functions give.

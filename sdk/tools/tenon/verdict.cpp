@@ -101,9 +101,9 @@ void read_message(const std::string& messages, Verdict& out) {
 
 // Codes of names, files and values that options give.
 bool is_of_options(const std::string& code) {
-  constexpr std::string_view kCodes[] = {"T0004", "T0005", "T0006", "T0101", "T0103",
-                                         "T0104", "T0105", "T0401", "T0402", "T0403",
-                                         "T0404", "T0502", "T0503", "T0513", "T0793"};
+  constexpr std::string_view kCodes[] = {
+      "T0004", "T0005", "T0006", "T0101", "T0103", "T0104", "T0105", "T0401", "T0402", "T0403",
+      "T0404", "T0502", "T0503", "T0513", "T0602", "T0603", "T0604", "T0605", "T0606", "T0793"};
   return std::ranges::find(kCodes, code) != std::end(kCodes);
 }
 
