@@ -42,7 +42,10 @@ def _tell_version() -> None:
         log.warning("torch %s is not the tested version, which is %s", torch.__version__, TESTED)
 
 
-def backend(gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None, mode: str | None = None) -> Callable[..., Any]:
+def backend(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:  # fmt: skip
     """Compiles a graph of Dynamo: `torch.compile(net, backend="tenon", options={"device": "cpu"})`.
 
     Options are those of `Options`; T0641 for others, and what `tenon.load` raises for a device. Forward and backward run in Tenon, and
