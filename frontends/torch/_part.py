@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenon.torch")
 
-# Codes of failures that are known before a program writes anything: an index out of bounds.
-_BEFORE = {"T0325"}
+# Codes of failures that are known before a program writes anything: an index out of bounds, and an
+# argument that cannot be read.
+_BEFORE = {"T0325", "T0624"}
+# The code of an argument that cannot be read as it is.
+_UNREADABLE = "T0624"
 
 _nothing = torch.empty(0, dtype=torch.bool)
 
@@ -145,11 +148,10 @@ class Part:
         """A call, and once more with tensors whose memory has their elements, where some have not."""
         try:
             return self._run(given, given)
-        except Error:
-            plain = tuple(map(_plain, given))
-            if all(a is b for a, b in zip(plain, given)):
+        except Error as error:
+            if error.code != _UNREADABLE:
                 raise
-        return self._run(plain, given)
+        return self._run(tuple(map(_plain, given)), given)
 
     def _run(self, args: Sequence[Any], to: Sequence[Any]) -> Sequence[Any]:
         """Reads arguments, and writes to inputs."""

@@ -67,6 +67,21 @@ def test_parts_of_one_intermediate_share_its_memory():
     close([a, b], [c, d])
 
 
+def test_parts_of_sizes_that_change():
+    def f(x):
+        y = x * 2
+        return y, y[1:], y.chunk(2)[1], y.view(-1)[3:]
+
+    g = compiled(f, dynamic=True)
+    for count in (4, 6):
+        x = torch.randn(count, 4)
+        mine, theirs = g(x), f(x)
+        close(mine, theirs)
+        for results in (mine, theirs):
+            results[1].zero_()
+        close(mine, theirs)
+
+
 def test_a_single_part_is_computed_alone(graphs):
     x = torch.randn(100, 4)
     y = compiled(lambda x: (x * 2)[1:3])(x)
@@ -125,3 +140,20 @@ def test_a_device_that_fails_while_it_trains(monkeypatch, caplog):
             f(x).backward()
     assert x.grad.tolist() == [2, 2, 2]
     assert caplog.text.count("a call stays in torch") == 2  # forward and backward
+
+
+def test_a_call_that_may_have_written_is_not_repeated(monkeypatch):
+    from tenon.torch import _part
+
+    f, calls = compiled(add_one), []
+    x = torch.tensor([1 + 2j]).conj().imag
+    f(x)
+
+    def fail(self, args, to):
+        calls.append(args)
+        raise tenon.DeviceError("the device is gone", "T0609")
+
+    monkeypatch.setattr(_part.Part, "_run", fail)
+    with pytest.raises(tenon.DeviceError):
+        f(x)
+    assert len(calls) == 1
