@@ -58,7 +58,7 @@ install_packages() {
 python_environment() {
   local venv=$1 list stamp
   list="${TENON_TEST_PYTHON[*]} ${TENON_TEST_PYTHON_FILES[*]}"
-  stamp="$venv/.installed-$(echo "$list" | tr -c 'A-Za-z0-9.\n' '_')"
+  stamp="$venv/.installed-$(echo "$list" | sha256sum | cut -c1-16)"
   if [ ! -e "$stamp" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
@@ -73,7 +73,7 @@ python_environment() {
 # that cannot be installed, a line says so, and the tests of tenon.torch are skipped.
 torch_environment() {
   local venv=$1 stamp
-  stamp="$venv/.installed-$(echo "${TENON_TEST_TORCH[*]}" | tr -c 'A-Za-z0-9.\n' '_')"
+  stamp="$venv/.installed-$(echo "${TENON_TEST_TORCH[*]}" | sha256sum | cut -c1-16)"
   [ -e "$stamp" ] && return 0
   rm -rf "$venv"
   python3 -m venv "$venv"
