@@ -18,12 +18,12 @@ namespace tenon::kernelgen {
 // thread needs its own scratch_bytes of scratch, 64-byte aligned. Fewer than about `grain` items
 // are not worth a thread.
 //
-// OpenCL and CUDA (which always has a group): a one-dimensional kernel. With a `group` (Target::group) it starts in groups of that
-// many work items: one group per item of the range if they work `together`, else one work item per
-// item of the range, rounded up to whole groups. Without a `group` it has one work item per item,
-// in groups of any size. global_size() computes the size. Arguments: one __global pointer per
-// buffer, one long per extent, and, if scratch_bytes is not 0, a last __global pointer to range *
-// scratch_bytes.
+// OpenCL and CUDA (which always has a group): a one-dimensional kernel. With a `group`
+// (Target::group) it starts in groups of that many work items: one group per item of the range if
+// they work `together`, else one work item per item of the range, rounded up to whole groups.
+// Without a `group` it has one work item per item, in groups of any size. global_size() computes
+// the size. Arguments: one __global pointer per buffer, one long per extent, and, if scratch_bytes
+// is not 0, a last __global pointer to range * scratch_bytes.
 struct Launch {
   std::string entry;
   std::vector<uint32_t> buffers;  // argument order; ordinals in Kernel::buffers
