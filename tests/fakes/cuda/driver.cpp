@@ -109,19 +109,19 @@ const char* name_of(int result) {
 
 // ---- Events and streams ----
 
-void Event::happen() {
+void Progress::happen() {
   const std::lock_guard lock(mutex_);
   ++happened_;
   time_ns_ = now_ns();
   changed_.notify_all();
 }
 
-void Event::wait(uint64_t until) {
+void Progress::wait(uint64_t until) {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return happened_ >= until; });
 }
 
-int64_t Event::time_ns() {
+int64_t Progress::time_ns() {
   const std::lock_guard lock(mutex_);
   return happened_ == wanted_ ? time_ns_ : -1;
 }

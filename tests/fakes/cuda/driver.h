@@ -68,11 +68,10 @@ struct Pool {
   uint64_t threshold = 0;
 };
 
-class Event {
+// How often an event was recorded, and has happened. Work keeps it: an event may be destroyed while
+// it is still to happen.
+class Progress {
  public:
-  explicit Event(Context* in) : context(in) {}
-  Context* const context;
-
   void record() {  // submitted
     const std::lock_guard lock(mutex_);
     ++wanted_;
@@ -91,6 +90,12 @@ class Event {
   std::condition_variable changed_;
   uint64_t wanted_ = 0, happened_ = 0;
   int64_t time_ns_ = -1;
+};
+
+struct Event {
+  explicit Event(Context* in) : context(in) {}
+  Context* const context;
+  const std::shared_ptr<Progress> progress = std::make_shared<Progress>();
 };
 
 class Stream {

@@ -217,9 +217,10 @@ EXPORT cuStreamWaitEvent(void* stream, void* event, unsigned) {
   BEGIN();
   REQUIRE_STREAM(stream);
   REQUIRE_EVENT(event);
-  const uint64_t until = event_of(event)->wanted();
+  const std::shared_ptr<Progress> progress = event_of(event)->progress;
+  const uint64_t until = progress->wanted();
   // Events happen also when the context is lost.
-  stream_of(stream)->put([=] { event_of(event)->wait(until); });
+  stream_of(stream)->put([=] { progress->wait(until); });
   return kSuccess;
 }
 EXPORT cuEventCreate(void** out, unsigned) {
@@ -237,14 +238,15 @@ EXPORT cuEventRecord(void* event, void* stream) {
   REQUIRE_STREAM(stream);
   REQUIRE_EVENT(event);
   REQUIRE(event_of(event)->context == stream_of(stream)->context, kInvalidHandle);
-  event_of(event)->record();
-  stream_of(stream)->put([=] { event_of(event)->happen(); });
+  const std::shared_ptr<Progress> progress = event_of(event)->progress;
+  progress->record();
+  stream_of(stream)->put([=] { progress->happen(); });
   return kSuccess;
 }
 EXPORT cuEventSynchronize(void* event) {
   const int wanted = world().begin_call(__func__);
   REQUIRE_EVENT(event);
-  event_of(event)->wait();
+  event_of(event)->progress->wait();
   return after(wanted, world().lost());
 }
 EXPORT cuEventElapsedTime(float* out, void* from, void* to) {
@@ -252,7 +254,7 @@ EXPORT cuEventElapsedTime(float* out, void* from, void* to) {
   REQUIRE_EVENT(from);
   REQUIRE_EVENT(to);
   REQUIRE(event_of(from)->context == event_of(to)->context, kInvalidHandle);
-  const int64_t a = event_of(from)->time_ns(), b = event_of(to)->time_ns();
+  const int64_t a = event_of(from)->progress->time_ns(), b = event_of(to)->progress->time_ns();
   REQUIRE(a >= 0 && b >= 0, kInvalidHandle);
   *out = static_cast<float>(static_cast<double>(b - a) * 1e-6);
   return kSuccess;
