@@ -542,7 +542,7 @@ class ModuleParser {
   void outside(const std::string& t) {
     if (t.starts_with(".version")) {
       const std::string v = trim(t.substr(8));
-      m_.version = std::atoi(v.c_str()) * 10 + std::atoi(v.c_str() + v.find('.') + 1);
+      m_.version = std::atoi(v.c_str()) * 10 + std::atoi(v.c_str() + (v.find('.') + 1));
     } else if (t.starts_with(".target")) {
       m_.target = trim(t.substr(7));
     } else if (t.starts_with(".address_size")) {
