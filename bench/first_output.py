@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Milliseconds from process start to the end of `tenon run` on the digits, with a cold and with a
-warm cache.
+warm cache; or of a package, beside its warm call.
 
     bench/first_output.py [--tenon build/bin/tenon] [--runs 20]
+    bench/first_output.py --package bert.tpk          # made by `tenon compile`: also less a warm call
 
-Times the whole process, so the figure is an upper bound of the time to the first output.
+Times the whole process, so the figure is an upper bound of the time to the first output. The page
+cache is warm after the first run.
 """
 import argparse
+import json
 import os
 import statistics
 import subprocess
@@ -25,11 +28,28 @@ def run_ms(tenon, cache):
     return (time.perf_counter() - begin) * 1e3
 
 
+def package_ms(tenon, package, runs):
+    """Medians of a process that runs the package once, and of its warm calls, taken in turns."""
+    whole, calls = [], []
+    for _ in range(runs + 1):
+        begin = time.perf_counter()
+        subprocess.run([tenon, "run", package, "--seed", "1"], check=True, capture_output=True)
+        whole.append((time.perf_counter() - begin) * 1e3)
+        done = subprocess.run([tenon, "bench", package, "--runs", "10", "--json"], check=True, capture_output=True, text=True)
+        calls.append(json.loads(done.stdout)["median_ms"])
+    return statistics.median(whole[1:]), statistics.median(calls[1:])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tenon", default=os.path.join(ROOT, "build", "bin", "tenon"))
     parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--package", help="a program in a file, instead of the digits")
     args = parser.parse_args()
+    if args.package:
+        whole, call = package_ms(args.tenon, args.package, args.runs)
+        print(f"process ms: median {whole:.1f}; warm call ms: median {call:.1f}; beyond it: {whole - call:.1f}")
+        return
     cold = []
     for _ in range(3):
         with tempfile.TemporaryDirectory() as cache:

@@ -8,7 +8,7 @@ in a folder outside the tree.
 Files are DIR/EXPORTER-opsetN-ATTENTION/NAME.onnx; DIR is --cache, else BENCH_MODELS_DIR, else
 ~/.cache/tenon-bench. An existing file is kept. Importable: `get(NAME)`, `export(NAME, ...)`,
 `inputs(NAME, seed)`, `torch_module(NAME)`. Torch is imported only to export or to run; the models
-of the package rapidocr-onnxruntime need only that package.
+of the package rapidocr-onnxruntime need only that package, and `unet` only numpy and onnx.
 """
 import argparse
 import dataclasses
@@ -44,6 +44,7 @@ class Model:
     inputs: tuple
     build: typing.Optional[typing.Callable] = None  # attention -> torch module
     packaged: str = ""  # file in rapidocr-onnxruntime
+    write: typing.Optional[typing.Callable] = None  # path, seed: writes the file without torch
     outputs: tuple = ("output",)
     flops: float = 0  # of the contractions, counting multiply and add separately; 0 if unknown
     headline: bool = False  # in the table of a full run
@@ -64,6 +65,11 @@ def _matmul(k, n, dtype="float32"):
         import torch
         return networks.MatMul(k, n, getattr(torch, dtype))
     return build
+
+
+def _write_unet(path, seed):
+    import unet
+    unet.write(path, seed)
 
 
 def _tokens(vocabulary):
@@ -92,6 +98,9 @@ MODELS = {m.name: m for m in (
     Model("gemv", "f32 1 x 4096 x 4096", (Input("x", (1, 4096)),), _matmul(4096, 4096), flops=2 * 4096**2, headline=True),
     Model("bert_24", "BERT with 24 layers, for the compile time by depth", _tokens(30522), _network("bert", 24),
           flops=24 * _BERT_LAYER, extra=True),
+    Model("unet", "diffusion UNet at half width, 64 x 64 latent",
+          (Input("sample", (1, 4, 64, 64)), Input("timestep", (1,), kind="uniform"), Input("text", (1, 77, 384))),
+          write=_write_unet, headline=True),
     Model("ocr_det", "PP-OCRv4 text detector, 640 x 640", (Input("x", (("batch", 1), 3, ("height", 640), ("width", 640)), kind="uniform"),),
           packaged="ch_PP-OCRv4_det_infer.onnx", headline=True),
     Model("ocr_rec", "PP-OCRv4 text recogniser, 48 x 320", (Input("x", (("batch", 1), 3, ("height", 48), ("width", 320)), kind="uniform"),),
@@ -137,7 +146,7 @@ def to_torch(name, arrays):
 
 
 def torch_module(name, attention="eager"):
-    """The module with its weights, the same for every call; None for a packaged model."""
+    """The module with its weights, the same for every call; None for a model that is no module."""
     model = get(name)
     if model.build is None:
         return None
@@ -177,7 +186,16 @@ def export(name, cache=None, opset=DEFAULT_OPSET, exporter="torchscript", attent
     return path
 
 
+def _write_to(model, path):
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as scratch:
+        file = os.path.join(scratch, model.name + ".onnx")
+        model.write(file, SEED)
+        os.replace(file, path)
+
+
 def _export_to(model, path, opset, exporter, attention):
+    if model.write is not None:
+        return _write_to(model, path)
     import torch
     module = torch_module(model.name, attention)
     example = tuple(to_torch(model.name, inputs(model.name)).values())

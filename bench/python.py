@@ -130,6 +130,26 @@ def arrays(rows):
     rows.append(("one eager op, read", ours, "torch.add().item()", peer, 2))
 
 
+def growing(rows):
+    """A step of a loop in which an array grows, once its programs have symbols (ADR 0049)."""
+    from tenon import xp
+
+    def step(value):
+        value = xp.concat([value, value[-1:] + 1.0])
+        value[-1].item()
+        return value
+
+    value = xp.zeros((1,))
+    for _ in range(20):
+        value = step(value)
+    known, begin = tenon.eager_counts().compilations, time.perf_counter()
+    for _ in range(200):
+        value = step(value)
+    took = (time.perf_counter() - begin) / 200 * 1e6
+    compiled = tenon.eager_counts().compilations - known
+    rows.append((f"a growing array, {compiled} compiled", took, "", None, None))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", help="write the rows to this file, too")
@@ -138,6 +158,7 @@ def main():
     one_op(rows)
     mlp(rows)
     arrays(rows)
+    growing(rows)
     for name, ours, peer, theirs, goal in rows:
         quotient = f"{ours / theirs:6.2f}" if ours and theirs else "      "
         shown = "not run" if ours is None else f"{ours:9.2f}"

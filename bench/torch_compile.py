@@ -3,7 +3,8 @@
 
     PYTHONPATH=build/python .venv-torch/bin/python bench/torch_compile.py [--only NAME,...] [--rounds N] [--json FILE]
 
-Each network has rows for inference and for a training step (forward, backward, SGD). First calls are
+Small networks have rows for inference and for a training step (forward, backward, SGD), networks of
+transformers with random weights for inference, and optimizers for a compiled step. First calls are
 measured apart from Dynamo's tracing, which an empty backend shows. Peers that cannot run are "not
 run": Inductor needs a C++ compiler. Ratios above 1 mean that Tenon is faster.
 """
@@ -74,6 +75,82 @@ def networks():
     }
 
 
+class Recommender(nn.Module):
+    """As DLRM: tables of embeddings, their products in pairs, and two perceptrons."""
+
+    def __init__(self, tables: int = 8, rows: int = 10000, width: int = 64):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.EmbeddingBag(rows, width, mode="sum") for _ in range(tables))
+        self.bottom = nn.Sequential(nn.Linear(13, 256), nn.ReLU(), nn.Linear(256, width), nn.ReLU())
+        pairs = (tables + 1) * tables // 2
+        self.top = nn.Sequential(nn.Linear(pairs + width, 256), nn.ReLU(), nn.Linear(256, 1))
+
+    def forward(self, dense, sparse):
+        x = self.bottom(dense)
+        parts = torch.stack([x] + [table(ids) for table, ids in zip(self.tables, sparse)], 1)
+        products = parts @ parts.transpose(1, 2)
+        i, j = torch.tril_indices(parts.shape[1], parts.shape[1], -1)
+        return self.top(torch.cat([x, products[:, i, j]], 1))
+
+
+def published():
+    """Name: a function that makes a network of transformers, and its inputs."""
+    import transformers as T
+
+    ids = lambda batch, length: torch.randint(3, 1000, (batch, length))  # noqa: E731
+    image = lambda: torch.randn(1, 3, 224, 224)  # noqa: E731
+    gpt2 = lambda: T.GPT2LMHeadModel(T.GPT2Config())  # noqa: E731
+
+    def decoding():
+        net = gpt2().eval()
+        with torch.no_grad():
+            past = net(ids(1, 128), use_cache=True).past_key_values
+        pairs = [(layer.keys, layer.values) for layer in past.layers]
+
+        class Step(nn.Module):
+            """One token after 128, with the keys and values before it as arguments."""
+
+            def __init__(self):
+                super().__init__()
+                self.net = net
+
+            def forward(self, token, *pairs):
+                cache = T.DynamicCache(ddp_cache_data=list(zip(pairs[::2], pairs[1::2])))
+                return self.net(token, past_key_values=cache, use_cache=True).logits
+
+        return Step(), (ids(1, 1), *[t for pair in pairs for t in pair])
+
+    return {
+        "resnet50": lambda: (T.ResNetModel(T.ResNetConfig()), (image(),)),
+        "mobilenet_v2": lambda: (T.MobileNetV2Model(T.MobileNetV2Config()), (image(),)),
+        "bert": lambda: (T.BertModel(T.BertConfig()), (ids(1, 128),)),
+        "vit": lambda: (T.ViTModel(T.ViTConfig()), (image(),)),
+        "gpt2_prefill": lambda: (Plain(gpt2()), (ids(1, 128),)),
+        "gpt2_decode": decoding,
+        "dlrm": lambda: (Recommender(), (torch.randn(128, 13), torch.randint(0, 10000, (8, 128, 4)))),
+    }
+
+
+class Plain(nn.Module):
+    """A language model without its cache."""
+
+    def __init__(self, net: nn.Module):
+        super().__init__()
+        self.net = net
+
+    def forward(self, ids):
+        return self.net(ids, use_cache=False).logits
+
+
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p, 1e-3),
+    "adamw": lambda p: torch.optim.AdamW(p, 1e-3),
+    "adagrad": lambda p: torch.optim.Adagrad(p, 1e-3),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, 1e-3),
+}
+
+
 def peers():
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.compilers import nop
@@ -84,6 +161,7 @@ def peers():
         "inductor": lambda f: torch.compile(f, backend="inductor"),
         "inductor, frozen": lambda f: torch.compile(f, backend="inductor", options={"freezing": True}),
         "tenon": lambda f: torch.compile(f, backend="tenon"),
+        "tenon, not stable": lambda f: torch.compile(f, backend="tenon", options={"stable": False}),
         "tenon, frozen": lambda f: torch.compile(f, backend="tenon", options={"freezing": True}),
     }
 
@@ -103,8 +181,22 @@ def cases(only):
                 yield name, "training", make().train(), (torch.randn(shape),)
 
 
+    for name, make in published().items():
+        if not only or name in only:
+            net, inputs = make()
+            yield name, "inference", net.eval(), inputs
+    for name, make in OPTIMIZERS.items():
+        if not only or name in only:
+            yield name, "step", nn.Sequential(*[Block(256, 4) for _ in range(4)]), (make,)
+
+
 def runner(kind, f, wrap, inputs):
     """A function that does the work once."""
+    if kind == "step":
+        net = copy.deepcopy(f)
+        for p in net.parameters():
+            p.grad = torch.randn_like(p)
+        return wrap(inputs[0](net.parameters()).step)
     if kind == "inference":
         compiled = wrap(f)
 
@@ -129,7 +221,7 @@ def measure(kind, f, inputs, rounds):
     """First and steady times in seconds, by peer. Peers take turns."""
     calls, first = {}, {}
     for peer, wrap in peers().items():
-        if "frozen" in peer and kind == "training":
+        if ("frozen" in peer or "stable" in peer) and kind != "inference":
             continue
         torch._dynamo.reset()
         begin = time.perf_counter()
@@ -183,6 +275,7 @@ def main():
     torch.compile(chain, backend="eager")(torch.ones(2))  # Dynamo's own start
     found = []
     for name, kind, f, inputs in cases(given.only):
+        torch._dynamo.reset()
         first, times = measure(kind, f, inputs, given.rounds)
         row(name, kind, first, times)
         found.append({"network": name, "kind": kind, "first_s": first, "steady_s": times})

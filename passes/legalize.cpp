@@ -8,12 +8,29 @@ constexpr tenon_str_t kStatistics[] = {str("inlined")};
 // Composites may nest; a deeper nesting than this is a cycle of declarations.
 constexpr int kRoundsMax = 64;
 
+bool is_complex_node(const Node& node) {
+  for (uint32_t i = 0; i < node.operand_count(); ++i) {
+    if (node.operand(i) && is_complex(node.operand(i).dtype())) return true;
+  }
+  for (uint32_t i = 0; i < node.result_count(); ++i) {
+    if (is_complex(node.result(i).dtype())) return true;
+  }
+  return false;
+}
+
+// The decomposition that takes the place of a node that no device takes; null for none. Complex
+// numbers have their own, also in ops that are primitive for real ones.
+decltype(tenon_op_def_t::decompose) decomposition_of(const Node& node) {
+  const tenon_op_def_t* op = op_of(node);
+  if (op == nullptr) return nullptr;
+  if (op->decompose_complex != nullptr && is_complex_node(node)) return op->decompose_complex;
+  return has_trait(op, TENON_TRAIT_COMPOSITE) ? op->decompose : nullptr;
+}
+
 void composites(Region region, std::vector<tenon_node_t>* out) {
   for (const tenon_node_t id : region.node_ids()) {
     const Node node(region.graph(), id);
-    const tenon_op_def_t* op = op_of(node);
-    if (op != nullptr && op->decompose != nullptr && has_trait(op, TENON_TRAIT_COMPOSITE))
-      out->push_back(id);
+    if (decomposition_of(node) != nullptr) out->push_back(id);
     const tenon_node_view_t view = node.view();
     const std::vector<tenon_region_t> inner(view.regions, view.regions + view.region_count);
     for (const tenon_region_t r : inner) composites(Region(region.graph(), r), out);
@@ -33,12 +50,11 @@ Status assert_equal(Value a, Value b) {
 }
 
 Status inline_node(const Node& node, const PassContext& context) {
-  const tenon_op_def_t* op = op_of(node);
   const tenon_builder_t at = {node.graph(), node.view().parent, node.id(), node.view().loc};
   std::vector<Value> results;
   for (uint32_t i = 0; i < node.result_count(); ++i) results.push_back(node.result(i));
   std::vector<tenon_value_t> built(results.size(), TENON_NONE);
-  TENON_TRY(op->decompose(op->self, &at, node.id(), built.data()));
+  TENON_TRY(decomposition_of(node)(op_of(node)->self, &at, node.id(), built.data()));
   for (size_t i = 0; i < results.size(); ++i) {
     const Value made(node.graph(), built[i]);
     TENON_TRY(assert_equal(results[i], made));
@@ -83,7 +99,8 @@ constexpr auto kPass =
         .describe(
             "Each composite (softmax, layer_norm, ...) that no device claims is "
             "replaced by its decomposition, until only claimed composites and smaller "
-            "ops are left. Without devices, as in `tenon opt`, every composite is "
+            "ops are left. Ops of complex numbers become ops of their parts in the same way. "
+            "Without devices, as in `tenon opt`, every composite is "
             "inlined.")
         .example(kBefore, kAfter)
         .statistics(kStatistics)

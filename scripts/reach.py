@@ -30,7 +30,7 @@ PLUGINS = "conform|scaffold|out_of_tree|samples|hostile_plugins|plugins_test|lay
 # (prefix, tests); several tests are joined by |
 REACH = [
     ("docs/spec", "conform_spec|scaffold"),
-    ("docs/guide", "scaffold|^python$|^torch$"),
+    ("docs/guide", "scaffold|^python(_arrays)?$|^torch$"),
     ("docs/generated", "generated_docs|ops_coverage"),
     ("docs", ""),
     ("bench", ""),
@@ -38,7 +38,7 @@ REACH = [
     ("sdk/tenon/cpp", EVERYTHING),
     ("sdk/tenon/kernelgen", f"{CODE}|{QUICK}"),
     ("sdk/tenon/plan", f"plan_test|device_program|cpu|sim|{QUICK}"),
-    ("sdk/tenon/stream", "fake_cuda|lit"),
+    ("sdk/tenon/stream", "fake_cuda|fake_hip|fake_ze|lit"),
     ("sdk/tools/conform", "conform|abi_history"),
     ("sdk/tools", f"conform_reports|{QUICK}"),
     ("sdk/templates", "scaffold"),
@@ -46,7 +46,7 @@ REACH = [
     ("core/host", f"host_test|{PLUGINS}|lit|hostile"),
     ("core", f"{'|'.join(UNITS.values())}|{QUICK}|layer|ops_derived|validation_test|"
              "random_graphs_(fusion_)?(cpu|reference)$"),
-    ("frontends/python", "^python$|^torch$"),
+    ("frontends/python", "^python(_arrays|_wheels)?$|^torch$"),
     ("frontends/torch", "^torch$|^python$"),
     ("frontends/onnx", f"frontend|hostile|{QUICK}"),
     ("frontends", "frontend|lit"),
@@ -55,13 +55,18 @@ REACH = [
     ("plugins/cpu", f"cpu|{QUICK}|random_graphs.*(cpu|avx2|baseline)|out_of_tree"),
     ("plugins/sim", f"sim|{QUICK}|conform_plugins"),
     ("plugins/cuda", "fake_cuda|lit|conform_plugins"),
+    ("plugins/intel", "fake_ze|lit|conform_plugins"),
+    ("plugins/mps", "lit|conform_plugins"),
+    ("plugins/rocm", "fake_hip|lit|conform_plugins"),
     ("plugins/layers", "layer|poison_test|validation_test|conform_plugins|lit"),
     ("plugins", PLUGINS),
+    ("samples/notebooks", "^python(_wheels)?$"),
     ("samples", "samples|out_of_tree|scaffold"),
     ("tests/models", "model"),
-    ("tests/python", "^python$"),
+    ("tests/python", "^python(_arrays|_wheels)?$"),
     ("tests/torch", "^torch$"),
-    ("pyproject.toml", "^python$"),
+    ("pyproject.toml", "^python(_wheels)?$"),
+    ("scripts/wheels", "^python_wheels$"),
     ("tests/random", "random_graphs"),
     ("tests/interpreter", "interpreter|random_graphs"),
     ("tests/conform", "conform"),
@@ -73,7 +78,6 @@ REACH = [
     ("tests", "lit|tree_rules"),
     ("scripts/tree_rules.py", "tree_rules"),
     ("scripts/format", ""),
-    ("scripts/wheels", ""),
 ]
 
 

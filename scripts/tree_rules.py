@@ -73,7 +73,6 @@ for folder, seen in KERNELGEN.items():
     MAY_INCLUDE[f"sdk/tenon/kernelgen/{folder}"] = ["tenon/abi/", *SHARED] + [f"tenon/kernelgen/{other}/" for other in seen]
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {
-    "boost/": ["core/host"],
     "nlohmann/": ["core/host", "sdk/tools"],
     "protozero/": ["frontends/onnx"],
     "CLI/": ["sdk/tools"],

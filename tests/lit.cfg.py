@@ -36,10 +36,31 @@ if not re.search(r"^TENON_SANITIZE:\w+=.+$", (build / "CMakeCache.txt").read_tex
     config.available_features.add("unsanitized")
 if (build / "lib/tenon/plugins.d/cpu.plugin.json").exists():
     config.available_features.add("cpu")
+    # A RUN line for an instruction set that only some machines have: %if avx512 %{ ... %}
+    if "avx512bw" in pathlib.Path("/proc/cpuinfo").read_text():
+        config.available_features.add("avx512")
 if (build / "lib/tenon/plugins.d/onednn.plugin.json").exists() and "libdnnl.so.2" in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout:
     config.available_features.add("onednn")
+if "libopenblas.so.0" in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout:
+    config.available_features.add("lapack")
 if (build / "lib/tenon/plugins.d/cuda.plugin.json").exists() and (build / "tests/fakes/cuda/libcuda.so.1").exists():
     config.available_features.add("fake_cuda")
 config.substitutions.append(("%fake_cuda", f"env LD_LIBRARY_PATH={build}/tests/fakes/cuda"))
+# Libraries of the vendor on that driver.
+if (build / "lib/tenon/plugins.d/cublaslt.plugin.json").exists() and (build / "tests/fakes/cublaslt/libcublasLt.so.12").exists():
+    config.available_features.add("fake_cublaslt")
+config.substitutions.append(("%fake_cublaslt", f"env LD_LIBRARY_PATH={build}/tests/fakes/cuda:{build}/tests/fakes/cublaslt"))
+# The runtimes of other vendors on that driver.
+if (build / "lib/tenon/plugins.d/rocm.plugin.json").exists() and (build / "tests/fakes/hip/libamdhip64.so.6").exists():
+    config.available_features.add("fake_hip")
+config.substitutions.append(("%fake_hip", f"env LD_LIBRARY_PATH={build}/tests/fakes/hip"))
+if (build / "lib/tenon/plugins.d/intel.plugin.json").exists() and (build / "tests/fakes/ze/libze_fake.so.1").exists():
+    if "libze_loader.so.1" in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout:
+        config.available_features.add("fake_ze")
+config.substitutions.append(("%fake_ze", f"env LD_LIBRARY_PATH={build}/tests/fakes/ze ZE_ENABLE_ALT_DRIVERS=libze_fake.so.1"))
+if "libocloc.so" in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout:
+    config.available_features.add("ocloc")
+if (build / "lib/tenon/plugins.d/mps.plugin.json").exists():
+    config.available_features.add("mps")
 if (build / "lib/tenon/plugins.d/sim.plugin.json").exists():
     config.available_features.add("sim")

@@ -331,4 +331,21 @@ TEST(ActivityTest, TheInnermostIsDescribedAndCut) {
   std::thread([] { EXPECT_NE(Activity::current(), nullptr); }).join();  // works for another
 }
 
+// Each thread sees its own; what a thread that has ended noted is gone.
+TEST(ActivityTest, ThreadsNoteApart) {
+  const auto note = [](const char* name) {
+    for (int i = 0; i < 1000; ++i) {
+      const Activity outer("the pass", name, nullptr);
+      const Activity inner("a run on device", name, nullptr);
+      ASSERT_EQ(Activity::current(), &inner);
+    }
+  };
+  for (int round = 0; round < 3; ++round) {  // later threads take the notes of earlier ones
+    std::vector<std::thread> threads;
+    for (const char* name : {"a", "b", "c", "d"}) threads.emplace_back(note, name);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(Activity::current(), nullptr);
+  }
+}
+
 }  // namespace tenon

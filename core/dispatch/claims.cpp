@@ -10,6 +10,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
+#include "core/dispatch/properties.h"
 
 namespace tenon::dispatch {
 namespace {
@@ -96,6 +97,24 @@ void drop_atomic(Answers* answers, Drop drop) {
   });
 }
 
+// A device of concrete sizes does not get nodes with other sizes, whatever it claims.
+void refuse_symbolic(const runtime::GraphReader& reader, const tenon_region_view_t& main,
+                     Answers* answers) {
+  std::vector<bool> symbolic(answers->cost_ns.size(), false);
+  for (uint32_t i = 0; i < main.node_count; ++i) {
+    const tenon_node_t n = main.nodes[i];
+    if (!mentions_symbols(reader, n)) continue;
+    symbolic[n] = true;
+    answers->cost_ns[n] = kNotClaimed;
+    answers->refusals[n] = {TENON_UNIMPLEMENTED,
+                            "it takes concrete sizes alone, and a size is not known before a run"};
+  }
+  drop_atomic(answers, [&](const AtomicClaim& claim) {
+    return std::any_of(claim.nodes.begin(), claim.nodes.end(),
+                       [&](uint32_t n) { return symbolic[n]; });
+  });
+}
+
 // The answers of one compiler. live: by node index.
 Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runtime::GraphRef& graph,
             const std::vector<bool>& live, const CompileSettings& settings,
@@ -111,6 +130,7 @@ Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runti
   const tenon_claim_sink_t sink{sizeof(tenon_claim_sink_t), 0, &collector, take_claim,
                                 take_refusal};
   const DeviceOptions options(settings, from_abi_str(device.info().kind));
+  const bool is_static = (compile_properties(device, api) & TENON_COMPILE_STATIC) != 0;
   Status status;
   {
     auto guard = device.serialise();
@@ -119,6 +139,7 @@ Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runti
         api->claim(api->self, device.target(), graph.get(), options.record(), &sink), "claim");
   }
   if (!collector.bad.ok()) status = collector.bad;
+  if (is_static) refuse_symbolic(reader, main, &answers);
   drop_atomic(&answers, [&](const AtomicClaim& claim) {
     return !status.ok() || !std::all_of(claim.nodes.begin(), claim.nodes.end(), [&](uint32_t n) {
       return offered(offered_ops, sym_text(reader.node(n).op));

@@ -4,8 +4,10 @@
 #include <deque>
 #include <unordered_map>
 
+#include "core/base/checked.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
+#include "core/ir/dtype.h"
 
 namespace tenon::dispatch {
 
@@ -21,7 +23,8 @@ namespace {
 
 class Extractor {
  public:
-  Extractor(const Graph& from, std::string_view name) : from_(from), to_(Graph::create(name)) {
+  Extractor(const Graph& from, std::string_view name, std::span<const Value> late = {})
+      : from_(from), late_(late), to_(Graph::create(name)) {
     symbol_map_.assign(from.dims().symbol_count(), 0);
     symbol_state_.assign(from.dims().symbol_count(), State::kUnused);
   }
@@ -73,10 +76,12 @@ class Extractor {
   }
   void use(Value v) {
     if (v == kNone || from_.value(v).kind == TENON_VALUE_CONSTANT || inside_.contains(v)) return;
+    if (is_late(v)) return;
     inside_[v] = kNone;
     inputs_.push_back(v);
     use_type(from_.type(v));
   }
+  bool is_late(Value v) const { return std::ranges::binary_search(late_, v); }
   void use_type(const tenon_type_t& type) { use_dims({type.dims, type.rank}); }
   void use_dims(std::span<const Dim> dims) {
     std::vector<Symbol> symbols;
@@ -147,8 +152,15 @@ class Extractor {
     TENON_ASSIGN_OR_RETURN(const ir::TypeDraft draft, type(from_.type(v)));
     TENON_ASSIGN_OR_RETURN(const ir::Loc where, loc(data.loc));
     const tenon_type_t view = draft.view();
+    ir::Ref<ir::Blob> blob = data.blob;
+    if (is_late(v)) {
+      TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count({view.dims, view.rank}));
+      TENON_ASSIGN_OR_RETURN(const uint64_t bytes, packed_bytes(count, ir::dtype_bits(view.dtype)));
+      blob = ir::blob_late(bytes);
+      out_.late.push_back({v, blob});
+    }
     TENON_ASSIGN_OR_RETURN(const Value made,
-                           to_->add_constant(view, data.blob, sym_text(data.name), where));
+                           to_->add_constant(view, blob, sym_text(data.name), where));
     inside_[v] = made;
     return made;
   }
@@ -297,6 +309,7 @@ class Extractor {
   }
 
   const Graph& from_;
+  const std::span<const Value> late_;
   std::span<const Node> nodes_;
   ir::Ref<Graph> to_;
   Subgraph out_;
@@ -309,8 +322,9 @@ class Extractor {
 }  // namespace
 
 Result<Subgraph> extract(const Graph& from, std::span<const Node> nodes,
-                         std::span<const Value> outputs, std::string_view name) {
-  return Extractor(from, name).run(nodes, {}, outputs);
+                         std::span<const Value> outputs, std::string_view name,
+                         std::span<const Value> late) {
+  return Extractor(from, name, late).run(nodes, {}, outputs);
 }
 
 Result<Subgraph> extract_part(const Graph& from, std::span<const Node> nodes,

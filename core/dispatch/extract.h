@@ -15,13 +15,21 @@ struct Subgraph {
   std::vector<ir::Symbol> symbols;  // of the original, in the order of the main region's symbols
   // Symbols of the original that nodes inside define and outputs mention, in order of definition.
   std::vector<ir::Symbol> out_symbols;
+  // Values of the original from outside that are constants here, whose bytes come at load.
+  struct Late {
+    ir::Value value;
+    ir::Ref<ir::Blob> blob;  // stands for them
+  };
+  std::vector<Late> late;
 };
 
 // nodes: of the main region of `from`, in order. outputs: those of their results that are read
 // elsewhere. Outside symbols become symbols of the new main region, constants are shared, locations
-// are kept. T0506 if a value that is not a tensor crosses the boundary.
+// are kept. T0506 if a value that is not a tensor crosses the boundary. late: arguments with
+// constant dims, which become constants; sorted.
 Result<Subgraph> extract(const ir::Graph& from, std::span<const ir::Node> nodes,
-                         std::span<const ir::Value> outputs, std::string_view name);
+                         std::span<const ir::Value> outputs, std::string_view name,
+                         std::span<const ir::Value> late = {});
 
 // The same for nodes of any one region, with any values as yields. `arguments` come first among the
 // inputs, used or not.

@@ -81,5 +81,24 @@ TEST(Extract, WholeGraphOnlyWhenOutputsAreResults) {
   EXPECT_FALSE(take_whole(*passes_through, &whole));
 }
 
+TEST(Extract, LateArgumentsBecomeConstantsWithoutBytes) {
+  const ir::Ref<Graph> g = read(R"(tenon.tir 1
+graph @g(%x: f32[2, 3], %w: f32[2, 3]) -> (y: f32[2, 3]) {
+  %y = plus(%x, %w) : f32[2, 3]
+  yield %y
+}
+)");
+  const std::span<const Node> nodes = g->nodes(g->main());
+  const Value outputs[] = {g->results(nodes[0])[0]};
+  const Value late[] = {g->region(g->main()).arguments[1]};
+  const Result<Subgraph> sub = extract(*g, nodes, outputs, "part", late);
+  ASSERT_TRUE(sub.ok()) << sub.status().text();
+  EXPECT_EQ(sub->inputs.size(), 1u);
+  ASSERT_EQ(sub->late.size(), 1u);
+  EXPECT_EQ(sub->late[0].value, late[0]);
+  EXPECT_EQ(sub->late[0].blob->size_bytes(), 24u);
+  EXPECT_NE(sub->late[0].blob->data().status().text().find("T0695"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace tenon::dispatch

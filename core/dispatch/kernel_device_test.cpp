@@ -135,11 +135,12 @@ TEST(KernelDevice, IsOfTheCardThatItWasCompiledFor) {
     int64_t dims[1] = {};
     tenon_output_need_t output{};
     output.dims = dims;
-    tenon_needs_t needs{sizeof(needs), 1, &output, 0, 0};
+    tenon_needs_t needs{sizeof(needs), 1, sizeof output, 0, &output, 0, 0};
     EXPECT_EQ(api->needs(api->self, executable, {}, &needs), TENON_OK);
     EXPECT_EQ(needs.workspace_bytes, alignment);  // one value of 8 bytes
     // A caller whose record is shorter: nothing beyond it is written.
-    tenon_needs_t shorter{offsetof(tenon_needs_t, workspace_bytes), 1, &output, 77, 78};
+    tenon_needs_t shorter{
+        offsetof(tenon_needs_t, workspace_bytes), 1, sizeof output, 0, &output, 77, 78};
     EXPECT_EQ(api->needs(api->self, executable, {}, &shorter), TENON_OK);
     EXPECT_EQ(shorter.size_bytes, offsetof(tenon_needs_t, workspace_bytes));
     EXPECT_EQ(shorter.workspace_bytes, 77u);

@@ -245,9 +245,9 @@ Status KernelProgram::needs(std::span<const int64_t> symbols, tenon_needs_t* out
     std::vector<int64_t> dims;
     TENON_RETURN_IF_ERROR(dims_of(shapes_.outputs()[i].value, symbols, &dims));
     TENON_RETURN_IF_ERROR(
-        bytes_of(shapes_.outputs()[i].value, dims, &out->outputs[i].size_bytes_max));
-    std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
-    out->outputs[i].alias_input = TENON_NO_ALIAS;
+        bytes_of(shapes_.outputs()[i].value, dims, &tenon_need(out, i)->size_bytes_max));
+    std::copy(dims.begin(), dims.end(), tenon_need(out, i)->dims);
+    tenon_need(out, i)->alias_input = TENON_NO_ALIAS;
   }
   return {};
 }
@@ -302,16 +302,16 @@ Status KernelProgram::places_of(const tenon_call_t& call, Places* places, uint64
   uint64_t workspace = 0;
   TENON_RETURN_IF_ERROR(
       layout({call.symbols.values, call.symbols.count}, &offsets, scratch, &workspace));
-  *scratch += call.workspace.offset_bytes;
+  *scratch += call.workspace_offset_bytes;
   for (uint32_t i = 0; i < call.input_count; ++i)
-    (*places)[shapes_.inputs()[i].value] = call.inputs[i];
+    (*places)[shapes_.inputs()[i].value] = *tenon_call_input(&call, i);
   for (const auto& [v, buffer] : constants_) (*places)[v] = {buffer.handle(), 0};
   for (Value v = 0; v < offsets.size(); ++v) {
     if (offsets[v] != UINT64_MAX)
-      (*places)[v] = {call.workspace.buffer, call.workspace.offset_bytes + offsets[v]};
+      (*places)[v] = {call.workspace, call.workspace_offset_bytes + offsets[v]};
   }
   for (uint32_t i = 0; i < call.output_count; ++i)
-    (*places)[shapes_.outputs()[i].value] = call.outputs[i];
+    (*places)[shapes_.outputs()[i].value] = *tenon_call_output(&call, i);
   return {};
 }
 

@@ -243,7 +243,7 @@ struct Loaded {
                    tenon_queue_t* queue = nullptr) {
     int64_t dims[1] = {};
     tenon_output_need_t need{0, dims, 0};
-    tenon_needs_t needs{sizeof needs, 1, &need, 0, 0};
+    tenon_needs_t needs{sizeof needs, 1, sizeof need, 0, &need, 0, 0};
     EXPECT_EQ(api->needs(api->self, executable, {}, &needs), TENON_OK);
     tenon_buffer_t workspace{std::vector<float>(needs.workspace_bytes / 4)};
     std::vector<tenon_span_t> in;
@@ -255,7 +255,8 @@ struct Loaded {
     call.output_count = 1;
     call.inputs = in.data();
     call.outputs = &out;
-    call.workspace = {&workspace, 0};
+    call.span_bytes = sizeof out;
+    call.workspace = &workspace;
     call.queue = queue;
     if (queue != nullptr) {
       call.waits = &wait;

@@ -133,7 +133,7 @@ Status KernelProgram::run(const Launch& launch, Submission& all, uint32_t order)
   }
   run.point();
   run.args.part_count = launch.part_count;
-  run.args.workspace = launch.workspace_bytes == 0 ? nullptr : call.workspace.buffer;
+  run.args.workspace = launch.workspace_bytes == 0 ? nullptr : call.workspace;
   run.args.workspace_offset_bytes = all.scratch;
   run.order(all, order == 0, order + 1 == launches_.size());
   const uint64_t begin = call.profile != nullptr ? runtime::now_ns() : 0;
@@ -141,8 +141,12 @@ Status KernelProgram::run(const Launch& launch, Submission& all, uint32_t order)
   if (call.profile != nullptr) {
     const ir::Loc loc = graph_->node(launch.nodes.front()).loc;
     const std::string origins = loc == 0 ? "" : graph_->loc_text(loc);
-    call.profile->event(call.profile->self, to_abi_str(launch.name), to_abi_str(origins), begin,
-                        runtime::now_ns(), 0, 0, 0);
+    auto event = sized<tenon_profile_event_t>();
+    event.name = to_abi_str(launch.name);
+    event.origins = to_abi_str(origins);
+    event.begin_ns = begin;
+    event.end_ns = runtime::now_ns();
+    call.profile->event(call.profile->self, &event);
   }
   return {};
 }

@@ -153,7 +153,11 @@ class Meter {
     call.output_count = static_cast<uint32_t>(outputs.size());
     call.inputs = inputs.data();
     call.outputs = outputs.data();
-    if (!workspace.empty()) call.workspace = workspace[0];
+    call.span_bytes = sizeof(tenon_span_t);
+    if (!workspace.empty()) {
+      call.workspace = workspace[0].buffer;
+      call.workspace_offset_bytes = workspace[0].offset_bytes;
+    }
     std::unique_ptr<runtime::Queue> queue;  // ends before the arrays
     if (executable->on_queue()) {
       TENON_ASSIGN_OR_RETURN(queue, runtime::Queue::create(device_));

@@ -5,6 +5,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/process/memory.h"
 #include "core/base/record.h"
+#include "core/runtime/fill.h"
 
 namespace tenon::dispatch {
 
@@ -24,6 +25,12 @@ Status OwnBuffer::fill(const void* data, uint64_t bytes, std::string_view what) 
   handle_ = made;
   if (bytes == 0) return {};
   auto copy = sized<tenon_copy_t>();
+  if (runtime::make_fill(handle_, data, bytes, &copy)) {
+    const tenon_code_t filled = api_->copy(api_->self, device_, &copy);
+    if (filled != TENON_UNIMPLEMENTED) return from_abi(filled, "fill");
+    clear_failure();
+    copy = sized<tenon_copy_t>();
+  }
   copy.direction = TENON_COPY_HOST_TO_DEVICE;
   copy.to = handle_;
   copy.length_bytes = bytes;

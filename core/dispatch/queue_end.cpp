@@ -1,29 +1,18 @@
 #include "core/dispatch/queue_end.h"
 
-#include <chrono>
-
 #include "core/base/errors/failure.h"
 #include "core/base/limits.h"
-#include "core/base/process/operation.h"
 #include "core/runtime/queue.h"
 
 namespace tenon::dispatch {
 
 Status await_point(const tenon_queue_api_t& api, tenon_fence_point_t point, bool to_the_end) {
-  const uint64_t limit_s = limit(Limit::kDeviceWaitSeconds);
-  const auto begin = std::chrono::steady_clock::now();
-  for (;;) {
-    if (!to_the_end) TENON_RETURN_IF_ERROR(check_cancelled());
-    clear_failure();
-    const tenon_code_t code = runtime::wait_a_moment(&api, point.fence, point.value);
-    if (code != TENON_DEADLINE_EXCEEDED) return from_abi(code, "fence_wait");
-    clear_failure();
-    if (std::chrono::steady_clock::now() - begin >= std::chrono::seconds(limit_s)) {
-      return error(TENON_DEVICE_LOST, "T0618",
-                   "work that kernels wait for did not end within {} s; the device is given up",
-                   limit_s);
-    }
-  }
+  tenon_code_t code = TENON_OK;
+  TENON_RETURN_IF_ERROR(runtime::await_value(&api, point, to_the_end, &code));
+  if (code != TENON_DEADLINE_EXCEEDED) return from_abi(code, "fence_wait");
+  return error(TENON_DEVICE_LOST, "T0618",
+               "work that kernels wait for did not end within {} s; the device is given up",
+               limit(Limit::kDeviceWaitSeconds));
 }
 
 Status await_before(const tenon_queue_api_t& api, tenon_device_t* device, tenon_queue_t* queue,

@@ -148,7 +148,8 @@ const void* find_host_interface(std::string_view id, uint32_t minor) {
 }
 
 const tenon_host_t* host_table() {
-  static const bool registered = (register_host_interface(TENON_HOST_ID, 0, &kHost), true);
+  static const bool registered =
+      (register_host_interface(TENON_HOST_ID, TENON_HOST_MINOR, &kHost), true);
   (void)registered;
   return &kHost;
 }

@@ -27,7 +27,7 @@ class HostTest : public testing::Test {
     folder() = mkdtemp(pattern);
     setenv("TENON_CACHE_DIR", (folder() + "/cache").c_str(), 1);
     register_service_interfaces();
-    register_host_interface(TENON_HOST_GRAPH_ID, 0, ir::host_graph_table());
+    register_host_interface(TENON_HOST_GRAPH_ID, TENON_HOST_GRAPH_MINOR, ir::host_graph_table());
   }
   static void TearDownTestSuite() { ASSERT_EQ(system(("rm -rf " + folder()).c_str()), 0); }
   static std::string& folder() {

@@ -159,10 +159,10 @@ constexpr tenon_host_memory_t kMemory = {sizeof(kMemory), nullptr, count_memory,
 }  // namespace
 
 void register_service_interfaces() {
-  register_host_interface(TENON_HOST_MEMORY_ID, 0, &kMemory);
-  register_host_interface(TENON_HOST_THREADS_ID, 0, &kThreads);
-  register_host_interface(TENON_HOST_CACHE_ID, 0, &kCache);
-  register_host_interface(TENON_HOST_FILES_ID, 0, &kFiles);
+  register_host_interface(TENON_HOST_MEMORY_ID, TENON_HOST_MEMORY_MINOR, &kMemory);
+  register_host_interface(TENON_HOST_THREADS_ID, TENON_HOST_THREADS_MINOR, &kThreads);
+  register_host_interface(TENON_HOST_CACHE_ID, TENON_HOST_CACHE_MINOR, &kCache);
+  register_host_interface(TENON_HOST_FILES_ID, TENON_HOST_FILES_MINOR, &kFiles);
 }
 
 }  // namespace tenon::host

@@ -1,5 +1,6 @@
 #include "core/ir/blob.h"
 
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <cstring>
@@ -92,6 +93,27 @@ class SplatBlob final : public Blob {
   std::unique_ptr<std::byte[]> expanded_;
 };
 
+class LateBlob final : public Blob {
+ public:
+  explicit LateBlob(uint64_t size_bytes) : Blob(size_bytes) {}
+  Result<const void*> data() override {
+    return error(TENON_FAILED_PRECONDITION, "T0695",
+                 "a constant's {} bytes are known when the program is called, not before",
+                 size_bytes());
+  }
+};
+
+class BorrowedBlob final : public Blob {
+ public:
+  BorrowedBlob(const void* data, uint64_t size_bytes, std::shared_ptr<void> owner)
+      : Blob(size_bytes), data_(data), owner_(std::move(owner)) {}
+  Result<const void*> data() override { return data_; }
+
+ private:
+  const void* const data_;
+  const std::shared_ptr<void> owner_;
+};
+
 }  // namespace
 
 Digest digest_of(std::span<const std::byte> bytes) {
@@ -144,6 +166,14 @@ Result<Ref<Blob>> blob_range(Ref<Blob> parent, uint64_t offset, uint64_t size_by
                  size_bytes, parent->size_bytes());
   }
   return Ref<Blob>::adopt(new RangeBlob(std::move(parent), offset, size_bytes));
+}
+
+Ref<Blob> blob_late(uint64_t size_bytes) {
+  return Ref<Blob>::adopt(new LateBlob(size_bytes));
+}
+
+Ref<Blob> blob_borrowed(const void* data, uint64_t size_bytes, std::shared_ptr<void> owner) {
+  return Ref<Blob>::adopt(new BorrowedBlob(data, size_bytes, std::move(owner)));
 }
 
 Ref<Blob> blob_mapped(std::shared_ptr<const MappedRegion> region) {

@@ -68,5 +68,9 @@ Result<Ref<Blob>> blob_splat(std::span<const std::byte> element, uint64_t size_b
 // OUT_OF_RANGE unless the range lies inside. Retains the parent.
 Result<Ref<Blob>> blob_range(Ref<Blob> parent, uint64_t offset, uint64_t size_bytes);
 Ref<Blob> blob_mapped(std::shared_ptr<const MappedRegion> region);
+// Bytes that are known later, elsewhere: data() fails with T0695.
+Ref<Blob> blob_late(uint64_t size_bytes);
+// Memory of somebody else, which `owner` keeps.
+Ref<Blob> blob_borrowed(const void* data, uint64_t size_bytes, std::shared_ptr<void> owner);
 
 }  // namespace tenon::ir

@@ -36,6 +36,8 @@ Status Graph::mutable_or_fail() const {
 // ---- Types and attributes ----
 
 Status Graph::check_type(const tenon_type_t& type) const {
+  if (type.layout != nullptr)
+    return error(TENON_UNIMPLEMENTED, "T0670", "a type has a layout, and this host knows none");
   if (type.kind == TENON_KIND_TOKEN) {
     if (type.rank != 0) return error(TENON_INVALID_ARGUMENT, "T0310", "a token has no dims");
     return {};
@@ -254,11 +256,11 @@ Result<Value> Graph::add_argument(Region r, const tenon_type_t& type, std::strin
       check_limit(Limit::kOperands, regions_[r].arguments.size() + 1, "a region's arguments"));
   TENON_RETURN_IF_ERROR(check_limit(Limit::kNameBytes, name.size(), "an argument's name"));
   const tenon_sym_t sym = intern(name);
+  TENON_ASSIGN_OR_RETURN(const uint32_t t, intern_type(type));  // a refused type takes no name
   if (r == 0 && sym != 0 && !argument_names_.insert(sym).second) {
     return error(TENON_ALREADY_EXISTS, "T0203", "the graph {} has two inputs named {}",
                  quoted(name_), quoted(name));
   }
-  TENON_ASSIGN_OR_RETURN(const uint32_t t, intern_type(type));
   const Value v = static_cast<Value>(values_.size());
   ValueData& d = values_.emplace_back();
   d.kind = TENON_VALUE_ARGUMENT;
@@ -491,6 +493,7 @@ Status Graph::declare_results(Node n, std::span<const tenon_type_t> types) {
   for (uint32_t i = 0; i < types.size(); ++i) {
     const Value v = nodes_[n].results[i];
     const tenon_type_t have = type(v);
+    if (types[i].layout != nullptr) return check_type(types[i]);
     bool agree = have.kind == types[i].kind && have.dtype == types[i].dtype &&
                  have.rank == types[i].rank && have.object == types[i].object;
     for (uint32_t k = 0; agree && k < have.rank; ++k) {

@@ -4,6 +4,7 @@
 #include "core/base/intern.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
+#include "core/ir/clone.h"
 #include "core/ir/graph.h"
 
 namespace tenon::ir {
@@ -53,8 +54,9 @@ class RegionCloner {
     }
   }
 
+  // symbols: what the region's symbols are, where that is known before; may be empty.
   Status run(Place place, Region region, std::span<const Value> values,
-             std::span<Value> out_yields) {
+             std::span<const Dim> symbols, std::span<Value> out_yields) {
     const std::vector<Value> arguments = from_.region(region).arguments;
     const std::span<const Value> captured = from_.captures(region);
     const std::vector<Value> captures(captured.begin(), captured.end());
@@ -66,7 +68,8 @@ class RegionCloner {
     }
     // The given values' types define the symbols of the region, so they must not keep their old
     // meaning.
-    for (Symbol s : from_.region(region).symbols) symbols_[s] = kUnmapped;
+    for (Symbol s : from_.region(region).symbols)
+      symbols_[s] = s < symbols.size() ? symbols[s] : kUnmapped;
     for (size_t i = 0; i < values.size(); ++i) {
       const Value old = i < arguments.size() ? arguments[i] : captures[i - arguments.size()];
       TENON_RETURN_IF_ERROR(bind(old, values[i], place));
@@ -81,7 +84,7 @@ class RegionCloner {
   }
 
  private:
-  static constexpr Dim kUnmapped = INT64_MIN;
+  static constexpr Dim kUnmapped = kUnmappedSymbol;
 
   // Maps a value and, if its type is a bare symbol, the symbol.
   Status bind(Value old, Value given, Place place) {
@@ -307,7 +310,13 @@ Status Graph::clone_region(Place place, const Graph& from, Region region,
     return error(TENON_INVALID_ARGUMENT, "T0301", "the region has {} yields; there is room for {}",
                  from.region(region).yields.size(), out_yields.size());
   }
-  return RegionCloner(*this, from).run(place, region, values, out_yields);
+  return RegionCloner(*this, from).run(place, region, values, {}, out_yields);
+}
+
+Status clone_region_with(Graph& to, Place place, const Graph& from, Region region,
+                         std::span<const Value> values, std::span<const Dim> symbols,
+                         std::span<Value> out_yields) {
+  return RegionCloner(to, from).run(place, region, values, symbols, out_yields);
 }
 
 }  // namespace tenon::ir

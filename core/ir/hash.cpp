@@ -1,5 +1,6 @@
 // The structural hash: 128 bits over a traversal that numbers values and symbols in order of
 // definition, so that names, locations and symbol names do not count.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <new>

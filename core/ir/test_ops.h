@@ -116,7 +116,7 @@ inline tenon_code_t reference_nonzero(void*, const tenon_eval_t* e) {
 inline tenon_code_t reference_branch(void*, const tenon_eval_t* e) {
   int64_t which;
   std::memcpy(&which, e->inputs[0].data, sizeof which);
-  tenon_array_t out = {};
+  auto out = sized<tenon_array_t>();
   const tenon_code_t code =
       e->run_region(e->host, which != 0, e->inputs + 1, e->input_count - 1, &out, 1);
   if (code != TENON_OK) return code;
@@ -185,6 +185,9 @@ inline tenon_op_def_t make_op(std::string_view name, uint64_t traits,
   d.traits = traits;
   d.operands = operands.data();
   d.operand_count = static_cast<uint32_t>(operands.size());
+  d.operand_bytes = sizeof(tenon_operand_def_t);
+  d.attr_bytes = sizeof(tenon_attr_def_t);
+  d.constraint_bytes = sizeof(tenon_constraint_def_t);
   d.infer = infer;
   d.reference = no_reference;
   return d;

@@ -26,6 +26,16 @@ using ir::Value;
 
 constexpr int kDepthMax = 32;  // composites in composites, regions in regions
 
+// Whether a value of the node is complex, and the op has a meaning for that.
+bool is_by_parts(const Graph& graph, Node node, const tenon_op_def_t& def) {
+  const auto is_complex = [&](Value v) {
+    return v != ir::kNone && ir::dtype_is_complex(graph.type(v).dtype);
+  };
+  return def.decompose_complex != nullptr &&
+         (std::ranges::any_of(graph.operands(node), is_complex) ||
+          std::ranges::any_of(graph.results(node), is_complex));
+}
+
 // State of one evaluation of a node; its address is the `host` of the op's callbacks.
 struct Call {
   Graph* graph;
@@ -41,6 +51,11 @@ struct Call {
   std::unordered_map<uint32_t, std::deque<std::vector<HostArray>>> regions;
   Status failure;
   int depth;
+  bool by_parts;
+  tenon_code_t decompose(const tenon_builder_t* builder, Node whole, tenon_value_t* results) const {
+    const auto function = by_parts ? def->decompose_complex : def->decompose;
+    return function(def->self, builder, whole, results);
+  }
 };
 
 Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node,
@@ -141,7 +156,7 @@ class Body {
   void bind(Value value, const tenon_array_t& array) { arrays_[value] = array; }
 
   Result<tenon_array_t> array(Value value) {
-    if (value == ir::kNone) return tenon_array_t{};
+    if (value == ir::kNone) return sized<tenon_array_t>();
     if (const auto it = arrays_.find(value); it != arrays_.end()) return it->second;
     if (graph_.value(value).kind != TENON_VALUE_CONSTANT) {
       return error(TENON_UNIMPLEMENTED, "T0321",
@@ -236,9 +251,12 @@ tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs
       return internal_error("a reference runs a region with a wrong number of values");
     }
     Body body(*call.graph, call.symbols, call.depth);
+    TENON_ASSIGN_OR_RETURN(const std::vector<tenon_array_t> given,
+                           arrays_of(inputs, input_count, "a region's arguments"));
+    TENON_RETURN_IF_ERROR(arrays_of(outputs, output_count, "a region's results").status());
     for (uint32_t i = 0; i < input_count; ++i) {
-      body.bind(data.arguments[i], inputs[i]);
-      body.learn_symbols(data.arguments[i], {inputs[i].dims, inputs[i].rank}, data.symbols);
+      body.bind(data.arguments[i], given[i]);
+      body.learn_symbols(data.arguments[i], {given[i].dims, given[i].rank}, data.symbols);
     }
     const std::vector<Value> reads = values_read(*call.graph, call.node);
     for (size_t i = call.graph->operands(call.node).size(); i < reads.size(); ++i) {
@@ -252,7 +270,7 @@ tenon_code_t run_region(void* host, uint32_t region, const tenon_array_t* inputs
       TENON_ASSIGN_OR_RETURN(tenon_array_t found, body.array(data.yields[i]));
       TENON_ASSIGN_OR_RETURN(HostArray copy, copy_of(found));
       kept.push_back(std::move(copy));
-      outputs[i] = kept.back().view();
+      give_array(kept.back().view(), tenon_array_in(outputs, i));
     }
     return {};
   };
@@ -284,8 +302,7 @@ Status by_decomposition_in_place(Call& call) {
   const tenon_builder_t builder = {scratch->abi(), parent, call.node, 0};
   std::vector<Value> results(call.graph->results(call.node).size(), ir::kNone);
   clear_failure();
-  const tenon_code_t code =
-      call.def->decompose(call.def->self, &builder, call.node, results.data());
+  const tenon_code_t code = call.decompose(&builder, call.node, results.data());
   TENON_RETURN_IF_ERROR(
       from_abi(code, fmt::format("the decomposition of {}", from_abi_str(call.def->name))));
   Body body(*scratch, call.symbols, call.depth);
@@ -324,7 +341,7 @@ Status by_decomposition(Call& call) {
   const tenon_builder_t builder = {scratch->abi(), scratch->main(), whole, 0};
   std::vector<Value> results(call.graph->results(call.node).size(), ir::kNone);
   clear_failure();
-  const tenon_code_t code = call.def->decompose(call.def->self, &builder, whole, results.data());
+  const tenon_code_t code = call.decompose(&builder, whole, results.data());
   TENON_RETURN_IF_ERROR(
       from_abi(code, fmt::format("the decomposition of {}", from_abi_str(call.def->name))));
 
@@ -356,14 +373,17 @@ Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node,
   if (call.def == nullptr)
     return ir::op_set()->unknown(graph.node(node).op, graph.node(node).op_version);
   const tenon_op_def_t& def = *call.def;
+  call.by_parts = is_by_parts(graph, node, def);
   if (meaning == Meaning::kFirst) {
-    meaning = def.reference != nullptr ? Meaning::kReference
-              : def.scalar_words != 0  ? Meaning::kScalar
-                                       : Meaning::kDecomposition;
+    meaning = call.by_parts              ? Meaning::kDecomposition
+              : def.reference != nullptr ? Meaning::kReference
+              : def.scalar_words != 0    ? Meaning::kScalar
+                                         : Meaning::kDecomposition;
   }
-  const bool has = meaning == Meaning::kReference ? def.reference != nullptr
-                   : meaning == Meaning::kScalar  ? def.scalar_words != 0
-                                                  : def.decompose != nullptr;
+  const bool has = meaning == Meaning::kDecomposition ? call.by_parts || def.decompose != nullptr
+                   : call.by_parts                    ? false
+                   : meaning == Meaning::kReference   ? def.reference != nullptr
+                                                      : def.scalar_words != 0;
   if (!has) {
     return error(TENON_FAILED_PRECONDITION, "T0321", "the op {} has no {}",
                  quoted(from_abi_str(def.name)),
@@ -381,6 +401,27 @@ Result<std::vector<HostArray>> evaluate_at(Graph& graph, Node node,
 }
 
 }  // namespace
+
+Result<std::vector<tenon_array_t>> arrays_of(const tenon_array_t* first, uint32_t count,
+                                             std::string_view what) {
+  std::vector<tenon_array_t> all(count);
+  if (count == 0) return all;
+  constexpr uint32_t kLeast = offsetof(tenon_array_t, strides_bytes) + sizeof(int64_t*);
+  if (first == nullptr || first->size_bytes < kLeast)
+    return error(TENON_INVALID_ARGUMENT, "T0671",
+                 "{} are arrays whose first record claims {} bytes: set size_bytes to sizeof", what,
+                 first == nullptr ? 0 : first->size_bytes);
+  for (uint32_t i = 0; i < count; ++i) {
+    tenon_record_read(&all[i], sizeof all[i], first, i, first->size_bytes);
+    all[i].size_bytes = sizeof all[i];
+  }
+  return all;
+}
+
+// Record i of an array that arrays_of has checked.
+void give_array(const tenon_array_t& array, tenon_array_t* out) {
+  (void)tenon_record_give(out, &array, sizeof array);
+}
 
 std::vector<Value> values_read(const Graph& graph, Node node) {
   const auto operands = graph.operands(node);

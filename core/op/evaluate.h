@@ -49,6 +49,13 @@ std::vector<ir::Value> values_read(const ir::Graph& graph, ir::Node node);
 // a region of the node captures, in the order of values_read; an input without strides is dense.
 // `symbols`: one value per symbol index of the graph, for dims. FAILED_PRECONDITION if the op does
 // not have the requested meaning.
+// The arrays that a plugin gives, whose records have the size of the first: as records of this
+// host. T0671 if they do not say it.
+Result<std::vector<tenon_array_t>> arrays_of(const tenon_array_t* first, uint32_t count,
+                                             std::string_view what);
+// Fills a plugin's record with as much of `array` as it has room for.
+void give_array(const tenon_array_t& array, tenon_array_t* out);
+
 Result<std::vector<HostArray>> evaluate(ir::Graph& graph, ir::Node node,
                                         std::span<const int64_t> symbols,
                                         std::span<const tenon_array_t> inputs,

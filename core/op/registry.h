@@ -41,6 +41,7 @@ struct OpRecord {
   std::string content;                  // all that the declaration says
   // As the plugin gave them; the functions of `def` run these as of the first registration.
   decltype(tenon_op_def_t::decompose) decompose = nullptr;
+  decltype(tenon_op_def_t::decompose_complex) decompose_complex = nullptr;
   decltype(tenon_op_def_t::fold) fold = nullptr;
   std::vector<BoundRewrite> bound;
 };

@@ -1,5 +1,6 @@
 #include "core/package/container.h"
 
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <cstring>

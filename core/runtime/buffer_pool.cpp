@@ -8,7 +8,8 @@ namespace tenon::runtime {
 // this.
 constexpr uint64_t kSlackMin = 4096;
 
-Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
+Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes, bool* out_used) {
+  if (out_used != nullptr) *out_used = false;
   Free* best = nullptr;
   for (Free& free : free_) {
     const uint64_t have = free.buffer->size_bytes();
@@ -17,6 +18,7 @@ Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes) {
   }
   if (best != nullptr) {
     std::shared_ptr<Buffer> buffer = std::move(best->buffer);
+    if (out_used != nullptr) *out_used = best->used;
     *best = std::move(free_.back());
     free_.pop_back();
     return buffer;
@@ -41,6 +43,10 @@ void BufferPool::give_back(std::shared_ptr<Buffer> buffer) {
   } catch (const std::bad_alloc&) {  // the end of a call must not throw
     forget(*buffer);
   }
+}
+
+void BufferPool::begin_run() {
+  for (Free& free : free_) free.used = false;
 }
 
 void BufferPool::end_run() {

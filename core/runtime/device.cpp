@@ -4,10 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include <tenon/cpp/record.hpp>
+
 #include "core/base/errors/failure.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
 #include "core/runtime/device_limit.h"
+#include "core/runtime/fill.h"
 
 namespace tenon::runtime {
 namespace {
@@ -233,6 +236,28 @@ Status Device::copy(const tenon_copy_t& copy) {
   TENON_RETURN_IF_ERROR(check(apis_.device->copy(apis_.device->self, handle(), &copy), "copy"),
                         "copying on device {}", quoted(name_));
   return {};
+}
+
+Result<bool> Device::fill(tenon_buffer_t* to, const void* data, uint64_t size_bytes) {
+  auto copy = sized<tenon_copy_t>();
+  if (!fills() || !make_fill(to, data, size_bytes, &copy)) return false;
+  Status status = this->copy(copy);
+  if (status.ok()) return true;
+  if (status.code() != TENON_UNIMPLEMENTED) return status;
+  fills_not();
+  clear_failure();
+  return false;
+}
+
+// Every call of a lost device fails so (R-C30).
+bool Device::says_lost() {
+  auto guard = serialise();
+  tenon_buffer_t* buffer = nullptr;
+  const tenon_code_t code = apis_.device->alloc(apis_.device->self, handle(), 0, &buffer);
+  if (code == TENON_OK && buffer != nullptr)
+    (void)apis_.device->free(apis_.device->self, handle(), buffer);
+  clear_failure();
+  return code == TENON_DEVICE_LOST;
 }
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {

@@ -116,6 +116,9 @@ class Device : public std::enable_shared_from_this<Device> {
   tenon_str_t target() const { return info_.target; }
   bool host_visible() const { return apis_.device->map != nullptr; }
   bool has_queue() const { return apis_.queue != nullptr; }
+  bool same_plugin(const Device& other) const {
+    return apis_.device == other.apis_.device && apis_.queue == other.apis_.queue;
+  }
 
   // Opens on first use. T0503 with the plugin's reason.
   Status open();
@@ -163,6 +166,14 @@ class Device : public std::enable_shared_from_this<Device> {
   void give_back(uint64_t bytes);
 
   Status copy(const tenon_copy_t& copy);
+  // Lets the device make the bytes of a new buffer if they repeat one element and it can; false if
+  // they must be copied.
+  Result<bool> fill(tenon_buffer_t* to, const void* data, uint64_t size_bytes);
+  // Whether it takes fills, as far as is known.
+  bool fills() const { return fills_.load(std::memory_order_relaxed); }
+  void fills_not() { fills_.store(false, std::memory_order_relaxed); }
+  // Whether the device itself says that it is lost, and not only work that waited for another one.
+  bool says_lost();
   PinnedMemory& pinned() { return pinned_; }
 
  private:
@@ -175,7 +186,7 @@ class Device : public std::enable_shared_from_this<Device> {
   tenon_device_info_t info_{};
   std::mutex open_mutex_, serial_mutex_;
   std::atomic<tenon_device_t*> handle_{nullptr};
-  std::atomic<bool> lost_{false}, abandoned_{false};
+  std::atomic<bool> lost_{false}, abandoned_{false}, fills_{true};
   std::vector<const void*> left_behind_;
   std::optional<uint64_t> memory_limit_;  // its own
   std::atomic<uint64_t> memory_used_{0};  // counted where it has one

@@ -71,6 +71,7 @@ Result<std::shared_ptr<const Needs>> Executable::needs(std::span<const int64_t> 
   }
   auto needs = sized<tenon_needs_t>();
   needs.output_count = static_cast<uint32_t>(outputs.size());
+  needs.need_bytes = sizeof(tenon_output_need_t);
   needs.outputs = outputs.data();
   {
     auto guard = device_->serialise();

@@ -2,10 +2,8 @@
 
 #include "core/base/errors/failure.h"
 #include "core/base/limits.h"
-#include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/runtime/queue.h"
-#include "core/runtime/trace.h"
 
 namespace tenon::runtime {
 
@@ -42,24 +40,16 @@ NativeFence::~NativeFence() {
 }
 
 Status NativeFence::wait() const {
-  const uint64_t begin = now_ns();
-  for (;;) {
-    TENON_RETURN_IF_ERROR(check_cancelled());
-    clear_failure();
-    const tenon_code_t code = wait_a_moment(device_->apis().queue, point_.fence, point_.value);
-    if (code == TENON_OK) return {};
-    if (code != TENON_DEADLINE_EXCEEDED) {
-      const Status why = device_->check(code, "wait for a fence");
-      return error(code, "T0636", "a fence of another library on device {} failed: {}",
-                   quoted(device_->name()), why.message());
-    }
-    clear_failure();
-    const uint64_t limit_s = limit(Limit::kDeviceWaitSeconds);
-    if ((now_ns() - begin) / 1'000'000'000 < limit_s) continue;
-    return error(TENON_DEADLINE_EXCEEDED, "T0636",
-                 "a fence of another library on device {} was not reached within {} s",
-                 quoted(device_->name()), limit_s);
+  tenon_code_t code = TENON_OK;
+  TENON_RETURN_IF_ERROR(await_value(device_->apis().queue, point_, false, &code));
+  if (code == TENON_OK) return {};
+  if (code != TENON_DEADLINE_EXCEEDED) {
+    const Status why = device_->check(code, "wait for a fence");
+    return error(code, "T0636", "a fence of another library on device {} failed: {}",
+                 quoted(device_->name()), why.message());
   }
+  return error(code, "T0636", "a fence of another library on device {} was not reached within {} s",
+               quoted(device_->name()), limit(Limit::kDeviceWaitSeconds));
 }
 
 }  // namespace tenon::runtime

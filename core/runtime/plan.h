@@ -40,7 +40,9 @@ struct Plan {
   const tenon_host_graph_t* api = nullptr;
   Shapes shapes;
   std::vector<std::shared_ptr<Device>> devices;
-  std::vector<std::unique_ptr<Executable>> executables;
+  // Null: loaded when a call brings its constants, into a copy of the plan
+  // (core/session/loading.h).
+  std::vector<std::shared_ptr<Executable>> executables;
   std::vector<Slot> slots;
   std::vector<Step> steps;
   std::vector<uint32_t> output_slots;  // one per output; a slot may occur twice

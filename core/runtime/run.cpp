@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include "core/base/errors/failure.h"
 #include "core/base/process/log.h"
@@ -18,13 +19,18 @@ namespace {
 
 // Buffers of outputs whose size the device learns as it runs.
 struct OutputRequests {
+  OutputRequests(const Device& device,
+                 std::function<Result<std::shared_ptr<Buffer>>(uint64_t size_bytes)> take,
+                 size_t count)
+      : device(device), take(std::move(take)), buffers(count) {}
   const Device& device;
   std::function<Result<std::shared_ptr<Buffer>>(uint64_t size_bytes)> take;
   std::vector<std::shared_ptr<Buffer>> buffers;
   Status failure;
   std::mutex mutex;  // a device may work on several threads
 
-  static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out) try {
+  static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes,
+                           tenon_buffer_t** out_buffer, uint64_t* out_offset_bytes) try {
     auto& requests = *static_cast<OutputRequests*>(self);
     std::lock_guard lock(requests.mutex);
     const Device::SameTurn turn(requests.device);  // the execute call holds it and waits
@@ -39,7 +45,8 @@ struct OutputRequests {
       return to_abi(requests.failure);
     }
     requests.buffers[index] = std::move(*made);
-    *out = {requests.buffers[index]->handle(), 0};
+    *out_buffer = requests.buffers[index]->handle();
+    *out_offset_bytes = 0;
     return TENON_OK;
   } catch (const std::exception&) {
     return TENON_RESOURCE_EXHAUSTED;  // no exception may pass through the plugin's frames
@@ -53,15 +60,7 @@ struct OutputRequests {
 Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
   for (uint32_t d = 0; d < plan_->devices.size(); ++d) {
     BufferPool pool(plan_->devices[d], [this, d] { return wait(d); });
-    devices_.push_back({std::move(pool),
-                        nullptr,
-                        nullptr,
-                        false,
-                        std::make_unique<Tainted>(false),
-                        nullptr,
-                        {},
-                        {}});
-    devices_.back().from.resize(plan_->devices.size());
+    devices_.emplace_back(std::move(pool), plan_->devices.size());
   }
   step_needs_.resize(plan_->executables.size());
   slots_.resize(plan_->slots.size());
@@ -72,10 +71,12 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
       dead_after_[plan_->slots[s].last_step].push_back(s);
   }
   crosses_.resize(plan_->slots.size());
+  targets_.resize(plan_->slots.size());
   relayed_.resize(plan_->slots.size());
   for (const Step& step : plan_->steps) {
     if (step.kind != Step::Kind::kCopy || step.device == kHostPlace) continue;
     crosses_[step.slot] = true;
+    targets_[step.slot].push_back(step.device);
     if (plan_->devices[step.device]->has_queue()) relayed_[step.slot] = true;
   }
 }
@@ -131,6 +132,7 @@ void Runner::drop_run_state() {
     slot.has_host = slot.stable_host = slot.held = false;
     slot.source = kHostPlace;
     slot.ready = 0;
+    slot.apart = false;
     slot.tensor = nullptr;
     slot.donated = false;
   }
@@ -141,6 +143,9 @@ void Runner::drop_run_state() {
     if (abandoned) keep_for_good(std::move(memory));
   }
   staged_.clear();
+  // Their dims keep their memory for the next run.
+  for (OutputArray& out : outputs_) out.tensor.reset();
+  if (!outputs_.empty()) spare_outputs_ = std::move(outputs_);
   outputs_.clear();
 }
 
@@ -177,8 +182,9 @@ void Runner::keep_copies() {
 Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> stays,
                    std::span<const GivenSize> sizes, std::span<const Home> homes,
                    const Natives& natives) {
-  const uint64_t begin = now_ns();
+  const uint64_t begin = timed_ ? now_ns() : 0;
   drop_run_state();
+  for (DeviceState& device : devices_) device.pool.begin_run();
   let_leave(stays);
   set_homes(homes);
   statistics_ = {};
@@ -221,10 +227,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   } else {
     // Work behind the failed work may still run, in memory that the run's state owns: wait for the
     // queues to end.
-    const auto failed = [](const DeviceState& d) {
-      return d.queue != nullptr && (d.queue->failed() || d.queue->device().abandoned());
-    };
-    if (std::any_of(devices_.begin(), devices_.end(), failed)) end_queues();
+    if (std::ranges::any_of(devices_, &DeviceState::failed)) end_queues();
     drop_run_state();
   }
   leave_streams();
@@ -232,7 +235,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
     statistics_.arena_bytes += device.pool.held_bytes();
     device.pool.end_run();
   }
-  statistics_.run_ms = static_cast<double>(now_ns() - begin) / 1e6;
+  if (timed_) statistics_.run_ms = static_cast<double>(now_ns() - begin) / 1e6;
   return status;
 }
 
@@ -246,7 +249,7 @@ Status Runner::run_steps(std::span<const Argument> inputs, std::span<const Given
     if (step.kind == Step::Kind::kExecute) {
       TENON_RETURN_IF_ERROR(execute(i), "{}", kernel_context(*plan_->devices[step.device]));
     } else if (step.device == kHostPlace) {
-      if (leaves_[step.slot]) TENON_RETURN_IF_ERROR(copy_to_host(step.slot));
+      if (!stays_[step.slot]) TENON_RETURN_IF_ERROR(copy_to_host(step.slot));
     } else {
       TENON_RETURN_IF_ERROR(copy_to_device(step.slot, step.device));
     }
@@ -283,8 +286,12 @@ Status Runner::solve_symbols(std::span<const Argument> inputs, std::span<const G
     TENON_RETURN_IF_ERROR(plan_->shapes.solve(dims, given, plan_->needed, &solved_symbols_));
     solved_dims_ = all;
     solved_ = true;
+    slot_bytes_.assign(slots_.size(), kUnknownBytes);
+  } else if (!out_symbols_known_) {
+    slot_bytes_.assign(slots_.size(), kUnknownBytes);
   }
   symbols_ = solved_symbols_;
+  out_symbols_known_ = true;
   return {};
 }
 
@@ -319,8 +326,9 @@ Status Runner::place_inputs(std::span<const Argument> inputs, std::span<const Gi
   return {};
 }
 
-Result<std::shared_ptr<Buffer>> Runner::take_buffer(uint32_t device, uint64_t size_bytes) {
-  return or_reclaimed([&] { return devices_[device].pool.take(size_bytes); });
+Result<std::shared_ptr<Buffer>> Runner::take_buffer(uint32_t device, uint64_t size_bytes,
+                                                    bool* out_used) {
+  return or_reclaimed([&] { return devices_[device].pool.take(size_bytes, out_used); });
 }
 
 Result<std::shared_ptr<std::byte>> Runner::take_host(uint64_t size_bytes, bool zeroed) {
@@ -347,8 +355,9 @@ Status Runner::place_tensor(uint32_t slot, const Argument& input) {
   SlotState& state = slots_[slot];
   state.tensor = input.tensor;
   state.donated = input.donated && !input.tensor->of_caller();
-  const bool near = std::ranges::any_of(
-      plan_->devices, [&](const auto& device) { return input.tensor->on(*device) != nullptr; });
+  const bool near = std::ranges::any_of(plan_->devices, [&](const auto& device) {
+    return input.tensor->on(*device) != nullptr || input.tensor->beside(*device) != nullptr;
+  });
   if (!near) TENON_RETURN_IF_ERROR(input.tensor->fetch().status());
   state.host = input.tensor->host();
   state.has_host = state.stable_host = state.host != nullptr || input.tensor->size_bytes() == 0;
@@ -372,6 +381,8 @@ void Runner::take_tensor(uint32_t slot) {
     if (at == plan_->devices.end()) {
       if (state.host != nullptr && buffer->host() == state.host && state.host_owner == nullptr)
         state.host_owner = {buffer, buffer->host()};
+      // A copy to another device may still read it.
+      staged_.push_back({std::move(buffer), nullptr});
       continue;
     }
     const bool own = !buffer->imported();
@@ -395,19 +406,34 @@ std::shared_ptr<Buffer> Runner::given_up_for(uint32_t index, const Needs::Output
   const uint32_t slot = step.inputs[output.alias_input];
   SlotState& state = slots_[slot];
   const Place& place = state.places[step.device];
-  if (plan_->slots[slot].last_step != index || state.held) return nullptr;
-  if (std::ranges::count(step.inputs, slot) != 1) return nullptr;
+  if (plan_->slots[slot].last_step != index || state.held || place.lent) return nullptr;
+  if (scratch_.reads[slot] != 1) return nullptr;
   if (place.buffer == nullptr || place.buffer->size_bytes() < output.size_bytes) return nullptr;
   if (state.donated && state.tensor != nullptr && !place.buffer->imported()) take_tensor(slot);
   if (!place.pooled || place.buffer.use_count() != 1) return nullptr;
   return place.buffer;
 }
 
+// Whether an output whose home is the memory of an input may be written there: the device says that
+// it reads the input only before it writes, and nothing reads it later or elsewhere.
+bool Runner::replaces_input(uint32_t index, uint32_t slot, const Needs::Output& output) const {
+  if (homes_.empty() || output.alias_input == TENON_NO_ALIAS) return false;
+  const Step& step = plan_->steps[index];
+  const Home& home = homes_[slot];
+  const uint32_t read = step.inputs[output.alias_input];
+  const Slot& source = plan_->slots[read];
+  return home.data != nullptr && source.source == Slot::Source::kInput &&
+         source.input == home.input && slots_[read].host == home.data &&
+         source.last_step == index && !slots_[read].held && scratch_.reads[read] == 1 &&
+         home.size_bytes == output.size_bytes;
+}
+
 // Lets a device write an output where the caller wants it. Only a device that completes everything
 // before it returns: one that is given up may write to its memory later.
-Status Runner::take_home(uint32_t slot, uint32_t device, uint64_t size_bytes) {
+Status Runner::take_home(uint32_t slot, uint32_t device, uint64_t size_bytes, bool in_place) {
   const std::shared_ptr<Device>& owner = plan_->devices[device];
   if (homes_.empty() || homes_[slot].data == nullptr) return {};
+  if (homes_[slot].input != UINT32_MAX && !in_place) return {};
   if (homes_[slot].size_bytes < size_bytes || owner->has_queue() || !owner->host_visible())
     return {};
   TENON_ASSIGN_OR_RETURN(Buffer buffer,
@@ -425,7 +451,11 @@ Status Runner::place_output(uint32_t index, size_t output, const Needs::Output& 
     place = {std::move(buffer), true, {}};
     return {};
   }
-  TENON_RETURN_IF_ERROR(take_home(step.outputs[output], step.device, need.size_bytes));
+  const bool in_place = replaces_input(index, step.outputs[output], need);
+  TENON_RETURN_IF_ERROR(take_home(step.outputs[output], step.device, need.size_bytes, in_place));
+  // Both are one buffer, as the device wants it.
+  if (place.buffer != nullptr && in_place)
+    slots_[step.inputs[need.alias_input]].places[step.device].buffer = place.buffer;
   if (place.buffer != nullptr) return {};
   TENON_ASSIGN_OR_RETURN(place.buffer, take_buffer(step.device, need.size_bytes));
   place.pooled = true;
@@ -445,7 +475,10 @@ Status Runner::execute(uint32_t index) {
   std::vector<tenon_span_t>&inputs = scratch_.inputs, &outputs = scratch_.outputs;
   std::vector<tenon_fence_point_t>& waits = scratch_.waits;
   inputs.clear(), outputs.clear(), waits.clear();
+  scratch_.reads.resize(slots_.size());
+  for (uint32_t slot : step.inputs) scratch_.reads[slot] = 0;
   for (uint32_t slot : step.inputs) {
+    ++scratch_.reads[slot];
     TENON_CHECK(slots_[slot].places[step.device].buffer != nullptr,
                 "a step reads slot {} before it is there", slot);
     const Place& place = slots_[slot].places[step.device];
@@ -470,6 +503,11 @@ Status Runner::execute(uint32_t index) {
     }
     TENON_RETURN_IF_ERROR(place_output(index, i, needs->outputs[i]));
     outputs.push_back({slots_[step.outputs[i]].places[step.device].buffer->handle(), 0});
+    // The output may have got the home of an input, which is now another buffer.
+    if (const uint32_t alias = needs->outputs[i].alias_input; alias != TENON_NO_ALIAS) {
+      const Place& read = slots_[step.inputs[alias]].places[step.device];
+      if (read.buffer != nullptr) inputs[alias].buffer = read.buffer->handle();
+    }
   }
   std::shared_ptr<Buffer> workspace;
   if (needs->workspace_bytes != 0) {
@@ -478,14 +516,18 @@ Status Runner::execute(uint32_t index) {
   statistics_.arena_lower_bound_bytes =
       std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);
 
-  std::vector<int64_t>& out_symbols = out_symbols_.emplace_back(step.out_symbols.size(), -1);
+  const std::span<int64_t> out_symbols =
+      step.out_symbols.empty()
+          ? std::span<int64_t>()
+          : std::span<int64_t>(out_symbols_.emplace_back(step.out_symbols.size(), -1));
   auto call = sized<tenon_call_t>();
   call.input_count = static_cast<uint32_t>(inputs.size());
   call.output_count = static_cast<uint32_t>(outputs.size());
   call.symbols = {symbols.data(), static_cast<uint32_t>(symbols.size())};
   call.inputs = inputs.data();
   call.outputs = outputs.data();
-  if (workspace != nullptr) call.workspace = {workspace->handle(), 0};
+  call.span_bytes = sizeof(tenon_span_t);
+  if (workspace != nullptr) call.workspace = workspace->handle();
   call.out_symbols = out_symbols.data();
   call.out_symbol_count = static_cast<uint32_t>(out_symbols.size());
   if (trace_ != nullptr) call.profile = sinks_[step.device]->get();
@@ -493,6 +535,7 @@ Status Runner::execute(uint32_t index) {
   const bool asks =
       std::any_of(needs->outputs.begin(), needs->outputs.end(),
                   [](const auto& output) { return output.size_bytes == TENON_SIZE_UNKNOWN; });
+  std::optional<OutputRequests> requests;
   if (asks || !executable.on_queue()) {
     // No queue orders it, so everything it reads must be there, including host memory that another
     // device fills.
@@ -509,18 +552,18 @@ Status Runner::execute(uint32_t index) {
     call.signal = state.queue->next_signal();
     for (const tenon_fence_point_t& point : waits) state.depends(point);
   }
-  OutputRequests requests{*device,
-                          [this, &step](uint64_t bytes) { return take_buffer(step.device, bytes); },
-                          std::vector<std::shared_ptr<Buffer>>(outputs.size()),
-                          {},
-                          {}};
-  call.output_self = &requests;
-  call.output = call.queue == nullptr ? OutputRequests::give : nullptr;
+  if (call.queue == nullptr) {
+    requests.emplace(
+        *device, [this, &step](uint64_t bytes) { return take_buffer(step.device, bytes); },
+        asks ? outputs.size() : 0);
+    call.output_self = &*requests;
+    call.output = OutputRequests::give;
+  }
   Status status = executable.execute(call);
-  if (!requests.failure.ok()) status = std::move(requests.failure);
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (requests.buffers[i] != nullptr)
-      slots_[step.outputs[i]].places[step.device] = {std::move(requests.buffers[i]), true};
+  if (requests && !requests->failure.ok()) status = std::move(requests->failure);
+  for (size_t i = 0; asks && i < outputs.size(); ++i) {
+    if (requests->buffers[i] != nullptr)
+      slots_[step.outputs[i]].places[step.device] = {std::move(requests->buffers[i]), true};
   }
   if (!status.ok() && call.queue != nullptr) state.queue->refused();
   // Later work of the device runs after this one, so it may reuse the workspace.
@@ -530,7 +573,10 @@ Status Runner::execute(uint32_t index) {
   TENON_RETURN_IF_ERROR(check_made(step));
   // Values for other devices leave at once, ahead of this device's work that those do not wait for.
   for (uint32_t slot : step.outputs) {
-    if (leaves_[slot] && device->has_queue()) TENON_RETURN_IF_ERROR(copy_to_host(slot));
+    if (!device->has_queue()) break;
+    if (call.queue != nullptr) slots_[slot].places[step.device].made = state.queue->last();
+    TENON_ASSIGN_OR_RETURN(const bool leaves, leaves_at_once(slot, step.device));
+    if (leaves) TENON_RETURN_IF_ERROR(copy_to_host(slot));
   }
   return {};
 }
@@ -546,6 +592,8 @@ Status Runner::learn_symbols(const Step& step, std::span<const int64_t> out_symb
     symbols_[step.out_symbols[i]] = out_symbols[i];
     told_[step.out_symbols[i]] = true;
   }
+  slot_bytes_.assign(slots_.size(), kUnknownBytes);
+  out_symbols_known_ = false;
   // Later steps rely on the assertions about these sizes.
   TENON_RETURN_IF_ERROR(plan_->shapes.check_told(step.out_symbols, told_, symbols_));
   return check_made(step);
@@ -568,17 +616,19 @@ Status Runner::check_made(const Step& step) const {
 }
 
 Status Runner::take_outputs() {
-  for (uint32_t slot : plan_->output_slots) {
+  outputs_ = std::move(spare_outputs_);
+  outputs_.resize(plan_->output_slots.size());
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const uint32_t slot = plan_->output_slots[i];
     if (!stays_[slot]) {
       TENON_RETURN_IF_ERROR(copy_to_host(slot));
       TENON_RETURN_IF_ERROR(await_host(slot));
       TENON_RETURN_IF_ERROR(own_host(slot));
     }
-    OutputArray out;
+    OutputArray& out = outputs_[i];
     out.dtype = plan_->slots[slot].dtype;
     TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &out.dims));
     out.data = slots_[slot].host;
-    outputs_.push_back(std::move(out));
   }
   return {};
 }
@@ -635,6 +685,7 @@ void Runner::release_dead(uint32_t step) {
       if (slots_[s].held && place.buffer->host() != nullptr &&
           place.buffer->host() == slots_[s].host)
         continue;
+      if (place.lent) continue;
       if (place.pooled) {
         devices_[d].pool.give_back(std::move(place.buffer));
         place = {};

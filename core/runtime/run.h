@@ -22,6 +22,8 @@ struct RunStatistics {
   uint64_t arena_bytes = 0;              // that this run used: workspaces and outputs
   uint64_t arena_lower_bound_bytes = 0;  // peak of live bytes, as far as devices report it
   uint64_t transferred_bytes = 0;
+  uint64_t direct_bytes = 0;    // between devices of one plugin, without the host
+  uint64_t filled_bytes = 0;    // one element repeated: made by the device, not transferred
   uint64_t copied_bytes = 0;    // outputs that are inputs, into memory of their own
   uint64_t repacked_bytes = 0;  // strided inputs that were made dense
   double run_ms = 0;
@@ -34,13 +36,15 @@ class BufferPool {
   BufferPool(std::shared_ptr<Device> device, std::function<Status()> wait)
       : device_(std::move(device)), wait_(std::move(wait)) {}
   // If the device is out of memory, waits and frees unused buffers. Fails as `wait` and
-  // Buffer::allocate do.
-  Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes);
+  // Buffer::allocate do. *out_used: earlier work of the run may still use it.
+  Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes, bool* out_used = nullptr);
   void give_back(std::shared_ptr<Buffer> buffer);
   // The buffer was taken from here and does not come back.
   void forget(const Buffer& buffer) { held_bytes_ -= buffer.size_bytes(); }
   // The buffer was made elsewhere and comes back here.
   void adopt(const Buffer& buffer) { held_bytes_ += buffer.size_bytes(); }
+  // No earlier work uses what was given back so far.
+  void begin_run();
   // Frees buffers that the run just ended did not use.
   void end_run();
   uint64_t held_bytes() const { return held_bytes_; }
@@ -70,10 +74,13 @@ struct GivenSize {
   int64_t value = 0;
 };
 
-// Memory of the caller that an output may be made in. Nothing else of the run lies in it.
+// Memory of the caller that an output may be made in. Nothing else of the run lies in it, but for
+// one input.
 struct Home {
   void* data = nullptr;  // null: the output has none
   uint64_t size_bytes = 0;
+  // An array of the run that has exactly this memory: the output may replace it while it is read.
+  uint32_t input = UINT32_MAX;
 };
 
 struct OutputArray {
@@ -109,6 +116,8 @@ class Runner {
   const RunStatistics& statistics() const { return statistics_; }
   // reclaim: frees memory that others keep without need; false if there was none.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
+  // false: statistics().run_ms stays 0. Two readings of a clock are 3 % of a small run.
+  void set_timed(bool timed) { timed_ = timed; }
   void set_trace(std::shared_ptr<Trace> trace) { trace_ = std::move(trace); }  // null: no profile
 
  private:
@@ -129,7 +138,8 @@ class Runner {
   Status place_tensor(uint32_t slot, const Argument& input);
   void take_tensor(uint32_t slot);
   void take_donated();
-  Result<std::shared_ptr<Buffer>> take_buffer(uint32_t device, uint64_t size_bytes);
+  Result<std::shared_ptr<Buffer>> take_buffer(uint32_t device, uint64_t size_bytes,
+                                              bool* out_used = nullptr);
   Result<std::shared_ptr<std::byte>> take_host(uint64_t size_bytes, bool zeroed);
   // Memory for a copy from a device to the host, pinned if there is such memory.
   Result<std::shared_ptr<std::byte>> take_landing(uint32_t slot, uint32_t from,
@@ -150,6 +160,14 @@ class Runner {
   Status execute(uint32_t index);
   Status learn_symbols(const Step& step, std::span<const int64_t> out_symbols);
   Status copy_to_device(uint32_t slot, uint32_t device);
+  Status upload(uint32_t slot, uint32_t device, uint64_t bytes, tenon_fence_point_t after);
+  Result<Queue*> queue_for_copies(uint32_t device, uint64_t bytes);
+  Result<bool> reaches(uint32_t device, uint32_t from);
+  Result<bool> leaves_at_once(uint32_t slot, uint32_t from);
+  Result<bool> copy_straight(uint32_t slot, uint32_t device, uint64_t bytes);
+  Result<bool> copy_from_beside(uint32_t slot, uint32_t device, uint64_t bytes);
+  Status submit_straight(uint32_t slot, const Buffer& from, uint32_t to, uint64_t bytes,
+                         tenon_fence_point_t made);
   const void* staged(uint32_t device, const void* data, uint64_t bytes);
   Status copy_to_host(uint32_t slot);
   Status submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes);
@@ -158,15 +176,17 @@ class Runner {
   Result<std::shared_ptr<Tensor>> make_tensor(size_t output, uint64_t* out_copied_bytes);
   Status relay_to(uint32_t slot, uint32_t device, tenon_fence_point_t* out);
   Status queue_of(uint32_t device);
-  Status wait_for(uint32_t device, uint64_t value);
+  Status wait_for(uint32_t device, Queue& queue, uint64_t value);
   Status wait(uint32_t device);
   Status wait_all();
   uint64_t progress() const;
   void give_up_one(uint32_t waited_for);
+  void release_readers(uint32_t given_up);
   void end_queues();
   Status check_made(const Step& step) const;
   std::shared_ptr<Buffer> given_up_for(uint32_t step, const Needs::Output& output);
-  Status take_home(uint32_t slot, uint32_t device, uint64_t size_bytes);
+  bool replaces_input(uint32_t step, uint32_t slot, const Needs::Output& output) const;
+  Status take_home(uint32_t slot, uint32_t device, uint64_t size_bytes, bool in_place);
   Status place_output(uint32_t step, size_t output, const Needs::Output& need);
   Status take_outputs();
   void release_dead(uint32_t step);
@@ -184,11 +204,15 @@ class Runner {
     std::vector<int64_t> dims, symbols;
     std::vector<tenon_span_t> inputs, outputs;
     std::vector<tenon_fence_point_t> waits;
+    std::vector<uint32_t> reads;  // by slot: how often the step that runs reads it, if it does
   };
   mutable Scratch scratch_;
   bool solved_ = false;
   std::vector<int64_t> solved_dims_;  // of all inputs, for which solved_symbols_ is the solution
   std::vector<int64_t> solved_symbols_;
+  static constexpr uint64_t kUnknownBytes = UINT64_MAX;
+  mutable std::vector<uint64_t> slot_bytes_;  // of values with the symbols of this run, once asked
+  bool out_symbols_known_ = true;  // false: a step of the last run has set symbols of its own
   struct StepNeeds {
     std::vector<int64_t> symbols;
     std::shared_ptr<const Needs> needs;  // null before the first run
@@ -199,9 +223,10 @@ class Runner {
                                                   // them until their queues have ended
   std::vector<std::pair<uint32_t, std::unique_ptr<NativeFence>>> signals_;  // by device
   std::vector<std::shared_ptr<std::byte>> staged_;  // uploads that devices read in this run
-  std::vector<OutputArray> outputs_;
+  std::vector<OutputArray> outputs_, spare_outputs_;
   RunStatistics statistics_;
   Status given_up_;  // of this run: why a device was abandoned
+  bool timed_ = true;
   std::function<bool()> reclaim_;
   std::shared_ptr<Trace> trace_;
   std::vector<std::unique_ptr<TraceSink>> sinks_;  // one per device, while a trace is taken
@@ -210,7 +235,8 @@ class Runner {
   std::vector<bool> leaves_;   // by slot, in this run: the same, or brought to the host
   std::vector<bool> stays_;    // by slot, in this run: no output of it must be on the host
   std::vector<bool> relayed_;  // by slot: it is copied to a device with a queue
-  std::vector<Home> homes_;    // by slot, in this run; empty: there are none
+  std::vector<std::vector<uint32_t>> targets_;  // by slot: the devices that it is copied to
+  std::vector<Home> homes_;                     // by slot, in this run; empty: there are none
 };
 
 }  // namespace tenon::runtime

@@ -6,6 +6,7 @@
 #include <tenon/cpp/record.hpp>
 #include "core/base/process/log.h"
 #include "core/ir/dtype.h"
+#include "core/runtime/fill.h"
 #include "core/runtime/run_state.h"
 
 namespace tenon::runtime {
@@ -13,15 +14,28 @@ namespace tenon::runtime {
 using ir::dtype_bits;
 
 namespace {
+tenon_copy_t upload_of(tenon_buffer_t* to, const void* data, uint64_t bytes) {
+  auto copy = sized<tenon_copy_t>();
+  copy.direction = TENON_COPY_HOST_TO_DEVICE;
+  copy.to = to;
+  copy.length_bytes = bytes;
+  copy.host_from = data;
+  return copy;
+}
+
 // Larger uploads are rare, mostly of weights, and would keep as much pinned memory.
 constexpr uint64_t kStagedMostBytes = uint64_t{4} << 20;
 }  // namespace
 
 Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
-  std::vector<int64_t>& dims = scratch_.dims;
-  TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &dims));
-  TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(dims));
-  TENON_ASSIGN_OR_RETURN(*out, packed_bytes(count, dtype_bits(plan_->slots[slot].dtype)));
+  if (slot_bytes_[slot] == kUnknownBytes) {
+    std::vector<int64_t>& dims = scratch_.dims;
+    TENON_RETURN_IF_ERROR(plan_->shapes.evaluate(plan_->slots[slot].dims, symbols_, &dims));
+    TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(dims));
+    TENON_ASSIGN_OR_RETURN(slot_bytes_[slot],
+                           packed_bytes(count, dtype_bits(plan_->slots[slot].dtype)));
+  }
+  *out = slot_bytes_[slot];
   return {};
 }
 
@@ -30,10 +44,11 @@ Status Runner::bytes_of(uint32_t slot, uint64_t* out) const {
 Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
   SlotState& slot_state = slots_[slot];
   if (slot_state.places[device_index].buffer != nullptr) return {};  // a tensor that is there
-  DeviceState& state = devices_[device_index];
   const std::shared_ptr<Device>& device = plan_->devices[device_index];
   uint64_t bytes = 0;
   TENON_RETURN_IF_ERROR(bytes_of(slot, &bytes));
+  TENON_ASSIGN_OR_RETURN(const bool came, copy_straight(slot, device_index, bytes));
+  if (came) return {};
   TENON_RETURN_IF_ERROR(copy_to_host(slot));
   tenon_fence_point_t after{};
   if (device->has_queue()) {
@@ -47,23 +62,50 @@ Status Runner::copy_to_device(uint32_t slot, uint32_t device_index) {
     slot_state.places[device_index] = {std::make_shared<Buffer>(std::move(imported)), false, after};
     return {};
   }
-  TENON_ASSIGN_OR_RETURN(auto buffer, take_buffer(device_index, bytes));
-  slot_state.places[device_index] = {buffer, true, {}};
+  return upload(slot, device_index, bytes, after);
+}
+
+// Into memory of the device. after: when the host's memory is filled; null: it is.
+Status Runner::upload(uint32_t slot, uint32_t device_index, uint64_t bytes,
+                      tenon_fence_point_t after) {
+  DeviceState& state = devices_[device_index];
+  const std::shared_ptr<Device>& device = plan_->devices[device_index];
+  const void* const data = slots_[slot].host;
+  bool used = false;
+  TENON_ASSIGN_OR_RETURN(auto buffer, take_buffer(device_index, bytes, &used));
+  Place& place = slots_[slot].places[device_index];
+  place = {buffer, true};
   if (bytes == 0) return {};
   if (buffer->host() != nullptr && !device->has_queue()) {
-    std::memcpy(buffer->host(), slot_state.host, bytes);
+    std::memcpy(buffer->host(), data, bytes);
     return {};
   }
-  auto copy = sized<tenon_copy_t>();
-  copy.direction = TENON_COPY_HOST_TO_DEVICE;
-  copy.to = buffer->handle();
-  copy.length_bytes = bytes;
-  copy.host_from = slot_state.host;
-  statistics_.transferred_bytes += bytes;
-  if (!device->has_queue()) return device->copy(copy);
+  if (!device->has_queue()) {
+    TENON_ASSIGN_OR_RETURN(const bool filled, device->fill(buffer->handle(), data, bytes));
+    (filled ? statistics_.filled_bytes : statistics_.transferred_bytes) += bytes;
+    return filled ? Status() : device->copy(upload_of(buffer->handle(), data, bytes));
+  }
   TENON_RETURN_IF_ERROR(queue_of(device_index));
-  if (after.fence == nullptr) copy.host_from = staged(device_index, slot_state.host, bytes);
-  TENON_RETURN_IF_ERROR(state.queue->copy(copy, after));
+  Queue* queue = state.queue.get();
+  const bool there = after.fence == nullptr;
+  if (there) {
+    TENON_ASSIGN_OR_RETURN(queue, queue_for_copies(device_index, bytes));
+  }
+  const bool apart = queue != state.queue.get();
+  // Memory that work of this run had is free only behind that work.
+  const tenon_fence_point_t until = apart && used ? state.queue->last() : after;
+  bool filled = false;
+  auto copy = sized<tenon_copy_t>();
+  if (there && device->fills() && make_fill(buffer->handle(), data, bytes, &copy)) {
+    TENON_ASSIGN_OR_RETURN(filled, queue->fill(copy, {until}));
+  }
+  if (!filled) {
+    const void* const from = there ? staged(device_index, data, bytes) : data;
+    TENON_RETURN_IF_ERROR(queue->copy(upload_of(buffer->handle(), from, bytes), {until}));
+  }
+  (filled ? statistics_.filled_bytes : statistics_.transferred_bytes) += bytes;
+  if (apart) place.after = queue->last();
+  place.made = queue->last();
   state.depends(after);
   return {};
 }
@@ -103,6 +145,11 @@ Status Runner::copy_to_host(uint32_t slot) {
   if (slot_state.has_host) return {};
   uint32_t from = 0;
   while (from < slot_state.places.size() && slot_state.places[from].buffer == nullptr) ++from;
+  if (from == slot_state.places.size() && slot_state.tensor != nullptr) {
+    TENON_ASSIGN_OR_RETURN(slot_state.host, slot_state.tensor->fetch());
+    slot_state.has_host = slot_state.stable_host = true;
+    return {};
+  }
   TENON_CHECK(from < slot_state.places.size(), "slot {} is nowhere", slot);
   Buffer& buffer = *slot_state.places[from].buffer;
   if (buffer.host() != nullptr) {
@@ -149,12 +196,18 @@ Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes)
     statistics_.transferred_bytes += bytes;
     if (device->has_queue()) {
       TENON_RETURN_IF_ERROR(queue_of(from));
-      Queue& queue = *devices_[from].queue;
+      Queue* queue = devices_[from].queue.get();
+      // The memory of an output stays until the run ends, so another queue may read it.
+      if (plan_->slots[slot].last_step == UINT32_MAX && !relayed_[slot]) {
+        TENON_ASSIGN_OR_RETURN(queue, queue_for_copies(from, bytes));
+      }
       // After the device's work so far, not merely behind it: if that work fails, nothing is
       // copied.
-      TENON_RETURN_IF_ERROR(queue.copy(copy, queue.last()));
+      TENON_RETURN_IF_ERROR(
+          queue->copy(copy, {devices_[from].queue->last(), slot_state.places[from].after}));
       slot_state.source = from;
-      slot_state.ready = queue.submitted();
+      slot_state.ready = queue->submitted();
+      slot_state.apart = queue != devices_[from].queue.get();
     } else {
       TENON_RETURN_IF_ERROR(device->copy(copy));
     }
@@ -166,7 +219,9 @@ Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes)
 Status Runner::await_host(uint32_t slot) {
   SlotState& state = slots_[slot];
   if (state.ready == 0) return {};
-  TENON_RETURN_IF_ERROR(wait_for(state.source, state.ready));
+  const DeviceState& source = devices_[state.source];
+  Queue& queue = state.apart ? *source.copies : *source.queue;
+  TENON_RETURN_IF_ERROR(wait_for(state.source, queue, state.ready));
   state.ready = 0;
   return {};
 }

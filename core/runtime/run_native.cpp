@@ -67,7 +67,9 @@ Status Runner::signal_natives() {
     TENON_RETURN_IF_ERROR(queue_of(d));
     TENON_ASSIGN_OR_RETURN(auto buffer, take_buffer(d, 0));
     Queue& queue = *devices_[d].queue;
-    Status status = queue.signal(buffer->handle(), fence->point());
+    const Queue* const copies = devices_[d].copies.get();
+    Status status = queue.signal(buffer->handle(), fence->point(),
+                                 copies == nullptr ? tenon_fence_point_t{} : copies->last());
     // So that the run waits for the signal too.
     if (status.ok()) status = queue.mark(buffer->handle());
     devices_[d].pool.give_back(std::move(buffer));

@@ -1,4 +1,5 @@
 // Waiting for devices, finding out which one failed, and deciding when to give one up.
+#include "core/base/errors/failure.h"
 #include "core/base/limits.h"
 #include "core/base/process/operation.h"
 #include "core/runtime/run_state.h"
@@ -6,12 +7,11 @@
 namespace tenon::runtime {
 
 // A cancelled operation still waits, since buffers are in use, and then reports the cancellation.
-Status Runner::wait_for(uint32_t device, uint64_t value) {
-  Queue* const queue = devices_[device].queue.get();
-  if (queue == nullptr || queue->reached(value)) return {};
+Status Runner::wait_for(uint32_t device, Queue& queue, uint64_t value) {
+  if (queue.reached(value)) return {};
   uint64_t seen = progress(), since = now_ns();
   for (;;) {
-    TENON_ASSIGN_OR_RETURN(const bool reached, queue->poll(value));
+    TENON_ASSIGN_OR_RETURN(const bool reached, queue.poll(value));
     (void)cancelled();  // lets the operation ask its owner
     if (reached) return check_cancelled();
     if (plan_->devices[device]->abandoned())
@@ -27,14 +27,17 @@ Status Runner::wait_for(uint32_t device, uint64_t value) {
 }
 
 Status Runner::wait(uint32_t device) {
-  return devices_[device].queue == nullptr ? Status()
-                                           : wait_for(device, devices_[device].queue->submitted());
+  for (Queue* queue : {devices_[device].queue.get(), devices_[device].copies.get()}) {
+    if (queue != nullptr) TENON_RETURN_IF_ERROR(wait_for(device, *queue, queue->submitted()));
+  }
+  return {};
 }
 
 uint64_t Runner::progress() const {
   uint64_t sum = 0;
   for (const DeviceState& device : devices_) {
     if (device.queue != nullptr) sum += device.queue->progress();
+    if (device.copies != nullptr) sum += device.copies->progress();
   }
   return sum;
 }
@@ -45,12 +48,13 @@ void Runner::give_up_one(uint32_t waited_for) {
   for (uint32_t d = 0; d < devices_.size(); ++d) {
     const DeviceState& state = devices_[d];
     if (state.queue == nullptr || plan_->devices[d]->abandoned()) continue;
-    if (state.queue->progress() >= state.queue->submitted() || state.waits()) continue;
+    if (!state.has_work() || state.waits()) continue;
     culprit = d;
     break;
   }
   Device& device = *plan_->devices[culprit];
   device.abandon();
+  release_readers(culprit);
   given_up_ = error(TENON_DEVICE_LOST, "T0618",
                     "device {} finished none of its work for {} s; it is given up, and what it "
                     "holds stays behind",
@@ -58,16 +62,38 @@ void Runner::give_up_one(uint32_t waited_for) {
                   .with("device", device.name());
 }
 
+// Devices that read its memory wait for its fence, which the host now signals. They find there what
+// it left.
+void Runner::release_readers(uint32_t given_up) {
+  const DeviceState& source = devices_[given_up];
+  bool any = false;
+  for (DeviceState& device : devices_) {
+    if (!device.reads(source)) continue;
+    device.tainted->store(true, std::memory_order_release);
+    any = true;
+  }
+  if (!any) return;
+  const tenon_queue_api_t* api = plan_->devices[given_up]->apis().queue;
+  (void)api->fence_signal(api->self, source.queue->fence(), source.queue->submitted());
+  clear_failure();
+}
+
 // The first failure of a device. If there is none, what only a relay saw; then failures of devices
 // that worked on what others did not make. Leaves nothing in the relays.
 Status Runner::wait_all() {
+  std::vector<Status> failures(devices_.size());
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    Status status = wait(d);
+    if (!status.ok())
+      failures[d] = std::move(status).with_context(kernel_context(*plan_->devices[d]));
+  }
   Status first = given_up_, relayed, tainted;
   for (uint32_t d = 0; d < devices_.size(); ++d) {
-    if (devices_[d].queue == nullptr) continue;
-    Status status = wait(d);
-    Status& kept = devices_[d].tainted->load(std::memory_order_acquire) ? tainted : first;
-    if (kept.ok() && !status.ok())
-      kept = std::move(status).with_context(kernel_context(*plan_->devices[d]));
+    if (failures[d].ok()) continue;
+    const bool excused =
+        devices_[d].tainted->load(std::memory_order_acquire) || devices_[d].failed_by_others();
+    Status& kept = excused ? tainted : first;
+    if (kept.ok()) kept = std::move(failures[d]);
   }
   // Every queue has ended, failed or was given up, so no relay waits for long.
   for (uint32_t d = 0; d < devices_.size(); ++d) {
@@ -81,13 +107,20 @@ Status Runner::wait_all() {
   return relayed.ok() ? tainted : relayed;
 }
 
-// Waits, also for what follows failed work. A device that was abandoned keeps its queue.
+// Waits, also for what follows failed work. A device that was abandoned keeps its queue. Fences go
+// when no queue is left whose work may wait for them.
 void Runner::end_queues() {
   for (DeviceState& device : devices_) {
     if (device.relay != nullptr) device.relay->drain();
   }
-  for (DeviceState& device : devices_) device.queue.reset();
   for (DeviceState& device : devices_) {
+    for (Queue* queue : {device.queue.get(), device.copies.get()}) {
+      if (queue != nullptr) queue->end();
+    }
+  }
+  for (DeviceState& device : devices_) {
+    device.queue.reset();
+    device.copies.reset();
     for (auto& fence : device.from) fence.reset();
   }
 }

@@ -170,8 +170,8 @@ tenon_code_t toy_executable_info(void*, tenon_executable_t*, tenon_executable_in
 }
 tenon_code_t toy_needs(void*, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* needs) {
   for (uint32_t i = 0; i < needs->output_count; ++i) {
-    needs->outputs[i].size_bytes_max = 16;
-    needs->outputs[i].dims[0] = 4;
+    tenon_need(needs, i)[0].size_bytes_max = 16;
+    tenon_need(needs, i)[0].dims[0] = 4;
   }
   needs->workspace_bytes = 64;
   needs->lower_bound_bytes = 32;
@@ -189,12 +189,14 @@ tenon_code_t toy_execute(void* self, tenon_executable_t*, const tenon_call_t* ca
   };
   for (int i = 0; i < 4; ++i) {
     int32_t sum = 1;
-    for (uint32_t k = 0; k < call->input_count; ++k) sum += at(call->inputs[k])[i];
-    for (uint32_t k = 0; k < call->output_count; ++k) at(call->outputs[k])[i] = sum;
+    for (uint32_t k = 0; k < call->input_count; ++k) sum += at(*tenon_call_input(call, k))[i];
+    for (uint32_t k = 0; k < call->output_count; ++k) at(*tenon_call_output(call, k))[i] = sum;
   }
   for (uint32_t k = 0; k < call->out_symbol_count; ++k) call->out_symbols[k] = toy->found;
-  if (call->profile != nullptr)
-    call->profile->event(call->profile->self, {"add\"1", 5}, {"n", 1}, 10, 30, 4, 16, 2);
+  if (call->profile != nullptr) {
+    const tenon_profile_event_t event = {sizeof event, 2, {"add\"1", 5}, {"n", 1}, 10, 30, 4, 16};
+    call->profile->event(call->profile->self, &event);
+  }
   if (ToyFence* fence = toy_fence_of(call->signal)) {
     fence->signal(toy->submitted = call->signal.value, toy->fail_execute);
   }
@@ -258,10 +260,17 @@ struct Fixture : testing::Test {
       sizeof(device_api), &toy,     toy_count, toy_info, toy_open,   toy_close, toy_alloc,
       toy_free,           toy_copy, toy_sync,  toy_map,  toy_import, nullptr};
   tenon_compile_api_t compile_api{};
-  tenon_queue_api_t queue_api{
-      sizeof(queue_api), &toy,          toy_queue,         toy_queue_destroy,
-      toy_copy_async,    toy_fence,     toy_fence_destroy, toy_fence_query,
-      toy_fence_signal,  toy_fence_wait};
+  tenon_queue_api_t queue_api{sizeof(queue_api),
+                              &toy,
+                              toy_queue,
+                              toy_queue_destroy,
+                              toy_copy_async,
+                              toy_fence,
+                              toy_fence_destroy,
+                              toy_fence_query,
+                              toy_fence_signal,
+                              toy_fence_wait,
+                              nullptr};
   tenon_host_graph_t graph_api{};
   tenon_value_t arguments[2] = {0, 1}, yields[1] = {2};
   tenon_dim_t four[1] = {4};
@@ -543,7 +552,7 @@ TEST_F(GivenUp, WhereMemoryIsExhausted) {
   compile_api.needs = [](void* self, tenon_executable_t* e, tenon_symbols_t symbols,
                          tenon_needs_t* needs) {
     const tenon_code_t code = toy_needs(self, e, symbols, needs);
-    return needs->outputs[0].size_bytes_max = 1 << 20, code;
+    return tenon_need(needs, 0)[0].size_bytes_max = 1 << 20, code;
   };
   compile_api.execute = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
     the_toy->fail_allocs =
@@ -576,7 +585,8 @@ TEST_F(GivenUp, TheProfileStays) {
     EXPECT_FALSE(run(runner).ok());  // with sinks of its own
   }
   ASSERT_FALSE(seen.expired());
-  lent->event(lent->self, {"late", 4}, {}, 1, 2, 0, 0, 0);
+  const tenon_profile_event_t late = {sizeof late, 0, {"late", 4}, {}, 1, 2, 0, 0};
+  lent->event(lent->self, &late);
   EXPECT_EQ(seen.lock()->events().back().name, "late");
 }
 
@@ -723,17 +733,21 @@ tenon_code_t asking_needs(void* self, tenon_executable_t* e, tenon_symbols_t sym
                           tenon_needs_t* needs) {
   const tenon_code_t code = toy_needs(self, e, symbols, needs);
   for (uint32_t i = 0; i < needs->output_count; ++i)
-    needs->outputs[i].size_bytes_max = TENON_SIZE_UNKNOWN;
+    tenon_need(needs, i)[0].size_bytes_max = TENON_SIZE_UNKNOWN;
   return code;
 }
 tenon_code_t asking_execute(void* self, tenon_executable_t* e, const tenon_call_t* call) {
-  if (call->output == nullptr || call->queue != nullptr || call->outputs[0].buffer != nullptr)
+  if (call->output == nullptr || call->queue != nullptr ||
+      tenon_call_output(call, 0)->buffer != nullptr)
     return TENON_INTERNAL;
   tenon_span_t made{};
-  if (const tenon_code_t code = call->output(call->output_self, 0, 16, &made); code != TENON_OK)
+  if (const tenon_code_t code =
+          call->output(call->output_self, 0, 16, &made.buffer, &made.offset_bytes);
+      code != TENON_OK)
     return code;
   tenon_call_t with_buffer = *call;
   with_buffer.outputs = &made;
+  with_buffer.span_bytes = sizeof made;
   return toy_execute(self, e, &with_buffer);
 }
 
@@ -760,7 +774,7 @@ TEST_F(Fixture, AnOutputOfKnownSizeThatIsAskedForIsChecked) {
   };
   const Execute asks_little = [](void*, tenon_executable_t*, const tenon_call_t* call) {
     tenon_span_t made{};
-    return call->output(call->output_self, 0, 4, &made);
+    return call->output(call->output_self, 0, 4, &made.buffer, &made.offset_bytes);
   };
   toy.threading = TENON_THREADING_FREE;
   for (bool queued : {false, true}) {
@@ -809,11 +823,13 @@ TEST_F(Fixture, SerialDeviceAsksForItsOutputsDuringTheCall) {
   const Execute short_of_memory = [](void* self, tenon_executable_t* e, const tenon_call_t* call) {
     static_cast<Toy*>(self)->fail_allocs = 1;
     tenon_span_t large{};
-    if (const tenon_code_t code = call->output(call->output_self, 0, uint64_t{1} << 20, &large);
+    if (const tenon_code_t code = call->output(call->output_self, 0, uint64_t{1} << 20,
+                                               &large.buffer, &large.offset_bytes);
         code != TENON_OK)
       return code;
     tenon_call_t with_buffer = *call;
     with_buffer.outputs = &large;
+    with_buffer.span_bytes = sizeof large;
     return toy_execute(self, e, &with_buffer);
   };
   {

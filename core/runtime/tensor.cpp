@@ -47,6 +47,9 @@ Result<std::shared_ptr<Buffer>> upload(std::shared_ptr<Device> device, const voi
     std::memcpy(buffer->host(), data, size_bytes);
     return buffer;
   }
+  TENON_ASSIGN_OR_RETURN(const bool filled,
+                         buffer->device().fill(buffer->handle(), data, size_bytes));
+  if (filled) return buffer;
   auto copy = sized<tenon_copy_t>();
   copy.direction = TENON_COPY_HOST_TO_DEVICE;
   copy.to = buffer->handle();
@@ -105,6 +108,16 @@ Tensor::~Tensor() {
 Buffer* Tensor::on(const Device& device) const {
   for (const Place* p = first_.load(std::memory_order_acquire); p != nullptr; p = p->next.get()) {
     if (&p->buffer->device() == &device) return p->buffer.get();
+  }
+  return nullptr;
+}
+
+Buffer* Tensor::beside(const Device& device) const {
+  if (!device.has_queue() || device.apis().queue->reaches == nullptr) return nullptr;
+  for (const Place* p = first_.load(std::memory_order_acquire); p != nullptr; p = p->next.get()) {
+    const Device& there = p->buffer->device();
+    if (&there != &device && device.same_plugin(there) && there.alive().ok())
+      return p->buffer.get();
   }
   return nullptr;
 }

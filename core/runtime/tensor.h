@@ -36,6 +36,8 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   Result<const void*> fetch();
   // Its memory on a device; null if there is none. Lives as long as the tensor, or until take().
   Buffer* on(const Device& device) const;
+  // The same on a device of its plugin that its queues may reach.
+  Buffer* beside(const Device& device) const;
   // Keeps a complete copy on a device or on the host, unless there is one.
   void remember(std::shared_ptr<Buffer> buffer);
   void remember_host(std::shared_ptr<void> memory);

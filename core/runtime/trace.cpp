@@ -140,13 +140,15 @@ Status Trace::write_table(const tenon_sink_t& sink) const {
   return write(sink, "\n]}\n");
 }
 
-void TraceSink::event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns,
-                      uint64_t end_ns, double flops, double bytes, uint32_t lane) {
+// An event without a size is dropped: nothing in it can be trusted.
+void TraceSink::event(void* self, const tenon_profile_event_t* given) {
   auto* sink = static_cast<TraceSink*>(self);
+  tenon_profile_event_t e;
+  if (tenon_record_take(&e, sizeof e, given) != TENON_OK) return;
   try {
-    sink->trace_->add({std::string(from_abi_str(name)), std::string(from_abi_str(origins)),
-                       sink->device_, "kernel", begin_ns, end_ns, finite(flops), finite(bytes),
-                       lane});
+    sink->trace_->add({std::string(from_abi_str(e.name)), std::string(from_abi_str(e.origins)),
+                       sink->device_, "kernel", e.begin_ns, e.end_ns, finite(e.flops),
+                       finite(e.bytes), e.lane});
   } catch (const std::exception&) {
     // No exception may pass through the plugin's frames; without memory the profile lacks an event.
   }

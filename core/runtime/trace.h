@@ -49,14 +49,13 @@ class TraceSink {
  public:
   TraceSink(std::shared_ptr<Trace> trace, std::string device)
       : trace_(std::move(trace)), device_(std::move(device)) {
-    sink_ = {this, &TraceSink::event};
+    sink_ = {sizeof sink_, 0, this, &TraceSink::event};
   }
   TraceSink(const TraceSink&) = delete;
   const tenon_profile_sink_t* get() const { return &sink_; }
 
  private:
-  static void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns,
-                    uint64_t end_ns, double flops, double bytes, uint32_t lane);
+  static void event(void* self, const tenon_profile_event_t* given);
   std::shared_ptr<Trace> trace_;
   std::string device_;
   tenon_profile_sink_t sink_;

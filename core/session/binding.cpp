@@ -122,7 +122,24 @@ Status Binding::run() {
 Status Binding::run_with(std::span<const tenon_array_t* const> arrays) {
   arguments_.clear();
   for (const tenon_array_t* array : arrays) arguments_.push_back({array});
+  TENON_RETURN_IF_ERROR(load());
   return runner_->run(arguments_, {}, sizes_);
+}
+
+// Arrays have no identity, so what was loaded for the last run serves no other.
+Status Binding::load() {
+  Chosen& chosen = chosen_[0];
+  const Program& program = chosen.variant != nullptr
+                               ? *chosen.variant->program
+                               : *std::get<std::shared_ptr<Program>>(program_);
+  if (program.loadings() == nullptr) return {};
+  uint64_t packed_bytes = 0;
+  TENON_ASSIGN_OR_RETURN(const std::shared_ptr<Loading> loading,
+                         program.loadings()->choose(program.segments(), arguments_, &packed_bytes));
+  chosen.runner = std::make_unique<runtime::Runner>(loading->plan);
+  chosen.runner->set_trace(profile_ ? trace_ : nullptr);
+  runner_ = chosen.runner.get();
+  return {};
 }
 
 Status Binding::bind_size(std::string_view name, int64_t value) {
@@ -133,6 +150,16 @@ Status Binding::bind_size(std::string_view name, int64_t value) {
   return {};
 }
 
+// With the variant that was chosen last.
+Status Binding::run_chosen(const Variants& variants, std::span<const tenon_array_t* const> arrays) {
+  if (sizes_.empty()) return run_with(arrays);
+  TENON_ASSIGN_OR_RETURN(const std::vector<runtime::GivenSize> sizes,
+                         variants.sizes_for(*chosen_[0].variant, arrays, sizes_));
+  arguments_.clear();
+  for (const tenon_array_t* array : arrays) arguments_.push_back({array});
+  return runner_->run(arguments_, {}, sizes);
+}
+
 // The general variant has a smaller reach than those by value: sizes that it refuses (-1, or 0 as
 // "keep") may mean something to them.
 Status Binding::run_variant(Variants& variants, std::span<const tenon_array_t* const> arrays) {
@@ -140,20 +167,20 @@ Status Binding::run_variant(Variants& variants, std::span<const tenon_array_t* c
     variants.repeated();
     chosen_[0].variant->runs.fetch_add(1, std::memory_order_relaxed);
     runner_ = chosen_[0].runner.get();
-    return run_with(arrays);
+    return run_chosen(variants, arrays);
   }
   runner_ = nullptr;
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant, variants.choose(arrays, false));
   const bool general = variant->general();
   runner_ = runner_of(std::move(variant));
-  Status status = run_with(arrays);
+  Status status = run_chosen(variants, arrays);
   const bool refused =
       status.code() == TENON_INVALID_ARGUMENT || status.code() == TENON_OUT_OF_RANGE;
   if (!general || status.ok() || !refused) return status;
   runner_ = nullptr;
   TENON_ASSIGN_OR_RETURN(variant, variants.choose(arrays, true));
   runner_ = runner_of(std::move(variant));
-  return run_with(arrays);
+  return run_chosen(variants, arrays);
 }
 
 runtime::Runner* Binding::runner_of(std::shared_ptr<Variant> variant) {
@@ -197,6 +224,8 @@ tenon_run_info_t Binding::run_info() const {
   info.arena_lower_bound_bytes = s.arena_lower_bound_bytes;
   info.transferred_bytes = s.transferred_bytes;
   info.run_ms = s.run_ms;
+  info.direct_bytes = s.direct_bytes;
+  info.filled_bytes = s.filled_bytes;
   return info;
 }
 

@@ -53,8 +53,10 @@ class Binding {
   Status check_against_bound(size_t index, const tenon_array_t& array) const;
   void note_places(size_t index);
   void unbind(size_t index);
+  Status run_chosen(const Variants& variants, std::span<const tenon_array_t* const> arrays);
   Status run_variant(Variants& variants, std::span<const tenon_array_t* const> arrays);
   Status run_with(std::span<const tenon_array_t* const> arrays);
+  Status load();  // where executables take their constants from the inputs
   runtime::Runner* runner_of(std::shared_ptr<Variant> variant);
 
   const AnyProgram program_;

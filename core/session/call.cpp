@@ -140,15 +140,29 @@ struct Attempt {
   bool ran = false;
 };
 
-Attempt run(const Program& program, const std::vector<runtime::Port>& ports,
-            const Arguments& arguments, std::span<CallOutput> outputs, CallStatistics* statistics) {
-  const RunnerPool::Lease runner(program.runners());
+Attempt run_in(RunnerPool& runners, const std::vector<runtime::Port>& ports,
+               const Arguments& arguments, std::span<CallOutput> outputs,
+               CallStatistics* statistics) {
+  const RunnerPool::Lease runner(runners);
   Status status = runner->run(arguments.inputs, arguments.stays, arguments.sizes, arguments.homes,
                               arguments.natives);
   if (!status.ok()) return {std::move(status), false};
   const runtime::RunStatistics& of_run = runner->statistics();
   *statistics = {of_run.repacked_bytes, of_run.transferred_bytes, of_run.copied_bytes};
   return {hand_over(*runner.get(), ports, outputs, statistics), true};
+}
+
+Attempt run(const Program& program, const std::vector<runtime::Port>& ports,
+            const Arguments& arguments, std::span<CallOutput> outputs, CallStatistics* statistics) {
+  if (program.loadings() == nullptr)
+    return run_in(program.runners(), ports, arguments, outputs, statistics);
+  uint64_t packed_bytes = 0;
+  Result<std::shared_ptr<Loading>> loading =
+      program.loadings()->choose(program.segments(), arguments.inputs, &packed_bytes);
+  if (!loading.ok()) return {loading.status(), false};
+  Attempt attempt = run_in((*loading)->runners, ports, arguments, outputs, statistics);
+  statistics->repacked_bytes += packed_bytes;
+  return attempt;
 }
 
 // A second run needs what the first one was given.
@@ -159,11 +173,14 @@ bool gave_up(const Arguments& arguments) {
 }
 
 // The general variant refuses some sizes that mean something by value (-1, or 0 as "keep").
-Status run_variant(Variants& variants, const Arguments& arguments, std::span<CallOutput> outputs,
+Status run_variant(Variants& variants, Arguments& arguments, std::span<CallOutput> outputs,
                    CallStatistics* statistics) {
   const std::vector<runtime::Port>& ports = variants.shapes().outputs();
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<Variant> variant,
                          variants.choose(arguments.arrays, false));
+  TENON_ASSIGN_OR_RETURN(const std::vector<runtime::GivenSize> sizes,
+                         variants.sizes_for(*variant, arguments.arrays, arguments.sizes));
+  arguments.sizes = sizes;
   Attempt attempt = run(*variant->program, ports, arguments, outputs, statistics);
   const tenon_code_t code = attempt.status.code();
   const bool refused = code == TENON_INVALID_ARGUMENT || code == TENON_OUT_OF_RANGE;
@@ -234,7 +251,7 @@ Status call(const AnyProgram& program, std::span<const runtime::Argument> inputs
   if (const auto* variants = std::get_if<std::shared_ptr<Variants>>(&program)) {
     std::pmr::vector<tenon_array_t> values(&memory);
     for (const runtime::Argument& input : inputs) values.push_back(*input.array);
-    TENON_RETURN_IF_ERROR(bring_values(inputs, &values));
+    if ((*variants)->by_value()) TENON_RETURN_IF_ERROR(bring_values(inputs, &values));
     for (const tenon_array_t& array : values) arguments.arrays.push_back(&array);
     return run_variant(**variants, arguments, outputs, statistics);
   }

@@ -18,6 +18,7 @@ namespace tenon::session {
 struct CallOutput {
   const tenon_array_t* given = nullptr;
   bool stays = false;                       // it need not be on the host
+  bool in_place = false;                    // given: it may replace an input while that is read
   std::shared_ptr<runtime::Tensor> tensor;  // filled where nothing is given
 };
 

@@ -28,17 +28,26 @@ namespace {
 
 void register_interfaces() {
   host::register_service_interfaces();
-  host::register_host_interface(TENON_HOST_GRAPH_ID, 0, ir::host_graph_table());
-  host::register_host_interface(TENON_HOST_FORM_ID, 0, ir::host_form_table());
-  host::register_host_interface(TENON_HOST_FACTS_ID, 0, ir::host_facts_table());
-  host::register_host_interface(TENON_HOST_REGISTRY_ID, 0, host_registry_table());
-  host::register_host_interface(TENON_HOST_EXTRACT_ID, 0, host_extract_table());
-  host::register_host_interface(TENON_HOST_INSPECT_ID, 0, host_inspect_table());
-  host::register_host_interface(TENON_HOST_SESSION_ID, 0, host_session_table());
-  host::register_host_interface(TENON_HOST_CALL_ID, 0, host_call_table());
-  host::register_host_interface(TENON_HOST_OPERATION_ID, 0, host_operation_table());
-  host::register_host_interface(TENON_HOST_PACKAGE_ID, 0, host_package_table());
-  host::register_host_interface(TENON_HOST_PLUGINS_ID, 0, host_plugins_table());
+  host::register_host_interface(TENON_HOST_GRAPH_ID, TENON_HOST_GRAPH_MINOR,
+                                ir::host_graph_table());
+  host::register_host_interface(TENON_HOST_FORM_ID, TENON_HOST_FORM_MINOR, ir::host_form_table());
+  host::register_host_interface(TENON_HOST_FACTS_ID, TENON_HOST_FACTS_MINOR,
+                                ir::host_facts_table());
+  host::register_host_interface(TENON_HOST_REGISTRY_ID, TENON_HOST_REGISTRY_MINOR,
+                                host_registry_table());
+  host::register_host_interface(TENON_HOST_EXTRACT_ID, TENON_HOST_EXTRACT_MINOR,
+                                host_extract_table());
+  host::register_host_interface(TENON_HOST_INSPECT_ID, TENON_HOST_INSPECT_MINOR,
+                                host_inspect_table());
+  host::register_host_interface(TENON_HOST_SESSION_ID, TENON_HOST_SESSION_MINOR,
+                                host_session_table());
+  host::register_host_interface(TENON_HOST_CALL_ID, TENON_HOST_CALL_MINOR, host_call_table());
+  host::register_host_interface(TENON_HOST_OPERATION_ID, TENON_HOST_OPERATION_MINOR,
+                                host_operation_table());
+  host::register_host_interface(TENON_HOST_PACKAGE_ID, TENON_HOST_PACKAGE_MINOR,
+                                host_package_table());
+  host::register_host_interface(TENON_HOST_PLUGINS_ID, TENON_HOST_PLUGINS_MINOR,
+                                host_plugins_table());
 }
 
 // A normal end of the process. A program that calls exit while a call is in flight does so at its

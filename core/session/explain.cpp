@@ -6,6 +6,7 @@
 #include "core/base/limits.h"
 #include "core/base/process/environment.h"
 #include "core/base/str.h"
+#include "core/dispatch/properties.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
 #include "core/op/registry.h"
@@ -31,34 +32,24 @@ void add_row(std::string* rows, const std::string& row) {
   *rows += (rows->empty() ? "" : ",\n") + row;
 }
 
-// What the device declares of everything that it compiles; none if it declares nothing or fails.
-uint32_t compile_properties(runtime::Device& device) {
-  const tenon_compile_api_t* api = device.apis().compile;
-  if (api->properties == nullptr) return 0;
-  auto out = sized<tenon_compile_properties_t>();
-  auto guard = device.serialise();
-  clear_failure();
-  const Status status =
-      device.check(api->properties(api->self, device.target(), &out), "properties");
-  return status.ok() ? out.flags : 0;
-}
-
 std::string devices_json(std::string_view filter) {
   std::string rows;
   for (const auto& device : all_devices()) {
     if (!wanted(filter, device->name())) continue;
     const tenon_device_info_t& info = device->info();
-    const uint32_t properties = compile_properties(*device);
+    const uint32_t properties = dispatch::compile_properties(*device);
     add_row(&rows,
             fmt::format("{{\"name\":{},\"plugin\":{},\"description\":{},\"target\":{},"
                         "\"memory_bytes\":{},\"alignment_bytes\":{},"
-                        "\"host_visible\":{},\"queue\":{},\"same_bits\":{},\"one_long_call\":{}}}",
+                        "\"host_visible\":{},\"queue\":{},\"same_bits\":{},\"one_long_call\":{},"
+                        "\"static\":{}}}",
                         json_quoted(device->name()), json_quoted(device->apis().plugin),
                         json_quoted({info.description.data, info.description.size}),
                         json_quoted({info.target.data, info.target.size}), info.memory_bytes,
                         info.alignment_bytes, device->host_visible(), device->has_queue(),
                         (properties & TENON_COMPILE_SAME_BITS) != 0,
-                        (properties & TENON_COMPILE_ONE_LONG_CALL) != 0));
+                        (properties & TENON_COMPILE_ONE_LONG_CALL) != 0,
+                        (properties & TENON_COMPILE_STATIC) != 0));
   }
   return document("devices", rows);
 }

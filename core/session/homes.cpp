@@ -1,6 +1,7 @@
 #include "core/session/homes.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "core/base/checked.h"
 #include "core/ir/dtype.h"
@@ -40,36 +41,70 @@ runtime::Home home_of(const tenon_array_t& given) {
   return {given.data, *bytes};
 }
 
-// Ranges by where they begin, each with the furthest end so far.
+// Ranges of inputs by where they begin, each with the furthest end of it and all before.
 class Ranges {
  public:
   explicit Ranges(std::pmr::memory_resource* memory) : ranges_(memory) {}
-  void add(const Range& range) {
-    if (range.begin != range.end) ranges_.push_back(range);
+  void add(const Range& range, uint32_t input) {
+    if (range.begin != range.end) ranges_.push_back({range, range.end, input});
   }
   void close() {
-    std::ranges::sort(ranges_, {}, &Range::begin);
+    std::ranges::sort(ranges_, {}, [](const Entry& e) { return e.range.begin; });
     uintptr_t furthest = 0;
-    for (Range& range : ranges_) range.end = furthest = std::max(furthest, range.end);
+    for (Entry& entry : ranges_) entry.furthest = furthest = std::max(furthest, entry.range.end);
   }
   bool overlap(const Range& range) const {
-    const auto after = std::ranges::lower_bound(ranges_, range.end, {}, &Range::begin);
-    return after != ranges_.begin() && std::prev(after)->end > range.begin;
+    const auto after = first_behind(range);
+    return after != ranges_.begin() && std::prev(after)->furthest > range.begin;
+  }
+  // The input that has exactly this memory, if no other has any of it; else UINT32_MAX.
+  uint32_t only(const Range& range) const {
+    const auto after = first_behind(range);
+    if (after == ranges_.begin()) return UINT32_MAX;
+    const auto last = std::prev(after);
+    const bool same = last->range.begin == range.begin && last->range.end == range.end;
+    const bool alone = last == ranges_.begin() || std::prev(last)->furthest <= range.begin;
+    return same && alone ? last->input : UINT32_MAX;
   }
 
  private:
-  std::pmr::vector<Range> ranges_;
+  struct Entry {
+    Range range;
+    uintptr_t furthest = 0;
+    uint32_t input = 0;
+  };
+  std::pmr::vector<Entry>::const_iterator first_behind(const Range& range) const {
+    return std::ranges::lower_bound(ranges_, range.end, {},
+                                    [](const Entry& e) { return e.range.begin; });
+  }
+  std::pmr::vector<Entry> ranges_;
 };
 
-// Outputs that share memory are refused once their dims are known. Until then neither is written.
+// Whether an output can be written over an input: a dense array of the same elements.
+bool replaces(const runtime::Argument& input, const tenon_array_t& output) {
+  return input.tensor == nullptr && input.array->dtype == output.dtype &&
+         runtime::is_dense(*input.array);
+}
+
+// Outputs that share memory are refused once their dims are known. Until then none of them is
+// written. Sorted by where they begin, an output shares memory with one before it or with the next.
 void drop_shared(std::span<runtime::Home> homes) {
-  for (size_t i = 0; i < homes.size(); ++i) {
-    for (size_t other = 0; homes[i].data != nullptr && other < i; ++other) {
-      if (homes[other].data == nullptr || !range_of(homes[i]).overlaps(range_of(homes[other])))
-        continue;
-      homes[i] = homes[other] = {};
-    }
+  const auto counts = [](const runtime::Home& home) { return home.data != nullptr; };
+  if (std::ranges::count_if(homes, counts) < 2) return;  // without allocations, as most calls are
+  std::vector<runtime::Home*> sorted;
+  for (runtime::Home& home : homes) {
+    if (counts(home)) sorted.push_back(&home);
   }
+  std::ranges::sort(sorted, {}, [](const runtime::Home* home) { return range_of(*home).begin; });
+  std::vector<runtime::Home*> shared;
+  uintptr_t furthest = 0;
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    const Range range = range_of(*sorted[i]);
+    const bool meets_next = i + 1 < sorted.size() && range.overlaps(range_of(*sorted[i + 1]));
+    if (range.begin < furthest || meets_next) shared.push_back(sorted[i]);
+    furthest = std::max(furthest, range.end);
+  }
+  for (runtime::Home* home : shared) *home = {};
 }
 
 }  // namespace
@@ -82,10 +117,13 @@ void find_homes(std::span<const runtime::Argument> inputs, std::span<const CallO
   for (const CallOutput& output : outputs)
     homes->push_back(is_given(output) ? home_of(*output.given) : runtime::Home());
   Ranges ranges(homes->get_allocator().resource());
-  for (const runtime::Argument& input : inputs) ranges.add(range_of(input));
+  for (uint32_t i = 0; i < inputs.size(); ++i) ranges.add(range_of(inputs[i]), i);
   ranges.close();
-  for (runtime::Home& home : *homes) {
-    if (home.data != nullptr && ranges.overlap(range_of(home))) home = {};
+  for (size_t i = 0; i < homes->size(); ++i) {
+    runtime::Home& home = (*homes)[i];
+    if (home.data == nullptr || !ranges.overlap(range_of(home))) continue;
+    home.input = outputs[i].in_place ? ranges.only(range_of(home)) : UINT32_MAX;
+    if (home.input == UINT32_MAX || !replaces(inputs[home.input], *outputs[i].given)) home = {};
   }
   drop_shared(*homes);
 }

@@ -10,7 +10,8 @@
 namespace tenon::session {
 
 // One per output; null for one that is not GIVEN, that has strides, or whose memory is shared with
-// an input or with another output. Empty if there is none. The inputs are checked, and so are the
+// an input or with another output. A dense array of the same type may have exactly this memory, and
+// is named then. Empty if there is none. The inputs are checked, and so are the
 // types of GIVEN outputs, not their dims.
 void find_homes(std::span<const runtime::Argument> inputs, std::span<const CallOutput> outputs,
                 std::pmr::vector<runtime::Home>* homes);

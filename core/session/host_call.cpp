@@ -17,8 +17,10 @@ constexpr uint32_t kOutputBytesLeast = offsetof(tenon_output_t, tensor) + sizeof
 // The i-th record of an array whose records have the size that the first one says.
 template <typename T>
 T* record_at(T* first, size_t i) {
-  using Byte = std::conditional_t<std::is_const_v<T>, const std::byte, std::byte>;
-  return reinterpret_cast<T*>(reinterpret_cast<Byte*>(first) + i * first->size_bytes);
+  if constexpr (std::is_const_v<T>)
+    return static_cast<T*>(tenon_record_at(first, i, first->size_bytes));
+  else
+    return static_cast<T*>(tenon_record_in(first, i, first->size_bytes));
 }
 
 // What a call's records say, as far as this host knows it.
@@ -80,18 +82,19 @@ Status read_output(const tenon_program_call_t& call, size_t i, Outputs* all) {
       check_record_size(*record_at(call.outputs, i), kOutputBytesLeast, "output", i));
   TENON_ASSIGN_OR_RETURN(const tenon_output_t record, prefix_of(record_at(call.outputs, i)));
   TENON_REQUIRE(record.array, "output's array");
-  if (record.kind > TENON_OUTPUT_LEFT) {
-    return error(TENON_INVALID_ARGUMENT, "T0620",
-                 "output {} is of kind {}; there are 0 (owned), 1 (given) and 2 (left)", i,
-                 record.kind);
+  if (record.kind > TENON_OUTPUT_IN_PLACE) {
+    return error(
+        TENON_INVALID_ARGUMENT, "T0620",
+        "output {} is of kind {}; there are 0 (owned), 1 (given), 2 (left) and 3 (in place)", i,
+        record.kind);
   }
   TENON_ASSIGN_OR_RETURN(all->given[i], prefix_of(record.array));
-  if (record.kind == TENON_OUTPUT_GIVEN && all->given[i].rank != 0)
-    TENON_REQUIRE(all->given[i].dims, "output's dims");
+  const bool in_place = record.kind == TENON_OUTPUT_IN_PLACE;
+  const bool given = record.kind == TENON_OUTPUT_GIVEN || in_place;
+  if (given && all->given[i].rank != 0) TENON_REQUIRE(all->given[i].dims, "output's dims");
   all->records.push_back(record);
-  const bool given = record.kind == TENON_OUTPUT_GIVEN;
   all->outputs.push_back(
-      {given ? &all->given[i] : nullptr, record.kind == TENON_OUTPUT_LEFT, nullptr});
+      {given ? &all->given[i] : nullptr, record.kind == TENON_OUTPUT_LEFT, in_place, nullptr});
   all->tensors.push_back(given ? nullptr : std::make_unique<tenon_tensor_t>());
   return {};
 }

@@ -81,7 +81,8 @@ tenon_code_t cache_watch(void*, const tenon_cache_lookup_sink_t* sink) {
       Cache::watch(nullptr, nullptr);
       return {};
     }
-    watcher = *sink;
+    TENON_ASSIGN_OR_RETURN(watcher, prefix_of(sink));
+    TENON_REQUIRE(watcher.lookup, "the sink's function");
     Cache::watch(
         [](void*, const CacheLookup& lookup) {
           auto record = sized<tenon_cache_lookup_t>();

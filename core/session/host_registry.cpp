@@ -242,10 +242,15 @@ tenon_code_t evaluate_into(tenon_graph_t* graph, tenon_node_t node, const int64_
                         "{} reads {} values and has {} results; {} and {} arrays are given",
                         g.op_name(node), reads, g.results(node).size(), input_count, output_count));
   }
+  const Result<std::vector<tenon_array_t>> given_inputs =
+      op::arrays_of(inputs, input_count, "the inputs");
+  if (!given_inputs.ok()) return to_abi(given_inputs.status());
+  if (const auto rooms = op::arrays_of(outputs, output_count, "the outputs"); !rooms.ok())
+    return to_abi(rooms.status());
   if (Status s = check_facts(g, node, {symbols, symbol_count}); !s.ok())
     return to_abi(std::move(s).with_context(g.loc_text(g.node(node).loc)));
   Result<std::vector<op::HostArray>> made =
-      op::evaluate(g, node, {symbols, symbol_count}, {inputs, input_count});
+      op::evaluate(g, node, {symbols, symbol_count}, *given_inputs);
   if (!made.ok())
     return to_abi(std::move(made).status().with_context(g.loc_text(g.node(node).loc)));
   // On failure the caller's outputs are unchanged: they are filled only when all blocks exist.
@@ -256,14 +261,15 @@ tenon_code_t evaluate_into(tenon_graph_t* graph, tenon_node_t node, const int64_
     }
   } given{std::vector<tenon_array_t>(output_count)};
   for (uint32_t i = 0; i < output_count; ++i) {
-    if (outputs[i].data != nullptr) continue;
+    if (tenon_array_at(outputs, i)->data != nullptr) continue;
     if (Status s = give((*made)[i], &given.arrays[i]); !s.ok()) return to_abi(s);
   }
   for (uint32_t i = 0; i < output_count; ++i) {
-    if (outputs[i].data == nullptr) {
-      outputs[i] = std::exchange(given.arrays[i], {});
+    tenon_array_t* const output = tenon_array_in(outputs, i);
+    if (output->data == nullptr) {
+      op::give_array(std::exchange(given.arrays[i], {}), output);
     } else if ((*made)[i].size_bytes() != 0) {
-      std::memcpy(outputs[i].data, (*made)[i].view().data, (*made)[i].size_bytes());
+      std::memcpy(output->data, (*made)[i].view().data, (*made)[i].size_bytes());
     }
   }
   return TENON_OK;

@@ -92,7 +92,7 @@ struct Told {
   std::string only;
 
   tenon_value_sink_t sink() {
-    tenon_value_sink_t s{};
+    auto s = sized<tenon_value_sink_t>();
     s.self = this;
     s.input = [](void* self, tenon_str_t input, tenon_str_t why) -> tenon_code_t {
       return guarded([&]() -> tenon_code_t {

@@ -2,15 +2,20 @@
 
 #include <tenon/cpp/record.hpp>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <unordered_map>
 
+#include "core/base/checked.h"
 #include "core/base/errors/guard.h"
 #include "core/base/intern.h"
 #include "core/base/process/activity.h"
 #include "core/base/process/float_state.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
+#include "core/dispatch/properties.h"
+#include "core/ir/dtype.h"
 #include "core/ir/host_graph.h"
 #include "core/ir/serial/serial.h"
 #include "core/runtime/trace.h"
@@ -19,6 +24,7 @@
 
 namespace tenon::session {
 
+using ir::Dim;
 using ir::Graph;
 using ir::Node;
 using ir::Value;
@@ -38,12 +44,15 @@ class ProgramBuilder {
                                ? candidates_for(options_.device, options_.no_fallback)
                                : candidates_for_target(options_.device, options_.target));
     TENON_RETURN_IF_ERROR(check_option_keys(options_.options));
+    if (options_.for_file && !options_.device.empty())
+      TENON_RETURN_IF_ERROR(refuse_sizes(candidates));
     candidates.offered_ops = offered_ops(candidates);
     candidates.settings = options_;
     candidates.settings.autotune = options_.autotune && !options_.for_file;  // that opens no device
     TENON_ASSIGN_OR_RETURN(candidates.composites,
                            run_pipeline(program_->graph_, options_.pipeline, candidates));
     program_->graph_->freeze();
+    TENON_RETURN_IF_ERROR(find_late());
     const tenon_host_graph_t* api = ir::host_graph_table();
     api->retain(api->self, program_->graph_->abi());
     const runtime::GraphRef ref(api, program_->graph_->abi());
@@ -53,6 +62,8 @@ class ProgramBuilder {
     TENON_RETURN_IF_ERROR(make_plan());
     program_->plan_ = plan_;
     program_->runners_ = std::make_unique<runtime::RunnerPool>(plan_);
+    if (!late_constants_.empty())
+      program_->loadings_ = std::make_unique<Loadings>(plan_, std::move(late_constants_));
     program_->ports_ =
         std::make_unique<PortRecords>(PortRecords::of(graph(), program_->plan_->shapes));
     program_->compile_ms_ = static_cast<double>(runtime::now_ns() - begin) / 1e6;
@@ -61,6 +72,22 @@ class ProgramBuilder {
 
  private:
   const Graph& graph() const { return *program_->graph_; }
+
+  // A file holds one program, and a named device of concrete sizes would get nothing in it.
+  Status refuse_sizes(const dispatch::Candidates& candidates) const {
+    std::vector<std::string_view> names;
+    for (const ir::Symbol s : graph().region(graph().main()).symbols)
+      names.push_back(sym_text(graph().dims().symbol(s).name));
+    if (names.empty()) return {};
+    for (const auto& device : candidates.devices) {
+      if ((dispatch::compile_properties(*device) & TENON_COMPILE_STATIC) == 0) continue;
+      return error(TENON_INVALID_ARGUMENT, "T0520",
+                   "{} takes concrete sizes alone, and calls decide the sizes {} of this model; "
+                   "give them when the model is loaded (--dim {}=N), or use a model that has them",
+                   device->name(), fmt::join(names, ", "), names[0]);
+    }
+    return {};
+  }
 
   // The options NAME.ops, by candidate: what the user lets each device have.
   std::vector<std::vector<std::string>> offered_ops(const dispatch::Candidates& candidates) const {
@@ -82,6 +109,36 @@ class ProgramBuilder {
                                  plan_->devices.begin());
   }
 
+  // ---- Inputs that seldom change ----
+  // Those that segments may have as constants: large, and of a size that is known.
+  Status find_late() {
+    const std::vector<Value>& arguments = graph().region(graph().main()).arguments;
+    for (const uint32_t input : options_.stable_inputs) {
+      if (input >= arguments.size()) {
+        return error(TENON_INVALID_ARGUMENT, "T0696",
+                     "input {} is to change seldom, and the model has {}", input, arguments.size());
+      }
+      const tenon_type_t& type = graph().type(arguments[input]);
+      const std::span<const Dim> dims(type.dims, type.rank);
+      if (type.kind != TENON_KIND_TENSOR || std::ranges::any_of(dims, [](Dim d) { return d < 0; }))
+        continue;
+      TENON_ASSIGN_OR_RETURN(const uint64_t count, element_count(dims));
+      TENON_ASSIGN_OR_RETURN(const uint64_t bytes, packed_bytes(count, ir::dtype_bits(type.dtype)));
+      if (bytes > TENON_COMPILE_EARLY_BYTES) late_.push_back(arguments[input]);
+    }
+    std::ranges::sort(late_);
+    late_.erase(std::ranges::unique(late_).begin(), late_.end());
+    if (options_.for_file) late_.clear();
+    return {};
+  }
+
+  std::span<const Value> late_for(const CompiledSegment& segment) const {
+    if (late_.empty()) return {};
+    const uint32_t flags = dispatch::compile_properties(*segment.owner, segment.compiler());
+    return (flags & TENON_COMPILE_LATE_CONSTANTS) != 0 ? std::span(late_)
+                                                       : std::span<const Value>();
+  }
+
   // ---- Segments ----
   Status cut() {
     std::vector<uint32_t> segment_of(graph().node_limit(), ir::kNone);
@@ -96,15 +153,16 @@ class ProgramBuilder {
       out.owner = plan_->devices[out.device];
       out.by = segment.by;
       out.nodes = segment.nodes;
-      if (segments.size() != 1 || !dispatch::take_whole(graph(), &out.subgraph)) {
+      const std::span<const Value> late = late_for(out);
+      if (segments.size() != 1 || !late.empty() || !dispatch::take_whole(graph(), &out.subgraph)) {
         std::vector<Value> outputs;
         for (Node n : segment.nodes) {
           for (Value v : graph().results(n)) {
             if (crosses[v]) outputs.push_back(v);
           }
         }
-        TENON_ASSIGN_OR_RETURN(out.subgraph,
-                               dispatch::extract(graph(), segment.nodes, outputs, graph().name()));
+        TENON_ASSIGN_OR_RETURN(
+            out.subgraph, dispatch::extract(graph(), segment.nodes, outputs, graph().name(), late));
       }
       program_->segments_.push_back(std::move(out));
     }
@@ -185,8 +243,10 @@ class ProgramBuilder {
         segment->constants.push_back(sub.value(v).blob->abi());
     }
     for (Value v : segment->subgraph.outputs) segment->output_ranks.push_back(graph().type(v).rank);
-    if (options_.for_file) {
+    if (options_.for_file || !segment->subgraph.late.empty()) {
       segment->bytes = std::move(bytes);
+      if (!options_.for_file) plan_->executables.push_back(nullptr);
+      note_late(*segment);
       return {};
     }
     const uint64_t begin = runtime::now_ns();
@@ -197,6 +257,15 @@ class ProgramBuilder {
     program_->load_ms_ += static_cast<double>(runtime::now_ns() - begin) / 1e6;
     plan_->executables.push_back(std::move(executable));
     return {};
+  }
+
+  void note_late(const CompiledSegment& segment) {
+    const auto index = static_cast<uint32_t>(&segment - program_->segments_.data());
+    for (const dispatch::Subgraph::Late& late : segment.subgraph.late) {
+      const auto at = std::ranges::find(segment.constants, late.blob->abi());
+      late_constants_.push_back({index, static_cast<uint32_t>(at - segment.constants.begin()),
+                                 graph().value(late.value).index});
+    }
   }
 
   // ---- Plan ----
@@ -305,6 +374,8 @@ class ProgramBuilder {
   std::unordered_map<Value, uint32_t> slots_;
   std::vector<std::vector<uint32_t>> places_;  // by slot: where the value is
   std::vector<int64_t> likely_;
+  std::vector<Value> late_;  // arguments, sorted
+  std::vector<LateConstant> late_constants_;
 };
 
 Result<std::shared_ptr<Program>> Program::compile(const Graph& model,

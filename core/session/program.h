@@ -13,6 +13,7 @@
 #include "core/dispatch/placement.h"
 #include "core/runtime/plan.h"
 #include "core/runtime/runner_pool.h"
+#include "core/session/loading.h"
 #include "core/session/ports.h"
 
 namespace tenon::session {
@@ -22,6 +23,7 @@ struct CompileOptions : dispatch::CompileSettings {
   bool no_fallback = false;
   bool for_file = false;  // compiled only: opens no device, loads no code
   std::string target;     // for_file: what `device` compiles for; empty: as this machine's
+  std::vector<uint32_t> stable_inputs;  // whose values seldom change; for_file: of no use
 };
 
 // One segment with what the device made of it.
@@ -34,7 +36,7 @@ struct CompiledSegment {
   dispatch::Subgraph subgraph;
   tenon_artifact_t* artifact = nullptr;  // kept for dumps
   tenon_artifact_info_t info{};
-  std::string bytes;                     // for_file: of the artifact
+  std::string bytes;                     // of the artifact: for_file, or to be loaded later
   std::vector<tenon_blob_t*> constants;  // that it is loaded with; the subgraph keeps them
   std::vector<uint32_t> output_ranks;
 };
@@ -69,7 +71,9 @@ class Program {
   // Without nodes if it came from a package.
   const ir::Graph& graph() const { return *graph_; }
   const std::shared_ptr<const runtime::Plan>& plan() const { return plan_; }
-  runtime::RunnerPool& runners() const { return *runners_; }  // of the plan
+  runtime::RunnerPool& runners() const { return *runners_; }  // of the plan, if it is loaded
+  // Null: all is loaded. Otherwise the plan is one to load for each call's inputs.
+  Loadings* loadings() const { return loadings_.get(); }
   const dispatch::Placement& placement() const { return placement_; }
   const std::vector<CompiledSegment>& segments() const { return segments_; }
   const std::vector<CopyRecord>& copies() const { return copies_; }
@@ -95,6 +99,7 @@ class Program {
   std::vector<CopyRecord> copies_;
   std::shared_ptr<const runtime::Plan> plan_;
   std::unique_ptr<runtime::RunnerPool> runners_;
+  std::unique_ptr<Loadings> loadings_;
   std::unique_ptr<const PortRecords> ports_;
   std::unique_ptr<const Packaged> packaged_;  // null: compiled here
   double compile_ms_ = 0, load_ms_ = 0;

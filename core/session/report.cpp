@@ -129,7 +129,9 @@ tenon_program_info_t Program::info() const {
     info.kernels_from_cache += segment.info.kernels_from_cache;
     info.code_bytes += segment.info.code_bytes;
   }
-  for (const auto& executable : plan_->executables) {
+  const std::shared_ptr<Loading> loaded = loadings_ == nullptr ? nullptr : loadings_->last();
+  for (const auto& executable : (loaded == nullptr ? plan_ : loaded->plan)->executables) {
+    if (executable == nullptr) continue;
     info.kernel_count += executable->info().kernel_count;
     info.constant_bytes += executable->info().constant_bytes;
   }

@@ -87,6 +87,8 @@ Result<CompileOptions> read_options(const tenon_session_options_t* options) {
   o.no_fallback = given.no_fallback != 0;
   o.deterministic = given.deterministic != 0;
   o.autotune = given.autotune != 0;
+  if (given.stable_count != 0) TENON_REQUIRE(given.stable_inputs, "stable_inputs");
+  o.stable_inputs.assign(given.stable_inputs, given.stable_inputs + given.stable_count);
   for (uint32_t i = 0; i < given.option_count; ++i) {
     o.options.emplace_back(from_abi_str(given.options[i].key),
                            from_abi_str(given.options[i].value));
@@ -234,7 +236,9 @@ void binding_release(void*, tenon_binding_t* binding) {
 tenon_code_t tensors_read(void*, tenon_str_t path, const tenon_file_tensor_sink_t* sink) {
   return slot([&]() -> Status {
     TENON_REQUIRE(sink, "sink");
-    return read_tensors(from_abi_str(path), *sink);
+    TENON_ASSIGN_OR_RETURN(const tenon_file_tensor_sink_t given, prefix_of(sink));
+    TENON_REQUIRE(given.tensor, "the sink's function");
+    return read_tensors(from_abi_str(path), given);
   });
 }
 

@@ -3,28 +3,45 @@
 #include <algorithm>
 #include <cstring>
 
+#include <fmt/ranges.h>
+
 #include "core/base/checked.h"
 #include "core/base/errors/failure.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
+#include "core/dispatch/properties.h"
+#include "core/host/host_interfaces.h"
 #include "core/ir/dtype.h"
 #include "core/runtime/arrays.h"
 #include "core/runtime/views.h"
 #include "core/session/devices.h"
+#include "core/session/sizes.h"
 
 namespace tenon::session {
 namespace {
 
 constexpr size_t kShownValues = 16;
+constexpr size_t kMostByDefault = 8;
+constexpr const char* kMostSetting = "TENON_VARIANTS_KEPT";
+
+// How many programs of one model are kept.
+size_t most_variants() {
+  uint64_t number = 0;
+  return parse_u64(host::setting(kMostSetting), &number) && number != 0 ? number : kMostByDefault;
+}
 
 void append(const void* data, size_t size, std::string* out) {
   out->append(static_cast<const char*>(data), size);
 }
 
-// Dims and bytes of the inputs. False if there is no memory for them, which then counts as
-// different values.
+// Dims and bytes of the inputs, by shape after the dims of all. False if there is no memory for
+// them, which then counts as different values.
 bool key_of(std::span<const tenon_array_t* const> arrays, std::span<const uint32_t> inputs,
-            std::string* out) {
+            bool by_shape, std::string* out) {
   out->clear();
+  for (const tenon_array_t* array : arrays) {
+    if (by_shape) append(array->dims, array->rank * sizeof(int64_t), out);
+  }
   for (uint32_t i : inputs) {
     const tenon_array_t& array = *arrays[i];
     append(array.dims, array.rank * sizeof(int64_t), out);
@@ -73,14 +90,25 @@ std::string values_text(const tenon_array_t& array) {
   return text + "]";
 }
 
+// Whether an input's type has symbolic sizes.
+bool is_symbolic(const ir::Graph& graph, uint32_t input) {
+  const tenon_type_t& type = graph.type(graph.region(graph.main()).arguments[input]);
+  return std::any_of(type.dims, type.dims + type.rank, [](tenon_dim_t d) { return d < 0; });
+}
+
 }  // namespace
 
 bool Variant::serves(std::span<const tenon_array_t* const> arrays, std::string* scratch) const {
-  return !general() && key_of(arrays, inputs, scratch) && *scratch == key;
+  return !general() && key_of(arrays, inputs, by_shape, scratch) && *scratch == key;
 }
 
-Variants::Variants(std::shared_ptr<const Model> model, CompileOptions options)
-    : model_(std::move(model)), options_(std::move(options)), no_general_(model_->only_by_value()) {
+Variants::Variants(std::shared_ptr<const Model> model, CompileOptions options, bool by_shape)
+    : model_(std::move(model)),
+      options_(std::move(options)),
+      by_shape_(by_shape),
+      most_(most_variants()),
+      no_general_(model_->only_by_value()) {
+  if (by_shape_ && no_general_.empty()) no_general_ = "a device takes concrete sizes alone";
   for (const ValueInput& input : model_->value_inputs()) inputs_.push_back(input.index);
 }
 
@@ -117,9 +145,10 @@ Result<std::shared_ptr<Variant>> Variants::pick(std::span<const tenon_array_t* c
     return *it;
   }
   const uint32_t in_a_row = new_in_a_row_.fetch_add(1, std::memory_order_relaxed) + 1;
-  const bool many = variants_.size() >= kMost || in_a_row > kNewMost;
+  const bool many = variants_.size() >= most_ || in_a_row > kNewMost;
   if (!many || by_value || !no_general_.empty()) {
     TENON_RETURN_IF_ERROR(check(arrays, inputs_));  // before existing variants make room
+    if (by_shape_) TENON_RETURN_IF_ERROR(check_sizes(arrays, {}));
     return add(arrays, inputs_);
   }
   if (general_ == nullptr) general_ = std::make_shared<Variant>();
@@ -131,17 +160,54 @@ std::shared_ptr<Variant> Variants::add(std::span<const tenon_array_t* const> arr
                                        std::span<const uint32_t> inputs) {
   auto variant = std::make_shared<Variant>();
   variant->inputs.assign(inputs.begin(), inputs.end());
-  (void)key_of(arrays, inputs, &variant->key);
+  variant->by_shape = by_shape_;
+  (void)key_of(arrays, inputs, by_shape_, &variant->key);
+  for (uint32_t i = 0; by_shape_ && i < arrays.size(); ++i) {
+    if (is_symbolic(*model_->graph(), i))
+      variant->text +=
+          fmt::format("{}{} of [{}]", variant->text.empty() ? "" : ", ", printable(input_name(i)),
+                      fmt::join(arrays[i]->dims, arrays[i]->dims + arrays[i]->rank, ", "));
+  }
   for (uint32_t i : inputs) {
     variant->text += fmt::format("{}{} = {}", variant->text.empty() ? "" : ", ",
                                  printable(input_name(i)), values_text(*arrays[i]));
   }
   variants_.push_front(variant);
-  if (variants_.size() > kMost) {
+  if (variants_.size() > most_) {
     variants_.pop_back();
-    ++dropped_;
+    if (dropped_++ == 0) {
+      log_warning(
+          "session",
+          "{} ran with more than {} tuples of {}: the programs of the oldest are dropped, and "
+          "compiled again when they come back; {}=N keeps N of them",
+          quoted(model_->graph()->name()), most_, by_shape_ ? "sizes" : "values", kMostSetting);
+    }
   }
   return variant;
+}
+
+Status Variants::check_sizes(std::span<const tenon_array_t* const> arrays,
+                             std::span<const runtime::GivenSize> sizes) const {
+  std::vector<std::span<const int64_t>> dims;
+  for (const tenon_array_t* array : arrays) dims.emplace_back(array->dims, array->rank);
+  std::vector<runtime::Shapes::Given> given;
+  for (const runtime::GivenSize& size : sizes) {
+    TENON_ASSIGN_OR_RETURN(const tenon_symbol_t symbol, shapes().size_symbol(size.name));
+    given.push_back({symbol, size.value});
+  }
+  std::vector<int64_t> symbols;
+  return shapes().solve(dims, given, {}, &symbols);
+}
+
+Result<std::vector<runtime::GivenSize>> Variants::sizes_for(
+    const Variant& variant, std::span<const tenon_array_t* const> arrays,
+    std::span<const runtime::GivenSize> sizes) const {
+  std::vector<runtime::GivenSize> left(sizes.begin(), sizes.end());
+  if (!by_shape_ || sizes.empty()) return left;
+  TENON_RETURN_IF_ERROR(check_sizes(arrays, sizes));
+  const runtime::Shapes& known = variant.program->plan()->shapes;
+  std::erase_if(left, [&](const auto& size) { return !known.size_symbol(size.name).ok(); });
+  return left;
 }
 
 Status Variants::check(std::span<const tenon_array_t* const> arrays,
@@ -198,9 +264,27 @@ void Variants::forget(const std::shared_ptr<Variant>& variant) {
   if (general_ == variant) general_.reset();
 }
 
+// The graph for the variant's values, at its sizes where a device wants them.
+Status Variants::compile_at(const Model& model, std::span<const tenon_array_t* const> arrays,
+                            Variant* variant) const {
+  if (!by_shape_) {
+    TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model.graph(), options_), "with {}",
+                           variant->text);
+    return {};
+  }
+  TENON_ASSIGN_OR_RETURN(const ir::Ref<ir::Graph> concrete,
+                         at_sizes(*model.graph(), model.shapes(), arrays), "with {}",
+                         variant->text);
+  TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*concrete, options_), "with {}",
+                         variant->text);
+  return {};
+}
+
 Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const> arrays) {
   if (variant->general()) {
     TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model_->graph(), options_));
+  } else if (variant->inputs.empty()) {
+    TENON_RETURN_IF_ERROR(compile_at(*model_, arrays, variant));
   } else {
     // With these values known, the values of further inputs may turn out to matter.
     std::shared_ptr<Model> model;
@@ -232,11 +316,10 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
       TENON_RETURN_IF_ERROR(check(arrays, inputs));
       std::lock_guard lock(mutex_);
       variant->inputs = inputs;
-      (void)key_of(arrays, inputs, &variant->key);
+      (void)key_of(arrays, inputs, by_shape_, &variant->key);
       inputs_ = std::move(inputs);
     }
-    TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model->graph(), options_), "with {}",
-                           variant->text);
+    TENON_RETURN_IF_ERROR(compile_at(*model, arrays, variant));
   }
   std::lock_guard lock(mutex_);
   ++compiled_;
@@ -272,19 +355,32 @@ std::string Variants::json() const {
   return fmt::format(
       "{{\"inputs\":[{}],\"most\":{},\"compiled\":{},\"dropped\":{},\"general\":{},\"why_not_"
       "general\":{},\"variants\":[{}]}}",
-      inputs, kMost, compiled_, dropped_, no_general_.empty(), json_quoted(no_general_), rows);
+      inputs, most_, compiled_, dropped_, no_general_.empty(), json_quoted(no_general_), rows);
+}
+
+// Whether the model has symbolic sizes, and a device that may take part takes concrete ones alone.
+static Result<bool> wants_sizes(const Model& model, const CompileOptions& options) {
+  const ir::Graph& graph = *model.graph();
+  if (graph.region(graph.main()).symbols.empty()) return false;
+  TENON_ASSIGN_OR_RETURN(const dispatch::Candidates candidates,
+                         candidates_for(options.device, options.no_fallback));
+  for (const auto& device : candidates.devices) {
+    if ((dispatch::compile_properties(*device) & TENON_COMPILE_STATIC) != 0) return true;
+  }
+  return false;
 }
 
 Result<AnyProgram> compile_model(std::shared_ptr<const Model> model,
                                  const CompileOptions& options) {
-  if (model->value_inputs().empty()) {
+  TENON_ASSIGN_OR_RETURN(const bool by_shape, wants_sizes(*model, options));
+  if (model->value_inputs().empty() && !by_shape) {
     TENON_ASSIGN_OR_RETURN(AnyProgram program, Program::compile(*model->graph(), options));
     return program;
   }
   // What is wrong with the options is told now.
   TENON_RETURN_IF_ERROR(candidates_for(options.device, options.no_fallback).status());
   TENON_RETURN_IF_ERROR(check_option_keys(options.options));
-  return AnyProgram(std::make_shared<Variants>(std::move(model), options));
+  return AnyProgram(std::make_shared<Variants>(std::move(model), options, by_shape));
 }
 
 }  // namespace tenon::session

@@ -1,6 +1,7 @@
 // Programs of one model specialised by the values of inputs that decide its sizes, axes or counts:
 // one for each recent tuple of values, guarded by the values, and, if one graph can serve all
-// values, a general one for the rest (docs/adr/0018).
+// values, a general one for the rest (docs/adr/0018). For a device that compiles concrete sizes
+// alone there is one for each recent tuple of sizes, too (docs/adr/0045).
 //
 // Threads: safe.
 #pragma once
@@ -21,25 +22,26 @@ namespace tenon::session {
 // One compiled program and the values that it serves.
 struct Variant {
   std::vector<uint32_t> inputs;  // whose values are compared; empty: it is the general one
-  std::string key;               // their dims and bytes
+  std::string key;               // their dims and bytes; by shape, the dims of all inputs before
+  bool by_shape = false;         // for the sizes of one call
   std::string text;              // the same, for messages: "shape = [2, 3]"
   std::mutex compiling;
   std::shared_ptr<const Program> program;  // null until compiled
   std::atomic<uint64_t> runs{0};
 
-  bool general() const { return inputs.empty(); }
+  bool general() const { return inputs.empty() && !by_shape; }
   // Whether it serves these inputs by value. scratch: memory reused from call to call.
   bool serves(std::span<const tenon_array_t* const> arrays, std::string* scratch) const;
 };
 
 class Variants {
  public:
-  static constexpr size_t kMost = 8;
   // After this many new tuples in a row, values are taken to keep changing: the general variant
   // takes over, if there is one.
   static constexpr uint32_t kNewMost = 4;
 
-  Variants(std::shared_ptr<const Model> model, CompileOptions options);
+  // by_shape: a device takes concrete sizes alone.
+  Variants(std::shared_ptr<const Model> model, CompileOptions options, bool by_shape = false);
 
   const runtime::Shapes& shapes() const { return model_->shapes(); }  // the ports
   const tenon_model_info_t& ports() const { return model_->info(); }
@@ -48,6 +50,13 @@ class Variants {
   // Fails with what loading and compiling fail with; T0619. by_value: not the general one.
   Result<std::shared_ptr<Variant>> choose(std::span<const tenon_array_t* const> arrays,
                                           bool by_value);
+  // The given sizes as the variant's program takes them. By shape, they are constants in it: they
+  // must agree with the arrays (T0605 to T0608), and those that the program has not are left out.
+  Result<std::vector<runtime::GivenSize>> sizes_for(
+      const Variant& variant, std::span<const tenon_array_t* const> arrays,
+      std::span<const runtime::GivenSize> sizes) const;
+  // Whether values of inputs are compared, and not their dims alone.
+  bool by_value() const { return !model_->value_inputs().empty(); }
   // Called when a variant was reused, which shows that values do not keep changing.
   void repeated() {
     if (new_in_a_row_.load(std::memory_order_relaxed) != 0)
@@ -67,8 +76,12 @@ class Variants {
   Result<std::shared_ptr<Variant>> compiled(std::shared_ptr<Variant> variant,
                                             std::span<const tenon_array_t* const> arrays);
   Status compile(Variant* variant, std::span<const tenon_array_t* const> arrays);
+  Status compile_at(const Model& model, std::span<const tenon_array_t* const> arrays,
+                    Variant* variant) const;
   std::shared_ptr<Variant> add(std::span<const tenon_array_t* const> arrays,
                                std::span<const uint32_t> inputs);
+  Status check_sizes(std::span<const tenon_array_t* const> arrays,
+                     std::span<const runtime::GivenSize> sizes) const;
   Status check(std::span<const tenon_array_t* const> arrays,
                std::span<const uint32_t> inputs) const;
   void forget(const std::shared_ptr<Variant>& variant);
@@ -77,6 +90,8 @@ class Variants {
 
   const std::shared_ptr<const Model> model_;
   const CompileOptions options_;
+  const bool by_shape_;
+  const size_t most_;  // TENON_VARIANTS_KEPT
   mutable std::mutex mutex_;
   std::vector<uint32_t> inputs_;                  // whose values are known to matter; may grow
   std::list<std::shared_ptr<Variant>> variants_;  // by value, the latest first

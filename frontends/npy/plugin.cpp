@@ -139,7 +139,7 @@ constexpr tenon_interface_t kInterfaces[] = {{str(TENON_FRONTEND_ID), 0, 0, &kFr
 
 constexpr tenon_plugin_t kPlugin = {
     .size_bytes = sizeof(tenon_plugin_t),
-    .abi = TENON_ABI_VERSION,
+    .abi = TENON_TARGET_ABI,
     .name = str("npy"),
     .version = str("0.1.0"),
     .build_id = str("clang " __clang_version__),
@@ -147,6 +147,8 @@ constexpr tenon_plugin_t kPlugin = {
     .interfaces = kInterfaces,
     .interface_count = 1,
     .shutdown = nullptr,
+    .interface_bytes = sizeof(tenon_interface_t),
+    .reserved = 0,
 };
 
 }  // namespace

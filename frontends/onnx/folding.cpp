@@ -41,10 +41,11 @@ uint64_t times(uint64_t a, uint64_t b) {
 // Ops with these attributes may read far more elements than their operands and results have.
 bool looks_around(const tenon_op_def_t& op) {
   static constexpr std::string_view kNames[] = {"window", "size", "samples", "antialias"};
-  const std::span<const tenon_attr_def_t> attrs(op.attrs, op.attr_count);
-  return std::any_of(attrs.begin(), attrs.end(), [](const tenon_attr_def_t& attr) {
-    return std::find(std::begin(kNames), std::end(kNames), view(attr.name)) != std::end(kNames);
-  });
+  for (uint32_t i = 0; i < op.attr_count; ++i) {
+    const std::string_view name = view(tenon_op_attr(&op, i)->name);
+    if (std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames)) return true;
+  }
+  return false;
 }
 
 // An upper bound of the elements that evaluating a node touches, counted as if no dim was 0.

@@ -38,10 +38,12 @@ std::span<const OpImporter> all_importers() {
                                   nn_importers(),
                                   vision_importers(),
                                   order_importers(),
+                                  signal_importers(),
                                   attention_importers(),
                                   loss_importers(),
                                   control_importers(),
                                   recurrent_importers(),
+                                  expert_importers(),
                                   fused_importers(),
                                   fused_attention_importers(),
                                   random_importers(),
@@ -81,7 +83,7 @@ Importer::Importer(const ModelProto& model, const Source& source, Unknown unknow
 bool Importer::run(Graph* out) {
   OpsetVersions versions;
   if (!check_header() || !read_opsets(model_.opsets, &versions, problems_)) return false;
-  if (!check_ops(model_, versions, problems_)) return false;
+  if (!check_ops(model_, model_.graph->nodes, versions, problems_)) return false;
   const GraphProto& main = *model_.graph;
   if (!main.sparse_initializers.empty()) {
     return problems_->add(
@@ -371,10 +373,9 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
     const std::string_view domain = node.domain == "ai.onnx" ? "" : node.domain;
     const OpImporter* importer = find_importer(domain, node.op_type, n.version());
     locate(node);
-    failed =
-        !n.finish(importer != nullptr
-                      ? importer->import(n)
-                      : import_by_plugin(n, find_plugin_op(domain, node.op_type, n.version())));
+    failed = !n.finish(importer != nullptr
+                           ? importer->import(n)
+                           : import_by_plugin(n, find_plugin_op(domain, n.op(), n.version())));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;

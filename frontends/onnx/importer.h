@@ -55,6 +55,7 @@ std::span<const OpImporter> reduce_importers();
 std::span<const OpImporter> nn_importers();
 std::span<const OpImporter> vision_importers();
 std::span<const OpImporter> order_importers();
+std::span<const OpImporter> signal_importers();
 std::span<const OpImporter> attention_importers();
 std::span<const OpImporter> loss_importers();
 std::span<const OpImporter> control_importers();
@@ -64,6 +65,7 @@ std::span<const OpImporter> quantised_product_importers();
 std::span<const OpImporter> quantised_linear_importers();
 std::span<const OpImporter> quantised_attention_importers();
 std::span<const OpImporter> narrow_weight_importers();
+std::span<const OpImporter> expert_importers();
 std::span<const OpImporter> fused_importers();
 std::span<const OpImporter> fused_attention_importers();
 std::span<const OpImporter> random_importers();
@@ -78,15 +80,18 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
 // "node 'x' (Op)", or "node #3 (Op)" when it has no name.
 std::string node_text(const NodeProto& node);
 
-// Whole-model checks before anything is built: every op is known (all unknown ones are told at
-// once), functions do not call each other in a circle, and inlining them stays within the limits.
+// Checks of a whole model, or of a branch of an If that is to be imported, before any of its nodes
+// is built: every op is known (all unknown ones are told at once; those in branches are left to the
+// branch's own check), functions do not call each other in a circle, and inlining them stays within
+// the limits.
 struct OpsetVersions {
   std::unordered_map<std::string_view, int64_t> by_domain;  // "ai.onnx" is kept as ""
   int64_t of(std::string_view domain) const;                // 0: not imported
 };
 bool read_opsets(std::span<const OpsetProto> opsets, OpsetVersions* out, Problems* problems);
 const FunctionProto* find_function(const ModelProto& model, const NodeProto& node);
-bool check_ops(const ModelProto& model, const OpsetVersions& versions, Problems* problems);
+bool check_ops(const ModelProto& model, const std::vector<NodeProto>& nodes,
+               const OpsetVersions& versions, Problems* problems);
 
 // The nodes in an order in which every value is defined before it is used; the file's own where
 // that is one. `defined` holds what is visible at the start. False after duplicate definitions,
@@ -147,6 +152,12 @@ class NodeContext {
   // each at least `least`, or decide that the graph is loaded again by value; else this fails.
   const Extents* need(size_t i, std::string_view what, int64_t least = 0);
   std::optional<std::vector<int64_t>> need_numbers(size_t i, std::string_view what);
+  // How many problems were told so far. After a failure that known values of operand i would have
+  // avoided: if inputs determine it, the node waits for their values, and problems after the first
+  // `told` are forgotten. Else the last of them says how to fix symbolic dims, if the model has
+  // any.
+  size_t problems_told() const;
+  void wait_instead(size_t i, std::string_view what, size_t told);
   // The numbers of a constant of any element type, where no symbol can stand for them.
   std::optional<std::vector<double>> need_constants(size_t i, std::string_view what);
   // Whether only a run tells the operand's numbers: neither is it constant, nor would loading again
@@ -223,6 +234,8 @@ class NodeContext {
   // Imports a graph as a region of a node to be built. bind makes an item for each input, finish
   // may add to the yields; both build inside of the region.
   bool region(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out);
+  // Whether all ops of a branch are known; else they are told.
+  bool ops_known(const GraphProto& branch);
   // Imports a graph without inputs here; its outputs are the node's.
   bool in_place(const GraphProto& graph);
   Value new_argument(Region region, tenon_dtype_t dtype, const Dims& dims);

@@ -68,8 +68,10 @@ class Importer {
   void materialise(const GraphProto& graph, const Scope& scope);
   bool run_body(const GraphProto& graph, const std::vector<Item>& inputs,
                 std::vector<Item*>* outputs);
-  bool body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out);
-  bool fill_body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish);
+  bool body(const GraphProto& graph, std::string_view what, const BindBody& bind,
+            const FinishBody& finish, Region* out);
+  bool fill_body(const GraphProto& graph, std::string_view what, const BindBody& bind,
+                 const FinishBody& finish);
   bool check_attributes(const NodeProto& node);
   void locate(const NodeProto& node);
   bool call(const FunctionProto& function, const NodeProto& node, const std::vector<Item*>& inputs,

@@ -84,6 +84,22 @@ void NodeContext::fail_unknown(size_t i, std::string_view what) {
   }
 }
 
+size_t NodeContext::problems_told() const {
+  return importer_->problems_->count();
+}
+
+void NodeContext::wait_instead(size_t i, std::string_view what, size_t told) {
+  if (!importer_->postpone(inputs_[i], fmt::format("{} of {}", what, node_text(node_)))) {
+    if (problems_told() > told && !importer_->symbols_.empty())
+      importer_->problems_->advise(
+          fmt::format("{} of {} may follow from symbolic dims; fix them, as with --dim L=N", what,
+                      node_text(node_)));
+    return;
+  }
+  importer_->problems_->forget_after(told);
+  waits_ = true;
+}
+
 // The same, but computed now if the operand follows from constants through nodes.
 const Extents* NodeContext::known_now(size_t i) {
   const Extents* elements = known(i);

@@ -60,13 +60,13 @@ bool Importer::run_body(const GraphProto& graph, const std::vector<Item>& inputs
   return true;
 }
 
-bool Importer::body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish,
-                    Region* out) {
+bool Importer::body(const GraphProto& graph, std::string_view what, const BindBody& bind,
+                    const FinishBody& finish, Region* out) {
   materialise(graph, *scope_);
   tenon_region_t id = TENON_NONE;
-  if (!builder_->status().ok()) return tell_host("a body");
+  if (!builder_->status().ok()) return tell_host(what);
   if (graph_api().region_begin(graph_api().self, &builder_->raw(), &id) != TENON_OK)
-    return tell_host("a body");
+    return tell_host(what);
   const Region outer_region = region_;
   const Builder outer = *builder_;
   const Scope* const scope = scope_;
@@ -75,7 +75,7 @@ bool Importer::body(const GraphProto& graph, const BindBody& bind, const FinishB
   builder_.emplace(graph_.get(), id);
   builder_->set_loc(outer.raw().loc);
   *out = region_;
-  const bool ok = fill_body(graph, bind, finish);
+  const bool ok = fill_body(graph, what, bind, finish);
   region_ = outer_region;
   builder_.emplace(outer);
   scope_ = scope;
@@ -83,7 +83,8 @@ bool Importer::body(const GraphProto& graph, const BindBody& bind, const FinishB
   return ok;
 }
 
-bool Importer::fill_body(const GraphProto& graph, const BindBody& bind, const FinishBody& finish) {
+bool Importer::fill_body(const GraphProto& graph, std::string_view what, const BindBody& bind,
+                         const FinishBody& finish) {
   std::vector<Item> inputs;
   std::vector<Item*> outputs;
   std::vector<Value> yields;
@@ -95,7 +96,7 @@ bool Importer::fill_body(const GraphProto& graph, const BindBody& bind, const Fi
   if (!run_body(graph, inputs, &outputs)) return false;
   for (Item* item : outputs) yields.push_back(value_of(item));
   if (builder_->status().ok()) finish(&yields);
-  if (!builder_->status().ok() || !yield(region_, yields).ok()) return tell_host("a body");
+  if (!builder_->status().ok() || !yield(region_, yields).ok()) return tell_host(what);
   return true;
 }
 
@@ -110,7 +111,14 @@ const GraphProto* NodeContext::body_of(std::string_view name) {
 
 bool NodeContext::region(const GraphProto& graph, const BindBody& bind, const FinishBody& finish,
                          Region* out) {
-  if (ok_ && !importer_->body(graph, bind, finish, out)) ok_ = false;
+  const std::string what = fmt::format("{}: its body", node_text(node_));
+  if (ok_ && !importer_->body(graph, what, bind, finish, out)) ok_ = false;
+  return ok_;
+}
+
+bool NodeContext::ops_known(const GraphProto& branch) {
+  ok_ = ok_ &&
+        check_ops(importer_->model_, branch.nodes, *importer_->versions_, importer_->problems_);
   return ok_;
 }
 
@@ -120,7 +128,7 @@ bool NodeContext::in_place(const GraphProto& graph) {
                                      output_count()));
   }
   std::vector<Item*> items;
-  if (!ok_ || !importer_->run_body(graph, {}, &items)) return ok_ = false;
+  if (!ops_known(graph) || !importer_->run_body(graph, {}, &items)) return ok_ = false;
   for (size_t i = 0; i < items.size(); ++i) set(i, Item(*items[i]));
   return ok_;
 }
@@ -156,6 +164,47 @@ bool set_results(NodeContext& n, const Node& node, size_t first) {
 
 // ---- If ----
 
+// What keeps the branches from being two ways to one result; empty if nothing does.
+std::string difference(const std::vector<Value>& a, const std::vector<Value>& b) {
+  if (a.size() != b.size()) return fmt::format("{} and {} results", a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].dtype() != b[i].dtype())
+      return fmt::format("the element types {} and {}", dtype_name(a[i].dtype()),
+                         dtype_name(b[i].dtype()));
+    const Dims x = a[i].dims(), y = b[i].dims();
+    if (x.size() != y.size()) return fmt::format("the ranks {} and {}", x.size(), y.size());
+    for (size_t d = 0; d < x.size(); ++d) {
+      if (compare(TENON_REL_EQ, x[d], y[d]) == TENON_NO)
+        return fmt::format("different sizes along dim {}", d);
+    }
+  }
+  return "";
+}
+
+// Both branches as regions, which give values of the same types.
+bool branches(NodeContext& n, const GraphProto& then_branch, const GraphProto& else_branch,
+              std::vector<Region>* regions) {
+  const auto no_inputs = [](std::vector<Item>*) { return true; };
+  std::vector<Value> results[2];
+  const auto keep_else = [&](std::vector<Value>* yields) {
+    results[0] = *yields;
+    return true;
+  };
+  const auto keep_then = [&](std::vector<Value>* yields) {
+    results[1] = *yields;
+    return true;
+  };
+  if (!n.ops_known(then_branch) || !n.ops_known(else_branch)) return false;
+  if (!n.region(else_branch, no_inputs, keep_else, &(*regions)[0]) ||
+      !n.region(then_branch, no_inputs, keep_then, &(*regions)[1]))
+    return false;
+  const std::string found = difference(results[1], results[0]);
+  return found.empty() ||
+         n.fail("T0714", fmt::format("its branches give {}, and its condition is not known before "
+                                     "the run",
+                                     found));
+}
+
 bool import_if(NodeContext& n) {
   if (!n.arity(1, 1, 1024)) return false;
   const GraphProto* then_branch = n.body_of("then_branch");
@@ -165,10 +214,11 @@ bool import_if(NodeContext& n) {
   if (const auto known = n.computed(0))
     return n.in_place(*known != 0 ? *then_branch : *else_branch);
   const Value predicate = scalar_of(n, n.value(0));
-  const auto no_inputs = [](std::vector<Item>*) { return true; };
   std::vector<Region> regions(2);
-  if (!n.region(*else_branch, no_inputs, nothing, &regions[0]) ||
-      !n.region(*then_branch, no_inputs, nothing, &regions[1])) {
+  const size_t told = n.problems_told();
+  if (!branches(n, *then_branch, *else_branch, &regions)) {
+    // The branch that is taken may be the other one.
+    n.wait_instead(0, "the condition", told);
     return false;
   }
   const Value operands[] = {predicate};

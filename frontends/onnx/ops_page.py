@@ -19,14 +19,24 @@ CONSTANT = re.compile(r'constexpr std::string_view (k\w+) = "([\w.]+)";')
 MICROSOFT = "com.microsoft"
 
 
+def domain_of(word, constants, path):
+    """The domain of a row: none, a text, or the name of a constant."""
+    if not word or word.startswith('"'):
+        return word.strip('"')
+    if word not in constants:
+        sys.exit(f"{path}: no constant {word} is found, which names a domain")
+    return constants[word]
+
+
 def imported():
     """{(domain, name): [since]}, from the tables."""
     found = {}
+    shared = {k: v for path in sorted(HERE.glob("*.h")) for k, v in CONSTANT.findall(path.read_text())}
     for path in sorted(HERE.glob("*.cpp")):
         text = path.read_text()
-        constants = dict(CONSTANT.findall(text))
+        constants = shared | dict(CONSTANT.findall(text))
         for name, since, domain in ROW.findall(text):
-            place = domain.strip('"') if domain.startswith('"') else constants.get(domain, "")
+            place = domain_of(domain, constants, path)
             found.setdefault((place, name), []).append(int(since))
         for name in QLINEAR.findall(text):
             found.setdefault((MICROSOFT, name), []).append(1)

@@ -40,14 +40,22 @@ bool need_count(NodeContext& n, size_t i, int64_t count, std::string_view what) 
   return n.require_equal(n.product(n.dims(i)), n.dim(count), what);
 }
 
-// Numbers of 4 bits in bytes, the first in the low half: [rows, bytes] as u8 [rows, 2 bytes].
-Value nibbles(NodeContext& n, Value bytes) {
-  if (!bytes.valid()) return bytes;
-  const Dims d = bytes.dims(), pair = {d[0], d[1], n.dim(1)};
-  const Value low = n.build("and", {bytes, n.full_like(bytes, 15)});
-  const Value high = n.build("shr_logical", {bytes, n.full_like(bytes, 4)});
-  const std::vector<Value> both = {n.reshape(low, pair), n.reshape(high, pair)};
-  return n.reshape(n.build("concat", both, {{"dim", 2}}), {d[0], d[1] * n.dim(2)});
+}  // namespace
+
+Value narrow_numbers(NodeContext& n, Value bytes, int64_t bits) {
+  if (!bytes.valid() || bits == 8) return bytes;
+  const int64_t each = 8 / bits;
+  const Dims d = bytes.dims(), column = {d[0], d[1], n.dim(1)};
+  const double mask = static_cast<double>((1 << bits) - 1);
+  std::vector<Value> parts;
+  for (int64_t i = 0; i < each; ++i) {
+    Value part = bytes;
+    if (i > 0)
+      part = n.build("shr_logical", {part, n.full_like(part, static_cast<double>(i * bits))});
+    if (i + 1 < each) part = n.build("and", {part, n.full_like(bytes, mask)});
+    parts.push_back(n.reshape(part, column));
+  }
+  return n.reshape(n.build("concat", parts, {{"dim", 2}}), {d[0], d[1] * n.dim(each)});
 }
 
 Value first_columns(NodeContext& n, Value x, int64_t count) {
@@ -55,6 +63,8 @@ Value first_columns(NodeContext& n, Value x, int64_t count) {
   return n.build("slice", {x},
                  {{"start", Dims(2, n.dim(0))}, {"limit", Dims{x.dims()[0], n.dim(count)}}});
 }
+
+namespace {
 
 // The zero points [rows, blocks], as bytes or as real numbers; invalid if there are none.
 Value zeros_of(NodeContext& n, const NBits& w) {
@@ -72,14 +82,13 @@ Value zeros_of(NodeContext& n, const NBits& w) {
   if (!need_count(n, 3, w.rows * bytes, "the bytes of its zero points and its blocks"))
     return Value();
   const Value packed = n.reshape(n.value(3), {n.dim(w.rows), n.dim(bytes)});
-  return w.bits == 8 ? packed : first_columns(n, nibbles(n, packed), w.blocks);
+  return first_columns(n, narrow_numbers(n, packed, w.bits), w.blocks);
 }
 
 // With one zero point and scale per feature, or with a last block that is not full.
 Value by_floats(NodeContext& n, const NBits& w, Value packed, Value scales, Value zeros) {
   const tenon_dtype_t type = n.dtype(0);
-  Value q = w.bits == 8 ? packed : nibbles(n, packed);
-  q = n.convert(first_columns(n, q, w.k), type);
+  const Value q = n.convert(first_columns(n, narrow_numbers(n, packed, w.bits), w.k), type);
   if (!q.valid() || !scales.valid()) return Value();
   const Dims shape = q.dims();
   const auto per_feature = [&](Value v) {
@@ -175,7 +184,7 @@ bool matmul_bnb4(NodeContext& n) {
       !need_count(n, 2, (count - 1) / block + 1, "its scales and its blocks"))
     return false;
   const Value bytes = n.reshape(n.value(1), {n.dim((count + 1) / 2), n.dim(1)});
-  const Value both = nibbles(n, bytes);
+  const Value both = narrow_numbers(n, bytes, 4);
   if (!both.valid()) return n.ok();
   const Value turned = n.build("reverse", {both}, {{"dims", {1}}});
   const Value q =
@@ -202,7 +211,7 @@ Value unpacked(NodeContext& n, Value x) {
   const Dim last = shape.back();
   shape.back() = last * n.dim(2);
   const Dims flat = {n.product(std::span(shape).first(shape.size() - 1)), last};
-  return n.reshape(nibbles(n, n.reshape(x, flat)), shape);
+  return n.reshape(narrow_numbers(n, n.reshape(x, flat), 4), shape);
 }
 
 // Rows are taken first, so that only they are dequantised.

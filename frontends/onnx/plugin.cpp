@@ -73,7 +73,7 @@ Status read_dims(const tenon_source_t& given, Source* source) {
 // Values of inputs, with which the host loads again.
 void read_guarded(const tenon_source_t& given, Source* source) {
   for (uint32_t i = 0; i < given.value_count; ++i) {
-    const tenon_file_tensor_t& tensor = given.values[i];
+    const tenon_file_tensor_t& tensor = *tenon_source_value(&given, i);
     Constant& value = source->guarded[std::string(view(tensor.name))];
     value.dtype = tensor.dtype;
     value.dims.assign(tensor.dims, tensor.dims + tensor.rank);

@@ -94,7 +94,8 @@ const tenon_op_def_t* op_called(const std::string& name) {
 
 std::string listed(const tenon_op_def_t& op) {
   std::vector<std::string> names;
-  for (uint32_t i = 0; i < op.attr_count; ++i) names.emplace_back(view(op.attrs[i].name));
+  for (uint32_t i = 0; i < op.attr_count; ++i)
+    names.emplace_back(view(tenon_op_attr(&op, i)->name));
   return names.empty() ? "it has none" : "it has " + text::join_names(names);
 }
 
@@ -178,19 +179,21 @@ class Converted {
 
 bool convert_attributes(NodeContext& n, const tenon_op_def_t& op, Converted* out) {
   for (const AttributeProto* given : n.all_attributes()) {
-    const auto* const end = op.attrs + op.attr_count;
-    const auto* const declared = std::find_if(
-        op.attrs, end, [&](const tenon_attr_def_t& a) { return view(a.name) == given->name; });
-    if (declared == end) {
+    const tenon_attr_def_t* declared = nullptr;
+    for (uint32_t i = 0; i < op.attr_count && declared == nullptr; ++i) {
+      if (view(tenon_op_attr(&op, i)->name) == given->name) declared = tenon_op_attr(&op, i);
+    }
+    if (declared == nullptr) {
       return n.fail("T0708", fmt::format("the op {} has no attribute {}; {}", quote(view(op.name)),
                                          quote(given->name), listed(op)));
     }
     if (!out->add(*declared, *given)) return false;
   }
   for (uint32_t i = 0; i < op.attr_count; ++i) {
-    if ((op.attrs[i].flags & TENON_ATTR_REQUIRED) != 0 && !n.has_attribute(view(op.attrs[i].name)))
+    const tenon_attr_def_t& attr = *tenon_op_attr(&op, i);
+    if ((attr.flags & TENON_ATTR_REQUIRED) != 0 && !n.has_attribute(view(attr.name)))
       return n.fail("T0708", fmt::format("it lacks the attribute {}, which the op {} requires",
-                                         quote(view(op.attrs[i].name)), quote(view(op.name))));
+                                         quote(view(attr.name)), quote(view(op.name))));
   }
   return true;
 }
@@ -200,7 +203,7 @@ bool declared_operands(NodeContext& n, const tenon_op_def_t& op, std::vector<Val
   size_t least = 0;
   bool open = false;
   for (uint32_t i = 0; i < op.operand_count; ++i) {
-    const uint32_t flags = op.operands[i].flags;
+    const uint32_t flags = tenon_op_operand(&op, i)->flags;
     open |= (flags & TENON_OPERAND_VARIADIC) != 0;
     if ((flags & (TENON_OPERAND_OPTIONAL | TENON_OPERAND_VARIADIC)) == 0) least = i + 1;
   }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tenon::onnx {
 namespace {
 
@@ -55,6 +57,12 @@ bool is_name_text(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+void Problems::forget_after(size_t count) {
+  count_ = std::min(count_, count);
+  texts_.resize(std::min(texts_.size(), count_));
+  if (count_ == 0) first_code_.clear();
 }
 
 std::string Problems::text(std::string_view model) const {

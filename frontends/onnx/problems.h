@@ -28,6 +28,13 @@ class Problems {
     return false;
   }
   bool empty() const { return count_ == 0; }
+  size_t count() const { return count_; }
+  // Says with the last problem what helps, as a line.
+  void advise(std::string_view text) {
+    if (!texts_.empty() && count_ <= kMaxProblems) texts_.back() += "\n  " + std::string(text);
+  }
+  // Keeps the first `count` problems: those after it belong to something that is not needed.
+  void forget_after(size_t count);
   std::string_view first() const {
     return texts_.empty() ? std::string_view() : std::string_view(texts_.front());
   }

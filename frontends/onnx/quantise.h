@@ -55,6 +55,12 @@ Value dequantised(NodeContext& n, Value q, Value scale, Value zero);
 // The same of operands of the node; checks the scale.
 Value dequantised(NodeContext& n, const Quantised& x, const Along& along = {});
 
+// Numbers of 2, 4 or 8 bits in bytes, the first in the low bits: u8 [rows, bytes] as u8
+// [rows, 8 / bits bytes].
+Value narrow_numbers(NodeContext& n, Value bytes, int64_t bits);
+// The first columns of a matrix, without those that only fill its last byte.
+Value first_columns(NodeContext& n, Value x, int64_t count);
+
 // What a DequantizeLinear read. zero is Item() where it has none.
 struct DequantisedFrom {
   Item q, scale, zero;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <optional>
 #include <queue>
 
@@ -26,8 +27,8 @@ class OpCheck {
   OpCheck(const ModelProto& model, const OpsetVersions& versions, Problems* problems)
       : model_(model), versions_(versions), problems_(problems) {}
 
-  bool run() {
-    const uint64_t nodes = walk(model_.graph->nodes, versions_, 0).nodes;
+  bool run(const std::vector<NodeProto>& graph) {
+    const uint64_t nodes = walk(graph, versions_, 0).nodes;
     tell_unknown();
     if (failed_) return false;
     if (nodes > limits().nodes) {
@@ -67,18 +68,24 @@ class OpCheck {
         total.add(inlined(*function, node, depth), 1);
       } else {
         const int64_t version = versions.of(node.domain);
-        if (!is_known(canonical(node.domain), node.op_type, version)) note(node, version);
+        if (branches_ == 0 && !is_known(canonical(node.domain), node.op_type, version))
+          note(node, version);
       }
+      // A branch that is never imported may have ops of any kind.
+      const bool branching = node.op_type == "If" && canonical(node.domain).empty();
+      branches_ += branching;
       for (const AttributeProto& attribute : node.attributes) {
         for (const auto& graph : attribute.graphs)
           total.add(walk(graph->nodes, versions, depth + 1), 1);
       }
+      branches_ -= branching;
     }
     return total;
   }
 
   Size inlined(const FunctionProto& function, const NodeProto& caller, size_t depth) {
-    const auto [at, fresh] = sizes_.try_emplace(&function);
+    const auto key = std::pair(&function, branches_ > 0);
+    const auto [at, fresh] = sizes_.try_emplace(key);
     if (!fresh && !at->second) {
       if (!failed_) {
         problems_->add("T0707", fmt::format("the function {} calls itself, by {}",
@@ -91,10 +98,10 @@ class OpCheck {
       OpsetVersions versions;
       if (!read_opsets(function.opsets, &versions, problems_)) failed_ = true;
       const Size size = walk(function.nodes, versions, depth + 1);
-      sizes_[&function] = size;
+      sizes_[key] = size;
     }
     // A function that was walked before may now be nested deeper.
-    const Size size = sizes_[&function].value_or(Size());
+    const Size size = sizes_[key].value_or(Size());
     if (depth + 1 + size.levels > limits().depth) {
       if (!failed_) {
         problems_->add(
@@ -149,8 +156,10 @@ class OpCheck {
   const ModelProto& model_;
   const OpsetVersions& versions_;
   Problems* problems_;
-  std::unordered_map<const FunctionProto*, std::optional<Size>> sizes_;  // empty: being walked
+  // Of functions, apart for calls in branches, whose unknown ops are not told; empty: being walked.
+  std::map<std::pair<const FunctionProto*, bool>, std::optional<Size>> sizes_;
   std::vector<Unknown> unknown_;
+  size_t branches_ = 0;  // of Ifs, around the nodes that are walked
   bool failed_ = false;
 };
 
@@ -319,8 +328,9 @@ const FunctionProto* find_function(const ModelProto& model, const NodeProto& nod
   return at == model.function_of.end() ? nullptr : at->second;
 }
 
-bool check_ops(const ModelProto& model, const OpsetVersions& versions, Problems* problems) {
-  return OpCheck(model, versions, problems).run();
+bool check_ops(const ModelProto& model, const std::vector<NodeProto>& nodes,
+               const OpsetVersions& versions, Problems* problems) {
+  return OpCheck(model, versions, problems).run(nodes);
 }
 
 bool order_nodes(std::span<const NodeProto> nodes,

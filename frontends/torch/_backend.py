@@ -12,9 +12,12 @@ from torch import fx
 from tenon import _host
 from tenon._errors import UsageError
 
+from ._checked import keep_checks
 from ._decompositions import table
 from ._options import Options
-from ._split import Compiled, compile_graph
+from ._register import has_registered
+from ._split import Compiled
+from ._stable import may_be_stable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,34 +58,44 @@ def backend(
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+    from . import _kept
+
     chosen = Options(options)
     _host.open()
     chosen.check()
     _tell_version()
 
-    frozen = _parameters(gm, example_inputs) if chosen.freezing else {}
+    keep_checks(gm)
+    parameters = _parameters(gm, example_inputs)
+    frozen = parameters if chosen.freezing else {}
+    stable = {i: t for i, t in parameters.items() if chosen.stable and may_be_stable(t)}
+    # torch's key says nothing of what `register` got, such as a gradient.
+    is_kept = not frozen and not has_registered(gm)
     used: dict[int, torch.Tensor] = {}  # those that are constants of a program
 
-    def compiler(kind: str) -> Callable[..., Any]:
-        def compile(graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    given = dict(options or {})
+
+    def compiler(kind: str) -> Any:
+        def compile(graph: fx.GraphModule, inputs: Sequence[Any]) -> _kept.Code:
             names = _matching(graph, frozen, len(example_inputs)) if kind == "inference" else {}
             constants = {name: frozen[i] for name, i in names.items()}
             used.update({i: frozen[i] for i in names.values()})
-            made = compile_graph(graph, chosen, kind, constants)
-            for listed in watch.lists:
-                listed.append(made)
-            return made.call
+            known = _matching(graph, stable, len(example_inputs)) if kind == "inference" else {}
+            code = _kept.Code(graph, kind, given, frozenset(known))
+            code.compile(constants)
+            return code
 
-        return compile
+        return _kept.keeping(compile) if is_kept else compile
 
-    made: Callable[..., Any] = aot_autograd(
-        fw_compiler=compiler("forward"),
-        bw_compiler=compiler("backward"),
-        inference_compiler=compiler("inference"),
-        decompositions=table(),
-        partition_fn=min_cut_rematerialization_partition,
-        keep_inference_input_mutations=True,
-    )(gm, example_inputs)
+    with _kept.settings(given):
+        made: Callable[..., Any] = aot_autograd(
+            fw_compiler=compiler("forward"),
+            bw_compiler=compiler("backward"),
+            inference_compiler=compiler("inference"),
+            decompositions=table(),
+            partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,
+        )(gm, example_inputs)
     return _frozen_call(made, used) if used else made
 
 

@@ -33,7 +33,7 @@ def composite(*overloads: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 def composites() -> dict[Any, Callable[..., Any]]:
     """The decompositions, by overload."""
-    from . import _composites_special  # noqa: F401
+    from . import _composites_layers, _composites_special  # noqa: F401
 
     found = {}
     for name, function in _made.items():
@@ -273,3 +273,35 @@ def normal(mean: Any, std: Any = 1.0, *, generator: Any = None) -> Any:
 @composite("normal.float_float")
 def normal_sized(mean: float, std: float, size: Sequence[int], *, generator: Any = None, **options: Any) -> Any:
     return NotImplemented if generator is not None else torch.randn(size, dtype=options.get("dtype")) * std + mean
+
+
+def _is_whole(dtype: Any) -> bool:
+    return dtype is not None and not dtype.is_floating_point and not dtype.is_complex
+
+
+def _between(start: Any, end: Any, steps: int, dtype: Any) -> Tensor:
+    """As eager mode steps where the result is whole: between whole ends, in double precision."""
+    start, end = (v.to(dtype).double() if isinstance(v, torch.Tensor) else float(int(v)) for v in (start, end))
+    at = torch.arange(steps, dtype=torch.float64)
+    if steps < 2:
+        return at + start
+    step = (end - start) / (steps - 1)
+    return torch.where(at < steps // 2, start + step * at, end - step * (steps - 1 - at))
+
+
+def _options(dtype: Any, options: Any) -> Any:
+    return {"dtype": dtype, "device": options.get("device") or torch.device("cpu")}
+
+
+@composite("linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor", "linspace.default")
+def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, **options: Any) -> Any:
+    if _is_whole(dtype):
+        return _between(start, end, steps, dtype).to(dtype)
+    return torch._refs.linspace(start, end, steps, **_options(dtype, options))
+
+
+@composite("logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor", "logspace.default")
+def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, **options: Any) -> Any:
+    if _is_whole(dtype):
+        return torch.pow(base, _between(start, end, steps, dtype)).to(dtype)
+    return torch._refs.logspace(start, end, steps, base, **_options(dtype, options))

@@ -31,7 +31,8 @@ DTYPES: dict[torch.dtype, dt.DType] = {
     torch.bool: dt.bool_, torch.int8: dt.int8, torch.int16: dt.int16, torch.int32: dt.int32,
     torch.int64: dt.int64, torch.uint8: dt.uint8, torch.uint16: dt.uint16, torch.uint32: dt.uint32,
     torch.uint64: dt.uint64, torch.float16: dt.float16, torch.bfloat16: dt.bfloat16,
-    torch.float32: dt.float32, torch.float64: dt.float64,
+    torch.float32: dt.float32, torch.float64: dt.float64, torch.complex64: dt.complex64,
+    torch.complex128: dt.complex128,
 }  # fmt: skip
 
 # What a row may raise because a node is beyond it: the node stays in torch.
@@ -107,9 +108,12 @@ class Node:
             return _ops.convert(x, dtype)
         if isinstance(x, Dim):
             return _ops.size_value(x, dtype)
-        if isinstance(x, (bool, int, float)):
+        if isinstance(x, (bool, int, float, complex)):
+            if isinstance(x, complex) and not dt.is_complex(dtype):
+                raise Refused("a complex number beside real ones")
             if dt.is_integer(dtype):
                 low, high = dt.limits(dtype)
+                assert not isinstance(x, complex)
                 x = int(x) if low <= x <= high else _wrapped(int(x), dtype)
             return _ops.scalar(x, dtype)
         raise Refused(f"{type(x).__name__} is no operand")
@@ -133,6 +137,16 @@ def within(x: Any, dtype: dt.DType) -> Any:
     return x
 
 
+def checked(x: Value, holds: Value) -> Value:
+    """A value, in a call that fails where a condition of the same shape does not hold: eager mode then
+    runs, and raises. It is the check of an index, which comes before anything is written.
+    """
+    zeros = _ops.iota((1,), 0, dt.int64)
+    index = _ops.select(holds, _ops.like(_ops.convert(holds, dt.int64), 0), _ops.like(_ops.convert(holds, dt.int64), 1))
+    nothing = _ops.one("take", zeros, index, dim=0, mode="in_bounds")
+    return _ops.one("add", x, _ops.convert(nothing, x.dtype))
+
+
 def _wrapped(x: int, dtype: dt.DType) -> int:
     x &= (1 << dtype.bits) - 1
     return x - (1 << dtype.bits) if dtype.kind == "signed integer" and x >> (dtype.bits - 1) else x
@@ -151,12 +165,30 @@ def axis_of(axis: int, rank: int) -> int:
     return axis % max(rank, 1)
 
 
+class _Trace(GraphTrace):
+    """Notes whether a call may fail because of an index, after it has written something."""
+
+    checks = False
+    depth = 0  # of regions
+
+    def region(self, types: Any, body: Any) -> int:
+        self.depth += 1
+        try:
+            return super().region(types, body)
+        finally:
+            self.depth -= 1
+
+    def emit(self, op: str, operands: Any, attrs: Any, regions: Any = ()) -> tuple[Value, ...]:
+        self.checks = self.checks or any(name == "mode" and value == "in_bounds" for name, _, value in attrs)
+        return super().emit(op, operands, attrs, regions)
+
+
 class Walk:
     """One walk over a graph. `refused` has the nodes that stay in torch, with the reason."""
 
     def __init__(self, graph: fx.Graph, name: str = "torch"):
         self.graph = graph
-        self.trace = GraphTrace(name)
+        self.trace = _Trace(name)
         self.trace.locate = False
         self.values: dict[fx.Node, Any] = {}
         self.refused: dict[fx.Node, str] = {}
@@ -206,8 +238,30 @@ class Walk:
         shape = [size_in(self.trace, s) for s in fake.shape]
         return self.trace.argument(dtype_of(fake.dtype), shape, name)
 
-    def _attribute(self, node: fx.Node) -> None:
-        tensor: Any = self.graph.owning_module
+    def inline(self, gm: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
+        """The results of a graph for these values, computed in this one. Refused if one of its nodes is."""
+        given = iter(operands)
+        for node in gm.graph.nodes:
+            if node.op == "placeholder":
+                self.values[node] = next(given)
+            elif node.op == "get_attr":
+                self._attribute(node, gm)
+                if node in self.refused:
+                    raise Refused(self.refused.pop(node))
+            elif node.op == "call_function":
+                try:
+                    self.values[node] = self._call(node)
+                except BEYOND as error:
+                    raise Refused(f"{node.target} in its graph: {error}") from error
+        (output,) = (n for n in gm.graph.nodes if n.op == "output")
+        listed: Any = output.args[0]
+        results: list[Any] = [self._read(n) for n in (listed if isinstance(listed, (tuple, list)) else [listed])]
+        if not all(isinstance(v, Value) for v in results):
+            raise Refused("a result that is no tensor")
+        return results
+
+    def _attribute(self, node: fx.Node, owner: Any = None) -> None:
+        tensor: Any = self.graph.owning_module if owner is None else owner
         for part in str(node.target).split("."):
             tensor = getattr(tensor, part)
         self.values[node] = tensor
@@ -306,6 +360,8 @@ class Walk:
 
     def key(self) -> Value:
         """The key of random numbers: an argument that each call draws anew."""
+        if self.trace.depth:
+            raise Refused("random numbers in a loop or a choice")
         if self._key is None:
             self._key = self.trace.argument(dt.uint32, (2,), "tenon.key")
         return self._key

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 class Options:
     """`device`: where it runs, as in `tenon.load`. `freezing`: parameters are constants of inference
-    programs, which must not change any more. `deterministic`: the same bits on every instruction
+    programs, which must not change any more. `stable`: programs for inference keep packed forms of
+    parameters until these change. `deterministic`: the same bits on every instruction
     set. Names with a dot are options of devices ("cpu.opt").
 
     UsageError T0641 for others.
@@ -25,11 +26,12 @@ class Options:
         given = dict(given or {})
         self.device = str(given.pop("device", ""))
         self.freezing = bool(given.pop("freezing", False))
+        self.stable = bool(given.pop("stable", True))
         self.deterministic = bool(given.pop("deterministic", False))
         self.devices: list[tuple[str, str]] = [(k, str(given.pop(k))) for k in list(given) if "." in k]
         if given:
             raise UsageError(
-                f"the backend has no option {min(given)!r} (options: device, freezing, deterministic, "
+                f"the backend has no option {min(given)!r} (options: device, freezing, stable, deterministic, "
                 "and those of devices, such as cpu.opt)",
                 "T0641",
             )

@@ -15,6 +15,7 @@ from tenon._trace import Value, tracing
 from ._lower import Walk
 from ._results import Results, memory_order
 from ._sizes import Numbers
+from ._stable import Stable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,14 +63,37 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _memory(tensor: torch.Tensor) -> Any:
+    """An input as memory to write to, if its memory has its elements, each once."""
+    if not tensor.is_contiguous() or tensor.is_neg() or tensor.is_conj() or not tensor.numel():
+        return None
+    # A step of an optimizer runs without gradients: then a parameter can be written to as it is.
+    return tensor.detach() if torch.is_grad_enabled() and tensor.requires_grad else tensor
+
+
+def _is_plain_memory(tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether `_memory` gives each of these as it is. An optimizer has hundreds: no line of Python for each."""
+    tensor = torch.Tensor
+    return (
+        not torch.is_grad_enabled()
+        and all(map(tensor.is_contiguous, tensors))
+        and all(map(tensor.numel, tensors))
+        and not any(map(tensor.is_neg, tensors))
+        and not any(map(tensor.is_conj, tensors))
+    )
+
+
 class Part:
     """A graph that Tenon computes as one program. Called with a list of arguments, which it empties.
 
     Raises what `BEYOND` has where the graph cannot become a program.
     """
 
-    def __init__(self, gm: fx.GraphModule, options: Options, walk: Walk):
+    def __init__(
+        self, gm: fx.GraphModule, options: Options, walk: Walk, stable: frozenset[str] = frozenset()
+    ):  # fmt: skip
         self.gm = gm
+        self._options = options
         self.numbers: Numbers = walk.numbers()
         self.results = Results(gm.graph, self.numbers)
         self._names = [n.name for n in walk.inputs]
@@ -77,13 +101,22 @@ class Part:
         self._readers: list[Callable[[Sequence[Any]], Any]] = [
             _take(placeholders[n]) for n in walk.inputs
         ]
-        self.program = self._compile(walk, options) if self.results.bases else None
+        written = {argument for argument, _ in self.results.updates}
+        self._places = [
+            i for i, n in enumerate(walk.inputs) if n.name in stable and placeholders[n] not in written
+        ]
+        self.program = self._compile(walk) if self.results.bases else None
+        self._kept = frozenset(self._places)
         self._plain = all(order is None for order in self.results.orders)
         self._given = self._targets()
+        # Copied after the call: what the program does not write itself.
+        self._copies = [(a, b) for a, b in self.results.updates if self._given.get(b) != a]
+        # A call that fails because of an index runs in torch, which needs inputs as they were.
+        self._in_place = not walk.trace.checks
         self._told = False
         self._boxed_call = True
 
-    def _compile(self, walk: Walk, options: Options) -> _native.Program:
+    def _compile(self, walk: Walk) -> _native.Program:
         with tracing(walk.trace):
             outputs = [self._output(walk, i) for i in range(len(self.results.bases))]
         if walk.draws:
@@ -93,9 +126,33 @@ class Part:
             walk.trace.argument(dt.bool_, (0,), "tenon.none")
             self._readers.append(lambda args: _nothing)
         names = [f"y{i}" for i in range(len(outputs))]
-        graph = walk.trace.native.finish([v.id for v in outputs], names)
+        self._graph = walk.trace.native.finish([v.id for v in outputs], names)
+        self._stable = Stable([self._readers[i] for i in self._places]) if self._places else None
+        return self._built()
+
+    def _built(self) -> _native.Program:
+        options = self._options
         device = options.device or _trace.default_device()
-        return _native.Program(graph, device, False, options.deterministic, options.devices, [])
+        places = {"stable_inputs": self._places} if self._stable is not None else {}
+        return _native.Program(
+            self._graph, device, False, options.deterministic, options.devices, [], **places
+        )
+
+    def _inputs(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments of the program. Where parameters keep changing, it becomes one that packs nothing."""
+        stable = self._stable
+        if stable is None:
+            return tuple([read(args) for read in self._readers])
+        tensors = stable(args)
+        if stable.keeps_changing:
+            self._stable = None
+            self.program = self._built()
+            return self._inputs(args)
+        rest = iter(tensors)
+        listed: list[Any] = [None if i in self._kept else read(args) for i, read in enumerate(self._readers)]
+        for i in self._places:
+            listed[i] = next(rest)
+        return tuple(listed)
 
     def _output(self, walk: Walk, i: int) -> Value:
         node, order = self.results.bases[i], self.results.orders[i]
@@ -130,9 +187,8 @@ class Part:
                 outs = self._run_with(given)
             except Error as error:
                 return self._in_torch(given, error)
-        for argument, base in self.results.updates:
-            if self._given.get(base) != argument:
-                self._copy(given[argument], outs[base], self.results.orders[base])
+        for argument, base in self._copies:
+            self._copy(given[argument], outs[base], self.results.orders[base])
         made = [make(given, outs) for make in self.results.makes]
         return made[0] if self.results.single else made
 
@@ -156,25 +212,21 @@ class Part:
     def _run(self, args: Sequence[Any], to: Sequence[Any]) -> Sequence[Any]:
         """Reads arguments, and writes to inputs."""
         assert self.program is not None
-        inputs = tuple([read(args) for read in self._readers])
+        inputs = self._inputs(args)
         if not self._given:
             return list(self.program.run_as(inputs, {}, "same", []))
-        memory = [self._memory(to, i) for i in range(len(self.results.bases))]
-        outs = list(self.program.run_as(inputs, {}, "same", memory))
-        for base, argument in self._given.items():
-            torch.autograd.graph.increment_version(to[argument])
-            if memory[base] is None:
-                to[argument].detach().copy_(outs[base])
+        targets = [to[argument] for argument in self._given.values()]
+        plain = _is_plain_memory(targets)
+        memory: list[Any] = [None] * len(self.results.bases)
+        for base, target in zip(self._given, targets):
+            memory[base] = target if plain else _memory(target)
+        outs = list(self.program.run_as(inputs, {}, "same", memory, in_place=self._in_place))
+        torch.autograd.graph.increment_version(targets)
+        if not plain:
+            for base, target in zip(self._given, targets):
+                if memory[base] is None:
+                    target.detach().copy_(outs[base])
         return outs
-
-    def _memory(self, args: Sequence[Any], base: int) -> Any:
-        """The input that a result is written to, if its memory has its elements, each once."""
-        argument = self._given.get(base)
-        if argument is None:
-            return None
-        tensor = args[argument]
-        dense = tensor.is_contiguous() and tensor.numel() and not tensor.is_neg() and not tensor.is_conj()
-        return tensor.detach() if dense else None
 
     @staticmethod
     def _copy(to: torch.Tensor, value: torch.Tensor, order: tuple[int, ...] | None) -> None:

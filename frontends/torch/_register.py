@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch import fx
 
 from tenon import _trace
 from tenon._compile import Compiled
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _SCHEMA = {F64: "float", I64: "int", STRING: "str", I64S: "int[]"}
 _libraries: dict[str, Any] = {}
+_names: set[str] = set()
 
 
 def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = None) -> Any:
@@ -50,7 +52,14 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     torch.library.register_fake(qualified, _fake(op), lib=library)
     _add_gradient(op, qualified, gradient, library)
     row(overload)(_row(op))
+    _names.update((op.name, overload))
     return getattr(getattr(torch.ops, namespace), name)
+
+
+def has_registered(gm: fx.GraphModule) -> bool:
+    """Whether a graph, or one inside it, has an operator from `register`."""
+    graphs = [m.graph for m in gm.modules() if isinstance(m, fx.GraphModule)]
+    return any(str(n.target) in _names for graph in graphs for n in graph.nodes)
 
 
 def _library(namespace: str) -> Any:

@@ -34,6 +34,8 @@ class Compiled:
         self.gm = gm
         self.call: Callable[[list[Any]], Any] = _in_torch(gm)
         self.parts: list[Part] = []
+        self.stable: frozenset[str] = frozenset()
+        """Placeholders whose values seldom change."""
         self.refused: dict[str, list[str]] = {}
         """Reasons, by operator."""
         self.nodes = sum(n.op == "call_function" for n in gm.graph.nodes)
@@ -46,13 +48,16 @@ class Compiled:
 
 
 def compile_graph(
-    gm: fx.GraphModule, options: Options, kind: str, constants: dict[str, torch.Tensor] | None = None
-) -> Compiled:
+    gm: fx.GraphModule, options: Options, kind: str, constants: dict[str, torch.Tensor] | None = None,
+    stable: frozenset[str] = frozenset(),
+) -> Compiled:  # fmt: skip
     """Makes programs of a graph after AOTAutograd. What has no mapping stays in torch.
 
-    `constants` are values of placeholders, by name, that never change.
+    `constants` are values of placeholders, by name, that never change; `stable` are names of those
+    whose values seldom do.
     """
     made = Compiled(kind, gm)
+    made.stable = stable
     try:
         with _disable_current_modes():  # AOTAutograd's, in which every tensor must be a fake one
             _compile(made, options, constants or {})
@@ -71,7 +76,7 @@ def _compile(made: Compiled, options: Options, constants: dict[str, torch.Tensor
     if walk.refused or _odd_copies(made.gm.graph):
         made.call = _split(made.gm, options, made, walk)
         return
-    part = Part(made.gm, options, walk)
+    part = Part(made.gm, options, walk, made.stable)
     made.call = part
     made.parts.append(part)
 
@@ -110,6 +115,8 @@ class _Support(OperatorSupportBase):
     def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
         if node.op != "call_function" or node in self._walk.refused:
             return False
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            return False  # its graphs are no values that a part could be given
         if node.target is _getitem:
             return node.args[0] not in self._walk.refused and self.is_node_supported(
                 submodules, node.args[0]  # type: ignore[arg-type]
@@ -156,7 +163,7 @@ def _part(module: fx.GraphModule, options: Options, made: Compiled) -> Part | No
         if walk.refused:
             _note(made, walk)
             return None
-        return Part(module, options, walk)
+        return Part(module, options, walk, made.stable)
     except Cancelled:
         raise
     except BEYOND as error:

@@ -46,14 +46,16 @@ def row(*overloads: str) -> Callable[[Row], Row]:
 def _load() -> dict[str, Row]:
     import importlib
 
-    for name in ("attention", "index", "linear", "nn", "pointwise", "pool", "random", "reduce", "scatter", "shape", "sort", "training"):
+    for name in ("attention", "complex", "control", "index", "linalg", "linear", "nn", "pointwise", "pool", "quantised", "random", "reduce", "scatter", "shape", "sort", "training"):
         importlib.import_module(f"tenon.torch.ops_{name}")
     return _rows
 
 
 def find(target: Any) -> Row | None:
-    """The row of an overload, or None."""
-    return _load().get(str(target))
+    """The row of an overload, or None. Values have no memory to share, so a view and its copy have one row."""
+    name = str(target)
+    rows = _load()
+    return rows.get(name) or rows.get(name.replace("_copy.", ".", 1))
 
 
 def overloads() -> list[str]:

@@ -37,6 +37,16 @@ def index_select(n: Node, x: Value, dim: int, index: Value) -> Value:
     return _ops.one("take", x, index, dim=axis_of(dim, len(x.shape)), mode="in_bounds")
 
 
+@row("tenon_torch.one_hot.default")
+def one_hot(n: Node, x: Value, num_classes: Any) -> Value:
+    """Of classes that are checked as indices."""
+    numbers = _ops.iota((num_classes,), 0, dt.int64)
+    index = _ops.one("take", numbers, _ops.convert(x, dt.int64), dim=0, mode="in_bounds")
+    last = len(n.shape) - 1
+    same = _ops.compare(_ops.iota(n.shape, last, dt.int64), _ops.broadcast_in(index, n.shape, range(last)), 0)
+    return _ops.convert(same, n.dtype)
+
+
 @row("aten.gather.default")
 def gather(n: Node, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     if not x.shape:

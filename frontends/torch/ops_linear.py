@@ -26,9 +26,14 @@ def _number(x: Value) -> Value:
     return x
 
 
-@row("aten.mv.default", "aten.dot.default", "aten.vdot.default")
+@row("aten.mv.default", "aten.dot.default")
 def vector_product(n: Node, a: Value, b: Value) -> Value:
     return _with_vector(a, b)
+
+
+@row("aten.vdot.default")
+def conjugate_product(n: Node, a: Value, b: Value) -> Value:
+    return _with_vector(_ops.one("conj", a) if dt.is_complex(a.dtype) else a, b)
 
 
 def _with_vector(a: Value, b: Value) -> Value:

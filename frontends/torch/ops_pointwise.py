@@ -6,9 +6,9 @@ import math
 
 from tenon import _dtypes as dt
 from tenon import _ops
-from tenon._trace import Value
+from tenon._trace import Dim, Value
 
-from ._lower import Node, dtype_of, fake_of, within
+from ._lower import Node, checked, dtype_of, fake_of, within
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -37,6 +37,8 @@ def _unary(name: str, op: str) -> None:
             return x
         if x.dtype is dt.bool_ and n.dtype is dt.bool_:
             raise Refused("of booleans")
+        if name == "abs" and dt.is_complex(x.dtype):
+            return _ops.one(op, x)
         return _ops.one(op, n.to_result(x))
 
 
@@ -128,11 +130,23 @@ def div(n: Node, x: Any, y: Any) -> Value:
 
 @row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 def div_mode(n: Node, x: Any, y: Any, rounding_mode: str | None = None) -> Value:
-    a, b = n.to_result(x), n.to_result(y)
+    a, b = n.to_result(x), _divisor(n, y)
     if rounding_mode == "floor":
         return _floor_div(a, b)
     quotient = _ops.one("div", a, b)
     return _ops.one("trunc", quotient) if rounding_mode == "trunc" and dt.is_float(a.dtype) else quotient
+
+
+def _divisor(n: Node, y: Any) -> Value:
+    """A divisor in the type and the shape of the result. Of integers none may be 0, as in eager mode."""
+    if not dt.is_integer(n.dtype):
+        return n.to_result(y)
+    if not isinstance(y, Value):
+        if not isinstance(y, Dim) and int(y) == 0:
+            raise Refused("a division by 0")
+        return n.to_result(y)
+    y = n.typed(y, n.dtype)
+    return n.to_result(checked(y, _ops.compare(y, _ops.like(y, 0), 1)))
 
 
 def _floor_div(a: Value, b: Value) -> Value:
@@ -156,17 +170,17 @@ def _floor_div(a: Value, b: Value) -> Value:
 
 @row("aten.floor_divide.default", "aten.floor_divide.Scalar")
 def floor_divide(n: Node, x: Any, y: Any) -> Value:
-    return _floor_div(n.to_result(x), n.to_result(y))
+    return _floor_div(n.to_result(x), _divisor(n, y))
 
 
 @row("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
 def remainder(n: Node, x: Any, y: Any) -> Value:
-    return _ops.one("floor_mod", n.to_result(x), n.to_result(y))
+    return _ops.one("floor_mod", n.to_result(x), _divisor(n, y))
 
 
 @row("aten.fmod.Tensor", "aten.fmod.Scalar")
 def fmod(n: Node, x: Any, y: Any) -> Value:
-    return _ops.one("rem", n.to_result(x), n.to_result(y))
+    return _ops.one("rem", n.to_result(x), _divisor(n, y))
 
 
 _BINARY = {
@@ -406,3 +420,9 @@ def copy_into(n: Node, x: Value, y: Value, non_blocking: bool = False) -> Value:
     if tuple(fake_of(n.node.args[0]).shape) != tuple(fake_of(n.node.args[1]).shape):
         raise Refused("a copy that repeats")
     return y
+
+
+@row("prims.fma.default")
+def fma(n: Node, x: Any, y: Any, z: Any) -> Value:
+    """x y + z, rounded once; optimizers take their steps so."""
+    return _ops.one("fma", n.to_result(x), n.to_result(y), n.to_result(z))

@@ -99,7 +99,11 @@ def masked_scatter(n: Node, x: Value, mask: Value, source: Value) -> Value:
         return n.to_result(x)
     before, total = _order(n, n.spread(mask, dt.bool_))
     flat = _ops.reshape(source, (_count(source.shape),))
-    return _ops.select(n.spread(mask, dt.bool_), n.reshape(_ops.one("take", flat, before, dim=0)), n.to_result(x))
+    # A place that is not set reads element 0, so that only places that need one can be out of bounds.
+    flat_mask = _ops.reshape(n.spread(mask, dt.bool_), (total,))
+    index = _ops.select(flat_mask, before, _ops.like(before, 0))
+    taken = _ops.one("take", flat, index, dim=0, mode="in_bounds")
+    return _ops.select(n.spread(mask, dt.bool_), n.reshape(taken), n.to_result(x))
 
 
 @row("aten.masked_scatter_backward.default")

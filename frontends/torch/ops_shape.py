@@ -222,6 +222,8 @@ def iota(n: Node, length: Any, *, start: Any, step: Any, **options: Any) -> Valu
 @row("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
 def arange(n: Node, *given: Any, **options: Any) -> Value:
     start, step = (0 if len(given) == 1 else given[0]), (given[2] if len(given) > 2 else 1)
+    if dt.is_integer(n.dtype):  # torch cuts the first and the step, not what is added up
+        start, step = (int(v) if isinstance(v, float) else v for v in (start, step))
     return _progression(n, start, step)
 
 

@@ -98,7 +98,7 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
   if (memcmp(digest, header.digest, sizeof digest) != 0) {
     return fail(TENON_FAILED_PRECONDITION, "The artifact's digest does not match its bytes.");
   }
-  if (header.isa > static_cast<uint32_t>(Isa::kAvx512Bf16)) {
+  if (!is_isa(header.isa)) {
     return fail(TENON_FAILED_PRECONDITION, "The artifact uses an unknown instruction set.");
   }
   out.isa = static_cast<Isa>(header.isa);
@@ -113,7 +113,7 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
 
 Status artifact_unpack_to_run(std::string_view bytes, ArtifactParts& out) {
   TENON_TRY(artifact_unpack(bytes, out));
-  if (out.isa <= detected_isa()) {
+  if (runs_on(out.isa, detected_isa())) {
     return {};
   }
   return fail(TENON_FAILED_PRECONDITION,

@@ -36,10 +36,8 @@ Status isa_for(tenon_str_t target, Isa& out) {
     out = *isa;
     return {};
   }
-  return fail(TENON_INVALID_ARGUMENT, cat("The cpu device compiles for \"cpu isa=avx512_bf16\", "
-                                          "\"cpu isa=avx512_vnni\", \"cpu isa=avx512\", \"cpu "
-                                          "isa=avx2\" and \"cpu isa=baseline\", not for ",
-                                          quoted(view(target)), "."));
+  return fail(TENON_INVALID_ARGUMENT, cat("The cpu device compiles for ", target_choices(),
+                                          ", not for ", quoted(view(target)), "."));
 }
 
 Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
@@ -49,7 +47,8 @@ Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
     return {};
   }
   if (options->deterministic) {
-    out.isa = Isa::kBaseline;  // Every instruction set rounds sums in its own way, so one is fixed.
+    out.isa =
+        lowest_like(out.isa);  // Every instruction set rounds sums in its own way, so one is fixed.
   }
   for (uint32_t i = 0; i < options->option_count; ++i) {
     const std::string_view key = view(options->options[i].key);
@@ -59,7 +58,7 @@ Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
     }
     if (key != "cpu.opt" || value.size() != 1 || value[0] < '0' || value[0] > '3') {
       return fail(TENON_INVALID_ARGUMENT,
-                  cat("The cpu device has one option, cpu.opt=0..3; it was given ",
+                  cat("T0513: The cpu device has one option, cpu.opt=0..3; it was given ",
                       quoted(cat(key, "=", value)), "."));
     }
     out.opt_level = static_cast<uint32_t>(value[0] - '0');
@@ -71,7 +70,7 @@ Status claim(void*, tenon_str_t target, tenon_graph_t* graph,
              const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
   Isa isa;
   TENON_TRY(isa_for(target, isa));
-  if (options->deterministic) isa = Isa::kBaseline;  // as compile does; costs differ
+  if (options->deterministic) isa = lowest_like(isa);  // as compile does; costs differ
   kernelgen::HostTables host;
   TENON_TRY(host_tables(host));
   return claim_nodes(host, graph, isa, *sink);
@@ -128,7 +127,7 @@ Status fits(void*, tenon_str_t target, const void* bytes, uint64_t size_bytes) {
   }
   ArtifactParts parts;
   TENON_TRY(artifact_unpack({static_cast<const char*>(bytes), size_bytes}, parts));
-  if (parts.isa > isa) {
+  if (!runs_on(parts.isa, isa)) {
     return fail(TENON_FAILED_PRECONDITION, cat("The artifact was compiled for ", name_of(parts.isa),
                                                ", the target has ", name_of(isa), "."));
   }
@@ -171,7 +170,7 @@ Status pack(void*, tenon_str_t, const void* bytes, uint64_t size_bytes,
             const tenon_packed_sink_t* sink) {
   ArtifactParts parts;
   TENON_TRY(artifact_unpack({static_cast<const char*>(bytes), size_bytes}, parts));
-  if (parts.isa > detected_isa()) {
+  if (!runs_on(parts.isa, detected_isa())) {
     return fail(TENON_UNIMPLEMENTED,
                 cat("Kernels of the program pack constants, and this processor cannot run ",
                     name_of(parts.isa), "."));
@@ -237,7 +236,9 @@ Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sin
 
 Status properties(void*, tenon_str_t, tenon_compile_properties_t* out) {
   tenon_compile_properties_t made = {};
-  made.flags = TENON_COMPILE_SAME_BITS;  // every sum has its order, however many threads there are
+  // Every sum has its order, however many threads there are. What is written into code is small.
+  static_assert(kernelgen::kMostInlineConstantBytes <= TENON_COMPILE_EARLY_BYTES);
+  made.flags = TENON_COMPILE_SAME_BITS | TENON_COMPILE_LATE_CONSTANTS;
   return give_record(out, made);
 }
 

@@ -73,6 +73,17 @@ Status close(void*, tenon_device_t*) {
   return {};
 }
 
+// Memory of a buffer, and its record: behind the memory if it is small, so that a call of a small
+// program allocates once.
+constexpr uint64_t kSmallBytes = 4096;
+
+tenon_buffer_t* make_buffer(void* data, uint64_t rounded, uint64_t size_bytes) {
+  if (size_bytes > kSmallBytes)
+    return new (std::nothrow) tenon_buffer_t{static_cast<char*>(data), size_bytes, true};
+  return new (static_cast<char*>(data) + rounded)
+      tenon_buffer_t{static_cast<char*>(data), size_bytes, true};
+}
+
 Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out_buffer) {
   const uint64_t limit = physical_bytes();
   // Larger than the machine's memory: the system would promise it and kill the process later.
@@ -85,14 +96,15 @@ Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t*
   void* data = nullptr;
   // A multiple of the alignment, never 0: the last vector may be read whole, past the last element.
   const uint64_t rounded = (size_bytes + kAlignmentBytes) & ~(kAlignmentBytes - 1);
-  if (posix_memalign(&data, align, rounded) != 0) {
+  const uint64_t record = size_bytes > kSmallBytes ? 0 : sizeof(tenon_buffer_t);
+  if (posix_memalign(&data, align, rounded + record) != 0) {
     return fail(TENON_RESOURCE_EXHAUSTED,
                 cat("There are not ", size_bytes, " bytes of memory left for the cpu device."));
   }
   if (huge) {
     madvise(data, rounded, MADV_HUGEPAGE);  // For speed only; refusal is fine.
   }
-  auto* buffer = new (std::nothrow) tenon_buffer_t{static_cast<char*>(data), size_bytes, true};
+  tenon_buffer_t* buffer = make_buffer(data, rounded, size_bytes);
   if (!buffer) {
     ::free(data);
     return fail(TENON_RESOURCE_EXHAUSTED, "There is no memory left for a buffer's record.");
@@ -108,7 +120,9 @@ Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t*
 Status free_buffer(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
   if (buffer && buffer->owned) {
     device->used_bytes -= buffer->size_bytes;
+    const bool small = buffer->size_bytes <= kSmallBytes;
     ::free(buffer->data);
+    if (small) return {};  // the record was there
   }
   delete buffer;
   return {};

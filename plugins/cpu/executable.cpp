@@ -24,6 +24,7 @@ constexpr bool kReadsAnyAddress = false;
 #endif
 constexpr size_t kMaxPlans = 64;                 // Shapes of one model that are kept planned.
 constexpr int64_t kMaxBytes = int64_t{1} << 62;  // Size programs saturate far above this.
+constexpr uint64_t kFewBytes = 4096;             // What a temp may take longer than it need.
 constexpr uint64_t kNotInBlock = UINT64_MAX;
 // The last vector of a block may be read whole, past the last element. `alloc` has room for that; a
 // block in a package brings its own.
@@ -56,8 +57,14 @@ struct Profiler {
 void report(void* context_pointer, const plan::Step& step, uint64_t begin_ns, uint64_t end_ns) {
   const Profiler& profiler = *static_cast<const Profiler*>(context_pointer);
   const ProgramStep& source = profiler.program->steps[step.name];
-  profiler.sink->event(profiler.sink->self, str(source.name), str(source.origins), begin_ns, end_ns,
-                       step.flops, step.bytes, 0);
+  auto event = sized<tenon_profile_event_t>();
+  event.name = str(source.name);
+  event.origins = str(source.origins);
+  event.begin_ns = begin_ns;
+  event.end_ns = end_ns;
+  event.flops = step.flops;
+  event.bytes = step.bytes;
+  profiler.sink->event(profiler.sink->self, &event);
 }
 
 }  // namespace
@@ -492,7 +499,8 @@ double Executable::estimated_ns(const plan::Step& step) {
 }
 
 // Small independent steps become one region.
-plan::Regions Executable::find_regions(std::span<const plan::Step> steps) const {
+plan::Regions Executable::find_regions(const ShapePlan& shape,
+                                       std::span<const plan::Step> steps) const {
   std::vector<std::vector<uint32_t>> reads(steps.size()), writes(steps.size());
   std::vector<plan::Work> work;
   for (size_t s = 0; s < steps.size(); ++s) {
@@ -500,7 +508,12 @@ plan::Regions Executable::find_regions(std::span<const plan::Step> steps) const 
     for (size_t b = 0; b < source.buffers.size(); ++b) {
       (source.written[b] ? writes : reads)[s].push_back(source.buffers[b]);
     }
-    work.push_back({reads[s], writes[s], source.parts, steps[s].estimated_ns});
+    // Temps that are made earlier take their place longer.
+    const bool keeps_no_memory = std::ranges::all_of(writes[s], [&](uint32_t b) {
+      return program_.buffers[b].kind != BufferKind::kTemp || shape.sizes_bytes[b] <= kFewBytes;
+    });
+    work.push_back({reads[s], writes[s], source.parts, steps[s].estimated_ns,
+                    keeps_no_memory ? source.kernel : plan::kNoKernel});
   }
   return plan::find_regions(work);
 }
@@ -509,7 +522,7 @@ plan::Regions Executable::find_regions(std::span<const plan::Step> steps) const 
 // runs at the same time.
 void Executable::share_places(const ShapePlan& shape, const plan::Regions& regions,
                               std::span<plan::Lifetime> lives) const {
-  std::vector<bool> taken(lives.size());
+  std::vector<bool> taken(lives.size()), given(lives.size());
   for (uint32_t s = 0; s < regions.ends.size(); ++s) {
     const uint32_t begin = s == 0 ? 0 : regions.ends[s - 1];
     if (regions.ends[s] - begin > 1) {
@@ -523,10 +536,10 @@ void Executable::share_places(const ShapePlan& shape, const plan::Regions& regio
       const bool dies =
           lives[from].last_step == s && lives[from].first_step < s && lives[to].first_step == s;
       if (!temps || !dies || from >= to || taken[from] || shape.sizes_bytes[to] == 0 ||
-          shape.sizes_bytes[to] != shape.sizes_bytes[from]) {
+          shape.sizes_bytes[to] != shape.sizes_bytes[from] || given[to]) {
         continue;
       }
-      taken[from] = true;
+      taken[from] = given[to] = true;
       lives[to].in_place_of = from;
     }
   }
@@ -595,7 +608,7 @@ Status Executable::make_plan(std::span<const int64_t> symbols,
   std::vector<plan::Step> steps;
   std::vector<std::vector<int64_t>> extents;
   TENON_TRY(size_steps(symbols, steps, extents));
-  const plan::Regions regions = find_regions(steps);
+  const plan::Regions regions = find_regions(*shape, steps);
   TENON_TRY(place_temps(*shape, regions));
   uint32_t at = 0;
   for (uint32_t end : regions.ends) {
@@ -631,7 +644,7 @@ Status Executable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
     if (buffer.kind != BufferKind::kOutput) {
       continue;
     }
-    tenon_output_need_t& need = needs->outputs[buffer.index];
+    tenon_output_need_t& need = *tenon_need(needs, buffer.index);
     need.size_bytes_max = shape->sizes_bytes[i];
     need.alias_input = shape->alias_inputs[buffer.index];
     if (need.dims) {
@@ -665,10 +678,10 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
     }
     switch (buffer.kind) {
       case BufferKind::kInput:
-        TENON_TRY(place(call.inputs[buffer.index], bytes, "input", slots[i]));
+        TENON_TRY(place(*tenon_call_input(&call, buffer.index), bytes, "input", slots[i]));
         break;
       case BufferKind::kOutput:
-        TENON_TRY(place(call.outputs[buffer.index], bytes, "output", slots[i]));
+        TENON_TRY(place(*tenon_call_output(&call, buffer.index), bytes, "output", slots[i]));
         break;
       case BufferKind::kConstant:
         // Kernels read constants only.
@@ -678,9 +691,9 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
         slots[i] = persistents_[i];
         break;
       case BufferKind::kTemp:
-        slots[i] = call.workspace.buffer ? call.workspace.buffer->data +
-                                               call.workspace.offset_bytes + shape.arena_offsets[i]
-                                         : nullptr;
+        slots[i] = call.workspace
+                       ? call.workspace->data + call.workspace_offset_bytes + shape.arena_offsets[i]
+                       : nullptr;
         break;
     }
   }
@@ -719,7 +732,7 @@ Status Executable::execute(const tenon_call_t& call) {
   std::shared_ptr<const ShapePlan> shape;
   TENON_TRY(plan_for(call.symbols, shape));
   const uint64_t stride = shape->scratch_stride_bytes;
-  const tenon_span_t& workspace = call.workspace;
+  const tenon_span_t workspace = {call.workspace, call.workspace_offset_bytes};
   const uint64_t available =
       workspace.buffer && workspace.offset_bytes <= workspace.buffer->size_bytes
           ? workspace.buffer->size_bytes - workspace.offset_bytes

@@ -93,7 +93,7 @@ class Executable {
   Status size_steps(std::span<const int64_t> symbols, std::vector<plan::Step>& steps,
                     std::vector<std::vector<int64_t>>& all_extents) const;
   static double estimated_ns(const plan::Step& step);
-  plan::Regions find_regions(std::span<const plan::Step> steps) const;
+  plan::Regions find_regions(const ShapePlan& shape, std::span<const plan::Step> steps) const;
   void share_places(const ShapePlan& shape, const plan::Regions& regions,
                     std::span<plan::Lifetime> lives) const;
   Status place_temps(ShapePlan& shape, const plan::Regions& regions) const;

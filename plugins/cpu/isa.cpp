@@ -1,22 +1,26 @@
 #include "isa.h"
 
+#if defined(__x86_64__)
 #include <cpuid.h>
+#endif
 
 #include <cstring>
 
+#include "compiler/compiler.h"
 #include "tenon/cpp/status.hpp"
 
 namespace tenon::cpu {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni,
-                        Isa::kAvx512Bf16};
+constexpr Isa kAll[] = {Isa::kBaseline,   Isa::kAvx2,       Isa::kAvx512,
+                        Isa::kAvx512Vnni, Isa::kAvx512Bf16, Isa::kNeon};
 constexpr std::string_view kTargetPrefix = "cpu isa=";
+constexpr std::string_view kAarch64 = "aarch64";
 
 std::string choices(Isa best) {
   std::string out;
   for (Isa isa : kAll) {
-    if (isa <= best) {
+    if (runs_on(isa, best)) {
       out = std::string(name_of(isa)) + (out.empty() ? "" : ", ") + out;
     }
   }
@@ -37,6 +41,8 @@ std::string_view name_of(Isa isa) {
       return "avx512_vnni";
     case Isa::kAvx512Bf16:
       return "avx512_bf16";
+    case Isa::kNeon:
+      return "neon";
   }
   return "";
 }
@@ -50,6 +56,18 @@ std::optional<Isa> isa_named(std::string_view name) {
   return std::nullopt;
 }
 
+bool runs_on(Isa code, Isa machine) {
+  return lowest_like(code) == lowest_like(machine) && code <= machine;
+}
+
+Isa lowest_like(Isa isa) {
+  return isa == Isa::kNeon ? Isa::kNeon : Isa::kBaseline;
+}
+
+uint32_t clang_machine(Isa isa) {
+  return isa == Isa::kNeon ? TENON_CLANG_AARCH64 : TENON_CLANG_X86_64;
+}
+
 std::string_view clang_cpu(Isa isa) {
   switch (isa) {
     case Isa::kBaseline:
@@ -60,6 +78,8 @@ std::string_view clang_cpu(Isa isa) {
     case Isa::kAvx512Vnni:
     case Isa::kAvx512Bf16:
       return "x86-64-v4";
+    case Isa::kNeon:
+      return "generic";
   }
   return "";
 }
@@ -70,6 +90,7 @@ std::string_view clang_features(Isa isa) {
                                    : "";
 }
 
+#if defined(__x86_64__)
 Isa detected_isa() {
   // The compiler's builtin also checks that the operating system saves the wide registers.
   __builtin_cpu_init();
@@ -84,6 +105,13 @@ Isa detected_isa() {
   }
   return v4 ? Isa::kAvx512 : v3 ? Isa::kAvx2 : Isa::kBaseline;
 }
+#elif defined(__aarch64__)
+Isa detected_isa() {
+  return Isa::kNeon;  // Every processor of the family has it.
+}
+#else
+#error "Name this architecture's instruction sets here."
+#endif
 
 std::optional<Isa> chosen_isa(std::string_view setting, std::string& why) {
   const Isa best = detected_isa();
@@ -96,7 +124,7 @@ std::optional<Isa> chosen_isa(std::string_view setting, std::string& why) {
               choices(best), ", or unset it");
     return std::nullopt;
   }
-  if (*asked > best) {
+  if (!runs_on(*asked, best)) {
     why = cat("TENON_CPU_ISA asks for ", name_of(*asked),
               ", which this processor does not have; use one of ", choices(best), ", or unset it");
     return std::nullopt;
@@ -109,12 +137,25 @@ std::string target_text(Isa isa) {
 }
 
 std::optional<Isa> isa_of_target(std::string_view target) {
+  if (target == kAarch64) {
+    return Isa::kNeon;
+  }
   if (!target.starts_with(kTargetPrefix)) {
     return std::nullopt;
   }
   return isa_named(target.substr(kTargetPrefix.size()));
 }
 
+std::string target_choices() {
+  std::string out;
+  for (size_t i = std::size(kAll); i-- > 0;) {
+    const bool last = i == 0;
+    out = cat(out, out.empty() ? "" : last ? " and " : ", ", '"', target_text(kAll[i]), '"');
+  }
+  return out;
+}
+
+#if defined(__x86_64__)
 std::string processor_name() {
   unsigned words[12] = {};
   if (__get_cpuid_max(0x80000000u, nullptr) < 0x80000004u) {
@@ -131,5 +172,10 @@ std::string processor_name() {
   while (!name.empty() && name.back() == ' ') name.remove_suffix(1);
   return std::string(name);
 }
+#else
+std::string processor_name() {
+  return "AArch64 processor";
+}
+#endif
 
 }  // namespace tenon::cpu

@@ -18,10 +18,31 @@ TEST(Isa, BadSettingNamesTheChoices) {
   EXPECT_NE(why.find("baseline"), std::string::npos) << why;
 }
 
+TEST(Isa, CodeRunsWithinItsFamily) {
+  EXPECT_TRUE(runs_on(Isa::kBaseline, Isa::kAvx512));
+  EXPECT_TRUE(runs_on(Isa::kNeon, Isa::kNeon));
+  EXPECT_FALSE(runs_on(Isa::kAvx512, Isa::kAvx2));
+  EXPECT_FALSE(runs_on(Isa::kAvx2, Isa::kNeon));
+  EXPECT_FALSE(runs_on(Isa::kBaseline, Isa::kNeon));
+  EXPECT_FALSE(runs_on(Isa::kNeon, Isa::kAvx512Bf16));
+  EXPECT_EQ(lowest_like(Isa::kAvx512), Isa::kBaseline);
+  EXPECT_EQ(lowest_like(Isa::kNeon), Isa::kNeon);
+}
+
+// The setting is for code that this process runs.
+TEST(Isa, SettingOfAnotherFamilyIsRefused) {
+  std::string why;
+  const Isa other = detected_isa() == Isa::kNeon ? Isa::kBaseline : Isa::kNeon;
+  EXPECT_FALSE(chosen_isa(name_of(other), why));
+  EXPECT_NE(why.find("which this processor does not have"), std::string::npos) << why;
+}
+
 TEST(Isa, TargetsRoundTrip) {
-  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAvx512Bf16}) {
+  for (Isa isa :
+       {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAvx512Bf16, Isa::kNeon}) {
     EXPECT_EQ(isa_of_target(target_text(isa)), isa);
   }
+  EXPECT_EQ(isa_of_target("aarch64"), Isa::kNeon);
   EXPECT_FALSE(isa_of_target("sim"));
   EXPECT_FALSE(isa_of_target("cpu isa=sse9"));
   EXPECT_FALSE(isa_of_target(""));

@@ -7,7 +7,7 @@
 
 namespace {
 
-const tenon_interface_t kInterfaces[] = {
+constexpr tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_DEVICE_ID, tenon::cpu::kDeviceTable),
     tenon::offer(TENON_COMPILE_ID, tenon::cpu::kCompileTable),
     tenon::offer(TENON_TOOLCHAIN_ID, tenon::cpu::kToolchainTable),

@@ -16,6 +16,8 @@ kernelgen::DeviceRates rates_of(Isa isa) {
       return {30, 100, 50};
     case Isa::kAvx2:
       return {30, 60, 50};
+    case Isa::kNeon:
+      return {20, 30, 50};
     case Isa::kBaseline:
       break;
   }

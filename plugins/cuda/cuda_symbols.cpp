@@ -1,11 +1,11 @@
 #include "cuda_symbols.h"
 
-#include <dlfcn.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
 
+#include "tenon/cpp/library.hpp"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/process_guard.hpp"
 
@@ -82,46 +82,29 @@ std::string why_not_initialised(const Driver& d, CUresult result) {
   return cat("the driver cannot be initialised. ", error);
 }
 
-struct Loaded {
-  Driver driver;
-  std::string why;
-};
-
-void look_up(void* library, Driver& d, std::string& why){
-#define TENON_CUDA_LOOK_UP(name, symbol, parameters) \
-  d.name = reinterpret_cast<decltype(d.name)>(dlsym(library, #symbol));
+std::string look_up(void* library, Driver& d) {
 #define TENON_CUDA_REQUIRE(name, symbol, parameters) \
-  TENON_CUDA_LOOK_UP(name, symbol, parameters)       \
-  if (d.name == nullptr && why.empty())              \
-    why = cat(kLibrary, " has no ", #symbol, ": the driver is too old; CUDA 11 is the oldest");
-    TENON_CUDA_FUNCTIONS(TENON_CUDA_REQUIRE) TENON_CUDA_POOL_FUNCTIONS(TENON_CUDA_LOOK_UP)
+  if (!find_function(library, #symbol, &d.name))     \
+    return cat(kLibrary, " has no ", #symbol, ": the driver is too old; CUDA 11 is the oldest");
+#define TENON_CUDA_LOOK_UP(name, symbol, parameters) (void)find_function(library, #symbol, &d.name);
+  TENON_CUDA_FUNCTIONS(TENON_CUDA_REQUIRE)
+  TENON_CUDA_POOL_FUNCTIONS(TENON_CUDA_LOOK_UP)
+  TENON_CUDA_GRAPH_FUNCTIONS(TENON_CUDA_LOOK_UP)
 #undef TENON_CUDA_REQUIRE
 #undef TENON_CUDA_LOOK_UP
+  return "";
 }
 
-Loaded load() {
+std::string load(Driver* d) {
   const ProcessGuard guard;  // the driver starts threads when it is initialised
-  Loaded out;
-  Driver& d = out.driver;
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr) {
-    const char* reason = dlerror();
-    const std::string_view text = reason == nullptr ? "" : reason;
-    out.why = text.find("No such file") != std::string_view::npos
-                  ? why_not_there()
-                  : cat(kLibrary, " cannot be opened: ", text);
-    return out;
-  }
-  look_up(library, d, out.why);
-  if (!out.why.empty()) return out;
-  const CUresult result = d.init(0);
-  if (result != kSuccess) {
-    out.why = why_not_initialised(d, result);
-  } else if (d.driver_version(&d.version) != kSuccess || d.version < kOldest) {
-    out.why = cat("the driver is for CUDA ", release(d.version), ", and ", release(kOldest),
-                  " is the oldest that works; update it");
-  }
-  return out;
+  const OpenedLibrary library = open_library({kLibrary});
+  if (library.handle == nullptr) return library.missing ? why_not_there() : library.why;
+  if (std::string why = look_up(library.handle, *d); !why.empty()) return why;
+  const CUresult result = d->init(0);
+  if (result != kSuccess) return why_not_initialised(*d, result);
+  if (d->driver_version(&d->version) == kSuccess && d->version >= kOldest) return "";
+  return cat("the driver is for CUDA ", release(d->version), ", and ", release(kOldest),
+             " is the oldest that works; update it");
 }
 
 // Errors after which every call of the context fails. 711 to 713 are about peers and pinned memory.
@@ -144,9 +127,7 @@ bool is_lost(CUresult result) {
 }  // namespace
 
 const Driver* driver(std::string* why) {
-  static const Loaded loaded = load();
-  *why = loaded.why;
-  return loaded.why.empty() ? &loaded.driver : nullptr;
+  return loaded_once<Driver, load>(why);
 }
 
 Status check(const Driver& d, CUresult result, std::string_view doing) {

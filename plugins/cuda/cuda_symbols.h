@@ -21,6 +21,8 @@ using CUevent = struct CUevent_st*;
 using CUmodule = struct CUmod_st*;
 using CUfunction = struct CUfunc_st*;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
 
 enum : CUresult {
   kSuccess = 0,
@@ -36,6 +38,9 @@ enum : CUresult {
   kLaunchTimeout = 702,
   kContextIsDestroyed = 709,
   kAssert = 710,
+  kPeerAccessUnsupported = 217,
+  kPeerAccessAlreadyEnabled = 704,
+  kPeerAccessTooMany = 711,
   kHardwareStackError = 714,
   kLaunchFailed = 719,
   kSystemNotReady = 802,
@@ -49,9 +54,6 @@ enum : int {
   kAttributeMemoryPools = 115,
 };
 constexpr int kComputeModeProhibited = 2;
-constexpr unsigned kStreamNonBlocking = 1;
-constexpr unsigned kEventBlockingSync = 1, kEventDisableTiming = 2;
-constexpr unsigned kHostAllocPortable = 1;
 constexpr int kPoolReleaseThreshold = 4;
 enum : int {
   kPointerContext = 1,
@@ -75,6 +77,14 @@ struct PoolProperties {
 };
 static_assert(sizeof(PoolProperties) == 88);
 
+// CUmemAccessDesc: who may read and write memory of a pool.
+struct PoolAccess {
+  int place = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
+  CUdevice device = 0;
+  int flags = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+};
+static_assert(sizeof(PoolAccess) == 12);
+
 // X(name here, symbol, parameters)
 #define TENON_CUDA_FUNCTIONS(X)                                                                  \
   X(init, cuInit, (unsigned))                                                                    \
@@ -93,6 +103,7 @@ static_assert(sizeof(PoolProperties) == 88);
   X(stream_create, cuStreamCreate, (CUstream*, unsigned))                                        \
   X(stream_destroy, cuStreamDestroy_v2, (CUstream))                                              \
   X(stream_synchronize, cuStreamSynchronize, (CUstream))                                         \
+  X(stream_context, cuStreamGetCtx, (CUstream, CUcontext*))                                      \
   X(stream_wait, cuStreamWaitEvent, (CUstream, CUevent, unsigned))                               \
   X(event_create, cuEventCreate, (CUevent*, unsigned))                                           \
   X(event_destroy, cuEventDestroy_v2, (CUevent))                                                 \
@@ -106,6 +117,10 @@ static_assert(sizeof(PoolProperties) == 88);
   X(copy_in, cuMemcpyHtoDAsync_v2, (CUdeviceptr, const void*, size_t, CUstream))                 \
   X(copy_out, cuMemcpyDtoHAsync_v2, (void*, CUdeviceptr, size_t, CUstream))                      \
   X(copy_within, cuMemcpyDtoDAsync_v2, (CUdeviceptr, CUdeviceptr, size_t, CUstream))             \
+  X(can_access_peer, cuDeviceCanAccessPeer, (int*, CUdevice, CUdevice))                          \
+  X(enable_peer, cuCtxEnablePeerAccess, (CUcontext, unsigned))                                   \
+  X(copy_peer, cuMemcpyPeerAsync,                                                                \
+    (CUdeviceptr, CUcontext, CUdeviceptr, CUcontext, size_t, CUstream))                          \
   X(fill_8, cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                     \
   X(fill_16, cuMemsetD16Async, (CUdeviceptr, unsigned short, size_t, CUstream))                  \
   X(fill_32, cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream))                        \
@@ -123,18 +138,45 @@ static_assert(sizeof(PoolProperties) == 88);
   X(pool_destroy, cuMemPoolDestroy, (CUmemoryPool))                                      \
   X(pool_set, cuMemPoolSetAttribute, (CUmemoryPool, int, void*))                         \
   X(pool_trim, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                  \
+  X(pool_access, cuMemPoolSetAccess, (CUmemoryPool, const PoolAccess*, size_t))          \
   X(pool_alloc, cuMemAllocFromPoolAsync, (CUdeviceptr*, size_t, CUmemoryPool, CUstream)) \
   X(pool_free, cuMemFreeAsync, (CUdeviceptr, CUstream))
 
+// From CUDA 11.4 on; null before.
+#define TENON_CUDA_GRAPH_FUNCTIONS(X)                                                     \
+  X(capture_begin, cuStreamBeginCapture_v2, (CUstream, int))                              \
+  X(capture_end, cuStreamEndCapture, (CUstream, CUgraph*))                                \
+  X(graph_make, cuGraphInstantiateWithFlags, (CUgraphExec*, CUgraph, unsigned long long)) \
+  X(graph_launch, cuGraphLaunch, (CUgraphExec, CUstream))                                 \
+  X(graph_destroy, cuGraphDestroy, (CUgraph))                                             \
+  X(graph_exec_destroy, cuGraphExecDestroy, (CUgraphExec))
+
 struct Driver {
+  using Result = CUresult;
+  using Stream = CUstream;
+  using Event = CUevent;
+  using Module = CUmodule;
+  using Function = CUfunction;
+  using Pointer = CUdeviceptr;
+  using Word = unsigned;
+  using Graph = CUgraph;
+  using GraphExec = CUgraphExec;
+
 #define TENON_CUDA_SLOT(name, symbol, parameters) CUresult(*name) parameters = nullptr;
   TENON_CUDA_FUNCTIONS(TENON_CUDA_SLOT)
   TENON_CUDA_POOL_FUNCTIONS(TENON_CUDA_SLOT)
+  TENON_CUDA_GRAPH_FUNCTIONS(TENON_CUDA_SLOT)
 #undef TENON_CUDA_SLOT
   int version = 0;  // 12020 is CUDA 12.2
   bool has_pools() const {
-    return pool_create && pool_destroy && pool_set && pool_trim && pool_alloc && pool_free;
+    return pool_create && pool_destroy && pool_set && pool_trim && pool_access && pool_alloc &&
+           pool_free;
   }
+  bool has_graphs() const {
+    return capture_begin && capture_end && graph_make && graph_launch && graph_destroy &&
+           graph_exec_destroy;
+  }
+  Result instantiate(GraphExec* out, Graph graph) const { return graph_make(out, graph, 0); }
 };
 
 // The initialised driver. Null, with a sentence that says why and what to do, if this machine has

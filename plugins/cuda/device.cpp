@@ -6,14 +6,13 @@
 
 #include "runtime.h"
 #include "tenon/cpp/plugin.hpp"
-#include "tenon/cpp/timeline.hpp"
-#include "tenon/stream/device.h"
+#include "tenon/stream/machine.h"
 
 namespace tenon::cuda {
 namespace {
 
 constexpr std::string_view kPrefix = "cuda ";
-constexpr std::string_view kPointerKind = "cuda.pointer";
+constexpr stream::ExchangeKinds kKinds = {"cuda.pointer", "cuda.stream"};
 
 // What the toolchain compiles for, oldest first. A device gets the newest that runs on it.
 struct Architecture {
@@ -35,12 +34,10 @@ const Architecture* architecture(std::string_view target) {
 }
 
 // Looked up once for each device of the machine.
-struct Found {
+struct Found : stream::FoundDevice {
   CUdevice id = 0;
   int capability = 0;
   bool pools = false, prohibited = false;
-  uint64_t memory_bytes = 0;
-  std::string description, target;
 };
 
 Status look_at(const Driver& d, int ordinal, Found* out) {
@@ -73,12 +70,7 @@ Status look_at(const Driver& d, int ordinal, Found* out) {
   return {};
 }
 
-struct Machine {
-  std::deque<Found> devices;
-  Fault fault;  // why there are no more
-};
-
-Status look_at_all(Machine* out) {
+Status look_at_all(std::deque<Found>* out) {
   std::string why;
   const Driver* d = driver(&why);
   if (d == nullptr) return fail(TENON_UNAVAILABLE, cat("cuda: ", why));
@@ -90,78 +82,35 @@ Status look_at_all(Machine* out) {
     Found found;
     TENON_TRY(look_at(*d, i, &found));
     if (!found.target.empty()) {
-      out->devices.push_back(std::move(found));
+      out->push_back(std::move(found));
     } else {
       too_old = std::move(found.description);
     }
   }
-  if (out->devices.empty() && !too_old.empty()) {
+  if (out->empty() && !too_old.empty()) {
     return fail(TENON_UNAVAILABLE, cat("cuda: ", too_old, " is older than ", kArchitectures[0].name,
                                        ", the oldest that works"));
   }
-  return out->devices.empty() ? fail(TENON_UNAVAILABLE, "cuda: the driver finds no GPU") : Status();
+  return out->empty() ? fail(TENON_UNAVAILABLE, "cuda: the driver finds no GPU") : Status();
 }
 
-const Machine& machine() {
-  static const Machine instance = [] {
-    Machine made;
-    made.fault = fault_of(look_at_all(&made).code());
-    return made;
-  }();
-  return instance;
-}
-
-Status at(uint32_t ordinal, const Found** out) {
-  const Machine& m = machine();
-  if (ordinal < m.devices.size()) {
-    *out = &m.devices[ordinal];
+struct Nvidia {
+  static constexpr std::string_view kName = "cuda";
+  using Found = cuda::Found;
+  static Status look(std::deque<Found>* out) { return look_at_all(out); }
+  static Status make_runtime(const Found& found, std::unique_ptr<stream::Runtime>* out) {
+    if (found.prohibited) {
+      return fail(TENON_UNAVAILABLE,
+                  cat("cuda: the compute mode of ", found.description,
+                      " is prohibited; `nvidia-smi -c 0` allows programs to use it"));
+    }
+    std::string why;
+    std::unique_ptr<Runtime> made;
+    TENON_TRY(Runtime::make(*driver(&why), found.id, found.pools, &made));
+    *out = std::move(made);
     return {};
   }
-  TENON_TRY(m.fault.tell());
-  return fail(TENON_OUT_OF_RANGE, cat("cuda: there are ", m.devices.size(), " devices"));
-}
-
-Status count(void*, uint32_t* out) {
-  *out = static_cast<uint32_t>(machine().devices.size());
-  return {};
-}
-
-Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
-  const Found* f = nullptr;
-  TENON_TRY(at(ordinal, &f));
-  tenon_device_info_t made = {};
-  made.threading = TENON_THREADING_FREE;
-  made.kind = str("cuda");
-  made.description = str(f->description);
-  made.target = str(f->target);
-  made.memory_bytes = f->memory_bytes;
-  made.alignment_bytes = stream::kAlignmentBytes;
-  made.copy_gigabytes_per_second = 20;
-  made.copy_latency_ns = 10000;
-  return give_record(out, made);
-}
-
-Status open(void*, uint32_t ordinal, tenon_device_t** out) {
-  const Found* f = nullptr;
-  TENON_TRY(at(ordinal, &f));
-  std::string why;
-  if (f->prohibited) {
-    return fail(TENON_UNAVAILABLE,
-                cat("cuda: the compute mode of ", f->description,
-                    " is prohibited; `nvidia-smi -c 0` allows programs to use it"));
-  }
-  std::unique_ptr<Runtime> runtime;
-  TENON_TRY(Runtime::make(*driver(&why), f->id, f->pools, &runtime));
-  auto device = std::make_unique<stream::Device>();
-  device->name = "cuda";
-  device->memory_bytes = f->memory_bytes;
-  device->runtime = std::move(runtime);
-  const stream::Current current(*device->runtime);
-  TENON_TRY(current.status());
-  TENON_TRY(stream::start_device(*device));
-  *out = reinterpret_cast<tenon_device_t*>(device.release());
-  return {};
-}
+};
 
 }  // namespace
 
@@ -182,8 +131,7 @@ bool runs_on(std::string_view made_for, std::string_view device) {
   return a == b || (!a->only && a->capability <= b->capability);
 }
 
-const tenon_device_api_t kDeviceTable =
-    stream::device_table(entry<count>, entry<info>, entry<open>);
-const tenon_exchange_api_t kExchangeTable = stream::exchange_table(&kPointerKind);
+const tenon_device_api_t kDeviceTable = stream::Machine<Nvidia>::table();
+const tenon_exchange_api_t kExchangeTable = stream::exchange_table(&kKinds);
 
 }  // namespace tenon::cuda

@@ -6,7 +6,7 @@
 
 namespace {
 
-const tenon_interface_t kInterfaces[] = {
+constexpr tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_DEVICE_ID, tenon::cuda::kDeviceTable),
     tenon::offer(TENON_QUEUE_ID, tenon::stream::kQueueTable),
     tenon::offer(TENON_EXCHANGE_ID, tenon::cuda::kExchangeTable),

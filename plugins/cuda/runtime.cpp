@@ -4,21 +4,6 @@
 #include "tenon/cpp/process_guard.hpp"
 
 namespace tenon::cuda {
-namespace {
-
-CUstream stream_of(stream::StreamHandle s) {
-  return static_cast<CUstream>(s);
-}
-CUevent event_of(stream::EventHandle e) {
-  return static_cast<CUevent>(e);
-}
-
-}  // namespace
-
-Module::~Module() {
-  const stream::Current current(runtime);
-  if (module != nullptr) (void)driver.module_unload(module);
-}
 
 // ---- The context ----
 
@@ -74,45 +59,6 @@ void Runtime::leave() {
   (void)d_.context_pop(&popped);
 }
 
-// ---- Streams and events ----
-
-Status Runtime::stream_create(stream::StreamHandle* out) {
-  const ProcessGuard guard;  // a stream may start a thread
-  CUstream stream = nullptr;
-  TENON_TRY(check(d_.stream_create(&stream, kStreamNonBlocking), "making a stream"));
-  *out = stream;
-  return {};
-}
-Status Runtime::stream_destroy(stream::StreamHandle stream) {
-  return check(d_.stream_destroy(stream_of(stream)), "destroying a stream");
-}
-Status Runtime::stream_synchronize(stream::StreamHandle stream) {
-  return check(d_.stream_synchronize(stream_of(stream)), "waiting for a stream");
-}
-Status Runtime::stream_wait(stream::StreamHandle stream, stream::EventHandle event) {
-  return check(d_.stream_wait(stream_of(stream), event_of(event), 0), "waiting for an event");
-}
-
-Status Runtime::event_create(bool timed, stream::EventHandle* out) {
-  CUevent event = nullptr;
-  const unsigned flags = timed ? kEventBlockingSync : kEventBlockingSync | kEventDisableTiming;
-  TENON_TRY(check(d_.event_create(&event, flags), "making an event"));
-  *out = event;
-  return {};
-}
-void Runtime::event_destroy(stream::EventHandle event) {
-  (void)d_.event_destroy(event_of(event));
-}
-Status Runtime::event_record(stream::EventHandle event, stream::StreamHandle stream) {
-  return check(d_.event_record(event_of(event), stream_of(stream)), "recording an event");
-}
-Status Runtime::event_synchronize(stream::EventHandle event) {
-  return check(d_.event_synchronize(event_of(event)), "waiting for work on the device");
-}
-Status Runtime::event_elapsed(stream::EventHandle from, stream::EventHandle to, float* out_ms) {
-  return check(d_.event_elapsed(out_ms, event_of(from), event_of(to)), "reading a kernel's time");
-}
-
 // ---- Memory ----
 
 CUresult Runtime::alloc_from_pool(uint64_t size_bytes, CUdeviceptr* out) {
@@ -142,35 +88,32 @@ Status Runtime::free(stream::Address address) {
                "freeing memory");
 }
 
-Status Runtime::alloc_pinned(uint64_t size_bytes, void** out) {
-  return check(d_.host_alloc(out, size_bytes, kHostAllocPortable),
-               cat("allocating ", size_bytes, " bytes of pinned memory"));
+// Access is given once and for good. Without it the driver would copy by way of the host.
+Status Runtime::reaches(stream::Runtime& from, bool* out) {
+  auto& other = static_cast<Runtime&>(from);
+  int can = 0;
+  TENON_TRY(check(d_.can_access_peer(&can, device_, other.device_),
+                  "asking whether the GPU reaches another one"));
+  *out = false;
+  if (can == 0) return {};
+  const ProcessGuard guard;
+  const CUresult result = d_.enable_peer(other.context_, 0);
+  if (result == kPeerAccessUnsupported || result == kPeerAccessTooMany) return {};
+  if (result != kPeerAccessAlreadyEnabled)
+    TENON_TRY(check(result, "reaching the memory of another GPU"));
+  if (other.pool_ != nullptr) {
+    PoolAccess access;
+    access.device = device_;
+    TENON_TRY(check(d_.pool_access(other.pool_, &access, 1), "reaching the pool of another GPU"));
+  }
+  *out = true;
+  return {};
 }
-Status Runtime::free_pinned(void* data) {
-  return check(d_.host_free(data), "freeing pinned memory");
-}
-
-Status Runtime::copy_in(stream::StreamHandle stream, stream::Address to, const void* from,
-                        uint64_t bytes) {
-  return check(d_.copy_in(to, from, bytes, stream_of(stream)), "copying to the device");
-}
-Status Runtime::copy_out(stream::StreamHandle stream, void* to, stream::Address from,
-                         uint64_t bytes) {
-  return check(d_.copy_out(to, from, bytes, stream_of(stream)), "copying from the device");
-}
-Status Runtime::copy_within(stream::StreamHandle stream, stream::Address to, stream::Address from,
-                            uint64_t bytes) {
-  return check(d_.copy_within(to, from, bytes, stream_of(stream)), "copying on the device");
-}
-
-Status Runtime::fill(stream::StreamHandle stream, stream::Address to, uint32_t pattern,
-                     uint32_t width, uint64_t count) {
-  const CUstream s = stream_of(stream);
-  const CUresult result = width == 1 ? d_.fill_8(to, static_cast<unsigned char>(pattern), count, s)
-                          : width == 2
-                              ? d_.fill_16(to, static_cast<unsigned short>(pattern), count, s)
-                              : d_.fill_32(to, pattern, count, s);
-  return check(result, "filling memory");
+Status Runtime::copy_across(stream::StreamHandle stream, stream::Address to, stream::Runtime& from,
+                            stream::Address address, uint64_t bytes) {
+  return check(d_.copy_peer(to, context_, address, static_cast<Runtime&>(from).context_, bytes,
+                            stream_of(stream)),
+               "copying from another GPU");
 }
 
 Status Runtime::allocation_at(CUdeviceptr address, CUdeviceptr* out_end, bool* out_joins) {
@@ -219,20 +162,36 @@ Status Runtime::check_memory(stream::Address address, uint64_t bytes) {
   return {};
 }
 
+// 0 is the default stream of the context that is current, which is ours.
+Status Runtime::check_stream(stream::StreamHandle stream) {
+  CUcontext context = nullptr;
+  if (d_.stream_context(stream_of(stream), &context) != kSuccess)
+    return fail(TENON_INVALID_ARGUMENT, "cuda: the handle is not one of a stream");
+  if (context == context_) return {};
+  return fail(TENON_INVALID_ARGUMENT,
+              "cuda: the stream is of another context; only the primary one of its GPU is shared");
+}
+
 // ---- Kernels ----
 
-Status Runtime::launch(stream::StreamHandle stream, kernelgen::LoadedText& code,
-                       const stream::Launch& launch) {
+Status Runtime::check_groups(const stream::Launch& launch) const {
   constexpr uint64_t kMostGroups = INT32_MAX;
-  if (launch.groups > kMostGroups)
-    return fail(TENON_OUT_OF_RANGE, cat("cuda: ", launch.name, " needs ", launch.groups,
-                                        " groups, more than ", kMostGroups));
-  std::vector<void*> parameters;
-  for (uint64_t& argument : launch.arguments) parameters.push_back(&argument);
-  const CUfunction function = static_cast<Module&>(code).functions[launch.kernel];
-  return check(d_.launch(function, static_cast<unsigned>(launch.groups), 1, 1, launch.group, 1, 1,
-                         0, stream_of(stream), parameters.data(), nullptr),
-               cat("starting ", launch.name));
+  if (launch.groups <= kMostGroups) return {};
+  return fail(TENON_OUT_OF_RANGE, cat("cuda: ", launch.name, " needs ", launch.groups,
+                                      " groups, more than ", kMostGroups));
+}
+
+Status Runtime::load_module(const std::string& ptx, CUmodule* out) const {
+  char log[2048] = "";
+  int options[] = {kJitErrorLog, kJitErrorLogBytes};
+  void* values[] = {log, reinterpret_cast<void*>(sizeof log - 1)};
+  const CUresult result = d_.module_load(out, ptx.c_str(), 2, options, values);
+  if (result == kUnsupportedPtxVersion) {
+    return fail(TENON_UNAVAILABLE,
+                "cuda: the driver is too old for this code; update it, or compile for an older "
+                "target (--target sm_80)");
+  }
+  return check(result, cat("loading code", log[0] != '\0' ? ": " : "", std::string_view(log)));
 }
 
 }  // namespace tenon::cuda

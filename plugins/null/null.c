@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tenon/abi/copy.h"
+#include "tenon/abi/note.h"
 #include "tenon/abi/record.h"
 #include "tenon/abi/simple_kernels.h"
 
@@ -94,6 +95,9 @@ static tenon_code_t add_f32(const tenon_simple_run_t* run) {
   return TENON_OK;
 }
 
+TENON_PLUGIN_NOTE("null", "0.1.0",
+                  TENON_NOTE_OFFERS(TENON_DEVICE_ID, 0) TENON_NOTE_OFFERS(TENON_KERNELS_ID, 0))
+
 tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host_,
                                 const tenon_plugin_t** out) {
   static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, NULL, add_f32}};
@@ -112,12 +116,13 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host_,
   static const tenon_interface_t interfaces[] = {{STR(TENON_DEVICE_ID), 0, 0, &device},
                                                  {STR(TENON_KERNELS_ID), 0, 0, &kernels}};
   static const tenon_plugin_t plugin = {.size_bytes = sizeof plugin,
-                                        .abi = TENON_ABI_VERSION,
+                                        .abi = TENON_TARGET_ABI,
                                         .name = STR("null"),
                                         .version = STR("0.1.0"),
                                         .build_id = STR(__VERSION__),
                                         .interfaces = interfaces,
-                                        .interface_count = 2};
+                                        .interface_count = 2,
+                                        .interface_bytes = sizeof(tenon_interface_t)};
   (void)max_abi;
   host = host_;
   tenon_code_t code = tenon_simple_kernels(host, "null", &device, kKernels, 1, &kernels);

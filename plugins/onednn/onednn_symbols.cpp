@@ -1,31 +1,28 @@
 #include "onednn_symbols.h"
 
-#include <dlfcn.h>
-
-#include <tenon/cpp/status.hpp>
+#include <tenon/cpp/library.hpp>
 
 namespace tenon::onednn {
 namespace {
 
 constexpr const char* kLibrary = "libdnnl.so.2";
 
-// Kept for the process, as its objects are.
-std::string open_library(Library* out) {
-  void* handle = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return cat("oneDNN is not there (Debian: libdnnl2): ", dlerror());
-#define TENON_ONEDNN_LOAD(name)                                            \
-  out->name = reinterpret_cast<decltype(out->name)>(dlsym(handle, #name)); \
-  if (out->name == nullptr)                                                \
+std::string load(Library* out) {
+  const OpenedLibrary opened = open_library({kLibrary});
+  void* const handle = opened.handle;
+  if (handle == nullptr)
+    return cat("oneDNN is not there (Debian: libdnnl2): ",
+               opened.missing ? cat("there is no ", kLibrary) : opened.why);
+#define TENON_ONEDNN_LOAD(name)                  \
+  if (!find_function(handle, #name, &out->name)) \
     return cat(kLibrary, " has no " #name ": oneDNN 2.6 or later is needed");
   TENON_ONEDNN_FUNCTIONS(TENON_ONEDNN_LOAD)
 #undef TENON_ONEDNN_LOAD
   const dnnl_version_t& version = *out->dnnl_version();
   if (version.cpu_runtime == DNNL_RUNTIME_OMP) {
     // Found through the library, so that it is the runtime that the library itself uses.
-    out->omp_set_num_threads =
-        reinterpret_cast<void (*)(int)>(dlsym(handle, "omp_set_num_threads"));
-    out->omp_get_max_threads = reinterpret_cast<int (*)()>(dlsym(handle, "omp_get_max_threads"));
-    if (out->omp_set_num_threads == nullptr || out->omp_get_max_threads == nullptr)
+    if (!find_function(handle, "omp_set_num_threads", &out->omp_set_num_threads) ||
+        !find_function(handle, "omp_get_max_threads", &out->omp_get_max_threads))
       return cat(kLibrary, " uses OpenMP, which cannot be told to use one thread");
   } else if (version.cpu_runtime != DNNL_RUNTIME_SEQ) {
     return cat(kLibrary, " has threads of its own, which would compete with the host's");
@@ -38,11 +35,7 @@ std::string open_library(Library* out) {
 }  // namespace
 
 const Library* library(std::string* why) {
-  static Library loaded;
-  static const std::string failure = open_library(&loaded);
-  if (failure.empty()) return &loaded;
-  *why = failure;
-  return nullptr;
+  return loaded_once<Library, load>(why);
 }
 
 }  // namespace tenon::onednn

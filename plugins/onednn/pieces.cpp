@@ -301,7 +301,7 @@ void place_workspace(const Library& l, Pieces* out) {
 Status check(dnnl_status_t status, std::string_view what) {
   if (status == dnnl_success) return {};
   if (status == dnnl_unimplemented || status == dnnl_invalid_arguments)
-    return refuse(cat("oneDNN has no ", what, " on this processor"));
+    return refuse(cat("oneDNN does not have ", what, " on this processor"));
   if (status == dnnl_out_of_memory)
     return fail(TENON_RESOURCE_EXHAUSTED, cat("oneDNN has no memory for ", what));
   return fail(TENON_INTERNAL,

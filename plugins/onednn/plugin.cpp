@@ -171,7 +171,7 @@ constexpr tenon_kernels_api_t kKernels = {.size_bytes = sizeof(tenon_kernels_api
                                           .prepack = entry<prepack>,
                                           .save = nullptr,
                                           .restore = nullptr};
-const tenon_interface_t kInterfaces[] = {offer(TENON_KERNELS_ID, kKernels)};
+constexpr tenon_interface_t kInterfaces[] = {offer(TENON_KERNELS_ID, kKernels)};
 
 }  // namespace
 }  // namespace tenon::onednn

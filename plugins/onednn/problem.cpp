@@ -3,12 +3,10 @@
 #include <tenon/cpp/plugin.hpp>
 
 #include <algorithm>
-#include <limits>
 
 namespace tenon::onednn {
 namespace {
 
-constexpr int64_t kDimMax = std::numeric_limits<int32_t>::max();
 // Below this much work the call of the library costs more than it gains.
 constexpr double kFlopsMin = 1e6;
 
@@ -19,23 +17,14 @@ Status check_types(const tenon_kernel_call_t& call) {
       return refuse("operands of f32 and bf16 only");
   }
   const Node anchor(call.graph, call.anchor);
-  const tenon_type_t& result = anchor.result(0).type().raw();
+  const tenon_dtype_t result = anchor.result(0).dtype();
   const tenon_dtype_t from = tenon_kernel_operand(&call, 0)->type.dtype;
-  if (result.dtype != from && result.dtype != TENON_F32)
+  if (result != from && result != TENON_F32)
     return refuse("a result of the operands' type or f32 only");
   if (const tenon_dtype_t acc = anchor.dtype("acc"); acc != TENON_DTYPE_NONE && acc != TENON_F32)
     return refuse("sums in f32 only");
   if ((call.flags & TENON_KERNEL_CALL_DETERMINISTIC) != 0)
     return refuse("its sums depend on the number of threads and on the processor");
-  return {};
-}
-
-Status check_dims(const tenon_type_t& type) {
-  for (uint32_t i = 0; i < type.rank; ++i) {
-    if (type.dims[i] < 0) return refuse("sizes that are known before the run only");
-    if (type.dims[i] == 0) return refuse("nothing to compute in an empty array");
-    if (type.dims[i] > kDimMax) return refuse("dims below 2^31 only");
-  }
   return {};
 }
 
@@ -50,49 +39,12 @@ Sizes dense(const Sizes& dims) {
   return strides;
 }
 
-int64_t product(const Sizes& dims, size_t from, size_t to) {
-  int64_t count = 1;
-  for (size_t i = from; i < to; ++i) count *= dims[i];
-  return count;
-}
-
-bool counts_up(const Sizes& list) {
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (list[i] != static_cast<int64_t>(i)) return false;
-  }
-  return true;
-}
-
-// One side of a product as a matrix: its free dims as one, and the dim that is summed over.
-struct Side {
-  int64_t batch = 1, batch_stride = 0, free = 1, free_stride = 1, sum = 1, sum_stride = 1;
-  size_t free_dims = 0;
-};
-
-Status read_side(const tenon_type_t& type, const Sizes& batch, const Sizes& sum, Side* out) {
-  const Sizes dims = dims_of(type);
-  const size_t first = batch.size(), rank = dims.size();
-  if (!counts_up(batch)) return refuse("batch dims that come first only");
-  if (sum.size() != 1) return refuse("sums over one dim only");
-  const auto at = static_cast<size_t>(sum[0]);
-  if (at != first && at + 1 != rank)
-    return refuse("sums over the first dim behind the batch, or the last, only");
-  out->batch = product(dims, 0, first);
-  out->batch_stride = product(dims, first, rank);
-  out->sum = dims[at];
-  out->free_dims = rank - first - 1;
-  out->free = out->batch_stride / out->sum;
-  out->sum_stride = at + 1 == rank ? 1 : out->free;
-  out->free_stride = at + 1 == rank ? out->sum : 1;
-  return {};
-}
-
 Status read_product(const tenon_kernel_call_t& call, const Node& anchor, Problem* p) {
-  Side a, b;
-  TENON_TRY(read_side(tenon_kernel_operand(&call, 0)->type, anchor.i64s("a_batch"),
-                      anchor.i64s("a_contract"), &a));
-  TENON_TRY(read_side(tenon_kernel_operand(&call, 1)->type, anchor.i64s("b_batch"),
-                      anchor.i64s("b_contract"), &b));
+  ProductSide a, b;
+  TENON_TRY(read_product_side(tenon_kernel_operand(&call, 0)->type, anchor.i64s("a_batch"),
+                              anchor.i64s("a_contract"), &a));
+  TENON_TRY(read_product_side(tenon_kernel_operand(&call, 1)->type, anchor.i64s("b_batch"),
+                              anchor.i64s("b_contract"), &b));
   p->src = {
       tenon_kernel_operand(&call, 0)->type.dtype, {a.free, a.sum}, {a.free_stride, a.sum_stride}};
   p->weights = {p->src.dtype, {b.sum, b.free}, {b.sum_stride, b.free_stride}};
@@ -183,8 +135,9 @@ Status read_problem(const tenon_kernel_call_t& call, Problem* out) {
   const bool product = anchor.is("dot_general");
   if (!product && !anchor.is("conv")) return refuse("no kernel for this op here");
   TENON_TRY(check_types(call));
-  for (uint32_t i = 0; i < 2; ++i) TENON_TRY(check_dims(tenon_kernel_operand(&call, i)->type));
-  TENON_TRY(check_dims(anchor.result(0).type().raw()));
+  for (uint32_t i = 0; i < 2; ++i)
+    TENON_TRY(check_kernel_dims(tenon_kernel_operand(&call, i)->type));
+  TENON_TRY(check_kernel_dims(anchor.result(0).type().raw()));
   TENON_TRY(product ? read_product(call, anchor, out) : read_convolution(call, anchor, out));
   if (out->flops < kFlopsMin && setting("TENON_ONEDNN") != "first")
     return refuse("too little work to call a library for");

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <tenon/cpp/graph.hpp>
+#include <tenon/cpp/kernel_call.hpp>
 
 namespace tenon::onednn {
 

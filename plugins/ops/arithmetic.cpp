@@ -1,6 +1,6 @@
 // Element-wise primitives with two operands of one type. Each is one scalar instruction, with folds
 // of its identities, and with shape arithmetic where sizes are computed with it.
-#include "common.h"
+#include "complex_math.h"
 
 namespace tenon::ops::arithmetic {
 
@@ -59,7 +59,7 @@ Value fold_neutral(Builder&, const Node& node) {
 }
 Value fold_mul(Builder& b, const Node& node) {
   if (const Value same = fold_neutral<1, true>(b, node)) return same;
-  if (is_float(node.operand(0).dtype())) return {};  // 0 * inf and 0 * nan are NaN
+  if (!is_int(node.operand(0).dtype())) return {};  // 0 * inf and 0 * nan are NaN
   for (uint32_t i = 0; i < 2; ++i) {
     const auto number = splat_of(node.operand(i));
     if (number && *number == 0) return node.operand(i);
@@ -70,9 +70,30 @@ Value fold_same(Builder&, const Node& node) {
   return node.operand(0) == node.operand(1) ? node.operand(0) : Value();
 }
 Value fold_sub(Builder& b, const Node& node) {
-  if (node.operand(0) == node.operand(1) && !is_float(node.operand(0).dtype()))
+  if (node.operand(0) == node.operand(1) && is_int(node.operand(0).dtype()))
     return b.full_like(node.operand(0), 0);
   return fold_neutral<0, false>(b, node);
+}
+
+// Adds the complex types, with their meaning.
+template <Complex (*Function)(const Complex&, const Complex&)>
+constexpr OpDraft with_complex(OpDraft draft) {
+  draft.operands[0].dtypes |= kComplex;
+  draft.operands[1].dtypes |= kComplex;
+  draft.decompose_complex<&decompose_binary<Function>>();
+  return draft;
+}
+inline Complex complex_add(const Complex& x, const Complex& y) {
+  return x + y;
+}
+inline Complex complex_sub(const Complex& x, const Complex& y) {
+  return x - y;
+}
+inline Complex complex_mul(const Complex& x, const Complex& y) {
+  return x * y;
+}
+inline Complex complex_div(const Complex& x, const Complex& y) {
+  return x / y;
 }
 
 constexpr std::string_view kC1 = "x and y have equal shapes";
@@ -93,32 +114,36 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t
 }
 
 constexpr OpDraft add() {
-  return base("add", "x + y; integers wrap.", kNumber, TENON_S_ADD,
-              "add(f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [4, 6]", "add(f32[2], f32[3])")
+  return with_complex<complex_add>(base("add", "x + y; integers wrap.", kNumber, TENON_S_ADD,
+                                        "add(f32[2] [1, 2], f32[2] [3, 4]) -> f32[2] [4, 6]",
+                                        "add(f32[2], f32[3])"))
       .traits(TENON_TRAIT_COMMUTATIVE)
       .example("add(u8[1] [200], u8[1] [100]) -> u8[1] [44]")
       .value_of<value_of<dim_add>>()
       .fold<fold_neutral<0, true>>();
 }
 constexpr OpDraft sub() {
-  return base("sub", "x - y; integers wrap.", kNumber, TENON_S_SUB,
-              "sub(i32[2] [1, 2], i32[2] [3, 4]) -> i32[2] [-2, -2]", "sub(f32[2], f32[2, 1])")
+  return with_complex<complex_sub>(base("sub", "x - y; integers wrap.", kNumber, TENON_S_SUB,
+                                        "sub(i32[2] [1, 2], i32[2] [3, 4]) -> i32[2] [-2, -2]",
+                                        "sub(f32[2], f32[2, 1])"))
       .value_of<value_of<dim_sub>>()
       .fold<fold_sub>()
       .alias("subtract");
 }
 constexpr OpDraft mul() {
-  return base("mul", "x times y; integers wrap.", kNumber, TENON_S_MUL,
-              "mul(f32[2] [2, 3], f32[2] [4, -5]) -> f32[2] [8, -15]", "mul(f32[2], f32[3])")
+  return with_complex<complex_mul>(base("mul", "x times y; integers wrap.", kNumber, TENON_S_MUL,
+                                        "mul(f32[2] [2, 3], f32[2] [4, -5]) -> f32[2] [8, -15]",
+                                        "mul(f32[2], f32[3])"))
       .traits(TENON_TRAIT_COMMUTATIVE)
       .value_of<value_of<dim_mul>>()
       .fold<fold_mul>()
       .alias("multiply");
 }
 constexpr OpDraft div() {
-  return base("div", "x / y; integers truncate, x / 0 = -1.", kNumber, TENON_S_DIV,
-              "div(i32[3] [7, -7, 1], i32[3] [2, 2, 0]) -> i32[3] [3, -3, -1]",
-              "div(f32[2], f32[3])")
+  return with_complex<complex_div>(
+             base("div", "x / y; integers truncate, x / 0 = -1.", kNumber, TENON_S_DIV,
+                  "div(i32[3] [7, -7, 1], i32[3] [2, 2, 0]) -> i32[3] [3, -3, -1]",
+                  "div(f32[2], f32[3])"))
       .example("div(f32[2] [1, 3], f32[2] [4, 2]) -> f32[2] [0.25, 1.5]")
       .value_of<value_of<dim_div>>()
       .fold<fold_neutral<1, false>>()
@@ -133,8 +158,9 @@ constexpr OpDraft rem() {
       .value_of<value_of<dim_rem>>();
 }
 constexpr OpDraft pow() {
-  return base("pow", "x to the power of y.", kNumber, TENON_S_POW,
-              "pow(f32[2] [2, 9], f32[2] [3, 0.5]) -> f32[2] [8, 3]", "pow(f32[2], f32[3])")
+  return with_complex<complex_pow>(base("pow", "x to the power of y.", kNumber, TENON_S_POW,
+                                        "pow(f32[2] [2, 9], f32[2] [3, 0.5]) -> f32[2] [8, 3]",
+                                        "pow(f32[2], f32[3])"))
       .doc(
           "Integers wrap. An integer to a negative power is 1 / x^|y|, truncated: 0 but for x of "
           "-1, "

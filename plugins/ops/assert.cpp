@@ -19,7 +19,7 @@ Status reference(const Eval& e) {
     if (holds == 0) return fail(TENON_INVALID_ARGUMENT, cat("T0326: assert: ", e.text("message")));
   }
   for (uint32_t i = 1; i < e.input_count(); ++i)
-    TENON_TRY(give_output(e, i - 1, e.raw().inputs[i]));
+    TENON_TRY(give_output(e, i - 1, *tenon_array_at(e.raw().inputs, i)));
   return {};
 }
 

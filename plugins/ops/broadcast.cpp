@@ -105,6 +105,7 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .value_of<value_of>()
       .reference<reference>()
+      .decompose_complex<by_parts>()
       .fold<fold>()
       .cost(TENON_COST_FREE);
   return draft;

@@ -18,8 +18,8 @@ Status infer(const InferQuery& q) {
 }
 
 Status reference(const Eval& e) {
-  Arrays out(e.raw().output_count);
-  TENON_TRY(run_region(e, 0, Arrays(e.raw().inputs, e.raw().inputs + e.input_count()), &out));
+  Arrays out = rooms_for(e.raw().output_count);
+  TENON_TRY(run_region(e, 0, operands_from(e, 0, e.input_count()), &out));
   for (uint32_t i = 0; i < out.size(); ++i) TENON_TRY(give_output(e, i, out[i]));
   return {};
 }

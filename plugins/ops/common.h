@@ -96,10 +96,14 @@ inline Value activate(Builder& b, Value x, std::string_view activation) {
 
 // ---- Inference ----
 
+// Whether the parts of a number are floats: those of complex numbers are.
+inline bool has_floats(tenon_dtype_t dtype) {
+  return is_float(dtype) || is_complex(dtype);
+}
 // Requires that an accumulation over operand 0 can be kept in `acc`: a number of the same kind.
 inline Status require_acc(const InferQuery& q, std::string_view label) {
   const tenon_dtype_t acc = q.dtype("acc");
-  if (acc == TENON_DTYPE_NONE || (is_in(acc, kNumber) && is_float(acc) == is_float(q.dtype(0))))
+  if (acc == TENON_DTYPE_NONE || (is_in(acc, kNumber) && is_float(acc) == has_floats(q.dtype(0))))
     return {};
   return q.fail(label, cat("acc is ", dtype_name(acc), ", x has ", dtype_name(q.dtype(0))));
 }
@@ -109,8 +113,10 @@ inline Status require_acc(const InferQuery& q, std::string_view label) {
 inline Status require_sum_types(const InferQuery& q, std::string_view label) {
   for (std::string_view name : {"acc", "dtype"}) {
     const tenon_dtype_t chosen = q.dtype(name);
+    if (is_complex(q.dtype(0)) && chosen == q.dtype(0)) continue;
     if (chosen != TENON_DTYPE_NONE &&
-        (!is_in(chosen, kNumber) || is_float(chosen) != is_float(q.dtype(0)))) {
+        (!is_in(chosen, kNumber) || is_float(chosen) != has_floats(q.dtype(0)) ||
+         (is_complex(q.dtype(0)) && name == "dtype"))) {
       return q.fail(label, cat(name, " is ", dtype_name(chosen), ", the operands have ",
                                dtype_name(q.dtype(0))));
     }

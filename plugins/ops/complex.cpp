@@ -3,7 +3,6 @@
 
 namespace tenon::ops::complex_op {
 
-constexpr uint32_t kComplex = 1u << TENON_C64 | 1u << TENON_C128;
 constexpr uint32_t kParts = 1u << TENON_F32 | 1u << TENON_F64;
 
 Status infer_complex(const InferQuery& q) {
@@ -30,6 +29,19 @@ Status reference_part(const Eval& e) {
   return {};
 }
 
+// complex(real(x), imag(x)) is x, and the parts of complex(re, im) are re and im: so a chain of
+// complex ops, each decomposed by itself, becomes one of real ops.
+Value fold_complex(Builder&, const Node& node) {
+  const Node re = node.operand(0).node(), im = node.operand(1).node();
+  const bool whole = re && im && re.is("real") && im.is("imag") && re.operand(0) == im.operand(0);
+  return whole ? re.operand(0) : Value();
+}
+template <uint32_t kPart>
+Value fold_part(Builder&, const Node& node) {
+  const Node whole = node.operand(0).node();
+  return whole && whole.is("complex") ? whole.operand(kPart) : Value();
+}
+
 constexpr OpDraft complex() {
   OpDraft draft = op("complex", kPrimitive);
   draft.summary("Complex numbers from their parts.")
@@ -39,7 +51,9 @@ constexpr OpDraft complex() {
       .constraint("C1", "re and im have equal shapes", "complex(f32[2], f32[3])")
       .example("complex(f32[2] [1, 2], f32[2] [3, -4]) -> c64[2] [(1, 3), (2, -4)]")
       .infer<infer_complex>()
-      .reference<reference_complex>();
+      .reference<reference_complex>()
+      .fold<fold_complex>()
+      .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }
 constexpr OpDraft part(std::string_view name, std::string_view summary, std::string_view example) {
@@ -48,16 +62,19 @@ constexpr OpDraft part(std::string_view name, std::string_view summary, std::str
       .operand("x", "complex numbers", kComplex)
       .result("y", "f32 of c64, f64 of c128")
       .example(example)
-      .infer<infer_part>();
+      .infer<infer_part>()
+      .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }
 constexpr OpDraft real() {
   return part("real", "The real parts.", "real(c64[2] [(1, 3), (2, -4)]) -> f32[2] [1, 2]")
-      .reference<reference_part<0>>();
+      .reference<reference_part<0>>()
+      .fold<fold_part<0>>();
 }
 constexpr OpDraft imag() {
   return part("imag", "The imaginary parts.", "imag(c64[2] [(1, 3), (2, -4)]) -> f32[2] [3, -4]")
-      .reference<reference_part<1>>();
+      .reference<reference_part<1>>()
+      .fold<fold_part<1>>();
 }
 
 // ---- barrier ----

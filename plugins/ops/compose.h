@@ -22,7 +22,7 @@ struct Term {
   Dim dim(int64_t i) const { return v.dim(static_cast<uint32_t>(i)); }
   // The number, broadcast to this term's type.
   Term same(double number) const {
-    if (is_float(dtype())) return {*b, b->full_like(v, number)};
+    if (is_float(dtype()) || is_complex(dtype())) return {*b, b->full_like(v, number)};
     return {*b, b->splat(b->scalar_int(dtype(), static_cast<int64_t>(number)), dims())};
   }
 };

@@ -161,6 +161,17 @@ inline DimRange range_of(Dim d) {
 
 using Arrays = std::vector<tenon_array_t>;
 
+// Records for `count` results.
+inline Arrays rooms_for(uint32_t count) {
+  return Arrays(count, sized<tenon_array_t>());
+}
+// The operands from the first one on.
+inline Arrays operands_from(const Eval& e, uint32_t first, uint32_t end) {
+  Arrays all;
+  for (uint32_t i = first; i < end; ++i) all.push_back(*tenon_array_at(e.raw().inputs, i));
+  return all;
+}
+
 // Runs a region. `out` is valid until the same region has run twice more.
 inline Status run_region(const Eval& e, uint32_t region, const Arrays& in, Arrays* out) {
   if (e.cancelled()) return TENON_CANCELLED;
@@ -170,7 +181,7 @@ inline Status run_region(const Eval& e, uint32_t region, const Arrays& in, Array
 
 // Copies an array to output i.
 inline Status give_output(const Eval& e, uint32_t i, const tenon_array_t& from) {
-  if (e.raw().outputs[i].data == nullptr) {
+  if (tenon_array_at(e.raw().outputs, i)->data == nullptr) {
     TENON_TRY(e.raw().alloc_output(e.raw().host, i, from.dims, from.rank));
   }
   const Array to = e.output(i), source(from);

@@ -1,11 +1,13 @@
 // convert, convert_wrap, bitcast: from one element type to another.
-#include "common.h"
+#include "complex_math.h"
 
 namespace tenon::ops::convert_op {
 
 Status infer(const InferQuery& q) {
   const tenon_dtype_t to = q.dtype("dtype");
-  if (!is_in(to, kNumber | kPred)) return q.fail("C1", cat("dtype is ", dtype_name(to)));
+  if (!is_in(to, kNumber | kPred | kComplex)) return q.fail("C1", cat("dtype is ", dtype_name(to)));
+  if (is_complex(q.dtype(0)) && !is_complex(to) && to != TENON_PRED)
+    return q.fail("C2", cat("dtype is ", dtype_name(to), ", x has ", dtype_name(q.dtype(0))));
   return q.result(to, q.dims(0));
 }
 Status infer_wrap(const InferQuery& q) {
@@ -35,9 +37,23 @@ Status value_of(const InferQuery& q, uint32_t, tenon_dim_t* out) {
   return {};
 }
 
+// A real number becomes one without an imaginary part.
+Status decompose_complex(Builder& b, const Node& node, tenon_value_t* out) {
+  const Value x = node.operand(0);
+  const tenon_dtype_t to = node.dtype("dtype");
+  if (!is_complex(x.dtype())) {
+    const Term re = {b, b.convert(x, part_of(to))};
+    return b.finish(out, {joined(b, {re, re.same(0)})});
+  }
+  const Complex z = parts_of(b, x);
+  if (to == TENON_PRED) return b.finish(out, {as(z.re, to) | as(z.im, to)});
+  return b.finish(out, {joined(b, {as(z.re, part_of(to)), as(z.im, part_of(to))})});
+}
+
 // Whether `to` represents every value of `from` exactly.
 bool is_exact(tenon_dtype_t from, tenon_dtype_t to) {
   if (from == to || from == TENON_PRED) return true;
+  if (is_complex(from) || is_complex(to)) return false;
   if (is_float(from)) {
     if (from == TENON_F16 || from == TENON_BF16) return to == TENON_F32 || to == TENON_F64;
     return from == TENON_F32 && to == TENON_F64;
@@ -78,18 +94,21 @@ constexpr OpDraft convert() {
           "Floats round to nearest even. Float to integer truncates and saturates, NaN gives 0. "
           "Integers wrap. To pred "
           "it is x != 0, and NaN is true.")
-      .operand("x", "the input", kNumber | kPred)
+      .operand("x", "the input", kNumber | kPred | kComplex)
       .result("y", "shape of x")
       .attr_dtype("dtype", "the element type of the result")
       .required()
-      .constraint("C1", "dtype is pred, an integer or a float of 16 bits or more",
+      .constraint("C1", "dtype is pred, an integer, a float of 16 bits or more, or complex",
                   "convert(f32[2]) {dtype = f8e5m2}")
+      .constraint("C2", "complex numbers become complex or pred; real and imag take them apart",
+                  "convert(c64[2]) {dtype = f32}")
       .example("convert(f32[4] [1.9, -1.9, nan, 300]) {dtype = u8} -> u8[4] [1, 0, 0, 255]")
       .example("convert(i32[2] [0, 3]) {dtype = pred} -> pred[2] [0, 1]")
       .infer<infer>()
       .value_of<value_of>()
       .fold<fold>()
       .scalar(scalar::convert_result(arg(0)))
+      .decompose_complex<decompose_complex>()
       .accuracy(0.5, 0.5);
   return draft;
 }

@@ -1,5 +1,5 @@
 // cumsum, cumprod, cummax, cummin: running reductions along a dim.
-#include "common.h"
+#include "complex_math.h"
 
 namespace tenon::ops::cumulative {
 
@@ -57,12 +57,59 @@ Status reference(const Eval& e) {
   });
 }
 
+// Products of 2, 4, 8... neighbours: each number is multiplied with the product that ends that far
+// before it. A dim of unknown extent has a polar form instead: products of lengths, sums of angles.
+Complex running_product(Builder& b, Complex z, int64_t dim) {
+  const Dims shape = z.re.dims();
+  const int64_t n = z.re.dim(dim).constant();
+  for (int64_t distance = 1; distance < n; distance *= 2) {
+    Axes low(shape.size(), 0), high(shape.size(), 0);
+    low[static_cast<size_t>(dim)] = distance;
+    high[static_cast<size_t>(dim)] = -distance;
+    const auto moved = [&](Term x, double border) -> Term {
+      return {b, b.build("pad", {x, b.scalar(x.dtype(), border)}, {{"low", low}, {"high", high}})};
+    };
+    z = z * Complex{moved(z.re, 1), moved(z.im, 0)};
+  }
+  return z;
+}
+Complex polar_running_product(Builder& b, const Complex& z, int64_t dim) {
+  const Term length = {b, b.build("cumprod", {magnitude(z)}, {{"dim", dim}})};
+  const Term angle = {b, b.build("cumsum", {phase(z)}, {{"dim", dim}})};
+  return {length * apply("cos", angle), length * apply("sin", angle)};
+}
+Status decompose_product(Builder& b, const Node& node, tenon_value_t* out) {
+  Complex z = parts_of(b, node.operand(0));
+  const int64_t dim = node.i64("dim");
+  const bool reverse = node.i64("reverse") != 0, exclusive = node.i64("exclusive") != 0;
+  const auto turned = [&](Term x) -> Term {
+    return reverse ? Term{b, b.build("reverse", {x}, {{"dims", {dim}}})} : x;
+  };
+  z = {turned(z.re), turned(z.im)};
+  if (exclusive) {
+    Axes low(static_cast<size_t>(z.re.rank()), 0), high = low;
+    low[static_cast<size_t>(dim)] = 1;
+    high[static_cast<size_t>(dim)] = -1;
+    const auto moved = [&](Term x, double border) -> Term {
+      return {b, b.build("pad", {x, b.scalar(x.dtype(), border)}, {{"low", low}, {"high", high}})};
+    };
+    z = {moved(z.re, 1), moved(z.im, 0)};
+  }
+  const Complex y =
+      z.re.dim(dim).is_constant() ? running_product(b, z, dim) : polar_running_product(b, z, dim);
+  return b.finish(out, {joined(b, {turned(y.re), turned(y.im)})});
+}
+
+template <Kind kKind>
+constexpr uint32_t kTypes =
+    kKind == Kind::kSum || kKind == Kind::kProd ? kNumber | kComplex : kNumber;
+
 template <Kind kKind>
 constexpr OpDraft base(std::string_view name, std::string_view summary, std::string_view example,
                        std::string_view negative) {
   OpDraft draft = op(name, kPrimitive);
   draft.summary(summary)
-      .operand("x", "the input", kNumber, 0, 1)
+      .operand("x", "the input", kTypes<kKind>, 0, 1)
       .result("y", "same type as x")
       .attr_i64("dim", "the dim along which it runs", 0)
       .attr_i64("reverse", "1: from the end", 0)
@@ -84,6 +131,7 @@ constexpr OpDraft cumsum() {
                           "cumsum(f32[3] [1, 2, 3]) {dim = 0} -> f32[3] [1, 3, 6]",
                           "cumsum(f32[3]) {dim = 1}")
       .constraint("C2", kAccRule, "cumsum(f32[3]) {dim = 0, acc = i32}")
+      .decompose_complex<by_parts>()
       .example(
           "cumsum(f32[3] [1, 2, 3]) {dim = 0, reverse = 1, exclusive = 1} -> f32[3] [5, 3, 0]");
 }
@@ -91,7 +139,8 @@ constexpr OpDraft cumprod() {
   return base<Kind::kProd>("cumprod", "The running product.",
                            "cumprod(i32[3] [2, 3, 4]) {dim = 0} -> i32[3] [2, 6, 24]",
                            "cumprod(f32[3]) {dim = 1}")
-      .constraint("C2", kAccRule, "cumprod(i32[3]) {dim = 0, acc = f32}");
+      .constraint("C2", kAccRule, "cumprod(i32[3]) {dim = 0, acc = f32}")
+      .decompose_complex<decompose_product>();
 }
 constexpr OpDraft cummax() {
   return base<Kind::kMax>("cummax", "The largest so far; NaN stays.",

@@ -16,6 +16,8 @@ Status infer_diagonal(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 Status decompose_diagonal(Builder& b, const Node& node, tenon_value_t* out) {
+  if (node.result().dims().back().is(0))  // nothing to gather from
+    return b.finish(out, {b.full(node.result().dtype(), node.result().dims(), 0)});
   const Term x = {b, node.operand(0)};
   const int64_t a = node.i64("dim1"), c = node.i64("dim2"), offset = node.i64("offset");
   const Dims result = node.result().dims();
@@ -98,7 +100,7 @@ constexpr OpDraft diagonal() {
 constexpr OpDraft tril_triu() {
   OpDraft draft = op("tril_triu", kComposite);
   draft.summary("x with 0 above a diagonal of its last two dims, or below it.")
-      .operand("x", "the input", kNumber | kPred, 0, 2)
+      .operand("x", "the input", kNumber | kPred | kComplex, 0, 2)
       .result("y", "same type as x")
       .attr_i64("upper", "1: what is below becomes 0, 0: what is above", 0)
       .attr_i64("diagonal", "which diagonal: column minus row", 0)

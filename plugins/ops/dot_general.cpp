@@ -1,7 +1,7 @@
 // dot_general: the contraction behind matmul, linear and attention.
 #include <tenon/abi/host.h>
 
-#include "common.h"
+#include "complex_math.h"
 
 namespace tenon::ops::dot_general {
 
@@ -124,14 +124,33 @@ Status reference(const Eval& e) {
   });
 }
 
+// Four products of parts. `acc` is the type of their sums.
+Status decompose_complex(Builder& b, const Node& node, tenon_value_t* out) {
+  const Complex x = parts_of(b, node.operand(0)), y = parts_of(b, node.operand(1));
+  const Axes a_batch = node.i64s("a_batch"), b_batch = node.i64s("b_batch"),
+             a_contract = node.i64s("a_contract"), b_contract = node.i64s("b_contract");
+  const tenon_dtype_t given = node.dtype("acc");
+  const DType acc = dtype(is_complex(given) ? part_of(given) : given);
+  const auto times = [&](const Term& left, const Term& right) -> Term {
+    return {b, b.build("dot_general", {left, right},
+                       {{"a_batch", a_batch},
+                        {"b_batch", b_batch},
+                        {"a_contract", a_contract},
+                        {"b_contract", b_contract},
+                        {"acc", acc}})};
+  };
+  return b.finish(out, {ops::joined(b, {times(x.re, y.re) - times(x.im, y.im),
+                                        times(x.re, y.im) + times(x.im, y.re)})});
+}
+
 constexpr OpDraft declare() {
   OpDraft draft = op("dot_general", kPrimitive);
   draft.alias("gemm").alias("mm");
   draft.summary("Sums of products over contracted dims, for each index of the batch dims.")
       .doc(
           "The result has the batch dims, the other dims of a, the other dims of b, each in order.")
-      .operand("a", "the left side", kNumber, 1)
-      .operand("b", "the right side, same element type as a", kNumber, 1)
+      .operand("a", "the left side", kNumber | kComplex, 1)
+      .operand("b", "the right side, same element type as a", kNumber | kComplex, 1)
       .result("y", "element type dtype, or that of a")
       .attr_i64s("a_batch", "dims of a that go along with b_batch")
       .attr_i64s("b_batch", "dims of b that go along with a_batch")
@@ -160,6 +179,7 @@ constexpr OpDraft declare() {
           "i32[] 20000")
       .infer<infer>()
       .reference<reference>()
+      .decompose_complex<decompose_complex>()
       .cost(TENON_COST_CONTRACTION)
       .traits(TENON_TRAIT_NO_RECOMPUTE)
       .tolerance(4);

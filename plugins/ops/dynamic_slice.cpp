@@ -76,6 +76,7 @@ constexpr OpDraft dynamic_slice() {
       .example("dynamic_slice(f32[4] [1, 2, 3, 4], i64[1] [9]) {sizes = [2]} -> f32[2] [3, 4]")
       .infer<infer_slice>()
       .reference<reference_slice>()
+      .decompose_complex<by_parts>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }
@@ -101,6 +102,7 @@ constexpr OpDraft dynamic_update_slice() {
           "dynamic_update_slice(f32[3] [1, 2, 3], f32[2] [8, 9], i32[1] [-4]) -> f32[3] [8, 9, 3]")
       .infer<infer_update>()
       .reference<reference_update>()
+      .decompose_complex<by_parts>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

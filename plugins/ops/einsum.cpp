@@ -2,6 +2,7 @@
 #include <map>
 
 #include "compose.h"
+#include "linalg.h"
 
 namespace tenon::ops::einsum_op {
 
@@ -105,6 +106,32 @@ Status infer(const InferQuery& q) {
   return q.result(q.dtype(0), dims);
 }
 
+template <class Body>
+Status with_any_number(tenon_dtype_t dtype, Body&& body) {
+  return is_complex(dtype) ? body(linalg::Number{}) : with_number(dtype, body);
+}
+template <class Number>
+std::vector<Number> numbers_of(const Array& x) {
+  if constexpr (std::is_same_v<Number, linalg::Number>) {
+    std::vector<Number> out;
+    each_index(x.dims(),
+               [&](const Index& i) { out.push_back(linalg::load_number(x.dtype(), x.at(i))); });
+    return out;
+  } else {
+    return x.read<Number>();
+  }
+}
+template <class Number>
+void store_numbers(const Array& y, const std::vector<Number>& values) {
+  if constexpr (std::is_same_v<Number, linalg::Number>) {
+    size_t k = 0;
+    each_index(y.dims(),
+               [&](const Index& i) { linalg::store_number(y.dtype(), y.at(i), values[k++]); });
+  } else {
+    y.write(values);
+  }
+}
+
 // One loop over all labels.
 Status reference(const Eval& e) {
   std::vector<int64_t> ranks;
@@ -124,10 +151,10 @@ Status reference(const Eval& e) {
   Axes all;
   for (int l : names) all.push_back(extents[l]);
   const Array y = e.output();
-  return with_number(y.dtype(), [&]<class Found>(Found) -> Status {
-    using Number = std::conditional_t<std::is_same_v<Found, double>, double, uint64_t>;
+  return with_any_number(y.dtype(), [&]<class Found>(Found) -> Status {
+    using Number = std::conditional_t<std::is_integral_v<Found>, uint64_t, Found>;
     std::vector<std::vector<Number>> values;
-    for (uint32_t i = 0; i < e.input_count(); ++i) values.push_back(e.input(i).read<Number>());
+    for (uint32_t i = 0; i < e.input_count(); ++i) values.push_back(numbers_of<Number>(e.input(i)));
     std::vector<Number> sums(static_cast<size_t>(y.count()), Number{0});
     const auto y_strides = strides_of(y.dims());
     each_index(all, [&](const Index& at) {
@@ -145,7 +172,7 @@ Status reference(const Eval& e) {
       sums[static_cast<size_t>(offset_of(std::span(at).first(y_strides.size()), y_strides))] +=
           product;
     });
-    y.write(sums);
+    store_numbers(y, sums);
     return {};
   });
 }
@@ -285,7 +312,7 @@ constexpr OpDraft declare() {
           "NumPy's equations: a letter per dim, operands separated by commas, '...' for leading "
           "dims that are broadcast, '->' before the dims of the result; without it the result has "
           "the letters that occur once, in order. Of dims of one name, those of 1 are spread.")
-      .variadic("operands", "of one element type", kNumber)
+      .variadic("operands", "of one element type", kNumber | kComplex)
       .result("y", "element type of the operands")
       .attr_string("equation", "such as \"ij,jk->ik\"", "", "")
       .required()

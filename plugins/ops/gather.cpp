@@ -28,8 +28,8 @@ Status infer(const InferQuery& q) {
   }
   for (const Axes* list : {&g.collapsed_dims, &g.batch_dims}) {
     for (int64_t d : *list) {
-      TENON_TRY(q.require_equal("C6", sizes[static_cast<size_t>(d)], q.constant(1),
-                                cat("size of dim ", d)));
+      TENON_TRY(q.require("C6", TENON_REL_LE, sizes[static_cast<size_t>(d)], q.constant(1),
+                          cat("size of dim ", d, " and 1")));
     }
   }
   Dims dims(rank);
@@ -164,8 +164,10 @@ constexpr OpDraft declare() {
       .constraint("C5", "sizes has one entry per dim of x and is no larger",
                   "gather(f32[4, 3], i64[2]) {sizes = [1, 5], collapsed_dims = [0], index_map = "
                   "[0], offset_dims = [1]}")
-      .constraint("C6", "the window is 1 along collapsed_dims and batch_dims",
-                  "gather(f32[4], i64[2]) {sizes = [2], collapsed_dims = [0], index_map = [0]}")
+      .constraint(
+          "C6",
+          "the window is 1 along collapsed_dims and batch_dims, or 0 where there are no indices",
+          "gather(f32[4], i64[2]) {sizes = [2], collapsed_dims = [0], index_map = [0]}")
       .example(
           "gather(f32[4] [10, 20, 30, 40], i64[3] [3, 0, 9]) {sizes = [1], collapsed_dims = [0], "
           "index_map = [0]} -> "
@@ -177,6 +179,7 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .value_of<value_of>()
       .reference<reference>()
+      .decompose_complex<by_parts>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;
 }

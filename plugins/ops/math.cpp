@@ -1,6 +1,6 @@
 // Scalar functions that are formulas of primitives: inverse and hyperbolic functions, other bases,
 // the cube root, clamp, floor division. The formulas are accurate near 0 and for large arguments.
-#include "common.h"
+#include "complex_math.h"
 
 namespace tenon::ops::math {
 
@@ -25,80 +25,95 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, const Ex
       .tolerance(4);
   return draft;
 }
+template <Complex (*Function)(const Complex&)>
+constexpr OpDraft with_complex(OpDraft draft) {
+  draft.operands[0].dtypes |= kComplex;
+  draft.decompose_complex<&decompose_unary<Function>>();
+  return draft;
+}
 constexpr OpDraft tan() {
-  return base("tan", "The tangent of an angle in radians.", sin(arg(0)) / cos(arg(0)),
-              "tan(f32[2] [0, 1]) -> f32[2] [0, 1.5574077]")
+  return with_complex<complex_tan>(base("tan", "The tangent of an angle in radians.",
+                                        sin(arg(0)) / cos(arg(0)),
+                                        "tan(f32[2] [0, 1]) -> f32[2] [0, 1.5574077]"))
       .accuracy(2.5, 3);
 }
 constexpr OpDraft asin() {
-  return base("asin", "The angle with that sine; NaN outside of [-1, 1].",
-              atan2(arg(0), sqrt((1 - arg(0)) * (1 + arg(0)))),
-              "asin(f32[2] [0, 1]) -> f32[2] [0, 1.5707964]")
+  return with_complex<complex_asin>(base("asin",
+                                         "The angle with that sine; NaN outside of [-1, 1].",
+                                         atan2(arg(0), sqrt((1 - arg(0)) * (1 + arg(0)))),
+                                         "asin(f32[2] [0, 1]) -> f32[2] [0, 1.5707964]"))
       .accuracy(2.5, 2);
 }
 constexpr OpDraft acos() {
-  return base("acos", "The angle with that cosine; NaN outside of [-1, 1].",
-              atan2(sqrt((1 - arg(0)) * (1 + arg(0))), arg(0)),
-              "acos(f32[2] [1, 0]) -> f32[2] [0, 1.5707964]")
+  return with_complex<complex_acos>(base("acos",
+                                         "The angle with that cosine; NaN outside of [-1, 1].",
+                                         atan2(sqrt((1 - arg(0)) * (1 + arg(0))), arg(0)),
+                                         "acos(f32[2] [1, 0]) -> f32[2] [0, 1.5707964]"))
       .accuracy(2, 2);
 }
 constexpr OpDraft atan() {
-  return base("atan", "The angle with that tangent.", atan2(arg(0), 1),
-              "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]")
+  return with_complex<complex_atan>(base("atan", "The angle with that tangent.", atan2(arg(0), 1),
+                                         "atan(f32[2] [0, 1]) -> f32[2] [0, 0.78539819]"))
       .accuracy(0.51, 1.5);
 }
 // With e = exp(|x|) - 1, (e + e / (e + 1)) / 2 is accurate near 0. For larger x, h h / 2 with h =
 // exp(|x| / 2) has an exact argument and overflows no sooner than the result.
 constexpr OpDraft sinh() {
   const Expr a = abs(arg(0)), e = expm1(a), h = exp(a * 0.5);
-  return base("sinh", "The hyperbolic sine.",
-              scalar::sign(arg(0)) * select(a < 20, (e + e / (e + 1)) * 0.5, (h * 0.5) * h),
-              "sinh(f32[2] [0, 1]) -> f32[2] [0, 1.1752012]")
+  return with_complex<complex_sinh>(
+             base("sinh", "The hyperbolic sine.",
+                  scalar::sign(arg(0)) * select(a < 20, (e + e / (e + 1)) * 0.5, (h * 0.5) * h),
+                  "sinh(f32[2] [0, 1]) -> f32[2] [0, 1.1752012]"))
       .accuracy(3.5, 4);
 }
 constexpr OpDraft cosh() {
   const Expr h = exp(abs(arg(0)) * 0.5), r = 1 / h;
-  return base("cosh", "The hyperbolic cosine.", (h * 0.5) * h + (r * 0.5) * r,
-              "cosh(f32[2] [0, 1]) -> f32[2] [1, 1.5430807]")
+  return with_complex<complex_cosh>(base("cosh", "The hyperbolic cosine.",
+                                         (h * 0.5) * h + (r * 0.5) * r,
+                                         "cosh(f32[2] [0, 1]) -> f32[2] [1, 1.5430807]"))
       .accuracy(3.5, 4);
 }
 // For large |x| the square would overflow; there asinh(x) = log(2 |x|).
 constexpr OpDraft asinh() {
   const Expr a = abs(arg(0));
-  return base("asinh", "The inverse of sinh.",
-              scalar::sign(arg(0)) *
-                  select(a > 1e9, log(a) + kLn2, log1p(a + a * a / (1 + sqrt(a * a + 1)))),
-              "asinh(f32[2] [0, 1]) -> f32[2] [0, 0.8813736]")
+  return with_complex<complex_asinh>(
+             base("asinh", "The inverse of sinh.",
+                  scalar::sign(arg(0)) *
+                      select(a > 1e9, log(a) + kLn2, log1p(a + a * a / (1 + sqrt(a * a + 1)))),
+                  "asinh(f32[2] [0, 1]) -> f32[2] [0, 0.8813736]"))
       .accuracy(3.5, 3);
 }
 constexpr OpDraft acosh() {
   // Below -1 the product of the two factors is positive again, but the root of a negative t is NaN.
   const Expr t = arg(0) - 1, square = select(t < 0, t, t * (arg(0) + 1));
-  return base("acosh", "The inverse of cosh; NaN below 1.",
-              select(arg(0) > 1e9, log(arg(0)) + kLn2, log1p(t + sqrt(square))),
-              "acosh(f32[2] [1, 2]) -> f32[2] [0, 1.316958]")
+  return with_complex<complex_acosh>(
+             base("acosh", "The inverse of cosh; NaN below 1.",
+                  select(arg(0) > 1e9, log(arg(0)) + kLn2, log1p(t + sqrt(square))),
+                  "acosh(f32[2] [1, 2]) -> f32[2] [0, 1.316958]"))
       .accuracy(3.5, 4);
 }
 constexpr OpDraft atanh() {
-  return base("atanh", "The inverse of tanh; infinite at -1 and 1, NaN beyond.",
-              (log1p(arg(0)) - log1p(-arg(0))) * 0.5,
-              "atanh(f32[2] [0, 0.5]) -> f32[2] [0, 0.54930615]")
+  return with_complex<complex_atanh>(base("atanh",
+                                          "The inverse of tanh; infinite at -1 and 1, NaN beyond.",
+                                          (log1p(arg(0)) - log1p(-arg(0))) * 0.5,
+                                          "atanh(f32[2] [0, 0.5]) -> f32[2] [0, 0.54930615]"))
       .accuracy(3, 3);
 }
 // Uses pow: rounding x ln 2 would cost up to 60 units in the last place of the result.
 constexpr OpDraft exp2() {
-  return base("exp2", "2 to the power of x.", pow(2, arg(0)),
-              "exp2(f32[2] [0, 3]) -> f32[2] [1, 8]")
+  return with_complex<complex_exp2>(base("exp2", "2 to the power of x.", pow(2, arg(0)),
+                                         "exp2(f32[2] [0, 3]) -> f32[2] [1, 8]"))
       .accuracy(0.51, 3);
 }
 constexpr OpDraft log2() {
-  return base("log2", "The logarithm to base 2.", log(arg(0)) * kInvLn2,
-              "log2(f32[2] [1, 8]) -> f32[2] [0, 3]")
+  return with_complex<complex_log2>(base("log2", "The logarithm to base 2.", log(arg(0)) * kInvLn2,
+                                         "log2(f32[2] [1, 8]) -> f32[2] [0, 3]"))
       .accuracy(2.5, 2.5);
 }
 constexpr OpDraft log10() {
-  return base("log10", "The logarithm to base 10.", log(arg(0)) * kInvLn10,
-              "log10(f32[2] [1, 1000]) -> f32[2] [0, 3]")
+  return with_complex<complex_log10>(base("log10", "The logarithm to base 10.",
+                                          log(arg(0)) * kInvLn10,
+                                          "log10(f32[2] [1, 1000]) -> f32[2] [0, 3]"))
       .accuracy(3, 3);
 }
 // pow, with one Newton step for the last bits. The step uses a / (y y) rather than y y y, because
@@ -116,13 +131,15 @@ constexpr OpDraft cbrt() {
       .accuracy(1, 1);
 }
 constexpr OpDraft square() {
-  return base("square", "x times x.", arg(0) * arg(0), "square(i32[2] [3, -4]) -> i32[2] [9, 16]",
-              kNumber, TENON_COST_ELEMENTWISE)
+  return with_complex<complex_square>(base("square", "x times x.", arg(0) * arg(0),
+                                           "square(i32[2] [3, -4]) -> i32[2] [9, 16]", kNumber,
+                                           TENON_COST_ELEMENTWISE))
       .accuracy(0.5, 0.5);
 }
 constexpr OpDraft reciprocal() {
-  return base("reciprocal", "1 / x.", 1 / arg(0),
-              "reciprocal(f32[2] [2, -4]) -> f32[2] [0.5, -0.25]", kFloat, TENON_COST_ELEMENTWISE)
+  return with_complex<complex_reciprocal>(base("reciprocal", "1 / x.", 1 / arg(0),
+                                               "reciprocal(f32[2] [2, -4]) -> f32[2] [0.5, -0.25]",
+                                               kFloat, TENON_COST_ELEMENTWISE))
       .accuracy(0.5, 0.5);
 }
 constexpr OpDraft clamp() {

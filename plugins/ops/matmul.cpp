@@ -88,8 +88,8 @@ constexpr OpDraft matmul() {
           "The last dim of a meets the last but one of b (its only one for rank 1). Dims before "
           "the last two are batch dims: "
           "aligned at the end, equal, or absent or the constant 1 on one side, which then repeats.")
-      .operand("a", "the left side", kNumber, 1, 1)
-      .operand("b", "the right side, same element type as a", kNumber, 1, 1)
+      .operand("a", "the left side", kNumber | kComplex, 1, 1)
+      .operand("b", "the right side, same element type as a", kNumber | kComplex, 1, 1)
       .result("y", "element type dtype, or that of a")
       .attr_dtype("acc", "the type sums are kept in; none: as dot_general")
       .attr_dtype("dtype", "the element type of the result; none: as a")

@@ -55,11 +55,16 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
       .cost(TENON_COST_REDUCTION);
   return draft;
 }
+constexpr OpDraft with_complex(OpDraft draft) {
+  draft.operands[0].dtypes |= kComplex;
+  return draft;
+}
 constexpr OpDraft mean() {
-  return base("mean", "The mean over some dims; NaN over none.",
-              "mean(f32[2, 2] [[1, 2], [3, 5]]) {dims = [1]} -> f32[2] [1.5, 4]",
-              "mean(f32[2]) {dims = [1]}")
-      .decompose<decompose_mean>();
+  return with_complex(base("mean", "The mean over some dims; NaN over none.",
+                           "mean(f32[2, 2] [[1, 2], [3, 5]]) {dims = [1]} -> f32[2] [1.5, 4]",
+                           "mean(f32[2]) {dims = [1]}"))
+      .decompose<decompose_mean>()
+      .decompose_complex<by_parts>();
 }
 constexpr OpDraft var() {
   return base("var", "The mean squared distance from the mean, in two passes.",

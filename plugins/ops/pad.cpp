@@ -84,6 +84,7 @@ constexpr OpDraft declare() {
           "2, 9, 3]")
       .infer<infer>()
       .reference<reference>()
+      .decompose_complex<by_parts>()
       .fold<fold>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;

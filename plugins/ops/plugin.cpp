@@ -7,7 +7,7 @@ namespace {
 constexpr size_t kOpsMax = 512;
 const tenon_op_def_t* g_ops[kOpsMax];
 tenon_ops_t g_table = {sizeof(tenon_ops_t), nullptr, g_ops, 0};
-const tenon_interface_t g_interfaces[] = {offer(TENON_OPS_ID, g_table)};
+constexpr tenon_interface_t g_interfaces[] = {offer(TENON_OPS_ID, g_table)};
 
 // Runs in the entry, which is called once.
 Status gather() {

@@ -1,5 +1,5 @@
 // Reductions: sum, prod, max, min, and, or over some dims, which the result drops.
-#include "common.h"
+#include "complex_math.h"
 
 namespace tenon::ops::reduce_op {
 
@@ -85,6 +85,47 @@ Value fold(Builder& b, const Node& node) {
   return node.i64s("dims").empty() ? x : b.build("reshape", {x}, {{"shape", node.result().dims()}});
 }
 
+// The product of complex numbers along one dim of constant extent: halves are multiplied until one
+// number is left.
+Complex product_along(Builder& b, Complex z, int64_t dim) {
+  for (int64_t n = z.re.dim(dim).constant(); n > 1; n = (n + 1) / 2) {
+    const int64_t half = n / 2;
+    const auto piece = [&](Term x, int64_t from, int64_t to) {
+      return cut(x, dim, b.dim(from), b.dim(to));
+    };
+    const Complex low = {piece(z.re, 0, half), piece(z.im, 0, half)};
+    const Complex high = {piece(z.re, half, 2 * half), piece(z.im, half, 2 * half)};
+    const Complex product = low * high;
+    if (n % 2 == 0) {
+      z = product;
+      continue;
+    }
+    z = {concat(b, {product.re, piece(z.re, n - 1, n)}, dim),
+         concat(b, {product.im, piece(z.im, n - 1, n)}, dim)};
+  }
+  return z;
+}
+// Where an extent is not known, lengths are multiplied and angles added.
+Complex polar_product(Builder& b, const Complex& z, const Axes& dims) {
+  const Term length = {b, reduce(b, "reduce_prod", magnitude(z), dims)};
+  const Term angle = {b, reduce(b, "reduce_sum", phase(z), dims)};
+  return {length * apply("cos", angle), length * apply("sin", angle)};
+}
+Status decompose_product(Builder& b, const Node& node, tenon_value_t* out) {
+  Complex z = parts_of(b, node.operand(0));
+  const Axes dims = node.i64s("dims");
+  const Dims shape = node.result().dims();
+  for (int64_t d : dims) {
+    if (!z.re.dim(d).is_constant()) return b.finish(out, {joined(b, polar_product(b, z, dims))});
+  }
+  for (int64_t d : dims) {
+    if (z.re.dim(d).constant() == 0)
+      return b.finish(out, {b.full(node.result().dtype(), shape, 1)});
+  }
+  for (int64_t d : dims) z = product_along(b, z, d);
+  return b.finish(out, {joined(b, {reshape(z.re, shape), reshape(z.im, shape)})});
+}
+
 template <Kind kKind>
 constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes,
                        std::string_view example, std::string_view negative) {
@@ -109,17 +150,20 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t
 }
 
 constexpr OpDraft reduce_sum() {
-  return base<Kind::kSum>("reduce_sum", "The sum over some dims; 0 over none.", kNumber,
+  return base<Kind::kSum>("reduce_sum", "The sum over some dims; 0 over none.", kNumber | kComplex,
                           "reduce_sum(f32[2, 2] [[1, 2], [3, 4]]) {dims = [1]} -> f32[2] [3, 7]",
                           "reduce_sum(f32[2, 3]) {dims = [2]}")
       .constraint("C2", kAccRule, "reduce_sum(f32[2]) {dims = [0], acc = i32}")
-      .example("reduce_sum(u8[2] [200, 100]) {dims = [0]} -> u8[] 44");
+      .example("reduce_sum(u8[2] [200, 100]) {dims = [0]} -> u8[] 44")
+      .decompose_complex<by_parts>();
 }
 constexpr OpDraft reduce_prod() {
-  return base<Kind::kProd>("reduce_prod", "The product over some dims; 1 over none.", kNumber,
+  return base<Kind::kProd>("reduce_prod", "The product over some dims; 1 over none.",
+                           kNumber | kComplex,
                            "reduce_prod(f32[2, 2] [[1, 2], [3, 4]]) {dims = [0, 1]} -> f32[] 24",
                            "reduce_prod(f32[2, 3]) {dims = [0, 0]}")
-      .constraint("C2", kAccRule, "reduce_prod(i32[2]) {dims = [0], acc = f32}");
+      .constraint("C2", kAccRule, "reduce_prod(i32[2]) {dims = [0], acc = f32}")
+      .decompose_complex<decompose_product>();
 }
 constexpr OpDraft reduce_max() {
   return base<Kind::kMax>(

@@ -41,6 +41,7 @@ constexpr OpDraft declare() {
       .example("reverse(f32[3] [1, 2, 3]) {dims = [0]} -> f32[3] [3, 2, 1]")
       .infer<infer>()
       .reference<reference>()
+      .decompose_complex<by_parts>()
       .fold<fold>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;

@@ -56,14 +56,15 @@ Status reference(const Eval& e) {
   const auto carry = static_cast<uint32_t>(e.i64("carry"));
   const int64_t length = e.i64s("length").empty() ? e.input(carry).dim(0) : e.i64s("length")[0];
   const bool reverse = e.i64("reverse") != 0;
-  Arrays in(e.raw().inputs, e.raw().inputs + e.input_count()), out(e.raw().output_count);
+  Arrays in = operands_from(e, 0, e.input_count()), out = rooms_for(e.raw().output_count);
   for (int64_t iteration = 0; iteration < length; ++iteration) {
     const int64_t at = reverse ? length - 1 - iteration : iteration;
-    for (uint32_t i = carry; i < e.input_count(); ++i) in[i] = slice_at(e.raw().inputs[i], at);
+    for (uint32_t i = carry; i < e.input_count(); ++i)
+      in[i] = slice_at(*tenon_array_at(e.raw().inputs, i), at);
     TENON_TRY(run_region(e, 0, in, &out));
     std::copy_n(out.begin(), carry, in.begin());
     for (uint32_t i = carry; i < out.size(); ++i) {
-      const tenon_array_t to = slice_at(e.raw().outputs[i], at);
+      const tenon_array_t to = slice_at(*tenon_array_at(e.raw().outputs, i), at);
       const Array source(out[i]);
       if (!std::equal(to.dims, to.dims + to.rank, source.dims().begin(), source.dims().end())) {
         return fail(TENON_INVALID_ARGUMENT,

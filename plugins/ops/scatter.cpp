@@ -16,6 +16,9 @@ GatherDims dims_of(const Source& q, size_t index_rank) {
 }
 
 Status infer(const InferQuery& q) {
+  const std::string_view kind = q.text("kind");
+  if (is_complex(q.dtype(0)) && kind != "set" && kind != "add")
+    return q.fail("C7", cat("kind is ", kind, ", x has ", dtype_name(q.dtype(0))));
   const GatherDims g = dims_of(q, q.rank(1));
   TENON_TRY(check_gather_dims(q, g, q.rank(2)));
   const Axes index_axes = g.index_axes(q.rank(1)), window = g.window_axes(q.rank(0));
@@ -126,6 +129,9 @@ constexpr OpDraft declare() {
       .constraint("C6", "the window is no larger than x",
                   "scatter(f32[4, 3], i64[2], f32[2, 5]) {inserted_dims = [0], index_map = [0], "
                   "window_dims = [1]}")
+      .constraint("C7", "complex numbers are set or added",
+                  "scatter(c64[4], i64[2], c64[2]) {kind = \"max\", inserted_dims = [0], "
+                  "index_map = [0]}")
       .example(
           "scatter(f32[4] [1, 2, 3, 4], i64[2] [3, 0], f32[2] [8, 9]) {inserted_dims = [0], "
           "index_map = [0]} -> "
@@ -136,6 +142,7 @@ constexpr OpDraft declare() {
           "index_map = [0]} -> i32[3] [1, 32, 3]")
       .infer<infer>()
       .reference<reference>()
+      .decompose_complex<by_parts>()
       .cost(TENON_COST_DATA_MOVEMENT)
       .traits(TENON_TRAIT_NO_RECOMPUTE);
   return draft;

@@ -34,8 +34,8 @@ constexpr OpDraft declare() {
   draft.alias("where");
   draft.summary("x where the predicate holds, else y.")
       .operand("predicate", "of the shape of x, or of rank 0", kPred)
-      .operand("x", "taken where true", kNumber | kPred, 1)
-      .operand("y", "taken where false, same type as x", kNumber | kPred, 1)
+      .operand("x", "taken where true", kNumber | kPred | kComplex, 1)
+      .operand("y", "taken where false, same type as x", kNumber | kPred | kComplex, 1)
       .result("z", "same type as x")
       .constraint("C1", "x and y have equal shapes", "select(pred[2], f32[2], f32[3])")
       .constraint("C2", "the predicate has the shape of x or rank 0",
@@ -46,7 +46,8 @@ constexpr OpDraft declare() {
       .value_of<value_of>()
       .fold<fold>()
       .scalar(scalar::select(arg(0), arg(1), arg(2)))
-      .accuracy(0.5, 0.5);
+      .accuracy(0.5, 0.5)
+      .decompose_complex<by_parts>();
   return draft;
 }
 

@@ -48,9 +48,9 @@ Status reference(const Eval& e) {
   const Array index = e.input(0);
   const int64_t last = static_cast<int64_t>(e.raw().region_count) - 1;
   const int64_t chosen = std::clamp<int64_t>(load_int(index.dtype(), index.at({})), 0, last);
-  Arrays out(e.raw().output_count);
-  TENON_TRY(run_region(e, static_cast<uint32_t>(chosen),
-                       Arrays(e.raw().inputs + 1, e.raw().inputs + e.input_count()), &out));
+  Arrays out = rooms_for(e.raw().output_count);
+  TENON_TRY(
+      run_region(e, static_cast<uint32_t>(chosen), operands_from(e, 1, e.input_count()), &out));
   for (uint32_t i = 0; i < out.size(); ++i) TENON_TRY(give_output(e, i, out[i]));
   return {};
 }

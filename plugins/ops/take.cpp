@@ -12,10 +12,18 @@ Status infer_take(const InferQuery& q) {
   dims.insert(dims.begin() + dim, indices.begin(), indices.end());
   return q.result(q.dtype(0), dims);
 }
+// The extent of a window along a dim of x: 1, or 0 where that dim may be empty and there are no
+// indices.
+Dim one_each(const Builder& b, Dim dim, Value indices) {
+  Dim size = b.dim(1);
+  if (compare(TENON_REL_LE, size, dim) == TENON_YES) return size;
+  for (const Dim count : indices.dims()) size = min(size, count);
+  return size;
+}
 Value take_from(Builder& b, Value x, Value indices, int64_t dim, std::string_view mode) {
   const int64_t index_rank = indices.rank();
   Dims sizes = x.dims();
-  sizes[static_cast<size_t>(dim)] = b.dim(1);
+  sizes[static_cast<size_t>(dim)] = one_each(b, x.dim(static_cast<uint32_t>(dim)), indices);
   Axes offset_dims = range(0, dim);
   for (int64_t i = dim + 1; i < x.rank(); ++i) offset_dims.push_back(i - 1 + index_rank);
   return b.build("gather", {x, indices},
@@ -59,7 +67,8 @@ Status decompose_along(Builder& b, const Node& node, tenon_value_t* out) {
   const int64_t dim = node.i64("dim");
   const std::string mode = node.text("mode");
   const Axes batch = others(x.rank(), Axes{dim});
-  const Dims sizes(x.rank(), b.dim(1));
+  Dims sizes;
+  for (const Dim d : x.dims()) sizes.push_back(one_each(b, d, indices));
   return b.finish(out, {b.build("gather", {x, indices},
                                 {{"sizes", sizes},
                                  {"collapsed_dims", {dim}},

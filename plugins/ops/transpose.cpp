@@ -67,6 +67,7 @@ constexpr OpDraft declare() {
       .infer<infer>()
       .value_of<value_of>()
       .reference<reference>()
+      .decompose_complex<by_parts>()
       .fold<fold>()
       .cost(TENON_COST_DATA_MOVEMENT);
   return draft;

@@ -1,5 +1,5 @@
 // Element-wise primitives with one operand: each is one scalar instruction.
-#include "common.h"
+#include "complex_math.h"
 
 namespace tenon::ops::unary {
 
@@ -9,6 +9,44 @@ struct Row {
   double ulp_f32 = 0, ulp_f64 = 0;
   uint32_t ulp_of = TENON_ULP_OF_RESULT;
 };
+
+inline Complex complex_neg(const Complex& z) {
+  return -z;
+}
+// What an instruction means for complex numbers; null: nothing.
+constexpr DecomposeFunction complex_meaning(uint32_t instruction) {
+  switch (instruction) {
+    case TENON_S_NEG:
+      return decompose_unary<complex_neg>;
+    case TENON_S_ABS:
+      return decompose_to_real<magnitude>;
+    case TENON_S_SIGN:
+      return decompose_unary<complex_sign>;
+    case TENON_S_SQRT:
+      return decompose_unary<complex_sqrt>;
+    case TENON_S_RSQRT:
+      return decompose_unary<complex_rsqrt>;
+    case TENON_S_EXP:
+      return decompose_unary<complex_exp>;
+    case TENON_S_EXPM1:
+      return decompose_unary<complex_expm1>;
+    case TENON_S_LOG:
+      return decompose_unary<complex_log>;
+    case TENON_S_LOG1P:
+      return decompose_unary<complex_log1p>;
+    case TENON_S_SIN:
+      return decompose_unary<complex_sin>;
+    case TENON_S_COS:
+      return decompose_unary<complex_cos>;
+    case TENON_S_TANH:
+      return decompose_unary<complex_tanh>;
+    default:
+      return nullptr;
+  }
+}
+Status infer_abs(const InferQuery& q) {
+  return q.result(is_complex(q.dtype(0)) ? part_of(q.dtype(0)) : q.dtype(0), q.dims(0));
+}
 
 constexpr uint32_t kE = TENON_COST_ELEMENTWISE, kT = TENON_COST_TRANSCENDENTAL;
 constexpr Row kRows[] = {
@@ -97,6 +135,15 @@ constexpr OpDraft declare() {
       .cost(row.cost)
       .accuracy(row.ulp_f32, row.ulp_f64, row.ulp_of);
   constexpr uint32_t s = row.instruction;
+  constexpr DecomposeFunction of_complex = complex_meaning(s);
+  if constexpr (of_complex != nullptr) {
+    draft.operands[0].dtypes |= kComplex;
+    draft.decompose_complex<of_complex>();
+  }
+  if constexpr (s == TENON_S_ABS) {
+    draft.infer<infer_abs>();
+    draft.results[0].doc = str("same type as x; f32 of c64, f64 of c128");
+  }
   if constexpr (s == TENON_S_NEG || s == TENON_S_NOT) draft.fold<fold_involution>();
   if constexpr (s == TENON_S_NEG) draft.alias("negate").value_of<neg_value_of>();
   if constexpr (s == TENON_S_LOGISTIC) draft.alias("sigmoid");

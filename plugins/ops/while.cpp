@@ -75,7 +75,7 @@ struct Collected {
 
 // Checks that a carried value keeps the sizes that its type fixes.
 Status check_carried(const Eval& e, uint32_t i, const tenon_array_t& next) {
-  const tenon_array_t& fixed = e.raw().outputs[i];
+  const tenon_array_t& fixed = *tenon_array_at(e.raw().outputs, i);
   for (uint32_t d = 0; d < next.rank; ++d) {
     if (fixed.dims[d] < 0 || fixed.dims[d] == next.dims[d]) continue;
     return fail(TENON_INVALID_ARGUMENT,
@@ -89,7 +89,8 @@ Status check_carried(const Eval& e, uint32_t i, const tenon_array_t& next) {
 Status reference(const Eval& e) {
   const uint32_t count = e.input_count();
   const int64_t most = e.i64("max_trip");
-  Arrays carried(e.raw().inputs, e.raw().inputs + count), holds(1), iteration(e.raw().output_count);
+  Arrays carried = operands_from(e, 0, count), holds = rooms_for(1),
+         iteration = rooms_for(e.raw().output_count);
   std::vector<Collected> collected(e.raw().output_count - count);
   int64_t trips = 0;
   for (; most < 0 || trips < most; ++trips) {
@@ -102,12 +103,12 @@ Status reference(const Eval& e) {
   }
   for (uint32_t i = 0; i < count; ++i) TENON_TRY(give_output(e, i, carried[i]));
   for (uint32_t k = 0; k < collected.size(); ++k) {
-    const tenon_array_t& known = e.raw().outputs[count + k];
+    const tenon_array_t& known = *tenon_array_at(e.raw().outputs, count + k);
     std::vector<int64_t> dims(known.dims, known.dims + known.rank);
     dims[0] = trips;
     TENON_TRY(e.raw().alloc_output(e.raw().host, count + k, dims.data(), known.rank));
     if (!collected[k].bytes.empty()) {
-      std::memcpy(e.raw().outputs[count + k].data, collected[k].bytes.data(),
+      std::memcpy(tenon_array_at(e.raw().outputs, count + k)->data, collected[k].bytes.data(),
                   collected[k].bytes.size());
     }
   }

@@ -191,14 +191,14 @@ Status Interpreter::needs(tenon_symbols_t symbols, tenon_needs_t* out) const {
     const tenon_value_view_t value = value_view(graph_, main_.yields[i]);
     std::vector<int64_t> dims;
     TENON_TRY(dims_of(value.type, values, &dims));
-    std::copy(dims.begin(), dims.end(), out->outputs[i].dims);
+    std::copy(dims.begin(), dims.end(), tenon_need(out, i)->dims);
     const uint64_t bytes = bytes_of(value.type.dtype, dims);
     const bool is_data_dependent = mentions(value.type, unbounded) ||
                                    mixes(value.type, data_dependent) ||
                                    (bytes > static_cast<uint64_t>(kDataDependentBytes) &&
                                     mentions(value.type, data_dependent));
-    out->outputs[i].size_bytes_max = is_data_dependent ? TENON_SIZE_UNKNOWN : bytes;
-    out->outputs[i].alias_input = TENON_NO_ALIAS;
+    tenon_need(out, i)->size_bytes_max = is_data_dependent ? TENON_SIZE_UNKNOWN : bytes;
+    tenon_need(out, i)->alias_input = TENON_NO_ALIAS;
   }
   out->workspace_bytes = 0;  // intermediate arrays are allocated by the host
   out->lower_bound_bytes = 0;
@@ -238,6 +238,12 @@ struct Interpreter::Values {
   std::vector<bool> owned;
 };
 
+namespace {
+void* data_of(const tenon_span_t& span) {
+  return buffer_of(span.buffer)->data + span.offset_bytes;
+}
+}  // namespace
+
 Status Interpreter::check_call(const tenon_call_t& call) const {
   if (call.input_count == input_count_ && call.output_count == main_.yield_count &&
       call.symbols.count == main_.symbol_count)
@@ -257,8 +263,7 @@ Status Interpreter::execute(const tenon_call_t& call) const {
     std::vector<int64_t> dims;
     TENON_TRY(dims_of(view.type, symbols, &dims));
     void* data = i < input_count_
-                     ? static_cast<void*>(buffer_of(call.inputs[i].buffer)->data +
-                                          call.inputs[i].offset_bytes)
+                     ? data_of(*tenon_call_input(&call, i))
                      : const_cast<std::byte*>(blob_bytes(given_[i - input_count_].get()).data());
     values.put(main_.arguments[i], view.type.dtype, dims, data);
   }
@@ -276,9 +281,9 @@ Status Interpreter::execute(const tenon_call_t& call) const {
   for (uint32_t i = 0; i < main_.yield_count; ++i) {
     const tenon_array_t& array = values.arrays[main_.yields[i]];
     const uint64_t bytes = bytes_of(array.dtype, {array.dims, array.rank});
-    tenon_span_t span = call.outputs[i];
+    tenon_span_t span = *tenon_call_output(&call, i);
     if (span.buffer == nullptr && call.output != nullptr)
-      TENON_TRY(call.output(call.output_self, i, bytes, &span));
+      TENON_TRY(call.output(call.output_self, i, bytes, &span.buffer, &span.offset_bytes));
     if (span.buffer == nullptr) return fail(TENON_INTERNAL, cat("Output ", i, " has no buffer."));
     const uint64_t room = buffer_of(span.buffer)->size_bytes;
     if (span.offset_bytes > room || bytes > room - span.offset_bytes) {
@@ -296,9 +301,9 @@ Status Interpreter::execute(const tenon_call_t& call) const {
 Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, Values* values,
                              const tenon_profile_sink_t* profile) const {
   const tenon_node_view_t node = node_view(graph_, main_.nodes[position]);
-  std::vector<tenon_array_t> inputs, outputs(node.result_count);
+  std::vector<tenon_array_t> inputs, outputs(node.result_count, sized<tenon_array_t>());
   for (tenon_value_t v : reads_of(node))
-    inputs.push_back(v == TENON_NONE ? tenon_array_t{} : values->arrays[v]);
+    inputs.push_back(v == TENON_NONE ? sized<tenon_array_t>() : values->arrays[v]);
   const uint64_t begin = profile != nullptr ? now_ns() : 0;
   TENON_TRY(registry().evaluate(registry().self, graph_, main_.nodes[position], symbols->data(),
                                 static_cast<uint32_t>(symbols->size()), inputs.data(),
@@ -308,7 +313,12 @@ Status Interpreter::run_node(uint32_t position, std::vector<int64_t>* symbols, V
     std::string origins;
     const tenon_sink_t sink = sink_to(&origins);
     if (node.loc != 0) (void)graph_api().loc_text(graph_api().self, graph_, node.loc, &sink);
-    profile->event(profile->self, str(sym_text(node.op)), str(origins), begin, now_ns(), 0, 0, 0);
+    auto event = sized<tenon_profile_event_t>();
+    event.name = str(sym_text(node.op));
+    event.origins = str(origins);
+    event.begin_ns = begin;
+    event.end_ns = now_ns();
+    profile->event(profile->self, &event);
   }
   for (uint32_t i = 0; i < node.result_count; ++i) {
     values->arrays[node.results[i]] = outputs[i];

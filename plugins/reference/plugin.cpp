@@ -12,7 +12,7 @@ tenon::Status accept() {
                      "The reference device needs tenon.host.registry/1.");
 }
 
-const tenon_interface_t kInterfaces[] = {
+constexpr tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_DEVICE_ID, tenon::reference::kDeviceApi),
     tenon::offer(TENON_COMPILE_ID, tenon::reference::kCompileApi),
 };

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <string>
 
+#include "dialects.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/kernelgen/device/text_device.h"
+#include "tenon/kernelgen/print/print.h"
 
 namespace tenon::sim {
 namespace {
@@ -60,12 +62,19 @@ Status claim_ops(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_co
                  const tenon_claim_sink_t* sink) {
   kg::HostTables host;
   TENON_TRY(kg::open_host_tables(context().host, &host));
+  Text text;
+  TENON_TRY(text_of_settings(&text));
+  kg::LoweringLimits limits;
+  if (!text.target.fp64) {
+    limits.dtypes &= ~(1u << TENON_F64);
+    limits.refuses = [&](const kg::Pool& pool) { return kg::needs_f64(pool, text.target); };
+  }
   const std::string_view list = setting("TENON_SIM_OPS");
-  if (list.empty()) return kg::claim_nodes(host, graph, {}, kRates, sink);
+  if (list.empty()) return kg::claim_nodes(host, graph, limits, kRates, sink);
   OpFilter filter{sink, context().graph, graph, ops_for(list, view(target))};
   const tenon_claim_sink_t through{sizeof(tenon_claim_sink_t), 0, &filter, OpFilter::claim,
                                    OpFilter::refuse};
-  return kg::claim_nodes(host, graph, {}, kRates, &through);
+  return kg::claim_nodes(host, graph, limits, kRates, &through);
 }
 
 }  // namespace tenon::sim

@@ -82,11 +82,13 @@ Status perform_copy(Device& device, const tenon_copy_t& c, Queue& queue) {
   if (device.is_pinned(c.host_from, c.length_bytes) || device.is_pinned(c.host_to, c.length_bytes))
     device.pinned_copies.fetch_add(1);
   const uint64_t length = begun.ok() ? c.length_bytes : c.length_bytes / 2;
-  const DeviceMemory::Access access(device.memory);
+  Device& source = c.from_device == nullptr ? device : *device_of(c.from_device);
+  // A device that is lost fails what its own queues run; its memory is there until it is closed.
+  const DeviceMemory::Access access(device.memory), source_access(source.memory);
   void *from = nullptr, *to = nullptr;
   if (tenon_copy_reads(&c)) {
     TENON_TRY(
-        device.memory.translate(handle_of(c.from), c.from_offset_bytes, c.length_bytes, &from));
+        source.memory.translate(handle_of(c.from), c.from_offset_bytes, c.length_bytes, &from));
   }
   if (tenon_copy_writes(&c)) {
     TENON_TRY(device.memory.translate(handle_of(c.to), c.to_offset_bytes, c.length_bytes, &to));
@@ -158,10 +160,14 @@ Status raise(const Fault& fault) {
 Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   Device& device = *device_of(d);
   TENON_TRY(device.alive());
-  TENON_TRY(check_copy_kind(*c));
+  tenon_copy_t own;
+  TENON_TRY(take_copy(c, &own));
+  TENON_TRY(check_copy_kind(own));
+  if (own.from_device != nullptr)
+    return fail(TENON_INVALID_ARGUMENT, "sim: only a queue copies from another device");
   Fence done(0);
-  device.default_queue->submit(
-      {}, {&done, 1}, [&device, c](Queue& queue) { return perform_copy(device, *c, queue); });
+  device.default_queue->submit({}, {&done, 1},
+                               [&](Queue& queue) { return perform_copy(device, own, queue); });
   return done.wait(1, UINT64_MAX);
 }
 
@@ -230,10 +236,20 @@ Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* c, const tenon_fe
                   uint32_t wait_count, tenon_fence_point_t signal) {
   Device* device = queue_of(q)->device;
   TENON_TRY(device->alive());
-  TENON_TRY(check_copy_kind(*c));
+  tenon_copy_t own;
+  TENON_TRY(take_copy(c, &own));
+  TENON_TRY(check_copy_kind(own));
   queue_of(q)->queue->submit(
       points_of(waits, wait_count), point_of(signal),
-      [device, c = *c](Queue& queue) { return perform_copy(*device, c, queue); }, holds_back());
+      [device, own](Queue& queue) { return perform_copy(*device, own, queue); }, holds_back());
+  return {};
+}
+
+// The devices of one machine, whose memory any of them reads.
+Status reaches(void*, tenon_queue_t* q, tenon_device_t* from, uint32_t* out) {
+  TENON_TRY(queue_of(q)->device->alive());
+  (void)from;
+  *out = setting("TENON_SIM_APART") != "1";
   return {};
 }
 
@@ -385,10 +401,16 @@ const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
                                          entry<alloc_pinned>,
                                          entry<free_pinned>};
 
-const tenon_queue_api_t kQueueTable = {sizeof(tenon_queue_api_t), nullptr,
-                                       entry<queue_create>,       entry<queue_destroy>,
-                                       entry<copy_async>,         entry<fence_create>,
-                                       entry<fence_destroy>,      entry<fence_query>,
-                                       entry<fence_signal>,       entry<fence_wait>};
+const tenon_queue_api_t kQueueTable = {sizeof(tenon_queue_api_t),
+                                       nullptr,
+                                       entry<queue_create>,
+                                       entry<queue_destroy>,
+                                       entry<copy_async>,
+                                       entry<fence_create>,
+                                       entry<fence_destroy>,
+                                       entry<fence_query>,
+                                       entry<fence_signal>,
+                                       entry<fence_wait>,
+                                       entry<reaches>};
 
 }  // namespace tenon::sim

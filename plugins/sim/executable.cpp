@@ -3,7 +3,6 @@
 #include "executable.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "claim.h"
 #include "device.h"
+#include "dialects.h"
 #include "kernel_module.h"
 #include "tenon/abi/host.h"
 #include "tenon/abi/toolchain.h"
@@ -25,8 +25,6 @@ namespace {
 namespace kg = tenon::kernelgen;
 
 constexpr std::string_view kName = "sim";
-// Work items in a group: enough for races to happen, few enough to be quick.
-constexpr uint32_t kGroup = 16;
 struct Executable {
   Device* device = nullptr;
   kg::DeviceProgram program;
@@ -63,21 +61,22 @@ Status toolchain(const tenon_toolchain_api_t** out) {
                                     str(TENON_TOOLCHAIN_ID), reinterpret_cast<const void**>(out));
 }
 
-// The work items of kernels, in warps of TENON_SIM_WARP items if that is set.
-Status kernel_target(kg::Target* out) {
-  uint32_t warp = 0;
-  const std::string_view text = setting("TENON_SIM_WARP");
-  if (!text.empty()) {
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), warp);
-    const bool known = warp == 8 || warp == 16 || warp == 32 || warp == 64;
-    if (error != std::errc() || end != text.data() + text.size() || !known) {
-      return fail(TENON_INVALID_ARGUMENT,
-                  cat("sim: TENON_SIM_WARP is 8, 16, 32 or 64, not ", quoted(text)));
-    }
-  }
-  *out = kg::Target::opencl(true, std::max(kGroup, 2 * warp));
-  out->warp = warp;
-  return {};
+// A device of concrete sizes, as many NPUs are.
+bool is_static() {
+  return setting("TENON_SIM_STATIC") == "1";
+}
+
+// The host does not send such graphs to a device of concrete sizes.
+Status refuse_symbols(const kg::HostTables& host, tenon_graph_t* graph) {
+  auto view = sized<tenon_graph_view_t>();
+  auto main = sized<tenon_region_view_t>();
+  TENON_TRY(Status(host.graph->graph_view(host.graph->self, graph, &view)));
+  if (view.symbol_limit == 0) return {};
+  TENON_TRY(Status(host.graph->region_view(host.graph->self, graph, view.main, &main)));
+  if (main.symbol_count == 0) return {};
+  return fail(TENON_UNIMPLEMENTED,
+              cat("sim: a graph with ", main.symbol_count,
+                  " symbolic sizes; with TENON_SIM_STATIC=1 it compiles concrete sizes alone"));
 }
 
 Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t* options,
@@ -85,14 +84,15 @@ Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_opt
   kg::HostTables host;
   const tenon_toolchain_api_t* tools = nullptr;
   TENON_TRY(open_host_tables(&host));
+  if (is_static()) TENON_TRY(refuse_symbols(host, graph));
   TENON_TRY(kg::refuse_options(host, kName, options));
   TENON_TRY(toolchain(&tools));
   auto artifact = std::make_unique<kg::TextArtifact>();
-  kg::Target target;
-  TENON_TRY(kernel_target(&target));
-  TENON_TRY(kg::build_text(host, kName, graph, target, artifact.get()));
-  TENON_TRY(KernelModule::build(*tools, artifact->text, setting("TENON_SIM_CHECK") == "1",
-                                &artifact->code));
+  Text text;
+  TENON_TRY(text_of_settings(&text));
+  TENON_TRY(kg::build_text(host, kName, graph, text.target, artifact.get()));
+  TENON_TRY(KernelModule::build_unit(*tools, text.toolchain, text.unit(artifact->text),
+                                     setting("TENON_SIM_CHECK") == "1", &artifact->code));
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};
 }
@@ -330,9 +330,14 @@ Status perform(const Run& run, Queue& queue) {
       const kg::ProgramStep& step = run.exe->program.steps[i];
       const kg::ProgramKernel& kernel = run.exe->program.kernels[step.kernel];
       const std::vector<int64_t>& extents = run.layout.launches[i].extents;
-      run.profile->event(run.profile->self, str(step.name), str(step.origins), begin, now_ns(),
-                         static_cast<double>(kernel.flops.evaluate(extents)),
-                         static_cast<double>(kernel.bytes.evaluate(extents)), 0);
+      auto event = sized<tenon_profile_event_t>();
+      event.name = str(step.name);
+      event.origins = str(step.origins);
+      event.begin_ns = begin;
+      event.end_ns = now_ns();
+      event.flops = static_cast<double>(kernel.flops.evaluate(extents));
+      event.bytes = static_cast<double>(kernel.bytes.evaluate(extents));
+      run.profile->event(run.profile->self, &event);
     }
   }
   return check_run(run);
@@ -387,10 +392,11 @@ Status execute(void*, tenon_executable_t* e, const tenon_call_t* call) {
   auto run = std::make_shared<Run>();
   run->exe = &exe;
   TENON_TRY(layout_of(exe, call->symbols, &run->layout));
-  for (uint32_t i = 0; i < call->input_count; ++i) run->inputs.push_back(span_of(call->inputs[i]));
+  for (uint32_t i = 0; i < call->input_count; ++i)
+    run->inputs.push_back(span_of(*tenon_call_input(call, i)));
   for (uint32_t i = 0; i < call->output_count; ++i)
-    run->outputs.push_back(span_of(call->outputs[i]));
-  run->workspace = span_of(call->workspace);
+    run->outputs.push_back(span_of(*tenon_call_output(call, i)));
+  run->workspace = span_of({call->workspace, call->workspace_offset_bytes});
   run->profile = call->profile;
   if (call->queue != nullptr) {
     queue_of(call->queue)
@@ -414,6 +420,7 @@ Status dump(void*, tenon_artifact_t* artifact, tenon_str_t what, const tenon_sin
 Status properties(void*, tenon_str_t, tenon_compile_properties_t* out) {
   tenon_compile_properties_t made = {};
   made.flags = TENON_COMPILE_SAME_BITS;  // the order of every sum is in the text
+  if (is_static()) made.flags |= TENON_COMPILE_STATIC;
   return give_record(out, made);
 }
 

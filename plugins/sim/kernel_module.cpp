@@ -54,6 +54,11 @@ KernelModule::~KernelModule() {
 
 Status KernelModule::build(const tenon_toolchain_api_t& toolchain, std::string_view text,
                            bool watched, std::string* code) {
+  return build_unit(toolchain, TENON_DIALECT_OPENCL_C, cat(kDialectPrelude, text), watched, code);
+}
+
+Status KernelModule::build_unit(const tenon_toolchain_api_t& toolchain, std::string_view dialect,
+                                std::string_view unit, bool watched, std::string* code) {
   const tenon_key_value_t watch{str(TENON_TOOLCHAIN_WATCH), str("1")};
   auto options = sized<tenon_toolchain_options_t>();
   options.optimise = 1;
@@ -62,8 +67,8 @@ Status KernelModule::build(const tenon_toolchain_api_t& toolchain, std::string_v
   std::string diagnostics;
   const tenon_sink_t object = sink_to(code), notes = sink_to(&diagnostics);
   // The toolchain builds for the machine that plays the device.
-  return toolchain.build(toolchain.self, str(""), str(TENON_DIALECT_OPENCL_C),
-                         str(cat(kDialectPrelude, text)), &options, &object, &notes);
+  return toolchain.build(toolchain.self, str(""), str(dialect), str(unit), &options, &object,
+                         &notes);
 }
 
 Status KernelModule::load(const tenon_toolchain_api_t& toolchain, std::string_view code) {

@@ -42,10 +42,13 @@ class KernelModule {
   ~KernelModule();
   KernelModule(const KernelModule&) = delete;
 
-  // INVALID_ARGUMENT with the compiler's messages. watched: requires a toolchain with
+  // OpenCL C. INVALID_ARGUMENT with the compiler's messages. watched: requires a toolchain with
   // TENON_TOOLCHAIN_WATCH.
   static Status build(const tenon_toolchain_api_t& toolchain, std::string_view text, bool watched,
                       std::string* code);
+  // A whole unit, with what group.h wants to be put before the text.
+  static Status build_unit(const tenon_toolchain_api_t& toolchain, std::string_view dialect,
+                           std::string_view unit, bool watched, std::string* code);
 
   Status load(const tenon_toolchain_api_t& toolchain, std::string_view code);
   Status find(std::string_view kernel, tenon_opencl_run_t* out) const;

@@ -6,7 +6,7 @@
 #include "executable.h"
 
 namespace {
-const tenon_interface_t kInterfaces[] = {
+constexpr tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_DEVICE_ID, tenon::sim::kDeviceTable),
     tenon::offer(TENON_QUEUE_ID, tenon::sim::kQueueTable),
     tenon::offer(TENON_EXCHANGE_ID, tenon::sim::kExchangeTable),

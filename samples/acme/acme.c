@@ -1,6 +1,5 @@
-/* The device `acme`: memory, copies and one kernel. Ops that it refuses run on the cpu, with
- * copies that the host inserts. Replace the bodies of alloc, copy and add_f32 with code for your
- * hardware, and add kernels to the table at the end. */
+/* The device `acme`: memory, copies and one kernel. Other ops run on the cpu. Replace the bodies
+ * of alloc, copy and add_f32 with code for your hardware, and add kernels to the table. */
 #include <stdlib.h>
 
 #include "tenon/abi/simple_device.h"
@@ -75,6 +74,8 @@ static tenon_code_t add_f32(const tenon_simple_run_t* run) {
 }
 
 static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, NULL, add_f32}};
+TENON_PLUGIN_NOTE("acme", "0.1.0",
+                  TENON_NOTE_OFFERS(TENON_DEVICE_ID, 0) TENON_NOTE_OFFERS(TENON_KERNELS_ID, 0))
 
 tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                 const tenon_plugin_t** out) {
@@ -84,15 +85,14 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                             copy,          close_or_sync};
   static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device},
                                                  {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
-  static const tenon_plugin_t plugin = {sizeof plugin,
-                                        TENON_ABI_VERSION,
-                                        TENON_STR("acme"),
-                                        TENON_STR("0.1.0"),
-                                        TENON_STR(__VERSION__),
-                                        NULL,
-                                        interfaces,
-                                        2,
-                                        NULL};
+  static const tenon_plugin_t plugin = {.size_bytes = sizeof plugin,
+                                        .abi = TENON_TARGET_ABI,
+                                        .name = TENON_STR("acme"),
+                                        .version = TENON_STR("0.1.0"),
+                                        .build_id = TENON_STR(__VERSION__),
+                                        .interfaces = interfaces,
+                                        .interface_count = 2,
+                                        .interface_bytes = sizeof interfaces[0]};
   host = the_host;
   tenon_code_t code = tenon_simple_kernels(host, "acme", &device, kKernels, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;

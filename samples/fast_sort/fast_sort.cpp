@@ -20,7 +20,7 @@ constexpr uint32_t kBits = 8, kBuckets = 1u << kBits;
 enum Param { kLine, kDescending };
 
 tenon_code_t suits(const tenon_simple_call_t* call, tenon_simple_plan_t* plan) {
-  const tenon_type_t& type = call->call->operands[0].type;
+  const tenon_type_t& type = tenon_kernel_operand(call->call, 0)->type;
   const std::span<const int64_t> dims(type.dims, type.rank);
   tenon_attr_t dim = {}, descending = {};
   TENON_TRY(tenon_simple_attr(call, "dim", &dim));
@@ -93,7 +93,7 @@ tenon_code_t sort_f32(const tenon_simple_run_t* run) {
 
 constexpr tenon_simple_kernel_t kKernels[] = {{"sort", 1u << TENON_F32, suits, sort_f32}};
 tenon_kernels_api_t g_kernels;
-const tenon_interface_t g_interfaces[] = {tenon::offer(TENON_KERNELS_ID, g_kernels)};
+constexpr tenon_interface_t g_interfaces[] = {tenon::offer(TENON_KERNELS_ID, g_kernels)};
 
 tenon::Status start() {
   return tenon_simple_kernels(tenon::context().host, "cpu", nullptr, kKernels, std::size(kKernels),

@@ -231,11 +231,16 @@ Status alloc_pinned(void*, tenon_device_t* d, uint64_t size_bytes, void** out) {
   Device& device = *device_of(d);
   const Functions& cl = *device.cl;
   cl_int code = CL_SUCCESS;
-  const size_t bytes = size_bytes == 0 ? 1 : size_bytes;
+  // Runtimes align memory of their own as they like, Oclgrind to less than it asks of buffers.
+  const uint64_t alignment = alignment_of(*device.found);
+  if (size_bytes > SIZE_MAX / 2)
+    return fail(TENON_RESOURCE_EXHAUSTED,
+                cat("opencl: no ", size_bytes, " bytes of pinned memory"));
+  const size_t bytes = size_bytes + alignment;
   const cl_mem memory = cl.clCreateBuffer(device.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR,
                                           bytes, nullptr, &code);
   TENON_TRY(check(code, cat("allocating ", size_bytes, " bytes of pinned memory")));
-  void* const data =
+  void* const mapped =
       cl.clEnqueueMapBuffer(device.own->queue, memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
                             bytes, 0, nullptr, nullptr, &code);
   if (code != CL_SUCCESS) {
@@ -243,27 +248,28 @@ Status alloc_pinned(void*, tenon_device_t* d, uint64_t size_bytes, void** out) {
     return check(code, "mapping pinned memory");
   }
   const std::lock_guard lock(device.mutex);
-  device.pinned[data] = memory;
-  *out = data;
+  *out = reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(mapped) + alignment - 1) / alignment *
+                                 alignment);
+  device.pinned[*out] = {memory, mapped};
   return {};
 }
 
 Status free_pinned(void*, tenon_device_t* d, void* data) {
   Device& device = *device_of(d);
-  cl_mem memory = nullptr;
+  Device::Pinned pinned;
   {
     const std::lock_guard lock(device.mutex);
     const auto at = device.pinned.find(data);
     if (at == device.pinned.end())
       return fail(TENON_INVALID_ARGUMENT, "opencl: this address is not one of pinned memory");
-    memory = at->second;
+    pinned = at->second;
     device.pinned.erase(at);
   }
   const Functions& cl = *device.cl;
-  const cl_int code =
-      cl.clEnqueueUnmapMemObject(device.own->queue, memory, data, 0, nullptr, nullptr);
+  const cl_int code = cl.clEnqueueUnmapMemObject(device.own->queue, pinned.memory, pinned.mapped, 0,
+                                                 nullptr, nullptr);
   cl.clFinish(device.own->queue);
-  cl.clReleaseMemObject(memory);
+  cl.clReleaseMemObject(pinned.memory);
   return check(code, "unmapping pinned memory");
 }
 

@@ -69,7 +69,11 @@ struct Device {
   std::shared_ptr<Line> own;  // for blocking calls
   std::mutex mutex;
   std::vector<std::shared_ptr<Line>> lines;  // its own, and those of queues
-  std::map<void*, cl_mem> pinned;
+  struct Pinned {
+    cl_mem memory;
+    void* mapped;  // where the runtime mapped it; what was given begins behind that, aligned
+  };
+  std::map<void*, Pinned> pinned;
   uint64_t used_bytes = 0, peak_bytes = 0;
 
   ~Device();

@@ -4,7 +4,7 @@
 
 namespace {
 
-const tenon_interface_t kInterfaces[] = {
+constexpr tenon_interface_t kInterfaces[] = {
     tenon::offer(TENON_DEVICE_ID, opencl_sample::kDeviceTable),
     tenon::offer(TENON_QUEUE_ID, opencl_sample::kQueueTable),
     tenon::offer(TENON_EXCHANGE_ID, opencl_sample::kExchangeTable),

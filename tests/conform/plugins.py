@@ -38,10 +38,11 @@ def level(tenon, manifest, folder, more, variables):
 
 
 # Devices that compute, and those with queues; the others reach level 2.
-LEVELS = {"cpu.plugin.json": 3, "reference.plugin.json": 3, "sim.plugin.json": 4, "cuda.plugin.json": 4}
+# Without a GPU there is nothing to run kernels of cublaslt on; fake_cublaslt_conform has one.
+LEVELS = {"cublaslt.plugin.json": 1, "cpu.plugin.json": 3, "reference.plugin.json": 3, "sim.plugin.json": 4, "cuda.plugin.json": 4, "intel.plugin.json": 4, "mps.plugin.json": 4, "rocm.plugin.json": 4}
 # Plugins of hardware that a machine may lack, and what the runner says then: the plugin explains
 # itself, and no more can be seen.
-HARDWARE = {"cuda.plugin.json"}
+HARDWARE = {"cuda.plugin.json", "intel.plugin.json", "mps.plugin.json", "rocm.plugin.json"}
 NO_DEVICE = "there is no device of this plugin in this machine"
 
 

@@ -53,6 +53,15 @@ inline tenon_sim_counts_t counts(uint32_t ordinal = 0) {
   return out;
 }
 
+// Opens the session, and compiles the model for the device.
+inline Status compile(Session& session, std::string_view text, std::string_view device,
+                      Program* out) {
+  Model model;
+  TENON_TRY(session.open());
+  TENON_TRY(session.load_bytes(text, "g.tir", &model));
+  return model.compile({.device = device}, out);
+}
+
 // A model to run again and again on the same inputs. The reference's results are the expected ones.
 class Case {
  public:

@@ -13,13 +13,10 @@ graph @g(%x: f32[4096]) -> (y: f32[4096]) {
 
 void a_device_of_little_memory() {
   setenv("TENON_DEVICE_MEMORY_LIMIT", "nonsense, sim=20k ,sim:1=1m", 1);
-  Session session;
-  Model model;
+  Session session, other;
   Program first, second;
-  ASSERT_TRUE(session.open().ok());
-  ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok()) << failure_text();
-  ASSERT_TRUE(model.compile({.device = "sim"}, &first).ok()) << failure_text();
-  ASSERT_TRUE(model.compile({.device = "sim:1"}, &second).ok()) << failure_text();
+  ASSERT_TRUE(compile(session, kModel, "sim", &first).ok()) << failure_text();
+  ASSERT_TRUE(compile(other, kModel, "sim:1", &second).ok()) << failure_text();
   const std::vector<float> x(4096, 2.0f);
   const std::vector<Input> inputs = {ArrayView::of(x, {4096})};
   std::vector<Output> out(1);
@@ -41,11 +38,8 @@ void the_host_is_apart() {
   setenv("TENON_DEVICE_MEMORY_LIMIT", "sim=1m", 1);
   setenv("TENON_MEMORY_LIMIT", "40k", 1);  // the result and what inputs are staged in, no buffer
   Session session;
-  Model model;
   Program program;
-  ASSERT_TRUE(session.open().ok());
-  ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok()) << failure_text();
-  ASSERT_TRUE(model.compile({.device = "sim"}, &program).ok()) << failure_text();
+  ASSERT_TRUE(compile(session, kModel, "sim", &program).ok()) << failure_text();
   const std::vector<float> x(4096, 2.0f);
   const std::vector<Input> inputs = {ArrayView::of(x, {4096})};
   std::vector<Output> out(1);

@@ -53,10 +53,7 @@ void fails(Status status, std::string_view why) {
 class Natives : public testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(session.open().ok());
-    Model model;
-    ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok()) << failure_text();
-    ASSERT_TRUE(model.compile({.device = "sim"}, &program).ok()) << failure_text();
+    ASSERT_TRUE(compile(session, kModel, "sim", &program).ok()) << failure_text();
     // A tensor of the other library: zeros for now.
     ASSERT_TRUE(Tensor::copy(ArrayView::of(zeros, {64}), &owner, "sim").ok());
     ASSERT_TRUE(owner.native("sim", "sim.handle", &memory).ok());
@@ -229,11 +226,8 @@ TEST_F(Natives, EachThreadHasAStream) {
 void with_a_fault(const char* faults, std::string_view why) {
   setenv("TENON_LIMIT_DEVICE_WAIT_SECONDS", "1", 1);
   Session session;
-  Model model;
   Program program;
-  ASSERT_TRUE(session.open().ok());
-  ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok()) << failure_text();
-  ASSERT_TRUE(model.compile({.device = "sim"}, &program).ok()) << failure_text();
+  ASSERT_TRUE(compile(session, kModel, "sim", &program).ok()) << failure_text();
   const std::vector<float> values(64, 1);
   const std::vector<Input> inputs = {Input(ArrayView::of(values, {64}))};
   std::vector<Output> out(1);
@@ -349,9 +343,11 @@ class NativeKernels : public Natives {
     kernels.destroy = [](void*, tenon_kernel_t* k) { delete reinterpret_cast<Triple*>(k); };
     kernels.run = run_triple;
     static const tenon_interface_t interfaces[] = {offer(TENON_KERNELS_ID, kernels)};
-    static tenon_plugin_t plugin = {sizeof plugin, TENON_ABI_VERSION, str("triple"), str("1.0.0"),
-                                    str("test"),   nullptr,           interfaces,    1,
-                                    nullptr};
+    static tenon_plugin_t plugin = {sizeof plugin, TENON_TARGET_ABI,
+                                    str("triple"), str("1.0.0"),
+                                    str("test"),   nullptr,
+                                    interfaces,    1,
+                                    nullptr,       sizeof(tenon_interface_t)};
     ASSERT_EQ(
         plugins->plugin_register(
             plugins->self, &plugin,

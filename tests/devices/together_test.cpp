@@ -8,9 +8,11 @@ namespace tenon::devices_test {
 namespace {
 
 // sim:0 adds, sim:1 multiplies, `null` adds (of two vendors that can, the first named one does),
-// and the cpu gets the rest.
-void split_ops() {
+// and the cpu gets the rest. apart: the two sim devices do not reach each other, so that values go
+// through the host.
+void split_ops(bool apart = false) {
   setenv("TENON_SIM_OPS", "0/add,1/mul,1/sub", 1);
+  setenv("TENON_SIM_APART", apart ? "1" : "0", 1);
 }
 
 // Two chains that change device at each node, one beginning on each device.
@@ -47,8 +49,8 @@ std::string random_graph(uint32_t seed, int nodes) {
   return text + cat("  yield %v", nodes + 1, ", %v", nodes, "\n}\n");
 }
 
-void overlap() {
-  split_ops();
+void overlap(bool apart) {
+  split_ops(apart);
   Case c(crossing_chains(8), {"x", "z"}, {"p", "q"}, 64);
   Program program;
   Binding binding;
@@ -66,7 +68,7 @@ void overlap() {
   end_process();
 }
 TEST(Together, TwoDevicesOfOneKindWorkAtTheSameTime) {
-  IN_A_PROCESS(overlap);
+  for (const bool apart : {false, true}) IN_A_PROCESS([apart] { overlap(apart); });
 }
 
 // The cpu works while the device does: asynchronous work is submitted first, and its results are
@@ -94,8 +96,8 @@ TEST(Together, ADeviceBesideTheCpu) {
   IN_A_PROCESS(beside_the_host);
 }
 
-void random_latencies() {
-  split_ops();
+void random_latencies(bool apart) {
+  split_ops(apart);
   for (uint32_t seed = 1; seed <= 3; ++seed) {
     setenv("TENON_SIM_LATENCY", cat("launch=0-700,copy=0-400,seed=", seed).c_str(), 1);
     Case c(random_graph(seed, 24), {"v0", "v1"}, {"a", "b"}, 64);
@@ -114,7 +116,7 @@ void random_latencies() {
   end_process();
 }
 TEST(Together, RandomGraphsUnderRandomLatencies) {
-  IN_A_PROCESS(random_latencies);
+  for (const bool apart : {false, true}) IN_A_PROCESS([apart] { random_latencies(apart); });
 }
 
 void many_threads() {
@@ -143,8 +145,8 @@ TEST(Together, OneProgramOnTwoDevicesFromManyThreads) {
 
 // The error names the device that failed, although others used what it did not produce; the next
 // run is right.
-void root_cause() {
-  split_ops();
+void root_cause(bool apart) {
+  split_ops(apart);
   Case c(crossing_chains(6), {"x", "z"}, {"p", "q"}, 64);
   Program program;
   Binding binding;
@@ -177,16 +179,16 @@ void root_cause() {
   EXPECT_EQ(c.run(&binding).code(), TENON_DEVICE_LOST);
   EXPECT_NE(failure_text().find("`sim:1`"), std::string::npos) << failure_text();
   unsetenv("TENON_SIM_OPS");
-  c.expect_works("sim");
+  c.expect_works("sim");  // not lost with it
   end_process();
 }
 TEST(Together, TheDeviceThatFailedIsNamed) {
-  IN_A_PROCESS(root_cause);
+  for (const bool apart : {false, true}) IN_A_PROCESS([apart] { root_cause(apart); });
 }
 
 // Work that never ends: the device is given up, its objects are left behind, and others go on.
-void stalled(int ordinal) {
-  split_ops();
+void stalled(int ordinal, bool apart) {
+  split_ops(apart);
   setenv("TENON_LIMIT_DEVICE_WAIT_SECONDS", "5",
          1);  // on a busy machine a device may wait for a second or two
   Case c(crossing_chains(6), {"x", "z"}, {"p", "q"}, 64);
@@ -211,7 +213,7 @@ void stalled(int ordinal) {
   end_process();
 }
 TEST(Together, ADeviceThatHangsIsGivenUp) {
-  for (int ordinal = 0; ordinal < 2; ++ordinal) IN_A_PROCESS([ordinal] { stalled(ordinal); });
+  for (int n = 0; n < 4; ++n) IN_A_PROCESS([n] { stalled(n % 2, n >= 2); });
 }
 
 }  // namespace

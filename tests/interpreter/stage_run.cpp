@@ -216,14 +216,17 @@ void StageRun::scan() {
   StageCode* const codes[] = {&step_, &final_};
   nest(state_, space_, 0, codes, [&] {
     Values now = compute(init_, {});
-    nest(state_, reduce_, space_.size(), codes, [&] {
-      const Values next = compute(step_, now);
-      both_ = now;
-      both_.insert(both_.end(), next.begin(), next.end());
-      compute(final_, both_);
-      store_all(final_, s_.store.size());
-      now = next;
-    });
+    nest(
+        state_, reduce_, space_.size(), codes,
+        [&] {
+          const Values next = compute(step_, now);
+          both_ = now;
+          both_.insert(both_.end(), next.begin(), next.end());
+          compute(final_, both_);
+          store_all(final_, s_.store.size());
+          now = next;
+        },
+        s_.from_end);
   });
 }
 

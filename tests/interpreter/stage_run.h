@@ -7,19 +7,20 @@
 namespace tenon::interpreter {
 
 // Visits every point of `axes` in order, which are loops [first, ...) of each piece of code. Calls
-// body at each point; the body runs the innermost level of the code.
+// body at each point; the body runs the innermost level of the code. from_end: the last point
+// first.
 template <class F>
 void nest(StageState& state, std::span<const uint32_t> axes, size_t first,
-          std::span<StageCode* const> codes, F body, size_t at = 0) {
+          std::span<StageCode* const> codes, F body, bool from_end = false, size_t at = 0) {
   if (at == axes.size()) return body();
   const int64_t n = state.extent_of_axis(axes[at]);
   const uint32_t level = level_of_loop(first + at);
   for (int64_t i = 0; i < n && !state.stop(); ++i) {
     for (StageCode* c : codes) {
-      c->registers[c->loops[first + at]].i = i;
+      c->registers[c->loops[first + at]].i = from_end ? n - 1 - i : i;
       if (level < innermost(*c)) execute(state, *c, level);
     }
-    nest(state, axes, first, codes, body, at + 1);
+    nest(state, axes, first, codes, body, from_end, at + 1);
   }
 }
 

@@ -203,7 +203,8 @@ void TreeRun::shuffle(const Node& n) {
   const uint32_t w = lanes(n.dst);
   std::vector<Lane> from(w);
   each_item([&](uint32_t k) {
-    for (uint32_t l = 0; l < w; ++l) from[l] = lane(n.args[0], k, (l + n.ref) % w);
+    for (uint32_t l = 0; l < w; ++l)
+      from[l] = lane(n.args[0], k, n.list.empty() ? (l + n.ref) % w : n.list[l]);
     for (uint32_t l = 0; l < w; ++l) set(n.dst, k, l, from[l]);
   });
 }

@@ -63,8 +63,8 @@ struct Device {
   // Two outputs: 3 bytes for each unit of the symbol, and one of data-dependent size.
   static tenon_code_t needs(void* self, tenon_executable_t*, tenon_symbols_t symbols,
                             tenon_needs_t* out) {
-    out->outputs[0] = {3 * static_cast<uint64_t>(symbols.values[0]), nullptr, of(self).alias};
-    out->outputs[1] = {TENON_SIZE_UNKNOWN, nullptr, TENON_NO_ALIAS};
+    *tenon_need(out, 0) = {3 * static_cast<uint64_t>(symbols.values[0]), nullptr, of(self).alias};
+    *tenon_need(out, 1) = {TENON_SIZE_UNKNOWN, nullptr, TENON_NO_ALIAS};
     out->workspace_bytes = 8;
     return TENON_OK;
   }
@@ -72,7 +72,9 @@ struct Device {
     tenon_span_t span = {};
     of(self).fails = true;  // during the request it holds a lock that a copy would wait for
     const tenon_code_t code =
-        call->output == nullptr ? TENON_OK : call->output(call->output_self, 1, 6, &span);
+        call->output == nullptr
+            ? TENON_OK
+            : call->output(call->output_self, 1, 6, &span.buffer, &span.offset_bytes);
     return of(self).fails = false, code;
   }
   static tenon_code_t create(void* self, tenon_device_t*, const tenon_kernel_call_t*,
@@ -151,6 +153,7 @@ class PoisonTest : public testing::Test {
     tenon_needs_t needs = {};
     needs.size_bytes = sizeof needs;
     needs.output_count = 2;
+    needs.need_bytes = sizeof outputs[0];
     needs.outputs = outputs;
     ASSERT_EQ(c_->needs(c_->self, executable_, {&symbol_, 1}, &needs), TENON_OK);
   }
@@ -162,7 +165,9 @@ class PoisonTest : public testing::Test {
     call.output_count = 2;
     call.inputs = in;
     call.outputs = out;
-    call.workspace = workspace;
+    call.span_bytes = sizeof *in;
+    call.workspace = workspace.buffer;
+    call.workspace_offset_bytes = workspace.offset_bytes;
     call.symbols = {&symbol_, 1};
     return call;
   }
@@ -256,10 +261,12 @@ TEST_F(PoisonTest, AnOutputThatTheDeviceAsksFor) {
   tenon_call_t call = call_of(&in, outs, {buffer(8), 0});
   tenon_span_t late = {buffer(8), 0};
   call.output_self = &late;
-  call.output = [](void* self, uint32_t index, uint64_t size, tenon_span_t* out) -> tenon_code_t {
+  call.output = [](void* self, uint32_t index, uint64_t size, tenon_buffer_t** out_buffer,
+                   uint64_t* out_offset_bytes) -> tenon_code_t {
     EXPECT_EQ(index, 1u);
     EXPECT_EQ(size, 6u);
-    return *out = *static_cast<tenon_span_t*>(self), TENON_OK;
+    const auto* given = static_cast<const tenon_span_t*>(self);
+    return *out_buffer = given->buffer, *out_offset_bytes = given->offset_bytes, TENON_OK;
   };
   EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_OK);
   EXPECT_TRUE(poisoned(Device::bytes(late.buffer).data(), 6));

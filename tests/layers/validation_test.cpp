@@ -239,9 +239,12 @@ struct Device {
     out->memory_bytes = 1 << 20;
     return TENON_OK;
   }
-  static tenon_code_t open(void* self, uint32_t, tenon_device_t** out) {
-    return *out = is(self, "null_device") ? nullptr : reinterpret_cast<tenon_device_t*>(self),
-           TENON_OK;
+  static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
+    auto* const device = reinterpret_cast<tenon_device_t*>(static_cast<char*>(self) + ordinal);
+    return *out = is(self, "null_device") ? nullptr : device, TENON_OK;
+  }
+  static tenon_code_t reaches(void* self, tenon_queue_t*, tenon_device_t*, uint32_t* out) {
+    return *out = !is(self, "reaches_no_more"), TENON_OK;
   }
   static tenon_code_t close(void*, tenon_device_t*) { return TENON_OK; }
   static tenon_code_t alloc(void* self, tenon_device_t*, uint64_t size, tenon_buffer_t** out) {
@@ -329,8 +332,9 @@ struct Device {
   static void executable_release(void*, tenon_executable_t*) {}
   static tenon_code_t needs(void* self, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* out) {
     static uint64_t more = 0;
-    out->outputs[0] = {64 + (is(self, "moody") ? ++more : 0), out->outputs[0].dims, TENON_NO_ALIAS};
-    if (is(self, "long_needs")) out->outputs[1].size_bytes_max = 0;
+    *tenon_need(out, 0) = {64 + (is(self, "moody") ? ++more : 0), tenon_need(out, 0)->dims,
+                           TENON_NO_ALIAS};
+    if (is(self, "long_needs")) tenon_need(out, 1)->size_bytes_max = 0;
     out->workspace_bytes = 64;
     return TENON_OK;
   }
@@ -340,7 +344,7 @@ struct Device {
     if (is(self, "asks") && call->output != nullptr) {
       tenon_span_t span{};
       ++static_cast<Device*>(self)->asked;
-      return call->output(call->output_self, 0, 64, &span);
+      return call->output(call->output_self, 0, 64, &span.buffer, &span.offset_bytes);
     }
     return is(self, "fails_and_signals") ? refuse(TENON_ABORTED) : TENON_OK;
   }
@@ -358,7 +362,8 @@ class ValidationTest : public testing::Test {
                 Device::queue_create,  Device::queue_destroy,
                 Device::copy_async,    Device::fence_create,
                 Device::fence_destroy, Device::fence_query,
-                Device::fence_signal,  Device::fence_wait};
+                Device::fence_signal,  Device::fence_wait,
+                Device::reaches};
     b_.compile = {sizeof b_.compile,
                   &b_,
                   Device::claim,
@@ -416,6 +421,7 @@ class ValidationTest : public testing::Test {
     tenon_needs_t needs = {};
     needs.size_bytes = sizeof needs;
     needs.output_count = 1;
+    needs.need_bytes = sizeof need[0];
     needs.outputs = need;
     ASSERT_EQ(c_->needs(c_->self, executable_, {}, &needs), TENON_OK);
   }
@@ -426,7 +432,9 @@ class ValidationTest : public testing::Test {
     call.input_count = call.output_count = 1;
     call.inputs = &in;
     call.outputs = &out;
-    call.workspace = workspace;
+    call.span_bytes = sizeof in;
+    call.workspace = workspace.buffer;
+    call.workspace_offset_bytes = workspace.offset_bytes;
     if (queued) call.queue = queue_, call.signal = {fence_, 9};
     return c_->execute(c_->self, executable_, &call);
   }
@@ -509,6 +517,7 @@ TEST_F(ValidationTest, RecordsOfOlderCallers) {
   tenon_needs_t needs = {};
   needs.size_bytes = offsetof(tenon_needs_t, lower_bound_bytes);
   needs.output_count = 1;
+  needs.need_bytes = sizeof need[0];
   needs.outputs = need;
   needs.lower_bound_bytes = 77;
   ASSERT_EQ(c_->needs(c_->self, executable_, {}, &needs), TENON_OK);
@@ -521,8 +530,9 @@ TEST_F(ValidationTest, RecordsOfOlderCallers) {
   call.input_count = call.output_count = 1;
   call.inputs = &in;
   call.outputs = &out;
-  call.workspace = {alloc(64), 0};
-  call.output = [](void*, uint32_t, uint64_t, tenon_span_t*) {
+  call.span_bytes = sizeof in;
+  call.workspace = alloc(64);
+  call.output = [](void*, uint32_t, uint64_t, tenon_buffer_t**, uint64_t*) {
     return TENON_INTERNAL;
   };  // behind the caller's record
   b_.wrong = "asks";
@@ -545,11 +555,13 @@ TEST_F(ValidationTest, OutputsThatAreAskedFor) {
   call.input_count = call.output_count = 1;
   call.inputs = &in;
   call.outputs = &out;
-  call.workspace = {alloc(64), 0};
+  call.span_bytes = sizeof in;
+  call.workspace = alloc(64);
   call.output_self = this;
-  call.output = [](void* self, uint32_t, uint64_t size, tenon_span_t* made) {
-    return *made = {static_cast<ValidationTest_OutputsThatAreAskedFor_Test*>(self)->alloc(size), 0},
-           TENON_OK;
+  call.output = [](void* self, uint32_t, uint64_t size, tenon_buffer_t** out_buffer,
+                   uint64_t* out_offset_bytes) {
+    *out_buffer = static_cast<ValidationTest_OutputsThatAreAskedFor_Test*>(self)->alloc(size);
+    return *out_offset_bytes = 0, TENON_OK;
   };
   EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_OK);
   expect({});
@@ -616,6 +628,36 @@ TEST_F(ValidationTest, WrongCopies) {
   c.to_offset_bytes = 60;  // the device returns OK, so both sides are wrong
   EXPECT_EQ(d_->copy(d_->self, device_, &c), TENON_OK);
   expect({"R-M07", "R-C17"});
+}
+
+TEST_F(ValidationTest, CopiesFromAnotherDevice) {
+  open_queue();
+  tenon_device_t* other = nullptr;
+  ASSERT_EQ(d_->open(d_->self, 1, &other), TENON_OK);
+  tenon_buffer_t *there = nullptr, *here = alloc(64);
+  ASSERT_EQ(d_->alloc(d_->self, other, 64, &there), TENON_OK);
+  tenon_copy_t c = copy_of(TENON_COPY_DEVICE_TO_DEVICE, 64);
+  c.from = there;
+  c.to = here;
+  c.from_device = other;
+  const auto submit_copy = [&](uint64_t value) {
+    return q_->copy_async(q_->self, queue_, &c, nullptr, 0, {fence_, value});
+  };
+  EXPECT_EQ(submit_copy(4), TENON_OK);
+  expect({"R-M21"});  // nobody asked
+  g_broken.clear();
+  uint32_t yes = 0;
+  EXPECT_EQ(q_->reaches(q_->self, queue_, other, &yes), TENON_OK);
+  EXPECT_EQ(yes, 1u);
+  EXPECT_EQ(submit_copy(5), TENON_OK);
+  expect({});
+  c.from = here;  // not of that device
+  EXPECT_NE(submit_copy(6), TENON_OK);
+  expect({"R-M01"});
+  g_broken.clear();
+  b_.wrong = "reaches_no_more";
+  EXPECT_EQ(q_->reaches(q_->self, queue_, other, &yes), TENON_OK);
+  expect({"R-D31"});
 }
 
 TEST_F(ValidationTest, TwoCallsAtOnce) {

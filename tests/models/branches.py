@@ -42,6 +42,69 @@ KNOWN = model([helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Ga
               [("two", np.float32(2)), ("one", np.int64(1)), ("three", np.int64(3))])
 SHAPED = model([helper.make_node("Reshape", ["x", "to"], ["y"])], [X, value("to", TensorProto.INT64, [2])])
 
+# Branches that cannot be imported, or whose shapes do not fit these inputs.
+FOREIGN = branch(helper.make_node("Frobnicate", ["x"], ["t"], name="the unknown", domain="ai.vendor"))
+MANY = branch(helper.make_node("Frobnicate", ["x"], ["s"], domain="ai.vendor"), helper.make_node("Blurb", ["s"], ["t"], domain="ai.vendor"))
+MISFIT = branch(helper.make_node("Reshape", ["x", "five"], ["t"], name="the misfit"))
+CONSTANTS = [("two", np.float32(2)), ("one", np.int64(1)), ("three", np.int64(3)), ("rate", np.int64(16000)), ("five", np.array([5]))]
+
+
+def choosing(condition, inputs, then_branch, else_branch):
+    """y of a branch; `condition` are the nodes that make `c`."""
+    made = model([*condition, helper.make_node("If", ["c"], ["y"], then_branch=then_branch, else_branch=else_branch)], inputs, CONSTANTS)
+    del made.graph.output[:]
+    made.graph.output.append(value("y", TensorProto.FLOAT, ["n", "m"]))
+    return made
+
+
+def by_width(then_branch, else_branch):
+    """The condition follows from a constant dim, by a node."""
+    nodes = [helper.make_node("Shape", ["x"], ["shape"]), helper.make_node("Gather", ["shape", "one"], ["width"]),
+             helper.make_node("Equal", ["width", "three"], ["c"])]
+    return choosing(nodes, [X], then_branch, else_branch)
+
+
+def by_rate(then_branch, else_branch):
+    """The condition follows from an input."""
+    rate = value("rate_of_x", TensorProto.INT64, [])
+    fixed = value("x", TensorProto.FLOAT, [2, 3])
+    return choosing([helper.make_node("Equal", ["rate_of_x", "rate"], ["c"])], [fixed, rate], then_branch, else_branch)
+
+
+def by_sum(then_branch, else_branch):
+    """Only a run tells the condition."""
+    nodes = [helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0), helper.make_node("Greater", ["sum", "two"], ["c"])]
+    return choosing(nodes, [X], then_branch, else_branch)
+
+
+# Branches that give values of other types than DOUBLED.
+FLAT = branch(helper.make_node("Reshape", ["x", "six"], ["t"]))
+INTEGERS = branch(helper.make_node("Cast", ["x"], ["t"], to=TensorProto.INT64))
+NARROW = branch(helper.make_node("Slice", ["x", "zero", "single", "axis"], ["t"]))
+CONSTANTS += [("six", np.array([6])), ("zero", np.array([0])), ("single", np.array([1])), ("axis", np.array([1]))]
+
+
+def called_in_branch():
+    """A function with an unknown op, called in a branch and then outside of it."""
+    call = helper.make_node("F", ["x"], ["t"], domain="own")
+    made = by_rate(branch(call), DOUBLED)
+    made.graph.node.append(helper.make_node("F", ["y"], ["z"], domain="own"))
+    made.graph.node.append(helper.make_node("Other", ["z"], ["w"], domain="ai.vendor"))
+    made.functions.append(helper.make_function(
+        "own", "F", ["a"], ["b"], [helper.make_node("Frobnicate", ["a"], ["b"], domain="ai.vendor")],
+        [helper.make_opsetid("", 17), helper.make_opsetid("ai.vendor", 1)]))
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    return made
+
+
+def loop_of_two_conditions():
+    """A body that the loop cannot end with."""
+    body = helper.make_graph([helper.make_node("Identity", ["both"], ["go"]), helper.make_node("Identity", ["v"], ["w"])], "body",
+                             [value("i", TensorProto.INT64, []), value("c", TensorProto.BOOL, []), value("v", TensorProto.FLOAT, ["n", 3])],
+                             [value("go", TensorProto.BOOL, [2]), value("w", TensorProto.FLOAT, ["n", 3])])
+    return model([helper.make_node("Loop", ["three", "", "x"], ["y"], name="the loop", body=body)], [X],
+                 [("three", np.int64(3)), ("both", np.array([True, True]))])
+
 
 class Test:
     def __init__(self, tenon):
@@ -83,6 +146,29 @@ def main():
         test.same(f"known on {device}", test.run(KNOWN, {"x": x}, *at), 2 * x)
         test.same(f"fixed on {device}", test.run(SHAPED, {"x": x}, "--value", "to=3,-1", *at), x.reshape(3, 2))
         test.same(f"not fixed on {device}", test.run(SHAPED, {"x": x, "to": np.array([3, 2])}, *at), x.reshape(3, 2))
+        wide, narrow = np.array(16000), np.array(8000)
+        for name, other in (("unknown op", FOREIGN), ("misfit", MISFIT)):
+            test.same(f"{name} behind a shape on {device}", test.run(by_width(DOUBLED, other), {"x": x}, *at), 2 * x)
+            test.same(f"{name} behind an input on {device}", test.run(by_rate(DOUBLED, other), {"x": x, "rate_of_x": wide}, *at), 2 * x)
+            test.same(f"{name} before an input on {device}", test.run(by_rate(other, DOUBLED), {"x": x, "rate_of_x": narrow}, *at), 2 * x)
+            test.same(f"{name} behind a fixed input on {device}", test.run(by_rate(DOUBLED, other), {"x": x}, "--value", "rate_of_x=16000", *at),
+                      2 * x)
+        for name, other in (("another rank", FLAT), ("another type", INTEGERS), ("another size", NARROW)):
+            test.same(f"{name} behind an input on {device}", test.run(by_rate(DOUBLED, other), {"x": x, "rate_of_x": wide}, *at), 2 * x)
+    for name, other in (("ranks", FLAT), ("element types", INTEGERS), ("sizes", NARROW)):
+        got = test.run(by_sum(DOUBLED, other), {"x": x[:2]}, "--dim", "n=2")
+        fits = isinstance(got, str) and "its branches give" in got and name in got and "T0714" in got
+        test.told(f"branches of different {name}", "" if fits else str(got))
+    for name, got, wanted in (("an unknown op is taken", test.run(by_rate(DOUBLED, FOREIGN), {"x": x, "rate_of_x": narrow}), "'the unknown'"),
+                              ("an unknown op may be taken", test.run(by_sum(DOUBLED, FOREIGN), {"x": x}), "T0704"),
+                              ("a misfit is taken", test.run(by_rate(DOUBLED, MISFIT), {"x": x, "rate_of_x": narrow}), "the misfit"),
+                              ("an unknown op may be taken in any size", test.run(by_sum(DOUBLED, FOREIGN), {"x": x}), "--dim L=N"),
+                              ("a function of a branch and of the model", test.run(called_in_branch(), {"x": x, "rate_of_x": narrow}), "2 ops are not known"),
+                              ("all unknown ops of a taken branch", test.run(by_width(MANY, DOUBLED), {"x": x}), "2 ops are not known"),
+                              ("all unknown ops of both branches", test.run(by_sum(MANY, FOREIGN), {"x": x}), "'Blurb'"),
+                              ("a body of a node", test.run(loop_of_two_conditions(), {"x": x}), "'Loop'): its body"),
+                              ("a known unknown op", test.run(by_width(FOREIGN, DOUBLED), {"x": x}), "'Frobnicate'")):
+        test.told(name, "" if isinstance(got, str) and wanted in got else f"{wanted} was expected: {got}")
     for name, got, wanted in (("does not fit", test.run(SHAPED, {"x": x, "to": np.array([4, 2])}), "T0713"),
                               ("too few integers", test.run(SHAPED, {"x": x}, "--value", "to=3"), "T0714"),
                               ("no such input", test.run(SHAPED, {"x": x}, "--value", "too=3,2"), "T0714"),

@@ -39,7 +39,7 @@ class DigitsTest : public testing::Test {
 
   static File read(const std::string& name) {
     File file;
-    const tenon_file_tensor_sink_t sink{&file, keep};
+    const tenon_file_tensor_sink_t sink{sizeof sink, 0, &file, keep};
     const std::string path = std::string(TENON_DIGITS) + "/" + name;
     EXPECT_EQ(session_.api().tensors_read(session_.api().self, tenon::str(path), &sink), TENON_OK)
         << tenon::failure_text();

@@ -93,6 +93,50 @@ class ResidualCnn(nn.Module):
         return self.head(torch.flatten(self.pool(x), 1))
 
 
+class DecoderStep(nn.Module):
+    """One token of a decoder: embedding, rotary positions, attention over the keys and values of
+    the tokens before, gated layers, logits. The keys and values, longer by one, are results."""
+
+    def __init__(self, words=96, width=32, heads=4, depth=2):
+        super().__init__()
+        self.heads, self.size = heads, width // heads
+        self.embedding = nn.Embedding(words, width)
+        self.blocks = nn.ModuleList(
+            nn.ModuleDict({name: nn.Linear(a, b, bias=False) for name, a, b in
+                           (("query", width, width), ("key", width, width), ("value", width, width),
+                            ("output", width, width), ("gate", width, 2 * width),
+                            ("up", width, 2 * width), ("down", 2 * width, width))})
+            for _ in range(depth))
+        self.head = nn.Linear(width, words, bias=False)
+
+    def norm(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+
+    def rotate(self, x, position):
+        half = self.size // 2
+        angle = position * torch.tensor([10000.0 ** (-i / half) for i in range(half)])
+        a, b = x[..., :half], x[..., half:]
+        return torch.cat((a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()), -1)
+
+    def split(self, x):
+        return x.reshape(1, 1, self.heads, self.size).transpose(1, 2)
+
+    def forward(self, token, position, *past):
+        x, now = self.embedding(token), []
+        for i, block in enumerate(self.blocks):
+            h = self.norm(x)
+            key = self.rotate(self.split(block["key"](h)), position)
+            keys = torch.cat((past[2 * i], key), 2)
+            values = torch.cat((past[2 * i + 1], self.split(block["value"](h))), 2)
+            query = self.rotate(self.split(block["query"](h)), position)
+            seen = torch.softmax(query @ keys.transpose(-1, -2) * self.size ** -0.5, -1) @ values
+            x = x + block["output"](seen.transpose(1, 2).reshape(x.shape))
+            h = self.norm(x)
+            x = x + block["down"](nn.functional.silu(block["gate"](h)) * block["up"](h))
+            now += [keys, values]
+        return self.head(self.norm(x)), *now
+
+
 def random_statistics(model, generator):
     """Gives batch norms statistics other than 0 and 1, which would hide a mistake."""
     for module in model.modules():
@@ -108,11 +152,11 @@ def causal_mask(seq):
     return torch.triu(torch.full((seq, seq), -1e9), 1)
 
 
-def export(name, model, inputs, dynamic, run_inputs):
+def export(name, model, inputs, dynamic, run_inputs, results=("y",)):
     path = HERE / f"{name}.onnx"
     random_statistics(model, torch.Generator().manual_seed(2))
     torch.onnx.export(model.eval(), tuple(inputs.values()), str(path), opset_version=17,
-                      input_names=list(inputs), output_names=["y"], dynamic_axes=dynamic,
+                      input_names=list(inputs), output_names=list(results), dynamic_axes=dynamic,
                       training=torch.onnx.TrainingMode.PRESERVE, do_constant_folding=False,
                       dynamo=False)
     onnx.checker.check_model(onnx.load(str(path)), full_check=True)
@@ -148,6 +192,13 @@ def main():
     image = torch.randn(2, 3, 16, 16)
     export("residual_cnn", ResidualCnn(), {"image": image},
            {"image": {0: "batch"}, "y": {0: "batch"}}, {"image": image})
+
+    torch.manual_seed(5)
+    past = [f"{kind}{layer}" for layer in range(2) for kind in ("keys", "values")]
+    feeds = {"token": torch.tensor([[7]]), "position": torch.tensor(11.0),
+             **{name: torch.randn(1, 4, 11, 8) for name in past}}
+    results = ("y", *(f"{name}_now" for name in past))
+    export("decoder", DecoderStep(), feeds, {name: {2: "past"} for name in past}, feeds, results)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ class Runner {
     std::vector<Array> arrays(info_.input_count);
     for (uint32_t i = 0; i < info_.input_count; ++i) {
       const std::string name(tenon::view(info_.inputs[i].name));
-      const tenon_file_tensor_sink_t sink{&arrays[i], keep};
+      const tenon_file_tensor_sink_t sink{sizeof sink, 0, &arrays[i], keep};
       TENON_TRY(session_.api().tensors_read(session_.api().self,
                                             tenon::str(folder + "/" + name + ".npy"), &sink));
       TENON_TRY(binding_.input(name, {arrays[i].dtype, arrays[i].dims, arrays[i].bytes.data()}));

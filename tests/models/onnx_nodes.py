@@ -29,6 +29,8 @@ REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0714", "T0124"}
 OTHER_RULES = {name: "random numbers, of a generator that ONNX leaves open" for name in (
     "test_bernoulli", "test_bernoulli_expanded", "test_bernoulli_double", "test_bernoulli_double_expanded", "test_bernoulli_seed",
     "test_bernoulli_seed_expanded")}
+OTHER_RULES |= {name: "expects rounding errors of 2e-7 where the exact result, and ours, is 0" for name in (
+    "test_dft_inverse", "test_dft_inverse_opset19")}
 
 
 def cases():

@@ -4,7 +4,7 @@
     python3 tests/models/quantised_ops.py --tenon build/bin/tenon [--devices reference,cpu] [-v]
 
 Expected values come from ONNX Runtime, and for integer products from NumPy's exact integers, because
-ONNX Runtime saturates in between on some machines. Where rounding meets a tie that f32 decides, one
+ONNX Runtime saturates in between on some machines (`exact_runtime.py`). Where rounding meets a tie that f32 decides, one
 step is allowed (`steps`).
 """
 import argparse
@@ -19,6 +19,8 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
+
+from exact_runtime import exact_options
 
 MICROSOFT = "com.microsoft"
 RANDOM = np.random.default_rng(7)
@@ -79,10 +81,7 @@ class Case:
     def expected(self):
         if self.want is not None:
             return [np.asarray(w) for w in (self.want if isinstance(self.want, list) else [self.want])]
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.log_severity_level = 3
-        session = ort.InferenceSession(self.model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(self.model.SerializeToString(), exact_options(), providers=["CPUExecutionProvider"])
         return session.run(None, self.feeds)
 
 

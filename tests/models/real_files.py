@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Forms of files that exporters and people leave behind: a recurrent voice detector with reflect
-padding of symbolic length inside an If, wrong declared shapes, sizes fixed at load, sizes that a
-model cannot take. Outputs are compared with ONNX Runtime.
+padding of symbolic length inside an If, a classifier with a dynamically quantised LSTM, a
+transformer of fused ops alone, wrong declared shapes, sizes fixed at load, sizes that a model cannot
+take. Outputs are compared with ONNX Runtime.
 
     python3 tests/models/real_files.py --tenon build/bin/tenon --devices reference,cpu
 
 The networks of rapidocr-onnxruntime run with default random sizes, where the package is installed.
 """
 import argparse
+import logging
 import pathlib
 import subprocess
 import sys
@@ -17,11 +19,14 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from onnxruntime import quantization
 
 import ocr
+from exact_runtime import exact_options
 
 RNG = np.random.default_rng(11)
 TOLERANCE = 1e-4
+MICROSOFT = "com.microsoft"
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 value, node = helper.make_tensor_value_info, helper.make_node
 
@@ -32,7 +37,69 @@ def floats(*shape):
 
 def model(nodes, inputs, outputs, constants):
     graph = helper.make_graph(nodes, "g", inputs, outputs, [numpy_helper.from_array(v, k) for k, v in constants.items()])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)], ir_version=8)
+
+
+def fused(op, inputs, outputs, **attributes):
+    return node(op, inputs, outputs, domain=MICROSOFT, **attributes)
+
+
+def lstm_classifier():
+    """Words of any number, an LSTM of both directions, classes; quantised by onnxruntime's tool."""
+    wide, hidden = 12, 16
+    constants = {"words": floats(30, wide), "w": floats(2, 4 * hidden, wide), "r": floats(2, 4 * hidden, hidden), "b": floats(2, 8 * hidden),
+                 "c": floats(2 * hidden, 5), "cb": floats(5), "shape": np.array([-1, 2 * hidden])}
+    nodes = [node("Gather", ["words", "ids"], ["e"]), node("Transpose", ["e"], ["steps"], perm=[1, 0, 2]),
+             node("LSTM", ["steps", "w", "r", "b"], ["", "last"], hidden_size=hidden, direction="bidirectional"),
+             node("Transpose", ["last"], ["turned"], perm=[1, 0, 2]), node("Reshape", ["turned", "shape"], ["flat"]),
+             node("MatMul", ["flat", "c"], ["product"]), node("Add", ["product", "cb"], ["scores"]), node("Softmax", ["scores"], ["y"])]
+    made = model(nodes, [value("ids", INT64, ["batch", "length"])], [value("y", FLOAT, ["batch", 5])], constants)
+    with tempfile.TemporaryDirectory() as folder:
+        onnx.save(made, f"{folder}/f32.onnx")
+        quantization.quantize_dynamic(f"{folder}/f32.onnx", f"{folder}/int8.onnx", weight_type=quantization.QuantType.QInt8)
+        made = onnx.load(f"{folder}/int8.onnx")
+    assert "DynamicQuantizeLSTM" in {n.op_type for n in made.graph.node}
+    return made, [{"ids": RNG.integers(0, 30, shape)} for shape in ((2, 7), (1, 3))]
+
+
+def fused_transformer():
+    """A transformer as ONNX Runtime's optimiser leaves it: one layer for each kind of attention,
+    behind a convolution, with every fused op of the optimiser but those of blocked layouts."""
+    wide, heads = 32, 2
+    size, half = wide // heads, wide // heads // 2
+    ids, constants, nodes = value("ids", TensorProto.INT32, ["batch", 6]), {}, []
+
+    def weight(*shape):
+        constants[f"w{len(constants)}"] = floats(*shape) * np.float32(0.3)
+        return f"w{len(constants) - 1}"
+
+    def add(op, inputs, outputs=1, **attributes):
+        names = [f"{op}{len(nodes)}_{i}" for i in range(outputs)]
+        nodes.append(fused(op, inputs, names, **attributes))
+        return names[0] if outputs == 1 else names
+
+    def skip(x, residual):
+        return add("SkipLayerNormalization", [x, residual, weight(wide), weight(wide), weight(wide)])
+
+    def linear(x):
+        return add("FusedMatMul", [x, weight(wide, wide)], alpha=0.5, transB=1)
+
+    x = add("EmbedLayerNormalization", ["ids", "", weight(20, wide), weight(6, wide), "", weight(wide), weight(wide)], 2)[0]
+    x = skip(add("Attention", [x, weight(wide, 3 * wide), weight(3 * wide)], num_heads=heads), x)
+    x = skip(add("BiasGelu", [linear(x), weight(wide)]), x)
+    x = skip(add("MultiHeadAttention", [linear(x), linear(x), linear(x), weight(3 * wide)], num_heads=heads), x)
+    x = skip(add("FastGelu", [linear(x), weight(wide)]), x)
+    constants |= {"at": np.array([0]), "seen": np.array(6, np.int32), "last": np.array([5, 5], np.int32)}
+    cos, sin = weight(16, half), weight(16, half)
+    q, k = (add("RotaryEmbedding", [linear(x), "at", cos, sin], num_heads=heads, rotary_embedding_dim=0) for _ in range(2))
+    seen = add("GroupQueryAttention", [q, k, linear(x), "past", "past", "last", "seen"], 3, num_heads=heads, kv_num_heads=heads)[0]
+    x = skip(add("QuickGelu", [linear(seen)], alpha=1.702), x)
+    constants["image"] = np.array([0, 1, 6, wide])
+    nodes.append(node("Reshape", [x, "image"], ["picture"]))
+    add("FusedConv", ["picture", weight(3, 1, 3, 3), weight(3)], activation="Relu", pads=[1, 1, 1, 1])
+    nodes[-1].output[0] = "y"
+    made = model(nodes, [ids, value("past", FLOAT, ["batch", heads, 0, size])], [value("y", FLOAT, ["batch", 3, 6, wide])], constants)
+    return made, [{"ids": RNG.integers(0, 20, (2, 6)).astype(np.int32), "past": np.zeros((2, heads, 0, size), np.float32)}]
 
 
 def voice_detector():
@@ -121,9 +188,9 @@ class Test:
             command += ["--input", f"{k}={folder}/in_{k}.npy"]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
-    def agrees(self, name, made, all_feeds, said=""):
+    def agrees(self, name, made, all_feeds, said="", tolerance=TOLERANCE):
         onnxruntime.set_default_logger_severity(4)
-        own = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+        own = onnxruntime.InferenceSession(made.SerializeToString(), exact_options(), providers=["CPUExecutionProvider"])
         for device in self.devices:
             for feeds in all_feeds:
                 with tempfile.TemporaryDirectory() as folder:
@@ -134,7 +201,7 @@ class Test:
                     text = done.stderr.strip()[:500] if done.returncode != 0 else "" if said in done.stderr else f"{said} not in {done.stderr}"
                     for output, want in zip(own.get_outputs(), own.run(None, feeds)) if not text else ():
                         got = np.load(f"{folder}/{output.name}.npy")
-                        if got.shape != want.shape or not np.abs(got - want).max(initial=0) <= TOLERANCE * max(np.abs(want).max(initial=0), 1e-6):
+                        if got.shape != want.shape or not np.abs(got - want).max(initial=0) <= tolerance * max(np.abs(want).max(initial=0), 1e-6):
                             text = f"{output.name} differs: {got.shape}, {want.shape}"
                     self.told(f"{name} on {device} at {shape}", text)
 
@@ -167,8 +234,11 @@ def main():
     parser.add_argument("--tenon", required=True)
     parser.add_argument("--devices", default="reference,cpu")
     options = parser.parse_args()
+    logging.disable(logging.WARNING)  # of the tool that quantises
     test = Test(options)
     test.agrees("voice detector", *voice_detector())
+    test.agrees("classifier with a quantised LSTM", *lstm_classifier(), tolerance=1e-2)
+    test.agrees("transformer of fused ops", *fused_transformer())
     test.agrees("text model of wrong shapes", *text_model(), said="is declared as [1, 77, 9], and its nodes give [batch, 4]")
     for mode in ("reflect", "edge", "wrap"):
         test.agrees(f"pad {mode}", *padded(mode, [0, 3, 0, 4]))

@@ -272,8 +272,16 @@ def places():
     yield Case("InstanceNormalization", [node("InstanceNormalization", ["x", "a", "b"])], *image(WIDE), {"a": np.ones(2, np.float32), "b": np.zeros(2, np.float32)})
 
 
+def transforms():
+    few = [{"n": n, "l": l} for n, l in ((1, 1), (2, 7), (1, 8), (2, 9), (1, 20))]
+    for onesided in (0, 1):
+        yield Case(f"DFT of 8 onesided={onesided}", [node("DFT", ["x", "eight"], axis=1, onesided=onesided)], {"x": ["n", "l", 1]}, few, {"eight": np.int64(8)})
+    yield Case("DFT of 8 complex", [node("DFT", ["x", "eight"], axis=1)], {"x": ["n", "l", 2]}, few, {"eight": np.int64(8)})
+    yield Case("STFT of the whole signal", [node("STFT", ["x", "step"])], {"x": ["n", 12, 1]}, [{"n": 1}, {"n": 3}], {"step": np.int64(4)}, oracle="onnx")
+
+
 def all_cases():
-    for group in (pools, convolutions, resizes, ranges, movements, places):
+    for group in (pools, convolutions, resizes, ranges, movements, places, transforms):
         yield from group()
 
 

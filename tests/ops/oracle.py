@@ -802,11 +802,63 @@ def steps_and_products():
     case("barrier", [re, np.array([True, False])], (re, np.array([True, False])))
 
 
+def complex_and_linalg():
+    """Their own generator: the other families keep their numbers."""
+    random = np.random.default_rng(20261123)
+
+    def numbers(*shape, dtype=np.complex64):
+        return (random.standard_normal(shape) + 1j * random.standard_normal(shape)).astype(dtype)
+
+    z, w = numbers(6), numbers(6)
+    for op, result in (("add", z + w), ("sub", z - w), ("mul", z * w), ("div", z / w), ("pow", np.power(z, w))):
+        case(op, [z, w], result)
+    case("compare", [z, np.where(np.arange(6) < 3, z, w)], np.arange(6) < 3, direction=0)
+    for op, function in (("neg", np.negative), ("abs", np.abs), ("sign", np.sign), ("sqrt", np.sqrt), ("exp", np.exp),
+                         ("expm1", np.expm1), ("log", np.log), ("log1p", np.log1p), ("sin", np.sin), ("cos", np.cos),
+                         ("tanh", np.tanh), ("tan", np.tan), ("asin", np.arcsin), ("acos", np.arccos),
+                         ("atan", np.arctan), ("sinh", np.sinh), ("cosh", np.cosh), ("asinh", np.arcsinh),
+                         ("acosh", np.arccosh), ("atanh", np.arctanh), ("log2", np.log2), ("log10", np.log10),
+                         ("square", np.square), ("reciprocal", np.reciprocal), ("conj", np.conj), ("angle", np.angle)):
+        case(op, [z], function(z))
+    m = numbers(2, 3, dtype=np.complex128)
+    case("reduce_sum", [m], m.sum(1), dims=[1])
+    case("reduce_prod", [m], m.prod(1), dims=[1])
+    case("cumprod", [m], m.cumprod(1), dim=1)
+    case("mean", [m], m.mean(0), dims=[0])
+    case("matmul", [m, m.T.copy()], m @ m.T)
+    case("transpose", [m], m.T.copy(), perm=[1, 0])
+    case("convert", [m], m.astype(np.complex64), dtype=Raw("c64"))
+    case("fft", [z], np.fft.fft(z).astype(np.complex64), dims=[0], lengths=[6])
+    case("fft", [m], np.fft.ifft(m, axis=0, norm="ortho"), kind="ifft", dims=[0], lengths=[2], norm="ortho")
+    case("fft", [m.real.copy()], np.fft.rfft(m.real), kind="rfft", dims=[1], lengths=[3])
+    case("fft", [m], np.fft.irfft(m, n=5, axis=1), kind="irfft", dims=[1], lengths=[5])
+    a = random.standard_normal((2, 3, 3))
+    spd = a @ a.transpose(0, 2, 1) + 3 * np.eye(3)
+    b = random.standard_normal((2, 3, 2))
+    case("cholesky", [spd], np.linalg.cholesky(spd))
+    case("triangular_solve", [np.tril(spd), b], np.linalg.solve(np.tril(spd), b))
+    case("solve", [a, b], np.linalg.solve(a, b))
+    case("inv", [spd], np.linalg.inv(spd))
+    case("det", [a], np.linalg.det(a))
+    case("slogdet", [a], tuple(np.linalg.slogdet(a)))
+    q, r = np.linalg.qr(a)
+    case("qr", [a], (q, r))
+    order = np.array([2, 0, 1])
+    lower, upper = np.eye(3) + np.tril(np.full((3, 3), 0.25), -1), np.triu(np.arange(1.0, 10).reshape(3, 3))
+    whole = np.empty((3, 3))
+    whole[order] = lower @ upper
+    case("lu", [whole], (np.tril(lower, -1) + upper, order, np.array(1, i32)))
+    # Signs of vectors are free, so these are diagonal, where NumPy and we agree.
+    case("eigh", [np.diag([3.0, 1.0, 2.0])], (np.array([1.0, 2, 3]), np.eye(3)[[1, 2, 0]].T.copy()))
+    case("svd", [np.diag([3.0, 2.0, 1.0])], (np.eye(3), np.array([3.0, 2, 1]), np.eye(3)))
+    case("eig", [np.diag([3.0, 2.0])], (np.array([3.0, 2], complex), np.eye(2, dtype=complex)))
+
+
 def main():
     print("# Written by oracle.py; do not edit.")
     for family in (unary, binary, conversions, movement, indexing, reductions, activations, norms, contractions, windows,
                    resampling, ordering, control, data_dependent, places,
-                   equations_and_losses, random_numbers, steps_and_products):
+                   equations_and_losses, random_numbers, steps_and_products, complex_and_linalg):
         print(f"# {family.__name__}")
         family()
 

@@ -42,6 +42,31 @@ conform() { env -u TENON_PLUGIN_ADD "$tenon" conform "$work/plugin" --jobs 1 --f
 groups=$("$tenon" conform --list | grep -oE '^[A-Z] ' | sort -u | grep -v '[FGL]' | sed 's/ /.*/' | paste -sd,)
 conform "$groups,F.core-set,F.special-floats,F.integer-ends,F.one-buffer-twice"
 
+# A second runtime, alone in a folder of vendors. Oclgrind interprets kernels and tells races and what
+# they read and write outside. Three checks are not judged there: exported fences do not come
+# (D.native-fences), and Oclgrind 21.10 sometimes crashes when several threads use it.
+oclgrind=/usr/lib/oclgrind/liboclgrind-rt-icd.so
+if [ "${CHECK_FULL:-0}" != 1 ]; then
+  say "left out: conforms on Oclgrind (CHECK_FULL=1)"
+elif [ -e "$oclgrind" ]; then
+  say "conforms on Oclgrind: memory and queues"
+  mkdir -p "$work/vendors" && echo "$oclgrind" >"$work/vendors/oclgrind.icd"
+  queues=$("$tenon" conform --list | grep -oE '\bD\.[a-z-]+' | grep -vE 'native-fences|queue-per-thread' | sort -u | paste -sd,)
+  memory=$("$tenon" conform --list | grep -oE '\bC\.[a-z-]+' | grep -vx C.threads | sort -u | paste -sd,)
+  OCL_ICD_VENDORS="$work/vendors/" TENON_CACHE_DIR="$work/oclgrind" conform "A.*,B.*,$memory,$queues"
+else
+  say "skipped: conforms on Oclgrind, because it is not installed (oclgrind)"
+fi
+if [ -e "$oclgrind" ] && [ "${CHECK_FULL:-0}" = 1 ]; then
+  say "no race and nothing outside in the small models, on Oclgrind"
+  for model in "$work/digits/digits.onnx" "$work"/models/{mlp,residual_cnn,encoder}.onnx; do
+    watched=$(OCL_ICD_VENDORS="$work/vendors/" OCLGRIND_DATA_RACES=1 TENON_CACHE_DIR="$work/oclgrind" \
+      "$tenon" run "$model" --device opencl --no-fallback --seed 1 --check reference 2>&1)
+    expect "$watched" "agrees with reference"
+    if grep -E "data race|Invalid (read|write)" <<<"$watched"; then echo "$model"; exit 1; fi
+  done
+fi
+
 say "real models, all nodes, as the cpu has it: digits, residual network, encoder layers"
 for model in "$work/digits/digits.onnx" "$work"/models/*.onnx; do
   expect "$("$tenon" run "$model" --device opencl --no-fallback --seed 1 --check cpu 2>&1)" "agrees with cpu"

@@ -106,21 +106,38 @@ static const int vendor_table[4] = {0, 1, 2, 3};
 static const int vendor_table[4] = {16, 1, 2, 3};
 #endif
 
-static const tenon_interface_t interfaces[] = {
-    {STR(TENON_PASS_ID), 0, 0, &pass_table},
+#if defined(FAKE_LONG_RECORDS)
+/* As a later SDK may have it: this host does not know `more`. */
+typedef struct {
+  tenon_interface_t known;
+  uint64_t more[2];
+} interface_t;
+#define OFFER(...) {{__VA_ARGS__}, {~0u, ~0u}}
+#else
+typedef tenon_interface_t interface_t;
+#define OFFER(...) {__VA_ARGS__}
+#endif
+#if defined(FAKE_NEEDS_MINOR)
+#define PASS_MINOR 7
+#else
+#define PASS_MINOR 0
+#endif
+
+static const interface_t interfaces[] = {
+    OFFER(STR(TENON_PASS_ID), PASS_MINOR, 0, &pass_table),
 #if defined(FAKE_NULL_SLOT)
-    {STR(TENON_DEVICE_ID), 0, 0, &device_table},
+    OFFER(STR(TENON_DEVICE_ID), 0, 0, &device_table),
 #endif
 #if defined(FAKE_NO_DEVICE)
-    {STR(TENON_DEVICE_ID), 0, 0, &empty_device_table},
+    OFFER(STR(TENON_DEVICE_ID), 0, 0, &empty_device_table),
 #endif
 #if defined(FAKE_NULL_VENDOR_TABLE)
-    {STR("vendor.other/1"), 0, 0, NULL},
+    OFFER(STR("vendor.other/1"), 0, 0, NULL),
 #endif
 #if defined(FAKE_NULL_TABLE)
-    {STR(TENON_DEVICE_ID), 0, 0, NULL},
+    OFFER(STR(TENON_DEVICE_ID), 0, 0, NULL),
 #endif
-    {STR("vendor.feature/1"), 7, 0, vendor_table},
+    OFFER(STR("vendor.feature/1"), 7, 0, vendor_table),
 };
 
 static tenon_code_t shut_down(void* self) {
@@ -133,9 +150,7 @@ static tenon_code_t shut_down(void* self) {
 }
 
 static const tenon_plugin_t record = {
-#if defined(FAKE_SHORT_TABLES)
-    .size_bytes = offsetof(tenon_plugin_t, shutdown),
-#elif defined(FAKE_GARBAGE_SIZE)
+#if defined(FAKE_GARBAGE_SIZE)
     .size_bytes = 0xdeadbeef,
 #else
     .size_bytes = sizeof(tenon_plugin_t),
@@ -147,7 +162,7 @@ static const tenon_plugin_t record = {
 #elif defined(FAKE_OLDER_MINOR)
     .abi = TENON_ABI_VERSION - 1,
 #else
-    .abi = TENON_ABI_VERSION,
+    .abi = TENON_TARGET_ABI,
 #endif
 #if defined(FAKE_WRONG_NAME)
     .name = STR("somebody-else"),
@@ -156,11 +171,14 @@ static const tenon_plugin_t record = {
 #endif
     .version = STR("1.0.0"),
     .build_id = STR("test"),
-    .interfaces = interfaces,
+    .interfaces = (const tenon_interface_t*)interfaces,
 #if defined(FAKE_GARBAGE_INTERFACES)
     .interface_count = 1ull << 40,
 #else
     .interface_count = sizeof interfaces / sizeof interfaces[0],
+#endif
+#ifndef FAKE_NO_STRIDE
+    .interface_bytes = sizeof interfaces[0],
 #endif
     .shutdown = shut_down};
 

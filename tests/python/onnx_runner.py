@@ -43,23 +43,26 @@ def outcome(function):
     return "passed", ""
 
 
-def count(device, text, verbose=False):
+def own():
+    """The tree's own node cases: tests/models/onnx_nodes.py."""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "models"))
     import onnx_nodes
 
-    runner = cases(device)
-    counts = collections.Counter()
-    for name, item in runner._test_items["NodeModel"].items():
-        if not name.endswith("_cpu") or text not in name:
-            continue
-        if name.removesuffix("_cpu") in onnx_nodes.OTHER_RULES:
+    return onnx_nodes
+
+
+def outcomes(device, text, verbose=False):
+    """What became of each case whose name has this text: passed, failed or refused."""
+    kinds = {}
+    for test, item in cases(device)._test_items["NodeModel"].items():
+        name = test.removesuffix("_cpu")
+        if name == test or text not in test or name in own().OTHER_RULES:
             continue
         beneath = item.func.__wrapped__
-        kind, why = outcome(lambda beneath=beneath: beneath(None, "CPU"))
-        counts[kind] += 1
-        if kind == "failed" or (verbose and kind == "refused"):
-            print(f"{kind} {name}: {why[:300]}")
-    return counts
+        kinds[name], why = outcome(lambda beneath=beneath: beneath(None, "CPU"))
+        if kinds[name] == "failed" or (verbose and kinds[name] == "refused"):
+            print(f"{kinds[name]} {name}: {why[:300]}")
+    return kinds
 
 
 def main():
@@ -68,7 +71,7 @@ def main():
     parser.add_argument("--filter", default="")
     parser.add_argument("-v", action="store_true", help="show refusals too")
     options = parser.parse_args()
-    counts = count(options.device, options.filter, options.v)
+    counts = collections.Counter(outcomes(options.device, options.filter, options.v).values())
     print(f"{counts['refused']} refused as not supported")
     print(f"{counts['passed']} passed, {counts['failed']} failed")
     return 1 if counts["failed"] or not counts["passed"] else 0

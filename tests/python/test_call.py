@@ -161,6 +161,23 @@ def test_state_stays_on_the_device(add):
     assert e.value.code == "T0621"
 
 
+def test_what_a_call_reads_is_not_donated(add):
+    one = np.ones(4, np.float32)
+    state = add.run([one, one], results="device")[0]
+    run = add.start(state, one)
+    with pytest.raises(tenon.Error, match="is donated, and another input, or a call") as e:
+        add(state.donate(), one)
+    assert e.value.code == "T0621"
+    with pytest.raises(tenon.Error, match="is donated, and another input"):
+        add(state, state.donate())
+    assert run.result()[0].tolist() == [3, 3, 3, 3]
+    run = add.start(state.donate(), one)
+    with pytest.raises(tenon.Error, match="is donated as another input, or to a call") as e:
+        add(state, one)
+    assert e.value.code == "T0621"
+    assert run.result()[0].tolist() == [3, 3, 3, 3]
+
+
 def test_results_outlive_their_model():
     model = tenon.load(MODELS / "mlp.onnx", "cpu")
     x = np.load(MODELS / "mlp.in.x.npy")

@@ -47,6 +47,19 @@ def test_values_never_compile() -> None:
     assert f.compilations == 1
 
 
+def test_complex_values_never_compile() -> None:
+    f = tenon.compile(lambda x, a: (x * a, a * 2))
+    x = random(4)
+    for i in range(5):
+        product, twice = f(x, i + 0.5j)
+        np.testing.assert_allclose(product, x * np.complex64(i + 0.5j), rtol=1e-6)
+        assert product.dtype == np.complex64 and complex(twice) == 2 * i + 1j
+    assert f.compilations == 1
+    assert tenon.compile(lambda x: (x, 2j))(x)[1] == 2j
+    with pytest.raises(TypeError, match="a Python complex"):
+        f(np.ones(4, np.int32), 1j)
+
+
 def test_what_is_computed_of_numbers_takes_the_type_of_the_other_side() -> None:
     x, i = random(4), np.arange(4, dtype=np.int32)
     for f, array, number in (
@@ -57,6 +70,8 @@ def test_what_is_computed_of_numbers_takes_the_type_of_the_other_side() -> None:
         (lambda x, a: xp.where(x > a, a, x), x, 0.5),
         (lambda x, a: x * xp.full((4,), a), x, 4.0),
         (lambda i, a: i * (a * 2) - -a, i, 3),
+        (lambda x, a: x * (a * 2) - a / 4, x, 3 - 1j),
+        (lambda x, a: xp.where(x > 0, a, xp.asarray(x, dtype=xp.complex64)), x, 3 - 1j),
     ):
         eager = np.asarray(f(xp.asarray(array), number))
         compiled = tenon.compile(f)(array, number)
@@ -414,8 +429,7 @@ def test_other_kinds_of_arrays() -> None:
     copied = xp.asarray(memory)
     memory[0] = 5
     assert float(copied[0]) == 1.0
-    with pytest.raises(NotImplementedError, match="complex"):
-        xp.asarray(np.ones(2, complex))
+    assert xp.asarray(np.ones(2, complex)).dtype is xp.complex128
     with pytest.raises(OverflowError):
         xp.asarray([300], dtype=xp.int8)
     with pytest.raises(ValueError, match="unequal"):

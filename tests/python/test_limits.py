@@ -73,7 +73,7 @@ def test_many_calls_leave_nothing_behind(add):
     some(500)
     gc.collect()
     before = memory_kib(), sys.getrefcount(x), sys.getrefcount(add), sys.getrefcount(t)
-    some(4000)
+    some(20_000)  # of five calls
     gc.collect()
     after = memory_kib(), sys.getrefcount(x), sys.getrefcount(add), sys.getrefcount(t)
     assert after[1:] == before[1:]

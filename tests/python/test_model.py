@@ -7,12 +7,13 @@ import os
 import pathlib
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from conftest import MODELS, TEXT_ADD
+from conftest import MODELS, ROOT, TEXT_ADD
 
 import tenon
 
@@ -270,18 +271,60 @@ def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+PROGRAM = """\
+import tenon
+model = tenon.load('m.onnx', dims={'n': 1})
+reveal_type(model(1, x=2))
+reveal_type(model.inputs[0].shape)
+reveal_type(model.start(1).result(timeout=1.0))
+reveal_type(tenon.tensor(1).shape)
+"""
+SAMPLES = ["README.md", "docs/guide/python.md", "docs/guide/arrays.md", "samples/notebooks/*.ipynb"]
+
+
+def sample_code() -> str:
+    """What users copy, as one function for each page, since pages use the same names."""
+    out = ["import typing"]
+    pages = sorted(p for pattern in SAMPLES for p in ROOT.glob(pattern))
+    for i, page in enumerate(pages):
+        text = page.read_text()
+        if page.suffix == ".ipynb":
+            cells = [c for c in json.loads(text)["cells"] if c["cell_type"] == "code"]
+            text = "\n".join("```python\n" + "".join(c["source"]) + "\n```" for c in cells)
+        blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+        assert blocks, page
+        out.append(f"def page{i}() -> None:  # {page.name}")
+        out += ["    " + line for block in blocks for line in block.splitlines()]
+    return "\n".join(out) + "\n"
+
+
+def test_types_by_pyright(tmp_path):
+    """pyright on the package, its stubs, what users copy, and a program."""
+    if shutil.which("pyright") is None:
+        pytest.skip("pyright is not installed")
+    # Without links, or each module has two names. PyTorch's own types are not complete.
+    left_out = shutil.ignore_patterns("torch", "*.so")
+    shutil.copytree(pathlib.Path(tenon.__file__).parent, tmp_path / "tenon", ignore=left_out)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "samples.py").write_text(sample_code())
+    settings = {"include": ["tenon", "program.py", "samples.py"], "typeCheckingMode": "standard",
+                "reportMissingImports": "none", "reportUnsupportedDunderAll": "none",
+                # What a page shows on purpose: a definition made again, a result known to be there.
+                "reportRedeclaration": "none", "reportOptionalMemberAccess": "none"}  # fmt: skip
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    done = subprocess.run(
+        ["pyright", "--pythonpath", sys.executable, "-p", str(tmp_path)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'Type of "model(1, x=2)" is "Results"' in done.stdout
+
+
 def test_types(tmp_path):
-    """mypy --strict on the package, its stubs, and a program that uses them."""
+    """mypy --strict on the package, its stubs, what users copy, and a program."""
     package = pathlib.Path(tenon.__file__).parent
     program = tmp_path / "program.py"
-    program.write_text(
-        "import tenon\n"
-        "model = tenon.load('m.onnx', dims={'n': 1})\n"
-        "reveal_type(model(1, x=2))\n"
-        "reveal_type(model.inputs[0].shape)\n"
-        "reveal_type(model.start(1).result(timeout=1.0))\n"
-        "reveal_type(tenon.tensor(1).shape)\n"
-    )
+    program.write_text(PROGRAM)
     settings = tmp_path / "mypy.ini"  # without PyTorch, whose types take a minute: all of it is Any
     settings.write_text(
         "[mypy]\n[mypy-torch.*,sympy.*]\nfollow_imports = skip\nignore_missing_imports = True\n"
@@ -294,8 +337,17 @@ def test_types(tmp_path):
         cwd=package.parent, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    # Pages may leave annotations out, show a definition made again, and know that a result is there.
+    settings.write_text(
+        settings.read_text() + "[mypy-samples]\nallow_untyped_defs = True\nallow_incomplete_defs = True\n"
+        "allow_untyped_calls = True\nallow_untyped_decorators = True\n"
+        "disable_error_code = union-attr, no-redef\n"
+    )
+    samples = tmp_path / "samples.py"
+    samples.write_text(sample_code())
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), program],
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"),
+         "--config-file", str(settings), program, samples],
         env={**os.environ, "MYPYPATH": str(package.parent)},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip

@@ -31,8 +31,13 @@ STANDARD = {
     "Sorting": "argsort sort",
     "Statistics": "cumulative_prod cumulative_sum max mean min prod std sum var",
     "Utilities": "all any diff",
-    "Extensions": "linalg fft",
+    "linalg": "cholesky cross det diagonal eig eigh eigvals eigvalsh inv matmul matrix_norm matrix_power "
+    "matrix_rank matrix_transpose outer pinv qr slogdet solve svd svdvals tensordot trace vecdot "
+    "vector_norm",
+    "fft": "fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft fftfreq rfftfreq fftshift ifftshift",
 }
+
+EXTENSIONS = ("linalg", "fft")
 
 
 def text() -> str:
@@ -47,7 +52,8 @@ def text() -> str:
         "|---|---|---|",
     ]
     for chapter, names in STANDARD.items():
-        there = [n for n in names.split() if hasattr(xp, n)]
+        room = getattr(xp, chapter) if chapter in EXTENSIONS else xp
+        there = [n for n in names.split() if hasattr(room, n)]
         later = [n for n in names.split() if n not in there]
         cells = [", ".join(f"`{n}`" for n in part) for part in (there, later)]
         lines.append(f"| {chapter} | {cells[0]} | {cells[1]} |")

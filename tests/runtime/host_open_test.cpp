@@ -358,6 +358,7 @@ TEST(HostOpen, ALayerKeepsTheTextsOfARegisteredPlugin) {
       record.version = str("1.2");
       record.interfaces = &interface;
       record.interface_count = 1;
+      record.interface_bytes = sizeof(tenon_interface_t);
       const std::string manifest = std::string(R"({"schema": 1, "version": "1.2", "name": ")") +
                                    name + R"(", "provides": {)" + has + "}}";
       const auto* plugins = c.table<tenon_host_plugins_t>(TENON_HOST_PLUGINS_ID);
@@ -422,6 +423,7 @@ TEST(HostOpen, NoRegistrationWhileAPluginIsLoaded) {
     record.version = str("1");
     record.interfaces = &interface;
     record.interface_count = 1;
+    record.interface_bytes = sizeof(tenon_interface_t);
     c.expect(plugins->plugin_register(plugins->self, &record,
                                       str(R"({"schema": 1, "name": "asks", "version": "1"})")) ==
                  TENON_OK,

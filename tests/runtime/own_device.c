@@ -84,14 +84,16 @@ TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_
   static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device},
                                                  {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
   static const tenon_plugin_t plugin = {sizeof plugin,
-                                        TENON_ABI_VERSION,
+                                        TENON_TARGET_ABI,
                                         TENON_STR("own"),
                                         TENON_STR("0.1.0"),
                                         TENON_STR(__VERSION__),
                                         NULL,
                                         interfaces,
                                         2,
-                                        NULL};
+                                        NULL,
+                                        sizeof interfaces[0],
+                                        0};
   host = the_host;
   tenon_code_t code = tenon_simple_kernels(host, "own", &device, kKernels, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;

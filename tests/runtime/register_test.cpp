@@ -627,11 +627,12 @@ struct Bad {
     op.operands = &operand;
     op.results = &result;
     record.size_bytes = sizeof record;
-    record.abi = TENON_ABI_VERSION;
+    record.abi = TENON_TARGET_ABI;
     record.name = tenon::str("third");
     record.version = tenon::str("1");
     record.interfaces = &interface;
     record.interface_count = 1;
+    record.interface_bytes = sizeof(tenon_interface_t);
   }
   void rename(std::string_view op_name) {
     op.name = tenon::str(op_name);

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <thread>
 
+#include <tenon/abi/form.h>
+#include <tenon/abi/host.h>
+#include <tenon/abi/inspect.h>
 #include <tenon/abi/memory.h>
 #include <tenon/cpp/session.hpp>
 
@@ -423,12 +426,55 @@ class Full {
   uint64_t bytes_;
 };
 
+constexpr std::string_view kSum = R"(tenon.tir 1
+graph @g(%x: f32[2], %z: f32[2]) -> (y: f32[2]) {
+  %y = add(%x, %z) : f32[2]
+  yield %y
+}
+)";
+
 constexpr std::string_view kSort = R"(tenon.tir 1
 graph @g(%x: f32[1000], %i: i32[1000]) -> (a: f32[1000], b: i32[1000]) {
   %a, %b = sort(%x, %i) : f32[1000], i32[1000]
   yield %a, %b
 }
 )";
+
+// Records of a plugin that was built later: longer, with garbage behind what this host knows.
+TEST_F(SessionTest, ArraysAreWalkedByTheSizeOfTheirRecords) {
+  struct Later {
+    tenon_array_t known;
+    uint64_t more[3] = {~0ull, ~0ull, ~0ull};
+  };
+  tenon::Model sum;
+  ASSERT_TRUE(session.load_bytes(kSum, "sum.tir", &sum).ok()) << tenon::failure_text();
+  tenon_graph_t* graph = nullptr;
+  ASSERT_EQ(session.api().model_graph(session.api().self, sum.get(), &graph), TENON_OK);
+  const auto& registry = *tenon::context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
+  const float a[] = {1, 2}, b[] = {10, 20};
+  const int64_t dims[] = {2};
+  Later inputs[2], output;
+  for (Later* later : {&inputs[0], &inputs[1], &output}) {
+    later->known = {sizeof(Later), TENON_F32, 0, 1, 0, nullptr, dims, nullptr};
+  }
+  float sums[2] = {};
+  inputs[0].known.data = const_cast<float*>(a);
+  inputs[1].known.data = const_cast<float*>(b);
+  output.known.data = sums;
+  ASSERT_EQ(
+      registry.evaluate(registry.self, graph, 0, nullptr, 0, &inputs[0].known, 2, &output.known, 1),
+      TENON_OK)
+      << tenon::failure_text();
+  EXPECT_EQ(sums[0], 11);
+  EXPECT_EQ(sums[1], 22);
+  EXPECT_EQ(output.more[0], ~0ull);
+  inputs[0].known.size_bytes = 0;
+  EXPECT_EQ(
+      registry.evaluate(registry.self, graph, 0, nullptr, 0, &inputs[0].known, 2, &output.known, 1),
+      TENON_INVALID_ARGUMENT);
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0671")) << tenon::failure_text();
+  tenon::context().graph->release(tenon::context().graph->self, graph);
+}
 
 TEST_F(SessionTest, AnEvaluationThatFailsAtItsSecondOutputKeepsNothing) {
   tenon::Model sort;
@@ -442,7 +488,7 @@ TEST_F(SessionTest, AnEvaluationThatFailsAtItsSecondOutputKeepsNothing) {
   const tenon_array_t inputs[2] = {
       {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, keys.data(), dims, strides},
       {sizeof(tenon_array_t), TENON_I32, 0, 1, 0, values.data(), dims, strides}};
-  tenon_array_t outputs[2] = {};
+  tenon_array_t outputs[2] = {tenon::sized<tenon_array_t>(), tenon::sized<tenon_array_t>()};
   const auto evaluate = [&] {
     return registry.evaluate(registry.self, graph, 0, nullptr, 0, inputs, 2, outputs, 2);
   };
@@ -485,6 +531,77 @@ TEST_F(SessionTest, ConstantsOfADeviceOfSingleKernelsAreCounted) {
   EXPECT_EQ(info.constant_bytes, 256u);
   program = tenon::Program();
   EXPECT_EQ(memory_in_use(), before);
+}
+
+// ---- Slots that plugins of this tree have no use for ----
+
+template <class Table>
+const Table& host_table(std::string_view id) {
+  const auto* table = tenon::context().query<Table>(id);
+  EXPECT_NE(table, nullptr) << id;
+  return *table;
+}
+
+TEST_F(SessionTest, NamesAndLocationsOfGraphs) {
+  const auto& g = *tenon::context().graph;
+  tenon_graph_t *graph = nullptr, *copy = nullptr;
+  ASSERT_EQ(session.api().model_graph(session.api().self, model.get(), &graph), TENON_OK);
+  ASSERT_EQ(g.clone(g.self, graph, &copy), TENON_OK);
+  auto main = tenon::sized<tenon_region_view_t>();
+  ASSERT_EQ(g.region_view(g.self, copy, 0, &main), TENON_OK);
+  const tenon_value_t first = main.arguments[0];
+  EXPECT_EQ(g.value_name(g.self, graph, first, tenon::str("w")), TENON_FAILED_PRECONDITION);
+  ASSERT_EQ(g.value_name(g.self, copy, first, tenon::str("w")), TENON_OK);
+  auto value = tenon::sized<tenon_value_view_t>();
+  ASSERT_EQ(g.value_view(g.self, copy, first, &value), TENON_OK);
+  EXPECT_EQ(tenon::sym_text(value.name), "w");
+  tenon_loc_t locs[2] = {}, both = 0;
+  ASSERT_EQ(g.loc_make(g.self, copy, tenon::str("a.py"), tenon::str("dot"), 7, &locs[0]), TENON_OK);
+  ASSERT_EQ(g.loc_make(g.self, copy, tenon::str("a.py"), tenon::str("add"), 8, &locs[1]), TENON_OK);
+  ASSERT_EQ(g.loc_fuse(g.self, copy, locs, 2, &both), TENON_OK);
+  std::string text;
+  const tenon_sink_t sink = tenon::sink_to(&text);
+  ASSERT_EQ(g.loc_text(g.self, copy, both, &sink), TENON_OK);
+  EXPECT_NE(text.find("dot"), std::string::npos) << text;
+  EXPECT_NE(text.find("add"), std::string::npos) << text;
+  // A form is that of the structure: names are not part of it.
+  const auto& form = host_table<tenon_host_form_t>(TENON_HOST_FORM_ID);
+  uint64_t before[2] = {}, after[2] = {1, 1};
+  ASSERT_EQ(form.hash(form.self, graph, 16, before), TENON_OK);
+  ASSERT_EQ(form.hash(form.self, copy, 16, after), TENON_OK);
+  EXPECT_TRUE(before[0] == after[0] && before[1] == after[1]);
+  g.release(g.self, copy);
+  g.release(g.self, graph);
+}
+
+TEST_F(SessionTest, ScratchFilesAndWatchersOfTheCache) {
+  const auto& cache = host_table<tenon_host_cache_t>(TENON_HOST_CACHE_ID);
+  const auto& inspect = host_table<tenon_host_inspect_t>(TENON_HOST_INSPECT_ID);
+  std::string path;
+  const tenon_sink_t to_path = tenon::sink_to(&path);
+  ASSERT_EQ(cache.scratch_path(cache.self, tenon::str("code.so"), &to_path), TENON_OK)
+      << tenon::failure_text();
+  EXPECT_TRUE(path.ends_with("/code.so")) << path;
+  // A sink without a size, and one without a function.
+  tenon_cache_lookup_sink_t bad = {};
+  EXPECT_EQ(inspect.cache_watch(inspect.self, &bad), TENON_INVALID_ARGUMENT);
+  bad.size_bytes = sizeof bad;
+  EXPECT_EQ(inspect.cache_watch(inspect.self, &bad), TENON_INVALID_ARGUMENT);
+}
+
+TEST_F(SessionTest, TypesWithALayoutAreRefused) {
+  const auto& g = *tenon::context().graph;
+  tenon_graph_t* graph = nullptr;
+  ASSERT_EQ(g.create(g.self, tenon::str("g"), &graph), TENON_OK);
+  const int64_t dims[] = {2};
+  tenon_type_t type = {
+      TENON_F32, TENON_KIND_TENSOR, 1, dims, 0, 0, reinterpret_cast<const tenon_layout_t*>(&dims)};
+  tenon_value_t value = 0;
+  EXPECT_EQ(g.argument_add(g.self, graph, 0, &type, tenon::str("x"), &value), TENON_UNIMPLEMENTED);
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0670")) << tenon::failure_text();
+  type.layout = nullptr;
+  EXPECT_EQ(g.argument_add(g.self, graph, 0, &type, tenon::str("x"), &value), TENON_OK);
+  g.release(g.self, graph);
 }
 
 TEST_F(SessionTest, GarbageIsRefused) {

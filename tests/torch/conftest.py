@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import os
 
 import pytest
 
@@ -13,7 +14,20 @@ if importlib.util.find_spec("torch") is None:
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all-models", action="store_true", help="all configurations of models.py")
+    whole = os.environ.get("CHECK_FULL", "0") not in ("", "0")
+    parser.addoption("--all-models", action="store_true", default=whole, help="all configurations of models.py")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "all_models: run only with --all-models")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--all-models"):
+        return
+    rest = [item for item in items if item.get_closest_marker("all_models")]
+    items[:] = [item for item in items if item not in rest]
+    config.hook.pytest_deselected(items=rest)
 
 
 def pytest_sessionfinish(session, exitstatus):

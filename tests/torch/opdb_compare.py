@@ -36,6 +36,22 @@ def tie_difference(x: torch.Tensor, got: list, expected: list) -> str:
     return _each(got, expected, lambda a, b: _values(a, b) and _picked(x, a, b))
 
 
+def svd_difference(x: torch.Tensor, got: list, expected: list) -> str:
+    """As `difference`, for a singular value decomposition with v as `torch.svd` gives it, whose vectors
+    have free signs: the values agree, the product of the factors is x, and u and v are orthogonal."""
+    problem = _each(got, expected, lambda a, b: "") or _one(got[1], expected[1], _values)
+    if problem or x.is_complex() or got[1].numel() == 0:
+        return problem
+    u, s, v = (t.double() for t in got[:3])
+    count = s.shape[-1]
+    for name, factor in (("u", u), ("v", v)):
+        error = factor.mT @ factor - torch.eye(factor.shape[-1], dtype=torch.float64)
+        if factor.any() and error.abs().max() > TOLERANCE:
+            return f"{name} is not orthogonal"
+    made = (u[..., :count] * s.unsqueeze(-2)) @ v[..., :count].mT
+    return _values(made.to(x.dtype), x.detach()) if u.any() else ""
+
+
 def _picked(x: torch.Tensor, a, b) -> str:
     if a.dtype is not torch.int64:
         return "other numbers"

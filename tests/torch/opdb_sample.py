@@ -22,7 +22,7 @@ from tenon.torch._decompositions import table
 from tenon.torch._options import Options
 from tenon.torch._split import compile_graph
 
-from opdb_compare import as_close, difference, is_random_difference, tie_difference
+from opdb_compare import as_close, difference, is_random_difference, svd_difference, tie_difference
 
 ENTRIES = {(f"{o.name}/{o.variant_test_name}" if o.variant_test_name else o.name): o for o in op_db}
 DTYPES = {"float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
@@ -32,6 +32,9 @@ definitions.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)
 UNDEFINED = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
 # Of equal elements, any may be meant.
 TIES = ("sort", "argsort", "topk", "kthvalue", "median", "nanmedian", "mode")
+# Their vectors have free signs, on which gradients depend. The database has a function of the results
+# that does not, such as magnitudes of u, or the product of u and v.
+FREE_SIGNS = ("svd", "linalg.svd")
 OPTIONS = Options()
 
 
@@ -111,6 +114,8 @@ def verdict(entry: str, sample, way: str) -> tuple[str, str]:
     problem = _judged(got, expected, random, ENTRIES[entry].name)
     if problem and ENTRIES[entry].name in TIES:
         problem = tie_difference(sample.input, got, expected)
+    if problem and entry == "svd" and way == "forward":
+        problem = svd_difference(sample.input, got, expected)
     if problem and not random and call.is_as_close(got, expected):
         problem = ""
     if problem and not call.plain_problem(expected, random):
@@ -142,8 +147,9 @@ class _Call:
 
     def __init__(self, entry: str, sample, way: str):
         self.op = ENTRIES[entry]
-        self.process = sample.output_process_fn_grad
         self.backward = way == "backward"
+        free = self.backward and self.op.name in FREE_SIGNS
+        self.of_results = sample.output_process_fn_grad if free else lambda results: results
         given = (sample.input, tuple(sample.args), dict(sample.kwargs))
         self.leaves, self.spec = pytree.tree_flatten(given)
         self.at = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, torch.Tensor)]
@@ -168,7 +174,7 @@ class _Call:
     def _run(self, function):
         tensors = self._tensors()
         torch.manual_seed(1)
-        results = [r for r in pytree.tree_leaves(function(*tensors)) if r is not None]
+        results = [r for r in pytree.tree_leaves(self.of_results(function(*tensors))) if r is not None]
         if not self.backward:
             return [*results, *tensors]
         return [*(_detached(r) for r in results), *self._gradients(results, tensors)]

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 pytest.importorskip("transformers")
 
@@ -18,6 +19,13 @@ TRAINED = ["bert", "llama", "t5"]
 @pytest.fixture(params=sorted(MODELS))
 def forward_model(request):
     if request.param not in FORWARD and not request.config.getoption("--all-models"):
+        pytest.skip("with --all-models")
+    return request.param
+
+
+@pytest.fixture(params=sorted(MODELS))
+def sized_model(request):
+    if request.param != "llama" and not request.config.getoption("--all-models"):
         pytest.skip("with --all-models")
     return request.param
 
@@ -43,15 +51,33 @@ def test_training(name, graphs):
     assert not any(g.refused for g in graphs)
 
 
-@pytest.mark.parametrize("name", ["llama"])
-def test_other_sizes(name, graphs):
-    net, _ = MODELS[name]()
-    compiled = torch.compile(net.eval(), backend="tenon")
+def other_sizes(inputs, batch, longer):
+    """The same inputs with another batch, and sequences of tokens that many times as long."""
+
+    def other(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        value = value.repeat(batch, *[1] * (value.dim() - 1))[:batch]
+        return value.repeat(1, longer) if value.dim() == 2 and not value.is_floating_point() else value
+
+    return {key: other(value) for key, value in inputs.items()}
+
+
+# The position of the end of a text is read from its tokens, and images have one size each.
+NOT_LONGER = {"clip"}
+
+
+def test_other_sizes(sized_model, graphs):
+    net, inputs = MODELS[sized_model]()
+    compiled = torch.compile(without_chance(net.eval()), backend="tenon")
+    longer = 1 if sized_model in NOT_LONGER else 2
+    counts = []
     with torch.no_grad():
-        for batch, length in ((2, 16), (3, 24), (5, 32), (4, 7)):
-            x = ids(batch, length)
-            close(tensors(compiled(input_ids=x)), tensors(net(input_ids=x)))
-    assert len(graphs) == 2
+        for batch, times in ((2, 1), (3, longer), (5, longer), (4, 1)):
+            given = other_sizes(inputs, batch, times)
+            close(tensors(compiled(**given)), tensors(net(**given)))
+            counts.append(len(graphs))
+    assert counts[-1] <= 2 * counts[0], counts
 
 
 def test_decoding_with_a_cache():
@@ -73,3 +99,44 @@ def test_decoding_with_a_cache():
                 mine = torch.cat([mine, parts[0][:, -1:].argmax(-1)], 1)
                 theirs = torch.cat([theirs, parts[1][:, -1:].argmax(-1)], 1)
             assert torch.equal(mine, theirs)
+
+
+def look_ahead(n):
+    return torch.triu(torch.ones(n, n, dtype=torch.bool), 1)
+
+
+PADDING = torch.arange(7) >= torch.tensor([[7], [4], [1]])
+
+
+@pytest.mark.parametrize(
+    ("norm_first", "masks"),
+    [
+        (True, {}),
+        (False, {"src_mask": look_ahead(7)}),
+        (True, {"src_mask": nn.Transformer.generate_square_subsequent_mask(7)}),
+        (True, {"src_key_padding_mask": PADDING}),
+        (False, {"src_mask": look_ahead(7), "src_key_padding_mask": PADDING}),
+    ],
+    ids=["plain", "look-ahead", "floats", "padding", "both"],
+)
+def test_an_encoder_layer_that_torch_computes_as_one_operator(norm_first, masks, graphs):
+    """`_transformer_encoder_layer_fwd`, which stayed in torch."""
+    gelu = nn.functional.gelu if norm_first else nn.functional.relu
+    layer = nn.TransformerEncoderLayer(16, 2, 24, activation=gelu, batch_first=True, norm_first=norm_first)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.uniform_(-1, 1)
+        x = torch.randn(3, 7, 16)
+        expected = layer.eval()(x, **masks)
+        close(torch.compile(layer, backend="tenon")(x, **masks), expected)
+    assert len(graphs) == 1 and len(graphs[0].parts) == 1 and not graphs[0].refused
+
+
+@pytest.mark.parametrize("options", [{"need_weights": False}, {"average_attn_weights": False}], ids=str)
+def test_attention_that_torch_computes_as_one_operator(options, graphs):
+    net, x = nn.MultiheadAttention(16, 2, batch_first=True).eval(), torch.randn(3, 7, 16)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.uniform_(-1, 1)
+        close(torch.compile(net, backend="tenon")(x, x, x, **options), net(x, x, x, **options))
+    assert len(graphs) == 1 and len(graphs[0].parts) == 1 and not graphs[0].refused

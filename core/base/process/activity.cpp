@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <new>
 
 #include "core/base/cache.h"
 #include "core/base/file.h"
@@ -11,10 +12,54 @@
 #include "core/base/str.h"
 
 namespace tenon {
+
+// The innermost activity of one thread, on a cache line of its own. Notes are never freed, because
+// a signal handler may be reading them; the next thread takes one that is free.
+struct alignas(64) ThreadNote {
+  std::atomic<const Activity*> innermost{nullptr};
+  std::atomic<bool> taken{true};
+  ThreadNote* next = nullptr;
+};
+
 namespace {
 
-thread_local const Activity* g_mine = nullptr;
-std::atomic<const Activity*> g_latest{nullptr};
+std::atomic<ThreadNote*> g_notes{nullptr};
+thread_local ThreadNote* t_note = nullptr;
+
+// Gives the note back when the thread ends.
+struct NoteOwner {
+  ~NoteOwner() {
+    if (t_note != nullptr) t_note->taken.store(false, std::memory_order_release);
+    t_note = nullptr;
+  }
+  void take(ThreadNote* note) { t_note = note; }
+};
+thread_local NoteOwner t_owner;
+
+ThreadNote* free_note() {
+  for (ThreadNote* note = g_notes.load(std::memory_order_acquire); note != nullptr;
+       note = note->next) {
+    bool taken = false;
+    if (note->taken.compare_exchange_strong(taken, true, std::memory_order_acquire)) return note;
+  }
+  return nullptr;
+}
+
+// Null without memory.
+ThreadNote* note_of_thread() {
+  if (t_note != nullptr) [[likely]]
+    return t_note;
+  ThreadNote* note = free_note();
+  if (note == nullptr) {
+    note = new (std::nothrow) ThreadNote;
+    if (note == nullptr) return nullptr;
+    note->next = g_notes.load(std::memory_order_relaxed);
+    while (!g_notes.compare_exchange_weak(note->next, note, std::memory_order_release)) {
+    }
+  }
+  t_owner.take(note);
+  return note;
+}
 
 // Text in a buffer of fixed size, for a signal handler.
 class Line {
@@ -39,9 +84,10 @@ class Line {
 
 Activity::Activity(std::string_view kind, std::string_view name, const void* code,
                    Result<std::string> (*save)(const void* self), const void* self)
-    : kind_(kind), name_(name), code_(code), save_(save), self_(self), outer_(g_mine) {
-  g_mine = this;
-  g_latest.store(this, std::memory_order_release);
+    : kind_(kind), name_(name), code_(code), save_(save), self_(self), note_(note_of_thread()) {
+  if (note_ == nullptr) return;
+  outer_ = note_->innermost.load(std::memory_order_relaxed);
+  note_->innermost.store(this, std::memory_order_release);
 }
 
 size_t Activity::describe(char* text, size_t size_bytes) const {
@@ -60,13 +106,14 @@ size_t Activity::describe(char* text, size_t size_bytes) const {
 }
 
 Activity::~Activity() {
-  g_mine = outer_;
-  const Activity* expected = this;
-  g_latest.compare_exchange_strong(expected, outer_);
+  if (note_ != nullptr) note_->innermost.store(outer_, std::memory_order_release);
 }
 
 const Activity* Activity::current() {
-  return g_mine != nullptr ? g_mine : g_latest.load();
+  const Activity* found = t_note == nullptr ? nullptr : t_note->innermost.load();
+  for (ThreadNote* note = g_notes.load(); found == nullptr && note != nullptr; note = note->next)
+    found = note->innermost.load();
+  return found;
 }
 
 Result<std::string> Activity::save() const {

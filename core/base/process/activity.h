@@ -1,5 +1,6 @@
 // What each thread is about to ask of a plugin, so that a crash can be named: "the pass `x` in
-// passes.so". The notes cost a few stores; nothing is written while all goes well (ADR 0041).
+// passes.so". A note costs two stores to memory of its own thread, however many threads take notes;
+// nothing is written while all goes well (ADR 0041).
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,9 @@
 
 namespace tenon {
 
+struct ThreadNote;
+
+// To be destroyed by the thread that made it, the innermost first.
 class Activity {
  public:
   // Told as "KIND `NAME` in LIBRARY": "the pass `x` in passes.so". `code` is anything in the
@@ -22,8 +26,8 @@ class Activity {
   Activity(const Activity&) = delete;
   Activity& operator=(const Activity&) = delete;
 
-  // The innermost activity of this thread; else the latest of the process, for pool threads that
-  // work for another; null outside of any.
+  // The innermost activity of this thread; else one of another thread, for those that work for
+  // another; null outside of any. Allocates nothing.
   static const Activity* current();
 
   // The text, cut at `size_bytes` and ended by 0; returns its length. Allocates nothing.
@@ -35,7 +39,8 @@ class Activity {
   const void* code_;
   Result<std::string> (*save_)(const void* self);
   const void* self_;
-  const Activity* outer_;
+  ThreadNote* note_;  // of this thread; null: there was no memory for one
+  const Activity* outer_ = nullptr;
 };
 
 // Writes `text` into the folder of reproducers (TENON_REPRODUCER_DIR, else `reproducers` in the

@@ -54,7 +54,8 @@ bool is_flag_value(std::string_view value) {
 std::string_view wrong_value(std::string_view name, std::string_view value) {
   uint64_t number = 0;
   if (is_limit(name) && !parse_u64(value, &number)) return "a number from 0";
-  if (name == "TENON_NUM_THREADS" && (!parse_u64(value, &number) || number == 0))
+  if ((name == "TENON_NUM_THREADS" || name == "TENON_VARIANTS_KEPT") &&
+      (!parse_u64(value, &number) || number == 0))
     return "a number from 1";
   if (is_in(kFlags, name) && !is_flag_value(value)) return "0 or 1";
   if (is_in(kFolders, name) && value[0] != '/') return "an absolute path";

@@ -1,28 +1,16 @@
 #include "core/host/discovery/requirements.h"
 
-#include <dlfcn.h>
-#include <gnu/libc-version.h>
-#include <sys/utsname.h>
-
 #include <algorithm>
-#include <cstdlib>
+
+#include <tenon/cpp/interfaces.hpp>
 
 #include "core/base/file.h"
 #include "core/base/str.h"
 #include "core/host/discovery/places.h"
+#include "core/host/platform/platform.h"
 
 namespace tenon::host {
 namespace {
-
-std::string_view host_arch() {
-#if defined(__x86_64__)
-  return "x86_64";
-#elif defined(__aarch64__)
-  return "aarch64";
-#else
-  return "unknown";
-#endif
-}
 
 // True if version a is at least b; both are numbers separated by dots.
 bool at_least(std::string_view a, std::string_view b) {
@@ -74,25 +62,6 @@ bool has_pci_device(std::string_view pattern) {
                      [&](const std::string& id) { return glob_match(pattern, id); });
 }
 
-constexpr uint64_t kLoaderCacheBytesMax = uint64_t{16} << 20;
-
-std::string in_folder(std::string_view folder, std::string_view name) {
-  const std::string path = folder.empty() ? std::string() : join_path(folder, name);
-  return !path.empty() && identify(path).ok() ? path : std::string();
-}
-
-// The loader's cache holds the paths of all libraries as zero-terminated strings.
-std::string in_loader_cache(std::string_view name) {
-  static const auto* text =
-      new std::string(read_system_file("/etc/ld.so.cache", kLoaderCacheBytesMax).value_or(""));
-  const std::string entry = "/" + std::string(name) + '\0';
-  const size_t at = text->find(entry);
-  if (at == std::string::npos) return {};
-  const size_t before = text->rfind('\0', at);
-  const size_t begin = before == std::string::npos ? 0 : before + 1;
-  return text->substr(begin, at + entry.size() - 1 - begin);
-}
-
 }  // namespace
 
 std::string_view host_sanitizer() {
@@ -109,16 +78,18 @@ std::string_view host_sanitizer() {
 }
 
 Status check_platform(const Manifest& m) {
-  if (!m.os.empty() && m.os != "linux") {
-    return error(TENON_UNAVAILABLE, "P0301", "it is for {}, and this is linux", quoted(m.os));
+  if (!m.os.empty() && m.os != platform::os_name()) {
+    return error(TENON_UNAVAILABLE, "P0301", "it is for {}, and this is {}", quoted(m.os),
+                 platform::os_name());
   }
-  if (!m.arch.empty() && m.arch != host_arch()) {
+  if (!m.arch.empty() && m.arch != platform::arch_name()) {
     return error(TENON_UNAVAILABLE, "P0301", "it is for {} processors, and this is {}",
-                 quoted(m.arch), host_arch());
+                 quoted(m.arch), platform::arch_name());
   }
-  if (!m.libc_min.empty() && !at_least(gnu_get_libc_version(), m.libc_min)) {
+  const std::string_view libc = platform::libc_version();
+  if (!m.libc_min.empty() && !libc.empty() && !at_least(libc, m.libc_min)) {
     return error(TENON_UNAVAILABLE, "P0302", "it needs libc {}, and this is {}", quoted(m.libc_min),
-                 gnu_get_libc_version());
+                 libc);
   }
   if (!m.sanitizer.empty() && m.sanitizer != "none" && m.sanitizer != host_sanitizer()) {
     return error(TENON_FAILED_PRECONDITION, "P0303",
@@ -135,6 +106,20 @@ Status check_abi(const Manifest& m) {
     return error(TENON_FAILED_PRECONDITION, "P0305",
                  "it needs ABI {}.{} and this host speaks {}.{}: update Tenon", m.abi_major,
                  m.abi_min_minor, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+  }
+  if (m.abi_major == TENON_ABI_MAJOR && m.abi_min_minor < (TENON_ABI_OLDEST & 0xffff)) {
+    return error(TENON_FAILED_PRECONDITION, "P0304",
+                 "it was made for ABI {}.{}, of the first edition, and this host speaks {}.{}: "
+                 "rebuild the plugin",
+                 m.abi_major, m.abi_min_minor, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+  }
+  for (const InterfaceId& needed : m.interfaces) {
+    for (const interfaces::InterfaceInfo& known : interfaces::known_interfaces()) {
+      if (known.id == needed.id && needed.minor > known.minor)
+        return error(TENON_FAILED_PRECONDITION, "P0305",
+                     "it needs minor {} of {}, and this host has {}: update Tenon", needed.minor,
+                     known.id, known.minor);
+    }
   }
   if (m.abi_major < TENON_ABI_MAJOR) {
     return error(TENON_FAILED_PRECONDITION, "P0304",
@@ -165,25 +150,19 @@ Status check_requirements(const Manifest& m) {
 }
 
 std::string library_file(std::string_view name) {
-  const char* more = std::getenv("LD_LIBRARY_PATH");
-  std::string found;
-  for (std::string_view folder : split(more == nullptr ? "" : more, ':')) {
-    if (found = in_folder(folder, name); !found.empty()) return found;
-  }
-  if (found = in_loader_cache(name); !found.empty()) return found;
-  for (std::string_view folder : {"/lib", "/usr/lib", "/lib64", "/usr/lib64"}) {
-    if (found = in_folder(folder, name); !found.empty()) return found;
-  }
-  return in_folder(own_folder(), name);
+  const std::string found = platform::library_file(name);
+  if (!found.empty() || own_folder().empty()) return found;
+  const std::string beside = join_path(own_folder(), name);
+  return identify(beside).ok() ? beside : std::string();
 }
 
 Status check_required_libraries(std::span<const std::string> names) {
   for (const std::string& name : names) {
     // Kept open: the plugin that requires it is about to use it.
-    if (::dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL) != nullptr) continue;
-    const char* why = ::dlerror();
+    const platform::Opened opened = platform::open_named_library(name);
+    if (opened.library != nullptr) continue;
     return error(TENON_UNAVAILABLE, "P0505", "the library {} that it requires cannot be opened: {}",
-                 quoted(name), printable(why == nullptr ? "no reason given" : why));
+                 quoted(name), printable(opened.why));
   }
   return Status();
 }

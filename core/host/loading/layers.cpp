@@ -90,7 +90,7 @@ constexpr LayeredInterface kLayered[] = {
                  &D::free_pinned>(TENON_DEVICE_ID),
     interface_of<Q, offsetof(Q, queue_create), &Q::queue_create, &Q::queue_destroy, &Q::copy_async,
                  &Q::fence_create, &Q::fence_destroy, &Q::fence_query, &Q::fence_signal,
-                 &Q::fence_wait>(TENON_QUEUE_ID),
+                 &Q::fence_wait, &Q::reaches>(TENON_QUEUE_ID),
     interface_of<X, offsetof(X, kinds), &X::kinds, &X::import_memory, &X::export_memory,
                  &X::queue_kinds, &X::import_queue, &X::export_queue, &X::import_fence,
                  &X::export_fence>(TENON_EXCHANGE_ID),
@@ -225,6 +225,7 @@ Status apply_layer(const tenon_layer_api_t& layer, const LayerChoice& choice, ui
   subject.interfaces = interfaces.data();
   subject.interface_count = static_cast<uint32_t>(interfaces.size());
   subject.position = position;
+  subject.interface_bytes = sizeof(tenon_interface_t);
   std::vector<const void*> tables(interfaces.size() + 1);
   clear_failure();
   if (const tenon_code_t code = layer.attach(layer.self, &subject, tables.data());

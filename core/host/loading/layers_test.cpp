@@ -97,11 +97,11 @@ struct TestLayer {
                    std::string(from_abi_str(subject->options[i].value)) + ";";
     }
     for (uint32_t i = 0; i < subject->interface_count; ++i) {
-      const std::string_view id = from_abi_str(subject->interfaces[i].id);
+      const std::string_view id = from_abi_str(tenon_layer_interface(subject, i)->id);
       l.ids += std::string(id) + " ";
       if (id == "vendor.x/1") out[i] = &l.vendor;
       if (id != TENON_DEVICE_ID) continue;
-      l.next = static_cast<const tenon_device_api_t*>(subject->interfaces[i].table);
+      l.next = static_cast<const tenon_device_api_t*>(tenon_layer_interface(subject, i)->table);
       l.table.size_bytes = l.table_bytes;
       l.table.self = self;
       l.table.count = count;

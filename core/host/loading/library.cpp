@@ -1,59 +1,45 @@
 #include "core/host/loading/library.h"
 
-#include <dlfcn.h>
-#include <elf.h>
-#include <link.h>
-
-#include <boost/dll/shared_library.hpp>
-
 #include "core/base/errors/failure.h"
+#include "core/base/file.h"
 #include "core/base/str.h"
+#include "core/host/binary/binary.h"
+#include "core/host/platform/platform.h"
 
 namespace tenon::host {
 namespace {
 
 constexpr const char* kSymbol = "tenon_plugin_query";
 
-// The dynamic linker returns data and functions alike; only the symbol's own record tells them
-// apart.
-bool is_function(void* address) {
-  Dl_info info = {};
-  const ElfW(Sym)* symbol = nullptr;
-  if (::dladdr1(address, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)),
-                RTLD_DL_SYMENT) == 0) {
-    return false;
-  }
-  const unsigned type = symbol == nullptr ? STT_NOTYPE : symbol->st_info & 0xfu;
-  return type == STT_FUNC || type == STT_GNU_IFUNC;
+// "it is for macos on aarch64": what the system's loader, which says that some bytes are wrong,
+// does not tell. Empty if the file is for this machine, or cannot be read.
+std::string other_platform(const std::string& path) {
+  const Result<File> file = open_user_file(path);
+  if (!file.ok()) return {};
+  const auto region = map_file(*file);
+  if (!region.ok()) return {};
+  const Result<Binary> binary = read_binary((*region)->bytes(), platform::arch_name());
+  if (!binary.ok() || (binary->os == platform::os_name() && binary->arch == platform::arch_name()))
+    return {};
+  return fmt::format("; it is for {} on {}", binary->os, binary->arch);
 }
 
 }  // namespace
 
 Result<tenon_plugin_query_t> open_library(const std::string& path) {
-  // boost::dll's load_mode has the values of the system's flags, and no name for RTLD_NODELETE.
-  const auto mode = static_cast<boost::dll::load_mode::type>(RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  try {
-    boost::dll::shared_library library(boost::dll::fs::path(path), mode);
-    if (!library.has(kSymbol)) {
-      return error(TENON_NOT_FOUND, "P0702", "the library {} exports no {}", quoted(path), kSymbol);
-    }
-    void* address = reinterpret_cast<void*>(&library.get<char>(kSymbol));
-    if (!is_function(address)) {
-      return error(TENON_INVALID_ARGUMENT, "P0703", "the symbol {} of {} is data and no function",
-                   kSymbol, quoted(path));
-    }
-    return reinterpret_cast<tenon_plugin_query_t>(address);  // stays valid: RTLD_NODELETE
-  } catch (const std::exception& problem) {
-    std::string_view what = problem.what();
-    constexpr std::string_view kPrefix =
-        "boost::dll::shared_library::load() failed (dlerror system message: ";
-    if (what.starts_with(kPrefix)) {
-      what.remove_prefix(kPrefix.size());
-      what = what.substr(0, what.rfind("): "));
-    }
-    return error(TENON_UNAVAILABLE, "P0701", "the library {} cannot be opened: {}", quoted(path),
-                 printable(what, 1024));
+  const platform::Opened opened = platform::open_plugin_library(path);
+  if (opened.library == nullptr) {
+    return error(TENON_UNAVAILABLE, "P0701", "the library {} cannot be opened: {}{}", quoted(path),
+                 printable(opened.why, 1024), other_platform(path));
   }
+  void* address = platform::find_symbol(opened.library, kSymbol);
+  if (address == nullptr)
+    return error(TENON_NOT_FOUND, "P0702", "the library {} exports no {}", quoted(path), kSymbol);
+  if (!platform::is_function(path, kSymbol, address)) {
+    return error(TENON_INVALID_ARGUMENT, "P0703", "the symbol {} of {} is data and no function",
+                 kSymbol, quoted(path));
+  }
+  return reinterpret_cast<tenon_plugin_query_t>(address);
 }
 
 Result<const tenon_plugin_t*> ask_plugin(tenon_plugin_query_t query, const tenon_host_t* host,

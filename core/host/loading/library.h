@@ -1,5 +1,5 @@
-// Opens a plugin's library and calls its one symbol. Only this file does so, and only this file
-// uses Boost.DLL.
+// Opens a plugin's library and calls its one symbol. Only this file does so; how the system opens
+// it is in core/host/platform.
 #pragma once
 #include <string>
 #include <string_view>

@@ -77,8 +77,31 @@ Status check_count(uint64_t count, const void* data, std::string_view what) {
   return Status();
 }
 
-// Rewrites are an array of records that may be smaller or larger than ours, so the plugin's size is
-// the stride.
+// An array of records of the plugin's size, which may be smaller or larger than ours, as one of our
+// size: the prefix that both sides know, then zeros. Never freed. `least`: the size that the record
+// had in the first version of this edition; P0806 if the plugin's is shorter.
+template <typename T>
+Result<const T*> adopt_records(const T* from, uint64_t count, uint32_t record_bytes, uint32_t least,
+                               const std::string& what) {
+  TENON_RETURN_IF_ERROR(check_count(count, from, what));
+  if (count == 0) return static_cast<const T*>(nullptr);
+  if (record_bytes < least || record_bytes > kTableBytesMax) {
+    return error(TENON_INVALID_ARGUMENT, "P0806", "{} are records of {} bytes: set their size",
+                 what, record_bytes);
+  }
+  auto* full = new T[count]();
+  keep_for_process(full);
+  for (uint64_t i = 0; i < count; ++i)
+    tenon_record_read(&full[i], sizeof(T), from, i, record_bytes);
+  return static_cast<const T*>(full);
+}
+
+// The sizes that records had when this edition began. They never change.
+constexpr uint32_t kOperandBytesLeast = 56, kResultBytesLeast = 32, kAttrBytesLeast = 88,
+                   kConstraintBytesLeast = 48, kForeignNameBytesLeast = 56, kOptionBytesLeast = 56,
+                   kInterfaceBytesLeast = 32, kImporterBytesLeast = 40;
+
+// Rewrites begin with their size, and the first one's is the stride.
 Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint64_t count,
                                               std::string_view owner) {
   TENON_RETURN_IF_ERROR(check_count(count, from, fmt::format("the rewrites of {}", owner)));
@@ -87,8 +110,7 @@ Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint6
   auto* full = new tenon_rewrite_t[count]();
   keep_for_process(full);
   for (uint64_t i = 0; i < count; ++i) {
-    const auto* source = reinterpret_cast<const std::byte*>(from) + i * from->size_bytes;
-    std::memcpy(&full[i], source, std::min<size_t>(from->size_bytes, sizeof(tenon_rewrite_t)));
+    tenon_record_read(&full[i], sizeof(tenon_rewrite_t), from, i, from->size_bytes);
     full[i].size_bytes = sizeof(tenon_rewrite_t);
     TENON_RETURN_IF_ERROR(
         check_text(full[i].name, fmt::format("the name of a rewrite of {}", owner)));
@@ -102,14 +124,36 @@ Result<const tenon_rewrite_t*> adopt_rewrites(const tenon_rewrite_t* from, uint6
   return full;
 }
 
+// The arrays of a declaration as arrays of our records.
+Status adopt_arrays(tenon_op_def_t& op, const std::string& name) {
+  TENON_ASSIGN_OR_RETURN(op.operands,
+                         adopt_records(op.operands, op.operand_count, op.operand_bytes,
+                                       kOperandBytesLeast, "the operands of op " + name));
+  TENON_ASSIGN_OR_RETURN(op.results, adopt_records(op.results, op.result_count, op.result_bytes,
+                                                   kResultBytesLeast, "the results of op " + name));
+  TENON_ASSIGN_OR_RETURN(op.attrs, adopt_records(op.attrs, op.attr_count, op.attr_bytes,
+                                                 kAttrBytesLeast, "the attributes of op " + name));
+  TENON_ASSIGN_OR_RETURN(op.constraints,
+                         adopt_records(op.constraints, op.constraint_count, op.constraint_bytes,
+                                       kConstraintBytesLeast, "the constraints of op " + name));
+  TENON_ASSIGN_OR_RETURN(
+      op.foreign_names,
+      adopt_records(op.foreign_names, op.foreign_name_count, op.foreign_name_bytes,
+                    kForeignNameBytesLeast, "the foreign names of op " + name));
+  op.operand_bytes = sizeof(tenon_operand_def_t);
+  op.result_bytes = sizeof(tenon_result_def_t);
+  op.attr_bytes = sizeof(tenon_attr_def_t);
+  op.constraint_bytes = sizeof(tenon_constraint_def_t);
+  op.foreign_name_bytes = sizeof(tenon_foreign_name_t);
+  return Status();
+}
+
 Status check_operands(const tenon_op_def_t& op, const std::string& name) {
-  TENON_RETURN_IF_ERROR(check_count(op.operand_count, op.operands, "the operands of op " + name));
   for (uint32_t i = 0; i < op.operand_count; ++i) {
     TENON_RETURN_IF_ERROR(check_text(op.operands[i].name, "the name of an operand of op " + name));
     TENON_RETURN_IF_ERROR(
         check_text(op.operands[i].doc, "the description of an operand of op " + name));
   }
-  TENON_RETURN_IF_ERROR(check_count(op.result_count, op.results, "the results of op " + name));
   for (uint32_t i = 0; i < op.result_count; ++i) {
     TENON_RETURN_IF_ERROR(check_text(op.results[i].name, "the name of a result of op " + name));
     TENON_RETURN_IF_ERROR(
@@ -119,7 +163,6 @@ Status check_operands(const tenon_op_def_t& op, const std::string& name) {
 }
 
 Status check_attrs(const tenon_op_def_t& op, const std::string& name) {
-  TENON_RETURN_IF_ERROR(check_count(op.attr_count, op.attrs, "the attributes of op " + name));
   const std::string what = "a text of an attribute of op " + name;
   for (uint32_t i = 0; i < op.attr_count; ++i) {
     const tenon_attr_def_t& attr = op.attrs[i];
@@ -132,8 +175,6 @@ Status check_attrs(const tenon_op_def_t& op, const std::string& name) {
 Status check_documentation(const tenon_op_def_t& op, const std::string& name) {
   TENON_RETURN_IF_ERROR(check_text(op.summary, "the summary of op " + name));
   TENON_RETURN_IF_ERROR(check_text(op.doc, "the documentation of op " + name));
-  TENON_RETURN_IF_ERROR(
-      check_count(op.constraint_count, op.constraints, "the constraints of op " + name));
   for (uint32_t i = 0; i < op.constraint_count; ++i) {
     const tenon_constraint_def_t& c = op.constraints[i];
     for (tenon_str_t text : {c.label, c.text, c.negative})
@@ -147,7 +188,6 @@ Status check_documentation(const tenon_op_def_t& op, const std::string& name) {
 
 Status check_foreign_names(const tenon_op_def_t& op, const std::string& name) {
   const std::string what = "a foreign name of op " + name;
-  TENON_RETURN_IF_ERROR(check_count(op.foreign_name_count, op.foreign_names, what));
   for (uint64_t i = 0; i < op.foreign_name_count; ++i) {
     const tenon_foreign_name_t& given = op.foreign_names[i];
     for (tenon_str_t text : {given.format, given.domain, given.name})
@@ -168,14 +208,12 @@ Status adopt_importers(tenon_importers_t* table) {
   TENON_RETURN_IF_ERROR(check_text(table->domain, "the domain of a table of importers"));
   const std::string owner = "the importers of " + quoted(importers_name(*table));
   TENON_RETURN_IF_ERROR(check_count(table->importer_count, table->importers, owner));
-  const size_t stride = table->importer_bytes;
-  if (table->format.size == 0 || stride < sizeof(tenon_importer_t::op) || stride > kTextBytesMax)
-    return error(TENON_INVALID_ARGUMENT, "P0806", "{} have no format or no size", owner);
-  auto* full = new tenon_importer_t[table->importer_count + 1]();
-  keep_for_process(full);
+  if (table->format.size == 0)
+    return error(TENON_INVALID_ARGUMENT, "P0806", "{} have no format", owner);
+  TENON_ASSIGN_OR_RETURN(const tenon_importer_t* full,
+                         adopt_records(table->importers, table->importer_count,
+                                       table->importer_bytes, kImporterBytesLeast, owner));
   for (uint64_t i = 0; i < table->importer_count; ++i) {
-    const auto* from = reinterpret_cast<const std::byte*>(table->importers) + i * stride;
-    std::memcpy(&full[i], from, std::min(stride, sizeof full[i]));
     TENON_RETURN_IF_ERROR(check_text(full[i].op, "a name in " + owner));
     if (full[i].import_node == nullptr || full[i].op.size == 0 || full[i].since == 0)
       return error(TENON_INVALID_ARGUMENT, "P0805", "entry {} of {} lacks op, since or import_node",
@@ -195,6 +233,7 @@ Status adopt_ops(tenon_ops_t* table) {
     tenon_op_def_t* op = copy_record(table->ops[i]);
     TENON_RETURN_IF_ERROR(check_text(op->name, "the name of an op"));
     const std::string name = quoted(from_abi_str(op->name));
+    TENON_RETURN_IF_ERROR(adopt_arrays(*op, name));
     TENON_RETURN_IF_ERROR(check_operands(*op, name));
     TENON_RETURN_IF_ERROR(check_attrs(*op, name));
     TENON_RETURN_IF_ERROR(check_documentation(*op, name));
@@ -224,8 +263,10 @@ Status adopt_passes(tenon_passes_t* table) {
     tenon_pass_def_t* pass = copy_record(table->passes[i]);
     TENON_RETURN_IF_ERROR(check_text(pass->name, "the name of a pass"));
     const std::string name = quoted(from_abi_str(pass->name));
-    TENON_RETURN_IF_ERROR(
-        check_count(pass->option_count, pass->options, "the options of pass " + name));
+    TENON_ASSIGN_OR_RETURN(pass->options,
+                           adopt_records(pass->options, pass->option_count, pass->option_bytes,
+                                         kOptionBytesLeast, "the options of pass " + name));
+    pass->option_bytes = sizeof(tenon_pass_option_def_t);
     TENON_RETURN_IF_ERROR(
         check_count(pass->statistic_count, pass->statistics, "the statistics of pass " + name));
     if (pass->run == nullptr && pass->rewrite_count == 0) {
@@ -283,17 +324,25 @@ Status check_record_abi(uint32_t abi) {
                  "it was compiled for ABI {} and this host speaks {}", major, TENON_ABI_MAJOR);
   }
   const uint32_t minor = abi & 0xffff;
+  if (abi < TENON_ABI_OLDEST) {
+    return error(TENON_FAILED_PRECONDITION, "P0304",
+                 "it was compiled for ABI {}.{}, of the first edition; this host speaks {}.{}",
+                 major, minor, TENON_ABI_MAJOR, TENON_ABI_MINOR);
+  }
   if (minor > TENON_ABI_MINOR) {
     return error(TENON_FAILED_PRECONDITION, "P0305",
                  "it was compiled for ABI {}.{} and this host speaks {}.{}", major, minor,
                  TENON_ABI_MAJOR, TENON_ABI_MINOR);
   }
-  if (TENON_ABI_MAJOR == 0 && minor < TENON_ABI_MINOR) {  // before 1.0 every minor is its own ABI
-    return error(TENON_FAILED_PRECONDITION, "P0304",
-                 "it was compiled for ABI {}.{}, of the first edition; this host speaks {}.{}",
-                 major, minor, TENON_ABI_MAJOR, TENON_ABI_MINOR);
-  }
   return Status();
+}
+
+// What a plugin needs of an interface. Newer slots of its table are no need: they are cut off.
+Status check_minor(const InterfaceInfo& known, uint32_t minor) {
+  if (minor <= known.minor) return Status();
+  return error(TENON_FAILED_PRECONDITION, "P0305",
+               "it needs minor {} of {}, and this host has {}: update Tenon", minor, known.id,
+               known.minor);
 }
 
 }  // namespace
@@ -329,6 +378,11 @@ Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_vie
     return error(TENON_INVALID_ARGUMENT, "P0806", "it says that it has {} interfaces at {}",
                  plugin.record.interface_count, static_cast<const void*>(plugin.record.interfaces));
   }
+  TENON_ASSIGN_OR_RETURN(
+      plugin.record.interfaces,
+      adopt_records(plugin.record.interfaces, plugin.record.interface_count,
+                    plugin.record.interface_bytes, kInterfaceBytesLeast, "its interfaces"));
+  plugin.record.interface_bytes = sizeof(tenon_interface_t);
   for (uint64_t i = 0; i < plugin.record.interface_count; ++i) {
     const tenon_interface_t& offered = plugin.record.interfaces[i];
     TENON_RETURN_IF_ERROR(check_text(offered.id, "the id of an interface"));
@@ -342,6 +396,7 @@ Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_vie
       plugin.interfaces.push_back({plugin.unknown_interfaces.back(), offered.minor, offered.table});
       continue;
     }
+    TENON_RETURN_IF_ERROR(check_minor(*known, offered.minor));
     TENON_ASSIGN_OR_RETURN(const void* table, adopt_table(*known, offered.table));
     plugin.interfaces.push_back({std::move(id), offered.minor, table});
   }

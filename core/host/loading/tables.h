@@ -39,9 +39,10 @@ struct AdoptedPlugin {
 // checkers see it as in use.
 void keep_for_process(const void* memory);
 
-// Copies a record and its tables. P0802 null record, P0803 name differs from `expected_name`
-// (empty: any), P0304 or P0305 ABI (before 1.0 any other minor), P0805 a required slot is null,
-// P0806 a count or size makes no sense.
+// Copies a record and its tables, with their arrays as arrays of this host's records. P0802 null
+// record, P0803 name differs from `expected_name` (empty: any), P0304 an ABI before
+// TENON_ABI_OLDEST, P0305 an ABI or a minor of an interface that this host does not have, P0805 a
+// required slot is null, P0806 a count or size makes no sense.
 Result<AdoptedPlugin> adopt_plugin(const tenon_plugin_t* record, std::string_view expected_name);
 
 // What the plugin provides according to its tables, in the form of the manifest's `provides`:

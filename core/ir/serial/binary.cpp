@@ -9,6 +9,7 @@
 // would: constants, whose digests are in the text, so that they are ranges of this file and are not
 // copied. All numbers are little-endian. Rationale: one grammar and one checked reader serve both
 // forms, and large data is raw bytes.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <bit>

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "frontends/python/native/eager.h"
+#include "frontends/python/native/guarded.h"
 #include "frontends/python/native/scalars.h"
 #include "frontends/python/native/tensor.h"
 
@@ -25,21 +26,6 @@ Type* g_place_type = nullptr;          // of the number in x[number]
 
 ArrayBase& of(PyObject* self) {
   return *reinterpret_cast<ArrayBase*>(self);
-}
-
-// Runs work that throws, for a slot.
-template <class Work>
-PyObject* guarded(const Work& work) {
-  try {
-    return work();
-  } catch (nb::python_error& e) {
-    e.restore();
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
-  }
-  return nullptr;
 }
 
 // ---- Names of values ----

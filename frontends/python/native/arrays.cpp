@@ -55,10 +55,34 @@ std::string type_name(PyObject* o) {
   raise_usage(TENON_INVALID_ARGUMENT, "T0624", expected.where + ": the array " + what + ".");
 }
 
+[[noreturn]] void refuse_use(const Expected& expected, bool donated) {
+  raise_usage(
+      TENON_FAILED_PRECONDITION, "T0621",
+      expected.where +
+          (donated ? " is donated, and another input, or a call that has not ended, uses it."
+                   : " is donated as another input, or to a call that has not ended."));
+}
+
 // What a library says when it hands nothing out: its first line, since a trace may follow.
 [[noreturn]] void refuse_as(const Expected& expected, nb::python_error& error) {
   const std::string text = nb::cast<std::string>(nb::str(error.value()));
   refuse(expected, "is not handed out by its library: " + text.substr(0, text.find('\n')));
+}
+
+// A versioned capsule where the producer has them, else the old kind. Raises.
+nb::object dlpack_capsule(nb::handle object, const Expected& expected) {
+  try {
+    const nb::object method = object.attr("__dlpack__");
+    try {
+      return method(nb::arg("max_version") = nb::make_tuple(dlpack::kMajor, dlpack::kMinor));
+    } catch (nb::python_error& e) {
+      if (!e.matches(PyExc_TypeError)) throw;
+      return method();
+    }
+  } catch (nb::python_error& e) {
+    if (e.matches(PyExc_KeyboardInterrupt)) throw;
+    refuse_as(expected, e);
+  }
 }
 
 [[noreturn]] void refuse_object(const Expected& expected, PyObject* o) {
@@ -69,13 +93,6 @@ std::string type_name(PyObject* o) {
           "__dlpack__, the buffer protocol or __array__; numpy.asarray makes one of a list." +
           (PyDict_Check(o) ? " Inputs by name are given as model(**feed) or model.run(feed)."
                            : ""));
-}
-
-tenon_dtype_t dtype_of(dlpack::DataType type) {
-  if (type.lanes != 1) return TENON_DTYPE_NONE;
-  for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d)
-    if (kTypes[d].dlpack.code == type.code && kTypes[d].dlpack.bits == type.bits) return d;
-  return TENON_DTYPE_NONE;
 }
 
 // The element type of a buffer's format, as the struct module writes it.
@@ -204,6 +221,13 @@ tenon_dtype_t dtype_named(std::string_view name) {
   return elements::dtype_from_name(name);
 }
 
+tenon_dtype_t dtype_of(dlpack::DataType type) {
+  if (type.lanes != 1) return TENON_DTYPE_NONE;
+  for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d)
+    if (kTypes[d].dlpack.code == type.code && kTypes[d].dlpack.bits == type.bits) return d;
+  return TENON_DTYPE_NONE;
+}
+
 dlpack::DataType dlpack_of(tenon_dtype_t dtype) {
   return kTypes[dtype < TENON_DTYPE_COUNT ? dtype : 0].dlpack;
 }
@@ -257,6 +281,8 @@ void Argument::use(tenon_dtype_t dtype, uint32_t rank, void* data, const int64_t
 
 void Argument::release() {
   tensor = nullptr;
+  if (used_ != nullptr) used_->end_use();
+  used_ = nullptr;
   if (has_buffer_) PyBuffer_Release(&buffer_);
   has_buffer_ = false;
   Py_CLEAR(held_);
@@ -286,7 +312,8 @@ void Argument::take(const dlpack::Tensor& t, const Expected& expected) {
     refuse(expected, "is in memory of another device (DLPack's kind " +
                          std::to_string(t.device.type) +
                          "), which the host cannot read: copy it "
-                         "to the host first, as in x.cpu()");
+                         "to the host first, as in x.cpu(), or take it where it is with "
+                         "tenon.tensor(x)");
   }
   const tenon_dtype_t dtype = dtype_of(t.dtype);
   if (dtype == TENON_DTYPE_NONE) {
@@ -331,23 +358,9 @@ void Argument::read_exchange(PyObject* o, const dlpack::ExchangeTable& table,
   writable = true;
 }
 
-// A versioned capsule where the producer has them, else the old kind.
 bool Argument::read_dlpack(PyObject* o, const Expected& expected) {
-  const nb::handle object(o);
-  if (!nb::hasattr(object, "__dlpack__")) return false;
-  nb::object capsule;
-  try {
-    const nb::object method = object.attr("__dlpack__");
-    try {
-      capsule = method(nb::arg("max_version") = nb::make_tuple(dlpack::kMajor, dlpack::kMinor));
-    } catch (nb::python_error& e) {
-      if (!e.matches(PyExc_TypeError)) throw;
-      capsule = method();
-    }
-  } catch (nb::python_error& e) {
-    if (e.matches(PyExc_KeyboardInterrupt)) throw;
-    refuse_as(expected, e);
-  }
+  if (!nb::hasattr(nb::handle(o), "__dlpack__")) return false;
+  nb::object capsule = dlpack_capsule(o, expected);
   // The capsule is kept and not consumed: it owns the tensor until this argument is released.
   if (auto* versioned = static_cast<dlpack::ManagedTensorVersioned*>(
           PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"))) {
@@ -420,6 +433,8 @@ bool Argument::read_quickly(PyObject* o, const Expected& expected) {
   if (Tensor* t = tensor_of(o, &donated)) {
     tensor = t->get();
     if (tensor == nullptr) refuse(expected, "was taken apart by the collector of cycles");
+    if (!t->begin_use(donated)) refuse_use(expected, donated);
+    used_ = t;
     kind = Kind::kTensor;
     return true;
   }

@@ -13,6 +13,8 @@
 
 namespace tenon::python {
 
+class Tensor;
+
 // Whose array it was; results are of the same kind.
 // Later ones win over earlier ones: torch's users expect torch's tensors although a mask may have
 // come from NumPy.
@@ -39,6 +41,8 @@ struct Argument {
   // Fails with a Python exception. `o` lives until release(), which the caller sees to.
   void read(PyObject* o, const Expected& expected);
   void release();
+  // The tensor, if it is one that the call uses.
+  const Tensor* used() const { return used_; }
   // As read, for an array that is used longer than its library knows: torch could replace the
   // memory of a tensor meanwhile, but not of one that it handed out.
   void read_owning(PyObject* o, const Expected& expected);
@@ -63,6 +67,7 @@ struct Argument {
   int64_t small_[16];  // dims, then strides, of up to 8 axes
   std::vector<int64_t> large_;
   alignas(16) unsigned char scalar_[16];
+  Tensor* used_ = nullptr;  // the tensor, as long as the call uses it
   PyObject* held_ = nullptr;
   Py_buffer buffer_{};
   bool has_buffer_ = false;
@@ -73,6 +78,7 @@ const char* dtype_name(tenon_dtype_t dtype);
 uint32_t dtype_bits(tenon_dtype_t dtype);
 // 0 if there is none of this name.
 tenon_dtype_t dtype_named(std::string_view name);
+tenon_dtype_t dtype_of(dlpack::DataType type);    // 0 if there is none
 dlpack::DataType dlpack_of(tenon_dtype_t dtype);  // code 255: DLPack has no such type
 // "(2, 3)"
 std::string shape_text(const int64_t* dims, uint32_t rank);

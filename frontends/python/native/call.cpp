@@ -50,8 +50,7 @@ Call::Call(const Program& program)
   record.output_count = static_cast<uint32_t>(outputs.size());
   record.inputs = inputs.data();
   record.outputs = outputs.data();
-  record.sizes = program.sizes_.data();
-  record.size_count = static_cast<uint32_t>(program.sizes_.size());
+  program.set_sizes_of(*this, {});
 }
 
 void Call::clear() {
@@ -59,6 +58,35 @@ void Call::clear() {
   for (size_t i = 0; i < outputs.size(); ++i) given[i].release();
   for (PyObject* object : held) Py_DECREF(object);
   held.clear();
+}
+
+// One for each device: two of one device would be an error of the call.
+void Call::find_streams() {
+  stream_handles.clear();
+  streams.clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor* tensor = arguments[i].used();
+    if (tensor == nullptr || !tensor->stream()) continue;
+    const WorkStream& stream = *tensor->stream();
+    const auto known = std::ranges::find_if(
+        streams, [&](const tenon_call_native_t& s) { return view(s.device) == stream.device; });
+    if (known != streams.end()) {
+      // A device gets one stream. All memory may be used behind the default one.
+      uint64_t& handle = stream_handles[static_cast<size_t>(known - streams.begin())].handle;
+      if (handle != stream.handle) handle = 0;
+      continue;
+    }
+    auto handle = sized<tenon_native_handle_t>();
+    handle.kind = text(stream.kind);
+    handle.handle = stream.handle;
+    stream_handles.push_back(handle);
+    auto native = sized<tenon_call_native_t>();
+    native.device = text(stream.device);
+    streams.push_back(native);
+  }
+  for (size_t i = 0; i < streams.size(); ++i) streams[i].handle = &stream_handles[i];
+  record.streams = streams.data();
+  record.stream_count = static_cast<uint32_t>(streams.size());
 }
 
 std::string Program::signature() const {
@@ -123,21 +151,36 @@ void Program::read_arguments(Call& call, PyObject* const* values, size_t count, 
     call.inputs[i] = {sizeof(tenon_input_t), argument.donated ? TENON_INPUT_DONATED : 0,
                       is_tensor ? nullptr : &argument.array, argument.tensor};
   }
+  call.find_streams();
 }
 
-void Program::read_given(Call& call, const std::vector<PyObject*>& given, As as) {
+// The program's sizes, and those of this call.
+void Program::set_sizes_of(Call& call, std::span<const Size> sizes) const {
+  const std::vector<tenon_size_t>* all = &sizes_;
+  if (!sizes.empty()) {
+    call.sizes = sizes_;
+    for (const auto& [name, value] : sizes) call.sizes.push_back({text(name), value});
+    all = &call.sizes;
+  }
+  call.record.sizes = all->data();
+  call.record.size_count = static_cast<uint32_t>(all->size());
+}
+
+void Program::read_given(Call& call, const Given& given, As as) {
   const uint32_t kind = as == As::kDevice ? TENON_OUTPUT_LEFT : TENON_OUTPUT_OWNED;
   for (size_t i = 0; i < outputs_.size(); ++i) {
     call.results[i] = sized<tenon_array_t>();
     call.outputs[i] = {sizeof(tenon_output_t), kind, &call.results[i], nullptr};
-    if (i >= given.size() || given[i] == Py_None) continue;
+    if (i >= given.memory.size() || given.memory[i] == Py_None) continue;
     Expected expected = outputs_[i].expected;
     expected.where = "the memory for " + expected.where;
     Argument& memory = call.given[i];
-    memory.read(given[i], expected);
+    memory.read(given.memory[i], expected);
     if (memory.tensor != nullptr || !memory.writable)
       raise_usage(TENON_INVALID_ARGUMENT, "T0620", expected.where + " is read-only.");
-    call.outputs[i] = {sizeof(tenon_output_t), TENON_OUTPUT_GIVEN, &memory.array, nullptr};
+    call.outputs[i] = {sizeof(tenon_output_t),
+                       given.in_place ? TENON_OUTPUT_IN_PLACE : TENON_OUTPUT_GIVEN, &memory.array,
+                       nullptr};
   }
 }
 
@@ -197,7 +240,8 @@ PyObject* Program::results_of(Call& call, As as) {
   if (!results.is_valid()) throw nb::python_error();
   for (size_t i = 0; i < outputs_.size(); ++i) {
     PyObject* value = nullptr;
-    if (call.outputs[i].kind == TENON_OUTPUT_GIVEN) {
+    if (call.outputs[i].kind == TENON_OUTPUT_GIVEN ||
+        call.outputs[i].kind == TENON_OUTPUT_IN_PLACE) {
       value = Py_NewRef(call.given_objects[i]);
     } else {
       value = result_of(call, i, as, kind, of_user);
@@ -248,7 +292,7 @@ std::unique_ptr<Call> Program::begin(const nb::args& values, const nb::kwargs& n
 }
 
 PyObject* Program::call(PyObject* const* values, size_t count, PyObject* names, As as,
-                        const std::vector<PyObject*>& given) {
+                        const Given& given, std::span<const Size> sizes) {
   // Gives the records back on every way out.
   struct Records {
     Program& program;
@@ -256,14 +300,15 @@ PyObject* Program::call(PyObject* const* values, size_t count, PyObject* names, 
     ~Records() { program.give_back(std::move(call)); }
   } use{*this, take_call()};
   Call& c = *use.call;
-  if (!given.empty() && given.size() != outputs_.size()) {
+  if (!given.memory.empty() && given.memory.size() != outputs_.size()) {
     raise_usage(TENON_INVALID_ARGUMENT, "T0620",
                 "the model has " + std::to_string(outputs_.size()) + " results, and memory for " +
-                    std::to_string(given.size()) + " was given.");
+                    std::to_string(given.memory.size()) + " was given.");
   }
   read_arguments(c, values, count, names);
   read_given(c, given, as);
-  c.given_objects = given;
+  c.given_objects = given.memory;
+  set_sizes_of(c, sizes);
   execute(c);
   return results_of(c, as);
 }

@@ -30,8 +30,9 @@ KeyMap<nb::object>& programs() {
 
 uint64_t g_flush = 0;
 
+// Of tenon._flush, which has what is slow.
 nb::object function(const char* name) {
-  return nb::module_::import_("tenon._trace").attr(name);
+  return nb::module_::import_("tenon._flush").attr(name);
 }
 
 // The number of the device of arrays (TENON_DEVICE), which may change.
@@ -154,9 +155,9 @@ nb::object number_of(const Value* value) {
   return nb::make_tuple(value->number / kResultsMax, value->number % kResultsMax);
 }
 
-// (nodes, leaves, outputs), as _trace.Flush has them.
+// (nodes, leaves, outputs, shapes), as _programs.Flush has them.
 nb::object Plan::describe() const {
-  nb::list nodes, leaves, outputs;
+  nb::list nodes, leaves, outputs, shapes;
   for (Node* node : nodes_) {
     nb::list operands;
     for (const Value* operand : node->operands()) operands.append(number_of(operand));
@@ -167,9 +168,12 @@ nb::object Plan::describe() const {
   }
   for (const Value* leaf : leaves_)
     leaves.append(nb::make_tuple(nb::borrow(leaf->type->dtype), nb::borrow(leaf->type->shape)));
-  for (const nb::object& output : outputs_)
-    outputs.append(number_of(reinterpret_cast<Value*>(output.ptr())));
-  return nb::make_tuple(nodes, leaves, outputs);
+  for (const nb::object& output : outputs_) {
+    const auto* value = reinterpret_cast<Value*>(output.ptr());
+    outputs.append(number_of(value));
+    shapes.append(nb::borrow(value->type->shape));
+  }
+  return nb::make_tuple(nodes, leaves, outputs, shapes);
 }
 
 nb::tuple Plan::data() const {
@@ -187,10 +191,9 @@ void Plan::take(nb::handle results) {
 }
 
 void Plan::run(Program& program) {
-  static const std::vector<PyObject*> none;
   std::vector<PyObject*> values(inputs_.size());
   for (size_t i = 0; i < inputs_.size(); ++i) values[i] = inputs_[i].ptr();
-  take(nb::steal(program.call(values.data(), values.size(), nullptr, Program::As::kTensor, none)));
+  take(nb::steal(program.call(values.data(), values.size(), nullptr, Program::As::kTensor)));
 }
 
 nb::object key_bytes(const Key& key) {
@@ -244,14 +247,15 @@ void evaluate(std::span<Value* const> values) {
   for (Value* value : values) {
     if (value->data != nullptr && value->data != Py_None) continue;
     if (value->trace != nullptr && value->trace != Py_None) {
-      const nb::object error = function("unknown")(borrowed(value));
+      const nb::object error =
+          nb::module_::import_("tenon._trace").attr("unknown")(borrowed(value));
       PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
       throw nb::python_error();
     }
     pending.push_back(value);
   }
   if (pending.empty()) return;
-  if (is_in_pass()) function("refuse_in_pass")();
+  if (is_in_pass()) nb::module_::import_("tenon._trace").attr("refuse_in_pass")();
   Plan plan(pending);
   const auto found = programs().find(plan.key());
   nb::object how;
@@ -280,6 +284,7 @@ void bind_flush(nb::module_& m) {
   m.def("keep_program", keep_program, "key"_a, "program"_a,
         nb::sig("def keep_program(key: bytes, program: Program) -> None"));
   m.def("programs_kept", [] { return programs().size(); });
+  m.def("flushes", [] { return g_flush; });
 }
 
 }  // namespace tenon::python

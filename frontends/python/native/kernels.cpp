@@ -11,7 +11,7 @@
 #include "frontends/python/native/arrays.h"
 #include "frontends/python/native/host.h"
 #include "frontends/python/native/ops.h"
-#include "tenon/abi/plugins.h"
+#include "frontends/python/native/python_slots.h"
 #include "tenon/abi/simple_kernels.h"
 #include "tenon/abi/toolchain.h"
 #include "tenon/cpp/record.hpp"
@@ -35,7 +35,7 @@ struct Kernel {
 
 // The kernels of one device and op, as a plugin. It lives as long as the process.
 struct KernelPlugin {
-  std::string op, device, name, manifest;
+  std::string op, device, name, plugin_name, manifest;
   std::vector<tenon_simple_kernel_t> kernels;
   tenon_simple_set_t set = {};
   tenon_kernels_api_t table = {};
@@ -134,20 +134,12 @@ KernelFunction compiled(const std::string& source, const std::string& symbol) {
 }
 
 void make_plugin(KernelPlugin& made, uint32_t dtypes) {
-  made.name = "python." + made.op + "." + made.device;
+  made.name = made.op + "." + made.device;
   made.kernels = {{made.op.c_str(), dtypes, suits, run_kernel}};
   tenon_simple_kernels_in(&made.set, nullptr, g_tables.host, made.device.c_str(), nullptr,
                           made.kernels.data(), 1, &made.table);
-  made.interface = {text(TENON_KERNELS_ID), 0, 0, &made.table};
-  made.manifest = "{\"schema\": 1, \"name\": " + tenon::text::json_quoted(made.name) +
-                  ", \"version\": \"1.0.0\", \"provides\": {\"kernels\": [" +
-                  tenon::text::json_quoted(made.device) + "]}}";
-  made.plugin.size_bytes = sizeof made.plugin;
-  made.plugin.abi = TENON_ABI_VERSION;
-  made.plugin.name = text(made.name);
-  made.plugin.version = text("1.0.0");
-  made.plugin.interfaces = &made.interface;
-  made.plugin.interface_count = 1;
+  describe_plugin(made, TENON_KERNELS_ID, &made.table, "kernels",
+                  tenon::text::json_quoted(made.device));
 }
 
 // Compiles a kernel and registers those of the op for all `dtypes` that have one.
@@ -156,11 +148,6 @@ void register_kernel(const std::string& op, const std::string& device, const std
                      const std::string& symbol, const std::vector<std::string>& dtypes) {
   if (attrs.size() > kAttrsMax)
     raise_usage(TENON_UNIMPLEMENTED, "T0629", "a kernel of more than 5 attributes: not yet");
-  const void* table = nullptr;
-  ask([&] {
-    return g_tables.host->query(g_tables.host->self, text(TENON_HOST_PLUGINS_ID), 0, &table);
-  });
-  const auto& plugins = *static_cast<const tenon_host_plugins_t*>(table);
   const KernelFunction function = compiled(source, symbol);
   {
     const std::lock_guard lock(g_mutex);
@@ -172,7 +159,7 @@ void register_kernel(const std::string& op, const std::string& device, const std
   uint32_t accepted = 0;
   for (const std::string& name : dtypes) accepted |= 1u << dtype_named(name);
   make_plugin(*made, accepted);
-  ask([&] { return plugins.plugin_register(plugins.self, &made->plugin, text(made->manifest)); });
+  register_plugin(made->plugin, made->manifest, false);
   (void)made.release();  // the host keeps it
 }
 

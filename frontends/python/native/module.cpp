@@ -39,6 +39,7 @@ NB_MODULE(_native, m) {
   m.def("end", end_queues, "Called when the interpreter ends.");
   bind_results(m);
   bind_tensor(m);
+  bind_samples(m);
   bind_program(m);
   bind_background(m);
   bind_trace(m);

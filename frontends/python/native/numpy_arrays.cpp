@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <numpy/arrayobject.h>
 
+#include <array>
 #include <cstring>
 
 #include "frontends/python/native/arrays.h"
@@ -29,76 +30,35 @@ bool is_named_numpy(PyTypeObject* type) {
   return std::strcmp(type->tp_name, "numpy.ndarray") == 0;
 }
 
+// NumPy's numbers of types; the first one of a type is for arrays that are made here.
+struct Numbered {
+  int number;
+  tenon_dtype_t dtype;
+};
+constexpr Numbered kNumbered[] = {
+    {NPY_BOOL, TENON_PRED},   {NPY_INT8, TENON_I8},       {NPY_INT16, TENON_I16},
+    {NPY_INT32, TENON_I32},   {NPY_INT64, TENON_I64},     {NPY_LONGLONG, TENON_I64},
+    {NPY_UINT8, TENON_U8},    {NPY_UINT16, TENON_U16},    {NPY_UINT32, TENON_U32},
+    {NPY_UINT64, TENON_U64},  {NPY_ULONGLONG, TENON_U64}, {NPY_HALF, TENON_F16},
+    {NPY_FLOAT, TENON_F32},   {NPY_DOUBLE, TENON_F64},    {NPY_CFLOAT, TENON_C64},
+    {NPY_CDOUBLE, TENON_C128}};
+constexpr size_t kNumbersMax = 32;  // of NumPy's own types
+
+// Every call asks for this, so it is a table.
 tenon_dtype_t dtype_of_number(int number) {
-  switch (number) {
-    case NPY_BOOL:
-      return TENON_PRED;
-    case NPY_BYTE:
-      return TENON_I8;
-    case NPY_SHORT:
-      return TENON_I16;
-    case NPY_INT:
-      return TENON_I32;
-    case NPY_LONG:
-    case NPY_LONGLONG:
-      return TENON_I64;
-    case NPY_UBYTE:
-      return TENON_U8;
-    case NPY_USHORT:
-      return TENON_U16;
-    case NPY_UINT:
-      return TENON_U32;
-    case NPY_ULONG:
-    case NPY_ULONGLONG:
-      return TENON_U64;
-    case NPY_HALF:
-      return TENON_F16;
-    case NPY_FLOAT:
-      return TENON_F32;
-    case NPY_DOUBLE:
-      return TENON_F64;
-    case NPY_CFLOAT:
-      return TENON_C64;
-    case NPY_CDOUBLE:
-      return TENON_C128;
-    default:
-      return TENON_DTYPE_NONE;
-  }
+  static constexpr auto table = [] {
+    std::array<tenon_dtype_t, kNumbersMax> all{};
+    for (const Numbered& type : kNumbered) all[static_cast<size_t>(type.number)] = type.dtype;
+    return all;
+  }();
+  const auto at = static_cast<size_t>(number);
+  return at < table.size() ? table[at] : TENON_DTYPE_NONE;
 }
 
 int number_of_dtype(tenon_dtype_t dtype) {
-  switch (dtype) {
-    case TENON_PRED:
-      return NPY_BOOL;
-    case TENON_I8:
-      return NPY_INT8;
-    case TENON_I16:
-      return NPY_INT16;
-    case TENON_I32:
-      return NPY_INT32;
-    case TENON_I64:
-      return NPY_INT64;
-    case TENON_U8:
-      return NPY_UINT8;
-    case TENON_U16:
-      return NPY_UINT16;
-    case TENON_U32:
-      return NPY_UINT32;
-    case TENON_U64:
-      return NPY_UINT64;
-    case TENON_F16:
-      return NPY_HALF;
-    case TENON_F32:
-      return NPY_FLOAT;
-    case TENON_F64:
-      return NPY_DOUBLE;
-    case TENON_C64:
-      return NPY_CFLOAT;
-    case TENON_C128:
-      return NPY_CDOUBLE;
-    default:
-      return -1;
-  }
+  for (const Numbered& type : kNumbered)
+    if (type.dtype == dtype) return type.number;
+  return -1;
 }
 
 // Types that ml_dtypes adds have no number of their own.

@@ -127,6 +127,9 @@ void make_def(PythonOp& op) {
   def.result_count = 1;
   def.attrs = op.attrs.data();
   def.attr_count = static_cast<uint32_t>(op.attrs.size());
+  def.operand_bytes = sizeof(tenon_operand_def_t);
+  def.result_bytes = sizeof(tenon_result_def_t);
+  def.attr_bytes = sizeof(tenon_attr_def_t);
   def.infer = infer_slot;
   def.decompose = decompose_slot;
 }

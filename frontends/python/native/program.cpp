@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "frontends/python/native/guarded.h"
 #include "frontends/python/native/host.h"
 #include "tenon/cpp/record.hpp"
 #include "tenon/cpp/text.hpp"
@@ -38,6 +39,8 @@ tenon_session_options_t session_options(const CompileOptions& options,
   record.pipeline = *g_pipeline;
   record.options = room->data();
   record.option_count = static_cast<uint32_t>(room->size());
+  record.stable_inputs = options.stable_inputs.data();
+  record.stable_count = static_cast<uint32_t>(options.stable_inputs.size());
   return record;
 }
 
@@ -248,6 +251,23 @@ nb::dict Program::info() {
   return out;
 }
 
+// Without the GIL.
+tenon_code_t Program::bind(tenon_binding_t* binding, const Call& call) const {
+  const tenon_host_session_t& s = *g_tables.session;
+  tenon_code_t code = TENON_OK;
+  for (size_t i = 0; code == TENON_OK && i < inputs_.size(); ++i) {
+    tenon_array_t array = call.arguments[i].array;
+    if (call.arguments[i].tensor != nullptr) {
+      array = sized<tenon_array_t>();
+      code = g_tables.call->tensor_array(g_tables.call->self, call.arguments[i].tensor, &array);
+    }
+    if (code == TENON_OK) code = s.bind_input(s.self, binding, text(inputs_[i].name), &array);
+  }
+  for (const tenon_size_t& size : sizes_)
+    if (code == TENON_OK) code = s.bind_size(s.self, binding, size.name, size.value);
+  return code;
+}
+
 nb::tuple Program::profile(const nb::args& values, const nb::kwargs& names) {
   const Use use(*this);
   Call call(*this);
@@ -255,37 +275,22 @@ nb::tuple Program::profile(const nb::args& values, const nb::kwargs& names) {
   for (const nb::handle value : values) list.push_back(value.ptr());
   read_arguments(call, list.data(), list.size(), names.ptr());
   std::string trace, table;
-  tenon_binding_t* binding = nullptr;
+  const tenon_sink_t to_trace = sink_to(&trace), to_table = sink_to(&table);
   const tenon_host_session_t& s = *g_tables.session;
-  const auto work = [&]() -> tenon_code_t {
-    tenon_code_t code = s.binding_create(s.self, program_, &binding);
-    for (size_t i = 0; code == TENON_OK && i < inputs_.size(); ++i) {
-      tenon_array_t array = call.arguments[i].array;
-      if (call.arguments[i].tensor != nullptr) {
-        array = sized<tenon_array_t>();
-        code = g_tables.call->tensor_array(g_tables.call->self, call.arguments[i].tensor, &array);
-      }
-      if (code == TENON_OK) code = s.bind_input(s.self, binding, text(inputs_[i].name), &array);
+  struct Binding {
+    tenon_binding_t* handle = nullptr;
+    ~Binding() {
+      if (handle != nullptr)
+        let_go([this] { g_tables.session->binding_release(g_tables.session->self, handle); });
     }
-    for (const tenon_size_t& size : sizes_)
-      if (code == TENON_OK) code = s.bind_size(s.self, binding, size.name, size.value);
-    if (code == TENON_OK) code = s.run(s.self, binding);  // once without: first runs differ
-    if (code == TENON_OK) code = s.profile_enable(s.self, binding, 1);
-    if (code == TENON_OK) code = s.run(s.self, binding);
-    const tenon_sink_t to_trace = sink_to(&trace), to_table = sink_to(&table);
-    if (code == TENON_OK)
-      code = s.profile_write(s.self, binding, TENON_PROFILE_PERFETTO, &to_trace);
-    if (code == TENON_OK) code = s.profile_write(s.self, binding, TENON_PROFILE_TABLE, &to_table);
-    return code;
-  };
-  const auto done = [&] { let_go([&] { s.binding_release(s.self, binding); }); };
-  try {
-    ask(work);
-  } catch (...) {
-    if (binding != nullptr) done();
-    throw;
-  }
-  done();
+  } binding;
+  ask([&] { return s.binding_create(s.self, program_, &binding.handle); });
+  ask([&] { return bind(binding.handle, call); });
+  ask([&] { return s.run(s.self, binding.handle); });  // once without: first runs differ
+  ask([&] { return s.profile_enable(s.self, binding.handle, 1); });
+  ask([&] { return s.run(s.self, binding.handle); });
+  ask([&] { return s.profile_write(s.self, binding.handle, TENON_PROFILE_PERFETTO, &to_trace); });
+  ask([&] { return s.profile_write(s.self, binding.handle, TENON_PROFILE_TABLE, &to_table); });
   return nb::make_tuple(trace, table);
 }
 
@@ -299,25 +304,17 @@ PyObject* call_slot(PyObject* self, PyObject* args, PyObject* kwargs) noexcept {
     PyErr_SetString(PyExc_TypeError, "the model was not initialised");
     return nullptr;
   }
-  try {
-    static const std::vector<PyObject*> none;
+  return guarded([&] {
     return program->call(reinterpret_cast<PyTupleObject*>(args)->ob_item,
-                         static_cast<size_t>(PyTuple_GET_SIZE(args)), kwargs, Program::As::kUsers,
-                         none);
-  } catch (nb::python_error& e) {
-    e.restore();
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
-  }
-  return nullptr;
+                         static_cast<size_t>(PyTuple_GET_SIZE(args)), kwargs, Program::As::kUsers);
+  });
 }
 
 PyType_Slot kProgramSlots[] = {{Py_tp_call, reinterpret_cast<void*>(call_slot)}, {0, nullptr}};
 
 nb::object run(Program& program, const nb::tuple& values, const nb::dict& names,
-               const std::string& results, const nb::list& given) {
+               const std::string& results, const nb::list& given, const Sizes& sizes,
+               bool in_place) {
   using As = Program::As;
   const As as = results == "numpy"    ? As::kNumpy
                 : results == "tensor" ? As::kTensor
@@ -327,7 +324,8 @@ nb::object run(Program& program, const nb::tuple& values, const nb::dict& names,
   std::vector<PyObject*> list, memory;
   for (const nb::handle value : values) list.push_back(value.ptr());
   for (const nb::handle value : given) memory.push_back(value.ptr());
-  return nb::steal(program.call(list.data(), list.size(), names.ptr(), as, memory));
+  return nb::steal(
+      program.call(list.data(), list.size(), names.ptr(), as, {memory, in_place}, sizes));
 }
 
 }  // namespace
@@ -359,10 +357,13 @@ void bind_program(nb::module_& m) {
       .def(
           "__init__",
           [](Program* self, const Graph& graph, const std::string& device, bool no_fallback,
-             bool deterministic, const Pairs& options, const Sizes& sizes) {
-            new (self) Program(graph, {device, no_fallback, deterministic, options}, sizes);
+             bool deterministic, const Pairs& options, const Sizes& sizes,
+             const std::vector<uint32_t>& stable_inputs) {
+            new (self)
+                Program(graph, {device, no_fallback, deterministic, options, stable_inputs}, sizes);
           },
-          "graph"_a, "device"_a, "no_fallback"_a, "deterministic"_a, "options"_a, "sizes"_a)
+          "graph"_a, "device"_a, "no_fallback"_a, "deterministic"_a, "options"_a, "sizes"_a,
+          "stable_inputs"_a = std::vector<uint32_t>())
       .def(
           "__init__",
           [](Program* self, const std::string& package, const Sizes& sizes) {
@@ -383,9 +384,11 @@ void bind_program(nb::module_& m) {
       .def("counts", &Program::info, nb::sig("def counts(self) -> dict[str, float]"))
       .def("profile_texts", &Program::profile,
            nb::sig("def profile_texts(self, *args: object, **kwargs: object) -> tuple[str, str]"))
-      .def("run_as", run, "values"_a, "names"_a, "results"_a, "given"_a,
+      .def("run_as", run, "values"_a, "names"_a, "results"_a, "given"_a, "sizes"_a = nb::list(),
+           "in_place"_a = false,
            nb::sig("def run_as(self, values: tuple[object, ...], names: dict[str, object], "
-                   "results: str, given: list[object]) -> Results"))
+                   "results: str, given: list[object], sizes: Sequence[tuple[str, int]] = ..., "
+                   "in_place: bool = False) -> Results"))
       .def(
           "last_counts",
           [](const Program& p) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,13 +17,15 @@
 namespace tenon::python {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
-using Sizes = std::vector<std::pair<std::string, int64_t>>;
+using Size = std::pair<std::string, int64_t>;  // of a symbol, by its name
+using Sizes = std::vector<Size>;
 
 // How a model is compiled.
 struct CompileOptions {
   std::string device;
   bool no_fallback = false, deterministic = false;
   Pairs options;
+  std::vector<uint32_t> stable_inputs = {};  // positions of inputs whose values seldom change
 };
 
 // The passes of all later compilations; empty: the standard ones. With the GIL.
@@ -62,9 +65,14 @@ struct Call {
   std::unique_ptr<Argument[]> given;  // memory for results
   std::vector<tenon_output_t> outputs;
   std::vector<tenon_array_t> results;
-  std::vector<PyObject*> given_objects;  // borrowed
-  std::vector<PyObject*> held;           // references to arguments
+  std::vector<tenon_size_t> sizes;           // where a call gives some
+  std::span<PyObject* const> given_objects;  // borrowed
+  std::vector<PyObject*> held;               // references to arguments
+  // The streams of arguments in other libraries' memory.
+  std::vector<tenon_native_handle_t> stream_handles;
+  std::vector<tenon_call_native_t> streams;
   tenon_program_call_t record{};
+  void find_streams();
   // Ends the use of arguments.
   void clear();
 };
@@ -73,6 +81,13 @@ struct Call {
 struct LastRun {
   uint64_t repacked_bytes = 0, transferred_bytes = 0, copied_out_bytes = 0;
   double ms = 0;
+};
+
+// Memory of the caller for results: one entry for each (null or None: none), or empty. in_place:
+// it may be written while inputs are read that are the same memory.
+struct Given {
+  std::span<PyObject* const> memory;
+  bool in_place = false;
 };
 
 // A compiled program. Any thread may call it.
@@ -93,10 +108,9 @@ class Program {
   // Kinds of results: what the arguments were, unless said.
   enum class As : uint8_t { kUsers, kNumpy, kTensor, kDevice };
   // A call with `count` arguments by position, then by name from `names` (a dict or null). New
-  // reference to Results. `given`: memory of the caller for results, one entry for each (null or
-  // None: none), or empty. Raises.
+  // reference to Results. `sizes`: symbols of this call that follow from no input. Raises.
   PyObject* call(PyObject* const* values, size_t count, PyObject* names, As as,
-                 const std::vector<PyObject*>& given);
+                 const Given& given = {}, std::span<const Size> sizes = {});
 
   // The parts of a call, for one that runs elsewhere: the call with its arguments, the program kept
   // until give_back, which ends their use; the results as Results, new reference.
@@ -133,8 +147,10 @@ class Program {
   std::unique_ptr<Call> take_call();
   void read_arguments(Call& call, PyObject* const* values, size_t count, PyObject* names);
   void read_named(Call& call, size_t count, PyObject* names);
-  void read_given(Call& call, const std::vector<PyObject*>& given, As as);
+  void read_given(Call& call, const Given& given, As as);
+  void set_sizes_of(Call& call, std::span<const Size> sizes) const;
   void execute(Call& call);
+  tenon_code_t bind(tenon_binding_t* binding, const Call& call) const;
   PyObject* result_of(Call& call, size_t i, As as, Kind kind, PyObject* of_user);
   [[noreturn]] void refuse_count(size_t given) const;
   std::string signature() const;

@@ -57,13 +57,13 @@ bool host_calls_python() {
   return g_calls_python;
 }
 
-void register_plugin(const tenon_plugin_t& plugin, const std::string& manifest) {
+void register_plugin(const tenon_plugin_t& plugin, const std::string& manifest, bool calls_python) {
   const void* table = nullptr;
   ask([&] {
     return g_tables.host->query(g_tables.host->self, text(TENON_HOST_PLUGINS_ID), 0, &table);
   });
   const auto& host = *static_cast<const tenon_host_plugins_t*>(table);
-  g_calls_python = true;
+  g_calls_python = g_calls_python || calls_python;
   ask([&] { return host.plugin_register(host.self, &plugin, text(manifest)); });
 }
 

@@ -18,9 +18,10 @@ namespace tenon::python {
 // which name `name`.
 tenon_code_t in_python(const std::string& name, const std::function<void()>& work);
 
-// Registers a plugin that calls Python: from then on every slot of graphs gives the GIL back. The
+// Registers a plugin. If it calls Python, every slot of graphs gives the GIL back from then on. The
 // record lives as long as the process once this returns. Raises.
-void register_plugin(const tenon_plugin_t& plugin, const std::string& manifest);
+void register_plugin(const tenon_plugin_t& plugin, const std::string& manifest,
+                     bool calls_python = true);
 
 // The record and the manifest of a plugin that offers one thing by one table. `provides`: the
 // thing, as in a manifest.
@@ -32,11 +33,12 @@ void describe_plugin(Made& made, const char* interface, const void* table, const
   made.manifest = "{\"schema\": 1, \"name\": " + tenon::text::json_quoted(made.plugin_name) +
                   ", \"version\": \"1.0.0\", \"provides\": {\"" + what + "\": [" + provides + "]}}";
   made.plugin.size_bytes = sizeof made.plugin;
-  made.plugin.abi = TENON_ABI_VERSION;
+  made.plugin.abi = TENON_TARGET_ABI;
   made.plugin.name = text(made.plugin_name);
   made.plugin.version = text("1.0.0");
   made.plugin.interfaces = &made.interface;
   made.plugin.interface_count = 1;
+  made.plugin.interface_bytes = sizeof(tenon_interface_t);
 }
 
 }  // namespace tenon::python

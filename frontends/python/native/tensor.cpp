@@ -8,6 +8,8 @@
 #include <memory>
 #include <utility>
 
+#include "frontends/python/native/device_memory.h"
+#include "frontends/python/native/guarded.h"
 #include "frontends/python/native/host.h"
 #include "frontends/python/native/numpy_arrays.h"
 #include "frontends/python/native/scalars.h"
@@ -141,6 +143,25 @@ struct BufferRoom {
   std::vector<Py_ssize_t> dims, strides;
 };
 
+// The tensor's memory as a buffer without owner. Raises.
+void fill_buffer(const Tensor& tensor, const char* format, int flags, Py_buffer* view) {
+  auto room = std::make_unique<BufferRoom>();
+  Py_ssize_t step = dtype_bits(tensor.dtype()) / 8;
+  room->dims.assign(tensor.dims().begin(), tensor.dims().end());
+  room->strides.resize(room->dims.size());
+  for (size_t i = room->dims.size(); i-- > 0; step *= room->dims[i]) room->strides[i] = step;
+  view->buf = const_cast<void*>(tensor.data());
+  view->len = static_cast<Py_ssize_t>(tensor.bytes());
+  view->readonly = 1;
+  view->itemsize = dtype_bits(tensor.dtype()) / 8;
+  view->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(format) : nullptr;
+  view->ndim = static_cast<int>(room->dims.size());
+  view->shape = (flags & PyBUF_ND) != 0 ? room->dims.data() : nullptr;
+  view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? room->strides.data() : nullptr;
+  view->suboffsets = nullptr;
+  view->internal = room.release();
+}
+
 int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
   auto* tensor = nb::inst_ptr<Tensor>(self);
   view->obj = nullptr;
@@ -154,32 +175,12 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
                  dtype_name(tensor->dtype()));
     return -1;
   }
-  try {
-    auto room = std::make_unique<BufferRoom>();
-    Py_ssize_t step = dtype_bits(tensor->dtype()) / 8;
-    room->dims.assign(tensor->dims().begin(), tensor->dims().end());
-    room->strides.resize(room->dims.size());
-    for (size_t i = room->dims.size(); i-- > 0; step *= room->dims[i]) room->strides[i] = step;
-    view->buf = const_cast<void*>(tensor->data());
-    view->len = static_cast<Py_ssize_t>(tensor->bytes());
-    view->readonly = 1;
-    view->itemsize = dtype_bits(tensor->dtype()) / 8;
-    view->format = (flags & PyBUF_FORMAT) != 0 ? const_cast<char*>(format) : nullptr;
-    view->ndim = static_cast<int>(room->dims.size());
-    view->shape = (flags & PyBUF_ND) != 0 ? room->dims.data() : nullptr;
-    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? room->strides.data() : nullptr;
-    view->suboffsets = nullptr;
-    view->internal = room.release();
-  } catch (nb::python_error& e) {
-    e.restore();
-    return -1;
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  Py_INCREF(self);
-  view->obj = self;
-  return 0;
+  const auto work = [&] {
+    fill_buffer(*tensor, format, flags, view);
+    view->obj = Py_NewRef(self);
+    return 0;
+  };
+  return guarded(work, -1);
 }
 
 void release_buffer(PyObject*, Py_buffer* view) {
@@ -270,17 +271,23 @@ nb::object to_dlpack(nb::handle self, nb::object stream, nb::object max_version,
                  dtype_name(tensor.dtype()));
     throw nb::python_error();
   }
+  const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
+  const bool copied = !copy.is_none() && nb::cast<bool>(copy);
+  // Its value is there, so whatever stream the consumer names need not wait.
+  const Vendor* vendor = dl_device.is_none() ? nullptr : vendor_of(nb::cast<int32_t>(dl_device[0]));
+  if (vendor != nullptr && !copied && !tensor.stream())
+    return device_capsule(self, *vendor, nb::cast<int32_t>(dl_device[1]), versioned);
   if (!stream.is_none() || (!dl_device.is_none() && !dl_device.equal(nb::make_tuple(1, 0)))) {
     PyErr_SetString(PyExc_BufferError,
-                    "a tenon.Tensor is handed out in host memory, without stream");
+                    "a tenon.Tensor is handed out in host memory, without stream, or on a GPU that "
+                    "dl_device= names");
     throw nb::python_error();
   }
-  if (!copy.is_none() && nb::cast<bool>(copy)) {
+  if (copied) {
     PyErr_SetString(PyExc_BufferError,
                     "a tenon.Tensor is handed out without a copy: copy the result");
     throw nb::python_error();
   }
-  const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
   return versioned ? exported_capsule<dlpack::ManagedTensorVersioned>(self, "dltensor_versioned",
                                                                       dlpack::kReadOnly)
                    : exported_capsule<dlpack::ManagedTensor>(self, "dltensor", 0);
@@ -383,8 +390,18 @@ Tensor::Tensor(tenon_tensor_t* tensor, std::shared_ptr<Loan> loan)
   loan_ = std::move(loan);
 }
 
+Tensor::Tensor(tenon_tensor_t* tensor, WorkStream stream) : Tensor(tensor, record_of(tensor)) {
+  stream_ = std::move(stream);
+}
+
 Tensor::Tensor(tenon_tensor_t* tensor, const tenon_array_t& array)
     : tensor_(tensor), dtype_(array.dtype), dims_(array.dims, array.dims + array.rank) {}
+
+bool Tensor::begin_use(bool donated) {
+  if (donated ? uses_ != 0 : uses_ == kDonated) return false;
+  uses_ = donated ? kDonated : uses_ + 1;
+  return true;
+}
 
 Tensor::~Tensor() {
   give_up();
@@ -420,6 +437,12 @@ std::string Tensor::places() const {
 
 const void* Tensor::data() const {
   check();
+  if (stream_) {
+    raise_usage(TENON_FAILED_PRECONDITION, "T0624",
+                "the tensor is memory of another library on " + stream_->device +
+                    ", which work there may still write: pass it to a model, or copy it to the "
+                    "host by its library.");
+  }
   auto array = sized<tenon_array_t>();
   ask([&] { return g_tables.call->tensor_array(g_tables.call->self, tensor_, &array); });
   return array.data;
@@ -488,6 +511,13 @@ void bind_tensor(nb::module_& m) {
           "__init__",
           [](nb::pointer_and_handle<Tensor> self, nb::object value,
              const std::optional<std::string>& device, bool copy) {
+            if (const Vendor* vendor = vendor_of_array(value)) {
+              if (device || copy)
+                throw nb::value_error("an array in a GPU's memory is taken where it is");
+              Taken taken = take_device_array(std::move(value), *vendor);
+              new (self.p) Tensor(taken.tensor, std::move(taken.stream));
+              return;
+            }
             Made made = tensor_from(std::move(value), device, copy);
             new (self.p) Tensor(made.tensor, std::move(made.loan));
           },
@@ -495,6 +525,10 @@ void bind_tensor(nb::module_& m) {
           "Makes a tensor of an array or a number.\n\n"
           "Without `device` and `copy`, it shares the memory of a dense array, which must not be\n"
           "changed as long as the tensor is used. `device` (\"cpu\", \"sim:1\") copies it there.\n"
+          "An array in a GPU's memory is taken where it is, by DLPack. Calls with the tensor run "
+          "on\n"
+          "its library's current stream, which must stay, where its type names one (PyTorch), and\n"
+          "else, or where the tensors of a call are of several streams, on the default stream.\n"
           "Raises tenon.Error for what is not an array (T0624) and for devices (T0502, T0503).")
       .def_prop_ro("shape", shape_of, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro(
@@ -513,7 +547,8 @@ void bind_tensor(nb::module_& m) {
           "donate", [](nb::object self) { return Donated{std::move(self)}; },
           "The tensor as an argument that the call may use up.\n\nAfter a call that succeeds it "
           "has "
-          "no value (T0621): its memory may be that of a result.")
+          "no value (T0621): its memory may be that of a result. It is refused (T0621) while\n"
+          "another call uses the tensor.")
       .def(
           "__float__", [](const Tensor& t) { return nb::steal(PyNumber_Float(item(t).ptr())); },
           nb::sig("def __float__(self) -> float"))

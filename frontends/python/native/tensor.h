@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,12 +22,22 @@ struct Loan {
   PyObject* object = nullptr;
 };
 
+// A stream of another library, behind whose work a tensor's memory may be used. 0: the default
+// stream, behind which it may be used in any case.
+struct WorkStream {
+  std::string device;
+  const char* kind;
+  uint64_t handle;
+};
+
 // Owns a tensor of the host.
 class Tensor {
  public:
   // Takes the tensor. `array` is its record, as a call fills it.
   Tensor(tenon_tensor_t* tensor, const tenon_array_t& array);
   explicit Tensor(tenon_tensor_t* tensor, std::shared_ptr<Loan> loan = nullptr);
+  // Memory of another library on a device (device_memory.h).
+  Tensor(tenon_tensor_t* tensor, WorkStream stream);
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
   ~Tensor();
@@ -40,15 +51,24 @@ class Tensor {
   std::string places() const;
   // Its elements on the host; the first call may copy them. Raises once it was given up.
   const void* data() const;
+  // A call uses it from here to end_use(): many may read it, or one may use it up. False: another
+  // one stands in the way. With the GIL.
+  bool begin_use(bool donated);
+  void end_use() { uses_ = uses_ == kDonated ? 0 : uses_ - 1; }
   // For the collector: what it keeps alive beside its own memory, and the end of that.
   PyObject* lender() const { return loan_ == nullptr ? nullptr : loan_->object; }
   void give_up();
+  // Where calls that use it have to go.
+  const std::optional<WorkStream>& stream() const { return stream_; }
 
  private:
+  static constexpr int64_t kDonated = -1;
   void check() const;
 
   tenon_tensor_t* tensor_;
+  int64_t uses_ = 0;  // calls that read it, or kDonated
   std::shared_ptr<Loan> loan_;
+  std::optional<WorkStream> stream_;
   tenon_dtype_t dtype_;
   std::vector<int64_t> dims_;
 };
@@ -70,6 +90,8 @@ PyObject* as_exchanged(tenon_tensor_t* tensor, const tenon_array_t& array,
                        const dlpack::ExchangeTable& table);
 
 void bind_tensor(nanobind::module_& module);
+// What shows most writes to memory (samples.cpp).
+void bind_samples(nanobind::module_& module);
 
 }  // namespace tenon::python
 

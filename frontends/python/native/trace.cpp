@@ -152,9 +152,10 @@ Trace::~Trace() {
 
 int64_t Trace::symbol(const std::string& name, int64_t hint) {
   tenon_symbol_t symbol = 0;
+  const tenon_region_t region = outer_.empty() ? at_.region : outer_.front().region;
   ask_graph([&](const tenon_host_graph_t& g) {
-    return g.symbol_define(g.self, at_.graph, at_.region, tenon::python::text(name), 0, INT64_MAX,
-                           1, hint, &symbol);
+    return g.symbol_define(g.self, at_.graph, region, tenon::python::text(name), 0, INT64_MAX, 1,
+                           hint, &symbol);
   });
   auto view = sized<tenon_symbol_view_t>();
   ask_graph(
@@ -198,8 +199,30 @@ uint32_t Trace::constant(const std::string& dtype, const std::vector<int64_t>& d
   return value;
 }
 
-nb::list Trace::node(const std::string& op, const nb::sequence& operands,
-                     const nb::sequence& attrs) {
+uint32_t Trace::begin_region() {
+  tenon_region_t region = TENON_NONE;
+  ask_graph([&](const tenon_host_graph_t& g) { return g.region_begin(g.self, &at_, &region); });
+  outer_.push_back(at_);
+  at_.region = region;
+  at_.before = TENON_NONE;
+  return region;
+}
+
+void Trace::end_region(const std::vector<uint32_t>& values) {
+  if (outer_.empty()) throw nb::type_error("no region was begun");
+  const tenon_region_t region = at_.region;
+  const tenon_loc_t loc = at_.loc;
+  at_ = outer_.back();
+  at_.loc = loc;
+  outer_.pop_back();
+  ask_graph([&](const tenon_host_graph_t& g) {
+    return g.region_yield(g.self, at_.graph, region, values.data(),
+                          static_cast<uint32_t>(values.size()), nullptr);
+  });
+}
+
+nb::list Trace::node(const std::string& op, const nb::sequence& operands, const nb::sequence& attrs,
+                     const std::vector<uint32_t>& regions) {
   const std::vector<tenon_value_t> values = operand_list(operands);
   const AttrRecords records(attrs);
   auto spec = sized<tenon_node_spec_t>();
@@ -208,6 +231,8 @@ nb::list Trace::node(const std::string& op, const nb::sequence& operands,
   spec.operand_count = static_cast<uint32_t>(values.size());
   spec.attrs = records.records().data();
   spec.attr_count = static_cast<uint32_t>(records.records().size());
+  spec.regions = regions.data();
+  spec.region_count = static_cast<uint32_t>(regions.size());
   tenon_node_t node = TENON_NONE;
   ask_graph([&](const tenon_host_graph_t& g) { return g.node_build(g.self, &at_, &spec, &node); });
   auto view = sized<tenon_node_view_t>();
@@ -370,8 +395,12 @@ void bind_trace(nb::module_& m) {
       .def("argument", &Trace::argument, "dtype"_a, "dims"_a, "name"_a)
       .def("constant", &Trace::constant, "dtype"_a, "dims"_a, "data"_a)
       .def("node", &Trace::node, "op"_a, "operands"_a, "attrs"_a,
+           "regions"_a = std::vector<uint32_t>(),
            nb::sig("def node(self, op: str, operands: Sequence[int | None], attrs: "
-                   "Sequence[tuple[str, int, object]]) -> list[tuple[int, str, tuple[int, ...]]]"))
+                   "Sequence[tuple[str, int, object]], regions: Sequence[int] = ...) -> "
+                   "list[tuple[int, str, tuple[int, ...]]]"))
+      .def("begin_region", &Trace::begin_region)
+      .def("end_region", &Trace::end_region, "values"_a)
       .def("type_of", &Trace::type_of, "value"_a,
            nb::sig("def type_of(self, value: int) -> tuple[int, str, tuple[int, ...]]"))
       .def("location", &Trace::location, "source"_a, "line"_a)

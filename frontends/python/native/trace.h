@@ -35,9 +35,14 @@ class Trace {
   uint32_t constant(const std::string& dtype, const std::vector<int64_t>& dims,
                     nanobind::bytes bytes);
   // (value, dtype, dims) of each result. `attrs`: (name, kind, value), kind as in ATTR_KINDS of
-  // tenon/_trace.py. An operand None is absent.
+  // tenon/_trace.py. An operand None is absent. `regions` are complete, and no other node's.
   nanobind::list node(const std::string& op, const nanobind::sequence& operands,
-                      const nanobind::sequence& attrs);
+                      const nanobind::sequence& attrs, const std::vector<uint32_t>& regions);
+  // From here to end_region, arguments and nodes go into a new region, whose number this is. They
+  // may use values from outside.
+  uint32_t begin_region();
+  // The region's results, or none of it: a region without results belongs to no node.
+  void end_region(const std::vector<uint32_t>& values);
   nanobind::tuple type_of(uint32_t value) const;
   void location(const std::string& source, uint32_t line);
 
@@ -68,6 +73,8 @@ class Trace {
   void ask_graph(const std::function<tenon_code_t(const tenon_host_graph_t&)>& work) const;
 
   tenon_builder_t at_ = {};
+  std::vector<tenon_builder_t>
+      outer_;  // Where the nodes of the regions under construction will be.
   bool owned_ = false, closed_ = false, finished_ = false;
 };
 

@@ -32,13 +32,16 @@ if TYPE_CHECKING:
     from tenon._frontend import frontend
     from tenon._op import op, opcheck
     from tenon._pass import graph_pass
+    from tenon._programs import EagerCounts, eager_counts
     from tenon.torch import from_exported
 
 __version__ = "0.1.0"
 
 # Imported when they are used first.
 _LATER = {
+    "EagerCounts": "_programs",
     "compile": "_compile",
+    "eager_counts": "_programs",
     "frontend": "_frontend",
     "from_exported": "torch",
     "graph_pass": "_pass",
@@ -65,6 +68,7 @@ __all__ = [
     "Cancelled",
     "DataError",
     "DeviceError",
+    "EagerCounts",
     "Error",
     "Explanation",
     "LastRun",
@@ -80,6 +84,7 @@ __all__ = [
     "UsageError",
     "compile",
     "devices",
+    "eager_counts",
     "frontend",
     "graph_pass",
     "load",

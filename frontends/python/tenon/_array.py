@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tenon._trace import Attrs
 
-    Scalar = bool | int | float
+    Scalar = bool | int | float | complex
 
 
 class Array(_native.ArrayBase):
@@ -90,7 +90,7 @@ class Array(_native.ArrayBase):
     def tensor(self) -> Any:
         """Its value, computed, as a `tenon.Tensor`."""
         data = self._read()
-        if isinstance(data, (bool, int, float)):
+        if isinstance(data, (bool, int, float, complex)):
             _host.open()
             data = _tensor_of(dt.element(self.dtype, data), self.dtype, ())
             self._value.data = data
@@ -196,13 +196,13 @@ def _of_tensor(tensor: Any) -> Array:
 
 def _fits(number: Scalar, dtype: DType) -> None:
     """Whether a number of Python may stand beside an array: its kind is not above the array's."""
-    kind = "bool" if isinstance(number, bool) else "int" if isinstance(number, int) else "float"
+    kind = type(number).__name__
     if isinstance(number, bool):
         ok = dtype is dt.bool_
     elif isinstance(number, int):
         ok = dtype is not dt.bool_
     else:
-        ok = dt.is_float(dtype)
+        ok = dt.is_floating(dtype)
     if not ok:
         raise TypeError(
             f"a Python {kind} does not go with an array of {dtype.name}: convert the array with "
@@ -211,7 +211,7 @@ def _fits(number: Scalar, dtype: DType) -> None:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (bool, int, float))
+    return isinstance(value, (bool, int, float, complex))
 
 
 def operand_like(value: Any, other: Array) -> Array:
@@ -220,9 +220,8 @@ def operand_like(value: Any, other: Array) -> Array:
         return Array(fitted(value, other.dtype)) if value._weak and not other._weak else value
     if _is_number(value):
         _fits(value, other.dtype)
-        return Array(_ops.scalar(value, other.dtype))
-    if isinstance(value, complex):
-        raise UnsupportedError("complex numbers: not yet", "T0629")
+        wide = dt.complex_of(other.dtype) if isinstance(value, complex) else other.dtype
+        return Array(_ops.scalar(value, wide))
     if isinstance(value, Dim):
         return Array(_ops.size_value(value, other.dtype))
     from tenon import xp
@@ -244,26 +243,29 @@ def pair(x: Any, y: Any) -> tuple[Value, Value]:
     if not isinstance(y, Array):
         y = operand_like(y, x)
     a, b = x._value, y._value
-    if a.dtype is not b.dtype:
-        if x._weak or y._weak:
-            a, b = (fitted(x, b.dtype), b) if x._weak else (a, fitted(y, a.dtype))
-        else:
-            dtype = dt.promote(a.dtype, b.dtype)
-            a, b = _ops.convert(a, dtype), _ops.convert(b, dtype)
-    return a, b
+    if a.dtype is b.dtype:
+        return a, b
+    if x._weak:
+        a = fitted(x, b.dtype)
+    elif y._weak:
+        b = fitted(y, a.dtype)
+    dtype = dt.promote(a.dtype, b.dtype)
+    return _ops.convert(a, dtype), _ops.convert(b, dtype)
 
 
 def is_weak(x: Any) -> bool:
     """Whether it takes the type of what stands beside it: numbers, and what is computed of them."""
-    return x._weak if isinstance(x, Array) else isinstance(x, (bool, int, float, Dim))
+    return x._weak if isinstance(x, Array) else isinstance(x, (bool, int, float, complex, Dim))
 
 
-_WEAK_TYPES = (dt.bool_, dt.int64, dt.float64)  # each goes with the ones behind it, as in Python
+_WEAK_TYPES = (dt.bool_, dt.int64, dt.float64, dt.complex128)  # each goes with the ones behind it, as in Python
 
 
 def _weak_type(x: Any) -> DType:
     if isinstance(x, Array):
         return x.dtype
+    if isinstance(x, complex):
+        return dt.complex128
     return _WEAK_TYPES[0 if isinstance(x, bool) else 2 if isinstance(x, float) else 1]
 
 
@@ -290,12 +292,14 @@ def weak_float(x: Any) -> Any:
 
 def example(x: Any) -> Scalar:
     """A number of the kind of a weak operand."""
-    return {dt.bool_: True, dt.int64: 1, dt.float64: 1.0}[_weak_type(x)]
+    return {dt.bool_: True, dt.int64: 1, dt.float64: 1.0, dt.complex128: 1j}[_weak_type(x)]
 
 
 def fitted(x: Array, dtype: DType) -> Value:
     """A weak array in the type of what stands beside it. The range of integers is checked in each call."""
     _fits(example(x), dtype)
+    if dt.is_complex(x.dtype):
+        dtype = dt.complex_of(dtype)
     trace = x._value.trace
     if trace is not None and dt.is_integer(dtype):
         trace.narrow(x._value, dtype)
@@ -318,8 +322,9 @@ def spread(op: str, a: Value, b: Value, attrs: Attrs = ()) -> Value:
 def value_of(x: Any) -> Value:
     """The value of an argument: an array, or what asarray takes. Numbers have the default types."""
     if isinstance(x, Array):
-        if x._weak and dt.is_float(x.dtype):
-            return _ops.convert(x._value, dt.default_float)
+        if x._weak and dt.is_floating(x.dtype):
+            wanted = dt.default_complex if dt.is_complex(x.dtype) else dt.default_float
+            return _ops.convert(x._value, wanted)
         return x._value
     if _is_number(x) or isinstance(x, (list, tuple)):
         raise TypeError(f"an array is expected here, not {x!r}: xp.asarray makes one")

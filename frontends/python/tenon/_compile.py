@@ -47,7 +47,7 @@ class _Static(NamedTuple):
 def _is_array(value: object) -> bool:
     if isinstance(value, type):  # numpy.float32 has a shape, too
         return False
-    return isinstance(value, (bool, int, float, Dim)) or hasattr(value, "__dlpack__") or (
+    return isinstance(value, (bool, int, float, complex, Dim)) or hasattr(value, "__dlpack__") or (
         hasattr(value, "shape") and hasattr(value, "dtype")
     )
 
@@ -173,6 +173,8 @@ def _type_of(value: Any) -> tuple[str, Shape, bool]:
         return "i64", (), True
     if isinstance(value, float):
         return "f64", (), True
+    if isinstance(value, complex):
+        return "c128", (), True
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is None or dtype is None:
         tensor = _host.tensor(value)
@@ -422,14 +424,14 @@ def _drop(compiled: weakref.ref[Compiled], key: Any) -> None:
 
 def _is_plain(result: Any) -> bool:
     """Whether a result is a size or a number of Python, which stay numbers."""
-    return type(result) in (bool, int, float, Dim)
+    return type(result) in (bool, int, float, complex, Dim)
 
 
 def _result_value(result: Any) -> Value:
     from tenon import xp
 
-    if type(result) is float:
-        return _ops.scalar(result, dt.float64)
+    if type(result) in (float, complex):
+        return _ops.scalar(result, dt.float64 if type(result) is float else dt.complex128)
     return value_of(result if isinstance(result, Array) else xp.asarray(result))
 
 

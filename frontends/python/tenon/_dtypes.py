@@ -6,7 +6,7 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Scalar = bool | int | float
+    Scalar = bool | int | float | complex
 
 
 class DType:
@@ -18,7 +18,7 @@ class DType:
         self.name = name
         self.code = code
         self.kind = kind
-        """"bool", "signed integer", "unsigned integer" or "real floating"."""
+        """"bool", "signed integer", "unsigned integer", "real floating" or "complex floating"."""
         self.bits = bits
 
     def __repr__(self) -> str:
@@ -41,27 +41,52 @@ float16 = DType("float16", "f16", "real floating", 16)
 bfloat16 = DType("bfloat16", "bf16", "real floating", 16)
 float32 = DType("float32", "f32", "real floating", 32)
 float64 = DType("float64", "f64", "real floating", 64)
+complex64 = DType("complex64", "c64", "complex floating", 64)
+complex128 = DType("complex128", "c128", "complex floating", 128)
 
 SIGNED = (int8, int16, int32, int64)
 UNSIGNED = (uint8, uint16, uint32, uint64)
 FLOATS = (float16, bfloat16, float32, float64)
-ALL = (bool_, *SIGNED, *UNSIGNED, *FLOATS)
+COMPLEX = (complex64, complex128)
+ALL = (bool_, *SIGNED, *UNSIGNED, *FLOATS, *COMPLEX)
 
 by_code = {d.code: d for d in ALL}
 by_name = {d.name: d for d in ALL}
 
 default_float = float32
 default_int = int64
+default_complex = complex64
 
 _FORMATS = {
     "pred": "<?", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q",
     "u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q",
-    "f16": "<e", "f32": "<f", "f64": "<d",
+    "f16": "<e", "f32": "<f", "f64": "<d", "c64": "<f", "c128": "<d",
 }  # fmt: skip
 
 
 def is_float(d: DType) -> bool:
     return d.kind == "real floating"
+
+
+def is_complex(d: DType) -> bool:
+    return d.kind == "complex floating"
+
+
+def is_floating(d: DType) -> bool:
+    """Real or complex."""
+    return is_float(d) or is_complex(d)
+
+
+def part_of(d: DType) -> DType:
+    """The type of the parts of complex numbers; real types stay."""
+    return {complex64: float32, complex128: float64}.get(d, d)
+
+
+def complex_of(d: DType) -> DType:
+    """The complex type whose parts have this one, or at least as many bits; complex types stay."""
+    if is_complex(d):
+        return d
+    return complex128 if d is float64 else complex64
 
 
 def is_integer(d: DType) -> bool:
@@ -77,6 +102,11 @@ def limits(d: DType) -> tuple[int, int]:
 
 def element(d: DType, value: Scalar) -> bytes:
     """One element, as in memory. Floats are rounded; OverflowError for integers out of range."""
+    if is_complex(d):
+        whole = complex(value)
+        return _float(d, whole.real) + _float(d, whole.imag)
+    if isinstance(value, complex):
+        raise TypeError(f"{value} is no {d.name}")
     if is_integer(d):
         low, high = limits(d)
         if not low <= int(value) <= high:
@@ -86,8 +116,12 @@ def element(d: DType, value: Scalar) -> bytes:
         return _bfloat16(float(value))
     if d is bool_:
         return struct.pack("<?", bool(value))
+    return _float(d, float(value))
+
+
+def _float(d: DType, value: float) -> bytes:
     try:
-        return struct.pack(_FORMATS[d.code], float(value))
+        return struct.pack(_FORMATS[d.code], value)
     except OverflowError:
         return struct.pack(_FORMATS[d.code], float("inf") if value > 0 else float("-inf"))
 
@@ -110,6 +144,11 @@ def _promote(a: DType, b: DType) -> DType | None:
         if a.bits == b.bits:
             return float32  # float16 and bfloat16
         return a if a.bits > b.bits else b
+    if is_complex(a) or is_complex(b):
+        if not (is_floating(a) and is_floating(b)):
+            return None
+        x, y = complex_of(a), complex_of(b)
+        return x if x.bits > y.bits else y
     if a.kind == b.kind and is_integer(a):
         return a if a.bits > b.bits else b
     if is_integer(a) and is_integer(b):
@@ -143,6 +182,8 @@ def parse(value: object) -> DType:
         return default_int
     if value is float:
         return default_float
+    if value is complex:
+        return default_complex
     name = value if isinstance(value, str) else getattr(value, "name", None)
     if name is None:
         name = getattr(value, "__name__", "").rstrip("_")

@@ -46,9 +46,9 @@ class Port:
 class LastRun:
     """What the last call of a model did: `ms` in the host, and bytes that were copied.
 
-    `repacked_bytes`: strided inputs that were made dense. `transferred_bytes`: between host and
-    devices. `copied_out_bytes`: results that were copied once more. With threads, of whichever call
-    ended last.
+    `repacked_bytes`: strided inputs that were made dense, and new values of inputs that seldom
+    change, which were packed. `transferred_bytes`: between host and devices. `copied_out_bytes`:
+    results that were copied once more. With threads, of whichever call ended last.
     """
 
     __slots__ = ("ms", "repacked_bytes", "transferred_bytes", "copied_out_bytes")
@@ -452,8 +452,9 @@ def _name_for(data: bytes) -> str:
 def _split(
     inputs: Sequence[object] | Mapping[str, object],
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    if hasattr(inputs, "keys"):
-        return (), dict(inputs)
+    if hasattr(inputs, "keys"):  # also a mapping that is not registered as one
+        named: Any = inputs
+        return (), dict(named)
     if hasattr(inputs, "shape") or isinstance(inputs, (str, bytes)):
         raise UsageError("run() takes a list or a mapping of inputs: run([x])", "T0601")
     return tuple(inputs), {}

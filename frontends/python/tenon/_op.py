@@ -371,7 +371,7 @@ def op(name: str, /) -> Callable[[Callable[..., Any]], Op]:
         known = _ops.get(name)
         if known is not None and known._registered == content:
             return known
-        attrs = [
+        attrs: list[tuple[str, int, bool, object]] = [
             (n, kind, default is inspect.Parameter.empty or kind == I64S, default)
             for n, (kind, default) in made.attrs.items()
         ]

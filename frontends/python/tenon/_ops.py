@@ -51,7 +51,7 @@ def one(op: str, *operands: Value | None, **given: Any) -> Value:
     return emit(op, operands, attrs(**given) if given else ())[0]
 
 
-def scalar(value: bool | int | float, dtype: DType) -> Value:
+def scalar(value: bool | int | float | complex, dtype: DType) -> Value:
     """A number as a value without axes. While a function is traced, it is a constant."""
     trace = active()
     if trace is not None:
@@ -59,7 +59,9 @@ def scalar(value: bool | int | float, dtype: DType) -> Value:
     else:
         out = Value(dtype, ())
         if dt.is_float(dtype):
-            out.data = float(value)
+            out.data = float(value)  # type: ignore[arg-type]
+        elif dt.is_complex(dtype):
+            out.data = complex(value)
         else:
             out.data = bool(value) if dtype is dt.bool_ else value
             dt.element(dtype, value)  # its range
@@ -67,7 +69,7 @@ def scalar(value: bool | int | float, dtype: DType) -> Value:
     return out
 
 
-def full(shape: Sequence[Size], value: bool | int | float, dtype: DType) -> Value:
+def full(shape: Sequence[Size], value: bool | int | float | complex, dtype: DType) -> Value:
     out = broadcast_to(scalar(value, dtype), tuple(shape))
     out.constant = value
     return out
@@ -191,7 +193,7 @@ def select(p: Value, x: Value, y: Value) -> Value:
     )[0]
 
 
-def like(x: Value, value: bool | int | float) -> Value:
+def like(x: Value, value: bool | int | float | complex) -> Value:
     """A number, repeated to the shape and in the type of x."""
     return broadcast_to(scalar(value, x.dtype), x.shape)
 
@@ -199,6 +201,6 @@ def like(x: Value, value: bool | int | float) -> Value:
 def size_value(size: Size, dtype: DType) -> Value:
     """A size as a value without axes."""
     if not isinstance(size, Dim):
-        return scalar(float(size) if dt.is_float(dtype) else size, dtype)
+        return scalar(float(size) if dt.is_floating(dtype) else size, dtype)
     counted = emit("broadcast", (scalar(0, dt.int64),), (("shape", DIMS, (size,)),))[0]
     return convert(one("dim_size", counted), dtype)

@@ -8,17 +8,16 @@ host, so a mistake is an exception at the line that made it.
 
 from __future__ import annotations
 
-import struct
 import sys
 import threading
 
 from tenon import _host, _native
 from tenon._dtypes import DType, by_code, element
-from tenon._errors import Error, UsageError
+from tenon._errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
 
     Size: TypeAlias = "int | Dim"
@@ -235,18 +234,30 @@ class GraphTrace:
 
     def _import(self, value: Value) -> Value:
         evaluate((value,))
-        if isinstance(value.data, (bool, int, float)):
+        if isinstance(value.data, (bool, int, float, complex)):
             return self.constant(value.dtype, (), element(value.dtype, value.data))
         shape = tuple(int(s) for s in value.shape)
         data = memoryview(value.data).cast("B").tobytes() if 0 not in shape else b""
         return self.constant(value.dtype, shape, data)
 
-    def emit(self, op: str, operands: Sequence[Value | None], attrs: Attrs) -> tuple[Value, ...]:
+    def emit(
+        self, op: str, operands: Sequence[Value | None], attrs: Attrs, regions: Sequence[int] = ()
+    ) -> tuple[Value, ...]:  # fmt: skip
         if self.locate:
             self._locate()
         ids = [None if v is None else self.id_of(v) for v in operands]
         raw = [(name, kind, _raw_attr(kind, value)) for name, kind, value in attrs]
-        return tuple(map(self.wrap, self.native.node(op, ids, raw)))
+        return tuple(map(self.wrap, self.native.node(op, ids, raw, regions)))
+
+    def region(self, types: Sequence[Value], body: Callable[..., Sequence[Value]]) -> int:
+        """A region for `emit`, with arguments of these values' types: what `body` makes of them."""
+        number = self.native.begin_region()
+        made: Sequence[Value] = ()
+        try:
+            made = body(*[self.argument(v.dtype, v.shape, "") for v in types])
+        finally:
+            self.native.end_region([self.id_of(v) for v in made])
+        return number
 
     def _locate(self) -> None:
         line = user_line()
@@ -363,8 +374,9 @@ def forget_types() -> None:
     global generation
     generation += 1
     _native.forget()
-    _dependent.clear()
-    _single.clear()
+    from tenon import _flush
+
+    _flush.forget()
 
 
 def emit(op: str, operands: Sequence[Value | None], attrs: Attrs = ()) -> tuple[Value, ...]:
@@ -377,7 +389,11 @@ def emit(op: str, operands: Sequence[Value | None], attrs: Attrs = ()) -> tuple[
         _native.make_room()
         _native.learn(op, operands, attrs, _infer(op, operands, attrs))
         found = _native.eager(op, operands, attrs)
-    return found if isinstance(found, tuple) else _run_now(op, operands, attrs)
+    if isinstance(found, tuple):
+        return found
+    from tenon import _flush
+
+    return _flush.run_now(op, operands, attrs)
 
 
 def emit_spread(
@@ -391,177 +407,6 @@ def emit_spread(
         _native.learn(op, alike, attrs, _infer(op, alike, attrs))
         found = _native.eager_spread(op, operands, shape, attrs)
     return found
-
-
-_dependent: dict[object, _native.Program] = {}  # of operations whose sizes depend on data
-
-
-def _run_now(op: str, all_operands: Sequence[Value | None], attrs: Attrs) -> tuple[Value, ...]:
-    """An operation whose sizes depend on data is computed at once."""
-    refuse_in_pass()
-    operands = [v for v in all_operands if v is not None]
-    evaluate(operands)
-    types = tuple((v.dtype, v.shape) for v in operands)
-    absent = tuple(v is None for v in all_operands)
-    key = (op, _bits(attrs), types, absent, default_device())
-    program = _dependent.get(key)
-    if program is None:
-        trace = GraphTrace("eager")
-        given = iter([trace.argument(v.dtype, v.shape, f"a{i}") for i, v in enumerate(operands)])
-        places = [None if v is None else next(given) for v in all_operands]
-        if len(_dependent) >= 4096:
-            _dependent.clear()
-        program = _dependent[key] = _compile(trace, trace.emit(op, places, attrs))
-    out = []
-    for tensor in program.run_as(tuple(v.data for v in operands), {}, "tensor", []):
-        value = Value(by_code[tensor.dtype], tensor.shape)
-        value.data = tensor
-        out.append(value)
-    return tuple(out)
-
-
-def _bits(value: Any) -> Any:
-    """A key in which floats are their bits: 0.0 equals -0.0, and NaN not itself."""
-    if isinstance(value, tuple):
-        return tuple(map(_bits, value))
-    return struct.pack("<d", value) if isinstance(value, float) else value
-
-
-def _compile(trace: GraphTrace, results: Sequence[Value], device: str = "") -> _native.Program:
-    names = [f"y{i}" for i in range(len(results))]
-    graph = trace.native.finish([r.id for r in results], names)
-    return _native.Program(graph, device or default_device(), False, False, [], [])
-
-
-# ---- Flushes without a program ----
-
-if TYPE_CHECKING:
-    # -1, -2, ...: leaves; (node, result); None: absent.
-    Number: TypeAlias = "int | tuple[int, int] | None"
-    FlushNode: TypeAlias = "tuple[str, Attrs, tuple[int, ...] | None, tuple[Number, ...]]"
-    # Nodes in order, (dtype, shape) of leaves, results.
-    Flush: TypeAlias = "tuple[list[FlushNode], list[tuple[DType, tuple[int, ...]]], list[Number]]"
-
-_single: dict[object, _native.Program] = {}  # of flushes of one operation
-
-
-def cold(key: bytes, flush: Flush, data: tuple[Any, ...]) -> tuple[Any, Any, str]:
-    """What a flush without a program does: (program, results, how). One of the first two is None.
-
-    If each operation has a program of its own, these give the results, and the program of the whole
-    is compiled meanwhile.
-    """
-    nodes, leaves, outputs = flush
-    device = default_device()
-    if len(nodes) > 1 and key not in _failed:
-        results = _replayed(flush, data)
-        if results is not None:
-            _compile_later(key, flush, device)
-            return None, results, "one by one, while their program is compiled"
-    program = _build(flush, device)
-    if len(nodes) == 1:
-        if len(_single) >= 4096:
-            _single.clear()
-        _single[_single_key(nodes[0], leaves, len(outputs))] = program
-    return program, None, "by a new program"
-
-
-def _build(flush: Flush, device: str) -> _native.Program:
-    nodes, leaves, outputs = flush
-    trace = GraphTrace("eager")
-    trace.locate = False
-    given = [trace.argument(dtype, shape, f"a{i}") for i, (dtype, shape) in enumerate(leaves)]
-    made: list[tuple[Value, ...]] = []
-
-    def value(number: Number) -> Value | None:
-        if number is None:
-            return None
-        return given[-1 - number] if isinstance(number, int) else made[number[0]][number[1]]
-
-    for op, attrs, spread, numbers in nodes:
-        operands = [value(n) for n in numbers]
-        if spread is not None:
-            operands = [v and _spread(trace, v, spread) for v in operands]
-        made.append(trace.emit(op, operands, attrs))
-    return _compile(trace, [v for v in map(value, outputs) if v is not None], device)
-
-
-def _spread(trace: GraphTrace, value: Value, shape: tuple[int, ...]) -> Value:
-    if value.shape == shape:
-        return value
-    return trace.emit("broadcast", (value,), (("shape", DIMS, shape),))[0]
-
-
-def _single_key(node: FlushNode, types: Sequence[object], results: int) -> object:
-    """Of an operation on operands of these types, each of which is there once."""
-    op, attrs, spread, numbers = node
-    return op, _bits(attrs), spread, numbers, tuple(types), results, default_device()
-
-
-def _replayed(flush: Flush, data: tuple[Any, ...]) -> list[Any] | None:
-    """The results, if each operation has a program; else None, as soon as one has none."""
-    nodes, leaves, outputs = flush
-    made: list[Any] = []
-
-    def operand(number: Any) -> tuple[Any, Any]:
-        if isinstance(number, int):
-            return leaves[-1 - number], data[-1 - number]
-        tensor = made[number[0]][number[1]]
-        return (by_code[tensor.dtype], tensor.shape), tensor
-
-    for op, attrs, spread, numbers in nodes:
-        distinct = list(dict.fromkeys(n for n in numbers if n is not None))
-        places = tuple(None if n is None else -1 - distinct.index(n) for n in numbers)
-        given = [operand(n) for n in distinct]
-        results = 1 + max((i for n, i in _results_read(flush) if n == len(made)), default=0)
-        node = (op, attrs, spread, places)
-        program = _single.get(_single_key(node, [t for t, _ in given], results))
-        if program is None:
-            return None
-        made.append(program.run_as(tuple(d for _, d in given), {}, "tensor", []))
-    return [operand(o)[1] for o in outputs]
-
-
-def _results_read(flush: Flush) -> list[tuple[int, int]]:
-    """Which results of which nodes somebody reads."""
-    nodes, _, outputs = flush
-    return [n for n in (*outputs, *(n for node in nodes for n in node[3])) if isinstance(n, tuple)]
-
-
-_under_way: set[bytes] = set()
-_failed: set[bytes] = set()
-
-
-def _compile_later(key: bytes, flush: Flush, device: str) -> None:
-    """Compiles on a thread of its own. After a failure the next flush compiles, and raises it."""
-    if key in _under_way:
-        return
-    at = generation
-
-    def work() -> None:
-        try:
-            program = _build(flush, device)
-            if at == generation:
-                _native.keep_program(key, program)
-        except Error:
-            if len(_failed) >= 4096:
-                _failed.clear()
-            _failed.add(key)
-        finally:
-            _under_way.discard(key)
-
-    _under_way.add(key)
-    threading.Thread(target=work, name="tenon-compile", daemon=True).start()
-
-
-def told_flush(operations: int, how: str | None) -> None:
-    """Logs which line of the user asked for values."""
-    import logging
-
-    line = user_line()
-    place = f"{line[0]}:{line[1]}" if line else "a thread without frames"
-    what = "1 operation" if operations == 1 else f"{operations} operations"
-    logging.getLogger("tenon.eager").debug("%s reads a value: %s run %s", place, what, how or "by a known program")
 
 
 evaluate = _native.evaluate

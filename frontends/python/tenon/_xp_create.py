@@ -57,8 +57,6 @@ def asarray(
         if copy is False:
             raise ValueError("a list has no memory to share: copy=False is not possible")
         return _of_lists(obj, wanted)
-    if isinstance(obj, complex):
-        raise UnsupportedError("complex numbers: not yet", "T0629")
     if obj is None or isinstance(obj, (str, dict, set)):
         raise TypeError(f"{obj!r} is no array, number or list of numbers")
     return _of_other(obj, wanted, copy)
@@ -82,13 +80,17 @@ def _type_of_number(value: Any) -> DType:
     return asarray(value).dtype if hasattr(value, "dtype") else _type_of([value])
 
 
-def _number(value: bool | int | float, dtype: DType) -> Value:
+def _number(value: bool | int | float | complex, dtype: DType) -> Value:
     return _ops.scalar(_checked(value, dtype), dtype)
 
 
 def _checked(value: Any, dtype: DType) -> Any:
     if dtype is dt.bool_:
         return bool(value)
+    if dt.is_complex(dtype):
+        return complex(value)
+    if isinstance(value, complex):
+        raise TypeError(f"{value} is no {dtype.name}")
     if dt.is_integer(dtype):
         if isinstance(value, float) and not value.is_integer():
             raise TypeError(f"{value} is no {dtype.name}")
@@ -98,9 +100,6 @@ def _checked(value: Any, dtype: DType) -> Any:
 
 
 def _of_other(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
-    known = getattr(obj, "dtype", None)
-    if known is not None and str(known) in ("complex64", "complex128"):
-        raise UnsupportedError("complex numbers: not yet", "T0629")
     tensor = obj if type(obj).__module__ == "tenon._native" else _host.tensor(obj, copy=copy is not False)
     if tensor.dtype not in dt.by_code:
         raise UnsupportedError(f"arrays of {tensor.dtype}: not yet", "T0629")
@@ -145,7 +144,7 @@ def _of_items(items: list[Any], shape: list[int], dtype: DType | None) -> Array:
     """Lists whose elements are arrays without axes, sizes, or numbers of other libraries."""
     from tenon import xp
 
-    if any(isinstance(i, (str, bytes, complex)) or i is None for i in items):
+    if any(isinstance(i, (str, bytes)) or i is None for i in items):
         raise TypeError("lists of numbers make an array, and these are not")
     arrays = [i if isinstance(i, Array) else asarray(i) for i in items]
     if any(a.ndim for a in arrays):
@@ -155,6 +154,8 @@ def _of_items(items: list[Any], shape: list[int], dtype: DType | None) -> Array:
 
 
 def _type_of(items: list[Any]) -> DType:
+    if any(isinstance(i, complex) for i in items):
+        return dt.default_complex
     if any(isinstance(i, float) for i in items) or not items:
         return dt.default_float
     if all(isinstance(i, bool) for i in items):
@@ -183,8 +184,6 @@ def full(
 ) -> Array:
     """An array whose elements are all fill_value."""
     _on(device)
-    if isinstance(fill_value, complex):
-        raise UnsupportedError("complex numbers: not yet", "T0629")
     if isinstance(fill_value, Array):
         v = _converted(fill_value, dt.parse(dtype) if dtype else None)
         return Array(_ops.broadcast_to(v, _shape(shape)))
@@ -275,8 +274,8 @@ def _affine(index: Value, start: Any, step: Any) -> Value:
 
 
 def linspace(
-    start: float,
-    stop: float,
+    start: float | complex,
+    stop: float | complex,
     /,
     num: int,
     *,
@@ -286,6 +285,14 @@ def linspace(
 ) -> Array:
     """num numbers from start to stop in equal steps; without the last one unless endpoint."""
     _on(device)
+    if isinstance(start, complex) or isinstance(stop, complex):
+        a, b = complex(start), complex(stop)
+        kind = dt.parse(dtype) if dtype is not None else dt.default_complex
+        pair = [
+            linspace(x, y, num, dtype=dt.part_of(kind), endpoint=endpoint)._value
+            for x, y in ((a.real, b.real), (a.imag, b.imag))
+        ]
+        return Array(_ops.one("complex", *pair))
     if num < 0:
         raise ValueError(f"num is {num}: at least 0 is needed")
     chosen = dt.parse(dtype) if dtype is not None else dt.default_float
@@ -298,7 +305,7 @@ def linspace(
     if endpoint and num > 1:
         last = _ops.compare(index, _ops.like(index, num - 1), 0)
         out = _ops.select(last, _ops.like(out, float(stop)), out)
-    if not dt.is_float(chosen):
+    if not dt.is_floating(chosen):
         out = _ops.one("floor", out)
     return Array(_ops.convert(out, chosen))
 

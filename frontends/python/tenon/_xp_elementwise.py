@@ -25,12 +25,14 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-_FLOAT = "real floating"
 _KINDS: dict[str, tuple[Callable[[DType], bool], str]] = {
-    "float": (dt.is_float, "floating-point"),
+    "float": (dt.is_float, "real floating-point"),
+    "floating": (dt.is_floating, "floating-point"),
+    "real": (lambda d: d is not dt.bool_ and not dt.is_complex(d), "real numeric"),
+    "complex": (dt.is_complex, "complex"),
     "numeric": (lambda d: d is not dt.bool_, "numeric"),
     "integer": (dt.is_integer, "integer"),
-    "bits": (lambda d: not dt.is_float(d), "integer or bool"),
+    "bits": (lambda d: not dt.is_floating(d), "integer or bool"),
     "bool": (lambda d: d is dt.bool_, "bool"),
     "any": (lambda d: True, "any"),
 }
@@ -66,7 +68,7 @@ def _binary(name: str, kind: str, op: str, doc: str) -> None:
         found: Array | None = quickly(quick, x1, x2)
         if found is not None:
             return found
-        if kind == "float":
+        if kind in ("float", "floating"):
             x1, x2 = weak_float(x1), weak_float(x2)
         for x in (x1, x2):
             if isinstance(x, Array):
@@ -95,11 +97,11 @@ for _name, _doc in {
     "sinh": "Hyperbolic sine.", "sqrt": "Square root.", "tan": "Tangent of an angle in radians.",
     "tanh": "Hyperbolic tangent.", "reciprocal": "1 / x.",
 }.items():  # fmt: skip
-    _unary(_name, "float", _name, _doc + " Same shape and type; floating-point arrays.")
+    _unary(_name, "floating", _name, _doc + " Same shape and type; floating-point arrays.")
 for _name, _op, _doc in (
     ("abs", "abs", "|x|."),
     ("negative", "neg", "-x."),
-    ("sign", "sign", "-1, 0 or 1; NaN stays."),
+    ("sign", "sign", "-1, 0 or 1, or x / |x| of complex numbers; NaN stays."),
     ("square", "square", "x * x."),
 ):
     _unary(_name, "numeric", _op, _doc + " Same shape and type; numeric arrays.")
@@ -109,11 +111,11 @@ for _name, _kind, _op, _doc in (
     ("add", "numeric", "add", "x1 + x2."),
     ("subtract", "numeric", "sub", "x1 - x2."),
     ("multiply", "numeric", "mul", "x1 * x2."),
-    ("divide", "float", "div", "x1 / x2; floating-point arrays."),
-    ("floor_divide", "numeric", "floor_div", "The largest integer not above x1 / x2."),
-    ("remainder", "numeric", "floor_mod", "x1 - floor(x1 / x2) * x2: the sign of x2."),
-    ("maximum", "numeric", "max", "The larger one; NaN if one is."),
-    ("minimum", "numeric", "min", "The smaller one; NaN if one is."),
+    ("divide", "floating", "div", "x1 / x2; floating-point arrays."),
+    ("floor_divide", "real", "floor_div", "The largest integer not above x1 / x2."),
+    ("remainder", "real", "floor_mod", "x1 - floor(x1 / x2) * x2: the sign of x2."),
+    ("maximum", "real", "max", "The larger one; NaN if one is."),
+    ("minimum", "real", "min", "The smaller one; NaN if one is."),
     ("atan2", "float", "atan2", "The angle of the point (x2, x1), in [-pi, pi]."),
     ("hypot", "float", "hypot", "sqrt(x1**2 + x2**2) without overflow."),
     ("bitwise_and", "bits", "and", "And, bit by bit."),
@@ -144,10 +146,10 @@ def _comparison(name: str, kind: str, doc: str) -> None:
 for _name, _kind, _doc in (
     ("equal", "any", "x1 == x2."),
     ("not_equal", "any", "x1 != x2."),
-    ("less", "numeric", "x1 < x2."),
-    ("less_equal", "numeric", "x1 <= x2."),
-    ("greater", "numeric", "x1 > x2."),
-    ("greater_equal", "numeric", "x1 >= x2."),
+    ("less", "real", "x1 < x2."),
+    ("less_equal", "real", "x1 <= x2."),
+    ("greater", "real", "x1 > x2."),
+    ("greater_equal", "real", "x1 >= x2."),
 ):
     _comparison(_name, _kind, _doc)
 
@@ -180,7 +182,7 @@ def bitwise_right_shift(x1: Any, x2: Any, /) -> Array:
 def _whole(name: str, op: str, doc: str) -> None:
     def function(x: Array, /) -> Array:
         v = value_of(x)
-        check(name, "numeric", v)
+        check(name, "real", v)
         return Array(_ops.one(op, v) if dt.is_float(v.dtype) else v)
 
     _publish(name, function, doc + " Integers stay.")
@@ -189,14 +191,24 @@ def _whole(name: str, op: str, doc: str) -> None:
 _whole("ceil", "ceil", "The smallest integer not below x.")
 _whole("floor", "floor", "The largest integer not above x.")
 _whole("trunc", "trunc", "The integer next to x on the side of 0.")
-_whole("round", "round_even", "The nearest integer; halves go to the even one.")
+
+
+@_published
+def round(x: Array, /) -> Array:
+    """The nearest integer; halves go to the even one. Integers stay; complex numbers by their parts."""
+    v = value_of(x)
+    check("round", "numeric", v)
+    if dt.is_complex(v.dtype):
+        parts = (_ops.one("round_even", _ops.one(part, v)) for part in ("real", "imag"))
+        return Array(_ops.one("complex", *parts))
+    return Array(_ops.one("round_even", v) if dt.is_float(v.dtype) else v)
 
 
 def _test(name: str, op: str, of_integers: bool, doc: str) -> None:
     def function(x: Array, /) -> Array:
         v = value_of(x)
         check(name, "numeric", v)
-        if not dt.is_float(v.dtype):
+        if not dt.is_floating(v.dtype):
             return Array(_ops.full(v.shape, of_integers, dt.bool_))
         return Array(_ops.one(op, v))
 
@@ -265,7 +277,7 @@ def logaddexp(x1: Any, x2: Any, /) -> Array:
 def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
     """x, but not below min nor above max: numbers or arrays whose shapes go with x, or None."""
     v = value_of(x)
-    check("clip", "numeric", v)
+    check("clip", "real", v)
     dtype = v.dtype
     for op, bound in (("max", min), ("min", max)):
         if bound is None:
@@ -281,22 +293,23 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
 
 @_published
 def real(x: Array, /) -> Array:
-    """The real part: x, since arrays are real."""
+    """The real part: x itself for real arrays."""
     v = value_of(x)
     check("real", "numeric", v)
-    return Array(v)
+    return Array(_ops.one("real", v) if dt.is_complex(v.dtype) else v)
 
 
 @_published
 def conj(x: Array, /) -> Array:
-    """The complex conjugate: x, since arrays are real."""
+    """The complex conjugate: x itself for real arrays."""
     v = value_of(x)
     check("conj", "numeric", v)
-    return Array(v)
+    return Array(_ops.one("conj", v) if dt.is_complex(v.dtype) else v)
 
 
 @_published
 def imag(x: Array, /) -> Array:
-    """The imaginary part of a complex array: not yet."""
-    check("imag", "numeric", value_of(x))
-    raise TypeError("imag is for complex arrays, which are not there yet")
+    """The imaginary part. Complex arrays."""
+    v = value_of(x)
+    check("imag", "complex", v)
+    return Array(_ops.one("imag", v))

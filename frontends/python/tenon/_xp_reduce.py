@@ -70,7 +70,7 @@ def _not_empty(name: str, v: Value, axis: Axis) -> None:
 def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The largest element over axes; NaN if one is. ValueError over none."""
     v = value_of(x)
-    check("max", "numeric", v)
+    check("max", "real", v)
     _not_empty("max", v, axis)
     return _reduced("reduce_max", v, axis, keepdims)
 
@@ -78,7 +78,7 @@ def max(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The smallest element over axes; NaN if one is. ValueError over none."""
     v = value_of(x)
-    check("min", "numeric", v)
+    check("min", "real", v)
     _not_empty("min", v, axis)
     return _reduced("reduce_min", v, axis, keepdims)
 
@@ -86,7 +86,7 @@ def min(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 def mean(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """The mean over axes. Floating-point arrays; NaN over none."""
     v = value_of(x)
-    check("mean", "float", v)
+    check("mean", "floating", v)
     return _reduced("mean", v, axis, keepdims)
 
 

@@ -30,7 +30,7 @@ __all__ = [
 
 def _extreme(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     v = value_of(x)
-    check(op, "numeric", v)
+    check(op, "real", v)
     flat = _ops.reshape(v, (_count(v.shape),)) if axis is None else v
     at = 0 if axis is None else axis_of(axis, len(v.shape))
     if not isinstance(flat.shape[at], Dim) and flat.shape[at] == 0:
@@ -70,7 +70,7 @@ def searchsorted(
     if sorter is not None:
         x1 = take(x1, sorter, axis=0)
     a, b = pair(x1, x2)
-    check("searchsorted", "numeric", a, b)
+    check("searchsorted", "real", a, b)
     if len(a.shape) != 1:
         raise ValueError(f"x1 has one axis, not {len(a.shape)}")
     return Array(_ops.one("searchsorted", a, b, right=int(side == "right")))
@@ -84,7 +84,7 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
         from tenon import xp
 
         x1 = xp.asarray(x1)
-        x2 = xp.asarray(x2, dtype=None if dt.is_float(_weak_type(x2)) else x1.dtype)
+        x2 = xp.asarray(x2, dtype=None if dt.is_floating(_weak_type(x2)) else x1.dtype)
     a, b = pair(x1, x2)
     return Array(_ops.select(p, a, b))
 
@@ -104,14 +104,14 @@ def _sorted(v: Value, axis: int, descending: bool, index: bool) -> Value:
 def sort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The elements in order along an axis; NaN is largest."""
     v = value_of(x)
-    check("sort", "numeric", v)
+    check("sort", "real", v)
     return Array(_sorted(v, axis, descending, False))
 
 
 def argsort(x: Array, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Array:
     """The indices that sort x along an axis; equal elements keep their order."""
     v = value_of(x)
-    check("argsort", "numeric", v)
+    check("argsort", "real", v)
     return Array(_sorted(v, axis, descending, True))
 
 
@@ -135,26 +135,61 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Array
 
 
+def _ordered(flat: Value) -> tuple[Value, Value]:
+    """The elements in order, complex ones by their real parts first, and where each was."""
+    places = _ops.iota(flat.shape, 0, dt.int64)
+    if not dt.is_complex(flat.dtype):
+        ordered, perm = emit("sort", (flat, places), (("dim", I64, 0),))
+        return ordered, perm
+    parts = (_ops.one("real", flat), _ops.one("imag", flat))
+    perm = emit("sort", (*parts, places), (("dim", I64, 0), ("keys", I64, 2)))[-1]
+    return _ops.one("take", flat, perm, dim=0), perm
+
+
+def _firsts(ordered: Value) -> Value:
+    """Where elements in order differ from the one before them."""
+    (n,) = ordered.shape
+    step = _ops.compare(
+        _ops.slice_axis(ordered, 0, 1, n), _ops.slice_axis(ordered, 0, 0, n - 1), 1
+    )
+    return _ops.concat([_ops.full((1,), True, dt.bool_), step], 0)
+
+
+def _groups(first: Value, perm: Value) -> Value:
+    """For each element, before it was put in order, which of the distinct ones it is."""
+    group = _ops.one("cumsum", _ops.convert(first, dt.int64), dim=0)
+    group = _ops.one("sub", group, _ops.like(group, 1))
+    return _ops.one("scatter_elements", _ops.like(group, 0), perm, group, dim=0)
+
+
+def _numbered(a: Value, b: Value) -> tuple[Value, Value]:
+    """Integers in place of elements, the same where elements are equal."""
+    left, right = _count(a.shape), _count(b.shape)
+    ordered, perm = _ordered(
+        _ops.concat([_ops.reshape(a, (left,)), _ops.reshape(b, (right,))], 0)
+    )
+    found = _groups(_firsts(ordered), perm)
+    return (
+        _ops.reshape(_ops.slice_axis(found, 0, 0, left), a.shape),
+        _ops.reshape(_ops.slice_axis(found, 0, left, left + right), b.shape),
+    )
+
+
 def unique_all(x: Array, /) -> UniqueAll:
     """Distinct values in order, where each is first, which one each element is, and how often.
 
-    NaN differs from NaN. The number of values depends on the elements, so it is computed at once.
+    Complex values are in the order of their real parts, then of their imaginary ones. NaN differs from NaN. The number of values depends on the elements, so it is computed at once.
     """
     v = value_of(x)
     n = _count(v.shape)
     flat = _ops.reshape(v, (n,))
-    ordered, perm = emit("sort", (flat, _ops.iota((n,), 0, dt.int64)), (("dim", I64, 0),))
     if isinstance(n, int) and n == 0:
-        empty = Array(perm)
-        return UniqueAll(Array(flat), empty, Array(_ops.reshape(perm, v.shape)), empty)
-    step = _ops.compare(
-        _ops.slice_axis(ordered, 0, 1, n), _ops.slice_axis(ordered, 0, 0, n - 1), 1
-    )
-    first = _ops.concat([_ops.full((1,), True, dt.bool_), step], 0)
+        none = _ops.full((0,), 0, dt.int64)
+        return UniqueAll(Array(flat), Array(none), Array(_ops.reshape(none, v.shape)), Array(none))
+    ordered, perm = _ordered(flat)
+    first = _firsts(ordered)
     at = _indexing.places(first)[0]
-    group = _ops.one("cumsum", _ops.convert(first, dt.int64), dim=0)
-    group = _ops.one("sub", group, _ops.like(group, 1))
-    inverse = _ops.one("scatter_elements", _ops.like(group, 0), perm, group, dim=0)
+    inverse = _groups(first, perm)
     ends = _ops.concat(
         [_ops.slice_axis(at, 0, 1, at.shape[0]), _ops.full((1,), n, dt.int64)]
         if isinstance(n, int)
@@ -194,6 +229,8 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     n = _count(b.shape)
     if isinstance(n, int) and n == 0:
         return Array(_ops.full(a.shape, invert, dt.bool_))
+    if dt.is_complex(a.dtype):
+        a, b = _numbered(a, b)
     known = _sorted(_ops.reshape(b, (n,)), 0, False, False)
     at = _ops.one("searchsorted", known, a)
     found = _ops.compare(_ops.one("take", known, at, dim=0), a, 1 if invert else 0)
@@ -307,7 +344,8 @@ def tensordot(
 
 
 def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
-    """Sums of products along an axis, counted from the end; other axes repeat."""
+    """Sums of products along an axis, counted from the end; other axes repeat. Of complex arrays, x1
+    is conjugated."""
     a, b = _numbers("vecdot", x1, x2)
     if not a.shape or not b.shape:
         raise ValueError("vecdot needs at least one axis on each side")
@@ -317,6 +355,8 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
         raise ValueError(f"sizes {a.shape[axis]} and {b.shape[axis]} along the axis differ")
     shape = _ops.broadcast_shapes(a.shape, b.shape)
     a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
+    if dt.is_complex(a.dtype):
+        a = _ops.one("conj", a)
     at = len(shape) + axis
     others = [i for i in range(len(shape)) if i != at]
     return Array(

@@ -8,7 +8,6 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._array import Array, _fits, example, is_weak, value_of
 from tenon._dtypes import DType
-from tenon._errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,12 @@ def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: str | None =
     if device is not None:
         x.to_device(device)
     v = x._value if isinstance(x, Array) else value_of(x)
-    return Array(_ops.convert(v, dt.parse(dtype)))
+    wanted = dt.parse(dtype)
+    if dt.is_complex(v.dtype) and wanted is not dt.bool_ and not dt.is_complex(wanted):
+        raise TypeError(
+            f"{v.dtype.name} does not become {wanted.name}: take xp.real(x) or xp.abs(x)"
+        )
+    return Array(_ops.convert(v, wanted))
 
 
 def can_cast(from_: DType | Array, to: DType, /) -> bool:
@@ -45,7 +49,10 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     for other in types[1:]:
         found = dt.promote(found, other)
     for number in numbers:
-        _fits(example(number), found)
+        kind = example(number)
+        _fits(kind, found)
+        if isinstance(kind, complex):
+            found = dt.complex_of(found)
     return found
 
 
@@ -55,8 +62,8 @@ _KINDS = {
     "unsigned integer": dt.UNSIGNED,
     "integral": dt.SIGNED + dt.UNSIGNED,
     "real floating": dt.FLOATS,
-    "complex floating": (),
-    "numeric": dt.SIGNED + dt.UNSIGNED + dt.FLOATS,
+    "complex floating": dt.COMPLEX,
+    "numeric": dt.SIGNED + dt.UNSIGNED + dt.FLOATS + dt.COMPLEX,
 }
 
 
@@ -106,8 +113,8 @@ _FLOATS = {"f16": (10, 15), "bf16": (7, 127), "f32": (23, 127), "f64": (52, 1023
 
 
 def finfo(type: DType | Array, /) -> FloatInfo:
-    """Limits of a floating-point type."""
-    d = type.dtype if isinstance(type, Array) else dt.parse(type)
+    """Limits of a floating-point type; of complex types, those of the parts."""
+    d = dt.part_of(type.dtype if isinstance(type, Array) else dt.parse(type))
     if d.code not in _FLOATS:
         raise TypeError(f"finfo is for floating-point types, not {d.name}")
     mantissa, exponent = _FLOATS[d.code]
@@ -134,6 +141,7 @@ class Info:
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         return {
             "real floating": dt.default_float,
+            "complex floating": dt.default_complex,
             "integral": dt.default_int,
             "indexing": dt.int64,
         }
@@ -146,7 +154,3 @@ class Info:
 def __array_namespace_info__() -> Info:
     """Devices, types and abilities of this namespace."""
     return Info()
-
-
-def not_yet(name: str) -> UnsupportedError:
-    return UnsupportedError(f"tenon.xp.{name}: not yet", "T0629")

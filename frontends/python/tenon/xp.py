@@ -7,20 +7,22 @@
     print(y)                        # computes all that waits, in one program
 
 The functions also take the arrays of functions that are traced (`tenon.compile`, `@tenon.op`).
-Types promote as the standard says, and types of different kinds do not mix. Complex numbers and the
-extensions `linalg` and `fft` are not there yet. The default types are float32 and int64. All arrays
-are on one device: TENON_DEVICE, else "cpu".
+Types promote as the standard says, and types of different kinds do not mix. The extensions are
+`xp.fft` and `xp.linalg`. The default types are float32, int64 and complex64. All arrays are on one
+device: TENON_DEVICE, else "cpu".
 """
 
 from __future__ import annotations
 
 from math import e, inf, nan, pi
-from typing import Any
-
+from tenon import _xp_fft as fft
+from tenon import _xp_linalg as linalg
 from tenon._array import Array
 from tenon._dtypes import (
     DType,
     bfloat16,
+    complex64,
+    complex128,
     float16,
     float32,
     float64,
@@ -40,29 +42,23 @@ from tenon._xp_reduce import *
 from tenon._xp_search import *
 from tenon._xp_shape import *
 from tenon._xp_types import *
-from tenon._xp_types import not_yet as _not_yet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    # Most functions are made from tables, which checkers of types do not read.
+    def __getattr__(name: str) -> Any: ...
+
 
 newaxis = None
 API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 __array_api_version__ = "2025.12"
 
-_LATER = ("complex64", "complex128", "linalg", "fft")
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        raise _NotYet(str(_not_yet(name)))
-    raise AttributeError(f"tenon.xp has no {name!r}")
-
-
-class _NotYet(AttributeError, NotImplementedError):
-    """A part of the standard that is not there yet; hasattr() is false."""
-
-
 __all__ = [
-    "API_VERSIONS", "Array", "DType", "__array_api_version__", "bfloat16", "bool", "e", "float16",
-    "float32", "float64", "inf", "int16", "int32", "int64", "int8", "nan", "newaxis", "pi",
-    "uint16", "uint32", "uint64", "uint8",
+    "API_VERSIONS", "Array", "DType", "__array_api_version__", "bfloat16", "bool", "complex128",
+    "complex64", "e", "fft", "float16", "float32", "float64", "inf", "int16", "int32", "int64",
+    "int8", "linalg", "nan", "newaxis", "pi", "uint16", "uint32", "uint64", "uint8",
 ]  # fmt: skip
 from tenon import _xp_create, _xp_elementwise, _xp_reduce, _xp_search, _xp_shape, _xp_types
 

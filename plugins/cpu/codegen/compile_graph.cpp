@@ -42,6 +42,7 @@ struct Work {
   BuiltProgram built;
   std::vector<bool> general;  // By kernel: it is in its form for any sizes.
   std::vector<std::string> kernel_keys;
+  std::vector<std::string> kernel_objects;  // By kernel: the key of the object that was found.
   std::vector<Batch> batches;
   std::map<std::string, std::string> objects;  // By key: found in the cache.
   std::map<std::string, std::string> modules;  // By key: general kernels.
@@ -72,6 +73,7 @@ bool find_kernel(Work& work, uint32_t index) {
   if (!object_key) {
     return false;
   }
+  work.kernel_objects[index] = *object_key;
   if (work.objects.contains(*object_key)) {
     return true;
   }
@@ -100,10 +102,11 @@ bool find_general(Work& work, const std::string& key) {
   return true;
 }
 
-bool is_small(const Work& work, uint32_t index) {
+bool is_small(Work& work, uint32_t index) {
+  kernelgen::Pool& pool = work.built.kernels[index].pool;
   std::vector<int64_t> sizes;
-  for (const kernelgen::Extent& extent : work.built.kernels[index].pool.extents()) {
-    sizes.push_back(extent.hint != 0 ? extent.hint : std::min<int64_t>(extent.hi, 1024));
+  for (uint32_t i = 0; i < pool.extents().size(); ++i) {
+    sizes.push_back(pool.likely(pool.extent(i)));
   }
   const kernelgen::ProgramKernel& kernel = work.built.program.kernels[index];
   const int64_t flops = kernel.flops.evaluate(sizes), bytes = kernel.bytes.evaluate(sizes);
@@ -148,6 +151,7 @@ void add_general(Work& work, uint32_t index) {
 void make_batches(Work& work, uint32_t threads) {
   const uint32_t count = static_cast<uint32_t>(work.built.program.kernels.size());
   work.kernel_keys.resize(count);
+  work.kernel_objects.resize(count);
   std::vector<bool> found(count);
   for (uint32_t i = 0; i < count; ++i) {
     found[i] = !work.general[i] && find_kernel(work, i);
@@ -183,11 +187,9 @@ bool has_code(const Work& work, const Batch& batch) {
            it->second.find(work.built.program.kernels[batch.begin].entry) != std::string::npos;
   }
   for (uint32_t i = batch.begin; i < batch.end; ++i) {
-    const std::string& entry = work.built.program.kernels[i].entry;
-    const auto has_it = [&](const auto& object) {
-      return object.second.find(entry) != std::string::npos;
-    };
-    if (std::ranges::none_of(work.objects, has_it)) {
+    const auto object = work.objects.find(work.kernel_objects[i]);
+    if (object == work.objects.end() ||
+        object->second.find(work.built.program.kernels[i].entry) == std::string::npos) {
       return false;
     }
   }
@@ -323,23 +325,12 @@ Status lower_and_fuse(const kernelgen::HostTables& host, tenon_graph_t* graph, I
   return {};
 }
 
-// Temps that were fused away are in no step.
-std::vector<bool> used_buffers(const DeviceProgram& program) {
-  std::vector<bool> used(program.buffers.size());
-  for (const auto* steps : {&program.load_steps, &program.steps}) {
-    for (const kernelgen::ProgramStep& step : *steps) {
-      for (uint32_t b : step.buffers) used[b] = true;
-    }
-  }
-  return used;
-}
-
 std::string plan_text(const DeviceProgram& program) {
   std::string out =
       cat("symbols ", program.symbol_count, ", inputs ", program.input_count, ", outputs ",
           program.output_count, ", constants ", program.constant_count, "\n");
   constexpr std::string_view kinds[] = {"input", "output", "constant", "temp", "persistent"};
-  const std::vector<bool> used = used_buffers(program);
+  const std::vector<bool> used = kernelgen::used_by_steps(program);
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const kernelgen::ProgramBuffer& buffer = program.buffers[i];
     if (buffer.kind == kernelgen::BufferKind::kTemp && !used[i]) continue;
@@ -381,6 +372,8 @@ kernelgen::Target target_of(Isa isa) {
       return kernelgen::Target::avx512();
     case Isa::kAvx2:
       return kernelgen::Target::avx2();
+    case Isa::kNeon:
+      return kernelgen::Target::neon();
     case Isa::kBaseline:
       break;
   }
@@ -404,7 +397,7 @@ Status compile_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
       }
     }
   }
-  Work work = {settings, {}, {}, {}, {}, {}, {}};
+  Work work = {settings, {}, {}, {}, {}, {}, {}, {}};
   TENON_TRY(lower_and_fuse(host, graph, settings.isa, work.built, work.general));
   const auto* threads = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID);
   make_batches(work, threads ? threads->count(threads->self) : 1);

@@ -15,6 +15,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "opencl_thread.h"
@@ -23,8 +24,9 @@
 namespace tenon::cpu::compiler {
 namespace {
 
-constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
+constexpr const char* kTriples[] = {"x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"};
 constexpr const char* kCudaTriple = "nvptx64-nvidia-cuda";
+constexpr const char* kHipTriple = "amdgcn-amd-amdhsa";
 
 std::string_view view(tenon_clang_str_t s) {
   return s.data ? std::string_view(s.data, s.size) : std::string_view();
@@ -32,6 +34,14 @@ std::string_view view(tenon_clang_str_t s) {
 
 bool is_opencl(const tenon_clang_options_t& options) {
   return options.dialect == TENON_CLANG_OPENCL_C || options.dialect == TENON_CLANG_OPENCL_C_WATCHED;
+}
+bool is_items_cxx(const tenon_clang_options_t& options) {
+  return options.dialect == TENON_CLANG_ITEMS_CXX ||
+         options.dialect == TENON_CLANG_ITEMS_CXX_WATCHED;
+}
+bool is_watched(const tenon_clang_options_t& options) {
+  return options.dialect == TENON_CLANG_OPENCL_C_WATCHED ||
+         options.dialect == TENON_CLANG_ITEMS_CXX_WATCHED;
 }
 
 // Arguments of a unit of either kind: no headers, no files, integers that wrap (scalar.h).
@@ -54,8 +64,32 @@ void add_common(const tenon_clang_options_t& options, const std::string& file,
 
 std::vector<std::string> cuda_arguments(const tenon_clang_options_t& options,
                                         const std::string& file) {
-  std::vector<std::string> args = {"-triple",          kCudaTriple, "-aux-triple", kTriple,
-                                   "-fcuda-is-device", "-x",        "cuda",        "-std=c++20"};
+  std::vector<std::string> args = {
+      "-triple",          kCudaTriple, "-aux-triple", kTriples[options.machine],
+      "-fcuda-is-device", "-x",        "cuda",        "-std=c++20"};
+  add_common(options, file, args);
+  args.push_back(file);
+  return args;
+}
+
+// No device libraries: generated text has mathematics of its own.
+std::vector<std::string> hip_arguments(const tenon_clang_options_t& options,
+                                       const std::string& file) {
+  std::vector<std::string> args = {"-triple",
+                                   kHipTriple,
+                                   "-aux-triple",
+                                   kTriples[options.machine],
+                                   "-x",
+                                   "hip",
+                                   "-fcuda-is-device",
+                                   "-std=c++20",
+                                   "-mcode-object-version=5",
+                                   "-mrelocation-model",
+                                   "pic",
+                                   "-pic-level",
+                                   "2",
+                                   "-fvisibility=hidden",
+                                   "-fapply-global-visibility-to-externs"};
   add_common(options, file, args);
   args.push_back(file);
   return args;
@@ -64,18 +98,28 @@ std::vector<std::string> cuda_arguments(const tenon_clang_options_t& options,
 std::vector<std::string> frontend_arguments(const tenon_clang_options_t& options,
                                             const std::string& file) {
   if (options.dialect == TENON_CLANG_CUDA) return cuda_arguments(options, file);
+  if (options.dialect == TENON_CLANG_HIP) return hip_arguments(options, file);
   const bool opencl = is_opencl(options);
-  std::vector<std::string> args = {
-      "-triple", kTriple, "-mrelocation-model", "pic", "-pic-level", "2", "-mframe-pointer=none",
-      "-funwind-tables=2", "-ffreestanding", "-fmax-type-align=16",
-      // The emitter chooses 512-bit vectors explicitly: x86-64-v4 alone would halve them.
-      "-mprefer-vector-width=512", "-Wno-psabi"};
+  std::vector<std::string> args = {"-triple",
+                                   kTriples[options.machine],
+                                   "-mrelocation-model",
+                                   "pic",
+                                   "-pic-level",
+                                   "2",
+                                   "-mframe-pointer=none",
+                                   "-funwind-tables=2",
+                                   "-ffreestanding",
+                                   "-fmax-type-align=16",
+                                   "-Wno-psabi"};
+  // The emitter chooses 512-bit vectors explicitly: x86-64-v4 alone would halve them.
+  if (options.machine == TENON_CLANG_X86_64) args.push_back("-mprefer-vector-width=512");
   add_common(options, file, args);
   if (opencl) {
     args.insert(args.end(), {"-x", "cl", "-cl-std=CL2.0", "-cl-ext=+cl_khr_fp16,+cl_khr_fp64",
                              "-Wno-unused-function", "-include", "tenon_prelude.cl"});
   } else {
     args.insert(args.end(), {"-x", "c++", "-std=c++20", "-fgnuc-version=4.2.1"});
+    if (is_items_cxx(options)) args.insert(args.end(), {"-include", "tenon_prelude.h"});
   }
   args.push_back(file);
   return args;
@@ -92,6 +136,7 @@ class Unit {
       add_file("opencl-c-base.h", kOpenclBaseHeader);
       add_file("tenon_prelude.cl", kOpenclPrelude);
     }
+    if (is_items_cxx(options)) add_file("tenon_prelude.h", kItemsPrelude);
     auto* printer = new clang::TextDiagnosticPrinter(stream_, new clang::DiagnosticOptions);
     instance_.createDiagnostics(printer);
     std::vector<std::string> args = frontend_arguments(options, file);
@@ -120,22 +165,47 @@ class Unit {
   bool valid_ = false;
 };
 
-// Generates NAME__run for each kernel: text that is appended to an OpenCL C unit.
+// What an annotation that begins so says after it.
+std::optional<std::string> annotation(const clang::Decl& decl, llvm::StringRef begin) {
+  for (const auto* attribute : decl.specific_attrs<clang::AnnotateAttr>()) {
+    llvm::StringRef text = attribute->getAnnotation();
+    if (text.consume_front(begin)) return text.str();
+  }
+  return std::nullopt;
+}
+
+bool is_kernel(const clang::FunctionDecl& function) {
+  return function.isThisDeclarationADefinition() &&
+         (function.hasAttr<clang::OpenCLKernelAttr>() || annotation(function, "kernel"));
+}
+
+// The spellings of the two languages in NAME__run.
+struct WrapperWords {
+  const char *linkage, *word, *own;  // own: before what the work item alone sees
+};
+constexpr WrapperWords kOpenclWords = {"", "ulong", "__private "};
+constexpr WrapperWords kCxxWords = {"extern \"C\" ", "unsigned long", ""};
+
+// Generates NAME__run for each kernel: text that is appended to a unit.
 class KernelWrappers : public clang::ASTConsumer {
  public:
   explicit KernelWrappers(std::string& text) : text_(text) {}
 
   void HandleTranslationUnit(clang::ASTContext& context) override {
-    for (const clang::Decl* decl : context.getTranslationUnitDecl()->decls()) {
-      const auto* function = llvm::dyn_cast<clang::FunctionDecl>(decl);
-      if (function && function->isThisDeclarationADefinition() &&
-          function->hasAttr<clang::OpenCLKernelAttr>()) {
-        wrap(context, *function);
-      }
-    }
+    words_ = context.getLangOpts().CPlusPlus ? kCxxWords : kOpenclWords;
+    visit(context, *context.getTranslationUnitDecl());
   }
 
  private:
+  // Also inside of `extern "C" { }`.
+  void visit(clang::ASTContext& context, const clang::DeclContext& in) {
+    for (const clang::Decl* decl : in.decls()) {
+      if (const auto* block = llvm::dyn_cast<clang::LinkageSpecDecl>(decl)) visit(context, *block);
+      const auto* function = llvm::dyn_cast<clang::FunctionDecl>(decl);
+      if (function && is_kernel(*function)) wrap(context, *function);
+    }
+  }
+
   void refuse(clang::ASTContext& context, const clang::ParmVarDecl& param) {
     clang::DiagnosticsEngine& diagnostics = context.getDiagnostics();
     const unsigned id = diagnostics.getCustomDiagID(
@@ -144,40 +214,50 @@ class KernelWrappers : public clang::ASTConsumer {
     diagnostics.Report(param.getLocation(), id) << param.getType();
   }
 
+  // A parameter's argument, from its slot.
+  std::string argument(clang::ASTContext& context, clang::QualType type,
+                       const std::string& slot) const {
+    const clang::PrintingPolicy policy(context.getLangOpts());
+    const std::string address = std::string("(") + words_.word + ")" + slot;
+    // OpenCL C converts a pointer to another address space only through an integer.
+    if (type->isPointerType())
+      return "(" + context.getPointerType(type->getPointeeType()).getAsString(policy) + ")" +
+             address;
+    const clang::QualType plain =
+        context.removeAddrSpaceQualType(type.getNonReferenceType()).getUnqualifiedType();
+    // A reference is to a copy, which is the work item's own.
+    const std::string copy = type->isReferenceType() ? "(" + plain.getAsString(policy) + ")" : "";
+    return copy + "*(" + words_.own + "const " + plain.getAsString(policy) + "*)" + address;
+  }
+
   void wrap(clang::ASTContext& context, const clang::FunctionDecl& kernel) {
-    clang::PrintingPolicy policy(context.getLangOpts());
     std::string arguments;
-    for (unsigned i = 0; i < kernel.getNumParams(); ++i) {
-      const clang::ParmVarDecl* param = kernel.getParamDecl(i);
+    unsigned slots = 0;
+    for (const clang::ParmVarDecl* param : kernel.parameters()) {
       const clang::QualType type = param->getType().getCanonicalType().getUnqualifiedType();
-      if (type->isImageType() || type->isSamplerT() || type->isPipeType() || type->isEventT()) {
+      if (type->isImageType() || type->isSamplerT() || type->isPipeType() || type->isEventT())
         return refuse(context, *param);
-      }
-      // OpenCL C converts a pointer to another address space only through an integer.
-      const std::string slot = "args[" + std::to_string(i) + "]";
-      std::string name;
-      if (type->isPointerType()) {
-        const clang::QualType pointee = type->getPointeeType();
-        name = "(" + context.getPointerType(pointee).getAsString(policy) + ")(ulong)" + slot;
-      } else {
-        clang::QualType plain = context.removeAddrSpaceQualType(type);
-        name = "*(__private const " + plain.getAsString(policy) + "*)(ulong)" + slot;
-      }
-      arguments += (i ? ", " : "") + name;
+      if (!arguments.empty()) arguments += ", ";
+      const std::optional<std::string> given = annotation(*param, "= ");
+      arguments +=
+          given ? *given : argument(context, type, "args[" + std::to_string(slots++) + "]");
     }
-    const std::string name = kernel.getNameAsString();
-    text_ += "\nvoid " + name +
-             "__run(__private void* const __private* args, const __private ulong* global_size,"
-             " const __private ulong* begin, const __private ulong* end) {\n"
-             "  __tenon_enter(global_size);\n"
-             "  for (ulong z = begin[2]; z < end[2]; ++z)\n"
-             "    for (ulong y = begin[1]; y < end[1]; ++y)\n"
-             "      for (ulong x = begin[0]; x < end[0]; ++x) {\n"
+    const std::string name = kernel.getNameAsString(), own = words_.own;
+    const std::string words = "const " + own + words_.word + "* ";
+    const std::string loop = std::string("for (") + words_.word + " ";
+    text_ += "\n" + std::string(words_.linkage) + "void " + name + "__run(" + own + "void* const " +
+             own + "* args, " + words + "global_size, " + words + "begin, " + words +
+             "end) {\n"
+             "  __tenon_enter(global_size);\n  " +
+             loop + "z = begin[2]; z < end[2]; ++z)\n    " + loop +
+             "y = begin[1]; y < end[1]; ++y)\n      " + loop +
+             "x = begin[0]; x < end[0]; ++x) {\n"
              "        __tenon_at(x, y, z);\n        " +
              name + "(" + arguments + ");\n      }\n}\n";
   }
 
   std::string& text_;
+  WrapperWords words_ = kOpenclWords;
 };
 
 class FindKernels : public clang::ASTFrontendAction {
@@ -218,27 +298,41 @@ void initialize_targets() {
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
     LLVMInitializeX86AsmParser();
+    LLVMInitializeAArch64TargetInfo();
+    LLVMInitializeAArch64Target();
+    LLVMInitializeAArch64TargetMC();
+    LLVMInitializeAArch64AsmPrinter();
+    LLVMInitializeAArch64AsmParser();
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
     LLVMInitializeNVPTXAsmPrinter();
+    LLVMInitializeAMDGPUTargetInfo();
+    LLVMInitializeAMDGPUTarget();
+    LLVMInitializeAMDGPUTargetMC();
+    LLVMInitializeAMDGPUAsmPrinter();
+    LLVMInitializeAMDGPUAsmParser();
   });
 }
 
 int32_t build_text(std::string_view text, const tenon_clang_options_t& options, std::string& output,
                    std::string& diagnostics) {
-  const bool opencl = is_opencl(options);
+  const bool opencl = is_opencl(options), items = opencl || is_items_cxx(options);
   const bool cuda = options.dialect == TENON_CLANG_CUDA;
-  if (options.dialect > TENON_CLANG_CUDA || options.output > TENON_CLANG_LLVM_IR ||
-      options.opt_level > 3 || (cuda && options.output == TENON_CLANG_OBJECT)) {
-    diagnostics = "unknown dialect, kind of output or optimisation level";
+  if (options.dialect > TENON_CLANG_ITEMS_CXX_WATCHED || options.output > TENON_CLANG_LLVM_IR ||
+      options.opt_level > 3 || options.machine > TENON_CLANG_AARCH64 ||
+      (cuda && options.output == TENON_CLANG_OBJECT)) {
+    diagnostics = "unknown dialect, kind of output, optimisation level or machine";
     return TENON_CLANG_BAD_ARGUMENT;
   }
   initialize_targets();
   std::string file(view(options.name));
-  file = (file.empty() ? "kernel" : file) + (opencl ? ".cl" : cuda ? ".cu" : ".cpp");
+  file = (file.empty() ? "kernel" : file) + (opencl                               ? ".cl"
+                                             : cuda                               ? ".cu"
+                                             : options.dialect == TENON_CLANG_HIP ? ".hip"
+                                                                                  : ".cpp");
   std::string unit_text(text);
-  if (opencl) {
+  if (items) {
     Unit first(text, options, file, diagnostics);
     std::string wrappers;
     first.instance().getFrontendOpts().SkipFunctionBodies = true;  // The second run parses them.
@@ -250,8 +344,8 @@ int32_t build_text(std::string_view text, const tenon_clang_options_t& options, 
     unit_text += wrappers;
   }
   Unit unit(unit_text, options, file, diagnostics);
-  if (opencl) {
-    const bool watched = options.dialect == TENON_CLANG_OPENCL_C_WATCHED;
+  if (items) {
+    const bool watched = is_watched(options);
     unit.instance().getCodeGenOpts().PassBuilderCallbacks.push_back(
         [watched](llvm::PassBuilder& builder) {
           builder.registerPipelineStartEPCallback(

@@ -17,6 +17,8 @@ int32_t build_text(std::string_view text, const tenon_clang_options_t& options, 
 
 // Put before an OpenCL C unit: work-item functions and the builtins that this compiler provides.
 extern const std::string_view kOpenclPrelude;
+// The same before a unit of C++ for work items: what NAME__run calls.
+extern const std::string_view kItemsPrelude;
 
 // clang's opencl-c-base.h (types and constants of the language), embedded at build time.
 extern const std::string_view kOpenclBaseHeader;

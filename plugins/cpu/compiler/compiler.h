@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-#define TENON_CLANG_ABI 2u
+#define TENON_CLANG_ABI 3u
 #define TENON_CLANG_QUERY_NAME "tenon_clang_query"
 
 /* Not null-terminated; borrowed for the call. */
@@ -36,8 +36,14 @@ enum {
   TENON_CLANG_CXX = 0,
   TENON_CLANG_OPENCL_C = 1,
   TENON_CLANG_OPENCL_C_WATCHED = 2,
-  TENON_CLANG_CUDA = 3 /* the device's side of CUDA C++20, without CUDA's headers */
+  TENON_CLANG_CUDA = 3, /* the device's side of CUDA C++20, without CUDA's headers */
+  TENON_CLANG_HIP = 4,  /* the device's side of HIP C++20, without HIP's headers and libraries */
+  TENON_CLANG_ITEMS_CXX = 5, /* C++20 with kernels for work items, run on this machine */
+  TENON_CLANG_ITEMS_CXX_WATCHED = 6
 };
+/* The machine that C++ is compiled for. OpenCL C is for the machine that the library was built for.
+ */
+enum { TENON_CLANG_X86_64 = 0, TENON_CLANG_AARCH64 = 1 };
 enum { TENON_CLANG_OBJECT = 0, TENON_CLANG_ASSEMBLY = 1, TENON_CLANG_LLVM_IR = 2 };
 enum {
   TENON_CLANG_OK = 0,
@@ -51,9 +57,11 @@ typedef struct {
   uint32_t dialect;           /* TENON_CLANG_CXX (C++20), TENON_CLANG_OPENCL_C (2.0), ... */
   uint32_t opt_level;         /* 0 to 3; 1 is the first tier: the emitter shapes the hot loops */
   uint32_t output;            /* TENON_CLANG_OBJECT, ... */
-  tenon_clang_str_t cpu;      /* as -march: "x86-64-v4"; CUDA: "sm_90" */
+  tenon_clang_str_t cpu;      /* "x86-64-v4", "generic"; CUDA: "sm_90"; HIP: "gfx942" */
   tenon_clang_str_t features; /* comma separated: "+avx512bf16,-fma", "+ptx78"; may be empty */
   tenon_clang_str_t name;     /* file name in diagnostics; empty: "kernel" */
+  uint32_t machine;           /* TENON_CLANG_X86_64, ...; CUDA: of the host */
+  uint32_t reserved;
 } tenon_clang_options_t;
 
 typedef struct {
@@ -76,9 +84,16 @@ typedef struct {
    * because items do not run together. A kernel's variables in local memory belong to the calling
    * thread.
    *
+   * Items C++: the same with C++20. A kernel is a function annotated [[clang::annotate("kernel")]];
+   * a parameter of it annotated "= TEXT" has the value of that expression and no args[i]; variables
+   * in the section "tenon.local" are in local memory.
+   *
    * CUDA: the output is TENON_CLANG_ASSEMBLY, which is PTX, or TENON_CLANG_LLVM_IR.
    *
-   * OpenCL C, watched: before every access to memory other than the work item's own variables, the
+   * HIP: TENON_CLANG_OBJECT is a relocatable object of AMDGPU's ELF, which `link_code_object` turns
+   * into what HIP's runtime loads. TENON_CLANG_ASSEMBLY says what registers each kernel needs.
+   *
+   * Watched: before every access to memory other than the work item's own variables, the
    * kernel calls the function that this variable of the module points to, null at first (kind: 0
    * read, 1 write, + 2 atomic):
    *   void (*tenon_opencl_access)(const void* address, uint64_t size, uint32_t kind);
@@ -90,11 +105,17 @@ typedef struct {
                    tenon_clang_sink_fn output, void* output_context,
                    tenon_clang_sink_fn diagnostics, void* diagnostics_context);
 
-  /* Links objects into the bytes of a small shared object. Writes nothing to disk. Undefined
-   * symbols are left to the loader (memcpy and the mathematics library). */
+  /* Links objects, all of one machine, into the bytes of a small shared object. Writes nothing to
+   * disk. Undefined symbols are left to the loader (memcpy and the mathematics library). */
   int32_t (*link)(const tenon_clang_str_t* objects, uint64_t object_count,
                   tenon_clang_sink_fn output, void* output_context, tenon_clang_sink_fn diagnostics,
                   void* diagnostics_context);
+
+  /* Links one object of dialect HIP into a code object. Nothing may be undefined. Null in libraries
+   * that lack the dialect: see size_bytes. */
+  int32_t (*link_code_object)(tenon_clang_str_t object, tenon_clang_sink_fn output,
+                              void* output_context, tenon_clang_sink_fn diagnostics,
+                              void* diagnostics_context);
 } tenon_clang_t;
 
 /* The one exported symbol. Returns null when the library does not support `abi`. Thread safe. */

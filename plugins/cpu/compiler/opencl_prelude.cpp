@@ -144,4 +144,21 @@ __TENON_FN void vstore_half(float v, size_t i, __global half* p) { p[i] = (half)
 #line 1
 )CL";
 
+// Names that begin with __tenon are not watched, so that they must not be mangled.
+const std::string_view kItemsPrelude = R"CL(
+extern "C" {
+struct __tenon_item_t { unsigned long global_size[3], id[3]; };
+__attribute__((visibility("hidden"))) __tenon_item_t __tenon_item = {{1, 1, 1}, {0, 0, 0}};
+#define __TENON_OWN inline __attribute__((always_inline, visibility("hidden")))
+__TENON_OWN void __tenon_enter(const unsigned long* g) {
+  for (int i = 0; i < 3; ++i) __tenon_item.global_size[i] = g[i];
+}
+__TENON_OWN void __tenon_at(unsigned long x, unsigned long y, unsigned long z) {
+  __tenon_item.id[0] = x; __tenon_item.id[1] = y; __tenon_item.id[2] = z;
+}
+__TENON_OWN unsigned long __tenon_global_id(int d) { return __tenon_item.id[d]; }
+}
+#line 1
+)CL";
+
 }  // namespace tenon::cpu::compiler

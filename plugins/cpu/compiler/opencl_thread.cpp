@@ -58,6 +58,10 @@ void take_by_call(llvm::GlobalVariable& variable) {
 llvm::PreservedAnalyses VariablesPerThread::run(llvm::Module& module,
                                                 llvm::ModuleAnalysisManager&) {
   for (llvm::GlobalVariable& variable : module.globals()) {
+    if (variable.getSection() == kLocalSection) {  // as OpenCL C's: nothing has been written
+      variable.setSection("");
+      variable.setInitializer(llvm::UndefValue::get(variable.getValueType()));
+    }
     if (variable.getName() == kItemState || is_local_variable(variable))
       variable.setThreadLocalMode(llvm::GlobalValue::GeneralDynamicTLSModel);
   }

@@ -8,6 +8,8 @@
 namespace tenon::cpu::compiler {
 
 inline constexpr const char* kItemState = "__tenon_item";
+// Where C++ for work items has its variables in local memory.
+inline constexpr const char* kLocalSection = "tenon.local";
 
 // Makes those variables thread-local.
 struct VariablesPerThread : llvm::PassInfoMixin<VariablesPerThread> {

@@ -1,6 +1,7 @@
 #include "opencl_watch.h"
 
 #include <llvm/Analysis/ValueTracking.h>
+#include <llvm/Demangle/Demangle.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/IR/IntrinsicInst.h>
@@ -58,7 +59,7 @@ class Watcher {
     std::vector<llvm::GlobalVariable*> variables;
     for (llvm::GlobalVariable& v : module_.globals()) {
       if (&v != hook_ && !v.isDeclaration() && !v.getName().starts_with("__tenon") &&
-          !v.getName().starts_with("llvm."))
+          !v.getName().starts_with("llvm.") && !v.getSection().starts_with("llvm."))
         variables.push_back(&v);
     }
     auto* type = llvm::FunctionType::get(builder_.getVoidTy(), {pointer_, pointer_}, false);
@@ -69,7 +70,7 @@ class Watcher {
     builder_.SetInsertPoint(llvm::BasicBlock::Create(module_.getContext(), "", function));
     for (llvm::GlobalVariable* v : variables) {
       const uint64_t size = module_.getDataLayout().getTypeAllocSize(v->getValueType());
-      llvm::Value* name = builder_.CreateGlobalString(v->getName(), "__tenon_name");
+      llvm::Value* name = builder_.CreateGlobalString(llvm::demangle(v->getName()), "__tenon_name");
       llvm::Value* address =
           v->isThreadLocal() ? builder_.CreateThreadLocalAddress(v) : static_cast<llvm::Value*>(v);
       builder_.CreateCall(visit_type, function->getArg(0),

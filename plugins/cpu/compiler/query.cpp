@@ -181,11 +181,10 @@ int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clan
     return TENON_CLANG_BAD_ARGUMENT;
   }
   // One thread: linking takes a third of a millisecond, and lld would start a thread pool of its
-  // own. "muldefs", because batches from the cache may share a kernel.
+  // own. "muldefs", because batches from the cache may share a kernel. The machine is that of the
+  // first object.
   std::vector<std::string> args = {"ld.lld",
                                    "-shared",
-                                   "-m",
-                                   "elf_x86_64",
                                    "--threads=1",
                                    "-z",
                                    "now",
@@ -214,8 +213,28 @@ int32_t link(const tenon_clang_str_t* objects, uint64_t object_count, tenon_clan
   return code;
 }
 
+int32_t link_code_object(tenon_clang_str_t object, tenon_clang_sink_fn output, void* output_context,
+                         tenon_clang_sink_fn diagnostics, void* diagnostics_context) {
+  initialize_targets();
+  OutputPipe pipe;
+  const MemoryFile file(object);
+  if (!pipe.valid() || !file.complete()) {
+    give(diagnostics, diagnostics_context,
+         "there is no memory, or no file descriptor, to hand an object to the linker");
+    return TENON_CLANG_BAD_ARGUMENT;
+  }
+  std::string messages;
+  const int32_t code = run_lld({"ld.lld", "-shared", "-m", "elf64_amdgpu", "--threads=1",
+                                "--no-undefined", "-o", pipe.path(), file.path()},
+                               messages);
+  give(diagnostics, diagnostics_context, messages);
+  if (code == TENON_CLANG_OK) give(output, output_context, pipe.take());
+  return code;
+}
+
 constexpr tenon_clang_t kTable = {
-    sizeof(tenon_clang_t), TENON_CLANG_ABI, {kVersion.data(), kVersion.size()}, &build, &link};
+    sizeof(tenon_clang_t), TENON_CLANG_ABI, {kVersion.data(), kVersion.size()}, &build, &link,
+    &link_code_object};
 
 }  // namespace
 }  // namespace tenon::cpu::compiler

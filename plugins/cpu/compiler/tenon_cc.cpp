@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
   }
   memcpy(&head, input.data(), sizeof head);
   if (head.magic != kProcessMagic || head.text_bytes != input.size() - sizeof head ||
-      head.isa > static_cast<uint32_t>(Isa::kAvx512Bf16)) {
+      !is_isa(head.isa)) {
     return fail("the request is malformed");
   }
   void* library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
@@ -89,6 +89,7 @@ int main(int argc, char** argv) {
   const std::string_view features = clang_features(static_cast<Isa>(head.isa));
   options.features = {features.data(), features.size()};
   std::string output, messages;
+  options.machine = clang_machine(static_cast<Isa>(head.isa));
   ProcessAnswer answer = {kProcessMagic, 0, 0, 0};
   answer.code = clang->build({input.data() + sizeof head, head.text_bytes}, &options, &append,
                              &output, &append, &messages);

@@ -157,7 +157,7 @@ Status ControlExecutable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
     most[program_.main_symbols[i]] = shape->main_symbols[i];
   for (size_t i = 0; i < yields.size(); ++i) {
     const ControlValue& value = program_.values[yields[i]];
-    tenon_output_need_t& need = needs->outputs[i];
+    tenon_output_need_t& need = *tenon_need(needs, static_cast<uint32_t>(i));
     need.alias_input = TENON_NO_ALIAS;
     need.size_bytes_max = bytes_of(value, most);
     if (value.mixed || (value.data_dependent && need.size_bytes_max > kDataDependentBytes))
@@ -182,7 +182,7 @@ Status ControlExecutable::execute(const tenon_call_t& call) {
   }
   std::shared_ptr<const ControlShape> shape;
   TENON_TRY(shapes_.find(call.symbols, shape));
-  const tenon_span_t& space = call.workspace;
+  const tenon_span_t space = {call.workspace, call.workspace_offset_bytes};
   const bool given = space.buffer != nullptr && space.offset_bytes <= space.buffer->size_bytes;
   return ControlRun(loaded_, *shape, call,
                     given ? space.buffer->data + space.offset_bytes : nullptr,

@@ -26,7 +26,9 @@ void RunKernels::prepare(const ControlPart& part, PartState& state) {
   call.symbols = {state.symbols.data(), static_cast<uint32_t>(state.symbols.size())};
   call.inputs = state.spans.data();
   call.outputs = state.spans.data() + part.inputs.size();
-  call.workspace = state.spans.back();
+  call.span_bytes = sizeof(tenon_span_t);
+  call.workspace = state.spans.back().buffer;
+  call.workspace_offset_bytes = state.spans.back().offset_bytes;
   call.profile = call_.profile;
 }
 
@@ -35,6 +37,7 @@ Status RunKernels::learn_sizes(const ControlPart& part, PartState& state) {
   set_sizes(part, state);
   auto needs = sized<tenon_needs_t>();
   needs.output_count = static_cast<uint32_t>(state.needs.size());
+  needs.need_bytes = sizeof(tenon_output_need_t);
   needs.outputs = state.needs.data();
   TENON_TRY(loaded_.parts[part.artifact]->needs(state.call.symbols, &needs));
   state.workspace_bytes = needs.workspace_bytes;

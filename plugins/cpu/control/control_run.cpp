@@ -21,9 +21,10 @@ Status ControlRun::run() {
   TENON_TRY(run_region(0));
   for (size_t i = 0; i < main.yields.size(); ++i) {
     const uint64_t bytes = sizes_.bytes(main.yields[i]);
-    tenon_span_t span = call_.outputs[i];
+    tenon_span_t span = *tenon_call_output(&call_, static_cast<uint32_t>(i));
     if (span.buffer == nullptr && call_.output != nullptr) {
-      TENON_TRY(call_.output(call_.output_self, static_cast<uint32_t>(i), bytes, &span));
+      TENON_TRY(call_.output(call_.output_self, static_cast<uint32_t>(i), bytes, &span.buffer,
+                             &span.offset_bytes));
     }
     if (span.buffer == nullptr || bytes > span.buffer->size_bytes - span.offset_bytes) {
       return fail(TENON_INTERNAL,
@@ -43,7 +44,7 @@ Status ControlRun::bind_values() {
     if (it.kind == ControlValue::Kind::kConstant) {
       values_[v] = static_cast<char*>(const_cast<void*>(loaded_.constant_data[it.index]));
     } else if (it.kind == ControlValue::Kind::kInput) {
-      const tenon_span_t& span = call_.inputs[it.index];
+      const tenon_span_t& span = *tenon_call_input(&call_, it.index);
       if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
           sizes_.bytes(v) > span.buffer->size_bytes - span.offset_bytes) {
         return fail(TENON_OUT_OF_RANGE, cat("The buffer of an input is smaller than the ",
@@ -53,7 +54,7 @@ Status ControlRun::bind_values() {
     }
   }
   for (size_t i = 0; i < program_.regions[0].yields.size(); ++i) {
-    const tenon_span_t& span = call_.outputs[i];
+    const tenon_span_t& span = *tenon_call_output(&call_, static_cast<uint32_t>(i));
     const uint32_t v = program_.regions[0].yields[i];
     if (!span.buffer && value(v).data_dependent) continue;
     if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||

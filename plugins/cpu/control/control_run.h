@@ -28,7 +28,8 @@ class ControlRun {
 
   const ControlValue& value(uint32_t v) const { return program_.values[v]; }
   char* output(size_t i) const {
-    return call_.outputs[i].buffer->data + call_.outputs[i].offset_bytes;
+    const tenon_span_t& span = *tenon_call_output(&call_, static_cast<uint32_t>(i));
+    return span.buffer->data + span.offset_bytes;
   }
   Status bind_values();
   Status run_region(uint32_t index);

@@ -87,6 +87,7 @@ Status ControlShapes::make(std::span<const int64_t> values, ControlShape& out) {
     std::vector<tenon_output_need_t> outputs(loaded_.part_of[a]->outputs.size());
     auto needs = sized<tenon_needs_t>();
     needs.output_count = static_cast<uint32_t>(outputs.size());
+    needs.need_bytes = sizeof(tenon_output_need_t);
     needs.outputs = outputs.data();
     TENON_TRY(loaded_.parts[a]->needs({own.data(), static_cast<uint32_t>(own.size())}, &needs));
     out.workspace_bytes.back() = needs.workspace_bytes;

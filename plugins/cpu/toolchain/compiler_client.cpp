@@ -3,12 +3,12 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <cstddef>
 #include <mutex>
 #include <vector>
 
 #include "tenon/cpp/status.hpp"
 #include "toolchain/compiler_process.h"
-#include "toolchain/cuda_target.h"
 
 namespace tenon::cpu {
 namespace {
@@ -42,6 +42,8 @@ const Library& library() {
   static const Library instance = open_library();
   return instance;
 }
+
+constexpr std::string_view kOlder = "libtenon-clang.so is older than this plugin, build it again: ";
 
 tenon_clang_str_t clang_str(std::string_view text) {
   return {text.data(), text.size()};
@@ -90,16 +92,16 @@ BuildResult build_unit(const BuildRequest& request) {
   options.dialect = request.dialect;
   options.opt_level = request.opt_level;
   options.output = request.output;
-  const bool cuda = !request.cuda.empty();
-  options.cpu = clang_str(cuda ? request.cuda : clang_cpu(request.isa));
-  options.features = clang_str(cuda ? cuda_features(request.cuda) : clang_features(request.isa));
+  const GpuArchitecture* gpu = request.gpu;
+  options.cpu = clang_str(gpu ? gpu->name : clang_cpu(request.isa));
+  options.features = clang_str(gpu ? gpu->features : clang_features(request.isa));
+  options.machine = clang_machine(gpu ? detected_isa() : request.isa);
   const int32_t code = clang.table->build(clang_str(request.text), &options, &append, &result.bytes,
                                           &append, &result.messages);
   result.code = code == TENON_CLANG_OK ? TENON_OK : TENON_INVALID_ARGUMENT;
   if (code == TENON_CLANG_BAD_ARGUMENT) {
     result.code = TENON_FAILED_PRECONDITION;
-    result.messages =
-        "libtenon-clang.so is older than this plugin, build it again: " + result.messages;
+    result.messages = cat(kOlder, result.messages);
   }
   return result;
 }
@@ -119,6 +121,20 @@ BuildResult link_units(std::span<const std::string> objects) {
   if (code != TENON_CLANG_OK) {
     result.code = code == TENON_CLANG_BAD_ARGUMENT ? TENON_RESOURCE_EXHAUSTED : TENON_INTERNAL;
   }
+  return result;
+}
+
+BuildResult link_code_object(const std::string& object) {
+  BuildResult result;
+  const Library& clang = library();
+  if (!clang.table) return {TENON_UNAVAILABLE, {}, clang.why};
+  const size_t has_slot = offsetof(tenon_clang_t, link_code_object) + sizeof(void*);
+  if (clang.table->size_bytes < has_slot)
+    return {TENON_FAILED_PRECONDITION, {}, cat(kOlder, "it does not link code objects")};
+  const int32_t code = clang.table->link_code_object(clang_str(object), &append, &result.bytes,
+                                                     &append, &result.messages);
+  if (code != TENON_CLANG_OK)
+    result.code = code == TENON_CLANG_BAD_ARGUMENT ? TENON_RESOURCE_EXHAUSTED : TENON_INTERNAL;
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "compiler/compiler.h"
 #include "isa.h"
 #include "tenon/abi/base.h"
+#include "toolchain/gpu_target.h"
 
 namespace tenon::cpu {
 
@@ -18,8 +19,8 @@ struct BuildRequest {
   uint32_t output = TENON_CLANG_OBJECT;
   uint32_t opt_level = 1;
   Isa isa = Isa::kBaseline;
-  // TENON_CLANG_CUDA: instead of isa, "sm_90" (cuda_target.h). Not isolated.
-  std::string_view cuda;
+  // Instead of isa, for a GPU: "sm_90" (gpu_target.h). Not isolated.
+  const GpuArchitecture* gpu = nullptr;
   bool isolated = false;  // In tenon-cc. Costs a process and the opening of the library: 25 ms.
   std::string_view text;
 };
@@ -38,6 +39,9 @@ BuildResult build_unit(const BuildRequest& request);
 
 // Links objects into the bytes of a shared object. Threads: safe.
 BuildResult link_units(std::span<const std::string> objects);
+
+// Links an object of dialect HIP into a code object for AMD's GPUs. Threads: safe.
+BuildResult link_code_object(const std::string& object);
 
 // 1 once this process has opened the compiler library.
 bool compiler_was_opened();

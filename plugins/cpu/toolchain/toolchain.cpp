@@ -3,8 +3,9 @@
 #include "device.h"
 #include "module.h"
 #include "tenon/cpp/plugin.hpp"
+#include "tenon_cpu_digest.h"
 #include "toolchain/compiler_client.h"
-#include "toolchain/cuda_target.h"
+#include "toolchain/gpu_target.h"
 #include "toolchain/object_cache.h"
 
 // `build` returns the bytes of a shared object, so that loading needs no linker: a warm process
@@ -24,44 +25,44 @@ Status isa_for(std::string_view target, Isa& out) {
   }
   const std::optional<Isa> isa = isa_of_target(target);
   if (!isa) {
-    return fail(TENON_INVALID_ARGUMENT,
-                cat("The clang toolchain compiles for \"cpu isa=avx512_bf16\", "
-                    "\"cpu isa=avx512_vnni\", \"cpu isa=avx512\", \"cpu isa=avx2\" and "
-                    "\"cpu isa=baseline\", not for ",
-                    quoted(target), "."));
+    return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain compiles for ", target_choices(),
+                                            ", not for ", quoted(target), "."));
   }
   out = *isa;
   return {};
 }
 
-Status cuda_for(std::string_view target, const tenon_toolchain_options_t* options,
-                BuildRequest& out) {
-  out.dialect = TENON_CLANG_CUDA;
-  out.output = TENON_CLANG_ASSEMBLY;
-  out.cuda = cuda_architecture(target);
-  if (out.cuda.empty()) {
+Status gpu_for(const GpuDialect& dialect, std::string_view target,
+               const tenon_toolchain_options_t* options, BuildRequest& out) {
+  out.dialect = dialect.clang;
+  out.output = dialect.output;
+  out.gpu = gpu_architecture(dialect, target);
+  if (out.gpu == nullptr) {
     return fail(TENON_INVALID_ARGUMENT,
-                cat("The clang toolchain compiles cuda-c++ for \"cuda ARCHITECTURE\" with one of ",
-                    cuda_architectures(), ", not for ", quoted(target), "."));
+                cat("The clang toolchain compiles ", dialect.name, " for \"", dialect.prefix,
+                    "ARCHITECTURE\" with one of ", names_of_architectures(dialect), ", not for ",
+                    quoted(target), "."));
   }
   if (options && options->isolated != 0) {
-    return fail(TENON_UNIMPLEMENTED,
-                "The clang toolchain does not compile cuda-c++ in a process of its own.");
+    return fail(TENON_UNIMPLEMENTED, cat("The clang toolchain does not compile ", dialect.name,
+                                         " in a process of its own."));
   }
   return {};
 }
 
 Status request_for(tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
                    const tenon_toolchain_options_t* options, BuildRequest& out) {
-  const bool cuda = view(dialect) == TENON_DIALECT_CUDA_CPP;
-  TENON_TRY(cuda ? cuda_for(view(target), options, out) : isa_for(view(target), out.isa));
+  const GpuDialect* gpu = gpu_dialect(view(dialect));
+  TENON_TRY(gpu ? gpu_for(*gpu, view(target), options, out) : isa_for(view(target), out.isa));
   if (view(dialect) == TENON_DIALECT_CPP) {
     out.dialect = TENON_CLANG_CXX;
   } else if (view(dialect) == TENON_DIALECT_OPENCL_C) {
     out.dialect = TENON_CLANG_OPENCL_C;
-  } else if (!cuda) {
-    return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain knows the dialects c++, opencl-c "
-                                            "and cuda-c++, not ",
+  } else if (view(dialect) == TENON_DIALECT_ITEMS_CPP) {
+    out.dialect = TENON_CLANG_ITEMS_CXX;
+  } else if (!gpu) {
+    return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain knows the dialects c++, opencl-c, "
+                                            "items-c++, cuda-c++ and hip-c++, not ",
                                             quoted(view(dialect)), "."));
   }
   if (text.size > kMaxTextBytes) {
@@ -76,12 +77,13 @@ Status request_for(tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
     }
     for (uint32_t i = 0; i < options->option_count; ++i) {
       const std::string_view key = view(options->options[i].key);
-      if (key != TENON_TOOLCHAIN_WATCH || out.dialect != TENON_CLANG_OPENCL_C) {
+      const bool opencl = out.dialect == TENON_CLANG_OPENCL_C;
+      if (key != TENON_TOOLCHAIN_WATCH || (!opencl && out.dialect != TENON_CLANG_ITEMS_CXX)) {
         return fail(TENON_INVALID_ARGUMENT, cat("The clang toolchain has no option ", quoted(key),
                                                 " for ", view(dialect), "."));
       }
       if (view(options->options[i].value) == "1") {
-        out.dialect = TENON_CLANG_OPENCL_C_WATCHED;
+        out.dialect = opencl ? TENON_CLANG_OPENCL_C_WATCHED : TENON_CLANG_ITEMS_CXX_WATCHED;
       }
     }
     out.opt_level = options->optimise;
@@ -104,11 +106,12 @@ Status make(const BuildRequest& request, const tenon_sink_t* diagnostics, std::s
     return fail(object.code, cat(wrong_text ? "The text does not compile: " : "",
                                  object.messages.substr(0, 4000)));
   }
-  if (!request.cuda.empty()) {  // the text of PTX, which the driver links
+  if (request.dialect == TENON_CLANG_CUDA) {  // the text of PTX, which the driver links
     out = std::move(object.bytes);
     return {};
   }
-  BuildResult linked = link_units({&object.bytes, 1});
+  BuildResult linked = request.dialect == TENON_CLANG_HIP ? link_code_object(object.bytes)
+                                                          : link_units({&object.bytes, 1});
   if (linked.code != TENON_OK) {
     TENON_TRY(give(diagnostics, linked.messages));
     return fail(linked.code, cat("The object does not link: ", linked.messages.substr(0, 4000)));
@@ -122,9 +125,10 @@ Status build(void*, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
              const tenon_sink_t* diagnostics) {
   BuildRequest request;
   TENON_TRY(request_for(target, dialect, text, options, request));
-  const std::string key =
-      cache_key(CacheKind::kModule, request.isa,
-                cat(request.dialect, " O", request.opt_level, request.cuda), request.text);
+  const std::string key = cache_key(CacheKind::kModule, request.isa,
+                                    cat(request.dialect, " O", request.opt_level,
+                                        request.gpu != nullptr ? request.gpu->name : ""),
+                                    request.text);
   if (std::optional<std::string> cached = cache_get(CacheKind::kModule, key)) {
     return give(object, *cached);
   }
@@ -162,7 +166,8 @@ void release(void*, tenon_module_t* module) {
 const tenon_toolchain_api_t kToolchainTable = {sizeof(tenon_toolchain_api_t),
                                                nullptr,
                                                str("clang"),
-                                               str("c++,opencl-c,cuda-c++"),
+                                               str("c++,opencl-c,items-c++,cuda-c++,hip-c++"),
+                                               str(TENON_CPU_DIGEST),
                                                entry<build>,
                                                entry<load>,
                                                entry<symbol>,

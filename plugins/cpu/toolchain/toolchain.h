@@ -1,4 +1,4 @@
-// tenon.toolchain/1 of the cpu: clang for "c++", "opencl-c" and "cuda-c++".
+// tenon.toolchain/1 of the cpu: clang for "c++", "opencl-c", "items-c++", "cuda-c++" and "hip-c++".
 #ifndef TENON_PLUGINS_CPU_TOOLCHAIN_TOOLCHAIN_H_
 #define TENON_PLUGINS_CPU_TOOLCHAIN_TOOLCHAIN_H_
 

@@ -66,6 +66,35 @@ TEST_F(Toolchain, CudaKernelsBecomePtx) {
   EXPECT_NE(bytes_.find(".target sm_90"), std::string::npos);
 }
 
+// A code object: AMDGPU's ELF, shared, for HSA, with a descriptor for the kernel and notes.
+TEST_F(Toolchain, HipKernelsBecomeCodeObjects) {
+  const char* text =
+      "extern \"C\" __attribute__((global)) void twice(float* x) {"
+      " const int i = __builtin_amdgcn_workitem_id_x(); x[i] = x[i] + x[i]; }";
+  for (const char* target : {"rocm gfx90a", "rocm gfx942", "rocm gfx1100", "rocm gfx1201"}) {
+    ASSERT_EQ(build("hip-c++", text, 0, target), TENON_OK) << target << diagnostics_;
+    EXPECT_TRUE(
+        bytes_.starts_with("\x7f"
+                           "ELF\x02\x01\x01\x40\x03"))
+        << target;
+    for (const char* part : {"twice.kd", "amdhsa.kernels", ".vgpr_count"})
+      EXPECT_NE(bytes_.find(part), std::string::npos) << part;
+  }
+}
+
+TEST_F(Toolchain, HipRefusesWhatNoRuntimeCouldLoad) {
+  for (const char* target : {"", "rocm", "rocm gfx9", "gfx942", "cuda sm_90"})
+    EXPECT_EQ(build("hip-c++", "", 0, target), TENON_INVALID_ARGUMENT) << target;
+  EXPECT_EQ(build("hip-c++", "", 1, "rocm gfx942"), TENON_UNIMPLEMENTED);
+  EXPECT_EQ(build("hip-c++", "nonsense", 0, "rocm gfx942"), TENON_INVALID_ARGUMENT);
+  EXPECT_NE(build("hip-c++",
+                  "extern \"C\" __attribute__((device)) float other(float);"
+                  " extern \"C\" __attribute__((global)) void k(float* x) { *x = other(*x); }",
+                  0, "rocm gfx942"),
+            TENON_OK);
+  EXPECT_NE(api_.version.size, 0u);
+}
+
 TEST_F(Toolchain, CudaIsCompiledForArchitecturesThatClangKnows) {
   for (const char* target : {"", "cuda", "cuda sm_9", "cuda sm_100", "sm_90", "cpu isa=avx2"}) {
     EXPECT_EQ(build("cuda-c++", "", 0, target), TENON_INVALID_ARGUMENT) << target;

@@ -76,7 +76,8 @@ class Poison {
     tenon_device_t* device;
     const tenon_call_t* call;
   };
-  static tenon_code_t give(void* self, uint32_t index, uint64_t size, tenon_span_t* out);
+  static tenon_code_t give(void* self, uint32_t index, uint64_t size, tenon_buffer_t** out_buffer,
+                           uint64_t* out_offset_bytes);
 
   const tenon_device_api_t* device_ = nullptr;
   const tenon_queue_api_t* queue_ = nullptr;
@@ -196,7 +197,10 @@ tenon_code_t Poison::needs(tenon_executable_t* executable, tenon_symbols_t symbo
                            tenon_needs_t* out) {
   TENON_TRY(compile_->needs(compile_->self, executable, symbols, out));
   Sizes sizes;
-  sizes.outputs.assign(out->outputs, out->outputs + out->output_count);
+  sizes.outputs.resize(out->output_count);
+  for (uint32_t i = 0; i < out->output_count; ++i)
+    tenon_record_read(&sizes.outputs[i], sizeof(tenon_output_need_t), out->outputs, i,
+                      out->need_bytes);
   sizes.workspace_bytes = out->workspace_bytes;
   const std::lock_guard lock(mutex_);
   executables_[executable].sizes[values_of(symbols)] = std::move(sizes);
@@ -206,20 +210,24 @@ tenon_code_t Poison::needs(tenon_executable_t* executable, tenon_symbols_t symbo
 Status Poison::fill_call(const Place& place, const tenon_call_t& call, const Sizes& sizes) const {
   for (uint32_t i = 0; i < call.output_count && i < sizes.outputs.size(); ++i) {
     const tenon_output_need_t& need = sizes.outputs[i];
-    const tenon_span_t& out = call.outputs[i];
-    const bool shared =
-        need.alias_input < call.input_count && call.inputs[need.alias_input].buffer == out.buffer;
+    const tenon_span_t& out = *tenon_call_output(&call, i);
+    const bool shared = need.alias_input < call.input_count &&
+                        tenon_call_input(&call, need.alias_input)->buffer == out.buffer;
     if (need.size_bytes_max != TENON_SIZE_UNKNOWN && !shared)
       TENON_TRY(fill(place, out, need.size_bytes_max));
   }
-  return fill(place, call.workspace, sizes.workspace_bytes);
+  return fill(place, {call.workspace, call.workspace_offset_bytes}, sizes.workspace_bytes);
 }
 
-tenon_code_t Poison::give(void* self, uint32_t index, uint64_t size, tenon_span_t* out) {
+tenon_code_t Poison::give(void* self, uint32_t index, uint64_t size, tenon_buffer_t** out_buffer,
+                          uint64_t* out_offset_bytes) {
   const Asked& asked = *static_cast<const Asked*>(self);
   t_asked = true;
-  tenon_code_t code = asked.call->output(asked.call->output_self, index, size, out);
-  if (code == TENON_OK) code = asked.poison->fill({asked.device, nullptr}, *out, size).code();
+  tenon_span_t given = {};
+  tenon_code_t code =
+      asked.call->output(asked.call->output_self, index, size, &given.buffer, &given.offset_bytes);
+  if (code == TENON_OK) code = asked.poison->fill({asked.device, nullptr}, given, size).code();
+  if (code == TENON_OK) *out_buffer = given.buffer, *out_offset_bytes = given.offset_bytes;
   t_asked = false;
   return code;
 }

@@ -246,15 +246,15 @@ tenon_code_t Segments::execute(tenon_executable_t* executable, const tenon_call_
   std::vector<std::optional<Array>> inputs, outputs;
   (void)device_->sync(device_->self, device);  // what makes the inputs
   for (uint32_t i = 0; i < call->input_count && i < segment->inputs.size(); ++i) {
-    inputs.push_back(
-        read(*segment, segment->inputs[i].value, device, call->inputs[i], call->symbols));
+    inputs.push_back(read(*segment, segment->inputs[i].value, device, *tenon_call_input(call, i),
+                          call->symbols));
   }
   const tenon_code_t code = compile_->execute(compile_->self, executable, call);
   if (code == TENON_OK) (void)device_->sync(device_->self, device);
   for (uint32_t i = 0; code == TENON_OK && i < call->output_count && i < segment->outputs.size();
        ++i) {
-    outputs.push_back(
-        read(*segment, segment->outputs[i].value, device, call->outputs[i], call->symbols));
+    outputs.push_back(read(*segment, segment->outputs[i].value, device, *tenon_call_output(call, i),
+                           call->symbols));
   }
   executed(*segment, number, inputs, outputs, code);
   return code;

@@ -82,7 +82,7 @@ class Replay : public Segments {
   std::optional<Array> recorded(const Segment& segment, std::string_view name) const {
     std::optional<Array> array;
     const tenon_file_tensor_sink_t sink = {
-        &array, [](void* self, const tenon_file_tensor_t* tensor) -> tenon_code_t {
+        sizeof sink, 0, &array, [](void* self, const tenon_file_tensor_t* tensor) -> tenon_code_t {
           const tenon_host_graph_t* host = context().graph;
           auto& out = *static_cast<std::optional<Array>*>(self);
           const void* data = nullptr;

@@ -343,25 +343,30 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
   if (symbols.count != 0 && !need_pointer("needs", symbols.values, "the array of symbols"))
     return refuse("needs");
   // The array of outputs, with a guard element behind it.
-  std::vector<tenon_output_need_t> outputs(out->outputs, out->outputs + out->output_count);
-  tenon_output_need_t behind;
-  std::memset(&behind, 0xa5, sizeof behind);
-  outputs.push_back(behind);
+  if (out->output_count != 0 &&
+      !need_size("needs", out->need_bytes, sizeof(tenon_output_need_t), "a record of outputs"))
+    return refuse("needs");
+  // By stride: the records of the host may be longer than those that this layer knows.
+  const size_t bytes = size_t{out->need_bytes} * out->output_count;
+  std::vector<std::byte> outputs(bytes + out->need_bytes, std::byte{0xa5});
+  if (bytes != 0) std::memcpy(outputs.data(), out->outputs, bytes);
   Guarded<tenon_needs_t> guarded;
   guarded.record = whole(*out);
   guarded.record.size_bytes = sizeof guarded.record;
-  guarded.record.outputs = outputs.data();
+  guarded.record.outputs = reinterpret_cast<tenon_output_need_t*>(outputs.data());
   TENON_TRY(ask("needs", [&] {
     return compile_->needs(compile_->self, executable, symbols, &guarded.record);
   }));
-  if (guarded.overrun() || std::memcmp(&outputs.back(), &behind, sizeof behind) != 0)
+  if (guarded.overrun() ||
+      std::any_of(outputs.begin() + static_cast<ptrdiff_t>(bytes), outputs.end(),
+                  [](std::byte b) { return b != std::byte{0xa5}; }))
     broken("R-B19", "needs", "it wrote behind the caller's records");
+  if (bytes != 0) std::memcpy(out->outputs, outputs.data(), bytes);
   KnownNeeds known;
   known.workspace_bytes = guarded.record.workspace_bytes;
-  for (uint32_t i = 0; i < out->output_count; ++i) {
-    out->outputs[i] = outputs[i];
-    known.outputs.push_back({outputs[i].size_bytes_max, outputs[i].alias_input});
-  }
+  for (uint32_t i = 0; i < out->output_count; ++i)
+    known.outputs.push_back({tenon_need(out, i)->size_bytes_max, tenon_need(out, i)->alias_input});
+  guarded.record.need_bytes = out->need_bytes;
   guarded.record.outputs = out->outputs;
   (void)tenon_record_give(out, &guarded.record, sizeof guarded.record);
   const std::lock_guard lock(objects_.mutex);
@@ -383,6 +388,9 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
   if (call.input_count != 0 && !need_pointer(kSlot, call.inputs, "the array of inputs"))
     return false;
   if (call.output_count != 0 && !need_pointer(kSlot, call.outputs, "the array of outputs"))
+    return false;
+  if (call.input_count + call.output_count != 0 &&
+      !need_size(kSlot, call.span_bytes, sizeof(tenon_span_t), "a record of inputs and outputs"))
     return false;
   if (call.symbols.count != 0 && !need_pointer(kSlot, call.symbols.values, "the array of symbols"))
     return false;
@@ -429,16 +437,17 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
     return true;
   };
   for (uint32_t i = 0; i < call.input_count; ++i) {
-    if (!check_span(call.inputs[i], 1, text("input", i), false, &inputs) &&
-        call.inputs[i].buffer != nullptr)
+    const tenon_span_t& input = *tenon_call_input(&call, i);
+    if (!check_span(input, 1, text("input", i), false, &inputs) && input.buffer != nullptr)
       return false;
   }
   for (uint32_t i = 0; i < call.output_count; ++i) {
     const uint64_t least =
         needs && i < needs->outputs.size() ? needs->outputs[i].size_bytes_max : 0;
-    if (least == TENON_SIZE_UNKNOWN && call.outputs[i].buffer == nullptr) continue;
-    if (!check_span(call.outputs[i], least == TENON_SIZE_UNKNOWN ? 0 : least, text("output", i),
-                    true, &outputs))
+    const tenon_span_t& output = *tenon_call_output(&call, i);
+    if (least == TENON_SIZE_UNKNOWN && output.buffer == nullptr) continue;
+    if (!check_span(output, least == TENON_SIZE_UNKNOWN ? 0 : least, text("output", i), true,
+                    &outputs))
       return false;
     const Range& out = outputs.back();
     for (size_t k = 0; k < inputs.size(); ++k) {
@@ -457,12 +466,12 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
     }
   }
   const uint64_t workspace = needs ? needs->workspace_bytes : 0;
-  if (call.workspace.buffer == nullptr && workspace != 0) {
+  if (call.workspace == nullptr && workspace != 0) {
     broken("R-M16", kSlot, cat("it needs a workspace of ", workspace, " bytes and has none"));
     return false;
   }
-  return call.workspace.buffer == nullptr ||
-         check_span(call.workspace, workspace, "the workspace", true, nullptr);
+  return call.workspace == nullptr || check_span({call.workspace, call.workspace_offset_bytes},
+                                                 workspace, "the workspace", true, nullptr);
 }
 
 tenon_code_t Validator::execute(tenon_executable_t* executable, const tenon_call_t* given) {

@@ -225,16 +225,17 @@ tenon_code_t Validator::free(tenon_device_t* device, tenon_buffer_t* buffer) {
 }
 
 tenon_code_t Validator::checked_copy(
-    const ObjectRef& device, const tenon_copy_t& c, std::string_view slot, bool complete,
+    const ObjectRef& device, const ObjectRef& from_device, const tenon_copy_t& c,
+    std::string_view slot, bool complete,
     const std::function<tenon_code_t(const tenon_copy_t&)>& pass_on) {
   if (!need_size(slot, c.size_bytes, sizeof c, "the copy")) return refuse(slot);
-  const bool from_device =
+  const bool reads =
       c.direction == TENON_COPY_DEVICE_TO_HOST || c.direction == TENON_COPY_DEVICE_TO_DEVICE;
   const bool to_device = c.direction != TENON_COPY_DEVICE_TO_HOST &&
                          c.direction >= TENON_COPY_HOST_TO_DEVICE && c.direction <= TENON_COPY_FILL;
-  const ObjectRef from = from_device ? need(slot, Kind::kBuffer, c.from, device->device) : nullptr;
+  const ObjectRef from = reads ? need(slot, Kind::kBuffer, c.from, from_device->device) : nullptr;
   const ObjectRef to = to_device ? need(slot, Kind::kBuffer, c.to, device->device) : nullptr;
-  if ((from_device && from == nullptr) || (to_device && to == nullptr)) return refuse(slot);
+  if ((reads && from == nullptr) || (to_device && to == nullptr)) return refuse(slot);
   const void* host = c.direction == TENON_COPY_HOST_TO_DEVICE   ? c.host_from
                      : c.direction == TENON_COPY_DEVICE_TO_HOST ? c.host_to
                                                                 : slot.data();
@@ -272,7 +273,7 @@ tenon_code_t Validator::copy(tenon_device_t* device, const tenon_copy_t* c) {
   const ObjectRef d = need("copy", Kind::kDevice, device);
   if (d == nullptr || !need_pointer("copy", c, "the copy")) return refuse("copy");
   const Inside inside = enter(d, "copy");
-  return checked_copy(d, *c, "copy", true, [&](const tenon_copy_t& one) {
+  return checked_copy(d, d, *c, "copy", true, [&](const tenon_copy_t& one) {
     return device_->copy(device_->self, device, &one);
   });
 }

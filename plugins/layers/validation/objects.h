@@ -58,6 +58,7 @@ struct Object {
   uint64_t imported_digest = 0;
   const void* mapped = nullptr;
   // fences: the highest value seen, and the highest that a submission or a call will signal
+  std::vector<const tenon_device_t*> reached;  // a queue: it said that it reads their memory
   uint64_t seen = 0, promised = 0;
   std::atomic<bool> failed = false;
   // artifacts

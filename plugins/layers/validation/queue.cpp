@@ -28,6 +28,7 @@ void Validator::attach_queue(LayerSubject& subject) {
   t.fence_query = layer_slot<&Validator::fence_query>;
   t.fence_signal = layer_slot<&Validator::fence_signal>;
   t.fence_wait = layer_slot<&Validator::fence_wait>;
+  if (queue_->reaches != nullptr) t.reaches = layer_slot<&Validator::reaches>;
   subject.put(TENON_QUEUE_ID, &t, this);
 }
 
@@ -157,22 +158,62 @@ tenon_code_t Validator::copy_async(tenon_queue_t* queue, const tenon_copy_t* c,
   const ObjectRef d = q == nullptr ? nullptr : need("copy_async", Kind::kDevice, q->device);
   if (d == nullptr || !need_pointer("copy_async", c, "the copy")) return refuse("copy_async");
   if (!check_points("copy_async", waits, wait_count, signal)) return refuse("copy_async");
+  ObjectRef from_device = d;
+  if (c->size_bytes >= sizeof *c && c->from_device != nullptr) {
+    from_device = need("copy_async", Kind::kDevice, c->from_device);
+    if (from_device == nullptr) return refuse("copy_async");
+    check_reached(*q, *c);
+  }
   const Inside inside = enter(d, "copy_async");
   const Inside alone(*this, q, "copy_async", true);
-  const tenon_code_t code = checked_copy(d, *c, "copy_async", false, [&](const tenon_copy_t& one) {
-    return queue_->copy_async(queue_->self, queue, &one, waits, wait_count, signal);
-  });
+  const tenon_code_t code =
+      checked_copy(d, from_device, *c, "copy_async", false, [&](const tenon_copy_t& one) {
+        return queue_->copy_async(queue_->self, queue, &one, waits, wait_count, signal);
+      });
   if (code != TENON_OK) {
     check_unsignalled("R-D12", "copy_async", signal);
     return code;
   }
   std::vector<Used> used;
   std::string why;
-  for (tenon_buffer_t* buffer : {c->from, c->to}) {
-    if (ObjectRef known = objects_.find(Kind::kBuffer, buffer, q->device, &why))
-      used.push_back({std::move(known), buffer == c->to});
-  }
+  if (ObjectRef read = objects_.find(Kind::kBuffer, c->from, from_device->device, &why))
+    used.push_back({std::move(read), false});
+  if (ObjectRef written = objects_.find(Kind::kBuffer, c->to, q->device, &why))
+    used.push_back({std::move(written), true});
   submitted(*q, std::move(used), signal);
+  return code;
+}
+
+// A copy that names another device, on a queue that was asked.
+void Validator::check_reached(const Object& queue, const tenon_copy_t& c) {
+  bool told = false;
+  {
+    const std::lock_guard lock(objects_.mutex);
+    told = std::ranges::find(queue.reached, c.from_device) != queue.reached.end();
+  }
+  if (c.direction != TENON_COPY_DEVICE_TO_DEVICE)
+    broken("R-M21", "copy_async",
+           cat("a copy of direction ", c.direction, " names a device to copy from"));
+  else if (!told)
+    broken("R-M21", "copy_async", "it copies from a device of which `reaches` has not said yes");
+}
+
+tenon_code_t Validator::reaches(tenon_queue_t* queue, tenon_device_t* from, uint32_t* out) {
+  const ObjectRef q = need("reaches", Kind::kQueue, queue);
+  const ObjectRef d = q == nullptr ? nullptr : need("reaches", Kind::kDevice, q->device);
+  if (d == nullptr || need("reaches", Kind::kDevice, from) == nullptr ||
+      !need_pointer("reaches", out, "out_reaches"))
+    return refuse("reaches");
+  const Inside inside = enter(d, "reaches");
+  const tenon_code_t code = ask_for(
+      "reaches", out, [&](uint32_t* o) { return queue_->reaches(queue_->self, queue, from, o); });
+  note_lost(*d, "reaches", code);
+  if (code != TENON_OK) return code;
+  const std::lock_guard lock(objects_.mutex);
+  const bool before = std::ranges::find(q->reached, from) != q->reached.end();
+  if (before && *out == 0)
+    broken("R-D31", "reaches", "it says no, and said yes while both devices were open");
+  if (!before && *out != 0) q->reached.push_back(from);
   return code;
 }
 

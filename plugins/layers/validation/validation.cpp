@@ -77,10 +77,11 @@ Validator::Inside::Inside(Validator& v, const ObjectRef& object, std::string_vie
   }
 }
 tenon_code_t Validator::AskedOutput::give(void* self, uint32_t index, uint64_t size_bytes,
-                                          tenon_span_t* out) {
+                                          tenon_buffer_t** out_buffer, uint64_t* out_offset_bytes) {
   const auto& asked = *static_cast<AskedOutput*>(self);
   const Object* const before = std::exchange(t_asking, asked.device);
-  const tenon_code_t code = asked.call.output(asked.call.output_self, index, size_bytes, out);
+  const tenon_code_t code =
+      asked.call.output(asked.call.output_self, index, size_bytes, out_buffer, out_offset_bytes);
   t_asking = before;
   return code;
 }

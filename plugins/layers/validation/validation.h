@@ -84,8 +84,8 @@ class Validator {
                       tenon_buffer_t** out);
   tenon_code_t memory(tenon_device_t* device, uint64_t* used, uint64_t* peak);
   void check_info(uint32_t ordinal, const tenon_device_info_t& info);
-  tenon_code_t checked_copy(const ObjectRef& device, const tenon_copy_t& copy,
-                            std::string_view slot, bool complete,
+  tenon_code_t checked_copy(const ObjectRef& device, const ObjectRef& from_device,
+                            const tenon_copy_t& copy, std::string_view slot, bool complete,
                             const std::function<tenon_code_t(const tenon_copy_t&)>& pass_on);
 
   // ---- copies with their data: copies.cpp
@@ -96,6 +96,13 @@ class Validator {
 
   // ---- tenon.exchange/1: exchange.cpp
   void attach_exchange(LayerSubject& subject);
+  struct Import {
+    std::string_view slot, requirement, output;
+    Kind kind;
+  };
+  template <class Handle, class Call>
+  ObjectRef imported(const Import& of, tenon_device_t* device, const void* record, const void* out,
+                     Handle** handle, tenon_code_t* code, Call call);
   tenon_code_t import_memory(tenon_device_t* device, const tenon_native_memory_t* memory,
                              tenon_buffer_t** out);
   tenon_code_t import_queue(tenon_device_t* device, const tenon_native_handle_t* stream,
@@ -115,6 +122,8 @@ class Validator {
   tenon_code_t fence_query(tenon_fence_t* fence, uint64_t* out);
   tenon_code_t fence_signal(tenon_fence_t* fence, uint64_t value);
   tenon_code_t fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
+  tenon_code_t reaches(tenon_queue_t* queue, tenon_device_t* from, uint32_t* out);
+  void check_reached(const Object& queue, const tenon_copy_t& copy);
   // Checks the fences of a submission: alive, with growing values. False when it cannot be
   // forwarded.
   bool check_points(std::string_view slot, const tenon_fence_point_t* waits, uint32_t wait_count,
@@ -262,7 +271,8 @@ class Validator {
   struct AskedOutput {
     const Object* device;
     const tenon_call_t& call;
-    static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out);
+    static tenon_code_t give(void* self, uint32_t index, uint64_t size_bytes,
+                             tenon_buffer_t** out_buffer, uint64_t* out_offset_bytes);
   };
 
   std::unique_ptr<Report> report_;

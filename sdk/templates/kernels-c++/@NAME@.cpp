@@ -15,7 +15,7 @@ constexpr int64_t kLineMin = 256;
 
 // Which calls of the op the kernel accepts, and their cost. The plan keeps data for the kernel.
 tenon_code_t suits(const tenon_simple_call_t* call, tenon_simple_plan_t* plan) {
-  const tenon_type_t& type = call->call->operands[0].type;
+  const tenon_type_t& type = tenon_kernel_operand(call->call, 0)->type;
   const std::span<const int64_t> dims(type.dims, type.rank);
   tenon_attr_t dim = {}, descending = {};
   TENON_TRY(tenon_simple_attr(call, "dim", &dim));
@@ -52,7 +52,7 @@ tenon_code_t sort_u8(const tenon_simple_run_t* run) {
 
 constexpr tenon_simple_kernel_t kKernels[] = {{"sort", 1u << TENON_U8, suits, sort_u8}};
 tenon_kernels_api_t g_kernels;
-const tenon_interface_t g_interfaces[] = {tenon::offer(TENON_KERNELS_ID, g_kernels)};
+constexpr tenon_interface_t g_interfaces[] = {tenon::offer(TENON_KERNELS_ID, g_kernels)};
 
 // Runs in the entry, which is called once.
 tenon::Status start() {

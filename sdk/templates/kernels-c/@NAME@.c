@@ -9,7 +9,7 @@ enum { kValues = 256, kLineMin = 256 };
 
 /* Which calls of the op the kernel accepts, and their cost. The plan keeps data for the kernel. */
 static tenon_code_t suits(const tenon_simple_call_t* call, tenon_simple_plan_t* plan) {
-  const tenon_type_t* type = &call->call->operands[0].type;
+  const tenon_type_t* type = &tenon_kernel_operand(call->call, 0)->type;
   tenon_attr_t dim, descending;
   tenon_code_t code = tenon_simple_attr(call, "dim", &dim);
   if (code == TENON_OK) code = tenon_simple_attr(call, "descending", &descending);
@@ -42,19 +42,23 @@ static tenon_code_t sort_u8(const tenon_simple_run_t* run) {
 
 static const tenon_simple_kernel_t kKernels[] = {{"sort", 1u << TENON_U8, suits, sort_u8}};
 
+TENON_PLUGIN_NOTE("@NAME@", "0.1.0", TENON_NOTE_OFFERS(TENON_KERNELS_ID, 0))
+
 tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host,
                                 const tenon_plugin_t** out) {
   static tenon_kernels_api_t kernels;
   static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
   static const tenon_plugin_t plugin = {sizeof plugin,
-                                        TENON_ABI_VERSION,
+                                        TENON_TARGET_ABI,
                                         TENON_STR("@NAME@"),
                                         TENON_STR("0.1.0"),
                                         TENON_STR(__VERSION__),
                                         NULL,
                                         interfaces,
                                         1,
-                                        NULL};
+                                        NULL,
+                                        sizeof interfaces[0],
+                                        0};
   tenon_code_t code = tenon_simple_kernels(host, "cpu", NULL, kKernels, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;
   return (void)max_abi, code;

@@ -36,13 +36,13 @@ static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, con
     return tenon_simple_failure(host, TENON_INVALID_ARGUMENT, text);
   }
   for (uint32_t i = 0; i < subject->interface_count; ++i) {
-    const tenon_str_t id = subject->interfaces[i].id;
+    const tenon_str_t id = tenon_layer_interface(subject, i)->id;
     if (id.size != strlen(TENON_DEVICE_ID) || memcmp(id.data, TENON_DEVICE_ID, id.size) != 0)
       continue;
     counted_t* counted = calloc(1, sizeof *counted); /* lives as long as the process */
     if (counted == NULL)
       return tenon_simple_failure(host, TENON_RESOURCE_EXHAUSTED, "@NAME@: there is no memory");
-    counted->next = subject->interfaces[i].table;
+    counted->next = tenon_layer_interface(subject, i)->table;
     counted->table = (tenon_device_api_t){
         .size_bytes = sizeof counted->table, .self = counted, .alloc = alloc, .copy = copy};
     tables[i] = &counted->table;
@@ -61,19 +61,23 @@ static tenon_code_t report(void* self) {
   return (void)self, TENON_OK;
 }
 
+TENON_PLUGIN_NOTE("@NAME@", "0.1.0", TENON_NOTE_OFFERS(TENON_LAYER_ID, 0))
+
 tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                 const tenon_plugin_t** out) {
   static const tenon_layer_api_t layer = {sizeof layer, 0, NULL, TENON_STR("@NAME@"), attach};
   static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_LAYER_ID), 0, 0, &layer}};
   static const tenon_plugin_t plugin = {sizeof plugin,
-                                        TENON_ABI_VERSION,
+                                        TENON_TARGET_ABI,
                                         TENON_STR("@NAME@"),
                                         TENON_STR("0.1.0"),
                                         TENON_STR(__VERSION__),
                                         NULL,
                                         interfaces,
                                         1,
-                                        report};
+                                        report,
+                                        sizeof interfaces[0],
+                                        0};
   host = the_host;
   *out = &plugin;
   return (void)max_abi, TENON_OK;

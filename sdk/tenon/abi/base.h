@@ -10,6 +10,14 @@
  *  - For a record to be filled, the caller sets size_bytes. The callee writes min(size_bytes, its
  *    own size) bytes, leaves the rest, and sets size_bytes to the number written (record.h); 0 is
  *    INVALID_ARGUMENT. Records have grown, so either side's may be the shorter one.
+ *  - Arrays of records are walked with the size that one record has on the side that made the array
+ *    (record.h: tenon_record_at), never with sizeof: of records that begin with size_bytes the
+ *    first one's, of others a field NAME_bytes beside the count. Where the count is 0, neither is
+ *    read.
+ *  - A sink is a record with functions, and begins with size_bytes.
+ *  - Values never grow: tenon_str_t, tenon_sink_t, tenon_key_value_t, tenon_attr_t (a new kind
+ *    brings its data by a pointer), tenon_type_t (its `layout`), and the pairs and triples of
+ *    handles and numbers that say so. They are in arrays and in other records as they are.
  *  - Fields named reserved are 0.
  *  - Every function returns tenon_code_t unless it cannot fail. Details go to tenon_host_t::fail.
  *  - Outputs come last, are named out_*, and are untouched on failure. A returned handle is not
@@ -31,6 +39,18 @@ extern "C" {
 #define TENON_ABI_MINOR 2u
 /* Packed version. Major 0 until the first outside vendor; CHANGELOG.md has one line per change. */
 #define TENON_ABI_VERSION ((TENON_ABI_MAJOR << 16) | TENON_ABI_MINOR)
+/* The oldest version whose rules and records these headers keep. Hosts take plugins from it on. */
+#define TENON_ABI_OLDEST ((0u << 16) | 2u)
+/* What a plugin says that it needs (tenon_plugin_t::abi). Define it before including any header to
+ * need more than the oldest; what single interfaces need is said beside each of them
+ * (tenon_interface_t::minor). So a plugin that was built with newer headers loads in an older host,
+ * as long as it uses nothing newer. */
+#ifndef TENON_TARGET_ABI
+#define TENON_TARGET_ABI TENON_ABI_OLDEST
+#endif
+#if TENON_TARGET_ABI < TENON_ABI_OLDEST || TENON_TARGET_ABI > TENON_ABI_VERSION
+#error "TENON_TARGET_ABI is not a version that these headers have"
+#endif
 
 /* ---- Codes ---- */
 
@@ -65,13 +85,13 @@ typedef struct tenon_str_t {
 /* An interned name. Process-wide, compared as an integer, never freed. 0 is the empty name. */
 typedef uint32_t tenon_sym_t;
 
-/* Evidence attached to a failure or a report. Borrowed. */
+/* A value: evidence attached to a failure or a report, or a setting. Borrowed. */
 typedef struct tenon_key_value_t {
   tenon_str_t key, value;
 } tenon_key_value_t;
 
-/* Receives bytes in order, in any number of calls. Returning a code other than OK stops the
- * producer. */
+/* A value. Receives bytes in order, in any number of calls. Returning a code other than OK stops
+ * the producer. */
 typedef struct tenon_sink_t {
   void* self;
   tenon_code_t (*write)(void* self, const void* data, uint64_t size_bytes);
@@ -116,13 +136,20 @@ typedef int64_t tenon_dim_t;
 #define TENON_KIND_TOKEN 1u  /* orders effects; no data */
 #define TENON_KIND_OBJECT 2u /* opaque host value, named by `object` */
 
-/* Borrowed views of types live as long as their graph. */
+/* Strides, order of dims, kind of memory and encoding of a tensor. None is defined yet: the record,
+ * which will begin with size_bytes, is where they go. */
+typedef struct tenon_layout_t tenon_layout_t;
+
+/* A value. Borrowed views of types live as long as their graph. */
 typedef struct tenon_type_t {
   tenon_dtype_t dtype;
   uint16_t kind;
   uint32_t rank;
   const tenon_dim_t* dims;
   tenon_sym_t object; /* kind OBJECT only */
+  uint32_t reserved;
+  /* Null: dense, row-major, in its device's own memory. Anything else is refused with T0670. */
+  const tenon_layout_t* layout;
 } tenon_type_t;
 
 /* ---- Arrays ---- */
@@ -160,8 +187,8 @@ typedef struct tenon_blob_t tenon_blob_t;
 #define TENON_ATTR_BLOB 9u
 #define TENON_ATTR_DTYPE 10u /* in u.i */
 
-/* Attributes of a node are unique and sorted by the text of their names. count is 1 for the kinds
- * that are not lists. */
+/* A value. Attributes of a node are unique and sorted by the text of their names. count is 1 for
+ * the kinds that are not lists. */
 typedef struct tenon_attr_t {
   tenon_sym_t name;
   uint32_t kind;

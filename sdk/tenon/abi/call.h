@@ -24,6 +24,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_CALL_ID "tenon.host.call/1"
+#define TENON_HOST_CALL_MINOR 0u
 
 /* ---- Tensors ---- */
 
@@ -71,6 +72,11 @@ typedef struct tenon_input_t {
 #define TENON_OUTPUT_OWNED 0u /* the host gives dense memory that the host can read */
 #define TENON_OUTPUT_GIVEN 1u /* the caller gives memory, dense or strided */
 #define TENON_OUTPUT_LEFT 2u  /* it stays on the device that made it */
+/* As GIVEN, and its memory may be written while the memory of an input is read that it is: a dense
+ * array of the same type that has exactly this memory, such as a parameter that a step of an
+ * optimizer changes. Nothing is allocated for it then, where the device can do that. A call that
+ * fails may have written parts of it. */
+#define TENON_OUTPUT_IN_PLACE 3u
 
 typedef struct tenon_output_t {
   uint32_t size_bytes;
@@ -91,8 +97,9 @@ typedef struct tenon_output_t {
 
 /* ---- The call ---- */
 
-/* The value of a symbolic size (tenon_model_info_t::symbol_names). Needed for a size that something
- * uses and that follows from no input's dims, else T0623; for others it must agree with them. */
+/* A value: that of a symbolic size (tenon_model_info_t::symbol_names). Needed for a size that
+ * something uses and that follows from no input's dims, else T0623; for others it must agree with
+ * them. */
 typedef struct tenon_size_t {
   tenon_str_t name;
   int64_t value;
@@ -115,7 +122,8 @@ typedef struct tenon_program_call_t {
    * the call, and not for another one at the same time. */
   const tenon_input_t* inputs;
   tenon_output_t* outputs;
-  /* Filled on success. Strided inputs that were made dense; what went between host and device
+  /* Filled on success. Strided inputs that were made dense, and inputs that seldom change and came
+   * with a new value (tenon_session_options_t::stable_inputs); what went between host and device
    * memory; results that were copied into GIVEN memory or away from memory that is not theirs. */
   uint64_t repacked_bytes, transferred_bytes, copied_out_bytes;
   const tenon_size_t* sizes; /* may be null if size_count is 0 */

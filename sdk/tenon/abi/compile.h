@@ -14,12 +14,14 @@
 #include "tenon/abi/device.h"
 #include "tenon/abi/graph.h"
 #include "tenon/abi/queue.h"
+#include "tenon/abi/record.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define TENON_COMPILE_ID "tenon.compile/1"
+#define TENON_COMPILE_MINOR 0u
 
 typedef struct tenon_artifact_t tenon_artifact_t;     /* immutable; safe */
 typedef struct tenon_executable_t tenon_executable_t; /* execute is reentrant */
@@ -79,8 +81,8 @@ typedef struct tenon_compile_options_t {
   uint32_t reserved;
 } tenon_compile_options_t;
 
-/* Concrete sizes of one call: values for the symbols of the subgraph's main region, in the order of
- * its region view. */
+/* A value. Concrete sizes of one call: values for the symbols of the subgraph's main region, in the
+ * order of its region view. */
 typedef struct tenon_symbols_t {
   const int64_t* values;
   uint32_t count;
@@ -107,24 +109,41 @@ typedef struct tenon_output_need_t {
 
 typedef struct tenon_needs_t {
   uint32_t size_bytes;
-  uint32_t output_count;        /* filled by the caller */
-  tenon_output_need_t* outputs; /* caller's array */
+  uint32_t output_count; /* filled by the caller */
+  uint32_t need_bytes;   /* of one record in `outputs`; filled by the caller */
+  uint32_t reserved;
+  tenon_output_need_t* outputs; /* caller's array: tenon_need */
   uint64_t workspace_bytes;     /* device memory for the time of one execute */
   uint64_t lower_bound_bytes;   /* most bytes live at once in the workspace: measures the plan */
 } tenon_needs_t;
+
+/* What output i needs. A helper. */
+static inline tenon_output_need_t* tenon_need(const tenon_needs_t* needs, uint32_t i) {
+  return (tenon_output_need_t*)tenon_record_in(needs->outputs, i, needs->need_bytes);
+}
 
 typedef struct tenon_span_t {
   tenon_buffer_t* buffer;
   uint64_t offset_bytes; /* a multiple of the device's alignment */
 } tenon_span_t;
 
-/* Called when one timed part of an execution is done, on any thread, several at once. Times are in
- * ns of the host's CLOCK_MONOTONIC, so that events of several devices share one time line; a device
- * with its own clock converts. Texts are borrowed for the call. */
+/* One timed part of an execution. Times are in ns of the host's CLOCK_MONOTONIC, so that events of
+ * several devices share one time line; a device with its own clock converts. Borrowed for the call
+ * of the sink. */
+typedef struct tenon_profile_event_t {
+  uint32_t size_bytes;
+  uint32_t lane;
+  tenon_str_t name, origins;
+  uint64_t begin_ns, end_ns;
+  double flops, bytes;
+} tenon_profile_event_t;
+
+/* Called when a timed part is done, on any thread, several at once. */
 typedef struct tenon_profile_sink_t {
+  uint32_t size_bytes;
+  uint32_t reserved;
   void* self;
-  void (*event)(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin_ns,
-                uint64_t end_ns, double flops, double bytes, uint32_t lane);
+  void (*event)(void* self, const tenon_profile_event_t* event);
 } tenon_profile_sink_t;
 
 /* One execution. All tensors are contiguous row-major in device memory. Buffers, out_symbols and
@@ -134,12 +153,13 @@ typedef struct tenon_profile_sink_t {
 typedef struct tenon_call_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count;
-  uint32_t reserved;
+  uint32_t span_bytes; /* of one record in `inputs` and in `outputs` */
   tenon_symbols_t symbols;
-  const tenon_span_t* inputs;
+  const tenon_span_t* inputs; /* tenon_call_input, tenon_call_output */
   const tenon_span_t* outputs;
-  tenon_span_t workspace; /* buffer null when workspace_bytes is 0 */
-  tenon_queue_t* queue;   /* null: complete before returning; waits and signal are empty then */
+  tenon_buffer_t* workspace;       /* null when workspace_bytes is 0 */
+  uint64_t workspace_offset_bytes; /* a multiple of the device's alignment */
+  tenon_queue_t* queue; /* null: complete before returning; waits and signal are empty then */
   const tenon_fence_point_t* waits;
   uint32_t wait_count;
   uint32_t out_symbol_count;
@@ -154,8 +174,17 @@ typedef struct tenon_call_t {
    * thread it may call alloc, map, free and sync of this device, even of a serial one, so the
    * device must not hold any lock that these take. */
   void* output_self;
-  tenon_code_t (*output)(void* self, uint32_t index, uint64_t size_bytes, tenon_span_t* out_span);
+  tenon_code_t (*output)(void* self, uint32_t index, uint64_t size_bytes,
+                         tenon_buffer_t** out_buffer, uint64_t* out_offset_bytes);
 } tenon_call_t;
+
+/* Where input or output i of a call is. Helpers. */
+static inline const tenon_span_t* tenon_call_input(const tenon_call_t* call, uint32_t i) {
+  return (const tenon_span_t*)tenon_record_at(call->inputs, i, call->span_bytes);
+}
+static inline const tenon_span_t* tenon_call_output(const tenon_call_t* call, uint32_t i) {
+  return (const tenon_span_t*)tenon_record_at(call->outputs, i, call->span_bytes);
+}
 
 typedef struct tenon_artifact_info_t {
   uint32_t size_bytes;
@@ -187,6 +216,15 @@ typedef struct tenon_packed_sink_t {
 /* compile makes one call, of a vendor's compiler, that cannot be interrupted: it polls cancelled
  * right before and right after it, and elsewhere as others do. */
 #define TENON_COMPILE_ONE_LONG_CALL 2u
+/* compile needs no bytes of constants that are larger than TENON_COMPILE_EARLY_BYTES: for some of
+ * them blob_data fails (T0695), because their values come at load, and may be others at the next
+ * load of the same artifact. */
+#define TENON_COMPILE_LATE_CONSTANTS 4u
+#define TENON_COMPILE_EARLY_BYTES 4096u
+/* compile takes graphs alone whose sizes are all constants, and refuses others with UNIMPLEMENTED.
+ * The host makes such graphs, one for each tuple of sizes that runs, and keeps a bounded number of
+ * their programs. It takes no claim of a node that mentions a size which only a run decides. */
+#define TENON_COMPILE_STATIC 8u
 
 typedef struct tenon_compile_properties_t {
   uint32_t size_bytes;

@@ -72,6 +72,25 @@ static inline void tenon_copy_fill(const tenon_copy_t* copy, void* to, uint64_t 
   }
 }
 
+/* The width, 1, 2, 4 or 8, of the shortest pattern that the bytes repeat, so that a FILL with
+ * *out_pattern makes them; 0 if they repeat none. It reads all of them only where they begin and
+ * end as a repetition does. Safe. */
+static inline uint32_t tenon_copy_pattern(const void* data, uint64_t length_bytes,
+                                          uint64_t* out_pattern) {
+  const unsigned char* bytes = (const unsigned char*)data;
+  uint32_t width, i;
+  for (width = 1; width <= 8; width *= 2) {
+    const uint64_t rest = length_bytes - width;
+    if (length_bytes < 2 * (uint64_t)width || length_bytes % width != 0) return 0;
+    if (memcmp(bytes, bytes + rest, width) != 0 || memcmp(bytes, bytes + width, rest) != 0)
+      continue;
+    *out_pattern = 0;
+    for (i = 0; i < width; ++i) *out_pattern |= (uint64_t)bytes[i] << 8 * i;
+    return width;
+  }
+  return 0;
+}
+
 /* Performs a copy between buffers that have addresses: `from` and `to` are where the buffers begin
  * (any value for a buffer that the copy does not use). The copy must have passed the checks; ranges
  * of one buffer do not overlap. */

@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 #define TENON_DEVICE_ID "tenon.device/1"
+#define TENON_DEVICE_MINOR 0u
 
 typedef struct tenon_device_t tenon_device_t; /* an open device; the plugin's own record */
 typedef struct tenon_buffer_t tenon_buffer_t; /* device memory; the plugin's own record */
@@ -57,6 +58,9 @@ typedef struct tenon_copy_t {
   uint64_t pattern;      /* FILL; little endian, lowest pattern_bytes used */
   uint32_t pattern_bytes;
   uint32_t reserved;
+  /* DEVICE_TO_DEVICE on a queue that reaches another device of the plugin (tenon.queue/1): the open
+   * device that `from` is of. Null, and in every other copy: that of `to`. */
+  tenon_device_t* from_device;
 } tenon_copy_t;
 
 /* The device may write to the memory. Without it the memory may be read-only, and is never written.

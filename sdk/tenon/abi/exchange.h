@@ -19,6 +19,7 @@ extern "C" {
 #endif
 
 #define TENON_EXCHANGE_ID "tenon.exchange/1"
+#define TENON_EXCHANGE_MINOR 0u
 
 typedef struct tenon_native_memory_t {
   uint32_t size_bytes;

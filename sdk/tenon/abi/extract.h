@@ -2,7 +2,8 @@
  * for devices in the same way. A device uses it to split a graph itself: into the bodies of control
  * flow, and the nodes between.
  *
- * Users: plugins/cpu.
+ * Users: plugins/cpu (control flow), sdk/tools/tenon (bisection), sdk/tools/conform (what is
+ * claimed).
  */
 #ifndef TENON_ABI_EXTRACT_H_
 #define TENON_ABI_EXTRACT_H_
@@ -14,6 +15,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_EXTRACT_ID "tenon.host.extract/1"
+#define TENON_HOST_EXTRACT_MINOR 0u
 
 /* What to cut out. Borrowed for the call. */
 typedef struct tenon_extract_spec_t {

@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_FACTS_ID "tenon.host.facts/1"
+#define TENON_HOST_FACTS_MINOR 0u
 
 typedef struct tenon_host_facts_t {
   uint32_t size_bytes;

@@ -2,7 +2,7 @@
  * not on the values of its large constants. With a warm cache a start then finds its code without
  * reading weights.
  *
- * Users: plugins/cpu.
+ * Users: plugins/cpu, tests/runtime.
  */
 #ifndef TENON_ABI_FORM_H_
 #define TENON_ABI_FORM_H_
@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_FORM_ID "tenon.host.form/1"
+#define TENON_HOST_FORM_MINOR 0u
 
 typedef struct tenon_host_form_t {
   uint32_t size_bytes;

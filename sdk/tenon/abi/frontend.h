@@ -8,12 +8,14 @@
 #define TENON_ABI_FRONTEND_H_
 
 #include "tenon/abi/graph.h"
+#include "tenon/abi/record.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define TENON_FRONTEND_ID "tenon.frontend/1"
+#define TENON_FRONTEND_MINOR 0u
 
 /* A dense row-major tensor with constant dims. `blob` is borrowed; retain it to keep it. */
 typedef struct tenon_file_tensor_t {
@@ -31,6 +33,8 @@ typedef struct tenon_file_tensor_t {
  * host loads the source again with those values, and guards what it compiles by them. Strings are
  * borrowed for the call. */
 typedef struct tenon_value_sink_t {
+  uint32_t size_bytes;
+  uint32_t reserved;
   void* self;
   /* input: its name. why: what needs it and where, "the shape of node 'r' (Reshape)". Each input is
    * reported once. */
@@ -50,7 +54,8 @@ typedef struct tenon_source_t {
   tenon_blob_t* bytes; /* the mapped file; ranges of it keep the mapping */
   const tenon_key_value_t* options;
   /* ---- load only: inputs by value ---- */
-  /* Inputs, by name, that have these values in every run of this graph; they remain its inputs. */
+  /* Inputs, by name, that have these values in every run of this graph; they remain its inputs.
+   * Records are as far apart as the first one's size_bytes says: tenon_source_value. */
   const tenon_file_tensor_t* values;
   /* null: the host cannot load again, so whatever needs the values of an input is refused. */
   const tenon_value_sink_t* value_sink;
@@ -58,13 +63,23 @@ typedef struct tenon_source_t {
   uint32_t reserved;
 } tenon_source_t;
 
+/* Value i of a source. A helper. */
+static inline const tenon_file_tensor_t* tenon_source_value(const tenon_source_t* source,
+                                                            uint32_t i) {
+  return (const tenon_file_tensor_t*)tenon_record_at(source->values, i, source->values->size_bytes);
+}
+
 typedef struct tenon_file_tensor_sink_t {
+  uint32_t size_bytes;
+  uint32_t reserved;
   void* self;
   tenon_code_t (*tensor)(void* self, const tenon_file_tensor_t* tensor);
 } tenon_file_tensor_sink_t;
 
 /* A recorded case of a test folder: inputs and expected outputs, by position. */
 typedef struct tenon_case_sink_t {
+  uint32_t size_bytes;
+  uint32_t reserved;
   void* self;
   tenon_code_t (*begin)(void* self, tenon_str_t name);
   tenon_code_t (*input)(void* self, const tenon_file_tensor_t* tensor);

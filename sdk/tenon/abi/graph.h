@@ -26,6 +26,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_GRAPH_ID "tenon.host.graph/1"
+#define TENON_HOST_GRAPH_MINOR 0u
 
 typedef struct tenon_graph_t tenon_graph_t; /* reference counted */
 typedef uint32_t tenon_value_t;
@@ -94,8 +95,8 @@ typedef struct tenon_graph_view_t {
   uint32_t reserved;
 } tenon_graph_view_t;
 
-/* A use of a value: operand `index` of `node`, or yield `index` of `region` when node is
- * TENON_NONE. */
+/* A value: a use of a value of the graph. Operand `index` of `node`, or yield `index` of `region`
+ * when node is TENON_NONE. */
 typedef struct tenon_use_t {
   tenon_node_t node;
   tenon_region_t region;
@@ -148,7 +149,8 @@ typedef struct tenon_symbol_view_t {
 
 /* ---- Building ---- */
 
-/* Where new nodes go: before the node `before`; if it is TENON_NONE, at the end of `region`. */
+/* A value: where new nodes go. Before the node `before`; if it is TENON_NONE, at the end of
+ * `region`. */
 typedef struct tenon_builder_t {
   tenon_graph_t* graph;
   tenon_region_t region;

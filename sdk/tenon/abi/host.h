@@ -15,6 +15,7 @@ extern "C" {
  * (op_find), plugins/sim (plugin_interface). */
 
 #define TENON_HOST_REGISTRY_ID "tenon.host.registry/1"
+#define TENON_HOST_REGISTRY_MINOR 0u
 
 typedef struct tenon_host_registry_t {
   uint32_t size_bytes;
@@ -59,6 +60,7 @@ typedef struct tenon_host_registry_t {
  * Users: plugins/cpu, sdk/tools. */
 
 #define TENON_HOST_THREADS_ID "tenon.host.threads/1"
+#define TENON_HOST_THREADS_MINOR 0u
 
 /* Runs elements [begin, end). worker: 0 <= worker < count, unique among the calls that run at once
  * in this region. */
@@ -81,6 +83,7 @@ typedef struct tenon_host_threads_t {
  * Users: plugins/cpu, devices of sdk/tenon/kernelgen/device/text_executable.h. Unstable. */
 
 #define TENON_HOST_CACHE_ID "tenon.host.cache/1"
+#define TENON_HOST_CACHE_MINOR 0u
 
 typedef struct tenon_host_cache_t {
   uint32_t size_bytes;
@@ -103,6 +106,7 @@ typedef struct tenon_host_cache_t {
  * Users: frontends/onnx (external data), sdk/tools (outputs, profiles). */
 
 #define TENON_HOST_FILES_ID "tenon.host.files/1"
+#define TENON_HOST_FILES_MINOR 0u
 
 typedef struct tenon_host_files_t {
   uint32_t size_bytes;

@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 #define TENON_IMPORTERS_ID "tenon.importers/1"
+#define TENON_IMPORTERS_MINOR 0u
 
 /* One node of a file. Borrowed for the call. */
 typedef struct tenon_import_t {

@@ -2,7 +2,7 @@
  * what the process was doing when it crashed. For command lines and debuggers; no program needs it
  * to run a model.
  *
- * Users: sdk/tools/tenon. Unstable.
+ * Users: sdk/tools/tenon, tests/runtime. Unstable.
  */
 #ifndef TENON_ABI_INSPECT_H_
 #define TENON_ABI_INSPECT_H_
@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_INSPECT_ID "tenon.host.inspect/1"
+#define TENON_HOST_INSPECT_MINOR 0u
 
 /* How passes are run and what is printed between them. Borrowed for the call. */
 typedef struct tenon_passes_options_t {
@@ -37,6 +38,8 @@ typedef struct tenon_cache_lookup_t {
 } tenon_cache_lookup_t;
 
 typedef struct tenon_cache_lookup_sink_t {
+  uint32_t size_bytes;
+  uint32_t reserved;
   void* self;
   void (*lookup)(void* self, const tenon_cache_lookup_t* lookup); /* from any thread, in turn */
 } tenon_cache_lookup_sink_t;

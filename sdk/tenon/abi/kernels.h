@@ -21,12 +21,14 @@
 #include "tenon/abi/exchange.h"
 #include "tenon/abi/graph.h"
 #include "tenon/abi/queue.h"
+#include "tenon/abi/record.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define TENON_KERNELS_ID "tenon.kernels/1"
+#define TENON_KERNELS_MINOR 0u
 
 typedef struct tenon_kernel_t tenon_kernel_t;
 
@@ -67,8 +69,7 @@ typedef struct tenon_kernel_call_t {
 /* Operand i of a call. A helper. */
 static inline const tenon_kernel_operand_t* tenon_kernel_operand(const tenon_kernel_call_t* call,
                                                                  uint32_t i) {
-  return (const tenon_kernel_operand_t*)((const unsigned char*)call->operands +
-                                         (uint64_t)i * call->operand_bytes);
+  return (const tenon_kernel_operand_t*)tenon_record_at(call->operands, i, call->operand_bytes);
 }
 
 typedef struct tenon_kernel_candidate_t {

@@ -22,9 +22,10 @@
  *     static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject,
  *                                const void** out_tables) {
  *       for (uint32_t i = 0; i < subject->interface_count; ++i) {
- *         if (!is(subject->interfaces[i].id, TENON_DEVICE_ID)) continue;
+ *         const tenon_interface_t* offered = tenon_layer_interface(subject, i);
+ *         if (!is(offered->id, TENON_DEVICE_ID)) continue;
  *         counter_t* c = calloc(1, sizeof *c);  // lives as long as the process
- *         c->next = subject->interfaces[i].table;
+ *         c->next = offered->table;
  *         c->table = (tenon_device_api_t){
  *             .size_bytes = sizeof c->table, .self = c, .alloc = alloc};
  *         out_tables[i] = &c->table;
@@ -44,6 +45,7 @@
 
 #include "tenon/abi/base.h"
 #include "tenon/abi/plugin.h"
+#include "tenon/abi/record.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,6 +56,7 @@ extern "C" {
 #define TENON_LOG_RESULT 0x100u
 
 #define TENON_LAYER_ID "tenon.layer/1"
+#define TENON_LAYER_MINOR 0u
 
 /* A table that a layer receives, of an interface of these headers, is in a readable block of this
  * many bytes with zeros after its size_bytes: a slot that the host does not know yet reads as null.
@@ -73,8 +76,17 @@ typedef struct tenon_layer_subject_t {
    * the plugin. */
   const tenon_interface_t* interfaces;
   uint32_t interface_count;
-  uint32_t position; /* 0: nearest to the host; grows towards the plugin */
+  uint32_t position;        /* 0: nearest to the host; grows towards the plugin */
+  uint32_t interface_bytes; /* of one record in `interfaces` */
+  uint32_t reserved;
 } tenon_layer_subject_t;
+
+/* Interface i of a subject. A helper. */
+static inline const tenon_interface_t* tenon_layer_interface(const tenon_layer_subject_t* subject,
+                                                             uint32_t i) {
+  return (const tenon_interface_t*)tenon_record_at(subject->interfaces, i,
+                                                   subject->interface_bytes);
+}
 
 typedef struct tenon_layer_api_t {
   uint32_t size_bytes;

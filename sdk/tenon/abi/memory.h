@@ -2,7 +2,7 @@
  * The host counts the buffers that it requests; a device counts its other memory: packed constants,
  * values whose size is known only in a run.
  *
- * Users: plugins/cpu.
+ * Users: plugins/cpu, tests/runtime.
  */
 #ifndef TENON_ABI_MEMORY_H_
 #define TENON_ABI_MEMORY_H_
@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_MEMORY_ID "tenon.host.memory/1"
+#define TENON_HOST_MEMORY_MINOR 0u
 
 typedef struct tenon_host_memory_t {
   uint32_t size_bytes;

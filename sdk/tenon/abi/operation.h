@@ -22,6 +22,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_OPERATION_ID "tenon.host.operation/1"
+#define TENON_HOST_OPERATION_MINOR 0u
 
 typedef struct tenon_operation_t tenon_operation_t;
 

@@ -13,6 +13,7 @@
 #define TENON_ABI_OPS_H_
 
 #include "tenon/abi/graph.h"
+#include "tenon/abi/record.h"
 #include "tenon/abi/scalar.h"
 
 #ifdef __cplusplus
@@ -20,6 +21,7 @@ extern "C" {
 #endif
 
 #define TENON_OPS_ID "tenon.ops/1"
+#define TENON_OPS_MINOR 0u
 
 /* ---- Schema ---- */
 
@@ -91,6 +93,9 @@ typedef struct tenon_foreign_name_t {
 #define TENON_TRAIT_SHAPE_ONLY \
   (1ull << 8) /* moves elements without computing: reshape, transpose, slice */
 #define TENON_TRAIT_PRIMITIVE (1ull << 9) /* member of the closed set */
+/* Several results are right, such as eigenvectors, whose sign is free. `doc` says what holds of all
+ * of them. Implementations are not compared element by element. */
+#define TENON_TRAIT_AMBIGUOUS (1ull << 10)
 
 #define TENON_COST_FREE 0u
 #define TENON_COST_ELEMENTWISE 1u
@@ -143,7 +148,9 @@ typedef struct tenon_eval_t {
   uint32_t size_bytes;
   uint32_t input_count, output_count, attr_count;
   const tenon_op_def_t* op;
-  const tenon_array_t* inputs; /* data null and dtype NONE: absent */
+  /* Records of arrays are as far apart as the first one's size_bytes says: tenon_array_at. data
+   * null and dtype NONE: absent. */
+  const tenon_array_t* inputs;
   /* Contiguous, allocated from the inferred types. If a dim is data-dependent, that dim is -1 and
    * data is null. */
   tenon_array_t* outputs;
@@ -241,7 +248,42 @@ struct tenon_op_def_t {
   /* Names in formats of files; not part of the meaning. */
   const tenon_foreign_name_t* foreign_names;
   uint64_t foreign_name_count;
+  /* Optional: `decompose` for nodes with a complex operand or result. It builds an equivalent over
+   * real and imaginary parts. For such nodes it comes before every other meaning, and every op that
+   * has it is decomposed where no device takes it whole, composite or not. */
+  tenon_code_t (*decompose_complex)(void* self, const tenon_builder_t* builder, tenon_node_t node,
+                                    tenon_value_t* out_results);
+  /* The size of one record in each array, on the side that declares the op. */
+  uint32_t operand_bytes, result_bytes, attr_bytes, constraint_bytes, foreign_name_bytes;
+  uint32_t reserved2;
 };
+
+/* Record i of a declaration. Helpers. */
+static inline const tenon_operand_def_t* tenon_op_operand(const tenon_op_def_t* op, uint64_t i) {
+  return (const tenon_operand_def_t*)tenon_record_at(op->operands, i, op->operand_bytes);
+}
+static inline const tenon_result_def_t* tenon_op_result(const tenon_op_def_t* op, uint64_t i) {
+  return (const tenon_result_def_t*)tenon_record_at(op->results, i, op->result_bytes);
+}
+static inline const tenon_attr_def_t* tenon_op_attr(const tenon_op_def_t* op, uint64_t i) {
+  return (const tenon_attr_def_t*)tenon_record_at(op->attrs, i, op->attr_bytes);
+}
+static inline const tenon_constraint_def_t* tenon_op_constraint(const tenon_op_def_t* op,
+                                                                uint64_t i) {
+  return (const tenon_constraint_def_t*)tenon_record_at(op->constraints, i, op->constraint_bytes);
+}
+static inline const tenon_foreign_name_t* tenon_op_foreign_name(const tenon_op_def_t* op,
+                                                                uint64_t i) {
+  return (const tenon_foreign_name_t*)tenon_record_at(op->foreign_names, i, op->foreign_name_bytes);
+}
+
+/* Array i of several, whose records have the size of the first. Helpers. */
+static inline const tenon_array_t* tenon_array_at(const tenon_array_t* first, uint64_t i) {
+  return (const tenon_array_t*)(i == 0 ? first : tenon_record_at(first, i, first->size_bytes));
+}
+static inline tenon_array_t* tenon_array_in(tenon_array_t* first, uint64_t i) {
+  return (tenon_array_t*)(i == 0 ? first : tenon_record_in(first, i, first->size_bytes));
+}
 
 typedef struct tenon_ops_t {
   uint32_t size_bytes;

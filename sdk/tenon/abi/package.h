@@ -25,6 +25,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_PACKAGE_ID "tenon.host.package/1"
+#define TENON_HOST_PACKAGE_MINOR 0u
 
 typedef struct tenon_package_options_t {
   uint32_t size_bytes;

@@ -13,6 +13,7 @@ extern "C" {
 #endif
 
 #define TENON_PASS_ID "tenon.pass/1"
+#define TENON_PASS_MINOR 0u
 
 typedef struct tenon_pass_option_def_t {
   tenon_str_t name, doc;
@@ -53,7 +54,15 @@ typedef struct tenon_pass_def_t {
   tenon_code_t (*run)(void* self, tenon_graph_t* graph, const tenon_pass_context_t* context);
   /* ...or rewrites. */
   const tenon_rewrite_t* rewrites;
+  uint32_t option_bytes; /* sizeof(tenon_pass_option_def_t) when the plugin was compiled */
+  uint32_t reserved;
 } tenon_pass_def_t;
+
+/* Option i of a declaration. A helper. */
+static inline const tenon_pass_option_def_t* tenon_pass_option(const tenon_pass_def_t* pass,
+                                                               uint64_t i) {
+  return (const tenon_pass_option_def_t*)tenon_record_at(pass->options, i, pass->option_bytes);
+}
 
 typedef struct tenon_passes_t {
   uint32_t size_bytes;

@@ -22,6 +22,7 @@ extern "C" {
 /* ---- tenon.host/1 ---- */
 
 #define TENON_HOST_ID "tenon.host/1"
+#define TENON_HOST_MINOR 0u
 
 #define TENON_LOG_ERROR 0u
 #define TENON_LOG_WARN 1u
@@ -82,6 +83,10 @@ typedef struct tenon_host_t {
 /* One interface that a plugin offers. `table` begins with uint32_t size_bytes. */
 typedef struct tenon_interface_t {
   tenon_str_t id; /* "tenon.device/1", "vendor.feature/2" */
+  /* What the plugin needs: the minor of the newest slot or field of the interface without which it
+   * does not work. A host whose own minor (TENON_DEVICE_MINOR and so on) is lower refuses the
+   * plugin with P0305. 0: the first form of the interface is enough, and newer slots of the table
+   * are extras. */
   uint32_t minor;
   uint32_t reserved;
   const void* table;
@@ -90,7 +95,7 @@ typedef struct tenon_interface_t {
 /* Static data of the plugin. Lives as long as the process, because libraries are never closed. */
 typedef struct tenon_plugin_t {
   uint32_t size_bytes;
-  uint32_t abi;         /* TENON_ABI_VERSION it was compiled with */
+  uint32_t abi;         /* TENON_TARGET_ABI: the version that it needs */
   tenon_str_t name;     /* equals the manifest's */
   tenon_str_t version;  /* semver */
   tenon_str_t build_id; /* free text: compiler, revision */
@@ -101,6 +106,8 @@ typedef struct tenon_plugin_t {
    * destructor: devices and buffers may still be open. After it the host never calls the plugin
    * again, not even to release them. */
   tenon_code_t (*shutdown)(void* self);
+  uint32_t interface_bytes; /* sizeof(tenon_interface_t) when the plugin was compiled */
+  uint32_t reserved;
 } tenon_plugin_t;
 
 /* The only exported symbol. Called once per process, on first use of something that the manifest

@@ -2,7 +2,7 @@
  * part of itself. It serves ops, passes, kernel sets, frontends, devices and toolchains like a
  * plugin of a library, and the host checks, lists and explains it in the same way.
  *
- * Users: sdk/tenon/cpp/register.hpp (programs in C++), the Python package.
+ * Users: sdk/tenon/cpp/register.hpp (programs in C++), frontends/python.
  */
 #ifndef TENON_ABI_PLUGINS_H_
 #define TENON_ABI_PLUGINS_H_
@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_PLUGINS_ID "tenon.host.plugins/1"
+#define TENON_HOST_PLUGINS_MINOR 0u
 
 typedef struct tenon_host_plugins_t {
   uint32_t size_bytes;

@@ -21,10 +21,12 @@ extern "C" {
 #endif
 
 #define TENON_QUEUE_ID "tenon.queue/1"
+#define TENON_QUEUE_MINOR 1u /* 1: reaches */
 
 typedef struct tenon_queue_t tenon_queue_t;
 typedef struct tenon_fence_t tenon_fence_t;
 
+/* A value. */
 typedef struct tenon_fence_point_t {
   tenon_fence_t* fence; /* null: no point */
   uint64_t value;
@@ -33,7 +35,10 @@ typedef struct tenon_fence_point_t {
 typedef struct tenon_queue_api_t {
   uint32_t size_bytes;
   void* self;
-  /* Work on one queue runs in order of submission; queues are ordered only by fences. */
+  /* Work on one queue runs in order of submission; queues are ordered only by fences. The host
+   * makes several for one device: of a program's work, and of its large copies, which then overlap.
+   * If there are no more (any failure but DEVICE_LOST), copies go where the work goes.
+   */
   tenon_code_t (*queue_create)(void* self, tenon_device_t* device, tenon_queue_t** out_queue);
   tenon_code_t (*queue_destroy)(void* self, tenon_queue_t* queue); /* waits for its work */
   /* Submits a copy. The host memory it names stays valid until the signal. One at a time per queue.
@@ -52,6 +57,14 @@ typedef struct tenon_queue_api_t {
   tenon_code_t (*fence_signal)(void* self, tenon_fence_t* fence, uint64_t value);
   /* DEADLINE_EXCEEDED after timeout_ns; UINT64_MAX waits without limit. Safe. */
   tenon_code_t (*fence_wait)(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
+
+  /* ---- Optional ---- */
+  /* *out_reaches: nonzero if copies of this queue may read buffers of `from`, another open device
+   * of this plugin, without the host (tenon_copy_t::from_device). They and all work of the queue
+   * may then wait for fences of that device as for those of their own, and fail as such waits do.
+   * Stays true as long as both are open. Null slot: no queue reaches another device. */
+  tenon_code_t (*reaches)(void* self, tenon_queue_t* queue, tenon_device_t* from,
+                          uint32_t* out_reaches);
 } tenon_queue_api_t;
 
 #ifdef __cplusplus

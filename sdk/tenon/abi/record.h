@@ -1,6 +1,6 @@
-/* Tenon ABI: reads and fills records that the caller passes. A helper, not an interface, compiled
- * into host and plugins alike. It keeps the rule of base.h: no access beyond the caller's
- * size_bytes.
+/* Tenon ABI: reads and fills records that the caller passes, and walks arrays of records. A helper,
+ * not an interface, compiled into host and plugins alike. It keeps the rule of base.h: no access
+ * beyond the caller's size_bytes.
  *
  * Users: the host, sdk/tenon/cpp/plugin.hpp, simple_device.h, devices in C.
  */
@@ -42,6 +42,25 @@ static inline tenon_code_t tenon_record_take(void* out_record, uint32_t size_byt
   memcpy(out_record, given, size);
   memcpy(out_record, &size_bytes, sizeof size_bytes);
   return TENON_OK;
+}
+
+/* Record `i` of an array whose records are `record_bytes` long on the side that made it. What lies
+ * beyond record_bytes is not there: where that side may be the older one, tenon_record_take makes a
+ * full-size record of one that begins with size_bytes, and tenon_record_read of any other. */
+static inline const void* tenon_record_at(const void* first, uint64_t i, uint64_t record_bytes) {
+  return (const unsigned char*)first + i * record_bytes;
+}
+static inline void* tenon_record_in(void* first, uint64_t i, uint64_t record_bytes) {
+  return (unsigned char*)first + i * record_bytes;
+}
+
+/* Copies what there is of record `i` to `out_record` and fills the rest of size_bytes with zeros.
+ */
+static inline void tenon_record_read(void* out_record, uint64_t size_bytes, const void* first,
+                                     uint64_t i, uint64_t record_bytes) {
+  const uint64_t known = record_bytes < size_bytes ? record_bytes : size_bytes;
+  memset(out_record, 0, size_bytes);
+  memcpy(out_record, tenon_record_at(first, i, record_bytes), known);
 }
 
 #ifdef __cplusplus

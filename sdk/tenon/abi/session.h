@@ -33,6 +33,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_SESSION_ID "tenon.host.session/1"
+#define TENON_HOST_SESSION_MINOR 0u
 
 /* How a process wants its host. All zero but size_bytes: as the environment says. Borrowed; copied.
  */
@@ -95,7 +96,13 @@ typedef struct tenon_session_options_t {
    * faster is taken. Takes a moment per distinct part; what was measured is cached. Not for
    * programs that are compiled into files. */
   uint32_t autotune;
-  uint32_t reserved;
+  /* Inputs, by position, whose values are the same in most calls: weights that may be trained.
+   * Where a device packs constants, it packs these too, once for each value: as long as calls give
+   * the same tensors (call.h). Another tensor, or an array, is packed by the call that brings it.
+   * They cannot be donated. T0696 for a position that the model does not have. No matter for
+   * packages. */
+  uint32_t stable_count;
+  const uint32_t* stable_inputs;
 } tenon_session_options_t;
 
 /* An input or output. dims are texts ("batch", "2*n", "64"), because a model's dims may be
@@ -138,8 +145,10 @@ typedef struct tenon_run_info_t {
   uint32_t reserved;
   uint64_t arena_bytes; /* workspaces and outputs on all devices in the last run */
   uint64_t arena_lower_bound_bytes;
-  uint64_t transferred_bytes; /* between devices and to and from host-invisible memory */
+  uint64_t transferred_bytes; /* to and from memory that the host cannot access */
   double run_ms;
+  uint64_t direct_bytes; /* between two devices of one plugin, without the host */
+  uint64_t filled_bytes; /* one element repeated: devices made them, nothing was transferred */
 } tenon_run_info_t;
 
 #define TENON_PROFILE_PERFETTO 1u /* trace events as JSON */

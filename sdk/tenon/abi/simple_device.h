@@ -10,6 +10,7 @@
 
 #include "tenon/abi/copy.h"
 #include "tenon/abi/device.h"
+#include "tenon/abi/note.h"
 #include "tenon/abi/plugin.h"
 #include "tenon/abi/record.h"
 

@@ -119,8 +119,8 @@ static inline tenon_code_t tenon_simple_attr(const tenon_simple_call_t* call, co
     code = call->registry->op_find(call->registry->self, node.op, node.op_version, &op);
   if (code != TENON_OK) return code;
   for (i = 0; i < op->attr_count && op->attr_count <= TENON_SIMPLE_ATTRS_MAX; ++i) {
-    if (op->attrs[i].name.size != strlen(name) ||
-        memcmp(op->attrs[i].name.data, name, strlen(name)) != 0)
+    if (tenon_op_attr(op, i)->name.size != strlen(name) ||
+        memcmp(tenon_op_attr(op, i)->name.data, name, strlen(name)) != 0)
       continue;
     code = call->registry->node_attrs(call->registry->self, call->call->graph, call->call->anchor,
                                       attrs);

@@ -2,7 +2,7 @@
  * callables. The cpu plugin provides one with clang; sim, kernels written in Python and packages
  * use it.
  *
- * Users: plugins/cpu provides it; plugins/sim, plugins/cuda and plugins/cpu call it.
+ * Users: plugins/cpu provides it; plugins/sim, plugins/cuda, plugins/rocm and plugins/cpu call it.
  */
 #ifndef TENON_ABI_TOOLCHAIN_H_
 #define TENON_ABI_TOOLCHAIN_H_
@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 #define TENON_TOOLCHAIN_ID "tenon.toolchain/1"
+#define TENON_TOOLCHAIN_MINOR 0u
 
 typedef struct tenon_module_t tenon_module_t;
 
@@ -26,15 +27,25 @@ typedef struct tenon_module_t tenon_module_t;
 /* The device's side of CUDA C++20, without CUDA's headers and libraries; the result is PTX, for the
  * driver and not for load. Targets are "cuda ARCHITECTURE": "cuda sm_90". isolated is refused. */
 #define TENON_DIALECT_CUDA_CPP "cuda-c++"
+/* The same of HIP C++20; the result is a code object of AMDGPU's ELF, for HIP's runtime. Targets
+ * are "rocm ARCHITECTURE": "rocm gfx942". */
+#define TENON_DIALECT_HIP_CPP "hip-c++"
+
+/* C++20 for work items, run on this machine as "opencl-c" is, so that text for GPUs can be tried
+ * without one. A kernel is a function annotated [[clang::annotate("kernel")]]; a parameter of it
+ * annotated "= TEXT" has the value of that expression and takes no argument; variables in the
+ * section "tenon.local" are in local memory. Takes TENON_TOOLCHAIN_WATCH. */
+#define TENON_DIALECT_ITEMS_CPP "items-c++"
 
 typedef void (*tenon_opencl_run_t)(void* const* args, const uint64_t global_size[3],
                                    const uint64_t begin[3], const uint64_t end[3]);
 
-/* An option of "opencl-c", value "1": the module reports its memory accesses. Set its variable
- * "tenon_opencl_access", of type tenon_opencl_access_t and initially null, before a kernel runs.
- * Kernels call it before each access to memory other than the work item's variables, and it need
- * not return. The module's function "tenon_opencl_variables", of type tenon_opencl_variables_t,
- * lists its own variables; those in local memory (local 1) belong to the calling thread. */
+/* An option of "opencl-c" and "items-c++", value "1": the module reports its memory accesses. Set
+ * its variable "tenon_opencl_access", of type tenon_opencl_access_t and initially null, before a
+ * kernel runs. Kernels call it before each access to memory other than the work item's variables,
+ * and it need not return. The module's function "tenon_opencl_variables", of type
+ * tenon_opencl_variables_t, lists its own variables; those in local memory (local 1) belong to the
+ * calling thread. */
 #define TENON_TOOLCHAIN_WATCH "watch"
 
 typedef void (*tenon_opencl_access_t)(const void* address, uint64_t size_bytes, uint32_t kind);
@@ -60,6 +71,9 @@ typedef struct tenon_toolchain_api_t {
   void* self;
   tenon_str_t name;     /* "clang" */
   tenon_str_t dialects; /* comma-separated */
+  /* Of the compiler and of all that it is asked with; part of the key wherever others keep what
+   * build made. */
+  tenon_str_t version;
   /* target: tenon_device_info_t::target of the device that will run the code; empty: this machine.
    * INVALID_ARGUMENT with diagnostics for text that does not compile. A cached result needs no
    * compiler. Safe. */

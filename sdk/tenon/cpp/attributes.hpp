@@ -20,7 +20,7 @@ class Attributes {
   const tenon_attr_t& attr(std::string_view name) const {
     static constexpr tenon_attr_t kAbsent = {};
     for (uint32_t i = 0; i < count_; ++i) {
-      if (view(op_->attrs[i].name) == name) return attrs_[i];
+      if (view(tenon_op_attr(op_, i)->name) == name) return attrs_[i];
     }
     return kAbsent;
   }

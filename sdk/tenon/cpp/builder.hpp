@@ -167,7 +167,7 @@ class Builder {
   }
   Value scalar_int(tenon_dtype_t dtype, int64_t value) {
     std::byte element[16] = {};
-    if (is_float(dtype)) {
+    if (is_float(dtype) || is_complex(dtype)) {
       store_double(dtype, element, static_cast<double>(value));
     } else {
       store_int(dtype, element, value);

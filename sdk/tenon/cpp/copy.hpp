@@ -7,6 +7,12 @@
 
 namespace tenon::inline sdk {
 
+// A copy as the host gave it, with the fields that it does not know as nothing. Threads: safe.
+inline Status take_copy(const tenon_copy_t* given, tenon_copy_t* out) {
+  if (tenon_record_take(out, sizeof *out, given) == TENON_OK) return {};
+  return fail(TENON_INVALID_ARGUMENT, "a copy without its size");
+}
+
 // INVALID_ARGUMENT if the direction of the copy is unknown, a buffer is missing, or its pattern
 // does not fit: all faults that can be found without the buffers. Threads: safe.
 inline Status check_copy_kind(const tenon_copy_t& copy) {

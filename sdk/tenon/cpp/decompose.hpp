@@ -125,6 +125,30 @@ inline Status decompose_program(Builder& b, const Node& node, std::span<const ui
 
 }  // namespace detail
 
+// `decompose_complex` of an op that treats the parts of complex numbers alike, as all do that move
+// elements, and sums: complex(op(real parts), op(imaginary parts)). Operands that are not complex
+// go into both.
+inline Status by_parts(Builder& b, const Node& node, tenon_value_t* out_results) {
+  const std::vector<Value> operands = node.operands();
+  const auto on = [&](std::string_view part) {
+    std::vector<Value> parts;
+    for (Value v : operands) parts.push_back(v && is_complex(v.dtype()) ? b.build(part, {v}) : v);
+    // Read only now: building a node ends the life of views.
+    const tenon_node_view_t view = node.view();
+    std::vector<Attr> attrs;
+    for (uint32_t i = 0; i < view.attr_count; ++i) attrs.push_back(Attr(view.attrs[i]));
+    return b.build_node(node.op(), parts, attrs);
+  };
+  const Node re = on("real"), im = on("imag");
+  std::vector<Value> results;
+  for (uint32_t i = 0; i < node.result_count() && b.status().ok(); ++i) {
+    results.push_back(is_complex(node.result(i).dtype())
+                          ? b.build("complex", {re.result(i), im.result(i)})
+                          : re.result(i));
+  }
+  return b.finish(out_results, results);
+}
+
 }  // namespace tenon::inline sdk
 
 #endif

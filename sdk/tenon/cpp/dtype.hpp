@@ -27,6 +27,7 @@ inline constexpr uint32_t kInt = kSigned | kUnsigned;
 inline constexpr uint32_t kFloat =
     1u << TENON_F16 | 1u << TENON_BF16 | 1u << TENON_F32 | 1u << TENON_F64;
 inline constexpr uint32_t kNumber = kInt | kFloat;
+inline constexpr uint32_t kComplex = 1u << TENON_C64 | 1u << TENON_C128;
 // Including the integers narrower than a byte, and the floats of one byte.
 inline constexpr uint32_t kAnyInt = kInt | 1u << TENON_I4 | 1u << TENON_U4;
 inline constexpr uint32_t kAnyFloat = kFloat | 1u << TENON_F8E4M3FN | 1u << TENON_F8E5M2;
@@ -42,6 +43,17 @@ constexpr bool is_float(tenon_dtype_t dtype) {
 }
 constexpr bool is_int(tenon_dtype_t dtype) {
   return is_in(dtype, kInt);
+}
+
+constexpr bool is_complex(tenon_dtype_t dtype) {
+  return is_in(dtype, kComplex);
+}
+// The type of the parts of complex numbers, and of complex numbers with such parts (f32 or f64).
+constexpr tenon_dtype_t part_of(tenon_dtype_t complex) {
+  return complex == TENON_C64 ? TENON_F32 : TENON_F64;
+}
+constexpr tenon_dtype_t complex_of(tenon_dtype_t part) {
+  return part == TENON_F32 ? TENON_C64 : TENON_C128;
 }
 
 using elements::dtype_bits;
@@ -133,6 +145,10 @@ inline void store_double(tenon_dtype_t dtype, void* at, double value) {
       return store_as(at, static_cast<float>(value));
     case TENON_F64:
       return store_as(at, value);
+    case TENON_C64:
+    case TENON_C128:  // a real number
+      store_double(part_of(dtype), at, value);
+      return store_double(part_of(dtype), static_cast<char*>(at) + dtype_bytes(dtype) / 2, 0);
     default:
       return;
   }

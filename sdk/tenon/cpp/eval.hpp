@@ -101,10 +101,10 @@ class Eval : public Attributes {
   const tenon_eval_t& raw() const { return *raw_; }
   uint32_t input_count() const { return raw_->input_count; }
   bool has(uint32_t i) const {
-    return i < raw_->input_count && raw_->inputs[i].dtype != TENON_DTYPE_NONE;
+    return i < raw_->input_count && tenon_array_at(raw_->inputs, i)->dtype != TENON_DTYPE_NONE;
   }
-  Array input(uint32_t i) const { return Array(raw_->inputs[i]); }
-  Array output(uint32_t i = 0) const { return Array(raw_->outputs[i]); }
+  Array input(uint32_t i) const { return Array(*tenon_array_at(raw_->inputs, i)); }
+  Array output(uint32_t i = 0) const { return Array(*tenon_array_at(raw_->outputs, i)); }
 
   // Gives a result whose dims depend on data its memory.
   Status alloc(uint32_t i, std::span<const int64_t> dims) const {

@@ -31,6 +31,7 @@ struct RequiredSlot {
 
 struct InterfaceInfo {
   std::string_view id;
+  uint32_t minor;  // the newest that these headers have
   uint32_t size_bytes;
   std::span<const RequiredSlot> required;
 };
@@ -74,17 +75,17 @@ inline constexpr RequiredSlot kLayerSlots[] = {TENON_SLOT(tenon_layer_api_t, att
 #undef TENON_SLOT
 
 inline constexpr InterfaceInfo kKnown[] = {
-    {TENON_OPS_ID, sizeof(tenon_ops_t), {}},
-    {TENON_PASS_ID, sizeof(tenon_passes_t), {}},
-    {TENON_DEVICE_ID, sizeof(tenon_device_api_t), kDeviceSlots},
-    {TENON_QUEUE_ID, sizeof(tenon_queue_api_t), kQueueSlots},
-    {TENON_EXCHANGE_ID, sizeof(tenon_exchange_api_t), kExchangeSlots},
-    {TENON_KERNELS_ID, sizeof(tenon_kernels_api_t), kKernelsSlots},
-    {TENON_COMPILE_ID, sizeof(tenon_compile_api_t), kCompileSlots},
-    {TENON_FRONTEND_ID, sizeof(tenon_frontend_api_t), kFrontendSlots},
-    {TENON_TOOLCHAIN_ID, sizeof(tenon_toolchain_api_t), kToolchainSlots},
-    {TENON_LAYER_ID, sizeof(tenon_layer_api_t), kLayerSlots},
-    {TENON_IMPORTERS_ID, sizeof(tenon_importers_t), {}},
+    {TENON_OPS_ID, TENON_OPS_MINOR, sizeof(tenon_ops_t), {}},
+    {TENON_PASS_ID, TENON_PASS_MINOR, sizeof(tenon_passes_t), {}},
+    {TENON_DEVICE_ID, TENON_DEVICE_MINOR, sizeof(tenon_device_api_t), kDeviceSlots},
+    {TENON_QUEUE_ID, TENON_QUEUE_MINOR, sizeof(tenon_queue_api_t), kQueueSlots},
+    {TENON_EXCHANGE_ID, TENON_EXCHANGE_MINOR, sizeof(tenon_exchange_api_t), kExchangeSlots},
+    {TENON_KERNELS_ID, TENON_KERNELS_MINOR, sizeof(tenon_kernels_api_t), kKernelsSlots},
+    {TENON_COMPILE_ID, TENON_COMPILE_MINOR, sizeof(tenon_compile_api_t), kCompileSlots},
+    {TENON_FRONTEND_ID, TENON_FRONTEND_MINOR, sizeof(tenon_frontend_api_t), kFrontendSlots},
+    {TENON_TOOLCHAIN_ID, TENON_TOOLCHAIN_MINOR, sizeof(tenon_toolchain_api_t), kToolchainSlots},
+    {TENON_LAYER_ID, TENON_LAYER_MINOR, sizeof(tenon_layer_api_t), kLayerSlots},
+    {TENON_IMPORTERS_ID, TENON_IMPORTERS_MINOR, sizeof(tenon_importers_t), {}},
 };
 
 }  // namespace detail

@@ -51,7 +51,9 @@ class LayerSubject {
   const Table* next(std::string_view id) const {
     static_assert(sizeof(Table) <= TENON_LAYER_TABLE_BYTES);
     const int i = index_of(id);
-    return i < 0 ? nullptr : static_cast<const Table*>(subject_->interfaces[i].table);
+    return i < 0 ? nullptr
+                 : static_cast<const Table*>(
+                       tenon_layer_interface(subject_, static_cast<uint32_t>(i))->table);
   }
   // Routes calls of that interface through `table`, with `self`. Both live as long as the process.
   template <class Table>
@@ -105,7 +107,7 @@ class LayerSubject {
  private:
   int index_of(std::string_view id) const {
     for (uint32_t i = 0; i < subject_->interface_count; ++i) {
-      if (view(subject_->interfaces[i].id) == id) return static_cast<int>(i);
+      if (view(tenon_layer_interface(subject_, i)->id) == id) return static_cast<int>(i);
     }
     return -1;
   }
@@ -167,6 +169,9 @@ inline constexpr auto layer_slot = &detail::LayerSlot<Function, decltype(Functio
 
 // Defines a plugin that provides one layer.
 #define TENON_LAYER(layer_name, layer_version, Layer)                                          \
+  static constexpr tenon_interface_t tenon_layer_note[] = {                                    \
+      {::tenon::str(TENON_LAYER_ID), 0, 0, nullptr}};                                          \
+  TENON_NOTE_OF(layer_name, layer_version, tenon_layer_note)                                   \
   extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host,  \
                                                           const tenon_plugin_t** out) {        \
     static const tenon_layer_api_t table = {                                                   \
@@ -174,14 +179,16 @@ inline constexpr auto layer_slot = &detail::LayerSlot<Function, decltype(Functio
         &::tenon::detail::layer_attach<Layer>};                                                \
     static const tenon_interface_t interfaces[] = {::tenon::offer(TENON_LAYER_ID, table)};     \
     static const tenon_plugin_t record = {sizeof(tenon_plugin_t),                              \
-                                          TENON_ABI_VERSION,                                   \
+                                          TENON_TARGET_ABI,                                    \
                                           ::tenon::str(layer_name),                            \
                                           ::tenon::str(layer_version),                         \
                                           ::tenon::str(__VERSION__),                           \
                                           nullptr,                                             \
                                           interfaces,                                          \
                                           1,                                                   \
-                                          &::tenon::detail::layer_shutdown<Layer>};            \
+                                          &::tenon::detail::layer_shutdown<Layer>,             \
+                                          sizeof(tenon_interface_t),                           \
+                                          0};                                                  \
     ::tenon::attach(host);                                                                     \
     *out = &record;                                                                            \
     return TENON_OK;                                                                           \

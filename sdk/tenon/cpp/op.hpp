@@ -221,6 +221,13 @@ struct OpDraft {
     def.decompose = &detail::run_decompose<Function>;
     return *this;
   }
+  // The same for nodes with a complex operand or result, over real and imaginary parts. `by_parts`
+  // fits every op that moves elements, and every linear one.
+  template <DecomposeFunction Function>
+  constexpr OpDraft& decompose_complex() {
+    def.decompose_complex = &detail::run_decompose<Function>;
+    return *this;
+  }
   // The decomposition is the scalar program, one node per instruction.
   constexpr OpDraft& decompose_scalar() { return decompose_by_scalar = true, *this; }
   template <FoldFunction Function>
@@ -325,6 +332,11 @@ struct OpStorage {
     def.constraints = constraints.data();
     def.examples = examples.data();
     def.foreign_names = foreign_names.data();
+    def.operand_bytes = sizeof(tenon_operand_def_t);
+    def.result_bytes = sizeof(tenon_result_def_t);
+    def.attr_bytes = sizeof(tenon_attr_def_t);
+    def.constraint_bytes = sizeof(tenon_constraint_def_t);
+    def.foreign_name_bytes = sizeof(tenon_foreign_name_t);
     def.scalar = words.empty() ? nullptr : words.data();
     def.scalar_words = static_cast<uint32_t>(words.size());
     if (kDraft.decompose_by_scalar) def.decompose = &decompose;

@@ -95,6 +95,7 @@ class PassRecord {
   constexpr PassRecord& options(const tenon_pass_option_def_t (&list)[N]) {
     def.options = list;
     def.option_count = N;
+    def.option_bytes = sizeof(tenon_pass_option_def_t);
     return *this;
   }
   template <size_t N>

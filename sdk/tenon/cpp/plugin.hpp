@@ -9,8 +9,12 @@
 #define TENON_CPP_PLUGIN_HPP_
 
 #include <iterator>
+#include <span>
+#include <string_view>
+#include <type_traits>
 
 #include "tenon/abi/graph.h"
+#include "tenon/abi/note.h"
 #include "tenon/abi/plugin.h"
 #include "tenon/abi/record.h"
 #include "tenon/cpp/status.hpp"
@@ -130,20 +134,94 @@ constexpr tenon_interface_t offer(std::string_view id, const Table& table, uint3
   return {str(id), minor, 0, &table};
 }
 
+// ---- What the library says of itself as static data (note.h) ----
+
+namespace detail {
+
+// Whether the compiler can read the ids and minors in an array of interfaces: it is constexpr.
+template <const auto& Interfaces>
+constexpr bool known_when_compiled =
+    requires { typename std::bool_constant<(std::data(Interfaces)->minor == 0)>; };
+
+template <size_t Bytes>
+struct PluginNote {
+  tenon_note_t head = {8, 4 + Bytes, TENON_NOTE_TYPE, TENON_NOTE_NAME, TENON_TARGET_ABI};
+  char text[Bytes] = {};
+};
+
+// Writes the text of a note while the plugin is compiled.
+class NoteText {
+ public:
+  constexpr explicit NoteText(char* to) : to_(to) {}
+  constexpr NoteText& operator<<(std::string_view part) {
+    for (char c : part) *to_++ = c;
+    return *this;
+  }
+  constexpr NoteText& operator<<(uint32_t number) {
+    if (number >= 10) *this << number / 10;
+    *to_++ = static_cast<char>('0' + number % 10);
+    return *this;
+  }
+
+ private:
+  char* to_;
+};
+
+// Room for the text, a multiple of 4: each interface has up to 100 bytes.
+template <const auto& Interfaces>
+constexpr size_t note_bytes(std::string_view name, std::string_view version) {
+  return (name.size() + version.size() + sizeof(__VERSION__) + 100 * std::size(Interfaces) + 64) /
+             4 * 4 +
+         4;
+}
+
+// Without interfaces if the array is not constexpr: such a plugin works, and cannot be
+// cross-built.
+template <const auto& Interfaces, size_t Bytes>
+consteval PluginNote<Bytes> plugin_note(std::string_view name, std::string_view version) {
+  PluginNote<Bytes> note;
+  NoteText text(note.text);
+  text << "name " << name << "\nversion " << version << "\nbuild_id " << __VERSION__ << "\n";
+  if constexpr (known_when_compiled<Interfaces>) {
+    for (const tenon_interface_t& offered : Interfaces)
+      text << "interface " << std::string_view(offered.id.data, offered.id.size) << " "
+           << offered.minor << "\n";
+  }
+  return note;
+}
+
+}  // namespace detail
+
 }  // namespace tenon::inline sdk
 
-// Defines the plugin's only exported symbol. `interfaces` is an array of tenon_interface_t.
+// Defines the plugin's note: name and version are literals, `interfaces` is a constexpr array.
+#define TENON_NOTE_OF(plugin_name, plugin_version, interfaces)                                \
+  TENON_NOTE_PLACE static constexpr auto tenon_plugin_note =                                  \
+      ::tenon::detail::plugin_note<interfaces, ::tenon::detail::note_bytes<interfaces>(       \
+                                                   plugin_name, plugin_version)>(plugin_name, \
+                                                                                 plugin_version);
+
+// Defines the plugin's only exported symbol, and its note. `interfaces` is an array of
+// tenon_interface_t, constexpr for plugins that are built for other machines.
 // `accept` (optional) is a function `tenon::Status()` that checks whether the plugin can work here,
 // and refuses with a reason.
 #define TENON_PLUGIN(plugin_name, plugin_version, interfaces, ...)                            \
+  TENON_NOTE_OF(plugin_name, plugin_version, interfaces)                                      \
   extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t, const tenon_host_t* host, \
                                                           const tenon_plugin_t** out) {       \
     ::tenon::attach(host);                                                                    \
     return ::tenon::detail::guarded(host, [&]() -> ::tenon::Status {                          \
-      static const tenon_plugin_t record = {                                                  \
-          sizeof(tenon_plugin_t),       TENON_ABI_VERSION,         ::tenon::str(plugin_name), \
-          ::tenon::str(plugin_version), ::tenon::str(__VERSION__), nullptr,                   \
-          std::data(interfaces),        std::size(interfaces),     nullptr};                  \
+      static const tenon_plugin_t record = {sizeof(tenon_plugin_t),                           \
+                                            TENON_TARGET_ABI,                                 \
+                                            ::tenon::str(plugin_name),                        \
+                                            ::tenon::str(plugin_version),                     \
+                                            ::tenon::str(__VERSION__),                        \
+                                            nullptr,                                          \
+                                            std::data(interfaces),                            \
+                                            std::size(interfaces),                            \
+                                            nullptr,                                          \
+                                            sizeof(tenon_interface_t),                        \
+                                            0};                                               \
       __VA_OPT__(TENON_TRY(__VA_ARGS__());)                                                   \
       *out = &record;                                                                         \
       return {};                                                                              \

@@ -131,11 +131,12 @@ class Registration {
       if (frontend != nullptr) interfaces.push_back(offer(TENON_FRONTEND_ID, *frontend));
       record = {};
       record.size_bytes = sizeof record;
-      record.abi = TENON_ABI_VERSION;
+      record.abi = TENON_TARGET_ABI;
       record.name = str(name);
       record.version = str(version);
       record.interfaces = interfaces.data();
       record.interface_count = interfaces.size();
+      record.interface_bytes = sizeof(tenon_interface_t);
     }
 
     std::string manifest() const {

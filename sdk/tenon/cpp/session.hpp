@@ -71,6 +71,7 @@ struct CompileOptions {
   bool no_fallback = false;
   std::vector<std::pair<std::string_view, std::string_view>> options;
   bool autotune = false;  // measure where kernel sets and the device's own code compete
+  std::vector<uint32_t> stable_inputs;  // positions of inputs whose values seldom change
 };
 
 namespace detail {
@@ -300,6 +301,12 @@ class Output {
   static Output into(std::span<float> memory, std::vector<int64_t> dims) {
     return {TENON_F32, std::move(dims), memory.data()};
   }
+  // The same, and it may be the memory of an input array, which it replaces while that is read.
+  static Output in_place(std::span<float> memory, std::vector<int64_t> dims) {
+    Output output = into(memory, std::move(dims));
+    output.kind_ = TENON_OUTPUT_IN_PLACE;
+    return output;
+  }
   // A tensor that stays on the device that made it.
   static Output left() {
     Output output;
@@ -316,6 +323,7 @@ class Output {
 
  private:
   friend class Call;
+  bool is_callers() const { return kind_ == TENON_OUTPUT_GIVEN || kind_ == TENON_OUTPUT_IN_PLACE; }
   uint32_t kind_ = TENON_OUTPUT_OWNED;
   ArrayView array_;
   Tensor tensor_;
@@ -444,12 +452,12 @@ class Call {
       if (tensors_[i] != nullptr) inputs_[i].tensor = tensors_[i]->get();
     }
     for (Output& output : outputs_) {
-      if (output.kind_ != TENON_OUTPUT_GIVEN) output.array_ = {};
+      if (!output.is_callers()) output.array_ = {};
     }
   }
   void give() {
     for (size_t i = 0; i < records_.size(); ++i) {
-      if (outputs_[i].kind_ == TENON_OUTPUT_GIVEN) continue;
+      if (outputs_[i].is_callers()) continue;
       *outputs_[i].tensor_.out() = records_[i].tensor;
       const tenon_array_t& made = *records_[i].array;
       outputs_[i].array_ = {made.dtype, {made.dims, made.dims + made.rank}, made.data};
@@ -528,6 +536,8 @@ class Model : public detail::Handle<tenon_model_t, &tenon_host_session_t::model_
     raw.pipeline = str(options.pipeline);
     raw.options = pairs.data();
     raw.option_count = static_cast<uint32_t>(pairs.size());
+    raw.stable_inputs = options.stable_inputs.data();
+    raw.stable_count = static_cast<uint32_t>(options.stable_inputs.size());
     return raw;
   }
 };

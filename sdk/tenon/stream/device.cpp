@@ -147,12 +147,18 @@ Status free(void*, tenon_device_t* d, tenon_buffer_t* b) {
 
 Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   Device& device = *device_of(d);
-  TENON_TRY(check_copy(*c));
+  tenon_copy_t own;
+  TENON_TRY(take_copy(c, &own));
+  TENON_TRY(check_copy(own));
+  if (own.from_device != nullptr)
+    return fail(TENON_INVALID_ARGUMENT,
+                cat(device.name, ": only a queue copies from another device"));
   const Current current(*device.runtime);
   TENON_TRY(current.status());
   const StreamHandle stream = device.own->stream();
-  TENON_TRY(enqueue_copy(*device.runtime, stream, *c));
-  return device.runtime->stream_synchronize(stream);
+  const Fault put = fault_of(enqueue_copy(*device.runtime, stream, own).code());
+  const Fault ended = wait_out(*device.runtime, stream);
+  return put.ok() ? ended.tell() : put.tell();
 }
 
 Status sync(void*, tenon_device_t* d) {
@@ -182,6 +188,12 @@ Status free_pinned(void*, tenon_device_t* d, void* data) {
 
 }  // namespace
 
+Fault wait_out(Runtime& runtime, StreamHandle stream) {
+  Fault first = fault_of(runtime.stream_synchronize(stream).code());
+  if (!first.ok()) (void)runtime.stream_synchronize(stream);
+  return first;
+}
+
 Status enqueue_copy(Runtime& runtime, StreamHandle stream, const tenon_copy_t& c) {
   if (c.length_bytes == 0) return {};
   const Address from = c.from != nullptr ? buffer_of(c.from)->address + c.from_offset_bytes : 0,
@@ -192,6 +204,9 @@ Status enqueue_copy(Runtime& runtime, StreamHandle stream, const tenon_copy_t& c
     case TENON_COPY_DEVICE_TO_HOST:
       return runtime.copy_out(stream, c.host_to, from, c.length_bytes);
     case TENON_COPY_DEVICE_TO_DEVICE:
+      if (c.from_device != nullptr)
+        return runtime.copy_across(stream, to, *device_of(c.from_device)->runtime, from,
+                                   c.length_bytes);
       return runtime.copy_within(stream, to, from, c.length_bytes);
     default:
       return fill(runtime, stream, c);

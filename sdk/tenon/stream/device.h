@@ -61,14 +61,23 @@ Status start_device(Device& device);
 // Checks that a copy lies inside its buffers; puts a copy on a stream.
 Status check_copy(const tenon_copy_t& copy);
 Status enqueue_copy(Runtime& runtime, StreamHandle stream, const tenon_copy_t& copy);
+// Waits until the stream's work has ended. A driver may fail a wait and not have waited, and who is
+// told of a failure frees memory at once: a wait that fails is done once more. Its first failure.
+Fault wait_out(Runtime& runtime, StreamHandle stream);
 
 using CountSlot = decltype(tenon_device_api_t::count);
 using InfoSlot = decltype(tenon_device_api_t::info);
 using OpenSlot = decltype(tenon_device_api_t::open);
 tenon_device_api_t device_table(CountSlot count, InfoSlot info, OpenSlot open);
 
-// Handles of one kind: "cuda.pointer". The kind must live as long as the process.
-tenon_exchange_api_t exchange_table(const std::string_view* kind);
+// What handles a device takes and gives: "cuda.pointer", "cuda.stream". Without a kind of streams,
+// queues are not exchanged. There are no fences: an event stands for what was recorded last, so a
+// stream says more.
+struct ExchangeKinds {
+  std::string_view memory, stream;
+};
+// The kinds must live as long as the process.
+tenon_exchange_api_t exchange_table(const ExchangeKinds* kinds);
 
 }  // namespace tenon::stream
 #endif

@@ -7,14 +7,17 @@
 namespace tenon::stream {
 namespace {
 
+const ExchangeKinds& kinds_of(void* self) {
+  return *static_cast<const ExchangeKinds*>(self);
+}
 std::string_view kind_of(void* self) {
-  return *static_cast<const std::string_view*>(self);
+  return kinds_of(self).memory;
 }
 
-Status check_kind(void* self, const Device& device, tenon_str_t kind) {
-  if (view(kind) == kind_of(self)) return {};
+Status check_kind(std::string_view known, const Device& device, tenon_str_t kind) {
+  if (view(kind) == known) return {};
   return fail(TENON_UNIMPLEMENTED, cat(device.name, ": there are no handles of the kind \"",
-                                       view(kind), "\", only \"", kind_of(self), "\""));
+                                       view(kind), "\", only \"", known, "\""));
 }
 
 tenon_code_t kinds(void* self, tenon_device_t*, tenon_str_t* out) {
@@ -43,7 +46,7 @@ Status check_range(Device& device, Address begin, const tenon_native_memory_t& m
 
 Status import(void* self, Device& device, const tenon_native_memory_t& memory,
               tenon_buffer_t** out) {
-  TENON_TRY(check_kind(self, device, memory.kind));
+  TENON_TRY(check_kind(kind_of(self), device, memory.kind));
   const Address begin = memory.handle + memory.offset_bytes;
   TENON_TRY(check_range(device, begin, memory));
   *out = reinterpret_cast<tenon_buffer_t*>(new Buffer{begin, memory.length_bytes, true});
@@ -58,7 +61,7 @@ tenon_code_t import_memory(void* self, tenon_device_t* d, const tenon_native_mem
 tenon_code_t export_memory(void* self, tenon_device_t* d, tenon_buffer_t* b, tenon_str_t kind,
                            tenon_native_memory_t* out) {
   return detail::guarded(context().host, [&]() -> Status {
-    TENON_TRY(check_kind(self, *device_of(d), kind));
+    TENON_TRY(check_kind(kind_of(self), *device_of(d), kind));
     tenon_native_memory_t made = {};
     made.kind = str(kind_of(self));
     made.handle = buffer_of(b)->address;
@@ -67,11 +70,75 @@ tenon_code_t export_memory(void* self, tenon_device_t* d, tenon_buffer_t* b, ten
   });
 }
 
+// ---- Streams ----
+
+tenon_code_t queue_kinds(void* self, tenon_device_t*, tenon_str_t* out_streams,
+                         tenon_str_t* out_fences) {
+  *out_streams = str(kinds_of(self).stream);
+  *out_fences = str("");
+  return TENON_OK;
+}
+
+// Work that is put on the stream by its owner comes after what the queue has put there.
+tenon_code_t import_queue(void* self, tenon_device_t* d, const tenon_native_handle_t* stream,
+                          tenon_queue_t** out) {
+  return detail::guarded(context().host, [&]() -> Status {
+    Device& device = *device_of(d);
+    TENON_TRY(check_kind(kinds_of(self).stream, device, stream->kind));
+    const auto native = reinterpret_cast<StreamHandle>(stream->handle);
+    const Current current(*device.runtime);
+    TENON_TRY(current.status());
+    TENON_TRY(device.runtime->check_stream(native));
+    return queue_on_stream(device, native, out);
+  });
+}
+
+tenon_code_t export_queue(void* self, tenon_queue_t* queue, tenon_str_t kind,
+                          tenon_native_handle_t* out) {
+  return detail::guarded(context().host, [&]() -> Status {
+    Line& line = *line_of(queue);
+    TENON_TRY(check_kind(kinds_of(self).stream, line.device(), kind));
+    auto made = sized<tenon_native_handle_t>();
+    made.kind = str(kinds_of(self).stream);
+    made.flags = line.holds() ? 0 : TENON_NATIVE_ALL_THERE;
+    made.handle = reinterpret_cast<uint64_t>(line.stream());
+    return give_record(out, made);
+  });
+}
+
+Status no_fences(tenon_str_t kind) {
+  return fail(TENON_UNIMPLEMENTED,
+              cat("there are no fences of the kind \"", view(kind), "\"; give a stream instead"));
+}
+tenon_code_t import_fence(void*, tenon_device_t*, const tenon_native_handle_t* native,
+                          tenon_fence_point_t*) {
+  return no_fences(native->kind).code();
+}
+tenon_code_t export_fence(void*, tenon_fence_t*, uint64_t, tenon_str_t kind,
+                          tenon_native_handle_t*) {
+  return no_fences(kind).code();
+}
+
 }  // namespace
 
-tenon_exchange_api_t exchange_table(const std::string_view* kind) {
-  return {sizeof(tenon_exchange_api_t), const_cast<std::string_view*>(kind), &kinds, &import_memory,
-          &export_memory};
+tenon_exchange_api_t exchange_table(const ExchangeKinds* known) {
+  tenon_exchange_api_t out = {sizeof(tenon_exchange_api_t),
+                              const_cast<ExchangeKinds*>(known),
+                              &kinds,
+                              &import_memory,
+                              &export_memory,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr};
+  if (known->stream.empty()) return out;
+  out.queue_kinds = &queue_kinds;
+  out.import_queue = &import_queue;
+  out.export_queue = &export_queue;
+  out.import_fence = &import_fence;
+  out.export_fence = &export_fence;
+  return out;
 }
 
 }  // namespace tenon::stream

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "tenon/cpp/copy.hpp"
 #include "tenon/cpp/thread.hpp"
 #include "tenon/stream/device.h"
 
@@ -54,18 +55,28 @@ Fault shortage() {
 Line::Line(Device& device, Status* status) : device_(device) {
   *status = device.runtime->stream_create(&stream_);
   if (!status->ok()) return;
+  own_stream_ = true;
+  *status = start();
+}
+
+Line::Line(Device& device, StreamHandle stream, Status* status) : device_(device), stream_(stream) {
+  *status = start();
+}
+
+Status Line::start() {
   try {
     thread_ = start_thread([this] { run(); });
   } catch (const std::system_error& error) {
-    *status = fail(TENON_RESOURCE_EXHAUSTED,
-                   cat(device.name, ": no thread can be started: ", error.what()));
+    return fail(TENON_RESOURCE_EXHAUSTED,
+                cat(device_.name, ": no thread can be started: ", error.what()));
   }
+  return {};
 }
 
 void Line::stop() {
-  wait_idle();
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return in_flight_ == 0 && visitors_ == 0; });
     stopping_ = true;
     changed_.notify_all();
   }
@@ -73,7 +84,7 @@ void Line::stop() {
 }
 
 Line::~Line() {
-  if (stream_ == nullptr) return;
+  if (!own_stream_) return;
   const Current current(*device_.runtime);
   (void)device_.runtime->stream_destroy(stream_);
 }
@@ -86,6 +97,19 @@ void Line::wait_idle() {
 Fault Line::take_fault() {
   const std::lock_guard lock(mutex_);
   return std::exchange(fault_, {});
+}
+
+// A thread that signals a fence works here as long as it holds work, whose end needs the device.
+// The line is not stopped before it leaves, and the device not closed before the line is stopped.
+void Line::enter() {
+  const std::lock_guard lock(mutex_);
+  ++visitors_;
+}
+
+// Notifies under the lock: see settle.
+void Line::leave() {
+  const std::lock_guard lock(mutex_);
+  if (--visitors_ == 0) changed_.notify_all();
 }
 
 bool Line::holds() {
@@ -112,7 +136,7 @@ Fault Line::attempt(Puts puts) {
   } catch (const std::bad_alloc&) {
     fault = shortage();
   }
-  (void)device_.runtime->stream_synchronize(stream_);
+  (void)wait_out(*device_.runtime, stream_);
   return fault;
 }
 
@@ -167,8 +191,10 @@ Status Line::submit(const WorkRef& work) {
   return {};
 }
 
-// Notifies under the lock: a waiter may destroy this object as soon as it can take the lock.
+// Notifies under the lock: a waiter may destroy this object as soon as it can take the lock. Who
+// waits for the signal may unload the code of the graphs.
 void Line::settle(Work& work, const Fault& fault) {
+  work.graphs.clear();
   if (work.signal.fence != nullptr) fence_of(work.signal.fence)->done(work.signal.value, fault);
   const std::lock_guard lock(mutex_);
   if (fault_.ok() && !work.waited_for) fault_ = fault;
@@ -212,6 +238,7 @@ void Line::complete(const WorkRef& work) {
     if (status.ok()) status = runtime.event_synchronize(work->end->handle());
     if (status.ok()) status = times_of(runtime, *work, &times);
     fault = status.ok() ? fault_of_waits(*work) : fault_of(status.code());
+    if (!status.ok()) (void)wait_out(runtime, stream_);
     if (fault.ok() && work->done) fault.code = work->done(times, &fault.text);
   } catch (const std::bad_alloc&) {
     fault = shortage();
@@ -235,13 +262,17 @@ void Line::run() {
 // ---- Work ----
 
 void open_gate(void* self, const Fault& fault) {
-  const std::unique_ptr<WorkRef> held(static_cast<WorkRef*>(self));
+  std::unique_ptr<WorkRef> held(static_cast<WorkRef*>(self));
   Work& work = **held;
+  Line& line = *work.line;  // it stays until this thread has left it
+  line.enter();
   if (!fault.ok()) {
     const std::lock_guard lock(work.mutex);
     if (work.fault.ok()) work.fault = fault;
   }
-  if (--work.waits == 0) work.line->advance();
+  if (--work.waits == 0) line.advance();
+  held.reset();
+  line.leave();
 }
 
 void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) {
@@ -256,9 +287,9 @@ void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) 
       open.push_back(point);
       continue;
     }
-    work->native.push_back({&fence, point.value, submitted.value});
-    work->commands.push_back([line = work->line.get(), event = submitted.event] {
-      return line->device().runtime->stream_wait(line->stream(), event->handle());
+    work->native.push_back({&fence, point.value, submitted.value, submitted.event});
+    work->commands.push_back([line = work->line.get(), event = submitted.event->handle()] {
+      return line->device().runtime->stream_wait(line->stream(), event);
     });
   }
   if (open.empty()) return;
@@ -306,12 +337,10 @@ Queue* queue_of(tenon_queue_t* q) {
   return reinterpret_cast<Queue*>(q);
 }
 
-Status queue_create(void*, tenon_device_t* d, tenon_queue_t** out) {
-  Device& device = *device_of(d);
-  const Current current(*device.runtime);
-  TENON_TRY(current.status());
-  Status status;
-  auto queue = std::make_unique<Queue>(Queue{&device, std::make_shared<Line>(device, &status)});
+// Hands out a queue on a line that may have failed to start.
+Status give_queue(Device& device, std::shared_ptr<Line> line, const Status& status,
+                  tenon_queue_t** out) {
+  auto queue = std::make_unique<Queue>(Queue{&device, std::move(line)});
   if (!status.ok()) {
     const Fault fault = fault_of(status.code());
     queue->line->stop();
@@ -321,6 +350,15 @@ Status queue_create(void*, tenon_device_t* d, tenon_queue_t** out) {
   device.lines.push_back(queue->line);
   *out = reinterpret_cast<tenon_queue_t*>(queue.release());
   return {};
+}
+
+Status queue_create(void*, tenon_device_t* d, tenon_queue_t** out) {
+  Device& device = *device_of(d);
+  const Current current(*device.runtime);
+  TENON_TRY(current.status());
+  Status status;
+  auto line = std::make_shared<Line>(device, &status);
+  return give_queue(device, std::move(line), status, out);
 }
 
 Status queue_destroy(void*, tenon_queue_t* q) {
@@ -335,16 +373,28 @@ Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* copy,
                   const tenon_fence_point_t* waits, uint32_t wait_count,
                   tenon_fence_point_t signal) {
   Queue& queue = *queue_of(q);
-  TENON_TRY(check_copy(*copy));
+  tenon_copy_t own;
+  TENON_TRY(take_copy(copy, &own));
+  TENON_TRY(check_copy(own));
   const Current current(*queue.device->runtime);
   TENON_TRY(current.status());
   auto work = std::make_shared<Work>(queue.line);
   work->signal = signal;
   wait_for({waits, wait_count}, work);
-  TENON_TRY(put(*work, [line = queue.line.get(), copy = *copy] {
-    return enqueue_copy(*line->device().runtime, line->stream(), copy);
+  TENON_TRY(put(*work, [line = queue.line.get(), own] {
+    return enqueue_copy(*line->device().runtime, line->stream(), own);
   }));
   return finish(work);
+}
+
+Status reaches(void*, tenon_queue_t* q, tenon_device_t* from, uint32_t* out) {
+  Runtime& runtime = *queue_of(q)->device->runtime;
+  const Current current(runtime);
+  TENON_TRY(current.status());
+  bool yes = false;
+  TENON_TRY(runtime.reaches(*device_of(from)->runtime, &yes));
+  *out = yes;
+  return {};
 }
 
 Status fence_create(void*, tenon_device_t*, uint64_t initial, tenon_fence_t** out) {
@@ -376,10 +426,22 @@ std::shared_ptr<Line> line_of(tenon_queue_t* queue) {
   return queue_of(queue)->line;
 }
 
-const tenon_queue_api_t kQueueTable = {sizeof(tenon_queue_api_t), nullptr,
-                                       entry<queue_create>,       entry<queue_destroy>,
-                                       entry<copy_async>,         entry<fence_create>,
-                                       entry<fence_destroy>,      entry<fence_query>,
-                                       entry<fence_signal>,       entry<fence_wait>};
+Status queue_on_stream(Device& device, StreamHandle stream, tenon_queue_t** out) {
+  Status status;
+  auto line = std::make_shared<Line>(device, stream, &status);
+  return give_queue(device, std::move(line), status, out);
+}
+
+const tenon_queue_api_t kQueueTable = {sizeof(tenon_queue_api_t),
+                                       nullptr,
+                                       entry<queue_create>,
+                                       entry<queue_destroy>,
+                                       entry<copy_async>,
+                                       entry<fence_create>,
+                                       entry<fence_destroy>,
+                                       entry<fence_query>,
+                                       entry<fence_signal>,
+                                       entry<fence_wait>,
+                                       entry<reaches>};
 
 }  // namespace tenon::stream

@@ -77,10 +77,13 @@ using Done = std::function<tenon_code_t(std::span<const kernelgen::KernelTime>, 
 // Puts a command on the stream.
 using Command = std::function<Status()>;
 
-// A wait that the stream does, for work that signals a value from the wanted one on.
+// A wait that the stream does, for work that signals a value from the wanted one on. The event is
+// kept until the waiting work is done: a runtime may look at it only when the stream gets there,
+// and would wait for whatever the event was recorded for again.
 struct NativeWait {
   Fence* fence;
   uint64_t wanted, signalled;
+  EventRef event;
 };
 
 struct Work {
@@ -94,6 +97,7 @@ struct Work {
   bool held = false;
   std::atomic<uint32_t> waits{0};  // that hold it
   std::vector<NativeWait> native;
+  std::vector<GraphRef> graphs;                      // that it has started
   std::vector<std::pair<EventRef, EventRef>> timed;  // begin and end of each timed kernel
   EventRef end;
   std::mutex mutex;
@@ -106,15 +110,19 @@ class Line {
  public:
   // On a failure, whose reason is in the status, the line can only be stopped.
   Line(Device& device, Status* status);
+  // On a stream of somebody else's, which outlives the line.
+  Line(Device& device, StreamHandle stream, Status* status);
   ~Line();
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
   void wait_idle();
-  // Waits for submitted work and ends the thread. Every line is stopped before its last owner lets
-  // go: work owns its line, and the thread, which finishes work, must not destroy itself.
+  // Waits for submitted work, and for threads that let go of it, and ends the thread. Every line is
+  // stopped before its last owner lets go: work owns its line, and the thread, which finishes work,
+  // must not destroy itself.
   void stop();
   Fault take_fault();  // the first since the last call
+  bool holds();        // whether work waits that is not on the stream yet
   StreamHandle stream() const { return stream_; }
   Device& device() { return device_; }
 
@@ -123,7 +131,8 @@ class Line {
   friend Status put(Work&, Command);
   friend Status finish(const WorkRef&);
   friend void open_gate(void*, const Fault&);
-  bool holds();
+  void enter();
+  void leave();
   void hold(WorkRef work);
   void advance();  // submits held work whose waits are over
   void start_held(const WorkRef& work);
@@ -134,14 +143,17 @@ class Line {
   Status issue(Work& work);  // its commands
   Status submit(const WorkRef& work);
   void settle(Work& work, const Fault& fault);
+  Status start();  // the thread
   void complete(const WorkRef& work);
   void run();
 
   Device& device_;
   StreamHandle stream_ = nullptr;
+  bool own_stream_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t in_flight_ = 0;
+  uint32_t visitors_ = 0;  // threads that signal a fence and are at work here
   bool advancing_ = false, stopping_ = false;
   std::list<WorkRef> held_;
   std::deque<WorkRef> submitted_;
@@ -162,6 +174,9 @@ inline Fence* fence_of(tenon_fence_t* f) {
 }
 
 std::shared_ptr<Line> line_of(tenon_queue_t* queue);
+
+// A queue on a stream of somebody else's. Current on the calling thread.
+Status queue_on_stream(Device& device, StreamHandle stream, tenon_queue_t** out);
 
 extern const tenon_queue_api_t kQueueTable;
 

@@ -16,6 +16,11 @@ struct LazyRuntime final : Runtime {
   std::atomic<int> in_flight{0};
   std::atomic<int> fail_fill{0}, throw_fill{0};  // the n-th from now
   std::atomic<bool> fail_events{false};
+  std::atomic<bool> fail_next_wait{false};  // of the host, which then does not wait
+  std::atomic<int> streams_destroyed{0};
+  std::vector<std::unique_ptr<char>> events;
+  std::mutex events_mutex;
+  std::vector<EventHandle> awaited;
   std::mutex gate;  // of whoever waits for an event
 
   Status work() {
@@ -32,17 +37,27 @@ struct LazyRuntime final : Runtime {
     *out = this;
     return {};
   }
-  Status stream_destroy(StreamHandle) override { return {}; }
-  Status stream_synchronize(StreamHandle) override { return ended(); }
-  Status stream_wait(StreamHandle, EventHandle) override { return {}; }
+  Status stream_destroy(StreamHandle) override {
+    ++streams_destroyed;
+    return {};
+  }
+  Status stream_synchronize(StreamHandle) override {
+    return fail_next_wait.exchange(false) ? fail(TENON_INTERNAL, "the wait fails") : ended();
+  }
+  Status stream_wait(StreamHandle, EventHandle event) override {
+    awaited.push_back(event);
+    return {};
+  }
   Status event_create(bool, EventHandle* out) override {
-    *out = this;
+    events.push_back(std::make_unique<char>());
+    *out = events.back().get();
     return {};
   }
   void event_destroy(EventHandle) override {}
   Status event_record(EventHandle, StreamHandle) override { return {}; }
   Status event_synchronize(EventHandle) override {
     const std::lock_guard lock(gate);
+    if (fail_next_wait.exchange(false)) return fail(TENON_INTERNAL, "the wait fails");
     (void)ended();
     return fail_events.exchange(false) ? fail(TENON_INTERNAL, "the event fails") : Status();
   }
@@ -79,13 +94,17 @@ class Queues : public testing::Test {
   static tenon_fence_t* handle(Fence& fence) { return reinterpret_cast<tenon_fence_t*>(&fence); }
 
   // Several commands: no pattern of eight bytes is one fill.
-  tenon_code_t fill(std::vector<tenon_fence_point_t> waits, tenon_fence_point_t signal) {
+  tenon_copy_t whole_fill() {
     auto copy = sized<tenon_copy_t>();
     copy.direction = TENON_COPY_FILL;
     copy.to = reinterpret_cast<tenon_buffer_t*>(&buffer_);
     copy.length_bytes = buffer_.size_bytes;
     copy.pattern = 0x0102030405060708;
     copy.pattern_bytes = 8;
+    return copy;
+  }
+  tenon_code_t fill(std::vector<tenon_fence_point_t> waits, tenon_fence_point_t signal) {
+    const auto copy = whole_fill();
     return kQueueTable.copy_async(nullptr, queue_, &copy, waits.data(),
                                   static_cast<uint32_t>(waits.size()), signal);
   }
@@ -110,6 +129,33 @@ TEST_F(Queues, HeldWorkThatFailsInItsMiddleHasEnded) {
   runtime_->fail_fill = 3;
   begin.timeline.signal(1);
   EXPECT_EQ(done.timeline.wait(1, kSoon).code(), TENON_INTERNAL);
+  EXPECT_EQ(runtime_->in_flight, 0);
+}
+
+// Memory is freed as soon as a failure is told, whatever failed.
+TEST_F(Queues, WhatAFailedWaitLeftInFlightHasEnded) {
+  Fence done(0);
+  runtime_->fail_fill = 3;
+  runtime_->fail_next_wait = true;
+  EXPECT_EQ(fill({}, {handle(done), 1}), TENON_INTERNAL);
+  EXPECT_EQ(runtime_->in_flight, 0);
+  {
+    const std::lock_guard lock(runtime_->gate);
+    ASSERT_EQ(fill({}, {handle(done), 1}), TENON_OK);
+    runtime_->fail_next_wait = true;
+  }
+  EXPECT_EQ(done.timeline.wait(1, kSoon).code(), TENON_INTERNAL);
+  EXPECT_EQ(runtime_->in_flight, 0);
+}
+
+TEST_F(Queues, ABlockingCopyThatFailsHasEnded) {
+  const tenon_device_api_t table = device_table(nullptr, nullptr, nullptr);
+  const auto copy = whole_fill();
+  runtime_->fail_fill = 3;
+  EXPECT_EQ(table.copy(nullptr, handle(), &copy), TENON_INTERNAL);
+  EXPECT_EQ(runtime_->in_flight, 0);
+  runtime_->fail_next_wait = true;
+  EXPECT_EQ(table.copy(nullptr, handle(), &copy), TENON_INTERNAL);
   EXPECT_EQ(runtime_->in_flight, 0);
 }
 
@@ -151,19 +197,78 @@ TEST_F(Queues, AWaitForAnEarlierValueIsServedByItself) {
   EXPECT_TRUE(done.timeline.wait(1, kSoon).ok());
 }
 
+// A runtime may look at an event only when its stream gets to the wait.
+TEST_F(Queues, AnEventIsNotRecordedAgainBeforeItsWaiterIsDone) {
+  Fence first(0), second(0);
+  tenon_queue_t* other = nullptr;
+  ASSERT_EQ(kQueueTable.queue_create(nullptr, handle(), &other), TENON_OK);
+  auto waiter = std::make_shared<Work>(line_of(other));
+  {
+    const std::lock_guard lock(runtime_->gate);
+    ASSERT_EQ(fill({}, {handle(first), 1}), TENON_OK);
+    const tenon_fence_point_t waits[] = {{handle(first), 1}};
+    wait_for(waits, waiter);
+    ASSERT_TRUE(put(*waiter, [] { return Status(); }).ok());
+  }
+  // The line has let go of the first work when it completes the second.
+  ASSERT_EQ(fill({}, {handle(second), 1}), TENON_OK);
+  ASSERT_TRUE(second.timeline.wait(1, kSoon).ok());
+  ASSERT_EQ(runtime_->awaited.size(), 1u);
+  std::vector<EventRef> fresh(8);
+  for (EventRef& event : fresh) {
+    ASSERT_TRUE(device_.event(false, &event).ok());
+    EXPECT_NE(event->handle(), runtime_->awaited[0]);
+  }
+  EXPECT_TRUE(finish(waiter).ok());
+  waiter.reset();
+  EXPECT_EQ(kQueueTable.queue_destroy(nullptr, other), TENON_OK);
+}
+
 TEST_F(Queues, EventsThatAreOutHaveRoomToComeBack) {
   std::vector<EventRef> out(100);
   for (EventRef& event : out) ASSERT_TRUE(device_.event(false, &event).ok());
   EXPECT_GE(device_.free_events[false].capacity(), out.size());
 }
 
-constexpr std::string_view kKind = "lazy.pointer";
+// The device may be closed as soon as the work is done, and the thread that released it is then
+// still on its way out. Sanitizers see what it touches.
+TEST(Closing, WaitsForTheThreadThatSignalledAFence) {
+  for (int round = 0; round < 200; ++round) {
+    Fence begin(0), done(0);
+    const auto point = [](Fence& fence) {
+      return tenon_fence_point_t{reinterpret_cast<tenon_fence_t*>(&fence), 1};
+    };
+    auto device = std::make_unique<Device>();
+    device->name = "lazy";
+    device->runtime = std::make_unique<LazyRuntime>();
+    ASSERT_TRUE(start_device(*device).ok());
+    tenon_queue_t* queue = nullptr;
+    ASSERT_EQ(
+        kQueueTable.queue_create(nullptr, reinterpret_cast<tenon_device_t*>(device.get()), &queue),
+        TENON_OK);
+    Buffer buffer = {4096, 64, false};
+    auto copy = sized<tenon_copy_t>();
+    copy.direction = TENON_COPY_FILL;
+    copy.to = reinterpret_cast<tenon_buffer_t*>(&buffer);
+    copy.length_bytes = buffer.size_bytes;
+    copy.pattern_bytes = 1;
+    const tenon_fence_point_t waits[] = {point(begin)};
+    ASSERT_EQ(kQueueTable.copy_async(nullptr, queue, &copy, waits, 1, point(done)), TENON_OK);
+    std::thread signaller([&] { begin.timeline.signal(1); });
+    EXPECT_TRUE(done.timeline.wait(1, 5'000'000'000).ok());
+    EXPECT_EQ(kQueueTable.queue_destroy(nullptr, queue), TENON_OK);
+    device.reset();
+    signaller.join();
+  }
+}
+
+constexpr ExchangeKinds kKinds = {"lazy.pointer", "lazy.stream"};
 
 TEST_F(Queues, MemoryOfOthersIsAlignedOrEmpty) {
-  const tenon_exchange_api_t table = exchange_table(&kKind);
+  const tenon_exchange_api_t table = exchange_table(&kKinds);
   const auto adopt = [&](uint64_t address, uint64_t offset, uint64_t length) {
     auto memory = sized<tenon_native_memory_t>();
-    memory.kind = str(kKind);
+    memory.kind = str(kKinds.memory);
     memory.handle = address;
     memory.offset_bytes = offset;
     memory.length_bytes = length;
@@ -177,6 +282,46 @@ TEST_F(Queues, MemoryOfOthersIsAlignedOrEmpty) {
   EXPECT_EQ(adopt(4097, 0, 64), TENON_UNIMPLEMENTED);
   EXPECT_EQ(adopt(0, 0, 64), TENON_INVALID_ARGUMENT);
   EXPECT_EQ(adopt(0, 0, 0), TENON_OK);
+}
+
+// Whoever gets a stream knows whether all that was submitted is in it.
+TEST_F(Queues, AStreamTellsWhetherWorkIsHeldBack) {
+  const tenon_exchange_api_t table = exchange_table(&kKinds);
+  Fence begin(0), done(0);
+  const auto flags = [&] {
+    auto native = sized<tenon_native_handle_t>();
+    EXPECT_EQ(table.export_queue(table.self, queue_, str(kKinds.stream), &native), TENON_OK);
+    EXPECT_EQ(native.handle, reinterpret_cast<uint64_t>(runtime_));
+    return native.flags;
+  };
+  EXPECT_EQ(flags(), TENON_NATIVE_ALL_THERE);
+  ASSERT_EQ(fill({{handle(begin), 1}}, {handle(done), 1}), TENON_OK);
+  EXPECT_EQ(flags(), 0u);
+  begin.timeline.signal(1);
+  ASSERT_TRUE(done.timeline.wait(1, kSoon).ok());
+  EXPECT_EQ(flags(), TENON_NATIVE_ALL_THERE);
+}
+
+// A queue on somebody else's stream leaves the stream to him. There are no fences, and kinds that
+// are not known are refused.
+TEST_F(Queues, StreamsOfOthersBecomeQueues) {
+  const tenon_exchange_api_t table = exchange_table(&kKinds);
+  auto native = sized<tenon_native_handle_t>();
+  native.kind = str(kKinds.stream);
+  tenon_queue_t* queue = nullptr;
+  const int destroyed = runtime_->streams_destroyed;
+  ASSERT_EQ(table.import_queue(table.self, handle(), &native, &queue), TENON_OK);
+  EXPECT_EQ(kQueueTable.queue_destroy(nullptr, queue), TENON_OK);
+  EXPECT_EQ(runtime_->streams_destroyed, destroyed);
+  native.kind = str("other.stream");
+  EXPECT_EQ(table.import_queue(table.self, handle(), &native, &queue), TENON_UNIMPLEMENTED);
+  tenon_fence_point_t point = {};
+  EXPECT_EQ(table.import_fence(table.self, handle(), &native, &point), TENON_UNIMPLEMENTED);
+}
+
+TEST_F(Queues, WithoutAKindOfStreamsThereAreNoSlots) {
+  constexpr ExchangeKinds kMemoryAlone = {"lazy.pointer", ""};
+  EXPECT_EQ(exchange_table(&kMemoryAlone).import_queue, nullptr);
 }
 
 }  // namespace

@@ -5,11 +5,12 @@
 // are the vendor's own; 0 is none. All calls come between enter() and leave() of the same thread.
 // Threads: safe.
 //
-// Users: plugins/cuda.
+// Users: plugins/cuda, plugins/intel, plugins/rocm.
 #ifndef TENON_STREAM_RUNTIME_H_
 #define TENON_STREAM_RUNTIME_H_
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 
@@ -30,6 +31,10 @@ struct Launch {
   uint64_t groups = 0;
   uint32_t group = 0;
 };
+
+class Graph;
+using GraphRef = std::shared_ptr<Graph>;
+class Steady;
 
 class Runtime {
  public:
@@ -63,14 +68,31 @@ class Runtime {
   virtual Status copy_in(StreamHandle stream, Address to, const void* from, uint64_t bytes) = 0;
   virtual Status copy_out(StreamHandle stream, void* to, Address from, uint64_t bytes) = 0;
   virtual Status copy_within(StreamHandle stream, Address to, Address from, uint64_t bytes) = 0;
+  // Whether copy_across can read memory of `from`, another device of this vendor, without the host.
+  virtual Status reaches(Runtime&, bool* out) {
+    *out = false;
+    return {};
+  }
+  // Reads `from` where it is; both devices stay open until it is done.
+  virtual Status copy_across(StreamHandle, Address, Runtime& from, Address, uint64_t) {
+    (void)from;
+    return TENON_UNIMPLEMENTED;  // nobody asks a device that reaches none
+  }
   // width: 1, 2 or 4 bytes, to which the address is aligned.
   virtual Status fill(StreamHandle stream, Address to, uint32_t pattern, uint32_t width,
                       uint64_t count) = 0;
 
   virtual Status launch(StreamHandle stream, kernelgen::LoadedText& code, const Launch& launch) = 0;
 
+  // Where the runs of a program are noted, to find those that repeat (steady.h); null: this runtime
+  // records no graphs.
+  virtual Steady* steady(kernelgen::LoadedText&) { return nullptr; }
+
   // Whether these bytes are memory of this device: INVALID_ARGUMENT or OUT_OF_RANGE with a reason.
   virtual Status check_memory(Address address, uint64_t bytes) = 0;
+  // Whether somebody else's stream is one of this device: INVALID_ARGUMENT with a reason. Runtimes
+  // that cannot tell take every one.
+  virtual Status check_stream(StreamHandle) { return {}; }
 };
 
 // The device is current as long as it lives.

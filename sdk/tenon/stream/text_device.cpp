@@ -3,22 +3,13 @@
 #include <cstring>
 
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/stream/steady.h"
 
 namespace tenon::stream {
 
 namespace {
 
 namespace kg = kernelgen;
-
-// What one kernel gets, for a start that may happen later.
-struct Start {
-  kg::LoadedText* code;
-  uint32_t kernel;
-  std::string name;
-  std::vector<uint64_t> arguments;
-  uint64_t groups;
-  uint32_t group;
-};
 
 // A result of a few bytes on its way to the host through pinned memory, so that the copy does not
 // stop the thread that submits it.
@@ -40,26 +31,26 @@ class Submission final : public kg::Submission {
     if (finished_) return;
     // Work whose fences have yet to call back was never handed over.
     const Current current(*device_.runtime);
-    if (!work_->held) (void)device_.runtime->stream_synchronize(work_->line->stream());
+    if (!work_->held) (void)wait_out(*device_.runtime, work_->line->stream());
     for (const Read& read : *reads_) device_.give_slot(read.slot);
   }
 
   void wait_for(std::span<const tenon_fence_point_t> points) { stream::wait_for(points, work_); }
 
+  // Kept until all of them are known: they may start as one.
   Status start(kg::LoadedText& code, const kg::KernelStart& s) override {
-    Start start{&code, s.kernel, std::string(s.name), {}, s.items / s.group, s.group};
-    for (const kg::MemoryRange& range : s.memory) start.arguments.push_back(address_of(range));
-    for (int64_t extent : s.extents) start.arguments.push_back(static_cast<uint64_t>(extent));
-    start.arguments.push_back(s.scratch.buffer != nullptr ? address_of(s.scratch) : 0);
-    const Current current(*device_.runtime);
-    TENON_TRY(current.status());
-    return put(*work_,
-               [this_work = work_.get(), timed = timed_, start = std::move(start)]() mutable {
-                 return run(*this_work, start, timed);
-               });
+    if (code_ != &code) TENON_TRY(put_launches());
+    code_ = &code;
+    OwnLaunch launch{s.kernel, std::string(s.name), {}, s.items / s.group, s.group};
+    for (const kg::MemoryRange& range : s.memory) launch.arguments.push_back(address_of(range));
+    for (int64_t extent : s.extents) launch.arguments.push_back(static_cast<uint64_t>(extent));
+    launch.arguments.push_back(s.scratch.buffer != nullptr ? address_of(s.scratch) : 0);
+    launches_.push_back(std::move(launch));
+    return {};
   }
 
   Status read(const kg::MemoryRange& from, void* to) override {
+    TENON_TRY(put_launches());
     const Current current(*device_.runtime);
     TENON_TRY(current.status());
     if (from.size_bytes > kSlotBytes)
@@ -74,6 +65,7 @@ class Submission final : public kg::Submission {
   }
 
   Status finish(tenon_fence_point_t signal, kg::Completion done) override {
+    TENON_TRY(put_launches());
     const Current current(*device_.runtime);
     TENON_TRY(current.status());
     // The slots go back with the completion, whether it is called or not.
@@ -114,26 +106,50 @@ class Submission final : public kg::Submission {
     return buffer_of(range.buffer)->address + range.offset_bytes;
   }
 
-  static Status run(Work& work, Start& start, bool timed) {
+  Status put_launches() {
+    if (launches_.empty()) return {};
+    const Current current(*device_.runtime);
+    TENON_TRY(current.status());
+    return put(*work_, [work = work_.get(), code = code_, timed = timed_,
+                        launches = std::exchange(launches_, {})]() mutable {
+      return timed ? run_timed(*work, *code, launches) : run(*work, *code, launches);
+    });
+  }
+
+  static Status run(Work& work, kg::LoadedText& code, std::span<OwnLaunch> launches) {
     Device& device = work.line->device();
     Runtime& runtime = *device.runtime;
     const StreamHandle stream = work.line->stream();
-    EventRef begin, end;
-    if (timed) {
+    Steady* const steady = runtime.steady(code);
+    if (GraphRef graph = steady == nullptr ? nullptr : steady->graph_of(device.name, launches)) {
+      work.graphs.push_back(graph);
+      const Status status = graph->launch(stream);
+      if (status.ok()) return status;
+      steady->give_up(device.name, status.code());
+    }
+    for (OwnLaunch& launch : launches) TENON_TRY(runtime.launch(stream, code, launch.get()));
+    return {};
+  }
+
+  static Status run_timed(Work& work, kg::LoadedText& code, std::span<OwnLaunch> launches) {
+    Device& device = work.line->device();
+    Runtime& runtime = *device.runtime;
+    const StreamHandle stream = work.line->stream();
+    for (OwnLaunch& launch : launches) {
+      EventRef begin, end;
       TENON_TRY(device.event(true, &begin));
       TENON_TRY(device.event(true, &end));
       TENON_TRY(runtime.event_record(begin->handle(), stream));
+      TENON_TRY(runtime.launch(stream, code, launch.get()));
+      TENON_TRY(runtime.event_record(end->handle(), stream));
+      work.timed.emplace_back(std::move(begin), std::move(end));
     }
-    TENON_TRY(
-        runtime.launch(stream, *start.code,
-                       {start.kernel, start.name, start.arguments, start.groups, start.group}));
-    if (!timed) return {};
-    TENON_TRY(runtime.event_record(end->handle(), stream));
-    work.timed.emplace_back(std::move(begin), std::move(end));
     return {};
   }
 
   Device& device_;
+  kg::LoadedText* code_ = nullptr;
+  std::vector<OwnLaunch> launches_;  // not put on the stream yet, all of code_
   const bool blocking_, timed_;
   bool finished_ = false;
   const std::shared_ptr<std::vector<Read>> reads_ = std::make_shared<std::vector<Read>>();

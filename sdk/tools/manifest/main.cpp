@@ -1,10 +1,13 @@
-// tenon-manifest --library L --input manifest.json.in --output F.plugin.json [--digest]
+// tenon-manifest --library L --input manifest.json.in --output F.plugin.json [--digest] [--static]
 //
-// Completes a hand-written manifest from the library itself: opens it, calls its query, and fills
-// in `library`, `abi`, `platform`, `build` and `provides`. Hand-written entries stay: a device that
-// the build machine lacks is listed by hand. With --digest it adds the library's sha256. If a
-// plugin refuses on this machine, the hand-written entries are kept, provided they say what it
-// provides.
+// Completes a hand-written manifest from the library itself: fills in `library`, `abi`, `platform`,
+// `build` and `provides`. Hand-written entries stay: a device that the build machine lacks is
+// listed by hand. With --digest it adds the library's sha256.
+//
+// A library for this machine is opened and asked by its query. If the plugin refuses here, the
+// hand-written entries are kept, provided they say what it provides. A library for another machine
+// is not run, nor is any with --static: its note (tenon/abi/note.h) says what it is, and the
+// hand-written part what it provides.
 #include <signal.h>
 #include <unistd.h>
 
@@ -26,16 +29,18 @@
 #include "core/host/discovery/requirements.h"
 #include "core/host/loading/library.h"
 #include "core/host/loading/tables.h"
+#include "sdk/tools/manifest/facts.h"
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using tenon::Result;
 using tenon::Status;
+using tenon::manifest::Json;
+using tenon::manifest::LibraryFile;
 
 struct Arguments {
   std::string library, input, output;
-  bool digest = false;
+  bool digest = false, is_static = false;
 };
 
 Result<Json> read_input(const std::string& path) {
@@ -105,27 +110,19 @@ void warn_without_devices(const Json& manifest, const tenon::host::AdoptedPlugin
   }
 }
 
-void fill_abi(Json& manifest, const tenon::host::AdoptedPlugin& plugin) {
+template <class Interfaces>
+void fill_abi(Json& manifest, uint32_t abi, const Interfaces& offered) {
   Json interfaces = Json::array();
-  for (const tenon::host::AdoptedInterface& offered : plugin.interfaces) {
-    interfaces.push_back({{"id", offered.id}, {"minor", offered.minor}});
-  }
-  manifest["abi"] = {{"major", plugin.record.abi >> 16},
-                     {"min_minor", plugin.record.abi & 0xffff},
-                     {"interfaces", interfaces}};
+  for (const auto& one : offered) interfaces.push_back({{"id", one.id}, {"minor", one.minor}});
+  manifest["abi"] = {{"major", abi >> 16}, {"min_minor", abi & 0xffff}, {"interfaces", interfaces}};
 }
 
-void fill_build(Json& manifest, const std::string& build_id) {
+void fill_build(Json& manifest, const LibraryFile& library, const std::string& build_id) {
   Json& platform = manifest["platform"];
-  if (!platform.contains("os")) platform["os"] = "linux";
-#if defined(__x86_64__)
-  platform["arch"] = "x86_64";
-#elif defined(__aarch64__)
-  platform["arch"] = "aarch64";
-#endif
+  if (!platform.contains("os")) platform["os"] = library.os;
+  platform["arch"] = library.arch;
   Json& build = manifest["build"];
   if (!build.contains("build_id")) build["build_id"] = build_id;
-  if (!tenon::host::host_sanitizer().empty()) build["sanitizer"] = tenon::host::host_sanitizer();
 }
 
 // A query that does not return must not hold up a build forever.
@@ -145,6 +142,46 @@ void crashed(int number) {
   ::raise(number);
 }
 
+// What a library for another machine says of itself.
+Status fill_from_note(const Arguments& arguments, const LibraryFile& file, const std::string& name,
+                      Json* manifest) {
+  if (file.note.name != name) {
+    return tenon::error(
+        TENON_INVALID_ARGUMENT, "P0803", "the library calls itself {}, and {} says {}",
+        tenon::quoted(file.note.name), tenon::quoted(arguments.input), tenon::quoted(name));
+  }
+  if (!manifest->contains("version")) (*manifest)["version"] = file.note.version;
+  fill_abi(*manifest, file.note.abi, file.note.interfaces);
+  fill_build(*manifest, file, file.note.build_id);
+  return tenon::manifest::complete_provides(file.note, arguments.input, manifest);
+}
+
+// What a library for this machine says when it is run.
+Status fill_from_query(const Arguments& arguments, const LibraryFile& file,
+                       const std::string& library, const std::string& name, Json* manifest) {
+  TENON_ASSIGN_OR_RETURN(tenon_plugin_query_t query, tenon::host::open_library(library));
+  Result<const tenon_plugin_t*> record =
+      tenon::host::ask_plugin(query, tenon::host::listing_host(), name);
+  tenon::host::AdoptedPlugin plugin;
+  if (!record.ok() && record.status().error_code() == "P0801" && says_provides(*manifest)) {
+    std::fprintf(stderr,
+                 "tenon-manifest: warning: %s\ntenon-manifest: the manifest keeps what %s says\n",
+                 record.status().text().c_str(), arguments.input.c_str());
+  } else {
+    TENON_RETURN_IF_ERROR(record.status());
+    TENON_ASSIGN_OR_RETURN(plugin, tenon::host::adopt_plugin(*record, name));
+    if (file.has_note) TENON_RETURN_IF_ERROR(tenon::manifest::check_note(file.note, plugin));
+    if (!manifest->contains("version")) (*manifest)["version"] = plugin.version;
+    fill_abi(*manifest, plugin.record.abi, plugin.interfaces);
+    fill_provides(*manifest, plugin);
+    warn_without_devices(*manifest, plugin, arguments.input);
+  }
+  fill_build(*manifest, file, plugin.build_id);
+  if (!tenon::host::host_sanitizer().empty())
+    (*manifest)["build"]["sanitizer"] = tenon::host::host_sanitizer();
+  return Status();
+}
+
 Status run(const Arguments& arguments) {
   TENON_ASSIGN_OR_RETURN(Json manifest, read_input(arguments.input));
   if (!manifest.contains("name") || !manifest["name"].is_string()) {
@@ -153,30 +190,16 @@ Status run(const Arguments& arguments) {
   }
   const std::string name = manifest["name"].get<std::string>();
   TENON_ASSIGN_OR_RETURN(std::string library, tenon::real_path(arguments.library));
-  TENON_ASSIGN_OR_RETURN(tenon_plugin_query_t query, tenon::host::open_library(library));
-  Result<const tenon_plugin_t*> record =
-      tenon::host::ask_plugin(query, tenon::host::listing_host(), name);
-  const bool refused =
-      !record.ok() && record.status().error_code() == "P0801" && says_provides(manifest);
-  tenon::host::AdoptedPlugin plugin;
-  if (refused) {
-    std::fprintf(stderr,
-                 "tenon-manifest: warning: %s\ntenon-manifest: the manifest keeps what %s says\n",
-                 record.status().text().c_str(), arguments.input.c_str());
-  } else {
-    TENON_RETURN_IF_ERROR(record.status());
-    TENON_ASSIGN_OR_RETURN(plugin, tenon::host::adopt_plugin(*record, name));
-  }
+  TENON_ASSIGN_OR_RETURN(const LibraryFile file,
+                         tenon::manifest::read_library(library, arguments.is_static));
   if (!manifest.contains("schema")) manifest["schema"] = 1;
-  if (!manifest.contains("version") && !refused) manifest["version"] = plugin.version;
   if (!manifest.contains("library"))
     manifest["library"] = "./" + std::string(tenon::file_name_of(arguments.library));
-  if (!refused) {
-    fill_abi(manifest, plugin);
-    fill_provides(manifest, plugin);
-    warn_without_devices(manifest, plugin, arguments.input);
+  if (arguments.is_static || !file.for_this_machine) {
+    TENON_RETURN_IF_ERROR(fill_from_note(arguments, file, name, &manifest));
+  } else {
+    TENON_RETURN_IF_ERROR(fill_from_query(arguments, file, library, name, &manifest));
   }
-  fill_build(manifest, plugin.build_id);
   if (arguments.digest) {
     TENON_ASSIGN_OR_RETURN(tenon::File file, tenon::open_user_file(library));
     TENON_ASSIGN_OR_RETURN(auto region, tenon::map_file(file));
@@ -208,6 +231,8 @@ int main(int argc, char** argv) {
                                                : nullptr;
     if (flag == "--digest") {
       arguments.digest = true;
+    } else if (flag == "--static") {
+      arguments.is_static = true;
     } else if (target != nullptr && i + 1 < argc) {
       *target = argv[++i];
     } else {
@@ -219,7 +244,7 @@ int main(int argc, char** argv) {
   if (arguments.library.empty() || arguments.input.empty() || arguments.output.empty()) {
     std::fprintf(stderr,
                  "usage: tenon-manifest --library L --input manifest.json.in --output "
-                 "F.plugin.json [--digest]\n");
+                 "F.plugin.json [--digest] [--static]\n");
     return 2;
   }
   ::signal(SIGALRM, out_of_time);

@@ -384,7 +384,7 @@ class Generator {
     const bool exact = needs_exact(op);
     std::vector<Known> operands;
     for (uint32_t i = 0; i < op.operand_count; ++i) {
-      const tenon_operand_def_t& def = op.operands[i];
+      const tenon_operand_def_t& def = *tenon_op_operand(&op, i);
       if ((def.flags & (TENON_OPERAND_OPTIONAL | TENON_OPERAND_VARIADIC)) != 0) break;
       if (operands.empty()) {
         operands.push_back(
@@ -400,7 +400,7 @@ class Generator {
     if (kPeriodic.contains(view(op.name)) && !operands[0].exact && operands[0].largest > 30) return;
     std::vector<Attr> attrs;
     const int64_t rank = operands.empty() ? 0 : static_cast<int64_t>(operands[0].dims.size());
-    for (uint32_t i = 0; i < op.attr_count; ++i) guess(op.attrs[i], rank, &attrs);
+    for (uint32_t i = 0; i < op.attr_count; ++i) guess(*tenon_op_attr(&op, i), rank, &attrs);
     build(op, operands, attrs);
   }
   void guess(const tenon_attr_def_t& def, int64_t rank, std::vector<Attr>* attrs) {
@@ -656,7 +656,8 @@ std::vector<const tenon_op_def_t*> usable_ops(const tenon_host_registry_t& regis
   std::vector<const tenon_op_def_t*> ops;
   (void)registry.op_each(
       registry.self, &ops, [](void* self, const tenon_op_def_t* op, tenon_str_t) {
-        constexpr uint64_t kNot = TENON_TRAIT_ORDERED | TENON_TRAIT_DEFINES_SYMBOL;
+        constexpr uint64_t kNot =
+            TENON_TRAIT_ORDERED | TENON_TRAIT_DEFINES_SYMBOL | TENON_TRAIT_AMBIGUOUS;
         if ((op->traits & kNot) == 0 && (op->traits & TENON_TRAIT_PURE) != 0 &&
             !kLeftOut.contains(view(op->name))) {
           static_cast<std::vector<const tenon_op_def_t*>*>(self)->push_back(op);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <fmt/format.h>
 #include <tenon/abi/extract.h>
 #include <tenon/abi/inspect.h>
 #include <algorithm>
@@ -44,14 +45,11 @@ std::vector<std::string> calls_of(std::string_view pipeline) {
 
 // The first `count` passes, and what compilation needs.
 std::string prefix(const std::vector<std::string>& passes, size_t count) {
-  std::string text;
-  bool needed = true;
-  for (size_t i = 0; i < count; ++i) {
-    text += (text.empty() ? "" : ",") + passes[i];
-    needed &= !passes[i].starts_with(kNeeded);
-  }
-  if (needed) text += (text.empty() ? "" : ",") + std::string(kNeeded);
-  return text;
+  std::vector<std::string> taken(passes.begin(),
+                                 passes.begin() + static_cast<std::ptrdiff_t>(count));
+  const auto is_needed = [](const std::string& call) { return call.starts_with(kNeeded); };
+  if (std::ranges::none_of(taken, is_needed)) taken.emplace_back(kNeeded);
+  return fmt::format("{}", fmt::join(taken, ","));
 }
 
 std::string file_stem(const std::string& path) {
@@ -98,7 +96,7 @@ class Bisect {
       write_err(verdict.misuse);
       return kUsage;
     }
-    wanted_ = verdict;
+    fault_ = verdict;
     out("fault   {}\n", safe(verdict.message, 600));
     flush_out();
     if (int s = find_pass()) return s;
@@ -161,7 +159,7 @@ class Bisect {
     size_t right = 0, wrong = passes_.size();
     Verdict verdict;
     if (int s = ask(options_.model.model, prefix(passes_, 0), true, verdict)) return s;
-    if (verdict.same(wanted_)) {
+    if (verdict.same(fault_)) {
       out("pass    none: it fails without passes, so the device or the model is at fault\n");
       passes_of_part_ = passes_of_model_ = kNeeded;
       return kOk;
@@ -169,7 +167,7 @@ class Bisect {
     while (wrong - right > 1) {
       const size_t middle = (right + wrong) / 2;
       if (int s = ask(options_.model.model, prefix(passes_, middle), true, verdict)) return s;
-      (verdict.same(wanted_) ? wrong : right) = middle;
+      (verdict.same(fault_) ? wrong : right) = middle;
     }
     out("pass    {} is the first with which it fails ({} of {})\n", in_quotes(passes_[wrong - 1]),
         wrong, passes_.size());
@@ -190,8 +188,7 @@ class Bisect {
       return report(host_, code);
     if (before_.empty()) return kOk;
     Graph changed(host_);
-    std::string passes;
-    for (const std::string& call : before_) passes += (passes.empty() ? "" : ",") + call;
+    const std::string passes = fmt::format("{}", fmt::join(before_, ","));
     auto record = sized<tenon_passes_options_t>();
     tenon_code_t code = host_.graph->clone(host_.graph->self, graph.get(), changed.out());
     if (code == TENON_OK)
@@ -218,7 +215,7 @@ class Bisect {
     if (int s = write_file(host_, part_file(), bytes.text)) return s;
     Verdict verdict;
     if (int s = ask(part_file(), passes_of_part_, false, verdict)) return s;
-    fails = verdict.same(wanted_);
+    fails = verdict.same(fault_);
     if (fails) found_ = std::move(bytes.text);
     return kOk;
   }
@@ -292,14 +289,14 @@ class Bisect {
   // The fault shows only in the whole model: with its own inputs, or only with all of its nodes.
   int without_nodes() {
     out("node    not found: no part of the model shows the fault with random inputs\n");
-    tell_line(options_.model.model, passes_of_model_, true);
+    tell_command(options_.model.model, passes_of_model_, true);
     return kWrongResult;
   }
 
   // The command that shows the fault again, as a shell takes it.
-  void tell_line(const std::string& file, const std::string& passes, bool with_inputs) const {
+  void tell_command(const std::string& file, const std::string& passes, bool with_inputs) const {
     std::string line;
-    for (const std::string& word : trial_line(options_, file, passes, with_inputs))
+    for (const std::string& word : trial_command(options_, file, passes, with_inputs))
       line += (line.empty() ? "" : " ") + shell_word(word);
     out("try     {}\n", safe(line, 1 << 16));
   }
@@ -388,7 +385,7 @@ class Bisect {
     if (int s = write_file(host_, file, readable())) return s;
     out("wrote   {}: {} of {} nodes, after {} trials\n", safe(file, 4096), window.size(),
         all_.size(), asked_);
-    tell_line(file, passes_of_part_, false);
+    tell_command(file, passes_of_part_, false);
     return kWrongResult;
   }
 
@@ -408,7 +405,7 @@ class Bisect {
     // Constants that lie outside of the text would need a second file.
     return code != TENON_OK || text.text.find(" @ ") != std::string::npos
                ? found_
-               : "// " + std::string(safe(wanted_.message, 400)) + "\n" + text.text;
+               : "// " + std::string(safe(fault_.message, 400)) + "\n" + text.text;
   }
 
   const Host& host_;
@@ -420,7 +417,7 @@ class Bisect {
   std::vector<std::string> passes_, before_;
   std::string passes_of_part_, passes_of_model_, folder_;
   std::string found_;  // the smallest graph that fails, in the binary form
-  Verdict wanted_;
+  Verdict fault_;
   Nodes all_;
   std::vector<tenon_value_t> outputs_;
   size_t asked_ = 0;

@@ -143,7 +143,7 @@ class CacheCommand {
   int why() {
     std::vector<Asked> asked;
     const tenon_cache_lookup_sink_t sink = {
-        &asked, [](void* self, const tenon_cache_lookup_t* lookup) {
+        sizeof sink, 0, &asked, [](void* self, const tenon_cache_lookup_t* lookup) {
           static_cast<std::vector<Asked>*>(self)->push_back(
               {std::string(view(lookup->kind)), std::string(view(lookup->name)),
                std::string(view(lookup->difference)), lookup->found});

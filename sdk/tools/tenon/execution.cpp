@@ -360,9 +360,10 @@ std::string variants_of(std::string_view placement_json) {
     inputs += fmt::format("{}{} ({})", inputs.empty() ? "" : ", ", input.value("input", ""),
                           input.value("why", ""));
   }
-  std::string text = fmt::format("{} of at most {}: {}; by the values of {}",
-                                 told.value("variants", Json::array()).size(),
-                                 told.value("most", 0), rows, inputs);
+  std::string text =
+      fmt::format("{} of at most {}: {}; by {}", told.value("variants", Json::array()).size(),
+                  told.value("most", 0), rows,
+                  inputs.empty() ? "the sizes of inputs" : "the values of " + inputs);
   if (!told.value("general", false))
     text += "; none for all values: " + told.value("why_not_general", "");
   return text;

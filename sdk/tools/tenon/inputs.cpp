@@ -140,7 +140,7 @@ class Gather {
       int status = kOk;
     } found{input.name, input, {}};
     const tenon_file_tensor_sink_t sink = {
-        &found, [](void* self, const tenon_file_tensor_t* tensor) -> tenon_code_t {
+        sizeof sink, 0, &found, [](void* self, const tenon_file_tensor_t* tensor) -> tenon_code_t {
           auto& f = *static_cast<Found*>(self);
           const std::string_view name = view(tensor->name);
           const bool exact = name == f.wanted;

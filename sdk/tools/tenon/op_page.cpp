@@ -24,7 +24,8 @@ constexpr Trait kTraits[] = {{TENON_TRAIT_PRIMITIVE, "primitive"},
                              {TENON_TRAIT_SHAPE_ONLY, "shape-only"},
                              {TENON_TRAIT_DEFINES_SYMBOL, "defines a symbol"},
                              {TENON_TRAIT_ORDERED, "ordered"},
-                             {TENON_TRAIT_NO_RECOMPUTE, "never recomputed"}};
+                             {TENON_TRAIT_NO_RECOMPUTE, "never recomputed"},
+                             {TENON_TRAIT_AMBIGUOUS, "one of several right results"}};
 
 std::string traits_text(uint64_t traits) {
   std::string text;
@@ -107,7 +108,7 @@ std::string table(const std::vector<const char*>& head, const Rows& rows) {
 Rows operand_rows(const tenon_op_def_t& op) {
   Rows rows;
   for (uint32_t i = 0; i < op.operand_count; ++i) {
-    const tenon_operand_def_t& operand = op.operands[i];
+    const tenon_operand_def_t& operand = *tenon_op_operand(&op, i);
     rows.push_back({std::string(view(operand.name)), dtypes_text(operand.dtypes),
                     rank_text(operand), operand_notes(operand)});
   }
@@ -116,7 +117,7 @@ Rows operand_rows(const tenon_op_def_t& op) {
 Rows attr_rows(const tenon_op_def_t& op) {
   Rows rows;
   for (uint32_t i = 0; i < op.attr_count; ++i) {
-    const tenon_attr_def_t& attr = op.attrs[i];
+    const tenon_attr_def_t& attr = *tenon_op_attr(&op, i);
     std::string doc(view(attr.doc));
     if (attr.choices.size > 0) doc += fmt::format(" One of: {}.", view(attr.choices));
     rows.push_back({std::string(view(attr.name)), kind_text(attr.kind), default_text(attr), doc});
@@ -152,7 +153,7 @@ std::string accuracy_text(const tenon_op_def_t& op) {
 std::string op_signature(const tenon_op_def_t& op) {
   std::string text = std::string(view(op.name)) + "(";
   for (uint32_t i = 0; i < op.operand_count; ++i) {
-    const tenon_operand_def_t& operand = op.operands[i];
+    const tenon_operand_def_t& operand = *tenon_op_operand(&op, i);
     text += (i == 0 ? "" : ", ") + std::string(view(operand.name));
     if ((operand.flags & TENON_OPERAND_OPTIONAL) != 0) text += '?';
     if ((operand.flags & TENON_OPERAND_VARIADIC) != 0) text += "...";

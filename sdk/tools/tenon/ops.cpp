@@ -72,7 +72,7 @@ class Ops {
   std::string meant_by(const std::string& name) const {
     for (const Registered& r : ops_) {
       for (uint64_t i = 0; i < r.op->foreign_name_count; ++i) {
-        const tenon_foreign_name_t& other = r.op->foreign_names[i];
+        const tenon_foreign_name_t& other = *tenon_op_foreign_name(r.op, i);
         if (view(other.format) == TENON_FOREIGN_ALIAS && view(other.name) == name)
           return std::string(view(r.op->name));
       }
@@ -102,7 +102,7 @@ class Ops {
     for (uint32_t i = 0; i < op.operand_count; ++i) {
       Json one = Json::array();
       for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
-        if (is_in(d, op.operands[i].dtypes)) one.push_back(dtype_name(d));
+        if (is_in(d, tenon_op_operand(&op, i)->dtypes)) one.push_back(dtype_name(d));
       }
       all.push_back(one);
     }

@@ -3,11 +3,9 @@
 
 #include <time.h>
 
+#include <fmt/format.h>
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <sstream>
 
 #include "sdk/tools/tenon/console.h"
 #include "sdk/tools/tenon/execution.h"
@@ -65,13 +63,11 @@ class Collector {
   }
 
   std::string options_text() const {
-    std::string text;
-    for (const auto* list : {&options_.dims, &options_.values, &options_.device_options}) {
-      for (const std::string& one : *list) text += (text.empty() ? "" : ", ") + one;
-    }
-    if (!options_.pipeline.empty())
-      text += (text.empty() ? "" : ", ") + ("passes " + options_.pipeline);
-    return text;
+    std::vector<std::string> all;
+    for (const auto* list : {&options_.dims, &options_.values, &options_.device_options})
+      all.insert(all.end(), list->begin(), list->end());
+    if (!options_.pipeline.empty()) all.push_back("passes " + options_.pipeline);
+    return fmt::format("{}", fmt::join(all, ", "));
   }
 
   // The program's name of a device is as `dump` takes it.

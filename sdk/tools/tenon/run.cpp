@@ -274,8 +274,9 @@ class Run {
           json_number(checks_[i].comparison.difference), json_number(checks_[i].comparison.scale),
           json_number(checks_[i].tolerance));
     }
-    out("{}], \"transferred_bytes\": {}, \"placement\": {}}}\n", json, info.transferred_bytes,
-        placement_);
+    out("{}], \"transferred_bytes\": {}, \"direct_bytes\": {}, \"filled_bytes\": {}, "
+        "\"placement\": {}}}\n",
+        json, info.transferred_bytes, info.direct_bytes, info.filled_bytes, placement_);
     return kOk;
   }
 

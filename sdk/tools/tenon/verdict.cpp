@@ -109,8 +109,8 @@ bool is_of_options(const std::string& code) {
 
 }  // namespace
 
-std::vector<std::string> trial_line(const BisectOptions& options, const std::string& file,
-                                    const std::string& passes, bool with_inputs) {
+std::vector<std::string> trial_command(const BisectOptions& options, const std::string& file,
+                                       const std::string& passes, bool with_inputs) {
   const RunOptions& o = options.model;
   std::vector<std::string> line = {"tenon",   "run",   file,       "--seed", std::to_string(o.seed),
                                    "--check", o.check, "--passes", passes};
@@ -133,7 +133,7 @@ std::vector<std::string> trial_line(const BisectOptions& options, const std::str
 Verdict verdict_of(const BisectOptions& options, const std::string& file, const std::string& passes,
                    bool with_inputs, int& status) {
   Verdict verdict;
-  std::vector<std::string> line = trial_line(options, file, passes, with_inputs);
+  std::vector<std::string> line = trial_command(options, file, passes, with_inputs);
   line.push_back("--json");
   Child child(line);
   std::string messages;

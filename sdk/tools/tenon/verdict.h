@@ -18,8 +18,8 @@ struct Verdict {
 
 // The words of the command that a trial runs, without those that only a program needs.
 // `with_inputs`: also those that name the model's own inputs and dims; a part of it has others.
-std::vector<std::string> trial_line(const BisectOptions& options, const std::string& file,
-                                    const std::string& passes, bool with_inputs);
+std::vector<std::string> trial_command(const BisectOptions& options, const std::string& file,
+                                       const std::string& passes, bool with_inputs);
 
 // Runs `file` after `passes`, and compares with options.check. Options of the model are passed on.
 // Ends with the status kInterrupted in `status` after Ctrl-C.

@@ -115,8 +115,8 @@ static int is_add(const tenon_kernel_call_t* call) {
       graphs->node_view(graphs->self, call->graph, call->anchor, &node) != TENON_OK)
     return 0;
   if (!same(host->sym_text(host->self, node.op), "add")) return 0;
-  return call->operand_count == 2 && call->operands[0].type.dtype == TENON_F32 &&
-         call->operands[1].type.dtype == TENON_F32;
+  return call->operand_count == 2 && tenon_kernel_operand(call, 0)->type.dtype == TENON_F32 &&
+         tenon_kernel_operand(call, 1)->type.dtype == TENON_F32;
 }
 static tenon_code_t kernel_query(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
                                  tenon_kernel_candidate_t* out) {
@@ -163,7 +163,7 @@ static tenon_code_t infer(void* self, const tenon_infer_t* q) {
 }
 static tenon_code_t reference(void* self, const tenon_eval_t* eval) {
   (void)self;
-  const tenon_array_t *x = &eval->inputs[0], *y = &eval->outputs[0];
+  const tenon_array_t *x = tenon_array_at(eval->inputs, 0), *y = tenon_array_at(eval->outputs, 0);
   int64_t index[4] = {0}, n = 1;
   for (uint32_t d = 0; d < x->rank; ++d) n *= x->dims[d];
   for (int64_t i = 0; i < n; ++i) {
@@ -220,6 +220,9 @@ static const tenon_op_def_t twice = {.size_bytes = sizeof twice,
                                      .result_count = 1,
                                      .constraint_count = 1,
                                      .example_count = 1,
+                                     .operand_bytes = sizeof operands[0],
+                                     .result_bytes = sizeof results[0],
+                                     .constraint_bytes = sizeof constraints[0],
                                      .infer = infer,
                                      .reference = reference,
                                      .decompose = decompose};
@@ -313,12 +316,13 @@ static const tenon_interface_t interfaces[] = {{STR(TENON_DEVICE_ID), 0, 0, &dev
                                                {STR(TENON_PASS_ID), 0, 0, &passes_table},
                                                {STR(TENON_FRONTEND_ID), 0, 0, &frontend}};
 static const tenon_plugin_t plugin = {.size_bytes = sizeof plugin,
-                                      .abi = TENON_ABI_VERSION,
+                                      .abi = TENON_TARGET_ABI,
                                       .name = STR("released"),
                                       .version = STR("0.1.0"),
                                       .build_id = STR("tests/abi/released"),
                                       .interfaces = interfaces,
-                                      .interface_count = 5};
+                                      .interface_count = 5,
+                                      .interface_bytes = sizeof(tenon_interface_t)};
 
 __attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t max_abi,
                                                                        const tenon_host_t* the_host,

@@ -33,14 +33,16 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host,
   static tenon_kernels_api_t kernels;
   static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
   static const tenon_plugin_t plugin = {sizeof plugin,
-                                        TENON_ABI_VERSION,
+                                        TENON_TARGET_ABI,
                                         TENON_STR("wrong-kernels"),
                                         TENON_STR("0.1.0"),
                                         TENON_STR(__VERSION__),
                                         NULL,
                                         interfaces,
                                         1,
-                                        NULL};
+                                        NULL,
+                                        sizeof interfaces[0],
+                                        0};
   tenon_code_t code = tenon_simple_kernels(host, "cpu", NULL, kKernels, 2, &kernels);
   if (code == TENON_OK) *out = &plugin;
   return (void)max_abi, code;

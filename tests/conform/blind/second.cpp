@@ -417,10 +417,11 @@ tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbol
   if (code != TENON_OK) return code;
   if (is("needs_four_bytes_less")) {
     for (uint32_t i = 0; i < out->output_count; ++i)
-      out->outputs[i].size_bytes_max -= std::min<uint64_t>(4, out->outputs[i].size_bytes_max);
+      tenon_need(out, i)->size_bytes_max -=
+          std::min<uint64_t>(4, tenon_need(out, i)->size_bytes_max);
   }
-  if (is("offers_any_alias") && out->output_count > 0) out->outputs[0].alias_input = 0;
-  if (is("alias_beyond_the_inputs") && out->output_count > 0) out->outputs[0].alias_input = 77;
+  if (is("offers_any_alias") && out->output_count > 0) tenon_need(out, 0)->alias_input = 0;
+  if (is("alias_beyond_the_inputs") && out->output_count > 0) tenon_need(out, 0)->alias_input = 77;
   if (is("lower_bound_above_the_workspace")) out->lower_bound_bytes = out->workspace_bytes + 64;
   return TENON_OK;
 }
@@ -433,26 +434,28 @@ void spoil(tenon_device_t* device, tenon_executable_t* executable, const tenon_c
   tenon_needs_t need{};
   need.size_bytes = sizeof need;
   need.output_count = call->output_count;
+  need.need_bytes = sizeof outputs[0];
   need.outputs = outputs.data();
   if (compile_next->needs(compile_next->self, executable, call->symbols, &need) != TENON_OK) return;
-  if (is("an_input_changes") && call->input_count > 0 && call->inputs[0].buffer) {
+  if (is("an_input_changes") && call->input_count > 0 && tenon_call_input(call, 0)->buffer) {
     unsigned char byte = 0;
-    if (device_copy(device, TENON_COPY_DEVICE_TO_HOST, call->inputs[0], 0, &byte, 1) == TENON_OK) {
+    if (device_copy(device, TENON_COPY_DEVICE_TO_HOST, *tenon_call_input(call, 0), 0, &byte, 1) ==
+        TENON_OK) {
       byte ^= 1;
-      device_copy(device, TENON_COPY_HOST_TO_DEVICE, call->inputs[0], 0, &byte, 1);
+      device_copy(device, TENON_COPY_HOST_TO_DEVICE, *tenon_call_input(call, 0), 0, &byte, 1);
     }
   }
   for (uint32_t i = 0; i < call->output_count; ++i) {
     const uint64_t bytes = need.outputs[i].size_bytes_max;
-    if (!call->outputs[i].buffer || bytes == TENON_SIZE_UNKNOWN || bytes < 4) continue;
+    if (!tenon_call_output(call, i)->buffer || bytes == TENON_SIZE_UNKNOWN || bytes < 4) continue;
     if (is("byte_behind_the_output")) {
       char mark = 0x5a;
-      device_copy(device, TENON_COPY_HOST_TO_DEVICE, call->outputs[i], bytes, &mark, 1);
+      device_copy(device, TENON_COPY_HOST_TO_DEVICE, *tenon_call_output(call, i), bytes, &mark, 1);
       continue;
     }
     std::vector<char> data(bytes);
-    if (device_copy(device, TENON_COPY_DEVICE_TO_HOST, call->outputs[i], 0, data.data(), bytes) !=
-        TENON_OK)
+    if (device_copy(device, TENON_COPY_DEVICE_TO_HOST, *tenon_call_output(call, i), 0, data.data(),
+                    bytes) != TENON_OK)
       continue;
     if (is("last_element_lost")) memset(data.data() + bytes - 4, 0, 4);
     if (is("low_bit_of_every_other_run") && ++calls % 2 == 0) data[0] ^= 1;
@@ -467,7 +470,8 @@ void spoil(tenon_device_t* device, tenon_executable_t* executable, const tenon_c
       if (is("three_digits") && fabsf(f) > 1e-30f && isfinite(f)) f *= 1.002f;
       memcpy(data.data() + at, &f, 4);
     }
-    device_copy(device, TENON_COPY_HOST_TO_DEVICE, call->outputs[i], 0, data.data(), bytes);
+    device_copy(device, TENON_COPY_HOST_TO_DEVICE, *tenon_call_output(call, i), 0, data.data(),
+                bytes);
   }
 }
 
@@ -479,11 +483,12 @@ tenon_code_t open_and_remember(void* self, uint32_t ordinal, tenon_device_t** ou
   return code;
 }
 
-void backwards(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, uint64_t end,
-               double flops, double bytes, uint32_t lane) {
+void backwards(void* self, const tenon_profile_event_t* given) {
   const auto* next = static_cast<const tenon_profile_sink_t*>(self);
-  next->event(next->self, is("events_without_name") ? tenon_str_t{} : name, origins,
-              is("events_end_before") ? end + 1 : begin, end, flops, bytes, lane);
+  tenon_profile_event_t event = *given;
+  if (is("events_without_name")) event.name = {};
+  if (is("events_end_before")) event.begin_ns = event.end_ns + 1;
+  next->event(next->self, &event);
 }
 
 bool spoils() {
@@ -499,7 +504,8 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
   tenon_call_t call = *given;
   if (is("profile_without_being_asked_for") && !call.profile)
     return fail(TENON_INTERNAL, "no profile");
-  const tenon_profile_sink_t sink{const_cast<tenon_profile_sink_t*>(call.profile), backwards};
+  const tenon_profile_sink_t sink{sizeof sink, 0, const_cast<tenon_profile_sink_t*>(call.profile),
+                                  backwards};
   if (call.profile && (is("events_without_name") || is("events_end_before"))) call.profile = &sink;
   if (is("one_at_a_time_or_not_at_all")) {
     static std::atomic_flag busy = ATOMIC_FLAG_INIT;

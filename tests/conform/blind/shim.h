@@ -94,7 +94,10 @@ tenon_code_t stand_in_front(uint32_t max_abi, Front* front) {
   const tenon_plugin_t* base = nullptr;
   if (const tenon_code_t code = query(max_abi, host, &base); code != TENON_OK) return code;
   front->plugin = *base;
-  front->interfaces.assign(base->interfaces, base->interfaces + base->interface_count);
+  for (uint64_t i = 0; i < base->interface_count; ++i)
+    front->interfaces.push_back(*static_cast<const tenon_interface_t*>(
+        tenon_record_at(base->interfaces, i, base->interface_bytes)));
+  front->plugin.interface_bytes = sizeof(tenon_interface_t);
   return TENON_OK;
 }
 

@@ -1185,7 +1185,7 @@ tenon_code_t needs(void*, tenon_executable_t* executable, tenon_symbols_t symbol
   }
   const Executable e = facts(executable);
   for (uint32_t i = 0; i < out->output_count; ++i) {
-    tenon_output_need_t& o = out->outputs[i];
+    tenon_output_need_t& o = *tenon_need(out, i);
     if (o.size_bytes_max != TENON_SIZE_UNKNOWN && o.size_bytes_max > UINT32_MAX &&
         is("needs_of_32_bits"))
       o.size_bytes_max &= UINT32_MAX;
@@ -1438,6 +1438,7 @@ std::vector<uint64_t> output_bytes(tenon_executable_t* executable, const tenon_c
   tenon_needs_t need{};
   need.size_bytes = sizeof need;
   need.output_count = call->output_count;
+  need.need_bytes = sizeof outputs[0];
   need.outputs = outputs.data();
   std::vector<uint64_t> sizes(call->output_count, TENON_SIZE_UNKNOWN);
   if (call->output_count != e.facts.outputs.size() ||
@@ -1452,8 +1453,9 @@ struct Told {
   tenon_profile_sink_t mine;
 };
 
-void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, uint64_t end,
-           double flops, double bytes, uint32_t lane) {
+void event(void* self, const tenon_profile_event_t* given) {
+  tenon_profile_event_t e = *given;
+  uint64_t &begin = e.begin_ns, &end = e.end_ns;
   const Told& t = *static_cast<Told*>(self);
   fired();
   if (is_word("events_of_the_wall_clock")) {
@@ -1465,16 +1467,16 @@ void event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, ui
   }
   if (is_word("events_in_microseconds")) begin /= 1000, end /= 1000;
   if (is_word("events_told_later")) {
-    std::thread([next = *t.next, n = std::string(name.data ? name.data : "", name.size),
-                 o = std::string(origins.data ? origins.data : "", origins.size), begin, end, flops,
-                 bytes, lane] {
+    std::thread([next = *t.next, n = std::string(e.name.data ? e.name.data : "", e.name.size),
+                 o = std::string(e.origins.data ? e.origins.data : "", e.origins.size),
+                 e]() mutable {
       sleep_ms(20);
-      next.event(next.self, {n.data(), n.size()}, {o.data(), o.size()}, begin, end, flops, bytes,
-                 lane);
+      e.name = {n.data(), n.size()}, e.origins = {o.data(), o.size()};
+      next.event(next.self, &e);
     }).detach();
     return;
   }
-  t.next->event(t.next->self, name, origins, begin, end, flops, bytes, lane);
+  t.next->event(t.next->self, &e);
 }
 
 tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* given) {
@@ -1483,7 +1485,7 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
   if (call.profile && (is_word("events_of_the_wall_clock") || is_word("events_in_microseconds") ||
                        is_word("events_told_later"))) {
     auto* t = new Told{call.profile, {}};
-    t->mine = {t, event};
+    t->mine = {sizeof t->mine, 0, t, event};
     call.profile = &t->mine;
   }
   static std::atomic<int> wrong{0};
@@ -1533,8 +1535,12 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
     kept.push_back(malloc(64 << 10));
     memset(kept.back(), 1, 64 << 10);
   }
-  std::vector<tenon_span_t> ins(call.inputs, call.inputs + call.input_count),
-      outs(call.outputs, call.outputs + call.output_count);
+  std::vector<tenon_span_t> ins, outs;
+  for (uint32_t i = 0; i < call.input_count; ++i) ins.push_back(*tenon_call_input(&call, i));
+  for (uint32_t i = 0; i < call.output_count; ++i) outs.push_back(*tenon_call_output(&call, i));
+  call.inputs = ins.data();
+  call.outputs = outs.data();
+  call.span_bytes = sizeof(tenon_span_t);
   if (is_word("output_offset_ignored")) {
     for (auto& o : outs) {
       if (o.offset_bytes) fired(), o.offset_bytes = 0;
@@ -1628,7 +1634,7 @@ tenon_code_t execute(void*, tenon_executable_t* executable, const tenon_call_t* 
         std::vector<char> bytes;
         if (k >= o.operands.size() || o.operands[k].input < 0) return bytes;
         const int64_t n = elements(o.operands[k]);
-        const tenon_span_t& span = given->inputs[o.operands[k].input];
+        const tenon_span_t& span = *tenon_call_input(given, o.operands[k].input);
         bytes.resize(n >= 0 ? n * bytes_of(o.operands[k].dtype)
                             : data.size() / bytes_of(o.dtype) * bytes_of(o.operands[k].dtype));
         if (!span.buffer || device_copy(e.device, TENON_COPY_DEVICE_TO_HOST, span, 0, bytes.data(),

@@ -339,6 +339,7 @@ static tenon_code_t run_copy(const work_t* work) {
     if (copy.length_bytes > size - at) copy.length_bytes = size - at;
     copy.from_offset_bytes = at;
   }
+  if (is("across_ignores_offset") && copy.from_device != NULL) copy.from_offset_bytes = 0;
   if (is("async_ignores_offset")) copy.from_offset_bytes = 0;
   if (is("async_low_byte") && copy.direction == TENON_COPY_FILL) copy.pattern_bytes = 1;
   if (is("async_loses_tail") && copy.direction == TENON_COPY_DEVICE_TO_DEVICE &&
@@ -364,7 +365,7 @@ static void finish(const work_t* work, tenon_code_t code) {
 static tenon_code_t perform(const work_t* work) {
   const int empty = work->run == NULL && work->copy.length_bytes == 0;
   uint32_t count =
-      is("ignores_waits") ||
+      is("ignores_waits") || (is("across_does_not_wait") && work->copy.from_device != NULL) ||
               (is("other_queues_do_not_wait") && work->run != NULL && work->on_other_queue) ||
               (empty && is("empty_does_not_wait")) ||
               (is("execute_ignores_waits") && work->run != NULL)
@@ -616,9 +617,16 @@ tenon_code_t sync_device(void* self, tenon_device_t* device) {
   return (void)self, code == TENON_OK ? code : fail(code, "work that was submitted failed");
 }
 
+/* Memory of the host, which both devices use. */
+static tenon_code_t reaches(void* self, tenon_queue_t* queue, tenon_device_t* from, uint32_t* out) {
+  static int asked;
+  *out = !(is("reaches_once") && asked++ != 0);
+  return (void)self, (void)queue, (void)from, TENON_OK;
+}
+
 const tenon_queue_api_t queue_api = {sizeof queue_api, NULL,         queue_create,  queue_destroy,
                                      copy_async,       fence_create, fence_destroy, fence_query,
-                                     fence_signal,     fence_wait};
+                                     fence_signal,     fence_wait,   reaches};
 
 /* ---- The query ---- */
 
@@ -635,14 +643,16 @@ static tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &dev
                                          {TENON_STR(TENON_COMPILE_ID), 0, 0, &compile_api}};
 #endif
 static const tenon_plugin_t plugin = {sizeof plugin,
-                                      TENON_ABI_VERSION,
+                                      TENON_TARGET_ABI,
                                       TENON_STR("async"),
                                       TENON_STR("0.1.0"),
                                       TENON_STR(__VERSION__),
                                       NULL,
                                       interfaces,
                                       4,
-                                      NULL};
+                                      NULL,
+                                      sizeof interfaces[0],
+                                      0};
 
 TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                              const tenon_plugin_t** out) {

@@ -278,6 +278,8 @@ static tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph
   (void)self, (void)target, (void)options;
   graphs->graph_view(graphs->self, graph, &whole);
   graphs->region_view(graphs->self, graph, whole.main, &region);
+  if (is("concrete_sizes") && region.symbol_count != 0)
+    return fail(TENON_UNIMPLEMENTED, "concrete sizes alone");
   if (is("compiles_two_at_most") && region.node_count > 2)
     return fail(TENON_UNIMPLEMENTED, "two nodes at most");
   tenon_node_t pattern[3];
@@ -310,7 +312,12 @@ static tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph
     if (!view_value(graph, v, &view) || view.kind != TENON_VALUE_CONSTANT) continue;
     uint64_t size = 0;
     const void* data = NULL;
-    if (graphs->blob_data(graphs->self, view.blob, &data, &size) == TENON_OK) constant_data = data;
+    if (graphs->blob_data(graphs->self, view.blob, &data, &size) == TENON_OK)
+      constant_data = data;
+    else if (is("late_needs_bytes")) {
+      free(number), free(values);
+      return TENON_FAILED_PRECONDITION;
+    }
     number[v] = n;
     set_type(graph, &region, v, &values[n++]);
     ++head.constants;
@@ -426,6 +433,16 @@ static tenon_code_t fits(void* self, tenon_str_t target, const void* bytes, uint
   return is("fits_silently") ? TENON_FAILED_PRECONDITION : fail(TENON_FAILED_PRECONDITION, fault);
 }
 
+/* The constant that the first load of this artifact got. */
+static tenon_blob_t* first_of_artifact(const head_t* head, uint32_t i, tenon_blob_t* now) {
+  static tenon_blob_t* kept[8];
+  static uint64_t digests[8];
+  if (digests[i] == head->digest) return kept[i];
+  graphs->blob_retain(graphs->self, now);
+  digests[i] = head->digest;
+  return kept[i] = now;
+}
+
 static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size,
                          tenon_blob_t* const* constants, uint32_t constant_count,
                          tenon_executable_t** out) {
@@ -458,6 +475,7 @@ static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, 
     uint64_t bytes_of_blob = 0;
     const void* data = NULL;
     exe->blobs[i] = constants[is("constants_reversed") ? constant_count - 1 - i : i];
+    if (is("late_keeps_first") && i < 8) exe->blobs[i] = first_of_artifact(head, i, exe->blobs[i]);
     if (!is("keeps_unretained")) graphs->blob_retain(graphs->self, exe->blobs[i]);
     graphs->blob_data(graphs->self, exe->blobs[i], &data, &bytes_of_blob);
     exe->constants[i] = data;
@@ -561,16 +579,17 @@ static tenon_code_t needs(void* self, tenon_executable_t* exe, tenon_symbols_t s
     usleep(500);
     symbols.values = shared;
   }
+  if (is("assumes_need_size")) out->need_bytes = sizeof(tenon_output_need_t);
   for (uint32_t y = 0; y < exe->head->yields && y < out->output_count; ++y) {
     const value_t* value = &exe->values[exe->yields[y]];
     for (uint32_t i = 0; i < value->rank; ++i)
-      out->outputs[y].dims[i] =
+      tenon_need(out, y)->dims[i] =
           dim_of(exe, value->dims[is("needs_turns_dims") ? value->rank - 1 - i : i], symbols);
-    out->outputs[y].size_bytes_max =
+    tenon_need(out, y)->size_bytes_max =
         elements(exe, value, symbols) * 4 - (is("needs_too_little") ? 4 : 0);
     if (is("needs_of_32_bits"))
-      out->outputs[y].size_bytes_max = (uint32_t)out->outputs[y].size_bytes_max;
-    out->outputs[y].alias_input = is("alias_unknown") ? 99 : alias_of(exe, y);
+      tenon_need(out, y)->size_bytes_max = (uint32_t)tenon_need(out, y)->size_bytes_max;
+    tenon_need(out, y)->alias_input = is("alias_unknown") ? 99 : alias_of(exe, y);
   }
   out->workspace_bytes = workspace_of(exe, symbols);
   if (is("workspace_too_small") && out->workspace_bytes != 0) out->workspace_bytes -= ALIGNMENT;
@@ -648,8 +667,12 @@ static void tell_event(const tenon_profile_sink_t* sink, uint64_t begin_ns);
 static void* tell_later(void* unused) {
   usleep(20000);
   const tenon_str_t name = {"late", 4}, origins = {"", 0};
-  told_later.sink->event(told_later.sink->self, name, origins, told_later.begin_ns, now_ns(), 0, 0,
-                         0);
+  const tenon_profile_event_t event = {.size_bytes = sizeof event,
+                                       .name = name,
+                                       .origins = origins,
+                                       .begin_ns = told_later.begin_ns,
+                                       .end_ns = now_ns()};
+  told_later.sink->event(told_later.sink->self, &event);
   return unused;
 }
 
@@ -664,7 +687,12 @@ static void tell_event(const tenon_profile_sink_t* sink, uint64_t begin_ns) {
   }
   const uint64_t end_ns = now_ns();
   if (is("profile_backwards")) begin_ns = end_ns + 1;
-  sink->event(sink->self, name, origins, begin_ns, end_ns, 0, 0, 0);
+  const tenon_profile_event_t event = {.size_bytes = sizeof event,
+                                       .name = name,
+                                       .origins = origins,
+                                       .begin_ns = begin_ns,
+                                       .end_ns = end_ns};
+  sink->event(sink->self, &event);
 }
 
 static tenon_code_t perform(void* argument) {
@@ -678,16 +706,15 @@ static tenon_code_t perform(void* argument) {
   if (is("together_in_other_bits"))
     __atomic_add_fetch(&together, 1, __ATOMIC_RELAXED), usleep(2000);
   float** data = calloc(value_count(exe) + 1, sizeof *data);
-  for (uint32_t i = 0; i < head->arguments; ++i) data[i] = span_data(&call->inputs[i]);
+  for (uint32_t i = 0; i < head->arguments; ++i) data[i] = span_data(tenon_call_input(call, i));
   for (uint32_t i = 0; i < head->constants; ++i)
     data[head->arguments + i] = (float*)exe->constants[i];
   uint64_t at = 0;
   for (uint32_t i = first_node(exe); i < value_count(exe); ++i) {
     const value_t* node = &exe->values[i];
     const uint64_t count = elements(exe, node, call->symbols);
-    data[i] = count == 0
-                  ? NULL
-                  : (float*)(call->workspace.buffer->data + call->workspace.offset_bytes + at);
+    data[i] =
+        count == 0 ? NULL : (float*)(call->workspace->data + call->workspace_offset_bytes + at);
     const int twice = node->a != node->b && data[node->a] == data[node->b];
     if (is("one_buffer_counts_once") && twice && count != 0)
       memset(data[i], 0, count * 4);
@@ -704,7 +731,7 @@ static tenon_code_t perform(void* argument) {
   for (uint32_t y = 0; y < head->yields; ++y) {
     const value_t* value = &exe->values[exe->yields[y]];
     uint64_t count = elements(exe, value, call->symbols);
-    float* to = count == 0 ? NULL : span_data(&call->outputs[y]);
+    float* to = count == 0 ? NULL : span_data(tenon_call_output(call, y));
     if (count == 0) continue;
     if (is("alias_breaks")) {
       const uint32_t alias = alias_of(exe, y);
@@ -739,7 +766,7 @@ static tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_cal
     if (is("failing_signals")) fence_set(&call->signal);
     if (is("failing_fails_fence")) fence_fail(&call->signal, TENON_INVALID_ARGUMENT);
     if (is("failing_writes") && call->output_count != 0)
-      memset(call->outputs[0].buffer->data + call->outputs[0].offset_bytes, 0, 4);
+      memset(span_data(tenon_call_output(call, 0)), 0, 4);
     exe->sulks = 1;
     return fail(TENON_INVALID_ARGUMENT, "another number of inputs, outputs or symbols");
   }
@@ -760,13 +787,19 @@ static tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_cal
   if (call->symbols.count != 0)
     memcpy(job->symbols, call->symbols.values, call->symbols.count * sizeof(int64_t));
   job->call.symbols.values = job->symbols;
-  for (uint32_t i = 0; i < call->input_count; ++i) job->spans[i] = call->inputs[i];
+  const uint32_t step = is("assumes_span_size") ? sizeof(tenon_span_t) : call->span_bytes;
+  for (uint32_t i = 0; i < call->input_count; ++i)
+    job->spans[i] = *(const tenon_span_t*)tenon_record_at(call->inputs, i, step);
   for (uint32_t i = 0; i < call->output_count; ++i)
-    job->spans[call->input_count + i] = call->outputs[i];
+    job->spans[call->input_count + i] =
+        *(const tenon_span_t*)tenon_record_at(call->outputs, i, step);
+  job->call.span_bytes = sizeof(tenon_span_t);
   job->call.inputs = job->spans;
   job->call.outputs = job->spans + call->input_count;
   if (is("keeps_symbols")) job->call.symbols.values = call->symbols.values;
-  if (is("keeps_spans")) job->call.inputs = call->inputs, job->call.outputs = call->outputs;
+  if (is("keeps_spans"))
+    job->call.inputs = call->inputs, job->call.outputs = call->outputs,
+    job->call.span_bytes = call->span_bytes;
   if (call->queue != NULL)
     return queue_submit(call->queue, call->waits, call->wait_count, call->signal, perform, job);
   if (is("execute_returns_early")) {
@@ -793,8 +826,10 @@ static tenon_code_t dump(void* self, tenon_artifact_t* artifact, tenon_str_t wha
 static tenon_code_t properties(void* self, tenon_str_t target, tenon_compile_properties_t* out) {
   static int calls;
   (void)self, (void)target;
-  tenon_compile_properties_t made = {sizeof made, TENON_COMPILE_SAME_BITS};
+  tenon_compile_properties_t made = {sizeof made,
+                                     TENON_COMPILE_SAME_BITS | TENON_COMPILE_LATE_CONSTANTS};
   if (TAKES_PATTERNS) made.flags |= TENON_COMPILE_ONE_LONG_CALL;
+  if (is("concrete_sizes") || is("concrete_and_symbolic")) made.flags |= TENON_COMPILE_STATIC;
   if (is("properties_unknown")) made.flags |= 64;
   if (is("properties_change") && calls++ != 0) made.flags = 0;
   if (is("properties_fail")) return fail(TENON_UNAVAILABLE, "ask another time");

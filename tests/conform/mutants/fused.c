@@ -123,14 +123,16 @@ __attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t 
   static tenon_kernels_api_t kernels;
   static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
   static const tenon_plugin_t plugin = {sizeof plugin,
-                                        TENON_ABI_VERSION,
+                                        TENON_TARGET_ABI,
                                         TENON_STR("mutant_fused"),
                                         TENON_STR("0.1.0"),
                                         TENON_STR(__VERSION__),
                                         NULL,
                                         interfaces,
                                         1,
-                                        NULL};
+                                        NULL,
+                                        sizeof interfaces[0],
+                                        0};
   tenon_simple_kernels_in(&set, NULL, host, "cpu", NULL, NULL, 0, &kernels);
   kernels.query = query;
   kernels.create = create;

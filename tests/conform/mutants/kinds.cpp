@@ -469,7 +469,8 @@ tenon_code_t symbol(void*, tenon_module_t*, tenon_str_t, void**) {
 }
 void release(void*, tenon_module_t*) {}
 const tenon_toolchain_api_t toolchain = {
-    sizeof toolchain, nullptr, str("mutant-tc"), str("mutant-c"), build, load, symbol, release};
+    sizeof toolchain, nullptr, str("mutant-tc"), str("mutant-c"), str("1"), build, load,
+    symbol,           release};
 
 Status make() {
   make_op();

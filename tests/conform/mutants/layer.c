@@ -87,8 +87,8 @@ static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, con
   counter_t* c = calloc(1, sizeof *c);
   newest = c;
   for (uint32_t i = 0; i < subject->interface_count; ++i) {
-    if (same(subject->interfaces[i].id, TENON_DEVICE_ID)) {
-      c->next = subject->interfaces[i].table;
+    if (same(tenon_layer_interface(subject, i)->id, TENON_DEVICE_ID)) {
+      c->next = tenon_layer_interface(subject, i)->table;
       c->table = (tenon_device_api_t){
           .size_bytes = sizeof c->table, .self = c, .alloc = alloc, .free = free_buffer};
       if (is("calls_at_attach")) {
@@ -97,8 +97,8 @@ static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, con
       }
       if (is("no_size")) c->table.size_bytes = 0;
       out[i] = &c->table;
-    } else if (same(subject->interfaces[i].id, TENON_QUEUE_ID)) {
-      c->next_queue = subject->interfaces[i].table;
+    } else if (same(tenon_layer_interface(subject, i)->id, TENON_QUEUE_ID)) {
+      c->next_queue = tenon_layer_interface(subject, i)->table;
       c->queue_table = (tenon_queue_api_t){
           .size_bytes = sizeof c->queue_table, .self = c, .fence_signal = fence_signal};
       out[i] = &c->queue_table;
@@ -113,14 +113,16 @@ static tenon_code_t attach(void* self, const tenon_layer_subject_t* subject, con
 static const tenon_layer_api_t layer = {sizeof layer, 0, NULL, TENON_STR("counter"), attach};
 static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_LAYER_ID), 0, 0, &layer}};
 static const tenon_plugin_t plugin = {sizeof plugin,
-                                      TENON_ABI_VERSION,
+                                      TENON_TARGET_ABI,
                                       TENON_STR("counter"),
                                       TENON_STR("0.1.0"),
                                       TENON_STR(__VERSION__),
                                       NULL,
                                       interfaces,
                                       1,
-                                      NULL};
+                                      NULL,
+                                      sizeof interfaces[0],
+                                      0};
 
 __attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t max_abi,
                                                                        const tenon_host_t* the_host,

@@ -476,9 +476,16 @@ static const tenon_simple_kernel_t kSelectAll = {"select", 1u << TENON_PRED | 1u
 enum { KERNELS = sizeof kKernels / sizeof kKernels[0] };
 /* Type rules that the table cannot express: select gives f32, a conversion goes from f32 to i32. */
 static int is_taken(const tenon_kernel_call_t* call) {
-  const tenon_dtype_t from = call->operands[0].type.dtype, to = call->results[0].dtype;
+  const tenon_dtype_t from = tenon_kernel_operand(call, 0)->type.dtype, to = call->results[0].dtype;
   return from == TENON_PRED ? to == TENON_F32
                             : call->operand_count != 1 || (from == TENON_F32 && to == TENON_I32);
+}
+
+/* A call as a plugin sees it that takes the size of a record for granted. */
+static tenon_kernel_call_t as_assumed(const tenon_kernel_call_t* call) {
+  tenon_kernel_call_t assumed = *call;
+  if (is("assumes_operand_size")) assumed.operand_bytes = sizeof(tenon_kernel_operand_t);
+  return assumed;
 }
 
 static tenon_code_t query_any(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
@@ -506,8 +513,9 @@ static tenon_code_t run_after_save(void* self, tenon_kernel_t* kernel,
  * number and its rank. */
 static tenon_kernels_api_t simple;
 
-static tenon_code_t query_parts(void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+static tenon_code_t query_parts(void* self, tenon_str_t target, const tenon_kernel_call_t* given,
                                 tenon_kernel_candidate_t* out) {
+  const tenon_kernel_call_t assumed = as_assumed(given), *call = &assumed;
   const tenon_code_t code = simple.query(self, target, call, out);
   if (code == TENON_OK && !is_taken(call))
     return tenon_simple_failure(host, TENON_UNIMPLEMENTED, "no kernel between these element types");
@@ -539,7 +547,7 @@ static tenon_code_t create_kernel(void* self, tenon_device_t* device,
   const tenon_code_t code = simple.create(self, device, call, out);
   if (code != TENON_OK) return code;
   tenon_simple_instance_t* instance = (tenon_simple_instance_t*)*out;
-  if (instance->kernel->run == select_each && call->operands[0].type.rank == 0 &&
+  if (instance->kernel->run == select_each && tenon_kernel_operand(call, 0)->type.rank == 0 &&
       !is("a_predicate_for_each"))
     instance->kernel = &kSelectAll;
   return TENON_OK;
@@ -591,14 +599,16 @@ static tenon_interface_t interfaces[4] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &de
                                           {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels},
                                           {TENON_STR(TENON_EXCHANGE_ID), 0, 0, &exchange}};
 static tenon_plugin_t plugin = {sizeof plugin,
-                                TENON_ABI_VERSION,
+                                TENON_TARGET_ABI,
                                 TENON_STR("mutant"),
                                 TENON_STR("0.1.0"),
                                 TENON_STR(__VERSION__),
                                 NULL,
                                 interfaces,
                                 3,
-                                shutdown};
+                                shutdown,
+                                sizeof interfaces[0],
+                                0};
 
 #ifdef EXTRA_EXPORT
 __attribute__((visibility("default"))) int second_symbol(void) {
@@ -626,6 +636,7 @@ static void mutate_record(void) {
     plain_run = kernels.run, kernels.run = run_after_save, kernels.save = save;
   if (is("other_abi")) plugin.abi = 7;
   if (is("short_table")) device_api.size_bytes = sizeof device_api - 8;
+  if (is("no_stride")) plugin.interface_bytes = 0;
   if (is("long_record_size")) plugin.size_bytes = sizeof plugin + 8;
   if (is("null_slot")) device_api.sync = NULL;
   if (is("id_without_major")) interfaces[1].id = (tenon_str_t)TENON_STR("tenon.kernels");

@@ -14,7 +14,7 @@ static int is(const char* mutant) {
 }
 
 static tenon_code_t suits(const tenon_simple_call_t* call, tenon_simple_plan_t* plan) {
-  const tenon_type_t* type = &call->call->operands[0].type;
+  const tenon_type_t* type = &tenon_kernel_operand(call->call, 0)->type;
   tenon_attr_t dim, descending;
   tenon_code_t code = tenon_simple_attr(call, "dim", &dim);
   if (code == TENON_OK) code = tenon_simple_attr(call, "descending", &descending);
@@ -57,14 +57,16 @@ __attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t 
   static tenon_kernels_api_t kernels;
   static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
   static const tenon_plugin_t plugin = {sizeof plugin,
-                                        TENON_ABI_VERSION,
+                                        TENON_TARGET_ABI,
                                         TENON_STR("mutant_set"),
                                         TENON_STR("0.1.0"),
                                         TENON_STR(__VERSION__),
                                         NULL,
                                         interfaces,
                                         1,
-                                        NULL};
+                                        NULL,
+                                        sizeof interfaces[0],
+                                        0};
   tenon_code_t code = tenon_simple_kernels(host, "cpu", NULL, kKernels, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;
   return (void)max_abi, code;

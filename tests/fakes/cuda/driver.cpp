@@ -30,6 +30,7 @@ Settings read_settings() {
     if (key == "version") s.version = static_cast<int>(value);
     if (key == "capability") s.capability = static_cast<int>(value);
     if (key == "pools") s.pools = static_cast<int>(value);
+    if (key == "peers") s.peers = static_cast<int>(value);
     if (key == "memory") s.memory = value;
   }
   s.devices = std::min(s.devices, kMostDevices);
@@ -88,10 +89,16 @@ const char* name_of(int result) {
       return "CUDA_ERROR_INVALID_HANDLE";
     case kNotFound:
       return "CUDA_ERROR_NOT_FOUND";
+    case kCaptureUnsupported:
+      return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
     case kIllegalAddress:
       return "CUDA_ERROR_ILLEGAL_ADDRESS";
     case kLaunchOutOfResources:
       return "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES";
+    case kPeerAccessUnsupported:
+      return "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED";
+    case kPeerAccessAlreadyEnabled:
+      return "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED";
     case kPeerAccessTooMany:
       return "CUDA_ERROR_TOO_MANY_PEERS";
     case kLaunchFailed:
@@ -137,10 +144,24 @@ Stream::~Stream() {
   thread_.join();
 }
 
-void Stream::put(std::function<void()> work) {
+void Stream::put(Work work) {
   const std::lock_guard lock(mutex_);
-  work_.push_back(std::move(work));
+  (capturing_ ? captured_.emplace_back() : work_.emplace_back()) = std::move(work);
   changed_.notify_all();
+}
+
+bool Stream::begin_capture() {
+  const std::lock_guard lock(mutex_);
+  return !std::exchange(capturing_, true);
+}
+bool Stream::end_capture(std::vector<Work>* out) {
+  const std::lock_guard lock(mutex_);
+  *out = std::exchange(captured_, {});
+  return std::exchange(capturing_, false);
+}
+bool Stream::capturing() {
+  const std::lock_guard lock(mutex_);
+  return capturing_;
 }
 
 void Stream::wait() {
@@ -189,6 +210,14 @@ int World::begin_call(const char* name) {
   return n == fail_at_ ? fail_code_.load() : lost_.load();
 }
 
+Stream* World::default_stream(Context* of) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  Stream*& stream = default_streams_[of];
+  if (stream == nullptr) stream = make(streams, of);
+  return stream;
+}
+
 void World::fail_in(uint64_t n, int code) {
   fail_code_ = code;
   fail_at_ = n == 0 ? 0 : calls_ + n;
@@ -202,7 +231,8 @@ void World::fail_calls(const std::string& name, int code) {
 
 uint64_t World::memory_in_use() {
   const std::lock_guard lock(mutex_);
-  return allocations_.size() + pinned_.size() + modules.size();
+  return allocations_.size() + pinned_.size() + modules.size() + graphs.size() +
+         runnable_graphs.size();
 }
 
 void World::lose(int code, const std::string& why) {
@@ -300,7 +330,7 @@ std::string World::report() {
   out << "calls " << calls_ << "\nallocations " << allocations_.size() << "\npinned "
       << pinned_.size() << "\nstreams " << streams.size() << "\nevents " << events.size()
       << "\nmodules " << modules.size() << "\npools " << pools.size() - kMostDevices
-      << "\ncontexts " << contexts << "\n";
+      << "\ncontexts " << contexts << "\ngraphs " << graphs.size() + runnable_graphs.size() << "\n";
   return out.str();
 }
 

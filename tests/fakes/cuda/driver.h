@@ -37,10 +37,13 @@ enum Result : int {
   kNotFound = 500,
   kIllegalAddress = 700,
   kLaunchOutOfResources = 701,
+  kPeerAccessUnsupported = 217,
+  kPeerAccessAlreadyEnabled = 704,
   kPeerAccessTooMany = 711,
   kLaunchFailed = 719,
   kSystemNotReady = 802,
   kSystemDriverMismatch = 803,
+  kCaptureUnsupported = 900,
   kUnknown = 999,
 };
 const char* name_of(int result);
@@ -49,7 +52,7 @@ constexpr int kMostDevices = 16;
 
 // FAKE_CUDA and its kin, read once.
 struct Settings {
-  int devices = 1, version = 12020, capability = 90, pools = 1;
+  int devices = 1, version = 12020, capability = 90, pools = 1, peers = 1;
   uint64_t memory = uint64_t{1} << 30;
   uint64_t fail_at = 0;
   std::string fail_name;
@@ -61,11 +64,13 @@ const Settings& settings();
 // A device's primary one, or one that a test makes. What is made in one works in that one.
 struct Context {
   int device = 0;
+  std::set<Context*> peers = {};  // whose memory it may access
 };
 
 struct Pool {
   int device;
   uint64_t threshold = 0;
+  std::set<int> peers = {};  // devices that may access it
 };
 
 // How often an event was recorded, and has happened. Work keeps it: an event may be destroyed while
@@ -104,16 +109,29 @@ class Stream {
   ~Stream();
   Context* const context;
 
-  void put(std::function<void()> work);
+  using Work = std::function<void()>;
+  void put(Work work);
   void wait();
+  // Work that is put there meanwhile is kept, and given out at the end. False: it records already,
+  // or does not.
+  bool begin_capture();
+  bool end_capture(std::vector<Work>* out);
+  bool capturing();
 
  private:
   void run();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
-  bool stopping_ = false, busy_ = false;
+  bool stopping_ = false, busy_ = false, capturing_ = false;
+  std::vector<Work> captured_;
   std::thread thread_;
+};
+
+// Recorded work; also what is made of it to be run.
+struct Graph {
+  Context* const context;
+  const std::vector<Stream::Work> work;
 };
 
 struct LoadedModule;
@@ -181,14 +199,19 @@ class World {
     delete static_cast<T*>(handle);
     return true;
   }
+  // Made on first use.
+  Stream* default_stream(Context* of);
   std::set<Stream*> streams;
   std::set<Event*> events;
   std::set<LoadedModule*> modules;
   std::set<Pool*> pools;
+  std::set<Graph*> graphs, runnable_graphs;
   std::set<Context*> made_contexts;
   std::array<Context, kMostDevices> primary;
   std::array<Pool, kMostDevices> default_pools;
   std::atomic<int> contexts{0};  // retained
+  std::mutex peers_mutex;        // guards `peers` of contexts and pools
+  std::atomic<uint64_t> peer_copies{0};
   std::atomic<bool> initialised{false};
 
   std::string report();
@@ -206,6 +229,7 @@ class World {
   std::mutex mutex_;
   std::map<uint64_t, Allocation> allocations_;
   std::map<void*, uint64_t> pinned_;
+  std::map<Context*, Stream*> default_streams_;
   uint64_t next_ = uint64_t{1} << 46;
   std::array<uint64_t, kMostDevices> used_ = {};
   std::string fail_name_ = settings().fail_name;

@@ -1,5 +1,5 @@
 // The exported functions. A call that releases something does so even if the tests make it fail, as
-// a driver does that reports an earlier error.
+// a driver does that reports an earlier error. A wait that they make fail has not waited.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -19,7 +19,8 @@ using namespace fake_cuda;
     if (!(condition)) return code; \
   } while (false)
 #define REQUIRE_CURRENT() REQUIRE(!current().empty(), kInvalidContext)
-#define REQUIRE_STREAM(stream) REQUIRE(world().has(world().streams, stream), kInvalidHandle)
+// 0 becomes the default stream of the context that is current.
+#define REQUIRE_STREAM(stream) REQUIRE(resolve(stream), kInvalidHandle)
 #define REQUIRE_EVENT(event) REQUIRE(world().has(world().events, event), kInvalidHandle)
 // Work on a stream is for the context that is current.
 #define REQUIRE_CURRENT_STREAM(stream) \
@@ -29,6 +30,8 @@ using namespace fake_cuda;
 
 namespace {
 
+std::atomic<uint64_t> graph_launches{0};
+
 World& world() {
   return World::get();
 }
@@ -37,6 +40,10 @@ Stream* stream_of(void* handle) {
 }
 Event* event_of(void* handle) {
   return static_cast<Event*>(handle);
+}
+bool resolve(void*& stream) {
+  if (stream == nullptr && !current().empty()) stream = world().default_stream(current().back());
+  return stream != nullptr && world().has(world().streams, stream);
 }
 int device_of(void* stream) {
   return stream_of(stream)->context->device;
@@ -208,10 +215,17 @@ EXPORT cuStreamDestroy_v2(void* stream) {
   return after(wanted, world().destroy(world().streams, stream) ? kSuccess : kInvalidHandle);
 }
 EXPORT cuStreamSynchronize(void* stream) {
-  const int wanted = world().begin_call(__func__);
+  BEGIN();
   REQUIRE_STREAM(stream);
+  REQUIRE(!stream_of(stream)->capturing(), kCaptureUnsupported);
   stream_of(stream)->wait();
-  return after(wanted, world().lost());
+  return world().lost();
+}
+EXPORT cuStreamGetCtx(void* stream, void** out) {
+  BEGIN();
+  REQUIRE_STREAM(stream);
+  *out = stream_of(stream)->context;
+  return kSuccess;
 }
 EXPORT cuStreamWaitEvent(void* stream, void* event, unsigned) {
   BEGIN();
@@ -244,10 +258,10 @@ EXPORT cuEventRecord(void* event, void* stream) {
   return kSuccess;
 }
 EXPORT cuEventSynchronize(void* event) {
-  const int wanted = world().begin_call(__func__);
+  BEGIN();
   REQUIRE_EVENT(event);
   event_of(event)->progress->wait();
-  return after(wanted, world().lost());
+  return world().lost();
 }
 EXPORT cuEventElapsedTime(float* out, void* from, void* to) {
   BEGIN();
@@ -415,6 +429,63 @@ EXPORT cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size
   });
   return kSuccess;
 }
+EXPORT cuDeviceCanAccessPeer(int* out, int device, int peer) {
+  BEGIN();
+  REQUIRE(is_device(device) && is_device(peer), kInvalidDevice);
+  *out = device != peer && settings().peers != 0;
+  return kSuccess;
+}
+EXPORT cuCtxEnablePeerAccess(void* peer, unsigned flags) {
+  BEGIN();
+  REQUIRE_CURRENT();
+  auto* const context = static_cast<Context*>(peer);
+  REQUIRE(flags == 0 && context != nullptr, kInvalidValue);
+  REQUIRE(context->device != current().back()->device && settings().peers != 0,
+          kPeerAccessUnsupported);
+  const std::lock_guard lock(world().peers_mutex);
+  return current().back()->peers.insert(context).second ? kSuccess : kPeerAccessAlreadyEnabled;
+}
+EXPORT cuMemPoolSetAccess(void* pool, const void* descriptions, size_t count) {
+  BEGIN();
+  REQUIRE(world().has(world().pools, pool), kInvalidHandle);
+  const int* const wanted = static_cast<const int*>(descriptions);
+  REQUIRE(count == 1 && wanted[0] == 1 && is_device(wanted[1]) && wanted[2] == 3, kInvalidValue);
+  const std::lock_guard lock(world().peers_mutex);
+  static_cast<Pool*>(pool)->peers.insert(wanted[1]);
+  return kSuccess;
+}
+// Stricter than a driver, which copies by way of the host where access was not given.
+EXPORT cuMemcpyPeerAsync(unsigned long long to, void* to_context, unsigned long long from,
+                         void* from_context, size_t bytes, void* stream) {
+  BEGIN();
+  REQUIRE_CURRENT_STREAM(stream);
+  auto* const target = static_cast<Context*>(to_context);
+  auto* const source = static_cast<Context*>(from_context);
+  REQUIRE(target == current().back() && source != nullptr, kInvalidContext);
+  const int here = target->device, there = source->device;
+  REQUIRE(world().range(there, from, bytes) != nullptr, kInvalidValue);
+  REQUIRE(world().range(here, to, bytes) != nullptr, kInvalidValue);
+  uint64_t begin = 0;
+  const World::Allocation* const holder = world().holder(from, &begin);
+  {
+    const std::lock_guard lock(world().peers_mutex);
+    REQUIRE(holder->pool != nullptr ? holder->pool->peers.contains(here)
+                                    : target->peers.contains(source),
+            kInvalidValue);
+  }
+  put(stream, [=] {
+    const unsigned char* const data = world().range(there, from, bytes);
+    unsigned char* const into = world().range(here, to, bytes);
+    if (data == nullptr || into == nullptr)
+      return world().lose(kIllegalAddress, "a copy of memory that was freed");
+    std::memcpy(into, data, bytes);
+  });
+  ++world().peer_copies;
+  return kSuccess;
+}
+extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_peer_copies() {
+  return world().peer_copies;
+}
 EXPORT cuMemsetD8Async(unsigned long long to, unsigned char value, size_t count, void* stream) {
   return fill(to, value, 1, count, stream);
 }
@@ -504,8 +575,60 @@ EXPORT cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned
   return kSuccess;
 }
 
+// ---- Graphs ----
+
+EXPORT cuStreamBeginCapture_v2(void* stream, int mode) {
+  BEGIN();
+  REQUIRE(stream != nullptr, kCaptureUnsupported);  // the default one
+  REQUIRE_STREAM(stream);
+  REQUIRE(mode >= 0 && mode <= 2, kInvalidValue);
+  return stream_of(stream)->begin_capture() ? kSuccess : kCaptureUnsupported;
+}
+EXPORT cuStreamEndCapture(void* stream, void** out) {
+  const int wanted = world().begin_call(__func__);
+  REQUIRE_STREAM(stream);
+  std::vector<Stream::Work> work;
+  REQUIRE(stream_of(stream)->end_capture(&work), kInvalidValue);
+  *out = nullptr;
+  if (wanted == kSuccess)
+    *out = world().make(world().graphs, Graph{stream_of(stream)->context, std::move(work)});
+  return wanted;
+}
+EXPORT cuGraphInstantiateWithFlags(void** out, void* graph, unsigned long long flags) {
+  BEGIN();
+  REQUIRE(world().has(world().graphs, graph) && flags == 0, kInvalidValue);
+  *out = world().make(world().runnable_graphs, *static_cast<Graph*>(graph));
+  return kSuccess;
+}
+EXPORT cuGraphLaunch(void* graph, void* stream) {
+  BEGIN();
+  REQUIRE_CURRENT_STREAM(stream);
+  REQUIRE(world().has(world().runnable_graphs, graph), kInvalidValue);
+  const auto* const made = static_cast<Graph*>(graph);
+  REQUIRE(made->context == stream_of(stream)->context, kInvalidContext);
+  ++graph_launches;
+  // The graph must live until it has run.
+  put(stream, [made] {
+    if (!world().has(world().runnable_graphs, const_cast<Graph*>(made)))
+      return world().lose(kIllegalAddress, "a graph was destroyed before it ran");
+    for (const Stream::Work& work : made->work) work();
+  });
+  return kSuccess;
+}
+EXPORT cuGraphDestroy(void* graph) {
+  const int wanted = world().begin_call(__func__);
+  return after(wanted, world().destroy(world().graphs, graph) ? kSuccess : kInvalidValue);
+}
+EXPORT cuGraphExecDestroy(void* graph) {
+  const int wanted = world().begin_call(__func__);
+  return after(wanted, world().destroy(world().runnable_graphs, graph) ? kSuccess : kInvalidValue);
+}
+
 // ---- For tests ----
 
+extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_graph_launches() {
+  return graph_launches;
+}
 extern "C" __attribute__((visibility("default"))) void fake_cuda_fail_in(uint64_t n, int code) {
   world().fail_in(n, code);
 }
@@ -521,6 +644,18 @@ extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_map(uint64_
   uint64_t at = 0;
   (void)world().alloc(mapping * count, std::move(made), &at);
   return at;
+}
+// For stand-ins of the vendor's libraries: work on a stream of the context that is current, and the
+// bytes of its device's memory. Work of a lost context is done, so that what it owns is freed; null
+// are bytes that are none.
+extern "C" __attribute__((visibility("default"))) void fake_cuda_put(
+    void* stream, void (*work)(void* stream, void* data), void* data) {
+  if (resolve(stream)) stream_of(stream)->put([=] { work(stream, data); });
+}
+extern "C" __attribute__((visibility("default"))) unsigned char* fake_cuda_memory(void* stream,
+                                                                                  uint64_t address,
+                                                                                  uint64_t bytes) {
+  return resolve(stream) ? world().range(device_of(stream), address, bytes) : nullptr;
 }
 extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_calls() {
   return world().calls();

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 #include <tenon/cpp/session.hpp>
 
 namespace tenon {
@@ -20,6 +22,9 @@ struct FakeDriver {
   int (*alloc)(unsigned long long*, size_t) = nullptr;
   int (*free)(unsigned long long) = nullptr;
   int (*context_create)(void**, unsigned, int) = nullptr;
+  int (*context_retain)(void**, int) = nullptr;
+  int (*context_release)(int) = nullptr;
+  int (*context_push)(void*) = nullptr;
   int (*context_destroy)(void*) = nullptr;
   int (*context_pop)(void**) = nullptr;
   int (*stream_create)(void**, unsigned) = nullptr;
@@ -41,6 +46,9 @@ struct FakeDriver {
     find("cuMemAlloc_v2", &alloc);
     find("cuMemFree_v2", &free);
     find("cuCtxCreate_v2", &context_create);
+    find("cuDevicePrimaryCtxRetain", &context_retain);
+    find("cuDevicePrimaryCtxRelease_v2", &context_release);
+    find("cuCtxPushCurrent_v2", &context_push);
     find("cuCtxDestroy_v2", &context_destroy);
     find("cuCtxPopCurrent_v2", &context_pop);
     find("cuStreamCreate", &stream_create);
@@ -66,11 +74,20 @@ class OnFakeCuda : public testing::Test {
     ASSERT_TRUE(session_.open().ok());
   }
 
-  Status run(const Model& model, std::vector<float>* out) {
+  using Dims = std::vector<int64_t>;
+  Status run(const Model& model, std::vector<float>* out,
+             const std::vector<Dims>& shapes = {{1, 32}}) {
     Program program;
     TENON_TRY(model.compile({.device = "cuda", .no_fallback = true}, &program));
-    const std::vector<float> x(32, 0.5f);
-    const std::vector<Input> inputs = {ArrayView::of(x, {1, 32})};
+    std::vector<std::vector<float>> values;
+    std::vector<Input> inputs;
+    values.reserve(shapes.size());
+    for (const Dims& dims : shapes) {
+      size_t count = 1;
+      for (int64_t d : dims) count *= static_cast<size_t>(d);
+      values.emplace_back(count, 0.5f);
+      inputs.push_back(ArrayView::of(values.back(), dims));
+    }
     Output y;
     TENON_TRY(program.call(inputs, {&y, 1}));
     out->assign(y.as<float>().begin(), y.as<float>().end());
@@ -156,6 +173,44 @@ tenon_code_t adopt(uint64_t address, int64_t count, uint64_t offset_bytes = 0) {
   return Tensor::adopt(TENON_F32, {&count, 1}, "cuda", native, &adopted).code();
 }
 
+// A framework's current stream: its own, and the default one, whose handle is 0.
+TEST_F(OnFakeCuda, StreamsOfOthersTakeCalls) {
+  Model model;
+  ASSERT_TRUE(session_.load(TENON_TEST_MODELS "/mlp.onnx", &model).ok()) << failure_text();
+  Program program;
+  ASSERT_TRUE(model.compile({.device = "cuda", .no_fallback = true}, &program).ok());
+  const std::vector<float> x(32, 0.5f);
+  const std::vector<Input> inputs = {ArrayView::of(x, {1, 32})};
+  Output right, y;
+  ASSERT_TRUE(program.call(inputs, {&right, 1}).ok()) << failure_text();
+  const auto run_on = [&](void* stream) {
+    auto native = sized<tenon_native_handle_t>();
+    native.kind = str("cuda.stream");
+    native.handle = reinterpret_cast<uint64_t>(stream);
+    Call call(program, inputs, {&y, 1});
+    call.stream("cuda", native);
+    return call.run().code();
+  };
+  void *primary = nullptr, *other = nullptr, *popped = nullptr, *streams[2] = {};
+  ASSERT_EQ(driver_.context_retain(&primary, 0), 0);
+  ASSERT_EQ(driver_.context_push(primary), 0);
+  ASSERT_EQ(driver_.stream_create(&streams[0], 1), 0);
+  ASSERT_EQ(driver_.context_pop(&popped), 0);
+  for (void* stream : {streams[0], static_cast<void*>(nullptr)}) {
+    ASSERT_EQ(run_on(stream), TENON_OK) << failure_text();
+    EXPECT_EQ(y.as<float>()[3], right.as<float>()[3]);
+  }
+  ASSERT_EQ(driver_.context_create(&other, 0, 0), 0);
+  ASSERT_EQ(driver_.stream_create(&streams[1], 1), 0);
+  ASSERT_EQ(driver_.context_pop(&popped), 0);
+  EXPECT_EQ(run_on(streams[1]), TENON_INVALID_ARGUMENT);
+  EXPECT_NE(failure_text().find("another context"), std::string::npos) << failure_text();
+  EXPECT_EQ(run_on(&primary), TENON_INVALID_ARGUMENT);
+  for (void* stream : streams) EXPECT_EQ(driver_.stream_destroy(stream), 0);
+  EXPECT_EQ(driver_.context_destroy(other), 0);
+  EXPECT_EQ(driver_.context_release(0), 0);
+}
+
 TEST_F(OnFakeCuda, MemoryOfOtherContextsIsRefused) {
   void *context = nullptr, *popped = nullptr;
   unsigned long long other = 0;
@@ -203,6 +258,38 @@ TEST_F(OnFakeCuda, MemoryOfSeveralMappingsIsOneRange) {
   EXPECT_EQ(adopt(at, 8, 4), TENON_UNIMPLEMENTED) << failure_text();
   EXPECT_EQ(adopt(0, 0), TENON_OK) << failure_text();
   EXPECT_EQ(driver_.free(at), 0);
+}
+
+// With FAKE_CUDA=devices=2. A tensor on one GPU goes into a program on the other, with no byte in
+// the host's memory; where they do not reach each other (peers=0), by way of it.
+TEST_F(OnFakeCuda, ATensorGoesToAnotherGpu) {
+  constexpr int64_t kElements = 16384;
+  uint64_t (*peer_copies)() = nullptr;
+  driver_.find("fake_cuda_peer_copies", &peer_copies);
+  const std::string_view settings =
+      std::getenv("FAKE_CUDA") != nullptr ? std::getenv("FAKE_CUDA") : "";
+  if (settings.find("devices=2") == std::string_view::npos) GTEST_SKIP() << "there is one device";
+  const bool peers = settings.find("peers=0") == std::string_view::npos;
+  Model model;
+  constexpr std::string_view kText =
+      "tenon.tir 1\ngraph @g(%x: f32[16384]) -> (y: f32[16384]) {\n"
+      "  %y = neg(%x) : f32[16384]\n  yield %y\n}\n";
+  ASSERT_TRUE(session_.load_bytes(kText, "g.tir", &model).ok()) << failure_text();
+  Program program;
+  ASSERT_TRUE(model.compile({.device = "cuda:1", .no_fallback = true}, &program).ok())
+      << failure_text();
+  std::vector<float> values(kElements, 1.0f);
+  values[7] = 3;
+  for (uint64_t run = 1; run <= 3; ++run) {
+    Tensor x;
+    ASSERT_TRUE(Tensor::copy(ArrayView::of(values, {kElements}), &x, "cuda").ok());
+    const std::vector<Input> inputs = {Input(x)};
+    Output y;
+    ASSERT_TRUE(program.call(inputs, {&y, 1}).ok()) << failure_text();
+    EXPECT_EQ(y.as<float>()[7], -3);
+    EXPECT_EQ(y.as<float>()[kElements - 1], -1);
+    EXPECT_EQ(peer_copies(), peers ? run : 0);
+  }
 }
 
 // Other libraries of the process use the default pool.

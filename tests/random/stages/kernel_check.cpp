@@ -226,6 +226,10 @@ std::vector<std::pair<uint32_t, uint32_t>> KernelCheck::shared_operands(
     const uint32_t written = local(pairs[i]), read = local(pairs[i + 1]);
     // A buffer that several kernels write in parts is kept in memory of its own by the planner.
     if (joined_[pairs[i]]) continue;
+    const auto used = [&](const auto& pair) {
+      return pair.first == written || pair.second == read;
+    };
+    if (std::ranges::any_of(out, used)) continue;
     if (written < launch.program_buffer.size() && read < launch.program_buffer.size())
       out.push_back({written, read});
   }

@@ -9,6 +9,7 @@
 #include "tenon/kernelgen/fuse/fuse.h"
 #include "tenon/kernelgen/fuse/load_time.h"
 #include "tenon/kernelgen/ir/general.h"
+#include "tenon/kernelgen/ir/stages.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -274,8 +275,10 @@ void describe_buffers(Lowered& lowered, DeviceProgram* out) {
   for (size_t i = 0; i < k.buffers.size(); ++i) {
     if (k.buffers[i].role == Role::kPersistent) out->buffers[i].kind = BufferKind::kPersistent;
   }
-  for (uint32_t id : lowered.outputs) {
-    for (ExprId d : k.buffers[id].dims) out->buffers[id].dims.push_back(size_program(k.pool, d));
+  for (size_t i = 0; i < lowered.outputs.size(); ++i) {
+    const uint32_t id = lowered.outputs[i];
+    for (size_t d = 0; d < lowered.output_ranks[i]; ++d)
+      out->buffers[id].dims.push_back(size_program(k.pool, k.buffers[id].dims[d]));
   }
   out->input_count = static_cast<uint32_t>(lowered.inputs.size());
   out->constant_count = static_cast<uint32_t>(lowered.constants.size());
@@ -380,49 +383,89 @@ std::vector<ExprId> other_loads(const Kernel& kernel, const Stage& stage) {
   return loads;
 }
 
-// A kernel of one element-wise stage, or of a product with its epilogue (a residual sum), may write
-// its result over an operand that it reads only at the element being written. Not a kernel of
-// several stages: a later stage may read the operand after the first has written.
-std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
-  std::vector<uint32_t> out;
-  if (kernel.stages.size() != 1) return out;
-  const Stage& stage = kernel.stages[0];
-  if (stage.kind != StageKind::kMap && stage.kind != StageKind::kContract) return out;
-  const std::vector<ExprId> loads = loads_of_values(kernel, stage),
-                            others = other_loads(kernel, stage);
-  std::vector<bool> taken(kernel.buffers.size(), false);
-  for (ExprId l : others) taken[kernel.pool.at(l).ref] = true;
+// By buffer: what stages other than one do with it, or with a temp that lies in its memory.
+struct Others {
+  Others(const Kernel& kernel, size_t own)
+      : used(kernel.buffers.size(), false), stored(kernel.buffers.size(), false) {
+    for (size_t s = 0; s < kernel.stages.size(); ++s) {
+      if (s == own) continue;
+      for (ExprId l : loads_of(kernel.pool, kernel.stages[s]))
+        note(kernel, kernel.pool.at(l).ref, false);
+      for (const View& v : kernel.stages[s].store) note(kernel, v.buffer, true);
+    }
+  }
+  void note(const Kernel& kernel, uint32_t b, bool stores) {
+    const int32_t other = kernel.buffers[b].alias_of;
+    for (const uint32_t place : {b, other < 0 ? b : static_cast<uint32_t>(other)}) {
+      used[place] = true;
+      stored[place] = stored[place] || stores;
+    }
+  }
+  std::vector<bool> used, stored;  // loaded or stored to; stored to
+};
+
+// Whether all loads of buffer `b` are without a guard at the element that is stored.
+bool loads_only(const Kernel& kernel, std::span<const ExprId> loads, uint32_t b, const View& at) {
+  bool read = false;
+  for (ExprId load : loads) {
+    if (kernel.pool.at(load).ref != b) continue;
+    // Guard, other, index...
+    const std::span<const ExprId> args = kernel.pool.args(load);
+    if (args.size() != at.index.size() + 2 || args[0] != kNone ||
+        !std::equal(at.index.begin(), at.index.end(), args.begin() + 2)) {
+      return false;
+    }
+    read = true;
+  }
+  return read;
+}
+
+bool alike(const Buffer& from, const Buffer& to) {
+  return from.type == to.type && from.dims == to.dims && from.strides == to.strides &&
+         (from.role == Role::kIn || from.role == Role::kTemp) && plain(from);
+}
+
+// Adds the pairs of one stage. What others use is not written over; and what another stage stores
+// in a result would lie over an operand before that is read.
+void add_pairs(const Kernel& kernel, const Stage& stage, const Others& others,
+               std::vector<uint32_t>* out) {
+  std::vector<bool> kept = others.used;
+  const std::vector<ExprId> loads = loads_of_values(kernel, stage);
+  for (ExprId l : other_loads(kernel, stage)) kept[kernel.pool.at(l).ref] = true;
   for (size_t r = 0; r < stage.store.size(); ++r) {
     const View& store = stage.store[r];
-    const Buffer& to = kernel.buffers[store.buffer];
-    if (store.guard != kNone || !plain(to)) continue;
-    // Element-wise results are stored one after another: the operands of later results must stay
-    // intact.
+    if (store.guard != kNone || !plain(kernel.buffers[store.buffer])) continue;
+    if (others.stored[store.buffer]) continue;
+    // Where results are stored one after another, the operands of later ones must stay intact.
     std::vector<ExprId> later;
-    for (size_t n = r + 1; stage.kind == StageKind::kMap && n < stage.value.size(); ++n)
+    const bool in_turn = stage.kind == StageKind::kMap && !stores_last(kernel, stage);
+    for (size_t n = r + 1; in_turn && n < stage.value.size(); ++n)
       kernel.pool.loads(stage.value[n], &later);
     for (uint32_t b = 0; b < kernel.buffers.size(); ++b) {
-      const Buffer& from = kernel.buffers[b];
-      bool read = false, same = !taken[b] && b != store.buffer && from.type == to.type &&
-                                from.dims == to.dims &&
-                                (from.role == Role::kIn || from.role == Role::kTemp) &&
-                                from.strides == to.strides && plain(from);
-      for (ExprId load : loads) {
-        if (kernel.pool.at(load).ref != b) continue;
-        // Guard, other, index...
-        const std::span<const ExprId> args = kernel.pool.args(load);
-        read = true;
-        same = same && args.size() == store.index.size() + 2 && args[0] == kNone &&
-               std::equal(store.index.begin(), store.index.end(), args.begin() + 2);
-      }
       const bool awaited = std::any_of(later.begin(), later.end(),
                                        [&](ExprId l) { return kernel.pool.at(l).ref == b; });
-      if (!read || !same || awaited) continue;
+      if (kept[b] || awaited || b == store.buffer ||
+          !alike(kernel.buffers[b], kernel.buffers[store.buffer]) ||
+          !loads_only(kernel, loads, b, store)) {
+        continue;
+      }
       if (kernel.buffer_origin[store.buffer] == ~0u || kernel.buffer_origin[b] == ~0u) continue;
-      taken[b] = true;
-      out.insert(out.end(), {kernel.buffer_origin[store.buffer], kernel.buffer_origin[b]});
-      break;
+      out->insert(out->end(), {kernel.buffer_origin[store.buffer], kernel.buffer_origin[b]});
     }
+  }
+}
+
+// An element-wise stage, or a product with its epilogue (a residual sum), may write its result over
+// an operand that it reads only at the element being written. In a kernel of several stages, which
+// are all element-wise then, no other stage may use the operand. Where a result may be written over
+// several operands, or several over one, all such pairs are listed, and who places buffers chooses.
+std::vector<uint32_t> in_place_pairs(const Kernel& kernel) {
+  std::vector<uint32_t> out;
+  const auto is_map = [](const Stage& s) { return s.kind == StageKind::kMap; };
+  const bool maps = std::ranges::all_of(kernel.stages, is_map);
+  const bool one = kernel.stages.size() == 1 && kernel.stages[0].kind == StageKind::kContract;
+  for (size_t s = 0; (maps || one) && s < kernel.stages.size(); ++s) {
+    add_pairs(kernel, kernel.stages[s], Others(kernel, s), &out);
   }
   return out;
 }
@@ -595,11 +638,25 @@ bool DeviceProgram::read(const void* data, uint64_t size_bytes, DeviceProgram* o
   return true;
 }
 
+namespace {
+
+void mark_used(const std::vector<ProgramStep>& steps, std::vector<bool>* used) {
+  for (const ProgramStep& step : steps) {
+    for (uint32_t b : step.buffers) (*used)[b] = true;
+  }
+}
+
+}  // namespace
+
 std::vector<bool> used_at_run(const DeviceProgram& program) {
   std::vector<bool> used(program.buffers.size());
-  for (const ProgramStep& step : program.steps) {
-    for (uint32_t b : step.buffers) used[b] = true;
-  }
+  mark_used(program.steps, &used);
+  return used;
+}
+
+std::vector<bool> used_by_steps(const DeviceProgram& program) {
+  std::vector<bool> used = used_at_run(program);
+  mark_used(program.load_steps, &used);
   return used;
 }
 

@@ -58,7 +58,7 @@ struct ProgramStep {
   std::string origins;               // the user's nodes
   std::vector<tenon_node_t> nodes;   // the graph's, for dumps; not in bytes()
   // Pairs (written, read) of buffers that may share memory: the kernel reads each element before it
-  // writes it, and never again.
+  // writes it, and never again. A buffer may be in several pairs, of which one can be chosen.
   std::vector<uint32_t> in_place;
   // It only copies in_place[1] to in_place[0]: nothing to do where both are the same memory.
   bool copies = false;
@@ -95,6 +95,9 @@ std::string kernels_json(const DeviceProgram& program);
 
 // By buffer: whether a step of a run reads or writes it.
 std::vector<bool> used_at_run(const DeviceProgram& program);
+// By buffer: whether any step uses it, at load or at run. Temps that were fused away are in no
+// step.
+std::vector<bool> used_by_steps(const DeviceProgram& program);
 
 // The distinct kernels of a program, to print in batches of the caller's choice.
 struct BuiltProgram {

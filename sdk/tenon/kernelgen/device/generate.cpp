@@ -15,16 +15,10 @@ namespace {
 std::string entry_name(const Kernel& k, const LoopTree& tree) {
   std::vector<uint32_t> buffers, extents;
   Hash128 h = structural_hash(k, &buffers, &extents);
-  const auto add = [&](uint64_t v) {
-    h.lo = (h.lo ^ v) * 0x9fb21c651e98df25ull;
-    h.hi = (h.hi + v) * 0xd6e8feb86659fd93ull;
-    h.lo ^= h.hi >> 32;
-    h.hi ^= h.lo >> 29;
-  };
   for (const LoopTree::Argument& b : tree.buffers) {
-    add(static_cast<uint64_t>(std::ranges::find(buffers, b.buffer) - buffers.begin()));
+    add_word(&h, static_cast<uint64_t>(std::ranges::find(buffers, b.buffer) - buffers.begin()));
   }
-  for (uint32_t e : extents) add(e);
+  for (uint32_t e : extents) add_word(&h, e);
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string s = "k_";
   for (int i = 15; i >= 0; --i) s += kDigits[h.hi >> (4 * i) & 15];

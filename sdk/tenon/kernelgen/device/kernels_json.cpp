@@ -14,12 +14,7 @@ std::string list(const std::vector<uint32_t>& numbers) {
 
 std::string buffers_json(const DeviceProgram& program) {
   constexpr std::string_view kKinds[] = {"input", "output", "constant", "temp", "persistent"};
-  std::vector<bool> used(program.buffers.size());
-  for (const auto* steps : {&program.load_steps, &program.steps}) {
-    for (const ProgramStep& step : *steps) {
-      for (uint32_t b : step.buffers) used[b] = true;
-    }
-  }
+  const std::vector<bool> used = used_by_steps(program);
   std::string out;
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const ProgramBuffer& b = program.buffers[i];

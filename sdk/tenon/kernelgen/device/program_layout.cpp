@@ -124,7 +124,11 @@ std::vector<uint32_t> alias_inputs(const DeviceProgram& program, std::span<const
       // What an earlier step stores in the output would be in the input's place before it is read.
       if (steps_at[from] != 1 || before[to] || taken[input.index]) continue;
       if (bytes[to] == 0 || bytes[to] != bytes[from]) continue;
-      out[output.index] = input.index;
+      // The first of several: what a program changes comes before what it is changed by.
+      uint32_t& alias = out[output.index];
+      if (alias != TENON_NO_ALIAS && alias < input.index) continue;
+      if (alias != TENON_NO_ALIAS) taken[alias] = false;
+      alias = input.index;
       taken[input.index] = true;
     }
     for (uint32_t b : step.buffers) before[b] = true;
@@ -169,7 +173,7 @@ bool fill_needs(const DeviceProgram& program, const ProgramLayout& layout,
   for (size_t b = 0; b < program.buffers.size(); ++b) {
     const ProgramBuffer& buffer = program.buffers[b];
     if (buffer.kind != BufferKind::kOutput) continue;
-    tenon_output_need_t& need = needs->outputs[buffer.index];
+    tenon_output_need_t& need = *tenon_need(needs, buffer.index);
     need.size_bytes_max = layout.bytes[b];
     need.alias_input = layout.alias_inputs[buffer.index];
     for (size_t d = 0; d < buffer.dims.size(); ++d) need.dims[d] = buffer.dims[d].evaluate(symbols);

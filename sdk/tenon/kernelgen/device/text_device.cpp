@@ -89,8 +89,10 @@ tenon_code_t refuse_options(const HostTables& host, std::string_view device,
     const tenon_str_t text = options->options[i].key;
     const std::string_view key(text.data, text.size);
     if (key.ends_with(".ops")) continue;  // the host's own option: which ops it offers the device
-    return fail(host, TENON_INVALID_ARGUMENT, device,
-                "it has no options, and was given `" + std::string(key) + "`");
+    const std::string told = "T0513: the device " + std::string(device) +
+                             " has no options; it was given `" + std::string(key) + "`";
+    return host.host->fail(host.host->self, TENON_INVALID_ARGUMENT, {told.data(), told.size()},
+                           nullptr, 0);
   }
   return TENON_OK;
 }

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <mutex>
 
+#include "tenon/abi/copy.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/record.hpp"
 #include "tenon/kernelgen/device/program_layout.h"
+#include "tenon/kernelgen/print/print.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -122,9 +124,14 @@ struct Run {
       const ProgramStep& step = exe.program.steps[started[i]];
       const ProgramKernel& kernel = exe.program.kernels[step.kernel];
       const std::vector<int64_t>& extents = sizes->layout.launches[started[i]].extents;
-      profile->event(profile->self, str(step.name), str(step.origins), times[i].begin_ns,
-                     times[i].end_ns, static_cast<double>(kernel.flops.evaluate(extents)),
-                     static_cast<double>(kernel.bytes.evaluate(extents)), 0);
+      auto event = sized<tenon_profile_event_t>();
+      event.name = str(step.name);
+      event.origins = str(step.origins);
+      event.begin_ns = times[i].begin_ns;
+      event.end_ns = times[i].end_ns;
+      event.flops = static_cast<double>(kernel.flops.evaluate(extents));
+      event.bytes = static_cast<double>(kernel.bytes.evaluate(extents));
+      profile->event(profile->self, &event);
     }
     // Kernels clamp indices that would leave a buffer, so the results are harmless; they are not
     // returned.
@@ -145,14 +152,17 @@ struct Memory {
   MemoryRange at(const tenon_span_t& span, uint64_t extra, uint64_t bytes) const {
     return {span.buffer, span.offset_bytes + extra, bytes};
   }
+  MemoryRange workspace(uint64_t extra, uint64_t bytes) const {
+    return at({call.workspace, call.workspace_offset_bytes}, extra, bytes);
+  }
   MemoryRange of(uint32_t buffer) const {
     const ProgramBuffer& b = exe.program.buffers[buffer];
     const uint64_t bytes = layout.bytes[buffer];
     switch (b.kind) {
       case BufferKind::kInput:
-        return at(call.inputs[b.index], 0, bytes);
+        return at(*tenon_call_input(&call, b.index), 0, bytes);
       case BufferKind::kOutput:
-        return at(call.outputs[b.index], 0, bytes);
+        return at(*tenon_call_output(&call, b.index), 0, bytes);
       case BufferKind::kConstant:
         return {exe.constants[b.index], 0, bytes};
       case BufferKind::kPersistent:
@@ -160,7 +170,7 @@ struct Memory {
       case BufferKind::kTemp:
         break;
     }
-    return at(call.workspace, layout.temp_offsets[buffer], bytes);
+    return workspace(layout.temp_offsets[buffer], bytes);
   }
 };
 
@@ -179,8 +189,7 @@ Status start_step(const Memory& memory, const ProgramStep& step, size_t index, S
                     l.extents,   {},        global_size(range, kernel.group, kernel.together),
                     kernel.group};
   if (l.scratch_bytes != 0)
-    start.scratch =
-        memory.at(memory.call.workspace, memory.layout.scratch_offset, l.scratch_bytes * range);
+    start.scratch = memory.workspace(memory.layout.scratch_offset, l.scratch_bytes * range);
   *started = true;
   return to.start(*memory.exe.code, start);
 }
@@ -259,6 +268,25 @@ Status executable_info(void*, tenon_executable_t* exe, tenon_executable_info_t* 
 
 // ---- Loading ----
 
+// Bytes that repeat one element are made by the device. Of fewer, the time is that of starting.
+Status copy_constant(const Executable& exe, tenon_buffer_t* to, std::string_view bytes) {
+  constexpr uint64_t kFilledFewestBytes = 1024;
+  const auto& memory = exe.owner.memory();
+  auto copy = sized<tenon_copy_t>();
+  copy.to = to;
+  copy.length_bytes = bytes.size();
+  if (bytes.size() >= kFilledFewestBytes)
+    copy.pattern_bytes = tenon_copy_pattern(bytes.data(), bytes.size(), &copy.pattern);
+  if (copy.pattern_bytes != 0) {
+    copy.direction = TENON_COPY_FILL;
+    const tenon_code_t filled = memory.copy(memory.self, exe.device, &copy);
+    if (filled != TENON_UNIMPLEMENTED) return filled;
+  }
+  copy.direction = TENON_COPY_HOST_TO_DEVICE;
+  copy.host_from = bytes.data();
+  return memory.copy(memory.self, exe.device, &copy);
+}
+
 Status upload_constants(const HostTables& host, Executable* exe, tenon_blob_t* const* blobs,
                         uint32_t count) {
   std::vector<std::string_view> constants;
@@ -268,13 +296,7 @@ Status upload_constants(const HostTables& host, Executable* exe, tenon_blob_t* c
     TENON_TRY(exe->alloc(bytes.size(), &buffer));
     exe->constants.push_back(buffer);
     exe->constant_bytes += bytes.size();
-    auto copy = sized<tenon_copy_t>();
-    copy.direction = TENON_COPY_HOST_TO_DEVICE;
-    copy.to = buffer;
-    copy.host_from = bytes.data();
-    copy.length_bytes = bytes.size();
-    if (!bytes.empty())
-      TENON_TRY(exe->owner.memory().copy(exe->owner.memory().self, exe->device, &copy));
+    if (!bytes.empty()) TENON_TRY(copy_constant(*exe, buffer, bytes));
   }
   return {};
 }
@@ -297,7 +319,7 @@ void drop_inputs_of_load(Executable* exe, const ProgramLayout& layout) {
 Status submit_load_steps(const Executable& exe, const ProgramLayout& layout,
                          tenon_buffer_t* workspace) {
   tenon_call_t call{};
-  call.workspace.buffer = workspace;
+  call.workspace = workspace;
   const Memory memory{exe, layout, call};
   std::unique_ptr<Submission> work;
   TENON_TRY(exe.owner.submit(exe.device, nullptr, {}, false, &work));
@@ -353,7 +375,7 @@ bool TextDevice::runs(std::string_view made_for, std::string_view device) const 
 Status TextDevice::cached_binary(std::string_view target, std::string_view text, std::string* out,
                                  bool* found) {
   *found = false;
-  const std::string key = cat(name(), '\n', target, '\n', text);
+  const std::string key = cat(name(), '\n', target, '\n', compiler(), '\n', text);
   const auto* cache = context().query<tenon_host_cache_t>(TENON_HOST_CACHE_ID);
   tenon_blob_t* blob = nullptr;
   if (cache != nullptr &&
@@ -384,7 +406,11 @@ Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_com
   HostTables host;
   TENON_TRY(open_host_tables(context().host, &host));
   LoweringLimits limits;
-  if (!target(view(text)).fp64) limits.dtypes &= ~(1u << TENON_F64);
+  const Target made_for = target(view(text));
+  if (!made_for.fp64) {
+    limits.dtypes &= ~(1u << TENON_F64);
+    limits.refuses = [&](const Pool& pool) { return needs_f64(pool, made_for); };
+  }
   return claim_nodes(host, graph, limits, rates(), sink);
 }
 

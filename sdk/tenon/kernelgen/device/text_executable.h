@@ -80,13 +80,15 @@ class TextDevice {
 
   virtual std::string_view name() const = 0;  // prefix of reasons
   virtual DeviceRates rates() const = 0;
-  // The kernelgen target for tenon_device_info_t::target. That text must contain everything that
-  // makes binaries differ.
+  // The kernelgen target for tenon_device_info_t::target. That text and `compiler` must contain
+  // everything that makes binaries differ.
   virtual Target target(std::string_view text) const = 0;
   // Whether code compiled for one target runs on a device of another.
   virtual bool runs(std::string_view made_for, std::string_view device) const;
   virtual const tenon_device_api_t& memory() const = 0;
   virtual uint64_t alignment_bytes(tenon_device_t* device) const = 0;
+  // The version of what `compile` calls, where the target's text does not say it.
+  virtual std::string_view compiler() const { return {}; }
   // Compiles for that target ahead of loading. The host caches the binary, so that a second start
   // compiles nothing. If it is left empty, `load` compiles.
   virtual Status compile(std::string_view target, std::string_view text,

@@ -832,6 +832,8 @@ void inline_maps(Kernel& program, Verifier* verifier) {
 void lay_out(Kernel& program, const Target& target, Verifier* verifier) {
   inline_maps(program, verifier);
   step(program, verifier, "choosing layouts", [&] { choose_layouts(program, target); });
+  step(program, verifier, "strided reductions",
+       [&] { vectorise_strided_reductions(program, target); });
   step(program, verifier, "splitting reductions", [&] { split_reductions(program, target); });
   step(program, verifier, "placing parts", [&] { place_parts(program, target); });
 }

@@ -20,6 +20,9 @@ void place_stores(Kernel& program);
 // Last step of lay_out. From here on a buffer may have several writers; except for overlays, each
 // writes elements of its own.
 void place_parts(Kernel& program, const Target& target);
+// Sums over short groups of a contiguous axis, and over axes outside it, run in vectors along that
+// axis (strided_reduce.cpp). Runs in lay_out once the memory order is known.
+void vectorise_strided_reductions(Kernel& program, const Target& target);
 // Few huge rows are reduced in chunks (split_reduce.cpp). Runs in lay_out before place_parts.
 void split_reductions(Kernel& program, const Target& target);
 

@@ -321,6 +321,19 @@ class Layouts {
     return changed;
   }
 
+  // Whether a load walks the buffer's memory in strides: a reshape of neighbours in the new order
+  // (all pixels as one dim) divides, and yet its offset does not.
+  bool in_strides(const Stage& s, ExprId load) {
+    std::vector<uint32_t> axes = s.space;
+    axes.insert(axes.end(), s.reduce.begin(), s.reduce.end());
+    const std::vector<ExprId>& strides = k_.buffers[p_.at(load).ref].strides;
+    ExprId offset = p_.integer(0), rest = kNone;
+    for (uint32_t d = 0; d < strides.size(); ++d)
+      offset = p_.add(offset, p_.mul(p_.arg(load, d + 2), strides[d]));
+    std::vector<ExprId> c;
+    return p_.affine(offset, axes, &c, &rest);
+  }
+
   // Sums and products that read a channels-last temp through a reshape get a copy in the order of
   // the reshape.
   void linear_operands(Stage& s) {
@@ -339,6 +352,7 @@ class Layouts {
       if (channel_[b] < 0 || k_.buffers[b].role != Role::kTemp || edges_.same_order(b)) continue;
       if (std::none_of(args.begin() + 2, args.end(), [&](ExprId e) { return divides(p_, e); }))
         continue;
+      if (in_strides(s, l)) continue;
       bool apart = true;
       for (const View& v : s.store) apart = apart && !element_wise(s, l, v);
       if (!apart) continue;

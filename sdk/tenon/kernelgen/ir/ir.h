@@ -246,7 +246,8 @@ enum class StageKind : uint8_t { kMap, kReduce, kContract, kScan, kScatter, kSor
 // Attention:  In f32. `reduce` is one axis (keys), `fill` is one (features), and the last two axes
 //             of space are queries and columns. A score is step[0] over State 0, the sum over fill
 //             of a * b. State 0 of final is the sum over reduce of value[0] weighted with exp(score
-//             - largest score), divided by the sum of these weights. store[0] = final[0].
+//             - largest score), divided by the sum of these weights. store[0] = final[0]. A key
+//             whose score is -inf because of its position may be left out, or have weight 0.
 struct Stage {
   StageKind kind = StageKind::kMap;
   bool ordered() const { return kind >= StageKind::kScan; }
@@ -256,7 +257,8 @@ struct Stage {
   std::vector<ExprId> init, step, merge, final;
   ExprId a = kNone, b = kNone;
   std::vector<View> store;
-  bool overlay = false;  // Map: replaces elements that earlier stages wrote
+  bool from_end = false;  // Scan: its axis runs from the last point to the first
+  bool overlay = false;   // Map: replaces elements that earlier stages wrote
   // Map as built: its elements are those of its operand, in the same order, under other dims.
   bool relabels = false;
   // Contract that is a convolution: the dim of b, and the dim of the result, that hold the
@@ -324,6 +326,8 @@ struct Hash128 {
   bool operator==(const Hash128&) const = default;
 };
 Hash128 structural_hash(const Kernel& kernel);
+// Makes a hash depend on one more word.
+void add_word(Hash128* hash, uint64_t word);
 // Also gives the correspondence: in two kernels of equal hash, buffer_order[i] of one corresponds
 // to buffer_order[i] of the other, and likewise for extents. Buffers and extents that no stage
 // mentions are left out.

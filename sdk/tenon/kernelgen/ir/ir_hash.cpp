@@ -36,10 +36,7 @@ class Hasher {
     return out;
   }
 
-  void word(uint64_t v) {
-    h_.lo = mix(h_.lo + 0x243f6a8885a308d3ull, v);
-    h_.hi = mix(h_.hi ^ 0x13198a2e03707344ull, v + 0x9e3779b97f4a7c15ull);
-  }
+  void word(uint64_t v) { add_word(&h_, v); }
   void word(Hash128 v) {
     word(v.lo);
     word(v.hi);
@@ -142,6 +139,11 @@ class Hasher {
 };
 
 }  // namespace
+
+void add_word(Hash128* hash, uint64_t word) {
+  hash->lo = mix(hash->lo + 0x243f6a8885a308d3ull, word);
+  hash->hi = mix(hash->hi ^ 0x13198a2e03707344ull, word + 0x9e3779b97f4a7c15ull);
+}
 
 Hash128 structural_hash(const Kernel& kernel) {
   return Hasher(kernel).run();

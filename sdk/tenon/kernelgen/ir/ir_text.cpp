@@ -224,6 +224,7 @@ std::string stage_text(const Kernel& k, size_t i) {
                     " over " + axis_list(s.space);
   if (s.kind != StageKind::kMap) out += " reduce " + axis_list(s.reduce);
   if (!s.fill.empty()) out += " fill " + axis_list(s.fill);
+  if (s.from_end) out += " from the end";
   out += "\n";
   for (const std::string& definition : w.definitions()) out += "    " + definition + "\n";
   if (s.kind == StageKind::kReduce) {

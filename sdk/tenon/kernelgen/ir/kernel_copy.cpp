@@ -99,6 +99,7 @@ ExprId KernelCopy::operation(const Expr& x, std::span<const ExprId> args) {
 void KernelCopy::stage(const Stage& s) {
   Stage d;
   d.kind = s.kind;
+  d.from_end = s.from_end;
   d.panel = s.panel;
   d.origins = s.origins;
   d.space = axes(s.space);

@@ -69,5 +69,17 @@ inline bool element_wise(const Kernel& k, const Stage& s, ExprId load) {
   return seen.size() == s.space.size();
 }
 
+// Whether all results of an element-wise stage are computed at a point before the first is stored
+// there, so that each may lie where an operand does: none of them reads what another one stores.
+inline bool stores_last(const Kernel& k, const Stage& s) {
+  if (s.kind != StageKind::kMap || !s.fill.empty()) return false;
+  for (ExprId l : loads_of(k.pool, s)) {
+    for (const View& v : s.store) {
+      if (v.buffer == k.pool.at(l).ref) return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace tenon::kernelgen
 #endif

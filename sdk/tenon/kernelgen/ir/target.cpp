@@ -39,6 +39,9 @@ Target Target::avx2() {
 Target Target::baseline() {
   return cpp("baseline", 16, 16, false);
 }
+Target Target::neon() {
+  return cpp("neon", 16, 32, true);
+}
 Target Target::generic() {
   return cpp("generic", 16, 32, false);
 }
@@ -57,6 +60,21 @@ Target Target::cuda(uint32_t group) {
   t.group = std::bit_floor(std::max(group, 1u));
   t.warp = 32;
   t.dialect = Dialect::kCuda;
+  return t;
+}
+Target Target::metal(uint32_t group) {
+  Target t = opencl(false, group);
+  t.isa = "metal";
+  t.fma = true;
+  t.warp = 32;
+  t.dialect = Dialect::kMetal;
+  return t;
+}
+Target Target::hip(uint32_t warp, uint32_t group) {
+  Target t = cuda(group);
+  t.isa = "hip";
+  t.warp = warp;
+  t.dialect = Dialect::kHip;
   return t;
 }
 

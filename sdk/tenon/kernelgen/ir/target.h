@@ -7,12 +7,12 @@
 
 namespace tenon::kernelgen {
 
-enum class Dialect : uint8_t { kCpp, kOpenCl, kCuda };
+enum class Dialect : uint8_t { kCpp, kOpenCl, kCuda, kHip, kMetal };
 
 // Affects speed only, except for `dialect`, `isa` and `fp64`, which choose the text.
 struct Target {
   Dialect dialect = Dialect::kCpp;
-  // avx512 | avx2 | baseline | generic (16-byte vectors, any CPU) | scalar
+  // avx512 | avx2 | baseline | neon | generic (16-byte vectors, any CPU) | scalar
   std::string isa = "scalar";
   uint32_t vector_bytes = 0;  // 0: one element at a time
   uint32_t registers = 16;    // vector registers
@@ -38,16 +38,23 @@ struct Target {
 
   // Whether kernels are text for one work item, and scalar.
   bool items() const { return dialect != Dialect::kCpp; }
+  // Whether pointers name the space that they point into.
+  bool spaces() const { return dialect == Dialect::kOpenCl || dialect == Dialect::kMetal; }
+  // Whether the text is C++ that the compiler of a GPU understands, without address spaces.
+  bool gpu_cpp() const { return dialect == Dialect::kCuda || dialect == Dialect::kHip; }
 
   static Target avx512();
   static Target avx512_vnni();  // isa is "avx512" too, as in the next
   static Target avx512_bf16();
   static Target avx2();
   static Target baseline();  // x86-64 with SSE2
+  static Target neon();      // AArch64
   static Target generic();
   static Target scalar();
-  static Target opencl(bool fp64, uint32_t group = 0);  // group: rounded down to a power of two
-  static Target cuda(uint32_t group = 256);             // likewise, at least 1
+  static Target opencl(bool fp64, uint32_t group = 0);     // group: rounded down to a power of two
+  static Target cuda(uint32_t group = 256);                // likewise, at least 1
+  static Target metal(uint32_t group = 256);               // without f64, warps of 32
+  static Target hip(uint32_t warp, uint32_t group = 256);  // warp: 32 or 64
 };
 
 }  // namespace tenon::kernelgen

@@ -37,10 +37,11 @@ enum class NodeKind : uint8_t {
   kExt,    // dst = ext[ref]
   // dst = op(args); ref: CMP relation; bits 1: index arithmetic, never negative or overflowing.
   kOp,
-  kSplat,    // dst = all lanes args[0]
-  kIota,     // dst = args[0] + lane, i64 or i32
-  kShuffle,  // dst lane l = args[0] lane (l + ref) mod lanes
-  kLane,     // dst = lane 0 of args[0]
+  kSplat,  // dst = all lanes args[0]
+  kIota,   // dst = args[0] + lane, i64 or i32
+  // dst lane l = args[0] lane list[l] or, without a list, lane (l + ref) mod lanes
+  kShuffle,
+  kLane,  // dst = lane 0 of args[0]
   // dst = memory[args[0] ...] where the mask args[1] is set, else args[2]. 1 lane: scalar; lanes
   // are contiguous unless there is a `stride`.
   kLoad,
@@ -94,7 +95,7 @@ struct Node {
                               // places wanted, 0: all
   bool full = false;
   std::string text;
-  std::vector<ValueId> list;  // kMma: where each row of a starts
+  std::vector<ValueId> list;  // kMma: where each row of a starts; kShuffle: lanes
   uint32_t lanes = 1;         // kMma
   int32_t b_buffer = -1;      // kMma: -1 is scratch
   bool stream = false;        // kStore of a whole vector: past the caches if args[3] says so

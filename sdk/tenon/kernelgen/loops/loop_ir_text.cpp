@@ -88,7 +88,13 @@ struct Writer {
         def("iota " + v(n.args[0]));
         break;
       case NodeKind::kShuffle:
-        def("rotate " + v(n.args[0]) + " by " + std::to_string(n.ref));
+        if (n.list.empty()) {
+          def("rotate " + v(n.args[0]) + " by " + std::to_string(n.ref));
+        } else {
+          std::string from;
+          for (ValueId l : n.list) from += " " + std::to_string(l);
+          def("lanes" + from + " of " + v(n.args[0]));
+        }
         break;
       case NodeKind::kLane:
         def("lane " + v(n.args[0]));

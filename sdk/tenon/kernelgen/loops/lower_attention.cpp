@@ -23,6 +23,7 @@ class Attention {
     d_ = st_.fill[0];
     w_ = s_.lanes;
     panel_ = int64_t{s_.nr} * w_;
+    value_panel_ = int64_t{s_.value_nr} * w_;
     e_.width = s_.lanes;
     const uint32_t qd[] = {d_}, kd[] = {j_, d_}, vd[] = {j_, v_};
     std::vector<ExprId> q, k, v;
@@ -42,10 +43,11 @@ class Attention {
     features_ = p_.axes()[d_].extent;
     wide_ = p_.axes()[v_].extent;
     const auto columns = p_.value(wide_);
-    values_direct_ = s_.row_block == s_.mr && columns && *columns % panel_ == 0 &&
+    values_direct_ = s_.row_block == s_.mr && columns && *columns % value_panel_ == 0 &&
                      p_.is_const(v[1], 1) && plain_load(p_, st_.value[0], TENON_F32);
-    value_panels_ = p_.ceildiv(wide_, panel_);
-    value_row_ = p_.mul(value_panels_, p_.integer(panel_));
+    value_panels_ = p_.ceildiv(wide_, value_panel_);
+    value_row_ = p_.mul(value_panels_, p_.integer(value_panel_));
+    find_seen(st_.step[0]);
     reserve();
     std::vector<uint32_t> outer;
     for (uint32_t a : st_.space) {
@@ -101,20 +103,102 @@ class Attention {
     });
     const Val all = e_.mul(e_.scalar(value_row_), e_.integer(s_.row_block));
     loop(e_.integer(0), all, w_, [&](Val x) { put(e_.add(at(gathered_), x), wide(0)); });
-    loop(e_.integer(0), e_.scalar(keys_), s_.block, [&](Val j0) {
-      const Val jn = e_.min(e_.scalar(keys_), e_.add(j0, e_.integer(s_.block)));
+    const Range all_seen = seen_by(i0, s_.row_block);
+    const Val first = e_.mul(e_.div(all_seen.first, e_.integer(s_.block)), e_.integer(s_.block));
+    loop(first, all_seen.end, s_.block, [&](Val j0) {
+      const Val jn = e_.min(all_seen.end, e_.add(j0, e_.integer(s_.block)));
       pack_keys(j0, jn);
       if (!values_direct_) pack_values(j0, jn);
-      loop(e_.integer(0), rows, s_.mr, [&](Val r0) {
-        const Val padded =
-            e_.mul(e_.div(e_.add(e_.sub(jn, j0), e_.integer(panel_ - 1)), e_.integer(panel_)),
-                   e_.integer(panel_));
-        score(i0, r0, j0, jn);
-        for (uint32_t r = 0; r < s_.mr; ++r) weigh(e_.add(r0, e_.integer(r)), padded);
-        gather(r0, j0, e_.sub(jn, j0));
-      });
+      loop(e_.integer(0), rows, s_.mr, [&](Val r0) { tile_of_scores(i0, r0, j0, jn); });
     });
     finish(i0, rows);
+  }
+
+  // mr queries from r0 of the block, with the keys [j0, jn) that one of them sees.
+  void tile_of_scores(Val i0, Val r0, Val j0, Val jn) {
+    const auto attend = [&](Val end) {
+      const Val panels =
+          e_.div(e_.add(e_.sub(end, j0), e_.integer(panel_ - 1)), e_.integer(panel_));
+      const Val padded = e_.mul(panels, e_.integer(panel_));
+      score(i0, r0, j0, end);
+      loop(r0, e_.add(r0, e_.integer(s_.mr)), 1, [&](Val r) { weigh(r, padded); });
+      gather(r0, j0, e_.sub(end, j0));
+    };
+    if (seen_first_.empty() && seen_end_.empty()) return attend(jn);
+    const Range seen = seen_by(e_.add(i0, r0), s_.mr);
+    const Val end = e_.min(jn, seen.end);
+    e_.only_if(e_.less(e_.max(j0, seen.first), end), [&] { attend(end); });
+  }
+
+  // ---- Keys that a mask excludes for all queries of a block ----
+
+  // The keys of a query are [first, end), each linear in the query, with the sign of its slope.
+  struct Bound {
+    ExprId key = kNone;
+    bool rises = false;
+  };
+  struct Range {
+    Val first, end;
+  };
+
+  // What hides keys by their position: scores that are -inf unless key and query compare.
+  void find_seen(ExprId score) {
+    while (p_.at(score).kind == X::kOp && p_.at(score).op == TENON_S_SELECT) {
+      const ExprId hidden = p_.arg(score, 2);
+      if (!p_.is_const(hidden) ||
+          p_.number_value(hidden) != -std::numeric_limits<double>::infinity())
+        return;
+      add_bounds(p_.arg(score, 0));
+      score = p_.arg(score, 1);
+    }
+  }
+
+  void add_bounds(ExprId condition) {
+    const Expr x = p_.at(condition);
+    if (x.kind != X::kOp) return;
+    const ExprId a = p_.arg(condition, 0);
+    if (x.op == TENON_S_AND) {
+      add_bounds(a);
+      add_bounds(p_.arg(condition, 1));
+    }
+    if (x.op != TENON_S_CMP || p_.type(a) != TENON_I64) return;
+    const ExprId b = p_.arg(condition, 1), one = p_.integer(1);
+    // As at_most <= 0.
+    ExprId at_most = kNone;
+    if (x.ref == TENON_CMP_LE) at_most = p_.sub(a, b);
+    if (x.ref == TENON_CMP_LT) at_most = p_.add(p_.sub(a, b), one);
+    if (x.ref == TENON_CMP_GE) at_most = p_.sub(b, a);
+    if (x.ref == TENON_CMP_GT) at_most = p_.add(p_.sub(b, a), one);
+    const uint32_t axes[] = {j_, i_};
+    std::vector<ExprId> c, loads;
+    ExprId rest = kNone;
+    if (at_most == kNone || !p_.affine(at_most, axes, &c, &rest) || !p_.value(c[1])) return;
+    p_.loads(rest, &loads);
+    const bool above = p_.is_const(c[0], 1);
+    if (!loads.empty() || (!above && !p_.is_const(c[0], -1))) return;
+    const ExprId query = p_.add(p_.mul(c[1], p_.axis(i_)), rest);
+    const int64_t slope = *p_.value(c[1]);
+    if (above) {
+      seen_end_.push_back({p_.sub(one, query), slope < 0});
+    } else {
+      seen_first_.push_back({query, slope > 0});
+    }
+  }
+
+  // All keys that some of `count` queries from i on sees; empty if end <= first.
+  Range seen_by(Val i, int64_t count) {
+    const Val last =
+        e_.min(e_.sub(e_.scalar(queries_), e_.integer(1)), e_.add(i, e_.integer(count - 1)));
+    const auto at_query = [&](ExprId key, Val query) {
+      const uint32_t axis = p_.add_axis(queries_);
+      e_.bind(axis, query);
+      return e_.scalar(p_.substitute(key, {{p_.axis(i_), p_.axis(axis)}}));
+    };
+    Range out{e_.integer(0), e_.scalar(keys_)};
+    for (const Bound& b : seen_end_) out.end = e_.min(out.end, at_query(b.key, b.rises ? last : i));
+    for (const Bound& b : seen_first_)
+      out.first = e_.max(out.first, at_query(b.key, b.rises ? i : last));
+    return out;
   }
 
   // Keys of the block, a panel's worth side by side per feature; places without a key hold zeros.
@@ -169,14 +253,14 @@ class Attention {
   // Values of the block by panels of their columns; columns that are not there hold zeros.
   void pack_values(Val j0, Val jn) {
     loop(e_.integer(0), e_.scalar(value_row_), w_, [&](Val c) {
-      const Val to = e_.add(e_.add(at(v_panels_), e_.mul(e_.div(c, e_.integer(panel_)),
-                                                         e_.integer(panel_ * s_.block))),
-                            e_.mod(c, e_.integer(panel_)));
+      const Val to = e_.add(e_.add(at(v_panels_), e_.mul(e_.div(c, e_.integer(value_panel_)),
+                                                         e_.integer(value_panel_ * s_.block))),
+                            e_.mod(c, e_.integer(value_panel_)));
       const auto n = p_.value(wide_);
       loop(j0, jn, 1, [&](Val j) {
         e_.bind(j_, j);
-        put(e_.add(to, e_.mul(e_.sub(j, j0), e_.integer(panel_))),
-            along(v_, c, n && *n % panel_ == 0 ? Val{} : e_.scalar(wide_), st_.value[0]));
+        put(e_.add(to, e_.mul(e_.sub(j, j0), e_.integer(value_panel_))),
+            along(v_, c, n && *n % value_panel_ == 0 ? Val{} : e_.scalar(wide_), st_.value[0]));
       });
     });
   }
@@ -193,14 +277,14 @@ class Attention {
     return v;
   }
 
-  Node product(Val steps) {
+  Node product(Val steps, uint32_t vectors) {
     Node n;
     n.kind = NodeKind::kMma;
     n.type = TENON_F32;
     n.lanes = s_.lanes;
-    n.bits = s_.nr;
+    n.bits = vectors;
     n.args[2] = steps.v;
-    n.stride = e_.integer(panel_).v;
+    n.stride = e_.integer(vectors * w_).v;
     return n;
   }
 
@@ -214,7 +298,7 @@ class Attention {
     loop(j0, jn, panel_, [&](Val j) {
       e_.comment("stage 0 Step");
       const Val in = e_.sub(j, j0);
-      Node n = product(e_.scalar(features_));
+      Node n = product(e_.scalar(features_), s_.nr);
       n.ref = e_.argument(p_.at(st_.a).ref, false);
       n.args[0] = e_.add(at(k_panels_), e_.mul(in, e_.scalar(features_))).v;
       n.args[1] = e_.scalar(q_step_).v;
@@ -262,15 +346,39 @@ class Attention {
     return s;
   }
 
+  // Without a rule for NaN: a score that is NaN makes its weight NaN, whatever the largest is.
+  Val larger(Val a, Val b) {
+    const Val above = e_.apply(TENON_S_CMP, TENON_F32, {b, a}, TENON_CMP_GT);
+    return e_.apply(TENON_S_SELECT, TENON_F32, {above, b, a});
+  }
+
+  // The largest of a row's scores; each vector of a panel keeps its own, since one would wait for
+  // itself.
+  Val largest(Val row, Val padded) {
+    std::vector<ValueId> best;
+    for (uint32_t n = 0; n < s_.nr; ++n)
+      best.push_back(e_.declare(wide(-std::numeric_limits<double>::infinity())));
+    loop(e_.integer(0), padded, panel_, [&](Val c) {
+      for (uint32_t n = 0; n < s_.nr; ++n) {
+        const Val place = e_.add(e_.add(row, c), e_.integer(n * w_));
+        e_.set(best[n], larger(now(best[n]), get(place, s_.lanes)));
+      }
+    });
+    Val all = now(best[0]);
+    for (uint32_t n = 1; n < s_.nr; ++n) all = larger(all, now(best[n]));
+    return across(all, [&](Val a, Val b) { return larger(a, b); });
+  }
+
   // One number of all lanes of v.
-  Val across(Val v, uint16_t code) {
+  template <class F>
+  Val across(Val v, F combine) {
     for (uint32_t h = s_.lanes / 2; h >= 1; h /= 2) {
       Node n;
       n.kind = NodeKind::kShuffle;
       n.args[0] = v.v;
       n.ref = h;
       n.dst = e_.value(TENON_F32, s_.lanes);
-      v = f(code, v, {e_.emit(e_.depth(), n), e_.depth(), true});
+      v = combine(v, {e_.emit(e_.depth(), n), e_.depth(), true});
     }
     Node n;
     n.kind = NodeKind::kLane;
@@ -287,11 +395,8 @@ class Attention {
     e_.comment("stage 0 Merge");
     const Val row = e_.add(at(scores_), e_.mul(r, e_.integer(s_.block)));
     const double low = -std::numeric_limits<double>::infinity();
-    const ValueId best = e_.declare(wide(low));
-    loop(e_.integer(0), padded, w_,
-         [&](Val c) { e_.set(best, f(TENON_S_MAX, now(best), get(e_.add(row, c), s_.lanes))); });
     const Val before = get(e_.add(at(top_), r), 1);
-    const Val top = f(TENON_S_MAX, before, across(now(best), TENON_S_MAX));
+    const Val top = larger(before, largest(row, padded));
     // A query that has seen no key yet: its weights are zero, not undefined.
     const Val none = e_.apply(TENON_S_CMP, TENON_F32, {top, num(low)}, TENON_CMP_EQ);
     const Val base = e_.apply(TENON_S_SELECT, TENON_F32, {none, num(0), top});
@@ -304,8 +409,8 @@ class Attention {
     });
     const Val shrink = e_.apply(TENON_S_EXP, TENON_F32, {f(TENON_S_SUB, before, base)});
     const Val place = e_.add(at(sum_), r);
-    put(place,
-        f(TENON_S_ADD, f(TENON_S_MUL, get(place, 1), shrink), across(now(sum), TENON_S_ADD)));
+    put(place, f(TENON_S_ADD, f(TENON_S_MUL, get(place, 1), shrink),
+                 across(now(sum), [&](Val a, Val b) { return f(TENON_S_ADD, a, b); })));
     put(e_.add(at(top_), r), top);
     Node branch;
     branch.kind = NodeKind::kIf;
@@ -322,7 +427,7 @@ class Attention {
   // The values that a panel of columns has at the first key of a block, where they are in memory.
   void read_values(Node* n, Val j0, Val panel) {
     const uint32_t column = p_.add_axis(wide_), key = p_.add_axis(keys_);
-    e_.bind(column, e_.mul(panel, e_.integer(panel_)));
+    e_.bind(column, e_.mul(panel, e_.integer(value_panel_)));
     e_.bind(key, j0);
     const ExprId offset = p_.substitute(
         p_.arg(st_.value[0], 2), {{p_.axis(v_), p_.axis(column)}, {p_.axis(j_), p_.axis(key)}});
@@ -334,12 +439,12 @@ class Attention {
   void gather(Val r0, Val j0, Val keys) {
     loop(e_.integer(0), e_.scalar(value_panels_), 1, [&](Val panel) {
       e_.comment("stage 0 Step");
-      Node n = product(keys);
+      Node n = product(keys, s_.value_nr);
       n.space = Space::kScratch;
       if (values_direct_) {
         read_values(&n, j0, panel);
       } else {
-        n.args[0] = e_.add(at(v_panels_), e_.mul(panel, e_.integer(panel_ * s_.block))).v;
+        n.args[0] = e_.add(at(v_panels_), e_.mul(panel, e_.integer(value_panel_ * s_.block))).v;
       }
       n.args[1] = e_.integer(1).v;
       for (uint32_t r = 0; r < s_.mr; ++r) {
@@ -349,10 +454,10 @@ class Attention {
       e_.emit(e_.depth(), n);
       loop(e_.integer(0), e_.integer(s_.mr), 1, [&](Val r) {
         const Val to = e_.add(e_.add(at(gathered_), e_.mul(e_.add(r0, r), e_.scalar(value_row_))),
-                              e_.mul(panel, e_.integer(panel_)));
-        loop(e_.integer(0), e_.integer(panel_), w_, [&](Val c) {
+                              e_.mul(panel, e_.integer(value_panel_)));
+        loop(e_.integer(0), e_.integer(value_panel_), w_, [&](Val c) {
           const Val x = e_.load_at(Space::kLocal, 0, TENON_F32,
-                                   e_.add(e_.mul(r, e_.integer(panel_)), c), s_.lanes);
+                                   e_.add(e_.mul(r, e_.integer(value_panel_)), c), s_.lanes);
           put(e_.add(to, c), f(TENON_S_ADD, get(e_.add(to, c), s_.lanes), x));
         });
       });
@@ -396,7 +501,8 @@ class Attention {
   Pool& p_;
   const Stage& st_;
   uint32_t i_ = 0, j_ = 0, d_ = 0, v_ = 0;  // queries, keys, features, columns of values
-  int64_t w_ = 1, panel_ = 1;
+  int64_t w_ = 1, panel_ = 1, value_panel_ = 1;
+  std::vector<Bound> seen_first_, seen_end_;
   bool k_unit_ = false;
   bool values_direct_ = false;  // few queries read the values where they are
   ExprId v_step_ = kNone;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/loops/lower_internal.h"
 
 namespace tenon::kernelgen {
@@ -133,8 +134,11 @@ class GroupRows {
   }
 
   void map(const Stage& s) {
+    std::vector<Val> ready;
+    const bool last = stores_last(k_, s);
+    for (size_t r = 0; last && r < s.store.size(); ++r) ready.push_back(e_.scalar(s.value[r]));
     for (size_t r = 0; r < s.store.size(); ++r) {
-      const Val v = e_.scalar(s.value[r]);
+      const Val v = last ? ready[r] : e_.scalar(s.value[r]);
       e_.forward(s.store[r].buffer, s.store[r].index[0], v, false);
       store(s.store[r], v);
     }

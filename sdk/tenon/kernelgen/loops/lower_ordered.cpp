@@ -1,5 +1,6 @@
 // Scans, scatters and sorts, which must run in order along some axes. The lead axes are
-// independent: ranges cut them, and lanes run along one of them where memory allows.
+// independent: ranges cut them, and lanes run along one of them where memory allows, or along the
+// axis of a scan that may be reordered.
 #include <algorithm>
 
 #include "tenon/kernelgen/loops/lower_internal.h"
@@ -14,15 +15,16 @@ class Ordered {
 
   void run() {
     std::vector<uint32_t> outer = k_.lead;
-    if (s_.vector_axis != ~0u) outer.erase(std::find(outer.begin(), outer.end(), s_.vector_axis));
+    std::erase(outer, s_.vector_axis);
     const ExprId items = points(p_, outer, p_.integer(1));
     ExprId blocks = p_.integer(1);
-    if (s_.vector_axis != ~0u) blocks = p_.ceildiv(p_.axes()[s_.vector_axis].extent, s_.block);
+    const bool rows_in_lanes = contains(k_.lead, s_.vector_axis);
+    if (rows_in_lanes) blocks = p_.ceildiv(p_.axes()[s_.vector_axis].extent, s_.block);
     e_.width = s_.lanes;
     loop_over_items(e_, s_, p_.mul(items, blocks), [&](Val item) {
-      if (s_.vector_axis == ~0u) {
+      if (!rows_in_lanes) {
         decode(e_, item, outer);
-        line();
+        s_.vector_axis == ~0u ? line() : scan_in_lanes();
         return;
       }
       const Val count = e_.scalar(blocks);
@@ -114,6 +116,119 @@ class Ordered {
       for (size_t i = 0; i < vars.size(); ++i) {
         if (states[vars.size() + i].v != vars[i]) e_.set(vars[i], states[vars.size() + i]);
       }
+      e_.states.clear();
+      e_.close_alias();
+    });
+  }
+
+  // Lane l of the result is lane `from(l)` of v.
+  template <class F>
+  Val picked(Val v, F from) {
+    Node n;
+    n.kind = NodeKind::kShuffle;
+    n.args[0] = v.v;
+    for (uint32_t l = 0; l < e_.width; ++l) n.list.push_back(from(l));
+    n.dst = e_.value(e_.type(v.v), e_.width);
+    return {e_.emit(e_.depth(), n), e_.depth(), true};
+  }
+
+  Val number_of_lane() {
+    Node n;
+    n.kind = NodeKind::kIota;
+    n.args[0] = e_.integer(0).v;
+    n.dst = e_.value(TENON_I32, e_.width);
+    return {e_.emit(e_.depth(), n), e_.depth(), true};
+  }
+  Val lane_number(int64_t l) { return e_.scalar(p_.integer(l, TENON_I32)); }
+
+  // The place of lane l in the order of the scan, and the lane at a place.
+  uint32_t place(uint32_t l) const { return st_.from_end ? e_.width - 1 - l : l; }
+
+  // Which lanes have a block of `by` lanes before the one that they are in, of each two.
+  Val second_of_two(uint32_t by) {
+    const Val bit = e_.apply(TENON_S_AND, TENON_I32, {number_of_lane(), lane_number(by)});
+    return e_.apply(TENON_S_CMP, TENON_I32, {bit, lane_number(0)},
+                    st_.from_end ? TENON_CMP_EQ : TENON_CMP_NE);
+  }
+
+  Val all_but_first() {
+    return e_.apply(TENON_S_CMP, TENON_I32, {number_of_lane(), lane_number(place(0))},
+                    TENON_CMP_NE);
+  }
+
+  // Whole vectors along the scan, then one masked vector. From the end, the masked vector begins
+  // before the line does, so that no lane comes after one that is absent.
+  template <class F>
+  void vectors_in_order(uint32_t axis, F body) {
+    const Val n = e_.scalar(p_.axes()[axis].extent);
+    if (!st_.from_end) return lanes(axis, e_.integer(0), n, body);
+    const Val w = e_.integer(e_.width);
+    e_.vector_axis = axis;
+    const auto ends_at = [&](Val end) {
+      Val at = e_.sub(end, w);
+      at.varies = true;
+      e_.bind(axis, at);
+    };
+    e_.loop(Bind::kVector, e_.integer(0), n, e_.width, true, [&](Val done) {
+      ends_at(e_.sub(n, done));
+      body();
+    });
+    const Val left = e_.mod(n, w);
+    e_.loop(Bind::kVector, e_.integer(0), left, e_.width, false, [&](Val) {
+      ends_at(left);
+      const Val lane = e_.vector(p_.axis(axis));
+      e_.mask_depth = e_.depth();
+      e_.mask = e_.apply(TENON_S_CMP, e_.type(lane.v),
+                         {lane, e_.as_type(e_.integer(0), e_.type(lane.v))}, TENON_CMP_GE)
+                    .v;
+      body();
+      e_.mask = kNoValue;
+    });
+    e_.vector_axis = ~0u;
+  }
+
+  // Lanes along the scan. Each vector is scanned without waiting for the vectors before: what the
+  // last lane of a block of 1, 2, 4... has is applied to the next block. Short blocks stay within
+  // 16 bytes, where moving lanes is cheapest. Then what was carried is applied to all lanes.
+  void scan_in_lanes() {
+    e_.row_depth = e_.depth();
+    e_.comment("stage 0 Init");
+    const DType t = p_.type(st_.init[0]);
+    const ValueId carry = e_.declare(e_.as_type(e_.splat(e_.scalar(st_.init[0]), e_.width), t));
+    std::vector<Val> second;
+    for (uint32_t by = 1; by < e_.width; by *= 2) second.push_back(second_of_two(by));
+    const Val later = all_but_first();
+    const auto both = [&](Val a, Val b) { return e_.apply(p_.at(st_.step[0]).op, t, {a, b}); };
+    const auto select = [&](Val where, Val a, Val b) {
+      return e_.apply(TENON_S_SELECT, t, {where, a, b});
+    };
+    const ExprId value = scanned_value(p_, st_);
+    vectors_in_order(st_.reduce[0], [&] {
+      e_.row_depth = e_.depth();
+      e_.comment(st_.from_end ? "stage 0 Step, from the end" : "stage 0 Step");
+      e_.open_alias();
+      // Numbers of lanes are computed in 32 bits.
+      Val own = e_.as_type(e_.splat(e_.vector(value), e_.width), t);
+      for (size_t i = 0; i < second.size(); ++i) {
+        const uint32_t by = 1u << i;
+        const Val block = picked(own, [&](uint32_t l) {
+          const uint32_t at = place(l);
+          return at & by ? place((at & ~(by - 1)) - 1) : l;
+        });
+        own = select(second[i], both(block, own), own);
+      }
+      const Val before{carry, e_.depth(), true};
+      Val after = both(before, own);
+      after.depth = e_.depth();
+      const Val moved =
+          picked(after, [&](uint32_t l) { return place(l) == 0 ? l : place(place(l) - 1); });
+      Val first = select(later, moved, before);
+      first.depth = e_.depth();
+      e_.states = {first, after};
+      std::vector<Val> results;
+      for (ExprId x : st_.final) results.push_back(e_.vector(x));
+      for (size_t r = 0; r < st_.store.size(); ++r) store(st_.store[r], results[r]);
+      e_.set(carry, both(before, picked(own, [&](uint32_t) { return place(e_.width - 1); })));
       e_.states.clear();
       e_.close_alias();
     });

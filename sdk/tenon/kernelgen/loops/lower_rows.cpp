@@ -1,6 +1,7 @@
 // Pointwise kernels and reductions: rows of the lead axes, passes inside them.
 #include <algorithm>
 
+#include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/loops/lower_internal.h"
 
 namespace tenon::kernelgen {
@@ -153,13 +154,22 @@ class Rows {
     e_.lanes_are_rows = false;
     e_.vector_axis = s_.vector_axis;
     const int64_t w = e_.width;
-    loop_over_items(e_, s_, points(p_, outer, p_.integer(1)), [&](Val item) {
+    const ExprId blocks = p_.ceildiv(p_.axes()[s_.vector_axis].extent, s_.block);
+    loop_over_items(e_, s_, points(p_, outer, blocks), [&](Val item) {
       e_.row_depth = e_.depth();
-      decode(e_, item, outer);
       const Val n = e_.scalar(p_.axes()[s_.vector_axis].extent);
-      e_.loop(Bind::kVector, e_.integer(0), n, w, true, [&](Val at) { interleave(at); });
-      const Val done = e_.sub(n, e_.mod(n, e_.integer(w)));
-      e_.loop(Bind::kVector, done, n, w, false, [&](Val at) { interleaved_rest(at, n); });
+      Val lo = e_.integer(0), hi = n;
+      if (p_.is_const(blocks, 1)) {
+        decode(e_, item, outer);
+      } else {
+        const Val count = e_.scalar(blocks);
+        decode(e_, e_.div(item, count), outer);
+        lo = e_.mul(e_.mod(item, count), e_.integer(s_.block));
+        hi = e_.min(n, e_.add(lo, e_.integer(s_.block)));
+      }
+      e_.loop(Bind::kVector, lo, hi, w, true, [&](Val at) { interleave(at); });
+      const Val done = e_.sub(hi, e_.mod(e_.sub(hi, lo), e_.integer(w)));
+      e_.loop(Bind::kVector, done, hi, w, false, [&](Val at) { interleaved_rest(at, hi); });
     });
   }
 
@@ -389,13 +399,15 @@ class Rows {
     }
   }
 
-  // The inner axis along which most accesses are contiguous.
+  // The inner axis along which most accesses are contiguous. Never one of one point: its index is
+  // the constant 0, which is below the extent in every lane, so that no mask would hold lanes back.
   uint32_t inner_vector_axis(const Pass& pass) {
     std::vector<uint32_t> axes = pass.space;
     axes.insert(axes.end(), pass.reduce.begin(), pass.reduce.end());
     uint32_t best = ~0u;
     int64_t best_score = INT64_MIN;
     for (uint32_t a : axes) {
+      if (p_.is_const(p_.axes()[a].extent, 1)) continue;
       int64_t score = 0;
       for (size_t i : pass.stages) score += contiguity(p_, k_.stages[i], a);
       if (score >= best_score) {
@@ -423,7 +435,8 @@ class Rows {
       if (!p.affine(off, axes, &c, &rest)) {
         score -= 6;
       } else {
-        score += p.is_const(c[0], 1) ? 3 : -4;
+        // Backwards: a vector is turned around.
+        score += p.is_const(c[0], 1) ? 3 : p.is_const(c[0], -1) ? 2 : -4;
       }
     }
     return score;
@@ -526,8 +539,11 @@ class Rows {
   }
 
   void map(const Stage& s) {
+    std::vector<Val> ready;
+    const bool last = stores_last(k_, s);
+    for (size_t r = 0; last && r < s.store.size(); ++r) ready.push_back(e_.vector(s.value[r]));
     for (size_t r = 0; r < s.store.size(); ++r) {
-      const Val v = e_.vector(s.value[r]);
+      const Val v = last ? ready[r] : e_.vector(s.value[r]);
       e_.forward(s.store[r].buffer, s.store[r].index[0], v, e_.vector_axis != ~0u);
       e_.store(s.store[r], v, e_.vector_axis != ~0u);
     }

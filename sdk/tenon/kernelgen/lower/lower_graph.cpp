@@ -31,8 +31,14 @@ std::string type_text(const tenon_type_t& t) {
          " of rank " + std::to_string(t.rank);
 }
 
-bool computable(const tenon_type_t& t, const LoweringLimits& limits) {
-  return is_tensor(t) && size_of(t.dtype) != 0 && ((limits.dtypes >> t.dtype) & 1u);
+// Complex numbers are pairs of this.
+DType stored_type(DType t) {
+  return t == TENON_C64 ? TENON_F32 : t == TENON_C128 ? TENON_F64 : t;
+}
+
+bool computable(const tenon_type_t& t, const LoweringLimits& limits, bool parts) {
+  return is_tensor(t) && size_of(parts ? stored_type(t.dtype) : t.dtype) != 0 &&
+         ((limits.dtypes >> t.dtype) & 1u);
 }
 
 // The value of all elements of a blob, if they are equal and a double represents it exactly.
@@ -143,11 +149,39 @@ std::vector<Tensor> lower_elementwise(LoweringSite& site) {
   return site.b.map({site.op->scalar, site.op->scalar_words}, operands, scalars, results);
 }
 
+// A complex array is an array of its parts with a last dim of two. Only the ops that take complex
+// numbers apart and put them together see it: others are decomposed into ops of the parts.
+bool is_part_op(std::string_view op) {
+  return op == "complex" || op == "real" || op == "imag";
+}
+Tensor part_of(Builder& b, const Tensor& pairs, int64_t part) {
+  std::vector<ExprId> dims(pairs.dims.begin(), pairs.dims.end() - 1);
+  return b.map(pairs.type, dims, [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> index(axes.begin(), axes.end());
+    index.push_back(b.pool().integer(part));
+    return b.load(pairs, index);
+  });
+}
+Tensor pairs_of(Builder& b, const Tensor& re, const Tensor& im) {
+  const Tensor parts[] = {re, im};
+  std::vector<ExprId> dims = re.dims;
+  dims.push_back(b.dim(1));
+  Tensor columns[2];
+  for (size_t i = 0; i < 2; ++i) columns[i] = b.reshape(parts[i], dims);
+  return b.concat(columns, static_cast<uint32_t>(dims.size() - 1));
+}
+std::vector<Tensor> lower_parts(LoweringSite& site, std::string_view op) {
+  if (op == "complex") return {pairs_of(site.b, site.in[0], site.in[1])};
+  return {part_of(site.b, site.in[0], op == "real" ? 0 : 1)};
+}
+
 std::vector<Tensor> lower_node(LoweringSite& site) {
   const LoweringFn* fn = find_lowering(view(site.op->name));
   std::vector<Tensor> out;
   if (fn != nullptr) {
     out = (*fn)(site);
+  } else if (is_part_op(view(site.op->name))) {
+    out = lower_parts(site, view(site.op->name));
   } else if ((site.op->traits & TENON_TRAIT_ELEMENTWISE) != 0 && site.op->scalar_words != 0) {
     out = lower_elementwise(site);
   } else {
@@ -226,13 +260,15 @@ bool bind_operand(const HostTables& host, tenon_graph_t* graph, GraphLowering* l
   std::vector<ExprId> dims;
   if (!lowering->dims().expressions(v.type.dims, v.type.rank, &dims))
     return lowering->fail("an operand's size depends on data");
+  const DType stored = stored_type(v.type.dtype);
+  if (stored != v.type.dtype) dims.push_back(lowering->builder().dim(2));
   double number = 0;
   if (v.kind == TENON_VALUE_CONSTANT && uniform_value(host, v, &number)) {
     *out = lowering->builder().fill(v.type.dtype, dims, number);
   } else if (v.kind == TENON_VALUE_CONSTANT) {
-    *out = lowering->builder().constant(v.type.dtype, dims);
+    *out = lowering->builder().constant(stored, dims);
   } else {
-    *out = lowering->builder().input(v.type.dtype, dims);
+    *out = lowering->builder().input(stored, dims);
   }
   if (!out->valid()) return lowering->fail(lowering->builder().why());
   lowering->bind(value, *out);
@@ -240,12 +276,12 @@ bool bind_operand(const HostTables& host, tenon_graph_t* graph, GraphLowering* l
 }
 
 bool types_fit(const HostTables& host, tenon_graph_t* graph, const tenon_value_t* values,
-               uint32_t count, const LoweringLimits& limits, std::string* bad) {
+               uint32_t count, const LoweringLimits& limits, bool parts, std::string* bad) {
   for (uint32_t i = 0; i < count; ++i) {
     if (values[i] == TENON_NONE) continue;
     tenon_value_view_t v = sized<tenon_value_view_t>();
     host.graph->value_view(host.graph->self, graph, values[i], &v);
-    if (!computable(v.type, limits)) {
+    if (!computable(v.type, limits, parts)) {
       *bad = type_text(v.type);
       return false;
     }
@@ -454,8 +490,9 @@ bool can_lower(const HostTables& host, tenon_graph_t* graph, tenon_node_t node,
     *why = std::string(name) + ": control flow is not compiled by this device";
     return false;
   }
-  if (!types_fit(host, graph, n.operands, n.operand_count, limits, &bad) ||
-      !types_fit(host, graph, n.results, n.result_count, limits, &bad)) {
+  const bool parts = is_part_op(name);
+  if (!types_fit(host, graph, n.operands, n.operand_count, limits, parts, &bad) ||
+      !types_fit(host, graph, n.results, n.result_count, limits, parts, &bad)) {
     *why = std::string(name) + ": " + bad + " is not computed by this device";
     return false;
   }
@@ -474,7 +511,12 @@ bool can_lower(const HostTables& host, tenon_graph_t* graph, tenon_node_t node,
     if (n.operands[i] == TENON_NONE || lowering.value(n.operands[i]).valid()) continue;
     if (!bind_operand(host, graph, &lowering, n.operands[i], &t)) return false;
   }
-  return lowering.node(node, 0);
+  if (!lowering.node(node, 0)) return false;
+  if (!limits.refuses) return true;
+  const std::string reason = limits.refuses(lowering.builder().pool());
+  if (reason.empty()) return true;
+  *why = std::string(name) + ": " + reason;
+  return false;
 }
 
 bool lower_graph(const HostTables& host, tenon_graph_t* graph, Lowered* out, std::string* why) {
@@ -514,6 +556,7 @@ bool lower_graph(const HostTables& host, tenon_graph_t* graph, Lowered* out, std
     lowering.builder().output(t);
     taken.insert(t.buffer);
     out->outputs.push_back(t.buffer);
+    out->output_ranks.push_back(v.type.rank);
   }
   if (!lowering.builder().ok()) return lowering.fail(lowering.builder().why());
   out->checks = lowering.checks();

@@ -6,6 +6,7 @@
 #ifndef TENON_KERNELGEN_LOWER_LOWER_GRAPH_H_
 #define TENON_KERNELGEN_LOWER_LOWER_GRAPH_H_
 
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -64,6 +65,8 @@ struct LoweringLimits {
   // Lower sdpa of long rows in one pass: needs vectors and some hundred KB of scratch.
   bool attention = false;
   bool data_dependent = false;  // accept symbols defined inside; no device lowers them yet
+  // Why the device cannot compute what a node was lowered to; empty if it can, or if it is not set.
+  std::function<std::string(const Pool&)> refuses;
 };
 
 // Whether lower_graph() would accept this node. Safe on a frozen graph. False: `*why` names the op,
@@ -87,6 +90,8 @@ struct Lowered {
   // Buffer of each constant, in order of value index; ~0u: unused.
   std::vector<uint32_t> constants;
   std::vector<uint32_t> outputs;  // buffer of each yield; all different
+  // Dims of each yield: a buffer of complex numbers has one more, for their two parts.
+  std::vector<uint32_t> output_ranks;
   std::vector<LoweredCheck> checks;
   std::vector<tenon_value_t> constant_values;
   std::vector<tenon_node_t> nodes;  // Stage::origins are ordinals here

@@ -235,5 +235,61 @@ TEST(Accuracy, Binary) {
   }
 }
 
+// Powers that are whole numbers are whole: 24.999999999999996 is cut to 24.
+TEST(Accuracy, WholePowers) {
+  std::vector<double> a, b;
+  for (int x = -12; x <= 12; ++x) {
+    for (int y = 0; y <= 12; ++y) {
+      a.push_back(x);
+      b.push_back(y);
+    }
+  }
+  for (const Target& target : targets()) {
+    const auto got = run(target, TENON_F64, {{TENON_S_POW, {a, b}}});
+    ASSERT_EQ(got.size(), 1u);
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(got[0][i], std::pow(a[i], b[i])) << target.isa << " " << a[i] << " ^ " << b[i];
+    }
+  }
+}
+
+// What GPUs without f64 compute themselves.
+TEST(Accuracy, WithoutF64) {
+  Target target = Target::scalar();
+  target.fp64 = false;
+  std::mt19937_64 rng(7);
+  std::vector<Job> jobs;
+  std::vector<Real (*)(Real)> functions;
+  for (const Op& op : kOps) {
+    if (op.op != TENON_S_SIN && op.op != TENON_S_COS) continue;
+    std::vector<double> x = {0.0,    -0.0,        INFINITY,   NAN,
+                             1e-40f, 0.785398163, 1.57079637, 16367173 * 0x1p72};
+    std::uniform_real_distribution<double> u(op.low, op.high);
+    for (int i = 0; i < 3000; ++i) x.push_back(static_cast<float>(u(rng)));
+    for (int i = 0; i < 300; ++i) x.push_back(static_cast<float>(i * 1.57079632679489661923));
+    for (double& v : x) v = static_cast<float>(v);
+    jobs.push_back({op.op, {x}});
+    functions.push_back(op.f);
+  }
+  std::vector<double> a, b;
+  std::uniform_real_distribution<double> u(-8, 8);
+  for (int i = 0; i < 3000; ++i) {
+    a.push_back(i < 36 ? (i / 6 - 3) : static_cast<float>(u(rng)));
+    b.push_back(i < 36 ? (i % 6 - 3) : static_cast<float>(u(rng)));
+  }
+  jobs.push_back({TENON_S_ATAN2, {a, b}});
+  const auto got = run(target, TENON_F32, jobs);
+  ASSERT_EQ(got.size(), jobs.size());
+  for (size_t j = 0; j < jobs.size(); ++j) {
+    for (size_t i = 0; i < got[j].size() && !::testing::Test::HasFailure(); ++i) {
+      const std::vector<std::vector<double>>& in = jobs[j].in;
+      const Real want =
+          in.size() == 2 ? std::atan2(Real(in[0][i]), Real(in[1][i])) : functions[j](in[0][i]);
+      expect_close(got[j][i], want, TENON_F32, 0,
+                   std::to_string(jobs[j].op) + " of " + std::to_string(in[0][i]));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tenon::kernelgen

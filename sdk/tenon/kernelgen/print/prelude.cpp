@@ -36,6 +36,23 @@ std::string replace_all(std::string s, std::string_view from, const std::string&
   return s;
 }
 
+// Of pointers into buffers.
+std::string global_space(const Target& t) {
+  return t.dialect == Dialect::kOpenCl  ? "__global "
+         : t.dialect == Dialect::kMetal ? "device "
+                                        : "";
+}
+
+// How a function without a result begins.
+std::string void_function(const Target& t) {
+  return t.gpu_cpp() || t.dialect == Dialect::kMetal ? "OWN void " : "static void ";
+}
+
+// Whether vectors of f16 become f32, and back, in one instruction.
+bool converts_f16(const Target& t) {
+  return t.isa == "avx512" || t.isa == "avx2" || t.isa == "neon";
+}
+
 std::string number(int64_t v) {
   return std::to_string(v);
 }
@@ -67,8 +84,8 @@ std::string Prelude::type(DType t, uint32_t lanes) {
 
 namespace {
 
-// Nothing of CUDA's own headers: registers and barriers are the compiler's builtins.
-constexpr std::string_view kCudaHeader =
+// C++ for GPUs, with nothing of the vendors' headers: registers and barriers are builtins.
+constexpr std::string_view kGpuHeader =
     "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short "
     "u16;\n"
     "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
@@ -77,7 +94,7 @@ constexpr std::string_view kCudaHeader =
     "#define OWN static __attribute__((device))\n"
     "#define KERNEL extern \"C\" __attribute__((global))\n"
     "#define SHARED static __attribute__((shared))\n"
-    "#define TABLE static __attribute__((device)) const\n"
+    "#define TABLE static __attribute__((device)) const\n#define OWNED\n"
     "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
     "#define CVTS(T, x) ((T)(x))\n"
     "#define HOLD(x) (void)0\n"
@@ -85,14 +102,69 @@ constexpr std::string_view kCudaHeader =
     "#define INF_f32 __builtin_inff()\n#define NAN_f32 __builtin_nanf(\"\")\n"
     "#define INF_f64 __builtin_inf()\n#define NAN_f64 __builtin_nan(\"\")\n"
     "FN i64 min(i64 a, i64 b) { return a < b ? a : b; }\n"
-    "FN i64 max(i64 a, i64 b) { return a > b ? a : b; }\n"
+    "FN i64 max(i64 a, i64 b) { return a > b ? a : b; }\n";
+
+// Warps exchange words.
+constexpr std::string_view kCudaHeader =
+    "#define GROUP_OF(n) launch_bounds(n)\n"
     "FN i64 local_id() { return __nvvm_read_ptx_sreg_tid_x(); }\n"
     "FN i64 group_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }\n"
-    "FN i64 global_id() { return group_id() * __nvvm_read_ptx_sreg_ntid_x() + local_id(); }\n"
     "FN void meet() { __syncthreads(); }\n"
-    // Warps exchange words.
     "FN i32 word_from(i32 x, i32 by) { return by == 0 ? __nvvm_shfl_sync_idx_i32(~0u, x, 0, 31) : "
-    "__nvvm_shfl_sync_down_i32(~0u, x, by, 31); }\n"
+    "__nvvm_shfl_sync_down_i32(~0u, x, by, 31); }\n";
+
+// A permutation of lanes reads across the whole warp, of 32 or 64; its index counts bytes.
+constexpr std::string_view kHipHeader =
+    "#define GROUP_OF(n) amdgpu_flat_work_group_size(n, n)\n"
+    "FN i64 local_id() { return __builtin_amdgcn_workitem_id_x(); }\n"
+    "FN i64 group_id() { return __builtin_amdgcn_workgroup_id_x(); }\n"
+    "FN void meet() {\n"
+    "  __builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\"); __builtin_amdgcn_s_barrier();\n"
+    "  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"workgroup\");\n"
+    "}\n"
+    "FN i32 word_from(i32 x, i32 by) {\n"
+    "  if (by == 0) return __builtin_amdgcn_readlane(x, 0);\n"
+    "  const u32 lane = __builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0));\n"
+    "  return __builtin_amdgcn_ds_bpermute((i32)((lane + by) * 4), x);\n"
+    "}\n";
+
+// Metal's language is C++ with the address spaces of OpenCL C; nothing of its library comes in
+// unasked.
+constexpr std::string_view kMetalHeader =
+    "#include <metal_stdlib>\n"
+    "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short "
+    "u16;\n"
+    "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
+    "typedef float f32;\n"
+    "#define FN static inline\n#define OWN static\n#define TABLE constant\n#define OWNED thread\n"
+    "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
+    "#define CVTS(T, x) ((T)(x))\n"
+    "#define HOLD(x) (void)0\n"
+    "#define BITS(T, x) as_type<T>(x)\n"
+    "#define INF_f32 as_type<f32>(0x7f800000u)\n#define NAN_f32 as_type<f32>(0x7fc00000u)\n"
+    "FN i64 min(i64 a, i64 b) { return a < b ? a : b; }\n"
+    "FN i64 max(i64 a, i64 b) { return a > b ? a : b; }\n"
+    "FN f32 sqrt(f32 x) { return metal::precise::sqrt(x); }\n"
+    "FN f32 fma(f32 a, f32 b, f32 c) { return metal::fma(a, b, c); }\n"
+    "FN void meet_threads() { metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup); }\n"
+    "FN void meet() { metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup | "
+    "metal::mem_flags::mem_device); }\n"
+    "FN i32 word_from(i32 x, i32 by) { return by == 0 ? metal::simd_broadcast(x, 0) : "
+    "metal::simd_shuffle_down(x, (ushort)by); }\n"
+    "template <class T> FN T from_lane(T x, i32 by) {\n"
+    "  return as_type<T>(word_from(as_type<i32>(x), by));\n}\n"
+    "template <> inline i64 from_lane(i64 x, i32 by) {\n"
+    "  const u32 low = (u32)word_from((i32)x, by), high = (u32)word_from((i32)(x >> 32), by);\n"
+    "  return (i64)((u64)low | (u64)high << 32);\n}\n"
+    "template <> inline u64 from_lane(u64 x, i32 by) { return (u64)from_lane((i64)x, by); }\n"
+    "template <> inline i16 from_lane(i16 x, i32 by) { return (i16)word_from(x, by); }\n"
+    "template <> inline u16 from_lane(u16 x, i32 by) { return (u16)word_from(x, by); }\n"
+    "template <> inline i8 from_lane(i8 x, i32 by) { return (i8)word_from(x, by); }\n"
+    "template <> inline u8 from_lane(u8 x, i32 by) { return (u8)word_from(x, by); }\n"
+    "template <class T> FN T from_first_lane(T x) { return from_lane(x, 0); }\n";
+
+constexpr std::string_view kGpuWarps =
+    "FN i64 global_id(i64 group) { return group_id() * group + local_id(); }\n"
     "template <class T> FN T from_lane(T x, i32 by) {\n"
     "  if constexpr (sizeof(T) == 8) {\n"
     "    const u64 b = BITS(u64, x); const u32 low = word_from((i32)b, by), high = "
@@ -110,13 +182,18 @@ constexpr std::string_view kCudaHeader =
 }  // namespace
 
 std::string Prelude::header() const {
-  if (target_.dialect == Dialect::kCuda) return std::string(kCudaHeader);
+  if (target_.gpu_cpp()) {
+    return std::string(kGpuHeader)
+        .append(target_.dialect == Dialect::kCuda ? kCudaHeader : kHipHeader)
+        .append(kGpuWarps);
+  }
+  if (target_.dialect == Dialect::kMetal) return std::string(kMetalHeader);
   if (target_.dialect == Dialect::kOpenCl) {
     std::string s =
         "typedef char i8; typedef uchar u8; typedef short i16; typedef ushort u16;\n"
         "typedef int i32; typedef uint u32; typedef long i64; typedef ulong u64; typedef float "
         "f32;\n"
-        "#ifndef FN\n#define FN static\n#endif\n#define TABLE __constant\n"
+        "#ifndef FN\n#define FN static\n#endif\n#define TABLE __constant\n#define OWNED\n"
         "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
         "#define CVTS(T, x) ((T)(x))\n"
         "#define HOLD(x) (void)0\n"
@@ -148,7 +225,7 @@ std::string Prelude::header() const {
          "typedef float f32; typedef double f64;\n"
          "#define FN static inline __attribute__((always_inline, unused))\n"
          "#define UNROLL _Pragma(\"clang loop unroll(full)\")\n"
-         "#define TABLE static const\n"
+         "#define TABLE static const\n#define OWNED\n"
          "#define SEL(T, m, a, b) ((m) ? (T)(a) : (T)(b))\n"
          "#define CVTV(T, x) __builtin_convertvector(x, T)\n"
          "#define CVTS(T, x) ((T)(x))\n"
@@ -380,10 +457,39 @@ Masked masked_builtin(const Target& target, DType t, uint32_t lanes) {
 
 }  // namespace
 
+// Lanes that run back from p: a whole vector that ends there, turned around.
+std::string Prelude::backwards_text(std::string_view f, DType t, uint32_t lanes) {
+  const std::string E = t == TENON_PRED ? "u8" : memory_type(t), T = type(t, lanes),
+                    P = type(TENON_PRED, lanes), n = std::string(f) + "_$n",
+                    at = "p - " + number(lanes - 1);
+  const auto turned = [&](const std::string& x) {
+    std::string s = "__builtin_shufflevector(" + x + ", " + x;
+    for (uint32_t l = lanes; l-- > 0;) s += ", " + number(l);
+    return s + ")";
+  };
+  const auto forwards = [&](const char* g) { return need(g, t, lanes) + "(" + at; };
+  if (f == "ldr") {
+    return "FN " + T + " " + n + "(const " + E + "* p) { const " + T + " r = " + forwards("ld") +
+           "); return " + turned("r") + "; }\n";
+  }
+  if (f == "ldrm") {
+    return "FN " + T + " " + n + "(const " + E + "* p, " + P + " m, " + T + " o) { const " + T +
+           " r = " + forwards("ldm") + ", " + turned("m") + ", " + turned("o") + "); return " +
+           turned("r") + "; }\n";
+  }
+  if (f == "str") {
+    return "FN void " + n + "(" + E + "* p, " + T + " v) { " + forwards("st") + ", " + turned("v") +
+           "); }\n";
+  }
+  return "FN void " + n + "(" + E + "* p, " + T + " v, " + P + " m) { " + forwards("stm") + ", " +
+         turned("v") + ", " + turned("m") + "); }\n";
+}
+
 std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
   const std::string E = memory_type(t), T = type(t, lanes), P = type(TENON_PRED, lanes),
                     n = std::string(f) + "_$n";
   const std::string N = number(lanes);
+  if (f == "ldr" || f == "ldrm" || f == "str" || f == "strm") return backwards_text(f, t, lanes);
   // pred: bytes in memory, i32 lanes in registers.
   if (t == TENON_PRED) {
     const std::string b = type(TENON_U8, lanes);
@@ -521,6 +627,12 @@ std::string Prelude::memory_text(std::string_view f, DType t, uint32_t lanes) {
 
 // ---- One function ----
 
+void Prelude::need_f64(const std::string& user) {
+  if (target_.fp64 || needs_f64_) return;
+  needs_f64_ = true;
+  why_ = "the device has no f64, which " + user + " needs";
+}
+
 std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
   const std::string name = std::string(f) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
@@ -540,8 +652,9 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
                   " ? a : b; }\n";
     return name;
   }
-  static constexpr std::string_view kMemory[] = {"ld",   "st",   "stn", "ldm", "stm", "lds",
-                                                 "ldsm", "stsm", "gam", "scm", "tile"};
+  static constexpr std::string_view kMemory[] = {"ld",   "st",   "stn",  "ldm", "stm",
+                                                 "lds",  "ldsm", "stsm", "gam", "scm",
+                                                 "tile", "ldr",  "ldrm", "str", "strm"};
   for (std::string_view m : kMemory) {
     if (f == m) {
       functions_ += expand(memory_text(f, t, lanes), t, lanes);
@@ -556,26 +669,43 @@ std::string Prelude::need(std::string_view f, DType t, uint32_t lanes) {
     if (why_.empty()) why_ = "no " + std::string(f) + " of " + std::string(name_of(t));
     return name;
   }
-  if (t == TENON_F64 && target_.dialect == Dialect::kOpenCl && !target_.fp64 && why_.empty()) {
-    why_ = "the device has no f64, which " + name + " needs";
-  }
+  if (t == TENON_F64) need_f64(name);
   const std::string expanded = expand(text, t, lanes);
   functions_ += expanded;
   return name;
 }
 
+// Many keys are sorted digit by digit, the least significant first; digits that all keys share are
+// left out. Fewer keys than buckets would pay for the buckets.
+static std::string radix_sort(const std::string& e, uint32_t bytes) {
+  const std::string digits = std::to_string(bytes);
+  return "  if (n >= 256) {\n    i64 c[" + digits + "][256]; " + e +
+         "* from = k; i64* moved = v;\n    for (i64 b = 0; b < " + digits +
+         "; ++b) for (i64 d = 0; d < 256; ++d) c[b][d] = 0;\n"
+         "    for (i64 i = 0; i < n; ++i) for (i64 b = 0; b < " +
+         digits + "; ++b) ++c[b][k[i] >> 8 * b & 255];\n    for (i64 b = 0; b < " + digits +
+         "; ++b) {\n      i64* h = c[b]; i64 at = 0;\n"
+         "      if (h[from[0] >> 8 * b & 255] == n) continue;\n"
+         "      for (i64 d = 0; d < 256; ++d) { const i64 m = h[d]; h[d] = at; at += m; }\n"
+         "      for (i64 i = 0; i < n; ++i) {\n        const " +
+         e +
+         " x = from[i]; const i64 to = h[x >> 8 * b & 255]++;\n"
+         "        tk[to] = x; tv[to] = moved[i];\n      }\n      " +
+         e +
+         "* const l = from; from = tk; tk = l;\n      i64* const w = moved; moved = tv; tv = w;\n"
+         "    }\n    for (i64 i = 0; from != k && i < n; ++i) { k[i] = from[i]; v[i] = moved[i]; "
+         "}\n"
+         "    return;\n  }\n";
+}
+
 std::string Prelude::need_sort(DType key) {
   const std::string name = "sort_" + suffix(key, 1);
   if (!known_.insert(name).second) return name;
-  const std::string K = (target_.dialect == Dialect::kOpenCl ? "__global " : "") +
-                        memory_type(key) + "*",
-                    e = memory_type(key);
-  const std::string V =
-      std::string(target_.dialect == Dialect::kOpenCl ? "__global " : "") + "i64*";
+  const std::string K = global_space(target_) + memory_type(key) + "*", e = memory_type(key);
+  const std::string V = global_space(target_) + "i64*";
   functions_ +=
-      (target_.dialect == Dialect::kCuda ? "OWN void " : "static void ") + name + "(" + K + " k, " +
-      V + " v, " + K + " tk, " + V +
-      " tv, i64 n) {\n"
+      void_function(target_) + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V +
+      " tv, i64 n) {\n" + (target_.dialect == Dialect::kCpp ? radix_sort(e, size_of(key)) : "") +
       "  for (i64 s = 0; s < n; s += 16) {\n    const i64 e = s + 16 < n ? s + 16 : n;\n"
       "    for (i64 i = s + 1; i < e; ++i) {\n      const " +
       e +
@@ -594,11 +724,10 @@ std::string Prelude::need_sort(DType key) {
 std::string Prelude::need_select(DType key) {
   const std::string name = "select_" + suffix(key, 1);
   if (!known_.insert(name).second) return name;
-  const std::string space = target_.dialect == Dialect::kOpenCl ? "__global " : "",
-                    e = memory_type(key), K = space + e + "*", V = space + "i64*";
+  const std::string space = global_space(target_), e = memory_type(key), K = space + e + "*",
+                    V = space + "i64*";
   functions_ +=
-      (target_.dialect == Dialect::kCuda ? "OWN void " : "static void ") + name + "(" + K + " k, " +
-      V + " v, " + K + " tk, " + V +
+      void_function(target_) + name + "(" + K + " k, " + V + " v, " + K + " tk, " + V +
       " tv, i64 n, i64 m) {\n  i64 c = 0;\n  for (i64 i = 0; i < n; ++i) {\n    const " + e +
       " x = k[i];\n    if (c == m && x >= tk[m - 1]) continue;\n    const i64 y = v[i]; i64 j = "
       "c < m ? c++ : m - 1;\n    for (; j > 0 && tk[j - 1] > x; --j) { tk[j] = tk[j - 1]; "
@@ -799,6 +928,7 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
   const std::string name =
       std::string(wrap ? "wrap_" : "cvt_") + std::string(name_of(from)) + "_" + suffix(to, lanes);
   if (!known_.insert(name).second) return name;
+  if (from == TENON_F64 || to == TENON_F64) need_f64(name);
   const bool v = lanes > 1;
   const std::string A = type(from, lanes), R = type(to, lanes);
   auto cast = [&](const std::string& T, const std::string& x) {
@@ -819,8 +949,7 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
     return name;
   }
   if (is_half(from)) {
-    const bool native = from == TENON_F16 && v &&
-                        (target_.isa == "avx512" || target_.isa == "avx2") &&
+    const bool native = from == TENON_F16 && v && converts_f16(target_) &&
                         (lanes == 8 || lanes == 16 || lanes == 4);
     if (to != TENON_F32) {
       const std::string widen = need_convert(from, TENON_F32, lanes, false);
@@ -874,7 +1003,7 @@ std::string Prelude::need_convert(DType from, DType to, uint32_t lanes, bool wra
       emit(U + " x = BITS(" + U + ", a); " + U + " r = (x + 0x7fffu + ((x >> 16) & 1u)) >> 16; " +
            U + " q = (x >> 16) | 0x40u; r = SEL(" + U + ", (x & 0x7fffffffu) > (" + U +
            ")0x7f800000u, q, r); return " + cast(H, "r") + ";");
-    } else if (v && (target_.isa == "avx512" || target_.isa == "avx2")) {
+    } else if (v && converts_f16(target_)) {
       emit("typedef _Float16 HF __attribute__((ext_vector_type(" + number(lanes) +
            "))); return BITS(" + R + ", __builtin_convertvector(a, HF));");
     } else {

@@ -65,6 +65,8 @@ class Prelude {
   std::string memory_type(DType t) const;
   std::string text() const { return header() + types_ + functions_; }
   const std::string& why() const { return why_; }
+  // Whether some text needs f64, which the target lacks; it is then the reason why.
+  bool needs_f64() const { return needs_f64_; }
 
  private:
   // A vector of channels of the input as `type`: the text, given a pointer and whether a mask `m`
@@ -74,6 +76,8 @@ class Prelude {
   std::string suffix(DType t, uint32_t lanes) const;
   std::string expand(std::string_view text, DType t, uint32_t lanes);
   void add(const std::string& name, const std::string& text);
+  void need_f64(const std::string& user);
+  std::string backwards_text(std::string_view f, DType t, uint32_t lanes);
   std::string memory_text(std::string_view function, DType t, uint32_t lanes);
   std::string word_vector(DType acc, uint32_t lanes, uint32_t steps);
   std::string word_product(DType acc, uint32_t lanes, uint32_t steps, const std::string& c,
@@ -83,6 +87,7 @@ class Prelude {
   const Target& target_;
   std::set<std::string> known_;
   std::string types_, functions_, why_;
+  bool needs_f64_ = false;
 };
 
 // The text of a math function for floats, or empty; math_f64 for 8-byte types.

@@ -2,6 +2,9 @@
 // (exp, log, atan, single precision), fdlibm (double logarithm, sine, cosine), and our own
 // Chebyshev fits where noted. Errors, tested in accuracy_test: f32 within 4 ulp, f64 within 8 ulp
 // unless a comment says otherwise.
+//
+// Compilers contract products and sums (fma), also across these functions. So no function may tell
+// an infinite x by x - x: where x is a product a * b, that is the rounding error of a * b.
 #include <iterator>
 
 #include "tenon/kernelgen/print/prelude.h"
@@ -68,7 +71,7 @@ constexpr Function kBoth[] = {
      "return $S(x == ($F)0, x, @log(u) + c); }\n"},
     // C fmod, exact, lane by lane.
     {"rem1",
-     "FN $F rem1_$n($F a, $F b) { if (a != a || b != b || b == 0 || a - a != 0) return $NAN; "
+     "FN $F rem1_$n($F a, $F b) { if (!(@abs(a) < $INF) || b != b || b == 0) return $NAN; "
      "$F x = a < 0 ? -a : a, y = b < 0 ? -b : b; if (x >= y) { $F t = y; while (t <= x * ($F)0.5) "
      "t += t; "
      "while (t >= y) { if (x >= t) x -= t; t *= ($F)0.5; } } return @copysign(x, a); }\n"},
@@ -137,6 +140,50 @@ constexpr Function kF32[] = {
      "return @copysign($S(a < ($F)8388608.f, r, a), x); }\n"},
 };
 
+// ---- f32 without f64 ----
+
+// For one element at a time.
+constexpr Function kF32Alone[] = {
+    // The quotient by pi/2 modulo 4, and 62 bits of the fraction, from the bits of 2/pi. The
+    // closest
+    // f32 to a multiple of pi/2 leaves more than 24 of them.
+    {"reduce",
+     "TABLE u32 pi_bits_$n[8] = {0, 0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, "
+     "0xdb629599u, 0x3c439041u, 0xfe5163abu};\n"
+     "FN f32 reduce_$n(f32 x, OWNED i32* quadrant) { f32 a = x < 0 ? -x : x; "
+     "if (a < 0.785398163f) { *quadrant = 0; return x; } "
+     "u32 b = BITS(u32, a); u64 m = (b & 0x7fffffu) | 0x800000u; u32 at = (b >> 23) - 120; "
+     "u32 w = at >> 5, sh = at & 31; "
+     "u64 low = ((u64)pi_bits_$n[w + 2] << 32 | pi_bits_$n[w + 3]) << sh >> 32; "
+     "u64 high = ((u64)pi_bits_$n[w] << 32 | pi_bits_$n[w + 1]) << sh | "
+     "(u64)pi_bits_$n[w + 2] >> (32 - sh); "
+     "u64 p = m * high + (m * low >> 32); i64 f = (i64)(p << 2); "
+     "i32 q = (i32)(p >> 62) + (f < 0 ? 1 : 0); f32 r = (f32)f * 8.51530395e-20f; "
+     "*quadrant = x < 0 ? -q : q; return x < 0 ? -r : r; }\n"},
+    {"sinr",
+     "FN f32 sinr_$n(f32 x, i32 q) { f32 z = x * x; "
+     "f32 s = x + x * z * (-1.6666654611e-1f + z * (8.3321608736e-3f - z * 1.9515295891e-4f)); "
+     "f32 c = 1.f - (0.5f * z - z * z * (4.166664568298827e-2f + z * (-1.388731625493765e-3f + z * "
+     "2.443315711809948e-5f))); "
+     "f32 r = q & 1 ? c : s; return q & 2 ? -r : r; }\n"},
+    {"sin",
+     "FN f32 sin_$n(f32 x) { if (!(@abs(x) < $INF)) return $NAN; if (x == 0) return x; i32 q; "
+     "f32 r = @reduce(x, &q); return @sinr(r, q); }\n"},
+    {"cos",
+     "FN f32 cos_$n(f32 x) { if (!(@abs(x) < $INF)) return $NAN; i32 q; f32 r = @reduce(x, &q); "
+     "return @sinr(r, q + 1); }\n"},
+    // The arctangent of a quotient up to 1, whose argument is reduced by pi/4 from tan(pi/8) on.
+    {"atan2",
+     "FN f32 atan2_$n(f32 y, f32 x) { if (x != x || y != y) return x + y; "
+     "f32 a = @abs(x), b = @abs(y); f32 low = a < b ? a : b, high = a < b ? b : a; "
+     "f32 t = high == 0 ? 0.f : low == high ? 1.f : low / high; bool far = t > 0.414213562f; "
+     "f32 u = far ? (t - 1.f) / (t + 1.f) : t, z = u * u; "
+     "f32 r = u + u * z * (-3.33329491539e-1f + z * (1.99777106478e-1f + z * (-1.38776856032e-1f + "
+     "z * 8.05374449538e-2f))); "
+     "r = far ? 0.785398163f + r : r; r = a < b ? 1.57079633f - r : r; "
+     "r = BITS(i32, x) < 0 ? 3.14159265f - r : r; return @copysign(r, y); }\n"},
+};
+
 // ---- f64 ----
 
 constexpr Function kF64[] = {
@@ -192,7 +239,8 @@ constexpr Function kF64[] = {
      "x, r); }\n"},
     {"hi", "FN $F hi_$n($F x) { return $B($F, ($I)($B($I, x) & ~(($I)0x7ffffff))); }\n"},
     // exp(y log x) with the logarithm in two parts: 2 s needs more bits than the rest of its
-    // series.
+    // series. Whole powers of whole numbers are whole: what is cut to an integer afterwards must
+    // not be a bit below.
     {"pow",
      "FN $F pow_$n($F x, $F y) { $F a = @abs(x); $F k = @logk(a); $F m = @logm(a); $F f = m - 1.0; "
      "$F d = f + 2.0; "
@@ -205,10 +253,12 @@ constexpr Function kF64[] = {
      "$F Lh = @hi(L); $F Ll = (L - Lh) + lo; $F yh = @hi(y); $F yl = y - yh; "
      "$F p = y * L; $F q = ((yh * Lh - p) + yh * Ll) + yl * L; q = $S((@abs(p) < ($F)1e300), q, "
      "0.0); "
-     "q = $S(@abs(q) < ($F)1.0, q, 0.0); $F e = @exp(p); e = $S(e - e == ($F)0, e + e * q, e); "
+     "q = $S(@abs(q) < ($F)1.0, q, 0.0); $F e = @exp(p); e = $S(@abs(e) < $INF, e + e * q, e); "
      "e = $S(a == ($F)0, $S(y < ($F)0, $INF, 0.0), e); e = $S(a == $INF, $S(y < ($F)0, 0.0, $INF), "
      "e); "
      "$M whole = (@abs(y) >= ($F)0x1p53) | (@round_even(y) == y); "
+     "$M exact = whole & (y > ($F)0) & (e < ($F)0x1p51) & (@round_even(a) == a); "
+     "e = $S(exact, @round_even(e), e); "
      "$F halved = y * 0.5; $M odd = whole & (@abs(y) < ($F)0x1p53) & (@round_even(halved) != "
      "halved); "
      "$M negative = $B($I, x) < ($I)0; e = $S(negative & odd, -e, e); "
@@ -223,7 +273,7 @@ constexpr Function kF64[] = {
      "0x9c845f8bbdf9283bul, 0x1ff897ffde05980ful, 0xef2f118b5a0a6d1ful, 0x6d367ecf27cb09b7ul, "
      "0x4f463f669e5fea2dul, 0x7527bac7ebe5f17bul, 0x3d0739f78a5292eaul, 0x6bfb5fb11f8d5d08ul, "
      "0x56033046fc7b6babul, 0xf0cfbc209af4361dul};\n"
-     "FN f64 reduce1_$n(f64 x, i64* quadrant) { u64 b = BITS(u64, x); "
+     "FN f64 reduce1_$n(f64 x, OWNED i64* quadrant) { u64 b = BITS(u64, x); "
      "i64 e = (i64)(b >> 52 & 2047) - 1075; u64 m = (b & 0xfffffffffffffull) | "
      "0x10000000000000ull; "
      // The window of 256 bits whose top two bits are the quotient modulo 4.
@@ -243,7 +293,7 @@ constexpr Function kF64[] = {
      "f64 r = s * ((f64)f * 0x1p-64 + (f64)g * 0x1p-128) * 1.57079632679489661923; "
      "if (b >> 63) { r = -r; q = -q; } *quadrant = q & 3; return r; }\n"},
     {"reduce0",
-     "FN $F reduce0_$n($F x, $I* quadrant) { $F n = (x * 6.36619772367581382433e-01 + "
+     "FN $F reduce0_$n($F x, OWNED $I* quadrant) { $F n = (x * 6.36619772367581382433e-01 + "
      "6755399441055744.0) - 6755399441055744.0; "
      "$F r = x - n * 1.57079632673412561417e+00; $F w = n * 6.07710050630396597660e-11; $F t = r - "
      "w; $F l = (r - t) - w; "
@@ -446,12 +496,12 @@ constexpr std::string_view kExpAvx512 =
 
 // A loop, since it is rare and its body long: unrolled, a chain of sines takes clang minutes.
 constexpr std::string_view kReduceVector =
-    "FN $F reduce_$n($F x, $I* quadrant) { $I k; $F r = @reduce0(x, &k); "
+    "FN $F reduce_$n($F x, OWNED $I* quadrant) { $I k; $F r = @reduce0(x, &k); "
     "for (int l = 0; l < $N; ++l) { f64 a = x[l] < 0 ? -x[l] : x[l]; "
     "if (a >= 0x1p20 && a < $INF) { i64 q; r[l] = @reduce1<one>(x[l], &q); k[l] = q; } } *quadrant "
     "= k; return r; }\n";
 constexpr std::string_view kReduceScalar =
-    "FN $F reduce_$n($F x, $I* quadrant) { f64 a = x < 0 ? -x : x; "
+    "FN $F reduce_$n($F x, OWNED $I* quadrant) { f64 a = x < 0 ? -x : x; "
     "if (a >= 0x1p20 && a < $INF) return @reduce1(x, quadrant); return @reduce0(x, quadrant); }\n";
 
 template <size_t n>
@@ -466,14 +516,17 @@ std::string_view find(const Function (&table)[n], std::string_view name) {
 
 std::string_view math_text(std::string_view name, DType type, const Target& target,
                            uint32_t lanes) {
-  const bool opencl = target.dialect == Dialect::kOpenCl;
+  const bool opencl = target.spaces();
   if (name == "sqrt") return opencl ? kSqrtOpenCl : kSqrtCpp;
   if (name == "rem") return lanes > 1 ? kRemVector : kRemScalar;
+  if (!target.fp64 && type == TENON_F32 && lanes == 1) {
+    if (const std::string_view alone = find(kF32Alone, name); !alone.empty()) return alone;
+  }
   if (name == "reduce") return lanes > 1 ? kReduceVector : kReduceScalar;
   if (name == "exp" && type == TENON_F32 && lanes == 16 && target.isa == "avx512")
     return kExpAvx512;
   if (name == "copysign" && lanes > 1 && target.isa == "avx512") return kCopysignAvx512;
-  const bool rounds = target.isa == "avx512" || target.isa == "avx2";
+  const bool rounds = target.isa == "avx512" || target.isa == "avx2" || target.isa == "neon";
   std::string_view t = rounds ? find(kRoundingVector, name) : find(kRoundingByHand, name);
   if (t.empty()) t = find(kBoth, name);
   if (t.empty()) t = type == TENON_F32 ? find(kF32, name) : find(kF64, name);

@@ -1,5 +1,5 @@
 // One printer for all dialects. They differ in how a kernel begins and in address spaces. Trees for
-// work items (OpenCL C, CUDA C++) have only scalars.
+// work items (OpenCL C, CUDA C++, HIP C++, MSL) have only scalars.
 #include "tenon/kernelgen/print/print.h"
 
 #include <algorithm>
@@ -17,8 +17,11 @@ class Text {
       : t_(tree),
         p_(prelude),
         opencl_(dialect == Dialect::kOpenCl),
+        metal_(dialect == Dialect::kMetal),
         items_(dialect != Dialect::kCpp),
-        global_(opencl_ ? "__global " : "") {}
+        global_(opencl_  ? "__global "
+                : metal_ ? "device "
+                         : "") {}
 
   std::string run() {
     begin();
@@ -63,15 +66,20 @@ class Text {
   // A kernel of one work item.
   void begin_item() {
     const std::string group = std::to_string(t_.group);
-    out_ += opencl_ ? "__kernel " : "KERNEL ";
-    if (t_.group != 0) {
+    out_ += opencl_  ? "__kernel "
+            : metal_ ? "[[kernel, max_total_threads_per_threadgroup(" + group + ")]] "
+                     : "KERNEL ";
+    if (t_.group != 0 && !metal_) {
       out_ += opencl_ ? "__attribute__((reqd_work_group_size(" + group + ", 1, 1))) "
-                      : "__attribute__((launch_bounds(" + group + "))) ";
+                      : "__attribute__((GROUP_OF(" + group + "))) ";
     }
     out_ += "void " + t_.name + "(" + parameters() + ") {\n";
     for (size_t i = 0; i < t_.shared.size(); ++i) {
-      line((opencl_ ? "__local " : "SHARED ") + p_.memory_type(t_.shared[i].type) + " s" +
-           std::to_string(i) + "[" + std::to_string(t_.shared[i].elements) + "];");
+      line((opencl_  ? "__local "
+            : metal_ ? "threadgroup "
+                     : "SHARED ") +
+           p_.memory_type(t_.shared[i].type) + " s" + std::to_string(i) + "[" +
+           std::to_string(t_.shared[i].elements) + "];");
     }
     // Whole groups start, so the last may have surplus items.
     if (t_.group != 0 && !t_.together)
@@ -84,20 +92,33 @@ class Text {
 
   std::string parameters() const {
     std::string out;
-    const auto add = [&](const std::string& p) { out += (out.empty() ? "" : ", ") + p; };
+    size_t count = 0;
+    const auto add = [&](const std::string& p) {
+      out += (out.empty() ? "" : ", ") + p;
+      if (metal_) out += " [[buffer(" + std::to_string(count++) + ")]]";
+    };
     for (size_t i = 0; i < t_.buffers.size(); ++i) {
       add(global_ + (t_.buffers[i].written ? "" : "const ") + p_.memory_type(t_.buffers[i].type) +
           "* b" + std::to_string(i));
     }
-    for (uint32_t i = 0; i < t_.extent_count; ++i) add("i64 n" + std::to_string(i));
+    for (uint32_t i = 0; i < t_.extent_count; ++i)
+      add((metal_ ? "constant i64& n" : "i64 n") + std::to_string(i));
     if (!t_.scratch_bytes.words.empty()) add(global_ + "u8* scratch_all");
+    if (metal_)
+      out +=
+          ", u32 item [[thread_position_in_threadgroup]], u32 group "
+          "[[threadgroup_position_in_grid]]";
     return out;
   }
 
-  std::string local_id() const { return opencl_ ? "(i64)get_local_id(0)" : "local_id()"; }
+  std::string local_id() const {
+    return opencl_ ? "(i64)get_local_id(0)" : metal_ ? "(i64)item" : "local_id()";
+  }
   // The index of the work item in the range.
   std::string item() const {
-    if (!opencl_) return t_.together ? "group_id()" : "global_id()";
+    if (metal_)
+      return t_.together ? "(i64)group" : "((i64)group * " + std::to_string(t_.group) + " + item)";
+    if (!opencl_) return t_.together ? "group_id()" : "global_id(" + std::to_string(t_.group) + ")";
     return t_.together ? "(i64)get_group_id(0)" : "(i64)get_global_id(0)";
   }
 
@@ -320,6 +341,10 @@ class Text {
     if (lanes(n.args[0]) > 1)
       return p_.need("gam", n.type, w) + "(" + p + ", " + wide(n.args[0]) + ", " +
              mask_or_all(mask, w) + ", " + other + ")";
+    if (backwards(n)) {
+      if (mask == kNoValue) return p_.need("ldr", n.type, w) + "(" + p + ")";
+      return p_.need("ldrm", n.type, w) + "(" + p + ", " + v(mask) + ", " + other + ")";
+    }
     if (n.stride != kNoValue) {
       if (mask == kNoValue) return p_.need("lds", n.type, w) + "(" + p + ", " + v(n.stride) + ")";
       return p_.need("ldsm", n.type, w) + "(" + p + ", " + v(n.stride) + ", " + v(mask) + ", " +
@@ -327,6 +352,12 @@ class Text {
     }
     if (mask == kNoValue) return p_.need("ld", n.type, w) + "(" + p + ")";
     return p_.need("ldm", n.type, w) + "(" + p + ", " + v(mask) + ", " + other + ")";
+  }
+
+  // Whether lanes run back through memory, one element after another.
+  bool backwards(const Node& n) const {
+    const auto by = constants_.find(n.stride);
+    return n.stride != kNoValue && by != constants_.end() && by->second == -1;
   }
 
   std::string wide(ValueId index) {
@@ -350,6 +381,10 @@ class Text {
     if (lanes(n.args[0]) > 1) {
       line(p_.need("scm", n.type, w) + "(" + p + ", " + wide(n.args[0]) + ", " + v(value) + ", " +
            mask_or_all(mask, w) + ");");
+    } else if (backwards(n)) {
+      line(mask == kNoValue
+               ? p_.need("str", n.type, w) + "(" + p + ", " + v(value) + ");"
+               : p_.need("strm", n.type, w) + "(" + p + ", " + v(value) + ", " + v(mask) + ");");
     } else if (n.stride != kNoValue) {
       line(p_.need("stsm", n.type, w) + "(" + p + ", " + v(n.stride) + ", " + v(value) + ", " +
            mask_or_all(mask, w) + ");");
@@ -363,27 +398,53 @@ class Text {
     }
   }
 
-  // Lane l of the result's vector o is lane (o * lanes + l) / n of operand (o * lanes + l) mod n.
-  // The operands are shuffled in one after another.
-  void interleave(const Node& n) {
-    const int64_t lanes = t_.values[n.list[0]].lanes,
-                  operands = static_cast<int64_t>(n.list.size());
-    for (int64_t o = 0; o < operands; ++o) {
-      std::string value = v(n.list[0]);
-      for (int64_t next = 1; next < operands; ++next) {
+  // Lane l of result o is lane (o * lanes + l) / n of operand (o * lanes + l) mod n. Operands with
+  // even and with odd numbers are interleaved apart, then with each other. Of an odd number, they
+  // are shuffled in one after another.
+  std::vector<std::string> interleaved(const std::vector<std::string>& x, int64_t lanes) {
+    const auto n = static_cast<int64_t>(x.size());
+    std::vector<std::string> out;
+    if (n > 2 && n % 2 == 0) {
+      std::vector<std::string> halves[2];
+      for (size_t i = 0; i < x.size(); ++i) halves[i % 2].push_back(x[i]);
+      for (auto& half : halves) half = interleaved(half, lanes);
+      for (size_t i = 0; i < halves[0].size(); ++i) {
+        const auto two = interleaved({halves[0][i], halves[1][i]}, lanes);
+        out.insert(out.end(), two.begin(), two.end());
+      }
+      return out;
+    }
+    for (int64_t o = 0; o < n; ++o) {
+      std::string value = x[0];
+      for (int64_t next = 1; next < n; ++next) {
         std::string picks;
         for (int64_t l = 0; l < lanes; ++l) {
-          const int64_t from = (o * lanes + l) % operands, lane = (o * lanes + l) / operands;
+          const int64_t from = (o * lanes + l) % n, lane = (o * lanes + l) / n;
           picks += ", " + std::to_string(from > next    ? -1
                                          : from == next ? lanes + lane
                                          : next == 1    ? lane
                                                         : l);
         }
-        value = "__builtin_shufflevector(" + value + ", " + v(n.list[static_cast<size_t>(next)]) +
-                picks + ")";
+        const std::string name = "x" + std::to_string(shuffles_++);
+        line("const auto " + name + " = __builtin_shufflevector(" + value + ", " +
+             x[static_cast<size_t>(next)] + picks + ");");
+        value = name;
       }
-      line(p_.need("st", n.type, static_cast<uint32_t>(lanes)) + "(" + pointer(n, true) + " + " +
-           std::to_string(o * lanes) + ", " + value + ");");
+      out.push_back(value);
+    }
+    return out;
+  }
+
+  void interleave(const Node& n) {
+    const uint32_t lanes = t_.values[n.list[0]].lanes;
+    std::vector<std::string> operands;
+    for (ValueId x : n.list) operands.push_back(v(x));
+    const std::string to = pointer(n, true);
+    int64_t at = 0;
+    for (const std::string& value : interleaved(operands, lanes)) {
+      line(p_.need("st", n.type, lanes) + "(" + to + " + " + std::to_string(at) + ", " + value +
+           ");");
+      at += lanes;
     }
   }
 
@@ -474,8 +535,8 @@ class Text {
     line("}");
   }
 
-  // CUDA's warps have the width of the target. OpenCL C has no such function; whoever asks for
-  // warps there defines `ulong warp_word(ulong x, uint by, uint warp)`.
+  // Warps of CUDA and HIP have the width of the target. OpenCL C has no such function; whoever asks
+  // for warps there defines `ulong warp_word(ulong x, uint by, uint warp)`.
   std::string from_lane(const Node& n) {
     const std::string x = v(n.args[0]), by = std::to_string(n.bits);
     if (!opencl_) return n.full ? "from_first_lane(" + x + ")" : "from_lane(" + x + ", " + by + ")";
@@ -540,7 +601,8 @@ class Text {
       case NodeKind::kShuffle: {
         std::string list;
         const uint32_t w = lanes(n.dst);
-        for (uint32_t l = 0; l < w; ++l) list += ", " + std::to_string((l + n.ref) % w);
+        for (uint32_t l = 0; l < w; ++l)
+          list += ", " + std::to_string(n.list.empty() ? (l + n.ref) % w : n.list[l]);
         define(n.dst, "__builtin_shufflevector(" + v(n.args[0]) + ", " + v(n.args[0]) + list + ")");
         break;
       }
@@ -608,7 +670,7 @@ class Text {
         define(n.dst, from_lane(n));
         break;
       case NodeKind::kBarrier:
-        line(!opencl_      ? "meet();"
+        line(!opencl_      ? (metal_ && n.bits == 0 ? "meet_threads();" : "meet();")
              : n.bits != 0 ? "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
                            : "barrier(CLK_LOCAL_MEM_FENCE);");
         break;
@@ -620,12 +682,13 @@ class Text {
 
   const LoopTree& t_;
   Prelude& p_;
-  const bool opencl_, items_;
+  const bool opencl_, metal_, items_;
   const std::string global_;  // the address space of buffers
   // What is known of a float unless it is NaN.
   struct Bounds {
     double low = -INFINITY, high = INFINITY;
   };
+  int64_t shuffles_ = 0;
   std::unordered_map<ValueId, int64_t> constants_;  // Node::bits, also of splats
   std::unordered_map<ValueId, Bounds> bounds_;
   std::string out_;
@@ -636,6 +699,32 @@ class Text {
 
 std::string print(const LoopTree& tree, Dialect dialect, Prelude& prelude) {
   return Text(tree, dialect, prelude).run();
+}
+
+namespace {
+
+// The text of an operation alone, as far as it is a function of the prelude.
+void need_operation(const Pool& pool, ExprId e, Prelude* prelude) {
+  const Expr& x = pool.at(e);
+  const DType from = x.args_count == 0 ? x.type : pool.at(pool.args(e)[0]).type;
+  if (x.op == TENON_S_CONVERT || x.op == kRound || x.op == TENON_S_CONVERT_WRAP) {
+    prelude->need_convert(from, x.type, 1, x.op == TENON_S_CONVERT_WRAP);
+  } else if (x.type == TENON_F32 || x.type == TENON_F64) {
+    prelude->need(name_of_op(x.op), x.type, 1);
+  }
+}
+
+}  // namespace
+
+std::string needs_f64(const Pool& pool, const Target& target) {
+  if (target.fp64) return {};
+  for (ExprId e = 1; e < pool.size(); ++e) {
+    if (pool.at(e).kind != X::kOp) continue;
+    Prelude prelude(target);
+    need_operation(pool, e, &prelude);
+    if (prelude.needs_f64()) return prelude.why();
+  }
+  return {};
 }
 
 }  // namespace tenon::kernelgen

@@ -11,5 +11,9 @@ namespace tenon::kernelgen {
 
 std::string print(const LoopTree& tree, Dialect dialect, Prelude& prelude);
 
+// Why the text of some expression needs f64, where the target has none; empty if no text does. The
+// functions of some ops on narrower types compute in f64.
+std::string needs_f64(const Pool& pool, const Target& target);
+
 }  // namespace tenon::kernelgen
 #endif

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "tenon/kernelgen/print/print.h"
 #include "tenon/kernelgen/testing/test_support.h"
 
 namespace tenon::kernelgen {
@@ -490,6 +491,55 @@ TEST(Scalar, EmptyExtentsDoNothingOrGiveTheIdentity) {
     for (size_t i = 0; i < 25; ++i) EXPECT_EQ(memory[4].get(i), 0);
     s.ext = {0, 0};
     s.run(&memory, 1);
+  }
+}
+
+// A program of one op on f32, or from one type to another.
+Kernel program_of(uint32_t op, uint32_t operands, DType from, DType to) {
+  Builder b;
+  std::vector<Tensor> in;
+  std::vector<uint32_t> words;
+  for (uint32_t i = 0; i < operands; ++i) {
+    in.push_back(b.input(from, {b.dim(8)}));
+    words.push_back(TENON_SCALAR_WORD(TENON_S_ARG, i));
+  }
+  words.push_back(TENON_SCALAR_WORD(op, 0));
+  b.output(b.map(words, in, {}, std::span(&to, 1))[0]);
+  EXPECT_TRUE(b.ok()) << b.why();
+  return b.take_program();
+}
+
+bool prints(const Kernel& program, const Target& target) {
+  std::vector<Kernel> kernels = partition(program, target);
+  Module module;
+  std::string why;
+  return generate(kernels, target, &module, &why);
+}
+
+// A device without f64 claims exactly what its text can compute.
+TEST(Scalar, WithoutF64TheClaimKnowsWhatCannotBePrinted) {
+  constexpr uint32_t kFloats[] = {TENON_S_EXP,     TENON_S_EXPM1,   TENON_S_LOG,     TENON_S_LOG1P,
+                                  TENON_S_SIN,     TENON_S_COS,     TENON_S_TANH,    TENON_S_ERF,
+                                  TENON_S_ERFC,    TENON_S_LGAMMA,  TENON_S_SQRT,    TENON_S_FLOOR,
+                                  TENON_S_ERF_INV, TENON_S_DIGAMMA, TENON_S_LOGISTIC};
+  constexpr uint32_t kTwo[] = {TENON_S_ADD, TENON_S_DIV, TENON_S_POW, TENON_S_ATAN2, TENON_S_MAX};
+  for (const Target& target : {Target::opencl(false, 16), Target::metal()}) {
+    uint32_t refused = 0;
+    const auto check = [&](const Kernel& program, const std::string& what) {
+      const std::string why = needs_f64(program.pool, target);
+      EXPECT_EQ(why.empty(), prints(program, target)) << what << ": " << why;
+      refused += why.empty() ? 0 : 1;
+    };
+    for (uint32_t op : kFloats)
+      check(program_of(op, 1, TENON_F32, TENON_F32), "op " + std::to_string(op));
+    for (uint32_t op : kTwo)
+      check(program_of(op, 2, TENON_F32, TENON_F32), "op " + std::to_string(op));
+    check(program_of(TENON_S_CONVERT_WRAP, 1, TENON_F16, TENON_I8), "wrap");
+    check(program_of(TENON_S_CONVERT_RESULT, 1, TENON_F32, TENON_I8), "convert");
+    EXPECT_EQ(refused, 6u);  // erfc, lgamma, erf_inv, digamma, pow, wrap
+    EXPECT_TRUE(
+        needs_f64(program_of(TENON_S_POW, 2, TENON_F32, TENON_F32).pool, Target::opencl(true, 16))
+            .empty());
   }
 }
 

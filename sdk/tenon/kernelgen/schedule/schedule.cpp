@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "tenon/kernelgen/schedule/prepare.h"
+#include "tenon/kernelgen/schedule/repeats.h"
 
 namespace tenon::kernelgen {
 
@@ -13,8 +14,8 @@ namespace {
 
 // The widest element that vectors of this kernel hold. Index arithmetic does not count: it is
 // narrowed.
-uint32_t widest_element(const Kernel& k) {
-  uint32_t bytes = 4;
+uint32_t widest_element(const Kernel& k, uint32_t least = 4) {
+  uint32_t bytes = least;
   std::vector<ExprId> todo;
   for (const Stage& s : k.stages) {
     for (const auto* list : {&s.value, &s.init, &s.step, &s.merge, &s.final})
@@ -144,11 +145,17 @@ uint32_t join_reads(Kernel& k, const Schedule& s, ExprId load) {
   return join_axes(k, chain, joined, map);
 }
 
+// Of 16 bytes or more.
+bool whole_register(const Target& t, uint32_t bytes) {
+  return bytes == t.vector_bytes ||
+         (t.dialect == Dialect::kCpp && (bytes == 16 || bytes == 32 || bytes == 64));
+}
+
 // A few channels become innermost in the result (a photograph's). The vectors of all channels are
 // interleaved into the result; otherwise each would need a scattered store, and several threads
 // would write the same cache lines.
 void interleave(Kernel& k, const Target& t, Schedule* s) {
-  constexpr int64_t kMost = 4;
+  constexpr int64_t kMost = 8;
   if (k.stages.size() != 1 || k.stages[0].store.size() != 1 || s->lanes < 4) return;
   Pool& p = k.pool;
   const View& store = k.stages[0].store[0];
@@ -158,15 +165,47 @@ void interleave(Kernel& k, const Target& t, Schedule* s) {
     return c == kNone ? std::nullopt : p.value(c);
   };
   const int64_t channels = step(s->vector_axis).value_or(0);
-  const bool whole = size_of(type) * s->lanes == t.vector_bytes && type != TENON_PRED &&
+  const bool whole = whole_register(t, size_of(type) * s->lanes) && type != TENON_PRED &&
                      p.type(k.stages[0].value[0]) == type;
   if (store.guard != kNone || !whole || channels < 2 || channels > kMost) return;
   for (uint32_t a : k.lead) {
     if (a == s->vector_axis || step(a) != 1 || !p.is_const(p.axes()[a].extent, channels)) continue;
     s->interleaved_axis = a;
-    s->grain =
-        std::max<int64_t>(1, 16384 / (likely(p, p.axes()[s->vector_axis].extent) * channels));
+    s->block = 4096;
+    const int64_t line = std::min(s->block, likely(p, p.axes()[s->vector_axis].extent));
+    s->grain = std::max<int64_t>(1, 16384 / (line * channels));
   }
+}
+
+// One element-wise stage that repeats what it reads: the repeated vectors are interleaved.
+bool repeats(Kernel& k, const Target& t, Schedule* s) {
+  if (k.stages.size() != 1 || k.stages[0].store.size() != 1 || k.stages[0].store[0].guard != kNone)
+    return false;
+  Kernel split = k;
+  if (!split_repeats(split, &s->vector_axis) ||
+      likely(split.pool, split.pool.axes()[s->vector_axis].extent) < s->lanes)
+    return false;
+  interleave(split, t, s);
+  if (s->interleaved_axis == ~0u) return false;
+  k = std::move(split);
+  return true;
+}
+
+// Lanes for squares of elements of so many bytes: at least as many as fill 16 bytes, unless wider
+// elements of the kernel would then take more than two registers, or rows of wider squares more
+// than one. A line of 8 bytes is no register.
+uint32_t square_lanes(Kernel& k, const Target& t, const Schedule& s, std::span<const ExprId> loads,
+                      uint32_t bytes) {
+  Pool& p = k.pool;
+  const uint32_t filled = 16 / bytes, lanes = s.lanes;
+  const auto too_wide = [&](ExprId load) {
+    const ExprId along = coefficient(p, p.arg(load, 2), s.vector_axis);
+    const bool turned = along != kNone && !p.is_const(along, 0) && !p.is_const(along, 1);
+    return turned && size_of(p.type(load)) * filled > t.vector_bytes;
+  };
+  const bool fits =
+      widest_element(k, 1) * filled <= 2 * t.vector_bytes && std::ranges::none_of(loads, too_wide);
+  return t.dialect == Dialect::kCpp && bytes * lanes < 16 && fits ? filled : lanes;
 }
 
 // One element-wise stage that reads an operand with a stride along the lanes, while the operand is
@@ -177,16 +216,17 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
   std::vector<ExprId> loads;
   for (ExprId v : k.stages[0].value) p.loads(v, &loads);
   for (ExprId l : loads) {
-    // Rows of a tile are whole registers, of 16 bytes or more.
-    const uint32_t bytes = size_of(p.type(l)) * s->lanes;
-    const bool whole = bytes == t.vector_bytes ||
-                       (t.dialect == Dialect::kCpp && (bytes == 16 || bytes == 32 || bytes == 64));
-    if (!whole || p.type(l) == TENON_PRED) continue;
+    // Rows of a tile are whole registers.
+    const uint32_t bytes = size_of(p.type(l));
+    Schedule squares = *s;
+    squares.lanes = square_lanes(k, t, *s, loads, bytes);
+    if (!whole_register(t, bytes * squares.lanes) || p.type(l) == TENON_PRED) continue;
     const ExprId along = coefficient(p, p.arg(l, 2), s->vector_axis);
     if (along == kNone || p.is_const(along, 0) || p.is_const(along, 1)) continue;
-    if (likely(p, p.axes()[s->vector_axis].extent) < s->lanes) continue;
+    if (likely(p, p.axes()[s->vector_axis].extent) < squares.lanes) continue;
     if (p.arg(l, 0) != kNone && !holds_between(p, p.arg(l, 0), s->vector_axis)) continue;
     const auto turn = [&](uint32_t a) {
+      *s = squares;
       s->shape = Shape::kTranspose;
       s->tile_axis = a;
       s->block = s->lanes;
@@ -199,9 +239,10 @@ bool transposes(Kernel& k, const Target& t, Schedule* s) {
     for (uint32_t a : k.lead) {
       if (a == s->vector_axis || depends(a) || !p.is_const(coefficient(p, p.arg(l, 2), a), 1))
         continue;
-      if (likely(p, p.axes()[a].extent) >= s->lanes) return turn(a);
+      if (likely(p, p.axes()[a].extent) >= squares.lanes) return turn(a);
     }
-    if (const uint32_t a = loads.size() == 1 ? join_reads(k, *s, l) : ~0u; a != ~0u) return turn(a);
+    if (const uint32_t a = loads.size() == 1 ? join_reads(k, squares, l) : ~0u; a != ~0u)
+      return turn(a);
   }
   return false;
 }
@@ -285,6 +326,10 @@ std::string to_text(const Schedule& s) {
            "\n  row block " + std::to_string(s.row_block) + ", panels " +
            (s.panels == 0 ? "all" : std::to_string(s.panels)) + "\n";
   }
+  if (s.shape == Shape::kAttention) {
+    out += "  tile " + std::to_string(s.mr) + " queries x " + std::to_string(s.nr) +
+           " vectors of keys, " + std::to_string(s.value_nr) + " of values\n";
+  }
   if (s.nontemporal != 0)
     out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";
   if (s.interleaved_axis != ~0u)
@@ -323,6 +368,10 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
     s.lanes = 1;
     s.grain = 256;
     s.group = alone(t);
+    *out = s;
+    return true;
+  }
+  if (repeats(k, t, &s)) {
     *out = s;
     return true;
   }
@@ -460,6 +509,57 @@ bool schedule_reduction(Kernel& k, const Target& t, Schedule* out, std::string*)
   return true;
 }
 
+// Whether lanes may run along the axis of a scan: one state, to which each step applies one
+// operation that may be reordered, along contiguous memory.
+static bool scans_in_lanes(Kernel& k, const Stage& st, uint32_t lanes) {
+  Pool& p = k.pool;
+  if (st.kind != StageKind::kScan || st.reduce.size() != 1 || st.step.size() != 1) return false;
+  return lanes > 1 && scanned_value(p, st) != kNone && access_score(p, st, st.reduce[0]) > 0 &&
+         likely(p, p.axes()[st.reduce[0]].extent) >= lanes;
+}
+
+ExprId scanned_value(const Pool& p, const Stage& st) {
+  const Expr& x = p.at(st.step[0]);
+  static constexpr uint16_t kFree[] = {TENON_S_ADD, TENON_S_MUL, TENON_S_MAX,
+                                       TENON_S_MIN, TENON_S_AND, TENON_S_OR};
+  if (x.kind != X::kOp || std::ranges::find(kFree, x.op) == std::end(kFree)) return kNone;
+  // A product of later factors may overflow, or be 0, where the whole product is neither.
+  if (x.op == TENON_S_MUL && is_float(p.type(st.step[0]))) return kNone;
+  const ExprId state = p.arg(st.step[0], 0), value = p.arg(st.step[0], 1);
+  if (p.at(state).kind != X::kState) return p.at(value).kind == X::kState ? state : kNone;
+  return p.at(value).kind != X::kState ? value : kNone;
+}
+
+// A scan that reads and writes memory backwards is turned: its axis then follows memory, and runs
+// from its end.
+static bool turn_scan(Kernel& k, uint32_t axis) {
+  Pool& p = k.pool;
+  Stage& st = k.stages[0];
+  std::vector<ExprId> offsets, loads;
+  for (const auto* list : {&st.step, &st.final}) {
+    for (ExprId e : *list) p.loads(e, &loads);
+  }
+  for (ExprId l : loads) offsets.push_back(p.arg(l, 2));
+  for (const View& v : st.store) offsets.push_back(v.index[0]);
+  int64_t backwards = 0;
+  for (ExprId off : offsets) {
+    const ExprId step = coefficient(p, off, axis);
+    if (step == kNone) continue;
+    backwards += p.is_const(step, -1) ? 1 : p.is_const(step, 1) ? -1 : 0;
+  }
+  if (backwards <= 0) return false;
+  const std::unordered_map<ExprId, ExprId> map = {
+      {p.axis(axis), p.sub(p.sub(p.axes()[axis].extent, p.integer(1)), p.axis(axis))}};
+  for (auto* list : {&st.step, &st.final}) {
+    for (ExprId& e : *list) e = p.substitute(e, map);
+  }
+  for (View& v : st.store) {
+    for (ExprId& i : v.index) i = p.substitute(i, map);
+    v.guard = p.substitute(v.guard, map);
+  }
+  return true;
+}
+
 bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
@@ -475,6 +575,10 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
     s.vector_axis = a;
     s.block = s.lanes * 4;
   }
+  if (s.vector_axis == ~0u && scans_in_lanes(k, st, s.lanes)) {
+    s.vector_axis = st.reduce[0];
+    k.stages[0].from_end = turn_scan(k, s.vector_axis);
+  }
   for (const auto* list : {&st.reduce, &st.fill}) {
     int64_t points = 1;
     for (uint32_t a : *list)
@@ -485,6 +589,20 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   if (s.vector_axis == ~0u && st.kind == StageKind::kScan) s.lanes = 1;
   *out = s;
   return true;
+}
+
+// The width of panels that leaves the fewest places empty; the widest of several.
+static uint32_t panel_vectors(std::optional<int64_t> columns, int64_t lanes, uint32_t most) {
+  uint32_t best = most;
+  const auto padded = [&](uint32_t n) {
+    const int64_t panel = n * lanes;
+    return (*columns + panel - 1) / panel * panel;
+  };
+  // One vector alone would wait for its own products.
+  for (uint32_t n = most - 1; columns && n >= 2; --n) {
+    if (padded(n) < padded(best)) best = n;
+  }
+  return best;
 }
 
 bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* why) {
@@ -501,6 +619,7 @@ bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* 
   s.rows = {st.space[st.space.size() - 2]};
   s.mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
   s.nr = t.registers >= 32 ? 4 : 2;
+  s.value_nr = panel_vectors(p.value(p.axes()[s.columns[0]].extent), s.lanes, s.nr);
   // Few queries are one short tile.
   if (const auto queries = p.value(p.axes()[s.rows[0]].extent); queries && *queries < s.mr)
     s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *queries));

@@ -24,8 +24,8 @@ std::string_view name_of(Shape shape);
 
 struct Schedule {
   Shape shape = Shape::kPointwise;
-  // Lanes run along `vector_axis`, a lead axis (each lane is a row). ~0u: along the innermost axis
-  // of each stage.
+  // Lanes run along `vector_axis`, a lead axis (each lane is a row) or the axis of a scan. ~0u:
+  // along the innermost axis of each stage.
   uint32_t vector_axis = ~0u;
   uint32_t lanes = 1;
   // Vectors per step: independent accumulators of a reduction, or columns of a column block.
@@ -50,6 +50,8 @@ struct Schedule {
   // their rows share only once. ~0u: not used.
   uint32_t run_axis = ~0u;
   int64_t run_step = 0;
+  // Attention: vectors in a panel of columns of values; nr is that of keys.
+  uint32_t value_nr = 0;
   // Work items per group, and whether a group works together on one item of the range. The
   // group of a contraction computes (group / group_columns) * mr rows by group_columns * nr
   // columns, `depth` steps of the sum at a time in shared memory.
@@ -76,6 +78,10 @@ bool holds_between(Pool& pool, ExprId guard, uint32_t axis);
 // Chooses the schedule of a kernel that prepare() made (a schedule names its axes). False: no shape
 // fits, and `*why` says what prevents it.
 bool schedule_kernel(Kernel& kernel, const Target& target, Schedule* out, std::string* why);
+
+// What a scan with one state applies to it at each point, by an operation that may be reordered;
+// kNone for other scans.
+ExprId scanned_value(const Pool& pool, const Stage& scan);
 
 // The single shapes, also for tuning and tests.
 bool schedule_pointwise(Kernel& kernel, const Target& target, Schedule* out, std::string* why);

@@ -445,10 +445,9 @@ TEST(Text, CudaWarpsShareRows) {
                              "do stage 1 Merge", "of the lane 16 further on",
                              "of the lane 1 further on", "shared0[", "barrier", "shared0["});
   EXPECT_EQ(t.levels.find("halving"), std::string::npos);
-  expect_in_order(
-      t.code,
-      {"#define KERNEL extern \"C\"", "KERNEL __attribute__((launch_bounds(64)))", "const f32* b0",
-       "SHARED f32 s0[2];", "group_id()", "local_id()", "from_lane(", ", 16)", "meet();"});
+  expect_in_order(t.code, {"#define KERNEL extern \"C\"", "KERNEL __attribute__((GROUP_OF(64)))",
+                           "const f32* b0", "SHARED f32 s0[2];", "group_id()", "local_id()",
+                           "from_lane(", ", 16)", "meet();"});
   for (const char* word : {"__kernel", "__global", "barrier(", "get_local_id"})
     EXPECT_EQ(t.code.find(word), std::string::npos) << word;
 }
@@ -459,6 +458,31 @@ TEST(Text, CudaOfOneWarpNeedsNoSharedMemory) {
   const Texts t = texts(b, Target::cuda(32));
   expect_in_order(t.levels, {"in warps of 32", "of the first lane of the warp"});
   EXPECT_EQ(t.code.find("SHARED f32 s"), std::string::npos);
+}
+
+// The same loop tree with AMD's builtins, and warps as wide as the target's.
+TEST(Text, HipWarpsAreOfTheTarget) {
+  Builder b;
+  softmax(b, b.extent(), b.extent());
+  const Texts t = texts(b, Target::hip(64, 128));
+  expect_in_order(t.levels, {"groups of 128 work together, in warps of 64", "shared0 f32[2]",
+                             "of the lane 32 further on"});
+  expect_in_order(t.code, {"__builtin_amdgcn_ds_bpermute", "KERNEL __attribute__((GROUP_OF(128)))",
+                           "SHARED f32 s0[2];", "from_lane(", ", 32)", "meet();"});
+  EXPECT_EQ(t.code.find("__nvvm"), std::string::npos);
+}
+
+// Metal's pointers name their space, and its arguments their place.
+TEST(Text, MetalNamesSpacesAndPlaces) {
+  Builder b;
+  softmax(b, b.extent(), b.extent());
+  const Texts t = texts(b, Target::metal(64));
+  expect_in_order(
+      t.code, {"#include <metal_stdlib>", "[[kernel, max_total_threads_per_threadgroup(64)]] void",
+               "device const f32* b0 [[buffer(0)]]", "constant i64& n0 [[buffer(",
+               "[[thread_position_in_threadgroup]]", "threadgroup f32 s0[2];", "from_lane("});
+  for (const char* word : {"double", "__global", "SHARED", "get_local_id"})
+    EXPECT_EQ(t.code.find(word), std::string::npos) << word;
 }
 
 // A matrix product is a tile of registers over a tile in shared memory.

@@ -78,9 +78,10 @@ class Accesses {
     __int128 n = 1;
     for (const auto* list : {&s.space, &s.reduce, &s.fill}) {
       for (uint32_t a : *list) {
+        if (extent(a) == 0) return false;  // at no point
         if (!p_.uses_axis(index, a)) continue;
         axes.push_back(a);
-        n *= std::max<int64_t>(extent(a).value_or(kMostPoints + 1), 1);
+        n *= extent(a).value_or(kMostPoints + 1);
       }
     }
     if (guard == kNone && spans(index, axes, dim)) return true;
@@ -91,7 +92,7 @@ class Accesses {
       int64_t rest = i;
       for (uint32_t a : axes) {
         program.bind(a, rest % *extent(a));
-        rest /= std::max<int64_t>(1, *extent(a));
+        rest /= *extent(a);
       }
       program.run();
       const bool sure = holds == ~0u || (program.is_known(holds) && program.value(holds) != 0);

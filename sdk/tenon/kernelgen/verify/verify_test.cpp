@@ -185,6 +185,17 @@ TEST(Verify, SwappedAxes) {
   }
 }
 
+TEST(Verify, AnAxisOfNoPointsReadsNothing) {
+  Builder b;
+  const Tensor x = b.input(TENON_F32, dims(b, {2, 3}));
+  const std::vector<ExprId> from = dims(b, {5, 0});
+  const int64_t steps[] = {1, 1};
+  b.output(b.slice(x, from, steps, dims(b, {0, 3})));
+  const uint32_t flip[] = {1, 0};
+  b.output(b.transpose(b.slice(x, from, steps, dims(b, {0, 3})), flip));
+  EXPECT_EQ(complaint_of_program(b.take_program()), "");
+}
+
 // ---- Loops ----
 
 std::string complaint_of_loops(const Prepared& p) {

@@ -10,6 +10,7 @@
 
 #include "sdk/tools/conform/runner/answers.h"
 #include "sdk/tools/conform/runner/check_process.h"
+#include "sdk/tools/conform/runner/progress.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"
@@ -41,7 +42,7 @@ void finish(Running& run, double timed_out) {
 }
 
 // Waits until one of them ends or times out, and removes it from the list.
-void wait_for_one(std::vector<Running>& running) {
+void wait_for_one(std::vector<Running>& running, Progress& progress) {
   for (;;) {
     std::vector<pollfd> polls;
     for (const Running& run : running) run.process->add_polls(&polls);
@@ -53,6 +54,7 @@ void wait_for_one(std::vector<Running>& running) {
       const bool late = seconds > run.limit * run.patience();
       if (!ended && !late) continue;
       finish(run, ended ? -1 : seconds);
+      progress.ended(run.finding->outcome.verdict == Verdict::kFail);
       running.erase(running.begin() + static_cast<ptrdiff_t>(i));
       return;
     }
@@ -61,11 +63,13 @@ void wait_for_one(std::vector<Running>& running) {
 
 // Starts it once the machine has a process for it: now, or when another check has ended.
 Error start(Finding& finding, const Subject& subject, const RunOptions& options,
-            std::vector<Running>& running) {
+            std::vector<Running>& running, Progress& progress) {
+  const std::string name = full_name(*finding.group, *finding.check);
   for (;;) {
-    Result<std::unique_ptr<CheckProcess>> process = CheckProcess::start(
-        subject.manifest_path, full_name(*finding.group, *finding.check), options.examples);
+    Result<std::unique_ptr<CheckProcess>> process =
+        CheckProcess::start(subject.manifest_path, name, options.examples);
     if (process.ok()) {
+      progress.began(name);
       Running run;
       run.finding = &finding;
       run.process = std::move(*process);
@@ -76,7 +80,7 @@ Error start(Finding& finding, const Subject& subject, const RunOptions& options,
       return {};
     }
     if (running.empty()) return process.error();
-    wait_for_one(running);
+    wait_for_one(running, progress);
   }
 }
 
@@ -157,12 +161,13 @@ Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions
     findings.push_back({selected.group, selected.check, {}, 0, {}, {}});
   std::vector<Running> running;
   Error started;
+  Progress progress(findings.size());
   for (Finding& finding : findings) {
-    if (running.size() >= options.jobs) wait_for_one(running);
-    started = start(finding, subject, options, running);
+    if (running.size() >= options.jobs) wait_for_one(running, progress);
+    started = start(finding, subject, options, running, progress);
     if (started.failed()) break;
   }
-  while (!running.empty()) wait_for_one(running);
+  while (!running.empty()) wait_for_one(running, progress);
   end_orphans();
   if (started.failed()) return started;
   attribute_refusals(findings, subject.manifest.name);

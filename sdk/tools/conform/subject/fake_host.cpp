@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 
+#include <tenon/abi/compile.h>
 #include <tenon/abi/session.h>
 #include <tenon/cpp/record.hpp>
 
@@ -63,6 +64,26 @@ uint32_t stand_cancelled(void* self) {
   if (yes && !polls.told) g_watch.told_at = now;
   polls.told = polls.told || yes;
   return yes ? 1 : 0;
+}
+
+std::atomic<bool> g_constants_late = false;
+const tenon_host_graph_t* g_graphs = nullptr;
+
+tenon_code_t stand_blob_data(void* self, tenon_blob_t* blob, const void** out_data,
+                             uint64_t* out_size_bytes) {
+  const void* data = nullptr;
+  uint64_t size = 0;
+  const tenon_code_t code = g_graphs->blob_data(self, blob, &data, &size);
+  if (code != TENON_OK) return code;
+  if (g_constants_late && size > TENON_COMPILE_EARLY_BYTES) {
+    constexpr std::string_view kText =
+        "T0695: a conformance check gives the value of this constant at load";
+    return g_installed->fail(g_installed->self, TENON_FAILED_PRECONDITION,
+                             {kText.data(), kText.size()}, nullptr, 0);
+  }
+  *out_data = data;
+  *out_size_bytes = size;
+  return TENON_OK;
 }
 
 // A slot that no present plugin can know.
@@ -124,6 +145,13 @@ tenon_code_t stand_query(void* self, tenon_str_t id, uint32_t minor, const void*
     std::memcpy(&size, table, sizeof(size));
     if (g_shape.layout != nullptr && g_shape.layout->size_of(name) != 0)
       size = std::min(size, g_shape.layout->size_of(name));
+    tenon_host_graph_t graphs;
+    if (name == TENON_HOST_GRAPH_ID && size == sizeof graphs) {
+      g_graphs = static_cast<const tenon_host_graph_t*>(table);
+      graphs = *g_graphs;
+      graphs.blob_data = stand_blob_data;
+      table = &graphs;
+    }
     copy = guarded_copy(table, size, g_shape.longer);
   }
   *out_table = copy;
@@ -131,6 +159,10 @@ tenon_code_t stand_query(void* self, tenon_str_t id, uint32_t minor, const void*
 }
 
 }  // namespace
+
+uint32_t grown_record_bytes() {
+  return g_shape.grown_record_bytes;
+}
 
 const tenon_host_t* installed_host(std::string* out_why) {
   const tenon_host_t* host = nullptr;
@@ -152,6 +184,10 @@ const tenon_host_t* fake_host(const tenon_host_t* installed, HostShape shape) {
   uint32_t size = sizeof(table);
   if (g_shape.layout != nullptr) size = std::min(size, g_shape.layout->size_of(TENON_HOST_ID));
   return static_cast<const tenon_host_t*>(guarded_copy(&table, size, g_shape.longer));
+}
+
+void constants_come_late(bool on) {
+  g_constants_late = on;
 }
 
 void watch_polls(uint64_t cancel_at, std::function<void()> cancel) {

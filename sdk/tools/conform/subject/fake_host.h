@@ -13,8 +13,9 @@ namespace tenon::conform {
 
 struct HostShape {
   uint32_t abi = TENON_ABI_VERSION;
-  bool longer = false;  // tables have slots that no plugin knows yet
-  std::string missing;  // an interface that this host lacks
+  bool longer = false;              // tables have slots that no plugin knows yet
+  uint32_t grown_record_bytes = 0;  // by how much records in arrays are longer than today's
+  std::string missing;              // an interface that this host lacks
   const AbiLayout* layout =
       nullptr;  // an old host: its interfaces, and tables that end where its tables did
 };
@@ -25,6 +26,9 @@ const tenon_host_t* installed_host(std::string* out_why);
 // A table in front of `installed` that ends at the end of a page: reading beyond it crashes. Lives
 // as long as the process.
 const tenon_host_t* fake_host(const tenon_host_t* installed, HostShape shape);
+
+// HostShape::grown_record_bytes of the host that this process shows: a multiple of 8.
+uint32_t grown_record_bytes();
 
 // What the fake host recorded.
 struct Heard {
@@ -51,6 +55,10 @@ struct Polls {
 // yes, as are all later ones; 0: in none.
 void watch_polls(uint64_t cancel_at, std::function<void()> cancel);
 Polls end_of_watch();
+
+// While it is on, the host has no bytes of constants that are larger than
+// TENON_COMPILE_EARLY_BYTES: their values come at load. Only the plugin under test sees that.
+void constants_come_late(bool on);
 
 // The host's last failure on the calling thread since forget_failure(), whether the plugin reported
 // it or passed on a failure of the host.

@@ -204,8 +204,10 @@ Outcome Session::apart(const std::function<Outcome()>& what, End end) {
 
 Outcome walkable(Session& s) {
   CONFORM_TRY(s.load());
-  if (s.record()->size_bytes < offsetof(tenon_plugin_t, shutdown) ||
-      s.record()->size_bytes > kTableBytesMax || s.record()->interface_count > kInterfacesMax ||
+  if (s.record()->size_bytes < sizeof(tenon_plugin_t) || s.record()->size_bytes > kTableBytesMax ||
+      (s.record()->interface_count != 0 &&
+       s.record()->interface_bytes != sizeof(tenon_interface_t)) ||
+      s.record()->interface_count > kInterfacesMax ||
       (s.record()->interface_count != 0 && s.record()->interfaces == nullptr)) {
     return skipped("the record makes no sense, as B.sizes reports");
   }

@@ -130,7 +130,7 @@ void provoke_needs(Session& s, std::vector<Provoked>& all) {
     int64_t dims[TENON_RANK_MAX];
     std::fill_n(dims, TENON_RANK_MAX, -7);
     tenon_output_need_t output = {77, dims, 78};
-    tenon_needs_t record = {sizeof(record), 1, &output, 79, 80};
+    tenon_needs_t record = {sizeof(record), 1, sizeof output, 0, &output, 79, 80};
     const tenon_needs_t before = record;
     const tenon_compile_api_t& c = fixture->compiler();
     const tenon_code_t code = c.needs(c.self, compiled->executable, {&symbol, 1}, &record);
@@ -282,6 +282,7 @@ Outcome borders_of_compiled(Session& s) {
   tenon_output_need_t output = {0, dims, TENON_NO_ALIAS};
   tenon_needs_t asked = {};
   asked.output_count = 1;
+  asked.need_bytes = sizeof output;
   asked.outputs = &output;
   Filled needs = filled<tenon_needs_t>(
       "needs", offsetof(tenon_needs_t, lower_bound_bytes),

@@ -353,13 +353,76 @@ Outcome load_order(Session& s) {
   return same_tensors(got, expected, "a graph with two constants");
 }
 
+// Runs an executable on inputs and compares.
+Outcome runs_to(CompileFixture& fixture, OpenDevice& device, const Part& part,
+                tenon_executable_t* executable, std::string_view what) {
+  const std::vector<Named> inputs = part.inputs({}, fill_normal);
+  std::vector<Named> expected, got;
+  CONFORM_TRY(part.expected(inputs, &expected));
+  Execution execution(fixture, device, part, executable, {});
+  CONFORM_TRY(execution.prepare(inputs, 0));
+  fixture.session().step(fmt::format("running {}", what));
+  CONFORM_TRY(execution.run());
+  CONFORM_TRY(execution.outputs(&got));
+  return same_tensors(got, expected, what);
+}
+
+// Whether all constants are among those whose values may come late.
+bool all_large(const Part& part) {
+  const std::vector<tenon_blob_t*> constants = part.constants();
+  return !constants.empty() && std::ranges::all_of(constants, [&](tenon_blob_t* blob) {
+    const void* data = nullptr;
+    uint64_t size = 0;
+    const tenon_host_graph_t& graph = *part.api().graph;
+    return graph.blob_data(graph.self, blob, &data, &size) == TENON_OK &&
+           size > TENON_COMPILE_EARLY_BYTES;
+  });
+}
+
+// Compiled once, without the bytes of the constants; loaded with two sets of them.
+Outcome late_constants(Session& s) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  uint32_t flags = 0;
+  CONFORM_TRY(fixture.properties(&flags));
+  if ((flags & TENON_COMPILE_LATE_CONSTANTS) == 0)
+    return not_offered("TENON_COMPILE_LATE_CONSTANTS");
+  OpenDevice* device = nullptr;
+  CONFORM_TRY(fixture.open(0, &device));
+  std::unique_ptr<Part> first, second;
+  CONFORM_TRY(fixture.taken(constant_graph(8192, 1), &first));
+  CONFORM_TRY(fixture.taken(constant_graph(8192, 5), &second));
+  if (!all_large(*first) || first->constants().size() != second->constants().size())
+    return skipped("the device takes no graph with large constants alone");
+  Compiled compiled;
+  constants_come_late(true);
+  const Outcome made = fixture.compile(*first, &compiled);
+  constants_come_late(false);
+  CONFORM_EXPECT(made.verdict == Verdict::kPass,
+                 "it declares that compile needs no bytes of large constants, and without them {}",
+                 made.text);
+  CONFORM_TRY(fixture.load(*device, *first, &compiled));
+  CONFORM_TRY(runs_to(fixture, *device, *first, compiled.executable, "the constants of load"));
+  tenon_executable_t* other = nullptr;
+  s.step("loading the artifact with other constants");
+  const tenon_code_t code = fixture.load_code(*device, compiled.bytes, second->constants(), &other);
+  CONFORM_EXPECT(code == TENON_OK, "load of the artifact with other constants gives {}{}",
+                 code_text(code), said());
+  Outcome right = runs_to(fixture, *device, *second, other, "the other constants of a second load");
+  fixture.compiler().executable_release(fixture.compiler().self, other);
+  CONFORM_TRY(std::move(right));
+  return runs_to(fixture, *device, *first, compiled.executable,
+                 "the constants of the first load after a second one");
+}
+
 constexpr Check kChecks[] = {
-    {"R-E06", "bytes-stay", bytes_stay},     {"R-E06", "no-constants", no_constants},
-    {"R-E06", "no-addresses", no_addresses}, {"R-E07", "fits-own", fits_own},
-    {"R-E07", "fits-others", fits_others},   {"R-E07", "fits-targets", fits_targets},
-    {"R-E08", "load-count", load_counts},    {"R-E08", "load-order", load_order},
-    {"R-E09", "load-damaged", load_damaged}, {"R-E20", "bytes-stop", bytes_sink},
-    {"R-E21", "info", artifact_facts},       {"R-E22", "dump", dumps},
+    {"R-E06", "bytes-stay", bytes_stay},         {"R-E06", "no-constants", no_constants},
+    {"R-E06", "no-addresses", no_addresses},     {"R-E07", "fits-own", fits_own},
+    {"R-E07", "fits-others", fits_others},       {"R-E07", "fits-targets", fits_targets},
+    {"R-E08", "load-count", load_counts},        {"R-E08", "load-order", load_order},
+    {"R-E09", "load-damaged", load_damaged},     {"R-E20", "bytes-stop", bytes_sink},
+    {"R-E21", "info", artifact_facts},           {"R-E22", "dump", dumps},
+    {"R-E32", "late-constants", late_constants},
 };
 
 }  // namespace

@@ -313,7 +313,35 @@ Outcome needs_in_threads(Session& s) {
   return pass();
 }
 
+// A device of concrete sizes refuses others, and computes what it refused once the sizes are known.
+Outcome concrete_sizes(Session& s) {
+  CompileFixture fixture(s);
+  CONFORM_TRY(fixture.find());
+  uint32_t flags = 0;
+  CONFORM_TRY(fixture.properties(&flags));
+  if ((flags & TENON_COMPILE_STATIC) == 0) return not_offered("TENON_COMPILE_STATIC");
+  std::unique_ptr<Part> symbolic;
+  CONFORM_TRY(Part::read(fixture.api(), symbolic_graph(), &symbolic));
+  s.step("compiling a graph with symbolic sizes");
+  tenon_artifact_t* artifact = nullptr;
+  const tenon_code_t code = fixture.compile_code(*symbolic, &artifact);
+  CONFORM_EXPECT(code == TENON_UNIMPLEMENTED,
+                 "compile gives {} for a graph with symbolic sizes, and the device says that it "
+                 "takes concrete ones alone",
+                 code_text(code));
+  CONFORM_EXPECT(heard_failure().any, "compile refuses symbolic sizes without a reason");
+  for (const Symbols& sizes : {Symbols{5, 3}, Symbols{2, 7}, Symbols{5, 3}}) {
+    Loaded l(s);
+    std::vector<Named> got;
+    CONFORM_TRY(l.make(symbolic_graph_at(sizes[0], sizes[1])));
+    CONFORM_TRY(l.run({}, 0x3c, &got));
+    CONFORM_TRY(same_tensors(got, l.expected, fmt::format("sizes {} and {}", sizes[0], sizes[1])));
+  }
+  return pass();
+}
+
 constexpr Check kChecks[] = {
+    {"R-E31", "concrete-sizes", concrete_sizes},
     {"R-E10", "needs", needs_of_plain},
     {"R-E10", "needs-of-symbols", needs_of_symbols},
     {"R-E10", "needs-of-large", needs_of_large},

@@ -20,6 +20,7 @@ std::vector<std::pair<std::string, tenon_call_t>> wrong_calls(
     const std::vector<tenon_span_t>& outputs, const int64_t* symbols) {
   std::vector<std::pair<std::string, tenon_call_t>> out(6, {"", good});
   for (auto& [what, call] : out) {
+    call.span_bytes = sizeof(tenon_span_t);
     call.inputs = inputs.data();
     call.outputs = outputs.data();
   }
@@ -43,8 +44,9 @@ Outcome failing_execute(Session& s, tenon_queue_t* queue, OpenQueues* queues, Lo
                         Execution* execution) {
   CONFORM_TRY(execution->prepare(l.inputs, 0x21));
   const tenon_call_t good = execution->call();
-  std::vector<tenon_span_t> inputs(good.inputs, good.inputs + good.input_count),
-      outputs(good.outputs, good.outputs + good.output_count);
+  std::vector<tenon_span_t> inputs = copy_of_rows(good.inputs, good.input_count, good.span_bytes),
+                            outputs =
+                                copy_of_rows(good.outputs, good.output_count, good.span_bytes);
   inputs.push_back(inputs[0]);
   outputs.push_back(outputs[0]);
   const int64_t symbols[] = {1, 1, 1, 1};

@@ -32,8 +32,9 @@ uint64_t monotonic_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-void heard_event(void* self, tenon_str_t name, tenon_str_t origins, uint64_t begin, uint64_t end,
-                 double flops, double bytes, uint32_t) {
+void heard_event(void* self, const tenon_profile_event_t* event) {
+  const auto [size, lane, name, origins, begin, end, flops, bytes] = *event;
+  (void)size, (void)lane;
   auto* events = static_cast<Events*>(self);
   const std::lock_guard lock(events->mutex);
   if (!events->open) ++events->late;
@@ -62,7 +63,7 @@ Outcome profiles(Session& s) {
   CONFORM_TRY(execution->prepare(l.inputs, 0));
   tenon_call_t call = execution->call();
   auto* events = new Events;
-  const auto* sink = new tenon_profile_sink_t{events, heard_event};
+  const auto* sink = new tenon_profile_sink_t{sizeof(tenon_profile_sink_t), 0, events, heard_event};
   call.profile = sink;
   s.step("execute with a profile");
   const tenon_compile_api_t& c = l.fixture.compiler();

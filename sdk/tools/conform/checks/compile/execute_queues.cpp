@@ -48,18 +48,20 @@ Outcome queue_borrows(Session& s) {
   for (uint64_t round = 1; round <= 2; ++round) {
     const tenon_call_t call = q->execution->call(), other = q->more[0]->call();
     for (uint32_t i = 0; i < call.output_count; ++i) {
-      const tenon_span_t& span = call.outputs[i];
+      const tenon_span_t& span = *tenon_call_output(&call, i);
       CONFORM_EXPECT(q->loaded.device->fill(span.buffer, span.offset_bytes,
                                             q->execution->needs().outputs[i].size_bytes_max, 0x21,
                                             1) == TENON_OK,
                      "a fill fails");
     }
     std::vector<int64_t> symbols(call.symbols.values, call.symbols.values + call.symbols.count);
-    std::vector<tenon_span_t> inputs(call.inputs, call.inputs + call.input_count),
-        outputs(call.outputs, call.outputs + call.output_count);
+    std::vector<tenon_span_t> inputs = copy_of_rows(call.inputs, call.input_count, call.span_bytes),
+                              outputs =
+                                  copy_of_rows(call.outputs, call.output_count, call.span_bytes);
     std::vector<tenon_fence_point_t> waits = {{q->gate, 2 * round - 1}, {q->gate, 2 * round}};
     auto record = std::make_unique<tenon_call_t>(call);
     record->symbols.values = symbols.data();
+    record->span_bytes = sizeof(tenon_span_t);
     record->inputs = inputs.data();
     record->outputs = outputs.data();
     record->queue = round == 1 ? q->queue : q->other;
@@ -69,8 +71,8 @@ Outcome queue_borrows(Session& s) {
     s.step("changing the record and the arrays of execute after it returned");
     const tenon_code_t code = c.execute(c.self, q->loaded.compiled.executable, record.get());
     symbols.assign(symbols.size(), 1);
-    std::copy_n(other.inputs, inputs.size(), inputs.begin());
-    std::copy_n(other.outputs, outputs.size(), outputs.begin());
+    inputs = copy_of_rows(other.inputs, other.input_count, other.span_bytes);
+    outputs = copy_of_rows(other.outputs, other.output_count, other.span_bytes);
     waits.assign(2, tenon_fence_point_t{nullptr, 0});
     *record = other;
     CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
@@ -96,16 +98,18 @@ Outcome queue_reads_late(Session& s) {
   s.step("execute behind a copy of its inputs");
   tenon_call_t call = q->execution->call();
   const Bytes& fresh = q->queues->keep(q->loaded.inputs[0].bytes);
-  const uint64_t offset = call.inputs[0].offset_bytes;
-  CONFORM_EXPECT(
-      q->loaded.device->fill(call.inputs[0].buffer, offset, fresh.size(), 0, 1) == TENON_OK,
-      "a fill fails");
+  const uint64_t offset = tenon_call_input(&call, 0)->offset_bytes;
+  CONFORM_EXPECT(q->loaded.device->fill(tenon_call_input(&call, 0)->buffer, offset, fresh.size(), 0,
+                                        1) == TENON_OK,
+                 "a fill fails");
   CONFORM_TRY(q->queues->submit(
-      q->other, async_write(call.inputs[0].buffer, offset, fresh.data(), fresh.size()),
+      q->other, async_write(tenon_call_input(&call, 0)->buffer, offset, fresh.data(), fresh.size()),
       {q->gate, 1}, {q->done, 1}));
-  std::vector<tenon_span_t> inputs(call.inputs, call.inputs + call.input_count),
-      outputs(call.outputs, call.outputs + call.output_count);
+  std::vector<tenon_span_t> inputs = copy_of_rows(call.inputs, call.input_count, call.span_bytes),
+                            outputs =
+                                copy_of_rows(call.outputs, call.output_count, call.span_bytes);
   std::vector<tenon_fence_point_t> waits = {{q->done, 1}};
+  call.span_bytes = sizeof(tenon_span_t);
   call.inputs = inputs.data();
   call.outputs = outputs.data();
   call.queue = q->queue;
@@ -134,7 +138,7 @@ Outcome queue_signals(Session& s) {
   for (uint64_t round = 1; round <= 12; ++round) {
     s.step("reading what an execution wrote, behind its signal");
     std::fill(got.begin(), got.end(), static_cast<unsigned char>(0));
-    const tenon_span_t& span = call.outputs[0];
+    const tenon_span_t& span = *tenon_call_output(&call, 0);
     CONFORM_EXPECT(
         q->loaded.device->fill(span.buffer, span.offset_bytes, size, 0x21, 1) == TENON_OK,
         "a fill fails");
@@ -207,7 +211,7 @@ Outcome complete_on_return(Session& s) {
   const tenon_device_api_t& api = l->device->api();
   const tenon_call_t call = execution->call();
   const uint32_t last = call.output_count - 1;
-  const tenon_span_t span = call.outputs[last];
+  const tenon_span_t span = *tenon_call_output(&call, last);
   const uint64_t size = execution->needs().outputs[last].size_bytes_max;
   void* address = nullptr;
   const bool maps = api.map != nullptr &&

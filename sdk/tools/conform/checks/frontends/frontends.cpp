@@ -233,7 +233,7 @@ Outcome read_any(const Frontend& f, const std::string& name, const Bytes& bytes,
   Source source;
   if (!make_source(f, name, bytes, &source)) return skipped("no memory for a blob");
   out->host = &f.host;
-  const tenon_file_tensor_sink_t sink = {out, ReadTensors::take};
+  const tenon_file_tensor_sink_t sink = {sizeof sink, 0, out, ReadTensors::take};
   forget_failure();
   const tenon_code_t code = f.api->read_tensors(f.api->self, &source.view, &sink);
   Outcome outcome = code == TENON_OK ? pass() : check_reason(f, "read_tensors", code);

@@ -39,7 +39,9 @@ struct Examples {
 };
 
 void collect(void* context, const tenon_op_def_t* op, tenon_str_t) {
-  constexpr uint64_t kLeftOut = TENON_TRAIT_ORDERED | TENON_TRAIT_DEFINES_SYMBOL;
+  // Of the ambiguous ones, other elements may be right.
+  constexpr uint64_t kLeftOut =
+      TENON_TRAIT_ORDERED | TENON_TRAIT_DEFINES_SYMBOL | TENON_TRAIT_AMBIGUOUS;
   if ((op->traits & kLeftOut) != 0) return;
   for (uint32_t i = 0; i < op->example_count; ++i) {
     OpCase example;
@@ -220,7 +222,7 @@ std::string dtype_of(const OpCase& example) {
   const tenon_op_def_t* op = example.declaration;
   size_t chosen = 0;
   for (uint32_t i = 0; op != nullptr && i < op->operand_count && i < example.operands.size(); ++i) {
-    if (example.operands[i] == "_" || std::popcount(op->operands[i].dtypes) < 2) continue;
+    if (example.operands[i] == "_" || std::popcount(tenon_op_operand(op, i)->dtypes) < 2) continue;
     chosen = i;
     break;
   }

@@ -198,16 +198,16 @@ Features features_of(const OpCase& c, const Attributes& attributes, bool pairs) 
   Features out;
   const tenon_op_def_t& op = *c.declaration;
   for (uint32_t i = 0; i < op.attr_count; ++i) {
-    const std::string_view name = view(op.attrs[i].name);
+    const std::string_view name = view(tenon_op_attr(&op, i)->name);
     const std::string value = attributes.get(name);
     if (!pairs) {
       out.push_back(fmt::format("{}={}", name, value));
       continue;
     }
     for (uint32_t k = i + 1; k < op.attr_count; ++k)
-      if (is_list(op.attrs[i]) && is_list(op.attrs[k]))
-        out.push_back(fmt::format("{}={} {}={}", name, value, view(op.attrs[k].name),
-                                  attributes.get(view(op.attrs[k].name))));
+      if (is_list(*tenon_op_attr(&op, i)) && is_list(*tenon_op_attr(&op, k)))
+        out.push_back(fmt::format("{}={} {}={}", name, value, view(tenon_op_attr(&op, k)->name),
+                                  attributes.get(view(tenon_op_attr(&op, k)->name))));
   }
   if (pairs) return out;
   std::string ranks = "ranks";
@@ -281,9 +281,10 @@ class Choice {
     Attributes out = attributes;
     const tenon_op_def_t& op = *c.declaration;
     for (uint32_t i = 0; i < op.attr_count; ++i) {
-      const std::string name(view(op.attrs[i].name)), value = attributes.get(name);
-      if (is_default(op.attrs[i], value)) out = out.with(name, "");
-      if (op.attrs[i].kind != TENON_ATTR_I64S || value.find(',') == std::string::npos) continue;
+      const std::string name(view(tenon_op_attr(&op, i)->name)), value = attributes.get(name);
+      if (is_default(*tenon_op_attr(&op, i), value)) out = out.with(name, "");
+      if (tenon_op_attr(&op, i)->kind != TENON_ATTR_I64S || value.find(',') == std::string::npos)
+        continue;
       for (const char* single : {"=[0]", "=[1]", "=[2]"})
         if (seen_.contains(name + single)) out = out.with(name, sorted_text(value));
     }
@@ -373,9 +374,9 @@ void offer_chosen_lists(const HostTables& host, const OpCase& shaped, const Attr
   const tenon_op_def_t& op = *shaped.declaration;
   Lists lists;
   for (uint32_t i = 0; i < op.attr_count; ++i) {
-    if (!is_list(op.attrs[i])) continue;
-    lists.names.emplace_back(view(op.attrs[i].name));
-    lists.values.push_back(values_of(op.attrs[i], own, shape, false));
+    if (!is_list(*tenon_op_attr(&op, i))) continue;
+    lists.names.emplace_back(view(tenon_op_attr(&op, i)->name));
+    lists.values.push_back(values_of(*tenon_op_attr(&op, i), own, shape, false));
   }
   // With more lists most keep their values, which must fit the shape.
   OpCase probe = shaped;
@@ -414,16 +415,18 @@ void offer_batches(const OpCase& example, const Attributes& own, const Dims& bef
   Lists lists;
   Attributes moved = own;
   // If an op has many lists, those that the example omits stay omitted.
-  const bool few = std::count_if(op.attrs, op.attrs + op.attr_count, is_list) <= 4;
+  int lists_of_op = 0;
+  for (uint32_t i = 0; i < op.attr_count; ++i) lists_of_op += is_list(*tenon_op_attr(&op, i));
+  const bool few = lists_of_op <= 4;
   for (uint32_t i = 0; i < op.attr_count; ++i) {
-    const std::string name(view(op.attrs[i].name));
+    const std::string name(view(tenon_op_attr(&op, i)->name));
     const std::string given = own.get(name);
-    if (is_list(op.attrs[i]) && (!given.empty() || few)) {
+    if (is_list(*tenon_op_attr(&op, i)) && (!given.empty() || few)) {
       lists.names.push_back(name);
       lists.values.push_back(with_leading_dims(dims_of(given), before));
-    } else if (op.attrs[i].kind == TENON_ATTR_I64) {
+    } else if (tenon_op_attr(&op, i)->kind == TENON_ATTR_I64) {
       const int64_t dim =
-          given.empty() ? op.attrs[i].default_i : dims_of("[" + given + "]").front();
+          given.empty() ? tenon_op_attr(&op, i)->default_i : dims_of("[" + given + "]").front();
       if (dim > kMostMoved) continue;
       moved = moved.with(name, std::to_string(dim + static_cast<int64_t>(before.size())));
     }
@@ -451,9 +454,10 @@ void offer_single(const OpCase& shaped, const Attributes& own, bool dtypes, Choi
   const tenon_op_def_t& op = *shaped.declaration;
   const bool elementwise = (op.traits & TENON_TRAIT_ELEMENTWISE) != 0;
   for (uint32_t i = 0; i < op.attr_count; ++i)
-    if (!is_list(op.attrs[i]) && (op.attrs[i].kind == TENON_ATTR_DTYPE) == dtypes)
-      for (const std::string& value : values_of(op.attrs[i], own, {}, elementwise))
-        choice->offer(shaped, own.with(view(op.attrs[i].name), value), false);
+    if (!is_list(*tenon_op_attr(&op, i)) &&
+        (tenon_op_attr(&op, i)->kind == TENON_ATTR_DTYPE) == dtypes)
+      for (const std::string& value : values_of(*tenon_op_attr(&op, i), own, {}, elementwise))
+        choice->offer(shaped, own.with(view(tenon_op_attr(&op, i)->name), value), false);
 }
 
 OpCase in_f32(const OpCase& example) {
@@ -516,11 +520,11 @@ std::vector<OpCase> conversion_cases(const tenon_host_t* host) {
     const tenon_op_def_t& op = *example.declaration;
     const OpCase shaped = with_shape(example, "16, 16");
     for (uint32_t i = 0; i < op.attr_count; ++i) {
-      if (op.attrs[i].kind != TENON_ATTR_DTYPE) continue;
+      if (tenon_op_attr(&op, i)->kind != TENON_ATTR_DTYPE) continue;
       for (tenon_dtype_t from = TENON_PRED; from < TENON_DTYPE_COUNT; ++from) {
         OpCase c = with_dtype(shaped, dtype_of(shaped), dtype_name(from));
         for (tenon_dtype_t to = TENON_PRED; to < TENON_DTYPE_COUNT; ++to) {
-          c.attributes = own.with(view(op.attrs[i].name), dtype_name(to)).text();
+          c.attributes = own.with(view(tenon_op_attr(&op, i)->name), dtype_name(to)).text();
           out->push_back(c);
         }
       }

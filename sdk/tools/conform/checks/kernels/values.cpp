@@ -214,7 +214,8 @@ Outcome integer_values(Session& s) {
           if (is_float_case(example)) out->push_back(with_dtype(shaped, dtype, integer));
         const tenon_op_def_t& op = *example.declaration;
         for (uint32_t i = 0; i < op.attr_count; ++i)
-          for (int64_t value = 0; op.attrs[i].kind == TENON_ATTR_I64 && value < 6; ++value)
+          for (int64_t value = 0; tenon_op_attr(&op, i)->kind == TENON_ATTR_I64 && value < 6;
+               ++value)
             for (std::string_view integer : {"i32", "u8"}) {
               out->push_back(with_dtype(shaped, dtype, integer));
               out->back().attributes =

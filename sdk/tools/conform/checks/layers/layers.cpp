@@ -173,6 +173,9 @@ void fill_queue(Below* below) {
   q.fence_wait = [](void* s, tenon_fence_t* fence, uint64_t value, uint64_t timeout) {
     return reached(s, "fence_wait", fence, value, timeout);
   };
+  q.reaches = [](void* s, tenon_queue_t* queue, tenon_device_t* from, uint32_t* out) {
+    return give(reached(s, "reaches", queue, from), out, kCount);
+  };
 }
 
 std::unique_ptr<Below> make_below(Session& s, bool optional = true) {
@@ -245,8 +248,16 @@ Attached attach(const Layer& layer, Below& below, const char* plugin,
   subject.version = {"1.0.0", 5};
   subject.options = options.data();
   subject.option_count = static_cast<uint32_t>(options.size());
-  subject.interfaces = below.interfaces;
+  // As a newer host gives them: with fields behind those that the layer knows.
+  struct Longer {
+    tenon_interface_t known;
+    uint64_t newer[2];
+  };
+  Longer longer[3];
+  for (uint32_t i = 0; i < 3; ++i) longer[i] = {below.interfaces[i], {UINT64_MAX, UINT64_MAX}};
+  subject.interfaces = &longer[0].known;
   subject.interface_count = 3;
+  subject.interface_bytes = sizeof longer[0];
   forget_failure();
   out.code = layer.api->attach(layer.api->self, &subject, out.tables);
   if (out.code != TENON_OK) return out;
@@ -346,6 +357,10 @@ std::vector<Call> calls_of(Attached& a) {
   add(
       "fence_wait", q.fence_wait != nullptr, [&q] { return q.fence_wait(q.self, kFence, 7, 1000); },
       {n(kFence), 7, 1000}, nullptr);
+  add(
+      "reaches", q.reaches != nullptr,
+      [&q, o] { return q.reaches(q.self, kQueue, kDevice, &o->count); }, {n(kQueue), n(kDevice)},
+      [o] { return o->count == kCount; });
   add(
       "fence_destroy", q.fence_destroy != nullptr, [&q] { return q.fence_destroy(q.self, kFence); },
       {n(kFence)}, nullptr);

@@ -88,10 +88,11 @@ Outcome op_declared(Session& s) {
     CONFORM_EXPECT(op->summary.size != 0, "{} has no summary", name);
     CONFORM_EXPECT(op->example_count != 0, "{} has no example", name);
     for (uint32_t i = 0; i < op->operand_count; ++i)
-      CONFORM_EXPECT(op->operands[i].name.size != 0 && op->operands[i].doc.size != 0,
-                     "operand {} of {} has no name or no documentation", i, name);
+      CONFORM_EXPECT(
+          tenon_op_operand(op, i)->name.size != 0 && tenon_op_operand(op, i)->doc.size != 0,
+          "operand {} of {} has no name or no documentation", i, name);
     for (uint32_t i = 0; i < op->attr_count; ++i)
-      CONFORM_EXPECT(op->attrs[i].name.size != 0 && op->attrs[i].doc.size != 0,
+      CONFORM_EXPECT(tenon_op_attr(op, i)->name.size != 0 && tenon_op_attr(op, i)->doc.size != 0,
                      "attribute {} of {} has no name or no documentation", i, name);
   }
   return pass();
@@ -129,7 +130,7 @@ Outcome op_negatives(Session& s) {
   for (const tenon_op_def_t* op : plugin.ops) {
     std::set<std::string_view> labels;
     for (uint32_t i = 0; i < op->constraint_count; ++i) {
-      const tenon_constraint_def_t& c = op->constraints[i];
+      const tenon_constraint_def_t& c = *tenon_op_constraint(op, i);
       const std::string text = printable(view(c.negative), 300);
       s.step(text);
       CONFORM_EXPECT(labels.insert(view(c.label)).second, "{} declares the label {} twice",

@@ -72,7 +72,7 @@ class HostileQuestions {
     std::vector<Array> out;
     std::map<uint32_t, tenon_dtype_t> groups;
     for (uint32_t i = 0; i < op_.operand_count; ++i) {
-      const tenon_operand_def_t& def = op_.operands[i];
+      const tenon_operand_def_t& def = *tenon_op_operand(&op_, i);
       const bool variadic = (def.flags & TENON_OPERAND_VARIADIC) != 0;
       if ((def.flags & TENON_OPERAND_OPTIONAL) != 0 && below(2) == 0) {
         out.emplace_back();
@@ -86,7 +86,7 @@ class HostileQuestions {
   std::vector<tenon_attr_t> attributes() {
     std::vector<tenon_attr_t> out;
     for (uint32_t i = 0; i < op_.attr_count; ++i) {
-      const tenon_attr_def_t& def = op_.attrs[i];
+      const tenon_attr_def_t& def = *tenon_op_attr(&op_, i);
       if ((def.flags & TENON_ATTR_REQUIRED) == 0 && below(2) == 0) continue;
       tenon_attr_t a = {};
       a.name = host_.host->intern(host_.host->self, def.name);

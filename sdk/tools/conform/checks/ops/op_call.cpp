@@ -257,7 +257,8 @@ bool with_dtype(const Example& example, tenon_dtype_t dtype, std::vector<Array>*
   if (op.operand_count == 0 || example.operands.empty()) return false;
   for (size_t i = 0; i < example.operands.size(); ++i) {
     const Array& from = example.operands[i];
-    const tenon_operand_def_t& def = op.operands[std::min<size_t>(i, op.operand_count - 1)];
+    const tenon_operand_def_t& def =
+        *tenon_op_operand(&op, std::min<size_t>(i, op.operand_count - 1));
     const bool follows =
         i == 0 || (def.dtype_group != 0 && def.dtype_group == op.operands[0].dtype_group);
     if (from.dtype == TENON_DTYPE_NONE || !follows) {

@@ -65,7 +65,7 @@ const tenon_attr_t* guarded_options(const HostTables& host, const tenon_pass_def
   ::mprotect(base + kRoom, kRoom, PROT_NONE);
   auto* options = reinterpret_cast<tenon_attr_t*>(base + kRoom) - def.option_count;
   for (uint32_t i = 0; i < def.option_count; ++i) {
-    const tenon_pass_option_def_t& option = def.options[i];
+    const tenon_pass_option_def_t& option = *tenon_pass_option(&def, i);
     options[i] = {};
     options[i].name = host.host->intern(host.host->self, option.name);
     options[i].kind = option.kind;
@@ -382,7 +382,7 @@ Outcome pass_declared(Session& s) {
                      "the graph of {} cannot be read: {}", name, why.text);
     }
     for (uint32_t i = 0; i < def->option_count; ++i) {
-      const tenon_pass_option_def_t& option = def->options[i];
+      const tenon_pass_option_def_t& option = *tenon_pass_option(def, i);
       CONFORM_EXPECT(option.name.size != 0 && option.doc.size != 0,
                      "option {} of {} has no name or no documentation", i, name);
       const std::string text(view(option.default_text));

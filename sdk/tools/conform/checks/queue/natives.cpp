@@ -177,8 +177,7 @@ Outcome passes_on(Session& s, OpenQueues& d, const Natives& n, const QueueFixtur
   for (const tenon_fence_point_t& p : {early, held, sent, late}) {
     if (p.fence == nullptr) continue;
     CONFORM_TRY(d.reaches(p.fence, p.value, "an imported fence"));
-    CONFORM_EXPECT(d.api().fence_destroy(d.api().self, p.fence) == TENON_OK,
-                   "destroying an imported fence fails{}", said());
+    CONFORM_TRY(d.destroy(p.fence));
   }
   return d.destroy(fence);
 }
@@ -200,9 +199,7 @@ Outcome is_signalled(Session& s, OpenQueues& d, const Natives& n, const QueueFix
   CONFORM_TRY(d.stays_below(seen.fence, seen.value, "a native fence that work is to signal"));
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), kNoPoint, given));
   CONFORM_TRY(d.reaches(seen.fence, seen.value, "a native fence that work signalled"));
-  for (const tenon_fence_point_t& p : {seen, given})
-    CONFORM_EXPECT(d.api().fence_destroy(d.api().self, p.fence) == TENON_OK,
-                   "destroying an imported fence fails{}", said());
+  for (const tenon_fence_point_t& p : {seen, given}) CONFORM_TRY(d.destroy(p.fence));
   return d.destroy(fence);
 }
 

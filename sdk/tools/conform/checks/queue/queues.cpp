@@ -301,6 +301,58 @@ Outcome devices_apart(Session& s) {
   return first->end();
 }
 
+// Work of device 0 makes what a queue of device 1 reads there, each behind fences of the other.
+Outcome copies_across(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  const tenon_queue_api_t* queues = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_queues(s, &queues));
+  CONFORM_TRY(find_devices(s, &api, &count));
+  if (queues->reaches == nullptr) return not_offered("reaches");
+  if (count < 2) return skipped("there is one device");
+  auto *from = new OpenQueues(api, queues, 0), *to = new OpenQueues(api, queues, 1);
+  CONFORM_TRY(from->open());
+  CONFORM_TRY(to->open());
+  QueueFixture a, b;
+  CONFORM_TRY(make_fixture(*from, &a));
+  CONFORM_TRY(make_fixture(*to, &b));
+  s.step("asking whether a queue of device 1 reaches device 0");
+  for (int time = 0; time < 2; ++time) {
+    uint32_t yes = 0;
+    const tenon_code_t code = queues->reaches(queues->self, b.first, from->memory().device(), &yes);
+    CONFORM_EXPECT(code == TENON_OK, "reaches gives {}{}", code_text(code), said());
+    if (yes == 0 && time == 0) return skipped("the devices do not reach each other");
+    CONFORM_EXPECT(yes != 0, "reaches says no after it said yes");
+  }
+  s.step("copying from device 0 on a queue of device 1");
+  constexpr size_t kAt = 96, kTo = 32, kLength = 1000;
+  const Bytes& made = from->keep(pattern_bytes(kFixtureBytes, 3));
+  const Bytes& later = from->keep(Bytes(kFixtureBytes, 9));
+  auto across = async_between(b.buffer, kTo, a.buffer, kAt, kLength);
+  across.from_device = from->memory().device();
+  CONFORM_TRY(from->submit(a.first, async_write(a.buffer, 0, made.data(), kFixtureBytes),
+                           {a.gate, 1}, {a.done, 1}));
+  CONFORM_TRY(to->submit(b.first, across, {a.done, 1}, {b.done, 1}));
+  CONFORM_TRY(from->submit(a.first, async_write(a.buffer, 0, later.data(), kFixtureBytes),
+                           {b.done, 1}, {a.done, 2}));
+  CONFORM_TRY(to->stays_below(b.done, 1, "a copy from device 0, whose work waits"));
+  CONFORM_TRY(from->signal(a.gate, 1));
+  CONFORM_TRY(to->reaches(b.done, 1, "a copy from device 0"));
+  CONFORM_TRY(from->reaches(a.done, 2, "work of device 0 that waits for a copy of device 1"));
+  Bytes expected = pattern_bytes(kFixtureBytes, 1);
+  std::copy_n(made.begin() + kAt, kLength, expected.begin() + kTo);
+  CONFORM_TRY(to->memory().holds(b.buffer, expected, "the buffer of device 1"));
+  CONFORM_TRY(from->memory().holds(a.buffer, later, "the buffer of device 0"));
+  s.step("copying from beyond the end of a buffer of device 0");
+  across.from_offset_bytes = kFixtureBytes - 1;
+  tenon_code_t code = to->submit_code(b.first, across, {}, {b.done, 2});
+  if (code == TENON_OK) code = to->wait_code(b.done, 2, kPatienceNs);
+  CONFORM_EXPECT(code == TENON_OUT_OF_RANGE, "it gives {}", code_text(code));
+  CONFORM_TRY(to->memory().holds(b.buffer, expected, "the buffer of device 1"));
+  CONFORM_TRY(to->end());
+  return from->end();
+}
+
 constexpr Check kChecks[] = {
     {"R-D01", "queue-create", with_queues<creates>},
     {"R-D01", "queue-destroy", with_queues<destroy_waits>},
@@ -312,6 +364,7 @@ constexpr Check kChecks[] = {
     {"R-D24", "destroyed-after-wait", with_queues<destroyed_after_wait>},
     {"R-D25", "queue-per-thread", with_queues<queue_per_thread>},
     {"R-D26", "two-devices", devices_apart},
+    {"R-D31", "reaches", copies_across},
 };
 
 }  // namespace

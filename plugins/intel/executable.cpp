@@ -1,0 +1,55 @@
+// tenon.compile/1: kernelgen's OpenCL C becomes native code by Intel's offline compiler.
+#include "device.h"
+#include "ocloc.h"
+#include "runtime.h"
+#include "target.h"
+#include "tenon/kernelgen/print/intel.h"
+#include "tenon/stream/text_device.h"
+
+namespace tenon::intel {
+namespace {
+
+namespace kg = kernelgen;
+
+constexpr uint32_t kGroup = 256, kSubGroup = 16;
+
+class Intel final : public stream::TextDevice {
+ public:
+  Intel() : stream::TextDevice(kDeviceTable) {}
+
+  std::string_view name() const override { return "intel"; }
+  kg::DeviceRates rates() const override { return {500, 5000, 8000}; }
+  kg::Target target(std::string_view text) const override {
+    const Architecture* a = architecture(text);
+    kg::Target out = kg::Target::opencl(a != nullptr && a->fp64, kGroup);
+    out.warp = kSubGroup;
+    return out;
+  }
+  std::string_view compiler() const override { return compiler_identity(); }
+
+  bool runs(std::string_view made_for, std::string_view device) const override {
+    const Architecture* a = architecture(made_for);
+    return a != nullptr && a == architecture(device);
+  }
+
+  Status compile(std::string_view target, std::string_view text,
+                 std::string* out_binary) const override {
+    std::string full;
+    TENON_TRY(full_target(target, &full));
+    return compile_native(architecture(target)->name,
+                          kg::intel_sub_groups(kSubGroup) + std::string(text), out_binary);
+  }
+
+  Status load(tenon_device_t* d, const kg::DeviceProgram& program, std::string_view binary,
+              std::string_view, std::unique_ptr<kg::LoadedText>* out) const override {
+    return static_cast<Runtime&>(*stream::device_of(d)->runtime).load(binary, program, out);
+  }
+};
+
+Intel device;
+
+}  // namespace
+
+const tenon_compile_api_t kCompileTable = device.table();
+
+}  // namespace tenon::intel

@@ -1,0 +1,230 @@
+// What the drivers of several vendors do by functions of the same shape: streams, events, copies,
+// modules, launches. HIP's functions are CUDA's under other names.
+//
+// A vendor's Driver is a record of functions, looked up at run time, that return a Result, 0 for
+// success. It names the types Result, Stream, Event, Module, Function, Pointer (an address: a
+// pointer or an integer), Word (the pattern of a fill), Graph and GraphExec, and has the members
+// that are called below. The vendor derives its Runtime from DriverRuntime<Driver> and adds
+// contexts, memory, how code is loaded, how many groups may start, and what an error means.
+//
+// Users: plugins/cuda, plugins/rocm.
+#ifndef TENON_STREAM_DRIVER_RUNTIME_H_
+#define TENON_STREAM_DRIVER_RUNTIME_H_
+
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/process_guard.hpp"
+#include "tenon/stream/runtime.h"
+#include "tenon/stream/steady.h"
+
+namespace tenon::stream {
+
+template <class Driver>
+class DriverRuntime;
+
+// Kernels of a loaded module, by their place in the program, and graphs of their launches. Unloaded
+// when no work uses it.
+template <class Driver>
+struct DriverModule final : kernelgen::LoadedText, Steady {
+  explicit DriverModule(DriverRuntime<Driver>& owner) : runtime(owner) {}
+  ~DriverModule() override {
+    const Current current(runtime);
+    forget();
+    if (module != nullptr) (void)runtime.driver().module_unload(module);
+  }
+  Status record(std::span<OwnLaunch> launches, GraphRef* out) override {
+    return runtime.record(*this, launches, out);
+  }
+
+  DriverRuntime<Driver>& runtime;
+  typename Driver::Module module = nullptr;
+  std::vector<typename Driver::Function> functions;
+};
+
+template <class Driver>
+class DriverGraph final : public Graph {
+ public:
+  DriverGraph(DriverRuntime<Driver>& runtime, typename Driver::GraphExec exec)
+      : runtime_(runtime), exec_(exec) {}
+  ~DriverGraph() override {
+    const Current current(runtime_);
+    (void)runtime_.driver().graph_exec_destroy(exec_);
+  }
+  Status launch(StreamHandle stream) override { return runtime_.launch_graph(stream, exec_); }
+
+ private:
+  DriverRuntime<Driver>& runtime_;
+  const typename Driver::GraphExec exec_;
+};
+
+template <class Driver>
+class DriverRuntime : public Runtime {
+ public:
+  using Loaded = DriverModule<Driver>;
+
+  // name: prefix of reasons. Both must live as long as the runtime.
+  DriverRuntime(std::string_view name, const Driver& driver) : d_(driver), name_(name) {}
+  const Driver& driver() const { return d_; }
+
+  Status stream_create(StreamHandle* out) override {
+    const ProcessGuard guard;  // a stream may start a thread
+    constexpr unsigned kNonBlocking = 1;
+    typename Driver::Stream stream = nullptr;
+    TENON_TRY(check(d_.stream_create(&stream, kNonBlocking), "making a stream"));
+    *out = stream;
+    return {};
+  }
+  Status stream_destroy(StreamHandle stream) override {
+    return check(d_.stream_destroy(stream_of(stream)), "destroying a stream");
+  }
+  Status stream_synchronize(StreamHandle stream) override {
+    return check(d_.stream_synchronize(stream_of(stream)), "waiting for a stream");
+  }
+  Status stream_wait(StreamHandle stream, EventHandle event) override {
+    return check(d_.stream_wait(stream_of(stream), event_of(event), 0), "waiting for an event");
+  }
+
+  Status event_create(bool timed, EventHandle* out) override {
+    constexpr unsigned kBlockingSync = 1, kDisableTiming = 2;
+    typename Driver::Event event = nullptr;
+    TENON_TRY(check(d_.event_create(&event, timed ? kBlockingSync : kBlockingSync | kDisableTiming),
+                    "making an event"));
+    *out = event;
+    return {};
+  }
+  void event_destroy(EventHandle event) override { (void)d_.event_destroy(event_of(event)); }
+  Status event_record(EventHandle event, StreamHandle stream) override {
+    return check(d_.event_record(event_of(event), stream_of(stream)), "recording an event");
+  }
+  Status event_synchronize(EventHandle event) override {
+    return check(d_.event_synchronize(event_of(event)), "waiting for work on the device");
+  }
+  Status event_elapsed(EventHandle from, EventHandle to, float* out_ms) override {
+    return check(d_.event_elapsed(out_ms, event_of(from), event_of(to)), "reading a kernel's time");
+  }
+
+  Status alloc_pinned(uint64_t size_bytes, void** out) override {
+    constexpr unsigned kPortable = 1;
+    return check(d_.host_alloc(out, size_bytes, kPortable),
+                 cat("allocating ", size_bytes, " bytes of pinned memory"));
+  }
+  Status free_pinned(void* data) override {
+    return check(d_.host_free(data), "freeing pinned memory");
+  }
+
+  Status copy_in(StreamHandle stream, Address to, const void* from, uint64_t bytes) override {
+    return check(d_.copy_in(pointer(to), from, bytes, stream_of(stream)), "copying to the device");
+  }
+  Status copy_out(StreamHandle stream, void* to, Address from, uint64_t bytes) override {
+    return check(d_.copy_out(to, pointer(from), bytes, stream_of(stream)),
+                 "copying from the device");
+  }
+  Status copy_within(StreamHandle stream, Address to, Address from, uint64_t bytes) override {
+    return check(d_.copy_within(pointer(to), pointer(from), bytes, stream_of(stream)),
+                 "copying on the device");
+  }
+  Status fill(StreamHandle stream, Address to, uint32_t pattern, uint32_t width,
+              uint64_t count) override {
+    const auto s = stream_of(stream);
+    const auto result =
+        width == 1 ? d_.fill_8(pointer(to), static_cast<unsigned char>(pattern), count, s)
+        : width == 2
+            ? d_.fill_16(pointer(to), static_cast<unsigned short>(pattern), count, s)
+            : d_.fill_32(pointer(to), static_cast<typename Driver::Word>(pattern), count, s);
+    return check(result, "filling memory");
+  }
+
+  Status launch(StreamHandle stream, kernelgen::LoadedText& code, const Launch& launch) override {
+    TENON_TRY(check_groups(launch));
+    std::vector<void*> parameters;
+    for (uint64_t& argument : launch.arguments) parameters.push_back(&argument);
+    const auto function = static_cast<Loaded&>(code).functions[launch.kernel];
+    return check(d_.launch(function, static_cast<unsigned>(launch.groups), 1, 1, launch.group, 1, 1,
+                           0, stream_of(stream), parameters.data(), nullptr),
+                 cat("starting ", launch.name));
+  }
+
+  // Loads code for the kernels of a program. Current on the calling thread.
+  Status load(const std::string& image, const kernelgen::DeviceProgram& program,
+              std::unique_ptr<kernelgen::LoadedText>* out) {
+    const ProcessGuard guard;
+    auto loaded = std::make_unique<Loaded>(*this);
+    TENON_TRY(load_module(image, &loaded->module));
+    for (const kernelgen::ProgramKernel& kernel : program.kernels) {
+      typename Driver::Function function = nullptr;
+      TENON_TRY(check(d_.module_function(&function, loaded->module, kernel.entry.c_str()),
+                      cat("finding kernel ", kernel.entry)));
+      loaded->functions.push_back(function);
+    }
+    *out = std::move(loaded);
+    return {};
+  }
+
+  Steady* steady(kernelgen::LoadedText& code) override {
+    return d_.has_graphs() ? &static_cast<Loaded&>(code) : nullptr;
+  }
+  // On a stream of its own, which runs nothing: that of a run may be somebody else's, or the
+  // default one, on which nothing can be recorded.
+  Status record(kernelgen::LoadedText& code, std::span<OwnLaunch> launches, GraphRef* out) {
+    StreamHandle stream = nullptr;
+    TENON_TRY(stream_create(&stream));
+    typename Driver::Graph graph = nullptr;
+    const Status recorded = record_on(stream, code, launches, &graph);
+    typename Driver::GraphExec exec = nullptr;
+    const Status made = recorded.ok() ? instantiate(&exec, graph) : recorded;
+    if (graph != nullptr) (void)d_.graph_destroy(graph);
+    (void)d_.stream_destroy(stream_of(stream));
+    TENON_TRY(made);
+    *out = std::make_shared<DriverGraph<Driver>>(*this, exec);
+    return {};
+  }
+  Status launch_graph(StreamHandle stream, typename Driver::GraphExec exec) {
+    return check(d_.graph_launch(exec, stream_of(stream)), "starting a graph");
+  }
+
+ protected:
+  virtual Status check(typename Driver::Result result, std::string_view doing) const = 0;
+  // OUT_OF_RANGE with a reason for more groups than the driver starts at once.
+  virtual Status check_groups(const Launch& launch) const = 0;
+  // On a failure there is no module.
+  virtual Status load_module(const std::string& image, typename Driver::Module* out) const = 0;
+  // A recording that has begun is ended, whatever happens in it.
+  Status record_on(StreamHandle stream, kernelgen::LoadedText& code, std::span<OwnLaunch> launches,
+                   typename Driver::Graph* out) {
+    constexpr int kRelaxed = 2;  // other threads may do what they like meanwhile
+    TENON_TRY(check(d_.capture_begin(stream_of(stream), kRelaxed), "beginning a graph"));
+    Status status;
+    for (OwnLaunch& one : launches) {
+      if (status.ok()) status = launch(stream, code, one.get());
+    }
+    const auto ended = d_.capture_end(stream_of(stream), out);
+    return status.ok() ? check(ended, "recording a graph") : status;
+  }
+  Status instantiate(typename Driver::GraphExec* out, typename Driver::Graph graph) {
+    const ProcessGuard guard;  // it may start a thread
+    return check(d_.instantiate(out, graph), "making a graph");
+  }
+  static typename Driver::Stream stream_of(StreamHandle s) {
+    return static_cast<typename Driver::Stream>(s);
+  }
+  static typename Driver::Event event_of(EventHandle e) {
+    return static_cast<typename Driver::Event>(e);
+  }
+  static typename Driver::Pointer pointer(Address a) {
+    if constexpr (std::is_pointer_v<typename Driver::Pointer>) {
+      return reinterpret_cast<typename Driver::Pointer>(a);
+    } else {
+      return static_cast<typename Driver::Pointer>(a);
+    }
+  }
+
+  const Driver& d_;
+  const std::string_view name_;
+};
+
+}  // namespace tenon::stream
+#endif

@@ -1,0 +1,180 @@
+"""Arrays in a GPU's memory go into calls and come out of them by pointer, through DLPack, on the
+tests' driver: their library is told the stream, and the call runs behind what is there.
+
+PyTorch's build for CPUs has no such tensors, so an array of our own hands out the same capsules."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+import tenon
+
+CUDA = 2
+FLOATS = 1 << 16
+driver = ctypes.CDLL("libcuda.so.1")
+
+
+class Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("id", ctypes.c_int32)]
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", Device), ("rank", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]  # fmt: skip
+
+
+class Managed(ctypes.Structure):
+    _fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+
+
+class ManagedVersioned(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32 * 2), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64),
+                ("tensor", DLTensor)]  # fmt: skip
+
+
+new_capsule = ctypes.pythonapi.PyCapsule_New
+new_capsule.restype, new_capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+pointer_in = ctypes.pythonapi.PyCapsule_GetPointer
+pointer_in.restype, pointer_in.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def ok(result):
+    assert result == 0, result
+
+
+class Array:
+    """An array as a framework has it: written on a stream of its own, behind much work there."""
+
+    def __init__(self, value, strides=None):
+        self.address, self.stream, self.asked = ctypes.c_uint64(), ctypes.c_void_p(), []
+        ok(driver.cuMemAlloc_v2(ctypes.byref(self.address), 4 * FLOATS))
+        ok(driver.cuStreamCreate(ctypes.byref(self.stream), 1))
+        bits = ctypes.c_uint(int(np.float32(value).view(np.uint32)))
+        for word in [ctypes.c_uint(0)] * 400 + [bits]:
+            ok(driver.cuMemsetD32Async(self.address, word, ctypes.c_size_t(FLOATS), self.stream))
+        self.shape = (ctypes.c_int64 * 1)(FLOATS)
+        self.strides = None if strides is None else (ctypes.c_int64 * 1)(strides)
+
+    def __dlpack_device__(self):
+        return (CUDA, 0)
+
+    def __dlpack__(self, *, stream=None):
+        self.asked.append(stream)
+        event = ctypes.c_void_p()
+        ok(driver.cuEventCreate(ctypes.byref(event), 2))
+        ok(driver.cuEventRecord(event, self.stream))
+        ok(driver.cuStreamWaitEvent(None if stream == 1 else ctypes.c_void_p(stream), event, 0))
+        ok(driver.cuEventDestroy_v2(event))
+        self.managed = Managed()
+        self.managed.tensor = DLTensor(self.address.value, Device(CUDA, 0), 1, 2, 32, 1, self.shape, self.strides, 0)
+        return new_capsule(ctypes.addressof(self.managed), b"dltensor", None)
+
+
+class Header(ctypes.Structure):
+    _fields_ = [("version", ctypes.c_uint32 * 2), ("previous", ctypes.c_void_p)]
+
+
+CurrentStream = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+
+
+class Table(ctypes.Structure):
+    _fields_ = [("header", Header), ("allocate", ctypes.c_void_p), ("managed_of", ctypes.c_void_p), ("object_of", ctypes.c_void_p),
+                ("view_of", ctypes.c_void_p), ("current_stream", CurrentStream)]  # fmt: skip
+
+
+class Streaming(Array):
+    """An array whose library names its current stream in its type, as PyTorch does."""
+
+    current = None
+
+    @CurrentStream
+    @staticmethod
+    def name_current(device_type, device_id, out):
+        assert (device_type, device_id) == (CUDA, 0)
+        out[0] = Streaming.current
+        return 0
+
+    table = Table(Header((1, 3), None), None, None, None, None, name_current)
+    capsule_name = b"dlpack_exchange_api"  # which the capsule does not keep
+    __dlpack_c_exchange_api__ = new_capsule(ctypes.addressof(table), capsule_name, None)
+
+    def __init__(self, value):
+        super().__init__(value)
+        Streaming.current = self.stream.value
+
+    def write_later(self, value):
+        """On the stream, behind much work: only what runs on that stream sees it."""
+        bits = ctypes.c_uint(int(np.float32(value).view(np.uint32)))
+        for word in [ctypes.c_uint(0)] * 400 + [bits]:
+            ok(driver.cuMemsetD32Async(self.address, word, ctypes.c_size_t(FLOATS), self.stream))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def context():
+    primary = ctypes.c_void_p()
+    ok(driver.cuInit(0))
+    ok(driver.cuDevicePrimaryCtxRetain(ctypes.byref(primary), 0))
+    ok(driver.cuCtxPushCurrent_v2(primary))
+
+
+@pytest.fixture(scope="module")
+def negate():
+    text = f"tenon.tir 1\ngraph @g(%x: f32[{FLOATS}]) -> (y: f32[{FLOATS}]) {{\n  %y = neg(%x) : f32[{FLOATS}]\n  yield %y\n}}\n"
+    return tenon.load(text.encode(), "cuda")
+
+
+def test_by_pointer_and_behind_the_stream(negate):
+    for value in (2, 3, 5):
+        x = Array(value)
+        t = tenon.tensor(x)
+        assert x.asked == [1]  # the default stream, which the call gets
+        assert (t.shape, t.dtype, t.device) == ((FLOATS,), "f32", "cuda")
+        y = negate(t)[0]
+        assert set(np.asarray(y)) == {-value}
+
+
+def test_behind_the_current_stream(negate):
+    x = Streaming(2)
+    t = tenon.tensor(x)
+    for value in (3, 4, 5):
+        x.write_later(value)
+        assert set(np.asarray(negate(t)[0])) == {-value}
+
+
+def test_tensors_of_several_streams_meet_on_the_default_one():
+    text = f"tenon.tir 1\ngraph @g(%x: f32[{FLOATS}], %y: f32[{FLOATS}]) -> (z: f32[{FLOATS}]) {{\n  %z = add(%x, %y) : f32[{FLOATS}]\n  yield %z\n}}\n"
+    add = tenon.load(text.encode(), "cuda")
+    arrays = [Streaming(2), Streaming(3)]
+    for pair in (arrays, arrays[::-1], [Streaming(2), Array(3)]):
+        tensors = []
+        for array in pair:
+            Streaming.current = array.stream.value
+            tensors.append(tenon.tensor(array))
+        assert set(np.asarray(add(*tensors)[0])) == {5}
+
+
+def test_results_go_out_by_pointer(negate):
+    y = tenon.tensor(np.asarray(negate(tenon.tensor(Array(7)))[0]), device="cuda")
+    capsule = y.__dlpack__(stream=1, max_version=(1, 0), dl_device=(CUDA, 0))
+    t = ManagedVersioned.from_address(pointer_in(capsule, b"dltensor_versioned")).tensor
+    assert (t.device.type, t.device.id, t.rank, t.shape[0], t.code, t.bits) == (CUDA, 0, 1, FLOATS, 2, 32)
+    host = np.zeros(FLOATS, np.float32)
+    ok(driver.cuMemcpyDtoHAsync_v2(host.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(t.data + t.byte_offset), ctypes.c_size_t(4 * FLOATS), None))
+    ok(driver.cuStreamSynchronize(None))
+    assert set(host) == {-7}
+    old = y.__dlpack__(dl_device=(CUDA, 0))
+    assert Managed.from_address(pointer_in(old, b"dltensor")).tensor.data == t.data
+
+
+def test_what_cannot_be_taken_is_told(negate):
+    with pytest.raises(tenon.Error, match="T0624.*has strides"):
+        tenon.tensor(Array(1, strides=2))
+    t = tenon.tensor(Array(1))
+    with pytest.raises(tenon.Error, match="T0624.*memory of another library on cuda"):
+        np.asarray(t)
+    with pytest.raises(tenon.Error, match="take it where it is with tenon.tensor"):
+        negate(Array(1))
+    with pytest.raises(BufferError):
+        t.__dlpack__(dl_device=(CUDA, 0))

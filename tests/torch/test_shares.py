@@ -1,0 +1,61 @@
+"""Networks are handed over as one graph, which Tenon runs nearly whole."""
+
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("transformers")
+
+import plain_networks  # noqa: E402
+from conftest import close  # noqa: E402
+from models import MODELS, tensors  # noqa: E402
+from shares import measured, networks  # noqa: E402
+
+NETWORKS = networks()
+# One of each kind; with --all-models the others, too.
+ALWAYS = {"transformers distilbert", "transformers mixtral", "recurrent", "unet", "recommender"}
+# The size of these is fixed by what is in the network.
+FIXED = {"mixer"}
+
+
+def test_how_many_networks_there_are():
+    assert len(MODELS) == 30 and len(plain_networks.PLAIN) == 10
+    assert len(NETWORKS) in (40, 43)  # without diffusers, with it
+
+
+@pytest.fixture(params=sorted(NETWORKS))
+def name(request):
+    if request.param not in ALWAYS and not request.config.getoption("--all-models"):
+        pytest.skip("with --all-models")
+    return request.param
+
+
+def test_nearly_all_flops_are_in_one_graph_of_tenon(name):
+    made = measured(name, NETWORKS[name])
+    assert made.graphs == 1 or made.breaks, made
+    assert made.flops and made.share >= 0.99, made
+    assert made.worst <= 1e-4, made
+
+
+def test_what_stays_in_torch_is_counted(monkeypatch):
+    """The measurement itself: a product that torch computes."""
+    from tenon.torch import _table
+
+    known = _table.find
+    monkeypatch.setattr(_table, "find", lambda target: None if "addmm" in str(target) else known(target))
+    made = measured("one", lambda: (nn.Sequential(nn.Linear(8, 9), nn.ReLU()), (torch.randn(3, 8),)))
+    assert made.refused == ["aten.addmm.default"] and made.flops == made.in_torch == 2 * 3 * 8 * 9
+
+
+@pytest.mark.parametrize("plain", sorted(set(plain_networks.PLAIN) - FIXED))
+def test_other_batches_compile_at_most_twice(plain, request, graphs):
+    if plain not in ALWAYS and not request.config.getoption("--all-models"):
+        pytest.skip("with --all-models")
+    net, inputs = plain_networks.PLAIN[plain]()
+    net = net.eval()
+    compiled = torch.compile(net, backend="tenon")
+    with torch.no_grad():
+        for batch in (2, 3, 6, 4):
+            given = [t.repeat(4, *[1] * (t.dim() - 1))[:batch] for t in inputs]
+            close(tensors([compiled(*given)]), tensors([net(*given)]))
+    assert len(graphs) <= 2
