@@ -52,6 +52,15 @@ function(tenon_unoptimised)
   endforeach()
 endfunction()
 
+# tenon_calls_generated_code(TARGET...): tests that do. sdk/tenon/cpp/generated_code.hpp has the reason.
+function(tenon_calls_generated_code)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    foreach(target ${ARGN})
+      target_compile_options(${target} PRIVATE -fno-sanitize=function)
+    endforeach()
+  endif()
+endfunction()
+
 # tenon_core_library(NAME SOURCE...): one room of core/, an object library that libtenon.so collects.
 # Unit tests beside the source are named foo_test.cpp and listed with tenon_unit_test.
 function(tenon_core_library name)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "tenon/cpp/generated_code.hpp"
 #include "tenon/cpp/plugin.hpp"
 
 namespace tenon::sim {
@@ -159,7 +160,7 @@ void GroupRunner::resume(Worker* worker) {
 }
 
 // Runs on a fiber: starts one item after another while any are left.
-void GroupRunner::run_items(Worker* worker) {
+TENON_CALLS_GENERATED_CODE void GroupRunner::run_items(Worker* worker) {
   while (!leaving_) {
     worker->working = true;
     while (next_item_ < items_) {
