@@ -33,7 +33,8 @@ struct Region {
   bool idle(const Step& s) const {
     return s.copies && table[s.first_buffer] == table[s.first_buffer + 1];
   }
-  TENON_CALLS_GENERATED_CODE void run(const Step& s, uint32_t worker, int64_t begin, int64_t end) const {
+  TENON_CALLS_GENERATED_CODE void run(const Step& s, uint32_t worker, int64_t begin,
+                                      int64_t end) const {
     if (idle(s)) return;
     s.kernel(table + s.first_buffer, extents + s.first_extent, begin, end,
              scratch ? scratch + worker * scratch_stride : nullptr);

@@ -1,7 +1,10 @@
 #include "tenon/plan/flat_plan.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -51,6 +54,33 @@ TEST(FlatPlan, RunsStepsInOrderOnSlots) {
   ASSERT_EQ(run_plan(plan, run), TENON_OK);
   EXPECT_EQ(y[3], 14.0f);
 }
+
+#ifdef __x86_64__
+// Once a crash under -fsanitize=function, which reads the bytes before what is called.
+TEST(FlatPlan, RunsAKernelAtTheStartOfMappedMemory) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* mapped = mmap(nullptr, 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  char* code = static_cast<char*>(mapped) + page;
+  ASSERT_EQ(mprotect(code, page, PROT_READ | PROT_WRITE), 0);
+  // mov rax, [rdi]; mov dword ptr [rax], 7; ret
+  const unsigned char bytes[] = {0x48, 0x8b, 0x07, 0xc7, 0x00, 7, 0, 0, 0, 0xc3};
+  std::copy(std::begin(bytes), std::end(bytes), reinterpret_cast<unsigned char*>(code));
+  ASSERT_EQ(mprotect(code, page, PROT_READ | PROT_EXEC), 0);
+  Plan plan;
+  Step step;
+  step.kernel = reinterpret_cast<KernelFn>(code);
+  const uint32_t slot[] = {0};
+  plan.add(step, slot, {});
+  int result = 0;
+  void* slots[] = {&result};
+  PlanRun run;
+  run.slots = slots;
+  EXPECT_EQ(run_plan(plan, run), TENON_OK);
+  EXPECT_EQ(result, 7);
+  munmap(mapped, 2 * page);
+}
+#endif
 
 TEST(FlatPlan, SplitsLongRangesOverThePool) {
   Plan plan;
