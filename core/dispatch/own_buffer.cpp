@@ -1,11 +1,11 @@
 #include "core/dispatch/own_buffer.h"
 
+#include <tenon/abi/copy.h>
 #include <tenon/cpp/record.hpp>
 
 #include "core/base/errors/failure.h"
 #include "core/base/process/memory.h"
 #include "core/base/record.h"
-#include "core/runtime/fill.h"
 
 namespace tenon::dispatch {
 
@@ -25,7 +25,7 @@ Status OwnBuffer::fill(const void* data, uint64_t bytes, std::string_view what) 
   handle_ = made;
   if (bytes == 0) return {};
   auto copy = sized<tenon_copy_t>();
-  if (runtime::make_fill(handle_, data, bytes, &copy)) {
+  if (tenon_copy_make_fill(&copy, handle_, data, bytes)) {
     const tenon_code_t filled = api_->copy(api_->self, device_, &copy);
     if (filled != TENON_UNIMPLEMENTED) return from_abi(filled, "fill");
     clear_failure();

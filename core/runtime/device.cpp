@@ -4,13 +4,13 @@
 #include <cmath>
 #include <utility>
 
+#include <tenon/abi/copy.h>
 #include <tenon/cpp/record.hpp>
 
 #include "core/base/errors/failure.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
 #include "core/runtime/device_limit.h"
-#include "core/runtime/fill.h"
 
 namespace tenon::runtime {
 namespace {
@@ -240,7 +240,7 @@ Status Device::copy(const tenon_copy_t& copy) {
 
 Result<bool> Device::fill(tenon_buffer_t* to, const void* data, uint64_t size_bytes) {
   auto copy = sized<tenon_copy_t>();
-  if (!fills() || !make_fill(to, data, size_bytes, &copy)) return false;
+  if (!fills() || !tenon_copy_make_fill(&copy, to, data, size_bytes)) return false;
   Status status = this->copy(copy);
   if (status.ok()) return true;
   if (status.code() != TENON_UNIMPLEMENTED) return status;

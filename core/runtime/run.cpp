@@ -195,6 +195,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   for (DeviceState& device : devices_) {
     device.tainted->store(false, std::memory_order_relaxed);
     device.dependences.clear();
+    device.released = false;
   }
   given_up_ = {};
   Status status;
@@ -387,7 +388,9 @@ void Runner::take_tensor(uint32_t slot) {
     }
     const bool own = !buffer->imported();
     if (own) devices_[d].pool.adopt(*buffer);
-    state.places[d] = {std::move(buffer), own, {}};
+    const bool lent = state.places[d].lent;
+    state.places[d] = {std::move(buffer), own};
+    state.places[d].lent = lent;
   }
 }
 

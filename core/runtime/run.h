@@ -181,6 +181,7 @@ class Runner {
   Status wait_all();
   uint64_t progress() const;
   void give_up_one(uint32_t waited_for);
+  bool release_abandoned();
   void release_readers(uint32_t given_up);
   void end_queues();
   Status check_made(const Step& step) const;

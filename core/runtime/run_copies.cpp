@@ -3,10 +3,10 @@
 
 #include "core/base/checked.h"
 
+#include <tenon/abi/copy.h>
 #include <tenon/cpp/record.hpp>
 #include "core/base/process/log.h"
 #include "core/ir/dtype.h"
-#include "core/runtime/fill.h"
 #include "core/runtime/run_state.h"
 
 namespace tenon::runtime {
@@ -96,7 +96,7 @@ Status Runner::upload(uint32_t slot, uint32_t device_index, uint64_t bytes,
   const tenon_fence_point_t until = apart && used ? state.queue->last() : after;
   bool filled = false;
   auto copy = sized<tenon_copy_t>();
-  if (there && device->fills() && make_fill(buffer->handle(), data, bytes, &copy)) {
+  if (there && device->fills() && tenon_copy_make_fill(&copy, buffer->handle(), data, bytes)) {
     TENON_ASSIGN_OR_RETURN(filled, queue->fill(copy, {until}));
   }
   if (!filled) {

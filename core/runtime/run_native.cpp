@@ -39,6 +39,7 @@ Status Runner::join_stream(const Native& native) {
   TENON_ASSIGN_OR_RETURN(auto queue, Queue::import(plan_->devices[d], native.handle));
   state.set_aside = std::exchange(state.queue, std::move(queue));
   state.joined = true;
+  state.forget_reach();
   // So that who waits for this queue waits for what was in the stream.
   return mark(d);
 }
@@ -85,6 +86,7 @@ void Runner::leave_streams() {
     if (!state.joined) continue;
     state.queue = std::move(state.set_aside);
     state.joined = false;
+    state.forget_reach();
   }
 }
 

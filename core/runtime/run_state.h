@@ -40,6 +40,7 @@ struct Runner::DeviceState {
       from;  // by source: signalled when a value from it has arrived
   enum class Reach : uint8_t { kUnknown, kNo, kYes };
   std::vector<Reach> reach;  // by source: whether `queue` reads its memory
+  void forget_reach() { std::ranges::fill(reach, Reach::kUnknown); }  // `queue` is another one
   // Which of its work waits for other devices: the value that it signals, and what it waits for.
   struct Dependence {
     uint64_t work = 0;
@@ -52,6 +53,7 @@ struct Runner::DeviceState {
     }
   };
   std::vector<Dependence> dependences;
+  bool released = false;  // it was given up, and what waits for its fence no longer does
 
   void depends(tenon_fence_point_t point) {
     for (const auto& f : from) {

@@ -32,7 +32,7 @@ Result<Queue*> Runner::queue_for_copies(uint32_t device, uint64_t bytes) {
   return state.copies.get();
 }
 
-// Whether `device` copies from `from` without the host. Asked once.
+// Whether `device` copies from `from` without the host. Asked once for each queue of its work.
 Result<bool> Runner::reaches(uint32_t device, uint32_t from) {
   using Reach = DeviceState::Reach;
   const std::shared_ptr<Device>&to = plan_->devices[device], &source = plan_->devices[from];

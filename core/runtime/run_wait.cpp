@@ -20,17 +20,22 @@ Status Runner::wait_for(uint32_t device, Queue& queue, uint64_t value) {
       seen = now;
       since = now_ns();
     } else if ((now_ns() - since) / 1'000'000'000 >= limit(Limit::kDeviceWaitSeconds)) {
-      give_up_one(device);
+      if (!release_abandoned()) give_up_one(device);
       since = now_ns();
     }
   }
 }
 
+// For both queues, also if the first one reports an error, such as a cancellation: the second may
+// still copy.
 Status Runner::wait(uint32_t device) {
+  Status first;
   for (Queue* queue : {devices_[device].queue.get(), devices_[device].copies.get()}) {
-    if (queue != nullptr) TENON_RETURN_IF_ERROR(wait_for(device, *queue, queue->submitted()));
+    if (queue == nullptr) continue;
+    Status status = wait_for(device, *queue, queue->submitted());
+    if (first.ok()) first = std::move(status);
   }
-  return {};
+  return first;
 }
 
 uint64_t Runner::progress() const {
@@ -62,10 +67,22 @@ void Runner::give_up_one(uint32_t waited_for) {
                   .with("device", device.name());
 }
 
+// Of devices that another run gave up. False if this run released all of those before.
+bool Runner::release_abandoned() {
+  bool any = false;
+  for (uint32_t d = 0; d < devices_.size(); ++d) {
+    if (devices_[d].released || !plan_->devices[d]->abandoned()) continue;
+    release_readers(d);
+    any = true;
+  }
+  return any;
+}
+
 // Devices that read its memory wait for its fence, which the host now signals. They find there what
 // it left.
 void Runner::release_readers(uint32_t given_up) {
-  const DeviceState& source = devices_[given_up];
+  DeviceState& source = devices_[given_up];
+  source.released = true;
   bool any = false;
   for (DeviceState& device : devices_) {
     if (!device.reads(source)) continue;
@@ -120,6 +137,7 @@ void Runner::end_queues() {
   }
   for (DeviceState& device : devices_) {
     device.queue.reset();
+    device.forget_reach();
     device.copies.reset();
     for (auto& fence : device.from) fence.reset();
   }

@@ -116,14 +116,15 @@ Status Binding::run() {
   // caller's state is restored.
   const FloatScope floats(region_float_control());
   const auto* variants = std::get_if<std::shared_ptr<Variants>>(&program_);
-  return variants == nullptr ? run_with(arrays) : run_variant(**variants, arrays);
+  return variants == nullptr ? run_with(arrays, sizes_) : run_variant(**variants, arrays);
 }
 
-Status Binding::run_with(std::span<const tenon_array_t* const> arrays) {
+Status Binding::run_with(std::span<const tenon_array_t* const> arrays,
+                         std::span<const runtime::GivenSize> sizes) {
   arguments_.clear();
   for (const tenon_array_t* array : arrays) arguments_.push_back({array});
   TENON_RETURN_IF_ERROR(load());
-  return runner_->run(arguments_, {}, sizes_);
+  return runner_->run(arguments_, {}, sizes);
 }
 
 // Arrays have no identity, so what was loaded for the last run serves no other.
@@ -152,12 +153,10 @@ Status Binding::bind_size(std::string_view name, int64_t value) {
 
 // With the variant that was chosen last.
 Status Binding::run_chosen(const Variants& variants, std::span<const tenon_array_t* const> arrays) {
-  if (sizes_.empty()) return run_with(arrays);
+  if (sizes_.empty()) return run_with(arrays, sizes_);
   TENON_ASSIGN_OR_RETURN(const std::vector<runtime::GivenSize> sizes,
                          variants.sizes_for(*chosen_[0].variant, arrays, sizes_));
-  arguments_.clear();
-  for (const tenon_array_t* array : arrays) arguments_.push_back({array});
-  return runner_->run(arguments_, {}, sizes);
+  return run_with(arrays, sizes);
 }
 
 // The general variant has a smaller reach than those by value: sizes that it refuses (-1, or 0 as

@@ -55,7 +55,8 @@ class Binding {
   void unbind(size_t index);
   Status run_chosen(const Variants& variants, std::span<const tenon_array_t* const> arrays);
   Status run_variant(Variants& variants, std::span<const tenon_array_t* const> arrays);
-  Status run_with(std::span<const tenon_array_t* const> arrays);
+  Status run_with(std::span<const tenon_array_t* const> arrays,
+                  std::span<const runtime::GivenSize> sizes);
   Status load();  // where executables take their constants from the inputs
   runtime::Runner* runner_of(std::shared_ptr<Variant> variant);
 

@@ -42,6 +42,7 @@ enum DescAttribute : int {
 enum LayoutAttribute : int { kLayoutBatchCount = 5, kLayoutBatchStride = 6 };
 enum PreferenceAttribute : int {
   kPreferenceWorkspace = 1,
+  kPreferenceReductionSchemes = 3,
   kPreferenceAlignmentA = 5,
   kPreferenceAlignmentB = 6,
   kPreferenceAlignmentC = 7,
@@ -54,6 +55,9 @@ enum Epilogue : uint32_t {
   kEpilogueBias = 4,
   kEpilogueGelu = 32,
 };
+// How partial sums of a product whose depth is split are added: in the type of the sum. Without a
+// split there are none.
+constexpr uint32_t kReductionInSumType = 2;
 constexpr int kPointerDeviceOrdinal = 9;
 
 struct Algorithm {

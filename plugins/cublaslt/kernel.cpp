@@ -84,6 +84,9 @@ Status Product::choose() {
   } const release{l_, preference};
   const uint64_t most = cublaslt::workspace_bytes(problem_);
   TENON_TRY(check(l_.preference_set(preference, kPreferenceWorkspace, &most, sizeof most), kDoing));
+  TENON_TRY(check(l_.preference_set(preference, kPreferenceReductionSchemes, &kReductionInSumType,
+                                    sizeof kReductionInSumType),
+                  kDoing));
   for (const PreferenceAttribute side :
        {kPreferenceAlignmentA, kPreferenceAlignmentB, kPreferenceAlignmentC, kPreferenceAlignmentD})
     TENON_TRY(check(l_.preference_set(preference, side, &kAlignmentBytes, sizeof kAlignmentBytes),

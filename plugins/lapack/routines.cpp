@@ -221,6 +221,8 @@ Status run_lu(const tenon_simple_run_t& run) {
       int32_t sign = 1;
       for (Int k = 0; k < std::min(a.rows, a.columns); ++k) {
         const Int other = pivots[size_t(k)] - 1;
+        if (other < k || other >= a.rows)
+          return wrong("getrf", other + 1);  // of NaN, in some libraries
         if (other == k) continue;
         std::swap(order[k], order[other]);
         sign = -sign;

@@ -170,12 +170,13 @@ Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* copy,
                   const tenon_fence_point_t* waits, uint32_t wait_count,
                   tenon_fence_point_t signal) {
   Queue& queue = *queue_of(q);
-  TENON_TRY(check_copy(*copy));
+  tenon_copy_t own{};
+  TENON_TRY(take_copy(copy, &own));
+  TENON_TRY(check_copy(own));
   auto work = std::make_shared<Work>(queue.line);
   work->signal = signal;
   wait_for({waits, wait_count}, work);
-  TENON_TRY(
-      put(*work, [&line = *queue.line, copy = *copy] { return enqueue_copy(line, copy, false); }));
+  TENON_TRY(put(*work, [&line = *queue.line, own] { return enqueue_copy(line, own, false); }));
   return signal_after(work);
 }
 

@@ -60,6 +60,8 @@ struct Port {
 // The records of one call. Kept by the program, so that a call allocates none.
 struct Call {
   explicit Call(const class Program& program);
+  Call(const Call&) = delete;
+  ~Call() { clear(); }
   std::unique_ptr<Argument[]> arguments;
   std::vector<tenon_input_t> inputs;
   std::unique_ptr<Argument[]> given;  // memory for results

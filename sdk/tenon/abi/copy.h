@@ -91,6 +91,25 @@ static inline uint32_t tenon_copy_pattern(const void* data, uint64_t length_byte
   return 0;
 }
 
+/* Makes *out, a sized record, the FILL that writes these bytes to the beginning of `to`, and
+ * returns 1; 0, with *out unchanged, if the bytes repeat no pattern, or if copying them costs no
+ * more: fewer than 1,024 bytes take as long as starting a copy, and drivers fill with 4 bytes at
+ * most, so that a wider pattern is some twenty commands. Safe. */
+static inline int tenon_copy_make_fill(tenon_copy_t* out, tenon_buffer_t* to, const void* data,
+                                       uint64_t length_bytes) {
+  const uint64_t fewest = 1024, fewest_of_wide = 1u << 20;
+  uint64_t pattern = 0;
+  const uint32_t width =
+      length_bytes < fewest ? 0 : tenon_copy_pattern(data, length_bytes, &pattern);
+  if (width == 0 || (width == 8 && length_bytes < fewest_of_wide)) return 0;
+  out->direction = TENON_COPY_FILL;
+  out->to = to;
+  out->length_bytes = length_bytes;
+  out->pattern = pattern;
+  out->pattern_bytes = width;
+  return 1;
+}
+
 /* Performs a copy between buffers that have addresses: `from` and `to` are where the buffers begin
  * (any value for a buffer that the copy does not use). The copy must have passed the checks; ranges
  * of one buffer do not overlap. */

@@ -70,6 +70,15 @@ class DriverRuntime : public Runtime {
   DriverRuntime(std::string_view name, const Driver& driver) : d_(driver), name_(name) {}
   const Driver& driver() const { return d_; }
 
+  // Handle 2 is another stream for each thread, and work that waits goes on from other threads.
+  Status check_stream(StreamHandle stream) override {
+    constexpr uintptr_t kPerThread = 2;
+    if (reinterpret_cast<uintptr_t>(stream) != kPerThread) return {};
+    return fail(TENON_INVALID_ARGUMENT,
+                cat(name_,
+                    ": the default stream of a thread is another one for each thread; give a "
+                    "stream of your own, or the default stream of all threads"));
+  }
   Status stream_create(StreamHandle* out) override {
     const ProcessGuard guard;  // a stream may start a thread
     constexpr unsigned kNonBlocking = 1;

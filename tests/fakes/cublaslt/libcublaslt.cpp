@@ -93,6 +93,7 @@ struct Matrix final : Object {
 };
 struct Wish final : Object {
   uint64_t workspace = 0;
+  uint32_t reductions = UINT32_MAX;
   uint32_t alignments[4] = {256, 256, 256, 256};
 };
 
@@ -388,6 +389,7 @@ EXPORT cublasLtMatmulPreferenceSetAttribute(Preference handle, int which, const 
   Wish* const wish = find<Wish>(handle);
   REQUIRE(wish != nullptr, kInvalidValue);
   if (which == kPreferenceWorkspace) return store(&wish->workspace, from, bytes);
+  if (which == kPreferenceReductionSchemes) return store(&wish->reductions, from, bytes);
   if (which >= kPreferenceAlignmentA && which <= kPreferenceAlignmentD)
     return store(&wish->alignments[which - kPreferenceAlignmentA], from, bytes);
   return kInvalidValue;
@@ -402,6 +404,8 @@ EXPORT cublasLtMatmulAlgoGetHeuristic(Handle handle, ProductDesc desc, Layout a,
   *found = 0;
   const Wish* const wish = find<Wish>(preference);
   REQUIRE(find<Context>(handle) != nullptr && wish != nullptr && wanted > 0, kInvalidValue);
+  // The vendor's library may add partial sums in the type of the result, unless it is told not to.
+  REQUIRE(wish->reductions == kReductionInSumType, kNotSupported);
   Problem p;
   if (const int code = read_problem(desc, a, b, c, d, &p); code != kSuccess) return code;
   *out = {};

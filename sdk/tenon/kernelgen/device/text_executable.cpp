@@ -268,20 +268,17 @@ Status executable_info(void*, tenon_executable_t* exe, tenon_executable_info_t* 
 
 // ---- Loading ----
 
-// Bytes that repeat one element are made by the device. Of fewer, the time is that of starting.
+// Bytes that repeat one element are made by the device.
 Status copy_constant(const Executable& exe, tenon_buffer_t* to, std::string_view bytes) {
-  constexpr uint64_t kFilledFewestBytes = 1024;
   const auto& memory = exe.owner.memory();
   auto copy = sized<tenon_copy_t>();
-  copy.to = to;
-  copy.length_bytes = bytes.size();
-  if (bytes.size() >= kFilledFewestBytes)
-    copy.pattern_bytes = tenon_copy_pattern(bytes.data(), bytes.size(), &copy.pattern);
-  if (copy.pattern_bytes != 0) {
-    copy.direction = TENON_COPY_FILL;
+  if (tenon_copy_make_fill(&copy, to, bytes.data(), bytes.size())) {
     const tenon_code_t filled = memory.copy(memory.self, exe.device, &copy);
     if (filled != TENON_UNIMPLEMENTED) return filled;
+    copy = sized<tenon_copy_t>();
   }
+  copy.to = to;
+  copy.length_bytes = bytes.size();
   copy.direction = TENON_COPY_HOST_TO_DEVICE;
   copy.host_from = bytes.data();
   return memory.copy(memory.self, exe.device, &copy);

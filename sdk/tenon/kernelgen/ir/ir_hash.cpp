@@ -113,7 +113,7 @@ class Hasher {
   }
 
   void stage(const Stage& s) {
-    word(static_cast<uint64_t>(s.kind) | uint64_t{s.panel} << 8);
+    word(static_cast<uint64_t>(s.kind) | uint64_t{s.panel} << 8 | uint64_t{s.from_end} << 40);
     list(s.space, axes_);
     list(s.reduce, axes_);
     list(s.fill, axes_);
