@@ -30,16 +30,19 @@ def _one_hot() -> Any:
 
 
 def keep_checks(gm: fx.GraphModule) -> None:
-    """Replaces such functions in a graph of Dynamo."""
-    changed = False
-    for node in gm.graph.nodes:
-        if node.target is not torch._C._nn.one_hot:
-            continue
-        classes = node.kwargs.get("num_classes", node.args[1] if len(node.args) > 1 else -1)
-        x = node.args[0] if node.args else node.kwargs["tensor"]
-        if isinstance(classes, int) and classes < 1:
-            continue  # counted from the values, which Dynamo does not trace anyway
-        node.target, node.args, node.kwargs = _one_hot(), (x, classes), {}
-        changed = True
-    if changed:
-        gm.recompile()
+    """Replaces such functions in a graph of Dynamo and in those inside it, such as branches and steps."""
+    for module in gm.modules():
+        if isinstance(module, fx.GraphModule) and any([_keep_check(node) for node in module.graph.nodes]):
+            module.recompile()
+
+
+def _keep_check(node: fx.Node) -> bool:
+    """Whether a node was such a function, which it replaces."""
+    if node.target is not torch._C._nn.one_hot:
+        return False
+    classes = node.kwargs.get("num_classes", node.args[1] if len(node.args) > 1 else -1)
+    if isinstance(classes, int) and classes < 1:
+        return False  # counted from the values, which Dynamo does not trace anyway
+    x = node.args[0] if node.args else node.kwargs["input"]
+    node.target, node.args, node.kwargs = _one_hot(), (x, classes), {}
+    return True

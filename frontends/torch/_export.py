@@ -71,7 +71,7 @@ def _graph_of(program: torch.export.ExportedProgram) -> _native.Graph:
     outputs = _outputs(signature, graph)
     try:
         with tracing(walk.trace):
-            values = [_result(walk, node) for node in outputs]
+            values = walk.asserted([_result(walk, node) for node in outputs])
         return walk.trace.native.finish([v.id for v in values], _names(outputs))
     except BEYOND as error:
         if isinstance(error, _table.Refused):

@@ -6,6 +6,7 @@ that the results have the types and sizes that torch gives the node.
 
 from __future__ import annotations
 
+import math
 import re
 
 import torch
@@ -147,6 +148,13 @@ def checked(x: Value, holds: Value) -> Value:
     return _ops.one("add", x, _ops.convert(nothing, x.dtype))
 
 
+def checked_whole(x: Value, holds: Value) -> Value:
+    """As `checked`, for a value of any type and one condition for all of it. Its bits stay as they are."""
+    index = _ops.select(holds, _ops.scalar(0, dt.int64), _ops.scalar(1, dt.int64))
+    index = _ops.reshape(index, (1,))
+    return _ops.reshape(_ops.one("take", _ops.reshape(x, (1, *x.shape)), index, dim=0, mode="in_bounds"), x.shape)
+
+
 def _wrapped(x: int, dtype: dt.DType) -> int:
     x &= (1 << dtype.bits) - 1
     return x - (1 << dtype.bits) if dtype.kind == "signed integer" and x >> (dtype.bits - 1) else x
@@ -195,6 +203,7 @@ class Walk:
         self.inputs: list[fx.Node] = []
         self.constants: dict[str, torch.Tensor] = {}  # values of placeholders that never change
         self.keep_inputs = False  # also those that nobody reads
+        self.assertions: list[Value] = []  # conditions that a call fails without
         self.random = 0  # how many streams of random numbers were drawn
         self._key: Value | None = None
         self._place = ""
@@ -371,6 +380,23 @@ class Walk:
         self.random += 1
         return _ops.scalar(self.random << 40, dt.uint64)
 
+    def asserted(self, results: Sequence[Value]) -> list[Value]:
+        """The results of the program, in calls that fail where an assertion does not hold.
+
+        The smallest result has the check, which costs a copy of it. Refused if none has elements.
+        """
+        made = list(results)
+        if self.assertions:
+            sizes = [_estimate(v) for v in made]
+            i = min((i for i, size in enumerate(sizes) if size), key=sizes.__getitem__, default=None)
+            if i is None:
+                raise Refused("an assertion beside no result")
+            holds = self.assertions[0]
+            for other in self.assertions[1:]:
+                holds = _ops.one("and", holds, other)
+            made[i] = checked_whole(made[i], holds)
+        return made
+
     @property
     def draws(self) -> bool:
         """Whether a call needs a key."""
@@ -385,9 +411,20 @@ class _Missing:
 
 
 def _has_effect(node: fx.Node) -> bool:
-    return node.target is not _getitem and not str(node.target).startswith(
-        ("aten._assert", "aten.sym_constrain", "aten.sym_size", "<built-in function")
-    )
+    """Whether a node without results is more than a claim about sizes and types, which torch's guards check."""
+    name = str(node.target)
+    if name.startswith("aten._assert_scalar."):
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+        condition = fake_of(node.args[0])
+        return isinstance(condition, torch.SymBool) and bool(free_unbacked_symbols(condition))
+    known = ("aten._assert_tensor_metadata.", "aten.sym_constrain", "aten.sym_size", "<built-in function")
+    return node.target is not _getitem and not name.startswith(known)
+
+
+def _estimate(value: Value) -> int:
+    """How many elements a value has, with a guess for sizes that vary."""
+    return math.prod(s if isinstance(s, int) else 64 for s in value.shape)
 
 
 _getitem = __import__("operator").getitem

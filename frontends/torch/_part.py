@@ -105,7 +105,7 @@ class Part:
         self._places = [
             i for i, n in enumerate(walk.inputs) if n.name in stable and placeholders[n] not in written
         ]
-        self.program = self._compile(walk) if self.results.bases else None
+        self.program = self._compile(walk) if self.results.bases or walk.assertions else None
         self._kept = frozenset(self._places)
         self._plain = all(order is None for order in self.results.orders)
         self._given = self._targets()
@@ -118,7 +118,7 @@ class Part:
 
     def _compile(self, walk: Walk) -> _native.Program:
         with tracing(walk.trace):
-            outputs = [self._output(walk, i) for i in range(len(self.results.bases))]
+            outputs = walk.asserted([self._output(walk, i) for i in range(len(self.results.bases))])
         if walk.draws:
             self._readers.append(_drawn)
         self._add_sizes(walk)

@@ -52,10 +52,16 @@ def _load() -> dict[str, Row]:
 
 
 def find(target: Any) -> Row | None:
-    """The row of an overload, or None. Values have no memory to share, so a view and its copy have one row."""
+    """The row of an overload, or None. Values have no memory to share, so a view and its copy have one row.
+
+    That is so in torch's own namespace: elsewhere `fast_copy` need not be a copy of `fast`.
+    """
     name = str(target)
     rows = _load()
-    return rows.get(name) or rows.get(name.replace("_copy.", ".", 1))
+    found = rows.get(name)
+    if found is None and name.startswith("aten."):
+        found = rows.get(name.replace("_copy.", ".", 1))
+    return found
 
 
 def overloads() -> list[str]:

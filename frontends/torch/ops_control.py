@@ -1,4 +1,4 @@
-"""Operators of higher order: choices, loops and scans.
+"""Operators of higher order: choices, loops and scans. And assertions.
 
 Where it is cheap, both branches of a choice are computed, and a scan is written out step by step, so
 that all of it fuses with what is around. Otherwise they become nodes with regions.
@@ -65,6 +65,14 @@ def _truth(x: Any) -> Value:
     if not isinstance(x, Value) or math.prod(s if isinstance(s, int) else 2 for s in x.shape) != 1:
         raise Refused("a choice that no tensor makes")
     return _ops.reshape(x, ())
+
+
+@row("aten._assert_async.default", "aten._assert_async.msg")
+def assert_async(n: Node, holds: Value, message: str = "") -> None:
+    """What `assert` becomes for a tensor. A call of the program fails before it writes anything."""
+    if n.trace.depth:
+        raise Refused("an assertion in a loop or a choice")
+    n.walk.assertions.append(_truth(_ops.compare(holds, _ops.like(holds, 0), 1)))
 
 
 @row("cond")

@@ -23,6 +23,12 @@ def _matrices(x: Value) -> Value:
     return x
 
 
+def _unchecked(check_errors: bool) -> None:
+    """What torch checks raises for a matrix that is singular, and a program has no such error."""
+    if check_errors:
+        raise Refused("errors that are checked")
+
+
 def _results(op: str, *operands: Value, **given: Any) -> tuple[Value, ...]:
     return emit(op, operands, _ops.attrs(**given) if given else ())
 
@@ -58,6 +64,7 @@ def _singular(n: Node, i: int, x: Value) -> Value | None:
 
 @row("aten.linalg_cholesky_ex.default")
 def cholesky_ex(n: Node, x: Value, *, upper: bool = False, check_errors: bool = False) -> tuple[Value | None, ...]:
+    _unchecked(check_errors)
     factor = _results("cholesky", _matrices(x), upper=upper)[0]
     if not n.is_read(1):
         return factor, None
@@ -67,6 +74,7 @@ def cholesky_ex(n: Node, x: Value, *, upper: bool = False, check_errors: bool = 
 
 @row("aten.linalg_inv_ex.default")
 def inv_ex(n: Node, x: Value, *, check_errors: bool = False) -> tuple[Value | None, ...]:
+    _unchecked(check_errors)
     return _results("inv", _matrices(x))[0], _singular(n, 1, x)
 
 
@@ -79,6 +87,7 @@ def _solution(a: Value, b: Value) -> Value:
 
 @row("aten._linalg_solve_ex.default")
 def solve_ex(n: Node, a: Value, b: Value, *, left: bool = True, check_errors: bool = False) -> tuple[Value | None, ...]:
+    _unchecked(check_errors)
     if not left:  # x a = b is a' x' = b'; b is never a vector there
         return _turned(_solution(_turned(_matrices(a)), _turned(b))), None, None, _singular(n, 3, a)
     a = _matrices(a)

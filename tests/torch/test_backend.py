@@ -397,6 +397,11 @@ def test_without_importing(tmp_path):
         (lambda a: a // 0, (torch.tensor([4]),), "ZeroDivision"),
         (lambda a: nn.functional.one_hot(a, 5), (torch.tensor([1, 7]),), "num_classes"),
         (lambda a: nn.functional.one_hot(a, 5), (torch.tensor([1, -1]),), "negative|non-negative"),
+        (lambda a: nn.functional.one_hot(input=a, num_classes=5), (torch.tensor([1, 7]),), "num_classes"),
+        (
+            lambda a: torch.cond(a.sum() > 0, lambda a: nn.functional.one_hot(a, 5), lambda a: nn.functional.one_hot(-a, 5), (a,)),
+            (torch.tensor([1, 7]),), "num_classes",
+        ),
         (lambda x, m, s: x.masked_scatter(m, s), (torch.zeros(5), torch.ones(5, dtype=torch.bool), torch.ones(3)), "source"),
     ],
 )
@@ -451,6 +456,7 @@ def test_whole_numbers_between_fractions(graphs):
     def f(x):
         more = [torch.linspace(4.9, -3.9, steps, dtype=torch.int32) for steps in (1, 7, 50)]
         more += [torch.logspace(0.9, x, 50, dtype=torch.int64), torch.logspace(0, x, 6)]
+        more += [torch.logspace(at, 1, steps, 2.5, dtype=torch.int64) for steps in (1, 2, 9) for at in (x, -0.7)]
         return torch.linspace(x, -3, 50, dtype=torch.int64), *more, torch.linspace(x, 5, 4)
 
     x = torch.tensor(4.3)

@@ -179,6 +179,58 @@ def test_networks_that_break(f):
     close(compiled(f)(x), f(x))
 
 
+# An `assert` becomes these where pytest does not rewrite it.
+def positive(x):
+    torch._assert_async((x > 0).all(), "not positive")
+    return x * 2, x.sum()
+
+
+def positive_after_a_write(x):
+    x.add_(1)
+    torch._assert_async((x > 0).all(), "not positive")
+    return x > 1
+
+
+def positive_beside_torch(x):
+    torch._assert_async((x > 0).all(), "not positive")
+    return torch.linalg.matrix_exp(x.diag()) + 1
+
+
+def positive_in_a_branch(x):
+    def check(x):
+        torch._assert_async((x > 0).all(), "not positive")
+        return x * 2
+
+    return torch.cond(x.numel() == x.isfinite().sum(), check, torch.relu, (x,))
+
+
+def positive_number(x):
+    torch._check(x.min().item() > 0, lambda: "not positive")
+    return x * 2
+
+
+@pytest.mark.parametrize("f", [positive, positive_after_a_write, positive_beside_torch, positive_in_a_branch, positive_number])
+def test_assertions_are_checked(f, graphs):
+    """They were dropped, and the call gave a result."""
+    with torch._dynamo.config.patch(capture_scalar_outputs=True), torch.no_grad():
+        run = compiled(f)
+        close(run(torch.ones(3)), f(torch.ones(3)))
+        with pytest.raises(RuntimeError, match="not positive|assertion failed"):
+            run(torch.tensor([1.0, -2.0, 3.0]))
+        close(run(torch.ones(3)), f(torch.ones(3)))
+    assert any(g.parts for g in graphs)
+
+
+def test_an_assertion_is_part_of_the_program(graphs):
+    x = torch.ones(3, requires_grad=True)
+    run = compiled(lambda x: positive(x)[0].sin().sum())
+    run(x).backward()
+    close(x.grad, 2 * torch.cos(2 * x.detach()))
+    with pytest.raises(RuntimeError, match="not positive"):
+        run(-x)
+    assert graphs and all(len(g.parts) == 1 and not g.refused for g in graphs)
+
+
 def test_no_grad_and_inference_mode():
     net, x = nn.Linear(3, 3), torch.randn(2, 3)
     f = compiled(net)

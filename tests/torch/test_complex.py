@@ -105,6 +105,20 @@ def test_what_torch_raises():
         compiled(torch.linalg.cholesky)(-torch.eye(3))
 
 
+@pytest.mark.parametrize("op", ["inv_ex", "cholesky_ex", "solve_ex"])
+def test_errors_that_are_checked_are_raised(op):
+    def f(x):
+        given = (x, torch.ones(3, 2)) if op == "solve_ex" else (x,)
+        return getattr(torch.linalg, op)(*given, check_errors=True)[0] + 1
+
+    run = compiled(f)
+    with torch.no_grad():
+        close(run(2 * torch.eye(3)), f(2 * torch.eye(3)))
+        for call in (f, run):
+            with pytest.raises(RuntimeError, match="singular|positive-definite"):
+                call(torch.zeros(3, 3))
+
+
 def test_a_system_from_the_right(caplog):
     """Only the check of its errors, which is an effect, stays in torch."""
     a, b = torch.randn(3, 3) + 3 * torch.eye(3), torch.randn(2, 3)

@@ -80,6 +80,18 @@ def test_what_cannot_be_taken(tmp_path):
         tenon.load(tmp_path / "bad.pt2", dims={"n": 3})
 
 
+def test_an_assertion_of_an_exported_program_is_checked():
+    class Positive(nn.Module):
+        def forward(self, x):
+            torch._assert_async((x > 0).all(), "not positive")
+            return x * 2
+
+    model = tenon.from_exported(torch.export.export(Positive(), (torch.ones(3),), strict=True))
+    close(model(torch.ones(3))[0], torch.full((3,), 2.0))
+    with pytest.raises(tenon.UsageError, match="T0325"):
+        model(-torch.ones(3))
+
+
 @tenon.op("torch_test.scale_shift")
 def scale_shift(x, a: float, b: float = 1.0):
     """x a + b."""
@@ -103,6 +115,23 @@ def test_operators_of_tenon(graphs):
     assert not any(g.refused for g in graphs)
     with pytest.raises(tenon.UsageError, match="T0642"):
         tenon.torch.register(scale_shift)
+
+
+@tenon.op("torch_test.fast")
+def fast(x):
+    return x * 2
+
+
+def test_a_copy_in_another_namespace_is_an_operator_of_its_own():
+    """It was computed by the row of the name without `_copy`."""
+
+    @torch.library.custom_op("torch_test::fast_copy", mutates_args=())
+    def fast_copy(x: torch.Tensor) -> torch.Tensor:
+        return x + 5
+
+    fast_copy.register_fake(torch.empty_like)
+    tenon.torch.register(fast)
+    close(torch.compile(lambda x: fast_copy(x) * 1, backend="tenon")(torch.ones(3)), torch.full((3,), 6.0))
 
 
 def test_operators_with_several_results():
