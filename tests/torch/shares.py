@@ -4,9 +4,8 @@
     PYTHONPATH=build/python .venv-torch/bin/python tests/torch/shares.py [--json FILE] [NAME...]
 
 A line for each network of `models.py`, `plain_networks.py` and `test_diffusers.py`. Flops are counted
-by torch, in its dispatcher: what Tenon runs does not pass there. So a graph's flops less those counted
-during its call are Tenon's, and all others of the network stayed in torch, also those that Dynamo left
-out of its graphs.
+by torch's formulas: all of a network where they pass its dispatcher, and Tenon's by the nodes of its
+programs. The others stayed in torch, also those that Dynamo left out of its graphs.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ def measured(name, make) -> Share:
         with torch.no_grad():
             call(compiled)
             made.flops, theirs = counted(lambda: call(net))
-            ours, mine = _counted_inside(graphs, lambda: call(compiled))
-            made.in_torch = max(made.flops - ours, 0)
+            ours, left, mine = _counted_inside(graphs, lambda: call(compiled))
+            made.in_torch = max(made.flops - ours, left)
     finally:
         watch.lists.remove(graphs)
     made.graphs, made.parts = len(graphs), sum(len(g.parts) for g in graphs)
@@ -119,19 +118,30 @@ def counted(call):
     return flops.count, result
 
 
+def flops_of(gm):
+    """Flops of the nodes of a graph."""
+    count = 0
+    for node in gm.graph.nodes:
+        formula = _Flops.formulas.get(getattr(node.target, "overloadpacket", None))
+        if formula is not None:
+            args, kwargs = torch.fx.map_arg((node.args, dict(node.kwargs)), lambda n: n.meta["val"])
+            count += formula(*args, **kwargs, out_val=node.meta["val"])
+    return count
+
+
 def _counted_inside(graphs, run):
-    """Flops that these graphs do not leave to torch, and the result. A mode is set during their calls
-    alone: with one around all of it, Dynamo would not run them.
+    """Flops of the programs of these graphs in a call, those that pass torch's dispatcher while the graphs
+    run, and the result. A mode is set during their calls alone: with one around all, Dynamo would not run
+    them.
     """
-    ours = 0
+    ours = left = 0
 
     def watched(graph, call):
         def counting(args):
-            nonlocal ours
-            copies = [a.clone() if isinstance(a, torch.Tensor) else a for a in args]  # it may write to them
-            ours += counted(lambda: graph.gm(*copies))[0]
-            left, result = counted(lambda: call(args))
-            ours -= left
+            nonlocal ours, left
+            ours += sum(flops_of(part.gm) for part in graph.parts)
+            flops, result = counted(lambda: call(args))
+            left += flops
             return result
 
         return counting
@@ -139,7 +149,7 @@ def _counted_inside(graphs, run):
     for graph in graphs:
         graph.call = watched(graph, graph.call)
     result = run()
-    return ours, result
+    return ours, left, result
 
 
 def difference(a, b) -> float:
