@@ -162,8 +162,8 @@ tenon_code_t bound(tenon_binding_t* binding, F&& body) {
     TENON_REQUIRE(binding, "binding");
     if (binding->in_use.exchange(true, std::memory_order_acquire)) {
       return error(TENON_FAILED_PRECONDITION, "T0622",
-                   "the binding is in use by another call; give each thread a binding of its own, "
-                   "or call the program by position, which any thread may at any time");
+                   "the binding is in use by another thread; give each thread one of its own, or "
+                   "use tenon_host_call_t, which any thread may at any time");
     }
     struct Leave {
       ~Leave() { in_use.store(false, std::memory_order_release); }
