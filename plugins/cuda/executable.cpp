@@ -24,12 +24,13 @@ class Cuda final : public stream::ToolchainDevice {
     return runs_on(made_for, device);
   }
 
-  Status load(tenon_device_t* d, const kg::DeviceProgram& program, std::string_view binary,
-              std::string_view, std::unique_ptr<kg::LoadedText>* out) const override {
+  Status load(tenon_device_t* d, const kg::DeviceProgram& program,
+              std::span<const std::string_view> binaries, std::string_view,
+              std::unique_ptr<kg::LoadedText>* out) const override {
     auto& runtime = static_cast<Runtime&>(*stream::device_of(d)->runtime);
     const stream::Current current(runtime);
     TENON_TRY(current.status());
-    return runtime.load(std::string(binary), program, out);
+    return runtime.load(binaries, program, out);
   }
 
  private:

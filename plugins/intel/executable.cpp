@@ -40,9 +40,10 @@ class Intel final : public stream::TextDevice {
                           kg::intel_sub_groups(kSubGroup) + std::string(text), out_binary);
   }
 
-  Status load(tenon_device_t* d, const kg::DeviceProgram& program, std::string_view binary,
-              std::string_view, std::unique_ptr<kg::LoadedText>* out) const override {
-    return static_cast<Runtime&>(*stream::device_of(d)->runtime).load(binary, program, out);
+  Status load(tenon_device_t* d, const kg::DeviceProgram& program,
+              std::span<const std::string_view> binaries, std::string_view,
+              std::unique_ptr<kg::LoadedText>* out) const override {
+    return static_cast<Runtime&>(*stream::device_of(d)->runtime).load(binaries[0], program, out);
   }
 };
 

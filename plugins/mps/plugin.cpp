@@ -68,8 +68,8 @@ class Mps final : public stream::TextDevice {
     out_binary->assign(text);
     return {};
   }
-  Status load(tenon_device_t*, const kg::DeviceProgram&, std::string_view, std::string_view,
-              std::unique_ptr<kg::LoadedText>*) const override {
+  Status load(tenon_device_t*, const kg::DeviceProgram&, std::span<const std::string_view>,
+              std::string_view, std::unique_ptr<kg::LoadedText>*) const override {
     return no_device();
   }
 };

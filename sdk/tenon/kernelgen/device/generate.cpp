@@ -38,7 +38,8 @@ bool to_tree(Kernel& kernel, const Target& target, Schedule* schedule, LoopTree*
 
 }  // namespace
 
-bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why) {
+bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why,
+              std::vector<std::string>* texts) {
   Prelude prelude(target);
   std::string bodies;
   std::set<std::string> printed;
@@ -50,6 +51,11 @@ bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std:
     const bool ok = to_tree(k, target, &schedule, &tree, &reason);
     if (ok && printed.insert(tree.name).second) {
       bodies += print(tree, target.dialect, prelude);
+    }
+    if (ok && texts != nullptr) {
+      Prelude own(target);
+      const std::string body = print(tree, target.dialect, own);
+      texts->push_back(own.text() + body);
     }
     if (ok) reason = prelude.why();
     if (!ok || !reason.empty()) {
