@@ -9,8 +9,6 @@ namespace {
 
 namespace kg = kernelgen;
 
-constexpr uint32_t kGroup = 256;
-
 class Rocm final : public stream::ToolchainDevice {
  public:
   Rocm() : stream::ToolchainDevice(kDeviceTable, TENON_DIALECT_HIP_CPP) {}
@@ -18,12 +16,13 @@ class Rocm final : public stream::ToolchainDevice {
   std::string_view name() const override { return "rocm"; }
   kg::DeviceRates rates() const override { return {1000, 10000, 8000}; }
   kg::Target target(std::string_view text) const override {
-    return kg::Target::hip(warp_of(text), kGroup);
+    return stream::within(kg::Target::hip(warp_of(text)), stream::limits_of(text, kLimits));
   }
 
   bool runs(std::string_view made_for, std::string_view device) const override {
     std::string a, b;
-    return rocm::full_target(made_for, &a).ok() && rocm::full_target(device, &b).ok() && a == b;
+    return rocm::full_target(made_for, &a).ok() && rocm::full_target(device, &b).ok() && a == b &&
+           stream::fits(stream::limits_of(made_for, kLimits), stream::limits_of(device, kLimits));
   }
 
   Status load(tenon_device_t* d, const kg::DeviceProgram& program,

@@ -26,12 +26,30 @@ std::string entry_name(const Kernel& k, const LoopTree& tree) {
   return s;
 }
 
+int64_t shared_bytes_of(const LoopTree& tree) {
+  int64_t bytes = 0;
+  for (const LoopTree::Shared& s : tree.shared) bytes += s.elements * size_of(s.type);
+  return bytes;
+}
+
 bool to_tree(Kernel& kernel, const Target& target, Schedule* schedule, LoopTree* tree,
              std::string* why) {
   if (!verify(kernel, why)) return false;
-  Prepared prepared = prepare(kernel);
-  if (!schedule_kernel(prepared.kernel, target, schedule, why)) return false;
-  if (!lower(prepared, *schedule, tree, why)) return false;
+  // With groups that are small enough for the memory that they share.
+  for (Target t = target;; t.group /= 2) {
+    *schedule = {};
+    *tree = {};
+    Prepared prepared = prepare(kernel);
+    if (!schedule_kernel(prepared.kernel, t, schedule, why)) return false;
+    if (!lower(prepared, *schedule, tree, why)) return false;
+    const int64_t shared = shared_bytes_of(*tree);
+    if (t.shared_bytes == 0 || shared <= t.shared_bytes) break;
+    if (t.group / 2 < std::max(t.warp, 1u)) {
+      *why = "groups of " + std::to_string(t.group) + " share " + std::to_string(shared) +
+             " bytes, and the device has " + std::to_string(t.shared_bytes);
+      return false;
+    }
+  }
   tree->name = entry_name(kernel, *tree);
   return true;
 }
