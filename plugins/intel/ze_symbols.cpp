@@ -68,11 +68,11 @@ std::string why_not_initialised(ze_result_t result) {
   const std::string error = error_text(result);
   const std::vector<std::string> files = render_files();
   if (files.empty())
-    return cat(
-        "Level Zero's loader is here, but no GPU under /dev/dri (renderD*): its kernel "
-        "module is not loaded (modprobe i915), or the container was started without it "
-        "(docker: --device=/dev/dri). ",
-        error);
+    return cat("Level Zero's loader is here, but no GPU under ", stream::device_file("dri"),
+               " (renderD*): its kernel "
+               "module is not loaded (modprobe i915), or the container was started without it "
+               "(docker: --device=/dev/dri). ",
+               error);
   if (std::all_of(files.begin(), files.end(), stream::is_closed))
     return cat("this user may not open ", files[0],
                "; add the user to the group render, and log in "
@@ -96,8 +96,9 @@ bool may_have_gpu() {
 std::string load(Driver* d) {
   const ProcessGuard guard;  // drivers start threads when they are initialised
   if (!may_have_gpu())
-    return "there is no /dev/dri: this machine has no GPU whose kernel module is loaded, or the "
-           "container was started without it (docker: --device=/dev/dri)";
+    return cat("there is no ", stream::device_file("dri"),
+               ": this machine has no GPU whose kernel module is loaded, or the container was "
+               "started without it (docker: --device=/dev/dri)");
   const OpenedLibrary library = open_library({kLibrary});
   if (library.handle == nullptr) return library.missing ? why_not_there() : library.why;
 #define TENON_ZE_REQUIRE(function)                             \
