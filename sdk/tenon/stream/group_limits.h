@@ -35,7 +35,7 @@ inline uint32_t group_of(const GroupLimits& limits) {
 
 inline kernelgen::Target within(kernelgen::Target target, const GroupLimits& limits) {
   target.group = group_of(limits);
-  target.shared_bytes = limits.shared_bytes;
+  target.shared_bytes = std::max<int64_t>(limits.shared_bytes, 1);  // 0 is none for a Target
   return target;
 }
 
