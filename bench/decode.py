@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """One token of a decoder with weights of 4 bits, beside the same decoder in f32.
 
-  bench/decode.py [--tenon build/bin/tenon] [--layers 5] [--past 256] [--threads N] [--rounds 3] [--folder DIR] [--json FILE]
+  bench/decode.py [--tenon build/bin/tenon] [--layers 5] [--past 256] [--threads N] [--rounds 3] [--seconds 2] [--folder DIR] [--json FILE]
 
 The decoder is made here, with random weights: RMS norms, grouped-query attention over a cache of
 keys and values, gated layers, logits. With 5 layers its f32 weights have 1.15 GB. The f32 weights
 are the numbers that those of 4 bits stand for, in blocks of 32, so the logits of both agree, which
-is checked. ONNX Runtime measures the same files where it is installed. Skipped, with a line, where
-memory or disk is short. Needs onnx.
+is checked. Where it is installed, ONNX Runtime measures the same files: both have loaded a file, and
+measure rounds of as many seconds in turn, after a first call that does not count. Skipped, with a
+line, where memory or disk is short. Needs onnx.
 """
 import argparse
 import json
@@ -117,12 +118,25 @@ def short(folder, layers):
     return ""
 
 
-def by_tenon(tenon, path, threads):
-    command = [tenon, "bench", str(path), "--device", "cpu", "--json"] + (["--threads", str(threads)] if threads else [])
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        sys.exit(done.stderr.strip()[:600])
-    return json.loads(done.stdout)["min_ms"]
+class Tenon:
+    """`tenon bench` with a file loaded, which measures a round for each line."""
+
+    def __init__(self, tenon, path, threads):
+        command = [tenon, "bench", str(path), "--device", "cpu", "--serve"] + (["--threads", str(threads)] if threads else [])
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.answer()  # the first calls
+
+    def answer(self):
+        if line := self.process.stdout.readline():
+            return json.loads(line)
+        sys.exit(self.process.stderr.read().strip()[:600])
+
+    def least_ms(self, seconds):
+        print(seconds, file=self.process.stdin, flush=True)
+        return self.answer()["min_ms"]
+
+    def stop(self):
+        self.process.communicate()
 
 
 def feeds_of(layers, past):
@@ -135,21 +149,27 @@ def feeds_of(layers, past):
     return feeds
 
 
-def by_onnxruntime(path, threads, feeds):
-    """The least of a few calls in ms; None without the package."""
-    try:
+class OnnxRuntime:
+    """The same file there. Raises ImportError without the package."""
+
+    def __init__(self, path, threads, feeds):
         import onnxruntime
-    except ImportError:
-        return None
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    times = []
-    for _ in range(8):
-        begin = time.perf_counter()
-        session.run(None, feeds)
-        times.append(time.perf_counter() - begin)
-    return 1e3 * min(times)
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = threads, 3
+        self.session, self.feeds = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]), feeds
+        self.session.run(None, feeds)
+
+    def least_ms(self, seconds):
+        times, end = [], time.perf_counter() + seconds
+        while not times or time.perf_counter() < end:
+            begin = time.perf_counter()
+            self.session.run(None, self.feeds)
+            times.append(time.perf_counter() - begin)
+        return 1e3 * min(times)
+
+    def stop(self):
+        self.session = None
 
 
 def logits(tenon, path, feeds, folder):
@@ -175,13 +195,18 @@ def measured(arguments, folder):
     with tempfile.TemporaryDirectory() as scratch:
         a, b = (logits(arguments.tenon, path, feeds, pathlib.Path(scratch)) for path in paths.values())
     out = {"weights_gb": f32_bytes(arguments.layers) / 1e9, "differs": float(abs(a - b).max() / abs(a).max())}
-    for _ in range(arguments.rounds):
-        for kind, path in paths.items():
-            ms = by_tenon(arguments.tenon, path, arguments.threads)
-            out[f"tenon_{kind}_ms"] = min(ms, out.get(f"tenon_{kind}_ms", ms))
     for kind, path in paths.items():
-        if (ms := by_onnxruntime(path, arguments.threads, feeds)) is not None:
-            out[f"onnxruntime_{kind}_ms"] = ms
+        runtimes = {"tenon": Tenon(arguments.tenon, path, arguments.threads)}
+        try:
+            runtimes["onnxruntime"] = OnnxRuntime(path, arguments.threads, feeds)
+        except ImportError:
+            pass  # it has no line then
+        for _ in range(arguments.rounds):
+            for name, runtime in runtimes.items():
+                ms = runtime.least_ms(arguments.seconds)
+                out[f"{name}_{kind}_ms"] = min(ms, out.get(f"{name}_{kind}_ms", ms))
+        for runtime in runtimes.values():
+            runtime.stop()
     return out
 
 
@@ -192,6 +217,7 @@ def main():
     parser.add_argument("--past", type=int, default=256, help="tokens whose keys and values are kept")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2, help="of one round of one runtime")
     parser.add_argument("--folder", type=pathlib.Path, help="where the models are kept; a temporary one otherwise")
     parser.add_argument("--json", type=pathlib.Path)
     arguments = parser.parse_args()

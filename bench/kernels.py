@@ -7,8 +7,12 @@ Each row is a small graph that `tenon bench` runs; the time is the least of many
 turn with the other build where --against names one. The bound is the larger of two times: that of
 moving inputs and outputs once at the rate at which this machine streams so many bytes, and that of
 the arithmetic at its peak of f32 multiply-adds (four times that for bytes). `tenon bench` measures
-both in the same process. Rows of bytes need the package onnx. With --peers, rows that torch or, for
-bytes, ONNX Runtime can run are measured there, too; without the package, a row has no peer.
+both in the same process. Rows of bytes and of weights of few bits need the package onnx. With
+--peers, rows that torch or, for files, ONNX Runtime can run are measured there in turn, in as many
+windows of as much time, after a first call that does not count; without the package, a row has no
+peer. torch writes into memory that it has been given, where its functions can; its sort and its
+running maximum make indices, too. ONNX Runtime may round x to bytes beside weights of 8 bits: else it
+widens them at every call.
 """
 import argparse
 import dataclasses
@@ -19,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+WINDOWS, SECONDS = 3, 1  # in each of which a build or a peer is measured; `tenon bench` measures a second
 
 BYTES = {"f32": 4, "i32": 4, "u32": 4, "i64": 8, "u8": 1, "i8": 1, "pred": 1}
 
@@ -110,6 +116,10 @@ ROWS = [
     attention("attention", 12, 512, 512, 64, False),
     attention("attention, causal", 12, 512, 512, 64, True),
     attention("attention of one query", 12, 1, 2048, 64, False),
+    attention("attention of a UNet", 8, 4096, 4096, 40, False),
+    Row("weights of 8 bits", "1 x 4096 x 4096", "weights of 8 bits", 2e-9 * 4096 * 4096, mbytes(("u8", 4096 * 4096), ("f32", 4096 * 130))),
+    Row("weights of 4 bits", "1 x 4096 x 4096", "weights of 4 bits", 2e-9 * 4096 * 4096, mbytes(("u8", 4096 * 2048), ("f32", 4096 * 130))),
+    Row("group norm as exported", "8 groups of 8 x 64 x 64", "group norm as exported", 0.001, mbytes(("f32", 2 << 18))),
     Row("group norm", "8 groups of 8 x 64 x 64",
         graph("%x: f32[1, 64, 64, 64], %s: f32[64], %b: f32[64]", "y: f32[1, 64, 64, 64]",
               "%y = group_norm(%x, %s, %b) {dim = 1, epsilon = 1e-5, groups = 8} : f32[1, 64, 64, 64]", "yield %y"),
@@ -124,6 +134,7 @@ ROWS = [
         mbytes(("f32", 1 << 20))),
     one("cumsum along the last dim", "1024 x 1024", "f32[1024, 1024]", "f32[1024, 1024]", "cumsum(%x) {dim = 1}",
         mbytes(("f32", 2 << 20))),
+    one("cumsum of one row", "1048576", "f32[1048576]", "f32[1048576]", "cumsum(%x) {dim = 0}", mbytes(("f32", 2 << 20))),
     one("running maximum, reversed", "1024 x 1024", "f32[1024, 1024]", "f32[1024, 1024]", "cummax(%x) {dim = 1, reverse = 1}",
         mbytes(("f32", 2 << 20))),
     one("sum from the end", "1024 x 1024", "f32[1024, 1024]", "f32[1024, 1024]", "cumsum(%x) {dim = 1, reverse = 1}",
@@ -132,8 +143,8 @@ ROWS = [
     stack(6),
     stack(8),
     one("bytes turned", "256 x 4096", "u8[256, 4096]", "u8[4096, 256]", "transpose(%x) {perm = [1, 0]}", mbytes(("u8", 2 << 20))),
-    one("sort", "256 x 1024", "f32[256, 1024]", "f32[256, 1024]", "sort(%x) {dim = 1}", mbytes(("f32", 2 << 18))),
-    one("sort of one line", "262144", "f32[262144]", "f32[262144]", "sort(%x) {dim = 0}", mbytes(("f32", 2 << 18))),
+    one("sort, values only", "256 x 1024", "f32[256, 1024]", "f32[256, 1024]", "sort(%x) {dim = 1}", mbytes(("f32", 2 << 18))),
+    one("sort of one line, values only", "262144", "f32[262144]", "f32[262144]", "sort(%x) {dim = 0}", mbytes(("f32", 2 << 18))),
     one("nearest upsampling", "64 x 64 x 64 twice", "f32[1, 64, 64, 64]", "f32[1, 64, 128, 128]",
         'resize(%x) {sizes = dims [1, 64, 128, 128], mode = "nearest", coordinates = "asymmetric", nearest = "floor"}',
         mbytes(("f32", 5 << 18))),
@@ -149,12 +160,35 @@ ROWS = [
 ]
 
 
-def write_onnx(kind: str, path: pathlib.Path) -> None:
+def save(path: pathlib.Path, nodes: list, inputs: list, outputs: list, parameters: dict) -> None:
     import numpy as np
     import onnx
-    from onnx import TensorProto, helper, numpy_helper
+    from onnx import helper, numpy_helper
+
+    made = helper.make_graph(nodes, "kernel", inputs, outputs, [numpy_helper.from_array(np.asarray(v), k) for k, v in parameters.items()])
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(made, opset_imports=imports, ir_version=10), path)
+
+
+def write_onnx(kind: str, path: pathlib.Path) -> None:
+    import numpy as np
+    from onnx import TensorProto, helper
 
     rng = np.random.default_rng(0)
+    value = helper.make_tensor_value_info
+    if kind.startswith("weights"):
+        bits, n = int(kind.split()[2]), 4096
+        parameters = {"w": rng.integers(0, 256, (n, n // 32, 4 * bits), dtype=np.uint8), "s": np.full(n * n // 32, 0.01, np.float32)}
+        nodes = [helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=n, N=n, bits=bits, block_size=32,
+                                  accuracy_level=4 if bits == 8 else 0)]
+        return save(path, nodes, [value("x", TensorProto.FLOAT, [1, n])], [value("y", TensorProto.FLOAT, [1, n])], parameters)
+    if kind.startswith("group norm"):
+        image = [1, 64, 64, 64]
+        parameters = {"ones": np.ones(8, np.float32), "zeros": np.zeros(8, np.float32), "groups": np.array([1, 8, -1]), "image": np.array(image),
+                      "s": np.full((64, 1, 1), 1.5, np.float32), "b": np.full((64, 1, 1), 0.5, np.float32)}
+        nodes = [helper.make_node("Reshape", ["x", "groups"], ["g"]), helper.make_node("InstanceNormalization", ["g", "ones", "zeros"], ["n"], epsilon=1e-5),
+                 helper.make_node("Reshape", ["n", "image"], ["i"]), helper.make_node("Mul", ["i", "s"], ["m"]), helper.make_node("Add", ["m", "b"], ["y"])]
+        return save(path, nodes, [value("x", TensorProto.FLOAT, image)], [value("y", TensorProto.FLOAT, image)], parameters)
     shapes = {"product": ([128, 768], [768, 768], [128, 768]),
               "convolution": ([1, 256, 14, 14], [256, 256, 3, 3], [1, 256, 14, 14]),
               "depthwise": ([1, 96, 56, 56], [96, 1, 3, 3], [1, 96, 56, 56])}
@@ -164,39 +198,51 @@ def write_onnx(kind: str, path: pathlib.Path) -> None:
     op, attributes = ("QLinearMatMul", {}) if kind == "product" else \
         ("QLinearConv", {"pads": [1, 1, 1, 1], "group": 96 if kind == "depthwise" else 1})
     node = helper.make_node(op, ["x", "xs", "xz", "w", "ws", "wz", "ys", "yz"], ["y"], **attributes)
-    value = helper.make_tensor_value_info
-    made = helper.make_graph([node], kind, [value("x", TensorProto.UINT8, x)], [value("y", TensorProto.UINT8, y)],
-                             [numpy_helper.from_array(np.asarray(v), k) for k, v in parameters.items()])
-    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return save(path, [node], [value("x", TensorProto.UINT8, x)], [value("y", TensorProto.UINT8, y)], parameters)
 
 
 def peers_of(name: str):
     """What torch does in place of the row; None: torch has nothing like it."""
     import torch
 
-    functional, size = torch.nn.functional, {"attention": 512, "attention, causal": 512, "attention of one query": 1}.get(name)
-    if size:
-        q, k = torch.randn(1, 12, size, 64), torch.randn(1, 12, max(size, 2048 if size == 1 else 0), 64)
-        return lambda: functional.scaled_dot_product_attention(q, k, k, is_causal="causal" in name)
+    functional = torch.nn.functional
+    sizes = {"attention": (12, 512, 512, 64), "attention, causal": (12, 512, 512, 64), "attention of one query": (12, 1, 2048, 64),
+             "attention of a UNet": (8, 4096, 4096, 40)}
+    if name in sizes:
+        heads, queries, keys, size = sizes[name]
+        q, k, v = torch.randn(1, heads, queries, size), torch.randn(1, heads, keys, size), torch.randn(1, heads, keys, size)
+        return lambda: functional.scaled_dot_product_attention(q, k, v, is_causal="causal" in name, scale=0.125)
     square, flat, few = torch.randn(1024, 1024), torch.randn(1 << 20), torch.randn(1536, 512)
-    image, ones, words = torch.randn(1, 64, 64, 64), torch.ones(64), torch.randn(1, 50257)
+    image, ones, words, low = torch.randn(1, 64, 64, 64), torch.ones(64), torch.randn(1, 50257), torch.tensor(-1e9)
     short, line, table = torch.randn(256, 1024), torch.randn(262144), torch.randn(65536)
     places, pixels, data = torch.randint(0, 65536, (1 << 20,)), torch.randn(16, 2, 2, 128, 128), torch.randint(0, 256, (256, 4096), dtype=torch.uint8)
     parts = [flat[:1 << 17].clone() for _ in range(8)]
+    # Memory of the results.
+    into = {"square": torch.empty_like(square), "flat": torch.empty_like(flat), "few": torch.empty_like(few), "masked": torch.empty_like(few),
+            "short": torch.empty_like(short), "line": torch.empty_like(line), "six": torch.empty(1 << 17, 6), "eight": torch.empty(1 << 17, 8),
+            "turned": torch.empty(4096, 256, dtype=torch.uint8), "pixels": torch.empty(16, 128, 2, 128, 2), "top": torch.empty(1, 50),
+            "bits": torch.empty(1 << 20, dtype=torch.int32)}
+    whole = {name: torch.empty(shape, dtype=torch.int64) for name, shape in
+             (("square", (1024, 1024)), ("short", (256, 1024)), ("line", (262144,)), ("top", (1, 50)))}
+    both = {name: (into[name], whole[name]) for name in whole}
     return {
-        "softmax": lambda: torch.softmax(-few, 1), "softmax, half of it masked": lambda: torch.softmax(torch.where(few > 0, few, -1e9), 1),
-        "group norm": lambda: functional.group_norm(image, 8, ones, ones), "cumsum along the last dim": lambda: square.cumsum(1),
-        "running maximum, reversed": lambda: square.flip(1).cummax(1)[0].flip(1), "sum from the end": lambda: square.flip(1).cumsum(1).flip(1),
-        "reversed lines": lambda: square.flip(1), "stack of 6": lambda: torch.stack(parts[:6], 1), "stack of 8": lambda: torch.stack(parts, 1),
-        "bytes turned": lambda: data.t().contiguous(), "sort": lambda: short.sort(1)[0], "sort of one line": lambda: line.sort()[0],
-        "nearest upsampling": lambda: functional.interpolate(image, scale_factor=2), "elements taken": lambda: table[places],
-        "pixel shuffle": lambda: pixels.permute(0, 3, 1, 4, 2).contiguous(), "top 50": lambda: words.topk(50),
-        "random bits": lambda: torch.randint(0, 1 << 31, (1 << 20,), dtype=torch.int32),
+        "softmax": lambda: torch.softmax(-few, 1, out=into["few"]),
+        "softmax, half of it masked": lambda: torch.softmax(torch.where(few > 0, few, low, out=into["masked"]), 1, out=into["few"]),
+        "group norm": lambda: functional.group_norm(image, 8, ones, ones), "cumsum along the last dim": lambda: torch.cumsum(square, 1, out=into["square"]),
+        "cumsum of one row": lambda: torch.cumsum(flat, 0, out=into["flat"]),
+        "running maximum, reversed": lambda: torch.cummax(square.flip(1), 1, out=both["square"])[0].flip(1),
+        "sum from the end": lambda: torch.cumsum(square.flip(1), 1, out=into["square"]).flip(1),
+        "reversed lines": lambda: square.flip(1), "stack of 6": lambda: torch.stack(parts[:6], 1, out=into["six"]),
+        "stack of 8": lambda: torch.stack(parts, 1, out=into["eight"]), "bytes turned": lambda: into["turned"].copy_(data.t()),
+        "sort, values only": lambda: torch.sort(short, 1, out=both["short"]), "sort of one line, values only": lambda: torch.sort(line, out=both["line"]),
+        "nearest upsampling": lambda: functional.interpolate(image, scale_factor=2), "elements taken": lambda: torch.take(table, places, out=into["flat"]),
+        "pixel shuffle": lambda: into["pixels"].copy_(pixels.permute(0, 3, 1, 4, 2)), "top 50": lambda: torch.topk(words, 50, out=both["top"]),
+        "random bits": lambda: into["bits"].random_(),
     }.get(name)
 
 
-def peer_ms(row: Row, model: pathlib.Path, threads: int) -> float | None:
-    """The least of a second of calls."""
+def peer_of(row: Row, model: pathlib.Path, threads: int):
+    """A call of the peer, which was called once; None where there is none."""
     try:
         if model.suffix == ".onnx":
             import numpy as np
@@ -205,7 +251,9 @@ def peer_ms(row: Row, model: pathlib.Path, threads: int) -> float | None:
             options = onnxruntime.SessionOptions()
             options.intra_op_num_threads = threads
             session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-            feed = {i.name: np.random.default_rng(0).integers(0, 256, i.shape, dtype=np.uint8) for i in session.get_inputs()}
+            rng = np.random.default_rng(0)
+            feed = {i.name: rng.integers(0, 256, i.shape, dtype=np.uint8) if "uint8" in i.type else rng.standard_normal(i.shape).astype(np.float32)
+                    for i in session.get_inputs()}
             call = lambda: session.run(None, feed)  # noqa: E731
         else:
             import torch
@@ -214,12 +262,19 @@ def peer_ms(row: Row, model: pathlib.Path, threads: int) -> float | None:
             call = peers_of(row.name)
     except ImportError:
         return None
-    times, end = [], time.perf_counter() + 1
-    while call and (len(times) < 3 or time.perf_counter() < end):
+    if call:
+        call()
+    return call
+
+
+def window_ms(call, seconds: float) -> float:
+    """The least of some seconds of calls, ten at least, as `tenon bench` does."""
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 10 or time.perf_counter() < end:
         begin = time.perf_counter()
         call()
         times.append(time.perf_counter() - begin)
-    return 1e3 * min(times) if times else None
+    return 1e3 * min(times)
 
 
 def model_of(row: Row, folder: pathlib.Path) -> pathlib.Path:
@@ -227,7 +282,7 @@ def model_of(row: Row, folder: pathlib.Path) -> pathlib.Path:
         path = folder / f"{ROWS.index(row)}.tir"
         path.write_text(row.model)
     else:
-        path = folder / f"{row.model}.onnx"
+        path = folder / f"{row.model.replace(' ', '_')}.onnx"
         write_onnx(row.model, path)
     return path
 
@@ -249,16 +304,19 @@ def bound_ms(row: Row, peaks: dict) -> float:
 
 def measured(row: Row, folder: pathlib.Path, arguments: argparse.Namespace) -> dict:
     model = model_of(row, folder)
-    first = measure(arguments.tenon, model, arguments.threads, True)
-    times, others = [first["min_ms"]], []
-    for _ in range(2):
+    call = peer_of(row, model, arguments.threads) if arguments.peers else None
+    first, times, others, peers = None, [], [], []
+    for _ in range(WINDOWS):
+        found = measure(arguments.tenon, model, arguments.threads, first is None)
+        first = first or found
+        times.append(found["min_ms"])
         if arguments.against:
             others.append(measure(arguments.against, model, arguments.threads, False)["min_ms"])
-        times.append(measure(arguments.tenon, model, arguments.threads, False)["min_ms"])
+        if call:
+            peers.append(window_ms(call, SECONDS))
     bound = bound_ms(row, first["peaks"])
-    peer = peer_ms(row, model, arguments.threads) if arguments.peers else None
     out = {"kernel": row.name, "size": row.size, "ms": min(times), "bound_ms": bound, "of_bound": bound / min(times)}
-    return out | ({"against_ms": min(others)} if others else {}) | ({"peer_ms": peer} if peer else {})
+    return out | ({"against_ms": min(others)} if others else {}) | ({"peer_ms": min(peers)} if peers else {})
 
 
 def line_of(result: dict) -> str:

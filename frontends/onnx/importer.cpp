@@ -354,7 +354,9 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
     Item* item = nullptr;
     if (!name.empty()) {
       item = scope->find(name)->second;
+      const size_t told = problems_->count();
       failed |= !resolve(item);
+      if (problems_->count() > told) problems_->advise(cat(node_text(node), " reads it"));
     }
     inputs.push_back(item);
   }

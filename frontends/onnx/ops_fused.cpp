@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "fused.h"
+#include "quantise.h"
 
 namespace tenon::onnx {
 
@@ -265,10 +266,9 @@ Value rows(NodeContext& n, size_t i, Value ids) {
   return n.build("take", {n.value(i), ids}, {{"dim", 0}});
 }
 
-// The number of tokens that a mask of each sample keeps; 0 where nothing asks for it.
-Value mask_index(NodeContext& n, Dim batch) {
-  if (!n.has(7) || n.integer("mask_index_type", 0) != 1)
-    return n.builder().splat(n.builder().scalar_int(TENON_I32, 0), {batch});
+// The number of tokens that a mask of each sample keeps; 0 where they are not counted.
+Value mask_index(NodeContext& n, Dim batch, bool counted) {
+  if (!counted) return n.builder().splat(n.builder().scalar_int(TENON_I32, 0), {batch});
   const Value mask = n.value(7);
   const Value kept = n.build("compare", {mask, n.full_like(mask, 1)}, {{"direction", 0}});
   return n.build("reduce_sum", {n.convert(kept, TENON_I32)}, {{"dims", {1}}});
@@ -279,7 +279,7 @@ bool embed_norm(NodeContext& n) {
   if (n.input_count() < 7 || n.input_count() > 9 || n.output_count() > 3)
     return n.fail("T0709", "it takes 7 to 9 inputs and gives 1 to 3 outputs");
   const double epsilon = n.number("epsilon", 1e-12f);
-  n.integer("mask_index_type", 0);
+  const bool counts = n.integer("mask_index_type", 0) == 1;
   if (n.rank(0) != 2) return n.fail("T0713", "its ids need rank 2");
   const Dims ids = n.dims(0);
   const Value place =
@@ -291,8 +291,40 @@ bool embed_norm(NodeContext& n) {
   if (n.has(1) && n.has(4)) x = sum_of(n, x, rows(n, 4, n.value(1)));
   if (!n.ok() || !x.valid()) return n.ok();
   const Value factors[] = {n.value(5), n.value(6)};
-  if (n.wants(1)) n.set(1, mask_index(n, ids[0]));
+  if (n.wants(1)) n.set(1, mask_index(n, ids[0], n.has(7) && counts));
   n.set(2, x);
+  return n.set(0, norm_of(n, x, 2, epsilon, false, factors));
+}
+
+// Rows of table i, whose bytes have scale i + 6 and zero point i + 11.
+Value real_rows(NodeContext& n, size_t i, Value ids) {
+  if (!check_scale(n, i + 6, ScaleUse::kDequantise)) return Value();
+  const Value q = rows(n, i, ids);
+  if (!n.ok() || !q.valid()) return Value();
+  const Value zero = n.has(i + 11) ? spread(n, n.value(i + 11), q.dims(), {}) : Value();
+  return dequantised(n, q, spread(n, n.value(i + 6), q.dims(), {}), zero);
+}
+
+// EmbedLayerNormalization of bytes: its first eight operands, then the scales of operands 2 to 6
+// and their zero points. Without position_ids.
+bool quantised_embed_norm(NodeContext& n) {
+  if (n.input_count() < 13 || n.input_count() > 18 || n.output_count() > 2)
+    return n.fail("T0709", "it takes 13 to 18 inputs and gives 1 or 2 outputs");
+  for (size_t i : {0, 2, 3, 5, 6}) {
+    if (!n.has(i)) return n.fail("T0709", cat("its input ", i, " is missing"));
+  }
+  const double epsilon = n.number("epsilon", 1e-12f);
+  if (n.rank(0) != 2) return n.fail("T0713", "its ids need rank 2");
+  const Dims ids = n.dims(0);
+  const Value place =
+      n.build("iota", std::vector<Value>(),
+              {{"shape", Dims{n.dim(1), ids[1]}}, {"dim", 1}, {"dtype", dtype(TENON_I64)}});
+  Value x = sum_of(n, real_rows(n, 2, n.value(0)), real_rows(n, 3, place));
+  if (n.has(1) && n.has(4)) x = sum_of(n, x, real_rows(n, 4, n.value(1)));
+  if (!n.ok() || !x.valid()) return n.ok();
+  const Value factors[] = {dequantised(n, Quantised{5, 11, 16}),
+                           dequantised(n, Quantised{6, 12, 17})};
+  if (n.wants(1)) n.set(1, mask_index(n, ids[0], n.has(7)));
   return n.set(0, norm_of(n, x, 2, epsilon, false, factors));
 }
 
@@ -317,6 +349,7 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"SimplifiedLayerNormalization", 1, simplified_norm, kMicrosoft},
     {"GroupNorm", 1, group_norm, kMicrosoft},
     {"EmbedLayerNormalization", 1, embed_norm, kMicrosoft},
+    {"QEmbedLayerNormalization", 1, quantised_embed_norm, kMicrosoft},
 });
 
 }  // namespace

@@ -68,6 +68,15 @@ bool through_floats(NodeContext& n) {
   return set_quantised(n, y, scale, scale + 1, zero_type(n, scale + 1, n.dtype(form.plain)));
 }
 
+// A MaxPool of bytes, channels last.
+bool nhwc_max_pool(NodeContext& n) {
+  if (!n.arity(1, 1)) return false;
+  const Value x = turned(n, n.value(0), false);
+  if (!n.ok() || !x.valid()) return n.ok();
+  const std::vector<Item> results = n.as("MaxPool", 12, {Item::of(x)});
+  return results.empty() ? n.ok() : n.set(0, turned(n, results[0].value(), true));
+}
+
 // Its operands begin with the result's scale and zero point.
 bool concat(NodeContext& n) {
   if (!n.arity(5, SIZE_MAX)) return false;
@@ -115,6 +124,7 @@ constexpr auto kTable = std::to_array<OpImporter>({
     {"QLinearAveragePool", 1, through_floats, kMicrosoft},
     {"QLinearGlobalAveragePool", 1, through_floats, kMicrosoft},
     {"QLinearConcat", 1, concat, kMicrosoft},
+    {"NhwcMaxPool", 1, nhwc_max_pool, kMicrosoft},
     {"MulInteger", 1, mul_integer, kMicrosoft},
     {"ReduceSumInteger", 1, reduce_sum_integer, kMicrosoft},
 });

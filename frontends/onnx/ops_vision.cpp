@@ -230,6 +230,20 @@ bool upsample(NodeContext& n) {
   return n.ok() && build_resize(n, r, mode, "asymmetric", "floor");
 }
 
+// Of ONNX Runtime's blocked layout (ops_nchwc.cpp), by whole scales.
+bool upsample_blocks(NodeContext& n) {
+  if (!n.arity(1, 1)) return false;
+  const std::string_view mode = n.text("mode", "nearest");
+  const std::string_view coordinates = n.text("coordinate_transformation_mode", "asymmetric");
+  if (!known_mode(n, mode)) return false;
+  Resampling r = all_dims(n);
+  for (int64_t scale : n.per_dim("scales", r.axes.size(), 1, 1)) {
+    r.scales.push_back(static_cast<double>(scale));
+    r.sizes.push_back(n.dims(0)[r.sizes.size()] * n.dim(scale));
+  }
+  return n.ok() && build_resize(n, r, mode, coordinates, "floor");
+}
+
 bool resize(NodeContext& n) {
   if (!n.arity(1, 4)) return false;
   const std::string_view mode = n.text("mode", "nearest");
@@ -553,6 +567,7 @@ bool mean_variance(NodeContext& n) {
 
 constexpr auto kTable = std::to_array<OpImporter>({
     {"Upsample", 7, upsample},
+    {"Upsample", 1, upsample_blocks, "com.microsoft.nchwc"},
     {"Resize", 10, upsample},
     {"Resize", 11, resize},
     {"ConvTranspose", 1, conv_transpose},

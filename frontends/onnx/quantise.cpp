@@ -66,6 +66,20 @@ std::vector<double> floats(NodeContext& n, size_t operand) {
   return out;
 }
 
+// Numbers of i32 are sums, or biases, which have no zero point. A constant one of 0 is let pass.
+bool check_zero_of_sums(NodeContext& n, size_t operand) {
+  const Constant* constant = n.item(operand).constant();
+  if (constant == nullptr || constant->dtype != TENON_I32) return n.ok();
+  const std::span<const std::byte> bytes = blob_bytes(constant->blob.get());
+  for (size_t at = 0; at + 4 <= bytes.size(); at += 4) {
+    const int64_t zero = load_int(TENON_I32, &bytes[at]);
+    if (zero == 0) continue;
+    return n.fail("T0720", cat("its zero point, input ", operand, ", is ", zero,
+                               ", and must be 0 for numbers of i32"));
+  }
+  return n.ok();
+}
+
 // An operand in its held type. A model's input has its declared type, with which no op computes.
 Value held(NodeContext& n, size_t operand) {
   n.item(operand);
@@ -190,6 +204,7 @@ Value dequantised(NodeContext& n, const Quantised& x, const Along& along) {
                           ", its zero point has ", dtype_name(n.dtype(x.zero))));
       return Value();
     }
+    if (!check_zero_of_sums(n, x.zero)) return Value();
   }
   const Dims shape = q.dims();
   return dequantised(n, q, spread(n, n.value(x.scale), shape, along),

@@ -147,6 +147,7 @@ class Reader {
       return wrong("T0711", fmt::format("has {} bytes of data, its type and shape need {}",
                                         bytes.size(), size_));
     }
+    if (!beyond_.empty()) return wrong("T0711", beyond_);
     return check_bool(std::as_bytes(std::span(bytes))) &&
            set(Blob::bytes(bytes.data(), bytes.size()));
   }
@@ -156,7 +157,24 @@ class Reader {
     const auto* from = reinterpret_cast<const char*>(&value);
     out->insert(out->end(), from, from + sizeof value);
   }
-  void append_int(std::vector<char>* out, uint64_t value) const {
+  // The least and the largest entry of an integer field. Bits of floats, two numbers of 4 bits in a
+  // byte, and what protobuf itself cuts to 32 bits may be written with or without a sign.
+  std::pair<int64_t, int64_t> entries() const {
+    const uint32_t bits = std::max<uint32_t>(8, dtype_bits(type_->dtype));
+    if (bits == 64) return {INT64_MIN, INT64_MAX};
+    const int64_t top = int64_t{1} << bits, half = top / 2;
+    if (type_->dtype == TENON_PRED) return {0, 1};
+    if (!is_int(type_->dtype) || type_->dtype == TENON_I32) return {-half, top - 1};
+    if (is_in(type_->dtype, kSigned)) return {-half, half - 1};
+    return {0, top - 1};
+  }
+
+  void append_int(std::vector<char>* out, int64_t value) {
+    if (const auto [least, most] = entries(); value < least || value > most) {
+      if (beyond_.empty())
+        beyond_ = fmt::format("holds {}, and {} has numbers from {} to {}", value, type_->name,
+                              least, most);
+    }
     const auto* from = reinterpret_cast<const char*>(&value);
     out->insert(out->end(), from, from + std::max<uint32_t>(1, dtype_bytes(type_->dtype)));
   }
@@ -170,8 +188,8 @@ class Reader {
       if (!packed) return append(out, m.get_double());
       for (const double d : m.get_packed_double()) append(out, d);
     } else {
-      if (!packed) return append_int(out, static_cast<uint64_t>(m.get_int64()));
-      for (const int64_t i : m.get_packed_int64()) append_int(out, static_cast<uint64_t>(i));
+      if (!packed) return append_int(out, m.get_int64());
+      for (const int64_t i : m.get_packed_int64()) append_int(out, i);
     }
   }
 
@@ -241,6 +259,7 @@ class Reader {
   const DataType* type_ = nullptr;
   int64_t count_ = 0;
   uint64_t size_ = 0;
+  std::string beyond_;  // what is wrong with the first entry that its type cannot hold
 };
 
 }  // namespace

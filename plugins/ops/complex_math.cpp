@@ -116,6 +116,15 @@ Term magnitude(const Complex& z) {
 Term phase(const Complex& z) {
   return apply("atan2", z.im, z.re);
 }
+// Twice pi rounds to twice what pi rounds to, so the quotient for negative numbers is 0.5.
+constexpr double kTurn = 2 * std::numbers::pi;
+Term turns(const Complex& z) {
+  return phase(z) / kTurn;
+}
+Complex from_polar(const Term& length, const Term& turns) {
+  const Term angle = (turns - apply("round_even", turns)) * kTurn;
+  return {length * apply("cos", angle), length * apply("sin", angle)};
+}
 // Of z over its larger part, whose magnitude stays in range. An infinite z counts as the corner or
 // the axis in its direction.
 Complex complex_sign(const Complex& z) {

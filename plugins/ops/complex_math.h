@@ -26,6 +26,10 @@ Complex operator/(const Complex& a, const Complex& b);
 Complex operator-(const Complex& z);
 Term magnitude(const Complex& z);
 Term phase(const Complex& z);
+// The phase in turns, from -0.5 to 0.5, exact for real numbers. Sums of it lose less than sums of
+// angles, and whole turns can be taken away exactly.
+Term turns(const Complex& z);
+Complex from_polar(const Term& length, const Term& turns);
 
 Complex complex_sign(const Complex& z);
 Complex complex_square(const Complex& z);

@@ -58,7 +58,7 @@ Status reference(const Eval& e) {
 }
 
 // Products of 2, 4, 8... neighbours: each number is multiplied with the product that ends that far
-// before it. A dim of unknown extent has a polar form instead: products of lengths, sums of angles.
+// before it. A dim of unknown extent has a polar form instead: products of lengths, sums of turns.
 Complex running_product(Builder& b, Complex z, int64_t dim) {
   const Dims shape = z.re.dims();
   const int64_t n = z.re.dim(dim).constant();
@@ -75,8 +75,7 @@ Complex running_product(Builder& b, Complex z, int64_t dim) {
 }
 Complex polar_running_product(Builder& b, const Complex& z, int64_t dim) {
   const Term length = {b, b.build("cumprod", {magnitude(z)}, {{"dim", dim}})};
-  const Term angle = {b, b.build("cumsum", {phase(z)}, {{"dim", dim}})};
-  return {length * apply("cos", angle), length * apply("sin", angle)};
+  return from_polar(length, {b, b.build("cumsum", {turns(z)}, {{"dim", dim}})});
 }
 Status decompose_product(Builder& b, const Node& node, tenon_value_t* out) {
   Complex z = parts_of(b, node.operand(0));

@@ -105,11 +105,10 @@ Complex product_along(Builder& b, Complex z, int64_t dim) {
   }
   return z;
 }
-// Where an extent is not known, lengths are multiplied and angles added.
+// Where an extent is not known, lengths are multiplied and turns added.
 Complex polar_product(Builder& b, const Complex& z, const Axes& dims) {
   const Term length = {b, reduce(b, "reduce_prod", magnitude(z), dims)};
-  const Term angle = {b, reduce(b, "reduce_sum", phase(z), dims)};
-  return {length * apply("cos", angle), length * apply("sin", angle)};
+  return from_polar(length, {b, reduce(b, "reduce_sum", turns(z), dims)});
 }
 Status decompose_product(Builder& b, const Node& node, tenon_value_t* out) {
   Complex z = parts_of(b, node.operand(0));

@@ -259,6 +259,14 @@ def feeds_of(form, path):
     return {k: v for k, v in feeds.items() if k in names}
 
 
+def upsampling(mode, coordinates):
+    """A Resize between convolutions, which becomes one of a blocked layout."""
+    resize = helper.make_node("Resize", ["a", "", "s"], ["b"], mode=mode, coordinate_transformation_mode=coordinates, nearest_mode="floor")
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"]), resize, helper.make_node("Conv", ["b", "v"], ["y"])]
+    constants = {"w": floats(32, 16, 1, 1), "v": floats(16, 32, 1, 1), "s": np.array([1, 1, 2, 3], np.float32)}
+    return model(nodes, {"x": floats(1, 16, 5, 4)}, ["y"], constants, False)
+
+
 MODELS = [("bert_torchscript17_symbolic", "session", {"LayerNormalization", "BiasGelu", "FusedMatMul"}),
           ("bert_torchscript17_symbolic", "bert", {"SkipLayerNormalization"}),
           ("gpt2_torchscript17_symbolic", "session", {"LayerNormalization"}),
@@ -286,6 +294,12 @@ def main():
             continue
         path = HERE / "forms" / f"{name}.onnx"
         test.optimised(name, path, feeds_of(name.split("_")[0], path), kind, ops)
+    with tempfile.TemporaryDirectory() as folder:
+        for mode, coordinates in (("nearest", "asymmetric"), ("linear", "asymmetric"), ("linear", "align_corners"), ("linear", "half_pixel")):
+            name, path = f"upsampling, {mode}, {coordinates}", pathlib.Path(folder) / f"{mode}_{coordinates}.onnx"
+            if options.filter in f"{name} by layout":
+                onnx.save(upsampling(mode, coordinates), path)
+                test.optimised(name, path, {"x": floats(1, 16, 5, 4)}, "layout", {"Upsample", "ReorderOutput"})
     return 1 if test.failed else 0
 
 

@@ -56,9 +56,11 @@ def S(x):
 
 
 def proto(array, name):
-    """An array, or (element type, dims, bytes), whose bytes need not fit."""
+    """An array, or (element type, dims, bytes or a list of int32_data), which need not fit."""
     if not isinstance(array, tuple):
         return numpy_helper.from_array(np.asarray(array), name)
+    if isinstance(array[2], list):
+        return TensorProto(name=name, data_type=array[0], dims=array[1], int32_data=array[2])
     return TensorProto(name=name, data_type=array[0], dims=array[1], raw_data=array[2])
 
 
@@ -115,6 +117,8 @@ def linear_cases():
                           ("s16", s8(30).astype(np.int16) * 250, np.int16(-300))):
         yield Case(f"dequantise {name}", "DequantizeLinear", [q, F(0.07), zero])
     yield Case("dequantise i32", "DequantizeLinear", [RANDOM.integers(-2 ** 31, 2 ** 31, 30, dtype=np.int32), F(0.07)])
+    yield Case("dequantise i32, zero point 0", "DequantizeLinear", [RANDOM.integers(-99, 99, 30, dtype=np.int32), F(0.07), np.int32(0)])
+    yield Case("a zero point in int32_data", "DequantizeLinear", [s8(30), F(0.07), (TensorProto.INT8, [], [-128])])
     yield Case("dequantise to f16", "DequantizeLinear", [u8(30), np.float16(0.07), U(3)])
     yield Case("dequantise channels", "DequantizeLinear", [s8(2, 5, 4), positive(5), s8(5)], axis=1)
     yield Case("dequantise blocks", "DequantizeLinear", [u8(8, 3), positive(2, 3), u8(2, 3)], axis=0, block_size=4)
@@ -210,6 +214,9 @@ def float_cases():
     yield Case("QLinearGlobalAveragePool, channels last", "QLinearGlobalAveragePool", [u8(2, 5, 4, 6), *x[1:], *out], domain=MICROSOFT, channels_last=1,
                steps=1)
     yield Case("QLinearAveragePool", "QLinearAveragePool", [*x, *out], domain=MICROSOFT, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], steps=1)
+    yield Case("NhwcMaxPool", "NhwcMaxPool", [u8(2, 7, 6, 5)], domain=MICROSOFT, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
+    yield Case("NhwcMaxPool of s8", "NhwcMaxPool", [s8(1, 9, 9, 3)], domain=MICROSOFT, kernel_shape=[3, 3], dilations=[2, 2], ceil_mode=1, strides=[2, 2],
+               pads=[1, 1, 1, 1])
     yield Case("QLinearConcat", "QLinearConcat", [*out, *x, *y], domain=MICROSOFT, feeds=(2, 5), axis=1, steps=1)
     yield Case("QLinearWhere", "QLinearWhere", [u8(2, 6, 5, 5) > 99, *x, *y, *out], domain=MICROSOFT, feeds=(0, 1, 4), steps=1)
     a, b = u8(9), u8(9)
@@ -280,6 +287,18 @@ def border_cases():
                want=np.full((1, 3), 40000 * 255 * 255 * 1e-4, np.float32))
 
 
+def embedding_cases():
+    ids, mask = np.array([[3, 1, 4], [1, 5, 9]], np.int32), np.array([[1, 1, 0], [1, 1, 1]], np.int32)
+    tables = [u8(10, 8), u8(6, 8), u8(2, 8), u8(8), u8(8)]
+    scales, zeros = [F(s) for s in positive(5)], [U(z) for z in u8(5)]
+    for name, segments, kept in (("", ids % 2, None), (", a mask", ids % 2, mask), (", no segments", None, mask)):
+        there = [k if segments is not None or i != 2 else None for i, k in enumerate(tables)]
+        operands = [ids, segments, *there, kept, *[s if t is not None else None for s, t in zip(scales, there)],
+                    *[z if t is not None else None for z, t in zip(zeros, there)]]
+        yield Case("QEmbedLayerNormalization" + name, "QEmbedLayerNormalization", operands, domain=MICROSOFT, outputs=2, tolerance=1e-5, epsilon=1e-5,
+                   feeds=[i for i in (0, 1, 7) if operands[i] is not None])
+
+
 def attention_cases():
     scale, zero = F(0.02), U(120)
     weights = [s8(24, 48), f32(48), scale, positive(48, scale=0.01)]
@@ -312,6 +331,17 @@ def refused():
     yield Case("a product of i32", "MatMulInteger", [np.ones((2, 2), np.int32), np.ones((2, 2), np.int32)]), ["T0710", "u8 or i8"]
     odd = (TensorProto.UINT4, [3], b"\x21")
     yield Case("4-bit numbers of odd length, cut", "DequantizeLinear", [odd, F(1)], feeds=()), ["T0711", "1 bytes of data", "need 2"]
+    for kind, name, value, limits in ((TensorProto.UINT8, "UINT8", 300, "0 to 255"), (TensorProto.UINT8, "UINT8", -1, "0 to 255"),
+                                      (TensorProto.INT8, "INT8", 128, "-128 to 127"), (TensorProto.UINT16, "UINT16", 70000, "0 to 65535"),
+                                      (TensorProto.INT16, "INT16", -32769, "-32768 to 32767")):
+        beyond = Case(f"a zero point of {value} in {name}", "QuantizeLinear", [x, F(1), (kind, [], [value])])
+        yield beyond, ["T0711", "'i2'", "the node", f"holds {value}", f"{name} has numbers from {limits}"]
+    yield Case("a weight's zero point beyond its type", "QLinearMatMul", [u8(2, 4), F(1), zero, s8(4, 2), F(1), (TensorProto.INT8, [2], [0, 200]), F(1), zero]), \
+        ["T0711", "'i5'", "the node", "holds 200"]
+    sums = RANDOM.integers(-9, 9, (4, 6), dtype=np.int32)
+    yield Case("a zero point of sums", "DequantizeLinear", [sums, F(1), np.int32(5)]), ["T0720", "the node", "input 2, is 5", "must be 0"]
+    zeros = np.array([0, 0, -3, 0, 0, 0], np.int32)
+    yield Case("zero points of sums", "DequantizeLinear", [sums, positive(6), zeros], axis=1), ["T0720", "the node", "is -3"]
     yield Case("an output of 4 bits", "QuantizeLinear", [x, F(1), (TensorProto.INT4, [], b"\0")]), ["T0710", "'o0'", "i4"]
     yield Case("3 bits", "MatMulNBits", [x, u8(4, 1, 3), f32(4)], domain=MICROSOFT, K=6, N=4, bits=3, block_size=16), ["T0714", "3 bits"]
     yield Case("weights cut short", "MatMulNBits", [f32(2, 32), u8(4, 1, 15), f32(4)], domain=MICROSOFT, K=32, N=4, block_size=32), ["T0713", "weights"]
@@ -392,7 +422,7 @@ def main():
             os.mkdir(folder)
             tasks.append((name, pool.submit(function, folder)))
 
-        for case in (c for group in (linear_cases, product_cases, float_cases, weight_cases, attention_cases, border_cases) for c in group() if options.filter in c.name):
+        for case in (c for group in (linear_cases, product_cases, float_cases, weight_cases, embedding_cases, attention_cases, border_cases) for c in group() if options.filter in c.name):
             try:
                 want = case.expected()
             except Exception as error:  # onnxruntime raises its own kinds

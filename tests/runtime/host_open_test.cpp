@@ -152,6 +152,7 @@ TEST(HostOpen, BadOptionsStartNoHost) {
         {"TENON_PLUGIN_STRICT", "perhaps", "0 or 1"},
         {"TENON_CACHE_DIR", "here", "an absolute path"},
         {"TENON_VERIFY", "loosely", "0|1|strict"},
+        {"TENON_KERNEL_STAGES", "few", "a number from 0"},
         {"TENON_NUM_THREAD", "3", "did you mean `TENON_NUM_THREADS`"},
         {"PATH", "/bin", "is no setting"},
         {"", "", "is no setting"},

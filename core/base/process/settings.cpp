@@ -53,7 +53,8 @@ bool is_flag_value(std::string_view value) {
 // What a value must be, or empty if it is that.
 std::string_view wrong_value(std::string_view name, std::string_view value) {
   uint64_t number = 0;
-  if (is_limit(name) && !parse_u64(value, &number)) return "a number from 0";
+  if ((is_limit(name) || name == "TENON_KERNEL_STAGES") && !parse_u64(value, &number))
+    return "a number from 0";
   if ((name == "TENON_NUM_THREADS" || name == "TENON_VARIANTS_KEPT") &&
       (!parse_u64(value, &number) || number == 0))
     return "a number from 1";

@@ -32,8 +32,9 @@ struct Batch {
   uint32_t begin = 0, end = 0;
   bool ready = false;    // The code of its kernels is in the cache: only the launches are needed.
   bool general = false;  // One size-independent kernel, linked by itself.
-  std::string text, object, object_key, messages;
+  std::string text, object, object_key, messages, why;
   tenon_code_t code = TENON_OK;
+  uint32_t failed = ~0u;  // The kernel that no code could be generated for.
   bool from_cache = false;
 };
 
@@ -149,6 +150,11 @@ void add_general(Work& work, uint32_t index) {
 }
 
 void make_batches(Work& work, uint32_t threads) {
+  work.kernel_keys.clear();
+  work.kernel_objects.clear();
+  work.batches.clear();
+  work.objects.clear();
+  work.modules.clear();
   const uint32_t count = static_cast<uint32_t>(work.built.program.kernels.size());
   work.kernel_keys.resize(count);
   work.kernel_objects.resize(count);
@@ -199,8 +205,9 @@ bool has_code(const Work& work, const Batch& batch) {
 void build_batch(Work& work, Batch& batch) {
   std::string why;
   if (!generate_batch(&work.built, batch.begin, batch.end, target_of(work.settings.isa),
-                      &batch.text, &why)) {
+                      &batch.text, &batch.failed, &why)) {
     batch.code = TENON_INTERNAL;
+    batch.why = why;
     batch.messages = cat("No code could be generated: ", why, ".");
     return;
   }
@@ -268,6 +275,15 @@ Status build_batches(Work& work, const tenon_host_threads_t* threads) {
   return {};
 }
 
+// Whether kernels that no code could be generated for are taken apart in the next program.
+bool take_failed_apart(const kernelgen::HostTables& host, Work& work) {
+  bool taken = false;
+  for (const Batch& batch : work.batches) {
+    taken |= batch.failed != ~0u && take_apart(host, &work.built, batch.failed, batch.why);
+  }
+  return taken;
+}
+
 // Links the code of all batches into shared objects.
 Status link(Work& work, CompiledGraph& out, std::vector<std::string>& code) {
   std::vector<std::string> objects;
@@ -323,6 +339,37 @@ Status lower_and_fuse(const kernelgen::HostTables& host, tenon_graph_t* graph, I
     }
   }
   return {};
+}
+
+// As compile_graph() does, without a compiler.
+Status lower_and_generate(const kernelgen::HostTables& host, tenon_graph_t* graph, Isa isa,
+                          BuiltProgram& out, std::string& text) {
+  for (;;) {
+    std::vector<bool> general;
+    TENON_TRY(lower_and_fuse(host, graph, isa, out, general));
+    std::string why;
+    uint32_t failed = 0;
+    const auto count = static_cast<uint32_t>(out.program.kernels.size());
+    if (generate_batch(&out, 0, count, target_of(isa), &text, &failed, &why)) {
+      return {};
+    }
+    if (!take_apart(host, &out, failed, why)) {
+      return fail(TENON_INTERNAL, why);
+    }
+  }
+}
+
+// From the graph to the code of all batches.
+Status build(const kernelgen::HostTables& host, tenon_graph_t* graph, Work& work) {
+  const auto* threads = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID);
+  for (;;) {
+    TENON_TRY(lower_and_fuse(host, graph, work.settings.isa, work.built, work.general));
+    make_batches(work, threads ? threads->count(threads->self) : 1);
+    Status done = build_batches(work, threads);
+    if (done.ok() || !take_failed_apart(host, work)) {
+      return done;
+    }
+  }
 }
 
 std::string plan_text(const DeviceProgram& program) {
@@ -398,10 +445,7 @@ Status compile_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
     }
   }
   Work work = {settings, {}, {}, {}, {}, {}, {}, {}};
-  TENON_TRY(lower_and_fuse(host, graph, settings.isa, work.built, work.general));
-  const auto* threads = context().query<tenon_host_threads_t>(TENON_HOST_THREADS_ID);
-  make_batches(work, threads ? threads->count(threads->self) : 1);
-  TENON_TRY(build_batches(work, threads));
+  TENON_TRY(build(host, graph, work));
   std::vector<std::string> code;
   TENON_TRY(link(work, out, code));
   const std::string program = work.built.program.bytes();
@@ -417,26 +461,21 @@ Status compile_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
 
 Status explain_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
                      const CompileSettings& settings, std::string_view what, std::string& out) {
-  BuiltProgram built;
-  std::vector<bool> general;
-  TENON_TRY(lower_and_fuse(host, graph, settings.isa, built, general));
-  const kernelgen::Target target = target_of(settings.isa);
-  std::string why;
-  if (what == "stages" || what == "loops") {
-    if (!explain_program(&built, target, &out, &why)) {
-      return fail(TENON_INTERNAL, why);
-    }
-    return {};
-  }
-  std::string text;
-  if (what != "source" && what != "asm" && what != "plan" && what != "kernels") {
+  constexpr std::string_view kDumps[] = {"stages", "loops", "source", "kernels", "asm", "plan"};
+  if (std::ranges::find(kDumps, what) == std::end(kDumps)) {
     return fail(TENON_NOT_FOUND,
                 cat("The cpu device can show stages, loops, source, kernels, asm and plan, not ",
                     quoted(what), "."));
   }
-  if (!generate_batch(&built, 0, static_cast<uint32_t>(built.program.kernels.size()), target, &text,
-                      &why)) {
-    return fail(TENON_INTERNAL, why);
+  BuiltProgram built;
+  std::string text;
+  TENON_TRY(lower_and_generate(host, graph, settings.isa, built, text));
+  if (what == "stages" || what == "loops") {
+    std::string why;
+    if (!explain_program(&built, target_of(settings.isa), &out, &why)) {
+      return fail(TENON_INTERNAL, why);
+    }
+    return {};
   }
   if (what == "plan") {
     out = plan_text(built.program);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstring>
 #include <unordered_map>
 
@@ -561,15 +562,19 @@ class Distinct {
  public:
   explicit Distinct(BuiltProgram* out) : out_(out) {}
 
-  uint32_t find(Kernel kernel, const Hash128& hash) {
+  uint32_t find(Split split, const Hash128& hash) {
     DeviceProgram& program = out_->program;
+    Kernel& kernel = split.kernel;
     for (uint32_t k : by_hash_[hash.lo]) {
-      if (program.kernels[k].hash == hash) return k;
+      if (program.kernels[k].hash != hash) continue;
+      out_->joined[k].stages = std::max(out_->joined[k].stages, split.joined);
+      return k;
     }
     const uint32_t id = static_cast<uint32_t>(program.kernels.size());
     by_hash_[hash.lo].push_back(id);
     program.kernels.push_back(describe(kernel, hash));
     out_->kernels.push_back(std::move(kernel));
+    out_->joined.push_back({hash, split.joined});
     out_->steps_of.emplace_back();
     out_->load_steps_of.emplace_back();
     return id;
@@ -684,11 +689,25 @@ void check_setting(const HostTables& host) {
                  "', which is not 0, 1 or strict; the default is used");
 }
 
+uint64_t most_stages(const HostTables& host) {
+  const std::string_view text = setting(host, "TENON_KERNEL_STAGES");
+  uint64_t number = UINT64_MAX;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
 bool broken(std::string rule, BuiltProgram* out, std::string* why) {
   *why = "kernelgen broke a rule of its own, " + std::move(rule) +
          "; this is a bug of Tenon: please report it with the graph";
   out->broken = true;
   return false;
+}
+
+// Empties it, apart from what the next build needs to know of this one.
+void start_again(BuiltProgram* out) {
+  BuiltProgram fresh;
+  fresh.apart = std::move(out->apart);
+  *out = std::move(fresh);
 }
 
 // Findings of undone steps are logged; a fault that could not be undone is an error.
@@ -707,7 +726,7 @@ bool settled(const HostTables& host, const Verifier& verifier, BuiltProgram* out
 bool build_program(const HostTables& host, tenon_graph_t* graph, const Target& target,
                    BuiltProgram* out, std::string* why) {
   Lowered lowered;
-  *out = BuiltProgram{};
+  start_again(out);
   if (!lower_graph(host, graph, &lowered, why)) return false;
   check_setting(host);
   std::optional<Verifier> verifier =
@@ -721,7 +740,8 @@ bool build_program(const HostTables& host, tenon_graph_t* graph, const Target& t
 
 bool build_kernels(const HostTables& host, tenon_graph_t* graph, Lowered lowered,
                    const Target& target, Verifier* checks, BuiltProgram* out, std::string* why) {
-  *out = BuiltProgram{};
+  start_again(out);
+  out->most_stages = most_stages(host);
   DeviceProgram& program = out->program;
   describe_buffers(lowered, &program);
   const Naming naming{host, graph, lowered.nodes};
@@ -731,9 +751,11 @@ bool build_kernels(const HostTables& host, tenon_graph_t* graph, Lowered lowered
                               node_place(naming, c.origin), c.text});
   }
   Distinct distinct(out);
-  std::vector<Kernel> kernels = split(std::move(lowered.program), target, checks);
+  std::vector<Split> kernels =
+      split_kernels(std::move(lowered.program), target, checks, out->apart);
   if (checks != nullptr && !settled(host, *checks, out, why)) return false;
-  for (Kernel& kernel : kernels) {
+  for (Split& each : kernels) {
+    Kernel& kernel = each.kernel;
     std::vector<uint32_t> buffer_order, extent_order;
     const Hash128 hash = structural_hash(kernel, &buffer_order, &extent_order);
     const bool at_load = runs_at_load(program, kernel);
@@ -746,7 +768,7 @@ bool build_kernels(const HostTables& host, tenon_graph_t* graph, Lowered lowered
     if (!at_load) step.in_place = in_place_pairs(kernel);
     step.copies = only_copies(kernel, step.in_place);
     step.parts = kernel.parts;
-    step.kernel = distinct.find(std::move(kernel), hash);
+    step.kernel = distinct.find(std::move(each), hash);
     std::vector<ProgramStep>& steps = at_load ? program.load_steps : program.steps;
     (at_load ? out->load_steps_of : out->steps_of)[step.kernel].push_back(
         static_cast<uint32_t>(steps.size()));
@@ -801,16 +823,24 @@ void take_general(BuiltProgram* built, uint32_t k, General general) {
 }
 
 bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target,
-                    std::string* out_text, std::string* why, std::vector<std::string>* texts) {
+                    std::string* out_text, uint32_t* failed, std::string* why,
+                    std::vector<std::string>* texts) {
   std::vector<std::vector<uint32_t>> buffer_orders, extent_orders;
   for (uint32_t k = begin; k < end; ++k) {
     buffer_orders.emplace_back();
     extent_orders.emplace_back();
     structural_hash(built->kernels[k], &buffer_orders.back(), &extent_orders.back());
+    if (built->joined[k].stages > built->most_stages) {
+      *failed = k;
+      return *why = "it joins more stages than TENON_KERNEL_STAGES", false;
+    }
   }
   Module module;
-  if (!generate(std::span(built->kernels).subspan(begin, end - begin), target, &module, why, texts))
+  if (!generate(std::span(built->kernels).subspan(begin, end - begin), target, &module, why,
+                texts)) {
+    *failed = begin + static_cast<uint32_t>(module.launches.size());
     return false;
+  }
   for (uint32_t k = begin; k < end; ++k) {
     const Launch& launch = module.launches[k - begin];
     ProgramKernel& kernel = built->program.kernels[k];
@@ -831,6 +861,35 @@ bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Tar
   }
   *out_text = std::move(module.text);
   return true;
+}
+
+bool take_apart(const HostTables& host, BuiltProgram* built, uint32_t kernel,
+                std::string_view why) {
+  const BuiltProgram::Joined& joined = built->joined[kernel];
+  if (joined.stages <= 1 || std::ranges::find(built->apart, joined.hash) != built->apart.end() ||
+      setting(host, "TENON_VERIFY") == kVerifyStrictly)
+    return false;
+  const bool at_load = built->steps_of[kernel].empty();
+  const ProgramStep& step = at_load ? built->program.load_steps[built->load_steps_of[kernel][0]]
+                                    : built->program.steps[built->steps_of[kernel][0]];
+  warn(host, "not fused as planned, and slower for it: no code could be generated for the kernel " +
+                 step.name + " (" + std::string(why) + "); each of its " +
+                 std::to_string(joined.stages) + " stages is a kernel now");
+  built->apart.push_back(joined.hash);
+  return true;
+}
+
+bool build_and_generate(const HostTables& host, tenon_graph_t* graph, const Target& target,
+                        BuiltProgram* out, std::string* out_text, std::string* why,
+                        std::vector<std::string>* texts) {
+  for (;;) {
+    if (texts != nullptr) texts->clear();
+    if (!build_program(host, graph, target, out, why)) return false;
+    uint32_t failed = 0;
+    const auto count = static_cast<uint32_t>(out->kernels.size());
+    if (generate_batch(out, 0, count, target, out_text, &failed, why, texts)) return true;
+    if (!take_apart(host, out, failed, *why)) return false;
+  }
 }
 
 bool explain_program(BuiltProgram* built, const Target& target, std::string* out,

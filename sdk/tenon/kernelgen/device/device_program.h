@@ -106,6 +106,17 @@ struct BuiltProgram {
   // Not built because kernelgen broke a rule of its own: INTERNAL, where other failures are
   // UNIMPLEMENTED.
   bool broken = false;
+  // By kernel, as split() made it: its hash, and how many stages it joins.
+  struct Joined {
+    Hash128 hash;
+    uint32_t stages = 1;
+  };
+  std::vector<Joined> joined;
+  // Hashes of kernels that could not be generated. build_program keeps the list, and makes a kernel
+  // of each of their stages.
+  std::vector<Hash128> apart;
+  // TENON_KERNEL_STAGES: generate_batch refuses kernels that join more stages. For tests.
+  uint64_t most_stages = UINT64_MAX;
   // By kernel: the steps that launch it.
   std::vector<std::vector<uint32_t>> steps_of, load_steps_of;
 };
@@ -125,10 +136,22 @@ void take_general(BuiltProgram* built, uint32_t kernel, General general);
 
 // Prints kernels [begin, end) into one text, records their launches in the program, and puts the
 // buffers of their steps in argument order. Threads: different batches may run at once, since each
-// changes only its own kernels. texts: as in generate().
+// changes only its own kernels. texts: as in generate(). False: `*failed` is the kernel that cannot
+// be generated.
 bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target,
-                    std::string* out_text, std::string* why,
+                    std::string* out_text, uint32_t* failed, std::string* why,
                     std::vector<std::string>* texts = nullptr);
+
+// After a kernel could not be generated. True: the next build_program with this BuiltProgram makes
+// a kernel of each of its stages, and a line of the log names the kernel and the reason. False: it
+// has a single stage, or TENON_VERIFY is strict.
+bool take_apart(const HostTables& host, BuiltProgram* built, uint32_t kernel, std::string_view why);
+
+// build_program, then generate_batch of all kernels, with kernels taken apart that cannot be
+// generated. texts: as in generate().
+bool build_and_generate(const HostTables& host, tenon_graph_t* graph, const Target& target,
+                        BuiltProgram* out, std::string* out_text, std::string* why,
+                        std::vector<std::string>* texts = nullptr);
 
 // An explanation for people: stages, schedules and loops of all kernels, in order of steps.
 bool explain_program(BuiltProgram* built, const Target& target, std::string* out, std::string* why);

@@ -106,14 +106,11 @@ tenon_code_t build_text(const HostTables& host, std::string_view device, tenon_g
   BuiltProgram built;
   std::string why;
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
-  if (!build_program(host, graph, target, &built, &why)) {
+  if (!build_and_generate(host, graph, target, &built, &out->text, &why,
+                          each_kernel ? &out->kernel_texts : nullptr)) {
     return fail(host, built.broken ? TENON_INTERNAL : TENON_UNIMPLEMENTED, device, why);
   }
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
-  if (!generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text,
-                      &why, each_kernel ? &out->kernel_texts : nullptr)) {
-    return fail(host, TENON_UNIMPLEMENTED, device, why);
-  }
   host.graph->retain(host.graph->self, graph);
   out->graphs = host.graph;
   out->graph = graph;
@@ -165,11 +162,9 @@ tenon_code_t dump_artifact(const HostTables& host, std::string_view device,
                 "there are the dumps stages, loops, source and kernels");
   BuiltProgram built;
   std::string why, text;
-  bool made = build_program(host, artifact.graph, artifact.target, &built, &why);
+  std::string source;
+  bool made = build_and_generate(host, artifact.graph, artifact.target, &built, &source, &why);
   if (name == "kernels") {
-    const auto count = static_cast<uint32_t>(built.program.kernels.size());
-    std::string source;
-    made = made && generate_batch(&built, 0, count, artifact.target, &source, &why);
     text = made ? kernels_json(built.program) : "";
   } else {
     made = made && explain_program(&built, artifact.target, &text, &why);

@@ -304,10 +304,10 @@ struct Group {
 
 class Partition {
  public:
-  Partition(Kernel k, const Target& target, Verifier* verifier)
-      : k_(std::move(k)), p_(k_.pool), target_(target), verifier_(verifier) {}
+  Partition(Kernel k, const Target& target, Verifier* verifier, std::span<const Hash128> apart)
+      : k_(std::move(k)), p_(k_.pool), target_(target), verifier_(verifier), apart_(apart) {}
 
-  std::vector<Kernel> run() {
+  std::vector<Split> run() {
     early_first();
     writers_.resize(k_.buffers.size());
     writer_count_.assign(k_.buffers.size(), 0);
@@ -321,9 +321,14 @@ class Partition {
     }
     for (size_t i = 0; i < k_.stages.size(); ++i) place(i);
     if (verifier_ != nullptr && !verifier_->order(k_, group_of_)) each_alone();
-    std::vector<Kernel> out;
+    std::vector<Split> out;
     for (size_t g = 0; g < groups_.size();) {
       Kernel kernel = extract(groups_[g]);
+      if (groups_[g].stages.size() > 1 && !apart_.empty() &&
+          std::ranges::find(apart_, structural_hash(kernel)) != apart_.end()) {
+        take_apart(g);
+        continue;
+      }
       if (verifier_ != nullptr && !verifier_->kernel(kernel, shared(groups_[g], kernel))) {
         if (groups_[g].stages.size() > 1) {
           take_apart(g);
@@ -331,7 +336,7 @@ class Partition {
         }
         verifier_->error = verifier_->notes.back();
       }
-      out.push_back(std::move(kernel));
+      out.push_back({std::move(kernel), static_cast<uint32_t>(groups_[g].stages.size())});
       ++g;
     }
     return out;
@@ -803,6 +808,7 @@ class Partition {
   Pool& p_;
   const Target& target_;
   Verifier* verifier_;
+  std::span<const Hash128> apart_;
   std::vector<std::vector<size_t>> writers_;  // by buffer: stages that write it, so far
   std::vector<uint32_t> writer_count_;        // by buffer: writers in the whole program
   std::vector<size_t> group_of_;              // by stage; SIZE_MAX: not placed yet
@@ -839,7 +845,15 @@ void lay_out(Kernel& program, const Target& target, Verifier* verifier) {
 }
 
 std::vector<Kernel> split(Kernel program, const Target& target, Verifier* verifier) {
-  return Partition(std::move(program), target, verifier).run();
+  std::vector<Kernel> out;
+  for (Split& each : split_kernels(std::move(program), target, verifier, {}))
+    out.push_back(std::move(each.kernel));
+  return out;
+}
+
+std::vector<Split> split_kernels(Kernel program, const Target& target, Verifier* verifier,
+                                 std::span<const Hash128> apart) {
+  return Partition(std::move(program), target, verifier, apart).run();
 }
 
 std::vector<Kernel> partition(Kernel program, const Target& target, Verifier* verifier) {

@@ -9,6 +9,7 @@
 #ifndef TENON_KERNELGEN_FUSE_FUSE_H_
 #define TENON_KERNELGEN_FUSE_FUSE_H_
 
+#include <span>
 #include <vector>
 
 #include "tenon/kernelgen/ir/ir.h"
@@ -33,6 +34,17 @@ void lay_out(Kernel& program, const Target& target, Verifier* verifier = nullptr
 // breaks a rule, they become kernels of their own; if a single stage breaks one, `verifier->error`
 // is set.
 std::vector<Kernel> split(Kernel program, const Target& target, Verifier* verifier = nullptr);
+
+// A kernel, and how many stages split() joined in it. A contraction has its epilogue in one stage.
+struct Split {
+  Kernel kernel;
+  uint32_t joined = 1;
+};
+
+// As split(). Kernels whose hash is in `apart` become kernels of single stages: no code could be
+// generated for them.
+std::vector<Split> split_kernels(Kernel program, const Target& target, Verifier* verifier,
+                                 std::span<const Hash128> apart);
 
 // lay_out and split.
 std::vector<Kernel> partition(Kernel program, const Target& target, Verifier* verifier = nullptr);
