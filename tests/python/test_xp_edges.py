@@ -39,6 +39,16 @@ def test_a_text_as_padding() -> None:
         nn.conv(xp.ones((1, 1, 4, 4)), xp.ones((1, 1, 2, 2)), padding="same")  # type: ignore[arg-type]
 
 
+def test_numpy_sees_the_memory_of_an_array() -> None:
+    for x in (xp.asarray([[1.0, 2.0], [3.0, 4.0]]) + 1.0, xp.arange(6), xp.ones((2, 3)) > 0, xp.asarray(2.5)):
+        a, b = np.asarray(x), np.asarray(x)
+        assert a.shape == x.shape and np.shares_memory(a, b)
+        assert a.ctypes.data == b.ctypes.data == np.from_dlpack(x).ctypes.data
+        assert not a.flags.writeable  # other names of the value would see it
+        x[...] = xp.zeros_like(x)
+        assert not np.shares_memory(a, np.asarray(x))
+
+
 def test_formats() -> None:
     assert f"{xp.asarray(2.5):.2f}" == "2.50" and f"{xp.asarray(7):03d}" == "007"
     assert f"{xp.asarray([1])}" == "Array([1], dtype=int64)"
