@@ -23,7 +23,7 @@ BINARY = (
     "add atan2 copysign divide equal floor_divide greater greater_equal hypot less less_equal logaddexp maximum minimum "
     "multiply nextafter not_equal pow remainder subtract"
 ).split()
-EITHER_ZERO = ("maximum", "minimum", "sign")
+EITHER_ZERO = ("maximum", "minimum", "sign", "clip")
 
 
 def values(dtype: str) -> Any:
@@ -64,3 +64,11 @@ def test_binary(name: str, dtype: str) -> None:
     expected = getattr(np, name)(x, y)
     got = np.asarray(getattr(xp, name)(xp.asarray(x), xp.asarray(y)))
     same(name, got, expected, [x, y])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_clip(dtype: str) -> None:
+    x, y = (a.ravel() for a in np.meshgrid(values(dtype), values(dtype)))
+    for low, high in ((y, None), (None, y), (y, y)):
+        mine = xp.clip(xp.asarray(x), *(None if b is None else xp.asarray(b) for b in (low, high)))
+        same("clip", np.asarray(mine), np.clip(x, low, high), [x, y])
