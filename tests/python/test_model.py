@@ -180,15 +180,15 @@ def test_reports(mlp, tmp_path):
 
 def test_profiles_by_name_leave_nothing_behind(mlp):
     x = np.load(MODELS / "mlp.in.x.npy")
-    name = "".join(["x"])
-    mlp.profile(**{name: x})
-    before = sys.getrefcount(x), sys.getrefcount(mlp), sys.getrefcount(name)
-    for _ in range(20):
-        assert mlp.profile(**{name: x}).table["kernels"]
-        with pytest.raises(tenon.UsageError):
-            mlp.profile(**{name: x[0]})
+    mlp.profile(x=x)
     gc.collect()
-    assert (sys.getrefcount(x), sys.getrefcount(mlp), sys.getrefcount(name)) == before
+    before = sys.getrefcount(x), sys.getrefcount(mlp)
+    for _ in range(20):
+        assert mlp.profile(x=x).table["kernels"]
+        with pytest.raises(tenon.UsageError):
+            mlp.profile(x=x[0])
+    gc.collect()
+    assert (sys.getrefcount(x), sys.getrefcount(mlp)) == before
 
 
 def test_report_page(mlp, tmp_path):
