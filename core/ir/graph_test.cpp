@@ -294,6 +294,53 @@ TEST_F(GraphTest, TheTableRefusesSizesThatNoMemoryHas) {
   EXPECT_EQ(blob, nullptr);
 }
 
+// The caller's memory is used where it is, and given back once: by the last who used it, or at once
+// if it cannot be used.
+TEST_F(GraphTest, ForeignBytesAreReleasedOnce) {
+  const tenon_host_graph_t* api = host_graph_table();
+  const float values[3] = {1, 2, 3};
+  int released = 0;
+  const auto count = [](void* self) { ++*static_cast<int*>(self); };
+  tenon_blob_t* blob = nullptr;
+  EXPECT_EQ(api->blob_foreign(api->self, nullptr, 8, &released, count, &blob),
+            TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(last_failure().error_code(), "T0301");
+  EXPECT_EQ(released, 1);
+  EXPECT_EQ(blob, nullptr);
+
+  released = 0;
+  ASSERT_EQ(api->blob_foreign(api->self, values, sizeof values, &released, count, &blob), TENON_OK);
+  const void* data = nullptr;
+  uint64_t size = 0;
+  ASSERT_EQ(api->blob_data(api->self, blob, &data, &size), TENON_OK);
+  EXPECT_EQ(data, values);
+  EXPECT_EQ(size, sizeof values);
+  tenon_value_t v;
+  const tenon_dim_t four[] = {4}, three[] = {3};
+  tenon_type_t type{TENON_F32, TENON_KIND_TENSOR, 1, four, 0};
+  EXPECT_EQ(api->constant(api->self, g->abi(), &type, blob, &v), TENON_INVALID_ARGUMENT);
+  EXPECT_EQ(released, 0);  // the caller still has its reference
+  type.dims = three;
+  ASSERT_EQ(api->constant(api->self, g->abi(), &type, blob, &v), TENON_OK);
+  tenon_blob_t* part = nullptr;
+  ASSERT_EQ(api->blob_range(api->self, blob, 4, 4, &part), TENON_OK);
+  api->blob_release(api->self, blob);
+  Ref<Graph> clone = g->clone();
+  g = Ref<Graph>();
+  EXPECT_EQ(released, 0);
+  clone = Ref<Graph>();
+  EXPECT_EQ(released, 0);
+  api->blob_release(api->self, part);
+  EXPECT_EQ(released, 1);
+
+  // Memory that nobody frees, and none at all.
+  ASSERT_EQ(api->blob_foreign(api->self, values, sizeof values, nullptr, nullptr, &blob), TENON_OK);
+  api->blob_release(api->self, blob);
+  ASSERT_EQ(api->blob_foreign(api->self, nullptr, 0, &released, count, &blob), TENON_OK);
+  api->blob_release(api->self, blob);
+  EXPECT_EQ(released, 2);
+}
+
 TEST_F(GraphTest, TheTableRefusesWhatDoesNotExist) {
   const tenon_host_graph_t* api = host_graph_table();
   tenon_node_view_t node = {sizeof node};

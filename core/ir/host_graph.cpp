@@ -1,6 +1,7 @@
 // The C table over ir::Graph: checks arguments, converts, records failures.
 #include "core/ir/host_graph.h"
 
+#include <memory>
 #include <utility>
 
 #include "core/base/errors/guard.h"
@@ -249,6 +250,20 @@ tenon_code_t abi_blob_bytes(void*, const void* data, uint64_t size, tenon_blob_t
     return {};
   });
 }
+tenon_code_t abi_blob_foreign(void*, const void* data, uint64_t size, void* context,
+                              void (*release)(void*), tenon_blob_t** out) {
+  return guarded([&]() -> Status {
+    // Calls the function even if it cannot be made itself.
+    std::shared_ptr<void> owner(context, [release](void* c) {
+      if (release != nullptr) release(c);
+    });
+    if (size != 0 && data == nullptr)
+      return error(TENON_INVALID_ARGUMENT, "T0301", "a blob of {} bytes is made of a null pointer",
+                   size);
+    *out = blob_borrowed(data, size, std::move(owner)).detach()->abi();
+    return {};
+  });
+}
 tenon_code_t abi_blob_splat(void*, const void* element, uint32_t element_bytes, uint64_t size,
                             tenon_blob_t** out) {
   return guarded([&]() -> Status {
@@ -385,6 +400,7 @@ constexpr tenon_host_graph_t kTable = {
     .graph_write = graph_write,
     .graph_read = graph_read,
     .graph_hash = graph_hash,
+    .blob_foreign = abi_blob_foreign,
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Inputs and outputs of runs of one program.
 //
-// Threads: one at a time per binding.
+// Threads: one at a time per binding. The table of sessions refuses a second one (T0622).
 #pragma once
 #include <deque>
 #include <map>

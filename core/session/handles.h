@@ -1,5 +1,6 @@
 // What the opaque handles of sessions are, and what every slot of their tables does first.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,7 @@ struct tenon_tensor_t {
 };
 struct tenon_binding_t {
   std::unique_ptr<tenon::session::Binding> binding;
+  std::atomic<bool> in_use = false;  // a slot works with it
 };
 
 namespace tenon::session {

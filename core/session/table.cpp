@@ -155,6 +155,24 @@ void program_release(void*, tenon_program_t* program) {
 
 // ---- Runs ----
 
+// The body of a slot of a binding, alone with it: a second thread is told so.
+template <typename F>
+tenon_code_t bound(tenon_binding_t* binding, F&& body) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE(binding, "binding");
+    if (binding->in_use.exchange(true, std::memory_order_acquire)) {
+      return error(TENON_FAILED_PRECONDITION, "T0622",
+                   "the binding is in use by another thread; give each thread one of its own, or "
+                   "use tenon_host_call_t, which any thread may at any time");
+    }
+    struct Leave {
+      ~Leave() { in_use.store(false, std::memory_order_release); }
+      std::atomic<bool>& in_use;
+    } const leave{binding->in_use};
+    return body(*binding->binding);
+  });
+}
+
 tenon_code_t binding_create(void*, tenon_program_t* program, tenon_binding_t** out) {
   return slot([&]() -> Status {
     TENON_REQUIRE(program, "program");
@@ -166,60 +184,50 @@ tenon_code_t binding_create(void*, tenon_program_t* program, tenon_binding_t** o
 
 tenon_code_t bind_input(void*, tenon_binding_t* binding, tenon_str_t name,
                         const tenon_array_t* array) {
-  return slot([&]() -> Status {
-    TENON_REQUIRE(binding, "binding");
+  return bound(binding, [&](Binding& b) -> Status {
     TENON_REQUIRE(array, "array");
     TENON_ASSIGN_OR_RETURN(const tenon_array_t given, prefix_of(array));
-    return binding->binding->bind_input(from_abi_str(name), given);
+    return b.bind_input(from_abi_str(name), given);
   });
 }
 
 tenon_code_t bind_size(void*, tenon_binding_t* binding, tenon_str_t name, int64_t value) {
-  return slot([&]() -> Status {
-    TENON_REQUIRE(binding, "binding");
-    return binding->binding->bind_size(from_abi_str(name), value);
-  });
+  return bound(binding,
+               [&](Binding& b) -> Status { return b.bind_size(from_abi_str(name), value); });
 }
 
 tenon_code_t run(void*, tenon_binding_t* binding) {
-  return slot([&]() -> Status {
-    TENON_REQUIRE(binding, "binding");
-    return binding->binding->run();
-  });
+  return bound(binding, [&](Binding& b) -> Status { return b.run(); });
 }
 
 tenon_code_t output(void*, tenon_binding_t* binding, tenon_str_t name, tenon_array_t* out) {
-  return slot([&]() -> Status {
-    TENON_REQUIRE(binding, "binding");
+  return bound(binding, [&](Binding& b) -> Status {
     TENON_REQUIRE(out, "out_array");
     tenon_array_t array{};
-    TENON_RETURN_IF_ERROR(binding->binding->output(from_abi_str(name), &array));
+    TENON_RETURN_IF_ERROR(b.output(from_abi_str(name), &array));
     return give_record(out, array);
   });
 }
 
 tenon_code_t run_info(void*, tenon_binding_t* binding, tenon_run_info_t* out) {
-  return slot([&]() -> Status {
-    TENON_REQUIRE(binding, "binding");
+  return bound(binding, [&](Binding& b) -> Status {
     TENON_REQUIRE(out, "out_info");
-    return give_record(out, binding->binding->run_info());
+    return give_record(out, b.run_info());
   });
 }
 
 tenon_code_t profile_enable(void*, tenon_binding_t* binding, uint32_t on) {
-  return slot([&]() -> Status {
-    TENON_REQUIRE(binding, "binding");
-    binding->binding->enable_profile(on != 0);
+  return bound(binding, [&](Binding& b) -> Status {
+    b.enable_profile(on != 0);
     return {};
   });
 }
 
 tenon_code_t profile_write(void*, tenon_binding_t* binding, uint32_t format,
                            const tenon_sink_t* sink) {
-  return slot([&]() -> Status {
-    TENON_REQUIRE(binding, "binding");
+  return bound(binding, [&](Binding& b) -> Status {
     TENON_REQUIRE(sink, "sink");
-    const runtime::Trace& trace = binding->binding->trace();
+    const runtime::Trace& trace = b.trace();
     if (format == TENON_PROFILE_PERFETTO) return trace.write_perfetto(*sink);
     if (format == TENON_PROFILE_TABLE) return trace.write_table(*sink);
     return error(TENON_INVALID_ARGUMENT, "T0508",

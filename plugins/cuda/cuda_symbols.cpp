@@ -2,18 +2,18 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 
 #include "tenon/cpp/library.hpp"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/process_guard.hpp"
+#include "tenon/stream/device_files.h"
 
 namespace tenon::cuda {
 namespace {
 
 constexpr const char* kLibrary = "libcuda.so.1";
-constexpr const char* kControl = "/dev/nvidiactl";
+constexpr std::string_view kControl = "nvidiactl";
 constexpr int kOldest = 11000;  // PTX 7.0, the first with sm_80
 
 std::string release(int version) {
@@ -42,18 +42,19 @@ std::string why_not_there() {
 
 // WSL 2 and Jetson reach the GPU through device files of other names.
 bool has_other_device_files() {
-  return access("/dev/dxg", F_OK) == 0 || access("/dev/nvmap", F_OK) == 0;
+  return stream::exists(stream::device_file("dxg")) || stream::exists(stream::device_file("nvmap"));
 }
 
 // What the device files say about a driver that does not start; empty: nothing.
 std::string fault_of_device_files() {
   if (has_other_device_files()) return "";
-  if (access(kControl, F_OK) != 0)
-    return cat("the driver's library is here, but the device files are not (", kControl,
+  const std::string control = stream::device_file(kControl);
+  if (!stream::exists(control))
+    return cat("the driver's library is here, but the device files are not (", control,
                "): no GPU, its kernel module is not loaded (modprobe nvidia), or the container was "
                "started without it. ");
-  if (access(kControl, R_OK | W_OK) != 0 && errno == EACCES)
-    return cat("this user may not open ", kControl,
+  if (stream::is_closed(control))
+    return cat("this user may not open ", control,
                "; add the user to the group that owns it (often video). ");
   return "";
 }
@@ -132,6 +133,13 @@ const Driver* driver(std::string* why) {
 
 Status check(const Driver& d, CUresult result, std::string_view doing) {
   if (result == kSuccess) return {};
+  if (result == kLaunchTimeout)
+    return fail(
+        TENON_DEVICE_LOST,
+        cat("cuda: ", doing,
+            ": a kernel ran longer than the driver allows on a GPU that also has a display; "
+            "use a GPU without one, or smaller batches. ",
+            error_text(d, result)));
   return fail(result == kOutOfMemory ? TENON_RESOURCE_EXHAUSTED
               : is_lost(result)      ? TENON_DEVICE_LOST
                                      : TENON_INTERNAL,

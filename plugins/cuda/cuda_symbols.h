@@ -48,6 +48,8 @@ enum : CUresult {
   kUnknown = 999,
 };
 enum : int {
+  kAttributeMaxThreads = 1,
+  kAttributeMaxShared = 8,
   kAttributeComputeMode = 20,
   kAttributeMajor = 75,
   kAttributeMinor = 76,

@@ -27,6 +27,7 @@ constexpr Architecture kArchitectures[] = {
 
 const Architecture* architecture(std::string_view target) {
   if (target.starts_with(kPrefix)) target.remove_prefix(kPrefix.size());
+  target = stream::without_limits(target);
   for (const Architecture& a : kArchitectures) {
     if (a.name == target) return &a;
   }
@@ -42,13 +43,15 @@ struct Found : stream::FoundDevice {
 
 Status look_at(const Driver& d, int ordinal, Found* out) {
   TENON_TRY(check(d, d.device_get(&out->id, ordinal), "finding a device"));
-  int major = 0, minor = 0, pools = 0, mode = 0;
+  int major = 0, minor = 0, pools = 0, mode = 0, threads = 0, shared = 0;
   const auto ask = [&](int which, int* value) {
     return check(d, d.device_attribute(value, which, out->id), "asking for a device's properties");
   };
   TENON_TRY(ask(kAttributeMajor, &major));
   TENON_TRY(ask(kAttributeMinor, &minor));
   TENON_TRY(ask(kAttributeComputeMode, &mode));
+  TENON_TRY(ask(kAttributeMaxThreads, &threads));
+  TENON_TRY(ask(kAttributeMaxShared, &shared));
   if (d.has_pools()) TENON_TRY(ask(kAttributeMemoryPools, &pools));
   char name[128] = "";
   TENON_TRY(check(d, d.device_name(name, sizeof name - 1, out->id), "asking for a device's name"));
@@ -67,6 +70,9 @@ Status look_at(const Driver& d, int ordinal, Found* out) {
                              : a.capability <= out->capability;
     if (runs) out->target = cat(kPrefix, a.name);
   }
+  if (!out->target.empty())
+    out->target += stream::limits_text(
+        {static_cast<uint32_t>(threads), static_cast<uint32_t>(shared)}, kLimits);
   return {};
 }
 
@@ -128,6 +134,8 @@ Status full_target(std::string_view text, std::string* out) {
 bool runs_on(std::string_view made_for, std::string_view device) {
   const Architecture *a = architecture(made_for), *b = architecture(device);
   if (a == nullptr || b == nullptr) return false;
+  if (!stream::fits(stream::limits_of(made_for, kLimits), stream::limits_of(device, kLimits)))
+    return false;
   return a == b || (!a->only && a->capability <= b->capability);
 }
 

@@ -9,6 +9,7 @@
 #include "tenon/abi/compile.h"
 #include "tenon/abi/device.h"
 #include "tenon/abi/exchange.h"
+#include "tenon/stream/group_limits.h"
 
 namespace tenon::cuda {
 
@@ -16,6 +17,9 @@ namespace tenon::cuda {
 // except for those with a letter, "sm_90a", which run on their own alone.
 // The text of a target in full: also "sm_90" is one. INVALID_ARGUMENT for what is none.
 Status full_target(std::string_view text, std::string* out);
+// What each architecture allows kernels that ask for nothing. A device may allow less, and says so
+// in its target.
+constexpr stream::GroupLimits kLimits = {1024, 48 << 10};
 // Whether code for one target runs on a device of another.
 bool runs_on(std::string_view made_for, std::string_view device);
 

@@ -10,26 +10,27 @@ namespace {
 
 namespace kg = kernelgen;
 
-constexpr uint32_t kGroup = 256;
-
 class Cuda final : public stream::ToolchainDevice {
  public:
   Cuda() : stream::ToolchainDevice(kDeviceTable, TENON_DIALECT_CUDA_CPP) {}
 
   std::string_view name() const override { return "cuda"; }
   kg::DeviceRates rates() const override { return {1000, 10000, 5000}; }
-  kg::Target target(std::string_view) const override { return kg::Target::cuda(kGroup); }
+  kg::Target target(std::string_view text) const override {
+    return stream::within(kg::Target::cuda(), stream::limits_of(text, kLimits));
+  }
 
   bool runs(std::string_view made_for, std::string_view device) const override {
     return runs_on(made_for, device);
   }
 
-  Status load(tenon_device_t* d, const kg::DeviceProgram& program, std::string_view binary,
-              std::string_view, std::unique_ptr<kg::LoadedText>* out) const override {
+  Status load(tenon_device_t* d, const kg::DeviceProgram& program,
+              std::span<const std::string_view> binaries, std::string_view,
+              std::unique_ptr<kg::LoadedText>* out) const override {
     auto& runtime = static_cast<Runtime&>(*stream::device_of(d)->runtime);
     const stream::Current current(runtime);
     TENON_TRY(current.status());
-    return runtime.load(std::string(binary), program, out);
+    return runtime.load(binaries, program, out);
   }
 
  private:

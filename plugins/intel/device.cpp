@@ -52,6 +52,12 @@ Status look_at(const Driver& d, ze_driver_handle_t driver, ze_device_handle_t de
   found.place = {driver, device, p.timerResolution, p.timestampValidBits};
   found.description = cat(name, ", ", a->name);
   TENON_TRY(full_target(a->name, &found.target));
+  ze_device_compute_properties_t groups = {};
+  groups.stype = ZE_STRUCTURE_TYPE_DEVICE_COMPUTE_PROPERTIES;
+  TENON_TRY(
+      check(d.zeDeviceGetComputeProperties(device, &groups), "asking for the size of groups"));
+  found.target +=
+      stream::limits_text({groups.maxTotalGroupSize, groups.maxSharedLocalMemory}, a->limits);
   TENON_TRY(memory_of(d, device, &found.memory_bytes));
   out->push_back(std::move(found));
   return {};

@@ -11,7 +11,7 @@ namespace {
 
 namespace kg = kernelgen;
 
-constexpr uint32_t kGroup = 256, kSubGroup = 16;
+constexpr uint32_t kSubGroup = 16;
 
 class Intel final : public stream::TextDevice {
  public:
@@ -21,15 +21,16 @@ class Intel final : public stream::TextDevice {
   kg::DeviceRates rates() const override { return {500, 5000, 8000}; }
   kg::Target target(std::string_view text) const override {
     const Architecture* a = architecture(text);
-    kg::Target out = kg::Target::opencl(a != nullptr && a->fp64, kGroup);
+    kg::Target out = kg::Target::opencl(a != nullptr && a->fp64);
     out.warp = kSubGroup;
-    return out;
+    return stream::within(out, limits(text));
   }
   std::string_view compiler() const override { return compiler_identity(); }
 
   bool runs(std::string_view made_for, std::string_view device) const override {
     const Architecture* a = architecture(made_for);
-    return a != nullptr && a == architecture(device);
+    return a != nullptr && a == architecture(device) &&
+           stream::fits(limits(made_for), limits(device));
   }
 
   Status compile(std::string_view target, std::string_view text,
@@ -40,9 +41,10 @@ class Intel final : public stream::TextDevice {
                           kg::intel_sub_groups(kSubGroup) + std::string(text), out_binary);
   }
 
-  Status load(tenon_device_t* d, const kg::DeviceProgram& program, std::string_view binary,
-              std::string_view, std::unique_ptr<kg::LoadedText>* out) const override {
-    return static_cast<Runtime&>(*stream::device_of(d)->runtime).load(binary, program, out);
+  Status load(tenon_device_t* d, const kg::DeviceProgram& program,
+              std::span<const std::string_view> binaries, std::string_view,
+              std::unique_ptr<kg::LoadedText>* out) const override {
+    return static_cast<Runtime&>(*stream::device_of(d)->runtime).load(binaries[0], program, out);
   }
 };
 

@@ -6,8 +6,12 @@ namespace tenon::intel {
 namespace {
 
 constexpr std::string_view kPrefix = "intel ";
-constexpr Architecture kArchitectures[] = {
-    {"tgllp", false}, {"dg1", false}, {"adl-p", false}, {"dg2", false}, {"pvc", true}};
+constexpr stream::GroupLimits kXeLp = {512, 64 << 10}, kLater = {1024, 64 << 10};
+constexpr Architecture kArchitectures[] = {{"tgllp", false, kXeLp},
+                                           {"dg1", false, kXeLp},
+                                           {"adl-p", false, kXeLp},
+                                           {"dg2", false, kLater},
+                                           {"pvc", true, kLater}};
 
 // PCI devices from first to last.
 struct Range {
@@ -23,6 +27,7 @@ constexpr Range kRanges[] = {{0x9a40, 0x9af8, "tgllp"}, {0x4905, 0x4909, "dg1"},
 
 const Architecture* architecture(std::string_view target) {
   if (target.starts_with(kPrefix)) target.remove_prefix(kPrefix.size());
+  target = stream::without_limits(target);
   for (const Architecture& a : kArchitectures) {
     if (a.name == target) return &a;
   }
@@ -34,6 +39,11 @@ const Architecture* architecture_of_device(uint32_t pci_device) {
     if (pci_device >= r.first && pci_device <= r.last) return architecture(r.architecture);
   }
   return nullptr;
+}
+
+stream::GroupLimits limits(std::string_view target) {
+  const Architecture* a = architecture(target);
+  return stream::limits_of(target, a == nullptr ? kXeLp : a->limits);
 }
 
 std::string architecture_names() {

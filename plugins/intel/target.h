@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "tenon/cpp/status.hpp"
+#include "tenon/stream/group_limits.h"
 
 namespace tenon::intel {
 
@@ -14,12 +15,15 @@ namespace tenon::intel {
 struct Architecture {
   std::string_view name;  // as ocloc calls it
   bool fp64 = false;      // the rest refuse the word `double`
+  stream::GroupLimits limits;
 };
 
 // Of a target or a mere name; null for what is none.
 const Architecture* architecture(std::string_view target);
 // Of a GPU by its PCI device; null for one that code is not made for.
 const Architecture* architecture_of_device(uint32_t pci_device);
+// Those of its architecture, or less if the target says so.
+stream::GroupLimits limits(std::string_view target);
 // "tgllp, dg1, ..."
 std::string architecture_names();
 // The text of a target in full: also "dg2" is one. INVALID_ARGUMENT for what is none.

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "tenon/cpp/library.hpp"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/process_guard.hpp"
+#include "tenon/stream/device_files.h"
 
 namespace tenon::intel {
 namespace {
@@ -58,7 +58,7 @@ std::string why_not_there() {
 std::vector<std::string> render_files() {
   std::vector<std::string> out;
   std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/dri", none)) {
+  for (const auto& entry : std::filesystem::directory_iterator(stream::device_file("dri"), none)) {
     if (entry.path().filename().string().starts_with("renderD")) out.push_back(entry.path());
   }
   return out;
@@ -68,15 +68,12 @@ std::string why_not_initialised(ze_result_t result) {
   const std::string error = error_text(result);
   const std::vector<std::string> files = render_files();
   if (files.empty())
-    return cat(
-        "Level Zero's loader is here, but no GPU under /dev/dri (renderD*): its kernel "
-        "module is not loaded (modprobe i915), or the container was started without it "
-        "(docker: --device=/dev/dri). ",
-        error);
-  const auto closed = [](const std::string& file) {
-    return access(file.c_str(), R_OK | W_OK) != 0 && errno == EACCES;
-  };
-  if (std::all_of(files.begin(), files.end(), closed))
+    return cat("Level Zero's loader is here, but no GPU under ", stream::device_file("dri"),
+               " (renderD*): its kernel "
+               "module is not loaded (modprobe i915), or the container was started without it "
+               "(docker: --device=/dev/dri). ",
+               error);
+  if (std::all_of(files.begin(), files.end(), stream::is_closed))
     return cat("this user may not open ", files[0],
                "; add the user to the group render, and log in "
                "again. ",
@@ -92,15 +89,16 @@ std::string why_not_initialised(ze_result_t result) {
 // Drivers take their time where there is no GPU, and some crash. So nothing is opened unless there
 // is a device file of a GPU (also that of WSL), or a driver that the user names.
 bool may_have_gpu() {
-  return access("/dev/dri", F_OK) == 0 || access("/dev/dxg", F_OK) == 0 ||
+  return stream::exists(stream::device_file("dri")) || stream::exists(stream::device_file("dxg")) ||
          std::getenv("ZE_ENABLE_ALT_DRIVERS") != nullptr;
 }
 
 std::string load(Driver* d) {
   const ProcessGuard guard;  // drivers start threads when they are initialised
   if (!may_have_gpu())
-    return "there is no /dev/dri: this machine has no GPU whose kernel module is loaded, or the "
-           "container was started without it (docker: --device=/dev/dri)";
+    return cat("there is no ", stream::device_file("dri"),
+               ": this machine has no GPU whose kernel module is loaded, or the container was "
+               "started without it (docker: --device=/dev/dri)");
   const OpenedLibrary library = open_library({kLibrary});
   if (library.handle == nullptr) return library.missing ? why_not_there() : library.why;
 #define TENON_ZE_REQUIRE(function)                             \

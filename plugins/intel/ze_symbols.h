@@ -18,6 +18,7 @@ namespace tenon::intel {
   X(zeDeviceGet)                             \
   X(zeDeviceGetProperties)                   \
   X(zeDeviceGetMemoryProperties)             \
+  X(zeDeviceGetComputeProperties)            \
   X(zeContextCreate)                         \
   X(zeContextDestroy)                        \
   X(zeCommandListCreateImmediate)            \

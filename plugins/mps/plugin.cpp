@@ -3,6 +3,7 @@
 // compiles.
 #include "tenon/cpp/plugin.hpp"
 
+#include "tenon/stream/group_limits.h"
 #include "tenon/stream/queue.h"
 #include "tenon/stream/text_device.h"
 
@@ -14,7 +15,7 @@ namespace kg = kernelgen;
 constexpr std::string_view kPrefix = "mps ";
 // Versions of Metal's language. Shuffles of 32 lanes came with the first.
 constexpr std::string_view kVersions[] = {"metal2.4", "metal3.0", "metal3.1", "metal3.2"};
-constexpr uint32_t kGroup = 256;
+constexpr stream::GroupLimits kLimits = {1024, 32 << 10};  // of every GPU since the A11
 
 Status no_device() {
   return fail(
@@ -39,6 +40,7 @@ const tenon_device_api_t kDeviceTable =
 
 bool version(std::string_view target) {
   if (target.starts_with(kPrefix)) target.remove_prefix(kPrefix.size());
+  target = stream::without_limits(target);
   for (std::string_view v : kVersions) {
     if (v == target) return true;
   }
@@ -51,7 +53,9 @@ class Mps final : public stream::TextDevice {
 
   std::string_view name() const override { return "mps"; }
   kg::DeviceRates rates() const override { return {200, 2000, 10000}; }
-  kg::Target target(std::string_view) const override { return kg::Target::metal(kGroup); }
+  kg::Target target(std::string_view text) const override {
+    return stream::within(kg::Target::metal(), stream::limits_of(text, kLimits));
+  }
 
   // Metal compiles text when it is loaded. What it would refuse is refused here.
   Status compile(std::string_view target, std::string_view text,
@@ -68,8 +72,8 @@ class Mps final : public stream::TextDevice {
     out_binary->assign(text);
     return {};
   }
-  Status load(tenon_device_t*, const kg::DeviceProgram&, std::string_view, std::string_view,
-              std::unique_ptr<kg::LoadedText>*) const override {
+  Status load(tenon_device_t*, const kg::DeviceProgram&, std::span<const std::string_view>,
+              std::string_view, std::unique_ptr<kg::LoadedText>*) const override {
     return no_device();
   }
 };

@@ -25,6 +25,7 @@ constexpr Architecture kArchitectures[] = {
 
 const Architecture* architecture(std::string_view target) {
   if (target.starts_with(kPrefix)) target.remove_prefix(kPrefix.size());
+  target = stream::without_limits(target);
   for (const Architecture& a : kArchitectures) {
     if (a.name == target) return &a;
   }
@@ -66,7 +67,16 @@ Status look_at(const Driver& d, int ordinal, Found* out) {
   TENON_TRY(check(d, d.properties(record.data(), ordinal), "asking for a device's properties"));
   out->memory_bytes = bytes;
   out->architecture = architecture_in(record);
-  if (const Architecture* a = architecture(out->architecture)) out->target = cat(kPrefix, a->name);
+  int threads = 0, shared = 0;
+  TENON_TRY(check(d, d.device_attribute(&threads, kAttributeMaxThreads, ordinal),
+                  "asking for a device's properties"));
+  TENON_TRY(check(d, d.device_attribute(&shared, kAttributeMaxShared, ordinal),
+                  "asking for a device's properties"));
+  if (const Architecture* a = architecture(out->architecture))
+    out->target =
+        cat(kPrefix, a->name,
+            stream::limits_text({static_cast<uint32_t>(threads), static_cast<uint32_t>(shared)},
+                                kLimits));
   out->description = cat(name[0] == '\0' ? "AMD GPU" : name, ", ", out->architecture);
   return {};
 }

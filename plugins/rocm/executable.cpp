@@ -9,8 +9,6 @@ namespace {
 
 namespace kg = kernelgen;
 
-constexpr uint32_t kGroup = 256;
-
 class Rocm final : public stream::ToolchainDevice {
  public:
   Rocm() : stream::ToolchainDevice(kDeviceTable, TENON_DIALECT_HIP_CPP) {}
@@ -18,20 +16,22 @@ class Rocm final : public stream::ToolchainDevice {
   std::string_view name() const override { return "rocm"; }
   kg::DeviceRates rates() const override { return {1000, 10000, 8000}; }
   kg::Target target(std::string_view text) const override {
-    return kg::Target::hip(warp_of(text), kGroup);
+    return stream::within(kg::Target::hip(warp_of(text)), stream::limits_of(text, kLimits));
   }
 
   bool runs(std::string_view made_for, std::string_view device) const override {
     std::string a, b;
-    return rocm::full_target(made_for, &a).ok() && rocm::full_target(device, &b).ok() && a == b;
+    return rocm::full_target(made_for, &a).ok() && rocm::full_target(device, &b).ok() && a == b &&
+           stream::fits(stream::limits_of(made_for, kLimits), stream::limits_of(device, kLimits));
   }
 
-  Status load(tenon_device_t* d, const kg::DeviceProgram& program, std::string_view binary,
-              std::string_view, std::unique_ptr<kg::LoadedText>* out) const override {
+  Status load(tenon_device_t* d, const kg::DeviceProgram& program,
+              std::span<const std::string_view> binaries, std::string_view,
+              std::unique_ptr<kg::LoadedText>* out) const override {
     auto& runtime = static_cast<Runtime&>(*stream::device_of(d)->runtime);
     const stream::Current current(runtime);
     TENON_TRY(current.status());
-    return runtime.load(std::string(binary), program, out);
+    return runtime.load(binaries, program, out);
   }
 
  private:

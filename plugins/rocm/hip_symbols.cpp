@@ -1,18 +1,16 @@
 #include "hip_symbols.h"
 
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstdlib>
 
 #include "tenon/cpp/library.hpp"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/process_guard.hpp"
+#include "tenon/stream/device_files.h"
 
 namespace tenon::rocm {
 namespace {
 
-constexpr const char* kControl = "/dev/kfd";
+constexpr std::string_view kControl = "kfd";
 
 std::string_view text_or(const char* text, std::string_view otherwise) {
   return text == nullptr ? otherwise : std::string_view(text);
@@ -25,9 +23,10 @@ std::string error_text(const Driver& d, hipError_t result) {
 }
 
 std::string why_not_there() {
-  if (access(kControl, F_OK) == 0)
+  const std::string control = stream::device_file(kControl);
+  if (stream::exists(control))
     return cat(
-        "AMD's kernel driver runs on this machine (", kControl,
+        "AMD's kernel driver runs on this machine (", control,
         "), but HIP's library libamdhip64.so is not here: install ROCm's HIP runtime (Debian: "
         "libamdhip64-5), or add its folder to LD_LIBRARY_PATH (often /opt/rocm/lib)");
   return "there is no libamdhip64.so: ROCm is not installed, and this machine has no AMD GPU that "
@@ -36,13 +35,14 @@ std::string why_not_there() {
 
 // What the device files say about a runtime that does not start; empty: nothing.
 std::string fault_of_device_files() {
-  if (access(kControl, F_OK) != 0)
+  const std::string control = stream::device_file(kControl);
+  if (!stream::exists(control))
     return cat(
-        "HIP's library is here, but ", kControl,
+        "HIP's library is here, but ", control,
         " is not: no GPU, its kernel module is not loaded (modprobe amdgpu), or the container "
         "was started without it (docker: --device=/dev/kfd --device=/dev/dri). ");
-  if (access(kControl, R_OK | W_OK) != 0 && errno == EACCES)
-    return cat("this user may not open ", kControl,
+  if (stream::is_closed(control))
+    return cat("this user may not open ", control,
                "; add the user to the groups render and video, and log in again. ");
   return "";
 }

@@ -37,6 +37,7 @@ enum : hipError_t {
   kUnknown = 999,
 };
 constexpr int kPointerDeviceOrdinal = 9;
+constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74;
 
 // X(name here, symbol, result, parameters)
 #define TENON_HIP_FUNCTIONS(X)                                                                     \
@@ -47,6 +48,7 @@ constexpr int kPointerDeviceOrdinal = 9;
   X(device_count, hipGetDeviceCount, hipError_t, (int*))                                           \
   X(device_name, hipDeviceGetName, hipError_t, (char*, int, hipDevice_t))                          \
   X(device_memory, hipDeviceTotalMem, hipError_t, (size_t*, hipDevice_t))                          \
+  X(device_attribute, hipDeviceGetAttribute, hipError_t, (int*, int, hipDevice_t))                 \
   X(device_current, hipGetDevice, hipError_t, (int*))                                              \
   X(device_make_current, hipSetDevice, hipError_t, (int))                                          \
   X(stream_create, hipStreamCreateWithFlags, hipError_t, (hipStream_t*, unsigned))                 \

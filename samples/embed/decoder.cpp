@@ -21,6 +21,14 @@ void stop_if(tenon::Status status, const char* what) {
   std::exit(1);
 }
 
+// The host's messages go where the server's own do. Called from any thread, also at once from
+// several; it must not call Tenon.
+void log_line(void*, uint32_t level, tenon_str_t component, tenon_str_t text) {
+  const std::string line = tenon::cat("server: ", level <= TENON_LOG_WARN ? "! " : "",
+                                      tenon::view(component), ": ", tenon::view(text), "\n");
+  std::fputs(line.c_str(), stdout);
+}
+
 // Numbers that look random and are the same everywhere.
 std::vector<float> numbers(size_t count, uint32_t seed, float scale) {
   std::vector<float> out(count);
@@ -119,7 +127,9 @@ int main(int argc, char** argv) {
   tenon::Session session;
   tenon::Model model;
   tenon::Program program;
-  stop_if(session.open(), "open");
+  auto options = tenon::sized<tenon_host_options_t>();
+  options.log = log_line;
+  stop_if(session.open(&options), "open");
   stop_if(session.load(argv[1], &model), "load");
   stop_if(model.compile({.device = device, .no_fallback = true}, &program), "compile");
 

@@ -1,4 +1,5 @@
-/* Runs a model on zeros from C: load, compile, one call, outputs, and what went wrong if it did.
+/* Runs a model on zeros from C: load, compile, one call, outputs, the host's log, and what went
+ * wrong if something did.
  *
  *     run_model MODEL [DEVICE]
  */
@@ -18,6 +19,13 @@ static const tenon_host_call_t* calls;
 static tenon_str_t text(const char* s) {
   const tenon_str_t out = {s, strlen(s)};
   return out;
+}
+
+/* Where the host's messages go. Any thread may be here, so one call writes a whole line. */
+static void log_line(void* self, uint32_t level, tenon_str_t component, tenon_str_t message) {
+  static const char* const names[] = {"error", "warning", "info", "debug"};
+  fprintf((FILE*)self, "[%s] %.*s: %.*s\n", names[level < 3 ? level : 3], (int)component.size,
+          component.data, (int)message.size, message.data);
 }
 
 static int failed(const char* what) {
@@ -77,8 +85,11 @@ int main(int argc, char** argv) {
   tenon_program_t* program = NULL;
   tenon_model_info_t info = {sizeof info, 0};
   tenon_session_options_t options = {sizeof options, 0};
+  tenon_host_options_t start = {sizeof start, 0};
+  start.log_self = stdout;
+  start.log = log_line;
   if (argc < 2) return fprintf(stderr, "usage: run_model MODEL [DEVICE]\n"), 2;
-  if (tenon_host_open(TENON_ABI_VERSION, NULL, &host) != TENON_OK ||
+  if (tenon_host_open(TENON_ABI_VERSION, &start, &host) != TENON_OK ||
       host->query(host->self, text(TENON_HOST_SESSION_ID), 0, (const void**)&session) != TENON_OK ||
       host->query(host->self, text(TENON_HOST_CALL_ID), 0, (const void**)&calls) != TENON_OK)
     return failed("open");

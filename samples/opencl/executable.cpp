@@ -256,8 +256,10 @@ class OpenCl final : public kg::TextDevice {
     return status;
   }
 
-  Status load(tenon_device_t* d, const kg::DeviceProgram& program, std::string_view binary,
-              std::string_view text, std::unique_ptr<kg::LoadedText>* out) const override {
+  Status load(tenon_device_t* d, const kg::DeviceProgram& program,
+              std::span<const std::string_view> binaries, std::string_view text,
+              std::unique_ptr<kg::LoadedText>* out) const override {
+    const std::string_view binary = binaries[0];
     const Device& device = *device_of(d);
     const Functions& cl = *device.cl;
     const tenon::ProcessGuard guard;

@@ -1,6 +1,8 @@
 // tenon.queue/1: in-order command queues, and fences as timelines in host memory. Work whose waits
 // are reached goes to the driver at once; other work is held until its fences call back. The
 // callback of a marker after the work signals. No thread of our own; the host waits for nothing.
+#include <tenon/cpp/copy.hpp>
+
 #include "submission.h"
 
 namespace opencl_sample {
@@ -171,7 +173,7 @@ Status copy_async(void*, tenon_queue_t* q, const tenon_copy_t* copy,
                   tenon_fence_point_t signal) {
   Queue& queue = *queue_of(q);
   tenon_copy_t own{};
-  TENON_TRY(take_copy(copy, &own));
+  TENON_TRY(tenon::take_copy(copy, &own));
   TENON_TRY(check_copy(own));
   auto work = std::make_shared<Work>(queue.line);
   work->signal = signal;

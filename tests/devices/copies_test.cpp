@@ -255,5 +255,53 @@ TEST(Copies, InputsOfTheNextCallArriveWhileWorkIsHeldBack) {
   IN_A_PROCESS(uploads_do_not_wait);
 }
 
+// The run is cancelled while the first device works. It hears of that when p is there; of the
+// second device, when its work has ended: by then q and s are still on their way to the host, on a
+// queue of their own. When the run returns, nothing is copied any more.
+void cancelled_before_downloads() {
+  setenv("TENON_SIM_OPS", "0/add,1/mul", 1);
+  Case c(R"(tenon.tir 1
+graph @g(%x: f32[16384], %z: f32[16384]) -> (p: f32[16384], q: f32[16384], s: f32[16384]) {
+  %p = add(%x, %z) : f32[16384]
+  %q = mul(%p, %z) : f32[16384]
+  %s = mul(%p, %x) : f32[16384]
+  yield %p, %q, %s
+}
+)",
+         {"x", "z"}, {"p", "q", "s"}, kElements);
+  Program program;
+  Binding binding;
+  ASSERT_TRUE(c.compile("sim,sim:1", &program).ok()) << failure_text();
+  ASSERT_TRUE(program.bind(&binding).ok());
+  ASSERT_TRUE(c.run(&binding).ok()) << failure_text();
+  setenv("TENON_SIM_LATENCY", "launch=150000-150000,copy=50000-50000", 1);
+  const uint64_t launches = counts(0).launches;
+  Operation operation;
+  ASSERT_TRUE(operation.open().ok());
+  std::thread canceller([&] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (counts(0).launches == launches && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    operation.cancel();
+  });
+  const Status status = operation.run([&] { return c.run(&binding); });
+  const uint64_t copies = counts(0).copies + counts(1).copies;
+  canceller.join();
+  EXPECT_EQ(status.code(), TENON_CANCELLED);
+  std::this_thread::sleep_for(std::chrono::milliseconds(120));
+  EXPECT_EQ(counts(0).copies + counts(1).copies, copies);
+  unsetenv("TENON_SIM_LATENCY");
+  ASSERT_TRUE(c.run(&binding).ok()) << failure_text();
+  c.expect_right(&binding);
+  binding = Binding();
+  program = Program();
+  for (uint32_t d = 0; d < 2; ++d)
+    EXPECT_EQ(counts(d).buffers + counts(d).queues + counts(d).fences, 0u) << d;
+  end_process();
+}
+TEST(Copies, ACancelledRunLeavesNothingInUse) {
+  IN_A_PROCESS(cancelled_before_downloads);
+}
+
 }  // namespace
 }  // namespace tenon::devices_test

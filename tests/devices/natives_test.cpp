@@ -255,6 +255,49 @@ TEST(NativeFaults, AFailedCopy) {
 TEST(NativeFaults, ALostDevice) {
   IN_A_PROCESS([] { with_a_fault("lost=2", "T0611"); });
 }
+// The device is lost in a call that uses memory of another library: the error has its code, and the
+// library gets its memory back once.
+void lost_with_adopted_memory() {
+  Session session;
+  Program program;
+  ASSERT_TRUE(compile(session, kModel, "sim", &program).ok()) << failure_text();
+  const std::vector<float> values(64, 1);
+  Tensor owner, x;
+  tenon_native_memory_t memory{};
+  ASSERT_TRUE(Tensor::copy(ArrayView::of(values, {64}), &owner, "sim").ok());
+  ASSERT_TRUE(owner.native("sim", "sim.handle", &memory).ok()) << failure_text();
+  auto array = sized<tenon_array_t>();
+  array.dtype = TENON_F32;
+  array.rank = 1;
+  array.dims = kDims;
+  int released = 0;
+  const auto& calls = *context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
+  ASSERT_EQ(calls.tensor_adopt(
+                calls.self, &array, str("sim"), &memory, &released,
+                [](void* self) { ++*static_cast<int*>(self); }, x.out()),
+            TENON_OK)
+      << failure_text();
+  setenv("TENON_SIM_FAULTS", "lost=1", 1);
+  {
+    const std::vector<Input> inputs = {Input(x)};
+    std::vector<Output> out(1);
+    const Status status = program.call(inputs, out);
+    EXPECT_EQ(status.code(), TENON_DEVICE_LOST);
+    fails(status, "T0611");
+    fails(program.call(inputs, out), "T0611");
+  }
+  unsetenv("TENON_SIM_FAULTS");
+  EXPECT_EQ(released, 0);
+  x = Tensor();
+  EXPECT_EQ(released, 1);
+  owner = Tensor();
+  program = Program();
+  EXPECT_EQ(released, 1);
+  end_process();
+}
+TEST(NativeFaults, ALostDeviceWithAdoptedMemory) {
+  IN_A_PROCESS(lost_with_adopted_memory);
+}
 TEST(NativeFaults, AStreamThatStandsStill) {
   IN_A_PROCESS([] { with_a_fault("stall=2", "T0618"); });
 }

@@ -63,16 +63,24 @@ class Tools:
 
 
 def codes(package, target):
-    """(binary, text) of each part of a package: the sizes of target and binary, both, then the text."""
+    """(binary, text) of each binary of a package: the size of the target, the number of binaries, their sizes, then
+    the target, the binaries and the text of all. cuda and rocm have a binary for each kernel."""
     name, at = target.encode(), -1
     found = []
     while (at := package.find(struct.pack("<Q", len(name)), at + 1)) >= 0:
-        begin = at + 16 + len(name)
-        size = struct.unpack_from("<Q", package, at + 8)[0] if at + 16 <= len(package) else 0
-        if package[at + 16:begin] != name or size == 0 or begin + size > len(package):
+        count = struct.unpack_from("<Q", package, at + 8)[0] if at + 16 <= len(package) else 0
+        begin = at + 16 + 8 * count
+        if count == 0 or package[begin:begin + len(name)] != name:
             continue
-        text = re.match(rb"[^\0]*\n}\n", package[begin + size:], re.S)
-        found.append((package[begin:begin + size], text.group() if text else b""))
+        begin += len(name)
+        sizes = struct.unpack_from(f"<{count}Q", package, at + 16)
+        end = begin + sum(sizes)
+        if 0 in sizes or end > len(package):
+            continue
+        text = re.match(rb"[^\0]*\n}\n", package[end:], re.S)
+        for size in sizes:
+            found.append((package[begin:begin + size], text.group() if text else b""))
+            begin += size
     return found
 
 

@@ -38,6 +38,12 @@ def one(op, inputs, rank, **attributes):
 XS = ("x", F32, ["a", "b", "c"])
 
 
+def product_of_reshaped():
+    """y = reshape(x, to) w: an input that decides shapes, and one that a device packs."""
+    nodes = [helper.make_node("Reshape", ["x", "to"], ["r"]), helper.make_node("MatMul", ["r", "w"], ["y"])]
+    return model(nodes, [XS, ("to", I64, [2]), ("w", F32, [64, 48])], 2)
+
+
 def many():
     """(name, model, runs as (feeds, y), whether a general program serves new values)"""
     targets = [(2, 12), (12, 2), (4, 6), (6, 4), (3, 8), (8, 3), (1, 24), (24, 1), (-1, 4), (0, -1), (2, 12)]
@@ -119,11 +125,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tenon", default="build/bin/tenon")
     parser.add_argument("--tool", default="build/tests/model_shapes")
-    parser.add_argument("--export", action="store_true", help="write Inputs/by_value.onnx, which by_value_test.cpp reads")
+    parser.add_argument("--export", action="store_true", help="write the models in Inputs, which by_value_test.cpp and stable_test.cpp read")
     parser.add_argument("--devices", default="reference,cpu")
     options = parser.parse_args()
     if options.export:
-        save(one("Reshape", [XS, ("to", I64, [2])], 2), str(pathlib.Path(__file__).with_name("Inputs") / "by_value.onnx"))
+        inputs = pathlib.Path(__file__).with_name("Inputs")
+        save(one("Reshape", [XS, ("to", I64, [2])], 2), str(inputs / "by_value.onnx"))
+        save(product_of_reshaped(), str(inputs / "product_by_value.onnx"))
         return 0
     test = Test(options.tenon)
     for device in options.devices.split(","):

@@ -13,7 +13,7 @@ expect() { grep -q -- "$2" <<<"$1" || { echo "expected '$2' in:"; echo "$1"; exi
 say "install"
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 cp -r "$source/samples/opencl" "$work/opencl"   # a vendor has only a folder
-cp -r "$source/samples/digits" "$source/tests/models" "$work/"
+cp -r "$source/samples/digits" "$source/samples/embed" "$source/tests/models" "$work/"
 
 say "build out of tree"
 cmake -G Ninja -S "$work/opencl" -B "$work/plugin" -DCMAKE_PREFIX_PATH="$work/prefix" \
@@ -71,6 +71,15 @@ say "real models, all nodes, as the cpu has it: digits, residual network, encode
 for model in "$work/digits/digits.onnx" "$work"/models/*.onnx; do
   expect "$("$tenon" run "$model" --device opencl --no-fallback --seed 1 --check cpu 2>&1)" "agrees with cpu"
 done
+
+say "a decoder's cache stays on the device: the tokens and bytes moved of sim"
+cmake -G Ninja -S "$work/embed" -B "$work/programs" -DCMAKE_PREFIX_PATH="$work/prefix" \
+  -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 >"$work/configure.log"
+cmake --build "$work/programs" --target decoder >"$work/build.log" || { tail -40 "$work/build.log"; exit 1; }
+on_sim=$("$work/programs/decoder" "$work/embed/decoder.tir" sim)
+expect "$on_sim" "moved by a step: 32 bytes"
+on_opencl=$("$work/programs/decoder" "$work/embed/decoder.tir" opencl)
+[ "$on_opencl" = "$on_sim" ] || { echo "sim: $on_sim"; echo "opencl: $on_opencl"; exit 1; }
 
 say "random graphs of the kind that fusion goes wrong on, with NaN where nothing is written"
 TENON_LAYERS=poison "$build/tests/random_graphs" --mode fusion --device opencl --seed 9001 --count 20

@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import sys
 import threading
 import weakref
 from typing import Any
@@ -335,6 +336,34 @@ def test_arrays_from_outside_are_constants() -> None:
 
     x = random(3)
     np.testing.assert_allclose(f(x), x * np.asarray(w), rtol=1e-6)
+
+
+def test_large_constants_are_the_bytes_of_python() -> None:
+    from tenon import _host, _native
+
+    def references(data: bytes) -> int:
+        for _ in range(100):  # what the host lets go is dropped between two steps of the interpreter
+            pass
+        return sys.getrefcount(data)
+
+    _host.open()
+    large, small = bytes(range(256)) * 32, bytes(range(16))
+    before = references(large), references(small)
+    trace = _native.Trace("g")
+    values = [trace.constant("u8", [len(data)], data) for data in (large, small)]
+    assert (references(large), references(small)) == (before[0] + 1, before[1])
+    graph = trace.finish(values, ["large", "small"])
+    del trace
+    assert references(large) == before[0] + 1
+    del graph
+    assert (references(large), references(small)) == before
+    trace = _native.Trace("g")
+    with pytest.raises(tenon.UsageError, match="T0306"):
+        trace.constant("u8", [7], large)
+    trace.close()
+    with pytest.raises(tenon.UsageError, match="T0630"):
+        trace.constant("u8", [len(large)], large)
+    assert references(large) == before[0]
 
 
 class Scale:

@@ -782,6 +782,9 @@ TEST_P(RawCallTest, WhatCallersGetWrong) {
   inputs[1].dims = other;
   expect_refused("T0605");
   inputs[1].dims = dims;
+  ins[0].flags = TENON_INPUT_DONATED;  // of an array, whose memory stays the caller's
+  expect_refused("T0616: input 0 has flags 1, an array and no tensor");
+  ins[0].flags = 0;
   outputs[3].array = nullptr;
   expect_refused("T0616");
   outputs[0].size_bytes = 16;

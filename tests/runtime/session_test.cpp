@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cfenv>
 #include <cmath>
 #include <thread>
@@ -104,6 +105,75 @@ TEST_P(SessionTest, RunsFromManyThreads) {
     });
   }
   for (std::thread& t : threads) t.join();
+}
+
+// A binding serves one thread at a time: the second one is told so, and changes nothing.
+TEST_P(SessionTest, ASecondThreadOfABindingIsRefused) {
+  tenon::Program program;
+  ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
+  tenon::Binding b;
+  ASSERT_TRUE(program.bind(&b).ok());
+  bind(&b);
+  ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
+  const auto& api = *tenon::context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
+  // The first thread is inside profile_write as long as its sink waits.
+  struct Meeting {
+    std::atomic<bool> inside = false, leave = false;
+  } meeting;
+  const tenon_sink_t waits = {&meeting, [](void* self, const void*, uint64_t) -> tenon_code_t {
+                                auto& m = *static_cast<Meeting*>(self);
+                                m.inside = true;
+                                while (!m.leave) std::this_thread::yield();
+                                return TENON_OK;
+                              }};
+  std::thread first([&] {
+    EXPECT_EQ(api.profile_write(api.self, b.get(), TENON_PROFILE_TABLE, &waits), TENON_OK);
+  });
+  while (!meeting.inside) std::this_thread::yield();
+  const auto refused = [](tenon::Status status) {
+    EXPECT_EQ(status.code(), TENON_FAILED_PRECONDITION);
+    EXPECT_TRUE(tenon::failure_text().starts_with("T0622")) << tenon::failure_text();
+  };
+  ArrayView out;
+  tenon_run_info_t info{};
+  std::string ignored;
+  const tenon_sink_t sink = tenon::sink_to(&ignored);
+  refused(b.input("x", ArrayView::of(z, {n, 3})));
+  refused(api.bind_size(api.self, b.get(), tenon::str("n"), 7));
+  refused(b.run());
+  refused(b.output("e", &out));
+  refused(b.info(&info));
+  refused(api.profile_enable(api.self, b.get(), 1));
+  refused(api.profile_write(api.self, b.get(), TENON_PROFILE_TABLE, &sink));
+  meeting.leave = true;
+  first.join();
+  expect_right(&b);
+  ASSERT_TRUE(b.run().ok()) << tenon::failure_text();
+  expect_right(&b);
+}
+
+TEST_P(SessionTest, TwoThreadsRunOneBinding) {
+  tenon::Program program;
+  ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
+  tenon::Binding b;
+  ASSERT_TRUE(program.bind(&b).ok());
+  bind(&b);
+  std::atomic<int> ran{0}, wrong{0};
+  const auto work = [&] {
+    for (int i = 0; i < 50; ++i) {
+      if (b.run().ok()) {
+        ++ran;
+      } else if (!tenon::failure_text().starts_with("T0622")) {
+        ++wrong;
+      }
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  EXPECT_GE(ran, 1);
+  EXPECT_EQ(wrong, 0);
+  expect_right(&b);
 }
 
 TEST_P(SessionTest, CompilesOnManyThreadsAtOnce) {

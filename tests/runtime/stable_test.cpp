@@ -40,12 +40,13 @@ struct Values {
   }
   ArrayView x_view() const { return ArrayView::of(x, {kRows, kInner}); }
   ArrayView w_view() const { return ArrayView::of(w, {kInner, kColumns}); }
-  bool fits(const Output& y) const {
+  bool fits(const Output& y) const { return fits(y.as<float>()); }
+  bool fits(std::span<const float> y) const {
     for (int64_t r = 0; r < kRows; ++r) {
       for (int64_t c = 0; c < kColumns; ++c) {
         double sum = 0;
         for (int64_t k = 0; k < kInner; ++k) sum += double{x[r * kInner + k]} * w[k * kColumns + c];
-        if (std::fabs(y.as<float>()[r * kColumns + c] - sum) > 1e-4) return false;
+        if (std::fabs(y[r * kColumns + c] - sum) > 1e-4) return false;
       }
     }
     return true;
@@ -145,6 +146,32 @@ TEST_P(StableTest, ResultsInEachOthersPlace) {
   for (int i = 0; i < 1000; ++i) {
     ASSERT_EQ(p[i], 6);
     ASSERT_EQ(m[i], -5);
+  }
+}
+
+// A binding whose shapes follow from values, with given sizes and an input that is packed.
+TEST_P(StableTest, AGivenSizeWithShapesByValue) {
+  tenon::Model model;
+  ASSERT_TRUE(session.load(TENON_MODELS "/Inputs/product_by_value.onnx", &model).ok())
+      << tenon::failure_text();
+  ASSERT_TRUE(model.compile({.device = GetParam(), .stable_inputs = {2}}, &program).ok())
+      << tenon::failure_text();
+  tenon::Binding binding;
+  ASSERT_TRUE(program.bind(&binding).ok());
+  const auto& api = *tenon::context().query<tenon_host_session_t>(TENON_HOST_SESSION_ID);
+  ASSERT_EQ(api.bind_size(api.self, binding.get(), tenon::str("a"), 2), TENON_OK)
+      << tenon::failure_text();
+  const Values values(1);
+  const std::vector<int64_t> to = {kRows, kInner}, other = {-1, kInner};
+  for (const std::vector<int64_t>& target : {to, to, other}) {  // a new variant, again, another
+    ASSERT_TRUE(binding.input("x", ArrayView::of(values.x, {2, kRows / 2, kInner})).ok());
+    ASSERT_TRUE(binding.input("to", {TENON_I64, {2}, target.data()}).ok());
+    ASSERT_TRUE(binding.input("w", values.w_view()).ok());
+    ASSERT_TRUE(binding.run().ok()) << tenon::failure_text();
+    ArrayView y;
+    ASSERT_TRUE(binding.output("y", &y).ok()) << tenon::failure_text();
+    EXPECT_EQ(y.dims, (std::vector<int64_t>{kRows, kColumns}));
+    EXPECT_TRUE(values.fits(y.as<float>()));
   }
 }
 

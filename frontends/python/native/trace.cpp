@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <deque>
 
 #include "frontends/python/native/host.h"
@@ -40,6 +41,21 @@ nb::tuple type_tuple(uint32_t value, const tenon_type_t& type) {
   nb::list dims;
   for (uint32_t i = 0; i < type.rank; ++i) dims.append(type.dims[i]);
   return nb::make_tuple(value, dtype_name(type.dtype), nb::tuple(dims));
+}
+
+// Smaller constants are copied, which is cheaper than to keep an object.
+constexpr size_t kCopiedBytesMost = 4096;
+
+// Bytes of Python never change, so a graph can use them where they are. The array that they were
+// made of may be written later, so it cannot. kept: a reference, which the blob takes over.
+tenon_code_t blob_of(const tenon_host_graph_t& g, const char* data, uint64_t size_bytes,
+                     nb::object& kept, tenon_blob_t** out) {
+  if (size_bytes <= kCopiedBytesMost ||
+      g.size_bytes <= offsetof(tenon_host_graph_t, blob_foreign))  // of an older host
+    return g.blob_bytes(g.self, data, size_bytes, out);
+  return g.blob_foreign(
+      g.self, data, size_bytes, kept.release().ptr(),
+      [](void* object) { drop_later(static_cast<PyObject*>(object)); }, out);
 }
 
 // Attributes as records, with room for what they borrow.
@@ -187,11 +203,14 @@ uint32_t Trace::constant(const std::string& dtype, const std::vector<int64_t>& d
   if (!splat && bytes.size() != size)
     raise_usage(TENON_INVALID_ARGUMENT, "T0306", "the bytes of a constant do not fit its type.");
   tenon_value_t value = TENON_NONE;
+  nb::object kept = bytes;
+  const char* const data = bytes.c_str();
+  const uint64_t size_bytes = bytes.size();
   ask_graph([&](const tenon_host_graph_t& g) {
     tenon_blob_t* blob = nullptr;
     tenon_code_t code =
-        splat ? g.blob_splat(g.self, bytes.c_str(), static_cast<uint32_t>(element), size, &blob)
-              : g.blob_bytes(g.self, bytes.c_str(), bytes.size(), &blob);
+        splat ? g.blob_splat(g.self, data, static_cast<uint32_t>(element), size, &blob)
+              : blob_of(g, data, size_bytes, kept, &blob);
     if (code != TENON_OK) return code;
     code = g.constant(g.self, at_.graph, &type, blob, &value);
     g.blob_release(g.self, blob);

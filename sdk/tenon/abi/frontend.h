@@ -2,7 +2,7 @@
  * in files. A frontend never opens a file itself: it reads through the source or
  * tenon.host.files/1.
  *
- * Users: frontends/onnx (graphs), frontends/npy (tensors).
+ * Users: frontends/onnx (graphs), frontends/npy (tensors), samples/rpn.
  */
 #ifndef TENON_ABI_FRONTEND_H_
 #define TENON_ABI_FRONTEND_H_

@@ -14,7 +14,8 @@
  * inside a view are borrowed until the graph's next mutation; for a frozen graph, as long as the
  * graph lives.
  *
- * Users: plugins/ops, passes, frontends, plugins/cpu, plugins/sim, samples/opencl.
+ * Users: plugins/ops, passes, frontends, plugins/cpu, plugins/sim, samples/opencl. Of blob_foreign:
+ * frontends/python, sdk/tenon/cpp.
  */
 #ifndef TENON_ABI_GRAPH_H_
 #define TENON_ABI_GRAPH_H_
@@ -26,7 +27,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_GRAPH_ID "tenon.host.graph/1"
-#define TENON_HOST_GRAPH_MINOR 0u
+#define TENON_HOST_GRAPH_MINOR 1u /* 1: blob_foreign */
 
 typedef struct tenon_graph_t tenon_graph_t; /* reference counted */
 typedef uint32_t tenon_value_t;
@@ -323,6 +324,16 @@ typedef struct tenon_host_graph_t {
   /* A 128-bit hash of structure: equal for graphs that differ only in names, locations and symbol
    * names. Constants count by type and digest. */
   tenon_code_t (*graph_hash)(void* self, tenon_graph_t* graph, uint64_t out_hash[2]);
+
+  /* ---- Minor 1 ---- */
+  /* A blob over memory of the caller, which is not copied. Its bytes must stay as they are until
+   * `release` is called with `context`: exactly once, also if this fails, then before it returns.
+   * Else it is called when the last reference is gone, on any thread: graphs, programs and devices
+   * that keep constants where they are hold references. It must not call the host. release may be
+   * null for memory that lives as long as the process. T0301 for a null pointer with a size. Safe.
+   */
+  tenon_code_t (*blob_foreign)(void* self, const void* data, uint64_t size_bytes, void* context,
+                               void (*release)(void* context), tenon_blob_t** out_blob);
 } tenon_host_graph_t;
 
 #ifdef __cplusplus

@@ -57,7 +57,7 @@ typedef struct tenon_host_registry_t {
 } tenon_host_registry_t;
 
 /* ---- tenon.host.threads/1: the one pool ----
- * Users: plugins/cpu, sdk/tools. */
+ * Users: plugins/cpu, plugins/onednn, sdk/tenon/plan, sdk/tools. */
 
 #define TENON_HOST_THREADS_ID "tenon.host.threads/1"
 #define TENON_HOST_THREADS_MINOR 0u

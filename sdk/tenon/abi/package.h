@@ -12,8 +12,8 @@
  *
  * A package holds native code, so loading one is as much a matter of trust as opening a library.
  *
- * Users: sdk/tools (the C table), sdk/tenon/cpp/session.hpp and the tests over it. Unstable until
- * the second edition is closed.
+ * Users: sdk/tools (the C table), frontends/python, sdk/tenon/abi/simple_run.h,
+ * sdk/tenon/cpp/session.hpp and the tests over it. Unstable until the second edition is closed.
  */
 #ifndef TENON_ABI_PACKAGE_H_
 #define TENON_ABI_PACKAGE_H_
@@ -69,7 +69,7 @@ typedef struct tenon_host_package_t {
   tenon_code_t (*load)(void* self, tenon_str_t path, const tenon_package_load_options_t* options,
                        tenon_program_t** out_program);
   /* What a package holds, as JSON; checks the whole file and opens no plugin.
-   *   {"schema":1,"format":1,"abi":"0.1","size_bytes",
+   *   {"schema":1,"format":1,"abi":"0.2","size_bytes",
    *    "inputs":[{"name","type","dims":[text]}],"outputs":[...],
    *    "symbols":[{"name","lo","hi","multiple_of"}],
    *    "plugins":[{"name","version","sha256"}],"devices":[{"device","plugin","target"}],

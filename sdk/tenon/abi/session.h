@@ -18,8 +18,8 @@
  * Objects are created with one reference; release() releases it. Failures:
  * tenon_host_t::last_failure.
  *
- * Users: sdk/tools (the C tables), sdk/tenon/cpp/session.hpp and the tests over it. Unstable until
- * Python uses it.
+ * Users: sdk/tools (the C tables), frontends/python, samples/embed, sdk/tenon/cpp/session.hpp and the
+ * tests over it. Unstable until the second edition is closed.
  */
 #ifndef TENON_ABI_SESSION_H_
 #define TENON_ABI_SESSION_H_
@@ -78,7 +78,9 @@ TENON_EXPORT tenon_code_t tenon_host_open(uint32_t abi, const tenon_host_options
 
 typedef struct tenon_model_t tenon_model_t;     /* a loaded graph; immutable; safe */
 typedef struct tenon_program_t tenon_program_t; /* compiled and loaded on devices; safe */
-/* Inputs and outputs for successive runs; one at a time. */
+/* Inputs and outputs for successive runs. For one thread at a time: a slot that is called while
+ * another one runs on the same binding changes nothing and fails with FAILED_PRECONDITION, T0622.
+ * Release it when no slot runs. */
 typedef struct tenon_binding_t tenon_binding_t;
 
 typedef struct tenon_session_options_t {

@@ -13,7 +13,7 @@
  * MODEL.tpk`. What is not here, such as values that stay on a device, streams and cancelling, is in
  * call.h and operation.h, and works with `program` of the same record.
  *
- * Users: samples/embed/run_package.c.
+ * Users: samples/embed/run_package.c, tests/cross/run_arrays.c.
  */
 #ifndef TENON_ABI_SIMPLE_RUN_H_
 #define TENON_ABI_SIMPLE_RUN_H_

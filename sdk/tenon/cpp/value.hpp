@@ -100,6 +100,21 @@ class Blob {
     return graph_api().blob_bytes(graph_api().self, data, size_bytes, &out) == TENON_OK ? Blob(out)
                                                                                         : Blob();
   }
+  // The caller's bytes where they are; `release` gets `context` once, also on failure: see
+  // tenon_host_graph_t::blob_foreign.
+  static Blob foreign(const void* data, uint64_t size_bytes, void* context,
+                      void (*release)(void* context)) {
+    if (graph_api().size_bytes <= offsetof(tenon_host_graph_t, blob_foreign)) {  // an older host
+      Blob copy = bytes(data, size_bytes);
+      if (release != nullptr) release(context);
+      return copy;
+    }
+    tenon_blob_t* out = nullptr;
+    return graph_api().blob_foreign(graph_api().self, data, size_bytes, context, release, &out) ==
+                   TENON_OK
+               ? Blob(out)
+               : Blob();
+  }
   tenon_blob_t* get() const { return blob_; }
   tenon_blob_t* release() { return std::exchange(blob_, nullptr); }
   explicit operator bool() const { return blob_ != nullptr; }

@@ -12,6 +12,7 @@
 #define TENON_STREAM_DRIVER_RUNTIME_H_
 
 #include <memory>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -26,22 +27,22 @@ namespace tenon::stream {
 template <class Driver>
 class DriverRuntime;
 
-// Kernels of a loaded module, by their place in the program, and graphs of their launches. Unloaded
-// when no work uses it.
+// Kernels of a program, by their place in it, each of a module of its own, and graphs of their
+// launches. Unloaded when no work uses it.
 template <class Driver>
 struct DriverModule final : kernelgen::LoadedText, Steady {
   explicit DriverModule(DriverRuntime<Driver>& owner) : runtime(owner) {}
   ~DriverModule() override {
     const Current current(runtime);
     forget();
-    if (module != nullptr) (void)runtime.driver().module_unload(module);
+    for (const auto module : modules) (void)runtime.driver().module_unload(module);
   }
   Status record(std::span<OwnLaunch> launches, GraphRef* out) override {
     return runtime.record(*this, launches, out);
   }
 
   DriverRuntime<Driver>& runtime;
-  typename Driver::Module module = nullptr;
+  std::vector<typename Driver::Module> modules;
   std::vector<typename Driver::Function> functions;
 };
 
@@ -157,16 +158,19 @@ class DriverRuntime : public Runtime {
                  cat("starting ", launch.name));
   }
 
-  // Loads code for the kernels of a program. Current on the calling thread.
-  Status load(const std::string& image, const kernelgen::DeviceProgram& program,
+  // Loads the kernels of a program, an image for each. Current on the calling thread.
+  Status load(std::span<const std::string_view> images, const kernelgen::DeviceProgram& program,
               std::unique_ptr<kernelgen::LoadedText>* out) {
     const ProcessGuard guard;
     auto loaded = std::make_unique<Loaded>(*this);
-    TENON_TRY(load_module(image, &loaded->module));
-    for (const kernelgen::ProgramKernel& kernel : program.kernels) {
+    for (size_t i = 0; i < program.kernels.size(); ++i) {
+      const std::string& entry = program.kernels[i].entry;
+      typename Driver::Module module = nullptr;
+      TENON_TRY(load_module(std::string(images[i]), &module));
+      loaded->modules.push_back(module);
       typename Driver::Function function = nullptr;
-      TENON_TRY(check(d_.module_function(&function, loaded->module, kernel.entry.c_str()),
-                      cat("finding kernel ", kernel.entry)));
+      TENON_TRY(check(d_.module_function(&function, module, entry.c_str()),
+                      cat("finding kernel ", entry)));
       loaded->functions.push_back(function);
     }
     *out = std::move(loaded);

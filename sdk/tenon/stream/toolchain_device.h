@@ -15,6 +15,8 @@ class ToolchainDevice : public TextDevice {
   ToolchainDevice(const tenon_device_api_t& memory, std::string_view dialect)
       : TextDevice(memory), dialect_(dialect) {}
 
+  // Toolchains run in this process, so that starting one for each kernel costs little.
+  bool compiles_each_kernel() const override { return true; }
   // Empty if there is no toolchain for the dialect, which compile then says.
   std::string_view compiler() const override;
   Status compile(std::string_view target, std::string_view text,

@@ -30,6 +30,8 @@ Settings read_settings() {
     if (key == "version") s.version = static_cast<int>(value);
     if (key == "capability") s.capability = static_cast<int>(value);
     if (key == "pools") s.pools = static_cast<int>(value);
+    if (key == "threads") s.threads = static_cast<int>(value);
+    if (key == "shared") s.shared = static_cast<int>(value);
     if (key == "peers") s.peers = static_cast<int>(value);
     if (key == "memory") s.memory = value;
   }
@@ -91,6 +93,8 @@ const char* name_of(int result) {
       return "CUDA_ERROR_NOT_FOUND";
     case kCaptureUnsupported:
       return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+    case kLaunchTimeout:
+      return "CUDA_ERROR_LAUNCH_TIMEOUT";
     case kIllegalAddress:
       return "CUDA_ERROR_ILLEGAL_ADDRESS";
     case kLaunchOutOfResources:

@@ -37,6 +37,7 @@ enum Result : int {
   kNotFound = 500,
   kIllegalAddress = 700,
   kLaunchOutOfResources = 701,
+  kLaunchTimeout = 702,
   kPeerAccessUnsupported = 217,
   kPeerAccessAlreadyEnabled = 704,
   kPeerAccessTooMany = 711,
@@ -52,7 +53,8 @@ constexpr int kMostDevices = 16;
 
 // FAKE_CUDA and its kin, read once.
 struct Settings {
-  int devices = 1, version = 12020, capability = 90, pools = 1, peers = 1;
+  int devices = 1, version = 12020, capability = 90, pools = 1, peers = 1, threads = 1024,
+      shared = 64 << 10;
   uint64_t memory = uint64_t{1} << 30;
   uint64_t fail_at = 0;
   std::string fail_name;

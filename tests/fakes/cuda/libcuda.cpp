@@ -152,7 +152,10 @@ EXPORT cuDeviceTotalMem_v2(size_t* out, int) {
 }
 EXPORT cuDeviceGetAttribute(int* out, int which, int) {
   BEGIN();
-  *out = which == 75    ? settings().capability / 10
+  *out = which == 1     ? settings().threads
+         : which == 8   ? std::min(settings().shared, 48 << 10)  // of a block
+         : which == 81  ? settings().shared                      // of a multiprocessor
+         : which == 75  ? settings().capability / 10
          : which == 76  ? settings().capability % 10
          : which == 115 ? settings().pools
                         : 0;
@@ -562,7 +565,9 @@ EXPORT cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned
   const Kernel* kernel = static_cast<Function*>(handle)->kernel;
   REQUIRE(x > 0 && y == 1 && z == 1 && ty == 1 && tz == 1 && shared == 0 && extra == nullptr,
           kInvalidValue);
-  REQUIRE(tx > 0 && tx <= kernel->max_threads, kInvalidValue);
+  REQUIRE(tx > 0 && tx <= kernel->max_threads && tx <= static_cast<unsigned>(settings().threads),
+          kInvalidValue);
+  REQUIRE(kernel->shared_bytes <= static_cast<unsigned>(settings().shared), kInvalidValue);
   std::vector<unsigned char> values(kernel->parameter_bytes);
   for (size_t i = 0; i < kernel->parameter_offsets.size(); ++i) {
     const uint32_t at = kernel->parameter_offsets[i];

@@ -141,6 +141,9 @@ EXPORT int hipDeviceGetName(char* out, int size, int device) {
 EXPORT int hipDeviceTotalMem(size_t* out, int device) {
   return cuDeviceTotalMem_v2(out, device);
 }
+EXPORT int hipDeviceGetAttribute(int* out, int which, int device) {
+  return cuDeviceGetAttribute(out, which == 56 ? 1 : which == 74 ? 81 : 0, device);
+}
 EXPORT int hipGetDevice(int* out) {
   *out = t_device;
   return World::get().begin_call(__func__);

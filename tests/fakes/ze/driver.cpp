@@ -180,6 +180,14 @@ ze_result_t device_properties(ze_device_handle_t, ze_device_properties_t* out) {
   std::snprintf(out->name, sizeof out->name, "the tests' Intel GPU");
   return begin(__func__);
 }
+ze_result_t device_compute(ze_device_handle_t, ze_device_compute_properties_t* out) {
+  int threads = 0, shared = 0;
+  if (const int code = cuDeviceGetAttribute(&threads, 1, 0); code != 0) return result_of(code);
+  if (const int code = cuDeviceGetAttribute(&shared, 81, 0); code != 0) return result_of(code);
+  out->maxTotalGroupSize = static_cast<uint32_t>(threads);
+  out->maxSharedLocalMemory = static_cast<uint32_t>(shared);
+  return ZE_RESULT_SUCCESS;
+}
 ze_result_t device_memory(ze_device_handle_t, uint32_t* count, ze_device_memory_properties_t* out) {
   *count = 1;
   if (out != nullptr) out->totalSize = settings().memory;
@@ -405,6 +413,7 @@ EXPORT zeGetDeviceProcAddrTable(ze_api_version_t, ze_device_dditable_t* out) {
   out->pfnGet = device_get;
   out->pfnGetProperties = device_properties;
   out->pfnGetMemoryProperties = device_memory;
+  out->pfnGetComputeProperties = device_compute;
   return ZE_RESULT_SUCCESS;
 }
 EXPORT zeGetContextProcAddrTable(ze_api_version_t, ze_context_dditable_t* out) {

@@ -801,7 +801,7 @@ void take_general(BuiltProgram* built, uint32_t k, General general) {
 }
 
 bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target,
-                    std::string* out_text, std::string* why) {
+                    std::string* out_text, std::string* why, std::vector<std::string>* texts) {
   std::vector<std::vector<uint32_t>> buffer_orders, extent_orders;
   for (uint32_t k = begin; k < end; ++k) {
     buffer_orders.emplace_back();
@@ -809,7 +809,7 @@ bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Tar
     structural_hash(built->kernels[k], &buffer_orders.back(), &extent_orders.back());
   }
   Module module;
-  if (!generate(std::span(built->kernels).subspan(begin, end - begin), target, &module, why))
+  if (!generate(std::span(built->kernels).subspan(begin, end - begin), target, &module, why, texts))
     return false;
   for (uint32_t k = begin; k < end; ++k) {
     const Launch& launch = module.launches[k - begin];

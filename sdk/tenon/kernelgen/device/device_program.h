@@ -125,9 +125,10 @@ void take_general(BuiltProgram* built, uint32_t kernel, General general);
 
 // Prints kernels [begin, end) into one text, records their launches in the program, and puts the
 // buffers of their steps in argument order. Threads: different batches may run at once, since each
-// changes only its own kernels.
+// changes only its own kernels. texts: as in generate().
 bool generate_batch(BuiltProgram* built, uint32_t begin, uint32_t end, const Target& target,
-                    std::string* out_text, std::string* why);
+                    std::string* out_text, std::string* why,
+                    std::vector<std::string>* texts = nullptr);
 
 // An explanation for people: stages, schedules and loops of all kernels, in order of steps.
 bool explain_program(BuiltProgram* built, const Target& target, std::string* out, std::string* why);

@@ -26,19 +26,38 @@ std::string entry_name(const Kernel& k, const LoopTree& tree) {
   return s;
 }
 
+int64_t shared_bytes_of(const LoopTree& tree) {
+  int64_t bytes = 0;
+  for (const LoopTree::Shared& s : tree.shared) bytes += s.elements * size_of(s.type);
+  return bytes;
+}
+
 bool to_tree(Kernel& kernel, const Target& target, Schedule* schedule, LoopTree* tree,
              std::string* why) {
   if (!verify(kernel, why)) return false;
-  Prepared prepared = prepare(kernel);
-  if (!schedule_kernel(prepared.kernel, target, schedule, why)) return false;
-  if (!lower(prepared, *schedule, tree, why)) return false;
+  // With groups that are small enough for the memory that they share.
+  for (Target t = target;; t.group /= 2) {
+    *schedule = {};
+    *tree = {};
+    Prepared prepared = prepare(kernel);
+    if (!schedule_kernel(prepared.kernel, t, schedule, why)) return false;
+    if (!lower(prepared, *schedule, tree, why)) return false;
+    const int64_t shared = shared_bytes_of(*tree);
+    if (t.shared_bytes == 0 || shared <= t.shared_bytes) break;
+    if (t.group / 2 < std::max(t.warp, 1u)) {
+      *why = "groups of " + std::to_string(t.group) + " share " + std::to_string(shared) +
+             " bytes, and the device has " + std::to_string(t.shared_bytes);
+      return false;
+    }
+  }
   tree->name = entry_name(kernel, *tree);
   return true;
 }
 
 }  // namespace
 
-bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why) {
+bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why,
+              std::vector<std::string>* texts) {
   Prelude prelude(target);
   std::string bodies;
   std::set<std::string> printed;
@@ -50,6 +69,11 @@ bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std:
     const bool ok = to_tree(k, target, &schedule, &tree, &reason);
     if (ok && printed.insert(tree.name).second) {
       bodies += print(tree, target.dialect, prelude);
+    }
+    if (ok && texts != nullptr) {
+      Prelude own(target);
+      const std::string body = print(tree, target.dialect, own);
+      texts->push_back(own.text() + body);
     }
     if (ok) reason = prelude.why();
     if (!ok || !reason.empty()) {

@@ -49,7 +49,11 @@ struct Module {
 // Prints all kernels into one text. Entries are named `k_<hash>`, so equal kernels of different
 // programs have the same name and text. Equal kernels are printed once. False: `*why` names the
 // kernel that cannot be generated, and the reason.
-bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why);
+//
+// texts: null, or receives a text for each kernel that stands alone, with only what this kernel
+// needs before it. It is the same in every program that has the kernel.
+bool generate(std::span<Kernel> kernels, const Target& target, Module* out, std::string* why,
+              std::vector<std::string>* texts = nullptr);
 
 // Explains one kernel: stages, schedule and loops as text.
 bool explain(Kernel& kernel, const Target& target, std::string* out, std::string* why);

@@ -102,7 +102,7 @@ TextArtifact::~TextArtifact() {
 }
 
 tenon_code_t build_text(const HostTables& host, std::string_view device, tenon_graph_t* graph,
-                        const Target& target, TextArtifact* out) {
+                        const Target& target, TextArtifact* out, bool each_kernel) {
   BuiltProgram built;
   std::string why;
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
@@ -111,7 +111,7 @@ tenon_code_t build_text(const HostTables& host, std::string_view device, tenon_g
   }
   if (const tenon_code_t code = stopped(host, device); code != TENON_OK) return code;
   if (!generate_batch(&built, 0, static_cast<uint32_t>(built.kernels.size()), target, &out->text,
-                      &why)) {
+                      &why, each_kernel ? &out->kernel_texts : nullptr)) {
     return fail(host, TENON_UNIMPLEMENTED, device, why);
   }
   host.graph->retain(host.graph->self, graph);

@@ -39,6 +39,7 @@ struct TextArtifact {
   // What the device's compiler made, or the text itself if the driver compiles at load.
   std::string code;
   std::string text;                                   // for dumps
+  std::vector<std::string> kernel_texts;              // each kernel's alone; only if asked for
   uint32_t kernel_count = 0, kernels_from_cache = 0;  // kernels_from_cache: of kernel_count
   // For dumps of stages and loops, which are made on demand. The graph is retained.
   const tenon_host_graph_t* graphs = nullptr;
@@ -51,9 +52,9 @@ tenon_code_t refuse_options(const HostTables& host, std::string_view device,
                             const tenon_compile_options_t* options);
 
 // Makes everything but `code`. Errors: UNIMPLEMENTED with a reason that begins with `device`;
-// CANCELLED, also if cancellation is only noticed at the end.
+// CANCELLED, also if cancellation is only noticed at the end. each_kernel: makes kernel_texts too.
 tenon_code_t build_text(const HostTables& host, std::string_view device, tenon_graph_t* graph,
-                        const Target& target, TextArtifact* out);
+                        const Target& target, TextArtifact* out, bool each_kernel = false);
 
 // Converts program and code to bytes and back. FAILED_PRECONDITION for bytes that are not such an
 // artifact. *code is a view into bytes.

@@ -54,27 +54,45 @@ Executable* executable_of(tenon_executable_t* e) {
   return reinterpret_cast<Executable*>(e);
 }
 
-// ---- Artifacts: their target, a binary and the text. The digest over all of it (text_device.h)
+// ---- Artifacts: their target, binaries and the text. The digest over all of it (text_device.h)
 // reveals damage ----
 
 struct Code {
-  std::string_view target, binary, text;
+  std::string_view target;
+  std::vector<std::string_view> binaries;
+  std::string_view text;
 };
 
+// Numbers of 64 bits: the bytes of the target, the number of binaries, the bytes of each.
 std::string join(const Code& code) {
-  const uint64_t sizes[] = {code.target.size(), code.binary.size()};
-  std::string body(reinterpret_cast<const char*>(sizes), sizeof sizes);
-  return body.append(code.target).append(code.binary).append(code.text);
+  std::vector<uint64_t> sizes = {code.target.size(), code.binaries.size()};
+  for (std::string_view binary : code.binaries) sizes.push_back(binary.size());
+  std::string body(reinterpret_cast<const char*>(sizes.data()), sizes.size() * sizeof(uint64_t));
+  body.append(code.target);
+  for (std::string_view binary : code.binaries) body.append(binary);
+  return body.append(code.text);
 }
 
 bool split(std::string_view bytes, Code* out) {
-  uint64_t sizes[2];
-  if (bytes.size() < sizeof sizes) return false;
-  std::memcpy(sizes, bytes.data(), sizeof sizes);
-  bytes.remove_prefix(sizeof sizes);
-  if (sizes[0] > bytes.size() || sizes[1] > bytes.size() - sizes[0]) return false;
-  *out = {bytes.substr(0, sizes[0]), bytes.substr(sizes[0], sizes[1]),
-          bytes.substr(sizes[0] + sizes[1])};
+  uint64_t head[2];
+  if (bytes.size() < sizeof head) return false;
+  std::memcpy(head, bytes.data(), sizeof head);
+  bytes.remove_prefix(sizeof head);
+  if (head[1] > bytes.size() / sizeof(uint64_t)) return false;
+  std::vector<uint64_t> sizes(head[1]);
+  if (!sizes.empty()) std::memcpy(sizes.data(), bytes.data(), sizes.size() * sizeof(uint64_t));
+  bytes.remove_prefix(sizes.size() * sizeof(uint64_t));
+  const auto take = [&](uint64_t size, std::string_view* part) {
+    if (size > bytes.size()) return false;
+    *part = bytes.substr(0, size);
+    bytes.remove_prefix(size);
+    return true;
+  };
+  if (!take(head[0], &out->target)) return false;
+  for (uint64_t size : sizes) {
+    if (!take(size, &out->binaries.emplace_back())) return false;
+  }
+  out->text = bytes;
   return true;
 }
 
@@ -83,8 +101,13 @@ Status open_artifact(const TextDevice& device, const void* bytes, uint64_t size_
   TENON_TRY(open_host_tables(context().host, host));
   std::string_view packed;
   TENON_TRY(read_artifact(*host, device.name(), bytes, size_bytes, program, &packed));
-  if (!split(packed, code))
-    return fail(TENON_FAILED_PRECONDITION, cat(device.name(), ": the artifact's code is damaged"));
+  const auto damaged = [&](std::string_view what) {
+    return fail(TENON_FAILED_PRECONDITION, cat(device.name(), ": the artifact's code ", what));
+  };
+  if (!split(packed, code)) return damaged("is damaged");
+  const size_t expected = device.compiles_each_kernel() ? program->kernels.size() : 1;
+  if (!program->kernels.empty() && code->binaries.size() != expected)
+    return damaged("is not that of its kernels");
   return {};
 }
 
@@ -391,6 +414,22 @@ Status TextDevice::cached_binary(std::string_view target, std::string_view text,
   return {};
 }
 
+Status TextDevice::compile_all(std::string_view target, TextArtifact* artifact,
+                               std::vector<std::string>* out_binaries) {
+  const bool each = compiles_each_kernel();
+  const std::span<const std::string> texts =
+      each ? std::span<const std::string>(artifact->kernel_texts) : std::span(&artifact->text, 1);
+  if (artifact->kernel_count == 0) return {};
+  for (const std::string& text : texts) {
+    // A runtime's compiler cannot be interrupted.
+    if (cancelled()) return fail(TENON_CANCELLED, cat(name(), ": stopped"));
+    bool found = false;
+    TENON_TRY(cached_binary(target, text, &out_binaries->emplace_back(), &found));
+    if (found) artifact->kernels_from_cache += each ? 1 : artifact->kernel_count;
+  }
+  return {};
+}
+
 Status TextDevice::properties(tenon_str_t, tenon_compile_properties_t* out) {
   tenon_compile_properties_t made = {};
   // The order of every sum is in the text. A runtime's compiler cannot be interrupted.
@@ -416,20 +455,13 @@ Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph,
   HostTables host;
   TENON_TRY(open_host_tables(context().host, &host));
   TENON_TRY(refuse_options(host, name(), options));
-  // A runtime's compiler cannot be interrupted.
-  const auto stopped = [&] {
-    return cancelled() ? fail(TENON_CANCELLED, cat(name(), ": stopped")) : Status();
-  };
-  TENON_TRY(stopped());
+  if (cancelled()) return fail(TENON_CANCELLED, cat(name(), ": stopped"));
   auto artifact = std::make_unique<TextArtifact>();
-  TENON_TRY(build_text(host, name(), graph, target(view(text)), artifact.get()));
-  std::string binary;
-  bool found = false;
-  TENON_TRY(stopped());
-  if (artifact->kernel_count != 0)
-    TENON_TRY(cached_binary(view(text), artifact->text, &binary, &found));
-  if (found) artifact->kernels_from_cache = artifact->kernel_count;
-  artifact->code = join({view(text), binary, artifact->text});
+  TENON_TRY(
+      build_text(host, name(), graph, target(view(text)), artifact.get(), compiles_each_kernel()));
+  std::vector<std::string> binaries;
+  TENON_TRY(compile_all(view(text), artifact.get(), &binaries));
+  artifact->code = join({view(text), {binaries.begin(), binaries.end()}, artifact->text});
   *out = reinterpret_cast<tenon_artifact_t*>(artifact.release());
   return {};
 }
@@ -452,7 +484,7 @@ Status TextDevice::load_bytes(tenon_device_t* device, const void* bytes, uint64_
   Code code;
   TENON_TRY(open_artifact(*this, bytes, size_bytes, &host, &exe->program, &code));
   if (!exe->program.kernels.empty())
-    TENON_TRY(load(device, exe->program, code.binary, code.text, &exe->code));
+    TENON_TRY(load(device, exe->program, code.binaries, code.text, &exe->code));
   TENON_TRY(upload_constants(host, exe.get(), constants, constant_count));
   TENON_TRY(run_load_steps(exe.get()));
   *out = reinterpret_cast<tenon_executable_t*>(exe.release());
@@ -463,8 +495,15 @@ Status TextDevice::dump(tenon_artifact_t* artifact, tenon_str_t what, const teno
   HostTables host;
   TENON_TRY(open_host_tables(context().host, &host));
   Code code;
-  if (view(what) == "binary" && split(artifact_of(artifact)->code, &code) && !code.binary.empty())
-    return sink->write(sink->self, code.binary.data(), code.binary.size());
+  if (view(what) == "binary" && split(artifact_of(artifact)->code, &code)) {
+    bool any = false;
+    for (std::string_view binary : code.binaries) {
+      if (binary.empty()) continue;
+      any = true;
+      TENON_TRY(sink->write(sink->self, binary.data(), binary.size()));
+    }
+    if (any) return {};
+  }
   return dump_artifact(host, name(), *artifact_of(artifact), what, sink);
 }
 

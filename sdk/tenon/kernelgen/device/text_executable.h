@@ -89,14 +89,20 @@ class TextDevice {
   virtual uint64_t alignment_bytes(tenon_device_t* device) const = 0;
   // The version of what `compile` calls, where the target's text does not say it.
   virtual std::string_view compiler() const { return {}; }
+  // Whether `compile` gets the text of one kernel at a time. Then each kernel has a binary and an
+  // entry in the host's cache of its own, and programs that have a kernel in common compile it
+  // once. Otherwise there is one text, and one binary, for all kernels of a program.
+  virtual bool compiles_each_kernel() const { return false; }
   // Compiles for that target ahead of loading. The host caches the binary, so that a second start
   // compiles nothing. If it is left empty, `load` compiles.
   virtual Status compile(std::string_view target, std::string_view text,
                          std::string* out_binary) const;
-  // binary: the result of compile, or empty. A binary that the runtime refuses is not an error if
-  // the text compiles.
-  virtual Status load(tenon_device_t* device, const DeviceProgram& program, std::string_view binary,
-                      std::string_view text, std::unique_ptr<LoadedText>* out) const = 0;
+  // binaries: the results of compile, of which any may be empty: one for each kernel of the program
+  // if compiles_each_kernel(), else one. text: that of all kernels. A binary that the runtime
+  // refuses is not an error if the text compiles.
+  virtual Status load(tenon_device_t* device, const DeviceProgram& program,
+                      std::span<const std::string_view> binaries, std::string_view text,
+                      std::unique_ptr<LoadedText>* out) const = 0;
   // queue null: the device's own queue, and finish waits for it. The work of this submission waits
   // for `waits`.
   virtual Status submit(tenon_device_t* device, tenon_queue_t* queue,
@@ -116,12 +122,14 @@ class TextDevice {
   Status load_bytes(tenon_device_t* device, const void* bytes, uint64_t size_bytes,
                     tenon_blob_t* const* constants, uint32_t constant_count,
                     tenon_executable_t** out);
-  // Also "binary": what compile made.
+  // Also "binary": what compile made, one after another.
   Status dump(tenon_artifact_t* artifact, tenon_str_t what, const tenon_sink_t* sink);
 
  private:
   Status cached_binary(std::string_view target, std::string_view text, std::string* out,
                        bool* found);
+  Status compile_all(std::string_view target, TextArtifact* artifact,
+                     std::vector<std::string>* out_binaries);
 };
 
 }  // namespace tenon::kernelgen

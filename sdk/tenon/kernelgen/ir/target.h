@@ -26,6 +26,9 @@ struct Target {
   uint32_t group = 0;
   // Of those, how many run in step and exchange values without memory; 0: none do.
   uint32_t warp = 0;
+  // Bytes that a group has to share; 0: no limit is known. A kernel that needs more at `group` gets
+  // smaller groups.
+  int64_t shared_bytes = 0;
   // From this size on, the results of a kernel that only streams bypass the caches: they are too
   // large for last-level caches to keep for the next kernel. 0: the target has no such stores.
   int64_t stream_bytes = 0;
