@@ -17,7 +17,7 @@ MODULES = {
     "tenon.onnx_backend": "ONNX's interface",
 }
 # Classes whose objects functions give.
-CLASSES = {"tenon": ["_op.Op", "_compile.Compiled", "_pass.Pass", "_pass.PassGraph", "_pass.Node", "_frontend.Source"]}
+CLASSES = {"tenon": ["_op.Op", "_compile.Compiled", "_pass.Pass", "_pass.PassGraph", "_pass.Node", "_pass.Match", "_frontend.Source"]}
 HEADERS = {"abi": "C headers", "cpp": "C++ headers"}
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from tenon import _trace
+from tenon import _trace, xp
+from tenon._array import Array
 from tenon._compile import Compiled
 from tenon._errors import UsageError
-from tenon._op import Op, _attr
+from tenon._op import Op, _attr, _ops
+from tenon._op import op as tenon_op
 from tenon._trace import F64, I64, I64S, STRING, Dim, GraphTrace, emit, tracing
 
 from ._lower import Node, dtype_of
@@ -31,10 +33,12 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
         scale_shift = tenon.torch.register(scale_shift, gradient=lambda g, x, a, b: a * g)
 
     It works in eager mode, with fake tensors, in `torch.export`, and in compiled networks, where it
-    is one node of ours. `results` is the number of its results. `gradient` gets the gradient of each
-    result, then the arguments of the op, and returns that of each array (one, or a tuple; None for
-    none); without it, a backward pass raises NotImplementedError. Registered once for each name: a
-    second time, T0642, as for what torch's schemas cannot say.
+    is one node of ours. `results` is the number of its results. `gradient` is a function of torch's
+    tensors: it gets the gradient of each result, then the arguments of the op, and returns that of
+    each array (one, or a tuple; None for none). Without it, the op's own derivative (`@op.gradient`,
+    given before this call) is an operator of torch, too, called "NAME_backward", where None is zeros;
+    without both, a backward pass raises NotImplementedError. Registered once for each name: a second
+    time, T0642, as for what torch's schemas cannot say.
     """
     namespace, _, name = op.name.partition(".")
     if "." in name or not name.isidentifier() or not namespace.isidentifier():
@@ -42,6 +46,9 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     overload = f"{namespace}.{name}.default"
     if find(overload) is not None:
         raise UsageError(f"{op.name} is an operator of torch already", "T0642")
+    own = gradient is None and op.derivative is not None
+    if own and f"{op.name}_backward" in _ops:
+        raise UsageError(f"{op.name}_backward, the name of its derivative, is another op's", "T0642")
     library = _libraries.get(namespace) or _libraries.setdefault(namespace, _library(namespace))
     try:
         library.define(f"{name}({_parameters(op)}) -> {_results(results)}")
@@ -50,6 +57,8 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     library.impl(name, _eager(op, results), "CPU")
     qualified = f"{namespace}::{name}"
     torch.library.register_fake(qualified, _fake(op), lib=library)
+    if own:
+        gradient = register(_backward(op, results), results=len(op.operands))
     _add_gradient(op, qualified, gradient, library)
     row(overload)(_row(op))
     _names.update((op.name, overload))
@@ -72,8 +81,10 @@ def _parameters(op: Op) -> str:
 
     parts = [f"Tensor {n}" for n in op.operands]
     for name, (kind, default) in op.attrs.items():
-        given = "" if default is inspect.Parameter.empty else f"={default!r}"
-        parts.append(f"{_SCHEMA[kind]} {name}{given.replace('(', '[').replace(')', ']')}")
+        if default is inspect.Parameter.empty:
+            parts.append(f"{_SCHEMA[kind]} {name}")
+        else:
+            parts.append(f"{_SCHEMA[kind]} {name}={list(default) if kind == I64S else default!r}")
     return ", ".join(parts)
 
 
@@ -162,6 +173,23 @@ def _torch_type(dtype: Any) -> torch.dtype:
     return next(t for t, d in DTYPES.items() if d is dtype)
 
 
+def _backward(op: Op, results: int) -> Op:
+    """The derivative of an op, as an op: of the gradients of its results, and its arguments."""
+    import inspect
+
+    def derivative(*args: Any, **attrs: Any) -> tuple[Array, ...]:
+        arrays = args[results:]
+        made = op.gradients(args[:results], *arrays, **attrs)
+        return tuple(xp.zeros_like(x) if g is None else g for x, g in zip(arrays, made))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    mine = [p.replace(kind=kind, default=p.empty) for p in inspect.signature(op.function).parameters.values()]
+    upstream = [inspect.Parameter(f"gradient{i}", kind) for i in range(results)]
+    derivative.__signature__ = inspect.Signature(upstream + mine)  # type: ignore[attr-defined]
+    derivative.__doc__ = f"The derivative of {op.name}."
+    return tenon_op(f"{op.name}_backward")(derivative)
+
+
 def _add_gradient(op: Op, name: str, gradient: Callable[..., Any] | None, library: Any) -> None:
     count = len(op.operands)
 
@@ -171,7 +199,9 @@ def _add_gradient(op: Op, name: str, gradient: Callable[..., Any] | None, librar
 
     def backward(ctx: Any, *grads: Any) -> Any:
         if gradient is None:
-            raise NotImplementedError(f"{op.name} was registered without gradient=")
+            raise NotImplementedError(
+                f"{op.name} was registered without a gradient: give gradient=, or @op.gradient first"
+            )
         made = gradient(*grads, *ctx.saved_tensors, *ctx.attrs)
         listed = tuple(made) if isinstance(made, (tuple, list)) else (made,)
         return (*listed, *([None] * len(ctx.attrs)))

@@ -158,6 +158,35 @@ def test_functions_of_ops_that_are_wrong() -> None:
     assert (xp.asarray(X) + 1.0).shape == X.shape
 
 
+def test_an_op_is_redefined_while_another_thread_compiles() -> None:
+    def define(k: int) -> Any:
+        @tenon.op("test.moving")
+        def moving(x: Any) -> Any:
+            return xp.exp(x) * 0.0 + float(k)
+
+        return moving
+
+    op, newest, rounds, wrong = define(0), 0, 0, []
+
+    def work() -> None:
+        nonlocal rounds
+        for rounds in range(1, 13):
+            first = newest  # what is compiled from here on is this one or a newer one
+            f = tenon.compile(lambda x: op(x) + 1.0)
+            for result in (f(X), np.asarray(op(xp.asarray(X)) + 1.0), f(X[:3])):
+                if len(set(result.tolist())) != 1 or not first + 1 <= result[0] <= newest + 2:
+                    wrong.append((first, result.tolist()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    while rounds < 12 and thread.is_alive():
+        define(newest + 1)
+        newest += 1
+    thread.join()
+    assert rounds == 12 and newest > 12 and not wrong, wrong
+    assert tenon.compile(lambda x: op(x))(X).tolist() == [float(newest)] * len(X)
+
+
 def test_a_gradient_of_another_shape() -> None:
     square = scaled("test.bad_gradient")
 

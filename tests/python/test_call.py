@@ -178,6 +178,20 @@ def test_what_a_call_reads_is_not_donated(add):
     assert run.result()[0].tolist() == [3, 3, 3, 3]
 
 
+def test_read_only_memory_is_donated_and_not_written(add, tmp_path):
+    np.full(4096, 2, np.float32).tofile(tmp_path / "x")  # mapped below: a write would end the process
+    fixed = np.memmap(tmp_path / "x", np.float32, "r")
+    one = np.ones(4096, np.float32)
+    for device in (None, "cpu"):
+        for results in ("same", "device"):
+            state = tenon.tensor(fixed) if device is None else tenon.tensor(fixed, device=device)
+            y = np.asarray(add.run([state.donate(), one], results=results)[0])
+            assert (y == 3).all() and (fixed == 2).all() and not np.shares_memory(y, fixed)
+            with pytest.raises(tenon.Error) as e:
+                add(state, one)
+            assert e.value.code == "T0621"
+
+
 def test_results_outlive_their_model():
     model = tenon.load(MODELS / "mlp.onnx", "cpu")
     x = np.load(MODELS / "mlp.in.x.npy")

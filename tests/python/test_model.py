@@ -1,5 +1,6 @@
 """Models: loading, files, pickles, reports, the end of a model."""
 
+import gc
 import json
 import logging
 import multiprocessing
@@ -175,6 +176,19 @@ def test_reports(mlp, tmp_path):
         profile.save("/nowhere/x.json")
     with pytest.raises(tenon.UsageError):
         mlp.profile(x[0])
+
+
+def test_profiles_by_name_leave_nothing_behind(mlp):
+    x = np.load(MODELS / "mlp.in.x.npy")
+    mlp.profile(x=x)
+    gc.collect()
+    before = sys.getrefcount(x), sys.getrefcount(mlp)
+    for _ in range(20):
+        assert mlp.profile(x=x).table["kernels"]
+        with pytest.raises(tenon.UsageError):
+            mlp.profile(x=x[0])
+    gc.collect()
+    assert (sys.getrefcount(x), sys.getrefcount(mlp)) == before
 
 
 def test_report_page(mlp, tmp_path):

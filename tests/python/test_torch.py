@@ -37,6 +37,40 @@ def test_strides():
         assert torch.equal(identity("f32", view.ndim)(view)[0], view)
 
 
+def fake(x):
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        return torch.ones(x.shape)
+
+
+class Wrapper(torch.Tensor):
+    """A subclass without memory of its own, as those of quantised weights are."""
+
+    @staticmethod
+    def __new__(cls, x):
+        return torch.Tensor._make_wrapper_subclass(cls, x.shape, dtype=x.dtype)
+
+    def __init__(self, x):
+        self.inner = x
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        raise RuntimeError(f"{function} was called")
+
+
+class Marked(torch.Tensor):
+    """A subclass with memory."""
+
+
+def test_a_subclass_is_the_tensor_that_it_is(add):
+    x = torch.ones(3).as_subclass(Marked)
+    y = add(x, x)[0]
+    assert type(y) is torch.Tensor and y.tolist() == [2, 2, 2] and add.last_run.copied_bytes == 0
+    assert tenon.tensor(x).tolist() == [1, 1, 1] and (tenon.xp.asarray(x) + 1.0).tolist() == [2, 2, 2]
+    assert type(tenon.compile(lambda x: x + 1)(x)) is torch.Tensor
+
+
 @pytest.mark.parametrize(
     "make, why",
     [
@@ -45,13 +79,23 @@ def test_strides():
         (lambda x: x.to("meta"), "not handed out"),
         (lambda x: torch._efficientzerotensor((3,)), "has no memory"),
         (lambda x: x.to(torch.complex64).conj().imag, "resolve_neg"),
+        (fake, "has no memory"),
+        (Wrapper, "has no memory"),
         (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "not handed out|does not have"),
     ],
 )
 def test_refused(make, why):
-    with pytest.raises(tenon.UsageError, match=why) as e:
-        identity("f32")(make(torch.ones(3)))
-    assert e.value.code == "T0624" and "\n" not in str(e.value)
+    x = make(torch.ones(3))
+    for use in (identity("f32"), tenon.tensor, tenon.xp.asarray):
+        with pytest.raises(tenon.UsageError, match=why) as e:
+            use(x)
+        assert e.value.code == "T0624" and "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("make", [fake, Wrapper])
+def test_functions_refuse_what_has_no_memory(make):
+    with pytest.raises(tenon.UsageError, match="T0624: input 'x0': .*has no memory"):
+        tenon.compile(lambda x: x + 1)(make(torch.ones(3)))
 
 
 def test_conjugates_are_refused():

@@ -34,9 +34,40 @@ def test_what_is_no_integer(value: float) -> None:
         xp.asarray(value, dtype=xp.int32)
 
 
+@pytest.mark.parametrize("wrong", ["a", 1.5])
+def test_what_is_no_size_or_axis_is_a_type_error(wrong: Any) -> None:
+    x, m, i = xp.ones((3,)), xp.ones((2, 3)), xp.asarray([0])
+    calls = [
+        lambda: xp.ones(wrong), lambda: xp.full((2, wrong), 1), lambda: xp.eye(wrong), lambda: xp.eye(2, k=wrong),
+        lambda: xp.reshape(x, wrong), lambda: xp.broadcast_to(x, (wrong,)), lambda: xp.tile(x, (wrong,)),
+        lambda: xp.repeat(x, wrong), lambda: xp.expand_dims(x, axis=wrong), lambda: xp.roll(x, wrong), lambda: xp.unstack(x, axis=wrong),
+        lambda: xp.permute_dims(m, (wrong, 0)), lambda: xp.moveaxis(m, (wrong,), (0,)), lambda: xp.stack([x, x], axis=wrong),
+        lambda: xp.sort(m, axis=wrong), lambda: xp.take_along_axis(x, i, axis=wrong), lambda: xp.diff(m, axis=wrong),
+        lambda: xp.broadcast_shapes((2, wrong)), lambda: xp.tril(m, k=wrong), lambda: xp.linspace(0, 1, wrong),
+        lambda: xp.sum(x, axis=wrong), lambda: xp.argmax(x, axis=wrong), lambda: x[0:1:wrong], lambda: xp.flip(m, axis=wrong),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(TypeError):
+        xp.broadcast_arrays("a")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        xp.expand_dims(x, axis=None)  # type: ignore[arg-type]
+
+
 def test_a_text_as_padding() -> None:
     with pytest.raises(TypeError, match="'same': numbers are expected"):
         nn.conv(xp.ones((1, 1, 4, 4)), xp.ones((1, 1, 2, 2)), padding="same")  # type: ignore[arg-type]
+
+
+def test_numpy_sees_the_memory_of_an_array() -> None:
+    for x in (xp.asarray([[1.0, 2.0], [3.0, 4.0]]) + 1.0, xp.arange(6), xp.ones((2, 3)) > 0, xp.asarray(2.5)):
+        a, b = np.asarray(x), np.asarray(x)
+        assert a.shape == x.shape and np.shares_memory(a, b)
+        assert a.ctypes.data == b.ctypes.data == np.from_dlpack(x).ctypes.data
+        assert not a.flags.writeable  # other names of the value would see it
+        x[...] = xp.zeros_like(x)
+        assert not np.shares_memory(a, np.asarray(x))
 
 
 def test_formats() -> None:

@@ -2,7 +2,8 @@
 # Installs the Python package into a fresh environment and uses it there, far from the tree: import
 # without NumPy, the README's example on several devices, the notebooks, the command, plugins of other
 # wheels, types. Then uninstalls, and nothing may be left.
-#   wheel.sh BUILD_DIR SOURCE_DIR          two wheels of what the build folder has, installed by file
+#   wheel.sh BUILD_DIR SOURCE_DIR          two wheels of what the build folder has, installed by file;
+#                                          they have at most 15 and 60 MB
 #   wheel.sh --pip SOURCE_DIR [option...]  `pip install .` with these options, which builds everything
 # Exits with 77 where NumPy cannot be installed. CHECK_FULL=1 builds the OpenCL sample, too.
 set -euo pipefail
@@ -26,6 +27,15 @@ if [ "$build" = --pip ]; then
 else
   say "two wheels, by file"
   "$source/scripts/wheels" --from "$build" "$work/wheels" >"$work/wheels.log"
+  # The library under its three names counts once: links of the build folder, of which a wheel has none.
+  "$python" - "$work"/wheels/tenon-0*.whl 15 "$work"/wheels/tenon_codegen-*.whl 60 <<'RUN'
+import sys, zipfile
+for path, limit in zip(sys.argv[1::2], sys.argv[2::2]):
+    parts = {(part.CRC, part.file_size): part.compress_size for part in zipfile.ZipFile(path).infolist()}
+    size = sum(parts.values()) / 1e6
+    print(f"{path.rpartition('/')[2]}: {size:.1f} MB of at most {limit} MB")
+    assert size <= float(limit), "too large"
+RUN
   pip install --no-index "$work"/wheels/tenon-0*.whl
   pip install --no-index "$work"/wheels/tenon_codegen-*.whl
 fi

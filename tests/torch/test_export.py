@@ -117,6 +117,55 @@ def test_operators_of_tenon(graphs):
         tenon.torch.register(scale_shift)
 
 
+@tenon.op("torch_test.mixed")
+def mixed(x, y, i, a: float, axes: tuple = (0,)):
+    """Two results, and an operand without a derivative."""
+    return x * y * a, tenon.xp.sum(x, axis=axes) + tenon.xp.astype(tenon.xp.sum(i), x.dtype)
+
+
+@mixed.gradient
+def mixed_gradient(g, h, x, y, i, a, axes):
+    return g * y * a + tenon.xp.expand_dims(h, axis=axes[0]), g * x * a, None
+
+
+def test_the_derivative_of_an_operator_is_compiled(graphs):
+    tenon.opcheck(mixed, *(tenon.xp.asarray(np.array(v)) for v in ([[1.0, 2.0]], [[3.0, 4.0]], [1])), a=2.0)
+    op = tenon.torch.register(mixed, results=2)
+
+    def f(x, y, i):
+        p, q = op(x * 2, y, i, 3.0)
+        return p.sum() + (q * q).sum()
+
+    def plain(x, y, i):
+        return (x * 2 * y * 3).sum() + (((x * 2).sum(0) + i.sum()) ** 2).sum()
+
+    compiled = torch.compile(f, backend="tenon", dynamic=True)
+    for rows in (3, 5):
+        x, y = (torch.randn(rows, 4, requires_grad=True) for _ in range(2))
+        i = torch.arange(3)
+        expected = torch.autograd.grad(plain(x, y, i), (x, y))
+        close(torch.autograd.grad(f(x, y, i), (x, y)), expected)  # at once
+        close(torch.autograd.grad(compiled(x, y, i), (x, y)), expected)
+    assert graphs and not any(g.refused for g in graphs)
+    with pytest.raises(NotImplementedError, match="mixed_backward was registered without a gradient"):
+        (g,) = torch.autograd.grad(f(x, y, i), x, create_graph=True)
+        g.sum().backward()
+
+
+def test_a_derivative_needs_its_name():
+    @tenon.op("torch_test.taken_backward")
+    def other(x):
+        return x
+
+    @tenon.op("torch_test.taken")
+    def taken(x):
+        return x * 2
+
+    taken.gradient(lambda g, x: g * 2)
+    with pytest.raises(tenon.UsageError, match="T0642: torch_test.taken_backward"):
+        tenon.torch.register(taken)
+
+
 @tenon.op("torch_test.fast")
 def fast(x):
     return x * 2
@@ -147,7 +196,7 @@ def test_operators_with_several_results():
 
     x = torch.randn(3)
     close(tenon.from_exported(exported(Net(), x))(x)[0], torch.cat([x, x]))
-    with pytest.raises(NotImplementedError, match="without gradient="):
+    with pytest.raises(NotImplementedError, match="without a gradient"):
         op(torch.ones(2, requires_grad=True), torch.ones(2))[0].sum().backward()
 
 

@@ -8,6 +8,7 @@
 
 #include "frontends/python/native/host.h"
 #include "frontends/python/native/ops.h"
+#include "tenon/cpp/dtype.hpp"
 #include "tenon/cpp/record.hpp"
 
 namespace nb = nanobind;
@@ -389,6 +390,35 @@ nb::tuple Trace::node_parts(uint32_t node) const {
                         attributes_of(view.attrs, view.attr_count));
 }
 
+nb::object Trace::producer(uint32_t value) const {
+  auto view = sized<tenon_value_view_t>();
+  ask_graph(
+      [&](const tenon_host_graph_t& g) { return g.value_view(g.self, at_.graph, value, &view); });
+  if (view.kind != TENON_VALUE_RESULT) return nb::none();
+  return nb::int_(view.node);
+}
+
+nb::object Trace::number(uint32_t value) const {
+  auto view = sized<tenon_value_view_t>();
+  const void* element = nullptr;
+  ask_graph([&](const tenon_host_graph_t& g) {
+    const tenon_code_t code = g.value_view(g.self, at_.graph, value, &view);
+    if (code != TENON_OK || view.kind != TENON_VALUE_CONSTANT) return code;
+    uint32_t size = 0;
+    if (g.blob_is_splat(g.self, view.blob, &element, &size) == 1) return code;
+    for (uint32_t i = 0; i < view.type.rank; ++i) {
+      if (view.type.dims[i] != 1) return code;
+    }
+    uint64_t bytes = 0;
+    return g.blob_data(g.self, view.blob, &element, &bytes);
+  });
+  const tenon_dtype_t dtype = view.type.dtype;
+  if (element == nullptr || dtype_bits(dtype) < 8) return nb::none();
+  if (dtype == TENON_U64) return nb::int_(static_cast<uint64_t>(load_int(dtype, element)));
+  if (is_in(dtype, kInt | kPred)) return nb::int_(load_int(dtype, element));
+  return nb::float_(load_double(dtype, element));
+}
+
 void Trace::before(uint32_t node) {
   auto view = sized<tenon_node_view_t>();
   ask_graph(
@@ -434,6 +464,10 @@ void bind_trace(nb::module_& m) {
       .def("node_parts", &Trace::node_parts, "node"_a,
            nb::sig("def node_parts(self, node: int) -> tuple[str, list[int | None], list[int], "
                    "dict[str, object]]"))
+      .def("producer", &Trace::producer, "value"_a,
+           nb::sig("def producer(self, value: int) -> int | None"))
+      .def("number", &Trace::number, "value"_a,
+           nb::sig("def number(self, value: int) -> int | float | None"))
       .def("before", &Trace::before, "node"_a)
       .def("replace", &Trace::replace, "of"_a, "by"_a)
       .def("erase", &Trace::erase, "node"_a)

@@ -63,6 +63,10 @@ class Trace {
   std::vector<uint32_t> nodes() const;
   // (op, operands, results, attributes by name).
   nanobind::tuple node_parts(uint32_t node) const;
+  // The node that a value is a result of; None for an argument or a constant.
+  nanobind::object producer(uint32_t value) const;
+  // The number that all elements of a constant equal; None for other values.
+  nanobind::object number(uint32_t value) const;
   // New nodes go before this one.
   void before(uint32_t node);
   void replace(uint32_t from, uint32_t to);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._dtypes import DType
@@ -237,7 +239,7 @@ def _bounds(entry: Any, n: Size, axis: int) -> tuple[Size, Size, int]:
 
 
 def _slice_bounds(entry: slice, n: Size) -> tuple[Size, Size, int]:
-    step = 1 if entry.step is None else entry.step.__index__()
+    step = 1 if entry.step is None else operator.index(entry.step)
     if step == 0:
         raise ValueError("the step of a slice is not 0")
     if isinstance(n, int) and not isinstance(entry.start, Dim) and not isinstance(entry.stop, Dim):
@@ -254,7 +256,7 @@ def _clamped(at: Any, n: Size, otherwise: Size) -> Size:
         return otherwise
     if isinstance(at, Dim):
         return at if same(at, n) == YES else smaller(at, n)
-    at = at.__index__()
+    at = operator.index(at)
     return larger(n + at, 0) if at < 0 else smaller(at, n)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from tenon import _dtypes as dt
 from tenon._dtypes import DType
 from tenon._trace import (
@@ -40,10 +42,20 @@ def attrs(**given: Any) -> Attrs:
         elif isinstance(value, float):
             out.append((name, F64, value))
         elif isinstance(value, (tuple, list)):
-            out.append((name, I64S, tuple(v.__index__() for v in value)))
+            out.append((name, I64S, tuple(operator.index(v) for v in value)))
         else:
             out.append((name, I64, int(value)))
     return tuple(out)
+
+
+def shape_of(shape: Any) -> tuple[Size, ...]:
+    """A shape: sizes, or one. TypeError for what is no integer, ValueError for what is below 0."""
+    listed = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    sizes = tuple(s if isinstance(s, Dim) else operator.index(s) for s in listed)
+    for s in sizes:
+        if not isinstance(s, Dim) and s < 0:
+            raise ValueError(f"{s} is no size")
+    return sizes
 
 
 def one(op: str, *operands: Value | None, **given: Any) -> Value:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 
-from tenon import _host, _native, _trace
+from tenon import _host, _native, _pattern, _trace
 from tenon._array import Array
 from tenon._errors import UsageError
 from tenon._trace import GraphTrace, tracing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 _passes: dict[str, Pass] = {}
@@ -24,11 +24,16 @@ class Node:
     def __init__(self, graph: PassGraph, id: int):
         self._graph = graph
         self._id = id
-        self.op, operands, results, self.attrs = graph._trace.native.node_parts(id)
-        self.operands = [None if v is None else graph._array(v) for v in operands]
-        """Arrays without values; None for an operand that is absent."""
+        self.op, _, results, self.attrs = graph._trace.native.node_parts(id)
         self.results = [graph._array(v) for v in results]
         """Arrays without values."""
+
+    @property
+    def operands(self) -> list[Array | None]:
+        """Arrays without values; None for an operand that is absent. As they are now: `replace` of
+        an earlier node changes them."""
+        operands = self._graph._trace.native.node_parts(self._id)[1]
+        return [None if v is None else self._graph._array(v) for v in operands]
 
     def replace(self, *by: Array) -> None:
         """All uses of the results become uses of these arrays, and the node goes away.
@@ -41,9 +46,28 @@ class Node:
         for old, new in zip(self.results, by):
             trace.native.replace(old._value.id, trace.id_of(new._value))
         trace.native.erase(self._id)
+        self._graph._erased.add(self._id)
 
     def __repr__(self) -> str:
         return f"<{self.op} {self.attrs}>"
+
+
+class Match:
+    """A place where a pattern matches, from `PassGraph.match`. `match["x"]` is the value of a name."""
+
+    def __init__(self, nodes: list[Node], values: dict[str, Array]):
+        self.node = nodes[0]
+        """The node of the outer op."""
+        self.nodes = nodes
+        """The nodes of all ops of the pattern, in the order of its text."""
+        self.values = values
+        """Arrays without values, by their names in the pattern."""
+
+    def __getitem__(self, name: str) -> Array:
+        return self.values[name]
+
+    def __repr__(self) -> str:
+        return f"<match {self.node.op}: {', '.join(self.values)}>"
 
 
 class PassGraph:
@@ -51,6 +75,7 @@ class PassGraph:
 
     def __init__(self, native: _native.Trace):
         self._trace = GraphTrace("pass", native)
+        self._erased: set[int] = set()
 
     def _array(self, id: int) -> Array:
         return Array(self._trace.wrap(self._trace.native.type_of(id)))
@@ -59,6 +84,45 @@ class PassGraph:
         """The nodes in order, or those of an op."""
         every = (Node(self, id) for id in self._trace.native.nodes())
         return [node for node in every if op is None or node.op == op]
+
+    def match(self, pattern: str) -> Iterator[Match]:
+        """The places where a pattern matches, in the order of the graph.
+
+            for m in graph.match("log(exp(x))"):
+                m.node.replace(m["x"])
+
+        A pattern is an op with its operands: other patterns for the ops that compute them, names
+        that bind values (one name is one value wherever it stands), `_` for anything, `None` for an
+        absent operand, numbers for constants whose elements all equal them, and `...` at the end for
+        further operands. Attributes that have to have a value follow by name: `softmax(x, dim=1)`.
+        The order of operands counts; behind `canonicalize`, constants of commutative ops are the
+        second operand. Values between the ops may have other uses, which keep their nodes alive.
+
+        Each node is looked at when its turn comes, so replace while you iterate: what was replaced
+        before is seen, and new nodes are not visited. UsageError T0631 with the place in the text for
+        a pattern that cannot be read, or whose op does not exist.
+        """
+        parsed = _pattern.parse(pattern)
+        return self._matches(parsed)
+
+    def _matches(self, pattern: _pattern.Op) -> Iterator[Match]:
+        native = self._trace.native
+        for id in native.nodes():
+            found = _pattern.Found()
+            if id in self._erased or not _pattern.match_node(native, id, pattern, found):
+                continue
+            values = {name: self._array(value) for name, value in found.values.items()}
+            yield Match([Node(self, n) for n in found.nodes], values)
+
+    def producer(self, value: Array) -> Node | None:
+        """The node that a value is a result of; None for inputs, constants and arrays from outside.
+
+        T0627 for an array of another graph.
+        """
+        if value._value.trace is None:
+            return None
+        id = self._trace.native.producer(self._trace.id_of(value._value))
+        return None if id is None else Node(self, id)
 
     def before(self, node: Node) -> _Before:
         """`with graph.before(node):` operations on arrays become nodes in front of this one."""

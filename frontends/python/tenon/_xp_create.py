@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from tenon import _dtypes as dt
 from tenon import _host, _ops
 from tenon._array import Array, _is_number, _of_tensor, _tensor_of, fitted, value_of
@@ -171,14 +173,6 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     return asarray(x, copy=bool(copy))
 
 
-def _shape(shape: Any) -> tuple[Size, ...]:
-    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    for s in sizes:
-        if not isinstance(s, Dim) and s.__index__() < 0:
-            raise ValueError(f"{s} is no size")
-    return tuple(s if isinstance(s, Dim) else s.__index__() for s in sizes)
-
-
 def full(
     shape: Any, fill_value: Any, *, dtype: DType | None = None, device: str | None = None
 ) -> Array:
@@ -186,10 +180,10 @@ def full(
     _on(device)
     if isinstance(fill_value, Array):
         v = _converted(fill_value, dt.parse(dtype) if dtype else None)
-        return Array(_ops.broadcast_to(v, _shape(shape)))
+        return Array(_ops.broadcast_to(v, _ops.shape_of(shape)))
     chosen = dt.parse(dtype) if dtype is not None else _type_of_number(fill_value)
     fill_value = _as_number(fill_value)
-    return Array(_ops.full(_shape(shape), _checked(fill_value, chosen), chosen))
+    return Array(_ops.full(_ops.shape_of(shape), _checked(fill_value, chosen), chosen))
 
 
 def zeros(shape: Any, *, dtype: DType | None = None, device: str | None = None) -> Array:
@@ -248,6 +242,8 @@ def arange(
         raise ValueError("the step of arange is not 0")
     floats = any(isinstance(s, float) for s in (start, stop, step))
     chosen = dt.parse(dtype) if dtype is not None else dt.default_float if floats else dt.default_int
+    if chosen is dt.bool_:
+        raise TypeError("arange gives numbers, not bool")
     if floats:
         import math
 
@@ -293,6 +289,7 @@ def linspace(
             for x, y in ((a.real, b.real), (a.imag, b.imag))
         ]
         return Array(_ops.one("complex", *pair))
+    num = num if isinstance(num, Dim) else operator.index(num)
     if num < 0:
         raise ValueError(f"num is {num}: at least 0 is needed")
     chosen = dt.parse(dtype) if dtype is not None else dt.default_float
@@ -321,9 +318,9 @@ def eye(
 ) -> Array:
     """Ones on diagonal k (0: the main one, above it: positive), else zeros."""
     _on(device)
-    shape = (n_rows, n_rows if n_cols is None else n_cols)
+    shape = _ops.shape_of((n_rows, n_rows if n_cols is None else n_cols))
     row, column = _ops.iota(shape, 0, dt.int64), _ops.iota(shape, 1, dt.int64)
-    hit = _ops.compare(_ops.one("add", row, _ops.like(row, k)), column, 0)
+    hit = _ops.compare(_ops.one("add", row, _ops.like(row, operator.index(k))), column, 0)
     return Array(_ops.convert(hit, dt.parse(dtype) if dtype else dt.default_float))
 
 
@@ -333,7 +330,7 @@ def _triangle(x: Array, k: int, upper: int) -> Array:
         raise ValueError("a triangle needs at least 2 axes")
     row = _ops.iota(v.shape, len(v.shape) - 2, dt.int64)
     column = _ops.iota(v.shape, len(v.shape) - 1, dt.int64)
-    edge = _ops.one("add", row, _ops.like(row, k))
+    edge = _ops.one("add", row, _ops.like(row, operator.index(k)))
     keep = _ops.compare(column, edge, 5 if upper else 3)
     return Array(_ops.select(keep, v, _ops.full(v.shape, 0, v.dtype)))
 

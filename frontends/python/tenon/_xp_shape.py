@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from tenon import _dtypes as dt
 from tenon import _indexing, _ops
 from tenon._array import Array, value_of
@@ -22,7 +24,7 @@ __all__ = [
 
 def axis_of(axis: Any, rank: int) -> int:
     """An axis from 0. IndexError if there is none of this number."""
-    at: int = axis.__index__()
+    at: int = operator.index(axis)
     if not -rank <= at < rank:
         raise IndexError(f"axis {at} of an array of {rank} axes")
     return at + rank if at < 0 else at
@@ -43,13 +45,13 @@ def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     """The shape that all of them repeat to."""
     out: tuple[Any, ...] = ()
     for shape in shapes:
-        out = _ops.broadcast_shapes(out, tuple(shape))
+        out = _ops.broadcast_shapes(out, _ops.shape_of(shape))
     return out
 
 
 def broadcast_to(x: Array, /, shape: tuple[Any, ...]) -> Array:
     """x repeated along new axes and along its axes of size 1."""
-    v, shape = value_of(x), tuple(shape)
+    v, shape = value_of(x), _ops.shape_of(shape)
     found = _ops.broadcast_shapes(v.shape, shape)
     if not _ops.same_shape(found, shape):
         raise ValueError(f"{_ops.shape_text(v.shape)} does not repeat to {_ops.shape_text(shape)}")
@@ -58,7 +60,7 @@ def broadcast_to(x: Array, /, shape: tuple[Any, ...]) -> Array:
 
 def broadcast_arrays(*arrays: Array) -> list[Array]:
     """All of them repeated to one shape."""
-    shape = broadcast_shapes(*(a.shape for a in arrays))
+    shape = broadcast_shapes(*(value_of(a).shape for a in arrays))
     return [broadcast_to(a, shape) for a in arrays]
 
 
@@ -116,10 +118,11 @@ def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
 def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
     """x with new axes of size 1, at these places of the result."""
     v = value_of(x)
-    count = len(axis) if isinstance(axis, tuple) else 1
-    axes = axes_of(axis, len(v.shape) + count)
+    listed = axis if isinstance(axis, tuple) else (axis,)
+    rank = len(v.shape) + len(listed)
+    axes = axes_of(listed, rank)
     sizes = iter(v.shape)
-    return Array(_ops.reshape(v, [1 if i in axes else next(sizes) for i in range(len(v.shape) + count)]))
+    return Array(_ops.reshape(v, [1 if i in axes else next(sizes) for i in range(rank)]))
 
 
 def squeeze(x: Array, /, axis: int | tuple[int, ...]) -> Array:
@@ -173,7 +176,8 @@ def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
     """The same elements in row-major order under another shape; one size may be -1."""
     v = value_of(x)
     sizes: list[Size] = list(shape) if isinstance(shape, (tuple, list)) else [shape]
-    open_ = [i for i, s in enumerate(sizes) if not isinstance(s, Dim) and s.__index__() == -1]
+    sizes = [s if isinstance(s, Dim) else operator.index(s) for s in sizes]
+    open_ = [i for i, s in enumerate(sizes) if not isinstance(s, Dim) and s == -1]
     if len(open_) > 1:
         raise ValueError("one size may be -1, not several")
     if any(not isinstance(s, Dim) and s < -1 for s in sizes):
@@ -228,7 +232,7 @@ def _rolled(v: Value, shifts: Sequence[int], axes: Sequence[int]) -> Value:
 
 def tile(x: Array, repetitions: tuple[int, ...], /) -> Array:
     """x repeated as a whole, per axis; missing axes of either count as 1."""
-    v, times = value_of(x), tuple(repetitions)
+    v, times = value_of(x), _ops.shape_of(repetitions)
     rank = max(len(v.shape), len(times))
     times = (1,) * (rank - len(times)) + times
     v = _ops.reshape(v, (*(1,) * (rank - len(v.shape)), *v.shape))
@@ -243,7 +247,7 @@ def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Arr
     at = 0 if axis is None else axis_of(axis, len(v.shape))
     if isinstance(repeats, Array) and repeats.size != 1:
         return _repeat_each(v, repeats, at)
-    times = int(repeats) if not isinstance(repeats, Array) else int(reshape(repeats, ()))
+    times = operator.index(repeats if not isinstance(repeats, Array) else reshape(repeats, ()))
     if times < 0:
         raise ValueError(f"repeats={times}: at least 0 is needed")
     n = v.shape[at]
