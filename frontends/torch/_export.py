@@ -93,7 +93,7 @@ def _constants(program: Any) -> dict[str, torch.Tensor]:
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             tensor = program.state_dict.get(spec.target)
             found[spec.arg.name] = program.constants[spec.target] if tensor is None else tensor
-        elif spec.kind is not InputKind.USER_INPUT:
+        elif spec.kind not in (InputKind.USER_INPUT, InputKind.TOKEN):
             raise UsageError(f"inputs of the kind {spec.kind.name} cannot be taken", "T0640")
     return found
 
@@ -102,14 +102,17 @@ def _outputs(signature: Any, graph: Any) -> list[Any]:
     from torch.export.graph_signature import OutputKind
 
     (output,) = (n for n in graph.nodes if n.op == "output")
-    for spec in signature.output_specs:
-        if spec.kind is not OutputKind.USER_OUTPUT:
+    listed = []
+    for spec, node in zip(signature.output_specs, output.args[0]):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            listed.append(node)
+        elif spec.kind is not OutputKind.TOKEN:
             raise UsageError(
                 f"the network changes {spec.target or spec.arg.name}, and a model is immutable: export "
                 "it in evaluation mode, net.eval()",
                 "T0640",
             )
-    return list(output.args[0])
+    return listed
 
 
 def _result(walk: Walk, node: Any) -> Any:
