@@ -12,7 +12,7 @@ from tenon._errors import DataError, NotFoundError, UsageError
 from tenon._model import Model, _Recipe
 from tenon._trace import tracing
 
-from . import _table
+from . import _export_sizes, _table
 from ._decompositions import table
 from ._lower import BEYOND, Walk
 
@@ -65,9 +65,11 @@ def _graph_of(program: torch.export.ExportedProgram) -> _native.Graph:
     walk = Walk(graph, "exported")
     walk.constants = _constants(taken)
     walk.keep_inputs = True
+    walk.trace.names = _export_sizes.names(program)
     walk.run()
     for node, reason in walk.refused.items():
         raise UsageError(f"{node.target} cannot be taken: {reason}{_place(node)}", "T0640")
+    _export_sizes.constrain(program, walk)
     outputs = _outputs(signature, graph)
     try:
         with tracing(walk.trace):

@@ -23,7 +23,7 @@ from ._table import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from tenon._trace import Size
@@ -178,6 +178,10 @@ class _Trace(GraphTrace):
 
     checks = False
     depth = 0  # of regions
+    names: Mapping[str, str] = {}  # of symbols, where they are others than torch's
+
+    def symbol(self, name: object, hint: int) -> Size:
+        return super().symbol(self.names.get(str(name), name), hint)
 
     def region(self, types: Any, body: Any) -> int:
         self.depth += 1
