@@ -8,7 +8,8 @@ in a folder outside the tree.
 Files are DIR/EXPORTER-opsetN-ATTENTION/NAME.onnx; DIR is --cache, else BENCH_MODELS_DIR, else
 ~/.cache/tenon-bench. An existing file is kept. Importable: `get(NAME)`, `export(NAME, ...)`,
 `inputs(NAME, seed)`, `torch_module(NAME)`. Torch is imported only to export or to run; the models
-of the package rapidocr-onnxruntime need only that package, and `unet` only numpy and onnx.
+of the package rapidocr-onnxruntime need only that package, `unet` only numpy and onnx, and the
+quantised ones onnxruntime.
 """
 import argparse
 import dataclasses
@@ -45,6 +46,8 @@ class Model:
     build: typing.Optional[typing.Callable] = None  # attention -> torch module
     packaged: str = ""  # file in rapidocr-onnxruntime
     write: typing.Optional[typing.Callable] = None  # path, seed: writes the file without torch
+    source: str = ""  # the model that `quantise` makes the file of
+    quantise: typing.Optional[typing.Callable] = None  # path, file of the source, scratch folder
     outputs: tuple = ("output",)
     flops: float = 0  # of the contractions, counting multiply and add separately; 0 if unknown
     headline: bool = False  # in the table of a full run
@@ -70,6 +73,14 @@ def _matmul(k, n, dtype="float32"):
 def _write_unet(path, seed):
     import unet
     unet.write(path, seed)
+
+
+def _quantise(how, *args):
+    def write(path, source, scratch):
+        import quantised
+        function = getattr(quantised, how)
+        (function(*args) if args else function)(path, source, scratch)
+    return write
 
 
 def _tokens(vocabulary):
@@ -98,6 +109,12 @@ MODELS = {m.name: m for m in (
     Model("gemv", "f32 1 x 4096 x 4096", (Input("x", (1, 4096)),), _matmul(4096, 4096), flops=2 * 4096**2, headline=True),
     Model("bert_24", "BERT with 24 layers, for the compile time by depth", _tokens(30522), _network("bert", 24),
           flops=24 * _BERT_LAYER, extra=True),
+    Model("resnet50_int8", "ResNet-50 in bytes (static, QDQ, per channel)", _IMAGE, source="resnet50",
+          quantise=_quantise("static_qdq", "resnet50"), flops=8.18e9),
+    Model("mobilenetv2_int8", "MobileNetV2 in bytes (static, QDQ, per channel)", _IMAGE, source="mobilenetv2",
+          quantise=_quantise("static_qdq", "mobilenetv2"), flops=0.60e9),
+    Model("bert_int8", "BERT-base in bytes (dynamic, per channel)", _tokens(30522), source="bert", quantise=_quantise("dynamic"),
+          flops=12 * _BERT_LAYER),
     Model("unet", "diffusion UNet at half width, 64 x 64 latent",
           (Input("sample", (1, 4, 64, 64)), Input("timestep", (1,), kind="uniform"), Input("text", (1, 77, 384))),
           write=_write_unet, headline=True),
@@ -182,7 +199,10 @@ def export(name, cache=None, opset=DEFAULT_OPSET, exporter="torchscript", attent
     path = os.path.join(folder, name + ".onnx")
     if force or not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
-        _export_to(model, path, opset, exporter, attention)
+        if model.quantise is None:
+            _export_to(model, path, opset, exporter, attention)
+        else:
+            _quantise_to(model, path, export(model.source, cache, opset, exporter, attention))
     return path
 
 
@@ -190,6 +210,14 @@ def _write_to(model, path):
     with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as scratch:
         file = os.path.join(scratch, model.name + ".onnx")
         model.write(file, SEED)
+        os.replace(file, path)
+
+
+def _quantise_to(model, path, source):
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(path)) as scratch:
+        file = os.path.join(scratch, model.name + ".onnx")
+        model.quantise(file, source, scratch)
         os.replace(file, path)
 
 

@@ -6,6 +6,8 @@
 - The targets of links, the headings in them and the files that pages name exist.
 - Decisions have unique numbers and a row in their index.
 - Each top folder has a README, and each source file is named in the README of its room.
+- The prose of the guides has 100 columns.
+- Scripts of bench/ and scripts/ that begin with #! are executable.
 
 Prints one line per violation and exits with 1.
 
@@ -317,6 +319,33 @@ def tree_files():
         yield from (name if here == "." else f"{here}/{name}" for name in names)
 
 
+def too_wide(text):
+    """The numbers of lines of prose with more than 100 columns. A link alone on its line may have them."""
+    is_code = False
+    for number, line in enumerate(text.splitlines(), 1):
+        is_code ^= line.startswith("```")
+        words = line.split()
+        if len(line) > 100 and len(words) > 1 and not is_code and not words[0].startswith(("|", "```")):
+            if not re.fullmatch(r"\s*(?:[-*] )?\[[^\]]*\]\([^)]*\)\S*", line):
+                yield number
+
+
+def check_width():
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))):
+        for number in too_wide(path.read_text()):
+            yield f"{path.relative_to(ROOT).as_posix()}:{number}: prose has more than 100 columns"
+
+
+def check_executable(files):
+    for file in files:
+        if not file.startswith(("bench/", "scripts/")):
+            continue
+        with (ROOT / file).open("rb") as script:
+            is_script = script.read(2) == b"#!"
+        if is_script and not os.access(ROOT / file, os.X_OK):
+            yield f"{file}: it begins with #!, and is not executable"
+
+
 def check_named_files(files):
     """Each back-ticked name of a file matches a file: in the page's folder or below it, from the
     root of the tree, or from the root of includes."""
@@ -399,6 +428,7 @@ def main():
     problems += links_below(ROOT)
     files = dict.fromkeys(sorted(tree_files()))
     problems += list(check_named_files(files)) + list(check_sources_are_named(files))
+    problems += list(check_width()) + list(check_executable(files))
     problems += check_core()
     for path in sources():
         relative, text = path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")

@@ -220,7 +220,12 @@ class Part:
         memory: list[Any] = [None] * len(self.results.bases)
         for base, target in zip(self._given, targets):
             memory[base] = target if plain else _memory(target)
-        outs = list(self.program.run_as(inputs, {}, "same", memory, in_place=self._in_place))
+        try:
+            outs = list(self.program.run_as(inputs, {}, "same", memory, in_place=self._in_place))
+        except Error:
+            if self._in_place:  # it may have written before it failed
+                torch.autograd.graph.increment_version(targets)
+            raise
         torch.autograd.graph.increment_version(targets)
         if not plain:
             for base, target in zip(self._given, targets):

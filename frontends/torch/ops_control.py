@@ -76,6 +76,11 @@ def assert_async(n: Node, holds: Value, message: str = "") -> None:
     n.walk.assertions.append(_truth(_ops.compare(holds, _ops.like(holds, 0), 1)))
 
 
+def assert_all(n: Node, holds: Value) -> None:
+    """An assertion of every element."""
+    assert_async(n, _ops.one("reduce_and", holds, dims=tuple(range(len(holds.shape)))) if holds.shape else holds)
+
+
 # Effects that are an assertion: a program has no others.
 _ASSERTIONS = ("aten._linalg_check_errors.default", "aten._assert_async.default", "aten._assert_async.msg")
 
@@ -83,8 +88,7 @@ _ASSERTIONS = ("aten._linalg_check_errors.default", "aten._assert_async.default"
 @row("aten._linalg_check_errors.default")
 def linalg_check_errors(n: Node, info: Value, api_name: str, *, is_matrix: bool) -> None:
     """What torch raises where a factorisation says that it did not succeed."""
-    fine = _ops.compare(info, _ops.like(info, 0), 0)
-    assert_async(n, _ops.one("reduce_and", fine, dims=tuple(range(len(fine.shape)))))
+    assert_all(n, _ops.compare(info, _ops.like(info, 0), 0))
 
 
 @row("with_effects")
