@@ -221,16 +221,13 @@ def lu_solve(n: Node, packed: Value, pivots: Value, b: Value, *, left: bool = Tr
     return _adjoint(_solved(packed, order, _adjoint(b), not adjoint))  # x a = b is a* x* = b*
 
 
-def _factored(n: Node, i: int, x: Value, packed: Value | None = None, order: Value | None = None) -> tuple[Value | None, Value | None]:
-    """Results i and i + 1, the factors that torch keeps for the gradient: of the transpose, if x is dense and real."""
+def _factored_for_det(n: Node, i: int, x: Value) -> tuple[Value | None, Value | None]:
+    """Results i and i + 1, the factors that the gradient of a determinant uses: torch factors the transpose of
+    matrices that are dense and real."""
     if not (n.is_read(i) or n.is_read(i + 1)):
         return None, None
     fake = fake_of(n.node.args[0])
-    if fake.is_contiguous() and not fake.is_complex():
-        packed, order = None, None
-        x = _turned(x)
-    if packed is None or order is None:
-        packed, order, _ = _results("lu", x)
+    packed, order, _ = _results("lu", _turned(x) if fake.is_contiguous() and not fake.is_complex() else x)
     return packed, _pivots_of(n, order, x.shape[-1]) if n.is_read(i + 1) else None
 
 
@@ -261,17 +258,18 @@ def solve_ex(n: Node, a: Value, b: Value, *, left: bool = True, check_errors: bo
         x = n.reshape(_solved(packed, order, _ops.reshape(b, (*b.shape, 1))))
     else:
         x = _solved(packed, order, b)
-    return x, *_factored(n, 1, a, packed, order), _info(packed) if n.is_read(3) else None
+    pivots = _pivots_of(n, order, a.shape[-1]) if n.is_read(2) else None
+    return x, packed, pivots, _info(packed) if n.is_read(3) else None
 
 
 @row("aten._linalg_det.default")
 def det(n: Node, x: Value) -> tuple[Value | None, ...]:
-    return _results("det", _matrices(x))[0], *_factored(n, 1, x)
+    return _results("det", _matrices(x))[0], *_factored_for_det(n, 1, x)
 
 
 @row("aten._linalg_slogdet.default")
 def slogdet(n: Node, x: Value) -> tuple[Value | None, ...]:
-    return (*_results("slogdet", _matrices(x)), *_factored(n, 2, x))
+    return (*_results("slogdet", _matrices(x)), *_factored_for_det(n, 2, x))
 
 
 @row("aten.linalg_qr.default")
