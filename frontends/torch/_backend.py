@@ -14,6 +14,7 @@ from tenon._errors import UsageError
 
 from ._checked import keep_checks
 from ._decompositions import table
+from ._flex import take_apart
 from ._options import Options
 from ._register import has_registered
 from ._split import Compiled
@@ -66,6 +67,7 @@ def backend(
     _tell_version()
 
     keep_checks(gm)
+    take_apart(gm)
     parameters = _parameters(gm, example_inputs)
     frozen = parameters if chosen.freezing else {}
     stable = {i: t for i, t in parameters.items() if chosen.stable and may_be_stable(t)}

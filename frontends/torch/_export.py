@@ -12,7 +12,7 @@ from tenon._errors import DataError, NotFoundError, UsageError
 from tenon._model import Model, _Recipe
 from tenon._trace import tracing
 
-from . import _table
+from . import _export_sizes, _table
 from ._decompositions import table
 from ._lower import BEYOND, Walk
 
@@ -65,9 +65,11 @@ def _graph_of(program: torch.export.ExportedProgram) -> _native.Graph:
     walk = Walk(graph, "exported")
     walk.constants = _constants(taken)
     walk.keep_inputs = True
+    walk.trace.names = _export_sizes.names(program)
     walk.run()
     for node, reason in walk.refused.items():
         raise UsageError(f"{node.target} cannot be taken: {reason}{_place(node)}", "T0640")
+    _export_sizes.constrain(program, walk)
     outputs = _outputs(signature, graph)
     try:
         with tracing(walk.trace):
@@ -93,7 +95,7 @@ def _constants(program: Any) -> dict[str, torch.Tensor]:
         if spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             tensor = program.state_dict.get(spec.target)
             found[spec.arg.name] = program.constants[spec.target] if tensor is None else tensor
-        elif spec.kind is not InputKind.USER_INPUT:
+        elif spec.kind not in (InputKind.USER_INPUT, InputKind.TOKEN):
             raise UsageError(f"inputs of the kind {spec.kind.name} cannot be taken", "T0640")
     return found
 
@@ -102,14 +104,17 @@ def _outputs(signature: Any, graph: Any) -> list[Any]:
     from torch.export.graph_signature import OutputKind
 
     (output,) = (n for n in graph.nodes if n.op == "output")
-    for spec in signature.output_specs:
-        if spec.kind is not OutputKind.USER_OUTPUT:
+    listed = []
+    for spec, node in zip(signature.output_specs, output.args[0]):
+        if spec.kind is OutputKind.USER_OUTPUT:
+            listed.append(node)
+        elif spec.kind is not OutputKind.TOKEN:
             raise UsageError(
                 f"the network changes {spec.target or spec.arg.name}, and a model is immutable: export "
                 "it in evaluation mode, net.eval()",
                 "T0640",
             )
-    return list(output.args[0])
+    return listed
 
 
 def _result(walk: Walk, node: Any) -> Any:

@@ -67,6 +67,8 @@ class Code(OutputCode):
             raise BypassAOTAutogradCache("a graph that was split, or that has parameters as constants, is not kept")
         if any(_has_symbols(n.meta.get("val")) for n in self._gm.graph.nodes):
             raise BypassAOTAutogradCache("a graph whose sizes change is not kept")
+        if any("with_effects" in str(n.target) for n in self._gm.graph.nodes):
+            raise BypassAOTAutogradCache("a graph with effects is not kept: torch's entry loses its tokens")
         self._bytes = GraphPickler.dumps(self._gm, options=PicklerOptions(ops_filter=None, node_metadata_key_filter=_is_needed))
         self._gm = self._made = None
 

@@ -23,7 +23,7 @@ from ._table import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from tenon._trace import Size
@@ -178,6 +178,10 @@ class _Trace(GraphTrace):
 
     checks = False
     depth = 0  # of regions
+    names: Mapping[str, str] = {}  # of symbols, where they are others than torch's
+
+    def symbol(self, name: object, hint: int) -> Size:
+        return super().symbol(self.names.get(str(name), name), hint)
 
     def region(self, types: Any, body: Any) -> int:
         self.depth += 1
@@ -227,7 +231,7 @@ class Walk:
 
     def _placeholder(self, node: fx.Node) -> None:
         self.values[node] = fake = node.meta.get("val")
-        if isinstance(fake, torch.Tensor) and (node.users or self.keep_inputs):
+        if isinstance(fake, torch.Tensor) and not _is_token(node) and (node.users or self.keep_inputs):
             try:
                 if node.name in self.constants:
                     self.values[node] = constant(self.trace, self.constants[node.name])
@@ -408,6 +412,16 @@ class Walk:
 
 class _Missing:
     """The value of a node that stays in torch and that no argument can stand for."""
+
+
+def _is_token(node: fx.Node) -> bool:
+    """Whether all that a placeholder does is to order effects. AOTAutograd gives None for it."""
+    return bool(node.users) and all(
+        isinstance(user.target, torch._ops.HigherOrderOperator)
+        and user.target.name() == "with_effects"
+        and node is user.args[0]
+        for user in node.users
+    )
 
 
 def _has_effect(node: fx.Node) -> bool:

@@ -115,7 +115,7 @@ class _Support(OperatorSupportBase):
     def is_node_supported(self, submodules: Any, node: fx.Node) -> bool:
         if node.op != "call_function" or node in self._walk.refused:
             return False
-        if isinstance(node.target, torch._ops.HigherOrderOperator):
+        if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() != "with_effects":
             return False  # its graphs are no values that a part could be given
         if node.target is _getitem:
             return node.args[0] not in self._walk.refused and self.is_node_supported(

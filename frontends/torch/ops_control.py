@@ -1,4 +1,4 @@
-"""Operators of higher order: choices, loops and scans. And assertions.
+"""Operators of higher order: choices, loops, scans, and effects. And assertions.
 
 Where it is cheap, both branches of a choice are computed, and a scan is written out step by step, so
 that all of it fuses with what is around. Otherwise they become nodes with regions.
@@ -14,6 +14,7 @@ from torch import fx
 from tenon import _ops
 from tenon._trace import Value
 
+from . import _table
 from ._lower import Node
 from ._table import Refused, row
 
@@ -73,6 +74,31 @@ def assert_async(n: Node, holds: Value, message: str = "") -> None:
     if n.trace.depth:
         raise Refused("an assertion in a loop or a choice")
     n.walk.assertions.append(_truth(_ops.compare(holds, _ops.like(holds, 0), 1)))
+
+
+def assert_all(n: Node, holds: Value) -> None:
+    """An assertion of every element."""
+    assert_async(n, _ops.one("reduce_and", holds, dims=tuple(range(len(holds.shape)))) if holds.shape else holds)
+
+
+# Effects that are an assertion: a program has no others.
+_ASSERTIONS = ("aten._linalg_check_errors.default", "aten._assert_async.default", "aten._assert_async.msg")
+
+
+@row("aten._linalg_check_errors.default")
+def linalg_check_errors(n: Node, info: Value, api_name: str, *, is_matrix: bool) -> None:
+    """What torch raises where a factorisation says that it did not succeed."""
+    assert_all(n, _ops.compare(info, _ops.like(info, 0), 0))
+
+
+@row("with_effects")
+def with_effects(n: Node, token: Any, effect: Any, *args: Any, **given: Any) -> tuple[Value | None, ...]:
+    """An assertion, and the token of the next effect. Others stay in torch, in the order of their tokens."""
+    found = _table.find(effect) if str(effect) in _ASSERTIONS else None
+    if found is None:
+        raise Refused(f"the effect {effect}")
+    found(n, *args, **given)
+    return _ops.full((0,), 0, n.dtype), None
 
 
 @row("cond")

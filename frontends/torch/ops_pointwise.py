@@ -394,9 +394,9 @@ def clone(n: Node, x: Value, memory_format: Any = None) -> Value:
 
 
 @row("aten._to_copy.default", "prims.convert_element_type.default")
-def to_copy(n: Node, x: Value, *rest: Any, **options: Any) -> Value:
-    """torch wraps floats beyond an integer's range in its own ways; they are undefined."""
-    return _ops.convert(x, n.dtype)
+def to_copy(n: Node, x: Any, *rest: Any, **options: Any) -> Value:
+    """torch wraps floats beyond an integer's range in its own ways; they are undefined. vmap gives numbers."""
+    return n.typed(x, n.dtype)
 
 
 @row("aten.view.dtype")

@@ -32,6 +32,61 @@ def test_dynamic_shapes():
             close(model(x)[0], net(x))
 
 
+def _told(model, *args):
+    with pytest.raises(tenon.UsageError) as told:
+        model(*args)
+    return str(told.value)
+
+
+def test_ranges_of_dims_are_enforced(tmp_path):
+    """Also where another dim depends on it, in packages, and in files, which have lost its name."""
+
+    class Net(nn.Module):
+        def forward(self, x, y):
+            return torch.cat([x, y]).sum(1)
+
+    batch, rows = torch.export.Dim("batch", min=1, max=64), lambda n, m: (torch.randn(n, 4), torch.randn(m, 4))
+    program = exported(Net(), *rows(8, 16), x={0: batch}, y={0: 2 * batch})
+    model = tenon.from_exported(program)
+    assert [p.shape for p in model.inputs] == [("batch", 4), ("2*batch", 4)]
+    model.save(tmp_path / "net.tpk")
+    for net in (model, tenon.load(tmp_path / "net.tpk")):
+        for n in (1, 8, 64):
+            x, y = rows(n, 2 * n)
+            close(net(x, y)[0], Net()(x, y))
+        told = "T0608: dim `batch` is {}, and the model wants it at least 1 and at most 64"
+        assert told.format(65) in _told(net, *rows(65, 130)) and told.format(0) in _told(net, *rows(0, 0))
+        assert "dim 0 of input `y` is 17, expected 16" in _told(net, *rows(8, 17))
+
+    length = torch.export.Dim("length", min=5)
+    torch.export.save(exported(Net(), *rows(8, 16), x={0: batch}, y={0: length}), tmp_path / "net.pt2")
+    loaded = tenon.load(tmp_path / "net.pt2")
+    assert [p.shape for p in loaded.inputs] == [("x_0", 4), ("y_0", 4)]
+    told = _told(loaded, *rows(65, 3))
+    assert "`x_0` is 65, and the model wants it at least 1 and at most 64" in told
+    assert "`y_0` is 3, and the model wants it at least 5" in told
+
+
+def test_guards_of_a_program_are_enforced():
+    """What the network decided by sizes holds for the sizes of the model, too."""
+
+    class Net(nn.Module):
+        def forward(self, x, *more):
+            y = torch.cat(more)
+            y = y + 1 if y.shape[0] % 4 == 0 else y
+            y = y * 2 if x.shape[0] + y.shape[0] < 100 else y
+            return y, x * 2 if x.shape[0] > 3 else x
+
+    auto = torch.export.Dim.AUTO
+    program = exported(Net(), *[torch.ones(n, 2) for n in (6, 5, 7)], x={0: auto}, more=({0: auto}, {0: auto}))
+    model = tenon.from_exported(program)
+    given = [torch.ones(n, 2) for n in (4, 9, 11)]
+    close(model(*given)[0], Net()(*given)[0])
+    assert "more_0_0 + more_1_0" in _told(model, *[torch.ones(n, 2) for n in (4, 9, 12)])
+    assert "at most 100, and these inputs give 121" in _told(model, *[torch.ones(n, 2) for n in (60, 30, 30)])
+    assert "`x_0` is 3" in _told(model, *[torch.ones(n, 2) for n in (3, 9, 11)])
+
+
 def test_files_and_packages(tmp_path):
     net, x = network(), torch.randn(2, 3, 8, 8)
     torch.export.save(exported(net, x), tmp_path / "net.pt2")

@@ -1,0 +1,109 @@
+"""Factorisations in LAPACK's form, packed factors and pivots, and what is solved with them, against eager mode."""
+
+import pytest
+import torch
+from conftest import close
+from torch import linalg
+
+import tenon.torch  # noqa: F401
+
+STACKS = [(), (2, 3)]
+DTYPES = [torch.float64, torch.complex64]
+
+
+def same(f, *args):
+    with torch.no_grad():
+        torch._dynamo.reset()
+        close(torch.compile(f, backend="tenon")(*args), f(*args))
+
+
+@pytest.fixture(autouse=True)
+def in_tenon(graphs):
+    """Nothing stays in torch."""
+    yield
+    assert graphs and not any(g.refused for g in graphs), [g.refused for g in graphs]
+
+
+def numbers(*shape, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stack", STACKS)
+def test_lu(stack, dtype):
+    def f(*matrices):
+        found = []
+        for a in matrices:
+            packed, pivots, info = linalg.lu_factor_ex(a)
+            found += [packed, pivots, info, *torch.lu_unpack(packed, pivots), *linalg.lu(a)]
+        return found
+
+    same(f, *(numbers(*stack, m, n, dtype=dtype) for m, n in ((4, 4), (5, 3), (3, 5))))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_is_solved_with_lu(stack, dtype):
+    a, b = numbers(*stack, 4, 4, dtype=dtype), numbers(*stack, 4, 2, dtype=dtype)
+    c = numbers(4, 3, dtype=dtype)
+    factors = linalg.lu_factor(a)
+
+    def f(packed, pivots, b, c):
+        solve = linalg.lu_solve
+        return (
+            solve(packed, pivots, b), solve(packed, pivots, b, adjoint=True), solve(packed, pivots, c),
+            solve(packed, pivots, b.mT, left=False), solve(packed, pivots, b.mT, left=False, adjoint=True),
+            torch.lu_unpack(packed, pivots, unpack_data=False)[0],
+        )  # fmt: skip
+
+    same(f, *factors, b, c)
+    same(lambda a, b: (*linalg.lu_factor(a), linalg.solve(a, b), linalg.solve(a, b.mT, left=False)), a, b)
+
+
+def test_a_zero_among_the_pivots():
+    a = torch.tensor([[1.0, 2, 3], [2, 4, 7], [0, 0, 5]]).repeat(2, 1, 1)
+    a[1] = torch.eye(3)
+    same(lambda a: linalg.lu_factor_ex(a), a)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("stack", STACKS)
+def test_triangles(stack, dtype):
+    a = numbers(*stack, 4, 4, dtype=dtype)
+    spd, b = a @ a.mH + torch.eye(4), numbers(*stack, 4, 2, dtype=dtype)
+
+    def f(a, spd, b):
+        lower, upper = torch.cholesky(spd), torch.cholesky(spd, upper=True)
+        return (
+            lower, upper, torch.cholesky_solve(b, lower), torch.cholesky_solve(b, upper, upper=True),
+            torch.cholesky_inverse(lower), torch.cholesky_inverse(upper, upper=True),
+            *torch.triangular_solve(b, lower, upper=False), torch.triangular_solve(b, upper)[0],
+            torch.triangular_solve(b, upper, transpose=True)[0],
+            torch.triangular_solve(b, a, unitriangular=True)[0],
+        )  # fmt: skip
+
+    same(f, a, spd, b)
+
+
+def test_no_cholesky_factor_raises():
+    with torch.no_grad(), pytest.raises(RuntimeError, match="positive-definite"):
+        torch.compile(torch.cholesky, backend="tenon")(-torch.eye(3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize("name", ["solve", "det", "slogdet", "lu_factor", "cholesky_solve", "inv", "solve from the right"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_training(name, turned, dtype):
+    fs = {
+        "solve": lambda a, b: linalg.solve(a, b), "det": lambda a, b: linalg.det(a)[:, None, None] * b,
+        "slogdet": lambda a, b: linalg.slogdet(a)[1][:, None, None] * b, "lu_factor": lambda a, b: linalg.lu_factor(a)[0] @ b,
+        "cholesky_solve": lambda a, b: torch.cholesky_solve(b, torch.cholesky(a @ a.mH)), "inv": lambda a, b: linalg.inv(a) @ b,
+        "solve from the right": lambda a, b: linalg.solve(a, b.mT, left=False),
+    }  # fmt: skip
+    f, made = fs[name], []
+    a, b = numbers(2, 3, 3, dtype=dtype), numbers(2, 3, 2, dtype=dtype)
+    for run in (f, torch.compile(f, backend="tenon")):
+        x, y = (t.clone().requires_grad_() for t in (a, b))
+        run(x.mT if turned else x, y).abs().square().sum().backward()
+        made.append([x.grad, y.grad])
+    close(made[1], made[0])
