@@ -310,6 +310,8 @@ def solve_triangular(n: Node, a: Value, b: Value, *, upper: bool, left: bool = T
 
 
 def _stacked(a: Value, b: Value) -> tuple[Value, Value]:
+    if 0 in [s for s in (*a.shape, *b.shape) if isinstance(s, int)]:
+        raise Refused("matrices without elements")
     stack = _ops.broadcast_shapes(_matrices(a).shape[:-2], b.shape[:-2])
     return _ops.broadcast_to(a, (*stack, *a.shape[-2:])), _ops.broadcast_to(b, (*stack, *b.shape[-2:]))
 

@@ -2,7 +2,7 @@
 
     python3 opdb.py run --state FILE [--per-entry N] [--passes forward,backward] [--dtypes float32,int64,bool] [NAME...]
     python3 opdb.py report --state FILE [--verbose]
-    python3 opdb.py bless --state FILE        # writes opdb_rest.txt and opdb_samples.txt
+    python3 opdb.py bless [--grow] --state FILE   # writes opdb_rest.txt and opdb_samples.txt
     python3 opdb.py check [--state FILE]      # the fixed samples, or a whole state, against the lists
 
 Each sample has a verdict per pass (`opdb_sample.py`). The state is a file of lines; a run that was cut
@@ -37,6 +37,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--passes", default="forward,backward")
     parser.add_argument("--dtypes", default="float32,int64,bool")
     parser.add_argument("--again", default="", help="verdicts that are tried again, with commas")
+    parser.add_argument("--grow", action="store_true", help="bless although something became worse")
     parser.add_argument("--verbose", action="store_true")
     parser.add_argument("names", nargs="*")
     return parser.parse_intermixed_args()
@@ -53,7 +54,7 @@ def main() -> int:
         state.forget([v for v in given.again.split(",") if v], given.names)
         run(state, given.names, given.dtypes.split(","), given.passes.split(","), given.per_entry)
     if given.what == "bless":
-        lists.bless(HERE, state)
+        return lists.bless(HERE, state, given.grow)
     if given.what == "check":
         return lists.check_state(HERE, state)
     lists.report(state, given.names, given.verbose)
