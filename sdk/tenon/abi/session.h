@@ -18,8 +18,8 @@
  * Objects are created with one reference; release() releases it. Failures:
  * tenon_host_t::last_failure.
  *
- * Users: sdk/tools (the C tables), frontends/python, samples/embed, sdk/tenon/cpp/session.hpp and the
- * tests over it. Unstable until the second edition is closed.
+ * Users: sdk/tools (the C tables), frontends/python, samples/embed, sdk/tenon/cpp/session.hpp and
+ * the tests over it. Unstable until the second edition is closed.
  */
 #ifndef TENON_ABI_SESSION_H_
 #define TENON_ABI_SESSION_H_
