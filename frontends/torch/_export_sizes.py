@@ -22,12 +22,12 @@ from ._table import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any, TypeAlias
 
     from tenon._trace import Size
 
-    Program = torch.export.ExportedProgram
+    Program: TypeAlias = torch.export.ExportedProgram
 
 # Bounds from here on are none: a size is less.
 _NO_BOUND = 1 << 62
@@ -149,7 +149,7 @@ def _equal(a: Size, b: Size) -> None:
     _at_most(b, a)
 
 
-_relations = {
+_relations: dict[type[ast.cmpop], Callable[[Any, Any], None]] = {
     ast.LtE: _at_most,
     ast.GtE: lambda a, b: _at_most(b, a),
     ast.Lt: lambda a, b: _at_most(a + 1, b),
