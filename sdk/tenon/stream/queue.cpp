@@ -264,15 +264,15 @@ void Line::run() {
 void open_gate(void* self, const Fault& fault) {
   std::unique_ptr<WorkRef> held(static_cast<WorkRef*>(self));
   Work& work = **held;
-  const std::shared_ptr<Line> line = work.line;  // it stays until this thread has left it
-  line->enter();
+  Line& line = *work.line;  // its queue owns it until this thread has left it
+  line.enter();
   if (!fault.ok()) {
     const std::lock_guard lock(work.mutex);
     if (work.fault.ok()) work.fault = fault;
   }
-  if (--work.waits == 0) line->advance();
+  if (--work.waits == 0) line.advance();
   held.reset();
-  line->leave();
+  line.leave();
 }
 
 void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) {

@@ -40,7 +40,9 @@ struct tenon_fence_t {
   tenon_fence_t* led; /* this fence follows that one */
   char ballast[1000]; /* makes a leak of fences visible */
 };
-static pthread_mutex_t following = PTHREAD_MUTEX_INITIALIZER;
+/* Whoever changes a fence holds this until its followers are told: the waiter may destroy the fence
+ * as soon as it sees the change. Taken before the lock of a fence. */
+static pthread_mutex_t following = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static void tell_followers(tenon_fence_t* fence);
 
 void fence_follow(tenon_fence_t* fence, uint64_t value, tenon_fence_point_t then) {
@@ -52,8 +54,8 @@ void fence_follow(tenon_fence_t* fence, uint64_t value, tenon_fence_point_t then
     then.fence->led = fence;
     break;
   }
-  pthread_mutex_unlock(&following);
   tell_followers(fence);
+  pthread_mutex_unlock(&following);
 }
 
 /* Nothing passes from a fence that is gone, nor to one. */
@@ -104,6 +106,7 @@ static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
     pthread_mutex_unlock(&fence->mutex);
     return;
   }
+  pthread_mutex_lock(&following);
   pthread_mutex_lock(&fence->mutex);
   if (is("fence_32_bits")) value = (uint32_t)value;
   if (value > fence->value || is("fence_backwards") || (from_work && is("work_lowers")))
@@ -114,9 +117,9 @@ static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
     pthread_cond_signal(&fence->changed);
   else if (!(is("host_signal_sleeps") && !from_work))
     pthread_cond_broadcast(&fence->changed);
-  const int followed = fence->followers[0].then.fence != NULL;
   pthread_mutex_unlock(&fence->mutex);
-  if (followed) tell_followers(fence);
+  tell_followers(fence);
+  pthread_mutex_unlock(&following);
 }
 
 void fence_set(const tenon_fence_point_t* point) {
@@ -133,14 +136,15 @@ void fence_fail(const tenon_fence_point_t* point, tenon_code_t code) {
   if (fence == NULL || is("failed_work_hangs")) return;
   if (is("fence_error_lost")) return fence_set(point);
   if (is("other_error")) code = TENON_INTERNAL;
+  pthread_mutex_lock(&following);
   pthread_mutex_lock(&fence->mutex);
   if (is("query_of_failed_ok") || is("wait_of_failed_late")) fence->seen = 1;
   if (point->value < fence->failed_at) fence->failed_at = point->value, fence->code = code;
   if (is("failed_poisons_earlier")) fence->failed_at = 0;
   pthread_cond_broadcast(&fence->changed);
-  const int followed = fence->followers[0].then.fence != NULL;
   pthread_mutex_unlock(&fence->mutex);
-  if (followed) tell_followers(fence);
+  tell_followers(fence);
+  pthread_mutex_unlock(&following);
 }
 
 static int reached(const tenon_fence_t* fence, uint64_t value) {
@@ -156,15 +160,14 @@ static tenon_code_t result_of(const tenon_fence_t* fence, uint64_t value) {
   return fence->code;
 }
 
+/* Call under `following`. */
 static void tell_followers(tenon_fence_t* fence) {
   for (int i = 0; i < 4; ++i) {
-    pthread_mutex_lock(&following);
     const tenon_fence_point_t then = fence->followers[i].then;
     pthread_mutex_lock(&fence->mutex);
     const int due = then.fence != NULL && reached(fence, fence->followers[i].value);
     const tenon_code_t code = due ? result_of(fence, fence->followers[i].value) : TENON_OK;
     pthread_mutex_unlock(&fence->mutex);
-    pthread_mutex_unlock(&following);
     if (due) code == TENON_OK ? fence_set(&then) : fence_fail(&then, code);
   }
 }
