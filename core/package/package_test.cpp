@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <tenon/abi/graph.h>
+#include <tenon/cpp/elements.hpp>
 
 #include "core/base/limits.h"
 #include "core/package/bytes.h"

@@ -18,6 +18,7 @@
 
 #include <tenon/abi/frontend.h>
 #include <tenon/abi/toolchain.h>
+#include <tenon/cpp/elements.hpp>
 
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/host_graph.h"
