@@ -73,7 +73,7 @@ class Handles : public testing::Test {
     const auto& s = sessions();
     EXPECT_EQ(s.model_graph(s.self, model_.get(), &graph), TENON_OK);
     EXPECT_EQ(s.model_from_graph(s.self, graph, &all.model), TENON_OK);
-    tenon::context().graph->graph_release(tenon::context().graph->self, graph);
+    tenon::context().graph->release(tenon::context().graph->self, graph);
     auto options = tenon::sized<tenon_session_options_t>();
     options.device = tenon::str("reference");
     EXPECT_EQ(s.compile(s.self, all.model, &options, &all.program), TENON_OK);
