@@ -51,9 +51,9 @@ inline Status null_argument(std::string_view what) {
 #define TENON_REQUIRE(pointer, what) \
   if ((pointer) == nullptr) return null_argument(what)
 // Of what a handle is: one load.
-#define TENON_REQUIRE_HANDLE(handle)                                     \
-  if (!::tenon::session::in_use(handle)) [[unlikely]]                    \
-  return ::tenon::session::refuse_handle(                                \
+#define TENON_REQUIRE_HANDLE(handle)                  \
+  if (!::tenon::session::in_use(handle)) [[unlikely]] \
+  return ::tenon::session::refuse_handle(             \
       handle, std::remove_pointer_t<std::remove_cvref_t<decltype(handle)>>::kKind)
 
 inline Status write(const tenon_sink_t* sink, std::string_view text) {

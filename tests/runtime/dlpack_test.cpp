@@ -30,8 +30,13 @@ struct Theirs {
     for (int64_t i = 0; i < count; ++i) values.push_back(first + static_cast<float>(i));
     managed.context = this;
     managed.deleter = [](Managed* self) { ++static_cast<Theirs*>(self->context)->deleted; };
-    managed.tensor = {values.data(), {dl::kCpu, 0}, static_cast<int32_t>(dims.size()),
-                      {dl::kFloat, 32, 1}, dims.data(), nullptr, 0};
+    managed.tensor = {values.data(),
+                      {dl::kCpu, 0},
+                      static_cast<int32_t>(dims.size()),
+                      {dl::kFloat, 32, 1},
+                      dims.data(),
+                      nullptr,
+                      0};
     if constexpr (std::is_same_v<Managed, dl::ManagedTensorVersioned>)
       managed.version = {dl::kMajor, dl::kMinor};
   }

@@ -147,9 +147,8 @@ TEST_F(Handles, AReleasedModelIsRefused) {
       {"model_info", [&] { return s.model_info(s.self, all.model, &info); }},
       {"model_graph", [&] { return s.model_graph(s.self, all.model, &graph); }},
       {"compile", [&] { return s.compile(s.self, all.model, nullptr, &program); }},
-      {"save", [&] {
-         return packages().save(packages().self, all.model, nullptr, tenon::str("no.tpk"));
-       }}};
+      {"save",
+       [&] { return packages().save(packages().self, all.model, nullptr, tenon::str("no.tpk")); }}};
   for (const Door& door : doors) expect_told(door.open(), "model", door.name);
   EXPECT_EQ(graph, nullptr);
   EXPECT_EQ(program, nullptr);
@@ -268,8 +267,7 @@ TEST_F(Handles, AnObjectOfAnotherKindIsRefused) {
   auto info = tenon::sized<tenon_model_info_t>();
   auto* const wrong = reinterpret_cast<tenon_model_t*>(program_.get());
   EXPECT_EQ(sessions().model_info(sessions().self, wrong, &info), TENON_INVALID_ARGUMENT);
-  EXPECT_NE(tenon::failure_text().find("is no model"), std::string::npos)
-      << tenon::failure_text();
+  EXPECT_NE(tenon::failure_text().find("is no model"), std::string::npos) << tenon::failure_text();
   sessions().model_release(sessions().self, wrong);
   EXPECT_EQ(take_log().size(), 1u);
   std::string placement;

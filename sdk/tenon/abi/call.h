@@ -191,7 +191,8 @@ typedef struct tenon_host_call_t {
    */
   tenon_code_t (*tensor_native)(void* self, tenon_tensor_t* tensor, tenon_str_t device,
                                 tenon_str_t kind, tenon_native_memory_t* out_memory);
-  /* Null is fine. What uses it later: as session.h says of all objects. May call the device's plugin, and so replace this thread's last failure. Safe. */
+  /* Null is fine. What uses it later: as session.h says of all objects. May call the device's
+   * plugin, and so replace this thread's last failure. Safe. */
   void (*tensor_release)(void* self, tenon_tensor_t* tensor);
 } tenon_host_call_t;
 

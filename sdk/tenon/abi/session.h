@@ -16,9 +16,9 @@
  *     s->output(...);
  *
  * Objects are created with one reference; release() releases it, and does nothing for null. The use
- * of one that was released is FAILED_PRECONDITION, T0626, and a second release is a line in the log,
- * until 1024 others of its kind were released behind it; then it may be a new object. So a mistake
- * is most likely seen, but no program may rely on it. Failures: tenon_host_t::last_failure.
+ * of one that was released is FAILED_PRECONDITION, T0626, and a second release is a line in the
+ * log, until 1024 others of its kind were released behind it; then it may be a new object. So a
+ * mistake is most likely seen, but no program may rely on it. Failures: tenon_host_t::last_failure.
  *
  * Users: sdk/tools (the C tables), frontends/python, samples/embed, sdk/tenon/cpp/session.hpp and
  * the tests over it. Unstable until the second edition is closed.

@@ -108,7 +108,8 @@ Status give(std::shared_ptr<const sdk::Tensor> tensor, Device device, Managed** 
 template <class Managed>
 Status give(sdk::Tensor&& tensor, Device device, Managed** out, uint64_t flags = kReadOnly) {
   const auto shared = std::make_shared<sdk::Tensor>(std::move(tensor));
-  const Status status = give<Managed>(std::shared_ptr<const sdk::Tensor>(shared), device, out, flags);
+  const Status status =
+      give<Managed>(std::shared_ptr<const sdk::Tensor>(shared), device, out, flags);
   if (!status.ok()) tensor = std::move(*shared);
   return status;
 }
@@ -119,7 +120,8 @@ template <class Managed>
 Status write_to(const Managed& managed, Output* out) {
   tenon_array_t array;
   TENON_TRY(detail::read(managed, &array));
-  if (read_only(managed)) return detail::refuse("is read-only, and an output would be written to it");
+  if (read_only(managed))
+    return detail::refuse("is read-only, and an output would be written to it");
   if (!host_reads(managed.tensor.device.type))
     return detail::refuse("is not in the host's memory: take the result by give()");
   *out = Output(array.dtype, {array.dims, array.dims + array.rank}, array.data);
@@ -131,8 +133,9 @@ Status write_to(const Managed& managed, Output* out) {
 inline Status work_on(Call* call, Device device, uint64_t stream) {
   const Vendor* vendor = vendor_of(device.type);
   if (vendor == nullptr) {
-    return fail(TENON_UNIMPLEMENTED,
-                cat("T0635: no plugin takes streams of devices of DLPack's kind ", device.type, "."));
+    return fail(
+        TENON_UNIMPLEMENTED,
+        cat("T0635: no plugin takes streams of devices of DLPack's kind ", device.type, "."));
   }
   auto handle = sized<tenon_native_handle_t>();
   handle.kind = str(vendor->stream);

@@ -1,7 +1,7 @@
 // DLPack 1.3 in Tenon's terms: its structs, element types and devices, and managed tensors over
-// memory that somebody keeps. Written from the specification (https://dmlc.github.io/dlpack/latest);
-// the layouts are those of its header, so a pointer to a struct of dlpack.h may be cast to one to
-// the struct of this header, and back.
+// memory that somebody keeps. Written from the specification
+// (https://dmlc.github.io/dlpack/latest); the layouts are those of its header, so a pointer to a
+// struct of dlpack.h may be cast to one to the struct of this header, and back.
 //
 // For programs that exchange tensors, dlpack.hpp has the functions.
 #ifndef TENON_CPP_DLPACK_TYPES_HPP_
@@ -257,12 +257,8 @@ Managed* manage(const Memory& memory, tenon_dtype_t dtype, std::span<const int64
       Kept{{}, {dims.begin(), dims.end()}, std::vector<int64_t>(dims.size()), std::move(owner)});
   int64_t step = 1;
   for (size_t i = dims.size(); i-- > 0; step *= dims[i] == 0 ? 1 : dims[i]) kept->strides[i] = step;
-  kept->managed.tensor = {memory.data,
-                          memory.device,
-                          static_cast<int32_t>(dims.size()),
-                          type_of(dtype),
-                          kept->dims.data(),
-                          kept->strides.data(),
+  kept->managed.tensor = {memory.data,       memory.device,     static_cast<int32_t>(dims.size()),
+                          type_of(dtype),    kept->dims.data(), kept->strides.data(),
                           memory.byte_offset};
   if constexpr (std::is_same_v<Managed, ManagedTensorVersioned>) {
     kept->managed.version = {kMajor, kMinor};

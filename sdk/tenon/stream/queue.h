@@ -118,8 +118,8 @@ class Line {
 
   void wait_idle();
   // Waits for submitted work, and for the fences that other work was to wait for, and ends the
-  // thread. Every line is stopped before its last owner lets go: work owns its line, and the thread,
-  // which finishes work, must not destroy itself.
+  // thread. Every line is stopped before its last owner lets go: work owns its line, and the
+  // thread, which finishes work, must not destroy itself.
   void stop();
   Fault take_fault();  // the first since the last call
   bool holds();        // whether work waits that is not on the stream yet

@@ -270,8 +270,8 @@ TEST_F(Queues, WorkThatWasNotHandedOverIsAwaited) {
   ASSERT_EQ(kQueueTable.queue_create(nullptr, handle(), &other), TENON_OK);
   const tenon_fence_point_t waits[] = {{handle(begin), 1}};
   wait_for(waits, std::make_shared<Work>(line_of(other)));
-  auto destroyed = std::async(std::launch::async,
-                              [&] { return kQueueTable.queue_destroy(nullptr, other); });
+  auto destroyed =
+      std::async(std::launch::async, [&] { return kQueueTable.queue_destroy(nullptr, other); });
   EXPECT_EQ(destroyed.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
   EXPECT_EQ(runtime_->streams_destroyed, 0);
   begin.timeline.signal(1);
