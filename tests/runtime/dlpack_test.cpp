@@ -143,10 +143,11 @@ TYPED_TEST(DLPack, WhatCannotBeTakenIsNotGivenBack) {
 TYPED_TEST(DLPack, OursGoesOutWithoutACopy) {
   Theirs<TypeParam> theirs({2, 3});
   tenon::Tensor x;
+  const tenon::Tensor& left = x;  // what is there after a move
   ASSERT_TRUE(dl::take(&theirs.managed, &x).ok());
   TypeParam* out = nullptr;
   ASSERT_TRUE(dl::give(std::move(x), {dl::kCpu, 0}, &out).ok()) << tenon::failure_text();
-  EXPECT_EQ(x.get(), nullptr);
+  EXPECT_EQ(left.get(), nullptr);
   const dl::Tensor& t = out->tensor;
   EXPECT_EQ(static_cast<char*>(t.data) + t.byte_offset,
             reinterpret_cast<char*>(theirs.values.data()));
@@ -186,15 +187,16 @@ TYPED_TEST(DLPack, ThereAndBackAgain) {
 TYPED_TEST(DLPack, WhatCannotGoOutStays) {
   const std::vector<uint8_t> nibbles{0x12};
   tenon::Tensor x;
+  const tenon::Tensor& left = x;  // what is there after a move
   ASSERT_TRUE(tenon::Tensor::copy({TENON_I4, {2}, nibbles.data()}, &x).ok())
       << tenon::failure_text();
   TypeParam* out = nullptr;
   this->expect_refused(dl::give(std::move(x), {dl::kCpu, 0}, &out), "no elements of i4");
-  EXPECT_NE(x.get(), nullptr);
+  EXPECT_NE(left.get(), nullptr);
   const std::vector<float> values{1};
   ASSERT_TRUE(tenon::Tensor::copy(ArrayView::of(values, {1}), &x).ok());
   this->expect_refused(dl::give(std::move(x), {8, 0}, &out), "DLPack's kind 8");
-  EXPECT_NE(x.get(), nullptr);
+  EXPECT_NE(left.get(), nullptr);
   EXPECT_EQ(out, nullptr);
 }
 

@@ -7,6 +7,7 @@
 #ifndef TENON_CPP_DLPACK_TYPES_HPP_
 #define TENON_CPP_DLPACK_TYPES_HPP_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -153,11 +154,18 @@ constexpr DataType type_of(tenon_dtype_t dtype) {
   }
 }
 
+// By element type, for each array of a call.
+inline constexpr auto kTypes = [] {
+  std::array<DataType, elements::kDtypeEnd> types{};
+  for (tenon_dtype_t d = 1; d < elements::kDtypeEnd; ++d) types[d] = type_of(d);
+  return types;
+}();
+
 // TENON_DTYPE_NONE if there is none.
 constexpr tenon_dtype_t dtype_of(DataType type) {
   for (tenon_dtype_t d = 1; type.lanes == 1 && d < elements::kDtypeEnd; ++d) {
-    const DataType known = type_of(d);
-    if (known.lanes == 1 && known.code == type.code && known.bits == type.bits) return d;
+    if (kTypes[d].lanes == 1 && kTypes[d].code == type.code && kTypes[d].bits == type.bits)
+      return d;
   }
   return TENON_DTYPE_NONE;
 }
