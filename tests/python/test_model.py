@@ -294,7 +294,7 @@ reveal_type(model.inputs[0].shape)
 reveal_type(model.start(1).result(timeout=1.0))
 reveal_type(tenon.tensor(1).shape)
 """
-SAMPLES = ["README.md", "docs/guide/python.md", "docs/guide/arrays.md", "samples/notebooks/*.ipynb"]
+SAMPLES = ["README.md", "docs/guide/python*.md", "docs/guide/arrays.md", "samples/notebooks/*.ipynb"]
 
 
 def sample_code() -> str:
