@@ -128,7 +128,7 @@ static tenon_code_t load_packed(void* self, tenon_device_t* device, const void* 
   static int refused;
   const char* fault = is("packed_trusts_bytes") ? NULL : fault_of(bytes, size);
   if (fault != NULL) return fail(TENON_FAILED_PRECONDITION, fault);
-  if (is("packed_sulks") && refused) return refused = 0, fail(TENON_INTERNAL, "no more of these");
+  if (is("packed_sulks") && refused) return fail(TENON_INTERNAL, "no more of these");
   const uint32_t needed = ((const head_t*)bytes)->constants;
   if (is("packed_any_count") ? count < needed : count != needed)
     return refused = 1, fail(TENON_INVALID_ARGUMENT, "another number of packed constants");
