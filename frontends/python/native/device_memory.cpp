@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "frontends/python/native/arrays.h"
@@ -21,6 +22,23 @@ constexpr Vendor kVendors[] = {{2, "cuda", "cuda.pointer", "cuda.stream", 1},
 
 [[noreturn]] void refuse(const std::string& what) {
   raise_usage(TENON_INVALID_ARGUMENT, "T0624", "the value: the array " + what + ".");
+}
+
+// Devices of a vendor's plugin by the vendor's numbers; empty if the machine has none. With the
+// GIL.
+const std::map<int64_t, std::string>& numbers_of(const Vendor& vendor) {
+  static auto* all = new std::map<std::string, std::map<int64_t, std::string>>();
+  const auto known = all->find(vendor.device);
+  if (known != all->end()) return known->second;
+  std::map<int64_t, std::string> numbers;
+  const nb::object rows = nb::module_::import_("tenon._host").attr("devices")();
+  for (nb::handle row : rows) {
+    const auto name = nb::cast<std::string>(nb::object(row["name"]));
+    const nb::object number = row["native_ordinal"];
+    if (name.substr(0, name.find(':')) == vendor.device && !number.is_none())
+      numbers.emplace(nb::cast<int64_t>(number), name);
+  }
+  return all->emplace(vendor.device, std::move(numbers)).first->second;
 }
 
 // The tensor in a capsule of either version.
@@ -106,7 +124,16 @@ const Vendor* vendor_of(int32_t dlpack) {
 }
 
 std::string device_name(const Vendor& vendor, int32_t id) {
-  return vendor.device + (id == 0 ? "" : ":" + std::to_string(id));
+  const auto& numbers = numbers_of(vendor);
+  const auto at = numbers.find(id);
+  if (at != numbers.end()) return at->second;
+  // The host says why there is none of the kind.
+  if (numbers.empty()) return vendor.device + (id == 0 ? "" : ":" + std::to_string(id));
+  std::string known;
+  for (const auto& [number, name] : numbers)
+    known += (known.empty() ? "" : ", ") + name + " is number " + std::to_string(number);
+  refuse("is of the vendor's device " + std::to_string(id) + ", for which " + vendor.device +
+         " has no code (" + known + ")");
 }
 
 const Vendor* vendor_of_array(nb::handle array) {

@@ -21,7 +21,8 @@ struct Vendor {
 // Null if there is none of this kind.
 const Vendor* vendor_of(int32_t dlpack);
 
-// "cuda:1"; the first device has no number.
+// "cuda:1", of the device that the vendor gives this number: Tenon's own may be another, because
+// plugins leave out devices that they have no code for. Raises if it is none of Tenon's.
 std::string device_name(const Vendor& vendor, int32_t id);
 
 // The vendor whose memory the array says that it is in; null for the host's and for no array.
