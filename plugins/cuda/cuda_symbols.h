@@ -153,6 +153,15 @@ static_assert(sizeof(PoolAccess) == 12);
   X(graph_destroy, cuGraphDestroy, (CUgraph))                                             \
   X(graph_exec_destroy, cuGraphExecDestroy, (CUgraphExec))
 
+struct Uuid {
+  unsigned char bytes[16];
+};
+// The first of them that is there: from CUDA 11.4 on, parts of a divided GPU have names of their
+// own.
+#define TENON_CUDA_UUID_FUNCTIONS(X)                            \
+  X(device_uuid_of_part, cuDeviceGetUuid_v2, (Uuid*, CUdevice)) \
+  X(device_uuid, cuDeviceGetUuid, (Uuid*, CUdevice))
+
 struct Driver {
   using Result = CUresult;
   using Stream = CUstream;
@@ -168,6 +177,7 @@ struct Driver {
   TENON_CUDA_FUNCTIONS(TENON_CUDA_SLOT)
   TENON_CUDA_POOL_FUNCTIONS(TENON_CUDA_SLOT)
   TENON_CUDA_GRAPH_FUNCTIONS(TENON_CUDA_SLOT)
+  TENON_CUDA_UUID_FUNCTIONS(TENON_CUDA_SLOT)
 #undef TENON_CUDA_SLOT
   int version = 0;  // 12020 is CUDA 12.2
   bool has_pools() const {

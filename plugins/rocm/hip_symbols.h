@@ -90,6 +90,13 @@ constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74;
   X(graph_destroy, hipGraphDestroy, hipError_t, (hipGraph_t))                      \
   X(graph_exec_destroy, hipGraphExecDestroy, hipError_t, (hipGraphExec_t))
 
+// Of ROCm 5.2 and later, but nothing depends on it.
+struct Uuid {
+  unsigned char bytes[16];
+};
+#define TENON_HIP_UUID_FUNCTIONS(X) \
+  X(device_uuid, hipDeviceGetUuid, hipError_t, (Uuid*, hipDevice_t))
+
 struct Driver {
   using Result = hipError_t;
   using Stream = hipStream_t;
@@ -104,6 +111,7 @@ struct Driver {
 #define TENON_HIP_SLOT(name, symbol, result, parameters) result(*name) parameters = nullptr;
   TENON_HIP_FUNCTIONS(TENON_HIP_SLOT)
   TENON_HIP_GRAPH_FUNCTIONS(TENON_HIP_SLOT)
+  TENON_HIP_UUID_FUNCTIONS(TENON_HIP_SLOT)
 #undef TENON_HIP_SLOT
   // hipGetDeviceProperties of the release; its record differs between releases.
   hipError_t (*properties)(void*, int) = nullptr;

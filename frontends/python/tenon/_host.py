@@ -98,7 +98,8 @@ def devices() -> list[dict[str, Any]]:
     """The devices that can be used now, each as a dictionary.
 
     "name" is what `tenon.load(device=)` takes; "plugin", "description", "target", "memory_bytes"
-    and others describe it. Opens the plugins that have devices.
+    and others describe it. "uuid" is the device's own name, or empty; "native_ordinal" the number
+    that the vendor's libraries give it, or None. Opens the plugins that have devices.
     """
     import json
 

@@ -109,7 +109,7 @@ typedef struct tenon_size_t {
 typedef struct tenon_call_native_t {
   uint32_t size_bytes;
   uint32_t reserved;
-  tenon_str_t device; /* "sim:1" */
+  tenon_str_t device; /* "sim:1"; "cuda#1": by the vendor's number (tenon_device_info_t) */
   /* flags: 0. What the plugin of the device takes (exchange.h: import_queue, import_fence). */
   const tenon_native_handle_t* handle;
 } tenon_call_native_t;

@@ -195,9 +195,10 @@ constexpr const Vendor* vendor_of(int32_t device_type) {
   return nullptr;
 }
 
-// "cuda:1"; the first device has no number.
+// "cuda#1", the device to which the vendor gives this number: Tenon's own may be another, because
+// plugins leave out devices that they have no code for.
 inline std::string device_name(const Vendor& vendor, int32_t id) {
-  return id == 0 ? vendor.device : cat(vendor.device, ":", id);
+  return cat(vendor.device, "#", id);
 }
 
 // ---- Memory ----

@@ -9,6 +9,7 @@ int cuInit(unsigned);
 int cuDeviceGetCount(int*);
 int cuDeviceGetName(char*, int, int);
 int cuDeviceTotalMem_v2(size_t*, int);
+int cuDeviceGetUuid_v2(unsigned char*, int);
 int cuDeviceGetAttribute(int*, int, int);
 int cuStreamCreate(void**, unsigned);
 int cuStreamDestroy_v2(void*);

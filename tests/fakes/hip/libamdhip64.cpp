@@ -144,6 +144,9 @@ EXPORT int hipDeviceTotalMem(size_t* out, int device) {
 EXPORT int hipDeviceGetAttribute(int* out, int which, int device) {
   return cuDeviceGetAttribute(out, which == 56 ? 1 : which == 74 ? 81 : 0, device);
 }
+EXPORT int hipDeviceGetUuid(unsigned char* out, int device) {
+  return cuDeviceGetUuid_v2(out, device);
+}
 EXPORT int hipGetDevice(int* out) {
   *out = t_device;
   return World::get().begin_call(__func__);
@@ -156,11 +159,11 @@ EXPORT int hipSetDevice(int device) {
   return wanted;
 }
 // The record of ROCm 6, of which only the two texts are filled.
-EXPORT int hipGetDevicePropertiesR0600(void* out, int) {
+EXPORT int hipGetDevicePropertiesR0600(void* out, int device) {
   constexpr size_t kArchitectureAt = 1160;
   std::snprintf(static_cast<char*>(out), 256, "the tests' AMD GPU");
   std::snprintf(static_cast<char*>(out) + kArchitectureAt, 256, "%s:sramecc+:xnack-",
-                architecture().c_str());
+                device < settings().old ? "gfx803" : architecture().c_str());
   return World::get().begin_call(__func__);
 }
 
