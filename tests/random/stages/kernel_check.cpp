@@ -50,6 +50,9 @@ std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
                    : n.b_buffer < 0 ? "mma"
                                     : "mma of panels");
         break;
+      case kg::NodeKind::kDots:
+        out.insert("dots");
+        break;
       case kg::NodeKind::kTaps:
         out.insert(!n.full ? "taps" : n.run == 0 ? "depthwise taps" : "depthwise runs");
         break;

@@ -56,6 +56,11 @@ enum class NodeKind : uint8_t {
   // args[1]] of `space` and `ref`; b is at args[0] + step * stride in scratch, or in buffer
   // `b_buffer`. bits: vectors of type x lanes.
   kMma,
+  // local `op`[r * bits + c] = sum over args[2] features of row r times key c, both contiguous. Row r
+  // starts at memory[list[r]] of `space` and `ref`, key c at `b_buffer`[args[0] + c * stride]. There
+  // are args[1] keys, at most `bits`; what the other places get is unspecified. lanes: no more than
+  // there are features.
+  kDots,
   kAddress,  // dst = the address of memory[args[0]] as i64
   // local `op` = sum over args[2] taps. The rows are at the addresses in scratch i64[args[0] + tap
   // * ref + row], the weights at `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full:

@@ -44,7 +44,10 @@ class Prelude {
   // The same with weights (b - zero) scale of 4 or 8 bits. zeros: "panels", "one" or "none".
   std::string need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t bits,
                                 bool is_signed, const std::string& zeros);
-  // The same for convolutions: rows at addresses per tap, with `k` words each; or
+  // Dot products of a row with keys that lie apart, several keys at a time: whole vectors of
+  // results.
+  std::string need_dots(DType type, uint32_t lanes);
+  // The register tile for convolutions: rows at addresses per tap, with `k` words each; or
   // element-wise along the columns, where the
   // input has the type `read`.
   std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors,

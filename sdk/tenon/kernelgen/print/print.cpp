@@ -488,6 +488,18 @@ class Text {
     line(s + ", l" + std::to_string(n.op) + ");");
   }
 
+  // One row after another: the keys are in the L1 cache after the first.
+  void dots(const Node& n) {
+    const std::string name = p_.need_dots(n.type, n.lanes), e = p_.memory_type(n.type),
+                      rows = n.space == Space::kScratch ? "((const " + e + "*)scratch)"
+                                                        : "b" + std::to_string(n.ref);
+    for (size_t r = 0; r < n.list.size(); ++r) {
+      line(name + "(" + rows + " + " + v(n.list[r]) + ", b" + std::to_string(n.b_buffer) + " + " +
+           v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", " + v(n.args[1]) + ", l" +
+           std::to_string(n.op) + " + " + std::to_string(static_cast<int64_t>(r) * n.bits) + ");");
+    }
+  }
+
   void taps(const Node& n) {
     const std::string table = "((const i64*)scratch) + ";
     const std::string name =
@@ -640,6 +652,9 @@ class Text {
         break;
       case NodeKind::kMma:
         mma(n);
+        break;
+      case NodeKind::kDots:
+        dots(n);
         break;
       case NodeKind::kAddress:
         define(n.dst, "(i64)(" + pointer(n, true) + ")");
