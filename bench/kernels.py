@@ -26,7 +26,7 @@ import time
 
 WINDOWS, SECONDS = 3, 1  # in each of which a build or a peer is measured; `tenon bench` measures a second
 
-BYTES = {"f32": 4, "i32": 4, "u32": 4, "i64": 8, "u8": 1, "i8": 1, "pred": 1}
+BYTES = {"f32": 4, "bf16": 2, "i32": 4, "u32": 4, "i64": 8, "u8": 1, "i8": 1, "pred": 1}
 
 
 @dataclasses.dataclass
@@ -119,6 +119,7 @@ ROWS = [
     attention("attention of a UNet", 8, 4096, 4096, 40, False),
     Row("weights of 8 bits", "1 x 4096 x 4096", "weights of 8 bits", 2e-9 * 4096 * 4096, mbytes(("u8", 4096 * 4096), ("f32", 4096 * 130))),
     Row("weights of 4 bits", "1 x 4096 x 4096", "weights of 4 bits", 2e-9 * 4096 * 4096, mbytes(("u8", 4096 * 2048), ("f32", 4096 * 130))),
+    Row("weights of bf16", "1 x 4096 x 4096", "weights of bf16", 2e-9 * 4096 * 4096, mbytes(("bf16", 4096 * 4096), ("f32", 4096 * 2))),
     Row("group norm as exported", "8 groups of 8 x 64 x 64", "group norm as exported", 0.001, mbytes(("f32", 2 << 18))),
     Row("group norm", "8 groups of 8 x 64 x 64",
         graph("%x: f32[1, 64, 64, 64], %s: f32[64], %b: f32[64]", "y: f32[1, 64, 64, 64]",
@@ -160,12 +161,13 @@ ROWS = [
 ]
 
 
-def save(path: pathlib.Path, nodes: list, inputs: list, outputs: list, parameters: dict) -> None:
+def save(path: pathlib.Path, nodes: list, inputs: list, outputs: list, parameters: dict, tensors: list | None = None) -> None:
     import numpy as np
     import onnx
     from onnx import helper, numpy_helper
 
-    made = helper.make_graph(nodes, "kernel", inputs, outputs, [numpy_helper.from_array(np.asarray(v), k) for k, v in parameters.items()])
+    tensors = (tensors or []) + [numpy_helper.from_array(np.asarray(v), k) for k, v in parameters.items()]
+    made = helper.make_graph(nodes, "kernel", inputs, outputs, tensors)
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(made, opset_imports=imports, ir_version=10), path)
 
@@ -176,6 +178,13 @@ def write_onnx(kind: str, path: pathlib.Path) -> None:
 
     rng = np.random.default_rng(0)
     value = helper.make_tensor_value_info
+    if kind == "weights of bf16":
+        # The upper halves of f32. ONNX Runtime widens them once, when it loads the file.
+        n = 4096
+        raw = (rng.standard_normal((n, n)).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        narrow = helper.make_tensor("w", TensorProto.BFLOAT16, (n, n), raw.tobytes(), raw=True)
+        nodes = [helper.make_node("Cast", ["w"], ["wide"], to=TensorProto.FLOAT), helper.make_node("MatMul", ["x", "wide"], ["y"])]
+        return save(path, nodes, [value("x", TensorProto.FLOAT, [1, n])], [value("y", TensorProto.FLOAT, [1, n])], {}, [narrow])
     if kind.startswith("weights"):
         bits, n = int(kind.split()[2]), 4096
         parameters = {"w": rng.integers(0, 256, (n, n // 32, 4 * bits), dtype=np.uint8), "s": np.full(n * n // 32, 0.01, np.float32)}

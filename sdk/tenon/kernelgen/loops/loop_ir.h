@@ -108,7 +108,8 @@ struct Node {
   // place that the rows, run_step apart, read; the weights of a run are list[1] apart. 0: one
   // address per row.
   uint32_t run = 0, run_step = 0;
-  DType read = TENON_DTYPE_NONE;  // kTaps, element-wise: of the input, widened to `type`
+  // kTaps, element-wise: of the input; kMma: of b, if it is bf16 beside f32. Widened to `type`.
+  DType read = TENON_DTYPE_NONE;
   // kMma: b has integers of this many bits (0: numbers of `type`), two steps of 4 to a byte, for
   // (b - zero) scale. Each args[3] steps have a row of scales, panels like those of b, from
   // scale_buffer[list_b[0]] on, and of zeros from zero_buffer[list_b[1]] on; zero_buffer -1: the

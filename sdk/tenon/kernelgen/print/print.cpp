@@ -453,7 +453,9 @@ class Text {
                         ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64)
                         : n.type;
     const std::string e = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, false) : c),
-                      f = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, true) : c);
+                      f = p_.memory_type(n.steps > 1                 ? operand_type(n.type, n.steps, true)
+                                         : n.read != TENON_DTYPE_NONE ? n.read
+                                                                      : c);
     auto at = [&](bool in_scratch, uint32_t buffer, const std::string& element) {
       return "((const " + element +
              (in_scratch ? "*)scratch)" : "*)b" + std::to_string(buffer) + ")");
@@ -462,7 +464,7 @@ class Text {
                vectors = static_cast<uint32_t>(n.bits);
     if (n.few_bits != 0)
       return mma_few_bits(n, height, vectors, at(n.space == Space::kScratch, n.ref, e));
-    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.steps) + "(";
+    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.steps, n.read) + "(";
     for (ValueId row : n.list)
       s += at(n.space == Space::kScratch, n.ref, e) + " + " + v(row) + ", ";
     s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer), f) + " + " +

@@ -57,6 +57,9 @@ ExprId narrow_of(const Pool& p, ExprId e) {
 uint32_t steps_of(const Kernel& k, ExprId e) {
   const ExprId narrow = narrow_of(k.pool, e);
   if (narrow == kNone || panel_of(k, e) == 0) return 1;
+  // Beside operands of f32, bf16 lies as f32 would.
+  const Buffer& panels = k.buffers[k.pool.at(narrow).ref];
+  if (panels.type == TENON_BF16 && k.pool.is_const(panels.dims.back(), panels.panel)) return 1;
   return k.pool.type(narrow) == TENON_I8 ? 4 : 2;
 }
 
@@ -205,6 +208,7 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
   std::vector<uint32_t> order = st.reduce;
   ExprId step, rest;
   s.steps = steps_of(k, b);
+  s.widened = s.steps == 1 && narrow_of(p, b) != kNone;
   if (const auto few = few_bits_of(k, b)) s.few_bits = few->bits;
   const ExprId read = s.steps > 1 && narrow_of(p, a) != kNone ? narrow_of(p, a) : a;
   bool walks = plain_load(p, read, operand_type(p.type(a), s.steps, false)) &&
