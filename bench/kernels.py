@@ -109,6 +109,8 @@ ROWS = [
     lanes("division by a number", "div(%x, %y)", True),
     lanes("division", "div(%x, %y)"),
     lanes("remainder by a number", "rem(%x, %y)", True),
+    Row("remainder of floats", "1048576 f32", graph("%x: f32[1048576], %y: f32[1048576]", "z: f32[1048576]",
+        "%z = rem(%x, %y) : f32[1048576]", "yield %z"), 0, mbytes(("f32", 3 << 20))),
     lanes("shift", "shl(%x, %y)"),
     lanes("popcount", "popcount(%x)", True),
     softmax(False),
@@ -225,6 +227,7 @@ def peers_of(name: str):
     image, ones, words, low = torch.randn(1, 64, 64, 64), torch.ones(64), torch.randn(1, 50257), torch.tensor(-1e9)
     short, line, table = torch.randn(256, 1024), torch.randn(262144), torch.randn(65536)
     places, pixels, data = torch.randint(0, 65536, (1 << 20,)), torch.randn(16, 2, 2, 128, 128), torch.randint(0, 256, (256, 4096), dtype=torch.uint8)
+    other = torch.randn(1 << 20)
     parts = [flat[:1 << 17].clone() for _ in range(8)]
     # Memory of the results.
     into = {"square": torch.empty_like(square), "flat": torch.empty_like(flat), "few": torch.empty_like(few), "masked": torch.empty_like(few),
@@ -246,6 +249,7 @@ def peers_of(name: str):
         "sort, values only": lambda: torch.sort(short, 1, out=both["short"]), "sort of one line, values only": lambda: torch.sort(line, out=both["line"]),
         "nearest upsampling": lambda: functional.interpolate(image, scale_factor=2), "elements taken": lambda: torch.take(table, places, out=into["flat"]),
         "pixel shuffle": lambda: into["pixels"].copy_(pixels.permute(0, 3, 1, 4, 2)), "top 50": lambda: torch.topk(words, 50, out=both["top"]),
+        "remainder of floats": lambda: torch.fmod(flat, other, out=into["flat"]),
         "random bits": lambda: into["bits"].random_(),
     }.get(name)
 
