@@ -113,7 +113,8 @@ Kernel products(int64_t m, int64_t k, int64_t n) {
   return only_kernel(b);
 }
 
-// The operands are large numbers, so scores are scaled down to a few units. The last keys are hidden.
+// The operands are large numbers, so scores are scaled down to a few units. The last keys are
+// hidden.
 Kernel attention(int64_t queries, int64_t keys, int64_t features, int64_t columns) {
   Builder b;
   kg::Pool& p = b.pool();

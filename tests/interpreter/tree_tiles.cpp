@@ -124,9 +124,8 @@ Lane TreeRun::weight(const Node& n, int64_t step, int64_t column, uint32_t item)
 void TreeRun::mma(const Node& n) {
   // A step is several products of narrower operands.
   const DType a_type = kernelgen::operand_type(n.type, n.steps, false),
-              b_type = n.read != TENON_DTYPE_NONE
-                           ? n.read
-                           : kernelgen::operand_type(n.type, n.steps, true);
+              b_type = n.read != TENON_DTYPE_NONE ? n.read
+                                                  : kernelgen::operand_type(n.type, n.steps, true);
   const int64_t each = n.steps, columns = n.bits * n.lanes;
   const Space b_space = n.b_buffer < 0 ? Space::kScratch : Space::kBuffer;
   const uint32_t b_ref = n.b_buffer < 0 ? 0 : static_cast<uint32_t>(n.b_buffer);

@@ -93,7 +93,8 @@ class Packer {
                                ? 1
                                : steps_of(target_, acc, p_.type(narrow), p_.type(narrow_other));
     // bf16 beside f32 is widened in registers, at half of the memory traffic.
-    const bool widened = steps == 1 && acc == TENON_F32 && narrow != kNone && !many_rows(s, operand);
+    const bool widened =
+        steps == 1 && acc == TENON_F32 && narrow != kNone && !many_rows(s, operand);
     const ExprId kept = steps > 1 ? p_.convert(narrow, operand_type(acc, steps, true))
                         : widened ? narrow
                                   : operand;

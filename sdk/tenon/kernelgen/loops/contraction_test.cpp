@@ -228,7 +228,8 @@ TEST(PackConstants, Bf16StaysInPairs) {
   }
 }
 
-// Weights of bf16 beside rows of f32 stay bf16 for few rows, and for rows whose number is not known.
+// Weights of bf16 beside rows of f32 stay bf16 for few rows, and for rows whose number is not
+// known.
 TEST(PackConstants, Bf16BesideF32IsWidenedInRegisters) {
   for (const Target& target : targets()) {
     for (const int64_t rows : {0, 1, 7, 40}) {

@@ -56,8 +56,10 @@ enum class NodeKind : uint8_t {
   // args[1]] of `space` and `ref`; b is at args[0] + step * stride in scratch, or in buffer
   // `b_buffer`. bits: vectors of type x lanes.
   kMma,
-  // local `op`[r * bits + c] = sum over args[2] features of row r times key c, both contiguous. Row r
-  // starts at memory[list[r]] of `space` and `ref`, key c at `b_buffer`[args[0] + c * stride]. There
+  // local `op`[r * bits + c] = sum over args[2] features of row r times key c, both contiguous. Row
+  // r
+  // starts at memory[list[r]] of `space` and `ref`, key c at `b_buffer`[args[0] + c * stride].
+  // There
   // are args[1] keys, at most `bits`; what the other places get is unspecified. lanes: no more than
   // there are features.
   kDots,

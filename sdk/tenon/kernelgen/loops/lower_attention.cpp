@@ -46,8 +46,8 @@ class Attention {
     values_direct_ = s_.row_block == s_.mr && columns && *columns % value_panel_ == 0 &&
                      p_.is_const(v[1], 1) && plain_load(p_, st_.value[0], TENON_F32);
     const auto features = p_.value(features_);
-    keys_direct_ = s_.row_block == s_.mr && features && *features >= w_ && k_unit_ &&
-                   p_.is_const(q_step_, 1);
+    keys_direct_ =
+        s_.row_block == s_.mr && features && *features >= w_ && k_unit_ && p_.is_const(q_step_, 1);
     value_panels_ = p_.ceildiv(wide_, value_panel_);
     value_row_ = p_.mul(value_panels_, p_.integer(value_panel_));
     find_seen(st_.step[0]);
@@ -303,8 +303,8 @@ class Attention {
   Node dots(Val j, Val jn) {
     const uint32_t key = p_.add_axis(keys_);
     e_.bind(key, j);
-    const ExprId first = p_.substitute(
-        p_.arg(st_.b, 2), {{p_.axis(j_), p_.axis(key)}, {p_.axis(d_), p_.integer(0)}});
+    const ExprId first = p_.substitute(p_.arg(st_.b, 2),
+                                       {{p_.axis(j_), p_.axis(key)}, {p_.axis(d_), p_.integer(0)}});
     Node n;
     n.kind = NodeKind::kDots;
     n.type = TENON_F32;

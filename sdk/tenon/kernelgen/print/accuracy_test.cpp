@@ -250,19 +250,31 @@ void exact_remainders(DType t) {
     }
   };
   using Limits = std::numeric_limits<T>;
-  const T odd[] = {0, 1, 3, T(0.1), Limits::max(), Limits::min(), Limits::denorm_min(),
-                   Limits::min() - Limits::denorm_min(), Limits::infinity(), Limits::quiet_NaN()};
+  const T odd[] = {0,
+                   1,
+                   3,
+                   T(0.1),
+                   Limits::max(),
+                   Limits::min(),
+                   Limits::denorm_min(),
+                   Limits::min() - Limits::denorm_min(),
+                   Limits::infinity(),
+                   Limits::quiet_NaN()};
   for (T x : odd) {
     for (T y : odd) add(x, y);
   }
   for (int i = 0; i < 4000; ++i) {
     // Any bits, quotients of any size, and multiples with their neighbours.
-    const T x = std::bit_cast<T>(static_cast<Word>(rng())), y = std::bit_cast<T>(static_cast<Word>(rng()));
+    const T x = std::bit_cast<T>(static_cast<Word>(rng())),
+            y = std::bit_cast<T>(static_cast<Word>(rng()));
     add(x, y);
-    const T few = static_cast<T>(rng() % 1000003) / 77, scale = std::ldexp(T{1}, static_cast<int>(rng() % 60));
+    const T few = static_cast<T>(rng() % 1000003) / 77,
+            scale = std::ldexp(T{1}, static_cast<int>(rng() % 60));
     add(few * scale, few / (1 + rng() % 8));
     const T multiple = y * static_cast<T>(rng() >> rng() % 63);
-    for (T z : {std::nextafter(multiple, T{0}), multiple, std::nextafter(multiple, Limits::infinity())}) add(z, y);
+    for (T z :
+         {std::nextafter(multiple, T{0}), multiple, std::nextafter(multiple, Limits::infinity())})
+      add(z, y);
   }
   for (const Target& target : targets()) {
     const auto got = run(target, t, {{TENON_S_REM, {a, b}}});

@@ -39,12 +39,12 @@ std::string Prelude::need_dots(DType t, uint32_t lanes) {
   const auto sum = [](uint32_t i) { return "s" + number(i); };
   std::string iota;
   for (uint32_t l = 0; l < lanes; ++l) iota += (l ? ", " : "") + number(l);
-  std::string s = "static __attribute__((noinline)) void " + name + "(const " + E + "* q, const " +
-                  E + "* k, i64 ks, i64 n, i64 keys, " + E + "* c) {\n  const i64 whole = n - n % " +
-                  L + "; const " + P + " rest = (" + P + "){" + iota + "} >= (" + P + ")(i32)(" + L +
-                  " - n % " + L + "); const " + V + " zero = (" + V + ")0;\n  for (i64 j = 0; j < " +
-                  "keys; j += " + L + ") {\n    const i64 last = keys - 1 - j; const " + E +
-                  "* const at = k + j * ks;\n   ";
+  std::string s =
+      "static __attribute__((noinline)) void " + name + "(const " + E + "* q, const " + E +
+      "* k, i64 ks, i64 n, i64 keys, " + E + "* c) {\n  const i64 whole = n - n % " + L +
+      "; const " + P + " rest = (" + P + "){" + iota + "} >= (" + P + ")(i32)(" + L + " - n % " +
+      L + "); const " + V + " zero = (" + V + ")0;\n  for (i64 j = 0; j < " + "keys; j += " + L +
+      ") {\n    const i64 last = keys - 1 - j; const " + E + "* const at = k + j * ks;\n   ";
   for (uint32_t i = 0; i < lanes; ++i) s += " " + V + " " + sum(i) + " = zero;";
   for (uint32_t first = 0; first < lanes; first += 8) {
     const uint32_t end = first + 8 < lanes ? first + 8 : lanes;

@@ -477,11 +477,11 @@ constexpr std::string_view kRemVector =
     "FN $F rem_$n($F a, $F b) { $F r; for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], "
     "b[l]); "
     "return r; }\n";
-// One quotient n, cut to an integer q, and a - q b. q is at most one too large, because n was rounded
-// up to an integer; then b is added again. Up to these bounds q is exact, and so is the difference,
-// which is a multiple of the last place of b and no larger than b: with one rounding for both
-// operations, or in f64, which holds q b for f32. Lanes with larger quotients, infinities, NaN or
-// b = 0 take the long way; a loop, since they are rare.
+// One quotient n, cut to an integer q, and a - q b. q is at most one too large, because n was
+// rounded up to an integer; then b is added again. Up to these bounds q is exact, and so is the
+// difference, which is a multiple of the last place of b and no larger than b: with one rounding
+// for both operations, or in f64, which holds q b for f32. Lanes with larger quotients, infinities,
+// NaN or b = 0 take the long way; a loop, since they are rare.
 constexpr std::string_view kRemF32Fma =
     "FN $F rem_$n($F a, $F b) { $F x = @abs(a), y = @abs(b), n = x / y, q = @trunc(n); $F r = "
     "__builtin_elementwise_fma(-q, y, x); r = $S(r < ($F)0, r + y, r); r = @copysign($S(x < y, x, "

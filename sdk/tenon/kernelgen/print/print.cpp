@@ -453,7 +453,7 @@ class Text {
                         ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64)
                         : n.type;
     const std::string e = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, false) : c),
-                      f = p_.memory_type(n.steps > 1                 ? operand_type(n.type, n.steps, true)
+                      f = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, true)
                                          : n.read != TENON_DTYPE_NONE ? n.read
                                                                       : c);
     auto at = [&](bool in_scratch, uint32_t buffer, const std::string& element) {
