@@ -162,17 +162,6 @@ int64_t sum_of(Pool& p, const std::vector<uint32_t>& axes) {
   return n;
 }
 
-// Whether a size has no known bound.
-bool is_guessed(const Pool& p, ExprId size) {
-  if (p.value(size)) return false;
-  std::vector<int64_t> small, large;
-  for (const Extent& x : p.extents()) {
-    small.push_back(x.hint ? x.hint : std::max<int64_t>(x.lo, 1));
-    large.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1 << 20));
-  }
-  return p.evaluate(size, small) != p.evaluate(size, large);
-}
-
 // The longest axis. Of two guessed sizes the inner one wins: batches come first and are mostly
 // small, and a size computed from another (such as the positions that remain of an image's width)
 // is not necessarily shorter.
@@ -180,8 +169,7 @@ uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
   uint32_t best = axes[0];
   for (uint32_t axis : axes) {
     const ExprId size = p.axes()[axis].extent, other = p.axes()[best].extent;
-    if (is_guessed(p, size) && is_guessed(p, other) ? axis != best
-                                                    : likely(p, size) > likely(p, other))
+    if (p.is_guess(size) && p.is_guess(other) ? axis != best : likely(p, size) > likely(p, other))
       best = axis;
   }
   return best;
