@@ -93,6 +93,7 @@ class TreeRun {
   void transpose(const Node& n);
   void interleave(const Node& n);
   void mma(const Node& n);
+  void dots(const Node& n);
   void address_of(const Node& n);
   void taps(const Node& n);
   void channels(const Node& n);

@@ -56,6 +56,13 @@ enum class NodeKind : uint8_t {
   // args[1]] of `space` and `ref`; b is at args[0] + step * stride in scratch, or in buffer
   // `b_buffer`. bits: vectors of type x lanes.
   kMma,
+  // local `op`[r * bits + c] = sum over args[2] features of row r times key c, both contiguous. Row
+  // r
+  // starts at memory[list[r]] of `space` and `ref`, key c at `b_buffer`[args[0] + c * stride].
+  // There
+  // are args[1] keys, at most `bits`; what the other places get is unspecified. lanes: no more than
+  // there are features.
+  kDots,
   kAddress,  // dst = the address of memory[args[0]] as i64
   // local `op` = sum over args[2] taps. The rows are at the addresses in scratch i64[args[0] + tap
   // * ref + row], the weights at `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full:
@@ -103,7 +110,8 @@ struct Node {
   // place that the rows, run_step apart, read; the weights of a run are list[1] apart. 0: one
   // address per row.
   uint32_t run = 0, run_step = 0;
-  DType read = TENON_DTYPE_NONE;  // kTaps, element-wise: of the input, widened to `type`
+  // kTaps, element-wise: of the input; kMma: of b, if it is bf16 beside f32. Widened to `type`.
+  DType read = TENON_DTYPE_NONE;
   // kMma: b has integers of this many bits (0: numbers of `type`), two steps of 4 to a byte, for
   // (b - zero) scale. Each args[3] steps have a row of scales, panels like those of b, from
   // scale_buffer[list_b[0]] on, and of zeros from zero_buffer[list_b[1]] on; zero_buffer -1: the

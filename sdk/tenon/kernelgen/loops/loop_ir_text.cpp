@@ -137,7 +137,15 @@ struct Writer {
       case NodeKind::kMma:
         line("mma " + std::to_string(n.list.size()) + " rows x " + std::to_string(n.bits) +
              " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " +
-             v(n.args[2]) + " steps, to local" + std::to_string(n.op));
+             v(n.args[2]) + " steps" +
+             (n.read != TENON_DTYPE_NONE ? " of " + std::string(name_of(n.read)) : std::string()) +
+             ", to local" + std::to_string(n.op));
+        break;
+      case NodeKind::kDots:
+        line("dots of " + std::to_string(n.list.size()) + " rows with " + v(n.args[1]) +
+             " keys of b" + std::to_string(n.b_buffer) + ", " + v(n.args[2]) + " features of " +
+             std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", to local" +
+             std::to_string(n.op));
         break;
       case NodeKind::kAddress:
         def("address of " + place(n));

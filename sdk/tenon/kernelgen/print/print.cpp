@@ -453,7 +453,9 @@ class Text {
                         ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64)
                         : n.type;
     const std::string e = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, false) : c),
-                      f = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, true) : c);
+                      f = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, true)
+                                         : n.read != TENON_DTYPE_NONE ? n.read
+                                                                      : c);
     auto at = [&](bool in_scratch, uint32_t buffer, const std::string& element) {
       return "((const " + element +
              (in_scratch ? "*)scratch)" : "*)b" + std::to_string(buffer) + ")");
@@ -462,7 +464,7 @@ class Text {
                vectors = static_cast<uint32_t>(n.bits);
     if (n.few_bits != 0)
       return mma_few_bits(n, height, vectors, at(n.space == Space::kScratch, n.ref, e));
-    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.steps) + "(";
+    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.steps, n.read) + "(";
     for (ValueId row : n.list)
       s += at(n.space == Space::kScratch, n.ref, e) + " + " + v(row) + ", ";
     s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer), f) + " + " +
@@ -486,6 +488,18 @@ class Text {
     if (n.zero_buffer >= 0) s += ", " + buffer(n.zero_buffer, n.list_b[1]);
     if (n.zero_buffer == -1) s += ", " + v(n.list_b[1]);
     line(s + ", l" + std::to_string(n.op) + ");");
+  }
+
+  // One row after another: the keys are in the L1 cache after the first.
+  void dots(const Node& n) {
+    const std::string name = p_.need_dots(n.type, n.lanes), e = p_.memory_type(n.type),
+                      rows = n.space == Space::kScratch ? "((const " + e + "*)scratch)"
+                                                        : "b" + std::to_string(n.ref);
+    for (size_t r = 0; r < n.list.size(); ++r) {
+      line(name + "(" + rows + " + " + v(n.list[r]) + ", b" + std::to_string(n.b_buffer) + " + " +
+           v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", " + v(n.args[1]) + ", l" +
+           std::to_string(n.op) + " + " + std::to_string(static_cast<int64_t>(r) * n.bits) + ");");
+    }
   }
 
   void taps(const Node& n) {
@@ -640,6 +654,9 @@ class Text {
         break;
       case NodeKind::kMma:
         mma(n);
+        break;
+      case NodeKind::kDots:
+        dots(n);
         break;
       case NodeKind::kAddress:
         define(n.dst, "(i64)(" + pointer(n, true) + ")");

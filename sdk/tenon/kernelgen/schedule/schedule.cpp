@@ -313,6 +313,7 @@ std::string to_text(const Schedule& s) {
                            (s.steps == 4   ? "of quads "
                             : s.steps == 2 ? "of pairs "
                                            : "") +
+                           (s.widened ? "of bf16 " : "") +
                            (s.few_bits ? "of " + std::to_string(s.few_bits) + " bits " : "") +
                            "since load"
             : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed")

@@ -40,6 +40,7 @@ struct Schedule {
   bool pack_a = false, pack_b = false, transpose_b = false;
   bool packed = false;    // b was packed in panels at load (pack.h)
   uint32_t few_bits = 0;  // 4 or 8: weights in panels are integers with scales
+  bool widened = false;   // weights in panels are bf16, which the tile widens
   uint32_t steps = 1;     // of the sum per lane: 2 of bf16 or i16, 4 of bytes
   // Convolution: mr, nr, rows, columns and row_block as above; panels: panels of weights per range
   // item, 0: all.
