@@ -22,7 +22,6 @@ constexpr bool kReadsAnyAddress = true;
 #else
 constexpr bool kReadsAnyAddress = false;
 #endif
-constexpr size_t kMaxPlans = 64;                 // Shapes of one model that are kept planned.
 constexpr int64_t kMaxBytes = int64_t{1} << 62;  // Size programs saturate far above this.
 constexpr uint64_t kFewBytes = 4096;             // What a temp may take longer than it need.
 constexpr uint64_t kNotInBlock = UINT64_MAX;
@@ -429,7 +428,8 @@ void Executable::info(tenon_executable_info_t* out) const {
   out->constant_bytes = copied_bytes_ + persistent_bytes_;
 }
 
-Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out) {
+Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& holder,
+                            const ShapePlan*& out) {
   if (symbols.count != program_.symbol_count) {
     return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.symbol_count,
                                             " symbols and was given ", symbols.count, "."));
@@ -440,24 +440,14 @@ Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const Shape
       return fail(TENON_INVALID_ARGUMENT, cat("A size is ", value, "; sizes are not negative."));
     }
   }
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-      if (std::equal(values.begin(), values.end(), (*it)->symbols.begin())) {
-        plans_.splice(plans_.begin(), plans_, it);
-        out = plans_.front();
-        return {};
-      }
-    }
+  out = plans_.find(values, holder);
+  if (out) {
+    return {};
   }
-  // Without the lock, so that calls with other sizes go on. Two threads that plan the same tuple
-  // keep both plans, which is harmless.
-  TENON_TRY(make_plan(values, out));
-  std::lock_guard<std::mutex> lock(mutex_);
-  plans_.push_front(out);
-  if (plans_.size() > kMaxPlans) {
-    plans_.pop_back();
-  }
+  // Without a lock, so that calls with other sizes go on.
+  std::unique_ptr<const ShapePlan> made;
+  TENON_TRY(make_plan(values, made));
+  out = plans_.add(std::move(made), holder);
   return {};
 }
 
@@ -601,8 +591,8 @@ Status Executable::size_steps(std::span<const int64_t> symbols, std::vector<plan
 }
 
 Status Executable::make_plan(std::span<const int64_t> symbols,
-                             std::shared_ptr<const ShapePlan>& out) const {
-  auto shape = std::make_shared<ShapePlan>();
+                             std::unique_ptr<const ShapePlan>& out) const {
+  auto shape = std::make_unique<ShapePlan>();
   shape->symbols.assign(symbols.begin(), symbols.end());
   TENON_TRY(size_buffers(*shape));
   std::vector<plan::Step> steps;
@@ -628,13 +618,49 @@ Status Executable::make_plan(std::span<const int64_t> symbols,
         {c, static_cast<uint64_t>(std::max<int64_t>(check.limit.evaluate(symbols), 0))});
   }
   shape->scratch_stride_bytes = shape->plan.scratch_stride_bytes();
+  find_places(*shape);
   out = std::move(shape);
   return {};
 }
 
+// So that an execution looks at nothing but what it fills in.
+void Executable::find_places(ShapePlan& shape) const {
+  for (uint32_t i = 0; i < program_.buffers.size(); ++i) {
+    if (!used_[i]) {
+      continue;
+    }
+    const ProgramBuffer& buffer = program_.buffers[i];
+    switch (buffer.kind) {
+      case BufferKind::kInput:
+        shape.inputs.push_back({i, buffer.index, shape.sizes_bytes[i]});
+        break;
+      case BufferKind::kOutput:
+        shape.outputs.push_back({i, buffer.index, shape.sizes_bytes[i]});
+        break;
+      case BufferKind::kConstant:
+        // Kernels read constants only.
+        shape.constants.push_back({i, const_cast<void*>(constant_data_[buffer.index])});
+        break;
+      case BufferKind::kPersistent:
+        shape.constants.push_back({i, persistents_[i]});
+        break;
+      case BufferKind::kTemp:
+        shape.temps.push_back({i, shape.arena_offsets[i]});
+        break;
+    }
+  }
+  for (const kernelgen::ProgramLayout::Check& check : shape.checks) {
+    const uint32_t buffer = program_.checks[check.index].buffer;
+    if (!used_[buffer]) {
+      shape.constants.push_back({buffer, nullptr});  // check_run tells.
+    }
+  }
+}
+
 Status Executable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
-  std::shared_ptr<const ShapePlan> shape;
-  TENON_TRY(plan_for(symbols, shape));
+  std::shared_ptr<const ShapePlan> holder;
+  const ShapePlan* shape = nullptr;
+  TENON_TRY(plan_for(symbols, holder, shape));
   if (needs->output_count != program_.output_count) {
     return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.output_count,
                                             " outputs; ", needs->output_count, " were asked for."));
@@ -657,45 +683,36 @@ Status Executable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
   return {};
 }
 
-Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
-                              void** slots) const {
-  auto place = [&](const tenon_span_t& span, uint64_t bytes, std::string_view what,
-                   void*& out) -> Status {
+Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) {
+  const auto place = [slots](const tenon_span_t& span, const ShapePlan::OfCall& use) {
     if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
-        bytes > span.buffer->size_bytes - span.offset_bytes) {
-      return fail(TENON_OUT_OF_RANGE, cat("The buffer of an ", what, " is smaller than the ", bytes,
-                                          " bytes that the execution needs."));
+        use.bytes > span.buffer->size_bytes - span.offset_bytes) {
+      return false;
     }
-    out = span.buffer->data + span.offset_bytes;
-    return {};
+    slots[use.buffer] = span.buffer->data + span.offset_bytes;
+    return true;
   };
-  for (size_t i = 0; i < program_.buffers.size(); ++i) {
-    const ProgramBuffer& buffer = program_.buffers[i];
-    const uint64_t bytes = shape.sizes_bytes[i];
-    slots[i] = nullptr;
-    if (!used_[i]) {
-      continue;
+  const auto too_small = [](std::string_view what, uint64_t bytes) {
+    return fail(TENON_OUT_OF_RANGE, cat("The buffer of an ", what, " is smaller than the ", bytes,
+                                        " bytes that the execution needs."));
+  };
+  for (const ShapePlan::OfCall& use : shape.inputs) {
+    if (!place(*tenon_call_input(&call, use.index), use)) {
+      return too_small("input", use.bytes);
     }
-    switch (buffer.kind) {
-      case BufferKind::kInput:
-        TENON_TRY(place(*tenon_call_input(&call, buffer.index), bytes, "input", slots[i]));
-        break;
-      case BufferKind::kOutput:
-        TENON_TRY(place(*tenon_call_output(&call, buffer.index), bytes, "output", slots[i]));
-        break;
-      case BufferKind::kConstant:
-        // Kernels read constants only.
-        slots[i] = const_cast<void*>(constant_data_[buffer.index]);
-        break;
-      case BufferKind::kPersistent:
-        slots[i] = persistents_[i];
-        break;
-      case BufferKind::kTemp:
-        slots[i] = call.workspace
-                       ? call.workspace->data + call.workspace_offset_bytes + shape.arena_offsets[i]
-                       : nullptr;
-        break;
+  }
+  for (const ShapePlan::OfCall& use : shape.outputs) {
+    if (!place(*tenon_call_output(&call, use.index), use)) {
+      return too_small("output", use.bytes);
     }
+  }
+  for (const ShapePlan::Fixed& constant : shape.constants) {
+    slots[constant.buffer] = constant.data;
+  }
+  char* const arena =
+      call.workspace ? call.workspace->data + call.workspace_offset_bytes : nullptr;
+  for (const ShapePlan::InArena& temp : shape.temps) {
+    slots[temp.buffer] = arena ? arena + temp.offset_bytes : nullptr;
   }
   return {};
 }
@@ -729,8 +746,9 @@ Status Executable::execute(const tenon_call_t& call) {
         cat("The executable has ", program_.input_count, " inputs and ", program_.output_count,
             " outputs; the call brings ", call.input_count, " and ", call.output_count, "."));
   }
-  std::shared_ptr<const ShapePlan> shape;
-  TENON_TRY(plan_for(call.symbols, shape));
+  std::shared_ptr<const ShapePlan> holder;
+  const ShapePlan* shape = nullptr;
+  TENON_TRY(plan_for(call.symbols, holder, shape));
   const uint64_t stride = shape->scratch_stride_bytes;
   const tenon_span_t workspace = {call.workspace, call.workspace_offset_bytes};
   const uint64_t available =
@@ -745,8 +763,9 @@ Status Executable::execute(const tenon_call_t& call) {
   // The pool may have grown since needs() was called (in a child process with more cores); then one
   // thread runs everything.
   const bool all_threads =
+      stride == 0 ||
       available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
-  void* inline_slots[128];
+  void* inline_slots[1024];  // Not initialised, so that its size costs nothing.
   std::vector<void*> heap_slots;
   void** slots = inline_slots;
   if (program_.buffers.size() > std::size(inline_slots)) {
@@ -760,7 +779,7 @@ Status Executable::execute(const tenon_call_t& call) {
   if (stride != 0) {
     run.scratch = workspace.buffer->data + workspace.offset_bytes + shape->arena_bytes;
   }
-  Profiler profiler = {call.profile, &program_, shape.get()};
+  Profiler profiler = {call.profile, &program_, shape};
   if (call.profile) {
     run.profile = &report;
     run.context = &profiler;
