@@ -94,9 +94,18 @@ bool Repeat::take(uint32_t input, const tenon_array_t& array) {
   return true;
 }
 
+bool Repeat::make(uint32_t output) {
+  // A device that asks for the most that data may decide would keep all of it alive.
+  if (outputs_[output].bytes / 2 > outputs_[output].value_bytes + kDetachedSlackBytes) return false;
+  outputs_[output].made = true;
+  outputs_[output].range = {};
+  return true;
+}
+
 bool Repeat::give(uint32_t output, const tenon_array_t& array) {
   Known& known = outputs_[output];
   if (!same_type(known, array)) return false;
+  known.made = false;
   const auto begin = reinterpret_cast<uintptr_t>(array.data);
   if (begin == known.range.begin) return true;
   known.range = {begin, begin + known.bytes};

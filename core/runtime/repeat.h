@@ -3,9 +3,9 @@
 // that works in host memory and has finished when it returns: there a run is worth repeating, since
 // the rest of it takes longer than a small kernel.
 //
-// Who repeats a run names every input, and every output if the caller gives their memory, and then
-// calls Runner::run_again. Each of these may tell that this run is not like the one before, and
-// forgets what is known; then Runner::run does all of it anew.
+// Who repeats a run names every input, and every output if outputs leave the Runner, and then calls
+// Runner::run_again. Each of these may tell that this run is not like the one before; then what is
+// known is forgotten, and Runner::run does all of it anew.
 //
 // Threads: one at a time, as its Runner.
 #pragma once
@@ -20,6 +20,10 @@ namespace tenon::runtime {
 
 class Runner;
 
+// An output leaves in the buffer that the device asked for, unless that has more than twice as many
+// bytes, and more than so many, as the output.
+inline constexpr uint64_t kDetachedSlackBytes = 4096;
+
 class Repeat {
  public:
   // Null if runs of this plan cannot be repeated.
@@ -27,8 +31,9 @@ class Repeat {
 
   // A run is known, and nothing was forgotten since.
   bool ready() const { return ready_; }
-  // Its outputs are the caller's memory, which each run names. Otherwise they stay where they are.
-  bool gives() const { return gives_; }
+  // Its outputs are the caller's memory or tensors, as each run says. Otherwise they are the
+  // Runner's, in the same place as before.
+  bool outputs_leave() const { return outputs_leave_; }
   void forget() { ready_ = false; }
 
   // Whether the input is the tensor of the run before. A tensor's number is its own for good, so
@@ -40,6 +45,8 @@ class Repeat {
   bool take(uint32_t input, const Tensor& tensor);
   bool take(uint32_t input, const tenon_array_t& array);
   bool give(uint32_t output, const tenon_array_t& array);
+  // The output becomes a tensor: Runner::take_made. False as above.
+  bool make(uint32_t output);
 
  private:
   friend class Runner;
@@ -54,8 +61,11 @@ class Repeat {
     uint32_t span = kNone;  // kNone: no step reads it
     tenon_dtype_t dtype = TENON_DTYPE_NONE;
     std::vector<int64_t> dims;
-    uint64_t bytes = 0;  // that the device is given
+    uint64_t bytes = 0;        // that the device is given
+    uint64_t value_bytes = 0;  // of an output: of its elements
     Range range;
+    bool made = false;               // an output that becomes a tensor
+    std::shared_ptr<Buffer> buffer;  // made: in the run and until it is taken
   };
   static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint64_t kArray = UINT64_MAX;  // in place of a tensor's number
@@ -70,7 +80,7 @@ class Repeat {
   Device& device_;
   Executable& executable_;
   const Step& step_;
-  bool ready_ = false, gives_ = false;
+  bool ready_ = false, outputs_leave_ = false;
   std::vector<uint64_t> values_;  // by input: of tensors
   std::vector<Known> inputs_, outputs_;
   std::vector<uint32_t> arrays_;                           // inputs that are arrays

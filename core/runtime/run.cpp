@@ -119,7 +119,7 @@ void Runner::drop_sinks() {
 void Runner::drop_run_state() {
   if (clean_) return;
   clean_ = true;
-  if (repeat_ != nullptr && !repeat_->gives()) repeat_->forget();  // its outputs go
+  if (repeat_ != nullptr && !repeat_->outputs_leave()) repeat_->forget();  // they go now
   const bool abandoned = std::any_of(plan_->devices.begin(), plan_->devices.end(),
                                      [](const auto& d) { return d->abandoned(); });
   for (SlotState& slot : slots_) {
@@ -230,7 +230,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   if (status.ok()) {
     staged_.clear();
     keep_copies();
-    if (can_repeat(inputs, stays, sizes, natives)) remember(inputs);
+    if (can_repeat(inputs, sizes, natives)) remember(inputs, !stays.empty());
     drop_imports();
   } else {
     // Work behind the failed work may still run, in memory that the run's state owns: wait for the
@@ -643,11 +643,8 @@ Status Runner::take_outputs() {
   return {};
 }
 
-constexpr uint64_t kDetachedSlackBytes = 4096;
-
 Result<std::shared_ptr<Tensor>> Runner::detach(size_t output, uint64_t* out_copied_bytes) {
   const uint32_t slot = plan_->output_slots[output];
-  if (repeat_ != nullptr) repeat_->forget();  // what it makes next goes elsewhere
   // What stays is not written, so that everybody can have the same tensor.
   if (!stays_[slot]) return make_tensor(output, out_copied_bytes);
   if (slots_[slot].tensor != nullptr) return slots_[slot].tensor->shared_from_this();

@@ -120,6 +120,8 @@ class Runner {
   // As `run`, once the ready repeat() was told what is given. Nothing if the run must be a whole one
   // after all; nothing was done then. timed: statistics().run_ms is of this run.
   std::optional<Status> run_again(bool timed);
+  // An output of that run that became a tensor: once, before the next run.
+  std::shared_ptr<Tensor> take_made(uint32_t output);
   const RunStatistics& statistics() const { return statistics_; }
   // reclaim: frees memory that others keep without need; false if there was none.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
@@ -162,13 +164,15 @@ class Runner {
         !taken.ok() && taken.status().code() == TENON_RESOURCE_EXHAUSTED && reclaim_ && reclaim_();
     return again ? take() : std::move(taken);
   }
-  bool can_repeat(std::span<const Argument> inputs, std::span<const uint8_t> stays,
-                  std::span<const GivenSize> sizes, const Natives& natives) const;
-  void remember(std::span<const Argument> inputs);
+  bool can_repeat(std::span<const Argument> inputs, std::span<const GivenSize> sizes,
+                  const Natives& natives) const;
+  void remember(std::span<const Argument> inputs, bool outputs_leave);
   bool remember_input(uint32_t index, const Argument& input);
   bool remember_output(uint32_t index, const Needs::Output& need);
   void forget_repeat();
   std::optional<Status> repeat_work();
+  class Imports;
+  Result<bool> place_again(Imports& imports);
   void let_leave(std::span<const uint8_t> stays);
   void set_homes(std::span<const Home> homes);
   void keep_copies();

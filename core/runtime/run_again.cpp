@@ -11,10 +11,9 @@
 #include "core/runtime/run_state.h"
 
 namespace tenon::runtime {
-namespace {
 
 // Memory of the caller in the hands of a device, until the run ends.
-class Imports {
+class Runner::Imports {
  public:
   Imports(Device& device, std::vector<tenon_buffer_t*>* made)
       : device_(device), api_(*device.apis().device), made_(*made) {
@@ -46,6 +45,8 @@ class Imports {
   std::vector<tenon_buffer_t*>& made_;
 };
 
+namespace {
+
 // Every output has its buffer already.
 tenon_code_t refuse_output(void*, uint32_t index, uint64_t, tenon_buffer_t**, uint64_t*) {
   return to_abi(error(TENON_INTERNAL, "T0612",
@@ -55,22 +56,20 @@ tenon_code_t refuse_output(void*, uint32_t index, uint64_t, tenon_buffer_t**, ui
 }  // namespace
 
 // Whether the run that has just succeeded is one whose like can be repeated: with plain arrays and
-// tensors, of which nothing was copied, and with all outputs in the caller's memory or all here.
-bool Runner::can_repeat(std::span<const Argument> inputs, std::span<const uint8_t> stays,
-                        std::span<const GivenSize> sizes, const Natives& natives) const {
-  const bool gives = !homes_.empty();
+// tensors, of which nothing was copied.
+bool Runner::can_repeat(std::span<const Argument> inputs, std::span<const GivenSize> sizes,
+                        const Natives& natives) const {
   if (repeat_ == nullptr || trace_ != nullptr || !sizes.empty() || !natives.empty()) return false;
-  if (!gives && !stays.empty()) return false;  // outputs are moved out of the runner
   if (statistics_.repacked_bytes != 0 || statistics_.copied_bytes != 0) return false;
   return std::ranges::none_of(inputs, &Argument::donated);
 }
 
 // As far as everything lies where the next run finds it.
-void Runner::remember(std::span<const Argument> inputs) {
+void Runner::remember(std::span<const Argument> inputs, bool outputs_leave) {
   Repeat& repeat = *repeat_;
   const Step& step = repeat.step_;
   const StepNeeds& known = step_needs_[step.executable];
-  repeat.gives_ = !homes_.empty();
+  repeat.outputs_leave_ = outputs_leave;
   repeat.symbols_ = known.symbols;
   repeat.workspace_bytes_ = known.needs->workspace_bytes;
   repeat.arrays_.clear();
@@ -116,23 +115,17 @@ bool Runner::remember_output(uint32_t index, const Needs::Output& need) {
   Repeat& repeat = *repeat_;
   Repeat::Known& known = repeat.outputs_[index];
   const uint32_t slot = plan_->output_slots[index];
-  const Place& place = slots_[slot].places[repeat.step_.device];
-  if (place.buffer == nullptr || need.size_bytes == TENON_SIZE_UNKNOWN || need.size_bytes == 0)
-    return false;
+  if (need.size_bytes == TENON_SIZE_UNKNOWN || need.size_bytes == 0) return false;
+  if (!bytes_of(slot, &known.value_bytes).ok()) return false;
   known.dtype = outputs_[index].dtype;
   known.dims = outputs_[index].dims;
   known.bytes = need.size_bytes;
   known.range = {};
-  if (!repeat.gives_) {
-    if (!place.pooled || outputs_[index].data != place.buffer->host()) return false;
-    repeat.output_spans_[known.span] = {place.buffer->handle(), 0};
-    return true;
-  }
-  const Home& home = homes_[slot];
-  if (home.data == nullptr || home.input != UINT32_MAX || place.pooled) return false;
-  if (place.buffer->host() != home.data || home.size_bytes < need.size_bytes) return false;
-  const auto begin = reinterpret_cast<uintptr_t>(home.data);
-  known.range = {begin, begin + need.size_bytes};
+  known.made = false;
+  if (repeat.outputs_leave_) return true;  // the next run says where
+  const Place& place = slots_[slot].places[repeat.step_.device];
+  if (!place.pooled || outputs_[index].data != place.buffer->host()) return false;
+  repeat.output_spans_[known.span] = {place.buffer->handle(), 0};
   return true;
 }
 
@@ -152,8 +145,34 @@ std::optional<Status> Runner::run_again(bool timed) {
   if (timed) statistics_.run_ms = static_cast<double>(now_ns() - begin) / 1e6;
   if (status && status->ok()) return status;
   repeat.forget();
+  for (Repeat::Known& output : repeat.outputs_) output.buffer.reset();
   if (status) drop_run_state();  // a run that failed has no outputs
   return status;
+}
+
+std::shared_ptr<Tensor> Runner::take_made(uint32_t output) {
+  Repeat::Known& known = repeat_->outputs_[output];
+  return std::make_shared<Tensor>(known.dtype, known.dims, known.value_bytes,
+                                  std::exchange(known.buffer, nullptr));
+}
+
+// Where the outputs of this run go. False: the device does not take the caller's memory.
+Result<bool> Runner::place_again(Imports& imports) {
+  Repeat& repeat = *repeat_;
+  for (Repeat::Known& known : repeat.outputs_) {
+    tenon_buffer_t* buffer = nullptr;
+    if (known.made) {
+      TENON_ASSIGN_OR_RETURN(known.buffer, take_buffer(repeat.step_.device, known.bytes));
+      devices_[repeat.step_.device].pool.forget(*known.buffer);  // it does not come back
+      if (known.buffer->host() == nullptr) return false;  // it may have to be read there
+      buffer = known.buffer->handle();
+    } else {
+      buffer = imports.add(known.range.begin, known.bytes, TENON_IMPORT_WRITE);
+    }
+    if (buffer == nullptr) return false;
+    repeat.output_spans_[known.span] = {buffer, 0};
+  }
+  return true;
 }
 
 std::optional<Status> Runner::repeat_work() {
@@ -172,12 +191,9 @@ std::optional<Status> Runner::repeat_work() {
     if (buffer == nullptr) return std::nullopt;
     repeat.input_spans_[known.span] = {buffer, 0};
   }
-  for (size_t i = 0; repeat.gives_ && i < repeat.outputs_.size(); ++i) {
-    const Repeat::Known& known = repeat.outputs_[i];
-    tenon_buffer_t* const buffer =
-        imports.add(known.range.begin, known.bytes, TENON_IMPORT_WRITE);
-    if (buffer == nullptr) return std::nullopt;
-    repeat.output_spans_[known.span] = {buffer, 0};
+  if (repeat.outputs_leave_) {
+    TENON_ASSIGN_OR_RETURN(const bool placed, place_again(imports));
+    if (!placed) return std::nullopt;
   }
   auto call = sized<tenon_call_t>();
   call.input_count = static_cast<uint32_t>(repeat.input_spans_.size());

@@ -10,10 +10,10 @@
 
 namespace tenon::session {
 
-// The call, if it is like the last one that this thread's runner of the program made: given arrays
-// or tensors of the same types in, and memory of the caller for every output. Nothing, and nothing
-// is done, for all others; whether they are right is for others to say. The record itself was
-// checked, with the numbers of inputs and outputs.
+// The call, if it is like the last one that this thread's runner of the program made: arrays and
+// tensors of the same types, none of them donated. Nothing, and nothing is done, for all others;
+// whether they are right is for others to say. The record itself was checked, with the numbers of
+// inputs and outputs.
 std::optional<Status> call_again(const AnyProgram& program, const tenon_program_call_t& call);
 
 }  // namespace tenon::session
