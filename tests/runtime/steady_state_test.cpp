@@ -37,6 +37,7 @@ F* behind(const char* name) {
 
 }  // namespace
 
+#pragma GCC visibility push(default)  // libtenon and the plugins are to find them
 extern "C" {
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
@@ -80,6 +81,7 @@ int clock_gettime(clockid_t clock, timespec* out) {
   return real(clock, out);
 }
 }
+#pragma GCC visibility pop
 
 namespace {
 
