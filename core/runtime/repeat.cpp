@@ -24,8 +24,8 @@ bool Repeat::fits(const Plan& plan, const Step& step) {
   const Executable* const executable = plan.executables[step.executable].get();
   if (plan.devices.size() != 1 || executable == nullptr || executable->on_queue()) return false;
   if (!works_at_once(*plan.devices[step.device]) || !step.out_symbols.empty()) return false;
-  if (std::ranges::any_of(
-          plan.slots, [](const Slot& slot) { return slot.source == Slot::Source::kConstant; }))
+  if (std::ranges::any_of(plan.slots,
+                          [](const Slot& slot) { return slot.source == Slot::Source::kConstant; }))
     return false;
   std::vector<uint32_t> made = step.outputs, wanted = plan.output_slots;
   std::ranges::sort(made);
@@ -35,7 +35,8 @@ bool Repeat::fits(const Plan& plan, const Step& step) {
 
 std::unique_ptr<Repeat> Repeat::of(const Plan& plan) {
   const auto step = std::ranges::find_if(plan.steps, is_execute);
-  if (step == plan.steps.end() || std::ranges::count_if(plan.steps, is_execute) != 1) return nullptr;
+  if (step == plan.steps.end() || std::ranges::count_if(plan.steps, is_execute) != 1)
+    return nullptr;
   if (!fits(plan, *step)) return nullptr;
   return std::unique_ptr<Repeat>(new Repeat(plan, *step));
 }

@@ -1,7 +1,7 @@
-// What a run has found out that the next one at the same sizes need not find out again: sizes, needs,
-// working memory, and where tensors lie (docs/adr/0059). For plans of one piece of work on a device
-// that works in host memory and has finished when it returns: there a run is worth repeating, since
-// the rest of it takes longer than a small kernel.
+// What a run has found out that the next one at the same sizes need not find out again: sizes,
+// needs, working memory, and where tensors lie (docs/adr/0059). For plans of one piece of work on a
+// device that works in host memory and has finished when it returns: there a run is worth
+// repeating, since the rest of it takes longer than a small kernel.
 //
 // Who repeats a run names every input, and every output if outputs leave the Runner, and then calls
 // Runner::run_again. Each of these may tell that this run is not like the one before; then what is
@@ -83,9 +83,9 @@ class Repeat {
   bool ready_ = false, outputs_leave_ = false;
   std::vector<uint64_t> values_;  // by input: of tensors
   std::vector<Known> inputs_, outputs_;
-  std::vector<uint32_t> arrays_;                           // inputs that are arrays
-  std::vector<uint32_t> moved_inputs_, moved_outputs_;     // whose memory is another one
-  std::vector<tenon_span_t> input_spans_, output_spans_;   // of the device's call
+  std::vector<uint32_t> arrays_;                          // inputs that are arrays
+  std::vector<uint32_t> moved_inputs_, moved_outputs_;    // whose memory is another one
+  std::vector<tenon_span_t> input_spans_, output_spans_;  // of the device's call
   std::vector<int64_t> symbols_;
   uint64_t workspace_bytes_ = 0;
   std::shared_ptr<Buffer> workspace_;      // of the Runner's pool; kept from run to run

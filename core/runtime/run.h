@@ -117,8 +117,8 @@ class Runner {
   // What is known of the last run, so that the next one can do with that; null if runs of this plan
   // are not repeated.
   Repeat* repeat() { return repeat_.get(); }
-  // As `run`, once the ready repeat() was told what is given. Nothing if the run must be a whole one
-  // after all; nothing was done then. timed: statistics().run_ms is of this run.
+  // As `run`, once the ready repeat() was told what is given. Nothing if the run must be a whole
+  // one after all; nothing was done then. timed: statistics().run_ms is of this run.
   std::optional<Status> run_again(bool timed);
   // An output of that run that became a tensor: once, before the next run.
   std::shared_ptr<Tensor> take_made(uint32_t output);

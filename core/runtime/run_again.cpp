@@ -164,7 +164,7 @@ Result<bool> Runner::place_again(Imports& imports) {
     if (known.made) {
       TENON_ASSIGN_OR_RETURN(known.buffer, take_buffer(repeat.step_.device, known.bytes));
       devices_[repeat.step_.device].pool.forget(*known.buffer);  // it does not come back
-      if (known.buffer->host() == nullptr) return false;  // it may have to be read there
+      if (known.buffer->host() == nullptr) return false;         // it may have to be read there
       buffer = known.buffer->handle();
     } else {
       buffer = imports.add(known.range.begin, known.bytes, TENON_IMPORT_WRITE);

@@ -881,6 +881,86 @@ TEST_F(Fixture, TraceIsJsonAndTheTableIsSorted) {
   EXPECT_NE(text.find("\"count\":2"), std::string::npos) << text;
 }
 
+// What the run before has found out is used, and nothing is kept from one run to the next that is
+// not the runner's.
+TEST_F(Fixture, ARunLikeTheOneBefore) {
+  toy.threading = TENON_THREADING_FREE;
+  {
+    Runner runner(one_device_plan());
+    Repeat* const repeat = runner.repeat();
+    ASSERT_NE(repeat, nullptr);
+    EXPECT_FALSE(repeat->ready());
+    ASSERT_TRUE(run(runner).ok());
+    const int buffers = toy.buffers;
+    alignas(16) int32_t other[4] = {5, 5, 5, 5};
+    for (int32_t* const second : {b, other, b}) {
+      ASSERT_TRUE(repeat->ready());
+      EXPECT_FALSE(repeat->outputs_leave());
+      ASSERT_TRUE(repeat->take(0, array(a)) && repeat->take(1, array(second)));
+      const std::optional<Status> status = runner.run_again(false);
+      ASSERT_TRUE(status && status->ok());
+      const auto* out = static_cast<const int32_t*>(runner.outputs()[0].data);
+      for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i], a[i] + second[i] + 1);
+      EXPECT_EQ(toy.buffers, buffers);
+      EXPECT_EQ(toy.imported, 0);
+    }
+    EXPECT_EQ(toy.executions, 4);
+    EXPECT_EQ(toy.imports, 8);
+    // The device takes the memory no longer: a whole run copies it.
+    toy.fail_import = TENON_UNIMPLEMENTED;
+    EXPECT_FALSE(runner.run_again(false).has_value());
+    EXPECT_FALSE(repeat->ready());
+    EXPECT_EQ(toy.executions, 4);
+    ASSERT_TRUE(run(runner).ok());
+    toy.fail_import = TENON_OK;
+    ASSERT_TRUE(run(runner).ok());
+    ASSERT_TRUE(repeat->ready());
+    // A failed run has no outputs, and what failed is named as in any other run.
+    toy.fail_execute = TENON_DEVICE_LOST;
+    const std::optional<Status> status = runner.run_again(false);
+    ASSERT_TRUE(status.has_value());
+    EXPECT_EQ(status->error_code(), "T0611") << status->text();
+    EXPECT_NE(status->text().find("running on device toy"), std::string::npos) << status->text();
+    EXPECT_TRUE(runner.outputs().empty());
+    EXPECT_FALSE(repeat->ready());
+    EXPECT_EQ(toy.imported, 0);
+  }
+  EXPECT_EQ(toy.buffers, 0);
+}
+
+TEST_F(Fixture, RunsThatAreNotRepeated) {
+  EXPECT_EQ(Runner(one_device_plan()).repeat(), nullptr);  // its calls take turns
+  toy.threading = TENON_THREADING_FREE;
+  EXPECT_EQ(Runner(one_device_plan(true)).repeat(), nullptr);
+  EXPECT_EQ(Runner(make_plan(make_device(), make_device())).repeat(), nullptr);
+  Runner runner(one_device_plan());
+  ASSERT_TRUE(run(runner).ok());
+  EXPECT_TRUE(runner.repeat()->ready());
+  runner.set_trace(std::make_shared<Trace>());  // which whole runs take
+  EXPECT_FALSE(runner.repeat()->ready());
+  ASSERT_TRUE(run(runner).ok());
+  EXPECT_FALSE(runner.repeat()->ready());
+  runner.set_trace(nullptr);
+  const tenon_array_t x = array(a);
+  auto memory = std::shared_ptr<void>(std::shared_ptr<void>(), b);
+  Tensor tensor(TENON_I32, {4}, sizeof b, memory, true),
+      same(TENON_I32, {4}, sizeof b, memory, true);
+  EXPECT_NE(tensor.value(), same.value());
+  const Argument inputs[] = {{&x}, {&x, &tensor}};
+  ASSERT_TRUE(runner.run(inputs).ok());
+  Repeat& repeat = *runner.repeat();
+  ASSERT_TRUE(repeat.ready());
+  EXPECT_TRUE(repeat.keeps(1, tensor));
+  EXPECT_FALSE(repeat.keeps(1, same));
+  EXPECT_FALSE(repeat.take(1, same));      // it is nowhere yet
+  EXPECT_FALSE(repeat.take(1, array(b)));  // another kind
+  EXPECT_FALSE(repeat.take(0, tensor));
+  (void)tensor.take();
+  EXPECT_EQ(tensor.value(), 0u);
+  EXPECT_FALSE(repeat.keeps(1, tensor));
+  EXPECT_FALSE(repeat.take(1, tensor));
+}
+
 TEST(NeedsCache, ForgetsTheOldest) {
   NeedsCache cache;
   for (int64_t i = 0; i < 100; ++i) cache.put(std::vector<int64_t>{i}, std::make_shared<Needs>());

@@ -1,5 +1,5 @@
-// How the records of a call lie in the caller's memory, whatever edition of them it has. Only for the
-// files that read them.
+// How the records of a call lie in the caller's memory, whatever edition of them it has. Only for
+// the files that read them.
 #pragma once
 #include <cstddef>
 #include <type_traits>

@@ -709,8 +709,7 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape, 
   for (const ShapePlan::Fixed& constant : shape.constants) {
     slots[constant.buffer] = constant.data;
   }
-  char* const arena =
-      call.workspace ? call.workspace->data + call.workspace_offset_bytes : nullptr;
+  char* const arena = call.workspace ? call.workspace->data + call.workspace_offset_bytes : nullptr;
   for (const ShapePlan::InArena& temp : shape.temps) {
     slots[temp.buffer] = arena ? arena + temp.offset_bytes : nullptr;
   }
@@ -763,8 +762,7 @@ Status Executable::execute(const tenon_call_t& call) {
   // The pool may have grown since needs() was called (in a child process with more cores); then one
   // thread runs everything.
   const bool all_threads =
-      stride == 0 ||
-      available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
+      stride == 0 || available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
   void* inline_slots[1024];  // Not initialised, so that its size costs nothing.
   std::vector<void*> heap_slots;
   void** slots = inline_slots;

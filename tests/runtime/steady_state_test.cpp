@@ -202,8 +202,8 @@ TEST_F(SteadyState, MemoryThatMoves) {
   std::vector<std::vector<Input>> inputs;
   std::vector<Output> outs;
   for (size_t i = 0; i < 2; ++i) {
-    inputs.push_back({ArrayView(TENON_F32, {8}, a.data() + 8 * i),
-                      ArrayView(TENON_F32, {8}, b.data() + 8 * i)});
+    inputs.push_back(
+        {ArrayView(TENON_F32, {8}, a.data() + 8 * i), ArrayView(TENON_F32, {8}, b.data() + 8 * i)});
     outs.emplace_back(TENON_F32, std::vector<int64_t>{8}, c.data() + 8 * i);
   }
   tenon::Call first(program_, inputs[0], {outs.data(), 1});
