@@ -25,7 +25,7 @@ namespace {
 
 using tenon::ArrayView;
 
-constexpr int kCalls = 2000, kRounds = 25, kParameters = 100, kCallsOfThread = 20000;
+constexpr int kCalls = 500, kRounds = 100, kParameters = 100, kCallsOfThread = 20000;
 constexpr std::string_view kModel = R"(tenon.tir 1
 graph @g(%a: f32[8], %b: f32[8]) -> (c: f32[8]) {
   %c = add(%a, %b) : f32[8]

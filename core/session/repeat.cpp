@@ -18,7 +18,7 @@ using runtime::Repeat;
 bool take_input(const tenon_input_t& record, uint32_t index, Repeat& repeat) {
   if (record.size_bytes < kInputBytesLeast || record.flags != 0) return false;
   if (record.array == nullptr) {
-    if (record.tensor == nullptr) return false;
+    if (record.tensor == nullptr || record.tensor->tensor == nullptr) return false;
     const runtime::Tensor& tensor = *record.tensor->tensor;
     return repeat.keeps(index, tensor) || repeat.take(index, tensor);
   }

@@ -623,37 +623,35 @@ Status Executable::make_plan(std::span<const int64_t> symbols,
   return {};
 }
 
-// So that an execution looks at nothing but what it fills in.
+// So that an execution looks at nothing but what it enters.
 void Executable::find_places(ShapePlan& shape) const {
-  for (uint32_t i = 0; i < program_.buffers.size(); ++i) {
-    if (!used_[i]) {
-      continue;
-    }
-    const ProgramBuffer& buffer = program_.buffers[i];
+  const std::vector<uint32_t>& table = shape.plan.slots;
+  for (uint32_t at = 0; at < table.size(); ++at) {
+    const ProgramBuffer& buffer = program_.buffers[table[at]];
+    const uint64_t bytes = shape.sizes_bytes[table[at]];
     switch (buffer.kind) {
       case BufferKind::kInput:
-        shape.inputs.push_back({i, buffer.index, shape.sizes_bytes[i]});
+        shape.inputs.push_back({at, buffer.index, bytes});
         break;
       case BufferKind::kOutput:
-        shape.outputs.push_back({i, buffer.index, shape.sizes_bytes[i]});
+        shape.outputs.push_back({at, buffer.index, bytes});
         break;
       case BufferKind::kConstant:
         // Kernels read constants only.
-        shape.constants.push_back({i, const_cast<void*>(constant_data_[buffer.index])});
+        shape.constants.push_back({at, const_cast<void*>(constant_data_[buffer.index])});
         break;
       case BufferKind::kPersistent:
-        shape.constants.push_back({i, persistents_[i]});
+        shape.constants.push_back({at, persistents_[table[at]]});
         break;
       case BufferKind::kTemp:
-        shape.temps.push_back({i, shape.arena_offsets[i]});
+        shape.temps.push_back({at, shape.arena_offsets[table[at]]});
         break;
     }
   }
   for (const kernelgen::ProgramLayout::Check& check : shape.checks) {
-    const uint32_t buffer = program_.checks[check.index].buffer;
-    if (!used_[buffer]) {
-      shape.constants.push_back({buffer, nullptr});  // check_run tells.
-    }
+    const auto at = std::ranges::find(table, program_.checks[check.index].buffer);
+    shape.checked_at.push_back(at == table.end() ? ShapePlan::kNotInTable
+                                                 : static_cast<uint32_t>(at - table.begin()));
   }
 }
 
@@ -683,13 +681,13 @@ Status Executable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
   return {};
 }
 
-Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) {
-  const auto place = [slots](const tenon_span_t& span, const ShapePlan::OfCall& use) {
+Status Executable::fill_table(const tenon_call_t& call, const ShapePlan& shape, void** table) {
+  const auto place = [table](const tenon_span_t& span, const ShapePlan::OfCall& use) {
     if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
         use.bytes > span.buffer->size_bytes - span.offset_bytes) {
       return false;
     }
-    slots[use.buffer] = span.buffer->data + span.offset_bytes;
+    table[use.at] = span.buffer->data + span.offset_bytes;
     return true;
   };
   const auto too_small = [](std::string_view what, uint64_t bytes) {
@@ -707,25 +705,27 @@ Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape, 
     }
   }
   for (const ShapePlan::Fixed& constant : shape.constants) {
-    slots[constant.buffer] = constant.data;
+    table[constant.at] = constant.data;
   }
   char* const arena = call.workspace ? call.workspace->data + call.workspace_offset_bytes : nullptr;
   for (const ShapePlan::InArena& temp : shape.temps) {
-    slots[temp.buffer] = arena ? arena + temp.offset_bytes : nullptr;
+    table[temp.at] = arena ? arena + temp.offset_bytes : nullptr;
   }
   return {};
 }
 
 // Kernels clamp accesses that would leave a buffer, so a failed check has done no damage; it only
 // invalidates the results.
-Status Executable::check_run(const ShapePlan& shape, void* const* slots) const {
-  for (const kernelgen::ProgramLayout::Check& check : shape.checks) {
-    const kernelgen::ProgramCheck& source = program_.checks[check.index];
+Status Executable::check_run(const ShapePlan& shape, void* const* table) const {
+  for (size_t i = 0; i < shape.checks.size(); ++i) {
+    const kernelgen::ProgramLayout::Check& check = shape.checks[i];
+    const uint32_t at = shape.checked_at[i];
     uint64_t found = 0;
-    if (slots[source.buffer] == nullptr) {
-      return fail(TENON_INTERNAL, cat("A check of ", source.origins, " has no memory."));
+    if (at == ShapePlan::kNotInTable || table[at] == nullptr) {
+      return fail(TENON_INTERNAL,
+                  cat("A check of ", program_.checks[check.index].origins, " has no memory."));
     }
-    memcpy(&found, slots[source.buffer], sizeof found);
+    memcpy(&found, table[at], sizeof found);
     std::string text;
     if (const tenon_code_t code = kernelgen::check_found(program_, check, found, &text);
         code != TENON_OK) {
@@ -763,16 +763,17 @@ Status Executable::execute(const tenon_call_t& call) {
   // thread runs everything.
   const bool all_threads =
       stride == 0 || available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
-  void* inline_slots[1024];  // Not initialised, so that its size costs nothing.
-  std::vector<void*> heap_slots;
-  void** slots = inline_slots;
-  if (program_.buffers.size() > std::size(inline_slots)) {
-    heap_slots.resize(program_.buffers.size());
-    slots = heap_slots.data();
+  const size_t table_size = shape->plan.slots.size();
+  void* inline_table[1024];  // Not initialised, so that its size costs nothing.
+  std::vector<void*> heap_table;
+  void** table = inline_table;
+  if (table_size > std::size(inline_table)) {
+    heap_table.resize(table_size);
+    table = heap_table.data();
   }
-  TENON_TRY(fill_slots(call, *shape, slots));
+  TENON_TRY(fill_table(call, *shape, table));
   plan::PlanRun run;
-  run.slots = {slots, program_.buffers.size()};
+  run.table = table;
   run.threads = all_threads ? host_threads() : nullptr;
   if (stride != 0) {
     run.scratch = workspace.buffer->data + workspace.offset_bytes + shape->arena_bytes;
@@ -787,7 +788,7 @@ Status Executable::execute(const tenon_call_t& call) {
   if (code != TENON_OK) {
     return code == TENON_CANCELLED ? fail(code, "The execution was cancelled.") : Status(code);
   }
-  return shape->checks.empty() ? Status() : check_run(*shape, slots);
+  return shape->checks.empty() ? Status() : check_run(*shape, table);
 }
 
 }  // namespace tenon::cpu

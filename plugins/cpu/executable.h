@@ -31,22 +31,25 @@ struct ShapePlan {
   std::vector<kernelgen::ProgramLayout::Check> checks;
   uint64_t arena_bytes = 0, lower_bound_bytes = 0;
   uint64_t scratch_stride_bytes = 0;
-  // Where an execution finds the buffers that it uses. `index`: of the input or the output.
+  // Where an execution finds what it enters in the plan's table of addresses. `index`: of the input
+  // or the output.
   struct OfCall {
-    uint32_t buffer = 0, index = 0;
+    uint32_t at = 0, index = 0;
     uint64_t bytes = 0;
   };
   struct InArena {
-    uint32_t buffer = 0;
+    uint32_t at = 0;
     uint64_t offset_bytes = 0;
   };
   struct Fixed {
-    uint32_t buffer = 0;
+    uint32_t at = 0;
     void* data = nullptr;
   };
   std::vector<OfCall> inputs, outputs;
   std::vector<InArena> temps;
   std::vector<Fixed> constants;
+  std::vector<uint32_t> checked_at;  // By check: where its buffer is; kNotInTable: nowhere.
+  static constexpr uint32_t kNotInTable = UINT32_MAX;
 };
 
 // Blobs from a package, each taken once. They are hostile: their number and sizes are checked.
@@ -115,8 +118,8 @@ class Executable {
   void share_places(const ShapePlan& shape, const plan::Regions& regions,
                     std::span<plan::Lifetime> lives) const;
   Status place_temps(ShapePlan& shape, const plan::Regions& regions) const;
-  Status check_run(const ShapePlan& shape, void* const* slots) const;
-  static Status fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots);
+  Status check_run(const ShapePlan& shape, void* const* table) const;
+  static Status fill_table(const tenon_call_t& call, const ShapePlan& shape, void** table);
 
   kernelgen::DeviceProgram program_;
   std::vector<std::unique_ptr<Module>> modules_;

@@ -151,7 +151,7 @@ uint32_t worker_count(const tenon_host_threads_t* threads) {
   return threads ? std::max(1u, threads->count(threads->self)) : 1;
 }
 
-tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
+static tenon_code_t run_slots(const Plan& plan, PlanRun run) {
   // Small plans keep their table of addresses on the stack.
   void* inline_table[1024];
   std::vector<void*> heap_table;
@@ -163,6 +163,14 @@ tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     table[i] = run.slots[plan.slots[i]];
   }
+  run.table = table;
+  return run_plan(plan, run);
+}
+
+tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
+  if (!run.table) {
+    return run_slots(plan, run);
+  }
   const uint64_t stride = plan.scratch_stride_bytes();
   uint64_t begin_ns = run.profile ? now_ns() : 0;
   for (const RegionOfSteps& steps : plan.regions) {
@@ -171,7 +179,7 @@ tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
     }
     Region region = {plan.steps.data() + steps.first_step,
                      steps.step_count,
-                     table,
+                     run.table,
                      plan.extents.data(),
                      static_cast<char*>(run.scratch),
                      stride};
