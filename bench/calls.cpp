@@ -8,13 +8,14 @@
 //
 // With the name of a row, only that row runs, for a profiler.
 // Medians and best of rounds that are interleaved; "nothing" is the loop with an empty call. The
-// kernel of an addition takes some nanoseconds, that of the sum of a hundred some tens. Threads:
-// calls of all of them in the time that they take together, over those of one alone times threads,
-// or cores where there are fewer.
+// kernel of an addition takes some nanoseconds, that of the sum of a hundred some tens. For threads,
+// ideal is the time of one alone divided by threads, or by cores where there are fewer; and the
+// processor time of one alone, which other work on the machine disturbs less.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <span>
 #include <string>
 #include <thread>
@@ -79,12 +80,20 @@ void stop_if(tenon::Status status) {
   std::exit(1);
 }
 
-// Nanoseconds for each call of all threads together, each of which calls the program with records
-// and memory of its own.
-double in_threads(const tenon::Program& program, std::span<const tenon::Input> inputs,
-                  unsigned count) {
-  std::barrier together(count + 1);
+// For each call of all threads together, in nanoseconds.
+struct Together {
+  double time = 0, processor_time = 0;
+};
+
+// Each thread calls the program with records and memory of its own.
+Together in_threads(const tenon::Program& program, std::span<const tenon::Input> inputs,
+                    unsigned count) {
   std::chrono::steady_clock::time_point begin;
+  std::clock_t begin_processor = 0;
+  std::barrier together(count, [&]() noexcept {
+    begin = std::chrono::steady_clock::now();
+    begin_processor = std::clock();
+  });
   {
     std::vector<std::jthread> threads;
     for (unsigned i = 0; i < count; ++i) {
@@ -97,11 +106,12 @@ double in_threads(const tenon::Program& program, std::span<const tenon::Input> i
         for (int k = 0; k < kCallsOfThread; ++k) stop_if(call.run());
       });
     }
-    together.arrive_and_wait();
-    begin = std::chrono::steady_clock::now();
   }
   const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - begin;
-  return spent.count() / kCallsOfThread / count;
+  const double processor =
+      1e9 * static_cast<double>(std::clock() - begin_processor) / double{CLOCKS_PER_SEC};
+  const double calls = double{kCallsOfThread} * count;
+  return {spent.count() / calls, processor / calls};
 }
 
 struct Timing {
@@ -123,11 +133,22 @@ void compile(tenon::Session& session, std::string_view text, const char* device,
   stop_if(model.compile(options, out));
 }
 
-void print_threads(unsigned count, double alone, double together) {
+void print_threads(unsigned count, const std::vector<Together>& alone,
+                   const std::vector<Together>& together) {
+  const auto middle = [](const std::vector<Together>& all, double Together::* of) {
+    std::vector<double> values;
+    for (const Together& one : all) values.push_back(one.*of);
+    return median(std::move(values));
+  };
   const double cores = std::max(std::thread::hardware_concurrency(), 1u);
-  const double ideal = alone / std::min<double>(count, cores);
-  std::printf("%u threads on %.0f cores: %.0f ns per call, %.0f alone: %.2f of ideal\n", count,
-              cores, together, alone, ideal / together);
+  const double time = middle(together, &Together::time);
+  const double processor = middle(together, &Together::processor_time);
+  const double ideal = middle(alone, &Together::time) / std::min<double>(count, cores);
+  std::printf(
+      "%u threads on %.0f cores: %.0f ns per call, %.2f of ideal; %.0f ns of a processor, "
+      "%.2f of ideal\n",
+      count, cores, time, ideal / time, processor,
+      middle(alone, &Together::processor_time) / processor);
 }
 
 }  // namespace
@@ -197,7 +218,7 @@ int main(int argc, char** argv) {
   const bool whole = argc < 3;
   if (!whole)
     std::erase_if(timings, [&](const Timing& t) { return t.name != std::string_view(argv[2]); });
-  std::vector<double> alone, in_two, in_eight;
+  std::vector<Together> alone, in_two, in_eight;
   for (int round = 0; round < kRounds; ++round) {
     for (Timing& timing : timings) timing.nanoseconds.push_back(nanoseconds_per_call(timing.call));
     if (!whole) continue;
@@ -210,6 +231,6 @@ int main(int argc, char** argv) {
                 *std::ranges::min_element(timing.nanoseconds));
   }
   if (!whole) return 0;
-  print_threads(2, median(alone), median(in_two));
-  print_threads(8, median(alone), median(in_eight));
+  print_threads(2, alone, in_two);
+  print_threads(8, alone, in_eight);
 }
