@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ir/dtype.h"
 #include "core/runtime/arrays.h"
 
 namespace tenon::runtime {
@@ -64,9 +65,11 @@ Repeat::Repeat(const Plan& plan, const Step& step)
 }
 
 bool Repeat::same_type(const Known& known, const tenon_array_t& array) {
-  return array.data != nullptr && array.dtype == known.dtype && array.rank == known.dims.size() &&
-         (array.rank == 0 || array.dims != nullptr) &&
-         std::equal(known.dims.begin(), known.dims.end(), array.dims) && is_dense(array);
+  if (array.data == nullptr || array.dtype != known.dtype || array.rank != known.dims.size())
+    return false;
+  if (array.rank != 0 && array.dims == nullptr) return false;
+  if (!std::equal(known.dims.begin(), known.dims.end(), array.dims)) return false;
+  return array.strides_bytes == nullptr || (ir::dtype_bits(array.dtype) >= 8 && is_dense(array));
 }
 
 // What no step reads may be a constant of what was loaded for this very tensor.
@@ -105,7 +108,8 @@ bool Repeat::make(uint32_t output) {
 
 bool Repeat::give(uint32_t output, const tenon_array_t& array) {
   Known& known = outputs_[output];
-  if (!same_type(known, array)) return false;
+  // A device may ask for more room than the caller has.
+  if (known.bytes > known.value_bytes || !same_type(known, array)) return false;
   known.made = false;
   const auto begin = reinterpret_cast<uintptr_t>(array.data);
   if (begin == known.range.begin) return true;

@@ -23,7 +23,8 @@ struct Toy {
   bool hidden = false;  // the host cannot access its memory
   bool queued = false;
   tenon_code_t fail_execute = TENON_OK;
-  int64_t found = 2;  // the value of symbols that an execution defines
+  uint64_t output_bytes = 16;  // that it asks for
+  int64_t found = 2;           // the value of symbols that an execution defines
   int buffers = 0, executions = 0, imports = 0, imported = 0, syncs = 0, releases = 0;
   int fail_allocs = 0;  // this many further allocations fail
   tenon_code_t fail_import = TENON_OK, fail_map = TENON_OK, fail_load = TENON_OK,
@@ -168,9 +169,9 @@ void toy_release(void* self, tenon_executable_t*) {
 tenon_code_t toy_executable_info(void*, tenon_executable_t*, tenon_executable_info_t*) {
   return TENON_OK;
 }
-tenon_code_t toy_needs(void*, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* needs) {
+tenon_code_t toy_needs(void* self, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* needs) {
   for (uint32_t i = 0; i < needs->output_count; ++i) {
-    tenon_need(needs, i)[0].size_bytes_max = 16;
+    tenon_need(needs, i)[0].size_bytes_max = static_cast<Toy*>(self)->output_bytes;
     tenon_need(needs, i)[0].dims[0] = 4;
   }
   needs->workspace_bytes = 64;
@@ -924,6 +925,44 @@ TEST_F(Fixture, ARunLikeTheOneBefore) {
     EXPECT_TRUE(runner.outputs().empty());
     EXPECT_FALSE(repeat->ready());
     EXPECT_EQ(toy.imported, 0);
+  }
+  EXPECT_EQ(toy.buffers, 0);
+}
+
+// Outputs go to the caller's memory if the device asks for no more than that is, and become tensors
+// if little of their memory would lie idle.
+TEST_F(Fixture, OutputsOfARunLikeTheOneBefore) {
+  toy.threading = TENON_THREADING_FREE;
+  alignas(16) int32_t out[4] = {};
+  const tenon_array_t x = array(a), y = array(b);
+  const Argument inputs[] = {{&x}, {&y}};
+  const uint8_t leaves[] = {0};
+  for (const uint64_t bytes : {16, 32, 16384}) {
+    toy.output_bytes = bytes;
+    Runner runner(one_device_plan());
+    ASSERT_TRUE(runner.run(inputs, leaves).ok());
+    Repeat& repeat = *runner.repeat();
+    ASSERT_TRUE(repeat.ready() && repeat.outputs_leave());
+    runner.end_call();
+    ASSERT_TRUE(repeat.ready() && repeat.take(0, x) && repeat.take(1, y));
+    EXPECT_FALSE(repeat.give(0, array(nullptr)));
+    EXPECT_EQ(repeat.give(0, array(out)), bytes == 16);
+    if (bytes == 16) {
+      const std::optional<Status> status = runner.run_again(false);
+      ASSERT_TRUE(status && status->ok());
+      for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i], a[i] + b[i] + 1);
+      ASSERT_TRUE(repeat.give(0, array(a)));  // which is an input
+      EXPECT_FALSE(runner.run_again(false).has_value());
+      ASSERT_TRUE(runner.run(inputs, leaves).ok());
+    }
+    EXPECT_EQ(repeat.make(0), bytes != 16384);
+    if (bytes == 16384) continue;
+    const std::optional<Status> status = runner.run_again(false);
+    ASSERT_TRUE(status && status->ok());
+    const std::shared_ptr<Tensor> made = runner.take_made(0);
+    EXPECT_EQ(made->size_bytes(), 16u);
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(static_cast<const int32_t*>(made->host())[i], a[i] + b[i] + 1);
   }
   EXPECT_EQ(toy.buffers, 0);
 }
