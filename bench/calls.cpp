@@ -1,17 +1,21 @@
 // What a call costs beyond its kernel: an addition of two small arrays, by name through a binding
-// and by position (tenon.host.call/1); what a hundred parameters add, as arrays and as tensors, to
-// the same sum with a hundred constants; and how calls of one program from two and from eight
-// threads scale on the cores at hand.
+// and by position (tenon.host.call/1), with the same memory and with other memory each time; what a
+// hundred parameters add, as arrays, as tensors that seldom change, and as tensors of which one is
+// new each time, to the same sum with a hundred constants; and how calls of one program from two
+// and from eight threads scale on the cores at hand.
 //
 //     ninja -C build bench_calls && build/bin/bench_calls [DEVICE [ROW]]
 //
 // With the name of a row, only that row runs, for a profiler.
-// Medians of rounds that are interleaved. The kernel of the addition takes some nanoseconds. Ideal
-// for threads is the time of one alone, times threads over cores where there are fewer cores.
+// Medians and best of rounds that are interleaved; "nothing" is the loop with an empty call. The
+// kernel of an addition takes some nanoseconds, that of the sum of a hundred some tens. For threads,
+// ideal is the time of one alone divided by threads, or by cores where there are fewer; and the
+// processor time of one alone, which other work on the machine disturbs less.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,7 +26,7 @@ namespace {
 
 using tenon::ArrayView;
 
-constexpr int kCalls = 2000, kRounds = 25, kParameters = 100;
+constexpr int kCalls = 500, kRounds = 100, kParameters = 100, kCallsOfThread = 20000;
 constexpr std::string_view kModel = R"(tenon.tir 1
 graph @g(%a: f32[8], %b: f32[8]) -> (c: f32[8]) {
   %c = add(%a, %b) : f32[8]
@@ -76,24 +80,38 @@ void stop_if(tenon::Status status) {
   std::exit(1);
 }
 
-// The slowest of several threads that call one program at once, each into memory of its own.
-double in_threads(const tenon::Program& program, std::span<const tenon::Input> inputs,
-                  unsigned count) {
-  std::vector<double> spent(count);
-  std::barrier together(count);
+// For each call of all threads together, in nanoseconds.
+struct Together {
+  double time = 0, processor_time = 0;
+};
+
+// Each thread calls the program with records and memory of its own.
+Together in_threads(const tenon::Program& program, std::span<const tenon::Input> inputs,
+                    unsigned count) {
+  std::chrono::steady_clock::time_point begin;
+  std::clock_t begin_processor = 0;
+  std::barrier together(count, [&]() noexcept {
+    begin = std::chrono::steady_clock::now();
+    begin_processor = std::clock();
+  });
   {
     std::vector<std::jthread> threads;
-    for (double& mine : spent) {
+    for (unsigned i = 0; i < count; ++i) {
       threads.emplace_back([&] {
-        std::vector<float> memory(8);
-        tenon::Output out = tenon::Output::into(memory, {8});
+        std::vector<float> memory(64);
+        tenon::Output out = tenon::Output::into({memory.data() + 16, 8}, {8});  // a line of its own
         tenon::Call call(program, inputs, {&out, 1});
+        stop_if(call.run());
         together.arrive_and_wait();
-        mine = nanoseconds_per_call([&] { stop_if(call.run()); });
+        for (int k = 0; k < kCallsOfThread; ++k) stop_if(call.run());
       });
     }
   }
-  return *std::ranges::max_element(spent);
+  const std::chrono::duration<double, std::nano> spent = std::chrono::steady_clock::now() - begin;
+  const double processor =
+      1e9 * static_cast<double>(std::clock() - begin_processor) / double{CLOCKS_PER_SEC};
+  const double calls = double{kCallsOfThread} * count;
+  return {spent.count() / calls, processor / calls};
 }
 
 struct Timing {
@@ -102,73 +120,117 @@ struct Timing {
   std::vector<double> nanoseconds;
 };
 
+struct Programs {
+  tenon::Program sum, parameters, stable, constants;
+};
+
+void compile(tenon::Session& session, std::string_view text, const char* device,
+             tenon::Program* out, bool stable = false) {
+  tenon::Model model;
+  tenon::CompileOptions options{.device = device};
+  for (uint32_t i = 1; stable && i <= kParameters; ++i) options.stable_inputs.push_back(i);
+  stop_if(session.load_bytes(text, "g.tir", &model));
+  stop_if(model.compile(options, out));
+}
+
+void print_threads(unsigned count, const std::vector<Together>& alone,
+                   const std::vector<Together>& together) {
+  const auto middle = [](const std::vector<Together>& all, double Together::* of) {
+    std::vector<double> values;
+    for (const Together& one : all) values.push_back(one.*of);
+    return median(std::move(values));
+  };
+  const double cores = std::max(std::thread::hardware_concurrency(), 1u);
+  const double time = middle(together, &Together::time);
+  const double processor = middle(together, &Together::processor_time);
+  const double ideal = middle(alone, &Together::time) / std::min<double>(count, cores);
+  std::printf(
+      "%u threads on %.0f cores: %.0f ns per call, %.2f of ideal; %.0f ns of a processor, "
+      "%.2f of ideal\n",
+      count, cores, time, ideal / time, processor,
+      middle(alone, &Together::processor_time) / processor);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const char* const device = argc > 1 ? argv[1] : "cpu";
   tenon::Session session;
-  tenon::Model model, large, constant;
-  tenon::Program program, sum, constant_sum;
+  Programs programs;
   tenon::Binding binding;
   stop_if(session.open());
-  stop_if(session.load_bytes(kModel, "g.tir", &model));
-  stop_if(model.compile({.device = device}, &program));
-  stop_if(session.load_bytes(sum_of_parameters(), "sum.tir", &large));
-  stop_if(large.compile({.device = device}, &sum));
-  stop_if(session.load_bytes(sum_of_constants(), "constants.tir", &constant));
-  stop_if(constant.compile({.device = device}, &constant_sum));
-  stop_if(program.bind(&binding));
+  compile(session, kModel, device, &programs.sum);
+  compile(session, sum_of_parameters(), device, &programs.parameters);
+  compile(session, sum_of_parameters(), device, &programs.stable, true);
+  compile(session, sum_of_constants(), device, &programs.constants);
+  stop_if(programs.sum.bind(&binding));
 
-  const std::vector<float> a(8, 1), b(8, 2);
-  std::vector<float> c(8);
+  const std::vector<float> a(8, 1), b(8, 2), other_a(8, 3), other_b(8, 4);
+  std::vector<float> c(8), other_c(8);
   const ArrayView a_view = ArrayView::of(a, {8}), b_view = ArrayView::of(b, {8});
   const std::vector<tenon::Input> inputs = {a_view, b_view};
+  const std::vector<tenon::Input> others = {ArrayView::of(other_a, {8}),
+                                            ArrayView::of(other_b, {8})};
   stop_if(binding.input("a", a_view));
   stop_if(binding.input("b", b_view));
-  tenon::Output given = tenon::Output::into(c, {8});
-  tenon::Call prepared(program, inputs, {&given, 1});
-  std::vector<tenon::Tensor> parameters(kParameters);
+  tenon::Output given = tenon::Output::into(c, {8}), elsewhere = tenon::Output::into(other_c, {8});
+  tenon::Call prepared(programs.sum, inputs, {&given, 1});
+  tenon::Call moved(programs.sum, others, {&elsewhere, 1});
+  std::vector<tenon::Tensor> parameters(kParameters + 1);
   std::vector<tenon::Input> arrays = {a_view}, tensors = {a_view};
-  for (tenon::Tensor& parameter : parameters) {
-    stop_if(tenon::Tensor::borrow(b_view, &parameter));
+  for (tenon::Tensor& parameter : parameters) stop_if(tenon::Tensor::borrow(b_view, &parameter));
+  for (size_t i = 0; i < kParameters; ++i) {
     arrays.emplace_back(b_view);
-    tensors.emplace_back(parameter);
+    tensors.emplace_back(parameters[i]);
   }
+  std::vector<tenon::Input> one_new = tensors;
+  one_new.back() = parameters.back();
   const std::vector<tenon::Input> one = {a_view};
-  tenon::Call with_constants(constant_sum, one, {&given, 1});
-  tenon::Call with_arrays(sum, arrays, {&given, 1}), with_tensors(sum, tensors, {&given, 1});
+  tenon::Call with_constants(programs.constants, one, {&given, 1});
+  tenon::Call with_arrays(programs.parameters, arrays, {&given, 1});
+  tenon::Call with_tensors(programs.parameters, tensors, {&given, 1});
+  tenon::Call with_stable(programs.stable, tensors, {&given, 1});
+  tenon::Call with_new(programs.stable, one_new, {&given, 1});
 
   const auto owned = [&] {
     tenon::Output out;
-    stop_if(program.call(inputs, {&out, 1}));
+    stop_if(programs.sum.call(inputs, {&out, 1}));
+  };
+  // One call, then the other.
+  bool odd = false;
+  const auto in_turn = [&odd](tenon::Call& first, tenon::Call& second) {
+    odd = !odd;
+    stop_if((odd ? first : second).run());
   };
   std::vector<Timing> timings = {
+      {"nothing", [] {}, {}},
       {"by name", [&] { stop_if(binding.run()); }, {}},
       {"owned", owned, {}},
-      {"given", [&] { stop_if(program.call(inputs, {&given, 1})); }, {}},
+      {"given", [&] { stop_if(programs.sum.call(inputs, {&given, 1})); }, {}},
       {"given, records kept", [&] { stop_if(prepared.run()); }, {}},
+      {"given, memory moves", [&] { in_turn(prepared, moved); }, {}},
       {"100 constants", [&] { stop_if(with_constants.run()); }, {}},
       {"100 parameters as arrays", [&] { stop_if(with_arrays.run()); }, {}},
       {"100 parameters as tensors", [&] { stop_if(with_tensors.run()); }, {}},
+      {"100 STABLE parameters", [&] { stop_if(with_stable.run()); }, {}},
+      {"100 STABLE, one is new", [&] { in_turn(with_stable, with_new); }, {}},
   };
   const bool whole = argc < 3;
   if (!whole)
     std::erase_if(timings, [&](const Timing& t) { return t.name != std::string_view(argv[2]); });
-  std::vector<double> alone, in_two, in_eight;
+  std::vector<Together> alone, in_two, in_eight;
   for (int round = 0; round < kRounds; ++round) {
     for (Timing& timing : timings) timing.nanoseconds.push_back(nanoseconds_per_call(timing.call));
     if (!whole) continue;
-    alone.push_back(nanoseconds_per_call([&] { stop_if(prepared.run()); }));
-    in_two.push_back(in_threads(program, inputs, 2));
-    in_eight.push_back(in_threads(program, inputs, 8));
+    alone.push_back(in_threads(programs.sum, inputs, 1));
+    in_two.push_back(in_threads(programs.sum, inputs, 2));
+    in_eight.push_back(in_threads(programs.sum, inputs, 8));
   }
-  for (const Timing& timing : timings)
-    std::printf("%-26s %6.0f ns per call\n", timing.name, median(timing.nanoseconds));
+  for (const Timing& timing : timings) {
+    std::printf("%-26s %6.0f ns per call, at best %.0f\n", timing.name, median(timing.nanoseconds),
+                *std::ranges::min_element(timing.nanoseconds));
+  }
   if (!whole) return 0;
-  const double cores = std::max(std::thread::hardware_concurrency(), 1u);
-  for (const auto& [count, times] : {std::pair{2, &in_two}, {8, &in_eight}}) {
-    const double ideal = median(alone) * std::max(count / cores, 1.0);
-    std::printf("%d threads on %.0f cores: %.0f ns per call, %.0f alone: %.2f of ideal\n", count,
-                cores, median(*times), median(alone), ideal / median(*times));
-  }
+  print_threads(2, alone, in_two);
+  print_threads(8, alone, in_eight);
 }

@@ -79,6 +79,7 @@ Runner::Runner(std::shared_ptr<const Plan> plan) : plan_(std::move(plan)) {
     targets_[step.slot].push_back(step.device);
     if (plan_->devices[step.device]->has_queue()) relayed_[step.slot] = true;
   }
+  repeat_ = Repeat::of(*plan_);
 }
 
 void Runner::let_leave(std::span<const uint8_t> stays) {
@@ -116,6 +117,9 @@ void Runner::drop_sinks() {
 }
 
 void Runner::drop_run_state() {
+  if (clean_) return;
+  clean_ = true;
+  if (repeat_ != nullptr && !repeat_->outputs_leave()) repeat_->forget();  // they go now
   const bool abandoned = std::any_of(plan_->devices.begin(), plan_->devices.end(),
                                      [](const auto& d) { return d->abandoned(); });
   for (SlotState& slot : slots_) {
@@ -183,7 +187,9 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
                    std::span<const GivenSize> sizes, std::span<const Home> homes,
                    const Natives& natives) {
   const uint64_t begin = timed_ ? now_ns() : 0;
+  forget_repeat();
   drop_run_state();
+  clean_ = false;
   for (DeviceState& device : devices_) device.pool.begin_run();
   let_leave(stays);
   set_homes(homes);
@@ -224,6 +230,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   if (status.ok()) {
     staged_.clear();
     keep_copies();
+    if (can_repeat(inputs, sizes, natives)) remember(inputs, !stays.empty());
     drop_imports();
   } else {
     // Work behind the failed work may still run, in memory that the run's state owns: wait for the
@@ -635,8 +642,6 @@ Status Runner::take_outputs() {
   }
   return {};
 }
-
-constexpr uint64_t kDetachedSlackBytes = 4096;
 
 Result<std::shared_ptr<Tensor>> Runner::detach(size_t output, uint64_t* out_copied_bytes) {
   const uint32_t slot = plan_->output_slots[output];

@@ -13,6 +13,7 @@
 #include "core/runtime/plan.h"
 #include "core/runtime/queue.h"
 #include "core/runtime/relay.h"
+#include "core/runtime/repeat.h"
 #include "core/runtime/tensor.h"
 #include "core/runtime/trace.h"
 
@@ -113,12 +114,23 @@ class Runner {
   Result<std::shared_ptr<Tensor>> detach(size_t output, uint64_t* out_copied_bytes);
   // Ends the use of a call's arrays and outputs; buffers are kept for the next run.
   void end_call() { drop_run_state(); }
+  // What is known of the last run, so that the next one can do with that; null if runs of this plan
+  // are not repeated.
+  Repeat* repeat() { return repeat_.get(); }
+  // As `run`, once the ready repeat() was told what is given. Nothing if the run must be a whole
+  // one after all; nothing was done then. timed: statistics().run_ms is of this run.
+  std::optional<Status> run_again(bool timed);
+  // An output of that run that became a tensor: once, before the next run.
+  std::shared_ptr<Tensor> take_made(uint32_t output);
   const RunStatistics& statistics() const { return statistics_; }
   // reclaim: frees memory that others keep without need; false if there was none.
   void set_reclaim(std::function<bool()> reclaim) { reclaim_ = std::move(reclaim); }
   // false: statistics().run_ms stays 0. Two readings of a clock are 3 % of a small run.
   void set_timed(bool timed) { timed_ = timed; }
-  void set_trace(std::shared_ptr<Trace> trace) { trace_ = std::move(trace); }  // null: no profile
+  void set_trace(std::shared_ptr<Trace> trace) {  // null: no profile
+    trace_ = std::move(trace);
+    if (repeat_ != nullptr) repeat_->forget();
+  }
 
  private:
   struct Place;
@@ -152,6 +164,15 @@ class Runner {
         !taken.ok() && taken.status().code() == TENON_RESOURCE_EXHAUSTED && reclaim_ && reclaim_();
     return again ? take() : std::move(taken);
   }
+  bool can_repeat(std::span<const Argument> inputs, std::span<const GivenSize> sizes,
+                  const Natives& natives) const;
+  void remember(std::span<const Argument> inputs, bool outputs_leave);
+  bool remember_input(uint32_t index, const Argument& input);
+  bool remember_output(uint32_t index, const Needs::Output& need);
+  void forget_repeat();
+  std::optional<Status> repeat_work();
+  class Imports;
+  Result<bool> place_again(Imports& imports);
   void let_leave(std::span<const uint8_t> stays);
   void set_homes(std::span<const Home> homes);
   void keep_copies();
@@ -238,6 +259,8 @@ class Runner {
   std::vector<bool> relayed_;  // by slot: it is copied to a device with a queue
   std::vector<std::vector<uint32_t>> targets_;  // by slot: the devices that it is copied to
   std::vector<Home> homes_;                     // by slot, in this run; empty: there are none
+  std::unique_ptr<Repeat> repeat_;              // null: runs of this plan are not repeated
+  bool clean_ = true;                           // there is no state of a run
 };
 
 }  // namespace tenon::runtime

@@ -18,8 +18,8 @@ RunnerPool::~RunnerPool() {
 
 bool RunnerPool::trim() {
   bool any = false;
-  for (std::atomic<Runner*>& idle : idle_) {
-    const std::unique_ptr<Runner> runner(idle.exchange(nullptr, std::memory_order_acquire));
+  for (Idle& idle : idle_) {
+    const std::unique_ptr<Runner> runner(idle.runner.exchange(nullptr, std::memory_order_acquire));
     any = any || runner != nullptr;
   }
   return any;
@@ -27,7 +27,7 @@ bool RunnerPool::trim() {
 
 RunnerPool::Lease::Lease(RunnerPool& pool) : pool_(pool), place_(home() % kIdleMost) {
   for (size_t i = 0; i < kIdleMost && runner_ == nullptr; ++i) {
-    std::atomic<Runner*>& idle = pool_.idle_[(place_ + i) % kIdleMost];
+    std::atomic<Runner*>& idle = pool_.idle_[(place_ + i) % kIdleMost].runner;
     if (idle.load(std::memory_order_relaxed) == nullptr) continue;
     runner_.reset(idle.exchange(nullptr, std::memory_order_acquire));
   }
@@ -42,7 +42,7 @@ RunnerPool::Lease::~Lease() {
   runner_->end_call();
   for (size_t i = 0; i < kIdleMost; ++i) {
     Runner* none = nullptr;
-    std::atomic<Runner*>& idle = pool_.idle_[(place_ + i) % kIdleMost];
+    std::atomic<Runner*>& idle = pool_.idle_[(place_ + i) % kIdleMost].runner;
     if (!idle.compare_exchange_strong(none, runner_.get(), std::memory_order_release,
                                       std::memory_order_relaxed))
       continue;

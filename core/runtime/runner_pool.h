@@ -40,8 +40,12 @@ class RunnerPool {
  private:
   // More calls at once than this make runners that end with them.
   static constexpr size_t kIdleMost = 64;
+  // On a cache line of its own, since each thread mostly writes to one of its own.
+  struct alignas(64) Idle {
+    std::atomic<Runner*> runner{nullptr};
+  };
   std::shared_ptr<const Plan> plan_;
-  std::array<std::atomic<Runner*>, kIdleMost> idle_{};
+  std::array<Idle, kIdleMost> idle_;
 };
 
 }  // namespace tenon::runtime

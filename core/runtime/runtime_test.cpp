@@ -23,7 +23,8 @@ struct Toy {
   bool hidden = false;  // the host cannot access its memory
   bool queued = false;
   tenon_code_t fail_execute = TENON_OK;
-  int64_t found = 2;  // the value of symbols that an execution defines
+  uint64_t output_bytes = 16;  // that it asks for
+  int64_t found = 2;           // the value of symbols that an execution defines
   int buffers = 0, executions = 0, imports = 0, imported = 0, syncs = 0, releases = 0;
   int fail_allocs = 0;  // this many further allocations fail
   tenon_code_t fail_import = TENON_OK, fail_map = TENON_OK, fail_load = TENON_OK,
@@ -168,9 +169,9 @@ void toy_release(void* self, tenon_executable_t*) {
 tenon_code_t toy_executable_info(void*, tenon_executable_t*, tenon_executable_info_t*) {
   return TENON_OK;
 }
-tenon_code_t toy_needs(void*, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* needs) {
+tenon_code_t toy_needs(void* self, tenon_executable_t*, tenon_symbols_t, tenon_needs_t* needs) {
   for (uint32_t i = 0; i < needs->output_count; ++i) {
-    tenon_need(needs, i)[0].size_bytes_max = 16;
+    tenon_need(needs, i)[0].size_bytes_max = static_cast<Toy*>(self)->output_bytes;
     tenon_need(needs, i)[0].dims[0] = 4;
   }
   needs->workspace_bytes = 64;
@@ -879,6 +880,124 @@ TEST_F(Fixture, TraceIsJsonAndTheTableIsSorted) {
   text.clear();
   ASSERT_TRUE(trace->write_table(sink).ok());
   EXPECT_NE(text.find("\"count\":2"), std::string::npos) << text;
+}
+
+// What the run before has found out is used, and nothing is kept from one run to the next that is
+// not the runner's.
+TEST_F(Fixture, ARunLikeTheOneBefore) {
+  toy.threading = TENON_THREADING_FREE;
+  {
+    Runner runner(one_device_plan());
+    Repeat* const repeat = runner.repeat();
+    ASSERT_NE(repeat, nullptr);
+    EXPECT_FALSE(repeat->ready());
+    ASSERT_TRUE(run(runner).ok());
+    const int buffers = toy.buffers;
+    alignas(16) int32_t other[4] = {5, 5, 5, 5};
+    for (int32_t* const second : {b, other, b}) {
+      ASSERT_TRUE(repeat->ready());
+      EXPECT_FALSE(repeat->outputs_leave());
+      ASSERT_TRUE(repeat->take(0, array(a)) && repeat->take(1, array(second)));
+      const std::optional<Status> status = runner.run_again(false);
+      ASSERT_TRUE(status && status->ok());
+      const auto* out = static_cast<const int32_t*>(runner.outputs()[0].data);
+      for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i], a[i] + second[i] + 1);
+      EXPECT_EQ(toy.buffers, buffers);
+      EXPECT_EQ(toy.imported, 0);
+    }
+    EXPECT_EQ(toy.executions, 4);
+    EXPECT_EQ(toy.imports, 8);
+    // The device takes the memory no longer: a whole run copies it.
+    toy.fail_import = TENON_UNIMPLEMENTED;
+    EXPECT_FALSE(runner.run_again(false).has_value());
+    EXPECT_FALSE(repeat->ready());
+    EXPECT_EQ(toy.executions, 4);
+    ASSERT_TRUE(run(runner).ok());
+    toy.fail_import = TENON_OK;
+    ASSERT_TRUE(run(runner).ok());
+    ASSERT_TRUE(repeat->ready());
+    // A failed run has no outputs, and what failed is named as in any other run.
+    toy.fail_execute = TENON_DEVICE_LOST;
+    const std::optional<Status> status = runner.run_again(false);
+    ASSERT_TRUE(status.has_value());
+    EXPECT_EQ(status->error_code(), "T0611") << status->text();
+    EXPECT_NE(status->text().find("running on device toy"), std::string::npos) << status->text();
+    EXPECT_TRUE(runner.outputs().empty());
+    EXPECT_FALSE(repeat->ready());
+    EXPECT_EQ(toy.imported, 0);
+  }
+  EXPECT_EQ(toy.buffers, 0);
+}
+
+// Outputs go to the caller's memory if the device asks for no more than that is, and become tensors
+// if little of their memory would lie idle.
+TEST_F(Fixture, OutputsOfARunLikeTheOneBefore) {
+  toy.threading = TENON_THREADING_FREE;
+  alignas(16) int32_t out[4] = {};
+  const tenon_array_t x = array(a), y = array(b);
+  const Argument inputs[] = {{&x}, {&y}};
+  const uint8_t leaves[] = {0};
+  for (const uint64_t bytes : {16, 32, 16384}) {
+    toy.output_bytes = bytes;
+    Runner runner(one_device_plan());
+    ASSERT_TRUE(runner.run(inputs, leaves).ok());
+    Repeat& repeat = *runner.repeat();
+    ASSERT_TRUE(repeat.ready() && repeat.outputs_leave());
+    runner.end_call();
+    ASSERT_TRUE(repeat.ready() && repeat.take(0, x) && repeat.take(1, y));
+    EXPECT_FALSE(repeat.give(0, array(nullptr)));
+    EXPECT_EQ(repeat.give(0, array(out)), bytes == 16);
+    if (bytes == 16) {
+      const std::optional<Status> status = runner.run_again(false);
+      ASSERT_TRUE(status && status->ok());
+      for (int i = 0; i < 4; ++i) EXPECT_EQ(out[i], a[i] + b[i] + 1);
+      ASSERT_TRUE(repeat.give(0, array(a)));  // which is an input
+      EXPECT_FALSE(runner.run_again(false).has_value());
+      ASSERT_TRUE(runner.run(inputs, leaves).ok());
+    }
+    EXPECT_EQ(repeat.make(0), bytes != 16384);
+    if (bytes == 16384) continue;
+    const std::optional<Status> status = runner.run_again(false);
+    ASSERT_TRUE(status && status->ok());
+    const std::shared_ptr<Tensor> made = runner.take_made(0);
+    EXPECT_EQ(made->size_bytes(), 16u);
+    for (int i = 0; i < 4; ++i)
+      EXPECT_EQ(static_cast<const int32_t*>(made->host())[i], a[i] + b[i] + 1);
+  }
+  EXPECT_EQ(toy.buffers, 0);
+}
+
+TEST_F(Fixture, RunsThatAreNotRepeated) {
+  EXPECT_EQ(Runner(one_device_plan()).repeat(), nullptr);  // its calls take turns
+  toy.threading = TENON_THREADING_FREE;
+  EXPECT_EQ(Runner(one_device_plan(true)).repeat(), nullptr);
+  EXPECT_EQ(Runner(make_plan(make_device(), make_device())).repeat(), nullptr);
+  Runner runner(one_device_plan());
+  ASSERT_TRUE(run(runner).ok());
+  EXPECT_TRUE(runner.repeat()->ready());
+  runner.set_trace(std::make_shared<Trace>());  // which whole runs take
+  EXPECT_FALSE(runner.repeat()->ready());
+  ASSERT_TRUE(run(runner).ok());
+  EXPECT_FALSE(runner.repeat()->ready());
+  runner.set_trace(nullptr);
+  const tenon_array_t x = array(a);
+  auto memory = std::shared_ptr<void>(std::shared_ptr<void>(), b);
+  Tensor tensor(TENON_I32, {4}, sizeof b, memory, true),
+      same(TENON_I32, {4}, sizeof b, memory, true);
+  EXPECT_NE(tensor.value(), same.value());
+  const Argument inputs[] = {{&x}, {&x, &tensor}};
+  ASSERT_TRUE(runner.run(inputs).ok());
+  Repeat& repeat = *runner.repeat();
+  ASSERT_TRUE(repeat.ready());
+  EXPECT_TRUE(repeat.keeps(1, tensor));
+  EXPECT_FALSE(repeat.keeps(1, same));
+  EXPECT_FALSE(repeat.take(1, same));      // it is nowhere yet
+  EXPECT_FALSE(repeat.take(1, array(b)));  // another kind
+  EXPECT_FALSE(repeat.take(0, tensor));
+  (void)tensor.take();
+  EXPECT_EQ(tensor.value(), 0u);
+  EXPECT_FALSE(repeat.keeps(1, tensor));
+  EXPECT_FALSE(repeat.take(1, tensor));
 }
 
 TEST(NeedsCache, ForgetsTheOldest) {

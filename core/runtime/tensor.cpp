@@ -71,18 +71,35 @@ static Status gone() {
                "the tensor was donated before, and has no value now");
 }
 
+// From 1. A thread takes many at a time, so that threads which make tensors share little.
+static uint64_t new_value() {
+  constexpr uint64_t kAtATime = 4096;
+  static std::atomic<uint64_t> free_from{1};
+  thread_local uint64_t next = 0, end = 0;
+  if (next == end) {
+    next = free_from.fetch_add(kAtATime, std::memory_order_relaxed);
+    end = next + kAtATime;
+  }
+  return next++;
+}
+
 Tensor::Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_bytes,
                std::shared_ptr<void> memory, bool of_caller)
     : dtype_(dtype),
       dims_(std::move(dims)),
       size_bytes_(size_bytes),
       of_caller_(of_caller),
+      value_(new_value()),
       host_owner_(std::move(memory)),
       host_(host_owner_.get()) {}
 
 Tensor::Tensor(tenon_dtype_t dtype, std::vector<int64_t> dims, uint64_t size_bytes,
                std::shared_ptr<Buffer> buffer, bool of_caller)
-    : dtype_(dtype), dims_(std::move(dims)), size_bytes_(size_bytes), of_caller_(of_caller) {
+    : dtype_(dtype),
+      dims_(std::move(dims)),
+      size_bytes_(size_bytes),
+      of_caller_(of_caller),
+      value_(new_value()) {
   remember(std::move(buffer));
   host_.store(places_->buffer->host(), std::memory_order_release);
 }
@@ -169,6 +186,7 @@ Tensor::Taken Tensor::take() {
   for (Place* p = places_.get(); p != nullptr; p = p->next.get())
     taken.buffers.push_back(p->buffer);
   given_up_.store(true, std::memory_order_release);
+  value_.store(0, std::memory_order_relaxed);
   host_.store(nullptr, std::memory_order_release);
   first_.store(nullptr, std::memory_order_release);
   places_.reset();

@@ -28,6 +28,9 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   tenon_dtype_t dtype() const { return dtype_; }
   const std::vector<int64_t>& dims() const { return dims_; }
   uint64_t size_bytes() const { return size_bytes_; }
+  // The number of this value, which no other tensor of the process has or gets; 0 once it was given
+  // up. Who knows the number knows the type, and where it lies as far as it lay there.
+  uint64_t value() const { return value_.load(std::memory_order_relaxed); }
 
   // Its bytes for the host; null if none are there yet, or if it was given up.
   const void* host() const { return host_.load(std::memory_order_acquire); }
@@ -67,6 +70,7 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   const std::vector<int64_t> dims_;
   const uint64_t size_bytes_;
   const bool of_caller_;
+  std::atomic<uint64_t> value_;
   std::shared_ptr<void> host_owner_;  // null: the memory of a place
   std::atomic<const void*> host_{nullptr};
   std::atomic<bool> given_up_{false};

@@ -31,7 +31,8 @@ class Binding {
   Status run();
   // T0602, T0614. Borrowed until the next run.
   Status output(std::string_view name, tenon_array_t* out) const;
-  tenon_run_info_t run_info() const;
+  // From then on runs are timed; before, only those that are not as the one before.
+  tenon_run_info_t run_info();
 
   void enable_profile(bool on);
   const runtime::Trace& trace() const { return *trace_; }
@@ -50,6 +51,7 @@ class Binding {
   // Runners kept for variants that recur; each keeps the buffers of its last run.
   static constexpr size_t kRunnersMost = 4;
 
+  std::optional<Status> run_again();
   Status check_against_bound(size_t index, const tenon_array_t& array) const;
   void note_places(size_t index);
   void unbind(size_t index);
@@ -75,6 +77,7 @@ class Binding {
   bool profile_ = false;
   std::shared_ptr<runtime::Trace> trace_ = std::make_shared<runtime::Trace>();
   bool ran_ = false;
+  bool timed_ = false;
 };
 
 }  // namespace tenon::session

@@ -1,27 +1,14 @@
 // The C table of calls: records of callers of any age to arrays and back. No logic.
 #include <array>
-#include <cstddef>
 #include <memory_resource>
 
 #include "core/session/call.h"
+#include "core/session/call_records.h"
 #include "core/session/handles.h"
+#include "core/session/repeat.h"
 
 namespace tenon::session {
 namespace {
-
-// Where the first edition of each record ends.
-constexpr uint32_t kInputBytesLeast = offsetof(tenon_input_t, tensor) + sizeof(tenon_tensor_t*);
-constexpr uint32_t kNativeBytesLeast = sizeof(tenon_call_native_t);
-constexpr uint32_t kOutputBytesLeast = offsetof(tenon_output_t, tensor) + sizeof(tenon_tensor_t*);
-
-// The i-th record of an array whose records have the size that the first one says.
-template <typename T>
-T* record_at(T* first, size_t i) {
-  if constexpr (std::is_const_v<T>)
-    return static_cast<T*>(tenon_record_at(first, i, first->size_bytes));
-  else
-    return static_cast<T*>(tenon_record_in(first, i, first->size_bytes));
-}
 
 // What a call's records say, as far as this host knows it.
 struct Inputs {
@@ -169,6 +156,11 @@ Status run_call(tenon_program_t* program, tenon_program_call_t* record) {
   if (given.input_count != 0) TENON_REQUIRE(given.inputs, "inputs");
   if (given.output_count != 0) TENON_REQUIRE(given.outputs, "outputs");
   TENON_RETURN_IF_ERROR(check_counts(program->program, given.input_count, given.output_count));
+  if (std::optional<Status> status = call_again(program->program, given)) {
+    TENON_RETURN_IF_ERROR(std::move(*status));
+    given.repacked_bytes = given.transferred_bytes = given.copied_out_bytes = 0;
+    return give_record(record, given);
+  }
   // The records of a usual call take no memory of the heap.
   std::array<std::byte, 4096> room;
   std::pmr::monotonic_buffer_resource memory(room.data(), room.size());

@@ -1,6 +1,7 @@
 #include "core/session/loading.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "core/base/str.h"
 #include "core/runtime/arrays.h"
@@ -49,9 +50,24 @@ Loadings::Loadings(std::shared_ptr<const runtime::Plan> plan, std::vector<LateCo
   inputs_.erase(std::ranges::unique(inputs_).begin(), inputs_.end());
 }
 
+Loadings::~Loadings() {
+  delete last_.load(std::memory_order_acquire);
+}
+
+// A reader counts itself before it looks. So it sees what is there now, or is seen by who replaced
+// that; both are sequentially consistent for this.
 std::shared_ptr<Loading> Loadings::last() const {
-  const std::lock_guard lock(mutex_);
-  return last_;
+  readers_.fetch_add(1);
+  const std::shared_ptr<Loading>* const last = last_.load();
+  std::shared_ptr<Loading> copy = last == nullptr ? nullptr : *last;
+  readers_.fetch_sub(1);
+  return copy;
+}
+
+void Loadings::replace_last(std::shared_ptr<Loading> made) {
+  const std::unique_ptr<const std::shared_ptr<Loading>> old(
+      last_.exchange(new std::shared_ptr<Loading>(std::move(made))));
+  while (readers_.load() != 0) std::this_thread::yield();  // they copy a pointer
 }
 
 bool Loadings::serves(const Loading& loading, std::span<const Argument> inputs) const {
@@ -77,10 +93,7 @@ Result<std::shared_ptr<Loading>> Loadings::choose(std::span<const CompiledSegmen
     lasting = lasting && inputs[input].tensor != nullptr;
   }
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<Loading> made, load(segments, std::move(tensors)));
-  if (!lasting) return made;            // an array comes once; what tensors need stays
-  std::shared_ptr<Loading> old = made;  // ends outside of the lock
-  const std::lock_guard change(mutex_);
-  std::swap(last_, old);
+  if (lasting) replace_last(made);  // an array comes once; what tensors need stays
   return made;
 }
 

@@ -3,6 +3,7 @@
 //
 // Threads: safe. Calls with new values load in turn.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -35,6 +36,9 @@ struct Loading {
 class Loadings {
  public:
   Loadings(std::shared_ptr<const runtime::Plan> plan, std::vector<LateConstant> constants);
+  ~Loadings();
+  Loadings(const Loadings&) = delete;
+  Loadings& operator=(const Loadings&) = delete;
 
   // The inputs that are constants of segments, each once.
   const std::vector<uint32_t>& inputs() const { return inputs_; }
@@ -53,9 +57,12 @@ class Loadings {
   const std::shared_ptr<const runtime::Plan> plan_;  // without the executables that come late
   const std::vector<LateConstant> constants_;        // by segment
   std::vector<uint32_t> inputs_;
-  mutable std::mutex mutex_;  // held to read or change last_
-  std::mutex loading_;        // held while executables are loaded
-  std::shared_ptr<Loading> last_;
+  void replace_last(std::shared_ptr<Loading> made);
+
+  std::mutex loading_;  // held while executables are loaded, and to change last_
+  // Calls read it without a lock: who has replaced it waits until nobody reads the one before.
+  std::atomic<const std::shared_ptr<Loading>*> last_{nullptr};
+  mutable std::atomic<uint32_t> readers_{0};
 };
 
 }  // namespace tenon::session

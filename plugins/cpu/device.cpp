@@ -73,6 +73,35 @@ Status close(void*, tenon_device_t*) {
   return {};
 }
 
+// Records of imported memory that are free, of one thread: a call of a small program imports its
+// arrays, and the system would take longer than its kernel. Records that come back after the thread
+// has ended its own are freed.
+class FreeRecords {
+ public:
+  ~FreeRecords() {
+    for (; count_ != 0; --count_) {
+      delete records_[count_ - 1];
+    }
+    ended_ = true;
+  }
+  tenon_buffer_t* take() {
+    return count_ != 0 ? records_[--count_] : new (std::nothrow) tenon_buffer_t;
+  }
+  void give_back(tenon_buffer_t* record) {
+    if (ended_ || count_ == std::size(records_)) {
+      delete record;
+    } else {
+      records_[count_++] = record;
+    }
+  }
+
+ private:
+  tenon_buffer_t* records_[128] = {};
+  uint32_t count_ = 0;
+  bool ended_ = false;
+};
+thread_local FreeRecords t_free_records;
+
 // Memory of a buffer, and its record: behind the memory if it is small, so that a call of a small
 // program allocates once.
 constexpr uint64_t kSmallBytes = 4096;
@@ -118,7 +147,11 @@ Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t*
 }
 
 Status free_buffer(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
-  if (buffer && buffer->owned) {
+  if (buffer && !buffer->owned) {
+    t_free_records.give_back(buffer);
+    return {};
+  }
+  if (buffer) {
     device->used_bytes -= buffer->size_bytes;
     const bool small = buffer->size_bytes <= kSmallBytes;
     ::free(buffer->data);
@@ -149,7 +182,12 @@ Status import(void*, tenon_device_t*, const tenon_memory_import_t* import,
   if (reinterpret_cast<uintptr_t>(import->data) % alignof(uint64_t) != 0) {
     return fail(TENON_UNIMPLEMENTED, "The memory is not aligned to 8 bytes; it has to be copied.");
   }
-  *out_buffer = new tenon_buffer_t{static_cast<char*>(import->data), import->length_bytes, false};
+  tenon_buffer_t* const record = t_free_records.take();
+  if (!record) {
+    return fail(TENON_RESOURCE_EXHAUSTED, "There is no memory left for a buffer's record.");
+  }
+  *record = {static_cast<char*>(import->data), import->length_bytes, false};
+  *out_buffer = record;
   return {};
 }
 

@@ -22,7 +22,6 @@ constexpr bool kReadsAnyAddress = true;
 #else
 constexpr bool kReadsAnyAddress = false;
 #endif
-constexpr size_t kMaxPlans = 64;                 // Shapes of one model that are kept planned.
 constexpr int64_t kMaxBytes = int64_t{1} << 62;  // Size programs saturate far above this.
 constexpr uint64_t kFewBytes = 4096;             // What a temp may take longer than it need.
 constexpr uint64_t kNotInBlock = UINT64_MAX;
@@ -446,7 +445,8 @@ void Executable::info(tenon_executable_info_t* out) const {
   out->constant_bytes = copied_bytes_ + persistent_bytes_;
 }
 
-Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out) {
+Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& holder,
+                            const ShapePlan*& out) {
   if (symbols.count != program_.symbol_count) {
     return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.symbol_count,
                                             " symbols and was given ", symbols.count, "."));
@@ -457,24 +457,14 @@ Status Executable::plan_for(tenon_symbols_t symbols, std::shared_ptr<const Shape
       return fail(TENON_INVALID_ARGUMENT, cat("A size is ", value, "; sizes are not negative."));
     }
   }
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (auto it = plans_.begin(); it != plans_.end(); ++it) {
-      if (std::equal(values.begin(), values.end(), (*it)->symbols.begin())) {
-        plans_.splice(plans_.begin(), plans_, it);
-        out = plans_.front();
-        return {};
-      }
-    }
+  out = plans_.find(values, holder);
+  if (out) {
+    return {};
   }
-  // Without the lock, so that calls with other sizes go on. Two threads that plan the same tuple
-  // keep both plans, which is harmless.
-  TENON_TRY(make_plan(values, out));
-  std::lock_guard<std::mutex> lock(mutex_);
-  plans_.push_front(out);
-  if (plans_.size() > kMaxPlans) {
-    plans_.pop_back();
-  }
+  // Without a lock, so that calls with other sizes go on.
+  std::unique_ptr<const ShapePlan> made;
+  TENON_TRY(make_plan(values, made));
+  out = plans_.add(std::move(made), holder);
   return {};
 }
 
@@ -615,8 +605,8 @@ Status Executable::size_steps(std::span<const int64_t> symbols, std::vector<plan
 }
 
 Status Executable::make_plan(std::span<const int64_t> symbols,
-                             std::shared_ptr<const ShapePlan>& out) const {
-  auto shape = std::make_shared<ShapePlan>();
+                             std::unique_ptr<const ShapePlan>& out) const {
+  auto shape = std::make_unique<ShapePlan>();
   shape->symbols.assign(symbols.begin(), symbols.end());
   TENON_TRY(size_buffers(*shape));
   std::vector<plan::Step> steps;
@@ -642,13 +632,47 @@ Status Executable::make_plan(std::span<const int64_t> symbols,
         {c, static_cast<uint64_t>(std::max<int64_t>(check.limit.evaluate(symbols), 0))});
   }
   shape->scratch_stride_bytes = shape->plan.scratch_stride_bytes();
+  find_places(*shape);
   out = std::move(shape);
   return {};
 }
 
+// So that an execution looks at nothing but what it enters.
+void Executable::find_places(ShapePlan& shape) const {
+  const std::vector<uint32_t>& table = shape.plan.slots;
+  for (uint32_t at = 0; at < table.size(); ++at) {
+    const ProgramBuffer& buffer = program_.buffers[table[at]];
+    const uint64_t bytes = shape.sizes_bytes[table[at]];
+    switch (buffer.kind) {
+      case BufferKind::kInput:
+        shape.inputs.push_back({at, buffer.index, bytes});
+        break;
+      case BufferKind::kOutput:
+        shape.outputs.push_back({at, buffer.index, bytes});
+        break;
+      case BufferKind::kConstant:
+        // Kernels read constants only.
+        shape.constants.push_back({at, const_cast<void*>(constant_data_[buffer.index])});
+        break;
+      case BufferKind::kPersistent:
+        shape.constants.push_back({at, persistents_[table[at]]});
+        break;
+      case BufferKind::kTemp:
+        shape.temps.push_back({at, shape.arena_offsets[table[at]]});
+        break;
+    }
+  }
+  for (const kernelgen::ProgramLayout::Check& check : shape.checks) {
+    const auto at = std::ranges::find(table, program_.checks[check.index].buffer);
+    shape.checked_at.push_back(at == table.end() ? ShapePlan::kNotInTable
+                                                 : static_cast<uint32_t>(at - table.begin()));
+  }
+}
+
 Status Executable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
-  std::shared_ptr<const ShapePlan> shape;
-  TENON_TRY(plan_for(symbols, shape));
+  std::shared_ptr<const ShapePlan> holder;
+  const ShapePlan* shape = nullptr;
+  TENON_TRY(plan_for(symbols, holder, shape));
   if (needs->output_count != program_.output_count) {
     return fail(TENON_INVALID_ARGUMENT, cat("The executable has ", program_.output_count,
                                             " outputs; ", needs->output_count, " were asked for."));
@@ -671,59 +695,51 @@ Status Executable::needs(tenon_symbols_t symbols, tenon_needs_t* needs) {
   return {};
 }
 
-Status Executable::fill_slots(const tenon_call_t& call, const ShapePlan& shape,
-                              void** slots) const {
-  auto place = [&](const tenon_span_t& span, uint64_t bytes, std::string_view what,
-                   void*& out) -> Status {
+Status Executable::fill_table(const tenon_call_t& call, const ShapePlan& shape, void** table) {
+  const auto place = [table](const tenon_span_t& span, const ShapePlan::OfCall& use) {
     if (!span.buffer || span.offset_bytes > span.buffer->size_bytes ||
-        bytes > span.buffer->size_bytes - span.offset_bytes) {
-      return fail(TENON_OUT_OF_RANGE, cat("The buffer of an ", what, " is smaller than the ", bytes,
-                                          " bytes that the execution needs."));
+        use.bytes > span.buffer->size_bytes - span.offset_bytes) {
+      return false;
     }
-    out = span.buffer->data + span.offset_bytes;
-    return {};
+    table[use.at] = span.buffer->data + span.offset_bytes;
+    return true;
   };
-  for (size_t i = 0; i < program_.buffers.size(); ++i) {
-    const ProgramBuffer& buffer = program_.buffers[i];
-    const uint64_t bytes = shape.sizes_bytes[i];
-    slots[i] = nullptr;
-    if (!used_[i]) {
-      continue;
+  const auto too_small = [](std::string_view what, uint64_t bytes) {
+    return fail(TENON_OUT_OF_RANGE, cat("The buffer of an ", what, " is smaller than the ", bytes,
+                                        " bytes that the execution needs."));
+  };
+  for (const ShapePlan::OfCall& use : shape.inputs) {
+    if (!place(*tenon_call_input(&call, use.index), use)) {
+      return too_small("input", use.bytes);
     }
-    switch (buffer.kind) {
-      case BufferKind::kInput:
-        TENON_TRY(place(*tenon_call_input(&call, buffer.index), bytes, "input", slots[i]));
-        break;
-      case BufferKind::kOutput:
-        TENON_TRY(place(*tenon_call_output(&call, buffer.index), bytes, "output", slots[i]));
-        break;
-      case BufferKind::kConstant:
-        // Kernels read constants only.
-        slots[i] = const_cast<void*>(constant_data_[buffer.index]);
-        break;
-      case BufferKind::kPersistent:
-        slots[i] = persistents_[i];
-        break;
-      case BufferKind::kTemp:
-        slots[i] = call.workspace
-                       ? call.workspace->data + call.workspace_offset_bytes + shape.arena_offsets[i]
-                       : nullptr;
-        break;
+  }
+  for (const ShapePlan::OfCall& use : shape.outputs) {
+    if (!place(*tenon_call_output(&call, use.index), use)) {
+      return too_small("output", use.bytes);
     }
+  }
+  for (const ShapePlan::Fixed& constant : shape.constants) {
+    table[constant.at] = constant.data;
+  }
+  char* const arena = call.workspace ? call.workspace->data + call.workspace_offset_bytes : nullptr;
+  for (const ShapePlan::InArena& temp : shape.temps) {
+    table[temp.at] = arena ? arena + temp.offset_bytes : nullptr;
   }
   return {};
 }
 
 // Kernels clamp accesses that would leave a buffer, so a failed check has done no damage; it only
 // invalidates the results.
-Status Executable::check_run(const ShapePlan& shape, void* const* slots) const {
-  for (const kernelgen::ProgramLayout::Check& check : shape.checks) {
-    const kernelgen::ProgramCheck& source = program_.checks[check.index];
+Status Executable::check_run(const ShapePlan& shape, void* const* table) const {
+  for (size_t i = 0; i < shape.checks.size(); ++i) {
+    const kernelgen::ProgramLayout::Check& check = shape.checks[i];
+    const uint32_t at = shape.checked_at[i];
     uint64_t found = 0;
-    if (slots[source.buffer] == nullptr) {
-      return fail(TENON_INTERNAL, cat("A check of ", source.origins, " has no memory."));
+    if (at == ShapePlan::kNotInTable || table[at] == nullptr) {
+      return fail(TENON_INTERNAL,
+                  cat("A check of ", program_.checks[check.index].origins, " has no memory."));
     }
-    memcpy(&found, slots[source.buffer], sizeof found);
+    memcpy(&found, table[at], sizeof found);
     std::string text;
     if (const tenon_code_t code = kernelgen::check_found(program_, check, found, &text);
         code != TENON_OK) {
@@ -743,8 +759,9 @@ Status Executable::execute(const tenon_call_t& call) {
         cat("The executable has ", program_.input_count, " inputs and ", program_.output_count,
             " outputs; the call brings ", call.input_count, " and ", call.output_count, "."));
   }
-  std::shared_ptr<const ShapePlan> shape;
-  TENON_TRY(plan_for(call.symbols, shape));
+  std::shared_ptr<const ShapePlan> holder;
+  const ShapePlan* shape = nullptr;
+  TENON_TRY(plan_for(call.symbols, holder, shape));
   const uint64_t stride = shape->scratch_stride_bytes;
   const tenon_span_t workspace = {call.workspace, call.workspace_offset_bytes};
   const uint64_t available =
@@ -759,22 +776,23 @@ Status Executable::execute(const tenon_call_t& call) {
   // The pool may have grown since needs() was called (in a child process with more cores); then one
   // thread runs everything.
   const bool all_threads =
-      available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
-  void* inline_slots[128];
-  std::vector<void*> heap_slots;
-  void** slots = inline_slots;
-  if (program_.buffers.size() > std::size(inline_slots)) {
-    heap_slots.resize(program_.buffers.size());
-    slots = heap_slots.data();
+      stride == 0 || available >= shape->arena_bytes + stride * plan::worker_count(host_threads());
+  const size_t table_size = shape->plan.slots.size();
+  void* inline_table[1024];  // Not initialised, so that its size costs nothing.
+  std::vector<void*> heap_table;
+  void** table = inline_table;
+  if (table_size > std::size(inline_table)) {
+    heap_table.resize(table_size);
+    table = heap_table.data();
   }
-  TENON_TRY(fill_slots(call, *shape, slots));
+  TENON_TRY(fill_table(call, *shape, table));
   plan::PlanRun run;
-  run.slots = {slots, program_.buffers.size()};
+  run.table = table;
   run.threads = all_threads ? host_threads() : nullptr;
   if (stride != 0) {
     run.scratch = workspace.buffer->data + workspace.offset_bytes + shape->arena_bytes;
   }
-  Profiler profiler = {call.profile, &program_, shape.get()};
+  Profiler profiler = {call.profile, &program_, shape};
   if (call.profile) {
     run.profile = &report;
     run.context = &profiler;
@@ -784,7 +802,7 @@ Status Executable::execute(const tenon_call_t& call) {
   if (code != TENON_OK) {
     return code == TENON_CANCELLED ? fail(code, "The execution was cancelled.") : Status(code);
   }
-  return shape->checks.empty() ? Status() : check_run(*shape, slots);
+  return shape->checks.empty() ? Status() : check_run(*shape, table);
 }
 
 }  // namespace tenon::cpu

@@ -2,14 +2,13 @@
 #ifndef TENON_PLUGINS_CPU_EXECUTABLE_H_
 #define TENON_PLUGINS_CPU_EXECUTABLE_H_
 
-#include <list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "module.h"
+#include "plan_cache.h"
 #include "tenon/abi/compile.h"
 #include "tenon/cpp/status.hpp"
 #include "tenon/kernelgen/device/device_program.h"
@@ -32,6 +31,25 @@ struct ShapePlan {
   std::vector<kernelgen::ProgramLayout::Check> checks;
   uint64_t arena_bytes = 0, lower_bound_bytes = 0;
   uint64_t scratch_stride_bytes = 0;
+  // Where an execution finds what it enters in the plan's table of addresses. `index`: of the input
+  // or the output.
+  struct OfCall {
+    uint32_t at = 0, index = 0;
+    uint64_t bytes = 0;
+  };
+  struct InArena {
+    uint32_t at = 0;
+    uint64_t offset_bytes = 0;
+  };
+  struct Fixed {
+    uint32_t at = 0;
+    void* data = nullptr;
+  };
+  std::vector<OfCall> inputs, outputs;
+  std::vector<InArena> temps;
+  std::vector<Fixed> constants;
+  std::vector<uint32_t> checked_at;  // By check: where its buffer is; kNotInTable: nowhere.
+  static constexpr uint32_t kNotInTable = UINT32_MAX;
 };
 
 // Blobs from a package, each taken once. They are hostile: their number and sizes are checked.
@@ -90,8 +108,11 @@ class Executable {
   Status load_plan(plan::Plan& out, std::vector<void*>& slots) const;
   void drop_inputs_of_load();
   void find_used_buffers();
-  Status plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& out);
-  Status make_plan(std::span<const int64_t> symbols, std::shared_ptr<const ShapePlan>& out) const;
+  // Lives as long as `holder`.
+  Status plan_for(tenon_symbols_t symbols, std::shared_ptr<const ShapePlan>& holder,
+                  const ShapePlan*& out);
+  Status make_plan(std::span<const int64_t> symbols, std::unique_ptr<const ShapePlan>& out) const;
+  void find_places(ShapePlan& shape) const;
   Status size_buffers(ShapePlan& shape) const;
   Status size_steps(std::span<const int64_t> symbols, std::vector<plan::Step>& steps,
                     std::vector<std::vector<int64_t>>& all_extents) const;
@@ -100,8 +121,8 @@ class Executable {
   void share_places(const ShapePlan& shape, const plan::Regions& regions,
                     std::span<plan::Lifetime> lives) const;
   Status place_temps(ShapePlan& shape, const plan::Regions& regions) const;
-  Status check_run(const ShapePlan& shape, void* const* slots) const;
-  Status fill_slots(const tenon_call_t& call, const ShapePlan& shape, void** slots) const;
+  Status check_run(const ShapePlan& shape, void* const* table) const;
+  static Status fill_table(const tenon_call_t& call, const ShapePlan& shape, void** table);
 
   kernelgen::DeviceProgram program_;
   std::vector<std::unique_ptr<Module>> modules_;
@@ -122,8 +143,7 @@ class Executable {
   std::vector<std::unique_ptr<char[]>> copies_;  // By constant: aligned copies, where needed.
   uint64_t copied_bytes_ = 0;
 
-  std::mutex mutex_;
-  std::list<std::shared_ptr<const ShapePlan>> plans_;  // Most recently used first.
+  PlanCache<ShapePlan> plans_;
 };
 
 }  // namespace tenon::cpu

@@ -69,17 +69,18 @@ bool worth_threads(const Region& region) {
   return ns >= kRegionNs;
 }
 
-tenon_code_t run_region(Region& region, int64_t units, const PlanRun& run, uint32_t workers) {
+// The pool is asked for its threads only where there is work for them.
+tenon_code_t run_region(Region& region, int64_t units, const PlanRun& run) {
   const tenon_host_threads_t* threads = run.threads;
   if (region.step_count > 1) {
-    if (workers > 1 && worth_threads(region)) {
+    if (worth_threads(region) && worker_count(threads) > 1) {
       return threads->parallel(threads->self, &run_units, &region, units, 1);
     }
     return run_units(&region, 0, 0, units);
   }
   const Step& step = *region.step;
   if (region.idle(step)) return TENON_OK;
-  if (workers > 1 && step.grain != 0 && step.range > step.grain) {
+  if (step.grain != 0 && step.range > step.grain && worker_count(threads) > 1) {
     return threads->parallel(threads->self, &run_range, &region, step.range, step.grain);
   }
   return step.range > 0 ? run_range(&region, 0, 0, step.range) : TENON_OK;
@@ -150,9 +151,9 @@ uint32_t worker_count(const tenon_host_threads_t* threads) {
   return threads ? std::max(1u, threads->count(threads->self)) : 1;
 }
 
-tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
+static tenon_code_t run_slots(const Plan& plan, PlanRun run) {
   // Small plans keep their table of addresses on the stack.
-  void* inline_table[256];
+  void* inline_table[1024];
   std::vector<void*> heap_table;
   void** table = inline_table;
   if (plan.slots.size() > std::size(inline_table)) {
@@ -162,8 +163,15 @@ tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     table[i] = run.slots[plan.slots[i]];
   }
+  run.table = table;
+  return run_plan(plan, run);
+}
+
+tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
+  if (!run.table) {
+    return run_slots(plan, run);
+  }
   const uint64_t stride = plan.scratch_stride_bytes();
-  const uint32_t workers = worker_count(run.threads);
   uint64_t begin_ns = run.profile ? now_ns() : 0;
   for (const RegionOfSteps& steps : plan.regions) {
     if (run.cancelled && run.cancelled(run.context)) {
@@ -171,11 +179,11 @@ tenon_code_t run_plan(const Plan& plan, const PlanRun& run) {
     }
     Region region = {plan.steps.data() + steps.first_step,
                      steps.step_count,
-                     table,
+                     run.table,
                      plan.extents.data(),
                      static_cast<char*>(run.scratch),
                      stride};
-    if (tenon_code_t code = run_region(region, steps.units, run, workers); code != TENON_OK) {
+    if (tenon_code_t code = run_region(region, steps.units, run); code != TENON_OK) {
       return code;
     }
     if (run.profile) {

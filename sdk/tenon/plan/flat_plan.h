@@ -65,6 +65,8 @@ struct Plan {
 struct PlanRun {
   // Addresses by slot, in the owner's numbering: inputs, outputs, constants, arena blocks.
   std::span<void* const> slots;
+  // The addresses in the order of Plan::slots, if the owner has them so; then `slots` is not read.
+  void* const* table = nullptr;
   // scratch_stride_bytes() for each worker, aligned to 64; null when the stride is 0.
   void* scratch = nullptr;
   const tenon_host_threads_t* threads = nullptr;  // Null: run everything on the calling thread.
