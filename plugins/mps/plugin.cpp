@@ -57,15 +57,15 @@ class Mps final : public stream::TextDevice {
     return stream::within(kg::Target::metal(), stream::limits_of(text, kLimits));
   }
 
+  Status check_target(std::string_view target) const override {
+    if (version(target)) return stream::check_limits("mps", target);
+    std::string names;
+    for (std::string_view v : kVersions) names += cat(names.empty() ? "" : ", ", v);
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("mps: the target ", quoted(target), " is none of ", names));
+  }
   // Metal compiles text when it is loaded. What it would refuse is refused here.
-  Status compile(std::string_view target, std::string_view text,
-                 std::string* out_binary) const override {
-    if (!version(target)) {
-      std::string names;
-      for (std::string_view v : kVersions) names += cat(names.empty() ? "" : ", ", v);
-      return fail(TENON_INVALID_ARGUMENT,
-                  cat("mps: the target ", quoted(target), " is none of ", names));
-    }
+  Status compile(std::string_view, std::string_view text, std::string* out_binary) const override {
     if (text.find("[[buffer(31)]]") != std::string_view::npos)
       return fail(TENON_UNIMPLEMENTED,
                   "mps: a kernel of this model needs more than the 31 arguments that Metal allows");

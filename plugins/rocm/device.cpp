@@ -122,7 +122,7 @@ struct Amd {
 Status full_target(std::string_view text, std::string* out) {
   if (const Architecture* a = architecture(text)) {
     *out = cat(kPrefix, a->name);
-    return {};
+    return stream::check_limits("rocm", text);
   }
   return fail(TENON_INVALID_ARGUMENT,
               cat("rocm: the target ", quoted(text), " is none of ", architecture_names()));

@@ -36,6 +36,8 @@ enum : hipError_t {
   kLaunchFailure = 719,
   kUnknown = 999,
 };
+// The same numbers in the headers of ROCm 5.2 and 6 (hip_runtime_api.h), where they count the lines
+// of an enum from 0 on.
 constexpr int kPointerDeviceOrdinal = 9;
 constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74;
 
