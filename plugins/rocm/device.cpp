@@ -112,7 +112,9 @@ struct Amd {
   static Status look(std::deque<Found>* out) { return look_at_all(out); }
   static Status make_runtime(const Found& found, std::unique_ptr<stream::Runtime>* out) {
     std::string why;
-    *out = std::make_unique<Runtime>(*driver(&why), found.id);
+    std::unique_ptr<Runtime> made;
+    TENON_TRY(Runtime::make(*driver(&why), found.id, &made));
+    *out = std::move(made);
     return {};
   }
 };
