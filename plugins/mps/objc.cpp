@@ -7,17 +7,22 @@
 namespace tenon::mps {
 namespace {
 
-constexpr const char* kFramework = "/System/Library/Frameworks/Metal.framework/Metal";
+// Empty: there is none that could be opened.
+#ifdef __APPLE__
+constexpr std::string_view kLibrary = "/System/Library/Frameworks/Metal.framework/Metal";
+#else
+constexpr std::string_view kLibrary = "";
+#endif
 
 std::string load(Library* m) {
   const ProcessGuard guard;  // Metal starts threads
-  const std::string other(setting("TENON_METAL"));
-  const char* const path = other.empty() ? kFramework : other.c_str();
-  const OpenedLibrary opened = open_library({path});
-  if (opened.handle == nullptr && !opened.missing) return opened.why;
-  if (opened.handle == nullptr)
+  const std::string_view other = setting("TENON_METAL");
+  const std::string path(other.empty() ? kLibrary : other);
+  if (path.empty())
     return "Metal is a part of macOS, and this is Linux: there is never a device here. Packages "
            "for Apple's GPUs can be made (--target metal3.0), but nothing here runs them";
+  const OpenedLibrary opened = open_library({path.c_str()});
+  if (opened.handle == nullptr) return opened.missing ? cat("there is no ", path) : opened.why;
   // The framework brings Objective-C's runtime with it.
   const bool all = find_function(opened.handle, "objc_msgSend", &m->send) &&
                    find_function(opened.handle, "sel_registerName", &m->selector) &&

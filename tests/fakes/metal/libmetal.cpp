@@ -1,5 +1,6 @@
 // Metal for machines without it: the methods that the mps plugin calls, over the tests' CUDA driver,
 // whose memory, streams and injected faults it has. Text becomes PTX by a shim of Metal's library.
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -90,9 +91,9 @@ Error::Error(int64_t why, std::string words)
 // ---- Memory and events ----
 
 struct Buffer : Object {
-  Buffer(unsigned long long at, unsigned char* bytes, uint64_t length);
-  ~Buffer() override { (void)cuMemFree_v2(address); }
-  const unsigned long long address;
+  Buffer(unsigned long long at, uint64_t skipped, uint64_t length);
+  ~Buffer() override { (void)cuMemFree_v2(begin); }
+  const unsigned long long begin, address;
   unsigned char* const data;
   const uint64_t size;
 };
@@ -100,13 +101,20 @@ void* buffer_contents(Buffer* self, Selector) {
   return self->data;
 }
 const Class kBuffer = {"MTLBuffer", {{"contents", method(buffer_contents)}}};
-Buffer::Buffer(unsigned long long at, unsigned char* bytes, uint64_t length)
-    : Object(kBuffer), address(at), data(bytes), size(length) {}
+Buffer::Buffer(unsigned long long at, uint64_t skipped, uint64_t length)
+    : Object(kBuffer),
+      begin(at),
+      address(at + skipped),
+      data(World::get().range(0, address, length)),
+      size(length) {}
 
 Buffer* make_buffer(uint64_t length, uint64_t options) {
+  constexpr uint64_t kAligned = 256;
   unsigned long long at = 0;
-  if (options != 0 || on_device(cuMemAlloc_v2, &at, size_t{length}) != 0) return nullptr;
-  return new Buffer(at, World::get().range(0, at, length), length);
+  if (options != 0 || on_device(cuMemAlloc_v2, &at, size_t{length + kAligned}) != 0) return nullptr;
+  // The host's address is what the plugin sees.
+  const auto host = reinterpret_cast<uint64_t>(World::get().range(0, at, 1));
+  return new Buffer(at, (kAligned - host % kAligned) % kAligned, length);
 }
 Buffer* device_buffer(Object*, Selector, uint64_t length, uint64_t options) {
   return make_buffer(length, options);
@@ -154,10 +162,15 @@ struct Queue : Object {
 struct Commands : Object {
   explicit Commands(Queue* of);
   ~Commands() override {
-    for (Object* used : uses) fake_metal::release(used);
+    end_uses();
     fake_metal::release(queue);
   }
-  // What a buffer uses lives as long as it does.
+  // What a command buffer uses lives until it is done.
+  void end_uses() {
+    steps.clear();
+    for (Object* used : uses) fake_metal::release(used);
+    uses.clear();
+  }
   template <class T>
   T* use(T* object) {
     uses.push_back(fake_metal::retain(object));
@@ -432,6 +445,7 @@ void commands_commit(Commands* self, Selector) {
     if (self->code == 0) self->code = step();
   }
   static_cast<Stream*>(self->queue->stream)->put([self = fake_metal::retain(self)] {
+    self->end_uses();
     {
       const std::lock_guard lock(self->mutex);
       if (self->code == 0) self->code = World::get().lost();
@@ -534,11 +548,14 @@ EXPORT Object* objc_getClass(const char* name) {
 EXPORT void fake_metal_fail_in(uint64_t n, int code) {
   World::get().fail_in(n, code);
 }
-// Memory, and objects but for the devices and classes.
+// Memory and objects. Events are kept for the next user, as on the other drivers of the tests, each with
+// the command buffer that signals it; a queue has its last one.
 EXPORT uint64_t fake_metal_in_use() {
   for (Stream* stream : World::get().streams) stream->wait();
   let_go();
-  return World::get().memory_in_use() + fake_metal::living();
+  const uint64_t events = kSharedEvent.living, commands = kCommands.living;
+  const uint64_t kept = events + std::min<uint64_t>(commands, events + kQueue.living);
+  return World::get().memory_in_use() + fake_metal::living() - kept;
 }
 EXPORT uint64_t fake_metal_calls() {
   return World::get().calls();

@@ -42,9 +42,11 @@ void release_method(Object* self, const char*) {
 
 Object::Object(const Class& of) : type(of) {
   ++g_living;
+  ++type.living;
 }
 Object::~Object() {
   --g_living;
+  --type.living;
 }
 
 void release(Object* object) {

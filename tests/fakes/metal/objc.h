@@ -25,6 +25,7 @@ using Method = void (*)();
 struct Class {
   std::string name;
   std::map<std::string, Method> methods;
+  mutable std::atomic<uint64_t> living{0};  // objects that exist
 };
 
 template <class F>
