@@ -133,7 +133,7 @@ struct Nvidia {
 Status full_target(std::string_view text, std::string* out) {
   if (const Architecture* a = architecture(text)) {
     *out = cat(kPrefix, a->name);
-    return {};
+    return stream::check_limits("cuda", text);
   }
   std::string names;
   for (const Architecture& a : kArchitectures) names += cat(names.empty() ? "" : ", ", a.name);

@@ -123,7 +123,9 @@ struct Amd {
   static Status look(std::deque<Found>* out) { return look_at_all(out); }
   static Status make_runtime(const Found& found, std::unique_ptr<stream::Runtime>* out) {
     std::string why;
-    *out = std::make_unique<Runtime>(*driver(&why), found.id);
+    std::unique_ptr<Runtime> made;
+    TENON_TRY(Runtime::make(*driver(&why), found.id, &made));
+    *out = std::move(made);
     return {};
   }
 };
@@ -133,7 +135,7 @@ struct Amd {
 Status full_target(std::string_view text, std::string* out) {
   if (const Architecture* a = architecture(text)) {
     *out = cat(kPrefix, a->name);
-    return {};
+    return stream::check_limits("rocm", text);
   }
   return fail(TENON_INVALID_ARGUMENT,
               cat("rocm: the target ", quoted(text), " is none of ", architecture_names()));

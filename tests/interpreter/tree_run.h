@@ -73,6 +73,7 @@ class TreeRun {
   void splat(const Node& n);
   void iota(const Node& n);
   void shuffle(const Node& n);
+  void join(const Node& n);
   void copy(ValueId dst, ValueId from);
   void loop(const TreeStep& s);
   void range(const TreeStep& s);

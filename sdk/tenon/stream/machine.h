@@ -8,7 +8,7 @@
 //                 same.
 //   make_runtime  Status make_runtime(const Found& found, std::unique_ptr<Runtime>* out)
 //
-// Users: plugins/cuda, plugins/intel, plugins/rocm.
+// Users: plugins/cuda, plugins/intel, plugins/mps, plugins/rocm.
 #ifndef TENON_STREAM_MACHINE_H_
 #define TENON_STREAM_MACHINE_H_
 

@@ -25,7 +25,8 @@ struct Value {
 // The memory that an operand is in. kShared: shared by the work items of one group.
 enum class Space : uint8_t { kBuffer, kScratch, kLocal, kShared };
 
-// kLanes: the items of a group share the loop; item i runs begin + i, begin + i + group...
+// kLanes: the items of a group share the loop; item i runs begin + i * step, then `group` steps
+// further on...
 // kHalving: dst = args[0]; dst > 0; dst /= 2.
 enum class Bind : uint8_t { kSerial, kRange, kVector, kLanes, kHalving };
 
@@ -41,7 +42,8 @@ enum class NodeKind : uint8_t {
   kIota,   // dst = args[0] + lane, i64 or i32
   // dst lane l = args[0] lane list[l] or, without a list, lane (l + ref) mod lanes
   kShuffle,
-  kLane,  // dst = lane 0 of args[0]
+  kLane,  // dst = lane `ref` of args[0]
+  kJoin,  // dst lane l = list[l]
   // dst = memory[args[0] ...] where the mask args[1] is set, else args[2]. 1 lane: scalar; lanes
   // are contiguous unless there is a `stride`.
   kLoad,

@@ -97,8 +97,14 @@ struct Writer {
         }
         break;
       case NodeKind::kLane:
-        def("lane " + v(n.args[0]));
+        def("lane " + (n.ref != 0 ? std::to_string(n.ref) + " of " : std::string()) + v(n.args[0]));
         break;
+      case NodeKind::kJoin: {
+        std::string all;
+        for (ValueId x : n.list) all += (all.empty() ? "" : ", ") + v(x);
+        def("join " + all);
+        break;
+      }
       case NodeKind::kLoad: {
         std::string s = "load " + place(n);
         if (n.args[1] != kNoValue) s += " if " + v(n.args[1]) + " else " + v(n.args[2]);

@@ -43,6 +43,21 @@ std::string global_space(const Target& t) {
                                         : "";
 }
 
+// A vector of a work item. OpenCL C and Metal have such types; elsewhere it is clang's.
+std::string item_vector(const Target& t, const std::string& element, uint32_t lanes,
+                        const std::string& name) {
+  const std::string n = std::to_string(lanes);
+  if (t.gpu_cpp())
+    return "typedef " + element + " " + name + " __attribute__((ext_vector_type(" + n + ")));\n";
+  static constexpr std::string_view kNative[][2] = {
+      {"i8", "char"},  {"u8", "uchar"}, {"i16", "short"}, {"u16", "ushort"},
+      {"i32", "int"},  {"u32", "uint"}, {"f32", "float"}};
+  for (const auto& [ours, native] : kNative) {
+    if (ours == element) return "typedef " + std::string(native) + n + " " + name + ";\n";
+  }
+  return "";
+}
+
 // How a function without a result begins.
 std::string void_function(const Target& t) {
   return t.gpu_cpp() || t.dialect == Dialect::kMetal ? "OWN void " : "static void ";
@@ -72,6 +87,10 @@ std::string Prelude::type(DType t, uint32_t lanes) {
   const std::string element = scalar_name(t);
   if (lanes == 1) return element;
   const std::string name = element + "x" + number(lanes);
+  if (target_.items()) {
+    if (known_.insert("type " + name).second) types_ += item_vector(target_, element, lanes, name);
+    return name;
+  }
   if (known_.insert("type " + name).second) {
     types_ += "typedef " + element + " " + name + " __attribute__((ext_vector_type(" +
               number(lanes) + ")));\n";

@@ -326,12 +326,19 @@ class Text {
     return scalar_address ? base + " + " + v(n.args[0]) : base;
   }
 
+  // A pointer to all lanes, which are contiguous and aligned.
+  std::string wide_pointer(const Node& n, ValueId value, const std::string& access) {
+    return "(" + global_ + access + type_text(value) + "*)(" + pointer(n, true) + ")";
+  }
+
   std::string zero(DType t, uint32_t w) { return "(" + p_.type(t, w) + ")0"; }
 
   std::string load(const Node& n) {
     const uint32_t w = lanes(n.dst);
     const ValueId mask = n.args[1];
     const std::string other = n.args[2] != kNoValue ? v(n.args[2]) : zero(n.type, w);
+    if (items_ && w > 1)
+      return "*(" + wide_pointer(n, n.dst, "const ") + ")";
     if (w == 1) {
       std::string at = "*(" + pointer(n, true) + ")";
       if (mask != kNoValue) at = "(" + v(mask) + " ? " + at + " : " + other + ")";
@@ -371,6 +378,8 @@ class Text {
   void store(const Node& n) {
     const ValueId value = n.args[1], mask = n.args[2];
     const uint32_t w = lanes(value);
+    if (items_ && w > 1)
+      return line("*(" + wide_pointer(n, value, "") + ") = " + v(value) + ";");
     const std::string p = pointer(n, lanes(n.args[0]) == 1);
     if (w == 1) {
       const std::string x = n.type == TENON_PRED ? v(value) + " != 0" : v(value);
@@ -531,8 +540,9 @@ class Text {
       ++indent_;
       line("const i64 " + i + " = " + item() + ";");
     } else if (n.bind == Bind::kLanes) {
-      line("for (i64 " + i + " = " + v(n.args[0]) + " + " + local_id() + "; " + i + " < " +
-           v(n.args[1]) + "; " + i + " += " + std::to_string(t_.group) + ") {");
+      const std::string mine = n.bits == 1 ? local_id() : local_id() + " * " + step;
+      line("for (i64 " + i + " = " + v(n.args[0]) + " + " + mine + "; " + i + " < " + v(n.args[1]) +
+           "; " + i + " += " + std::to_string(t_.group * n.bits) + ") {");
       ++indent_;
     } else if (n.bind == Bind::kHalving) {
       line("for (i64 " + i + " = " + v(n.args[0]) + "; " + i + " > 0; " + i + " /= 2) {");
@@ -620,10 +630,19 @@ class Text {
         define(n.dst, "__builtin_shufflevector(" + v(n.args[0]) + ", " + v(n.args[0]) + list + ")");
         break;
       }
-      case NodeKind::kLane:
-        define(n.dst,
-               type(n.dst) == TENON_PRED ? "(" + v(n.args[0]) + "[0] != 0)" : v(n.args[0]) + "[0]");
+      case NodeKind::kLane: {
+        const std::string lane = v(n.args[0]) + (items_ ? std::string(".") + "xyzw"[n.ref]
+                                                        : "[" + std::to_string(n.ref) + "]");
+        define(n.dst, type(n.dst) == TENON_PRED ? "(" + lane + " != 0)" : lane);
         break;
+      }
+      case NodeKind::kJoin: {
+        std::string s = type_text(n.dst) + " " + v(n.dst) + ";";
+        for (size_t l = 0; l < n.list.size(); ++l)
+          s += " " + v(n.dst) + "." + "xyzw"[l] + " = " + v(n.list[l]) + ";";
+        line(s);
+        break;
+      }
       case NodeKind::kLoad:
         define(n.dst, load(n));
         break;

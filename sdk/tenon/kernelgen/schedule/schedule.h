@@ -60,6 +60,9 @@ struct Schedule {
   bool together = false;
   // Items that exchange values without memory; divides the group. 0: none do.
   uint32_t warp = 0;
+  // Neighbours that a work item computes, so that it loads and stores at once what is contiguous in
+  // them: along `vector_axis`, or in groups along the innermost axis of each pass. 1: each alone.
+  uint32_t wide = 1;
   // Transpose: loads that are contiguous along this axis are transposed in a square tile.
   uint32_t tile_axis = ~0u;
   // Pointwise: this short axis is innermost in the result, directly inside the vector axis.
