@@ -17,8 +17,8 @@ from tenon import _ops
 from tenon._errors import Error
 from tenon._trace import NO, Dim, GraphTrace, SizeNeeded, Value, same, tracing
 
-from . import _table
-from ._sizes import Numbers, size_in
+from . import _facts, _table
+from ._sizes import Numbers, has_found, is_found, size_in
 from ._table import Refused
 
 TYPE_CHECKING = False
@@ -86,6 +86,12 @@ class Node:
 
     def shape_of(self, fake: torch.Tensor) -> tuple[Size, ...]:
         return tuple(size_in(self.trace, s) for s in fake.shape)
+
+    def learn(self, x: Value, fake: torch.Tensor | None = None) -> Value:
+        """A value of the (first) result's shape. Symbols of torch that data decides are known by its sizes."""
+        fake = self.result if fake is None else fake
+        self.trace.learn(fake.shape, x.shape)
+        return _ops.reshape(x, self.shape_of(fake))
 
     def is_read(self, i: int) -> bool:
         """Whether somebody reads result i of several."""
@@ -173,15 +179,32 @@ def axis_of(axis: int, rank: int) -> int:
     return axis % max(rank, 1)
 
 
+# Operators whose results have sizes of their own, so that a call may fail for what is asserted of them.
+_FINDING = ("nonzero", "compress", "unique", "dim_from_scalar")
+
+
 class _Trace(GraphTrace):
-    """Notes whether a call may fail because of an index, after it has written something."""
+    """Notes whether a call may fail because of an index or a size, after it has written something."""
 
     checks = False
     depth = 0  # of regions
     names: Mapping[str, str] = {}  # of symbols, where they are others than torch's
 
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.found: dict[str, Size] = {}  # symbols of torch that this graph computes
+
     def symbol(self, name: object, hint: int) -> Size:
+        if name in self.found:
+            return self.found[str(name)]
         return super().symbol(self.names.get(str(name), name), hint)
+
+    def learn(self, theirs: Sequence[Any], ours: Sequence[Size]) -> None:
+        """Symbols that data decides are what the first value with them has."""
+        for size, found in zip(theirs, ours):
+            name = str(size.node.expr) if is_found(size) else ""
+            if name and name not in self.symbols:
+                self.found.setdefault(name, found)
 
     def region(self, types: Any, body: Any) -> int:
         self.depth += 1
@@ -191,7 +214,8 @@ class _Trace(GraphTrace):
             self.depth -= 1
 
     def emit(self, op: str, operands: Any, attrs: Any, regions: Any = ()) -> tuple[Value, ...]:
-        self.checks = self.checks or any(name == "mode" and value == "in_bounds" for name, _, value in attrs)
+        in_bounds = any(name == "mode" and value == "in_bounds" for name, _, value in attrs)
+        self.checks = self.checks or in_bounds or op in _FINDING
         return super().emit(op, operands, attrs, regions)
 
 
@@ -208,6 +232,7 @@ class Walk:
         self.constants: dict[str, torch.Tensor] = {}  # values of placeholders that never change
         self.keep_inputs = False  # also those that nobody reads
         self.assertions: list[Value] = []  # conditions that a call fails without
+        self.places: dict[int, Value] = {}  # where masks are set, by their numbers
         self.random = 0  # how many streams of random numbers were drawn
         self._key: Value | None = None
         self._place = ""
@@ -253,6 +278,13 @@ class Walk:
 
     def inline(self, gm: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         """The results of a graph for these values, computed in this one. Refused if one of its nodes is."""
+        known = dict(self.trace.found)
+        try:
+            return self._inlined(gm, operands)
+        finally:
+            self.trace.found = known  # in the next copy of the graph such sizes are others
+
+    def _inlined(self, gm: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         given = iter(operands)
         for node in gm.graph.nodes:
             if node.op == "placeholder":
@@ -303,6 +335,8 @@ class Walk:
         fake = node.meta.get("val")
         if isinstance(fake, (torch.SymInt, torch.SymBool, torch.SymFloat)) or fake is None and not _has_effect(node):
             return fake  # sizes are known by their expressions
+        if node.target is torch.ops.aten._assert_scalar.default:
+            return _facts.claim(self, fake_of(node.args[0]))
         if node.target is _getitem:
             return self._item(node)
         found = _table.find(node.target)
@@ -358,10 +392,11 @@ class Walk:
             raise Refused(f"the row gives {type(value).__name__}")
         if value.dtype is not dtype_of(fake.dtype):
             raise Refused(f"the row gives {value.dtype.name} instead of {fake.dtype}")
+        self.trace.learn(fake.shape, value.shape)
         shape = [size_in(self.trace, s) for s in fake.shape]
         if len(shape) != len(value.shape) or any(same(a, b) == NO for a, b in zip(shape, value.shape)):
             raise Refused(f"the row gives {_ops.shape_text(value.shape)} instead of {tuple(fake.shape)}")
-        return value
+        return _ops.reshape(value, shape) if has_found(fake.shape) else value
 
     def _locate(self, node: fx.Node) -> None:
         trace = node.meta.get("stack_trace") or ""
@@ -428,10 +463,7 @@ def _has_effect(node: fx.Node) -> bool:
     """Whether a node without results is more than a claim about sizes and types, which torch's guards check."""
     name = str(node.target)
     if name.startswith("aten._assert_scalar."):
-        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-
-        condition = fake_of(node.args[0])
-        return isinstance(condition, torch.SymBool) and bool(free_unbacked_symbols(condition))
+        return has_found((fake_of(node.args[0]),))
     known = ("aten._assert_tensor_metadata.", "aten.sym_constrain", "aten.sym_size", "<built-in function")
     return node.target is not _getitem and not name.startswith(known)
 
