@@ -11,6 +11,7 @@ import re
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tenon import _dtypes as dt
 from tenon import _ops
@@ -18,7 +19,7 @@ from tenon._errors import Error
 from tenon._trace import NO, Dim, GraphTrace, SizeNeeded, Value, same, tracing
 
 from . import _facts, _table
-from ._sizes import Numbers, has_found, is_found, size_in
+from ._sizes import Numbers, Whole, has_found, is_found, may_be_negative, size_in
 from ._table import Refused
 
 TYPE_CHECKING = False
@@ -37,7 +38,7 @@ DTYPES: dict[torch.dtype, dt.DType] = {
 }  # fmt: skip
 
 # What a row may raise because a node is beyond it: the node stays in torch.
-BEYOND = (Refused, Error, SizeNeeded, TypeError, ValueError, OverflowError, NotImplementedError)
+BEYOND = (Refused, Error, SizeNeeded, GuardOnDataDependentSymNode, TypeError, ValueError, OverflowError, NotImplementedError)
 
 
 def dtype_of(dtype: torch.dtype) -> dt.DType:
@@ -113,6 +114,8 @@ class Node:
         """A value or a number in a type; as torch computes, a number wraps."""
         if isinstance(x, Value):
             return _ops.convert(x, dtype)
+        if isinstance(x, Whole):
+            return _ops.convert(self.walk.whole(x.size), dtype)
         if isinstance(x, Dim):
             return _ops.size_value(x, dtype)
         if isinstance(x, (bool, int, float, complex)):
@@ -193,8 +196,11 @@ class _Trace(GraphTrace):
     def __init__(self, name: str):
         super().__init__(name)
         self.found: dict[str, Size] = {}  # symbols of torch that this graph computes
+        self.read: dict[str, Value] = {}  # those that are elements, and become sizes when one is asked for
 
     def symbol(self, name: object, hint: int) -> Size:
+        if name in self.read and name not in self.found:
+            self.found[str(name)] = _ops.one("dim_from_scalar", self.read[str(name)]).shape[0]
         if name in self.found:
             return self.found[str(name)]
         return super().symbol(self.names.get(str(name), name), hint)
@@ -234,6 +240,8 @@ class Walk:
         self.assertions: list[Value] = []  # conditions that a call fails without
         self.places: dict[int, Value] = {}  # where masks are set, by their numbers
         self.random = 0  # how many streams of random numbers were drawn
+        self.drawn: list[torch.SymInt | None] = []  # further arguments: numbers of the call, None for the key
+        self._wholes: dict[str, Value] = {}
         self._key: Value | None = None
         self._place = ""
 
@@ -278,11 +286,11 @@ class Walk:
 
     def inline(self, gm: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         """The results of a graph for these values, computed in this one. Refused if one of its nodes is."""
-        known = dict(self.trace.found)
+        found, read = dict(self.trace.found), dict(self.trace.read)
         try:
             return self._inlined(gm, operands)
-        finally:
-            self.trace.found = known  # in the next copy of the graph such sizes are others
+        finally:  # in the next copy of the graph they are others
+            self.trace.found, self.trace.read = found, read
 
     def _inlined(self, gm: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         given = iter(operands)
@@ -333,6 +341,8 @@ class Walk:
 
     def _call(self, node: fx.Node) -> Any:
         fake = node.meta.get("val")
+        if is_found(fake) and isinstance(fake_of(node.args[0]), torch.Tensor):
+            return self._symbol(node, fake)
         if isinstance(fake, (torch.SymInt, torch.SymBool, torch.SymFloat)) or fake is None and not _has_effect(node):
             return fake  # sizes are known by their expressions
         if node.target is torch.ops.aten._assert_scalar.default:
@@ -345,6 +355,16 @@ class Walk:
         self._locate(node)
         args, kwargs = self._read(node.args), self._read(node.kwargs)
         return self._checked(node, found(Node(self, node), *args, **kwargs))
+
+    def _symbol(self, node: fx.Node, fake: torch.SymInt) -> torch.SymInt:
+        """A symbol that is read from a tensor: a size of it, or its element, which is an operand or a size."""
+        name = str(fake.node.expr)
+        if node.target is torch.ops.aten._local_scalar_dense.default:
+            x = self._read(node.args[0])
+            if not dt.is_integer(x.dtype):
+                raise Refused(f"a number of {x.dtype.name}")
+            self.trace.read[name] = _ops.convert(_ops.reshape(x, ()), dt.int64)
+        return fake
 
     def _item(self, node: fx.Node) -> Any:
         source: Any = node.args[0]
@@ -371,7 +391,9 @@ class Walk:
 
     def _number(self, value: Any) -> Any:
         if isinstance(value, torch.SymInt):
-            return size_in(self.trace, value)
+            is_argument = not self.trace.depth and not self.keep_inputs and may_be_negative(value)
+            is_whole = is_argument or str(value.node.expr) in self.trace.read
+            return Whole(self.trace, value) if is_whole else size_in(self.trace, value)
         if isinstance(value, (torch.SymFloat, torch.SymBool)):
             raise Refused("a number that is known only when it runs")
         return value
@@ -411,13 +433,32 @@ class Walk:
         if self.trace.depth:
             raise Refused("random numbers in a loop or a choice")
         if self._key is None:
+            self.drawn.append(None)
             self._key = self.trace.argument(dt.uint32, (2,), "tenon.key")
         return self._key
+
+    def whole(self, size: torch.SymInt) -> Value:
+        """An int of the call, as an argument of its own, or one that was read from a tensor."""
+        name = str(size.node.expr)
+        if name in self.trace.read:
+            return self.trace.read[name]
+        if name not in self._wholes:
+            if any(str(s) in self.trace.read for s in size.node.expr.free_symbols):
+                raise Refused(f"the number {name}, of one that is read from a tensor")
+            self.drawn.append(size)
+            self._wholes[name] = self.trace.argument(dt.int64, (), f"tenon.number.{name}")
+        return self._wholes[name]
 
     def counter(self) -> Value:
         """A counter apart from all others of this graph."""
         self.random += 1
         return _ops.scalar(self.random << 40, dt.uint64)
+
+    def found(self, name: str) -> Value:
+        """A symbol that data decides, as the first dim of a value without elements."""
+        if name not in self.trace.found:
+            raise Refused(f"the size {name} follows from nothing here")
+        return _ops.full((self.trace.found[name], 0), False, dt.bool_)
 
     def asserted(self, results: Sequence[Value]) -> list[Value]:
         """The results of the program, in calls that fail where an assertion does not hold.
@@ -435,11 +476,6 @@ class Walk:
                 holds = _ops.one("and", holds, other)
             made[i] = checked_whole(made[i], holds)
         return made
-
-    @property
-    def draws(self) -> bool:
-        """Whether a call needs a key."""
-        return self._key is not None
 
     def numbers(self) -> Numbers:
         return Numbers([n.meta.get("val") for n in self.graph.nodes if n.op == "placeholder"])

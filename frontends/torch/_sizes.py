@@ -123,6 +123,31 @@ def _through(trace: GraphTrace, op: int, a: Any, b: Any) -> Any:
     return trace.size(trace.native.dim(op, left, right))
 
 
+class Whole(Dim):
+    """An int of a call that may be negative: an operand by its value, and a size where a row takes it for one."""
+
+    __slots__ = ("size", "_made")
+
+    def __init__(self, trace: GraphTrace, size: torch.SymInt):
+        self.trace = trace
+        self.size = size
+        self._made: int | None = None
+
+    @property
+    def raw(self) -> int:  # type: ignore[override]
+        if self._made is None:
+            made = self.trace.raw(size_in(self.trace, self.size))
+            assert made is not None
+            self._made = made
+        return self._made
+
+
+def may_be_negative(size: torch.SymInt) -> bool:
+    """Whether a symbol of it may be, as an int that a function is given: dims of tensors are not."""
+    ranges = size.node.shape_env.var_to_range
+    return any(s in ranges and ranges[s].lower < 0 for s in size.node.expr.free_symbols)
+
+
 class Numbers:
     """The numbers behind the symbols of a call, from its arguments.
 

@@ -97,7 +97,8 @@ def without_masks(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[V
 
 def _or_none(asked: bool, fake: Any, value: Value) -> Value:
     """A result; without elements where nobody has asked for it and eager mode leaves it out."""
-    return value if asked or fake.shape != (0,) else _ops.full((0,), 0, dt.int64)
+    left_out = len(fake.shape) == 1 and isinstance(fake.shape[0], int) and fake.shape[0] == 0
+    return value if asked or not left_out else _ops.full((0,), 0, dt.int64)
 
 
 def _numbers(n: Node, x: Value) -> Value:
