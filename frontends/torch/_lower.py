@@ -463,7 +463,8 @@ class Walk:
     def asserted(self, results: Sequence[Value]) -> list[Value]:
         """The results of the program, in calls that fail where an assertion does not hold.
 
-        The smallest result has the check, which costs a copy of it. Refused if none has elements.
+        The smallest result that is sure to have elements has the check, which costs a copy of it, else
+        one that may have none. Refused if no result has elements.
         """
         made = list(results)
         if self.assertions:
@@ -476,6 +477,10 @@ class Walk:
                 holds = _ops.one("and", holds, other)
             made[i] = checked_whole(made[i], holds)
         return made
+
+    def lacks_place(self, results: Sequence[Value]) -> bool:
+        """Whether assertions would be checked in no call, or not in one whose results have no elements."""
+        return bool(self.assertions) and not any(0 < _estimate(v) < _UNSURE for v in results)
 
     def numbers(self) -> Numbers:
         return Numbers([n.meta.get("val") for n in self.graph.nodes if n.op == "placeholder"])
@@ -504,9 +509,13 @@ def _has_effect(node: fx.Node) -> bool:
     return node.target is not _getitem and not name.startswith(known)
 
 
+_UNSURE = 1 << 62
+
+
 def _estimate(value: Value) -> int:
-    """How many elements a value has, with a guess for sizes that vary."""
-    return math.prod(s if isinstance(s, int) else 64 for s in value.shape)
+    """How many elements a value has. Those of which a call may have none are behind all others."""
+    known = math.prod(s for s in value.shape if isinstance(s, int))
+    return known if len(value.shape) == sum(isinstance(s, int) for s in value.shape) else known * _UNSURE
 
 
 _getitem = __import__("operator").getitem

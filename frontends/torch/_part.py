@@ -129,7 +129,10 @@ class Part:
     def _compile(self, walk: Walk) -> _native.Program:
         with tracing(walk.trace):
             values = [self._output(walk, i) for i in range(len(self.results.bases))]
+            if walk.lacks_place(values):  # a result that nobody reads
+                values.append(_ops.scalar(True, dt.bool_))
             values += [walk.found(name) for name in reversed(self.results.sizes)]
+            self._count = len(values)
             outputs = walk.asserted(values)
         self._readers += [_drawn if size is None else _whole(self.numbers.function([size])) for size in walk.drawn]
         self._add_sizes(walk)
@@ -228,7 +231,7 @@ class Part:
             return list(self.program.run_as(inputs, {}, "same", []))
         targets = [to[argument] for argument in self._given.values()]
         plain = _is_plain_memory(targets)
-        memory: list[Any] = [None] * (len(self.results.bases) + len(self.results.sizes))
+        memory: list[Any] = [None] * self._count
         for base, target in zip(self._given, targets):
             memory[base] = target if plain else _memory(target)
         try:

@@ -205,9 +205,11 @@ def memory_order(fake: Any) -> tuple[int, ...] | None:
 
 
 def _is_odd(fake: torch.Tensor) -> bool:
-    """Whether it has gaps; sizes are known."""
-    if not all(isinstance(s, int) for s in (*fake.shape, *fake.stride())) or 0 in fake.shape:
+    """Whether it has gaps, or no elements and strides of its own; sizes are known."""
+    if not all(isinstance(s, int) for s in (*fake.shape, *fake.stride())):
         return False
+    if 0 in fake.shape:
+        return fake.stride() != torch.empty(fake.shape, device="meta").stride()
     if 0 in (st for st, s in zip(fake.stride(), fake.shape) if s != 1):
         return False
     return not _is_dense(fake, range(fake.dim())) and memory_order(fake) is None

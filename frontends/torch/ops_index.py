@@ -209,12 +209,12 @@ def index_put(n: Node, x: Value, indices: Sequence[Value | None], values: Value,
     if x.dtype is dt.bool_ and accumulate:  # a sum of booleans is whether one is true
         moved, updates, kind = _ops.convert(moved, dt.uint8), _ops.convert(updates, dt.uint8), "max"
     spread = [_ops.broadcast_to(v, shape) for v in lists]
-    put = _ops.convert(_scattered(moved, spread, updates, shape, kind), x.dtype)
+    put = _ops.convert(scattered(moved, spread, updates, shape, kind), x.dtype)
     order = [*at, *rest]
     return n.reshape(_ops.transpose(put, [order.index(i) for i in range(len(order))]))
 
 
-def _scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, ...], kind: str) -> Value:
+def scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, ...], kind: str) -> Value:
     from tenon._trace import I64, I64S, STRING
 
     rank, count = len(shape), len(lists)
