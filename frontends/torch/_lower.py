@@ -299,7 +299,7 @@ class Walk:
 
     def _call(self, node: fx.Node) -> Any:
         fake = node.meta.get("val")
-        if is_found(fake) and isinstance(fake_of(node.args[0]), torch.Tensor):
+        if is_found(fake) and node.args and isinstance(fake_of(node.args[0]), torch.Tensor):
             return self._symbol(node, fake)
         if isinstance(fake, (torch.SymInt, torch.SymBool, torch.SymFloat)) or fake is None and not _has_effect(node):
             return fake  # sizes are known by their expressions
@@ -413,7 +413,9 @@ class Walk:
         return _ops.scalar(self.random << 40, dt.uint64)
 
     def found(self, name: str) -> Value:
-        """A symbol that data decides, as the first dim of a value without elements."""
+        """A symbol that data decides: a number that was read, or the first dim of a value without elements."""
+        if name in self.trace.read:
+            return self.trace.read[name]
         if name not in self.trace.found:
             raise Refused(f"the size {name} follows from nothing here")
         return _ops.full((self.trace.found[name], 0), False, dt.bool_)

@@ -148,12 +148,16 @@ def may_be_negative(size: torch.SymInt) -> bool:
     return any(s in ranges and ranges[s].lower < 0 for s in size.node.expr.free_symbols)
 
 
+def _found(result: torch.Tensor) -> int:
+    return result.shape[0] if result.dim() else int(result)
+
+
 class Numbers:
     """The numbers behind the symbols of a call, from its arguments.
 
     `fakes` are the arguments with torch's types: tensors, SymInts, numbers. A symbol that is an
     argument, or a dim of one, has a value in every call. `of_results` are names of symbols that the
-    program computes: its last results but i have number i as their first dim.
+    program computes: result -1 - i has number i as its first dim, or is it.
     """
 
     def __init__(self, fakes: Sequence[Any]):
@@ -196,7 +200,7 @@ class Numbers:
         code = f"lambda args, outs=(): (lambda {', '.join(names)}: [{texts}])({given})"
         import math
 
-        function: Callable[..., list[int]] = eval(code, {"math": math, "torch": torch})
+        function: Callable[..., list[int]] = eval(code, {"math": math, "torch": torch, "_found": _found})
         return function
 
     def _source(self, name: str) -> str:
@@ -206,5 +210,5 @@ class Numbers:
             i, axis = self.of_dims[name]
             return f"args[{i}].shape[{axis}]"
         if name in self.of_results:
-            return f"outs[{-1 - self.of_results.index(name)}].shape[0]"
+            return f"_found(outs[{-1 - self.of_results.index(name)}])"
         raise Refused(f"the size {name} follows from no argument")

@@ -43,6 +43,7 @@ class WalkTrace(GraphTrace):
             name = str(size.node.expr) if is_found(size) else ""
             if name and name not in self.symbols:
                 self.found.setdefault(name, found)
+                self.checks = True
 
     def region(self, types: Any, body: Any) -> int:
         self.depth += 1

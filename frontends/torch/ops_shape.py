@@ -82,8 +82,8 @@ def slice_(n: Node, x: Value, dim: int = 0, start: Any = None, end: Any = None, 
 def select(n: Node, x: Value, dim: int, index: Any) -> Value:
     dim = axis_of(dim, len(x.shape))
     if isinstance(index, Whole):
-        at = from_zero(n, n.walk.whole(index.size), x.shape[dim])
-        return n.reshape(_ops.one("take", x, at, dim=dim, mode="in_bounds"))
+        number = from_zero(n, n.walk.whole(index.size), x.shape[dim])
+        return n.reshape(_ops.one("take", x, number, dim=dim, mode="in_bounds"))
     at = _position(x.shape[dim], index)
     return n.reshape(_ops.slice_axis(x, dim, at, at + 1))
 

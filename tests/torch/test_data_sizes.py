@@ -214,6 +214,7 @@ def test_a_place_that_is_a_number(graphs):
 READ = {
     "a size": (lambda x: torch.zeros(x.sum().item()), (torch.tensor([3, 1]),), (torch.tensor([0]),)),
     "an operand": (lambda x: x.float() + x[0].item(), (torch.tensor([3, 1]),), (torch.tensor([-3, 2]),)),
+    "a result": (lambda x: (x.sum().item(), x + 1), (torch.tensor([3, 1]),), (torch.tensor([-3, 2]),)),
     "a place": (lambda x: x[x[0].item()] * 2, (torch.tensor([1, 7]),), (torch.tensor([-1, 7]),)),
 }
 
