@@ -7,7 +7,6 @@ that the results have the types and sizes that torch gives the node.
 from __future__ import annotations
 
 import math
-import re
 
 import torch
 from torch import fx
@@ -18,6 +17,7 @@ from tenon._errors import Error
 from tenon._trace import NO, Dim, GraphTrace, SizeNeeded, Value, same, tracing
 
 from . import _table
+from ._places import line_of, name_of
 from ._sizes import Numbers, size_in
 from ._table import Refused
 
@@ -210,7 +210,7 @@ class Walk:
         self.assertions: list[Value] = []  # conditions that a call fails without
         self.random = 0  # how many streams of random numbers were drawn
         self._key: Value | None = None
-        self._place = ""
+        self._place: tuple[Any, str] | None = None
 
     def run(self) -> None:
         """Walks over all nodes."""
@@ -364,12 +364,11 @@ class Walk:
         return value
 
     def _locate(self, node: fx.Node) -> None:
-        trace = node.meta.get("stack_trace") or ""
-        if trace and trace != self._place:
-            self._place = trace
-            lines = re.findall(r'File "([^"]+)", line (\d+)', trace)
-            if lines:
-                self.trace.native.location(lines[-1][0], int(lines[-1][1]))
+        line = line_of(node)
+        place = (line, name_of(node))
+        if place != self._place:
+            self._place = place
+            self.trace.native.location(*(line or ("", 0)), place[1])
 
     def key(self) -> Value:
         """The key of random numbers: an argument that each call draws anew."""

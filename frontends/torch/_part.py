@@ -10,6 +10,7 @@ from torch import fx
 from tenon import _dtypes as dt
 from tenon import _native, _ops, _trace
 from tenon._errors import Cancelled, Error
+from tenon._logs import tell
 from tenon._trace import Value, tracing
 
 from ._lower import Walk
@@ -114,6 +115,8 @@ class Part:
         # A call that fails because of an index runs in torch, which needs inputs as they were.
         self._in_place = not walk.trace.checks
         self._told = False
+        self.keeps_inputs = False  # those of the first call, for a page
+        self.kept_inputs: tuple[Any, ...] | None = None
         self._boxed_call = True
 
     def _compile(self, walk: Walk) -> _native.Program:
@@ -145,6 +148,7 @@ class Part:
             return tuple([read(args) for read in self._readers])
         tensors = stable(args)
         if stable.keeps_changing:
+            tell("perf", "parameters of an inference program keep changing: their packed forms are given up")
             self._stable = None
             self.program = self._built()
             return self._inputs(args)
@@ -198,6 +202,7 @@ class Part:
             raise error
         log.log(logging.DEBUG if self._told else logging.WARNING, "a call stays in torch: %s", error)
         self._told = True
+        tell("perf", f"a call ran in torch: {error}")
         return self.gm(*args)
 
     def _run_with(self, given: Sequence[Any]) -> Sequence[Any]:
@@ -213,6 +218,8 @@ class Part:
         """Reads arguments, and writes to inputs."""
         assert self.program is not None
         inputs = self._inputs(args)
+        if self.keeps_inputs:
+            self.kept_inputs, self.keeps_inputs = inputs, False
         if not self._given:
             return list(self.program.run_as(inputs, {}, "same", []))
         targets = [to[argument] for argument in self._given.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+MODULES = "tenon_modules"
+"""The key of a node's data that has its modules in graphs from the cache."""
+
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
@@ -20,6 +24,7 @@ def line_of(node: fx.Node) -> tuple[str, int] | None:
     return _last(node.meta.get("stack_trace") or "")
 
 
+@functools.lru_cache(4096)
 def _last(trace: str) -> tuple[str, int] | None:
     frames = _FRAME.findall(trace)
     return (frames[-1][0], int(frames[-1][1])) if frames else None
@@ -27,6 +32,8 @@ def _last(trace: str) -> tuple[str, int] | None:
 
 def modules_of(node: fx.Node) -> list[str]:
     """The modules around a node, the outermost first, each as it is called in the one around it."""
+    if MODULES in node.meta:
+        return list(node.meta[MODULES])
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     names: list[str] = []
     outer = ""
@@ -39,6 +46,7 @@ def modules_of(node: fx.Node) -> list[str]:
     return names
 
 
+@functools.lru_cache(4096)
 def _path(text: str) -> str:
     """ "L['self']._modules['layers']._modules['0'].attn" as "layers.0.attn"."""
     text = re.sub(r"^L\['\w+'\]", "", text)
