@@ -7,6 +7,7 @@ import torch
 from tenon._errors import UsageError
 
 from ._backend import backend, watch
+from ._part import plain
 from ._split import Compiled
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ class Explanation:
 
         assert part.program is not None
         number = f" {graph.parts.index(part) + 1}" if len(graph.parts) > 1 else ""
-        inputs = None if part.kept_inputs is None else (part.kept_inputs, {})
+        inputs = None if part.kept_inputs is None else (tuple(map(plain, part.kept_inputs)), {})
         run = _report.run_of(part.program, f"{graph.kind}{number}", inputs)
         return {**run, "model": f"{self._name}, {run['label']}"}
 

@@ -53,7 +53,7 @@ def _drawn(args: Sequence[Any]) -> torch.Tensor:
     return torch.empty(2, dtype=torch.int32).random_().view(torch.uint32)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A tensor whose memory has its elements: some are conjugated or negated, or without memory."""
     if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, torch.nn.Parameter):
         return value
@@ -212,7 +212,7 @@ class Part:
         except Error as error:
             if error.code != _UNREADABLE:
                 raise
-        return self._run(tuple(map(_plain, given)), given)
+        return self._run(tuple(map(plain, given)), given)
 
     def _run(self, args: Sequence[Any], to: Sequence[Any]) -> Sequence[Any]:
         """Reads arguments, and writes to inputs."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from torch import fx
 
+    from tenon import _native
+
     from ._part import Part
     from ._split import Compiled
 
@@ -140,11 +142,18 @@ def tell_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
 
 
 def _tell_dispatch(graph: str, made: Compiled) -> None:
-    summaries = [p.program.summary().strip() for p in made.parts if p.program is not None]
-    programs = "; ".join(summaries) or "no program"
-    tell("dispatch", f"{graph}: {made.nodes} operators in {len(made.parts)} programs: {programs}")
+    programs = [_devices(part.program) for part in made.parts if part.program is not None]
+    tell("dispatch", f"{graph}: {made.nodes} operators in {len(programs)} programs{': ' if programs else ''}{'; '.join(programs)}")
     for node, reason in made.in_torch.items():
         tell("dispatch", f"{text_of(line_of(node))}: {node.target} stays in torch: {reason}")
+
+
+def _devices(program: _native.Program) -> str:
+    """ "31 nodes on cpu, 2 on sim (2 of 33 nodes on sim: add)"."""
+    rows = json.loads(program.placement())["devices"]
+    summary = program.summary().strip()
+    counts = ", ".join(f"{row['nodes']} nodes on {row['device']}" for row in rows)
+    return f"{counts} ({summary})" if summary else counts
 
 
 def _tell_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) -> None:
