@@ -7,7 +7,6 @@ that the results have the types and sizes that torch gives the node.
 from __future__ import annotations
 
 import math
-import re
 
 import torch
 from torch import fx
@@ -19,6 +18,7 @@ from tenon._errors import Error
 from tenon._trace import NO, Dim, GraphTrace, SizeNeeded, Value, same, tracing
 
 from . import _facts, _table
+from ._places import line_of, name_of
 from ._sizes import Numbers, Whole, has_found, is_found, may_be_negative, size_in
 from ._table import Refused
 from ._tracing import WalkTrace
@@ -201,7 +201,7 @@ class Walk:
         self.drawn: list[torch.SymInt | None] = []  # further arguments: numbers of the call, None for the key
         self._wholes: dict[str, Value] = {}
         self._key: Value | None = None
-        self._place = ""
+        self._place: tuple[Any, str] | None = None
 
     def run(self) -> None:
         """Walks over all nodes."""
@@ -379,12 +379,11 @@ class Walk:
         return _ops.reshape(value, shape) if has_found(fake.shape) else value
 
     def _locate(self, node: fx.Node) -> None:
-        trace = node.meta.get("stack_trace") or ""
-        if trace and trace != self._place:
-            self._place = trace
-            lines = re.findall(r'File "([^"]+)", line (\d+)', trace)
-            if lines:
-                self.trace.native.location(lines[-1][0], int(lines[-1][1]))
+        line = line_of(node)
+        place = (line, name_of(node))
+        if place != self._place:
+            self._place = place
+            self.trace.native.location(*(line or ("", 0)), place[1])
 
     def key(self) -> Value:
         """The key of random numbers: an argument that each call draws anew."""

@@ -10,6 +10,7 @@ from torch import fx
 from tenon import _dtypes as dt
 from tenon import _native, _ops, _trace
 from tenon._errors import Cancelled, Error, UsageError
+from tenon._logs import tell
 from tenon._trace import Value, tracing
 
 from ._lower import Walk
@@ -62,7 +63,7 @@ def _drawn(args: Sequence[Any]) -> torch.Tensor:
     return torch.empty(2, dtype=torch.int32).random_().view(torch.uint32)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A tensor whose memory has its elements: some are conjugated or negated, or without memory."""
     if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, torch.nn.Parameter):
         return value
@@ -124,6 +125,8 @@ class Part:
         # A call that fails because of an index runs in torch, which needs inputs as they were.
         self._in_place = not walk.trace.checks
         self._told = False
+        self.keeps_inputs = False  # those of the first call, for a page
+        self.kept_inputs: tuple[Any, ...] | None = None
         self._boxed_call = True
 
     def _compile(self, walk: Walk) -> _native.Program:
@@ -159,6 +162,7 @@ class Part:
             return tuple([read(args) for read in self._readers])
         tensors = stable(args)
         if stable.keeps_changing:
+            tell("perf", "parameters of an inference program keep changing: their packed forms are given up")
             self._stable = None
             self.program = self._built()
             return self._inputs(args)
@@ -212,6 +216,7 @@ class Part:
             raise error
         log.log(logging.DEBUG if self._told else logging.WARNING, "a call stays in torch: %s", error)
         self._told = True
+        tell("perf", f"a call ran in torch: {error}")
         return self.gm(*args)
 
     def _run_with(self, given: Sequence[Any]) -> Sequence[Any]:
@@ -221,12 +226,14 @@ class Part:
         except Error as error:
             if error.code != _UNREADABLE:
                 raise
-        return self._run(tuple(map(_plain, given)), given)
+        return self._run(tuple(map(plain, given)), given)
 
     def _run(self, args: Sequence[Any], to: Sequence[Any]) -> Sequence[Any]:
         """Reads arguments, and writes to inputs."""
         assert self.program is not None
         inputs = self._inputs(args)
+        if self.keeps_inputs:
+            self.kept_inputs, self.keeps_inputs = inputs, False
         if not self._given:
             return list(self.program.run_as(inputs, {}, "same", []))
         targets = [to[argument] for argument in self._given.values()]

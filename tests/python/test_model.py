@@ -355,7 +355,7 @@ def test_types(tmp_path):
     # Pages may leave annotations out, show a definition made again, and know that a result is there.
     settings.write_text(
         settings.read_text() + "[mypy-samples]\nallow_untyped_defs = True\nallow_incomplete_defs = True\n"
-        "allow_untyped_calls = True\nallow_untyped_decorators = True\n"
+        "allow_untyped_calls = True\nallow_untyped_decorators = True\ndisallow_subclassing_any = False\n"
         "disable_error_code = union-attr, no-redef\n"
     )
     samples = tmp_path / "samples.py"

@@ -86,6 +86,15 @@ def open() -> None:
     _native.open(plugin_folders())
     atexit.register(_native.end)
     _opened = True
+    if "TENON_LOGS" in os.environ or "tenon._logs" in sys.modules:
+        from tenon import _logs
+
+        _logs.host_opened()
+
+
+def is_open() -> bool:
+    """Whether the host was started."""
+    return _opened
 
 
 def explain(what: str, filter: str = "") -> str:
