@@ -8,9 +8,9 @@
 //
 // With the name of a row, only that row runs, for a profiler.
 // Medians and best of rounds that are interleaved; "nothing" is the loop with an empty call. The
-// kernel of an addition takes some nanoseconds, that of the sum of a hundred some tens. For threads,
-// ideal is the time of one alone divided by threads, or by cores where there are fewer; and the
-// processor time of one alone, which other work on the machine disturbs less.
+// kernel of an addition takes some nanoseconds, that of the sum of a hundred some tens. For
+// threads, ideal is the time of one alone divided by threads, or by cores where there are fewer;
+// and the processor time of one alone, which other work on the machine disturbs less.
 #include <algorithm>
 #include <barrier>
 #include <chrono>

@@ -150,7 +150,7 @@ typedef struct tenon_run_info_t {
   uint64_t arena_bytes; /* workspaces and outputs on all devices in the last run */
   uint64_t arena_lower_bound_bytes;
   uint64_t transferred_bytes; /* to and from memory that the host cannot access */
-  double run_ms; /* of the last run that was timed: runs are, once somebody asks for it */
+  double run_ms;         /* of the last run that was timed: runs are, once somebody asks for it */
   uint64_t direct_bytes; /* between two devices of one plugin, without the host */
   uint64_t filled_bytes; /* one element repeated: devices made them, nothing was transferred */
 } tenon_run_info_t;
