@@ -136,7 +136,7 @@ def test_systems_without_elements(name, shapes, caplog):
 
 def test_one_system_after_another_without_elements(caplog):
     def f(a, b):
-        return linalg.solve_triangular(a, linalg.solve_triangular(a, b + 1, upper=True), upper=True) * 2
+        return linalg.solve_triangular(a, linalg.solve_triangular(a, b + 1, upper=True), upper=True).sum(-1)
 
     same(f, torch.zeros(0, 0), torch.zeros(0, 3))
     assert "a call stays in torch" not in caplog.text
