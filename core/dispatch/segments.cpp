@@ -60,9 +60,9 @@ std::vector<uint32_t> levels_of(const PartitionProblem& problem, const std::vect
 }
 
 // Lets nodes wait for a later segment of their maker where that keeps fewer bytes between segments.
-// Levels alone put a node as early as they can, such as what a backward pass computes again from its
-// inputs: at its very beginning, for all layers. Only where one device, which does its work at once,
-// makes and reads all that is concerned: others may work side by side.
+// Levels alone put a node as early as they can, such as what a backward pass computes again from
+// its inputs: at its very beginning, for all layers. Only where one device, which does its work at
+// once, makes and reads all that is concerned: others may work side by side.
 class Waiting {
  public:
   Waiting(const PartitionProblem& problem, const std::vector<Maker>& makers,
@@ -155,8 +155,7 @@ class Waiting {
 
 std::vector<Segment> make_segments(const PartitionProblem& problem, const Assignment& assignment) {
   const std::vector<Maker> makers = makers_of(problem, assignment);
-  const std::vector<uint32_t> level =
-      Waiting(problem, makers, levels_of(problem, makers)).levels();
+  const std::vector<uint32_t> level = Waiting(problem, makers, levels_of(problem, makers)).levels();
   std::vector<uint32_t> order(problem.node_count);
   for (uint32_t n = 0; n < order.size(); ++n) order[n] = n;
   auto asynchronous = [&](uint32_t n) {
