@@ -149,8 +149,8 @@ inline constexpr tenon_operand_def_t kTwo[] = {{str("a"), {}, TENON_DTYPES_ANY &
 inline constexpr tenon_operand_def_t kAny[] = {
     {str("x"), {}, TENON_DTYPES_ANY, TENON_OPERAND_VARIADIC, 0, 0, 32}};
 inline constexpr tenon_operand_def_t kOptional[] = {
-    {str("x"), {}, 1u << TENON_F32, 0, 0, 0, 8},
-    {str("y"), {}, 1u << TENON_F32, TENON_OPERAND_OPTIONAL, 0, 0, 8}};
+    {str("x"), {}, TENON_DTYPE_BIT(TENON_F32), 0, 0, 0, 8},
+    {str("y"), {}, TENON_DTYPE_BIT(TENON_F32), TENON_OPERAND_OPTIONAL, 0, 0, 8}};
 inline constexpr tenon_operand_def_t kToken[] = {
     {str("token"), {}, 1u, 0, 0, 0, 0},
     {str("x"), {}, TENON_DTYPES_ANY, TENON_OPERAND_VARIADIC, 0, 0, 32}};

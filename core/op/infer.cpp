@@ -248,7 +248,7 @@ Status check_operands(const Graph& graph, const tenon_op_def_t& def,
     // Tokens and objects have no element type; bit 0 of the set represents them.
     if (!(o.dtypes >> type.dtype & 1)) {
       std::string list;
-      for (uint16_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
+      for (uint16_t d = 1; d < elements::kDtypeEnd; ++d) {
         if (o.dtypes >> d & 1) list += (list.empty() ? "" : ", ") + std::string(ir::dtype_name(d));
       }
       return error(TENON_INVALID_ARGUMENT, "T0310",

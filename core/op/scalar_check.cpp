@@ -41,7 +41,7 @@ class Checker {
       uint16_t d = first;
       if (!follows) {
         d = 1;
-        while (d + 1u < TENON_DTYPE_COUNT && !(o.dtypes >> d & 1)) ++d;
+        while (d + 1u < elements::kDtypeEnd && !(o.dtypes >> d & 1)) ++d;
       }
       types_.push_back(working(d));
     }
@@ -152,7 +152,7 @@ class Checker {
 }  // namespace
 
 Status check_scalar(const tenon_op_def_t& def) {
-  for (uint16_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
+  for (uint16_t d = 1; d < elements::kDtypeEnd; ++d) {
     const bool taken =
         def.operand_count == 0 ? d == TENON_F32 : (def.operands[0].dtypes >> d & 1) != 0;
     // Complex numbers have a meaning of their own.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <tenon/abi/graph.h>
+#include <tenon/cpp/elements.hpp>
 
 #include "core/base/limits.h"
 #include "core/package/bytes.h"
@@ -178,7 +179,8 @@ TEST(Package, RefusesSlotsOfAnotherTypeThanTheirPorts) {
   p = sample();
   p.slots[1].dims = {4096};
   expect_refused(p, "slots");
-  for (const uint32_t none : {uint32_t{TENON_DTYPE_NONE}, uint32_t{TENON_DTYPE_COUNT}, 1u << 16}) {
+  for (const uint32_t none :
+       {uint32_t{TENON_DTYPE_NONE}, uint32_t{elements::kDtypeEnd}, 1u << 16}) {
     p = sample();
     p.inputs[0].dtype = none;
     expect_refused(p, "inputs and outputs");

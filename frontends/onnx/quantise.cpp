@@ -13,7 +13,8 @@ std::optional<Range> range_of(tenon_dtype_t type) {
   const uint32_t bits = dtype_bits(type);
   if (!is_in(type, kAnyInt) || bits > 16) return {};
   const double half = std::ldexp(1, static_cast<int>(bits) - 1);
-  return is_in(type, kSigned | 1u << TENON_I4) ? Range{-half, half - 1} : Range{0, 2 * half - 1};
+  return is_in(type, kSigned | dtype_bit(TENON_I4)) ? Range{-half, half - 1}
+                                                    : Range{0, 2 * half - 1};
 }
 
 bool is_one_element(const Dims& dims) {

@@ -12,8 +12,10 @@ namespace {
 
 using namespace tenon::lapack;
 
-constexpr uint32_t kTypes = 1u << TENON_F32 | 1u << TENON_F64 | 1u << TENON_C64 | 1u << TENON_C128;
-constexpr uint32_t kWithOrder = kTypes | 1u << TENON_I64 | 1u << TENON_I32;
+constexpr tenon_dtypes_t kTypes = TENON_DTYPE_BIT(TENON_F32) | TENON_DTYPE_BIT(TENON_F64) |
+                                  TENON_DTYPE_BIT(TENON_C64) | TENON_DTYPE_BIT(TENON_C128);
+constexpr tenon_dtypes_t kWithOrder =
+    kTypes | TENON_DTYPE_BIT(TENON_I64) | TENON_DTYPE_BIT(TENON_I32);
 // What an element costs in a product of matrices of this size, and one call of LAPACK.
 constexpr double kFlopNs = 0.5, kCallNs = 2000;
 constexpr double kLikelyExtent = 64;  // where it is known only in the run

@@ -100,7 +100,8 @@ TENON_PLUGIN_NOTE("null", "0.1.0",
 
 tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host_,
                                 const tenon_plugin_t** out) {
-  static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, NULL, add_f32}};
+  static const tenon_simple_kernel_t kKernels[] = {
+      {"add", TENON_DTYPE_BIT(TENON_F32), NULL, add_f32}};
   static tenon_kernels_api_t kernels;
   static const tenon_device_api_t device = {.size_bytes = sizeof device,
                                             .self = (void*)&device,

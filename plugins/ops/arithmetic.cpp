@@ -98,7 +98,7 @@ inline Complex complex_div(const Complex& x, const Complex& y) {
 
 constexpr std::string_view kC1 = "x and y have equal shapes";
 
-constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes,
+constexpr OpDraft base(std::string_view name, std::string_view summary, tenon_dtypes_t dtypes,
                        uint32_t instruction, std::string_view example, std::string_view negative) {
   OpDraft draft = op(name, kPrimitiveElementwise);
   draft.summary(summary)

@@ -30,7 +30,7 @@ constexpr OpDraft declare() {
           "What must not run without the condition uses the results instead of x. An assertion "
           "whose results nobody uses is "
           "removed like any other op.")
-      .operand("condition", "every element has to hold", 1u << TENON_PRED)
+      .operand("condition", "every element has to hold", dtype_bit(TENON_PRED))
       .variadic("x", "at least one", kTensor)
       .result("y", "x")
       .attr_string("message", "said where the condition does not hold",

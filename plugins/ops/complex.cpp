@@ -3,7 +3,7 @@
 
 namespace tenon::ops::complex_op {
 
-constexpr uint32_t kParts = 1u << TENON_F32 | 1u << TENON_F64;
+constexpr tenon_dtypes_t kParts = dtype_bit(TENON_F32) | dtype_bit(TENON_F64);
 
 Status infer_complex(const InferQuery& q) {
   TENON_TRY(q.require_same_shape("C1", 0, 1));

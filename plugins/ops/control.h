@@ -11,7 +11,7 @@
 namespace tenon::ops {
 
 // Every element type of whole bytes; no tokens, no objects.
-inline constexpr uint32_t kTensor = kWhole & ~1u;
+inline constexpr tenon_dtypes_t kTensor = kWhole & ~dtype_bit(TENON_DTYPE_NONE);
 
 inline Region region_of(const InferQuery& q, uint32_t i) {
   return Region(q.raw().graph, q.raw().regions[i]);

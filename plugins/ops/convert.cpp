@@ -17,7 +17,8 @@ Status infer_wrap(const InferQuery& q) {
 }
 Status infer_bitcast(const InferQuery& q) {
   const tenon_dtype_t to = q.dtype("dtype");
-  if (dtype_bits(to) != dtype_bits(q.dtype(0)) || to == TENON_PRED || is_in(to, 1u << TENON_C64)) {
+  if (dtype_bits(to) != dtype_bits(q.dtype(0)) || to == TENON_PRED ||
+      is_in(to, dtype_bit(TENON_C64))) {
     return q.fail("C1", cat(dtype_name(q.dtype(0)), " has ", dtype_bits(q.dtype(0)), " bits, ",
                             dtype_name(to), " has ", dtype_bits(to)));
   }

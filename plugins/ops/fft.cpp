@@ -352,7 +352,7 @@ constexpr OpDraft fft() {
           "which direction is divided by the number of elements: backward the inverse, forward the "
           "other one, ortho both by its root.")
       .operand("x", "complex numbers; floats of kind rfft",
-               kComplex | 1u << TENON_F32 | 1u << TENON_F64, 0, 1)
+               kComplex | dtype_bit(TENON_F32) | dtype_bit(TENON_F64), 0, 1)
       .result("y", "complex numbers; floats of kind irfft")
       .attr_string("kind", "which transform", "fft", "fft|ifft|rfft|irfft")
       .attr_i64s("dims", "the dims that are transformed")

@@ -9,7 +9,7 @@
 
 namespace tenon::ops::linalg {
 
-inline constexpr uint32_t kTypes = 1u << TENON_F32 | 1u << TENON_F64 | kComplex;
+inline constexpr tenon_dtypes_t kTypes = dtype_bit(TENON_F32) | dtype_bit(TENON_F64) | kComplex;
 
 using Number = std::complex<double>;
 

@@ -11,7 +11,7 @@ constexpr double kLn2 = 0.69314718055994530942;
 constexpr double kInvLn2 = 1.44269504088896340736, kInvLn10 = 0.43429448190325182765;
 
 constexpr OpDraft base(std::string_view name, std::string_view summary, const Expr& program,
-                       std::string_view example, uint32_t dtypes = kFloat,
+                       std::string_view example, tenon_dtypes_t dtypes = kFloat,
                        uint32_t cost = TENON_COST_TRANSCENDENTAL) {
   OpDraft draft = op(name, kCompositeElementwise);
   draft.summary(summary)

@@ -49,9 +49,9 @@ constexpr OpDraft matmul_nbits() {
           "A weight is (its bits - zero) scale, with the scale and zero of its row and group. Of "
           "4 bits, two weights share a byte, the first in its low half.")
       .operand("x", "[..., features]", kFloat, 1, 1)
-      .operand("w", "[rows, features bits / 8]", 1u << TENON_U8, 0, 2, 2)
+      .operand("w", "[rows, features bits / 8]", dtype_bit(TENON_U8), 0, 2, 2)
       .operand("scales", "[rows, features / group]", kFloat, 0, 2, 2)
-      .optional("zeros", "[rows, features / group]; absent: 8 or 128", 1u << TENON_U8, 0, 2, 2)
+      .optional("zeros", "[rows, features / group]; absent: 8 or 128", dtype_bit(TENON_U8), 0, 2, 2)
       .result("y", "[..., rows]")
       .attr_i64("bits", "4 or 8", 4)
       .attr_i64("group", "how many features share a scale, an even number", 32)

@@ -44,8 +44,8 @@ Status decompose_next(Builder& b, const Node& node, tenon_value_t* out) {
 constexpr OpDraft next_after() {
   OpDraft draft = op("next_after", kComposite);
   draft.summary("The next number after x in the direction of y; y where they are equal.")
-      .operand("x", "where it starts", 1u << TENON_F32 | 1u << TENON_F64, 1)
-      .operand("y", "the direction, same type as x", 1u << TENON_F32 | 1u << TENON_F64, 1)
+      .operand("x", "where it starts", dtype_bit(TENON_F32) | dtype_bit(TENON_F64), 1)
+      .operand("y", "the direction, same type as x", dtype_bit(TENON_F32) | dtype_bit(TENON_F64), 1)
       .result("z", "same type as x")
       .constraint("C1", "x and y have equal shapes", "next_after(f32[2], f32[3])")
       .example("next_after(f32[2] [1, 1], f32[2] [2, 0]) -> f32[2] [1.0000001, 0.99999994]")

@@ -39,7 +39,7 @@ Status decompose_adam(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {p - m / size * (rate / of_mean), m, v});
 }
 
-constexpr uint32_t kWide = 1u << TENON_F32 | 1u << TENON_F64;
+constexpr tenon_dtypes_t kWide = dtype_bit(TENON_F32) | dtype_bit(TENON_F64);
 
 constexpr OpDraft base(std::string_view name, std::string_view summary) {
   OpDraft draft = op(name, kComposite);

@@ -113,7 +113,7 @@ Status decompose_lp(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {b.convert(root(sum, p), node.result().dtype())});
 }
 
-constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes) {
+constexpr OpDraft base(std::string_view name, std::string_view summary, tenon_dtypes_t dtypes) {
   OpDraft draft = op(name, kComposite);
   draft.summary(summary)
       .operand("x", "[batch, channels, spatial...]", dtypes, 0, 2)

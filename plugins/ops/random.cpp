@@ -119,8 +119,8 @@ Status decompose_randperm(Builder& b, const Node& node, tenon_value_t* out) {
 }
 
 constexpr OpDraft& key_operands(OpDraft& draft) {
-  return draft.operand("key", "two words, as for rng_bits", 1u << TENON_U32, 0, 1, 1)
-      .operand("counter", "the first block, as for rng_bits", 1u << TENON_U64, 0, 0, 0);
+  return draft.operand("key", "two words, as for rng_bits", dtype_bit(TENON_U32), 0, 1, 1)
+      .operand("counter", "the first block, as for rng_bits", dtype_bit(TENON_U64), 0, 0, 0);
 }
 constexpr OpDraft start(std::string_view name, std::string_view summary) {
   OpDraft draft = op(name, kComposite);

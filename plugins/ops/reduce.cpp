@@ -126,7 +126,7 @@ Status decompose_product(Builder& b, const Node& node, tenon_value_t* out) {
 }
 
 template <Kind kKind>
-constexpr OpDraft base(std::string_view name, std::string_view summary, uint32_t dtypes,
+constexpr OpDraft base(std::string_view name, std::string_view summary, tenon_dtypes_t dtypes,
                        std::string_view example, std::string_view negative) {
   OpDraft draft = op(name, kPrimitive);
   draft.summary(summary)

@@ -426,7 +426,7 @@ constexpr OpDraft declare() {
           "left alone. NaN spreads to every element that it has a weight in, also of 0.")
       .operand("x", "the input", kWhole)
       .optional("factors", "scales that are computed, one per dim of x",
-                1u << TENON_F32 | 1u << TENON_F64, 0, 1, 1)
+                dtype_bit(TENON_F32) | dtype_bit(TENON_F64), 0, 1, 1)
       .result("y", "element type of x, dims as in sizes")
       .attr_dims("sizes", "the extents of the result, one per dim of x")
       .required()

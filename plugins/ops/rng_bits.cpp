@@ -143,8 +143,8 @@ constexpr OpDraft declare() {
           "(threefry) words of 32 bits; the result takes them in row-major order, two for u64 "
           "with the low one first. The upper half of philox's counter is 0. Equal operands give "
           "equal bits everywhere; who draws again moves the counter on by the blocks it used.")
-      .operand("key", "two words", 1u << TENON_U32, 0, 1, 1)
-      .operand("counter", "the first block", 1u << TENON_U64, 0, 0, 0)
+      .operand("key", "two words", dtype_bit(TENON_U32), 0, 1, 1)
+      .operand("counter", "the first block", dtype_bit(TENON_U64), 0, 0, 0)
       .result("bits", "dtype, dims as in shape")
       .attr_dims("shape", "the dims of the result")
       .attr_dtype("dtype", "u32 or u64", TENON_U32)

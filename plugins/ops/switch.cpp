@@ -64,8 +64,8 @@ constexpr OpDraft declare() {
           "are. The regions take the other operands as arguments and may use any value that is "
           "visible where the op "
           "stands. A dim of a result that differs between regions is a symbol that the op defines.")
-      .operand("index", "which region", 1u << TENON_PRED | 1u << TENON_I32 | 1u << TENON_I64, 0, 0,
-               0)
+      .operand("index", "which region",
+               dtype_bit(TENON_PRED) | dtype_bit(TENON_I32) | dtype_bit(TENON_I64), 0, 0, 0)
       .variadic("x", "arguments of the regions", kTensor)
       .result("y", "what the region yields")
       .constraint("C1", "there is a region, and two where the index is a predicate",

@@ -5,7 +5,9 @@ namespace tenon::ops::unary {
 
 struct Row {
   std::string_view name, summary, example;
-  uint32_t instruction, dtypes, cost;
+  uint32_t instruction;
+  tenon_dtypes_t dtypes;
+  uint32_t cost;
   double ulp_f32 = 0, ulp_f64 = 0;
   uint32_t ulp_of = TENON_ULP_OF_RESULT;
 };

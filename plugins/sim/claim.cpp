@@ -66,7 +66,7 @@ Status claim_ops(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_co
   TENON_TRY(text_of_settings(&text));
   kg::LoweringLimits limits;
   if (!text.target.fp64) {
-    limits.dtypes &= ~(1u << TENON_F64);
+    limits.dtypes &= ~TENON_DTYPE_BIT(TENON_F64);
     limits.refuses = [&](const kg::Pool& pool) { return kg::needs_f64(pool, text.target); };
   }
   const std::string_view list = setting("TENON_SIM_OPS");

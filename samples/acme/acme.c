@@ -73,7 +73,7 @@ static tenon_code_t add_f32(const tenon_simple_run_t* run) {
   return TENON_OK;
 }
 
-static const tenon_simple_kernel_t kKernels[] = {{"add", 1u << TENON_F32, NULL, add_f32}};
+static const tenon_simple_kernel_t kTable[] = {{"add", TENON_DTYPE_BIT(TENON_F32), NULL, add_f32}};
 TENON_PLUGIN_NOTE("acme", "0.1.0",
                   TENON_NOTE_OFFERS(TENON_DEVICE_ID, 0) TENON_NOTE_OFFERS(TENON_KERNELS_ID, 0))
 
@@ -94,7 +94,7 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                         .interface_count = 2,
                                         .interface_bytes = sizeof interfaces[0]};
   host = the_host;
-  tenon_code_t code = tenon_simple_kernels(host, "acme", &device, kKernels, 1, &kernels);
+  tenon_code_t code = tenon_simple_kernels(host, "acme", &device, kTable, 1, &kernels);
   if (code == TENON_OK) *out = &plugin;
   return (void)max_abi, code;
 }

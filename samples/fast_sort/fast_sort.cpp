@@ -91,7 +91,8 @@ tenon_code_t sort_f32(const tenon_simple_run_t* run) {
   return TENON_OK;
 }
 
-constexpr tenon_simple_kernel_t kKernels[] = {{"sort", 1u << TENON_F32, suits, sort_f32}};
+constexpr tenon_simple_kernel_t kKernels[] = {
+    {"sort", TENON_DTYPE_BIT(TENON_F32), suits, sort_f32}};
 tenon_kernels_api_t g_kernels;
 constexpr tenon_interface_t g_interfaces[] = {tenon::offer(TENON_KERNELS_ID, g_kernels)};
 

@@ -90,7 +90,7 @@ def names_of_types():
     """DTYPES of the script equal those of the header."""
     header = (ROOT / "sdk/tenon/abi/base.h").read_text()
     block = header[header.index("#define TENON_DTYPE_NONE"):]
-    block = block[:block.index("#define TENON_DTYPE_COUNT")]
+    block = block[:block.index("/* Reserved")]
     names = re.findall(r"^#define TENON_(\w+) \d+u", block, flags=re.M)
     wanted = [name.removeprefix("DTYPE_").lower() for name in names]
     row = re.search(r"^DTYPES = \((.*?)\)$", SCRIPT.read_text(), flags=re.M | re.S).group(1)

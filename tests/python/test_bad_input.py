@@ -141,6 +141,17 @@ def test_kernels_that_are_wrong() -> None:
         tenon.opcheck(short, xp.asarray(X), a=2.0)
 
 
+@pytest.mark.parametrize("writes", ["out[n] = 1", "out[-1] = 1", "const_cast<float*>(x)[0] = 1"])
+def test_kernels_that_write_beside_their_results(writes: str) -> None:
+    op = scaled("test.bad_beside")
+    op.kernel("cpu", dtypes=["f32"])(
+        lambda: "void run(const float* x, float a, float* out, int64_t n) {"
+        "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i]; " + writes + "; }"
+    )
+    with pytest.raises(AssertionError, match="a kernel writes (outside|to the memory of its operand x)"):
+        tenon.opcheck(op, X, a=2.0)
+
+
 def test_functions_of_ops_that_are_wrong() -> None:
     @tenon.op("test.bad_result")
     def text(x: Any) -> Any:

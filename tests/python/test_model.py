@@ -161,6 +161,7 @@ def test_all_errors_pickle():
 
 def test_reports(mlp, tmp_path):
     x = np.load(MODELS / "mlp.in.x.npy")
+    mlp(x)
     explanation = mlp.explain()
     assert "dot_general" in str(explanation) and explanation.data["nodes"]
     assert "<table>" in explanation._repr_html_()

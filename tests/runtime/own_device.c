@@ -73,7 +73,7 @@ static tenon_code_t twice_plus_one(const tenon_simple_run_t* run) {
 }
 
 static const tenon_simple_kernel_t kKernels[] = {
-    {"demo.on_own", 1u << TENON_F32, NULL, twice_plus_one}};
+    {"demo.on_own", TENON_DTYPE_BIT(TENON_F32), NULL, twice_plus_one}};
 
 TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                              const tenon_plugin_t** out) {

@@ -39,7 +39,7 @@ tenon::Status define(bool with_kernel) {
   tenon::Registration plugin("demo");
   plugin.ops<scale_shift<kScale>>();
   if (with_kernel)
-    plugin.kernels("cpu", {{"demo.scale_shift", 1u << TENON_F32, suits, run<kScale>}});
+    plugin.kernels("cpu", {{"demo.scale_shift", TENON_DTYPE_BIT(TENON_F32), suits, run<kScale>}});
   return plugin.add();
 }
 

@@ -70,7 +70,7 @@ tenon_code_t run_kernel(const tenon_simple_run_t* run) {
 }
 template <int kScale>
 std::vector<tenon_simple_kernel_t> kernels(const char* op = "demo.by_reference") {
-  return {{op, 1u << TENON_F32, suits, run_kernel<kScale>}};
+  return {{op, TENON_DTYPE_BIT(TENON_F32), suits, run_kernel<kScale>}};
 }
 
 constexpr std::string_view kText = R"(tenon.tir 1

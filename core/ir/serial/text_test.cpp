@@ -246,7 +246,7 @@ TEST_F(TextTest, DumpWritesTheText) {
 
 TEST_F(TextTest, NumbersRoundTrip) {
   std::mt19937_64 rng(5);
-  for (uint16_t dtype = 1; dtype < TENON_DTYPE_COUNT; ++dtype) {
+  for (uint16_t dtype = 1; dtype < elements::kDtypeEnd; ++dtype) {
     const Dim dims[] = {15};
     const tenon_type_t type{dtype, TENON_KIND_TENSOR, 1, dims, 0};
     for (int round = 0; round < 60; ++round) {

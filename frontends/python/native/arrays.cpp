@@ -23,7 +23,7 @@ struct Type {
   dlpack::DataType dlpack;
 };
 constexpr uint8_t kNoCode = 255;
-constexpr Type kTypes[TENON_DTYPE_COUNT] = {
+constexpr Type kTypes[elements::kDtypeEnd] = {
     {nullptr, {kNoCode, 0, 1}},
     {"bool", {dlpack::kBool, 8, 1}},
     {nullptr, {kNoCode, 4, 1}},
@@ -216,20 +216,20 @@ uint32_t dtype_bits(tenon_dtype_t dtype) {
 }
 
 tenon_dtype_t dtype_named(std::string_view name) {
-  for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d)
+  for (tenon_dtype_t d = 1; d < elements::kDtypeEnd; ++d)
     if (kTypes[d].numpy != nullptr && name == kTypes[d].numpy) return d;
   return elements::dtype_from_name(name);
 }
 
 tenon_dtype_t dtype_of(dlpack::DataType type) {
   if (type.lanes != 1) return TENON_DTYPE_NONE;
-  for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d)
+  for (tenon_dtype_t d = 1; d < elements::kDtypeEnd; ++d)
     if (kTypes[d].dlpack.code == type.code && kTypes[d].dlpack.bits == type.bits) return d;
   return TENON_DTYPE_NONE;
 }
 
 dlpack::DataType dlpack_of(tenon_dtype_t dtype) {
-  return kTypes[dtype < TENON_DTYPE_COUNT ? dtype : 0].dlpack;
+  return kTypes[dtype < elements::kDtypeEnd ? dtype : 0].dlpack;
 }
 
 std::string shape_text(const int64_t* dims, uint32_t rank) {

@@ -133,7 +133,7 @@ KernelFunction compiled(const std::string& source, const std::string& symbol) {
   return reinterpret_cast<KernelFunction>(address);
 }
 
-void make_plugin(KernelPlugin& made, uint32_t dtypes) {
+void make_plugin(KernelPlugin& made, tenon_dtypes_t dtypes) {
   made.name = made.op + "." + made.device;
   made.kernels = {{made.op.c_str(), dtypes, suits, run_kernel}};
   tenon_simple_kernels_in(&made.set, nullptr, g_tables.host, made.device.c_str(), nullptr,
@@ -156,8 +156,8 @@ void register_kernel(const std::string& op, const std::string& device, const std
   auto made = std::make_unique<KernelPlugin>();
   made->op = op;
   made->device = device;
-  uint32_t accepted = 0;
-  for (const std::string& name : dtypes) accepted |= 1u << dtype_named(name);
+  tenon_dtypes_t accepted = 0;
+  for (const std::string& name : dtypes) accepted |= TENON_DTYPE_BIT(dtype_named(name));
   make_plugin(*made, accepted);
   register_plugin(made->plugin, made->manifest, false);
   (void)made.release();  // the host keeps it

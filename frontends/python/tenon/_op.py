@@ -389,14 +389,15 @@ def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs
     """Checks an op with these arguments: against its function, at once and compiled.
 
     Types and values have to be those that the function gives, so a kernel of the op is compared
-    with its meaning. Its types are also inferred with symbols for all sizes. A derivative
-    (`op.gradient`) is compared with finite differences of the function in float64, at up to 32
-    elements of each array: choose arguments at which it is smooth. Raises AssertionError with what
-    differs, and what the op raises.
+    with its meaning. It may write to nothing but the memory of its results. Types are also inferred
+    with symbols for all sizes. A derivative (`op.gradient`) is compared with finite differences of
+    the function in float64, at up to 32 elements of each array: choose arguments at which it is
+    smooth. Raises AssertionError with what differs, and what the op raises.
     """
     import numpy as np
 
     from tenon._compile import compile
+    from tenon._opcheck import check_gradient, check_memory
 
     def listed(result: Any) -> list[Any]:
         return list(result) if isinstance(result, tuple) else [result]
@@ -407,6 +408,8 @@ def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs
     arrays = [given[n] for n in op.operands]
     others = {n: given[n] for n in op.attrs if n in given}
     symbols = {n: tuple(f"{n}{i}" for i in range(np.ndim(np.asarray(a)))) for n, a in zip(op.operands, arrays)}
+    # First, for what writes elsewhere may break anything that runs later.
+    check_memory(op, [np.asarray(a) for a in arrays], others, expected)
     at_once = [np.asarray(r) for r in listed(op(*args, **kwargs))]
     _compare(op, "at once", at_once, expected, rtol, atol)
 
@@ -424,8 +427,6 @@ def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs
             if error.code != "T0632":  # it needs numbers, which is allowed
                 raise
     if op.derivative is not None:
-        from tenon._opcheck import check_gradient
-
         check_gradient(op, [np.asarray(a) for a in arrays], others)
 
 

@@ -1,18 +1,58 @@
-"""Derivatives of operators against finite differences."""
+"""Checks of operators: derivatives against finite differences, and what a kernel writes to."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from tenon import xp
+from tenon import _native, xp
+from tenon._array import Array, value_of
 from tenon._op import Op
+from tenon._trace import GraphTrace, default_device, tracing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 ELEMENTS_MAX = 32
+GUARD_BYTES = 4096  # on both sides of memory that a kernel gets
+GUARD = 0xA5
 STEP = 1e-6  # near the cube root of float64's precision, where the two errors of a difference meet
+
+
+def check_memory(op: Op, arrays: list[Any], attrs: dict[str, Any], expected: list[Any]) -> None:
+    """AssertionError if a kernel of the op writes beside its results, or to its operands.
+
+    The op alone is compiled for these shapes and runs in guarded memory.
+    """
+    trace = GraphTrace(op.name)
+    values = [trace.argument(value_of(a).dtype, a.shape, n) for n, a in zip(op.operands, arrays)]
+    with tracing(trace):
+        made = op(*(Array(v) for v in values), **attrs)
+        results = made if isinstance(made, tuple) else (made,)
+        ids = [trace.id_of(r._value) for r in results]
+    graph = trace.native.finish(ids, [f"y{i}" for i in range(len(ids))])
+    program = _native.Program(graph, default_device(), False, False, [], [])
+    given = [_Guarded(a.dtype, a.shape, a) for a in arrays]
+    out = [_Guarded(e.dtype, e.shape) for e in expected]
+    program.run_as(tuple(g.array for g in given), {}, "numpy", [g.array for g in out])
+    for i, memory in enumerate(out):
+        assert memory.whole(), f"{op.name}: a kernel writes outside of the memory of result {i}"
+    for name, memory, array in zip(op.operands, given, arrays):
+        unchanged = memory.whole() and memory.array.tobytes() == array.tobytes()
+        assert unchanged, f"{op.name}: a kernel writes to the memory of its operand {name}"
+
+
+class _Guarded:
+    """An array with known bytes before and behind it."""
+
+    def __init__(self, dtype: Any, shape: tuple[int, ...], values: Any = 0):
+        self._memory = np.full(int(np.prod(shape)) * dtype.itemsize + 2 * GUARD_BYTES, GUARD, np.uint8)
+        self.array = self._memory[GUARD_BYTES:-GUARD_BYTES].view(dtype).reshape(shape)
+        self.array[...] = values
+
+    def whole(self) -> bool:
+        sides = self._memory[:GUARD_BYTES], self._memory[-GUARD_BYTES:]
+        return all(bool((side == GUARD).all()) for side in sides)
 
 
 def check_gradient(op: Op, arrays: list[Any], attrs: dict[str, Any]) -> None:

@@ -232,7 +232,7 @@ class Checker {
         const ControlValue& value = p_.values[v];
         out->push_back(
             {static_cast<tenon_dtype_t>(value.dtype), static_cast<uint32_t>(value.dims.size())});
-        if (value.dtype >= TENON_DTYPE_COUNT ||
+        if (value.dtype >= elements::kDtypeEnd ||
             value.element_bytes != dtype_bytes(static_cast<tenon_dtype_t>(value.dtype)))
           return false;
       }

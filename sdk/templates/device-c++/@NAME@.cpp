@@ -114,7 +114,8 @@ constexpr tenon_device_api_t kDevice = {.size_bytes = sizeof(tenon_device_api_t)
                                         .map = tenon::entry<map>,
                                         .import = nullptr,
                                         .memory = nullptr};
-constexpr tenon_simple_kernel_t kKernelList[] = {{"add", 1u << TENON_F32, nullptr, add_f32}};
+constexpr tenon_simple_kernel_t kKernelList[] = {
+    {"add", TENON_DTYPE_BIT(TENON_F32), nullptr, add_f32}};
 tenon_kernels_api_t g_kernels;
 constexpr tenon_interface_t g_interfaces[] = {tenon::offer(TENON_DEVICE_ID, kDevice),
                                               tenon::offer(TENON_KERNELS_ID, g_kernels)};

@@ -40,7 +40,8 @@ static tenon_code_t sort_u8(const tenon_simple_run_t* run) {
   return TENON_OK;
 }
 
-static const tenon_simple_kernel_t kKernels[] = {{"sort", 1u << TENON_U8, suits, sort_u8}};
+static const tenon_simple_kernel_t kKernels[] = {
+    {"sort", TENON_DTYPE_BIT(TENON_U8), suits, sort_u8}};
 
 TENON_PLUGIN_NOTE("@NAME@", "0.1.0", TENON_NOTE_OFFERS(TENON_KERNELS_ID, 0))
 

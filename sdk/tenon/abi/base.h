@@ -99,7 +99,8 @@ typedef struct tenon_sink_t {
 
 /* ---- Element types ---- */
 
-/* The values are part of every serialised form and never change. */
+/* The values are part of every serialised form and never change. There will be more of them, so a
+ * plugin refuses the ones that it does not know, and there is no public count. */
 typedef uint16_t tenon_dtype_t;
 #define TENON_DTYPE_NONE 0u
 #define TENON_PRED 1u /* one byte, 0 or 1 */
@@ -121,7 +122,14 @@ typedef uint16_t tenon_dtype_t;
 #define TENON_F64 17u
 #define TENON_C64 18u
 #define TENON_C128 19u
-#define TENON_DTYPE_COUNT 20u
+/* Reserved for types that no op takes yet, so that numbers need not be agreed on later: 20
+ * f8e4m3fnuz, 21 f8e5m2fnuz, 22 f8e3m4, 23 f8e8m0, 24 f6e2m3, 25 f6e3m2, 26 f4e2m1, 27 i1, 28 u1,
+ * 29 i2, 30 u2. The core refuses them as it refuses any number that is no type. */
+
+/* A set of element types: TENON_DTYPE_BIT(dtype) for each. */
+typedef uint64_t tenon_dtypes_t;
+#define TENON_DTYPE_BIT(dtype) ((tenon_dtypes_t)1 << (dtype))
+#define TENON_DTYPES_ANY (~(tenon_dtypes_t)0)
 
 /* ---- Dims and types ---- */
 

@@ -26,16 +26,12 @@ extern "C" {
 
 /* ---- Schema ---- */
 
-/* Bit (1 << dtype) for each accepted element type. */
-typedef uint32_t tenon_dtypes_t;
-#define TENON_DTYPES_ANY 0xffffffffu
-
 #define TENON_OPERAND_OPTIONAL 1u /* may be absent (TENON_NONE); only at the end */
 #define TENON_OPERAND_VARIADIC 2u /* zero or more; only the last */
 
 typedef struct tenon_operand_def_t {
   tenon_str_t name, doc;
-  tenon_dtypes_t dtypes;
+  tenon_dtypes_t dtypes; /* accepted */
   uint32_t flags;
   uint32_t dtype_group; /* operands of one group (not 0) have equal element types */
   uint32_t rank_min, rank_max;

@@ -3,9 +3,9 @@
  * compute or launch them, for the plugin's own device or that of another plugin.
  *
  *     static tenon_code_t add_f32(const tenon_simple_run_t* run);
- *     static const tenon_simple_kernel_t kernels[] = {{"add", 1u << TENON_F32, NULL, add_f32}};
- *     static tenon_kernels_api_t api;
- *     tenon_simple_kernels(host, "null", &device, kernels, 1, &api);  // in the query
+ *     static const tenon_simple_kernel_t kernels[] = {{"add", TENON_DTYPE_BIT(TENON_F32), NULL,
+ * add_f32}}; static tenon_kernels_api_t api; tenon_simple_kernels(host, "null", &device, kernels,
+ * 1, &api);  // in the query
  *
  * It takes a call alone, without an epilogue, if its op is in the table, all its tensors have the
  * listed element types, and `suits` agrees. Other calls are refused with a reason, which
@@ -76,9 +76,8 @@ typedef struct tenon_simple_run_t {
 
 typedef struct tenon_simple_kernel_t {
   const char* op;
-  /* Bit (1 << dtype) for each accepted element type, of all operands and results; bit 0: operands
-   * may be absent. */
-  uint32_t dtypes;
+  /* Accepted element types, of all operands and results; bit 0: operands may be absent. */
+  tenon_dtypes_t dtypes;
   /* OK and the plan, or tenon_simple_refuse with a reason. Called if op and types match. Null:
    * every such call, at a cost that lets others win that know theirs. Safe. */
   tenon_code_t (*suits)(const tenon_simple_call_t* call, tenon_simple_plan_t* plan);
@@ -201,11 +200,12 @@ static inline tenon_code_t tenon_simple_find_device(const tenon_simple_set_t* se
              : tenon_simple_refuse(call, "the host cannot touch this device's memory");
 }
 
-static inline uint32_t tenon_simple_types(const tenon_kernel_call_t* call) {
-  uint32_t i, types = 0;
+static inline tenon_dtypes_t tenon_simple_types(const tenon_kernel_call_t* call) {
+  tenon_dtypes_t types = 0;
+  uint32_t i;
   for (i = 0; i < call->operand_count; ++i)
-    types |= 1u << tenon_kernel_operand(call, i)->type.dtype;
-  for (i = 0; i < call->result_count; ++i) types |= 1u << call->results[i].dtype;
+    types |= TENON_DTYPE_BIT(tenon_kernel_operand(call, i)->type.dtype);
+  for (i = 0; i < call->result_count; ++i) types |= TENON_DTYPE_BIT(call->results[i].dtype);
   return types;
 }
 

@@ -15,28 +15,30 @@
 
 namespace tenon::inline sdk {
 
-constexpr uint32_t dtype_bit(tenon_dtype_t dtype) {
-  return 1u << dtype;
+constexpr tenon_dtypes_t dtype_bit(tenon_dtype_t dtype) {
+  return TENON_DTYPE_BIT(dtype);
 }
-inline constexpr uint32_t kPred = 1u << TENON_PRED;
-inline constexpr uint32_t kSigned =
-    1u << TENON_I8 | 1u << TENON_I16 | 1u << TENON_I32 | 1u << TENON_I64;
-inline constexpr uint32_t kUnsigned =
-    1u << TENON_U8 | 1u << TENON_U16 | 1u << TENON_U32 | 1u << TENON_U64;
-inline constexpr uint32_t kInt = kSigned | kUnsigned;
-inline constexpr uint32_t kFloat =
-    1u << TENON_F16 | 1u << TENON_BF16 | 1u << TENON_F32 | 1u << TENON_F64;
-inline constexpr uint32_t kNumber = kInt | kFloat;
-inline constexpr uint32_t kComplex = 1u << TENON_C64 | 1u << TENON_C128;
+inline constexpr tenon_dtypes_t kPred = dtype_bit(TENON_PRED);
+inline constexpr tenon_dtypes_t kSigned =
+    dtype_bit(TENON_I8) | dtype_bit(TENON_I16) | dtype_bit(TENON_I32) | dtype_bit(TENON_I64);
+inline constexpr tenon_dtypes_t kUnsigned =
+    dtype_bit(TENON_U8) | dtype_bit(TENON_U16) | dtype_bit(TENON_U32) | dtype_bit(TENON_U64);
+inline constexpr tenon_dtypes_t kInt = kSigned | kUnsigned;
+inline constexpr tenon_dtypes_t kFloat =
+    dtype_bit(TENON_F16) | dtype_bit(TENON_BF16) | dtype_bit(TENON_F32) | dtype_bit(TENON_F64);
+inline constexpr tenon_dtypes_t kNumber = kInt | kFloat;
+inline constexpr tenon_dtypes_t kComplex = dtype_bit(TENON_C64) | dtype_bit(TENON_C128);
 // Including the integers narrower than a byte, and the floats of one byte.
-inline constexpr uint32_t kAnyInt = kInt | 1u << TENON_I4 | 1u << TENON_U4;
-inline constexpr uint32_t kAnyFloat = kFloat | 1u << TENON_F8E4M3FN | 1u << TENON_F8E5M2;
-inline constexpr uint32_t kIndex = 1u << TENON_I32 | 1u << TENON_I64;
+inline constexpr tenon_dtypes_t kAnyInt = kInt | dtype_bit(TENON_I4) | dtype_bit(TENON_U4);
+inline constexpr tenon_dtypes_t kAnyFloat =
+    kFloat | dtype_bit(TENON_F8E4M3FN) | dtype_bit(TENON_F8E5M2);
+inline constexpr tenon_dtypes_t kIndex = dtype_bit(TENON_I32) | dtype_bit(TENON_I64);
 // Types stored in whole bytes, that is, all but i4 and u4.
-inline constexpr uint32_t kWhole = 0xffffffffu & ~(1u << TENON_I4 | 1u << TENON_U4);
+inline constexpr tenon_dtypes_t kWhole =
+    TENON_DTYPES_ANY & ~(dtype_bit(TENON_I4) | dtype_bit(TENON_U4));
 
-constexpr bool is_in(tenon_dtype_t dtype, uint32_t set) {
-  return (set >> dtype & 1u) != 0;
+constexpr bool is_in(tenon_dtype_t dtype, tenon_dtypes_t set) {
+  return (set >> dtype & 1) != 0;
 }
 constexpr bool is_float(tenon_dtype_t dtype) {
   return is_in(dtype, kFloat);

@@ -21,7 +21,10 @@ struct Element {
   Class kind;
 };
 
-inline constexpr Element kElements[TENON_DTYPE_COUNT] = {
+// One more than the last number that is a type.
+inline constexpr tenon_dtype_t kDtypeEnd = TENON_C128 + 1;
+
+inline constexpr Element kElements[kDtypeEnd] = {
     {"", 0, Class::kNone},          {"pred", 8, Class::kPred},      {"i4", 4, Class::kSigned},
     {"u4", 4, Class::kUnsigned},    {"i8", 8, Class::kSigned},      {"i16", 16, Class::kSigned},
     {"i32", 32, Class::kSigned},    {"i64", 64, Class::kSigned},    {"u8", 8, Class::kUnsigned},
@@ -33,11 +36,11 @@ inline constexpr Element kElements[TENON_DTYPE_COUNT] = {
 
 // The entry of TENON_DTYPE_NONE for a number that is no element type.
 constexpr const Element& element(tenon_dtype_t dtype) {
-  return kElements[dtype < TENON_DTYPE_COUNT ? dtype : TENON_DTYPE_NONE];
+  return kElements[dtype < kDtypeEnd ? dtype : TENON_DTYPE_NONE];
 }
 
 constexpr bool dtype_valid(tenon_dtype_t dtype) {
-  return dtype > TENON_DTYPE_NONE && dtype < TENON_DTYPE_COUNT;
+  return dtype > TENON_DTYPE_NONE && dtype < kDtypeEnd;
 }
 // "f32"; empty for a number that is no element type.
 constexpr std::string_view dtype_name(tenon_dtype_t dtype) {
@@ -45,7 +48,7 @@ constexpr std::string_view dtype_name(tenon_dtype_t dtype) {
 }
 // TENON_DTYPE_NONE when the word names none.
 constexpr tenon_dtype_t dtype_from_name(std::string_view name) {
-  for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
+  for (tenon_dtype_t d = 1; d < kDtypeEnd; ++d) {
     if (kElements[d].name == name) return d;
   }
   return TENON_DTYPE_NONE;

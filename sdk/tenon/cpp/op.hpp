@@ -134,20 +134,20 @@ struct OpDraft {
   constexpr OpDraft& none_example(std::string_view) { return examples_declined = true, *this; }
 
   // ---- Schema ----
-  constexpr OpDraft& operand(std::string_view name, std::string_view doc, uint32_t dtypes,
+  constexpr OpDraft& operand(std::string_view name, std::string_view doc, tenon_dtypes_t dtypes,
                              uint32_t group = 0, uint32_t rank_min = 0,
                              uint32_t rank_max = TENON_RANK_MAX) {
     operands[def.operand_count++] = {str(name), str(doc), dtypes, 0, group, rank_min, rank_max};
     return *this;
   }
-  constexpr OpDraft& optional(std::string_view name, std::string_view doc, uint32_t dtypes,
+  constexpr OpDraft& optional(std::string_view name, std::string_view doc, tenon_dtypes_t dtypes,
                               uint32_t group = 0, uint32_t rank_min = 0,
                               uint32_t rank_max = TENON_RANK_MAX) {
     operands[def.operand_count++] = {str(name), str(doc), dtypes,  TENON_OPERAND_OPTIONAL,
                                      group,     rank_min, rank_max};
     return *this;
   }
-  constexpr OpDraft& variadic(std::string_view name, std::string_view doc, uint32_t dtypes,
+  constexpr OpDraft& variadic(std::string_view name, std::string_view doc, tenon_dtypes_t dtypes,
                               uint32_t group = 0, uint32_t rank_min = 0) {
     operands[def.operand_count++] = {str(name), str(doc), dtypes,        TENON_OPERAND_VARIADIC,
                                      group,     rank_min, TENON_RANK_MAX};

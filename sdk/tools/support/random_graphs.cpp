@@ -216,7 +216,7 @@ class Generator {
 
   // A value of one of the dtypes, optionally with a rank in the given range; made as a new input if
   // there is none, and now and then anyway.
-  Known operand(uint32_t dtypes, bool exact, int64_t rank_min = 0, int64_t rank_max = 4) {
+  Known operand(tenon_dtypes_t dtypes, bool exact, int64_t rank_min = 0, int64_t rank_max = 4) {
     std::vector<const Known*> fit;
     for (const Known& known : values_) {
       const auto rank = static_cast<int64_t>(known.dims.size());
@@ -498,7 +498,8 @@ class Generator {
     build(op, chance(3) ? std::vector<Known>{x, y, x} : std::vector<Known>{x, y}, {{"dim", dim}});
   }
   void matmul(const tenon_op_def_t& op) {
-    const Known a = operand(1u << TENON_F32 | 1u << TENON_F64 | 1u << TENON_I32, false, 2, 3);
+    const Known a =
+        operand(dtype_bit(TENON_F32) | dtype_bit(TENON_F64) | dtype_bit(TENON_I32), false, 2, 3);
     Shape b = shape_of(a);
     const size_t rank = b.sizes.size();
     b.sizes[rank - 2] = a.dims[rank - 1];
@@ -508,7 +509,7 @@ class Generator {
     build(op, {a, like(a.dtype, b, false)}, {});
   }
   void dot(const tenon_op_def_t& op) {
-    const Known a = operand(1u << TENON_F32 | 1u << TENON_I32, false, 2, 3);
+    const Known a = operand(dtype_bit(TENON_F32) | dtype_bit(TENON_I32), false, 2, 3);
     const auto rank = static_cast<int64_t>(a.dims.size());
     const int64_t contract = below(rank),
                   batch = rank == 3 && chance(2) ? (contract + 1) % rank : -1;
@@ -533,7 +534,7 @@ class Generator {
            {"b_contract", keep({b_contract})}});
   }
   void linear(const tenon_op_def_t& op) {
-    const Known x = operand(1u << TENON_F32, false, 2, 3);
+    const Known x = operand(dtype_bit(TENON_F32), false, 2, 3);
     const auto last = static_cast<uint32_t>(x.dims.size() - 1);
     const int64_t out = 1 + below(20), transposed = below(2);
     Shape w = fixed({out, out});
@@ -555,7 +556,7 @@ class Generator {
            {"pad_high", keep({pad, below(2)})}});
   }
   void reduce_window(const tenon_op_def_t& op) {
-    const Known x = operand(1u << TENON_F32 | 1u << TENON_I32, false, 1, 3);
+    const Known x = operand(dtype_bit(TENON_F32) | dtype_bit(TENON_I32), false, 1, 3);
     std::vector<int64_t> window, strides, low, high;
     for (size_t d = 0; d < x.dims.size(); ++d) {
       window.push_back(1 + below(std::min<int64_t>(x.dims[d], 3)));
@@ -572,7 +573,7 @@ class Generator {
            {"pad_high", keep(high)}});
   }
   void pool(const tenon_op_def_t& op) {
-    const Known x = operand(1u << TENON_F32, false, 4, 4);
+    const Known x = operand(dtype_bit(TENON_F32), false, 4, 4);
     std::vector<Attr> attrs;
     if (!view(op.name).starts_with("global")) {
       attrs.emplace_back("window",
@@ -591,7 +592,7 @@ class Generator {
     build(op, {}, {{"shape", shape.dims}, {"dim", below(2)}, {"dtype", DType{pick(kDtypes)}}});
   }
   void norm(const tenon_op_def_t& op) {
-    const Known x = operand(1u << TENON_F32, true, 2, 3);
+    const Known x = operand(dtype_bit(TENON_F32), true, 2, 3);
     const size_t last = x.dims.size() - 1;
     if (x.dims[last] < 2) return;  // one element has no spread, so the result would be all rounding
     std::vector<Known> operands = {x, vector_of(TENON_F32, x, last)};
@@ -600,7 +601,7 @@ class Generator {
     build(op, operands, {{"dim", static_cast<int64_t>(last)}});
   }
   void batch_norm(const tenon_op_def_t& op) {
-    const Known x = operand(1u << TENON_F32, true, 3, 4);
+    const Known x = operand(dtype_bit(TENON_F32), true, 3, 4);
     const size_t wanted = view(op.name) == "batch_norm" ? 4 : 2;
     std::vector<Known> operands = {x};
     for (size_t i = 0; i < wanted; ++i) operands.push_back(vector_of(TENON_F32, x, 1));
@@ -609,7 +610,7 @@ class Generator {
     build(op, operands, attrs);
   }
   void take(const tenon_op_def_t& op) {
-    const Known x = operand(1u << TENON_F32 | 1u << TENON_I32, false, 1, 3);
+    const Known x = operand(dtype_bit(TENON_F32) | dtype_bit(TENON_I32), false, 1, 3);
     const Known indices = operand(kIndex, true, 0, 2);
     std::vector<Attr> attrs;
     if (view(op.name) == "take")

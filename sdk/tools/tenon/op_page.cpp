@@ -39,7 +39,7 @@ std::string traits_text(uint64_t traits) {
 std::string dtypes_text(tenon_dtypes_t set) {
   if (set == TENON_DTYPES_ANY) return "any";
   std::string text;
-  for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
+  for (tenon_dtype_t d = 1; d < elements::kDtypeEnd; ++d) {
     if (is_in(d, set)) text += (text.empty() ? "" : " ") + std::string(dtype_name(d));
   }
   return text;

@@ -101,7 +101,7 @@ class Ops {
     Json all = Json::array();
     for (uint32_t i = 0; i < op.operand_count; ++i) {
       Json one = Json::array();
-      for (tenon_dtype_t d = 1; d < TENON_DTYPE_COUNT; ++d) {
+      for (tenon_dtype_t d = 1; d < elements::kDtypeEnd; ++d) {
         if (is_in(d, tenon_op_operand(&op, i)->dtypes)) one.push_back(dtype_name(d));
       }
       all.push_back(one);

@@ -25,8 +25,9 @@ static tenon_code_t crash(const tenon_simple_run_t* run) {
   return TENON_OK;
 }
 
-static const tenon_simple_kernel_t kKernels[] = {{"tanh", 1u << TENON_F32, suits, wrong},
-                                                 {"sinh", 1u << TENON_F32, suits, crash}};
+static const tenon_simple_kernel_t kKernels[] = {
+    {"tanh", TENON_DTYPE_BIT(TENON_F32), suits, wrong},
+    {"sinh", TENON_DTYPE_BIT(TENON_F32), suits, crash}};
 
 tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host,
                                 const tenon_plugin_t** out) {

@@ -48,7 +48,8 @@ static tenon_code_t add_f32(const tenon_simple_run_t* run) {
 }
 
 tenon_code_t kernels_start(void) {
-  static const tenon_simple_kernel_t kernels[] = {{"add", 1u << TENON_F32, NULL, add_f32}};
+  static const tenon_simple_kernel_t kernels[] = {
+      {"add", TENON_DTYPE_BIT(TENON_F32), NULL, add_f32}};
   static const tenon_device_api_t unmapped = {sizeof unmapped, 0};
   const tenon_code_t code =
       tenon_simple_kernels(host, "async", &unmapped, kernels, 1, &kernels_api);

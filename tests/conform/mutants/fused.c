@@ -45,7 +45,7 @@ static tenon_code_t query(void* self, tenon_str_t target, const tenon_kernel_cal
   (void)self, (void)target;
   if (code == TENON_OK) code = tenon_simple_find_device(&set, &asked, &cpu);
   if (code != TENON_OK) return code;
-  if (!is_add(&asked, call->anchor) || tenon_simple_types(call) != 1u << TENON_F32 ||
+  if (!is_add(&asked, call->anchor) || tenon_simple_types(call) != TENON_DTYPE_BIT(TENON_F32) ||
       call->operand_count > OPERANDS_MAX)
     return tenon_simple_refuse(&asked, "sums of f32 alone");
   while (made.epilogue_taken < call->epilogue_count &&

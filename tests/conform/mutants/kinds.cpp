@@ -27,7 +27,7 @@ bool is(const char* name) {
 
 // ---- mutant_sum: times (a + b) ----
 
-constexpr uint32_t kTypes = 1u << TENON_F32 | 1u << TENON_I64;
+constexpr tenon_dtypes_t kTypes = TENON_DTYPE_BIT(TENON_F32) | TENON_DTYPE_BIT(TENON_I64);
 
 Status infer(const InferQuery& q) {
   static int calls;

@@ -467,12 +467,12 @@ static tenon_code_t to_i32(const tenon_simple_run_t* run) {
 }
 
 static const tenon_simple_kernel_t kKernels[] = {
-    {"add", 1u << TENON_F32, NULL, add_f32},
-    {"add", 1u << TENON_I32, NULL, add_i32},
-    {"select", 1u << TENON_PRED | 1u << TENON_F32, NULL, select_each},
-    {"convert", 1u << TENON_F32 | 1u << TENON_I32, NULL, to_i32}};
-static const tenon_simple_kernel_t kSelectAll = {"select", 1u << TENON_PRED | 1u << TENON_F32, NULL,
-                                                 select_all};
+    {"add", TENON_DTYPE_BIT(TENON_F32), NULL, add_f32},
+    {"add", TENON_DTYPE_BIT(TENON_I32), NULL, add_i32},
+    {"select", TENON_DTYPE_BIT(TENON_PRED) | TENON_DTYPE_BIT(TENON_F32), NULL, select_each},
+    {"convert", TENON_DTYPE_BIT(TENON_F32) | TENON_DTYPE_BIT(TENON_I32), NULL, to_i32}};
+static const tenon_simple_kernel_t kSelectAll = {
+    "select", TENON_DTYPE_BIT(TENON_PRED) | TENON_DTYPE_BIT(TENON_F32), NULL, select_all};
 enum { KERNELS = sizeof kKernels / sizeof kKernels[0] };
 /* Type rules that the table cannot express: select gives f32, a conversion goes from f32 to i32. */
 static int is_taken(const tenon_kernel_call_t* call) {

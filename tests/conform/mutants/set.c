@@ -49,7 +49,7 @@ static tenon_code_t sort_bytes(const tenon_simple_run_t* run) {
 }
 
 static const tenon_simple_kernel_t kKernels[] = {
-    {"sort", 1u << TENON_U8 | 1u << TENON_I8, suits, sort_bytes}};
+    {"sort", TENON_DTYPE_BIT(TENON_U8) | TENON_DTYPE_BIT(TENON_I8), suits, sort_bytes}};
 
 __attribute__((visibility("default"))) tenon_code_t tenon_plugin_query(uint32_t max_abi,
                                                                        const tenon_host_t* host,

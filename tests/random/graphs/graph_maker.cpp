@@ -160,7 +160,7 @@ std::vector<int64_t> GraphMaker::some_of(size_t rank) {
   return dims;
 }
 
-tenon_dtype_t GraphMaker::any_dtype(uint32_t set) {
+tenon_dtype_t GraphMaker::any_dtype(tenon_dtypes_t set) {
   static const std::vector<tenon_dtype_t> kAll = {
       TENON_F32, TENON_F32, TENON_F16, TENON_BF16, TENON_F64, TENON_I32, TENON_I64,
       TENON_I8,  TENON_I16, TENON_U8,  TENON_U16,  TENON_U32, TENON_U64, TENON_PRED};
@@ -251,7 +251,7 @@ Known GraphMaker::scalar(tenon_dtype_t dtype) {
   return constant(dtype, {});
 }
 
-Known GraphMaker::take(uint32_t dtypes, size_t rank_min, size_t rank_max) {
+Known GraphMaker::take(tenon_dtypes_t dtypes, size_t rank_min, size_t rank_max) {
   std::vector<size_t> fit;
   for (size_t i = 0; i < values_.size(); ++i) {
     const Known& known = values_[i];

@@ -51,15 +51,15 @@ class GraphMaker {
   }
   std::vector<int64_t> some_of(
       size_t rank);  // some of the dims below rank, in order; at least one if there is one
-  tenon_dtype_t any_dtype(uint32_t set);  // often the graph's own
-  Dim any_extent();                       // one of the graph's few, often equal
+  tenon_dtype_t any_dtype(tenon_dtypes_t set);  // often the graph's own
+  Dim any_extent();                             // one of the graph's few, often equal
   Dims any_shape(size_t rank_min = 0, size_t rank_max = 5);
 
   // ---- Values ----
   const std::vector<Known>& values() const { return values_; }
   // A value that fits: often the newest, else any other; sometimes, or if there is none, a new
   // input.
-  Known take(uint32_t dtypes, size_t rank_min = 0, size_t rank_max = 5);
+  Known take(tenon_dtypes_t dtypes, size_t rank_min = 0, size_t rank_max = 5);
   // A value of exactly this type.
   Known like(tenon_dtype_t dtype, const Dims& dims);
   Known input(tenon_dtype_t dtype, const Dims& dims);

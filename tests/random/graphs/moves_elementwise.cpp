@@ -137,7 +137,7 @@ void binary(GraphMaker& make) {
   const Known a = make.take(kNumber | kPred);
   const Known b = make.chance(6)   ? constant_for(make, a)
                   : make.chance(3) ? make.like(a.dtype, a.dims)
-                                   : make.take(1u << a.dtype);
+                                   : make.take(dtype_bit(a.dtype));
   const auto [left, right] = make.chance(2) ? join(make, a, b) : join(make, b, a);
   binary_of(make, left, right);
 }
@@ -151,7 +151,7 @@ void chain(GraphMaker& make) {
 
 void where(GraphMaker& make) {
   const Known a = make.take(kNumber),
-              b = make.chance(4) ? make.scalar(a.dtype) : make.take(1u << a.dtype);
+              b = make.chance(4) ? make.scalar(a.dtype) : make.take(dtype_bit(a.dtype));
   const auto [x, y] = join(make, a, b);
   if (!x.valid() || !y.valid()) return;
   const Known other = make.like(x.dtype, x.dims);

@@ -78,11 +78,11 @@ void reduce(GraphMaker& make) {
 }
 
 void reduce_and_back(GraphMaker& make) {
-  const Known x = make.take(kFloat | 1u << TENON_I32, 1);
+  const Known x = make.take(kFloat | dtype_bit(TENON_I32), 1);
   Known y = reduced(make, x, any_axes(make, x.rank()));
   if (y.valid() && make.chance(3)) y = unary_of(make, y);
   if (!y.valid()) return;
-  const Known other = make.chance(2) ? x : make.take(1u << y.dtype, 1);
+  const Known other = make.chance(2) ? x : make.take(dtype_bit(y.dtype), 1);
   std::vector<int64_t> places;
   if (!place(make, y.dims, other.dims, &places)) return;
   const Known wide = spread(make, y, other.dims, std::move(places));
@@ -144,8 +144,8 @@ void order(GraphMaker& make) {
 }
 
 void product(GraphMaker& make) {
-  const Known a = make.take(kFloat | 1u << TENON_I32 | 1u << TENON_I8, 1, 4);
-  const Known b = make.take(1u << a.dtype, 1, 4);
+  const Known a = make.take(kFloat | dtype_bit(TENON_I32) | dtype_bit(TENON_I8), 1, 4);
+  const Known b = make.take(dtype_bit(a.dtype), 1, 4);
   std::vector<int64_t> a_batch, b_batch, a_contract, b_contract;
   for (size_t i = 0; i < a.rank(); ++i) {
     for (size_t j = 0; j < b.rank(); ++j) {
@@ -172,7 +172,8 @@ void product(GraphMaker& make) {
 
 void window(GraphMaker& make) {
   static const Names kKinds = {"sum", "max", "min"};
-  const Known x = make.take(1u << TENON_F32 | 1u << TENON_F64 | 1u << TENON_I32, 2, 4);
+  const Known x =
+      make.take(dtype_bit(TENON_F32) | dtype_bit(TENON_F64) | dtype_bit(TENON_I32), 2, 4);
   std::vector<int64_t> ones, window, low;
   for (size_t d = 0; d < x.rank(); ++d) {
     window.push_back(

@@ -6,7 +6,7 @@
 namespace tenon::random_tests {
 namespace {
 
-constexpr uint32_t kAny = kNumber | kPred;
+constexpr tenon_dtypes_t kAny = kNumber | kPred;
 
 std::vector<int64_t> up_to(size_t rank) {
   std::vector<int64_t> dims(rank);

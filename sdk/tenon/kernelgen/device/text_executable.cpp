@@ -444,7 +444,7 @@ Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_com
   LoweringLimits limits;
   const Target made_for = target(view(text));
   if (!made_for.fp64) {
-    limits.dtypes &= ~(1u << TENON_F64);
+    limits.dtypes &= ~TENON_DTYPE_BIT(TENON_F64);
     limits.refuses = [&](const Pool& pool) { return needs_f64(pool, made_for); };
   }
   return claim_nodes(host, graph, limits, rates(), sink);

@@ -61,7 +61,7 @@ class DimExpressions {
 
 // What a device supports.
 struct LoweringLimits {
-  uint32_t dtypes = 0xffffffffu;  // bit (1 << dtype): types it computes in
+  tenon_dtypes_t dtypes = TENON_DTYPES_ANY;  // that it computes in
   // Lower sdpa of long rows in one pass: needs vectors and some hundred KB of scratch.
   bool attention = false;
   bool data_dependent = false;  // accept symbols defined inside; no device lowers them yet

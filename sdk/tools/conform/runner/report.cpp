@@ -138,7 +138,7 @@ KernelTable kernels_of(const RunRecord& record) {
 // Rows are ops, columns element types in the order of the ABI.
 std::string kernel_rows(const KernelTable& table) {
   std::vector<std::string> dtypes;
-  for (tenon_dtype_t dtype = TENON_PRED; dtype < TENON_DTYPE_COUNT; ++dtype) {
+  for (tenon_dtype_t dtype = TENON_PRED; dtype < elements::kDtypeEnd; ++dtype) {
     const std::string name(dtype_name(dtype));
     if (std::any_of(table.begin(), table.end(),
                     [&](const auto& row) { return row.second.contains(name); }))

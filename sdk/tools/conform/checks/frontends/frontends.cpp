@@ -18,6 +18,7 @@
 
 #include <tenon/abi/frontend.h>
 #include <tenon/abi/toolchain.h>
+#include <tenon/cpp/elements.hpp>
 
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/host_graph.h"
@@ -428,7 +429,7 @@ Outcome frontend_tensors(Session& s) {
   static const std::vector<int64_t> kShapes[] = {{},        {1}, {7},       {2, 3},
                                                  {3, 1, 5}, {0}, {2, 0, 3}, {33, 17}};
   size_t written = 0;
-  for (tenon_dtype_t dtype = TENON_PRED; dtype < TENON_DTYPE_COUNT; ++dtype) {
+  for (tenon_dtype_t dtype = TENON_PRED; dtype < elements::kDtypeEnd; ++dtype) {
     for (const std::vector<int64_t>& shape : kShapes) {
       Tensor tensor;
       if (!make_tensor(f.host, dtype, shape, &tensor)) continue;

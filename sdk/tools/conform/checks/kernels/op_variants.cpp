@@ -521,9 +521,9 @@ std::vector<OpCase> conversion_cases(const tenon_host_t* host) {
     const OpCase shaped = with_shape(example, "16, 16");
     for (uint32_t i = 0; i < op.attr_count; ++i) {
       if (tenon_op_attr(&op, i)->kind != TENON_ATTR_DTYPE) continue;
-      for (tenon_dtype_t from = TENON_PRED; from < TENON_DTYPE_COUNT; ++from) {
+      for (tenon_dtype_t from = TENON_PRED; from < elements::kDtypeEnd; ++from) {
         OpCase c = with_dtype(shaped, dtype_of(shaped), dtype_name(from));
-        for (tenon_dtype_t to = TENON_PRED; to < TENON_DTYPE_COUNT; ++to) {
+        for (tenon_dtype_t to = TENON_PRED; to < elements::kDtypeEnd; ++to) {
           c.attributes = own.with(view(tenon_op_attr(&op, i)->name), dtype_name(to)).text();
           out->push_back(c);
         }

@@ -105,9 +105,9 @@ class HostileQuestions {
     return kNumbers[below(std::size(kNumbers))];
   }
   Array operand(const tenon_operand_def_t& def, std::map<uint32_t, tenon_dtype_t>* groups) {
-    auto dtype = static_cast<tenon_dtype_t>(1 + below(TENON_DTYPE_COUNT - 1));
+    auto dtype = static_cast<tenon_dtype_t>(1 + below(elements::kDtypeEnd - 1));
     for (int tries = 0; tries < 64 && (def.dtypes >> dtype & 1) == 0; ++tries)
-      dtype = static_cast<tenon_dtype_t>(1 + below(TENON_DTYPE_COUNT - 1));
+      dtype = static_cast<tenon_dtype_t>(1 + below(elements::kDtypeEnd - 1));
     if (def.dtype_group != 0) dtype = groups->try_emplace(def.dtype_group, dtype).first->second;
     static constexpr int64_t kDims[] = {0, 1, 2, 3, 4, 8, 1, 2, 3, 1000, INT32_MAX, INT64_MAX};
     std::vector<int64_t> dims;
@@ -126,7 +126,7 @@ class HostileQuestions {
         a->u.i = below(2) == 0 ? number() : below(4);
         return true;
       case TENON_ATTR_DTYPE:
-        a->u.i = 1 + below(TENON_DTYPE_COUNT - 1);
+        a->u.i = 1 + below(elements::kDtypeEnd - 1);
         return true;
       case TENON_ATTR_F64:
         a->u.f = below(4) == 0 ? std::numeric_limits<double>::quiet_NaN()

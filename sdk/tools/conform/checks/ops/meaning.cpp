@@ -127,7 +127,7 @@ Outcome op_meanings(Session& s) {
   for (const tenon_op_def_t* op : plugin.ops) {
     for (const Example& example : examples_of(plugin.host, op)) {
       if (example.has_regions) continue;
-      for (tenon_dtype_t dtype = TENON_PRED; dtype < TENON_DTYPE_COUNT; ++dtype) {
+      for (tenon_dtype_t dtype = TENON_PRED; dtype < elements::kDtypeEnd; ++dtype) {
         s.step(fmt::format("evaluating {} in {}", printable(example.text, 300), dtype_name(dtype)));
         const bool own = !example.operands.empty() && example.operands[0].dtype == dtype;
         if (own) CONFORM_TRY(meanings_agree(plugin.host, example, dtype, Values::kOwn, &calls));
