@@ -132,6 +132,8 @@ void TreeRun::step(const TreeStep& s) {
       return interleave(n);
     case NodeKind::kMma:
       return mma(n);
+    case NodeKind::kDigits:
+      return digits(n);
     case NodeKind::kAddress:
       return address_of(n);
     case NodeKind::kTaps:

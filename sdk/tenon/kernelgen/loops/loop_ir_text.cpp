@@ -137,7 +137,14 @@ struct Writer {
       case NodeKind::kMma:
         line("mma " + std::to_string(n.list.size()) + " rows x " + std::to_string(n.bits) +
              " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " +
-             v(n.args[2]) + " steps, to local" + std::to_string(n.op));
+             v(n.args[2]) + " steps, " +
+             (n.digits != 0 ? "in digits of " + std::to_string(n.digits) + ", " : std::string()) +
+             "to local" + std::to_string(n.op));
+        break;
+      case NodeKind::kDigits:
+        line("digits of " + v(n.args[2]) + " at " + place(n) + " in blocks of " +
+             std::to_string(n.bits) + ", to scratch[" + v(n.args[1]) + "] and scratch[" +
+             v(n.args[3]) + "]");
         break;
       case NodeKind::kAddress:
         def("address of " + place(n));

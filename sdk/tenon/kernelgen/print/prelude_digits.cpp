@@ -1,6 +1,7 @@
 // Register tiles with weights of 4 and 8 bits: widened to floats, or multiplied as bytes by the
 // digits of floats (docs/adr/0062-digits-of-floats.md).
 #include <algorithm>
+#include <vector>
 
 #include "tenon/kernelgen/print/prelude.h"
 
@@ -135,7 +136,7 @@ std::string Prelude::need_digits(uint32_t lanes) {
       " y = *(const " + I + "_u*)(x + i) & 0x7fffffff; m = y > m ? y : m; }\n"
       "    const i32 most = __builtin_reduce_max(m), e = most >> 23;\n"
       // NaN, infinities, and numbers whose quotients by 2^30 are not normal.
-      "    const i32 floats = e == 255 || (e < 31 && most != 0);\n"
+      "    const i32 floats = e == 255 || (e < 30 && most != 0);\n"
       "    const f32 up = floats || most == 0 ? 0 : BITS(f32, (283 - e) << 23);\n    " +
       I + " lost = (" + I + ")0, sums = (" + I + ")0;\n    for (i64 i = 0; i < h && !floats; i += " +
       n + ") {\n      const " + V + " y = *(const " + V + "_u*)(x + i) * up, r = " + round +

@@ -314,7 +314,9 @@ std::string to_text(const Schedule& s) {
                             : s.steps == 2 ? "of pairs "
                                            : "") +
                            (s.few_bits ? "of " + std::to_string(s.few_bits) + " bits " : "") +
-                           "since load"
+                           "since load" +
+                           (s.digits ? ", rows as digits in blocks of " + std::to_string(s.digits)
+                                     : std::string())
             : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed")
                        : "direct") +
            "\n";
