@@ -332,12 +332,14 @@ class Contraction {
 
   // The tile with digits; where the number of rows is not known, if there are few.
   void digits_or_floats(Val i, Val in, const std::vector<uint32_t>& row) {
-    if (few_rows_.v == kNoValue) return mma_of_height(e_.sub(in, i), row, heights(), true);
+    std::vector<uint32_t> low = heights();
+    std::erase_if(low, [](uint32_t height) { return height > kDigitRows; });
+    if (few_rows_.v == kNoValue) return mma_of_height(e_.sub(in, i), row, low, true);
     Node branch;
     branch.kind = NodeKind::kIf;
     branch.args[0] = few_rows_.v;
     e_.open();
-    mma_of_height(e_.sub(in, i), row, heights(), true);
+    mma_of_height(e_.sub(in, i), row, low, true);
     branch.body = e_.close();
     e_.open();
     if (s_.pack_a) pack_a(i, e_.scalar(m_));

@@ -96,8 +96,8 @@ class Prelude {
                            const std::string& b);
   std::string byte_product(uint32_t lanes, const std::string& sum, const std::string& bytes,
                            const std::string& digits);
-  std::string digits_of_block(uint32_t lanes, const FewBitsTile& tile, uint32_t first_row,
-                              uint32_t end_row, uint32_t first_vector, uint32_t end_vector);
+  std::string digits_of_block(uint32_t lanes, const FewBitsTile& tile, uint32_t row, uint32_t first,
+                              uint32_t wide);
   std::string integer_text(std::string_view function, DType t, uint32_t lanes);
 
   const Target& target_;

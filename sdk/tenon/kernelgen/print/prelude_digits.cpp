@@ -163,85 +163,48 @@ std::string Prelude::byte_product(uint32_t lanes, const std::string& sum, const 
          "((" + W + ")(" + sum + "), (" + W + ")(" + bytes + "), (" + W + ")(" + digits + "))";
 }
 
-namespace {
-
-// A part of the tile whose sums of digits fit the registers: rows and vectors [first, end).
-struct Part {
-  uint32_t first_row, end_row, first_vector, end_vector;
-  template <class F>
-  void rows(F f) const {
-    for (uint32_t r = first_row; r < end_row; ++r) f(number(r));
-  }
-  template <class F>
-  void vectors(F f) const {
-    for (uint32_t v = first_vector; v < end_vector; ++v) f(number(v));
-  }
-};
-
-std::vector<Part> parts_of(const FewBitsTile& t, uint32_t registers) {
-  const uint32_t most = registers >= 32 ? 6 : 3,
-                 high = (t.rows + (t.rows + most - 1) / most - 1) / ((t.rows + most - 1) / most),
-                 wide = std::max<uint32_t>(1, (registers >= 32 ? 4 : 2) / t.rows);
-  std::vector<Part> out;
-  for (uint32_t v = 0; v < t.vectors; v += wide) {
-    for (uint32_t r = 0; r < t.rows; r += high)
-      out.push_back({r, std::min(r + high, t.rows), v, std::min(v + wide, t.vectors)});
-  }
-  return out;
-}
-
-}  // namespace
-
-// One block of a part: the four sums of each row and vector, then their value.
-std::string Prelude::digits_of_block(uint32_t lanes, const FewBitsTile& t, uint32_t first_row,
-                                     uint32_t end_row, uint32_t first_vector, uint32_t end_vector) {
-  const Part part = {first_row, end_row, first_vector, end_vector};
+// One block of one row and `wide` vectors from `first` on: the four sums of each, then their value. A
+// broadcast digit serves all these vectors, and their sums fit the registers.
+std::string Prelude::digits_of_block(uint32_t lanes, const FewBitsTile& t, uint32_t row,
+                                     uint32_t first, uint32_t wide) {
   const std::string V = type(TENON_F32, lanes), I = type(TENON_I32, lanes),
-                    U = type(TENON_U32, lanes), steps = number(steps_of_word(t));
-  std::string s = "        {\n          const u8* p = b;";
-  part.rows([&](const std::string& r) {
-    s += " const i32* q" + r + " = d" + r + " + i;";
-    part.vectors([&](const std::string& v) {
-      for (const char* j : {"0", "1", "2", "3"})
-        s += " " + I + " x" + r + v + j + " = (" + I + ")0;";
-    });
-  });
-  s += "\n          for (i64 n = 0; n < h; n += " + steps + ") {\n           ";
-  part.vectors([&](const std::string& v) {
-    s += " const " + U + " w" + v + " = *(const " + U + "_u*)(p + 4 * " + number(lanes) + " * " + v +
-         "), u" + v + "0 = w" + v + (t.bits == 4 ? " & 0x0f0f0f0fu, u" + v + "1 = w" + v + " >> 4 & 0x0f0f0f0fu" : "") + ";";
-  });
-  for (uint32_t half = 0; half < steps_of_word(t) / 4; ++half) {
-    part.rows([&](const std::string& r) {
-      for (uint32_t j = 0; j < 4; ++j) {
-        s += "\n            { const " + I + " y = (" + I + ")0 + q" + r + "[" + number(4 * half + j) +
-             "];";
-        part.vectors([&](const std::string& v) {
-          const std::string x = "x" + r + v + number(j);
-          s += " " + x + " = " + byte_product(lanes, x, "u" + v + number(half), "y") + ";";
-        });
-        s += " }";
-      }
-    });
+                    U = type(TENON_U32, lanes), steps = number(steps_of_word(t)), r = number(row);
+  const auto vectors = [&](const std::string& text) {
+    std::string out;
+    for (uint32_t v = first; v < first + wide; ++v)
+      out += replaced(replaced(text, '#', v), '@', int64_t{v} * lanes);
+    return out;
+  };
+  const auto digits = [&](const std::string& text) {
+    std::string out;
+    for (int64_t j = 0; j < 4; ++j) out += replaced(text, '$', j);
+    return out;
+  };
+  std::string s = "        {\n          const u8* p = b; const i32* q = d" + r + " + i;" +
+                  digits(vectors(" " + I + " x#_$ = (" + I + ")0;")) +
+                  "\n          for (i64 n = 0; n < h; n += " + steps + ") {\n           " +
+                  vectors(" const " + U + " w# = *(const " + U + "_u*)(p + 4 * @);");
+  for (int64_t half = 0; half < int64_t{steps_of_word(t)} / 4; ++half) {
+    const std::string bytes = t.bits == 8 ? "w#"
+                              : half == 0 ? "w# & 0x0f0f0f0fu"
+                                          : "w# >> 4 & 0x0f0f0f0fu";
+    s += "\n            {" + vectors(" const " + U + " u# = " + bytes + ";");
+    for (int64_t j = 0; j < 4; ++j) {
+      const std::string digit = replaced("x#_$", '$', j);
+      s += "\n              { const " + I + " y = (" + I + ")0 + q[" + number(4 * half + j) + "];" +
+           vectors(" " + digit + " = " + byte_product(lanes, digit, "u#", "y") + ";") + " }";
+    }
+    s += "\n            }";
   }
-  s += "\n            p += bs;";
-  part.rows([&](const std::string& r) { s += " q" + r + " += " + steps + ";"; });
-  s += "\n          }";
-  part.rows([&](const std::string& r) {
-    part.vectors([&](const std::string& v) {
-      // Exact, less than 2^24 each.
-      const auto sum = [&](uint32_t j) {
-        const std::string x =
-            "__builtin_convertvector(x" + r + v + number(j) + ", " + V + ")";
-        return t.zeros == "none" ? x
-                                 : "(" + x + " - " + (t.zeros == "one" ? "z" : "z" + v) + " * f" +
-                                       r + "[" + number(j + 1) + "])";
-      };
-      s += "\n          e" + r + "_" + v + " += (((" + sum(3) + " * 256.f + " + sum(2) +
-           ") * 256.f + " + sum(1) + ") * 256.f + " + sum(0) + ") * f" + r + "[0] * s" + v + ";";
-    });
-  });
-  return s + "\n        }\n";
+  s += "\n            p += bs; q += " + steps + ";\n          }\n         ";
+  // Exact, less than 2^24 each.
+  const std::string zero = t.zeros == "none" ? "" : t.zeros == "one" ? " - z * f" : " - z# * f";
+  s += digits(vectors(" const " + V + " t#_$ = __builtin_convertvector(x#_$, " + V + ")" +
+                      (zero.empty() ? "" : zero + r + "[$ + 1]") + ";"));
+  return s +
+         vectors(" e" + r + "_# += (((t#_3 * 256.f + t#_2) * 256.f + t#_1) * 256.f + t#_0) * f" + r +
+                 "[0] * s#;") +
+         "\n        }\n";
 }
 
 std::string Prelude::need_mma_digits(uint32_t lanes, const FewBitsTile& t) {
@@ -272,8 +235,11 @@ std::string Prelude::need_mma_digits(uint32_t lanes, const FewBitsTile& t) {
   if (t.zeros == "panels")
     s += each(t.vectors, lanes, " const " + V + " z# = *(const " + V + "_u*)(zp + @);");
   s += "\n      for (const i64 last = i + g; i < last; i += h) {\n";
-  for (const Part& p : parts_of(t, target_.registers))
-    s += digits_of_block(lanes, t, p.first_row, p.end_row, p.first_vector, p.end_vector);
+  const uint32_t wide_part = target_.registers >= 32 ? 4 : 2;
+  for (uint32_t r = 0; r < t.rows; ++r) {
+    for (uint32_t v = 0; v < t.vectors; v += wide_part)
+      s += digits_of_block(lanes, t, r, v, std::min(wide_part, t.vectors - v));
+  }
   s += one_each("        if (f#[0] < 0) {\n          f32 x[" + wide + "]; " + of_row +
                 "(a# + i * as, as, b, bs, h, h, sp, " + zero_of_block + "x);\n          for (i64 l = 0; l < " +
                 wide + "; ++l) c[# * " + wide + " + l] += x[l];\n        }\n");
