@@ -20,7 +20,7 @@ struct Target {
   bool fma = false;
   bool bf16 = false;        // multiplies pairs of bf16 into f32 (vdpbf16ps)
   bool i16_pairs = false;   // multiplies pairs of i16 into i32 (pmaddwd)
-  bool byte_quads = false;  // multiplies four u8 by four i8 into i32 (vpdpbusd, vpdpwssd)
+  bool byte_quads = false;  // multiplies four u8 by four i8 into i32 (vpdpbusd)
   bool fp64 = true;
   // Work items: the most that can share barriers and memory, a power of two; 0: none can.
   uint32_t group = 0;
@@ -50,6 +50,7 @@ struct Target {
   static Target avx512_vnni();  // isa is "avx512" too, as in the next
   static Target avx512_bf16();
   static Target avx2();
+  static Target avx2_vnni();  // AVX-VNNI; isa is "avx2" too
   static Target baseline();  // x86-64 with SSE2
   static Target neon();      // AArch64
   static Target generic();
