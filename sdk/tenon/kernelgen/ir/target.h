@@ -20,7 +20,7 @@ struct Target {
   bool fma = false;
   bool bf16 = false;        // multiplies pairs of bf16 into f32 (vdpbf16ps)
   bool i16_pairs = false;   // multiplies pairs of i16 into i32 (pmaddwd)
-  bool byte_quads = false;  // multiplies four u8 by four i8 into i32 (vpdpbusd)
+  bool byte_quads = false;  // multiplies four u8 by four i8 into i32 (vpdpbusd, vpdpwssd)
   bool fp64 = true;
   // Work items: the most that can share barriers and memory, a power of two; 0: none can.
   uint32_t group = 0;

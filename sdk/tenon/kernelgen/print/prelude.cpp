@@ -768,7 +768,7 @@ std::string Prelude::word_product(DType acc, uint32_t lanes, uint32_t steps, con
                                   const std::string& b) {
   if (is_float(acc)) return c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");";
   const std::string V = type(TENON_U32, lanes), W = "wordsx" + number(lanes);
-  if (steps == 4 || (target_.byte_quads && lanes == 16)) {
+  if (steps == 4 || (target_.byte_quads && lanes >= 8)) {
     return c + " = (" + V + ")__builtin_ia32_" + (steps == 4 ? "vpdpbusd" : "vpdpwssd") +
            number(int64_t{lanes} * 32) + "((" + W + ")" + c + ", (" + W + ")x, (" + W + ")" + b +
            ");";
