@@ -197,6 +197,9 @@ std::string Prelude::digits_of_block(uint32_t lanes, const FewBitsTile& t, uint3
     s += "\n            }";
   }
   s += "\n            p += bs; q += " + steps + ";\n          }\n         ";
+  // Loaded here, because the sums of digits need the registers.
+  s += vectors(" const " + V + " s# = *(const " + V + "_u*)(sp + @);" +
+               (t.zeros == "panels" ? " const " + V + " z# = *(const " + V + "_u*)(zp + @);" : ""));
   // Exact, less than 2^24 each.
   const std::string zero = t.zeros == "none" ? "" : t.zeros == "one" ? " - z * f" : " - z# * f";
   s += digits(vectors(" const " + V + " t#_$ = __builtin_convertvector(x#_$, " + V + ")" +
@@ -230,11 +233,7 @@ std::string Prelude::need_mma_digits(uint32_t lanes, const FewBitsTile& t) {
   // Sums in blocks, as in other tiles; a step is a block here.
   s += "  const i64 most = " + number(kSumBlock) +
        " * g;\n  for (i64 i = 0; i < k;) {\n    const i64 end = k - i > most ? i + most : k;\n   " +
-       all(" " + V + " e$_# = (" + V + ")0;") + "\n    while (i < end) {\n     " +
-       each(t.vectors, lanes, " const " + V + " s# = *(const " + V + "_u*)(sp + @);");
-  if (t.zeros == "panels")
-    s += each(t.vectors, lanes, " const " + V + " z# = *(const " + V + "_u*)(zp + @);");
-  s += "\n      for (const i64 last = i + g; i < last; i += h) {\n";
+       all(" " + V + " e$_# = (" + V + ")0;") + "\n    while (i < end) {\n      for (const i64 last = i + g; i < last; i += h) {\n";
   const uint32_t wide_part = target_.registers >= 32 ? 4 : 2;
   for (uint32_t r = 0; r < t.rows; ++r) {
     for (uint32_t v = 0; v < t.vectors; v += wide_part)
