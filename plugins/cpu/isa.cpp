@@ -122,10 +122,7 @@ Isa detected_isa() {
   if (v4 && __builtin_cpu_supports("avx512vnni")) {
     return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512Vnni;
   }
-  return v4                ? Isa::kAvx512
-         : has_avx2_vnni() ? Isa::kAvx2Vnni
-         : v3              ? Isa::kAvx2
-                           : Isa::kBaseline;
+  return v4 ? Isa::kAvx512 : has_avx2_vnni() ? Isa::kAvx2Vnni : v3 ? Isa::kAvx2 : Isa::kBaseline;
 }
 #elif defined(__aarch64__)
 namespace {

@@ -10,8 +10,8 @@
 
 namespace tenon::cpu {
 
-// Those of x86-64 in order, each includes the previous ones; then AArch64's; then AVX2 with AVX-VNNI,
-// which the sets with AVX-512 do not include. Artifacts hold the numbers.
+// Those of x86-64 in order, each includes the previous ones; then AArch64's; then AVX2 with
+// AVX-VNNI, which the sets with AVX-512 do not include. Artifacts hold the numbers.
 enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeon, kAvx2Vnni };
 
 // For numbers that were read somewhere.

@@ -46,9 +46,8 @@ TEST(Isa, SettingOfAnotherFamilyIsRefused) {
 }
 
 TEST(Isa, TargetsRoundTrip) {
-  for (Isa isa :
-       {Isa::kBaseline, Isa::kAvx2, Isa::kAvx2Vnni, Isa::kAvx512, Isa::kAvx512Vnni,
-        Isa::kAvx512Bf16, Isa::kNeon}) {
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx2Vnni, Isa::kAvx512, Isa::kAvx512Vnni,
+                  Isa::kAvx512Bf16, Isa::kNeon}) {
     EXPECT_EQ(isa_of_target(target_text(isa)), isa);
   }
   EXPECT_EQ(isa_of_target("aarch64"), Isa::kNeon);

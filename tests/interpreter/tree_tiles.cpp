@@ -107,10 +107,10 @@ Lane TreeRun::quantum(const Node& n, int64_t step, int64_t column, uint32_t item
   const int64_t line = n.quads ? step / word : step / pair,
                 place = n.quads ? 4 * column + step % 4 : column,
                 half = n.quads ? step / 4 % 2 : step % 2;
-  Lane q = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), byte,
-                number(n.args[0], item, "an address") +
-                    line * number(n.stride, item, "a stride") + place,
-                item);
+  Lane q = read(
+      Space::kBuffer, static_cast<uint32_t>(n.b_buffer), byte,
+      number(n.args[0], item, "an address") + line * number(n.stride, item, "a stride") + place,
+      item);
   if (n.few_bits == 4) q.value.i = q.value.i >> (4 * half) & 15;
   return q;
 }
@@ -231,8 +231,7 @@ Lane TreeRun::block_of_digits(const Node& n, size_t row, int64_t column, int64_t
 // The sum over the blocks that have digits, as these give it.
 Lane TreeRun::sum_of_digits(const Node& n, size_t row, int64_t column, uint32_t k) {
   const int64_t steps = number(n.args[2], k, "the length of a sum"),
-                a = number(n.list[row], k, "an address"),
-                a_step = number(n.args[1], k, "a stride"),
+                a = number(n.list[row], k, "an address"), a_step = number(n.args[1], k, "a stride"),
                 facts = number(n.list_d[2 * row + 1], k, "an address");
   Lane sum{Reg{.f = 0}, true};
   for (int64_t b = 0; b < steps / n.digits && !report_.full(); ++b) {

@@ -173,7 +173,9 @@ void product(GraphMaker& make) {
 void few_bits(GraphMaker& make) {
   static const std::vector<int64_t> kSteps = {16, 32, 32, 48, 64}, kRows = {1, 1, 1, 2, 2, 3, 7};
   const int64_t steps = make.pick(kSteps), bits = make.chance(2) ? 4 : 8,
-                group = make.chance(3) ? steps : make.chance(3) ? 8 : 16,
+                group = make.chance(3)   ? steps
+                        : make.chance(3) ? 8
+                                         : 16,
                 columns = 1 + make.below(36);
   const Dims shape = {make.chance(3) ? make.any_extent() : make.dim(make.pick(kRows)),
                       make.dim(steps)};

@@ -44,12 +44,12 @@ std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
         out.insert("interleave");
         break;
       case kg::NodeKind::kMma:
-        out.insert(n.digits != 0    ? "mma of digits"
+        out.insert(n.digits != 0     ? "mma of digits"
                    : n.few_bits != 0 ? "mma of few bits"
-                   : n.steps == 4   ? "mma of quads"
-                   : n.steps == 2   ? "mma of pairs"
-                   : n.b_buffer < 0 ? "mma"
-                                    : "mma of panels");
+                   : n.steps == 4    ? "mma of quads"
+                   : n.steps == 2    ? "mma of pairs"
+                   : n.b_buffer < 0  ? "mma"
+                                     : "mma of panels");
         break;
       case kg::NodeKind::kTaps:
         out.insert(!n.full ? "taps" : n.run == 0 ? "depthwise taps" : "depthwise runs");

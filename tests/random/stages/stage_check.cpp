@@ -24,16 +24,12 @@ struct NamedTarget {
 };
 
 std::vector<NamedTarget> all_targets() {
-  return {{"avx512", kg::Target::avx512()},
-          {"avx512_bf16", kg::Target::avx512_bf16()},
-          {"avx512_vnni", kg::Target::avx512_vnni()},
-          {"avx2", kg::Target::avx2()},
-          {"avx2_vnni", kg::Target::avx2_vnni()},
-          {"baseline", kg::Target::baseline()},
-          {"generic", kg::Target::generic()},
-          {"scalar", kg::Target::scalar()},
-          {"opencl", kg::Target::opencl(true)},
-          {"opencl_group", kg::Target::opencl(true, 16)}};
+  return {
+      {"avx512", kg::Target::avx512()},           {"avx512_bf16", kg::Target::avx512_bf16()},
+      {"avx512_vnni", kg::Target::avx512_vnni()}, {"avx2", kg::Target::avx2()},
+      {"avx2_vnni", kg::Target::avx2_vnni()},     {"baseline", kg::Target::baseline()},
+      {"generic", kg::Target::generic()},         {"scalar", kg::Target::scalar()},
+      {"opencl", kg::Target::opencl(true)},       {"opencl_group", kg::Target::opencl(true, 16)}};
 }
 
 // Lowers thresholds for large tensors so that small ones reach them, in every other round of the

@@ -260,8 +260,9 @@ class Packer {
     };
     const ExprId quad = p_.integer(4), eight = p_.integer(8);
     const auto pair = [&](ExprId e, ExprId half) {
-      const ExprId first = w.quads ? p_.add(p_.mul(p_.floordiv(half, quad), eight), p_.mod(half, quad))
-                                   : p_.mul(half, two);
+      const ExprId first = w.quads
+                               ? p_.add(p_.mul(p_.floordiv(half, quad), eight), p_.mod(half, quad))
+                               : p_.mul(half, two);
       const ExprId low = p_.substitute(e, {{k, first}}),
                    high = p_.substitute(e, {{k, p_.add(first, w.quads ? quad : p_.integer(1))}});
       return p_.op(TENON_S_OR, {low, p_.op(TENON_S_SHL, {high, four})});

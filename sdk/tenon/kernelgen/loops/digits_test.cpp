@@ -44,8 +44,7 @@ Tensor weights(Builder& b, Weights* w) {
   const Tensor scale = b.constant(TENON_F32, {dims[0], dims[1]});
   w->scale = scale.buffer;
   Tensor real = b.convert(q, TENON_F32);
-  if (w->zeros == Zeros::kOne)
-    real = op(b, TENON_S_SUB, {real, b.fill(TENON_F32, dims, w->one())});
+  if (w->zeros == Zeros::kOne) real = op(b, TENON_S_SUB, {real, b.fill(TENON_F32, dims, w->one())});
   if (w->zeros == Zeros::kBlocks) {
     const Tensor zero = b.constant(w->type, {dims[0], dims[1]});
     w->zero = zero.buffer;
@@ -76,7 +75,7 @@ void fill_row(std::mt19937& rng, Row kind, Data* x, int64_t first) {
 // A product of a number of rows, known (its own buffer) or not.
 struct Product {
   Weights weights;
-  int64_t rows = 0;  // 0: not known
+  int64_t rows = 0;       // 0: not known
   bool computed = false;  // the rows are twice the input
   uint32_t x = 0, y = 0;
 };
@@ -137,7 +136,9 @@ class Products {
   testing::Session session;
 
  private:
-  static int64_t rows_of(const Product& p, int64_t unknown) { return p.rows == 0 ? unknown : p.rows; }
+  static int64_t rows_of(const Product& p, int64_t unknown) {
+    return p.rows == 0 ? unknown : p.rows;
+  }
 
   static void fill(std::mt19937& rng, const Product& p, Row first, double scale_of_all,
                    double times, std::vector<Data>* memory) {
@@ -165,7 +166,8 @@ class Products {
       if (w.type == TENON_I8 && rng() % 2 == 0) v = -v - 1;
       // Half of the columns have weights of 0 where rows have outliers, and small ones elsewhere.
       const size_t column = i / kSteps, step = i % kSteps;
-      if (column % 2 == 0) v = step % 64 == 5 ? z : std::min<double>(w.most(), z + double(rng() % 2));
+      if (column % 2 == 0)
+        v = step % 64 == 5 ? z : std::min<double>(w.most(), z + double(rng() % 2));
       // The upper half of a byte does not count.
       q.set(i, v + (w.nibbles ? 16 * double(rng() % 16) : 0));
     }

@@ -57,7 +57,8 @@ enum class NodeKind : uint8_t {
   // `b_buffer`. bits: vectors of type x lanes.
   kMma,
   // The digits of args[2] floats at memory[args[0]] of `space` and `ref`, in blocks of `bits`, each
-  // x = scale (d0 + 2^8 d1 + 2^16 d2 + 2^24 d3) with digits in [-128, 127]: to scratch i32[args[1]],
+  // x = scale (d0 + 2^8 d1 + 2^16 d2 + 2^24 d3) with digits in [-128, 127]: to scratch
+  // i32[args[1]],
   // where four words hold the digits 0 to 3 of four numbers, and per block 8 facts to scratch
   // f32[args[3]]: the scale and the sums of the digits 0 to 3. A scale of -1 marks a block that has
   // no digits, because some would lose too much; they are 0.
@@ -117,8 +118,8 @@ struct Node {
   uint32_t few_bits = 0;
   int32_t scale_buffer = -1, zero_buffer = -2;
   std::vector<ValueId> list_b;
-  // kMma of few bits: b is in quads, a word of four bytes per lane; those of 4 bits have steps s and
-  // s + 4 in one byte. Scales and zeros are then `stride` / 4 apart.
+  // kMma of few bits: b is in quads, a word of four bytes per lane; those of 4 bits have steps s
+  // and s + 4 in one byte. Scales and zeros are then `stride` / 4 apart.
   bool quads = false;
   // kMma of few bits in quads: row r also has digits, made in blocks of so many steps, at scratch
   // i32[list_d[2 r]] with facts at f32[list_d[2 r + 1]]. 0: no digits.

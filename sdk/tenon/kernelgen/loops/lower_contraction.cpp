@@ -278,9 +278,7 @@ class Contraction {
     digits_at_ = e_.reserve(all, TENON_I32, 1);
     facts_at_ = e_.reserve(p_.mul(most, facts_of_row_), TENON_F32, 1);
     if (s_.pack_a) floats_at_ = e_.reserve(p_.add(all, p_.integer(w_)), TENON_F32, 1);
-    const auto make = [&] {
-      nest(axes, axes.size(), [&] { digits_of_row(); });
-    };
+    const auto make = [&] { nest(axes, axes.size(), [&] { digits_of_row(); }); };
     if (p_.value(rows)) return make();
     Node branch;
     branch.kind = NodeKind::kIf;

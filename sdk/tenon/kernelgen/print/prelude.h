@@ -22,8 +22,9 @@ inline constexpr int64_t kSumBlock = 128;
 // halved, because a block and a short rest would be little better than one chain.
 std::string sum_block(const std::string& steps);
 
-// A register tile with weights of 4 or 8 bits. zeros: "panels", "one" or "none". quads: a lane has a
-// word of four steps of 8 bits, or of eight of 4 bits, the first four in the low halves of its bytes.
+// A register tile with weights of 4 or 8 bits. zeros: "panels", "one" or "none". quads: a lane has
+// a word of four steps of 8 bits, or of eight of 4 bits, the first four in the low halves of its
+// bytes.
 struct FewBitsTile {
   uint32_t rows = 1, vectors = 1, bits = 4;
   bool is_signed = false, quads = false;

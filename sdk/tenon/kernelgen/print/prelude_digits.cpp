@@ -31,8 +31,8 @@ std::string tile(uint32_t rows, uint32_t vectors, uint32_t lanes, const std::str
   std::string out;
   for (uint32_t r = 0; r < rows; ++r) {
     for (uint32_t v = 0; v < vectors; ++v)
-      out += replaced(replaced(replaced(text, '$', r), '#', v), '@',
-                      int64_t{r * vectors + v} * lanes);
+      out +=
+          replaced(replaced(replaced(text, '$', r), '#', v), '@', int64_t{r * vectors + v} * lanes);
   }
   return out;
 }
@@ -96,9 +96,9 @@ std::string Prelude::need_mma_few_bits(uint32_t lanes, const FewBitsTile& t) {
                           "_u*)(b + @), " + I + ");") +
        "\n        ";
   if (!t.quads) {
-    s += t.bits == 4 ? widened(t, lanes, V, "q# & 15", "o") +
-                           widened(t, lanes, V, "q# >> 4", "o + as")
-                     : widened(t, lanes, V, "q#", "o");
+    s += t.bits == 4
+             ? widened(t, lanes, V, "q# & 15", "o") + widened(t, lanes, V, "q# >> 4", "o + as")
+             : widened(t, lanes, V, "q#", "o");
   } else {
     // The low halves of a word's bytes are its first four steps.
     for (uint32_t i = 0; i < steps; ++i) {
@@ -128,29 +128,35 @@ std::string Prelude::need_digits(uint32_t lanes) {
   std::string order;
   for (uint32_t i = 0; i < 4 * lanes; ++i)
     order += ", " + number(i / 16 * 16 + i % 4 * 4 + i / 4 % 4);
-  functions_ +=
-      "static __attribute__((noinline)) void " + name +
-      "(const f32* x, i64 k, i64 h, i32* d, f32* facts) {\n"
-      "  for (i64 at = 0; at < k; at += h, x += h, d += h, facts += 8) {\n    " +
-      I + " m = (" + I + ")0;\n    for (i64 i = 0; i < h; i += " + n + ") { const " + I +
-      " y = *(const " + I + "_u*)(x + i) & 0x7fffffff; m = y > m ? y : m; }\n"
-      "    const i32 most = __builtin_reduce_max(m), e = most >> 23;\n"
-      // NaN, infinities, and numbers whose quotients by 2^30 are not normal.
-      "    const i32 floats = e == 255 || (e < 30 && most != 0);\n"
-      "    const f32 up = floats || most == 0 ? 0 : BITS(f32, (283 - e) << 23);\n    " +
-      I + " lost = (" + I + ")0, sums = (" + I + ")0;\n    for (i64 i = 0; i < h && !floats; i += " +
-      n + ") {\n      const " + V + " y = *(const " + V + "_u*)(x + i) * up, r = " + round +
-      "(y);\n      lost |= " + abs + "(y - r) > " + abs + "(y) * 0x1p-18f;\n      const " + U +
-      " w = ((" + U + ")__builtin_convertvector(r, " + I + ") + 0x80808080u) ^ 0x80808080u;\n" +
-      "      const " + I + " words = (" + I + ")__builtin_shufflevector((" + B + ")w, (" + B + ")w" +
-      order + ");\n      *(" + I + "_u*)(d + i) = words;\n      sums = " +
-      byte_product(lanes, "sums", "(" + I + ")0 + 0x01010101", "words") +
-      ";\n    }\n    const i32 marked = floats | __builtin_reduce_or(lost);\n"
-      "    facts[0] = marked ? -1.f : most == 0 ? 0.f : BITS(f32, (e - 29) << 23);\n"
-      "    i32 t[" + n + "]; *(" + I + "_u*)t = sums;\n    for (i64 j = 0; j < 4; ++j) {\n"
-      "      i32 sum = 0; for (i64 l = j; l < " + n + "; l += 4) sum += t[l];\n"
-      "      facts[1 + j] = marked ? 0.f : (f32)sum;\n    }\n"
-      "    for (i64 i = 0; i < h && marked; ++i) d[i] = 0;\n  }\n}\n";
+  functions_ += "static __attribute__((noinline)) void " + name +
+                "(const f32* x, i64 k, i64 h, i32* d, f32* facts) {\n"
+                "  for (i64 at = 0; at < k; at += h, x += h, d += h, facts += 8) {\n    " +
+                I + " m = (" + I + ")0;\n    for (i64 i = 0; i < h; i += " + n + ") { const " + I +
+                " y = *(const " + I +
+                "_u*)(x + i) & 0x7fffffff; m = y > m ? y : m; }\n"
+                "    const i32 most = __builtin_reduce_max(m), e = most >> 23;\n"
+                // NaN, infinities, and numbers whose quotients by 2^30 are not normal.
+                "    const i32 floats = e == 255 || (e < 30 && most != 0);\n"
+                "    const f32 up = floats || most == 0 ? 0 : BITS(f32, (283 - e) << 23);\n    " +
+                I + " lost = (" + I + ")0, sums = (" + I +
+                ")0;\n    for (i64 i = 0; i < h && !floats; i += " + n + ") {\n      const " + V +
+                " y = *(const " + V + "_u*)(x + i) * up, r = " + round +
+                "(y);\n      lost |= " + abs + "(y - r) > " + abs +
+                "(y) * 0x1p-18f;\n      const " + U + " w = ((" + U +
+                ")__builtin_convertvector(r, " + I + ") + 0x80808080u) ^ 0x80808080u;\n" +
+                "      const " + I + " words = (" + I + ")__builtin_shufflevector((" + B + ")w, (" +
+                B + ")w" + order + ");\n      *(" + I + "_u*)(d + i) = words;\n      sums = " +
+                byte_product(lanes, "sums", "(" + I + ")0 + 0x01010101", "words") +
+                ";\n    }\n    const i32 marked = floats | __builtin_reduce_or(lost);\n"
+                "    facts[0] = marked ? -1.f : most == 0 ? 0.f : BITS(f32, (e - 29) << 23);\n"
+                "    i32 t[" +
+                n + "]; *(" + I +
+                "_u*)t = sums;\n    for (i64 j = 0; j < 4; ++j) {\n"
+                "      i32 sum = 0; for (i64 l = j; l < " +
+                n +
+                "; l += 4) sum += t[l];\n"
+                "      facts[1 + j] = marked ? 0.f : (f32)sum;\n    }\n"
+                "    for (i64 i = 0; i < h && marked; ++i) d[i] = 0;\n  }\n}\n";
   return name;
 }
 
@@ -163,8 +169,8 @@ std::string Prelude::byte_product(uint32_t lanes, const std::string& sum, const 
          "((" + W + ")(" + sum + "), (" + W + ")(" + bytes + "), (" + W + ")(" + digits + "))";
 }
 
-// One block of one row and `wide` vectors from `first` on: the four sums of each, then their value. A
-// broadcast digit serves all these vectors, and their sums fit the registers.
+// One block of one row and `wide` vectors from `first` on: the four sums of each, then their value.
+// A broadcast digit serves all these vectors, and their sums fit the registers.
 std::string Prelude::digits_of_block(uint32_t lanes, const FewBitsTile& t, uint32_t row,
                                      uint32_t first, uint32_t wide) {
   const std::string V = type(TENON_F32, lanes), I = type(TENON_I32, lanes),
@@ -205,8 +211,8 @@ std::string Prelude::digits_of_block(uint32_t lanes, const FewBitsTile& t, uint3
   s += digits(vectors(" const " + V + " t#_$ = __builtin_convertvector(x#_$, " + V + ")" +
                       (zero.empty() ? "" : zero + r + "[$ + 1]") + ";"));
   return s +
-         vectors(" e" + r + "_# += (((t#_3 * 256.f + t#_2) * 256.f + t#_1) * 256.f + t#_0) * f" + r +
-                 "[0] * s#;") +
+         vectors(" e" + r + "_# += (((t#_3 * 256.f + t#_2) * 256.f + t#_1) * 256.f + t#_0) * f" +
+                 r + "[0] * s#;") +
          "\n        }\n";
 }
 
@@ -218,30 +224,29 @@ std::string Prelude::need_mma_digits(uint32_t lanes, const FewBitsTile& t) {
   const std::string V = type(TENON_F32, lanes), I = type(TENON_I32, lanes),
                     floats = need_mma_few_bits(lanes, t), of_row = need_mma_few_bits(lanes, row),
                     wide = number(int64_t{t.vectors} * lanes);
-  const std::string zero_of_block = t.zeros == "none"  ? ""
-                                    : t.zeros == "one" ? "z, "
-                                                       : "zp, ";
+  const std::string zero_of_block = t.zeros == "none" ? "" : t.zeros == "one" ? "z, " : "zp, ";
   const auto one_each = [&](const std::string& text) { return each(t.rows, lanes, text); };
   const auto all = [&](const std::string& text) { return tile(t.rows, t.vectors, lanes, text); };
   std::string s = "static __attribute__((noinline)) void " + name + "(" +
-                  one_each("const f32* a#, ") +
-                  one_each("const i32* d#, const f32* f#, ") + "i64 as, i64 h, " +
-                  weights_of(t, "u8") + ") {\n ";
+                  one_each("const f32* a#, ") + one_each("const i32* d#, const f32* f#, ") +
+                  "i64 as, i64 h, " + weights_of(t, "u8") + ") {\n ";
   s += " const u8* const panel = b; const f32* const scales = sp;";
   if (t.zeros == "panels") s += " const f32* const zeros = zp;";
   s += "\n  for (i64 i = 0; i < " + wide + " * " + number(t.rows) + "; ++i) c[i] = 0;\n";
   // Sums in blocks, as in other tiles; a step is a block here.
   s += "  const i64 most = " + number(kSumBlock) +
        " * g;\n  for (i64 i = 0; i < k;) {\n    const i64 end = k - i > most ? i + most : k;\n   " +
-       all(" " + V + " e$_# = (" + V + ")0;") + "\n    while (i < end) {\n      for (const i64 last = i + g; i < last; i += h) {\n";
+       all(" " + V + " e$_# = (" + V + ")0;") +
+       "\n    while (i < end) {\n      for (const i64 last = i + g; i < last; i += h) {\n";
   const uint32_t wide_part = target_.registers >= 32 ? 4 : 2;
   for (uint32_t r = 0; r < t.rows; ++r) {
     for (uint32_t v = 0; v < t.vectors; v += wide_part)
       s += digits_of_block(lanes, t, r, v, std::min(wide_part, t.vectors - v));
   }
   s += one_each("        if (f#[0] < 0) {\n          f32 x[" + wide + "]; " + of_row +
-                "(a# + i * as, as, b, bs, h, h, sp, " + zero_of_block + "x);\n          for (i64 l = 0; l < " +
-                wide + "; ++l) c[# * " + wide + " + l] += x[l];\n        }\n");
+                "(a# + i * as, as, b, bs, h, h, sp, " + zero_of_block +
+                "x);\n          for (i64 l = 0; l < " + wide + "; ++l) c[# * " + wide +
+                " + l] += x[l];\n        }\n");
   s += "        b += h / " + number(steps_of_word(t)) + " * bs;" + one_each(" f# += 8;") +
        "\n      }\n      sp += bs / 4;" + (t.zeros == "panels" ? " zp += bs / 4;" : "") +
        "\n    }\n   " + all(" *(" + V + "_u*)(c + @) += e$_#;") + "\n  }\n  " + I + " finite = (" +
@@ -249,8 +254,8 @@ std::string Prelude::need_mma_digits(uint32_t lanes, const FewBitsTile& t) {
   s += all(" { const " + V + " x = *(const " + V + "_u*)(c + @); finite &= x - x == (" + V +
            ")0; }");
   s += "\n  if (!__builtin_reduce_and(finite)) " + floats + "(" + one_each("a#, ") +
-       "as, panel, bs, k, g, scales, " +
-       (t.zeros == "panels" ? "zeros, " : zero_of_block) + "c);\n}\n";
+       "as, panel, bs, k, g, scales, " + (t.zeros == "panels" ? "zeros, " : zero_of_block) +
+       "c);\n}\n";
   functions_ += s;
   return name;
 }

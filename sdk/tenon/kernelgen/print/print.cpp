@@ -483,23 +483,25 @@ class Text {
                               .is_signed = t_.buffers[b].type == TENON_I8,
                               .quads = n.quads,
                               .zeros = zeros};
-    std::string s = (n.digits != 0 ? p_.need_mma_digits(n.lanes, tile)
-                                   : p_.need_mma_few_bits(n.lanes, tile)) +
-                    "(";
+    std::string s =
+        (n.digits != 0 ? p_.need_mma_digits(n.lanes, tile) : p_.need_mma_few_bits(n.lanes, tile)) +
+        "(";
     for (ValueId row : n.list) s += a + " + " + v(row) + ", ";
     for (size_t i = 0; i < n.list_d.size(); ++i)
-      s += (i % 2 == 0 ? "((const i32*)scratch) + " : "((const f32*)scratch) + ") +
-           v(n.list_d[i]) + ", ";
-    s += v(n.args[1]) + ", " + (n.digits != 0 ? std::to_string(n.digits) + ", " : "") + buffer(n.b_buffer, n.args[0]) + ", " + v(n.stride) + ", " +
-         v(n.args[2]) + ", " + v(n.args[3]) + ", " + buffer(n.scale_buffer, n.list_b[0]);
+      s += (i % 2 == 0 ? "((const i32*)scratch) + " : "((const f32*)scratch) + ") + v(n.list_d[i]) +
+           ", ";
+    s += v(n.args[1]) + ", " + (n.digits != 0 ? std::to_string(n.digits) + ", " : "") +
+         buffer(n.b_buffer, n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", " +
+         v(n.args[3]) + ", " + buffer(n.scale_buffer, n.list_b[0]);
     if (n.zero_buffer >= 0) s += ", " + buffer(n.zero_buffer, n.list_b[1]);
     if (n.zero_buffer == -1) s += ", " + v(n.list_b[1]);
     line(s + ", l" + std::to_string(n.op) + ");");
   }
 
   void digits(const Node& n) {
-    const std::string from = n.space == Space::kScratch ? "((const f32*)scratch)"
-                                                        : "((const f32*)b" + std::to_string(n.ref) + ")";
+    const std::string from = n.space == Space::kScratch
+                                 ? "((const f32*)scratch)"
+                                 : "((const f32*)b" + std::to_string(n.ref) + ")";
     line(p_.need_digits(n.lanes) + "(" + from + " + " + v(n.args[0]) + ", " + v(n.args[2]) + ", " +
          std::to_string(n.bits) + ", ((i32*)scratch) + " + v(n.args[1]) + ", ((f32*)scratch) + " +
          v(n.args[3]) + ");");
