@@ -113,7 +113,7 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
 
 Status artifact_unpack_to_run(std::string_view bytes, ArtifactParts& out) {
   TENON_TRY(artifact_unpack(bytes, out));
-  if (runs_on(out.isa, detected_isa())) {
+  if (runs_here(out.isa)) {
     return {};
   }
   return fail(TENON_FAILED_PRECONDITION,

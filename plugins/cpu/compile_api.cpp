@@ -170,7 +170,7 @@ Status pack(void*, tenon_str_t, const void* bytes, uint64_t size_bytes,
             const tenon_packed_sink_t* sink) {
   ArtifactParts parts;
   TENON_TRY(artifact_unpack({static_cast<const char*>(bytes), size_bytes}, parts));
-  if (!runs_on(parts.isa, detected_isa())) {
+  if (!runs_here(parts.isa)) {
     return fail(TENON_UNIMPLEMENTED,
                 cat("Kernels of the program pack constants, and this processor cannot run ",
                     name_of(parts.isa), "."));

@@ -12,15 +12,15 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr Isa kAll[] = {Isa::kBaseline,   Isa::kAvx2,       Isa::kAvx512,
+constexpr Isa kAll[] = {Isa::kBaseline,   Isa::kAvx2,       Isa::kAvx2Vnni, Isa::kAvx512,
                         Isa::kAvx512Vnni, Isa::kAvx512Bf16, Isa::kNeon};
 constexpr std::string_view kTargetPrefix = "cpu isa=";
 constexpr std::string_view kAarch64 = "aarch64";
 
-std::string choices(Isa best) {
+std::string choices() {
   std::string out;
   for (Isa isa : kAll) {
-    if (runs_on(isa, best)) {
+    if (runs_here(isa)) {
       out = std::string(name_of(isa)) + (out.empty() ? "" : ", ") + out;
     }
   }
@@ -35,6 +35,8 @@ std::string_view name_of(Isa isa) {
       return "baseline";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvx2Vnni:
+      return "avx2_vnni";
     case Isa::kAvx512:
       return "avx512";
     case Isa::kAvx512Vnni:
@@ -57,6 +59,9 @@ std::optional<Isa> isa_named(std::string_view name) {
 }
 
 bool runs_on(Isa code, Isa machine) {
+  if (code == Isa::kAvx2Vnni || machine == Isa::kAvx2Vnni) {
+    return code == machine || (code <= Isa::kAvx2 && machine == Isa::kAvx2Vnni);
+  }
   return lowest_like(code) == lowest_like(machine) && code <= machine;
 }
 
@@ -73,6 +78,7 @@ std::string_view clang_cpu(Isa isa) {
     case Isa::kBaseline:
       return "x86-64";
     case Isa::kAvx2:
+    case Isa::kAvx2Vnni:
       return "x86-64-v3";
     case Isa::kAvx512:
     case Isa::kAvx512Vnni:
@@ -87,15 +93,28 @@ std::string_view clang_cpu(Isa isa) {
 std::string_view clang_features(Isa isa) {
   return isa == Isa::kAvx512Bf16   ? "+avx512bf16,+avx512vnni"
          : isa == Isa::kAvx512Vnni ? "+avx512vnni"
+         : isa == Isa::kAvx2Vnni   ? "+avxvnni"
                                    : "";
 }
 
 #if defined(__x86_64__)
-Isa detected_isa() {
-  // The compiler's builtin also checks that the operating system saves the wide registers.
+namespace {
+
+// The compiler's builtin also checks that the operating system saves the wide registers.
+bool has_v3() {
   __builtin_cpu_init();
-  const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                  __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
+bool has_avx2_vnni() {
+  return has_v3() && __builtin_cpu_supports("avxvnni");
+}
+
+}  // namespace
+
+Isa detected_isa() {
+  const bool v3 = has_v3();
   const bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                   __builtin_cpu_supports("avx512cd");
@@ -103,9 +122,17 @@ Isa detected_isa() {
   if (v4 && __builtin_cpu_supports("avx512vnni")) {
     return __builtin_cpu_supports("avx512bf16") ? Isa::kAvx512Bf16 : Isa::kAvx512Vnni;
   }
-  return v4 ? Isa::kAvx512 : v3 ? Isa::kAvx2 : Isa::kBaseline;
+  return v4 ? Isa::kAvx512 : has_avx2_vnni() ? Isa::kAvx2Vnni : v3 ? Isa::kAvx2 : Isa::kBaseline;
 }
 #elif defined(__aarch64__)
+namespace {
+
+bool has_avx2_vnni() {
+  return false;
+}
+
+}  // namespace
+
 Isa detected_isa() {
   return Isa::kNeon;  // Every processor of the family has it.
 }
@@ -113,20 +140,23 @@ Isa detected_isa() {
 #error "Name this architecture's instruction sets here."
 #endif
 
+bool runs_here(Isa code) {
+  return code == Isa::kAvx2Vnni ? has_avx2_vnni() : runs_on(code, detected_isa());
+}
+
 std::optional<Isa> chosen_isa(std::string_view setting, std::string& why) {
-  const Isa best = detected_isa();
   if (setting.empty()) {
-    return best;
+    return detected_isa();
   }
   const std::optional<Isa> asked = isa_named(setting);
   if (!asked) {
     why = cat("TENON_CPU_ISA is ", quoted(setting), ", which names no instruction set; use one of ",
-              choices(best), ", or unset it");
+              choices(), ", or unset it");
     return std::nullopt;
   }
-  if (!runs_on(*asked, best)) {
+  if (!runs_here(*asked)) {
     why = cat("TENON_CPU_ISA asks for ", name_of(*asked),
-              ", which this processor does not have; use one of ", choices(best), ", or unset it");
+              ", which this processor does not have; use one of ", choices(), ", or unset it");
     return std::nullopt;
   }
   return asked;

@@ -10,20 +10,22 @@
 
 namespace tenon::cpu {
 
-// Those of x86-64 in order, each includes the previous ones; then AArch64's. Artifacts hold the
-// numbers.
-enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeon };
+// Those of x86-64 in order, each includes the previous ones; then AArch64's; then AVX2 with
+// AVX-VNNI, which the sets with AVX-512 do not include. Artifacts hold the numbers.
+enum class Isa : uint8_t { kBaseline, kAvx2, kAvx512, kAvx512Vnni, kAvx512Bf16, kNeon, kAvx2Vnni };
 
 // For numbers that were read somewhere.
 constexpr bool is_isa(uint32_t number) {
-  return number <= static_cast<uint32_t>(Isa::kNeon);
+  return number <= static_cast<uint32_t>(Isa::kAvx2Vnni);
 }
 
-std::string_view name_of(Isa isa);  // "baseline", "avx2", "avx512", "avx512_vnni", ..., "neon"
+std::string_view name_of(Isa isa);  // "baseline", "avx2", "avx2_vnni", "avx512", ..., "neon"
 std::optional<Isa> isa_named(std::string_view name);
 
 // Whether a machine with one set runs code for the other.
 bool runs_on(Isa code, Isa machine);
+// Whether this processor runs code for it.
+bool runs_here(Isa code);
 // The first set of the same family.
 Isa lowest_like(Isa isa);
 
@@ -31,7 +33,7 @@ Isa lowest_like(Isa isa);
 uint32_t clang_machine(Isa isa);
 // clang's name for it: "x86-64", "x86-64-v3", "x86-64-v4", "generic".
 std::string_view clang_cpu(Isa isa);
-// Features beyond that name: "+avx512bf16,+avx512vnni", "+avx512vnni", or nothing.
+// Features beyond that name: "+avx512bf16,+avx512vnni", "+avx512vnni", "+avxvnni", or nothing.
 std::string_view clang_features(Isa isa);
 
 // The best that this processor and its operating system can run.

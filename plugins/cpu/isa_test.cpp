@@ -25,6 +25,14 @@ TEST(Isa, CodeRunsWithinItsFamily) {
   EXPECT_FALSE(runs_on(Isa::kAvx2, Isa::kNeon));
   EXPECT_FALSE(runs_on(Isa::kBaseline, Isa::kNeon));
   EXPECT_FALSE(runs_on(Isa::kNeon, Isa::kAvx512Bf16));
+  // Processors with AVX-512 and VNNI may lack the shorter form of the instructions.
+  EXPECT_TRUE(runs_on(Isa::kAvx2, Isa::kAvx2Vnni));
+  EXPECT_TRUE(runs_on(Isa::kAvx2Vnni, Isa::kAvx2Vnni));
+  EXPECT_FALSE(runs_on(Isa::kAvx2Vnni, Isa::kAvx2));
+  EXPECT_FALSE(runs_on(Isa::kAvx2Vnni, Isa::kAvx512Bf16));
+  EXPECT_FALSE(runs_on(Isa::kAvx512, Isa::kAvx2Vnni));
+  EXPECT_FALSE(runs_on(Isa::kNeon, Isa::kAvx2Vnni));
+  EXPECT_TRUE(runs_here(detected_isa()));
   EXPECT_EQ(lowest_like(Isa::kAvx512), Isa::kBaseline);
   EXPECT_EQ(lowest_like(Isa::kNeon), Isa::kNeon);
 }
@@ -38,8 +46,8 @@ TEST(Isa, SettingOfAnotherFamilyIsRefused) {
 }
 
 TEST(Isa, TargetsRoundTrip) {
-  for (Isa isa :
-       {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAvx512Bf16, Isa::kNeon}) {
+  for (Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx2Vnni, Isa::kAvx512, Isa::kAvx512Vnni,
+                  Isa::kAvx512Bf16, Isa::kNeon}) {
     EXPECT_EQ(isa_of_target(target_text(isa)), isa);
   }
   EXPECT_EQ(isa_of_target("aarch64"), Isa::kNeon);

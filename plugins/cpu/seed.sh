@@ -30,7 +30,9 @@ run avx512 & avx512=$!
 run avx512_bf16 & bf16=$!
 wait $avx512 || true
 wait $bf16 || true
+run avx2_vnni & vnni=$!
 run avx512_vnni || true
+wait $vnni || true
 # Keeps only what graphs of any form can use, not whole graphs.
 rm -rf "$folder/v1/cpu-artifact" "$folder/v1/cpu-attempt"
 cp "$digest" "$folder/digest"

@@ -15,6 +15,7 @@ kernelgen::DeviceRates rates_of(Isa isa) {
     case Isa::kAvx512Bf16:
       return {30, 100, 50};
     case Isa::kAvx2:
+    case Isa::kAvx2Vnni:
       return {30, 60, 50};
     case Isa::kNeon:
       return {20, 30, 50};

@@ -136,6 +136,8 @@ void TreeRun::step(const TreeStep& s) {
       return mma(n);
     case NodeKind::kDots:
       return dots(n);
+    case NodeKind::kDigits:
+      return digits(n);
     case NodeKind::kAddress:
       return address_of(n);
     case NodeKind::kTaps:

@@ -95,6 +95,8 @@ class TreeRun {
   void interleave(const Node& n);
   void mma(const Node& n);
   void dots(const Node& n);
+  void digits(const Node& n);
+  void digits_of_block(const Node& n, uint32_t item, int64_t block);
   void address_of(const Node& n);
   void taps(const Node& n);
   void channels(const Node& n);
@@ -103,6 +105,12 @@ class TreeRun {
   Lane read_address(int64_t number, int64_t more, DType type, uint32_t item);
   Lane product_sum(Lane sum, Lane a, Lane b, DType type) const;
   Lane rounded(Lane x, DType type) const;
+  Lane sum_of_digits(const kernelgen::Node& n, size_t row, int64_t column, uint32_t item);
+  Lane block_of_digits(const kernelgen::Node& n, size_t row, int64_t column, int64_t block,
+                       Lane scale, uint32_t item);
+  Lane quantum(const kernelgen::Node& n, int64_t step, int64_t column, uint32_t item);
+  std::pair<Lane, Lane> zero_and_scale(const kernelgen::Node& n, int64_t step, int64_t column,
+                                       uint32_t item);
   Lane weight(const kernelgen::Node& n, int64_t step, int64_t column, uint32_t item);
   Lane zero() const { return {Reg{.i = 0}, true}; }
 

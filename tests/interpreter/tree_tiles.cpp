@@ -100,25 +100,153 @@ void TreeRun::interleave(const Node& n) {
   });
 }
 
-// The number of few bits of a step and column, with its zero and scale.
-Lane TreeRun::weight(const Node& n, int64_t step, int64_t column, uint32_t item) {
+// The integer of few bits of a step and column.
+Lane TreeRun::quantum(const Node& n, int64_t step, int64_t column, uint32_t item) {
   const DType byte = tree_.buffers[static_cast<uint32_t>(n.b_buffer)].type;
-  const int64_t each = n.few_bits == 4 ? 2 : 1, stride = number(n.stride, item, "a stride"),
+  const int64_t word = n.few_bits == 4 ? 8 : 4, pair = n.few_bits == 4 ? 2 : 1;
+  const int64_t line = n.quads ? step / word : step / pair,
+                place = n.quads ? 4 * column + step % 4 : column,
+                half = n.quads ? step / 4 % 2 : step % 2;
+  Lane q = read(
+      Space::kBuffer, static_cast<uint32_t>(n.b_buffer), byte,
+      number(n.args[0], item, "an address") + line * number(n.stride, item, "a stride") + place,
+      item);
+  if (n.few_bits == 4) q.value.i = q.value.i >> (4 * half) & 15;
+  return q;
+}
+
+std::pair<Lane, Lane> TreeRun::zero_and_scale(const Node& n, int64_t step, int64_t column,
+                                              uint32_t item) {
+  const int64_t stride = number(n.stride, item, "a stride") / (n.quads ? 4 : 1),
                 block = step / number(n.args[3], item, "steps of a block");
-  Lane q = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), byte,
-                number(n.args[0], item, "an address") + step / each * stride + column, item);
-  if (n.few_bits == 4) q.value.i = q.value.i >> (step % 2 * 4) & 15;
   const auto of_block = [&](int32_t buffer, ValueId at) {
     return read(Space::kBuffer, static_cast<uint32_t>(buffer), TENON_F32,
                 number(at, item, "an address") + block * stride + column, item);
   };
-  const Lane scale = of_block(n.scale_buffer, n.list_b[0]);
   Lane zero{Reg{.f = 0}, true};
   if (n.zero_buffer == -1) zero = lane(n.list_b[1], item);
   if (n.zero_buffer >= 0) zero = of_block(n.zero_buffer, n.list_b[1]);
+  return {zero, of_block(n.scale_buffer, n.list_b[0])};
+}
+
+// That integer, with its zero and scale.
+Lane TreeRun::weight(const Node& n, int64_t step, int64_t column, uint32_t item) {
+  const Lane q = quantum(n, step, column, item);
+  const auto [zero, scale] = zero_and_scale(n, step, column, item);
   Lane out{Reg{.f = (static_cast<double>(q.value.i) - zero.value.f) * scale.value.f},
            q.known && zero.known && scale.known};
   return rounded(out, TENON_F32);
+}
+
+namespace {
+
+// Facts about each block of digits.
+constexpr int64_t kFacts = 8;
+
+// The scale of a block's digits; -1 where they would lose too much.
+double scale_of(const std::vector<double>& block) {
+  double most = 0;
+  for (double x : block) {
+    if (!std::isfinite(x)) return -1;
+    most = std::max(most, std::fabs(x));
+  }
+  if (most == 0) return 0;
+  int exponent = 0;
+  std::frexp(most, &exponent);
+  if (exponent < -96) return -1;
+  const double scale = std::ldexp(1.0, exponent - 30);
+  for (double x : block) {
+    const double kept = std::nearbyint(x / scale) * scale;
+    if (std::fabs(x - kept) > std::ldexp(std::fabs(x), -18)) return -1;
+  }
+  return scale;
+}
+
+}  // namespace
+
+void TreeRun::digits(const Node& n) {
+  each_item([&](uint32_t k) {
+    const int64_t count = number(n.args[2], k, "a count");
+    if (count % n.bits != 0) fact("makes digits of a part of a block");
+    for (int64_t b = 0; b < count / n.bits && !report_.full(); ++b) digits_of_block(n, k, b);
+  });
+}
+
+void TreeRun::digits_of_block(const Node& n, uint32_t k, int64_t b) {
+  const int64_t from = number(n.args[0], k, "an address") + b * n.bits,
+                to = number(n.args[1], k, "an address") + b * n.bits,
+                facts = number(n.args[3], k, "an address") + b * kFacts;
+  std::vector<double> block;
+  bool known = true;
+  for (int64_t i = 0; i < n.bits; ++i) {
+    const Lane x = read(n.space, n.ref, TENON_F32, from + i, k);
+    known = known && x.known;
+    block.push_back(x.known ? x.value.f : 0);
+  }
+  const double scale = scale_of(block);
+  std::vector<uint32_t> words(block.size());
+  double sums[4] = {};
+  for (size_t i = 0; i < block.size() && scale > 0; ++i) {
+    int64_t rest = static_cast<int64_t>(std::nearbyint(block[i] / scale));
+    for (size_t j = 0; j < 4; ++j) {
+      const int64_t digit = ((rest + 128) & 255) - 128;
+      rest = (rest - digit) / 256;
+      sums[j] += static_cast<double>(digit);
+      words[i / 4 * 4 + j] |= static_cast<uint32_t>(digit & 255) << (8 * (i % 4));
+    }
+  }
+  for (size_t i = 0; i < words.size(); ++i)
+    write(Space::kScratch, 0, TENON_I32, to + static_cast<int64_t>(i),
+          {Reg{.i = static_cast<int32_t>(words[i])}, known}, k);
+  write(Space::kScratch, 0, TENON_F32, facts, {Reg{.f = scale}, known}, k);
+  for (int64_t j = 0; j < 4; ++j)
+    write(Space::kScratch, 0, TENON_F32, facts + 1 + j, {Reg{.f = sums[j]}, known}, k);
+}
+
+// The sum over one block of digits.
+Lane TreeRun::block_of_digits(const Node& n, size_t row, int64_t column, int64_t block, Lane scale,
+                              uint32_t k) {
+  const int64_t words = number(n.list_d[2 * row], k, "an address"),
+                facts = number(n.list_d[2 * row + 1], k, "an address") + block * kFacts,
+                first = block * n.digits;
+  const auto [zero, of_weights] = zero_and_scale(n, first, column, k);
+  Lane out{Reg{.f = 0}, scale.known && zero.known && of_weights.known};
+  for (int64_t j = 0; j < 4; ++j) {
+    const Lane all = read(Space::kScratch, 0, TENON_F32, facts + 1 + j, k);
+    double sum = -zero.value.f * all.value.f;
+    out.known = out.known && all.known;
+    for (int64_t i = first; i < first + n.digits; ++i) {
+      const Lane q = quantum(n, i, column, k),
+                 word = read(Space::kScratch, 0, TENON_I32, words + i / 4 * 4 + j, k);
+      sum += static_cast<double>(q.value.i) *
+             static_cast<double>(static_cast<int8_t>(word.value.i >> (8 * (i % 4))));
+      out.known = out.known && q.known && word.known;
+    }
+    out.value.f += std::ldexp(sum, static_cast<int>(8 * j));
+  }
+  out.value.f *= scale.value.f * of_weights.value.f;
+  return out;
+}
+
+// The sum over the blocks that have digits, as these give it.
+Lane TreeRun::sum_of_digits(const Node& n, size_t row, int64_t column, uint32_t k) {
+  const int64_t steps = number(n.args[2], k, "the length of a sum"),
+                a = number(n.list[row], k, "an address"), a_step = number(n.args[1], k, "a stride"),
+                facts = number(n.list_d[2 * row + 1], k, "an address");
+  Lane sum{Reg{.f = 0}, true};
+  for (int64_t b = 0; b < steps / n.digits && !report_.full(); ++b) {
+    const Lane scale = read(Space::kScratch, 0, TENON_F32, facts + b * kFacts, k);
+    if (scale.known && scale.value.f < 0) {
+      for (int64_t i = b * n.digits; i < (b + 1) * n.digits; ++i)
+        sum = product_sum(sum, read(n.space, n.ref, TENON_F32, a + i * a_step, k),
+                          weight(n, i, column, k), TENON_F32);
+      continue;
+    }
+    const Lane block = block_of_digits(n, row, column, b, scale, k);
+    sum.value.f += block.value.f;
+    sum.known = sum.known && block.known;
+  }
+  return sum;
 }
 
 void TreeRun::mma(const Node& n) {
@@ -138,7 +266,11 @@ void TreeRun::mma(const Node& n) {
       for (int64_t c = 0; c < columns; ++c) {
         Lane sum = zero();
         if (is_float(n.type)) sum.value.f = 0;
-        for (int64_t s = 0; s < steps && !report_.full(); ++s) {
+        if (n.digits != 0) sum = sum_of_digits(n, r, c, k);
+        // Also where the sum by digits is not finite.
+        const bool plain = n.digits == 0 || (sum.known && !std::isfinite(sum.value.f));
+        if (plain && n.digits != 0) sum.value.f = 0;
+        for (int64_t s = 0; plain && s < steps && !report_.full(); ++s) {
           for (int64_t p = 0; p < each; ++p) {
             const Lane x = read(n.space, n.ref, a_type, a + s * a_step + p, k),
                        y = n.few_bits != 0

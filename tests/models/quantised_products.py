@@ -132,7 +132,7 @@ def main() -> int:
     parser.add_argument("--tenon", default="build/bin/tenon")
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--isa", default="avx512_bf16,avx512_vnni,avx512,avx2,baseline")
+    parser.add_argument("--isa", default="avx512_bf16,avx512_vnni,avx512,avx2_vnni,avx2,baseline")
     arguments = parser.parse_args()
     sets = [isa for isa in arguments.isa.split(",") if known(arguments.tenon, isa)]
     if not sets:

@@ -417,6 +417,8 @@ kernelgen::Target target_of(Isa isa) {
       return kernelgen::Target::avx512_vnni();
     case Isa::kAvx512:
       return kernelgen::Target::avx512();
+    case Isa::kAvx2Vnni:
+      return kernelgen::Target::avx2_vnni();
     case Isa::kAvx2:
       return kernelgen::Target::avx2();
     case Isa::kNeon:

@@ -9,31 +9,13 @@ struct Choice {
   void (*move)(GraphMaker&);
   int weight;
 };
-constexpr Choice kChoices[] = {{unary, 16},
-                               {binary, 22},
-                               {chain, 6},
-                               {where, 7},
-                               {cast, 10},
-                               {reduce, 10},
-                               {reduce_and_back, 14},
-                               {softmax, 5},
-                               {running, 3},
-                               {norm, 3},
-                               {order, 3},
-                               {product, 4},
-                               {window, 3},
-                               {grow, 4},
-                               {transpose, 6},
-                               {reshape, 6},
-                               {slice, 6},
-                               {pad, 4},
-                               {concat, 6},
-                               {split, 2},
-                               {repeat, 3},
-                               {triangle, 2},
-                               {indexed, 5},
-                               {counted, 1},
-                               {parts, 4}};
+constexpr Choice kChoices[] = {
+    {unary, 16},    {binary, 22},          {chain, 6},    {where, 7},   {cast, 10},
+    {reduce, 10},   {reduce_and_back, 14}, {softmax, 5},  {running, 3}, {norm, 3},
+    {order, 3},     {product, 4},          {few_bits, 3}, {window, 3},  {grow, 4},
+    {transpose, 6}, {reshape, 6},          {slice, 6},    {pad, 4},     {concat, 6},
+    {split, 2},     {repeat, 3},           {triangle, 2}, {indexed, 5}, {counted, 1},
+    {parts, 4}};
 
 // Each graph favours some moves and excludes others: failures of combinations are more likely than
 // if all graphs were alike.

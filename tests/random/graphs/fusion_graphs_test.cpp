@@ -63,7 +63,7 @@ TEST(FusionGraphs, HaveWhatFusionGoesWrongOn) {
         "pad",         "concat",      "split",         "select",     "compare",
         "convert",     "dot_general", "take",          "take_along", "argmax",
         "cumsum",      "conv",        "reduce_window", "layer_norm", "dynamic_update_slice",
-        "one_hot",     "tile"}) {
+        "one_hot",     "tile",        "matmul_nbits"}) {
     EXPECT_GE(counts.ops[op], 5) << op;
   }
   EXPECT_EQ(counts.ranks, (std::set<size_t>{0, 1, 2, 3, 4, 5}));

@@ -40,9 +40,10 @@ void softmax(GraphMaker& make);
 void running(GraphMaker& make);
 void norm(GraphMaker& make);
 void order(GraphMaker& make);
-void product(GraphMaker& make);  // with an epilogue
-void window(GraphMaker& make);   // conv, reduce_window
-void counted(GraphMaker& make);  // iota
+void product(GraphMaker& make);   // with an epilogue
+void few_bits(GraphMaker& make);  // a product with constant weights of 4 or 8 bits
+void window(GraphMaker& make);    // conv, reduce_window
+void counted(GraphMaker& make);   // iota
 
 // ---- Operands computed into their part of a result: moves_parts.cpp ----
 void parts(GraphMaker& make);

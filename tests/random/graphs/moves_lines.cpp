@@ -170,6 +170,24 @@ void product(GraphMaker& make) {
   epilogue(make, y);
 }
 
+void few_bits(GraphMaker& make) {
+  static const std::vector<int64_t> kSteps = {16, 32, 32, 48, 64}, kRows = {1, 1, 1, 2, 2, 3, 7};
+  const int64_t steps = make.pick(kSteps), bits = make.chance(2) ? 4 : 8,
+                group = make.chance(3)   ? steps
+                        : make.chance(3) ? 8
+                                         : 16,
+                columns = 1 + make.below(36);
+  const Dims shape = {make.chance(3) ? make.any_extent() : make.dim(make.pick(kRows)),
+                      make.dim(steps)};
+  if (!make.fits(shape)) return;
+  Known x = make.like(TENON_F32, shape);
+  if (make.chance(3)) x = unary_of(make, x);
+  std::vector<Known> operands = {x, make.constant(TENON_U8, {columns, steps * bits / 8}),
+                                 make.constant(x.dtype, {columns, steps / group})};
+  if (make.chance(2)) operands.push_back(make.constant(TENON_U8, {columns, steps / group}));
+  epilogue(make, make.build("matmul_nbits", operands, {{"bits", bits}, {"group", group}}));
+}
+
 void window(GraphMaker& make) {
   static const Names kKinds = {"sum", "max", "min"};
   const Known x =

@@ -44,7 +44,8 @@ std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
         out.insert("interleave");
         break;
       case kg::NodeKind::kMma:
-        out.insert(n.few_bits != 0              ? "mma of few bits"
+        out.insert(n.digits != 0                ? "mma of digits"
+                   : n.few_bits != 0            ? "mma of few bits"
                    : n.steps == 4               ? "mma of quads"
                    : n.steps == 2               ? "mma of pairs"
                    : n.read != TENON_DTYPE_NONE ? "mma of bf16 panels"

@@ -24,15 +24,12 @@ struct NamedTarget {
 };
 
 std::vector<NamedTarget> all_targets() {
-  return {{"avx512", kg::Target::avx512()},
-          {"avx512_bf16", kg::Target::avx512_bf16()},
-          {"avx512_vnni", kg::Target::avx512_vnni()},
-          {"avx2", kg::Target::avx2()},
-          {"baseline", kg::Target::baseline()},
-          {"generic", kg::Target::generic()},
-          {"scalar", kg::Target::scalar()},
-          {"opencl", kg::Target::opencl(true)},
-          {"opencl_group", kg::Target::opencl(true, 16)}};
+  return {
+      {"avx512", kg::Target::avx512()},           {"avx512_bf16", kg::Target::avx512_bf16()},
+      {"avx512_vnni", kg::Target::avx512_vnni()}, {"avx2", kg::Target::avx2()},
+      {"avx2_vnni", kg::Target::avx2_vnni()},     {"baseline", kg::Target::baseline()},
+      {"generic", kg::Target::generic()},         {"scalar", kg::Target::scalar()},
+      {"opencl", kg::Target::opencl(true)},       {"opencl_group", kg::Target::opencl(true, 16)}};
 }
 
 // Lowers thresholds for large tensors so that small ones reach them, in every other round of the
@@ -45,7 +42,7 @@ void make_thresholds_small(kg::Target* t) {
 
 std::string name_of(const kg::Target& t) {
   if (t.dialect == kg::Dialect::kOpenCl) return t.group == 0 ? "opencl" : "opencl_group";
-  return t.bf16 ? "avx512_bf16" : t.byte_quads ? "avx512_vnni" : t.isa;
+  return t.bf16 ? "avx512_bf16" : t.byte_quads ? t.isa + "_vnni" : t.isa;
 }
 
 // The steps of the whole program for one target, as move_to_load() performs them.

@@ -1,6 +1,7 @@
 #include "tenon/kernelgen/fuse/pack.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <unordered_map>
 
@@ -114,6 +115,7 @@ class Packer {
     ExprId q = kNone, zero = kNone, scale = kNone;  // zero may be kNone
     int64_t block = 0;
     bool nibbles = false;
+    bool quads = false;  // laid out for products of bytes
     uint32_t axis = 0;
     std::vector<uint32_t> computed;  // buffers that would hold them in floats
   };
@@ -169,6 +171,27 @@ class Packer {
     return kNone;
   }
 
+  // Whether a zero point is an integer of no more than 8 bits, so that its products with sums of
+  // digits are exact.
+  bool is_whole(size_t before, ExprId zero) {
+    if (zero == kNone) return true;
+    if (p_.is_const(zero)) {
+      const double value = p_.number_value(zero);
+      return std::fabs(value) <= 255 && value == std::trunc(value);
+    }
+    if (const ExprId from = computed(before, zero); from != kNone) zero = from;
+    if (p_.at(zero).kind != X::kOp || p_.at(zero).op != TENON_S_CONVERT) return false;
+    const DType from = p_.type(p_.arg(zero, 0));
+    return from == TENON_U8 || from == TENON_I8;
+  }
+
+  // q + 128 with 128 more to subtract.
+  void make_unsigned(Weights* w) {
+    w->q = p_.op(TENON_S_XOR, {p_.bitcast(w->q, TENON_U8), p_.integer(128, TENON_U8)});
+    const ExprId more = p_.number(128, TENON_F32);
+    w->zero = w->zero == kNone ? more : p_.op(TENON_S_ADD, {w->zero, more});
+  }
+
   // Whether widening the weights for each block of rows costs more than reading them wide.
   bool many_rows(const Stage& s, ExprId operand) const {
     constexpr int64_t kMany = 16;
@@ -211,37 +234,52 @@ class Packer {
       const auto fits = [&](int64_t block) { return block == INT64_MAX || block == w.block; };
       if (w.block < 8 || sum % w.block != 0 || !fits(of_scale) || !fits(of_zero)) continue;
       w.nibbles = w.block % 2 == 0 && is_nibble(w.q);
+      w.quads = target_.byte_quads && digit_block(w.block) != 0 && is_whole(at, w.zero);
+      if (w.quads && p_.type(w.q) == TENON_I8) make_unsigned(&w);
       return w;
     }
     return {};
   }
 
-  // Packs q, the scales and the zero points; the operand in terms of these. Two nibbles of
-  // successive steps share a byte, the first in its low half.
+  // Packs q, the scales and the zero points; the operand in terms of these. Two nibbles share a
+  // byte, the first in its low half: of successive steps or, in quads, of steps 4 apart.
   ExprId keep_few_bits(const Stage& s, const Weights& w, uint32_t column, int64_t n, int64_t panel,
                        std::vector<Stage>* packings) {
     const ExprId k = p_.axis(w.axis), two = p_.integer(2), four = p_.integer(4, TENON_U8);
-    const auto keep = [&](ExprId e, int64_t each, const auto& value_at) {
+    // value_at(e, place) for each place of `each` steps; step k is at place_of_k.
+    const auto keep_at = [&](ExprId e, int64_t each, const auto& value_at, ExprId place_of_k,
+                             uint32_t steps) {
       Stage along = s;
       along.reduce = {p_.add_axis(p_.floordiv(p_.axes()[w.axis].extent, p_.integer(each)))};
       const ExprId own = p_.axis(along.reduce[0]), value = value_at(e, own);
-      packings->push_back(packing(along, value, column, n, panel, 1));
-      const ExprId read = reading(along, value, column, packings->back().store[0].buffer, panel, 1);
-      return p_.substitute(read, {{own, p_.floordiv(k, p_.integer(each))}});
+      packings->push_back(packing(along, value, column, n, panel, steps));
+      const ExprId read =
+          reading(along, value, column, packings->back().store[0].buffer, panel, steps);
+      return p_.substitute(read, {{own, place_of_k}});
+    };
+    const auto keep = [&](ExprId e, int64_t each, const auto& value_at) {
+      return keep_at(e, each, value_at, p_.floordiv(k, p_.integer(each)), 1);
     };
     const auto at_block = [&](ExprId e, ExprId block) {
       return p_.substitute(e, {{k, p_.mul(block, p_.integer(w.block))}});
     };
+    const ExprId quad = p_.integer(4), eight = p_.integer(8);
     const auto pair = [&](ExprId e, ExprId half) {
-      const ExprId first = p_.mul(half, two);
+      const ExprId first = w.quads
+                               ? p_.add(p_.mul(p_.floordiv(half, quad), eight), p_.mod(half, quad))
+                               : p_.mul(half, two);
       const ExprId low = p_.substitute(e, {{k, first}}),
-                   high = p_.substitute(e, {{k, p_.add(first, p_.integer(1))}});
+                   high = p_.substitute(e, {{k, p_.add(first, w.quads ? quad : p_.integer(1))}});
       return p_.op(TENON_S_OR, {low, p_.op(TENON_S_SHL, {high, four})});
     };
     const auto same = [&](ExprId e, ExprId own) { return p_.substitute(e, {{k, own}}); };
-    ExprId q = w.nibbles ? keep(w.q, 2, pair) : keep(w.q, 1, same);
+    const ExprId in_quad = p_.add(p_.mul(p_.floordiv(k, eight), quad), p_.mod(k, quad));
+    ExprId q = !w.quads    ? (w.nibbles ? keep(w.q, 2, pair) : keep(w.q, 1, same))
+               : w.nibbles ? keep_at(w.q, 2, pair, in_quad, 4)
+                           : keep_at(w.q, 1, same, k, 4);
     if (w.nibbles) {
-      const ExprId by = p_.convert(p_.mul(p_.mod(k, two), p_.integer(4)), TENON_U8);
+      const ExprId half = w.quads ? p_.mod(p_.floordiv(k, quad), two) : p_.mod(k, two);
+      const ExprId by = p_.convert(p_.mul(half, p_.integer(4)), TENON_U8);
       q = p_.op(TENON_S_AND, {p_.op(TENON_S_SHR_L, {q, by}), p_.integer(15, TENON_U8)});
     }
     ExprId real = p_.convert(q, TENON_F32);

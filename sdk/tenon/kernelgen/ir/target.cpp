@@ -38,6 +38,11 @@ Target Target::avx512_bf16() {
 Target Target::avx2() {
   return cpp("avx2", 32, 16, true);
 }
+Target Target::avx2_vnni() {
+  Target t = avx2();
+  t.byte_quads = true;
+  return t;
+}
 Target Target::baseline() {
   return cpp("baseline", 16, 16, false);
 }

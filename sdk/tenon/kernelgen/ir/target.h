@@ -53,8 +53,9 @@ struct Target {
   static Target avx512_vnni();  // isa is "avx512" too, as in the next
   static Target avx512_bf16();
   static Target avx2();
-  static Target baseline();  // x86-64 with SSE2
-  static Target neon();      // AArch64
+  static Target avx2_vnni();  // AVX-VNNI; isa is "avx2" too
+  static Target baseline();   // x86-64 with SSE2
+  static Target neon();       // AArch64
   static Target generic();
   static Target scalar();
   static Target opencl(bool fp64, uint32_t group = 0);     // group: rounded down to a power of two

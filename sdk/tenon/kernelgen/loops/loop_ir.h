@@ -65,6 +65,13 @@ enum class NodeKind : uint8_t {
   // are args[1] keys, at most `bits`; what the other places get is unspecified. lanes: no more than
   // there are features.
   kDots,
+  // The digits of args[2] floats at memory[args[0]] of `space` and `ref`, in blocks of `bits`, each
+  // x = scale (d0 + 2^8 d1 + 2^16 d2 + 2^24 d3) with digits in [-128, 127]: to scratch
+  // i32[args[1]],
+  // where four words hold the digits 0 to 3 of four numbers, and per block 8 facts to scratch
+  // f32[args[3]]: the scale and the sums of the digits 0 to 3. A scale of -1 marks a block that has
+  // no digits, because some would lose too much; they are 0.
+  kDigits,
   kAddress,  // dst = the address of memory[args[0]] as i64
   // local `op` = sum over args[2] taps. The rows are at the addresses in scratch i64[args[0] + tap
   // * ref + row], the weights at `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full:
@@ -121,6 +128,13 @@ struct Node {
   uint32_t few_bits = 0;
   int32_t scale_buffer = -1, zero_buffer = -2;
   std::vector<ValueId> list_b;
+  // kMma of few bits: b is in quads, a word of four bytes per lane; those of 4 bits have steps s
+  // and s + 4 in one byte. Scales and zeros are then `stride` / 4 apart.
+  bool quads = false;
+  // kMma of few bits in quads: row r also has digits, made in blocks of so many steps, at scratch
+  // i32[list_d[2 r]] with facts at f32[list_d[2 r + 1]]. 0: no digits.
+  uint32_t digits = 0;
+  std::vector<ValueId> list_d;
   uint32_t steps = 1;  // kMma, kTaps: of the sum in one lane and step, of narrower operands
   std::vector<Node> body, other;
 };

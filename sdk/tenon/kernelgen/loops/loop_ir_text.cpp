@@ -145,6 +145,7 @@ struct Writer {
              " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " +
              v(n.args[2]) + " steps" +
              (n.read != TENON_DTYPE_NONE ? " of " + std::string(name_of(n.read)) : std::string()) +
+             (n.digits != 0 ? ", in digits of " + std::to_string(n.digits) : std::string()) +
              ", to local" + std::to_string(n.op));
         break;
       case NodeKind::kDots:
@@ -152,6 +153,11 @@ struct Writer {
              " keys of b" + std::to_string(n.b_buffer) + ", " + v(n.args[2]) + " features of " +
              std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", to local" +
              std::to_string(n.op));
+        break;
+      case NodeKind::kDigits:
+        line("digits of " + v(n.args[2]) + " at " + place(n) + " in blocks of " +
+             std::to_string(n.bits) + ", to scratch[" + v(n.args[1]) + "] and scratch[" +
+             v(n.args[3]) + "]");
         break;
       case NodeKind::kAddress:
         def("address of " + place(n));

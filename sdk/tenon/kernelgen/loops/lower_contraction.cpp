@@ -45,6 +45,7 @@ class Contraction {
       if (axis != row_ && std::find(s_.columns.begin(), s_.columns.end(), axis) == s_.columns.end())
         outer.push_back(axis);
     }
+    if (s_.digits != 0) digits_of_rows(outer);
     const ExprId panels = p_.ceildiv(n_, panel_), blocks = p_.ceildiv(m_, s_.row_block);
     loop_over_tiles(e_, s_, blocks, panels, outer,
                     [&](Val block, Val panel) { one_item(block, panel); });
@@ -85,7 +86,7 @@ class Contraction {
         zeros_at_ = p_.is_const(few_.zero) ? e_.scalar(few_.zero)
                                            : e_.scalar(p_.substitute(p_.arg(few_.zero, 2), map));
     }
-    stride_ = int64_t{panel_of(e_.prepared().kernel, b_)} * s_.steps;
+    stride_ = int64_t{panel_of(e_.prepared().kernel, b_)} * (few_.quads ? 4 : s_.steps);
   }
 
   // ---- Packing: Maps into scratch ----
@@ -240,18 +241,11 @@ class Contraction {
     if (a_at_ == kNone)
       a_at_ = e_.reserve(p_.add(p_.mul(a_row(), p_.integer(s_.mr)), p_.integer(w_)), read_, 1);
     const Val base = scratch(a_at_, read_), k = e_.scalar(a_row());
-    const uint32_t last = order_.back();
     const Val last_row = e_.sub(m, e_.integer(1));
     e_.loop(Bind::kSerial, e_.integer(0), e_.integer(s_.mr), 1, false, [&](Val r) {
       e_.bind(row_, e_.min(last_row, e_.add(i, r)));
       const Val to = e_.add(base, e_.mul(r, k));
-      nest(order_, order_.size() - 1, [&] {
-        const auto extent = p_.value(p_.axes()[last].extent);
-        lanes(last, e_.integer(0), e_.scalar(p_.axes()[last].extent), extent, [&](Val) {
-          e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(linear_k())),
-                      e_.splat(e_.vector(a_), s_.lanes));
-        });
-      });
+      pack_row(to);
       // The rest of the last word: b has zeros there, and zero times NaN or infinity would not be
       // zero.
       const int64_t missing = p_.value(p_.sub(a_row(), k_)).value_or(s_.steps - 1);
@@ -260,6 +254,96 @@ class Contraction {
                     e_.scalar(p_.number(0, read_)));
       }
     });
+  }
+
+  // ---- Digits of rows of floats, made once for a call ----
+
+  // Facts about each block of digits.
+  static constexpr int64_t kFacts = 8;
+
+  void digits_of_rows(const std::vector<uint32_t>& outer) {
+    std::vector<uint32_t> axes;
+    for (uint32_t axis : outer) {
+      if (p_.uses_axis(a_, axis)) axes.push_back(axis);
+    }
+    axes.push_back(row_);
+    number_of_row_ = p_.integer(0);
+    ExprId rows = p_.integer(1);
+    for (uint32_t axis : axes) {
+      number_of_row_ = p_.add(p_.mul(number_of_row_, p_.axes()[axis].extent), p_.axis(axis));
+      rows = p_.mul(rows, p_.axes()[axis].extent);
+    }
+    const ExprId most = p_.min(rows, p_.integer(kDigitRows)), all = p_.mul(most, k_);
+    facts_of_row_ = p_.integer(*p_.value(k_) / s_.digits * kFacts);
+    digits_at_ = e_.reserve(all, TENON_I32, 1);
+    facts_at_ = e_.reserve(p_.mul(most, facts_of_row_), TENON_F32, 1);
+    if (s_.pack_a) floats_at_ = e_.reserve(p_.add(all, p_.integer(w_)), TENON_F32, 1);
+    const auto make = [&] { nest(axes, axes.size(), [&] { digits_of_row(); }); };
+    if (p_.value(rows)) return make();
+    Node branch;
+    branch.kind = NodeKind::kIf;
+    few_rows_ = e_.less(e_.scalar(rows), e_.integer(kDigitRows + 1));
+    branch.args[0] = few_rows_.v;
+    e_.open();
+    make();
+    branch.body = e_.close();
+    e_.emit(e_.depth(), branch);
+  }
+
+  // Where a row's part of an array in scratch begins.
+  Val of_row(ExprId array, ExprId row, ExprId each) {
+    return e_.scalar(p_.add(p_.floordiv(array, p_.integer(4)), p_.mul(row, each)));
+  }
+
+  void digits_of_row() {
+    e_.comment("stage 0 Digits");
+    Node n;
+    n.kind = NodeKind::kDigits;
+    n.lanes = s_.lanes;
+    n.bits = s_.digits;
+    if (s_.pack_a) {
+      const Val to = of_row(floats_at_, number_of_row_, k_);
+      pack_row(to);
+      n.space = Space::kScratch;
+      n.args[0] = to.v;
+    } else {
+      n.ref = e_.argument(p_.at(a_).ref, false);
+      n.args[0] = e_.scalar(a_rest_).v;
+    }
+    n.args[1] = of_row(digits_at_, number_of_row_, k_).v;
+    n.args[2] = e_.scalar(k_).v;
+    n.args[3] = of_row(facts_at_, number_of_row_, facts_of_row_).v;
+    e_.emit(e_.depth(), n);
+  }
+
+  // The numbers of the row that is bound, one after another.
+  void pack_row(Val to) {
+    const uint32_t last = order_.back();
+    nest(order_, order_.size() - 1, [&] {
+      const auto extent = p_.value(p_.axes()[last].extent);
+      lanes(last, e_.integer(0), e_.scalar(p_.axes()[last].extent), extent, [&](Val) {
+        e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(linear_k())),
+                    e_.splat(e_.vector(a_), s_.lanes));
+      });
+    });
+  }
+
+  // The tile with digits; where the number of rows is not known, if there are few.
+  void digits_or_floats(Val i, Val in, const std::vector<uint32_t>& row) {
+    std::vector<uint32_t> low = heights();
+    std::erase_if(low, [](uint32_t height) { return height > kDigitRows; });
+    if (few_rows_.v == kNoValue) return mma_of_height(e_.sub(in, i), row, low, true);
+    Node branch;
+    branch.kind = NodeKind::kIf;
+    branch.args[0] = few_rows_.v;
+    e_.open();
+    mma_of_height(e_.sub(in, i), row, low, true);
+    branch.body = e_.close();
+    e_.open();
+    if (s_.pack_a) pack_a(i, e_.scalar(m_));
+    mma_of_height(e_.sub(in, i), row, heights(), false);
+    branch.other = e_.close();
+    e_.emit(e_.depth(), branch);
   }
 
   // ---- The register tile ----
@@ -277,9 +361,14 @@ class Contraction {
       row[r] = p_.add_axis(m_);
       e_.bind(row[r], at);
     }
+    if (s_.digits != 0) {
+      digits_or_floats(i, in, row);
+      epilogue(i, in);
+      return;
+    }
     if (s_.pack_a) pack_a(i, m);
     if (tiled()) {
-      mma_of_height(e_.sub(in, i), row, heights());
+      mma_of_height(e_.sub(in, i), row, heights(), false);
       epilogue(i, in);
       return;
     }
@@ -315,24 +404,24 @@ class Contraction {
     return out;
   }
 
-  void mma_of_height(Val left, const std::vector<uint32_t>& row,
-                     std::span<const uint32_t> choices) {
-    if (choices.size() == 1) return mma(row, choices[0]);
+  void mma_of_height(Val left, const std::vector<uint32_t>& row, std::span<const uint32_t> choices,
+                     bool digits) {
+    if (choices.size() == 1) return mma(row, choices[0], digits);
     Node branch;
     branch.kind = NodeKind::kIf;
     branch.args[0] =
         e_.apply(TENON_S_CMP, TENON_I64, {left, e_.integer(choices[1])}, TENON_CMP_GT).v;
     e_.open();
-    mma(row, choices[0]);
+    mma(row, choices[0], digits);
     branch.body = e_.close();
     e_.open();
-    mma_of_height(left, row, choices.subspan(1));
+    mma_of_height(left, row, choices.subspan(1), digits);
     branch.other = e_.close();
     e_.emit(e_.depth(), branch);
   }
 
   // The tile as a function, shared by all kernels of a text.
-  void mma(const std::vector<uint32_t>& row, uint32_t height) {
+  void mma(const std::vector<uint32_t>& row, uint32_t height, bool digits) {
     e_.comment("stage 0 Step");
     Node n;
     n.kind = NodeKind::kMma;
@@ -351,11 +440,23 @@ class Contraction {
     if (s_.few_bits != 0) few_bits(&n);
     if (s_.widened) n.read = p_.type(b_);
     n.space = s_.pack_a ? Space::kScratch : Space::kBuffer;
+    const auto number_of = [&](uint32_t r) {
+      return p_.substitute(number_of_row_, {{p_.axis(row_), p_.axis(row[r])}});
+    };
+    for (uint32_t r = 0; digits && r < height; ++r) {
+      n.list_d.push_back(of_row(digits_at_, number_of(r), k_).v);
+      n.list_d.push_back(of_row(facts_at_, number_of(r), facts_of_row_).v);
+    }
+    n.digits = digits ? s_.digits : 0;
     if (s_.pack_a) {
       n.args[1] = e_.integer(s_.steps).v;
-      const Val base = scratch(a_at_, read_), row_steps = e_.scalar(a_row());
-      for (uint32_t r = 0; r < height; ++r)
-        n.list.push_back(e_.add(base, e_.mul(row_steps, e_.integer(r))).v);
+      if (!digits) {
+        const Val base = scratch(a_at_, read_), row_steps = e_.scalar(a_row());
+        for (uint32_t r = 0; r < height; ++r)
+          n.list.push_back(e_.add(base, e_.mul(row_steps, e_.integer(r))).v);
+      }
+      for (uint32_t r = 0; digits && r < height; ++r)
+        n.list.push_back(of_row(floats_at_, number_of(r), k_).v);
     } else {
       n.ref = e_.argument(p_.at(a_).ref, false);
       n.args[1] = s_.steps > 1 ? e_.integer(s_.steps).v : e_.scalar(a_step_).v;
@@ -374,6 +475,7 @@ class Contraction {
     const Buffer& scales = e_.prepared().kernel.buffers[p_.at(few_.scale).ref];
     const ExprId rows = scales.dims[scales.dims.size() - 2];
     n->few_bits = s_.few_bits;
+    n->quads = few_.quads;
     n->args[3] = e_.scalar(p_.floordiv(k_, rows)).v;
     n->scale_buffer = buffer(few_.scale);
     n->list_b = {scales_at_.v};
@@ -509,6 +611,10 @@ class Contraction {
   const Stage& st_;
   ExprId a_ = kNone, b_ = kNone, m_ = kNone, n_ = kNone, k_ = kNone;
   ExprId a_step_ = kNone, a_rest_ = kNone, a_at_ = kNone, b_at_ = kNone;
+  // Of rows as digits: a row's number among them, and where they are in scratch.
+  ExprId number_of_row_ = kNone, facts_of_row_ = kNone;
+  ExprId digits_at_ = kNone, facts_at_ = kNone, floats_at_ = kNone;
+  Val few_rows_;  // whether there are few enough; none: it is known
   DType acc_ = TENON_DTYPE_NONE,
         read_ = TENON_DTYPE_NONE;  // type of the sums, and of what the tile reads
   int64_t w_ = 1, panel_ = 1, stride_ = 1;

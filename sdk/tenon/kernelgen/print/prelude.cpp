@@ -787,7 +787,7 @@ std::string Prelude::word_product(DType acc, uint32_t lanes, uint32_t steps, con
                                   const std::string& b) {
   if (is_float(acc)) return c + " = __builtin_ia32_dpbf16ps_512(" + c + ", x, " + b + ");";
   const std::string V = type(TENON_U32, lanes), W = "wordsx" + number(lanes);
-  if (steps == 4 || (target_.byte_quads && lanes == 16)) {
+  if (steps == 4 || (target_.byte_quads && lanes >= 8)) {
     return c + " = (" + V + ")__builtin_ia32_" + (steps == 4 ? "vpdpbusd" : "vpdpwssd") +
            number(int64_t{lanes} * 32) + "((" + W + ")" + c + ", (" + W + ")x, (" + W + ")" + b +
            ");";
@@ -854,74 +854,6 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   s += "\n  } else {\n ";
   store("+=");
   functions_ += s + "\n  }\n  } while (i < k);\n}\n";
-  return name;
-}
-
-std::string Prelude::need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t vectors,
-                                       uint32_t bits, bool is_signed, const std::string& zeros) {
-  const std::string name = "mmaq" + number(bits) + (is_signed ? "s" : "u") + number(rows) + "x" +
-                           number(vectors) + "_" + zeros + suffix(TENON_F32, lanes);
-  if (!known_.insert(name).second) return name;
-  const DType byte = is_signed ? TENON_I8 : TENON_U8;
-  const std::string V = type(TENON_F32, lanes), I = type(TENON_I32, lanes), Q = type(byte, lanes),
-                    B = memory_type(byte);
-  const auto each = [&](uint32_t count, const std::string& text) {
-    std::string out;
-    for (uint32_t i = 0; i < count; ++i) {
-      std::string one = text;
-      for (size_t at = 0; (at = one.find('#', at)) != std::string::npos;)
-        one.replace(at, 1, number(i));
-      for (size_t at = 0; (at = one.find('@', at)) != std::string::npos;)
-        one.replace(at, 1, number(int64_t{i} * lanes));
-      out += one;
-    }
-    return out;
-  };
-  const auto tile = [&](const std::string& text) {
-    std::string out;
-    for (uint32_t r = 0; r < rows; ++r) {
-      for (uint32_t v = 0; v < vectors; ++v) {
-        const std::string values[] = {number(r), number(v),
-                                      number(int64_t{r * vectors + v} * lanes)};
-        for (char c : text)
-          out += c == '$'   ? values[0]
-                 : c == '#' ? values[1]
-                 : c == '@' ? values[2]
-                            : std::string(1, c);
-      }
-    }
-    return out;
-  };
-  const std::string zero = zeros == "none" ? "" : zeros == "one" ? " - z" : " - z#";
-  const auto steps = [&](const std::string& integer, const std::string& place) {
-    return each(vectors, " const " + V + " w# = (__builtin_convertvector(" + integer + ", " + V +
-                             ")" + zero + ") * s#;") +
-           tile(" c$_# += a$[" + place + "] * w#;");
-  };
-  std::string s = "static __attribute__((noinline)) void " + name + "(" +
-                  each(rows, "const f32* a#, ") + "i64 as, const " + B +
-                  "* b, i64 bs, i64 k, i64 g, const f32* sp, " +
-                  (zeros == "none"  ? ""
-                   : zeros == "one" ? "f32 z, "
-                                    : "const f32* zp, ") +
-                  "f32* c) {\n  i64 i = 0; const i64 most = (" + number(kSumBlock) +
-                  " / g + 1) * g;\n  do {\n    const i64 e = k - i > most ? i + most : k; "
-                  "const i64 first = i;\n   " +
-                  tile(" " + V + " c$_# = (" + V + ")0;") + "\n    while (i < e) {\n     " +
-                  each(vectors, " const " + V + " s# = *(const " + V + "_u*)(sp + @);");
-  if (zeros == "panels")
-    s += each(vectors, " const " + V + " z# = *(const " + V + "_u*)(zp + @);") + " zp += bs;";
-  s += " sp += bs;\n      for (const i64 end = i + g; i < end; i += " + number(bits == 4 ? 2 : 1) +
-       ") {\n        const i64 o = i * as;" +
-       each(vectors, " const " + I + " q# = __builtin_convertvector(*(const " + Q +
-                         "_u*)(b + @), " + I + ");");
-  s += bits == 4 ? "\n        {" + steps("q# & 15", "o") + " }\n        {" +
-                       steps("q# >> 4", "o + as") + " }"
-                 : "\n       " + steps("q#", "o");
-  s += "\n        b += bs;\n      }\n    }\n    if (first == 0) {\n     " +
-       tile(" *(" + V + "_u*)(c + @) = c$_#;") + "\n    } else {\n     " +
-       tile(" *(" + V + "_u*)(c + @) += c$_#;") + "\n    }\n  } while (i < k);\n}\n";
-  functions_ += s;
   return name;
 }
 

@@ -22,6 +22,15 @@ inline constexpr int64_t kSumBlock = 128;
 // halved, because a block and a short rest would be little better than one chain.
 std::string sum_block(const std::string& steps);
 
+// A register tile with weights of 4 or 8 bits. zeros: "panels", "one" or "none". quads: a lane has
+// a word of four steps of 8 bits, or of eight of 4 bits, the first four in the low halves of its
+// bytes.
+struct FewBitsTile {
+  uint32_t rows = 1, vectors = 1, bits = 4;
+  bool is_signed = false, quads = false;
+  std::string zeros;
+};
+
 // Functions are written once for vectors and scalars, C++ and OpenCL C, in text with these tokens:
 //   $F $I $U $M   float type; signed and unsigned integer of its width; type of a comparison
 //   $D            the f64 float type; $N lanes; $n the suffix of names, as in exp_f32x16
@@ -43,9 +52,13 @@ class Prelude {
   // has all registers to itself.
   std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t steps,
                        DType weights = TENON_DTYPE_NONE);
-  // The same with weights (b - zero) scale of 4 or 8 bits. zeros: "panels", "one" or "none".
-  std::string need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t bits,
-                                bool is_signed, const std::string& zeros);
+  // The same with weights (b - zero) scale of few bits.
+  std::string need_mma_few_bits(uint32_t lanes, const FewBitsTile& tile);
+  // The same with rows as digits: arguments are the rows, then the digits and the facts of each.
+  std::string need_mma_digits(uint32_t lanes, const FewBitsTile& tile);
+  // Makes the digits of `k` floats in blocks of `h`, and 8 facts of each block: what the last digit
+  // counts, or -1 where the block has to be multiplied in floats; the sums of the four digits.
+  std::string need_digits(uint32_t lanes);
   // Dot products of a row with keys that lie apart, several keys at a time: whole vectors of
   // results.
   std::string need_dots(DType type, uint32_t lanes);
@@ -87,6 +100,10 @@ class Prelude {
   std::string word_vector(DType acc, uint32_t lanes, uint32_t steps);
   std::string word_product(DType acc, uint32_t lanes, uint32_t steps, const std::string& c,
                            const std::string& b);
+  std::string byte_product(uint32_t lanes, const std::string& sum, const std::string& bytes,
+                           const std::string& digits);
+  std::string digits_of_block(uint32_t lanes, const FewBitsTile& tile, uint32_t row, uint32_t first,
+                              uint32_t wide);
   std::string integer_text(std::string_view function, DType t, uint32_t lanes);
 
   const Target& target_;

@@ -486,12 +486,22 @@ class Text {
     };
     const char* zeros = n.zero_buffer >= 0 ? "panels" : n.zero_buffer == -1 ? "one" : "none";
     const auto b = static_cast<uint32_t>(n.b_buffer);
-    std::string s = p_.need_mma_few_bits(n.lanes, height, vectors, n.few_bits,
-                                         t_.buffers[b].type == TENON_I8, zeros) +
-                    "(";
+    const FewBitsTile tile = {.rows = height,
+                              .vectors = vectors,
+                              .bits = n.few_bits,
+                              .is_signed = t_.buffers[b].type == TENON_I8,
+                              .quads = n.quads,
+                              .zeros = zeros};
+    std::string s =
+        (n.digits != 0 ? p_.need_mma_digits(n.lanes, tile) : p_.need_mma_few_bits(n.lanes, tile)) +
+        "(";
     for (ValueId row : n.list) s += a + " + " + v(row) + ", ";
-    s += v(n.args[1]) + ", " + buffer(n.b_buffer, n.args[0]) + ", " + v(n.stride) + ", " +
-         v(n.args[2]) + ", " + v(n.args[3]) + ", " + buffer(n.scale_buffer, n.list_b[0]);
+    for (size_t i = 0; i < n.list_d.size(); ++i)
+      s += (i % 2 == 0 ? "((const i32*)scratch) + " : "((const f32*)scratch) + ") + v(n.list_d[i]) +
+           ", ";
+    s += v(n.args[1]) + ", " + (n.digits != 0 ? std::to_string(n.digits) + ", " : "") +
+         buffer(n.b_buffer, n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", " +
+         v(n.args[3]) + ", " + buffer(n.scale_buffer, n.list_b[0]);
     if (n.zero_buffer >= 0) s += ", " + buffer(n.zero_buffer, n.list_b[1]);
     if (n.zero_buffer == -1) s += ", " + v(n.list_b[1]);
     line(s + ", l" + std::to_string(n.op) + ");");
@@ -507,6 +517,14 @@ class Text {
            v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", " + v(n.args[1]) + ", l" +
            std::to_string(n.op) + " + " + std::to_string(static_cast<int64_t>(r) * n.bits) + ");");
     }
+  }
+  void digits(const Node& n) {
+    const std::string from = n.space == Space::kScratch
+                                 ? "((const f32*)scratch)"
+                                 : "((const f32*)b" + std::to_string(n.ref) + ")";
+    line(p_.need_digits(n.lanes) + "(" + from + " + " + v(n.args[0]) + ", " + v(n.args[2]) + ", " +
+         std::to_string(n.bits) + ", ((i32*)scratch) + " + v(n.args[1]) + ", ((f32*)scratch) + " +
+         v(n.args[3]) + ");");
   }
 
   void taps(const Node& n) {
@@ -668,6 +686,9 @@ class Text {
         break;
       case NodeKind::kInterleave:
         interleave(n);
+        break;
+      case NodeKind::kDigits:
+        digits(n);
         break;
       case NodeKind::kMma:
         mma(n);

@@ -26,8 +26,16 @@ uint32_t steps_of(const Target& target, DType acc, DType weights, DType other);
 struct FewBits {
   ExprId q = kNone, zero = kNone, scale = kNone;  // q and scale: loads
   uint32_t bits = 0;                              // 4: two steps in each byte; 8
+  bool quads = false;  // a lane has four bytes of q; those of 4 bits hold steps 4 apart
 };
 std::optional<FewBits> few_bits_of(const Kernel& k, ExprId e);
+
+// The largest number of steps of which digits of floats (docs/adr/0062-digits-of-floats.md) are
+// made with one scale, where a block of weights has so many: 64, 32 or 16; 0 if none divides it.
+uint32_t digit_block(int64_t weights);
+// The most rows for which a kernel makes digits. With more, what widening weights costs is shared
+// by as many products, and a product in floats is one instruction for 16 steps and lanes, not five.
+inline constexpr int64_t kDigitRows = 2;
 
 // Whether e is an unguarded load of type `acc`.
 bool plain_load(const Pool& p, ExprId e, DType acc);

@@ -345,7 +345,9 @@ std::string to_text(const Schedule& s) {
                                            : "") +
                            (s.widened ? "of bf16 " : "") +
                            (s.few_bits ? "of " + std::to_string(s.few_bits) + " bits " : "") +
-                           "since load"
+                           "since load" +
+                           (s.digits ? ", rows as digits in blocks of " + std::to_string(s.digits)
+                                     : std::string())
             : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed")
                        : "direct") +
            "\n";

@@ -41,7 +41,8 @@ struct Schedule {
   bool packed = false;    // b was packed in panels at load (pack.h)
   uint32_t few_bits = 0;  // 4 or 8: weights in panels are integers with scales
   bool widened = false;   // weights in panels are bf16, which the tile widens
-  uint32_t steps = 1;     // of the sum per lane: 2 of bf16 or i16, 4 of bytes
+  uint32_t digits = 0;  // rows of floats become digits in blocks of this many steps; 0: they do not
+  uint32_t steps = 1;   // of the sum per lane: 2 of bf16 or i16, 4 of bytes
   // Convolution: mr, nr, rows, columns and row_block as above; panels: panels of weights per range
   // item, 0: all.
   int64_t panels = 0;

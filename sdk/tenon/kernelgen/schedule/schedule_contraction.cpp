@@ -38,9 +38,18 @@ std::optional<FewBits> few_bits_of(const Kernel& k, ExprId e) {
     if (loads.size() != 1 || !is_panel(k, loads[0])) continue;
     out.q = loads[0];
     out.bits = p.arg(real, 0) == out.q ? 8 : 4;
+    const Buffer& panels = k.buffers[p.at(out.q).ref];
+    out.quads = !p.is_const(panels.dims.back(), panels.panel);
     return out;
   }
   return {};
+}
+
+uint32_t digit_block(int64_t weights) {
+  for (const uint32_t block : {64u, 32u, 16u}) {
+    if (weights % block == 0) return block;
+  }
+  return 0;
 }
 
 ExprId narrow_of(const Pool& p, ExprId e) {
@@ -175,6 +184,24 @@ uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
   return best;
 }
 
+// The block of digits, or 0 where more rows are known than are worth making digits of.
+uint32_t digits_of(Kernel& k, ExprId a, const FewBits& few, uint32_t column) {
+  Pool& p = k.pool;
+  const Stage& st = k.stages[0];
+  int64_t rows = 1;
+  bool known = true;
+  for (uint32_t axis : st.space) {
+    if (axis == column || !p.uses_axis(a, axis)) continue;
+    const auto extent = p.value(p.axes()[axis].extent);
+    known = known && extent;
+    rows = std::min(kDigitRows + 1, rows * extent.value_or(1));
+  }
+  if (known && rows > kDigitRows) return 0;
+  const Buffer& scales = k.buffers[p.at(few.scale).ref];
+  const ExprId blocks = scales.dims[scales.dims.size() - 2];
+  return digit_block(sum_of(p, st.reduce) / *p.value(blocks));
+}
+
 // pack.h decides the panel; the tile is as wide as a panel, or divides it.
 bool schedule_packed(Kernel& k, const Target& t, bool swapped,
                      const std::vector<uint32_t>& row_axes, uint32_t column, Schedule s,
@@ -197,12 +224,16 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
   ExprId step, rest;
   s.steps = steps_of(k, b);
   s.widened = s.steps == 1 && narrow_of(p, b) != kNone;
-  if (const auto few = few_bits_of(k, b)) s.few_bits = few->bits;
+  const auto few = few_bits_of(k, b);
+  if (few) s.few_bits = few->bits;
+  if (few && few->quads) s.digits = digits_of(k, a, *few, column);
   const ExprId read = s.steps > 1 && narrow_of(p, a) != kNone ? narrow_of(p, a) : a;
   bool walks = plain_load(p, read, operand_type(p.type(a), s.steps, false)) &&
                chain(p, p.arg(read, 2), &order, &step, &rest) && order == st.reduce;
   // The steps of a lane are read as one word, so they must be adjacent and fill the row.
   if (walks && s.steps > 1) walks = p.is_const(step, 1) && sum_of(p, order) % s.steps == 0;
+  // Digits are made of adjacent floats.
+  if (walks && s.digits != 0) walks = p.is_const(step, 1);
   s.pack_a = !walks;
   int64_t others = likely(p, p.ceildiv(p.axes()[column].extent, int64_t{s.nr} * s.lanes));
   for (uint32_t axis : st.space) {

@@ -376,6 +376,7 @@ inline std::string isa_flags(const Target& t) {
   if (t.bf16)
     return "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mavx512bf16 -mavx512vnni -mfma "
            "-mprefer-vector-width=512";
+  if (t.byte_quads && t.isa == "avx2") return "-mavx2 -mfma -mf16c -mavxvnni";
   if (t.byte_quads)
     return "-mavx512f -mavx512vl -mavx512bw -mavx512dq -mavx512vnni -mfma "
            "-mprefer-vector-width=512";
@@ -387,7 +388,8 @@ inline std::string isa_flags(const Target& t) {
 
 inline bool machine_has(const Target& t) {
   if (t.bf16 && !__builtin_cpu_supports("avx512bf16")) return false;
-  if (t.byte_quads && !__builtin_cpu_supports("avx512vnni")) return false;
+  if (t.byte_quads && t.isa == "avx512" && !__builtin_cpu_supports("avx512vnni")) return false;
+  if (t.byte_quads && t.isa == "avx2" && !__builtin_cpu_supports("avxvnni")) return false;
   if (t.isa == "avx512")
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq");
