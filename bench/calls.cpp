@@ -8,9 +8,9 @@
 //
 // With the name of a row, only that row runs, for a profiler.
 // Medians and best of rounds that are interleaved; "nothing" is the loop with an empty call. The
-// kernel of an addition takes some nanoseconds, that of the sum of a hundred some tens. For threads,
-// ideal is the time of one alone divided by threads, or by cores where there are fewer; and the
-// processor time of one alone, which other work on the machine disturbs less.
+// kernel of an addition takes some nanoseconds, that of the sum of a hundred some tens. For
+// threads, ideal is the time of one alone divided by threads, or by cores where there are fewer;
+// and the processor time of one alone, which other work on the machine disturbs less.
 #include <algorithm>
 #include <barrier>
 #include <chrono>
@@ -219,7 +219,8 @@ int main(int argc, char** argv) {
   if (!whole)
     std::erase_if(timings, [&](const Timing& t) { return t.name != std::string_view(argv[2]); });
   std::vector<Together> alone, in_two, in_eight;
-  for (int round = 0; round < kRounds; ++round) {
+  const int rounds = whole ? kRounds : 50 * kRounds;  // a profiler needs some time
+  for (int round = 0; round < rounds; ++round) {
     for (Timing& timing : timings) timing.nanoseconds.push_back(nanoseconds_per_call(timing.call));
     if (!whole) continue;
     alone.push_back(in_threads(programs.sum, inputs, 1));
