@@ -26,7 +26,7 @@ import time
 
 WINDOWS, SECONDS = 3, 1  # in each of which a build or a peer is measured; `tenon bench` measures a second
 
-BYTES = {"f32": 4, "i32": 4, "u32": 4, "i64": 8, "u8": 1, "i8": 1, "pred": 1}
+BYTES = {"f32": 4, "bf16": 2, "i32": 4, "u32": 4, "i64": 8, "u8": 1, "i8": 1, "pred": 1}
 
 
 @dataclasses.dataclass
@@ -109,6 +109,8 @@ ROWS = [
     lanes("division by a number", "div(%x, %y)", True),
     lanes("division", "div(%x, %y)"),
     lanes("remainder by a number", "rem(%x, %y)", True),
+    Row("remainder of floats", "1048576 f32", graph("%x: f32[1048576], %y: f32[1048576]", "z: f32[1048576]",
+        "%z = rem(%x, %y) : f32[1048576]", "yield %z"), 0, mbytes(("f32", 3 << 20))),
     lanes("shift", "shl(%x, %y)"),
     lanes("popcount", "popcount(%x)", True),
     softmax(False),
@@ -119,6 +121,7 @@ ROWS = [
     attention("attention of a UNet", 8, 4096, 4096, 40, False),
     Row("weights of 8 bits", "1 x 4096 x 4096", "weights of 8 bits", 2e-9 * 4096 * 4096, mbytes(("u8", 4096 * 4096), ("f32", 4096 * 130))),
     Row("weights of 4 bits", "1 x 4096 x 4096", "weights of 4 bits", 2e-9 * 4096 * 4096, mbytes(("u8", 4096 * 2048), ("f32", 4096 * 130))),
+    Row("weights of bf16", "1 x 4096 x 4096", "weights of bf16", 2e-9 * 4096 * 4096, mbytes(("bf16", 4096 * 4096), ("f32", 4096 * 2))),
     Row("group norm as exported", "8 groups of 8 x 64 x 64", "group norm as exported", 0.001, mbytes(("f32", 2 << 18))),
     Row("group norm", "8 groups of 8 x 64 x 64",
         graph("%x: f32[1, 64, 64, 64], %s: f32[64], %b: f32[64]", "y: f32[1, 64, 64, 64]",
@@ -160,12 +163,13 @@ ROWS = [
 ]
 
 
-def save(path: pathlib.Path, nodes: list, inputs: list, outputs: list, parameters: dict) -> None:
+def save(path: pathlib.Path, nodes: list, inputs: list, outputs: list, parameters: dict, tensors: list | None = None) -> None:
     import numpy as np
     import onnx
     from onnx import helper, numpy_helper
 
-    made = helper.make_graph(nodes, "kernel", inputs, outputs, [numpy_helper.from_array(np.asarray(v), k) for k, v in parameters.items()])
+    tensors = (tensors or []) + [numpy_helper.from_array(np.asarray(v), k) for k, v in parameters.items()]
+    made = helper.make_graph(nodes, "kernel", inputs, outputs, tensors)
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
     onnx.save(helper.make_model(made, opset_imports=imports, ir_version=10), path)
 
@@ -176,6 +180,13 @@ def write_onnx(kind: str, path: pathlib.Path) -> None:
 
     rng = np.random.default_rng(0)
     value = helper.make_tensor_value_info
+    if kind == "weights of bf16":
+        # The upper halves of f32. ONNX Runtime widens them once, when it loads the file.
+        n = 4096
+        raw = (rng.standard_normal((n, n)).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+        narrow = helper.make_tensor("w", TensorProto.BFLOAT16, (n, n), raw.tobytes(), raw=True)
+        nodes = [helper.make_node("Cast", ["w"], ["wide"], to=TensorProto.FLOAT), helper.make_node("MatMul", ["x", "wide"], ["y"])]
+        return save(path, nodes, [value("x", TensorProto.FLOAT, [1, n])], [value("y", TensorProto.FLOAT, [1, n])], {}, [narrow])
     if kind.startswith("weights"):
         bits, n = int(kind.split()[2]), 4096
         parameters = {"w": rng.integers(0, 256, (n, n // 32, 4 * bits), dtype=np.uint8), "s": np.full(n * n // 32, 0.01, np.float32)}
@@ -216,6 +227,7 @@ def peers_of(name: str):
     image, ones, words, low = torch.randn(1, 64, 64, 64), torch.ones(64), torch.randn(1, 50257), torch.tensor(-1e9)
     short, line, table = torch.randn(256, 1024), torch.randn(262144), torch.randn(65536)
     places, pixels, data = torch.randint(0, 65536, (1 << 20,)), torch.randn(16, 2, 2, 128, 128), torch.randint(0, 256, (256, 4096), dtype=torch.uint8)
+    other = torch.randn(1 << 20)
     parts = [flat[:1 << 17].clone() for _ in range(8)]
     # Memory of the results.
     into = {"square": torch.empty_like(square), "flat": torch.empty_like(flat), "few": torch.empty_like(few), "masked": torch.empty_like(few),
@@ -237,6 +249,7 @@ def peers_of(name: str):
         "sort, values only": lambda: torch.sort(short, 1, out=both["short"]), "sort of one line, values only": lambda: torch.sort(line, out=both["line"]),
         "nearest upsampling": lambda: functional.interpolate(image, scale_factor=2), "elements taken": lambda: torch.take(table, places, out=into["flat"]),
         "pixel shuffle": lambda: into["pixels"].copy_(pixels.permute(0, 3, 1, 4, 2)), "top 50": lambda: torch.topk(words, 50, out=both["top"]),
+        "remainder of floats": lambda: torch.fmod(flat, other, out=into["flat"]),
         "random bits": lambda: into["bits"].random_(),
     }.get(name)
 

@@ -127,8 +127,29 @@ def published():
         "vit": lambda: (T.ViTModel(T.ViTConfig()), (image(),)),
         "gpt2_prefill": lambda: (Plain(gpt2()), (ids(1, 128),)),
         "gpt2_decode": decoding,
+        "unet": diffusion,
         "dlrm": lambda: (Recommender(), (torch.randn(128, 13), torch.randint(0, 10000, (8, 128, 4)))),
     }
+
+
+def diffusion():
+    """A UNet of diffusers at half width with a latent of 32 x 32, one step."""
+    from diffusers import UNet2DConditionModel
+
+    net = UNet2DConditionModel(
+        sample_size=32, block_out_channels=(160, 320, 640, 640), cross_attention_dim=384, attention_head_dim=8
+    )
+    inputs = (torch.randn(1, 4, 32, 32), torch.tensor([7]), torch.randn(1, 77, 384))
+
+    class Step(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, sample, timestep, text):
+            return self.net(sample, timestep, text, return_dict=False)[0]
+
+    return Step(), inputs
 
 
 class Plain(nn.Module):

@@ -60,7 +60,7 @@ REACH = [
     ("plugins/rocm", "fake_hip|lit|conform_plugins"),
     ("plugins/layers", "layer|poison_test|validation_test|conform_plugins|lit"),
     ("plugins", PLUGINS),
-    ("samples/notebooks", "^python(_wheels)?$"),
+    ("samples/notebooks", "^(python(_wheels)?|torch)$"),
     ("samples", "samples|out_of_tree|scaffold"),
     ("tests/models", "model"),
     ("tests/python", "^python(_arrays|_wheels)?$|^torch_tensors$"),

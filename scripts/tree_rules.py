@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = {".h", ".hpp", ".c", ".cpp"}
 
 # Headers of tenon/cpp that need nothing but the ABI: facts that all rooms share.
-SHARED = ["tenon/cpp/arithmetic.hpp", "tenon/cpp/elements.hpp", "tenon/cpp/instructions.hpp",
+SHARED = ["tenon/cpp/arithmetic.hpp", "tenon/cpp/elements.hpp", "tenon/cpp/instructions.hpp", "tenon/cpp/likely_size.hpp",
           "tenon/cpp/record.hpp"]
 # room -> prefixes that its files may include from this tree (its own folder is always allowed)
 MAY_INCLUDE = {

@@ -290,7 +290,8 @@ Status KernelProgram::layout(std::span<const int64_t> symbols, std::vector<uint6
       TENON_RETURN_IF_ERROR(dims_of(v, symbols, &dims));
       TENON_RETURN_IF_ERROR(bytes_of(v, dims, &bytes));
       (*offsets)[v] = *total;
-      TENON_RETURN_IF_ERROR(grow(bytes));
+      // A value without elements has a place, too: a workspace without bytes would be none.
+      TENON_RETURN_IF_ERROR(grow(std::max<uint64_t>(bytes, 1)));
     }
   }
   *scratch = *total;

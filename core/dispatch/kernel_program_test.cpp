@@ -256,7 +256,7 @@ struct Loaded {
     call.inputs = in.data();
     call.outputs = &out;
     call.span_bytes = sizeof out;
-    call.workspace = &workspace;
+    call.workspace = needs.workspace_bytes == 0 ? nullptr : &workspace;
     call.queue = queue;
     if (queue != nullptr) {
       call.waits = &wait;
@@ -332,6 +332,30 @@ TEST(KernelProgram, ASetOfSingleNodesTakesThemOneByOne) {
   tenon_buffer_t x{{10, 20, 30}}, y{{100, 200, 300}}, out{{0, 0, 0}};
   EXPECT_EQ(program.run({&x, &y}, &out), TENON_OK);
   EXPECT_EQ(out.values, (std::vector<float>{111, 222, 333}));
+}
+
+TEST(KernelProgram, AValueWithoutElementsHasAPlaceBetweenKernels) {
+  static tenon_kernels_api_t kernels = set_table();
+  kernels.query = [](void* self, tenon_str_t target, const tenon_kernel_call_t* call,
+                     tenon_kernel_candidate_t* out) -> tenon_code_t {
+    if (call->epilogue_count != 0)
+      return to_abi(error(TENON_UNIMPLEMENTED, "T0512", "single nodes alone"));
+    const tenon_code_t code = query(self, target, call, out);
+    out->workspace_bytes = 0;
+    return code;
+  };
+  kernels.run = [](void*, tenon_kernel_t*, const tenon_kernel_args_t* args) -> tenon_code_t {
+    EXPECT_EQ(args->output_dims[0][0], 0);
+    EXPECT_NE(args->outputs[0], nullptr);
+    ++seen.parts;
+    return TENON_OK;
+  };
+  static const auto* api = compile_from_kernels({device(), nullptr, &kernels, "empty", "1", {}});
+  Loaded program(api, *read("tenon.tir 1\ngraph @g(%x: f32[0]) -> (b: f32[0]) {\n  %0 = plus(%x, "
+                            "%x) : f32[0]\n  %1 = plus(%0, %x) : f32[0]\n  yield %1\n}\n"));
+  tenon_buffer_t x, out;
+  EXPECT_EQ(program.run({&x}, &out), TENON_OK);
+  EXPECT_EQ(seen.parts, 4);
 }
 
 // A set that knows what only feeds the chain, and not what follows: the call would have ended

@@ -190,6 +190,36 @@ TEST(Partition, SegmentsOfADiamondHaveNoCycle) {
   expect_runnable(p, s);
 }
 
+TEST(Segments, WhatIsReadLaterIsComputedLater) {
+  PartitionProblem p;  // 0 -> 1 (another compiler) -> 3; 2, from an input, -> 3
+  p.node_count = 4;
+  p.values = {{0, 4, false, {1}}, {1, 4, false, {3}}, {2, 1000, false, {3}}, {3, 4, true, {}}};
+  p.devices = {device({1, 1, 1, 1})};
+  p.devices[0].by = {0, 1, 0, 0};
+  const std::vector<Segment> s = make_segments(p, assign_by_preference(p));
+  ASSERT_EQ(s.size(), 3u);
+  EXPECT_EQ(s[0].nodes, (std::vector<uint32_t>{0}));
+  EXPECT_EQ(s[1].nodes, (std::vector<uint32_t>{1}));
+  EXPECT_EQ(s[2].nodes, (std::vector<uint32_t>{2, 3}));
+  expect_runnable(p, s);
+  // Work of a device with a queue is submitted as early as it can be.
+  p.devices[0].asynchronous = true;
+  EXPECT_EQ(make_segments(p, assign_by_preference(p))[0].nodes, (std::vector<uint32_t>{0, 2}));
+}
+
+TEST(Segments, NothingWaitsThatWouldKeepMoreThanItMakes) {
+  PartitionProblem p;  // as above, but 2 reads what 0 makes
+  p.node_count = 4;
+  p.values = {{0, 4, false, {1, 2}}, {1, 4, false, {3}}, {2, 1000, false, {3}}, {3, 4, true, {}}};
+  p.devices = {device({1, 1, 1, 1})};
+  p.devices[0].by = {0, 1, 0, 0};
+  EXPECT_EQ(make_segments(p, assign_by_preference(p))[0].nodes, (std::vector<uint32_t>{0}));
+  p.values[0].bytes = 1000;  // it would be kept in place of as many bytes
+  EXPECT_EQ(make_segments(p, assign_by_preference(p))[0].nodes, (std::vector<uint32_t>{0, 2}));
+  p.values[0].consumers = {1, 2, 3};  // it is kept anyway
+  EXPECT_EQ(make_segments(p, assign_by_preference(p))[0].nodes, (std::vector<uint32_t>{0}));
+}
+
 TEST(Partition, RandomGraphsAreRunnableAndNeverWorseThanOneDevice) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {
@@ -210,6 +240,9 @@ TEST(Partition, RandomGraphsAreRunnableAndNeverWorseThanOneDevice) {
       }
       v.output = v.consumers.empty();
       p.values.push_back(v);
+    }
+    for (PartitionDevice& dev : p.devices) {
+      for (uint32_t n = 0; n < 60; ++n) dev.by.push_back(random() % 4 == 0 ? 1 : 0);
     }
     const std::vector<uint32_t> at = assign_by_cost(p).at;
     EXPECT_LE(total_cost(p, singly(at)), total_cost(p, singly(std::vector<uint32_t>(60, 0))));

@@ -4,6 +4,8 @@
 #include <map>
 #include <unordered_map>
 
+#include <tenon/cpp/likely_size.hpp>
+
 #include "core/base/checked.h"
 #include "core/base/str.h"
 #include "core/dispatch/measure.h"
@@ -314,7 +316,7 @@ std::vector<int64_t> likely_sizes(const Graph& graph) {
   std::vector<int64_t> likely;
   for (ir::Symbol s = 0; s < graph.dims().symbol_count(); ++s) {
     const ir::SymbolData& symbol = graph.dims().symbol(s);
-    likely.push_back(symbol.hint >= 0 ? symbol.hint : std::max<int64_t>(symbol.lo, 1));
+    likely.push_back(sizes::likely_size(symbol.hint, symbol.lo, symbol.hi));
   }
   return likely;
 }

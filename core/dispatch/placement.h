@@ -50,7 +50,7 @@ struct Placement {
 // reason; T0504.
 Result<Placement> place(const runtime::GraphRef& graph, const Candidates& candidates);
 
-// The partition problem of a graph: costs and bytes with symbols at their hint, else at 1.
+// The partition problem of a graph: costs and bytes with symbols at their likely sizes.
 PartitionProblem make_problem(const ir::Graph& graph, std::span<const Claims> asked,
                               size_t fallbacks_from);
 
@@ -63,7 +63,7 @@ std::vector<ir::Value> reads_of(const ir::Graph& graph, ir::Node node);
 std::vector<ir::Value> sizes_read(const ir::Graph& graph, ir::Node node);
 std::vector<ir::Value> sizes_yielded(const ir::Graph& graph);
 
-// One value per symbol: its hint, else its least value but at least 1. For costs and reports only.
+// One value per symbol, from likely_size.hpp. For costs and reports only.
 std::vector<int64_t> likely_sizes(const ir::Graph& graph);
 double likely_bytes(const ir::Graph& graph, ir::Value value, std::span<const int64_t> likely);
 

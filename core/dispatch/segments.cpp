@@ -1,6 +1,9 @@
 // Cuts an assignment into segments: partition.h has the declaration.
 #include <algorithm>
 #include <compare>
+#include <iterator>
+#include <map>
+#include <set>
 
 #include "core/dispatch/contraction.h"
 #include "core/dispatch/partition.h"
@@ -56,11 +59,103 @@ std::vector<uint32_t> levels_of(const PartitionProblem& problem, const std::vect
   return level;
 }
 
+// Lets nodes wait for a later segment of their maker where that keeps fewer bytes between segments.
+// Levels alone put a node as early as they can, such as what a backward pass computes again from
+// its inputs: at its very beginning, for all layers. Only where one device, which does its work at
+// once, makes and reads all that is concerned: others may work side by side.
+class Waiting {
+ public:
+  Waiting(const PartitionProblem& problem, const std::vector<Maker>& makers,
+          std::vector<uint32_t> level)
+      : problem_(problem),
+        makers_(makers),
+        edges_(problem),
+        level_(std::move(level)),
+        made_(problem.node_count),
+        read_(problem.node_count) {
+    for (uint32_t n = 0; n < problem.node_count; ++n) levels_[makers[n]].insert(level_[n]);
+    for (uint32_t v = 0; v < problem.values.size(); ++v) {
+      const PartitionValue& value = problem.values[v];
+      if (value.producer == kHost) continue;
+      made_[value.producer].push_back(v);
+      for (uint32_t c : value.consumers) {
+        if (read_[c].empty() || read_[c].back() != v) read_[c].push_back(v);
+      }
+    }
+  }
+
+  std::vector<uint32_t> levels() {
+    find_latest();
+    for (uint32_t n = 0; n < problem_.node_count; ++n) {
+      if (latest_[n] == level_[n]) continue;
+      const uint32_t first = earliest(n);
+      level_[n] = held_bytes(n) < made_bytes(n) ? latest_[n] : first;
+    }
+    return std::move(level_);
+  }
+
+ private:
+  bool may_wait(uint32_t n) const {
+    const Maker& maker = makers_[n];
+    if (maker.device == kUnplaced || maker.claim != kAlone) return false;
+    if (problem_.devices[maker.device].asynchronous) return false;
+    const auto beside = [&](uint32_t m) { return makers_[m].device == maker.device; };
+    return std::ranges::all_of(edges_.readers[n], beside) &&
+           std::ranges::all_of(edges_.makers[n], beside);
+  }
+  uint32_t border(uint32_t from, uint32_t to) const { return makers_[from] == makers_[to] ? 0 : 1; }
+
+  // By node, the last level at which its readers, as late as they can be, do not wait for it.
+  void find_latest() {
+    latest_ = level_;
+    const uint32_t end = level_.empty() ? 0 : *std::ranges::max_element(level_);
+    for (uint32_t n = problem_.node_count; n-- > 0;) {
+      if (!may_wait(n)) continue;
+      uint32_t bound = end;
+      for (uint32_t r : edges_.readers[n]) bound = std::min(bound, latest_[r] - border(n, r));
+      latest_[n] = *std::prev(levels_[makers_[n]].upper_bound(bound));
+    }
+  }
+
+  // The first level at which all that the node reads is there, where those before it have moved.
+  uint32_t earliest(uint32_t n) {
+    uint32_t first = level_[n];
+    for (uint32_t m : edges_.makers[n]) first = std::max(first, level_[m] + border(m, n));
+    return *levels_[makers_[n]].lower_bound(first);
+  }
+
+  double made_bytes(uint32_t n) const {
+    double bytes = 0;
+    for (uint32_t v : made_[n]) bytes += problem_.values[v].bytes;
+    return bytes;
+  }
+  // Bytes that would have to be kept for the node if it waited, and would not be otherwise.
+  double held_bytes(uint32_t n) const {
+    double bytes = 0;
+    for (uint32_t v : read_[n]) {
+      const PartitionValue& value = problem_.values[v];
+      const bool same = makers_[value.producer] == makers_[n];
+      if (value.output || (same && level_[value.producer] == latest_[n])) continue;
+      const bool kept = std::ranges::any_of(
+          value.consumers, [&](uint32_t c) { return c != n && level_[c] >= latest_[n]; });
+      if (!kept) bytes += value.bytes;
+    }
+    return bytes;
+  }
+
+  const PartitionProblem& problem_;
+  const std::vector<Maker>& makers_;
+  const Edges edges_;
+  std::vector<uint32_t> level_, latest_;
+  std::vector<std::vector<uint32_t>> made_, read_;  // values of earlier nodes, by node
+  std::map<Maker, std::set<uint32_t>> levels_;      // at which there is a segment of this maker
+};
+
 }  // namespace
 
 std::vector<Segment> make_segments(const PartitionProblem& problem, const Assignment& assignment) {
   const std::vector<Maker> makers = makers_of(problem, assignment);
-  const std::vector<uint32_t> level = levels_of(problem, makers);
+  const std::vector<uint32_t> level = Waiting(problem, makers, levels_of(problem, makers)).levels();
   std::vector<uint32_t> order(problem.node_count);
   for (uint32_t n = 0; n < order.size(); ++n) order[n] = n;
   auto asynchronous = [&](uint32_t n) {

@@ -27,8 +27,9 @@ constexpr uint64_t kAlignmentUnknown = 64;
 
 // Empty, or why the record makes no sense.
 std::string wrong_in(const tenon_device_info_t& info) {
-  for (const auto& [name, text] : {std::pair("kind", info.kind), std::pair("target", info.target),
-                                   std::pair("description", info.description)}) {
+  for (const auto& [name, text] :
+       {std::pair("kind", info.kind), std::pair("target", info.target),
+        std::pair("description", info.description), std::pair("uuid", info.uuid)}) {
     if (text.data == nullptr && text.size != 0)
       return fmt::format("a {} of {} bytes at null", name, text.size);
   }
@@ -85,6 +86,8 @@ Result<std::shared_ptr<Device>> Device::create_for_target(const DeviceApis& apis
     info.threading = TENON_THREADING_SERIAL;
     info.alignment_bytes = kAlignmentUnknown;
   }
+  info.uuid = {};  // not of a device of this machine
+  info.flags = 0;
   clear_failure();
   device->kind_ = kind;
   device->target_ = target;

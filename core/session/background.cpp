@@ -15,12 +15,21 @@ Status Background::check_process() const {
                "the operation belongs to the process that this one was forked from");
 }
 
+void Background::settle(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(
+      lock, [&] { return (state_ == State::kIdle || state_ == State::kEnded) && telling_ == 0; });
+}
+
+void Background::settle() {
+  std::unique_lock lock(mutex_);
+  settle(lock);
+}
+
 Background::~Background() {
   {
     std::unique_lock lock(mutex_);
     if (!thread_.joinable()) return;
-    changed_.wait(
-        lock, [&] { return (state_ == State::kIdle || state_ == State::kEnded) && telling_ == 0; });
+    settle(lock);
     state_ = State::kStopping;
   }
   changed_.notify_all();

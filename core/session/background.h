@@ -26,6 +26,8 @@ class Background {
   // Begins `work` and returns; `ended` gets its result when wait() has it. Both throw nothing.
   // T0622 while other work was not waited for.
   Status start(std::function<Status()> work, std::function<void(tenon_code_t)> ended);
+  // Waits until there is no work. What it returned is still there for wait().
+  void settle();
   // What the work returned. DEADLINE_EXCEEDED T0622 if it has not ended in time; T0622 if there is
   // none.
   Status wait(uint64_t timeout_ns);
@@ -33,6 +35,7 @@ class Background {
  private:
   enum class State : uint8_t { kIdle, kGiven, kWorking, kEnded, kStopping };
   Status check_process() const;
+  void settle(std::unique_lock<std::mutex>& lock);
   void serve();
 
   std::mutex mutex_;

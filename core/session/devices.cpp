@@ -30,6 +30,38 @@ Result<uint32_t> count_of(const runtime::DeviceApis& apis, std::string_view kind
   return count;
 }
 
+Result<tenon_device_info_t> info_of(const runtime::DeviceApis& apis, std::string_view kind,
+                                    uint32_t index) {
+  auto info = sized<tenon_device_info_t>();
+  clear_failure();
+  TENON_RETURN_IF_ERROR(from_abi(apis.device->info(apis.device->self, index, &info),
+                                 fmt::format("device {}: info", quoted(kind))));
+  return info;
+}
+
+// The ordinal of the device to which the vendor gives this number. Plugins leave out devices that
+// they have no use for, so the two may differ; where a plugin tells no numbers, they are the same.
+Result<uint32_t> ordinal_of_number(std::string_view kind, uint32_t number) {
+  TENON_ASSIGN_OR_RETURN(const runtime::DeviceApis apis, device_apis(kind));
+  TENON_ASSIGN_OR_RETURN(const uint32_t count, count_of(apis, kind));
+  uint32_t ordinal = 0;
+  std::string known;
+  for (uint32_t i = 0; i < count; ++i) {
+    TENON_ASSIGN_OR_RETURN(const tenon_device_info_t info, info_of(apis, kind, i));
+    if (info.kind.data == nullptr || from_abi_str(info.kind) != kind) continue;
+    if ((info.flags & TENON_DEVICE_NUMBERED) != 0) {
+      if (info.native_ordinal == number) return ordinal;
+      known += fmt::format("{}{}:{} is number {}", known.empty() ? "" : ", ", kind, ordinal,
+                           info.native_ordinal);
+    }
+    ++ordinal;
+  }
+  if (known.empty()) return number;
+  return error(TENON_NOT_FOUND, "T0502",
+               "plugin {} has no code for the vendor's device {} of kind {} ({})",
+               quoted(apis.plugin), number, quoted(kind), known);
+}
+
 Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint32_t ordinal) {
   TENON_ASSIGN_OR_RETURN(runtime::DeviceApis apis, device_apis(kind));
   TENON_ASSIGN_OR_RETURN(const uint32_t count, count_of(apis, kind));
@@ -44,10 +76,7 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
   // A table may list devices of several kinds; the ordinal in a name counts within its kind.
   uint32_t found = 0;
   for (uint32_t i = 0; i < count; ++i) {
-    auto info = sized<tenon_device_info_t>();
-    clear_failure();
-    TENON_RETURN_IF_ERROR(from_abi(apis.device->info(apis.device->self, i, &info),
-                                   fmt::format("device {}: info", quoted(kind))));
+    TENON_ASSIGN_OR_RETURN(const tenon_device_info_t info, info_of(apis, kind, i));
     if (info.kind.data == nullptr || from_abi_str(info.kind) != kind) continue;
     if (found++ == ordinal) return runtime::Device::create(apis, i, ordinal);
   }
@@ -62,18 +91,20 @@ Result<std::shared_ptr<runtime::Device>> make_device(std::string_view kind, uint
 struct DeviceName {
   std::string_view kind;
   uint32_t ordinal = 0;
+  bool of_vendor = false;  // the ordinal is the vendor's number
 };
 Result<DeviceName> parse_name(std::string_view name) {
-  const size_t colon = name.rfind(':');
-  if (colon == std::string_view::npos) return DeviceName{name, 0};
-  const std::string_view kind = name.substr(0, colon);
+  const size_t mark = name.find_last_of(":#");
+  if (mark == std::string_view::npos) return DeviceName{name, 0};
+  const std::string_view kind = name.substr(0, mark);
   uint64_t ordinal = 0;
-  if (!parse_u64(name.substr(colon + 1), &ordinal) || ordinal > UINT32_MAX) {
+  if (!parse_u64(name.substr(mark + 1), &ordinal) || ordinal > UINT32_MAX) {
     return error(TENON_INVALID_ARGUMENT, "T0502",
-                 "{} is not a device name: the colon must be followed by a number, as in {}",
-                 quoted(name), quoted(fmt::format("{}:1", kind)));
+                 "{} is not a device name: the {} must be followed by a number, as in {}",
+                 quoted(name), name[mark] == ':' ? "colon" : "#",
+                 quoted(fmt::format("{}{}1", kind, name[mark])));
   }
-  return DeviceName{kind, static_cast<uint32_t>(ordinal)};
+  return DeviceName{kind, static_cast<uint32_t>(ordinal), name[mark] == '#'};
 }
 
 std::vector<std::string> names_in(std::string_view list) {
@@ -104,7 +135,11 @@ void add_fallbacks(std::span<const DeviceKind> kinds, bool automatic, dispatch::
 
 Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name) {
   TENON_ASSIGN_OR_RETURN(const DeviceName parsed, parse_name(name));
-  const auto& [kind, ordinal] = parsed;
+  const std::string_view kind = parsed.kind;
+  uint32_t ordinal = parsed.ordinal;
+  if (parsed.of_vendor) {
+    TENON_ASSIGN_OR_RETURN(ordinal, ordinal_of_number(kind, ordinal));
+  }
   const std::string key = fmt::format("{}:{}", kind, ordinal);
   std::lock_guard lock(g_mutex);
   if (auto it = cache().find(key); it != cache().end()) return it->second;

@@ -12,8 +12,9 @@
 
 namespace tenon::session {
 
-// "cpu", "sim:1". T0502 for an unknown kind or ordinal, with the known names; T0503 if it cannot be
-// used. Loads the plugin; opens nothing. Threads: safe.
+// "cpu", "sim:1"; "cuda#1", to which the vendor gives this number. T0502 for an unknown kind or
+// ordinal, with the known names; T0503 if it cannot be used. Loads the plugin; opens nothing.
+// Threads: safe.
 Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name);
 
 // All devices that enabled plugins provide, loading them. Devices that fail are left out, with a

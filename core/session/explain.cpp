@@ -38,16 +38,20 @@ std::string devices_json(std::string_view filter) {
     if (!wanted(filter, device->name())) continue;
     const tenon_device_info_t& info = device->info();
     const uint32_t properties = dispatch::compile_properties(*device);
+    const std::string native_ordinal =
+        (info.flags & TENON_DEVICE_NUMBERED) != 0 ? fmt::format("{}", info.native_ordinal) : "null";
     add_row(&rows,
             fmt::format("{{\"name\":{},\"plugin\":{},\"description\":{},\"target\":{},"
+                        "\"uuid\":{},\"native_ordinal\":{},"
                         "\"memory_bytes\":{},\"alignment_bytes\":{},"
                         "\"host_visible\":{},\"queue\":{},\"same_bits\":{},\"one_long_call\":{},"
                         "\"static\":{}}}",
                         json_quoted(device->name()), json_quoted(device->apis().plugin),
                         json_quoted({info.description.data, info.description.size}),
-                        json_quoted({info.target.data, info.target.size}), info.memory_bytes,
-                        info.alignment_bytes, device->host_visible(), device->has_queue(),
-                        (properties & TENON_COMPILE_SAME_BITS) != 0,
+                        json_quoted({info.target.data, info.target.size}),
+                        json_quoted({info.uuid.data, info.uuid.size}), native_ordinal,
+                        info.memory_bytes, info.alignment_bytes, device->host_visible(),
+                        device->has_queue(), (properties & TENON_COMPILE_SAME_BITS) != 0,
                         (properties & TENON_COMPILE_ONE_LONG_CALL) != 0,
                         (properties & TENON_COMPILE_STATIC) != 0));
   }

@@ -8,21 +8,31 @@
 #include "core/base/errors/guard.h"
 #include "core/base/record.h"
 #include "core/session/binding.h"
+#include "core/session/handle_memory.h"
 #include "core/session/model.h"
 #include "core/session/variants.h"
 
-struct tenon_model_t {
+// clear() ends what a handle holds. The handle itself stays, and may be made anew.
+struct tenon_model_t : tenon::session::HandleHead {
+  static constexpr auto kKind = tenon::session::HandleKind::kModel;
   std::shared_ptr<tenon::session::Model> model;
+  void clear() { model.reset(); }
 };
-struct tenon_program_t {
+struct tenon_program_t : tenon::session::HandleHead {
+  static constexpr auto kKind = tenon::session::HandleKind::kProgram;
   tenon::session::AnyProgram program;
+  void clear() { program = {}; }
 };
-struct tenon_tensor_t {
+struct tenon_tensor_t : tenon::session::HandleHead {
+  static constexpr auto kKind = tenon::session::HandleKind::kTensor;
   std::shared_ptr<tenon::runtime::Tensor> tensor;
+  void clear() { tensor.reset(); }
 };
-struct tenon_binding_t {
+struct tenon_binding_t : tenon::session::HandleHead {
+  static constexpr auto kKind = tenon::session::HandleKind::kBinding;
   std::unique_ptr<tenon::session::Binding> binding;
-  std::atomic<bool> in_use = false;  // a slot works with it
+  std::atomic<bool> busy = false;  // a slot works with it
+  void clear() { binding.reset(); }
 };
 
 namespace tenon::session {
@@ -40,10 +50,21 @@ inline Status null_argument(std::string_view what) {
 }
 #define TENON_REQUIRE(pointer, what) \
   if ((pointer) == nullptr) return null_argument(what)
+// Of what a handle is: one load.
+#define TENON_REQUIRE_HANDLE(handle)                  \
+  if (!::tenon::session::in_use(handle)) [[unlikely]] \
+  return ::tenon::session::refuse_handle(             \
+      handle, std::remove_pointer_t<std::remove_cvref_t<decltype(handle)>>::kKind)
 
 inline Status write(const tenon_sink_t* sink, std::string_view text) {
   if (text.empty()) return {};
   return from_abi(sink->write(sink->self, text.data(), text.size()), "writing to the caller");
+}
+
+inline void give_program(AnyProgram program, tenon_program_t** out) {
+  HandlePtr<tenon_program_t> handle = new_handle<tenon_program_t>();
+  handle->program = std::move(program);
+  *out = handle.release();
 }
 
 // The known prefix of a record that may be older or newer than this host. A record without a size

@@ -45,6 +45,9 @@ Status read_inputs(const tenon_program_call_t& call, Inputs* all) {
       TENON_ASSIGN_OR_RETURN(all->arrays[i], prefix_of(record.array));
       all->arguments[i] = {&all->arrays[i], nullptr, false};
     } else {
+      if (!in_use(record.tensor)) [[unlikely]]
+        return refuse_handle(record.tensor, HandleKind::kTensor)
+            .with_context(fmt::format("reading input {}", i));
       runtime::Tensor* const tensor = record.tensor->tensor.get();
       all->arrays[i] = array_of(*tensor, nullptr);
       // Where another handle has the same tensor, it is read and not given up.
@@ -61,7 +64,7 @@ struct Outputs {
   std::pmr::vector<tenon_output_t> records;
   std::pmr::vector<tenon_array_t> given;
   std::pmr::vector<CallOutput> outputs;
-  std::pmr::vector<std::unique_ptr<tenon_tensor_t>> tensors;  // null for given ones
+  std::pmr::vector<HandlePtr<tenon_tensor_t>> tensors;  // null for given ones
 };
 
 Status read_output(const tenon_program_call_t& call, size_t i, Outputs* all) {
@@ -82,7 +85,7 @@ Status read_output(const tenon_program_call_t& call, size_t i, Outputs* all) {
   all->records.push_back(record);
   all->outputs.push_back(
       {given ? &all->given[i] : nullptr, record.kind == TENON_OUTPUT_LEFT, in_place, nullptr});
-  all->tensors.push_back(given ? nullptr : std::make_unique<tenon_tensor_t>());
+  all->tensors.push_back(given ? nullptr : new_handle<tenon_tensor_t>());
   return {};
 }
 
@@ -147,7 +150,7 @@ tenon_code_t call_program(void*, tenon_program_t* program, tenon_program_call_t*
 }  // namespace
 
 Status run_call(tenon_program_t* program, tenon_program_call_t* record) {
-  TENON_REQUIRE(program, "program");
+  TENON_REQUIRE_HANDLE(program);
   TENON_REQUIRE(record, "record");
   TENON_ASSIGN_OR_RETURN(tenon_program_call_t given, prefix_of(record));
   if (given.input_count != 0) TENON_REQUIRE(given.inputs, "inputs");

@@ -50,7 +50,7 @@ tenon_code_t tensor_adopt(void*, const tenon_array_t* record, tenon_str_t device
     TENON_ASSIGN_OR_RETURN(const tenon_native_memory_t native, read_memory(memory, bytes));
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> owner,
                            find_device(from_abi_str(device)));
-    auto handle = std::make_unique<tenon_tensor_t>();
+    HandlePtr<tenon_tensor_t> handle = new_handle<tenon_tensor_t>();
     auto lent = std::make_shared<Lent>(context, release);
     TENON_ASSIGN_OR_RETURN(auto buffer, adopt(std::move(owner), native, lent));
     auto tensor = std::make_shared<runtime::Tensor>(array.dtype, std::move(dims), bytes,
@@ -78,7 +78,7 @@ Result<runtime::Buffer*> bring(runtime::Tensor& tensor,
 tenon_code_t tensor_native(void*, tenon_tensor_t* handle, tenon_str_t device, tenon_str_t kind,
                            tenon_native_memory_t* out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(handle, "tensor");
+    TENON_REQUIRE_HANDLE(handle);
     TENON_REQUIRE(out, "record");
     TENON_REQUIRE(device.data, "device");
     TENON_REQUIRE(kind.data, "kind of memory");

@@ -19,7 +19,7 @@ Status refuse_by_value(const Model& model) {
 tenon_code_t save(void*, tenon_model_t* model, const tenon_package_options_t* options,
                   tenon_str_t path) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(model, "model");
+    TENON_REQUIRE_HANDLE(model);
     tenon_package_options_t given{};
     if (options != nullptr) {
       TENON_ASSIGN_OR_RETURN(given, prefix_of(options));
@@ -51,7 +51,7 @@ tenon_code_t load(void*, tenon_str_t path, const tenon_package_load_options_t* o
     TENON_ASSIGN_OR_RETURN(
         std::shared_ptr<Program> program,
         load_package(from_abi_str(path), (given.flags & TENON_PACKAGE_CHECK_CONSTANTS) != 0));
-    *out = new tenon_program_t{std::move(program)};
+    give_program(std::move(program), out);
     return {};
   });
 }
@@ -66,7 +66,7 @@ tenon_code_t describe(void*, tenon_str_t path, const tenon_sink_t* json) {
 
 tenon_code_t ports(void*, tenon_program_t* program, tenon_model_info_t* out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE_HANDLE(program);
     TENON_REQUIRE(out, "out_info");
     return give_record(out, std::visit([](const auto& p) { return p->ports(); }, program->program));
   });
@@ -74,7 +74,7 @@ tenon_code_t ports(void*, tenon_program_t* program, tenon_model_info_t* out) {
 
 tenon_code_t signature(void*, tenon_program_t* program, tenon_graph_t** out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE_HANDLE(program);
     TENON_REQUIRE(out, "out_graph");
     auto graph = std::visit([](const auto& p) { return p->signature(); }, program->program);
     *out = graph.detach()->abi();

@@ -65,7 +65,7 @@ tenon_code_t tensor_wrap(void*, const tenon_array_t* record, void* context,
       return error(TENON_INVALID_ARGUMENT, "T0613",
                    "only a dense array can become a tensor where it lies; copy this one");
     }
-    auto handle = std::make_unique<tenon_tensor_t>();
+    HandlePtr<tenon_tensor_t> handle = new_handle<tenon_tensor_t>();
     auto lent = std::make_shared<Lent>(context, release);
     auto tensor = std::make_shared<runtime::Tensor>(array.dtype, std::move(dims), bytes,
                                                     std::shared_ptr<void>(lent, array.data), true);
@@ -92,7 +92,7 @@ tenon_code_t tensor_copy(void*, const tenon_array_t* record, tenon_str_t device,
     std::vector<int64_t> dims;
     uint64_t bytes = 0;
     TENON_RETURN_IF_ERROR(read_array(record, &array, &dims, &bytes));
-    auto handle = std::make_unique<tenon_tensor_t>();
+    HandlePtr<tenon_tensor_t> handle = new_handle<tenon_tensor_t>();
     std::shared_ptr<std::byte> packed;
     TENON_ASSIGN_OR_RETURN(const void* const data, dense(array, bytes, &packed));
     if (device.size != 0) {
@@ -119,7 +119,7 @@ tenon_code_t tensor_copy(void*, const tenon_array_t* record, tenon_str_t device,
 
 tenon_code_t tensor_info(void*, tenon_tensor_t* handle, tenon_tensor_info_t* out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(handle, "tensor");
+    TENON_REQUIRE_HANDLE(handle);
     TENON_REQUIRE(out, "record");
     thread_local std::string places;  // borrowed until the thread asks again
     const runtime::Tensor& tensor = *handle->tensor;
@@ -136,7 +136,7 @@ tenon_code_t tensor_info(void*, tenon_tensor_t* handle, tenon_tensor_info_t* out
 
 tenon_code_t tensor_array(void*, tenon_tensor_t* handle, tenon_array_t* out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(handle, "tensor");
+    TENON_REQUIRE_HANDLE(handle);
     TENON_REQUIRE(out, "array");
     TENON_ASSIGN_OR_RETURN(const void* const data, handle->tensor->fetch());
     return give_record(out, array_of(*handle->tensor, data));
@@ -144,7 +144,7 @@ tenon_code_t tensor_array(void*, tenon_tensor_t* handle, tenon_array_t* out) {
 }
 
 void tensor_release(void*, tenon_tensor_t* handle) {
-  delete handle;
+  release_handle(handle);
 }
 
 }  // namespace

@@ -27,8 +27,8 @@ struct Lent {
   }
 };
 
-inline void give_handle(std::shared_ptr<runtime::Tensor> tensor,
-                        std::unique_ptr<tenon_tensor_t> handle, tenon_tensor_t** out) {
+inline void give_handle(std::shared_ptr<runtime::Tensor> tensor, HandlePtr<tenon_tensor_t> handle,
+                        tenon_tensor_t** out) {
   handle->tensor = std::move(tensor);
   *out = handle.release();
 }

@@ -45,7 +45,7 @@ struct CompiledSegment {
 struct CopyRecord {
   ir::Value value = ir::kNone;
   std::string from, to;
-  double bytes = 0;  // with symbols at their hints
+  double bytes = 0;  // at likely sizes
 };
 
 // What a program from a package has in place of its graph and its compilation.

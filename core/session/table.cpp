@@ -17,7 +17,9 @@ namespace {
 
 Status give_model(Result<std::shared_ptr<Model>> model, tenon_model_t** out) {
   if (!model.ok()) return std::move(model).status();
-  *out = new tenon_model_t{std::move(*model)};
+  HandlePtr<tenon_model_t> handle = new_handle<tenon_model_t>();
+  handle->model = std::move(*model);
+  *out = handle.release();
   return {};
 }
 
@@ -51,7 +53,7 @@ tenon_code_t model_from_graph(void*, tenon_graph_t* graph, tenon_model_t** out) 
 
 tenon_code_t model_info(void*, tenon_model_t* model, tenon_model_info_t* out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(model, "model");
+    TENON_REQUIRE_HANDLE(model);
     TENON_REQUIRE(out, "out_info");
     return give_record(out, model->model->info());
   });
@@ -59,7 +61,7 @@ tenon_code_t model_info(void*, tenon_model_t* model, tenon_model_info_t* out) {
 
 tenon_code_t model_graph(void*, tenon_model_t* model, tenon_graph_t** out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(model, "model");
+    TENON_REQUIRE_HANDLE(model);
     TENON_REQUIRE(out, "out_graph");
     ir::Ref<ir::Graph> graph = model->model->graph();
     *out = graph.detach()->abi();
@@ -68,7 +70,7 @@ tenon_code_t model_graph(void*, tenon_model_t* model, tenon_graph_t** out) {
 }
 
 void model_release(void*, tenon_model_t* model) {
-  delete model;
+  release_handle(model);
 }
 
 // ---- Programs ----
@@ -101,18 +103,18 @@ namespace {
 tenon_code_t compile(void*, tenon_model_t* model, const tenon_session_options_t* options,
                      tenon_program_t** out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(model, "model");
+    TENON_REQUIRE_HANDLE(model);
     TENON_REQUIRE(out, "out_program");
     TENON_ASSIGN_OR_RETURN(const CompileOptions o, read_options(options));
     TENON_ASSIGN_OR_RETURN(AnyProgram program, compile_model(model->model, o));
-    *out = new tenon_program_t{std::move(program)};
+    give_program(std::move(program), out);
     return {};
   });
 }
 
 tenon_code_t program_info(void*, tenon_program_t* program, tenon_program_info_t* out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE_HANDLE(program);
     TENON_REQUIRE(out, "out_info");
     const tenon_program_info_t info =
         std::visit([](const auto& p) { return p->info(); }, program->program);
@@ -122,7 +124,7 @@ tenon_code_t program_info(void*, tenon_program_t* program, tenon_program_info_t*
 
 tenon_code_t placement(void*, tenon_program_t* program, const tenon_sink_t* json) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE_HANDLE(program);
     TENON_REQUIRE(json, "sink");
     return write(json,
                  std::visit([](const auto& p) { return p->placement_json(); }, program->program));
@@ -131,7 +133,7 @@ tenon_code_t placement(void*, tenon_program_t* program, const tenon_sink_t* json
 
 tenon_code_t placement_summary(void*, tenon_program_t* program, const tenon_sink_t* text) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE_HANDLE(program);
     TENON_REQUIRE(text, "sink");
     return write(
         text, std::visit([](const auto& p) { return p->placement_summary(); }, program->program));
@@ -140,7 +142,7 @@ tenon_code_t placement_summary(void*, tenon_program_t* program, const tenon_sink
 
 tenon_code_t dump(void*, tenon_program_t* program, tenon_str_t what, const tenon_sink_t* text) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE_HANDLE(program);
     TENON_REQUIRE(text, "sink");
     TENON_ASSIGN_OR_RETURN(
         const std::string dumped,
@@ -150,7 +152,7 @@ tenon_code_t dump(void*, tenon_program_t* program, tenon_str_t what, const tenon
 }
 
 void program_release(void*, tenon_program_t* program) {
-  delete program;
+  release_handle(program);
 }
 
 // ---- Runs ----
@@ -159,25 +161,27 @@ void program_release(void*, tenon_program_t* program) {
 template <typename F>
 tenon_code_t bound(tenon_binding_t* binding, F&& body) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(binding, "binding");
-    if (binding->in_use.exchange(true, std::memory_order_acquire)) {
+    TENON_REQUIRE_HANDLE(binding);
+    if (binding->busy.exchange(true, std::memory_order_acquire)) {
       return error(TENON_FAILED_PRECONDITION, "T0622",
                    "the binding is in use by another thread; give each thread one of its own, or "
                    "use tenon_host_call_t, which any thread may at any time");
     }
     struct Leave {
-      ~Leave() { in_use.store(false, std::memory_order_release); }
-      std::atomic<bool>& in_use;
-    } const leave{binding->in_use};
+      ~Leave() { busy.store(false, std::memory_order_release); }
+      std::atomic<bool>& busy;
+    } const leave{binding->busy};
     return body(*binding->binding);
   });
 }
 
 tenon_code_t binding_create(void*, tenon_program_t* program, tenon_binding_t** out) {
   return slot([&]() -> Status {
-    TENON_REQUIRE(program, "program");
+    TENON_REQUIRE_HANDLE(program);
     TENON_REQUIRE(out, "out_binding");
-    *out = new tenon_binding_t{std::make_unique<Binding>(program->program)};
+    HandlePtr<tenon_binding_t> handle = new_handle<tenon_binding_t>();
+    handle->binding = std::make_unique<Binding>(program->program);
+    *out = handle.release();
     return {};
   });
 }
@@ -236,7 +240,7 @@ tenon_code_t profile_write(void*, tenon_binding_t* binding, uint32_t format,
 }
 
 void binding_release(void*, tenon_binding_t* binding) {
-  delete binding;
+  release_handle(binding);
 }
 
 // ---- Tensors, the process ----

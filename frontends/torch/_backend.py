@@ -59,12 +59,13 @@ def backend(
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    from . import _kept
+    from . import _kept, _told
 
     chosen = Options(options)
     _host.open()
     chosen.check()
     _tell_version()
+    _told.watch_dynamo(gm)
 
     keep_checks(gm)
     take_apart(gm)
@@ -73,6 +74,8 @@ def backend(
     stable = {i: t for i, t in parameters.items() if chosen.stable and may_be_stable(t)}
     # torch's key says nothing of what `register` got, such as a gradient.
     is_kept = not frozen and not has_registered(gm)
+    if not is_kept:
+        _told.tell_not_kept(gm)
     used: dict[int, torch.Tensor] = {}  # those that are constants of a program
 
     given = dict(options or {})

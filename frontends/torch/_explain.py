@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import torch
 
+from tenon._errors import UsageError
+
 from ._backend import backend, watch
+from ._part import plain
 from ._split import Compiled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable
     from typing import Any
+
+    from ._part import Part
 
 
 class Explanation:
     """What `torch.compile(backend="tenon")` makes of a network. Prints as text."""
 
-    def __init__(self, graphs: list[Compiled], breaks: list[str], recompiles: list[str]):
+    def __init__(self, graphs: list[Compiled], breaks: list[str], recompiles: list[str], name: str = "network"):
+        self._compiled = graphs
+        self._name = name
         self.graphs = [
             {"kind": g.kind, "operators": g.nodes, "parts": len(g.parts), "in_torch": dict(g.refused)}
             for g in graphs
@@ -27,6 +35,30 @@ class Explanation:
         """Where Dynamo broke the network, in its words."""
         self.recompiles = recompiles
         """The guards that failed, in Dynamo's words."""
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Writes a page about the programs: one HTML file, for a browser, without a network.
+
+        It shows what `Model.report` does, for each program of each graph: nodes are named by the
+        modules of the network and have lines of its source, so that times are told by module. The
+        inputs are those of `explain`. T0644 if no part of the network became a program.
+        """
+        from tenon import _report
+
+        _report.check_name(path)
+        runs = [self._run(graph, part) for graph in self._compiled for part in graph.parts if part.program is not None]
+        if not runs:
+            raise UsageError(f"nothing of {self._name} became a program, so there is nothing to show", "T0644")
+        _report.write(path, _report.page_of(runs, parts=True))
+
+    def _run(self, graph: Compiled, part: Part) -> dict[str, Any]:
+        from tenon import _report
+
+        assert part.program is not None
+        number = f" {graph.parts.index(part) + 1}" if len(graph.parts) > 1 else ""
+        inputs = None if part.kept_inputs is None else (tuple(map(plain, part.kept_inputs)), {})
+        run = _report.run_of(part.program, f"{graph.kind}{number}", inputs)
+        return {**run, "model": f"{self._name}, {run['label']}"}
 
     def __str__(self) -> str:
         lines = []
@@ -54,7 +86,7 @@ def explain(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     def fresh(gm: Any, inputs: Any) -> Any:  # another backend for each call: Dynamo compiles anew
         return backend(gm, inputs)
 
-    listed: list[Compiled] = []
+    listed: list[Compiled] = _Watching()
     before = len(graph_break_reasons)
     watch.lists.append(listed)
     try:
@@ -63,7 +95,16 @@ def explain(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     finally:
         watch.lists.remove(listed)
     breaks = [str(b.reason) for b in graph_break_reasons[before:] if b.graph_break]
-    return Explanation(listed, breaks, _failed_guards(net))
+    return Explanation(listed, breaks, _failed_guards(net), getattr(net, "__name__", type(net).__name__))
+
+
+class _Watching(list[Compiled]):
+    """Graphs as they are compiled, before their first call. Its inputs are kept for a page."""
+
+    def append(self, graph: Compiled) -> None:
+        super().append(graph)
+        for part in graph.parts:
+            part.keeps_inputs = True
 
 
 def _backward(result: Any, net: Any) -> None:

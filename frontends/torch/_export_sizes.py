@@ -11,11 +11,11 @@ import re
 import torch
 from torch.utils import _pytree as pytree
 
-from tenon import _dtypes as dt
-from tenon import _ops, _trace
+from tenon import _trace
 from tenon._errors import UsageError
 from tenon._trace import tracing
 
+from ._facts import at_most, below, differ, equal
 from ._lower import BEYOND, Walk
 from ._sizes import size_in
 from ._table import Refused
@@ -73,9 +73,9 @@ def constrain(program: Program, walk: Walk) -> None:
                 continue  # a number that the program computes
             size = size_in(trace, expression)
             if bounds.lower > 0:
-                _at_most(int(bounds.lower), size)
+                at_most(int(bounds.lower), size)
             if bounds.upper < _NO_BOUND:
-                _at_most(size, int(bounds.upper))
+                at_most(size, int(bounds.upper))
         guards = getattr(program, "_guards_code", ())
         arguments = _arguments(program, walk) if guards else {}
         for guard in guards:
@@ -135,25 +135,7 @@ def _value(side: ast.expr, arguments: dict[str, Any]) -> Size:
     return made
 
 
-def _at_most(a: Size, b: Size) -> None:
-    """States a <= b: what has b elements has at least a."""
-    if isinstance(a, int) and isinstance(b, int):
-        if a > b:
-            raise Refused(f"{a} is more than {b}")
-        return
-    _ops.slice_axis(_ops.iota((b,), 0, dt.int64), 0, 0, a)
-
-
-def _equal(a: Size, b: Size) -> None:
-    _at_most(a, b)
-    _at_most(b, a)
-
-
 _relations: dict[type[ast.cmpop], Callable[[Any, Any], None]] = {
-    ast.LtE: _at_most,
-    ast.GtE: lambda a, b: _at_most(b, a),
-    ast.Lt: lambda a, b: _at_most(a + 1, b),
-    ast.Gt: lambda a, b: _at_most(b + 1, a),
-    ast.Eq: _equal,
-    ast.NotEq: lambda a, b: _at_most(1, _trace.larger(a, b) - _trace.smaller(a, b)),
-}
+    ast.LtE: at_most, ast.GtE: lambda a, b: at_most(b, a), ast.Lt: below, ast.Gt: lambda a, b: below(b, a),
+    ast.Eq: equal, ast.NotEq: differ,
+}  # fmt: skip

@@ -20,7 +20,10 @@ from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.output_code import OutputCode
 
+from tenon._logs import tell
+
 from ._options import Options
+from ._places import MODULES, first_line, modules_of
 from ._split import Compiled, compile_graph
 
 TYPE_CHECKING = False
@@ -63,14 +66,30 @@ class Code(OutputCode):
         from torch.fx._graph_pickler import GraphPickler, Options as PicklerOptions
 
         assert self._gm is not None and self._made is not None
-        if self._made.refused or self._constant:
-            raise BypassAOTAutogradCache("a graph that was split, or that has parameters as constants, is not kept")
-        if any(_has_symbols(n.meta.get("val")) for n in self._gm.graph.nodes):
-            raise BypassAOTAutogradCache("a graph whose sizes change is not kept")
-        if any("with_effects" in str(n.target) for n in self._gm.graph.nodes):
-            raise BypassAOTAutogradCache("a graph with effects is not kept: torch's entry loses its tokens")
+        why_not = self._why_not()
+        if why_not:
+            tell("cache", f"{self._name()} is not kept on disk: {why_not}")
+            raise BypassAOTAutogradCache(why_not)
+        for node in self._gm.graph.nodes:
+            node.meta[MODULES] = modules_of(node)  # torch's own has classes, which need not be importable
         self._bytes = GraphPickler.dumps(self._gm, options=PicklerOptions(ops_filter=None, node_metadata_key_filter=_is_needed))
         self._gm = self._made = None
+
+    def _why_not(self) -> str:
+        """Why the graph cannot be in torch's cache; empty if it can."""
+        assert self._gm is not None and self._made is not None
+        nodes = self._gm.graph.nodes
+        if self._made.refused or self._constant:
+            return "a graph that was split, or that has parameters as constants, is not kept"
+        if any(_has_symbols(n.meta.get("val")) for n in nodes):
+            return "a graph whose sizes change is not kept"
+        if any("with_effects" in str(n.target) for n in nodes):
+            return "a graph with effects is not kept: torch's entry loses its tokens"
+        return ""
+
+    def _name(self) -> str:
+        assert self._gm is not None
+        return f"the {self._kind} graph of {first_line(self._gm.graph.nodes)}"
 
     def post_compile(self, example_inputs: Sequence[Any], constants: Any, graph_kwargs: Any) -> None:
         if self._made is not None:
@@ -85,6 +104,7 @@ class Code(OutputCode):
         assert isinstance(gm, fx.GraphModule)
         gm.recompile()
         self._gm = gm
+        tell("cache", f"{self._name()} comes from torch's cache on disk")
         self.compile()
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
@@ -92,7 +112,7 @@ class Code(OutputCode):
 
 
 def _is_needed(key: str) -> bool:
-    return key in ("val", "stack_trace", "tensor_meta")
+    return key in ("val", "stack_trace", "tensor_meta", MODULES)
 
 
 def _has_symbols(value: Any) -> bool:

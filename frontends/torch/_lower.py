@@ -7,23 +7,25 @@ that the results have the types and sizes that torch gives the node.
 from __future__ import annotations
 
 import math
-import re
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._errors import Error
 from tenon._trace import NO, Dim, GraphTrace, SizeNeeded, Value, same, tracing
 
-from . import _table
-from ._sizes import Numbers, size_in
+from . import _facts, _table
+from ._places import line_of, name_of
+from ._sizes import Numbers, Whole, has_found, is_found, may_be_negative, size_in
 from ._table import Refused
+from ._tracing import WalkTrace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from tenon._trace import Size
@@ -37,7 +39,7 @@ DTYPES: dict[torch.dtype, dt.DType] = {
 }  # fmt: skip
 
 # What a row may raise because a node is beyond it: the node stays in torch.
-BEYOND = (Refused, Error, SizeNeeded, TypeError, ValueError, OverflowError, NotImplementedError)
+BEYOND = (Refused, Error, SizeNeeded, GuardOnDataDependentSymNode, TypeError, ValueError, OverflowError, NotImplementedError)
 
 
 def dtype_of(dtype: torch.dtype) -> dt.DType:
@@ -87,6 +89,12 @@ class Node:
     def shape_of(self, fake: torch.Tensor) -> tuple[Size, ...]:
         return tuple(size_in(self.trace, s) for s in fake.shape)
 
+    def learn(self, x: Value, fake: torch.Tensor | None = None) -> Value:
+        """A value of the (first) result's shape. Symbols of torch that data decides are known by its sizes."""
+        fake = self.result if fake is None else fake
+        self.trace.learn(fake.shape, x.shape)
+        return _ops.reshape(x, self.shape_of(fake))
+
     def is_read(self, i: int) -> bool:
         """Whether somebody reads result i of several."""
         return any(user.args[1] == i for user in self.node.users)
@@ -107,6 +115,8 @@ class Node:
         """A value or a number in a type; as torch computes, a number wraps."""
         if isinstance(x, Value):
             return _ops.convert(x, dtype)
+        if isinstance(x, Whole):
+            return _ops.convert(self.walk.whole(x.size), dtype)
         if isinstance(x, Dim):
             return _ops.size_value(x, dtype)
         if isinstance(x, (bool, int, float, complex)):
@@ -173,34 +183,12 @@ def axis_of(axis: int, rank: int) -> int:
     return axis % max(rank, 1)
 
 
-class _Trace(GraphTrace):
-    """Notes whether a call may fail because of an index, after it has written something."""
-
-    checks = False
-    depth = 0  # of regions
-    names: Mapping[str, str] = {}  # of symbols, where they are others than torch's
-
-    def symbol(self, name: object, hint: int) -> Size:
-        return super().symbol(self.names.get(str(name), name), hint)
-
-    def region(self, types: Any, body: Any) -> int:
-        self.depth += 1
-        try:
-            return super().region(types, body)
-        finally:
-            self.depth -= 1
-
-    def emit(self, op: str, operands: Any, attrs: Any, regions: Any = ()) -> tuple[Value, ...]:
-        self.checks = self.checks or any(name == "mode" and value == "in_bounds" for name, _, value in attrs)
-        return super().emit(op, operands, attrs, regions)
-
-
 class Walk:
     """One walk over a graph. `refused` has the nodes that stay in torch, with the reason."""
 
     def __init__(self, graph: fx.Graph, name: str = "torch"):
         self.graph = graph
-        self.trace = _Trace(name)
+        self.trace = WalkTrace(name)
         self.trace.locate = False
         self.values: dict[fx.Node, Any] = {}
         self.refused: dict[fx.Node, str] = {}
@@ -208,9 +196,12 @@ class Walk:
         self.constants: dict[str, torch.Tensor] = {}  # values of placeholders that never change
         self.keep_inputs = False  # also those that nobody reads
         self.assertions: list[Value] = []  # conditions that a call fails without
+        self.places: dict[int, Value] = {}  # where masks are set, by their numbers
         self.random = 0  # how many streams of random numbers were drawn
+        self.drawn: list[torch.SymInt | None] = []  # further arguments: numbers of the call, None for the key
+        self._wholes: dict[str, Value] = {}
         self._key: Value | None = None
-        self._place = ""
+        self._place: tuple[Any, str] | None = None
 
     def run(self) -> None:
         """Walks over all nodes."""
@@ -253,6 +244,13 @@ class Walk:
 
     def inline(self, gm: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         """The results of a graph for these values, computed in this one. Refused if one of its nodes is."""
+        found, read = dict(self.trace.found), dict(self.trace.read)
+        try:
+            return self._inlined(gm, operands)
+        finally:  # in the next copy of the graph they are others
+            self.trace.found, self.trace.read = found, read
+
+    def _inlined(self, gm: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         given = iter(operands)
         for node in gm.graph.nodes:
             if node.op == "placeholder":
@@ -301,8 +299,12 @@ class Walk:
 
     def _call(self, node: fx.Node) -> Any:
         fake = node.meta.get("val")
+        if is_found(fake) and node.args and isinstance(fake_of(node.args[0]), torch.Tensor):
+            return self._symbol(node, fake)
         if isinstance(fake, (torch.SymInt, torch.SymBool, torch.SymFloat)) or fake is None and not _has_effect(node):
             return fake  # sizes are known by their expressions
+        if node.target is torch.ops.aten._assert_scalar.default:
+            return _facts.claim(self, fake_of(node.args[0]))
         if node.target is _getitem:
             return self._item(node)
         found = _table.find(node.target)
@@ -311,6 +313,16 @@ class Walk:
         self._locate(node)
         args, kwargs = self._read(node.args), self._read(node.kwargs)
         return self._checked(node, found(Node(self, node), *args, **kwargs))
+
+    def _symbol(self, node: fx.Node, fake: torch.SymInt) -> torch.SymInt:
+        """A symbol that is read from a tensor: a size of it, or its element, which is an operand or a size."""
+        name = str(fake.node.expr)
+        if node.target is torch.ops.aten._local_scalar_dense.default:
+            x = self._read(node.args[0])
+            if not dt.is_integer(x.dtype):
+                raise Refused(f"a number of {x.dtype.name}")
+            self.trace.read[name] = _ops.convert(_ops.reshape(x, ()), dt.int64)
+        return fake
 
     def _item(self, node: fx.Node) -> Any:
         source: Any = node.args[0]
@@ -337,7 +349,9 @@ class Walk:
 
     def _number(self, value: Any) -> Any:
         if isinstance(value, torch.SymInt):
-            return size_in(self.trace, value)
+            is_argument = not self.trace.depth and not self.keep_inputs and may_be_negative(value)
+            is_whole = is_argument or str(value.node.expr) in self.trace.read
+            return Whole(self.trace, value) if is_whole else size_in(self.trace, value)
         if isinstance(value, (torch.SymFloat, torch.SymBool)):
             raise Refused("a number that is known only when it runs")
         return value
@@ -358,36 +372,58 @@ class Walk:
             raise Refused(f"the row gives {type(value).__name__}")
         if value.dtype is not dtype_of(fake.dtype):
             raise Refused(f"the row gives {value.dtype.name} instead of {fake.dtype}")
+        self.trace.learn(fake.shape, value.shape)
         shape = [size_in(self.trace, s) for s in fake.shape]
         if len(shape) != len(value.shape) or any(same(a, b) == NO for a, b in zip(shape, value.shape)):
             raise Refused(f"the row gives {_ops.shape_text(value.shape)} instead of {tuple(fake.shape)}")
-        return value
+        return _ops.reshape(value, shape) if has_found(fake.shape) else value
 
     def _locate(self, node: fx.Node) -> None:
-        trace = node.meta.get("stack_trace") or ""
-        if trace and trace != self._place:
-            self._place = trace
-            lines = re.findall(r'File "([^"]+)", line (\d+)', trace)
-            if lines:
-                self.trace.native.location(lines[-1][0], int(lines[-1][1]))
+        line = line_of(node)
+        place = (line, name_of(node))
+        if place != self._place:
+            self._place = place
+            self.trace.native.location(*(line or ("", 0)), place[1])
 
     def key(self) -> Value:
         """The key of random numbers: an argument that each call draws anew."""
         if self.trace.depth:
             raise Refused("random numbers in a loop or a choice")
         if self._key is None:
+            self.drawn.append(None)
             self._key = self.trace.argument(dt.uint32, (2,), "tenon.key")
         return self._key
+
+    def whole(self, size: torch.SymInt) -> Value:
+        """An int of the call, as an argument of its own, or one that was read from a tensor."""
+        name = str(size.node.expr)
+        if name in self.trace.read:
+            return self.trace.read[name]
+        if name not in self._wholes:
+            if any(str(s) in self.trace.read for s in size.node.expr.free_symbols):
+                raise Refused(f"the number {name}, of one that is read from a tensor")
+            self.drawn.append(size)
+            self._wholes[name] = self.trace.argument(dt.int64, (), f"tenon.number.{name}")
+        return self._wholes[name]
 
     def counter(self) -> Value:
         """A counter apart from all others of this graph."""
         self.random += 1
         return _ops.scalar(self.random << 40, dt.uint64)
 
+    def found(self, name: str) -> Value:
+        """A symbol that data decides: a number that was read, or the first dim of a value without elements."""
+        if name in self.trace.read:
+            return self.trace.read[name]
+        if name not in self.trace.found:
+            raise Refused(f"the size {name} follows from nothing here")
+        return _ops.full((self.trace.found[name], 0), False, dt.bool_)
+
     def asserted(self, results: Sequence[Value]) -> list[Value]:
         """The results of the program, in calls that fail where an assertion does not hold.
 
-        The smallest result has the check, which costs a copy of it. Refused if none has elements.
+        The smallest result that is sure to have elements has the check, which costs a copy of it, else
+        one that may have none. Refused if no result has elements.
         """
         made = list(results)
         if self.assertions:
@@ -401,10 +437,9 @@ class Walk:
             made[i] = checked_whole(made[i], holds)
         return made
 
-    @property
-    def draws(self) -> bool:
-        """Whether a call needs a key."""
-        return self._key is not None
+    def lacks_place(self, results: Sequence[Value]) -> bool:
+        """Whether assertions would be checked in no call, or not in one whose results have no elements."""
+        return bool(self.assertions) and not any(0 < _estimate(v) < _UNSURE for v in results)
 
     def numbers(self) -> Numbers:
         return Numbers([n.meta.get("val") for n in self.graph.nodes if n.op == "placeholder"])
@@ -428,17 +463,18 @@ def _has_effect(node: fx.Node) -> bool:
     """Whether a node without results is more than a claim about sizes and types, which torch's guards check."""
     name = str(node.target)
     if name.startswith("aten._assert_scalar."):
-        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
-
-        condition = fake_of(node.args[0])
-        return isinstance(condition, torch.SymBool) and bool(free_unbacked_symbols(condition))
+        return has_found((fake_of(node.args[0]),))
     known = ("aten._assert_tensor_metadata.", "aten.sym_constrain", "aten.sym_size", "<built-in function")
     return node.target is not _getitem and not name.startswith(known)
 
 
+_UNSURE = 1 << 62
+
+
 def _estimate(value: Value) -> int:
-    """How many elements a value has, with a guess for sizes that vary."""
-    return math.prod(s if isinstance(s, int) else 64 for s in value.shape)
+    """How many elements a value has. Those of which a call may have none are behind all others."""
+    known = math.prod(s for s in value.shape if isinstance(s, int))
+    return known if len(value.shape) == sum(isinstance(s, int) for s in value.shape) else known * _UNSURE
 
 
 _getitem = __import__("operator").getitem

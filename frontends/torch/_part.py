@@ -9,7 +9,8 @@ from torch import fx
 
 from tenon import _dtypes as dt
 from tenon import _native, _ops, _trace
-from tenon._errors import Cancelled, Error
+from tenon._errors import Cancelled, Error, UsageError
+from tenon._logs import tell
 from tenon._trace import Value, tracing
 
 from ._lower import Walk
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tenon.torch")
 
-# Codes of failures that are known before a program writes anything: an index out of bounds, and an
-# argument that cannot be read.
-_BEFORE = {"T0325", "T0624"}
+# Codes of failures that are known before a program writes anything: an index out of bounds, sizes that
+# are not as the program needs them, and an argument that cannot be read.
+_BEFORE = {"T0325", "T0607", "T0608", "T0624"}
 # The code of an argument that cannot be read as it is.
 _UNREADABLE = "T0624"
 
@@ -44,7 +45,17 @@ def _permuted(i: int, order: tuple[int, ...]) -> Callable[[Sequence[Any]], Any]:
 
 
 def _sized(number: Callable[[Sequence[Any]], list[int]]) -> Callable[[Sequence[Any]], Any]:
-    return lambda args: torch.empty((number(args)[0], 0), dtype=torch.bool)
+    def size(args: Sequence[Any]) -> torch.Tensor:
+        (found,) = number(args)
+        if found < 0:
+            raise UsageError(f"{found} is no size", "T0608")
+        return torch.empty((found, 0), dtype=torch.bool)
+
+    return size
+
+
+def _whole(number: Callable[[Sequence[Any]], list[int]]) -> Callable[[Sequence[Any]], Any]:
+    return lambda args: torch.tensor(number(args)[0])
 
 
 def _drawn(args: Sequence[Any]) -> torch.Tensor:
@@ -52,7 +63,7 @@ def _drawn(args: Sequence[Any]) -> torch.Tensor:
     return torch.empty(2, dtype=torch.int32).random_().view(torch.uint32)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A tensor whose memory has its elements: some are conjugated or negated, or without memory."""
     if not isinstance(value, torch.Tensor) or type(value) not in (torch.Tensor, torch.nn.Parameter):
         return value
@@ -105,7 +116,7 @@ class Part:
         self._places = [
             i for i, n in enumerate(walk.inputs) if n.name in stable and placeholders[n] not in written
         ]
-        self.program = self._compile(walk) if self.results.bases or walk.assertions else None
+        self.program = self._compile(walk) if self.results.bases or self.results.sizes or walk.assertions else None
         self._kept = frozenset(self._places)
         self._plain = all(order is None for order in self.results.orders)
         self._given = self._targets()
@@ -114,13 +125,19 @@ class Part:
         # A call that fails because of an index runs in torch, which needs inputs as they were.
         self._in_place = not walk.trace.checks
         self._told = False
+        self.keeps_inputs = False  # those of the first call, for a page
+        self.kept_inputs: tuple[Any, ...] | None = None
         self._boxed_call = True
 
     def _compile(self, walk: Walk) -> _native.Program:
         with tracing(walk.trace):
-            outputs = walk.asserted([self._output(walk, i) for i in range(len(self.results.bases))])
-        if walk.draws:
-            self._readers.append(_drawn)
+            values = [self._output(walk, i) for i in range(len(self.results.bases))]
+            if walk.lacks_place(values):  # a result that nobody reads
+                values.append(_ops.scalar(True, dt.bool_))
+            values += [walk.found(name) for name in reversed(self.results.sizes)]
+            self._count = len(values)
+            outputs = walk.asserted(values)
+        self._readers += [_drawn if size is None else _whole(self.numbers.function([size])) for size in walk.drawn]
         self._add_sizes(walk)
         if not self._readers:  # so that the results are torch's
             walk.trace.argument(dt.bool_, (0,), "tenon.none")
@@ -145,6 +162,7 @@ class Part:
             return tuple([read(args) for read in self._readers])
         tensors = stable(args)
         if stable.keeps_changing:
+            tell("perf", "parameters of an inference program keep changing: their packed forms are given up")
             self._stable = None
             self.program = self._built()
             return self._inputs(args)
@@ -198,6 +216,7 @@ class Part:
             raise error
         log.log(logging.DEBUG if self._told else logging.WARNING, "a call stays in torch: %s", error)
         self._told = True
+        tell("perf", f"a call ran in torch: {error}")
         return self.gm(*args)
 
     def _run_with(self, given: Sequence[Any]) -> Sequence[Any]:
@@ -207,17 +226,19 @@ class Part:
         except Error as error:
             if error.code != _UNREADABLE:
                 raise
-        return self._run(tuple(map(_plain, given)), given)
+        return self._run(tuple(map(plain, given)), given)
 
     def _run(self, args: Sequence[Any], to: Sequence[Any]) -> Sequence[Any]:
         """Reads arguments, and writes to inputs."""
         assert self.program is not None
         inputs = self._inputs(args)
+        if self.keeps_inputs:
+            self.kept_inputs, self.keeps_inputs = inputs, False
         if not self._given:
             return list(self.program.run_as(inputs, {}, "same", []))
         targets = [to[argument] for argument in self._given.values()]
         plain = _is_plain_memory(targets)
-        memory: list[Any] = [None] * len(self.results.bases)
+        memory: list[Any] = [None] * self._count
         for base, target in zip(self._given, targets):
             memory[base] = target if plain else _memory(target)
         try:

@@ -65,7 +65,9 @@ class Results:
 
     `bases` are the nodes whose values the program computes, each once, and `orders` the order of
     their axes in memory, or None. `updates` are placeholders whose memory gets a base: (number of
-    the argument, number of the base).
+    the argument, number of the base). `sizes` are names of symbols that follow from no argument:
+    behind the bases, the last one first, the program has a result without elements for each, whose
+    first dim it is.
     """
 
     def __init__(self, graph: fx.Graph, numbers: Numbers):
@@ -87,6 +89,10 @@ class Results:
         self._shared = collections.Counter(_chain(node)[1] for node in nodes)
         self.makes: list[Make] = [self._make(r) for r in results]
 
+    @property
+    def sizes(self) -> list[str]:
+        return self.numbers.of_results
+
     def _base(self, node: fx.Node) -> int:
         if node not in self.bases:
             self.bases.append(node)
@@ -98,8 +104,9 @@ class Results:
             return lambda args, outs: result
         fake = result.meta.get("val")
         if isinstance(fake, torch.SymInt):
+            self.numbers.find([fake])
             number = self.numbers.function([fake])
-            return lambda args, outs: number(args)[0]
+            return lambda args, outs: number(args, outs)[0]
         steps, base = self._root(result)
         made = self._whole(base)
         for step in reversed(steps):
@@ -138,11 +145,12 @@ class Results:
         given = step.args[1:]
         flat: list[Any] = []
         shape = _flatten(given, flat)
+        self.numbers.find(flat)
         number = self.numbers.function(flat)
         if all(isinstance(s, int) for s in flat):
             fixed = _unflatten(shape, iter(flat))
             return lambda args, outs: target(made(args, outs), *fixed)
-        return lambda args, outs: target(made(args, outs), *_unflatten(shape, iter(number(args))))
+        return lambda args, outs: target(made(args, outs), *_unflatten(shape, iter(number(args, outs))))
 
 
 def _flatten(value: Any, flat: list[Any]) -> Any:
@@ -197,9 +205,11 @@ def memory_order(fake: Any) -> tuple[int, ...] | None:
 
 
 def _is_odd(fake: torch.Tensor) -> bool:
-    """Whether it has gaps; sizes are known."""
-    if not all(isinstance(s, int) for s in (*fake.shape, *fake.stride())) or 0 in fake.shape:
+    """Whether it has gaps, or no elements and strides of its own; sizes are known."""
+    if not all(isinstance(s, int) for s in (*fake.shape, *fake.stride())):
         return False
+    if 0 in fake.shape:
+        return fake.stride() != torch.empty(fake.shape, device="meta").stride()
     if 0 in (st for st, s in zip(fake.stride(), fake.shape) if s != 1):
         return False
     return not _is_dense(fake, range(fake.dim())) and memory_order(fake) is None

@@ -8,6 +8,8 @@ import sympy  # type: ignore[import-untyped,unused-ignore]
 import torch
 from torch.utils._sympy import functions as sf
 
+from torch.utils._sympy.symbol import SymT, symbol_is_type
+
 from tenon import _trace
 from tenon._trace import Dim, GraphTrace
 
@@ -33,11 +35,30 @@ def expression(size: Any) -> Any:
     return sympy.sympify(size)
 
 
+def is_found(size: Any) -> bool:
+    """Whether a SymInt is one symbol that the graph computes: how many places of a mask are set."""
+    if not isinstance(size, torch.SymInt):
+        return False
+    e = size.node.expr
+    return bool(e.is_Symbol) and symbol_is_type(e, SymT.UNBACKED_INT)
+
+
+def has_found(sizes: Sequence[Any]) -> bool:
+    """Whether a symbol that some graph computes is in one of these sizes, or conditions on them."""
+    symbols = [s for size in sizes if isinstance(size, (torch.SymInt, torch.SymBool)) for s in size.node.expr.free_symbols]
+    return any(symbol_is_type(s, SymT.UNBACKED_INT) for s in symbols)
+
+
 def size_in(trace: GraphTrace, size: Any) -> Size:
     """A SymInt as a size of the trace. Refused for an expression that a graph does not have."""
     if isinstance(size, int):
         return size
-    converted: Size = _convert(trace, expression(size))
+    return in_graph(trace, expression(size))
+
+
+def in_graph(trace: GraphTrace, expression: Any) -> Size:
+    """An expression over symbols as a size of the trace. Refused for one that a graph does not have."""
+    converted: Size = _convert(trace, expression)
     return converted
 
 
@@ -102,14 +123,45 @@ def _through(trace: GraphTrace, op: int, a: Any, b: Any) -> Any:
     return trace.size(trace.native.dim(op, left, right))
 
 
+class Whole(Dim):
+    """An int of a call that may be negative: an operand by its value, and a size where a row takes it for one."""
+
+    __slots__ = ("size", "_made")
+
+    def __init__(self, trace: GraphTrace, size: torch.SymInt):
+        self.trace = trace
+        self.size = size
+        self._made: int | None = None
+
+    @property
+    def raw(self) -> int:  # type: ignore[override]
+        if self._made is None:
+            made = self.trace.raw(size_in(self.trace, self.size))
+            assert made is not None
+            self._made = made
+        return self._made
+
+
+def may_be_negative(size: torch.SymInt) -> bool:
+    """Whether a symbol of it may be, as an int that a function is given: dims of tensors are not."""
+    ranges = size.node.shape_env.var_to_range
+    return any(s in ranges and ranges[s].lower < 0 for s in size.node.expr.free_symbols)
+
+
+def _found(result: torch.Tensor) -> int:
+    return result.shape[0] if result.dim() else int(result)
+
+
 class Numbers:
     """The numbers behind the symbols of a call, from its arguments.
 
     `fakes` are the arguments with torch's types: tensors, SymInts, numbers. A symbol that is an
-    argument, or a dim of one, has a value in every call.
+    argument, or a dim of one, has a value in every call. `of_results` are names of symbols that the
+    program computes: result -1 - i has number i as its first dim, or is it.
     """
 
     def __init__(self, fakes: Sequence[Any]):
+        self.of_results: list[str] = []
         self.of_dims: dict[str, tuple[int, int]] = {}
         self.of_arguments: dict[str, int] = {}
         for i, fake in enumerate(fakes):
@@ -125,11 +177,19 @@ class Numbers:
             if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                 self.of_dims.setdefault(str(size.node.expr), (i, axis))
 
-    def function(self, sizes: Sequence[Any]) -> Callable[[Sequence[Any]], list[int]]:
-        """A function from the arguments of a call to the numbers of these sizes."""
+    def find(self, sizes: Sequence[Any]) -> None:
+        """Makes symbols of these sizes that no argument has results of the program."""
+        for symbol in (s for size in sizes for s in expression(size).free_symbols):
+            name = str(symbol)
+            given = name in self.of_arguments or name in self.of_dims or name in self.of_results
+            if not given and symbol_is_type(symbol, SymT.UNBACKED_INT):
+                self.of_results.append(name)
+
+    def function(self, sizes: Sequence[Any]) -> Callable[..., list[int]]:
+        """A function from the arguments of a call, and the results of its program, to the numbers of these sizes."""
         if all(isinstance(s, int) for s in sizes):
             fixed = [int(s) for s in sizes]
-            return lambda args: fixed
+            return lambda args, outs=(): fixed
         from torch.utils._sympy.printers import PythonPrinter
 
         printer = PythonPrinter()
@@ -137,10 +197,10 @@ class Numbers:
         names = sorted({str(s) for e in expressions for s in e.free_symbols})
         texts = ", ".join(printer.doprint(e) for e in expressions)
         given = ", ".join(self._source(name) for name in names)
-        code = f"lambda args: (lambda {', '.join(names)}: [{texts}])({given})"
+        code = f"lambda args, outs=(): (lambda {', '.join(names)}: [{texts}])({given})"
         import math
 
-        function: Callable[[Sequence[Any]], list[int]] = eval(code, {"math": math, "torch": torch})
+        function: Callable[..., list[int]] = eval(code, {"math": math, "torch": torch, "_found": _found})
         return function
 
     def _source(self, name: str) -> str:
@@ -149,4 +209,6 @@ class Numbers:
         if name in self.of_dims:
             i, axis = self.of_dims[name]
             return f"args[{i}].shape[{axis}]"
+        if name in self.of_results:
+            return f"_found(outs[{-1 - self.of_results.index(name)}])"
         raise Refused(f"the size {name} follows from no argument")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import torch
 from torch import fx
@@ -12,7 +13,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from tenon._errors import Cancelled
 
-from . import _table
+from . import _table, _told
 from ._lower import BEYOND, Walk, _getitem
 from ._part import Part
 
@@ -38,6 +39,8 @@ class Compiled:
         """Placeholders whose values seldom change."""
         self.refused: dict[str, list[str]] = {}
         """Reasons, by operator."""
+        self.in_torch: dict[fx.Node, str] = {}
+        """The nodes that stay in torch, with reasons."""
         self.nodes = sum(n.op == "call_function" for n in gm.graph.nodes)
 
     def refuse(self, operator: str, reason: str, level: int = logging.INFO) -> None:
@@ -60,7 +63,11 @@ def compile_graph(
     made.stable = stable
     try:
         with _disable_current_modes():  # AOTAutograd's, in which every tensor must be a fake one
-            _compile(made, options, constants or {})
+            begin = time.perf_counter()
+            walk = _walk(made, constants or {})
+            middle = time.perf_counter()
+            _compile(made, options, walk)
+            _told.tell_compiled(made, 1e3 * (middle - begin), 1e3 * (time.perf_counter() - middle))
     except Cancelled:
         raise
     except BEYOND as error:
@@ -68,11 +75,15 @@ def compile_graph(
     return made
 
 
-def _compile(made: Compiled, options: Options, constants: dict[str, torch.Tensor]) -> None:
+def _walk(made: Compiled, constants: dict[str, torch.Tensor]) -> Walk:
     walk = Walk(made.gm.graph, made.kind)
     walk.constants = constants
     walk.run()
     _note(made, walk)
+    return walk
+
+
+def _compile(made: Compiled, options: Options, walk: Walk) -> None:
     if walk.refused or _odd_copies(made.gm.graph):
         made.call = _split(made.gm, options, made, walk)
         return
@@ -87,6 +98,7 @@ def _first_line(error: BaseException) -> str:
 
 def _note(made: Compiled, walk: Walk) -> None:
     for node, reason in walk.refused.items():
+        made.in_torch[node] = reason
         made.refuse(str(node.target), reason)
 
 

@@ -46,7 +46,7 @@ def row(*overloads: str) -> Callable[[Row], Row]:
 def _load() -> dict[str, Row]:
     import importlib
 
-    for name in ("attention", "complex", "control", "index", "linalg", "linear", "nn", "pointwise", "pool", "quantised", "random", "reduce", "scatter", "shape", "sort", "training"):
+    for name in ("attention", "bags", "complex", "control", "index", "linalg", "linear", "masks", "nn", "pointwise", "pool", "quantised", "random", "reduce", "scatter", "shape", "sort", "training"):
         importlib.import_module(f"tenon.torch.ops_{name}")
     return _rows
 

@@ -12,7 +12,7 @@ import torch
 from torch import fx
 
 from tenon import _ops
-from tenon._trace import Value
+from tenon._trace import Value, larger
 
 from . import _table
 from ._lower import Node
@@ -119,13 +119,32 @@ def cond(n: Node, chosen: Any, yes: Any, no: Any, operands: Sequence[Any]) -> tu
 @row("while_loop")
 def while_loop(n: Node, condition: Any, body: Any, first: Sequence[Any], more: Sequence[Any] = ()) -> tuple[Value, ...]:
     """The carried values at the end."""
+    return _loop(n, condition, body, _tensors(first), more, False)
+
+
+@row("while_loop_stack_output")
+def while_loop_stack_output(
+    n: Node, condition: Any, body: Any, first: Sequence[Any], more: Sequence[Any] = ()
+) -> tuple[Value, ...]:  # fmt: skip
+    """The carried values after each step, one below the other: those of the beginning where there is none."""
     carried = _tensors(first)
+    made = _loop(n, condition, body, carried, more, True)
+    stacks = []
+    for last, steps in zip(made[: len(carried)], made[len(carried) :]):
+        whole = _ops.concat([steps, _ops.reshape(last, (1, *last.shape))], 0)
+        stacks.append(_ops.slice_axis(whole, 0, 0, larger(steps.shape[0], 1)))
+    return tuple(stacks)
+
+
+def _loop(n: Node, condition: Any, body: Any, carried: list[Value], more: Sequence[Any], stacked: bool) -> tuple[Value, ...]:
+    """The carried values at the end, and if asked for those after each step."""
 
     def goes_on(*args: Value) -> Sequence[Value]:
         return [_truth(n.walk.inline(condition, [*args, *more])[0])]
 
     def step(*args: Value) -> Sequence[Value]:
-        return _like(n.walk.inline(body, [*args, *more]), carried)
+        made = _like(n.walk.inline(body, [*args, *more]), carried)
+        return [*made, *made] if stacked else made
 
     regions = [n.trace.region(carried, goes_on), n.trace.region(carried, step)]
     return n.trace.emit("while", carried, (), regions)

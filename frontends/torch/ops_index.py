@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tenon import _dtypes as dt
 from tenon import _ops
-from tenon._trace import Value, emit
+from tenon._trace import YES, Value, emit, same
 
-from ._lower import Node, axis_of, fake_of
+from ._lower import Node, axis_of, checked_whole, fake_of
 from ._table import Refused, row
+from .ops_masks import flat, without_masks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,29 +136,29 @@ def index_add(n: Node, x: Value, dim: int, index: Value, source: Value, *, alpha
     return n.reshape(_ops.convert(out, n.dtype))
 
 
-def _lists(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[list[Value], list[int]]:
-    """Lists of indices, and their axes. A mask would decide sizes."""
-    if any(v is not None and v.dtype in (dt.bool_, dt.uint8) for v in indices):
-        raise Refused("a mask, whose result has a size that depends on data")
+def _lists(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[Value, list[Value], list[int]]:
+    """x, lists of indices, and their axes."""
+    x, indices, places = without_masks(n, x, indices)
     found = [(v, i) for i, v in enumerate(indices) if v is not None]
-    return [from_zero(n, v, x.shape[i]) for v, i in found], [i for _, i in found]
+    lists = [v if v.id in places else from_zero(n, v, x.shape[i]) for v, i in found]
+    return x, lists, [i for _, i in found]
 
 
 @row("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
-    lists, at = _lists(n, x, indices)
+    x, lists, at = _lists(n, x, indices)
     shape: tuple[Size, ...] = ()
     for v in lists:
         shape = _ops.broadcast_shapes(shape, v.shape)
     if len(at) == 1 and at[0] < len(x.shape):
-        return n.reshape(_ops.one("take", x, lists[0], dim=at[0], mode="in_bounds"))
+        return n.learn(_ops.one("take", x, lists[0], dim=at[0], mode="in_bounds"))
     moved, rest = _to_front(x, at)
     vectors = [_ops.reshape(_ops.broadcast_to(v, shape), (*shape, 1)) for v in lists]
     count = len(at)
     taken = _gathered(moved, _ops.concat(vectors, len(shape)), count, len(shape))
     if at == list(range(at[0], at[0] + count)) and at[0]:  # the result of adjacent lists stays there
         taken = _ops.transpose(taken, _move_back(len(shape), len(rest), at[0]))
-    return n.reshape(taken)
+    return n.learn(taken)
 
 
 def _to_front(x: Value, at: list[int]) -> tuple[Value, list[int]]:
@@ -191,7 +192,7 @@ def index_put(n: Node, x: Value, indices: Sequence[Value | None], values: Value,
     mask = indices[0]
     if len(indices) == 1 and mask is not None and mask.dtype is dt.bool_:
         return _masked_put(n, x, mask, values, accumulate)
-    lists, at = _lists(n, x, indices)
+    x, lists, at = _lists(n, x, indices)
     shape: tuple[Size, ...] = ()
     for v in lists:
         shape = _ops.broadcast_shapes(shape, v.shape)
@@ -208,12 +209,12 @@ def index_put(n: Node, x: Value, indices: Sequence[Value | None], values: Value,
     if x.dtype is dt.bool_ and accumulate:  # a sum of booleans is whether one is true
         moved, updates, kind = _ops.convert(moved, dt.uint8), _ops.convert(updates, dt.uint8), "max"
     spread = [_ops.broadcast_to(v, shape) for v in lists]
-    put = _ops.convert(_scattered(moved, spread, updates, shape, kind), x.dtype)
+    put = _ops.convert(scattered(moved, spread, updates, shape, kind), x.dtype)
     order = [*at, *rest]
-    return _ops.transpose(put, [order.index(i) for i in range(len(order))])
+    return n.reshape(_ops.transpose(put, [order.index(i) for i in range(len(order))]))
 
 
-def _scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, ...], kind: str) -> Value:
+def scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, ...], kind: str) -> Value:
     from tenon._trace import I64, I64S, STRING
 
     rank, count = len(shape), len(lists)
@@ -232,7 +233,7 @@ def _scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, 
 def _masked_put(n: Node, x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
     """One value for all places of a mask, or one for each."""
     if values.shape and not all(isinstance(s, int) and s == 1 for s in values.shape):
-        value = _in_order(x, mask, values)
+        value = _in_order(n, x, mask, values)
     else:
         value = _ops.broadcast_to(_ops.reshape(values, ()), x.shape)
     if accumulate:
@@ -240,19 +241,29 @@ def _masked_put(n: Node, x: Value, mask: Value, values: Value, accumulate: bool)
     return _ops.select(_ops.broadcast_in(mask, x.shape, range(len(mask.shape))), value, x)
 
 
-def _in_order(x: Value, mask: Value, values: Value) -> Value:
+def _in_order(n: Node, x: Value, mask: Value, values: Value) -> Value:
     """The values in the order of the places of the mask that are set; x's shape."""
     rest = x.shape[len(mask.shape) :]
-    if len(values.shape) != 1 + len(rest) or values.shape[0] in (0, 1):
+    if len(values.shape) != 1 + len(rest) or isinstance(values.shape[0], int) and values.shape[0] == 1:
         value = _ops.broadcast_to(values, (1, *rest))
         return _ops.broadcast_in(_ops.reshape(value, rest), x.shape, range(len(mask.shape), len(x.shape)))
-    total: Any = 1
-    for size in mask.shape:
-        total = total * size
-    number = _ops.convert(_ops.reshape(mask, (total,)), dt.int64)
-    before = _ops.reshape(_ops.one("sub", _ops.one("cumsum", number, dim=0), number), mask.shape)
-    values = _ops.broadcast_to(values, (values.shape[0], *rest))
-    return _ops.one("take", values, before, dim=0)
+    number = _ops.convert(flat(mask), dt.int64)
+    before = _ops.one("sub", _ops.one("cumsum", number, dim=0), number)
+    values = _as_many(n, _ops.broadcast_to(values, (values.shape[0], *rest)), mask, number)
+    return _ops.one("take", values, _ops.reshape(before, mask.shape), dim=0)
+
+
+def _as_many(n: Node, values: Value, mask: Value, number: Value) -> Value:
+    """Values, with at least one row, in a call that fails unless there is one for each place of a mask."""
+    size, found = values.shape[0], n.walk.places.get(mask.id)
+    is_sure = found is not None and same(found.shape[0], size) == YES
+    if not isinstance(size, int) or size == 0:  # a row that no place reads
+        row = _ops.full((1, *values.shape[1:]), False if values.dtype is dt.bool_ else 0, values.dtype)
+        values = _ops.concat([values, row], 0)
+    if is_sure:
+        return values
+    total = _ops.one("reduce_sum", number, dims=(0,))
+    return checked_whole(values, _ops.compare(total, n.typed(size, dt.int64), 0))
 
 
 @row("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")

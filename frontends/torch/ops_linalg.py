@@ -15,12 +15,17 @@ from .ops_control import assert_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from tenon._trace import Size
 
 _TYPES = (dt.float32, dt.float64, dt.complex64, dt.complex128)
+
+
+def _is_empty(*shapes: Sequence[Size]) -> bool:
+    """Whether a shape is known to have no elements."""
+    return any(isinstance(s, int) and s == 0 for shape in shapes for s in shape)
 
 
 def _matrices(x: Value) -> Value:
@@ -104,15 +109,17 @@ def _in_steps(n: Node, order: Value, given: Value, step: Callable[[Value, Value,
 
 
 def _flat(x: Value) -> tuple[Value, tuple[Size, ...]]:
-    """Lists of all stacks, and the shape of the stacks. Refused for those without elements."""
+    """Lists of all stacks, and the shape of the stacks."""
     *stack, length = x.shape
-    if not all(isinstance(s, int) and s > 0 for s in x.shape):
-        raise Refused("factors of unknown size, or without elements")
+    if not all(isinstance(s, int) for s in x.shape):
+        raise Refused("factors of unknown size")
     return _ops.reshape(x, (math.prod(s for s in stack if isinstance(s, int)), length)), tuple(stack)
 
 
 def _pivots_of(n: Node, order: Value, count: Size) -> Value:
     """LAPACK's pivots, of which there are `count`, for the order of the rows."""
+    if _is_empty((*order.shape, count)):
+        return _ops.full((*order.shape[:-1], count), 0, dt.int32)
     flat, stack = _flat(order)
 
     def step(now: Value, i: Value, wanted: Value) -> tuple[Value, ...]:
@@ -128,6 +135,9 @@ def _pivots_of(n: Node, order: Value, count: Size) -> Value:
 
 def _order_of(n: Node, pivots: Value, rows: Size) -> Value:
     """The order of the rows for LAPACK's pivots."""
+    if _is_empty(pivots.shape):  # nothing is exchanged
+        wanted = (*pivots.shape[:-1], rows)
+        return _ops.iota(wanted, len(wanted) - 1, dt.int64)
     flat, stack = _flat(_ops.convert(pivots, dt.int64))
     start = _ops.iota((flat.shape[0], rows), 1, dt.int64)
 
@@ -175,6 +185,8 @@ def _solved(packed: Value, order: Value, b: Value, adjoint: bool = False) -> Val
     packed = _ops.broadcast_to(packed, (*stack, *packed.shape[-2:]))
     order = _ops.broadcast_to(order, (*stack, order.shape[-1]))
     b = _ops.broadcast_to(b, (*stack, *b.shape[-2:]))
+    if _is_empty(b.shape):
+        return b
     if adjoint:
         b = _ops.one("triangular_solve", packed, b, upper=1, form="adjoint")
         return _rows_at(_ops.one("triangular_solve", packed, b, upper=0, unit=1, form="adjoint"), _inverse(order))
@@ -251,7 +263,7 @@ def inv_ex(n: Node, x: Value, *, check_errors: bool = False) -> tuple[Value | No
 def solve_ex(n: Node, a: Value, b: Value, *, left: bool = True, check_errors: bool = False) -> tuple[Value | None, ...]:
     _unchecked(check_errors)
     packed, order, _ = _results("lu", _matrices(a))
-    vector = left and (len(b.shape) == 1 or len(b.shape) == len(a.shape) - 1 and tuple(b.shape) == tuple(a.shape[:-1]))
+    vector = left and (len(b.shape) == 1 or len(b.shape) == len(a.shape) - 1 == len(n.shape))
     if not left:  # x a = b is a* x* = b*
         x = _adjoint(_solved(packed, order, _adjoint(b), True))
     elif vector:
@@ -303,17 +315,19 @@ def solve_triangular(n: Node, a: Value, b: Value, *, upper: bool, left: bool = T
     stack = _ops.broadcast_shapes(_matrices(a).shape[:-2], b.shape[:-2])
     a = _ops.broadcast_to(a, (*stack, *a.shape[-2:]))
     b = _ops.broadcast_to(b, (*stack, *b.shape[-2:]))
-    return _ops.one("triangular_solve", a, b, upper=upper, unit=unitriangular)
+    return _triangle_solved(a, b, upper=upper, unit=unitriangular)
 
 
 # ---- Triangles ----
 
 
 def _stacked(a: Value, b: Value) -> tuple[Value, Value]:
-    if 0 in [s for s in (*a.shape, *b.shape) if isinstance(s, int)]:
-        raise Refused("matrices without elements")
     stack = _ops.broadcast_shapes(_matrices(a).shape[:-2], b.shape[:-2])
     return _ops.broadcast_to(a, (*stack, *a.shape[-2:])), _ops.broadcast_to(b, (*stack, *b.shape[-2:]))
+
+
+def _triangle_solved(a: Value, b: Value, **given: Any) -> Value:
+    return b if _is_empty(b.shape) else _ops.one("triangular_solve", a, b, **given)
 
 
 @row("aten.triangular_solve.default")
@@ -322,7 +336,7 @@ def triangular_solve(
 ) -> tuple[Value | None, ...]:  # fmt: skip
     a, b = _stacked(a, b)
     form = "transposed" if transpose else "plain"
-    x = _ops.one("triangular_solve", a, b, upper=upper, unit=unitriangular, form=form)
+    x = _triangle_solved(a, b, upper=upper, unit=unitriangular, form=form)
     return x, a if n.is_read(1) else None
 
 
@@ -338,8 +352,8 @@ def cholesky(n: Node, x: Value, upper: bool = False) -> Value:
 def _from_cholesky(b: Value, factor: Value, upper: bool) -> Value:
     factor, b = _stacked(factor, b)
     first, second = ("adjoint", "plain") if upper else ("plain", "adjoint")
-    b = _ops.one("triangular_solve", factor, b, upper=upper, form=first)
-    return _ops.one("triangular_solve", factor, b, upper=upper, form=second)
+    b = _triangle_solved(factor, b, upper=upper, form=first)
+    return _triangle_solved(factor, b, upper=upper, form=second)
 
 
 @row("aten.cholesky_solve.default")

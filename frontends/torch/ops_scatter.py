@@ -94,15 +94,17 @@ def _order(n: Node, mask: Value) -> tuple[Value, Any]:
 
 @row("aten.masked_scatter.default")
 def masked_scatter(n: Node, x: Value, mask: Value, source: Value) -> Value:
-    known(n.shape, source.shape)
-    if 0 in source.shape or 0 in n.shape:
+    if any(isinstance(s, int) and s == 0 for s in n.shape):
         return n.to_result(x)
     before, total = _order(n, n.spread(mask, dt.bool_))
-    flat = _ops.reshape(source, (_count(source.shape),))
-    # A place that is not set reads element 0, so that only places that need one can be out of bounds.
+    size = _count(source.shape)
     flat_mask = _ops.reshape(n.spread(mask, dt.bool_), (total,))
-    index = _ops.select(flat_mask, before, _ops.like(before, 0))
-    taken = _ops.one("take", flat, index, dim=0, mode="in_bounds")
+    # Places that are not set read one element more, and those that find none read beyond it.
+    flat = _ops.concat([_ops.reshape(source, (size,)), n.spread(False if source.dtype is dt.bool_ else 0, source.dtype, (1,))], 0)
+    most = n.spread(size, dt.int64, (total,))
+    beyond = _ops.one("add", most, _ops.like(most, 1))
+    index = _ops.select(_ops.compare(before, most, 2), before, beyond)
+    taken = _ops.one("take", flat, _ops.select(flat_mask, index, most), dim=0, mode="in_bounds")
     return _ops.select(n.spread(mask, dt.bool_), n.reshape(taken), n.to_result(x))
 
 

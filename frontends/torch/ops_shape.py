@@ -9,7 +9,9 @@ from tenon import _ops, _trace
 from tenon._trace import DIMS, I64S, Dim, Value, emit
 
 from ._lower import Node, axis_of, constant, fake_of
+from ._sizes import Whole
 from ._table import Refused, row
+from .ops_index import from_zero
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +81,9 @@ def slice_(n: Node, x: Value, dim: int = 0, start: Any = None, end: Any = None, 
 @row("aten.select.int", "aten.select_copy.int")
 def select(n: Node, x: Value, dim: int, index: Any) -> Value:
     dim = axis_of(dim, len(x.shape))
+    if isinstance(index, Whole):
+        number = from_zero(n, n.walk.whole(index.size), x.shape[dim])
+        return n.reshape(_ops.one("take", x, number, dim=dim, mode="in_bounds"))
     at = _position(x.shape[dim], index)
     return n.reshape(_ops.slice_axis(x, dim, at, at + 1))
 

@@ -25,6 +25,7 @@ constexpr bool kReadsAnyAddress = false;
 constexpr int64_t kMaxBytes = int64_t{1} << 62;  // Size programs saturate far above this.
 constexpr uint64_t kFewBytes = 4096;             // What a temp may take longer than it need.
 constexpr uint64_t kNotInBlock = UINT64_MAX;
+constexpr int64_t kNotOfRuns = -1;
 // The last vector of a block may be read whole, past the last element. `alloc` has room for that; a
 // block in a package brings its own.
 constexpr uint64_t kBlockSlackBytes = kAlignmentBytes;
@@ -75,6 +76,10 @@ Status PackedReader::next(tenon_blob_t*& out, const void*& data, uint64_t& size_
                 "The artifact needs more packed constants than were given.");
   }
   TENON_TRY(graph.blob_data(graph.self, rest_.front(), &data, &size_bytes));
+  if (size_bytes != 0 && reinterpret_cast<uintptr_t>(data) % kAlignmentBytes != 0) {
+    return fail(TENON_INVALID_ARGUMENT, cat("Packed constants begin at multiples of ",
+                                            kAlignmentBytes, " bytes; one of them does not."));
+  }
   out = rest_.front();
   graph.blob_retain(graph.self, out);
   rest_ = rest_.subspan(1);
@@ -180,16 +185,23 @@ void Executable::size_constants(size_t count) {
   copies_.resize(count);
 }
 
-// By constant: a step of a run reads it as it is.
-std::vector<bool> Executable::constants_of_runs() const {
-  std::vector<bool> out(program_.constant_count);
+std::vector<int64_t> Executable::constants_of_runs() const {
+  std::vector<int64_t> out(program_.constant_count, kNotOfRuns);
   for (size_t i = 0; i < program_.buffers.size(); ++i) {
     const ProgramBuffer& buffer = program_.buffers[i];
     if (used_[i] && buffer.kind == BufferKind::kConstant) {
-      out[buffer.index] = true;
+      out[buffer.index] = std::max(out[buffer.index], buffer.bytes.evaluate({}));
     }
   }
   return out;
+}
+
+Status Executable::check_constant(uint32_t index, int64_t needed_bytes) const {
+  if (needed_bytes < 0 || static_cast<uint64_t>(needed_bytes) > constant_bytes_[index]) {
+    return fail(TENON_INVALID_ARGUMENT, cat("Constant ", index, " has ", constant_bytes_[index],
+                                            " bytes; the code reads ", needed_bytes, "."));
+  }
+  return {};
 }
 
 Status Executable::pack(const tenon_packed_sink_t& sink) const {
@@ -207,10 +219,10 @@ Status Executable::pack(const tenon_packed_sink_t& sink) const {
     }
   }
   TENON_TRY(sink.blob(sink.self, bytes.data(), bytes.size()));
-  const std::vector<bool> of_runs = constants_of_runs();
+  const std::vector<int64_t> of_runs = constants_of_runs();
   for (size_t i = 0; i < of_runs.size(); ++i) {
-    if (of_runs[i]) {
-      TENON_TRY(sink.blob(sink.self, constant_data_[i], constant_bytes_[i]));
+    if (of_runs[i] != kNotOfRuns) {
+      TENON_TRY(sink.blob(sink.self, constant_data_[i], static_cast<uint64_t>(of_runs[i])));
     }
   }
   return {};
@@ -235,10 +247,15 @@ Status Executable::adopt_packed(PackedReader& packed) {
     }
   }
   size_constants(program_.constant_count);
-  const std::vector<bool> of_runs = constants_of_runs();
-  for (size_t i = 0; i < of_runs.size(); ++i) {
-    if (of_runs[i]) {
-      TENON_TRY(packed.next(blobs_[i], constant_data_[i], constant_bytes_[i]));
+  const std::vector<int64_t> of_runs = constants_of_runs();
+  for (uint32_t i = 0; i < of_runs.size(); ++i) {
+    if (of_runs[i] == kNotOfRuns) {
+      continue;
+    }
+    TENON_TRY(packed.next(blobs_[i], constant_data_[i], constant_bytes_[i]));
+    if (constant_bytes_[i] != static_cast<uint64_t>(of_runs[i])) {
+      return fail(TENON_INVALID_ARGUMENT, cat("Packed constant ", i, " has ", constant_bytes_[i],
+                                              " bytes; pack wrote ", of_runs[i], "."));
     }
   }
   return {};
@@ -272,6 +289,12 @@ Status Executable::adopt_constants(std::span<tenon_blob_t* const> constants) {
     }
     constant_data_[buffer.index] = data;
     constant_bytes_[buffer.index] = size;
+  }
+  for (size_t i = 0; i < program_.buffers.size(); ++i) {
+    const ProgramBuffer& buffer = program_.buffers[i];
+    if ((used_[i] || used_at_load_[i]) && buffer.kind == BufferKind::kConstant) {
+      TENON_TRY(check_constant(buffer.index, buffer.bytes.evaluate({})));
+    }
   }
   return {};
 }
@@ -345,12 +368,6 @@ Status Executable::load_plan(plan::Plan& out, std::vector<void*>& slots) const {
     if (buffer.kind == BufferKind::kPersistent) {
       slots[i] = persistents_[i];
       continue;
-    }
-    const int64_t bytes = buffer.bytes.evaluate({});
-    if (bytes < 0 || static_cast<uint64_t>(bytes) > constant_bytes_[buffer.index]) {
-      return fail(TENON_INVALID_ARGUMENT,
-                  cat("Constant ", buffer.index, " has ", constant_bytes_[buffer.index],
-                      " bytes; the code reads ", bytes, "."));
     }
     // Kernels read constants only.
     slots[i] = const_cast<void*>(constant_data_[buffer.index]);
@@ -471,11 +488,8 @@ Status Executable::size_buffers(ShapePlan& shape) const {
         dims.push_back(dim.evaluate(shape.symbols));
       }
     }
-    if (buffer.kind == BufferKind::kConstant &&
-        shape.sizes_bytes[i] > constant_bytes_[buffer.index]) {
-      return fail(TENON_INVALID_ARGUMENT,
-                  cat("Constant ", buffer.index, " has ", constant_bytes_[buffer.index],
-                      " bytes; the code reads ", shape.sizes_bytes[i], "."));
+    if (buffer.kind == BufferKind::kConstant) {
+      TENON_TRY(check_constant(buffer.index, bytes));  // The artifact may name symbols here.
     }
   }
   shape.alias_inputs = kernelgen::alias_inputs(program_, shape.sizes_bytes);

@@ -88,7 +88,10 @@ class Executable {
   static Status open(tenon_device_t* device, std::string_view artifact,
                      std::unique_ptr<Executable>& out);
   void size_constants(size_t count);
-  std::vector<bool> constants_of_runs() const;
+  // By constant: the bytes that steps of a run read of it as it is; kNotOfRuns if there is none.
+  std::vector<int64_t> constants_of_runs() const;
+  // Fails if the constant is shorter than what kernels read of it.
+  Status check_constant(uint32_t index, int64_t needed_bytes) const;
   Status adopt_constants(std::span<tenon_blob_t* const> constants);
   Status adopt_packed(PackedReader& packed);
   Status find_kernels();

@@ -1,5 +1,6 @@
 #include "problem.h"
 
+#include <tenon/cpp/likely_size.hpp>
 #include <tenon/cpp/plugin.hpp>
 
 #include <limits>
@@ -83,7 +84,7 @@ Status check_known(const tenon_type_t& type, bool* any_size) {
   return check_kernel_dims(with_dims(type, known));
 }
 
-// Each symbol by its hint, or 1, as the device's own costs have it.
+// Each symbol by its likely size, as the device's own costs have it.
 std::vector<int64_t> likely_dims(tenon_graph_t* graph, const tenon_type_t& type) {
   const tenon_host_graph_t& api = graph_api();
   auto view = sized<tenon_graph_view_t>();
@@ -91,8 +92,8 @@ std::vector<int64_t> likely_dims(tenon_graph_t* graph, const tenon_type_t& type)
   std::vector<int64_t> symbols(view.symbol_limit, 1);
   for (uint32_t i = 0; i < view.symbol_limit; ++i) {
     auto symbol = sized<tenon_symbol_view_t>();
-    if (api.symbol_view(api.self, graph, i, &symbol) == TENON_OK && symbol.hint > 0)
-      symbols[i] = symbol.hint;
+    if (api.symbol_view(api.self, graph, i, &symbol) == TENON_OK)
+      symbols[i] = sizes::likely_size(symbol.hint, symbol.lo, symbol.hi);
   }
   std::vector<int64_t> out(type.dims, type.dims + type.rank);
   for (int64_t& d : out) {

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tenon/cpp/status.hpp"
+#include "tenon/stream/driver_pool.h"
 
 namespace tenon::cuda {
 
@@ -56,7 +57,6 @@ enum : int {
   kAttributeMemoryPools = 115,
 };
 constexpr int kComputeModeProhibited = 2;
-constexpr int kPoolReleaseThreshold = 4;
 enum : int {
   kPointerContext = 1,
   kPointerMemoryType = 2,
@@ -67,25 +67,6 @@ enum : int {
 };
 constexpr unsigned kMemoryTypeDevice = 2;
 enum : int { kJitErrorLog = 5, kJitErrorLogBytes = 6 };
-
-// CUmemPoolProps.
-struct PoolProperties {
-  int allocation = 1;  // CU_MEM_ALLOCATION_TYPE_PINNED, the only one
-  int handles = 0;     // none, for other processes
-  int place = 1;       // CU_MEM_LOCATION_TYPE_DEVICE
-  CUdevice device = 0;
-  void* security = nullptr;
-  unsigned char reserved[64] = {};
-};
-static_assert(sizeof(PoolProperties) == 88);
-
-// CUmemAccessDesc: who may read and write memory of a pool.
-struct PoolAccess {
-  int place = 1;  // CU_MEM_LOCATION_TYPE_DEVICE
-  CUdevice device = 0;
-  int flags = 3;  // CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-};
-static_assert(sizeof(PoolAccess) == 12);
 
 // X(name here, symbol, parameters)
 #define TENON_CUDA_FUNCTIONS(X)                                                                  \
@@ -136,11 +117,11 @@ static_assert(sizeof(PoolAccess) == 12);
 
 // From CUDA 11.2 on; null before.
 #define TENON_CUDA_POOL_FUNCTIONS(X)                                                     \
-  X(pool_create, cuMemPoolCreate, (CUmemoryPool*, const PoolProperties*))                \
+  X(pool_create, cuMemPoolCreate, (CUmemoryPool*, const stream::PoolProperties*))        \
   X(pool_destroy, cuMemPoolDestroy, (CUmemoryPool))                                      \
   X(pool_set, cuMemPoolSetAttribute, (CUmemoryPool, int, void*))                         \
   X(pool_trim, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                  \
-  X(pool_access, cuMemPoolSetAccess, (CUmemoryPool, const PoolAccess*, size_t))          \
+  X(pool_access, cuMemPoolSetAccess, (CUmemoryPool, const stream::PoolAccess*, size_t))  \
   X(pool_alloc, cuMemAllocFromPoolAsync, (CUdeviceptr*, size_t, CUmemoryPool, CUstream)) \
   X(pool_free, cuMemFreeAsync, (CUdeviceptr, CUstream))
 
@@ -153,6 +134,15 @@ static_assert(sizeof(PoolAccess) == 12);
   X(graph_destroy, cuGraphDestroy, (CUgraph))                                             \
   X(graph_exec_destroy, cuGraphExecDestroy, (CUgraphExec))
 
+struct Uuid {
+  unsigned char bytes[16];
+};
+// The first of them that is there: from CUDA 11.4 on, parts of a divided GPU have names of their
+// own.
+#define TENON_CUDA_UUID_FUNCTIONS(X)                            \
+  X(device_uuid_of_part, cuDeviceGetUuid_v2, (Uuid*, CUdevice)) \
+  X(device_uuid, cuDeviceGetUuid, (Uuid*, CUdevice))
+
 struct Driver {
   using Result = CUresult;
   using Stream = CUstream;
@@ -161,6 +151,7 @@ struct Driver {
   using Function = CUfunction;
   using Pointer = CUdeviceptr;
   using Word = unsigned;
+  using Pool = CUmemoryPool;
   using Graph = CUgraph;
   using GraphExec = CUgraphExec;
 
@@ -168,6 +159,7 @@ struct Driver {
   TENON_CUDA_FUNCTIONS(TENON_CUDA_SLOT)
   TENON_CUDA_POOL_FUNCTIONS(TENON_CUDA_SLOT)
   TENON_CUDA_GRAPH_FUNCTIONS(TENON_CUDA_SLOT)
+  TENON_CUDA_UUID_FUNCTIONS(TENON_CUDA_SLOT)
 #undef TENON_CUDA_SLOT
   int version = 0;  // 12020 is CUDA 12.2
   bool has_pools() const {

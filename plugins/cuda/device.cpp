@@ -6,6 +6,7 @@
 
 #include "runtime.h"
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/uuid.hpp"
 #include "tenon/stream/machine.h"
 
 namespace tenon::cuda {
@@ -41,8 +42,17 @@ struct Found : stream::FoundDevice {
   bool pools = false, prohibited = false;
 };
 
+// A driver that gives none is no reason to leave a device out.
+std::string uuid_of(const Driver& d, CUdevice device) {
+  Uuid uuid = {};
+  const auto ask = d.device_uuid_of_part != nullptr ? d.device_uuid_of_part : d.device_uuid;
+  return ask != nullptr && ask(&uuid, device) == kSuccess ? uuid_text(uuid.bytes) : std::string();
+}
+
 Status look_at(const Driver& d, int ordinal, Found* out) {
   TENON_TRY(check(d, d.device_get(&out->id, ordinal), "finding a device"));
+  out->native_ordinal = static_cast<uint32_t>(ordinal);
+  out->uuid = uuid_of(d, out->id);
   int major = 0, minor = 0, pools = 0, mode = 0, threads = 0, shared = 0;
   const auto ask = [&](int which, int* value) {
     return check(d, d.device_attribute(value, which, out->id), "asking for a device's properties");
@@ -123,7 +133,7 @@ struct Nvidia {
 Status full_target(std::string_view text, std::string* out) {
   if (const Architecture* a = architecture(text)) {
     *out = cat(kPrefix, a->name);
-    return {};
+    return stream::check_limits("cuda", text);
   }
   std::string names;
   for (const Architecture& a : kArchitectures) names += cat(names.empty() ? "" : ", ", a.name);

@@ -13,7 +13,8 @@ Status Runtime::make(const Driver& driver, CUdevice device, bool pools,
   TENON_TRY(made->retain());
   const stream::Current current(*made);
   TENON_TRY(current.status());
-  if (pools && driver.has_pools()) TENON_TRY(made->start_pool());
+  if (pools && driver.has_pools())
+    TENON_TRY(made->check(made->pool_.start(device), "making a memory pool"));
   *out = std::move(made);
   return {};
 }
@@ -27,26 +28,11 @@ Status Runtime::retain() {
               "it, or let programs share the GPU with `nvidia-smi -c 0`");
 }
 
-// The device's default pool serves other libraries of the process, so it is left as it is.
-Status Runtime::start_pool() {
-  PoolProperties properties;
-  properties.device = device_;
-  TENON_TRY(check(d_.pool_create(&pool_, &properties), "making a memory pool"));
-  uint64_t keep = UINT64_MAX;
-  TENON_TRY(check(d_.pool_set(pool_, kPoolReleaseThreshold, &keep), "setting up the memory pool"));
-  stream::StreamHandle made = nullptr;
-  TENON_TRY(stream_create(&made));
-  pool_stream_ = stream_of(made);
-  return {};
-}
-
 Runtime::~Runtime() {
   if (context_ == nullptr) return;
-  if (pool_ != nullptr) {
+  if (pool_.runs()) {
     const stream::Current current(*this);
-    if (pool_stream_ != nullptr) (void)d_.stream_synchronize(pool_stream_);
-    (void)d_.pool_destroy(pool_);
-    if (pool_stream_ != nullptr) (void)d_.stream_destroy(pool_stream_);
+    pool_.stop();
   }
   (void)d_.context_release(device_);
 }
@@ -61,31 +47,16 @@ void Runtime::leave() {
 
 // ---- Memory ----
 
-CUresult Runtime::alloc_from_pool(uint64_t size_bytes, CUdeviceptr* out) {
-  CUresult result = d_.pool_alloc(out, size_bytes, pool_, pool_stream_);
-  if (result != kSuccess) return result;
-  result = d_.stream_synchronize(pool_stream_);
-  if (result != kSuccess) (void)d_.pool_free(*out, pool_stream_);
-  return result;
-}
-
 Status Runtime::alloc(uint64_t size_bytes, stream::Address* out) {
   CUdeviceptr address = 0;
-  CUresult result =
-      pool_ != nullptr ? alloc_from_pool(size_bytes, &address) : d_.mem_alloc(&address, size_bytes);
-  if (result == kOutOfMemory && pool_ != nullptr) {
-    // What other libraries use is not of this pool: give back what it keeps, and try again.
-    (void)d_.stream_synchronize(pool_stream_);
-    (void)d_.pool_trim(pool_, 0);
-    result = alloc_from_pool(size_bytes, &address);
-  }
-  TENON_TRY(check(result, cat("allocating ", size_bytes, " bytes")));
+  TENON_TRY(
+      check(pool_.runs() ? pool_.alloc(size_bytes, &address) : d_.mem_alloc(&address, size_bytes),
+            cat("allocating ", size_bytes, " bytes")));
   *out = address;
   return {};
 }
 Status Runtime::free(stream::Address address) {
-  return check(pool_ != nullptr ? d_.pool_free(address, pool_stream_) : d_.mem_free(address),
-               "freeing memory");
+  return check(pool_.runs() ? pool_.free(address) : d_.mem_free(address), "freeing memory");
 }
 
 // Access is given once and for good. Without it the driver would copy by way of the host.
@@ -101,11 +72,8 @@ Status Runtime::reaches(stream::Runtime& from, bool* out) {
   if (result == kPeerAccessUnsupported || result == kPeerAccessTooMany) return {};
   if (result != kPeerAccessAlreadyEnabled)
     TENON_TRY(check(result, "reaching the memory of another GPU"));
-  if (other.pool_ != nullptr) {
-    PoolAccess access;
-    access.device = device_;
-    TENON_TRY(check(d_.pool_access(other.pool_, &access, 1), "reaching the pool of another GPU"));
-  }
+  if (other.pool_.runs())
+    TENON_TRY(check(other.pool_.open_to(device_), "reaching the pool of another GPU"));
   *out = true;
   return {};
 }

@@ -36,19 +36,15 @@ class Runtime final : public stream::DriverRuntime<Driver> {
   Status load_module(const std::string& ptx, CUmodule* out) const override;
 
  private:
-  Runtime(const Driver& driver, CUdevice device) : DriverRuntime("cuda", driver), device_(device) {}
+  Runtime(const Driver& driver, CUdevice device)
+      : DriverRuntime("cuda", driver), device_(device), pool_(driver) {}
   Status retain();
-  Status start_pool();
   // Whether the address is memory of this context, and where its allocation ends; out_joins: memory
   // that was mapped there may go on behind that end.
   Status allocation_at(CUdeviceptr address, CUdeviceptr* out_end, bool* out_joins);
-  CUresult alloc_from_pool(uint64_t size_bytes, CUdeviceptr* out);
-
   const CUdevice device_;
   CUcontext context_ = nullptr;
-  // Where memory comes from the pool: allocations are work on a stream, so they have one.
-  CUmemoryPool pool_ = nullptr;
-  CUstream pool_stream_ = nullptr;
+  stream::DriverPool<Driver> pool_;
 };
 
 }  // namespace tenon::cuda

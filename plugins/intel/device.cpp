@@ -8,6 +8,7 @@
 #include "runtime.h"
 #include "target.h"
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/uuid.hpp"
 #include "tenon/stream/machine.h"
 
 namespace tenon::intel {
@@ -36,12 +37,14 @@ std::string pci_text(uint32_t device) {
   return text;
 }
 
+// gpus: how many came before, as other libraries count them.
 Status look_at(const Driver& d, ze_driver_handle_t driver, ze_device_handle_t device,
-               std::deque<Found>* out, std::string* other) {
+               uint32_t* gpus, std::deque<Found>* out, std::string* other) {
   ze_device_properties_t p = {};
   p.stype = ZE_STRUCTURE_TYPE_DEVICE_PROPERTIES;
   TENON_TRY(check(d.zeDeviceGetProperties(device, &p), "asking for a device's properties"));
   if (p.type != ZE_DEVICE_TYPE_GPU) return {};
+  const uint32_t native_ordinal = (*gpus)++;
   const std::string_view name(p.name, ::strnlen(p.name, sizeof p.name));
   const Architecture* a = architecture_of_device(p.deviceId);
   if (a == nullptr) {
@@ -49,6 +52,8 @@ Status look_at(const Driver& d, ze_driver_handle_t driver, ze_device_handle_t de
     return {};
   }
   Found found;
+  found.native_ordinal = native_ordinal;
+  found.uuid = uuid_text(p.uuid.id);
   found.place = {driver, device, p.timerResolution, p.timestampValidBits};
   found.description = cat(name, ", ", a->name);
   TENON_TRY(full_target(a->name, &found.target));
@@ -67,7 +72,7 @@ Status look_at_all(std::deque<Found>* out) {
   std::string why, other;
   const Driver* d = driver(&why);
   if (d == nullptr) return fail(TENON_UNAVAILABLE, cat("intel: ", why));
-  uint32_t driver_count = 0;
+  uint32_t driver_count = 0, gpus = 0;
   TENON_TRY(check(d->zeDriverGet(&driver_count, nullptr), "counting drivers"));
   std::vector<ze_driver_handle_t> drivers(driver_count);
   TENON_TRY(check(d->zeDriverGet(&driver_count, drivers.data()), "finding drivers"));
@@ -76,7 +81,8 @@ Status look_at_all(std::deque<Found>* out) {
     TENON_TRY(check(d->zeDeviceGet(driver, &count, nullptr), "counting devices"));
     std::vector<ze_device_handle_t> devices(count);
     TENON_TRY(check(d->zeDeviceGet(driver, &count, devices.data()), "finding devices"));
-    for (ze_device_handle_t device : devices) TENON_TRY(look_at(*d, driver, device, out, &other));
+    for (ze_device_handle_t device : devices)
+      TENON_TRY(look_at(*d, driver, device, &gpus, out, &other));
   }
   if (!out->empty()) return {};
   return fail(TENON_UNAVAILABLE, other.empty() ? "intel: the driver finds no GPU"

@@ -33,6 +33,10 @@ class Intel final : public stream::TextDevice {
            stream::fits(limits(made_for), limits(device));
   }
 
+  Status check_target(std::string_view text) const override {
+    std::string full;
+    return full_target(text, &full);
+  }
   Status compile(std::string_view target, std::string_view text,
                  std::string* out_binary) const override {
     std::string full;

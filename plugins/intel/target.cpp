@@ -55,7 +55,7 @@ std::string architecture_names() {
 Status full_target(std::string_view text, std::string* out) {
   if (const Architecture* a = architecture(text)) {
     *out = cat(kPrefix, a->name);
-    return {};
+    return stream::check_limits("intel", text);
   }
   return fail(TENON_INVALID_ARGUMENT,
               cat("intel: the target ", quoted(text), " is none of ", architecture_names()));

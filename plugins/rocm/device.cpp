@@ -6,6 +6,7 @@
 
 #include "runtime.h"
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/uuid.hpp"
 #include "tenon/stream/machine.h"
 
 namespace tenon::rocm {
@@ -56,9 +57,19 @@ std::string architecture_in(std::string_view properties) {
   return std::string(text.substr(0, text.find(':')));
 }
 
+// A runtime that gives none is no reason to leave a device out.
+std::string uuid_of(const Driver& d, hipDevice_t device) {
+  Uuid uuid = {};
+  return d.device_uuid != nullptr && d.device_uuid(&uuid, device) == kSuccess
+             ? uuid_text(uuid.bytes)
+             : std::string();
+}
+
 Status look_at(const Driver& d, int ordinal, Found* out) {
   constexpr size_t kMoreThanAnyRecord = 8192;
   out->id = ordinal;
+  out->native_ordinal = static_cast<uint32_t>(ordinal);
+  out->uuid = uuid_of(d, ordinal);
   char name[256] = "";
   TENON_TRY(check(d, d.device_name(name, sizeof name - 1, ordinal), "asking for a device's name"));
   size_t bytes = 0;
@@ -112,7 +123,9 @@ struct Amd {
   static Status look(std::deque<Found>* out) { return look_at_all(out); }
   static Status make_runtime(const Found& found, std::unique_ptr<stream::Runtime>* out) {
     std::string why;
-    *out = std::make_unique<Runtime>(*driver(&why), found.id);
+    std::unique_ptr<Runtime> made;
+    TENON_TRY(Runtime::make(*driver(&why), found.id, &made));
+    *out = std::move(made);
     return {};
   }
 };
@@ -122,7 +135,7 @@ struct Amd {
 Status full_target(std::string_view text, std::string* out) {
   if (const Architecture* a = architecture(text)) {
     *out = cat(kPrefix, a->name);
-    return {};
+    return stream::check_limits("rocm", text);
   }
   return fail(TENON_INVALID_ARGUMENT,
               cat("rocm: the target ", quoted(text), " is none of ", architecture_names()));

@@ -68,7 +68,9 @@ std::string look_up(void* library, Driver& d) {
 #define TENON_HIP_LOOK_UP(name, symbol, result, parameters) \
   (void)find_function(library, #symbol, &d.name);
   TENON_HIP_FUNCTIONS(TENON_HIP_REQUIRE)
+  TENON_HIP_POOL_FUNCTIONS(TENON_HIP_LOOK_UP)
   TENON_HIP_GRAPH_FUNCTIONS(TENON_HIP_LOOK_UP)
+  TENON_HIP_UUID_FUNCTIONS(TENON_HIP_LOOK_UP)
 #undef TENON_HIP_REQUIRE
 #undef TENON_HIP_LOOK_UP
   // From ROCm 6 on, the plain name is that of the old record.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tenon/cpp/status.hpp"
+#include "tenon/stream/driver_pool.h"
 
 namespace tenon::rocm {
 
@@ -19,6 +20,7 @@ using hipStream_t = struct ihipStream_t*;
 using hipEvent_t = struct ihipEvent_t*;
 using hipModule_t = struct ihipModule_t*;
 using hipFunction_t = struct ihipModuleSymbol_t*;
+using hipMemPool_t = struct ihipMemPoolHandle_t*;
 using hipGraph_t = struct ihipGraph*;
 using hipGraphExec_t = struct hipGraphExec*;
 
@@ -29,15 +31,19 @@ enum : hipError_t {
   kNoDevice = 100,
   kNoBinaryForGpu = 209,
   kEccUncorrectable = 214,
+  kPeerAccessUnsupported = 217,
   kIllegalAddress = 700,
   kLaunchTimeout = 702,
+  kPeerAccessAlreadyEnabled = 704,
   kContextIsDestroyed = 709,
   kAssert = 710,
   kLaunchFailure = 719,
   kUnknown = 999,
 };
+// The same numbers in the headers of ROCm 5.2 and 6 (hip_runtime_api.h), where they count the lines
+// of an enum from 0 on.
 constexpr int kPointerDeviceOrdinal = 9;
-constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74;
+constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74, kAttributeMemoryPools = 88;
 
 // X(name here, symbol, result, parameters)
 #define TENON_HIP_FUNCTIONS(X)                                                                     \
@@ -68,6 +74,10 @@ constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74;
   X(copy_out, hipMemcpyDtoHAsync, hipError_t, (void*, hipDeviceptr_t, size_t, hipStream_t))        \
   X(copy_within, hipMemcpyDtoDAsync, hipError_t,                                                   \
     (hipDeviceptr_t, hipDeviceptr_t, size_t, hipStream_t))                                         \
+  X(can_access_peer, hipDeviceCanAccessPeer, hipError_t, (int*, int, int))                         \
+  X(enable_peer, hipDeviceEnablePeerAccess, hipError_t, (int, unsigned))                           \
+  X(copy_peer, hipMemcpyPeerAsync, hipError_t,                                                     \
+    (void*, int, const void*, int, size_t, hipStream_t))                                           \
   X(fill_8, hipMemsetD8Async, hipError_t, (hipDeviceptr_t, unsigned char, size_t, hipStream_t))    \
   X(fill_16, hipMemsetD16Async, hipError_t, (hipDeviceptr_t, unsigned short, size_t, hipStream_t)) \
   X(fill_32, hipMemsetD32Async, hipError_t, (hipDeviceptr_t, int, size_t, hipStream_t))            \
@@ -80,6 +90,17 @@ constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74;
     (hipFunction_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,          \
      hipStream_t, void**, void**))
 
+// From ROCm 5.2 on; null before.
+#define TENON_HIP_POOL_FUNCTIONS(X)                                                              \
+  X(pool_create, hipMemPoolCreate, hipError_t, (hipMemPool_t*, const stream::PoolProperties*))   \
+  X(pool_destroy, hipMemPoolDestroy, hipError_t, (hipMemPool_t))                                 \
+  X(pool_set, hipMemPoolSetAttribute, hipError_t, (hipMemPool_t, int, void*))                    \
+  X(pool_trim, hipMemPoolTrimTo, hipError_t, (hipMemPool_t, size_t))                             \
+  X(pool_access, hipMemPoolSetAccess, hipError_t,                                                \
+    (hipMemPool_t, const stream::PoolAccess*, size_t))                                           \
+  X(pool_alloc, hipMallocFromPoolAsync, hipError_t, (void**, size_t, hipMemPool_t, hipStream_t)) \
+  X(pool_free, hipFreeAsync, hipError_t, (void*, hipStream_t))
+
 // Of ROCm 5 and later, but nothing depends on them.
 #define TENON_HIP_GRAPH_FUNCTIONS(X)                                               \
   X(capture_begin, hipStreamBeginCapture, hipError_t, (hipStream_t, int))          \
@@ -90,6 +111,13 @@ constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74;
   X(graph_destroy, hipGraphDestroy, hipError_t, (hipGraph_t))                      \
   X(graph_exec_destroy, hipGraphExecDestroy, hipError_t, (hipGraphExec_t))
 
+// Of ROCm 5.2 and later, but nothing depends on it.
+struct Uuid {
+  unsigned char bytes[16];
+};
+#define TENON_HIP_UUID_FUNCTIONS(X) \
+  X(device_uuid, hipDeviceGetUuid, hipError_t, (Uuid*, hipDevice_t))
+
 struct Driver {
   using Result = hipError_t;
   using Stream = hipStream_t;
@@ -98,17 +126,24 @@ struct Driver {
   using Function = hipFunction_t;
   using Pointer = hipDeviceptr_t;
   using Word = int;
+  using Pool = hipMemPool_t;
   using Graph = hipGraph_t;
   using GraphExec = hipGraphExec_t;
 
 #define TENON_HIP_SLOT(name, symbol, result, parameters) result(*name) parameters = nullptr;
   TENON_HIP_FUNCTIONS(TENON_HIP_SLOT)
+  TENON_HIP_POOL_FUNCTIONS(TENON_HIP_SLOT)
   TENON_HIP_GRAPH_FUNCTIONS(TENON_HIP_SLOT)
+  TENON_HIP_UUID_FUNCTIONS(TENON_HIP_SLOT)
 #undef TENON_HIP_SLOT
   // hipGetDeviceProperties of the release; its record differs between releases.
   hipError_t (*properties)(void*, int) = nullptr;
   int version = 0;
 
+  bool has_pools() const {
+    return pool_create && pool_destroy && pool_set && pool_trim && pool_access && pool_alloc &&
+           pool_free;
+  }
   bool has_graphs() const {
     return capture_begin && capture_end && graph_make && graph_launch && graph_destroy &&
            graph_exec_destroy;

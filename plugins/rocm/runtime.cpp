@@ -2,6 +2,9 @@
 
 #include <vector>
 
+#include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/process_guard.hpp"
+
 namespace tenon::rocm {
 namespace {
 
@@ -12,6 +15,26 @@ std::vector<int>& entered() {
 }
 
 }  // namespace
+
+Status Runtime::make(const Driver& driver, hipDevice_t device, std::unique_ptr<Runtime>* out) {
+  std::unique_ptr<Runtime> made(new Runtime(driver, device));
+  int pools = 0;
+  TENON_TRY(made->check(driver.device_attribute(&pools, kAttributeMemoryPools, device),
+                        "asking for a device's properties"));
+  if (pools != 0 && driver.has_pools()) {
+    const stream::Current current(*made);
+    TENON_TRY(current.status());
+    TENON_TRY(made->check(made->pool_.start(device), "making a memory pool"));
+  }
+  *out = std::move(made);
+  return {};
+}
+
+Runtime::~Runtime() {
+  if (!pool_.runs()) return;
+  const stream::Current current(*this);
+  pool_.stop();
+}
 
 Status Runtime::enter() {
   int before = 0;
@@ -29,12 +52,39 @@ void Runtime::leave() {
 
 Status Runtime::alloc(uint64_t size_bytes, stream::Address* out) {
   void* data = nullptr;
-  TENON_TRY(check(d_.mem_alloc(&data, size_bytes), cat("allocating ", size_bytes, " bytes")));
+  TENON_TRY(check(pool_.runs() ? pool_.alloc(size_bytes, &data) : d_.mem_alloc(&data, size_bytes),
+                  cat("allocating ", size_bytes, " bytes")));
   *out = reinterpret_cast<stream::Address>(data);
   return {};
 }
 Status Runtime::free(stream::Address address) {
-  return check(d_.mem_free(pointer(address)), "freeing memory");
+  return check(pool_.runs() ? pool_.free(pointer(address)) : d_.mem_free(pointer(address)),
+               "freeing memory");
+}
+
+// Access is given once and for good. Without it the runtime would copy by way of the host.
+Status Runtime::reaches(stream::Runtime& from, bool* out) {
+  auto& other = static_cast<Runtime&>(from);
+  int can = 0;
+  *out = false;
+  TENON_TRY(check(d_.can_access_peer(&can, device_, other.device_),
+                  "asking whether the GPU reaches another one"));
+  if (can == 0) return {};
+  const ProcessGuard guard;
+  const hipError_t result = d_.enable_peer(other.device_, 0);
+  if (result == kPeerAccessUnsupported) return {};
+  if (result != kPeerAccessAlreadyEnabled)
+    TENON_TRY(check(result, "reaching the memory of another GPU"));
+  if (other.pool_.runs())
+    TENON_TRY(check(other.pool_.open_to(device_), "reaching the pool of another GPU"));
+  *out = true;
+  return {};
+}
+Status Runtime::copy_across(stream::StreamHandle stream, stream::Address to, stream::Runtime& from,
+                            stream::Address address, uint64_t bytes) {
+  return check(d_.copy_peer(pointer(to), device_, pointer(address),
+                            static_cast<Runtime&>(from).device_, bytes, stream_of(stream)),
+               "copying from another GPU");
 }
 
 Status Runtime::check_memory(stream::Address address, uint64_t bytes) {

@@ -68,6 +68,13 @@ constexpr std::string_view kHipWords = R"CL(
 
 constexpr std::string_view kMetalWords = R"CL(
 typedef unsigned short ushort;
+typedef char char4 __attribute__((ext_vector_type(4)));
+typedef unsigned char uchar4 __attribute__((ext_vector_type(4)));
+typedef short short4 __attribute__((ext_vector_type(4)));
+typedef ushort ushort4 __attribute__((ext_vector_type(4)));
+typedef int int4 __attribute__((ext_vector_type(4)));
+typedef unsigned uint4 __attribute__((ext_vector_type(4)));
+typedef float float4 __attribute__((ext_vector_type(4)));
 #define kernel clang::annotate("kernel")
 #define max_total_threads_per_threadgroup(n) maybe_unused
 #define buffer(n) maybe_unused

@@ -10,6 +10,14 @@ struct Place {
 #define threadIdx (Place{__nvvm_read_ptx_sreg_tid_x()})
 #define blockIdx (Place{__nvvm_read_ptx_sreg_ctaid_x()})
 #define blockDim (Place{__nvvm_read_ptx_sreg_ntid_x()})
+#define VECTOR(element, name) typedef element name __attribute__((ext_vector_type(4)))
+VECTOR(char, char4);
+VECTOR(unsigned char, uchar4);
+VECTOR(short, short4);
+VECTOR(unsigned short, ushort4);
+VECTOR(int, int4);
+VECTOR(unsigned, uint4);
+VECTOR(float, float4);
 static __device__ float sqrt(float x) {
   return __nvvm_sqrt_rn_f(x);
 }

@@ -8,6 +8,7 @@
 
 #include "tenon/cpp/copy.hpp"
 #include "tenon/cpp/process_guard.hpp"
+#include "tenon/cpp/uuid.hpp"
 
 namespace opencl_sample {
 
@@ -16,12 +17,13 @@ using tenon::fail;
 using tenon::Status;
 using tenon::str;
 
-Line::Line(const Functions* functions, cl_context context, cl_device_id id, cl_int* code)
-    : cl(functions) {
+Line::Line(const Functions* functions, cl_context in, cl_device_id id, cl_int* code)
+    : cl(functions), context(in) {
   queue = cl->clCreateCommandQueue(context, id, CL_QUEUE_PROFILING_ENABLE, code);
 }
 
-Line::Line(const Functions* functions, cl_command_queue stream) : cl(functions) {
+Line::Line(const Functions* functions, cl_context in, cl_command_queue stream)
+    : cl(functions), context(in) {
   if (cl->clRetainCommandQueue(stream) == CL_SUCCESS) queue = stream;
 }
 
@@ -92,6 +94,15 @@ void info_number(const Functions& cl, cl_device_id id, cl_device_info what, T* o
   cl.clGetDeviceInfo(id, what, sizeof *out, out, nullptr);
 }
 
+std::string uuid_of(const Functions& cl, cl_device_id id, std::string_view extensions) {
+  constexpr cl_device_info kUuid = 0x106A;  // CL_DEVICE_UUID_KHR
+  unsigned char bytes[16] = {};
+  if (extensions.find("cl_khr_device_uuid") == std::string_view::npos ||
+      cl.clGetDeviceInfo(id, kUuid, sizeof bytes, bytes, nullptr) != CL_SUCCESS)
+    return {};
+  return tenon::uuid_text(bytes);
+}
+
 Found look_at(const Functions& cl, cl_device_id id) {
   Found f;
   f.id = id;
@@ -108,8 +119,9 @@ Found look_at(const Functions& cl, cl_device_id id) {
   f.options = floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
                   ? "-cl-std=CL1.2 -cl-fp32-correctly-rounded-divide-sqrt"
                   : "-cl-std=CL1.2";
-  const bool fp64 =
-      info_text(cl, id, CL_DEVICE_EXTENSIONS).find("cl_khr_fp64") != std::string::npos;
+  const std::string extensions = info_text(cl, id, CL_DEVICE_EXTENSIONS);
+  f.uuid = uuid_of(cl, id, extensions);
+  const bool fp64 = extensions.find("cl_khr_fp64") != std::string::npos;
   f.target = cat("opencl fp64=", fp64 ? 1 : 0, " group=", group, " device=", f.name,
                  " driver=", info_text(cl, id, CL_DRIVER_VERSION));
   return f;
@@ -163,6 +175,9 @@ Status info(void*, uint32_t ordinal, tenon_device_info_t* out) {
   made.alignment_bytes = alignment_of(*f);
   made.copy_gigabytes_per_second = 10;
   made.copy_latency_ns = 20000;
+  made.uuid = str(f->uuid);
+  made.flags = TENON_DEVICE_NUMBERED;
+  made.native_ordinal = ordinal;
   return tenon::give_record(out, made);
 }
 

@@ -27,18 +27,19 @@ struct Found {
   cl_uint alignment_bits = 0;
   std::string options;  // for the driver's compiler
   std::string target;   // "opencl fp64=1 group=256 device=... driver=..."
+  std::string uuid;     // of cl_khr_device_uuid; empty without it
 };
 
 struct Work;
 
 // One in-order command queue, with its work in flight and its unreported faults. Work that waits
-// for a fence is held back here, and so is all work behind it, so that nothing has started when the
-// wait fails. Threads: safe.
-class Line {
+// for an event of the driver waits there. Work that waits for anything else is held back here, and
+// so is all work behind it, so that nothing has started when the wait fails. Threads: safe.
+class Line : public std::enable_shared_from_this<Line> {
  public:
   Line(const Functions* cl, cl_context context, cl_device_id id, cl_int* code);
   // On somebody else's queue, which is retained.
-  Line(const Functions* cl, cl_command_queue stream);
+  Line(const Functions* cl, cl_context context, cl_command_queue stream);
   ~Line();
   Line(const Line&) = delete;
 
@@ -49,8 +50,13 @@ class Line {
   bool holds();               // whether work is held
   void hold(std::shared_ptr<Work> work);
   void advance();  // submits held work whose waits are over
+  // Work is with the driver; it is told in this order.
+  void marked(const std::shared_ptr<Work>& work);
+  void unmarked(const std::shared_ptr<Work>& work);
+  void tell_ended();
 
   const Functions* cl;
+  cl_context context;
   cl_command_queue queue = nullptr;
 
  private:
@@ -58,7 +64,8 @@ class Line {
   std::condition_variable idle_;
   uint64_t in_flight_ = 0;
   bool advancing_ = false;  // a thread is submitting held work
-  std::deque<std::shared_ptr<Work>> held_;
+  std::deque<std::shared_ptr<Work>> held_, marked_;
+  bool telling_ = false;  // a thread tells what has ended
   tenon::Fault fault_;
 };
 
@@ -109,13 +116,51 @@ class FollowingEvent {
   std::atomic<bool> settled_{false};
 };
 
+// An event with a reference of its own; null for none.
+class EventRef {
+ public:
+  EventRef() = default;
+  EventRef(const Functions* cl, cl_event event) : cl_(cl), event_(event) {
+    if (event_ != nullptr) cl_->clRetainEvent(event_);
+  }
+  EventRef(const EventRef& other) : EventRef(other.cl_, other.event_) {}
+  EventRef& operator=(EventRef other) {
+    std::swap(cl_, other.cl_);
+    std::swap(event_, other.event_);
+    return *this;
+  }
+  ~EventRef() {
+    if (event_ != nullptr) cl_->clReleaseEvent(event_);
+  }
+  cl_event get() const { return event_; }
+
+ private:
+  const Functions* cl_ = nullptr;
+  cl_event event_ = nullptr;
+};
+
 // Events that follow it live as long as it does, or until it gets another one when they are
 // settled.
 struct Fence : tenon::Timeline {
+  // The end of work that is with the driver, in whose context, and the value that it signals.
+  struct Point {
+    uint64_t value = 0;
+    cl_context context = nullptr;
+    EventRef end;
+  };
+
   Fence(Device* on, uint64_t initial) : Timeline(initial), device(on) {}
   Device* const device;
   std::mutex mutex;
   std::vector<std::shared_ptr<FollowingEvent>> followers;
+  std::vector<Point> points;
+
+  // What to wait for in that context to have the value; without an event if there is nothing.
+  Point point_for(uint64_t value, cl_context context);
+  // Not if the work has ended: then it was told, or will be.
+  void will_signal(const Work& work, cl_event end);
+  // The waiter may destroy the fence, so it is not touched afterwards.
+  void done(uint64_t value, const tenon::Fault& fault);
 
   // Takes over a reference to the event, which is set when the fence has the value, or cannot.
   void follow(cl_event event, uint64_t value);

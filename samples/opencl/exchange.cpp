@@ -122,7 +122,8 @@ Status import_queue(void*, tenon_device_t* d, const tenon_native_handle_t* nativ
   TENON_TRY(check_kind(native->kind, kStream));
   TENON_TRY(object_of(native->handle, &stream));
   TENON_TRY(check_stream(device, stream));
-  auto queue = std::make_unique<Queue>(&device, std::make_shared<Line>(device.cl, stream));
+  auto queue =
+      std::make_unique<Queue>(&device, std::make_shared<Line>(device.cl, device.context, stream));
   if (queue->line->queue == nullptr)
     return fail(TENON_RESOURCE_EXHAUSTED, "opencl: the queue cannot be kept");
   const std::lock_guard lock(device.mutex);

@@ -21,7 +21,7 @@ namespace opencl_sample {
   F(clGetMemObjectInfo) F(clEnqueueMapBuffer) F(clEnqueueUnmapMemObject) F(clEnqueueReadBuffer) \
   F(clEnqueueWriteBuffer) F(clEnqueueCopyBuffer) F(clEnqueueFillBuffer) F(clFlush) \
   F(clFinish) F(clReleaseEvent) F(clSetEventCallback) F(clGetEventProfilingInfo) \
-  F(clEnqueueMarkerWithWaitList) F(clCreateProgramWithSource) \
+  F(clEnqueueMarkerWithWaitList) F(clEnqueueBarrierWithWaitList) F(clCreateProgramWithSource) \
   F(clCreateProgramWithBinary) F(clBuildProgram) F(clGetProgramInfo) \
   F(clGetProgramBuildInfo) F(clReleaseProgram) F(clCreateKernel) F(clReleaseKernel) \
   F(clSetKernelArg) F(clEnqueueNDRangeKernel) F(clRetainCommandQueue) F(clGetCommandQueueInfo) \

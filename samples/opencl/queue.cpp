@@ -1,6 +1,11 @@
-// tenon.queue/1: in-order command queues, and fences as timelines in host memory. Work whose waits
-// are reached goes to the driver at once; other work is held until its fences call back. The
-// callback of a marker after the work signals. No thread of our own; the host waits for nothing.
+// tenon.queue/1: in-order command queues, and fences as timelines in host memory that know the ends
+// of work that is with the driver. Work that waits for such an end goes to the driver at once,
+// behind a barrier with the events; work that waits for anything else is held until its fences call
+// back. The callback of a marker after the work signals. No thread of our own; the host waits for
+// nothing.
+#include <algorithm>
+#include <iterator>
+
 #include <tenon/cpp/copy.hpp>
 
 #include "submission.h"
@@ -25,24 +30,58 @@ Fault fault_of_waits(Work& work) {
 // The waiter may destroy the fence, so it is not touched after the signal.
 void tell(Work& work, const Fault& fault) {
   for (cl_event e : std::exchange(work.timed, {})) work.line.cl->clReleaseEvent(e);
-  if (work.signal.fence != nullptr) {
-    fault.ok() ? fence_of(work.signal.fence)->signal(work.signal.value)
-               : fence_of(work.signal.fence)->fail(work.signal.value, fault);
-  }
+  if (work.signal.fence != nullptr) fence_of(work.signal.fence)->done(work.signal.value, fault);
   work.line.end(work.waited_for ? Fault() : fault);
 }
 
+void may_be_told(Work& work) {
+  if (--work.waits != 0) return;
+  work.ready = true;
+  work.line.tell_ended();
+}
+
+// What the driver waited for was told, by the callback of its own end.
+struct Told {
+  std::shared_ptr<Work> work;
+  size_t wait;
+};
+void wait_told(void* self, const Fault& fault) {
+  const std::unique_ptr<Told> told(static_cast<Told*>(self));
+  Work& work = *told->work;
+  const NativeWait& wait = work.native[told->wait];
+  if (!fault.ok() && !wait.fence->reached(wait.wanted)) {
+    const std::lock_guard lock(work.mutex);
+    if (work.fault.ok()) work.fault = fault;
+  }
+  may_be_told(work);
+}
+
+// A fault of what it waited for says more than that the driver gave it up. Ends of other queues may
+// call back later than this one, which waits for them without a thread.
 void CL_CALLBACK finished(cl_event event, cl_int status, void* self) {
   const std::unique_ptr<std::shared_ptr<Work>> held(static_cast<std::shared_ptr<Work>*>(self));
   Work& work = **held;
-  Fault fault;
-  if (status < 0) {
-    fault = {TENON_ABORTED, cat("opencl: work on the queue was given up (", status, ")")};
-  } else if (work.done) {
-    fault.code = work.done(work.timed, &fault.text);
-  }
   work.line.cl->clReleaseEvent(event);
-  tell(work, fault);
+  work.status = status;
+  work.ended = true;
+  work.waits = static_cast<uint32_t>(work.native.size()) + 1;
+  for (size_t i = 0; i < work.native.size(); ++i)
+    work.native[i].fence->when(work.native[i].signalled, wait_told, new Told{*held, i});
+  may_be_told(work);
+}
+
+Fault fault_of_run(Work& work) {
+  Fault fault = fault_of_waits(work);
+  if (!fault.ok()) return fault;
+  if (work.status < 0)
+    return {TENON_ABORTED, cat("opencl: work on the queue was given up (", work.status, ")")};
+  if (work.done) fault.code = work.done(work.timed, &fault.text);
+  return fault;
+}
+
+Status issue(Work& work) {
+  for (const Command& command : std::exchange(work.commands, {})) TENON_TRY(command());
+  return {};
 }
 
 // Puts the marker behind submitted commands, which are already in flight.
@@ -52,14 +91,21 @@ Status mark_end(const std::shared_ptr<Work>& work) {
   cl_event event = nullptr;
   TENON_TRY(check(cl.clEnqueueMarkerWithWaitList(line.queue, 0, nullptr, &event),
                   "marking the end of work"));
+  // Both may be gone as soon as the callback can come.
+  const EventRef end(&cl, event);
+  const std::shared_ptr<Fence> fence =
+      work->signal.fence != nullptr ? *shared_fence_of(work->signal.fence) : nullptr;
   auto held = std::make_unique<std::shared_ptr<Work>>(work);
+  line.marked(work);
   const cl_int code = cl.clSetEventCallback(event, CL_COMPLETE, finished, held.get());
   if (code != CL_SUCCESS) {
     cl.clFinish(line.queue);
     cl.clReleaseEvent(event);
+    line.unmarked(work);
     return check(code, "asking for the end of work");
   }
   (void)held.release();
+  if (fence != nullptr) fence->will_signal(*work, end.get());
   cl.clFlush(line.queue);  // the callback reports the result
   return {};
 }
@@ -75,6 +121,68 @@ void open_gate(void* self, const Fault& fault) {
 }
 
 }  // namespace
+
+// ---- Fences ----
+
+Fence::Point Fence::point_for(uint64_t value, cl_context context) {
+  const std::lock_guard lock(mutex);
+  const Point* best = nullptr;
+  for (const Point& p : points) {
+    if (p.context == context && p.value >= value && (best == nullptr || p.value < best->value))
+      best = &p;
+  }
+  return best == nullptr ? Point() : *best;
+}
+
+// `done` comes after `ended`, and takes the lock: it finds what is added here.
+void Fence::will_signal(const Work& work, cl_event end) {
+  const std::lock_guard lock(mutex);
+  if (!work.ended)
+    points.push_back({work.signal.value, work.line.context, EventRef(work.line.cl, end)});
+}
+
+void Fence::done(uint64_t value, const Fault& fault) {
+  std::vector<Point> forgotten;  // events are released without the lock
+  {
+    const std::lock_guard lock(mutex);
+    const auto keep = std::partition(points.begin(), points.end(),
+                                     [&](const Point& p) { return p.value != value; });
+    std::move(keep, points.end(), std::back_inserter(forgotten));
+    points.erase(keep, points.end());
+  }
+  fault.ok() ? signal(value) : fail(value, fault);
+}
+
+// ---- Lines ----
+
+void Line::marked(const std::shared_ptr<Work>& work) {
+  const std::lock_guard lock(mutex_);
+  marked_.push_back(work);
+}
+
+void Line::unmarked(const std::shared_ptr<Work>& work) {
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase(marked_, work);
+  }
+  tell_ended();
+}
+
+// One thread at a time, without holding a lock, and in the order of the queue: a driver may call
+// back in another one, and who waits for a later value of a fence must get an earlier failure.
+void Line::tell_ended() {
+  const std::shared_ptr<Line> alive = shared_from_this();  // a waiter may destroy the queue
+  std::unique_lock lock(mutex_);
+  if (std::exchange(telling_, true)) return;
+  while (!marked_.empty() && marked_.front()->ready) {
+    const std::shared_ptr<Work> work = std::move(marked_.front());
+    marked_.pop_front();
+    lock.unlock();
+    tell(*work, fault_of_run(*work));
+    lock.lock();
+  }
+  telling_ = false;
+}
 
 bool Line::holds() {
   const std::lock_guard lock(mutex_);
@@ -101,9 +209,7 @@ void Line::advance() {
     lock.unlock();
     Fault fault = fault_of_waits(*work);
     Status status;
-    for (const Command& command : work->commands) {
-      if (status.ok() && fault.ok()) status = command();
-    }
+    if (fault.ok()) status = issue(*work);
     if (status.ok() && fault.ok()) status = mark_end(work);
     if (!status.ok()) fault = tenon::fault_of(status.code());
     if (!fault.ok()) failed.push_back({work, fault});
@@ -115,13 +221,35 @@ void Line::advance() {
   for (const auto& [work, fault] : failed) tell(*work, fault);
 }
 
+namespace {
+
+// The driver copies the list.
+Status wait_natively(const Work& work) {
+  std::vector<cl_event> events;
+  for (const NativeWait& wait : work.native) events.push_back(wait.end.get());
+  return check(work.line.cl->clEnqueueBarrierWithWaitList(
+                   work.line.queue, static_cast<cl_uint>(events.size()), events.data(), nullptr),
+               "waiting for other work");
+}
+
+}  // namespace
+
 void wait_for(std::span<const tenon_fence_point_t> points, const std::shared_ptr<Work>& work) {
   work->held = work->line.holds();
   std::vector<tenon_fence_point_t> open;
   for (const tenon_fence_point_t& point : points) {
-    if (point.fence != nullptr && !fence_of(point.fence)->reached(point.value))
+    if (point.fence == nullptr || fence_of(point.fence)->reached(point.value)) continue;
+    const Fence::Point submitted =
+        fence_of(point.fence)->point_for(point.value, work->line.context);
+    if (submitted.end.get() == nullptr) {
       open.push_back(point);
+    } else {
+      work->native.push_back(
+          {*shared_fence_of(point.fence), point.value, submitted.value, submitted.end});
+    }
   }
+  if (!work->native.empty())
+    work->commands.push_back([of = work.get()] { return wait_natively(*of); });
   if (open.empty()) return;
   work->held = true;
   work->waits = static_cast<uint32_t>(open.size());
@@ -130,9 +258,8 @@ void wait_for(std::span<const tenon_fence_point_t> points, const std::shared_ptr
 }
 
 Status put(Work& work, Command command) {
-  if (!work.held) return command();
   work.commands.push_back(std::move(command));
-  return {};
+  return work.held ? Status() : issue(work);
 }
 
 Status signal_after(const std::shared_ptr<Work>& work) {
@@ -141,7 +268,8 @@ Status signal_after(const std::shared_ptr<Work>& work) {
     work->line.hold(work);
     return {};
   }
-  const Status status = mark_end(work);
+  Status status = issue(*work);
+  if (status.ok()) status = mark_end(work);
   if (!status.ok()) work->line.end({});
   return status;
 }

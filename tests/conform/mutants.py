@@ -69,6 +69,9 @@ count_grows C.count
 odd_kind C.info
 odd_alignment C.info-values
 odd_threading C.info-values
+odd_uuid C.info-values
+one_uuid C.info-values
+odd_flags C.info-values
 changing_description C.info-stays
 any_ordinal C.beyond-the-last
 opens_once C.open-again

@@ -82,9 +82,9 @@ std::vector<Target> targets() {
           Target::opencl(true, 8), Target::cuda(32), Target::cuda(64)};
 }
 
-// Checks that stages and trees of a kernel leave the same results on every target.
-void agrees(const std::function<Kernel()>& make) {
-  for (const Target& target : targets()) {
+// Checks that stages and trees of a kernel leave the same results on these targets.
+void agrees(const std::function<Kernel()>& make, const std::vector<Target>& all = targets()) {
+  for (const Target& target : all) {
     SCOPED_TRACE(target.isa + (target.items() ? " " + std::to_string(target.group) : ""));
     Subject stages(make()), loops(stages.kernel);
     ASSERT_EQ(stages.run(), "");
@@ -111,6 +111,22 @@ Kernel products(int64_t m, int64_t k, int64_t n) {
   b.output(b.dot(b.input(TENON_F32, dims_of(b, {m, k})), b.input(TENON_F32, dims_of(b, {k, n})), {},
                  {}, inner_a, inner_b));
   return only_kernel(b);
+}
+
+// The operands are large numbers, so scores are scaled down to a few units. The last keys are
+// hidden.
+Kernel attention(int64_t queries, int64_t keys, int64_t features, int64_t columns) {
+  Builder b;
+  kg::Pool& p = b.pool();
+  const Tensor q = b.input(TENON_F32, dims_of(b, {1, 2, queries, features})),
+               k = b.input(TENON_F32, dims_of(b, {1, 2, keys, features})),
+               v = b.input(TENON_F32, dims_of(b, {1, 2, keys, columns}));
+  b.output(b.attention(q, k, v, 1, [&](ExprId x, std::span<const ExprId> at) {
+    x = p.op(TENON_S_MUL, {x, p.number(2e-7, TENON_F32)});
+    return p.op(TENON_S_SELECT, {p.cmp(TENON_CMP_LE, at[3], p.integer(keys - 5)), x,
+                                 p.number(-INFINITY, TENON_F32)});
+  }));
+  return only_kernel(b, Target::avx512());
 }
 
 Kernel doubled(int64_t n) {
@@ -153,6 +169,14 @@ TEST(Trees, OrderedKindsAgreeWithTheirStages) {
     for (const Tensor& t : b.sort(x, 1, 1, descending, b.dim(40), TENON_I64)) b.output(t);
     return only_kernel(b);
   });
+}
+TEST(Trees, AttentionAgreesWithItsStages) {
+  const std::vector<Target> processors = {Target::avx512(), Target::avx2(), Target::baseline()};
+  // Packed keys; keys where they are, with and without a rest of features; too few features.
+  agrees([] { return attention(5, 70, 20, 12); }, processors);
+  agrees([] { return attention(1, 70, 32, 64); }, processors);
+  agrees([] { return attention(2, 65, 21, 32); }, processors);
+  agrees([] { return attention(1, 70, 3, 12); }, processors);
 }
 
 // ---- Planted defects ----
@@ -275,6 +299,19 @@ TEST(PlantedInTrees, AWrongStride) {
   const uint32_t out = buffer_with(s.kernel, Role::kOut);
   EXPECT_TRUE(!told.empty() ||
               !disagreement(s.memory[out], right.memory[out], 0, TENON_F32).empty());
+}
+
+TEST(PlantedInTrees, OneKeyTooMany) {
+  Subject s(attention(1, 70, 32, 64));
+  LoopTree t = tree_of(s.kernel, Target::avx2());
+  Node* dots = find(t, NodeKind::kDots);
+  ASSERT_NE(dots, nullptr);
+  // 6 keys are left for the last panel of 16.
+  Node* all =
+      find(t, NodeKind::kConst, [](const Node& n) { return n.type == TENON_I64 && n.bits == 16; });
+  ASSERT_NE(all, nullptr);
+  dots->args[1] = all->dst;
+  EXPECT_TRUE(has(run(s, t, Target::avx2()), "which is outside of it"));
 }
 
 TEST(PlantedInTrees, AMissingBarrier) {

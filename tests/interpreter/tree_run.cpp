@@ -116,7 +116,9 @@ void TreeRun::step(const TreeStep& s) {
     case NodeKind::kShuffle:
       return shuffle(n);
     case NodeKind::kLane:
-      return each_item([&](uint32_t k) { set(n.dst, k, 0, lane(n.args[0], k, 0)); });
+      return each_item([&](uint32_t k) { set(n.dst, k, 0, lane(n.args[0], k, n.ref)); });
+    case NodeKind::kJoin:
+      return join(n);
     case NodeKind::kLoad:
       return load(n);
     case NodeKind::kStore:
@@ -132,6 +134,8 @@ void TreeRun::step(const TreeStep& s) {
       return interleave(n);
     case NodeKind::kMma:
       return mma(n);
+    case NodeKind::kDots:
+      return dots(n);
     case NodeKind::kAddress:
       return address_of(n);
     case NodeKind::kTaps:
@@ -209,6 +213,12 @@ void TreeRun::shuffle(const Node& n) {
   });
 }
 
+void TreeRun::join(const Node& n) {
+  each_item([&](uint32_t k) {
+    for (uint32_t l = 0; l < lanes(n.dst); ++l) set(n.dst, k, l, lane(n.list[l], k));
+  });
+}
+
 void TreeRun::copy(ValueId dst, ValueId from) {
   each_item([&](uint32_t k) {
     for (uint32_t l = 0; l < lanes(dst); ++l) set(dst, k, l, lane(from, k, l));
@@ -238,7 +248,7 @@ void TreeRun::loop(const TreeStep& s) {
   const std::vector<uint8_t> before = active_;
   std::vector<int64_t> at(items_);
   each_item([&](uint32_t k) {
-    at[k] = number(n.args[0], k, "the begin of a loop") + (n.bind == Bind::kLanes ? k : 0);
+    at[k] = number(n.args[0], k, "the begin of a loop") + (n.bind == Bind::kLanes ? k * n.bits : 0);
   });
   while (!report_.full()) {
     for (uint32_t k = 0; k < items_; ++k) {
@@ -252,8 +262,9 @@ void TreeRun::loop(const TreeStep& s) {
     each_item([&](uint32_t k) { set_number(n.dst, k, at[k]); });
     run(s.body);
     each_item([&](uint32_t k) {
-      at[k] = n.bind == Bind::kHalving ? at[k] / 2
-                                       : at[k] + (n.bind == Bind::kLanes ? tree_.group : n.bits);
+      at[k] = n.bind == Bind::kHalving
+                  ? at[k] / 2
+                  : at[k] + n.bits * (n.bind == Bind::kLanes ? tree_.group : 1);
     });
   }
   active_ = before;

@@ -73,6 +73,7 @@ class TreeRun {
   void splat(const Node& n);
   void iota(const Node& n);
   void shuffle(const Node& n);
+  void join(const Node& n);
   void copy(ValueId dst, ValueId from);
   void loop(const TreeStep& s);
   void range(const TreeStep& s);
@@ -93,6 +94,7 @@ class TreeRun {
   void transpose(const Node& n);
   void interleave(const Node& n);
   void mma(const Node& n);
+  void dots(const Node& n);
   void address_of(const Node& n);
   void taps(const Node& n);
   void channels(const Node& n);

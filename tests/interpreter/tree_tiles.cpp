@@ -124,7 +124,8 @@ Lane TreeRun::weight(const Node& n, int64_t step, int64_t column, uint32_t item)
 void TreeRun::mma(const Node& n) {
   // A step is several products of narrower operands.
   const DType a_type = kernelgen::operand_type(n.type, n.steps, false),
-              b_type = kernelgen::operand_type(n.type, n.steps, true);
+              b_type = n.read != TENON_DTYPE_NONE ? n.read
+                                                  : kernelgen::operand_type(n.type, n.steps, true);
   const int64_t each = n.steps, columns = n.bits * n.lanes;
   const Space b_space = n.b_buffer < 0 ? Space::kScratch : Space::kBuffer;
   const uint32_t b_ref = n.b_buffer < 0 ? 0 : static_cast<uint32_t>(n.b_buffer);
@@ -148,6 +149,32 @@ void TreeRun::mma(const Node& n) {
         }
         write(Space::kLocal, n.op, n.type, static_cast<int64_t>(r) * columns + c,
               rounded(sum, n.type), k);
+      }
+    }
+  });
+}
+
+// Places without a key hold nothing that may be used.
+void TreeRun::dots(const Node& n) {
+  each_item([&](uint32_t k) {
+    const int64_t keys = number(n.args[1], k, "the number of keys"),
+                  features = number(n.args[2], k, "the length of a sum");
+    const int64_t first = number(n.args[0], k, "an address"),
+                  apart = number(n.stride, k, "a stride");
+    if (keys < 1 || keys > n.bits) return fact("has " + std::to_string(keys) + " keys");
+    if (features < n.lanes) return fact("has sums of " + std::to_string(features));
+    for (size_t r = 0; r < n.list.size(); ++r) {
+      const int64_t row = number(n.list[r], k, "an address");
+      for (int64_t c = 0; c < n.bits && !report_.full(); ++c) {
+        Lane sum{Reg{.f = 0}, true};
+        for (int64_t d = 0; c < keys && d < features; ++d) {
+          const Lane a = read(n.space, n.ref, n.type, row + d, k),
+                     b = read(Space::kBuffer, static_cast<uint32_t>(n.b_buffer), n.type,
+                              first + c * apart + d, k);
+          sum = product_sum(sum, a, b, n.type);
+        }
+        write(Space::kLocal, n.op, n.type, static_cast<int64_t>(r) * n.bits + c,
+              c < keys ? rounded(sum, n.type) : Lane{}, k);
       }
     }
   });

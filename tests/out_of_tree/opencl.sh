@@ -38,9 +38,16 @@ say "conforms"
 # at a time, because PoCL 3.1 sometimes aborts when several fill it at once (README of the sample).
 # Kernels with fixed groups need no copy per group size.
 export POCL_CACHE_DIR="$work/pocl" POCL_WORK_GROUP_SPECIALIZATION=0
-conform() { env -u TENON_PLUGIN_ADD "$tenon" conform "$work/plugin" --jobs 1 --filter "$1" >"$work/conform.log" || { grep FAIL "$work/conform.log"; exit 1; }; }
+conform() { env -u TENON_PLUGIN_ADD "$tenon" conform "$work/plugin" --jobs 1 "$@" >"$work/conform.log" || { head -1 "$work/conform.log"; grep FAIL "$work/conform.log"; exit 1; }; }
+# All of it takes minutes, most of them in group F.
+if [ "${CHECK_FULL:-0}" = 1 ]; then
+  conform --level 4
+  expect "$(head -1 "$work/conform.log")" "level 4"
+else
+  say "left out: most of group F, and so the level (CHECK_FULL=1)"
+fi
 groups=$("$tenon" conform --list | grep -oE '^[A-Z] ' | sort -u | grep -v '[FGL]' | sed 's/ /.*/' | paste -sd,)
-conform "$groups,F.core-set,F.special-floats,F.integer-ends,F.one-buffer-twice"
+conform --filter "$groups,F.core-set,F.special-floats,F.integer-ends,F.one-buffer-twice"
 
 # A second runtime, alone in a folder of vendors. Oclgrind interprets kernels and tells races and what
 # they read and write outside. Three checks are not judged there: exported fences do not come
@@ -53,7 +60,7 @@ elif [ -e "$oclgrind" ]; then
   mkdir -p "$work/vendors" && echo "$oclgrind" >"$work/vendors/oclgrind.icd"
   queues=$("$tenon" conform --list | grep -oE '\bD\.[a-z-]+' | grep -vE 'native-fences|queue-per-thread' | sort -u | paste -sd,)
   memory=$("$tenon" conform --list | grep -oE '\bC\.[a-z-]+' | grep -vx C.threads | sort -u | paste -sd,)
-  OCL_ICD_VENDORS="$work/vendors/" TENON_CACHE_DIR="$work/oclgrind" conform "A.*,B.*,$memory,$queues"
+  OCL_ICD_VENDORS="$work/vendors/" TENON_CACHE_DIR="$work/oclgrind" conform --filter "A.*,B.*,$memory,$queues"
 else
   say "skipped: conforms on Oclgrind, because it is not installed (oclgrind)"
 fi
@@ -66,6 +73,11 @@ if [ -e "$oclgrind" ] && [ "${CHECK_FULL:-0}" = 1 ]; then
     if grep -E "data race|Invalid (read|write)" <<<"$watched"; then echo "$model"; exit 1; fi
   done
 fi
+
+say "work waits for other work in the driver, and no thread of the host"
+clang++-19 -std=c++20 -I"$work/prefix/include" -I"$work/opencl" "$source/tests/out_of_tree/native_waits.cpp" \
+  "$work"/opencl/{device,queue,exchange,opencl_symbols}.cpp -ldl -pthread -o "$work/native_waits"
+expect "$("$work/native_waits")" "waits in the driver"
 
 say "real models, all nodes, as the cpu has it: digits, residual network, encoder layers"
 for model in "$work/digits/digits.onnx" "$work"/models/*.onnx; do

@@ -10,6 +10,7 @@ import pytest
 from conftest import ROOT
 
 FOLDER = ROOT / "samples" / "notebooks"
+# The one of PyTorch is run by tests/torch, too, where PyTorch is installed.
 NOTEBOOKS = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 
 
@@ -22,13 +23,20 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
     return tmp_path / "notebooks"
 
 
+def needs(name: str) -> None:
+    if name == "pytorch.ipynb":
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_cells(name: str, folder: pathlib.Path) -> None:
+    needs(name)
     assert cells.run(folder / name) > 0
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_kernel(name: str, folder: pathlib.Path) -> None:
+    needs(name)
     nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
     nbclient = pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")

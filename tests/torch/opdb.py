@@ -4,6 +4,7 @@
     python3 opdb.py report --state FILE [--verbose]
     python3 opdb.py bless [--grow] --state FILE   # writes opdb_rest.txt and opdb_samples.txt
     python3 opdb.py check [--state FILE]      # the fixed samples, or a whole state, against the lists
+    python3 opdb.py whole --folder FOLDER --part 1/2   # half of all entries, with CHECK_FULL=1
 
 Each sample has a verdict per pass (`opdb_sample.py`). The state is a file of lines; a run that was cut
 goes on behind them. Samples run in child processes: one that dies or hangs is a verdict.
@@ -23,6 +24,7 @@ except ImportError as error:
     sys.exit(77)
 
 import opdb_lists as lists  # noqa: E402
+import opdb_whole  # noqa: E402
 from opdb_run import run  # noqa: E402
 from opdb_state import State  # noqa: E402
 
@@ -31,8 +33,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("run", "report", "bless", "check"))
+    parser.add_argument("what", choices=("run", "report", "bless", "check", "whole"))
     parser.add_argument("--state", type=pathlib.Path)
+    parser.add_argument("--folder", type=pathlib.Path)
+    parser.add_argument("--part", default="1/1")
     parser.add_argument("--per-entry", type=int, default=1 << 30)
     parser.add_argument("--passes", default="forward,backward")
     parser.add_argument("--dtypes", default="float32,int64,bool")
@@ -45,6 +49,10 @@ def parsed() -> argparse.Namespace:
 
 def main() -> int:
     given = parsed()
+    if given.what == "whole":
+        if given.folder is None:
+            sys.exit("opdb.py: --folder FOLDER is needed")
+        return opdb_whole.check(HERE, given.folder, given.part)
     if given.what == "check" and given.state is None:
         return lists.check_samples(HERE)
     if given.state is None:

@@ -14,6 +14,7 @@ import torch
 from torch._functorch.aot_autograd import aot_function
 from torch._functorch.compilers import nop
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from torch.testing._internal import common_methods_invocations as definitions
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
@@ -104,7 +105,7 @@ def verdict(entry: str, sample, way: str) -> tuple[str, str]:
     made: list = []
     _told.lines.clear()
     try:
-        got = call.compiled(lambda kind: _compiler(made, kind), table())
+        got = call.traced(lambda kind: _compiler(made, kind), table())
     except Exception as error:
         if call.plain_problem(expected, random):
             return "untraced", _first(error)
@@ -148,6 +149,7 @@ class _Call:
     def __init__(self, entry: str, sample, way: str):
         self.op = ENTRIES[entry]
         self.backward = way == "backward"
+        self.dynamic = False
         free = self.backward and self.op.name in FREE_SIGNS
         self.of_results = sample.output_process_fn_grad if free else lambda results: results
         given = (sample.input, tuple(sample.args), dict(sample.kwargs))
@@ -213,11 +215,20 @@ class _Call:
         finally:
             self.leaves = narrow
 
+    def traced(self, compiler, decompositions):
+        """The results, with sizes as symbols where data decides some."""
+        try:
+            return self.compiled(compiler, decompositions)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            self.dynamic = True
+            return self.compiled(compiler, decompositions)
+
     def compiled(self, compiler, decompositions):
         function = aot_function(
             self._function, fw_compiler=compiler("forward"), bw_compiler=compiler("backward"),
             inference_compiler=compiler("inference"), decompositions=decompositions,
             partition_fn=min_cut_rematerialization_partition, keep_inference_input_mutations=True,
+            dynamic=self.dynamic,
         )  # fmt: skip
         if self.backward:
             return self._run(function)

@@ -89,16 +89,35 @@ def test_training(name, graphs):
     assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.refused for g in graphs)
 
 
-def test_the_gradient_of_a_loop_that_data_decides_stays_in_torch(graphs):
-    """Its saved values have as many rows as there were steps, which no size of the graph says."""
+def summed_until(x, w):
+    def step(i, x, total):
+        return i + 1, x * 0.9, total + (x @ w).sin()
+
+    return while_loop(lambda i, x, total: total.sum() < 5, step, (torch.tensor(0), x, x.abs()))[2]
+
+
+def never(x, w):
+    return while_loop(lambda i, x: i < 0, lambda i, x: (i + 1, torch.tanh(x @ w)), (torch.tensor(0), x))[1] * 2
+
+
+LOOPS = {"while": (halved_until_small, X), "counted": (seven_times, X), "several": (summed_until, X.abs() + 1), "never": (never, X)}
+
+
+@pytest.mark.parametrize("name", sorted(LOOPS))
+def test_gradients_of_loops_that_data_decides(name, graphs):
+    """Their saved values have as many rows as there were steps, which data decides."""
+    f, x = LOOPS[name]
     made = []
     with torch._dynamo.config.patch(capture_scalar_outputs=True, capture_dynamic_output_shape_ops=True):
-        for run in (seven_times, torch.compile(seven_times, backend="tenon")):
-            x = X.clone().requires_grad_()
-            run(x, W).sum().backward()
-            made.append(x.grad)
+        for run in (f, torch.compile(f, backend="tenon")):
+            given = [t.clone().requires_grad_() for t in (x, W)]
+            results = run(*given)
+            results = [results] if isinstance(results, torch.Tensor) else results
+            sum(t.sin().sum() for t in results if t.is_floating_point()).backward()
+            made.append([t.grad for t in given])
     close(made[1], made[0])
-    assert any("while_loop_stack_output" in g.refused for g in graphs)
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.refused for g in graphs)
+    assert all(len(g.parts) == 1 for g in graphs)
 
 
 def test_a_scan_of_any_length(graphs):

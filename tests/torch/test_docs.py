@@ -1,9 +1,12 @@
-"""The examples of the guide page, run as they are written."""
+"""The examples of the guide page and the notebook, run as they are written."""
 
+import importlib.util
 import pathlib
 import re
+import shutil
 
-PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "guide" / "torch.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "guide" / "torch.md"
 
 
 def test_page(tmp_path, monkeypatch):
@@ -13,3 +16,13 @@ def test_page(tmp_path, monkeypatch):
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
     assert blocks and (tmp_path / "net.tpk").exists()
+
+
+def test_notebook(tmp_path, monkeypatch):
+    place = importlib.util.spec_from_file_location("cells", ROOT / "tests" / "python" / "cells.py")
+    cells = importlib.util.module_from_spec(place)
+    place.loader.exec_module(cells)
+    notebook = shutil.copy(ROOT / "samples" / "notebooks" / "pytorch.ipynb", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert cells.run(pathlib.Path(notebook)) == 6
+    assert (tmp_path / "net.tpk").exists()

@@ -107,3 +107,43 @@ def test_training(name, turned, dtype):
         run(x.mT if turned else x, y).abs().square().sum().backward()
         made.append([x.grad, y.grad])
     close(made[1], made[0])
+
+
+EMPTY = [((0, 0), (0, 3)), ((3, 3), (3, 0)), ((0, 3, 3), (0, 3, 2)), ((2, 0, 0), (2, 0, 1))]
+SOLVED = {
+    "solve_triangular": lambda a, b: linalg.solve_triangular(a, b, upper=True),
+    "solve_triangular from the right": lambda a, b: linalg.solve_triangular(a, b.mT, upper=True, left=False),
+    "triangular_solve": lambda a, b: torch.triangular_solve(b, a)[0],
+    "cholesky_solve": lambda a, b: torch.cholesky_solve(b, a),
+    "solve": lambda a, b: linalg.solve(a, b),
+    "lu_solve": lambda a, b: linalg.lu_solve(*linalg.lu_factor(a), b),
+}
+
+
+@pytest.mark.parametrize("shapes", EMPTY)
+@pytest.mark.parametrize("name", sorted(SOLVED))
+def test_systems_without_elements(name, shapes, caplog):
+    """Their result has no elements; nothing fails on the way."""
+    f, made = SOLVED[name], []
+    for run in (f, torch.compile(f, backend="tenon")):
+        a, b = (torch.ones(shape).requires_grad_() for shape in shapes)
+        x = run(a + torch.eye(shapes[0][-1]), b)
+        x.sum().backward()
+        made.append([x.detach(), a.grad, b.grad])
+    close(made[1], made[0])
+    assert "a call stays in torch" not in caplog.text
+
+
+def test_one_system_after_another_without_elements(caplog):
+    def f(a, b):
+        return linalg.solve_triangular(a, linalg.solve_triangular(a, b + 1, upper=True), upper=True).sum(-1)
+
+    same(f, torch.zeros(0, 0), torch.zeros(0, 3))
+    assert "a call stays in torch" not in caplog.text
+
+
+def test_determinants_without_elements():
+    def f(a):
+        return linalg.det(a), *linalg.slogdet(a)
+
+    same(f, torch.zeros(0, 0))

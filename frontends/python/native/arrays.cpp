@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "frontends/python/native/capsules.h"
 #include "frontends/python/native/host.h"
 #include "frontends/python/native/numpy_arrays.h"
 #include "frontends/python/native/scalars.h"
@@ -18,32 +19,11 @@ namespace nb = nanobind;
 namespace tenon::python {
 namespace {
 
-struct Type {
-  const char* numpy;  // as the user writes it; null if NumPy has none
-  dlpack::DataType dlpack;
-};
-constexpr uint8_t kNoCode = 255;
-constexpr Type kTypes[elements::kDtypeEnd] = {
-    {nullptr, {kNoCode, 0, 1}},
-    {"bool", {dlpack::kBool, 8, 1}},
-    {nullptr, {kNoCode, 4, 1}},
-    {nullptr, {kNoCode, 4, 1}},
-    {"int8", {dlpack::kInt, 8, 1}},
-    {"int16", {dlpack::kInt, 16, 1}},
-    {"int32", {dlpack::kInt, 32, 1}},
-    {"int64", {dlpack::kInt, 64, 1}},
-    {"uint8", {dlpack::kUInt, 8, 1}},
-    {"uint16", {dlpack::kUInt, 16, 1}},
-    {"uint32", {dlpack::kUInt, 32, 1}},
-    {"uint64", {dlpack::kUInt, 64, 1}},
-    {"float8_e4m3fn", {dlpack::kFloat8E4m3fn, 8, 1}},
-    {"float8_e5m2", {dlpack::kFloat8E5m2, 8, 1}},
-    {"float16", {dlpack::kFloat, 16, 1}},
-    {"bfloat16", {dlpack::kBfloat, 16, 1}},
-    {"float32", {dlpack::kFloat, 32, 1}},
-    {"float64", {dlpack::kFloat, 64, 1}},
-    {"complex64", {dlpack::kComplex, 64, 1}},
-    {"complex128", {dlpack::kComplex, 128, 1}},
+// As the user of NumPy writes them; null if NumPy has none.
+constexpr const char* kNumpyNames[elements::kDtypeEnd] = {
+    nullptr,   "bool",     nullptr,   nullptr,   "int8",      "int16",         "int32",
+    "int64",   "uint8",    "uint16",  "uint32",  "uint64",    "float8_e4m3fn", "float8_e5m2",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
 };
 
 std::string type_name(PyObject* o) {
@@ -138,24 +118,23 @@ tenon_dtype_t dtype_of_format(const char* format, Py_ssize_t item) {
 
 struct KnownType {
   PyTypeObject* type = nullptr;
-  const dlpack::ExchangeTable* table = nullptr;
+  const ExchangeTable* table = nullptr;
 };
 std::array<KnownType, 4> g_known;  // with the GIL
 size_t g_next = 0;
 
-const dlpack::ExchangeTable* look_up(PyTypeObject* type) {
+const ExchangeTable* look_up(PyTypeObject* type) {
   PyObject* capsule =
       PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__");
   if (capsule == nullptr) {
     PyErr_Clear();
     return nullptr;
   }
-  auto* header =
-      static_cast<dlpack::ExchangeHeader*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  auto* header = static_cast<ExchangeHeader*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
   Py_DECREF(capsule);  // the table lives as long as its type
   if (header == nullptr) PyErr_Clear();
   while (header != nullptr && header->version.major != dlpack::kMajor) header = header->previous;
-  return reinterpret_cast<const dlpack::ExchangeTable*>(header);
+  return reinterpret_cast<const ExchangeTable*>(header);
 }
 
 // Names that are asked for in every call; never freed.
@@ -217,19 +196,8 @@ uint32_t dtype_bits(tenon_dtype_t dtype) {
 
 tenon_dtype_t dtype_named(std::string_view name) {
   for (tenon_dtype_t d = 1; d < elements::kDtypeEnd; ++d)
-    if (kTypes[d].numpy != nullptr && name == kTypes[d].numpy) return d;
+    if (kNumpyNames[d] != nullptr && name == kNumpyNames[d]) return d;
   return elements::dtype_from_name(name);
-}
-
-tenon_dtype_t dtype_of(dlpack::DataType type) {
-  if (type.lanes != 1) return TENON_DTYPE_NONE;
-  for (tenon_dtype_t d = 1; d < elements::kDtypeEnd; ++d)
-    if (kTypes[d].dlpack.code == type.code && kTypes[d].dlpack.bits == type.bits) return d;
-  return TENON_DTYPE_NONE;
-}
-
-dlpack::DataType dlpack_of(tenon_dtype_t dtype) {
-  return kTypes[dtype < elements::kDtypeEnd ? dtype : 0].dlpack;
 }
 
 std::string shape_text(const int64_t* dims, uint32_t rank) {
@@ -249,7 +217,7 @@ bool is_dense(const tenon_array_t& array) {
   return true;
 }
 
-const dlpack::ExchangeTable* exchange_of(PyTypeObject* type) {
+const ExchangeTable* exchange_of(PyTypeObject* type) {
   for (const KnownType& known : g_known)
     if (known.type == type) return known.table;
   // A type of Python's own never has one, and there are many.
@@ -307,40 +275,33 @@ void Argument::read_numpy(PyObject* o, const Expected& expected) {
 }
 
 void Argument::take(const dlpack::Tensor& t, const Expected& expected) {
-  if (t.device.type != dlpack::kCpu && t.device.type != dlpack::kCudaHost &&
-      t.device.type != dlpack::kRocmHost) {
+  if (!dlpack::host_reads(t.device.type)) {
     refuse(expected, "is in memory of another device (DLPack's kind " +
                          std::to_string(t.device.type) +
                          "), which the host cannot read: copy it "
                          "to the host first, as in x.cpu(), or take it where it is with "
                          "tenon.tensor(x)");
   }
-  const tenon_dtype_t dtype = dtype_of(t.dtype);
-  if (dtype == TENON_DTYPE_NONE) {
-    refuse(expected, "has elements of DLPack's type (code " + std::to_string(t.dtype.code) +
-                         ", bits " + std::to_string(t.dtype.bits) + "), which Tenon does not have");
-  }
-  if (t.rank < 0 || t.rank > static_cast<int32_t>(TENON_RANK_MAX))
-    refuse(expected, "has too many axes");
+  tenon_array_t type;
+  if (const std::string why = dlpack::read_type(t, &type); !why.empty()) refuse(expected, why);
   if (t.data == nullptr && count_of(t) != 0)
     refuse(expected,
            "has no memory, as zero tensors and fake tensors have none: make a real one "
            "first, as in x + 0");
-  const auto rank = static_cast<uint32_t>(t.rank);
+  const uint32_t rank = type.rank;
   int64_t* dims = room(rank);
   int64_t* strides = nullptr;
-  const int64_t element = dtype_bits(dtype) / 8;
+  const int64_t element = dtype_bits(type.dtype) / 8;
   if (t.strides != nullptr) strides = dims + rank;
   for (uint32_t i = 0; i < rank; ++i) {
     dims[i] = t.shape[i];
     if (strides != nullptr) strides[i] = t.strides[i] * element;
   }
-  use(dtype, rank, static_cast<char*>(t.data) + t.byte_offset, dims, strides);
+  use(type.dtype, rank, static_cast<char*>(t.data) + t.byte_offset, dims, strides);
   if (is_dense(array)) array.strides_bytes = nullptr;
 }
 
-void Argument::read_exchange(PyObject* o, const dlpack::ExchangeTable& table,
-                             const Expected& expected) {
+void Argument::read_exchange(PyObject* o, const ExchangeTable& table, const Expected& expected) {
   dlpack::Tensor view{};
   kind = Kind::kExchange;
   user = o;
@@ -362,20 +323,10 @@ bool Argument::read_dlpack(PyObject* o, const Expected& expected) {
   if (!nb::hasattr(nb::handle(o), "__dlpack__")) return false;
   nb::object capsule = dlpack_capsule(o, expected);
   // The capsule is kept and not consumed: it owns the tensor until this argument is released.
-  if (auto* versioned = static_cast<dlpack::ManagedTensorVersioned*>(
-          PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"))) {
-    if (versioned->version.major != dlpack::kMajor)
-      refuse(expected, "comes in another DLPack version");
-    writable = (versioned->flags & dlpack::kReadOnly) == 0;
-    take(versioned->tensor, expected);
-  } else {
-    PyErr_Clear();
-    auto* old =
-        static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-    if (old == nullptr) throw nb::python_error();
-    writable = true;
-    take(old->tensor, expected);
-  }
+  const InCapsule in = in_capsule(capsule);
+  if (in.tensor == nullptr) refuse(expected, "comes in another DLPack version");
+  writable = in.writable;
+  take(*in.tensor, expected);
   held_ = capsule.release().ptr();
   kind = Kind::kNamespace;
   user = o;
@@ -438,7 +389,7 @@ bool Argument::read_quickly(PyObject* o, const Expected& expected) {
     kind = Kind::kTensor;
     return true;
   }
-  if (const dlpack::ExchangeTable* table = exchange_of(Py_TYPE(o))) {
+  if (const ExchangeTable* table = exchange_of(Py_TYPE(o))) {
     read_exchange(o, *table, expected);
     return true;
   }

@@ -55,7 +55,7 @@ struct Argument {
  private:
   bool read_quickly(PyObject* o, const Expected& expected);
   void read_numpy(PyObject* o, const Expected& expected);
-  void read_exchange(PyObject* o, const dlpack::ExchangeTable& table, const Expected& expected);
+  void read_exchange(PyObject* o, const ExchangeTable& table, const Expected& expected);
   bool read_dlpack(PyObject* o, const Expected& expected);
   bool read_buffer(PyObject* o, const Expected& expected);
   bool read_scalar(PyObject* o, const Expected& expected);
@@ -78,15 +78,13 @@ const char* dtype_name(tenon_dtype_t dtype);
 uint32_t dtype_bits(tenon_dtype_t dtype);
 // 0 if there is none of this name.
 tenon_dtype_t dtype_named(std::string_view name);
-tenon_dtype_t dtype_of(dlpack::DataType type);    // 0 if there is none
-dlpack::DataType dlpack_of(tenon_dtype_t dtype);  // code 255: DLPack has no such type
 // "(2, 3)"
 std::string shape_text(const int64_t* dims, uint32_t rank);
 // True if the strides say that it is dense and row-major.
 bool is_dense(const tenon_array_t& array);
 
 // The table of a type, or null. Kept for the last types; the types live as long as the process.
-const dlpack::ExchangeTable* exchange_of(PyTypeObject* type);
+const ExchangeTable* exchange_of(PyTypeObject* type);
 
 }  // namespace tenon::python
 

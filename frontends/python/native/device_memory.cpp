@@ -2,10 +2,8 @@
 
 #include <nanobind/stl/string.h>
 
-#include <cstring>
-#include <memory>
-
 #include "frontends/python/native/arrays.h"
+#include "frontends/python/native/capsules.h"
 #include "frontends/python/native/host.h"
 #include "tenon/cpp/record.hpp"
 
@@ -15,28 +13,11 @@ using namespace nb::literals;
 namespace tenon::python {
 namespace {
 
-// DLPack's numbers of CUDA's and ROCm's default streams differ.
-constexpr Vendor kVendors[] = {{2, "cuda", "cuda.pointer", "cuda.stream", 1},
-                               {10, "rocm", "rocm.pointer", "rocm.stream", 0}};
-
 [[noreturn]] void refuse(const std::string& what) {
   raise_usage(TENON_INVALID_ARGUMENT, "T0624", "the value: the array " + what + ".");
 }
 
-// The tensor in a capsule of either version.
-const dlpack::Tensor& tensor_in(const nb::object& capsule) {
-  if (auto* versioned = static_cast<dlpack::ManagedTensorVersioned*>(
-          PyCapsule_GetPointer(capsule.ptr(), "dltensor_versioned"))) {
-    if (versioned->version.major != dlpack::kMajor) refuse("comes in another DLPack version");
-    return versioned->tensor;
-  }
-  PyErr_Clear();
-  auto* old = static_cast<dlpack::ManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
-  if (old == nullptr) throw nb::python_error();
-  return old->tensor;
-}
-
-nb::object capsule_of(const nb::object& array, int stream) {
+nb::object ask_for_capsule(const nb::object& array, int stream) {
   const nb::object method = array.attr("__dlpack__");
   try {
     return method("stream"_a = stream,
@@ -47,94 +28,37 @@ nb::object capsule_of(const nb::object& array, int stream) {
   }
 }
 
-uint64_t current_stream(const nb::object& array, const Vendor& vendor, int32_t id) {
-  const dlpack::ExchangeTable* table = exchange_of(Py_TYPE(array.ptr()));
+uint64_t current_stream(const nb::object& array, const dlpack::Vendor& vendor, int32_t id) {
+  const ExchangeTable* table = exchange_of(Py_TYPE(array.ptr()));
   if (table == nullptr || table->current_stream == nullptr) return 0;
   void* stream = nullptr;
-  if (table->current_stream(vendor.dlpack, id, &stream) != 0) throw nb::python_error();
+  if (table->current_stream(vendor.device_type, id, &stream) != 0) throw nb::python_error();
   return reinterpret_cast<uint64_t>(stream);
-}
-
-uint64_t dense_bytes(const dlpack::Tensor& t, tenon_dtype_t dtype) {
-  uint64_t count = 1;
-  for (int32_t i = t.rank; i-- > 0;) {
-    const bool dense =
-        t.strides == nullptr || t.shape[i] == 1 || t.strides[i] == static_cast<int64_t>(count);
-    count *= static_cast<uint64_t>(t.shape[i]);
-    if (!dense && count != 0) refuse("has strides: make it contiguous first");
-  }
-  return count * dtype_bits(dtype) / 8;
-}
-
-struct Handed {
-  dlpack::ManagedTensorVersioned versioned{};
-  dlpack::ManagedTensor old{};
-  std::vector<int64_t> dims, strides;
-  PyObject* object = nullptr;
-};
-
-template <class Managed>
-nb::object handed(std::unique_ptr<Handed> all, Managed Handed::* which, const char* name) {
-  Managed* managed = &(all.get()->*which);
-  managed->context = all.get();
-  managed->deleter = [](Managed* self) {
-    const std::unique_ptr<Handed> owned(static_cast<Handed*>(self->context));
-    drop_later(owned->object);
-  };
-  (void)all.release();
-  // Who takes the tensor renames the capsule; else its end is the tensor's.
-  PyObject* capsule = PyCapsule_New(managed, name, [](PyObject* c) {
-    const char* now = PyCapsule_GetName(c);
-    if (now == nullptr || std::strncmp(now, "used", 4) == 0) return;
-    auto* left = static_cast<Managed*>(PyCapsule_GetPointer(c, now));
-    left->deleter(left);
-  });
-  if (capsule == nullptr) {
-    managed->deleter(managed);
-    throw nb::python_error();
-  }
-  return nb::steal(capsule);
 }
 
 }  // namespace
 
-const Vendor* vendor_of(int32_t dlpack) {
-  for (const Vendor& v : kVendors) {
-    if (v.dlpack == dlpack) return &v;
-  }
-  return nullptr;
-}
-
-std::string device_name(const Vendor& vendor, int32_t id) {
-  return vendor.device + (id == 0 ? "" : ":" + std::to_string(id));
-}
-
-const Vendor* vendor_of_array(nb::handle array) {
+const dlpack::Vendor* vendor_of_array(nb::handle array) {
   if (PyType_Check(array.ptr()) || !nb::hasattr(array, "__dlpack_device__")) return nullptr;
   try {
-    return vendor_of(nb::cast<int32_t>(nb::object(array.attr("__dlpack_device__")())[0]));
+    return dlpack::vendor_of(nb::cast<int32_t>(nb::object(array.attr("__dlpack_device__")())[0]));
   } catch (nb::python_error&) {  // who reads it as memory of the host says why it cannot be read
     return nullptr;
   }
 }
 
-Taken take_device_array(nb::object array, const Vendor& vendor) {
-  nb::object capsule = capsule_of(array, vendor.default_stream);
-  const dlpack::Tensor& t = tensor_in(capsule);
-  if (t.device.type != vendor.dlpack) refuse("is not where it says");
-  if (t.rank < 0 || t.rank > static_cast<int32_t>(TENON_RANK_MAX)) refuse("has too many axes");
-  auto of = sized<tenon_array_t>();
-  of.dtype = dtype_of(t.dtype);
-  if (of.dtype == TENON_DTYPE_NONE) refuse("has elements of a type that Tenon does not have");
-  of.rank = static_cast<uint32_t>(t.rank);
-  of.dims = t.shape;
-  auto memory = sized<tenon_native_memory_t>();
-  memory.kind = text(vendor.memory);
-  memory.handle = reinterpret_cast<uint64_t>(t.data);
-  memory.offset_bytes = t.byte_offset;
-  memory.length_bytes = dense_bytes(t, of.dtype);
+Taken take_device_array(nb::object array, const dlpack::Vendor& vendor) {
+  nb::object capsule = ask_for_capsule(array, vendor.default_stream);
+  const dlpack::Tensor* const in = in_capsule(capsule).tensor;
+  if (in == nullptr) refuse("comes in another DLPack version");
+  const dlpack::Tensor& t = *in;
+  if (t.device.type != vendor.device_type) refuse("is not where it says");
+  tenon_array_t of;
+  if (const std::string why = dlpack::read_type(t, &of); !why.empty()) refuse(why);
+  if (!dlpack::is_dense(t)) refuse("has strides: make it contiguous first");
+  const tenon_native_memory_t memory = dlpack::native_memory(t, of, vendor);
   const uint64_t stream = current_stream(array, vendor, t.device.id);
-  Taken out{nullptr, {device_name(vendor, t.device.id), vendor.stream, stream}};
+  Taken out{nullptr, {dlpack::device_name(vendor, t.device.id), vendor.stream, stream}};
   // The capsule is kept and not consumed: it owns the memory until the host needs it no more.
   PyObject* kept = capsule.release().ptr();
   const auto give_back = [](void* context) { drop_later(static_cast<PyObject*>(context)); };
@@ -149,32 +73,18 @@ Taken take_device_array(nb::object array, const Vendor& vendor) {
   return out;
 }
 
-nb::object device_capsule(nb::handle self, const Vendor& vendor, int32_t id, bool versioned) {
+nb::object device_capsule(nb::handle self, const dlpack::Vendor& vendor, int32_t id,
+                          bool versioned) {
   const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
-  const std::string device = device_name(vendor, id);
+  const std::string device = dlpack::device_name(vendor, id);
   auto memory = sized<tenon_native_memory_t>();
   ask([&] {
     return g_tables.call->tensor_native(g_tables.call->self, tensor.get(), text(device),
                                         text(vendor.memory), &memory);
   });
-  auto all = std::make_unique<Handed>();
-  all->dims = tensor.dims();
-  all->strides.resize(all->dims.size());
-  int64_t count = 1;
-  for (size_t i = all->dims.size(); i-- > 0; count *= all->dims[i]) all->strides[i] = count;
-  dlpack::Tensor& t = versioned ? all->versioned.tensor : all->old.tensor;
-  t.data = reinterpret_cast<void*>(memory.handle);
-  t.byte_offset = memory.offset_bytes;
-  t.device = {vendor.dlpack, id};
-  t.rank = static_cast<int32_t>(all->dims.size());
-  t.dtype = dlpack_of(tensor.dtype());
-  t.shape = all->dims.data();
-  t.strides = all->strides.data();
-  all->versioned.version = {dlpack::kMajor, dlpack::kMinor};
-  all->versioned.flags = dlpack::kReadOnly;
-  all->object = self.inc_ref().ptr();
-  return versioned ? handed(std::move(all), &Handed::versioned, "dltensor_versioned")
-                   : handed(std::move(all), &Handed::old, "dltensor");
+  const dlpack::Memory at{
+      reinterpret_cast<void*>(memory.handle), memory.offset_bytes, {vendor.device_type, id}};
+  return capsule_over(self, at, versioned);
 }
 
 }  // namespace tenon::python

@@ -11,21 +11,8 @@
 
 namespace tenon::python {
 
-// A vendor whose memory has a kind in DLPack, and a plugin that takes its pointers.
-struct Vendor {
-  int32_t dlpack;
-  const char *device, *memory, *stream;  // "cuda", "cuda.pointer", "cuda.stream"
-  // What a consumer says for the default stream, on which its work then goes.
-  int default_stream;
-};
-// Null if there is none of this kind.
-const Vendor* vendor_of(int32_t dlpack);
-
-// "cuda:1"; the first device has no number.
-std::string device_name(const Vendor& vendor, int32_t id);
-
 // The vendor whose memory the array says that it is in; null for the host's and for no array.
-const Vendor* vendor_of_array(nanobind::handle array);
+const dlpack::Vendor* vendor_of_array(nanobind::handle array);
 
 // A tensor of that memory. Calls with it go to the stream on which the array's library works now,
 // where its type tells (DLPack's exchange table). The library is asked to make it ready for the
@@ -34,11 +21,11 @@ struct Taken {
   tenon_tensor_t* tensor;
   WorkStream stream;
 };
-Taken take_device_array(nanobind::object array, const Vendor& vendor);
+Taken take_device_array(nanobind::object array, const dlpack::Vendor& vendor);
 
 // A capsule of DLPack with the tensor's memory on the device, copied there first if it is not
 // there.
-nanobind::object device_capsule(nanobind::handle self, const Vendor& vendor, int32_t id,
+nanobind::object device_capsule(nanobind::handle self, const dlpack::Vendor& vendor, int32_t id,
                                 bool versioned);
 
 }  // namespace tenon::python

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <utility>
 
+#include "tenon/abi/inspect.h"
 #include "tenon/cpp/record.hpp"
 
 namespace nb = nanobind;
@@ -77,6 +78,19 @@ void log(void*, uint32_t level, tenon_str_t component, tenon_str_t message) {
     return;  // the host cannot take an exception, and a message is not worth more
   }
   wake();
+}
+
+void log_lookup(void*, const tenon_cache_lookup_t* lookup) {
+  constexpr std::string_view kWhere[] = {" is not in the cache", " is in the cache",
+                                         " is in what the installation brings"};
+  try {
+    std::string line(view(lookup->kind));
+    line.append(" ").append(view(lookup->name)).append(kWhere[lookup->found % 3]);
+    if (lookup->difference.size != 0) line.append(": ").append(view(lookup->difference));
+    log(nullptr, TENON_LOG_INFO, text("cache"), text(line));
+  } catch (const std::bad_alloc&) {
+    return;
+  }
 }
 
 nb::object text_object(std::string_view s) {
@@ -385,6 +399,19 @@ void open_host(const std::vector<std::string>& paths) {
     queues().ended = true;  // another thread may have held its mutex
   });
   empty_queues();
+}
+
+void watch_cache() {
+  ask([&] {
+    const void* table = nullptr;
+    const tenon_code_t code =
+        g_tables.host->query(g_tables.host->self, text(TENON_HOST_INSPECT_ID), 0, &table);
+    const auto* inspect = static_cast<const tenon_host_inspect_t*>(table);
+    if (code != TENON_OK) return code;
+    auto sink = sized<tenon_cache_lookup_sink_t>();
+    sink.lookup = log_lookup;
+    return inspect->cache_watch(inspect->self, &sink);
+  });
 }
 
 tenon_sink_t sink_to(std::string* out) {

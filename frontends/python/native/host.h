@@ -31,6 +31,10 @@ extern Tables g_tables;
 // Raises tenon.Error.
 void open_host(const std::vector<std::string>& paths);
 
+// From now on tells each question to the cache on disk as a message of the log's component "cache".
+// At most once in a process.
+void watch_cache();
+
 // Raises the thread's last failure of the host as a tenon.Error: always throws. An exception that a
 // signal handler raised while the host worked goes first.
 [[noreturn]] void raise_failure(tenon_code_t code);

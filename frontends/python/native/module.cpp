@@ -35,6 +35,7 @@ NB_MODULE(_native, m) {
   // A program that exits while it holds tensors leaks nothing: the process takes its memory back.
   nb::set_leak_warnings(false);
   m.def("open", open_host, "paths"_a, "Starts the host of the process, or finds it.");
+  m.def("watch_cache", watch_cache, "Tells questions to the cache on disk as log messages. Once.");
   m.def("explain", explain, "what"_a, "filter"_a = "");
   m.def("end", end_queues, "Called when the interpreter ends.");
   bind_results(m);

@@ -4,10 +4,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cstring>
 #include <memory>
 #include <utility>
 
+#include "frontends/python/native/capsules.h"
 #include "frontends/python/native/device_memory.h"
 #include "frontends/python/native/guarded.h"
 #include "frontends/python/native/host.h"
@@ -45,12 +45,8 @@ struct Lent {
   }
 };
 
-PyObject* capsule_of(std::unique_ptr<Lent> lent) {
-  PyObject* capsule = PyCapsule_New(lent.release(), "tenon.lent", [](PyObject* self) {
-    delete static_cast<Lent*>(PyCapsule_GetPointer(self, "tenon.lent"));
-  });
-  if (capsule == nullptr) throw nb::python_error();
-  return capsule;
+void end_loan(Lent* lent) {
+  delete lent;
 }
 
 tenon_tensor_t* copy_of(const tenon_array_t& array, const std::string& device) {
@@ -71,7 +67,7 @@ Made wrapped(std::unique_ptr<Lent> lent) {
   const tenon_array_t array = lent->argument.array;
   std::shared_ptr<Loan> loan = lent->loan;
   loan->object = lent->object;
-  PyObject* capsule = capsule_of(std::move(lent));
+  PyObject* capsule = capsule_with<end_loan>(lent.release(), "tenon.lent").release().ptr();
   tenon_tensor_t* tensor = nullptr;
   const auto give_back = [](void* context) { drop_later(static_cast<PyObject*>(context)); };
   const tenon_code_t code = without_gil([&] {
@@ -205,68 +201,14 @@ PyType_Slot kTensorSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)
                               {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
                               {0, nullptr}};
 
-// A managed tensor of DLPack over memory that `owner` keeps alive.
-template <class Managed>
-struct Exported {
-  Managed managed{};
-  std::vector<int64_t> dims, strides;
-  tenon_tensor_t* tensor = nullptr;  // one of these two
-  PyObject* object = nullptr;
+struct DropTensor {
+  void operator()(tenon_tensor_t* tensor) const { drop_tensor(tensor); }
 };
-
-void fill(dlpack::Tensor* out, tenon_dtype_t dtype, const void* data, std::vector<int64_t>* dims,
-          std::vector<int64_t>* strides) {
-  strides->resize(dims->size());
-  int64_t step = 1;
-  for (size_t i = dims->size(); i-- > 0; step *= std::max<int64_t>((*dims)[i], 1))
-    (*strides)[i] = step;
-  out->data = const_cast<void*>(data);
-  out->device = {dlpack::kCpu, 0};
-  out->rank = static_cast<int32_t>(dims->size());
-  out->dtype = dlpack_of(dtype);
-  out->shape = dims->data();
-  out->strides = strides->data();
-}
-
-template <class Managed>
-void delete_exported(Managed* self) {
-  std::unique_ptr<Exported<Managed>> all(static_cast<Exported<Managed>*>(self->context));
-  if (all->tensor != nullptr) drop_tensor(all->tensor);
-  if (all->object != nullptr) drop_later(all->object);
-}
-
-template <class Managed>
-nb::object exported_capsule(nb::handle self, const char* name, uint64_t flags) {
-  const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
-  auto all = std::make_unique<Exported<Managed>>();
-  all->dims = tensor.dims();
-  fill(&all->managed.tensor, tensor.dtype(), tensor.data(), &all->dims, &all->strides);
-  if constexpr (std::is_same_v<Managed, dlpack::ManagedTensorVersioned>) {
-    all->managed.version = {dlpack::kMajor, dlpack::kMinor};
-    all->managed.flags = flags;
-  }
-  all->managed.context = all.get();
-  all->managed.deleter = delete_exported<Managed>;
-  all->object = self.inc_ref().ptr();
-  Managed* managed = &all.release()->managed;
-  // Who takes the tensor renames the capsule; else its end is the tensor's.
-  PyObject* capsule = PyCapsule_New(managed, name, [](PyObject* c) {
-    const char* now = PyCapsule_GetName(c);
-    if (now == nullptr || std::strncmp(now, "used", 4) == 0) return;
-    auto* left = static_cast<Managed*>(PyCapsule_GetPointer(c, now));
-    left->deleter(left);
-  });
-  if (capsule == nullptr) {
-    managed->deleter(managed);
-    throw nb::python_error();
-  }
-  return nb::steal(capsule);
-}
 
 nb::object to_dlpack(nb::handle self, nb::object stream, nb::object max_version,
                      nb::object dl_device, nb::object copy) {
   const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
-  if (dlpack_of(tensor.dtype()).code == 255) {
+  if (dlpack::type_of(tensor.dtype()).lanes == 0) {
     PyErr_Format(PyExc_BufferError, "DLPack has no elements of %s here",
                  dtype_name(tensor.dtype()));
     throw nb::python_error();
@@ -274,7 +216,8 @@ nb::object to_dlpack(nb::handle self, nb::object stream, nb::object max_version,
   const bool versioned = !max_version.is_none() && nb::cast<int>(max_version[0]) >= 1;
   const bool copied = !copy.is_none() && nb::cast<bool>(copy);
   // Its value is there, so whatever stream the consumer names need not wait.
-  const Vendor* vendor = dl_device.is_none() ? nullptr : vendor_of(nb::cast<int32_t>(dl_device[0]));
+  const dlpack::Vendor* vendor =
+      dl_device.is_none() ? nullptr : dlpack::vendor_of(nb::cast<int32_t>(dl_device[0]));
   if (vendor != nullptr && !copied && !tensor.stream())
     return device_capsule(self, *vendor, nb::cast<int32_t>(dl_device[1]), versioned);
   if (!stream.is_none() || (!dl_device.is_none() && !dl_device.equal(nb::make_tuple(1, 0)))) {
@@ -288,9 +231,7 @@ nb::object to_dlpack(nb::handle self, nb::object stream, nb::object max_version,
                     "a tenon.Tensor is handed out without a copy: copy the result");
     throw nb::python_error();
   }
-  return versioned ? exported_capsule<dlpack::ManagedTensorVersioned>(self, "dltensor_versioned",
-                                                                      dlpack::kReadOnly)
-                   : exported_capsule<dlpack::ManagedTensor>(self, "dltensor", 0);
+  return capsule_over(self, {const_cast<void*>(tensor.data()), 0, {dlpack::kCpu, 0}}, versioned);
 }
 
 nb::object to_numpy(nb::handle self) {
@@ -464,36 +405,35 @@ PyObject* as_tensor(tenon_tensor_t* tensor, const tenon_array_t& array) {
 }
 
 PyObject* as_numpy(tenon_tensor_t* tensor, const tenon_array_t& array) {
-  PyObject* owner = PyCapsule_New(tensor, "tenon.tensor", [](PyObject* self) {
-    release_tensor(static_cast<tenon_tensor_t*>(PyCapsule_GetPointer(self, "tenon.tensor")));
-  });
-  if (owner == nullptr) {
-    release_tensor(tensor);
-    throw nb::python_error();
-  }
+  nb::object owner = capsule_with<release_tensor>(tensor, "tenon.tensor");
   if (array.data != nullptr)
-    return numpy_over(array.dtype, array.rank, array.dims, array.data, true, owner);
-  const nb::object owned = nb::steal(owner);
+    return numpy_over(array.dtype, array.rank, array.dims, array.data, true, owner.release().ptr());
   return numpy_empty(array.dtype, array.rank, array.dims);
 }
 
 PyObject* as_exchanged(tenon_tensor_t* tensor, const tenon_array_t& array,
-                       const dlpack::ExchangeTable& table) {
-  using Managed = dlpack::ManagedTensorVersioned;
-  auto all = std::make_unique<Exported<Managed>>();
-  all->tensor = tensor;
-  all->dims.assign(array.dims, array.dims + array.rank);
-  fill(&all->managed.tensor, array.dtype, array.data, &all->dims, &all->strides);
-  all->managed.version = {dlpack::kMajor, dlpack::kMinor};
-  all->managed.context = all.get();
-  all->managed.deleter = delete_exported<Managed>;
+                       const ExchangeTable& table) {
+  std::unique_ptr<tenon_tensor_t, DropTensor> owned(tensor);
+  auto* managed = dlpack::manage<dlpack::ManagedTensorVersioned>(
+      {array.data, 0, {dlpack::kCpu, 0}}, array.dtype, {array.dims, array.rank}, 0,
+      std::move(owned));
   void* object = nullptr;
-  Managed* managed = &all.release()->managed;
   if (table.object_of(managed, &object) != 0) {
-    managed->deleter(managed);
+    dlpack::call_deleter(managed);
     throw nb::python_error();
   }
   return static_cast<PyObject*>(object);
+}
+
+nb::object capsule_over(nb::handle self, const dlpack::Memory& memory, bool versioned) {
+  const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
+  Keeper keeper(self.inc_ref().ptr());
+  if (versioned) {
+    return capsule_of(dlpack::manage<dlpack::ManagedTensorVersioned>(
+        memory, tensor.dtype(), tensor.dims(), dlpack::kReadOnly, std::move(keeper)));
+  }
+  return capsule_of(dlpack::manage<dlpack::ManagedTensor>(memory, tensor.dtype(), tensor.dims(), 0,
+                                                          std::move(keeper)));
 }
 
 void bind_tensor(nb::module_& m) {
@@ -511,7 +451,7 @@ void bind_tensor(nb::module_& m) {
           "__init__",
           [](nb::pointer_and_handle<Tensor> self, nb::object value,
              const std::optional<std::string>& device, bool copy) {
-            if (const Vendor* vendor = vendor_of_array(value)) {
+            if (const dlpack::Vendor* vendor = vendor_of_array(value)) {
               if (device || copy)
                 throw nb::value_error("an array in a GPU's memory is taken where it is");
               Taken taken = take_device_array(std::move(value), *vendor);

@@ -87,7 +87,10 @@ PyObject* as_tensor(tenon_tensor_t* tensor, const tenon_array_t& array);
 PyObject* as_numpy(tenon_tensor_t* tensor, const tenon_array_t& array);
 // By the table of a type: torch and others.
 PyObject* as_exchanged(tenon_tensor_t* tensor, const tenon_array_t& array,
-                       const dlpack::ExchangeTable& table);
+                       const ExchangeTable& table);
+
+// A capsule of DLPack with memory of a tenon.Tensor, which it keeps.
+nanobind::object capsule_over(nanobind::handle self, const dlpack::Memory& memory, bool versioned);
 
 void bind_tensor(nanobind::module_& module);
 // What shows most writes to memory (samples.cpp).

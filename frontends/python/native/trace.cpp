@@ -271,9 +271,10 @@ nb::tuple Trace::type_of(uint32_t value) const {
   return type_tuple(value, view.type);
 }
 
-void Trace::location(const std::string& source, uint32_t line) {
+void Trace::location(const std::string& source, uint32_t line, const std::string& name) {
   ask_graph([&](const tenon_host_graph_t& g) {
-    return g.loc_make(g.self, at_.graph, tenon::python::text(source), {}, line, &at_.loc);
+    return g.loc_make(g.self, at_.graph, tenon::python::text(source), tenon::python::text(name),
+                      line, &at_.loc);
   });
 }
 
@@ -452,7 +453,7 @@ void bind_trace(nb::module_& m) {
       .def("end_region", &Trace::end_region, "values"_a)
       .def("type_of", &Trace::type_of, "value"_a,
            nb::sig("def type_of(self, value: int) -> tuple[int, str, tuple[int, ...]]"))
-      .def("location", &Trace::location, "source"_a, "line"_a)
+      .def("location", &Trace::location, "source"_a, "line"_a, "name"_a = "")
       .def("dim", &Trace::dim, "op"_a, "a"_a, "b"_a)
       .def("compare", &Trace::compare, "relation"_a, "a"_a, "b"_a)
       .def("dim_parts", &Trace::dim_parts, "dim"_a,

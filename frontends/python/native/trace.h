@@ -44,7 +44,8 @@ class Trace {
   // The region's results, or none of it: a region without results belongs to no node.
   void end_region(const std::vector<uint32_t>& values);
   nanobind::tuple type_of(uint32_t value) const;
-  void location(const std::string& source, uint32_t line);
+  // Of the nodes that follow: a line of a program, and a name with modules, "/layer/0/add".
+  void location(const std::string& source, uint32_t line, const std::string& name);
 
   int64_t dim(uint32_t op, int64_t a, int64_t b);
   uint32_t compare(uint32_t relation, int64_t a, int64_t b) const;

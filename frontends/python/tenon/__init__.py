@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tenon import nn, torch, xp
     from tenon._compile import compile
     from tenon._frontend import frontend
+    from tenon._logs import set_logs
     from tenon._op import op, opcheck
     from tenon._pass import graph_pass
     from tenon._programs import EagerCounts, eager_counts
@@ -48,6 +49,7 @@ _LATER = {
     "nn": "",
     "op": "_op",
     "opcheck": "_op",
+    "set_logs": "_logs",
     "torch": "",
     "xp": "",
 }
@@ -92,6 +94,7 @@ __all__ = [
     "op",
     "opcheck",
     "plugins",
+    "set_logs",
     "tensor",
     "xp",
 ]

@@ -86,6 +86,15 @@ def open() -> None:
     _native.open(plugin_folders())
     atexit.register(_native.end)
     _opened = True
+    if "TENON_LOGS" in os.environ or "tenon._logs" in sys.modules:
+        from tenon import _logs
+
+        _logs.host_opened()
+
+
+def is_open() -> bool:
+    """Whether the host was started."""
+    return _opened
 
 
 def explain(what: str, filter: str = "") -> str:
@@ -98,7 +107,8 @@ def devices() -> list[dict[str, Any]]:
     """The devices that can be used now, each as a dictionary.
 
     "name" is what `tenon.load(device=)` takes; "plugin", "description", "target", "memory_bytes"
-    and others describe it. Opens the plugins that have devices.
+    and others describe it. "uuid" is the device's own name, or empty; "native_ordinal" the number
+    that the vendor's libraries give it, or None. Opens the plugins that have devices.
     """
     import json
 

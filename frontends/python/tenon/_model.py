@@ -245,13 +245,14 @@ class Model(_native.Program):
         _write(path, page(self, name, args, kwargs))
 
     def _check_page(self, path: str | os.PathLike[str]) -> None:
+        from tenon._report import check_name
+
         given = os.fspath(path)
         source = self._recipe.path or self._recipe.package
         if source and os.path.exists(source) and os.path.exists(given):
             if os.path.samefile(source, given):
                 raise UsageError(f"{given!r} is the model itself", "T0004")
-        if not given.endswith(".html"):
-            raise UsageError(f"the name {given!r} does not end in .html", "T0004")
+        check_name(path)
 
     def save(self, path: str | os.PathLike[str], *, target: str = "") -> None:
         """Writes the compiled program into one file, a package, which `tenon.load` reads again.

@@ -62,7 +62,8 @@ Status ControlExecutable::load(tenon_device_t* device, std::string_view artifact
         blob = constants[index];
         graph_api().blob_retain(graph_api().self, blob);
         return {};
-      }));
+      },
+      false));
   made->loaded_.find_order();
   out = std::move(made);
   return {};
@@ -77,7 +78,8 @@ Status ControlExecutable::load_packed(tenon_device_t* device, std::string_view a
     return Executable::load_packed(device, bytes, packed, loaded);
   }));
   TENON_TRY(made->adopt_constants([&](uint32_t, tenon_blob_t*& blob, const void*& data,
-                                      uint64_t& size) { return packed.next(blob, data, size); }));
+                                      uint64_t& size) { return packed.next(blob, data, size); },
+                                  true));
   made->loaded_.find_order();
   out = std::move(made);
   return {};
@@ -106,7 +108,7 @@ ControlExecutable::~ControlExecutable() {
 }
 
 // Those that control flow itself hands on, in order; kernels' own are kept by their parts.
-Status ControlExecutable::adopt_constants(const TakeConstant& take) {
+Status ControlExecutable::adopt_constants(const TakeConstant& take, bool packed) {
   std::vector<uint64_t> needed_bytes(program_.constant_count);
   std::vector<bool> needed(program_.constant_count);
   const auto need = [&](const std::vector<uint32_t>& values) {
@@ -127,8 +129,9 @@ Status ControlExecutable::adopt_constants(const TakeConstant& take) {
     if (!needed[i]) continue;
     uint64_t size = 0;
     TENON_TRY(take(i, blobs_[i], loaded_.constant_data[i], size));
-    if (size < needed_bytes[i])
-      return fail(TENON_INVALID_ARGUMENT, "A constant is smaller than its type.");
+    if (packed ? size != needed_bytes[i] : size < needed_bytes[i])
+      return fail(TENON_INVALID_ARGUMENT, cat("Constant ", i, " has ", size,
+                                              " bytes, and its type ", needed_bytes[i], "."));
   }
   return {};
 }

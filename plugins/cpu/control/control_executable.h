@@ -39,7 +39,8 @@ class ControlExecutable {
                                             uint64_t& size_bytes)>;
   static Status open(std::string_view artifact, std::unique_ptr<ControlExecutable>& out);
   Status load_parts(const LoadPart& load);
-  Status adopt_constants(const TakeConstant& take);
+  // packed: each has the bytes that its type has, and no more.
+  Status adopt_constants(const TakeConstant& take, bool packed);
 
   LoadedProgram loaded_;
   const ControlProgram& program_ = loaded_.program;

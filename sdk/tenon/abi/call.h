@@ -109,7 +109,7 @@ typedef struct tenon_size_t {
 typedef struct tenon_call_native_t {
   uint32_t size_bytes;
   uint32_t reserved;
-  tenon_str_t device; /* "sim:1" */
+  tenon_str_t device; /* "sim:1"; "cuda#1": by the vendor's number (tenon_device_info_t) */
   /* flags: 0. What the plugin of the device takes (exchange.h: import_queue, import_fence). */
   const tenon_native_handle_t* handle;
 } tenon_call_native_t;
@@ -191,7 +191,8 @@ typedef struct tenon_host_call_t {
    */
   tenon_code_t (*tensor_native)(void* self, tenon_tensor_t* tensor, tenon_str_t device,
                                 tenon_str_t kind, tenon_native_memory_t* out_memory);
-  /* Null is fine. May call the device's plugin, and so replace this thread's last failure. Safe. */
+  /* Null is fine. What uses it later: as session.h says of all objects. May call the device's
+   * plugin, and so replace this thread's last failure. Safe. */
   void (*tensor_release)(void* self, tenon_tensor_t* tensor);
 } tenon_host_call_t;
 

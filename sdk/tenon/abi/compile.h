@@ -38,7 +38,7 @@ typedef struct tenon_claim_t {
   const tenon_node_t* nodes;
   uint32_t node_count;
   uint32_t reserved;
-  /* Estimate of one run, for the partitioner; symbolic dims are taken at their hint, or 1. */
+  /* Estimate of one run, for the partitioner; symbolic dims: the hint, or 256 in the bounds. */
   double cost_ns;
 } tenon_claim_t;
 

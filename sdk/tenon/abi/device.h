@@ -27,6 +27,9 @@ typedef struct tenon_buffer_t tenon_buffer_t; /* device memory; the plugin's own
         thread */
 #define TENON_THREADING_FREE 2u /* everything from any thread */
 
+/* native_ordinal is one. */
+#define TENON_DEVICE_NUMBERED 1u
+
 /* Borrowed; lives as long as the process. */
 typedef struct tenon_device_info_t {
   uint32_t size_bytes;
@@ -40,6 +43,13 @@ typedef struct tenon_device_info_t {
   uint64_t alignment_bytes;         /* of every allocation; a power of two */
   double copy_gigabytes_per_second; /* to and from the host; 0: shares the host's memory */
   double copy_latency_ns;
+  /* The device's own name, the same in every process and after a restart, where the vendor gives
+   * one: 32 hexadecimal digits as "00112233-4455-6677-8899-aabbccddeeff". Else empty. */
+  tenon_str_t uuid;
+  uint32_t flags; /* TENON_DEVICE_* */
+  /* The vendor's number of it in this process, which its libraries and DLPack use. Other than the
+   * ordinal here where the plugin has no use for one of the vendor's devices. */
+  uint32_t native_ordinal;
 } tenon_device_info_t;
 
 #define TENON_COPY_HOST_TO_DEVICE 1u

@@ -51,7 +51,8 @@ typedef struct tenon_host_operation_t {
   tenon_code_t (*create)(void* self, const tenon_operation_options_t* options,
                          tenon_operation_t** out_operation);
   /* Waits for a started call and its `done`, cancels nothing. Not while a thread is in it. Null is
-   * fine; so is a forked child, where it stays in memory. */
+   * fine; so is a forked child, where it stays in memory. What uses it later: as session.h says of
+   * all objects; `cancel` does nothing. */
   void (*release)(void* self, tenon_operation_t* operation);
   /* Asks it to stop, for good; what belongs to it fails with CANCELLED soon. Work that devices have
    * begun, copies, and the compilation of another thread that it waits for end first. Safe, also

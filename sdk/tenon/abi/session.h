@@ -15,8 +15,10 @@
  *     s->run(s->self, b);
  *     s->output(...);
  *
- * Objects are created with one reference; release() releases it. Failures:
- * tenon_host_t::last_failure.
+ * Objects are created with one reference; release() releases it, and does nothing for null. The use
+ * of one that was released is FAILED_PRECONDITION, T0626, and a second release is a line in the
+ * log, until 1024 others of its kind were released behind it; then it may be a new object. So a
+ * mistake is most likely seen, but no program may rely on it. Failures: tenon_host_t::last_failure.
  *
  * Users: sdk/tools (the C tables), frontends/python, samples/embed, sdk/tenon/cpp/session.hpp and
  * the tests over it. Unstable until the second edition is closed.
@@ -148,7 +150,7 @@ typedef struct tenon_run_info_t {
   uint64_t arena_bytes; /* workspaces and outputs on all devices in the last run */
   uint64_t arena_lower_bound_bytes;
   uint64_t transferred_bytes; /* to and from memory that the host cannot access */
-  double run_ms; /* of the last run that was timed: runs are, once somebody asks for it */
+  double run_ms;         /* of the last run that was timed: runs are, once somebody asks for it */
   uint64_t direct_bytes; /* between two devices of one plugin, without the host */
   uint64_t filled_bytes; /* one element repeated: devices made them, nothing was transferred */
 } tenon_run_info_t;

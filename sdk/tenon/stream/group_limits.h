@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/kernelgen/ir/target.h"
@@ -42,6 +43,29 @@ inline kernelgen::Target within(kernelgen::Target target, const GroupLimits& lim
 // "sm_90" of "sm_90 threads=128".
 inline std::string_view without_limits(std::string_view target) {
   return target.substr(0, std::min(target.find(" threads="), target.find(" shared=")));
+}
+
+// Whether what follows the architecture is " threads=N" and " shared=N", in this order, each at
+// most once: INVALID_ARGUMENT, with a sentence.
+inline Status check_limits(std::string_view device, std::string_view target) {
+  std::string_view rest = target.substr(without_limits(target).size());
+  for (const auto& [key, least] :
+       {std::pair<std::string_view, uint32_t>{" threads=", 1}, {" shared=", 0}}) {
+    if (!rest.starts_with(key)) continue;
+    rest.remove_prefix(key.size());
+    uint32_t value = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    const std::string_view given = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(static_cast<size_t>(end - rest.data()));
+    if (error == std::errc() && value >= least && (rest.empty() || rest[0] == ' ')) continue;
+    return fail(TENON_INVALID_ARGUMENT,
+                cat(device, ": the target ", quoted(target), " has ", key.substr(1), given,
+                    ", which is no number", least == 0 ? "" : " from 1 on"));
+  }
+  if (rest.empty()) return {};
+  return fail(TENON_INVALID_ARGUMENT,
+              cat(device, ": the target ", quoted(target), " ends in ", quoted(rest.substr(1)),
+                  "; an architecture may be followed by threads=N, then shared=N"));
 }
 
 // What a target says, and its architecture's limits for what it does not say.

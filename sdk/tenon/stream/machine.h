@@ -8,7 +8,7 @@
 //                 same.
 //   make_runtime  Status make_runtime(const Found& found, std::unique_ptr<Runtime>* out)
 //
-// Users: plugins/cuda, plugins/intel, plugins/rocm.
+// Users: plugins/cuda, plugins/intel, plugins/mps, plugins/rocm.
 #ifndef TENON_STREAM_MACHINE_H_
 #define TENON_STREAM_MACHINE_H_
 
@@ -25,6 +25,8 @@ namespace tenon::stream {
 struct FoundDevice {
   uint64_t memory_bytes = 0;
   std::string description, target;
+  std::string uuid;             // uuid_text
+  uint32_t native_ordinal = 0;  // the vendor's number: those left out count
 };
 
 template <class Vendor>
@@ -74,6 +76,9 @@ class Machine {
     made.alignment_bytes = kAlignmentBytes;
     made.copy_gigabytes_per_second = 20;
     made.copy_latency_ns = 10000;
+    made.uuid = str(f->uuid);
+    made.flags = TENON_DEVICE_NUMBERED;
+    made.native_ordinal = f->native_ordinal;
     return give_record(out, made);
   }
 

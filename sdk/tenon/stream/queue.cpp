@@ -76,7 +76,7 @@ Status Line::start() {
 void Line::stop() {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return in_flight_ == 0 && visitors_ == 0; });
+    changed_.wait(lock, [&] { return in_flight_ == 0 && gates_ == 0; });
     stopping_ = true;
     changed_.notify_all();
   }
@@ -99,17 +99,15 @@ Fault Line::take_fault() {
   return std::exchange(fault_, {});
 }
 
-// A thread that signals a fence works here as long as it holds work, whose end needs the device.
-// The line is not stopped before it leaves, and the device not closed before the line is stopped.
-void Line::enter() {
+void Line::add_gate() {
   const std::lock_guard lock(mutex_);
-  ++visitors_;
+  ++gates_;
 }
 
 // Notifies under the lock: see settle.
-void Line::leave() {
+void Line::drop_gate() {
   const std::lock_guard lock(mutex_);
-  if (--visitors_ == 0) changed_.notify_all();
+  if (--gates_ == 0) changed_.notify_all();
 }
 
 bool Line::holds() {
@@ -261,19 +259,37 @@ void Line::run() {
 
 // ---- Work ----
 
-void open_gate(void* self, const Fault& fault) {
-  std::unique_ptr<WorkRef> held(static_cast<WorkRef*>(self));
-  Work& work = **held;
-  Line& line = *work.line;  // its queue owns it until this thread has left it
-  line.enter();
-  if (!fault.ok()) {
-    const std::lock_guard lock(work.mutex);
-    if (work.fault.ok()) work.fault = fault;
+// One wait of held work, which its fence ends. The line, of which the queue has the last reference,
+// is not stopped before the gate is gone, and the device not closed before the line is stopped: the
+// end of work needs both, also of work whose submission failed behind its waits, which nobody else
+// waits for.
+class Gate {
+ public:
+  explicit Gate(WorkRef work) : line_(*work->line), work_(std::move(work)) { line_.add_gate(); }
+  Gate(const Gate&) = delete;
+  ~Gate() { go(); }  // if the fence was destroyed, it has not called
+
+  static void open(void* self, const Fault& fault) {
+    Gate& gate = *static_cast<Gate*>(self);
+    Work& work = *gate.work_;
+    if (!fault.ok()) {
+      const std::lock_guard lock(work.mutex);
+      if (work.fault.ok()) work.fault = fault;
+    }
+    if (--work.waits == 0) gate.line_.advance();
+    gate.go();
   }
-  if (--work.waits == 0) line.advance();
-  held.reset();
-  line.leave();
-}
+
+ private:
+  void go() {
+    if (work_ == nullptr) return;
+    work_.reset();
+    line_.drop_gate();
+  }
+
+  Line& line_;
+  WorkRef work_;
+};
 
 void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) {
   Device& device = work->line->device();
@@ -295,8 +311,11 @@ void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) 
   if (open.empty()) return;
   work->held = true;
   work->waits = static_cast<uint32_t>(open.size());
-  for (const tenon_fence_point_t& point : open)
-    fence_of(point.fence)->timeline.when(point.value, open_gate, new WorkRef(work));
+  for (const tenon_fence_point_t& point : open) {
+    auto gate = std::make_shared<Gate>(work);
+    Gate* const self = gate.get();
+    fence_of(point.fence)->timeline.when(point.value, Gate::open, self, std::move(gate));
+  }
 }
 
 Status put(Work& work, Command command) {

@@ -117,9 +117,9 @@ class Line {
   Line& operator=(const Line&) = delete;
 
   void wait_idle();
-  // Waits for submitted work, and for threads that let go of it, and ends the thread. Every line is
-  // stopped before its last owner lets go: work owns its line, and the thread, which finishes work,
-  // must not destroy itself.
+  // Waits for submitted work, and for the fences that other work was to wait for, and ends the
+  // thread. Every line is stopped before its last owner lets go: work owns its line, and the
+  // thread, which finishes work, must not destroy itself.
   void stop();
   Fault take_fault();  // the first since the last call
   bool holds();        // whether work waits that is not on the stream yet
@@ -130,9 +130,9 @@ class Line {
   friend void wait_for(std::span<const tenon_fence_point_t>, const WorkRef&);
   friend Status put(Work&, Command);
   friend Status finish(const WorkRef&);
-  friend void open_gate(void*, const Fault&);
-  void enter();
-  void leave();
+  friend class Gate;
+  void add_gate();
+  void drop_gate();
   void hold(WorkRef work);
   void advance();  // submits held work whose waits are over
   void start_held(const WorkRef& work);
@@ -153,7 +153,7 @@ class Line {
   std::mutex mutex_;
   std::condition_variable changed_;
   uint64_t in_flight_ = 0;
-  uint32_t visitors_ = 0;  // threads that signal a fence and are at work here
+  uint32_t gates_ = 0;  // of fences that have yet to call back, or whose call is at work here
   bool advancing_ = false, stopping_ = false;
   std::list<WorkRef> held_;
   std::deque<WorkRef> submitted_;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <new>
 
 #include "tenon/stream/device.h"
@@ -260,6 +261,37 @@ TEST(Closing, WaitsForTheThreadThatSignalledAFence) {
     device.reset();
     signaller.join();
   }
+}
+
+// A submission may fail behind its waits. The fences call back all the same, and use the line.
+TEST_F(Queues, WorkThatWasNotHandedOverIsAwaited) {
+  Fence begin(0);
+  tenon_queue_t* other = nullptr;
+  ASSERT_EQ(kQueueTable.queue_create(nullptr, handle(), &other), TENON_OK);
+  const tenon_fence_point_t waits[] = {{handle(begin), 1}};
+  wait_for(waits, std::make_shared<Work>(line_of(other)));
+  auto destroyed =
+      std::async(std::launch::async, [&] { return kQueueTable.queue_destroy(nullptr, other); });
+  EXPECT_EQ(destroyed.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  EXPECT_EQ(runtime_->streams_destroyed, 0);
+  begin.timeline.signal(1);
+  EXPECT_EQ(destroyed.get(), TENON_OK);
+  EXPECT_EQ(runtime_->streams_destroyed, 1);
+}
+
+// A fence that is destroyed will not call, so nobody waits for it.
+TEST_F(Queues, WorkThatWasNotHandedOverGoesWithItsFence) {
+  auto begin = std::make_unique<Fence>(0);
+  tenon_queue_t* other = nullptr;
+  ASSERT_EQ(kQueueTable.queue_create(nullptr, handle(), &other), TENON_OK);
+  auto work = std::make_shared<Work>(line_of(other));
+  const std::weak_ptr<Work> seen = work;
+  const tenon_fence_point_t waits[] = {{handle(*begin), 1}, {handle(*begin), 2}};
+  wait_for(waits, work);
+  work.reset();
+  begin.reset();
+  EXPECT_TRUE(seen.expired());
+  EXPECT_EQ(kQueueTable.queue_destroy(nullptr, other), TENON_OK);
 }
 
 constexpr ExchangeKinds kKinds = {"lazy.pointer", "lazy.stream"};

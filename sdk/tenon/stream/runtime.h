@@ -5,7 +5,7 @@
 // are the vendor's own; 0 is none. All calls come between enter() and leave() of the same thread.
 // Threads: safe.
 //
-// Users: plugins/cuda, plugins/intel, plugins/rocm.
+// Users: plugins/cuda, plugins/intel, plugins/mps, plugins/rocm.
 #ifndef TENON_STREAM_RUNTIME_H_
 #define TENON_STREAM_RUNTIME_H_
 

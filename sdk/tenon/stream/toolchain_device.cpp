@@ -24,6 +24,11 @@ std::string_view ToolchainDevice::compiler() const {
   return view(tools->version);
 }
 
+Status ToolchainDevice::check_target(std::string_view text) const {
+  std::string full;
+  return full_target(text, &full);
+}
+
 Status ToolchainDevice::compile(std::string_view target, std::string_view text,
                                 std::string* out_binary) const {
   std::string full, diagnostics;

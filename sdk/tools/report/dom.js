@@ -26,6 +26,8 @@ function bytesText(bytes) {
 const percent = (part) => (100 * part).toFixed(part >= 0.0995 ? 0 : 1) + " %";
 const short = (text, most) => text.length > most ? text.slice(0, most - 1) + "…" : text;
 const nodeTitle = (node) => node.name ? node.name.split("/").pop() : node.op;
+// "net.py:12"; empty where a model has no lines.
+const nodeLine = (node) => node.line ? `${(node.source ?? "").split("/").pop()}:${node.line}` : "";
 const dot = (device) => el("span", {class: "dot", style: `--c: ${deviceColour(device)}`});
 const card = (...children) => el("section", {class: "card"}, ...children);
 

@@ -90,7 +90,7 @@ function box(run, item, {x, y}, on, choose) {
     ? `${item.count} nodes${us > 0 ? ", " + timeText(us) : ""}` : (run.values.get(item.results[0])?.type ?? "");
   const group = el("g", {class: `box${isModule ? " module" : ""}${on ? " on" : ""}`, transform: `translate(${x} ${y})`, tabindex: 0,
                          onclick: () => choose(item)},
-    el("title", {}, isModule ? `${item.path || item.label}: click to open` : `${item.op} ${item.name ?? ""}`),
+    el("title", {}, isModule ? `${item.path || item.label}: click to open` : [item.op, item.name, nodeLine(item)].filter((t) => t).join("  ")),
     el("rect", {class: "frame", width: BOX_WIDTH, height: BOX_HEIGHT, rx: 7}));
   group.addEventListener("keydown", (event) => event.key === "Enter" && choose(item));
   if (!isModule && item.device) {
@@ -139,6 +139,6 @@ function launchFacts(run, launch, choose, except) {
     el("h2", {}, title), el("p", {class: "note mono"}, short(launch.name, 200)),
     launch.opaque ? el("p", {class: "note"}, `${launch.by}: ${launch.opaque}`) : null,
     others.length ? el("p", {class: "note"}, except ? "Fused with " : "Made of ", others.slice(0, 60).flatMap((n, i) =>
-      [i ? ", " : "", el("button", {class: "link", onclick: () => choose(n)}, nodeTitle(n))])) : null,
+      [i ? ", " : "", el("button", {class: "link", title: nodeLine(n), onclick: () => choose(n)}, nodeTitle(n))])) : null,
     code ? el("pre", {}, code) : null);
 }

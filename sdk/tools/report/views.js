@@ -135,9 +135,9 @@ function graph(run, state, redraw) {
     const wanted = search.value.trim().toLowerCase();
     hits.replaceChildren();
     if (wanted === "") return;
-    const found = run.nodes.filter((n) => [n.name, n.op, n.attributes, run.values.get(n.results[0])?.type].some((t) => t?.toLowerCase().includes(wanted)));
+    const found = run.nodes.filter((n) => [n.name, n.op, nodeLine(n), n.attributes, run.values.get(n.results[0])?.type].some((t) => t?.toLowerCase().includes(wanted)));
     hits.append(card(el("p", {class: "note"}, `${found.length} of ${run.nodes.length} nodes`),
-      paged(found, (n) => el("button", {onclick: () => choose(n)}, dot(n.device ?? ""), n.op, "  ", el("span", {class: "soft"}, n.name || `${n.source ?? ""}:${n.line ?? ""}`)), 40)));
+      paged(found, (n) => el("button", {onclick: () => choose(n)}, dot(n.device ?? ""), n.op, "  ", el("span", {class: "soft"}, [n.name, nodeLine(n)].filter((t) => t).join("  "))), 40)));
   });
   const side = state.node ? nodeFacts(run, state.node, choose) : [el("h2", {}, state.module.label),
     el("p", {class: "note"}, `${state.module.count} nodes` + (run.totalUs ? `, ${timeText(state.module.us)} or ${percent(state.module.us / run.totalUs)} of the time` : "") + ". "
@@ -245,14 +245,14 @@ function culprit(run) {
 function draw() {
   const run = RUNS[state.run];
   const views = run.failure ? (run.nodes.length ? ["graph"] : []) : Object.keys(VIEWS);
-  if (RUNS.length === 2 && RUNS.every((r) => !r.failure)) views.unshift("compare");
+  if (!DATA.parts && RUNS.length === 2 && RUNS.every((r) => !r.failure)) views.unshift("compare");
   if (!views.includes(state.view)) state.view = views[0];
   const title = (v) => v === "compare" ? "Comparison" : VIEWS[v][0];
   const body = state.view === undefined ? null : state.view === "compare" ? compare(...RUNS) : VIEWS[state.view][1](run);
   const page = el("div", {class: "page"},
     el("header", {}, el("h1", {}, run.title), el("p", {}, [run.device, run.options, `Tenon ${DATA.tenon}`, DATA.made].filter((t) => t).join("  ·  ")),
       RUNS.length > 1 ? el("div", {class: "pick"}, RUNS.map((r, i) => el("button", {"aria-pressed": String(i === state.run), title: r.label,
-        onclick: () => { state.run = i; draw(); }}, `${"AB"[i]}  ${r.label}`))) : null),
+        onclick: () => { state.run = i; draw(); }}, DATA.parts ? r.label : `${"AB"[i]}  ${r.label}`))) : null),
     failure(run), run.nodes.length ? figures(run) : null,
     el("nav", {role: "tablist"}, views.map((v) => el("button", {role: "tab", "aria-selected": String(v === state.view), onclick: () => { state.view = v; draw(); }}, title(v)))),
     el("main", {}, body));

@@ -238,6 +238,15 @@ int command_explain(const ExplainOptions& options) {
   return kOk;
 }
 
+// ", uuid ..., number 1 of the vendor", as far as the device has them.
+std::string identity_of(const Json& device) {
+  std::string text;
+  if (const std::string uuid = safe(field(device, "uuid")); !uuid.empty()) text += ", uuid " + uuid;
+  if (device.contains("native_ordinal") && device["native_ordinal"].is_number_unsigned())
+    text += fmt::format(", the vendor's number {}", device["native_ordinal"].get<uint64_t>());
+  return text;
+}
+
 int command_doctor(bool as_json, bool verbose) {
   Host host;
   Json devices, absent, plugins, settings;
@@ -260,8 +269,9 @@ int command_doctor(bool as_json, bool verbose) {
   }
   out("threads   {} (TENON_NUM_THREADS, cgroup and affinity decide)\n\ndevices\n", threads);
   for (const Json& device : rows_of(devices, "devices")) {
-    out("  {:<12} {} ({})\n", safe(field(device, "name")), safe(field(device, "description"), 400),
-        safe(field(device, "target"), 200));
+    out("  {:<12} {} ({}){}\n", safe(field(device, "name")),
+        safe(field(device, "description"), 400), safe(field(device, "target"), 200),
+        identity_of(device));
   }
   for (const Json& device : rows_of(absent, "absent"))
     out("  {:<12} not here: {}\n", safe(field(device, "name")), safe(field(device, "why"), 600));

@@ -96,6 +96,17 @@ static tenon_code_t fence_destroy(void* self, tenon_fence_t* fence) {
   return (void)self, TENON_OK;
 }
 
+static void begin_change(tenon_fence_t* fence) {
+  pthread_mutex_lock(&following);
+  pthread_mutex_lock(&fence->mutex);
+}
+
+static void end_change(tenon_fence_t* fence) {
+  pthread_mutex_unlock(&fence->mutex);
+  tell_followers(fence);
+  pthread_mutex_unlock(&following);
+}
+
 static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
   if (is("racy_fence")) {
     const uint64_t before = fence->value;
@@ -106,8 +117,7 @@ static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
     pthread_mutex_unlock(&fence->mutex);
     return;
   }
-  pthread_mutex_lock(&following);
-  pthread_mutex_lock(&fence->mutex);
+  begin_change(fence);
   if (is("fence_32_bits")) value = (uint32_t)value;
   if (value > fence->value || is("fence_backwards") || (from_work && is("work_lowers")))
     fence->value = value;
@@ -117,9 +127,7 @@ static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
     pthread_cond_signal(&fence->changed);
   else if (!(is("host_signal_sleeps") && !from_work))
     pthread_cond_broadcast(&fence->changed);
-  pthread_mutex_unlock(&fence->mutex);
-  tell_followers(fence);
-  pthread_mutex_unlock(&following);
+  end_change(fence);
 }
 
 void fence_set(const tenon_fence_point_t* point) {
@@ -136,15 +144,12 @@ void fence_fail(const tenon_fence_point_t* point, tenon_code_t code) {
   if (fence == NULL || is("failed_work_hangs")) return;
   if (is("fence_error_lost")) return fence_set(point);
   if (is("other_error")) code = TENON_INTERNAL;
-  pthread_mutex_lock(&following);
-  pthread_mutex_lock(&fence->mutex);
+  begin_change(fence);
   if (is("query_of_failed_ok") || is("wait_of_failed_late")) fence->seen = 1;
   if (point->value < fence->failed_at) fence->failed_at = point->value, fence->code = code;
   if (is("failed_poisons_earlier")) fence->failed_at = 0;
   pthread_cond_broadcast(&fence->changed);
-  pthread_mutex_unlock(&fence->mutex);
-  tell_followers(fence);
-  pthread_mutex_unlock(&following);
+  end_change(fence);
 }
 
 static int reached(const tenon_fence_t* fence, uint64_t value) {

@@ -32,7 +32,7 @@ struct tenon_buffer_t {
 extern const tenon_host_t* host;
 extern const tenon_device_api_t device_api;
 extern const tenon_queue_api_t queue_api;
-extern const tenon_compile_api_t compile_api;
+extern tenon_compile_api_t compile_api;
 extern tenon_kernels_api_t kernels_api;
 extern const tenon_exchange_api_t exchange_api;
 

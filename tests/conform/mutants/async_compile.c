@@ -1,6 +1,8 @@
 /* tenon.compile/1 of the asynchronous mutant: add, mul and max of f32, whose dims are numbers or
  * single symbols. An artifact is a list of values: arguments, then constants, then nodes in order.
  *
+ * async_packed.h has the form of its constants in files.
+ *
  * Two variants are other kinds of devices. FEW takes add and products of matrices alone. GRAPHS
  * takes no node by itself: a product, a sum and a maximum, one behind the other, together. */
 #include <math.h>
@@ -52,6 +54,8 @@ struct tenon_executable_t {
   const float** constants;
   int64_t first_symbols[8];
   int runs, started, sulks;
+  tenon_blob_t* const* packed; /* packed_keeps_array */
+  int short_packed;            /* packed_short_later */
 };
 
 static const tenon_host_graph_t* graphs;
@@ -443,20 +447,10 @@ static tenon_blob_t* first_of_artifact(const head_t* head, uint32_t i, tenon_blo
   return kept[i] = now;
 }
 
-static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size,
-                         tenon_blob_t* const* constants, uint32_t constant_count,
-                         tenon_executable_t** out) {
-  (void)self;
-  const char* fault = fault_of(bytes, size);
-  static int damaged;
-  if (fault != NULL) return damaged = 1, fail(TENON_FAILED_PRECONDITION, fault);
-  if (is("load_sulks") && damaged)
-    return damaged = 0, fail(TENON_INTERNAL, "those before were damaged");
-  if (is("loads_on_one_device") && device->ordinal != 0)
-    return fail(TENON_UNIMPLEMENTED, "device 0 alone");
+/* An executable without its constants. */
+static tenon_executable_t* new_executable(tenon_device_t* device, const void* bytes, uint64_t size,
+                                          uint32_t constant_count) {
   const head_t* head = bytes;
-  if (constant_count != head->constants && !is("ignores_constant_count"))
-    return fail(TENON_INVALID_ARGUMENT, "another number of constants");
   tenon_executable_t* exe = calloc(1, sizeof *exe);
   exe->device = device;
   if (is("executable_stays")) memset(lost = malloc(300000), 1, 300000);
@@ -471,6 +465,25 @@ static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, 
   exe->yields = (const uint32_t*)(exe->values + head->arguments + head->constants + head->nodes);
   exe->blobs = calloc(constant_count + 1, sizeof *exe->blobs);
   exe->constants = calloc(head->constants + 1, sizeof *exe->constants);
+  for (int i = 0; i < 8; ++i) exe->first_symbols[i] = -1;
+  return exe;
+}
+
+static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, uint64_t size,
+                         tenon_blob_t* const* constants, uint32_t constant_count,
+                         tenon_executable_t** out) {
+  (void)self;
+  const char* fault = fault_of(bytes, size);
+  static int damaged;
+  if (fault != NULL) return damaged = 1, fail(TENON_FAILED_PRECONDITION, fault);
+  if (is("load_sulks") && damaged)
+    return damaged = 0, fail(TENON_INTERNAL, "those before were damaged");
+  if (is("loads_on_one_device") && device->ordinal != 0)
+    return fail(TENON_UNIMPLEMENTED, "device 0 alone");
+  const head_t* head = bytes;
+  if (constant_count != head->constants && !is("ignores_constant_count"))
+    return fail(TENON_INVALID_ARGUMENT, "another number of constants");
+  tenon_executable_t* exe = new_executable(device, bytes, size, constant_count);
   for (uint32_t i = 0; i < constant_count && i < head->constants; ++i) {
     uint64_t bytes_of_blob = 0;
     const void* data = NULL;
@@ -480,7 +493,6 @@ static tenon_code_t load(void* self, tenon_device_t* device, const void* bytes, 
     graphs->blob_data(graphs->self, exe->blobs[i], &data, &bytes_of_blob);
     exe->constants[i] = data;
   }
-  for (int i = 0; i < 8; ++i) exe->first_symbols[i] = -1;
   *out = exe;
   return TENON_OK;
 }
@@ -490,14 +502,16 @@ static void executable_release(void* self, tenon_executable_t* exe) {
   if (is("executable_stays")) return;
   if (is("unrun_executable_aborts") && exe->started == 0) abort();
   for (uint32_t i = 0; !is("keeps_unretained") && !is("keeps_bytes") && !is("needs_artifact") &&
-                       i < exe->head->constants;
+                       !is("packed_unretained") && !is("packed_stays") && i < exe->head->constants;
        ++i)
-    graphs->blob_release(graphs->self, exe->blobs[i]);
+    if (exe->blobs[i] != NULL) graphs->blob_release(graphs->self, exe->blobs[i]);
   free(exe->copy);
   free(exe->blobs);
   free(exe->constants);
   free(exe);
 }
+
+#include "async_packed.h"
 
 static tenon_code_t executable_info(void* self, tenon_executable_t* exe,
                                     tenon_executable_info_t* out) {
@@ -770,6 +784,8 @@ static tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_cal
     exe->sulks = 1;
     return fail(TENON_INVALID_ARGUMENT, "another number of inputs, outputs or symbols");
   }
+  if (exe->short_packed) return fail(TENON_INVALID_ARGUMENT, "a packed constant is too short");
+  if (exe->packed != NULL) packed_again(exe);
   if (is("sulks_after_wrong_counts") && exe->sulks)
     return exe->sulks = 0, fail(TENON_FAILED_PRECONDITION, "the call before was wrong");
   if (is("cancelled_ok_undone") && host->cancelled(host->self)) return TENON_OK;
@@ -836,28 +852,18 @@ static tenon_code_t properties(void* self, tenon_str_t target, tenon_compile_pro
   return tenon_record_give(out, &made, sizeof made);
 }
 
-const tenon_compile_api_t compile_api = {sizeof compile_api,
-                                         NULL,
-                                         claim,
-                                         compile,
-                                         artifact_release,
-                                         artifact_info,
-                                         artifact_bytes,
-                                         fits,
-                                         load,
-                                         executable_release,
-                                         executable_info,
-                                         needs,
-                                         execute,
-                                         dump,
-                                         NULL,
-                                         NULL,
-                                         properties};
+tenon_compile_api_t compile_api = {
+    sizeof compile_api, NULL,           claim,   compile, artifact_release,
+    artifact_info,      artifact_bytes, fits,    load,    executable_release,
+    executable_info,    needs,          execute, dump,    pack,
+    load_packed,        properties};
 
 tenon_code_t compile_start(void) {
   static const tenon_str_t ids[] = {TENON_STR(TENON_HOST_GRAPH_ID),
                                     TENON_STR(TENON_HOST_REGISTRY_ID),
                                     TENON_STR(TENON_HOST_THREADS_ID)};
+  if (is("packs_alone")) compile_api.load_packed = NULL;
+  if (is("loads_packed_alone")) compile_api.pack = NULL;
   tenon_code_t code = host->query(host->self, ids[0], 0, (const void**)&graphs);
   if (code == TENON_OK) code = host->query(host->self, ids[1], 0, (const void**)&registry);
   if (code == TENON_OK) code = host->query(host->self, ids[2], 0, (const void**)&threads);

@@ -122,6 +122,9 @@ static tenon_code_t info(void* self, uint32_t ordinal, tenon_device_info_t* out)
   }
   if (is("odd_kind")) record.kind = (tenon_str_t)TENON_STR("My Device");
   if (is("odd_alignment")) record.alignment_bytes = 48;
+  if (is("odd_uuid")) record.uuid = (tenon_str_t)TENON_STR("GPU-1");
+  if (is("one_uuid")) record.uuid = (tenon_str_t)TENON_STR("00112233-4455-6677-8899-aabbccddeeff");
+  if (is("odd_flags")) record.flags = 4;
   if (is("odd_threading")) record.threading = 9;
   if (is("bad_utf8")) record.description = (tenon_str_t)TENON_STR("\xff\xfe");
   if (is("changing_description")) description[0] ^= 1;

@@ -4,6 +4,8 @@ tests' driver: their library is told the stream, and the call runs behind what i
 PyTorch's build for CPUs has no such tensors, so an array of our own hands out the same capsules."""
 
 import ctypes
+import os
+import re
 
 import numpy as np
 import pytest
@@ -11,6 +13,9 @@ import pytest
 import tenon
 
 CUDA = 2
+# CUDA's number of the first device that the plugin has code for: as many are too old for it. It is
+# "cuda" here.
+NUMBER = int(re.search(r"old=(\d+)|$", os.environ.get("FAKE_CUDA", ""))[1] or 0)
 FLOATS = 1 << 16
 driver = ctypes.CDLL("libcuda.so.1")
 
@@ -57,8 +62,10 @@ class Array:
         self.shape = (ctypes.c_int64 * 1)(FLOATS)
         self.strides = None if strides is None else (ctypes.c_int64 * 1)(strides)
 
+    number = NUMBER
+
     def __dlpack_device__(self):
-        return (CUDA, 0)
+        return (CUDA, self.number)
 
     def __dlpack__(self, *, stream=None):
         self.asked.append(stream)
@@ -68,7 +75,7 @@ class Array:
         ok(driver.cuStreamWaitEvent(None if stream == 1 else ctypes.c_void_p(stream), event, 0))
         ok(driver.cuEventDestroy_v2(event))
         self.managed = Managed()
-        self.managed.tensor = DLTensor(self.address.value, Device(CUDA, 0), 1, 2, 32, 1, self.shape, self.strides, 0)
+        self.managed.tensor = DLTensor(self.address.value, Device(CUDA, self.number), 1, 2, 32, 1, self.shape, self.strides, 0)
         return new_capsule(ctypes.addressof(self.managed), b"dltensor", None)
 
 
@@ -92,7 +99,7 @@ class Streaming(Array):
     @CurrentStream
     @staticmethod
     def name_current(device_type, device_id, out):
-        assert (device_type, device_id) == (CUDA, 0)
+        assert (device_type, device_id) == (CUDA, NUMBER)
         out[0] = Streaming.current
         return 0
 
@@ -115,7 +122,7 @@ class Streaming(Array):
 def context():
     primary = ctypes.c_void_p()
     ok(driver.cuInit(0))
-    ok(driver.cuDevicePrimaryCtxRetain(ctypes.byref(primary), 0))
+    ok(driver.cuDevicePrimaryCtxRetain(ctypes.byref(primary), NUMBER))
     ok(driver.cuCtxPushCurrent_v2(primary))
 
 
@@ -157,14 +164,14 @@ def test_tensors_of_several_streams_meet_on_the_default_one():
 
 def test_results_go_out_by_pointer(negate):
     y = tenon.tensor(np.asarray(negate(tenon.tensor(Array(7)))[0]), device="cuda")
-    capsule = y.__dlpack__(stream=1, max_version=(1, 0), dl_device=(CUDA, 0))
+    capsule = y.__dlpack__(stream=1, max_version=(1, 0), dl_device=(CUDA, NUMBER))
     t = ManagedVersioned.from_address(pointer_in(capsule, b"dltensor_versioned")).tensor
-    assert (t.device.type, t.device.id, t.rank, t.shape[0], t.code, t.bits) == (CUDA, 0, 1, FLOATS, 2, 32)
+    assert (t.device.type, t.device.id, t.rank, t.shape[0], t.code, t.bits) == (CUDA, NUMBER, 1, FLOATS, 2, 32)
     host = np.zeros(FLOATS, np.float32)
     ok(driver.cuMemcpyDtoHAsync_v2(host.ctypes.data_as(ctypes.c_void_p), ctypes.c_uint64(t.data + t.byte_offset), ctypes.c_size_t(4 * FLOATS), None))
     ok(driver.cuStreamSynchronize(None))
     assert set(host) == {-7}
-    old = y.__dlpack__(dl_device=(CUDA, 0))
+    old = y.__dlpack__(dl_device=(CUDA, NUMBER))
     assert Managed.from_address(pointer_in(old, b"dltensor")).tensor.data == t.data
 
 
@@ -177,4 +184,19 @@ def test_what_cannot_be_taken_is_told(negate):
     with pytest.raises(tenon.Error, match="take it where it is with tenon.tensor"):
         negate(Array(1))
     with pytest.raises(BufferError):
-        t.__dlpack__(dl_device=(CUDA, 0))
+        t.__dlpack__(dl_device=(CUDA, NUMBER))
+
+
+def test_devices_have_the_numbers_of_cuda():
+    rows = [d for d in tenon.devices() if d["plugin"] == "cuda"]
+    assert [(d["name"], d["native_ordinal"]) for d in rows] == [("cuda", NUMBER)]
+    assert rows[0]["uuid"] == f"a0a1a2a3-a4a5-a6a7-a8a9-aaabacadae{NUMBER:02}"
+    assert all(d["native_ordinal"] is None and d["uuid"] == "" for d in tenon.devices() if d["plugin"] == "cpu")
+
+
+@pytest.mark.skipif(NUMBER == 0, reason="all devices have code")
+def test_an_array_on_a_device_without_code_is_refused():
+    x = Array(1)
+    x.number = 0
+    with pytest.raises(tenon.Error, match="T0502.*no code for the vendor's device 0 of kind .cuda. .cuda:0 is number 1."):
+        tenon.tensor(x)

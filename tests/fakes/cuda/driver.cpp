@@ -27,6 +27,7 @@ Settings read_settings() {
     const auto value =
         std::strtoull(equals == std::string::npos ? "0" : word.c_str() + equals + 1, nullptr, 0);
     if (key == "devices") s.devices = static_cast<int>(value);
+    if (key == "old") s.old = static_cast<int>(value);
     if (key == "version") s.version = static_cast<int>(value);
     if (key == "capability") s.capability = static_cast<int>(value);
     if (key == "pools") s.pools = static_cast<int>(value);

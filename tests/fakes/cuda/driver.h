@@ -53,7 +53,7 @@ constexpr int kMostDevices = 16;
 
 // FAKE_CUDA and its kin, read once.
 struct Settings {
-  int devices = 1, version = 12020, capability = 90, pools = 1, peers = 1, threads = 1024,
+  int devices = 1, old = 0, version = 12020, capability = 90, pools = 1, peers = 1, threads = 1024,
       shared = 64 << 10;
   uint64_t memory = uint64_t{1} << 30;
   uint64_t fail_at = 0;

@@ -150,8 +150,18 @@ EXPORT cuDeviceTotalMem_v2(size_t* out, int) {
   *out = settings().memory;
   return kSuccess;
 }
-EXPORT cuDeviceGetAttribute(int* out, int which, int) {
+EXPORT cuDeviceGetUuid_v2(unsigned char* out, int device) {
   BEGIN();
+  REQUIRE(is_device(device), kInvalidDevice);
+  for (int i = 0; i < 16; ++i) out[i] = static_cast<unsigned char>(i == 15 ? device : 0xa0 + i);
+  return kSuccess;
+}
+EXPORT cuDeviceGetAttribute(int* out, int which, int device) {
+  BEGIN();
+  if (device < settings().old && (which == 75 || which == 76)) {
+    *out = which == 75 ? 6 : 1;
+    return kSuccess;
+  }
   *out = which == 1     ? settings().threads
          : which == 8   ? std::min(settings().shared, 48 << 10)  // of a block
          : which == 81  ? settings().shared                      // of a multiprocessor

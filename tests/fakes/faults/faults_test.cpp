@@ -25,6 +25,7 @@ constexpr Vendor kVendors[] = {
     {"cuda", "libcuda.so.1", 701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
     {"rocm", "libamdhip64.so.6", 1, "hipErrorInvalidValue"},
     {"intel", "libze_fake.so.1", 1, "invalid argument"},
+    {"mps", "libmetal.so", 1, "mps: "},
 };
 
 using Dims = std::vector<int64_t>;
@@ -81,7 +82,7 @@ class Faults : public testing::TestWithParam<Sample> {
     ASSERT_NE(library_, nullptr) << dlerror();
     find("fake_cuda_fail_in", &fail_in_);
     find("fake_cuda_calls", &calls_);
-    find("fake_cuda_in_use", &in_use_);
+    find(vendor()->device == "mps" ? "fake_metal_in_use" : "fake_cuda_in_use", &in_use_);
     ASSERT_TRUE(session_.open().ok());
     ASSERT_TRUE(session_.load(GetParam().file, &model_).ok()) << failure_text();
     for (const Dims& dims : GetParam().inputs) {

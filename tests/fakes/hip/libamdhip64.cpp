@@ -142,7 +142,11 @@ EXPORT int hipDeviceTotalMem(size_t* out, int device) {
   return cuDeviceTotalMem_v2(out, device);
 }
 EXPORT int hipDeviceGetAttribute(int* out, int which, int device) {
-  return cuDeviceGetAttribute(out, which == 56 ? 1 : which == 74 ? 81 : 0, device);
+  const int of_cuda = which == 56 ? 1 : which == 74 ? 81 : which == 88 ? 115 : 0;
+  return cuDeviceGetAttribute(out, of_cuda, device);
+}
+EXPORT int hipDeviceGetUuid(unsigned char* out, int device) {
+  return cuDeviceGetUuid_v2(out, device);
 }
 EXPORT int hipGetDevice(int* out) {
   *out = t_device;
@@ -156,11 +160,11 @@ EXPORT int hipSetDevice(int device) {
   return wanted;
 }
 // The record of ROCm 6, of which only the two texts are filled.
-EXPORT int hipGetDevicePropertiesR0600(void* out, int) {
+EXPORT int hipGetDevicePropertiesR0600(void* out, int device) {
   constexpr size_t kArchitectureAt = 1160;
   std::snprintf(static_cast<char*>(out), 256, "the tests' AMD GPU");
   std::snprintf(static_cast<char*>(out) + kArchitectureAt, 256, "%s:sramecc+:xnack-",
-                architecture().c_str());
+                device < settings().old ? "gfx803" : architecture().c_str());
   return World::get().begin_call(__func__);
 }
 
@@ -201,6 +205,46 @@ EXPORT int hipMalloc(void** out, size_t bytes) {
 }
 EXPORT int hipFree(void* address) {
   return cuMemFree_v2(reinterpret_cast<unsigned long long>(address));
+}
+EXPORT int hipMemPoolCreate(void** out, const void* properties) {
+  return cuMemPoolCreate(out, properties);
+}
+EXPORT int hipMemPoolDestroy(void* pool) {
+  return cuMemPoolDestroy(pool);
+}
+EXPORT int hipMemPoolSetAttribute(void* pool, int which, void* value) {
+  return cuMemPoolSetAttribute(pool, which, value);
+}
+EXPORT int hipMemPoolTrimTo(void* pool, size_t bytes) {
+  return cuMemPoolTrimTo(pool, bytes);
+}
+EXPORT int hipMemPoolSetAccess(void* pool, const void* descriptions, size_t count) {
+  return cuMemPoolSetAccess(pool, descriptions, count);
+}
+EXPORT int hipMallocFromPoolAsync(void** out, size_t bytes, void* pool, void* stream) {
+  unsigned long long at = 0;
+  const int code = on_device(cuMemAllocFromPoolAsync, &at, bytes, pool, stream);
+  *out = reinterpret_cast<void*>(at);
+  return code;
+}
+EXPORT int hipFreeAsync(void* address, void* stream) {
+  return on_device(cuMemFreeAsync, reinterpret_cast<unsigned long long>(address), stream);
+}
+EXPORT int hipDeviceCanAccessPeer(int* out, int device, int peer) {
+  return cuDeviceCanAccessPeer(out, device, peer);
+}
+EXPORT int hipDeviceEnablePeerAccess(int peer, unsigned flags) {
+  if (peer < 0 || peer >= settings().devices) return kInvalidDevice;
+  return on_device(cuCtxEnablePeerAccess,
+                   static_cast<void*>(&World::get().primary[static_cast<size_t>(peer)]), flags);
+}
+EXPORT int hipMemcpyPeerAsync(void* to, int device, const void* from, int peer, size_t bytes,
+                              void* stream) {
+  const auto context = [](int of) {
+    return static_cast<void*>(&World::get().primary[static_cast<size_t>(of)]);
+  };
+  return on_device(cuMemcpyPeerAsync, reinterpret_cast<unsigned long long>(to), context(device),
+                   reinterpret_cast<unsigned long long>(from), context(peer), bytes, stream);
 }
 EXPORT int hipHostMalloc(void** out, size_t bytes, unsigned flags) {
   return on_device(cuMemHostAlloc, out, bytes, flags);
@@ -317,6 +361,9 @@ EXPORT int hipGraphExecDestroy(void* graph) {
 
 EXPORT void fake_hip_fail_in(uint64_t n, int code) {
   World::get().fail_in(n, code);
+}
+EXPORT uint64_t fake_hip_peer_copies() {
+  return World::get().peer_copies;
 }
 EXPORT uint64_t fake_hip_calls() {
   return World::get().calls();

@@ -175,6 +175,8 @@ ze_result_t device_properties(ze_device_handle_t, ze_device_properties_t* out) {
   out->vendorId = 0x8086;
   const char* id = std::getenv("FAKE_ZE_PCI_DEVICE");
   out->deviceId = id == nullptr ? kPciDevice : static_cast<uint32_t>(std::strtoul(id, nullptr, 0));
+  for (uint8_t i = 0; i < sizeof out->uuid.id; ++i)
+    out->uuid.id[i] = static_cast<uint8_t>(0xc0 + i);
   out->timerResolution = 1;
   out->timestampValidBits = 64;
   std::snprintf(out->name, sizeof out->name, "the tests' Intel GPU");

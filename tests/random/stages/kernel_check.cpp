@@ -44,11 +44,15 @@ std::set<std::string> special_parts(const std::vector<kg::Node>& nodes) {
         out.insert("interleave");
         break;
       case kg::NodeKind::kMma:
-        out.insert(n.few_bits != 0  ? "mma of few bits"
-                   : n.steps == 4   ? "mma of quads"
-                   : n.steps == 2   ? "mma of pairs"
-                   : n.b_buffer < 0 ? "mma"
-                                    : "mma of panels");
+        out.insert(n.few_bits != 0              ? "mma of few bits"
+                   : n.steps == 4               ? "mma of quads"
+                   : n.steps == 2               ? "mma of pairs"
+                   : n.read != TENON_DTYPE_NONE ? "mma of bf16 panels"
+                   : n.b_buffer < 0             ? "mma"
+                                                : "mma of panels");
+        break;
+      case kg::NodeKind::kDots:
+        out.insert("dots");
         break;
       case kg::NodeKind::kTaps:
         out.insert(!n.full ? "taps" : n.run == 0 ? "depthwise taps" : "depthwise runs");

@@ -455,6 +455,7 @@ Status TextDevice::compile_graph(tenon_str_t text, tenon_graph_t* graph,
   HostTables host;
   TENON_TRY(open_host_tables(context().host, &host));
   TENON_TRY(refuse_options(host, name(), options));
+  TENON_TRY(check_target(view(text)));
   if (cancelled()) return fail(TENON_CANCELLED, cat(name(), ": stopped"));
   auto artifact = std::make_unique<TextArtifact>();
   TENON_TRY(

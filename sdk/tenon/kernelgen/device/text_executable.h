@@ -83,6 +83,8 @@ class TextDevice {
   // The kernelgen target for tenon_device_info_t::target. That text and `compiler` must contain
   // everything that makes binaries differ.
   virtual Target target(std::string_view text) const = 0;
+  // INVALID_ARGUMENT for a text that is no target of this device. Asked before code is made.
+  virtual Status check_target(std::string_view) const { return {}; }
   // Whether code compiled for one target runs on a device of another.
   virtual bool runs(std::string_view made_for, std::string_view device) const;
   virtual const tenon_device_api_t& memory() const = 0;

@@ -92,7 +92,12 @@ class Packer {
     const uint32_t steps = narrow == kNone || narrow_other == kNone
                                ? 1
                                : steps_of(target_, acc, p_.type(narrow), p_.type(narrow_other));
-    const ExprId kept = steps > 1 ? p_.convert(narrow, operand_type(acc, steps, true)) : operand;
+    // bf16 beside f32 is widened in registers, at half of the memory traffic.
+    const bool widened =
+        steps == 1 && acc == TENON_F32 && narrow != kNone && !many_rows(s, operand);
+    const ExprId kept = steps > 1 ? p_.convert(narrow, operand_type(acc, steps, true))
+                        : widened ? narrow
+                                  : operand;
     const Stage packed = packing(s, kept, column, *n, panel, steps);
     const ExprId load =
         p_.convert(reading(s, kept, column, packed.store[0].buffer, panel, steps), acc);

@@ -26,7 +26,8 @@ int64_t panel_columns(const Target& target, DType acc, int64_t n);
 //
 // Weights that are computed as (q - zero) scale from integers of 4 or 8 bits are kept as three such
 // operands: q with two steps of 4 bits per byte, and scale and zero once for each block of steps
-// that has one. The register tile widens them.
+// that has one. The register tile widens them. For few rows, weights of bf16 that are not
+// multiplied in pairs stay bf16, too.
 void pack_constants(Kernel& program, const Target& target);
 
 }  // namespace tenon::kernelgen

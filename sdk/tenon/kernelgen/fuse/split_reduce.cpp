@@ -40,12 +40,7 @@ class Splitter {
     ExprId count = kNone;
   };
 
-  // A likely size, or its lower bound.
-  int64_t likely(ExprId e) const {
-    std::vector<int64_t> ext;
-    for (const Extent& x : p_.extents()) ext.push_back(x.hint ? x.hint : x.lo);
-    return std::max<int64_t>(0, p_.evaluate(e, ext));
-  }
+  int64_t likely(ExprId e) const { return std::max<int64_t>(0, p_.likely(e)); }
   int64_t points(const std::vector<uint32_t>& axes) const {
     __int128 n = 1;
     for (uint32_t a : axes) n = std::min<__int128>(n * likely(p_.axes()[a].extent), INT64_MAX);
@@ -55,10 +50,6 @@ class Splitter {
   std::optional<Cut> find_cut(const Stage& s) {
     if (s.kind != StageKind::kReduce || s.reduce.empty() || points(s.reduce) < target_.huge_row)
       return std::nullopt;
-    // Symbolic row counts without a hint are assumed to be large.
-    for (uint32_t a : s.space) {
-      if (!p_.value(p_.axes()[a].extent) && likely(p_.axes()[a].extent) == 0) return std::nullopt;
-    }
     if (points(s.space) >= kFewRows) return std::nullopt;
     uint32_t axis = s.reduce[0];
     for (uint32_t a : s.reduce) {

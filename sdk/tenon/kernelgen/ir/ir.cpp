@@ -8,6 +8,7 @@
 #include "tenon/cpp/arithmetic.hpp"
 #include "tenon/cpp/elements.hpp"
 #include "tenon/cpp/instructions.hpp"
+#include "tenon/cpp/likely_size.hpp"
 
 namespace tenon::kernelgen {
 namespace {
@@ -58,11 +59,18 @@ bool is_signed(DType t) {
   return elements::dtype_is_signed(t) || is_float(t) || elements::dtype_is_complex(t);
 }
 int64_t Pool::likely(ExprId size) const {
-  constexpr int64_t kMiddling = 256;
   std::vector<int64_t> ext;
-  for (const Extent& x : extents_)
-    ext.push_back(x.hint ? x.hint : std::clamp(kMiddling, std::min(x.lo, x.hi), x.hi));
+  for (const Extent& x : extents_) ext.push_back(sizes::likely_size(x.hint, x.lo, x.hi));
   return evaluate(size, ext);
+}
+bool Pool::is_guess(ExprId size) const {
+  if (value(size)) return false;
+  std::vector<int64_t> small, large;
+  for (const Extent& x : extents_) {
+    small.push_back(x.hint ? x.hint : std::max<int64_t>(x.lo, 1));
+    large.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1 << 20));
+  }
+  return evaluate(size, small) != evaluate(size, large);
 }
 
 DType operand_type(DType acc, uint32_t steps, bool weights) {

@@ -164,8 +164,10 @@ class Pool {
   // The value for these extents; division by 0 gives 0. For sizes: no loads, no axes.
   int64_t evaluate(ExprId e, std::span<const int64_t> ext) const;
   // A likely value of a size, for decisions that affect only speed: extents have their hints, and
-  // those without one a middling number within their bounds. Every decision assumes the same.
+  // those without one what likely_size.hpp says. Every decision assumes the same.
   int64_t likely(ExprId size) const;
+  // Whether likely() had to assume a size: nothing is known of it but its bounds.
+  bool is_guess(ExprId size) const;
 
   std::span<const Axis> axes() const { return axes_; }
   std::span<const Extent> extents() const { return extents_; }

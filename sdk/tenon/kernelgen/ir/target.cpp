@@ -6,6 +6,8 @@
 namespace tenon::kernelgen {
 namespace {
 
+constexpr uint32_t kWideBytes = 16;  // of every GPU's load instructions
+
 Target cpp(const char* isa, uint32_t bytes, uint32_t registers, bool fma) {
   Target t;
   t.isa = isa;
@@ -51,6 +53,7 @@ Target Target::scalar() {
 Target Target::opencl(bool fp64, uint32_t group) {
   Target t = cpp("opencl", 0, 64, false);
   t.group = std::bit_floor(group);
+  t.wide_bytes = kWideBytes;
   t.dialect = Dialect::kOpenCl;
   t.fp64 = fp64;
   return t;
@@ -59,6 +62,7 @@ Target Target::cuda(uint32_t group) {
   Target t = cpp("cuda", 0, 64, true);
   t.group = std::bit_floor(std::max(group, 1u));
   t.warp = 32;
+  t.wide_bytes = kWideBytes;
   t.dialect = Dialect::kCuda;
   return t;
 }

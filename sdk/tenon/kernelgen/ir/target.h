@@ -29,6 +29,9 @@ struct Target {
   // Bytes that a group has to share; 0: no limit is known. A kernel that needs more at `group` gets
   // smaller groups.
   int64_t shared_bytes = 0;
+  // Bytes of the widest load and store of a work item, at a multiple of that; all memory begins at
+  // one. 0: an item loads and stores element by element.
+  uint32_t wide_bytes = 0;
   // From this size on, the results of a kernel that only streams bypass the caches: they are too
   // large for last-level caches to keep for the next kernel. 0: the target has no such stores.
   int64_t stream_bytes = 0;

@@ -228,6 +228,31 @@ TEST(PackConstants, Bf16StaysInPairs) {
   }
 }
 
+// Weights of bf16 beside rows of f32 stay bf16 for few rows, and for rows whose number is not
+// known.
+TEST(PackConstants, Bf16BesideF32IsWidenedInRegisters) {
+  for (const Target& target : targets()) {
+    for (const int64_t rows : {0, 1, 7, 40}) {
+      SCOPED_TRACE(target.isa + ", rows " + std::to_string(rows));
+      Builder b;
+      const ExprId m = rows == 0 ? b.extent() : b.dim(rows);
+      const auto weights = [&](int64_t k, int64_t n) {
+        return b.convert(b.constant(TENON_BF16, {b.dim(k), b.dim(n)}), TENON_F32);
+      };
+      const Tensor x = b.input(TENON_F32, {m, b.dim(300)});
+      b.output(linear(b, x, weights(300, 50), false));
+      b.output(linear(b, x, weights(17, 300), true));
+      Checked checked(b.take_program(), target);
+      const std::vector<int64_t> ext = rows == 0 ? std::vector<int64_t>{3} : std::vector<int64_t>{};
+      checked.run(ext, {false, 2e-5});
+      checked.run(ext, {true, 2e-5});
+      EXPECT_EQ(checked.text().find("mmaw") != std::string::npos,
+                rows < 16 && target.vector_bytes != 0);
+      EXPECT_EQ(checked.text().find("dpbf16ps"), std::string::npos);
+    }
+  }
+}
+
 // Products of integers that i16 holds run in pairs, also where the two sides have different types.
 TEST(PackConstants, IntegersArePairs) {
   for (const Target& target : targets()) {

@@ -423,6 +423,7 @@ Emitter::Address Emitter::address(uint32_t buffer, ExprId offset, bool as_vector
 Val Emitter::load(ExprId e, bool as_vector) {
   const Expr x = p_.at(e);
   const ExprId guard = p_.arg(e, 0), other = p_.arg(e, 1), offset = p_.arg(e, 2);
+  if (at_once(x.ref, guard, offset)) return load_copies(e);
   Val m, o;
   if (guard != kNone) m = eval(guard, as_vector);
   const bool lane_guard = m.v != kNoValue && lanes(m.v) > 1;

@@ -25,7 +25,8 @@ struct Value {
 // The memory that an operand is in. kShared: shared by the work items of one group.
 enum class Space : uint8_t { kBuffer, kScratch, kLocal, kShared };
 
-// kLanes: the items of a group share the loop; item i runs begin + i, begin + i + group...
+// kLanes: the items of a group share the loop; item i runs begin + i * step, then `group` steps
+// further on...
 // kHalving: dst = args[0]; dst > 0; dst /= 2.
 enum class Bind : uint8_t { kSerial, kRange, kVector, kLanes, kHalving };
 
@@ -41,7 +42,8 @@ enum class NodeKind : uint8_t {
   kIota,   // dst = args[0] + lane, i64 or i32
   // dst lane l = args[0] lane list[l] or, without a list, lane (l + ref) mod lanes
   kShuffle,
-  kLane,  // dst = lane 0 of args[0]
+  kLane,  // dst = lane `ref` of args[0]
+  kJoin,  // dst lane l = list[l]
   // dst = memory[args[0] ...] where the mask args[1] is set, else args[2]. 1 lane: scalar; lanes
   // are contiguous unless there is a `stride`.
   kLoad,
@@ -56,6 +58,13 @@ enum class NodeKind : uint8_t {
   // args[1]] of `space` and `ref`; b is at args[0] + step * stride in scratch, or in buffer
   // `b_buffer`. bits: vectors of type x lanes.
   kMma,
+  // local `op`[r * bits + c] = sum over args[2] features of row r times key c, both contiguous. Row
+  // r
+  // starts at memory[list[r]] of `space` and `ref`, key c at `b_buffer`[args[0] + c * stride].
+  // There
+  // are args[1] keys, at most `bits`; what the other places get is unspecified. lanes: no more than
+  // there are features.
+  kDots,
   kAddress,  // dst = the address of memory[args[0]] as i64
   // local `op` = sum over args[2] taps. The rows are at the addresses in scratch i64[args[0] + tap
   // * ref + row], the weights at `b_buffer`[args[3] + i64 scratch[args[1] + tap]]. full:
@@ -103,7 +112,8 @@ struct Node {
   // place that the rows, run_step apart, read; the weights of a run are list[1] apart. 0: one
   // address per row.
   uint32_t run = 0, run_step = 0;
-  DType read = TENON_DTYPE_NONE;  // kTaps, element-wise: of the input, widened to `type`
+  // kTaps, element-wise: of the input; kMma: of b, if it is bf16 beside f32. Widened to `type`.
+  DType read = TENON_DTYPE_NONE;
   // kMma: b has integers of this many bits (0: numbers of `type`), two steps of 4 to a byte, for
   // (b - zero) scale. Each args[3] steps have a row of scales, panels like those of b, from
   // scale_buffer[list_b[0]] on, and of zeros from zero_buffer[list_b[1]] on; zero_buffer -1: the

@@ -97,8 +97,14 @@ struct Writer {
         }
         break;
       case NodeKind::kLane:
-        def("lane " + v(n.args[0]));
+        def("lane " + (n.ref != 0 ? std::to_string(n.ref) + " of " : std::string()) + v(n.args[0]));
         break;
+      case NodeKind::kJoin: {
+        std::string all;
+        for (ValueId x : n.list) all += (all.empty() ? "" : ", ") + v(x);
+        def("join " + all);
+        break;
+      }
       case NodeKind::kLoad: {
         std::string s = "load " + place(n);
         if (n.args[1] != kNoValue) s += " if " + v(n.args[1]) + " else " + v(n.args[2]);
@@ -137,7 +143,15 @@ struct Writer {
       case NodeKind::kMma:
         line("mma " + std::to_string(n.list.size()) + " rows x " + std::to_string(n.bits) +
              " vectors of " + std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", " +
-             v(n.args[2]) + " steps, to local" + std::to_string(n.op));
+             v(n.args[2]) + " steps" +
+             (n.read != TENON_DTYPE_NONE ? " of " + std::string(name_of(n.read)) : std::string()) +
+             ", to local" + std::to_string(n.op));
+        break;
+      case NodeKind::kDots:
+        line("dots of " + std::to_string(n.list.size()) + " rows with " + v(n.args[1]) +
+             " keys of b" + std::to_string(n.b_buffer) + ", " + v(n.args[2]) + " features of " +
+             std::string(name_of(n.type)) + "x" + std::to_string(n.lanes) + ", to local" +
+             std::to_string(n.op));
         break;
       case NodeKind::kAddress:
         def("address of " + place(n));

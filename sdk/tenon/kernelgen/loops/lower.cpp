@@ -9,6 +9,7 @@ using Lowering = bool (*)(Emitter& e, const Schedule& schedule, std::string* why
 Lowering loops_of(const Schedule& schedule) {
   if (schedule.together)
     return schedule.shape == Shape::kContraction ? lower_group_contraction : lower_group_rows;
+  if (schedule.wide > 1) return lower_wide_items;
   switch (schedule.shape) {
     case Shape::kContraction:
       return lower_contraction;

@@ -45,6 +45,9 @@ class Attention {
     const auto columns = p_.value(wide_);
     values_direct_ = s_.row_block == s_.mr && columns && *columns % value_panel_ == 0 &&
                      p_.is_const(v[1], 1) && plain_load(p_, st_.value[0], TENON_F32);
+    const auto features = p_.value(features_);
+    keys_direct_ =
+        s_.row_block == s_.mr && features && *features >= w_ && k_unit_ && p_.is_const(q_step_, 1);
     value_panels_ = p_.ceildiv(wide_, value_panel_);
     value_row_ = p_.mul(value_panels_, p_.integer(value_panel_));
     find_seen(st_.step[0]);
@@ -84,8 +87,8 @@ class Attention {
     scores_ = take(p_.integer(rows * keys));
     top_ = take(p_.integer(rows));
     sum_ = take(p_.integer(rows));
-    k_panels_ = take(p_.mul(features_, p_.integer(keys)));
-    v_panels_ = take(p_.mul(value_row_, p_.integer(keys)));
+    if (!keys_direct_) k_panels_ = take(p_.mul(features_, p_.integer(keys)));
+    if (!values_direct_) v_panels_ = take(p_.mul(value_row_, p_.integer(keys)));
     gathered_ = take(p_.mul(value_row_, p_.integer(rows)));
   }
 
@@ -107,7 +110,7 @@ class Attention {
     const Val first = e_.mul(e_.div(all_seen.first, e_.integer(s_.block)), e_.integer(s_.block));
     loop(first, all_seen.end, s_.block, [&](Val j0) {
       const Val jn = e_.min(all_seen.end, e_.add(j0, e_.integer(s_.block)));
-      pack_keys(j0, jn);
+      if (!keys_direct_) pack_keys(j0, jn);
       if (!values_direct_) pack_values(j0, jn);
       loop(e_.integer(0), rows, s_.mr, [&](Val r0) { tile_of_scores(i0, r0, j0, jn); });
     });
@@ -288,6 +291,33 @@ class Attention {
     return n;
   }
 
+  // Of queries with a panel of packed keys, the one at `in` of the block.
+  Node tile_product(Val in) {
+    Node n = product(e_.scalar(features_), s_.nr);
+    n.args[0] = e_.add(at(k_panels_), e_.mul(in, e_.scalar(features_))).v;
+    n.args[1] = e_.scalar(q_step_).v;
+    return n;
+  }
+
+  // Of few queries with the keys from j on, as many as a panel has, where they are in memory.
+  Node dots(Val j, Val jn) {
+    const uint32_t key = p_.add_axis(keys_);
+    e_.bind(key, j);
+    const ExprId first = p_.substitute(p_.arg(st_.b, 2),
+                                       {{p_.axis(j_), p_.axis(key)}, {p_.axis(d_), p_.integer(0)}});
+    Node n;
+    n.kind = NodeKind::kDots;
+    n.type = TENON_F32;
+    n.lanes = s_.lanes;
+    n.bits = panel_;
+    n.b_buffer = static_cast<int32_t>(e_.argument(p_.at(st_.b).ref, false));
+    n.args[0] = e_.scalar(first).v;
+    n.args[1] = e_.min(e_.integer(panel_), e_.sub(jn, j)).v;
+    n.args[2] = e_.scalar(features_).v;
+    n.stride = e_.scalar(k_row_).v;
+    return n;
+  }
+
   // Scores of mr queries from r0 of the block with the keys of the block. Places without a key
   // score below all.
   void score(Val i0, Val r0, Val j0, Val jn) {
@@ -298,10 +328,8 @@ class Attention {
     loop(j0, jn, panel_, [&](Val j) {
       e_.comment("stage 0 Step");
       const Val in = e_.sub(j, j0);
-      Node n = product(e_.scalar(features_), s_.nr);
+      Node n = keys_direct_ ? dots(j, jn) : tile_product(in);
       n.ref = e_.argument(p_.at(st_.a).ref, false);
-      n.args[0] = e_.add(at(k_panels_), e_.mul(in, e_.scalar(features_))).v;
-      n.args[1] = e_.scalar(q_step_).v;
       for (uint32_t r = 0; r < s_.mr; ++r) {
         const uint32_t row = p_.add_axis(queries_);
         e_.bind(row, query[r]);
@@ -504,7 +532,7 @@ class Attention {
   int64_t w_ = 1, panel_ = 1, value_panel_ = 1;
   std::vector<Bound> seen_first_, seen_end_;
   bool k_unit_ = false;
-  bool values_direct_ = false;  // few queries read the values where they are
+  bool keys_direct_ = false, values_direct_ = false;  // few queries read them where they are
   ExprId v_step_ = kNone;
   ExprId q_step_ = kNone, k_row_ = kNone;
   ExprId queries_ = kNone, keys_ = kNone, features_ = kNone, wide_ = kNone, value_panels_ = kNone,

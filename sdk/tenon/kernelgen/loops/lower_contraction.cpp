@@ -23,8 +23,8 @@ class Contraction {
       read_ = operand_type(acc_, s_.steps, false);
       const ExprId narrow = narrow_of(p_, a_);
       a_ = p_.convert(narrow != kNone ? narrow : a_, read_);
-      b_ = narrow_of(p_, b_);
     }
+    if (s_.steps > 1 || s_.widened) b_ = narrow_of(p_, b_);
     if (s_.few_bits != 0) {
       few_ = *few_bits_of(e_.prepared().kernel, b_);
       b_ = few_.q;
@@ -349,6 +349,7 @@ class Contraction {
     }
     n.stride = e_.integer(stride_).v;
     if (s_.few_bits != 0) few_bits(&n);
+    if (s_.widened) n.read = p_.type(b_);
     n.space = s_.pack_a ? Space::kScratch : Space::kBuffer;
     if (s_.pack_a) {
       n.args[1] = e_.integer(s_.steps).v;

@@ -40,16 +40,40 @@ class GroupRows {
     return n;
   }
 
-  // A loop over all points of the axes, shared by the items of the group.
+  // A loop over all points of the axes, shared by the items of the group, `wide` points for an
+  // item.
   template <class F>
-  void lanes(const std::vector<uint32_t>& axes, F body) {
+  void lanes(const std::vector<uint32_t>& axes, uint32_t wide, F body) {
     if (axes.empty()) return body();
-    e_.loop(Bind::kLanes, e_.integer(0), e_.scalar(product(axes)), 1, false, [&](Val at) {
-      decode(e_, at, axes);
+    e_.loop(Bind::kLanes, e_.integer(0), e_.scalar(product(axes)), wide, false, [&](Val at) {
       alone_ = true;
-      body();
+      if (wide == 1) {
+        decode(e_, at, axes);
+        body();
+      } else {
+        with_copies(e_, axes.back(), wide, decode_outer(at, axes), body);
+      }
       alone_ = false;
     });
+  }
+
+  // Binds all axes but the last one, whose place it returns.
+  Val decode_outer(Val at, std::vector<uint32_t> axes) {
+    const uint32_t last = axes.back();
+    axes.pop_back();
+    if (axes.empty()) return at;
+    const Val n = e_.scalar(p_.axes()[last].extent);
+    decode(e_, e_.div(at, n), axes);
+    return e_.mod(at, n);
+  }
+
+  // How many neighbours along the last of the axes an item takes at once.
+  uint32_t wide_of(const Pass& pass, const std::vector<uint32_t>& axes) {
+    if (s_.wide == 1 || axes.empty()) return 1;
+    int64_t score = 0;
+    for (size_t i : pass.stages) score += access_score(p_, k_.stages[i], axes.back());
+    const ExprId rest = p_.mod(p_.axes()[axes.back()].extent, p_.integer(s_.wide));
+    return score > 0 && p_.is_const(rest, 0) ? s_.wide : 1;
   }
 
   template <class F>
@@ -68,15 +92,17 @@ class GroupRows {
     if (!reduces) {
       std::vector<uint32_t> all = pass.space;
       all.insert(all.end(), pass.reduce.begin(), pass.reduce.end());
-      return lanes(all, [&] { maps(pass); });
+      return lanes(all, wide_of(pass, all), [&] { maps(pass); });
     }
     if (shares_points(pass)) {
-      return lanes(pass.space,
+      return lanes(pass.space, 1,
                    [&] { sums(pass, [&](auto step) { serial(pass.reduce, 0, step); }, false); });
     }
     // Every item computes a sum of one step itself: there is nothing to combine.
     const bool meet = !pass.reduce.empty();
-    serial(pass.space, 0, [&] { sums(pass, [&](auto step) { lanes(pass.reduce, step); }, meet); });
+    const uint32_t wide = wide_of(pass, pass.reduce);
+    serial(pass.space, 0,
+           [&] { sums(pass, [&](auto step) { lanes(pass.reduce, wide, step); }, meet); });
   }
 
   // Whether there are enough points for each item to compute sums of its own.
@@ -134,6 +160,7 @@ class GroupRows {
   }
 
   void map(const Stage& s) {
+    if (e_.wide > 1) return map_copies(e_, s);
     std::vector<Val> ready;
     const bool last = stores_last(k_, s);
     for (size_t r = 0; last && r < s.store.size(); ++r) ready.push_back(e_.scalar(s.value[r]));
@@ -162,11 +189,15 @@ class GroupRows {
     return out;
   }
 
+  // Copies are summed one after another.
   void step(const Stage& s, const std::vector<ValueId>& vars) {
-    const std::vector<Val> next = given(s.step, current(vars));
-    for (size_t i = 0; i < vars.size(); ++i) {
-      if (next[i].v != vars[i]) e_.set(vars[i], next[i]);
+    for (e_.copy = 0; e_.copy < e_.wide; ++e_.copy) {
+      const std::vector<Val> next = given(s.step, current(vars));
+      for (size_t i = 0; i < vars.size(); ++i) {
+        if (next[i].v != vars[i]) e_.set(vars[i], next[i]);
+      }
     }
+    e_.copy = 0;
   }
 
   // The k-th shared array of this type, with one element per item.

@@ -65,6 +65,8 @@ class Emitter {
               ValueId mask = kNoValue, ValueId other = kNoValue, ValueId stride = kNoValue);
   void store_at(Space space, uint32_t ref, DType t, Val address, Val v, ValueId mask = kNoValue,
                 ValueId stride = kNoValue);
+  // Values of the copies of a work item (`wide`), stored at once if they are contiguous.
+  void store_copies(const View& view, const std::vector<Val>& copies);
   // From now on in the innermost scope, unguarded loads of this element give v.
   void forward(uint32_t buffer, ExprId offset, Val v, bool as_vector);
   // In this scope the lanes of `load` are v: the load's guard is known to hold.
@@ -119,7 +121,10 @@ class Emitter {
   // Lanes.
   uint32_t vector_axis = ~0u;
   uint32_t width = 1;
-  uint32_t copy = 0;        // which unrolled copy is being emitted
+  uint32_t copy = 0;  // which unrolled copy is being emitted
+  // Copies of one work item, neighbours along vector_axis: what is contiguous in them is loaded and
+  // stored at once. Their number divides the axis, and the first one's place. 1: there are none.
+  uint32_t wide = 1;
   ValueId mask = kNoValue;  // active lanes of the tail; kNoValue: all
   uint32_t mask_depth = 0;
   // The scope in which all lanes are present: whole vectors are loaded inside it.
@@ -157,6 +162,9 @@ class Emitter {
     ValueId stride = kNoValue;
   };
   Address address(uint32_t buffer, ExprId offset, bool as_vector, bool masked_by_lane);
+  bool at_once(uint32_t buffer, ExprId guard, ExprId offset);
+  Val place(uint32_t buffer, ExprId offset);
+  Val load_copies(ExprId load);
   Val each_in_its_slot(Val base, ExprId offset, uint32_t slots);
   bool is_scratch(uint32_t buffer) const;
 
@@ -174,11 +182,35 @@ class Emitter {
   ExprId scratch_ = kNone;
 };
 
+// How contiguous the accesses of a stage are along an axis; above 0, more are than are not.
+int64_t access_score(Pool& p, const Stage& s, uint32_t axis);
+
+// The lowering of wide items binds `wide` copies of an axis, the first at `first`, from here on in
+// the innermost scope, and runs the body for them together.
+template <class F>
+void with_copies(Emitter& e, uint32_t axis, uint32_t wide, Val first, F body) {
+  e.vector_axis = axis;
+  e.wide = wide;
+  for (e.copy = 0; e.copy < wide; ++e.copy) {
+    Val at = e.copy == 0 ? first : e.add(first, e.integer(e.copy));
+    at.varies = true;
+    e.bind(axis, at);
+  }
+  e.copy = 0;
+  body();
+  e.copy = 0;
+  e.wide = 1;
+  e.vector_axis = ~0u;
+}
+// A map for all copies.
+void map_copies(Emitter& e, const Stage& stage);
+
 // For groups of work items that work together.
 bool lower_group_rows(Emitter& e, const Schedule& s, std::string* why);
 bool lower_group_contraction(Emitter& e, const Schedule& s, std::string* why);
 
 bool lower_rows(Emitter& e, const Schedule& s, std::string* why);
+bool lower_wide_items(Emitter& e, const Schedule& s, std::string* why);
 bool lower_contraction(Emitter& e, const Schedule& s, std::string* why);
 bool lower_convolution(Emitter& e, const Schedule& s, std::string* why);
 bool lower_attention(Emitter& e, const Schedule& s, std::string* why);

@@ -1,4 +1,5 @@
 #include "tenon/kernelgen/lower/lower_graph.h"
+#include "tenon/cpp/likely_size.hpp"
 #include "tenon/cpp/record.hpp"
 
 #include <algorithm>
@@ -574,8 +575,8 @@ std::vector<int64_t> likely_symbols(const HostTables& host, tenon_graph_t* graph
   std::vector<int64_t> symbols(g.symbol_limit, 1);
   for (uint32_t s = 0; s < g.symbol_limit; ++s) {
     tenon_symbol_view_t v = sized<tenon_symbol_view_t>();
-    if (host.graph->symbol_view(host.graph->self, graph, s, &v) == TENON_OK && v.hint > 0)
-      symbols[s] = v.hint;
+    if (host.graph->symbol_view(host.graph->self, graph, s, &v) == TENON_OK)
+      symbols[s] = sizes::likely_size(v.hint, v.lo, v.hi);
   }
   return symbols;
 }

@@ -98,7 +98,7 @@ struct Lowered {
 };
 bool lower_graph(const HostTables& host, tenon_graph_t* graph, Lowered* out, std::string* why);
 
-// One value per symbol of the graph: its hint, or 1 without one.
+// One value per symbol of the graph, from likely_size.hpp.
 std::vector<int64_t> likely_symbols(const HostTables& host, tenon_graph_t* graph);
 
 // A rough time for one node, for claims: bytes moved and operations done, at the given rates.

@@ -107,11 +107,10 @@ constexpr int64_t kLongRow = 384;
 std::vector<Tensor> sdpa(LoweringSite& s) {
   const Tensor q = s.in[0], k = s.in[1], v = s.in[2], mask = s.in.size() > 3 ? s.in[3] : Tensor{};
   Pool& p = s.b.pool();
-  std::vector<int64_t> hints;
-  for (const Extent& x : p.extents())
-    hints.push_back(x.hint != 0 ? x.hint : std::max<int64_t>(x.lo, 1));
-  if (q.type != TENON_F32 || p.evaluate(k.dims[2], hints) < kLongRow)
+  if (q.type != TENON_F32 || p.likely(k.dims[2]) < kLongRow)
     return s.refuse("short or narrow rows are faster as separate kernels");
+  // One token of a decoder would be a tile of queries.
+  if (p.is_guess(q.dims[2])) return s.refuse("it is not known whether it has many queries");
   const auto heads = p.value(q.dims[1]), key_heads = p.value(k.dims[1]),
              features = p.value(q.dims[3]);
   if (!features || (q.dims[1] != k.dims[1] && (!heads || !key_heads || *key_heads == 0)))

@@ -3,6 +3,8 @@
 // their zeros.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <limits>
 #include <random>
 
 #include "tenon/kernelgen/print/prelude.h"
@@ -233,6 +235,66 @@ TEST(Accuracy, Binary) {
       }
     }
   }
+}
+
+// Remainders are exact, also of the largest by the smallest number, of numbers next to a multiple,
+// and of those that are no normal numbers.
+template <class T, class Word>
+void exact_remainders(DType t) {
+  std::mt19937_64 rng(9);
+  std::vector<double> a, b;
+  const auto add = [&](T x, T y) {
+    for (const T s : {T{1}, T{-1}}) {
+      a.push_back(s * x);
+      b.push_back(y);
+    }
+  };
+  using Limits = std::numeric_limits<T>;
+  const T odd[] = {0,
+                   1,
+                   3,
+                   T(0.1),
+                   Limits::max(),
+                   Limits::min(),
+                   Limits::denorm_min(),
+                   Limits::min() - Limits::denorm_min(),
+                   Limits::infinity(),
+                   Limits::quiet_NaN()};
+  for (T x : odd) {
+    for (T y : odd) add(x, y);
+  }
+  for (int i = 0; i < 4000; ++i) {
+    // Any bits, quotients of any size, and multiples with their neighbours.
+    const T x = std::bit_cast<T>(static_cast<Word>(rng())),
+            y = std::bit_cast<T>(static_cast<Word>(rng()));
+    add(x, y);
+    const T few = static_cast<T>(rng() % 1000003) / 77,
+            scale = std::ldexp(T{1}, static_cast<int>(rng() % 60));
+    add(few * scale, few / (1 + rng() % 8));
+    const T multiple = y * static_cast<T>(rng() >> rng() % 63);
+    for (T z :
+         {std::nextafter(multiple, T{0}), multiple, std::nextafter(multiple, Limits::infinity())})
+      add(z, y);
+  }
+  for (const Target& target : targets()) {
+    const auto got = run(target, t, {{TENON_S_REM, {a, b}}});
+    ASSERT_EQ(got.size(), 1u);
+    for (size_t i = 0; i < a.size() && !::testing::Test::HasFailure(); ++i) {
+      const double want = std::fmod(a[i], b[i]);
+      char what[96];
+      std::snprintf(what, sizeof what, "%s rem(%.17g, %.17g)", target.isa.c_str(), a[i], b[i]);
+      if (std::isnan(want)) {
+        EXPECT_TRUE(std::isnan(got[0][i])) << what;
+      } else {
+        EXPECT_EQ(got[0][i], want) << what;
+        EXPECT_EQ(std::signbit(got[0][i]), std::signbit(want)) << what;
+      }
+    }
+  }
+}
+TEST(Accuracy, RemaindersAreExact) {
+  exact_remainders<float, uint32_t>(TENON_F32);
+  exact_remainders<double, uint64_t>(TENON_F64);
 }
 
 // Powers that are whole numbers are whole: 24.999999999999996 is cut to 24.

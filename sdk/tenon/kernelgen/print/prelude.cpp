@@ -43,6 +43,21 @@ std::string global_space(const Target& t) {
                                         : "";
 }
 
+// A vector of a work item. OpenCL C and Metal have such types; elsewhere it is clang's.
+std::string item_vector(const Target& t, const std::string& element, uint32_t lanes,
+                        const std::string& name) {
+  const std::string n = std::to_string(lanes);
+  if (t.gpu_cpp())
+    return "typedef " + element + " " + name + " __attribute__((ext_vector_type(" + n + ")));\n";
+  static constexpr std::string_view kNative[][2] = {
+      {"i8", "char"}, {"u8", "uchar"}, {"i16", "short"}, {"u16", "ushort"},
+      {"i32", "int"}, {"u32", "uint"}, {"f32", "float"}};
+  for (const auto& [ours, native] : kNative) {
+    if (ours == element) return "typedef " + std::string(native) + n + " " + name + ";\n";
+  }
+  return "";
+}
+
 // How a function without a result begins.
 std::string void_function(const Target& t) {
   return t.gpu_cpp() || t.dialect == Dialect::kMetal ? "OWN void " : "static void ";
@@ -72,6 +87,10 @@ std::string Prelude::type(DType t, uint32_t lanes) {
   const std::string element = scalar_name(t);
   if (lanes == 1) return element;
   const std::string name = element + "x" + number(lanes);
+  if (target_.items()) {
+    if (known_.insert("type " + name).second) types_ += item_vector(target_, element, lanes, name);
+    return name;
+  }
   if (known_.insert("type " + name).second) {
     types_ += "typedef " + element + " " + name + " __attribute__((ext_vector_type(" +
               number(lanes) + ")));\n";
@@ -778,10 +797,11 @@ std::string Prelude::word_product(DType acc, uint32_t lanes, uint32_t steps, con
 }
 
 std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
-                              uint32_t steps) {
-  const bool words = steps > 1;
+                              uint32_t steps, DType weights) {
+  const bool words = steps > 1, widens = weights != TENON_DTYPE_NONE;
   const std::string name = std::string(steps == 4 ? "mmab"
                                        : words    ? "mmah"
+                                       : widens   ? "mmaw"
                                                   : "mma") +
                            number(rows) + "x" + number(vectors) + "_" + suffix(t, lanes);
   if (!known_.insert(name).second) return name;
@@ -789,8 +809,12 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   const DType u = is_integer(t) ? unsigned_of(t) : t;
   const std::string V = type(u, lanes), C = memory_type(u),
                     E = words ? memory_type(operand_type(t, steps, false)) : C,
-                    F = words ? memory_type(operand_type(t, steps, true)) : C;
-  const std::string B = words ? word_vector(t, lanes, steps) : V;
+                    F = words    ? memory_type(operand_type(t, steps, true))
+                        : widens ? memory_type(weights)
+                                 : C;
+  const std::string B = words ? word_vector(t, lanes, steps) : V,
+                    N = widens ? type(weights, lanes) : B,
+                    widen = widens ? need_convert(weights, t, lanes, false) : "";
   std::string s = "static __attribute__((noinline)) void " + name + "(";
   for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
   s += "i64 as, const " + F + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
@@ -804,8 +828,8 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   }
   s += "\n  for (; i < e; ++i) {\n    const i64 o = i * as; " + B + " x;";
   for (uint32_t v = 0; v < vectors; ++v) {
-    s += " const " + B + " b" + number(v) + " = *(const " + B + "_u*)(b + " +
-         number(int64_t{v} * lanes * steps) + ");";
+    s += " const " + B + " b" + number(v) + " = " + widen + "(*(const " + N + "_u*)(b + " +
+         number(int64_t{v} * lanes * steps) + "));";
   }
   for (uint32_t r = 0; r < rows; ++r) {
     const std::string a = "a" + number(r);

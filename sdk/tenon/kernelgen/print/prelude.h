@@ -38,13 +38,18 @@ class Prelude {
   // Conversion of f32 to an integer of 8 or 16 bits that is NaN (0) or in its range already.
   std::string need_narrowing(DType to, uint32_t lanes);
   // The register tile: rows of a times vectors of b over the steps, stored to a tile. steps:
-  // operands per lane and step; 2 of bf16 or i16 (vdpbf16ps, pmaddwd), 4 of bytes (vpdpbusd). Never
-  // inlined, so that it has all registers to itself.
-  std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t steps);
+  // operands per lane and step; 2 of bf16 or i16 (vdpbf16ps, pmaddwd), 4 of bytes (vpdpbusd).
+  // weights: the type of b, if it is narrower and widened in registers. Never inlined, so that it
+  // has all registers to itself.
+  std::string need_mma(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t steps,
+                       DType weights = TENON_DTYPE_NONE);
   // The same with weights (b - zero) scale of 4 or 8 bits. zeros: "panels", "one" or "none".
   std::string need_mma_few_bits(uint32_t lanes, uint32_t rows, uint32_t vectors, uint32_t bits,
                                 bool is_signed, const std::string& zeros);
-  // The same for convolutions: rows at addresses per tap, with `k` words each; or
+  // Dot products of a row with keys that lie apart, several keys at a time: whole vectors of
+  // results.
+  std::string need_dots(DType type, uint32_t lanes);
+  // The register tile for convolutions: rows at addresses per tap, with `k` words each; or
   // element-wise along the columns, where the
   // input has the type `read`.
   std::string need_taps(DType type, uint32_t lanes, uint32_t rows, uint32_t vectors,

@@ -477,6 +477,27 @@ constexpr std::string_view kRemVector =
     "FN $F rem_$n($F a, $F b) { $F r; for (int l = 0; l < $N; ++l) r[l] = @rem1<one>(a[l], "
     "b[l]); "
     "return r; }\n";
+// One quotient n, cut to an integer q, and a - q b. q is at most one too large, because n was
+// rounded up to an integer; then b is added again. Up to these bounds q is exact, and so is the
+// difference, which is a multiple of the last place of b and no larger than b: with one rounding
+// for both operations, or in f64, which holds q b for f32. Lanes with larger quotients, infinities,
+// NaN or b = 0 take the long way; a loop, since they are rare.
+constexpr std::string_view kRemF32Fma =
+    "FN $F rem_$n($F a, $F b) { $F x = @abs(a), y = @abs(b), n = x / y, q = @trunc(n); $F r = "
+    "__builtin_elementwise_fma(-q, y, x); r = $S(r < ($F)0, r + y, r); r = @copysign($S(x < y, x, "
+    "r), a); $M near = n < ($F)0x1p22f; if (__builtin_reduce_and(near) == 0) for (int l = 0; l < "
+    "$N; ++l) { if (near[l] == 0) r[l] = @rem1<one>(a[l], b[l]); } return r; }\n";
+constexpr std::string_view kRemF64Fma =
+    "FN $F rem_$n($F a, $F b) { $F x = @abs(a), y = @abs(b), n = x / y, q = @trunc(n); $F r = "
+    "__builtin_elementwise_fma(-q, y, x); r = $S(r < ($F)0, r + y, r); r = @copysign($S(x < y, x, "
+    "r), a); $M near = n < ($F)0x1p51; if (__builtin_reduce_and(near) == 0) for (int l = 0; l < "
+    "$N; ++l) { if (near[l] == 0) r[l] = @rem1<one>(a[l], b[l]); } return r; }\n";
+constexpr std::string_view kRemF32 =
+    "FN $F rem_$n($F a, $F b) { $D x = @abs<f64>($C($D, a)), y = @abs<f64>($C($D, b)), n = x / y, "
+    "q = @trunc<f64>(n); $D d = x - q * y; d = $SD(d < ($D)0, d + y, d); d = $SD(x < y, x, d); $F "
+    "r = @copysign($C($F, d), a); $M near = $C($M, n < ($D)0x1p28); if (__builtin_reduce_and(near) "
+    "== 0) for (int l = 0; l < $N; ++l) { if (near[l] == 0) r[l] = @rem1<one>(a[l], b[l]); } "
+    "return r; }\n";
 constexpr std::string_view kRemScalar = "FN $F rem_$n($F a, $F b) { return @rem1(a, b); }\n";
 
 // vscalefps does both scalings of the exponent and every special case at once. Lanes whose result
@@ -512,13 +533,20 @@ std::string_view find(const Function (&table)[n], std::string_view name) {
   return {};
 }
 
+// A lane at a time only where f64 has no multiplication and addition in one.
+std::string_view remainder_text(DType type, const Target& target, uint32_t lanes) {
+  if (lanes == 1) return kRemScalar;
+  if (type == TENON_F32) return target.fma ? kRemF32Fma : kRemF32;
+  return target.fma ? kRemF64Fma : kRemVector;
+}
+
 }  // namespace
 
 std::string_view math_text(std::string_view name, DType type, const Target& target,
                            uint32_t lanes) {
   const bool opencl = target.spaces();
   if (name == "sqrt") return opencl ? kSqrtOpenCl : kSqrtCpp;
-  if (name == "rem") return lanes > 1 ? kRemVector : kRemScalar;
+  if (name == "rem") return remainder_text(type, target, lanes);
   if (!target.fp64 && type == TENON_F32 && lanes == 1) {
     if (const std::string_view alone = find(kF32Alone, name); !alone.empty()) return alone;
   }

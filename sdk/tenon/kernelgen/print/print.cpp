@@ -326,12 +326,18 @@ class Text {
     return scalar_address ? base + " + " + v(n.args[0]) : base;
   }
 
+  // A pointer to all lanes, which are contiguous and aligned.
+  std::string wide_pointer(const Node& n, ValueId value, const std::string& access) {
+    return "(" + global_ + access + type_text(value) + "*)(" + pointer(n, true) + ")";
+  }
+
   std::string zero(DType t, uint32_t w) { return "(" + p_.type(t, w) + ")0"; }
 
   std::string load(const Node& n) {
     const uint32_t w = lanes(n.dst);
     const ValueId mask = n.args[1];
     const std::string other = n.args[2] != kNoValue ? v(n.args[2]) : zero(n.type, w);
+    if (items_ && w > 1) return "*(" + wide_pointer(n, n.dst, "const ") + ")";
     if (w == 1) {
       std::string at = "*(" + pointer(n, true) + ")";
       if (mask != kNoValue) at = "(" + v(mask) + " ? " + at + " : " + other + ")";
@@ -371,6 +377,7 @@ class Text {
   void store(const Node& n) {
     const ValueId value = n.args[1], mask = n.args[2];
     const uint32_t w = lanes(value);
+    if (items_ && w > 1) return line("*(" + wide_pointer(n, value, "") + ") = " + v(value) + ";");
     const std::string p = pointer(n, lanes(n.args[0]) == 1);
     if (w == 1) {
       const std::string x = n.type == TENON_PRED ? v(value) + " != 0" : v(value);
@@ -453,7 +460,9 @@ class Text {
                         ? static_cast<DType>(size_of(n.type) == 4 ? TENON_U32 : TENON_U64)
                         : n.type;
     const std::string e = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, false) : c),
-                      f = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, true) : c);
+                      f = p_.memory_type(n.steps > 1 ? operand_type(n.type, n.steps, true)
+                                         : n.read != TENON_DTYPE_NONE ? n.read
+                                                                      : c);
     auto at = [&](bool in_scratch, uint32_t buffer, const std::string& element) {
       return "((const " + element +
              (in_scratch ? "*)scratch)" : "*)b" + std::to_string(buffer) + ")");
@@ -462,7 +471,7 @@ class Text {
                vectors = static_cast<uint32_t>(n.bits);
     if (n.few_bits != 0)
       return mma_few_bits(n, height, vectors, at(n.space == Space::kScratch, n.ref, e));
-    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.steps) + "(";
+    std::string s = p_.need_mma(n.type, n.lanes, height, vectors, n.steps, n.read) + "(";
     for (ValueId row : n.list)
       s += at(n.space == Space::kScratch, n.ref, e) + " + " + v(row) + ", ";
     s += v(n.args[1]) + ", " + at(n.b_buffer < 0, static_cast<uint32_t>(n.b_buffer), f) + " + " +
@@ -486,6 +495,18 @@ class Text {
     if (n.zero_buffer >= 0) s += ", " + buffer(n.zero_buffer, n.list_b[1]);
     if (n.zero_buffer == -1) s += ", " + v(n.list_b[1]);
     line(s + ", l" + std::to_string(n.op) + ");");
+  }
+
+  // One row after another: the keys are in the L1 cache after the first.
+  void dots(const Node& n) {
+    const std::string name = p_.need_dots(n.type, n.lanes), e = p_.memory_type(n.type),
+                      rows = n.space == Space::kScratch ? "((const " + e + "*)scratch)"
+                                                        : "b" + std::to_string(n.ref);
+    for (size_t r = 0; r < n.list.size(); ++r) {
+      line(name + "(" + rows + " + " + v(n.list[r]) + ", b" + std::to_string(n.b_buffer) + " + " +
+           v(n.args[0]) + ", " + v(n.stride) + ", " + v(n.args[2]) + ", " + v(n.args[1]) + ", l" +
+           std::to_string(n.op) + " + " + std::to_string(static_cast<int64_t>(r) * n.bits) + ");");
+    }
   }
 
   void taps(const Node& n) {
@@ -517,8 +538,9 @@ class Text {
       ++indent_;
       line("const i64 " + i + " = " + item() + ";");
     } else if (n.bind == Bind::kLanes) {
-      line("for (i64 " + i + " = " + v(n.args[0]) + " + " + local_id() + "; " + i + " < " +
-           v(n.args[1]) + "; " + i + " += " + std::to_string(t_.group) + ") {");
+      const std::string mine = n.bits == 1 ? local_id() : local_id() + " * " + step;
+      line("for (i64 " + i + " = " + v(n.args[0]) + " + " + mine + "; " + i + " < " + v(n.args[1]) +
+           "; " + i + " += " + std::to_string(t_.group * n.bits) + ") {");
       ++indent_;
     } else if (n.bind == Bind::kHalving) {
       line("for (i64 " + i + " = " + v(n.args[0]) + "; " + i + " > 0; " + i + " /= 2) {");
@@ -606,10 +628,19 @@ class Text {
         define(n.dst, "__builtin_shufflevector(" + v(n.args[0]) + ", " + v(n.args[0]) + list + ")");
         break;
       }
-      case NodeKind::kLane:
-        define(n.dst,
-               type(n.dst) == TENON_PRED ? "(" + v(n.args[0]) + "[0] != 0)" : v(n.args[0]) + "[0]");
+      case NodeKind::kLane: {
+        const std::string lane = v(n.args[0]) + (items_ ? std::string(".") + "xyzw"[n.ref]
+                                                        : "[" + std::to_string(n.ref) + "]");
+        define(n.dst, type(n.dst) == TENON_PRED ? "(" + lane + " != 0)" : lane);
         break;
+      }
+      case NodeKind::kJoin: {
+        std::string s = type_text(n.dst) + " " + v(n.dst) + ";";
+        for (size_t l = 0; l < n.list.size(); ++l)
+          s += " " + v(n.dst) + "." + "xyzw"[l] + " = " + v(n.list[l]) + ";";
+        line(s);
+        break;
+      }
       case NodeKind::kLoad:
         define(n.dst, load(n));
         break;
@@ -640,6 +671,9 @@ class Text {
         break;
       case NodeKind::kMma:
         mma(n);
+        break;
+      case NodeKind::kDots:
+        dots(n);
         break;
       case NodeKind::kAddress:
         define(n.dst, "(i64)(" + pointer(n, true) + ")");

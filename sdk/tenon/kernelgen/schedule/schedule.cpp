@@ -252,6 +252,33 @@ uint32_t alone(const Target& t) {
   return std::min<uint32_t>(t.group, 64);
 }
 
+constexpr uint32_t kNeighbours = 4;  // f32 of 16 bytes
+
+// Neighbours along an axis on which all results are contiguous are for one work item, which then
+// loads and stores them at once. Small kernels need the items more.
+void widen(Kernel& k, const Target& t, Schedule* s) {
+  constexpr int64_t kEnough = 1 << 12;
+  Pool& p = k.pool;
+  int64_t points = 1;
+  for (uint32_t a : k.lead)
+    points = std::min<int64_t>(INT32_MAX, points * likely(p, p.axes()[a].extent));
+  if (t.wide_bytes == 0 || points < kEnough) return;
+  const auto contiguous = [&](uint32_t a, const Stage& stage) {
+    return access_score(p, stage, a) > 0 && std::ranges::all_of(stage.store, [&](const View& v) {
+             return k.buffers[memory_of(k, v.buffer)].role == Role::kOut &&
+                    p.is_const(coefficient(p, v.index[0], a), 1);
+           });
+  };
+  for (uint32_t a : k.lead) {
+    if (!p.is_const(p.mod(p.axes()[a].extent, p.integer(kNeighbours)), 0)) continue;
+    if (!std::ranges::all_of(k.stages, [&](const Stage& st) { return contiguous(a, st); }))
+      continue;
+    s->vector_axis = a;
+    s->wide = kNeighbours;
+    return;
+  }
+}
+
 std::vector<uint32_t> inner_axes(const Kernel& k, const Stage& s) {
   std::vector<uint32_t> out;
   for (const auto* list : {&s.space, &s.reduce}) {
@@ -296,6 +323,9 @@ std::string to_text(const Schedule& s) {
     out += "  groups of " + std::to_string(s.group) + " work together";
     out += s.warp != 0 ? ", in warps of " + std::to_string(s.warp) + "\n" : "\n";
   }
+  if (s.wide > 1)
+    out += "  " + std::to_string(s.wide) + " neighbours" +
+           (s.together ? "" : " along i" + std::to_string(s.vector_axis)) + " at once\n";
   if (s.shape == Shape::kContraction) {
     auto list = [](const std::vector<uint32_t>& axes) {
       std::string t;
@@ -313,6 +343,7 @@ std::string to_text(const Schedule& s) {
                            (s.steps == 4   ? "of quads "
                             : s.steps == 2 ? "of pairs "
                                            : "") +
+                           (s.widened ? "of bf16 " : "") +
                            (s.few_bits ? "of " + std::to_string(s.few_bits) + " bits " : "") +
                            "since load"
             : s.pack_b ? (s.transpose_b ? "packed through transposed tiles" : "packed")
@@ -368,6 +399,7 @@ bool schedule_pointwise(Kernel& k, const Target& t, Schedule* out, std::string*)
     s.lanes = 1;
     s.grain = 256;
     s.group = alone(t);
+    widen(k, t, &s);
     *out = s;
     return true;
   }
@@ -440,6 +472,8 @@ static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
   while (s->group < t.group && s->group * 2 < row) s->group *= 2;
   s->group = std::min(s->group, t.group);
   if (t.warp > 1 && s->group % t.warp == 0) s->warp = t.warp;
+  // At least half of the items have neighbours to load.
+  if (t.wide_bytes != 0 && 2 * row >= int64_t{s->group} * kNeighbours) s->wide = kNeighbours;
 }
 
 // Whether results do not depend on the kernel's own reductions. Results that do are written while

@@ -40,6 +40,7 @@ struct Schedule {
   bool pack_a = false, pack_b = false, transpose_b = false;
   bool packed = false;    // b was packed in panels at load (pack.h)
   uint32_t few_bits = 0;  // 4 or 8: weights in panels are integers with scales
+  bool widened = false;   // weights in panels are bf16, which the tile widens
   uint32_t steps = 1;     // of the sum per lane: 2 of bf16 or i16, 4 of bytes
   // Convolution: mr, nr, rows, columns and row_block as above; panels: panels of weights per range
   // item, 0: all.
@@ -59,6 +60,9 @@ struct Schedule {
   bool together = false;
   // Items that exchange values without memory; divides the group. 0: none do.
   uint32_t warp = 0;
+  // Neighbours that a work item computes, so that it loads and stores at once what is contiguous in
+  // them: along `vector_axis`, or in groups along the innermost axis of each pass. 1: each alone.
+  uint32_t wide = 1;
   // Transpose: loads that are contiguous along this axis are transposed in a square tile.
   uint32_t tile_axis = ~0u;
   // Pointwise: this short axis is innermost in the result, directly inside the vector axis.

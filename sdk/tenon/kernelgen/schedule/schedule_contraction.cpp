@@ -57,6 +57,9 @@ ExprId narrow_of(const Pool& p, ExprId e) {
 uint32_t steps_of(const Kernel& k, ExprId e) {
   const ExprId narrow = narrow_of(k.pool, e);
   if (narrow == kNone || panel_of(k, e) == 0) return 1;
+  // Beside operands of f32, bf16 lies as f32 would.
+  const Buffer& panels = k.buffers[k.pool.at(narrow).ref];
+  if (panels.type == TENON_BF16 && k.pool.is_const(panels.dims.back(), panels.panel)) return 1;
   return k.pool.type(narrow) == TENON_I8 ? 4 : 2;
 }
 
@@ -159,17 +162,6 @@ int64_t sum_of(Pool& p, const std::vector<uint32_t>& axes) {
   return n;
 }
 
-// Whether a size has no known bound.
-bool is_guessed(const Pool& p, ExprId size) {
-  if (p.value(size)) return false;
-  std::vector<int64_t> small, large;
-  for (const Extent& x : p.extents()) {
-    small.push_back(x.hint ? x.hint : std::max<int64_t>(x.lo, 1));
-    large.push_back(x.hint ? x.hint : std::min<int64_t>(x.hi, 1 << 20));
-  }
-  return p.evaluate(size, small) != p.evaluate(size, large);
-}
-
 // The longest axis. Of two guessed sizes the inner one wins: batches come first and are mostly
 // small, and a size computed from another (such as the positions that remain of an image's width)
 // is not necessarily shorter.
@@ -177,8 +169,7 @@ uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
   uint32_t best = axes[0];
   for (uint32_t axis : axes) {
     const ExprId size = p.axes()[axis].extent, other = p.axes()[best].extent;
-    if (is_guessed(p, size) && is_guessed(p, other) ? axis != best
-                                                    : likely(p, size) > likely(p, other))
+    if (p.is_guess(size) && p.is_guess(other) ? axis != best : likely(p, size) > likely(p, other))
       best = axis;
   }
   return best;
@@ -205,6 +196,7 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
   std::vector<uint32_t> order = st.reduce;
   ExprId step, rest;
   s.steps = steps_of(k, b);
+  s.widened = s.steps == 1 && narrow_of(p, b) != kNone;
   if (const auto few = few_bits_of(k, b)) s.few_bits = few->bits;
   const ExprId read = s.steps > 1 && narrow_of(p, a) != kNone ? narrow_of(p, a) : a;
   bool walks = plain_load(p, read, operand_type(p.type(a), s.steps, false)) &&

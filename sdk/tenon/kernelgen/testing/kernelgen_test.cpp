@@ -523,6 +523,14 @@ TEST(Attention, OddSizes) {
   attention_case(7, 261, 19, 21, false, false, false);
   attention_case(101, 300, 8, 3, true, true, true);
 }
+TEST(Attention, FewQueriesReadKeysWhereTheyAre) {
+  // Whole vectors of features and a rest, keys that lie apart, the last panel not full.
+  attention_case(1, 300, 24, 32, false, false, false);
+  attention_case(2, 257, 64, 64, false, true, false);
+  attention_case(3, 70, 19, 21, true, true, false);
+  // Fewer features than lanes.
+  attention_case(1, 65, 3, 64, true, false, false);
+}
 TEST(Ordered, Scans) {
   for (const uint32_t dim : {0u, 1u, 2u}) {
     for (const int mode : {0, 3}) {

@@ -472,6 +472,41 @@ TEST(Text, HipWarpsAreOfTheTarget) {
   EXPECT_EQ(t.code.find("__nvvm"), std::string::npos);
 }
 
+// Neighbours of rows that are whole, in one load and one store; each item has every 1024th quad.
+TEST(Text, ItemsLoadNeighboursOfRowsAtOnce) {
+  Builder b;
+  softmax(b, b.extent(), b.dim(768));
+  const Texts t = texts(b, Target::cuda(256));
+  expect_in_order(t.levels, {"4 neighbours at once", "lanes {", "do stage 0 Map", "load b0[",
+                             "lane 1 of ", "do stage 1 Step", "join ", "store b"});
+  expect_in_order(t.code,
+                  {"typedef f32 f32x4 __attribute__((ext_vector_type(4)));", "local_id() * 4",
+                   " += 1024", "= *((const f32x4*)(b0 + ", ".y;", "f32x4 v", "*((f32x4*)(b"});
+}
+
+TEST(Text, RowsThatAreNotWholeAreLoadedOneByOne) {
+  Builder b;
+  softmax(b, b.extent(), b.dim(767));
+  const Texts t = texts(b, Target::cuda(256));
+  EXPECT_EQ(t.code.find("f32x4"), std::string::npos);
+}
+
+// What begins one element further on is not aligned, and is loaded alone; the result is.
+TEST(Text, ItemsStoreNeighboursOfMapsAtOnce) {
+  for (const Target& target :
+       {Target::cuda(), Target::hip(64), Target::metal(), Target::opencl(false, 64)}) {
+    Builder b;
+    const Tensor x = b.input(TENON_F32, {b.dim(64), b.dim(260)}),
+                 y = b.input(TENON_F32, {b.dim(64), b.dim(256)});
+    const ExprId start[] = {b.dim(0), b.dim(1)};
+    const int64_t step[] = {1, 1};
+    b.output(op(b, TENON_S_ADD, {b.slice(x, start, step, y.dims), y}));
+    const Texts t = texts(b, target);
+    EXPECT_EQ(count(t.code, "f32x4*)(b"), 2u) << t.code;
+    EXPECT_EQ(count(t.code, "= *(b1 + "), 4u) << t.code;
+  }
+}
+
 // Metal's pointers name their space, and its arguments their place.
 TEST(Text, MetalNamesSpacesAndPlaces) {
   Builder b;

@@ -27,6 +27,8 @@ std::span<const Check> queue_native_checks();
 std::span<const Check> compile_checks();  // compile.cpp, including those of every other file there
 std::span<const Check> claim_checks();
 std::span<const Check> artifact_checks();
+std::span<const Check> packed_checks();
+std::span<const Check> packed_refusal_checks();
 std::span<const Check> execute_checks();
 std::span<const Check> execute_queue_checks();
 std::span<const Check> execute_failure_checks();

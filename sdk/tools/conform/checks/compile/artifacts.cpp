@@ -15,6 +15,8 @@
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/compile_fixture.h"
 #include "sdk/tools/conform/fixtures/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/damaged.h"
+#include "sdk/tools/conform/fixtures/loaded_graph.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
@@ -194,38 +196,6 @@ Outcome fits_own(Session& s) {
   return tried == 0 ? skipped("the device does not take the graphs") : pass();
 }
 
-// Bytes that are truncated, cleared, flipped, wrongly joined, and others.
-std::vector<std::pair<std::string, Bytes>> damaged(const Bytes& good) {
-  std::vector<std::pair<std::string, Bytes>> out;
-  out.push_back({"no bytes", {}});
-  for (size_t parts = 1; parts < 16; ++parts) {
-    const size_t size = good.size() * parts / 16;
-    out.push_back({fmt::format("the first {} of {} bytes", size, good.size()),
-                   Bytes(good.begin(), good.begin() + static_cast<ptrdiff_t>(size))});
-  }
-  out.push_back({"all but the last byte", Bytes(good.begin(), good.end() - 1)});
-  out.push_back({"zeros", Bytes(good.size(), 0)});
-  out.push_back({"ones", Bytes(good.size(), 0xff)});
-  out.push_back({"random bytes", pattern_bytes(good.size(), 77)});
-  Bytes second_half = good;
-  std::fill(second_half.begin() + static_cast<ptrdiff_t>(good.size() / 2), second_half.end(), 0xff);
-  out.push_back({"a second half of ones", std::move(second_half)});
-  Bytes longer = good;
-  longer.insert(longer.end(), 64, 0xee);
-  out.push_back({"64 bytes more", std::move(longer)});
-  const Bytes where = pattern_bytes(256, 78);
-  for (size_t i = 0; i < 64; ++i) {
-    // The first bytes one by one, since headers are there; then anywhere.
-    const size_t at =
-        i < 32 ? i * 4 % good.size() : (where[i] * 256u + where[i + 64]) % good.size();
-    Bytes flipped = good;
-    flipped[at] ^= static_cast<unsigned char>(1u << where[i + 128] % 8);
-    out.push_back(
-        {fmt::format("a bit of byte {} of {} turned", at, good.size()), std::move(flipped)});
-  }
-  return out;
-}
-
 Outcome fits_others(Session& s) {
   CompileFixture fixture(s);
   std::unique_ptr<Part> part;
@@ -351,20 +321,6 @@ Outcome load_order(Session& s) {
   CONFORM_TRY(execution.run());
   CONFORM_TRY(execution.outputs(&got));
   return same_tensors(got, expected, "a graph with two constants");
-}
-
-// Runs an executable on inputs and compares.
-Outcome runs_to(CompileFixture& fixture, OpenDevice& device, const Part& part,
-                tenon_executable_t* executable, std::string_view what) {
-  const std::vector<Named> inputs = part.inputs({}, fill_normal);
-  std::vector<Named> expected, got;
-  CONFORM_TRY(part.expected(inputs, &expected));
-  Execution execution(fixture, device, part, executable, {});
-  CONFORM_TRY(execution.prepare(inputs, 0));
-  fixture.session().step(fmt::format("running {}", what));
-  CONFORM_TRY(execution.run());
-  CONFORM_TRY(execution.outputs(&got));
-  return same_tensors(got, expected, what);
 }
 
 // Whether all constants are among those whose values may come late.

@@ -290,8 +290,9 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> compile_checks() {
-  static const auto* all = new std::vector<Check>(
-      joined({kChecks, claim_checks(), artifact_checks(), execute_checks()}));
+  static const auto* all =
+      new std::vector<Check>(joined({kChecks, claim_checks(), artifact_checks(), packed_checks(),
+                                     packed_refusal_checks(), execute_checks()}));
   return *all;
 }
 

@@ -81,15 +81,40 @@ Outcome device_info(Session& s) {
       });
 }
 
+bool is_uuid_or_none(std::string_view text) {
+  if (text.empty()) return true;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    const bool digit = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
+    if (dash ? text[i] != '-' : !digit) return false;
+  }
+  return text.size() == 36;
+}
+
+// Two devices are not one.
+Outcome different(std::string_view uuid, uint32_t ordinal, std::vector<std::string>* before) {
+  CONFORM_EXPECT(uuid.empty() || std::ranges::find(*before, uuid) == before->end(),
+                 "device {} has the uuid of another one, {}", ordinal, uuid);
+  before->emplace_back(uuid);
+  return pass();
+}
+
 Outcome info_values(Session& s) {
+  std::vector<std::string> uuids;
   return each_info(
       s,
-      [](const tenon_device_api_t*, uint32_t ordinal, const tenon_device_info_t& info) -> Outcome {
+      [&](const tenon_device_api_t*, uint32_t ordinal, const tenon_device_info_t& info) -> Outcome {
+        CONFORM_TRY(different(view(info.uuid), ordinal, &uuids));
         const uint64_t a = info.alignment_bytes;
         CONFORM_EXPECT(a >= 8 && (a & (a - 1)) == 0, "the alignment of device {} is {}", ordinal,
                        a);
         CONFORM_EXPECT(info.threading <= TENON_THREADING_FREE, "the threading of device {} is {}",
                        ordinal, info.threading);
+        CONFORM_EXPECT(is_uuid_or_none(view(info.uuid)), "the uuid of device {} is {}", ordinal,
+                       quoted(view(info.uuid)));
+        CONFORM_EXPECT((info.flags & ~TENON_DEVICE_NUMBERED) == 0,
+                       "info of device {} has flags that the header lacks, {:#x}", ordinal,
+                       info.flags);
         const double speed = info.copy_gigabytes_per_second, latency = info.copy_latency_ns;
         CONFORM_EXPECT(std::isfinite(speed) && speed >= 0 && std::isfinite(latency) && latency >= 0,
                        "device {} copies {} GB/s after {} ns", ordinal, speed, latency);
@@ -98,9 +123,10 @@ Outcome info_values(Session& s) {
 }
 
 std::string info_text(const tenon_device_info_t& info) {
-  return fmt::format("{} {} {} {} {} {} {} {}", info.threading, view(info.kind),
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", info.threading, view(info.kind),
                      view(info.description), view(info.target), info.memory_bytes,
-                     info.alignment_bytes, info.copy_gigabytes_per_second, info.copy_latency_ns);
+                     info.alignment_bytes, info.copy_gigabytes_per_second, info.copy_latency_ns,
+                     view(info.uuid), info.flags, info.native_ordinal);
 }
 
 // Calls often enough for texts in a ring buffer to be overwritten.

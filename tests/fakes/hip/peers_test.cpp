@@ -1,0 +1,84 @@
+// Memory of another GPU, and pools, on the tests' HIP: FAKE_CUDA says whether GPUs reach each
+// other.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include <tenon/cpp/session.hpp>
+
+namespace tenon {
+namespace {
+
+constexpr const char* kLibrary = "libamdhip64.so.6";
+
+template <class F>
+F function(const char* name) {
+  return reinterpret_cast<F>(dlsym(dlopen(kLibrary, RTLD_NOW), name));
+}
+
+bool peers_are_off() {
+  const char* settings = std::getenv("FAKE_CUDA");
+  return settings != nullptr &&
+         std::string_view(settings).find("peers=0") != std::string_view::npos;
+}
+
+// The text of the model's code, by which the tests' HIP starts it.
+class HipText : public testing::Environment {
+ public:
+  void SetUp() override {
+    const std::string print = TENON_TEST_PROGRAM
+                              " run " TENON_TEST_MODELS
+                              "/mlp.onnx --device rocm --seed 1 --dump rocm/source >" +
+                              path_;
+    ASSERT_EQ(std::system(print.c_str()), 0);
+    setenv("FAKE_HIP_SOURCE", path_.c_str(), 1);
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+ private:
+  const std::string path_ = testing::TempDir() + "peers." + std::to_string(getpid()) + ".hip";
+};
+const testing::Environment* const kText = testing::AddGlobalTestEnvironment(new HipText);
+
+class HipMemory : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_NE(peer_copies_, nullptr) << "LD_LIBRARY_PATH does not lead to the tests' " << kLibrary;
+    ASSERT_TRUE(session_.open().ok());
+    ASSERT_TRUE(session_.load(TENON_TEST_MODELS "/mlp.onnx", &model_).ok()) << failure_text();
+  }
+  // The model's result on a device, of an input that is on another one.
+  std::vector<float> run(const char* on, const char* from) {
+    Program program;
+    EXPECT_TRUE(model_.compile({.device = on, .no_fallback = true}, &program).ok())
+        << failure_text();
+    const std::vector<float> values(32, 0.25f);
+    Tensor x;
+    EXPECT_TRUE(Tensor::copy(ArrayView::of(values, {1, 32}), &x, from).ok()) << failure_text();
+    const std::vector<Input> inputs = {x};
+    Output y;
+    EXPECT_TRUE(program.call(inputs, {&y, 1}).ok()) << failure_text();
+    return {y.as<float>().begin(), y.as<float>().end()};
+  }
+
+  uint64_t (*peer_copies_)() = function<uint64_t (*)()>("fake_hip_peer_copies");
+  Session session_;
+  Model model_;
+};
+
+TEST_F(HipMemory, ATensorGoesToAnotherGpu) {
+  const std::vector<float> right = run("rocm:0", "rocm:0");
+  ASSERT_EQ(right.size(), 10u);
+  EXPECT_EQ(peer_copies_(), 0u);
+  EXPECT_EQ(run("rocm:1", "rocm:0"), right);
+  EXPECT_EQ(peer_copies_(), peers_are_off() ? 0u : 1u);
+  EXPECT_EQ(run("rocm:0", "rocm:1"), right);
+  EXPECT_EQ(peer_copies_(), peers_are_off() ? 0u : 2u);
+}
+
+}  // namespace
+}  // namespace tenon
