@@ -219,7 +219,8 @@ int main(int argc, char** argv) {
   if (!whole)
     std::erase_if(timings, [&](const Timing& t) { return t.name != std::string_view(argv[2]); });
   std::vector<Together> alone, in_two, in_eight;
-  for (int round = 0; round < kRounds; ++round) {
+  const int rounds = whole ? kRounds : 50 * kRounds;  // a profiler needs some time
+  for (int round = 0; round < rounds; ++round) {
     for (Timing& timing : timings) timing.nanoseconds.push_back(nanoseconds_per_call(timing.call));
     if (!whole) continue;
     alone.push_back(in_threads(programs.sum, inputs, 1));

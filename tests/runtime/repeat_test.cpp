@@ -127,6 +127,35 @@ TEST_P(RepeatTest, ADonatedTensorIsGone) {
   expect_sum(c, a, a);
 }
 
+// As in a first call, also where it is the very handle of the call before.
+TEST_P(RepeatTest, AReleasedHandleIsTold) {
+  compile(kSum);
+  const Floats a(kSize, 1), b(kSize, 2);
+  std::vector<float> c(kSize);
+  const int64_t dims[1] = {kSize};
+  tenon_array_t arrays[3] = {
+      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, const_cast<float*>(a.data()), dims, nullptr},
+      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, const_cast<float*>(b.data()), dims, nullptr},
+      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, c.data(), dims, nullptr}};
+  const auto& api = *tenon::context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
+  tenon_tensor_t* tensor = nullptr;
+  ASSERT_EQ(api.tensor_copy(api.self, &arrays[1], tenon::str(""), &tensor), TENON_OK);
+  const tenon_input_t inputs[2] = {{sizeof(tenon_input_t), 0, &arrays[0], nullptr},
+                                   {sizeof(tenon_input_t), 0, nullptr, tensor}};
+  tenon_output_t output = {sizeof(tenon_output_t), TENON_OUTPUT_GIVEN, &arrays[2], nullptr};
+  tenon_program_call_t call{};
+  call.size_bytes = sizeof call;
+  call.input_count = 2;
+  call.output_count = 1;
+  call.inputs = inputs;
+  call.outputs = &output;
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(api.call(api.self, program.get(), &call), TENON_OK);
+  expect_sum(c, a, b);
+  api.tensor_release(api.self, tensor);
+  EXPECT_EQ(api.call(api.self, program.get(), &call), TENON_FAILED_PRECONDITION);
+  EXPECT_TRUE(tenon::failure_text().starts_with("T0626")) << tenon::failure_text();
+}
+
 TEST_P(RepeatTest, MistakesAfterRightCalls) {
   compile(kSum);
   const Floats a(16, 1), b(16, 2);
