@@ -18,7 +18,7 @@ using runtime::Repeat;
 bool take_input(const tenon_input_t& record, uint32_t index, Repeat& repeat) {
   if (record.size_bytes < kInputBytesLeast || record.flags != 0) return false;
   if (record.array == nullptr) {
-    if (record.tensor == nullptr || record.tensor->tensor == nullptr) return false;
+    if (!in_use(record.tensor)) return false;  // the general way says why
     const runtime::Tensor& tensor = *record.tensor->tensor;
     return repeat.keeps(index, tensor) || repeat.take(index, tensor);
   }
@@ -49,11 +49,11 @@ bool is_like_the_last(const tenon_program_call_t& call, Repeat& repeat) {
 
 // All of them are made before the first one is given.
 void give_made(const tenon_program_call_t& call, runtime::Runner& runner) {
-  std::array<std::unique_ptr<tenon_tensor_t>, kMadeMost> made;
+  std::array<HandlePtr<tenon_tensor_t>, kMadeMost> made;
   const uint32_t count = std::min<uint32_t>(call.output_count, kMadeMost);
   for (uint32_t i = 0; i < count; ++i) {
     if (record_at(call.outputs, i)->kind == TENON_OUTPUT_GIVEN) continue;
-    made[i] = std::make_unique<tenon_tensor_t>();
+    made[i] = new_handle<tenon_tensor_t>();
     made[i]->tensor = runner.take_made(i);
   }
   for (uint32_t i = 0; i < count; ++i) {
