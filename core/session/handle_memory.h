@@ -19,8 +19,15 @@ inline constexpr size_t kHandleKinds = 5;
 // So many handles of a kind are released after one before it is made anew.
 inline constexpr size_t kHandlesKept = 1024;
 
+// Only new_handle makes handles: one that is made elsewhere would be no handle to any slot.
+class HandleKey {
+  HandleKey() = default;
+  friend struct HandleMaker;
+};
+
 // What every handle begins with.
 struct HandleHead {
+  explicit HandleHead(HandleKey) {}
   std::atomic<uint64_t> word{0};
   HandleHead* next = nullptr;  // that was released after this one
 };
@@ -62,11 +69,18 @@ struct ReleaseHandle {
 template <typename T>
 using HandlePtr = std::unique_ptr<T, ReleaseHandle<T>>;
 
+struct HandleMaker {
+  template <typename T>
+  static T* make() {
+    return new T(HandleKey());
+  }
+};
+
 // A handle without content.
 template <typename T>
 HandlePtr<T> new_handle() {
   HandleHead* const released = take_released(T::kKind);
-  T* const handle = released == nullptr ? new T() : static_cast<T*>(released);
+  T* const handle = released == nullptr ? HandleMaker::make<T>() : static_cast<T*>(released);
   handle->word.store(word_of(T::kKind), std::memory_order_relaxed);
   return HandlePtr<T>(handle);
 }

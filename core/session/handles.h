@@ -15,21 +15,25 @@
 // clear() ends what a handle holds. The handle itself stays, and may be made anew.
 struct tenon_model_t : tenon::session::HandleHead {
   static constexpr auto kKind = tenon::session::HandleKind::kModel;
+  using HandleHead::HandleHead;
   std::shared_ptr<tenon::session::Model> model;
   void clear() { model.reset(); }
 };
 struct tenon_program_t : tenon::session::HandleHead {
   static constexpr auto kKind = tenon::session::HandleKind::kProgram;
+  using HandleHead::HandleHead;
   tenon::session::AnyProgram program;
   void clear() { program = {}; }
 };
 struct tenon_tensor_t : tenon::session::HandleHead {
   static constexpr auto kKind = tenon::session::HandleKind::kTensor;
+  using HandleHead::HandleHead;
   std::shared_ptr<tenon::runtime::Tensor> tensor;
   void clear() { tensor.reset(); }
 };
 struct tenon_binding_t : tenon::session::HandleHead {
   static constexpr auto kKind = tenon::session::HandleKind::kBinding;
+  using HandleHead::HandleHead;
   std::unique_ptr<tenon::session::Binding> binding;
   std::atomic<bool> busy = false;  // a slot works with it
   void clear() { binding.reset(); }

@@ -4,6 +4,7 @@
 
 #include "core/session/call.h"
 #include "core/session/call_records.h"
+#include "core/session/devices.h"
 #include "core/session/handles.h"
 #include "core/session/repeat.h"
 
@@ -100,6 +101,14 @@ Status read_outputs(const tenon_program_call_t& call, Outputs* all) {
 
 using NativeRecords = std::pmr::vector<runtime::Native>;
 
+// As programs name their devices. Found devices, and so their names, stay as long as the process.
+Result<std::string_view> name_of_device(tenon_str_t given) {
+  const std::string_view name = from_abi_str(given);
+  if (name.find('#') == std::string_view::npos) return name;
+  TENON_ASSIGN_OR_RETURN(const std::shared_ptr<runtime::Device> device, find_device(name));
+  return std::string_view(device->name());
+}
+
 // `what`: one of them, for messages.
 Status read_natives(const tenon_call_native_t* records, uint32_t count, std::string_view what,
                     NativeRecords* all) {
@@ -117,7 +126,8 @@ Status read_natives(const tenon_call_native_t* records, uint32_t count, std::str
                    what, i, handle.flags);
     }
     handle.size_bytes = sizeof handle;
-    all->push_back({from_abi_str(record.device), handle});
+    TENON_ASSIGN_OR_RETURN(const std::string_view device, name_of_device(record.device));
+    all->push_back({device, handle});
   }
   return {};
 }

@@ -21,6 +21,7 @@ struct OperationState {
 
 struct tenon_operation_t : tenon::session::HandleHead {
   static constexpr auto kKind = tenon::session::HandleKind::kOperation;
+  using HandleHead::HandleHead;
   std::unique_ptr<tenon::session::OperationState> state;
   void clear() { state.reset(); }
 };

@@ -18,7 +18,7 @@ using runtime::Repeat;
 bool take_input(const tenon_input_t& record, uint32_t index, Repeat& repeat) {
   if (record.size_bytes < kInputBytesLeast || record.flags != 0) return false;
   if (record.array == nullptr) {
-    if (!in_use(record.tensor)) return false;
+    if (!in_use(record.tensor)) return false;  // the general way says why
     const runtime::Tensor& tensor = *record.tensor->tensor;
     return repeat.keeps(index, tensor) || repeat.take(index, tensor);
   }

@@ -302,6 +302,28 @@ TEST_F(Handles, TheWrappersTellTheSame) {
   EXPECT_EQ(take_log().size(), 5u);
 }
 
+#if TENON_WITH_CPU
+// Calls that repeat the one before have a way of their own.
+TEST_F(Handles, ResultsOfRepeatedCallsAreHandles) {
+  tenon::Program program;
+  ASSERT_TRUE(model_.compile({.device = "cpu"}, &program).ok()) << tenon::failure_text();
+  const std::vector<float> x{1, 2, 3, 4};
+  const std::vector<tenon::Input> inputs = {ArrayView::of(x, {4})};
+  for (int i = 0; i < 8; ++i) {
+    tenon::Output y;
+    ASSERT_TRUE(program.call(inputs, {&y, 1}).ok()) << tenon::failure_text();
+    tenon_tensor_info_t info;
+    ASSERT_TRUE(y.tensor().info(&info).ok()) << i << ": " << tenon::failure_text();
+    EXPECT_EQ(info.bytes, 16u);
+  }
+  EXPECT_EQ(take_log(), std::vector<std::string>());
+  tenon_tensor_t* const tensor = make_tensor();
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(call(program.get(), tensor), TENON_OK);
+  calls().tensor_release(calls().self, tensor);
+  expect_told(call(program.get(), tensor), "tensor", "a repeated call");
+}
+#endif
+
 // Other threads use the handle while its neighbours come and go.
 TEST_F(Handles, EveryThreadIsTold) {
   tenon_tensor_t* const tensor = make_tensor();

@@ -332,6 +332,7 @@ Tensor::Tensor(tenon_tensor_t* tensor, std::shared_ptr<Loan> loan)
 }
 
 Tensor::Tensor(tenon_tensor_t* tensor, WorkStream stream) : Tensor(tensor, record_of(tensor)) {
+  stream.device = places();  // Tenon's own name of it, which calls need not look up
   stream_ = std::move(stream);
 }
 
