@@ -2,6 +2,7 @@
 // defects are reported.
 #include <cmath>
 
+#include <tenon/kernelgen/fuse/load_time.h>
 #include <tenon/kernelgen/loops/loop_ir.h>
 
 #include "tests/interpreter/agreement.h"
@@ -113,6 +114,23 @@ Kernel products(int64_t m, int64_t k, int64_t n) {
   return only_kernel(b);
 }
 
+// Rows of f32 times constant weights of bf16, which were packed at load.
+Kernel products_of_panels(int64_t m, int64_t k, int64_t n, const Target& target) {
+  Builder b;
+  const uint32_t inner_a[] = {1}, inner_b[] = {0};
+  b.output(b.dot(b.input(TENON_F32, dims_of(b, {m, k})),
+                 b.convert(b.constant(TENON_BF16, dims_of(b, {k, n})), TENON_F32), {}, {}, inner_a,
+                 inner_b));
+  EXPECT_TRUE(b.ok()) << b.why();
+  Kernel program = b.take_program();
+  kg::move_to_load(program, target);
+  for (Kernel& kernel : kg::partition(program, target)) {
+    if (kernel.stages[0].kind == kg::StageKind::kContract) return std::move(kernel);
+  }
+  ADD_FAILURE() << "no product";
+  return program;
+}
+
 // The operands are large numbers, so scores are scaled down to a few units. The last keys are
 // hidden.
 Kernel attention(int64_t queries, int64_t keys, int64_t features, int64_t columns) {
@@ -145,6 +163,16 @@ TEST(Trees, RowsAgreeWithTheirStages) {
 TEST(Trees, ProductsAgreeWithTheirStages) {
   agrees([] { return products(9, 5, 21); });
   agrees([] { return products(3, 40, 70); });
+}
+TEST(Trees, ProductsOfBf16PanelsAgreeWithTheirStages) {
+  for (const Target& target : {Target::avx512_bf16(), Target::avx2(), Target::baseline()}) {
+    const Kernel kernel = products_of_panels(7, 35, 50, target);
+    LoopTree tree = tree_of(kernel, target);
+    const Node* product = find(tree, NodeKind::kMma);
+    ASSERT_NE(product, nullptr);
+    EXPECT_EQ(product->read, kg::DType{TENON_BF16});
+    agrees([&] { return kernel; }, {target});
+  }
 }
 TEST(Trees, TransposesAgreeWithTheirStages) {
   agrees([] {
