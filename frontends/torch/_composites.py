@@ -215,6 +215,15 @@ def pdist_backward(g: Tensor, x: Tensor, p: float, norm: Tensor) -> Any:
 # ---- Others ----
 
 
+@composite("embedding_renorm.default")
+def embedding_renorm(table: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Any:
+    """Rows that are too long are made shorter; those that are there twice become the same."""
+    at = indices.reshape(-1)
+    rows = table.index_select(0, at)
+    norm = _norm(rows, norm_type).unsqueeze(-1)
+    return table.index_put((at,), torch.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows))
+
+
 @composite("replication_pad1d_backward.default", "replication_pad2d_backward.default", "replication_pad3d_backward.default")
 def replication_pad_backward(g: Tensor, x: Tensor, padding: Sequence[int]) -> Any:
     """Each border gives what it got to the nearest element."""

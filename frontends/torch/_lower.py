@@ -299,8 +299,8 @@ class Walk:
 
     def _call(self, node: fx.Node) -> Any:
         fake = node.meta.get("val")
-        if is_found(fake) and node.args and isinstance(fake_of(node.args[0]), torch.Tensor):
-            return self._symbol(node, fake)
+        if node.target is torch.ops.aten._local_scalar_dense.default:
+            return self._element(node, fake)
         if isinstance(fake, (torch.SymInt, torch.SymBool, torch.SymFloat)) or fake is None and not _has_effect(node):
             return fake  # sizes are known by their expressions
         if node.target is torch.ops.aten._assert_scalar.default:
@@ -314,15 +314,13 @@ class Walk:
         args, kwargs = self._read(node.args), self._read(node.kwargs)
         return self._checked(node, found(Node(self, node), *args, **kwargs))
 
-    def _symbol(self, node: fx.Node, fake: torch.SymInt) -> torch.SymInt:
-        """A symbol that is read from a tensor: a size of it, or its element, which is an operand or a size."""
-        name = str(fake.node.expr)
-        if node.target is torch.ops.aten._local_scalar_dense.default:
-            x = self._read(node.args[0])
-            if not dt.is_integer(x.dtype):
-                raise Refused(f"a number of {x.dtype.name}")
-            self.trace.read[name] = _ops.convert(_ops.reshape(x, ()), dt.int64)
-        return fake
+    def _element(self, node: fx.Node, fake: Any) -> torch.SymInt:
+        """A symbol that is read from a tensor. It is an operand or a size."""
+        x = self._read(node.args[0])
+        if not is_found(fake) or not dt.is_integer(x.dtype):
+            raise Refused(f"a number of {x.dtype.name}")
+        self.trace.read[str(fake.node.expr)] = _ops.convert(_ops.reshape(x, ()), dt.int64)
+        return fake  # type: ignore[no-any-return]
 
     def _item(self, node: fx.Node) -> Any:
         source: Any = node.args[0]

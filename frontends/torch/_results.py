@@ -103,7 +103,7 @@ class Results:
         if not isinstance(result, fx.Node):
             return lambda args, outs: result
         fake = result.meta.get("val")
-        if isinstance(fake, torch.SymInt):
+        if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             self.numbers.find([fake])
             number = self.numbers.function([fake])
             return lambda args, outs: number(args, outs)[0]

@@ -29,8 +29,8 @@ _MIN = {sf.Min, sympy.Min}
 
 
 def expression(size: Any) -> Any:
-    """The expression of a SymInt; a number as sympy's."""
-    if isinstance(size, (torch.SymInt, torch.SymFloat)):
+    """The expression of a number of torch's; one that is known as sympy's."""
+    if isinstance(size, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         return size.node.expr
     return sympy.sympify(size)
 

@@ -335,8 +335,10 @@ def diagonal_scatter(n: Node, x: Value, y: Value, offset: int = 0, dim1: int = 0
     rest = [i for i in range(rank) if i not in (dim1, dim2)]
     # The diagonal as a tensor of x's rank: element k of it stands at both axes.
     length = y.shape[-1]
-    if not isinstance(length, int) or length == 0:
+    if not isinstance(length, int):
         raise Refused("a diagonal of unknown length")
+    if length == 0:
+        return x
     grown = _ops.broadcast_in(y, tuple(x.shape[i] for i in rest) + (x.shape[dim1], length), tuple(range(len(rest))) + (len(rest) + 1,))
     order = [(*rest, dim1, dim2).index(i) for i in range(rank)]
     moved = _ops.transpose(grown, order)

@@ -86,6 +86,18 @@ def test_nan_in_the_largest():
         close(torch.compile(f, backend="tenon")(table), f(table))
 
 
+@pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
+def test_rows_that_are_too_long(norm, graphs):
+    """The table is changed."""
+    tables = [TABLE.clone(), TABLE.clone()]
+    f = lambda table: F.embedding_bag(INDICES, table, OFFSETS, mode="sum", max_norm=0.8, norm_type=norm)  # noqa: E731
+    with torch.no_grad():
+        close(torch.compile(f, backend="tenon")(tables[0]), f(tables[1]))
+    close(*tables)
+    assert not torch.equal(tables[0], TABLE)
+    in_tenon(graphs)
+
+
 @pytest.mark.parametrize("given", [{"sparse": True}, {"scale_grad_by_freq": True}])
 def test_gradients_that_stay_in_torch(given, graphs):
     def f(table):

@@ -159,9 +159,9 @@ def test_a_wrong_count_leaves_inputs_as_they_were():
             assert torch.equal(a, b)
 
 
-def test_nan_differs_from_itself():
-    for f in (torch.unique, torch.unique_consecutive):
-        alike(lambda x, f=f: f(x).nan_to_num(9), (X,), (torch.tensor([[NAN, 1.0, NAN, NAN]]),))
+@pytest.mark.parametrize("f", [lambda x: torch.unique(x).nan_to_num(9), lambda x: torch.unique_consecutive(x).nan_to_num(9)])
+def test_nan_differs_from_itself(f):
+    alike(f, (X,), (torch.tensor([[NAN, 1.0, NAN, NAN]]),))
 
 
 def test_sizes_that_are_claimed_to_be_equal(graphs):
@@ -227,6 +227,12 @@ READ = {
 def test_numbers_that_are_read_from_tensors(name, graphs):
     alike(READ[name][0], *READ[name][1:])
     in_tenon(graphs)
+
+
+def test_numbers_beside_results():
+    """Fractions of sizes, and elements that are no integers, which stay in torch."""
+    alike(lambda x: (x * 2, x.shape[0] / 4, x.shape[1]), *((torch.ones(n, 3),) for n in (4, 5, 6)))
+    alike(lambda x: (x.sum().item(), (x > 1).any().item(), x * 2), (X,), (NONE,))
 
 
 def test_sizes_that_are_read_may_be_bounded():
