@@ -56,7 +56,9 @@ class Explanation:
 
         assert part.program is not None
         number = f" {graph.parts.index(part) + 1}" if len(graph.parts) > 1 else ""
-        inputs = None if part.kept_inputs is None else (tuple(map(plain, part.kept_inputs)), {})
+        inputs: _report.Inputs | None = None
+        if part.kept_inputs is not None:
+            inputs = tuple(map(plain, part.kept_inputs)), {}
         run = _report.run_of(part.program, f"{graph.kind}{number}", inputs)
         return {**run, "model": f"{self._name}, {run['label']}"}
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tenon._op import op, opcheck
     from tenon._pass import graph_pass
     from tenon._programs import EagerCounts, eager_counts
-    from tenon.torch import from_exported
+    from tenon.torch import from_exported as from_exported  # told, and not in __all__: it needs PyTorch
 
 __version__ = "0.1.0"
 
