@@ -117,11 +117,11 @@ enum : int { kJitErrorLog = 5, kJitErrorLogBytes = 6 };
 
 // From CUDA 11.2 on; null before.
 #define TENON_CUDA_POOL_FUNCTIONS(X)                                                     \
-  X(pool_create, cuMemPoolCreate, (CUmemoryPool*, const stream::PoolProperties*)) \
+  X(pool_create, cuMemPoolCreate, (CUmemoryPool*, const stream::PoolProperties*))        \
   X(pool_destroy, cuMemPoolDestroy, (CUmemoryPool))                                      \
   X(pool_set, cuMemPoolSetAttribute, (CUmemoryPool, int, void*))                         \
   X(pool_trim, cuMemPoolTrimTo, (CUmemoryPool, size_t))                                  \
-  X(pool_access, cuMemPoolSetAccess, (CUmemoryPool, const stream::PoolAccess*, size_t))\
+  X(pool_access, cuMemPoolSetAccess, (CUmemoryPool, const stream::PoolAccess*, size_t))  \
   X(pool_alloc, cuMemAllocFromPoolAsync, (CUdeviceptr*, size_t, CUmemoryPool, CUstream)) \
   X(pool_free, cuMemFreeAsync, (CUdeviceptr, CUstream))
 

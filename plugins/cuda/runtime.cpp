@@ -49,9 +49,9 @@ void Runtime::leave() {
 
 Status Runtime::alloc(uint64_t size_bytes, stream::Address* out) {
   CUdeviceptr address = 0;
-  TENON_TRY(check(
-      pool_.runs() ? pool_.alloc(size_bytes, &address) : d_.mem_alloc(&address, size_bytes),
-      cat("allocating ", size_bytes, " bytes")));
+  TENON_TRY(
+      check(pool_.runs() ? pool_.alloc(size_bytes, &address) : d_.mem_alloc(&address, size_bytes),
+            cat("allocating ", size_bytes, " bytes")));
   *out = address;
   return {};
 }

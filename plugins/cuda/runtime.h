@@ -36,7 +36,8 @@ class Runtime final : public stream::DriverRuntime<Driver> {
   Status load_module(const std::string& ptx, CUmodule* out) const override;
 
  private:
-  Runtime(const Driver& driver, CUdevice device) : DriverRuntime("cuda", driver), device_(device), pool_(driver) {}
+  Runtime(const Driver& driver, CUdevice device)
+      : DriverRuntime("cuda", driver), device_(device), pool_(driver) {}
   Status retain();
   // Whether the address is memory of this context, and where its allocation ends; out_joins: memory
   // that was mapped there may go on behind that end.

@@ -43,8 +43,8 @@ bool compiles(Id device, const Version& version) {
   const Owned options(send<Id>(metal().get_class("MTLCompileOptions"), "new"));
   send<void>(options.get(), "setLanguageVersion:", version.number);
   Id error = nullptr;
-  const Owned library(send<Id>(device, "newLibraryWithSource:options:error:", text.get(),
-                               options.get(), &error));
+  const Owned library(
+      send<Id>(device, "newLibraryWithSource:options:error:", text.get(), options.get(), &error));
   return static_cast<bool>(library);
 }
 
@@ -78,8 +78,7 @@ struct Apple {
       if (compiles(device, v)) out->target = cat(kPrefix, v.name);
     }
     if (!out->target.empty())
-      out->target +=
-          stream::limits_text({kLimits.threads, static_cast<uint32_t>(shared)}, kLimits);
+      out->target += stream::limits_text({kLimits.threads, static_cast<uint32_t>(shared)}, kLimits);
   }
 
   static Status make_runtime(const Found& found, std::unique_ptr<stream::Runtime>* out) {

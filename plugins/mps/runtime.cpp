@@ -42,8 +42,8 @@ Status wait_for(Id buffer) {
   if (send<uint64_t>(buffer, "status") != kFailed) return {};
   const Id error = send<Id>(buffer, "error");
   const int64_t code = send<int64_t>(error, "code");
-  const bool lost = code == kTimeout || code == kPageFault || code == kAccessRevoked ||
-                    code == kDeviceRemoved;
+  const bool lost =
+      code == kTimeout || code == kPageFault || code == kAccessRevoked || code == kDeviceRemoved;
   return fail(code == kOutOfMemory ? TENON_RESOURCE_EXHAUSTED
               : lost               ? TENON_DEVICE_LOST
                                    : TENON_INTERNAL,
@@ -68,8 +68,8 @@ struct Stream {
     if (encoder && computes == compute) return {};
     close();
     computes = compute;
-    encoder = Owned::retain(send<Id>(
-        buffer.get(), compute ? "computeCommandEncoder" : "blitCommandEncoder"));
+    encoder = Owned::retain(
+        send<Id>(buffer.get(), compute ? "computeCommandEncoder" : "blitCommandEncoder"));
     return encoder ? Status() : nothing("making an encoder");
   }
   void close() {
@@ -220,8 +220,7 @@ Runtime::Place Runtime::find(stream::Address address, uint64_t bytes) {
   if (offset > memory.size_bytes || bytes > memory.size_bytes - offset) return {};
   return {Owned::retain(memory.buffer.get()), offset};
 }
-Status Runtime::place(stream::Address address, uint64_t bytes, std::string_view doing,
-                      Place* out) {
+Status Runtime::place(stream::Address address, uint64_t bytes, std::string_view doing, Place* out) {
   *out = find(address, bytes);
   if (out->buffer) return {};
   return fail(TENON_INTERNAL, cat("mps: ", doing, ": memory that is none of this device"));
@@ -234,8 +233,9 @@ Status Runtime::check_memory(stream::Address address, uint64_t bytes) {
 Status Runtime::copy(Stream& s, const Place& to, const Place& from, uint64_t bytes) {
   const std::lock_guard lock(s.mutex);
   TENON_TRY(s.encode(false));
-  send<void>(s.encoder.get(), "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:",
-             from.buffer.get(), from.offset, to.buffer.get(), to.offset, bytes);
+  send<void>(s.encoder.get(),
+             "copyFromBuffer:sourceOffset:toBuffer:destinationOffset:size:", from.buffer.get(),
+             from.offset, to.buffer.get(), to.offset, bytes);
   return {};
 }
 // Memory of the host that is none of Metal's is copied into a buffer first.
@@ -244,8 +244,8 @@ Status Runtime::copy_in(stream::StreamHandle stream, stream::Address to, const v
   Place target, source = find(reinterpret_cast<stream::Address>(from), bytes);
   TENON_TRY(place(to, bytes, "copying to the device", &target));
   if (!source.buffer) {
-    source.buffer = Owned(
-        send<Id>(device_.get(), "newBufferWithBytes:length:options:", from, bytes, kShared));
+    source.buffer =
+        Owned(send<Id>(device_.get(), "newBufferWithBytes:length:options:", from, bytes, kShared));
     if (!source.buffer) return nothing("copying to the device");
   }
   return copy(stream_of(stream), target, source, bytes);
@@ -342,9 +342,9 @@ Status Runtime::load(std::string_view text, uint64_t version,
 Status Runtime::launch(stream::StreamHandle stream, kernelgen::LoadedText& code,
                        const stream::Launch& launch) {
   if (launch.group == 0 || launch.groups > UINT32_MAX / launch.group)
-    return fail(TENON_OUT_OF_RANGE, cat("mps: ", launch.name, " needs ", launch.groups,
-                                        " groups of ", launch.group, ", more than ", UINT32_MAX,
-                                        " work items"));
+    return fail(TENON_OUT_OF_RANGE,
+                cat("mps: ", launch.name, " needs ", launch.groups, " groups of ", launch.group,
+                    ", more than ", UINT32_MAX, " work items"));
   const Module::Kernel& kernel = static_cast<Module&>(code).kernels[launch.kernel];
   const uint32_t sizes_end = kernel.buffers + kernel.extents;
   std::vector<Place> places(sizes_end + 1);
@@ -360,11 +360,11 @@ Status Runtime::launch(stream::StreamHandle stream, kernelgen::LoadedText& code,
   send<void>(encoder, "setComputePipelineState:", kernel.pipeline.get());
   for (uint64_t i = 0; i <= sizes_end; ++i) {
     if (i >= kernel.buffers && i < sizes_end) {
-      send<void>(encoder, "setBytes:length:atIndex:",
-                 static_cast<const void*>(&launch.arguments[i]), uint64_t{sizeof(int64_t)}, i);
+      send<void>(encoder,
+                 "setBytes:length:atIndex:", static_cast<const void*>(&launch.arguments[i]),
+                 uint64_t{sizeof(int64_t)}, i);
     } else if (places[i].buffer) {
-      send<void>(encoder, "setBuffer:offset:atIndex:", places[i].buffer.get(), places[i].offset,
-                 i);
+      send<void>(encoder, "setBuffer:offset:atIndex:", places[i].buffer.get(), places[i].offset, i);
     }
   }
   send<void>(encoder, "dispatchThreadgroups:threadsPerThreadgroup:", Size{launch.groups, 1, 1},

@@ -91,14 +91,14 @@ constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74, kAttributeMem
      hipStream_t, void**, void**))
 
 // From ROCm 5.2 on; null before.
-#define TENON_HIP_POOL_FUNCTIONS(X)                                                               \
-  X(pool_create, hipMemPoolCreate, hipError_t, (hipMemPool_t*, const stream::PoolProperties*))    \
-  X(pool_destroy, hipMemPoolDestroy, hipError_t, (hipMemPool_t))                                  \
-  X(pool_set, hipMemPoolSetAttribute, hipError_t, (hipMemPool_t, int, void*))                     \
-  X(pool_trim, hipMemPoolTrimTo, hipError_t, (hipMemPool_t, size_t))                              \
-  X(pool_access, hipMemPoolSetAccess, hipError_t,                                                 \
-    (hipMemPool_t, const stream::PoolAccess*, size_t))                                            \
-  X(pool_alloc, hipMallocFromPoolAsync, hipError_t, (void**, size_t, hipMemPool_t, hipStream_t))  \
+#define TENON_HIP_POOL_FUNCTIONS(X)                                                              \
+  X(pool_create, hipMemPoolCreate, hipError_t, (hipMemPool_t*, const stream::PoolProperties*))   \
+  X(pool_destroy, hipMemPoolDestroy, hipError_t, (hipMemPool_t))                                 \
+  X(pool_set, hipMemPoolSetAttribute, hipError_t, (hipMemPool_t, int, void*))                    \
+  X(pool_trim, hipMemPoolTrimTo, hipError_t, (hipMemPool_t, size_t))                             \
+  X(pool_access, hipMemPoolSetAccess, hipError_t,                                                \
+    (hipMemPool_t, const stream::PoolAccess*, size_t))                                           \
+  X(pool_alloc, hipMallocFromPoolAsync, hipError_t, (void**, size_t, hipMemPool_t, hipStream_t)) \
   X(pool_free, hipFreeAsync, hipError_t, (void*, hipStream_t))
 
 // Of ROCm 5 and later, but nothing depends on them.

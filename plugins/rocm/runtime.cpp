@@ -52,9 +52,8 @@ void Runtime::leave() {
 
 Status Runtime::alloc(uint64_t size_bytes, stream::Address* out) {
   void* data = nullptr;
-  TENON_TRY(
-      check(pool_.runs() ? pool_.alloc(size_bytes, &data) : d_.mem_alloc(&data, size_bytes),
-            cat("allocating ", size_bytes, " bytes")));
+  TENON_TRY(check(pool_.runs() ? pool_.alloc(size_bytes, &data) : d_.mem_alloc(&data, size_bytes),
+                  cat("allocating ", size_bytes, " bytes")));
   *out = reinterpret_cast<stream::Address>(data);
   return {};
 }

@@ -260,8 +260,9 @@ void TreeRun::loop(const TreeStep& s) {
     each_item([&](uint32_t k) { set_number(n.dst, k, at[k]); });
     run(s.body);
     each_item([&](uint32_t k) {
-      at[k] = n.bind == Bind::kHalving ? at[k] / 2
-                                       : at[k] + n.bits * (n.bind == Bind::kLanes ? tree_.group : 1);
+      at[k] = n.bind == Bind::kHalving
+                  ? at[k] / 2
+                  : at[k] + n.bits * (n.bind == Bind::kLanes ? tree_.group : 1);
     });
   }
   active_ = before;

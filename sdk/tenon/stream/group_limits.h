@@ -45,8 +45,8 @@ inline std::string_view without_limits(std::string_view target) {
   return target.substr(0, std::min(target.find(" threads="), target.find(" shared=")));
 }
 
-// Whether what follows the architecture is " threads=N" and " shared=N", in this order, each at most
-// once: INVALID_ARGUMENT, with a sentence.
+// Whether what follows the architecture is " threads=N" and " shared=N", in this order, each at
+// most once: INVALID_ARGUMENT, with a sentence.
 inline Status check_limits(std::string_view device, std::string_view target) {
   std::string_view rest = target.substr(without_limits(target).size());
   for (const auto& [key, least] :

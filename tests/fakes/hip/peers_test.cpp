@@ -1,4 +1,5 @@
-// Memory of another GPU, and pools, on the tests' HIP: FAKE_CUDA says whether GPUs reach each other.
+// Memory of another GPU, and pools, on the tests' HIP: FAKE_CUDA says whether GPUs reach each
+// other.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -21,15 +22,18 @@ F function(const char* name) {
 
 bool peers_are_off() {
   const char* settings = std::getenv("FAKE_CUDA");
-  return settings != nullptr && std::string_view(settings).find("peers=0") != std::string_view::npos;
+  return settings != nullptr &&
+         std::string_view(settings).find("peers=0") != std::string_view::npos;
 }
 
 // The text of the model's code, by which the tests' HIP starts it.
 class HipText : public testing::Environment {
  public:
   void SetUp() override {
-    const std::string print = TENON_TEST_PROGRAM " run " TENON_TEST_MODELS
-                              "/mlp.onnx --device rocm --seed 1 --dump rocm/source >" + path_;
+    const std::string print = TENON_TEST_PROGRAM
+                              " run " TENON_TEST_MODELS
+                              "/mlp.onnx --device rocm --seed 1 --dump rocm/source >" +
+                              path_;
     ASSERT_EQ(std::system(print.c_str()), 0);
     setenv("FAKE_HIP_SOURCE", path_.c_str(), 1);
   }

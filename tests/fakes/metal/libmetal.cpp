@@ -1,5 +1,6 @@
-// Metal for machines without it: the methods that the mps plugin calls, over the tests' CUDA driver,
-// whose memory, streams and injected faults it has. Text becomes PTX by a shim of Metal's library.
+// Metal for machines without it: the methods that the mps plugin calls, over the tests' CUDA
+// driver, whose memory, streams and injected faults it has. Text becomes PTX by a shim of Metal's
+// library.
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -67,9 +68,9 @@ String* string_init(String* self, Selector, const char* bytes, uint64_t length, 
 const char* string_text(String* self, Selector) {
   return self->text.c_str();
 }
-const Class kString = {"NSString",
-                       {{"initWithBytes:length:encoding:", method(string_init)},
-                        {"UTF8String", method(string_text)}}};
+const Class kString = {
+    "NSString",
+    {{"initWithBytes:length:encoding:", method(string_init)}, {"UTF8String", method(string_text)}}};
 String::String() : Object(kString) {}
 
 String* new_string(const std::string& text) {
@@ -85,8 +86,7 @@ int64_t error_code(Error* self, Selector) {
 }
 const Class kError = {
     "NSError", {{"localizedDescription", method(error_words)}, {"code", method(error_code)}}};
-Error::Error(int64_t why, std::string words)
-    : Object(kError), code(why), text(std::move(words)) {}
+Error::Error(int64_t why, std::string words) : Object(kError), code(why), text(std::move(words)) {}
 
 // ---- Memory and events ----
 
@@ -111,7 +111,9 @@ Buffer::Buffer(unsigned long long at, uint64_t skipped, uint64_t length)
 Buffer* make_buffer(uint64_t length, uint64_t options) {
   constexpr uint64_t kAligned = 256;
   unsigned long long at = 0;
-  if (options != 0 || on_device(cuMemAlloc_v2, &at, size_t{length + kAligned}) != 0) return nullptr;
+  if (options != 0 || length > settings().memory ||
+      on_device(cuMemAlloc_v2, &at, size_t{length + kAligned}) != 0)
+    return nullptr;
   // The host's address is what the plugin sees.
   const auto host = reinterpret_cast<uint64_t>(World::get().range(0, at, 1));
   return new Buffer(at, (kAligned - host % kAligned) % kAligned, length);
@@ -273,9 +275,10 @@ std::string for_clang(std::string text) {
     for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
       text.replace(at, from.size(), to);
   };
-  replace(", u32 item [[thread_position_in_threadgroup]], u32 group "
-          "[[threadgroup_position_in_grid]]",
-          "");
+  replace(
+      ", u32 item [[thread_position_in_threadgroup]], u32 group "
+      "[[threadgroup_position_in_grid]]",
+      "");
   replace("[[kernel, ", "extern \"C\" [[kernel, ");
   return text;
 }
@@ -319,10 +322,18 @@ Library* device_library(Object*, Selector, String* text, Options* options, Objec
   {
     const std::lock_guard lock(mutex);
     std::string& made = known[text->text];
-    const std::vector<std::string> flags = {
-        "-x",          "c++",       "-std=c++17", "-target", "nvptx64-nvidia-cuda", "-march=sm_80",
-        "-nogpulib",   "-nostdinc", "-isystem",   FAKE_METAL_FOLDER, "-Wno-unknown-attributes",
-        "-Wno-unused"};
+    const std::vector<std::string> flags = {"-x",
+                                            "c++",
+                                            "-std=c++17",
+                                            "-target",
+                                            "nvptx64-nvidia-cuda",
+                                            "-march=sm_80",
+                                            "-nogpulib",
+                                            "-nostdinc",
+                                            "-isystem",
+                                            FAKE_METAL_FOLDER,
+                                            "-Wno-unknown-attributes",
+                                            "-Wno-unused"};
     const bool probe = text->text == "kernel void nothing() {}";
     if (!probe && made.empty() && !to_ptx(for_clang(text->text), flags, &made, &why))
       return report(error, 3, why), nullptr;
@@ -375,13 +386,12 @@ void compute_dispatch(Encoder* self, Selector, Size groups, Size threads) {
                      static_cast<void**>(nullptr));
   });
 }
-const Class kCompute = {
-    "MTLComputeCommandEncoder",
-    {{"setComputePipelineState:", method(compute_pipeline)},
-     {"setBuffer:offset:atIndex:", method(compute_buffer)},
-     {"setBytes:length:atIndex:", method(compute_bytes)},
-     {"dispatchThreadgroups:threadsPerThreadgroup:", method(compute_dispatch)},
-     {"endEncoding", method(end_encoding)}}};
+const Class kCompute = {"MTLComputeCommandEncoder",
+                        {{"setComputePipelineState:", method(compute_pipeline)},
+                         {"setBuffer:offset:atIndex:", method(compute_buffer)},
+                         {"setBytes:length:atIndex:", method(compute_bytes)},
+                         {"dispatchThreadgroups:threadsPerThreadgroup:", method(compute_dispatch)},
+                         {"endEncoding", method(end_encoding)}}};
 
 Encoder* new_encoder(Commands* self, const Class& of) {
   if (fails("commandEncoder")) return nullptr;
@@ -417,8 +427,8 @@ void commands_wait(Commands* self, Selector, SharedEvent* event, uint64_t value)
     return 0;
   });
 }
-// Command buffers that are done. Their queue's thread must not let go of them: with the last of them
-// goes the queue.
+// Command buffers that are done. Their queue's thread must not let go of them: with the last of
+// them goes the queue.
 std::mutex& mutex_of_finished() {
   static std::mutex mutex;
   return mutex;
@@ -449,8 +459,7 @@ void commands_commit(Commands* self, Selector) {
     {
       const std::lock_guard lock(self->mutex);
       if (self->code == 0) self->code = World::get().lost();
-      self->end = std::chrono::duration<double>(
-                      std::chrono::steady_clock::now().time_since_epoch())
+      self->end = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
                       .count();
       self->done = true;
       self->changed.notify_all();
@@ -510,17 +519,16 @@ uint64_t device_memory(Object*, Selector) {
 uint64_t device_shared(Object*, Selector) {
   return 32 << 10;
 }
-const Class kDevice = {
-    "MTLDevice",
-    {{"name", method(device_name)},
-     {"recommendedMaxWorkingSetSize", method(device_memory)},
-     {"maxThreadgroupMemoryLength", method(device_shared)},
-     {"newBufferWithLength:options:", method(device_buffer)},
-     {"newBufferWithBytes:length:options:", method(device_buffer_with)},
-     {"newCommandQueue", method(device_queue)},
-     {"newSharedEvent", method(device_event)},
-     {"newLibraryWithSource:options:error:", method(device_library)},
-     {"newComputePipelineStateWithFunction:error:", method(device_pipeline)}}};
+const Class kDevice = {"MTLDevice",
+                       {{"name", method(device_name)},
+                        {"recommendedMaxWorkingSetSize", method(device_memory)},
+                        {"maxThreadgroupMemoryLength", method(device_shared)},
+                        {"newBufferWithLength:options:", method(device_buffer)},
+                        {"newBufferWithBytes:length:options:", method(device_buffer_with)},
+                        {"newCommandQueue", method(device_queue)},
+                        {"newSharedEvent", method(device_event)},
+                        {"newLibraryWithSource:options:error:", method(device_library)},
+                        {"newComputePipelineStateWithFunction:error:", method(device_pipeline)}}};
 
 uint64_t array_count(Object*, Selector) {
   return static_cast<uint64_t>(settings().devices);
@@ -529,8 +537,8 @@ Object* array_at(Object*, Selector, uint64_t) {
   static Object device(kDevice);
   return &device;
 }
-const Class kArray = {
-    "NSArray", {{"count", method(array_count)}, {"objectAtIndex:", method(array_at)}}};
+const Class kArray = {"NSArray",
+                      {{"count", method(array_count)}, {"objectAtIndex:", method(array_at)}}};
 
 }  // namespace
 
@@ -548,8 +556,8 @@ EXPORT Object* objc_getClass(const char* name) {
 EXPORT void fake_metal_fail_in(uint64_t n, int code) {
   World::get().fail_in(n, code);
 }
-// Memory and objects. Events are kept for the next user, as on the other drivers of the tests, each with
-// the command buffer that signals it; a queue has its last one.
+// Memory and objects. Events are kept for the next user, as on the other drivers of the tests, each
+// with the command buffer that signals it; a queue has its last one.
 EXPORT uint64_t fake_metal_in_use() {
   for (Stream* stream : World::get().streams) stream->wait();
   let_go();

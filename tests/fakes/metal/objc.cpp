@@ -66,8 +66,8 @@ uint64_t living() {
 }
 
 // What a message leads to. Messages to nil are answered by 0.
-extern "C" __attribute__((visibility("hidden"), used)) Method fake_metal_look_up(
-    Object* to, const char* selector) {
+extern "C" __attribute__((visibility("hidden"), used)) Method
+fake_metal_look_up(Object* to, const char* selector) {
   if (to == nullptr) return method(nothing);
   const std::string name = selector;
   if (name == "retain") return method(retain_method);

@@ -40,7 +40,8 @@ class GroupRows {
     return n;
   }
 
-  // A loop over all points of the axes, shared by the items of the group, `wide` points for an item.
+  // A loop over all points of the axes, shared by the items of the group, `wide` points for an
+  // item.
   template <class F>
   void lanes(const std::vector<uint32_t>& axes, uint32_t wide, F body) {
     if (axes.empty()) return body();

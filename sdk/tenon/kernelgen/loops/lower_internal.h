@@ -121,7 +121,7 @@ class Emitter {
   // Lanes.
   uint32_t vector_axis = ~0u;
   uint32_t width = 1;
-  uint32_t copy = 0;        // which unrolled copy is being emitted
+  uint32_t copy = 0;  // which unrolled copy is being emitted
   // Copies of one work item, neighbours along vector_axis: what is contiguous in them is loaded and
   // stored at once. Their number divides the axis, and the first one's place. 1: there are none.
   uint32_t wide = 1;

@@ -22,8 +22,8 @@ bool Emitter::at_once(uint32_t buffer, ExprId guard, ExprId offset) {
   ExprId rest = kNone;
   if (!p_.affine(offset, axes, &c, &rest) || !p_.is_const(c[0], 1)) return false;
   c[0] = rest;
-  return std::ranges::all_of(
-      c, [&](ExprId x) { return p_.is_const(p_.mod(x, p_.integer(wide)), 0); });
+  return std::ranges::all_of(c,
+                             [&](ExprId x) { return p_.is_const(p_.mod(x, p_.integer(wide)), 0); });
 }
 
 // Where the first copy's element is.

@@ -50,8 +50,8 @@ std::string item_vector(const Target& t, const std::string& element, uint32_t la
   if (t.gpu_cpp())
     return "typedef " + element + " " + name + " __attribute__((ext_vector_type(" + n + ")));\n";
   static constexpr std::string_view kNative[][2] = {
-      {"i8", "char"},  {"u8", "uchar"}, {"i16", "short"}, {"u16", "ushort"},
-      {"i32", "int"},  {"u32", "uint"}, {"f32", "float"}};
+      {"i8", "char"}, {"u8", "uchar"}, {"i16", "short"}, {"u16", "ushort"},
+      {"i32", "int"}, {"u32", "uint"}, {"f32", "float"}};
   for (const auto& [ours, native] : kNative) {
     if (ours == element) return "typedef " + std::string(native) + n + " " + name + ";\n";
   }

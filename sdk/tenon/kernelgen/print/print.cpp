@@ -337,8 +337,7 @@ class Text {
     const uint32_t w = lanes(n.dst);
     const ValueId mask = n.args[1];
     const std::string other = n.args[2] != kNoValue ? v(n.args[2]) : zero(n.type, w);
-    if (items_ && w > 1)
-      return "*(" + wide_pointer(n, n.dst, "const ") + ")";
+    if (items_ && w > 1) return "*(" + wide_pointer(n, n.dst, "const ") + ")";
     if (w == 1) {
       std::string at = "*(" + pointer(n, true) + ")";
       if (mask != kNoValue) at = "(" + v(mask) + " ? " + at + " : " + other + ")";
@@ -378,8 +377,7 @@ class Text {
   void store(const Node& n) {
     const ValueId value = n.args[1], mask = n.args[2];
     const uint32_t w = lanes(value);
-    if (items_ && w > 1)
-      return line("*(" + wide_pointer(n, value, "") + ") = " + v(value) + ";");
+    if (items_ && w > 1) return line("*(" + wide_pointer(n, value, "") + ") = " + v(value) + ";");
     const std::string p = pointer(n, lanes(n.args[0]) == 1);
     if (w == 1) {
       const std::string x = n.type == TENON_PRED ? v(value) + " != 0" : v(value);

@@ -265,9 +265,9 @@ void widen(Kernel& k, const Target& t, Schedule* s) {
   if (t.wide_bytes == 0 || points < kEnough) return;
   const auto contiguous = [&](uint32_t a, const Stage& stage) {
     return access_score(p, stage, a) > 0 && std::ranges::all_of(stage.store, [&](const View& v) {
-      return k.buffers[memory_of(k, v.buffer)].role == Role::kOut &&
-             p.is_const(coefficient(p, v.index[0], a), 1);
-    });
+             return k.buffers[memory_of(k, v.buffer)].role == Role::kOut &&
+                    p.is_const(coefficient(p, v.index[0], a), 1);
+           });
   };
   for (uint32_t a : k.lead) {
     if (!p.is_const(p.mod(p.axes()[a].extent, p.integer(kNeighbours)), 0)) continue;
