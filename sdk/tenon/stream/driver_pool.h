@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tenon/cpp/process_guard.hpp"
+
 namespace tenon::stream {
 
 // CUmemPoolProps, hipMemPoolProps.
@@ -49,6 +51,7 @@ class DriverPool {
     constexpr int kReleaseThreshold = 4;
     constexpr unsigned kNonBlocking = 1;
     uint64_t keep = UINT64_MAX;
+    const ProcessGuard guard;  // a stream may start a thread
     Result result = d_.pool_create(&pool_, &properties);
     if (result == 0) result = d_.pool_set(pool_, kReleaseThreshold, &keep);
     if (result == 0) result = d_.stream_create(&stream_, kNonBlocking);

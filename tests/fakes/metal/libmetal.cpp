@@ -111,7 +111,9 @@ Buffer::Buffer(unsigned long long at, uint64_t skipped, uint64_t length)
 Buffer* make_buffer(uint64_t length, uint64_t options) {
   constexpr uint64_t kAligned = 256;
   unsigned long long at = 0;
-  if (options != 0 || on_device(cuMemAlloc_v2, &at, size_t{length + kAligned}) != 0) return nullptr;
+  if (options != 0 || length > settings().memory ||
+      on_device(cuMemAlloc_v2, &at, size_t{length + kAligned}) != 0)
+    return nullptr;
   // The host's address is what the plugin sees.
   const auto host = reinterpret_cast<uint64_t>(World::get().range(0, at, 1));
   return new Buffer(at, (kAligned - host % kAligned) % kAligned, length);

@@ -192,6 +192,30 @@ TEST(Rows, SoftmaxOtherTypes) {
   }
 }
 
+// Long enough for work items that load and store four neighbours at once, in OpenCL C.
+TEST(Rows, SoftmaxOfNeighbours) {
+  for (DType t : {TENON_F32, TENON_F16, TENON_BF16}) {
+    Case c;
+    softmax_case(c, static_cast<DType>(t), c.b.extent(), c.b.dim(512));
+    c.ext = {5};
+    if (t != TENON_F32) c.tolerance = t == TENON_F16 ? 2e-3 : 1e-2;
+    check(c);
+  }
+}
+TEST(Pointwise, NeighboursOfOperandsThatAreNotAligned) {
+  for (DType t : {TENON_F32, TENON_BF16, TENON_I8, TENON_I64}) {
+    Case c;
+    Builder& b = c.b;
+    const Tensor x = b.input(static_cast<DType>(t), {b.dim(40), b.dim(132)}),
+                 y = b.input(static_cast<DType>(t), {b.dim(40), b.dim(128)});
+    const ExprId start[] = {b.dim(0), b.dim(1)};
+    const int64_t step[] = {1, 1};
+    b.output(binary(b, TENON_S_ADD, b.slice(x, start, step, y.dims), y));
+    if (t == TENON_BF16) c.tolerance = 1e-2;
+    check(c);
+  }
+}
+
 TEST(Rows, LayerNorm) {
   Case c;
   Builder& b = c.b;
