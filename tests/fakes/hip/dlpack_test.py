@@ -73,7 +73,8 @@ def test_an_array_is_taken_where_it_is():
 
 def test_a_tensor_goes_out_with_the_number():
     y = tenon.tensor(np.ones(FLOATS, np.float32), device="rocm")
-    t = Managed.from_address(pointer_in(y.__dlpack__(dl_device=(ROCM, NUMBER)), b"dltensor")).tensor
+    capsule = y.__dlpack__(dl_device=(ROCM, NUMBER))  # which owns the record
+    t = Managed.from_address(pointer_in(capsule, b"dltensor")).tensor
     assert (t.device.type, t.device.id) == (ROCM, NUMBER)
     assert device_of(t.data) == NUMBER
 
