@@ -218,8 +218,8 @@ Status times_of(Runtime& runtime, const Work& work, std::vector<kernelgen::Kerne
 // the wanted value may have been reached all the same; if not, nobody need ever reach it.
 Fault fault_of_waits(const Work& work) {
   for (const NativeWait& wait : work.native) {
-    const Status status = wait.fence->timeline.wait(wait.signalled, UINT64_MAX);
-    if (!status.ok() && !wait.fence->timeline.reached(wait.wanted)) return fault_of(status.code());
+    const Status status = wait.timeline->wait(wait.signalled, UINT64_MAX);
+    if (!status.ok() && !wait.timeline->reached(wait.wanted)) return fault_of(status.code());
   }
   return {};
 }
@@ -303,7 +303,7 @@ void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) 
       open.push_back(point);
       continue;
     }
-    work->native.push_back({&fence, point.value, submitted.value, submitted.event});
+    work->native.push_back({fence.kept, point.value, submitted.value, submitted.event});
     work->commands.push_back([line = work->line.get(), event = submitted.event->handle()] {
       return line->device().runtime->stream_wait(line->stream(), event);
     });

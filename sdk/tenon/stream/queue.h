@@ -56,14 +56,16 @@ class Fence {
     EventRef event;
   };
 
-  explicit Fence(uint64_t initial) : timeline(initial) {}
+  explicit Fence(uint64_t initial) : kept(std::make_shared<Timeline>(initial)), timeline(*kept) {}
   void will_signal(uint64_t value, const Device* device, EventRef event);
   // The first submitted work on the device after which the value is reached, and the value that it
   // signals; without an event if there is none.
   Point point_for(uint64_t value, const Device* device) const;
   void done(uint64_t value, const Fault& fault);  // and forgets the event
 
-  Timeline timeline;
+  // Also of work that its stream makes wait, which may look at it when the fence is gone (R-D24).
+  const std::shared_ptr<Timeline> kept;
+  Timeline& timeline;
 
  private:
   mutable std::mutex mutex_;
@@ -81,7 +83,7 @@ using Command = std::function<Status()>;
 // kept until the waiting work is done: a runtime may look at it only when the stream gets there,
 // and would wait for whatever the event was recorded for again.
 struct NativeWait {
-  Fence* fence;
+  std::shared_ptr<Timeline> timeline;
   uint64_t wanted, signalled;
   EventRef event;
 };

@@ -225,6 +225,31 @@ TEST_F(Queues, AnEventIsNotRecordedAgainBeforeItsWaiterIsDone) {
   EXPECT_EQ(kQueueTable.queue_destroy(nullptr, other), TENON_OK);
 }
 
+// Who waited for the last value of a fence may destroy it, also while work that its stream makes
+// wait for it has not ended.
+TEST_F(Queues, AFenceMayGoBeforeTheWorkThatItsStreamHolds) {
+  auto first = std::make_unique<Fence>(0);
+  Fence second(0);
+  tenon_queue_t* other = nullptr;
+  ASSERT_EQ(kQueueTable.queue_create(nullptr, handle(), &other), TENON_OK);
+  auto waiter = std::make_shared<Work>(line_of(other));
+  waiter->signal = {handle(second), 1};
+  {
+    const std::lock_guard lock(runtime_->gate);
+    ASSERT_EQ(fill({}, {handle(*first), 1}), TENON_OK);
+    const tenon_fence_point_t waits[] = {{handle(*first), 1}};
+    wait_for(waits, waiter);
+    ASSERT_TRUE(put(*waiter, [] { return Status(); }).ok());
+    ASSERT_EQ(waiter->native.size(), 1u);
+  }
+  ASSERT_TRUE(first->timeline.wait(1, kSoon).ok());
+  first.reset();
+  EXPECT_TRUE(finish(waiter).ok());
+  EXPECT_TRUE(second.timeline.wait(1, kSoon).ok());
+  waiter.reset();
+  EXPECT_EQ(kQueueTable.queue_destroy(nullptr, other), TENON_OK);
+}
+
 TEST_F(Queues, EventsThatAreOutHaveRoomToComeBack) {
   std::vector<EventRef> out(100);
   for (EventRef& event : out) ASSERT_TRUE(device_.event(false, &event).ok());
