@@ -9,7 +9,6 @@
 namespace tenon::interpreter {
 
 using kernelgen::is_float;
-using kernelgen::kNoValue;
 using kernelgen::Node;
 using kernelgen::size_of;
 using kernelgen::Space;
