@@ -208,7 +208,7 @@ ASYNC_MANIFEST = MANIFEST | {
 KINDS_MANIFEST = {
     "schema": 1, "name": "mutant_kinds", "version": "0.1.0", "library": "./mutant.so",
     "provides": {"ops": ["mutant_sum"], "passes": ["mutant-double", "mutant-look"],
-                 "frontends": [{"name": "mutant-toy", "extensions": [".toy"]}], "toolchains": ["mutant-c"]},
+                 "frontends": [{"name": "mutant-toy", "extensions": [".toy"]}], "toolchains": ["mutant-c"], "importers": ["onnx:org.mutant"]},
 }
 ASYNC = ["async.c", "async_memory.c", "async_exchange.c", "async_compile.c"]
 # `careful` is `async` with copies beyond a buffer refused at submission; its work fails only by a

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tenon/abi/frontend.h>
+#include <tenon/abi/importers.h>
 #include <tenon/abi/toolchain.h>
 #include <tenon/cpp/op.hpp>
 #include <tenon/cpp/pass.hpp>
@@ -472,8 +473,43 @@ const tenon_toolchain_api_t toolchain = {
     sizeof toolchain, nullptr, str("mutant-tc"), str("mutant-c"), str("1"), build, load,
     symbol,           release};
 
+// ---- Importers: Twice(x), which takes no attribute; since version 3 it gives x, too ----
+
+Status twice(const tenon_import_t& node, tenon_value_t* out, uint32_t results) {
+  const bool fits = node.operand_count == 1 && node.operands[0] != TENON_NONE &&
+                    node.attr_count == 0 && node.result_count <= results;
+  if (is("importer_sets_on_failure")) out[0] = TENON_NONE;
+  if (is("importer_fails_silently") && !fits) return TENON_INVALID_ARGUMENT;
+  if (!fits && !is("importer_needs_operands"))
+    return fail(TENON_INVALID_ARGUMENT, "Twice takes one input, and no attribute");
+  Builder b(*node.builder);
+  const Value x(b.graph(), node.operands[0]);
+  if (!is_in(x.dtype(), kNumber)) return fail(TENON_INVALID_ARGUMENT, "Twice takes numbers");
+  static int calls;
+  const bool other_way = is("importer_has_moods") && ++calls % 2 == 0;
+  const Value sum = other_way ? b.build("mul", {x, x}) : b.build("add", {x, x});
+  if (is("importer_gives_nothing")) return {};
+  if (is("importer_gives_any_value")) return out[0] = 1000, Status();
+  if (is("importer_gives_more")) out[node.result_count] = TENON_NONE;
+  TENON_TRY(b.finish(out, {sum}));
+  if (node.result_count == 2) out[1] = x.id();
+  return {};
+}
+Status twice_1(void*, const tenon_import_t* node, tenon_value_t* out) {
+  return twice(*node, out, 1);
+}
+Status twice_3(void*, const tenon_import_t* node, tenon_value_t* out) {
+  return twice(*node, out, 2);
+}
+tenon_importer_t importers[] = {{str("Twice"), 1, 0, nullptr, entry<twice_1>},
+                                {str("Twice"), 3, 0, nullptr, entry<twice_3>}};
+tenon_importers_t importers_table = {sizeof importers_table, sizeof importers[0], str("onnx"),
+                                     str("org.mutant"),      importers,           2};
+
 Status make() {
   make_op();
+  if (is("importer_twice")) importers[1].since = 1;
+  if (is("importers_of_nothing")) importers_table.importer_count = 0;
   make_passes();
   if (is("lets_exceptions_out")) frontend.write_tensor = unguarded;
   if (is("extension_without_dot")) frontend.extensions = str("toy");
@@ -482,7 +518,8 @@ Status make() {
 
 const tenon_interface_t kInterfaces[] = {
     offer(TENON_OPS_ID, ops_table), offer(TENON_PASS_ID, passes_table),
-    offer(TENON_FRONTEND_ID, frontend), offer(TENON_TOOLCHAIN_ID, toolchain)};
+    offer(TENON_FRONTEND_ID, frontend), offer(TENON_TOOLCHAIN_ID, toolchain),
+    offer(TENON_IMPORTERS_ID, importers_table)};
 
 }  // namespace
 

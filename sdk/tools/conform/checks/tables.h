@@ -47,6 +47,7 @@ std::span<const Check> op_meaning_checks();
 std::span<const Check> op_value_checks();
 std::span<const Check> pass_checks();
 std::span<const Check> frontend_checks();  // frontends and toolchains
+std::span<const Check> importer_checks();
 std::span<const Check> layer_checks();
 // I, J and L apply to plugins of every kind
 std::span<const Check> lifecycle_checks();
