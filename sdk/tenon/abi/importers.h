@@ -37,9 +37,10 @@ typedef struct tenon_importer_t {
   uint32_t since; /* the newest one that is not newer than the file's domain is taken */
   uint32_t reserved;
   void* self;
-  /* Builds what the node means and sets one value per result; TENON_NONE for a result that the node
-   * does not give, an error where the file uses it. INVALID_ARGUMENT with a sentence about the
-   * operand or attribute that is wrong; the frontend adds the node and its place. Safe. */
+  /* Builds what the node means and sets one value per result. They are TENON_NONE before, and stay
+   * so for a result that the node does not give: an error where the file uses it. INVALID_ARGUMENT
+   * with a sentence about the operand or attribute that is wrong; the frontend adds the node and
+   * its place. Safe. */
   tenon_code_t (*import_node)(void* self, const tenon_import_t* node, tenon_value_t* out_results);
 } tenon_importer_t;
 

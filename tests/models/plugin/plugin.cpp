@@ -89,6 +89,7 @@ Status log_of(void*, const tenon_import_t* node, tenon_value_t* out) {
 }
 // Since version 3 the same node means the exponential.
 Status exp_of(void*, const tenon_import_t* node, tenon_value_t* out) {
+  if (node->operand_count != 1) return tenon::fail(TENON_INVALID_ARGUMENT, "LogOf takes one input");
   Builder b(*node->builder);
   return b.finish(out, {b.build("exp", {Value(b.graph(), node->operands[0])})});
 }

@@ -154,39 +154,37 @@ Imported import(const HostTables& host, const tenon_importer_t& importer, AnyNod
   record.operands = node.operands.empty() ? nullptr : node.operands.data();
   record.attrs = node.attrs.empty() ? nullptr : node.attrs.data();
   Imported out;
-  out.results.assign(node.result_count + 1, kUntouched);
+  out.results.assign(node.result_count, TENON_NONE);
+  out.results.push_back(kUntouched);
   forget_failure();
   out.code = importer.import_node(importer.self, &record, out.results.data());
   if (out.code != TENON_OK) out.failure = last_failure(host);
   return out;
 }
 
-bool untouched(std::span<const tenon_value_t> results) {
-  return std::all_of(results.begin(), results.end(),
-                     [](tenon_value_t v) { return v == kUntouched; });
-}
-
 // What a call left behind, which the frontend goes on with.
 Outcome judge(const HostTables& host, const tenon_importer_t& importer, const AnyNode& node,
               const Imported& made, tenon_graph_t* graph) {
-  const std::span<const tenon_value_t> all = made.results;
+  const std::span results(made.results.data(), node.result_count);
   const std::string what = fmt::format("{}, of {} operands and {} attributes", name_of(importer),
                                        node.operands.size(), node.attrs.size());
-  CONFORM_EXPECT(untouched(all.subspan(node.result_count)), "{}: it gives more than {} results",
-                 what, node.result_count);
+  CONFORM_EXPECT(made.results.back() == kUntouched, "{}: it gives more than {} results", what,
+                 node.result_count);
   if (made.code != TENON_OK) {
     CONFORM_EXPECT(made.failure.code == made.code && !trim(made.failure.text).empty(),
                    "{}: it fails with {} and gives no reason with that code", what,
                    code_text(made.code));
-    CONFORM_EXPECT(untouched(all), "{}: it fails and sets a result all the same", what);
+    CONFORM_EXPECT(std::all_of(results.begin(), results.end(),
+                               [](tenon_value_t v) { return v == TENON_NONE; }),
+                   "{}: it fails and sets a result all the same", what);
     return pass();
   }
   for (uint32_t i = 0; i < node.result_count; ++i) {
-    if (all[i] == TENON_NONE) continue;
     auto value = sized<tenon_value_view_t>();
-    CONFORM_EXPECT(all[i] != kUntouched, "{}: it succeeds and leaves result {} as it was", what, i);
-    CONFORM_EXPECT(host.graph->value_view(host.graph->self, graph, all[i], &value) == TENON_OK,
-                   "{}: result {} is no value of the graph", what, i);
+    CONFORM_EXPECT(
+        results[i] == TENON_NONE ||
+            host.graph->value_view(host.graph->self, graph, results[i], &value) == TENON_OK,
+        "{}: result {} is no value of the graph", what, i);
   }
   CONFORM_EXPECT(host.graph->verify(host.graph->self, graph) == TENON_OK,
                  "{}: the graph is wrong behind it: {}", what, last_failure(host).text);
