@@ -41,19 +41,8 @@ struct Frontend {
 };
 
 Outcome find_frontend(Session& s, Frontend* out) {
-  if (s.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys reports");
-  const host::Provided* first = nullptr;
-  for (const host::Provided& provided : s.subject().manifest.provides)
-    first = first == nullptr && provided.kind == "frontend" ? &provided : first;
-  if (first == nullptr) return not_offered(TENON_FRONTEND_ID);
-  CONFORM_TRY(find_host(&out->host));
   const void* table = nullptr;
-  constexpr std::string_view kId = TENON_FRONTEND_ID;
-  if (out->host.registry->plugin_interface(out->host.registry->self, {"frontend", 8},
-                                           {first->name.data(), first->name.size()},
-                                           {kId.data(), kId.size()}, &table) != TENON_OK)
-    return skipped("the host does not load it: " + last_failure(out->host).text);
+  CONFORM_TRY(find_table(s, "frontend", TENON_FRONTEND_ID, &out->host, &table));
   out->api = static_cast<const tenon_frontend_api_t*>(table);
   return pass();
 }

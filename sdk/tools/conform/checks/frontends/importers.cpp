@@ -34,19 +34,8 @@ struct Importers {
 };
 
 Outcome find_importers(Session& s, Importers* out) {
-  if (s.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys reports");
-  const auto& provides = s.subject().manifest.provides;
-  const auto first = std::find_if(provides.begin(), provides.end(),
-                                  [](const auto& p) { return p.kind == "importer"; });
-  if (first == provides.end()) return not_offered(TENON_IMPORTERS_ID);
-  CONFORM_TRY(find_host(&out->host));
   const void* table = nullptr;
-  constexpr std::string_view kId = TENON_IMPORTERS_ID;
-  if (out->host.registry->plugin_interface(out->host.registry->self, {"importer", 8},
-                                           {first->name.data(), first->name.size()},
-                                           {kId.data(), kId.size()}, &table) != TENON_OK)
-    return skipped("the host does not load it: " + last_failure(out->host).text);
+  CONFORM_TRY(find_table(s, "importer", TENON_IMPORTERS_ID, &out->host, &table));
   out->table = static_cast<const tenon_importers_t*>(table);
   return pass();
 }

@@ -32,19 +32,8 @@ struct PluginPasses {
 };
 
 Outcome find_passes(Session& s, PluginPasses* out) {
-  if (s.subject().manifest_error.failed())
-    return skipped("the manifest cannot be read, as A.manifest-keys reports");
-  const host::Provided* first = nullptr;
-  for (const host::Provided& provided : s.subject().manifest.provides)
-    first = first == nullptr && provided.kind == "pass" ? &provided : first;
-  if (first == nullptr) return not_offered(TENON_PASS_ID);
-  CONFORM_TRY(find_host(&out->host));
   const void* table = nullptr;
-  constexpr std::string_view kId = TENON_PASS_ID;
-  if (out->host.registry->plugin_interface(out->host.registry->self, {"pass", 4},
-                                           {first->name.data(), first->name.size()},
-                                           {kId.data(), kId.size()}, &table) != TENON_OK)
-    return skipped("the host does not load it: " + last_failure(out->host).text);
+  CONFORM_TRY(find_table(s, "pass", TENON_PASS_ID, &out->host, &table));
   const auto* passes = static_cast<const tenon_passes_t*>(table);
   for (uint64_t i = 0; i < passes->pass_count; ++i) out->passes.push_back(passes->passes[i]);
   return out->passes.empty() ? not_offered("a pass") : pass();
