@@ -3,6 +3,7 @@
 #include <tenon/cpp/record.hpp>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/base/errors/failure.h"
 #include "core/base/process/operation.h"
@@ -20,8 +21,13 @@ class Runner::Imports {
     made_.clear();
   }
   ~Imports() {
-    if (plugins_shut_down()) return;
-    for (tenon_buffer_t* buffer : made_) (void)api_.free(api_.self, device_.handle(), buffer);
+    for (tenon_buffer_t* buffer : made_) {
+      if (device_.abandoned()) {
+        device_.leave_behind(buffer);
+      } else if (!plugins_shut_down()) {
+        (void)api_.free(api_.self, device_.handle(), buffer);
+      }
+    }
   }
   Imports(const Imports&) = delete;
   Imports& operator=(const Imports&) = delete;
@@ -47,10 +53,11 @@ class Runner::Imports {
 
 namespace {
 
-// Every output has its buffer already.
-tenon_code_t refuse_output(void*, uint32_t index, uint64_t, tenon_buffer_t**, uint64_t*) {
-  return to_abi(error(TENON_INTERNAL, "T0612",
-                      "a device asks for the buffer of output {} out of turn", index));
+// Every output has its buffer already. What a device asks for is told when it returns, whatever it
+// makes of the refusal.
+tenon_code_t refuse_output(void* self, uint32_t index, uint64_t, tenon_buffer_t**, uint64_t*) {
+  *static_cast<std::optional<uint32_t>*>(self) = index;
+  return TENON_INTERNAL;
 }
 
 }  // namespace
@@ -203,8 +210,15 @@ std::optional<Status> Runner::repeat_work() {
   call.inputs = repeat.input_spans_.data();
   call.outputs = repeat.output_spans_.data();
   if (repeat.workspace_ != nullptr) call.workspace = repeat.workspace_->handle();
+  std::optional<uint32_t> asked;
+  call.output_self = &asked;
   call.output = refuse_output;
-  TENON_RETURN_IF_ERROR(repeat.executable_.execute(call), "{}", kernel_context(repeat.device_));
+  Status status = repeat.executable_.execute(call);
+  if (asked) {
+    return error(TENON_INTERNAL, "T0612", "a device asks for the buffer of output {} out of turn",
+                 *asked);
+  }
+  TENON_RETURN_IF_ERROR(std::move(status), "{}", kernel_context(repeat.device_));
   return Status();
 }
 

@@ -1,6 +1,7 @@
 #include "core/session/loading.h"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "core/base/str.h"
@@ -64,10 +65,18 @@ std::shared_ptr<Loading> Loadings::last() const {
   return copy;
 }
 
-void Loadings::replace_last(std::shared_ptr<Loading> made) {
-  const std::unique_ptr<const std::shared_ptr<Loading>> old(
+std::unique_ptr<const std::shared_ptr<Loading>> Loadings::replace_last(
+    std::shared_ptr<Loading> made) {
+  std::unique_ptr<const std::shared_ptr<Loading>> old(
       last_.exchange(new std::shared_ptr<Loading>(std::move(made))));
-  while (readers_.load() != 0) std::this_thread::yield();  // they copy a pointer
+  // They copy a pointer, but one may be interrupted by a thread of a higher priority, as this.
+  for (int turn = 0; readers_.load() != 0; ++turn) {
+    if (turn < 100)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return old;
 }
 
 bool Loadings::serves(const Loading& loading, std::span<const Argument> inputs) const {
@@ -83,6 +92,9 @@ Result<std::shared_ptr<Loading>> Loadings::choose(std::span<const CompiledSegmen
                                                   std::span<const Argument> inputs,
                                                   uint64_t* out_packed_bytes) {
   if (auto known = last(); known != nullptr && serves(*known, inputs)) return known;
+  // Ends outside of the lock: its tensors may be memory of the caller's, whose functions are
+  // called.
+  std::unique_ptr<const std::shared_ptr<Loading>> old;
   const std::lock_guard lock(loading_);
   if (auto known = last(); known != nullptr && serves(*known, inputs)) return known;
   std::vector<std::shared_ptr<Tensor>> tensors;
@@ -93,7 +105,7 @@ Result<std::shared_ptr<Loading>> Loadings::choose(std::span<const CompiledSegmen
     lasting = lasting && inputs[input].tensor != nullptr;
   }
   TENON_ASSIGN_OR_RETURN(std::shared_ptr<Loading> made, load(segments, std::move(tensors)));
-  if (lasting) replace_last(made);  // an array comes once; what tensors need stays
+  if (lasting) old = replace_last(made);  // an array comes once; what tensors need stays
   return made;
 }
 

@@ -57,7 +57,8 @@ class Loadings {
   const std::shared_ptr<const runtime::Plan> plan_;  // without the executables that come late
   const std::vector<LateConstant> constants_;        // by segment
   std::vector<uint32_t> inputs_;
-  void replace_last(std::shared_ptr<Loading> made);
+  // The one that was the last.
+  std::unique_ptr<const std::shared_ptr<Loading>> replace_last(std::shared_ptr<Loading> made);
 
   std::mutex loading_;  // held while executables are loaded, and to change last_
   // Calls read it without a lock: who has replaced it waits until nobody reads the one before.

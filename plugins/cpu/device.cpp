@@ -74,21 +74,25 @@ Status close(void*, tenon_device_t*) {
 }
 
 // Records of imported memory that are free, of one thread: a call of a small program imports its
-// arrays, and the system would take longer than its kernel. Records that come back after the thread
-// has ended its own are freed.
+// arrays, and the system would take longer than its kernel. A thread that has ended its own still
+// imports and frees, in what ends after them: then the list is gone, and only the flag is there.
+thread_local bool t_free_records_ended = false;
 class FreeRecords {
  public:
   ~FreeRecords() {
+    t_free_records_ended = true;
     for (; count_ != 0; --count_) {
       delete records_[count_ - 1];
     }
-    ended_ = true;
   }
   tenon_buffer_t* take() {
-    return count_ != 0 ? records_[--count_] : new (std::nothrow) tenon_buffer_t;
+    if (t_free_records_ended || count_ == 0) {
+      return new (std::nothrow) tenon_buffer_t;
+    }
+    return records_[--count_];
   }
   void give_back(tenon_buffer_t* record) {
-    if (ended_ || count_ == std::size(records_)) {
+    if (t_free_records_ended || count_ == std::size(records_)) {
       delete record;
     } else {
       records_[count_++] = record;
@@ -98,7 +102,6 @@ class FreeRecords {
  private:
   tenon_buffer_t* records_[128] = {};
   uint32_t count_ = 0;
-  bool ended_ = false;
 };
 thread_local FreeRecords t_free_records;
 

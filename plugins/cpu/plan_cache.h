@@ -52,13 +52,23 @@ class PlanCache {
     return nullptr;
   }
 
-  // Two threads that plan the same symbols keep both plans, which is harmless.
+  // Where another thread has added a plan of the same symbols meanwhile, that is the one.
   const Plan* add(std::unique_ptr<const Plan> plan, std::shared_ptr<const Plan>& holder) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (std::atomic<const Plan*>& kept : first_) {
-      if (!kept.load(std::memory_order_relaxed)) {
-        kept.store(plan.get(), std::memory_order_release);
+    for (std::atomic<const Plan*>& place : first_) {
+      const Plan* const kept = place.load(std::memory_order_relaxed);
+      if (!kept) {
+        place.store(plan.get(), std::memory_order_release);
         return plan.release();
+      }
+      if (kept->symbols == plan->symbols) {
+        return kept;
+      }
+    }
+    for (const std::shared_ptr<const Plan>& kept : further_) {
+      if (kept->symbols == plan->symbols) {
+        holder = kept;
+        return kept.get();
       }
     }
     holder = std::move(plan);

@@ -39,6 +39,23 @@ TEST(PlanCache, TheFirstStayAndOfOthersTheLeastUsedGoes) {
   EXPECT_EQ(found(cache, 0), first);
 }
 
+// Threads that meet the same sizes first must not fill the places that are found without a lock.
+TEST(PlanCache, EqualPlansAreKeptOnce) {
+  Cache cache;
+  const Sizes* const first = added(cache, 0);
+  for (int turn = 0; turn < 20; ++turn) {
+    EXPECT_EQ(added(cache, 0), first);
+  }
+  for (int64_t n = 1; n < 63; ++n) {
+    added(cache, n);
+  }
+  const Sizes* const further = added(cache, 63);
+  EXPECT_EQ(added(cache, 63), further);
+  for (int64_t n = 0; n < 64; ++n) {
+    EXPECT_NE(found(cache, n), nullptr) << n;
+  }
+}
+
 TEST(PlanCache, WithoutSymbolsThereIsOne) {
   Cache cache;
   std::shared_ptr<const Sizes> holder;

@@ -105,6 +105,31 @@ TEST_P(RepeatTest, AParameterInThePlaceOfAReleasedOne) {
   }
 }
 
+// Large enough for a constant that comes late: what a repeated call finds is loaded with it.
+TEST_P(RepeatTest, ALateConstantInThePlaceOfAReleasedOne) {
+  constexpr int64_t kLarge = 4096;
+  compile(R"(tenon.tir 1
+graph @g(%a: f32[4096], %b: f32[4096]) -> (c: f32[4096]) {
+  %c = add(%a, %b) : f32[4096]
+  yield %c
+}
+)",
+          {1});
+  const Floats a(kLarge, 1, 0.5f);
+  std::vector<float> c(kLarge);
+  Output out = Output::into(c, {kLarge});
+  for (int i = 0; i < 12; ++i) {
+    const Floats values(kLarge, static_cast<float>(i));
+    tenon::Tensor p;
+    ASSERT_TRUE(tenon::Tensor::copy(values.view(0, kLarge), &p, i % 2 == 0 ? "" : GetParam()).ok());
+    const std::vector<Input> inputs = {a.view(0, kLarge), p};
+    for (int turn = 0; turn < 3; ++turn) {
+      ASSERT_TRUE(program.call(inputs, {&out, 1}).ok()) << tenon::failure_text();
+      for (size_t k = 0; k < kLarge; ++k) ASSERT_EQ(c[k], a[k] + values[k]) << i << " " << k;
+    }
+  }
+}
+
 TEST_P(RepeatTest, ADonatedTensorIsGone) {
   compile(kSum);
   const Floats a(kSize, 1), b(kSize, 2);

@@ -3,9 +3,10 @@
  * compute or launch them, for the plugin's own device or that of another plugin.
  *
  *     static tenon_code_t add_f32(const tenon_simple_run_t* run);
- *     static const tenon_simple_kernel_t kernels[] = {{"add", TENON_DTYPE_BIT(TENON_F32), NULL,
- * add_f32}}; static tenon_kernels_api_t api; tenon_simple_kernels(host, "null", &device, kernels,
- * 1, &api);  // in the query
+ *     static const tenon_simple_kernel_t table[] = {
+ *         {"add", TENON_DTYPE_BIT(TENON_F32), NULL, add_f32}};
+ *     static tenon_kernels_api_t api;
+ *     tenon_simple_kernels(host, "null", &device, table, 1, &api);   in the query
  *
  * It takes a call alone, without an epilogue, if its op is in the table, all its tensors have the
  * listed element types, and `suits` agrees. Other calls are refused with a reason, which
