@@ -67,11 +67,13 @@ def compile_graph(
             walk = _walk(made, constants or {})
             middle = time.perf_counter()
             _compile(made, options, walk)
-            _told.tell_compiled(made, 1e3 * (middle - begin), 1e3 * (time.perf_counter() - middle))
+            end = time.perf_counter()
     except Cancelled:
         raise
     except BEYOND as error:
         made.refuse("the graph", _first_line(error), logging.WARNING)
+        return made
+    _told.tell_compiled(made, 1e3 * (middle - begin), 1e3 * (end - middle))
     return made
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import threading
 
 from tenon._logs import tell, told
@@ -55,6 +56,15 @@ def watch_dynamo(gm: fx.GraphModule) -> None:
     context = TracingContext.try_get()
     if context is not None and told("guards"):
         _seen.contexts.append((context, first_line(gm.graph.nodes)))
+
+
+def pass_over() -> None:
+    """What was before somebody chose to be told is not told."""
+    global _breaks
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    if dynamo is not None:
+        _failures.update({code: len(reasons) for code, reasons in list(dynamo.guard_failures.items())})
+        _breaks = len(dynamo.graph_break_reasons)
 
 
 def _at_end(args: Any) -> None:

@@ -18,10 +18,12 @@ std::vector<int>& entered() {
 
 Status Runtime::make(const Driver& driver, hipDevice_t device, std::unique_ptr<Runtime>* out) {
   std::unique_ptr<Runtime> made(new Runtime(driver, device));
-  int pools = 0;
-  TENON_TRY(made->check(driver.device_attribute(&pools, kAttributeMemoryPools, device),
-                        "asking for a device's properties"));
-  if (pools != 0 && driver.has_pools()) {
+  int pools = 0;  // runtimes without pools do not know the attribute
+  if (driver.has_pools()) {
+    TENON_TRY(made->check(driver.device_attribute(&pools, kAttributeMemoryPools, device),
+                          "asking for a device's properties"));
+  }
+  if (pools != 0) {
     const stream::Current current(*made);
     TENON_TRY(current.status());
     TENON_TRY(made->check(made->pool_.start(device), "making a memory pool"));

@@ -103,6 +103,16 @@ def test_guards_breaks_and_recompilations(told):
     assert len(told("recompiles")) == 1 + sum("resume" in line for line in told("recompiles"))
 
 
+def test_what_was_before_is_not_told(told):
+    torch._dynamo.reset()
+    fast = torch.compile(lambda x: x * 2 + 1, backend="tenon", dynamic=False)
+    for size in (3, 4):
+        fast(torch.ones(size))  # the second time it is compiled again
+    tenon.set_logs("recompiles")
+    fast(torch.ones(5))
+    assert len(told("recompiles")) == 2  # neither of the two programs fits
+
+
 def test_guards_without_a_plus_leave_out_modules(told):
     tenon.set_logs("guards")
     torch.compile(Net(), backend="tenon")(torch.randn(4, 8))

@@ -55,13 +55,25 @@ Tensor weights(Builder& b, Weights* w) {
 }
 
 // What a row holds.
-enum class Row { kUsual, kOutliers, kSparse, kDenormal, kHuge, kZero, kNan, kInfinite, kCount };
+enum class Row {
+  kUsual,
+  kOutliers,
+  kSparse,
+  kDenormal,
+  kHuge,
+  kZero,
+  kNan,
+  kInfinite,
+  kFar,
+  kCount
+};
 
 void fill_row(std::mt19937& rng, Row kind, Data* x, int64_t first) {
   std::normal_distribution<double> usual;
   for (int64_t i = 0; i < kSteps; ++i) {
     double v = usual(rng);
     if (kind == Row::kOutliers && i % 64 == 5) v *= 1e9;
+    if (kind == Row::kFar) v *= i % 64 == 5 ? 1e37 : 1e-18;  // quotients of f32 are 0
     if (kind == Row::kSparse) v = v < 0.5 ? 0 : v * std::exp(-8 * usual(rng));
     if (kind == Row::kDenormal) v *= i < 96 ? 1e-40 : i % 7 == 0 ? 1e-39 : 1e-37;
     if (kind == Row::kHuge) v *= 1e34;

@@ -141,8 +141,10 @@ std::string Prelude::need_digits(uint32_t lanes) {
                 I + " lost = (" + I + ")0, sums = (" + I +
                 ")0;\n    for (i64 i = 0; i < h && !floats; i += " + n + ") {\n      const " + V +
                 " y = *(const " + V + "_u*)(x + i) * up, r = " + round +
-                "(y);\n      lost |= " + abs + "(y - r) > " + abs +
-                "(y) * 0x1p-18f;\n      const " + U + " w = ((" + U +
+                "(y);\n      lost |= " + abs + "(y - r) > " + abs + "(y) * 0x1p-18f;\n" +
+                // Quotients that are 0 beside a number that is far larger.
+                "      lost |= (y == (" + V + ")0) & ((*(const " + I +
+                "_u*)(x + i) & 0x7fffffff) != 0);\n      const " + U + " w = ((" + U +
                 ")__builtin_convertvector(r, " + I + ") + 0x80808080u) ^ 0x80808080u;\n" +
                 "      const " + I + " words = (" + I + ")__builtin_shufflevector((" + B + ")w, (" +
                 B + ")w" + order + ");\n      *(" + I + "_u*)(d + i) = words;\n      sums = " +

@@ -188,15 +188,12 @@ uint32_t longest(Pool& p, const std::vector<uint32_t>& axes) {
 uint32_t digits_of(Kernel& k, ExprId a, const FewBits& few, uint32_t column) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
-  int64_t rows = 1;
-  bool known = true;
+  int64_t rows = 1;  // at least, if there are any: those of unknown number count as one
   for (uint32_t axis : st.space) {
     if (axis == column || !p.uses_axis(a, axis)) continue;
-    const auto extent = p.value(p.axes()[axis].extent);
-    known = known && extent;
-    rows = std::min(kDigitRows + 1, rows * extent.value_or(1));
+    rows = std::min(kDigitRows + 1, rows * p.value(p.axes()[axis].extent).value_or(1));
   }
-  if (known && rows > kDigitRows) return 0;
+  if (rows > kDigitRows) return 0;
   const Buffer& scales = k.buffers[p.at(few.scale).ref];
   const ExprId blocks = scales.dims[scales.dims.size() - 2];
   return digit_block(sum_of(p, st.reduce) / *p.value(blocks));
