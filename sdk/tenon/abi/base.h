@@ -126,7 +126,7 @@ typedef uint16_t tenon_dtype_t;
  * f8e4m3fnuz, 21 f8e5m2fnuz, 22 f8e3m4, 23 f8e8m0, 24 f6e2m3, 25 f6e3m2, 26 f4e2m1, 27 i1, 28 u1,
  * 29 i2, 30 u2. The core refuses them as it refuses any number that is no type. */
 
-/* A set of element types: TENON_DTYPE_BIT(dtype) for each. */
+/* A set of element types: TENON_DTYPE_BIT(dtype) for each. ANY has those of later hosts, too. */
 typedef uint64_t tenon_dtypes_t;
 #define TENON_DTYPE_BIT(dtype) ((tenon_dtypes_t)1 << (dtype))
 #define TENON_DTYPES_ANY (~(tenon_dtypes_t)0)

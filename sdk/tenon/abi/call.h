@@ -162,9 +162,9 @@ typedef struct tenon_host_call_t {
   /* Makes a tensor of dense host memory without copying it. The memory must stay as it is until
    * `release` is called, once, on any thread, when nothing uses it any more: outputs that were LEFT
    * may be this tensor. null: it lives as long as the process. The host holds no lock while it
-   * calls `release`, which must not call the host. It is not called if this fails, when tensors are
-   * still there at the end of the process, nor once a device that imported the memory was given up.
-   * Safe.
+   * calls `release`, which must not call the host but for tensor_release. It is not called if this
+   * fails, when tensors are still there at the end of the process, nor once a device that imported
+   * the memory was given up. Safe.
    */
   tenon_code_t (*tensor_wrap)(void* self, const tenon_array_t* array, void* context,
                               void (*release)(void* context), tenon_tensor_t** out_tensor);

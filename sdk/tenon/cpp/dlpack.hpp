@@ -42,10 +42,10 @@ Status read(const Managed& managed, tenon_array_t* out) {
 
 // Makes a tensor of the memory of a managed one, where it is: in the host's memory, or on a device
 // whose plugin takes the vendor's pointers ("cuda", "rocm"). Takes `managed`: its deleter is called
-// once, when nothing uses the memory any more, on any thread, and must not call Tenon. It is not
-// called if this fails, when the tensor is still there at the end of the process, nor once a device
-// was given up. The memory stays as it is until then; Tenon does not write to it. On a device, work
-// that writes it is done, or in the stream that calls get: work_on.
+// once, when nothing uses the memory any more, on any thread, and must not call Tenon but to
+// release tensors. It is not called if this fails, when the tensor is still there at the end of the
+// process, nor once a device was given up. The memory stays as it is until then; Tenon does not
+// write to it. On a device, work that writes it is done, or in the stream that calls get: work_on.
 // T0624 for elements and devices that Tenon does not have and for strides; else as tensor_wrap and
 // tensor_adopt fail.
 template <class Managed>

@@ -33,9 +33,10 @@ inline constexpr tenon_dtypes_t kAnyInt = kInt | dtype_bit(TENON_I4) | dtype_bit
 inline constexpr tenon_dtypes_t kAnyFloat =
     kFloat | dtype_bit(TENON_F8E4M3FN) | dtype_bit(TENON_F8E5M2);
 inline constexpr tenon_dtypes_t kIndex = dtype_bit(TENON_I32) | dtype_bit(TENON_I64);
-// Types stored in whole bytes, that is, all but i4 and u4.
+// Types stored in whole bytes, that is, all but i4 and u4; and none, which tokens have. Types that
+// later hosts know are not in it.
 inline constexpr tenon_dtypes_t kWhole =
-    TENON_DTYPES_ANY & ~(dtype_bit(TENON_I4) | dtype_bit(TENON_U4));
+    dtype_bit(TENON_DTYPE_NONE) | kPred | kInt | kAnyFloat | kComplex;
 
 constexpr bool is_in(tenon_dtype_t dtype, tenon_dtypes_t set) {
   return (set >> dtype & 1) != 0;
