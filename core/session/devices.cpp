@@ -131,15 +131,28 @@ void add_fallbacks(std::span<const DeviceKind> kinds, bool automatic, dispatch::
   }
 }
 
+// A call may name its device so each time, and the vendor's numbers do not change: they are looked
+// up once.
+Result<std::shared_ptr<runtime::Device>> find_numbered(std::string_view kind, uint32_t number) {
+  const std::string key = fmt::format("{}#{}", kind, number);
+  {
+    std::lock_guard lock(g_mutex);
+    if (auto it = cache().find(key); it != cache().end()) return it->second;
+  }
+  TENON_ASSIGN_OR_RETURN(const uint32_t ordinal, ordinal_of_number(kind, number));
+  TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> device,
+                         find_device(fmt::format("{}:{}", kind, ordinal)));
+  std::lock_guard lock(g_mutex);
+  cache().emplace(key, device);
+  return device;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name) {
   TENON_ASSIGN_OR_RETURN(const DeviceName parsed, parse_name(name));
-  const std::string_view kind = parsed.kind;
-  uint32_t ordinal = parsed.ordinal;
-  if (parsed.of_vendor) {
-    TENON_ASSIGN_OR_RETURN(ordinal, ordinal_of_number(kind, ordinal));
-  }
+  const auto& [kind, ordinal, of_vendor] = parsed;
+  if (of_vendor) return find_numbered(kind, ordinal);
   const std::string key = fmt::format("{}:{}", kind, ordinal);
   std::lock_guard lock(g_mutex);
   if (auto it = cache().find(key); it != cache().end()) return it->second;
