@@ -45,6 +45,30 @@ struct Floats : std::vector<float> {
   }
 };
 
+// Records of a call of two arrays, which a test changes. It stays where it is: they point into it.
+struct RawCall {
+  RawCall(const std::vector<float>& a, const std::vector<float>& b, std::vector<float>& c)
+      : arrays{array_of(const_cast<float*>(a.data())), array_of(const_cast<float*>(b.data())),
+               array_of(c.data())} {
+    call.size_bytes = sizeof call;
+    call.input_count = 2;
+    call.output_count = 1;
+    call.inputs = inputs;
+    call.outputs = &output;
+  }
+  RawCall(const RawCall&) = delete;
+  RawCall& operator=(const RawCall&) = delete;
+  static tenon_array_t array_of(float* data) {
+    static constexpr int64_t kDims[1] = {kSize};
+    return {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, data, kDims, nullptr};
+  }
+  tenon_array_t arrays[3];
+  tenon_input_t inputs[2] = {{sizeof(tenon_input_t), 0, &arrays[0], nullptr},
+                             {sizeof(tenon_input_t), 0, &arrays[1], nullptr}};
+  tenon_output_t output = {sizeof(tenon_output_t), TENON_OUTPUT_GIVEN, &arrays[2], nullptr};
+  tenon_program_call_t call{};
+};
+
 class RepeatTest : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override { ASSERT_TRUE(session.open().ok()); }
@@ -157,27 +181,15 @@ TEST_P(RepeatTest, AReleasedHandleIsTold) {
   compile(kSum);
   const Floats a(kSize, 1), b(kSize, 2);
   std::vector<float> c(kSize);
-  const int64_t dims[1] = {kSize};
-  tenon_array_t arrays[3] = {
-      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, const_cast<float*>(a.data()), dims, nullptr},
-      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, const_cast<float*>(b.data()), dims, nullptr},
-      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, c.data(), dims, nullptr}};
+  RawCall raw(a, b, c);
   const auto& api = *tenon::context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
   tenon_tensor_t* tensor = nullptr;
-  ASSERT_EQ(api.tensor_copy(api.self, &arrays[1], tenon::str(""), &tensor), TENON_OK);
-  const tenon_input_t inputs[2] = {{sizeof(tenon_input_t), 0, &arrays[0], nullptr},
-                                   {sizeof(tenon_input_t), 0, nullptr, tensor}};
-  tenon_output_t output = {sizeof(tenon_output_t), TENON_OUTPUT_GIVEN, &arrays[2], nullptr};
-  tenon_program_call_t call{};
-  call.size_bytes = sizeof call;
-  call.input_count = 2;
-  call.output_count = 1;
-  call.inputs = inputs;
-  call.outputs = &output;
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(api.call(api.self, program.get(), &call), TENON_OK);
+  ASSERT_EQ(api.tensor_copy(api.self, &raw.arrays[1], tenon::str(""), &tensor), TENON_OK);
+  raw.inputs[1] = {sizeof(tenon_input_t), 0, nullptr, tensor};
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(api.call(api.self, program.get(), &raw.call), TENON_OK);
   expect_sum(c, a, b);
   api.tensor_release(api.self, tensor);
-  EXPECT_EQ(api.call(api.self, program.get(), &call), TENON_FAILED_PRECONDITION);
+  EXPECT_EQ(api.call(api.self, program.get(), &raw.call), TENON_FAILED_PRECONDITION);
   EXPECT_TRUE(tenon::failure_text().starts_with("T0626")) << tenon::failure_text();
 }
 
@@ -311,26 +323,14 @@ TEST_P(RepeatTest, WhatWasCopiedIsToldForEachCall) {
   compile(kSum);
   const Floats a(16, 1), b(kSize, 2);
   std::vector<float> c(kSize);
-  const int64_t dims[1] = {kSize}, strides[1] = {8};
-  tenon_array_t arrays[3] = {
-      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, const_cast<float*>(a.data()), dims, nullptr},
-      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, const_cast<float*>(b.data()), dims, nullptr},
-      {sizeof(tenon_array_t), TENON_F32, 0, 1, 0, c.data(), dims, nullptr}};
-  const tenon_input_t inputs[2] = {{sizeof(tenon_input_t), 0, &arrays[0], nullptr},
-                                   {sizeof(tenon_input_t), 0, &arrays[1], nullptr}};
-  tenon_output_t output = {sizeof(tenon_output_t), TENON_OUTPUT_GIVEN, &arrays[2], nullptr};
-  tenon_program_call_t call{};
-  call.size_bytes = sizeof call;
-  call.input_count = 2;
-  call.output_count = 1;
-  call.inputs = inputs;
-  call.outputs = &output;
+  const int64_t strides[1] = {8};
+  RawCall raw(a, b, c);
   const auto& api = *tenon::context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
   for (const bool strided : {false, false, true, false, false, true}) {
-    arrays[0].strides_bytes = strided ? strides : nullptr;
-    call.repacked_bytes = 12345;
-    ASSERT_EQ(api.call(api.self, program.get(), &call), TENON_OK) << tenon::failure_text();
-    EXPECT_EQ(call.repacked_bytes, strided ? 32u : 0u);
+    raw.arrays[0].strides_bytes = strided ? strides : nullptr;
+    raw.call.repacked_bytes = 12345;
+    ASSERT_EQ(api.call(api.self, program.get(), &raw.call), TENON_OK) << tenon::failure_text();
+    EXPECT_EQ(raw.call.repacked_bytes, strided ? 32u : 0u);
     for (size_t i = 0; i < kSize; ++i) ASSERT_EQ(c[i], a[strided ? 2 * i : i] + b[i]) << i;
   }
 }
