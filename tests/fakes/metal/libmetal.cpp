@@ -433,9 +433,10 @@ std::mutex& mutex_of_finished() {
   static std::mutex mutex;
   return mutex;
 }
+// Never destroyed: the last ones are still in it when the process ends.
 std::vector<Commands*>& finished() {
-  static std::vector<Commands*> all;
-  return all;
+  static auto* const all = new std::vector<Commands*>;
+  return *all;
 }
 void let_go() {
   std::vector<Commands*> all;
