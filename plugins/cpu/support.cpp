@@ -55,13 +55,10 @@ struct ControlClaims {
   // The cost of everything inside, times a guessed number of iterations.
   double cost_of(tenon_node_t node, int depth) const {
     constexpr double kTurns = 10;
-    const kernelgen::DeviceRates rates = rates_of(isa);
     const std::vector<int64_t> symbols = kernelgen::likely_symbols(host, graph);
     const tenon_node_view_t view = Node(graph, node).view();
-    if (view.region_count == 0 || depth > 8) {
-      return kernelgen::node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second,
-                                     rates.gigaflops_per_second, rates.launch_ns);
-    }
+    if (view.region_count == 0 || depth > 8)
+      return kernelgen::node_cost_ns(host, graph, node, symbols, rates_of(isa));
     double cost = 0;
     for (uint32_t r = 0; r < view.region_count; ++r) {
       for (tenon_node_t inner : Region(graph, view.regions[r]).node_ids())

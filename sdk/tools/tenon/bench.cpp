@@ -156,6 +156,27 @@ int serve(const Host& host, const Binding& binding) {
   return kOk;
 }
 
+// Loads and compiles a model, or takes a package, which needs no more than to be loaded.
+int prepare(const Host& host, const RunOptions& options, Model& model, Inputs& inputs,
+            Program& program, Measured& m) {
+  Signature signature(host);
+  auto start = Clock::now();
+  if (is_package(options.model)) {
+    if (int s = load_package(host, options, program)) return s;
+    m.load_ms = ms_since(start);
+    if (int s = signature_of(host, program, signature)) return s;
+    return gather_inputs(host, signature, options, true, inputs);
+  }
+  if (int s = load(host, options, model, &signature.fixed_dims)) return s;
+  m.load_ms = ms_since(start);
+  if (int s = signature_of(host, model, signature)) return s;
+  if (int s = gather_inputs(host, signature, options, true, inputs)) return s;
+  start = Clock::now();
+  if (int s = compile(host, model, options, options.device, program)) return s;
+  m.compile_ms = ms_since(start);
+  return kOk;
+}
+
 constexpr int64_t kProfiledRuns = 5;
 
 // The costliest kernels, from runs of their own: measuring changes the times.
@@ -216,15 +237,7 @@ int command_bench(const RunOptions& options) {
   Program program(host);
   Binding binding(host);
   Measured m;
-  auto start = Clock::now();
-  Signature signature(host);
-  if (int s = load(host, options, model, &signature.fixed_dims)) return s;
-  m.load_ms = ms_since(start);
-  if (int s = signature_of(host, model, signature)) return s;
-  if (int s = gather_inputs(host, signature, options, true, inputs)) return s;
-  start = Clock::now();
-  if (int s = compile(host, model, options, options.device, program)) return s;
-  m.compile_ms = ms_since(start);
+  if (int s = prepare(host, options, model, inputs, program, m)) return s;
   if (int s = bind_inputs(host, program, inputs, binding)) return s;
   if (int s = timed_run(host, binding, m.first_run_ms)) return s;
   const size_t wanted = options.serve && options.runs == 0 ? 1 : static_cast<size_t>(options.runs);

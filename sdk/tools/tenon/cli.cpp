@@ -93,8 +93,8 @@ void add_compilation(CLI::App* command, RunOptions& o) {
 namespace {
 
 constexpr const char* kFooter =
-    "\nMODEL is a file that a frontend reads, or .tir; `run` takes a package, too. Exit status: 0 "
-    "success, 1 wrong result,\n"
+    "\nMODEL is a file that a frontend reads, or .tir; `run` and `bench` take a package, too. Exit "
+    "status: 0 success, 1 wrong result,\n"
     "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
     "`tenon COMMAND --help` lists the options; `tenon explain CODE` explains an error code.";
 

@@ -107,7 +107,7 @@ int refuse_package(std::string_view path) {
   return fail(
       kUsage, "T0004",
       fmt::format("{} is a package, a compiled program; this needs the model.", in_quotes(path)),
-      "`tenon run` and `tenon info` take packages.");
+      "`tenon run`, `tenon bench` and `tenon info` take packages.");
 }
 
 int check_peaks(const std::string& text) {
@@ -122,6 +122,7 @@ int load_package(const Host& host, const RunOptions& options, Program& program) 
                                                   {"--value", !options.values.empty()},
                                                   {"--option", !options.device_options.empty()},
                                                   {"--passes", !options.pipeline.empty()},
+                                                  {"--autotune", options.autotune},
                                                   {"--no-fallback", options.no_fallback}};
   for (const auto& [name, given] : decided) {
     if (!given) continue;

@@ -41,8 +41,7 @@ Answer answer_to(const HostTables& host, tenon_graph_t* graph, tenon_node_t node
   Answer a;
   a.claimed = can_lower(host, graph, node, limits, &a.why);
   if (!a.claimed) return a;
-  a.cost_ns = node_cost_ns(host, graph, node, symbols, rates.gigabytes_per_second,
-                           rates.gigaflops_per_second, rates.launch_ns);
+  a.cost_ns = node_cost_ns(host, graph, node, symbols, rates);
   return a;
 }
 

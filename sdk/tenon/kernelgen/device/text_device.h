@@ -16,13 +16,9 @@
 #include "tenon/abi/compile.h"
 #include "tenon/kernelgen/device/device_program.h"
 #include "tenon/kernelgen/lower/lower_graph.h"
+#include "tenon/kernelgen/lower/node_cost.h"
 
 namespace tenon::kernelgen {
-
-// For the partitioner. Only the order of magnitude matters.
-struct DeviceRates {
-  double gigabytes_per_second = 10, gigaflops_per_second = 10, launch_ns = 1000;
-};
 
 // Claims every node of the main region that can be lowered, one claim per node, and refuses the
 // others with reasons.

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "tenon/kernelgen/fuse/layout_internal.h"
+#include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/schedule/contraction.h"
 #include "tenon/kernelgen/schedule/convolution.h"
 
@@ -142,9 +143,11 @@ class Layouts {
     for (uint32_t b = 0; b < k_.buffers.size(); ++b) {
       if (channel_[b] >= 0 && k_.buffers[b].role == Role::kTemp) edges_.order(b);
     }
+    std::unordered_map<uint32_t, uint32_t> writers = count_writers();
     std::vector<Stage> stages = std::move(k_.stages);
     k_.stages.clear();
     for (Stage& s : stages) {
+      read_turned(s);
       if (s.x_channel >= 0) {
         convolution_operands(edges_, t_, s);
       } else if (s.kind != StageKind::kMap) {
@@ -163,7 +166,10 @@ class Layouts {
       }
       const std::vector<uint32_t> origins = s.origins;
       k_.stages.push_back(std::move(s));
-      for (auto [temp, out] : turned) edges_.copy(temp, out, origins);
+      for (auto [temp, out] : turned) {
+        edges_.copy(temp, out, origins);
+        if (writers[out] == 1) turned_[out] = temp;
+      }
     }
   }
 
@@ -367,11 +373,36 @@ class Layouts {
     s.b = p_.substitute(s.b, map);
   }
 
+  std::unordered_map<uint32_t, uint32_t> count_writers() const {
+    std::unordered_map<uint32_t, uint32_t> writers;
+    for (const Stage& s : k_.stages) {
+      std::unordered_set<uint32_t> written;
+      for (const View& v : s.store) written.insert(v.buffer);
+      for (const uint32_t b : written) ++writers[b];
+    }
+    return writers;
+  }
+
+  // Later stages read an output in the order in which it was made: turned back from the caller's
+  // order it would be copied a second time.
+  void read_turned(Stage& s) {
+    std::unordered_map<ExprId, ExprId> map;
+    for (ExprId l : loads_of(p_, s)) {
+      const auto turned = turned_.find(p_.at(l).ref);
+      if (turned == turned_.end()) continue;
+      const std::vector<ExprId> args(p_.args(l).begin(), p_.args(l).end());
+      map[l] = p_.load(turned->second, p_.type(l), std::span<const ExprId>(args).subspan(2),
+                       args[0], args[1]);
+    }
+    if (!map.empty()) rewrite(p_, s, map);
+  }
+
   Kernel& k_;
   Pool& p_;
   const Target& t_;
   Edges edges_;
   std::vector<int32_t>& channel_;  // by buffer: Edges::channels
+  std::unordered_map<uint32_t, uint32_t> turned_;  // outputs that one stage made: the temp
 };
 
 }  // namespace

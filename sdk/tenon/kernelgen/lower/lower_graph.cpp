@@ -1,9 +1,7 @@
 #include "tenon/kernelgen/lower/lower_graph.h"
-#include "tenon/cpp/likely_size.hpp"
 #include "tenon/cpp/record.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>
@@ -567,69 +565,6 @@ bool lower_graph(const HostTables& host, tenon_graph_t* graph, Lowered* out, std
     if (out->program.buffers[c].role != Role::kConstant) c = ~0u;
   }
   return true;
-}
-
-std::vector<int64_t> likely_symbols(const HostTables& host, tenon_graph_t* graph) {
-  tenon_graph_view_t g = sized<tenon_graph_view_t>();
-  host.graph->graph_view(host.graph->self, graph, &g);
-  std::vector<int64_t> symbols(g.symbol_limit, 1);
-  for (uint32_t s = 0; s < g.symbol_limit; ++s) {
-    tenon_symbol_view_t v = sized<tenon_symbol_view_t>();
-    if (host.graph->symbol_view(host.graph->self, graph, s, &v) == TENON_OK)
-      symbols[s] = sizes::likely_size(v.hint, v.lo, v.hi);
-  }
-  return symbols;
-}
-
-double node_cost_ns(const HostTables& host, tenon_graph_t* graph, tenon_node_t node,
-                    const std::vector<int64_t>& symbols, double gigabytes_per_second,
-                    double gigaflops_per_second, double launch_ns) {
-  tenon_node_view_t n = sized<tenon_node_view_t>();
-  if (host.graph->node_view(host.graph->self, graph, node, &n) != TENON_OK) return launch_ns;
-  auto elements = [&](tenon_value_t value, uint32_t* width) {
-    tenon_value_view_t v = sized<tenon_value_view_t>();
-    if (value == TENON_NONE ||
-        host.graph->value_view(host.graph->self, graph, value, &v) != TENON_OK)
-      return 0.0;
-    double count = 1;
-    for (uint32_t i = 0; i < v.type.rank; ++i) {
-      int64_t d = 1;
-      host.graph->dim_evaluate(host.graph->self, graph, v.type.dims[i], symbols.data(),
-                               static_cast<uint32_t>(symbols.size()), &d);
-      count *= static_cast<double>(std::max<int64_t>(d, 0));
-    }
-    *width = std::max(1u, size_of(v.type.dtype));
-    return count;
-  };
-  double bytes = 0, largest = 1, product = 1;
-  uint32_t width = 1;
-  for (uint32_t i = 0; i < n.operand_count; ++i) {
-    const double e = elements(n.operands[i], &width);
-    bytes += e * width;
-    product *= std::max(e, 1.0);
-    largest = std::max(largest, e);
-  }
-  double results = 0;
-  for (uint32_t i = 0; i < n.result_count; ++i) {
-    const double e = elements(n.results[i], &width);
-    bytes += e * width;
-    results += e;
-    largest = std::max(largest, e);
-  }
-  const tenon_op_def_t* op = nullptr;
-  double flops = largest, compares = 0;
-  const bool found =
-      host.registry->op_find(host.registry->self, n.op, n.op_version, &op) == TENON_OK;
-  if (found && op->cost_class == TENON_COST_CONTRACTION && n.operand_count >= 2) {
-    // rows x columns x depth: |a| * |b| * |out| = (m k)(k n)(m n), whose square root is m n k.
-    flops = 2 * __builtin_sqrt(product * std::max(results, 1.0));
-  } else if (found && op->cost_class == TENON_COST_SORT) {
-    compares = largest * std::log2(std::max(largest, 1.0));
-  }
-  // Vectors do not help: each comparison decides about the next one. Measured at 2 to 11 ns.
-  constexpr double kCompareNs = 2;
-  return launch_ns + std::max({bytes / gigabytes_per_second, flops / gigaflops_per_second,
-                               compares * kCompareNs});
 }
 
 }  // namespace tenon::kernelgen

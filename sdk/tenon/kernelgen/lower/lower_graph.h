@@ -98,14 +98,5 @@ struct Lowered {
 };
 bool lower_graph(const HostTables& host, tenon_graph_t* graph, Lowered* out, std::string* why);
 
-// One value per symbol of the graph, from likely_size.hpp.
-std::vector<int64_t> likely_symbols(const HostTables& host, tenon_graph_t* graph);
-
-// A rough time for one node, for claims: bytes moved and operations done, at the given rates.
-// symbols: the graph's likely_symbols, computed once for all its nodes.
-double node_cost_ns(const HostTables& host, tenon_graph_t* graph, tenon_node_t node,
-                    const std::vector<int64_t>& symbols, double gigabytes_per_second,
-                    double gigaflops_per_second, double launch_ns);
-
 }  // namespace tenon::kernelgen
 #endif
