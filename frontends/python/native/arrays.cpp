@@ -256,6 +256,13 @@ void Argument::release() {
   Py_CLEAR(held_);
 }
 
+uint64_t Argument::bytes() const {
+  if (used_ != nullptr) return used_->bytes();
+  uint64_t bits = dtype_bits(array.dtype);
+  for (uint32_t i = 0; i < array.rank; ++i) bits *= static_cast<uint64_t>(array.dims[i]);
+  return bits / 8;
+}
+
 void Argument::read_numpy(PyObject* o, const Expected& expected) {
   const NumpyView view = numpy_view(o);
   if (view.dtype == TENON_DTYPE_NONE) refuse(expected, view.why);

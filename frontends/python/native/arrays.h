@@ -30,19 +30,28 @@ struct Expected {
 };
 
 // An argument while a call uses it. What it holds is released by release(), with the GIL.
-struct Argument {
-  tenon_array_t array{};
+// A tensor's argument needs its first line of the cache alone: a call may have hundreds.
+struct alignas(64) Argument {
   tenon_tensor_t* tensor = nullptr;  // instead of the array
-  bool donated = false;
+  PyObject* user = nullptr;          // borrowed: the array, of a kind with a table or a namespace
   Kind kind = Kind::kNone;
-  PyObject* user = nullptr;  // borrowed: the array, of a kind with a table or a namespace
+  bool donated = false;
   bool writable = false;
+
+ private:
+  bool has_buffer_ = false;
+  Tensor* used_ = nullptr;  // the tensor, as long as the call uses it
+  PyObject* held_ = nullptr;
+
+ public:
+  tenon_array_t array{};
 
   // Fails with a Python exception. `o` lives until release(), which the caller sees to.
   void read(PyObject* o, const Expected& expected);
   void release();
   // The tensor, if it is one that the call uses.
   const Tensor* used() const { return used_; }
+  uint64_t bytes() const;
   // As read, for an array that is used longer than its library knows: torch could replace the
   // memory of a tensor meanwhile, but not of one that it handed out.
   void read_owning(PyObject* o, const Expected& expected);
@@ -67,10 +76,7 @@ struct Argument {
   int64_t small_[16];  // dims, then strides, of up to 8 axes
   std::vector<int64_t> large_;
   alignas(16) unsigned char scalar_[16];
-  Tensor* used_ = nullptr;  // the tensor, as long as the call uses it
-  PyObject* held_ = nullptr;
   Py_buffer buffer_{};
-  bool has_buffer_ = false;
 };
 
 // "f32"; "no type" for 0.

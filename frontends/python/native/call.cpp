@@ -26,17 +26,6 @@ double now_us() {
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
 }
 
-uint64_t bytes_of(const Call& call, size_t count) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const tenon_array_t& array = call.arguments[i].array;
-    uint64_t n = dtype_bits(array.dtype);
-    for (uint32_t d = 0; d < array.rank; ++d) n *= static_cast<uint64_t>(array.dims[d]);
-    bytes += n / 8;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 Call::Call(const Program& program)
@@ -44,7 +33,9 @@ Call::Call(const Program& program)
       inputs(program.inputs_.size()),
       given(new Argument[program.outputs_.size()]),
       outputs(program.outputs_.size()),
-      results(program.outputs_.size()) {
+      results(program.outputs_.size()),
+      fresh(program.outputs_.size()),
+      blocks(program.outputs_.size()) {
   record.size_bytes = sizeof record;
   record.input_count = static_cast<uint32_t>(inputs.size());
   record.output_count = static_cast<uint32_t>(outputs.size());
@@ -55,9 +46,34 @@ Call::Call(const Program& program)
 
 void Call::clear() {
   for (size_t i = 0; i < inputs.size(); ++i) arguments[i].release();
-  for (size_t i = 0; i < outputs.size(); ++i) given[i].release();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    given[i].release();
+    Py_CLEAR(fresh[i]);
+    blocks[i].reset();
+  }
   for (PyObject* object : held) Py_DECREF(object);
   held.clear();
+  given_objects = {};
+}
+
+void Call::look_at_arguments() {
+  kind = Kind::kNone;
+  bytes = 0;
+  bool has_stream = false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Argument& argument = arguments[i];
+    inputs[i] = {sizeof(tenon_input_t), argument.donated ? TENON_INPUT_DONATED : 0,
+                 argument.tensor != nullptr ? nullptr : &argument.array, argument.tensor};
+    bytes += argument.bytes();
+    if (const Tensor* tensor = argument.used(); tensor != nullptr && tensor->stream())
+      has_stream = true;
+    if (argument.kind <= kind) continue;
+    kind = argument.kind;
+    of_user = argument.user;
+  }
+  record.streams = nullptr;
+  record.stream_count = 0;
+  if (has_stream) find_streams();
 }
 
 // One for each device: two of one device would be an error of the call.
@@ -145,13 +161,7 @@ void Program::read_arguments(Call& call, PyObject* const* values, size_t count, 
   if (count > inputs_.size() || (!named && count != inputs_.size())) refuse_count(count);
   for (size_t i = 0; i < count; ++i) call.arguments[i].read(values[i], inputs_[i].expected);
   if (named) read_named(call, count, names);
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    const Argument& argument = call.arguments[i];
-    const bool is_tensor = argument.tensor != nullptr;
-    call.inputs[i] = {sizeof(tenon_input_t), argument.donated ? TENON_INPUT_DONATED : 0,
-                      is_tensor ? nullptr : &argument.array, argument.tensor};
-  }
-  call.find_streams();
+  call.look_at_arguments();
 }
 
 // The program's sizes, and those of this call.
@@ -166,12 +176,42 @@ void Program::set_sizes_of(Call& call, std::span<const Size> sizes) const {
   call.record.size_count = static_cast<uint32_t>(all->size());
 }
 
-void Program::read_given(Call& call, const Given& given, As as) {
+// Memory for a small result; null if there is none, or it is better made by the host.
+void* Program::memory_for(Call& call, size_t i, As as) {
+  const Port& port = outputs_[i];
+  if (port.small_bytes == 0 || (as != As::kUsers && as != As::kNumpy)) return nullptr;
+  if (as == As::kNumpy || call.kind == Kind::kNumpy) {
+    if (!numpy_has(port.dtype)) return nullptr;
+    void* data = nullptr;
+    call.fresh[i] =
+        numpy_empty(port.dtype, static_cast<uint32_t>(port.dims.size()), port.dims.data(), &data);
+    return data;
+  }
+  if (call.kind != Kind::kExchange || dlpack::kTypes[port.dtype].lanes == 0) return nullptr;
+  return call.blocks[i].allocate(port.small_bytes);
+}
+
+void Program::ask_for_result(Call& call, size_t i, As as) {
+  tenon_array_t& result = call.results[i];
+  result = sized<tenon_array_t>();
   const uint32_t kind = as == As::kDevice ? TENON_OUTPUT_LEFT : TENON_OUTPUT_OWNED;
+  call.outputs[i] = {sizeof(tenon_output_t), kind, &result, nullptr};
+  void* const memory = memory_for(call, i, as);
+  if (memory == nullptr) return;
+  result.dtype = outputs_[i].dtype;
+  result.rank = static_cast<uint32_t>(outputs_[i].dims.size());
+  result.dims = outputs_[i].dims.data();
+  result.data = memory;
+  call.outputs[i].kind = TENON_OUTPUT_GIVEN;
+}
+
+void Program::read_given(Call& call, const Given& given, As as) {
+  call.given_objects = given.memory;
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    call.results[i] = sized<tenon_array_t>();
-    call.outputs[i] = {sizeof(tenon_output_t), kind, &call.results[i], nullptr};
-    if (i >= given.memory.size() || given.memory[i] == Py_None) continue;
+    if (i >= given.memory.size() || given.memory[i] == Py_None) {
+      ask_for_result(call, i, as);
+      continue;
+    }
     Expected expected = outputs_[i].expected;
     expected.where = "the memory for " + expected.where;
     Argument& memory = call.given[i];
@@ -186,10 +226,9 @@ void Program::read_given(Call& call, const Given& given, As as) {
 
 void Program::execute(Call& call) {
   const tenon_host_call_t& api = *g_tables.call;
-  const uint64_t bytes = bytes_of(call, inputs_.size());
   double begin = 0, end = 0;
   tenon_code_t code;
-  if (last_us_ < kQuickUs && bytes <= 2 * last_bytes_ && may_keep_gil()) {
+  if (last_us_ < kQuickUs && call.bytes <= 2 * last_bytes_ && may_keep_gil()) {
     begin = now_us();
     code = api.call(api.self, program_, &call.record);
     end = now_us();
@@ -205,12 +244,19 @@ void Program::execute(Call& call) {
   }
   if (code != TENON_OK) raise_failure(code);
   last_us_ = by_value_ ? kQuickUs : end - begin;
-  last_bytes_ = bytes;
+  last_bytes_ = call.bytes;
   last_ = {call.record.repacked_bytes, call.record.transferred_bytes, call.record.copied_out_bytes,
            (end - begin) / 1000};
 }
 
-PyObject* Program::result_of(Call& call, size_t i, As as, Kind kind, PyObject* of_user) {
+PyObject* Program::result_of(Call& call, size_t i, As as) {
+  const Kind kind = call.kind;
+  PyObject* const of_user = call.of_user;
+  if (call.fresh[i] != nullptr) return std::exchange(call.fresh[i], nullptr);
+  if (call.blocks[i]) {
+    return as_exchanged(std::exchange(call.blocks[i], {}), call.results[i],
+                        *exchange_of(Py_TYPE(of_user)));
+  }
   tenon_tensor_t* tensor = std::exchange(call.outputs[i].tensor, nullptr);
   const tenon_array_t& array = call.results[i];
   if (as == As::kTensor || as == As::kDevice) return as_tensor(tensor, array);
@@ -228,23 +274,15 @@ PyObject* Program::result_of(Call& call, size_t i, As as, Kind kind, PyObject* o
 }
 
 PyObject* Program::results_of(Call& call, As as) {
-  Kind kind = Kind::kNone;
-  PyObject* of_user = nullptr;
-  for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (call.arguments[i].kind <= kind) continue;
-    kind = call.arguments[i].kind;
-    of_user = call.arguments[i].user;
-  }
   nb::object results =
       nb::steal(results_new(output_names_.ptr(), static_cast<Py_ssize_t>(outputs_.size())));
   if (!results.is_valid()) throw nb::python_error();
   for (size_t i = 0; i < outputs_.size(); ++i) {
     PyObject* value = nullptr;
-    if (call.outputs[i].kind == TENON_OUTPUT_GIVEN ||
-        call.outputs[i].kind == TENON_OUTPUT_IN_PLACE) {
+    if (i < call.given_objects.size() && call.given_objects[i] != Py_None) {
       value = Py_NewRef(call.given_objects[i]);
     } else {
-      value = result_of(call, i, as, kind, of_user);
+      value = result_of(call, i, as);
     }
     results_set(results.ptr(), static_cast<Py_ssize_t>(i), value);
   }
@@ -307,7 +345,6 @@ PyObject* Program::call(PyObject* const* values, size_t count, PyObject* names, 
   }
   read_arguments(c, values, count, names);
   read_given(c, given, as);
-  c.given_objects = given.memory;
   set_sizes_of(c, sizes);
   execute(c);
   return results_of(c, as);

@@ -10,6 +10,7 @@
 
 #include "frontends/python/native/arrays.h"
 #include "frontends/python/native/host.h"
+#include "tenon/cpp/elements.hpp"
 
 namespace nb = nanobind;
 
@@ -55,10 +56,15 @@ tenon_dtype_t dtype_of_number(int number) {
   return at < table.size() ? table[at] : TENON_DTYPE_NONE;
 }
 
+// The same the other way.
 int number_of_dtype(tenon_dtype_t dtype) {
-  for (const Numbered& type : kNumbered)
-    if (type.dtype == dtype) return type.number;
-  return -1;
+  static constexpr auto table = [] {
+    std::array<int, elements::kDtypeEnd> all{};
+    all.fill(-1);
+    for (size_t i = std::size(kNumbered); i-- > 0;) all[kNumbered[i].dtype] = kNumbered[i].number;
+    return all;
+  }();
+  return dtype < table.size() ? table[dtype] : -1;
 }
 
 // Types that ml_dtypes adds have no number of their own.
@@ -167,13 +173,18 @@ PyObject* numpy_over(tenon_dtype_t dtype, uint32_t rank, const int64_t* dims, vo
   return array;
 }
 
-PyObject* numpy_empty(tenon_dtype_t dtype, uint32_t rank, const int64_t* dims) {
+bool numpy_has(tenon_dtype_t dtype) {
+  return number_of_dtype(dtype) >= 0;
+}
+
+PyObject* numpy_empty(tenon_dtype_t dtype, uint32_t rank, const int64_t* dims, void** data) {
   load();
   PyArray_Descr* descr = descr_of(dtype);
   PyObject* array =
       PyArray_NewFromDescr(&PyArray_Type, descr, static_cast<int>(rank),
                            reinterpret_cast<const npy_intp*>(dims), nullptr, nullptr, 0, nullptr);
   if (array == nullptr) throw nb::python_error();
+  if (data != nullptr) *data = PyArray_DATA(reinterpret_cast<PyArrayObject*>(array));
   return array;
 }
 

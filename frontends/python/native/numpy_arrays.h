@@ -31,8 +31,12 @@ NumpyView numpy_view(PyObject* array);
 // nothing. New reference. Raises for element types that NumPy and ml_dtypes do not have.
 PyObject* numpy_over(tenon_dtype_t dtype, uint32_t rank, const int64_t* dims, void* data,
                      bool writable, PyObject* owner);
-// An array with memory of its own, not filled. New reference.
-PyObject* numpy_empty(tenon_dtype_t dtype, uint32_t rank, const int64_t* dims);
+// An array with memory of its own, which is not filled; `data`: where that is. New reference.
+// Raises for element types that NumPy and ml_dtypes do not have.
+PyObject* numpy_empty(tenon_dtype_t dtype, uint32_t rank, const int64_t* dims,
+                      void** data = nullptr);
+// Whether NumPy itself has the element type.
+bool numpy_has(tenon_dtype_t dtype);
 
 }  // namespace tenon::python
 

@@ -54,6 +54,17 @@ Port port_of(const tenon_port_t& record, const char* what) {
   return port;
 }
 
+// Above this, what a tensor costs no longer counts.
+constexpr size_t kSmallBytes = 4096;
+
+size_t small_bytes_of(const Port& port) {
+  size_t bytes = dtype_bits(port.dtype) / 8;
+  for (const int64_t dim : port.dims) {
+    if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<size_t>(dim), &bytes)) return 0;
+  }
+  return bytes <= kSmallBytes ? bytes : 0;
+}
+
 // (name, dtype, dims): a dim is a number or, if it is symbolic, its text.
 nb::list port_list(const std::vector<Port>& ports) {
   nb::list list;
@@ -193,6 +204,7 @@ void Program::describe() {
   nb::list names;
   for (uint32_t i = 0; i < info.output_count; ++i) {
     outputs_.push_back(port_of(info.outputs[i], "result"));
+    outputs_.back().small_bytes = small_bytes_of(outputs_.back());
     names.append(outputs_.back().name);
   }
   output_names_ = nb::tuple(names);

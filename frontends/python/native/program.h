@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "frontends/python/native/arrays.h"
+#include "frontends/python/native/tensor.h"
 #include "tenon/abi/call.h"
 
 namespace tenon::python {
@@ -55,6 +56,9 @@ struct Port {
   std::vector<int64_t> dims;  // -1: symbolic
   std::vector<std::string> dim_texts;
   Expected expected;
+  // A result that is small and of a size that is known before the call: memory of NumPy's own, or a
+  // block of ours, is there sooner than a tensor of the host. 0: none.
+  size_t small_bytes = 0;
 };
 
 // The records of one call. Kept by the program, so that a call allocates none.
@@ -67,6 +71,8 @@ struct Call {
   std::unique_ptr<Argument[]> given;  // memory for results
   std::vector<tenon_output_t> outputs;
   std::vector<tenon_array_t> results;
+  std::vector<PyObject*> fresh;              // NumPy's arrays that a call fills, or null
+  std::vector<Block> blocks;                 // the same for other libraries
   std::vector<tenon_size_t> sizes;           // where a call gives some
   std::span<PyObject* const> given_objects;  // borrowed
   std::vector<PyObject*> held;               // references to arguments
@@ -74,6 +80,12 @@ struct Call {
   std::vector<tenon_native_handle_t> stream_handles;
   std::vector<tenon_call_native_t> streams;
   tenon_program_call_t record{};
+  // Of the arguments: the kind that results have, an array of that kind, and the bytes of all.
+  Kind kind = Kind::kNone;
+  PyObject* of_user = nullptr;  // borrowed
+  uint64_t bytes = 0;
+  // Takes note of the arguments, once all are read.
+  void look_at_arguments();
   void find_streams();
   // Ends the use of arguments.
   void clear();
@@ -150,10 +162,12 @@ class Program {
   void read_arguments(Call& call, PyObject* const* values, size_t count, PyObject* names);
   void read_named(Call& call, size_t count, PyObject* names);
   void read_given(Call& call, const Given& given, As as);
+  void* memory_for(Call& call, size_t i, As as);
+  void ask_for_result(Call& call, size_t i, As as);
   void set_sizes_of(Call& call, std::span<const Size> sizes) const;
   void execute(Call& call);
   tenon_code_t bind(tenon_binding_t* binding, const Call& call) const;
-  PyObject* result_of(Call& call, size_t i, As as, Kind kind, PyObject* of_user);
+  PyObject* result_of(Call& call, size_t i, As as);
   [[noreturn]] void refuse_count(size_t given) const;
   std::string signature() const;
   size_t index_of(const std::string& name) const;

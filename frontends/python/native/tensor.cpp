@@ -333,11 +333,13 @@ Tensor::Tensor(tenon_tensor_t* tensor, std::shared_ptr<Loan> loan)
 
 Tensor::Tensor(tenon_tensor_t* tensor, WorkStream stream) : Tensor(tensor, record_of(tensor)) {
   stream.device = places();  // Tenon's own name of it, which calls need not look up
-  stream_ = std::move(stream);
+  stream_ = std::make_unique<const WorkStream>(std::move(stream));
 }
 
 Tensor::Tensor(tenon_tensor_t* tensor, const tenon_array_t& array)
-    : tensor_(tensor), dtype_(array.dtype), dims_(array.dims, array.dims + array.rank) {}
+    : tensor_(tensor), dtype_(array.dtype), dims_(array.dims, array.dims + array.rank) {
+  bytes_ = (count() * dtype_bits(dtype_) + 7) / 8;
+}
 
 bool Tensor::begin_use(bool donated) {
   if (donated ? uses_ != 0 : uses_ == kDonated) return false;
@@ -363,10 +365,6 @@ uint64_t Tensor::count() const {
   uint64_t n = 1;
   for (const int64_t dim : dims_) n *= static_cast<uint64_t>(dim);
   return n;
-}
-
-uint64_t Tensor::bytes() const {
-  return (count() * dtype_bits(dtype_) + 7) / 8;
 }
 
 std::string Tensor::places() const {
@@ -412,18 +410,36 @@ PyObject* as_numpy(tenon_tensor_t* tensor, const tenon_array_t& array) {
   return numpy_empty(array.dtype, array.rank, array.dims);
 }
 
-PyObject* as_exchanged(tenon_tensor_t* tensor, const tenon_array_t& array,
-                       const ExchangeTable& table) {
-  std::unique_ptr<tenon_tensor_t, DropTensor> owned(tensor);
+namespace {
+template <class Owner>
+PyObject* exchanged(Owner owner, const tenon_array_t& array, const ExchangeTable& table) {
   auto* managed = dlpack::manage<dlpack::ManagedTensorVersioned>(
       {array.data, 0, {dlpack::kCpu, 0}}, array.dtype, {array.dims, array.rank}, 0,
-      std::move(owned));
+      std::move(owner));
   void* object = nullptr;
   if (table.object_of(managed, &object) != 0) {
     dlpack::call_deleter(managed);
     throw nb::python_error();
   }
   return static_cast<PyObject*>(object);
+}
+}  // namespace
+
+PyObject* as_exchanged(tenon_tensor_t* tensor, const tenon_array_t& array,
+                       const ExchangeTable& table) {
+  return exchanged(std::unique_ptr<tenon_tensor_t, DropTensor>(tensor), array, table);
+}
+
+PyObject* as_exchanged(Block block, const tenon_array_t& array, const ExchangeTable& table) {
+  return exchanged(std::move(block), array, table);
+}
+
+// The C library aligns memory by a slow way of its own.
+void* Block::allocate(size_t bytes) {
+  size_t room = bytes + kAlignment;
+  memory_ = std::make_unique_for_overwrite<std::byte[]>(room);
+  void* at = memory_.get();
+  return std::align(kAlignment, bytes, at, room);
 }
 
 nb::object capsule_over(nb::handle self, const dlpack::Memory& memory, bool versioned) {

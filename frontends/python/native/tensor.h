@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,7 +46,7 @@ class Tensor {
   tenon_dtype_t dtype() const { return dtype_; }
   const std::vector<int64_t>& dims() const { return dims_; }
   uint64_t count() const;
-  uint64_t bytes() const;
+  uint64_t bytes() const { return bytes_; }
   std::string places() const;
   // Its elements on the host; the first call may copy them. Raises once it was given up.
   const void* data() const;
@@ -59,16 +58,18 @@ class Tensor {
   PyObject* lender() const { return loan_ == nullptr ? nullptr : loan_->object; }
   void give_up();
   // Where calls that use it have to go.
-  const std::optional<WorkStream>& stream() const { return stream_; }
+  const WorkStream* stream() const { return stream_.get(); }
 
  private:
   static constexpr int64_t kDonated = -1;
   void check() const;
 
   tenon_tensor_t* tensor_;
+  // What each call asks for is in one line of the cache.
   int64_t uses_ = 0;  // calls that read it, or kDonated
+  std::unique_ptr<const WorkStream> stream_;
+  uint64_t bytes_;
   std::shared_ptr<Loan> loan_;
-  std::optional<WorkStream> stream_;
   tenon_dtype_t dtype_;
   std::vector<int64_t> dims_;
 };
@@ -88,6 +89,21 @@ PyObject* as_numpy(tenon_tensor_t* tensor, const tenon_array_t& array);
 // By the table of a type: torch and others.
 PyObject* as_exchanged(tenon_tensor_t* tensor, const tenon_array_t& array,
                        const ExchangeTable& table);
+
+// Memory that a small result was made in, instead of a tensor's.
+class Block {
+ public:
+  static constexpr size_t kAlignment = 64;
+  // Where the result goes.
+  void* allocate(size_t bytes);
+  explicit operator bool() const { return memory_ != nullptr; }
+  void reset() { memory_.reset(); }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+};
+// The same for an array in a block.
+PyObject* as_exchanged(Block block, const tenon_array_t& array, const ExchangeTable& table);
 
 // A capsule of DLPack with memory of a tenon.Tensor, which it keeps.
 nanobind::object capsule_over(nanobind::handle self, const dlpack::Memory& memory, bool versioned);

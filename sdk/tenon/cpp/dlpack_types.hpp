@@ -7,6 +7,7 @@
 #ifndef TENON_CPP_DLPACK_TYPES_HPP_
 #define TENON_CPP_DLPACK_TYPES_HPP_
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -259,15 +260,16 @@ Managed* manage(const Memory& memory, tenon_dtype_t dtype, std::span<const int64
                 uint64_t flags, Owner owner) {
   struct Kept {
     Managed managed{};
-    std::vector<int64_t> dims, strides;
+    std::vector<int64_t> dims;  // then strides
     Owner owner;
   };
-  auto kept = std::make_unique<Kept>(
-      Kept{{}, {dims.begin(), dims.end()}, std::vector<int64_t>(dims.size()), std::move(owner)});
+  auto kept =
+      std::make_unique<Kept>(Kept{{}, std::vector<int64_t>(2 * dims.size()), std::move(owner)});
+  int64_t* const strides = std::copy(dims.begin(), dims.end(), kept->dims.data());
   int64_t step = 1;
-  for (size_t i = dims.size(); i-- > 0; step *= dims[i] == 0 ? 1 : dims[i]) kept->strides[i] = step;
-  kept->managed.tensor = {memory.data,       memory.device,     static_cast<int32_t>(dims.size()),
-                          type_of(dtype),    kept->dims.data(), kept->strides.data(),
+  for (size_t i = dims.size(); i-- > 0; step *= dims[i] == 0 ? 1 : dims[i]) strides[i] = step;
+  kept->managed.tensor = {memory.data,    memory.device,     static_cast<int32_t>(dims.size()),
+                          type_of(dtype), kept->dims.data(), strides,
                           memory.byte_offset};
   if constexpr (std::is_same_v<Managed, ManagedTensorVersioned>) {
     kept->managed.version = {kMajor, kMinor};
