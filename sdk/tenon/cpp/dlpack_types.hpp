@@ -268,8 +268,8 @@ Managed* manage(const Memory& memory, tenon_dtype_t dtype, std::span<const int64
   int64_t* const strides = std::copy(dims.begin(), dims.end(), kept->dims.data());
   int64_t step = 1;
   for (size_t i = dims.size(); i-- > 0; step *= dims[i] == 0 ? 1 : dims[i]) strides[i] = step;
-  kept->managed.tensor = {memory.data,    memory.device,     static_cast<int32_t>(dims.size()),
-                          type_of(dtype), kept->dims.data(), strides,
+  kept->managed.tensor = {memory.data,       memory.device,     static_cast<int32_t>(dims.size()),
+                          type_of(dtype),    kept->dims.data(), strides,
                           memory.byte_offset};
   if constexpr (std::is_same_v<Managed, ManagedTensorVersioned>) {
     kept->managed.version = {kMajor, kMinor};

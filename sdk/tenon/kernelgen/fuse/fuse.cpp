@@ -6,6 +6,7 @@
 
 #include "tenon/kernelgen/fuse/fuse_internal.h"
 #include "tenon/kernelgen/fuse/layout.h"
+#include "tenon/kernelgen/fuse/quotients.h"
 #include "tenon/kernelgen/ir/kernel_copy.h"
 
 namespace tenon::kernelgen {
@@ -92,7 +93,7 @@ class Inliner {
       const Stage& s = k_.stages[i];
       if (s.kind == StageKind::kContract || in_epilogue(k_, s, of_contraction_)) {
         for (const View& v : s.store) of_contraction_[v.buffer] = true;
-        continue;
+        if (!widens(s)) continue;
       }
       for (size_t r = 0; r < k_.stages[i].store.size(); ++r) consider(i, r);
     }
@@ -115,6 +116,15 @@ class Inliner {
       const auto at = std::lower_bound(readers.begin(), readers.end(), stage);
       if (at == readers.end() || *at != stage) readers.insert(at, stage);
     }
+  }
+
+  // Whether its element is computed from one narrower element alone, as what dequantises bytes
+  // does. In its readers it is computed sooner than its result is written and read.
+  bool widens(const Stage& s) const {
+    if (s.kind != StageKind::kMap || s.store.size() != 1) return false;
+    const std::vector<ExprId> loads = loads_of(p_, s);
+    return loads.size() == 1 &&
+           size_of(p_.type(loads[0])) < size_of(k_.buffers[s.store[0].buffer].type);
   }
 
   // Moves a scalar factor out of the sum of products, so that the operand is a plain load again.
@@ -853,7 +863,10 @@ std::vector<Kernel> split(Kernel program, const Target& target, Verifier* verifi
 
 std::vector<Split> split_kernels(Kernel program, const Target& target, Verifier* verifier,
                                  std::span<const Hash128> apart) {
-  return Partition(std::move(program), target, verifier, apart).run();
+  std::vector<Split> out = Partition(std::move(program), target, verifier, apart).run();
+  // What a contraction's results go through is one expression only now.
+  for (Split& each : out) multiply_quotients(each.kernel, target);
+  return out;
 }
 
 std::vector<Kernel> partition(Kernel program, const Target& target, Verifier* verifier) {

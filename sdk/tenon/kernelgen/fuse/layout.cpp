@@ -401,7 +401,7 @@ class Layouts {
   Pool& p_;
   const Target& t_;
   Edges edges_;
-  std::vector<int32_t>& channel_;  // by buffer: Edges::channels
+  std::vector<int32_t>& channel_;                  // by buffer: Edges::channels
   std::unordered_map<uint32_t, uint32_t> turned_;  // outputs that one stage made: the temp
 };
 

@@ -91,6 +91,7 @@ std::string_view name_of_op(uint16_t op) {
   if (op == kFloorDiv) return "floordiv";
   if (op == kMod) return "mod";
   if (op == kRound) return "round";
+  if (op == kMulPair) return "mul_pair";
   const std::string_view name = instructions::name(op);
   return name.empty() ? "unknown" : name;
 }

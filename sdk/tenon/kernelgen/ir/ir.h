@@ -49,6 +49,8 @@ inline constexpr uint16_t kFloorDiv = 240;
 inline constexpr uint16_t kMod = 241;
 // A CONVERT that rounds the result of an op and that no user wrote. Fusing the ops removes it.
 inline constexpr uint16_t kRound = 242;
+// (x, a, b): x*a + x*b with one rounding of the sum; b is far less than a (fuse/quotients.h).
+inline constexpr uint16_t kMulPair = 243;
 
 struct Expr {
   X kind = X::kConst;

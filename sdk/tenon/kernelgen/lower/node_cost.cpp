@@ -27,9 +27,9 @@ class NodeCost {
   }
 
   double ns(const DeviceRates& rates) const {
-    return rates.launch_ns + std::max({bytes_ / rates.gigabytes_per_second,
-                                       flops() / rates.gigaflops_per_second,
-                                       compares() * kCompareNs});
+    return rates.launch_ns +
+           std::max({bytes_ / rates.gigabytes_per_second, flops() / rates.gigaflops_per_second,
+                     compares() * kCompareNs});
   }
 
  private:

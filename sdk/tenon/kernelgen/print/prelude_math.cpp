@@ -470,6 +470,8 @@ constexpr Function kRoundingVector[] = {
     {"trunc", "FN $F trunc_$n($F x) { return __builtin_elementwise_trunc(x); }\n"},
 };
 
+constexpr std::string_view kMulPairText =
+    "FN $F mul_pair_$n($F x, $F a, $F b) { return __builtin_elementwise_fma(x, a, x * b); }\n";
 constexpr std::string_view kSqrtCpp =
     "FN $F sqrt_$n($F x) { return __builtin_elementwise_sqrt(x); }\n";
 constexpr std::string_view kSqrtOpenCl = "FN $F sqrt_$n($F x) { return sqrt(x); }\n";
@@ -545,6 +547,7 @@ std::string_view remainder_text(DType type, const Target& target, uint32_t lanes
 std::string_view math_text(std::string_view name, DType type, const Target& target,
                            uint32_t lanes) {
   const bool opencl = target.spaces();
+  if (name == "mul_pair") return kMulPairText;
   if (name == "sqrt") return opencl ? kSqrtOpenCl : kSqrtCpp;
   if (name == "rem") return remainder_text(type, target, lanes);
   if (!target.fp64 && type == TENON_F32 && lanes == 1) {

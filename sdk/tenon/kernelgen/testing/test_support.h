@@ -297,6 +297,10 @@ class Oracle {
         return a * b;
       case TENON_S_DIV:
         return is_float(x.type) ? a / b : b == 0 ? -1 : std::trunc(a / b);
+      case kMulPair: {
+        const auto x_ = static_cast<float>(a), lo = static_cast<float>(eval(p.arg(e, 2)));
+        return std::fma(x_, static_cast<float>(b), x_ * lo);
+      }
       case kFloorDiv:
         return std::floor(a / b);
       case kMod:
