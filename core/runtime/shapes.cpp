@@ -11,8 +11,8 @@
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
-#include "core/runtime/arrays.h"
 #include "core/ir/graph.h"
+#include "core/runtime/arrays.h"
 
 namespace tenon::runtime {
 
