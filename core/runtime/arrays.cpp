@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "core/base/checked.h"
@@ -34,9 +35,11 @@ void walk(const tenon_array_t& array, Each&& each) {
     each(at);
     uint32_t axis = array.rank;
     for (; axis-- > 0; index[axis] = 0) {
-      at += array.strides_bytes[axis];
-      if (++index[axis] < array.dims[axis]) break;
-      at -= array.strides_bytes[axis] * array.dims[axis];
+      if (++index[axis] < array.dims[axis]) {
+        at += array.strides_bytes[axis];
+        break;
+      }
+      at -= array.strides_bytes[axis] * (array.dims[axis] - 1);
     }
     if (axis == UINT32_MAX) return;
   }
@@ -44,6 +47,24 @@ void walk(const tenon_array_t& array, Each&& each) {
 
 bool is_empty(const tenon_array_t& array) {
   return std::find(array.dims, array.dims + array.rank, 0) != array.dims + array.rank;
+}
+
+// As byte_range, of an array with strides and elements; nothing if some byte has no address.
+std::optional<std::pair<uintptr_t, uintptr_t>> strided_range(const tenon_array_t& array) {
+  const auto base = reinterpret_cast<uintptr_t>(array.data);
+  uint64_t below = 0, above = dtype_bits(array.dtype) / 8;
+  for (uint32_t i = 0; i < array.rank; ++i) {
+    const int64_t stride = array.strides_bytes[i];
+    const uint64_t step = stride < 0 ? 0 - static_cast<uint64_t>(stride) : stride;
+    uint64_t reach = 0, &side = stride < 0 ? below : above;
+    if (!checked_mul(step, static_cast<uint64_t>(array.dims[i] - 1), &reach) ||
+        !checked_add(side, reach, &side))
+      return std::nullopt;
+  }
+  if (below > PTRDIFF_MAX || above > PTRDIFF_MAX - below) return std::nullopt;
+  uintptr_t begin = 0, end = 0;
+  if (!checked_sub(base, below, &begin) || !checked_add(base, above, &end)) return std::nullopt;
+  return std::pair(begin, end);
 }
 
 }  // namespace
@@ -100,13 +121,11 @@ std::pair<uintptr_t, uintptr_t> byte_range(const tenon_array_t& array) {
     for (uint32_t i = 0; i < array.rank; ++i) count *= static_cast<uint64_t>(array.dims[i]);
     return {base, base + (count * dtype_bits(array.dtype) + 7) / 8};
   }
-  const int64_t item = dtype_bits(array.dtype) / 8;
-  int64_t low = 0, high = item;
-  for (uint32_t i = 0; i < array.rank; ++i) {
-    const int64_t stride = array.strides_bytes[i];
-    (stride < 0 ? low : high) += stride * (array.dims[i] - 1);
-  }
-  return {base + static_cast<uintptr_t>(low), base + static_cast<uintptr_t>(high)};
+  return strided_range(array).value_or(std::pair<uintptr_t, uintptr_t>(0, UINTPTR_MAX));
+}
+
+bool has_addresses(const tenon_array_t& array) {
+  return array.strides_bytes == nullptr || is_empty(array) || strided_range(array).has_value();
 }
 
 Result<std::vector<std::byte>> dense_bytes(const tenon_array_t& array) {

@@ -12,6 +12,7 @@
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
 #include "core/ir/graph.h"
+#include "core/runtime/arrays.h"
 
 namespace tenon::runtime {
 
@@ -176,6 +177,10 @@ Status Shapes::check_input(uint32_t input, const tenon_array_t& array) const {
   if (bytes != 0 && array.data == nullptr) {
     return error(TENON_INVALID_ARGUMENT, "T0613", "input {} needs {} bytes and has no data",
                  quoted(port.name), bytes);
+  }
+  if (!has_addresses(array)) {
+    return error(TENON_INVALID_ARGUMENT, "T0613",
+                 "the strides of input {} lead out of the address space", quoted(port.name));
   }
   return {};
 }

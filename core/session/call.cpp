@@ -69,6 +69,10 @@ Status check_given(const runtime::Port& port, const OutputArray& made, const ten
     return error(TENON_INVALID_ARGUMENT, "T0620",
                  "the strides of output {} may let elements share bytes", quoted(port.name));
   }
+  if (!runtime::has_addresses(given)) {
+    return error(TENON_INVALID_ARGUMENT, "T0620",
+                 "the strides of output {} lead out of the address space", quoted(port.name));
+  }
   return {};
 }
 

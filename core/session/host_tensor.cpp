@@ -50,6 +50,10 @@ Status read_array(const tenon_array_t* record, tenon_array_t* out, std::vector<i
     return error(TENON_INVALID_ARGUMENT, "T0613", "elements of {} share bytes and take no strides",
                  ir::dtype_name(out->dtype));
   }
+  if (!runtime::has_addresses(*out)) {
+    return error(TENON_INVALID_ARGUMENT, "T0613",
+                 "the strides of the array lead out of the address space");
+  }
   return {};
 }
 

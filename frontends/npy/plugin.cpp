@@ -132,7 +132,6 @@ constexpr tenon_frontend_api_t kFrontend = {
     .load = nullptr,
     .read_tensors = read_tensors,
     .write_tensor = write_tensor,
-    .cases = nullptr,
 };
 
 constexpr tenon_interface_t kInterfaces[] = {{str(TENON_FRONTEND_ID), 0, 0, &kFrontend}};

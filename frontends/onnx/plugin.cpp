@@ -128,7 +128,6 @@ constexpr tenon_frontend_api_t kFrontend = {
     .load = entry<load>,
     .read_tensors = nullptr,
     .write_tensor = nullptr,
-    .cases = nullptr,
 };
 
 constexpr tenon_interface_t kInterfaces[] = {offer(TENON_FRONTEND_ID, kFrontend)};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tenon/cpp/copy.hpp"
+#include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/process_guard.hpp"
 #include "tenon/cpp/uuid.hpp"
 
@@ -103,6 +104,28 @@ std::string uuid_of(const Functions& cl, cl_device_id id, std::string_view exten
   return tenon::uuid_text(bytes);
 }
 
+// The width of sub-groups of the text for Intel's GPUs, where that is asked for; else 0.
+Status sub_groups_asked(uint32_t* out) {
+  const std::string_view text = tenon::setting("TENON_OPENCL_SUB_GROUPS");
+  *out = 0;
+  for (const uint32_t width : {8u, 16u, 32u}) {
+    if (text == std::to_string(width)) *out = width;
+  }
+  if (text.empty() || *out != 0) return {};
+  return fail(TENON_INVALID_ARGUMENT,
+              cat("opencl: TENON_OPENCL_SUB_GROUPS is 8, 16 or 32, not '", text, "'"));
+}
+
+bool has_sub_groups(const Functions& cl, cl_device_id id, std::string_view extensions,
+                    uint32_t width) {
+  constexpr cl_device_info kSizes = 0x4108;  // CL_DEVICE_SUB_GROUP_SIZES_INTEL
+  size_t sizes[16] = {}, bytes = 0;
+  return extensions.find("cl_intel_subgroups") != std::string_view::npos &&
+         extensions.find("cl_intel_required_subgroup_size") != std::string_view::npos &&
+         cl.clGetDeviceInfo(id, kSizes, sizeof sizes, sizes, &bytes) == CL_SUCCESS &&
+         std::ranges::find(sizes, width) != std::end(sizes);
+}
+
 Found look_at(const Functions& cl, cl_device_id id) {
   Found f;
   f.id = id;
@@ -122,7 +145,14 @@ Found look_at(const Functions& cl, cl_device_id id) {
   const std::string extensions = info_text(cl, id, CL_DEVICE_EXTENSIONS);
   f.uuid = uuid_of(cl, id, extensions);
   const bool fp64 = extensions.find("cl_khr_fp64") != std::string::npos;
-  f.target = cat("opencl fp64=", fp64 ? 1 : 0, " group=", group, " device=", f.name,
+  uint32_t width = 0;
+  (void)sub_groups_asked(&width);  // `at` tells what is wrong with it
+  const std::string text =
+      width == 0
+          ? cat(fp64 ? 1 : 0, " group=", group)
+          : cat("0 group=", group,
+                has_sub_groups(cl, id, extensions, width) ? " sub_groups=" : " emulated=", width);
+  f.target = cat("opencl fp64=", text, " device=", f.name,
                  " driver=", info_text(cl, id, CL_DRIVER_VERSION));
   return f;
 }
@@ -152,6 +182,8 @@ const std::deque<Found>& found() {
 Status at(uint32_t ordinal, const Found** out) {
   std::string why;
   if (functions(&why) == nullptr) return fail(TENON_UNAVAILABLE, cat("opencl: ", why));
+  uint32_t width = 0;
+  TENON_TRY(sub_groups_asked(&width));
   if (ordinal >= found().size())
     return fail(TENON_OUT_OF_RANGE, cat("opencl: there are ", found().size(), " devices"));
   *out = &found()[ordinal];

@@ -26,8 +26,10 @@ struct Found {
   cl_ulong memory_bytes = 0, most_bytes = 0;
   cl_uint alignment_bits = 0;
   std::string options;  // for the driver's compiler
-  std::string target;   // "opencl fp64=1 group=256 device=... driver=..."
-  std::string uuid;     // of cl_khr_device_uuid; empty without it
+  // "opencl fp64=1 group=256 device=... driver=..."; for Intel's text, " sub_groups=16", or
+  // " emulated=16" where the runtime has no sub-groups of that width
+  std::string target;
+  std::string uuid;  // of cl_khr_device_uuid; empty without it
 };
 
 struct Work;

@@ -4,6 +4,7 @@
 #include "submission.h"
 #include "tenon/cpp/process_guard.hpp"
 #include "tenon/kernelgen/device/text_executable.h"
+#include "tenon/kernelgen/print/intel.h"
 
 namespace opencl_sample {
 namespace {
@@ -38,10 +39,54 @@ Status build(const Functions& cl, const Found& found, cl_program program) {
   return fail(TENON_INTERNAL, cat("opencl: the driver refuses the generated text: ", log.c_str()));
 }
 
+// The number behind `key` in a target; 0 if it has none.
+uint32_t number_of(std::string_view target, std::string_view key) {
+  uint32_t number = 0;
+  if (const size_t at = target.find(key); at != std::string_view::npos)
+    std::from_chars(target.data() + at + key.size(), target.data() + target.size(), number);
+  return number;
+}
+
+// Sub-groups by local memory, which belongs to kernels alone. All items of a group exchange values
+// together.
+constexpr std::string_view kEmulated = R"CL(
+static inline ulong word_of(local ulong* words, ulong x, uint by, uint warp) {
+  const uint lane = get_local_id(0), first = lane / warp * warp, from = by == 0 ? first : lane + by;
+  words[lane] = x;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  const ulong word = from < first + warp ? words[from] : x;
+  barrier(CLK_LOCAL_MEM_FENCE);
+  return word;
+}
+#define warp_word(x, by, warp) word_of(words, x, by, warp)
+)CL";
+
+std::string emulated_sub_groups(std::string_view text, uint32_t group) {
+  constexpr std::string_view kKernel = "\n__kernel ", kBody = ") {\n";
+  std::string out(kEmulated);
+  size_t at = 0;
+  for (size_t next = 0; (next = text.find(kKernel, at)) != std::string_view::npos;) {
+    const size_t body = text.find(kBody, next) + kBody.size();
+    out += cat(text.substr(at, body - at), "  local ulong words[", group, "];\n");
+    at = body;
+  }
+  return out.append(text.substr(at));
+}
+
+// What the driver gets.
+std::string unit(std::string_view target, std::string_view text) {
+  if (const uint32_t width = number_of(target, " sub_groups="); width != 0)
+    return cat(kg::intel_sub_groups(width), text);
+  if (number_of(target, " emulated=") != 0)
+    return emulated_sub_groups(text, number_of(target, " group="));
+  return std::string(text);
+}
+
 Status from_text(const Functions& cl, cl_context context, const Found& found, std::string_view text,
                  cl_program* out) {
-  const char* source = text.data();
-  const size_t length = text.size();
+  const std::string whole = unit(found.target, text);
+  const char* source = whole.data();
+  const size_t length = whole.size();
   cl_int code = CL_SUCCESS;
   *out = cl.clCreateProgramWithSource(context, 1, &source, &length, &code);
   TENON_TRY(check(code, "making a program"));
@@ -231,11 +276,10 @@ class OpenCl final : public kg::TextDevice {
   }
 
   kg::Target target(std::string_view text) const override {
-    uint32_t group = 0;
-    if (const size_t at = text.find("group="); at != std::string_view::npos) {
-      std::from_chars(text.data() + at + 6, text.data() + text.size(), group);
-    }
-    return kg::Target::opencl(text.find("fp64=1") != std::string_view::npos, group);
+    kg::Target out = kg::Target::opencl(text.find("fp64=1") != std::string_view::npos,
+                                        number_of(text, " group="));
+    out.warp = number_of(text, " sub_groups=") + number_of(text, " emulated=");
+    return out;
   }
 
   Status compile(std::string_view target, std::string_view text,

@@ -162,8 +162,7 @@ constexpr tenon_frontend_api_t kFrontend = {.size_bytes = sizeof(tenon_frontend_
                                             .accepts = accepts,
                                             .load = tenon::entry<load>,
                                             .read_tensors = nullptr,
-                                            .write_tensor = nullptr,
-                                            .cases = nullptr};
+                                            .write_tensor = nullptr};
 constexpr tenon_interface_t kInterfaces[] = {tenon::offer(TENON_FRONTEND_ID, kFrontend)};
 
 }  // namespace

@@ -3,8 +3,9 @@
 
     slots.py        compares; exits with 1 and a list of what is wrong
 
-A slot of a plugin's table is called by the host (core) or by the conformance runner. A slot of a
-host's table is called by somebody who is not the host. The comment above a table, or that of its
+A slot of a plugin's table is called by the host (core) or its tools, such as the conformance runner:
+for each there is a call with the table's self. A slot of a host's table is called so by somebody who
+is not the host. The comment above a table, or that of its
 header, has "Users:" and at least two places of this tree that exist; they are unlike: not of one
 folder two levels deep, as plugins/cpu and plugins/cpu/control are.
 
@@ -47,7 +48,7 @@ WALKED = {
 UNUSED = {}
 
 STRUCT = re.compile(r"^(?:typedef )?struct (tenon_\w+_t) \{\n(.*?)^\}", re.M | re.S)
-SLOT = re.compile(r"\(\*(\w+)\)\(")
+SLOT = re.compile(r"\(\*(\w+)\)\(|[()]")
 INTERFACE = re.compile(r'^#define TENON_(\w+)_ID "(tenon\.[\w.]+/\d+)"', re.M)
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 PLACE = re.compile(r"\b(?:plugins|passes|frontends|sdk|samples|tests|core|bench)(?:/[\w.+-]+)*")
@@ -65,9 +66,18 @@ def text_of(*rooms):
     return "\n".join(path.read_text(errors="replace") for path in sources(*rooms))
 
 
+def slots_of(body):
+    """The functions of a record, without those that are parameters of others."""
+    depth = 0
+    for m in SLOT.finditer(COMMENT.sub("", body)):
+        if m.group(1) and depth == 0:
+            yield m.group(1)
+        depth += 1 if m.group() != ")" else -1
+
+
 def is_called(slot, text):
-    """`table->slot(`, `table.slot(`, or its address taken for a call elsewhere."""
-    return re.search(rf"(?:->|\.){slot}\b(?!\s*=[^=])|::{slot}\b", text) is not None
+    """`table->slot(table->self, ...)`; other things have the names of slots, too."""
+    return re.search(rf"(?:->|\.){slot}\(\s*[\w.>()\-]*self\b", text) is not None
 
 
 def tables():
@@ -112,18 +122,18 @@ def check_walked(problems):
 
 def main():
     problems = []
-    hosts, others = text_of("core", "sdk/tools/conform"), text_of("sdk", "plugins", "passes", "frontends", "samples", "tests", "bench")
+    hosts, others = text_of("core", "sdk/tools"), text_of("sdk", "plugins", "passes", "frontends", "samples", "tests", "bench")
     count = 0
     for header, text, match, name, body in tables():
         if name is None:
             problems.append(f"{header.name}: no record is the table of {match.group(2)}")
             continue
         check_users(header, text, match, problems)
-        for slot in SLOT.findall(COMMENT.sub("", body)):
+        for slot in slots_of(body):
             count += 1
             mine = match.group(2).startswith("tenon.host")
             if not is_called(slot, others if mine else hosts) and (name, slot) not in UNUSED:
-                problems.append(f"{header.name}: {name}::{slot} is never called " + ("but by the host" if mine else "by the host or the conformance runner"))
+                problems.append(f"{header.name}: {name}::{slot} is never called " + ("but by the host" if mine else "by the host or its tools"))
     for header in sorted(ABI.glob("*.h")):
         if header.name not in HELPERS:
             check_records(header, problems)

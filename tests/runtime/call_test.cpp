@@ -493,6 +493,17 @@ TEST_P(TensorTest, WhatCallersGetWrong) {
   EXPECT_FALSE(tenon::Tensor::copy({TENON_DTYPE_NONE, {4}, values.data()}, &none).ok());
   EXPECT_FALSE(tenon::Tensor::copy({TENON_F32, {int64_t{1} << 40, 1 << 30}, &none}, &none).ok());
   EXPECT_FALSE(tenon::Tensor::copy({TENON_F32, std::vector<int64_t>(40, 1), &none}, &none).ok());
+  const int64_t dims[2] = {4, 3}, strides[2] = {INT64_MAX, 4};
+  auto far = tenon::sized<tenon_array_t>();
+  far.dtype = TENON_F32;
+  far.rank = 2;
+  far.data = values.data();
+  far.dims = dims;
+  far.strides_bytes = strides;
+  const auto& calls = *tenon::context().query<tenon_host_call_t>(TENON_HOST_CALL_ID);
+  EXPECT_EQ(calls.tensor_copy(calls.self, &far, tenon::str(""), none.out()),
+            TENON_INVALID_ARGUMENT);
+  EXPECT_NE(tenon::failure_text().find("T0613"), std::string::npos) << tenon::failure_text();
   EXPECT_FALSE(tenon::Tensor::copy(c.x_view(), &none, "no_such_device").ok());
   EXPECT_NE(tenon::failure_text().find("T0502"), std::string::npos) << tenon::failure_text();
   EXPECT_EQ(none.get(), nullptr);
@@ -775,7 +786,17 @@ TEST_P(RawCallTest, WhatCallersGetWrong) {
   const int64_t endless[2] = {INT64_MAX, 4};
   given[0].strides_bytes = endless;
   expect_refused("let elements share bytes");
+  // No two elements share bytes, but the second row has no address.
+  const int64_t outside[2] = {-(int64_t{1} << 60), 4};
+  given[0].strides_bytes = outside;
+  expect_refused("T0620: the strides of output `e` lead out of the address space");
   given[0].strides_bytes = nullptr;
+  for (const int64_t row : {INT64_MAX, INT64_MIN, int64_t{1} << 62, -(int64_t{1} << 60)}) {
+    const int64_t strides[2] = {row, 4};
+    inputs[0].strides_bytes = strides;
+    expect_refused("T0613: the strides of input `x` lead out of the address space");
+  }
+  inputs[0].strides_bytes = nullptr;
   given[1].data = memory[0] + 4;
   expect_refused("T0620: the memory of output `");
   given[1].data = memory[1];

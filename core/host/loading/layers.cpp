@@ -102,8 +102,8 @@ constexpr LayeredInterface kLayered[] = {
                  &K::save, &K::restore>(TENON_KERNELS_ID),
     interface_of<T, offsetof(T, build), &T::build, &T::load, &T::symbol, &T::release>(
         TENON_TOOLCHAIN_ID),
-    interface_of<F, offsetof(F, accepts), &F::accepts, &F::load, &F::read_tensors, &F::write_tensor,
-                 &F::cases>(TENON_FRONTEND_ID),
+    interface_of<F, offsetof(F, accepts), &F::accepts, &F::load, &F::read_tensors,
+                 &F::write_tensor>(TENON_FRONTEND_ID),
 };
 
 const LayeredInterface* layered(std::string_view id) {

@@ -76,16 +76,6 @@ typedef struct tenon_file_tensor_sink_t {
   tenon_code_t (*tensor)(void* self, const tenon_file_tensor_t* tensor);
 } tenon_file_tensor_sink_t;
 
-/* A recorded case of a test folder: inputs and expected outputs, by position. */
-typedef struct tenon_case_sink_t {
-  uint32_t size_bytes;
-  uint32_t reserved;
-  void* self;
-  tenon_code_t (*begin)(void* self, tenon_str_t name);
-  tenon_code_t (*input)(void* self, const tenon_file_tensor_t* tensor);
-  tenon_code_t (*output)(void* self, const tenon_file_tensor_t* tensor);
-} tenon_case_sink_t;
-
 typedef struct tenon_frontend_api_t {
   uint32_t size_bytes;
   void* self;
@@ -101,8 +91,6 @@ typedef struct tenon_frontend_api_t {
                                const tenon_file_tensor_sink_t* sink);
   tenon_code_t (*write_tensor)(void* self, const tenon_file_tensor_t* tensor,
                                const tenon_sink_t* sink);
-  /* Test cases beside a model (test_data_set_N folders). */
-  tenon_code_t (*cases)(void* self, const tenon_source_t* source, const tenon_case_sink_t* sink);
 } tenon_frontend_api_t;
 
 #ifdef __cplusplus

@@ -82,6 +82,10 @@ inline std::string_view sym_text(tenon_sym_t sym) {
 inline bool cancelled() {
   return context().host->cancelled(context().host->self) != 0;
 }
+// How far long work of the calling operation is: progress("kernels", i, n). total 0: unknown.
+inline void progress(std::string_view phase, uint64_t done, uint64_t total) {
+  context().host->progress(context().host->self, str(phase), done, total);
+}
 inline std::string_view setting(std::string_view name) {
   return view(context().host->setting(context().host->self, str(name)));
 }

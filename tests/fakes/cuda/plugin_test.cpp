@@ -130,6 +130,24 @@ TEST_F(OnFakeCuda, EveryCallMayFail) {
   }
 }
 
+// A plugin tells how far it is: the host passes it to who asked for the compilation.
+TEST_F(OnFakeCuda, KernelsAreCounted) {
+  Model model;
+  Program program;
+  Operation operation;
+  std::vector<std::pair<uint64_t, uint64_t>> kernels;
+  operation.progress = [&](std::string_view phase, uint64_t done, uint64_t total) {
+    if (phase == "kernels") kernels.emplace_back(done, total);
+  };
+  ASSERT_TRUE(operation.open().ok());
+  ASSERT_TRUE(session_.load(TENON_TEST_MODELS "/mlp.onnx", &model).ok()) << failure_text();
+  ASSERT_TRUE(operation.run([&] { return model.compile({.device = "cuda"}, &program); }).ok())
+      << failure_text();
+  ASSERT_GT(kernels.size(), 2u);
+  for (size_t i = 0; i < kernels.size(); ++i)
+    EXPECT_EQ(kernels[i], std::pair(uint64_t{i}, uint64_t{kernels.size() - 1}));
+}
+
 // Memory of another library goes in by its address, and results come out by theirs.
 TEST_F(OnFakeCuda, PointersGoInAndOut) {
   Model model;

@@ -420,13 +420,16 @@ Status TextDevice::compile_all(std::string_view target, TextArtifact* artifact,
   const std::span<const std::string> texts =
       each ? std::span<const std::string>(artifact->kernel_texts) : std::span(&artifact->text, 1);
   if (artifact->kernel_count == 0) return {};
+  const uint64_t all = artifact->kernel_count;
   for (const std::string& text : texts) {
     // A runtime's compiler cannot be interrupted.
     if (cancelled()) return fail(TENON_CANCELLED, cat(name(), ": stopped"));
+    progress("kernels", each ? out_binaries->size() : 0, all);
     bool found = false;
     TENON_TRY(cached_binary(target, text, &out_binaries->emplace_back(), &found));
     if (found) artifact->kernels_from_cache += each ? 1 : artifact->kernel_count;
   }
+  progress("kernels", all, all);
   return {};
 }
 

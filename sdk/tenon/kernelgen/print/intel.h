@@ -1,7 +1,7 @@
 // What kernelgen's OpenCL C leaves to Intel's GPUs: the width of its warps, which are sub-groups,
 // and their shuffles. Put before the text.
 //
-// Users: plugins/intel, for which it is compiled; plugins/sim, which runs it.
+// Users: plugins/intel, for which it is compiled; plugins/sim and samples/opencl, which run it.
 #ifndef TENON_KERNELGEN_PRINT_INTEL_H_
 #define TENON_KERNELGEN_PRINT_INTEL_H_
 
