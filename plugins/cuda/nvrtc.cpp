@@ -16,18 +16,18 @@ using ProgramHandle = struct _nvrtcProgram*;
 enum : Result { kSuccess = 0, kOutOfMemory = 1, kCompilation = 6, kBuiltinFailure = 7 };
 
 // X(name here, symbol, result, parameters). The last of them came with CUDA 11.2.
-#define TENON_NVRTC_FUNCTIONS(X)                                                      \
-  X(version, nvrtcVersion, Result, (int*, int*))                                      \
-  X(error_string, nvrtcGetErrorString, const char*, (Result))                         \
-  X(create, nvrtcCreateProgram, Result,                                               \
+#define TENON_NVRTC_FUNCTIONS(X)                                                             \
+  X(version, nvrtcVersion, Result, (int*, int*))                                             \
+  X(error_string, nvrtcGetErrorString, const char*, (Result))                                \
+  X(create, nvrtcCreateProgram, Result,                                                      \
     (ProgramHandle*, const char*, const char*, int, const char* const*, const char* const*)) \
-  X(destroy, nvrtcDestroyProgram, Result, (ProgramHandle*))                           \
-  X(compile, nvrtcCompileProgram, Result, (ProgramHandle, int, const char* const*))   \
-  X(log_size, nvrtcGetProgramLogSize, Result, (ProgramHandle, size_t*))               \
-  X(log, nvrtcGetProgramLog, Result, (ProgramHandle, char*))                          \
-  X(ptx_size, nvrtcGetPTXSize, Result, (ProgramHandle, size_t*))                      \
-  X(ptx, nvrtcGetPTX, Result, (ProgramHandle, char*))                                 \
-  X(architecture_count, nvrtcGetNumSupportedArchs, Result, (int*))                    \
+  X(destroy, nvrtcDestroyProgram, Result, (ProgramHandle*))                                  \
+  X(compile, nvrtcCompileProgram, Result, (ProgramHandle, int, const char* const*))          \
+  X(log_size, nvrtcGetProgramLogSize, Result, (ProgramHandle, size_t*))                      \
+  X(log, nvrtcGetProgramLog, Result, (ProgramHandle, char*))                                 \
+  X(ptx_size, nvrtcGetPTXSize, Result, (ProgramHandle, size_t*))                             \
+  X(ptx, nvrtcGetPTX, Result, (ProgramHandle, char*))                                        \
+  X(architecture_count, nvrtcGetNumSupportedArchs, Result, (int*))                           \
   X(architectures, nvrtcGetSupportedArchs, Result, (int*))
 
 struct Library : Nvrtc {
@@ -97,8 +97,7 @@ class Program {
     const std::string target =
         cat("--gpu-architecture=compute_", architecture.substr(kReal.size()));
     const char* options[] = {target.c_str(), "--std=c++17", "--disable-warnings"};
-    const Result result =
-        l_.compile_(handle_, static_cast<int>(std::size(options)), options);
+    const Result result = l_.compile_(handle_, static_cast<int>(std::size(options)), options);
     if (result != kSuccess) return refused(result, architecture);
     size_t bytes = 0;
     TENON_TRY(check(l_.ptx_size_(handle_, &bytes), "asking for PTX"));
@@ -126,9 +125,10 @@ class Program {
 
   Status refused(Result result, std::string_view architecture) const {
     if (result == kBuiltinFailure)
-      return fail(TENON_UNAVAILABLE,
-                  cat("cuda: ", l_.name, " does not find libnvrtc-builtins, which belongs beside "
-                      "its libnvrtc: ", error_text(l_, result)));
+      return fail(TENON_UNAVAILABLE, cat("cuda: ", l_.name,
+                                         " does not find libnvrtc-builtins, which belongs beside "
+                                         "its libnvrtc: ",
+                                         error_text(l_, result)));
     return fail(result == kOutOfMemory ? TENON_RESOURCE_EXHAUSTED : TENON_INVALID_ARGUMENT,
                 cat("cuda: ", l_.name, " does not compile the text for ", architecture, ": ",
                     error_text(l_, result), ": ", words()));

@@ -84,8 +84,7 @@ Status no_code(std::string_view target, std::string_view more) {
 Status by_nvrtc(std::string_view target, const Architecture& a, Compiler* out) {
   std::string why;
   const Nvrtc* const compiler = nvrtc(&why);
-  if (compiler == nullptr)
-    return fail(TENON_UNAVAILABLE, cat("cuda: ", kSetting, "=nvrtc: ", why));
+  if (compiler == nullptr) return fail(TENON_UNAVAILABLE, cat("cuda: ", kSetting, "=nvrtc: ", why));
   if (!compiler->knows(a.capability))
     return fail(TENON_INVALID_ARGUMENT, cat("cuda: ", compiler->unknown(target)));
   *out = Compiler::kNvrtc;

@@ -29,9 +29,13 @@ static inline __device__ float __fsqrt_rn(float x) {
 static inline __device__ double __dsqrt_rn(double x) {
   return __builtin_elementwise_sqrt(x);
 }
-#define FOR_FLOAT(name, builtin)                                           \
-  static inline __device__ float name##f(float x) { return builtin(x); } \
-  static inline __device__ double name(double x) { return builtin(x); }
+#define FOR_FLOAT(name, builtin)                    \
+  static inline __device__ float name##f(float x) { \
+    return builtin(x);                              \
+  }                                                 \
+  static inline __device__ double name(double x) {  \
+    return builtin(x);                              \
+  }
 FOR_FLOAT(rint, __builtin_elementwise_roundeven)
 FOR_FLOAT(floor, __builtin_elementwise_floor)
 FOR_FLOAT(ceil, __builtin_elementwise_ceil)

@@ -34,7 +34,8 @@ std::set<Program*> programs;
 
 struct Leaks {
   ~Leaks() {
-    if (!programs.empty()) std::fprintf(stderr, "fake nvrtc: %zu programs are left\n", programs.size());
+    if (!programs.empty())
+      std::fprintf(stderr, "fake nvrtc: %zu programs are left\n", programs.size());
   }
 } leaks;
 
