@@ -12,7 +12,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr stream::ExchangeKinds kKinds = {"cuda.pointer", "cuda.stream"};
+constexpr stream::ExchangeKinds kKinds = {"cuda.pointer", "cuda.stream", "cuda.event"};
 
 // Looked up once for each device of the machine.
 struct Found : stream::FoundDevice {

@@ -282,6 +282,11 @@ EXPORT cuEventSynchronize(void* event) {
   event_of(event)->progress->wait();
   return world().lost();
 }
+EXPORT cuEventQuery(void* event) {
+  BEGIN();
+  REQUIRE_EVENT(event);
+  return event_of(event)->progress->done() ? kSuccess : kNotReady;
+}
 EXPORT cuEventElapsedTime(float* out, void* from, void* to) {
   BEGIN();
   REQUIRE_EVENT(from);
