@@ -50,6 +50,9 @@ config.substitutions.append(("%fake_cuda", f"env LD_LIBRARY_PATH={build}/tests/f
 if (build / "lib/tenon/plugins.d/cublaslt.plugin.json").exists() and (build / "tests/fakes/cublaslt/libcublasLt.so.12").exists():
     config.available_features.add("fake_cublaslt")
 config.substitutions.append(("%fake_cublaslt", f"env LD_LIBRARY_PATH={build}/tests/fakes/cuda:{build}/tests/fakes/cublaslt"))
+if (build / "tests/fakes/nvrtc/libnvrtc.so.12").exists():
+    config.available_features.add("fake_nvrtc")
+config.substitutions.append(("%fake_nvrtc", f"env LD_LIBRARY_PATH={build}/tests/fakes/cuda:{build}/tests/fakes/nvrtc"))
 # The runtimes of other vendors on that driver.
 if (build / "lib/tenon/plugins.d/rocm.plugin.json").exists() and (build / "tests/fakes/hip/libamdhip64.so.6").exists():
     config.available_features.add("fake_hip")

@@ -92,6 +92,7 @@ enum : int { kJitErrorLog = 5, kJitErrorLogBytes = 6 };
   X(event_destroy, cuEventDestroy_v2, (CUevent))                                                 \
   X(event_record, cuEventRecord, (CUevent, CUstream))                                            \
   X(event_synchronize, cuEventSynchronize, (CUevent))                                            \
+  X(event_query, cuEventQuery, (CUevent))                                                        \
   X(event_elapsed, cuEventElapsedTime, (float*, CUevent, CUevent))                               \
   X(mem_alloc, cuMemAlloc_v2, (CUdeviceptr*, size_t))                                            \
   X(mem_free, cuMemFree_v2, (CUdeviceptr))                                                       \

@@ -2,9 +2,9 @@
 #include "device.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "runtime.h"
+#include "target.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/uuid.hpp"
 #include "tenon/stream/machine.h"
@@ -12,28 +12,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr std::string_view kPrefix = "cuda ";
-constexpr stream::ExchangeKinds kKinds = {"cuda.pointer", "cuda.stream"};
-
-// What the toolchain compiles for, oldest first. A device gets the newest that runs on it.
-struct Architecture {
-  std::string_view name;
-  int capability;
-  bool only;  // runs on that capability alone
-};
-constexpr Architecture kArchitectures[] = {
-    {"sm_70", 70, false}, {"sm_72", 72, false}, {"sm_75", 75, false},
-    {"sm_80", 80, false}, {"sm_86", 86, false}, {"sm_87", 87, false},
-    {"sm_89", 89, false}, {"sm_90", 90, false}, {"sm_90a", 90, true}};
-
-const Architecture* architecture(std::string_view target) {
-  if (target.starts_with(kPrefix)) target.remove_prefix(kPrefix.size());
-  target = stream::without_limits(target);
-  for (const Architecture& a : kArchitectures) {
-    if (a.name == target) return &a;
-  }
-  return nullptr;
-}
+constexpr stream::ExchangeKinds kKinds = {"cuda.pointer", "cuda.stream", "cuda.event"};
 
 // Looked up once for each device of the machine.
 struct Found : stream::FoundDevice {
@@ -74,12 +53,9 @@ Status look_at(const Driver& d, int ordinal, Found* out) {
   out->description =
       cat(name, ", compute capability ", out->capability / 10, ".", out->capability % 10, ", CUDA ",
           d.version / 1000, ".", d.version % 1000 / 10);
-  for (const Architecture& a : kArchitectures) {
-    constexpr int kFirstWithLetters = 12000;  // CUDA 12.0 has PTX 8.0
-    const bool runs = a.only ? a.capability == out->capability && d.version >= kFirstWithLetters
-                             : a.capability <= out->capability;
-    if (runs) out->target = cat(kPrefix, a.name);
-  }
+  std::string note;
+  out->target = target_of(out->capability, d.version, &note);
+  if (!note.empty()) out->description += cat(", ", note);
   if (!out->target.empty())
     out->target += stream::limits_text(
         {static_cast<uint32_t>(threads), static_cast<uint32_t>(shared)}, kLimits);
@@ -104,7 +80,7 @@ Status look_at_all(std::deque<Found>* out) {
     }
   }
   if (out->empty() && !too_old.empty()) {
-    return fail(TENON_UNAVAILABLE, cat("cuda: ", too_old, " is older than ", kArchitectures[0].name,
+    return fail(TENON_UNAVAILABLE, cat("cuda: ", too_old, " is older than sm_", kOldestCapability,
                                        ", the oldest that works"));
   }
   return out->empty() ? fail(TENON_UNAVAILABLE, "cuda: the driver finds no GPU") : Status();
@@ -129,25 +105,6 @@ struct Nvidia {
 };
 
 }  // namespace
-
-Status full_target(std::string_view text, std::string* out) {
-  if (const Architecture* a = architecture(text)) {
-    *out = cat(kPrefix, a->name);
-    return stream::check_limits("cuda", text);
-  }
-  std::string names;
-  for (const Architecture& a : kArchitectures) names += cat(names.empty() ? "" : ", ", a.name);
-  return fail(TENON_INVALID_ARGUMENT, cat("cuda: the target ", quoted(text), " is none of ", names,
-                                          ". Newer devices run the code for sm_90"));
-}
-
-bool runs_on(std::string_view made_for, std::string_view device) {
-  const Architecture *a = architecture(made_for), *b = architecture(device);
-  if (a == nullptr || b == nullptr) return false;
-  if (!stream::fits(stream::limits_of(made_for, kLimits), stream::limits_of(device, kLimits)))
-    return false;
-  return a == b || (!a->only && a->capability <= b->capability);
-}
 
 const tenon_device_api_t kDeviceTable = stream::Machine<Nvidia>::table();
 const tenon_exchange_api_t kExchangeTable = stream::exchange_table(&kKinds);

@@ -1,7 +1,9 @@
-// tenon.compile/1: kernelgen's CUDA C++ becomes PTX by the toolchain for that dialect, and the
-// driver compiles the PTX for its GPU.
+// tenon.compile/1: kernelgen's CUDA C++ becomes PTX by the toolchain for that dialect, or by NVRTC,
+// and the driver compiles the PTX for its GPU.
 #include "device.h"
+#include "nvrtc.h"
 #include "runtime.h"
+#include "target.h"
 #include "tenon/abi/toolchain.h"
 #include "tenon/stream/toolchain_device.h"
 
@@ -20,6 +22,26 @@ class Cuda final : public stream::ToolchainDevice {
     return stream::within(kg::Target::cuda(), stream::limits_of(text, kLimits));
   }
 
+  std::string_view compiler(std::string_view target) const override {
+    Compiler by = Compiler::kClang;
+    std::string architecture, why;
+    if (!compiler_of(target, &by, &architecture).ok()) return {};  // compile says why
+    return by == Compiler::kNvrtc ? nvrtc(&why)->identity : ToolchainDevice::compiler(target);
+  }
+  Status check_target(std::string_view target) const override {
+    Compiler by = Compiler::kClang;
+    std::string architecture;
+    return compiler_of(target, &by, &architecture);
+  }
+  Status compile(std::string_view target, std::string_view text,
+                 std::string* out_binary) const override {
+    Compiler by = Compiler::kClang;
+    std::string architecture;
+    TENON_TRY(compiler_of(target, &by, &architecture));
+    return by == Compiler::kNvrtc ? compile_by_nvrtc(architecture, text, out_binary)
+                                  : ToolchainDevice::compile(target, text, out_binary);
+  }
+
   bool runs(std::string_view made_for, std::string_view device) const override {
     return runs_on(made_for, device);
   }
@@ -35,7 +57,10 @@ class Cuda final : public stream::ToolchainDevice {
 
  private:
   Status full_target(std::string_view text, std::string* out) const override {
-    return cuda::full_target(text, out);
+    Compiler by = Compiler::kClang;
+    TENON_TRY(compiler_of(text, &by, out));
+    *out = cat("cuda ", *out);
+    return {};
   }
 };
 

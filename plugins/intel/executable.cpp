@@ -25,7 +25,7 @@ class Intel final : public stream::TextDevice {
     out.warp = kSubGroup;
     return stream::within(out, limits(text));
   }
-  std::string_view compiler() const override { return compiler_identity(); }
+  std::string_view compiler(std::string_view) const override { return compiler_identity(); }
 
   bool runs(std::string_view made_for, std::string_view device) const override {
     const Architecture* a = architecture(made_for);

@@ -1,11 +1,6 @@
 #include "ocloc.h"
 
-#include <dlfcn.h>
-#include <link.h>
-#include <sys/stat.h>
-
 #include <mutex>
-#include <vector>
 
 #include "tenon/cpp/library.hpp"
 #include "tenon/cpp/plugin.hpp"
@@ -30,16 +25,6 @@ struct Compiler {
   std::string identity;
 };
 
-// A new compiler is a new file: its path, length and time tell it from the last.
-std::string identity_of(void* handle) {
-  const link_map* map = nullptr;
-  struct stat state = {};
-  if (::dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr ||
-      ::stat(map->l_name, &state) != 0)
-    return "ocloc";
-  return cat("ocloc ", std::string_view(map->l_name), " ", state.st_size, " ", state.st_mtime);
-}
-
 std::string load(Compiler* out) {
   const ProcessGuard guard;
   const OpenedLibrary library = open_library({"libocloc.so", "libocloc.so.1"});
@@ -50,7 +35,7 @@ std::string load(Compiler* out) {
   if (!find_function(library.handle, "oclocInvoke", &out->invoke) ||
       !find_function(library.handle, "oclocFreeOutput", &out->free_output))
     return "libocloc.so has no oclocInvoke: it is too old";
-  out->identity = identity_of(library.handle);
+  out->identity = cat("ocloc ", library_identity(library.handle));
   return "";
 }
 

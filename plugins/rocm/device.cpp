@@ -13,7 +13,7 @@ namespace tenon::rocm {
 namespace {
 
 constexpr std::string_view kPrefix = "rocm ";
-constexpr stream::ExchangeKinds kKinds = {"rocm.pointer", "rocm.stream"};
+constexpr stream::ExchangeKinds kKinds = {"rocm.pointer", "rocm.stream", "rocm.event"};
 
 // What the toolchain compiles for. Code runs on its own architecture alone.
 struct Architecture {

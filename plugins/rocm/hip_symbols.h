@@ -65,6 +65,7 @@ constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74, kAttributeMem
   X(event_destroy, hipEventDestroy, hipError_t, (hipEvent_t))                                      \
   X(event_record, hipEventRecord, hipError_t, (hipEvent_t, hipStream_t))                           \
   X(event_synchronize, hipEventSynchronize, hipError_t, (hipEvent_t))                              \
+  X(event_query, hipEventQuery, hipError_t, (hipEvent_t))                                          \
   X(event_elapsed, hipEventElapsedTime, hipError_t, (float*, hipEvent_t, hipEvent_t))              \
   X(mem_alloc, hipMalloc, hipError_t, (void**, size_t))                                            \
   X(mem_free, hipFree, hipError_t, (void*))                                                        \

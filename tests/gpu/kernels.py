@@ -4,7 +4,8 @@
     tests/gpu/kernels.py [--tenon PATH] [--tools FOLDER] [--full] [--only TEXT] [MODEL.onnx...]
 
 A package is made for each model and architecture. What is in it then goes to the tools that know the
-architecture: PTX to ptxas (sm_100 and sm_120 get the PTX for sm_90, as their driver would), code
+architecture: PTX to ptxas (sm_100 and sm_120 get the PTX for sm_90, as their driver would, and that of
+NVRTC where tools.py brought it), code
 objects of AMD to llvm-readelf, Metal's text to clang with the shim. Intel's `ocloc` compiles inside
 of the plugin; it is asked again for its remarks. A tool that is not here is named in a line, and what
 needs it is counted as skipped. Tools are looked for in --tools (bin and lib), then on the PATH.
@@ -22,12 +23,15 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# What a machine calls itself, the device, and the target whose code it runs.
+# What a machine calls itself, the device, and the target whose code it runs. NVRTC makes that for what
+# clang does not know.
 MACHINES = (("sm_80", "cuda", "sm_80"), ("sm_90a", "cuda", "sm_90a"), ("sm_100", "cuda", "sm_90"), ("sm_120", "cuda", "sm_90"),
+            ("sm_100", "cuda", "sm_100"), ("sm_103", "cuda", "sm_103"), ("sm_120", "cuda", "sm_120"),
             ("gfx90a", "rocm", "gfx90a"), ("gfx942", "rocm", "gfx942"), ("gfx1100", "rocm", "gfx1100"), ("gfx1201", "rocm", "gfx1201"),
             ("dg2", "intel", "dg2"), ("pvc", "intel", "pvc"), ("metal3.0", "mps", "metal3.0"))
 SMALL = ("samples/digits/digits", "tests/models/mlp", "tests/models/encoder", "tests/models/residual_cnn", "tests/models/decoder",
          "tests/models/forms/resnet_dynamo20", "tests/models/forms/bert_dynamo20", "tests/models/forms/gpt2_dynamo20")
+BY_CLANG = ("sm_80", "sm_90", "sm_90a")
 NETWORKS = "resnet50,bert,gpt2"
 SECONDS = 600
 
@@ -52,8 +56,12 @@ class Tools:
         raise Missing(f"{names[0]} is not installed")
 
     def environment(self):
-        library = f"{self.folder}/lib" if self.folder else ""
-        return {**os.environ, "LD_LIBRARY_PATH": ":".join(p for p in (library, os.environ.get("LD_LIBRARY_PATH", "")) if p)}
+        libraries = (f"{self.folder}/lib", f"{self.folder}/nvrtc") if self.folder else ()
+        return {**os.environ, "LD_LIBRARY_PATH": ":".join(p for p in (*libraries, os.environ.get("LD_LIBRARY_PATH", "")) if p)}
+
+    def find_nvrtc(self):
+        if not self.folder or not pathlib.Path(self.folder, "nvrtc/libnvrtc.so.12").exists():
+            raise Missing("NVRTC is not here (tools.py brings it with CHECK_FULL=1)")
 
     def run(self, *command):
         done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=self.environment(), timeout=SECONDS, check=False)
@@ -136,6 +144,8 @@ def check(tools, tenon, model, machine, device, target, folder, verbose):
     package = folder / "m.tpk"
     if device == "intel":
         tools.find("ocloc")
+    if device == "cuda" and target not in BY_CLANG:
+        tools.find_nvrtc()
     tools.run(tenon, "compile", model, "--device", device, "--no-fallback", "--target", target, "-o", package)
     parts = codes(package.read_bytes(), target)
     if not parts:
@@ -194,7 +204,9 @@ def main():
                     continue
             shown = ["-" if v is None else v for v in row]
             compiled += row[0]
-            print(f"{model.stem:20} {machine:9} {shown[0]:7}  {shown[1]:>14}  {shown[2]:10}  {shown[3]:>10}", flush=True)
+            name = f"{machine}*" if target not in BY_CLANG and device == "cuda" else machine
+            print(f"{model.stem:20} {name:9} {shown[0]:7}  {shown[1]:>14}  {shown[2]:10}  {shown[3]:>10}", flush=True)
+    print("*: by NVRTC")
     for why, machines in skipped.items():
         print(f"skipped: {why}: {', '.join(sorted(machines))}")
     print("\n".join(failed))

@@ -3,9 +3,9 @@
 
     tests/gpu/tools.py FOLDER
 
-`ptxas` is out of a wheel of PyPI, `ocloc` out of Debian's packages: 54 MB in all. They are unpacked
-into FOLDER/bin and FOLDER/lib, once. What cannot be had is named in a line, and kernels.py skips what
-needs it."""
+`ptxas` is out of a wheel of PyPI, `ocloc` out of Debian's packages: 54 MB in all. With CHECK_FULL=1
+NVRTC comes too, a wheel of 90 MB. They are unpacked into FOLDER/bin and FOLDER/lib, and NVRTC into
+FOLDER/nvrtc, once. What cannot be had is named in a line, and what needs it is skipped."""
 import os
 import pathlib
 import shutil
@@ -15,6 +15,7 @@ import tempfile
 import zipfile
 
 WHEEL = "nvidia-cuda-nvcc-cu12==12.9.86"
+NVRTC = "nvidia-cuda-nvrtc-cu12==12.9.86"
 # With what `ocloc` loads. Installed, they would add an OpenCL platform, which changes other tests.
 DEBIAN = ("intel-opencl-icd", "libigc1", "libigdfcl1", "libopencl-clang14", "libllvmspirvlib14")
 # Drivers among them: Intel's own dies without a GPU where a loader finds it.
@@ -34,9 +35,24 @@ def run(folder, *command):
         raise Missing((done.stderr.strip() or done.stdout.strip()).splitlines()[-1][:200])
 
 
+def download(work, name):
+    run(work, sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", ".", name)
+    return next(work.glob("*.whl"))
+
+
+def nvrtc(work, out):
+    with zipfile.ZipFile(download(work, NVRTC)) as wheel:
+        for name in wheel.namelist():
+            if "/lib/" in name and ".alt." not in name and not name.endswith("/"):
+                (work / pathlib.Path(name).name).write_bytes(wheel.read(name))
+    (out / "nvrtc").mkdir(exist_ok=True)
+    # The library last: it is there when all is.
+    for library in sorted(work.glob("*.so.*"), key=lambda path: path.name.startswith("libnvrtc.so")):
+        shutil.move(library, out / "nvrtc" / library.name)
+
+
 def ptxas(work, out):
-    run(work, sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", ".", WHEEL)
-    with zipfile.ZipFile(next(work.glob("*.whl"))) as wheel, open(out / "bin/ptxas", "wb") as file:
+    with zipfile.ZipFile(download(work, WHEEL)) as wheel, open(out / "bin/ptxas", "wb") as file:
         file.write(wheel.read("nvidia/cuda_nvcc/bin/ptxas"))
     os.chmod(out / "bin/ptxas", 0o755)
 
@@ -55,8 +71,11 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     for name in ("bin", "lib"):
         (folder / name).mkdir(parents=True, exist_ok=True)
-    for tool in (ptxas, ocloc):
-        if (folder / "bin" / tool.__name__).exists():
+    wanted = {ptxas: "bin/ptxas", ocloc: "bin/ocloc"}
+    if os.environ.get("CHECK_FULL") == "1":
+        wanted[nvrtc] = "nvrtc/libnvrtc.so.12"
+    for tool, file in wanted.items():
+        if (folder / file).exists():
             continue
         with tempfile.TemporaryDirectory() as work:
             try:

@@ -165,6 +165,17 @@ inline OpenedLibrary open_library(std::initializer_list<const char*> names) {
   return {nullptr, true, {}};
 }
 
+// What tells an opened library from the last one at its place: its path, length and time. For keys
+// of what it has made; empty if the loader does not say.
+inline std::string library_identity(void* library) {
+  const link_map* map = nullptr;
+  struct stat state = {};
+  if (::dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr ||
+      ::stat(map->l_name, &state) != 0)
+    return {};
+  return cat(std::string_view(map->l_name), " ", state.st_size, " ", state.st_mtime);
+}
+
 // Looks up a function, and says whether the library has it.
 template <class F>
 bool find_function(void* library, const char* symbol, F* out) {

@@ -70,11 +70,24 @@ using InfoSlot = decltype(tenon_device_api_t::info);
 using OpenSlot = decltype(tenon_device_api_t::open);
 tenon_device_api_t device_table(CountSlot count, InfoSlot info, OpenSlot open);
 
-// What handles a device takes and gives: "cuda.pointer", "cuda.stream". Without a kind of streams,
-// queues are not exchanged. There are no fences: an event stands for what was recorded last, so a
-// stream says more.
+// What handles a device takes and gives: "cuda.pointer", "cuda.stream", "cuda.event". Without a
+// kind of streams, queues are not exchanged; without one of events, no fences.
+//
+// An event stands for what was recorded last, once for each record, so
+//   an event that is waited for   has been recorded when it is imported, and is neither recorded
+//                                 again nor destroyed before the fence is. It may be of any context
+//                                 or device of the vendor's. Queues wait for it on the device
+//   an event to signal            is of the device's own context. It is recorded on the stream of
+//                                 the work that signals the fence, when that is submitted: who
+//                                 waits for the event does so later. If that work fails before, it
+//                                 never is. A signal of the host records it too
+//   an event that is given out    belongs to the device, and is only waited for. There is one for
+//                                 work that is submitted and not held back, else for no value that
+//                                 is still to come
+// An event cannot fail: of work that an index outside or an assertion fails afterwards, only the
+// fence tells. It fails with the context. Handles may be used on all threads.
 struct ExchangeKinds {
-  std::string_view memory, stream;
+  std::string_view memory, stream = {}, event = {};
 };
 // The kinds must live as long as the process.
 tenon_exchange_api_t exchange_table(const ExchangeKinds* kinds);

@@ -113,6 +113,12 @@ class DriverRuntime : public Runtime {
   Status event_synchronize(EventHandle event) override {
     return check(d_.event_synchronize(event_of(event)), "waiting for work on the device");
   }
+  Status event_query(EventHandle event, bool* out) override {
+    constexpr typename Driver::Result kNotReady = 600;  // of CUDA, and of HIP
+    const auto result = d_.event_query(event_of(event));
+    *out = result == 0;
+    return result == kNotReady ? Status() : check(result, "asking for an event");
+  }
   Status event_elapsed(EventHandle from, EventHandle to, float* out_ms) override {
     return check(d_.event_elapsed(out_ms, event_of(from), event_of(to)), "reading a kernel's time");
   }

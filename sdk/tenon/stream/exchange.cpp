@@ -75,7 +75,7 @@ tenon_code_t export_memory(void* self, tenon_device_t* d, tenon_buffer_t* b, ten
 tenon_code_t queue_kinds(void* self, tenon_device_t*, tenon_str_t* out_streams,
                          tenon_str_t* out_fences) {
   *out_streams = str(kinds_of(self).stream);
-  *out_fences = str("");
+  *out_fences = str(kinds_of(self).event);
   return TENON_OK;
 }
 
@@ -106,17 +106,56 @@ tenon_code_t export_queue(void* self, tenon_queue_t* queue, tenon_str_t kind,
   });
 }
 
-Status no_fences(tenon_str_t kind) {
+// ---- Events ----
+
+Status check_event_kind(void* self, const Device& device, tenon_str_t kind) {
+  if (!kinds_of(self).event.empty()) return check_kind(kinds_of(self).event, device, kind);
   return fail(TENON_UNIMPLEMENTED,
               cat("there are no fences of the kind \"", view(kind), "\"; give a stream instead"));
 }
-tenon_code_t import_fence(void*, tenon_device_t*, const tenon_native_handle_t* native,
-                          tenon_fence_point_t*) {
-  return no_fences(native->kind).code();
+
+Status check_event(Device& device, EventHandle event) {
+  if (event == nullptr)
+    return fail(TENON_INVALID_ARGUMENT, cat(device.name, ": the handle 0 is none of an event"));
+  const Current current(*device.runtime);
+  TENON_TRY(current.status());
+  bool done = false;
+  const Status status = device.runtime->event_query(event, &done);
+  if (status.ok() || status.code() == TENON_DEVICE_LOST) return status;
+  return fail(
+      TENON_INVALID_ARGUMENT,
+      cat(device.name, ": the handle is not one of an event: ", fault_of(status.code()).text));
 }
-tenon_code_t export_fence(void*, tenon_fence_t*, uint64_t, tenon_str_t kind,
-                          tenon_native_handle_t*) {
-  return no_fences(kind).code();
+
+tenon_code_t import_fence(void* self, tenon_device_t* d, const tenon_native_handle_t* native,
+                          tenon_fence_point_t* out) {
+  return detail::guarded(context().host, [&]() -> Status {
+    Device& device = *device_of(d);
+    TENON_TRY(check_event_kind(self, device, native->kind));
+    const auto event = reinterpret_cast<EventHandle>(native->handle);
+    TENON_TRY(check_event(device, event));
+    auto fence = std::make_unique<Fence>(0, &device);
+    fence->follow(event, (native->flags & TENON_NATIVE_TO_SIGNAL) != 0);
+    *out = {reinterpret_cast<tenon_fence_t*>(fence.release()), ForeignEvent::kForeignValue};
+    return {};
+  });
+}
+
+tenon_code_t export_fence(void* self, tenon_fence_t* f, uint64_t value, tenon_str_t kind,
+                          tenon_native_handle_t* out) {
+  return detail::guarded(context().host, [&]() -> Status {
+    Fence& fence = *fence_of(f);
+    Device& device = fence.device();
+    TENON_TRY(check_event_kind(self, device, kind));
+    const Current current(*device.runtime);
+    TENON_TRY(current.status());
+    auto made = sized<tenon_native_handle_t>();
+    EventHandle event = nullptr;
+    TENON_TRY(fence.give_event(value, &event));
+    made.kind = str(kinds_of(self).event);
+    made.handle = reinterpret_cast<uint64_t>(event);
+    return give_record(out, made);
+  });
 }
 
 }  // namespace

@@ -38,8 +38,125 @@ void Fence::done(uint64_t value, const Fault& fault) {
                                      [&](const Point& p) { return p.value != value; });
     std::move(keep, submitted_.end(), std::back_inserter(forgotten));
     submitted_.erase(keep, submitted_.end());
+    if (fault.ok()) ended_ = std::max(ended_, value);
   }
   fault.ok() ? timeline.signal(value) : timeline.fail(value, fault);
+}
+
+Fence::~Fence() {
+  if (foreign != nullptr) foreign->let_go();
+}
+
+// ---- Events of other libraries, and events for them ----
+
+void ForeignEvent::let_go() {
+  const std::lock_guard lock(mutex_);
+  handle_ = nullptr;
+}
+
+void ForeignEvent::look() {
+  Fault fault;
+  {
+    const std::lock_guard lock(mutex_);
+    if (handle_ == nullptr || point_->reached(kForeignValue)) return;
+    const Current current(*device_.runtime);
+    bool done = false;
+    Status status = current.status();
+    if (status.ok()) status = device_.runtime->event_query(handle_, &done);
+    if (status.ok() && !done) return;
+    fault = fault_of(status.code());
+  }
+  fault.ok() ? happened() : point_->fail(kForeignValue, fault);
+}
+
+// What has happened needs no wait, and may be gone with its fence.
+Status ForeignEvent::wait_on(Runtime& runtime, StreamHandle stream) {
+  const std::lock_guard lock(mutex_);
+  if (handle_ == nullptr || point_->reached(kForeignValue)) return {};
+  return runtime.stream_wait(stream, handle_);
+}
+
+Status ForeignEvent::record(Runtime& runtime, StreamHandle stream) {
+  const std::lock_guard lock(mutex_);
+  if (handle_ == nullptr) return {};
+  const Status status = runtime.event_record(handle_, stream);
+  if (status.ok() || status.code() == TENON_DEVICE_LOST) return status;
+  return fail(status.code(), cat(device_.name,
+                                 ": the event to signal must be one of this device's "
+                                 "own context: ",
+                                 fault_of(status.code()).text));
+}
+
+Status ForeignEvent::record_now() {
+  const Current current(*device_.runtime);
+  TENON_TRY(current.status());
+  return record(*device_.runtime, device_.own->stream());
+}
+
+void Fence::follow(EventHandle event, bool to_signal) {
+  foreign = std::make_shared<ForeignEvent>(*device_, event, to_signal, kept);
+}
+
+Status Fence::query(uint64_t* out_value) {
+  if (foreign != nullptr && !foreign->to_signal) foreign->look();
+  return timeline.query(out_value);
+}
+
+// Nobody tells that an event of others has happened, and a wait inside of the driver has no limit:
+// this thread looks again and again.
+Status Fence::wait(uint64_t value, uint64_t timeout_ns) {
+  if (foreign == nullptr || foreign->to_signal) return timeline.wait(value, timeout_ns);
+  using Clock = std::chrono::steady_clock;
+  constexpr uint64_t kShortest = 20'000, kLongest = 1'000'000;  // ns
+  const Clock::time_point begin = Clock::now();
+  for (uint64_t pause = kShortest;; pause = std::min(2 * pause, kLongest)) {
+    foreign->look();
+    const auto passed = static_cast<uint64_t>((Clock::now() - begin) / std::chrono::nanoseconds(1));
+    const uint64_t left = timeout_ns > passed ? timeout_ns - passed : 0;
+    const Status status = timeline.wait(value, std::min(pause, left));
+    if (status.code() != TENON_DEADLINE_EXCEEDED || left <= pause) return status;
+  }
+}
+
+Status Fence::signal(uint64_t value) {
+  if (foreign != nullptr && foreign->to_signal && value >= ForeignEvent::kForeignValue)
+    TENON_TRY(foreign->record_now());
+  timeline.signal(value);
+  return {};
+}
+
+Status Fence::give_event(uint64_t value, EventHandle* out) {
+  std::vector<Point> forgotten;  // given back without the lock
+  Point point;
+  uint64_t now = 0;
+  TENON_TRY(query(&now));
+  {
+    const std::lock_guard lock(mutex_);
+    now = std::max(now, ended_);
+    const auto keep = std::partition(given_out_.begin(), given_out_.end(),
+                                     [&](const Point& p) { return p.value > now; });
+    std::move(keep, given_out_.end(), std::back_inserter(forgotten));
+    given_out_.erase(keep, given_out_.end());
+    for (const Point& p : submitted_) {
+      if (p.value >= value && (point.event == nullptr || p.value < point.value)) point = p;
+    }
+  }
+  if (now >= value) {
+    // One of the pool that nobody uses stands for something that has happened.
+    TENON_TRY(device_->event(false, &point.event));
+  } else if (foreign != nullptr && !foreign->to_signal && value == ForeignEvent::kForeignValue) {
+    *out = foreign->handle();
+    return {};
+  } else if (point.event == nullptr) {
+    return fail(TENON_UNIMPLEMENTED,
+                cat(device_->name, ": no work that signals ", value,
+                    " is on its way, and an event stands for such work: ask after its submission"));
+  }
+  point.value = value;
+  *out = point.event->handle();
+  const std::lock_guard lock(mutex_);
+  given_out_.push_back(std::move(point));
+  return {};
 }
 
 // ---- Lines ----
@@ -181,8 +298,12 @@ void Line::start_held(const WorkRef& work) {
 Status Line::submit(const WorkRef& work) {
   TENON_TRY(device_.event(false, &work->end));
   TENON_TRY(device_.runtime->event_record(work->end->handle(), stream_));
-  if (work->signal.fence != nullptr)
-    fence_of(work->signal.fence)->will_signal(work->signal.value, &device_, work->end);
+  if (work->signal.fence != nullptr) {
+    Fence& fence = *fence_of(work->signal.fence);
+    if (fence.foreign != nullptr && fence.foreign->to_signal)
+      TENON_TRY(fence.foreign->record(*device_.runtime, stream_));
+    fence.will_signal(work->signal.value, &device_, work->end);
+  }
   const std::lock_guard lock(mutex_);
   submitted_.push_back(work);
   changed_.notify_all();
@@ -218,6 +339,10 @@ Status times_of(Runtime& runtime, const Work& work, std::vector<kernelgen::Kerne
 // the wanted value may have been reached all the same; if not, nobody need ever reach it.
 Fault fault_of_waits(const Work& work) {
   for (const NativeWait& wait : work.native) {
+    if (wait.foreign != nullptr) {
+      wait.foreign->happened();
+      continue;
+    }
     const Status status = wait.timeline->wait(wait.signalled, UINT64_MAX);
     if (!status.ok() && !wait.timeline->reached(wait.wanted)) return fault_of(status.code());
   }
@@ -298,6 +423,13 @@ void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) 
   for (const tenon_fence_point_t& point : points) {
     if (point.fence == nullptr || fence_of(point.fence)->timeline.reached(point.value)) continue;
     Fence& fence = *fence_of(point.fence);
+    if (fence.foreign != nullptr && !fence.foreign->to_signal) {
+      work->native.push_back({fence.kept, point.value, point.value, nullptr, fence.foreign});
+      work->commands.push_back([line = work->line.get(), foreign = fence.foreign] {
+        return foreign->wait_on(*line->device().runtime, line->stream());
+      });
+      continue;
+    }
     const Fence::Point submitted = fence.point_for(point.value, &device);
     if (submitted.event == nullptr) {
       open.push_back(point);
@@ -416,8 +548,8 @@ Status reaches(void*, tenon_queue_t* q, tenon_device_t* from, uint32_t* out) {
   return {};
 }
 
-Status fence_create(void*, tenon_device_t*, uint64_t initial, tenon_fence_t** out) {
-  *out = reinterpret_cast<tenon_fence_t*>(new Fence(initial));
+Status fence_create(void*, tenon_device_t* d, uint64_t initial, tenon_fence_t** out) {
+  *out = reinterpret_cast<tenon_fence_t*>(new Fence(initial, device_of(d)));
   return {};
 }
 
@@ -427,16 +559,15 @@ Status fence_destroy(void*, tenon_fence_t* fence) {
 }
 
 Status fence_query(void*, tenon_fence_t* fence, uint64_t* out_value) {
-  return fence_of(fence)->timeline.query(out_value);
+  return fence_of(fence)->query(out_value);
 }
 
 Status fence_signal(void*, tenon_fence_t* fence, uint64_t value) {
-  fence_of(fence)->timeline.signal(value);
-  return {};
+  return fence_of(fence)->signal(value);
 }
 
 Status fence_wait(void*, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
-  return fence_of(fence)->timeline.wait(value, timeout_ns);
+  return fence_of(fence)->wait(value, timeout_ns);
 }
 
 }  // namespace

@@ -46,6 +46,35 @@ class Event {
 };
 using EventRef = std::shared_ptr<Event>;
 
+// An event of another library's, of which a fence was made; kForeignValue is its point. The event
+// outlives the fence, and is not touched when that is gone. Threads: safe.
+class ForeignEvent {
+ public:
+  static constexpr uint64_t kForeignValue = 1;
+  ForeignEvent(Device& device, EventHandle handle, bool signals, std::shared_ptr<Timeline> point)
+      : to_signal(signals), device_(device), handle_(handle), point_(std::move(point)) {}
+  EventHandle handle() const { return handle_; }
+  void let_go();  // the fence is being destroyed
+
+  // To wait for it. `look` passes on what has happened. Work that a stream gets after `wait_on`
+  // begins behind the event; the stream's device is current.
+  void look();
+  Status wait_on(Runtime& runtime, StreamHandle stream);
+  void happened() { point_->signal(kForeignValue); }
+
+  // To signal it: records it on a stream of its context, whose device is current; or now.
+  Status record(Runtime& runtime, StreamHandle stream);
+  Status record_now();
+
+  const bool to_signal;
+
+ private:
+  Device& device_;
+  std::mutex mutex_;
+  EventHandle handle_;  // null: let go
+  const std::shared_ptr<Timeline> point_;
+};
+
 // A fence: the timeline, and the events of submitted work that will signal it. Threads: safe.
 class Fence {
  public:
@@ -56,20 +85,40 @@ class Fence {
     EventRef event;
   };
 
-  explicit Fence(uint64_t initial) : kept(std::make_shared<Timeline>(initial)), timeline(*kept) {}
+  // device: gives events out for this fence, and is closed after it.
+  explicit Fence(uint64_t initial, Device* device = nullptr)
+      : kept(std::make_shared<Timeline>(initial)), timeline(*kept), device_(device) {}
+  ~Fence();
+  Fence(const Fence&) = delete;
+  Fence& operator=(const Fence&) = delete;
+  Device& device() { return *device_; }
   void will_signal(uint64_t value, const Device* device, EventRef event);
   // The first submitted work on the device after which the value is reached, and the value that it
   // signals; without an event if there is none.
   Point point_for(uint64_t value, const Device* device) const;
   void done(uint64_t value, const Fault& fault);  // and forgets the event
 
+  // Makes it the fence of an event, before anybody else has it.
+  void follow(EventHandle event, bool to_signal);
+  Status query(uint64_t* out_value);
+  Status wait(uint64_t value, uint64_t timeout_ns);
+  Status signal(uint64_t value);  // from the host
+  // An event that happens when the value is reached. It lives as long as the fence, or until the
+  // next call once the fence has the value. UNIMPLEMENTED if no submitted work signals the value.
+  // The device is current.
+  Status give_event(uint64_t value, EventHandle* out);
+
   // Also of work that its stream makes wait, which may look at it when the fence is gone (R-D24).
   const std::shared_ptr<Timeline> kept;
   Timeline& timeline;
+  std::shared_ptr<ForeignEvent> foreign;  // may be null
 
  private:
+  Device* const device_;
   mutable std::mutex mutex_;
   std::vector<Point> submitted_;
+  uint64_t ended_ = 0;  // work that signals this value has ended well, and its event is forgotten
+  std::vector<Point> given_out_;
 };
 
 class Line;
@@ -86,6 +135,8 @@ struct NativeWait {
   std::shared_ptr<Timeline> timeline;
   uint64_t wanted, signalled;
   EventRef event;
+  // Instead of the event; has happened when the waiting work is done.
+  std::shared_ptr<ForeignEvent> foreign = {};
 };
 
 struct Work {

@@ -21,7 +21,10 @@ struct LazyRuntime final : Runtime {
   std::atomic<int> streams_destroyed{0};
   std::vector<std::unique_ptr<char>> events;
   std::mutex events_mutex;
-  std::vector<EventHandle> awaited;
+  std::vector<EventHandle> awaited, recorded;
+  EventHandle foreign = nullptr;  // an event of another library's
+  std::atomic<bool> foreign_happened{false}, foreign_failed{false};
+  std::atomic<int> foreign_uses{0};
   std::mutex gate;  // of whoever waits for an event
 
   Status work() {
@@ -46,6 +49,7 @@ struct LazyRuntime final : Runtime {
     return fail_next_wait.exchange(false) ? fail(TENON_INTERNAL, "the wait fails") : ended();
   }
   Status stream_wait(StreamHandle, EventHandle event) override {
+    if (event == foreign) ++foreign_uses;
     awaited.push_back(event);
     return {};
   }
@@ -55,7 +59,26 @@ struct LazyRuntime final : Runtime {
     return {};
   }
   void event_destroy(EventHandle) override {}
-  Status event_record(EventHandle, StreamHandle) override { return {}; }
+  Status event_record(EventHandle event, StreamHandle) override {
+    if (event == foreign) ++foreign_uses;
+    recorded.push_back(event);
+    return event == foreign && foreign_failed ? fail(TENON_INTERNAL, "another context") : Status();
+  }
+  Status event_query(EventHandle event, bool* out) override {
+    if (event != foreign) {
+      *out = true;
+      return known(event) ? Status() : fail(TENON_INTERNAL, "no such event");
+    }
+    ++foreign_uses;
+    *out = foreign_happened;
+    return foreign_failed ? fail(TENON_INTERNAL, "the context is broken") : Status();
+  }
+  bool known(EventHandle event) const {
+    for (const auto& e : events) {
+      if (e.get() == event) return true;
+    }
+    return false;
+  }
   Status event_synchronize(EventHandle) override {
     const std::lock_guard lock(gate);
     if (fail_next_wait.exchange(false)) return fail(TENON_INTERNAL, "the wait fails");
@@ -319,7 +342,7 @@ TEST_F(Queues, WorkThatWasNotHandedOverGoesWithItsFence) {
   EXPECT_EQ(kQueueTable.queue_destroy(nullptr, other), TENON_OK);
 }
 
-constexpr ExchangeKinds kKinds = {"lazy.pointer", "lazy.stream"};
+constexpr ExchangeKinds kKinds = {"lazy.pointer", "lazy.stream", "lazy.event"};
 
 TEST_F(Queues, MemoryOfOthersIsAlignedOrEmpty) {
   const tenon_exchange_api_t table = exchange_table(&kKinds);
@@ -359,8 +382,7 @@ TEST_F(Queues, AStreamTellsWhetherWorkIsHeldBack) {
   EXPECT_EQ(flags(), TENON_NATIVE_ALL_THERE);
 }
 
-// A queue on somebody else's stream leaves the stream to him. There are no fences, and kinds that
-// are not known are refused.
+// A queue on somebody else's stream leaves the stream to him. Kinds that are not known are refused.
 TEST_F(Queues, StreamsOfOthersBecomeQueues) {
   const tenon_exchange_api_t table = exchange_table(&kKinds);
   auto native = sized<tenon_native_handle_t>();
@@ -374,6 +396,174 @@ TEST_F(Queues, StreamsOfOthersBecomeQueues) {
   EXPECT_EQ(table.import_queue(table.self, handle(), &native, &queue), TENON_UNIMPLEMENTED);
   tenon_fence_point_t point = {};
   EXPECT_EQ(table.import_fence(table.self, handle(), &native, &point), TENON_UNIMPLEMENTED);
+}
+
+// ---- Events ----
+
+class Events : public Queues {
+ protected:
+  void SetUp() override {
+    Queues::SetUp();
+    runtime_->foreign = &theirs_;
+  }
+  tenon_native_handle_t native(EventHandle event, uint32_t flags = 0) const {
+    auto out = sized<tenon_native_handle_t>();
+    out.kind = str(kKinds.event);
+    out.handle = reinterpret_cast<uint64_t>(event);
+    out.flags = flags;
+    return out;
+  }
+  tenon_fence_point_t import(uint32_t flags = 0) {
+    const auto handle_of_theirs = native(&theirs_, flags);
+    tenon_fence_point_t point = {};
+    EXPECT_EQ(table_.import_fence(table_.self, handle(), &handle_of_theirs, &point), TENON_OK);
+    return point;
+  }
+  EventHandle give(Fence& fence, uint64_t value, tenon_code_t wanted = TENON_OK) {
+    auto out = sized<tenon_native_handle_t>();
+    EXPECT_EQ(table_.export_fence(table_.self, handle(fence), value, str(kKinds.event), &out),
+              wanted);
+    return reinterpret_cast<EventHandle>(out.handle);
+  }
+  using Queues::handle;
+
+  const tenon_exchange_api_t table_ = exchange_table(&kKinds);
+  char theirs_ = 0;
+};
+
+TEST_F(Events, TheHostSeesWhenOneHasHappened) {
+  const tenon_fence_point_t point = import();
+  uint64_t value = 7;
+  EXPECT_EQ(kQueueTable.fence_query(nullptr, point.fence, &value), TENON_OK);
+  EXPECT_EQ(value, 0u);
+  EXPECT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, 3'000'000),
+            TENON_DEADLINE_EXCEEDED);
+  auto waiter = std::async(std::launch::async, [&] {
+    return kQueueTable.fence_wait(nullptr, point.fence, point.value, UINT64_MAX);
+  });
+  EXPECT_EQ(waiter.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  runtime_->foreign_happened = true;
+  EXPECT_EQ(waiter.get(), TENON_OK);
+  EXPECT_EQ(kQueueTable.fence_query(nullptr, point.fence, &value), TENON_OK);
+  EXPECT_EQ(value, point.value);
+  const int uses = runtime_->foreign_uses;
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+  EXPECT_EQ(runtime_->foreign_uses, uses);
+}
+
+// The stream waits, and nothing is held back; the end of that work is the event's, too.
+TEST_F(Events, QueuesWaitOnTheDevice) {
+  const tenon_fence_point_t point = import();
+  Fence done(0);
+  {
+    const std::lock_guard lock(runtime_->gate);
+    ASSERT_EQ(fill({point}, {handle(done), 1}), TENON_OK);
+    EXPECT_FALSE(line_of(queue_)->holds());
+    EXPECT_EQ(runtime_->awaited, std::vector<EventHandle>{&theirs_});
+  }
+  ASSERT_TRUE(done.timeline.wait(1, kSoon).ok());
+  EXPECT_TRUE(fence_of(point.fence)->timeline.reached(point.value));
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+}
+
+// Work that another fence holds back waits for the event when it is submitted, unless that has
+// happened: who waited for it may have let it go.
+TEST_F(Events, WhatIsGoneIsNotAwaited) {
+  for (const bool gone : {false, true}) {
+    Fence begin(0), done(0);
+    runtime_->foreign_happened = false;
+    runtime_->awaited.clear();
+    const tenon_fence_point_t point = import();
+    ASSERT_EQ(fill({{handle(begin), 1}, point}, {handle(done), 1}), TENON_OK);
+    if (gone) {
+      runtime_->foreign_happened = true;
+      ASSERT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, kSoon), TENON_OK);
+      EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+    }
+    begin.timeline.signal(1);
+    ASSERT_TRUE(done.timeline.wait(1, kSoon).ok());
+    EXPECT_EQ(runtime_->awaited.size(), gone ? 0u : 1u);
+    if (!gone) EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+  }
+}
+
+TEST_F(Events, AFailureOfTheContextIsOneOfTheFence) {
+  const tenon_fence_point_t point = import();
+  runtime_->foreign_failed = true;
+  EXPECT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, kSoon), TENON_INTERNAL);
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+}
+
+TEST_F(Events, WorkRecordsTheOneThatItSignals) {
+  const tenon_fence_point_t point = import(TENON_NATIVE_TO_SIGNAL);
+  Fence begin(0);
+  const auto records = [&] {
+    return std::count(runtime_->recorded.begin(), runtime_->recorded.end(), &theirs_);
+  };
+  ASSERT_EQ(fill({{handle(begin), 1}}, point), TENON_OK);
+  EXPECT_EQ(records(), 0);
+  begin.timeline.signal(1);
+  ASSERT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, kSoon), TENON_OK);
+  EXPECT_EQ(records(), 1);
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+  // The host signals, too.
+  const tenon_fence_point_t again = import(TENON_NATIVE_TO_SIGNAL);
+  EXPECT_EQ(kQueueTable.fence_signal(nullptr, again.fence, again.value), TENON_OK);
+  EXPECT_EQ(records(), 2);
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, again.fence), TENON_OK);
+}
+
+TEST_F(Events, WorkFailsThatCannotRecordIt) {
+  const tenon_fence_point_t point = import(TENON_NATIVE_TO_SIGNAL);
+  runtime_->foreign_failed = true;
+  EXPECT_EQ(fill({}, point), TENON_INTERNAL);
+  EXPECT_EQ(runtime_->in_flight, 0);
+  EXPECT_EQ(kQueueTable.fence_signal(nullptr, point.fence, point.value), TENON_INTERNAL);
+  EXPECT_FALSE(fence_of(point.fence)->timeline.reached(point.value));
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+}
+
+// One for work that is on its way stays that fence's own, so that nobody records it again.
+TEST_F(Events, OnesForOthersAreKept) {
+  Fence steps(0, &device_), begin(0), done(0);
+  (void)give(steps, 1, TENON_UNIMPLEMENTED);
+  ASSERT_EQ(fill({{handle(begin), 1}}, {handle(steps), 1}), TENON_OK);
+  (void)give(steps, 1, TENON_UNIMPLEMENTED);
+  EventHandle given = nullptr;
+  {
+    const std::lock_guard lock(runtime_->gate);
+    begin.timeline.signal(1);
+    given = give(steps, 1);
+    EXPECT_EQ(given, runtime_->recorded.back());
+    EXPECT_EQ(give(steps, 1), given);
+  }
+  ASSERT_TRUE(steps.timeline.wait(1, kSoon).ok());
+  line_of(queue_)->wait_idle();
+  const size_t records = runtime_->recorded.size();
+  ASSERT_EQ(fill({}, {handle(done), 1}), TENON_OK);
+  ASSERT_TRUE(done.timeline.wait(1, kSoon).ok());
+  for (size_t i = records; i < runtime_->recorded.size(); ++i)
+    EXPECT_NE(runtime_->recorded[i], given);
+  // What has happened needs no work.
+  EXPECT_TRUE(runtime_->known(give(steps, 1)));
+  EXPECT_TRUE(runtime_->known(give(steps, 0)));
+}
+
+TEST_F(Events, HandlesThatAreNone) {
+  tenon_fence_point_t point = {};
+  auto handle_of_none = native(nullptr);
+  EXPECT_EQ(table_.import_fence(table_.self, handle(), &handle_of_none, &point),
+            TENON_INVALID_ARGUMENT);
+  handle_of_none = native(this);
+  EXPECT_EQ(table_.import_fence(table_.self, handle(), &handle_of_none, &point),
+            TENON_INVALID_ARGUMENT);
+  handle_of_none.kind = str("other.event");
+  EXPECT_EQ(table_.import_fence(table_.self, handle(), &handle_of_none, &point),
+            TENON_UNIMPLEMENTED);
+  constexpr ExchangeKinds kNoEvents = {"lazy.pointer", "lazy.stream"};
+  const tenon_exchange_api_t without = exchange_table(&kNoEvents);
+  const auto theirs = native(&theirs_);
+  EXPECT_EQ(without.import_fence(without.self, handle(), &theirs, &point), TENON_UNIMPLEMENTED);
 }
 
 TEST_F(Queues, WithoutAKindOfStreamsThereAreNoSlots) {

@@ -57,6 +57,12 @@ class Runtime {
   virtual Status event_record(EventHandle event, StreamHandle stream) = 0;
   // Returns when the event has happened, or with the error of work before it.
   virtual Status event_synchronize(EventHandle event) = 0;
+  // Whether it has happened, at once; one that was never recorded has. Fails with the error of work
+  // before it, and for what is no event. For runtimes that exchange events.
+  virtual Status event_query(EventHandle, bool* out) {
+    (void)out;
+    return TENON_UNIMPLEMENTED;  // nobody asks a device without a kind of events
+  }
   virtual Status event_elapsed(EventHandle from, EventHandle to, float* out_ms) = 0;
 
   // size_bytes is not 0. RESOURCE_EXHAUSTED if memory is short.

@@ -18,7 +18,7 @@ Status toolchain(std::string_view device, std::string_view dialect,
 
 }  // namespace
 
-std::string_view ToolchainDevice::compiler() const {
+std::string_view ToolchainDevice::compiler(std::string_view) const {
   const tenon_toolchain_api_t* tools = nullptr;
   if (!toolchain(name(), dialect_, &tools).ok()) return {};
   return view(tools->version);

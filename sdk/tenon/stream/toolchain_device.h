@@ -18,7 +18,7 @@ class ToolchainDevice : public TextDevice {
   // Toolchains run in this process, so that starting one for each kernel costs little.
   bool compiles_each_kernel() const override { return true; }
   // Empty if there is no toolchain for the dialect, which compile then says.
-  std::string_view compiler() const override;
+  std::string_view compiler(std::string_view target) const override;
   Status check_target(std::string_view text) const override;
   Status compile(std::string_view target, std::string_view text,
                  std::string* out_binary) const override;

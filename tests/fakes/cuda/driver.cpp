@@ -92,6 +92,8 @@ const char* name_of(int result) {
       return "CUDA_ERROR_INVALID_HANDLE";
     case kNotFound:
       return "CUDA_ERROR_NOT_FOUND";
+    case kNotReady:
+      return "CUDA_ERROR_NOT_READY";
     case kCaptureUnsupported:
       return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
     case kLaunchTimeout:

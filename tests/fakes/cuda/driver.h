@@ -35,6 +35,7 @@ enum Result : int {
   kUnsupportedPtx = 222,
   kInvalidHandle = 400,
   kNotFound = 500,
+  kNotReady = 600,
   kIllegalAddress = 700,
   kLaunchOutOfResources = 701,
   kLaunchTimeout = 702,
@@ -89,6 +90,10 @@ class Progress {
   uint64_t wanted() {
     const std::lock_guard lock(mutex_);
     return wanted_;
+  }
+  bool done() {
+    const std::lock_guard lock(mutex_);
+    return happened_ == wanted_;
   }
   int64_t time_ns();  // -1: has not happened
 

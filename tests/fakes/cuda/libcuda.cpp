@@ -172,6 +172,12 @@ EXPORT cuDeviceGetAttribute(int* out, int which, int device) {
   return kSuccess;
 }
 
+// NVRTC asks for tables that have no declaration, and goes without where there are none.
+EXPORT cuGetExportTable(const void** out, const void*) {
+  *out = nullptr;
+  return kNotFound;
+}
+
 // ---- Contexts ----
 
 EXPORT cuDevicePrimaryCtxRetain(void** out, int device) {
@@ -275,6 +281,11 @@ EXPORT cuEventSynchronize(void* event) {
   REQUIRE_EVENT(event);
   event_of(event)->progress->wait();
   return world().lost();
+}
+EXPORT cuEventQuery(void* event) {
+  BEGIN();
+  REQUIRE_EVENT(event);
+  return event_of(event)->progress->done() ? kSuccess : kNotReady;
 }
 EXPORT cuEventElapsedTime(float* out, void* from, void* to) {
   BEGIN();

@@ -151,7 +151,8 @@ Declared declared(std::string text) {
   }
   Type type = Type::kNone;
   for (const std::string& word : split(text, ' ')) {
-    if (word == ".align") continue;
+    // A parameter of NVRTC's says where it points to, ".u64 .ptr .global .align 16 name".
+    if (word == ".align" || word == ".ptr" || word == ".global") continue;
     if (std::isdigit(static_cast<unsigned char>(word[0]))) {
       out.align = static_cast<uint32_t>(number(word));
     } else if (word[0] != '.') {

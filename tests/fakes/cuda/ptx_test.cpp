@@ -122,6 +122,19 @@ TEST(Ptx, VectorsOfMemory) {
 }
 
 // Every thread stores, all meet, every thread reads its neighbour's.
+// NVRTC says of parameters where they point to.
+TEST(Ptx, ParametersThatPoint) {
+  const std::string text = module("mov.u64 %rd3, 5;\nst.global.u64 [%rd2], %rd3;");
+  const std::string plain = ".param .u64 k_param_0";
+  std::string told = text;
+  told.replace(text.find(plain), plain.size(), ".param .u64 .ptr .global .align 16 k_param_0");
+  TestMemory memory;
+  Module m;
+  std::string why;
+  ASSERT_TRUE(parse(told, memory, &m, &why)) << why;
+  EXPECT_EQ(m.kernels.at("k")->parameter_bytes, 8u);
+}
+
 TEST(Ptx, ThreadsMeetAtBarriers) {
   TestMemory memory;
   const std::string body =

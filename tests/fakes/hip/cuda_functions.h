@@ -19,6 +19,7 @@ int cuEventCreate(void**, unsigned);
 int cuEventDestroy_v2(void*);
 int cuEventRecord(void*, void*);
 int cuEventSynchronize(void*);
+int cuEventQuery(void*);
 int cuEventElapsedTime(float*, void*, void*);
 int cuMemAlloc_v2(unsigned long long*, size_t);
 int cuMemFree_v2(unsigned long long);

@@ -194,6 +194,9 @@ EXPORT int hipEventRecord(void* event, void* stream) {
 EXPORT int hipEventSynchronize(void* event) {
   return cuEventSynchronize(event);
 }
+EXPORT int hipEventQuery(void* event) {
+  return cuEventQuery(event);
+}
 EXPORT int hipEventElapsedTime(float* out, void* from, void* to) {
   return cuEventElapsedTime(out, from, to);
 }

@@ -395,7 +395,7 @@ bool TextDevice::runs(std::string_view made_for, std::string_view device) const 
 Status TextDevice::cached_binary(std::string_view target, std::string_view text, std::string* out,
                                  bool* found) {
   *found = false;
-  const std::string key = cat(name(), '\n', target, '\n', compiler(), '\n', text);
+  const std::string key = cat(name(), '\n', target, '\n', compiler(target), '\n', text);
   const auto* cache = context().query<tenon_host_cache_t>(TENON_HOST_CACHE_ID);
   tenon_blob_t* blob = nullptr;
   if (cache != nullptr &&

@@ -89,8 +89,11 @@ class TextDevice {
   virtual bool runs(std::string_view made_for, std::string_view device) const;
   virtual const tenon_device_api_t& memory() const = 0;
   virtual uint64_t alignment_bytes(tenon_device_t* device) const = 0;
-  // The version of what `compile` calls, where the target's text does not say it.
-  virtual std::string_view compiler() const { return {}; }
+  // The version of what `compile` calls for a target, where the target's text does not say it.
+  virtual std::string_view compiler(std::string_view target) const {
+    (void)target;
+    return {};
+  }
   // Whether `compile` gets the text of one kernel at a time. Then each kernel has a binary and an
   // entry in the host's cache of its own, and programs that have a kernel in common compile it
   // once. Otherwise there is one text, and one binary, for all kernels of a program.

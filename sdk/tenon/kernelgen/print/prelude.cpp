@@ -43,10 +43,12 @@ std::string global_space(const Target& t) {
                                         : "";
 }
 
-// A vector of a work item. OpenCL C and Metal have such types; elsewhere it is clang's.
+// A vector of a work item. OpenCL C and Metal have such types; elsewhere it is clang's. For CUDA it
+// is a word of the header, as not only clang compiles that text.
 std::string item_vector(const Target& t, const std::string& element, uint32_t lanes,
                         const std::string& name) {
   const std::string n = std::to_string(lanes);
+  if (t.dialect == Dialect::kCuda) return "VECTOR(" + element + ", " + n + ", " + name + ");\n";
   if (t.gpu_cpp())
     return "typedef " + element + " " + name + " __attribute__((ext_vector_type(" + n + ")));\n";
   static constexpr std::string_view kNative[][2] = {
@@ -126,6 +128,9 @@ constexpr std::string_view kGpuHeader =
 // Warps exchange words.
 constexpr std::string_view kCudaHeader =
     "#define GROUP_OF(n) launch_bounds(n)\n"
+    "#ifndef VECTOR\n"
+    "#define VECTOR(T, n, name) typedef T name __attribute__((ext_vector_type(n)))\n"
+    "#endif\n"
     "FN i64 local_id() { return __nvvm_read_ptx_sreg_tid_x(); }\n"
     "FN i64 group_id() { return __nvvm_read_ptx_sreg_ctaid_x(); }\n"
     "FN void meet() { __syncthreads(); }\n"

@@ -479,9 +479,8 @@ TEST(Text, ItemsLoadNeighboursOfRowsAtOnce) {
   const Texts t = texts(b, Target::cuda(256));
   expect_in_order(t.levels, {"4 neighbours at once", "lanes {", "do stage 0 Map", "load b0[",
                              "lane 1 of ", "do stage 1 Step", "join ", "store b"});
-  expect_in_order(t.code,
-                  {"typedef f32 f32x4 __attribute__((ext_vector_type(4)));", "local_id() * 4",
-                   " += 1024", "= *((const f32x4*)(b0 + ", ".y;", "f32x4 v", "*((f32x4*)(b"});
+  expect_in_order(t.code, {"VECTOR(f32, 4, f32x4);", "local_id() * 4", " += 1024",
+                           "= *((const f32x4*)(b0 + ", ".y;", "f32x4 v", "*((f32x4*)(b"});
 }
 
 TEST(Text, RowsThatAreNotWholeAreLoadedOneByOne) {
