@@ -63,6 +63,8 @@ if (build / "lib/tenon/plugins.d/intel.plugin.json").exists() and (build / "test
 config.substitutions.append(("%fake_ze", f"env LD_LIBRARY_PATH={build}/tests/fakes/ze ZE_ENABLE_ALT_DRIVERS=libze_fake.so.1"))
 if (build / "tests/fakes/metal/libmetal.so").exists():
     config.available_features.add("fake_metal")
+# The tests' HIP executes what the toolchain in this folder makes.
+config.substitutions.append(("%hip_as_ptx", f"XDG_DATA_HOME={build}/tests/plugins/hip"))
 config.substitutions.append(("%fake_metal", f"env TENON_METAL=libmetal.so LD_LIBRARY_PATH={build}/tests/fakes/metal"))
 if "libocloc.so" in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout:
     config.available_features.add("ocloc")

@@ -54,7 +54,6 @@ Status look_at(const Driver& d, ze_driver_handle_t driver, ze_device_handle_t de
   Found found;
   found.native_ordinal = native_ordinal;
   found.uuid = uuid_text(p.uuid.id);
-  found.place = {driver, device, p.timerResolution, p.timestampValidBits};
   found.description = cat(name, ", ", a->name);
   TENON_TRY(full_target(a->name, &found.target));
   ze_device_compute_properties_t groups = {};
@@ -64,6 +63,7 @@ Status look_at(const Driver& d, ze_driver_handle_t driver, ze_device_handle_t de
   found.target +=
       stream::limits_text({groups.maxTotalGroupSize, groups.maxSharedLocalMemory}, a->limits);
   TENON_TRY(memory_of(d, device, &found.memory_bytes));
+  found.place = {driver, device, p.timerResolution, p.timestampValidBits, found.memory_bytes};
   out->push_back(std::move(found));
   return {};
 }

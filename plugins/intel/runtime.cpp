@@ -1,5 +1,7 @@
 #include "runtime.h"
 
+#include <map>
+
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/cpp/process_guard.hpp"
 #include "tenon/stream/device.h"
@@ -38,19 +40,65 @@ Module::~Module() {
   if (module != nullptr) (void)driver.zeModuleDestroy(module);
 }
 
-Status Runtime::make(const Driver& driver, const Place& place, std::unique_ptr<Runtime>* out) {
+// ---- Contexts ----
+
+Context::~Context() {
+  (void)driver.zeContextDestroy(handle);
+}
+
+namespace {
+
+// That of the driver, for as long as a device of it is open.
+Status context_of(const Driver& d, ze_driver_handle_t driver, std::shared_ptr<Context>* out) {
+  static std::mutex mutex;
+  static std::map<ze_driver_handle_t, std::weak_ptr<Context>> contexts;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<Context>& known = contexts[driver];
+  *out = known.lock();
+  if (*out != nullptr) return {};
   const ProcessGuard guard;  // a context may start threads
-  std::unique_ptr<Runtime> made(new Runtime(driver, place));
   ze_context_desc_t wanted = {};
   wanted.stype = ZE_STRUCTURE_TYPE_CONTEXT_DESC;
-  TENON_TRY(
-      check(driver.zeContextCreate(place.driver, &wanted, &made->context_), "making a context"));
-  *out = std::move(made);
+  ze_context_handle_t made = nullptr;
+  TENON_TRY(check(d.zeContextCreate(driver, &wanted, &made), "making a context"));
+  *out = std::make_shared<Context>(d, made);
+  known = *out;
   return {};
 }
 
-Runtime::~Runtime() {
-  if (context_ != nullptr) (void)d_.zeContextDestroy(context_);
+Status take_memory(const Driver& d, ze_context_handle_t context, ze_device_handle_t device,
+                   uint64_t size_bytes, stream::Address* out) {
+  ze_device_mem_alloc_desc_t wanted = {};
+  wanted.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC;
+  void* data = nullptr;
+  TENON_TRY(check(
+      d.zeMemAllocDevice(context, &wanted, size_bytes, stream::kAlignmentBytes, device, &data),
+      cat("allocating ", size_bytes, " bytes")));
+  *out = reinterpret_cast<stream::Address>(data);
+  return {};
+}
+
+}  // namespace
+
+Runtime::Runtime(const Driver& driver, const Place& place, std::shared_ptr<Context> context)
+    : d_(driver),
+      place_(place),
+      shared_(std::move(context)),
+      context_(shared_->handle),
+      memory_(
+          place.memory_bytes,
+          [this](uint64_t bytes, stream::Address* out) {
+            return take_memory(d_, context_, place_.device, bytes, out);
+          },
+          [this](stream::Address address) {
+            return check(d_.zeMemFree(context_, pointer(address)), "freeing memory");
+          }) {}
+
+Status Runtime::make(const Driver& driver, const Place& place, std::unique_ptr<Runtime>* out) {
+  std::shared_ptr<Context> context;
+  TENON_TRY(context_of(driver, place.driver, &context));
+  out->reset(new Runtime(driver, place, std::move(context)));
+  return {};
 }
 
 // ---- Streams and events ----
@@ -172,17 +220,10 @@ Status Runtime::event_elapsed(stream::EventHandle from, stream::EventHandle to, 
 // ---- Memory ----
 
 Status Runtime::alloc(uint64_t size_bytes, stream::Address* out) {
-  ze_device_mem_alloc_desc_t wanted = {};
-  wanted.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC;
-  void* data = nullptr;
-  TENON_TRY(check(d_.zeMemAllocDevice(context_, &wanted, size_bytes, stream::kAlignmentBytes,
-                                      place_.device, &data),
-                  cat("allocating ", size_bytes, " bytes")));
-  *out = reinterpret_cast<stream::Address>(data);
-  return {};
+  return memory_.alloc(size_bytes, out);
 }
 Status Runtime::free(stream::Address address) {
-  return check(d_.zeMemFree(context_, pointer(address)), "freeing memory");
+  return memory_.free(address);
 }
 Status Runtime::alloc_pinned(uint64_t size_bytes, void** out) {
   ze_host_mem_alloc_desc_t wanted = {};
@@ -211,6 +252,22 @@ Status Runtime::copy_out(stream::StreamHandle stream, void* to, stream::Address 
 Status Runtime::copy_within(stream::StreamHandle stream, stream::Address to, stream::Address from,
                             uint64_t bytes) {
   return copy(stream, pointer(to), pointer(from), bytes, "copying on the device");
+}
+// Devices of one driver share a context, so an address of one is the same to another that can
+// access it.
+Status Runtime::reaches(stream::Runtime& from, bool* out) {
+  auto& other = static_cast<Runtime&>(from);
+  ze_bool_t can = 0;
+  *out = false;
+  if (context_ != other.context_) return {};
+  TENON_TRY(check(d_.zeDeviceCanAccessPeer(place_.device, other.place_.device, &can),
+                  "asking whether the GPU reaches another one"));
+  *out = can != 0;
+  return {};
+}
+Status Runtime::copy_across(stream::StreamHandle stream, stream::Address to, stream::Runtime&,
+                            stream::Address address, uint64_t bytes) {
+  return copy(stream, pointer(to), pointer(address), bytes, "copying from another GPU");
 }
 Status Runtime::fill(stream::StreamHandle stream, stream::Address to, uint32_t pattern,
                      uint32_t width, uint64_t count) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tenon/stream/kept_memory.h"
 #include "tenon/stream/runtime.h"
 #include "ze_symbols.h"
 
@@ -16,6 +17,18 @@ struct Place {
   ze_device_handle_t device = nullptr;
   uint64_t timer_ns = 1;  // of one tick
   uint32_t timer_bits = 64;
+  uint64_t memory_bytes = 0;
+};
+
+// One for all devices of a driver: memory of another context is none of a device's, even where the
+// two reach each other.
+struct Context {
+  Context(const Driver& d, ze_context_handle_t made) : driver(d), handle(made) {}
+  ~Context();
+  Context(const Context&) = delete;
+
+  const Driver& driver;
+  const ze_context_handle_t handle;
 };
 
 class Runtime;
@@ -38,8 +51,8 @@ struct Module final : kernelgen::LoadedText {
 
 class Runtime final : public stream::Runtime {
  public:
+  // Device memory that is freed is kept for the next allocation: Level Zero has no pools.
   static Status make(const Driver& driver, const Place& place, std::unique_ptr<Runtime>* out);
-  ~Runtime() override;
 
   // Loads native code for the kernels of a program.
   Status load(std::string_view binary, const kernelgen::DeviceProgram& program,
@@ -66,6 +79,9 @@ class Runtime final : public stream::Runtime {
                   uint64_t bytes) override;
   Status copy_within(stream::StreamHandle stream, stream::Address to, stream::Address from,
                      uint64_t bytes) override;
+  Status reaches(stream::Runtime& from, bool* out) override;
+  Status copy_across(stream::StreamHandle stream, stream::Address to, stream::Runtime& from,
+                     stream::Address address, uint64_t bytes) override;
   Status fill(stream::StreamHandle stream, stream::Address to, uint32_t pattern, uint32_t width,
               uint64_t count) override;
   Status launch(stream::StreamHandle stream, kernelgen::LoadedText& code,
@@ -73,7 +89,7 @@ class Runtime final : public stream::Runtime {
   Status check_memory(stream::Address address, uint64_t bytes) override;
 
  private:
-  Runtime(const Driver& driver, const Place& place) : d_(driver), place_(place) {}
+  Runtime(const Driver& driver, const Place& place, std::shared_ptr<Context> context);
   void settle(stream::StreamHandle stream);
   Status synchronize_once(stream::StreamHandle stream);
   // Calls `put` with the list, which no other thread uses meanwhile. Commands of a list may run at
@@ -85,7 +101,9 @@ class Runtime final : public stream::Runtime {
 
   const Driver& d_;
   const Place place_;
-  ze_context_handle_t context_ = nullptr;
+  const std::shared_ptr<Context> shared_;
+  const ze_context_handle_t context_;
+  stream::KeptMemory memory_;
 };
 
 }  // namespace tenon::intel

@@ -19,6 +19,7 @@ namespace tenon::intel {
   X(zeDeviceGetProperties)                   \
   X(zeDeviceGetMemoryProperties)             \
   X(zeDeviceGetComputeProperties)            \
+  X(zeDeviceCanAccessPeer)                   \
   X(zeContextCreate)                         \
   X(zeContextDestroy)                        \
   X(zeCommandListCreateImmediate)            \

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <mutex>
 
@@ -36,6 +37,16 @@ void add_variable(void* context, const char* name, void* address, uint64_t size_
   range.place = reinterpret_cast<uint64_t>(address);
   range.local = local != 0;
   static_cast<std::vector<WatchedRange>*>(context)->push_back(std::move(range));
+}
+
+Status append_text(const std::string& file, const std::string& text) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::ofstream out(file, std::ios::app);
+  out << text;
+  if (out.flush()) return {};
+  return fail(TENON_INVALID_ARGUMENT,
+              cat("sim: TENON_SIM_TRAFFIC: cannot write to ", tenon::quoted(file)));
 }
 
 // Sets a variable of a module. The toolchain may return the same module twice for the same code,
@@ -117,7 +128,10 @@ Status KernelModule::run(const Launch& launch) const {
     watch = std::make_unique<Watch>(std::move(ranges),
                                     launch.local[0] * launch.local[1] * launch.local[2]);
   }
-  return GroupRunner(launch, std::move(args), watch.get()).run();
+  const std::string file(watch == nullptr ? "" : setting("TENON_SIM_TRAFFIC"));
+  if (!file.empty()) watch->count_traffic();
+  TENON_TRY(GroupRunner(launch, std::move(args), watch.get()).run());
+  return file.empty() ? Status() : append_text(file, watch->traffic(launch.title));
 }
 
 }  // namespace tenon::sim

@@ -73,7 +73,20 @@ void Watch::begin_group() {
   }
 }
 
-Finding Watch::end_group(uint64_t* item) const {
+std::string Watch::traffic(const std::string& title) const {
+  std::string out;
+  for (size_t r = 0; traffic_ != nullptr && r < ranges_.size(); ++r) {
+    for (const bool writes : {false, true}) {
+      const auto sum = traffic_->sums().find({r, writes});
+      if (sum != traffic_->sums().end())
+        out += cat(title, " ", traffic_text(writes, ranges_[r].name, sum->second), "\n");
+    }
+  }
+  return out;
+}
+
+Finding Watch::end_group(uint64_t* item) {
+  if (traffic_ != nullptr) traffic_->end_group();
   for (const Unwritten& u : unwritten_) {
     if (u.cell->writer != 0) continue;
     *item = u.item;
@@ -140,7 +153,11 @@ Finding Watch::access(uint64_t number, uint32_t epoch, const void* address, uint
     return {TENON_OUT_OF_RANGE,
             cat("writes byte ", offset, " of ", range->name, ", which is only to be read")};
   }
-  const int32_t index = region_of_[static_cast<size_t>(range - ranges_.data())];
+  const auto number_of_range = static_cast<size_t>(range - ranges_.data());
+  if (traffic_ != nullptr && !range->local)
+    traffic_->note(number_of_range, number % items_per_group_, range->place + offset, size_bytes,
+                   writes);
+  const int32_t index = region_of_[number_of_range];
   if (index < 0 || size_bytes == 0) return {};
   const Region& region = regions_[static_cast<size_t>(index)];
   const uint64_t place = range->place + offset;

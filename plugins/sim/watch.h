@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tenon/abi/base.h"
+#include "traffic.h"
 
 namespace tenon::sim {
 
@@ -40,10 +41,15 @@ class Watch {
   // Items are numbered group after group.
   Watch(std::vector<WatchedRange> ranges, uint64_t items_per_group);
 
+  // Counts requests to memory from now on.
+  void count_traffic() { traffic_ = std::make_unique<Traffic>(); }
+  // A line for each range that is not local, after `title`; nothing if it was not counted.
+  std::string traffic(const std::string& title) const;
+
   void begin_group();
   // Finds what shows only at the end: local memory that an item read and no item of its group
   // wrote. *item is that item's number in the group.
-  Finding end_group(uint64_t* item) const;
+  Finding end_group(uint64_t* item);
   // `kind` as in tenon_opencl_access_t.
   Finding access(uint64_t item, uint32_t epoch, const void* address, uint64_t size_bytes,
                  uint32_t kind);
@@ -76,6 +82,7 @@ class Watch {
   std::vector<int32_t> region_of_;    // by range; -1: not tracked, because it is never written
   std::vector<Unwritten> unwritten_;  // the first few reads of unwritten local elements
   const uint64_t items_per_group_;
+  std::unique_ptr<Traffic> traffic_;  // null: not counted
 };
 
 }  // namespace tenon::sim

@@ -2,6 +2,7 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 
@@ -23,6 +24,18 @@ T at(const unsigned char* image, uint64_t offset) {
   T out;
   std::memcpy(&out, image + offset, sizeof out);
   return out;
+}
+
+// What plugin/plugin.cpp puts behind an image, up to a 0: those who load an image keep one there.
+std::string text_behind(const unsigned char* image, const Elf64_Ehdr& header) {
+  constexpr char kMark[] = "PTX of the tests' HIP\n";
+  uint64_t end = header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize;
+  for (unsigned i = 0; i < header.e_shnum; ++i) {
+    const auto section = at<Elf64_Shdr>(image, header.e_shoff + i * sizeof(Elf64_Shdr));
+    if (section.sh_type != SHT_NOBITS) end = std::max(end, section.sh_offset + section.sh_size);
+  }
+  const char* const behind = reinterpret_cast<const char*>(image + end);
+  return std::strncmp(behind, kMark, sizeof kMark - 1) == 0 ? behind + sizeof kMark - 1 : "";
 }
 
 }  // namespace
@@ -56,5 +69,6 @@ bool CodeObject::parse(const unsigned char* image, std::string* why) {
       if (name.ends_with(".kd")) kernels.insert(name.substr(0, name.size() - 3));
     }
   }
+  ptx = text_behind(image, header);
   return true;
 }

@@ -72,8 +72,11 @@ std::mutex& mutex_of_modules() {
   return mutex;
 }
 
-// The text that the code was made of is not in a code object: tests give it in a file.
+// The text that the code was made of is not in a code object. The tests' toolchain puts PTX of it
+// behind it, or tests give it in a file.
 int load_text(HipModule* module) {
+  if (!module->code.ptx.empty())
+    return cuModuleLoadDataEx(&module->runs, module->code.ptx.c_str(), 0, nullptr, nullptr);
   const std::string path = variable("FAKE_HIP_SOURCE", "");
   if (path.empty()) return 0;
   static std::map<std::string, std::string> known;

@@ -1,5 +1,5 @@
-// Memory of another GPU, and pools, on the tests' HIP: FAKE_CUDA says whether GPUs reach each
-// other.
+// Memory of another GPU, and pools, on the tests' HIP, or with TENON_TEST_ZE on the tests' Level
+// Zero: FAKE_CUDA says whether GPUs reach each other.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -13,7 +13,13 @@
 namespace tenon {
 namespace {
 
-constexpr const char* kLibrary = "libamdhip64.so.6";
+#ifdef TENON_TEST_ZE
+constexpr const char *kLibrary = "libze_fake.so.1", *kPeerCopies = "fake_ze_peer_copies";
+constexpr const char *kFirst = "intel:0", *kSecond = "intel:1";
+#else
+constexpr const char *kLibrary = "libamdhip64.so.6", *kPeerCopies = "fake_hip_peer_copies";
+constexpr const char *kFirst = "rocm:0", *kSecond = "rocm:1";
+#endif
 
 template <class F>
 F function(const char* name) {
@@ -26,6 +32,7 @@ bool peers_are_off() {
          std::string_view(settings).find("peers=0") != std::string_view::npos;
 }
 
+#ifndef TENON_TEST_ZE
 // The text of the model's code, by which the tests' HIP starts it.
 class HipText : public testing::Environment {
  public:
@@ -43,8 +50,9 @@ class HipText : public testing::Environment {
   const std::string path_ = testing::TempDir() + "peers." + std::to_string(getpid()) + ".hip";
 };
 const testing::Environment* const kText = testing::AddGlobalTestEnvironment(new HipText);
+#endif
 
-class HipMemory : public testing::Test {
+class GpuMemory : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_NE(peer_copies_, nullptr) << "LD_LIBRARY_PATH does not lead to the tests' " << kLibrary;
@@ -65,20 +73,34 @@ class HipMemory : public testing::Test {
     return {y.as<float>().begin(), y.as<float>().end()};
   }
 
-  uint64_t (*peer_copies_)() = function<uint64_t (*)()>("fake_hip_peer_copies");
+  uint64_t (*peer_copies_)() = function<uint64_t (*)()>(kPeerCopies);
   Session session_;
   Model model_;
 };
 
-TEST_F(HipMemory, ATensorGoesToAnotherGpu) {
-  const std::vector<float> right = run("rocm:0", "rocm:0");
+TEST_F(GpuMemory, ATensorGoesToAnotherGpu) {
+  const std::vector<float> right = run(kFirst, kFirst);
   ASSERT_EQ(right.size(), 10u);
   EXPECT_EQ(peer_copies_(), 0u);
-  EXPECT_EQ(run("rocm:1", "rocm:0"), right);
+  EXPECT_EQ(run(kSecond, kFirst), right);
   EXPECT_EQ(peer_copies_(), peers_are_off() ? 0u : 1u);
-  EXPECT_EQ(run("rocm:0", "rocm:1"), right);
+  EXPECT_EQ(run(kFirst, kSecond), right);
   EXPECT_EQ(peer_copies_(), peers_are_off() ? 0u : 2u);
 }
+
+#ifdef TENON_TEST_ZE
+// Level Zero has no pools: what a run gives back is there for the next one, also of another
+// program.
+TEST_F(GpuMemory, WhatWasFreedIsKept) {
+  const auto allocations = function<uint64_t (*)()>("fake_ze_allocations");
+  ASSERT_NE(allocations, nullptr);
+  const std::vector<float> right = run(kFirst, kFirst);
+  const uint64_t first = allocations();
+  EXPECT_GT(first, 0u);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(run(kFirst, kFirst), right);
+  EXPECT_EQ(allocations(), first);
+}
+#endif
 
 }  // namespace
 }  // namespace tenon

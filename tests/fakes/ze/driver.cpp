@@ -6,11 +6,15 @@
 #include <level_zero/zes_ddi.h>
 #include <level_zero/zet_ddi.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -65,7 +69,45 @@ struct ZeKernel {
   std::vector<uint64_t> arguments;
 };
 
-int g_driver = 0, g_device = 0, g_context = 0;
+int g_driver = 0;
+std::atomic<uint64_t> g_allocations{0};  // of device memory
+std::array<int, kMostDevices> g_devices;
+
+int ordinal_of(ze_device_handle_t device) {
+  return static_cast<int>(reinterpret_cast<int*>(device) - g_devices.data());
+}
+fake_cuda::Context* primary(int ordinal) {
+  return &World::get().primary[static_cast<size_t>(ordinal)];
+}
+
+// Which context memory and command lists were made in: one does not work with another's.
+class Owners {
+ public:
+  void add(const void* what, ze_context_handle_t context) {
+    const std::lock_guard lock(mutex_);
+    of_[what] = context;
+  }
+  void remove(const void* what) {
+    const std::lock_guard lock(mutex_);
+    of_.erase(what);
+  }
+  // Of what holds the address; null for what is of no context.
+  ze_context_handle_t of(const void* what) {
+    uint64_t begin = 0;
+    const bool held = World::get().holder(reinterpret_cast<uint64_t>(what), &begin) != nullptr;
+    const std::lock_guard lock(mutex_);
+    const auto it = of_.find(held ? reinterpret_cast<const void*>(begin) : what);
+    return it == of_.end() ? nullptr : it->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const void*, ze_context_handle_t> of_;
+};
+Owners& owners() {
+  static Owners instance;
+  return instance;
+}
 
 ze_result_t result_of(int code) {
   switch (code) {
@@ -87,17 +129,20 @@ ze_result_t result_of(int code) {
 }
 
 struct Current {
-  Current() { current().push_back(&World::get().primary[0]); }
+  explicit Current(int ordinal) { current().push_back(primary(ordinal)); }
   ~Current() { current().pop_back(); }
 };
 template <class F, class... Args>
-ze_result_t on_device(F* function, Args... args) {
-  const Current in;
+ze_result_t on_device(int ordinal, F* function, Args... args) {
+  const Current in(ordinal);
   return result_of(function(args...));
 }
 
 Stream* stream_of(ze_command_list_handle_t list) {
   return reinterpret_cast<Stream*>(list);
+}
+int ordinal_of(ze_command_list_handle_t list) {
+  return stream_of(list)->context->device;
 }
 
 // One thread at a time may append to a list. Others get their chance to do it all the same.
@@ -168,24 +213,35 @@ ze_result_t driver_get(uint32_t* count, ze_driver_handle_t* out) {
   return one(count, out, &g_driver);
 }
 ze_result_t device_get(ze_driver_handle_t, uint32_t* count, ze_device_handle_t* out) {
-  return one(count, out, &g_device);
+  const auto devices = static_cast<uint32_t>(settings().devices);
+  *count = *count == 0 ? devices : std::min(*count, devices);
+  for (uint32_t i = 0; out != nullptr && i < *count; ++i)
+    out[i] = reinterpret_cast<ze_device_handle_t>(&g_devices[i]);
+  return ZE_RESULT_SUCCESS;
 }
-ze_result_t device_properties(ze_device_handle_t, ze_device_properties_t* out) {
+ze_result_t can_access(ze_device_handle_t device, ze_device_handle_t peer, ze_bool_t* out) {
+  *out = device == peer || settings().peers != 0;
+  return begin(__func__);
+}
+ze_result_t device_properties(ze_device_handle_t device, ze_device_properties_t* out) {
   out->type = ZE_DEVICE_TYPE_GPU;
   out->vendorId = 0x8086;
   const char* id = std::getenv("FAKE_ZE_PCI_DEVICE");
   out->deviceId = id == nullptr ? kPciDevice : static_cast<uint32_t>(std::strtoul(id, nullptr, 0));
   for (uint8_t i = 0; i < sizeof out->uuid.id; ++i)
     out->uuid.id[i] = static_cast<uint8_t>(0xc0 + i);
+  out->uuid.id[0] = static_cast<uint8_t>(ordinal_of(device));
   out->timerResolution = 1;
   out->timestampValidBits = 64;
   std::snprintf(out->name, sizeof out->name, "the tests' Intel GPU");
   return begin(__func__);
 }
-ze_result_t device_compute(ze_device_handle_t, ze_device_compute_properties_t* out) {
+ze_result_t device_compute(ze_device_handle_t device, ze_device_compute_properties_t* out) {
   int threads = 0, shared = 0;
-  if (const int code = cuDeviceGetAttribute(&threads, 1, 0); code != 0) return result_of(code);
-  if (const int code = cuDeviceGetAttribute(&shared, 81, 0); code != 0) return result_of(code);
+  if (const int code = cuDeviceGetAttribute(&threads, 1, ordinal_of(device)); code != 0)
+    return result_of(code);
+  if (const int code = cuDeviceGetAttribute(&shared, 81, ordinal_of(device)); code != 0)
+    return result_of(code);
   out->maxTotalGroupSize = static_cast<uint32_t>(threads);
   out->maxSharedLocalMemory = static_cast<uint32_t>(shared);
   return ZE_RESULT_SUCCESS;
@@ -196,20 +252,26 @@ ze_result_t device_memory(ze_device_handle_t, uint32_t* count, ze_device_memory_
   return begin(__func__);
 }
 ze_result_t context_create(ze_driver_handle_t, const ze_context_desc_t*, ze_context_handle_t* out) {
-  *out = reinterpret_cast<ze_context_handle_t>(&g_context);
-  return begin(__func__);
+  if (const ze_result_t r = begin(__func__); r != ZE_RESULT_SUCCESS) return r;
+  *out = reinterpret_cast<ze_context_handle_t>(new int);
+  return ZE_RESULT_SUCCESS;
 }
-ze_result_t context_destroy(ze_context_handle_t) {
+ze_result_t context_destroy(ze_context_handle_t context) {
+  delete reinterpret_cast<int*>(context);
   return begin(__func__);
 }
 
 // ---- Command lists and events ----
 
-ze_result_t list_create(ze_context_handle_t, ze_device_handle_t, const ze_command_queue_desc_t*,
-                        ze_command_list_handle_t* out) {
-  return on_device(cuStreamCreate, reinterpret_cast<void**>(out), 1u);
+ze_result_t list_create(ze_context_handle_t context, ze_device_handle_t device,
+                        const ze_command_queue_desc_t*, ze_command_list_handle_t* out) {
+  const ze_result_t r =
+      on_device(ordinal_of(device), cuStreamCreate, reinterpret_cast<void**>(out), 1u);
+  if (r == ZE_RESULT_SUCCESS) owners().add(*out, context);
+  return r;
 }
 ze_result_t list_destroy(ze_command_list_handle_t list) {
+  owners().remove(list);
   return result_of(cuStreamDestroy_v2(list));
 }
 ze_result_t append_barrier(ze_command_list_handle_t list, ze_event_handle_t, uint32_t,
@@ -275,24 +337,32 @@ ze_result_t event_synchronize(ze_event_handle_t event, uint64_t) {
 
 // ---- Memory ----
 
-ze_result_t alloc_device(ze_context_handle_t, const ze_device_mem_alloc_desc_t*, size_t bytes,
-                         size_t, ze_device_handle_t, void** out) {
+ze_result_t alloc_device(ze_context_handle_t context, const ze_device_mem_alloc_desc_t*,
+                         size_t bytes, size_t, ze_device_handle_t device, void** out) {
   unsigned long long at = 0;
-  const ze_result_t r = on_device(cuMemAlloc_v2, &at, bytes);
+  const ze_result_t r = on_device(ordinal_of(device), cuMemAlloc_v2, &at, bytes);
   *out = reinterpret_cast<void*>(at);
+  if (r == ZE_RESULT_SUCCESS) owners().add(*out, context);
+  ++g_allocations;
   return r;
 }
 ze_result_t alloc_host(ze_context_handle_t, const ze_host_mem_alloc_desc_t*, size_t bytes, size_t,
                        void** out) {
-  return on_device(cuMemHostAlloc, out, bytes, 1u);
+  return on_device(0, cuMemHostAlloc, out, bytes, 1u);
 }
 ze_result_t mem_free(ze_context_handle_t, void* data) {
-  return result_of(is_device_memory(data) ? cuMemFree_v2(address(data)) : cuMemFreeHost(data));
+  if (!is_device_memory(data)) return result_of(cuMemFreeHost(data));
+  const ze_result_t r = result_of(cuMemFree_v2(address(data)));
+  if (r == ZE_RESULT_SUCCESS) owners().remove(data);
+  return r;
 }
 ze_result_t alloc_properties(ze_context_handle_t, const void* data,
                              ze_memory_allocation_properties_t* out, ze_device_handle_t* device) {
-  out->type = is_device_memory(data) ? ZE_MEMORY_TYPE_DEVICE : ZE_MEMORY_TYPE_UNKNOWN;
-  *device = reinterpret_cast<ze_device_handle_t>(&g_device);
+  uint64_t begins = 0;
+  const World::Allocation* held = World::get().holder(reinterpret_cast<uint64_t>(data), &begins);
+  out->type = held != nullptr ? ZE_MEMORY_TYPE_DEVICE : ZE_MEMORY_TYPE_UNKNOWN;
+  const int ordinal = held != nullptr ? held->device : 0;
+  *device = reinterpret_cast<ze_device_handle_t>(&g_devices[static_cast<size_t>(ordinal)]);
   return begin(__func__);
 }
 ze_result_t address_range(ze_context_handle_t, const void* data, void** from, size_t* size) {
@@ -300,13 +370,37 @@ ze_result_t address_range(ze_context_handle_t, const void* data, void** from, si
     return result_of(code);
   return result_of(cuPointerGetAttribute(size, 12, address(data)));
 }
+// Whether the list may work with device memory: that of its context.
+bool knows(ze_command_list_handle_t list, const void* data) {
+  if (!is_device_memory(data) || owners().of(data) == owners().of(list)) return true;
+  std::fprintf(stderr, "fake ze: memory of another context\n");
+  return false;
+}
+int device_of(const void* data) {
+  uint64_t begins = 0;
+  return World::get().holder(reinterpret_cast<uint64_t>(data), &begins)->device;
+}
+// The devices must be able to access each other; nothing has to be asked for.
+ze_result_t copy_across(ze_command_list_handle_t list, void* to, const void* from, size_t bytes) {
+  const int here = ordinal_of(list), there = device_of(from);
+  if (settings().peers == 0) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  {
+    const std::lock_guard lock(World::get().peers_mutex);
+    primary(here)->peers.insert(primary(there));
+  }
+  return on_device(here, cuMemcpyPeerAsync, address(to), (void*)primary(here), address(from),
+                   (void*)primary(there), bytes, (void*)list);
+}
 ze_result_t append_copy(ze_command_list_handle_t list, void* to, const void* from, size_t bytes,
                         ze_event_handle_t, uint32_t, ze_event_handle_t*) {
+  const int here = ordinal_of(list);
+  if (!knows(list, to) || !knows(list, from)) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
   if (!is_device_memory(to))
-    return on_device(cuMemcpyDtoHAsync_v2, to, address(from), bytes, (void*)list);
-  if (is_device_memory(from))
-    return on_device(cuMemcpyDtoDAsync_v2, address(to), address(from), bytes, (void*)list);
-  return on_device(cuMemcpyHtoDAsync_v2, address(to), from, bytes, (void*)list);
+    return on_device(here, cuMemcpyDtoHAsync_v2, to, address(from), bytes, (void*)list);
+  if (!is_device_memory(from))
+    return on_device(here, cuMemcpyHtoDAsync_v2, address(to), from, bytes, (void*)list);
+  if (device_of(from) != here) return copy_across(list, to, from, bytes);
+  return on_device(here, cuMemcpyDtoDAsync_v2, address(to), address(from), bytes, (void*)list);
 }
 ze_result_t append_fill(ze_command_list_handle_t list, void* to, const void* pattern, size_t width,
                         size_t bytes, ze_event_handle_t, uint32_t, ze_event_handle_t*) {
@@ -314,18 +408,19 @@ ze_result_t append_fill(ze_command_list_handle_t list, void* to, const void* pat
   std::memcpy(&value, pattern, std::min<size_t>(width, 4));
   const size_t count = bytes / width;
   if (width == 1)
-    return on_device(cuMemsetD8Async, address(to), static_cast<unsigned char>(value), count,
-                     (void*)list);
+    return on_device(ordinal_of(list), cuMemsetD8Async, address(to),
+                     static_cast<unsigned char>(value), count, (void*)list);
   if (width == 2)
-    return on_device(cuMemsetD16Async, address(to), static_cast<unsigned short>(value), count,
-                     (void*)list);
-  return on_device(cuMemsetD32Async, address(to), value, count, (void*)list);
+    return on_device(ordinal_of(list), cuMemsetD16Async, address(to),
+                     static_cast<unsigned short>(value), count, (void*)list);
+  return on_device(ordinal_of(list), cuMemsetD32Async, address(to), value, count, (void*)list);
 }
 
 // ---- Code ----
 
-ze_result_t module_create(ze_context_handle_t, ze_device_handle_t, const ze_module_desc_t* wanted,
-                          ze_module_handle_t* out, ze_module_build_log_handle_t*) {
+ze_result_t module_create(ze_context_handle_t, ze_device_handle_t device,
+                          const ze_module_desc_t* wanted, ze_module_handle_t* out,
+                          ze_module_build_log_handle_t*) {
   if (const ze_result_t r = begin(__func__); r != ZE_RESULT_SUCCESS) return r;
   const std::string binary(reinterpret_cast<const char*>(wanted->pInputModule), wanted->inputSize);
   if (wanted->format != ZE_MODULE_FORMAT_NATIVE || !binary.starts_with(kMagic))
@@ -349,8 +444,9 @@ ze_result_t module_create(ze_context_handle_t, ze_device_handle_t, const ze_modu
   char log[2048] = "";
   int names[] = {5, 6};  // the log and its size
   void* values[] = {log, reinterpret_cast<void*>(sizeof log)};
-  const ze_result_t loaded = on_device(cuModuleLoadDataEx, reinterpret_cast<void**>(out),
-                                       (const void*)ptx.c_str(), 2u, (int*)names, (void**)values);
+  const ze_result_t loaded =
+      on_device(ordinal_of(device), cuModuleLoadDataEx, reinterpret_cast<void**>(out),
+                (const void*)ptx.c_str(), 2u, (int*)names, (void**)values);
   if (log[0] != '\0') std::fprintf(stderr, "fake ze: %s\n", log);
   return loaded;
 }
@@ -395,11 +491,18 @@ ze_result_t append_launch(ze_command_list_handle_t list, ze_kernel_handle_t hand
   auto* kernel = reinterpret_cast<ZeKernel*>(handle);
   std::vector<void*> parameters;
   for (uint64_t& a : kernel->arguments) parameters.push_back(&a);
-  return on_device(cuLaunchKernel, kernel->function, groups->groupCountX, 1u, 1u, kernel->group, 1u,
-                   1u, 0u, (void*)list, parameters.data(), (void**)nullptr);
+  return on_device(ordinal_of(list), cuLaunchKernel, kernel->function, groups->groupCountX, 1u, 1u,
+                   kernel->group, 1u, 1u, 0u, (void*)list, parameters.data(), (void**)nullptr);
 }
 
 }  // namespace
+
+extern "C" __attribute__((visibility("default"))) uint64_t fake_ze_allocations() {
+  return g_allocations;
+}
+extern "C" __attribute__((visibility("default"))) uint64_t fake_ze_peer_copies() {
+  return World::get().peer_copies;
+}
 
 // ---- What the loader asks for ----
 
@@ -416,6 +519,7 @@ EXPORT zeGetDeviceProcAddrTable(ze_api_version_t, ze_device_dditable_t* out) {
   out->pfnGetProperties = device_properties;
   out->pfnGetMemoryProperties = device_memory;
   out->pfnGetComputeProperties = device_compute;
+  out->pfnCanAccessPeer = can_access;
   return ZE_RESULT_SUCCESS;
 }
 EXPORT zeGetContextProcAddrTable(ze_api_version_t, ze_context_dditable_t* out) {

@@ -307,69 +307,98 @@ Status copy_constant(const Executable& exe, tenon_buffer_t* to, std::string_view
   return memory.copy(memory.self, exe.device, &copy);
 }
 
-Status upload_constants(const HostTables& host, Executable* exe, tenon_blob_t* const* blobs,
-                        uint32_t count) {
-  std::vector<std::string_view> constants;
-  TENON_TRY(constant_bytes(host, exe->owner.name(), exe->program, blobs, count, &constants));
-  for (std::string_view bytes : constants) {
-    tenon_buffer_t* buffer = nullptr;
-    TENON_TRY(exe->alloc(bytes.size(), &buffer));
-    exe->constants.push_back(buffer);
-    exe->constant_bytes += bytes.size();
-    if (!bytes.empty()) TENON_TRY(copy_constant(*exe, buffer, bytes));
+// Fills the memory of constants and persistent buffers in the order in which load steps use them,
+// and frees what nothing uses any more, so that a model in the order of its source and the same
+// model in that of its kernels are not on the device together.
+class Loading {
+ public:
+  Loading(Executable& exe, std::span<const std::string_view> constants)
+      : exe_(exe), constants_(constants), runs_(used_at_run(exe.program)) {
+    exe_.constants.assign(constants.size(), nullptr);
+    exe_.persistents.assign(exe_.program.buffers.size(), nullptr);
+    last_use_.assign(exe_.program.buffers.size(), 0);
+    for (size_t i = 0; i < exe_.program.load_steps.size(); ++i) {
+      for (uint32_t b : exe_.program.load_steps[i].buffers) last_use_[b] = i;
+    }
   }
-  return {};
-}
 
-// Frees what runs do not need.
-void drop_inputs_of_load(Executable* exe, const ProgramLayout& layout) {
-  const std::vector<bool> used = used_at_run(exe->program);
-  for (size_t b = 0; b < exe->program.buffers.size(); ++b) {
-    const ProgramBuffer& buffer = exe->program.buffers[b];
-    tenon_buffer_t** memory = buffer.kind == BufferKind::kPersistent ? &exe->persistents[b]
-                              : buffer.kind == BufferKind::kConstant ? &exe->constants[buffer.index]
-                                                                     : nullptr;
-    if (memory == nullptr || used[b] || *memory == nullptr) continue;
-    exe->free(*memory);
-    *memory = nullptr;
-    exe->constant_bytes -= layout.bytes[b];
+  Status run() {
+    std::string why;
+    const LayoutOptions options{ScratchPer::kItem, exe_.owner.alignment_bytes(exe_.device)};
+    if (!layout_load_steps(exe_.program, options, &layout_, &why))
+      return exe_.refuse(TENON_RESOURCE_EXHAUSTED, why);
+    if (!exe_.program.load_steps.empty()) {
+      tenon_buffer_t* workspace = nullptr;
+      TENON_TRY(exe_.alloc(layout_.workspace_bytes, &workspace));
+      const Status done = steps(workspace);
+      exe_.free(workspace);
+      TENON_TRY(done);
+    }
+    for (size_t b = 0; b < exe_.program.buffers.size(); ++b) {
+      if (runs_[b]) TENON_TRY(provide(static_cast<uint32_t>(b)));
+    }
+    return {};
   }
-}
 
-Status submit_load_steps(const Executable& exe, const ProgramLayout& layout,
-                         tenon_buffer_t* workspace) {
-  tenon_call_t call{};
-  call.workspace = workspace;
-  const Memory memory{exe, layout, call};
-  std::unique_ptr<Submission> work;
-  TENON_TRY(exe.owner.submit(exe.device, nullptr, {}, false, &work));
-  for (size_t i = 0; i < exe.program.load_steps.size(); ++i) {
+ private:
+  Status steps(tenon_buffer_t* workspace) {
+    for (size_t i = 0; i < exe_.program.load_steps.size(); ++i) {
+      if (cancelled()) return exe_.refuse(TENON_CANCELLED, "stopped");
+      const ProgramStep& step = exe_.program.load_steps[i];
+      for (uint32_t b : step.buffers) TENON_TRY(provide(b));
+      TENON_TRY(run_one(step, i, workspace));
+      for (uint32_t b : step.buffers) {
+        if (last_use_[b] == i && !runs_[b]) drop(b);
+      }
+    }
+    return {};
+  }
+
+  Status run_one(const ProgramStep& step, size_t index, tenon_buffer_t* workspace) {
+    tenon_call_t call{};
+    call.workspace = workspace;
+    const Memory memory{exe_, layout_, call};
+    std::unique_ptr<Submission> work;
+    TENON_TRY(exe_.owner.submit(exe_.device, nullptr, {}, false, &work));
     bool started = false;
-    TENON_TRY(start_step(memory, exe.program.load_steps[i], i, *work, &started));
+    TENON_TRY(start_step(memory, step, index, *work, &started));
+    return work->finish({}, [](std::span<const KernelTime>, std::string*) { return TENON_OK; });
   }
-  return work->finish({}, [](std::span<const KernelTime>, std::string*) { return TENON_OK; });
-}
 
-Status run_load_steps(Executable* exe) {
-  exe->persistents.assign(exe->program.buffers.size(), nullptr);
-  if (exe->program.load_steps.empty()) return {};
-  ProgramLayout layout;
-  std::string why;
-  const LayoutOptions options{ScratchPer::kItem, exe->owner.alignment_bytes(exe->device)};
-  if (!layout_load_steps(exe->program, options, &layout, &why))
-    return exe->refuse(TENON_RESOURCE_EXHAUSTED, why);
-  for (size_t b = 0; b < exe->program.buffers.size(); ++b) {
-    if (exe->program.buffers[b].kind != BufferKind::kPersistent) continue;
-    TENON_TRY(exe->alloc(layout.bytes[b], &exe->persistents[b]));
-    exe->constant_bytes += layout.bytes[b];
+  // The memory of a constant or a persistent buffer; null for others.
+  tenon_buffer_t** place_of(uint32_t b) {
+    const ProgramBuffer& buffer = exe_.program.buffers[b];
+    if (buffer.kind == BufferKind::kConstant) return &exe_.constants[buffer.index];
+    return buffer.kind == BufferKind::kPersistent ? &exe_.persistents[b] : nullptr;
   }
-  tenon_buffer_t* workspace = nullptr;
-  TENON_TRY(exe->alloc(layout.workspace_bytes, &workspace));
-  const Status done = submit_load_steps(*exe, layout, workspace);
-  exe->free(workspace);
-  if (done.ok()) drop_inputs_of_load(exe, layout);
-  return done;
-}
+  uint64_t bytes_of(uint32_t b) const {
+    const ProgramBuffer& buffer = exe_.program.buffers[b];
+    return buffer.kind == BufferKind::kConstant ? constants_[buffer.index].size()
+                                                : layout_.bytes[b];
+  }
+
+  Status provide(uint32_t b) {
+    tenon_buffer_t** place = place_of(b);
+    if (place == nullptr || *place != nullptr) return {};
+    TENON_TRY(exe_.alloc(bytes_of(b), place));
+    exe_.constant_bytes += bytes_of(b);
+    if (exe_.program.buffers[b].kind != BufferKind::kConstant || bytes_of(b) == 0) return {};
+    return copy_constant(exe_, *place, constants_[exe_.program.buffers[b].index]);
+  }
+  void drop(uint32_t b) {
+    tenon_buffer_t** place = place_of(b);
+    if (place == nullptr || *place == nullptr) return;
+    exe_.free(*place);
+    *place = nullptr;
+    exe_.constant_bytes -= bytes_of(b);
+  }
+
+  Executable& exe_;
+  const std::span<const std::string_view> constants_;
+  const std::vector<bool> runs_;
+  std::vector<size_t> last_use_;  // by buffer: the last load step that uses it
+  ProgramLayout layout_;
+};
 
 }  // namespace
 
@@ -489,8 +518,10 @@ Status TextDevice::load_bytes(tenon_device_t* device, const void* bytes, uint64_
   TENON_TRY(open_artifact(*this, bytes, size_bytes, &host, &exe->program, &code));
   if (!exe->program.kernels.empty())
     TENON_TRY(load(device, exe->program, code.binaries, code.text, &exe->code));
-  TENON_TRY(upload_constants(host, exe.get(), constants, constant_count));
-  TENON_TRY(run_load_steps(exe.get()));
+  std::vector<std::string_view> bytes_of_constants;
+  TENON_TRY(
+      constant_bytes(host, name(), exe->program, constants, constant_count, &bytes_of_constants));
+  TENON_TRY(Loading(*exe, bytes_of_constants).run());
   *out = reinterpret_cast<tenon_executable_t*>(exe.release());
   return {};
 }

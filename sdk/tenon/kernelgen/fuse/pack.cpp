@@ -41,7 +41,8 @@ class Packer {
 
   void run() {
     for (size_t i = 0; i < k_.stages.size(); ++i) {
-      if (k_.stages[i].kind == StageKind::kContract && k_.stages[i].panel == 0) i = pack(i);
+      if (k_.stages[i].kind != StageKind::kContract || k_.stages[i].panel != 0) continue;
+      i = target_.items() ? pack_for_items(i) : pack(i);
     }
   }
 
@@ -58,35 +59,129 @@ class Packer {
     return column;
   }
 
-  // Where the stage is afterwards.
-  size_t pack(size_t at) {
-    const Stage& s = k_.stages[at];
-    const uint32_t column = column_of(s);
-    if (column == ~0u || !has(s.space, column)) return at;
-    const bool is_b = p_.uses_axis(s.b, column), is_a = p_.uses_axis(s.a, column);
-    if (is_a == is_b) return at;
-    const ExprId operand = is_b ? s.b : s.a, other = is_b ? s.a : s.b;
-    const auto n = p_.value(p_.axes()[column].extent);
-    const int64_t panel = n && *n > 0 ? panel_columns(target_, p_.type(operand), *n) : 0;
-    if (panel == 0 || !is_fixed(k_, operand)) return at;
+  // (q - zero) scale along one axis of the sum, where q is an integer of 4 or 8 bits. Scale and
+  // zero are the same for each block of steps.
+  struct Weights {
+    ExprId q = kNone, zero = kNone, scale = kNone;  // zero may be kNone
+    int64_t block = 0;
+    bool nibbles = false;
+    bool quads = false;  // laid out for products of bytes
+    uint32_t axis = 0;
+    std::vector<uint32_t> computed;  // buffers that would hold them in floats
+  };
+
+  // An operand that is known at load and alone has the columns of the result.
+  struct Operand {
+    bool is_b = false;
+    uint32_t column = 0;
+    int64_t columns = 0;
+    ExprId value = kNone, other = kNone;
+  };
+  std::optional<Operand> operand_of(const Stage& s) const {
+    Operand o{.column = column_of(s)};
+    if (o.column == ~0u || !has(s.space, o.column)) return {};
+    o.is_b = p_.uses_axis(s.b, o.column);
+    if (p_.uses_axis(s.a, o.column) == o.is_b) return {};
+    o.value = o.is_b ? s.b : s.a;
+    o.other = o.is_b ? s.a : s.b;
+    o.columns = p_.value(p_.axes()[o.column].extent).value_or(0);
+    if (o.columns <= 0 || !is_fixed(k_, o.value)) return {};
     for (uint32_t axis : s.space) {
       // Another axis of the operand's own would be a second column.
-      if (axis != column && p_.uses_axis(operand, axis) && !p_.uses_axis(other, axis)) return at;
+      if (axis != o.column && p_.uses_axis(o.value, axis) && !p_.uses_axis(o.other, axis))
+        return {};
     }
     for (uint32_t axis : s.reduce) {
       const auto extent = p_.value(p_.axes()[axis].extent);
-      if (!extent || *extent <= 0 || !p_.uses_axis(operand, axis)) return at;
+      if (!extent || *extent <= 0 || !p_.uses_axis(o.value, axis)) return {};
     }
-    if (const auto weights = few_bits(at, operand)) {
-      std::vector<Stage> packings;
-      const ExprId read = keep_few_bits(s, *weights, column, *n, panel, &packings);
-      (is_b ? k_.stages[at].b : k_.stages[at].a) = read;
-      k_.stages.insert(k_.stages.begin() + static_cast<std::ptrdiff_t>(at), packings.begin(),
-                       packings.end());
-      at += packings.size();
-      for (const uint32_t buffer : weights->computed) at = drop_unread(buffer, at);
+    return o;
+  }
+
+  // Stage `at` reads what the packings write instead of its operand. Where it is afterwards.
+  size_t replace(size_t at, const Operand& o, ExprId by, const std::vector<Stage>& packings) {
+    (o.is_b ? k_.stages[at].b : k_.stages[at].a) = by;
+    k_.stages.insert(k_.stages.begin() + static_cast<std::ptrdiff_t>(at), packings.begin(),
+                     packings.end());
+    return at + packings.size();
+  }
+
+  size_t pack_few_bits(size_t at, const Operand& o, const Weights& weights, int64_t panel) {
+    std::vector<Stage> packings;
+    const ExprId read =
+        keep_few_bits(k_.stages[at], weights, o.column, o.columns, panel, &packings);
+    at = replace(at, o, read, packings);
+    for (const uint32_t buffer : weights.computed) at = drop_unread(buffer, at);
+    return at;
+  }
+
+  // ---- Work items ----
+
+  // Whether neighbours along an axis are adjacent in what the operand reads.
+  bool adjacent(ExprId operand, uint32_t axis) {
+    std::vector<ExprId> loads;
+    p_.loads(operand, &loads);
+    return std::ranges::all_of(loads, [&](ExprId l) {
+      const std::vector<ExprId>& strides = k_.buffers[p_.at(l).ref].strides;
+      ExprId offset = p_.integer(0), rest = kNone;
+      for (uint32_t d = 0; d < strides.size(); ++d)
+        offset = p_.add(offset, p_.mul(p_.arg(l, d + 2), strides[d]));
+      std::vector<ExprId> c;
+      const uint32_t axes[] = {axis};
+      return p_.affine(offset, axes, &c, &rest) && p_.is_const(c[0], 1);
+    });
+  }
+
+  // Whether a group shares a sum. Many short ones belong to one item each, which reads what its
+  // neighbours do beside it (share_rows in schedule.cpp).
+  bool worth_a_group(const Stage& s) const {
+    constexpr int64_t kLong = 128, kShort = 32;
+    const auto points = [&](const std::vector<uint32_t>& axes) {
+      int64_t n = 1;
+      for (uint32_t a : axes)
+        n = std::min<int64_t>(INT32_MAX, n * std::max<int64_t>(1, p_.likely(p_.axes()[a].extent)));
+      return n;
+    };
+    const int64_t sum = points(s.reduce);
+    return sum >= kLong || (sum >= kShort && points(s.space) < sum);
+  }
+
+  // The items of a group run along the sum of a vector times a matrix, and along either axis in
+  // tiles. So the matrix is kept as [batch...][columns][sum] where it is not adjacent along the
+  // sum, or along neither.
+  size_t pack_for_items(size_t at) {
+    const Stage& s = k_.stages[at];
+    const auto o = target_.group > 1 && !s.reduce.empty() ? operand_of(s) : std::nullopt;
+    if (!o) return at;
+    if (const auto weights = few_bits(at, o->value)) return pack_few_bits(at, *o, *weights, 1);
+    const bool rows = std::ranges::any_of(s.space, [&](uint32_t axis) {
+      return p_.uses_axis(o->other, axis) && !p_.uses_axis(o->value, axis);
+    });
+    if (!worth_a_group(s) || adjacent(o->value, s.reduce.back()) ||
+        (rows && adjacent(o->value, o->column)))
       return at;
-    }
+    const Expr x = p_.at(o->value);
+    const bool widens = x.kind == X::kOp && x.op == TENON_S_CONVERT &&
+                        size_of(p_.type(p_.arg(o->value, 0))) < size_of(x.type);
+    const ExprId kept = widens ? p_.arg(o->value, 0) : o->value;
+    const Stage packed = packing(s, kept, o->column, o->columns, 1, 1);
+    const ExprId read =
+        p_.convert(reading(s, kept, o->column, packed.store[0].buffer, 1, 1), p_.type(o->value));
+    return replace(at, *o, read, {packed});
+  }
+
+  // ---- Panels ----
+
+  // Where the stage is afterwards.
+  size_t pack(size_t at) {
+    const Stage& s = k_.stages[at];
+    const auto o = operand_of(s);
+    const int64_t panel = o ? panel_columns(target_, p_.type(o->value), o->columns) : 0;
+    if (panel == 0) return at;
+    const uint32_t column = o->column;
+    const int64_t n = o->columns;
+    const ExprId operand = o->value, other = o->other;
+    if (const auto weights = few_bits(at, operand)) return pack_few_bits(at, *o, *weights, panel);
     const ExprId narrow = narrow_of(p_, operand);
     const DType acc = p_.type(operand);
     const ExprId narrow_other = narrow_of(p_, other);
@@ -99,26 +194,13 @@ class Packer {
     const ExprId kept = steps > 1 ? p_.convert(narrow, operand_type(acc, steps, true))
                         : widened ? narrow
                                   : operand;
-    const Stage packed = packing(s, kept, column, *n, panel, steps);
+    const Stage packed = packing(s, kept, column, n, panel, steps);
     const ExprId load =
         p_.convert(reading(s, kept, column, packed.store[0].buffer, panel, steps), acc);
-    (is_b ? k_.stages[at].b : k_.stages[at].a) = load;
-    k_.stages.insert(k_.stages.begin() + static_cast<std::ptrdiff_t>(at), packed);
-    return at + 1;
+    return replace(at, *o, load, {packed});
   }
 
   // ---- Weights of few bits ----
-
-  // (q - zero) scale along one axis of the sum, where q is an integer of 4 or 8 bits. Scale and
-  // zero are the same for each block of steps.
-  struct Weights {
-    ExprId q = kNone, zero = kNone, scale = kNone;  // zero may be kNone
-    int64_t block = 0;
-    bool nibbles = false;
-    bool quads = false;  // laid out for products of bytes
-    uint32_t axis = 0;
-    std::vector<uint32_t> computed;  // buffers that would hold them in floats
-  };
 
   // The steps along `axis` for which e is the same: 0 where it may change at each.
   int64_t block_of(ExprId e, uint32_t axis) const {
@@ -207,10 +289,9 @@ class Packer {
 
   std::optional<Weights> few_bits(size_t at, ExprId operand) {
     const Stage& s = k_.stages[at];
-    // Narrower vectors widen bytes slowly.
-    if (target_.vector_bytes < 32 || s.reduce.size() != 1 || p_.type(operand) != TENON_F32 ||
-        many_rows(s, operand))
-      return {};
+    // Narrower vectors widen bytes slowly. Tiles of work items are widened once for many products.
+    const bool slow = !target_.items() && (target_.vector_bytes < 32 || many_rows(s, operand));
+    if (slow || s.reduce.size() != 1 || p_.type(operand) != TENON_F32) return {};
     const ExprId e = computed(at, operand);
     if (e == kNone || p_.at(e).kind != X::kOp || p_.at(e).op != TENON_S_MUL) return {};
     const int64_t sum = *p_.value(p_.axes()[s.reduce[0]].extent);
@@ -234,6 +315,11 @@ class Packer {
       const auto fits = [&](int64_t block) { return block == INT64_MAX || block == w.block; };
       if (w.block < 8 || sum % w.block != 0 || !fits(of_scale) || !fits(of_zero)) continue;
       w.nibbles = w.block % 2 == 0 && is_nibble(w.q);
+      if (target_.items()) {
+        // Four bytes have what neighbours take at once, in their low or in their high halves.
+        w.quads = w.nibbles && w.block % 8 == 0;
+        return w;
+      }
       w.quads = target_.byte_quads && digit_block(w.block) != 0 && is_whole(at, w.zero);
       if (w.quads && p_.type(w.q) == TENON_I8) make_unsigned(&w);
       return w;
@@ -335,7 +421,7 @@ class Packer {
     Buffer buffer;
     buffer.type = p_.type(operand);
     buffer.role = Role::kPersistent;
-    buffer.panel = static_cast<uint32_t>(panel);
+    buffer.panel = target_.items() ? 0 : static_cast<uint32_t>(panel);
     std::unordered_map<ExprId, ExprId> map;
     std::vector<ExprId> index;
     auto axis_of = [&](ExprId extent) {

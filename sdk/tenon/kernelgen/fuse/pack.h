@@ -28,6 +28,11 @@ int64_t panel_columns(const Target& target, DType acc, int64_t n);
 // operands: q with two steps of 4 bits per byte, and scale and zero once for each block of steps
 // that has one. The register tile widens them. For few rows, weights of bf16 that are not
 // multiplied in pairs stay bf16, too.
+//
+// Work items read no panels (docs/adr/0067-weights-for-work-items.md). A matrix that a vector is
+// multiplied by becomes [batch...][columns][sum] where a group shares the sum, and one for tiles
+// where it is adjacent along neither. Integers of few bits lie likewise, for any number of rows:
+// those of 4 bits as [columns][sum / 8][4], step i beside step i + 4.
 void pack_constants(Kernel& program, const Target& target);
 
 }  // namespace tenon::kernelgen

@@ -58,8 +58,8 @@ void Emitter::comment(const std::string& text) {
   emit(depth(), n);
 }
 
-uint32_t Emitter::share(DType t, int64_t elements) {
-  out_->shared.push_back({t, elements});
+uint32_t Emitter::share(DType t, int64_t elements, bool wide) {
+  out_->shared.push_back({t, elements, wide});
   return static_cast<uint32_t>(out_->shared.size() - 1);
 }
 
@@ -423,7 +423,8 @@ Emitter::Address Emitter::address(uint32_t buffer, ExprId offset, bool as_vector
 Val Emitter::load(ExprId e, bool as_vector) {
   const Expr x = p_.at(e);
   const ExprId guard = p_.arg(e, 0), other = p_.arg(e, 1), offset = p_.arg(e, 2);
-  if (at_once(x.ref, guard, offset)) return load_copies(e);
+  if (at_once(x.ref, guard, offset)) return load_copies(e, wide);
+  if (same_for_copies(guard, offset)) return load_copies(e, 1);
   Val m, o;
   if (guard != kNone) m = eval(guard, as_vector);
   const bool lane_guard = m.v != kNoValue && lanes(m.v) > 1;
@@ -505,6 +506,15 @@ void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes) {
     e.bind(axes[i], e.mod(rest, n));
     rest = e.div(rest, n);
   }
+}
+
+Val decode_outer(Emitter& e, Val item, std::vector<uint32_t> axes) {
+  const uint32_t last = axes.back();
+  axes.pop_back();
+  if (axes.empty()) return item;
+  const Val n = e.scalar(e.pool().axes()[last].extent);
+  decode(e, e.div(item, n), axes);
+  return e.mod(item, n);
 }
 
 }  // namespace tenon::kernelgen

@@ -164,6 +164,8 @@ struct LoopTree {
   struct Shared {
     DType type;
     int64_t elements;
+    bool wide =
+        false;  // stored to several elements at once, so it begins at a multiple of 16 bytes
   };
   std::vector<Shared> shared;
 };

@@ -1,10 +1,12 @@
 // Contractions and convolutions for groups of work items: a group computes a tile of rows x
 // columns. It copies `depth` steps of both operands into shared memory at a time, whatever their
-// guards and strides, and each item sums mr x nr products in registers.
+// guards and strides, and each item sums mr x nr products in registers. What lies contiguous is
+// copied several elements at once.
 #include <algorithm>
 
 #include "tenon/kernelgen/loops/lower_internal.h"
 #include "tenon/kernelgen/schedule/contraction.h"
+#include "tenon/kernelgen/schedule/neighbours.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -25,7 +27,15 @@ class GroupContraction {
     b_ = {s_.swapped ? st_.a : st_.b, s_.columns, product(s_.columns),
           int64_t{s_.group_columns} * s_.nr};
     sum_ = product(st_.reduce);
-    for (Side* side : {&a_, &b_}) side->shared = e_.share(acc_, (side->width + 1) * depth_);
+    for (Side* side : {&a_, &b_}) {
+      side->along_sum = along_sum(*side);
+      side->wide = wide_of(*side);
+      // Items that store at the same time use different banks: one element each along the sum, at
+      // every step or at every fourth; or vectors along the free axes.
+      const bool wide = side->wide > 1;
+      side->line = side->width + (!wide ? 1 : side->along_sum ? 2 : 0);
+      side->shared = e_.share(acc_, side->line * depth_, wide && !side->along_sum);
+    }
     std::vector<uint32_t> outer;
     for (uint32_t axis : st_.space) {
       const bool tile = std::find(s_.rows.begin(), s_.rows.end(), axis) != s_.rows.end() ||
@@ -45,7 +55,10 @@ class GroupContraction {
     ExprId value = kNone;
     std::vector<uint32_t> axes;
     ExprId count = kNone;
-    int64_t width = 0;  // of the tile
+    int64_t width = 0;       // of the tile
+    bool along_sum = false;  // neighbours along the sum, not the free axes, are adjacent in memory
+    uint32_t wide = 1;       // neighbours that an item copies at once
+    int64_t line = 0;        // elements of shared memory for one step
     uint32_t shared = 0;
     Val first;  // of the tile
   };
@@ -75,48 +88,99 @@ class GroupContraction {
     epilogue(acc);
   }
 
-  // Whether neighbours along the sum, rather than along the free axes, are adjacent in memory.
   bool along_sum(const Side& side) {
+    if (st_.reduce.empty()) return false;
+    const uint32_t axes[] = {st_.reduce.back(), side.axes.back()};
     std::vector<ExprId> loads;
     p_.loads(side.value, &loads);
     for (ExprId l : loads) {
       std::vector<ExprId> c;
       ExprId rest;
-      const uint32_t axes[] = {st_.reduce.empty() ? side.axes.back() : st_.reduce.back(),
-                               side.axes.back()};
-      if (!st_.reduce.empty() && p_.affine(p_.arg(l, 2), axes, &c, &rest))
+      if (p_.affine(p_.arg(l, 2), axes, &c, &rest))
         return p_.is_const(c[0], 1) && !p_.is_const(c[1], 1);
     }
-    return false;
+    return std::ranges::any_of(loads, [&](ExprId l) {
+      return neighbours(p_, p_.arg(l, 2), axes[0], kNeighbours) == Apart::kContiguous;
+    });
   }
 
-  // shared[step * (width + 1) + place] = the element, or zero after the end of the sum. Places
-  // after the last row repeat the last row.
+  // The axis along which memory is contiguous.
+  uint32_t axis_of(const Side& side) const {
+    return side.along_sum ? st_.reduce.back() : side.axes.back();
+  }
+
+  // More than 1 where every load of the operand is then one load, and no group of neighbours is cut
+  // by a tile's end or an axis'.
+  uint32_t wide_of(const Side& side) {
+    const uint32_t wide = s_.wide;
+    if (wide == 1 || !fits_at_once(acc_) || (side.along_sum ? depth_ : side.width) % wide != 0 ||
+        !p_.is_const(p_.mod(p_.axes()[axis_of(side)].extent, p_.integer(wide)), 0))
+      return 1;
+    std::vector<ExprId> loads;
+    p_.loads(side.value, &loads);
+    bool any = false;
+    for (ExprId l : loads) {
+      const Apart apart = neighbours(p_, p_.arg(l, 2), axis_of(side), wide);
+      if (p_.arg(l, 0) != kNone || apart == Apart::kOther ||
+          (apart == Apart::kContiguous && !fits_at_once(p_.type(l))))
+        return 1;
+      any |= apart == Apart::kContiguous;
+    }
+    return any ? wide : 1;
+  }
+
+  // shared[step * line + place] = the element, or zero after the end of the sum. Places after the
+  // last row repeat the last row, or the last ones that are copied at once.
   void fill(const Side& side, Val begin) {
     e_.comment(&side == &a_ ? "stage 0 Fill a" : "stage 0 Fill b");
-    e_.loop(Bind::kLanes, e_.integer(0), e_.integer(side.width * depth_), 1, false, [&](Val x) {
-      const Val run = e_.integer(along_sum(side) ? depth_ : side.width);
-      const Val inner = e_.mod(x, run), outer = e_.div(x, run);
-      const Val place = along_sum(side) ? outer : inner, step = along_sum(side) ? inner : outer;
-      const Val at = e_.add(begin, step), last = e_.sub(e_.scalar(sum_), e_.integer(1));
-      decode(e_, e_.min(e_.add(side.first, place), e_.sub(e_.scalar(side.count), e_.integer(1))),
-             side.axes);
-      if (!st_.reduce.empty()) decode(e_, e_.min(at, last), st_.reduce);
-      Val v = e_.as_type(e_.scalar(side.value), acc_);
-      const auto steps = p_.value(sum_);
-      if (!steps || *steps % depth_ != 0) {
-        v = e_.apply(TENON_S_SELECT, acc_,
-                     {e_.less(at, e_.scalar(sum_)), v, e_.scalar(p_.number(0, acc_))});
-      }
-      e_.store_at(Space::kShared, side.shared, acc_,
-                  e_.add(e_.mul(step, e_.integer(side.width + 1)), place), v);
+    const auto last = [&](ExprId count, bool along) {
+      return e_.sub(e_.scalar(count), e_.integer(along ? side.wide : 1));
+    };
+    e_.loop(
+        Bind::kLanes, e_.integer(0), e_.integer(side.width * depth_), side.wide, false, [&](Val x) {
+          const Val run = e_.integer(side.along_sum ? depth_ : side.width);
+          const Val inner = e_.mod(x, run), outer = e_.div(x, run);
+          const Val place = side.along_sum ? outer : inner, step = side.along_sum ? inner : outer,
+                    at = e_.add(begin, step);
+          const Val point = e_.min(e_.add(side.first, place), last(side.count, !side.along_sum)),
+                    in_sum = e_.min(at, last(sum_, side.along_sum));
+          const Val to = e_.add(e_.mul(step, e_.integer(side.line)), place);
+          if (side.wide > 1) return fill_at_once(side, point, in_sum, at, to);
+          decode(e_, point, side.axes);
+          if (!st_.reduce.empty()) decode(e_, in_sum, st_.reduce);
+          e_.store_at(Space::kShared, side.shared, acc_, to, element(side, at));
+        });
+  }
+
+  Val element(const Side& side, Val at) {
+    const Val v = e_.as_type(e_.scalar(side.value), acc_);
+    const auto steps = p_.value(sum_);
+    if (steps && *steps % depth_ == 0) return v;
+    return e_.apply(TENON_S_SELECT, acc_,
+                    {e_.less(at, e_.scalar(sum_)), v, e_.scalar(p_.number(0, acc_))});
+  }
+
+  void fill_at_once(const Side& side, Val point, Val in_sum, Val at, Val to) {
+    const std::vector<uint32_t>& along = side.along_sum ? st_.reduce : side.axes;
+    const std::vector<uint32_t>& other = side.along_sum ? side.axes : st_.reduce;
+    if (!other.empty()) decode(e_, side.along_sum ? point : in_sum, other);
+    const Val first = decode_outer(e_, side.along_sum ? in_sum : point, along);
+    with_copies(e_, along.back(), side.wide, first, [&] {
+      std::vector<Val> values;
+      for (e_.copy = 0; e_.copy < side.wide; ++e_.copy) values.push_back(element(side, at));
+      e_.copy = 0;
+      if (!side.along_sum)
+        return e_.store_at(Space::kShared, side.shared, acc_, to, e_.join_copies(acc_, values));
+      for (uint32_t c = 0; c < side.wide; ++c)
+        e_.store_at(Space::kShared, side.shared, acc_, e_.add(to, e_.integer(c * side.line)),
+                    values[c]);
     });
   }
 
   void multiply(Val at, const std::vector<ValueId>& acc) {
     auto column = [&](const Side& side, Val mine, uint32_t count, int64_t apart) {
       std::vector<Val> out;
-      const Val line = e_.add(e_.mul(at, e_.integer(side.width + 1)), mine);
+      const Val line = e_.add(e_.mul(at, e_.integer(side.line)), mine);
       for (uint32_t i = 0; i < count; ++i) {
         out.push_back(e_.load_at(Space::kShared, side.shared, acc_,
                                  here(e_.add(line, e_.integer(i * apart))), 1));

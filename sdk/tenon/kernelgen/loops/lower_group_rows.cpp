@@ -7,6 +7,7 @@
 
 #include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/loops/lower_internal.h"
+#include "tenon/kernelgen/schedule/neighbours.h"
 
 namespace tenon::kernelgen {
 namespace {
@@ -51,27 +52,17 @@ class GroupRows {
         decode(e_, at, axes);
         body();
       } else {
-        with_copies(e_, axes.back(), wide, decode_outer(at, axes), body);
+        with_copies(e_, axes.back(), wide, decode_outer(e_, at, axes), body);
       }
       alone_ = false;
     });
-  }
-
-  // Binds all axes but the last one, whose place it returns.
-  Val decode_outer(Val at, std::vector<uint32_t> axes) {
-    const uint32_t last = axes.back();
-    axes.pop_back();
-    if (axes.empty()) return at;
-    const Val n = e_.scalar(p_.axes()[last].extent);
-    decode(e_, e_.div(at, n), axes);
-    return e_.mod(at, n);
   }
 
   // How many neighbours along the last of the axes an item takes at once.
   uint32_t wide_of(const Pass& pass, const std::vector<uint32_t>& axes) {
     if (s_.wide == 1 || axes.empty()) return 1;
     int64_t score = 0;
-    for (size_t i : pass.stages) score += access_score(p_, k_.stages[i], axes.back());
+    for (size_t i : pass.stages) score += item_score(p_, k_.stages[i], axes.back());
     const ExprId rest = p_.mod(p_.axes()[axes.back()].extent, p_.integer(s_.wide));
     return score > 0 && p_.is_const(rest, 0) ? s_.wide : 1;
   }

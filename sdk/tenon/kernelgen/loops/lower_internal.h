@@ -65,6 +65,8 @@ class Emitter {
               ValueId mask = kNoValue, ValueId other = kNoValue, ValueId stride = kNoValue);
   void store_at(Space space, uint32_t ref, DType t, Val address, Val v, ValueId mask = kNoValue,
                 ValueId stride = kNoValue);
+  // One value of those of the copies.
+  Val join_copies(DType t, const std::vector<Val>& copies);
   // Values of the copies of a work item (`wide`), stored at once if they are contiguous.
   void store_copies(const View& view, const std::vector<Val>& copies);
   // From now on in the innermost scope, unguarded loads of this element give v.
@@ -78,7 +80,7 @@ class Emitter {
   void comment(const std::string& text);
   // For groups: an array that the items share, the index of an item, and a barrier (`global`:
   // writes to any memory are visible after it).
-  uint32_t share(DType t, int64_t elements);
+  uint32_t share(DType t, int64_t elements, bool wide = false);
   Val lane_id();
   void barrier(bool global);
   // The value of the item `by` further on in its warp of so many items; 0: of the warp's first
@@ -162,9 +164,11 @@ class Emitter {
     ValueId stride = kNoValue;
   };
   Address address(uint32_t buffer, ExprId offset, bool as_vector, bool masked_by_lane);
+  // Whether the copies' elements are contiguous and aligned; whether they are one element.
   bool at_once(uint32_t buffer, ExprId guard, ExprId offset);
+  bool same_for_copies(ExprId guard, ExprId offset);
   Val place(uint32_t buffer, ExprId offset);
-  Val load_copies(ExprId load);
+  Val load_copies(ExprId load, uint32_t elements);
   Val each_in_its_slot(Val base, ExprId offset, uint32_t slots);
   bool is_scratch(uint32_t buffer) const;
 
@@ -181,6 +185,9 @@ class Emitter {
   std::unordered_map<ExprId, bool> has_data_;  // of operations
   ExprId scratch_ = kNone;
 };
+
+// Whether elements of the type are loaded and stored several at once.
+bool fits_at_once(DType type);
 
 // How contiguous the accesses of a stage are along an axis; above 0, more are than are not.
 int64_t access_score(Pool& p, const Stage& s, uint32_t axis);
@@ -219,6 +226,9 @@ bool lower_ordered(Emitter& e, const Schedule& s, std::string* why);
 // Splits a linear item into axis values, the last axis varying fastest, and binds them in the
 // innermost scope.
 void decode(Emitter& e, Val item, const std::vector<uint32_t>& axes);
+
+// The same for all axes but the last one, whose place it returns.
+Val decode_outer(Emitter& e, Val item, std::vector<uint32_t> axes);
 
 // `first` times the extents of axes.
 inline ExprId points(Pool& p, const std::vector<uint32_t>& axes, ExprId first) {

@@ -5,25 +5,23 @@
 
 #include "tenon/kernelgen/ir/stages.h"
 #include "tenon/kernelgen/loops/lower_internal.h"
+#include "tenon/kernelgen/schedule/neighbours.h"
 
 namespace tenon::kernelgen {
 
-// Whether the copies' elements are contiguous, and begin at a multiple of their bytes: all terms of
-// the offset but the axis of the copies are multiples of their number. Elements of 8 bytes are left
-// alone, because 4 of them are more than an instruction takes.
+// Elements of 8 bytes are left alone, because 4 of them are more than an instruction takes.
+bool fits_at_once(DType t) {
+  return t != TENON_PRED && size_of(t) <= 4;
+}
+
 bool Emitter::at_once(uint32_t buffer, ExprId guard, ExprId offset) {
-  const DType t = k_.buffers[buffer].type;
-  if (wide == 1 || guard != kNone || t == TENON_PRED || size_of(t) > 4) return false;
-  std::vector<uint32_t> axes = {vector_axis};
-  for (uint32_t a = 0; a < p_.axes().size(); ++a) {
-    if (a != vector_axis && p_.uses_axis(offset, a)) axes.push_back(a);
-  }
-  std::vector<ExprId> c;
-  ExprId rest = kNone;
-  if (!p_.affine(offset, axes, &c, &rest) || !p_.is_const(c[0], 1)) return false;
-  c[0] = rest;
-  return std::ranges::all_of(c,
-                             [&](ExprId x) { return p_.is_const(p_.mod(x, p_.integer(wide)), 0); });
+  return wide != 1 && guard == kNone && fits_at_once(k_.buffers[buffer].type) &&
+         neighbours(p_, offset, vector_axis, wide) == Apart::kContiguous;
+}
+
+bool Emitter::same_for_copies(ExprId guard, ExprId offset) {
+  return wide != 1 && guard == kNone && p_.uses_axis(offset, vector_axis) &&
+         neighbours(p_, offset, vector_axis, wide) == Apart::kSame;
 }
 
 // Where the first copy's element is.
@@ -35,15 +33,20 @@ Val Emitter::place(uint32_t buffer, ExprId offset) {
 }
 
 // Loads for all copies; the value is that of the current one. The others find theirs when they ask.
-Val Emitter::load_copies(ExprId e) {
+Val Emitter::load_copies(ExprId e, uint32_t elements) {
   const Expr x = p_.at(e);
   const bool scratch = is_scratch(x.ref);
   Val at = place(x.ref, p_.arg(e, 2)), mine;
   if (written_[memory_of(k_, x.ref)]) at.depth = std::max(at.depth, row_depth);
   const Val all = load_at(scratch ? Space::kScratch : Space::kBuffer,
-                          scratch ? 0 : argument(x.ref, false), x.type, at, wide);
+                          scratch ? 0 : argument(x.ref, false), x.type, at, elements);
   const uint32_t now = copy;
   for (copy = 0; copy < wide; ++copy) {
+    if (elements == 1) {
+      mine = {all.v, all.depth, true};
+      scopes_[mine.depth]->memo[key(e, false, true)] = mine;
+      continue;
+    }
     Node n;
     n.kind = NodeKind::kLane;
     n.ref = copy;
@@ -57,6 +60,14 @@ Val Emitter::load_copies(ExprId e) {
   return mine;
 }
 
+Val Emitter::join_copies(DType t, const std::vector<Val>& copies) {
+  Node n;
+  n.kind = NodeKind::kJoin;
+  for (const Val& v : copies) n.list.push_back(v.v);
+  n.dst = value(t, static_cast<uint32_t>(copies.size()));
+  return {emit(depth(), n), depth(), true};
+}
+
 void Emitter::store_copies(const View& view, const std::vector<Val>& copies) {
   const bool scratch = is_scratch(view.buffer);
   if (!at_once(view.buffer, view.guard, view.index[0]) ||
@@ -65,12 +76,8 @@ void Emitter::store_copies(const View& view, const std::vector<Val>& copies) {
     copy = 0;
     return;
   }
-  Node n;
-  n.kind = NodeKind::kJoin;
-  for (const Val& v : copies) n.list.push_back(v.v);
   const DType t = k_.buffers[view.buffer].type;
-  n.dst = value(t, wide);
-  const Val at = place(view.buffer, view.index[0]), all{emit(depth(), n), depth(), true};
+  const Val all = join_copies(t, copies), at = place(view.buffer, view.index[0]);
   store_at(scratch ? Space::kScratch : Space::kBuffer, scratch ? 0 : argument(view.buffer, true), t,
            at, all);
 }

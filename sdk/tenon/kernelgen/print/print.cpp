@@ -79,7 +79,8 @@ class Text {
             : metal_ ? "threadgroup "
                      : "SHARED ") +
            p_.memory_type(t_.shared[i].type) + " s" + std::to_string(i) + "[" +
-           std::to_string(t_.shared[i].elements) + "];");
+           std::to_string(t_.shared[i].elements) + "]" +
+           (t_.shared[i].wide ? " __attribute__((aligned(16)))" : "") + ";");
     }
     // Whole groups start, so the last may have surplus items.
     if (t_.group != 0 && !t_.together)
@@ -328,7 +329,11 @@ class Text {
 
   // A pointer to all lanes, which are contiguous and aligned.
   std::string wide_pointer(const Node& n, ValueId value, const std::string& access) {
-    return "(" + global_ + access + type_text(value) + "*)(" + pointer(n, true) + ")";
+    const std::string space = n.space != Space::kShared ? global_
+                              : opencl_                 ? "__local "
+                              : metal_                  ? "threadgroup "
+                                                        : "";
+    return "(" + space + access + type_text(value) + "*)(" + pointer(n, true) + ")";
   }
 
   std::string zero(DType t, uint32_t w) { return "(" + p_.type(t, w) + ")0"; }

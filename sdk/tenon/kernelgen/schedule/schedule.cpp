@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tenon/kernelgen/schedule/neighbours.h"
 #include "tenon/kernelgen/schedule/prepare.h"
 #include "tenon/kernelgen/schedule/repeats.h"
 
@@ -252,8 +253,6 @@ uint32_t alone(const Target& t) {
   return std::min<uint32_t>(t.group, 64);
 }
 
-constexpr uint32_t kNeighbours = 4;  // f32 of 16 bytes
-
 // Neighbours along an axis on which all results are contiguous are for one work item, which then
 // loads and stores them at once. Small kernels need the items more.
 void widen(Kernel& k, const Target& t, Schedule* s) {
@@ -264,7 +263,7 @@ void widen(Kernel& k, const Target& t, Schedule* s) {
     points = std::min<int64_t>(INT32_MAX, points * likely(p, p.axes()[a].extent));
   if (t.wide_bytes == 0 || points < kEnough) return;
   const auto contiguous = [&](uint32_t a, const Stage& stage) {
-    return access_score(p, stage, a) > 0 && std::ranges::all_of(stage.store, [&](const View& v) {
+    return item_score(p, stage, a) > 0 && std::ranges::all_of(stage.store, [&](const View& v) {
              return k.buffers[memory_of(k, v.buffer)].role == Role::kOut &&
                     p.is_const(coefficient(p, v.index[0], a), 1);
            });
@@ -460,12 +459,12 @@ static void share_rows(Kernel& k, const Target& t, int64_t row, Schedule* s) {
   for (uint32_t a : k.lead) {
     rows = std::min<int64_t>(INT32_MAX, rows * likely(p, p.axes()[a].extent));
     int64_t score = 0;
-    for (const Stage& st : k.stages) score += access_score(p, st, a);
+    for (const Stage& st : k.stages) score += item_score(p, st, a);
     lead = std::max(lead, score);
   }
   for (const Stage& st : k.stages) {
     int64_t best = INT64_MIN;
-    for (uint32_t a : inner_axes(k, st)) best = std::max(best, access_score(p, st, a));
+    for (uint32_t a : inner_axes(k, st)) best = std::max(best, item_score(p, st, a));
     if (best != INT64_MIN) inner += best;
   }
   if (lead > inner && rows >= row) return;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "tenon/kernelgen/schedule/contraction.h"
+#include "tenon/kernelgen/schedule/neighbours.h"
 #include "tenon/kernelgen/schedule/schedule.h"
 
 namespace tenon::kernelgen {
@@ -266,6 +267,7 @@ void schedule_group(Kernel& k, const Target& t, const std::vector<uint32_t>& row
   s->group = high * wide;
   s->group_columns = wide;
   s->depth = 16;
+  if (t.wide_bytes != 0) s->wide = kNeighbours;
 }
 
 }  // namespace

@@ -529,9 +529,50 @@ TEST(Text, OpenClGroupsShareTiles) {
   const Texts t = texts(b, Target::opencl(true, 256));
   expect_in_order(t.levels,
                   {"schedule contraction {", "groups of 256 work together", "tile 4 rows",
-                   "4 vectors", "16 items wide, 16 steps deep", "group of 256", "shared0 f32[1040]",
-                   "shared1 f32[1040]", "do stage 0 Fill a", "do stage 0 Fill b", "barrier",
+                   "4 vectors", "16 items wide, 16 steps deep", "group of 256", "shared0 f32[1056]",
+                   "shared1 f32[1024]", "do stage 0 Fill a", "do stage 0 Fill b", "barrier",
                    "do stage 0 Step", "barrier", "do stage 0 Final"});
+}
+
+// Both operands are copied into the tile by loads of 16 bytes, wherever their memory is contiguous:
+// along the sum into four lines, along the columns by one store.
+TEST(Text, GroupsFillTilesWithNeighbours) {
+  for (const Target& target :
+       {Target::cuda(), Target::hip(64), Target::metal(), Target::opencl(false, 256)}) {
+    for (const int64_t columns : {300, 299}) {
+      Builder b;
+      const Tensor x = b.input(TENON_F32, {b.dim(200), b.dim(100)}),
+                   y = b.input(TENON_F32, {b.dim(100), b.dim(columns)});
+      const uint32_t ka[] = {1}, kb[] = {0};
+      b.output(b.dot(x, y, {}, {}, ka, kb));
+      const Texts t = texts(b, target);
+      EXPECT_EQ(count(t.code, "f32x4*)(b0 + "), 1u) << t.code;
+      EXPECT_EQ(count(t.code, "f32x4*)(b1 + "), columns == 300 ? 1u : 0u) << t.code;
+      EXPECT_EQ(count(t.code, "f32x4*)(s1 + "), columns == 300 ? 1u : 0u) << t.code;
+      EXPECT_EQ(count(t.code, "__attribute__((aligned(16)))"), columns == 300 ? 1u : 0u) << t.code;
+    }
+  }
+}
+
+// A vector times a matrix: the items of a group run along the sum, so a matrix that is known at
+// load is turned over once; f16 stays f16. One that a run provides is read as it is.
+TEST(Text, MatricesOfVectorsAreTurnedAtLoad) {
+  for (const bool known : {true, false}) {
+    Builder b;
+    const std::vector<ExprId> dims = {b.dim(512), b.dim(24)};
+    const Tensor x = b.input(TENON_F32, {b.dim(1), b.dim(512)}),
+                 y = known ? b.constant(TENON_F16, dims) : b.input(TENON_F16, dims);
+    const uint32_t ka[] = {1}, kb[] = {0};
+    b.output(b.dot(x, b.convert(y, TENON_F32), {}, {}, ka, kb));
+    Kernel program = b.take_program();
+    move_to_load(program, Target::cuda());
+    std::vector<Kernel> kernels = split(std::move(program), Target::cuda());
+    ASSERT_EQ(kernels.size(), known ? 2u : 1u);
+    std::string text, why;
+    ASSERT_TRUE(explain(kernels.back(), Target::cuda(), &text, &why)) << why;
+    EXPECT_EQ(text.find("f16x4") != std::string::npos, known) << text;
+    EXPECT_EQ(text.find("f16[24, 512, 1]") != std::string::npos, known) << text;
+  }
 }
 
 // Each step uses the previous one twice: 64 shared expressions, but 2^64 nodes as a tree. Every
