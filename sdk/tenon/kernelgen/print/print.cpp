@@ -573,6 +573,7 @@ class Text {
       line("for (i64 " + i + " = " + v(n.args[0]) + "; " + i + " > 0; " + i + " /= 2) {");
       ++indent_;
     } else {
+      if (items_ && n.unroll != 0) line("#pragma unroll " + std::to_string(n.unroll));
       const std::string limit =
           n.full ? i + " + " + step + " <= " + v(n.args[1]) : i + " < " + v(n.args[1]);
       line("for (i64 " + i + " = " + v(n.args[0]) + "; " + limit + "; " + i + " += " + step +
