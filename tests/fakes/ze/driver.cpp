@@ -230,7 +230,7 @@ ze_result_t device_properties(ze_device_handle_t device, ze_device_properties_t*
   out->deviceId = id == nullptr ? kPciDevice : static_cast<uint32_t>(std::strtoul(id, nullptr, 0));
   for (uint8_t i = 0; i < sizeof out->uuid.id; ++i)
     out->uuid.id[i] = static_cast<uint8_t>(0xc0 + i);
-  out->uuid.id[0] = static_cast<uint8_t>(ordinal_of(device));
+  out->uuid.id[0] = static_cast<uint8_t>(0xc0 + ordinal_of(device));
   out->timerResolution = 1;
   out->timestampValidBits = 64;
   std::snprintf(out->name, sizeof out->name, "the tests' Intel GPU");

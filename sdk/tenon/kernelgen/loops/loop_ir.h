@@ -110,6 +110,8 @@ struct Node {
   int64_t bits = 0;           // kConst: pattern; kLoop: step; kLocal: elements; kSort: the
                               // places wanted, 0: all
   bool full = false;
+  // kLoop of work items: bodies that the compiler puts one after another; 0: as it likes.
+  uint32_t unroll = 0;
   std::string text;
   std::vector<ValueId> list;  // kMma: where each row of a starts; kShuffle: lanes
   uint32_t lanes = 1;         // kMma

@@ -83,6 +83,8 @@ class GroupContraction {
       e_.comment("stage 0 Step");
       e_.loop(Bind::kSerial, e_.integer(0), e_.integer(depth_), 1, false,
               [&](Val at) { multiply(at, acc); });
+      // All steps at once would need more registers than there are.
+      e_.unroll(4);
       e_.barrier(false);
     });
     epilogue(acc);

@@ -116,6 +116,9 @@ class Emitter {
     if (add_after) scopes_.back()->nodes->push_back(std::move(n));
   }
 
+  // Of the loop that was just made (Node::unroll).
+  void unroll(uint32_t times) { scopes_.back()->nodes->back().unroll = times; }
+
   Pool& pool() { return p_; }
   Prepared& prepared() { return prepared_; }
   LoopTree& tree() { return *out_; }

@@ -80,7 +80,7 @@ class Text {
                      : "SHARED ") +
            p_.memory_type(t_.shared[i].type) + " s" + std::to_string(i) + "[" +
            std::to_string(t_.shared[i].elements) + "]" +
-           (t_.shared[i].wide ? " __attribute__((aligned(16)))" : "") + ";");
+           (t_.shared[i].wide && !metal_ ? " __attribute__((aligned(16)))" : "") + ";");
     }
     // Whole groups start, so the last may have surplus items.
     if (t_.group != 0 && !t_.together)
@@ -329,10 +329,7 @@ class Text {
 
   // A pointer to all lanes, which are contiguous and aligned.
   std::string wide_pointer(const Node& n, ValueId value, const std::string& access) {
-    const std::string space = n.space != Space::kShared ? global_
-                              : opencl_                 ? "__local "
-                              : metal_                  ? "threadgroup "
-                                                        : "";
+    const std::string space = n.space != Space::kShared ? global_ : opencl_ ? "__local " : "";
     return "(" + space + access + type_text(value) + "*)(" + pointer(n, true) + ")";
   }
 
@@ -382,6 +379,13 @@ class Text {
   void store(const Node& n) {
     const ValueId value = n.args[1], mask = n.args[2];
     const uint32_t w = lanes(value);
+    // Metal's compiler joins what lies in shared memory itself.
+    if (metal_ && w > 1 && n.space == Space::kShared) {
+      for (uint32_t l = 0; l < w; ++l)
+        line("*(" + pointer(n, true) + " + " + std::to_string(l) + ") = " + v(value) + "." +
+             "xyzw"[l] + ";");
+      return;
+    }
     if (items_ && w > 1) return line("*(" + wide_pointer(n, value, "") + ") = " + v(value) + ";");
     const std::string p = pointer(n, lanes(n.args[0]) == 1);
     if (w == 1) {
@@ -569,6 +573,7 @@ class Text {
       line("for (i64 " + i + " = " + v(n.args[0]) + "; " + i + " > 0; " + i + " /= 2) {");
       ++indent_;
     } else {
+      if (items_ && n.unroll != 0) line("#pragma unroll " + std::to_string(n.unroll));
       const std::string limit =
           n.full ? i + " + " + step + " <= " + v(n.args[1]) : i + " < " + v(n.args[1]);
       line("for (i64 " + i + " = " + v(n.args[0]) + "; " + limit + "; " + i + " += " + step +

@@ -548,8 +548,10 @@ TEST(Text, GroupsFillTilesWithNeighbours) {
       const Texts t = texts(b, target);
       EXPECT_EQ(count(t.code, "f32x4*)(b0 + "), 1u) << t.code;
       EXPECT_EQ(count(t.code, "f32x4*)(b1 + "), columns == 300 ? 1u : 0u) << t.code;
-      EXPECT_EQ(count(t.code, "f32x4*)(s1 + "), columns == 300 ? 1u : 0u) << t.code;
-      EXPECT_EQ(count(t.code, "__attribute__((aligned(16)))"), columns == 300 ? 1u : 0u) << t.code;
+      // Metal's compiler joins stores to shared memory.
+      const uint32_t stores = columns == 300 && target.dialect != Dialect::kMetal ? 1 : 0;
+      EXPECT_EQ(count(t.code, "f32x4*)(s1 + "), stores) << t.code;
+      EXPECT_EQ(count(t.code, "__attribute__((aligned(16)))"), stores) << t.code;
     }
   }
 }
