@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "device.h"
+#include "tenon/cpp/plugin.hpp"
 
 namespace {
 
@@ -180,6 +181,17 @@ void waits_for_the_host() {
 }  // namespace
 
 int main() {
+  // A host that has no settings, and nothing else.
+  tenon_host_t host = {};
+  host.size_bytes = sizeof host;
+  host.query = [](void*, tenon_str_t, uint32_t, const void**) -> tenon_code_t {
+    return TENON_UNIMPLEMENTED;
+  };
+  host.fail = [](void*, tenon_code_t code, tenon_str_t, const tenon_key_value_t*, uint32_t) {
+    return code;
+  };
+  host.setting = [](void*, tenon_str_t) -> tenon_str_t { return {"", 0}; };
+  tenon::attach(&host);
   uint32_t count = 0;
   OK(d.count(d.self, &count));
   EXPECT(count != 0);

@@ -439,8 +439,7 @@ tenon_frontend_api_t frontend = {
     accepts,
     slot<give_graph, const tenon_source_t*, tenon_graph_t**>,
     slot<give_tensor, const tenon_source_t*, const tenon_file_tensor_sink_t*>,
-    slot<put_tensor, const tenon_file_tensor_t*, const tenon_sink_t*>,
-    nullptr};
+    slot<put_tensor, const tenon_file_tensor_t*, const tenon_sink_t*>};
 
 // ---- A toolchain for texts that begin with "ok" ----
 
