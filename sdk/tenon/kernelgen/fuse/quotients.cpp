@@ -72,8 +72,7 @@ class Quotients {
     if (inner != kNone) {
       const ExprId moved = beside_number(inner, TENON_S_ADD, &zero);
       const ExprId rounded = moved == kNone ? inner : moved;
-      if (is(rounded, TENON_S_ROUND_EVEN))
-        take(p_.arg(rounded, 0), low - zero, high - zero, map);
+      if (is(rounded, TENON_S_ROUND_EVEN)) take(p_.arg(rounded, 0), low - zero, high - zero, map);
     }
     for (ExprId a : p_.args(e)) find(a, map);
   }

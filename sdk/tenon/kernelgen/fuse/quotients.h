@@ -19,9 +19,9 @@ namespace tenon::kernelgen {
 struct Reciprocal {
   float hi, lo;
 };
-// So that round_even(fma(x, hi, x * lo)) and round_even(x / c) are equal for every x, infinities and
-// NaN too, once both are clamped to [low, high]; none if there is no such pair, or it is not looked
-// for.
+// So that round_even(fma(x, hi, x * lo)) and round_even(x / c) are equal for every x, infinities
+// and NaN too, once both are clamped to [low, high]; none if there is no such pair, or it is not
+// looked for.
 std::optional<Reciprocal> reciprocal_for(float c, double low, double high);
 
 // Replaces such quotients in the stages of a program, for C++ targets that multiply and add in one.

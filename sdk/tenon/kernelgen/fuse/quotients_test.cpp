@@ -54,15 +54,15 @@ TEST(Quotients, KeepWhatIsNoNumber) {
   const auto r = reciprocal_for(0.0188f, -128, 127);
   ASSERT_TRUE(r);
   for (const float x : {0.0f, -0.0f, std::numeric_limits<float>::infinity(),
-                        -std::numeric_limits<float>::infinity(),
-                        std::numeric_limits<float>::max(), std::numeric_limits<float>::denorm_min()})
+                        -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::max(),
+                        std::numeric_limits<float>::denorm_min()})
     expect_same(x, 0.0188f, *r);
   EXPECT_TRUE(std::isnan(std::fma(NAN, r->hi, NAN * r->lo)));
 }
 
 TEST(Quotients, OfOtherDivisorsStay) {
-  for (const float c : {0.0f, -0.5f, 0.25f, 1.0f, NAN, 0x1p-70f, 0x1p70f,
-                        std::numeric_limits<float>::infinity()})
+  for (const float c :
+       {0.0f, -0.5f, 0.25f, 1.0f, NAN, 0x1p-70f, 0x1p70f, std::numeric_limits<float>::infinity()})
     EXPECT_FALSE(reciprocal_for(c, 0, 255)) << c;
   EXPECT_FALSE(reciprocal_for(0.0188f, 0, 65535));
   EXPECT_FALSE(reciprocal_for(0.0188f, 0.5, 255));
