@@ -383,9 +383,11 @@ class Layouts {
     return writers;
   }
 
-  // Later stages read an output in the order in which it was made: turned back from the caller's
-  // order it would be copied a second time.
+  // Convolutions, and stages whose results are in their order, read an output in the order in which
+  // it was made: turned back from the caller's order it would be copied a second time.
   void read_turned(Stage& s) {
+    const auto turns = [&](const View& v) { return channel_[v.buffer] >= 0; };
+    if (s.x_channel < 0 && std::ranges::none_of(s.store, turns)) return;
     std::unordered_map<ExprId, ExprId> map;
     for (ExprId l : loads_of(p_, s)) {
       const auto turned = turned_.find(p_.at(l).ref);
