@@ -18,7 +18,8 @@ namespace {
 
 #ifdef TENON_TEST_HIP
 constexpr const char *kDevice = "rocm", *kLibrary = "libamdhip64.so.6", *kKind = "rocm.event";
-constexpr const char *kStreamCreate = "hipStreamCreateWithFlags", *kStreamDestroy = "hipStreamDestroy",
+constexpr const char *kStreamCreate = "hipStreamCreateWithFlags",
+                     *kStreamDestroy = "hipStreamDestroy",
                      *kEventCreate = "hipEventCreateWithFlags", *kEventDestroy = "hipEventDestroy",
                      *kEventRecord = "hipEventRecord", *kEventElapsed = "hipEventElapsedTime";
 
