@@ -18,13 +18,13 @@ Result<std::shared_ptr<std::byte>> host_memory(uint64_t size_bytes, bool zeroed)
   uint64_t rounded = 0;
   void *data = nullptr, *aligned = nullptr;
   if (checked_align_up(std::max<uint64_t>(size_bytes, 1), kHostAlignment, &rounded)) {
-    // The system supplies large memory zeroed; calloc knows that and does not write it again.
-    const bool has_room = zeroed && rounded <= UINT64_MAX - kHostAlignment;
-    data = has_room ? std::calloc(rounded + kHostAlignment, 1)
-                    : std::aligned_alloc(kHostAlignment, rounded);
-    aligned = data;
+    // The system supplies large memory zeroed; calloc knows that and does not write it again. What
+    // aligned_alloc gave and was freed is not found again for the same size, so that a loop of
+    // large results would grow.
     size_t room = rounded + kHostAlignment;
-    if (has_room && data != nullptr) std::align(kHostAlignment, rounded, aligned, room);
+    if (room > rounded) data = zeroed ? std::calloc(room, 1) : std::malloc(room);
+    aligned = data;
+    if (data != nullptr) std::align(kHostAlignment, rounded, aligned, room);
   }
   if (data == nullptr) {
     memory_return(size_bytes);

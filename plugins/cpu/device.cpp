@@ -109,11 +109,9 @@ thread_local FreeRecords t_free_records;
 // program allocates once.
 constexpr uint64_t kSmallBytes = 4096;
 
-tenon_buffer_t* make_buffer(void* data, uint64_t rounded, uint64_t size_bytes) {
-  if (size_bytes > kSmallBytes)
-    return new (std::nothrow) tenon_buffer_t{static_cast<char*>(data), size_bytes, true};
-  return new (static_cast<char*>(data) + rounded)
-      tenon_buffer_t{static_cast<char*>(data), size_bytes, true};
+tenon_buffer_t* make_buffer(void* block, char* data, uint64_t rounded, uint64_t size_bytes) {
+  if (size_bytes > kSmallBytes) return new (std::nothrow) tenon_buffer_t{data, size_bytes, block};
+  return new (data + rounded) tenon_buffer_t{data, size_bytes, block};
 }
 
 Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t** out_buffer) {
@@ -125,20 +123,24 @@ Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t*
   }
   const bool huge = size_bytes >= 2 * kHugePageBytes;
   const uint64_t align = huge ? kHugePageBytes : kAlignmentBytes;
-  void* data = nullptr;
   // A multiple of the alignment, never 0: the last vector may be read whole, past the last element.
   const uint64_t rounded = (size_bytes + kAlignmentBytes) & ~(kAlignmentBytes - 1);
   const uint64_t record = size_bytes > kSmallBytes ? 0 : sizeof(tenon_buffer_t);
-  if (posix_memalign(&data, align, rounded + record) != 0) {
+  // Aligned by hand: the C library does not find memory that posix_memalign gave and that was freed
+  // when the same size is asked for again, so that a loop of large results would grow.
+  void* const block = std::malloc(rounded + record + align);
+  if (!block) {
     return fail(TENON_RESOURCE_EXHAUSTED,
                 cat("There are not ", size_bytes, " bytes of memory left for the cpu device."));
   }
+  const auto address = reinterpret_cast<uintptr_t>(block);
+  char* const data = static_cast<char*>(block) + (align - address % align) % align;
   if (huge) {
     madvise(data, rounded, MADV_HUGEPAGE);  // For speed only; refusal is fine.
   }
-  tenon_buffer_t* buffer = make_buffer(data, rounded, size_bytes);
+  tenon_buffer_t* buffer = make_buffer(block, data, rounded, size_bytes);
   if (!buffer) {
-    ::free(data);
+    ::free(block);
     return fail(TENON_RESOURCE_EXHAUSTED, "There is no memory left for a buffer's record.");
   }
   const uint64_t used = device->used_bytes.fetch_add(size_bytes) + size_bytes;
@@ -150,14 +152,14 @@ Status alloc(void*, tenon_device_t* device, uint64_t size_bytes, tenon_buffer_t*
 }
 
 Status free_buffer(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
-  if (buffer && !buffer->owned) {
+  if (buffer && !buffer->block) {
     t_free_records.give_back(buffer);
     return {};
   }
   if (buffer) {
     device->used_bytes -= buffer->size_bytes;
     const bool small = buffer->size_bytes <= kSmallBytes;
-    ::free(buffer->data);
+    ::free(buffer->block);
     if (small) return {};  // the record was there
   }
   delete buffer;
@@ -189,7 +191,7 @@ Status import(void*, tenon_device_t*, const tenon_memory_import_t* import,
   if (!record) {
     return fail(TENON_RESOURCE_EXHAUSTED, "There is no memory left for a buffer's record.");
   }
-  *record = {static_cast<char*>(import->data), import->length_bytes, false};
+  *record = {static_cast<char*>(import->data), import->length_bytes, nullptr};
   *out_buffer = record;
   return {};
 }

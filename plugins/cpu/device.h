@@ -6,11 +6,11 @@
 #include "tenon/abi/device.h"
 #include "tenon/cpp/status.hpp"
 
-// A block of host memory; `owned` is false for imported memory.
+// Host memory. block: what free() takes; null for imported memory.
 struct tenon_buffer_t {
   char* data;
   uint64_t size_bytes;
-  bool owned;
+  void* block;
 };
 
 namespace tenon::cpu {

@@ -39,7 +39,7 @@ class KeptMemory {
   Status alloc(uint64_t size_bytes, Address* out) {
     const uint64_t size = size_of_class(size_bytes);
     const std::lock_guard lock(mutex_);
-    if (const auto kept = kept_.find(size); kept != kept_.end()) {
+    if (const auto kept = kept_.find(size); kept != kept_.end() && !kept->second.empty()) {
       *out = kept->second.back();
       kept->second.pop_back();
       if (kept->second.empty()) kept_.erase(kept);
