@@ -83,12 +83,12 @@ class EventsOfOthers : public testing::Test {
 #else
   void enter() {
     void* context = nullptr;
-    ASSERT_EQ(function<MakesObject>("cuDevicePrimaryCtxRetain")(&context, 0), 0);
+    ASSERT_EQ(function<int (*)(void**, int)>("cuDevicePrimaryCtxRetain")(&context, 0), 0);
     ASSERT_EQ(function<TakesObject>("cuCtxPushCurrent_v2")(context), 0);
   }
   void leave() {
     void* context = nullptr;
-    EXPECT_EQ(function<TakesObject>("cuCtxPopCurrent_v2")(&context), 0);
+    EXPECT_EQ(function<int (*)(void**)>("cuCtxPopCurrent_v2")(&context), 0);
     EXPECT_EQ(function<int (*)(int)>("cuDevicePrimaryCtxRelease_v2")(0), 0);
   }
 #endif
@@ -212,7 +212,7 @@ TEST_F(EventsOfOthers, OnesOfOtherContextsAreWaitedForAndNotSignalled) {
   void *context = nullptr, *popped = nullptr, *event = nullptr;
   ASSERT_EQ(function<int (*)(void**, unsigned, int)>("cuCtxCreate_v2")(&context, 0, 0), 0);
   ASSERT_EQ(function<MakesObject>(kEventCreate)(&event, 0), 0);
-  ASSERT_EQ(function<TakesObject>("cuCtxPopCurrent_v2")(&popped), 0);
+  ASSERT_EQ(function<int (*)(void**)>("cuCtxPopCurrent_v2")(&popped), 0);
   Call waits(program_, inputs_, out_);
   waits.wait_for(kDevice, native(event));
   EXPECT_TRUE(waits.run().ok()) << failure_text();
