@@ -74,7 +74,7 @@ std::vector<Value> definitions(const Graph& graph, std::vector<ir::Symbol> symbo
 // The values that a node reads, region captures included, constants excluded.
 // "a reason about `op`, of which this is a part; this one: another reason"
 std::string refusal_text(const Refusal& refusal) {
-  if (refusal.composite.empty()) return refusal.reason;
+  if (refusal.composite.empty() || refusal.reason == refusal.reason_here) return refusal.reason;
   return fmt::format("{} (said of {}, which was replaced by smaller ops; of this one: {})",
                      refusal.reason, refusal.composite, refusal.reason_here);
 }
@@ -88,14 +88,20 @@ std::string refusals_text(const Placement& placement, Node n) {
   return text;
 }
 
+// Nodes that were refused for the same reasons stand together, so that each reason is read once.
 Status nobody_takes(const Graph& graph, const Assignment& assignment, const Placement& placement) {
-  std::string text;
+  std::vector<std::pair<std::string, std::string>> by_reason;  // reasons, nodes
   size_t count = 0;
   const std::span<const Node> nodes = graph.nodes(graph.main());
   for (size_t i = 0; i < nodes.size(); ++i) {
     if (assignment.at[i] != kUnplaced || ++count > kNodesInError) continue;
-    text += "\n  " + node_text(graph, nodes[i]) + refusals_text(placement, nodes[i]);
+    const std::string reasons = refusals_text(placement, nodes[i]);
+    auto known = std::ranges::find(by_reason, reasons, &std::pair<std::string, std::string>::first);
+    if (known == by_reason.end()) known = by_reason.insert(known, {reasons, ""});
+    known->second += "\n  " + node_text(graph, nodes[i]);
   }
+  std::string text;
+  for (const auto& [reasons, of] : by_reason) text += of + reasons;
   if (count > kNodesInError) text += fmt::format("\n  and {} more", count - kNodesInError);
   std::string asked;
   for (const Claims& claims : placement.asked)
