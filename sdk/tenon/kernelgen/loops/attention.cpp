@@ -76,9 +76,9 @@ void AttentionForm::pack_panels(uint32_t axis, Val begin, Val end, ExprId operan
   const Val panel = e_.integer(width);
   loop(begin, end, w_, [&](Val j) {
     const Val in = e_.sub(j, begin);
-    const Val to =
-        e_.add(e_.add(at(to_region), e_.mul(e_.mul(e_.div(in, panel), e_.scalar(features_)), panel)),
-               e_.mod(in, panel));
+    const Val to = e_.add(
+        e_.add(at(to_region), e_.mul(e_.mul(e_.div(in, panel), e_.scalar(features_)), panel)),
+        e_.mod(in, panel));
     // Loads stay inside: what is loaded without a mask is there only in one branch.
     auto by_feature = [&](Val from, bool masked) {
       j.depth = e_.depth();
@@ -137,8 +137,7 @@ Val AttentionForm::base_of(Val top) {
 void AttentionForm::find_seen(ExprId score) {
   while (p_.at(score).kind == X::kOp && p_.at(score).op == TENON_S_SELECT) {
     const ExprId hidden = p_.arg(score, 2);
-    if (!p_.is_const(hidden) ||
-        p_.number_value(hidden) != -std::numeric_limits<double>::infinity())
+    if (!p_.is_const(hidden) || p_.number_value(hidden) != -std::numeric_limits<double>::infinity())
       return;
     add_bounds(p_.arg(score, 0));
     score = p_.arg(score, 1);

@@ -56,9 +56,7 @@ class AttentionForm {
   }
   // The local array that a product leaves.
   void declare_tile(int64_t elements);
-  Val from_tile(Val place) {
-    return e_.load_at(Space::kLocal, 0, TENON_F32, place, s_.lanes);
-  }
+  Val from_tile(Val place) { return e_.load_at(Space::kLocal, 0, TENON_F32, place, s_.lanes); }
   // Which lanes along an axis from `base` are before `end`, also if the axis has one point.
   Val inside(uint32_t axis, Val base, Val end);
   // A vector of x along an axis from `base`; from `end` on (if given) zeros.
@@ -87,9 +85,8 @@ class AttentionForm {
   void loop_over_keys(Val i0, F body) {
     const Range seen = seen_by(i0, s_.row_block);
     const Val block = e_.integer(s_.block);
-    loop(e_.mul(e_.div(seen.first, block), block), seen.end, s_.block, [&](Val j0) {
-      body(j0, e_.min(seen.end, e_.add(j0, block)));
-    });
+    loop(e_.mul(e_.div(seen.first, block), block), seen.end, s_.block,
+         [&](Val j0) { body(j0, e_.min(seen.end, e_.add(j0, block))); });
   }
   // Calls body(end) with the end of what `count` queries from i on see of the keys [j0, jn), if
   // they see any.

@@ -15,8 +15,8 @@ class AttentionOfQueries : AttentionForm {
   bool run(std::string* why) {
     if (!read_operands(why)) return false;
     tile_columns_ = s_.value_nr;
-    turned_rows_ = p_.add(
-        p_.mul(p_.ceildiv(wide_, tile_columns_), p_.integer(tile_columns_)), p_.integer(w_));
+    turned_rows_ =
+        p_.add(p_.mul(p_.ceildiv(wide_, tile_columns_), p_.integer(tile_columns_)), p_.integer(w_));
     reserve();
     loop_over_blocks([&](Val i0) { block(i0); });
     return true;
@@ -217,7 +217,7 @@ class AttentionOfQueries : AttentionForm {
 
   int64_t tile_columns_ = 1;
   ExprId turned_rows_ = kNone;  // at least the columns of whole tiles, and of whole vectors
-  std::vector<ValueId> best_;      // of the panel at hand, per vector
+  std::vector<ValueId> best_;   // of the panel at hand, per vector
   std::vector<Val> shrink_;
   // Byte offsets in scratch. q_panels: [panel][feature][query]; k_rows, v_rows: [key of the
   // block][feature or column]; turned: [panel][column][query]; gathered: [query][column].
