@@ -210,6 +210,7 @@ World& World::get() {
 int World::begin_call(const char* name) {
   const uint64_t n = ++calls_;
   const std::lock_guard lock(mutex_);
+  ++calls_of_[name];
   if (fail_name_ == name) return fail_code_;
   if (n == fail_at_ && std::getenv("FAKE_CUDA_TRACE") != nullptr)
     std::fprintf(stderr, "fake cuda: call %llu, %s, fails\n", static_cast<unsigned long long>(n),
@@ -234,6 +235,11 @@ void World::fail_calls(const std::string& name, int code) {
   const std::lock_guard lock(mutex_);
   fail_code_ = code;
   fail_name_ = name;
+}
+
+uint64_t World::calls_of(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  return calls_of_[name];
 }
 
 uint64_t World::memory_in_use() {

@@ -227,6 +227,7 @@ class World {
   // Each call of that name fails with the code; empty: none does.
   void fail_calls(const std::string& name, int code);
   uint64_t calls() const { return calls_; }
+  uint64_t calls_of(const std::string& name);
   // Allocations and pinned memory that exist.
   uint64_t memory_in_use();
 
@@ -234,6 +235,7 @@ class World {
   World();
 
   std::mutex mutex_;
+  std::map<std::string, uint64_t> calls_of_;
   std::map<uint64_t, Allocation> allocations_;
   std::map<void*, uint64_t> pinned_;
   std::map<Context*, Stream*> default_streams_;

@@ -662,6 +662,9 @@ extern "C" __attribute__((visibility("default"))) void fake_cuda_fail_calls(cons
                                                                             int code) {
   world().fail_calls(name, code);
 }
+extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_calls_of(const char* name) {
+  return world().calls_of(name);
+}
 // Memory of the first device put together of mappings, as cuMemMap does.
 extern "C" __attribute__((visibility("default"))) uint64_t fake_cuda_map(uint64_t mapping,
                                                                          uint64_t count) {

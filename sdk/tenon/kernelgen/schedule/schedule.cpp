@@ -359,8 +359,11 @@ std::string to_text(const Schedule& s) {
            (s.panels == 0 ? "all" : std::to_string(s.panels)) + "\n";
   }
   if (s.shape == Shape::kAttention) {
-    out += "  tile " + std::to_string(s.mr) + " queries x " + std::to_string(s.nr) +
-           " vectors of keys, " + std::to_string(s.value_nr) + " of values\n";
+    out += s.vector_axis == s.rows[0]
+               ? "  tile " + std::to_string(s.mr) + " keys x " + std::to_string(s.nr) +
+                     " vectors of queries, " + std::to_string(s.value_nr) + " columns of values\n"
+               : "  tile " + std::to_string(s.mr) + " queries x " + std::to_string(s.nr) +
+                     " vectors of keys, " + std::to_string(s.value_nr) + " of values\n";
   }
   if (s.nontemporal != 0)
     out += "  results past the caches from " + std::to_string(s.nontemporal) + " bytes on\n";
@@ -640,6 +643,52 @@ static uint32_t panel_vectors(std::optional<int64_t> columns, int64_t lanes, uin
   return best;
 }
 
+// The most columns, up to `most` of them, with which the tiles of all columns leave the fewest
+// places empty.
+static uint32_t tile_columns(std::optional<int64_t> columns, uint32_t most) {
+  if (!columns) return most;
+  const auto padded = [&](int64_t n) { return (*columns + n - 1) / n * n; };
+  uint32_t best = most;
+  for (uint32_t n = most - 1; n >= (most + 1) / 2; --n) {
+    if (padded(n) < padded(best)) best = n;
+  }
+  return best;
+}
+
+// Lanes along queries: there are enough of them, and scores read nothing from memory, which lies
+// along the keys.
+static bool lanes_along_queries(Pool& p, const Stage& st, uint32_t queries, int64_t panel) {
+  std::vector<ExprId> loads;
+  p.loads(st.step[0], &loads);
+  return loads.empty() && likely(p, p.axes()[queries].extent) >= panel;
+}
+
+static void along_queries(Pool& p, const Target& t, Schedule* s) {
+  s->vector_axis = s->rows[0];
+  s->nr = 2;
+  const uint32_t most = t.registers >= 32 ? 12 : 6;
+  s->mr = most;
+  s->value_nr = tile_columns(p.value(p.axes()[s->columns[0]].extent), most);
+  // The scores of a panel of queries, and the keys and values of a block, stay in L1; the panels of
+  // some more queries use what was packed of keys and values.
+  s->block = 128;
+  const int64_t panel = int64_t{s->nr} * s->lanes;
+  const int64_t panels = (likely(p, p.axes()[s->rows[0]].extent) + panel - 1) / panel;
+  s->row_block = std::min<int64_t>(4, panels) * panel;
+}
+
+static void along_keys(Pool& p, const Target& t, Schedule* s) {
+  s->mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
+  s->nr = t.registers >= 32 ? 4 : 2;
+  s->value_nr = panel_vectors(p.value(p.axes()[s->columns[0]].extent), s->lanes, s->nr);
+  // Few queries are one short tile.
+  if (const auto queries = p.value(p.axes()[s->rows[0]].extent); queries && *queries < s->mr)
+    s->mr = static_cast<uint32_t>(std::max<int64_t>(1, *queries));
+  // The scores of a block of queries and keys, and the keys and values they use, stay in L2.
+  s->row_block = s->mr < 4 ? s->mr : s->mr * 16;
+  s->block = 256;
+}
+
 bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* why) {
   Pool& p = k.pool;
   const Stage& st = k.stages[0];
@@ -652,15 +701,11 @@ bool schedule_attention(Kernel& k, const Target& t, Schedule* out, std::string* 
   s.lanes = t.vector_bytes / 4;
   s.columns = {st.space.back()};
   s.rows = {st.space[st.space.size() - 2]};
-  s.mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
-  s.nr = t.registers >= 32 ? 4 : 2;
-  s.value_nr = panel_vectors(p.value(p.axes()[s.columns[0]].extent), s.lanes, s.nr);
-  // Few queries are one short tile.
-  if (const auto queries = p.value(p.axes()[s.rows[0]].extent); queries && *queries < s.mr)
-    s.mr = static_cast<uint32_t>(std::max<int64_t>(1, *queries));
-  // The scores of a block of queries and keys, and the keys and values they use, stay in L2.
-  s.row_block = s.mr < 4 ? s.mr : s.mr * 16;
-  s.block = 256;
+  if (lanes_along_queries(p, st, s.rows[0], 2 * s.lanes)) {
+    along_queries(p, t, &s);
+  } else {
+    along_keys(p, t, &s);
+  }
   const int64_t work = likely(p, p.axes()[st.reduce[0]].extent) * s.row_block;
   s.grain = std::max<int64_t>(1, 4096 / work);
   *out = s;

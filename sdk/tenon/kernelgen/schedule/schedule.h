@@ -52,7 +52,8 @@ struct Schedule {
   // their rows share only once. ~0u: not used.
   uint32_t run_axis = ~0u;
   int64_t run_step = 0;
-  // Attention: vectors in a panel of columns of values; nr is that of keys.
+  // Attention: vectors in a panel of columns of values; mr is in queries, nr that of keys. With
+  // lanes along queries (vector_axis), columns in a tile; mr is in keys, nr that of queries.
   uint32_t value_nr = 0;
   // Work items per group, and whether a group works together on one item of the range. The
   // group of a contraction computes (group / group_columns) * mr rows by group_columns * nr

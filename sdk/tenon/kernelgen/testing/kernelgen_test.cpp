@@ -516,7 +516,7 @@ TEST(Pointwise, Take) {
 }
 
 void attention_case(int64_t queries, int64_t keys, int64_t features, int64_t columns, bool causal,
-                    bool heads_inside, bool symbolic) {
+                    bool heads_inside, bool symbolic, bool masked = true) {
   Case c;
   Builder& b = c.b;
   Pool& p = b.pool();
@@ -530,10 +530,11 @@ void attention_case(int64_t queries, int64_t keys, int64_t features, int64_t col
                        perm);
   };
   const Tensor q = operand(n, 4, features), k = operand(m, 2, features), v = operand(m, 2, columns);
-  const Tensor mask = b.input(TENON_F32, {n, m});
+  Tensor mask;
+  if (masked) mask = b.input(TENON_F32, {n, m});
   const Tensor y = b.attention(q, k, v, 2, [&](ExprId x, std::span<const ExprId> at) {
-    x = p.op(TENON_S_ADD,
-             {p.op(TENON_S_MUL, {x, p.number(0.3, TENON_F32)}), b.load(mask, at.subspan(2))});
+    x = p.op(TENON_S_MUL, {x, p.number(0.3, TENON_F32)});
+    if (masked) x = p.op(TENON_S_ADD, {x, b.load(mask, at.subspan(2))});
     if (!causal) return x;
     return p.op(TENON_S_SELECT,
                 {p.cmp(TENON_CMP_LE, at[3], at[2]), x, p.number(-INFINITY, TENON_F32)});
@@ -546,6 +547,23 @@ void attention_case(int64_t queries, int64_t keys, int64_t features, int64_t col
 TEST(Attention, OddSizes) {
   attention_case(7, 261, 19, 21, false, false, false);
   attention_case(101, 300, 8, 3, true, true, true);
+}
+// Axes of one point are not there, and vectors along them would be of other elements.
+TEST(Attention, OneKeyFeatureOrColumn) {
+  for (const bool masked : {true, false}) {
+    attention_case(50, 1, 19, 21, false, false, false, masked);
+    attention_case(50, 70, 1, 21, false, false, false, masked);
+    attention_case(50, 70, 19, 1, false, false, false, masked);
+    attention_case(65, 1, 1, 1, false, false, false, masked);
+  }
+}
+// Nothing of a score is in memory, so that lanes run along queries.
+TEST(Attention, LanesAlongQueries) {
+  attention_case(32, 128, 16, 16, false, false, false, false);
+  attention_case(70, 150, 19, 21, false, false, false, false);
+  attention_case(35, 129, 20, 40, false, true, false, false);
+  attention_case(150, 150, 8, 3, true, true, false, false);
+  attention_case(130, 40, 33, 13, true, false, true, false);
 }
 TEST(Attention, FewQueriesReadKeysWhereTheyAre) {
   // Whole vectors of features and a rest, keys that lie apart, the last panel not full.

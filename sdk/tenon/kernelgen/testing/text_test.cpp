@@ -243,6 +243,25 @@ TEST(Text, HeadsAreViewsOfContractions) {
       << to_text(kernels[3]);
 }
 
+// An additive mask lies along the keys; without one, no lane is empty along the queries.
+TEST(Text, AttentionRunsAlongQueriesUnlessAMaskIsRead) {
+  for (const bool masked : {false, true}) {
+    Builder b;
+    const std::vector<ExprId> dims{b.dim(2), b.dim(8), b.dim(64), b.dim(20)};
+    const Tensor q = b.input(TENON_F32, dims), k = b.input(TENON_F32, dims),
+                 v = b.input(TENON_F32, dims);
+    const Tensor mask = b.input(TENON_F32, {b.dim(64), b.dim(64)});
+    b.output(b.attention(q, k, v, 1, [&](ExprId x, std::span<const ExprId> at) {
+      return masked ? b.pool().op(TENON_S_ADD, {x, b.load(mask, at.subspan(2))}) : x;
+    }));
+    ASSERT_TRUE(b.ok()) << b.why();
+    const Texts t = texts(b, Target::avx512());
+    expect_in_order(t.levels, {masked ? "tile 6 queries x 4 vectors of keys, 2 of values"
+                                      : "tile 12 keys x 2 vectors of queries, 10 columns of values",
+                               "do stage 0 Pack b", "do stage 0 Step", "do stage 0 Merge"});
+  }
+}
+
 TEST(Text, AConstantFactorLeavesTheSum) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.dim(64), b.dim(96)}),
