@@ -134,6 +134,16 @@ class Device : public std::enable_shared_from_this<Device> {
   Status exchanges() const;
   // T0635 where it takes no streams and fences of other libraries.
   Status exchanges_queues() const;
+  // The kinds of handles of other libraries that it takes, as its plugin tells them; empty where it
+  // takes none. Needs no open device.
+  struct ExchangeKinds {
+    std::vector<std::string> memory, streams, fences;
+  };
+  ExchangeKinds exchange_kinds() const;
+  // Turns the code of a call about a handle of this kind into a Status, as check() does. Where the
+  // kind is none that the device takes, it is T0633 or T0635, and names those.
+  enum class Native { kMemory, kStream, kFence };
+  Status check_native(tenon_code_t code, std::string_view what, Native native, tenon_str_t kind);
   // T0611 once the device was lost: it gives no more results.
   Status alive() const;
 

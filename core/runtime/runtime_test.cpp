@@ -25,7 +25,7 @@ struct Toy {
   tenon_code_t fail_execute = TENON_OK;
   uint64_t output_bytes = 16;  // that it asks for
   int64_t found = 2;           // the value of symbols that an execution defines
-  int buffers = 0, executions = 0, imports = 0, imported = 0, syncs = 0, releases = 0;
+  int buffers = 0, executions = 0, imports = 0, imported = 0, releases = 0;
   int fail_allocs = 0;  // this many further allocations fail
   tenon_code_t fail_import = TENON_OK, fail_map = TENON_OK, fail_load = TENON_OK,
                refuse_execute = TENON_OK;
@@ -137,9 +137,6 @@ tenon_code_t toy_copy(void*, tenon_device_t*, const tenon_copy_t* c) {
                 c->length_bytes);
   }
   return TENON_OK;
-}
-tenon_code_t toy_sync(void* self, tenon_device_t*) {
-  return ++static_cast<Toy*>(self)->syncs, TENON_OK;
 }
 tenon_code_t toy_map(void* self, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
   if (static_cast<Toy*>(self)->fail_map != TENON_OK) return static_cast<Toy*>(self)->fail_map;
@@ -257,9 +254,9 @@ tenon_code_t toy_fence_wait(void* self, tenon_fence_t* fence, uint64_t value, ui
 
 struct Fixture : testing::Test {
   Toy toy;
-  tenon_device_api_t device_api{
-      sizeof(device_api), &toy,     toy_count, toy_info, toy_open,   toy_close, toy_alloc,
-      toy_free,           toy_copy, toy_sync,  toy_map,  toy_import, nullptr};
+  tenon_device_api_t device_api{sizeof(device_api), &toy,      toy_count,  toy_info,
+                                toy_open,           toy_close, toy_alloc,  toy_free,
+                                toy_copy,           toy_map,   toy_import, nullptr};
   tenon_compile_api_t compile_api{};
   tenon_queue_api_t queue_api{sizeof(queue_api),
                               &toy,
@@ -488,17 +485,72 @@ TEST_F(Fixture, FailedQueueEndsBeforeItsMemoryGoes) {
   EXPECT_EQ(toy.memory_at_queue_end, memory_in_use() + 32);
 }
 
-// A sync would be another unbounded wait.
-TEST_F(Fixture, RefusedSubmissionEndsItsQueueAndSyncsNothing) {
+TEST_F(Fixture, RefusedSubmissionEndsItsQueue) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));
   toy.refuse_execute = TENON_INTERNAL;
   EXPECT_EQ(run(runner).code(), TENON_INTERNAL);
-  EXPECT_EQ(toy.syncs, 0);
   EXPECT_EQ(toy.queues, 0);
   toy.refuse_execute = TENON_OK;
   ASSERT_TRUE(run(runner).ok());
   expect_right(runner);
+}
+
+// ---- Handles of other libraries ----
+
+tenon_code_t toy_kinds(void*, uint32_t, tenon_str_t* out) {
+  return *out = to_abi_str("toy.pointer,toy.page"), TENON_OK;
+}
+tenon_code_t toy_queue_kinds(void*, uint32_t, tenon_str_t* streams, tenon_str_t*) {
+  return *streams = to_abi_str("toy.stream"), TENON_OK;
+}
+tenon_code_t toy_import_memory(void*, tenon_device_t*, const tenon_native_memory_t*,
+                               tenon_buffer_t**) {
+  return TENON_UNIMPLEMENTED;
+}
+tenon_code_t toy_import_queue(void*, tenon_device_t*, const tenon_native_handle_t*,
+                              tenon_queue_t**) {
+  return TENON_UNIMPLEMENTED;
+}
+tenon_code_t toy_import_fence(void*, tenon_device_t*, const tenon_native_handle_t*,
+                              tenon_fence_point_t*) {
+  return TENON_UNIMPLEMENTED;
+}
+
+TEST_F(Fixture, ARefusalNamesTheKindsThatTheDeviceTakes) {
+  tenon_exchange_api_t exchange{sizeof exchange,   &toy,    toy_kinds,
+                                toy_import_memory, nullptr, nullptr,
+                                nullptr,           nullptr, nullptr};
+  const auto make = [&] {
+    return *Device::create({"toy-plugin", &device_api, &compile_api, &queue_api, &exchange}, 0);
+  };
+  const auto expect = [](const Status& status, std::string_view code, std::string_view text) {
+    EXPECT_EQ(status.code(), TENON_UNIMPLEMENTED);
+    EXPECT_EQ(status.error_code(), code) << status.text();
+    EXPECT_NE(status.text().find(text), std::string::npos) << status.text();
+  };
+  auto memory = sized<tenon_native_memory_t>();
+  memory.kind = to_abi_str("their.pointer");
+  expect(Buffer::adopt(make(), memory).status(), "T0633",
+         "; the device takes memory of the kinds toy.pointer, toy.page");
+  // One that the plugin refuses for another reason.
+  memory.kind = to_abi_str("toy.page");
+  const Status known = Buffer::adopt(make(), memory).status();
+  expect(known, "T0002", "import of a handle");
+  EXPECT_EQ(known.text().find("the device takes"), std::string::npos) << known.text();
+  auto native = sized<tenon_native_handle_t>();
+  native.kind = to_abi_str("their.stream");
+  expect(Queue::import(make(), native).status(), "T0635", "imports none");
+  exchange.queue_kinds = toy_queue_kinds;
+  exchange.import_queue = toy_import_queue;
+  exchange.import_fence = toy_import_fence;
+  expect(Queue::import(make(), native).status(), "T0635",
+         "; the device takes streams of the kind toy.stream");
+  native.kind = to_abi_str("their.event");
+  expect(NativeFence::import(make(), native, false).status(), "T0635",
+         "; the device takes no fences of other libraries");
+  EXPECT_EQ(make()->exchange_kinds().memory, (std::vector<std::string>{"toy.pointer", "toy.page"}));
+  EXPECT_TRUE(make_device()->exchange_kinds().memory.empty());
 }
 
 TEST_F(Fixture, PoolWaitsForItsRunBeforeItIsEmptied) {
@@ -516,7 +568,6 @@ TEST_F(Fixture, PoolWaitsForItsRunBeforeItIsEmptied) {
   answer = error(TENON_DEVICE_LOST, "T0618", "given up");
   EXPECT_EQ(pool.take(2 << 20).status().code(), TENON_DEVICE_LOST);
   EXPECT_EQ(pool.held_bytes(), (uint64_t{1} << 20) + 16);
-  EXPECT_EQ(toy.syncs, 0);
 }
 
 // Everything is given up at the first check: nothing else makes progress here.
@@ -546,7 +597,6 @@ TEST_F(GivenUp, WhereASubmissionIsRefused) {
   Runner runner(plan);
   EXPECT_EQ(run(runner).error_code(), "T0618");
   EXPECT_TRUE(plan->devices[0]->abandoned());
-  EXPECT_EQ(toy.syncs, 0);
 }
 
 TEST_F(GivenUp, WhereMemoryIsExhausted) {
@@ -565,7 +615,6 @@ TEST_F(GivenUp, WhereMemoryIsExhausted) {
   Runner runner(plan);
   EXPECT_EQ(run(runner).error_code(), "T0618");
   EXPECT_EQ(toy.executions, 1);
-  EXPECT_EQ(toy.syncs, 0);
 }
 
 // Work that was given up may end at any time, and then reports to the profile that it was lent.

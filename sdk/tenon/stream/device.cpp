@@ -20,21 +20,6 @@ Device::~Device() {
   for (void* page : pages) (void)runtime->free_pinned(page);
 }
 
-Fault Device::drain() {
-  std::vector<std::shared_ptr<Line>> all;
-  {
-    const std::lock_guard lock(mutex);
-    all = lines;
-  }
-  Fault first;
-  for (const auto& line : all) {
-    line->wait_idle();
-    const Fault fault = line->take_fault();
-    if (first.ok()) first = fault;
-  }
-  return first;
-}
-
 Status Device::event(bool timed, EventRef* out) {
   EventHandle handle = nullptr;
   {
@@ -161,10 +146,6 @@ Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   return put.ok() ? ended.tell() : put.tell();
 }
 
-Status sync(void*, tenon_device_t* d) {
-  return device_of(d)->drain().tell();
-}
-
 Status memory(void*, tenon_device_t* d, uint64_t* out_used, uint64_t* out_peak) {
   const std::lock_guard lock(device_of(d)->mutex);
   *out_used = device_of(d)->used_bytes;
@@ -223,7 +204,6 @@ tenon_device_api_t device_table(CountSlot count, InfoSlot info, OpenSlot open) {
           entry<alloc>,
           entry<free>,
           entry<copy>,
-          entry<sync>,
           nullptr,
           nullptr,
           entry<memory>,

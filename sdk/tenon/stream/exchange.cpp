@@ -16,11 +16,11 @@ std::string_view kind_of(void* self) {
 
 Status check_kind(std::string_view known, const Device& device, tenon_str_t kind) {
   if (view(kind) == known) return {};
-  return fail(TENON_UNIMPLEMENTED, cat(device.name, ": there are no handles of the kind \"",
-                                       view(kind), "\", only \"", known, "\""));
+  return fail(TENON_UNIMPLEMENTED,
+              cat(device.name, ": there are no such handles of the kind \"", view(kind), "\""));
 }
 
-tenon_code_t kinds(void* self, tenon_device_t*, tenon_str_t* out) {
+tenon_code_t kinds(void* self, uint32_t, tenon_str_t* out) {
   *out = str(kind_of(self));
   return TENON_OK;
 }
@@ -72,8 +72,7 @@ tenon_code_t export_memory(void* self, tenon_device_t* d, tenon_buffer_t* b, ten
 
 // ---- Streams ----
 
-tenon_code_t queue_kinds(void* self, tenon_device_t*, tenon_str_t* out_streams,
-                         tenon_str_t* out_fences) {
+tenon_code_t queue_kinds(void* self, uint32_t, tenon_str_t* out_streams, tenon_str_t* out_fences) {
   *out_streams = str(kinds_of(self).stream);
   *out_fences = str(kinds_of(self).event);
   return TENON_OK;
@@ -141,23 +140,6 @@ tenon_code_t import_fence(void* self, tenon_device_t* d, const tenon_native_hand
   });
 }
 
-tenon_code_t export_fence(void* self, tenon_fence_t* f, uint64_t value, tenon_str_t kind,
-                          tenon_native_handle_t* out) {
-  return detail::guarded(context().host, [&]() -> Status {
-    Fence& fence = *fence_of(f);
-    Device& device = fence.device();
-    TENON_TRY(check_event_kind(self, device, kind));
-    const Current current(*device.runtime);
-    TENON_TRY(current.status());
-    auto made = sized<tenon_native_handle_t>();
-    EventHandle event = nullptr;
-    TENON_TRY(fence.give_event(value, &event));
-    made.kind = str(kinds_of(self).event);
-    made.handle = reinterpret_cast<uint64_t>(event);
-    return give_record(out, made);
-  });
-}
-
 }  // namespace
 
 tenon_exchange_api_t exchange_table(const ExchangeKinds* known) {
@@ -169,14 +151,12 @@ tenon_exchange_api_t exchange_table(const ExchangeKinds* known) {
                               nullptr,
                               nullptr,
                               nullptr,
-                              nullptr,
                               nullptr};
   if (known->stream.empty()) return out;
   out.queue_kinds = &queue_kinds;
   out.import_queue = &import_queue;
   out.export_queue = &export_queue;
   out.import_fence = &import_fence;
-  out.export_fence = &export_fence;
   return out;
 }
 
