@@ -119,7 +119,10 @@ Status alloc(void*, tenon_device_t* d, uint64_t size_bytes, tenon_buffer_t** out
 Status free(void*, tenon_device_t* d, tenon_buffer_t* b) {
   Device& device = *device_of(d);
   const std::unique_ptr<Buffer> buffer(buffer_of(b));
-  if (buffer->imported) return {};
+  if (buffer->imported) {
+    if (buffer->address != 0) device.runtime->memory_leave(buffer->address);
+    return {};
+  }
   {
     const std::lock_guard lock(device.mutex);
     device.used_bytes -= buffer->size_bytes;

@@ -1,4 +1,4 @@
-// tenon.exchange/1 for devices whose memory has addresses.
+// tenon.exchange/1 for devices on streams.
 #include <memory>
 
 #include "tenon/cpp/plugin.hpp"
@@ -29,14 +29,10 @@ tenon_code_t kinds(void* self, uint32_t, tenon_str_t* out) {
 // other libraries use too. Vectors of 16 bytes are the widest.
 constexpr uint64_t kAdoptedAlignmentBytes = 16;
 
-Status check_range(Device& device, Address begin, const tenon_native_memory_t& memory) {
-  if (memory.length_bytes == 0) return {};  // other libraries give 0 for the address of nothing
-  if (memory.handle == 0)
-    return fail(TENON_INVALID_ARGUMENT, cat(device.name, ": the address 0 is none"));
-  if (begin < memory.handle || begin + memory.length_bytes < begin)
+Status check_range(Device& device, Address base, const tenon_native_memory_t& memory) {
+  const Address begin = base + memory.offset_bytes;
+  if (begin < base || begin + memory.length_bytes < begin)
     return fail(TENON_OUT_OF_RANGE, cat(device.name, ": the range wraps around"));
-  const Current current(*device.runtime);
-  TENON_TRY(current.status());
   TENON_TRY(device.runtime->check_memory(begin, memory.length_bytes));
   if (begin % kAdoptedAlignmentBytes == 0) return {};
   return fail(TENON_UNIMPLEMENTED,
@@ -47,9 +43,22 @@ Status check_range(Device& device, Address begin, const tenon_native_memory_t& m
 Status import(void* self, Device& device, const tenon_native_memory_t& memory,
               tenon_buffer_t** out) {
   TENON_TRY(check_kind(kind_of(self), device, memory.kind));
-  const Address begin = memory.handle + memory.offset_bytes;
-  TENON_TRY(check_range(device, begin, memory));
-  *out = reinterpret_cast<tenon_buffer_t*>(new Buffer{begin, memory.length_bytes, true});
+  auto made = std::make_unique<Buffer>(0, memory.length_bytes, true);
+  // Other libraries give 0 for the address of nothing.
+  if (memory.length_bytes != 0) {
+    if (memory.handle == 0)
+      return fail(TENON_INVALID_ARGUMENT, cat(device.name, ": the address 0 is none"));
+    const Current current(*device.runtime);
+    TENON_TRY(current.status());
+    Address base = 0;
+    TENON_TRY(device.runtime->memory_of(memory.handle, &base));
+    if (Status status = check_range(device, base, memory); !status.ok()) {
+      device.runtime->memory_leave(base);
+      return status;
+    }
+    made->address = base + memory.offset_bytes;
+  }
+  *out = reinterpret_cast<tenon_buffer_t*>(made.release());
   return {};
 }
 
@@ -64,8 +73,10 @@ tenon_code_t export_memory(void* self, tenon_device_t* d, tenon_buffer_t* b, ten
     TENON_TRY(check_kind(kind_of(self), *device_of(d), kind));
     tenon_native_memory_t made = {};
     made.kind = str(kind_of(self));
-    made.handle = buffer_of(b)->address;
     made.length_bytes = buffer_of(b)->size_bytes;
+    if (const Address address = buffer_of(b)->address; address != 0) {
+      TENON_TRY(device_of(d)->runtime->memory_handle(address, &made.handle, &made.offset_bytes));
+    }
     return give_record(out, made);
   });
 }
