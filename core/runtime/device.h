@@ -88,6 +88,14 @@ struct DeviceApis {
   }
 };
 
+class BufferPool;
+
+// Pools of a device whose Runners have no call at the moment.
+struct IdlePools {
+  std::mutex mutex;  // of the list, and of the pools in it
+  std::vector<BufferPool*> pools;
+};
+
 class Device : public std::enable_shared_from_this<Device> {
  public:
   // Reads the record of one ordinal; opens nothing. T0503 if the plugin refuses or its record makes
@@ -185,6 +193,7 @@ class Device : public std::enable_shared_from_this<Device> {
   // Whether the device itself says that it is lost, and not only work that waited for another one.
   bool says_lost();
   PinnedMemory& pinned() { return pinned_; }
+  IdlePools& idle_pools() { return idle_pools_; }
 
  private:
   Device(const DeviceApis& apis, uint32_t ordinal) : apis_(apis), ordinal_(ordinal) {}
@@ -201,6 +210,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::optional<uint64_t> memory_limit_;  // its own
   std::atomic<uint64_t> memory_used_{0};  // counted where it has one
   PinnedMemory pinned_{*this};
+  IdlePools idle_pools_;
 };
 
 // Memory of one device. Movable; frees itself. Counts as Device::reserve

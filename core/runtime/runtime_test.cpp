@@ -23,8 +23,9 @@ struct Toy {
   bool hidden = false;  // the host cannot access its memory
   bool queued = false;
   tenon_code_t fail_execute = TENON_OK;
-  uint64_t output_bytes = 16;  // that it asks for
-  int64_t found = 2;           // the value of symbols that an execution defines
+  uint64_t output_bytes = 16;                               // that it asks for
+  uint64_t workspace_bytes = 64, more_workspace_bytes = 0;  // more for each further executable
+  int64_t found = 2;  // the value of symbols that an execution defines
   int buffers = 0, executions = 0, imports = 0, imported = 0, releases = 0;
   int fail_allocs = 0;  // this many further allocations fail
   tenon_code_t fail_import = TENON_OK, fail_map = TENON_OK, fail_load = TENON_OK,
@@ -171,7 +172,9 @@ tenon_code_t toy_needs(void* self, tenon_executable_t*, tenon_symbols_t, tenon_n
     tenon_need(needs, i)[0].size_bytes_max = static_cast<Toy*>(self)->output_bytes;
     tenon_need(needs, i)[0].dims[0] = 4;
   }
-  needs->workspace_bytes = 64;
+  auto* toy = static_cast<Toy*>(self);
+  needs->workspace_bytes = toy->workspace_bytes;
+  toy->workspace_bytes += toy->more_workspace_bytes;
   needs->lower_bound_bytes = 32;
   return TENON_OK;
 }
@@ -485,6 +488,60 @@ TEST_F(Fixture, FailedQueueEndsBeforeItsMemoryGoes) {
   EXPECT_EQ(toy.memory_at_queue_end, memory_in_use() + 32);
 }
 
+// Outputs of 1 MiB left in buffers of 2, and stayed there as long as somebody kept them.
+TEST_F(Fixture, WhatLeavesAPoolWastesLittle) {
+  BufferPool pool(make_device(), [] { return Status(); });
+  pool.give_back(*pool.take(2 << 20));
+  const auto leaves = *pool.take(1 << 20, nullptr, true);
+  EXPECT_EQ(leaves->size_bytes(), uint64_t{1} << 20);
+  const auto comes_back = *pool.take(1 << 20);
+  EXPECT_EQ(comes_back->size_bytes(), uint64_t{2} << 20);
+}
+
+// A forward and a backward program held as much as both need, at all times.
+TEST_F(Fixture, PoolsBetweenCallsLendTheirBuffers) {
+  const auto device = make_device();
+  const auto wait = [] { return Status(); };
+  BufferPool first(device, wait), second(device, wait);
+  constexpr uint64_t kBytes = 1 << 20;
+  first.give_back(*first.take(kBytes));
+  EXPECT_EQ(second.take(kBytes).ok(), true);  // the other one has a call
+  EXPECT_EQ(toy.buffers, 1);                  // so it was another buffer, which is gone
+  first.offer();
+  auto taken = *second.take(kBytes);
+  EXPECT_EQ(toy.buffers, 1);
+  EXPECT_EQ(first.held_bytes(), 0u);
+  second.give_back(std::move(taken));
+  second.offer();
+  first.withdraw();
+  EXPECT_EQ((*first.take(kBytes))->size_bytes(), kBytes);  // it comes back
+  EXPECT_EQ(second.held_bytes(), kBytes);                  // of the one that is gone
+}
+
+TEST_F(Fixture, PoolsOfDevicesWithQueuesLendNothing) {
+  toy.queued = true;
+  const auto device = make_device();
+  const auto wait = [] { return Status(); };
+  BufferPool first(device, wait), second(device, wait);
+  first.give_back(*first.take(1 << 20));
+  first.offer();
+  const auto taken = *second.take(1 << 20);
+  EXPECT_EQ(toy.buffers, 2);
+}
+
+// Steps that need more and more workspace kept one for each.
+TEST_F(Fixture, OneWorkspaceServesAllSteps) {
+  toy.workspace_bytes = toy.more_workspace_bytes = 1 << 20;
+  Runner runner(one_device_plan(true));
+  ASSERT_TRUE(run(runner).ok());
+  EXPECT_GE(runner.statistics().arena_bytes, uint64_t{3} << 20);
+  ASSERT_TRUE(run(runner).ok());
+  ASSERT_TRUE(run(runner).ok());
+  EXPECT_LT(runner.statistics().arena_bytes, (uint64_t{2} << 20) + 4096);
+  expect_right(runner);
+}
+
+// A sync would be another unbounded wait.
 TEST_F(Fixture, RefusedSubmissionEndsItsQueue) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));
