@@ -52,6 +52,7 @@ if (build / "lib/tenon/plugins.d/cublaslt.plugin.json").exists() and (build / "t
 config.substitutions.append(("%fake_cublaslt", f"env LD_LIBRARY_PATH={build}/tests/fakes/cuda:{build}/tests/fakes/cublaslt"))
 if (build / "tests/fakes/nvrtc/libnvrtc.so.12").exists():
     config.available_features.add("fake_nvrtc")
+config.substitutions.append(("%fake_nvrtcs", f"env LD_LIBRARY_PATH={build}/tests/fakes/cuda:{build}/tests/fakes/nvrtc:{build}/tests/fakes/nvrtc13"))
 config.substitutions.append(("%fake_nvrtc", f"env LD_LIBRARY_PATH={build}/tests/fakes/cuda:{build}/tests/fakes/nvrtc"))
 # The runtimes of other vendors on that driver.
 if (build / "lib/tenon/plugins.d/rocm.plugin.json").exists() and (build / "tests/fakes/hip/libamdhip64.so.6").exists():

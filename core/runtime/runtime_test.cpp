@@ -541,7 +541,6 @@ TEST_F(Fixture, OneWorkspaceServesAllSteps) {
   expect_right(runner);
 }
 
-// A sync would be another unbounded wait.
 TEST_F(Fixture, RefusedSubmissionEndsItsQueue) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));

@@ -101,6 +101,7 @@ static_assert(sizeof(Heuristic) == 96);
   X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                \
   X(context_push, cuCtxPushCurrent_v2, (CUcontext))                             \
   X(context_pop, cuCtxPopCurrent_v2, (CUcontext*))                              \
+  X(capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                    \
   X(stream_synchronize, cuStreamSynchronize, (CUstream))
 
 }  // namespace tenon::cublaslt

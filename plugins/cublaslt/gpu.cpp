@@ -18,6 +18,8 @@ Status find_table(const tenon_host_registry_t& registry, std::string_view id, co
   return {};
 }
 
+constexpr int kRelaxed = 2;  // of the modes of captures
+
 // A little memory of a device, to ask the driver which one it is.
 Status ordinal_of(const Library& l, const Tables& tables, tenon_device_t* device, int* out) {
   constexpr uint64_t kBytes = 256;
@@ -87,11 +89,21 @@ Gpu::~Gpu() {
 
 Gpu::Current::Current(const Gpu& gpu)
     : l_(gpu.l_),
-      status_(check_driver(gpu.l_.context_push(gpu.context_), "making the device current")) {}
+      status_(check_driver(gpu.l_.context_push(gpu.context_), "making the device current")),
+      mode_(kRelaxed) {
+  if (!status_.ok()) return;
+  status_ = check_driver(l_.capture_mode(&mode_), "letting other libraries record graphs");
+  if (status_.ok()) return;
+  if (mode_ != kRelaxed) (void)l_.capture_mode(&mode_);
+  CUcontext popped = nullptr;
+  (void)l_.context_pop(&popped);
+}
 
 Gpu::Current::~Current() {
   CUcontext popped = nullptr;
-  if (status_.ok()) (void)l_.context_pop(&popped);
+  if (!status_.ok()) return;
+  (void)l_.capture_mode(&mode_);
+  (void)l_.context_pop(&popped);
 }
 
 }  // namespace tenon::cublaslt

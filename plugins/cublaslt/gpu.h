@@ -33,7 +33,8 @@ class Gpu {
   Gpu(const Gpu&) = delete;
   Handle handle() const { return handle_; }
 
-  // Its context is current on this thread as long as it lives.
+  // Its context is current on this thread as long as it lives, and graphs that other libraries
+  // record meanwhile do not forbid calls, which would end those recordings.
   class Current {
    public:
     explicit Current(const Gpu& gpu);
@@ -44,6 +45,7 @@ class Gpu {
    private:
     const Library& l_;
     Status status_;
+    int mode_;
   };
 
  private:

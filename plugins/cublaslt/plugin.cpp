@@ -3,6 +3,7 @@
 #include <tenon/cpp/plugin.hpp>
 
 #include <algorithm>
+#include <charconv>
 
 #include "kernel.h"
 
@@ -37,14 +38,30 @@ Status open(const Library** out) {
   return *out != nullptr ? Status() : refuse(why);
 }
 
+// The compute capability of the GPU that a target of the cuda device means: 120 for "cuda sm_120",
+// "sm_120 threads=512" and "cuda sm_90 on sm_120". 0 for other words. That is what tells GPUs
+// apart: the code's architecture, its letter and the limits of groups are the device's own matter.
+int capability_of(std::string_view target) {
+  constexpr std::string_view kPrefix = "cuda ", kOn = " on ", kArchitecture = "sm_";
+  if (target.starts_with(kPrefix)) target.remove_prefix(kPrefix.size());
+  if (const size_t on = target.find(kOn); on != std::string_view::npos)
+    target.remove_prefix(on + kOn.size());
+  if (!target.starts_with(kArchitecture)) return 0;
+  target.remove_prefix(kArchitecture.size());
+  int out = 0;
+  (void)std::from_chars(target.data(), target.data() + target.size(), out);
+  return out;
+}
+
 // The library chooses algorithms for the GPU that it runs on, and is not known to be elsewhere.
 Status check_target(const Tables& tables, tenon_str_t target) {
+  const int wanted = capability_of(view(target));
   uint32_t count = 0;
   TENON_TRY(tables.device->count(tables.device->self, &count));
   for (uint32_t i = 0; i < count; ++i) {
     auto info = sized<tenon_device_info_t>();
     TENON_TRY(tables.device->info(tables.device->self, i, &info));
-    if (view(info.target) == view(target)) return {};
+    if (wanted != 0 && capability_of(view(info.target)) == wanted) return {};
   }
   return refuse("this machine's GPUs only");
 }

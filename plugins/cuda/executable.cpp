@@ -23,23 +23,23 @@ class Cuda final : public stream::ToolchainDevice {
   }
 
   std::string_view compiler(std::string_view target) const override {
-    Compiler by = Compiler::kClang;
-    std::string architecture, why;
-    if (!compiler_of(target, &by, &architecture).ok()) return {};  // compile says why
-    return by == Compiler::kNvrtc ? nvrtc(&why)->identity : ToolchainDevice::compiler(target);
+    const Nvrtc* by_nvrtc = nullptr;
+    std::string architecture;
+    if (!compiler_of(target, &by_nvrtc, &architecture).ok()) return {};  // compile says why
+    return by_nvrtc != nullptr ? by_nvrtc->identity : ToolchainDevice::compiler(target);
   }
   Status check_target(std::string_view target) const override {
-    Compiler by = Compiler::kClang;
+    const Nvrtc* by_nvrtc = nullptr;
     std::string architecture;
-    return compiler_of(target, &by, &architecture);
+    return compiler_of(target, &by_nvrtc, &architecture);
   }
   Status compile(std::string_view target, std::string_view text,
                  std::string* out_binary) const override {
-    Compiler by = Compiler::kClang;
+    const Nvrtc* by_nvrtc = nullptr;
     std::string architecture;
-    TENON_TRY(compiler_of(target, &by, &architecture));
-    return by == Compiler::kNvrtc ? compile_by_nvrtc(architecture, text, out_binary)
-                                  : ToolchainDevice::compile(target, text, out_binary);
+    TENON_TRY(compiler_of(target, &by_nvrtc, &architecture));
+    return by_nvrtc != nullptr ? compile_by_nvrtc(*by_nvrtc, architecture, text, out_binary)
+                               : ToolchainDevice::compile(target, text, out_binary);
   }
 
   bool runs(std::string_view made_for, std::string_view device) const override {
@@ -57,8 +57,8 @@ class Cuda final : public stream::ToolchainDevice {
 
  private:
   Status full_target(std::string_view text, std::string* out) const override {
-    Compiler by = Compiler::kClang;
-    TENON_TRY(compiler_of(text, &by, out));
+    const Nvrtc* by_nvrtc = nullptr;
+    TENON_TRY(compiler_of(text, &by_nvrtc, out));
     *out = cat("cuda ", *out);
     return {};
   }

@@ -1,6 +1,7 @@
 #include "nvrtc.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "tenon/cpp/library.hpp"
 #include "tenon/cpp/plugin.hpp"
@@ -57,15 +58,18 @@ std::string ask(Library* l) {
   return "";
 }
 
+// Newest first.
+constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"};
+constexpr size_t kReleases = std::size(kNames);
+constexpr const char* kMissing =
+    "NVRTC is not there: install CUDA's libnvrtc.so.13, 12 or 11.2, or add its folder to "
+    "LD_LIBRARY_PATH (pip's nvidia-cuda-nvrtc has it in site-packages/nvidia)";
+
+template <size_t kRelease>
 std::string load(Library* l) {
   const ProcessGuard guard;
-  const OpenedLibrary opened =
-      open_library({"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2"});
-  if (opened.handle == nullptr)
-    return opened.missing
-               ? "NVRTC is not there: install CUDA's libnvrtc.so.13, 12 or 11.2, or add its folder "
-                 "to LD_LIBRARY_PATH (pip's nvidia-cuda-nvrtc has it in site-packages/nvidia)"
-               : opened.why;
+  const OpenedLibrary opened = open_library({kNames[kRelease]});
+  if (opened.handle == nullptr) return opened.missing ? kMissing : opened.why;
 #define TENON_NVRTC_REQUIRE(name, symbol, result, parameters) \
   if (!find_function(opened.handle, #symbol, &l->name##_))    \
     return "libnvrtc has no " #symbol ": that of CUDA 11.2 is the oldest that works";
@@ -76,9 +80,12 @@ std::string load(Library* l) {
   return why;
 }
 
+template <size_t kRelease>
 const Library* library(std::string* why) {
-  return loaded_once<Library, load>(why);
+  return loaded_once<Library, load<kRelease>>(why);
 }
+constexpr const Library* (*kLibraries[])(std::string*) = {library<0>, library<1>, library<2>};
+static_assert(std::size(kLibraries) == kReleases);
 
 class Program {
  public:
@@ -150,16 +157,30 @@ std::string Nvrtc::unknown(std::string_view target) const {
   return cat(name, " compiles for ", all, ", not for ", quoted(target));
 }
 
-const Nvrtc* nvrtc(std::string* why) {
-  return library(why);
+const Nvrtc* nvrtc(int capability, int driver_version, std::string* why) {
+  const Nvrtc *newest = nullptr, *oldest_that_knows = nullptr;
+  *why = kMissing;
+  for (const auto library_of : kLibraries) {
+    std::string not_this;
+    const Nvrtc* const here = library_of(&not_this);
+    if (here == nullptr) {
+      if (*why == kMissing)
+        *why = not_this;  // one that is damaged is told before one that is missing
+      continue;
+    }
+    if (newest == nullptr) newest = here;
+    if (capability != 0 && !here->knows(capability)) continue;
+    if (driver_version == 0 || here->version <= driver_version) return here;
+    oldest_that_knows = here;
+  }
+  return oldest_that_knows != nullptr ? oldest_that_knows : newest;
 }
 
-Status compile_by_nvrtc(std::string_view architecture, std::string_view text, std::string* out) {
-  std::string why;
-  const Library* const l = library(&why);
-  if (l == nullptr) return fail(TENON_UNAVAILABLE, cat("cuda: ", why));
+Status compile_by_nvrtc(const Nvrtc& compiler, std::string_view architecture, std::string_view text,
+                        std::string* out) {
+  const auto& l = static_cast<const Library&>(compiler);
   const ProcessGuard guard;  // one at a time, and its threads get no signals
-  return Program(*l).compile(architecture, cat(kernelgen::kNvrtcWords, text), out);
+  return Program(l).compile(architecture, cat(kernelgen::kNvrtcWords, text), out);
 }
 
 }  // namespace tenon::cuda

@@ -20,13 +20,18 @@ struct Nvrtc {
   bool knows(int capability) const;
 };
 
-// Null without the library, with a sentence that says what to install. Looks once. Threads: safe.
-const Nvrtc* nvrtc(std::string* why);
+// Several releases may be here beside each other. A driver takes no PTX of a newer one than itself,
+// so this is the newest that is not newer than driver_version (0: no driver, any), of those that
+// compile for the capability (0: any). Where each of those is newer, it is the oldest of them;
+// where none compiles for it, the newest that is here. Null without one, with a sentence that says
+// what to install. Opens what it asks, once. Threads: safe.
+const Nvrtc* nvrtc(int capability, int driver_version, std::string* why);
 
 // Compiles kernelgen's CUDA C++ to PTX for an architecture, "sm_120". INVALID_ARGUMENT, with the
-// compiler's words, for text that it refuses; RESOURCE_EXHAUSTED; UNAVAILABLE without the library.
+// compiler's words, for text that it refuses; RESOURCE_EXHAUSTED; UNAVAILABLE without its parts.
 // Threads: safe.
-Status compile_by_nvrtc(std::string_view architecture, std::string_view text, std::string* out);
+Status compile_by_nvrtc(const Nvrtc& compiler, std::string_view architecture, std::string_view text,
+                        std::string* out);
 
 }  // namespace tenon::cuda
 #endif

@@ -21,7 +21,9 @@ Status Runtime::make(const Driver& driver, CUdevice device, bool pools,
 
 Status Runtime::retain() {
   const ProcessGuard guard;  // a context starts threads
+  TENON_TRY(relax());
   const CUresult result = d_.context_retain(&context_, device_);
+  restore();
   if (result != kDeviceUnavailable) return check(result, "making a context");
   return fail(TENON_UNAVAILABLE,
               "cuda: another program has the GPU to itself (compute mode exclusive-process); end "
@@ -34,13 +36,22 @@ Runtime::~Runtime() {
     const stream::Current current(*this);
     pool_.stop();
   }
+  const bool relaxed = relax().ok();
   (void)d_.context_release(device_);
+  if (relaxed) restore();
 }
 
 Status Runtime::enter() {
-  return check(d_.context_push(context_), "making the device current");
+  TENON_TRY(check(d_.context_push(context_), "making the device current"));
+  const Status relaxed = relax();
+  if (!relaxed.ok()) pop();
+  return relaxed;
 }
 void Runtime::leave() {
+  restore();
+  pop();
+}
+void Runtime::pop() {
   CUcontext popped = nullptr;
   (void)d_.context_pop(&popped);
 }

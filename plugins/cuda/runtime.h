@@ -39,6 +39,7 @@ class Runtime final : public stream::DriverRuntime<Driver> {
   Runtime(const Driver& driver, CUdevice device)
       : DriverRuntime("cuda", driver), device_(device), pool_(driver) {}
   Status retain();
+  void pop();
   // Whether the address is memory of this context, and where its allocation ends; out_joins: memory
   // that was mapped there may go on behind that end.
   Status allocation_at(CUdeviceptr address, CUdeviceptr* out_end, bool* out_joins);

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <optional>
 
+#include "cuda_symbols.h"
 #include "nvrtc.h"
 #include "tenon/cpp/plugin.hpp"
 
@@ -81,37 +82,70 @@ Status no_code(std::string_view target, std::string_view more) {
                                           names, ". Newer devices run the code for sm_90", more));
 }
 
-Status by_nvrtc(std::string_view target, const Architecture& a, Compiler* out) {
+// A GPU runs the code of older architectures; code with a letter runs on its own GPUs alone.
+Status check_parts(std::string_view target, const Parts& parts) {
+  const Architecture& a = *parts.code;
+  if (a.only ? a.capability == parts.gpu : a.capability <= parts.gpu) return {};
+  const std::string words =
+      a.only ? cat("code for ", name_of(a), " runs on GPUs of sm_", a.capability, " alone")
+             : cat("a GPU of sm_", parts.gpu, " runs no code for ", name_of(a));
+  return fail(TENON_INVALID_ARGUMENT,
+              cat("cuda: the target ", quoted(target), " is none: ", words,
+                  ". The code's architecture comes first, then the GPU's: \"sm_90 on sm_120\""));
+}
+
+// The one whose code the driver of this machine takes.
+const Nvrtc* nvrtc_here(int capability, std::string* why) {
+  std::string no_driver;
+  const Driver* const here = driver(&no_driver);
+  return nvrtc(capability, here == nullptr ? 0 : here->version, why);
+}
+
+Status by_name(std::string_view target, const Architecture& a, const Nvrtc** out) {
   std::string why;
-  const Nvrtc* const compiler = nvrtc(&why);
+  const Nvrtc* const compiler = nvrtc_here(a.capability, &why);
   if (compiler == nullptr) return fail(TENON_UNAVAILABLE, cat("cuda: ", kSetting, "=nvrtc: ", why));
   if (!compiler->knows(a.capability))
     return fail(TENON_INVALID_ARGUMENT, cat("cuda: ", compiler->unknown(target)));
-  *out = Compiler::kNvrtc;
+  *out = compiler;
   return {};
+}
+
+// What is wrong with what TENON_CUDA_COMPILER=nvrtc makes for a GPU and its driver; empty: nothing.
+std::string fault_by_name(const Architecture& code, int driver_version) {
+  std::string why;
+  const Nvrtc* const compiler = nvrtc(code.capability, driver_version, &why);
+  if (compiler == nullptr) return cat(kSetting, "=nvrtc: ", why);
+  if (!compiler->knows(code.capability))
+    return cat(kSetting, "=nvrtc: ", compiler->unknown(name_of(code)));
+  if (compiler->version <= driver_version) return {};
+  return cat(kSetting, "=nvrtc: the driver is too old for the code of ", compiler->name,
+             "; update it, install an NVRTC of CUDA ", driver_version / 1000, ".",
+             driver_version % 1000 / 10, " or older, or unset the variable");
 }
 
 }  // namespace
 
-Status compiler_of(std::string_view target, Compiler* out, std::string* architecture) {
+Status compiler_of(std::string_view target, const Nvrtc** out, std::string* architecture) {
   Choice chosen = Choice::kAuto;
   TENON_TRY(choice(&chosen));
   const auto parts = split(target);
   if (!parts) return no_code(target, "");
+  TENON_TRY(check_parts(target, *parts));
   TENON_TRY(stream::check_limits("cuda", target));
   const Architecture& a = *parts->code;
   *architecture = name_of(a);
-  if (chosen == Choice::kNvrtc) return by_nvrtc(target, a, out);
-  *out = Compiler::kClang;
+  if (chosen == Choice::kNvrtc) return by_name(target, a, out);
+  *out = nullptr;
   if (clang_knows(a)) return {};
   if (chosen == Choice::kClang)
     return no_code(target, cat("; ", kSetting, "=auto compiles for more where NVRTC is there"));
   std::string why;
-  const Nvrtc* const compiler = nvrtc(&why);
+  const Nvrtc* const compiler = nvrtc_here(a.capability, &why);
   if (compiler == nullptr) return no_code(target, cat("; NVRTC compiles for more. ", why));
   if (!compiler->knows(a.capability))
     return no_code(target, cat("; ", compiler->unknown(name_of(a))));
-  *out = Compiler::kNvrtc;
+  *out = compiler;
   return {};
 }
 
@@ -129,7 +163,7 @@ std::string target_of(int capability, int driver_version, std::string* note) {
   if (!choice(&chosen).ok()) chosen = Choice::kClang;
   if (capability > kNewestPlain.capability && chosen != Choice::kClang) {
     std::string why;
-    const Nvrtc* const compiler = nvrtc(&why);
+    const Nvrtc* const compiler = nvrtc(0, driver_version, &why);
     if (compiler == nullptr) {
       *note = cat("code for ", name_of(code), ": ", why);
     } else if (compiler->version > driver_version) {
@@ -140,6 +174,10 @@ std::string target_of(int capability, int driver_version, std::string* note) {
       }
       if (!clang_knows(code)) *note = cat("code by ", compiler->name);
     }
+  }
+  if (chosen == Choice::kNvrtc) {
+    if (std::string fault = fault_by_name(code, driver_version); !fault.empty())
+      *note = std::move(fault);
   }
   return cat(kPrefix, name_of(code),
              code.capability == capability ? std::string() : cat(kOn, kArchitecture, capability));

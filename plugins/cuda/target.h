@@ -15,22 +15,23 @@
 
 namespace tenon::cuda {
 
+struct Nvrtc;
+
 // What each architecture allows kernels that ask for nothing. A device may allow less, and says so
 // in its target.
 constexpr stream::GroupLimits kLimits = {1024, 48 << 10};
 constexpr int kOldestCapability = 70;
 
-enum class Compiler { kClang, kNvrtc };
-
 // Which compiler makes the code of a target, by TENON_CUDA_COMPILER: clang (the toolchain), nvrtc,
 // or auto, which is clang for the architectures that it knows, and NVRTC for newer ones.
-// *architecture: "sm_90". INVALID_ARGUMENT for a target that there is no compiler for, UNAVAILABLE
-// where NVRTC is asked for and is not there; both with what to do.
-Status compiler_of(std::string_view target, Compiler* out, std::string* architecture);
+// *by_nvrtc: which NVRTC, by the driver that is here; null: clang. *architecture: "sm_90".
+// INVALID_ARGUMENT for a target that there is no compiler for, or whose GPU does not run its code,
+// UNAVAILABLE where NVRTC is asked for and is not there; each with what to do.
+Status compiler_of(std::string_view target, const Nvrtc** by_nvrtc, std::string* architecture);
 
 // The target of a GPU without its limits, "cuda sm_90"; empty: it is too old. driver_version: 12020
 // is CUDA 12.2, whose driver takes no PTX of a newer NVRTC. *note: what a user may want to know of
-// code for a GPU that clang does not know, for its description.
+// code for a GPU that clang does not know, or that NVRTC is asked for, for its description.
 std::string target_of(int capability, int driver_version, std::string* note);
 
 // Whether code for one target runs on a device of another.

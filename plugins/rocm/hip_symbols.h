@@ -112,6 +112,10 @@ constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74, kAttributeMem
   X(graph_destroy, hipGraphDestroy, hipError_t, (hipGraph_t))                      \
   X(graph_exec_destroy, hipGraphExecDestroy, hipError_t, (hipGraphExec_t))
 
+// Of ROCm 5 and later; null before.
+#define TENON_HIP_CAPTURE_FUNCTIONS(X) \
+  X(capture_mode, hipThreadExchangeStreamCaptureMode, hipError_t, (int*))
+
 // Of ROCm 5.2 and later, but nothing depends on it.
 struct Uuid {
   unsigned char bytes[16];
@@ -135,6 +139,7 @@ struct Driver {
   TENON_HIP_FUNCTIONS(TENON_HIP_SLOT)
   TENON_HIP_POOL_FUNCTIONS(TENON_HIP_SLOT)
   TENON_HIP_GRAPH_FUNCTIONS(TENON_HIP_SLOT)
+  TENON_HIP_CAPTURE_FUNCTIONS(TENON_HIP_SLOT)
   TENON_HIP_UUID_FUNCTIONS(TENON_HIP_SLOT)
 #undef TENON_HIP_SLOT
   // hipGetDeviceProperties of the release; its record differs between releases.

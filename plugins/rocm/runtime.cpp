@@ -43,10 +43,16 @@ Status Runtime::enter() {
   TENON_TRY(check(d_.device_current(&before), "asking which device is current"));
   if (before != device_)
     TENON_TRY(check(d_.device_make_current(device_), "making the device current"));
+  const Status relaxed = relax();
+  if (!relaxed.ok()) {
+    if (before != device_) (void)d_.device_make_current(before);
+    return relaxed;
+  }
   entered().push_back(before);
   return {};
 }
 void Runtime::leave() {
+  restore();
   const int before = entered().back();
   entered().pop_back();
   if (before != device_) (void)d_.device_make_current(before);

@@ -92,6 +92,11 @@ class Timeline {
     const std::lock_guard lock(mutex_);
     return value_ >= value && failed_at_ > value;
   }
+  // Whether waiters of the value get a fault.
+  bool failed(uint64_t value) const {
+    const std::lock_guard lock(mutex_);
+    return failed_at_ <= value;
+  }
 
  private:
   struct Waiter {

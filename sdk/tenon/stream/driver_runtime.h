@@ -4,8 +4,9 @@
 // A vendor's Driver is a record of functions, looked up at run time, that return a Result, 0 for
 // success. It names the types Result, Stream, Event, Module, Function, Pointer (an address: a
 // pointer or an integer), Word (the pattern of a fill), Graph and GraphExec, and has the members
-// that are called below. The vendor derives its Runtime from DriverRuntime<Driver> and adds
-// contexts, memory, how code is loaded, how many groups may start, and what an error means.
+// that are called below; `capture_mode` may be null. The vendor derives its Runtime from
+// DriverRuntime<Driver> and adds contexts, memory, how code is loaded, how many groups may start,
+// and what an error means.
 //
 // Users: plugins/cuda, plugins/rocm.
 #ifndef TENON_STREAM_DRIVER_RUNTIME_H_
@@ -114,10 +115,17 @@ class DriverRuntime : public Runtime {
     return check(d_.event_synchronize(event_of(event)), "waiting for work on the device");
   }
   Status event_query(EventHandle event, bool* out) override {
-    constexpr typename Driver::Result kNotReady = 600;  // of CUDA, and of HIP
+    // Of CUDA, and of HIP. Errors of captures say nothing about the event.
+    constexpr typename Driver::Result kNotReady = 600, kFirstOfCaptures = 900, kCapturedEvent = 907;
     const auto result = d_.event_query(event_of(event));
     *out = result == 0;
-    return result == kNotReady ? Status() : check(result, "asking for an event");
+    if (result == kCapturedEvent)
+      return fail(TENON_UNAVAILABLE,
+                  cat(name_,
+                      ": the event was recorded into a graph, so it happens only there; give "
+                      "one that was recorded on a stream that records no graph"));
+    if (result == kNotReady || (result >= kFirstOfCaptures && result < kCapturedEvent)) return {};
+    return check(result, "asking for an event");
   }
   Status event_elapsed(EventHandle from, EventHandle to, float* out_ms) override {
     return check(d_.event_elapsed(out_ms, event_of(from), event_of(to)), "reading a kernel's time");
@@ -206,6 +214,32 @@ class DriverRuntime : public Runtime {
   }
 
  protected:
+  // Other libraries of the process may record graphs. While one does so in the global mode, which
+  // is the usual one, a call that no graph can hold (an event's state, a wait, an allocation,
+  // loading code) fails on every thread, and ends that recording, unless the calling thread is
+  // relaxed. So it is between enter() and leave(), which call these; in pairs that may be nested.
+  Status relax() {
+    Relaxed& relaxed = relaxed_here();
+    if (relaxed.depth == 0 && d_.capture_mode != nullptr) {
+      int mode = kRelaxed;
+      const auto result = d_.capture_mode(&mode);
+      if (result != 0) {
+        // A driver may fail with an earlier error, and have done it.
+        if (mode != kRelaxed) (void)d_.capture_mode(&mode);
+        return check(result, "letting other libraries record graphs");
+      }
+      relaxed.before = mode;
+    }
+    ++relaxed.depth;
+    return {};
+  }
+  void restore() {
+    Relaxed& relaxed = relaxed_here();
+    if (--relaxed.depth > 0 || d_.capture_mode == nullptr) return;
+    int mode = relaxed.before;
+    (void)d_.capture_mode(&mode);
+  }
+
   virtual Status check(typename Driver::Result result, std::string_view doing) const = 0;
   // OUT_OF_RANGE with a reason for more groups than the driver starts at once.
   virtual Status check_groups(const Launch& launch) const = 0;
@@ -214,7 +248,7 @@ class DriverRuntime : public Runtime {
   // A recording that has begun is ended, whatever happens in it.
   Status record_on(StreamHandle stream, kernelgen::LoadedText& code, std::span<OwnLaunch> launches,
                    typename Driver::Graph* out) {
-    constexpr int kRelaxed = 2;  // other threads may do what they like meanwhile
+    // Relaxed: other threads may do what they like meanwhile.
     TENON_TRY(check(d_.capture_begin(stream_of(stream), kRelaxed), "beginning a graph"));
     Status status;
     for (OwnLaunch& one : launches) {
@@ -243,6 +277,16 @@ class DriverRuntime : public Runtime {
 
   const Driver& d_;
   const std::string_view name_;
+
+ private:
+  static constexpr int kRelaxed = 2;
+  struct Relaxed {
+    int depth = 0, before = 0;
+  };
+  static Relaxed& relaxed_here() {
+    static thread_local Relaxed here;
+    return here;
+  }
 };
 
 }  // namespace tenon::stream

@@ -132,6 +132,8 @@ Status check_event(Device& device, EventHandle event) {
   bool done = false;
   const Status status = device.runtime->event_query(event, &done);
   if (status.ok() || status.code() == TENON_DEVICE_LOST) return status;
+  if (status.code() == TENON_UNAVAILABLE)
+    return fail(TENON_INVALID_ARGUMENT, fault_of(status.code()).text);
   return fail(
       TENON_INVALID_ARGUMENT,
       cat(device.name, ": the handle is not one of an event: ", fault_of(status.code()).text));

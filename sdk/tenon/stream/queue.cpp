@@ -62,7 +62,8 @@ void ForeignEvent::look() {
     bool done = false;
     Status status = current.status();
     if (status.ok()) status = device_.runtime->event_query(handle_, &done);
-    if (status.ok() && !done) return;
+    // An event that its owner records into a graph has not failed.
+    if (status.code() == TENON_UNAVAILABLE || (status.ok() && !done)) return;
     fault = fault_of(status.code());
   }
   fault.ok() ? happened() : point_->fail(kForeignValue, fault);
@@ -71,14 +72,18 @@ void ForeignEvent::look() {
 // What has happened needs no wait, and may be gone with its fence.
 Status ForeignEvent::wait_on(Runtime& runtime, StreamHandle stream) {
   const std::lock_guard lock(mutex_);
+  if (point_->failed(kForeignValue)) return point_->wait(kForeignValue, 0);
   if (handle_ == nullptr || point_->reached(kForeignValue)) return {};
   return runtime.stream_wait(stream, handle_);
 }
 
-Status ForeignEvent::record(Runtime& runtime, StreamHandle stream) {
+// The event stands for kForeignValue alone: later values do not record it once more.
+Status ForeignEvent::record(Runtime& runtime, StreamHandle stream, uint64_t value) {
   const std::lock_guard lock(mutex_);
-  if (handle_ == nullptr) return {};
+  if (handle_ == nullptr || value < kForeignValue || (recorded_ && value > kForeignValue))
+    return {};
   const Status status = runtime.event_record(handle_, stream);
+  recorded_ = recorded_ || status.ok();
   if (status.ok() || status.code() == TENON_DEVICE_LOST) return status;
   return fail(status.code(), cat(device_.name,
                                  ": the event to signal must be one of this device's "
@@ -86,10 +91,10 @@ Status ForeignEvent::record(Runtime& runtime, StreamHandle stream) {
                                  fault_of(status.code()).text));
 }
 
-Status ForeignEvent::record_now() {
+Status ForeignEvent::record_now(uint64_t value) {
   const Current current(*device_.runtime);
   TENON_TRY(current.status());
-  return record(*device_.runtime, device_.own->stream());
+  return record(*device_.runtime, device_.own->stream(), value);
 }
 
 void Fence::follow(EventHandle event, bool to_signal) {
@@ -109,17 +114,19 @@ Status Fence::wait(uint64_t value, uint64_t timeout_ns) {
   constexpr uint64_t kShortest = 20'000, kLongest = 1'000'000;  // ns
   const Clock::time_point begin = Clock::now();
   for (uint64_t pause = kShortest;; pause = std::min(2 * pause, kLongest)) {
-    foreign->look();
     const auto passed = static_cast<uint64_t>((Clock::now() - begin) / std::chrono::nanoseconds(1));
     const uint64_t left = timeout_ns > passed ? timeout_ns - passed : 0;
+    foreign->look();  // also when no time is left
     const Status status = timeline.wait(value, std::min(pause, left));
-    if (status.code() != TENON_DEADLINE_EXCEEDED || left <= pause) return status;
+    if (status.code() != TENON_DEADLINE_EXCEEDED) return status;
+    if (left == 0)
+      return fail(TENON_DEADLINE_EXCEEDED, cat("The fence of an event did not reach ", value,
+                                               " within ", timeout_ns, " ns."));
   }
 }
 
 Status Fence::signal(uint64_t value) {
-  if (foreign != nullptr && foreign->to_signal && value >= ForeignEvent::kForeignValue)
-    TENON_TRY(foreign->record_now());
+  if (foreign != nullptr && foreign->to_signal) TENON_TRY(foreign->record_now(value));
   timeline.signal(value);
   return {};
 }
@@ -256,7 +263,7 @@ Status Line::submit(const WorkRef& work) {
   if (work->signal.fence != nullptr) {
     Fence& fence = *fence_of(work->signal.fence);
     if (fence.foreign != nullptr && fence.foreign->to_signal)
-      TENON_TRY(fence.foreign->record(*device_.runtime, stream_));
+      TENON_TRY(fence.foreign->record(*device_.runtime, stream_, work->signal.value));
     fence.will_signal(work->signal.value, &device_, work->end);
   }
   const std::lock_guard lock(mutex_);
@@ -293,10 +300,7 @@ Status times_of(Runtime& runtime, const Work& work, std::vector<kernelgen::Kerne
 // the wanted value may have been reached all the same; if not, nobody need ever reach it.
 Fault fault_of_waits(const Work& work) {
   for (const NativeWait& wait : work.native) {
-    if (wait.foreign != nullptr) {
-      wait.foreign->happened();
-      continue;
-    }
+    if (wait.foreign != nullptr) wait.foreign->happened();
     const Status status = wait.timeline->wait(wait.signalled, UINT64_MAX);
     if (!status.ok() && !wait.timeline->reached(wait.wanted)) return fault_of(status.code());
   }
@@ -377,7 +381,7 @@ void wait_for(std::span<const tenon_fence_point_t> points, const WorkRef& work) 
   for (const tenon_fence_point_t& point : points) {
     if (point.fence == nullptr || fence_of(point.fence)->timeline.reached(point.value)) continue;
     Fence& fence = *fence_of(point.fence);
-    if (fence.foreign != nullptr && !fence.foreign->to_signal) {
+    if (fence.foreign != nullptr && fence.foreign->stands_for(point.value)) {
       work->native.push_back({fence.kept, point.value, point.value, nullptr, fence.foreign});
       work->commands.push_back([line = work->line.get(), foreign = fence.foreign] {
         return foreign->wait_on(*line->device().runtime, line->stream());

@@ -59,12 +59,18 @@ class ForeignEvent {
   // To wait for it. `look` passes on what has happened. Work that a stream gets after `wait_on`
   // begins behind the event; the stream's device is current.
   void look();
+  // Whether a stream can wait for it in place of the value. Not if that has failed: the device
+  // knows nothing of it, and the work must not run.
+  bool stands_for(uint64_t value) const {
+    return !to_signal && value <= kForeignValue && !point_->failed(value);
+  }
   Status wait_on(Runtime& runtime, StreamHandle stream);
   void happened() { point_->signal(kForeignValue); }
 
   // To signal it: records it on a stream of its context, whose device is current; or now.
-  Status record(Runtime& runtime, StreamHandle stream);
-  Status record_now();
+  // For a signal of the value.
+  Status record(Runtime& runtime, StreamHandle stream, uint64_t value);
+  Status record_now(uint64_t value);
 
   const bool to_signal;
 
@@ -72,6 +78,7 @@ class ForeignEvent {
   Device& device_;
   std::mutex mutex_;
   EventHandle handle_;  // null: let go
+  bool recorded_ = false;
   const std::shared_ptr<Timeline> point_;
 };
 

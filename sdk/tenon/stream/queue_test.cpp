@@ -23,12 +23,16 @@ struct LazyRuntime final : Runtime {
   std::mutex events_mutex;
   std::vector<EventHandle> awaited, recorded;
   EventHandle foreign = nullptr;  // an event of another library's
-  std::atomic<bool> foreign_happened{false}, foreign_failed{false};
+  std::atomic<bool> foreign_happened{false}, foreign_failed{false}, foreign_captured{false};
+  std::atomic<int> foreign_happens_at{0};  // the look from now; 0: by foreign_happened alone
   std::atomic<int> foreign_uses{0};
   std::mutex gate;  // of whoever waits for an event
 
+  std::atomic<int> work_put{0};
+
   Status work() {
     ++in_flight;
+    ++work_put;
     return {};
   }
   Status ended() {
@@ -70,6 +74,8 @@ struct LazyRuntime final : Runtime {
       return known(event) ? Status() : fail(TENON_INTERNAL, "no such event");
     }
     ++foreign_uses;
+    if (foreign_happens_at != 0 && --foreign_happens_at == 0) foreign_happened = true;
+    if (foreign_captured) return fail(TENON_UNAVAILABLE, "it is in a graph");
     *out = foreign_happened;
     return foreign_failed ? fail(TENON_INTERNAL, "the context is broken") : Status();
   }
@@ -485,6 +491,86 @@ TEST_F(Events, AFailureOfTheContextIsOneOfTheFence) {
   const tenon_fence_point_t point = import();
   runtime_->foreign_failed = true;
   EXPECT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, kSoon), TENON_INTERNAL);
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+}
+
+// The stream knows nothing of the failure, and would run what follows.
+TEST_F(Events, WorkThatWaitsForOneThatFailedDoesNotRun) {
+  const tenon_fence_point_t point = import();
+  Fence begin(0), held(0), done(0);
+  ASSERT_EQ(fill({{handle(begin), 1}, point}, {handle(held), 1}), TENON_OK);
+  runtime_->foreign_failed = true;
+  EXPECT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, kSoon), TENON_INTERNAL);
+  runtime_->foreign_failed = false;
+  begin.timeline.signal(1);
+  EXPECT_EQ(held.timeline.wait(1, kSoon).code(), TENON_INTERNAL);
+  ASSERT_EQ(fill({point}, {handle(done), 1}), TENON_OK);
+  EXPECT_EQ(done.timeline.wait(1, kSoon).code(), TENON_INTERNAL);
+  EXPECT_EQ(runtime_->awaited.size(), 0u);
+  EXPECT_EQ(runtime_->work_put, 0);
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+}
+
+// The failure is seen while the work is on the device.
+TEST_F(Events, WorkWhoseEventFailsMeanwhileFails) {
+  const tenon_fence_point_t point = import();
+  Fence done(0);
+  {
+    const std::lock_guard lock(runtime_->gate);
+    ASSERT_EQ(fill({point}, {handle(done), 1}), TENON_OK);
+    runtime_->foreign_failed = true;
+    EXPECT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, kSoon), TENON_INTERNAL);
+  }
+  EXPECT_EQ(done.timeline.wait(1, kSoon).code(), TENON_INTERNAL);
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+}
+
+// An event stands for its own point. What comes later is the host's to signal.
+TEST_F(Events, LaterValuesAreNotTheirs) {
+  const tenon_fence_point_t point = import();
+  runtime_->foreign_happened = true;
+  Fence done(0);
+  ASSERT_EQ(fill({{point.fence, point.value + 1}}, {handle(done), 1}), TENON_OK);
+  EXPECT_TRUE(runtime_->awaited.empty());
+  EXPECT_EQ(done.timeline.wait(1, 3'000'000).code(), TENON_DEADLINE_EXCEEDED);
+  EXPECT_EQ(kQueueTable.fence_signal(nullptr, point.fence, point.value + 1), TENON_OK);
+  EXPECT_TRUE(done.timeline.wait(1, kSoon).ok());
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
+  // One to signal is recorded for its point alone.
+  const tenon_fence_point_t signals = import(TENON_NATIVE_TO_SIGNAL);
+  for (const uint64_t value : {signals.value, signals.value + 1}) {
+    ASSERT_EQ(fill({}, {signals.fence, value}), TENON_OK);
+    ASSERT_EQ(kQueueTable.fence_wait(nullptr, signals.fence, value, kSoon), TENON_OK);
+    EXPECT_EQ(std::count(runtime_->recorded.begin(), runtime_->recorded.end(), &theirs_), 1);
+  }
+  EXPECT_EQ(kQueueTable.fence_destroy(nullptr, signals.fence), TENON_OK);
+}
+
+// It happens while the wait takes its last rest.
+TEST_F(Events, AWaitLooksOnceMoreWhenItsTimeIsOver) {
+  const tenon_fence_point_t point = import();
+  runtime_->foreign_happens_at = 2;
+  EXPECT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, 10'000), TENON_OK);
+  runtime_->foreign_happened = false;
+  const tenon_fence_point_t again = import();
+  runtime_->foreign_happens_at = 1;
+  EXPECT_EQ(kQueueTable.fence_wait(nullptr, again.fence, again.value, 0), TENON_OK);
+  for (const auto& p : {point, again})
+    EXPECT_EQ(kQueueTable.fence_destroy(nullptr, p.fence), TENON_OK);
+}
+
+// Its owner may record it into a graph: not a failure, and not ours to wait for.
+TEST_F(Events, OneInAGraphIsRefusedAndFailsNoFence) {
+  const tenon_fence_point_t point = import();
+  runtime_->foreign_captured = true;
+  EXPECT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, 3'000'000),
+            TENON_DEADLINE_EXCEEDED);
+  tenon_fence_point_t none = {};
+  const auto theirs = native(&theirs_);
+  EXPECT_EQ(table_.import_fence(table_.self, handle(), &theirs, &none), TENON_INVALID_ARGUMENT);
+  runtime_->foreign_captured = false;
+  runtime_->foreign_happened = true;
+  EXPECT_EQ(kQueueTable.fence_wait(nullptr, point.fence, point.value, kSoon), TENON_OK);
   EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
 }
 

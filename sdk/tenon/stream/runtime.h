@@ -58,7 +58,8 @@ class Runtime {
   // Returns when the event has happened, or with the error of work before it.
   virtual Status event_synchronize(EventHandle event) = 0;
   // Whether it has happened, at once; one that was never recorded has. Fails with the error of work
-  // before it, and for what is no event. For runtimes that exchange events.
+  // before it, and for what is no event; UNAVAILABLE for one that was recorded into a graph, which
+  // happens only there. For runtimes that exchange events.
   virtual Status event_query(EventHandle, bool* out) {
     (void)out;
     return TENON_UNIMPLEMENTED;  // nobody asks a device without a kind of events

@@ -96,6 +96,12 @@ const char* name_of(int result) {
       return "CUDA_ERROR_NOT_READY";
     case kCaptureUnsupported:
       return "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
+    case kCaptureInvalidated:
+      return "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED";
+    case kCaptureIsolation:
+      return "CUDA_ERROR_STREAM_CAPTURE_ISOLATION";
+    case kCapturedEvent:
+      return "CUDA_ERROR_CAPTURED_EVENT";
     case kLaunchTimeout:
       return "CUDA_ERROR_LAUNCH_TIMEOUT";
     case kIllegalAddress:
@@ -157,14 +163,32 @@ void Stream::put(Work work) {
   changed_.notify_all();
 }
 
-bool Stream::begin_capture() {
-  const std::lock_guard lock(mutex_);
-  return !std::exchange(capturing_, true);
+int& capture_mode() {
+  static thread_local int mode = kGlobal;
+  return mode;
 }
-bool Stream::end_capture(std::vector<Work>* out) {
+
+bool Stream::begin_capture(int mode) {
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(capturing_, true)) return false;
+  broken_ = false;
+  mode_ = mode;
+  capturer_ = std::this_thread::get_id();
+  return true;
+}
+int Stream::end_capture(std::vector<Work>* out) {
   const std::lock_guard lock(mutex_);
   *out = std::exchange(captured_, {});
-  return std::exchange(capturing_, false);
+  if (!std::exchange(capturing_, false)) return kInvalidValue;
+  return broken_ ? kCaptureInvalidated : kSuccess;
+}
+bool Stream::break_capture() {
+  const std::lock_guard lock(mutex_);
+  if (!capturing_ || mode_ == kRelaxed || capture_mode() == kRelaxed) return false;
+  const bool own = capturer_ == std::this_thread::get_id();
+  if (!own && (mode_ != kGlobal || capture_mode() != kGlobal)) return false;
+  broken_ = true;
+  return true;
 }
 bool Stream::capturing() {
   const std::lock_guard lock(mutex_);
@@ -224,6 +248,14 @@ Stream* World::default_stream(Context* of) {
   Stream*& stream = default_streams_[of];
   if (stream == nullptr) stream = make(streams, of);
   return stream;
+}
+
+bool World::breaks_captures() {
+  if (captures == 0) return false;
+  const std::lock_guard lock(mutex_);
+  bool any = false;
+  for (Stream* const stream : streams) any = stream->break_capture() || any;
+  return any;
 }
 
 void World::fail_in(uint64_t n, int code) {

@@ -46,6 +46,9 @@ enum Result : int {
   kSystemNotReady = 802,
   kSystemDriverMismatch = 803,
   kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
+  kCaptureIsolation = 905,
+  kCapturedEvent = 907,
   kUnknown = 999,
 };
 const char* name_of(int result);
@@ -108,7 +111,13 @@ struct Event {
   explicit Event(Context* in) : context(in) {}
   Context* const context;
   const std::shared_ptr<Progress> progress = std::make_shared<Progress>();
+  std::atomic<bool> captured{false};  // recorded last into a graph: it happens nowhere
 };
+
+// What a capture keeps others from, and what a thread lets itself be kept from.
+enum CaptureMode : int { kGlobal = 0, kThreadLocal = 1, kRelaxed = 2 };
+// That of this thread.
+int& capture_mode();
 
 class Stream {
  public:
@@ -119,18 +128,22 @@ class Stream {
   using Work = std::function<void()>;
   void put(Work work);
   void wait();
-  // Work that is put there meanwhile is kept, and given out at the end. False: it records already,
-  // or does not.
-  bool begin_capture();
-  bool end_capture(std::vector<Work>* out);
+  // Work that is put there meanwhile is kept, and given out at the end. False: it records already.
+  bool begin_capture(int mode);
+  // What the call returns.
+  int end_capture(std::vector<Work>* out);
   bool capturing();
+  // Whether a call that no capture can hold, on this thread, ends the capture here; it has then.
+  bool break_capture();
 
  private:
   void run();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
-  bool stopping_ = false, busy_ = false, capturing_ = false;
+  bool stopping_ = false, busy_ = false, capturing_ = false, broken_ = false;
+  int mode_ = kRelaxed;
+  std::thread::id capturer_;
   std::vector<Work> captured_;
   std::thread thread_;
 };
@@ -220,6 +233,11 @@ class World {
   std::mutex peers_mutex;        // guards `peers` of contexts and pools
   std::atomic<uint64_t> peer_copies{0};
   std::atomic<bool> initialised{false};
+
+  // Whether a call that no capture can hold is forbidden on this thread. The captures that forbid
+  // it are broken then, as by a driver.
+  bool breaks_captures();
+  std::atomic<int> captures{0};
 
   std::string report();
   // The call `n` from now on fails with the code; 0: none does.

@@ -21,7 +21,9 @@ constexpr const char *kDevice = "rocm", *kLibrary = "libamdhip64.so.6", *kKind =
 constexpr const char *kStreamCreate = "hipStreamCreateWithFlags",
                      *kStreamDestroy = "hipStreamDestroy",
                      *kEventCreate = "hipEventCreateWithFlags", *kEventDestroy = "hipEventDestroy",
-                     *kEventRecord = "hipEventRecord", *kEventElapsed = "hipEventElapsedTime";
+                     *kEventRecord = "hipEventRecord", *kEventElapsed = "hipEventElapsedTime",
+                     *kEventQuery = "hipEventQuery", *kCaptureBegin = "hipStreamBeginCapture",
+                     *kCaptureEnd = "hipStreamEndCapture", *kGraphDestroy = "hipGraphDestroy";
 
 // The tests' HIP runs the text that its code was made of, and finds it in a file.
 class HipText : public testing::Environment {
@@ -45,7 +47,9 @@ const testing::Environment* const kText = testing::AddGlobalTestEnvironment(new 
 constexpr const char *kDevice = "cuda", *kLibrary = "libcuda.so.1", *kKind = "cuda.event";
 constexpr const char *kStreamCreate = "cuStreamCreate", *kStreamDestroy = "cuStreamDestroy_v2",
                      *kEventCreate = "cuEventCreate", *kEventDestroy = "cuEventDestroy_v2",
-                     *kEventRecord = "cuEventRecord", *kEventElapsed = "cuEventElapsedTime";
+                     *kEventRecord = "cuEventRecord", *kEventElapsed = "cuEventElapsedTime",
+                     *kEventQuery = "cuEventQuery", *kCaptureBegin = "cuStreamBeginCapture_v2",
+                     *kCaptureEnd = "cuStreamEndCapture", *kGraphDestroy = "cuGraphDestroy";
 #endif
 
 template <class F>
@@ -208,6 +212,87 @@ TEST_F(EventsOfOthers, TheDriverMayFail) {
   open_ = true;
   ASSERT_TRUE(program_.call(inputs_, out_).ok()) << failure_text();
   expect_right();
+}
+
+// A recording in the usual mode forbids every thread what no graph can hold, and ends if somebody
+// does it all the same: allocations, waits, asking for events, loading code.
+TEST_F(EventsOfOthers, GraphsOfOthersAreLeftAlone) {
+  constexpr int kGlobal = 0, kNotSupportedInACapture = 900;
+  void* graph = nullptr;
+  ASSERT_EQ((function<int (*)(void*, int)>(kCaptureBegin)(stream_, kGlobal)), 0);
+  // What an event of another thread's says is forbidden here.
+  std::thread([&] {
+    enter();
+    Program fresh;
+    EXPECT_TRUE(model_.compile({.device = kDevice, .no_fallback = true}, &fresh).ok())
+        << failure_text();
+    void *other = nullptr, *event = nullptr;
+    EXPECT_EQ(function<MakesObject>(kStreamCreate)(&other, 1), 0);
+    EXPECT_EQ(function<MakesObject>(kEventCreate)(&event, 0), 0);
+    EXPECT_EQ(function<TakesTwo>(kEventRecord)(event, other), 0);
+    for (Program* program : {&program_, &fresh}) {
+      Call call(*program, inputs_, out_);
+      call.wait_for(kDevice, native(event));
+      EXPECT_TRUE(call.run().ok()) << failure_text();
+      expect_right();
+    }
+    fresh = Program();
+    EXPECT_EQ(function<TakesObject>(kStreamDestroy)(other), 0);
+    EXPECT_EQ(function<TakesObject>(kEventDestroy)(event), 0);
+    leave();
+  }).join();
+  EXPECT_EQ((function<int (*)(void*, void**)>(kCaptureEnd)(stream_, &graph)), 0);
+  EXPECT_NE(graph, nullptr);
+  EXPECT_EQ(function<TakesObject>(kGraphDestroy)(graph), 0);
+  // The tests' driver would have ended it, and the thread is as it was before.
+  ASSERT_EQ((function<int (*)(void*, int)>(kCaptureBegin)(stream_, kGlobal)), 0);
+  std::thread([&] {
+    EXPECT_EQ(function<TakesObject>(kEventQuery)(event_), kNotSupportedInACapture);
+  }).join();
+  EXPECT_EQ((function<int (*)(void*, void**)>(kCaptureEnd)(stream_, &graph)), 901);
+  EXPECT_EQ(graph, nullptr);
+  ASSERT_TRUE(program_.call(inputs_, out_).ok()) << failure_text();
+  ASSERT_EQ((function<int (*)(void*, int)>(kCaptureBegin)(stream_, kGlobal)), 0);
+  EXPECT_EQ(function<TakesObject>(kEventQuery)(event_), kNotSupportedInACapture)
+      << "a call has left this thread in another mode";
+  EXPECT_EQ((function<int (*)(void*, void**)>(kCaptureEnd)(stream_, &graph)), 901);
+}
+
+// It never happens by itself, and no fence may wait for it.
+TEST_F(EventsOfOthers, OnesOfAGraphAreRefused) {
+  void* graph = nullptr;
+  ASSERT_EQ((function<int (*)(void*, int)>(kCaptureBegin)(stream_, 0)), 0);
+  ASSERT_EQ(function<TakesTwo>(kEventRecord)(event_, stream_), 0);
+  Call call(program_, inputs_, out_);
+  call.wait_for(kDevice, native(event_));
+  EXPECT_EQ(call.run().code(), TENON_INVALID_ARGUMENT);
+  EXPECT_NE(failure_text().find("the event was recorded into a graph"), std::string::npos)
+      << failure_text();
+  EXPECT_EQ((function<int (*)(void*, void**)>(kCaptureEnd)(stream_, &graph)), 0);
+  EXPECT_EQ(function<TakesObject>(kGraphDestroy)(graph), 0);
+}
+
+// What a driver answers about captures says nothing about the event.
+TEST_F(EventsOfOthers, ErrorsOfCapturesFailNoCall) {
+  for (const int code : {900, 901, 906, 907}) {
+    SCOPED_TRACE(code);
+    open_ = false;
+    record_behind_work();
+    Operation operation;
+    ASSERT_TRUE(operation.open().ok());
+    Call call(program_, inputs_, out_);
+    call.wait_for(kDevice, native(event_));
+    const uint64_t asked = calls_of_("cuEventQuery");
+    ASSERT_TRUE(call.start(operation).ok()) << failure_text();
+    while (calls_of_("cuEventQuery") < asked + 2)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    fail_calls_("cuEventQuery", code);
+    EXPECT_EQ(operation.wait(20'000'000).code(), TENON_DEADLINE_EXCEEDED);
+    fail_calls_("", 0);
+    open_ = true;
+    EXPECT_TRUE(call.finish(operation).ok()) << failure_text();
+    expect_right();
+  }
 }
 
 #ifndef TENON_TEST_HIP

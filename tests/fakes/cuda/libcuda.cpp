@@ -18,6 +18,8 @@ using namespace fake_cuda;
   do {                             \
     if (!(condition)) return code; \
   } while (false)
+// For calls that no capture can hold (cuThreadExchangeStreamCaptureMode).
+#define REQUIRE_NO_CAPTURE() REQUIRE(!world().breaks_captures(), kCaptureUnsupported)
 #define REQUIRE_CURRENT() REQUIRE(!current().empty(), kInvalidContext)
 // 0 becomes the default stream of the context that is current.
 #define REQUIRE_STREAM(stream) REQUIRE(resolve(stream), kInvalidHandle)
@@ -236,6 +238,7 @@ EXPORT cuStreamDestroy_v2(void* stream) {
 EXPORT cuStreamSynchronize(void* stream) {
   BEGIN();
   REQUIRE_STREAM(stream);
+  REQUIRE_NO_CAPTURE();
   REQUIRE(!stream_of(stream)->capturing(), kCaptureUnsupported);
   stream_of(stream)->wait();
   return world().lost();
@@ -250,6 +253,7 @@ EXPORT cuStreamWaitEvent(void* stream, void* event, unsigned) {
   BEGIN();
   REQUIRE_STREAM(stream);
   REQUIRE_EVENT(event);
+  REQUIRE(!event_of(event)->captured || stream_of(stream)->capturing(), kCaptureIsolation);
   const std::shared_ptr<Progress> progress = event_of(event)->progress;
   const uint64_t until = progress->wanted();
   // Events happen also when the context is lost.
@@ -271,6 +275,8 @@ EXPORT cuEventRecord(void* event, void* stream) {
   REQUIRE_STREAM(stream);
   REQUIRE_EVENT(event);
   REQUIRE(event_of(event)->context == stream_of(stream)->context, kInvalidHandle);
+  event_of(event)->captured = stream_of(stream)->capturing();
+  if (event_of(event)->captured) return kSuccess;
   const std::shared_ptr<Progress> progress = event_of(event)->progress;
   progress->record();
   stream_of(stream)->put([=] { progress->happen(); });
@@ -279,12 +285,16 @@ EXPORT cuEventRecord(void* event, void* stream) {
 EXPORT cuEventSynchronize(void* event) {
   BEGIN();
   REQUIRE_EVENT(event);
+  REQUIRE_NO_CAPTURE();
+  REQUIRE(!event_of(event)->captured, kCapturedEvent);
   event_of(event)->progress->wait();
   return world().lost();
 }
 EXPORT cuEventQuery(void* event) {
   BEGIN();
   REQUIRE_EVENT(event);
+  REQUIRE_NO_CAPTURE();
+  REQUIRE(!event_of(event)->captured, kCapturedEvent);
   return event_of(event)->progress->done() ? kSuccess : kNotReady;
 }
 EXPORT cuEventElapsedTime(float* out, void* from, void* to) {
@@ -303,6 +313,7 @@ EXPORT cuEventElapsedTime(float* out, void* from, void* to) {
 EXPORT cuMemAlloc_v2(unsigned long long* out, size_t bytes) {
   BEGIN();
   REQUIRE_CURRENT();
+  REQUIRE_NO_CAPTURE();
   uint64_t at = 0;
   const int code = world().alloc(bytes, &at);
   *out = at;
@@ -310,6 +321,7 @@ EXPORT cuMemAlloc_v2(unsigned long long* out, size_t bytes) {
 }
 EXPORT cuMemFree_v2(unsigned long long address) {
   const int wanted = world().begin_call(__func__);
+  REQUIRE_NO_CAPTURE();
   return after(wanted, world().free(address));
 }
 EXPORT cuMemAllocFromPoolAsync(unsigned long long* out, size_t bytes, void* pool, void* stream) {
@@ -380,10 +392,12 @@ EXPORT cuMemPoolGetAttribute(void* pool, int which, void* out) {
 EXPORT cuMemHostAlloc(void** out, size_t bytes, unsigned) {
   BEGIN();
   REQUIRE_CURRENT();
+  REQUIRE_NO_CAPTURE();
   return world().alloc_pinned(bytes, out);
 }
 EXPORT cuMemFreeHost(void* data) {
   const int wanted = world().begin_call(__func__);
+  REQUIRE_NO_CAPTURE();
   return after(wanted, world().free_pinned(data));
 }
 EXPORT cuPointerGetAttribute(void* out, int which, unsigned long long address) {
@@ -526,6 +540,7 @@ EXPORT cuModuleLoadDataEx(void** out, const void* image, unsigned options, int* 
                           void** values) {
   BEGIN();
   REQUIRE_CURRENT();
+  REQUIRE_NO_CAPTURE();
   auto made = std::make_unique<LoadedModule>();
   made->context = current().back();
   InMemory placement;
@@ -561,6 +576,7 @@ EXPORT cuModuleLoadDataEx(void** out, const void* image, unsigned options, int* 
 }
 EXPORT cuModuleUnload(void* handle) {
   const int wanted = world().begin_call(__func__);
+  REQUIRE_NO_CAPTURE();
   REQUIRE(world().has(world().modules, handle), kInvalidHandle);
   for (uint64_t at : static_cast<LoadedModule*>(handle)->places) (void)world().free(at);
   world().destroy(world().modules, handle);
@@ -603,19 +619,31 @@ EXPORT cuLaunchKernel(void* handle, unsigned x, unsigned y, unsigned z, unsigned
 
 // ---- Graphs ----
 
+EXPORT cuThreadExchangeStreamCaptureMode(int* mode) {
+  const int wanted = world().begin_call(__func__);
+  REQUIRE(*mode >= kGlobal && *mode <= kRelaxed, kInvalidValue);
+  std::swap(*mode, capture_mode());
+  return wanted;
+}
+
 EXPORT cuStreamBeginCapture_v2(void* stream, int mode) {
   BEGIN();
   REQUIRE(stream != nullptr, kCaptureUnsupported);  // the default one
   REQUIRE_STREAM(stream);
-  REQUIRE(mode >= 0 && mode <= 2, kInvalidValue);
-  return stream_of(stream)->begin_capture() ? kSuccess : kCaptureUnsupported;
+  REQUIRE(mode >= kGlobal && mode <= kRelaxed, kInvalidValue);
+  REQUIRE(stream_of(stream)->begin_capture(mode), kCaptureUnsupported);
+  ++world().captures;
+  return kSuccess;
 }
 EXPORT cuStreamEndCapture(void* stream, void** out) {
   const int wanted = world().begin_call(__func__);
   REQUIRE_STREAM(stream);
   std::vector<Stream::Work> work;
-  REQUIRE(stream_of(stream)->end_capture(&work), kInvalidValue);
+  const int ended = stream_of(stream)->end_capture(&work);
+  REQUIRE(ended != kInvalidValue, kInvalidValue);
+  --world().captures;
   *out = nullptr;
+  REQUIRE(ended == kSuccess, ended);
   if (wanted == kSuccess)
     *out = world().make(world().graphs, Graph{stream_of(stream)->context, std::move(work)});
   return wanted;

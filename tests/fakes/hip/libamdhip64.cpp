@@ -344,6 +344,9 @@ EXPORT int hipModuleLaunchKernel(void* handle, unsigned x, unsigned y, unsigned 
 
 // ---- Graphs ----
 
+EXPORT int hipThreadExchangeStreamCaptureMode(int* mode) {
+  return cuThreadExchangeStreamCaptureMode(mode);
+}
 EXPORT int hipStreamBeginCapture(void* stream, int mode) {
   return on_device(cuStreamBeginCapture_v2, stream, mode);
 }

@@ -43,11 +43,15 @@ std::string variable(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
   return value == nullptr ? otherwise : value;
 }
-// 12.9 unless FAKE_NVRTC_VERSION says otherwise.
+// That of libnvrtc.so.13 is 13.0; the other is 12.9 unless FAKE_NVRTC_VERSION says otherwise.
+std::string own_version() {
+  return FAKE_NVRTC_MAJOR == 13 ? "13.0" : variable("FAKE_NVRTC_VERSION", "12.9");
+}
 void version(int* major, int* minor) {
-  std::sscanf(variable("FAKE_NVRTC_VERSION", "12.9").c_str(), "%d.%d", major, minor);
+  std::sscanf(own_version().c_str(), "%d.%d", major, minor);
 }
 std::vector<int> architectures() {
+  if (FAKE_NVRTC_MAJOR == 13) return {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
   return {75, 80, 86, 87, 89, 90, 100, 103, 120, 121};
 }
 
@@ -105,7 +109,7 @@ int compile(Program& p, const std::vector<std::string_view>& options) {
   rename(&p.ptx, ".target ", "sm_" + architecture);
   // PTX 8.7 and 8.8 came with CUDA 12.8 and 12.9; the tests' driver counts from 8.0 with 12.0.
   rename(&p.ptx, ".version ", std::to_string(major - 4) + "." + std::to_string(minor));
-  p.ptx = "// by the tests' NVRTC " + variable("FAKE_NVRTC_VERSION", "12.9") + "\n" + p.ptx;
+  p.ptx = "// by the tests' NVRTC " + own_version() + "\n" + p.ptx;
   return kSuccess;
 }
 
