@@ -63,7 +63,12 @@ Status look_at(const Driver& d, ze_driver_handle_t driver, ze_device_handle_t de
   found.target +=
       stream::limits_text({groups.maxTotalGroupSize, groups.maxSharedLocalMemory}, a->limits);
   TENON_TRY(memory_of(d, device, &found.memory_bytes));
-  found.place = {driver, device, p.timerResolution, p.timestampValidBits, found.memory_bytes};
+  found.place = {driver,
+                 device,
+                 p.timerResolution,
+                 p.timestampValidBits,
+                 found.memory_bytes,
+                 (p.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED) != 0};
   out->push_back(std::move(found));
   return {};
 }

@@ -46,6 +46,24 @@ Context::~Context() {
   (void)driver.zeContextDestroy(handle);
 }
 
+// Memory of an integrated GPU is that of all programs, and its allocations are those of the host.
+std::shared_ptr<stream::KeptTogether> Context::kept_of(const Place& place) {
+  constexpr uint64_t kPartOfTheHost = 32;
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<stream::KeptTogether>& kept = kept_[place.device];
+  if (kept == nullptr)
+    kept = std::make_shared<stream::KeptTogether>(
+        place.memory_bytes, place.integrated ? place.memory_bytes / kPartOfTheHost : UINT64_MAX);
+  return kept;
+}
+
+bool Context::give_back() {
+  const std::lock_guard lock(mutex_);
+  bool any = false;
+  for (const auto& [device, kept] : kept_) any = kept->give_back() || any;
+  return any;
+}
+
 namespace {
 
 // That of the driver, for as long as a device of it is open.
@@ -86,7 +104,7 @@ Runtime::Runtime(const Driver& driver, const Place& place, std::shared_ptr<Conte
       shared_(std::move(context)),
       context_(shared_->handle),
       memory_(
-          place.memory_bytes,
+          shared_->kept_of(place_),
           [this](uint64_t bytes, stream::Address* out) {
             return take_memory(d_, context_, place_.device, bytes, out);
           },
@@ -109,9 +127,11 @@ Status Runtime::append(stream::StreamHandle stream, std::string_view doing, Put 
   Status kept;
   {
     const std::lock_guard lock(s.mutex);
-    TENON_TRY(check(put(s.list), doing));
-    kept = check(d_.zeCommandListAppendBarrier(s.list, nullptr, 0, nullptr),
-                 "keeping commands in order");
+    TENON_TRY(taking_memory([&] { return check(put(s.list), doing); }));
+    kept = taking_memory([&] {
+      return check(d_.zeCommandListAppendBarrier(s.list, nullptr, 0, nullptr),
+                   "keeping commands in order");
+    });
   }
   if (!kept.ok()) settle(stream);
   return kept;
@@ -133,8 +153,10 @@ Status Runtime::stream_create(stream::StreamHandle* out) {
   wanted.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC;
   wanted.mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS;
   auto made = std::make_unique<Stream>();
-  TENON_TRY(check(d_.zeCommandListCreateImmediate(context_, place_.device, &wanted, &made->list),
-                  "making a command list"));
+  TENON_TRY(taking_memory([&] {
+    return check(d_.zeCommandListCreateImmediate(context_, place_.device, &wanted, &made->list),
+                 "making a command list");
+  }));
   *out = made.release();
   return {};
 }
@@ -168,12 +190,14 @@ Status Runtime::event_create(bool timed, stream::EventHandle* out) {
   pool.flags = ZE_EVENT_POOL_FLAG_HOST_VISIBLE;
   pool.count = 1;
   ze_device_handle_t device = place_.device;
-  TENON_TRY(
-      check(d_.zeEventPoolCreate(context_, &pool, 1, &device, &made->pool), "making an event"));
+  TENON_TRY(taking_memory([&] {
+    return check(d_.zeEventPoolCreate(context_, &pool, 1, &device, &made->pool), "making an event");
+  }));
   ze_event_desc_t event = {};
   event.stype = ZE_STRUCTURE_TYPE_EVENT_DESC;
   event.signal = event.wait = ZE_EVENT_SCOPE_FLAG_HOST;
-  Status status = check(d_.zeEventCreate(made->pool, &event, &made->event), "making an event");
+  Status status = taking_memory(
+      [&] { return check(d_.zeEventCreate(made->pool, &event, &made->event), "making an event"); });
   if (status.ok() && timed) {
     void* ticks = nullptr;
     status = alloc_pinned(sizeof(uint64_t), &ticks);
@@ -228,8 +252,10 @@ Status Runtime::free(stream::Address address) {
 Status Runtime::alloc_pinned(uint64_t size_bytes, void** out) {
   ze_host_mem_alloc_desc_t wanted = {};
   wanted.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC;
-  return check(d_.zeMemAllocHost(context_, &wanted, size_bytes, stream::kAlignmentBytes, out),
-               cat("allocating ", size_bytes, " bytes of pinned memory"));
+  return taking_memory([&] {
+    return check(d_.zeMemAllocHost(context_, &wanted, size_bytes, stream::kAlignmentBytes, out),
+                 cat("allocating ", size_bytes, " bytes of pinned memory"));
+  });
 }
 Status Runtime::free_pinned(void* data) {
   return check(d_.zeMemFree(context_, data), "freeing pinned memory");
@@ -309,16 +335,20 @@ Status Runtime::load(std::string_view binary, const kernelgen::DeviceProgram& pr
   wanted.inputSize = binary.size();
   wanted.pInputModule = reinterpret_cast<const uint8_t*>(binary.data());
   ze_module_handle_t module = nullptr;
-  TENON_TRY(
-      check(d_.zeModuleCreate(context_, place_.device, &wanted, &module, nullptr), "loading code"));
+  TENON_TRY(taking_memory([&] {
+    return check(d_.zeModuleCreate(context_, place_.device, &wanted, &module, nullptr),
+                 "loading code");
+  }));
   auto loaded = std::make_unique<Module>(d_, module);
   for (const kernelgen::ProgramKernel& kernel : program.kernels) {
     ze_kernel_desc_t named = {};
     named.stype = ZE_STRUCTURE_TYPE_KERNEL_DESC;
     named.pKernelName = kernel.entry.c_str();
     Module::Kernel made;
-    TENON_TRY(check(d_.zeKernelCreate(module, &named, &made.handle),
-                    cat("finding kernel ", kernel.entry)));
+    TENON_TRY(taking_memory([&] {
+      return check(d_.zeKernelCreate(module, &named, &made.handle),
+                   cat("finding kernel ", kernel.entry));
+    }));
     loaded->kernels.push_back(made);
     ze_kernel_properties_t p = {};
     p.stype = ZE_STRUCTURE_TYPE_KERNEL_PROPERTIES;

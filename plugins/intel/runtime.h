@@ -2,6 +2,7 @@
 #ifndef TENON_PLUGINS_INTEL_RUNTIME_H_
 #define TENON_PLUGINS_INTEL_RUNTIME_H_
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -18,6 +19,7 @@ struct Place {
   uint64_t timer_ns = 1;  // of one tick
   uint32_t timer_bits = 64;
   uint64_t memory_bytes = 0;
+  bool integrated = false;  // its memory is the host's
 };
 
 // One for all devices of a driver: memory of another context is none of a device's, even where the
@@ -26,9 +28,17 @@ struct Context {
   Context(const Driver& d, ze_context_handle_t made) : driver(d), handle(made) {}
   ~Context();
   Context(const Context&) = delete;
+  // What the open ones of a device keep of its memory.
+  std::shared_ptr<stream::KeptTogether> kept_of(const Place& place);
+  // Gives back what is kept of all devices; whether that was anything.
+  bool give_back();
 
   const Driver& driver;
   const ze_context_handle_t handle;
+
+ private:
+  std::mutex mutex_;
+  std::map<ze_device_handle_t, std::shared_ptr<stream::KeptTogether>> kept_;
 };
 
 class Runtime;
@@ -92,6 +102,13 @@ class Runtime final : public stream::Runtime {
   Runtime(const Driver& driver, const Place& place, std::shared_ptr<Context> context);
   void settle(stream::StreamHandle stream);
   Status synchronize_once(stream::StreamHandle stream);
+  // Does what may be short of memory, once more if somebody kept some.
+  template <class Take>
+  Status taking_memory(Take take) {
+    Status status = take();
+    if (status.code() == TENON_RESOURCE_EXHAUSTED && shared_->give_back()) status = take();
+    return status;
+  }
   // Calls `put` with the list, which no other thread uses meanwhile. Commands of a list may run at
   // once, so each is followed by a barrier.
   template <class Put>

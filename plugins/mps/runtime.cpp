@@ -154,6 +154,10 @@ Status Runtime::event_create(bool, stream::EventHandle* out) {
 void Runtime::event_destroy(stream::EventHandle event) {
   delete &event_of(event);
 }
+// A command buffer keeps its queue, also when that is gone for everybody else.
+void Runtime::event_idle(stream::EventHandle event) {
+  event_of(event).buffer = Owned();
+}
 Status Runtime::event_record(stream::EventHandle event, stream::StreamHandle stream) {
   Event& e = event_of(event);
   Stream& s = stream_of(stream);

@@ -43,6 +43,7 @@ class Runtime final : public stream::Runtime {
   Status stream_wait(stream::StreamHandle stream, stream::EventHandle event) override;
   Status event_create(bool timed, stream::EventHandle* out) override;
   void event_destroy(stream::EventHandle event) override;
+  void event_idle(stream::EventHandle event) override;
   Status event_record(stream::EventHandle event, stream::StreamHandle stream) override;
   Status event_synchronize(stream::EventHandle event) override;
   Status event_elapsed(stream::EventHandle from, stream::EventHandle to, float* out_ms) override;

@@ -40,6 +40,16 @@ def download(work, name):
     return next(work.glob("*.whl"))
 
 
+def place(source, target):
+    """Puts a file or a link in its place at once, so that an end in the middle leaves no half of a tool."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.copy2(source, beside, follow_symlinks=False)
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def nvrtc(work, out):
     with zipfile.ZipFile(download(work, NVRTC)) as wheel:
         for name in wheel.namelist():
@@ -48,13 +58,14 @@ def nvrtc(work, out):
     (out / "nvrtc").mkdir(exist_ok=True)
     # The library last: it is there when all is.
     for library in sorted(work.glob("*.so.*"), key=lambda path: path.name.startswith("libnvrtc.so")):
-        shutil.move(library, out / "nvrtc" / library.name)
+        place(library, out / "nvrtc" / library.name)
 
 
 def ptxas(work, out):
-    with zipfile.ZipFile(download(work, WHEEL)) as wheel, open(out / "bin/ptxas", "wb") as file:
-        file.write(wheel.read("nvidia/cuda_nvcc/bin/ptxas"))
-    os.chmod(out / "bin/ptxas", 0o755)
+    with zipfile.ZipFile(download(work, WHEEL)) as wheel:
+        (work / "ptxas").write_bytes(wheel.read("nvidia/cuda_nvcc/bin/ptxas"))
+    os.chmod(work / "ptxas", 0o755)
+    place(work / "ptxas", out / "bin/ptxas")
 
 
 def ocloc(work, out):
@@ -63,8 +74,8 @@ def ocloc(work, out):
         run(work, "dpkg", "-x", package, "all")
     for library in (work / "all/usr/lib").rglob("lib*.so*"):
         if not library.name.startswith(DRIVERS):
-            shutil.copy2(library, out / "lib", follow_symlinks=False)
-    shutil.copy2(work / "all/usr/bin/ocloc", out / "bin")
+            place(library, out / "lib" / library.name)
+    place(work / "all/usr/bin/ocloc", out / "bin/ocloc")  # last: it is there when all is
 
 
 def main():

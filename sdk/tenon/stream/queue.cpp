@@ -10,6 +10,7 @@
 namespace tenon::stream {
 
 Event::~Event() {
+  device_.runtime->event_idle(handle_);
   const std::lock_guard lock(device_.mutex);
   device_.free_events[timed_].push_back(handle_);
 }

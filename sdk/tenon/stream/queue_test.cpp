@@ -28,7 +28,7 @@ struct LazyRuntime final : Runtime {
   std::atomic<int> foreign_uses{0};
   std::mutex gate;  // of whoever waits for an event
 
-  std::atomic<int> work_put{0};
+  std::atomic<int> work_put{0}, idle_events{0};
 
   Status work() {
     ++in_flight;
@@ -63,6 +63,7 @@ struct LazyRuntime final : Runtime {
     return {};
   }
   void event_destroy(EventHandle) override {}
+  void event_idle(EventHandle) override { ++idle_events; }
   Status event_record(EventHandle event, StreamHandle) override {
     if (event == foreign) ++foreign_uses;
     recorded.push_back(event);
@@ -277,6 +278,17 @@ TEST_F(Queues, AFenceMayGoBeforeTheWorkThatItsStreamHolds) {
   EXPECT_TRUE(second.timeline.wait(1, kSoon).ok());
   waiter.reset();
   EXPECT_EQ(kQueueTable.queue_destroy(nullptr, other), TENON_OK);
+}
+
+// A runtime's event may keep what it was recorded on, which would outlive its queue: Metal's does.
+TEST_F(Queues, TheRuntimeHearsWhenNobodyUsesAnEvent) {
+  EventRef event;
+  ASSERT_TRUE(device_.event(false, &event).ok());
+  EventRef another = event;
+  event.reset();
+  EXPECT_EQ(runtime_->idle_events, 0);
+  another.reset();
+  EXPECT_EQ(runtime_->idle_events, 1);
 }
 
 TEST_F(Queues, EventsThatAreOutHaveRoomToComeBack) {

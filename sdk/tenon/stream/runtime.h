@@ -54,6 +54,8 @@ class Runtime {
   // timed: the event has a time; else it costs less.
   virtual Status event_create(bool timed, EventHandle* out) = 0;
   virtual void event_destroy(EventHandle event) = 0;
+  // Nobody uses the event until it is recorded again: what it holds of its last work may go.
+  virtual void event_idle(EventHandle) {}
   virtual Status event_record(EventHandle event, StreamHandle stream) = 0;
   // Returns when the event has happened, or with the error of work before it.
   virtual Status event_synchronize(EventHandle event) = 0;

@@ -9,6 +9,7 @@
 namespace {
 
 constexpr unsigned kAmdGpu = 224, kHsa = 64, kVersion5 = 3;
+constexpr int kMarked = EI_NIDENT - 1;  // a byte that ELF leaves free
 
 // The low byte of e_flags, EF_AMDGPU_MACH, of the architectures that the plugin compiles for.
 const std::map<unsigned, std::string>& machines() {
@@ -26,16 +27,21 @@ T at(const unsigned char* image, uint64_t offset) {
   return out;
 }
 
-// What plugin/plugin.cpp puts behind an image, up to a 0: those who load an image keep one there.
+// What plugin/plugin.cpp puts behind an image: the mark, the size of the text, the text. An image
+// comes without its size, so nothing behind it is read unless its header says that this is there.
 std::string text_behind(const unsigned char* image, const Elf64_Ehdr& header) {
   constexpr char kMark[] = "PTX of the tests' HIP\n";
+  if (header.e_ident[kMarked] != 1) return "";
   uint64_t end = header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize;
   for (unsigned i = 0; i < header.e_shnum; ++i) {
     const auto section = at<Elf64_Shdr>(image, header.e_shoff + i * sizeof(Elf64_Shdr));
     if (section.sh_type != SHT_NOBITS) end = std::max(end, section.sh_offset + section.sh_size);
   }
-  const char* const behind = reinterpret_cast<const char*>(image + end);
-  return std::strncmp(behind, kMark, sizeof kMark - 1) == 0 ? behind + sizeof kMark - 1 : "";
+  const unsigned char* const behind = image + end;
+  constexpr size_t kMarkSize = sizeof kMark - 1;
+  if (std::memcmp(behind, kMark, kMarkSize) != 0) return "";
+  const auto size = at<uint64_t>(behind, kMarkSize);
+  return {reinterpret_cast<const char*>(behind) + kMarkSize + sizeof size, size};
 }
 
 }  // namespace

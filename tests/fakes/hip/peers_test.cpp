@@ -100,6 +100,47 @@ TEST_F(GpuMemory, WhatWasFreedIsKept) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(run(kFirst, kFirst), right);
   EXPECT_EQ(allocations(), first);
 }
+
+// What is kept is given back for calls of all kinds that are short of memory: each call for which a
+// program is loaded and run may be.
+TEST_F(GpuMemory, WhatIsKeptIsGivenBackForCallsOfAllKinds) {
+  const auto fail_in = function<void (*)(uint64_t, int)>("fake_cuda_fail_in");
+  const auto calls = function<uint64_t (*)()>("fake_cuda_calls");
+  ASSERT_NE(fail_in, nullptr);
+  const std::vector<float> values(4096, 1.0f), x(32, 0.25f);
+  const std::vector<Input> inputs = {ArrayView::of(x, {1, 32})};
+  const auto run_once = [&](Output* y) -> Status {
+    Program program;
+    TENON_TRY(model_.compile({.device = kFirst, .no_fallback = true}, &program));
+    return program.call(inputs, {y, 1});
+  };
+  Output right;
+  ASSERT_TRUE(run_once(&right).ok()) << failure_text();
+  const uint64_t before = calls();
+  ASSERT_TRUE(run_once(&right).ok()) << failure_text();
+  const uint64_t all = calls() - before;
+  uint64_t well = 0;
+  for (uint64_t n = 1; n <= all; ++n) {
+    Tensor kept;
+    ASSERT_TRUE(Tensor::copy(ArrayView::of(values, {4096}), &kept, kFirst).ok());
+    kept = Tensor();
+    constexpr int kOutOfMemory = 2;
+    Output y;
+    fail_in(n, kOutOfMemory);
+    const Status status = run_once(&y);
+    fail_in(0, 0);
+    if (status.ok()) {
+      EXPECT_EQ(y.as<float>()[3], right.as<float>()[3]);
+      ++well;
+      continue;
+    }
+    const std::string why = failure_text();
+    for (const char* takes : {"loading code", "finding kernel", "making a command list",
+                              "making an event", "allocating", "keeping commands", "copying to"})
+      EXPECT_EQ(why.find(std::string("intel: ") + takes), std::string::npos) << n << ": " << why;
+  }
+  EXPECT_GT(well, all / 2);
+}
 #endif
 
 }  // namespace

@@ -231,6 +231,8 @@ ze_result_t device_properties(ze_device_handle_t device, ze_device_properties_t*
   for (uint8_t i = 0; i < sizeof out->uuid.id; ++i)
     out->uuid.id[i] = static_cast<uint8_t>(0xc0 + i);
   out->uuid.id[0] = static_cast<uint8_t>(0xc0 + ordinal_of(device));
+  if (std::getenv("FAKE_ZE_INTEGRATED") != nullptr)
+    out->flags |= ZE_DEVICE_PROPERTY_FLAG_INTEGRATED;
   out->timerResolution = 1;
   out->timestampValidBits = 64;
   std::snprintf(out->name, sizeof out->name, "the tests' Intel GPU");

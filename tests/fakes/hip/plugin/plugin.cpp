@@ -12,8 +12,9 @@ namespace {
 
 using namespace tenon;
 
-// Where the fake finds it (code_object.cpp).
+// Where the fake finds it (code_object.cpp): behind the image, if a byte of its header says so.
 constexpr std::string_view kMark = "PTX of the tests' HIP\n";
+constexpr size_t kMarked = 15;  // of e_ident, which ELF leaves free
 
 // The toolchain that is also asked for C++: the cpu plugin's.
 Status clang(const tenon_toolchain_api_t** out) {
@@ -43,7 +44,10 @@ Status build(void*, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
   const tenon_sink_t made = sink_to(&code);
   TENON_TRY(tools->build(tools->self, target, dialect, text, options, &made, diagnostics));
   TENON_TRY(as_ptx(*tools, view(text), options, &ptx));
-  code.append(kMark).append(ptx);
+  if (code.size() <= kMarked) return fail(TENON_INTERNAL, "the code object is no ELF file");
+  code[kMarked] = 1;
+  const uint64_t size = ptx.size();
+  code.append(kMark).append(reinterpret_cast<const char*>(&size), sizeof size).append(ptx);
   return object->write(object->self, code.data(), code.size());
 }
 
@@ -59,7 +63,7 @@ const tenon_toolchain_api_t kToolchain = {sizeof(tenon_toolchain_api_t),
                                           nullptr,
                                           str("hip-as-ptx"),
                                           str(TENON_DIALECT_HIP_CPP),
-                                          str("code objects with PTX, 1"),
+                                          str("code objects with PTX, " FAKE_HIP_VERSION),
                                           entry<build>,
                                           entry<load>,
                                           entry<symbol>,
