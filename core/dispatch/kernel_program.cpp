@@ -5,6 +5,8 @@
 #include <tenon/cpp/record.hpp>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 
 #include "core/base/cache.h"
 #include "core/base/checked.h"
@@ -109,10 +111,9 @@ Status KernelProgram::find_calls(std::string_view target, bool deterministic,
                                  std::vector<TakenCall>* out) const {
   const Chains chains(*graph_);
   const std::span<const Node> nodes = graph_->nodes(graph_->main());
-  std::vector<std::pair<size_t, Node>> anchors;
-  for (Node n : nodes) anchors.emplace_back(chains.behind(n).size(), n);
-  std::stable_sort(anchors.begin(), anchors.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::multimap<size_t, Node, std::greater<>>
+      anchors;  // by length; in order, where those are equal
+  for (Node n : nodes) anchors.emplace(chains.behind(n).size(), n);
   std::vector<bool> taken(graph_->node_limit(), false);
   // A chain that costs more than its nodes one by one is not taken whole.
   const auto is_dear = [&](const TakenCall& chain) {

@@ -44,6 +44,9 @@ struct PartitionProblem {
   uint32_t node_count = 0;  // in topological order: a producer's index is below its consumers'
   std::vector<PartitionDevice> devices;
   std::vector<PartitionValue> values;
+  // Per node: it follows from constants, and costs less than it takes to keep what it makes; empty:
+  // none does.
+  std::vector<bool> repeatable;
 };
 
 // Where every node goes.
@@ -72,7 +75,9 @@ struct Segment {
 };
 
 // Groups nodes of one device so that no cycle arises between segments. An atomic claim is a segment
-// of its own. Segments are in executable order: each reads only what earlier ones made.
+// of its own. Segments are in executable order: each reads only what earlier ones made. A
+// repeatable node is in each segment that reads it, if all of them are of its device's own
+// compiler.
 std::vector<Segment> make_segments(const PartitionProblem& problem, const Assignment& assignment);
 
 }  // namespace tenon::dispatch

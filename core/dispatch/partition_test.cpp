@@ -220,6 +220,59 @@ TEST(Segments, NothingWaitsThatWouldKeepMoreThanItMakes) {
   EXPECT_EQ(make_segments(p, assign_by_preference(p))[0].nodes, (std::vector<uint32_t>{0}));
 }
 
+// A product of what waits and of what does not, which is smaller than that: it waited for the last
+// segment, and what it reads was kept.
+TEST(Segments, AProductDoesNotWaitBecauseWhatItReadsCould) {
+  PartitionProblem p;  // 0 -> 1 (another compiler) -> 4; 3 reads 0 and 2, which is made of an input
+  p.node_count = 5;
+  p.values = {{0, 400, false, {1, 3}},
+              {1, 4, false, {4}},
+              {2, 400, false, {3}},
+              {3, 100, true, {}},
+              {4, 4, true, {}}};
+  p.devices = {device({1, 1, 1, 1, 1})};
+  p.devices[0].by = {0, 1, 0, 0, 0};
+  const std::vector<Segment> s = make_segments(p, assign_by_preference(p));
+  ASSERT_EQ(s.size(), 3u);
+  EXPECT_EQ(s[0].nodes, (std::vector<uint32_t>{0, 2, 3}));
+  EXPECT_EQ(s[2].nodes, (std::vector<uint32_t>{4}));
+  expect_runnable(p, s);
+}
+
+// Broadcast numbers of 4 MiB each were made once for all layers and kept until the last.
+TEST(Segments, WhatFollowsFromConstantsIsMadeWhereItIsRead) {
+  PartitionProblem p;  // 0 -> 1, and 1 is read with 2 by 3 (another compiler), and by 4
+  p.node_count = 5;
+  p.values = {{0, 4, false, {1}},
+              {1, 1000, false, {2, 4}},
+              {2, 4, false, {3}},
+              {3, 4, false, {4}},
+              {4, 4, true, {}}};
+  p.devices = {device({1, 1, 1, 1, 1})};
+  p.devices[0].by = {0, 0, 0, 1, 0};
+  p.repeatable = {true, true, false, false, false};
+  std::vector<Segment> s = make_segments(p, assign_by_preference(p));
+  ASSERT_EQ(s.size(), 3u);
+  EXPECT_EQ(s[0].nodes, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(s[1].nodes, (std::vector<uint32_t>{3}));
+  EXPECT_EQ(s[2].nodes, (std::vector<uint32_t>{0, 1, 4}));
+  // The other compiler reads it too, so that it has to be kept, and so has what it is made of.
+  p.values[1].consumers = {2, 3, 4};
+  s = make_segments(p, assign_by_preference(p));
+  ASSERT_EQ(s.size(), 3u);
+  EXPECT_EQ(s[0].nodes, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_EQ(s[2].nodes, (std::vector<uint32_t>{4}));
+  expect_runnable(p, s);
+  // The caller has it.
+  p.values[1] = {1, 1000, true, {2, 4}};
+  s = make_segments(p, assign_by_preference(p));
+  EXPECT_EQ(s.back().nodes, (std::vector<uint32_t>{4}));
+  // One that reads what is none.
+  p.values[1] = {1, 1000, false, {2, 4}};
+  p.repeatable = {false, true, false, false, false};
+  EXPECT_EQ(make_segments(p, assign_by_preference(p)).back().nodes, (std::vector<uint32_t>{4}));
+}
+
 TEST(Partition, RandomGraphsAreRunnableAndNeverWorseThanOneDevice) {
   std::mt19937 random(7);
   for (int round = 0; round < 50; ++round) {

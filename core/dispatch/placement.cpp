@@ -338,6 +338,25 @@ std::string node_text(const Graph& graph, Node n) {
   return text;
 }
 
+// Whether a node makes the same in every run, from constants, by moving numbers or by computing
+// little for each: that is fused into what reads it, and takes no memory.
+bool follows_from_constants(const Graph& graph, Node n, const std::vector<bool>& earlier,
+                            std::span<const uint32_t> place_of) {
+  const ir::NodeData& node = graph.node(n);
+  constexpr uint64_t kNever =
+      TENON_TRAIT_ORDERED | TENON_TRAIT_NO_RECOMPUTE | TENON_TRAIT_DEFINES_SYMBOL;
+  if ((node.traits & TENON_TRAIT_PURE) == 0 || (node.traits & kNever) != 0) return false;
+  if (node.region_count != 0 || node.symbol_count != 0) return false;
+  if ((node.traits & TENON_TRAIT_SHAPE_ONLY) == 0) {
+    if (node.operand_count != 0 && (node.traits & TENON_TRAIT_ELEMENTWISE) == 0) return false;
+    const tenon_op_def_t* op = ir::op_set()->find(node.op, node.op_version);
+    if (op == nullptr || op->cost_class > TENON_COST_ELEMENTWISE) return false;
+  }
+  return std::ranges::all_of(reads_of(graph, n), [&](Value v) {
+    return graph.value(v).kind == TENON_VALUE_RESULT && earlier[place_of[graph.value(v).node]];
+  });
+}
+
 PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked,
                               size_t fallbacks_from) {
   PartitionProblem problem;
@@ -374,6 +393,9 @@ PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked,
     for (Value v : reads_of(graph, nodes[i])) value(v).consumers.push_back(i);
     for (Value v : graph.results(nodes[i])) value(v).producer = i;
   }
+  problem.repeatable.resize(nodes.size());
+  for (uint32_t i = 0; i < nodes.size(); ++i)
+    problem.repeatable[i] = follows_from_constants(graph, nodes[i], problem.repeatable, place_of);
   for (Value v : graph.region(graph.main()).yields) {
     if (graph.value(v).kind == TENON_VALUE_RESULT) value(v).output = true;
   }

@@ -1,5 +1,6 @@
 #include "core/runtime/device.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <utility>
@@ -45,6 +46,18 @@ std::string wrong_in(const tenon_device_info_t& info) {
       return fmt::format("a copy bandwidth or latency of {}", value);
   }
   return "";
+}
+
+// "opencl.mem,opencl.image"
+std::vector<std::string> kinds_in(tenon_str_t text) {
+  std::vector<std::string> out;
+  if (text.data == nullptr) return out;
+  for (const std::string_view kind : split(from_abi_str(text), ',')) out.emplace_back(kind);
+  return out;
+}
+
+std::string kinds_text(const std::vector<std::string>& kinds) {
+  return fmt::format("the kind{} {}", kinds.size() == 1 ? "" : "s", join_names(kinds));
 }
 
 }  // namespace
@@ -205,6 +218,41 @@ Status Device::exchanges_queues() const {
                quoted(name_), quoted(apis_.plugin));
 }
 
+Device::ExchangeKinds Device::exchange_kinds() const {
+  ExchangeKinds out;
+  if (apis_.exchange == nullptr) return out;
+  const tenon_exchange_api_t& x = *apis_.exchange;
+  tenon_str_t memory{}, streams{}, fences{};
+  if (x.kinds(x.self, ordinal_, &memory) == TENON_OK) out.memory = kinds_in(memory);
+  if (exchanges_queues().ok() && x.queue_kinds != nullptr &&
+      x.queue_kinds(x.self, ordinal_, &streams, &fences) == TENON_OK) {
+    out.streams = kinds_in(streams);
+    out.fences = kinds_in(fences);
+  }
+  clear_failure();
+  return out;
+}
+
+Status Device::check_native(tenon_code_t code, std::string_view what, Native native,
+                            tenon_str_t kind) {
+  Status status = check(code, what);
+  if (code == TENON_OK || code == TENON_DEVICE_LOST) return status;
+  const ExchangeKinds kinds = exchange_kinds();
+  // Every device that exchanges memory has a kind of it, and so for streams: without one it did not
+  // tell. There may be no kind of fences.
+  if ((native == Native::kMemory ? kinds.memory : kinds.streams).empty()) return status;
+  const auto& [noun, known] = native == Native::kMemory   ? std::pair("memory", kinds.memory)
+                              : native == Native::kStream ? std::pair("streams", kinds.streams)
+                                                          : std::pair("fences", kinds.fences);
+  if (std::ranges::find(known, from_abi_str(kind)) != known.end()) return status;
+  Status named = error(code, native == Native::kMemory ? "T0633" : "T0635",
+                       "{}; the device takes {}", status.message(),
+                       known.empty() ? fmt::format("no {} of other libraries", noun)
+                                     : fmt::format("{} of {}", noun, kinds_text(known)));
+  for (const KeyValue& pair : status.evidence()) named.add(pair.key, pair.value);
+  return named;
+}
+
 void Device::abandon() {
   abandoned_.store(true, std::memory_order_release);
   lost_.store(true, std::memory_order_release);
@@ -339,8 +387,9 @@ Result<Buffer> Buffer::adopt(std::shared_ptr<Device> device, const tenon_native_
   auto guard = device->serialise();
   clear_failure();
   tenon_buffer_t* handle = nullptr;
-  TENON_RETURN_IF_ERROR(device->check(
-      api->import_memory(api->self, device->handle(), &memory, &handle), "import of a handle"));
+  TENON_RETURN_IF_ERROR(
+      device->check_native(api->import_memory(api->self, device->handle(), &memory, &handle),
+                           "import of a handle", Device::Native::kMemory, memory.kind));
   if (handle == nullptr) {
     return error(TENON_INTERNAL, "T0612", "device {} made no buffer of a handle",
                  quoted(device->name()));

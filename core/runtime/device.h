@@ -88,6 +88,14 @@ struct DeviceApis {
   }
 };
 
+class BufferPool;
+
+// Pools of a device whose Runners have no call at the moment.
+struct IdlePools {
+  std::mutex mutex;  // of the list, and of the pools in it
+  std::vector<BufferPool*> pools;
+};
+
 class Device : public std::enable_shared_from_this<Device> {
  public:
   // Reads the record of one ordinal; opens nothing. T0503 if the plugin refuses or its record makes
@@ -134,6 +142,16 @@ class Device : public std::enable_shared_from_this<Device> {
   Status exchanges() const;
   // T0635 where it takes no streams and fences of other libraries.
   Status exchanges_queues() const;
+  // The kinds of handles of other libraries that it takes, as its plugin tells them; empty where it
+  // takes none. Needs no open device.
+  struct ExchangeKinds {
+    std::vector<std::string> memory, streams, fences;
+  };
+  ExchangeKinds exchange_kinds() const;
+  // Turns the code of a call about a handle of this kind into a Status, as check() does. Where the
+  // kind is none that the device takes, it is T0633 or T0635, and names those.
+  enum class Native { kMemory, kStream, kFence };
+  Status check_native(tenon_code_t code, std::string_view what, Native native, tenon_str_t kind);
   // T0611 once the device was lost: it gives no more results.
   Status alive() const;
 
@@ -175,6 +193,7 @@ class Device : public std::enable_shared_from_this<Device> {
   // Whether the device itself says that it is lost, and not only work that waited for another one.
   bool says_lost();
   PinnedMemory& pinned() { return pinned_; }
+  IdlePools& idle_pools() { return idle_pools_; }
 
  private:
   Device(const DeviceApis& apis, uint32_t ordinal) : apis_(apis), ordinal_(ordinal) {}
@@ -191,6 +210,7 @@ class Device : public std::enable_shared_from_this<Device> {
   std::optional<uint64_t> memory_limit_;  // its own
   std::atomic<uint64_t> memory_used_{0};  // counted where it has one
   PinnedMemory pinned_{*this};
+  IdlePools idle_pools_;
 };
 
 // Memory of one device. Movable; frees itself. Counts as Device::reserve

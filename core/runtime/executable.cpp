@@ -35,11 +35,13 @@ Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> dev
   auto guard = device->serialise();
   clear_failure();
   tenon_executable_t* handle = nullptr;  // a local: a handle stored beside an error is not ours
-  const auto load = source.packed ? api->load_packed : api->load;
-  TENON_RETURN_IF_ERROR(device->check(
-      load(api->self, device->handle(), bytes.data(), bytes.size(), source.constants.data(),
-           static_cast<uint32_t>(source.constants.size()), &handle),
-      source.packed ? "load_packed" : "load"));
+  const auto count = static_cast<uint32_t>(source.constants.size());
+  const tenon_code_t code =
+      source.packed ? api->load_packed(api->self, device->handle(), bytes.data(), bytes.size(),
+                                       source.constants.data(), count, &handle)
+                    : api->load(api->self, device->handle(), bytes.data(), bytes.size(),
+                                source.constants.data(), count, &handle);
+  TENON_RETURN_IF_ERROR(device->check(code, source.packed ? "load_packed" : "load"));
   out->handle_ = handle;
   if (handle == nullptr)
     return error(TENON_INTERNAL, "T0612", "device {} loaded nothing", quoted(device->name()));

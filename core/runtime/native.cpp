@@ -18,8 +18,9 @@ Result<std::unique_ptr<NativeFence>> NativeFence::import(std::shared_ptr<Device>
   auto guard = device->serialise();
   clear_failure();
   tenon_fence_point_t point{};  // a local: what a plugin stores beside an error is not ours
-  TENON_RETURN_IF_ERROR(device->check(
-      api->import_fence(api->self, device->handle(), &handle, &point), "import of a fence"));
+  TENON_RETURN_IF_ERROR(
+      device->check_native(api->import_fence(api->self, device->handle(), &handle, &point),
+                           "import of a fence", Device::Native::kFence, handle.kind));
   if (point.fence == nullptr) {
     return error(TENON_INTERNAL, "T0612", "device {} made no fence of a native one",
                  quoted(device->name()));

@@ -78,8 +78,9 @@ Result<std::unique_ptr<Queue>> Queue::import(std::shared_ptr<Device> device,
     auto guard = device->serialise();
     clear_failure();
     tenon_queue_t* queue = nullptr;
-    TENON_RETURN_IF_ERROR(device->check(
-        api->import_queue(api->self, device->handle(), &stream, &queue), "import of a stream"));
+    TENON_RETURN_IF_ERROR(
+        device->check_native(api->import_queue(api->self, device->handle(), &stream, &queue),
+                             "import of a stream", Device::Native::kStream, stream.kind));
     out->queue_ = queue;
   }
   TENON_RETURN_IF_ERROR(out->make_fence());

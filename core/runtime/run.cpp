@@ -116,6 +116,16 @@ void Runner::drop_sinks() {
   sinks_.clear();
 }
 
+void Runner::end_call() {
+  drop_run_state();
+  if (repeat_ != nullptr) let_others_have(*repeat_);
+  for (DeviceState& device : devices_) device.pool.offer();
+}
+
+void Runner::begin_call() {
+  for (DeviceState& device : devices_) device.pool.withdraw();
+}
+
 void Runner::drop_run_state() {
   if (clean_) return;
   clean_ = true;
@@ -190,7 +200,10 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
   forget_repeat();
   drop_run_state();
   clean_ = false;
-  for (DeviceState& device : devices_) device.pool.begin_run();
+  for (DeviceState& device : devices_) {
+    device.pool.begin_run();
+    device.last_workspace_bytes = std::exchange(device.workspace_bytes, 0);
+  }
   let_leave(stays);
   set_homes(homes);
   statistics_ = {};
@@ -335,8 +348,8 @@ Status Runner::place_inputs(std::span<const Argument> inputs, std::span<const Gi
 }
 
 Result<std::shared_ptr<Buffer>> Runner::take_buffer(uint32_t device, uint64_t size_bytes,
-                                                    bool* out_used) {
-  return or_reclaimed([&] { return devices_[device].pool.take(size_bytes, out_used); });
+                                                    bool* out_used, bool leaves) {
+  return or_reclaimed([&] { return devices_[device].pool.take(size_bytes, out_used, leaves); });
 }
 
 Result<std::shared_ptr<std::byte>> Runner::take_host(uint64_t size_bytes, bool zeroed) {
@@ -467,7 +480,8 @@ Status Runner::place_output(uint32_t index, size_t output, const Needs::Output& 
   if (place.buffer != nullptr && in_place)
     slots_[step.inputs[need.alias_input]].places[step.device].buffer = place.buffer;
   if (place.buffer != nullptr) return {};
-  TENON_ASSIGN_OR_RETURN(place.buffer, take_buffer(step.device, need.size_bytes));
+  const bool leaves = plan_->slots[step.outputs[output]].last_step == UINT32_MAX;
+  TENON_ASSIGN_OR_RETURN(place.buffer, take_buffer(step.device, need.size_bytes, nullptr, leaves));
   place.pooled = true;
   return {};
 }
@@ -521,7 +535,9 @@ Status Runner::execute(uint32_t index) {
   }
   std::shared_ptr<Buffer> workspace;
   if (needs->workspace_bytes != 0) {
-    TENON_ASSIGN_OR_RETURN(workspace, take_buffer(step.device, needs->workspace_bytes));
+    state.workspace_bytes = std::max(state.workspace_bytes, needs->workspace_bytes);
+    const uint64_t bytes = std::max(state.workspace_bytes, state.last_workspace_bytes);
+    TENON_ASSIGN_OR_RETURN(workspace, take_buffer(step.device, bytes));
   }
   statistics_.arena_lower_bound_bytes =
       std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);

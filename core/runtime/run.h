@@ -30,15 +30,20 @@ struct RunStatistics {
   double run_ms = 0;
 };
 
-// Buffers of one device for one Runner, reused by later steps and runs.
+// Buffers of one device for one Runner, reused by later steps and runs, and by other Runners
+// between its own calls: a forward and a backward program hold what the larger one needs, not both.
 class BufferPool {
  public:
   // wait: ends the work that may still use returned buffers, or fails with the reason.
   BufferPool(std::shared_ptr<Device> device, std::function<Status()> wait)
       : device_(std::move(device)), wait_(std::move(wait)) {}
+  BufferPool(BufferPool&&) = default;  // not while they are offered
+  ~BufferPool() { withdraw(); }
   // If the device is out of memory, waits and frees unused buffers. Fails as `wait` and
-  // Buffer::allocate do. *out_used: earlier work of the run may still use it.
-  Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes, bool* out_used = nullptr);
+  // Buffer::allocate do. *out_used: earlier work of the run may still use it. leaves: it may not
+  // come back.
+  Result<std::shared_ptr<Buffer>> take(uint64_t size_bytes, bool* out_used = nullptr,
+                                       bool leaves = false);
   void give_back(std::shared_ptr<Buffer> buffer);
   // The buffer was taken from here and does not come back.
   void forget(const Buffer& buffer) { held_bytes_ -= buffer.size_bytes(); }
@@ -48,6 +53,10 @@ class BufferPool {
   void begin_run();
   // Frees buffers that the run just ended did not use.
   void end_run();
+  // Between these two any thread may take free buffers from here, and nothing else may be done with
+  // it. Only devices whose work has finished when a call returns are concerned.
+  void offer();
+  void withdraw();
   uint64_t held_bytes() const { return held_bytes_; }
 
  private:
@@ -55,10 +64,14 @@ class BufferPool {
     std::shared_ptr<Buffer> buffer;
     bool used = true;  // in this run
   };
+  Free* best_fit(uint64_t size_bytes, uint64_t slack_bytes);
+  std::shared_ptr<Buffer> remove(Free* free);
+  std::shared_ptr<Buffer> take_offered(uint64_t size_bytes, uint64_t slack_bytes);
   std::shared_ptr<Device> device_;
   std::function<Status()> wait_;
   std::vector<Free> free_;
   uint64_t held_bytes_ = 0;
+  bool offered_ = false;
 };
 
 // An input: the caller's array or a tensor.
@@ -112,8 +125,11 @@ class Runner {
   // because the memory is that of a constant or of another output as well, or much larger than the
   // output. At most once for each output.
   Result<std::shared_ptr<Tensor>> detach(size_t output, uint64_t* out_copied_bytes);
-  // Ends the use of a call's arrays and outputs; buffers are kept for the next run.
-  void end_call() { drop_run_state(); }
+  // Ends the use of a call's arrays and outputs; buffers are kept for the next run, or for whoever
+  // needs them first.
+  void end_call();
+  // Before anything else is done after end_call().
+  void begin_call();
   // What is known of the last run, so that the next one can do with that; null if runs of this plan
   // are not repeated.
   Repeat* repeat() { return repeat_.get(); }
@@ -151,7 +167,7 @@ class Runner {
   void take_tensor(uint32_t slot);
   void take_donated();
   Result<std::shared_ptr<Buffer>> take_buffer(uint32_t device, uint64_t size_bytes,
-                                              bool* out_used = nullptr);
+                                              bool* out_used = nullptr, bool leaves = false);
   Result<std::shared_ptr<std::byte>> take_host(uint64_t size_bytes, bool zeroed);
   // Memory for a copy from a device to the host, pinned if there is such memory.
   Result<std::shared_ptr<std::byte>> take_landing(uint32_t slot, uint32_t from,
@@ -170,6 +186,7 @@ class Runner {
   bool remember_input(uint32_t index, const Argument& input);
   bool remember_output(uint32_t index, const Needs::Output& need);
   void forget_repeat();
+  void let_others_have(Repeat& repeat);
   std::optional<Status> repeat_work();
   class Imports;
   Result<bool> place_again(Imports& imports);

@@ -144,6 +144,14 @@ void Runner::forget_repeat() {
   devices_[repeat_->step_.device].pool.give_back(std::move(repeat_->workspace_));
 }
 
+// A large workspace goes to the pool between calls, where others find it. Work that needs so much
+// takes far longer than to look for it again.
+void Runner::let_others_have(Repeat& repeat) {
+  constexpr uint64_t kLarge = 1 << 20;
+  if (repeat.workspace_ == nullptr || repeat.workspace_->size_bytes() < kLarge) return;
+  devices_[repeat.step_.device].pool.give_back(std::move(repeat.workspace_));
+}
+
 std::optional<Status> Runner::run_again(bool timed) {
   Repeat& repeat = *repeat_;
   TENON_CHECK(repeat.ready(), "a run is repeated that is not known");
@@ -169,7 +177,8 @@ Result<bool> Runner::place_again(Imports& imports) {
   for (Repeat::Known& known : repeat.outputs_) {
     tenon_buffer_t* buffer = nullptr;
     if (known.made) {
-      TENON_ASSIGN_OR_RETURN(known.buffer, take_buffer(repeat.step_.device, known.bytes));
+      TENON_ASSIGN_OR_RETURN(known.buffer,
+                             take_buffer(repeat.step_.device, known.bytes, nullptr, true));
       devices_[repeat.step_.device].pool.forget(*known.buffer);  // it does not come back
       if (known.buffer->host() == nullptr) return false;         // it may have to be read there
       buffer = known.buffer->handle();

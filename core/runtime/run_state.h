@@ -29,6 +29,9 @@ struct Runner::DeviceState {
         reach(device_count, Reach::kUnknown) {}
 
   BufferPool pool;
+  // The largest of this run so far, and of the run before: every step takes as much, so that one
+  // buffer serves all of them.
+  uint64_t workspace_bytes = 0, last_workspace_bytes = 0;
   std::unique_ptr<Queue> queue;
   std::unique_ptr<Queue> copies;     // for large copies from and to the host
   bool one_queue = false;            // it gave no queue for them

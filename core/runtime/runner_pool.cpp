@@ -36,6 +36,7 @@ RunnerPool::Lease::Lease(RunnerPool& pool) : pool_(pool), place_(home() % kIdleM
     runner_->set_timed(false);  // calls do not tell
     runner_->set_reclaim([&idle = pool_] { return idle.trim(); });
   }
+  runner_->begin_call();
 }
 
 RunnerPool::Lease::~Lease() {

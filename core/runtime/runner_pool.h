@@ -1,7 +1,8 @@
 // Runners of one plan for calls from any thread: each call leases one, and idle ones keep the
 // buffers of their last run for the next.
 //
-// Threads: safe; taking and giving back never wait.
+// Threads: safe; taking and giving back wait for no call, and for a lock only where large buffers
+// are kept, which calls of other plans may take meanwhile.
 #pragma once
 #include <array>
 #include <atomic>

@@ -23,9 +23,10 @@ struct Toy {
   bool hidden = false;  // the host cannot access its memory
   bool queued = false;
   tenon_code_t fail_execute = TENON_OK;
-  uint64_t output_bytes = 16;  // that it asks for
-  int64_t found = 2;           // the value of symbols that an execution defines
-  int buffers = 0, executions = 0, imports = 0, imported = 0, syncs = 0, releases = 0;
+  uint64_t output_bytes = 16;                               // that it asks for
+  uint64_t workspace_bytes = 64, more_workspace_bytes = 0;  // more for each further executable
+  int64_t found = 2;  // the value of symbols that an execution defines
+  int buffers = 0, executions = 0, imports = 0, imported = 0, releases = 0;
   int fail_allocs = 0;  // this many further allocations fail
   tenon_code_t fail_import = TENON_OK, fail_map = TENON_OK, fail_load = TENON_OK,
                refuse_execute = TENON_OK;
@@ -138,9 +139,6 @@ tenon_code_t toy_copy(void*, tenon_device_t*, const tenon_copy_t* c) {
   }
   return TENON_OK;
 }
-tenon_code_t toy_sync(void* self, tenon_device_t*) {
-  return ++static_cast<Toy*>(self)->syncs, TENON_OK;
-}
 tenon_code_t toy_map(void* self, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
   if (static_cast<Toy*>(self)->fail_map != TENON_OK) return static_cast<Toy*>(self)->fail_map;
   *out = reinterpret_cast<ToyBuffer*>(buffer)->data;
@@ -174,7 +172,9 @@ tenon_code_t toy_needs(void* self, tenon_executable_t*, tenon_symbols_t, tenon_n
     tenon_need(needs, i)[0].size_bytes_max = static_cast<Toy*>(self)->output_bytes;
     tenon_need(needs, i)[0].dims[0] = 4;
   }
-  needs->workspace_bytes = 64;
+  auto* toy = static_cast<Toy*>(self);
+  needs->workspace_bytes = toy->workspace_bytes;
+  toy->workspace_bytes += toy->more_workspace_bytes;
   needs->lower_bound_bytes = 32;
   return TENON_OK;
 }
@@ -257,9 +257,9 @@ tenon_code_t toy_fence_wait(void* self, tenon_fence_t* fence, uint64_t value, ui
 
 struct Fixture : testing::Test {
   Toy toy;
-  tenon_device_api_t device_api{
-      sizeof(device_api), &toy,     toy_count, toy_info, toy_open,   toy_close, toy_alloc,
-      toy_free,           toy_copy, toy_sync,  toy_map,  toy_import, nullptr};
+  tenon_device_api_t device_api{sizeof(device_api), &toy,      toy_count,  toy_info,
+                                toy_open,           toy_close, toy_alloc,  toy_free,
+                                toy_copy,           toy_map,   toy_import, nullptr};
   tenon_compile_api_t compile_api{};
   tenon_queue_api_t queue_api{sizeof(queue_api),
                               &toy,
@@ -488,17 +488,125 @@ TEST_F(Fixture, FailedQueueEndsBeforeItsMemoryGoes) {
   EXPECT_EQ(toy.memory_at_queue_end, memory_in_use() + 32);
 }
 
-// A sync would be another unbounded wait.
-TEST_F(Fixture, RefusedSubmissionEndsItsQueueAndSyncsNothing) {
+// Outputs of 1 MiB left in buffers of 2, and stayed there as long as somebody kept them.
+TEST_F(Fixture, WhatLeavesAPoolWastesLittle) {
+  BufferPool pool(make_device(), [] { return Status(); });
+  pool.give_back(*pool.take(2 << 20));
+  const auto leaves = *pool.take(1 << 20, nullptr, true);
+  EXPECT_EQ(leaves->size_bytes(), uint64_t{1} << 20);
+  const auto comes_back = *pool.take(1 << 20);
+  EXPECT_EQ(comes_back->size_bytes(), uint64_t{2} << 20);
+}
+
+// A forward and a backward program held as much as both need, at all times.
+TEST_F(Fixture, PoolsBetweenCallsLendTheirBuffers) {
+  const auto device = make_device();
+  const auto wait = [] { return Status(); };
+  BufferPool first(device, wait), second(device, wait);
+  constexpr uint64_t kBytes = 1 << 20;
+  first.give_back(*first.take(kBytes));
+  EXPECT_EQ(second.take(kBytes).ok(), true);  // the other one has a call
+  EXPECT_EQ(toy.buffers, 1);                  // so it was another buffer, which is gone
+  first.offer();
+  auto taken = *second.take(kBytes);
+  EXPECT_EQ(toy.buffers, 1);
+  EXPECT_EQ(first.held_bytes(), 0u);
+  second.give_back(std::move(taken));
+  second.offer();
+  first.withdraw();
+  EXPECT_EQ((*first.take(kBytes))->size_bytes(), kBytes);  // it comes back
+  EXPECT_EQ(second.held_bytes(), kBytes);                  // of the one that is gone
+}
+
+TEST_F(Fixture, PoolsOfDevicesWithQueuesLendNothing) {
+  toy.queued = true;
+  const auto device = make_device();
+  const auto wait = [] { return Status(); };
+  BufferPool first(device, wait), second(device, wait);
+  first.give_back(*first.take(1 << 20));
+  first.offer();
+  const auto taken = *second.take(1 << 20);
+  EXPECT_EQ(toy.buffers, 2);
+}
+
+// Steps that need more and more workspace kept one for each.
+TEST_F(Fixture, OneWorkspaceServesAllSteps) {
+  toy.workspace_bytes = toy.more_workspace_bytes = 1 << 20;
+  Runner runner(one_device_plan(true));
+  ASSERT_TRUE(run(runner).ok());
+  EXPECT_GE(runner.statistics().arena_bytes, uint64_t{3} << 20);
+  ASSERT_TRUE(run(runner).ok());
+  ASSERT_TRUE(run(runner).ok());
+  EXPECT_LT(runner.statistics().arena_bytes, (uint64_t{2} << 20) + 4096);
+  expect_right(runner);
+}
+
+TEST_F(Fixture, RefusedSubmissionEndsItsQueue) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));
   toy.refuse_execute = TENON_INTERNAL;
   EXPECT_EQ(run(runner).code(), TENON_INTERNAL);
-  EXPECT_EQ(toy.syncs, 0);
   EXPECT_EQ(toy.queues, 0);
   toy.refuse_execute = TENON_OK;
   ASSERT_TRUE(run(runner).ok());
   expect_right(runner);
+}
+
+// ---- Handles of other libraries ----
+
+tenon_code_t toy_kinds(void*, uint32_t, tenon_str_t* out) {
+  return *out = to_abi_str("toy.pointer,toy.page"), TENON_OK;
+}
+tenon_code_t toy_queue_kinds(void*, uint32_t, tenon_str_t* streams, tenon_str_t*) {
+  return *streams = to_abi_str("toy.stream"), TENON_OK;
+}
+tenon_code_t toy_import_memory(void*, tenon_device_t*, const tenon_native_memory_t*,
+                               tenon_buffer_t**) {
+  return TENON_UNIMPLEMENTED;
+}
+tenon_code_t toy_import_queue(void*, tenon_device_t*, const tenon_native_handle_t*,
+                              tenon_queue_t**) {
+  return TENON_UNIMPLEMENTED;
+}
+tenon_code_t toy_import_fence(void*, tenon_device_t*, const tenon_native_handle_t*,
+                              tenon_fence_point_t*) {
+  return TENON_UNIMPLEMENTED;
+}
+
+TEST_F(Fixture, ARefusalNamesTheKindsThatTheDeviceTakes) {
+  tenon_exchange_api_t exchange{sizeof exchange,   &toy,    toy_kinds,
+                                toy_import_memory, nullptr, nullptr,
+                                nullptr,           nullptr, nullptr};
+  const auto make = [&] {
+    return *Device::create({"toy-plugin", &device_api, &compile_api, &queue_api, &exchange}, 0);
+  };
+  const auto expect = [](const Status& status, std::string_view code, std::string_view text) {
+    EXPECT_EQ(status.code(), TENON_UNIMPLEMENTED);
+    EXPECT_EQ(status.error_code(), code) << status.text();
+    EXPECT_NE(status.text().find(text), std::string::npos) << status.text();
+  };
+  auto memory = sized<tenon_native_memory_t>();
+  memory.kind = to_abi_str("their.pointer");
+  expect(Buffer::adopt(make(), memory).status(), "T0633",
+         "; the device takes memory of the kinds toy.pointer, toy.page");
+  // One that the plugin refuses for another reason.
+  memory.kind = to_abi_str("toy.page");
+  const Status known = Buffer::adopt(make(), memory).status();
+  expect(known, "T0002", "import of a handle");
+  EXPECT_EQ(known.text().find("the device takes"), std::string::npos) << known.text();
+  auto native = sized<tenon_native_handle_t>();
+  native.kind = to_abi_str("their.stream");
+  expect(Queue::import(make(), native).status(), "T0635", "imports none");
+  exchange.queue_kinds = toy_queue_kinds;
+  exchange.import_queue = toy_import_queue;
+  exchange.import_fence = toy_import_fence;
+  expect(Queue::import(make(), native).status(), "T0635",
+         "; the device takes streams of the kind toy.stream");
+  native.kind = to_abi_str("their.event");
+  expect(NativeFence::import(make(), native, false).status(), "T0635",
+         "; the device takes no fences of other libraries");
+  EXPECT_EQ(make()->exchange_kinds().memory, (std::vector<std::string>{"toy.pointer", "toy.page"}));
+  EXPECT_TRUE(make_device()->exchange_kinds().memory.empty());
 }
 
 TEST_F(Fixture, PoolWaitsForItsRunBeforeItIsEmptied) {
@@ -516,7 +624,6 @@ TEST_F(Fixture, PoolWaitsForItsRunBeforeItIsEmptied) {
   answer = error(TENON_DEVICE_LOST, "T0618", "given up");
   EXPECT_EQ(pool.take(2 << 20).status().code(), TENON_DEVICE_LOST);
   EXPECT_EQ(pool.held_bytes(), (uint64_t{1} << 20) + 16);
-  EXPECT_EQ(toy.syncs, 0);
 }
 
 // Everything is given up at the first check: nothing else makes progress here.
@@ -546,7 +653,6 @@ TEST_F(GivenUp, WhereASubmissionIsRefused) {
   Runner runner(plan);
   EXPECT_EQ(run(runner).error_code(), "T0618");
   EXPECT_TRUE(plan->devices[0]->abandoned());
-  EXPECT_EQ(toy.syncs, 0);
 }
 
 TEST_F(GivenUp, WhereMemoryIsExhausted) {
@@ -565,7 +671,6 @@ TEST_F(GivenUp, WhereMemoryIsExhausted) {
   Runner runner(plan);
   EXPECT_EQ(run(runner).error_code(), "T0618");
   EXPECT_EQ(toy.executions, 1);
-  EXPECT_EQ(toy.syncs, 0);
 }
 
 // Work that was given up may end at any time, and then reports to the profile that it was lent.

@@ -32,6 +32,19 @@ void add_row(std::string* rows, const std::string& row) {
   *rows += (rows->empty() ? "" : ",\n") + row;
 }
 
+std::string names_json(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ",") + json_quoted(name);
+  return "[" + out + "]";
+}
+
+// What it exchanges with other libraries.
+std::string exchange_json(const runtime::Device& device) {
+  const runtime::Device::ExchangeKinds kinds = device.exchange_kinds();
+  return fmt::format("{{\"memory\":{},\"streams\":{},\"fences\":{}}}", names_json(kinds.memory),
+                     names_json(kinds.streams), names_json(kinds.fences));
+}
+
 std::string devices_json(std::string_view filter) {
   std::string rows;
   for (const auto& device : all_devices()) {
@@ -45,7 +58,7 @@ std::string devices_json(std::string_view filter) {
                         "\"uuid\":{},\"native_ordinal\":{},"
                         "\"memory_bytes\":{},\"alignment_bytes\":{},"
                         "\"host_visible\":{},\"queue\":{},\"same_bits\":{},\"one_long_call\":{},"
-                        "\"static\":{}}}",
+                        "\"static\":{},\"exchange\":{}}}",
                         json_quoted(device->name()), json_quoted(device->apis().plugin),
                         json_quoted({info.description.data, info.description.size}),
                         json_quoted({info.target.data, info.target.size}),
@@ -53,7 +66,7 @@ std::string devices_json(std::string_view filter) {
                         info.memory_bytes, info.alignment_bytes, device->host_visible(),
                         device->has_queue(), (properties & TENON_COMPILE_SAME_BITS) != 0,
                         (properties & TENON_COMPILE_ONE_LONG_CALL) != 0,
-                        (properties & TENON_COMPILE_STATIC) != 0));
+                        (properties & TENON_COMPILE_STATIC) != 0, exchange_json(*device)));
   }
   return document("devices", rows);
 }

@@ -93,9 +93,9 @@ tenon_code_t tensor_native(void*, tenon_tensor_t* handle, tenon_str_t device, te
       auto guard = owner->serialise();
       clear_failure();
       const tenon_exchange_api_t* api = owner->apis().exchange;
-      TENON_RETURN_IF_ERROR(owner->check(
+      TENON_RETURN_IF_ERROR(owner->check_native(
           api->export_memory(api->self, owner->handle(), buffer->handle(), kind, &memory),
-          "export of a handle"));
+          "export of a handle", runtime::Device::Native::kMemory, kind));
     }
     memory.length_bytes = handle->tensor->size_bytes();
     return give_record(out, memory);

@@ -141,12 +141,8 @@ class ProgramBuilder {
 
   // ---- Segments ----
   Status cut() {
-    std::vector<uint32_t> segment_of(graph().node_limit(), ir::kNone);
     const std::vector<dispatch::Segment>& segments = program_->placement_.segments;
-    for (uint32_t s = 0; s < segments.size(); ++s) {
-      for (Node n : segments[s].nodes) segment_of[n] = s;
-    }
-    const std::vector<bool> crosses = crossing_values(segment_of);
+    const std::vector<bool> crosses = crossing_values(segments);
     for (const dispatch::Segment& segment : segments) {
       CompiledSegment out;
       out.device = plan_device(segment.device);
@@ -169,20 +165,19 @@ class ProgramBuilder {
     return {};
   }
 
-  // Values that another segment or the program's caller reads.
-  std::vector<bool> crossing_values(std::span<const uint32_t> segment_of) const {
+  // Values that a segment without the node that makes them reads, or the program's caller.
+  std::vector<bool> crossing_values(std::span<const dispatch::Segment> segments) const {
     std::vector<bool> crosses(graph().value_limit(), false);
+    std::vector<uint32_t> last_in(graph().node_limit(), ir::kNone);  // the last segment it is in
     auto read = [&](Value v, uint32_t by) {
       if (v == ir::kNone || graph().value(v).kind != TENON_VALUE_RESULT) return;
-      const uint32_t maker = segment_of[graph().value(v).node];
-      if (maker != by) crosses[v] = true;
+      if (by == ir::kNone || last_in[graph().value(v).node] != by) crosses[v] = true;
     };
-    for (Node n : graph().nodes(graph().main())) {
-      for (Value v : graph().operands(n)) read(v, segment_of[n]);
-      for (ir::Region r : graph().regions(n)) {
-        for (Value v : graph().captures(r)) read(v, segment_of[n]);
+    for (uint32_t s = 0; s < segments.size(); ++s) {
+      for (Node n : segments[s].nodes) last_in[n] = s;
+      for (Node n : segments[s].nodes) {
+        for (Value v : dispatch::reads_of(graph(), n)) read(v, s);
       }
-      for (Value v : dispatch::sizes_read(graph(), n)) read(v, segment_of[n]);
     }
     for (Value v : graph().region(graph().main()).yields) read(v, ir::kNone);
     for (Value v : dispatch::sizes_yielded(graph())) read(v, ir::kNone);

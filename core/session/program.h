@@ -92,6 +92,7 @@ class Program {
   Program() = default;
   Result<std::string> dump_device(std::string_view device, std::string_view what) const;
   Result<std::string> report_json() const;  // the dump "report"
+  std::vector<ir::Node> nodes_on(uint32_t device) const;
 
   ir::Ref<ir::Graph> graph_;
   dispatch::Placement placement_;

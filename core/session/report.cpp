@@ -143,6 +143,19 @@ tenon_program_info_t Program::info() const {
   return info;
 }
 
+// In the order of segments; what several segments make is counted once.
+std::vector<Node> Program::nodes_on(uint32_t device) const {
+  std::vector<Node> nodes;
+  std::vector<bool> counted(graph_->node_limit(), false);
+  for (const CompiledSegment& segment : segments_) {
+    for (Node n : segment.device == device ? segment.nodes : std::vector<Node>()) {
+      if (!counted[n]) nodes.push_back(n);
+      counted[n] = true;
+    }
+  }
+  return nodes;
+}
+
 std::string Program::placement_json(std::string_view more) const {
   if (packaged_ != nullptr) return packaged_->placement;
   std::map<std::string, std::array<double, 2>> bytes;  // in, out
@@ -156,9 +169,7 @@ std::string Program::placement_json(std::string_view more) const {
   }
   std::string devices;
   for (size_t d = 0; d < plan_->devices.size(); ++d) {
-    size_t nodes = 0;
-    for (const CompiledSegment& segment : segments_)
-      nodes += segment.device == d ? segment.nodes.size() : 0;
+    const size_t nodes = nodes_on(static_cast<uint32_t>(d)).size();
     const std::string& name = plan_->devices[d]->name();
     devices +=
         fmt::format("{}{{\"device\":{},\"nodes\":{},\"bytes_in\":{:.0f},\"bytes_out\":{:.0f}}}",
@@ -185,8 +196,8 @@ std::string Program::placement_summary() const {
   const std::string idle = idle_devices(placement_, *graph_);
   if (plan_->devices.size() < 2) return idle.empty() ? "" : idle + "\n";
   const size_t total = graph_->nodes(graph_->main()).size();
-  std::vector<size_t> counts(plan_->devices.size(), 0);
-  for (const CompiledSegment& segment : segments_) counts[segment.device] += segment.nodes.size();
+  std::vector<size_t> counts;
+  for (uint32_t d = 0; d < plan_->devices.size(); ++d) counts.push_back(nodes_on(d).size());
   // The device that was asked first is the norm; the others are named.
   std::string text;
   for (size_t d = 0; d < counts.size(); ++d) {
@@ -194,13 +205,10 @@ std::string Program::placement_summary() const {
     if (name == placement_.asked[0].device->name()) continue;
     std::map<std::string, size_t> ops;
     std::string reason;
-    for (const CompiledSegment& segment : segments_) {
-      for (Node n :
-           segment.device == d ? std::span<const Node>(segment.nodes) : std::span<const Node>()) {
-        ++ops[std::string(graph_->op_name(n))];
-        const dispatch::Refusal& refusal = placement_.asked[0].refusals[n];
-        if (reason.empty() && !refusal.reason.empty()) reason = refusal.reason;
-      }
+    for (Node n : nodes_on(static_cast<uint32_t>(d))) {
+      ++ops[std::string(graph_->op_name(n))];
+      const dispatch::Refusal& refusal = placement_.asked[0].refusals[n];
+      if (reason.empty() && !refusal.reason.empty()) reason = refusal.reason;
     }
     text +=
         fmt::format("{}{} of {} nodes on {}: ", text.empty() ? "" : "; ", counts[d], total, name);

@@ -33,7 +33,7 @@ def composite(*overloads: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 def composites() -> dict[Any, Callable[..., Any]]:
     """The decompositions, by overload."""
-    from . import _composites_layers, _composites_special  # noqa: F401
+    from . import _composites_grid, _composites_layers, _composites_linalg, _composites_special  # noqa: F401
 
     found = {}
     for name, function in _made.items():
@@ -271,6 +271,28 @@ def multinomial(p: Tensor, num_samples: int, replacement: bool = False, *, gener
         return torch.minimum(below, last)
     noise = -torch.log(-torch.log(torch.rand_like(p).clamp(min=1e-30)))
     return (p.log() + noise).topk(num_samples, -1).indices
+
+
+@composite("geometric.default")
+def geometric(x: Tensor, p: float, *, generator: Any = None) -> Any:
+    """How often one tries until it succeeds."""
+    if generator is not None or not 0 < p < 1:
+        return NotImplemented
+    u = torch.rand(x.shape, dtype=torch.float64)
+    return (torch.floor(torch.log1p(-u) / math.log1p(-p)) + 1).to(x.dtype)
+
+
+@composite("rrelu_with_noise_functional.default")
+def rrelu(
+    x: Tensor, noise: Tensor, lower: Any = 0.125, upper: Any = 1 / 3, training: bool = False, generator: Any = None
+) -> Any:  # fmt: skip
+    """The slopes are results as well, for the gradient."""
+    if generator is not None:
+        return NotImplemented
+    if not training:
+        return torch.where(x <= 0, x * ((lower + upper) / 2), x), noise.clone()
+    slope = torch.where(x <= 0, torch.rand_like(x) * (upper - lower) + lower, torch.ones_like(x))
+    return x * slope, slope
 
 
 @composite("normal.Tensor_Tensor", "normal.Tensor_float", "normal.float_Tensor")

@@ -27,7 +27,7 @@ _MORE = [
     aten.exponential, aten.cauchy, aten.log_normal, aten.normal, aten.adaptive_max_pool2d,
     aten.adaptive_max_pool3d, aten.tril_indices, aten.triu_indices, aten.dist, aten.ldexp,
     aten._batch_norm_with_update,
-    aten._batch_norm_with_update_functional,
+    aten._batch_norm_with_update_functional, aten.rrelu_with_noise_backward,
 ]  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tenon._trace import NO, Dim, GraphTrace, SizeNeeded, Value, same, tracing
 
 from . import _facts, _table
 from ._places import line_of, name_of
+from ._saved import Memory
 from ._sizes import Numbers, Whole, has_found, is_found, may_be_negative, size_in
 from ._table import Refused
 from ._tracing import WalkTrace
@@ -193,6 +194,8 @@ class Walk:
         self.values: dict[fx.Node, Any] = {}
         self.refused: dict[fx.Node, str] = {}
         self.inputs: list[fx.Node] = []
+        self.memory: dict[fx.Node, Memory] = {}  # of inputs that a backward graph reads as views of it
+        self.is_backward = name == "backward"
         self.constants: dict[str, torch.Tensor] = {}  # values of placeholders that never change
         self.keep_inputs = False  # also those that nobody reads
         self.assertions: list[Value] = []  # conditions that a call fails without
@@ -227,20 +230,28 @@ class Walk:
                 if node.name in self.constants:
                     self.values[node] = constant(self.trace, self.constants[node.name])
                     return
-                self.values[node] = self._argument(fake, node.name)
+                self.values[node] = self._input(node, fake)
                 self.inputs.append(node)
             except BEYOND as error:
                 self._refuse(node, error)
 
-    def _argument(self, fake: torch.Tensor, name: str) -> Value:
+    def _input(self, node: fx.Node, fake: torch.Tensor) -> Value:
+        found = Memory.of(fake) if self.is_backward and fake.layout is torch.strided else None
+        if found is None:
+            return self._argument(fake, node.name)
+        value = found.taken(self._argument(fake, node.name, found.shape))
+        self.memory[node] = found
+        return value
+
+    def _argument(self, fake: torch.Tensor, name: str, shape: Sequence[int] | None = None) -> Value:
         if type(fake) is not torch.Tensor and type(fake).__name__ not in ("FakeTensor", "Parameter"):
             raise Refused(f"{type(fake).__name__} is a kind of tensor of its own")
         if fake.layout is not torch.strided or fake.is_quantized or fake.is_nested:
             raise Refused(f"a tensor of layout {fake.layout}")
         if fake.device.type != "cpu":
             raise Refused(f"a tensor on {fake.device}")
-        shape = [size_in(self.trace, s) for s in fake.shape]
-        return self.trace.argument(dtype_of(fake.dtype), shape, name)
+        sizes = [size_in(self.trace, s) for s in fake.shape] if shape is None else list(shape)
+        return self.trace.argument(dtype_of(fake.dtype), sizes, name)
 
     def inline(self, gm: fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
         """The results of a graph for these values, computed in this one. Refused if one of its nodes is."""

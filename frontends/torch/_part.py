@@ -15,6 +15,7 @@ from tenon._trace import Value, tracing
 
 from ._lower import Walk
 from ._results import Results, memory_order
+from ._saved import Memory
 from ._sizes import Numbers
 from ._stable import Stable
 
@@ -40,8 +41,8 @@ def _take(i: int) -> Callable[[Sequence[Any]], Any]:
     return lambda args: args[i]
 
 
-def _permuted(i: int, order: tuple[int, ...]) -> Callable[[Sequence[Any]], Any]:
-    return lambda args: args[i].permute(order)
+def _taken_in(memory: Memory, i: int) -> Callable[[Sequence[Any]], Any]:
+    return lambda args: memory.read(args[i])
 
 
 def _sized(number: Callable[[Sequence[Any]], list[int]]) -> Callable[[Sequence[Any]], Any]:
@@ -109,8 +110,9 @@ class Part:
         self.results = Results(gm.graph, self.numbers)
         self._names = [n.name for n in walk.inputs]
         placeholders = self.results.placeholders
+        self.memory = dict(walk.memory)
         self._readers: list[Callable[[Sequence[Any]], Any]] = [
-            _take(placeholders[n]) for n in walk.inputs
+            _taken_in(walk.memory[n], placeholders[n]) if n in walk.memory else _take(placeholders[n]) for n in walk.inputs
         ]
         written = {argument for argument, _ in self.results.updates}
         self._places = [

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import fx
 
+from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value, larger
 
@@ -148,6 +149,39 @@ def _loop(n: Node, condition: Any, body: Any, carried: list[Value], more: Sequen
 
     regions = [n.trace.region(carried, goes_on), n.trace.region(carried, step)]
     return n.trace.emit("while", carried, (), regions)
+
+
+def _size(n: Node, x: Value) -> Value:
+    x = n.to_result(x)
+    return x if x.dtype is dt.uint8 else _ops.one("abs", x)  # torch has it of no other unsigned type
+
+
+@row("aten.gcd.default")
+def gcd(n: Node, a: Value, b: Value) -> Value:
+    """By Euclid, until no element has a rest."""
+    first = [_size(n, v) for v in (a, b)]
+    zero, one = _ops.like(first[0], 0), _ops.like(first[0], 1)
+
+    def goes_on(x: Value, y: Value) -> Sequence[Value]:
+        left = _ops.compare(y, zero, 1)
+        return [_ops.one("reduce_or", left, dims=tuple(range(len(left.shape)))) if left.shape else left]
+
+    def step(x: Value, y: Value) -> Sequence[Value]:
+        done = _ops.compare(y, zero, 0)
+        rest = _ops.one("rem", x, _ops.select(done, one, y))
+        return [_ops.select(done, x, y), _ops.select(done, zero, rest)]
+
+    regions = [n.trace.region(first, goes_on), n.trace.region(first, step)]
+    return n.trace.emit("while", first, (), regions)[0]
+
+
+@row("aten.lcm.default")
+def lcm(n: Node, a: Value, b: Value) -> Value:
+    """0 where both are."""
+    common = gcd(n, a, b)
+    none = _ops.compare(common, _ops.like(common, 0), 0)
+    parts = _ops.one("div", n.to_result(a), _ops.select(none, _ops.like(common, 1), common))
+    return _size(n, _ops.one("mul", parts, n.to_result(b)))
 
 
 @row("scan")

@@ -172,10 +172,6 @@ Status copy(void*, tenon_device_t*, const tenon_copy_t* c) {
   return {};
 }
 
-Status sync(void*, tenon_device_t*) {
-  return {};
-}
-
 Status map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out_data) {
   *out_data = buffer->data;
   return {};
@@ -248,7 +244,6 @@ const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
                                          entry<alloc>,
                                          entry<free_buffer>,
                                          entry<copy>,
-                                         entry<sync>,
                                          entry<map>,
                                          entry<import>,
                                          entry<memory>};

@@ -61,7 +61,8 @@ struct Apple {
     const Owned all(metal().copy_all_devices());
     const auto count = send<uint64_t>(all.get(), "count");
     for (uint64_t i = 0; i < count; ++i)
-      look_at(send<Id>(all.get(), "objectAtIndex:", i), &out->emplace_back());
+      look_at(send<Id>(all.get(), "objectAtIndex:", i), static_cast<uint32_t>(i),
+              &out->emplace_back());
     std::erase_if(*out, [](const Found& found) { return found.target.empty(); });
     if (!out->empty()) return {};
     return fail(TENON_UNAVAILABLE,
@@ -69,8 +70,9 @@ struct Apple {
                            : "mps: this system's Metal is older than 2.4, the oldest that works");
   }
 
-  static void look_at(Id device, Found* out) {
+  static void look_at(Id device, uint32_t ordinal, Found* out) {
     out->device = send<Id>(device, "retain");
+    out->native_ordinal = ordinal;
     out->description = text_of(send<Id>(device, "name"));
     out->memory_bytes = send<uint64_t>(device, "recommendedMaxWorkingSetSize");
     const auto shared = send<uint64_t>(device, "maxThreadgroupMemoryLength");
@@ -130,6 +132,10 @@ class Mps final : public stream::TextDevice {
   }
 };
 
+// A handle is an MTLBuffer, which has a length of its own, so places beyond it are told.
+constexpr stream::ExchangeKinds kKinds = {"mps.buffer"};
+const tenon_exchange_api_t kExchangeTable = stream::exchange_table(&kKinds);
+
 Mps device;
 const tenon_compile_api_t kCompileTable = device.table();
 
@@ -137,6 +143,7 @@ constexpr tenon_interface_t kInterfaces[] = {
     offer(TENON_DEVICE_ID, kDeviceTable),
     offer(TENON_QUEUE_ID, stream::kQueueTable),
     offer(TENON_COMPILE_ID, kCompileTable),
+    offer(TENON_EXCHANGE_ID, kExchangeTable),
 };
 
 }  // namespace

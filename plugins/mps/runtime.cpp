@@ -196,14 +196,20 @@ Status Runtime::alloc(uint64_t size_bytes, stream::Address* out) {
 }
 // Command buffers keep what they use.
 Status Runtime::free(stream::Address address) {
-  Owned buffer;
+  if (let_go(address)) return {};
+  return fail(TENON_INTERNAL, "mps: freeing memory: it is none of this device");
+}
+bool Runtime::let_go(stream::Address address) {
+  Owned buffer;  // released when the lock is free again
   const std::lock_guard lock(mutex_);
-  const auto known = memory_.find(address);
-  if (known == memory_.end())
-    return fail(TENON_INTERNAL, "mps: freeing memory: it is none of this device");
-  buffer = std::move(known->second.buffer);
-  memory_.erase(known);
-  return {};
+  auto after = memory_.upper_bound(address);
+  if (after == memory_.begin()) return false;
+  Memory& memory = (--after)->second;
+  if (address - after->first >= memory.size_bytes) return false;
+  if (--memory.users != 0) return true;
+  buffer = std::move(memory.buffer);
+  memory_.erase(after);
+  return true;
 }
 Status Runtime::alloc_pinned(uint64_t size_bytes, void** out) {
   stream::Address address = 0;
@@ -231,7 +237,40 @@ Status Runtime::place(stream::Address address, uint64_t bytes, std::string_view 
 }
 Status Runtime::check_memory(stream::Address address, uint64_t bytes) {
   if (find(address, bytes).buffer) return {};
-  return fail(TENON_INVALID_ARGUMENT, "mps: the pointer is not one of memory of this device");
+  return fail(TENON_OUT_OF_RANGE, "mps: the memory ends beyond its buffer");
+}
+
+// ---- Memory of others ----
+
+Status Runtime::memory_of(uint64_t handle, stream::Address* out) {
+  const Id buffer = reinterpret_cast<Id>(handle);
+  if (send<Id>(buffer, "device") != device_.get())
+    return fail(TENON_INVALID_ARGUMENT, "mps: the buffer is not one of this GPU");
+  *out = reinterpret_cast<stream::Address>(send<void*>(buffer, "contents"));
+  if (*out == 0)
+    return fail(TENON_UNIMPLEMENTED,
+                "mps: memory of the GPU alone (MTLStorageModePrivate) must be copied");
+  const std::lock_guard lock(mutex_);
+  const auto [known, is_new] =
+      memory_.try_emplace(*out, Memory{Owned::retain(buffer), send<uint64_t>(buffer, "length")});
+  if (is_new) return {};
+  if (known->second.buffer.get() != buffer)
+    return fail(TENON_UNIMPLEMENTED,
+                "mps: another buffer over memory that is in use already must be copied");
+  ++known->second.users;
+  return {};
+}
+void Runtime::memory_leave(stream::Address address) {
+  (void)let_go(address);
+}
+Status Runtime::memory_handle(stream::Address address, uint64_t* out_handle,
+                              uint64_t* out_offset_bytes) {
+  const Place found = find(address, 0);
+  if (!found.buffer)
+    return fail(TENON_INTERNAL, "mps: giving out memory: it is none of this device");
+  *out_handle = reinterpret_cast<uint64_t>(found.buffer.get());
+  *out_offset_bytes = found.offset;
+  return {};
 }
 
 Status Runtime::copy(Stream& s, const Place& to, const Place& from, uint64_t bytes) {

@@ -62,17 +62,25 @@ class Runtime final : public stream::Runtime {
   Status launch(stream::StreamHandle stream, kernelgen::LoadedText& code,
                 const stream::Launch& launch) override;
   Status check_memory(stream::Address address, uint64_t bytes) override;
+  // A handle is an MTLBuffer of this GPU that the host can read.
+  Status memory_of(uint64_t handle, stream::Address* out) override;
+  void memory_leave(stream::Address address) override;
+  Status memory_handle(stream::Address address, uint64_t* out_handle,
+                       uint64_t* out_offset_bytes) override;
 
  private:
   struct Memory {
     Owned buffer;
     uint64_t size_bytes;
+    uint32_t users = 1;  // who allocated it, and who imported it
   };
   // A buffer of Metal's, which stays with whoever asked, and the place in it.
   struct Place {
     Owned buffer;
     uint64_t offset = 0;
   };
+  // Lets go of the memory around an address; false if it is none of this device.
+  bool let_go(stream::Address address);
   // Empty if the bytes are of no memory of this device.
   Place find(stream::Address address, uint64_t bytes);
   Status place(stream::Address address, uint64_t bytes, std::string_view doing, Place* out);

@@ -46,7 +46,7 @@ static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
   return TENON_OK;
 }
 
-static tenon_code_t close_or_sync(void* self, tenon_device_t* device) {
+static tenon_code_t close_device(void* self, tenon_device_t* device) {
   (void)self, (void)device;
   return TENON_OK;
 }
@@ -108,11 +108,10 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* host_,
                                             .count = count,
                                             .info = info,
                                             .open = open,
-                                            .close = close_or_sync,
+                                            .close = close_device,
                                             .alloc = alloc,
                                             .free = release,
                                             .copy = copy,
-                                            .sync = close_or_sync,
                                             .map = map};
   static const tenon_interface_t interfaces[] = {{STR(TENON_DEVICE_ID), 0, 0, &device},
                                                  {STR(TENON_KERNELS_ID), 0, 0, &kernels}};

@@ -153,10 +153,6 @@ uint64_t read_overlap(void*) {
   return std::exchange(activity().overlap_ns, 0);
 }
 
-Status raise(const Fault& fault) {
-  return fault.code == TENON_OK ? Status() : fail(fault.code, fault.message);
-}
-
 Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   Device& device = *device_of(d);
   TENON_TRY(device.alive());
@@ -169,17 +165,6 @@ Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   device.default_queue->submit({}, {&done, 1},
                                [&](Queue& queue) { return perform_copy(device, own, queue); });
   return done.wait(1, UINT64_MAX);
-}
-
-Status sync(void*, tenon_device_t* d) {
-  Fault first;
-  for (const std::shared_ptr<Queue>& queue : device_of(d)->all_queues()) {
-    Fault fault = queue->drain();
-    if (queue == device_of(d)->default_queue) continue;  // copy() has already reported a failure
-    if (first.code == TENON_OK) first = std::move(fault);
-  }
-  TENON_TRY(device_of(d)->alive());
-  return raise(first);
 }
 
 Status memory(void*, tenon_device_t* device, uint64_t* out_used, uint64_t* out_peak) {
@@ -369,11 +354,6 @@ bool Device::is_pinned(const void* data, uint64_t length_bytes) {
   return begin + length_bytes <= at->first + at->second;
 }
 
-std::vector<std::shared_ptr<Queue>> Device::all_queues() {
-  const std::lock_guard lock(objects_mutex);
-  return queues;
-}
-
 std::vector<FencePoint> points_of(const tenon_fence_point_t* points, uint32_t count) {
   std::vector<FencePoint> out;
   for (uint32_t i = 0; i < count; ++i) out.push_back(point_of(points[i]));
@@ -394,7 +374,6 @@ const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
                                          entry<alloc>,
                                          entry<free>,
                                          entry<copy>,
-                                         entry<sync>,
                                          nullptr,
                                          nullptr,
                                          entry<memory>,

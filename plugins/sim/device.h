@@ -52,7 +52,6 @@ struct Device {
   Status alloc(uint64_t size_bytes, uint64_t* out_handle);
   void lose();
   bool is_pinned(const void* data, uint64_t length_bytes);
-  std::vector<std::shared_ptr<Queue>> all_queues();
 
   // Native handles: of buffers, streams and fences, which are numbered. INVALID_ARGUMENT with a
   // reason for one that is none.

@@ -11,11 +11,11 @@ constexpr uint64_t kElementBytes = 16;  // the largest element: kernels want it 
 
 Status check_kind(tenon_str_t kind, std::string_view known) {
   if (view(kind) == known) return {};
-  return fail(TENON_UNIMPLEMENTED, cat("sim: there are no handles of the kind \"", view(kind),
-                                       "\", only \"", known, "\""));
+  return fail(TENON_UNIMPLEMENTED,
+              cat("sim: there are no such handles of the kind \"", view(kind), "\""));
 }
 
-Status kinds(void*, tenon_device_t*, tenon_str_t* out) {
+Status kinds(void*, uint32_t, tenon_str_t* out) {
   *out = str(kMemory);
   return {};
 }
@@ -48,7 +48,7 @@ Status export_memory(void*, tenon_device_t* d, tenon_buffer_t* buffer, tenon_str
   return give_record(out, made);
 }
 
-Status queue_kinds(void*, tenon_device_t*, tenon_str_t* out_streams, tenon_str_t* out_fences) {
+Status queue_kinds(void*, uint32_t, tenon_str_t* out_streams, tenon_str_t* out_fences) {
   *out_streams = str(kStream);
   *out_fences = str(kFence);
   return {};
@@ -105,17 +105,6 @@ Status import_fence(void*, tenon_device_t* d, const tenon_native_handle_t* nativ
   return {};
 }
 
-Status export_fence(void*, tenon_fence_t* f, uint64_t value, tenon_str_t kind,
-                    tenon_native_handle_t* out) {
-  const HostFence& fence = *fence_of(f);
-  TENON_TRY(check_kind(kind, kFence));
-  auto made = sized<tenon_native_handle_t>();
-  made.kind = str(kFence);
-  made.handle = fence.device->native_of(fence.number);
-  made.value = value;
-  return give_record(out, made);
-}
-
 }  // namespace
 
 const tenon_exchange_api_t kExchangeTable = {sizeof(tenon_exchange_api_t),
@@ -126,7 +115,6 @@ const tenon_exchange_api_t kExchangeTable = {sizeof(tenon_exchange_api_t),
                                              entry<queue_kinds>,
                                              entry<import_queue>,
                                              entry<export_queue>,
-                                             entry<import_fence>,
-                                             entry<export_fence>};
+                                             entry<import_fence>};
 
 }  // namespace tenon::sim

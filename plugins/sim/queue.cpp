@@ -162,17 +162,6 @@ std::deque<Queue::Item>::iterator Queue::next() {
   return std::ranges::find(items_, false, &Item::can_be_held);
 }
 
-void Queue::wait_idle() {
-  std::unique_lock lock(mutex_);
-  idle_.wait(lock, [&] { return items_.empty() && !busy_; });
-}
-
-Fault Queue::drain() {
-  wait_idle();
-  const std::lock_guard lock(mutex_);
-  return std::exchange(fault_, Fault{});
-}
-
 Fault Queue::perform(Item& item) {
   for (const FencePoint& point : item.waits) {
     if (point.fence == nullptr) continue;
@@ -194,7 +183,6 @@ void Queue::work() {
     }
     Item item = std::move(*chosen);
     items_.erase(chosen);
-    busy_ = true;
     lock.unlock();
     Fault fault = perform(item);
     if (item.signal.fence != nullptr) {
@@ -202,9 +190,6 @@ void Queue::work() {
                              : item.signal.fence->fail(item.signal.value, fault);
     }
     lock.lock();
-    if (fault_.code == TENON_OK) fault_ = std::move(fault);
-    busy_ = false;
-    if (items_.empty()) idle_.notify_all();
   }
 }
 

@@ -72,9 +72,6 @@ class Queue {
   void submit(std::vector<FencePoint> waits, FencePoint signal, Command run,
               bool can_be_held = false);
   bool holds();  // whether a command is held
-  void wait_idle();
-  // Waits until all submitted work is done. Returns the first failure since the last drain.
-  Fault drain();
   // Waits for submitted work and fails stalled commands. Nothing may be submitted afterwards.
   void finish();
   // Waits until the work so far is done. More may follow.
@@ -99,11 +96,10 @@ class Queue {
   Fault perform(Item& item);
 
   std::mutex mutex_;
-  std::condition_variable submitted_, idle_, released_;
+  std::condition_variable submitted_, released_;
   std::deque<Item> items_;
-  bool busy_ = false, stopping_ = false, release_ = false;
+  bool stopping_ = false, release_ = false;
   uint64_t random_state_ = 0;
-  Fault fault_;
   std::thread thread_;  // last: it uses the rest
 };
 

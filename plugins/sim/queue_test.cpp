@@ -94,8 +94,6 @@ TEST_F(QueueTest, AFailureReachesEveryWaiterAndItsWorkDoesNotRun) {
   EXPECT_EQ(used.wait(1, UINT64_MAX).code(), TENON_OUT_OF_RANGE);
   EXPECT_EQ(made.wait(1, UINT64_MAX).code(), TENON_OUT_OF_RANGE);
   EXPECT_FALSE(ran);
-  EXPECT_EQ(first.drain().code, TENON_OUT_OF_RANGE);
-  EXPECT_EQ(first.drain().code, TENON_OK) << "a failure is told once";
   Fence later(0);
   first.submit({}, {&later, 1}, [](Queue&) { return Status(); });
   EXPECT_TRUE(later.wait(1, UINT64_MAX).ok()) << "the queue works on";

@@ -34,7 +34,7 @@ static tenon_code_t open(void* self, uint32_t ordinal, tenon_device_t** out) {
   return TENON_OK;
 }
 
-static tenon_code_t close_or_sync(void* self, tenon_device_t* device) {
+static tenon_code_t close_device(void* self, tenon_device_t* device) {
   return (void)self, (void)device, TENON_OK;
 }
 
@@ -80,9 +80,8 @@ TENON_PLUGIN_NOTE("acme", "0.1.0",
 tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
                                 const tenon_plugin_t** out) {
   static tenon_kernels_api_t kernels;
-  static const tenon_device_api_t device = {sizeof device, (void*)&device, count, info,
-                                            open,          close_or_sync,  alloc, release,
-                                            copy,          close_or_sync};
+  static const tenon_device_api_t device = {sizeof device, (void*)&device, count,   info, open,
+                                            close_device,  alloc,          release, copy};
   static const tenon_interface_t interfaces[] = {{TENON_STR(TENON_DEVICE_ID), 0, 0, &device},
                                                  {TENON_STR(TENON_KERNELS_ID), 0, 0, &kernels}};
   static const tenon_plugin_t plugin = {.size_bytes = sizeof plugin,

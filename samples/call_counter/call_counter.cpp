@@ -9,7 +9,7 @@
 
 // The slots that are counted, each once.
 #define DEVICE_SLOTS(DO, Table) \
-  DO(Table, open) DO(Table, alloc) DO(Table, free) DO(Table, copy) DO(Table, sync) DO(Table, import)
+  DO(Table, open) DO(Table, alloc) DO(Table, free) DO(Table, copy) DO(Table, import)
 #define QUEUE_SLOTS(DO, Table) DO(Table, queue_create) DO(Table, copy_async) DO(Table, fence_wait)
 #define COMPILE_SLOTS(DO, Table) \
   DO(Table, claim) DO(Table, compile) DO(Table, load) DO(Table, needs) DO(Table, execute)

@@ -38,9 +38,8 @@ void Line::begin() {
 }
 
 // Notifies under the lock: a waiter may destroy this object as soon as it can take the lock.
-void Line::end(const tenon::Fault& fault) {
+void Line::end() {
   const std::lock_guard lock(mutex_);
-  if (fault_.ok()) fault_ = fault;
   if (--in_flight_ == 0) idle_.notify_all();
 }
 
@@ -49,30 +48,10 @@ void Line::wait_idle() {
   idle_.wait(lock, [&] { return in_flight_ == 0; });
 }
 
-tenon::Fault Line::take_fault() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(fault_, {});
-}
-
 Device::~Device() {
   lines.clear();
   own.reset();
   if (context != nullptr) cl->clReleaseContext(context);
-}
-
-tenon::Fault Device::drain() {
-  std::vector<std::shared_ptr<Line>> all;
-  {
-    const std::lock_guard lock(mutex);
-    all = lines;
-  }
-  tenon::Fault first;
-  for (const auto& line : all) {
-    line->wait_idle();
-    const tenon::Fault fault = line->take_fault();
-    if (first.ok()) first = fault;
-  }
-  return first;
 }
 
 uint64_t alignment_of(const Found& f) {
@@ -348,10 +327,6 @@ Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   return enqueue_copy(*device_of(d)->own, *c, true);
 }
 
-Status sync(void*, tenon_device_t* d) {
-  return device_of(d)->drain().tell();
-}
-
 }  // namespace
 
 const Found* find_target(std::string_view target) {
@@ -400,7 +375,6 @@ const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
                                          tenon::entry<alloc>,
                                          tenon::entry<free>,
                                          tenon::entry<copy>,
-                                         tenon::entry<sync>,
                                          nullptr,
                                          nullptr,
                                          tenon::entry<memory>,

@@ -34,7 +34,7 @@ struct Found {
 
 struct Work;
 
-// One in-order command queue, with its work in flight and its unreported faults. Work that waits
+// One in-order command queue, with its work in flight. Work that waits
 // for an event of the driver waits there. Work that waits for anything else is held back here, and
 // so is all work behind it, so that nothing has started when the wait fails. Threads: safe.
 class Line : public std::enable_shared_from_this<Line> {
@@ -46,10 +46,9 @@ class Line : public std::enable_shared_from_this<Line> {
   Line(const Line&) = delete;
 
   void begin();
-  void end(const tenon::Fault& fault);
+  void end();
   void wait_idle();
-  tenon::Fault take_fault();  // the first since the last call
-  bool holds();               // whether work is held
+  bool holds();  // whether work is held
   void hold(std::shared_ptr<Work> work);
   void advance();  // submits held work whose waits are over
   // Work is with the driver; it is told in this order.
@@ -68,7 +67,6 @@ class Line : public std::enable_shared_from_this<Line> {
   bool advancing_ = false;  // a thread is submitting held work
   std::deque<std::shared_ptr<Work>> held_, marked_;
   bool telling_ = false;  // a thread tells what has ended
-  tenon::Fault fault_;
 };
 
 struct Device {
@@ -86,8 +84,6 @@ struct Device {
   uint64_t used_bytes = 0, peak_bytes = 0;
 
   ~Device();
-  // Waits for all work submitted before. Returns its first fault.
-  tenon::Fault drain();
 };
 
 struct Buffer {
@@ -110,12 +106,10 @@ class FollowingEvent {
   FollowingEvent(const FollowingEvent&) = delete;
   // An event that its owner has set already stays as it is.
   static void settle(void* self, const tenon::Fault& fault);  // for Timeline::when
-  bool settled() const { return settled_; }
 
  private:
   const Functions* cl_;
   cl_event event_;
-  std::atomic<bool> settled_{false};
 };
 
 // An event with a reference of its own; null for none.
@@ -141,8 +135,6 @@ class EventRef {
   cl_event event_ = nullptr;
 };
 
-// Events that follow it live as long as it does, or until it gets another one when they are
-// settled.
 struct Fence : tenon::Timeline {
   // The end of work that is with the driver, in whose context, and the value that it signals.
   struct Point {
@@ -154,7 +146,6 @@ struct Fence : tenon::Timeline {
   Fence(Device* on, uint64_t initial) : Timeline(initial), device(on) {}
   Device* const device;
   std::mutex mutex;
-  std::vector<std::shared_ptr<FollowingEvent>> followers;
   std::vector<Point> points;
 
   // What to wait for in that context to have the value; without an event if there is nothing.
@@ -165,7 +156,7 @@ struct Fence : tenon::Timeline {
   void done(uint64_t value, const tenon::Fault& fault);
 
   // Takes over a reference to the event, which is set when the fence has the value, or cannot.
-  void follow(cl_event event, uint64_t value);
+  void set_event(cl_event event, uint64_t value);
 };
 
 inline Device* device_of(tenon_device_t* d) {

@@ -16,8 +16,8 @@ constexpr std::string_view kMemory = "opencl.mem", kStream = "opencl.queue",
 
 Status check_kind(tenon_str_t kind, std::string_view known) {
   if (tenon::view(kind) == known) return {};
-  return fail(TENON_UNIMPLEMENTED, cat("opencl: there are no handles of the kind \"",
-                                       tenon::view(kind), "\", only \"", known, "\""));
+  return fail(TENON_UNIMPLEMENTED,
+              cat("opencl: there are no such handles of the kind \"", tenon::view(kind), "\""));
 }
 
 // The object behind a handle, which is its address.
@@ -27,7 +27,7 @@ Status object_of(uint64_t handle, Object* out) {
   return *out != nullptr ? Status() : fail(TENON_INVALID_ARGUMENT, "opencl: a handle of 0 is none");
 }
 
-Status kinds(void*, tenon_device_t*, tenon_str_t* out) {
+Status kinds(void*, uint32_t, tenon_str_t* out) {
   *out = tenon::str(kMemory);
   return {};
 }
@@ -90,7 +90,7 @@ Status export_memory(void*, tenon_device_t*, tenon_buffer_t* b, tenon_str_t kind
   return tenon::give_record(out, made);
 }
 
-Status queue_kinds(void*, tenon_device_t*, tenon_str_t* out_streams, tenon_str_t* out_fences) {
+Status queue_kinds(void*, uint32_t, tenon_str_t* out_streams, tenon_str_t* out_fences) {
   *out_streams = tenon::str(kStream);
   *out_fences = tenon::str(kFence);
   return {};
@@ -177,7 +177,7 @@ Status signal_event(cl_event event, Fence& fence) {
   if (type != CL_COMMAND_USER)
     return fail(TENON_INVALID_ARGUMENT, "opencl: only a user event can be signalled");
   TENON_TRY(check(cl.clRetainEvent(event), "keeping an event"));
-  fence.follow(event, 1);
+  fence.set_event(event, 1);
   return {};
 }
 
@@ -201,36 +201,16 @@ Status import_fence(void*, tenon_device_t* d, const tenon_native_handle_t* nativ
   return {};
 }
 
-Status export_fence(void*, tenon_fence_t* f, uint64_t value, tenon_str_t kind,
-                    tenon_native_handle_t* out) {
-  TENON_TRY(check_kind(kind, kFence));
-  Fence& fence = *fence_of(f);
-  cl_int code = CL_SUCCESS;
-  const cl_event event = fence.device->cl->clCreateUserEvent(fence.device->context, &code);
-  TENON_TRY(check(code, "making an event"));
-  fence.follow(event, value);
-  tenon_native_handle_t made = {};
-  made.kind = tenon::str(kFence);
-  made.handle = reinterpret_cast<uintptr_t>(event);
-  return tenon::give_record(out, made);
-}
-
 }  // namespace
 
 void FollowingEvent::settle(void* self, const tenon::Fault& fault) {
   auto& follower = *static_cast<FollowingEvent*>(self);
   constexpr cl_int kFailed = -1;
   follower.cl_->clSetUserEventStatus(follower.event_, fault.ok() ? CL_COMPLETE : kFailed);
-  follower.settled_ = true;
 }
 
-void Fence::follow(cl_event event, uint64_t value) {
+void Fence::set_event(cl_event event, uint64_t value) {
   const auto follower = std::make_shared<FollowingEvent>(device->cl, event);
-  {
-    const std::lock_guard lock(mutex);
-    std::erase_if(followers, [](const auto& f) { return f->settled(); });
-    followers.push_back(follower);
-  }
   when(value, FollowingEvent::settle, follower.get(), follower);
 }
 
@@ -239,6 +219,6 @@ const tenon_exchange_api_t kExchangeTable = {
     tenon::entry<kinds>,          tenon::entry<import_memory>,
     tenon::entry<export_memory>,  tenon::entry<queue_kinds>,
     tenon::entry<import_queue>,   tenon::entry<export_queue>,
-    tenon::entry<import_fence>,   tenon::entry<export_fence>};
+    tenon::entry<import_fence>};
 
 }  // namespace opencl_sample

@@ -249,7 +249,6 @@ class Submission final : public kg::Submission {
       return {};
     }
     auto end = std::make_shared<Fence>(&device_, 0);
-    work_->waited_for = true;
     work_->signal = {reinterpret_cast<tenon_fence_t*>(&end), 1};
     TENON_TRY(signal_after(work_));
     finished_ = true;

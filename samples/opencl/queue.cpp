@@ -31,7 +31,7 @@ Fault fault_of_waits(Work& work) {
 void tell(Work& work, const Fault& fault) {
   for (cl_event e : std::exchange(work.timed, {})) work.line.cl->clReleaseEvent(e);
   if (work.signal.fence != nullptr) fence_of(work.signal.fence)->done(work.signal.value, fault);
-  work.line.end(work.waited_for ? Fault() : fault);
+  work.line.end();
 }
 
 void may_be_told(Work& work) {
@@ -270,7 +270,7 @@ Status signal_after(const std::shared_ptr<Work>& work) {
   }
   Status status = issue(*work);
   if (status.ok()) status = mark_end(work);
-  if (!status.ok()) work->line.end({});
+  if (!status.ok()) work->line.end();
   return status;
 }
 

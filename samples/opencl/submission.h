@@ -33,7 +33,6 @@ struct Work {
   const std::shared_ptr<Line> owner;  // fences may call after its queue is destroyed
   Line& line;
   tenon_fence_point_t signal = {};
-  bool waited_for = false;  // the submitter gets the fault, so sync does not report it
   Done done;
   std::vector<cl_event> timed;
   bool held = false;  // `commands` wait

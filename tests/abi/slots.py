@@ -3,9 +3,10 @@
 
     slots.py        compares; exits with 1 and a list of what is wrong
 
-A slot of a plugin's table is called by the host (core) or its tools, such as the conformance runner:
-for each there is a call with the table's self. A slot of a host's table is called so by somebody who
-is not the host. The comment above a table, or that of its
+A slot of a plugin's table is called by the host: core has a call with the table's self, in more than
+its tests. That layers pass it on, or that the conformance runner calls it, does not count, for a
+vendor writes slots for what the host does with them. CALLERS has the tables that are for somebody
+else. A slot of a host's table is called so by somebody who is not the host. The comment above a table, or that of its
 header, has "Users:" and at least two places of this tree that exist; they are unlike: not of one
 folder two levels deep, as plugins/cpu and plugins/cpu/control are.
 
@@ -44,8 +45,8 @@ WALKED = {
     "tenon_kernel_operand_t": "operand_bytes", "tenon_span_t": "span_bytes",
     "tenon_output_need_t": "need_bytes",
 }
-# Slots that nothing calls, and why they are there.
-UNUSED = {}
+# Tables of plugins that the host only hands on, and who calls them.
+CALLERS = {"tenon.toolchain/1": ("plugins", "frontends", "sdk/tools")}
 
 STRUCT = re.compile(r"^(?:typedef )?struct (tenon_\w+_t) \{\n(.*?)^\}", re.M | re.S)
 SLOT = re.compile(r"\(\*(\w+)\)\(|[()]")
@@ -62,8 +63,8 @@ def sources(*rooms):
                 yield path
 
 
-def text_of(*rooms):
-    return "\n".join(path.read_text(errors="replace") for path in sources(*rooms))
+def text_of(*rooms, tests=False):
+    return "\n".join(path.read_text(errors="replace") for path in sources(*rooms) if tests or not path.stem.endswith("_test"))
 
 
 def slots_of(body):
@@ -122,7 +123,7 @@ def check_walked(problems):
 
 def main():
     problems = []
-    hosts, others = text_of("core", "sdk/tools"), text_of("sdk", "plugins", "passes", "frontends", "samples", "tests", "bench")
+    host, others = text_of("core"), text_of("sdk", "plugins", "passes", "frontends", "samples", "tests", "bench", tests=True)
     count = 0
     for header, text, match, name, body in tables():
         if name is None:
@@ -131,9 +132,15 @@ def main():
         check_users(header, text, match, problems)
         for slot in slots_of(body):
             count += 1
-            mine = match.group(2).startswith("tenon.host")
-            if not is_called(slot, others if mine else hosts) and (name, slot) not in UNUSED:
-                problems.append(f"{header.name}: {name}::{slot} is never called " + ("but by the host" if mine else "by the host or its tools"))
+            id = match.group(2)
+            if id.startswith("tenon.host"):
+                callers, who = others, "but by the host"
+            elif id in CALLERS:
+                callers, who = text_of(*CALLERS[id]), "by " + ", ".join(CALLERS[id])
+            else:
+                callers, who = host, "by the host"
+            if not is_called(slot, callers):
+                problems.append(f"{header.name}: {name}::{slot} is never called {who}")
     for header in sorted(ABI.glob("*.h")):
         if header.name not in HELPERS:
             check_records(header, problems)

@@ -95,7 +95,6 @@ wrapping_ranges C.copy-outside
 no_empty_copies C.copy-empty
 late_copies C.copy-complete
 any_direction C.copy-direction
-sync_fails C.sync
 misaligned C.map-address
 moving_map C.map-address
 shadow_map C.map-coherent
@@ -107,7 +106,9 @@ pinned_twice C.pinned
 pinned_misaligned C.pinned
 pinned_is_kept C.pinned
 pinned_too_much_is_internal C.pinned-too-much
-kind_without_a_name C.exchange
+kind_without_a_name C.kinds
+kinds_need_a_device C.kinds
+kinds_change C.kinds
 exchange_ignores_offset C.exchange
 exchange_copies C.exchange
 handle_says_another_kind C.exchange
@@ -228,13 +229,12 @@ MANIFESTS = {"mutant": MANIFEST, "async": ASYNC_MANIFEST, "careful": ASYNC_MANIF
 EXAMPLES = {name: ["--example", HERE / f"mutants/{name}.model"] for name in ("set", "fused")}
 # For a good plugin that is a variant of another one: the checks that it exists for, all of which
 # pass.
-PASSES = {"careful": ["D.failed-work", "D.waits-for-failed", "D.sync-tells", "D.fence-query", "D.failing-submit"]}
+PASSES = {"careful": ["D.failed-work", "D.waits-for-failed", "D.fence-query", "D.failing-submit"]}
 # Devices of few ops hold group E beside the level that they reach.
 HOLDS = {"few": ("E", 2), "graphs": ("E", 2)}
 # Words that are no faults: what the declared properties of a device allow.
 ALLOWED = {"graphs": [("one_long_call", "E.compile-polls"), ("one_long_call", "E.compile-cancelled")],
-           "async": [("concrete_sizes", "E.concrete-sizes"), ("events_alone", "D.native-fences"), ("no_kind_of_fences", "D.native-fences"),
-                     ("no_kind_of_fences", "D.native-refuses"), ("stream_zero", "D.native-queues")]}
+           "async": [("concrete_sizes", "E.concrete-sizes"), ("no_kind_of_fences", "C.kinds"), ("no_kind_of_fences", "D.native-refuses"), ("stream_zero", "D.native-queues")]}
 
 
 def changed(**keys):

@@ -73,13 +73,13 @@ def main():
         want(json.loads(names["json"].read_text())["level_needs"] == ["A.digest"], "what a level needs in the JSON report")
 
         # Checks selected by requirement, beyond a level, and none.
-        code, text = run("--filter", "R-C2[01]", "-v")
+        code, text = run("--filter", "R-C1[89]", "-v")
         want(code == 0 and "2 passed" in text, f"checks chosen by requirement:\n{text}")
         code, text = run("--list", "--filter", "C.copy*", "--level", "2")
         want(code == 0 and text.count("R-C") > 3 and "C.open" not in text and "D " not in text, f"a list of some checks:\n{text}")
         code, text = run("--filter", "C.copy*", "--level", "1")
         want(code == 2 and "of level 2 and higher" in text, f"checks beyond the level:\n{text}")
-        code, text = run("--filter", "R-C20,R-C21", "--filter", "C.count", "-v")
+        code, text = run("--filter", "R-C19,R-C20", "--filter", "C.count", "-v")
         want(code == 0 and "3 passed" in text, f"checks chosen by several patterns:\n{text}")
         code, text = run("--filter", "C.count,C.cuont")
         want(code == 2 and "matches `C.cuont`" in text, f"one pattern of two that chooses nothing:\n{text}")

@@ -170,8 +170,17 @@ TEST_F(Natives, WhatCallersGetWrong) {
   fails(with([&](Call& c) { c.stream("sim:1", mine); }), "T0634");
   fails(with([&](Call& c) { c.wait_for("cpu", handle("sim.fence", fence)); }), "T0634");
   fails(with([&](Call& c) { c.stream("sim", mine), c.stream("sim", mine); }), "two streams");
-  fails(with([&](Call& c) { c.stream("sim", handle("cuda.stream", stream)); }),
-        "only \"sim.queue\"");
+  const auto foreign_stream = [&](Call& c) { c.stream("sim", handle("cuda.stream", stream)); };
+  fails(with(foreign_stream), "T0635");
+  fails(with(foreign_stream), "the device takes streams of the kind sim.queue");
+  for (const bool to_signal : {false, true}) {
+    const auto foreign_fence = [&](Call& c) {
+      const auto event = handle("cuda.event", fence);
+      to_signal ? c.signal("sim", event) : c.wait_for("sim", event);
+    };
+    fails(with(foreign_fence), "T0635");
+    fails(with(foreign_fence), "the device takes fences of the kind sim.fence");
+  }
   fails(with([&](Call& c) { c.stream("sim", handle("sim.queue", stream + 1000)); }),
         "not one of a stream");
   // 0 may be a stream, so the plugin is asked.

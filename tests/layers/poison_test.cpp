@@ -25,7 +25,8 @@ using Bytes = std::vector<unsigned char>;
 
 // Host memory; executables and kernels leave it unchanged.
 struct Device {
-  uint64_t copied_with_waits = 0, copies = 0;
+  uint64_t copied_with_waits = 0, copies = 0, most = UINT64_MAX;  // it refuses more copies
+  uint64_t ended = 0;  // copies before the last wait for a fence
   bool fails = false;
   uint32_t alias = TENON_NO_ALIAS;
 
@@ -39,13 +40,13 @@ struct Device {
     return delete &bytes(buffer), TENON_OK;
   }
   static tenon_code_t copy(void* self, tenon_device_t*, const tenon_copy_t* copy) {
-    if (of(self).fails || tenon_copy_kind_fault(copy) != nullptr) return TENON_ABORTED;
+    const bool refuses = of(self).fails || (of(self).copies == of(self).most && copy->length_bytes);
+    if (refuses || tenon_copy_kind_fault(copy) != nullptr) return TENON_ABORTED;
     if (tenon_copy_range_fault(copy, 0, bytes(copy->to).size()) != nullptr)
       return TENON_OUT_OF_RANGE;
     ++of(self).copies;
     return tenon_copy_perform(copy, nullptr, bytes(copy->to).data()), TENON_OK;
   }
-  static tenon_code_t sync(void*, tenon_device_t*) { return TENON_OK; }
   static tenon_code_t map(void*, tenon_device_t*, tenon_buffer_t* buffer, void** out) {
     return *out = bytes(buffer).data(), TENON_OK;
   }
@@ -54,6 +55,13 @@ struct Device {
                                  tenon_fence_point_t signal) {
     if (waits == 1 && signal.fence == nullptr) ++of(self).copied_with_waits;
     return copy(self, nullptr, c);
+  }
+  static tenon_code_t fence_create(void* self, tenon_device_t*, uint64_t, tenon_fence_t** out) {
+    return *out = reinterpret_cast<tenon_fence_t*>(self), TENON_OK;
+  }
+  static tenon_code_t fence_destroy(void*, tenon_fence_t*) { return TENON_OK; }
+  static tenon_code_t fence_wait(void* self, tenon_fence_t*, uint64_t, uint64_t) {
+    return of(self).ended = of(self).copies, TENON_OK;
   }
   static tenon_code_t load(void* self, tenon_device_t*, const void*, uint64_t, tenon_blob_t* const*,
                            uint32_t, tenon_executable_t** out) {
@@ -112,11 +120,13 @@ class PoisonTest : public testing::Test {
     device_table_.alloc = Device::alloc;
     device_table_.free = Device::free;
     device_table_.copy = Device::copy;
-    device_table_.sync = Device::sync;
     device_table_.map = Device::map;
     queue_table_.size_bytes = sizeof queue_table_;
     queue_table_.self = &below_;
     queue_table_.copy_async = Device::copy_async;
+    queue_table_.fence_create = Device::fence_create;
+    queue_table_.fence_destroy = Device::fence_destroy;
+    queue_table_.fence_wait = Device::fence_wait;
     compile_table_.size_bytes = sizeof compile_table_;
     compile_table_.self = &below_;
     compile_table_.load = Device::load;
@@ -251,6 +261,13 @@ TEST_F(PoisonTest, OnAQueueBehindTheWaits) {
   EXPECT_EQ(below_.copied_with_waits, 2u);
   EXPECT_EQ(below_.copies, 2u);
   EXPECT_TRUE(poisoned(Device::bytes(outs[0].buffer).data(), 12));
+  EXPECT_EQ(below_.ended, 0u);
+  // The second fill is refused: the first has ended when the call returns, behind a copy of
+  // nothing.
+  below_.most = below_.copies + 1;
+  EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_ABORTED);
+  EXPECT_EQ(below_.copies, 4u);
+  EXPECT_EQ(below_.ended, 4u);
   below_.fails = true;
   EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_ABORTED);
 }

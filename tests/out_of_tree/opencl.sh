@@ -75,10 +75,9 @@ if [ -n "${intel:-}" ]; then
 fi
 if [ -n "${oclgrind:-}" ]; then
   # Oclgrind 21.10 does not know what its clang makes of some kernels (llvm.abs, llvm.fshl, integers of
-  # 128 bits), never calls back for events of users, and is not safe from several threads. What needs
-  # that is left out.
+  # 128 bits), and is not safe from several threads. What needs that is left out.
   say "conforms on Oclgrind, but for what it does not have"
-  left_out='each-alone|native-fences|threads|compile-threads|queue-per-thread|reentrant'
+  left_out='each-alone|threads|compile-threads|queue-per-thread|reentrant'
   checks=$("$tenon" conform --list | grep -oE '\b[CDE]\.[a-z-]+' | grep -vxE "..($left_out)" | sort -u | paste -sd,)
   runtime=on_oclgrind conform --filter "A.*,B.*,I.*,J.*,$checks"
   say "no race and nothing outside in the small models, on Oclgrind"

@@ -96,8 +96,7 @@ static const tenon_device_api_t empty_device_table = {.size_bytes = sizeof(tenon
                                                       .close = (void*)device_count,
                                                       .alloc = (void*)device_count,
                                                       .free = (void*)device_count,
-                                                      .copy = (void*)device_count,
-                                                      .sync = (void*)device_count};
+                                                      .copy = (void*)device_count};
 #endif
 
 #if defined(FAKE_GARBAGE_VENDOR_SIZE)

@@ -71,7 +71,6 @@ TEST_F(NullDevice, CopiesInAllDirections) {
                   .pattern = 0x0201,
                   .pattern_bytes = 2}),
             TENON_OK);
-  ASSERT_EQ(api_->sync(api_->self, device_), TENON_OK);
   ASSERT_EQ(copy({.direction = TENON_COPY_DEVICE_TO_HOST,
                   .from = b,
                   .length_bytes = 920,

@@ -233,7 +233,11 @@ def test_report_spares_other_files(tmp_path):
 
 
 def test_devices_and_plugins():
-    assert {"cpu", "reference"} <= {d["name"] for d in tenon.devices()}
+    devices = {d["name"]: d for d in tenon.devices()}
+    assert {"cpu", "reference"} <= set(devices)
+    assert devices["cpu"]["exchange"] == {"memory": [], "streams": [], "fences": []}
+    if "sim" in devices:
+        assert devices["sim"]["exchange"] == {"memory": ["sim.handle"], "streams": ["sim.queue"], "fences": ["sim.fence"]}
     assert {"onnx", "ops"} <= {p["name"] for p in tenon.plugins()}
 
 

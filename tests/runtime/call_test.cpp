@@ -289,7 +289,9 @@ TEST_P(TensorTest, HandlesThatAreNone) {
     EXPECT_FALSE(status.ok());
     EXPECT_NE(tenon::failure_text().find(why), std::string::npos) << tenon::failure_text();
   };
-  fails(tensor.native("sim", "cuda.pointer", &memory), "only \"sim.handle\"");
+  fails(tensor.native("sim", "cuda.pointer", &memory), "T0633");
+  fails(tensor.native("sim", "cuda.pointer", &memory),
+        "\"cuda.pointer\"; the device takes memory of the kind sim.handle");
   fails(tensor.native("nowhere", "sim.handle", &memory), "T0502");
   ASSERT_TRUE(tensor.native("sim", "sim.handle", &memory).ok());
   const int64_t dims[] = {16};
@@ -302,6 +304,13 @@ TEST_P(TensorTest, HandlesThatAreNone) {
   wrong = memory;
   wrong.handle += 1000000;
   fails(tenon::Tensor::adopt(TENON_F32, dims, "sim", wrong, &other), "never allocated");
+  EXPECT_EQ(tenon::failure_text().find("the device takes"), std::string::npos)
+      << tenon::failure_text();
+  wrong = memory;
+  wrong.kind = tenon::str("cuda.pointer");
+  fails(tenon::Tensor::adopt(TENON_F32, dims, "sim", wrong, &other), "T0633");
+  fails(tenon::Tensor::adopt(TENON_F32, dims, "sim", wrong, &other),
+        "the device takes memory of the kind sim.handle");
 }
 
 // Parameters: they go to a device once.

@@ -414,7 +414,7 @@ TEST(HostOpen, NoRegistrationWhileAPluginIsLoaded) {
     // Required, and never called.
     for (void** slot : {reinterpret_cast<void**>(&api.open), reinterpret_cast<void**>(&api.close),
                         reinterpret_cast<void**>(&api.alloc), reinterpret_cast<void**>(&api.free),
-                        reinterpret_cast<void**>(&api.copy), reinterpret_cast<void**>(&api.sync)})
+                        reinterpret_cast<void**>(&api.copy)})
       *slot = reinterpret_cast<void*>(+never);
     static tenon_interface_t interface{str(TENON_DEVICE_ID), 0, 0, &api};
     tenon_plugin_t record{};

@@ -135,3 +135,16 @@ def test_random_numbers_in_a_loop_stay_in_torch(graphs):
         y = torch.compile(f, backend="tenon")(torch.zeros(1000))
     assert 1.3 < y.mean() < 1.7 and y.std() > 0.3
     assert any("random numbers" in reason for g in graphs for reasons in g.refused.values() for reason in reasons)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
+def test_common_divisors_take_as_many_steps_as_they_need(dtype, graphs):
+    """Neighbours of Fibonacci's numbers take the most; 0, negative numbers, and sizes of another shape."""
+    a = torch.tensor([[0, 0, 12, -12], [7540113804746346429 if dtype is torch.int64 else 233, 5, 1, 96]]).to(dtype)
+    b = torch.tensor([[0, 8, 18, 18], [4660046610375530309 if dtype is torch.int64 else 144, -5, 7, 64]]).to(dtype)
+    for operator in (torch.gcd, torch.lcm):
+        compiled = torch.compile(operator, backend="tenon")
+        close(compiled(a, b), operator(a, b))
+        close(compiled(a, b[0]), operator(a, b[0]))
+        close(compiled(a[1, 3], b[1, 3]), operator(a[1, 3], b[1, 3]))
+    assert graphs and not any(g.refused for g in graphs)

@@ -65,19 +65,38 @@ def other_sizes(inputs, batch, longer):
 
 # The position of the end of a text is read from its tokens, and images have one size each.
 NOT_LONGER = {"clip"}
+# torch halves the length of an associative scan until nothing is left, and Dynamo guards the halves.
+BY_LENGTH = {"mamba"}
+
+
+def handed_over(net, calls):
+    """How many graphs Dynamo makes of a network for these calls, whoever compiles them."""
+    count = 0
+
+    def backend(gm, inputs):
+        nonlocal count
+        count += 1
+        return gm.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(net, backend=backend)
+    for given in calls:
+        compiled(**given)
+    return count
 
 
 def test_other_sizes(sized_model, graphs):
     net, inputs = MODELS[sized_model]()
     compiled = torch.compile(without_chance(net.eval()), backend="tenon")
     longer = 1 if sized_model in NOT_LONGER else 2
+    calls = [other_sizes(inputs, batch, times) for batch, times in ((2, 1), (3, longer), (5, longer), (4, 1))]
     counts = []
     with torch.no_grad():
-        for batch, times in ((2, 1), (3, longer), (5, longer), (4, 1)):
-            given = other_sizes(inputs, batch, times)
+        for given in calls:
             close(tensors(compiled(**given)), tensors(net(**given)))
             counts.append(len(graphs))
-    assert counts[-1] <= 2 * counts[0], counts
+        most = handed_over(net, calls) if sized_model in BY_LENGTH else 2 * counts[0]
+    assert counts[-1] <= most, counts
 
 
 def test_decoding_with_a_cache():

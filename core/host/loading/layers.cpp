@@ -86,14 +86,14 @@ using T = tenon_toolchain_api_t;
 using F = tenon_frontend_api_t;
 constexpr LayeredInterface kLayered[] = {
     interface_of<D, offsetof(D, count), &D::count, &D::info, &D::open, &D::close, &D::alloc,
-                 &D::free, &D::copy, &D::sync, &D::map, &D::import, &D::memory, &D::alloc_pinned,
+                 &D::free, &D::copy, &D::map, &D::import, &D::memory, &D::alloc_pinned,
                  &D::free_pinned>(TENON_DEVICE_ID),
     interface_of<Q, offsetof(Q, queue_create), &Q::queue_create, &Q::queue_destroy, &Q::copy_async,
                  &Q::fence_create, &Q::fence_destroy, &Q::fence_query, &Q::fence_signal,
                  &Q::fence_wait, &Q::reaches>(TENON_QUEUE_ID),
     interface_of<X, offsetof(X, kinds), &X::kinds, &X::import_memory, &X::export_memory,
-                 &X::queue_kinds, &X::import_queue, &X::export_queue, &X::import_fence,
-                 &X::export_fence>(TENON_EXCHANGE_ID),
+                 &X::queue_kinds, &X::import_queue, &X::export_queue, &X::import_fence>(
+        TENON_EXCHANGE_ID),
     interface_of<C, offsetof(C, claim), &C::claim, &C::compile, &C::artifact_release,
                  &C::artifact_info, &C::artifact_bytes, &C::fits, &C::load, &C::executable_release,
                  &C::executable_info, &C::needs, &C::execute, &C::dump, &C::pack, &C::load_packed,

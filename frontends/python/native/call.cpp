@@ -21,6 +21,11 @@ namespace {
 constexpr double kQuickUs = 20;
 constexpr size_t kSpareMax = 16;
 
+// Whether a tensor is in memory of another library, whose stream the call follows.
+bool works_on_stream(const Tensor& tensor) {
+  return tensor.stream() != nullptr && *tensor.stream()->kind != 0;
+}
+
 double now_us() {
   using namespace std::chrono;
   return duration<double, std::micro>(steady_clock::now().time_since_epoch()).count();
@@ -65,7 +70,7 @@ void Call::look_at_arguments() {
     inputs[i] = {sizeof(tenon_input_t), argument.donated ? TENON_INPUT_DONATED : 0,
                  argument.tensor != nullptr ? nullptr : &argument.array, argument.tensor};
     bytes += argument.bytes();
-    if (const Tensor* tensor = argument.used(); tensor != nullptr && tensor->stream())
+    if (const Tensor* tensor = argument.used(); tensor != nullptr && works_on_stream(*tensor))
       has_stream = true;
     if (argument.kind <= kind) continue;
     kind = argument.kind;
@@ -82,7 +87,7 @@ void Call::find_streams() {
   streams.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Tensor* tensor = arguments[i].used();
-    if (tensor == nullptr || !tensor->stream()) continue;
+    if (tensor == nullptr || !works_on_stream(*tensor)) continue;
     const WorkStream& stream = *tensor->stream();
     const auto known = std::ranges::find_if(
         streams, [&](const tenon_call_native_t& s) { return view(s.device) == stream.device; });

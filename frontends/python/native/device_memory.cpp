@@ -17,7 +17,9 @@ namespace {
   raise_usage(TENON_INVALID_ARGUMENT, "T0624", "the value: the array " + what + ".");
 }
 
-nb::object ask_for_capsule(const nb::object& array, int stream) {
+nb::object ask_for_capsule(const nb::object& array, const dlpack::Vendor& vendor) {
+  const nb::object stream =
+      *vendor.stream == 0 ? nb::object(nb::none()) : nb::int_(vendor.default_stream);
   const nb::object method = array.attr("__dlpack__");
   try {
     return method("stream"_a = stream,
@@ -30,7 +32,7 @@ nb::object ask_for_capsule(const nb::object& array, int stream) {
 
 uint64_t current_stream(const nb::object& array, const dlpack::Vendor& vendor, int32_t id) {
   const ExchangeTable* table = exchange_of(Py_TYPE(array.ptr()));
-  if (table == nullptr || table->current_stream == nullptr) return 0;
+  if (*vendor.stream == 0 || table == nullptr || table->current_stream == nullptr) return 0;
   void* stream = nullptr;
   if (table->current_stream(vendor.device_type, id, &stream) != 0) throw nb::python_error();
   return reinterpret_cast<uint64_t>(stream);
@@ -48,7 +50,7 @@ const dlpack::Vendor* vendor_of_array(nb::handle array) {
 }
 
 Taken take_device_array(nb::object array, const dlpack::Vendor& vendor) {
-  nb::object capsule = ask_for_capsule(array, vendor.default_stream);
+  nb::object capsule = ask_for_capsule(array, vendor);
   const dlpack::Tensor* const in = in_capsule(capsule).tensor;
   if (in == nullptr) refuse("comes in another DLPack version");
   const dlpack::Tensor& t = *in;

@@ -16,7 +16,8 @@ const dlpack::Vendor* vendor_of_array(nanobind::handle array);
 
 // A tensor of that memory. Calls with it go to the stream on which the array's library works now,
 // where its type tells (DLPack's exchange table). The library is asked to make it ready for the
-// default stream too, for calls with tensors of several streams, and where no type tells. Raises.
+// default stream too, for calls with tensors of several streams, and where no type tells. Work of a
+// vendor without streams in DLPack has ended. Raises.
 struct Taken {
   tenon_tensor_t* tensor;
   WorkStream stream;

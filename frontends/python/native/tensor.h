@@ -22,7 +22,7 @@ struct Loan {
 };
 
 // A stream of another library, behind whose work a tensor's memory may be used. 0: the default
-// stream, behind which it may be used in any case.
+// stream, behind which it may be used in any case. An empty kind: it may be used at once.
 struct WorkStream {
   std::string device;
   const char* kind;

@@ -108,7 +108,9 @@ def devices() -> list[dict[str, Any]]:
 
     "name" is what `tenon.load(device=)` takes; "plugin", "description", "target", "memory_bytes"
     and others describe it. "uuid" is the device's own name, or empty; "native_ordinal" the number
-    that the vendor's libraries give it, or None. Opens the plugins that have devices.
+    that the vendor's libraries give it, or None. "exchange" has the kinds of handles of other
+    libraries that it takes: {"memory": ["cuda.pointer"], "streams": ["cuda.stream"], "fences":
+    ["cuda.event"]}. Opens the plugins that have devices.
     """
     import json
 

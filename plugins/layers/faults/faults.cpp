@@ -89,10 +89,8 @@ bool parse_range(std::string_view text, Fault* out) {
 }
 
 struct Device {
-  tenon_device_t* handle = nullptr;
   bool chosen = true;  // the options select this device
   std::atomic<bool> lost = false;
-  std::atomic<bool> late_error = false;  // reported by the next sync
 };
 
 // The faults of one plugin.
@@ -107,7 +105,6 @@ class Faults {
   tenon_code_t close(tenon_device_t* device);
   tenon_code_t alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t** out);
   tenon_code_t copy(tenon_device_t* device, const tenon_copy_t* copy);
-  tenon_code_t sync(tenon_device_t* device);
   tenon_code_t map(tenon_device_t* device, tenon_buffer_t* buffer, void** out);
   tenon_code_t import(tenon_device_t* device, const tenon_memory_import_t* memory,
                       tenon_buffer_t** out);
@@ -169,15 +166,15 @@ class Faults {
   bool is_chosen(uint32_t ordinal);
   bool is_chosen_target(std::string_view target);
   Status device_name(uint32_t ordinal, std::string* out);
-  // Fails when the device is lost, when this call loses it, or when this call is chosen to fail. No
-  // work may continue on a lost device, because its memory is freed next; so this waits for the
-  // work, unless `waits` is false.
-  Status hit(Device& device, Site site, bool waits = true);
+  // Fails when the device is lost, when this call loses it, or when this call is chosen to fail.
+  // Work of a lost device ends unseen: whoever frees its memory has destroyed its queue, which
+  // waits for it.
+  Status hit(Device& device, Site site);
   Status fail_now(Site site, uint64_t n);
   // Submits work. If the work is to fail late, or waits for work that did, its signal is marked as
   // failed before anyone can wait for it.
   template <class Submit>
-  tenon_code_t submit(Device& device, const tenon_fence_point_t* waits, uint32_t count,
+  tenon_code_t submit(const Device& device, const tenon_fence_point_t* waits, uint32_t count,
                       tenon_fence_point_t signal, Submit submit);
   Status failed_by(tenon_fence_t* fence, uint64_t value);
 
@@ -224,7 +221,6 @@ Status Faults::attach(tenon::LayerSubject& subject) {
     t.close = layer_slot<&Faults::close>;
     t.alloc = layer_slot<&Faults::alloc>;
     t.copy = layer_slot<&Faults::copy>;
-    t.sync = layer_slot<&Faults::sync>;
     t.map = layer_slot<&Faults::map>;
     t.import = layer_slot<&Faults::import>;
     t.memory = layer_slot<&Faults::memory>;
@@ -322,10 +318,9 @@ Status Faults::fail_now(Site site, uint64_t n) {
                                            quoted(plugin_), " fails, as TENON_LAYERS says"));
 }
 
-Status Faults::hit(Device& device, Site site, bool waits) {
+Status Faults::hit(Device& device, Site site) {
   if (!device.chosen) return {};
   if (device.lost || faults_[kLost].next() != 0) {
-    if (waits && device.handle != nullptr) (void)device_->sync(device_->self, device.handle);
     device.lost = true;
     return tenon::fail(TENON_DEVICE_LOST, cat("faults: the device of ", quoted(plugin_),
                                               " is lost, as TENON_LAYERS says"));
@@ -344,7 +339,6 @@ tenon_code_t Faults::open(uint32_t ordinal, tenon_device_t** out) {
     if (const uint64_t n = faults_[kOpen].next(); n != 0) return fail_now(kOpen, n).code();
   }
   TENON_TRY(device_->open(device_->self, ordinal, out));
-  device->handle = *out;
   const std::lock_guard lock(mutex_);
   // A second open may return the same device.
   if (std::shared_ptr<Device>& known = owners_[key(*out)]; known == nullptr)
@@ -362,13 +356,6 @@ tenon_code_t Faults::alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t
 tenon_code_t Faults::copy(tenon_device_t* device, const tenon_copy_t* c) {
   TENON_TRY(hit(*device_of(device), kCopy));
   return device_->copy(device_->self, device, c);
-}
-tenon_code_t Faults::sync(tenon_device_t* device) {
-  const auto d = device_of(device);
-  TENON_TRY(hit(*d, kLost));
-  TENON_TRY(device_->sync(device_->self, device));
-  if (d->late_error.exchange(false)) return fail_now(kLate, faults_[kLate].first).code();
-  return TENON_OK;
 }
 tenon_code_t Faults::map(tenon_device_t* device, tenon_buffer_t* buffer, void** out) {
   TENON_TRY(hit(*device_of(device), kLost));
@@ -399,7 +386,7 @@ tenon_code_t Faults::queue_destroy(tenon_queue_t* queue) {
 }
 
 template <class Submit>
-tenon_code_t Faults::submit(Device& device, const tenon_fence_point_t* waits, uint32_t count,
+tenon_code_t Faults::submit(const Device& device, const tenon_fence_point_t* waits, uint32_t count,
                             tenon_fence_point_t signal, Submit submit) {
   bool fails = device.chosen && faults_[kLate].next() != 0;
   uint64_t before = UINT64_MAX;
@@ -415,14 +402,9 @@ tenon_code_t Faults::submit(Device& device, const tenon_fence_point_t* waits, ui
     }
   }
   const tenon_code_t code = submit();
-  if (!fails) return code;
-  if (code == TENON_OK) {
-    device.late_error = true;
-  } else {
-    const std::lock_guard lock(mutex_);
-    if (const auto known = fences_.find(signal.fence); known != fences_.end())
-      known->second = before;
-  }
+  if (!fails || code == TENON_OK) return code;
+  const std::lock_guard lock(mutex_);
+  if (const auto known = fences_.find(signal.fence); known != fences_.end()) known->second = before;
   return code;
 }
 Status Faults::failed_by(tenon_fence_t* fence, uint64_t value) {
@@ -461,7 +443,7 @@ tenon_code_t Faults::fence_destroy(tenon_fence_t* fence) {
   return queue_->fence_destroy(queue_->self, fence);
 }
 tenon_code_t Faults::fence_query(tenon_fence_t* fence, uint64_t* out) {
-  TENON_TRY(hit(*device_of(fence), kLost, false));
+  TENON_TRY(hit(*device_of(fence), kLost));
   uint64_t value = 0;
   TENON_TRY(queue_->fence_query(queue_->self, fence, &value));
   TENON_TRY(failed_by(fence, value));
@@ -472,12 +454,11 @@ tenon_code_t Faults::fence_query(tenon_fence_t* fence, uint64_t* out) {
 // freed.
 tenon_code_t Faults::fence_signal(tenon_fence_t* fence, uint64_t value) {
   const tenon_code_t code = queue_->fence_signal(queue_->self, fence, value);
-  TENON_TRY(hit(*device_of(fence), kLost, false));
+  TENON_TRY(hit(*device_of(fence), kLost));
   return code;
 }
-// Does not wait for the device's work, because that work may depend on this thread.
 tenon_code_t Faults::fence_wait(tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns) {
-  TENON_TRY(hit(*device_of(fence), kTimeout, false));
+  TENON_TRY(hit(*device_of(fence), kTimeout));
   TENON_TRY(queue_->fence_wait(queue_->self, fence, value, timeout_ns));
   return failed_by(fence, value).code();
 }
@@ -550,7 +531,7 @@ void Faults::destroy(tenon_kernel_t* kernel) {
   kernels_->destroy(kernels_->self, kernel);
 }
 tenon_code_t Faults::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args) {
-  TENON_TRY(hit(*device_of(kernel), kExecute, false));
+  TENON_TRY(hit(*device_of(kernel), kExecute));
   return kernels_->run(kernels_->self, kernel, args);
 }
 

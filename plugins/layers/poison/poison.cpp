@@ -247,8 +247,9 @@ tenon_code_t Poison::execute(tenon_executable_t* executable, const tenon_call_t*
   }
   const Place place = {device, call.queue != nullptr ? &call : nullptr};
   if (const Status filled = fill_call(place, call, sizes); !filled.ok()) {
+    // Nothing of a refused call may be in flight.
     if (call.queue != nullptr)
-      (void)device_->sync(device_->self, device);  // nothing of a refused call may be in flight
+      (void)await_queue(*queue_, device, call.queue, any_buffer(call)).code();
     return filled.code();
   }
   const tenon_call_t above = call;

@@ -42,6 +42,7 @@ Status Segments::attach(LayerSubject& subject) {
   if (session_ == nullptr || files_ == nullptr || context().graph == nullptr)
     return subject.refuse("this host offers no sessions, files or graphs");
   device_ = subject.next<tenon_device_api_t>(TENON_DEVICE_ID);
+  queue_ = subject.next<tenon_queue_api_t>(TENON_QUEUE_ID);
   compile_ = subject.next<tenon_compile_api_t>(TENON_COMPILE_ID);
   if (device_ == nullptr || compile_ == nullptr) return {};
   table_.compile = layer_slot<&Segments::compile>;
@@ -229,6 +230,23 @@ std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value,
   return array;
 }
 
+// A call without a queue is complete when it returns, and whoever calls has waited for its inputs.
+void Segments::await_work(const tenon_call_t& call, tenon_device_t* device) const {
+  tenon_buffer_t* const any = any_buffer(call);
+  if (call.queue != nullptr && queue_ != nullptr && any != nullptr)
+    (void)await_queue(*queue_, device, call.queue, any).code();
+}
+
+// Made by what the call waits for, or by what is before it on its queue.
+void Segments::await_inputs(const tenon_call_t& call, tenon_device_t* device) const {
+  for (uint32_t i = 0; queue_ != nullptr && i < call.wait_count; ++i) {
+    const tenon_fence_point_t& point = call.waits[i];
+    if (point.fence != nullptr)
+      (void)queue_->fence_wait(queue_->self, point.fence, point.value, UINT64_MAX);
+  }
+  await_work(call, device);
+}
+
 tenon_code_t Segments::execute(tenon_executable_t* executable, const tenon_call_t* call) {
   Segment* segment = nullptr;
   tenon_device_t* device = nullptr;
@@ -244,13 +262,13 @@ tenon_code_t Segments::execute(tenon_executable_t* executable, const tenon_call_
   if (segment == nullptr || !wants(*segment, number))
     return compile_->execute(compile_->self, executable, call);
   std::vector<std::optional<Array>> inputs, outputs;
-  (void)device_->sync(device_->self, device);  // what makes the inputs
+  await_inputs(*call, device);
   for (uint32_t i = 0; i < call->input_count && i < segment->inputs.size(); ++i) {
     inputs.push_back(read(*segment, segment->inputs[i].value, device, *tenon_call_input(call, i),
                           call->symbols));
   }
   const tenon_code_t code = compile_->execute(compile_->self, executable, call);
-  if (code == TENON_OK) (void)device_->sync(device_->self, device);
+  if (code == TENON_OK) await_work(*call, device);
   for (uint32_t i = 0; code == TENON_OK && i < call->output_count && i < segment->outputs.size();
        ++i) {
     outputs.push_back(read(*segment, segment->outputs[i].value, device, *tenon_call_output(call, i),

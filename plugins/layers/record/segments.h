@@ -13,6 +13,7 @@
 
 #include "tenon/abi/compile.h"
 #include "tenon/abi/host.h"
+#include "tenon/abi/queue.h"
 #include "tenon/abi/session.h"
 #include "tenon/cpp/layer.hpp"
 
@@ -76,6 +77,8 @@ class Segments {
                     tenon_blob_t* const* constants, uint32_t count, tenon_executable_t** out);
   void executable_release(tenon_executable_t* executable);
   tenon_code_t execute(tenon_executable_t* executable, const tenon_call_t* call);
+  void await_inputs(const tenon_call_t& call, tenon_device_t* device) const;
+  void await_work(const tenon_call_t& call, tenon_device_t* device) const;
   Segment* segment_of(tenon_graph_t* graph);
   std::string key_of(std::string_view bytes,
                      const std::vector<std::array<uint64_t, 2>>& digests) const;
@@ -87,6 +90,7 @@ class Segments {
   const tenon_host_session_t* session_ = nullptr;
   const tenon_host_files_t* files_ = nullptr;
   const tenon_device_api_t* device_ = nullptr;
+  const tenon_queue_api_t* queue_ = nullptr;  // may be null
   const tenon_compile_api_t* compile_ = nullptr;
   tenon_compile_api_t table_ = {};
   struct Loaded {

@@ -82,7 +82,6 @@ void Validator::attach_device(LayerSubject& subject) {
   t.alloc = layer_slot<&Validator::alloc>;
   t.free = layer_slot<&Validator::free>;
   t.copy = layer_slot<&Validator::copy>;
-  t.sync = layer_slot<&Validator::sync>;
   t.map = layer_slot<&Validator::map>;
   t.import = layer_slot<&Validator::import>;
   t.memory = layer_slot<&Validator::memory>;
@@ -276,18 +275,6 @@ tenon_code_t Validator::copy(tenon_device_t* device, const tenon_copy_t* c) {
   return checked_copy(d, d, *c, "copy", true, [&](const tenon_copy_t& one) {
     return device_->copy(device_->self, device, &one);
   });
-}
-
-tenon_code_t Validator::sync(tenon_device_t* device) {
-  const ObjectRef d = need("sync", Kind::kDevice, device);
-  if (d == nullptr) return refuse("sync");
-  const Inside inside = enter(d, "sync");
-  const tenon_code_t code = ask("sync", [&] { return device_->sync(device_->self, device); });
-  note_lost(*d, "sync", code);
-  if (code != TENON_OK && code != TENON_DEVICE_LOST && queue_ == nullptr)
-    broken("R-C21", "sync", cat("it gives ", code, " where no work was submitted"));
-  forget_work_of(device, nullptr);
-  return code;
 }
 
 tenon_code_t Validator::map(tenon_device_t* device, tenon_buffer_t* buffer, void** out) {

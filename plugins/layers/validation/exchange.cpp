@@ -59,7 +59,7 @@ tenon_code_t Validator::import_fence(tenon_device_t* device, const tenon_native_
                                      tenon_fence_point_t* out) {
   tenon_code_t code = TENON_OK;
   tenon_fence_point_t point{};
-  imported({"import_fence", "R-D29", "out_point", Kind::kFence}, device, native, out,
+  imported({"import_fence", "R-B30", "out_point", Kind::kFence}, device, native, out,
            out == nullptr ? nullptr : &out->fence, &code, [&](tenon_fence_t** o) {
              point.fence = *o;
              const tenon_code_t given =

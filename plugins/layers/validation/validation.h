@@ -78,7 +78,6 @@ class Validator {
   tenon_code_t alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t** out);
   tenon_code_t free(tenon_device_t* device, tenon_buffer_t* buffer);
   tenon_code_t copy(tenon_device_t* device, const tenon_copy_t* copy);
-  tenon_code_t sync(tenon_device_t* device);
   tenon_code_t map(tenon_device_t* device, tenon_buffer_t* buffer, void** out);
   tenon_code_t import(tenon_device_t* device, const tenon_memory_import_t* memory,
                       tenon_buffer_t** out);

@@ -58,9 +58,6 @@ Status open(void*, uint32_t ordinal, tenon_device_t** out) {
 Status close(void*, tenon_device_t*) {
   return {};
 }
-Status sync(void*, tenon_device_t*) {
-  return {};
-}
 
 Status alloc(void*, tenon_device_t*, uint64_t size_bytes, tenon_buffer_t** out) {
   if (size_bytes > UINT64_MAX / 4)
@@ -110,7 +107,6 @@ constexpr tenon_device_api_t kDevice = {.size_bytes = sizeof(tenon_device_api_t)
                                         .alloc = tenon::entry<alloc>,
                                         .free = tenon::entry<free_buffer>,
                                         .copy = tenon::entry<copy>,
-                                        .sync = tenon::entry<sync>,
                                         .map = tenon::entry<map>,
                                         .import = nullptr,
                                         .memory = nullptr};

@@ -131,7 +131,8 @@ typedef struct tenon_program_call_t {
   uint32_t stream_count, wait_count, signal_count;
   /* Each may be null if its count is 0; records are as far apart as the first one's size_bytes
    * says. T0634 for a device on which the program has no work, and for a second stream of one;
-   * T0635 for a device that takes none of other libraries; else as its plugin refuses.
+   * T0635 for a device that takes none of other libraries, or none of this kind; else as its
+   * plugin refuses.
    * streams: the work of the call on a device goes to this stream, behind what is there. Tensors
    * that were adopted on that device may still be written by what is there.
    * waits: the call's thread waits for these fences before anything of the call is submitted, and
@@ -180,15 +181,15 @@ typedef struct tenon_host_call_t {
    * plugin demands (exchange.h). array: type and dims; its data and strides are null. The memory
    * must stay as it is, and `release` is called, as for tensor_wrap; all work that writes it is
    * done, or in the stream that each call that uses it gets for its device. T0502, T0503 and T0633
-   * for the device; T0613 if length_bytes are not the array's; else as the plugin refuses it. Safe.
-   */
+   * for the device, the last also for a kind that it does not take; T0613 if length_bytes are not
+   * the array's; else as the plugin refuses it. Safe. */
   tenon_code_t (*tensor_adopt)(void* self, const tenon_array_t* array, tenon_str_t device,
                                const tenon_native_memory_t* memory, void* context,
                                void (*release)(void* context), tenon_tensor_t** out_tensor);
   /* The handle of the tensor's memory on a device, dense, valid as long as the tensor lives; not to
    * be written. Copied there first if it is not there. kind: as the plugin knows it. T0502, T0503
-   * and T0633 for the device, T0621 once the tensor was given up; else as the plugin refuses. Safe.
-   */
+   * and T0633 for the device and the kind, T0621 once the tensor was given up; else as the plugin
+   * refuses. Safe. */
   tenon_code_t (*tensor_native)(void* self, tenon_tensor_t* tensor, tenon_str_t device,
                                 tenon_str_t kind, tenon_native_memory_t* out_memory);
   /* Null is fine. What uses it later: as session.h says of all objects. May call the device's

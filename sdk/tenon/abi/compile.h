@@ -171,8 +171,8 @@ typedef struct tenon_call_t {
   /* Provides the buffer of an output of TENON_SIZE_UNKNOWN, whose entry in `outputs` has a null
    * buffer. Called once per such output, at any time during execute. A call with such an output has
    * no queue; with a queue this slot is null. The host allocates in this function: on the calling
-   * thread it may call alloc, map, free and sync of this device, even of a serial one, so the
-   * device must not hold any lock that these take. */
+   * thread it may call alloc, map and free of this device, even of a serial one, so the device
+   * must not hold any lock that these take. */
   void* output_self;
   tenon_code_t (*output)(void* self, uint32_t index, uint64_t size_bytes,
                          tenon_buffer_t** out_buffer, uint64_t* out_offset_bytes);

@@ -109,9 +109,6 @@ typedef struct tenon_device_api_t {
   /* Complete on return. It is ordered after nothing: the caller has waited for work that writes
    * what it reads, and for work that uses what it writes. OUT_OF_RANGE beyond a buffer's end. */
   tenon_code_t (*copy)(void* self, tenon_device_t* device, const tenon_copy_t* copy);
-  /* Returns when all submitted work is done, with the first error of that work. For layers and
-   * tools; a run waits for its own fences. */
-  tenon_code_t (*sync)(void* self, tenon_device_t* device);
 
   /* ---- Optional ---- */
   /* The buffer's address for the host, valid until the buffer is freed; coherent after a fence wait

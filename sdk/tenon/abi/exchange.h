@@ -50,9 +50,10 @@ typedef struct tenon_native_handle_t {
 typedef struct tenon_exchange_api_t {
   uint32_t size_bytes;
   void* self;
-  /* The kinds of handles that both slots below know, separated by commas: "opencl.mem". Lives as
-   * long as the process. Safe. */
-  tenon_code_t (*kinds)(void* self, tenon_device_t* device, tenon_str_t* out_kinds);
+  /* The kinds of handles that both slots below know, separated by commas: "opencl.mem". The host
+   * names them where it lists devices, and where it refuses another kind. They live as long as the
+   * process. Needs no open device. Safe. */
+  tenon_code_t (*kinds)(void* self, uint32_t ordinal, tenon_str_t* out_kinds);
   /* Makes a buffer of length_bytes of somebody else's memory. That memory outlives the buffer, and
    * all work that writes it is done. The buffer begins at offset_bytes. It is read, and written
    * only where the host lets work write to it. free does not free that memory.
@@ -66,10 +67,10 @@ typedef struct tenon_exchange_api_t {
   tenon_code_t (*export_memory)(void* self, tenon_device_t* device, tenon_buffer_t* buffer,
                                 tenon_str_t kind, tenon_native_memory_t* out_memory);
 
-  /* ---- Optional: all five or none, with tenon.queue/1 only ---- */
-  /* The kinds of streams and of fences that the slots below know, each separated by commas. There
-   * may be no kind of fences. They live as long as the process. Safe. */
-  tenon_code_t (*queue_kinds)(void* self, tenon_device_t* device, tenon_str_t* out_streams,
+  /* ---- Optional: all four or none, with tenon.queue/1 only ---- */
+  /* The kinds of streams and of fences that the slots below know, each separated by commas, as
+   * `kinds` tells those of memory. There may be no kind of fences. */
+  tenon_code_t (*queue_kinds)(void* self, uint32_t ordinal, tenon_str_t* out_streams,
                               tenon_str_t* out_fences);
   /* Makes a queue of somebody else's stream, which outlives the queue. Work of the queue begins
    * behind what the stream had before it was submitted. Work that its owner puts there later waits
@@ -92,12 +93,6 @@ typedef struct tenon_exchange_api_t {
    * above, the first also for a fence that only its owner may signal. Safe. */
   tenon_code_t (*import_fence)(void* self, tenon_device_t* device,
                                const tenon_native_handle_t* native, tenon_fence_point_t* out_point);
-  /* A native fence, or a point of one, that is reached when this fence has the value, and fails
-   * with it. Valid until the fence is destroyed; once it has the value, until its next export.
-   * UNIMPLEMENTED with a reason for another kind, and for a value whose work is not submitted yet,
-   * or is held back, if who waits for a native fence of this kind would not wait for that. Safe. */
-  tenon_code_t (*export_fence)(void* self, tenon_fence_t* fence, uint64_t value, tenon_str_t kind,
-                               tenon_native_handle_t* out_native);
 } tenon_exchange_api_t;
 
 #ifdef __cplusplus

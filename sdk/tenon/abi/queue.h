@@ -4,7 +4,8 @@
  * A fence is a 64-bit counter that only grows. Work waits until a fence has reached a value, and
  * signals a value when done. Failed work fails its signal: the fence then reports the code to all
  * who wait for that value or a later one. A failed wait does not mean that later work has stopped:
- * only queue_destroy and sync guarantee that nothing is in flight.
+ * only queue_destroy guarantees that nothing is in flight. A copy of no bytes that waits for
+ * nothing signals once all work before it on its queue is over, whether that failed or not.
  *
  * The host uses it with tenon.compile/1, and with tenon.kernels/1 of TENON_KERNELS_ON_QUEUE; other
  * kernels are complete when they return.

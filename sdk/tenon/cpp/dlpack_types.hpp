@@ -36,6 +36,7 @@ inline constexpr int32_t kRocmHost = 11;
 // Others.
 inline constexpr int32_t kCuda = 2;
 inline constexpr int32_t kRocm = 10;
+inline constexpr int32_t kMetal = 8;  // data is an MTLBuffer
 
 // Codes of element types.
 inline constexpr uint8_t kInt = 0;
@@ -180,13 +181,16 @@ constexpr bool host_reads(int32_t device_type) {
 // A vendor whose memory has a kind in DLPack, and a plugin that takes its pointers.
 struct Vendor {
   int32_t device_type;
-  const char *device, *memory, *stream;  // "cuda", "cuda.pointer", "cuda.stream"
+  // "cuda", "cuda.pointer", "cuda.stream". Empty: DLPack has no streams of this vendor, so who
+  // gives memory ends its work first.
+  const char *device, *memory, *stream;
   // What Python's `__dlpack__` calls the default stream, on which a consumer's work then goes.
   int default_stream;
 };
 // DLPack's numbers of CUDA's and ROCm's default streams differ.
 inline constexpr Vendor kVendors[] = {{kCuda, "cuda", "cuda.pointer", "cuda.stream", 1},
-                                      {kRocm, "rocm", "rocm.pointer", "rocm.stream", 0}};
+                                      {kRocm, "rocm", "rocm.pointer", "rocm.stream", 0},
+                                      {kMetal, "mps", "mps.buffer", "", 0}};
 
 // Null if there is none of this kind.
 constexpr const Vendor* vendor_of(int32_t device_type) {

@@ -43,7 +43,7 @@ inline constexpr RequiredSlot kDeviceSlots[] = {
     TENON_SLOT(tenon_device_api_t, count), TENON_SLOT(tenon_device_api_t, info),
     TENON_SLOT(tenon_device_api_t, open),  TENON_SLOT(tenon_device_api_t, close),
     TENON_SLOT(tenon_device_api_t, alloc), TENON_SLOT(tenon_device_api_t, free),
-    TENON_SLOT(tenon_device_api_t, copy),  TENON_SLOT(tenon_device_api_t, sync)};
+    TENON_SLOT(tenon_device_api_t, copy)};
 inline constexpr RequiredSlot kQueueSlots[] = {
     TENON_SLOT(tenon_queue_api_t, queue_create),  TENON_SLOT(tenon_queue_api_t, queue_destroy),
     TENON_SLOT(tenon_queue_api_t, copy_async),    TENON_SLOT(tenon_queue_api_t, fence_create),

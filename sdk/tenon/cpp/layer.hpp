@@ -30,8 +30,11 @@
 #include <string>
 #include <vector>
 
+#include "tenon/abi/compile.h"
 #include "tenon/abi/layer.h"
+#include "tenon/abi/queue.h"
 #include "tenon/cpp/plugin.hpp"
+#include "tenon/cpp/record.hpp"
 
 namespace tenon::inline sdk {
 
@@ -164,6 +167,37 @@ tenon_code_t layer_shutdown(void*) {
 // The C function of a slot: calls a member function of `self` with the slot's other arguments.
 template <auto Function>
 inline constexpr auto layer_slot = &detail::LayerSlot<Function, decltype(Function)>::call;
+
+// ---- Calls on a queue, for layers that look at memory ----
+
+// A buffer that the call names; null if it names none.
+inline tenon_buffer_t* any_buffer(const tenon_call_t& call) {
+  for (uint32_t i = 0; i < call.input_count; ++i) {
+    if (tenon_call_input(&call, i)->buffer != nullptr) return tenon_call_input(&call, i)->buffer;
+  }
+  for (uint32_t i = 0; i < call.output_count; ++i) {
+    if (tenon_call_output(&call, i)->buffer != nullptr) return tenon_call_output(&call, i)->buffer;
+  }
+  return call.workspace;
+}
+
+// Blocks until all that was submitted to the queue is over, whether it failed or not. A copy of no
+// bytes comes behind it. `any`: a buffer of the device, which is not touched. Fails if the device
+// makes no fence or takes no such copy.
+inline Status await_queue(const tenon_queue_api_t& api, tenon_device_t* device,
+                          tenon_queue_t* queue, tenon_buffer_t* any) {
+  static constexpr char kNothing = 0;
+  tenon_fence_t* fence = nullptr;
+  TENON_TRY(api.fence_create(api.self, device, 0, &fence));
+  auto copy = sized<tenon_copy_t>();
+  copy.direction = TENON_COPY_HOST_TO_DEVICE;
+  copy.to = any;
+  copy.host_from = &kNothing;
+  tenon_code_t code = api.copy_async(api.self, queue, &copy, nullptr, 0, {fence, 1});
+  if (code == TENON_OK) code = api.fence_wait(api.self, fence, 1, UINT64_MAX);
+  (void)api.fence_destroy(api.self, fence);
+  return code;
+}
 
 }  // namespace tenon::inline sdk
 

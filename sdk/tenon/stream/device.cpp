@@ -20,21 +20,6 @@ Device::~Device() {
   for (void* page : pages) (void)runtime->free_pinned(page);
 }
 
-Fault Device::drain() {
-  std::vector<std::shared_ptr<Line>> all;
-  {
-    const std::lock_guard lock(mutex);
-    all = lines;
-  }
-  Fault first;
-  for (const auto& line : all) {
-    line->wait_idle();
-    const Fault fault = line->take_fault();
-    if (first.ok()) first = fault;
-  }
-  return first;
-}
-
 Status Device::event(bool timed, EventRef* out) {
   EventHandle handle = nullptr;
   {
@@ -134,7 +119,10 @@ Status alloc(void*, tenon_device_t* d, uint64_t size_bytes, tenon_buffer_t** out
 Status free(void*, tenon_device_t* d, tenon_buffer_t* b) {
   Device& device = *device_of(d);
   const std::unique_ptr<Buffer> buffer(buffer_of(b));
-  if (buffer->imported) return {};
+  if (buffer->imported) {
+    if (buffer->address != 0) device.runtime->memory_leave(buffer->address);
+    return {};
+  }
   {
     const std::lock_guard lock(device.mutex);
     device.used_bytes -= buffer->size_bytes;
@@ -159,10 +147,6 @@ Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
   const Fault put = fault_of(enqueue_copy(*device.runtime, stream, own).code());
   const Fault ended = wait_out(*device.runtime, stream);
   return put.ok() ? ended.tell() : put.tell();
-}
-
-Status sync(void*, tenon_device_t* d) {
-  return device_of(d)->drain().tell();
 }
 
 Status memory(void*, tenon_device_t* d, uint64_t* out_used, uint64_t* out_peak) {
@@ -223,7 +207,6 @@ tenon_device_api_t device_table(CountSlot count, InfoSlot info, OpenSlot open) {
           entry<alloc>,
           entry<free>,
           entry<copy>,
-          entry<sync>,
           nullptr,
           nullptr,
           entry<memory>,

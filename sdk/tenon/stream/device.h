@@ -33,8 +33,6 @@ struct Device {
   std::vector<void*> pages, free_slots;      // pinned memory for small results
   uint64_t used_bytes = 0, peak_bytes = 0;
 
-  // Waits for all submitted work. Returns its first fault.
-  Fault drain();
   Status event(bool timed, EventRef* out);
   // kSlotBytes of pinned memory; given back by give_slot.
   Status slot(void** out);
@@ -81,9 +79,6 @@ tenon_device_api_t device_table(CountSlot count, InfoSlot info, OpenSlot open);
 //                                 the work that signals the fence, when that is submitted: who
 //                                 waits for the event does so later. If that work fails before, it
 //                                 never is. A signal of the host records it too
-//   an event that is given out    belongs to the device, and is only waited for. There is one for
-//                                 work that is submitted and not held back, else for no value that
-//                                 is still to come
 // An event cannot fail: of work that an index outside or an assertion fails afterwards, only the
 // fence tells. It fails with the context. Handles may be used on all threads.
 struct ExchangeKinds {

@@ -1,4 +1,4 @@
-// tenon.exchange/1 for devices whose memory has addresses.
+// tenon.exchange/1 for devices on streams.
 #include <memory>
 
 #include "tenon/cpp/plugin.hpp"
@@ -16,11 +16,11 @@ std::string_view kind_of(void* self) {
 
 Status check_kind(std::string_view known, const Device& device, tenon_str_t kind) {
   if (view(kind) == known) return {};
-  return fail(TENON_UNIMPLEMENTED, cat(device.name, ": there are no handles of the kind \"",
-                                       view(kind), "\", only \"", known, "\""));
+  return fail(TENON_UNIMPLEMENTED,
+              cat(device.name, ": there are no such handles of the kind \"", view(kind), "\""));
 }
 
-tenon_code_t kinds(void* self, tenon_device_t*, tenon_str_t* out) {
+tenon_code_t kinds(void* self, uint32_t, tenon_str_t* out) {
   *out = str(kind_of(self));
   return TENON_OK;
 }
@@ -29,14 +29,10 @@ tenon_code_t kinds(void* self, tenon_device_t*, tenon_str_t* out) {
 // other libraries use too. Vectors of 16 bytes are the widest.
 constexpr uint64_t kAdoptedAlignmentBytes = 16;
 
-Status check_range(Device& device, Address begin, const tenon_native_memory_t& memory) {
-  if (memory.length_bytes == 0) return {};  // other libraries give 0 for the address of nothing
-  if (memory.handle == 0)
-    return fail(TENON_INVALID_ARGUMENT, cat(device.name, ": the address 0 is none"));
-  if (begin < memory.handle || begin + memory.length_bytes < begin)
+Status check_range(Device& device, Address base, const tenon_native_memory_t& memory) {
+  const Address begin = base + memory.offset_bytes;
+  if (begin < base || begin + memory.length_bytes < begin)
     return fail(TENON_OUT_OF_RANGE, cat(device.name, ": the range wraps around"));
-  const Current current(*device.runtime);
-  TENON_TRY(current.status());
   TENON_TRY(device.runtime->check_memory(begin, memory.length_bytes));
   if (begin % kAdoptedAlignmentBytes == 0) return {};
   return fail(TENON_UNIMPLEMENTED,
@@ -47,9 +43,22 @@ Status check_range(Device& device, Address begin, const tenon_native_memory_t& m
 Status import(void* self, Device& device, const tenon_native_memory_t& memory,
               tenon_buffer_t** out) {
   TENON_TRY(check_kind(kind_of(self), device, memory.kind));
-  const Address begin = memory.handle + memory.offset_bytes;
-  TENON_TRY(check_range(device, begin, memory));
-  *out = reinterpret_cast<tenon_buffer_t*>(new Buffer{begin, memory.length_bytes, true});
+  auto made = std::make_unique<Buffer>(0, memory.length_bytes, true);
+  // Other libraries give 0 for the address of nothing.
+  if (memory.length_bytes != 0) {
+    if (memory.handle == 0)
+      return fail(TENON_INVALID_ARGUMENT, cat(device.name, ": the address 0 is none"));
+    const Current current(*device.runtime);
+    TENON_TRY(current.status());
+    Address base = 0;
+    TENON_TRY(device.runtime->memory_of(memory.handle, &base));
+    if (Status status = check_range(device, base, memory); !status.ok()) {
+      device.runtime->memory_leave(base);
+      return status;
+    }
+    made->address = base + memory.offset_bytes;
+  }
+  *out = reinterpret_cast<tenon_buffer_t*>(made.release());
   return {};
 }
 
@@ -64,16 +73,17 @@ tenon_code_t export_memory(void* self, tenon_device_t* d, tenon_buffer_t* b, ten
     TENON_TRY(check_kind(kind_of(self), *device_of(d), kind));
     tenon_native_memory_t made = {};
     made.kind = str(kind_of(self));
-    made.handle = buffer_of(b)->address;
     made.length_bytes = buffer_of(b)->size_bytes;
+    if (const Address address = buffer_of(b)->address; address != 0) {
+      TENON_TRY(device_of(d)->runtime->memory_handle(address, &made.handle, &made.offset_bytes));
+    }
     return give_record(out, made);
   });
 }
 
 // ---- Streams ----
 
-tenon_code_t queue_kinds(void* self, tenon_device_t*, tenon_str_t* out_streams,
-                         tenon_str_t* out_fences) {
+tenon_code_t queue_kinds(void* self, uint32_t, tenon_str_t* out_streams, tenon_str_t* out_fences) {
   *out_streams = str(kinds_of(self).stream);
   *out_fences = str(kinds_of(self).event);
   return TENON_OK;
@@ -143,23 +153,6 @@ tenon_code_t import_fence(void* self, tenon_device_t* d, const tenon_native_hand
   });
 }
 
-tenon_code_t export_fence(void* self, tenon_fence_t* f, uint64_t value, tenon_str_t kind,
-                          tenon_native_handle_t* out) {
-  return detail::guarded(context().host, [&]() -> Status {
-    Fence& fence = *fence_of(f);
-    Device& device = fence.device();
-    TENON_TRY(check_event_kind(self, device, kind));
-    const Current current(*device.runtime);
-    TENON_TRY(current.status());
-    auto made = sized<tenon_native_handle_t>();
-    EventHandle event = nullptr;
-    TENON_TRY(fence.give_event(value, &event));
-    made.kind = str(kinds_of(self).event);
-    made.handle = reinterpret_cast<uint64_t>(event);
-    return give_record(out, made);
-  });
-}
-
 }  // namespace
 
 tenon_exchange_api_t exchange_table(const ExchangeKinds* known) {
@@ -171,14 +164,12 @@ tenon_exchange_api_t exchange_table(const ExchangeKinds* known) {
                               nullptr,
                               nullptr,
                               nullptr,
-                              nullptr,
                               nullptr};
   if (known->stream.empty()) return out;
   out.queue_kinds = &queue_kinds;
   out.import_queue = &import_queue;
   out.export_queue = &export_queue;
   out.import_fence = &import_fence;
-  out.export_fence = &export_fence;
   return out;
 }
 

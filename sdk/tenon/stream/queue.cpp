@@ -39,7 +39,6 @@ void Fence::done(uint64_t value, const Fault& fault) {
                                      [&](const Point& p) { return p.value != value; });
     std::move(keep, submitted_.end(), std::back_inserter(forgotten));
     submitted_.erase(keep, submitted_.end());
-    if (fault.ok()) ended_ = std::max(ended_, value);
   }
   fault.ok() ? timeline.signal(value) : timeline.fail(value, fault);
 }
@@ -48,7 +47,7 @@ Fence::~Fence() {
   if (foreign != nullptr) foreign->let_go();
 }
 
-// ---- Events of other libraries, and events for them ----
+// ---- Events of other libraries ----
 
 void ForeignEvent::let_go() {
   const std::lock_guard lock(mutex_);
@@ -133,40 +132,6 @@ Status Fence::signal(uint64_t value) {
   return {};
 }
 
-Status Fence::give_event(uint64_t value, EventHandle* out) {
-  std::vector<Point> forgotten;  // given back without the lock
-  Point point;
-  uint64_t now = 0;
-  TENON_TRY(query(&now));
-  {
-    const std::lock_guard lock(mutex_);
-    now = std::max(now, ended_);
-    const auto keep = std::partition(given_out_.begin(), given_out_.end(),
-                                     [&](const Point& p) { return p.value > now; });
-    std::move(keep, given_out_.end(), std::back_inserter(forgotten));
-    given_out_.erase(keep, given_out_.end());
-    for (const Point& p : submitted_) {
-      if (p.value >= value && (point.event == nullptr || p.value < point.value)) point = p;
-    }
-  }
-  if (now >= value) {
-    // One of the pool that nobody uses stands for something that has happened.
-    TENON_TRY(device_->event(false, &point.event));
-  } else if (foreign != nullptr && !foreign->to_signal && value == ForeignEvent::kForeignValue) {
-    *out = foreign->handle();
-    return {};
-  } else if (point.event == nullptr) {
-    return fail(TENON_UNIMPLEMENTED,
-                cat(device_->name, ": no work that signals ", value,
-                    " is on its way, and an event stands for such work: ask after its submission"));
-  }
-  point.value = value;
-  *out = point.event->handle();
-  const std::lock_guard lock(mutex_);
-  given_out_.push_back(std::move(point));
-  return {};
-}
-
 // ---- Lines ----
 
 namespace {
@@ -212,16 +177,6 @@ Line::~Line() {
   if (!own_stream_) return;
   const Current current(*device_.runtime);
   (void)device_.runtime->stream_destroy(stream_);
-}
-
-void Line::wait_idle() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return in_flight_ == 0; });
-}
-
-Fault Line::take_fault() {
-  const std::lock_guard lock(mutex_);
-  return std::exchange(fault_, {});
 }
 
 void Line::add_gate() {
@@ -324,7 +279,6 @@ void Line::settle(Work& work, const Fault& fault) {
   work.graphs.clear();
   if (work.signal.fence != nullptr) fence_of(work.signal.fence)->done(work.signal.value, fault);
   const std::lock_guard lock(mutex_);
-  if (fault_.ok() && !work.waited_for) fault_ = fault;
   if (--in_flight_ == 0) changed_.notify_all();
 }
 

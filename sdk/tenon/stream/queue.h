@@ -110,10 +110,6 @@ class Fence {
   Status query(uint64_t* out_value);
   Status wait(uint64_t value, uint64_t timeout_ns);
   Status signal(uint64_t value);  // from the host
-  // An event that happens when the value is reached. It lives as long as the fence, or until the
-  // next call once the fence has the value. UNIMPLEMENTED if no submitted work signals the value.
-  // The device is current.
-  Status give_event(uint64_t value, EventHandle* out);
 
   // Also of work that its stream makes wait, which may look at it when the fence is gone (R-D24).
   const std::shared_ptr<Timeline> kept;
@@ -124,8 +120,6 @@ class Fence {
   Device* const device_;
   mutable std::mutex mutex_;
   std::vector<Point> submitted_;
-  uint64_t ended_ = 0;  // work that signals this value has ended well, and its event is forgotten
-  std::vector<Point> given_out_;
 };
 
 class Line;
@@ -151,7 +145,6 @@ struct Work {
 
   const std::shared_ptr<Line> line;
   tenon_fence_point_t signal = {};
-  bool waited_for = false;  // the submitter gets the fault, so sync does not report it
   Done done;
   std::vector<Command> commands;  // of held work
   bool held = false;
@@ -176,13 +169,11 @@ class Line {
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
-  void wait_idle();
   // Waits for submitted work, and for the fences that other work was to wait for, and ends the
   // thread. Every line is stopped before its last owner lets go: work owns its line, and the
   // thread, which finishes work, must not destroy itself.
   void stop();
-  Fault take_fault();  // the first since the last call
-  bool holds();        // whether work waits that is not on the stream yet
+  bool holds();  // whether work waits that is not on the stream yet
   StreamHandle stream() const { return stream_; }
   Device& device() { return device_; }
 
@@ -217,7 +208,6 @@ class Line {
   bool advancing_ = false, stopping_ = false;
   std::list<WorkRef> held_;
   std::deque<WorkRef> submitted_;
-  Fault fault_;
   std::thread thread_;
 };
 

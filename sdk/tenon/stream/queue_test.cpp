@@ -437,12 +437,6 @@ class Events : public Queues {
     EXPECT_EQ(table_.import_fence(table_.self, handle(), &handle_of_theirs, &point), TENON_OK);
     return point;
   }
-  EventHandle give(Fence& fence, uint64_t value, tenon_code_t wanted = TENON_OK) {
-    auto out = sized<tenon_native_handle_t>();
-    EXPECT_EQ(table_.export_fence(table_.self, handle(fence), value, str(kKinds.event), &out),
-              wanted);
-    return reinterpret_cast<EventHandle>(out.handle);
-  }
   using Queues::handle;
 
   const tenon_exchange_api_t table_ = exchange_table(&kKinds);
@@ -619,32 +613,6 @@ TEST_F(Events, WorkFailsThatCannotRecordIt) {
   EXPECT_EQ(kQueueTable.fence_signal(nullptr, point.fence, point.value), TENON_INTERNAL);
   EXPECT_FALSE(fence_of(point.fence)->timeline.reached(point.value));
   EXPECT_EQ(kQueueTable.fence_destroy(nullptr, point.fence), TENON_OK);
-}
-
-// One for work that is on its way stays that fence's own, so that nobody records it again.
-TEST_F(Events, OnesForOthersAreKept) {
-  Fence steps(0, &device_), begin(0), done(0);
-  (void)give(steps, 1, TENON_UNIMPLEMENTED);
-  ASSERT_EQ(fill({{handle(begin), 1}}, {handle(steps), 1}), TENON_OK);
-  (void)give(steps, 1, TENON_UNIMPLEMENTED);
-  EventHandle given = nullptr;
-  {
-    const std::lock_guard lock(runtime_->gate);
-    begin.timeline.signal(1);
-    given = give(steps, 1);
-    EXPECT_EQ(given, runtime_->recorded.back());
-    EXPECT_EQ(give(steps, 1), given);
-  }
-  ASSERT_TRUE(steps.timeline.wait(1, kSoon).ok());
-  line_of(queue_)->wait_idle();
-  const size_t records = runtime_->recorded.size();
-  ASSERT_EQ(fill({}, {handle(done), 1}), TENON_OK);
-  ASSERT_TRUE(done.timeline.wait(1, kSoon).ok());
-  for (size_t i = records; i < runtime_->recorded.size(); ++i)
-    EXPECT_NE(runtime_->recorded[i], given);
-  // What has happened needs no work.
-  EXPECT_TRUE(runtime_->known(give(steps, 1)));
-  EXPECT_TRUE(runtime_->known(give(steps, 0)));
 }
 
 TEST_F(Events, HandlesThatAreNone) {

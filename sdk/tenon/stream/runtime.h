@@ -99,6 +99,20 @@ class Runtime {
 
   // Whether these bytes are memory of this device: INVALID_ARGUMENT or OUT_OF_RANGE with a reason.
   virtual Status check_memory(Address address, uint64_t bytes) = 0;
+  // For runtimes where a handle of memory is no address. The address of what somebody else's handle
+  // holds, whose object is kept until memory_leave, once for each memory_of. UNIMPLEMENTED with a
+  // reason for memory that has none.
+  virtual Status memory_of(uint64_t handle, Address* out) {
+    *out = handle;
+    return {};
+  }
+  virtual void memory_leave(Address) {}  // at any place in the memory; also outside of enter()
+  // The handle behind an address, and the place in it.
+  virtual Status memory_handle(Address address, uint64_t* out_handle, uint64_t* out_offset_bytes) {
+    *out_handle = address;
+    *out_offset_bytes = 0;
+    return {};
+  }
   // Whether somebody else's stream is one of this device: INVALID_ARGUMENT with a reason. Runtimes
   // that cannot tell take every one.
   virtual Status check_stream(StreamHandle) { return {}; }

@@ -88,7 +88,6 @@ class Submission final : public kg::Submission {
       return status;
     }
     Fence end(0);
-    work_->waited_for = true;
     work_->signal = {reinterpret_cast<tenon_fence_t*>(&end), 1};
     finished_ = true;
     if (const Status status = stream::finish(work_); !status.ok()) {

@@ -247,6 +247,16 @@ std::string identity_of(const Json& device) {
   return text;
 }
 
+// ", takes sim.handle, sim.queue", the kinds of handles of other libraries, if there are any.
+std::string exchange_of(const Json& device) {
+  std::string kinds;
+  for (const char* what : {"memory", "streams", "fences"}) {
+    for (const Json& kind : device.value("exchange", Json::object()).value(what, Json::array()))
+      if (kind.is_string()) kinds += (kinds.empty() ? "" : ", ") + safe(kind.get<std::string>());
+  }
+  return kinds.empty() ? "" : ", takes " + kinds;
+}
+
 int command_doctor(bool as_json, bool verbose) {
   Host host;
   Json devices, absent, plugins, settings;
@@ -269,9 +279,9 @@ int command_doctor(bool as_json, bool verbose) {
   }
   out("threads   {} (TENON_NUM_THREADS, cgroup and affinity decide)\n\ndevices\n", threads);
   for (const Json& device : rows_of(devices, "devices")) {
-    out("  {:<12} {} ({}){}\n", safe(field(device, "name")),
+    out("  {:<12} {} ({}){}{}\n", safe(field(device, "name")),
         safe(field(device, "description"), 400), safe(field(device, "target"), 200),
-        identity_of(device));
+        identity_of(device), exchange_of(device));
   }
   for (const Json& device : rows_of(absent, "absent"))
     out("  {:<12} not here: {}\n", safe(field(device, "name")), safe(field(device, "why"), 600));

@@ -296,8 +296,7 @@ static const tenon_device_api_t device_api = {.size_bytes = sizeof device_api,
                                               .close = nothing,
                                               .alloc = alloc,
                                               .free = release,
-                                              .copy = copy,
-                                              .sync = nothing};
+                                              .copy = copy};
 static const tenon_kernels_api_t kernels = {.size_bytes = sizeof kernels,
                                             .device_kind = STR("released"),
                                             .query = kernel_query,

@@ -148,20 +148,6 @@ tenon_code_t copy(void*, tenon_device_t* device, const tenon_copy_t* given) {
   return code;
 }
 
-tenon_code_t sync(void*, tenon_device_t* device) {
-  static std::atomic<int> last{TENON_OK};
-  if (is("sync_does_nothing")) return TENON_OK;
-  tenon_code_t code = device_next->sync(device_next->self, device);
-  if (is("sync_swallows_errors")) return TENON_OK;
-  if (is("sync_repeats_the_error")) {
-    if (code != TENON_OK)
-      last = static_cast<int>(code);
-    else if (last != TENON_OK)
-      return fail(static_cast<tenon_code_t>(last.load()), "again");
-  }
-  return code;
-}
-
 tenon_code_t memory(void*, tenon_device_t* device, uint64_t* used, uint64_t* peak) {
   const tenon_code_t code = device_next->memory(device_next->self, device, used, peak);
   if (is("peak_is_half")) *peak = *used / 2;
@@ -562,9 +548,9 @@ extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi,
     if (id == TENON_DEVICE_ID) {
       static tenon_device_api_t mine = copy_of(i.table, device_next);
       mine.count = count, mine.info = info, mine.open = open_and_remember, mine.alloc = alloc,
-      mine.free = release, mine.copy = copy, mine.sync = sync;
+      mine.free = release, mine.copy = copy;
       if (mine.memory) mine.memory = memory;
-      if (is("required_slot_null")) mine.sync = nullptr;
+      if (is("required_slot_null")) mine.copy = nullptr;
       i.table = &mine;
     } else if (id == TENON_QUEUE_ID) {
       static tenon_queue_api_t mine = copy_of(i.table, queue_next);

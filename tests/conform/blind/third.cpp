@@ -290,9 +290,37 @@ std::deque<tenon_queue_t*> queues;  // live ones, in order of creation
 std::map<tenon_device_t*, tenon_queue_t*> last_queue;
 std::atomic<tenon_code_t> told{TENON_OK};
 
+// Waits for what the last queue of each other device does.
+void wait_for_the_others(tenon_device_t* device) {
+  std::vector<std::pair<tenon_device_t*, tenon_queue_t*>> others;
+  {
+    std::lock_guard lock(mutex);
+    for (auto& [d, q] : last_queue)
+      if (d != device) others.push_back({d, q});
+  }
+  for (auto [d, q] : others) {
+    fired();
+    tenon_fence_t* fence = nullptr;
+    tenon_buffer_t* any = nullptr;
+    device_next->alloc(device_next->self, d, 8, &any);
+    queue_next->fence_create(queue_next->self, d, 0, &fence);
+    tenon_copy_t nothing = {};
+    nothing.size_bytes = sizeof nothing;
+    nothing.direction = TENON_COPY_HOST_TO_DEVICE;
+    nothing.to = any;
+    if (queue_next->copy_async(queue_next->self, q, &nothing, nullptr, 0, {fence, 1}) == TENON_OK)
+      queue_next->fence_wait(queue_next->self, fence, 1, UINT64_MAX);
+    queue_next->fence_destroy(queue_next->self, fence);
+    device_next->free(device_next->self, d, any);
+  }
+}
+
 tenon_code_t copy(void*, tenon_device_t* device, const tenon_copy_t* given) {
   tenon_copy_t c = *given;
   tenon_code_t code;
+  if (const tenon_code_t old = told.exchange(TENON_OK); old != TENON_OK)
+    return fail(old, "the copy before");
+  if (is_word("copy_of_one_waits_for_all")) wait_for_the_others(device);
   if (foreign(device)) return fail(TENON_FAILED_PRECONDITION, "no context in this thread");
   if (!bend(c, code)) return code;
   tenon_queue_t* queue = nullptr;
@@ -311,7 +339,7 @@ tenon_code_t copy(void*, tenon_device_t* device, const tenon_copy_t* given) {
     return code;
   }
   code = device_next->copy(device_next->self, device, &c);
-  if (code != TENON_OK && is("sync_tells_the_copys_error")) told = code;
+  if (code != TENON_OK && is("next_copy_tells_the_error_again")) told = code;
   if (code == TENON_OUT_OF_RANGE) {
     if (c.to && is("out_of_range_writes_what_fits")) {
       const uint64_t to = size_of(c.to);
@@ -330,24 +358,6 @@ tenon_code_t copy(void*, tenon_device_t* device, const tenon_copy_t* given) {
     if (is("other_code_than_told"))
       return fail(TENON_INTERNAL, "it could not be copied"), TENON_OUT_OF_RANGE;
   }
-  return code;
-}
-
-tenon_code_t sync(void*, tenon_device_t* device) {
-  if (is_word("sync_of_one_is_of_all")) {
-    std::vector<tenon_device_t*> all;
-    {
-      std::lock_guard lock(mutex);
-      for (auto& [d, o] : opened) all.push_back(d);
-    }
-    if (all.size() > 1) fired();
-    for (tenon_device_t* d : all) {
-      if (d != device) device_next->sync(device_next->self, d);
-    }
-  }
-  const tenon_code_t code = device_next->sync(device_next->self, device);
-  if (const tenon_code_t old = told.exchange(TENON_OK); code == TENON_OK && old != TENON_OK)
-    return fail(old, "the copy before");
   return code;
 }
 
@@ -1706,7 +1716,7 @@ extern "C" TENON_EXPORT tenon_code_t tenon_plugin_query(uint32_t max_abi,
       device_mine = &mine.api;
       mine.api.info = info, mine.api.open = open, mine.api.close = close, mine.api.alloc = alloc,
       mine.api.free = release;
-      mine.api.copy = copy, mine.api.sync = sync;
+      mine.api.copy = copy;
       if (mine.api.memory) mine.api.memory = memory;
       if (is("table_says_more_than_it_is")) mine.api.size_bytes = sizeof mine.api + 8;
       i.table = &mine;

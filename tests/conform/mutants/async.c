@@ -31,44 +31,10 @@ tenon_code_t fail(tenon_code_t code, const char* text) {
 struct tenon_fence_t {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  uint64_t value, failed_at, seen, recorded; /* signalled by work that waits for nothing */
+  uint64_t value, failed_at, seen;
   tenon_code_t code;
-  struct {
-    uint64_t value;
-    tenon_fence_point_t then;
-  } followers[4];     /* then.fence null: free */
-  tenon_fence_t* led; /* this fence follows that one */
   char ballast[1000]; /* makes a leak of fences visible */
 };
-/* Whoever changes a fence holds this until its followers are told: the waiter may destroy the fence
- * as soon as it sees the change. Taken before the lock of a fence. */
-static pthread_mutex_t following = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static void tell_followers(tenon_fence_t* fence);
-
-void fence_follow(tenon_fence_t* fence, uint64_t value, tenon_fence_point_t then) {
-  pthread_mutex_lock(&following);
-  for (int i = 0; i < 4; ++i) {
-    if (fence->followers[i].then.fence != NULL) continue;
-    fence->followers[i].value = value;
-    fence->followers[i].then = then;
-    then.fence->led = fence;
-    break;
-  }
-  tell_followers(fence);
-  pthread_mutex_unlock(&following);
-}
-
-/* Nothing passes from a fence that is gone, nor to one. */
-static void stop_following(tenon_fence_t* fence) {
-  pthread_mutex_lock(&following);
-  for (int i = 0; i < 4; ++i) {
-    if (fence->followers[i].then.fence != NULL) fence->followers[i].then.fence->led = NULL;
-    if (fence->led != NULL && fence->led->followers[i].then.fence == fence)
-      fence->led->followers[i].then.fence = NULL;
-  }
-  pthread_mutex_unlock(&following);
-}
-
 static tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t initial,
                                  tenon_fence_t** out) {
   pthread_condattr_t attributes;
@@ -88,23 +54,11 @@ static tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t in
 }
 
 static tenon_code_t fence_destroy(void* self, tenon_fence_t* fence) {
-  stop_following(fence);
   if (is("late_touch")) return munmap(fence, sizeof *fence), TENON_OK;
   pthread_mutex_lock(&fence->mutex); /* the signalling thread has released it */
   pthread_mutex_unlock(&fence->mutex);
   if (!is("fence_leak")) free(fence);
   return (void)self, TENON_OK;
-}
-
-static void begin_change(tenon_fence_t* fence) {
-  pthread_mutex_lock(&following);
-  pthread_mutex_lock(&fence->mutex);
-}
-
-static void end_change(tenon_fence_t* fence) {
-  pthread_mutex_unlock(&fence->mutex);
-  tell_followers(fence);
-  pthread_mutex_unlock(&following);
 }
 
 static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
@@ -117,7 +71,7 @@ static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
     pthread_mutex_unlock(&fence->mutex);
     return;
   }
-  begin_change(fence);
+  pthread_mutex_lock(&fence->mutex);
   if (is("fence_32_bits")) value = (uint32_t)value;
   if (value > fence->value || is("fence_backwards") || (from_work && is("work_lowers")))
     fence->value = value;
@@ -127,7 +81,7 @@ static void set_value(tenon_fence_t* fence, uint64_t value, int from_work) {
     pthread_cond_signal(&fence->changed);
   else if (!(is("host_signal_sleeps") && !from_work))
     pthread_cond_broadcast(&fence->changed);
-  end_change(fence);
+  pthread_mutex_unlock(&fence->mutex);
 }
 
 void fence_set(const tenon_fence_point_t* point) {
@@ -144,12 +98,12 @@ void fence_fail(const tenon_fence_point_t* point, tenon_code_t code) {
   if (fence == NULL || is("failed_work_hangs")) return;
   if (is("fence_error_lost")) return fence_set(point);
   if (is("other_error")) code = TENON_INTERNAL;
-  begin_change(fence);
+  pthread_mutex_lock(&fence->mutex);
   if (is("query_of_failed_ok") || is("wait_of_failed_late")) fence->seen = 1;
   if (point->value < fence->failed_at) fence->failed_at = point->value, fence->code = code;
   if (is("failed_poisons_earlier")) fence->failed_at = 0;
   pthread_cond_broadcast(&fence->changed);
-  end_change(fence);
+  pthread_mutex_unlock(&fence->mutex);
 }
 
 static int reached(const tenon_fence_t* fence, uint64_t value) {
@@ -163,18 +117,6 @@ static tenon_code_t result_of(const tenon_fence_t* fence, uint64_t value) {
   if (fence->failed_at > value || (is("wait_of_failed_later_ok") && value > fence->failed_at))
     return TENON_OK;
   return fence->code;
-}
-
-/* Call under `following`. */
-static void tell_followers(tenon_fence_t* fence) {
-  for (int i = 0; i < 4; ++i) {
-    const tenon_fence_point_t then = fence->followers[i].then;
-    pthread_mutex_lock(&fence->mutex);
-    const int due = then.fence != NULL && reached(fence, fence->followers[i].value);
-    const tenon_code_t code = due ? result_of(fence, fence->followers[i].value) : TENON_OK;
-    pthread_mutex_unlock(&fence->mutex);
-    if (due) code == TENON_OK ? fence_set(&then) : fence_fail(&then, code);
-  }
 }
 
 static tenon_code_t fence_query(void* self, tenon_fence_t* fence, uint64_t* out) {
@@ -260,7 +202,6 @@ struct tenon_queue_t {
   work_t *first, *last;
   uint64_t length;
   int busy, stopping, dead, is_other;
-  tenon_code_t code;
   tenon_queue_t* next;
   tenon_queue_t* stream; /* not null: an import, whose work goes there */
 };
@@ -426,7 +367,6 @@ static void* worker(void* argument) {
     free(work->job);
     free(work);
     pthread_mutex_lock(&q->mutex);
-    if (code != TENON_OK && q->code == TENON_OK) q->code = code;
     if (code != TENON_OK && is("queue_dies")) q->dead = 1;
     --q->busy;
     --q->length;
@@ -496,26 +436,8 @@ static tenon_code_t queue_destroy(void* self, tenon_queue_t* q) {
   return (void)self, TENON_OK;
 }
 
-int fence_is_recorded(tenon_fence_t* fence, uint64_t value) {
-  pthread_mutex_lock(&fence->mutex);
-  const int is_recorded = fence->value >= value || fence->recorded >= value;
-  pthread_mutex_unlock(&fence->mutex);
-  return is_recorded;
-}
-
-static void record(const work_t* work) {
-  tenon_fence_t* fence = work->signal.fence;
-  for (uint32_t i = 0; i < work->point_count; ++i)
-    if (work->points[i].fence != NULL) return;
-  if (fence == NULL) return;
-  pthread_mutex_lock(&fence->mutex);
-  fence->recorded = work->signal.value;
-  pthread_mutex_unlock(&fence->mutex);
-}
-
 static void put(tenon_queue_t* q, work_t* work) {
   q = queue_stream(q);
-  if (is("events_alone")) record(work);
   work->on_other_queue = q->is_other;
   for (uint32_t i = 0; is("known_failure_is_no_wait") && i < work->point_count; ++i)
     work->behind_failure |=
@@ -564,7 +486,6 @@ static tenon_code_t copy_async(void* self, tenon_queue_t* q, const tenon_copy_t*
   if (code != TENON_OK) {
     if (is("refused_signals")) fence_set(&signal);
     if (is("refused_fails_fence")) fence_fail(&signal, code);
-    if (is("refused_poisons_sync")) q->code = code;
     return is("silent_refusal") ? tenon_simple_failure(host, TENON_OK, ""), code : code;
   }
   if (count > MAX_POINTS) return fail(TENON_RESOURCE_EXHAUSTED, "too many points to wait for");
@@ -583,6 +504,7 @@ static tenon_code_t copy_async(void* self, tenon_queue_t* q, const tenon_copy_t*
   if (is("keeps_copy")) work->borrowed_copy = c;
   if (is("submit_waits_hangs")) wait_for_points(work, count);
   if (is("signals_at_submission")) fence_set(&signal);
+  if (is("empty_overtakes") && c->length_bytes == 0 && count == 0) fence_set(&signal);
   if (is("reads_at_submission") && c->direction == TENON_COPY_HOST_TO_DEVICE &&
       c->length_bytes != 0) {
     work->early_source = malloc(c->length_bytes);
@@ -593,36 +515,19 @@ static tenon_code_t copy_async(void* self, tenon_queue_t* q, const tenon_copy_t*
   return TENON_OK;
 }
 
-static tenon_code_t drain(tenon_device_t* device, int only_first) {
-  tenon_code_t first = TENON_OK;
+static void drain(tenon_device_t* device) {
   pthread_mutex_lock(&device->mutex);
   for (tenon_queue_t* q = device->queues; q != NULL; q = q->next) {
-    if (only_first && q->next != NULL) continue;
     pthread_mutex_lock(&q->mutex);
     while (q->length != 0) pthread_cond_wait(&q->changed, &q->mutex);
-    if (first == TENON_OK) first = q->code;
-    if (!is("sync_repeats")) q->code = TENON_OK;
     pthread_mutex_unlock(&q->mutex);
   }
   pthread_mutex_unlock(&device->mutex);
-  return is("sync_forgets") ? TENON_OK : first;
 }
 
-tenon_code_t drain_for_copy(tenon_device_t* device) {
-  if (is("copy_drains")) drain(device, 0);
-  return TENON_OK;
-}
-
-tenon_code_t sync_device(void* self, tenon_device_t* device) {
-  if (is("sync_does_not_wait")) return TENON_OK;
-  if (is("sync_waits_for_all_devices")) drain(&devices[0], 0);
-  const tenon_code_t code = drain(device, is("sync_waits_for_one"));
-  if (device->told != TENON_OK) {
-    const tenon_code_t told = device->told;
-    device->told = TENON_OK;
-    return fail(told, "a copy failed");
-  }
-  return (void)self, code == TENON_OK ? code : fail(code, "work that was submitted failed");
+void drain_for_copy(tenon_device_t* device) {
+  if (is("copy_drains")) drain(device);
+  if (is("copy_waits_for_all_devices")) drain(&devices[0]);
 }
 
 /* Memory of the host, which both devices use. */

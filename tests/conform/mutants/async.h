@@ -43,15 +43,10 @@ tenon_device_t* device_at(uint32_t ordinal);
 int device_was_opened(void);
 void fence_set(const tenon_fence_point_t* point);
 void fence_fail(const tenon_fence_point_t* point, tenon_code_t code);
-/* Once the fence has the value, or cannot have it any more, the same becomes of the point. */
-void fence_follow(tenon_fence_t* fence, uint64_t value, tenon_fence_point_t then);
-/* Whether the work that signals the value is in a stream and waits for nothing else. */
-int fence_is_recorded(tenon_fence_t* fence, uint64_t value);
 /* A queue of the stream that is behind another one; and that stream, which is a queue too. */
 tenon_queue_t* queue_import(tenon_queue_t* stream);
 tenon_queue_t* queue_stream(tenon_queue_t* queue);
-tenon_code_t sync_device(void* self, tenon_device_t* device);
-tenon_code_t drain_for_copy(tenon_device_t* device);
+void drain_for_copy(tenon_device_t* device);
 
 /* The first checks what is wrong with a copy for any buffers; the second performs it and checks its
  * ranges. Both record a reason. */

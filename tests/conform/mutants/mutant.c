@@ -36,7 +36,7 @@ static const tenon_host_t* host;
 static tenon_device_t devices[SLOT_COUNT];
 static uint64_t live_count;
 static tenon_buffer_t* last_buffer;
-static int was_closed, memory_was_asked, poisoned;
+static int was_opened, was_closed, memory_was_asked, poisoned;
 static tenon_kernels_api_t kernels;
 static tenon_device_api_t device_api;
 
@@ -164,6 +164,7 @@ static tenon_code_t open_device(void* self, uint32_t ordinal, tenon_device_t** o
   }
   if (is("open_leaks")) memset(lost = malloc(200), 1, 200);
   if (is("open_keeps_a_descriptor")) (void)!dup(0);
+  was_opened = 1;
   *out = &devices[ordinal % SLOT_COUNT];
   return (void)self, TENON_OK;
 }
@@ -172,11 +173,6 @@ static tenon_code_t close_device(void* self, tenon_device_t* device) {
   was_closed = 1;
   device->open_count = 0;
   return (void)self, TENON_OK;
-}
-
-static tenon_code_t sync_device(void* self, tenon_device_t* device) {
-  if (is("sync_fails")) return fail(TENON_INTERNAL, "there was nothing to wait for");
-  return (void)self, (void)device, TENON_OK;
 }
 
 /* ---- Memory ---- */
@@ -641,7 +637,7 @@ static void mutate_record(void) {
   if (is("short_table")) device_api.size_bytes = sizeof device_api - 8;
   if (is("no_stride")) plugin.interface_bytes = 0;
   if (is("long_record_size")) plugin.size_bytes = sizeof plugin + 8;
-  if (is("null_slot")) device_api.sync = NULL;
+  if (is("null_slot")) device_api.copy = NULL;
   if (is("id_without_major")) interfaces[1].id = (tenon_str_t)TENON_STR("tenon.kernels");
   if (is("id_twice")) interfaces[3] = interfaces[0], plugin.interface_count = 4;
   if (is("null_table")) interfaces[1].table = NULL;
@@ -654,8 +650,8 @@ tenon_code_t tenon_plugin_query(uint32_t max_abi, const tenon_host_t* the_host,
   pthread_t thread;
   host = the_host;
   device_api = (tenon_device_api_t){
-      sizeof device_api, NULL, count,  info,   open_device,  close_device, alloc, release, copy,
-      sync_device,       map,  import, memory, alloc_pinned, free_pinned};
+      sizeof device_api, NULL, count, info,   open_device, close_device, alloc,
+      release,           copy, map,   import, memory,      alloc_pinned, free_pinned};
 #ifdef PRIVATE_DOOR
   if (is("never")) return private_door(&host);
 #endif

@@ -25,8 +25,13 @@ static tenon_code_t free_pinned(void* self, tenon_device_t* device, void* data) 
 
 #define HANDLES "mutant.pointer"
 
-static tenon_code_t kinds(void* self, tenon_device_t* device, tenon_str_t* out) {
-  (void)self, (void)device;
+static tenon_code_t kinds(void* self, uint32_t ordinal, tenon_str_t* out) {
+  static int asked;
+  (void)self, (void)ordinal;
+  if (is("kinds_need_a_device") && !was_opened)
+    return fail(TENON_FAILED_PRECONDITION, "the device is not open");
+  if (is("kinds_change") && asked++ % 2 != 0)
+    return *out = (tenon_str_t)TENON_STR("mutant.handle"), TENON_OK;
   *out = is("kind_without_a_name") ? (tenon_str_t)TENON_STR("pointer")
                                    : (tenon_str_t)TENON_STR(HANDLES);
   return TENON_OK;

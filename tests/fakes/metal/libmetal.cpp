@@ -100,7 +100,17 @@ struct Buffer : Object {
 void* buffer_contents(Buffer* self, Selector) {
   return self->data;
 }
-const Class kBuffer = {"MTLBuffer", {{"contents", method(buffer_contents)}}};
+uint64_t buffer_length(Buffer* self, Selector) {
+  return self->size;
+}
+Object* the_device();
+Object* buffer_device(Buffer*, Selector) {
+  return the_device();
+}
+const Class kBuffer = {"MTLBuffer",
+                       {{"contents", method(buffer_contents)},
+                        {"length", method(buffer_length)},
+                        {"device", method(buffer_device)}}};
 Buffer::Buffer(unsigned long long at, uint64_t skipped, uint64_t length)
     : Object(kBuffer),
       begin(at),
@@ -534,9 +544,12 @@ const Class kDevice = {"MTLDevice",
 uint64_t array_count(Object*, Selector) {
   return static_cast<uint64_t>(settings().devices);
 }
-Object* array_at(Object*, Selector, uint64_t) {
+Object* the_device() {
   static Object device(kDevice);
   return &device;
+}
+Object* array_at(Object*, Selector, uint64_t) {
+  return the_device();
 }
 const Class kArray = {"NSArray",
                       {{"count", method(array_count)}, {"objectAtIndex:", method(array_at)}}};

@@ -288,7 +288,6 @@ Outcome frees_its_own(Session& s) {
   auto* info = lend<tenon_device_info_t>(1);
   info->size_bytes = sizeof(*info);
   CONFORM_EXPECT(api->info(api->self, 0, info) == TENON_OK, "info fails");
-  CONFORM_EXPECT(api->sync(api->self, device.device()) == TENON_OK, "sync fails");
   CONFORM_TRY(device.close());
   CONFORM_EXPECT(notes().freed.empty(), "it frees memory that it was given");
   return pass();
@@ -330,7 +329,6 @@ Outcome keeps_no_pointers(Session& s) {
                                  info_page.put(&info, sizeof(info)))) == TENON_OK,
                    "info fails");
     info_page.take_away();
-    CONFORM_EXPECT(api->sync(api->self, device->device()) == TENON_OK, "sync fails");
     CONFORM_TRY(device->holds(a, bytes, "a buffer, after other copies"));
   }
   CONFORM_TRY(device->holds(b, Bytes(kLength, 7), "a buffer that was filled last"));

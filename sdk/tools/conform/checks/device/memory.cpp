@@ -332,7 +332,6 @@ Outcome map_coherent(Session& s, OpenDevice& d) {
   CONFORM_TRY(alloc_filled(d, bytes, &buffer));
   CONFORM_TRY(map_buffer(d, buffer, &address));
   s.step("reading and writing a mapped buffer");
-  CONFORM_EXPECT(d.api().sync(d.api().self, d.device()) == TENON_OK, "sync fails");
   const std::string seen = first_difference(Bytes(address, address + kBufferBytes), bytes);
   CONFORM_EXPECT(seen.empty(), "what was copied is not seen at the mapped address: {}", seen);
   bytes = pattern_bytes(kBufferBytes, 17);
@@ -387,15 +386,6 @@ Outcome memory_counts(Session& s, OpenDevice& d) {
   CONFORM_EXPECT(after.used == before.used && after.peak == before.peak,
                  "{} bytes in use, {} at most, became {} and {} by an allocation that failed",
                  before.used, before.peak, after.used, after.peak);
-  return pass();
-}
-
-Outcome idle_sync(Session& s, OpenDevice& d) {
-  s.step("sync without work");
-  for (int i = 0; i < 3; ++i) {
-    const tenon_code_t code = d.api().sync(d.api().self, d.device());
-    CONFORM_EXPECT(code == TENON_OK, "it gives {}", code_text(code));
-  }
   return pass();
 }
 
@@ -470,7 +460,6 @@ constexpr Check kChecks[] = {
     {"R-C09", "alloc-apart", on_each<buffers_apart>},
     {"R-C10", "alloc-too-much", on_each<too_much>},
     {"R-C11", "alloc-again", on_each<memory_comes_back>},
-    {"R-C21", "sync", on_each<idle_sync>},
     {"R-C22", "map-address", on_each<map_address>},
     {"R-C23", "map-coherent", on_each<map_coherent>},
     {"R-C25", "memory", on_each<memory_counts>},

@@ -11,6 +11,7 @@
 
 #include "sdk/tools/conform/checks/device/device_check.h"
 #include "sdk/tools/conform/checks/tables.h"
+#include "sdk/tools/conform/fixtures/exchange_kinds.h"
 #include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {
@@ -182,16 +183,26 @@ Outcome exchange_of(Session& s, OpenDevice& d, Exchange* out, std::vector<std::s
   if (out->api == nullptr) return not_offered(TENON_EXCHANGE_ID);
   CONFORM_TRY(has_required_slots(TENON_EXCHANGE_ID, out->api));
   s.step("asking for the kinds of handles");
-  tenon_str_t text = {};
-  const tenon_code_t code = out->api->kinds(out->api->self, d.device(), &text);
-  CONFORM_EXPECT(code == TENON_OK, "kinds gives {}", code_text(code));
-  std::string rest(view(text));
-  for (size_t comma = 0; comma != std::string::npos;) {
-    comma = rest.find(',');
-    kinds->push_back(rest.substr(0, comma));
-    CONFORM_EXPECT(kinds->back().find('.') != std::string::npos, "the kinds are {}",
-                   quoted(view(text)));
-    if (comma != std::string::npos) rest.erase(0, comma + 1);
+  ExchangeKinds told;
+  CONFORM_TRY(ask_kinds(*out->api, d.ordinal(), &told));
+  *kinds = std::move(told.memory);
+  return pass();
+}
+
+// Before any device is open: whoever lists devices asks then.
+Outcome kinds(Session& s) {
+  const tenon_device_api_t* api = nullptr;
+  uint32_t count = 0;
+  CONFORM_TRY(find_devices(s, &api, &count));
+  const auto* exchange = static_cast<const tenon_exchange_api_t*>(s.table(TENON_EXCHANGE_ID));
+  if (exchange == nullptr) return not_offered(TENON_EXCHANGE_ID);
+  CONFORM_TRY(has_required_slots(TENON_EXCHANGE_ID, exchange));
+  s.step("asking for the kinds of handles of devices that are not open");
+  for (uint32_t ordinal = 0; ordinal < count; ++ordinal) {
+    ExchangeKinds first, again;
+    CONFORM_TRY(ask_kinds(*exchange, ordinal, &first));
+    CONFORM_TRY(ask_kinds(*exchange, ordinal, &again));
+    CONFORM_EXPECT(first == again, "device {} tells other kinds when it is asked again", ordinal);
   }
   return pass();
 }
@@ -294,6 +305,7 @@ constexpr Check kChecks[] = {
     {"R-C35", "pinned-too-much", on_each<too_much_pinned>},
     {"R-C36", "exchange", on_each<exchange>},
     {"R-C37", "exchange-refuses", on_each<exchange_refuses>},
+    {"R-C38", "kinds", kinds},
 };
 
 }  // namespace

@@ -121,7 +121,6 @@ void fill_device(Below* below, bool optional) {
   d.copy = [](void* s, tenon_device_t* device, const tenon_copy_t* copy) {
     return reached(s, "copy", device, copy->direction, copy->length_bytes, copy->to);
   };
-  d.sync = [](void* s, tenon_device_t* device) { return reached(s, "sync", device); };
   if (!optional) return;
   d.map = [](void* s, tenon_device_t* device, tenon_buffer_t* buffer, void** out) {
     return give(reached(s, "map", device, buffer), out, kMapped);
@@ -367,7 +366,6 @@ std::vector<Call> calls_of(Attached& a) {
   add(
       "queue_destroy", q.queue_destroy != nullptr, [&q] { return q.queue_destroy(q.self, kQueue); },
       {n(kQueue)}, nullptr);
-  add("sync", d.sync != nullptr, [&d] { return d.sync(d.self, kDevice); }, {n(kDevice)}, nullptr);
   add(
       "free", d.free != nullptr, [&d] { return d.free(d.self, kDevice, kBuffer); },
       {n(kDevice), n(kBuffer)}, nullptr);

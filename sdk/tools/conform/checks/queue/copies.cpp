@@ -65,8 +65,6 @@ Outcome one_outside(OpenQueues& d, tenon_queue_t* queue, const tenon_copy_t& cop
     code = d.wait_code(done, 1, kPatienceNs);
     CONFORM_EXPECT(code == TENON_OUT_OF_RANGE,
                    "{} is submitted, and a wait for its signal gives {}", what, code_text(code));
-    // sync may report the failure once more, so that later calls do not.
-    (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
     return d.destroy(done);
   }
   CONFORM_EXPECT(code == TENON_OUT_OF_RANGE, "{} gives {}", what, code_text(code));
@@ -121,6 +119,18 @@ Outcome empty_work(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.signal(b.gate, value));
     CONFORM_TRY(d.reaches(b.done, value, "a copy of 0 bytes"));
   }
+  s.step("copies of 0 bytes behind other work of their queue");
+  for (const tenon_copy_t& copy : copies) {
+    ++value;
+    CONFORM_TRY(d.submit(b.first, async_fill(b.other, 0, kFixtureBytes, value, 1), {b.gate, value},
+                         kNoPoint));
+    CONFORM_TRY(d.submit_behind(b.first, copy, {}, {b.done, value}));
+    CONFORM_TRY(d.stays_below(b.done, value, "a copy of 0 bytes behind work that waits"));
+    CONFORM_TRY(d.signal(b.gate, value));
+    CONFORM_TRY(d.reaches(b.done, value, "a copy of 0 bytes behind other work"));
+    CONFORM_TRY(d.memory().holds(b.other, Bytes(kFixtureBytes, static_cast<unsigned char>(value)),
+                                 "a buffer that work before a copy of 0 bytes filled"));
+  }
   return pass();
 }
 
@@ -173,39 +183,6 @@ Outcome borrowed_records(Session& s, OpenQueues& d) {
   return same_bytes(got, expected, "a copy whose record changed after its submission");
 }
 
-// Makes a call in a thread while work on two queues, which the call must follow, waits for two
-// gates; `last` is opened last.
-template <typename Call>
-Outcome comes_after_work(OpenQueues& d, const QueueFixture& b, uint64_t last, std::string_view what,
-                         Call call) {
-  CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, kFixtureBytes, 9, 1), {b.gate, last},
-                       {b.done, last}));
-  CONFORM_TRY(d.submit(b.second, async_fill(b.other, 0, kFixtureBytes, 8, 1), {b.gate, 3 - last},
-                       {b.done, 3 - last}));
-  auto begun = std::make_shared<std::atomic<bool>>(false);
-  auto over = std::make_shared<std::atomic<int>>(0);
-  auto outcome = std::make_shared<Outcome>();
-  std::thread([call, begun, over, outcome] {
-    *begun = true;
-    begun->notify_one();
-    *outcome = call();
-    *over = 1;
-  }).detach();
-  begun->wait(false);
-  for (uint64_t value : {1, 2}) {
-    pause_a_while();
-    CONFORM_EXPECT(*over == 0, "{} returns while work submitted before it waits", what);
-    CONFORM_TRY(d.signal(b.gate, value));
-  }
-  const auto begin = Clock::now();
-  while (*over == 0) {
-    CONFORM_EXPECT(Clock::now() - begin < std::chrono::nanoseconds(kPatienceNs),
-                   "{} does not return", what);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return *outcome;
-}
-
 // Work that is held back does not hold back a copy of other buffers.
 Outcome copy_apart(Session& s, OpenQueues& d) {
   QueueFixture b;
@@ -234,25 +211,6 @@ Outcome copy_apart(Session& s, OpenQueues& d) {
   CONFORM_TRY(d.signal(b.gate, 1));
   CONFORM_TRY(d.reaches(b.done, 1, "work that waited during a copy"));
   return *outcome;
-}
-
-Outcome sync_after_work(Session& s, OpenQueues& d) {
-  for (uint64_t last : {1, 2}) {
-    QueueFixture b;
-    CONFORM_TRY(make_fixture(d, &b));
-    s.step("sync while work waits");
-    CONFORM_TRY(comes_after_work(d, b, last, "sync", [&d, b]() -> Outcome {
-      const tenon_device_api_t& api = d.memory().api();
-      const tenon_code_t code = api.sync(api.self, d.memory().device());
-      CONFORM_EXPECT(code == TENON_OK, "sync gives {}", code_text(code));
-      const tenon_code_t reached = d.wait_code(b.done, 2, 0);
-      CONFORM_EXPECT(reached == TENON_OK,
-                     "sync returns, and a wait for the last signal before it gives {}",
-                     code_text(reached));
-      return pass();
-    }));
-  }
-  return pass();
 }
 
 // What the queues wrote must be visible at the mapped address once the signal has come.
@@ -304,7 +262,6 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
     const tenon_code_t code = d.submit_code(b.first, copy, {}, point);
     if (code == TENON_OK) {  // detected later
       (void)d.wait_code(signal, 5, kPatienceNs);
-      (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
       continue;
     }
     ++refused;
@@ -317,8 +274,6 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
     const tenon_code_t waited = d.wait_code(signal, 5, 0);
     CONFORM_EXPECT(waited == TENON_DEADLINE_EXCEEDED,
                    "a wait for the signal of a refused copy gives {}", code_text(waited));
-    const tenon_code_t synced = d.memory().api().sync(d.memory().api().self, d.memory().device());
-    CONFORM_EXPECT(synced == TENON_OK, "sync after a refused copy gives {}", code_text(synced));
   }
   CONFORM_TRY(same_bytes(host, Bytes(64, 0x5a), "host memory of refused copies"));
   CONFORM_TRY(d.memory().holds(b.buffer, pattern_bytes(kFixtureBytes, 1),
@@ -348,7 +303,6 @@ Outcome find_failing(Session& s, OpenQueues& d, const QueueFixture& b, Failing* 
       b.first, async_between(b.other, kFixtureBytes - 8, b.buffer, 0, 16), {}, {fence, 1});
   if (code == TENON_OK) {
     (void)d.wait_code(fence, 1, kPatienceNs);
-    (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
     out->code = TENON_OUT_OF_RANGE;
     return pass();
   }
@@ -400,7 +354,7 @@ Outcome failed_work(Session& s, OpenQueues& d) {
                    "a thread that waits for failed work goes on waiting");
   CONFORM_EXPECT(waiter->code == first, "a thread that waits for failed work gets {}",
                  code_text(waiter->code));
-  (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
+  CONFORM_TRY(d.settle(b.first, b.other));
   return d.memory().holds(
       b.buffer,
       [] {
@@ -431,7 +385,6 @@ Outcome query_of_failed(Session& s, OpenQueues& d) {
   CONFORM_TRY(submit_failing(d, b, how, 1, kNoPoint, {failing, 1}));
   (void)d.wait_code(failing, 1, kPatienceNs);
   const tenon_code_t code = d.api().fence_query(d.api().self, failing, &value);
-  (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
   CONFORM_EXPECT(how.is(code), "fence_query of a fence whose work failed gives {}",
                  code_text(code));
   return pass();
@@ -456,7 +409,7 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
                  "work that waits for failed work gives {} through its signal, and "
                  "that work gave {}",
                  code_text(code), code_text(first));
-  (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
+  CONFORM_TRY(d.settle(b.second, b.other));
   CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kFixtureBytes, 2),
                                "a buffer that work behind a failed wait names"));
   // Submitted when the failure is already known.
@@ -470,7 +423,7 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
       "work submitted behind work that has failed before gives {} through its signal, and "
       "that work gave {}",
       code_text(late), code_text(first));
-  (void)d.memory().api().sync(d.memory().api().self, d.memory().device());
+  CONFORM_TRY(d.settle(b.second, b.other));
   CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kFixtureBytes, 2),
                                "a buffer that work behind work that has failed before names"));
   tenon_fence_t* fresh = nullptr;
@@ -481,29 +434,13 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
   return d.reaches(fresh, 2, "work on queues on which work failed");
 }
 
-Outcome sync_tells(Session& s, OpenQueues& d) {
-  QueueFixture b;
-  CONFORM_TRY(make_fixture(d, &b));
-  Failing how;
-  CONFORM_TRY(find_failing(s, d, b, &how));
-  s.step("sync after failed work");
-  CONFORM_TRY(submit_failing(d, b, how, 1, kNoPoint, {b.done, 1}));
-  const tenon_code_t code = d.memory().api().sync(d.memory().api().self, d.memory().device());
-  CONFORM_EXPECT(how.is(code), "sync after work that failed gives {}", code_text(code));
-  const tenon_code_t again = d.memory().api().sync(d.memory().api().self, d.memory().device());
-  CONFORM_EXPECT(again == TENON_OK, "a second sync after failed work gives {}", code_text(again));
-  return pass();
-}
-
 constexpr Check kChecks[] = {
     {"R-D06", "fence-query", with_queues<query_of_failed>},
     {"R-D10", "failed-work", with_queues<failed_work>},
     {"R-D11", "host-memory", with_queues<host_memory>},
     {"R-D12", "failing-submit", with_queues<failing_submit>},
     {"R-D13", "copy-apart", with_queues<copy_apart>},
-    {"R-D13", "sync-after-work", with_queues<sync_after_work>},
     {"R-D17", "waits-for-failed", with_queues<waits_for_failed>},
-    {"R-D18", "sync-tells", with_queues<sync_tells>},
     {"R-D19", "directions", with_queues<all_directions>},
     {"R-D19", "copy-outside", with_queues<outside>},
     {"R-D20", "empty-work", with_queues<empty_work>},

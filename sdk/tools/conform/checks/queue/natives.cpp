@@ -5,6 +5,7 @@
 #include <tenon/abi/exchange.h>
 
 #include "sdk/tools/conform/checks/tables.h"
+#include "sdk/tools/conform/fixtures/exchange_kinds.h"
 #include "sdk/tools/conform/fixtures/queue_fixture.h"
 #include "sdk/tools/conform/subject/names.h"
 
@@ -17,19 +18,13 @@ constexpr std::string_view kNone = "nobody.handle";
 struct Natives {
   const tenon_exchange_api_t* api = nullptr;
   tenon_device_t* device = nullptr;
-  std::vector<std::string> streams, fences;  // kinds
+  ExchangeKinds kinds;
 
   tenon_code_t export_queue(tenon_queue_t* queue, std::string_view kind,
                             tenon_native_handle_t* out) const {
     *out = {};
     out->size_bytes = sizeof *out;
     return api->export_queue(api->self, queue, {kind.data(), kind.size()}, out);
-  }
-  tenon_code_t export_fence(tenon_fence_t* fence, uint64_t value, std::string_view kind,
-                            tenon_native_handle_t* out) const {
-    *out = {};
-    out->size_bytes = sizeof *out;
-    return api->export_fence(api->self, fence, value, {kind.data(), kind.size()}, out);
   }
   tenon_code_t import_queue(const tenon_native_handle_t& stream, tenon_queue_t** out) const {
     return api->import_queue(api->self, device, &stream, out);
@@ -41,30 +36,15 @@ struct Natives {
   }
 };
 
-Outcome split_kinds(std::string_view text, std::vector<std::string>* out) {
-  std::string rest(text);
-  for (size_t comma = 0; comma != std::string::npos;) {
-    comma = rest.find(',');
-    out->push_back(rest.substr(0, comma));
-    CONFORM_EXPECT(out->back().find('.') != std::string::npos, "the kinds are {}", quoted(text));
-    if (comma != std::string::npos) rest.erase(0, comma + 1);
-  }
-  return pass();
-}
-
 Outcome natives_of(Session& s, OpenQueues& d, Natives* out) {
   out->api = static_cast<const tenon_exchange_api_t*>(s.table(TENON_EXCHANGE_ID));
   out->device = d.memory().device();
   if (out->api == nullptr || out->api->queue_kinds == nullptr)
     return not_offered("exchange of queues");
   CONFORM_EXPECT(out->api->import_queue != nullptr && out->api->export_queue != nullptr &&
-                     out->api->import_fence != nullptr && out->api->export_fence != nullptr,
-                 "queue_kinds is there, and not all of the four slots behind it");
-  tenon_str_t streams = {}, fences = {};
-  const tenon_code_t code = out->api->queue_kinds(out->api->self, out->device, &streams, &fences);
-  CONFORM_EXPECT(code == TENON_OK, "queue_kinds gives {}", code_text(code));
-  CONFORM_TRY(split_kinds(view(streams), &out->streams));
-  return fences.size == 0 ? pass() : split_kinds(view(fences), &out->fences);
+                     out->api->import_fence != nullptr,
+                 "queue_kinds is there, and not all of the three slots behind it");
+  return ask_kinds(*out->api, d.memory().ordinal(), &out->kinds);
 }
 
 // ---- Streams ----
@@ -125,93 +105,7 @@ Outcome streams(Session& s, OpenQueues& d) {
   QueueFixture b;
   CONFORM_TRY(make_fixture(d, &b));
   uint64_t value = 0;
-  for (const std::string& kind : n.streams) CONFORM_TRY(one_stream(s, d, n, b, kind, &value));
-  return pass();
-}
-
-// ---- Fences ----
-
-// A native fence for a point of `fence`, and a fence that was imported of it. `refused`: null if
-// the work that signals the point is with the device and held by nothing; else it may be too early.
-Outcome there_and_back(const Natives& n, tenon_fence_t* fence, uint64_t value,
-                       const std::string& kind, tenon_native_handle_t* native,
-                       tenon_fence_point_t* point, bool* refused = nullptr) {
-  tenon_code_t code = n.export_fence(fence, value, kind, native);
-  if (refused != nullptr) *refused = code == TENON_UNIMPLEMENTED;
-  if (refused != nullptr && *refused) return pass();
-  CONFORM_EXPECT(code == TENON_OK, "export_fence as {} gives {}{}", quoted(kind), code_text(code),
-                 said());
-  CONFORM_EXPECT(view(native->kind) == kind, "a handle of the kind {} says {}", quoted(kind),
-                 quoted(view(native->kind)));
-  code = n.import_fence(*native, false, point);
-  CONFORM_EXPECT(code == TENON_OK && point->fence != nullptr,
-                 "import_fence of a handle that it gave gives {}{}", code_text(code), said());
-  return pass();
-}
-
-Outcome passes_on(Session& s, OpenQueues& d, const Natives& n, const QueueFixture& b,
-                  const std::string& kind) {
-  s.step(fmt::format("fences of the kind {}", kind));
-  tenon_fence_t* fence = nullptr;
-  CONFORM_TRY(d.fence(0, &fence));
-  tenon_native_handle_t native;
-  tenon_fence_point_t early = {}, held = {}, sent = {}, late = {};
-  bool too_early = false, is_held = false;
-  CONFORM_TRY(there_and_back(n, fence, 3, kind, &native, &early, &too_early));
-  CONFORM_TRY(
-      d.submit(b.first, async_fill(b.buffer, 0, kFixtureBytes, 0x77, 1), {b.gate, 3}, {fence, 3}));
-  CONFORM_TRY(there_and_back(n, fence, 3, kind, &native, &held, &is_held));
-  CONFORM_TRY(d.signal(fence, 2));
-  for (const tenon_fence_point_t& p : {early, held})
-    if (p.fence != nullptr)
-      CONFORM_TRY(d.stays_below(p.fence, p.value, "an imported fence, before its point"));
-  CONFORM_TRY(d.signal(b.gate, 3));
-  CONFORM_TRY(d.reaches(fence, 3, "a fence with exports"));
-  CONFORM_TRY(
-      d.submit(b.first, async_fill(b.buffer, 0, kFixtureBytes, 0x78, 1), kNoPoint, {fence, 4}));
-  CONFORM_TRY(there_and_back(n, fence, 4, kind, &native, &sent));
-  CONFORM_TRY(d.reaches(sent.fence, sent.value, "a fence imported of submitted work"));
-  CONFORM_TRY(d.memory().holds(b.buffer, Bytes(kFixtureBytes, 0x78),
-                               "a buffer, once an imported fence was reached"));
-  CONFORM_TRY(there_and_back(n, fence, 1, kind, &native, &late));
-  for (const tenon_fence_point_t& p : {early, held, sent, late}) {
-    if (p.fence == nullptr) continue;
-    CONFORM_TRY(d.reaches(p.fence, p.value, "an imported fence"));
-    CONFORM_TRY(d.destroy(p.fence));
-  }
-  return d.destroy(fence);
-}
-
-Outcome is_signalled(Session& s, OpenQueues& d, const Natives& n, const QueueFixture& b,
-                     const std::string& kind) {
-  s.step(fmt::format("signalling fences of the kind {}", kind));
-  tenon_fence_t* fence = nullptr;
-  CONFORM_TRY(d.fence(0, &fence));
-  tenon_native_handle_t native;
-  tenon_fence_point_t seen = {}, given = {};
-  bool too_early = false;
-  CONFORM_TRY(there_and_back(n, fence, 1, kind, &native, &seen, &too_early));
-  if (too_early) return d.destroy(fence);  // there is none that somebody else could signal
-  const tenon_code_t code = n.import_fence(native, true, &given);
-  if (code == TENON_INVALID_ARGUMENT) return pass();  // only its owner signals it
-  CONFORM_EXPECT(code == TENON_OK && given.fence != nullptr, "import_fence to signal it gives {}{}",
-                 code_text(code), said());
-  CONFORM_TRY(d.stays_below(seen.fence, seen.value, "a native fence that work is to signal"));
-  CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), kNoPoint, given));
-  CONFORM_TRY(d.reaches(seen.fence, seen.value, "a native fence that work signalled"));
-  for (const tenon_fence_point_t& p : {seen, given}) CONFORM_TRY(d.destroy(p.fence));
-  return d.destroy(fence);
-}
-
-Outcome fences(Session& s, OpenQueues& d) {
-  Natives n;
-  CONFORM_TRY(natives_of(s, d, &n));
-  QueueFixture b;
-  CONFORM_TRY(make_fixture(d, &b));
-  for (const std::string& kind : n.fences) {
-    CONFORM_TRY(passes_on(s, d, n, b, kind));
-    CONFORM_TRY(is_signalled(s, d, n, b, kind));
-  }
+  for (const std::string& kind : n.kinds.streams) CONFORM_TRY(one_stream(s, d, n, b, kind, &value));
   return pass();
 }
 
@@ -232,18 +126,16 @@ Outcome refuses(Session& s, OpenQueues& d) {
   s.step("kinds that are none");
   CONFORM_TRY(expect(n.export_queue(b.first, kNone, &native), TENON_UNIMPLEMENTED,
                      "export_queue as nobody's"));
-  CONFORM_TRY(expect(n.export_fence(b.done, 1, kNone, &native), TENON_UNIMPLEMENTED,
-                     "export_fence as nobody's"));
   native.kind = {kNone.data(), kNone.size()};
   native.handle = 1;
   CONFORM_TRY(
       expect(n.import_queue(native, &queue), TENON_UNIMPLEMENTED, "import_queue of nobody's"));
   CONFORM_TRY(expect(n.import_fence(native, false, &point), TENON_UNIMPLEMENTED,
                      "import_fence of nobody's"));
-  if (n.fences.empty()) return pass();
+  if (n.kinds.fences.empty()) return pass();
   s.step("fences of 0");
   native.handle = 0;
-  native.kind = {n.fences.front().data(), n.fences.front().size()};
+  native.kind = {n.kinds.fences.front().data(), n.kinds.fences.front().size()};
   CONFORM_TRY(expect(n.import_fence(native, false, &point), TENON_INVALID_ARGUMENT,
                      "import_fence of the handle 0"));
   return pass();
@@ -251,7 +143,6 @@ Outcome refuses(Session& s, OpenQueues& d) {
 
 constexpr Check kChecks[] = {
     {"R-D28", "native-queues", with_queues<streams>},
-    {"R-D29", "native-fences", with_queues<fences>},
     {"R-D30", "native-refuses", with_queues<refuses>},
 };
 
