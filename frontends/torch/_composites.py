@@ -143,7 +143,8 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Any:
     numbers = torch.full((size + 1,), -1).scatter(0, row, torch.arange(flat.shape[0]))[:size]
     columns, step = [], 1
     for extent in reversed(x.shape):
-        columns.append(torch.where(numbers < 0, fill_value, numbers // step % max(extent, 1)))
+        # Where a dim is 0, no number is left to divide.
+        columns.append(torch.where(numbers < 0, fill_value, numbers // max(step, 1) % max(extent, 1)))
         step *= extent
     return torch.stack(columns[::-1], 1) if columns else torch.zeros((size, 0), dtype=torch.int64)
 

@@ -164,6 +164,13 @@ def test_nan_differs_from_itself(f):
     alike(f, (X,), (torch.tensor([[NAN, 1.0, NAN, NAN]]),))
 
 
+# Divided by the size of a block of none.
+@pytest.mark.parametrize("dims", [(5, 0, 5), (0, 5), (5, 0), (2, 3)])
+def test_as_many_places_as_asked_for(dims, graphs):
+    alike(lambda x: torch.nonzero_static(x, size=3), (torch.ones(dims),))
+    in_tenon(graphs)
+
+
 def test_sizes_that_are_claimed_to_be_equal(graphs):
     def f(x, y):
         a, b = x.nonzero(), y.nonzero()
