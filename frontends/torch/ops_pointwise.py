@@ -241,7 +241,14 @@ def pow_(n: Node, x: Any, y: Any) -> Value:
             return a
     if n.dtype is dt.bool_:
         raise Refused("of booleans")
-    return _ops.one("pow", a, n.to_result(y))
+    power = n.to_result(y)
+    made = _ops.one("pow", a, power)
+    if not dt.is_integer(n.dtype) or isinstance(y, int) and y >= 0:
+        return made
+    # torch has 0 for a negative power of the whole number 0, which has no value.
+    zero = n.fitting(0)
+    lost = _ops.one("and", _ops.compare(a, zero, _DIRECTIONS["eq"]), _ops.compare(power, zero, _DIRECTIONS["lt"]))
+    return _ops.one("select", lost, zero, made)
 
 
 # ---- Comparison and logic ----
