@@ -10,6 +10,7 @@ using text::equals_ignoring_case;
 using text::glob_match;
 using text::is_valid_utf8;
 using text::join_names;
+using text::json_list;
 using text::json_quoted;
 using text::nearest;
 using text::parse_u64;

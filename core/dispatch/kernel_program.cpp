@@ -111,8 +111,8 @@ Status KernelProgram::find_calls(std::string_view target, bool deterministic,
                                  std::vector<TakenCall>* out) const {
   const Chains chains(*graph_);
   const std::span<const Node> nodes = graph_->nodes(graph_->main());
-  std::multimap<size_t, Node, std::greater<>>
-      anchors;  // by length; in order, where those are equal
+  // By length, and in order where those are equal.
+  std::multimap<size_t, Node, std::greater<>> anchors;
   for (Node n : nodes) anchors.emplace(chains.behind(n).size(), n);
   std::vector<bool> taken(graph_->node_limit(), false);
   // A chain that costs more than its nodes one by one is not taken whole.

@@ -33,9 +33,7 @@ void add_row(std::string* rows, const std::string& row) {
 }
 
 std::string names_json(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ",") + json_quoted(name);
-  return "[" + out + "]";
+  return json_list(names, [](const std::string& name) { return json_quoted(name); });
 }
 
 // What it exchanges with other libraries.

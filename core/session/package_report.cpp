@@ -9,13 +9,6 @@ namespace {
 using package::DimRef;
 using package::ProgramRecord;
 
-template <class T, class Text>
-std::string list(const std::vector<T>& values, Text text) {
-  std::string out;
-  for (const T& value : values) out += (out.empty() ? "" : ",") + text(value);
-  return "[" + out + "]";
-}
-
 // Dims as text. Parts that are shared are written out each time, so long ones are cut.
 class DimTexts {
  public:
@@ -59,11 +52,11 @@ class DimTexts {
 };
 
 std::string ports(const std::vector<package::PortRecord>& from, const DimTexts& texts) {
-  return list(from, [&](const package::PortRecord& port) {
+  return json_list(from, [&](const package::PortRecord& port) {
     const auto dtype = static_cast<tenon_dtype_t>(port.dtype);
     return fmt::format("{{\"name\":{},\"type\":{},\"dims\":{}}}", json_quoted(port.name),
                        json_quoted(ir::dtype_name(dtype)),
-                       list(port.dims, [&](DimRef d) { return json_quoted(texts.of(d)); }));
+                       json_list(port.dims, [&](DimRef d) { return json_quoted(texts.of(d)); }));
   });
 }
 
@@ -100,11 +93,11 @@ Result<std::string> describe_package(std::string_view path) {
   const DimTexts texts(p);
   std::vector<package::SymbolRecord> of_inputs;
   for (uint32_t s : p.of_inputs) of_inputs.push_back(p.symbols[s]);
-  const std::string plugins = list(p.plugins, [](const package::PluginRecord& plugin) {
+  const std::string plugins = json_list(p.plugins, [](const package::PluginRecord& plugin) {
     return fmt::format("{{\"name\":{},\"version\":{},\"sha256\":{}}}", json_quoted(plugin.name),
                        json_quoted(plugin.version), json_quoted(plugin.sha256));
   });
-  const std::string devices = list(p.devices, [&](const package::DeviceRecord& device) {
+  const std::string devices = json_list(p.devices, [&](const package::DeviceRecord& device) {
     return fmt::format("{{\"device\":{},\"plugin\":{},\"target\":{}}}", json_quoted(device.name),
                        json_quoted(p.plugins[device.plugin].name), json_quoted(device.target));
   });
@@ -113,8 +106,9 @@ Result<std::string> describe_package(std::string_view path) {
       "\"inputs\":{},\n\"outputs\":{},\n\"symbols\":{},\n\"plugins\":{},\n\"devices\":{},\n"
       "\"segments\":{},\n\"nodes\":{},\"steps\":{},\"copies\":{},\n\"sections\":{}}}\n",
       package::kVersion, p.abi >> 16, p.abi & 0xffff, package.bytes->bytes().size(),
-      ports(p.inputs, texts), ports(p.outputs, texts), list(of_inputs, symbol), plugins, devices,
-      list(p.segments, [&](const package::SegmentRecord& s) { return segment(s, p); }),
+      ports(p.inputs, texts), ports(p.outputs, texts), json_list(of_inputs, symbol), plugins,
+      devices,
+      json_list(p.segments, [&](const package::SegmentRecord& s) { return segment(s, p); }),
       p.node_count, p.steps.size(), p.copy_count, sections(package.extents));
 }
 

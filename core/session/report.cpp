@@ -148,7 +148,8 @@ std::vector<Node> Program::nodes_on(uint32_t device) const {
   std::vector<Node> nodes;
   std::vector<bool> counted(graph_->node_limit(), false);
   for (const CompiledSegment& segment : segments_) {
-    for (Node n : segment.device == device ? segment.nodes : std::vector<Node>()) {
+    if (segment.device != device) continue;
+    for (Node n : segment.nodes) {
       if (!counted[n]) nodes.push_back(n);
       counted[n] = true;
     }

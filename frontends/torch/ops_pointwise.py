@@ -248,7 +248,7 @@ def pow_(n: Node, x: Any, y: Any) -> Value:
     # torch has 0 for a negative power of the whole number 0, which has no value.
     zero = n.fitting(0)
     lost = _ops.one("and", _ops.compare(a, zero, _DIRECTIONS["eq"]), _ops.compare(power, zero, _DIRECTIONS["lt"]))
-    return _ops.one("select", lost, zero, made)
+    return _ops.select(lost, zero, made)
 
 
 # ---- Comparison and logic ----

@@ -19,7 +19,7 @@ namespace {
 
 nb::object ask_for_capsule(const nb::object& array, const dlpack::Vendor& vendor) {
   const nb::object stream =
-      *vendor.stream == 0 ? nb::object(nb::none()) : nb::int_(vendor.default_stream);
+      vendor.has_streams() ? nb::object(nb::int_(vendor.default_stream)) : nb::none();
   const nb::object method = array.attr("__dlpack__");
   try {
     return method("stream"_a = stream,
@@ -32,7 +32,7 @@ nb::object ask_for_capsule(const nb::object& array, const dlpack::Vendor& vendor
 
 uint64_t current_stream(const nb::object& array, const dlpack::Vendor& vendor, int32_t id) {
   const ExchangeTable* table = exchange_of(Py_TYPE(array.ptr()));
-  if (*vendor.stream == 0 || table == nullptr || table->current_stream == nullptr) return 0;
+  if (!vendor.has_streams() || table == nullptr || table->current_stream == nullptr) return 0;
   void* stream = nullptr;
   if (table->current_stream(vendor.device_type, id, &stream) != 0) throw nb::python_error();
   return reinterpret_cast<uint64_t>(stream);

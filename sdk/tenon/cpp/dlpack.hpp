@@ -132,7 +132,7 @@ Status write_to(const Managed& managed, Output* out) {
 // stream: cudaStream_t or hipStream_t as a number; 0 is the default one. One for each device.
 inline Status work_on(Call* call, Device device, uint64_t stream) {
   const Vendor* vendor = vendor_of(device.type);
-  if (vendor == nullptr || *vendor->stream == 0) {
+  if (vendor == nullptr || !vendor->has_streams()) {
     return fail(
         TENON_UNIMPLEMENTED,
         cat("T0635: no plugin takes streams of devices of DLPack's kind ", device.type, "."));

@@ -184,6 +184,7 @@ struct Vendor {
   // "cuda", "cuda.pointer", "cuda.stream". Empty: DLPack has no streams of this vendor, so who
   // gives memory ends its work first.
   const char *device, *memory, *stream;
+  constexpr bool has_streams() const { return *stream != 0; }
   // What Python's `__dlpack__` calls the default stream, on which a consumer's work then goes.
   int default_stream;
 };

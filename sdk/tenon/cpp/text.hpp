@@ -222,6 +222,14 @@ inline std::string json_quoted(std::string_view text) {
   return out += '"';
 }
 
+// An array of JSON. text: of one value, as JSON.
+template <class Values, class Text>
+std::string json_list(const Values& values, Text text) {
+  std::string out;
+  for (const auto& value : values) out += (out.empty() ? "" : ",") + text(value);
+  return "[" + out + "]";
+}
+
 // ASCII
 inline bool equals_ignoring_case(std::string_view a, std::string_view b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),

@@ -53,7 +53,6 @@ class ForeignEvent {
   static constexpr uint64_t kForeignValue = 1;
   ForeignEvent(Device& device, EventHandle handle, bool signals, std::shared_ptr<Timeline> point)
       : to_signal(signals), device_(device), handle_(handle), point_(std::move(point)) {}
-  EventHandle handle() const { return handle_; }
   void let_go();  // the fence is being destroyed
 
   // To wait for it. `look` passes on what has happened. Work that a stream gets after `wait_on`
@@ -98,7 +97,6 @@ class Fence {
   ~Fence();
   Fence(const Fence&) = delete;
   Fence& operator=(const Fence&) = delete;
-  Device& device() { return *device_; }
   void will_signal(uint64_t value, const Device* device, EventRef event);
   // The first submitted work on the device after which the value is reached, and the value that it
   // signals; without an event if there is none.

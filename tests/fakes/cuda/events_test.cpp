@@ -108,10 +108,13 @@ class EventsOfOthers : public testing::Test {
         this);
     ASSERT_EQ(function<TakesTwo>(kEventRecord)(event_, stream_), 0);
   }
-  // Returns when the call asks for its event again: the import has asked once.
-  void start_waiting(Call* call, Operation& operation) {
+  // Starts the call behind `event_`. Returns when it asks for that again: the import has asked
+  // once.
+  void start_waiting(Call* call, Operation* operation) {
+    ASSERT_TRUE(operation->open().ok());
+    call->wait_for(kDevice, native(event_));
     const uint64_t asked = calls_of_("cuEventQuery");
-    ASSERT_TRUE(call->start(operation).ok()) << failure_text();
+    ASSERT_TRUE(call->start(*operation).ok()) << failure_text();
     while (calls_of_("cuEventQuery") < asked + 2)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -203,10 +206,8 @@ TEST_F(EventsOfOthers, TheDriverMayFail) {
   record_behind_work();
   {
     Operation operation;
-    ASSERT_TRUE(operation.open().ok());
     Call call(program_, inputs_, out_);
-    call.wait_for(kDevice, native(event_));
-    start_waiting(&call, operation);
+    start_waiting(&call, &operation);
     fail_calls_("cuEventQuery", kInvalidValue);
     EXPECT_EQ(call.finish(operation).code(), TENON_INTERNAL);
     EXPECT_NE(failure_text().find("asking for an event"), std::string::npos) << failure_text();
@@ -282,10 +283,8 @@ TEST_F(EventsOfOthers, ErrorsOfCapturesFailNoCall) {
     open_ = false;
     record_behind_work();
     Operation operation;
-    ASSERT_TRUE(operation.open().ok());
     Call call(program_, inputs_, out_);
-    call.wait_for(kDevice, native(event_));
-    start_waiting(&call, operation);
+    start_waiting(&call, &operation);
     fail_calls_("cuEventQuery", code);
     EXPECT_EQ(operation.wait(20'000'000).code(), TENON_DEADLINE_EXCEEDED);
     fail_calls_("", 0);

@@ -71,9 +71,20 @@ Val AttentionForm::along(uint32_t axis, Val base, Val end, ExprId x) {
   return v;
 }
 
-void AttentionForm::pack_panels(uint32_t axis, Val begin, Val end, ExprId operand, int64_t width,
-                                bool unit, ExprId row, ExprId to_region) {
-  const Val panel = e_.integer(width);
+Node AttentionForm::product(Val steps, uint32_t vectors) {
+  Node n;
+  n.kind = NodeKind::kMma;
+  n.type = TENON_F32;
+  n.lanes = s_.lanes;
+  n.bits = vectors;
+  n.args[2] = steps.v;
+  n.stride = e_.integer(vectors * w_).v;
+  return n;
+}
+
+void AttentionForm::pack_panels(uint32_t axis, Val begin, Val end, ExprId operand, bool unit,
+                                ExprId row, ExprId to_region) {
+  const Val panel = e_.integer(panel_);
   loop(begin, end, w_, [&](Val j) {
     const Val in = e_.sub(j, begin);
     const Val to = e_.add(

@@ -61,10 +61,12 @@ class AttentionForm {
   Val inside(uint32_t axis, Val base, Val end);
   // A vector of x along an axis from `base`; from `end` on (if given) zeros.
   Val along(uint32_t axis, Val base, Val end, ExprId x);
-  // Rows [begin, end) of an operand to panels of a block in scratch, `width` rows side by side per
+  // Rows [begin, end) of an operand to panels of a block in scratch, panel_ rows side by side per
   // feature; places without a row hold zeros. unit: features are contiguous, rows `row` apart.
-  void pack_panels(uint32_t axis, Val begin, Val end, ExprId operand, int64_t width, bool unit,
-                   ExprId row, ExprId to);
+  void pack_panels(uint32_t axis, Val begin, Val end, ExprId operand, bool unit, ExprId row,
+                   ExprId to);
+  // A register tile's product with panels of so many vectors. The caller adds its operands.
+  Node product(Val steps, uint32_t vectors);
   // Without a rule for NaN: a score that is NaN makes its weight NaN, whatever the largest is.
   Val larger(Val a, Val b);
   // What a query subtracts from its scores: the largest, but not that of a query that has seen no

@@ -48,7 +48,7 @@ class AttentionOfKeys : AttentionForm {
     loop_over_keys(i0, [&](Val j0, Val jn) {
       if (!keys_direct_) {
         e_.comment("stage 0 Pack b");
-        pack_panels(j_, j0, jn, st_.b, panel_, k_unit_, k_row_, k_panels_);
+        pack_panels(j_, j0, jn, st_.b, k_unit_, k_row_, k_panels_);
       }
       if (!values_direct_) pack_values(j0, jn);
       loop(e_.integer(0), rows, s_.mr, [&](Val r0) { tile_of_scores(i0, r0, j0, jn); });
@@ -82,17 +82,6 @@ class AttentionOfKeys : AttentionForm {
             along(v_, c, n && *n % value_panel_ == 0 ? Val{} : e_.scalar(wide_), st_.value[0]));
       });
     });
-  }
-
-  Node product(Val steps, uint32_t vectors) {
-    Node n;
-    n.kind = NodeKind::kMma;
-    n.type = TENON_F32;
-    n.lanes = s_.lanes;
-    n.bits = vectors;
-    n.args[2] = steps.v;
-    n.stride = e_.integer(vectors * w_).v;
-    return n;
   }
 
   // Of queries with a panel of packed keys, the one at `in` of the block.

@@ -1,6 +1,7 @@
 // Attention with lanes along the queries: whatever the numbers of features and of columns are, no
 // lane is empty, and a query's largest score and its sum are in one lane. Keys and values are read
 // one number at a time, so that nothing of them is turned over; scores lie as [key][query].
+#include <algorithm>
 #include <limits>
 
 #include "tenon/kernelgen/loops/attention.h"
@@ -46,7 +47,7 @@ class AttentionOfQueries : AttentionForm {
     // What the last panel has beyond the last query is not read from memory.
     clear(q_panels_, e_.mul(e_.scalar(features_), e_.integer(s_.row_block)));
     e_.comment("stage 0 Pack a");
-    pack_panels(i_, i0, end, st_.a, panel_, q_unit_ && q_row_ != kNone, q_row_, q_panels_);
+    pack_panels(i_, i0, end, st_.a, q_unit_ && q_row_ != kNone, q_row_, q_panels_);
     loop_over_keys(i0, [&](Val j0, Val jn) {
       e_.comment("stage 0 Pack b");
       pack_rows(j0, jn, d_, features_, st_.b, k_rows_);
@@ -79,16 +80,11 @@ class AttentionOfQueries : AttentionForm {
     gather(r0, e_.sub(jn, j0));
   }
 
-  Node product(Val b, Val steps) {
-    Node n;
-    n.kind = NodeKind::kMma;
-    n.type = TENON_F32;
-    n.lanes = s_.lanes;
-    n.bits = s_.nr;
+  // Of rows in scratch with the panel at b.
+  Node rows_by(Val b, Val steps) {
+    Node n = product(steps, s_.nr);
     n.space = Space::kScratch;
     n.args[0] = b.v;
-    n.args[2] = steps.v;
-    n.stride = e_.integer(panel_).v;
     return n;
   }
   Val scores(Val key) { return e_.add(at(scores_), e_.mul(key, e_.integer(panel_))); }
@@ -104,7 +100,7 @@ class AttentionOfQueries : AttentionForm {
     const Val queries = e_.add(at(q_panels_), e_.mul(r0, e_.scalar(features_)));
     loop(j0, jn, s_.mr, [&](Val j) {
       e_.comment("stage 0 Step");
-      Node dots = product(queries, e_.scalar(features_));
+      Node dots = rows_by(queries, e_.scalar(features_));
       dots.args[1] = e_.integer(1).v;
       for (uint32_t r = 0; r < s_.mr; ++r) {
         const Val in = e_.sub(e_.min(last, e_.add(j, e_.integer(r))), j0);
@@ -178,7 +174,7 @@ class AttentionOfQueries : AttentionForm {
     const Val last = e_.sub(e_.scalar(wide_), e_.integer(1));
     loop(e_.integer(0), e_.scalar(wide_), tile_columns_, [&](Val v0) {
       e_.comment("stage 0 Step");
-      Node sums = product(at(scores_), keys);
+      Node sums = rows_by(at(scores_), keys);
       sums.args[1] = e_.scalar(wide_).v;
       for (int64_t r = 0; r < tile_columns_; ++r)
         sums.list.push_back(e_.add(at(v_rows_), e_.min(last, e_.add(v0, e_.integer(r)))).v);

@@ -629,27 +629,16 @@ bool schedule_ordered(Kernel& k, const Target& t, Schedule* out, std::string*) {
   return true;
 }
 
-// The width of panels that leaves the fewest places empty; the widest of several.
-static uint32_t panel_vectors(std::optional<int64_t> columns, int64_t lanes, uint32_t most) {
+// How many units of columns, from `least` to `most` (at least 1), a panel or tile has that leaves
+// the fewest places empty; the most of several.
+static uint32_t least_padded(std::optional<int64_t> columns, int64_t unit, uint32_t least,
+                             uint32_t most) {
   uint32_t best = most;
   const auto padded = [&](uint32_t n) {
-    const int64_t panel = n * lanes;
+    const int64_t panel = n * unit;
     return (*columns + panel - 1) / panel * panel;
   };
-  // One vector alone would wait for its own products.
-  for (uint32_t n = most - 1; columns && n >= 2; --n) {
-    if (padded(n) < padded(best)) best = n;
-  }
-  return best;
-}
-
-// The most columns, up to `most` of them, with which the tiles of all columns leave the fewest
-// places empty.
-static uint32_t tile_columns(std::optional<int64_t> columns, uint32_t most) {
-  if (!columns) return most;
-  const auto padded = [&](int64_t n) { return (*columns + n - 1) / n * n; };
-  uint32_t best = most;
-  for (uint32_t n = most - 1; n >= (most + 1) / 2; --n) {
+  for (uint32_t n = most - 1; columns && n >= least; --n) {
     if (padded(n) < padded(best)) best = n;
   }
   return best;
@@ -668,7 +657,7 @@ static void along_queries(Pool& p, const Target& t, Schedule* s) {
   s->nr = 2;
   const uint32_t most = t.registers >= 32 ? 12 : 6;
   s->mr = most;
-  s->value_nr = tile_columns(p.value(p.axes()[s->columns[0]].extent), most);
+  s->value_nr = least_padded(p.value(p.axes()[s->columns[0]].extent), 1, most / 2, most);
   // The scores of a panel of queries, and the keys and values of a block, stay in L1; the panels of
   // some more queries use what was packed of keys and values.
   s->block = 128;
@@ -680,7 +669,8 @@ static void along_queries(Pool& p, const Target& t, Schedule* s) {
 static void along_keys(Pool& p, const Target& t, Schedule* s) {
   s->mr = t.registers >= 32 || t.isa == "avx2" ? 6 : 4;
   s->nr = t.registers >= 32 ? 4 : 2;
-  s->value_nr = panel_vectors(p.value(p.axes()[s->columns[0]].extent), s->lanes, s->nr);
+  // One vector alone would wait for its own products.
+  s->value_nr = least_padded(p.value(p.axes()[s->columns[0]].extent), s->lanes, 2, s->nr);
   // Few queries are one short tile.
   if (const auto queries = p.value(p.axes()[s->rows[0]].extent); queries && *queries < s->mr)
     s->mr = static_cast<uint32_t>(std::max<int64_t>(1, *queries));
