@@ -214,8 +214,7 @@ TEST(Contraction, RowsAcrossMemoryAreGathered) {
     ASSERT_TRUE(b.ok()) << b.why();
     Checked checked(b.take_program(), target);
     checked.run({}, {false, 1e-4});
-    if (target.vector_bytes > 0)
-      EXPECT_NE(checked.text().find("Gather a"), std::string::npos);
+    if (target.vector_bytes > 0) EXPECT_NE(checked.text().find("Gather a"), std::string::npos);
   }
 }
 

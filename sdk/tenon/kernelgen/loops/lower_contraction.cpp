@@ -430,6 +430,7 @@ class Contraction {
     }
     if (s_.pack_a) pack_a(i, m);
     if (tiled()) {
+      fetch_for_epilogue(i, in);
       mma_of_height(e_.sub(in, i), row, heights(), false);
       if (s_.sum_block == 0) return epilogue(i, in);
       return add_or_finish(i, in);
@@ -447,6 +448,37 @@ class Contraction {
       }
     }
     epilogue(i, in);
+  }
+
+  // What the final values read of each row is fetched while the tile is computed: these are short
+  // pieces of many lines, which the processor does not foresee.
+  void fetch_for_epilogue(Val i, Val in) {
+    constexpr int64_t kEnoughSteps = 128;  // to be worth it
+    if (s_.columns.size() != 1 || p_.likely(k_) < kEnoughSteps) return;
+    const uint32_t row = p_.add_axis(m_), column = p_.add_axis(n_);
+    std::vector<ExprId> loads;
+    for (ExprId f : st_.final) p_.loads(f, &loads);
+    for (ExprId l : loads) {
+      const ExprId off = p_.substitute(
+          p_.arg(l, 2), {{p_.axis(row_), p_.axis(row)}, {p_.axis(s_.columns[0]), p_.axis(column)}});
+      std::vector<ExprId> c;
+      ExprId rest;
+      const uint32_t axes[] = {column};
+      if (p_.arg(l, 0) != kNone || !p_.uses_axis(off, row) || !p_.affine(off, axes, &c, &rest) ||
+          !p_.is_const(c[0], 1) || e_.prepared().kernel.buffers[p_.at(l).ref].role == Role::kTemp)
+        continue;
+      e_.loop(Bind::kSerial, i, e_.min(in, e_.add(i, e_.integer(s_.mr))), 1, false, [&](Val r) {
+        e_.bind(row, r);
+        e_.bind(column, j0_);
+        Node n;
+        n.kind = NodeKind::kPrefetch;
+        n.ref = e_.argument(p_.at(l).ref, false);
+        n.type = p_.type(l);
+        n.args[0] = e_.scalar(off).v;
+        n.bits = panel_;
+        e_.emit(e_.depth(), n);
+      });
+    }
   }
 
   // The tile has the sum of a block: it is added to that of the blocks before, and the last one
