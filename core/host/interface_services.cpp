@@ -28,8 +28,11 @@ tenon_code_t threads_parallel(void*, tenon_range_fn_t fn, void* context, int64_t
 uint32_t threads_count(void*) {
   return guarded_or(1u, [] { return thread_count(); });
 }
+void threads_use_team(void*, const tenon_team_t* team) {
+  use_team(team);
+}
 constexpr tenon_host_threads_t kThreads = {sizeof(kThreads), nullptr, threads_parallel,
-                                           threads_count};
+                                           threads_count, threads_use_team};
 
 // ---- Cache ----
 

@@ -19,6 +19,7 @@ from ._options import Options
 from ._register import has_registered
 from ._split import Compiled
 from ._stable import may_be_stable
+from ._threads import share
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ def backend(
     _host.open()
     chosen.check()
     _tell_version()
+    share()
     _told.watch_dynamo(gm)
 
     keep_checks(gm)

@@ -119,6 +119,8 @@ struct Pool {
 std::atomic<Pool*> g_pool{nullptr};
 std::atomic<bool> g_making{false};
 std::atomic<uint32_t> g_requested{0};
+std::atomic<const tenon_team_t*> g_team{nullptr};
+std::atomic<bool> g_team_busy{false};
 // Pools are not freed: a region or a worker may still be using one. There are few, one for each
 // change of size.
 std::atomic<Pool*> g_retired{nullptr};
@@ -310,6 +312,10 @@ void start_workers(Pool* pool) {
   pthread_attr_destroy(&attributes);
 }
 
+bool number_is_stated() {
+  return g_requested.load(std::memory_order_relaxed) != 0 || env("TENON_NUM_THREADS").has_value();
+}
+
 uint32_t wanted_threads(uint32_t cpus) {
   if (uint32_t requested = g_requested.load()) return std::min(requested, kThreadsMax);
   if (auto text = env("TENON_NUM_THREADS")) {
@@ -329,6 +335,8 @@ uint32_t wanted_threads(uint32_t cpus) {
 void after_fork_in_child() {
   if (Pool* old = g_pool.exchange(nullptr)) retire(old);
   g_making.store(false);
+  g_team.store(nullptr);  // its threads are gone, too
+  g_team_busy.store(false);
 }
 
 Pool& pool() {
@@ -395,7 +403,54 @@ void work_as_caller(Pool& pool, Slot& slot) {
   wait_for_members(pool, slot, state);
 }
 
+// Lets the pool's workers know of an open region.
+void call_workers(Pool& pool, const Slot& slot) {
+  pool.epoch.fetch_add(1, std::memory_order_seq_cst);
+  if (pool.sleepers.load(std::memory_order_seq_cst) != 0)
+    futex_wake(&pool.epoch, std::min(slot.chunks, pool.thread_total) - 1);
+}
+
+// The team, for one region at a time, until it is given back; null: the pool's workers do it.
+class TeamLoan {
+ public:
+  TeamLoan() {
+    const tenon_team_t* team = g_team.load(std::memory_order_acquire);
+    if (team != nullptr && !g_team_busy.exchange(true, std::memory_order_acquire)) team_ = team;
+  }
+  TeamLoan(const TeamLoan&) = delete;
+  TeamLoan& operator=(const TeamLoan&) = delete;
+  ~TeamLoan() {
+    if (team_ != nullptr) g_team_busy.store(false, std::memory_order_release);
+  }
+  const tenon_team_t* get() const { return team_; }
+
+ private:
+  const tenon_team_t* team_ = nullptr;
+};
+
+void work_as_team(const tenon_team_t& team, Pool& pool, Slot& slot) {
+  struct Work {
+    Pool& pool;
+    Slot& slot;
+  } work{pool, slot};
+  const auto member = [](void* context, uint32_t worker) {
+    const Work& w = *static_cast<Work*>(context);
+    uint64_t left = 0;
+    if (worker == 0) {
+      work_as_caller(w.pool, w.slot);
+    } else if (worker < w.pool.thread_total && try_join(w.slot, &left)) {
+      work_as_member(w.slot, worker, left);
+    }
+  };
+  team.run(team.self, pool.thread_total, member, &work);
+}
+
 }  // namespace
+
+void use_team(const tenon_team_t* team) {
+  pool();  // which registers what a forked child does
+  g_team.store(number_is_stated() ? nullptr : team, std::memory_order_release);
+}
 
 FloatControl region_float_control() {
   return tls_region_control;
@@ -416,6 +471,7 @@ uint32_t thread_count() {
 
 void set_thread_count(uint32_t count) {
   g_requested.store(count);
+  if (count != 0) g_team.store(nullptr);
   Pool* old = g_pool.exchange(nullptr);
   if (old == nullptr) return;
   retire(old);
@@ -436,7 +492,10 @@ tenon_code_t parallel(tenon_range_fn_t fn, void* context, int64_t n, int64_t gra
   Pool& p = pool();
   const int64_t pieces = kChunksPerThread * p.thread_total;
   const int64_t chunk = std::max(grain, n / pieces + (n % pieces != 0));
-  Slot* slot = p.thread_total == 1 ? nullptr : take_slot(p);
+  const TeamLoan team;
+  const bool alone =
+      p.thread_total == 1 || (team.get() != nullptr && team.get()->count(team.get()->self) < 2);
+  Slot* slot = alone ? nullptr : take_slot(p);
   if (slot == nullptr) return run_inline(fn, context, n, chunk, false);
   slot->fn = fn;
   slot->context = context;
@@ -451,11 +510,12 @@ tenon_code_t parallel(tenon_range_fn_t fn, void* context, int64_t n, int64_t gra
   // The caller's first ticket is claimed from the start.
   const uint64_t tickets = slot->in_shares ? p.thread_total : slot->chunks;
   slot->state.store(kOpen | ((tickets - 1) * kOneTicket), std::memory_order_release);
-  p.epoch.fetch_add(1, std::memory_order_seq_cst);
-  if (p.sleepers.load(std::memory_order_seq_cst) != 0) {
-    futex_wake(&p.epoch, std::min(slot->chunks, p.thread_total) - 1);
+  if (team.get() != nullptr) {
+    work_as_team(*team.get(), p, *slot);
+  } else {
+    call_workers(p, *slot);
+    work_as_caller(p, *slot);
   }
-  work_as_caller(p, *slot);
   const tenon_code_t code = slot->code.load(std::memory_order_relaxed);
   if (code != TENON_OK) to_abi(std::exchange(slot->failure, Status()));
   slot->taken.store(false, std::memory_order_release);

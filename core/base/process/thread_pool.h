@@ -6,6 +6,9 @@
 // briefly between regions while cores are idle and sleep otherwise. The pool is made on first use,
 // sized by affinity, cgroup quota and TENON_NUM_THREADS, and made again in a forked child.
 //
+// A process that computes with threads of its own may lend them (use_team): the region is then
+// theirs, and the pool sleeps.
+//
 // Several threads may start regions at once; a region inside a region runs inline. Workers inherit
 // the caller's operation (operation.h) and run with the region's float state (float_state.h).
 #pragma once
@@ -26,6 +29,10 @@ uint32_t thread_count();
 // Sets the size of the pool (a session setting); 0 returns to the default. Regions in flight finish
 // on the old threads. Threads: safe.
 void set_thread_count(uint32_t count);
+
+// Regions that begin from now on run on the team's threads, as host.h says; null: on the pool.
+// Threads: safe.
+void use_team(const tenon_team_t* team);
 
 // Runs fn(context, worker, begin, end) over [0, n) in chunks of at least `grain`, at least four
 // chunks per thread if the grain allows. Returns when no thread is in `fn` any more: OK, the first

@@ -217,6 +217,91 @@ TEST_F(PoolTest, CgroupQuota) {
   ASSERT_EQ(system(("rm -rf " + root).c_str()), 0);
 }
 
+// Threads of somebody else, made for each region.
+struct Team {
+  std::atomic<uint32_t> runs{0}, threads{3};
+  tenon_team_t table = {sizeof(tenon_team_t), 0, this, run, count};
+
+  static void run(void* self, uint32_t count, void (*work)(void*, uint32_t), void* context) {
+    Team& team = *static_cast<Team*>(self);
+    team.runs++;
+    std::vector<std::thread> others;
+    for (uint32_t worker = 1; worker < std::min(count, team.threads.load()); ++worker)
+      others.emplace_back(work, context, worker);
+    work(context, 0);
+    for (std::thread& other : others) other.join();
+  }
+  static uint32_t count(void* self) { return static_cast<Team*>(self)->threads; }
+};
+
+// The number of threads is not stated in these tests, so that a team is used.
+class TeamTest : public PoolTest {
+ protected:
+  void SetUp() override {
+    PoolTest::SetUp();
+    unsetenv("TENON_NUM_THREADS");
+    use_team(&team_.table);
+  }
+  void TearDown() override {
+    use_team(nullptr);
+    PoolTest::TearDown();
+  }
+  // Whether a region ran each element once, with workers of its own.
+  static bool all_once(int64_t n, int64_t grain) {
+    std::vector<std::atomic<int>> seen(static_cast<size_t>(n));
+    (void)parallel_for(n, grain, [&](uint32_t worker, int64_t begin, int64_t end) {
+      EXPECT_LT(worker, thread_count());
+      for (int64_t i = begin; i < end; ++i) seen[static_cast<size_t>(i)]++;
+    });
+    return std::all_of(seen.begin(), seen.end(), [](const auto& x) { return x == 1; });
+  }
+  Team team_;
+};
+
+TEST_F(TeamTest, RegionsRunOnIt) {
+  if (thread_count() < 2) GTEST_SKIP() << "one processor: every region runs inline";
+  for (const int64_t n : {2, 7, 64, 1000}) EXPECT_TRUE(all_once(n, 1));
+  EXPECT_EQ(team_.runs, 4u);
+  team_.threads = 1;  // it has no more for this thread
+  EXPECT_TRUE(all_once(64, 1));
+  EXPECT_EQ(team_.runs, 4u);
+  use_team(nullptr);
+  team_.threads = 3;
+  EXPECT_TRUE(all_once(64, 1));
+  EXPECT_EQ(team_.runs, 4u);
+}
+
+TEST_F(TeamTest, RegionsAtOnceInsideAndFailing) {
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i)
+    callers.emplace_back([] {
+      for (int round = 0; round < 50; ++round) EXPECT_TRUE(all_once(40, 1));
+    });
+  for (std::thread& caller : callers) caller.join();
+  (void)parallel_for(8, 1, [](uint32_t, int64_t, int64_t) { EXPECT_TRUE(all_once(9, 1)); });
+  EXPECT_EQ(parallel_for(64, 1,
+                         [](uint32_t, int64_t begin, int64_t end) -> tenon_code_t {
+                           return begin <= 5 && 5 < end ? TENON_DATA_LOSS : TENON_OK;
+                         }),
+            TENON_DATA_LOSS);
+  EXPECT_TRUE(all_once(64, 1));
+}
+
+TEST_F(TeamTest, AStatedNumberAndAForkedChildHaveThePool) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool good = all_once(64, 1) && team_.runs == 0;
+    _exit(good ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  set_thread_count(2);
+  use_team(&team_.table);
+  EXPECT_TRUE(all_once(64, 1));
+  EXPECT_EQ(team_.runs, 0u);
+}
+
 // Not a gate: printed for maintainers of the pool. Each chunk works for about a microsecond; the
 // figure is the time that a region takes beyond half of its work.
 TEST_F(PoolTest, HotRegionLatency) {

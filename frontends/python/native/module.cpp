@@ -7,6 +7,7 @@
 #include "frontends/python/native/background.h"
 #include "frontends/python/native/eager.h"
 #include "frontends/python/native/host.h"
+#include "frontends/python/native/openmp.h"
 #include "frontends/python/native/ops.h"
 #include "frontends/python/native/program.h"
 #include "frontends/python/native/results.h"
@@ -28,6 +29,14 @@ std::string explain(const std::string& what, const std::string& filter) {
   return out;
 }
 
+void use_functions(uintptr_t parallel, uintptr_t thread_num, uintptr_t max_threads) {
+  tenon::python::OpenMp openmp;
+  openmp.parallel = reinterpret_cast<decltype(openmp.parallel)>(parallel);
+  openmp.thread_num = reinterpret_cast<decltype(openmp.thread_num)>(thread_num);
+  openmp.max_threads = reinterpret_cast<decltype(openmp.max_threads)>(max_threads);
+  tenon::python::use_openmp(openmp);
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -36,6 +45,9 @@ NB_MODULE(_native, m) {
   nb::set_leak_warnings(false);
   m.def("open", open_host, "paths"_a, "Starts the host of the process, or finds it.");
   m.def("watch_cache", watch_cache, "Tells questions to the cache on disk as log messages. Once.");
+  m.def("use_openmp", use_functions, "parallel"_a, "thread_num"_a, "max_threads"_a,
+        "Computes with the threads of an OpenMP runtime: the addresses of its GOMP_parallel, "
+        "omp_get_thread_num and omp_get_max_threads. It must not be unloaded.");
   m.def("explain", explain, "what"_a, "filter"_a = "");
   m.def("end", end_queues, "Called when the interpreter ends.");
   bind_results(m);

@@ -57,7 +57,7 @@ typedef struct tenon_host_registry_t {
 } tenon_host_registry_t;
 
 /* ---- tenon.host.threads/1: the one pool ----
- * Users: plugins/cpu, plugins/onednn, sdk/tenon/plan, sdk/tools. */
+ * Users: plugins/cpu, plugins/onednn, sdk/tenon/plan, sdk/tools, frontends/python. */
 
 #define TENON_HOST_THREADS_ID "tenon.host.threads/1"
 #define TENON_HOST_THREADS_MINOR 0u
@@ -66,6 +66,22 @@ typedef struct tenon_host_registry_t {
  * in this region. */
 typedef tenon_code_t (*tenon_range_fn_t)(void* context, uint32_t worker, int64_t begin,
                                          int64_t end);
+
+/* Threads of somebody else, such as OpenMP's where a framework computes with them. Two sets of
+ * threads in one process take each other's processors while they wait. */
+typedef struct tenon_team_t {
+  uint32_t size_bytes;
+  uint32_t reserved;
+  void* self;
+  /* Calls work(context, worker) at once on `count` threads, or fewer, each with its own worker
+   * below `count`; worker 0 is the calling thread, and always runs. Returns when all have returned.
+   * `work` may wait for what other workers of it do. Must not throw. Called from any thread, also
+   * from several at once. */
+  void (*run)(void* self, uint32_t count, void (*work)(void* context, uint32_t worker),
+              void* context);
+  /* Threads that `run` would have for the calling thread, itself included. Cheap. */
+  uint32_t (*count)(void* self);
+} tenon_team_t;
 
 typedef struct tenon_host_threads_t {
   uint32_t size_bytes;
@@ -77,6 +93,11 @@ typedef struct tenon_host_threads_t {
   tenon_code_t (*parallel)(void* self, tenon_range_fn_t fn, void* context, int64_t n,
                            int64_t grain);
   uint32_t (*count)(void* self); /* threads that take part, the caller included */
+  /* Regions that begin from now on run on this team, one region of the process at a time; another
+   * one meanwhile, and those of a forked child, run on the pool. Null: all on the pool again. The
+   * table must live as long as the process. A stated number of threads (TENON_NUM_THREADS) has the
+   * pool, whatever was asked for. Safe. */
+  void (*use_team)(void* self, const tenon_team_t* team);
 } tenon_host_threads_t;
 
 /* ---- tenon.host.cache/1: files by content ----

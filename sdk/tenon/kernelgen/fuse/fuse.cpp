@@ -170,8 +170,10 @@ class Inliner {
       }
     }
     const Cost c = cost_of(p_, {s.value[result]});
+    const bool as_it_lies = reads_as_it_lies(s.value[result]);
     for (auto& [i, l] : uses) {
       const Stage& to = k_.stages[i];
+      if (as_it_lies && to.kind == StageKind::kContract && to.x_channel < 0) continue;
       const bool operand =
           to.kind == StageKind::kAttention && (l == to.a || l == to.b || l == to.value[0]);
       if (operand ? !in_strides(s.value[result]) : !wanted(c, uses.size(), to, l)) return;
@@ -227,7 +229,21 @@ class Inliner {
   // Whether the value is an unguarded load whose index is a sum of multiples of axes.
   bool in_strides(ExprId value) const {
     if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return false;
-    std::vector<ExprId> todo(p_.args(value).begin() + 2, p_.args(value).end());
+    return sums_of_axes({p_.args(value).begin() + 2, p_.args(value).end()});
+  }
+
+  // The same of the place in memory, where that is known: a reshape of what others read, too.
+  bool reads_as_it_lies(ExprId value) {
+    if (p_.at(value).kind != X::kLoad || p_.arg(value, 0) != kNone) return false;
+    const Buffer& b = k_.buffers[p_.at(value).ref];
+    const std::vector<ExprId> args(p_.args(value).begin() + 2, p_.args(value).end());
+    if (b.role == Role::kTemp || args.size() != b.dims.size()) return false;
+    ExprId place = p_.integer(0);
+    for (size_t d = 0; d < args.size(); ++d) place = p_.add(p_.mul(place, b.dims[d]), args[d]);
+    return sums_of_axes({place});
+  }
+
+  bool sums_of_axes(std::vector<ExprId> todo) const {
     while (!todo.empty()) {
       const Expr x = p_.at(todo.back());
       const std::span<const ExprId> args = p_.args(todo.back());
