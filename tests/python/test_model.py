@@ -56,6 +56,8 @@ def test_packages(tmp_path, mlp):
     with pytest.raises(tenon.Error) as e:
         mlp.save("/nowhere/m.tpk")
     assert e.value.code == "T0107"
+    with pytest.raises(tenon.UsageError, match="T0004.*m.onnx' does not end in .tpk"):
+        mlp.save(tmp_path / "m.onnx")
     with pytest.raises(tenon.UnsupportedError):
         package.save(path, target="cpu isa=avx2")
 
@@ -134,6 +136,11 @@ def test_errors_of_models(tmp_path):
     with pytest.raises(tenon.NotFoundError, match="did you mean `cpu`") as e:
         tenon.load(TEXT_ADD, "cpuu")
     assert e.value.code == "T0502"
+    with pytest.raises(tenon.UsageError, match='"sim,cpu"; list was given'):
+        tenon.load(TEXT_ADD, ["sim", "cpu"])
+    with pytest.raises(tenon.UsageError, match='"sim,cpu"; list was given'):
+        tenon.compile(lambda x: x, device=["sim", "cpu"])
+    assert f"{type(e.value).__module__}.{type(e.value).__name__}" == "tenon.NotFoundError"
     wrong = TEXT_ADD.replace(b"add(%a", b"ad(%a")
     (tmp_path / "wrong.tir").write_bytes(wrong)
     with pytest.raises(tenon.Error) as e:

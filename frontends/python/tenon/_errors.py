@@ -67,6 +67,10 @@ class Cancelled(Error):
     """The operation was asked to stop."""
 
 
+# As users import them, in tracebacks too.
+for _kind in (Error, *Error.__subclasses__()):
+    _kind.__module__ = "tenon"
+
 # By tenon_code_t.
 _KINDS: dict[int, type[Error]] = {
     1: Cancelled,
@@ -104,6 +108,19 @@ def _of_host(code: str) -> str:
 
     rows = json.loads(_host.explain("errors", code))["errors"]
     return str(rows[0]["what_to_do"]) if rows else ""
+
+
+def device_text(device: object) -> str:
+    """What the host takes for an argument `device=`."""
+    if device is None:
+        return ""
+    if isinstance(device, str):
+        return device
+    raise UsageError(
+        "device= is one text, with commas between several names, as in \"sim,cpu\"; "
+        f"{type(device).__name__} was given",
+        "T0004",
+    )
 
 
 def place(error: BaseException) -> str:

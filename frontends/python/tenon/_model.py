@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tenon import _host, _native
-from tenon._errors import UnsupportedError, UsageError
+from tenon._errors import UnsupportedError, UsageError, device_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -261,6 +261,10 @@ class Model(_native.Program):
         the device calls it ("cpu isa=avx2"); empty: this machine. The file appears whole or not at
         all.
         """
+        if not os.fspath(path).endswith(".tpk"):
+            raise UsageError(
+                f"{os.fspath(path)!r} does not end in .tpk, by which packages are known", "T0004"
+            )
         if self._recipe.package is not None:
             if target:
                 raise UnsupportedError("a package is compiled for one target: load the model", "T0520")
@@ -390,7 +394,7 @@ def load(
         return _load_exported(os.fspath(source), device, dims, values, options, fallback, deterministic)
     _host.open()
     recipe = _Recipe()
-    recipe.device = device or ""
+    recipe.device = device_text(device)
     recipe.no_fallback = not fallback
     recipe.deterministic = deterministic
     recipe.sizes = [(name, _size(name, value)) for name, value in (dims or {}).items()]
