@@ -14,7 +14,8 @@ struct NotImported {
 
 inline constexpr std::string_view kStrings = "it works on strings, which Tenon does not have";
 inline constexpr std::string_view kSequences = "it works on sequences, which Tenon does not have";
-inline constexpr std::string_view kOptionals = "it works on optional values, which Tenon does not have";
+inline constexpr std::string_view kOptionals =
+    "it works on optional values, which Tenon does not have";
 inline constexpr std::string_view kNotYet = "it is not imported yet";
 
 // ops_page.py compares it with the standard.
