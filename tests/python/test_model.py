@@ -136,6 +136,9 @@ def test_errors_of_models(tmp_path):
     with pytest.raises(tenon.NotFoundError, match="did you mean `cpu`") as e:
         tenon.load(TEXT_ADD, "cpuu")
     assert e.value.code == "T0502"
+    (tmp_path / "net.pth").write_bytes(b"PK\x03\x04 weights")
+    with pytest.raises(tenon.UsageError, match=r"T0791.*net\.pth.*torch\.onnx\.export"):
+        tenon.load(tmp_path / "net.pth")
     with pytest.raises(tenon.UsageError, match='"sim,cpu"; list was given'):
         tenon.load(TEXT_ADD, ["sim", "cpu"])
     with pytest.raises(tenon.UsageError, match='"sim,cpu"; list was given'):

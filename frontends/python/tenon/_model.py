@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Results: TypeAlias = Literal["same", "numpy", "tensor", "device"]
 
 _PACKAGE_MAGIC = b"\x89TPK\r\n\x1a\n"
+_OF_TORCH = (".pt", ".pth", ".ckpt", ".safetensors")
 
 
 class Port:
@@ -323,7 +324,7 @@ class _Recipe:
     def graph(self) -> _native.Graph:
         if self._graph is None:
             if self.path is not None:
-                self._graph = _native.Graph.load(self.path, self.load_options)
+                self._graph = _read(self.path, self.load_options)
             else:
                 assert self.data is not None
                 self._graph = _native.Graph.of_bytes(self.data, _name_for(self.data))
@@ -347,6 +348,19 @@ class _Recipe:
         elif not by_value:
             state["path"], state["data"], state["load_options"] = None, self.graph().write(), []
         return state
+
+
+def _read(path: str, options: list[tuple[str, str]]) -> _native.Graph:
+    try:
+        return _native.Graph.load(path, options)
+    except UsageError as error:
+        if error.code != "T0791" or not path.endswith(_OF_TORCH):
+            raise
+        raise UsageError(
+            f"{error}. Such files of PyTorch have weights, or Python objects: export the network to "
+            "ONNX with torch.onnx.export, or to a .pt2 file with torch.export.save",
+            "T0791",
+        ) from None
 
 
 def _restore(state: dict[str, Any]) -> Model:
