@@ -189,6 +189,72 @@ TEST(Contraction, BatchesSumsOfTwoDimsAndComputedWeights) {
   }
 }
 
+// x^T y, as in gradients of weights: rows lie across memory, so a block of rows and steps is
+// gathered.
+Tensor turned_product(Builder& b, ExprId steps, ExprId rows, ExprId columns) {
+  const uint32_t zero[] = {0};
+  return b.dot(b.input(TENON_F32, {steps, rows}), b.input(TENON_F32, {steps, columns}), {}, {},
+               zero, zero);
+}
+
+TEST(Contraction, RowsAcrossMemoryAreGathered) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Builder b;
+    for (const auto& [k, m, n] : std::initializer_list<std::array<int64_t, 3>>{{64, 16, 16},
+                                                                               {70, 100, 33},
+                                                                               {256, 50, 70},
+                                                                               {300, 61, 200},
+                                                                               {777, 20, 17},
+                                                                               {513, 64, 64}})
+      b.output(op(b, TENON_S_TANH, {turned_product(b, b.dim(k), b.dim(m), b.dim(n))}));
+    const uint32_t zero[] = {0}, one[] = {1};
+    const Tensor x = b.input(TENON_F32, {b.dim(2), b.dim(130), b.dim(40)});
+    b.output(b.dot(x, b.input(TENON_F32, {b.dim(2), b.dim(130), b.dim(24)}), zero, zero, one, one));
+    ASSERT_TRUE(b.ok()) << b.why();
+    Checked checked(b.take_program(), target);
+    checked.run({}, {false, 1e-4});
+    if (target.vector_bytes > 0) EXPECT_NE(checked.text().find("Gather a"), std::string::npos);
+  }
+}
+
+// Every combination of sizes: also none, fewer than lanes, and just behind a block.
+TEST(Contraction, GatheredRowsOfAnySize) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    Builder b;
+    const ExprId k = b.extent(), m = b.extent(), n = b.extent();
+    b.output(turned_product(b, k, m, b.dim(40)));
+    b.output(turned_product(b, b.dim(90), m, n));
+    b.output(turned_product(b, b.dim(300), b.dim(33), n));
+    b.output(turned_product(b, k, b.dim(33), b.dim(40)));
+    ASSERT_TRUE(b.ok()) << b.why();
+    Checked checked(b.take_program(), target);
+    for (const int64_t steps : {0, 1, 15, 257, 600}) {
+      for (const int64_t size : {0, 1, 7, 16, 49})
+        checked.run({steps, size, 50 - size}, {false, 1e-4});
+    }
+  }
+}
+
+// Long sums of rows along memory are cut into blocks, too; NaN and infinities come through.
+TEST(Contraction, LongSumsAreCutIntoBlocks) {
+  for (const Target& target : targets()) {
+    SCOPED_TRACE(target.isa);
+    for (const bool odd : {false, true}) {
+      Builder b;
+      for (const int64_t k : {2048, 2305}) {
+        const Tensor x = b.input(TENON_F32, {b.dim(14), b.dim(k)});
+        b.output(linear(b, x, b.input(TENON_F32, {b.dim(k), b.dim(20)}), false));
+        b.output(linear(b, x, b.input(TENON_F32, {b.dim(20), b.dim(k)}), true));
+        b.output(turned_product(b, b.dim(k), b.dim(20), b.dim(24)));
+      }
+      ASSERT_TRUE(b.ok()) << b.why();
+      Checked(b.take_program(), target).run({}, {odd, 5e-4});
+    }
+  }
+}
+
 TEST(PackConstants, LinearWeightsBecomePanelsOfTheTilesWidth) {
   Builder b;
   const Tensor x = b.input(TENON_F32, {b.extent(), b.dim(32)});

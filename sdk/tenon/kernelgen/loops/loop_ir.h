@@ -53,6 +53,7 @@ enum class NodeKind : uint8_t {
   kLocal,  // declares the local array `ref` of `bits` elements of `type`
   // scratch[args[1] + l * args[2] + r] = memory[args[0] + r * stride + l] for r, l < bits
   kTranspose,
+  kPrefetch,    // memory[args[0] ...], `bits` elements, is read soon
   kInterleave,  // memory[args[0] + l * n + i] = list[i] lane l, of n vectors
   // local `op` = sum over args[2] steps of rows x vectors. Row r of a is at memory[list[r] + step *
   // args[1]] of `space` and `ref`; b is at args[0] + step * stride in scratch, or in buffer

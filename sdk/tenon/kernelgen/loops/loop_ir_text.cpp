@@ -134,6 +134,9 @@ struct Writer {
       case NodeKind::kTranspose:
         line("transpose " + place(n) + " to scratch[" + v(n.args[1]) + " by " + v(n.args[2]) + "]");
         break;
+      case NodeKind::kPrefetch:
+        line("prefetch " + place(n) + ", " + std::to_string(n.bits) + " elements");
+        break;
       case NodeKind::kInterleave: {
         std::string all;
         for (ValueId x : n.list) all += (all.empty() ? "" : ", ") + v(x);

@@ -33,7 +33,8 @@ class Contraction {
     panel_ = int64_t{s_.nr} * w_;
     e_.width = s_.lanes;
     order_ = st_.reduce;
-    if (tiled() && !s_.pack_a) chain(p_, p_.arg(a_, 2), &order_, &a_step_, &a_rest_);
+    if (tiled() && !s_.pack_a && !s_.gather_a)
+      chain(p_, p_.arg(a_, 2), &order_, &a_step_, &a_rest_);
     row_ = s_.rows[0];
     m_ = p_.axes()[row_].extent;
     n_ = p_.integer(1);
@@ -46,7 +47,7 @@ class Contraction {
         outer.push_back(axis);
     }
     if (s_.digits != 0) digits_of_rows(outer);
-    const ExprId panels = p_.ceildiv(n_, panel_), blocks = p_.ceildiv(m_, s_.row_block);
+    const ExprId panels = p_.ceildiv(n_, panel_ * s_.panels), blocks = p_.ceildiv(m_, s_.row_block);
     loop_over_tiles(e_, s_, blocks, panels, outer,
                     [&](Val block, Val panel) { one_item(block, panel); });
     return true;
@@ -54,11 +55,34 @@ class Contraction {
 
  private:
   void one_item(Val block, Val panel) {
-    const Val n = e_.scalar(n_), m = e_.scalar(m_);
-    j0_ = e_.mul(panel, e_.integer(panel_));
-    jn_ = e_.min(n, e_.add(j0_, e_.integer(panel_)));
     const Val i0 = e_.mul(block, e_.integer(s_.row_block));
-    const Val in = e_.min(m, e_.add(i0, e_.integer(s_.row_block)));
+    const Val in = e_.min(e_.scalar(m_), e_.add(i0, e_.integer(s_.row_block)));
+    const Val j = e_.mul(panel, e_.integer(panel_ * s_.panels));
+    if (s_.sum_block == 0) return some_steps(i0, in, j);
+    // Without steps, a block of none gives zeros.
+    const Val end = e_.scalar(p_.max(k_, p_.integer(1)));
+    e_.loop(Bind::kSerial, e_.integer(0), end, s_.sum_block, false, [&](Val k) {
+      k0_ = k;
+      kn_ = e_.min(e_.scalar(k_), e_.add(k, e_.integer(s_.sum_block)));
+      some_steps(i0, in, j);
+    });
+  }
+
+  // The steps of a block, or all: for the panels of an item.
+  void some_steps(Val i0, Val in, Val j) {
+    if (s_.gather_a) gather_a(i0, in);
+    if (s_.panels == 1) return some_steps_of_panel(i0, in, j, j);
+    const Val end = e_.min(e_.scalar(n_), e_.add(j, e_.integer(panel_ * s_.panels)));
+    e_.loop(Bind::kSerial, j, end, panel_, false,
+            [&](Val at) { some_steps_of_panel(i0, in, j, at); });
+  }
+
+  void some_steps_of_panel(Val i0, Val in, Val j, Val at) {
+    j0_ = at;
+    jn_ = e_.min(e_.scalar(n_), e_.add(j0_, e_.integer(panel_)));
+    if (s_.sum_block != 0)  // [panel][strip][row][column]
+      partial_ =
+          e_.sub(e_.mul(e_.sub(at, j), e_.integer(s_.row_block)), e_.mul(i0, e_.integer(panel_)));
     if (s_.pack_b) pack_b();
     if (s_.packed) find_panel();
     Node tile;
@@ -101,6 +125,29 @@ class Contraction {
             });
   }
 
+  // The first step of those at hand, and the end.
+  Val steps_begin() { return s_.sum_block == 0 ? e_.integer(0) : k0_; }
+  Val steps_end() { return s_.sum_block == 0 ? e_.scalar(p_.axes()[order_.back()].extent) : kn_; }
+  // The number of steps at hand, at most.
+  ExprId most_steps() { return s_.sum_block == 0 ? k_ : p_.min(k_, p_.integer(s_.sum_block)); }
+
+  // A loop over the steps at hand.
+  template <class F>
+  void each_step(F body) {
+    nest(order_, order_.size() - 1, [&] {
+      e_.loop(Bind::kSerial, steps_begin(), steps_end(), 1, false, [&](Val at) {
+        e_.bind(order_.back(), at);
+        body();
+      });
+    });
+  }
+
+  // The place of a step among those at hand.
+  Val place_of_step() {
+    const Val k = e_.scalar(linear_k());
+    return s_.sum_block == 0 ? k : e_.sub(k, k0_);
+  }
+
   // A loop over the lanes of `axis` in [lo, hi): full vectors, then one masked vector.
   template <class F>
   void lanes(uint32_t axis, Val lo, Val hi, std::optional<int64_t> extent, F body) {
@@ -139,26 +186,24 @@ class Contraction {
     e_.comment("stage 0 Pack b");
     // Whole vectors are stored; what exceeds the end of a panel falls into a gap.
     stride_ = s_.columns.size() == 1 ? panel_ : panel_ + w_;
-    b_at_ = e_.reserve(p_.add(p_.mul(k_, p_.integer(stride_)), p_.integer(w_)), acc_, 1);
+    b_at_ = e_.reserve(p_.add(p_.mul(most_steps(), p_.integer(stride_)), p_.integer(w_)), acc_, 1);
     const Val base = scratch(b_at_, acc_);
     if (s_.transpose_b) return pack_b_transposed(base);
-    pack_b_rows(base, order_.size());
+    pack_b_rows(base);
   }
 
-  void pack_b_rows(Val base, size_t depth) {
-    if (s_.columns.size() == 1) {
-      nest(order_, depth, [&] {
-        const Val row = e_.add(base, e_.mul(e_.scalar(linear_k()), e_.integer(stride_)));
-        const auto whole = p_.value(n_) && *p_.value(n_) % panel_ == 0
-                               ? std::optional<int64_t>(panel_)
-                               : std::nullopt;
-        lanes(s_.columns[0], j0_, jn_, whole, [&](Val at) {
-          e_.store_at(Space::kScratch, 0, acc_, e_.add(row, e_.sub(at, j0_)),
-                      e_.splat(e_.vector(b_), s_.lanes));
-        });
-      });
-      return;
-    }
+  void pack_b_row(Val base) {
+    const Val row = e_.add(base, e_.mul(place_of_step(), e_.integer(stride_)));
+    const auto whole =
+        p_.value(n_) && *p_.value(n_) % panel_ == 0 ? std::optional<int64_t>(panel_) : std::nullopt;
+    lanes(s_.columns[0], j0_, jn_, whole, [&](Val at) {
+      e_.store_at(Space::kScratch, 0, acc_, e_.add(row, e_.sub(at, j0_)),
+                  e_.splat(e_.vector(b_), s_.lanes));
+    });
+  }
+
+  void pack_b_rows(Val base) {
+    if (s_.columns.size() == 1) return each_step([&] { pack_b_row(base); });
     // Two column axes: the panel is cut into runs of the inner one, so that the lanes never cross a
     // row of the image.
     const uint32_t outer = s_.columns[0], inner = s_.columns[1];
@@ -170,8 +215,8 @@ class Contraction {
       const Val start = e_.mul(d, c);
       const Val lo = e_.max(e_.integer(0), e_.sub(j0_, start)), hi = e_.min(c, e_.sub(jn_, start));
       const Val to = e_.add(base, e_.sub(start, j0_));
-      nest(order_, depth, [&] {
-        const Val row = e_.add(to, e_.mul(e_.scalar(linear_k()), e_.integer(stride_)));
+      each_step([&] {
+        const Val row = e_.add(to, e_.mul(place_of_step(), e_.integer(stride_)));
         lanes(inner, lo, hi, std::nullopt, [&](Val at) {
           e_.store_at(Space::kScratch, 0, acc_, e_.add(row, at), e_.splat(e_.vector(b_), s_.lanes));
         });
@@ -183,7 +228,7 @@ class Contraction {
   // remainder of the reduction, and the last panel, are copied element by element.
   void pack_b_transposed(Val base) {
     const uint32_t k = order_.back();
-    const Val extent = e_.scalar(p_.axes()[k].extent);
+    const Val begin = steps_begin(), end = steps_end();
     Node branch;
     branch.kind = NodeKind::kIf;
     const Val whole =
@@ -191,9 +236,9 @@ class Contraction {
     branch.args[0] = whole.v;
     e_.open();
     nest(order_, order_.size() - 1, [&] {
-      e_.loop(Bind::kSerial, e_.integer(0), extent, w_, true, [&](Val at) {
+      e_.loop(Bind::kSerial, begin, end, w_, true, [&](Val at) {
         e_.bind(k, at);
-        const Val row = e_.add(base, e_.mul(e_.scalar(linear_k()), e_.integer(panel_)));
+        const Val row = e_.add(base, e_.mul(place_of_step(), e_.integer(panel_)));
         for (uint32_t v = 0; v < s_.nr; ++v) {
           const uint32_t column = p_.add_axis(n_);
           e_.bind(column, e_.add(j0_, e_.integer(int64_t{v} * w_)));
@@ -218,15 +263,15 @@ class Contraction {
     });
     // The remainder of the reduction.
     nest(order_, order_.size() - 1, [&] {
-      const Val start = e_.sub(extent, e_.mod(extent, e_.integer(w_)));
-      e_.loop(Bind::kSerial, start, extent, 1, false, [&](Val at) {
+      const Val start = e_.sub(end, e_.mod(e_.sub(end, begin), e_.integer(w_)));
+      e_.loop(Bind::kSerial, start, end, 1, false, [&](Val at) {
         e_.bind(k, at);
-        pack_b_rows(base, 0);
+        pack_b_row(base);
       });
     });
     branch.body = e_.close();
     e_.open();
-    pack_b_rows(base, order_.size());
+    pack_b_rows(base);
     branch.other = e_.close();
     e_.emit(e_.depth(), branch);
   }
@@ -253,6 +298,23 @@ class Contraction {
         e_.store_at(Space::kScratch, 0, read_, e_.add(to, e_.scalar(p_.add(k_, p_.integer(at)))),
                     e_.scalar(p_.number(0, read_)));
       }
+    });
+  }
+
+  // The steps at hand of a block's rows, where a is contiguous along the rows and a step is a line
+  // of memory away. Side by side they stay in the cache, also where the steps of a would not,
+  // because they are a power of two apart.
+  void gather_a(Val i0, Val in) {
+    e_.comment("stage 0 Gather a");
+    const int64_t line = (s_.row_block + w_ - 1) / w_ * w_ + w_;
+    a_at_ = e_.reserve(p_.mul(most_steps(), p_.integer(line)), acc_, 1);
+    gathered_line_ = e_.integer(line);
+    gathered_first_ = e_.sub(scratch(a_at_, acc_), i0);
+    each_step([&] {
+      const Val to = e_.add(gathered_first_, e_.mul(place_of_step(), gathered_line_));
+      lanes(row_, i0, in, std::nullopt, [&](Val at) {
+        e_.store_at(Space::kScratch, 0, acc_, e_.add(to, at), e_.splat(e_.vector(a_), s_.lanes));
+      });
     });
   }
 
@@ -368,9 +430,10 @@ class Contraction {
     }
     if (s_.pack_a) pack_a(i, m);
     if (tiled()) {
+      fetch_for_epilogue(i, in);
       mma_of_height(e_.sub(in, i), row, heights(), false);
-      epilogue(i, in);
-      return;
+      if (s_.sum_block == 0) return epilogue(i, in);
+      return add_or_finish(i, in);
     }
     e_.comment("stage 0 Init");
     std::vector<ValueId> acc;
@@ -385,6 +448,78 @@ class Contraction {
       }
     }
     epilogue(i, in);
+  }
+
+  // What the final values read of each row is fetched while the tile is computed: these are short
+  // pieces of many lines, which the processor does not foresee.
+  void fetch_for_epilogue(Val i, Val in) {
+    constexpr int64_t kEnoughSteps = 128;  // to be worth it
+    if (s_.columns.size() != 1 || p_.likely(k_) < kEnoughSteps) return;
+    const uint32_t row = p_.add_axis(m_), column = p_.add_axis(n_);
+    std::vector<ExprId> loads;
+    for (ExprId f : st_.final) p_.loads(f, &loads);
+    for (ExprId l : loads) {
+      const ExprId off = p_.substitute(
+          p_.arg(l, 2), {{p_.axis(row_), p_.axis(row)}, {p_.axis(s_.columns[0]), p_.axis(column)}});
+      std::vector<ExprId> c;
+      ExprId rest;
+      const uint32_t axes[] = {column};
+      if (p_.arg(l, 0) != kNone || !p_.uses_axis(off, row) || !p_.affine(off, axes, &c, &rest) ||
+          !p_.is_const(c[0], 1) || e_.prepared().kernel.buffers[p_.at(l).ref].role == Role::kTemp)
+        continue;
+      e_.loop(Bind::kSerial, i, e_.min(in, e_.add(i, e_.integer(s_.mr))), 1, false, [&](Val r) {
+        e_.bind(row, r);
+        e_.bind(column, j0_);
+        Node n;
+        n.kind = NodeKind::kPrefetch;
+        n.ref = e_.argument(p_.at(l).ref, false);
+        n.type = p_.type(l);
+        n.args[0] = e_.scalar(off).v;
+        n.bits = panel_;
+        e_.emit(e_.depth(), n);
+      });
+    }
+  }
+
+  // The tile has the sum of a block: it is added to that of the blocks before, and the last one
+  // finishes.
+  void add_or_finish(Val i, Val in) {
+    if (partial_at_ == kNone)
+      partial_at_ = e_.reserve(p_.integer(s_.row_block * panel_ * s_.panels), acc_, 1);
+    const Val at =
+        e_.add(e_.add(scratch(partial_at_, acc_), partial_), e_.mul(i, e_.integer(panel_)));
+    const auto each = [&](auto body) {
+      e_.loop(Bind::kSerial, e_.integer(0), e_.integer(s_.mr * panel_), w_, false, [&](Val x) {
+        body(e_.add(at, x), x, e_.load_at(Space::kLocal, 0, acc_, x, s_.lanes));
+      });
+    };
+    const auto when = [&](Val condition, auto body, auto other) {
+      Node branch;
+      branch.kind = NodeKind::kIf;
+      branch.args[0] = condition.v;
+      e_.open();
+      body();
+      branch.body = e_.close();
+      e_.open();
+      other();
+      branch.other = e_.close();
+      e_.emit(e_.depth(), branch);
+    };
+    when(
+        e_.less(e_.integer(0), k0_),
+        [&] {
+          each([&](Val place, Val x, Val sum) {
+            const Val before = e_.load_at(Space::kScratch, 0, acc_, place, s_.lanes);
+            e_.store_at(Space::kLocal, 0, acc_, x, e_.apply(TENON_S_ADD, acc_, {before, sum}));
+          });
+        },
+        [] {});
+    when(
+        e_.less(kn_, e_.scalar(k_)),
+        [&] {
+          each([&](Val place, Val, Val sum) { e_.store_at(Space::kScratch, 0, acc_, place, sum); });
+        },
+        [&] { epilogue(i, in); });
   }
 
   // Heights of the tiles that a strip can choose, tallest first. The last strip may have fewer rows
@@ -429,7 +564,8 @@ class Contraction {
     n.lanes = s_.lanes;
     n.bits = s_.nr;
     n.steps = s_.steps;
-    n.args[2] = e_.scalar(s_.steps > 1 ? p_.ceildiv(k_, s_.steps) : k_).v;
+    n.args[2] = s_.sum_block != 0 ? e_.sub(kn_, k0_).v
+                                  : e_.scalar(s_.steps > 1 ? p_.ceildiv(k_, s_.steps) : k_).v;
     if (s_.packed) {
       n.args[0] = panel_at_.v;
       n.b_buffer = static_cast<int32_t>(e_.argument(p_.at(b_).ref, false));
@@ -439,7 +575,7 @@ class Contraction {
     n.stride = e_.integer(stride_).v;
     if (s_.few_bits != 0) few_bits(&n);
     if (s_.widened) n.read = p_.type(b_);
-    n.space = s_.pack_a ? Space::kScratch : Space::kBuffer;
+    n.space = s_.pack_a || s_.gather_a ? Space::kScratch : Space::kBuffer;
     const auto number_of = [&](uint32_t r) {
       return p_.substitute(number_of_row_, {{p_.axis(row_), p_.axis(row[r])}});
     };
@@ -457,11 +593,17 @@ class Contraction {
       }
       for (uint32_t r = 0; digits && r < height; ++r)
         n.list.push_back(of_row(floats_at_, number_of(r), k_).v);
+    } else if (s_.gather_a) {
+      n.args[1] = gathered_line_.v;
+      for (uint32_t r = 0; r < height; ++r)
+        n.list.push_back(e_.add(gathered_first_, e_.scalar(p_.axis(row[r]))).v);
     } else {
       n.ref = e_.argument(p_.at(a_).ref, false);
       n.args[1] = s_.steps > 1 ? e_.integer(s_.steps).v : e_.scalar(a_step_).v;
       for (uint32_t r = 0; r < height; ++r) {
-        n.list.push_back(e_.scalar(p_.substitute(a_rest_, {{p_.axis(row_), p_.axis(row[r])}})).v);
+        Val first = e_.scalar(p_.substitute(a_rest_, {{p_.axis(row_), p_.axis(row[r])}}));
+        if (s_.sum_block != 0) first = e_.add(first, e_.mul(k0_, e_.scalar(a_step_)));
+        n.list.push_back(first.v);
       }
     }
     e_.emit(e_.depth(), n);
@@ -622,6 +764,10 @@ class Contraction {
   uint32_t row_ = 0;
   FewBits few_;
   Val j0_, jn_, panel_at_, scales_at_, zeros_at_;
+  Val k0_, kn_;                         // the block of steps at hand
+  Val gathered_first_, gathered_line_;  // the place of row 0 after gather_a, and between steps
+  ExprId partial_at_ = kNone;           // sums of the blocks before
+  Val partial_;                         // the place of row 0 in them
 };
 
 }  // namespace

@@ -694,6 +694,10 @@ class Text {
              ", " + v(n.stride) + ", ((" + p_.memory_type(n.type) + "*)scratch) + " + v(n.args[1]) +
              ", " + v(n.args[2]) + ");");
         break;
+      case NodeKind::kPrefetch:
+        for (int64_t at = 0; at < n.bits; at += 64 / size_of(n.type))
+          line("__builtin_prefetch(" + pointer(n, true) + " + " + std::to_string(at) + ");");
+        break;
       case NodeKind::kInterleave:
         interleave(n);
         break;

@@ -337,7 +337,13 @@ std::string to_text(const Schedule& s) {
                              std::to_string(s.depth) + " steps deep"
                        : "") +
            (s.swapped ? ", operands swapped" : "") + "\n  row block " +
-           std::to_string(s.row_block) + "\n  a " + (s.pack_a ? "packed" : "direct") + ", b " +
+           std::to_string(s.row_block) +
+           (s.panels > 1 ? ", panels " + std::to_string(s.panels) : "") +
+           (s.sum_block != 0 ? ", steps " + std::to_string(s.sum_block) : "") + "\n  a " +
+           (s.pack_a     ? "packed"
+            : s.gather_a ? "gathered"
+                         : "direct") +
+           ", b " +
            (s.packed ? std::string("in panels ") +
                            (s.steps == 4   ? "of quads "
                             : s.steps == 2 ? "of pairs "

@@ -38,14 +38,16 @@ struct Schedule {
   uint32_t mr = 0, nr = 0;              // in rows, and in vectors of columns
   int64_t row_block = 0;                // rows per range item; B is packed once for them
   bool pack_a = false, pack_b = false, transpose_b = false;
+  bool gather_a = false;  // rows of a lie across memory: a block of rows and steps is copied
+  int64_t sum_block = 0;  // steps that a block of rows and its panels run at once; 0: all
   bool packed = false;    // b was packed in panels at load (pack.h)
   uint32_t few_bits = 0;  // 4 or 8: weights in panels are integers with scales
   bool widened = false;   // weights in panels are bf16, which the tile widens
   uint32_t digits = 0;  // rows of floats become digits in blocks of this many steps; 0: they do not
   uint32_t steps = 1;   // of the sum per lane: 2 of bf16 or i16, 4 of bytes
-  // Convolution: mr, nr, rows, columns and row_block as above; panels: panels of weights per range
-  // item, 0: all.
-  int64_t panels = 0;
+  // Panels per range item. Convolution: of weights, 0: all; mr, nr, rows, columns and row_block are
+  // as above.
+  int64_t panels = 1;
   bool depthwise = false;  // lanes run along channels, which do not interact
   // Depthwise: one step along the last axis of rows reads the input as run_step points along this
   // axis of the filter do. Strips are then within one line of the image and load the inputs that

@@ -172,6 +172,12 @@ int64_t sum_of(Pool& p, const std::vector<uint32_t>& axes) {
   return n;
 }
 
+int64_t likely_sum(const Pool& p, const std::vector<uint32_t>& axes) {
+  int64_t n = 1;
+  for (uint32_t axis : axes) n = std::min<int64_t>(INT32_MAX, n * likely(p, p.axes()[axis].extent));
+  return n;
+}
+
 // The longest axis. Of two guessed sizes the inner one wins: batches come first and are mostly
 // small, and a size computed from another (such as the positions that remain of an image's width)
 // is not necessarily shorter.
@@ -269,6 +275,35 @@ void schedule_group(Kernel& k, const Target& t, const std::vector<uint32_t>& row
   s->depth = 16;
   if (t.wide_bytes != 0) s->wide = kNeighbours;
 }
+
+// Whether `a` is contiguous along the rows and not along the steps.
+bool lies_across(Pool& p, ExprId a, uint32_t row, ExprId step) {
+  return p.is_const(coefficient(p, p.arg(a, 2), row), 1) && !p.is_const(step, 1);
+}
+
+// A block of rows and the panels that share what was gathered of them: near a square, so that
+// neither side is gathered or packed often, and enough items for threads to share.
+void square_items(Pool& p, ExprId rows, int64_t panels, int64_t others, Schedule* s) {
+  constexpr int64_t kWanted = 8, kMostRows = 384, kLeastRows = 48, kMostPanels = 8;
+  const int64_t m = likely(p, rows), panel = int64_t{s->nr} * s->lanes;
+  const auto up = [&](int64_t n) { return (n + s->mr - 1) / s->mr * s->mr; };
+  s->row_block = std::min(up(m), kMostRows / s->mr * s->mr);
+  s->panels = std::min(panels, kMostPanels);
+  const auto items = [&] {
+    return others * ((m + s->row_block - 1) / s->row_block) *
+           ((panels + s->panels - 1) / s->panels);
+  };
+  while (items() < kWanted && (s->panels > 1 || up(s->row_block / 2) >= kLeastRows)) {
+    if (s->panels > 1 && (s->panels * panel >= s->row_block || up(s->row_block / 2) < kLeastRows))
+      s->panels = (s->panels + 1) / 2;
+    else
+      s->row_block = up(s->row_block / 2);
+  }
+}
+
+// Steps from which on rows that lie across memory are gathered, and sums are cut into blocks: what
+// is gathered and packed of a block stays in the L2 cache.
+constexpr int64_t kGatheredSteps = 64, kGatheredBlock = 256, kManySteps = 2048, kBlock = 512;
 
 }  // namespace
 
@@ -380,12 +415,24 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   if (direct && !p.value(rows)) s.pack_b = likely(p, rows) >= 64;
   if (s.pack_b) {
     s.pack_a = !chain_a;
-    int64_t others = likely(p, p.ceildiv(columns, int64_t{s.nr} * s.lanes));
+    const int64_t panels = likely(p, p.ceildiv(columns, int64_t{s.nr} * s.lanes)),
+                  sum = likely_sum(p, st.reduce);
+    int64_t others = 1;
     for (uint32_t axis : st.space) {
       if (axis != row && std::find(s.columns.begin(), s.columns.end(), axis) == s.columns.end())
         others *= likely(p, p.axes()[axis].extent);
     }
-    s.row_block = rows_per_item(p, s.mr, rows, others, 8);
+    s.gather_a = chain_a && acc == TENON_F32 && lies_across(p, a, row, step) &&
+                 likely(p, rows) >= s.lanes && sum >= kGatheredSteps;
+    if (s.gather_a) {
+      square_items(p, rows, panels, others, &s);
+    } else {
+      s.row_block = rows_per_item(p, s.mr, rows, others * panels, 8);
+    }
+    if (chain_a && acc == TENON_F32 && st.reduce.size() == 1) {
+      if (s.gather_a && sum > kGatheredBlock) s.sum_block = kGatheredBlock;
+      if (!s.gather_a && sum >= kManySteps) s.sum_block = kBlock;
+    }
     // Contiguous along the reduction instead of the columns: whole square tiles are transposed in
     // registers.
     if (plain_b && s.columns.size() == 1 && !unit_b && acc == TENON_F32 && !st.reduce.empty()) {
