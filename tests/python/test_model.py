@@ -129,6 +129,16 @@ def test_other_devices():
             assert model.last_run.transferred_bytes > 0
 
 
+def test_remedies_are_about_python():
+    """None of them names an option of the command line."""
+    sources = [path.read_text() for path in (ROOT / "frontends").glob("*/**/*.py")]
+    codes = {code for text in sources for code in re.findall(r'"(T\d{4})"', text)}
+    assert len(codes) > 20
+    for code in sorted(codes):
+        remedy = tenon.Error("text", code).remedy
+        assert remedy and "--" not in remedy and "COMMAND" not in remedy, (code, remedy)
+
+
 def test_errors_of_models(tmp_path):
     with pytest.raises(tenon.NotFoundError) as e:
         tenon.load(tmp_path / "none.onnx")

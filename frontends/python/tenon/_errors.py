@@ -88,6 +88,11 @@ _KINDS: dict[int, type[Error]] = {
 
 # Where the host's own advice is for its command line.
 _REMEDIES = {
+    "T0004": "Correct the argument that the message names.",
+    "T0008": "Use a name that is there.",
+    "T0505": "This is a fault of the device's plugin: report it. Until then choose another device=.",
+    "T0520": "Correct the argument that the message names, or load the model itself.",
+    "T0793": "Leave the argument out, or give the model as a file of a format that takes it.",
     "T0601": "Pass every input, by position in the order of model.inputs, or by name.",
     "T0602": "Use a name of model.inputs, or a size that the message lists.",
     "T0603": 'Convert the array, as in x.astype("float32") or x.to(torch.float32).',
