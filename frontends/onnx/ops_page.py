@@ -17,7 +17,7 @@ ROW = re.compile(r'^\s*\{"(\w+)", (\d+), [\w:<>]+(?:, ([\w:]+|"[\w.]+"))?\},', r
 QLINEAR = re.compile(r'^\s*\{"(QLinear\w+)", "\w+", \d+', re.M)
 # Those without an importer: {"Name", kReason}, in not_imported.h.
 REFUSED = re.compile(r'^\s*\{"(\w+)", (k\w+)\},', re.M)
-REASON = re.compile(r'constexpr std::string_view (k\w+) = "(.+)";')
+REASON = re.compile(r'constexpr std::string_view (k\w+) =\s+"(.+)";')
 CONSTANT = re.compile(r'constexpr std::string_view (k\w+) = "([\w.]+)";')
 MICROSOFT = "com.microsoft"
 
