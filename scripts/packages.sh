@@ -43,6 +43,11 @@ install_packages() {
     dpkg-query -W -f '${Status}' "$name" 2>/dev/null | grep -q 'ok installed' || missing+=("$name")
   done
   [ ${#missing[@]} -eq 0 ] && return 0
+  command -v apt-get >/dev/null || {
+    echo "error: this installs with apt, which is not here; install what these Debian packages hold," \
+      "and build with cmake (CONTRIBUTING.md): ${missing[*]}" >&2
+    return 2
+  }
   local sudo=()
   if [ "$(id -u)" -ne 0 ]; then
     command -v sudo >/dev/null || {

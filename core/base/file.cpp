@@ -202,9 +202,21 @@ File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
+namespace {
+// A file that is not there, with a file beside it that has nearly its name.
+Status no_such_file(std::string_view path) {
+  const Status status = errno_status(ENOENT, "open", path);
+  const Result<std::vector<std::string>> names = list_folder(folder_of(path));
+  if (!names.ok()) return status;
+  return error(status.code(), status.error_code(), "{}{}", status.message(),
+               did_you_mean(file_name_of(path), *names));
+}
+}  // namespace
+
 Result<File> open_user_file(std::string_view path) {
   TENON_RETURN_IF_ERROR(check_path(path));
   int descriptor = open_retrying(AT_FDCWD, std::string(path).c_str(), kOpenFlags);
+  if (descriptor < 0 && errno == ENOENT) return no_such_file(path);
   if (descriptor < 0) return errno_status(errno, "open", path);
   return adopt_regular(descriptor, path);
 }

@@ -74,6 +74,10 @@ TEST_F(FileTest, UserFilesMayBeLinksButNotDevices) {
   Status missing = open_user_file(folder_ + "/nope").status();
   EXPECT_EQ(missing.code(), TENON_NOT_FOUND);
   EXPECT_EQ(missing.text(), "T0101: cannot open `" + folder_ + "/nope`: No such file or directory");
+  EXPECT_TRUE(open_user_file(folder_ + "/weight.bin")
+                  .status()
+                  .message()
+                  .ends_with("No such file or directory; did you mean `weights.bin`?"));
 }
 
 TEST_F(FileTest, RegionsLieInside) {

@@ -140,6 +140,7 @@ Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runti
   }
   if (!collector.bad.ok()) status = collector.bad;
   if (is_static) refuse_symbolic(reader, main, &answers);
+  if (!status.ok()) answers.failure = "claiming failed: " + status.text();
   drop_atomic(&answers, [&](const AtomicClaim& claim) {
     return !status.ok() || !std::all_of(claim.nodes.begin(), claim.nodes.end(), [&](uint32_t n) {
       return offered(offered_ops, sym_text(reader.node(n).op));
@@ -154,7 +155,7 @@ Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runti
                                          fmt::join(offered_ops, ","))};
     } else if (!status.ok()) {
       answers.cost_ns[n] = kNotClaimed;
-      answers.refusals[n] = {status.code(), "claiming failed: " + status.text()};
+      answers.refusals[n] = {status.code(), answers.failure};
     } else if (!answers.alone(n) && answers.refusals[n].reason.empty()) {
       const std::string_view op = sym_text(reader.node(n).op);
       answers.refusals[n] = {TENON_UNIMPLEMENTED,

@@ -47,6 +47,7 @@ struct Answers {
   std::vector<Refusal> refusals;    // reason empty if claimed by itself
   std::vector<AtomicClaim> atomic;  // nodes of the graph
   std::vector<uint32_t> together;   // in how many atomic claims a node is
+  std::string failure = {};         // why it could not be asked at all; empty if it answered
   bool alone(tenon_node_t node) const {
     return node < cost_ns.size() && cost_ns[node] != kNotClaimed;
   }

@@ -88,27 +88,48 @@ std::string refusals_text(const Placement& placement, Node n) {
   return text;
 }
 
+// Why no device that was asked could answer at all: that is about devices and their options, not
+// about nodes. Empty if one did.
+std::string failures_text(const Placement& placement) {
+  std::string text;
+  for (const Claims& claims : placement.asked) {
+    if (claims.failure.empty()) return {};
+    text += fmt::format("\n  {}: {}", claims.device->name(), claims.failure);
+  }
+  return text;
+}
+
 // Nodes that were refused for the same reasons stand together, so that each reason is read once.
-Status nobody_takes(const Graph& graph, const Assignment& assignment, const Placement& placement) {
-  std::vector<std::pair<std::string, std::string>> by_reason;  // reasons, nodes
-  size_t count = 0;
-  const std::span<const Node> nodes = graph.nodes(graph.main());
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    if (assignment.at[i] != kUnplaced || ++count > kNodesInError) continue;
-    const std::string reasons = refusals_text(placement, nodes[i]);
-    auto known = std::ranges::find(by_reason, reasons, &std::pair<std::string, std::string>::first);
-    if (known == by_reason.end()) known = by_reason.insert(known, {reasons, ""});
-    known->second += "\n  " + node_text(graph, nodes[i]);
+std::string by_reason(const Graph& graph, std::span<const Node> refused,
+                      const Placement& placement) {
+  std::vector<std::pair<std::string, std::string>> groups;  // reasons, nodes
+  for (Node n : refused.first(std::min(refused.size(), kNodesInError))) {
+    const std::string reasons = refusals_text(placement, n);
+    auto known = std::ranges::find(groups, reasons, &std::pair<std::string, std::string>::first);
+    if (known == groups.end()) known = groups.insert(known, {reasons, ""});
+    known->second += "\n  " + node_text(graph, n);
   }
   std::string text;
-  for (const auto& [reasons, of] : by_reason) text += of + reasons;
-  if (count > kNodesInError) text += fmt::format("\n  and {} more", count - kNodesInError);
+  for (const auto& [reasons, nodes] : groups) text += nodes + reasons;
+  if (refused.size() > kNodesInError)
+    text += fmt::format("\n  and {} more", refused.size() - kNodesInError);
+  return text;
+}
+
+Status nobody_takes(const Graph& graph, const Assignment& assignment, const Placement& placement) {
+  const std::span<const Node> nodes = graph.nodes(graph.main());
+  std::vector<Node> refused;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (assignment.at[i] == kUnplaced) refused.push_back(nodes[i]);
+  }
+  std::string text = refused.size() == nodes.size() ? failures_text(placement) : "";
+  if (text.empty()) text = by_reason(graph, refused, placement);
   std::string asked;
   for (const Claims& claims : placement.asked)
     asked += (asked.empty() ? "" : ", ") + claims.device->name();
   for (const std::string& reason : placement.unavailable) text += "\n  not asked: " + reason;
-  return error(TENON_UNIMPLEMENTED, "T0501", "no device takes {} of {} nodes (asked: {}):{}", count,
-               nodes.size(), asked.empty() ? "none" : asked, text);
+  return error(TENON_UNIMPLEMENTED, "T0501", "no device takes {} of {} nodes (asked: {}):{}",
+               refused.size(), nodes.size(), asked.empty() ? "none" : asked, text);
 }
 
 Status fallback_forbidden(const Graph& graph, const Placement& placement, size_t named) {

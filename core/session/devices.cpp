@@ -208,11 +208,16 @@ Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fal
   const std::vector<DeviceKind> kinds = device_kinds();
   dispatch::Candidates out;
   out.no_fallback = no_fallback;
-  if (device.empty()) device = env("TENON_DEVICE").value_or("");
+  const bool is_variable = device.empty();
+  if (is_variable) device = env("TENON_DEVICE").value_or("");
   if (!trim(device).empty()) {
     out.by_preference = true;
     for (const std::string& name : names_in(device)) {
-      TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> found, find_device(name));
+      Result<std::shared_ptr<runtime::Device>> asked = find_device(name);
+      if (!asked.ok() && is_variable)
+        return std::move(asked).status().with_context(
+            fmt::format("choosing by TENON_DEVICE={}", device));
+      TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> found, std::move(asked));
       out.devices.push_back(std::move(found));
     }
     add_fallbacks(kinds, true, &out);

@@ -150,6 +150,18 @@ KnownDevices& known_devices() {
   return *known;
 }
 
+// A suggestion, or nothing. A name that begins another one means it, as `ref` does. Of two short
+// names that begin differently neither means the other: `gpu` is not `cpu`.
+std::string suggestion(std::string_view kind, std::span<const std::string> kinds) {
+  constexpr size_t kShort = 3;
+  std::vector<std::string> likely;
+  for (const std::string& known : kinds) {
+    if (kind.size() >= kShort && known.starts_with(kind)) return did_you_mean(known, {&known, 1});
+    if (kind.size() > kShort || known.substr(0, 1) == kind.substr(0, 1)) likely.push_back(known);
+  }
+  return did_you_mean(kind, likely);
+}
+
 // The sentence about a device that no usable manifest names: an unusable plugin that provides it, a
 // plugin of that name, or none.
 std::string why_no_device(std::string_view kind, std::span<const std::string> kinds) {
@@ -165,7 +177,7 @@ std::string why_no_device(std::string_view kind, std::span<const std::string> ki
         "there is no device {0}; the manifest of the plugin {0} names none of this kind",
         quoted(kind));
   }
-  const std::string meant = did_you_mean(kind, kinds);
+  const std::string meant = suggestion(kind, kinds);
   return fmt::format(
       "there is no device {}{}", quoted(kind),
       meant.empty() ? "; TENON_PLUGIN_ADD=FOLDER adds the plugins of a folder" : meant);

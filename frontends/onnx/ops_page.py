@@ -15,6 +15,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROW = re.compile(r'^\s*\{"(\w+)", (\d+), [\w:<>]+(?:, ([\w:]+|"[\w.]+"))?\},', re.M)
 # com.microsoft's QLinear ops, by the operator of the standard that each computes.
 QLINEAR = re.compile(r'^\s*\{"(QLinear\w+)", "\w+", \d+', re.M)
+# Those without an importer: {"Name", kReason}, in not_imported.h.
+REFUSED = re.compile(r'^\s*\{"(\w+)", (k\w+)\},', re.M)
+REASON = re.compile(r'constexpr std::string_view (k\w+) =\s+"(.+)";')
 CONSTANT = re.compile(r'constexpr std::string_view (k\w+) = "([\w.]+)";')
 MICROSOFT = "com.microsoft"
 
@@ -43,6 +46,17 @@ def imported():
     return found
 
 
+def refused(found):
+    """{name: reason} of the standard's operators without an importer."""
+    text = (HERE / "not_imported.h").read_text()
+    reasons = dict(REASON.findall(text))
+    rows = {name: reasons[word] for name, word in REFUSED.findall(text)}
+    missing = {name for name in standard() if ("", name) not in found}
+    if wrong := sorted(missing ^ rows.keys()):
+        sys.exit(f"not_imported.h: it has no row, or needs none, for {', '.join(wrong)}")
+    return rows
+
+
 def standard():
     """{name: versions in which the operator changed} of the standard domain."""
     versions = {}
@@ -69,6 +83,7 @@ def page():
         "|---|---|---|",
     ]
     counts = [0, 0]
+    reasons = refused(found)
     for name, versions in sorted(standard().items()):
         since = found.get(("", name))
         if since is not None:
@@ -76,7 +91,8 @@ def page():
             word = f"from {min(since)}" if older else "all"
             counts[0] += 1
         else:
-            word, counts[1] = "no", counts[1] + 1
+            word, counts[1] = f"no: {reasons[name]}", counts[1] + 1
+            word = "not yet" if "yet" in word else word
         lines.append(f"| {name} | {', '.join(map(str, versions))} | {word} |")
     table = lines.index("| operator | versions | imported |")
     lines[table:table] = [f"{counts[0]} are imported, {counts[1]} are not.", ""]

@@ -11,6 +11,8 @@
 #include <tenon/abi/host.h>
 #include <tenon/cpp/text.hpp>
 
+#include "not_imported.h"
+
 namespace tenon::onnx {
 namespace {
 
@@ -386,7 +388,11 @@ std::string unknown_op_advice(std::string_view domain, std::string_view type, in
         "; no plugin here provides ops of this domain. If one exists, name its folder in "
         "TENON_PLUGIN_ADD; `tenon plugins list` shows what was found");
   }
+  if (domain.empty()) {
+    if (const NotImported* op = not_imported(type)) return cat("; ", op->reason);
+  }
   const std::string near = text::did_you_mean(type, types);
+  if (domain.empty() && near.empty()) return "; ONNX has no operator of this name";
   if (!near.empty() || types.size() > kMaxListed) return near;
   return "; the domain has " + text::join_names(types);
 }

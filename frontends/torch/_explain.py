@@ -9,6 +9,7 @@ from tenon._errors import UsageError
 from ._backend import backend, watch
 from ._part import plain
 from ._split import Compiled
+from ._told import sizes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Explanation:
     def __str__(self) -> str:
         lines = []
         for g in self.graphs:
-            lines.append(f"{g['kind']}: {g['operators']} operators in {g['parts']} programs")
+            lines.append(f"{g['kind']}: {sizes(g['operators'], g['parts'])}")
             for operator, reasons in g["in_torch"].items():
                 lines.append(f"  in torch: {operator}: {'; '.join(reasons)}")
         lines += [f"break: {reason.splitlines()[0]}" for reason in self.breaks]

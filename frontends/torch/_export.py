@@ -8,7 +8,7 @@ import re
 import torch
 
 from tenon import _host, _native
-from tenon._errors import DataError, NotFoundError, UsageError
+from tenon._errors import DataError, NotFoundError, UsageError, device_text
 from tenon._model import Model, _Recipe
 from tenon._trace import tracing
 
@@ -36,9 +36,15 @@ def from_exported(
     `tenon.UsageError` T0640 for a node without mapping, and for a network
     that changes its buffers, since a model is immutable.
     """
+    if not isinstance(program, torch.export.ExportedProgram):
+        raise UsageError(
+            f"{type(program).__name__} is no exported program: "
+            "tenon.from_exported(torch.export.export(net, (x,)))",
+            "T0640",
+        )
     _host.open()
     recipe = _Recipe()
-    recipe.device = device or ""
+    recipe.device = device_text(device)
     recipe.no_fallback = not fallback
     recipe.deterministic = deterministic
     recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
@@ -48,10 +54,10 @@ def from_exported(
 
 def load(path: str | os.PathLike[str], **given: Any) -> Model:
     """A model of a file of `torch.export.save`. NotFoundError T0101, DataError T0640 for the file."""
+    if not os.path.exists(path):  # torch would log a traceback of its own
+        raise NotFoundError(f"there is no file {os.fspath(path)}", "T0101")
     try:
         program = torch.export.load(path)
-    except FileNotFoundError:
-        raise NotFoundError(f"there is no file {os.fspath(path)}", "T0101") from None
     except Exception as error:  # of whatever torch reads it with
         told = str(error).split("\n")[0]
         raise DataError(f"PyTorch cannot read {os.fspath(path)}: {told}", "T0640") from error

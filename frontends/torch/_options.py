@@ -6,7 +6,7 @@ import functools
 
 from tenon import _dtypes as dt
 from tenon import _native, _ops, _trace
-from tenon._errors import UsageError
+from tenon._errors import UsageError, device_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Options:
 
     def __init__(self, given: dict[str, Any] | None = None):
         given = dict(given or {})
-        self.device = str(given.pop("device", ""))
+        self.device = device_text(given.pop("device", None))
         self.freezing = bool(given.pop("freezing", False))
         self.stable = bool(given.pop("stable", True))
         self.deterministic = bool(given.pop("deterministic", False))

@@ -153,9 +153,15 @@ def tell_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
 
 def _tell_dispatch(graph: str, made: Compiled) -> None:
     programs = [_devices(part.program) for part in made.parts if part.program is not None]
-    tell("dispatch", f"{graph}: {made.nodes} operators in {len(programs)} programs{': ' if programs else ''}{'; '.join(programs)}")
+    tell("dispatch", f"{graph}: {sizes(made.nodes, len(programs))}{': ' if programs else ''}{'; '.join(programs)}")
     for node, reason in made.in_torch.items():
         tell("dispatch", f"{text_of(line_of(node))}: {node.target} stays in torch: {reason}")
+
+
+def sizes(operators: int, programs: int) -> str:
+    """ "3 operators in 1 program"."""
+    counts = ((operators, "operator"), (programs, "program"))
+    return " in ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts)
 
 
 def _devices(program: _native.Program) -> str:

@@ -106,7 +106,7 @@ def test_refused_by_the_model(mlp):
         with pytest.raises(tenon.UsageError) as e:
             mlp(wrong)
         assert e.value.code == code and "`x`" in str(e.value) and e.value.remedy
-    with pytest.raises(tenon.UsageError, match="takes 1 inputs, and 2 were given"):
+    with pytest.raises(tenon.UsageError, match="takes 1 input, and 2 were given"):
         mlp(x, x)
     with pytest.raises(tenon.NotFoundError, match="did you mean `x`"):
         mlp(X=x)

@@ -26,7 +26,7 @@ def test_results_are_a_sequence_and_a_mapping(add):
     assert "c" in repr(y)
     with pytest.raises(KeyError, match="there is no result 'd'"):
         y["d"]
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="there is one result, number 0"):
         y[1]
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(y))["c"], c)
 
@@ -86,7 +86,7 @@ def test_in_the_background(mlp):
     assert run.done() and run.result() is run.result()
     with pytest.raises(tenon.UsageError):
         mlp.start(x[0]).result()
-    with pytest.raises(tenon.UsageError):
+    with pytest.raises(tenon.UsageError, match="takes 1 input, and 0 were given"):
         mlp.start()
     del run
     mlp.start(x)  # forgotten: it is cancelled and waited for

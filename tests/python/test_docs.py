@@ -8,10 +8,12 @@ import pytest
 from conftest import ROOT
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide/python.md"])
-def test_page(page, tmp_path, monkeypatch):
+@pytest.mark.parametrize("page, folder", [("README.md", "samples/digits"), ("docs/guide/python.md", ".")])
+def test_page(page, folder, tmp_path, monkeypatch):
+    """Each page says where its reader stands: in the root of the tree, or beside the model."""
+    (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     for name in ("digits.onnx", "example.npy"):
-        shutil.copy(ROOT / "samples" / "digits" / name, tmp_path)
+        shutil.copy(ROOT / "samples" / "digits" / name, tmp_path / folder)
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S)
     assert blocks

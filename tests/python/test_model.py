@@ -56,6 +56,8 @@ def test_packages(tmp_path, mlp):
     with pytest.raises(tenon.Error) as e:
         mlp.save("/nowhere/m.tpk")
     assert e.value.code == "T0107"
+    with pytest.raises(tenon.UsageError, match="T0004.*m.onnx' does not end in .tpk"):
+        mlp.save(tmp_path / "m.onnx")
     with pytest.raises(tenon.UnsupportedError):
         package.save(path, target="cpu isa=avx2")
 
@@ -127,6 +129,16 @@ def test_other_devices():
             assert model.last_run.transferred_bytes > 0
 
 
+def test_remedies_are_about_python():
+    """None of them names an option of the command line."""
+    sources = [path.read_text() for path in (ROOT / "frontends").glob("*/**/*.py")]
+    codes = {code for text in sources for code in re.findall(r'"(T\d{4})"', text)}
+    assert len(codes) > 20
+    for code in sorted(codes):
+        remedy = tenon.Error("text", code).remedy
+        assert remedy and "--" not in remedy and "COMMAND" not in remedy, (code, remedy)
+
+
 def test_errors_of_models(tmp_path):
     with pytest.raises(tenon.NotFoundError) as e:
         tenon.load(tmp_path / "none.onnx")
@@ -134,6 +146,14 @@ def test_errors_of_models(tmp_path):
     with pytest.raises(tenon.NotFoundError, match="did you mean `cpu`") as e:
         tenon.load(TEXT_ADD, "cpuu")
     assert e.value.code == "T0502"
+    (tmp_path / "net.pth").write_bytes(b"PK\x03\x04 weights")
+    with pytest.raises(tenon.UsageError, match=r"T0791.*net\.pth.*torch\.onnx\.export"):
+        tenon.load(tmp_path / "net.pth")
+    with pytest.raises(tenon.UsageError, match='"sim,cpu"; list was given'):
+        tenon.load(TEXT_ADD, ["sim", "cpu"])
+    with pytest.raises(tenon.UsageError, match='"sim,cpu"; list was given'):
+        tenon.compile(lambda x: x, device=["sim", "cpu"])
+    assert f"{type(e.value).__module__}.{type(e.value).__name__}" == "tenon.NotFoundError"
     wrong = TEXT_ADD.replace(b"add(%a", b"ad(%a")
     (tmp_path / "wrong.tir").write_bytes(wrong)
     with pytest.raises(tenon.Error) as e:

@@ -64,7 +64,7 @@ def test_kernels_and_devices_with_the_lines_that_they_compute(told):
         assert kernels and all(HERE in line or "no line" in line for line in kernels), kernels
         (times,) = [line for line in told("perf") if line.startswith(f"{kind} graph of ")]
         assert re.search(r"operators became graphs of Tenon in \d+ ms and programs in \d+ ms: \d+ kernels", times), times
-    assert sum(bool(re.search(r"in 1 programs: \d+ nodes on cpu$", line)) for line in told("dispatch")) == 2, told("dispatch")
+    assert sum(bool(re.search(r"in 1 program: \d+ nodes on cpu$", line)) for line in told("dispatch")) == 2, told("dispatch")
     assert not told("guards") and not told("recompiles")
 
 
@@ -150,7 +150,7 @@ def test_chosen_before_the_import(how, tmp_path):
         for _ in range(2)
     ]
     for done in runs:
-        assert "tenon: [dispatch] inference graph of program.py:6: 2 operators in 1 programs" in done.stderr, done.stderr
+        assert "tenon: [dispatch] inference graph of program.py:6: 2 operators in 1 program" in done.stderr, done.stderr
         assert re.search(r"^tenon: \[cache\] \S+ \S+ is (not )?in the cache", done.stderr, re.M), done.stderr
         assert "not a component" not in done.stderr
     assert "[cache] the inference graph of program.py:6 comes from torch's cache on disk" in runs[1].stderr

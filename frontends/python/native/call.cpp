@@ -123,8 +123,9 @@ std::string Program::signature() const {
 
 void Program::refuse_count(size_t given) const {
   raise_usage(TENON_INVALID_ARGUMENT, "T0601",
-              "the model takes " + std::to_string(inputs_.size()) + " inputs, and " +
-                  std::to_string(given) + " were given (inputs: " + signature() + ").");
+              "the model takes " + std::to_string(inputs_.size()) +
+                  (inputs_.size() == 1 ? " input, and " : " inputs, and ") + std::to_string(given) +
+                  (given == 1 ? " was" : " were") + " given (inputs: " + signature() + ").");
 }
 
 size_t Program::index_of(const std::string& name) const {

@@ -36,7 +36,10 @@ Py_ssize_t length(PyObject* self) {
 
 PyObject* at(PyObject* self, Py_ssize_t i) {
   if (i < 0 || i >= Py_SIZE(self)) {
-    PyErr_Format(PyExc_IndexError, "there are %zd results", Py_SIZE(self));
+    if (Py_SIZE(self) == 1)
+      PyErr_SetString(PyExc_IndexError, "there is one result, number 0");
+    else
+      PyErr_Format(PyExc_IndexError, "there are %zd results, numbered from 0", Py_SIZE(self));
     return nullptr;
   }
   PyObject* value = of(self).values[i];

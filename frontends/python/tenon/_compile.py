@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tenon import _dtypes as dt
 from tenon import _host, _native, _ops, _trace
 from tenon._array import Array, _of_tensor, value_of
-from tenon._errors import UnsupportedError, UsageError, place
+from tenon._errors import UnsupportedError, UsageError, device_text, place
 from tenon._trace import Dim, GraphTrace, SizeNeeded, Value, tracing
 
 TYPE_CHECKING = False
@@ -237,7 +237,7 @@ class Compiled:
         self.__name__ = "f"  # of callables without a name
         functools.update_wrapper(self, function)
         self._function = function
-        self._device = device or ""
+        self._device = device_text(device)
         self._dims = dict(dims or {})
         self._fallback = fallback
         self._static = frozenset((static,) if isinstance(static, str) else static)

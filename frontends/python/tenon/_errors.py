@@ -67,6 +67,10 @@ class Cancelled(Error):
     """The operation was asked to stop."""
 
 
+# As users import them, in tracebacks too.
+for _kind in (Error, *Error.__subclasses__()):
+    _kind.__module__ = "tenon"
+
 # By tenon_code_t.
 _KINDS: dict[int, type[Error]] = {
     1: Cancelled,
@@ -84,6 +88,11 @@ _KINDS: dict[int, type[Error]] = {
 
 # Where the host's own advice is for its command line.
 _REMEDIES = {
+    "T0004": "Correct the argument that the message names.",
+    "T0008": "Use a name that is there.",
+    "T0505": "This is a fault of the device's plugin: report it. Until then choose another device=.",
+    "T0520": "Correct the argument that the message names, or load the model itself.",
+    "T0793": "Leave the argument out, or give the model as a file of a format that takes it.",
     "T0601": "Pass every input, by position in the order of model.inputs, or by name.",
     "T0602": "Use a name of model.inputs, or a size that the message lists.",
     "T0603": 'Convert the array, as in x.astype("float32") or x.to(torch.float32).',
@@ -104,6 +113,19 @@ def _of_host(code: str) -> str:
 
     rows = json.loads(_host.explain("errors", code))["errors"]
     return str(rows[0]["what_to_do"]) if rows else ""
+
+
+def device_text(device: object) -> str:
+    """What the host takes for an argument `device=`."""
+    if device is None:
+        return ""
+    if isinstance(device, str):
+        return device
+    raise UsageError(
+        "device= is one text, with commas between several names, as in \"sim,cpu\"; "
+        f"{type(device).__name__} was given",
+        "T0004",
+    )
 
 
 def place(error: BaseException) -> str:

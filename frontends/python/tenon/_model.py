@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tenon import _host, _native
-from tenon._errors import UnsupportedError, UsageError
+from tenon._errors import UnsupportedError, UsageError, device_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Results: TypeAlias = Literal["same", "numpy", "tensor", "device"]
 
 _PACKAGE_MAGIC = b"\x89TPK\r\n\x1a\n"
+_OF_TORCH = (".pt", ".pth", ".ckpt", ".safetensors")
 
 
 class Port:
@@ -261,6 +262,10 @@ class Model(_native.Program):
         the device calls it ("cpu isa=avx2"); empty: this machine. The file appears whole or not at
         all.
         """
+        if not os.fspath(path).endswith(".tpk"):
+            raise UsageError(
+                f"{os.fspath(path)!r} does not end in .tpk, by which packages are known", "T0004"
+            )
         if self._recipe.package is not None:
             if target:
                 raise UnsupportedError("a package is compiled for one target: load the model", "T0520")
@@ -319,7 +324,7 @@ class _Recipe:
     def graph(self) -> _native.Graph:
         if self._graph is None:
             if self.path is not None:
-                self._graph = _native.Graph.load(self.path, self.load_options)
+                self._graph = _read(self.path, self.load_options)
             else:
                 assert self.data is not None
                 self._graph = _native.Graph.of_bytes(self.data, _name_for(self.data))
@@ -343,6 +348,19 @@ class _Recipe:
         elif not by_value:
             state["path"], state["data"], state["load_options"] = None, self.graph().write(), []
         return state
+
+
+def _read(path: str, options: list[tuple[str, str]]) -> _native.Graph:
+    try:
+        return _native.Graph.load(path, options)
+    except UsageError as error:
+        if error.code != "T0791" or not path.endswith(_OF_TORCH):
+            raise
+        raise UsageError(
+            f"{error}. Such files of PyTorch have weights, or Python objects: export the network to "
+            "ONNX with torch.onnx.export, or to a .pt2 file with torch.export.save",
+            "T0791",
+        ) from None
 
 
 def _restore(state: dict[str, Any]) -> Model:
@@ -390,7 +408,7 @@ def load(
         return _load_exported(os.fspath(source), device, dims, values, options, fallback, deterministic)
     _host.open()
     recipe = _Recipe()
-    recipe.device = device or ""
+    recipe.device = device_text(device)
     recipe.no_fallback = not fallback
     recipe.deterministic = deterministic
     recipe.sizes = [(name, _size(name, value)) for name, value in (dims or {}).items()]

@@ -51,9 +51,31 @@ struct Work {
   std::string options() const { return cat("O", settings.opt_level); }
 };
 
-// The key of an artifact covers what its code is generated from. An artifact holds no constants and
-// refers to them by position; its code depends only on the constants written out in it. So a start
-// with a warm cache reads no weights to find its code, and retrained weights find it too.
+// The places of all nodes in the user's model, which kernels and errors name. The structural hash
+// leaves them out.
+std::string places_of(tenon_graph_t* graph) {
+  const tenon_host_graph_t& api = *context().graph;
+  std::string out;
+  const tenon_sink_t sink = sink_to(&out);
+  auto view = sized<tenon_graph_view_t>();
+  if (api.graph_view(api.self, graph, &view) != TENON_OK) {
+    return {};
+  }
+  for (tenon_node_t i = 0; i < view.node_limit; ++i) {
+    auto node = sized<tenon_node_view_t>();
+    if (api.node_view(api.self, graph, i, &node) == TENON_OK && node.loc != 0) {
+      (void)api.loc_text(api.self, graph, node.loc, &sink);
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+// The key of an artifact covers what its code is generated from, and the places that it names, so
+// that no model is told by the nodes of another one that computes the same. An artifact holds no
+// constants and refers to them by position; its code depends only on the constants written out in
+// it. So a start with a warm cache reads no weights to find its code, and retrained weights find it
+// too.
 std::string artifact_key(tenon_graph_t* graph, const CompileSettings& settings) {
   static const auto* form = context().query<tenon_host_form_t>(TENON_HOST_FORM_ID);
   uint64_t hash[2] = {};
@@ -61,8 +83,9 @@ std::string artifact_key(tenon_graph_t* graph, const CompileSettings& settings) 
       form->hash(form->self, graph, kernelgen::kMostInlineConstantBytes, hash) != TENON_OK) {
     return {};
   }
-  return cache_key(CacheKind::kArtifact, settings.isa, cat("O", settings.opt_level),
-                   {reinterpret_cast<const char*>(hash), sizeof hash});
+  return cache_key(
+      CacheKind::kArtifact, settings.isa, cat("O", settings.opt_level),
+      cat(std::string_view(reinterpret_cast<const char*>(hash), sizeof hash), places_of(graph)));
 }
 
 // Looks for a kernel's object; true when it is in work.objects.

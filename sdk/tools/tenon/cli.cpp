@@ -93,9 +93,9 @@ void add_compilation(CLI::App* command, RunOptions& o) {
 namespace {
 
 constexpr const char* kFooter =
-    "\nMODEL is a file that a frontend reads, or .tir; `run` and `bench` take a package, too. Exit "
-    "status: 0 success, 1 wrong result,\n"
-    "2 usage or input error, 3 a plugin or device failed, 130 interrupted.\n"
+    "\nMODEL is a .tir file, or of a format that a plugin reads (`tenon plugins list`); `run` and\n"
+    "`bench` take a package (.tpk), too. Exit status: 0 success, 1 wrong result, 2 usage or input\n"
+    "error, 3 a plugin or device failed, 130 interrupted.\n"
     "`tenon COMMAND --help` lists the options; `tenon explain CODE` explains an error code.";
 
 void add_shared(CLI::App* command, RunOptions& o) {
@@ -397,7 +397,7 @@ std::string command_path(const CLI::App& app) {
 
 Command parse_command_line(int argc, char** argv) {
   Command command;
-  CLI::App app("Tenon runs and compiles array programs on the devices that its plugins bring.",
+  CLI::App app("Tenon compiles models and runs them, on the devices that its plugins bring.",
                "tenon");
   const std::string version =
       fmt::format("tenon {} (ABI {}.{}{})", TENON_VERSION, TENON_ABI_MAJOR, TENON_ABI_MINOR,
