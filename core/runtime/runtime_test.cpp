@@ -541,7 +541,8 @@ TEST_F(Fixture, OneWorkspaceServesAllSteps) {
   expect_right(runner);
 }
 
-// A run failed for want of a workspace as large as that of the run before, though its step needs less.
+// A run failed for want of a workspace as large as that of the run before, though its step needs
+// less.
 TEST_F(Fixture, AStepTakesTheWorkspaceThatItNeedsWhereThereIsNoMoreMemory) {
   toy.more_workspace_bytes = 1 << 20;  // for the second step
   const std::shared_ptr<Plan> plan = one_device_plan(true);
