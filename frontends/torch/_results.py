@@ -205,14 +205,22 @@ def _is_dense(fake: torch.Tensor, order: Sequence[int]) -> bool:
 
 
 def memory_order(fake: Any) -> tuple[int, ...] | None:
-    """The axes as they are in memory, if that is another order and without gaps; else None."""
+    """The axes as they are in memory, if that is another order and without gaps; else None.
+
+    Gaps between sizes that a call tells are left out: what has the order has the same views.
+    """
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or any(_hint(s) == 0 for s in fake.shape):
         return None
     natural = tuple(range(fake.dim()))
     if _is_dense(fake, natural):
         return None
-    order = tuple(sorted(natural, key=lambda d: -_hint(fake.stride(d))))
-    return order if _is_dense(fake, order) else None
+    # Of two equal strides the inner one is of the axis with one element.
+    order = tuple(sorted(natural, key=lambda d: (-_hint(fake.stride(d)), -_hint(fake.shape[d]))))
+    if _is_dense(fake, order):
+        return order
+    strides = [s for s in fake.stride() if not isinstance(s, int)]
+    known = strides and all(s.node.has_hint() for s in strides) and 0 not in map(_hint, fake.stride())
+    return order if known and order != natural else None
 
 
 def _is_odd(fake: torch.Tensor) -> bool:
