@@ -220,7 +220,8 @@ def memory_order(fake: Any) -> tuple[int, ...] | None:
         return order
     strides = [s for s in fake.stride() if not isinstance(s, int)]
     known = strides and all(s.node.has_hint() for s in strides) and 0 not in map(_hint, fake.stride())
-    return order if known and order != natural else None
+    moved = [d for d in order if not (isinstance(fake.shape[d], int) and fake.shape[d] == 1)]
+    return order if known and moved != sorted(moved) else None
 
 
 def _is_odd(fake: torch.Tensor) -> bool:
