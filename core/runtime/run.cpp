@@ -352,6 +352,18 @@ Result<std::shared_ptr<Buffer>> Runner::take_buffer(uint32_t device, uint64_t si
   return or_reclaimed([&] { return devices_[device].pool.take(size_bytes, out_used, leaves); });
 }
 
+// As much as any step has needed lately, so that one buffer serves all of them; where there is not
+// so much memory, such as after a run with larger sizes, what this step needs.
+Result<std::shared_ptr<Buffer>> Runner::take_workspace(uint32_t device, uint64_t size_bytes) {
+  DeviceState& state = devices_[device];
+  state.workspace_bytes = std::max(state.workspace_bytes, size_bytes);
+  const uint64_t bytes = std::max(state.workspace_bytes, state.last_workspace_bytes);
+  Result<std::shared_ptr<Buffer>> taken = take_buffer(device, bytes);
+  if (bytes == size_bytes || taken.ok() || taken.status().code() != TENON_RESOURCE_EXHAUSTED)
+    return taken;
+  return take_buffer(device, size_bytes);
+}
+
 Result<std::shared_ptr<std::byte>> Runner::take_host(uint64_t size_bytes, bool zeroed) {
   return or_reclaimed([&] { return host_memory(size_bytes, zeroed); });
 }
@@ -535,9 +547,7 @@ Status Runner::execute(uint32_t index) {
   }
   std::shared_ptr<Buffer> workspace;
   if (needs->workspace_bytes != 0) {
-    state.workspace_bytes = std::max(state.workspace_bytes, needs->workspace_bytes);
-    const uint64_t bytes = std::max(state.workspace_bytes, state.last_workspace_bytes);
-    TENON_ASSIGN_OR_RETURN(workspace, take_buffer(step.device, bytes));
+    TENON_ASSIGN_OR_RETURN(workspace, take_workspace(step.device, needs->workspace_bytes));
   }
   statistics_.arena_lower_bound_bytes =
       std::max(statistics_.arena_lower_bound_bytes, needs->lower_bound_bytes);

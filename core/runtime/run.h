@@ -168,6 +168,7 @@ class Runner {
   void take_donated();
   Result<std::shared_ptr<Buffer>> take_buffer(uint32_t device, uint64_t size_bytes,
                                               bool* out_used = nullptr, bool leaves = false);
+  Result<std::shared_ptr<Buffer>> take_workspace(uint32_t device, uint64_t size_bytes);
   Result<std::shared_ptr<std::byte>> take_host(uint64_t size_bytes, bool zeroed);
   // Memory for a copy from a device to the host, pinned if there is such memory.
   Result<std::shared_ptr<std::byte>> take_landing(uint32_t slot, uint32_t from,

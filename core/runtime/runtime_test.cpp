@@ -541,6 +541,24 @@ TEST_F(Fixture, OneWorkspaceServesAllSteps) {
   expect_right(runner);
 }
 
+// A run failed for want of a workspace as large as that of the run before, though its step needs
+// less.
+TEST_F(Fixture, AStepTakesTheWorkspaceThatItNeedsWhereThereIsNoMoreMemory) {
+  toy.more_workspace_bytes = 1 << 20;  // for the second step
+  const std::shared_ptr<Plan> plan = one_device_plan(true);
+  Runner runner(plan);
+  ASSERT_TRUE(run(runner).ok());
+  runner.end_call();
+  BufferPool other(plan->devices[0], [] { return Status(); });
+  const auto lent = *other.take(1 << 20);
+  runner.begin_call();
+  toy.fail_allocs = 2;
+  const Status status = run(runner);
+  EXPECT_TRUE(status.ok()) << status.text();
+  EXPECT_EQ(toy.fail_allocs, 0);
+  expect_right(runner);
+}
+
 TEST_F(Fixture, RefusedSubmissionEndsItsQueue) {
   toy.hidden = toy.queued = true;
   Runner runner(make_plan(make_device(), make_device()));

@@ -14,7 +14,7 @@ from tenon._logs import tell
 from tenon._trace import Value, tracing
 
 from ._lower import Walk
-from ._results import Results, memory_order
+from ._results import Results
 from ._saved import Memory
 from ._sizes import Numbers
 from ._stable import Stable

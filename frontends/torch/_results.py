@@ -13,7 +13,7 @@ import operator
 import torch
 from torch import fx
 
-from ._sizes import Numbers, expression
+from ._sizes import MAX, Numbers, expression
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,24 +184,44 @@ def _dense_strides(sizes: Sequence[Any]) -> list[Any]:
     return strides[::-1]
 
 
+def _without_one(largest: Any) -> Any:
+    rest = [e for e in largest.args if e != 1]
+    return largest.func(*rest) if len(rest) > 1 else rest[0]
+
+
+def _is_step(stride: Any, expected: Any) -> bool:
+    """Whether a stride is this one where there are elements. torch steps over an axis of 0 as over one of 1."""
+    found = expression(stride)
+    return found == expected or found.replace(lambda e: e.func in MAX and 1 in e.args, _without_one) == expected
+
+
 def _is_dense(fake: torch.Tensor, order: Sequence[int]) -> bool:
     """Whether the memory has the elements without gaps, with the axes in this order."""
     expected = _dense_strides([fake.shape[d] for d in order])
     return all(
-        isinstance(fake.shape[d], int) and fake.shape[d] <= 1 or expression(fake.stride(d)) == e
+        isinstance(fake.shape[d], int) and fake.shape[d] <= 1 or _is_step(fake.stride(d), e)
         for d, e in zip(order, expected)
     )
 
 
 def memory_order(fake: Any) -> tuple[int, ...] | None:
-    """The axes as they are in memory, if that is another order and without gaps; else None."""
+    """The axes as they are in memory, if that is another order and without gaps; else None.
+
+    Gaps between sizes that a call tells are left out: what has the order has the same views.
+    """
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or any(_hint(s) == 0 for s in fake.shape):
         return None
     natural = tuple(range(fake.dim()))
     if _is_dense(fake, natural):
         return None
-    order = tuple(sorted(natural, key=lambda d: -_hint(fake.stride(d))))
-    return order if _is_dense(fake, order) else None
+    # Of two equal strides the inner one is of the axis with one element.
+    order = tuple(sorted(natural, key=lambda d: (-_hint(fake.stride(d)), -_hint(fake.shape[d]))))
+    if _is_dense(fake, order):
+        return order
+    strides = [s for s in fake.stride() if not isinstance(s, int)]
+    known = strides and all(s.node.has_hint() for s in strides) and 0 not in map(_hint, fake.stride())
+    moved = [d for d in order if not (isinstance(fake.shape[d], int) and fake.shape[d] == 1)]
+    return order if known and moved != sorted(moved) else None
 
 
 def _is_odd(fake: torch.Tensor) -> bool:

@@ -7,6 +7,8 @@ program is given the dense memory around the view, and takes the view out of it 
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from tenon import _ops
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 # A smaller one is made dense sooner than its memory is found.
 _LEAST_BYTES = 64 << 10
+# What is a smaller part of its memory is read sooner once it is dense, such as the first token of each
+# sequence; and a device with memory of its own gets all of it.
+_LEAST_PART = 1 / 8
 
 
 class Memory:
@@ -37,7 +42,7 @@ class Memory:
 
     @classmethod
     def of(cls, fake: torch.Tensor) -> Memory | None:
-        """None where the view is dense as it is, small, or no such part of its memory."""
+        """None where the view is dense as it is, small, or no such part of its memory, or a small one."""
         sizes, strides, offset = fake.shape, fake.stride(), fake.storage_offset()
         if not all(type(n) is int for n in (*sizes, *strides, offset)) or 0 in sizes:
             return None
@@ -50,6 +55,8 @@ class Memory:
         extents = [sizes[axes[0]]] + [a // b for a, b in zip(steps, steps[1:])]
         starts = [0] + [offset // step % extent for step, extent in zip(steps[1:], extents[1:])]
         if any(start + sizes[d] > extent for d, start, extent in zip(axes, starts, extents)):
+            return None
+        if fake.numel() < math.prod(extents) * _LEAST_PART:
             return None
         return cls(fake, axes, extents, starts)
 

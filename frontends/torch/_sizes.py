@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FLOOR = {sf.FloorDiv, sf.CleanDiv}
 _MOD = {sf.Mod, sf.PythonMod}
-_MAX = {sf.Max, sympy.Max}
+MAX = {sf.Max, sympy.Max}
 _MIN = {sf.Min, sympy.Min}
 
 
@@ -79,7 +79,7 @@ def _convert(trace: GraphTrace, e: Any) -> Any:
         return _divided(trace, *parts)
     if kind in _MOD:
         return _modulo(trace, *parts)
-    if kind in _MAX:
+    if kind in MAX:
         return functools.reduce(_trace.larger, parts)
     if kind in _MIN:
         return functools.reduce(_trace.smaller, parts)

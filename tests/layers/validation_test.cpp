@@ -705,6 +705,13 @@ TEST_F(ValidationTest, WrongCalls) {
   expect({"R-M01"});
 }
 
+// Of an input without elements it was said that it needs a byte.
+TEST_F(ValidationTest, AnInputWithoutElementsNeedsNoBytes) {
+  load();
+  EXPECT_EQ(execute({alloc(0), 0}, {alloc(64), 0}, {alloc(64), 0}), TENON_OK);
+  expect({});
+}
+
 // ---- Faults of the plugin ----
 
 TEST_F(ValidationTest, Objects) {

@@ -106,6 +106,34 @@ def test_strides_and_views(f):
     close(compiled(f)(x), f(x))
 
 
+@pytest.mark.parametrize("result", [lambda y: y.exp(), lambda y: y.exp().transpose(1, 2).reshape(3, -1, 10)])
+def test_the_order_of_memory_with_a_halved_size(result):
+    """torch steps over an axis of n // 2 as over one of max(1, n // 2): such results had another order in memory,
+    of which a call could not make the views that the graph ends with."""
+
+    def f(x):
+        half = x[:, : x.shape[1] // 2]
+        return result(half.reshape(3, -1, 2, 5).transpose(1, 2))
+
+    call = compiled(f, dynamic=True)
+    for n in (8, 9, 2, 1):
+        x = torch.randn(3, n, 10)
+        close(call(x), f(x))
+
+
+def test_views_of_what_has_gaps_between_sizes_that_calls_tell():
+    """Its memory had the order of its axes, of which a call could not make the view that the graph ends with."""
+
+    def f(x):
+        part = x.reshape(3, -1, 2, 5).transpose(1, 2).exp()[:, :, 1:]
+        return part.transpose(1, 2).reshape(3, -1, 10)
+
+    call = compiled(f, dynamic=True)
+    for n in (8, 9, 2, 1):
+        x = torch.randn(3, n, 10)
+        assert torch.allclose(call(x), f(x))
+
+
 def test_inputs_that_are_handed_through():
     x, y = torch.randn(3), torch.randn(3)
     a, b, c = compiled(lambda x, y: (y, x + y, x))(x, y)

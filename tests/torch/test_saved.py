@@ -95,6 +95,14 @@ def test_gradients_through_views(take, graphs):
     assert not any(g.refused for g in graphs)
 
 
+def test_a_small_part_of_its_memory_is_made_dense():
+    """The first of 50 tokens was read where it lies, which took half as long again as reading it densely."""
+    tokens = torch.empty(64, 50, 256)
+    assert Memory.of(tokens[:, 0]) is None
+    assert Memory.of(tokens[:, :6]) is None
+    assert Memory.of(tokens[:, :7]) is not None
+
+
 def test_memory_that_ends_before():
     """The last row of a view may be the last of its memory."""
     short = torch.arange(5 * 4096 + 4000, dtype=torch.float32)

@@ -427,7 +427,11 @@ bool Validator::check_call(const Object& executable, const tenon_call_t& call,
       broken("R-M16", kSlot,
              cat(what, " has the offset ", span.offset_bytes, ", which is not a multiple of ",
                  alignment));
-    if (span.offset_bytes > buffer->size_bytes || least > buffer->size_bytes - span.offset_bytes) {
+    // An input without elements is in a buffer without bytes.
+    const bool is_empty = !writes && span.offset_bytes == 0 && buffer->size_bytes == 0;
+    const bool fits =
+        span.offset_bytes <= buffer->size_bytes && least <= buffer->size_bytes - span.offset_bytes;
+    if (!fits && !is_empty) {
       broken("R-M16", kSlot,
              cat(what, " has ", buffer->size_bytes, " bytes from offset ", span.offset_bytes,
                  ", and needs ", least));
