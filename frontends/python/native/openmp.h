@@ -6,10 +6,10 @@ namespace tenon::python {
 
 // Functions of the runtime, by the names that GCC's and LLVM's have.
 struct OpenMp {
-  void (*parallel)(void (*work)(void*), void* data, unsigned threads, unsigned flags) =
-      nullptr;                         // GOMP_parallel; threads 0: max_threads()
-  int (*thread_num)() = nullptr;       // omp_get_thread_num
-  int (*max_threads)() = nullptr;      // omp_get_max_threads
+  void (*parallel)(void (*work)(void*), void* data, unsigned threads,
+                   unsigned flags) = nullptr;  // GOMP_parallel; threads 0: max_threads()
+  int (*thread_num)() = nullptr;               // omp_get_thread_num
+  int (*max_threads)() = nullptr;              // omp_get_max_threads
 };
 
 // From now on the host computes with the runtime's threads, unless a number of threads was stated.
