@@ -21,8 +21,6 @@ constexpr double kReorderBytesPerNs = 8, kCallNs = 3000;
 // Few rows are bound by the reading of weights, for which the device states 30 GB/s. It also knows
 // weights of few bits, which reach the library widened.
 constexpr double kMemoryBytesPerNs = 24;
-// It states so many times more for products with batch dims, and is as fast there, too.
-constexpr double kBatched = 4;
 // The device states this much for each node that follows, per byte of the result.
 constexpr double kFollowBytesPerNs = 15;
 
@@ -42,10 +40,9 @@ double bytes_in(const Tensor& tensor) {
 
 double cost_of(const Library& l, const Problem& p, const Pieces& pieces) {
   const Rate rate = rate_of(l);
-  const bool batched = !p.convolution && p.dst.dims.size() == 3;
   const double result_bytes = bytes_in(p.dst);
-  const double computing = (batched ? kBatched : 1) * p.flops /
-                           (p.src.dtype == TENON_BF16 ? rate.bf16_gigaflops : rate.f32_gigaflops);
+  const double computing =
+      p.flops / (p.src.dtype == TENON_BF16 ? rate.bf16_gigaflops : rate.f32_gigaflops);
   const double reading = (bytes_in(p.src) + bytes_in(p.weights) + result_bytes) / kMemoryBytesPerNs;
   return std::max(computing, reading) + pieces.moved_bytes / kReorderBytesPerNs + kCallNs +
          p.epilogue_taken * result_bytes / kFollowBytesPerNs;

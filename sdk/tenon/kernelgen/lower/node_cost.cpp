@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string_view>
 
 #include "tenon/cpp/likely_size.hpp"
@@ -77,6 +78,7 @@ class NodeCost {
     if (o == nullptr || o->cost_class != TENON_COST_CONTRACTION || n_.operand_count < 2)
       return largest_;
     if (view(o->name) == "conv" || view(o->name) == "conv_bias") return 2 * results_.sum * filter();
+    if (view(o->name) == "dot_general") return 2 * results_.sum * depth();
     // rows x columns x depth: |a| * |b| * |out| = (m k)(k n)(m n), whose square root is m n k.
     return 2 * std::sqrt(operands_.product * std::max(results_.sum, 1.0));
   }
@@ -90,13 +92,28 @@ class NodeCost {
   }
 
   uint32_t filters_dim(uint32_t rank) const {
+    const std::span<const int64_t> dims = list("w_dims");
+    return !dims.empty() && dims[0] >= 0 && dims[0] < rank ? static_cast<uint32_t>(dims[0]) : 0;
+  }
+
+  // How many products a result of dot_general is the sum of.
+  double depth() const {
+    tenon_value_view_t a;
+    double all = 1;
+    if (!view_of(n_.operands[0], &a)) return all;
+    for (const int64_t dim : list("a_contract")) {
+      if (dim >= 0 && dim < a.type.rank) all *= size(a.type.dims[dim]);
+    }
+    return all;
+  }
+
+  std::span<const int64_t> list(std::string_view name) const {
     for (uint32_t i = 0; i < n_.attr_count; ++i) {
       const tenon_attr_t& a = n_.attrs[i];
-      if (view(host_.host->sym_text(host_.host->self, a.name)) != "w_dims") continue;
-      if (a.kind == TENON_ATTR_I64S && a.count > 0 && a.u.is[0] >= 0 && a.u.is[0] < rank)
-        return static_cast<uint32_t>(a.u.is[0]);
+      if (a.kind == TENON_ATTR_I64S && view(host_.host->sym_text(host_.host->self, a.name)) == name)
+        return {a.u.is, static_cast<size_t>(a.count)};
     }
-    return 0;
+    return {};
   }
 
   double compares() const {
