@@ -69,12 +69,13 @@ import re, sys
 page, device = sys.argv[1:]
 blocks = re.findall(r"^```python\n(.*?)^```", open(page).read(), re.M | re.S)
 text = "".join(blocks)
-load = 'tenon.load("digits.onnx")'
+load = 'tenon.load("samples/digits/digits.onnx")'
 assert blocks and load in text
-exec(text.replace(load, f'tenon.load("digits.onnx", device="{device}", fallback=False)') if device else text)
+exec(text.replace(load, load[:-1] + f', device="{device}", fallback=False)') if device else text)
 RUN
 readme() {
   say "the README's example ${1:+on $1}"
+  mkdir -p samples/digits && cp digits.onnx example.npy samples/digits # the README stands in the tree
   local digit; digit=$("$python" readme.py "$source/README.md" "${1:-}")
   [ "$digit" = 4 ] || die "the README's example gives '$digit' ${1:+on $1}"
 }
