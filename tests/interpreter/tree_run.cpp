@@ -153,6 +153,7 @@ void TreeRun::step(const TreeStep& s) {
     case NodeKind::kBarrier:
       return barrier(n);
     case NodeKind::kFence:
+    case NodeKind::kPrefetch:
       return;
     case NodeKind::kComment:
       doing_ = &n.text;
