@@ -493,29 +493,14 @@ class Contraction {
         body(e_.add(at, x), x, e_.load_at(Space::kLocal, 0, acc_, x, s_.lanes));
       });
     };
-    const auto when = [&](Val condition, auto body, auto other) {
-      Node branch;
-      branch.kind = NodeKind::kIf;
-      branch.args[0] = condition.v;
-      e_.open();
-      body();
-      branch.body = e_.close();
-      e_.open();
-      other();
-      branch.other = e_.close();
-      e_.emit(e_.depth(), branch);
-    };
+    when(e_, e_.less(e_.integer(0), k0_), [&] {
+      each([&](Val place, Val x, Val sum) {
+        const Val before = e_.load_at(Space::kScratch, 0, acc_, place, s_.lanes);
+        e_.store_at(Space::kLocal, 0, acc_, x, e_.apply(TENON_S_ADD, acc_, {before, sum}));
+      });
+    });
     when(
-        e_.less(e_.integer(0), k0_),
-        [&] {
-          each([&](Val place, Val x, Val sum) {
-            const Val before = e_.load_at(Space::kScratch, 0, acc_, place, s_.lanes);
-            e_.store_at(Space::kLocal, 0, acc_, x, e_.apply(TENON_S_ADD, acc_, {before, sum}));
-          });
-        },
-        [] {});
-    when(
-        e_.less(kn_, e_.scalar(k_)),
+        e_, e_.less(kn_, e_.scalar(k_)),
         [&] {
           each([&](Val place, Val, Val sum) { e_.store_at(Space::kScratch, 0, acc_, place, sum); });
         },
@@ -542,17 +527,10 @@ class Contraction {
   void mma_of_height(Val left, const std::vector<uint32_t>& row, std::span<const uint32_t> choices,
                      bool digits) {
     if (choices.size() == 1) return mma(row, choices[0], digits);
-    Node branch;
-    branch.kind = NodeKind::kIf;
-    branch.args[0] =
-        e_.apply(TENON_S_CMP, TENON_I64, {left, e_.integer(choices[1])}, TENON_CMP_GT).v;
-    e_.open();
-    mma(row, choices[0], digits);
-    branch.body = e_.close();
-    e_.open();
-    mma_of_height(left, row, choices.subspan(1), digits);
-    branch.other = e_.close();
-    e_.emit(e_.depth(), branch);
+    when(
+        e_, e_.apply(TENON_S_CMP, TENON_I64, {left, e_.integer(choices[1])}, TENON_CMP_GT),
+        [&] { mma(row, choices[0], digits); },
+        [&] { mma_of_height(left, row, choices.subspan(1), digits); });
   }
 
   // The tile as a function, shared by all kernels of a text.

@@ -351,20 +351,9 @@ class Convolution {
     return c[0];
   }
 
-  template <class F>
-  void when(Val condition, F body) {
-    Node branch;
-    branch.kind = NodeKind::kIf;
-    branch.args[0] = condition.v;
-    e_.open();
-    body();
-    branch.body = e_.close();
-    e_.emit(e_.depth(), branch);
-  }
-
   void repair(Val i, Val in, Val weights) {
     const Val border{border_, e_.depth(), false};
-    when(e_.apply(TENON_S_CMP, TENON_I64, {border, e_.integer(0)}, TENON_CMP_NE), [&] {
+    when(e_, e_.apply(TENON_S_CMP, TENON_I64, {border, e_.integer(0)}, TENON_CMP_NE), [&] {
       Node nan;
       nan.kind = NodeKind::kAnyNan;
       nan.type = acc_;
@@ -374,7 +363,7 @@ class Convolution {
       nan.args[0] = e_.sub(jn_, j0_).v;
       nan.dst = e_.value(TENON_PRED, 1);
       const Val found{e_.emit(e_.depth(), nan), e_.depth(), false};
-      when(found, [&] {
+      when(e_, found, [&] {
         e_.comment("stage 0 Step without padding");
         const Val end = e_.min(in, e_.add(i, e_.integer(s_.mr)));
         e_.loop(Bind::kSerial, i, end, 1, false, [&](Val r) { one_row(r, e_.sub(r, i), weights); });

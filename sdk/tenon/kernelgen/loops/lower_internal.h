@@ -248,6 +248,31 @@ void loop_over_items(Emitter& e, const Schedule& s, ExprId items, F body) {
   e.loop(Bind::kRange, begin, end, 1, false, body);
 }
 
+// What body emits runs where the condition holds; what other emits, elsewhere.
+template <class F>
+void when(Emitter& e, Val condition, F body) {
+  Node branch;
+  branch.kind = NodeKind::kIf;
+  branch.args[0] = condition.v;
+  e.open();
+  body();
+  branch.body = e.close();
+  e.emit(e.depth(), branch);
+}
+template <class F, class G>
+void when(Emitter& e, Val condition, F body, G other) {
+  Node branch;
+  branch.kind = NodeKind::kIf;
+  branch.args[0] = condition.v;
+  e.open();
+  body();
+  branch.body = e.close();
+  e.open();
+  other();
+  branch.other = e.close();
+  e.emit(e.depth(), branch);
+}
+
 // Masks what follows to the lanes of an axis below `end`.
 inline void mask_below(Emitter& e, uint32_t axis, Val end) {
   const Val lane = e.vector(e.pool().axis(axis));

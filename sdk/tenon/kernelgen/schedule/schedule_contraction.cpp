@@ -172,7 +172,7 @@ int64_t sum_of(Pool& p, const std::vector<uint32_t>& axes) {
   return n;
 }
 
-int64_t likely_sum(const Pool& p, const std::vector<uint32_t>& axes) {
+int64_t likely_points(const Pool& p, const std::vector<uint32_t>& axes) {
   int64_t n = 1;
   for (uint32_t axis : axes) n = std::min<int64_t>(INT32_MAX, n * likely(p, p.axes()[axis].extent));
   return n;
@@ -252,12 +252,7 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
 void schedule_group(Kernel& k, const Target& t, const std::vector<uint32_t>& rows,
                     const std::vector<uint32_t>& columns, Schedule* s) {
   Pool& p = k.pool;
-  auto count = [&](const std::vector<uint32_t>& axes) {
-    int64_t n = 1;
-    for (uint32_t a : axes) n = std::min<int64_t>(INT32_MAX, n * likely(p, p.axes()[a].extent));
-    return n;
-  };
-  const int64_t m = count(rows), n = count(columns);
+  const int64_t m = likely_points(p, rows), n = likely_points(p, columns);
   s->rows = rows;
   s->columns = columns;
   s->together = true;
@@ -416,7 +411,7 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   if (s.pack_b) {
     s.pack_a = !chain_a;
     const int64_t panels = likely(p, p.ceildiv(columns, int64_t{s.nr} * s.lanes)),
-                  sum = likely_sum(p, st.reduce);
+                  sum = likely_points(p, st.reduce);
     int64_t others = 1;
     for (uint32_t axis : st.space) {
       if (axis != row && std::find(s.columns.begin(), s.columns.end(), axis) == s.columns.end())
