@@ -19,7 +19,8 @@ set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG")
 find_program(TENON_CCACHE ccache)
 if(TENON_CCACHE)
   # What ccache asks for where headers are precompiled: https://ccache.dev/manual/latest.html#_precompiled_headers
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=true ${TENON_CCACHE})
+  # TenonPrecompile.cmake writes the sums of those headers.
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=true CCACHE_PCH_EXTSUM=true ${TENON_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
@@ -28,8 +29,8 @@ endif()
 add_compile_options(-Wall -Wextra -Wno-missing-field-initializers)
 add_link_options(-fuse-ld=lld)
 if(TENON_SANITIZE)
-  # -O1 -g1 keeps a sanitizer build of the whole tree within minutes on two cores.
-  add_compile_options(-fsanitize=${TENON_SANITIZE} -fno-omit-frame-pointer -O1 -g1)
+  # -O0: such a build takes longer to compile than its tests take, by two to five times with -O1.
+  add_compile_options(-fsanitize=${TENON_SANITIZE} -fno-omit-frame-pointer -O0 -g1)
   add_link_options(-fsanitize=${TENON_SANITIZE})
   if(TENON_SANITIZE MATCHES "undefined")
     add_compile_options(-fno-sanitize-recover=undefined)
@@ -42,15 +43,6 @@ include(GNUInstallDirs)
 
 # The compiled half of {fmt}, for core and for the tools.
 add_library(tenon_fmt STATIC ${CMAKE_CURRENT_LIST_DIR}/fmt_impl.cpp)
-
-# tenon_unoptimised(TARGET...): these wait for others most of the time, so sanitizer builds spend none on optimising them.
-function(tenon_unoptimised)
-  foreach(target IN LISTS ARGN)
-    if(TENON_SANITIZE)
-      target_compile_options(${target} PRIVATE -O0)
-    endif()
-  endforeach()
-endfunction()
 
 # tenon_calls_generated_code(TARGET...): tests that do. sdk/tenon/cpp/generated_code.hpp has the reason.
 function(tenon_calls_generated_code)
@@ -78,13 +70,35 @@ function(tenon_fuzzed)
   endforeach()
 endfunction()
 
-# tenon_unit_test(NAME SOURCES a_test.cpp ... LINK lib ... [LABELS l ...] [OPTIMISED]): one GoogleTest executable, one ctest entry per
-# executable. OPTIMISED: for tests that compute much themselves; others take longer to compile than to run.
+# tenon_sanitized_test(LABEL NAME TARGET...): a test that ./check runs under a sanitizer, which needs these targets. LABEL is asan or
+# tsan; the target tests_LABEL builds what such tests need. ./check --full runs all tests under the address sanitizer.
+function(tenon_sanitized_test label name)
+  if(NOT TARGET tests_${label})
+    add_custom_target(tests_${label})
+  endif()
+  if(ARGN)
+    add_dependencies(tests_${label} ${ARGN})
+  endif()
+  if(TEST ${name})
+    set_property(TEST ${name} APPEND PROPERTY LABELS ${label})
+  endif()
+endfunction()
+
+# tenon_in_full(TEST...): tests that ./check leaves to ./check --full, since what they find is rare for their time.
+function(tenon_in_full)
+  foreach(name ${ARGN})
+    set_property(TEST ${name} APPEND PROPERTY LABELS full)
+  endforeach()
+endfunction()
+
+# tenon_unit_test(NAME SOURCES a_test.cpp ... LINK lib ... [LABELS l ...] [OPTIMISED] [ASAN_IN_FULL]): one GoogleTest executable, one
+# ctest entry per executable. OPTIMISED: for tests that compute much themselves; others take longer to compile than to run. The
+# address sanitizer runs each in ./check; with ASAN_IN_FULL in ./check --full alone. The label tsan adds the thread sanitizer.
 function(tenon_unit_test name)
   if(NOT TENON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(T "OPTIMISED" "" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(T "OPTIMISED;ASAN_IN_FULL" "" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${T_SOURCES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/sdk)
   if(NOT T_OPTIMISED)
@@ -99,12 +113,14 @@ function(tenon_unit_test name)
   target_link_libraries(${name} PRIVATE ${T_LINK} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "unit;${T_LABELS}")
+  set(labels unit ${T_LABELS})
+  list(REMOVE_ITEM labels tsan)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS "${labels}")
   if("tsan" IN_LIST T_LABELS)
-    if(NOT TARGET tests_tsan)
-      add_custom_target(tests_tsan)
-    endif()
-    add_dependencies(tests_tsan ${name})
+    tenon_sanitized_test(tsan ${name} ${name})
+  endif()
+  if(NOT T_ASAN_IN_FULL)
+    tenon_sanitized_test(asan ${name} ${name})
   endif()
 endfunction()
 
@@ -124,4 +140,5 @@ function(tenon_fuzz_test name)
   add_test(NAME ${name} COMMAND ${PROJECT_SOURCE_DIR}/tests/fuzz/run.sh $<TARGET_FILE:${name}> ${T_RUNS}
            ${PROJECT_BINARY_DIR}/fuzz/${name} ${T_SEEDS})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "fuzz")
+  tenon_sanitized_test(asan ${name} ${name})
 endfunction()

@@ -2,6 +2,33 @@
 # of what most files include. Files still include what they use: -DTENON_PRECOMPILE=OFF builds without, as ./check --full does.
 option(TENON_PRECOMPILE "Parse the headers of the standard library once for the whole tree" ON)
 
+# tenon_use_precompiled(TARGET FROM): compiles TARGET with the precompiled header of the target FROM.
+# ccache must find objects from other build folders. CMake's own REUSE_FROM gives the header by its absolute path, and the precompiled file holds
+# that of its folder. So its path is given relative to the build folder, and ccache takes the sum in FILE.pch.sum for its contents: the contents
+# of the headers in it are known from each object's dependencies.
+function(tenon_use_precompiled target from)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    target_precompile_headers(${target} REUSE_FROM ${from})
+    return()
+  endif()
+  get_target_property(folder ${from} BINARY_DIR)
+  get_target_property(headers ${from} PRECOMPILE_HEADERS)
+  get_target_property(options ${from} COMPILE_OPTIONS)
+  set(file ${folder}/CMakeFiles/${from}.dir/cmake_pch.hxx.pch)
+  string(SHA256 sum "${CMAKE_CXX_COMPILER_VERSION} ${CMAKE_BUILD_TYPE} ${from} ${headers} ${options}")
+  file(CONFIGURE OUTPUT ${file}.sum CONTENT "${sum}\n")
+  cmake_path(RELATIVE_PATH file BASE_DIRECTORY ${PROJECT_BINARY_DIR})
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Winvalid-pch>
+    "$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -include-pch -Xclang ${file}>")
+  # Its object is compiled with it, so it is there when the object is. Afterwards the objects' own dependencies name it.
+  if(NOT TARGET ${from}_made)
+    set(stamp ${PROJECT_BINARY_DIR}/CMakeFiles/${from}.made)
+    add_custom_command(OUTPUT ${stamp} COMMAND ${CMAKE_COMMAND} -E touch ${stamp} DEPENDS $<TARGET_OBJECTS:${from}> VERBATIM)
+    add_custom_target(${from}_made DEPENDS ${stamp})
+  endif()
+  add_dependencies(${target} ${from}_made)
+endfunction()
+
 # Sets `out` to the targets of `folder` and of the folders below.
 function(tenon_targets_below folder out)
   get_property(found DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
@@ -74,6 +101,6 @@ function(tenon_precompile_headers)
       endif()
       target_compile_options(${name} PRIVATE ${name_flags})
     endif()
-    target_precompile_headers(${target} REUSE_FROM ${name})
+    tenon_use_precompiled(${target} ${name})
   endforeach()
 endfunction()
