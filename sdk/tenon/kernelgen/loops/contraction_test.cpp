@@ -17,11 +17,11 @@ using testing::Data;
 using testing::op;
 
 std::vector<Target> targets() {
-  std::vector<Target> all = testing::targets();
+  std::vector<Target> all = testing::all_targets();
   for (const Target& t : {Target::avx2_vnni(), Target::avx512_vnni(), Target::avx512_bf16()}) {
     if (testing::machine_has(t)) all.insert(all.begin(), t);
   }
-  return all;
+  return testing::in_this_run(all);
 }
 
 struct Values {

@@ -18,7 +18,7 @@ constexpr int64_t kSteps = 384, kColumns = 70;
 std::vector<Target> targets() {
   std::vector<Target> all = {Target::avx512_vnni(), Target::avx2_vnni(), Target::avx2()};
   std::erase_if(all, [](const Target& t) { return !testing::machine_has(t); });
-  return all;
+  return testing::in_this_run(all);
 }
 
 enum class Zeros { kNone, kOne, kBlocks };

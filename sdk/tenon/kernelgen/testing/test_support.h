@@ -14,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tenon/kernelgen/device/generate.h"
@@ -399,6 +400,16 @@ inline bool machine_has(const Target& t) {
            __builtin_cpu_supports("avx512dq");
   if (t.isa == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   return true;
+}
+
+// What a case of a test runs on: with CHECK_FULL=1 all of these targets, else the first and, in
+// turn, one of the others. Each target is a compilation.
+inline std::vector<Target> in_this_run(std::vector<Target> all) {
+  const char* full = std::getenv("CHECK_FULL");
+  if ((full != nullptr && std::string_view(full) == "1") || all.size() <= 2) return all;
+  static size_t turn = 0;
+  const Target other = all[1 + turn++ % (all.size() - 1)];
+  return {all.front(), other};
 }
 
 struct Library {

@@ -15,11 +15,14 @@
 namespace tenon::kernelgen::testing {
 
 // The targets that this machine can run.
-inline std::vector<Target> targets() {
+inline std::vector<Target> all_targets() {
   std::vector<Target> all = {Target::avx512(), Target::avx2(), Target::baseline(),
                              Target::scalar()};
   std::erase_if(all, [](const Target& t) { return !machine_has(t); });
   return all;
+}
+inline std::vector<Target> targets() {
+  return in_this_run(all_targets());
 }
 
 // An element-wise op of one opcode, as lowering would make it from a scalar program.
