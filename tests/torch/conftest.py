@@ -8,25 +8,61 @@ import os
 
 import pytest
 
+FULL = os.environ.get("CHECK_FULL", "0") not in ("", "0")
+# ./check sets CHECK_FULL=0 and runs a part. Without the variable everything but --all-models runs.
+PART = os.environ.get("CHECK_FULL") == "0"
+
+# What that part leaves to ./check --full. Tests that take long for what they find:
+ONLY_IN_FULL = {
+    "test_diffusers.py::test_forward",
+    "test_flex.py::test_rows_of_any_number",
+    "test_kept.py::test_options_are_part_of_the_key",
+    "test_kept.py::test_sizes_that_change_are_traced_again",
+    "test_logs.py::test_chosen_before_the_import[set_logs]",
+    "test_long_training.py::test_losses_of_many_steps",
+    "test_models.py::test_decoding_with_a_cache",
+    "test_models.py::test_forward[mixtral]",
+    "test_models.py::test_forward[swin]",
+    "test_models.py::test_training[llama]",
+    "test_models.py::test_training[t5]",
+    "test_threads.py::test_a_stated_number_has_threads_of_its_own",
+}
+# Modules whose parametrised tests run one of so many cases.
+ONE_OF = {"test_backend.py": 2, "test_bags.py": 2, "test_complex.py": 2, "test_control.py": 2, "test_data_sizes.py": 2, "test_linalg.py": 3,
+          "test_mixed_types.py": 2, "test_quantised.py": 3}
+
 collect_ignore_glob = []
 if importlib.util.find_spec("torch") is None:
     collect_ignore_glob = ["test_*.py"]
 
 
 def pytest_addoption(parser):
-    whole = os.environ.get("CHECK_FULL", "0") not in ("", "0")
-    parser.addoption("--all-models", action="store_true", default=whole, help="all configurations of models.py")
+    parser.addoption("--all-models", action="store_true", default=FULL, help="all configurations of models.py")
 
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "all_models: run only with --all-models")
 
 
+def in_part(item, seen):
+    """Whether ./check runs this test. `seen` counts the cases of each parametrised test."""
+    module, name = item.path.name, f"{item.path.name}::{item.name}"
+    if name in ONLY_IN_FULL or name.partition("[")[0] in ONLY_IN_FULL:
+        return False
+    if "[" not in item.name:
+        return True
+    test = name.partition("[")[0]
+    seen[test] = seen.get(test, -1) + 1
+    return seen[test] % ONE_OF.get(module, 1) == 0
+
+
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--all-models"):
-        return
-    rest = [item for item in items if item.get_closest_marker("all_models")]
-    items[:] = [item for item in items if item not in rest]
+    seen = {}
+    rest = [item for item in items if item.get_closest_marker("all_models") and not config.getoption("--all-models")]
+    if PART:
+        rest += [item for item in items if item not in rest and not in_part(item, seen)]
+    gone = set(rest)
+    items[:] = [item for item in items if item not in gone]
     config.hook.pytest_deselected(items=rest)
 
 
