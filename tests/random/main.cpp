@@ -183,6 +183,6 @@ int main(int argc, char** argv) {
     return 2;
   }
   const char* full = std::getenv("CHECK_FULL");
-  if (full != nullptr && std::strcmp(full, "1") == 0) options.count *= 15;
+  if (full != nullptr && std::strcmp(full, "1") == 0) options.count *= 50;
   return tenon::random_tests::main_of(options);
 }
