@@ -16,6 +16,7 @@ import math
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -38,7 +39,7 @@ def unit_seconds(commands):
     """The shortest of three compilations, without ccache. The shortest is the one that other processes
     disturbed least."""
     entry = next(c for c in json.loads(commands.read_text()) if c["file"].endswith("/" + UNIT_SOURCE))
-    words = entry["command"].split()
+    words = shlex.split(entry["command"])
     words = words[next(i for i, word in enumerate(words) if re.search(r"clang\+\+|g\+\+|c\+\+", os.path.basename(word))):]
     words[words.index("-o") + 1] = os.devnull
     times = []
