@@ -200,7 +200,8 @@ class ProgramBuilder {
   static Result<std::string> save_segment(const void* graph) {
     TENON_ASSIGN_OR_RETURN(const ir::TextForm form,
                            ir::write_text(*static_cast<const Graph*>(graph)));
-    return save_reproducer("compile", "// Reproduces a crash in a device\n" + form.text);
+    TENON_ASSIGN_OR_RETURN(const std::string constants, ir::sidecar_bytes(form));
+    return save_reproducer("compile", "// Reproduces a crash in a device\n" + form.text, constants);
   }
 
   Status compile_segment(CompiledSegment* segment) {
