@@ -43,7 +43,7 @@ class ProgramBuilder {
                            options_.target.empty()
                                ? candidates_for(options_.device, options_.no_fallback)
                                : candidates_for_target(options_.device, options_.target));
-    TENON_RETURN_IF_ERROR(check_option_keys(options_.options));
+    TENON_RETURN_IF_ERROR(check_options(options_.options, candidates));
     if (options_.for_file && !options_.device.empty())
       TENON_RETURN_IF_ERROR(refuse_sizes(candidates));
     candidates.offered_ops = offered_ops(candidates);

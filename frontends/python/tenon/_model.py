@@ -420,8 +420,8 @@ def load(
     _host.open()
     recipe = _Recipe()
     recipe.device = device_text(device)
-    recipe.no_fallback = not fallback
-    recipe.deterministic = deterministic
+    recipe.no_fallback = not flag("fallback", fallback)
+    recipe.deterministic = flag("deterministic", deterministic)
     recipe.sizes = [(name, _size(name, value)) for name, value in (dims or {}).items()]
     recipe.load_options = [(f"value.{name}", _listed(v)) for name, v in (values or {}).items()]
     recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
@@ -463,10 +463,11 @@ def _set_source(recipe: _Recipe, source: Source) -> None:
 
 
 def _refuse_for_package(recipe: _Recipe) -> None:
-    if recipe.device or recipe.device_options or recipe.load_options or recipe.no_fallback:
+    asked = recipe.device, recipe.device_options, recipe.load_options
+    if any(asked) or recipe.no_fallback or recipe.deterministic:
         raise UsageError(
-            "a package is compiled already: it takes dims= only, not device=, values=, options= "
-            "or fallback=",
+            "a package is compiled already: it takes dims= only, not device=, values=, options=, "
+            "fallback= or deterministic=",
             "T0520",
         )
 
