@@ -141,6 +141,7 @@ Answers ask(runtime::Device& device, const tenon_compile_api_t* api, const runti
   if (!collector.bad.ok()) status = collector.bad;
   if (is_static) refuse_symbolic(reader, main, &answers);
   if (!status.ok()) answers.failure = "claiming failed: " + status.text();
+  if (status.error_code() == "T0513") answers.wrong_option = status;
   drop_atomic(&answers, [&](const AtomicClaim& claim) {
     return !status.ok() || !std::all_of(claim.nodes.begin(), claim.nodes.end(), [&](uint32_t n) {
       return offered(offered_ops, sym_text(reader.node(n).op));

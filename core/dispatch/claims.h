@@ -48,6 +48,7 @@ struct Answers {
   std::vector<AtomicClaim> atomic;  // nodes of the graph
   std::vector<uint32_t> together;   // in how many atomic claims a node is
   std::string failure = {};         // why it could not be asked at all; empty if it answered
+  Status wrong_option = {};         // T0513 where that is an option
   bool alone(tenon_node_t node) const {
     return node < cost_ns.size() && cost_ns[node] != kNotClaimed;
   }
@@ -71,7 +72,8 @@ struct Claims : Answers {
 inline constexpr double kKernelSetNs = 3000;
 
 // Collects a device's claims on a frozen graph. A device that fails while claiming claims nothing;
-// its failure becomes the refusal of every node. Only nodes of the main region are kept.
+// its failure becomes the refusal of every node, and `wrong_option` is there for the caller to
+// return. Only nodes of the main region are kept.
 // offered_ops: globs of the ops that the user allows on this device; empty: all.
 Claims collect_claims(std::shared_ptr<runtime::Device> device, const runtime::GraphRef& graph,
                       const CompileSettings& settings = {},

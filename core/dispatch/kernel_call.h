@@ -25,6 +25,7 @@ struct KernelsOfPlugin {
   std::string plugin, version;
   SuitsOp suits;  // empty for kernels that are asked about every op
   const tenon_exchange_api_t* exchange = nullptr;  // of the device, for native streams
+  bool has_options = false;  // the device has code of its own, and options are for that
 };
 
 // Whether the kernels submit to the device's native stream.

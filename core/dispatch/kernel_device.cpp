@@ -60,8 +60,22 @@ tenon_code_t claim_chain(const KernelsOfPlugin& set, tenon_str_t target, const G
   return sink->claim(sink->self, &claim);
 }
 
+// Single kernels have no options. Those of a device with code of its own are not for them.
+Status refuse_options(const KernelsOfPlugin& set, const tenon_compile_options_t* options) {
+  if (options == nullptr || set.has_options) return {};
+  for (uint32_t i = 0; i < options->option_count; ++i) {
+    const std::string_view key = from_abi_str(options->options[i].key);
+    if (key.ends_with(".ops")) continue;  // handled by the host: which ops the device is offered
+    return error(TENON_INVALID_ARGUMENT, "T0513",
+                 "a device of single kernels has no options; it was given {}", quoted(key));
+  }
+  return {};
+}
+
 tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle,
                    const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
+  if (Status status = refuse_options(of(self), options); !status.ok())
+    return to_abi(std::move(status));
   const Graph& graph = *Graph::from(handle);
   const Chains chains(graph);
   const bool deterministic = options->deterministic != 0;
@@ -83,14 +97,10 @@ tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle,
   return code;
 }
 
-tenon_code_t compile(void*, tenon_str_t target, tenon_graph_t* graph,
+tenon_code_t compile(void* self, tenon_str_t target, tenon_graph_t* graph,
                      const tenon_compile_options_t* options, tenon_artifact_t** out) {
-  for (uint32_t i = 0; options != nullptr && i < options->option_count; ++i) {
-    const std::string_view key = from_abi_str(options->options[i].key);
-    if (key.ends_with(".ops")) continue;  // handled by the host: which ops the device is offered
-    return to_abi(error(TENON_INVALID_ARGUMENT, "T0513",
-                        "a device of single kernels has no options; it was given {}", quoted(key)));
-  }
+  if (Status status = refuse_options(of(self), options); !status.ok())
+    return to_abi(std::move(status));
   Result<std::string> bytes = ir::write_binary(*Graph::from(graph));
   if (bytes.ok())
     bytes = KernelArtifact::pack(std::move(*bytes), from_abi_str(target),

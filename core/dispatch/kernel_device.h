@@ -10,6 +10,8 @@
 namespace tenon::dispatch {
 
 // A table that lives as long as the process. The device and the kernels are of the same kind.
+// Options are refused if the kernels are all of the device; for a set of another plugin they are
+// those of the device's own code (`has_options` of the set).
 const tenon_compile_api_t* compile_from_kernels(KernelsOfPlugin set);
 
 }  // namespace tenon::dispatch

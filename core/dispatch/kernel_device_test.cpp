@@ -6,6 +6,7 @@
 
 #include <cstddef>
 
+#include "core/base/errors/failure.h"
 #include "core/base/str.h"
 #include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"
@@ -68,6 +69,47 @@ TEST(KernelDevice, RefusesCandidatesThatMakeNoSense) {
   candidate.epilogue_taken = 0;
   candidate.cost_ns = -1;
   EXPECT_NE(claim_with(candidate).refusal.find("cost -1 ns"), std::string::npos);
+}
+
+// What claim and compile say to an option, as "OK" or a failure's text.
+std::string answers_to_option(const tenon_compile_api_t& api) {
+  test::use_test_ops();
+  constexpr std::string_view kText =
+      "tenon.tir 1\ngraph @g(%x: f32[2]) -> (a: f32[2]) {\n  %a = plus(%x, %x) : f32[2]\n  yield "
+      "%a\n}\n";
+  const ir::Ref<ir::Graph> graph = *ir::read_text(kText, "test", {});
+  graph->freeze();
+  const tenon_key_value_t pairs[] = {{{"t.ops", 5}, {"plus", 4}}, {{"t.opt", 5}, {"2", 1}}};
+  const tenon_compile_options_t options{sizeof options, 0, pairs, 2, 0};
+  const tenon_claim_sink_t sink{
+      sizeof sink, 0, nullptr, [](void*, const tenon_claim_t*) { return TENON_OK; },
+      [](void*, tenon_node_t, tenon_code_t, tenon_str_t) { return TENON_OK; }};
+  const Status claimed =
+      from_abi(api.claim(api.self, {"t", 1}, graph->abi(), &options, &sink), "claim");
+  tenon_artifact_t* artifact = nullptr;
+  const Status compiled =
+      from_abi(api.compile(api.self, {"t", 1}, graph->abi(), &options, &artifact), "compile");
+  if (artifact != nullptr) api.artifact_release(api.self, artifact);
+  return (claimed.ok() ? "OK" : claimed.text()) + "; " + (compiled.ok() ? "OK" : compiled.text());
+}
+
+TEST(KernelDevice, LeavesOptionsToTheOwnCodeOfADevice) {
+  static const tenon_device_api_t device{};
+  static const tenon_kernel_candidate_t candidate{};
+  static tenon_kernels_api_t kernels{};
+  kernels.self = const_cast<tenon_kernel_candidate_t*>(&candidate);
+  kernels.query = query;
+  static const tenon_compile_api_t* const alone =
+      compile_from_kernels({&device, nullptr, &kernels, "p", "1", {}});
+  const std::string refused = answers_to_option(*alone);
+  EXPECT_TRUE(
+      refused.starts_with("T0513: a device of single kernels has no options; it was given "
+                          "`t.opt`"))
+      << refused;
+  EXPECT_NE(refused.find("; T0513", 4), std::string::npos) << refused;
+  static const tenon_compile_api_t* const set =
+      compile_from_kernels({&device, nullptr, &kernels, "p", "1", {}, nullptr, true});
+  EXPECT_EQ(answers_to_option(*set), "OK; OK");
 }
 
 // ---- A plugin with two different cards ----

@@ -187,8 +187,9 @@ class Placer {
 
   Result<Placement> run() {
     for (size_t i = 0; i < candidates_.devices.size(); ++i) {
-      ask(candidates_.devices[i], i < candidates_.offered_ops.size() ? candidates_.offered_ops[i]
-                                                                     : std::vector<std::string>());
+      TENON_RETURN_IF_ERROR(ask(candidates_.devices[i], i < candidates_.offered_ops.size()
+                                                            ? candidates_.offered_ops[i]
+                                                            : std::vector<std::string>()));
     }
     named_ = placement_.asked.size();
     placement_.named = candidates_.by_preference ? named_ : 0;
@@ -210,11 +211,23 @@ class Placer {
   }
 
  private:
-  void ask(std::shared_ptr<runtime::Device> device, const std::vector<std::string>& offered_ops) {
+  // T0513 for an option of the device that is wrong.
+  Status ask(std::shared_ptr<runtime::Device> device, const std::vector<std::string>& offered_ops) {
     Claims claims = collect_claims(std::move(device), ref_, candidates_.settings, offered_ops);
+    TENON_RETURN_IF_ERROR(std::move(claims.wrong_option));
     refuse_torn_claims(ref_, edges_, &claims);
     tell_composites(graph_, candidates_.composites, &claims);
     placement_.asked.push_back(std::move(claims));
+    return {};
+  }
+  // A device that need not be asked may have options all the same: these are judged, too.
+  Status check_unasked(const Fallback& fallback) const {
+    const auto is_of = [&](const auto& option) {
+      return option.first.starts_with(fallback.first + ".");
+    };
+    if (std::ranges::none_of(candidates_.settings.options, is_of)) return {};
+    TENON_ASSIGN_OR_RETURN(std::shared_ptr<runtime::Device> device, fallback.second());
+    return collect_claims(std::move(device), ref_, candidates_.settings).wrong_option;
   }
   Status measure() {
     for (Claims& claims : placement_.asked) {
@@ -236,18 +249,21 @@ class Placer {
 
   // Falls back one device at a time, so that unneeded devices are not loaded.
   Status ask_fallbacks() {
-    for (const auto& [name, find] : candidates_.fallbacks) {
-      if (complete()) return {};
-      const std::string& wanted = name;
+    for (const Fallback& fallback : candidates_.fallbacks) {
+      const std::string& name = fallback.first;
       const bool asked = std::any_of(placement_.asked.begin(), placement_.asked.end(),
-                                     [&](const Claims& c) { return c.device->name() == wanted; });
+                                     [&](const Claims& c) { return c.device->name() == name; });
       if (asked) continue;
-      Result<std::shared_ptr<runtime::Device>> device = find();
+      if (complete()) {
+        TENON_RETURN_IF_ERROR(check_unasked(fallback));
+        continue;
+      }
+      Result<std::shared_ptr<runtime::Device>> device = fallback.second();
       if (!device.ok()) {
         placement_.unavailable.push_back(name + ": " + device.status().text());
         continue;
       }
-      ask(*device, {});
+      TENON_RETURN_IF_ERROR(ask(*device, {}));
       assign();
     }
     if (complete()) return {};

@@ -20,6 +20,9 @@ struct RefusedComposite {
   std::vector<std::pair<std::string, Refusal>> refusals;  // by device name
 };
 
+// A kind of device, and what finds the one that is asked.
+using Fallback = std::pair<std::string, std::function<Result<std::shared_ptr<runtime::Device>>()>>;
+
 struct Candidates {
   std::vector<std::shared_ptr<runtime::Device>> devices;  // in order of preference
   bool by_preference = false;                             // the first that claims a node gets it
@@ -31,8 +34,7 @@ struct Candidates {
   std::vector<RefusedComposite> composites;  // in the order in which they were refused
   // Tried in order while some node has no device. A failure is kept as the reason why that fallback
   // did not help.
-  std::vector<std::pair<std::string, std::function<Result<std::shared_ptr<runtime::Device>>()>>>
-      fallbacks;
+  std::vector<Fallback> fallbacks;
 };
 
 struct Placement {
@@ -47,7 +49,7 @@ struct Placement {
 };
 
 // Places a frozen, verified graph. T0501 names every node that no device takes, with each device's
-// reason; T0504.
+// reason; T0504; T0513 for an option that a device does not have, or a value of it.
 Result<Placement> place(const runtime::GraphRef& graph, const Candidates& candidates);
 
 // The partition problem of a graph: costs and bytes with symbols at their likely sizes.

@@ -320,6 +320,13 @@ tenon_code_t graph_write(void*, tenon_graph_t* g, uint32_t format, const tenon_s
       return from_abi(sink->write(sink->self, form.text.data(), form.text.size()),
                       "the sink of a graph's text");
     }
+    if (format == TENON_FORMAT_SIDECAR) {
+      TENON_ASSIGN_OR_RETURN(const TextForm form, write_text(graph_of(g)));
+      TENON_ASSIGN_OR_RETURN(const std::string bytes, sidecar_bytes(form));
+      if (bytes.empty()) return {};
+      return from_abi(sink->write(sink->self, bytes.data(), bytes.size()),
+                      "the sink of a graph's constants");
+    }
     if (format == TENON_FORMAT_BINARY) {
       TENON_ASSIGN_OR_RETURN(const std::string bytes, write_binary(graph_of(g)));
       return from_abi(sink->write(sink->self, bytes.data(), bytes.size()),

@@ -302,13 +302,14 @@ Status check_attrs(const tenon_op_def_t& def, std::span<const tenon_attr_t> attr
                    quoted(name));
     }
     if (d.choices.size == 0) continue;
+    const std::string given =
+        a.kind == TENON_ATTR_I64 ? std::to_string(a.u.i) : std::string(from_abi_str(a.u.s));
     bool found = false;
     std::vector<std::string_view> choices = split(from_abi_str(d.choices), '|');
-    for (std::string_view c : choices) found = found || c == from_abi_str(a.u.s);
+    for (std::string_view c : choices) found = found || c == given;
     if (!found) {
       return error(TENON_INVALID_ARGUMENT, "T0311", "{}: attribute {} is {}; it must be one of {}",
-                   op, quoted(name), quoted(from_abi_str(a.u.s)),
-                   printable(from_abi_str(d.choices)));
+                   op, quoted(name), quoted(given), printable(from_abi_str(d.choices)));
     }
   }
   for (uint32_t i = 0; i < def.attr_count; ++i) {

@@ -289,9 +289,12 @@ Status check_declaration(const tenon_op_def_t& def) {
     }
     const std::string_view choices = from_abi_str(a.choices);
     if (choices.empty()) continue;
-    if (a.kind != TENON_ATTR_STRING)
-      return bad(fmt::format("attribute {} has choices but is not a string", quoted(attr)));
-    if (!(a.flags & TENON_ATTR_REQUIRED) && !has_choice(choices, from_abi_str(a.default_s))) {
+    if (a.kind != TENON_ATTR_STRING && a.kind != TENON_ATTR_I64)
+      return bad(
+          fmt::format("attribute {} has choices but is neither text nor a number", quoted(attr)));
+    const std::string otherwise = a.kind == TENON_ATTR_I64 ? std::to_string(a.default_i)
+                                                           : std::string(from_abi_str(a.default_s));
+    if (!(a.flags & TENON_ATTR_REQUIRED) && !has_choice(choices, otherwise)) {
       return bad(fmt::format("the default of {} is none of its choices", quoted(attr)));
     }
   }

@@ -236,7 +236,9 @@ class Run {
                  text.begin() + static_cast<std::ptrdiff_t>(text.find("\n// tenon opt")), '\n',
                  ' ');
     TENON_RETURN_IF_ERROR(write(TENON_FORMAT_TEXT, start_, &text));
-    return save_reproducer(steps_[failing].name, text);
+    std::string constants;
+    TENON_RETURN_IF_ERROR(write(TENON_FORMAT_SIDECAR, start_, &constants));
+    return save_reproducer(steps_[failing].name, text, constants);
   }
 
   Status with_reproducer(Status status, size_t failing) const {

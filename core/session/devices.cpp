@@ -2,6 +2,7 @@
 
 #include <tenon/cpp/record.hpp>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -10,6 +11,7 @@
 #include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/dispatch/kernel_device.h"
+#include "core/op/registry.h"
 #include "core/session/plugins.h"
 
 namespace tenon::session {
@@ -147,6 +149,65 @@ Result<std::shared_ptr<runtime::Device>> find_numbered(std::string_view kind, ui
   return device;
 }
 
+// The names of the candidates, or their kinds and those of the fallbacks.
+std::vector<std::string> taking_part(const dispatch::Candidates& candidates, bool kinds) {
+  std::vector<std::string> names;
+  const auto add = [&](std::string_view name) {
+    if (std::ranges::find(names, name) == names.end()) names.emplace_back(name);
+  };
+  for (const auto& device : candidates.devices)
+    add(kinds ? from_abi_str(device->info().kind) : device->name());
+  for (const auto& [kind, find] : candidates.fallbacks) {
+    if (kinds) add(kind);
+  }
+  return names;
+}
+
+// The option NAME.ops, which the host itself reads.
+Status check_offer(std::string_view key, std::string_view globs, std::string_view device,
+                   const dispatch::Candidates& candidates) {
+  const std::vector<std::string> names = taking_part(candidates, false);
+  if (std::ranges::find(names, device) == names.end()) {
+    return error(TENON_INVALID_ARGUMENT, "T0513",
+                 "the option {} is of no device that the model is compiled for (these are: {})",
+                 quoted(key), names.empty() ? "none" : join_names(names));
+  }
+  for (std::string_view glob : split(globs, ',')) {
+    const auto matches = [&](const op::OpRecord* op) {
+      return glob_match(glob, from_abi_str(op->def.name));
+    };
+    if (std::ranges::any_of(op::Registry::instance().all_records(), matches)) continue;
+    return error(TENON_INVALID_ARGUMENT, "T0513",
+                 "the option {} names {}, which matches no operator", quoted(key), quoted(glob));
+  }
+  return {};
+}
+
+Status check_option(std::string_view key, std::string_view value,
+                    std::span<const std::string> enabled, const dispatch::Candidates& candidates) {
+  const size_t dot = key.find('.');
+  const std::string_view device = key.substr(0, dot);
+  const std::string_view kind = device.substr(0, device.find(':'));
+  if (dot == std::string_view::npos || dot + 1 == key.size() ||
+      std::ranges::find(enabled, kind) == enabled.end()) {
+    return error(TENON_INVALID_ARGUMENT, "T0513",
+                 "the option {} is of no device{}; options are DEVICE.KEY=VALUE (devices: {})",
+                 quoted(key), did_you_mean(kind, enabled),
+                 join_names({enabled.begin(), enabled.end()}));
+  }
+  if (key.substr(dot) == ".ops") return check_offer(key, value, device, candidates);
+  if (device != kind) {
+    return error(TENON_INVALID_ARGUMENT, "T0513",
+                 "the option {} names a single device, and is one of all devices of a kind: {}{}",
+                 quoted(key), printable(kind), printable(key.substr(dot)));
+  }
+  const std::vector<std::string> kinds = taking_part(candidates, true);
+  if (std::ranges::find(kinds, kind) != kinds.end()) return {};
+  return error(TENON_INVALID_ARGUMENT, "T0513",
+               "the option {} is of a device that takes no part (those that may: {})", quoted(key),
+               join_names(kinds));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<runtime::Device>> find_device(std::string_view name) {
@@ -185,23 +246,6 @@ std::vector<AbsentDevice> absent_devices() {
     if (!device.ok()) out.push_back({kind.name, device.status().text()});
   }
   return out;
-}
-
-Status check_option_keys(std::span<const std::pair<std::string, std::string>> options) {
-  std::vector<std::string> kinds;
-  for (const DeviceKind& kind : device_kinds()) kinds.push_back(kind.name);
-  for (const auto& [key, value] : options) {
-    const std::string_view device = std::string_view(key).substr(0, key.find('.'));
-    const std::string_view kind = device.substr(0, device.find(':'));
-    if (key.find('.') != std::string::npos &&
-        std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
-      continue;
-    return error(TENON_INVALID_ARGUMENT, "T0513",
-                 "the option {} is of no device{}; options are DEVICE.KEY=VALUE (devices: {})",
-                 quoted(key), did_you_mean(kind, std::span<const std::string>(kinds)),
-                 join_names(kinds));
-  }
-  return Status();
 }
 
 Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fallback) {
@@ -258,6 +302,20 @@ Result<dispatch::Candidates> candidates_for_target(std::string_view device,
                          runtime::Device::create_for_target(apis, name.kind, name.ordinal, target));
   out.devices.push_back(std::move(made));
   return out;
+}
+
+Status check_options(std::span<const std::pair<std::string, std::string>> options,
+                     const dispatch::Candidates& candidates) {
+  std::vector<std::string> enabled;
+  for (const DeviceKind& kind : device_kinds()) enabled.push_back(kind.name);
+  for (size_t i = 0; i < options.size(); ++i) {
+    const auto& [key, value] = options[i];
+    TENON_RETURN_IF_ERROR(check_option(key, value, enabled, candidates));
+    const auto same = [&](const auto& other) { return other.first == key; };
+    if (std::ranges::any_of(options.first(i), same))
+      return error(TENON_INVALID_ARGUMENT, "T0513", "the option {} is given twice", quoted(key));
+  }
+  return {};
 }
 
 }  // namespace tenon::session

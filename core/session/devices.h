@@ -27,10 +27,6 @@ struct AbsentDevice {
 };
 std::vector<AbsentDevice> absent_devices();
 
-// T0513 unless every option's key is DEVICE.KEY and names the kind of an enabled device, used by
-// this program or not. The device itself checks KEY when it compiles.
-Status check_option_keys(std::span<const std::pair<std::string, std::string>> options);
-
 // The candidates that a session's options name. device: "sim,cpu"; empty for TENON_DEVICE, else
 // every automatic device, placed by cost.
 Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fallback);
@@ -38,5 +34,11 @@ Result<dispatch::Candidates> candidates_for(std::string_view device, bool no_fal
 // `device` names one.
 Result<dispatch::Candidates> candidates_for_target(std::string_view device,
                                                    std::string_view target);
+
+// T0513 unless every option is DEVICE.KEY, given once, of a kind of device that may take part; or
+// NAME.ops of a candidate, with globs that match an op. The device itself checks KEY and the value
+// when it is asked for its claims.
+Status check_options(std::span<const std::pair<std::string, std::string>> options,
+                     const dispatch::Candidates& candidates);
 
 }  // namespace tenon::session

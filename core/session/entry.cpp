@@ -82,6 +82,7 @@ Status open_host(const tenon_host_options_t* given) {
     TENON_RETURN_IF_ERROR(host::PluginHost::process().check_settings(wanted.settings));
     return check_same_options(wanted, *open);
   }
+  TENON_RETURN_IF_ERROR(check_environment(wanted.settings));
   wanted.environment = variables_that_are_set();
   // Kept also when they are refused: a thread may be writing to their log.
   static auto* tried = new std::vector<std::unique_ptr<const HostOptions>>;

@@ -54,6 +54,11 @@ inline Status null_argument(std::string_view what) {
 }
 #define TENON_REQUIRE(pointer, what) \
   if ((pointer) == nullptr) return null_argument(what)
+// A flag that this host does not know would be ignored.
+inline Status check_flags(uint32_t flags, uint32_t known, std::string_view what) {
+  if ((flags & ~known) == 0) return {};
+  return error(TENON_INVALID_ARGUMENT, "T0616", "{} has no flags {:#x}", what, flags & ~known);
+}
 // Of what a handle is: one load.
 #define TENON_REQUIRE_HANDLE(handle)                  \
   if (!::tenon::session::in_use(handle)) [[unlikely]] \

@@ -133,9 +133,9 @@ void update_kernel_sets(std::string_view kind, const runtime::DeviceApis& apis) 
     if (is_in(known, set) || !finds_its_stream(set, apis)) continue;
     const auto* kernels = static_cast<const tenon_kernels_api_t*>(set.table);
     set.on_queue = goes_to_queue(*kernels, apis.queue);
-    set.compile = dispatch::compile_from_kernels({apis.device, set.on_queue ? apis.queue : nullptr,
-                                                  kernels, set.plugin, set.version,
-                                                  suits_op(set.registration), apis.exchange});
+    set.compile = dispatch::compile_from_kernels(
+        {apis.device, set.on_queue ? apis.queue : nullptr, kernels, set.plugin, set.version,
+         suits_op(set.registration), apis.exchange, apis.compile != nullptr});
     apis.kernel_sets->add(std::move(set));
   }
 }

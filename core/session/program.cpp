@@ -43,7 +43,7 @@ class ProgramBuilder {
                            options_.target.empty()
                                ? candidates_for(options_.device, options_.no_fallback)
                                : candidates_for_target(options_.device, options_.target));
-    TENON_RETURN_IF_ERROR(check_option_keys(options_.options));
+    TENON_RETURN_IF_ERROR(check_options(options_.options, candidates));
     if (options_.for_file && !options_.device.empty())
       TENON_RETURN_IF_ERROR(refuse_sizes(candidates));
     candidates.offered_ops = offered_ops(candidates);
@@ -200,7 +200,8 @@ class ProgramBuilder {
   static Result<std::string> save_segment(const void* graph) {
     TENON_ASSIGN_OR_RETURN(const ir::TextForm form,
                            ir::write_text(*static_cast<const Graph*>(graph)));
-    return save_reproducer("compile", "// Reproduces a crash in a device\n" + form.text);
+    TENON_ASSIGN_OR_RETURN(const std::string constants, ir::sidecar_bytes(form));
+    return save_reproducer("compile", "// Reproduces a crash in a device\n" + form.text, constants);
   }
 
   Status compile_segment(CompiledSegment* segment) {

@@ -83,6 +83,12 @@ Result<CompileOptions> read_options(const tenon_session_options_t* options) {
     TENON_ASSIGN_OR_RETURN(given, prefix_of(options));
   }
   if (given.option_count != 0) TENON_REQUIRE(given.options, "options");
+  for (const auto& [name, value] :
+       {std::pair("no_fallback", given.no_fallback),
+        std::pair("deterministic", given.deterministic), std::pair("autotune", given.autotune)}) {
+    if (value > 1)
+      return error(TENON_INVALID_ARGUMENT, "T0616", "{} is 0 or 1, and is {}", name, value);
+  }
   CompileOptions o;
   o.device = from_abi_str(given.device);
   o.pipeline = from_abi_str(given.pipeline);
@@ -280,6 +286,7 @@ tenon_code_t passes_run(void*, tenon_graph_t* graph, tenon_str_t passes, tenon_s
                         const tenon_sink_t* stats_json) {
   return slot([&]() -> Status {
     TENON_REQUIRE(graph, "graph");
+    TENON_RETURN_IF_ERROR(check_flags(flags, TENON_PASSES_VERIFY_EACH, "passes_run"));
     pass::Settings settings;
     settings.verify_each = (flags & TENON_PASSES_VERIFY_EACH) != 0;
     settings.print_after = from_abi_str(print_after);

@@ -378,8 +378,9 @@ Result<AnyProgram> compile_model(std::shared_ptr<const Model> model,
     return program;
   }
   // What is wrong with the options is told now.
-  TENON_RETURN_IF_ERROR(candidates_for(options.device, options.no_fallback).status());
-  TENON_RETURN_IF_ERROR(check_option_keys(options.options));
+  TENON_ASSIGN_OR_RETURN(const dispatch::Candidates candidates,
+                         candidates_for(options.device, options.no_fallback));
+  TENON_RETURN_IF_ERROR(check_options(options.options, candidates));
   return AnyProgram(std::make_shared<Variants>(std::move(model), options, by_shape));
 }
 

@@ -68,12 +68,11 @@ Status settings_for(tenon_str_t target, const tenon_compile_options_t* options,
 
 Status claim(void*, tenon_str_t target, tenon_graph_t* graph,
              const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
-  Isa isa;
-  TENON_TRY(isa_for(target, isa));
-  if (options->deterministic) isa = lowest_like(isa);  // as compile does; costs differ
+  CompileSettings settings;
+  TENON_TRY(settings_for(target, options, settings));
   kernelgen::HostTables host;
   TENON_TRY(host_tables(host));
-  return claim_nodes(host, graph, isa, *sink);
+  return claim_nodes(host, graph, settings.isa, *sink);
 }
 
 Status compile(void*, tenon_str_t target, tenon_graph_t* graph,

@@ -1,5 +1,6 @@
 // argmax and argmin: the index of the largest or smallest element along a dim.
 #include "common.h"
+#include "flag.h"
 
 namespace tenon::ops::arg_reduce {
 
@@ -59,7 +60,7 @@ constexpr OpDraft declare() {
       .result("y", "index_dtype, without dim")
       .attr_i64("dim", "the dim that goes away", 0)
       .attr_dtype("index_dtype", "i32 or i64", TENON_I64)
-      .attr_i64("last_index", "1: of equal elements the last, 0: the first", 0)
+      .attr(flag("last_index", "1: of equal elements the last, 0: the first", 0))
       .constraint("C1", "dim is a dim of x",
                   kMax ? "argmax(f32[2]) {dim = 1}" : "argmin(f32[2]) {dim = 1}")
       .constraint("C2", "index_dtype is i32 or i64",

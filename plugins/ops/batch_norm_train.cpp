@@ -1,5 +1,6 @@
 // batch_norm_train: batch_norm with the statistics of x, for training.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::batch_norm_train {
 
@@ -50,8 +51,8 @@ constexpr OpDraft batch_norm_train() {
       .attr_i64("dim", "the dim of channels", 1)
       .attr_f64("epsilon", "added to the variance", 1e-5)
       .attr_f64("momentum", "how much of the running statistics stays", 0.9)
-      .attr_i64("correction",
-                "1: the running variance divides by one less than the number of elements", 0)
+      .attr(flag("correction",
+                 "1: the running variance divides by one less than the number of elements", 0))
       .constraint("C1", "dim is a dim of x",
                   "batch_norm_train(f32[2], f32[2], f32[2], f32[2], f32[2])")
       .constraint("C2", "scale, bias, mean and var have one entry per channel",

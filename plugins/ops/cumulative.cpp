@@ -1,5 +1,6 @@
 // cumsum, cumprod, cummax, cummin: running reductions along a dim.
 #include "complex_math.h"
+#include "flag.h"
 
 namespace tenon::ops::cumulative {
 
@@ -111,8 +112,8 @@ constexpr OpDraft base(std::string_view name, std::string_view summary, std::str
       .operand("x", "the input", kTypes<kKind>, 0, 1)
       .result("y", "same type as x")
       .attr_i64("dim", "the dim along which it runs", 0)
-      .attr_i64("reverse", "1: from the end", 0)
-      .attr_i64("exclusive", "1: without the element itself", 0)
+      .attr(flag("reverse", "1: from the end", 0))
+      .attr(flag("exclusive", "1: without the element itself", 0))
       .constraint("C1", "dim is a dim of x", negative)
       .example(example)
       .template reference<reference<kKind>>()

@@ -1,5 +1,6 @@
 // diagonal, tril_triu, roll: movement and masking by index alone.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::diagonal_op {
 
@@ -102,7 +103,7 @@ constexpr OpDraft tril_triu() {
   draft.summary("x with 0 above a diagonal of its last two dims, or below it.")
       .operand("x", "the input", kNumber | kPred | kComplex, 0, 2)
       .result("y", "same type as x")
-      .attr_i64("upper", "1: what is below becomes 0, 0: what is above", 0)
+      .attr(flag("upper", "1: what is below becomes 0, 0: what is above", 0))
       .attr_i64("diagonal", "which diagonal: column minus row", 0)
       .constraint("C1", "diagonal is below 2^31", "tril_triu(f32[2, 2]) {diagonal = 9000000000}")
       .example("tril_triu(f32[2, 2] [[1, 2], [3, 4]]) -> f32[2, 2] [[1, 0], [3, 4]]")

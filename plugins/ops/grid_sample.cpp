@@ -1,5 +1,6 @@
 // grid_sample: samples x at computed positions.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::grid_sample_op {
 
@@ -209,7 +210,7 @@ constexpr OpDraft declare() {
                    "nearest|linear|cubic")
       .attr_string("padding", "what lies outside of x: zeros, its border, or its mirror image",
                    "zeros", "zeros|border|reflection")
-      .attr_i64("align_corners", "1: -1 and 1 are the centres of the outer elements", 0)
+      .attr(flag("align_corners", "1: -1 and 1 are the centres of the outer elements", 0))
       .constraint("C1", "x and grid have equal rank", "grid_sample(f32[1, 1, 2, 2], f32[1, 2, 2])")
       .constraint("C2", "x and grid have equal batches",
                   "grid_sample(f32[2, 1, 2, 2], f32[1, 2, 2, 2])")

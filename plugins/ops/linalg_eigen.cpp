@@ -1,6 +1,7 @@
 // eigh, svd, eig: eigenvalues, eigenvectors and singular values.
 #include <algorithm>
 
+#include "flag.h"
 #include "linalg.h"
 
 namespace tenon::ops::linalg::eigen {
@@ -342,7 +343,7 @@ constexpr OpDraft eigh() {
       .traits(TENON_TRAIT_AMBIGUOUS)
       .result("w", "real [..., n], increasing")
       .result("v", "type of a: the eigenvectors are its columns, of length 1")
-      .attr_i64("upper", "1: the upper triangle is read, 0: the lower one", 0)
+      .attr(flag("upper", "1: the upper triangle is read, 0: the lower one", 0))
       .constraint("C1", kSquareText, "eigh(f32[2, 3])")
       .example("eigh(f32[2, 2] [[1, 0], [0, 2]]) -> f32[2] [1, 2], f32[2, 2] [[1, 0], [0, 1]]")
       .infer<infer_eigh>()
@@ -361,7 +362,7 @@ constexpr OpDraft svd() {
       .result("u", "[..., rows, k], k the smaller extent of a, or square if full")
       .result("s", "real [..., k], decreasing, at least 0")
       .result("vh", "[..., k, columns], or square if full")
-      .attr_i64("full", "1: u and vh are square", 0)
+      .attr(flag("full", "1: u and vh are square", 0))
       .example("svd(f32[1, 2] [[0, 5]]) -> f32[1, 1] [[1]], f32[1] [5], f32[1, 2] [[0, 1]]")
       .infer<infer_svd>()
       .reference<reference_svd>();

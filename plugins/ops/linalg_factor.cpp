@@ -1,4 +1,5 @@
 // cholesky, triangular_solve, lu, qr: factors of matrices, and systems of triangular ones.
+#include "flag.h"
 #include "linalg.h"
 
 namespace tenon::ops::linalg {
@@ -178,7 +179,7 @@ constexpr OpDraft cholesky() {
           "definite, the result is NaN from the first row on whose pivot is "
           "not positive.")
       .result("l", "same type as a")
-      .attr_i64("upper", "1: the upper factor, from the upper triangle", 0)
+      .attr(flag("upper", "1: the upper factor, from the upper triangle", 0))
       .constraint("C1", kSquareText, "cholesky(f32[2, 3])")
       .example("cholesky(f32[2, 2] [[4, 9], [2, 10]]) -> f32[2, 2] [[2, 0], [1, 3]]")
       .infer<infer_cholesky>()
@@ -192,8 +193,8 @@ constexpr OpDraft triangular_solve() {
       .traits(TENON_TRAIT_AMBIGUOUS)
       .operand("b", "right sides [..., rows, any], same batch and element type as a", kTypes, 1, 2)
       .result("x", "same type as b")
-      .attr_i64("upper", "1: a is upper triangular", 0)
-      .attr_i64("unit", "1: the diagonal of a counts as ones and is not read", 0)
+      .attr(flag("upper", "1: a is upper triangular", 0))
+      .attr(flag("unit", "1: the diagonal of a counts as ones and is not read", 0))
       .attr_string("form", "what is solved with: a, its transpose, or its conjugate transpose",
                    "plain", "plain|transposed|adjoint")
       .constraint("C1", kSquareText, "triangular_solve(f32[2, 3], f32[2, 1])")
@@ -235,7 +236,7 @@ constexpr OpDraft qr() {
       .traits(TENON_TRAIT_AMBIGUOUS)
       .result("q", "[..., rows, k], k the smaller extent of a, or its rows if complete")
       .result("r", "[..., k, columns]")
-      .attr_i64("complete", "1: q is square", 0)
+      .attr(flag("complete", "1: q is square", 0))
       .example("qr(f32[2, 1] [[3], [4]]) -> f32[2, 1] [[-0.6], [-0.8]], f32[1, 1] [[-5]]")
       .infer<infer_qr>()
       .reference<reference_qr>();

@@ -1,5 +1,6 @@
 // matmul as in NumPy, and linear: the layer x w + bias with an activation.
 #include "common.h"
+#include "flag.h"
 
 namespace tenon::ops::matmul_op {
 
@@ -143,7 +144,7 @@ constexpr OpDraft linear() {
       .operand("w", "[in, out], or [out, in] with transpose_w", kNumber, 1, 2, 2)
       .optional("bias", "one per out feature", kNumber, 1, 1, 1)
       .result("y", "x with the out features as last dim")
-      .attr_i64("transpose_w", "1: w is [out, in]", 0)
+      .attr(flag("transpose_w", "1: w is [out, in]", 0))
       .attr_string("activation", "what is applied last", "none", kActivations)
       .attr_dtype("acc", "the type sums are kept in; none: as dot_general")
       .constraint("C1", "the last dim of x is the in features of w", "linear(f32[2, 3], f32[2, 4])")

@@ -14,7 +14,10 @@ Status infer(const InferQuery& q) {
 }
 
 Status decompose(Builder& b, const Node& node, tenon_value_t* out) {
-  const Value indices = node.operand(0);
+  // Narrow types cannot count all classes, and would meet an index twice.
+  const Value given = node.operand(0);
+  const bool narrow = dtype_bits(given.dtype()) < 32;
+  const Value indices = narrow ? b.convert(given, TENON_I32) : given;
   const Dims shape = node.result().dims();
   const tenon_dtype_t result = node.result().dtype();
   const int64_t last = indices.rank();
@@ -31,7 +34,6 @@ constexpr OpDraft declare() {
   draft
       .summary(
           "A new last dim that is 1 at the index and 0 elsewhere; all 0 for an index out of range.")
-      .doc("depth must be countable in the element type of indices.")
       .operand("indices", "which entry is 1", kInt)
       .result("y", "dims of indices, then depth")
       .attr_dims("depth", "the extent of the new dim, one entry")

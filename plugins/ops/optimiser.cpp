@@ -1,5 +1,6 @@
 // sgd_step, adam_step, adamw_step: update steps of optimisers.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::optimiser {
 
@@ -62,7 +63,7 @@ constexpr OpDraft sgd_step() {
       .attr_f64("momentum", "how much of the velocity stays", 0)
       .attr_f64("dampening", "what the gradient lacks on its way into the velocity", 0)
       .attr_f64("weight_decay", "how much of x is added to the gradient", 0)
-      .attr_i64("nesterov", "1: look ahead by momentum", 0)
+      .attr(flag("nesterov", "1: look ahead by momentum", 0))
       .constraint("C1", "x, gradient and velocity have equal shapes",
                   "sgd_step(f32[2], f32[3], f32[2], f32[])")
       .example(

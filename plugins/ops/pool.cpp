@@ -1,6 +1,7 @@
 // max_pool, avg_pool and lp_pool over the spatial dims of [batch, channels, spatial...], and the
 // global pools.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::pool {
 
@@ -153,7 +154,7 @@ constexpr OpDraft avg_pool() {
   OpDraft draft =
       base("avg_pool", "The mean of a window that slides over the spatial dims.", kFloat);
   return window_attrs(draft)
-      .attr_i64("count_pad", "1: borders count as zeros, 0: they take no part", 0)
+      .attr(flag("count_pad", "1: borders count as zeros, 0: they take no part", 0))
       .constraint("C1", "every list has one entry per spatial dim",
                   "avg_pool(f32[1, 1, 4]) {window = [2, 2]}")
       .constraint(

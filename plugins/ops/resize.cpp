@@ -1,5 +1,6 @@
 // resize: x resampled to other extents along some dims, as ONNX 10 to 19 define it.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::resize_op {
 
@@ -441,8 +442,8 @@ constexpr OpDraft declare() {
       .attr_string("nearest", "how a position is rounded", "round_prefer_floor",
                    "round_prefer_floor|round_prefer_ceil|floor|ceil")
       .attr_f64("cubic", "the coefficient a of cubic", -0.75)
-      .attr_i64("exclude_outside", "1: what lies outside of x has no weight", 0)
-      .attr_i64("antialias", "1: a smaller result averages", 0)
+      .attr(flag("exclude_outside", "1: what lies outside of x has no weight", 0))
+      .attr(flag("antialias", "1: a smaller result averages", 0))
       .attr_f64("extrapolation", "the value outside of x, for tf_crop_and_resize", 0)
       .constraint("C1", "sizes, scales and factors have one entry per dim of x, roi two",
                   "resize(f32[2, 3]) {sizes = [4]}")

@@ -1,5 +1,6 @@
 // roi_align: regions of an image, sampled to one size.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::roi_align {
 
@@ -111,7 +112,7 @@ constexpr OpDraft roi_align() {
       .required()
       .attr_i64("samples", "places per part and dim; 0: as many as it has elements", 0)
       .attr_f64("scale", "factor from the numbers of regions to elements of x", 1)
-      .attr_i64("half_pixel", "1: regions are shifted by half an element, and may be small", 1)
+      .attr(flag("half_pixel", "1: regions are shifted by half an element, and may be small", 1))
       .attr_string("kind", "how a part is summarised", "mean", "mean|max")
       .constraint("C1", "a region has 4 numbers and a batch",
                   "roi_align(f32[1, 1, 2, 2], f32[1, 4], i64[2]) {sizes = [1, 1]}")

@@ -1,5 +1,6 @@
 // scan: runs a body over the slices of values along their first dim.
 #include "control.h"
+#include "flag.h"
 
 namespace tenon::ops::scan_op {
 
@@ -92,7 +93,7 @@ constexpr OpDraft declare() {
       .result("y", "the carried values at the end, then one value per further yield")
       .attr_i64("carry", "how many operands are carried", 0)
       .attr_dims("length", "the number of iterations; may be left out where an operand is cut")
-      .attr_i64("reverse", "1: last slice first", 0)
+      .attr(flag("reverse", "1: last slice first", 0))
       .constraint("C1", "there is one region", "scan(f32[2, 3])")
       .constraint("C2", "carry is in [0, operands]",
                   "scan(f32[2]) {carry = 2} regions { (%a: f32[]) { yield %a } }")

@@ -1,5 +1,6 @@
 // scatter_elements and index_put: write elements at indices.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::scatter_elements_op {
 
@@ -96,7 +97,7 @@ constexpr OpDraft index_put() {
       .operand("values", "what is written", kWhole, 1)
       .variadic("indices", "one list per dim of x, with the dims of values", kWhole)
       .result("y", "same type as x")
-      .attr_i64("accumulate", "1: values are added, 0: the last one of a place stays", 0)
+      .attr(flag("accumulate", "1: values are added, 0: the last one of a place stays", 0))
       .attr_string("mode", "what happens outside of x, as for scatter", "fill",
                    "clip|fill|in_bounds")
       .constraint("C1", "there is one list of indices per dim of x",

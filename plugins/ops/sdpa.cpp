@@ -1,5 +1,6 @@
 // sdpa: scaled dot-product attention, kept whole for backends that run it in one pass.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::sdpa_op {
 
@@ -176,8 +177,8 @@ constexpr OpDraft declare() {
                    "first: query i sees keys to i; last: the last query sees all, the one before "
                    "all but one",
                    "none", "none|first|last")
-      .attr_i64("zero_nan", "1: weights that are NaN become 0", 0)
-      .attr_i64("zero_blind", "1: a query that sees no key gives 0", 0)
+      .attr(flag("zero_nan", "1: weights that are NaN become 0", 0))
+      .attr(flag("zero_blind", "1: a query that sees no key gives 0", 0))
       .constraint("C1", "batches, key heads, features and keys agree",
                   "sdpa(f32[1, 1, 2, 4], f32[1, 1, 3, 5], f32[1, 1, 3, 2])")
       .constraint("C2", "the heads of q are a constant multiple of those of k",

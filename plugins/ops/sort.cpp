@@ -1,5 +1,6 @@
 // sort: orders slices by keys and moves other operands along. Also top_k, the first part of a sort.
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::sort_op {
 
@@ -11,6 +12,9 @@ Status infer(const InferQuery& q) {
   const auto descending = q.i64s("descending");
   if (!descending.empty())
     TENON_TRY(require_length(q, "C3", "descending", descending.size(), static_cast<size_t>(keys)));
+  for (const int64_t d : descending) {
+    if (d != 0 && d != 1) return q.fail("C3", cat("descending has ", d));
+  }
   for (uint32_t i = 0; i < q.operand_count(); ++i) {
     if (i < keys && !is_in(q.dtype(i), kNumber | kPred))
       return q.fail("C4", cat("key ", i, " has element type ", dtype_name(q.dtype(i))));
@@ -86,7 +90,8 @@ constexpr OpDraft sort() {
       .attr_i64s("descending", "per key, 1: the largest first; empty: 0")
       .constraint("C1", "there are between 1 and all operands of keys", "sort(f32[2]) {keys = 2}")
       .constraint("C2", "dim is a dim of the operands", "sort(f32[2]) {dim = 1}")
-      .constraint("C3", "descending has one entry per key", "sort(f32[2]) {descending = [0, 1]}")
+      .constraint("C3", "descending has one entry per key, 0 or 1",
+                  "sort(f32[2]) {descending = [0, 1]}")
       .constraint("C4", "keys are numbers or pred", "sort(f8e5m2[2])")
       .constraint("C5", "operands have equal shapes", "sort(f32[2], i64[3])")
       .example("sort(f32[4] [3, nan, -1, 2]) -> f32[4] [-1, 2, 3, nan]")
@@ -173,7 +178,7 @@ constexpr OpDraft top_k() {
       .attr_dims("k", "how many, one entry")
       .required()
       .attr_i64("dim", "the dim that is searched", 0)
-      .attr_i64("largest", "1: the largest, 0: the smallest", 1)
+      .attr(flag("largest", "1: the largest, 0: the smallest", 1))
       .attr_dtype("index_dtype", "i32 or i64", TENON_I64)
       .constraint("C1", "dim is a dim of x", "top_k(f32[2]) {k = [1], dim = 1}")
       .constraint("C2", "k has one entry", "top_k(f32[2]) {k = [1, 1]}")

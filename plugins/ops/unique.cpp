@@ -2,6 +2,7 @@
 #include <array>
 
 #include "compose.h"
+#include "flag.h"
 
 namespace tenon::ops::unique_op {
 
@@ -105,7 +106,7 @@ constexpr OpDraft unique() {
       .result("inverse", "i64: for each slice of x, which of them it is")
       .result("counts", "i64: how often each of them is there")
       .attr_i64("dim", "the dim of the slices", 0)
-      .attr_i64("sorted", "1: in increasing order, 0: in the order of their first place", 1)
+      .attr(flag("sorted", "1: in increasing order, 0: in the order of their first place", 1))
       .constraint("C1", "dim is a dim of x", "unique(f32[2]) {dim = 1}")
       .example(
           "unique(f32[4] [3, 1, 3, 2]) -> f32[3] [1, 2, 3], i64[3] [1, 3, 0], i64[4] [2, 0, 2, "
@@ -160,7 +161,7 @@ constexpr OpDraft searchsorted() {
       .operand("sorted", "increasing, NaN last", kNumber, 1, 1, 1)
       .operand("values", "what is searched", kNumber, 1)
       .result("indices", "index_dtype, dims of values, in [0, length]")
-      .attr_i64("right", "1: behind equal elements, 0: before them", 0)
+      .attr(flag("right", "1: behind equal elements, 0: before them", 0))
       .attr_dtype("index_dtype", "i32 or i64", TENON_I64)
       .constraint("C1", "index_dtype is i32 or i64",
                   "searchsorted(f32[2], f32[1]) {index_dtype = f32}")

@@ -40,8 +40,20 @@ std::string obstacle(const tenon_node_view_t& node) {
   return cat(view(op->name), " has no reference, scalar program or decomposition");
 }
 
-Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*,
+// There are none. NAME.ops is the host's: which ops it offers the device.
+Status refuse_options(const tenon_compile_options_t* options) {
+  for (uint32_t i = 0; i < options->option_count; ++i) {
+    const std::string_view key = view(options->options[i].key);
+    if (key.ends_with(".ops")) continue;
+    return fail(TENON_INVALID_ARGUMENT,
+                cat("T0513: The reference device has no options; it was given ", quoted(key), "."));
+  }
+  return {};
+}
+
+Status claim(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t* options,
              const tenon_claim_sink_t* sink) {
+  TENON_TRY(refuse_options(options));
   auto whole = sized<tenon_graph_view_t>();
   auto main = sized<tenon_region_view_t>();
   TENON_TRY(graph_api().graph_view(graph_api().self, graph, &whole));
@@ -86,8 +98,9 @@ Status without_constants(tenon_graph_t* graph, Graph* out, std::vector<uint32_t>
   return {};
 }
 
-Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t*,
+Status compile(void*, tenon_str_t, tenon_graph_t* graph, const tenon_compile_options_t* options,
                tenon_artifact_t** out) {
+  TENON_TRY(refuse_options(options));
   auto artifact = std::make_unique<Artifact>(graph);
   Graph bare;
   std::vector<uint32_t> ordinals;

@@ -58,10 +58,11 @@ std::string ops_for(std::string_view list, std::string_view target) {
 
 }  // namespace
 
-Status claim_ops(void*, tenon_str_t target, tenon_graph_t* graph, const tenon_compile_options_t*,
-                 const tenon_claim_sink_t* sink) {
+Status claim_ops(void*, tenon_str_t target, tenon_graph_t* graph,
+                 const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
   kg::HostTables host;
   TENON_TRY(kg::open_host_tables(context().host, &host));
+  TENON_TRY(kg::refuse_options(host, kName, options));
   Text text;
   TENON_TRY(text_of_settings(&text));
   kg::LoweringLimits limits;

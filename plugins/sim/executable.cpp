@@ -24,7 +24,6 @@ namespace {
 
 namespace kg = tenon::kernelgen;
 
-constexpr std::string_view kName = "sim";
 struct Executable {
   Device* device = nullptr;
   kg::DeviceProgram program;

@@ -85,7 +85,7 @@ def main():
         want(code == 2 and "matches `C.cuont`" in text, f"one pattern of two that chooses nothing:\n{text}")
 
         # An invalid number, a missing file, a file that cannot be written.
-        for wrong in (["--limit", "nan"], ["--limit", "inf"], ["--limit", "0"], ["--example", folder / "absent"], ["--json", "-", "--html", "-"]):
+        for wrong in (["--limit", "nan"], ["--limit", "inf"], ["--limit", "0"], ["--example", folder / "absent"], ["--example", manifest], ["--json", "-", "--html", "-"]):
             code, text = run("--filter", "C.count", *wrong)
             want(code == 2 and "error: T0" in text, f"{wrong}:\n{text}")
         for more in (["--filter", "C.count"], ["--list"]):

@@ -1,7 +1,12 @@
 """Calls: by position and name, results, memory of the caller, counts of copied bytes."""
 
+import asyncio
 import copy
+import gc
+import os
 import pickle
+import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -94,9 +99,107 @@ def test_in_the_background(mlp):
     async def both():
         return [await mlp.start(x), await mlp.start(x)]
 
-    import asyncio
-
     assert len(asyncio.run(both())) == 2
+
+
+def threads_of_process():
+    return len(os.listdir("/proc/self/task"))
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def failing_calls(model, values, count):
+    for _ in range(count):
+        run = model.start(*values)  # a local that the exception's traceback has, too
+        with pytest.raises(tenon.UsageError, match="T060"):
+            run.result()
+
+
+def test_failing_calls_in_the_background_leave_nothing(mlp):
+    x = np.load(MODELS / "mlp.in.x.npy")[0]
+    failing_calls(mlp, [x], 200)
+    gc.collect()
+    threads, resident = threads_of_process(), resident_bytes()
+    failing_calls(mlp, [x], 2000)
+    gc.collect()
+    assert threads_of_process() == threads
+    assert resident_bytes() - resident < 1 << 20
+
+
+def test_a_call_that_ended_has_no_thread_and_no_arguments(mlp):
+    x = np.load(MODELS / "mlp.in.x.npy")
+    mlp.start(x).result()
+    threads, references = threads_of_process(), sys.getrefcount(x)
+    kept = [mlp.start(x) for _ in range(8)]
+    assert sys.getrefcount(x) > references
+    for run in kept:
+        run.result()
+    assert threads_of_process() == threads and sys.getrefcount(x) == references
+
+
+def test_each_result_raises_an_exception_of_its_own(mlp):
+    run = mlp.start(np.zeros(3, np.float32))
+    raised = []
+    for _ in range(2):
+        with pytest.raises(tenon.UsageError) as error:
+            run.result()
+        raised.append(error.value)
+    assert raised[0] is not raised[1] and str(raised[0]) == str(raised[1])
+    assert raised[0].code == raised[1].code and raised[0].__cause__ is None
+    with pytest.raises(tenon.UsageError, match="T0004.*no number of seconds"):
+        run.result(float("nan"))
+
+
+def test_a_run_in_a_ring_of_references_is_collected(mlp):
+    class Owner:
+        pass
+
+    owner = Owner()
+    owner.run, owner.model = mlp.start(np.load(MODELS / "mlp.in.x.npy")), mlp
+    owner.run.result()
+    owner.run.owner = owner
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+
+
+async def awaited(model, values, count):
+    for _ in range(count):
+        with pytest.raises(tenon.UsageError, match="T060"):
+            await model.start(*values)
+
+
+async def cancelled(model, x, count):
+    for _ in range(count):
+        task = asyncio.ensure_future(waiting(model.start(x, x)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def waiting(run):
+    return await run
+
+
+def test_failing_and_cancelled_awaits_leave_nothing(mlp):
+    x = np.load(MODELS / "mlp.in.x.npy")[0]
+    n = 600
+    text = f"tenon.tir 1\ngraph @g(%x: f32[{n},{n}], %y: f32[{n},{n}]) -> (z: f32[{n},{n}]) {{\n  %z = matmul(%x, %y) : f32[{n},{n}]\n  yield %z\n}}\n"
+    product = tenon.load(text.encode(), "cpu")
+    asyncio.run(awaited(mlp, [x], 50))
+    asyncio.run(cancelled(product, np.ones((n, n), np.float32), 5))
+    gc.collect()
+    threads, resident = threads_of_process(), resident_bytes()
+    asyncio.run(awaited(mlp, [x], 500))
+    asyncio.run(cancelled(product, np.ones((n, n), np.float32), 20))
+    gc.collect()
+    assert threads_of_process() == threads
+    assert resident_bytes() - resident < 1 << 20
 
 
 def test_threads_wait_for_one_call_in_the_background(mlp):

@@ -150,6 +150,24 @@ def test_sizes_and_numbers_in_results_stay_numbers() -> None:
     assert tenon.compile(lambda x: (x, 0.1))(xp.ones(2))[1] == 0.1
 
 
+@pytest.mark.parametrize("dims", [5, "n", (), (5, None), {0: None}, {-1: "n"}, {"0": "n"}, {}])
+def test_names_of_sizes_that_say_nothing_are_refused(dims: Any) -> None:
+    with pytest.raises(tenon.UsageError, match="T0602: dims: 'x' is .*a name or None for each axis"):
+        tenon.compile(lambda x: x * 2, dims={"x": dims})
+
+
+def test_names_of_sizes_fit_the_argument() -> None:
+    for dims in (("n", None, None), {2: "n"}):
+        f = tenon.compile(lambda x: x * 2, dims={"x": dims})
+        with pytest.raises(tenon.UsageError, match="T0602: dims: 'x' has 2 axes"):
+            f(random(3, 2))
+    f = tenon.compile(lambda x, k: x * k, dims={"k": ("n",)}, static="k")
+    with pytest.raises(tenon.UsageError, match="T0602: dims: 'k' is an argument of static="):
+        f(random(3, 2), 2)
+    g = tenon.compile(lambda x: x * 2, dims={"x": {1: "m"}})
+    assert g(random(3, 2)).shape == (3, 2) and g(random(3, 4)).shape == (3, 4) and g.compilations == 1
+
+
 def test_names_of_sizes_are_free() -> None:
     @tenon.compile(dims={"x": ("n_0_0", None)})
     def f(x: Any, y: Any) -> Any:

@@ -47,6 +47,8 @@ def test_packages(tmp_path, mlp):
     np.testing.assert_array_equal(again(x)[0], mlp(x)[0])
     with pytest.raises(tenon.UsageError, match="compiled already"):
         tenon.load(tmp_path / "n.tpk", "cpu")
+    with pytest.raises(tenon.UsageError, match="T0520.*deterministic="):
+        tenon.load(tmp_path / "n.tpk", deterministic=True)
     with pytest.raises(tenon.UsageError, match="loaded from files"):
         tenon.load((tmp_path / "n.tpk").read_bytes())
     (tmp_path / "bad.tpk").write_bytes((tmp_path / "n.tpk").read_bytes()[:-100])
@@ -168,6 +170,16 @@ def test_errors_of_models(tmp_path):
             tenon.load(bad)
     with pytest.raises(tenon.Error):
         tenon.load(TEXT_ADD, "cpu", options={"cpu.optt": 1})
+    for options in ({"cpu.opt": "high"}, {"cpu:0.opt": 1}, {"sim.opt": 1}, {"reference.x": 1}, {"cpu.ops": "ad"}, {"sim.ops": "add"}, {"opt": 1}, {"cpu.": 1}):
+        with pytest.raises(tenon.UsageError, match="T0513"):
+            tenon.load(TEXT_ADD, "cpu", options=options)
+    with pytest.raises(tenon.UsageError, match="T0513.*cpu.optt"):
+        tenon.load(TEXT_ADD, "reference", options={"cpu.optt": 1})
+    for wrong_flag in ({"fallback": "no"}, {"deterministic": 1}, {"deterministic": None}):
+        with pytest.raises(tenon.UsageError, match="T0004: .* is True or False"):
+            tenon.load(TEXT_ADD, "cpu", **wrong_flag)
+    with pytest.raises(tenon.UsageError, match="T0004: fallback= is True or False, not 'no'"):
+        tenon.compile(lambda x: x, fallback="no")
     with pytest.raises(tenon.Error):
         tenon.load(MODELS / "mlp.onnx", "null", fallback=False)
 

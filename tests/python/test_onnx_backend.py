@@ -47,5 +47,7 @@ def test_a_node():
     node = onnx.helper.make_node("Add", ["a", "b"], ["c"])
     a = np.arange(4, dtype=np.float32)
     assert backend.run_node(node, [a, a])[0].tolist() == [0, 2, 4, 6]
+    with pytest.raises(tenon.UsageError, match="T0004.*no option 'optimize'"):
+        backend.run_node(node, [a, a], optimize=True)
     with pytest.raises(onnx_runner.BackendIsNotSupposedToImplementIt, match="texts"):
         backend.run_node(node, [np.array(["x"]), np.array(["y"])])

@@ -243,6 +243,34 @@ def test_a_kernel_of_text() -> None:
     tenon.opcheck(op, x, 2.0)
 
 
+def test_options_of_a_device_of_which_a_kernel_takes_a_part() -> None:
+    """A set of kernels took the options of the device for its own, and refused them."""
+
+    @tenon.op("test.part")
+    def part(x, a: float):  # type: ignore[no-untyped-def]
+        return x * a
+
+    @part.kernel("cpu", dtypes=["f32"])
+    def marked() -> str:  # gives other values, so that a test sees it
+        return """void run(const float* x, float a, float* out, int64_t n) {
+          for (int64_t i = 0; i < n; ++i) out[i] = a * x[i] + 100;
+        }"""
+
+    text = b"""tenon.tir 1
+graph @g(%x: f32[4]) -> (y: f32[4]) {
+  %0 = exp(%x) : f32[4]
+  %y = test.part(%0) {a = 2.0} : f32[4]
+  yield %y
+}
+"""
+    zeros = np.zeros(4, np.float32)
+    np.testing.assert_array_equal(tenon.load(text, "cpu", options={"cpu.opt": 1})(zeros)[0], zeros + 102)
+    alone = text.replace(b"  %0 = exp(%x) : f32[4]\n", b"").replace(b"%0", b"%x")
+    np.testing.assert_array_equal(tenon.load(alone, "cpu", options={"cpu.opt": 1})(zeros)[0], zeros + 100)
+    with pytest.raises(tenon.UsageError, match="T0513.*cpu.bogus"):  # although the kernel takes it all
+        tenon.load(alone, "cpu", options={"cpu.bogus": 1})
+
+
 def test_it_works_in_an_onnx_model() -> None:
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     helper, f32 = onnx.helper, onnx.TensorProto.FLOAT

@@ -170,3 +170,17 @@ def test_nan_is_the_extreme_beside_infinities() -> None:
         for dtype in ("float32", "float64"):
             x = np.array(values, dtype)
             assert int(xp.argmin(xp.asarray(x))) == np.argmin(x) and int(xp.argmax(xp.asarray(x))) == np.argmax(x)
+
+
+def test_arguments_that_were_ignored() -> None:
+    x = np.ones(3, np.float32)
+    for given in (x, xp.asarray(x)):
+        with pytest.raises(ValueError, match="copy=False is not possible"):
+            xp.asarray(given, dtype=xp.float64, copy=False)
+        assert xp.asarray(given, dtype=xp.float32, copy=False).dtype == xp.float32
+    assert xp.can_cast("int8", "int16") and not xp.can_cast("int16", "int8")  # a name was no type
+    info = xp.__array_namespace_info__()
+    assert info.dtypes(device=info.default_device()) == info.dtypes()
+    for ask in (info.dtypes, info.default_dtypes):
+        with pytest.raises(ValueError, match="no device 'nowhere'"):
+            ask(device="nowhere")

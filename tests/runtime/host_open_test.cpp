@@ -134,6 +134,34 @@ TEST(HostOpen, SettingsOverrideTheEnvironment) {
   ::unsetenv("TENON_CPU_ISA");
 }
 
+// Each of these was another value in silence, or after a line in the log.
+TEST(HostOpen, BadVariablesStartNoHost) {
+  run([](Child& c) {
+    const struct {
+      const char *name, *value, *word;
+    } cases[] = {
+        {"TENON_VARIANTS_KEPT", "0", "TENON_VARIANTS_KEPT must be a number from 1, and is `0`"},
+        {"TENON_VARIANTS_KEPT", "many", "a number from 1"},
+        {"TENON_NUM_THREADS", "all", "a number from 1"},
+        {"TENON_LIMIT_NODES", "some", "a number from 0"},
+        {"TENON_PLUGIN_STRICT", "perhaps", "0 or 1"},
+        {"TENON_PLUGIN_PROBE", "maybe", "inproc|child|off"},
+        {"TENON_LIBEXEC_DIR", "here", "an absolute path"},
+        {"TENON_DEVICE_MEMORY_LIMIT", "cpu:4g", "DEVICE=BYTES"},
+        {"TENON_KERNEL_STAGES", "few", "a number from 0"},
+    };
+    for (const auto& one : cases) {
+      ::setenv(one.name, one.value, 1);
+      c.refused(nullptr, TENON_INVALID_ARGUMENT, one.word);
+      ::unsetenv(one.name);
+    }
+    ::setenv("TENON_VARIANTS_KEPT", "many", 1);  // the setting is read, and the variable is not
+    ::setenv("TENON_DEVICE_MEMORY_LIMIT", "cpu=4g, sim:1=2m,", 1);
+    ::setenv("TENON_LIBEXEC_DIR", "", 1);
+    c.expect(c.open(Options().set("TENON_VARIANTS_KEPT", "2").get()) == TENON_OK, "it opens then");
+  });
+}
+
 TEST(HostOpen, BadOptionsStartNoHost) {
   run([](Child& c) {
     tenon_host_options_t none{};

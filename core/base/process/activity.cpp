@@ -121,7 +121,8 @@ Result<std::string> Activity::save() const {
   return save_(self_);
 }
 
-Result<std::string> save_reproducer(std::string_view name, std::string_view text) {
+Result<std::string> save_reproducer(std::string_view name, std::string_view text,
+                                    std::string_view sidecar) {
   std::string folder;
   if (const auto chosen = env("TENON_REPRODUCER_DIR")) folder = std::string(*chosen);
   if (folder.empty() && Cache::process().usable()) folder = Cache::process().reproducers();
@@ -129,6 +130,7 @@ Result<std::string> save_reproducer(std::string_view name, std::string_view text
     return error(TENON_UNAVAILABLE, "T0801", "there is no folder for reproducers");
   const std::string path = join_path(folder, fmt::format("{}-{}.tir", name, getpid()));
   TENON_RETURN_IF_ERROR(make_folders(folder, 0700));
+  if (!sidecar.empty()) TENON_RETURN_IF_ERROR(write_file(path + ".bin", sidecar, 0600));
   TENON_RETURN_IF_ERROR(write_file(path, text, 0600));
   return path;
 }

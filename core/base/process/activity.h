@@ -44,7 +44,9 @@ class Activity {
 };
 
 // Writes `text` into the folder of reproducers (TENON_REPRODUCER_DIR, else `reproducers` in the
-// cache folder) as NAME-PID.tir. Returns the path; T0801 without a folder.
-Result<std::string> save_reproducer(std::string_view name, std::string_view text);
+// cache folder) as NAME-PID.tir, and its larger constants, if there are any, as NAME-PID.tir.bin.
+// Returns the path; T0801 without a folder.
+Result<std::string> save_reproducer(std::string_view name, std::string_view text,
+                                    std::string_view sidecar);
 
 }  // namespace tenon

@@ -50,6 +50,19 @@ bool is_flag_value(std::string_view value) {
   return false;
 }
 
+// "sim:1=4096,cpu=2g"
+bool is_list_of_sizes(std::string_view text) {
+  uint64_t number = 0;
+  for (std::string_view entry : split(text, ',')) {
+    const size_t equals = entry.find('=');
+    if (trim(entry).empty()) continue;
+    if (equals == std::string_view::npos || trim(entry.substr(0, equals)).empty() ||
+        !parse_u64(trim(entry.substr(equals + 1)), &number))
+      return false;
+  }
+  return true;
+}
+
 // What a value must be, or empty if it is that.
 std::string_view wrong_value(std::string_view name, std::string_view value) {
   uint64_t number = 0;
@@ -60,6 +73,8 @@ std::string_view wrong_value(std::string_view name, std::string_view value) {
     return "a number from 1";
   if (is_in(kFlags, name) && !is_flag_value(value)) return "0 or 1";
   if (is_in(kFolders, name) && value[0] != '/') return "an absolute path";
+  if (name == "TENON_DEVICE_MEMORY_LIMIT" && !is_list_of_sizes(value))
+    return "DEVICE=BYTES, with commas between several";
   for (const Choice& choice : kChoices) {
     const std::vector<std::string_view> values = split(choice.values, '|');
     if (choice.name == name && !is_in(values, value)) return choice.values;
@@ -96,6 +111,17 @@ Status check_setting(std::string_view name, std::string_view value) {
   if (wanted.empty()) return {};
   return error(TENON_INVALID_ARGUMENT, "P0910", "the setting {} must be {}, and is {}", name,
                wanted, quoted(value));
+}
+
+Status check_environment(const Settings& settings) {
+  for (const auto& [name, value] : variables_that_are_set()) {
+    const std::string_view wanted =
+        value.empty() || settings.contains(name) ? std::string_view() : wrong_value(name, value);
+    if (wanted.empty()) continue;
+    return error(TENON_INVALID_ARGUMENT, "P0910", "the variable {} must be {}, and is {}", name,
+                 wanted, quoted(value));
+  }
+  return {};
 }
 
 void set_settings(Settings settings) {

@@ -14,6 +14,9 @@ using Settings = std::map<std::string, std::string, std::less<>>;
 // P0910 unless `name` can be a variable of Tenon and, if core knows it, `value` suits it. Names
 // that core does not know may be a plugin's.
 Status check_setting(std::string_view name, std::string_view value);
+// P0910 for a variable of the environment whose value core does not understand. Those in `settings`
+// do not count, since they are not read.
+Status check_environment(const Settings& settings);
 // True if core reads this variable.
 bool is_known_variable(std::string_view name);
 

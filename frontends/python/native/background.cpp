@@ -16,6 +16,35 @@ namespace {
 // Between two looks at signals, while the main thread waits.
 constexpr double kSliceSeconds = 0.05;
 
+Run& run_of(PyObject* self) {
+  return *nb::inst_ptr<Run>(nb::handle(self));
+}
+int traverse(PyObject* self, visitproc visit, void* arg) noexcept {
+  Py_VISIT(Py_TYPE(self));
+  return nb::inst_ready(nb::handle(self)) ? run_of(self).visit(visit, arg) : 0;
+}
+int clear(PyObject* self) noexcept {
+  if (nb::inst_ready(nb::handle(self))) run_of(self).clear();
+  return 0;
+}
+PyType_Slot kRunSlots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                           {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                           {0, nullptr}};
+
+// The same exception once more, without a traceback. The exception itself where its class does not
+// let itself be copied.
+nb::object copy_of(const nb::object& exception) {
+  try {
+    nb::object copy = nb::module_::import_("copy").attr("copy")(exception);
+    if (PyExceptionInstance_Check(copy.ptr()) == 0) return exception;
+    if (PyObject* const cause = PyException_GetCause(exception.ptr()))
+      PyException_SetCause(copy.ptr(), cause);
+    return copy;
+  } catch (nb::python_error&) {
+    return exception;
+  }
+}
+
 }  // namespace
 
 Run::Run(nb::object program, nb::args values, nb::kwargs names)
@@ -38,18 +67,38 @@ Run::Run(nb::object program, nb::args values, nb::kwargs names)
 }
 
 Run::~Run() {
-  if (call_ != nullptr) let_go([this] { cancel(); });
-  end();
+  clear();
 }
 
-// Gives back what the call used. With the GIL, and when no other thread uses it.
+int Run::visit(visitproc visit, void* arg) const {
+  Py_VISIT(object_.ptr());
+  Py_VISIT(values_.ptr());
+  Py_VISIT(names_.ptr());
+  Py_VISIT(results_.ptr());
+  Py_VISIT(failure_.ptr());
+  return 0;
+}
+
+void Run::clear() {
+  if (operation_ != nullptr) let_go([this] { cancel(); });
+  end();
+  results_.reset();
+  failure_.reset();
+}
+
+// Gives back what the call used: first the operation, whose thread may be at work for it. With the
+// GIL, and when no other thread waits.
 void Run::end() {
-  let_go([this] { g_tables.operation->release(g_tables.operation->self, operation_); });
+  if (tenon_operation_t* const operation = std::exchange(operation_, nullptr))
+    let_go([&] { g_tables.operation->release(g_tables.operation->self, operation); });
   if (call_ != nullptr) program_->give_back(std::move(call_));
+  values_.reset();
+  names_.reset();
+  object_.reset();
 }
 
 void Run::cancel() {
-  g_tables.operation->cancel(g_tables.operation->self, operation_);
+  if (operation_ != nullptr) g_tables.operation->cancel(g_tables.operation->self, operation_);
 }
 
 // Makes the results, or keeps the failure, once the call has ended.
@@ -59,8 +108,17 @@ void Run::take(tenon_code_t code) {
     results_ = nb::steal(program_->results_of(*call_, Program::As::kUsers));
   } catch (nb::python_error& e) {
     failure_ = nb::borrow(e.value());
+    PyException_SetTraceback(failure_.ptr(), Py_None);
   }
-  program_->give_back(std::move(call_));
+  end();
+}
+
+// A copy is raised: its traceback has the frames of the callers, and these have the run. An
+// exception that was kept and raised would be a ring of all of them.
+void Run::fail() const {
+  const nb::object raised = copy_of(failure_);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(raised.ptr())), raised.ptr());
+  throw nb::python_error();
 }
 
 // Waits for a while; false if the call has not ended. The host lets one thread wait for it: others
@@ -88,12 +146,11 @@ nb::object Run::result(double timeout_seconds) {
     }
   }
   if (results_.is_valid()) return results_;
-  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(failure_.ptr())), failure_.ptr());
-  throw nb::python_error();
+  fail();
 }
 
 void bind_background(nb::module_& m) {
-  nb::class_<Run>(m, "Run", "A call on a thread of its own.")
+  nb::class_<Run>(m, "Run", nb::type_slots(kRunSlots), "A call on a thread of its own.")
       .def("done", &Run::done)
       .def("cancel", &Run::cancel)
       .def("result", &Run::result, "timeout"_a,

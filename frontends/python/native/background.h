@@ -21,25 +21,30 @@ class Run {
   ~Run();
 
   bool done() const { return done_ || taken(); }  // the host may tell after it let a thread go on
-  void cancel();
+  void cancel();                                  // nothing once it has ended
   // Waits: for ever if the number is negative. Raises TimeoutError. Any number of threads may wait.
   nanobind::object result(double timeout_seconds);
+  // For Python's collector: what is held, and that it is let go; a call in flight is cancelled.
+  int visit(visitproc visit, void* arg) const;
+  void clear();
 
  private:
   bool wait(double seconds);
   bool taken() const { return results_.is_valid() || failure_.is_valid(); }
   void take(tenon_code_t code);
   void end();
+  [[noreturn]] void fail() const;
 
   nanobind::object object_;
   Program* program_;
   nanobind::args values_;  // the call borrows from them
   nanobind::kwargs names_;
-  std::unique_ptr<Call> call_;  // until its results are taken
-  tenon_operation_t* operation_ = nullptr;
+  std::unique_ptr<Call> call_;              // until its results are taken
+  tenon_operation_t* operation_ = nullptr;  // until then: it has a thread of the system
   std::timed_mutex waiting_;
   std::atomic<bool> done_ = false;
-  nanobind::object results_, failure_;
+  nanobind::object results_;
+  nanobind::object failure_;  // never raised itself, so it has no traceback, which has frames
 };
 
 void bind_background(nanobind::module_& module);

@@ -91,10 +91,15 @@ class AttrRecords {
         record.u.fs = doubles_.back().data();
         record.count = doubles_.back().size();
         break;
-      default:
+      case TENON_ATTR_I64S:
+      case TENON_ATTR_DIMS:  // of the same type
         lists_.push_back(nb::cast<std::vector<int64_t>>(value));
-        record.u.is = lists_.back().data();  // dims are of the same type
+        record.u.is = lists_.back().data();
         record.count = lists_.back().size();
+        break;
+      default:
+        raise_usage(TENON_UNIMPLEMENTED, "T0629",
+                    "Python makes no attributes of kind " + std::to_string(record.kind) + ".");
     }
     records_.push_back(record);
   }
@@ -105,20 +110,64 @@ class AttrRecords {
   std::deque<std::vector<double>> doubles_;
 };
 
+nb::object dtype_object(tenon_dtype_t dtype) {
+  return nb::str(dtype_name(dtype));
+}
+
+// A tuple of what make(i) gives.
+template <class Make>
+nb::object tuple_of(uint64_t count, const Make& make) {
+  nb::list list;
+  for (uint64_t i = 0; i < count; ++i) list.append(make(i));
+  return nb::tuple(list);
+}
+
+nb::object bytes_of(tenon_blob_t* blob) {
+  const void* data = nullptr;
+  uint64_t size_bytes = 0;
+  const tenon_host_graph_t& g = *g_tables.graph;
+  if (const tenon_code_t code = g.blob_data(g.self, blob, &data, &size_bytes)) raise_failure(code);
+  return nb::bytes(data, size_bytes);
+}
+
+// Lists are tuples, types are ("f32", dims), and dims are the host's numbers.
 nb::object attr_value(const tenon_attr_t& attr) {
   switch (attr.kind) {
+    case TENON_ATTR_I64:
+      return nb::int_(attr.u.i);
     case TENON_ATTR_F64:
       return nb::float_(attr.u.f);
     case TENON_ATTR_STRING:
       return nb::str(attr.u.s.data, attr.u.s.size);
-    case TENON_ATTR_I64S: {
-      nb::list list;
-      for (uint64_t i = 0; i < attr.count; ++i) list.append(attr.u.is[i]);
-      return nb::tuple(list);
-    }
+    case TENON_ATTR_I64S:
+      return tuple_of(attr.count, [&](uint64_t i) { return nb::int_(attr.u.is[i]); });
+    case TENON_ATTR_F64S:
+      return tuple_of(attr.count, [&](uint64_t i) { return nb::float_(attr.u.fs[i]); });
+    case TENON_ATTR_STRINGS:
+      return tuple_of(attr.count,
+                      [&](uint64_t i) { return nb::str(attr.u.ss[i].data, attr.u.ss[i].size); });
+    case TENON_ATTR_DIMS:
+      return tuple_of(attr.count, [&](uint64_t i) { return nb::int_(attr.u.dims[i]); });
+    case TENON_ATTR_TYPES:
+      return tuple_of(attr.count, [&](uint64_t i) {
+        const tenon_type_t& type = attr.u.types[i];
+        return nb::make_tuple(dtype_object(type.dtype), tuple_of(type.rank, [&](uint64_t d) {
+                                return nb::int_(type.dims[d]);
+                              }));
+      });
+    case TENON_ATTR_BLOB:
+      return bytes_of(attr.u.blob);
+    case TENON_ATTR_DTYPE:
+      return dtype_object(static_cast<tenon_dtype_t>(attr.u.i));
     default:
-      return nb::int_(attr.u.i);
+      raise_usage(TENON_UNIMPLEMENTED, "T0629",
+                  "Python knows no attributes of kind " + std::to_string(attr.kind) + ".");
   }
+}
+
+nb::object name_of(tenon_sym_t sym) {
+  const std::string_view name = view(g_tables.host->sym_text(g_tables.host->self, sym));
+  return nb::str(name.data(), name.size());
 }
 
 std::vector<tenon_value_t> operand_list(const nb::sequence& operands) {
@@ -132,10 +181,7 @@ std::vector<tenon_value_t> operand_list(const nb::sequence& operands) {
 
 nb::dict attributes_of(const tenon_attr_t* attrs, uint32_t count) {
   nb::dict out;
-  for (uint32_t i = 0; i < count; ++i) {
-    const std::string_view name = view(g_tables.host->sym_text(g_tables.host->self, attrs[i].name));
-    out[nb::str(name.data(), name.size())] = attr_value(attrs[i]);
-  }
+  for (uint32_t i = 0; i < count; ++i) out[name_of(attrs[i].name)] = attr_value(attrs[i]);
   return out;
 }
 
@@ -386,9 +432,13 @@ nb::tuple Trace::node_parts(uint32_t node) const {
     }
   }
   for (uint32_t i = 0; i < view.result_count; ++i) results.append(view.results[i]);
+  nb::dict attrs;
+  for (uint32_t i = 0; i < view.attr_count; ++i) {
+    const tenon_attr_t& attr = view.attrs[i];
+    attrs[name_of(attr.name)] = nb::make_tuple(attr.kind, attr_value(attr));
+  }
   const tenon_str_t op = g_tables.host->sym_text(g_tables.host->self, view.op);
-  return nb::make_tuple(std::string(tenon::python::view(op)), operands, results,
-                        attributes_of(view.attrs, view.attr_count));
+  return nb::make_tuple(std::string(tenon::python::view(op)), operands, results, attrs);
 }
 
 nb::object Trace::producer(uint32_t value) const {
@@ -464,7 +514,7 @@ void bind_trace(nb::module_& m) {
       .def("nodes", &Trace::nodes)
       .def("node_parts", &Trace::node_parts, "node"_a,
            nb::sig("def node_parts(self, node: int) -> tuple[str, list[int | None], list[int], "
-                   "dict[str, object]]"))
+                   "dict[str, tuple[int, object]]]"))
       .def("producer", &Trace::producer, "value"_a,
            nb::sig("def producer(self, value: int) -> int | None"))
       .def("number", &Trace::number, "value"_a,

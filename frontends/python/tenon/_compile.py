@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tenon import _dtypes as dt
 from tenon import _host, _native, _ops, _trace
 from tenon._array import Array, _of_tensor, value_of
-from tenon._errors import UnsupportedError, UsageError, device_text, place
+from tenon._errors import UnsupportedError, UsageError, device_text, flag, place
 from tenon._trace import Dim, GraphTrace, SizeNeeded, Value, tracing
 
 TYPE_CHECKING = False
@@ -238,8 +238,8 @@ class Compiled:
         functools.update_wrapper(self, function)
         self._function = function
         self._device = device_text(device)
-        self._dims = dict(dims or {})
-        self._fallback = fallback
+        self._dims = {name: _symbols(name, given) for name, given in (dims or {}).items()}
+        self._fallback = flag("fallback", fallback)
         self._static = frozenset((static,) if isinstance(static, str) else static)
         self._exact: dict[object, _Program] = {}
         self._kinds: dict[object, _Kind] = {}
@@ -331,8 +331,9 @@ class Compiled:
         given = self._by_leaf(names)
         out = []
         for i, (dtype, shape, weak) in enumerate(types):
-            symbols = given.get(i, ())
-            out.append((dtype, tuple(_named_size(symbols, j, s) for j, s in enumerate(shape)), weak))
+            if i in given:
+                shape = _named_sizes(self._parameter_of(names[i]), given[i], shape)
+            out.append((dtype, shape, weak))
         return tuple(out)
 
     def _by_leaf(self, names: list[str]) -> dict[int, Any]:
@@ -356,6 +357,8 @@ class Compiled:
             unknown = set(given) - set(parameters)
             if unknown and not takes_any:
                 raise UsageError(f"{option}: there is no argument {min(unknown)!r}", "T0602")
+        if both := self._static & set(self._dims):
+            raise UsageError(f"dims: {min(both)!r} is an argument of static=, no array", "T0602")
         return list(parameters)
 
     def _parameter_of(self, name: str) -> str:
@@ -435,10 +438,30 @@ def _result_value(result: Any) -> Value:
     return value_of(result if isinstance(result, Array) else xp.asarray(result))
 
 
-def _named_size(symbols: Any, axis: int, size: Any) -> Any:
-    if isinstance(symbols, dict):
-        return symbols.get(axis, size)
-    return symbols[axis] if axis < len(symbols) and symbols[axis] is not None else size
+def _symbols(name: str, given: Any) -> dict[int, str] | tuple[str | None, ...]:
+    """The entry of dims= for an argument: names by axis, or a name or None for each axis."""
+    by_axis = hasattr(given, "keys")
+    made: Any = dict(given) if by_axis else () if isinstance(given, str) else tuple(given)
+    names = made.values() if by_axis else made
+    axes = made if by_axis else ()
+    if made and all(isinstance(n, str) or (n is None and not by_axis) for n in names):
+        if all(type(axis) is int and axis >= 0 for axis in axes):
+            return made  # type: ignore[no-any-return]
+    raise UsageError(
+        f"dims: {name!r} is {given!r}; it is a name or None for each axis, as in ('batch', None), "
+        "or names by axis, as in {0: 'batch'}",
+        "T0602",
+    )
+
+
+def _named_sizes(name: str, symbols: Any, shape: Shape) -> Shape:
+    """A shape with the symbols of dims= in it."""
+    named = symbols if isinstance(symbols, dict) else dict(enumerate(symbols))
+    if max(named) >= len(shape):
+        raise UsageError(
+            f"dims: {name!r} has {len(shape)} axes, and {symbols!r} names one behind these", "T0602"
+        )
+    return tuple(named.get(axis) or size for axis, size in enumerate(shape))
 
 
 def _matches(pattern: Types, types: Types) -> bool:

@@ -128,6 +128,13 @@ def device_text(device: object) -> str:
     )
 
 
+def flag(name: str, value: object) -> bool:
+    """The value of an argument that is True or False. A text such as "no" would count as True."""
+    if value is True or value is False:
+        return value
+    raise UsageError(f"{name}= is True or False, not {value!r}", "T0004")
+
+
 def place(error: BaseException) -> str:
     """The innermost line outside of this package where an exception was, as " (file:line)"."""
     found, trace = "", error.__traceback__

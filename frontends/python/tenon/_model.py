@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from tenon import _host, _native
-from tenon._errors import UnsupportedError, UsageError, device_text
+from tenon._errors import UnsupportedError, UsageError, device_text, flag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any, Literal, TypeAlias
 
@@ -108,7 +108,10 @@ class Profile:
 
 
 class Run:
-    """A call in the background, made by `Model.start`."""
+    """A call in the background, made by `Model.start`.
+
+    `await` gives its results in a coroutine. If the coroutine is cancelled meanwhile, so is the call.
+    """
 
     def __init__(self, run: _native.Run):
         self._run = run
@@ -118,6 +121,8 @@ class Run:
 
         Raises what the call raises, or TimeoutError after `timeout` seconds; the call goes on then.
         """
+        if timeout is not None and timeout != timeout:
+            raise UsageError(f"timeout={timeout!r} is no number of seconds", "T0004")
         return self._run.result(-1.0 if timeout is None else max(timeout, 0.0))
 
     def done(self) -> bool:
@@ -128,11 +133,17 @@ class Run:
         """Asks the call to stop; `result` then raises `tenon.Cancelled`, unless it had ended."""
         self._run.cancel()
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, None, _native.Results]:
         import asyncio
 
         waiting = asyncio.get_running_loop().run_in_executor(None, self.result)
-        return waiting.__await__()
+        try:
+            return (yield from waiting.__await__())
+        except asyncio.CancelledError:
+            self._run.cancel()
+            raise
+        finally:
+            del waiting  # its exception has this frame
 
 
 class Model(_native.Program):
@@ -409,8 +420,8 @@ def load(
     _host.open()
     recipe = _Recipe()
     recipe.device = device_text(device)
-    recipe.no_fallback = not fallback
-    recipe.deterministic = deterministic
+    recipe.no_fallback = not flag("fallback", fallback)
+    recipe.deterministic = flag("deterministic", deterministic)
     recipe.sizes = [(name, _size(name, value)) for name, value in (dims or {}).items()]
     recipe.load_options = [(f"value.{name}", _listed(v)) for name, v in (values or {}).items()]
     recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
@@ -452,10 +463,11 @@ def _set_source(recipe: _Recipe, source: Source) -> None:
 
 
 def _refuse_for_package(recipe: _Recipe) -> None:
-    if recipe.device or recipe.device_options or recipe.load_options or recipe.no_fallback:
+    asked = recipe.device, recipe.device_options, recipe.load_options
+    if any(asked) or recipe.no_fallback or recipe.deterministic:
         raise UsageError(
-            "a package is compiled already: it takes dims= only, not device=, values=, options= "
-            "or fallback=",
+            "a package is compiled already: it takes dims= only, not device=, values=, options=, "
+            "fallback= or deterministic=",
             "T0520",
         )
 

@@ -21,10 +21,15 @@ _passes: dict[str, Pass] = {}
 class Node:
     """A node of a graph, while a pass runs: `op`, `operands` and `results` (arrays), `attrs`."""
 
+    attrs: dict[str, Any]
+    """Attributes by name. Lists are tuples, element types are their names ("f32"), and sizes are
+    numbers, or what computes like one where a run decides it."""
+
     def __init__(self, graph: PassGraph, id: int):
         self._graph = graph
         self._id = id
-        self.op, _, results, self.attrs = graph._trace.native.node_parts(id)
+        self.op, _, results, attrs = graph._trace.native.node_parts(id)
+        self.attrs = {name: graph._trace.attribute(*given) for name, given in attrs.items()}
         self.results = [graph._array(v) for v in results]
         """Arrays without values."""
 

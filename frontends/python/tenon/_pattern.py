@@ -12,6 +12,7 @@ import re
 from tenon import _host, _native
 from tenon._dtypes import by_code, element
 from tenon._errors import UsageError
+from tenon._trace import DIMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def match_node(graph: _native.Trace, node: int, pattern: Op, found: Found) -> bo
         return False
     if len(operands) > len(pattern.operands) and not pattern.rest:
         return False
-    if not all(name in attrs and _same(attrs[name], value) for name, value in pattern.attrs.items()):
+    if not all(name in attrs and _is(*attrs[name], value) for name, value in pattern.attrs.items()):
         return False
     found.nodes.append(node)
     return all(_match_value(graph, v, p, found) for v, p in zip(operands, pattern.operands))
@@ -212,6 +213,13 @@ def _is_number(graph: _native.Trace, value: int, number: int | float) -> bool:
         return found is not None
     dtype = by_code[graph.type_of(value)[1]]
     return isinstance(found, float) and element(dtype, found) == element(dtype, number)
+
+
+def _is(kind: int, value: Any, wanted: Any) -> bool:
+    """Whether an attribute has a value. Sizes that a run decides are negative, and equal no number."""
+    if kind == DIMS and any(size < 0 for size in value):
+        return False
+    return _same(value, wanted)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -190,6 +190,14 @@ class GraphTrace:
             self.symbols[name] = self.size(self.native.symbol(str(name), hint))
         return self.symbols[name]
 
+    def attribute(self, kind: int, value: Any) -> Any:
+        """The value of a node's attribute as users see it: sizes instead of the host's numbers."""
+        if kind == DIMS:
+            return tuple(map(self.size, value))
+        if kind == TYPES:
+            return tuple((dtype, tuple(map(self.size, dims))) for dtype, dims in value)
+        return value
+
     def dim_text(self, raw: int) -> str:
         if raw >= 0:
             return str(raw)

@@ -48,6 +48,7 @@ def asarray(
     _on(device)
     wanted = None if dtype is None else dt.parse(dtype)
     if isinstance(obj, Array):
+        _check_copy(copy, obj.dtype, wanted)
         return Array(_converted(obj, wanted))
     if _is_number(obj) and not hasattr(obj, "dtype"):  # a float64 of NumPy is a float too
         if copy is False:
@@ -62,6 +63,13 @@ def asarray(
     if obj is None or isinstance(obj, (str, dict, set)):
         raise TypeError(f"{obj!r} is no array, number or list of numbers")
     return _of_other(obj, wanted, copy)
+
+
+def _check_copy(copy: bool | None, given: DType, wanted: DType | None) -> None:
+    if copy is False and wanted not in (None, given):
+        raise ValueError(
+            f"{given.name} becomes {wanted.name} by a copy: copy=False is not possible"  # type: ignore[union-attr]
+        )
 
 
 def _converted(x: Array, dtype: DType | None) -> Value:
@@ -106,6 +114,7 @@ def _of_other(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
     if tensor.dtype not in dt.by_code:
         raise UnsupportedError(f"arrays of {tensor.dtype}: not yet", "T0629")
     array = _of_tensor(tensor)
+    _check_copy(copy, array.dtype, dtype)
     return array if dtype is None else Array(_ops.convert(array._value, dtype))
 
 

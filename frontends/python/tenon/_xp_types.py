@@ -32,7 +32,8 @@ def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: str | None =
 def can_cast(from_: DType | Array, to: DType, /) -> bool:
     """Whether a type promotes to another one."""
     given = from_.dtype if isinstance(from_, Array) else dt.parse(from_)
-    return dt.promotions[given, dt.parse(to)] is to
+    wanted = dt.parse(to)
+    return dt.promotions[given, wanted] is wanted
 
 
 def result_type(*arrays_and_dtypes: Any) -> DType:
@@ -138,7 +139,13 @@ class Info:
 
         return [str(d["name"]) for d in _host.devices()]
 
+    def _check(self, device: str | None) -> None:
+        """All devices have the same types; one that is not there has none."""
+        if device is not None and device not in self.devices():
+            raise ValueError(f"there is no device {device!r} (devices: {', '.join(self.devices())})")
+
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
+        self._check(device)
         return {
             "real floating": dt.default_float,
             "complex floating": dt.default_complex,
@@ -147,6 +154,7 @@ class Info:
         }
 
     def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
+        self._check(device)
         listed = [d for d in dt.ALL if d not in (dt.float16, dt.bfloat16)]
         return {d.name: d for d in listed if kind is None or isdtype(d, kind)}
 

@@ -38,6 +38,7 @@ class TenonBackendRep(BackendRep):
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The results for inputs by position or, in a mapping, by name."""
+        _refuse(kwargs)
         given = inputs if hasattr(inputs, "keys") else [_array(value) for value in inputs]
         with _Refusals():
             return self.model.run(given, results="numpy").values()
@@ -49,6 +50,7 @@ class TenonBackend(Backend):
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> TenonBackendRep:
         """Compiles a model. Raises `tenon.Error` for one that is wrong."""
+        _refuse(kwargs)
         with _Refusals():
             return TenonBackendRep(tenon.load(model.SerializeToString(), cls.device_name(device)))
 
@@ -70,7 +72,8 @@ class TenonBackend(Backend):
             [_value_info(name, array) for name, array in zip(names, arrays, strict=True)],
             [onnx.helper.make_empty_tensor_value_info(name) for name in node.output if name],
         )
-        opset = kwargs.get("opset_version", onnx.defs.onnx_opset_version())
+        opset = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        _refuse(kwargs)
         imports = [onnx.helper.make_opsetid(node.domain, opset)]
         model = onnx.helper.make_model(graph, opset_imports=imports)
         return cls.prepare(model, device).run(arrays)
@@ -96,6 +99,12 @@ class _Refusals:
         refused = isinstance(error, tenon.Error) and error.code in _REFUSALS
         if refused or isinstance(error, tenon.UnsupportedError):
             raise BackendIsNotSupposedToImplementIt(str(error)) from error
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    """ONNX's interface takes any options; there are none that Tenon knows."""
+    if options:
+        raise tenon.UsageError(f"Tenon's backend has no option {min(options)!r}", "T0004")
 
 
 def _array(value: object) -> Any:

@@ -47,7 +47,7 @@ typedef struct tenon_attr_def_t {
   int64_t default_i;
   double default_f;
   tenon_str_t default_s;
-  tenon_str_t choices; /* STRING: "clip|fill|in_bounds"; empty: any */
+  tenon_str_t choices; /* STRING: "clip|fill|in_bounds"; I64: "0|1"; empty: any */
 } tenon_attr_def_t;
 
 /* A rule that inference checks. Diagnostics, docs and tests refer to it by its label. */

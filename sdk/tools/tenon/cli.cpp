@@ -175,6 +175,7 @@ CLI::App* add_bench(CLI::App& app, RunOptions& o) {
       ->check(quiet(CLI::Range(int64_t{1}, int64_t{1000000})))
       ->type_name("N");
   bench->add_option("--peaks", o.peaks, "peak rates for --top, instead of measuring them")
+      ->check(not_empty())
       ->type_name("GFLOPS,GB/S");
   return bench;
 }
@@ -188,15 +189,22 @@ void add_seed(CLI::App& app, RunOptions& o) {
 CLI::App* add_opt(CLI::App& app, OptOptions& o) {
   CLI::App* opt = app.add_subcommand("opt", "run passes over a graph and print it");
   opt->add_option("FILE", o.file, "graph, or - for standard input")->type_name("");
-  opt->add_option("--passes", o.passes, "as in \"a,b{opt=1},c\"")->type_name("LIST");
+  opt->add_option("--passes", o.passes, "as in \"a,b{opt=1},c\"")
+      ->check(not_empty())
+      ->type_name("LIST");
   opt->add_option("--print-before", o.print_before,
                   "print to stderr before these passes, or \"all\"")
+      ->check(not_empty())
       ->type_name("LIST");
   opt->add_option("--print-after", o.print_after, "print to stderr after these passes, or \"all\"")
+      ->check(not_empty())
       ->type_name("LIST");
   opt->add_flag("--print-changed", o.print_changed,
                 "print to stderr after each pass that changes it");
-  opt->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
+  opt->add_option("-o,--output", o.output,
+                  "write here instead of stdout; larger constants of text go to FILE.bin")
+      ->check(not_empty())
+      ->type_name("FILE");
   opt->add_flag("--verify-each", o.verify_each, "verify after each pass");
   opt->add_flag("--timing", o.timing, "statistics and time of each pass, on stderr");
   CLI::Option* binary = opt->add_flag("--binary", o.binary, "write the binary form");
@@ -215,9 +223,11 @@ CLI::App* add_ops(CLI::App& app, OpsOptions& o) {
   ops->add_flag("--explain", o.explain, "which devices take it, and why the others do not");
   ops->add_option("--model", o.model,
                   "with --explain: in this MODEL instead of the operator's example")
+      ->check(not_empty())
       ->type_name("MODEL");
   ops->add_flag("--markdown", o.markdown, "as a page; without NAME the table of all");
   ops->add_option("--output-dir", o.output_dir, "with --markdown: write every page here")
+      ->check(not_empty())
       ->type_name("DIR");
   ops->add_flag("--json", o.json, "one JSON object on stdout");
   return ops;
@@ -232,7 +242,9 @@ CLI::App* add_plugins(CLI::App& app, PluginsOptions& o) {
   CLI::App* lock =
       plugins->add_subcommand("lock", "what is usable now, with digests, for TENON_PLUGIN_LOCK");
   lock->add_option("NAME", o.names, "plugins, or globs (default: all)")->type_name("");
-  lock->add_option("-o,--output", o.output, "write here instead of stdout")->type_name("FILE");
+  lock->add_option("-o,--output", o.output, "write here instead of stdout")
+      ->check(not_empty())
+      ->type_name("FILE");
   for (CLI::App* command : {plugins, list, explain}) {
     command->add_flag("--json", o.json, "one JSON object on stdout");
   }
@@ -250,8 +262,10 @@ void add_new(CLI::App& app, NewOptions& o) {
       ->required()
       ->type_name("");
   make->add_option("--language", o.language, "c or c++ (default: c if there are both)")
+      ->check(not_empty())
       ->type_name("L");
   make->add_option("--directory", o.directory, "where to create the folder NAME (default: here)")
+      ->check(not_empty())
       ->type_name("DIR");
 }
 
@@ -262,21 +276,81 @@ CLI::App* add_help(CLI::App& app, std::vector<std::string>& words) {
   return help;
 }
 
-// What is wrong with options that modify work that no other option requests; empty if nothing.
-std::string idle_option(const Command& command) {
-  const RunOptions& run = command.run;
-  const OptOptions& opt = command.opt;
-  if (run.tolerance_given && run.check.empty())
-    return "--tolerance needs --check, which is not given.";
-  if (!run.peaks.empty() && run.top == 0) return "--peaks needs --top, which is not given.";
-  const std::pair<const char*, bool> need_passes[] = {{"--print-before", !opt.print_before.empty()},
-                                                      {"--print-after", !opt.print_after.empty()},
-                                                      {"--print-changed", opt.print_changed}};
-  for (const auto& [name, given] : need_passes) {
-    if (given && opt.passes.empty())
-      return fmt::format("{} needs --passes, which is not given.", name);
+struct Given {
+  const char* name;
+  bool given;
+};
+
+// "A needs B, which is not given", or "A has no use with B", for the first pair that is so.
+std::string idle_in(std::initializer_list<std::pair<Given, Given>> needs,
+                    std::initializer_list<std::pair<Given, Given>> excludes) {
+  for (const auto& [option, needed] : needs) {
+    if (option.given && !needed.given)
+      return fmt::format("{} needs {}, which is not given.", option.name, needed.name);
   }
-  if (opt.json && !opt.list) return "--json needs --list, which is not given.";
+  for (const auto& [option, other] : excludes) {
+    if (option.given && other.given)
+      return fmt::format("{} has no use with {}.", option.name, other.name);
+  }
+  return "";
+}
+
+// Of `tenon run` and `tenon bench`.
+std::string idle_option(const RunOptions& o) {
+  const Given dump{"--dump", !o.dump.empty()}, check{"--check", !o.check.empty()};
+  const Given top{"--top", o.top != 0};
+  return idle_in(
+      {{{"--tolerance", o.tolerance_given}, check}, {{"--peaks", !o.peaks.empty()}, top}},
+      {{check, dump},
+       {top, dump},
+       {{"--output-dir", !o.output_dir.empty()}, dump},
+       {{"--profile", !o.profile.empty()}, dump},
+       {{"--json", o.json}, dump}});
+}
+
+std::string idle_option(const OptOptions& o) {
+  const Given passes{"--passes", !o.passes.empty()}, list{"--list", o.list};
+  return idle_in({{{"--print-before", !o.print_before.empty()}, passes},
+                  {{"--print-after", !o.print_after.empty()}, passes},
+                  {{"--print-changed", o.print_changed}, passes},
+                  {{"--timing", o.timing}, passes},
+                  {{"--json", o.json}, list}},
+                 {{{"FILE", !o.file.empty()}, list},
+                  {{"--output", !o.output.empty()}, list},
+                  {{"--binary", o.binary}, list},
+                  {{"--split-input", o.split_input}, list},
+                  {{"--verify-each", o.verify_each}, list},
+                  {passes, list}});
+}
+
+std::string idle_option(const OpsOptions& o) {
+  const Given explain{"--explain", o.explain}, markdown{"--markdown", o.markdown};
+  const Given folder{"--output-dir", !o.output_dir.empty()};
+  return idle_in(
+      {{{"--autotune", o.autotune}, explain}, {folder, markdown}},
+      {{explain, markdown}, {{"--json", o.json}, markdown}, {folder, {"NAME", !o.name.empty()}}});
+}
+
+std::string idle_option(const ReportOptions& o) {
+  const Given no_run{"--no-run", o.no_run}, page{"a page", o.against.ends_with(".html")};
+  return idle_in({}, {{{"--input", !o.model.inputs.empty()}, no_run},
+                      {{"--peaks", !o.model.peaks.empty()}, no_run},
+                      {{"--against-device", !o.against_device.empty()}, page},
+                      {{"--against-passes", !o.against_passes.empty()}, page}});
+}
+
+// What is wrong with options that change nothing of what the others ask for; empty if nothing.
+std::string idle_option(const Command& command) {
+  for (std::string idle :
+       {idle_option(command.run), idle_option(command.opt), idle_option(command.ops),
+        idle_option(command.report),
+        idle_in({}, {{{"--json", command.plugins.json}, {"lock", command.plugins.lock}},
+                     {{"--json", command.cache.json},
+                      {"`dir`, `prune` and `clean`", command.cache.action == "dir" ||
+                                                         command.cache.action == "prune" ||
+                                                         command.cache.action == "clean"}}})}) {
+    if (!idle.empty()) return idle;
+  }
   return "";
 }
 
@@ -464,6 +538,8 @@ Command parse_command_line(int argc, char** argv) {
       if (command.kind == Command::Kind::Conform) command.conform = {"--help"};
       return command;
     }
+    command.plugins.explain = plugins->got_subcommand("explain");
+    command.plugins.lock = plugins->got_subcommand("lock");
     if (const std::string idle = idle_option(command); !idle.empty()) {
       command.status =
           fail(kUsage, "T0004", idle,
@@ -471,8 +547,6 @@ Command parse_command_line(int argc, char** argv) {
       return command;
     }
     command.kind = kind_of(parsed.back()->get_name());
-    command.plugins.explain = plugins->got_subcommand("explain");
-    command.plugins.lock = plugins->got_subcommand("lock");
     command.conform = conform->remaining();
   } catch (const CLI::CallForVersion& version) {
     write_out(std::string(version.what()) + "\n");

@@ -24,6 +24,7 @@ CLI::App* add_report(CLI::App& app, ReportOptions& o) {
   repeatable(report, "--input", o.model.inputs, "NAME=FILE",
              "read an input from a file (default: random); repeatable");
   report->add_option("--peaks", o.model.peaks, "peak rates, instead of measuring them")
+      ->check(not_empty())
       ->type_name("GFLOPS,GB/S");
   add_compilation(report, o.model);
   return report;

@@ -152,7 +152,8 @@ class LoadOptions {
       if (equals == std::string::npos || equals == 0) {
         return fail(kUsage, "T0004", fmt::format("--value {} is not NAME=N,...", in_quotes(text)));
       }
-      add("value." + text.substr(0, equals), text.substr(equals + 1));
+      if (int s = add("--value", "value." + text.substr(0, equals), text.substr(equals + 1)))
+        return s;
     }
     return kOk;
   }
@@ -161,7 +162,7 @@ class LoadOptions {
       std::string name;
       int64_t size = 0;
       if (int s = parse_dim(text, name, size)) return s;
-      add("dim." + name, std::to_string(size));
+      if (int s = add("--dim", "dim." + name, std::to_string(size))) return s;
     }
     return kOk;
   }
@@ -173,8 +174,15 @@ class LoadOptions {
   }
 
  private:
-  void add(std::string key, std::string value) {
+  int add(const char* option, std::string key, std::string value) {
+    for (const auto& [known, given] : texts_) {
+      if (known != key) continue;
+      return fail(kUsage, "T0004",
+                  fmt::format("{} gives {} twice.", option,
+                              in_quotes(std::string_view(key).substr(key.find('.') + 1))));
+    }
     texts_.emplace_back(std::move(key), std::move(value));
+    return kOk;
   }
   std::vector<std::pair<std::string, std::string>> texts_;
 };
@@ -248,6 +256,21 @@ int load(const Host& host, const RunOptions& options, Model& model,
     if (int s = dims_taken(host, options, model, fixed != nullptr ? fixed : &all)) return s;
   }
   return options.values.empty() ? kOk : values_taken(host, options, model);
+}
+
+void keep_options_of(std::string_view device, RunOptions& options) {
+  const auto kind_of = [](std::string_view name) {
+    return name.substr(0, name.find_first_of(":#."));
+  };
+  std::vector<std::string_view> kinds;
+  for (std::string_view rest = device; !rest.empty();) {
+    const size_t end = std::min(rest.find(','), rest.size());
+    kinds.push_back(kind_of(rest.substr(0, end)));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  std::erase_if(options.device_options, [&](const std::string& option) {
+    return std::ranges::find(kinds, kind_of(option)) == kinds.end();
+  });
 }
 
 int read_options(const RunOptions& options, std::string_view device, SessionOptions& out) {

@@ -25,6 +25,9 @@ struct SessionOptions {
   std::vector<tenon_key_value_t> pairs;
   tenon_session_options_t record = sized<tenon_session_options_t>();
 };
+// Leaves the options of devices that `device` ("sim:1,cpu") names: for a compilation that is
+// compared with the one that the options are for.
+void keep_options_of(std::string_view device, RunOptions& options);
 int read_options(const RunOptions& options, std::string_view device, SessionOptions& out);
 // Compiles for `device` (empty: by cost or TENON_DEVICE).
 int compile(const Host& host, const Model& model, const RunOptions& options,

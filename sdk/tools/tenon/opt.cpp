@@ -77,6 +77,9 @@ class Opt {
     if (int s = refuse_package(options_.file)) return s;
     const int status = options_.split_input || options_.file == "-" ? from_bytes() : from_file();
     if (status != kOk || options_.output.empty()) return status;
+    if (!constants_.empty()) {
+      if (int s = write_file(host_, options_.output + ".bin", constants_)) return s;
+    }
     return write_file(host_, options_.output, written_);
   }
 
@@ -202,7 +205,34 @@ class Opt {
             host_.graph->graph_write(host_.graph->self, graph.get(), format, &sink)) {
       return report(host_, code);
     }
+    if (int s = options_.binary ? kOk : keep_constants(graph)) return s;
     emit(text.text);
+    return kOk;
+  }
+
+  // What the text has by digests alone is written beside it. Where there is no place for it, that
+  // is told: the text cannot be read back.
+  int keep_constants(const Graph& graph) {
+    Text bytes;
+    const tenon_sink_t sink = bytes.sink();
+    if (tenon_code_t code =
+            host_.graph->graph_write(host_.graph->self, graph.get(), TENON_FORMAT_SIDECAR, &sink))
+      return report(host_, code);
+    if (bytes.text.empty()) return kOk;
+    if (options_.output.empty()) {
+      talk(
+          "tenon: warning: the text lacks {} bytes of constants, and cannot be read back; -o FILE "
+          "writes them to FILE.bin, and --binary writes one file\n",
+          bytes.text.size());
+      return kOk;
+    }
+    if (options_.split_input) {
+      return fail(kUsage, "T0004",
+                  fmt::format("a graph has {} bytes of constants, which text has no place for.",
+                              bytes.text.size()),
+                  "Several graphs in one file cannot have them: give this graph alone.");
+    }
+    constants_ = std::move(bytes.text);
     return kOk;
   }
 
@@ -251,6 +281,7 @@ class Opt {
   const Host& host_;
   const OptOptions& options_;
   std::string written_;
+  std::string constants_;  // of its text, for the file beside it
 };
 
 }  // namespace

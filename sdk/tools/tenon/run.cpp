@@ -91,6 +91,7 @@ class Run {
   int compile_check() {
     RunOptions options = options_;
     options.no_fallback = false;  // the oracle may use fallbacks; only its values matter
+    keep_options_of(options_.check, options);
     // A pass that changes what the model computes must not change the oracle as well. Compiling
     // needs only the pass that decomposes what no device takes whole.
     if (options.pipeline != "none") options.pipeline = "legalize";

@@ -469,10 +469,11 @@ Status TextDevice::properties(tenon_str_t, tenon_compile_properties_t* out) {
   return give_record(out, made);
 }
 
-Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph, const tenon_compile_options_t*,
-                         const tenon_claim_sink_t* sink) {
+Status TextDevice::claim(tenon_str_t text, tenon_graph_t* graph,
+                         const tenon_compile_options_t* options, const tenon_claim_sink_t* sink) {
   HostTables host;
   TENON_TRY(open_host_tables(context().host, &host));
+  TENON_TRY(refuse_options(host, name(), options));
   LoweringLimits limits;
   const Target made_for = target(view(text));
   if (!made_for.fp64) {

@@ -94,12 +94,13 @@ bool all_well(const Options& options, const RunRecord& record) {
   return true;
 }
 
+bool provides(const tenon::host::Manifest& manifest, std::string_view kind) {
+  return std::any_of(manifest.provides.begin(), manifest.provides.end(),
+                     [&](const tenon::host::Provided& p) { return p.kind == kind; });
+}
+
 bool is_kernel_set(const tenon::host::Manifest& manifest) {
-  const auto provides = [&](std::string_view kind) {
-    return std::any_of(manifest.provides.begin(), manifest.provides.end(),
-                       [&](const tenon::host::Provided& p) { return p.kind == kind; });
-  };
-  return provides("kernels") && !provides("device");
+  return provides(manifest, "kernels") && !provides(manifest, "device");
 }
 
 // The message for a pattern that matches no check, so that a typing error does not silently skip
@@ -137,8 +138,14 @@ int list(const Options& options) {
   return error.failed() ? plain_error(error.text()) : kConforms;
 }
 
-// A missing file would otherwise be skipped silently.
-Error examples_are_there(const RunOptions& options) {
+// A missing file would otherwise be skipped silently, and so would one that no check reads.
+Error examples_are_read(const RunOptions& options, const tenon::host::Manifest& manifest) {
+  if (!options.examples.empty() && !options.kernel_set && !provides(manifest, "frontend")) {
+    return {"T0004",
+            fmt::format("--example is for frontends and kernel sets, and {} is neither.",
+                        quoted(manifest.name)),
+            {}};
+  }
   for (const std::string& path : options.examples) {
     if (Error error = check_readable(path); error.failed()) return error;
   }
@@ -155,7 +162,7 @@ int conform(Options options) {
   if (!subject.ok()) return usage_error(subject.error().text());
   options.run.kernel_set = is_kernel_set(subject->manifest);
   if (Error none = each_filter_chooses(options.run); none.failed()) return usage_error(none.text());
-  if (Error absent = examples_are_there(options.run); absent.failed())
+  if (Error absent = examples_are_read(options.run, subject->manifest); absent.failed())
     return plain_error(absent.text());
   RunRecord record;
   if (!options.known.empty()) {

@@ -300,11 +300,9 @@ Outcome same_as_reference(Session& s, const Program& program, const Program& ref
 }
 
 Outcome set_model(Session& s, const Api& api, std::string_view kind, const std::string& path) {
-  Result<std::string> text = read_file(path, 1 << 20, "a model");
-  CONFORM_EXPECT(text.ok(), "{}", text.error().message);
   s.step("compiling " + path);
   Program program(api), reference(api);
-  CONFORM_EXPECT(program.compile(*text, kind, false) == TENON_OK, "{} does not compile: {}", path,
+  CONFORM_EXPECT(program.compile_file(path, kind) == TENON_OK, "{} does not compile: {}", path,
                  last_failure(api));
   const tenon_model_info_t info = program.info();
   for (uint32_t i = 0; i < info.input_count; ++i) {
@@ -317,7 +315,7 @@ Outcome set_model(Session& s, const Api& api, std::string_view kind, const std::
   CONFORM_EXPECT(std::count(makers.begin(), makers.end(), name) != 0,
                  "the set takes no node of {}; `tenon ops OP --explain --model {}` shows why", path,
                  path);
-  if (reference.compile(*text, kReference, false) != TENON_OK)
+  if (reference.compile_file(path, kReference) != TENON_OK)
     return skipped("the reference does not compile it: " + last_failure(api));
   for (const Fill& fill : {Fill(fill_usual), Fill(fill_special), Fill(fill_ends)})
     CONFORM_TRY(same_as_reference(s, program, reference, fill));
