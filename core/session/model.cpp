@@ -90,6 +90,7 @@ Result<Frontend> choose(std::string_view path, std::span<const std::byte> head, 
 struct Told {
   std::vector<ValueInput> inputs;
   std::string only;
+  std::optional<SizeCase> size_case;
 
   tenon_value_sink_t sink() {
     auto s = sized<tenon_value_sink_t>();
@@ -104,6 +105,12 @@ struct Told {
     s.only_by_value = [](void* self, tenon_str_t why) -> tenon_code_t {
       return guarded([&]() -> tenon_code_t {
         static_cast<Told*>(self)->only = from_abi_str(why);
+        return TENON_OK;
+      });
+    };
+    s.size_case = [](void* self, tenon_dim_t dim, tenon_str_t why) -> tenon_code_t {
+      return guarded([&]() -> tenon_code_t {
+        static_cast<Told*>(self)->size_case = SizeCase{dim, std::string(from_abi_str(why))};
         return TENON_OK;
       });
     };
@@ -135,7 +142,8 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
     }
   }
 
-  Result<std::shared_ptr<Model>> load(std::span<const tenon_file_tensor_t> values) const {
+  Result<std::shared_ptr<Model>> load(std::span<const tenon_file_tensor_t> values,
+                                      std::span<const int64_t> cases) const {
     std::vector<tenon_key_value_t> options;
     for (const auto& [key, value] : options_)
       options.push_back({to_abi_str(key), to_abi_str(value)});
@@ -145,6 +153,8 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
     source.values = values.data();
     source.value_count = static_cast<uint32_t>(values.size());
     source.value_sink = &sink;
+    source.cases = cases.data();
+    source.case_count = static_cast<uint32_t>(cases.size());
     tenon_graph_t* graph = nullptr;
     clear_failure();
     TENON_RETURN_IF_ERROR(from_abi(frontend_.api->load(frontend_.api->self, &source, &graph),
@@ -158,6 +168,14 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
   }
 
  private:
+  Status check_case(const SizeCase& asked, std::string_view only, const Model& model) const {
+    const bool known = model.graph()->dims().valid(asked.dim);
+    if (known && !only.empty()) return {};
+    return error(TENON_INTERNAL, "T0792", "frontend {} asked for {}", quoted(frontend_.name),
+                 known ? "a size, and says that its graph serves all sizes"
+                       : "a size that is not a dim of the model that it loaded");
+  }
+
   Status keep(Told told, Model* model) const {
     for (ValueInput& input : told.inputs) {
       const std::vector<runtime::Port>& ports = model->shapes_.inputs();
@@ -171,7 +189,10 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
       }
       input.index = static_cast<uint32_t>(port - ports.begin());
     }
-    if (told.inputs.empty()) return {};  // it is not loaded again, so the file need not stay mapped
+    if (told.size_case) TENON_RETURN_IF_ERROR(check_case(*told.size_case, told.only, *model));
+    // If it is not loaded again, the file need not stay mapped.
+    if (told.inputs.empty() && !told.size_case) return {};
+    model->size_case_ = std::move(told.size_case);
     model->value_inputs_ = std::move(told.inputs);
     model->only_by_value_ = std::move(told.only);
     model->source_ = shared_from_this();
@@ -215,8 +236,19 @@ Status refuse_options(std::string_view name, const Model& model,
 
 }  // namespace
 
+Result<int64_t> Model::evaluate_case(std::span<const tenon_array_t* const> arrays) const {
+  std::vector<std::span<const int64_t>> dims;
+  for (const tenon_array_t* array : arrays) dims.emplace_back(array->dims, array->rank);
+  std::vector<int64_t> symbols, answer;
+  TENON_RETURN_IF_ERROR(shapes_.solve(dims, {}, {}, &symbols));
+  const tenon_dim_t asked[] = {size_case_->dim};
+  TENON_RETURN_IF_ERROR(shapes_.evaluate(asked, symbols, &answer));
+  return answer[0];
+}
+
 Result<std::shared_ptr<Model>> Model::by_value(std::span<const std::string> names,
-                                               std::span<const tenon_array_t* const> values) const {
+                                               std::span<const tenon_array_t* const> values,
+                                               std::span<const int64_t> cases) const {
   std::vector<ir::Ref<ir::Blob>> blobs;
   std::vector<tenon_file_tensor_t> tensors;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -231,7 +263,7 @@ Result<std::shared_ptr<Model>> Model::by_value(std::span<const std::string> name
     tensor.name = to_abi_str(names[i]);
     tensor.blob = blobs.back()->abi();
   }
-  return source_->load(tensors);
+  return source_->load(tensors, cases);
 }
 
 Result<std::shared_ptr<Model>> Model::create(ir::Ref<ir::Graph> graph) {
@@ -268,7 +300,7 @@ Result<std::shared_ptr<Model>> Model::load_bytes(ir::Ref<ir::Blob> bytes, std::s
   }
   TENON_ASSIGN_OR_RETURN(const Frontend frontend, choose(name, head, false));
   return std::make_shared<const SourceOfModel>(frontend, std::move(bytes), name, folder, options)
-      ->load({});
+      ->load({}, {});
 }
 
 Status read_tensors(std::string_view path, const tenon_file_tensor_sink_t& sink) {

@@ -3,6 +3,7 @@
 // Threads: immutable; safe.
 #pragma once
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,12 @@ class SourceOfModel;
 struct ValueInput {
   uint32_t index = 0;
   std::string name, why;  // why: what needs the values, and where
+};
+
+// A dim of a model's graph whose value decides which graph there is.
+struct SizeCase {
+  tenon_dim_t dim = 0;
+  std::string why;
 };
 
 class Model {
@@ -45,10 +52,16 @@ class Model {
   const std::vector<ValueInput>& value_inputs() const { return value_inputs_; }
   // Why graph() cannot run and only graphs by value can; empty if graph() serves all values.
   const std::string& only_by_value() const { return only_by_value_; }
-  // The model for runs in which the named inputs have these values: the same ports, loaded again.
-  // values: one per name; borrowed.
+  // What a run has to tell before there is a graph, other than values; then only_by_value() is not
+  // empty.
+  const std::optional<SizeCase>& size_case() const { return size_case_; }
+  // Its value for inputs of these dims. T0605 to T0608.
+  Result<int64_t> evaluate_case(std::span<const tenon_array_t* const> arrays) const;
+  // The model for runs in which the named inputs have these values, and the dims that it and those
+  // loaded from it asked for these: the same ports, loaded again. values: one per name; borrowed.
   Result<std::shared_ptr<Model>> by_value(std::span<const std::string> names,
-                                          std::span<const tenon_array_t* const> values) const;
+                                          std::span<const tenon_array_t* const> values,
+                                          std::span<const int64_t> cases) const;
   const tenon_model_info_t& info() const { return ports_->info(); }  // borrows from this
 
  private:
@@ -62,6 +75,7 @@ class Model {
   ir::Ref<ir::Graph> graph_;
   runtime::Shapes shapes_;
   std::unique_ptr<const PortRecords> ports_;
+  std::optional<SizeCase> size_case_;
 };
 
 // Tensors of a file, read through the frontends, in file order.

@@ -22,6 +22,7 @@ namespace {
 
 constexpr size_t kShownValues = 16;
 constexpr size_t kMostByDefault = 8;
+constexpr size_t kCasesMost = 64;  // of sizes, for one variant
 constexpr const char* kMostSetting = "TENON_VARIANTS_KEPT";
 
 // How many programs of one model are kept.
@@ -99,7 +100,11 @@ bool is_symbolic(const ir::Graph& graph, uint32_t input) {
 }  // namespace
 
 bool Variant::serves(std::span<const tenon_array_t* const> arrays, std::string* scratch) const {
-  return !general() && key_of(arrays, inputs, by_shape, scratch) && *scratch == key;
+  if (general() || !key_of(arrays, inputs, by_shape, scratch) || *scratch != key) return false;
+  return std::ranges::all_of(cases, [&](const AnsweredCase& answered) {
+    const Result<int64_t> value = answered.asked->evaluate_case(arrays);
+    return value.ok() && *value == answered.value;
+  });
 }
 
 Variants::Variants(std::shared_ptr<const Model> model, CompileOptions options, bool by_shape)
@@ -161,6 +166,7 @@ std::shared_ptr<Variant> Variants::add(std::span<const tenon_array_t* const> arr
   auto variant = std::make_shared<Variant>();
   variant->inputs.assign(inputs.begin(), inputs.end());
   variant->by_shape = by_shape_;
+  variant->by_case = model_->size_case().has_value();
   (void)key_of(arrays, inputs, by_shape_, &variant->key);
   for (uint32_t i = 0; by_shape_ && i < arrays.size(); ++i) {
     if (is_symbolic(*model_->graph(), i))
@@ -280,44 +286,77 @@ Status Variants::compile_at(const Model& model, std::span<const tenon_array_t* c
   return {};
 }
 
-Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const> arrays) {
-  if (variant->general()) {
-    TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model_->graph(), options_));
-  } else if (variant->inputs.empty()) {
-    TENON_RETURN_IF_ERROR(compile_at(*model_, arrays, variant));
-  } else {
-    // With these values known, the values of further inputs may turn out to matter.
-    std::shared_ptr<Model> model;
-    for (size_t turn = 0; model == nullptr; ++turn) {
+// The inputs whose values matter grow by those that a load asked for. The frontend may ask for other
+// cases once it knows the values, so it is asked again.
+Status Variants::ask_values(const Model& loaded, std::span<const tenon_array_t* const> arrays,
+                            Variant* variant) {
+  std::vector<uint32_t> inputs = variant->inputs;
+  for (const ValueInput& more : loaded.value_inputs()) {
+    if (std::find(inputs.begin(), inputs.end(), more.index) == inputs.end())
+      inputs.push_back(more.index);
+  }
+  if (inputs.size() == variant->inputs.size()) {
+    return error(TENON_INTERNAL, "T0792",
+                 "the frontend asks again for the values of inputs that it was given: {}",
+                 loaded.only_by_value());
+  }
+  TENON_RETURN_IF_ERROR(check(arrays, inputs));
+  std::lock_guard lock(mutex_);
+  variant->inputs = inputs;
+  variant->cases.clear();
+  (void)key_of(arrays, inputs, by_shape_, &variant->key);
+  inputs_ = std::move(inputs);
+  return {};
+}
+
+Status Variants::ask_case(std::shared_ptr<const Model> loaded,
+                          std::span<const tenon_array_t* const> arrays, Variant* variant) {
+  TENON_ASSIGN_OR_RETURN(const int64_t value, loaded->evaluate_case(arrays));
+  if (variant->cases.size() == kCasesMost) {
+    return error(TENON_INTERNAL, "T0792", "the frontend asks for more than {} cases of sizes: {}",
+                 kCasesMost, loaded->size_case()->why);
+  }
+  std::lock_guard lock(mutex_);
+  variant->cases.push_back({std::move(loaded), value});
+  return {};
+}
+
+// The model for the variant's values and sizes. With some of them known, more may turn out to
+// matter, and are asked for.
+Result<std::shared_ptr<const Model>> Variants::specialised(
+    Variant* variant, std::span<const tenon_array_t* const> arrays) {
+  std::shared_ptr<const Model> model = model_;
+  for (bool first = true;; first = false) {
+    if (!first || !variant->inputs.empty()) {
       std::vector<std::string> names;
       std::vector<const tenon_array_t*> values;
+      std::vector<int64_t> cases;
       for (uint32_t i : variant->inputs) {
         names.emplace_back(input_name(i));
         values.push_back(arrays[i]);
       }
-      TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> loaded, model_->by_value(names, values),
-                             "with {}", variant->text);
-      TENON_RETURN_IF_ERROR(check_ports(*model_, *loaded), "with {}", variant->text);
-      if (loaded->only_by_value().empty()) {
-        model = std::move(loaded);
-        break;
-      }
-      const size_t before = variant->inputs.size();
-      std::vector<uint32_t> inputs = variant->inputs;
-      for (const ValueInput& more : loaded->value_inputs()) {
-        if (std::find(inputs.begin(), inputs.end(), more.index) == inputs.end())
-          inputs.push_back(more.index);
-      }
-      if (inputs.size() == before || turn > model_->shapes().inputs().size()) {
-        return error(TENON_INTERNAL, "T0792",
-                     "the frontend asks again for the values of inputs that it was given: {}",
-                     loaded->only_by_value());
-      }
-      TENON_RETURN_IF_ERROR(check(arrays, inputs));
-      std::lock_guard lock(mutex_);
-      variant->inputs = inputs;
-      (void)key_of(arrays, inputs, by_shape_, &variant->key);
-      inputs_ = std::move(inputs);
+      for (const AnsweredCase& answered : variant->cases) cases.push_back(answered.value);
+      TENON_ASSIGN_OR_RETURN(model, model_->by_value(names, values, cases), "with {}",
+                             variant->text);
+      TENON_RETURN_IF_ERROR(check_ports(*model_, *model), "with {}", variant->text);
+    }
+    if (model->only_by_value().empty()) return model;
+    if (model->size_case()) {
+      TENON_RETURN_IF_ERROR(ask_case(model, arrays, variant));
+    } else {
+      TENON_RETURN_IF_ERROR(ask_values(*model, arrays, variant));
+    }
+  }
+}
+
+Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const> arrays) {
+  if (variant->general()) {
+    TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model_->graph(), options_));
+  } else {
+    TENON_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, specialised(variant, arrays));
+    for (const AnsweredCase& answered : variant->cases) {
+      variant->text += fmt::format("{}{} is {}", variant->text.empty() ? "" : ", ",
+                                   answered.asked->size_case()->why, answered.value);
     }
     TENON_RETURN_IF_ERROR(compile_at(*model, arrays, variant));
   }
@@ -373,7 +412,7 @@ static Result<bool> wants_sizes(const Model& model, const CompileOptions& option
 Result<AnyProgram> compile_model(std::shared_ptr<const Model> model,
                                  const CompileOptions& options) {
   TENON_ASSIGN_OR_RETURN(const bool by_shape, wants_sizes(*model, options));
-  if (model->value_inputs().empty() && !by_shape) {
+  if (model->value_inputs().empty() && !model->size_case() && !by_shape) {
     TENON_ASSIGN_OR_RETURN(AnyProgram program, Program::compile(*model->graph(), options));
     return program;
   }

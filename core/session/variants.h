@@ -19,6 +19,12 @@
 
 namespace tenon::session {
 
+// What the sizes of a call have to be: the case that a model asked for has this value.
+struct AnsweredCase {
+  std::shared_ptr<const Model> asked;
+  int64_t value = 0;
+};
+
 // One compiled program and the values that it serves.
 struct Variant {
   std::vector<uint32_t> inputs;  // whose values are compared; empty: it is the general one
@@ -28,8 +34,10 @@ struct Variant {
   std::mutex compiling;
   std::shared_ptr<const Program> program;  // null until compiled
   std::atomic<uint64_t> runs{0};
+  bool by_case = false;  // for one case of the sizes, which is known once it is compiled
+  std::vector<AnsweredCase> cases;
 
-  bool general() const { return inputs.empty() && !by_shape; }
+  bool general() const { return inputs.empty() && !by_shape && !by_case; }
   // Whether it serves these inputs by value. scratch: memory reused from call to call.
   bool serves(std::span<const tenon_array_t* const> arrays, std::string* scratch) const;
 };
@@ -55,8 +63,8 @@ class Variants {
   Result<std::vector<runtime::GivenSize>> sizes_for(
       const Variant& variant, std::span<const tenon_array_t* const> arrays,
       std::span<const runtime::GivenSize> sizes) const;
-  // Whether values of inputs are compared, and not their dims alone.
-  bool by_value() const { return !model_->value_inputs().empty(); }
+  // Whether values of inputs may be compared, and not their dims alone.
+  bool by_value() const { return !model_->value_inputs().empty() || model_->size_case(); }
   // Called when a variant was reused, which shows that values do not keep changing.
   void repeated() {
     if (new_in_a_row_.load(std::memory_order_relaxed) != 0)
@@ -76,6 +84,12 @@ class Variants {
   Result<std::shared_ptr<Variant>> compiled(std::shared_ptr<Variant> variant,
                                             std::span<const tenon_array_t* const> arrays);
   Status compile(Variant* variant, std::span<const tenon_array_t* const> arrays);
+  Result<std::shared_ptr<const Model>> specialised(Variant* variant,
+                                                   std::span<const tenon_array_t* const> arrays);
+  Status ask_values(const Model& loaded, std::span<const tenon_array_t* const> arrays,
+                    Variant* variant);
+  Status ask_case(std::shared_ptr<const Model> loaded,
+                  std::span<const tenon_array_t* const> arrays, Variant* variant);
   Status compile_at(const Model& model, std::span<const tenon_array_t* const> arrays,
                     Variant* variant) const;
   std::shared_ptr<Variant> add(std::span<const tenon_array_t* const> arrays,

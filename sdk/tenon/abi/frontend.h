@@ -42,6 +42,12 @@ typedef struct tenon_value_sink_t {
   /* No single graph serves all values: the loaded one has the model's inputs and outputs and can
    * only be inspected. Reported at most once. */
   tenon_code_t (*only_by_value)(void* self, tenon_str_t why);
+  /* Sizes decide which graph there is: the frontend goes on once it is told the value of a dim of
+   * the graph that it gives now, which is over the symbols of its inputs. When a program runs, the
+   * host computes it, loads the source again with the answer (tenon_source_t::cases), and guards
+   * what it compiles by it. Reported with only_by_value, once in a load. why: "the condition of node
+   * 'c' (If)". */
+  tenon_code_t (*size_case)(void* self, tenon_dim_t dim, tenon_str_t why);
 } tenon_value_sink_t;
 
 /* Borrowed. */
@@ -60,7 +66,10 @@ typedef struct tenon_source_t {
   /* null: the host cannot load again, so whatever needs the values of an input is refused. */
   const tenon_value_sink_t* value_sink;
   uint32_t value_count;
-  uint32_t reserved;
+  /* The values of the dims that earlier loads of this source reported as size_case, in that order.
+   */
+  uint32_t case_count;
+  const int64_t* cases;
 } tenon_source_t;
 
 /* Value i of a source. A helper. */
