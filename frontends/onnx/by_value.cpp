@@ -145,7 +145,19 @@ const Extents* Importer::symbols_of(Item* item, std::string_view why, int64_t le
 // ---- The outline of a model whose graph depends on values ----
 
 // The declared type of an output; unknown sizes become symbols.
-bool Importer::outline_type(const ValueProto& output, Type* out) {
+bool Importer::outline_type(const ValueProto& output, const OutputType* known, Type* out) {
+  if (known != nullptr) {
+    ValueProto shaped;
+    shaped.name = output.name;
+    shaped.dims.resize(known->dims.size());
+    out->dtype = known->dtype;
+    for (size_t i = 0; i < known->dims.size(); ++i) {
+      out->dims.push_back(known->dims[i] >= 0 ? Dim(graph_.get(), known->dims[i])
+                                              : symbol(shaped, i));
+      if (!out->dims.back().valid()) return tell_host(fmt::format("output {}", quote(output.name)));
+    }
+    return true;
+  }
   out->dtype = dtype_of_onnx(output.elem_type);
   if (!output.is_tensor || !output.has_shape || out->dtype == TENON_DTYPE_NONE) {
     return problems_->add(
@@ -164,9 +176,10 @@ bool Importer::outline_type(const ValueProto& output, Type* out) {
   return true;
 }
 
-// The model's inputs and outputs around a single node that represents the whole model.
-bool Importer::outline(Graph* out) {
+bool Importer::outline(Graph* out, const std::vector<OutputType>& known) {
   const GraphProto& main = *model_.graph;
+  const Graph imported = std::move(graph_);  // has the dims of the question
+  const auto input_dims = std::move(input_dims_);
   graph_ = Graph();
   folding_ = Folding();
   symbols_.clear();
@@ -187,7 +200,8 @@ bool Importer::outline(Graph* out) {
   std::vector<tenon_type_t> raw;
   std::vector<std::string> names;
   for (size_t i = 0; i < types.size(); ++i) {
-    if (!outline_type(main.outputs[i], &types[i])) return false;
+    if (!outline_type(main.outputs[i], known.empty() ? nullptr : &known[i], &types[i]))
+      return false;
     for (const Dim d : types[i].dims) dims.push_back(d.raw());
     names.emplace_back(main.outputs[i].name);
   }
@@ -207,6 +221,11 @@ bool Importer::outline(Graph* out) {
   for (size_t i = 0; i < types.size(); ++i)
     results.push_back(node.result(static_cast<uint32_t>(i)));
   if (!yield(region_, results, names).ok()) return tell_host("the outputs");
+  if (question_) {
+    const Dim truth = question_in(scope, input_dims);
+    if (!truth.valid()) return tell_host(question_->why);
+    question_->truth = truth;
+  }
   *out = std::move(graph_);
   return true;
 }

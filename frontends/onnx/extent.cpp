@@ -9,7 +9,7 @@ int64_t wrap(uint64_t value) {
   return static_cast<int64_t>(value);
 }
 
-int64_t numbers(Arithmetic op, int64_t a, int64_t b) {
+std::optional<int64_t> numbers(Arithmetic op, int64_t a, int64_t b) {
   const auto x = static_cast<uint64_t>(a), y = static_cast<uint64_t>(b);
   switch (op) {
     case Arithmetic::kAdd:
@@ -19,9 +19,10 @@ int64_t numbers(Arithmetic op, int64_t a, int64_t b) {
     case Arithmetic::kMul:
       return wrap(x * y);
     case Arithmetic::kDiv:
-      return b == 0 ? -1 : b == -1 ? wrap(0 - x) : a / b;
+      if (b == 0) return {};
+      return b == -1 ? wrap(0 - x) : a / b;
     case Arithmetic::kMod: {  // ONNX: the sign of the divisor
-      if (b == 0) return a;
+      if (b == 0) return {};
       if (b == -1) return 0;
       const int64_t rest = a % b;
       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
@@ -81,7 +82,10 @@ Dim at_least_zero(tenon_graph_t* graph, Dim d) {
 
 std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent& a,
                               const Extent& b) {
-  if (a.is_number() && b.is_number()) return Extent::of(numbers(op, a.number, b.number));
+  if (a.is_number() && b.is_number()) {
+    const auto number = numbers(op, a.number, b.number);
+    return number ? std::optional(Extent::of(*number)) : std::nullopt;
+  }
   const Dim x = a.signed_dim(graph), y = b.signed_dim(graph);
   Dim out = Dim::invalid();
   switch (op) {
@@ -110,6 +114,35 @@ std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent&
   if (!out.valid()) return {};
   if (const auto number = constant_of(out)) return Extent::of(*number);
   return Extent::of(out);
+}
+
+namespace {
+
+std::optional<Extent> truth(Dim d) {
+  if (!d.valid()) return {};
+  return Extent::of(d);
+}
+
+}  // namespace
+
+std::optional<Extent> is_equal(tenon_graph_t* graph, const Extent& a, const Extent& b) {
+  if (a.is_number() && b.is_number()) return Extent::of(int64_t{a.number == b.number});
+  const Dim x = a.signed_dim(graph), y = b.signed_dim(graph), one(graph, 1);
+  const uint32_t answer = compare(TENON_REL_EQ, x, y);
+  if (answer != TENON_MAYBE) return Extent::of(int64_t{answer == TENON_YES});
+  return truth(one - min(one, max(x - y, y - x)));
+}
+
+std::optional<Extent> is_less(tenon_graph_t* graph, const Extent& a, const Extent& b) {
+  if (a.is_number() && b.is_number()) return Extent::of(int64_t{a.number < b.number});
+  const Dim x = a.signed_dim(graph), y = b.signed_dim(graph), one(graph, 1);
+  const uint32_t answer = compare(TENON_REL_LT, x, y);
+  if (answer != TENON_MAYBE) return Extent::of(int64_t{answer == TENON_YES});
+  return truth(min(one, max(Dim(graph, 0), y - x)));
+}
+
+std::optional<Extent> opposite(tenon_graph_t* graph, const Extent& truth_of) {
+  return compute(graph, Arithmetic::kSub, Extent::of(int64_t{1}), truth_of);
 }
 
 }  // namespace tenon::onnx

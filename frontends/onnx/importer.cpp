@@ -76,9 +76,13 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
   return best;
 }
 
-Importer::Importer(const ModelProto& model, const Source& source, Unknown unknown,
+Importer::Importer(const ModelProto& model, const Source& source, Unknown unknown, Plan plan,
                    Problems* problems)
-    : model_(model), source_(source), unknown_(unknown), problems_(problems) {}
+    : model_(model),
+      source_(source),
+      unknown_(unknown),
+      plan_(std::move(plan)),
+      problems_(problems) {}
 
 bool Importer::run(Graph* out) {
   OpsetVersions versions;
@@ -106,9 +110,9 @@ bool Importer::run(Graph* out) {
       return problems_->add("T0714",
                             fmt::format("there is no input {} to give integers to", quote(name)));
   }
-  run_nodes(main.nodes, versions, &scope, nullptr);
-  if (!problems_->empty()) return false;
-  if (postponed_) return outline(out);
+  run_nodes(main.nodes, versions, &scope, nullptr, &main);
+  if (!problems_->empty() || halted()) return false;
+  if (postponed_) return outline(out, {});
   if (!add_outputs(main, scope)) return false;
   *out = std::move(graph_);
   return true;
@@ -130,10 +134,7 @@ bool Importer::check_fixed_dims() {
 bool Importer::check_header() {
   if (model_.graph == nullptr) return problems_->add("T0702", "it has no graph");
   if (model_.ir_version < 1) return problems_->add("T0702", "it has no IR version, or one below 1");
-  if (model_.ir_version > 1000) {
-    return problems_->add("T0702",
-                          fmt::format("its IR version {} is not known", model_.ir_version));
-  }
+  // A newer one is read: the opsets say what the nodes mean, and they are checked by themselves.
   if (model_.opsets.empty()) return problems_->add("T0702", "it names no opset");
   return true;
 }
@@ -221,8 +222,9 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
   if (!argument(region_, type, input.name, &value).ok()) return tell_host(where);
   *item = Item::of(value, input);
   for (size_t i = 0; i < type.dims.size(); ++i) {
-    if (!type.dims[i].is_constant())
-      sources_.try_emplace(type.dims[i].raw(), value, static_cast<int64_t>(i));
+    if (type.dims[i].is_constant()) continue;
+    sources_.try_emplace(type.dims[i].raw(), value, static_cast<int64_t>(i));
+    input_dims_.try_emplace(type.dims[i].raw(), &input, i);
   }
   return true;
 }
@@ -333,33 +335,40 @@ bool Importer::check_elements(const Dims& dims, std::string_view where) {
 }
 
 void Importer::run_nodes(std::span<const NodeProto> nodes, const OpsetVersions& versions,
-                         Scope* scope, const Frame* frame) {
+                         Scope* scope, const Frame* frame, const GraphProto* whole) {
   std::vector<const NodeProto*> order;
   if (!order_nodes(nodes, *scope, problems_, &order)) return;
   scope->reserve(scope->size() + order.size());
-  for (const NodeProto* node : order) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (halted()) return;
     if (cancelled()) {
       problems_->add("T0001", "the operation was cancelled");
       return;
     }
-    run_node(*node, versions, scope, frame);
+    if (whole != nullptr && is_open(*order[i]))
+      return run_forked(std::move(order), i, versions, scope, frame, *whole);
+    run_node(*order[i], versions, scope, frame);
   }
+}
+
+// The items that a node reads, null for those that are absent. False if one could not be imported.
+bool Importer::operands_of(const NodeProto& node, const Scope& scope, std::vector<Item*>* out) {
+  bool ok = check_attributes(node);
+  for (const Text name : node.inputs) {
+    Item* const item = name.empty() ? nullptr : scope.find(name)->second;
+    out->push_back(item);
+    if (item == nullptr) continue;
+    const size_t told = problems_->count();
+    ok &= resolve(item);
+    if (problems_->count() > told) problems_->advise(cat(node_text(node), " reads it"));
+  }
+  return ok;
 }
 
 void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Scope* scope,
                         const Frame* frame) {
   std::vector<Item*> inputs;
-  bool failed = !check_attributes(node);
-  for (const Text name : node.inputs) {
-    Item* item = nullptr;
-    if (!name.empty()) {
-      item = scope->find(name)->second;
-      const size_t told = problems_->count();
-      failed |= !resolve(item);
-      if (problems_->count() > told) problems_->advise(cat(node_text(node), " reads it"));
-    }
-    inputs.push_back(item);
-  }
+  bool failed = !operands_of(node, *scope, &inputs);
   if (const FunctionProto* function = find_function(model_, node)) {
     if (!failed && call(*function, node, inputs, scope, frame)) return;
     failed = true;
@@ -375,9 +384,11 @@ void Importer::run_node(const NodeProto& node, const OpsetVersions& versions, Sc
     const std::string_view domain = node.domain == "ai.onnx" ? "" : node.domain;
     const OpImporter* importer = find_importer(domain, node.op_type, n.version());
     locate(node);
+    path_.push_back(&node);
     failed = !n.finish(importer != nullptr
                            ? importer->import(n)
                            : import_by_plugin(n, find_plugin_op(domain, n.op(), n.version())));
+    path_.pop_back();
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
@@ -410,30 +421,80 @@ void Importer::locate(const NodeProto& node) {
   builder_->set_loc(loc);
 }
 
-bool Importer::call(const FunctionProto& function, const NodeProto& node,
-                    const std::vector<Item*>& inputs, Scope* scope, const Frame* frame) {
-  if (inputs.size() > function.inputs.size() || node.outputs.size() > function.outputs.size()) {
+namespace {
+
+const AttributeProto* named(const std::vector<AttributeProto>& attributes, std::string_view name) {
+  const auto at = std::find_if(attributes.begin(), attributes.end(),
+                               [&](const AttributeProto& a) { return a.name == name; });
+  return at == attributes.end() ? nullptr : &*at;
+}
+
+bool refers_to(const std::vector<NodeProto>& nodes, std::string_view name) {
+  for (const NodeProto& node : nodes) {
+    for (const AttributeProto& attribute : node.attributes) {
+      if (attribute.reference == name) return true;
+      for (const auto& graph : attribute.graphs) {
+        if (refers_to(graph->nodes, name)) return true;
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+// A call has no more operands than its function takes, and no attributes that it does not know.
+bool Importer::check_call(const FunctionProto& function, const NodeProto& node) {
+  if (node.inputs.size() > function.inputs.size() ||
+      node.outputs.size() > function.outputs.size()) {
     return problems_->add("T0709",
                           fmt::format("{} has {} inputs and {} outputs, its function {} and {}",
-                                      node_text(node), inputs.size(), node.outputs.size(),
+                                      node_text(node), node.inputs.size(), node.outputs.size(),
                                       function.inputs.size(), function.outputs.size()));
   }
-  OpsetVersions versions;
-  if (!read_opsets(function.opsets, &versions, problems_)) return false;
-  Scope inner;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i] != nullptr && !inner.try_emplace(function.inputs[i], inputs[i]).second) {
+  for (const AttributeProto& given : node.attributes) {
+    const auto& names = function.attribute_names;
+    if (std::find(names.begin(), names.end(), given.name) != names.end() ||
+        named(function.defaults, given.name) != nullptr || refers_to(function.nodes, given.name))
+      continue;
+    return problems_->add("T0708", fmt::format("{} has the attribute {}, which its function does "
+                                               "not declare",
+                                               node_text(node), quote(given.name)));
+  }
+  return true;
+}
+
+// The scope of a function's body: its inputs.
+bool Importer::bind_call(const FunctionProto& function, const NodeProto& node,
+                         const std::vector<Item*>& inputs, Scope* inner) {
+  if (!check_call(function, node)) return false;
+  for (size_t i = 0; i < function.inputs.size(); ++i) {
+    // An input that the caller leaves out is absent in the body, too.
+    Item* const given = i < inputs.size() ? inputs[i] : nullptr;
+    if (!inner->try_emplace(function.inputs[i], given).second) {
       return problems_->add("T0705", fmt::format("function {} has the input {} twice",
                                                  quote(function.name), quote(function.inputs[i])));
     }
   }
-  const Frame callee{&node, frame};
+  return true;
+}
+
+bool Importer::call(const FunctionProto& function, const NodeProto& node,
+                    const std::vector<Item*>& inputs, Scope* scope, const Frame* frame) {
+  OpsetVersions versions;
+  Scope inner;
+  if (!bind_call(function, node, inputs, &inner) ||
+      !read_opsets(function.opsets, &versions, problems_))
+    return false;
+  const Frame callee{&node, &function, frame};
+  path_.push_back(&node);
   run_nodes(function.nodes, versions, &inner, &callee);
+  path_.pop_back();
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     if (node.outputs[i].empty()) continue;
     const auto at = inner.find(function.outputs[i]);
-    if (at == inner.end()) {
-      if (problems_->empty()) {
+    if (at == inner.end() || at->second == nullptr) {
+      if (problems_->empty() && !halted()) {
         problems_->add("T0706", fmt::format("function {} has the output {}, which nothing defines",
                                             quote(function.name), quote(function.outputs[i])));
       }
@@ -452,6 +513,7 @@ const AttributeProto* Importer::attribute(const NodeProto& node, std::string_vie
     if (frame == nullptr) return nullptr;
     const AttributeProto* given =
         this->attribute(*frame->caller, attribute.reference, frame->parent);
+    if (given == nullptr) given = named(frame->function->defaults, attribute.reference);
     if (given == nullptr || given->graphs.empty()) return given;
     // Its names are the caller's, and it may hold the reference that leads to it.
     problems_->add(
@@ -667,21 +729,68 @@ void Importer::tell_warnings() const {
     log("onnx", TENON_LOG_WARN, quote(source_.name), ": ", warning);
 }
 
+namespace {
+
+// Imports, from the beginning for each If that turned out to be compiled per branch.
+std::unique_ptr<Importer> settled(const ModelProto& model, const Source& source, Unknown unknown,
+                                  Plan plan, Problems* problems, bool* done, Graph* out) {
+  for (;;) {
+    Problems found;
+    auto importer = std::make_unique<Importer>(model, source, unknown, std::move(plan), &found);
+    *done = importer->run(out);
+    if (importer->restart() && !cancelled()) {
+      plan = importer->plan();
+      continue;
+    }
+    *problems = std::move(found);
+    importer->tell_into(problems);
+    return importer;
+  }
+}
+
+// The outline of a model whose graph follows from a case of its sizes, which the host is asked for.
+bool ask(const ModelProto& model, const Source& source, Importer* importer, Problems* problems,
+         Graph* out, ByValue* by_value) {
+  const std::string why = importer->question()->why;
+  std::vector<OutputType> types;
+  if (!types_of_cases(model, source, importer->plan(), why, &types, problems)) return false;
+  if (!importer->outline(out, types)) return false;
+  by_value->truth = importer->question()->truth;
+  by_value->why_truth = why;
+  by_value->only = cat(why, " follows from sizes");
+  return true;
+}
+
+}  // namespace
+
+Imported import_once(const ModelProto& model, const Source& source, Unknown unknown, Plan plan,
+                     Problems* problems, Graph* out) {
+  Imported result;
+  const auto importer =
+      settled(model, source, unknown, std::move(plan), problems, &result.done, out);
+  result.by_value = !importer->value_inputs().empty();
+  if (problems->empty()) result.question = importer->question();
+  if (result.done) result.outputs = importer->output_types();
+  return result;
+}
+
 bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out,
                   ByValue* by_value) {
-  Problems general;
-  Importer importer(model, source, Unknown::kSymbols, &general);
-  const bool done = importer.run(out);
-  if (done) importer.tell_warnings();
-  if (by_value != nullptr) by_value->inputs = importer.value_inputs();
-  if (!done && by_value != nullptr && !by_value->inputs.empty() && !cancelled()) {
-    Importer later(model, source, Unknown::kPostpone, problems);
-    const bool outlined = later.run(out);
-    by_value->inputs = later.value_inputs();
-    by_value->only = general.first();
-    return outlined;
-  }
-  if (!done) *problems = std::move(general);
+  Plan plan;
+  plan.cases = source.cases;
+  plan.may_ask = by_value != nullptr;
+  bool done = false;
+  const auto importer =
+      settled(model, source, Unknown::kSymbols, plan, problems, &done, out);
+  if (done) importer->tell_warnings();
+  if (by_value == nullptr) return done;
+  if (!done && problems->empty() && importer->question() && !cancelled())
+    return ask(model, source, importer.get(), problems, out, by_value);
+  by_value->inputs = importer->value_inputs();
+  if (done || by_value->inputs.empty() || cancelled()) return done;
+  by_value->only = problems->first();
+  const auto later = settled(model, source, Unknown::kPostpone, plan, problems, &done, out);
+  by_value->inputs = later->value_inputs();
   return done;
 }
 

@@ -204,6 +204,12 @@ class NodeContext {
   Value reshape(Value x, const Dims& shape);
   Value transpose(Value x, const std::vector<int64_t>& perm);
   Value convert(Value x, tenon_dtype_t to) { return x.valid() ? builder().convert(x, to) : x; }
+  // The number in f32 where it is f16 or bf16. Sums, squares and what is divided by them are taken
+  // in it, because they leave the range or the digits of the narrow types. The result of the node is
+  // converted back.
+  Value wide(Value x);
+  // A value, in a run that fails with the message where a condition of some shape does not hold.
+  Value checked(Value x, Value holds, std::string_view message);
   Dim dim(int64_t n) { return Dim(graph(), n); }
   Dim product(std::span<const Dim> dims);
   // The product of dims over that of others, equal factors cancelled first, so that symbols that
@@ -236,6 +242,13 @@ class NodeContext {
   bool region(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out);
   // Whether all ops of a branch are known; else they are told.
   bool ops_known(const GraphProto& branch);
+  // Whether operand i holds. Nothing where a run tells it. Where sizes of inputs do, the host is
+  // asked for the case, and the node waits for it.
+  std::optional<bool> condition(size_t i);
+  // Whether values of inputs determine operand i; they are then noted as needed.
+  bool follows_from_inputs(size_t i, std::string_view what);
+  // Begins the import again; this If and what follows it are then compiled for each branch.
+  bool fork();
   // Imports a graph without inputs here; its outputs are the node's.
   bool in_place(const GraphProto& graph);
   Value new_argument(Region region, tenon_dtype_t dtype, const Dims& dims);
@@ -278,6 +291,10 @@ class NodeContext {
 struct ByValue {
   std::vector<std::pair<std::string, std::string>> inputs;  // name, what needs it and where
   std::string only;  // why no one graph serves all values; empty where one does
+  // A condition on sizes that decides the graph, as a dim of the loaded one that is 1 or 0; invalid
+  // where there is none.
+  Dim truth = Dim::invalid();
+  std::string why_truth;
 };
 
 // Imports a whole model into a new graph. False with the problems told. by_value: null where the

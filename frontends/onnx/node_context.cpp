@@ -312,6 +312,17 @@ Value NodeContext::transpose(Value x, const std::vector<int64_t>& perm) {
   return x;
 }
 
+Value NodeContext::wide(Value x) {
+  const bool narrow = x.valid() && (x.dtype() == TENON_F16 || x.dtype() == TENON_BF16);
+  return narrow ? convert(x, TENON_F32) : x;
+}
+
+Value NodeContext::checked(Value x, Value holds, std::string_view message) {
+  if (!ok_ || !x.valid() || !holds.valid()) return Value();
+  const std::string said = fmt::format("{}: {}", node_text(node_), message);
+  return build("assert", {holds, x}, {{"message", said}});
+}
+
 Dim NodeContext::product(std::span<const Dim> dims) {
   Dim out = dim(1);
   for (const Dim d : dims) out = out * d;

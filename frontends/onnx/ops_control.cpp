@@ -11,11 +11,14 @@ namespace tenon::onnx {
 // ---- Regions ----
 
 // Builds values that the body captures before the node, not inside it.
+void Importer::materialise(Text name, const Scope& scope) {
+  const auto at = scope.find(name);
+  if (!name.empty() && at != scope.end() && at->second != nullptr && resolve(at->second))
+    (void)value_of(at->second);
+}
+
 void Importer::materialise(const GraphProto& graph, const Scope& scope) {
-  const auto need = [&](Text name) {
-    const auto at = scope.find(name);
-    if (!name.empty() && at != scope.end() && resolve(at->second)) (void)value_of(at->second);
-  };
+  const auto need = [&](Text name) { materialise(name, scope); };
   for (const NodeProto& node : graph.nodes) {
     for (const Text name : node.inputs) need(name);
     for (const AttributeProto& attribute : node.attributes) {
@@ -25,7 +28,7 @@ void Importer::materialise(const GraphProto& graph, const Scope& scope) {
   for (const ValueProto& output : graph.outputs) need(output.name);
 }
 
-bool Importer::run_body(const GraphProto& graph, const std::vector<Item>& inputs,
+bool Importer::run_body(const GraphProto& graph, const std::vector<Item>& inputs, bool root,
                         std::vector<Item*>* outputs) {
   Scope scope = *scope_;
   const OpsetVersions& versions = *versions_;
@@ -45,12 +48,12 @@ bool Importer::run_body(const GraphProto& graph, const std::vector<Item>& inputs
     }
   }
   for (const auto& [name, item] : own) scope.insert_or_assign(name, item);
-  run_nodes(graph.nodes, versions, &scope, frame);
+  run_nodes(graph.nodes, versions, &scope, frame, root ? &graph : nullptr);
   frame_ = frame;
-  if (!problems_->empty()) return false;
+  if (!problems_->empty() || halted()) return false;
   for (const ValueProto& output : graph.outputs) {
     const auto at = scope.find(output.name);
-    if (at == scope.end()) {
+    if (at == scope.end() || at->second == nullptr) {
       return problems_->add(
           "T0706", fmt::format("a body's output {} is defined by nothing", quote(output.name)));
     }
@@ -75,7 +78,9 @@ bool Importer::body(const GraphProto& graph, std::string_view what, const BindBo
   builder_.emplace(graph_.get(), id);
   builder_->set_loc(outer.raw().loc);
   *out = region_;
+  roots_.push_back(path_.size());
   const bool ok = fill_body(graph, what, bind, finish);
+  roots_.pop_back();
   region_ = outer_region;
   builder_.emplace(outer);
   scope_ = scope;
@@ -93,7 +98,7 @@ bool Importer::fill_body(const GraphProto& graph, std::string_view what, const B
     return problems_->add("T0709", fmt::format("a body has {} inputs for {} values",
                                                graph.inputs.size(), inputs.size()));
   }
-  if (!run_body(graph, inputs, &outputs)) return false;
+  if (!run_body(graph, inputs, true, &outputs)) return false;
   for (Item* item : outputs) yields.push_back(value_of(item));
   if (builder_->status().ok()) finish(&yields);
   if (!builder_->status().ok() || !yield(region_, yields).ok()) return tell_host(what);
@@ -128,7 +133,7 @@ bool NodeContext::in_place(const GraphProto& graph) {
                                      output_count()));
   }
   std::vector<Item*> items;
-  if (!ops_known(graph) || !importer_->run_body(graph, {}, &items)) return ok_ = false;
+  if (!ops_known(graph) || !importer_->run_body(graph, {}, false, &items)) return ok_ = false;
   for (size_t i = 0; i < items.size(); ++i) set(i, Item(*items[i]));
   return ok_;
 }
@@ -199,8 +204,9 @@ bool branches(NodeContext& n, const GraphProto& then_branch, const GraphProto& e
       !n.region(then_branch, no_inputs, keep_then, &(*regions)[1]))
     return false;
   const std::string found = difference(results[1], results[0]);
-  return found.empty() ||
-         n.fail("T0714", fmt::format("its branches give {}, and its condition is not known before "
+  if (found.empty()) return true;
+  if (!n.follows_from_inputs(0, "the condition")) return n.fork();
+  return n.fail("T0714", fmt::format("its branches give {}, and its condition is not known before "
                                      "the run",
                                      found));
 }
@@ -211,8 +217,9 @@ bool import_if(NodeContext& n) {
   const GraphProto* else_branch = n.body_of("else_branch");
   if (!n.ok()) return false;
   // Exporters test shapes that are known; the other branch may not even be valid.
-  if (const auto known = n.computed(0))
-    return n.in_place(*known != 0 ? *then_branch : *else_branch);
+  const std::optional<bool> known = n.condition(0);
+  if (!n.ok()) return false;
+  if (known) return n.in_place(*known ? *then_branch : *else_branch);
   const Value predicate = scalar_of(n, n.value(0));
   std::vector<Region> regions(2);
   const size_t told = n.problems_told();

@@ -1,4 +1,5 @@
 // Element-wise ops, with NumPy's broadcasting.
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -48,11 +49,11 @@ bool try_known_opposite(NodeContext& n) {
   if (x == nullptr || n.rank(0) > 1) return false;
   Extents out;
   for (const Extent& e : *x) {
-    const auto opposite = negates         ? compute(n.graph(), Arithmetic::kSub, Extent::of(0), e)
-                          : e.is_number() ? std::optional(Extent::of(int64_t{e.number == 0}))
-                                          : std::nullopt;
-    if (!opposite) return false;
-    out.push_back(*opposite);
+    const auto turned = negates ? compute(n.graph(), Arithmetic::kSub, Extent::of(0), e)
+                       : e.is_number() ? std::optional(Extent::of(int64_t{e.number == 0}))
+                                       : opposite(n.graph(), e);
+    if (!turned) return false;
+    out.push_back(*turned);
   }
   return n.set_known(0, std::move(out), n.dims(0), n.dtype(0));
 }
@@ -104,10 +105,25 @@ bool try_known(NodeContext& n) {
   return true;
 }
 
+// The second operand of a division. Of integers none may be 0: a constant is checked here, others in
+// each run.
+Value divisor(NodeContext& n) {
+  const Value y = n.value(1);
+  if (!is_in(n.dtype(1), kInt) || !y.valid()) return y;
+  if (const auto numbers = n.constants(1)) {
+    if (std::find(numbers->begin(), numbers->end(), 0) == numbers->end()) return y;
+    n.fail("T0713", "it divides integers by 0");
+    return Value();
+  }
+  const Value holds = n.build("compare", {y, n.full_like(y, 0)}, {{"direction", TENON_CMP_NE}});
+  return n.checked(y, holds, "integers are divided by 0");
+}
+
 bool pairwise(NodeContext& n, std::string_view op) {
   if (!n.arity(2, 2) || !n.same_types()) return false;
   if (try_known(n)) return n.ok();
-  const auto v = n.broadcast({n.value(0), n.value(1)});
+  const bool divides = n.op() == "Div" || n.op() == "Mod";
+  const auto v = n.broadcast({n.value(0), divides ? divisor(n) : n.value(1)});
   return v.size() == 2 ? n.set(0, n.build(op, v)) : n.ok();
 }
 
@@ -119,7 +135,7 @@ bool binary_placed(NodeContext& n) {
   const int64_t given = n.integer("axis", 0);
   n.integers("consumed_inputs");
   if (!n.arity(2, 2) || !n.same_types()) return false;
-  Value y = n.value(1);
+  Value y = n.op() == "Div" ? divisor(n) : n.value(1);
   if (broadcast && placed && y.valid()) {
     const int64_t axis = n.axis(given, n.rank(0), 1);
     if (!n.ok()) return false;
@@ -133,28 +149,40 @@ bool binary_placed(NodeContext& n) {
   return v.size() == 2 ? n.set(0, n.build(ours(kBinary, n.op()), v)) : n.ok();
 }
 
-// Comparisons of known i64 numbers and logic on known predicates, like try_known.
+// One element of a comparison or of logic, as 1 or 0.
+std::optional<Extent> truth_of(NodeContext& n, const Extent& a, const Extent& b) {
+  const std::string_view op = n.op();
+  tenon_graph_t* const graph = n.graph();
+  const auto unless = [&](const std::optional<Extent>& e) {
+    return e ? opposite(graph, *e) : std::nullopt;
+  };
+  if (op == "And") return compute(graph, Arithmetic::kMul, a, b);
+  if (op == "Or") return compute(graph, Arithmetic::kMax, a, b);
+  if (op == "Xor") return unless(is_equal(graph, a, b));
+  if (op == "Equal") return is_equal(graph, a, b);
+  if (op == "Less") return is_less(graph, a, b);
+  if (op == "Greater") return is_less(graph, b, a);
+  if (op == "LessOrEqual") return unless(is_less(graph, b, a));
+  if (op == "GreaterOrEqual") return unless(is_less(graph, a, b));
+  return {};
+}
+
+// Comparisons of known i64 numbers and logic on known predicates, like try_known. With them
+// exporters tell -1 from real sizes, and a size of 1 from others.
 bool try_known_truth(NodeContext& n) {
   const std::string_view op = n.op();
   const bool logic = op == "And" || op == "Or" || op == "Xor";
-  const bool order = op.starts_with("Less") || op.starts_with("Greater");
+  const bool order = op == "Equal" || op.starts_with("Less") || op.starts_with("Greater");
   const tenon_dtype_t type = logic ? TENON_PRED : TENON_I64;
   if ((!logic && !order) || n.dtype(0) != type || n.dtype(1) != type) return false;
   const Extents *a = n.known(0), *b = n.known(1);
   if (a == nullptr || b == nullptr || !meet(n, *a, *b)) return false;
   Extents out;
   for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
-    const Extent &x = (*a)[a->size() == 1 ? 0 : i], &y = (*b)[b->size() == 1 ? 0 : i];
-    if (!x.is_number() || !y.is_number()) return false;
-    const int64_t v = x.number, w = y.number;
-    const bool holds = op == "And"           ? v != 0 && w != 0
-                       : op == "Or"          ? v != 0 || w != 0
-                       : op == "Xor"         ? (v != 0) != (w != 0)
-                       : op == "Less"        ? v < w
-                       : op == "LessOrEqual" ? v <= w
-                       : op == "Greater"     ? v > w
-                                             : v >= w;
-    out.push_back(Extent::of(static_cast<int64_t>(holds)));
+    const auto one =
+        truth_of(n, (*a)[a->size() == 1 ? 0 : i], (*b)[b->size() == 1 ? 0 : i]);
+    if (!one) return false;
+    out.push_back(*one);
   }
   Dims dims;
   if (n.rank(0) + n.rank(1) > 0) dims.push_back(n.dim(static_cast<int64_t>(out.size())));
@@ -183,29 +211,6 @@ bool variadic(NodeContext& n) {
   return n.set(0, out);
 }
 
-// Equal on known integers, with which exporters tell -1 from real sizes.
-bool try_known_equal(NodeContext& n) {
-  const Extents* a = n.op() == "Equal" && n.dtype(0) == TENON_I64 ? n.known(0) : nullptr;
-  const Extents* b = a != nullptr ? n.known(1) : nullptr;
-  if (b == nullptr || n.rank(0) > 1 || n.rank(1) > 1 || a->empty() || b->empty()) return false;
-  if (a->size() != b->size() && a->size() != 1 && b->size() != 1) return false;
-  Extents out;
-  for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
-    const Extent& x = (*a)[a->size() == 1 ? 0 : i];
-    const Extent& y = (*b)[b->size() == 1 ? 0 : i];
-    const bool numbers = x.is_number() && y.is_number();
-    const uint32_t answer =
-        numbers ? uint32_t{x.number == y.number ? TENON_YES : TENON_NO}
-                : compare(TENON_REL_EQ, x.signed_dim(n.graph()), y.signed_dim(n.graph()));
-    if (answer == TENON_MAYBE) return false;
-    out.push_back(Extent::of(int64_t{answer == TENON_YES}));
-  }
-  Dims dims;
-  if (n.rank(0) + n.rank(1) > 0) dims.push_back(n.dim(static_cast<int64_t>(out.size())));
-  n.set_known(0, std::move(out), std::move(dims), TENON_PRED);
-  return true;
-}
-
 bool try_known_where(NodeContext& n) {
   const Extents* parts[3];
   size_t size = 1;
@@ -216,6 +221,9 @@ bool try_known_where(NodeContext& n) {
     if (parts[i]->size() != 1 && size != 1 && parts[i]->size() != size) return false;
     size = std::max(size, parts[i]->size());
     vector |= n.rank(i) == 1;
+  }
+  for (const Extent& e : *parts[0]) {
+    if (!e.is_number()) return false;  // only a run tells, or the sizes of one
   }
   const auto at = [&](size_t part, size_t i) {
     return (*parts[part])[parts[part]->size() == 1 ? 0 : i];
@@ -230,7 +238,7 @@ bool comparison(NodeContext& n) {
   constexpr std::pair<std::string_view, int64_t> kDirections[] = {
       {"Equal", 0}, {"Less", 2}, {"LessOrEqual", 3}, {"Greater", 4}, {"GreaterOrEqual", 5}};
   if (!n.arity(2, 2) || !n.same_types()) return false;
-  if (try_known_equal(n) || try_known_truth(n)) return n.ok();
+  if (try_known_truth(n)) return n.ok();
   const auto v = n.broadcast({n.value(0), n.value(1)});
   if (v.size() != 2) return n.ok();
   for (const auto& [name, direction] : kDirections) {
@@ -389,9 +397,13 @@ bool clip(NodeContext& n) {
 // ---- Types ----
 
 bool cast_to(NodeContext& n, tenon_dtype_t to) {
-  if (to == TENON_DTYPE_NONE)
+  if (to == TENON_DTYPE_NONE || to == TENON_F8E4M3FN || to == TENON_F8E5M2)
     return n.fail("T0710", "it converts to an element type that is not supported");
   const Extents* elements = n.known(0);
+  // A condition on sizes stays known as a number.
+  if (elements != nullptr && n.dtype(0) == TENON_PRED && (to == TENON_I64 || to == TENON_I32) &&
+      n.rank(0) <= 1)
+    return n.set_known(0, *elements, n.dims(0), to);
   if (elements != nullptr && n.dtype(0) == TENON_I64 && (to == TENON_I64 || to == TENON_I32) &&
       n.rank(0) <= 1) {
     // Shape arithmetic stays known through the casts that exporters insert.
@@ -407,9 +419,14 @@ bool cast_to(NodeContext& n, tenon_dtype_t to) {
       0, n.dtype(0) == to ? n.value(0) : n.build("convert", {n.value(0)}, {{"dtype", dtype(to)}}));
 }
 
+// Attributes that say something about types alone which no cast here gives.
+void read_narrow_modes(NodeContext& n) {
+  n.integer("saturate", 1);   // of 8-bit floats
+  n.text("round_mode", "");   // of powers of two
+}
+
 bool cast(NodeContext& n) {
-  n.integer("saturate", 1);  // only matters for 8-bit floats
-  n.text("round_mode", "");
+  read_narrow_modes(n);
   if (!n.arity(1, 1)) return false;
   if (!n.has_attribute("to")) return n.fail("T0708", "attribute 'to' is missing");
   const int64_t to = n.integer("to", 0);
@@ -417,8 +434,7 @@ bool cast(NodeContext& n) {
                                                   : tenon_dtype_t{TENON_DTYPE_NONE});
 }
 bool cast_like(NodeContext& n) {
-  n.integer("saturate", 1);
-  n.text("round_mode", "");
+  read_narrow_modes(n);
   return n.arity(2, 2) && cast_to(n, n.dtype(1));
 }
 

@@ -381,6 +381,10 @@ class Parser {
           *grow(&out->outputs, "outputs of a function", limits().operands, kOperands) =
               name(m, "value name");
           break;
+        case bytes(6):
+          *grow(&out->attribute_names, "attributes of a function", kMaxAttributes) =
+              name(m, "attribute name");
+          break;
         case bytes(7):
           node(m.get_message(), grow(&out->nodes, "nodes", limits().nodes, kNodes), 1);
           break;
@@ -389,6 +393,10 @@ class Parser {
           break;
         case bytes(10):
           out->domain = name(m, "domain");
+          break;
+        case bytes(11):
+          attribute(m.get_message(),
+                    grow(&out->defaults, "attributes of a function", kMaxAttributes), 1);
           break;
         case bytes(13):
           out->overload = name(m, "overload");

@@ -82,6 +82,9 @@ void read_guarded(const tenon_source_t& given, Source* source) {
 }
 
 Status tell(const ByValue& by_value, const tenon_value_sink_t& sink) {
+  if (by_value.truth.valid())
+    TENON_TRY(
+        Status(sink.size_case(sink.self, by_value.truth.raw(), str(by_value.why_truth))));
   for (const auto& [input, why] : by_value.inputs)
     TENON_TRY(Status(sink.input(sink.self, str(input), str(why))));
   return by_value.only.empty() ? Status()
@@ -100,6 +103,7 @@ Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
   TENON_TRY(read_dims(*given, &source));
   const bool again = given->size_bytes >= sizeof(tenon_source_t) && given->value_sink != nullptr;
   if (again) read_guarded(*given, &source);
+  if (again) source.cases.assign(given->cases, given->cases + given->case_count);
   Problems problems;
   try {
     ModelProto model;
