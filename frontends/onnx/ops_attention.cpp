@@ -154,7 +154,9 @@ bool attention(NodeContext& n) {
   const double softcap = n.number("softcap", 0);
   const int64_t left = n.version() >= 25 ? n.integer("left_window_size", -1) : -1;
   const int64_t right = n.version() >= 25 ? n.integer("right_window_size", -1) : -1;
-  n.integer("softmax_precision", 1);  // always at least f32
+  // f32 at least, f64 for f64.
+  if (n.integer("softmax_precision", kFloat) == kDouble && n.dtype(0) != TENON_F64)
+    return n.fail("T0714", "a softmax in f64 is supported for f64 only");
   if (n.has(4) != n.has(5))
     return n.fail("T0713", "it needs both the past keys and values, or none");
   const bool flat = n.rank(0) == 3;
@@ -258,7 +260,7 @@ bool rotary_embedding(NodeContext& n) {
   // position ids.
   const auto cache = [&](size_t i) {
     Value c = n.value(i);
-    if (n.has(3)) c = n.build("take", {c, n.value(3)}, {{"dim", 0}});
+    if (n.has(3)) c = n.build("take", {c, n.value(3)}, {{"dim", 0}, {"mode", "in_bounds"}});
     return c.valid() ? n.build("broadcast", {c}, {{"shape", half}, {"dims", {0, 2, 3}}}) : c;
   };
   const Value y = rotated(n, x, cache(1), cache(2), turned, interleaved);

@@ -305,7 +305,7 @@ bool check_projection(NodeContext& n, const Experts& x, const Projection& p, int
                                ", and need u8"));
   if (n.has(p.zero) && n.dtype(p.zero) != TENON_U8)
     return n.fail("T0710", cat(name, "zero points need element type u8"));
-  if (!check_scale(n, p.scale, ScaleUse::kBlocks)) return false;
+  if (!check_scale(n, p.scale, ScaleUse::kDequantise)) return false;
   const auto bytes = [&](int64_t numbers) { return (numbers * bits + 7) / 8; };
   if (x.block == 0)
     return has_shape(n, p.scale, {x.count, p.rows}, name + "scales") &&

@@ -263,7 +263,7 @@ bool group_norm(NodeContext& n) {
 
 // Rows of table i that ids name.
 Value rows(NodeContext& n, size_t i, Value ids) {
-  return n.build("take", {n.value(i), ids}, {{"dim", 0}});
+  return n.build("take", {n.value(i), ids}, {{"dim", 0}, {"mode", "in_bounds"}});
 }
 
 // The number of tokens that a mask of each sample keeps; 0 where they are not counted.

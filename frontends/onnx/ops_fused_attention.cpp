@@ -3,6 +3,7 @@
 // are added to the scores, or as predicates.
 #include <array>
 #include <cmath>
+#include <functional>
 
 #include "fused.h"
 
@@ -241,7 +242,7 @@ bool multi_head_attention(NodeContext& n) {
 
 // Angles of each position: rows of a cache [positions, half], as [batch, heads, length, half].
 Value angles(NodeContext& n, size_t cache, Value positions, const Dims& heads) {
-  const Value rows = n.build("take", {n.value(cache), positions}, {{"dim", 0}});
+  const Value rows = n.build("take", {n.value(cache), positions}, {{"dim", 0}, {"mode", "in_bounds"}});
   if (!n.ok() || !rows.valid()) return Value();
   const Dims shape = {heads[0], heads[1], heads[2], n.dims(cache).back()};
   return n.build("broadcast", {rows}, {{"shape", shape}, {"dims", {0, 2, 3}}});
@@ -263,7 +264,10 @@ bool rotary_embedding(NodeContext& n) {
   if (!n.arity(4, 4)) return false;
   const bool interleaved = n.integer("interleaved", 0) != 0, flat = n.rank(0) == 3;
   int64_t heads = n.integer("num_heads", 0);
-  n.integer("rotary_embedding_dim", 0);  // twice the width of the caches
+  const int64_t turned = n.integer("rotary_embedding_dim", 0);
+  if (turned != 0 && n.rank(2) == 2 && !n.dims(2)[1].is(turned / 2))
+    return n.fail("T0713", cat("attribute 'rotary_embedding_dim' is ", turned,
+                               ", and its caches have another width than half of it"));
   if (n.number("scale", 1) != 1 || n.integer("is_packed_batching", 0) != 0)
     return n.fail("T0714", "scales and packed batches are not supported");
   if (flat && heads == 0) {
@@ -350,23 +354,70 @@ Heads grouped(NodeContext& n, int64_t heads, int64_t key_heads) {
           split_heads(n, part(n, n.value(0), 2, q + k, q + k + k), key_heads)};
 }
 
-// The new past is the old one and what this call adds, which is where ONNX Runtime puts it only if
-// the old one is full.
+// Keys or values [batch, heads, keys, size] of the past and then of this call, with those of this
+// call moved to the end of each sample's past. What is after them is 0.
+Value closed_up(NodeContext& n, Value x, const Places& at, Dim before) {
+  const Dims grid = x.dims();
+  const auto number = [&](Dim d) { return n.builder().splat(n.number_of(Extent::of(d)), grid); };
+  const Value index = iota(n, grid, 2);
+  const Value past = n.build("broadcast", {at.past}, {{"shape", grid}, {"dims", {0}}});
+  if (!n.ok() || !index.valid() || !past.valid()) return Value();
+  const Value gap = n.build("sub", {number(before), past});
+  const Value moved = n.build("add", {index, gap});
+  const Value old = compared(n, index, TENON_CMP_LT, past);
+  const Value there = compared(n, moved, TENON_CMP_LT, number(grid[2]));
+  const Value from = n.build("select", {n.build("and", {there, n.build("not", {old})}), moved, index});
+  const Value taken = n.build("take_along", {x, from}, {{"dim", 2}, {"mode", "in_bounds"}});
+  return n.build("select", {n.build("or", {old, there}), taken, n.full_like(x, 0)});
+}
+
+// `plain` where the condition holds, else what `other` builds, which then costs nothing.
+Value unless(NodeContext& n, Value holds, Value plain, const std::function<Value()>& other) {
+  const GraphProto empty;
+  const auto bind = [](std::vector<Item>*) { return true; };
+  std::vector<Region> regions(2);
+  const auto give_other = [&](std::vector<Value>* yields) {
+    yields->push_back(other());
+    return n.ok();
+  };
+  const auto give_plain = [&](std::vector<Value>* yields) {
+    yields->push_back(plain);
+    return true;
+  };
+  if (!n.ok() || !holds.valid() || !plain.valid() ||
+      !n.region(empty, bind, give_other, &regions[0]) ||
+      !n.region(empty, bind, give_plain, &regions[1]))
+    return Value();
+  const Value operands[] = {holds};
+  return n.builder().build_node("switch", operands, {}, regions).result(0);
+}
+
+// The new past: the old one of each sample, followed by what this call adds. ONNX Runtime makes it
+// as long as the longest sample, which is the old one and what this call adds unless the caller's
+// buffers have room for more.
 void set_present(NodeContext& n, const Heads& h, const Places& at, Dim before) {
-  n.set(1, h.k);
-  n.set(2, h.v);
-  if (!n.has(3) || (!n.wants(1) && !n.wants(2))) return;
-  const Value length = n.builder().splat(n.number_of(Extent::of(before)), {h.batch()});
-  const Value full = compared(n, at.past, TENON_CMP_EQ, length);
-  if (!n.ok() || !full.valid()) return;
-  const Value operands[] = {full, h.k, h.v};
-  const Attr attrs[] = {
-      {"message",
-       "GroupQueryAttention: the past keys are longer than seqlens_k says; buffers that "
-       "are shared, and samples of different lengths, are not supported"}};
-  const Node checked = n.builder().build_node("assert", operands, attrs);
-  n.set(1, checked.result(0));
-  n.set(2, checked.result(1));
+  if (!n.has(3)) {
+    n.set(1, h.k);
+    n.set(2, h.v);
+    return;
+  }
+  if (!n.wants(1) && !n.wants(2)) return;
+  const bool one = h.batch().is(1);
+  const Value total = n.reshape(n.convert(n.value(6), TENON_I64), {});
+  const Value length = n.number_of(Extent::of(h.keys())), old = n.number_of(Extent::of(before));
+  if (!n.ok() || !total.valid() || !length.valid() || !old.valid()) return;
+  const Value full = compared(n, at.past, TENON_CMP_EQ, n.builder().splat(old, {h.batch()}));
+  const Value all_full = n.build("reduce_and", {full}, {{"dims", {0}}});
+  const Value fits = one ? all_full : compared(n, total, TENON_CMP_EQ, length);
+  const auto present = [&](Value x) {
+    const Value made =
+        one ? x : unless(n, all_full, x, [&] { return closed_up(n, x, at, before); });
+    return n.checked(made, fits,
+                     "the past has room for more keys than total_sequence_length says; buffers "
+                     "that past and present share are not supported");
+  };
+  n.set(1, present(h.k));
+  n.set(2, present(h.v));
 }
 
 // A key of zeros adds 1 to the sum of weights, and nothing to the result.

@@ -78,10 +78,13 @@ bool backward(NodeContext& n, const Extent& start, const Extent& end, int64_t st
     return true;
   }
   const int64_t d = size.constant();
-  const auto place = [&](int64_t at) {
-    return std::clamp<int64_t>(at < 0 ? std::max<int64_t>(at, -d - 1) + d : at, -1, d - 1);
+  const auto place = [&](int64_t at, int64_t first) {
+    return std::clamp<int64_t>(at < 0 ? std::max<int64_t>(at, -d - 1) + d : at, first,
+                               std::max(first, d - 1));
   };
-  const int64_t from = d - 1 - place(start.number), to = d - 1 - place(end.number);
+  // A start from before the first element is the first one; only an end may lie before it.
+  const int64_t from = d - 1 - place(start.number, d == 0 ? -1 : 0);
+  const int64_t to = d - 1 - place(end.number, -1);
   out->start = n.dim(std::min(from, d));
   out->limit = n.dim(std::max(std::min(from, d), to));
   return true;
@@ -331,7 +334,8 @@ bool scatter_nd(NodeContext& n) {
                            {"window_dims", count_up(lead, lead + rest)},
                            {"inserted_dims", count_up(0, length)},
                            {"index_map", count_up(0, length)},
-                           {"index_vector_dim", lead}}));
+                           {"index_vector_dim", lead},
+                           {"mode", "in_bounds"}}));
 }
 
 // ---- From indices ----

@@ -264,7 +264,8 @@ bool batch_norm(NodeContext& n) {
   const double epsilon = n.number("epsilon", 1e-5f);
   const double momentum = n.number("momentum", 0.9f);  // only matters in training
   n.integers("consumed_inputs");
-  if (n.version() < 7) n.integer("is_test", 1);
+  if (n.version() < 7 && n.integer("is_test", 0) == 0)
+    return n.fail("T0714", "training mode is not supported; attribute 'is_test' is 0");
   if (!n.arity(5, 5, 5)) return false;
   const bool training = n.integer("training_mode", 0) != 0;
   if (n.version() < 9 && n.integer("spatial", 1) == 0)
@@ -303,11 +304,19 @@ void layer_statistics(NodeContext& n, int64_t axis, double epsilon) {
   n.set(2, n.reshape(n.build("rsqrt", {n.build("add", {var, n.full_like(var, epsilon)})}), kept));
 }
 
+// Norms compute in f32, or in f64 for f64. Another type is asked for by name.
+bool check_stash_type(NodeContext& n) {
+  const int64_t type = n.integer("stash_type", kFloat);
+  if (type == kFloat || (type == kDouble && n.dtype(0) == TENON_F64 && n.output_count() == 1))
+    return n.ok();
+  return n.fail("T0714", cat("it computes in the element type ", type,
+                             " of attribute 'stash_type', which is not supported; 1 is"));
+}
+
 bool layer_norm(NodeContext& n) {
   const bool rms = n.op() == "RMSNormalization";
   const double epsilon = n.number("epsilon", 1e-5f);
-  n.integer("stash_type", 1);
-  if (!n.arity(2, rms ? 2 : 3, rms ? 1 : 3)) return false;
+  if (!check_stash_type(n) || !n.arity(2, rms ? 2 : 3, rms ? 1 : 3)) return false;
   const int64_t axis = n.axis(n.integer("axis", -1), n.rank(0));
   if (!n.ok()) return false;
   const Dims normalized(n.dims(0).begin() + axis, n.dims(0).end());
@@ -323,8 +332,7 @@ bool layer_norm(NodeContext& n) {
 bool group_norm(NodeContext& n) {
   const bool instance = n.op() == "InstanceNormalization";
   const double epsilon = n.number("epsilon", 1e-5f);
-  n.integer("stash_type", 1);
-  if (!n.arity(3, 3)) return false;
+  if (!check_stash_type(n) || !n.arity(3, 3)) return false;
   if (n.rank(0) < 2 || !n.dims(0)[1].is_constant())
     return n.fail("T0714", "its channels must be a constant dim");
   const int64_t channels = n.dims(0)[1].constant();
@@ -354,7 +362,7 @@ bool lrn(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
   if (size < 1 || size > 65536) return n.fail("T0708", "attribute 'size' must be positive");
   if (n.rank(0) < 2) return n.fail("T0713", "its input needs rank 2 or more");
-  const Value x = n.value(0);
+  const Value x = n.wide(n.value(0));
   std::vector<int64_t> window(n.rank(0), 1), low(n.rank(0), 0), high(n.rank(0), 0);
   window[1] = size;
   low[1] = (size - 1) / 2;
@@ -365,7 +373,8 @@ bool lrn(NodeContext& n) {
   if (!squares.valid()) return n.ok();
   const Value base =
       n.build("add", {scaled(n, squares, alpha / static_cast<double>(size)), n.full_like(x, bias)});
-  return n.set(0, n.build("div", {x, n.build("pow", {base, n.full_like(x, beta)})}));
+  const Value y = n.build("div", {x, n.build("pow", {base, n.full_like(x, beta)})});
+  return n.set(0, n.convert(y, n.dtype(0)));
 }
 
 constexpr auto kTable = std::to_array<OpImporter>({

@@ -116,7 +116,7 @@ bool reverse_sequence(NodeContext& n) {
                       n.builder().splat(n.builder().scalar_int(TENON_I64, 1), shape)});
   const Value from =
       n.build("select", {n.build("compare", {at, length}, {{"direction", 2}}), back, at});
-  return n.set(0, n.build("take_along", {x, from}, {{"dim", time}}));
+  return n.set(0, n.build("take_along", {x, from}, {{"dim", time}, {"mode", "in_bounds"}}));
 }
 
 std::string_view kind_of(NodeContext& n) {
@@ -139,8 +139,8 @@ bool scatter_elements(NodeContext& n) {
   const Value at =
       n.build("select", {n.build("compare", {raw, n.full_like(raw, 0)}, {{"direction", 2}}),
                          n.build("add", {raw, size}), raw});
-  return n.set(0,
-               n.build("scatter_elements", {x, at, n.value(2)}, {{"dim", axis}, {"kind", kind}}));
+  return n.set(0, n.build("scatter_elements", {x, at, n.value(2)},
+                          {{"dim", axis}, {"kind", kind}, {"mode", "in_bounds"}}));
 }
 
 // Writes updates into a cache, from a position that each batch has of its own.
@@ -159,7 +159,8 @@ bool tensor_scatter(NodeContext& n) {
     at = n.build("add", {at, n.build("broadcast", {n.convert(n.value(2), TENON_I64)},
                                      {{"shape", shape}, {"dims", {0}}})});
   if (mode == "circular") at = n.build("floor_mod", {at, size_of(n, x, axis, TENON_I64, shape)});
-  return n.set(0, n.build("scatter_elements", {x, at, update}, {{"dim", axis}}));
+  return n.set(
+      0, n.build("scatter_elements", {x, at, update}, {{"dim", axis}, {"mode", "in_bounds"}}));
 }
 
 bool eye_like(NodeContext& n) {

@@ -24,11 +24,12 @@ bool read_nbits(NodeContext& n, NBits* w) {
   n.integer("accuracy_level", 0);  // products are exact in any case
   if (n.integer("weight_prepacked", 0) != 0)
     return n.fail("T0714", "weights in an order of one device's own are not supported");
-  if (w->bits != 4 && w->bits != 8)
+  if (w->bits != 2 && w->bits != 4 && w->bits != 8)
     return n.fail("T0714", cat("weights of ", w->bits, " bits are not supported"));
-  if (w->k < 1 || w->rows < 1 || w->block < 2 || w->block > 65536 || w->block % 2 != 0)
-    return n.fail("T0708", cat("its attributes K, N and block_size are ", w->k, ", ", w->rows,
-                               " and ", w->block, ", and must be positive, the last one even"));
+  if (w->k < 1 || w->rows < 1 || w->block < 2 || w->block > 65536 || w->block * w->bits % 8 != 0)
+    return n.fail("T0708",
+                  cat("its attributes K, N and block_size are ", w->k, ", ", w->rows, " and ",
+                      w->block, ", and must be positive, the last one in whole bytes"));
   n.within_limit(static_cast<__int128>(w->k) * w->rows, "the number of its weights");
   if (!n.ok()) return false;
   w->blocks = (w->k + w->block - 1) / w->block;
@@ -99,14 +100,15 @@ Value by_floats(NodeContext& n, const NBits& w, Value packed, Value scales, Valu
     return spread(n, v, shape, {.axis = 1, .block = w.block});
   };
   const Value zero =
-      zeros.valid() ? per_feature(n.convert(zeros, type)) : n.full_like(q, w.bits == 4 ? 8 : 128);
+      zeros.valid() ? per_feature(n.convert(zeros, type))
+                    : n.full_like(q, static_cast<double>(int64_t{1} << (w.bits - 1)));
   const Value real = n.build("mul", {n.build("sub", {q, zero}), per_feature(scales)});
   return n.build("linear", {n.value(0), real}, {{"transpose_w", 1}});
 }
 
 bool matmul_nbits(NodeContext& n) {
   NBits w;
-  if (!n.arity(3, 6) || !read_nbits(n, &w) || !check_scale(n, 2, ScaleUse::kBlocks)) return false;
+  if (!n.arity(3, 6) || !read_nbits(n, &w) || !check_scale(n, 2, ScaleUse::kDequantise)) return false;
   if (n.dtype(1) != TENON_U8)
     return n.fail("T0710",
                   cat("its weights have element type ", dtype_name(n.dtype(1)), ", and need u8"));
@@ -123,7 +125,7 @@ bool matmul_nbits(NodeContext& n) {
       n.convert(n.reshape(n.value(2), {n.dim(w.rows), n.dim(w.blocks)}), n.dtype(0));
   const Value zeros = zeros_of(n, w);
   if (!n.ok() || !packed.valid() || !scales.valid()) return n.ok();
-  const bool whole = w.k % w.block == 0 && !n.has(4);
+  const bool whole = w.bits != 2 && w.block % 2 == 0 && w.k % w.block == 0 && !n.has(4);
   Value y;
   if (whole && (!zeros.valid() || zeros.dtype() == TENON_U8)) {
     std::vector<Value> operands = {n.value(0), packed, scales};
@@ -165,10 +167,10 @@ constexpr float kNf4[16] = {-1,
 // Weights [N, K] in one list, the first of two in the high half of a byte, with the largest size of
 // each block of the list.
 bool matmul_bnb4(NodeContext& n) {
-  if (!n.arity(3, 3) || !check_scale(n, 2, ScaleUse::kBlocks)) return false;
+  if (!n.arity(3, 3) || !check_scale(n, 2, ScaleUse::kDequantise)) return false;
   const int64_t k = n.integer("K", 0), rows = n.integer("N", 0), block = n.integer("block_size", 0),
                 kind = n.integer("quant_type", 0);
-  n.integer("training_mode", 0);
+  if (n.integer("training_mode", 0) != 0) return n.fail("T0714", "training mode is not supported");
   if (n.integer("transB", 1) != 1) return n.fail("T0714", "weights [K, N] are not supported");
   if (k < 1 || rows < 1 || block < 1 || kind < 0 || kind > 1)
     return n.fail("T0708", cat("its attributes K, N, block_size and quant_type are ", k, ", ", rows,
@@ -216,7 +218,7 @@ Value unpacked(NodeContext& n, Value x) {
 
 // Rows are taken first, so that only they are dequantised.
 bool gather_block_quantized(NodeContext& n) {
-  if (!n.arity(3, 4) || !check_scale(n, 2, ScaleUse::kBlocks)) return false;
+  if (!n.arity(3, 4) || !check_scale(n, 2, ScaleUse::kDequantise)) return false;
   const int64_t rank = n.rank(0), bits = n.integer("bits", 4);
   const int64_t axis = n.axis(n.integer("gather_axis", 0), rank);
   Along along = {n.axis(n.integer("quantize_axis", 1), rank), n.integer("block_size", 128)};

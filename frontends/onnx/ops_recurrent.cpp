@@ -15,6 +15,7 @@ struct Recurrence {
   int64_t directions = 1;
   double clip = 0;  // 0: none
   bool linear_before_reset = false, batch_first = false;
+  bool coupled = false;                  // the input gate of an LSTM is what the forget gate leaves
   bool quantises = false;                // the state is quantised dynamically before each product
   std::vector<std::string> activations;  // one direction after another
   Dim length, batch;
@@ -106,7 +107,8 @@ State step(Builder& b, const Recurrence& r, const Direction& d, Value x, State s
                                : v;
   };
   const Value in = gate(peeped(part(b, all, 0, n), 0, s.c), 0);
-  const Value forget = gate(peeped(part(b, all, 2, n), 2, s.c), 0);
+  const Value forget = r.coupled ? b.build("sub", {b.full_like(in, 1), in})
+                                 : gate(peeped(part(b, all, 2, n), 2, s.c), 0);
   const Value c = add(b, mul(b, forget, s.c), mul(b, in, gate(part(b, all, 3, n), 1)));
   const Value out = gate(peeped(part(b, all, 1, n), 1, c), 0);
   return {mul(b, out, activate(b, c, d.activations[2], 0)), c};
@@ -176,8 +178,7 @@ bool read_attributes(NodeContext& n, Recurrence* r) {
   r->clip = n.number("clip", 0);
   r->linear_before_reset = op == "GRU" && n.integer("linear_before_reset", 0) != 0;
   r->batch_first = n.version() >= 14 && n.integer("layout", 0) != 0;
-  if (op == "LSTM" && n.integer("input_forget", 0) != 0)
-    return n.fail("T0714", "coupled input and forget gates are not supported");
+  r->coupled = op == "LSTM" && n.integer("input_forget", 0) != 0;
   if (!n.numbers("activation_alpha").empty() || !n.numbers("activation_beta").empty())
     return n.fail("T0714", "activations with parameters are not supported");
   const std::vector<std::string> usual = r->gates == 1 ? std::vector<std::string>{"Tanh"}
@@ -199,6 +200,19 @@ bool read_attributes(NodeContext& n, Recurrence* r) {
   return n.ok();
 }
 
+// The lengths of the sequences as i64, none of them longer than the steps that there are.
+Value checked_lengths(NodeContext& n, Value lengths, Dim steps) {
+  const Value wide = n.convert(lengths, TENON_I64);
+  const Value most = n.number_of(Extent::of(steps));
+  if (!n.ok() || !wide.valid() || !most.valid()) return Value();
+  const auto holds = [&](int64_t direction, Value bound) {
+    return n.build("compare", {wide, bound}, {{"direction", direction}});
+  };
+  const Value fits = n.build("and", {holds(TENON_CMP_GE, n.full_like(wide, 0)),
+                                     holds(TENON_CMP_LE, n.broadcast_to(most, wide.dims()))});
+  return n.checked(wide, fits, "a length of sequence_lens is negative, or beyond its steps");
+}
+
 bool recurrent(NodeContext& n, bool quantises) {
   const bool lstm = n.op() == "LSTM";
   if (!n.arity(3, lstm ? 8 : 6, lstm ? 3 : 2)) return false;
@@ -214,7 +228,9 @@ bool recurrent(NodeContext& n, bool quantises) {
   if (!n.dims(2)[2].is_constant())
     return n.fail("T0714", "states of symbolic size are not supported");
   r.hidden = n.dims(2)[2].constant();
-  n.integer("hidden_size", r.hidden);
+  if (const int64_t said = n.integer("hidden_size", r.hidden); said != r.hidden)
+    return n.fail("T0713", cat("its attribute 'hidden_size' is ", said, ", its weights have ",
+                               r.hidden));
   if (!n.require_equal(n.dims(1)[0], n.dim(r.directions),
                        "its directions and those of its weights") ||
       !n.require_equal(n.dims(1)[1], n.dim(r.gates * r.hidden),
@@ -227,7 +243,7 @@ bool recurrent(NodeContext& n, bool quantises) {
   if (!n.ok() || !r.x.valid()) return n.ok();
   r.length = r.x.dims()[0];
   r.batch = r.x.dims()[1];
-  if (n.has(4)) r.lengths = n.convert(n.value(4), TENON_I64);
+  if (n.has(4)) r.lengths = checked_lengths(n, n.value(4), r.length);
   const tenon_dtype_t type = n.dtype(0);
   const Dims state = {r.batch, n.dim(r.hidden)};
   Builder& b = n.builder();

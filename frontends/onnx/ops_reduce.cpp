@@ -9,14 +9,17 @@ namespace {
 
 // ---- Reductions ----
 
-Value reduce(NodeContext& n, Value x, const std::vector<int64_t>& dims) {
-  if (!x.valid()) return Value();  // failed, or postponed
+// Several steps: in f32 for the narrow types, because a square, a sum and its root have ranges of
+// their own.
+Value reduce(NodeContext& n, Value given, const std::vector<int64_t>& dims) {
+  if (!given.valid()) return Value();  // failed, or postponed
   const std::string_view op = n.op();
+  const Value x = n.wide(given);
   const auto sum = [&](Value v) { return n.build("reduce_sum", {v}, {{"dims", dims}}); };
-  if (op == "ReduceSum") return sum(x);
-  if (op == "ReduceMax") return n.build("reduce_max", {x}, {{"dims", dims}});
-  if (op == "ReduceMin") return n.build("reduce_min", {x}, {{"dims", dims}});
-  if (op == "ReduceProd") return n.build("reduce_prod", {x}, {{"dims", dims}});
+  if (op == "ReduceSum") return sum(given);
+  if (op == "ReduceMax") return n.build("reduce_max", {given}, {{"dims", dims}});
+  if (op == "ReduceMin") return n.build("reduce_min", {given}, {{"dims", dims}});
+  if (op == "ReduceProd") return n.build("reduce_prod", {given}, {{"dims", dims}});
   if (op == "ReduceL1") return sum(n.build("abs", {x}));
   if (op == "ReduceL2") return n.build("sqrt", {sum(n.build("mul", {x, x}))});
   if (op == "ReduceSumSquare") return sum(n.build("mul", {x, x}));
@@ -32,19 +35,29 @@ Value reduce(NodeContext& n, Value x, const std::vector<int64_t>& dims) {
       return Value();
     }
   }
+  if (count == 0) {
+    n.fail("T0713", "there is no mean of no integers");
+    return Value();
+  }
   const Value total = sum(x);
   return n.build("div", {total, n.full_like(total, static_cast<double>(count))});
 }
 
+// Whether a reduction over no axes gives its operand. The others square, root or take logarithms.
+bool keeps_one(std::string_view op) {
+  return op == "ReduceSum" || op == "ReduceMax" || op == "ReduceMin" || op == "ReduceProd" ||
+         op == "ReduceMean" || op == "ReduceLogSumExp";
+}
+
+// none_is_all: no axes are all axes, and not none.
 bool reduce_over(NodeContext& n, std::vector<int64_t> given, bool none_is_all) {
   const int64_t rank = n.rank(0);
-  if (given.empty() && !none_is_all) return n.set(0, n.item(0));
+  const bool named = !given.empty();
+  if (!named && !none_is_all && keeps_one(n.op())) return n.set(0, n.item(0));
   std::vector<int64_t> dims = n.axes(std::move(given), rank);
   if (!n.ok()) return false;
-  if (dims.empty()) {
-    for (int64_t i = 0; i < rank; ++i) dims.push_back(i);
-  }
-  Value out = dims.empty() && rank == 0 ? reduce(n, n.value(0), {}) : reduce(n, n.value(0), dims);
+  for (int64_t i = 0; !named && none_is_all && i < rank; ++i) dims.push_back(i);
+  Value out = n.convert(reduce(n, n.value(0), dims), n.dtype(0));
   if (n.integer("keepdims", 1) != 0) {
     Dims kept = n.dims(0);
     for (const int64_t d : dims) kept[d] = n.dim(1);

@@ -431,7 +431,8 @@ bool space_to_depth(NodeContext& n) {
 // Inference only: returns the input, and a mask that keeps everything.
 bool dropout(NodeContext& n) {
   n.number("ratio", 0.5);
-  if (n.version() < 7) n.integer("is_test", 1);
+  if (n.version() < 7 && n.integer("is_test", 0) == 0)
+    return n.fail("T0714", "training mode is not supported; attribute 'is_test' is 0");
   n.integer("seed", 0);
   if (!n.arity(1, 3, 2)) return false;
   if (n.has(2)) {

@@ -481,7 +481,15 @@ bool max_unpool(NodeContext& n) {
       n.within_limit(shape.back().constant(), "the size of its result");
   }
   if (!n.ok()) return false;
-  const Value y = n.build("max_unpool", {n.value(0), n.value(1)}, {{"shape", shape}});
+  const Value places = n.value(1), count = n.number_of(Extent::of(n.product(shape)));
+  if (!n.ok() || !places.valid() || !count.valid()) return n.ok();
+  const Value end = n.broadcast_to(n.convert(count, places.dtype()), places.dims());
+  const Value inside = n.build(
+      "and", {n.build("compare", {places, n.full_like(places, 0)}, {{"direction", TENON_CMP_GE}}),
+              n.build("compare", {places, end}, {{"direction", TENON_CMP_LT}})});
+  const Value y = n.build(
+      "max_unpool", {n.value(0), n.checked(places, inside, "an index is outside of its result")},
+      {{"shape", shape}});
   if (!n.has(2)) return n.set(0, y);
   const Extents* wanted = n.need(2, "the shape of the result");
   if (wanted == nullptr) return false;
@@ -535,17 +543,20 @@ bool global_lp_pool(NodeContext& n) {
 bool lp_normalization(NodeContext& n) {
   if (!n.arity(1, 1)) return false;
   const int64_t axis = n.axis(n.integer("axis", -1), n.rank(0));
-  const double p = static_cast<double>(n.integer("p", 2));
-  const Value x = n.value(0);
+  const int64_t p = n.integer("p", 2);
+  if (p != 1 && p != 2) return n.fail("T0708", cat("attribute 'p' is ", p, ", and must be 1 or 2"));
+  const Value x = n.wide(n.value(0));
   if (!n.ok() || !x.valid()) return n.ok();
   Dims kept = n.dims(0);
   kept[axis] = n.dim(1);
   const Value length = n.broadcast_to(
-      n.reshape(n.build("norm", {x}, {{"dims", {axis}}, {"p", p}}), kept), n.dims(0));
+      n.reshape(n.build("norm", {x}, {{"dims", {axis}}, {"p", static_cast<double>(p)}}), kept),
+      n.dims(0));
   if (!length.valid()) return n.ok();
   // A vector of length 0 stays 0.
   const Value none = n.build("compare", {length, n.full_like(length, 0)}, {{"direction", 0}});
-  return n.set(0, n.build("select", {none, n.full_like(x, 0), n.build("div", {x, length})}));
+  const Value y = n.build("select", {none, n.full_like(x, 0), n.build("div", {x, length})});
+  return n.set(0, n.convert(y, n.dtype(0)));
 }
 
 bool mean_variance(NodeContext& n) {
@@ -553,7 +564,7 @@ bool mean_variance(NodeContext& n) {
   std::vector<int64_t> axes =
       n.has_attribute("axes") ? n.integers("axes") : std::vector<int64_t>{0, 2, 3};
   axes = n.axes(axes, n.rank(0));
-  const Value x = n.value(0);
+  const Value x = n.wide(n.value(0));
   if (!n.ok() || !x.valid()) return n.ok();
   Dims kept = n.dims(0);
   for (const int64_t a : axes) kept[a] = n.dim(1);
@@ -561,8 +572,9 @@ bool mean_variance(NodeContext& n) {
   const Value mean = whole(n.build("mean", {x}, {{"dims", axes}}));
   const Value std = whole(n.build("std", {x}, {{"dims", axes}}));
   if (!std.valid()) return n.ok();
-  return n.set(0, n.build("div", {n.build("sub", {x, mean}),
-                                  n.build("add", {std, n.full_like(std, 1e-9)})}));
+  const Value y =
+      n.build("div", {n.build("sub", {x, mean}), n.build("add", {std, n.full_like(std, 1e-9)})});
+  return n.set(0, n.convert(y, n.dtype(0)));
 }
 
 constexpr auto kTable = std::to_array<OpImporter>({

@@ -127,10 +127,10 @@ bool check_scale(NodeContext& n, size_t operand, ScaleUse use) {
     return n.fail("T0710", cat("its scale, input ", operand, ", has element type ",
                                dtype_name(n.dtype(operand)), ", and must have floats"));
   for (const double scale : floats(n, operand)) {
-    const bool positive = scale > 0 || use == ScaleUse::kBlocks;
-    if (std::isfinite(scale) && positive) continue;
+    const bool fits = scale != 0 || use == ScaleUse::kDequantise;
+    if (std::isfinite(scale) && fits) continue;
     return n.fail("T0720", cat("its scale, input ", operand, ", is ", scale, ", and must be ",
-                               use == ScaleUse::kBlocks ? "finite" : "positive and finite"));
+                               use == ScaleUse::kDequantise ? "finite" : "finite and not 0"));
   }
   return n.ok();
 }
@@ -193,8 +193,7 @@ Value dequantised(NodeContext& n, Value q, Value scale, Value zero) {
 }
 
 Value dequantised(NodeContext& n, const Quantised& x, const Along& along) {
-  if (!check_scale(n, x.scale, along.block > 0 ? ScaleUse::kBlocks : ScaleUse::kDequantise))
-    return Value();
+  if (!check_scale(n, x.scale, ScaleUse::kDequantise)) return Value();
   const Value q = held(n, x.q);
   if (!q.valid()) return Value();
   Value zero;

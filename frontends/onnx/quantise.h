@@ -32,8 +32,8 @@ tenon_dtype_t held_type(tenon_dtype_t type);
 // A constant of any type as a value of its held type.
 Value held_constant(Builder& b, const Constant& constant);
 
-// Whether a scale is used to quantise, to dequantise, or to dequantise blocks.
-enum class ScaleUse { kQuantise, kDequantise, kBlocks };
+// Whether a scale divides or multiplies. It may have any sign; no number is divided by 0.
+enum class ScaleUse { kQuantise, kDequantise };
 // Fails for a constant scale that cannot be right (T0720). Those that runs compute are not checked.
 bool check_scale(NodeContext& n, size_t operand, ScaleUse use);
 
