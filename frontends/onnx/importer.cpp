@@ -101,7 +101,8 @@ bool Importer::run(Graph* out) {
   builder_.emplace(graph_.get(), region_.id());
   Scope scope;
   bind_guarded_dims(main);
-  if (!add_initializers(main, &scope) || !add_inputs(main, &scope)) return false;
+  if (!check_overrides(main) || !add_initializers(main, &scope) || !add_inputs(main, &scope))
+    return false;
   if (!check_fixed_dims()) return false;
   for (const auto& [name, values] : source_.values) {
     const bool known = std::any_of(main.inputs.begin(), main.inputs.end(),
@@ -115,6 +116,26 @@ bool Importer::run(Graph* out) {
   if (postponed_) return outline(out, {});
   if (!add_outputs(main, scope)) return false;
   *out = std::move(graph_);
+  return true;
+}
+
+// Every initializer that the user gives is an input as well.
+bool Importer::check_overrides(const GraphProto& main) {
+  std::vector<std::string> names;
+  for (const TensorProto& tensor : main.initializers) {
+    if (std::any_of(main.inputs.begin(), main.inputs.end(),
+                    [&](const ValueProto& input) { return input.name == tensor.name; }))
+      names.emplace_back(tensor.name);
+  }
+  for (const std::string& name : source_.overrides) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    return problems_->add("T0793", fmt::format("{} is not an initializer that is an input of the "
+                                               "model, too{}",
+                                               quote(name),
+                                               names.empty()
+                                                   ? "; there is none"
+                                                   : "; there are " + text::join_names(names)));
+  }
   return true;
 }
 
@@ -167,10 +188,13 @@ bool Importer::add_initializers(const GraphProto& graph, Scope* scope) {
 bool Importer::add_inputs(const GraphProto& graph, Scope* scope) {
   bool ok = true;
   for (const ValueProto& input : graph.inputs) {
-    // Before IR version 4 every initializer was an input too.
+    // An initializer is the default of an input, which callers may give instead. Before IR version 4
+    // every initializer was an input, too.
     if (const auto at = scope->find(input.name);
-        at != scope->end() && at->second->pending() != nullptr)
-      continue;
+        at != scope->end() && at->second->pending() != nullptr) {
+      if (!source_.overrides.contains(input.name)) continue;
+      scope->erase(at);
+    }
     Item* item = new_item();
     if (input.name.empty()) {
       ok = problems_->add("T0705", "an input has no name");

@@ -110,6 +110,7 @@ class Importer {
 
   bool check_header();
   bool check_fixed_dims();
+  bool check_overrides(const GraphProto& main);
   bool tell_host(std::string_view what);
   Item* new_item();
   bool add_initializers(const GraphProto& graph, Scope* scope);

@@ -70,6 +70,15 @@ Status read_dims(const tenon_source_t& given, Source* source) {
   return {};
 }
 
+// "override.NAME" = "": an initializer that is an input, too, is given by the caller.
+void read_overrides(const tenon_source_t& given, Source* source) {
+  constexpr std::string_view kPrefix = "override.";
+  for (uint32_t i = 0; i < given.option_count; ++i) {
+    const std::string_view key = view(given.options[i].key);
+    if (key.starts_with(kPrefix)) source->overrides.emplace(key.substr(kPrefix.size()));
+  }
+}
+
 // Values of inputs, with which the host loads again.
 void read_guarded(const tenon_source_t& given, Source* source) {
   for (uint32_t i = 0; i < given.value_count; ++i) {
@@ -101,6 +110,7 @@ Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
   source.files = context().query<tenon_host_files_t>(TENON_HOST_FILES_ID);
   TENON_TRY(read_values(*given, &source));
   TENON_TRY(read_dims(*given, &source));
+  read_overrides(*given, &source);
   const bool again = given->size_bytes >= sizeof(tenon_source_t) && given->value_sink != nullptr;
   if (again) read_guarded(*given, &source);
   if (again) source.cases.assign(given->cases, given->cases + given->case_count);

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct Source {
   std::map<std::string, Constant, std::less<>>
       guarded;  // inputs with the values that they have at every run; they stay inputs
   std::vector<int64_t> cases;  // of its sizes: what earlier loads asked for
+  std::set<std::string, std::less<>> overrides;  // initializers that the caller gives as inputs
 };
 
 // TENON_DTYPE_NONE for types that our tensors do not have (strings) and for unknown numbers.

@@ -113,6 +113,25 @@ def test_inputs_by_value(tmp_path):
         tenon.load(path.read_bytes(), values={"axis": 1})
 
 
+def test_initializers_that_are_inputs(tmp_path):
+    """A caller could not give an initializer that is an input of the file, too (T0602)."""
+    h, onnx = pytest.importorskip("onnx.helper"), pytest.importorskip("onnx")
+    x, w = (h.make_tensor_value_info(k, onnx.TensorProto.FLOAT, [2]) for k in "xw")
+    y = h.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2])
+    graph = h.make_graph([h.make_node("Mul", ["x", "w"], ["y"])], "g", [x, w], [y], [h.make_tensor("w", 1, [2], [3, 4])])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    one, two = np.ones(2, np.float32), np.full(2, 2, np.float32)
+    assert tenon.load(tmp_path / "m.onnx", "cpu")(one)[0].tolist() == [3, 4]
+    model = tenon.load(tmp_path / "m.onnx", "cpu", overrides=["w"])
+    for m in (model, pickle.loads(pickle.dumps(model))):
+        assert [p.name for p in m.inputs] == ["x", "w"]
+        assert m(one, two)[0].tolist() == [2, 2]
+    with pytest.raises(tenon.UsageError, match="T0793.*not an initializer"):
+        tenon.load(tmp_path / "m.onnx", overrides=["x"])
+    with pytest.raises(tenon.UsageError, match="file"):
+        tenon.load((tmp_path / "m.onnx").read_bytes(), overrides=["w"])
+
+
 def test_names_that_are_no_identifiers():
     model = tenon.load(
         b'tenon.tir 1\ngraph @g(%a: f32[2]) -> ("out.0": f32[2]) {\n  yield %a\n}\n', "cpu"

@@ -395,6 +395,7 @@ def load(
     dims: Mapping[str, int] | None = None,
     *,
     values: Values | None = None,
+    overrides: Sequence[str] = (),
     options: Mapping[str, object] | None = None,
     fallback: bool = True,
     deterministic: bool = False,
@@ -407,7 +408,8 @@ def load(
 
     `device` is where it runs: "cpu", "sim:1", or several in order of preference, "sim,cpu". None:
     where it costs least. `dims` gives values of symbolic sizes that follow from no input.
-    `values` makes inputs constants ({"axes": [1]}). `options` are the devices' ({"cpu.opt": 2}).
+    `values` makes inputs constants ({"axes": [1]}). `overrides` names initializers of an ONNX file
+    that are inputs, too, and are then given as such. `options` are the devices' ({"cpu.opt": 2}).
     `fallback=False` forbids nodes on other devices than the named ones. `deterministic=True` gives
     the same bits on every instruction set.
 
@@ -416,7 +418,7 @@ def load(
     has no implementation. Ctrl-C ends it with KeyboardInterrupt. Nothing is left behind.
     """
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".pt2"):
-        return _load_exported(os.fspath(source), device, dims, values, options, fallback, deterministic)
+        return _load_exported(os.fspath(source), device, dims, values or overrides, options, fallback, deterministic)
     _host.open()
     recipe = _Recipe()
     recipe.device = device_text(device)
@@ -424,6 +426,7 @@ def load(
     recipe.deterministic = flag("deterministic", deterministic)
     recipe.sizes = [(name, _size(name, value)) for name, value in (dims or {}).items()]
     recipe.load_options = [(f"value.{name}", _listed(v)) for name, v in (values or {}).items()]
+    recipe.load_options += [(f"override.{name}", "") for name in overrides]
     recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
     _set_source(recipe, source)
     return Model(recipe)
@@ -434,7 +437,7 @@ def _load_exported(
     deterministic: bool,
 ) -> Model:  # fmt: skip
     if dims or values:
-        raise UsageError("a .pt2 file takes no dims= and no values=: export it with them", "T0793")
+        raise UsageError("a .pt2 file takes no dims=, values= or overrides=: export it with them", "T0793")
     try:
         from tenon.torch import _export
     except ImportError as error:
@@ -452,7 +455,7 @@ def _set_source(recipe: _Recipe, source: Source) -> None:
                 "packages hold native code and are loaded from files: write it to a .tpk", "T0793"
             )
         if recipe.load_options:
-            raise UsageError("values= needs a model in a file", "T0793")
+            raise UsageError("values= and overrides= need a model in a file", "T0793")
         return
     path = os.path.abspath(os.fspath(source))
     if not path.endswith(".tpk"):
@@ -466,8 +469,8 @@ def _refuse_for_package(recipe: _Recipe) -> None:
     asked = recipe.device, recipe.device_options, recipe.load_options
     if any(asked) or recipe.no_fallback or recipe.deterministic:
         raise UsageError(
-            "a package is compiled already: it takes dims= only, not device=, values=, options=, "
-            "fallback= or deterministic=",
+            "a package is compiled already: it takes dims= only, not device=, values=, overrides=, "
+            "options=, fallback= or deterministic=",
             "T0520",
         )
 

@@ -74,6 +74,8 @@ void add_compilation(CLI::App* command, RunOptions& o) {
       ->type_name("NAME[:N]");
   repeatable(command, "--value", o.values, "NAME=N,...",
              "integers of an input, which becomes a constant of the model; repeatable");
+  repeatable(command, "--override", o.overrides, "NAME",
+             "an initializer that is an input of the model, too: it is given as one; repeatable");
   repeatable(command, "--dim", o.dims, "NAME=N",
              "size of a symbolic dim: fixed when the model is loaded, if its format can, else that "
              "of random inputs; repeatable");

@@ -120,6 +120,7 @@ int check_peaks(const std::string& text) {
 int load_package(const Host& host, const RunOptions& options, Program& program) {
   const std::pair<const char*, bool> decided[] = {{"--device", !options.device.empty()},
                                                   {"--value", !options.values.empty()},
+                                                  {"--override", !options.overrides.empty()},
                                                   {"--option", !options.device_options.empty()},
                                                   {"--passes", !options.pipeline.empty()},
                                                   {"--autotune", options.autotune},
@@ -156,6 +157,9 @@ class LoadOptions {
         return s;
     }
     return kOk;
+  }
+  void add_overrides(const std::vector<std::string>& names) {
+    for (const std::string& name : names) add("override." + name, "");
   }
   int add_dims(const std::vector<std::string>& dims) {
     for (const std::string& text : dims) {
@@ -238,6 +242,7 @@ int load(const Host& host, const RunOptions& options, Model& model,
   const Progress progress("loading " + base_name(options.model));
   LoadOptions plain;
   if (int s = plain.add_values(options.values)) return s;
+  plain.add_overrides(options.overrides);
   LoadOptions full = plain;
   if (int s = full.add_dims(options.dims)) return s;
   tenon_code_t code = full.load(host, options, model);

@@ -127,6 +127,7 @@ std::vector<std::string> trial_command(const BisectOptions& options, const std::
   for (const std::string& input : o.inputs) add("--input", input);
   for (const std::string& dim : o.dims) add("--dim", dim);
   for (const std::string& value : o.values) add("--value", value);
+  for (const std::string& name : o.overrides) add("--override", name);
   return line;
 }
 
