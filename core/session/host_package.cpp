@@ -9,10 +9,11 @@ namespace {
 
 Status refuse_by_value(const Model& model) {
   if (model.size_case()) {
-    return error(TENON_UNIMPLEMENTED, "T0520",
-                 "a program for each case of the sizes cannot be put in a file, since it is compiled "
-                 "as the sizes are known; fix the sizes that decide it: {}",
-                 model.size_case()->why);
+    return error(
+        TENON_UNIMPLEMENTED, "T0520",
+        "a program for each case of the sizes cannot be put in a file, since it is compiled "
+        "as the sizes are known; fix the sizes that decide it: {}",
+        model.size_case()->why);
   }
   if (model.value_inputs().empty()) return {};
   const ValueInput& input = model.value_inputs().front();

@@ -286,8 +286,8 @@ Status Variants::compile_at(const Model& model, std::span<const tenon_array_t* c
   return {};
 }
 
-// The inputs whose values matter grow by those that a load asked for. The frontend may ask for other
-// cases once it knows the values, so it is asked again.
+// The inputs whose values matter grow by those that a load asked for. The frontend may ask for
+// other cases once it knows the values, so it is asked again.
 Status Variants::ask_values(const Model& loaded, std::span<const tenon_array_t* const> arrays,
                             Variant* variant) {
   std::vector<uint32_t> inputs = variant->inputs;

@@ -88,8 +88,8 @@ class Variants {
                                                    std::span<const tenon_array_t* const> arrays);
   Status ask_values(const Model& loaded, std::span<const tenon_array_t* const> arrays,
                     Variant* variant);
-  Status ask_case(std::shared_ptr<const Model> loaded,
-                  std::span<const tenon_array_t* const> arrays, Variant* variant);
+  Status ask_case(std::shared_ptr<const Model> loaded, std::span<const tenon_array_t* const> arrays,
+                  Variant* variant);
   Status compile_at(const Model& model, std::span<const tenon_array_t* const> arrays,
                     Variant* variant) const;
   std::shared_ptr<Variant> add(std::span<const tenon_array_t* const> arrays,

@@ -36,9 +36,8 @@ bool Importer::is_of_inputs(Dim dim, size_t depth) const {
   if (dim.is_constant() || input_dims_.contains(dim.raw())) return true;
   const auto view = view_of(dim);
   if (!view || view->op == TENON_DIM_SYMBOL || depth > limits().depth) return false;
-  return view->op == TENON_DIM_CONSTANT ||
-         (is_of_inputs(Dim(dim.graph(), view->a), depth + 1) &&
-          is_of_inputs(Dim(dim.graph(), view->b), depth + 1));
+  return view->op == TENON_DIM_CONSTANT || (is_of_inputs(Dim(dim.graph(), view->a), depth + 1) &&
+                                            is_of_inputs(Dim(dim.graph(), view->b), depth + 1));
 }
 
 // The truth of a condition on sizes. Nothing where a run tells it, or where it is asked for now.

@@ -40,13 +40,13 @@ using Extents = std::vector<Extent>;
 enum class Arithmetic { kAdd, kSub, kMul, kDiv, kMod, kMin, kMax };
 
 // As in a run, 64-bit integers wrap and division truncates. Dims do not wrap: a result beyond 64
-// bits is an error of the run. Nothing where a number is divided by 0, or if symbols make the result
-// unknown.
+// bits is an error of the run. Nothing where a number is divided by 0, or if symbols make the
+// result unknown.
 std::optional<Extent> compute(tenon_graph_t* graph, Arithmetic op, const Extent& a,
                               const Extent& b);
 
-// Truths as integers, 1 or 0, so that a condition on sizes is a dim: whether a equals b, or is less,
-// and logic over two of them. Nothing if a dim cannot be made.
+// Truths as integers, 1 or 0, so that a condition on sizes is a dim: whether a equals b, or is
+// less, and logic over two of them. Nothing if a dim cannot be made.
 std::optional<Extent> is_equal(tenon_graph_t* graph, const Extent& a, const Extent& b);
 std::optional<Extent> is_less(tenon_graph_t* graph, const Extent& a, const Extent& b);
 std::optional<Extent> opposite(tenon_graph_t* graph, const Extent& truth);

@@ -27,13 +27,14 @@ bool Importer::is_open(const NodeProto& node) {
   return open;
 }
 
-// Begins the import again with the If at the end of `path` as a fork. roots: where the graph or body
-// begins that it is in.
+// Begins the import again with the If at the end of `path` as a fork. roots: where the graph or
+// body begins that it is in.
 bool Importer::fork_again(const Path& path, size_t root) {
   bool fresh = false;
   for (size_t length = root + 1; length <= path.size(); ++length)
     fresh |= plan_.forks.emplace(path.begin(), path.begin() + static_cast<int64_t>(length)).second;
-  if (!fresh) return problems_->add("T0715", "an If could not be imported for each of its branches");
+  if (!fresh)
+    return problems_->add("T0715", "an If could not be imported for each of its branches");
   restart_ = true;
   return false;
 }
@@ -233,8 +234,7 @@ Importer::Rest Importer::copy_of(const Rest& rest, std::unordered_map<const Item
   out.results = rest.results;
   out.path = rest.path;
   for (const auto& [name, item] : rest.scope) out.scope.emplace(name, copy_of(item, copies));
-  if (rest.outer != nullptr)
-    out.outer = std::make_unique<Rest>(copy_of(*rest.outer, copies));
+  if (rest.outer != nullptr) out.outer = std::make_unique<Rest>(copy_of(*rest.outer, copies));
   return out;
 }
 
@@ -284,8 +284,8 @@ bool Importer::same_outputs(NodeContext& n, const std::vector<Value>& a,
     return n.fail("T0714",
                   fmt::format("with its branches the output {} is {} of rank {} or {} of rank {}, "
                               "and an output has one type",
-                              quote(whole_->outputs[i].name), dtype_name(b[i].dtype()),
-                              b[i].rank(), dtype_name(a[i].dtype()), a[i].rank()));
+                              quote(whole_->outputs[i].name), dtype_name(b[i].dtype()), b[i].rank(),
+                              dtype_name(a[i].dtype()), a[i].rank()));
   }
   return true;
 }

@@ -129,12 +129,12 @@ bool Importer::check_overrides(const GraphProto& main) {
   }
   for (const std::string& name : source_.overrides) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    return problems_->add("T0793", fmt::format("{} is not an initializer that is an input of the "
-                                               "model, too{}",
-                                               quote(name),
-                                               names.empty()
-                                                   ? "; there is none"
-                                                   : "; there are " + text::join_names(names)));
+    return problems_->add(
+        "T0793",
+        fmt::format("{} is not an initializer that is an input of the "
+                    "model, too{}",
+                    quote(name),
+                    names.empty() ? "; there is none" : "; there are " + text::join_names(names)));
   }
   return true;
 }
@@ -188,8 +188,8 @@ bool Importer::add_initializers(const GraphProto& graph, Scope* scope) {
 bool Importer::add_inputs(const GraphProto& graph, Scope* scope) {
   bool ok = true;
   for (const ValueProto& input : graph.inputs) {
-    // An initializer is the default of an input, which callers may give instead. Before IR version 4
-    // every initializer was an input, too.
+    // An initializer is the default of an input, which callers may give instead. Before IR version
+    // 4 every initializer was an input, too.
     if (const auto at = scope->find(input.name);
         at != scope->end() && at->second->pending() != nullptr) {
       if (!source_.overrides.contains(input.name)) continue;
@@ -804,8 +804,7 @@ bool import_model(const ModelProto& model, const Source& source, Problems* probl
   plan.cases = source.cases;
   plan.may_ask = by_value != nullptr;
   bool done = false;
-  const auto importer =
-      settled(model, source, Unknown::kSymbols, plan, problems, &done, out);
+  const auto importer = settled(model, source, Unknown::kSymbols, plan, problems, &done, out);
   if (done) importer->tell_warnings();
   if (by_value == nullptr) return done;
   if (!done && problems->empty() && importer->question() && !cancelled())

@@ -205,8 +205,8 @@ class NodeContext {
   Value transpose(Value x, const std::vector<int64_t>& perm);
   Value convert(Value x, tenon_dtype_t to) { return x.valid() ? builder().convert(x, to) : x; }
   // The number in f32 where it is f16 or bf16. Sums, squares and what is divided by them are taken
-  // in it, because they leave the range or the digits of the narrow types. The result of the node is
-  // converted back.
+  // in it, because they leave the range or the digits of the narrow types. The result of the node
+  // is converted back.
   Value wide(Value x);
   // A value, in a run that fails with the message where a condition of some shape does not hold.
   Value checked(Value x, Value holds, std::string_view message);

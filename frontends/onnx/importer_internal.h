@@ -225,11 +225,11 @@ class Importer {
   size_t asked_ = 0;                               // of plan_.cases
   std::optional<Question> question_;
   bool restart_ = false;
-  Path path_;                        // to the node that is being imported
-  std::vector<size_t> roots_ = {0};  // how long the paths to the model and to bodies are
+  Path path_;                          // to the node that is being imported
+  std::vector<size_t> roots_ = {0};    // how long the paths to the model and to bodies are
   const GraphProto* whole_ = nullptr;  // whose outputs a fork gives
   size_t paths_ = 0;                   // through the forks of that graph
-  int64_t channel_block_ = 0;  // 0: not asked yet
+  int64_t channel_block_ = 0;          // 0: not asked yet
   Folding folding_;
   const Frame* frame_ = nullptr;
   // Of the node that is being imported.

@@ -123,8 +123,8 @@ struct OpsetProto {
 struct FunctionProto {
   Text name, domain, overload;
   std::vector<Text> inputs, outputs;
-  std::vector<Text> attribute_names;      // those that have no default
-  std::vector<AttributeProto> defaults;   // of attributes that a caller need not give
+  std::vector<Text> attribute_names;     // those that have no default
+  std::vector<AttributeProto> defaults;  // of attributes that a caller need not give
   std::vector<NodeProto> nodes;
   std::vector<OpsetProto> opsets;
 };

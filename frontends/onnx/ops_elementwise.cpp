@@ -49,9 +49,9 @@ bool try_known_opposite(NodeContext& n) {
   if (x == nullptr || n.rank(0) > 1) return false;
   Extents out;
   for (const Extent& e : *x) {
-    const auto turned = negates ? compute(n.graph(), Arithmetic::kSub, Extent::of(0), e)
-                       : e.is_number() ? std::optional(Extent::of(int64_t{e.number == 0}))
-                                       : opposite(n.graph(), e);
+    const auto turned = negates         ? compute(n.graph(), Arithmetic::kSub, Extent::of(0), e)
+                        : e.is_number() ? std::optional(Extent::of(int64_t{e.number == 0}))
+                                        : opposite(n.graph(), e);
     if (!turned) return false;
     out.push_back(*turned);
   }
@@ -105,8 +105,8 @@ bool try_known(NodeContext& n) {
   return true;
 }
 
-// The second operand of a division. Of integers none may be 0: a constant is checked here, others in
-// each run.
+// The second operand of a division. Of integers none may be 0: a constant is checked here, others
+// in each run.
 Value divisor(NodeContext& n) {
   const Value y = n.value(1);
   if (!is_in(n.dtype(1), kInt) || !y.valid()) return y;
@@ -179,8 +179,7 @@ bool try_known_truth(NodeContext& n) {
   if (a == nullptr || b == nullptr || !meet(n, *a, *b)) return false;
   Extents out;
   for (size_t i = 0; i < std::max(a->size(), b->size()); ++i) {
-    const auto one =
-        truth_of(n, (*a)[a->size() == 1 ? 0 : i], (*b)[b->size() == 1 ? 0 : i]);
+    const auto one = truth_of(n, (*a)[a->size() == 1 ? 0 : i], (*b)[b->size() == 1 ? 0 : i]);
     if (!one) return false;
     out.push_back(*one);
   }
@@ -421,8 +420,8 @@ bool cast_to(NodeContext& n, tenon_dtype_t to) {
 
 // Attributes that say something about types alone which no cast here gives.
 void read_narrow_modes(NodeContext& n) {
-  n.integer("saturate", 1);   // of 8-bit floats
-  n.text("round_mode", "");   // of powers of two
+  n.integer("saturate", 1);  // of 8-bit floats
+  n.text("round_mode", "");  // of powers of two
 }
 
 bool cast(NodeContext& n) {

@@ -242,7 +242,8 @@ bool multi_head_attention(NodeContext& n) {
 
 // Angles of each position: rows of a cache [positions, half], as [batch, heads, length, half].
 Value angles(NodeContext& n, size_t cache, Value positions, const Dims& heads) {
-  const Value rows = n.build("take", {n.value(cache), positions}, {{"dim", 0}, {"mode", "in_bounds"}});
+  const Value rows =
+      n.build("take", {n.value(cache), positions}, {{"dim", 0}, {"mode", "in_bounds"}});
   if (!n.ok() || !rows.valid()) return Value();
   const Dims shape = {heads[0], heads[1], heads[2], n.dims(cache).back()};
   return n.build("broadcast", {rows}, {{"shape", shape}, {"dims", {0, 2, 3}}});
@@ -366,7 +367,8 @@ Value closed_up(NodeContext& n, Value x, const Places& at, Dim before) {
   const Value moved = n.build("add", {index, gap});
   const Value old = compared(n, index, TENON_CMP_LT, past);
   const Value there = compared(n, moved, TENON_CMP_LT, number(grid[2]));
-  const Value from = n.build("select", {n.build("and", {there, n.build("not", {old})}), moved, index});
+  const Value from =
+      n.build("select", {n.build("and", {there, n.build("not", {old})}), moved, index});
   const Value taken = n.build("take_along", {x, from}, {{"dim", 2}, {"mode", "in_bounds"}});
   return n.build("select", {n.build("or", {old, there}), taken, n.full_like(x, 0)});
 }

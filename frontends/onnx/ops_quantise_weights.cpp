@@ -99,16 +99,17 @@ Value by_floats(NodeContext& n, const NBits& w, Value packed, Value scales, Valu
     }
     return spread(n, v, shape, {.axis = 1, .block = w.block});
   };
-  const Value zero =
-      zeros.valid() ? per_feature(n.convert(zeros, type))
-                    : n.full_like(q, static_cast<double>(int64_t{1} << (w.bits - 1)));
+  const Value zero = zeros.valid()
+                         ? per_feature(n.convert(zeros, type))
+                         : n.full_like(q, static_cast<double>(int64_t{1} << (w.bits - 1)));
   const Value real = n.build("mul", {n.build("sub", {q, zero}), per_feature(scales)});
   return n.build("linear", {n.value(0), real}, {{"transpose_w", 1}});
 }
 
 bool matmul_nbits(NodeContext& n) {
   NBits w;
-  if (!n.arity(3, 6) || !read_nbits(n, &w) || !check_scale(n, 2, ScaleUse::kDequantise)) return false;
+  if (!n.arity(3, 6) || !read_nbits(n, &w) || !check_scale(n, 2, ScaleUse::kDequantise))
+    return false;
   if (n.dtype(1) != TENON_U8)
     return n.fail("T0710",
                   cat("its weights have element type ", dtype_name(n.dtype(1)), ", and need u8"));

@@ -229,8 +229,8 @@ bool recurrent(NodeContext& n, bool quantises) {
     return n.fail("T0714", "states of symbolic size are not supported");
   r.hidden = n.dims(2)[2].constant();
   if (const int64_t said = n.integer("hidden_size", r.hidden); said != r.hidden)
-    return n.fail("T0713", cat("its attribute 'hidden_size' is ", said, ", its weights have ",
-                               r.hidden));
+    return n.fail("T0713",
+                  cat("its attribute 'hidden_size' is ", said, ", its weights have ", r.hidden));
   if (!n.require_equal(n.dims(1)[0], n.dim(r.directions),
                        "its directions and those of its weights") ||
       !n.require_equal(n.dims(1)[1], n.dim(r.gates * r.hidden),

@@ -92,8 +92,7 @@ void read_guarded(const tenon_source_t& given, Source* source) {
 
 Status tell(const ByValue& by_value, const tenon_value_sink_t& sink) {
   if (by_value.truth.valid())
-    TENON_TRY(
-        Status(sink.size_case(sink.self, by_value.truth.raw(), str(by_value.why_truth))));
+    TENON_TRY(Status(sink.size_case(sink.self, by_value.truth.raw(), str(by_value.why_truth))));
   for (const auto& [input, why] : by_value.inputs)
     TENON_TRY(Status(sink.input(sink.self, str(input), str(why))));
   return by_value.only.empty() ? Status()

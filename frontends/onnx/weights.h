@@ -35,7 +35,7 @@ struct Source {
   std::map<std::string, int64_t, std::less<>> dims;  // symbolic dims that the user fixed, by name
   std::map<std::string, Constant, std::less<>>
       guarded;  // inputs with the values that they have at every run; they stay inputs
-  std::vector<int64_t> cases;  // of its sizes: what earlier loads asked for
+  std::vector<int64_t> cases;                    // of its sizes: what earlier loads asked for
   std::set<std::string, std::less<>> overrides;  // initializers that the caller gives as inputs
 };
 

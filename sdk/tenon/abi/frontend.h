@@ -45,8 +45,8 @@ typedef struct tenon_value_sink_t {
   /* Sizes decide which graph there is: the frontend goes on once it is told the value of a dim of
    * the graph that it gives now, which is over the symbols of its inputs. When a program runs, the
    * host computes it, loads the source again with the answer (tenon_source_t::cases), and guards
-   * what it compiles by it. Reported with only_by_value, once in a load. why: "the condition of node
-   * 'c' (If)". */
+   * what it compiles by it. Reported with only_by_value, once in a load. why: "the condition of
+   * node 'c' (If)". */
   tenon_code_t (*size_case)(void* self, tenon_dim_t dim, tenon_str_t why);
 } tenon_value_sink_t;
 

@@ -118,13 +118,11 @@ int check_peaks(const std::string& text) {
 }
 
 int load_package(const Host& host, const RunOptions& options, Program& program) {
-  const std::pair<const char*, bool> decided[] = {{"--device", !options.device.empty()},
-                                                  {"--value", !options.values.empty()},
-                                                  {"--override", !options.overrides.empty()},
-                                                  {"--option", !options.device_options.empty()},
-                                                  {"--passes", !options.pipeline.empty()},
-                                                  {"--autotune", options.autotune},
-                                                  {"--no-fallback", options.no_fallback}};
+  const std::pair<const char*, bool> decided[] = {
+      {"--device", !options.device.empty()},      {"--value", !options.values.empty()},
+      {"--override", !options.overrides.empty()}, {"--option", !options.device_options.empty()},
+      {"--passes", !options.pipeline.empty()},    {"--autotune", options.autotune},
+      {"--no-fallback", options.no_fallback}};
   for (const auto& [name, given] : decided) {
     if (!given) continue;
     return fail(kUsage, "T0004",

@@ -28,9 +28,9 @@ struct RunOptions {  // run and bench
   bool json = false;
   int64_t top = 0;
   int64_t threads = 0;
-  int64_t runs = 0;    // bench: exactly this many; 0: limited by time
-  std::string peaks;   // bench --top: "GFLOPS,GB/S"; empty: measured
-  bool serve = false;  // bench: further rounds on request
+  int64_t runs = 0;                    // bench: exactly this many; 0: limited by time
+  std::string peaks;                   // bench --top: "GFLOPS,GB/S"; empty: measured
+  bool serve = false;                  // bench: further rounds on request
   std::vector<std::string> overrides;  // initializers that are given as inputs
 };
 

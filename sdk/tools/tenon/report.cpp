@@ -64,8 +64,8 @@ class Collector {
 
   std::string options_text() const {
     std::vector<std::string> all;
-    for (const auto* list : {&options_.dims, &options_.values, &options_.overrides,
-                             &options_.device_options})
+    for (const auto* list :
+         {&options_.dims, &options_.values, &options_.overrides, &options_.device_options})
       all.insert(all.end(), list->begin(), list->end());
     if (!options_.pipeline.empty()) all.push_back("passes " + options_.pipeline);
     return fmt::format("{}", fmt::join(all, ", "));
