@@ -802,7 +802,7 @@ bool import_model(const ModelProto& model, const Source& source, Problems* probl
                   ByValue* by_value) {
   Plan plan;
   plan.cases = source.cases;
-  plan.may_ask = by_value != nullptr;
+  plan.may_ask = by_value != nullptr && by_value->may_ask;
   bool done = false;
   const auto importer = settled(model, source, Unknown::kSymbols, plan, problems, &done, out);
   if (done) importer->tell_warnings();

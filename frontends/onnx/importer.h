@@ -289,6 +289,7 @@ class NodeContext {
 
 // Inputs whose values decide sizes, axes or counts.
 struct ByValue {
+  bool may_ask = false;  // given: whether the host answers what is asked about sizes
   std::vector<std::pair<std::string, std::string>> inputs;  // name, what needs it and where
   std::string only;  // why no one graph serves all values; empty where one does
   // A condition on sizes that decides the graph, as a dim of the loaded one that is 1 or 0; invalid

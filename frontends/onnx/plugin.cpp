@@ -1,6 +1,7 @@
 // tenon.frontend/1 for ONNX models.
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <new>
 
 #include <tenon/abi/frontend.h>
@@ -110,14 +111,17 @@ Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
   TENON_TRY(read_values(*given, &source));
   TENON_TRY(read_dims(*given, &source));
   read_overrides(*given, &source);
-  const bool again = given->size_bytes >= sizeof(tenon_source_t) && given->value_sink != nullptr;
+  const bool again =
+      given->size_bytes >= offsetof(tenon_source_t, cases) && given->value_sink != nullptr;
+  const bool asks = again && given->size_bytes >= sizeof(tenon_source_t) &&
+                    given->value_sink->size_bytes >= sizeof(tenon_value_sink_t);
   if (again) read_guarded(*given, &source);
-  if (again) source.cases.assign(given->cases, given->cases + given->case_count);
+  if (asks) source.cases.assign(given->cases, given->cases + given->case_count);
   Problems problems;
   try {
     ModelProto model;
     Graph graph;
-    ByValue by_value;
+    ByValue by_value = {.may_ask = asks};
     if (parse_model(source.bytes, &model, &problems) &&
         import_model(model, source, &problems, &graph, again ? &by_value : nullptr)) {
       if (again) TENON_TRY(tell(by_value, *given->value_sink));

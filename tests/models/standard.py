@@ -183,6 +183,12 @@ def division():
 def valid():
     q = RNG.integers(0, 255, (4, 6), np.uint8)
     yield one("a negative scale", "DequantizeLinear", {"x": q}, {"s": F32(-0.5), "z": np.uint8(9)})
+    yield one("quantised by a negative scale", "QuantizeLinear", {"x": RNG.standard_normal((4, 6)).astype(F32)}, {"s": F32(-0.05), "z": np.uint8(120)})
+    signed = RNG.integers(-128, 128, (6, 3), np.int8)
+    product = model([node("DequantizeLinear", ["x", "s", "z"], ["a"]), node("DequantizeLinear", ["w", "t", "o"], ["b"], axis=1), node("MatMul", ["a", "b"], ["y"])],
+                    {"x": q}, constants={"s": F32(-0.5), "z": np.uint8(9), "w": signed, "t": np.array([0.1, -0.2, 0.3], F32), "o": np.zeros(3, np.int8)})
+    exact = ((q.astype(np.float64) - 9) * -0.5) @ (signed * np.array([0.1, -0.2, 0.3]))  # ONNX Runtime saturates in between
+    yield Case("a product by negative scales", product, {"x": q}, want={"y": exact.astype(F32)})
     yield one("a scale of 0 for one channel", "DequantizeLinear", {"x": q}, {"s": np.array([1, -1, 0, 2, 3, 4], F32), "z": np.zeros(6, np.uint8)}, axis=1)
     feeds = {"x": RNG.standard_normal((5, 2, 3)).astype(F32)}
     weights = {"w": RNG.standard_normal((1, 16, 3)).astype(F32), "r": RNG.standard_normal((1, 16, 4)).astype(F32) / 3}
