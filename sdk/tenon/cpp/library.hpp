@@ -143,18 +143,22 @@ struct OpenedLibrary {
   std::string why;         // null handle, and not merely missing: a sentence without its end
 };
 
-// Opens the first of the names that there is. Threads: safe, as dlopen.
+// Opens the first of the names that there is. One that the process has open already comes before all
+// others: two releases of a vendor's runtime in one process do not share what they hold, and spoil
+// each other's. Threads: safe, as dlopen.
 inline OpenedLibrary open_library(std::initializer_list<const char*> names) {
   constexpr int kHow = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   for (const char* name : names) {
     void* handle =
         ::dlopen(name, kHow | RTLD_NOLOAD);  // as another library of the process opened it
     if (handle != nullptr) return {handle, false, {}};
+  }
+  for (const char* name : names) {
     const std::string path = detail::library_path(name);
     if (!path.empty() && !detail::library_is_whole(path))
       return {nullptr, false,
               cat(path, " is cut short: it is shorter than its own headers say. Install it again")};
-    handle = ::dlopen(name, kHow);
+    void* handle = ::dlopen(name, kHow);
     if (handle != nullptr) return {handle, false, {}};
     const char* reason = ::dlerror();
     const std::string_view text = reason == nullptr ? "" : reason;
