@@ -84,6 +84,7 @@ enum : int { kJitErrorLog = 5, kJitErrorLogBytes = 6 };
   X(context_push, cuCtxPushCurrent_v2, (CUcontext))                                              \
   X(context_pop, cuCtxPopCurrent_v2, (CUcontext*))                                               \
   X(capture_mode, cuThreadExchangeStreamCaptureMode, (int*))                                     \
+  X(capture_state, cuStreamIsCapturing, (CUstream, int*))                                        \
   X(stream_create, cuStreamCreate, (CUstream*, unsigned))                                        \
   X(stream_destroy, cuStreamDestroy_v2, (CUstream))                                              \
   X(stream_synchronize, cuStreamSynchronize, (CUstream))                                         \

@@ -143,11 +143,11 @@ Status Runtime::check_memory(stream::Address address, uint64_t bytes) {
 
 // 0 is the default stream of the context that is current, which is ours.
 Status Runtime::check_stream(stream::StreamHandle stream) {
-  TENON_TRY(DriverRuntime::check_stream(stream));
+  TENON_TRY(check_handle(stream));
   CUcontext context = nullptr;
   if (d_.stream_context(stream_of(stream), &context) != kSuccess)
     return fail(TENON_INVALID_ARGUMENT, "cuda: the handle is not one of a stream");
-  if (context == context_) return {};
+  if (context == context_) return check_records_nothing(stream);
   return fail(TENON_INVALID_ARGUMENT,
               "cuda: the stream is of another context; only the primary one of its GPU is shared");
 }

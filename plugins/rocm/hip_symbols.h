@@ -113,8 +113,9 @@ constexpr int kAttributeMaxThreads = 56, kAttributeMaxShared = 74, kAttributeMem
   X(graph_exec_destroy, hipGraphExecDestroy, hipError_t, (hipGraphExec_t))
 
 // Of ROCm 5 and later; null before.
-#define TENON_HIP_CAPTURE_FUNCTIONS(X) \
-  X(capture_mode, hipThreadExchangeStreamCaptureMode, hipError_t, (int*))
+#define TENON_HIP_CAPTURE_FUNCTIONS(X)                                    \
+  X(capture_mode, hipThreadExchangeStreamCaptureMode, hipError_t, (int*)) \
+  X(capture_state, hipStreamIsCapturing, hipError_t, (hipStream_t, int*))
 
 // Of ROCm 5.2 and later, but nothing depends on it.
 struct Uuid {

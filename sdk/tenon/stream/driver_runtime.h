@@ -4,7 +4,7 @@
 // A vendor's Driver is a record of functions, looked up at run time, that return a Result, 0 for
 // success. It names the types Result, Stream, Event, Module, Function, Pointer (an address: a
 // pointer or an integer), Word (the pattern of a fill), Graph and GraphExec, and has the members
-// that are called below; `capture_mode` may be null. The vendor derives its Runtime from
+// that are called below; `capture_mode` and `capture_state` may be null. The vendor derives its Runtime from
 // DriverRuntime<Driver> and adds contexts, memory, how code is loaded, how many groups may start,
 // and what an error means.
 //
@@ -72,14 +72,9 @@ class DriverRuntime : public Runtime {
   DriverRuntime(std::string_view name, const Driver& driver) : d_(driver), name_(name) {}
   const Driver& driver() const { return d_; }
 
-  // Handle 2 is another stream for each thread, and work that waits goes on from other threads.
   Status check_stream(StreamHandle stream) override {
-    constexpr uintptr_t kPerThread = 2;
-    if (reinterpret_cast<uintptr_t>(stream) != kPerThread) return {};
-    return fail(TENON_INVALID_ARGUMENT,
-                cat(name_,
-                    ": the default stream of a thread is another one for each thread; give a "
-                    "stream of your own, or the default stream of all threads"));
+    TENON_TRY(check_handle(stream));
+    return check_records_nothing(stream);
   }
   Status stream_create(StreamHandle* out) override {
     const ProcessGuard guard;  // a stream may start a thread
@@ -214,6 +209,35 @@ class DriverRuntime : public Runtime {
   }
 
  protected:
+  // Handle 2 is another stream for each thread, and work that waits goes on from other threads.
+  Status check_handle(StreamHandle stream) const {
+    constexpr uintptr_t kPerThread = 2;
+    if (reinterpret_cast<uintptr_t>(stream) != kPerThread) return {};
+    return fail(TENON_INVALID_ARGUMENT,
+                cat(name_,
+                    ": the default stream of a thread is another one for each thread; give a "
+                    "stream of your own, or the default stream of all threads"));
+  }
+  // What is put on a stream that records does not run, but becomes part of its owner's graph, with
+  // the addresses of our buffers; and waiting for it ends the recording.
+  Status check_records_nothing(StreamHandle stream) const {
+    constexpr typename Driver::Result kImplicit = 906;  // of CUDA, and of HIP
+    if (d_.capture_state == nullptr) return {};
+    int state = 0;  // 1: it records; 2: it does, and something has spoiled the graph
+    const auto result = d_.capture_state(stream_of(stream), &state);
+    if (result == 0 && state == 0) return {};
+    if (result == kImplicit)
+      return fail(TENON_UNIMPLEMENTED,
+                  cat(name_,
+                      ": a stream that the default stream waits for records a graph; call the model "
+                      "before or after the recording, or give another stream"));
+    if (result != 0)
+      return fail(TENON_INVALID_ARGUMENT, cat(name_, ": the handle is not one of a stream"));
+    return fail(TENON_UNIMPLEMENTED,
+                cat(name_,
+                    ": the stream records a graph, and the work of a call cannot be recorded; call "
+                    "the model before or after the recording, or give another stream"));
+  }
   // Other libraries of the process may record graphs. While one does so in the global mode, which
   // is the usual one, a call that no graph can hold (an event's state, a wait, an allocation,
   // loading code) fails on every thread, and ends that recording, unless the calling thread is

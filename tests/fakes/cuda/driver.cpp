@@ -195,6 +195,16 @@ bool Stream::capturing() {
   return capturing_;
 }
 
+bool Stream::spoil_capture() {
+  const std::lock_guard lock(mutex_);
+  broken_ = broken_ || capturing_;
+  return capturing_;
+}
+int Stream::capture_state() {
+  const std::lock_guard lock(mutex_);
+  return !capturing_ ? 0 : broken_ ? 2 : 1;
+}
+
 void Stream::wait() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return work_.empty() && !busy_; });

@@ -133,6 +133,10 @@ class Stream {
   // What the call returns.
   int end_capture(std::vector<Work>* out);
   bool capturing();
+  // Whether it records; the recording is spoiled then, as by a wait for a stream that records.
+  bool spoil_capture();
+  // As cuStreamIsCapturing tells it.
+  int capture_state();
   // Whether a call that no capture can hold, on this thread, ends the capture here; it has then.
   bool break_capture();
 

@@ -17,7 +17,8 @@ namespace tenon {
 namespace {
 
 #ifdef TENON_TEST_HIP
-constexpr const char *kDevice = "rocm", *kLibrary = "libamdhip64.so.6", *kKind = "rocm.event";
+constexpr const char *kDevice = "rocm", *kLibrary = "libamdhip64.so.6", *kKind = "rocm.event",
+                     *kStreamKind = "rocm.stream";
 constexpr const char *kStreamCreate = "hipStreamCreateWithFlags",
                      *kStreamDestroy = "hipStreamDestroy",
                      *kEventCreate = "hipEventCreateWithFlags", *kEventDestroy = "hipEventDestroy",
@@ -44,7 +45,8 @@ class HipText : public testing::Environment {
 };
 const testing::Environment* const kText = testing::AddGlobalTestEnvironment(new HipText);
 #else
-constexpr const char *kDevice = "cuda", *kLibrary = "libcuda.so.1", *kKind = "cuda.event";
+constexpr const char *kDevice = "cuda", *kLibrary = "libcuda.so.1", *kKind = "cuda.event",
+                     *kStreamKind = "cuda.stream";
 constexpr const char *kStreamCreate = "cuStreamCreate", *kStreamDestroy = "cuStreamDestroy_v2",
                      *kEventCreate = "cuEventCreate", *kEventDestroy = "cuEventDestroy_v2",
                      *kEventRecord = "cuEventRecord", *kEventElapsed = "cuEventElapsedTime",
@@ -274,6 +276,31 @@ TEST_F(EventsOfOthers, OnesOfAGraphAreRefused) {
       << failure_text();
   EXPECT_EQ((function<int (*)(void*, void**)>(kCaptureEnd)(stream_, &graph)), 0);
   EXPECT_EQ(function<TakesObject>(kGraphDestroy)(graph), 0);
+}
+
+// The work of a call on it would run later, in the graph, on buffers that are others' by then; and the
+// call's wait for it would end the recording.
+TEST_F(EventsOfOthers, AStreamThatRecordsAGraphIsRefused) {
+  void* graph = nullptr;
+  auto stream = sized<tenon_native_handle_t>();
+  stream.kind = str(kStreamKind);
+  stream.handle = reinterpret_cast<uint64_t>(stream_);
+  for (const int mode : {0, 1, 2}) {
+    SCOPED_TRACE(mode);
+    ASSERT_EQ((function<int (*)(void*, int)>(kCaptureBegin)(stream_, mode)), 0);
+    Call call(program_, inputs_, out_);
+    call.stream(kDevice, stream);
+    EXPECT_EQ(call.run().code(), TENON_UNIMPLEMENTED);
+    EXPECT_NE(failure_text().find("the stream records a graph"), std::string::npos)
+        << failure_text();
+    EXPECT_EQ((function<int (*)(void*, void**)>(kCaptureEnd)(stream_, &graph)), 0)
+        << "the recording was spoiled";
+    EXPECT_EQ(function<TakesObject>(kGraphDestroy)(graph), 0);
+  }
+  Call after(program_, inputs_, out_);
+  after.stream(kDevice, stream);
+  ASSERT_TRUE(after.run().ok()) << failure_text();
+  expect_right();
 }
 
 // What a driver answers about captures says nothing about the event.

@@ -239,7 +239,7 @@ EXPORT cuStreamSynchronize(void* stream) {
   BEGIN();
   REQUIRE_STREAM(stream);
   REQUIRE_NO_CAPTURE();
-  REQUIRE(!stream_of(stream)->capturing(), kCaptureUnsupported);
+  REQUIRE(!stream_of(stream)->spoil_capture(), kCaptureUnsupported);
   stream_of(stream)->wait();
   return world().lost();
 }
@@ -560,9 +560,8 @@ EXPORT cuModuleLoadDataEx(void** out, const void* image, unsigned options, int* 
   };
   if (!known) return give_up(kInvalidPtx);
   if (placement.short_of_memory) return give_up(kOutOfMemory);
-  // PTX 7.8 came with CUDA 11.8, 8.0 with 12.0.
-  const int newest = settings().version >= 12000 ? 80 + settings().version % 1000 / 10
-                                                 : 70 + settings().version % 1000 / 10;
+  // PTX 7.8 came with CUDA 11.8, 8.0 with 12.0, 9.0 with 13.0.
+  const int newest = (settings().version / 1000 - 4) * 10 + settings().version % 1000 / 10;
   if (made->module.version > newest) return give_up(kUnsupportedPtx);
   for (const auto& [name, variable] : made->module.globals) {
     unsigned char* const data =
@@ -626,6 +625,12 @@ EXPORT cuThreadExchangeStreamCaptureMode(int* mode) {
   return wanted;
 }
 
+EXPORT cuStreamIsCapturing(void* stream, int* out) {
+  BEGIN();
+  REQUIRE_STREAM(stream);
+  *out = stream_of(stream)->capture_state();
+  return kSuccess;
+}
 EXPORT cuStreamBeginCapture_v2(void* stream, int mode) {
   BEGIN();
   REQUIRE(stream != nullptr, kCaptureUnsupported);  // the default one

@@ -42,6 +42,7 @@ int cuMemsetD8Async(unsigned long long, unsigned char, size_t, void*);
 int cuMemsetD16Async(unsigned long long, unsigned short, size_t, void*);
 int cuMemsetD32Async(unsigned long long, unsigned, size_t, void*);
 int cuThreadExchangeStreamCaptureMode(int*);
+int cuStreamIsCapturing(void*, int*);
 int cuStreamBeginCapture_v2(void*, int);
 int cuStreamEndCapture(void*, void**);
 int cuGraphInstantiateWithFlags(void**, void*, unsigned long long);

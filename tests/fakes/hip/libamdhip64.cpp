@@ -347,6 +347,9 @@ EXPORT int hipModuleLaunchKernel(void* handle, unsigned x, unsigned y, unsigned 
 EXPORT int hipThreadExchangeStreamCaptureMode(int* mode) {
   return cuThreadExchangeStreamCaptureMode(mode);
 }
+EXPORT int hipStreamIsCapturing(void* stream, int* out) {
+  return on_device(cuStreamIsCapturing, stream, out);
+}
 EXPORT int hipStreamBeginCapture(void* stream, int mode) {
   return on_device(cuStreamBeginCapture_v2, stream, mode);
 }
