@@ -439,6 +439,22 @@ PartitionProblem make_problem(const Graph& graph, std::span<const Claims> asked,
   return problem;
 }
 
+void Placement::take_back(uint32_t index, const Status& refusal) {
+  Segment& segment = segments[index];
+  Claims& claims = asked[segment.device];
+  const auto at = std::ranges::find(claims.asked, segment.by) - claims.asked.begin();
+  for (Node n : segment.nodes) {
+    claims.by[n] = 0;
+    claim[n] = kAlone;
+    if (at == std::ssize(claims.asked)) continue;
+    Answers& answers = claims.all[static_cast<size_t>(at)];
+    answers.cost_ns[n] = kNotClaimed;
+    answers.refusals[n] = {refusal.code(), std::string(refusal.message())};
+  }
+  segment.by = 0;
+  segment.claim = kAlone;
+}
+
 Result<Placement> place(const runtime::GraphRef& ref, const Candidates& candidates) {
   if (candidates.devices.size() + candidates.fallbacks.size() > kDevicesMax) {
     return error(TENON_RESOURCE_EXHAUSTED, "T0507",

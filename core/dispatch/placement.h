@@ -46,6 +46,9 @@ struct Placement {
   // kAlone.
   std::vector<uint32_t> claim;
   std::vector<Segment> segments;  // nodes are graph nodes; device is an index into `asked`
+
+  // A kernel set refuses a segment after all, and the device's own compiler takes it.
+  void take_back(uint32_t segment, const Status& refusal);
 };
 
 // Places a frozen, verified graph. T0501 names every node that no device takes, with each device's

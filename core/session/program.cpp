@@ -12,6 +12,7 @@
 #include "core/base/intern.h"
 #include "core/base/process/activity.h"
 #include "core/base/process/float_state.h"
+#include "core/base/process/log.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
 #include "core/dispatch/properties.h"
@@ -246,13 +247,38 @@ class ProgramBuilder {
       return {};
     }
     const uint64_t begin = runtime::now_ns();
-    TENON_ASSIGN_OR_RETURN(
-        auto executable,
+    auto executable =
         runtime::Executable::load(device, std::as_bytes(std::span(bytes)),
-                                  {segment->constants, segment->output_ranks, segment->by}));
+                                  {segment->constants, segment->output_ranks, segment->by});
     program_->load_ms_ += static_cast<double>(runtime::now_ns() - begin) / 1e6;
-    plan_->executables.push_back(std::move(executable));
+    if (!executable.ok()) return compile_instead(segment, executable.status());
+    plan_->executables.push_back(std::move(*executable));
     return {};
+  }
+
+  // A library of kernels may find only here, where it meets the device, that it does not do what was
+  // asked for: it is newer than the driver, or has nothing for this architecture. Then the device's
+  // own compiler does it.
+  Status compile_instead(CompiledSegment* segment, const Status& refusal) {
+    const tenon_code_t code = refusal.code();
+    if (segment->by == 0 || code == TENON_DEVICE_LOST || code == TENON_CANCELLED) return refusal;
+    const runtime::DeviceApis& apis = segment->owner->apis();
+    const std::string plugin = apis.compiler_plugin(segment->by);
+    log_warning("dispatch",
+                "plugin {} takes {} nodes for device {} and does not load them, so the device's own "
+                "compiler does: {}",
+                plugin, segment->nodes.size(), segment->owner->name(), refusal.text());
+    apis.compiler(segment->by)
+        ->artifact_release(apis.compiler(segment->by)->self,
+                           std::exchange(segment->artifact, nullptr));
+    program_->placement_.take_back(static_cast<uint32_t>(segment - program_->segments_.data()),
+                                   refusal);
+    segment->by = 0;
+    segment->info = {};
+    segment->constants.clear();
+    segment->output_ranks.clear();
+    return compile_segment(segment).with_context(
+        fmt::format("in place of plugin {}, which said: {}", plugin, refusal.message()));
   }
 
   void note_late(const CompiledSegment& segment) {

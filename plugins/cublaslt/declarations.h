@@ -94,8 +94,13 @@ static_assert(sizeof(Heuristic) == 96);
      const void* beta, const void* c, Layout, void* d, Layout, const Algorithm*, void* workspace, \
      size_t workspace_bytes, CUstream))
 
+// The CUDA that it was built with: 12020 is 12.2.
+#define TENON_CUBLASLT_VERSION_FUNCTION cublasLtGetCudartVersion
+using VersionFunction = size_t (*)();
+
 // Of libcuda.so.1.
 #define TENON_CUBLASLT_DRIVER_FUNCTIONS(X)                                      \
+  X(driver_version, cuDriverGetVersion, (int*))                                 \
   X(pointer_attribute, cuPointerGetAttribute, (void*, int, unsigned long long)) \
   X(context_retain, cuDevicePrimaryCtxRetain, (CUcontext*, int device))         \
   X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                \

@@ -54,12 +54,9 @@ Status address_of(const Tables& tables, tenon_device_t* device, const tenon_buff
   return {};
 }
 
-Status Gpu::of(const Library& l, const Tables& tables, tenon_device_t* device,
-               std::shared_ptr<Gpu>* out) {
+Status Gpu::find(const Library& l, int ordinal, std::shared_ptr<Gpu>* out) {
   static std::mutex mutex;
   static std::map<int, std::weak_ptr<Gpu>> open;
-  int ordinal = 0;
-  TENON_TRY(ordinal_of(l, tables, device, &ordinal));
   const std::lock_guard lock(mutex);
   *out = open[ordinal].lock();
   if (*out != nullptr) return {};
@@ -67,6 +64,39 @@ Status Gpu::of(const Library& l, const Tables& tables, tenon_device_t* device,
   TENON_TRY(made->open());
   open[ordinal] = made;
   *out = std::move(made);
+  return {};
+}
+
+namespace {
+
+// Not let go of at the end of the process, when the driver may be gone.
+struct Asked {
+  std::mutex mutex;
+  std::shared_ptr<Gpu> gpu;
+  static Asked& last() {
+    static Asked& instance = *new Asked;
+    return instance;
+  }
+  std::shared_ptr<Gpu> exchange(std::shared_ptr<Gpu> with) {
+    const std::lock_guard lock(mutex);
+    std::swap(gpu, with);
+    return with;
+  }
+};
+
+}  // namespace
+
+Status Gpu::of(const Library& l, const Tables& tables, tenon_device_t* device,
+               std::shared_ptr<Gpu>* out) {
+  const std::shared_ptr<Gpu> asked = Asked::last().exchange(nullptr);
+  int ordinal = 0;
+  TENON_TRY(ordinal_of(l, tables, device, &ordinal));
+  return find(l, ordinal, out);
+}
+
+Status Gpu::to_ask(const Library& l, int ordinal, std::shared_ptr<Gpu>* out) {
+  TENON_TRY(find(l, ordinal, out));
+  (void)Asked::last().exchange(*out);
   return {};
 }
 

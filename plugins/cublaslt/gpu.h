@@ -29,6 +29,9 @@ class Gpu {
   // The one of an open device: found by where its memory is, and kept as long as somebody has it.
   static Status of(const Library& l, const Tables& tables, tenon_device_t* device,
                    std::shared_ptr<Gpu>* out);
+  // The one of a number of the driver's, for questions before anything is made for it. It is kept
+  // until `of` has given a GPU out, since a handle of the library takes long to make.
+  static Status to_ask(const Library& l, int ordinal, std::shared_ptr<Gpu>* out);
   ~Gpu();
   Gpu(const Gpu&) = delete;
   Handle handle() const { return handle_; }
@@ -50,6 +53,7 @@ class Gpu {
 
  private:
   Gpu(const Library& l, int ordinal) : l_(l), ordinal_(ordinal) {}
+  static Status find(const Library& l, int ordinal, std::shared_ptr<Gpu>* out);
   Status open();
 
   const Library& l_;

@@ -116,6 +116,15 @@ Status Product::submit(const Arrays& a, CUstream stream) {
       "starting a product");
 }
 
+Status Kernel::ask(const Library& l, int ordinal, const Problem& problem) {
+  std::shared_ptr<Gpu> gpu;
+  TENON_TRY(Gpu::to_ask(l, ordinal, &gpu));
+  const Gpu::Current current(*gpu);
+  TENON_TRY(current.status());
+  std::unique_ptr<Product> product;
+  return Product::create(l, *gpu, problem, &product);
+}
+
 Status Kernel::create(const Library& l, const Tables& tables, tenon_device_t* device,
                       const Problem& problem, std::unique_ptr<Kernel>* out) {
   std::unique_ptr<Kernel> made(new Kernel(l, tables, device, problem));

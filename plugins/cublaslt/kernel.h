@@ -53,6 +53,8 @@ class Product {
 // Threads: safe once made.
 class Kernel {
  public:
+  // Whether the library has an algorithm for the problem on that GPU, by the driver's number.
+  static Status ask(const Library& l, int gpu, const Problem& problem);
   static Status create(const Library& l, const Tables& tables, tenon_device_t* device,
                        const Problem& problem, std::unique_ptr<Kernel>* out);
   ~Kernel();

@@ -1,6 +1,7 @@
 // Kernels of cuBLASLt for the cuda device: products with what follows them.
 #include <tenon/abi/kernels.h>
 #include <tenon/cpp/plugin.hpp>
+#include <tenon/cpp/timeline.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -54,14 +55,17 @@ int capability_of(std::string_view target) {
 }
 
 // The library chooses algorithms for the GPU that it runs on, and is not known to be elsewhere.
-Status check_target(const Tables& tables, tenon_str_t target) {
+// *out: the driver's number of such a GPU.
+Status find_gpu(const Tables& tables, tenon_str_t target, int* out) {
   const int wanted = capability_of(view(target));
   uint32_t count = 0;
   TENON_TRY(tables.device->count(tables.device->self, &count));
   for (uint32_t i = 0; i < count; ++i) {
     auto info = sized<tenon_device_info_t>();
     TENON_TRY(tables.device->info(tables.device->self, i, &info));
-    if (wanted != 0 && capability_of(view(info.target)) == wanted) return {};
+    if (wanted == 0 || capability_of(view(info.target)) != wanted) continue;
+    *out = static_cast<int>(info.native_ordinal);
+    return {};
   }
   return refuse("this machine's GPUs only");
 }
@@ -72,9 +76,13 @@ Status query(void*, tenon_str_t target, const tenon_kernel_call_t* call,
   TENON_TRY(read_problem(*call, allowed(), &problem));  // before a library is opened for nothing
   Tables tables;
   TENON_TRY(find_tables(&tables));
-  TENON_TRY(check_target(tables, target));
+  int gpu = 0;
+  TENON_TRY(find_gpu(tables, target, &gpu));
   const Library* l = nullptr;
   TENON_TRY(open(&l));
+  // What the library does not do on this GPU is the device's own to do.
+  if (const Status asked = Kernel::ask(*l, gpu, problem); !asked.ok())
+    return refuse(fault_of(asked.code()).text);
   auto made = sized<tenon_kernel_candidate_t>();
   made.epilogue_taken = problem.epilogue_taken;
   made.part_count = 1;

@@ -65,5 +65,6 @@ struct Ours {
 #define SAME_SHAPE(name, symbol, parameters) \
   static_assert(shape(decltype(Ours::name){}) == shape(decltype(&::symbol){}));
 TENON_CUBLASLT_FUNCTIONS(SAME_SHAPE)
+static_assert(shape(VersionFunction{}) == shape(decltype(&::TENON_CUBLASLT_VERSION_FUNCTION){}));
 
 }  // namespace tenon::cublaslt

@@ -73,7 +73,7 @@ TEST_F(OnFakeCublaslt, EveryCallOfTheLibraryMayFail) {
       const Status status = run(&y);
       fail_(0, 0);
       if (status.ok()) {
-        EXPECT_EQ(y, right);  // what failed was given back
+        EXPECT_EQ(y, right);  // what failed was given back, or the device's own code does it
       } else {
         EXPECT_NE(failure_text().find("CUBLAS_STATUS_"), std::string::npos) << failure_text();
         EXPECT_EQ(status.code(), code == kAllocFailed ? TENON_RESOURCE_EXHAUSTED : TENON_INTERNAL);
@@ -84,6 +84,37 @@ TEST_F(OnFakeCublaslt, EveryCallOfTheLibraryMayFail) {
       ASSERT_LE(in_use_(), kept + 2);
     }
   }
+}
+
+// What it refuses while a program is loaded is the device's own to do: a line of the log has it.
+TEST_F(OnFakeCublaslt, ARefusalFailsNoLoad) {
+  std::vector<float> right, y;
+  ASSERT_TRUE(run(&right).ok()) << failure_text();
+  const uint64_t before = calls_();
+  Program loaded;
+  ASSERT_TRUE(model_.compile({.device = "cuda", .no_fallback = true}, &loaded).ok());
+  loaded = Program();
+  const uint64_t calls = calls_() - before;
+  constexpr int kNotSupported = 15;
+  bool told = false;
+  for (uint64_t n = 1; n <= calls; ++n) {
+    SCOPED_TRACE(n);
+    testing::internal::CaptureStderr();
+    fail_(n, kNotSupported);
+    Program program;
+    const Status status = model_.compile({.device = "cuda", .no_fallback = true}, &program);
+    fail_(0, 0);
+    const std::string log = testing::internal::GetCapturedStderr();
+    ASSERT_TRUE(status.ok()) << failure_text();
+    told = told || (log.find("the device's own compiler does") != std::string::npos &&
+                    log.find("CUBLAS_STATUS_NOT_SUPPORTED") != std::string::npos);
+    const std::vector<Input> inputs = arguments();
+    Output out;
+    ASSERT_TRUE(program.call(inputs, {&out, 1}).ok()) << failure_text();
+    ASSERT_EQ(out.as<float>().size(), right.size());
+    for (size_t i = 0; i < right.size(); ++i) ASSERT_NEAR(out.as<float>()[i], right[i], 1e-3);
+  }
+  EXPECT_TRUE(told) << "no refusal came where kernels are made";
 }
 
 TEST_F(OnFakeCublaslt, EveryCallOfTheDriverMayFail) {
