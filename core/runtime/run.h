@@ -156,6 +156,7 @@ class Runner {
   Result<uint32_t> device_of(const Native& native, std::string_view what) const;
   Status await_natives(std::span<const Native> waits);
   Status join_stream(const Native& native);
+  Status follow_stream(uint32_t device, const Native& native);
   Status mark(uint32_t device);
   Status join(const Natives& natives);
   Status signal_natives();

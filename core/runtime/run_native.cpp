@@ -32,16 +32,27 @@ Status Runner::await_natives(std::span<const Native> waits) {
 Status Runner::join_stream(const Native& native) {
   TENON_ASSIGN_OR_RETURN(const uint32_t d, device_of(native, "stream"));
   DeviceState& state = devices_[d];
-  if (state.joined) {
-    return error(TENON_INVALID_ARGUMENT, "T0634", "two streams are for device {}",
-                 quoted(native.device));
-  }
+  if (state.joined) return follow_stream(d, native);
   TENON_ASSIGN_OR_RETURN(auto queue, Queue::import(plan_->devices[d], native.handle));
   state.set_aside = std::exchange(state.queue, std::move(queue));
   state.joined = true;
   state.forget_reach();
   // So that who waits for this queue waits for what was in the stream.
   return mark(d);
+}
+
+// The run's work on the device begins behind what is in this stream, too. The device waits for it,
+// and not the host.
+Status Runner::follow_stream(uint32_t device, const Native& native) {
+  DeviceState& state = devices_[device];
+  TENON_ASSIGN_OR_RETURN(auto queue, Queue::import(plan_->devices[device], native.handle));
+  TENON_ASSIGN_OR_RETURN(auto buffer, take_buffer(device, 0));
+  Status status = queue->mark(buffer->handle());
+  if (status.ok())
+    status = state.queue->copy(copy_of_nothing(buffer->handle()), {queue->last()});
+  state.pool.give_back(std::move(buffer));
+  state.followed.push_back(std::move(queue));
+  return status;
 }
 
 Status Runner::mark(uint32_t device) {
@@ -85,6 +96,7 @@ void Runner::leave_streams() {
   for (DeviceState& state : devices_) {
     if (!state.joined) continue;
     state.queue = std::move(state.set_aside);
+    state.followed.clear();  // not before the queue whose work waited for their fences
     state.joined = false;
     state.forget_reach();
   }

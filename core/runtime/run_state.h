@@ -37,6 +37,7 @@ struct Runner::DeviceState {
   bool one_queue = false;            // it gave no queue for them
   std::unique_ptr<Queue> set_aside;  // the run's own, while `queue` is a stream of the caller's
   bool joined = false;
+  std::vector<std::unique_ptr<Queue>> followed;  // further streams of the caller's
   std::unique_ptr<Tainted> tainted;  // some of its work used what another device failed to make
   std::unique_ptr<Relay> relay;      // carries its results to other devices
   std::vector<std::unique_ptr<RelayFence>>

@@ -113,6 +113,29 @@ TEST_F(Natives, ACallFollowsTheStream) {
   EXPECT_EQ(counts().queues, 1u);  // the run needed none of its own
 }
 
+// Work goes to the first stream, and begins behind what is in each of them.
+TEST_F(Natives, ACallFollowsTwoStreams) {
+  uint64_t other = 0;
+  ASSERT_EQ(native().stream_create(nullptr, 0, &other), TENON_OK);
+  const std::vector<Input> inputs = {Input(x)};
+  float value = 3;
+  for (const auto& [first, second] : {std::pair(other, stream), std::pair(stream, other)}) {
+    fill_later(value, static_cast<uint64_t>(value));
+    Operation operation;
+    ASSERT_TRUE(operation.open().ok());
+    Call call(program, inputs, out);
+    call.stream("sim", handle("sim.queue", first));
+    call.stream("sim", handle("sim.queue", second));
+    ASSERT_TRUE(call.start(operation).ok()) << failure_text();
+    EXPECT_EQ(operation.wait(30'000'000).code(), TENON_DEADLINE_EXCEEDED);
+    native().fence_signal(nullptr, fence, static_cast<uint64_t>(value));
+    ASSERT_TRUE(call.finish(operation).ok()) << failure_text();
+    EXPECT_EQ(out[0].as<float>()[63], 2 * value);
+    ++value;
+  }
+  native().stream_destroy(nullptr, other);
+}
+
 // Without a stream nothing orders the two: a call of its own does not wait.
 TEST_F(Natives, ACallWithoutTheStreamDoesNotWait) {
   fill_later(3, 1);
@@ -169,7 +192,7 @@ TEST_F(Natives, WhatCallersGetWrong) {
   const auto mine = handle("sim.queue", stream);
   fails(with([&](Call& c) { c.stream("sim:1", mine); }), "T0634");
   fails(with([&](Call& c) { c.wait_for("cpu", handle("sim.fence", fence)); }), "T0634");
-  fails(with([&](Call& c) { c.stream("sim", mine), c.stream("sim", mine); }), "two streams");
+  fails(with([&](Call& c) { c.stream("sim", mine), c.stream("sim:1", mine); }), "T0634");
   const auto foreign_stream = [&](Call& c) { c.stream("sim", handle("cuda.stream", stream)); };
   fails(with(foreign_stream), "T0635");
   fails(with(foreign_stream), "the device takes streams of the kind sim.queue");
