@@ -136,6 +136,7 @@ void Device::give_back(uint64_t bytes) {
 }
 
 Device::~Device() {
+  (void)end_uses(true);
   if (handle() != nullptr) pinned_.end();
   if (handle() != nullptr && !plugins_shut_down() && !abandoned())
     (void)apis_.device->close(apis_.device->self, handle());
@@ -280,6 +281,40 @@ std::unique_lock<std::mutex> Device::serialise_execution(bool on_queue) {
   return std::unique_lock(serial_mutex_);
 }
 
+void Device::free_behind(tenon_buffer_t* buffer, Uses uses) {
+  const tenon_device_api_t* api = apis_.device;
+  std::erase_if(uses, [](const auto& use) { return use->over(); });
+  if (uses.empty() || api->free_behind == nullptr) {
+    uses.clear();  // waits
+    auto guard = serialise();
+    (void)api->free(api->self, handle(), buffer);
+    return;
+  }
+  std::vector<tenon_fence_point_t> points;
+  for (const auto& use : uses) points.push_back(use->point());
+  {
+    auto guard = serialise();
+    (void)api->free_behind(api->self, handle(), buffer, points.data(),
+                           static_cast<uint32_t>(points.size()));
+  }
+  (void)end_uses(false);
+  std::lock_guard lock(uses_mutex_);
+  std::ranges::move(uses, std::back_inserter(freed_behind_));
+  has_freed_behind_.store(true, std::memory_order_release);
+}
+
+bool Device::end_uses(bool all) {
+  if (!has_freed_behind_.load(std::memory_order_acquire)) return false;
+  Uses ended;  // end without the lock
+  std::lock_guard lock(uses_mutex_);
+  const auto done = std::ranges::partition(
+      freed_behind_, [all](const auto& use) { return !all && !use->over(); });
+  std::move(done.begin(), done.end(), std::back_inserter(ended));
+  freed_behind_.erase(done.begin(), done.end());
+  has_freed_behind_.store(!freed_behind_.empty(), std::memory_order_release);
+  return !ended.empty();
+}
+
 Status Device::copy(const tenon_copy_t& copy) {
   TENON_RETURN_IF_ERROR(alive());
   auto guard = serialise();
@@ -320,7 +355,24 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   size_bytes_ = std::exchange(other.size_bytes_, 0);
   counted_bytes_ = std::exchange(other.counted_bytes_, 0);
   imported_ = std::exchange(other.imported_, false);
+  uses_ = std::move(other.uses_);
   return *this;
+}
+
+Status Buffer::use_on(const tenon_native_handle_t& stream) {
+  TENON_ASSIGN_OR_RETURN(std::unique_ptr<Use> use, Use::begin(*device_, stream, handle_));
+  std::lock_guard lock(device_->uses_mutex());
+  uses_.push_back(std::move(use));
+  return {};
+}
+
+bool Buffer::in_use() {
+  Uses over;  // end without the lock
+  std::lock_guard lock(device_->uses_mutex());
+  const auto done = std::ranges::partition(uses_, [](const auto& use) { return !use->over(); });
+  std::move(done.begin(), done.end(), std::back_inserter(over));
+  uses_.erase(done.begin(), done.end());
+  return !uses_.empty();
 }
 
 void Buffer::reset() {
@@ -328,9 +380,7 @@ void Buffer::reset() {
     if (device_->abandoned()) {
       device_->leave_behind(handle_);
     } else if (!plugins_shut_down()) {
-      auto guard = device_->serialise();
-      const tenon_device_api_t* api = device_->apis().device;
-      (void)api->free(api->self, device_->handle(), handle_);
+      device_->free_behind(handle_, std::move(uses_));
     }
     device_->give_back(counted_bytes_);
   }
@@ -338,11 +388,21 @@ void Buffer::reset() {
   host_ = nullptr;
   size_bytes_ = counted_bytes_ = 0;
   imported_ = false;
+  uses_.clear();
   device_.reset();
 }
 
+// Memory that was freed behind work of others comes back when that is done.
 Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_bytes) {
   TENON_RETURN_IF_ERROR(device->open());
+  (void)device->end_uses(false);
+  Result<Buffer> made = allocate_once(device, size_bytes);
+  if (made.ok() || made.status().code() != TENON_RESOURCE_EXHAUSTED || !device->end_uses(true))
+    return made;
+  return allocate_once(std::move(device), size_bytes);
+}
+
+Result<Buffer> Buffer::allocate_once(std::shared_ptr<Device> device, uint64_t size_bytes) {
   TENON_RETURN_IF_ERROR(device->reserve(size_bytes));
   Buffer buffer;
   buffer.counted_bytes_ = size_bytes;

@@ -20,6 +20,7 @@
 #include "core/base/errors/status.h"
 #include "core/base/process/memory.h"
 #include "core/runtime/pinned.h"
+#include "core/runtime/use.h"
 
 namespace tenon::runtime {
 
@@ -183,6 +184,13 @@ class Device : public std::enable_shared_from_this<Device> {
   Status reserve(uint64_t bytes);
   void give_back(uint64_t bytes);
 
+  // Frees a buffer once all uses are over. Does not wait, unless the device cannot free behind
+  // fences.
+  void free_behind(tenon_buffer_t* buffer, Uses uses);
+  // Ends what free_behind has left: what is over; or all of it, waiting. False if there was nothing.
+  bool end_uses(bool all);
+  std::mutex& uses_mutex() { return uses_mutex_; }  // of the uses of its buffers
+
   Status copy(const tenon_copy_t& copy);
   // Lets the device make the bytes of a new buffer if they repeat one element and it can; false if
   // they must be copied.
@@ -211,6 +219,9 @@ class Device : public std::enable_shared_from_this<Device> {
   std::atomic<uint64_t> memory_used_{0};  // counted where it has one
   PinnedMemory pinned_{*this};
   IdlePools idle_pools_;
+  std::mutex uses_mutex_;
+  Uses freed_behind_;  // that buffers were freed behind; the device needs their fences
+  std::atomic<bool> has_freed_behind_{false};
 };
 
 // Memory of one device. Movable; frees itself. Counts as Device::reserve
@@ -240,6 +251,11 @@ class Buffer {
   // none.
   static Result<Buffer> adopt(std::shared_ptr<Device> device, const tenon_native_memory_t& memory);
 
+  // What is in the stream now may use the memory, which was handed out.
+  Status use_on(const tenon_native_handle_t& stream);
+  // Whether somebody's work may still use it.
+  bool in_use();
+
   explicit operator bool() const { return handle_ != nullptr; }
   tenon_buffer_t* handle() const { return handle_; }
   uint64_t size_bytes() const { return size_bytes_; }
@@ -249,6 +265,7 @@ class Buffer {
   void reset();
 
  private:
+  static Result<Buffer> allocate_once(std::shared_ptr<Device> device, uint64_t size_bytes);
   static Result<Buffer> import(std::shared_ptr<Device> device, void* data, uint64_t size_bytes,
                                uint32_t flags);
   std::shared_ptr<Device> device_;
@@ -256,6 +273,7 @@ class Buffer {
   void* host_ = nullptr;
   uint64_t size_bytes_ = 0, counted_bytes_ = 0;
   bool imported_ = false;  // memory of somebody else
+  Uses uses_;
 };
 
 // Called once plugins were shut down: no function of theirs is called any more, and remaining

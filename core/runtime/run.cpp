@@ -418,7 +418,8 @@ void Runner::take_tensor(uint32_t slot) {
       staged_.push_back({std::move(buffer), nullptr});
       continue;
     }
-    const bool own = !buffer->imported();
+    // Nor is what others still read anybody's to write.
+    const bool own = !buffer->imported() && !buffer->in_use();
     if (own) devices_[d].pool.adopt(*buffer);
     const bool lent = state.places[d].lent;
     state.places[d] = {std::move(buffer), own};

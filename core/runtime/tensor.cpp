@@ -129,6 +129,21 @@ Buffer* Tensor::on(const Device& device) const {
   return nullptr;
 }
 
+Status Tensor::use_on(const Device& device, const tenon_native_handle_t& stream) {
+  std::shared_ptr<Buffer> buffer;
+  {
+    std::lock_guard lock(mutex_);
+    const Place* p = places_.get();
+    while (p != nullptr && &p->buffer->device() != &device) p = p->next.get();
+    if (p == nullptr) return {};
+    buffer = p->buffer;
+  }
+  Status status = buffer->use_on(stream);
+  // A device that was lost writes nothing more.
+  if (!status.ok() && status.code() != TENON_DEVICE_LOST) keep_for_good(std::move(buffer));
+  return status;
+}
+
 Buffer* Tensor::beside(const Device& device) const {
   if (!device.has_queue() || device.apis().queue->reaches == nullptr) return nullptr;
   for (const Place* p = first_.load(std::memory_order_acquire); p != nullptr; p = p->next.get()) {

@@ -1,5 +1,6 @@
 // Tensors in memory of other libraries: tensor_adopt and tensor_native of tenon.host.call/1.
 #include "core/base/errors/failure.h"
+#include "core/base/process/log.h"
 #include "core/base/str.h"
 #include "core/session/call.h"
 #include "core/session/devices.h"
@@ -102,11 +103,35 @@ tenon_code_t tensor_native(void*, tenon_tensor_t* handle, tenon_str_t device, te
   });
 }
 
+tenon_code_t tensor_use(void*, tenon_tensor_t* handle, const tenon_call_native_t* record) {
+  return slot([&]() -> Status {
+    TENON_REQUIRE_HANDLE(handle);
+    TENON_REQUIRE(record, "stream");
+    TENON_ASSIGN_OR_RETURN(const tenon_call_native_t native, prefix_of(record));
+    TENON_REQUIRE(native.device.data, "device");
+    TENON_REQUIRE(native.handle, "handle of a stream");
+    TENON_ASSIGN_OR_RETURN(tenon_native_handle_t stream, prefix_of(native.handle));
+    TENON_REQUIRE(stream.kind.data, "kind of a stream");
+    stream.size_bytes = sizeof stream;
+    TENON_ASSIGN_OR_RETURN(const std::shared_ptr<runtime::Device> owner,
+                           find_device(from_abi_str(native.device)));
+    Status status = handle->tensor->use_on(*owner, stream);
+    if (!status.ok()) {
+      log_warning("runtime",
+                  "{} bytes on device {} are kept until the process ends, because the work that may "
+                  "still use them cannot be followed: {}",
+                  handle->tensor->size_bytes(), owner->name(), status.text());
+    }
+    return status;
+  });
+}
+
 }  // namespace
 
 void add_exchange_slots(tenon_host_call_t* table) {
   table->tensor_adopt = tensor_adopt;
   table->tensor_native = tensor_native;
+  table->tensor_use = tensor_use;
 }
 
 }  // namespace tenon::session

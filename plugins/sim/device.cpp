@@ -67,6 +67,18 @@ Status free(void*, tenon_device_t* device, tenon_buffer_t* buffer) {
   return device_of(device)->memory.free(handle_of(buffer));
 }
 
+// The fence that is reached last lets go of the buffer.
+Status free_behind(void*, tenon_device_t* d, tenon_buffer_t* buffer,
+                   const tenon_fence_point_t* points, uint32_t count) {
+  const std::shared_ptr<void> kept(buffer, [device = device_of(d)](void* b) {
+    (void)device->memory.free(handle_of(static_cast<tenon_buffer_t*>(b)));
+  });
+  for (const FencePoint& point : points_of(points, count)) {
+    if (point.fence != nullptr) point.fence->when(point.value, [kept](const Fault&) {});
+  }
+  return {};
+}
+
 // For a length of 0 the addresses may be null.
 void move(void* to, const void* from, uint64_t length) {
   if (length != 0) std::memcpy(to, from, length);
@@ -378,7 +390,8 @@ const tenon_device_api_t kDeviceTable = {sizeof(tenon_device_api_t),
                                          nullptr,
                                          entry<memory>,
                                          entry<alloc_pinned>,
-                                         entry<free_pinned>};
+                                         entry<free_pinned>,
+                                         entry<free_behind>};
 
 const tenon_queue_api_t kQueueTable = {sizeof(tenon_queue_api_t),
                                        nullptr,

@@ -217,6 +217,15 @@ TEST_F(Handles, AReleasedTensorIsRefused) {
          return c.tensor_native(c.self, all.tensor, tenon::str("sim"), tenon::str("sim.handle"),
                                 &memory);
        }},
+      {"tensor_use",
+       [&] {
+         auto stream = tenon::sized<tenon_native_handle_t>();
+         stream.kind = tenon::str("sim.queue");
+         auto on = tenon::sized<tenon_call_native_t>();
+         on.device = tenon::str("sim");
+         on.handle = &stream;
+         return c.tensor_use(c.self, all.tensor, &on);
+       }},
       {"an input", [&] { return call(program_.get(), all.tensor); }},
       {"a donated input", [&] { return call(program_.get(), all.tensor, TENON_INPUT_DONATED); }}};
   for (const Door& door : doors) expect_told(door.open(), "tensor", door.name);

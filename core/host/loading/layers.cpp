@@ -87,7 +87,7 @@ using F = tenon_frontend_api_t;
 constexpr LayeredInterface kLayered[] = {
     interface_of<D, offsetof(D, count), &D::count, &D::info, &D::open, &D::close, &D::alloc,
                  &D::free, &D::copy, &D::map, &D::import, &D::memory, &D::alloc_pinned,
-                 &D::free_pinned>(TENON_DEVICE_ID),
+                 &D::free_pinned, &D::free_behind>(TENON_DEVICE_ID),
     interface_of<Q, offsetof(Q, queue_create), &Q::queue_create, &Q::queue_destroy, &Q::copy_async,
                  &Q::fence_create, &Q::fence_destroy, &Q::fence_query, &Q::fence_signal,
                  &Q::fence_wait, &Q::reaches>(TENON_QUEUE_ID),

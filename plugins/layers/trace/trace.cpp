@@ -184,7 +184,7 @@ Status Trace::attach(LayerSubject& subject) {
   if (!path.empty()) TENON_TRY(Writer::at(path, flush != 0, &writer_));
 #define D(slot) SLOT(device_, TENON_DEVICE_ID, false, slot)
   if (begin(subject, TENON_DEVICE_ID, this, &device_)) {
-    D(count), D(info), D(open), D(close), D(free), D(map), D(memory);
+    D(count), D(info), D(open), D(close), D(free), D(map), D(memory), D(free_behind);
     SLOT(device_, TENON_DEVICE_ID, true, alloc);
     SLOT(device_, TENON_DEVICE_ID, true, copy);
     SLOT(device_, TENON_DEVICE_ID, true, import);

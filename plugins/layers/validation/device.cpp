@@ -85,6 +85,7 @@ void Validator::attach_device(LayerSubject& subject) {
   t.map = layer_slot<&Validator::map>;
   t.import = layer_slot<&Validator::import>;
   t.memory = layer_slot<&Validator::memory>;
+  if (device_->free_behind != nullptr) t.free_behind = layer_slot<&Validator::free_behind>;
   subject.put(TENON_DEVICE_ID, &t, this);
 }
 
@@ -220,6 +221,23 @@ tenon_code_t Validator::free(tenon_device_t* device, tenon_buffer_t* buffer) {
   const tenon_code_t code =
       ask("free", [&] { return device_->free(device_->self, device, buffer); });
   if (code != TENON_OK) broken(d->lost ? "R-J04" : "R-C11", "free", cat("it failed with ", code));
+  return code;
+}
+
+// Work in flight may refer to the buffer: that of others does.
+tenon_code_t Validator::free_behind(tenon_device_t* device, tenon_buffer_t* buffer,
+                                    const tenon_fence_point_t* points, uint32_t point_count) {
+  const ObjectRef d = need("free_behind", Kind::kDevice, device);
+  const ObjectRef b = d == nullptr ? nullptr : need("free_behind", Kind::kBuffer, buffer, device);
+  if (b == nullptr || !check_points("free_behind", points, point_count, {}))
+    return refuse("free_behind");
+  const Inside inside = enter(d, "free_behind");
+  objects_.remove(*b);  // before the call: the address may be reused at once
+  const tenon_code_t code = ask("free_behind", [&] {
+    return device_->free_behind(device_->self, device, buffer, points, point_count);
+  });
+  if (code != TENON_OK)
+    broken(d->lost ? "R-J04" : "R-D32", "free_behind", cat("it failed with ", code));
   return code;
 }
 

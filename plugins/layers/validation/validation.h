@@ -77,6 +77,8 @@ class Validator {
   tenon_code_t close(tenon_device_t* device);
   tenon_code_t alloc(tenon_device_t* device, uint64_t size, tenon_buffer_t** out);
   tenon_code_t free(tenon_device_t* device, tenon_buffer_t* buffer);
+  tenon_code_t free_behind(tenon_device_t* device, tenon_buffer_t* buffer,
+                           const tenon_fence_point_t* points, uint32_t point_count);
   tenon_code_t copy(tenon_device_t* device, const tenon_copy_t* copy);
   tenon_code_t map(tenon_device_t* device, tenon_buffer_t* buffer, void** out);
   tenon_code_t import(tenon_device_t* device, const tenon_memory_import_t* memory,

@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #define TENON_HOST_CALL_ID "tenon.host.call/1"
-#define TENON_HOST_CALL_MINOR 0u
+#define TENON_HOST_CALL_MINOR 1u /* 1: tensor_use */
 
 /* ---- Tensors ---- */
 
@@ -130,11 +130,11 @@ typedef struct tenon_program_call_t {
   uint32_t size_count;
   uint32_t stream_count, wait_count, signal_count;
   /* Each may be null if its count is 0; records are as far apart as the first one's size_bytes
-   * says. T0634 for a device on which the program has no work, and for a second stream of one;
-   * T0635 for a device that takes none of other libraries, or none of this kind; else as its
-   * plugin refuses.
-   * streams: the work of the call on a device goes to this stream, behind what is there. Tensors
-   * that were adopted on that device may still be written by what is there.
+   * says. T0634 for a device on which the program has no work; T0635 for a device that
+   * takes none of other libraries, or none of this kind; else as its plugin refuses.
+   * streams: the work of the call on a device goes to the first stream that is for it, behind what
+   * is in all streams that are for it. Tensors that were adopted on that device may still be written
+   * by what is in one of them.
    * waits: the call's thread waits for these fences before anything of the call is submitted, and
    * may be cancelled meanwhile. T0636 if one fails. A device waits by itself for what its stream
    * waits for. An event, as any fence that does not count, must be recorded before the call.
@@ -195,6 +195,15 @@ typedef struct tenon_host_call_t {
   /* Null is fine. What uses it later: as session.h says of all objects. May call the device's
    * plugin, and so replace this thread's last failure. Safe. */
   void (*tensor_release)(void* self, tenon_tensor_t* tensor);
+  /* What is in a stream now may use the tensor's memory on the stream's device, of which
+   * tensor_native gave the handle. That memory is not freed, and becomes no output's, before this
+   * work is done, also if the tensor is released meanwhile; nothing waits for it, unless the device
+   * cannot free memory behind a fence. Whoever hands memory out says so when it is let go of, and
+   * has the tensor until then. Where the stream cannot be followed, the memory is kept until the
+   * process ends, since nothing tells when the work is done: T0502, T0503 and T0635 for the device and
+   * the kind; else as the plugin refuses the stream. Safe. */
+  tenon_code_t (*tensor_use)(void* self, tenon_tensor_t* tensor,
+                             const tenon_call_native_t* stream);
 } tenon_host_call_t;
 
 #ifdef __cplusplus

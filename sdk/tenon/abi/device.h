@@ -15,10 +15,11 @@ extern "C" {
 #endif
 
 #define TENON_DEVICE_ID "tenon.device/1"
-#define TENON_DEVICE_MINOR 0u
+#define TENON_DEVICE_MINOR 1u /* 1: free_behind */
 
 typedef struct tenon_device_t tenon_device_t; /* an open device; the plugin's own record */
 typedef struct tenon_buffer_t tenon_buffer_t; /* device memory; the plugin's own record */
+struct tenon_fence_point_t;                   /* queue.h */
 
 /* How many calls the host may make at once to one open device. */
 #define TENON_THREADING_SERIAL 0u /* the host serialises all calls */
@@ -133,6 +134,13 @@ typedef struct tenon_device_api_t {
                                void** out_data);
   /* Not null if alloc_pinned is not. No submitted copy names the memory any more. */
   tenon_code_t (*free_pinned)(void* self, tenon_device_t* device, void* data);
+  /* As free, for a buffer that work may still refer to: that of another library, which got the
+   * buffer's handle (exchange.h) and has let go of it, while its work is on a stream. The memory is
+   * used for nothing else before each of the points was reached, or failed. Returns at once. The
+   * fences stay until then, and the device is closed after that. With tenon.queue/1 only. Null slot:
+   * the host waits for the points, and calls free. */
+  tenon_code_t (*free_behind)(void* self, tenon_device_t* device, tenon_buffer_t* buffer,
+                              const struct tenon_fence_point_t* points, uint32_t point_count);
 } tenon_device_api_t;
 
 #ifdef __cplusplus

@@ -68,15 +68,44 @@ Status take(Managed* managed, sdk::Tensor* out) {
                              managed, release, out->out());
 }
 
+namespace detail {
+
+// A tensor that was handed out on a device, to a library that works on a stream. When that lets go of
+// it, its work may still be there.
+class OnStream {
+ public:
+  OnStream(std::shared_ptr<const sdk::Tensor> tensor, const Vendor& vendor, int32_t device,
+           uint64_t stream)
+      : tensor_(std::move(tensor)), vendor_(&vendor), device_(device), stream_(stream) {}
+  OnStream(OnStream&&) = default;
+  ~OnStream() {
+    if (tensor_ == nullptr || !vendor_->has_streams()) return;
+    auto stream = sized<tenon_native_handle_t>();
+    stream.kind = str(vendor_->stream);
+    stream.handle = stream_;
+    (void)tensor_->use(device_name(*vendor_, device_), stream);
+  }
+
+ private:
+  std::shared_ptr<const sdk::Tensor> tensor_;
+  const Vendor* vendor_;
+  int32_t device_;
+  uint64_t stream_;
+};
+
+}  // namespace detail
+
 // Hands out a tensor's elements as a managed tensor: on the host ({kCpu, 0}), or on a vendor's
 // device, dense, brought there first if they are elsewhere. It keeps the tensor until its deleter
 // is called. A tensor is immutable, so it is read-only; the old kind cannot say so, and who gets it
 // must not write. flags: 0 for an OWNED output that may still be written (call.h).
+// stream: of the library that gets it, on the device: cudaStream_t or hipStream_t as a number; 0 is
+// the default one. What is there when the deleter is called may still use the memory.
 // UNIMPLEMENTED, T0624, for elements that DLPack does not have and for other devices; else as
 // tensor_array and tensor_native fail.
 template <class Managed>
 Status give(std::shared_ptr<const sdk::Tensor> tensor, Device device, Managed** out,
-            uint64_t flags = kReadOnly) {
+            uint64_t flags = kReadOnly, uint64_t stream = 0) {
   if (tensor == nullptr) return TENON_INVALID_ARGUMENT;
   tenon_tensor_info_t info;
   TENON_TRY(tensor->info(&info));
@@ -94,6 +123,9 @@ Status give(std::shared_ptr<const sdk::Tensor> tensor, Device device, Managed** 
     TENON_TRY(tensor->native(device_name(*vendor, device.id), vendor->memory, &native));
     memory.data = reinterpret_cast<void*>(native.handle);
     memory.byte_offset = native.offset_bytes;
+    *out = manage<Managed>(memory, info.dtype, {info.dims, info.rank}, flags,
+                           detail::OnStream(std::move(tensor), *vendor, device.id, stream));
+    return {};
   } else {
     return fail(TENON_UNIMPLEMENTED,
                 cat("T0624: a tensor is handed out on the host and on devices of vendors whose "
@@ -106,10 +138,11 @@ Status give(std::shared_ptr<const sdk::Tensor> tensor, Device device, Managed** 
 
 // The same for a tensor of which nothing else is needed. On a failure it is where it was.
 template <class Managed>
-Status give(sdk::Tensor&& tensor, Device device, Managed** out, uint64_t flags = kReadOnly) {
+Status give(sdk::Tensor&& tensor, Device device, Managed** out, uint64_t flags = kReadOnly,
+            uint64_t stream = 0) {
   const auto shared = std::make_shared<sdk::Tensor>(std::move(tensor));
   const Status status =
-      give<Managed>(std::shared_ptr<const sdk::Tensor>(shared), device, out, flags);
+      give<Managed>(std::shared_ptr<const sdk::Tensor>(shared), device, out, flags, stream);
   if (!status.ok()) tensor = std::move(*shared);
   return status;
 }
@@ -129,7 +162,8 @@ Status write_to(const Managed& managed, Output* out) {
 }
 
 // The call's work on the device of a tensor goes to a stream of its library, behind what is there.
-// stream: cudaStream_t or hipStream_t as a number; 0 is the default one. One for each device.
+// stream: cudaStream_t or hipStream_t as a number; 0 is the default one. Of several, the work goes to
+// the first, and begins behind what is in each.
 inline Status work_on(Call* call, Device device, uint64_t stream) {
   const Vendor* vendor = vendor_of(device.type);
   if (vendor == nullptr || !vendor->has_streams()) {

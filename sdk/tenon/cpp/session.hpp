@@ -196,6 +196,17 @@ class Tensor {
     return detail::g_call->tensor_native(detail::g_call->self, object_, str(device), str(kind),
                                          out);
   }
+  // What is in a stream of a device now may use its memory there, also when the tensor is gone: see
+  // tenon_host_call_t::tensor_use.
+  Status use(std::string_view device, const tenon_native_handle_t& stream) const {
+    if (object_ == nullptr) return TENON_INVALID_ARGUMENT;
+    constexpr size_t kEnd = offsetof(tenon_host_call_t, tensor_use) + sizeof(void*);
+    if (detail::g_call->size_bytes < kEnd) return TENON_UNIMPLEMENTED;  // by an older libtenon
+    auto of_device = sized<tenon_call_native_t>();
+    of_device.device = str(device);
+    of_device.handle = &stream;
+    return detail::g_call->tensor_use(detail::g_call->self, object_, &of_device);
+  }
   // Its elements on the host, as long as it lives; copied there if necessary.
   Status array(ArrayView* out) const {
     if (object_ == nullptr) return TENON_INVALID_ARGUMENT;

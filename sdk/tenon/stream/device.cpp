@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "tenon/cpp/copy.hpp"
 #include "tenon/cpp/plugin.hpp"
@@ -116,21 +117,49 @@ Status alloc(void*, tenon_device_t* d, uint64_t size_bytes, tenon_buffer_t** out
   return {};
 }
 
-Status free(void*, tenon_device_t* d, tenon_buffer_t* b) {
-  Device& device = *device_of(d);
-  const std::unique_ptr<Buffer> buffer(buffer_of(b));
-  if (buffer->imported) {
-    if (buffer->address != 0) device.runtime->memory_leave(buffer->address);
+Status give_back(Device& device, const Buffer& buffer) {
+  if (buffer.imported) {
+    if (buffer.address != 0) device.runtime->memory_leave(buffer.address);
     return {};
   }
   {
     const std::lock_guard lock(device.mutex);
-    device.used_bytes -= buffer->size_bytes;
+    device.used_bytes -= buffer.size_bytes;
   }
   // Tried also where the device cannot be made current: nobody else will free it.
   const Current current(*device.runtime);
-  const Status freed = device.runtime->free(buffer->address);
+  const Status freed = device.runtime->free(buffer.address);
   return current.status().ok() ? freed : current.status();
+}
+
+Status free(void*, tenon_device_t* d, tenon_buffer_t* b) {
+  const std::unique_ptr<Buffer> buffer(buffer_of(b));
+  return give_back(*device_of(d), *buffer);
+}
+
+// A buffer that each of several fences keeps. The last of them to be reached gives it back, on the
+// thread that signals it.
+struct KeptBuffer {
+  KeptBuffer(Device& of, tenon_buffer_t* b) : device(of), buffer(buffer_of(b)) {}
+  ~KeptBuffer() { (void)give_back(device, *buffer); }
+  KeptBuffer(const KeptBuffer&) = delete;
+  Device& device;
+  const std::unique_ptr<Buffer> buffer;
+};
+
+Status free_behind(void*, tenon_device_t* d, tenon_buffer_t* b, const tenon_fence_point_t* points,
+                   uint32_t count) {
+  const auto kept = std::make_shared<KeptBuffer>(*device_of(d), b);
+  for (const tenon_fence_point_t& point : std::span(points, count)) {
+    if (point.fence == nullptr) continue;
+    Fence& fence = *fence_of(point.fence);
+    // When an event of others has happened, nobody tells.
+    if (fence.foreign != nullptr && !fence.foreign->to_signal)
+      (void)fence.wait(point.value, UINT64_MAX);
+    fence.timeline.when(
+        point.value, [](void*, const Fault&) {}, nullptr, kept);
+  }
+  return {};
 }
 
 Status copy(void*, tenon_device_t* d, const tenon_copy_t* c) {
@@ -211,7 +240,8 @@ tenon_device_api_t device_table(CountSlot count, InfoSlot info, OpenSlot open) {
           nullptr,
           entry<memory>,
           entry<alloc_pinned>,
-          entry<free_pinned>};
+          entry<free_pinned>,
+          entry<free_behind>};
 }
 
 }  // namespace tenon::stream

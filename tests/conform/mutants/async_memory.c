@@ -80,6 +80,42 @@ static tenon_code_t release(void* self, tenon_device_t* device, tenon_buffer_t* 
   return TENON_OK;
 }
 
+typedef struct {
+  tenon_device_t* device;
+  tenon_buffer_t* buffer;
+  uint32_t count;
+  tenon_fence_point_t points[MAX_POINTS];
+} freed_t;
+
+static void* free_later(void* argument) {
+  freed_t* f = argument;
+  for (uint32_t i = 0; i < f->count; ++i) {
+    if (f->points[i].fence == NULL && is("free_behind_null_ends")) break;
+    if (f->points[i].fence == NULL) continue;
+    queue_api.fence_wait(NULL, f->points[i].fence, f->points[i].value, UINT64_MAX);
+    if (is("free_behind_the_first")) break;
+  }
+  if (!f->buffer->imported) memset(f->buffer->data, 0xdd, f->buffer->size_bytes);
+  if (!is("free_behind_leaks")) release(NULL, f->device, f->buffer);
+  free(f);
+  return NULL;
+}
+
+static tenon_code_t free_behind(void* self, tenon_device_t* device, tenon_buffer_t* buffer,
+                                const tenon_fence_point_t* points, uint32_t count) {
+  (void)self;
+  freed_t* f = calloc(1, sizeof *f);
+  f->device = device;
+  f->buffer = buffer;
+  f->count = is("free_behind_nothing") ? 0 : count < MAX_POINTS ? count : MAX_POINTS;
+  memcpy(f->points, points, f->count * sizeof *points);
+  if (is("free_behind_waits_hangs")) return free_later(f), TENON_OK;
+  pthread_t thread;
+  pthread_create(&thread, NULL, free_later, f);
+  pthread_detach(thread);
+  return TENON_OK;
+}
+
 tenon_code_t memory_check_kind(const tenon_copy_t* c) {
   const uint32_t width = c->pattern_bytes;
   if (c->direction == 0 || c->direction > TENON_COPY_FILL)
@@ -156,5 +192,6 @@ static tenon_code_t memory(void* self, tenon_device_t* device, uint64_t* used, u
 }
 
 const tenon_device_api_t device_api = {
-    sizeof device_api, NULL, count, info, open_device, close_device, alloc,
-    release,           copy, map,   NULL, memory};
+    sizeof device_api, NULL, count,  info, open_device, close_device, alloc,
+    release,           copy, map,    NULL, memory,      NULL,         NULL,
+    free_behind};

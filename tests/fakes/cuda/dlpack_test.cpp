@@ -39,6 +39,7 @@ class Library {
     find("cuMemFree_v2", &free);
     find("cuMemsetD32Async", &fill);
     find("cuMemcpyDtoHAsync_v2", &copy_out);
+    find("cuMemcpyDtoDAsync_v2", &copy_within);
     void* context = nullptr;
     unsigned long long address = 0;
     ok_ = init(0) == 0 && context_retain(&context, kGpu) == 0 && context_push(context) == 0 &&
@@ -75,6 +76,13 @@ class Library {
     for (int i = 0; i < 400; ++i) ASSERT_EQ(fill(address(), 0, kFloats, stream_), 0);
     ASSERT_EQ(fill(address(), std::bit_cast<unsigned>(value), kFloats, stream_), 0);
   }
+  // The same, into its own memory.
+  void copy_later(const dl::Tensor& t) {
+    write_later(0);
+    ASSERT_EQ(copy_within(address(), reinterpret_cast<uint64_t>(t.data) + t.byte_offset,
+                          kFloats * sizeof(float), stream_),
+              0);
+  }
   std::vector<float> read(const dl::Tensor& t) {
     std::vector<float> values(kFloats);
     EXPECT_EQ(copy_out(values.data(), reinterpret_cast<uint64_t>(t.data) + t.byte_offset,
@@ -106,6 +114,7 @@ class Library {
   int (*free)(unsigned long long) = nullptr;
   int (*fill)(unsigned long long, unsigned, size_t, void*) = nullptr;
   int (*copy_out)(void*, unsigned long long, size_t, void*) = nullptr;
+  int (*copy_within)(unsigned long long, unsigned long long, size_t, void*) = nullptr;
   void* stream_ = nullptr;
   int64_t dim_ = kFloats;
   bool ok_ = false;
@@ -174,6 +183,26 @@ TEST_F(DLPackOnAGpu, OursIsBroughtThere) {
   EXPECT_EQ(library_.read(first->tensor), values);
   dl::call_deleter(first);
   dl::call_deleter(second);
+}
+
+// The library lets go of it on the host, while its work waits on the stream that it named.
+TEST_F(DLPackOnAGpu, OursStaysUntilTheirWorkIsDone) {
+  const std::vector<float> values(kFloats, 6);
+  Tensor x;
+  ASSERT_TRUE(Tensor::copy(ArrayView::of(values, {kFloats}), &x, "cuda:1").ok()) << failure_text();
+  dl::ManagedTensorVersioned* given = nullptr;
+  ASSERT_TRUE(
+      dl::give(std::move(x), {dl::kCuda, kGpu}, &given, dl::kReadOnly, library_.stream()).ok())
+      << failure_text();
+  library_.copy_later(given->tensor);
+  dl::call_deleter(given);
+  for (int i = 0; i < 8; ++i) {
+    Tensor other;
+    ASSERT_TRUE(Tensor::copy(ArrayView::of(std::vector<float>(kFloats, -1), {kFloats}), &other,
+                             "cuda:1")
+                    .ok());
+  }
+  EXPECT_EQ(library_.read(library_.managed.tensor), values);
 }
 
 TEST_F(DLPackOnAGpu, ADeviceThatIsNotThereIsTold) {

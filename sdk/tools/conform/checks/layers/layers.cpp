@@ -141,6 +141,10 @@ void fill_device(Below* below, bool optional) {
   d.free_pinned = [](void* s, tenon_device_t* device, void* data) {
     return reached(s, "free_pinned", device, data);
   };
+  d.free_behind = [](void* s, tenon_device_t* device, tenon_buffer_t* buffer,
+                     const tenon_fence_point_t* points, uint32_t count) {
+    return reached(s, "free_behind", device, buffer, points[0].fence, points[0].value, count);
+  };
 }
 
 void fill_queue(Below* below) {
@@ -360,6 +364,21 @@ std::vector<Call> calls_of(Attached& a) {
       "reaches", q.reaches != nullptr,
       [&q, o] { return q.reaches(q.self, kQueue, kDevice, &o->count); }, {n(kQueue), n(kDevice)},
       [o] { return o->count == kCount; });
+  add(
+      "import", d.import != nullptr,
+      [&d, o] {
+        const tenon_memory_import_t memory = {sizeof memory, TENON_IMPORT_WRITE, g_host_bytes, 64};
+        return d.import(d.self, kDevice, &memory, &o->buffer);
+      },
+      {n(kDevice), n(&g_host_bytes[0]), 64, TENON_IMPORT_WRITE},
+      [o] { return o->buffer == kImported; });
+  add(
+      "free_behind", d.free_behind != nullptr && d.import != nullptr,
+      [&d] {
+        const tenon_fence_point_t point = {kFence, 7};
+        return d.free_behind(d.self, kDevice, kImported, &point, 1);
+      },
+      {n(kDevice), n(kImported), n(kFence), 7, 1}, nullptr);
   add(
       "fence_destroy", q.fence_destroy != nullptr, [&q] { return q.fence_destroy(q.self, kFence); },
       {n(kFence)}, nullptr);

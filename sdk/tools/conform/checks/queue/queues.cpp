@@ -351,6 +351,62 @@ Outcome copies_across(Session& s) {
   return from->end();
 }
 
+// Waits until the device has so many bytes in use, at most.
+Outcome falls_to(const OpenDevice& d, uint64_t most) {
+  const Clock::time_point begin = Clock::now();
+  for (;;) {
+    uint64_t used = 0, peak = 0;
+    const tenon_code_t code = d.api().memory(d.api().self, d.device(), &used, &peak);
+    CONFORM_EXPECT(code == TENON_OK, "memory gives {}", code_text(code));
+    if (used <= most) return pass();
+    CONFORM_EXPECT(Clock::now() - begin < std::chrono::nanoseconds(kPatienceNs),
+                   "{} bytes are in use after {} s, and {} were to be left", used,
+                   kPatienceNs / 1'000'000'000, most);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+// Whoever reads a buffer may let go of it while the reading waits on a queue.
+Outcome frees_behind(Session& s, OpenQueues& d) {
+  OpenDevice& m = d.memory();
+  if (m.api().free_behind == nullptr) return not_offered("free_behind");
+  QueueFixture b;
+  CONFORM_TRY(make_fixture(d, &b));
+  uint64_t used = 0, peak = 0;
+  if (m.api().memory != nullptr) (void)m.api().memory(m.api().self, m.device(), &used, &peak);
+  tenon_fence_t* last = nullptr;
+  CONFORM_TRY(d.fence(0, &last));
+  Bytes& got = d.keep(Bytes(kFixtureBytes));
+  CONFORM_TRY(d.submit(b.first, async_read(got.data(), b.buffer, 0, kFixtureBytes), {b.gate, 1},
+                       {b.done, 1}));
+  s.step("freeing a buffer that work on a queue still reads");
+  m.forget(b.buffer);
+  CONFORM_TRY(returns(
+      [&m, b, last]() -> Outcome {
+        const tenon_fence_point_t points[] = {{last, 1}, kNoPoint, {b.done, 1}};
+        const tenon_code_t code =
+            m.api().free_behind(m.api().self, m.device(), b.buffer, points, 3);
+        CONFORM_EXPECT(code == TENON_OK, "free_behind gives {}", code_text(code));
+        return pass();
+      },
+      "free_behind"));
+  CONFORM_TRY(d.signal(last, 1));
+  pause_a_while();
+  s.step("using other memory meanwhile");
+  std::vector<tenon_buffer_t*> others(8);
+  for (tenon_buffer_t*& other : others) {
+    CONFORM_TRY(m.alloc(kFixtureBytes, &other));
+    CONFORM_TRY(m.write(other, Bytes(kFixtureBytes, 0xee)));
+  }
+  CONFORM_TRY(d.signal(b.gate, 1));
+  CONFORM_TRY(d.reaches(b.done, 1, "work on a buffer that was freed behind it"));
+  CONFORM_TRY(same_bytes(got, pattern_bytes(kFixtureBytes, 1), "what it read"));
+  for (tenon_buffer_t* other : others) CONFORM_TRY(m.free(other));
+  if (m.api().memory == nullptr) return pass();
+  s.step("reading how much memory is in use");
+  return falls_to(m, used - kFixtureBytes);
+}
+
 constexpr Check kChecks[] = {
     {"R-D01", "queue-create", with_queues<creates>},
     {"R-D01", "queue-destroy", with_queues<destroy_waits>},
@@ -363,6 +419,7 @@ constexpr Check kChecks[] = {
     {"R-D25", "queue-per-thread", with_queues<queue_per_thread>},
     {"R-D26", "two-devices", devices_apart},
     {"R-D31", "reaches", copies_across},
+    {"R-D32", "free-behind", with_queues<frees_behind>},
 };
 
 }  // namespace
