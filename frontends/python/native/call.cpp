@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "frontends/python/native/device_memory.h"
 #include "frontends/python/native/host.h"
 #include "frontends/python/native/numpy_arrays.h"
 #include "frontends/python/native/program.h"
@@ -81,33 +82,41 @@ void Call::look_at_arguments() {
   if (has_stream) find_streams();
 }
 
-// One for each device: two of one device would be an error of the call.
+// A library works on one stream and later on another, so what a tensor's memory waits for may be in
+// either: in the one that was current when the tensor was made, and in the one that is current now.
+// Those that are current come first, for the work of a call goes to the first of its device and waits
+// for the others.
 void Call::find_streams() {
   stream_handles.clear();
   streams.clear();
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor* tensor = arguments[i].used();
-    if (tensor == nullptr || !works_on_stream(*tensor)) continue;
-    const WorkStream& stream = *tensor->stream();
-    const auto known = std::ranges::find_if(
-        streams, [&](const tenon_call_native_t& s) { return view(s.device) == stream.device; });
-    if (known != streams.end()) {
-      // A device gets one stream. All memory may be used behind the default one.
-      uint64_t& handle = stream_handles[static_cast<size_t>(known - streams.begin())].handle;
-      if (handle != stream.handle) handle = 0;
-      continue;
+  for (const bool now : {true, false}) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor* tensor = arguments[i].used();
+      if (tensor == nullptr || !works_on_stream(*tensor)) continue;
+      const WorkStream& stream = *tensor->stream();
+      if (!now) {
+        follow(stream, stream.handle);
+      } else if (stream.library != nullptr) {
+        follow(stream, current_stream(*stream.library, stream.place));
+      }
     }
-    auto handle = sized<tenon_native_handle_t>();
-    handle.kind = text(stream.kind);
-    handle.handle = stream.handle;
-    stream_handles.push_back(handle);
-    auto native = sized<tenon_call_native_t>();
-    native.device = text(stream.device);
-    streams.push_back(native);
   }
   for (size_t i = 0; i < streams.size(); ++i) streams[i].handle = &stream_handles[i];
   record.streams = streams.data();
   record.stream_count = static_cast<uint32_t>(streams.size());
+}
+
+void Call::follow(const WorkStream& stream, uint64_t handle) {
+  for (size_t i = 0; i < streams.size(); ++i) {
+    if (stream_handles[i].handle == handle && view(streams[i].device) == stream.device) return;
+  }
+  auto native = sized<tenon_native_handle_t>();
+  native.kind = text(stream.kind);
+  native.handle = handle;
+  stream_handles.push_back(native);
+  auto of_call = sized<tenon_call_native_t>();
+  of_call.device = text(stream.device);
+  streams.push_back(of_call);
 }
 
 std::string Program::signature() const {

@@ -10,6 +10,7 @@
 
 #include "frontends/python/native/dlpack.h"
 #include "frontends/python/native/host.h"
+#include "frontends/python/native/tensor.h"
 
 namespace tenon::python {
 
@@ -58,6 +59,18 @@ inline InCapsule in_capsule(const nanobind::object& capsule) {
   auto* const old = static_cast<Old*>(PyCapsule_GetPointer(object, kCapsuleName<Old>));
   if (old == nullptr) throw nanobind::python_error();
   return of(*old);
+}
+
+// A capsule of DLPack with memory of a tensor. `owner` keeps the memory, and goes on any thread.
+template <class Owner>
+nanobind::object capsule_over(const Tensor& tensor, const dlpack::Memory& memory, bool versioned,
+                              Owner owner) {
+  if (versioned) {
+    return capsule_of(dlpack::manage<dlpack::ManagedTensorVersioned>(
+        memory, tensor.dtype(), tensor.dims(), dlpack::kReadOnly, std::move(owner)));
+  }
+  return capsule_of(dlpack::manage<dlpack::ManagedTensor>(memory, tensor.dtype(), tensor.dims(), 0,
+                                                          std::move(owner)));
 }
 
 // An object of Python that keeps memory which was handed out. Let go of on any thread.

@@ -14,20 +14,23 @@ namespace tenon::python {
 // The vendor whose memory the array says that it is in; null for the host's and for no array.
 const dlpack::Vendor* vendor_of_array(nanobind::handle array);
 
-// A tensor of that memory. Calls with it go to the stream on which the array's library works now,
-// where its type tells (DLPack's exchange table). The library is asked to make it ready for the
-// default stream too, for calls with tensors of several streams, and where no type tells. Work of a
-// vendor without streams in DLPack has ended. Raises.
+// A tensor of that memory. Calls with it go to the stream on which the array's library works at the
+// time of the call, and begin behind what is in the stream on which it works now, where its type
+// tells (DLPack's exchange table); else to the default stream, for which the library is asked to make
+// it ready. Work of a vendor without streams in DLPack has ended. Raises.
 struct Taken {
   tenon_tensor_t* tensor;
   WorkStream stream;
 };
 Taken take_device_array(nanobind::object array, const dlpack::Vendor& vendor);
+// The stream on which the library works now; 0 is the default one. Raises.
+uint64_t current_stream(const ExchangeTable& library, const dlpack::Device& place);
 
 // A capsule of DLPack with the tensor's memory on the device, copied there first if it is not
-// there.
+// there. stream: on which whoever gets it says to work, as `__dlpack__` has it; None is the default
+// one. What is there when the capsule's tensor is let go of may still use the memory.
 nanobind::object device_capsule(nanobind::handle self, const dlpack::Vendor& vendor, int32_t id,
-                                bool versioned);
+                                bool versioned, nanobind::handle stream);
 
 }  // namespace tenon::python
 #endif

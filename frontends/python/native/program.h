@@ -87,6 +87,7 @@ struct Call {
   // Takes note of the arguments, once all are read.
   void look_at_arguments();
   void find_streams();
+  void follow(const WorkStream& stream, uint64_t handle);
   // Ends the use of arguments.
   void clear();
 };

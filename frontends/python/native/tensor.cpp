@@ -219,7 +219,7 @@ nb::object to_dlpack(nb::handle self, nb::object stream, nb::object max_version,
   const dlpack::Vendor* vendor =
       dl_device.is_none() ? nullptr : dlpack::vendor_of(nb::cast<int32_t>(dl_device[0]));
   if (vendor != nullptr && !copied && !tensor.stream())
-    return device_capsule(self, *vendor, nb::cast<int32_t>(dl_device[1]), versioned);
+    return device_capsule(self, *vendor, nb::cast<int32_t>(dl_device[1]), versioned, stream);
   if (!stream.is_none() || (!dl_device.is_none() && !dl_device.equal(nb::make_tuple(1, 0)))) {
     PyErr_SetString(PyExc_BufferError,
                     "a tenon.Tensor is handed out in host memory, without stream, or on a GPU that "
@@ -231,7 +231,8 @@ nb::object to_dlpack(nb::handle self, nb::object stream, nb::object max_version,
                     "a tenon.Tensor is handed out without a copy: copy the result");
     throw nb::python_error();
   }
-  return capsule_over(self, {const_cast<void*>(tensor.data()), 0, {dlpack::kCpu, 0}}, versioned);
+  return capsule_over(tensor, {const_cast<void*>(tensor.data()), 0, {dlpack::kCpu, 0}}, versioned,
+                      Keeper(self.inc_ref().ptr()));
 }
 
 nb::object to_numpy(nb::handle self) {
@@ -442,17 +443,6 @@ void* Block::allocate(size_t bytes) {
   return std::align(kAlignment, bytes, at, room);
 }
 
-nb::object capsule_over(nb::handle self, const dlpack::Memory& memory, bool versioned) {
-  const Tensor& tensor = *nb::inst_ptr<Tensor>(self);
-  Keeper keeper(self.inc_ref().ptr());
-  if (versioned) {
-    return capsule_of(dlpack::manage<dlpack::ManagedTensorVersioned>(
-        memory, tensor.dtype(), tensor.dims(), dlpack::kReadOnly, std::move(keeper)));
-  }
-  return capsule_of(dlpack::manage<dlpack::ManagedTensor>(memory, tensor.dtype(), tensor.dims(), 0,
-                                                          std::move(keeper)));
-}
-
 void bind_tensor(nb::module_& m) {
   const nb::class_<Donated> donated(m, "Donated",
                                     "A tensor that the call it is passed to may use up.");
@@ -484,8 +474,9 @@ void bind_tensor(nb::module_& m) {
           "changed as long as the tensor is used. `device` (\"cpu\", \"sim:1\") copies it there.\n"
           "An array in a GPU's memory is taken where it is, by DLPack. Calls with the tensor run "
           "on\n"
-          "its library's current stream, which must stay, where its type names one (PyTorch), and\n"
-          "else, or where the tensors of a call are of several streams, on the default stream.\n"
+          "its library's current stream, behind what is there and what is in the stream that was\n"
+          "current when the tensor was made, which must stay. Where the array's type names no\n"
+          "stream (that of PyTorch does), they run on the default stream.\n"
           "Raises tenon.Error for what is not an array (T0624) and for devices (T0502, T0503).")
       .def_prop_ro("shape", shape_of, nb::sig("def shape(self) -> tuple[int, ...]"))
       .def_prop_ro(

@@ -21,12 +21,16 @@ struct Loan {
   PyObject* object = nullptr;
 };
 
-// A stream of another library, behind whose work a tensor's memory may be used. 0: the default
-// stream, behind which it may be used in any case. An empty kind: it may be used at once.
+// A stream of another library, behind whose work a tensor's memory may be used: the one on which the
+// library worked when the tensor was made. 0: the default stream. An empty kind: it may be used at
+// once.
 struct WorkStream {
   std::string device;
   const char* kind;
   uint64_t handle;
+  // Tells on which stream the library works now; null: it does not tell.
+  const ExchangeTable* library;
+  dlpack::Device place;
 };
 
 // Owns a tensor of the host.
@@ -104,9 +108,6 @@ class Block {
 };
 // The same for an array in a block.
 PyObject* as_exchanged(Block block, const tenon_array_t& array, const ExchangeTable& table);
-
-// A capsule of DLPack with memory of a tenon.Tensor, which it keeps.
-nanobind::object capsule_over(nanobind::handle self, const dlpack::Memory& memory, bool versioned);
 
 void bind_tensor(nanobind::module_& module);
 // What shows most writes to memory (samples.cpp).

@@ -4,6 +4,7 @@ tests' driver: their library is told the stream, and the call runs behind what i
 PyTorch's build for CPUs has no such tensors, so an array of our own hands out the same capsules."""
 
 import ctypes
+import gc
 import os
 import re
 
@@ -19,6 +20,7 @@ CUDA = 2
 NUMBER = int(re.search(r"old=(\d+)|$", os.environ.get("FAKE_CUDA", ""))[1] or 0)
 FLOATS = 1 << 16
 driver = ctypes.CDLL("libcuda.so.1")
+driver.fake_cuda_in_use.restype = ctypes.c_uint64
 
 
 def ok(result):
@@ -30,6 +32,7 @@ class Array:
 
     def __init__(self, value, strides=None):
         self.address, self.stream, self.asked = ctypes.c_uint64(), ctypes.c_void_p(), []
+        self.value = value
         ok(driver.cuMemAlloc_v2(ctypes.byref(self.address), 4 * FLOATS))
         ok(driver.cuStreamCreate(ctypes.byref(self.stream), 1))
         bits = ctypes.c_uint(int(np.float32(value).view(np.uint32)))
@@ -87,11 +90,11 @@ class Streaming(Array):
         super().__init__(value)
         Streaming.current = self.stream.value
 
-    def write_later(self, value):
-        """On the stream, behind much work: only what runs on that stream sees it."""
+    def write_later(self, value, stream=None):
+        """On its stream or another one, behind much work: only what runs behind that stream sees it."""
         bits = ctypes.c_uint(int(np.float32(value).view(np.uint32)))
         for word in [ctypes.c_uint(0)] * 400 + [bits]:
-            ok(driver.cuMemsetD32Async(self.address, word, ctypes.c_size_t(FLOATS), self.stream))
+            ok(driver.cuMemsetD32Async(self.address, word, ctypes.c_size_t(FLOATS), stream or self.stream))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -121,12 +124,25 @@ def test_by_pointer_and_behind_the_stream(negate):
 def test_behind_the_current_stream(negate):
     x = Streaming(2)
     t = tenon.tensor(x)
+    assert x.asked == [x.stream.value]  # on which its library need not wait for itself
     for value in (3, 4, 5):
         x.write_later(value)
         assert set(np.asarray(negate(t)[0])) == {-value}
 
 
-def test_tensors_of_several_streams_meet_on_the_default_one():
+def test_behind_the_stream_that_is_current_at_the_call(negate):
+    x, other = Streaming(2), Streaming(3)
+    Streaming.current = x.stream.value
+    t = tenon.tensor(x)
+    Streaming.current = other.stream.value
+    for value in (4, 5, 6):
+        x.write_later(value, stream=other.stream)
+        assert set(np.asarray(negate(t)[0])) == {-value}
+    x.write_later(7)  # also behind the one that it was made on
+    assert set(np.asarray(negate(t)[0])) == {-7}
+
+
+def test_behind_the_streams_of_all_tensors():
     text = f"tenon.tir 1\ngraph @g(%x: f32[{FLOATS}], %y: f32[{FLOATS}]) -> (z: f32[{FLOATS}]) {{\n  %z = add(%x, %y) : f32[{FLOATS}]\n  yield %z\n}}\n"
     add = tenon.load(text.encode(), "cuda")
     arrays = [Streaming(2), Streaming(3)]
@@ -135,7 +151,15 @@ def test_tensors_of_several_streams_meet_on_the_default_one():
         for array in pair:
             Streaming.current = array.stream.value
             tensors.append(tenon.tensor(array))
-        assert set(np.asarray(add(*tensors)[0])) == {5}
+        assert set(np.asarray(add(*tensors)[0])) == {sum(array.value for array in pair)}
+        # What the library does later on a stream comes before the call, too.
+        values = [array.value for array in pair]
+        for i, array in enumerate(pair):
+            if isinstance(array, Streaming):
+                values[i] += 20
+                array.write_later(values[i])
+                assert set(np.asarray(add(*tensors)[0])) == {sum(values)}
+                array.value = values[i]
 
 
 def test_results_go_out_by_pointer(negate):
@@ -149,6 +173,85 @@ def test_results_go_out_by_pointer(negate):
     assert set(host) == {-7}
     old = y.__dlpack__(dl_device=(CUDA, NUMBER))
     assert Managed.from_address(pointer_in(old, b"dltensor")).tensor.data == t.data
+
+
+class Consumer:
+    """A framework that takes a result by DLPack and copies it on a stream of its own."""
+
+    def __init__(self):
+        self.stream, self.copy = ctypes.c_void_p(), ctypes.c_uint64()
+        ok(driver.cuStreamCreate(ctypes.byref(self.stream), 1))
+        ok(driver.cuMemAlloc_v2(ctypes.byref(self.copy), 4 * FLOATS))
+
+    def take(self, tensor):
+        self.capsule = tensor.__dlpack__(stream=self.stream.value, max_version=(1, 0), dl_device=(CUDA, NUMBER))
+        t = ManagedVersioned.from_address(pointer_in(self.capsule, b"dltensor_versioned")).tensor
+        return ctypes.c_uint64(t.data + t.byte_offset)
+
+    def queue_work(self):
+        for word in range(400):
+            ok(driver.cuMemsetD32Async(self.copy, ctypes.c_uint(word), ctypes.c_size_t(FLOATS), self.stream))
+
+    def queue_copy(self, source):
+        ok(driver.cuMemcpyDtoDAsync_v2(self.copy, source, ctypes.c_size_t(4 * FLOATS), self.stream))
+
+    def let_go(self):
+        del self.capsule
+        gc.collect()
+
+    def copied(self):
+        ok(driver.cuStreamSynchronize(self.stream))
+        host = np.zeros(FLOATS, np.float32)
+        ok(driver.cuMemcpyDtoHAsync_v2(host.ctypes.data_as(ctypes.c_void_p), self.copy, ctypes.c_size_t(4 * FLOATS), None))
+        return host
+
+
+def use_other_memory():
+    for _ in range(8):
+        tenon.tensor(np.full(FLOATS, -1, np.float32), device="cuda")
+
+
+def test_a_result_stays_until_the_work_of_its_reader_is_done():
+    consumer, values = Consumer(), np.arange(FLOATS, dtype=np.float32)
+    use_other_memory()
+    before = driver.fake_cuda_in_use()
+    source = consumer.take(tenon.tensor(values, device="cuda"))
+    consumer.queue_work()
+    consumer.queue_copy(source)
+    consumer.let_go()  # on the host, while the copy waits
+    use_other_memory()
+    assert (consumer.copied() == values).all()
+    use_other_memory()
+    assert driver.fake_cuda_in_use() <= before
+
+
+def test_a_result_that_its_reader_records_stays(caplog):
+    consumer, values, graph, runnable = Consumer(), np.arange(FLOATS, dtype=np.float32), ctypes.c_void_p(), ctypes.c_void_p()
+    source = consumer.take(tenon.tensor(values, device="cuda"))
+    ok(driver.cuStreamBeginCapture_v2(consumer.stream, 0))
+    consumer.queue_copy(source)
+    consumer.let_go()
+    ok(driver.cuStreamEndCapture(consumer.stream, ctypes.byref(graph)))
+    assert "are kept until the process ends" in caplog.text and "the stream records a graph" in caplog.text
+    use_other_memory()
+    ok(driver.cuGraphInstantiateWithFlags(ctypes.byref(runnable), graph, ctypes.c_ulonglong(0)))
+    ok(driver.cuGraphLaunch(runnable, consumer.stream))
+    assert (consumer.copied() == values).all()
+    ok(driver.cuGraphExecDestroy(runnable))
+    ok(driver.cuGraphDestroy(graph))
+
+
+def test_a_stream_that_records_a_graph_takes_no_call(negate):
+    x, graph = Streaming(2), ctypes.c_void_p()
+    t = tenon.tensor(x)
+    ok(driver.cuStreamSynchronize(x.stream))
+    for mode in range(3):  # of the whole process, of the thread, relaxed
+        ok(driver.cuStreamBeginCapture_v2(x.stream, mode))
+        with pytest.raises(tenon.Error, match="the stream records a graph"):
+            negate(t)
+        ok(driver.cuStreamEndCapture(x.stream, ctypes.byref(graph)))
+        ok(driver.cuGraphDestroy(graph))
+    assert set(np.asarray(negate(t)[0])) == {-2}
 
 
 def test_what_cannot_be_taken_is_told(negate):
