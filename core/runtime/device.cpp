@@ -283,6 +283,7 @@ std::unique_lock<std::mutex> Device::serialise_execution(bool on_queue) {
 
 void Device::free_behind(tenon_buffer_t* buffer, Uses uses) {
   const tenon_device_api_t* api = apis_.device;
+  (void)end_uses(false);
   std::erase_if(uses, [](const auto& use) { return use->over(); });
   if (uses.empty() || api->free_behind == nullptr) {
     uses.clear();  // waits
@@ -297,7 +298,6 @@ void Device::free_behind(tenon_buffer_t* buffer, Uses uses) {
     (void)api->free_behind(api->self, handle(), buffer, points.data(),
                            static_cast<uint32_t>(points.size()));
   }
-  (void)end_uses(false);
   std::lock_guard lock(uses_mutex_);
   std::ranges::move(uses, std::back_inserter(freed_behind_));
   has_freed_behind_.store(true, std::memory_order_release);
@@ -307,8 +307,8 @@ bool Device::end_uses(bool all) {
   if (!has_freed_behind_.load(std::memory_order_acquire)) return false;
   Uses ended;  // end without the lock
   std::lock_guard lock(uses_mutex_);
-  const auto done = std::ranges::partition(
-      freed_behind_, [all](const auto& use) { return !all && !use->over(); });
+  const auto done = std::ranges::partition(freed_behind_,
+                                           [all](const auto& use) { return !all && !use->over(); });
   std::move(done.begin(), done.end(), std::back_inserter(ended));
   freed_behind_.erase(done.begin(), done.end());
   has_freed_behind_.store(!freed_behind_.empty(), std::memory_order_release);

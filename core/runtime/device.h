@@ -187,7 +187,8 @@ class Device : public std::enable_shared_from_this<Device> {
   // Frees a buffer once all uses are over. Does not wait, unless the device cannot free behind
   // fences.
   void free_behind(tenon_buffer_t* buffer, Uses uses);
-  // Ends what free_behind has left: what is over; or all of it, waiting. False if there was nothing.
+  // Ends what free_behind has left: what is over; or all of it, waiting. False if there was
+  // nothing.
   bool end_uses(bool all);
   std::mutex& uses_mutex() { return uses_mutex_; }  // of the uses of its buffers
 

@@ -48,8 +48,7 @@ Status Runner::follow_stream(uint32_t device, const Native& native) {
   TENON_ASSIGN_OR_RETURN(auto queue, Queue::import(plan_->devices[device], native.handle));
   TENON_ASSIGN_OR_RETURN(auto buffer, take_buffer(device, 0));
   Status status = queue->mark(buffer->handle());
-  if (status.ok())
-    status = state.queue->copy(copy_of_nothing(buffer->handle()), {queue->last()});
+  if (status.ok()) status = state.queue->copy(copy_of_nothing(buffer->handle()), {queue->last()});
   state.pool.give_back(std::move(buffer));
   state.followed.push_back(std::move(queue));
   return status;

@@ -39,8 +39,8 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   Result<const void*> fetch();
   // Its memory on a device; null if there is none. Lives as long as the tensor, or until take().
   Buffer* on(const Device& device) const;
-  // What is in the stream now may use its memory on the device, which was handed out. If that cannot
-  // be followed, the memory is kept for good. Nothing if there is none.
+  // What is in the stream now may use its memory on the device, which was handed out. If that
+  // cannot be followed, the memory is kept for good. Nothing if there is none.
   Status use_on(const Device& device, const tenon_native_handle_t& stream);
   // The same as `on`, on a device of its plugin that its queues may reach.
   Buffer* beside(const Device& device) const;

@@ -117,10 +117,11 @@ tenon_code_t tensor_use(void*, tenon_tensor_t* handle, const tenon_call_native_t
                            find_device(from_abi_str(native.device)));
     Status status = handle->tensor->use_on(*owner, stream);
     if (!status.ok()) {
-      log_warning("runtime",
-                  "{} bytes on device {} are kept until the process ends, because the work that may "
-                  "still use them cannot be followed: {}",
-                  handle->tensor->size_bytes(), owner->name(), status.text());
+      log_warning(
+          "runtime",
+          "{} bytes on device {} are kept until the process ends, because the work that may "
+          "still use them cannot be followed: {}",
+          handle->tensor->size_bytes(), owner->name(), status.text());
     }
     return status;
   });

@@ -256,18 +256,19 @@ class ProgramBuilder {
     return {};
   }
 
-  // A library of kernels may find only here, where it meets the device, that it does not do what was
-  // asked for: it is newer than the driver, or has nothing for this architecture. Then the device's
-  // own compiler does it.
+  // A library of kernels may find only here, where it meets the device, that it does not do what
+  // was asked for: it is newer than the driver, or has nothing for this architecture. Then the
+  // device's own compiler does it.
   Status compile_instead(CompiledSegment* segment, const Status& refusal) {
     const tenon_code_t code = refusal.code();
     if (segment->by == 0 || code == TENON_DEVICE_LOST || code == TENON_CANCELLED) return refusal;
     const runtime::DeviceApis& apis = segment->owner->apis();
     const std::string plugin = apis.compiler_plugin(segment->by);
-    log_warning("dispatch",
-                "plugin {} takes {} nodes for device {} and does not load them, so the device's own "
-                "compiler does: {}",
-                plugin, segment->nodes.size(), segment->owner->name(), refusal.text());
+    log_warning(
+        "dispatch",
+        "plugin {} takes {} nodes for device {} and does not load them, so the device's own "
+        "compiler does: {}",
+        plugin, segment->nodes.size(), segment->owner->name(), refusal.text());
     apis.compiler(segment->by)
         ->artifact_release(apis.compiler(segment->by)->self,
                            std::exchange(segment->artifact, nullptr));

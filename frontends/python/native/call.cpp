@@ -84,8 +84,8 @@ void Call::look_at_arguments() {
 
 // A library works on one stream and later on another, so what a tensor's memory waits for may be in
 // either: in the one that was current when the tensor was made, and in the one that is current now.
-// Those that are current come first, for the work of a call goes to the first of its device and waits
-// for the others.
+// Those that are current come first, for the work of a call goes to the first of its device and
+// waits for the others.
 void Call::find_streams() {
   stream_handles.clear();
   streams.clear();

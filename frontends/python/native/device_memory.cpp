@@ -127,8 +127,8 @@ class OnStream {
   uint64_t stream_;
 };
 
-// DLPack's numbers of streams: of CUDA, 1 is the default stream, which what is on the default streams
-// of threads (2) is ordered with; -1 names none.
+// DLPack's numbers of streams: of CUDA, 1 is the default stream, which what is on the default
+// streams of threads (2) is ordered with; -1 names none.
 uint64_t stream_of(nb::handle stream) {
   const auto number = stream.is_none() ? 0 : nb::cast<int64_t>(stream);
   return number <= 2 ? 0 : static_cast<uint64_t>(number);

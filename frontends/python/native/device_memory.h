@@ -16,8 +16,8 @@ const dlpack::Vendor* vendor_of_array(nanobind::handle array);
 
 // A tensor of that memory. Calls with it go to the stream on which the array's library works at the
 // time of the call, and begin behind what is in the stream on which it works now, where its type
-// tells (DLPack's exchange table); else to the default stream, for which the library is asked to make
-// it ready. Work of a vendor without streams in DLPack has ended. Raises.
+// tells (DLPack's exchange table); else to the default stream, for which the library is asked to
+// make it ready. Work of a vendor without streams in DLPack has ended. Raises.
 struct Taken {
   tenon_tensor_t* tensor;
   WorkStream stream;

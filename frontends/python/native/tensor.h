@@ -21,9 +21,9 @@ struct Loan {
   PyObject* object = nullptr;
 };
 
-// A stream of another library, behind whose work a tensor's memory may be used: the one on which the
-// library worked when the tensor was made. 0: the default stream. An empty kind: it may be used at
-// once.
+// A stream of another library, behind whose work a tensor's memory may be used: the one on which
+// the library worked when the tensor was made. 0: the default stream. An empty kind: it may be used
+// at once.
 struct WorkStream {
   std::string device;
   const char* kind;

@@ -133,14 +133,14 @@ typedef struct tenon_program_call_t {
    * says. T0634 for a device on which the program has no work; T0635 for a device that
    * takes none of other libraries, or none of this kind; else as its plugin refuses.
    * streams: the work of the call on a device goes to the first stream that is for it, behind what
-   * is in all streams that are for it. Tensors that were adopted on that device may still be written
-   * by what is in one of them.
-   * waits: the call's thread waits for these fences before anything of the call is submitted, and
-   * may be cancelled meanwhile. T0636 if one fails. A device waits by itself for what its stream
-   * waits for. An event, as any fence that does not count, must be recorded before the call.
-   * signals: signalled by the device when all work of the call on it is done. An event is recorded
-   * by then, so it may be waited for once the call has returned; a fence that counts, at any time.
-   * A call that fails may have signalled on devices whose own work succeeded, and on no other. */
+   * is in all streams that are for it. Tensors that were adopted on that device may still be
+   * written by what is in one of them. waits: the call's thread waits for these fences before
+   * anything of the call is submitted, and may be cancelled meanwhile. T0636 if one fails. A device
+   * waits by itself for what its stream waits for. An event, as any fence that does not count, must
+   * be recorded before the call. signals: signalled by the device when all work of the call on it
+   * is done. An event is recorded by then, so it may be waited for once the call has returned; a
+   * fence that counts, at any time. A call that fails may have signalled on devices whose own work
+   * succeeded, and on no other. */
   const tenon_call_native_t* streams;
   const tenon_call_native_t* waits;
   const tenon_call_native_t* signals;
@@ -200,10 +200,9 @@ typedef struct tenon_host_call_t {
    * work is done, also if the tensor is released meanwhile; nothing waits for it, unless the device
    * cannot free memory behind a fence. Whoever hands memory out says so when it is let go of, and
    * has the tensor until then. Where the stream cannot be followed, the memory is kept until the
-   * process ends, since nothing tells when the work is done: T0502, T0503 and T0635 for the device and
-   * the kind; else as the plugin refuses the stream. Safe. */
-  tenon_code_t (*tensor_use)(void* self, tenon_tensor_t* tensor,
-                             const tenon_call_native_t* stream);
+   * process ends, since nothing tells when the work is done: T0502, T0503 and T0635 for the device
+   * and the kind; else as the plugin refuses the stream. Safe. */
+  tenon_code_t (*tensor_use)(void* self, tenon_tensor_t* tensor, const tenon_call_native_t* stream);
 } tenon_host_call_t;
 
 #ifdef __cplusplus

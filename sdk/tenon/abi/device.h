@@ -137,8 +137,8 @@ typedef struct tenon_device_api_t {
   /* As free, for a buffer that work may still refer to: that of another library, which got the
    * buffer's handle (exchange.h) and has let go of it, while its work is on a stream. The memory is
    * used for nothing else before each of the points was reached, or failed. Returns at once. The
-   * fences stay until then, and the device is closed after that. With tenon.queue/1 only. Null slot:
-   * the host waits for the points, and calls free. */
+   * fences stay until then, and the device is closed after that. With tenon.queue/1 only. Null
+   * slot: the host waits for the points, and calls free. */
   tenon_code_t (*free_behind)(void* self, tenon_device_t* device, tenon_buffer_t* buffer,
                               const struct tenon_fence_point_t* points, uint32_t point_count);
 } tenon_device_api_t;

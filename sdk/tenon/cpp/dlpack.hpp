@@ -70,8 +70,8 @@ Status take(Managed* managed, sdk::Tensor* out) {
 
 namespace detail {
 
-// A tensor that was handed out on a device, to a library that works on a stream. When that lets go of
-// it, its work may still be there.
+// A tensor that was handed out on a device, to a library that works on a stream. When that lets go
+// of it, its work may still be there.
 class OnStream {
  public:
   OnStream(std::shared_ptr<const sdk::Tensor> tensor, const Vendor& vendor, int32_t device,
@@ -162,8 +162,8 @@ Status write_to(const Managed& managed, Output* out) {
 }
 
 // The call's work on the device of a tensor goes to a stream of its library, behind what is there.
-// stream: cudaStream_t or hipStream_t as a number; 0 is the default one. Of several, the work goes to
-// the first, and begins behind what is in each.
+// stream: cudaStream_t or hipStream_t as a number; 0 is the default one. Of several, the work goes
+// to the first, and begins behind what is in each.
 inline Status work_on(Call* call, Device device, uint64_t stream) {
   const Vendor* vendor = vendor_of(device.type);
   if (vendor == nullptr || !vendor->has_streams()) {

@@ -143,9 +143,9 @@ struct OpenedLibrary {
   std::string why;         // null handle, and not merely missing: a sentence without its end
 };
 
-// Opens the first of the names that there is. One that the process has open already comes before all
-// others: two releases of a vendor's runtime in one process do not share what they hold, and spoil
-// each other's. Threads: safe, as dlopen.
+// Opens the first of the names that there is. One that the process has open already comes before
+// all others: two releases of a vendor's runtime in one process do not share what they hold, and
+// spoil each other's. Threads: safe, as dlopen.
 inline OpenedLibrary open_library(std::initializer_list<const char*> names) {
   constexpr int kHow = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
   for (const char* name : names) {

@@ -156,8 +156,7 @@ Status free_behind(void*, tenon_device_t* d, tenon_buffer_t* b, const tenon_fenc
     // When an event of others has happened, nobody tells.
     if (fence.foreign != nullptr && !fence.foreign->to_signal)
       (void)fence.wait(point.value, UINT64_MAX);
-    fence.timeline.when(
-        point.value, [](void*, const Fault&) {}, nullptr, kept);
+    fence.timeline.when(point.value, [](void*, const Fault&) {}, nullptr, kept);
   }
   return {};
 }

@@ -4,9 +4,9 @@
 // A vendor's Driver is a record of functions, looked up at run time, that return a Result, 0 for
 // success. It names the types Result, Stream, Event, Module, Function, Pointer (an address: a
 // pointer or an integer), Word (the pattern of a fill), Graph and GraphExec, and has the members
-// that are called below; `capture_mode` and `capture_state` may be null. The vendor derives its Runtime from
-// DriverRuntime<Driver> and adds contexts, memory, how code is loaded, how many groups may start,
-// and what an error means.
+// that are called below; `capture_mode` and `capture_state` may be null. The vendor derives its
+// Runtime from DriverRuntime<Driver> and adds contexts, memory, how code is loaded, how many groups
+// may start, and what an error means.
 //
 // Users: plugins/cuda, plugins/rocm.
 #ifndef TENON_STREAM_DRIVER_RUNTIME_H_
@@ -227,10 +227,11 @@ class DriverRuntime : public Runtime {
     const auto result = d_.capture_state(stream_of(stream), &state);
     if (result == 0 && state == 0) return {};
     if (result == kImplicit)
-      return fail(TENON_UNIMPLEMENTED,
-                  cat(name_,
-                      ": a stream that the default stream waits for records a graph; call the model "
-                      "before or after the recording, or give another stream"));
+      return fail(
+          TENON_UNIMPLEMENTED,
+          cat(name_,
+              ": a stream that the default stream waits for records a graph; call the model "
+              "before or after the recording, or give another stream"));
     if (result != 0)
       return fail(TENON_INVALID_ARGUMENT, cat(name_, ": the handle is not one of a stream"));
     return fail(TENON_UNIMPLEMENTED,

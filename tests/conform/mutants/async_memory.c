@@ -192,6 +192,6 @@ static tenon_code_t memory(void* self, tenon_device_t* device, uint64_t* used, u
 }
 
 const tenon_device_api_t device_api = {
-    sizeof device_api, NULL, count,  info, open_device, close_device, alloc,
-    release,           copy, map,    NULL, memory,      NULL,         NULL,
+    sizeof device_api, NULL, count, info, open_device, close_device, alloc,
+    release,           copy, map,   NULL, memory,      NULL,         NULL,
     free_behind};

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <tenon/cpp/session.hpp>
 
 namespace tenon {
@@ -32,6 +34,13 @@ class OnFakeCublaslt : public testing::Test {
     TENON_TRY(program.call(inputs, {&y, 1}));
     out->assign(y.as<float>().begin(), y.as<float>().end());
     return {};
+  }
+
+  // The library's gelu and the device's own are not the same to the last bit.
+  static void expect_near(const std::vector<float>& got, const std::vector<float>& right) {
+    ASSERT_EQ(got.size(), right.size());
+    for (size_t i = 0; i < right.size(); ++i)
+      ASSERT_NEAR(got[i], right[i], 1e-5 * std::abs(right[i]) + 1e-6) << i;
   }
 
   std::vector<Input> arguments() const {
@@ -73,7 +82,7 @@ TEST_F(OnFakeCublaslt, EveryCallOfTheLibraryMayFail) {
       const Status status = run(&y);
       fail_(0, 0);
       if (status.ok()) {
-        EXPECT_EQ(y, right);  // what failed was given back, or the device's own code does it
+        expect_near(y, right);  // what failed was given back, or the device's own code does it
       } else {
         EXPECT_NE(failure_text().find("CUBLAS_STATUS_"), std::string::npos) << failure_text();
         EXPECT_EQ(status.code(), code == kAllocFailed ? TENON_RESOURCE_EXHAUSTED : TENON_INTERNAL);
@@ -111,8 +120,7 @@ TEST_F(OnFakeCublaslt, ARefusalFailsNoLoad) {
     const std::vector<Input> inputs = arguments();
     Output out;
     ASSERT_TRUE(program.call(inputs, {&out, 1}).ok()) << failure_text();
-    ASSERT_EQ(out.as<float>().size(), right.size());
-    for (size_t i = 0; i < right.size(); ++i) ASSERT_NEAR(out.as<float>()[i], right[i], 1e-3);
+    expect_near({out.as<float>().begin(), out.as<float>().end()}, right);
   }
   EXPECT_TRUE(told) << "no refusal came where kernels are made";
 }
@@ -131,7 +139,7 @@ TEST_F(OnFakeCublaslt, EveryCallOfTheDriverMayFail) {
     const Status status = run(&y);
     fail_driver_(0, 0);
     if (status.ok()) {
-      EXPECT_EQ(y, right);
+      expect_near(y, right);
     } else {
       EXPECT_FALSE(failure_text().empty());
     }

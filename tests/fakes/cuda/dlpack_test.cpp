@@ -198,9 +198,9 @@ TEST_F(DLPackOnAGpu, OursStaysUntilTheirWorkIsDone) {
   dl::call_deleter(given);
   for (int i = 0; i < 8; ++i) {
     Tensor other;
-    ASSERT_TRUE(Tensor::copy(ArrayView::of(std::vector<float>(kFloats, -1), {kFloats}), &other,
-                             "cuda:1")
-                    .ok());
+    ASSERT_TRUE(
+        Tensor::copy(ArrayView::of(std::vector<float>(kFloats, -1), {kFloats}), &other, "cuda:1")
+            .ok());
   }
   EXPECT_EQ(library_.read(library_.managed.tensor), values);
 }

@@ -278,8 +278,8 @@ TEST_F(EventsOfOthers, OnesOfAGraphAreRefused) {
   EXPECT_EQ(function<TakesObject>(kGraphDestroy)(graph), 0);
 }
 
-// The work of a call on it would run later, in the graph, on buffers that are others' by then; and the
-// call's wait for it would end the recording.
+// The work of a call on it would run later, in the graph, on buffers that are others' by then; and
+// the call's wait for it would end the recording.
 TEST_F(EventsOfOthers, AStreamThatRecordsAGraphIsRefused) {
   void* graph = nullptr;
   auto stream = sized<tenon_native_handle_t>();
