@@ -1,5 +1,7 @@
 // Element-wise primitives with two operands of one type. Each is one scalar instruction, with folds
 // of its identities, and with shape arithmetic where sizes are computed with it.
+#include <cmath>
+
 #include "complex_math.h"
 
 namespace tenon::ops::arithmetic {
@@ -45,8 +47,7 @@ inline Dim dim_rem(Dim a, Dim b) {
   return a % b;
 }
 
-// Folds to x when y is the neutral element on the right or, if commutative, on either side. -0 + 0
-// is +0; the fold keeps -0, which compares equal.
+// Folds to x when y is the neutral element on the right or, if commutative, on either side.
 template <int kNeutral, bool kEitherSide>
 Value fold_neutral(Builder&, const Node& node) {
   const auto right = splat_of(node.operand(1));
@@ -56,6 +57,18 @@ Value fold_neutral(Builder&, const Node& node) {
     if (left && *left == kNeutral) return node.operand(1);
   }
   return {};
+}
+// Whether x + value is x for every x: -0 + 0 is 0, so of floats only -0 changes nothing.
+bool is_nothing(Value value, bool is_negated) {
+  const auto number = splat_of(value);
+  if (!number || *number != 0) return false;
+  const tenon_dtype_t dtype = value.dtype();
+  if (is_complex(dtype)) return false;
+  return is_int(dtype) || std::signbit(*number) != is_negated;
+}
+Value fold_add(Builder&, const Node& node) {
+  if (is_nothing(node.operand(1), false)) return node.operand(0);
+  return is_nothing(node.operand(0), false) ? node.operand(1) : Value();
 }
 Value fold_mul(Builder& b, const Node& node) {
   if (const Value same = fold_neutral<1, true>(b, node)) return same;
@@ -72,7 +85,7 @@ Value fold_same(Builder&, const Node& node) {
 Value fold_sub(Builder& b, const Node& node) {
   if (node.operand(0) == node.operand(1) && is_int(node.operand(0).dtype()))
     return b.full_like(node.operand(0), 0);
-  return fold_neutral<0, false>(b, node);
+  return is_nothing(node.operand(1), true) ? node.operand(0) : Value();
 }
 
 // Adds the complex types, with their meaning.
@@ -120,7 +133,7 @@ constexpr OpDraft add() {
       .traits(TENON_TRAIT_COMMUTATIVE)
       .example("add(u8[1] [200], u8[1] [100]) -> u8[1] [44]")
       .value_of<value_of<dim_add>>()
-      .fold<fold_neutral<0, true>>();
+      .fold<fold_add>();
 }
 constexpr OpDraft sub() {
   return with_complex<complex_sub>(base("sub", "x - y; integers wrap.", kNumber, TENON_S_SUB,
