@@ -13,9 +13,11 @@ import functools
 import hashlib
 import logging
 import pathlib
+from unittest import mock
 
 import torch
 from torch import fx
+from torch._dynamo.convert_frame import compile_lock
 from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.output_code import OutputCode
@@ -130,10 +132,16 @@ def keeping(compiler: Callable[[fx.GraphModule, Sequence[Any]], Code]) -> Any:
 
 @contextlib.contextmanager
 def settings(options: dict[str, Any]) -> Iterator[None]:
-    """torch's settings while it compiles: entries that hold whole graphs, forward and backward at once."""
+    """torch's settings while it compiles, one graph at a time: entries that hold whole graphs, forward and
+    backward at once.
+    """
     tag = f"{torch.compiler.config.cache_key_tag}tenon {_digest()} {sorted(options.items())}"
     with (
+        compile_lock,  # Dynamo's, which a caller may have
         torch._functorch.config.patch(bundled_autograd_cache=True, force_non_lazy_backward_lowering=True),
+        # We write to no saved tensor, so that one backward pass may follow another. With torch's own
+        # setting (`donated_buffer`), it would have to be off in later calls, too.
+        mock.patch("torch._functorch._aot_autograd.graph_compile.collect_bw_donated_buffer_idxs", lambda *_: []),
         torch.compiler.config.patch(cache_key_tag=tag),
     ):
         yield
