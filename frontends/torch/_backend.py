@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import threading
@@ -15,6 +16,7 @@ from tenon._errors import UsageError
 from ._checked import keep_checks
 from ._decompositions import table
 from ._flex import take_apart
+from ._floats import has_floats, kept
 from ._options import Options
 from ._register import has_registered
 from ._split import Compiled
@@ -74,8 +76,10 @@ def backend(
     parameters = _parameters(gm, example_inputs)
     frozen = parameters if chosen.freezing else {}
     stable = {i: t for i, t in parameters.items() if chosen.stable and may_be_stable(t)}
-    # torch's key says nothing of what `register` got, such as a gradient.
-    is_kept = not frozen and not has_registered(gm)
+    floats = has_floats(gm)
+    # torch's key says nothing of what `register` got, such as a gradient, nor of the values of floats
+    # that change, of which AOTAutograd may make constants.
+    is_kept = not frozen and not has_registered(gm) and not floats
     if not is_kept:
         _told.tell_not_kept(gm)
     used: dict[int, torch.Tensor] = {}  # those that are constants of a program
@@ -94,7 +98,7 @@ def backend(
 
         return _kept.keeping(compile) if is_kept else compile
 
-    with _kept.settings(given):
+    with _kept.settings(given), kept() if floats else contextlib.nullcontext():
         made: Callable[..., Any] = aot_autograd(
             fw_compiler=compiler("forward"),
             bw_compiler=compiler("backward"),

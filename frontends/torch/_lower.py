@@ -18,6 +18,7 @@ from tenon._errors import Error
 from tenon._trace import NO, Dim, GraphTrace, SizeNeeded, Value, same, tracing
 
 from . import _facts, _table
+from ._floats import Number, Real, is_float
 from ._places import line_of, name_of
 from ._saved import Memory
 from ._sizes import Numbers, Whole, has_found, is_found, may_be_negative, size_in
@@ -120,6 +121,10 @@ class Node:
             return _ops.convert(self.walk.whole(x.size), dtype)
         if isinstance(x, Dim):
             return _ops.size_value(x, dtype)
+        if isinstance(x, Real):
+            if not dt.is_floating(dtype):
+                raise Refused(f"a float that changes as {dtype.name}")
+            return _ops.convert(x.value, dtype)
         if isinstance(x, (bool, int, float, complex)):
             if isinstance(x, complex) and not dt.is_complex(dtype):
                 raise Refused("a complex number beside real ones")
@@ -130,6 +135,19 @@ class Node:
             return _ops.scalar(x, dtype)
         raise Refused(f"{type(x).__name__} is no operand")
 
+    def is_beyond(self, x: Any) -> bool:
+        """Whether the result's type of 16 bits may lack a number, or a tensor without axes of another type.
+
+        torch takes such a factor or divisor in float32.
+        """
+        if wide(self.dtype) is self.dtype:
+            return False
+        if isinstance(x, Value):
+            return not x.shape and x.dtype is not self.dtype and x.dtype is not dt.bool_
+        if isinstance(x, (bool, int, float)):
+            return torch.tensor(float(x), dtype=self.result.dtype).item() != x
+        return not isinstance(x, complex)
+
     def common(self, *indices: int) -> dt.DType:
         """The type that torch computes in with these arguments."""
         fakes = [fake_of(self.node.args[i]) for i in indices]
@@ -138,6 +156,16 @@ class Node:
     def reshape(self, x: Value) -> Value:
         """A value in the shape of the result."""
         return _ops.reshape(x, self.shape)
+
+
+def wide(dtype: dt.DType) -> dt.DType:
+    """What torch computes in for results of a type: float32 for those of 16 bits."""
+    return dt.float32 if dtype in (dt.float16, dt.bfloat16) else dtype
+
+
+def added_up(kind: str, x: Value) -> Value:
+    """An operand of what is put together at equal places: in float32 for types of 16 bits, where sums stop growing."""
+    return _ops.convert(x, wide(x.dtype)) if kind in ("add", "mul") else x
 
 
 def within(x: Any, dtype: dt.DType) -> Any:
@@ -201,8 +229,9 @@ class Walk:
         self.assertions: list[Value] = []  # conditions that a call fails without
         self.places: dict[int, Value] = {}  # where masks are set, by their numbers
         self.random = 0  # how many streams of random numbers were drawn
-        self.drawn: list[torch.SymInt | None] = []  # further arguments: numbers of the call, None for the key
+        self.drawn: list[torch.SymInt | Number | None] = []  # further arguments: numbers of the call, None for the key
         self._wholes: dict[str, Value] = {}
+        self._reals: dict[fx.Node, Value] = {}
         self._key: Value | None = None
         self._place: tuple[Any, str] | None = None
 
@@ -224,7 +253,8 @@ class Walk:
                 self._refuse(node, error)
 
     def _placeholder(self, node: fx.Node) -> None:
-        self.values[node] = fake = node.meta.get("val")
+        fake = node.meta.get("val")
+        self.values[node] = Real(self, node) if is_float(fake) else fake
         if isinstance(fake, torch.Tensor) and not _is_token(node) and (node.users or self.keep_inputs):
             try:
                 if node.name in self.constants:
@@ -310,6 +340,8 @@ class Walk:
 
     def _call(self, node: fx.Node) -> Any:
         fake = node.meta.get("val")
+        if is_float(fake):
+            return Real(self, node)
         if node.target is torch.ops.aten._local_scalar_dense.default:
             return self._element(node, fake)
         if isinstance(fake, (torch.SymInt, torch.SymBool, torch.SymFloat)) or fake is None and not _has_effect(node):
@@ -414,6 +446,16 @@ class Walk:
             self.drawn.append(size)
             self._wholes[name] = self.trace.argument(dt.int64, (), f"tenon.number.{name}")
         return self._wholes[name]
+
+    def real(self, node: fx.Node) -> Value:
+        """A float of the call, as an argument of its own."""
+        if node not in self._reals:
+            if self.trace.depth or self.keep_inputs or node.graph is not self.graph:
+                raise Refused("a number that is known only when it runs")
+            placeholders = {n: i for i, n in enumerate(n for n in self.graph.nodes if n.op == "placeholder")}
+            self.drawn.append(Number(node, placeholders))
+            self._reals[node] = self.trace.argument(dt.float64, (), f"tenon.number.{node.name}")
+        return self._reals[node]
 
     def counter(self) -> Value:
         """A counter apart from all others of this graph."""

@@ -13,6 +13,7 @@ from tenon._errors import Cancelled, Error, UsageError
 from tenon._logs import tell
 from tenon._trace import Value, tracing
 
+from ._floats import Number
 from ._lower import Walk
 from ._results import Results
 from ._saved import Memory
@@ -139,7 +140,7 @@ class Part:
             values += [walk.found(name) for name in reversed(self.results.sizes)]
             self._count = len(values)
             outputs = walk.asserted(values)
-        self._readers += [_drawn if size is None else _whole(self.numbers.function([size])) for size in walk.drawn]
+        self._readers += [self._reader(number) for number in walk.drawn]
         self._add_sizes(walk)
         if not self._readers:  # so that the results are torch's
             walk.trace.argument(dt.bool_, (0,), "tenon.none")
@@ -150,6 +151,13 @@ class Part:
         return self._built()
 
     def _built(self) -> _native.Program:
+    def _reader(self, number: torch.SymInt | Number | None) -> Callable[[Sequence[Any]], Any]:
+        if number is None:
+            return _drawn
+        if isinstance(number, Number):
+            return number.reader()
+        return _whole(self.numbers.function([number]))
+
         options = self._options
         device = options.device or _trace.default_device()
         places = {"stable_inputs": self._places} if self._stable is not None else {}

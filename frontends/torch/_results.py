@@ -13,6 +13,7 @@ import operator
 import torch
 from torch import fx
 
+from ._floats import Number, is_float
 from ._sizes import MAX, Numbers, expression
 
 TYPE_CHECKING = False
@@ -103,6 +104,9 @@ class Results:
         if not isinstance(result, fx.Node):
             return lambda args, outs: result
         fake = result.meta.get("val")
+        if is_float(fake):
+            real = Number(result, self.placeholders)
+            return lambda args, outs: real(args)
         if isinstance(fake, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             self.numbers.find([fake])
             number = self.numbers.function([fake])

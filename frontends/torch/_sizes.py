@@ -66,6 +66,8 @@ def _convert(trace: GraphTrace, e: Any) -> Any:
     if e.is_Integer:
         return int(e)
     if e.is_Symbol:
+        if symbol_is_type(e, (SymT.FLOAT, SymT.UNBACKED_FLOAT)):
+            raise Refused(f"the float {e} is no size")
         return trace.symbol(str(e), -1)
     if e.is_Pow and e.exp.is_Integer and 0 < int(e.exp) < 8:
         return functools.reduce(lambda a, b: a * b, [_convert(trace, e.base)] * int(e.exp))

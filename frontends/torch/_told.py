@@ -187,7 +187,11 @@ def _tell_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) -
 
 def tell_not_kept(gm: fx.GraphModule) -> None:
     place = first_line(gm.graph.nodes)
-    tell("cache", f"the graph of {place} is not kept on disk: parameters are constants, or it has operators of Tenon")
+    tell(
+        "cache",
+        f"the graph of {place} is not kept on disk: parameters are constants, or it has operators of Tenon or "
+        "floats that change",
+    )
 
 
 def kernels_of(part: Part) -> list[str]:
