@@ -42,6 +42,11 @@ def composites() -> dict[Any, Callable[..., Any]]:
     return found
 
 
+def _wide(x: Tensor) -> Tensor:
+    """In float32 for types of 16 bits, whose sums lose digits and whose squares are soon infinite."""
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
 # ---- Order ----
 
 
@@ -124,14 +129,15 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
     """Each step adds what stands twice as far away."""
     if x.dim() == 0 or x.is_complex():
         return x.clone() if x.dim() == 0 else NotImplemented
-    size, step = x.shape[dim], 1
+    size, step, dtype = x.shape[dim], 1, x.dtype
     if not isinstance(size, int):
         return NotImplemented
+    x = _wide(x)
     while step < size:
         before = torch.full_like(x.narrow(dim, 0, step), -math.inf)
         x = torch.logaddexp(x, torch.cat([before, x.narrow(dim, 0, size - step)], dim))
         step *= 2
-    return x.clone()
+    return x.to(dtype, copy=True)
 
 
 @composite("nonzero_static.default")
@@ -221,7 +227,7 @@ def embedding_renorm(table: Tensor, indices: Tensor, max_norm: float, norm_type:
     """Rows that are too long are made shorter; those that are there twice become the same."""
     at = indices.reshape(-1)
     rows = table.index_select(0, at)
-    norm = _norm(rows, norm_type).unsqueeze(-1)
+    norm = _norm(_wide(rows), norm_type).to(rows.dtype).unsqueeze(-1)
     return table.index_put((at,), torch.where(norm > max_norm, rows * (max_norm / (norm + 1e-7)), rows))
 
 

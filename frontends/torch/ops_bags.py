@@ -12,7 +12,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value
 
-from ._lower import Node, checked
+from ._lower import Node, checked, wide
 from ._table import Refused, row
 from .ops_index import scattered
 
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
     from tenon._trace import Size
 
 _SUM, _MEAN, _MAX = range(3)
-
-
-def _wide(dtype: dt.DType) -> dt.DType:
-    """What sums are added up in."""
-    return dt.float32 if dtype in (dt.float16, dt.bfloat16) else dtype
 
 
 def _into(start: Value, at: Value, rows: Value, kind: str) -> Value:
@@ -87,7 +82,7 @@ def embedding_bag(
 ) -> tuple[Value | None, ...]:  # fmt: skip
     """Bags; the bag of each index, the sizes of bags, and for the largest the row that it is from."""
     bags = _Bags(n, indices, _checked_offsets(indices, offsets, include_last_offset), padding_idx)
-    rows = _ops.convert(_ops.one("take", table, bags.indices, dim=0, mode="in_bounds"), _wide(table.dtype))
+    rows = _ops.convert(_ops.one("take", table, bags.indices, dim=0, mode="in_bounds"), wide(table.dtype))
     if per_sample_weights is not None:
         rows = _ops.one("mul", rows, _along(_ops.convert(per_sample_weights, rows.dtype), rows.shape))
     shape = n.shape
@@ -151,7 +146,7 @@ def embedding_bag_backward(
         raise Refused("a sparse gradient")
     if scale_grad_by_freq:  # torch divides by how often another index is there
         raise Refused("a gradient by frequency")
-    g = _ops.convert(g, _wide(g.dtype))
+    g = _ops.convert(g, wide(g.dtype))
     start = _ops.full(n.shape, 0, g.dtype)
     if mode == _MAX:
         is_empty = _along(_ops.compare(bag_size, _ops.like(bag_size, 0), 0), g.shape)
@@ -172,9 +167,9 @@ def embedding_bag_backward(
 def per_sample_weights_backward(
     n: Node, g: Value, table: Value, indices: Value, offsets: Value, offset2bag: Value, mode: int, padding_idx: int = -1
 ) -> Value:  # fmt: skip
-    wide = _wide(n.dtype)
+    inner = wide(n.dtype)
     bags = _Bags(n, indices, offsets, padding_idx)
-    theirs = _ops.one("take", _ops.convert(g, wide), bags.bag, dim=0)
-    rows = _ops.one("take", _ops.convert(table, wide), bags.indices, dim=0)
+    theirs = _ops.one("take", _ops.convert(g, inner), bags.bag, dim=0)
+    rows = _ops.one("take", _ops.convert(table, inner), bags.indices, dim=0)
     each = _ops.one("reduce_sum", _ops.one("mul", theirs, rows), dims=(1,))
     return _ops.convert(bags.kept(each), n.dtype)

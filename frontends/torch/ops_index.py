@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import YES, Value, emit, same
 
-from ._lower import Node, axis_of, checked_whole, fake_of
+from ._lower import Node, added_up, axis_of, checked_whole, fake_of
 from ._table import Refused, row
 from .ops_masks import flat, without_masks
 
@@ -93,7 +93,8 @@ def scatter(n: Node, x: Value, dim: int, index: Value, source: Any, reduce: str 
     source = n.spread(source, n.dtype, index.shape)
     if reduce == "mean" or not include_self:
         return _reduce_at(n, x, index, source, dim, reduce, include_self)
-    return _ops.one("scatter_elements", x, index, source, dim=dim, kind=kind, mode="in_bounds")
+    x, source = added_up(kind, x), added_up(kind, source)
+    return _ops.convert(_ops.one("scatter_elements", x, index, source, dim=dim, kind=kind, mode="in_bounds"), n.dtype)
 
 
 def _of_booleans(n: Node, kind: str, x: Value, dim: int, index: Value, source: Any, include_self: bool) -> Value:
@@ -123,6 +124,7 @@ def index_add(n: Node, x: Value, dim: int, index: Value, source: Value, *, alpha
     if not x.shape:
         x, wanted = _ops.reshape(x, (1,)), (1,)
     dim = axis_of(dim, len(x.shape))
+    x, source = added_up(kind, x), added_up(kind, source)
     if alpha != 1 and x.dtype is not dt.bool_:
         source = _ops.one("mul", source, n.spread(alpha, source.dtype, source.shape))
     source = _ops.reshape(source, wanted)
@@ -209,7 +211,8 @@ def index_put(n: Node, x: Value, indices: Sequence[Value | None], values: Value,
     if x.dtype is dt.bool_ and accumulate:  # a sum of booleans is whether one is true
         moved, updates, kind = _ops.convert(moved, dt.uint8), _ops.convert(updates, dt.uint8), "max"
     spread = [_ops.broadcast_to(v, shape) for v in lists]
-    put = _ops.convert(scattered(moved, spread, updates, shape, kind), x.dtype)
+    made = scattered(added_up(kind, moved), spread, added_up(kind, updates), shape, kind)
+    put = _ops.convert(made, x.dtype)
     order = [*at, *rest]
     return n.reshape(_ops.transpose(put, [order.index(i) for i in range(len(order))]))
 

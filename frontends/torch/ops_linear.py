@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value, emit
 
-from ._lower import Node
+from ._lower import Node, wide
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -47,6 +47,9 @@ def addmm(n: Node, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any
     name = str(n.node.target).split(".")[1]
     if name == "addmm" and len(bias.shape) == 1 and alpha == 1 and beta == 1 and dt.is_float(n.dtype) and _same(bias, b):
         return _ops.one("linear", a, b, bias)
+    is_scaled = alpha != 1 or beta != 1 and beta != 0
+    if is_scaled:  # a product that a type of 16 bits has not may be small once it is multiplied
+        bias, a, b = (_ops.convert(v, wide(n.dtype)) for v in (bias, a, b))
     if name == "addmv":
         product = _with_vector(a, b)
     else:
@@ -54,13 +57,13 @@ def addmm(n: Node, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any
         if name == "addbmm":
             product = _ops.one("reduce_sum", product, dims=(0,))
     if alpha != 1:
-        product = _ops.one("mul", product, n.spread(alpha, n.dtype, product.shape))
+        product = _ops.one("mul", product, n.spread(alpha, product.dtype, product.shape))
     if beta == 0:
-        return product
-    added = n.to_result(bias)
+        return _ops.convert(product, n.dtype)
+    added = n.spread(bias, product.dtype)
     if beta != 1:
-        added = _ops.one("mul", added, n.spread(beta, n.dtype))
-    return _ops.one("add", product, added)
+        added = _ops.one("mul", added, n.spread(beta, product.dtype))
+    return _ops.convert(_ops.one("add", product, added), n.dtype)
 
 
 def _same(bias: Value, b: Value) -> bool:
@@ -97,13 +100,13 @@ def trilinear(n: Node, a: Value, b: Value, c: Value, at_a: Any, at_b: Any, at_c:
 @row("aten._cdist_forward.default")
 def distances(n: Node, a: Value, b: Value, p: float, mode: Any) -> Value:
     """The p-norm of each difference of a row of a and a row of b."""
-    wide = (*n.shape, a.shape[-1])
-    rank = len(wide)
+    grid = (*n.shape, a.shape[-1])
+    rank = len(grid)
     lead = tuple(range(rank - 3))
     skip = rank - 1 - len(a.shape)
-    rows = _ops.broadcast_in(a, wide, tuple(range(skip, rank - 2)) + (rank - 1,))
+    rows = _ops.broadcast_in(a, grid, tuple(range(skip, rank - 2)) + (rank - 1,))
     others = rank - 1 - len(b.shape)
-    columns = _ops.broadcast_in(b, wide, tuple(i for i in lead if i >= others) + (rank - 2, rank - 1))
+    columns = _ops.broadcast_in(b, grid, tuple(i for i in lead if i >= others) + (rank - 2, rank - 1))
     difference = _ops.one("sub", rows, columns)
     return _ops.one("norm", difference, dims=(rank - 1,), p=float(p))
 

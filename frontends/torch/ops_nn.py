@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value, emit
 
-from ._lower import Node, axis_of
+from ._lower import Node, added_up, axis_of, wide
 from ._table import Refused, row
 from .ops_pool import average
 
@@ -28,10 +28,6 @@ def softmax(n: Node, x: Value, dim: int, *rest: Any, **options: Any) -> Value:
     return out
 
 
-def _wide(x: Value) -> dt.DType:
-    return dt.float64 if x.dtype is dt.float64 else dt.float32
-
-
 @row("aten.native_layer_norm.default")
 def layer_norm(n: Node, x: Value, shape: Sequence[Any], weight: Value | None, bias: Value | None, eps: float) -> tuple[Value | None, ...]:
     first = len(x.shape) - len(shape)
@@ -44,9 +40,9 @@ def layer_norm(n: Node, x: Value, shape: Sequence[Any], weight: Value | None, bi
     if not n.is_read(1) and not n.is_read(2):
         return out, None, None
     over = tuple(range(first, len(x.shape)))
-    wide = _ops.convert(x, _wide(x))
-    average = _ops.one("mean", wide, dims=over)
-    rate = _rate(_ops.one("var", wide, dims=over), eps)
+    inner = _ops.convert(x, wide(x.dtype))
+    average = _ops.one("mean", inner, dims=over)
+    rate = _rate(_ops.one("var", inner, dims=over), eps)
     return out, _saved(n, 1, average), _saved(n, 2, rate)
 
 
@@ -71,7 +67,7 @@ def group_norm(
     out = _ops.one("group_norm", x, scale, shift, groups=groups, dim=1, epsilon=float(eps))
     if not n.is_read(1) and not n.is_read(2):
         return out, None, None
-    split = _ops.reshape(_ops.convert(x, _wide(x)), (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    split = _ops.reshape(_ops.convert(x, wide(x.dtype)), (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     over = tuple(range(2, len(split.shape)))
     average = _ops.one("mean", split, dims=over)
     rate = _rate(_ops.one("var", split, dims=over), eps)
@@ -86,8 +82,11 @@ def batch_norm(
     channels = (x.shape[1],)
     scale = weight if weight is not None else n.spread(1, x.dtype, channels)
     shift = bias if bias is not None else n.spread(0, x.dtype, channels)
-    operands = [_ops.convert(v, x.dtype) for v in (scale, shift, mean, var)]
-    out = _ops.one("batch_norm", x, *operands, dim=1, epsilon=float(eps))
+    operands = [x, scale, shift, mean, var]
+    # Statistics of training under autocast are float32, and lose digits in a type of 16 bits.
+    dtype = x.dtype if all(v.dtype is x.dtype for v in operands) else wide(x.dtype)
+    out = _ops.one("batch_norm", *(_ops.convert(v, dtype) for v in operands), dim=1, epsilon=float(eps))
+    out = _ops.convert(out, n.dtype)
     if n.is_read(1) or n.is_read(2):
         raise Refused("saved statistics of inference")
     return out, None, None
@@ -229,7 +228,7 @@ def embedding_backward(n: Node, g: Value, indices: Value, count: Any, padding: A
         updates = _ops.select(_ops.broadcast_in(read, updates.shape, (0,)), updates, _ops.like(updates, 0.0))
     from tenon._trace import I64S, STRING
 
-    start = n.spread(0, n.dtype)
+    start = n.spread(0, wide(n.dtype))
     given = (
         ("index_map", I64S, (0,)),
         ("inserted_dims", I64S, (0,)),
@@ -237,6 +236,6 @@ def embedding_backward(n: Node, g: Value, indices: Value, count: Any, padding: A
         ("mode", STRING, "in_bounds"),
         ("window_dims", I64S, (1,)),
     )
-    return emit("scatter", (start, flat, updates), given)[0]
+    return _ops.convert(emit("scatter", (start, flat, added_up("add", updates)), given)[0], n.dtype)
 
 

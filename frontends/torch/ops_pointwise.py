@@ -8,7 +8,8 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Dim, Value
 
-from ._lower import Node, checked, dtype_of, fake_of, within
+from ._floats import Real
+from ._lower import Node, checked, dtype_of, fake_of, wide, within
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -48,22 +49,21 @@ for _name, _op in _UNARY.items():
 
 @row("aten.sign.default", "aten.sgn.default")
 def sign(n: Node, x: Value) -> Value:
-    return x if x.dtype is dt.bool_ else _nan_to_zero(_ops.one("sign", x))
-
-
-def _nan_to_zero(x: Value) -> Value:
-    if not dt.is_float(x.dtype):
+    if x.dtype is dt.bool_:
         return x
-    return _ops.select(_ops.one("is_nan", x), _ops.like(x, 0.0), x)
+    made = _ops.one("sign", x)
+    if not dt.is_float(x.dtype):
+        return made
+    zero = _ops.like(x, 0.0)  # for NaN, and for -0
+    return _ops.select(_ops.compare(_ops.one("abs", x), zero, 4), made, zero)
 
 
 @row("aten.round.decimals")
 def round_decimals(n: Node, x: Value, decimals: int = 0) -> Value:
-    factor = 10.0 ** abs(decimals)
-    f = _ops.like(x, factor)
-    if decimals < 0:
-        return _ops.one("mul", _ops.one("round_even", _ops.one("div", x, f)), f)
-    return _ops.one("div", _ops.one("round_even", _ops.one("mul", x, f)), f)
+    x = _ops.convert(x, wide(x.dtype))
+    f = _ops.like(x, 10.0 ** abs(decimals))
+    there, back = ("div", "mul") if decimals < 0 else ("mul", "div")
+    return n.to_result(_ops.one(back, _ops.one("round_even", _ops.one(there, x, f)), f))
 
 
 @row("aten.logical_not.default")
@@ -100,47 +100,64 @@ def signbit(n: Node, x: Value) -> Value:
 @row("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar")
 def add(n: Node, x: Any, y: Any, alpha: Any = 1) -> Value:
     name = str(n.node.target).split(".")[1]
-    a, b = n.to_result(x), n.to_result(y)
     if n.dtype is dt.bool_:
         if name == "sub" or alpha is not True and alpha != 1:
             raise Refused("of booleans")
-        return _ops.one("or", a, b)
-    if alpha != 1:
-        b = _ops.one("mul", b, _ops.broadcast_to(n.typed(alpha, n.dtype), b.shape))
-    return _ops.one(name, a, b)
+        return _ops.one("or", n.to_result(x), n.to_result(y))
+    return _summed(n, name, x, y, alpha)
 
 
 @row("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(n: Node, x: Any, y: Any, alpha: Any = 1) -> Value:
-    a = n.to_result(x)
-    if alpha != 1:
-        a = _ops.one("mul", a, _ops.broadcast_to(n.typed(alpha, n.dtype), a.shape))
-    return _ops.one("sub", n.to_result(y), a)
+    return _summed(n, "sub", y, x, alpha)
+
+
+def _summed(n: Node, op: str, x: Any, y: Any, alpha: Any) -> Value:
+    """x and y, of which y is multiplied before. torch rounds numbers to a type of 16 bits, but not the product."""
+    if alpha is True or alpha == 1:
+        return _ops.one(op, n.to_result(x), n.to_result(y))
+    inner = wide(n.dtype)
+    a, b, factor = (_ops.convert(n.to_result(v), inner) for v in (x, y, alpha))
+    return n.to_result(_ops.one(op, a, _ops.one("mul", b, factor)))
 
 
 @row("aten.mul.Tensor", "aten.mul.Scalar")
 def mul(n: Node, x: Any, y: Any) -> Value:
-    return _ops.one("and" if n.dtype is dt.bool_ else "mul", n.to_result(x), n.to_result(y))
+    if n.dtype is dt.bool_:
+        return _ops.one("and", n.to_result(x), n.to_result(y))
+    return _in_type(n, "mul", x, y)
 
 
 @row("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
 def div(n: Node, x: Any, y: Any) -> Value:
-    return _ops.one("div", n.to_result(x), n.to_result(y))
+    return _in_type(n, "div", x, y)
+
+
+def _in_type(n: Node, op: str, x: Any, y: Any) -> Value:
+    inner = wide(n.dtype) if n.is_beyond(y) else n.dtype
+    return n.to_result(_ops.one(op, n.spread(x, inner), n.spread(y, inner)))
 
 
 @row("aten.div.Tensor_mode", "aten.div.Scalar_mode")
 def div_mode(n: Node, x: Any, y: Any, rounding_mode: str | None = None) -> Value:
-    a, b = n.to_result(x), _divisor(n, y)
+    if rounding_mode is None:
+        return div(n, x, y)
+    a, b = _dividend(n, x), _divisor(n, y)
     if rounding_mode == "floor":
-        return _floor_div(a, b)
+        return n.to_result(_floor_div(a, b))
     quotient = _ops.one("div", a, b)
-    return _ops.one("trunc", quotient) if rounding_mode == "trunc" and dt.is_float(a.dtype) else quotient
+    return n.to_result(_ops.one("trunc", quotient) if dt.is_float(a.dtype) else quotient)
+
+
+def _dividend(n: Node, x: Any) -> Value:
+    """In float32 for a type of 16 bits, in which a rounded quotient may be the next whole number."""
+    return n.spread(x if isinstance(x, Value) else n.typed(x, n.dtype), wide(n.dtype))
 
 
 def _divisor(n: Node, y: Any) -> Value:
-    """A divisor in the type and the shape of the result. Of integers none may be 0, as in eager mode."""
+    """A divisor in the type and the shape of the dividend. Of integers none may be 0, as in eager mode."""
     if not dt.is_integer(n.dtype):
-        return n.to_result(y)
+        return n.spread(y, wide(n.dtype))
     if not isinstance(y, Value):
         if not isinstance(y, Dim) and int(y) == 0:
             raise Refused("a division by 0")
@@ -170,17 +187,17 @@ def _floor_div(a: Value, b: Value) -> Value:
 
 @row("aten.floor_divide.default", "aten.floor_divide.Scalar")
 def floor_divide(n: Node, x: Any, y: Any) -> Value:
-    return _floor_div(n.to_result(x), _divisor(n, y))
+    return n.to_result(_floor_div(_dividend(n, x), _divisor(n, y)))
 
 
 @row("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
 def remainder(n: Node, x: Any, y: Any) -> Value:
-    return _ops.one("floor_mod", n.to_result(x), _divisor(n, y))
+    return _ops.one("floor_mod", n.to_result(x), n.to_result(_divisor(n, y)))
 
 
 @row("aten.fmod.Tensor", "aten.fmod.Scalar")
 def fmod(n: Node, x: Any, y: Any) -> Value:
-    return _ops.one("rem", n.to_result(x), _divisor(n, y))
+    return _ops.one("rem", n.to_result(x), n.to_result(_divisor(n, y)))
 
 
 _BINARY = {
@@ -318,27 +335,33 @@ def gelu(n: Node, x: Value, approximate: str = "none") -> Value:
 
 
 @row("aten.leaky_relu.default")
-def leaky_relu(n: Node, x: Value, slope: float = 0.01) -> Value:
-    return _ops.one("leaky_relu", x, alpha=float(slope))
+def leaky_relu(n: Node, x: Value, slope: Any = 0.01) -> Value:
+    if not isinstance(slope, Real):
+        return _ops.one("leaky_relu", x, alpha=float(slope))
+    inner = _ops.convert(x, wide(x.dtype))
+    below = _ops.one("mul", inner, n.spread(slope, inner.dtype))
+    return n.to_result(_ops.select(_ops.compare(inner, _ops.like(inner, 0.0), 4), inner, below))
 
 
 @row("aten.elu.default")
-def elu(n: Node, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Value:
-    if input_scale != 1:
-        scaled = _ops.one("mul", x, _ops.like(x, float(input_scale)))
-        below = _ops.one("mul", _ops.one("expm1", scaled), _ops.like(x, float(alpha) * float(scale)))
-        above = _ops.one("mul", x, _ops.like(x, float(scale)))
-        return _ops.select(_ops.compare(x, _ops.like(x, 0.0), 4), above, below)
-    out = _ops.one("elu", x, alpha=float(alpha))
-    return out if scale == 1 else _ops.one("mul", out, _ops.like(x, float(scale)))
+def elu(n: Node, x: Value, alpha: Any = 1.0, scale: Any = 1.0, input_scale: Any = 1.0) -> Value:
+    if scale == 1 and input_scale == 1 and not isinstance(alpha, Real):
+        return _ops.one("elu", x, alpha=float(alpha))
+    one, inner = _ops.one, _ops.convert(x, wide(x.dtype))
+    slope, above, before = (n.spread(v, inner.dtype) for v in (alpha, scale, input_scale))
+    below = one("mul", one("expm1", one("mul", inner, before)), one("mul", slope, above))
+    return n.to_result(_ops.select(_ops.compare(inner, _ops.like(inner, 0.0), 4), one("mul", inner, above), below))
 
 
 @row("aten.softplus.default")
-def softplus(n: Node, x: Value, beta: float = 1, threshold: float = 20) -> Value:
-    scaled = x if beta == 1 else _ops.one("mul", x, _ops.like(x, float(beta)))
+def softplus(n: Node, x: Value, beta: Any = 1, threshold: Any = 20) -> Value:
+    """In float32 for types of 16 bits, in which exp(12) is infinite."""
+    inner = _ops.convert(x, wide(x.dtype))
+    factor = n.spread(beta, inner.dtype)
+    scaled = inner if beta == 1 else _ops.one("mul", inner, factor)
     out = _ops.one("log1p", _ops.one("exp", scaled))
-    out = out if beta == 1 else _ops.one("div", out, _ops.like(x, float(beta)))
-    return _ops.select(_ops.compare(scaled, _ops.like(x, float(threshold)), 4), x, out)
+    out = out if beta == 1 else _ops.one("div", out, factor)
+    return n.to_result(_ops.select(_ops.compare(scaled, n.spread(threshold, inner.dtype), 4), inner, out))
 
 
 @row("aten.hardsigmoid.default")
@@ -349,12 +372,12 @@ def hardsigmoid(n: Node, x: Value) -> Value:
 @row("aten.lerp.Scalar", "aten.lerp.Tensor")
 def lerp(n: Node, x: Value, y: Value, weight: Any) -> Value:
     """From the nearer end, as torch does, so that a weight of 1 gives y."""
-    a, b, w = n.to_result(x), n.to_result(y), n.to_result(weight)
+    a, b, w = (n.spread(v, wide(n.dtype)) for v in (x, y, weight))
     one = _ops.one
     difference = one("sub", b, a)
     near = one("add", a, one("mul", w, difference))
     far = one("sub", b, one("mul", difference, one("sub", _ops.like(w, 1.0), w)))
-    return _ops.select(_ops.compare(one("abs", w), _ops.like(w, 0.5), 2), near, far)
+    return n.to_result(_ops.select(_ops.compare(one("abs", w), _ops.like(w, 0.5), 2), near, far))
 
 
 @row("aten.copysign.Tensor", "aten.copysign.Scalar")
@@ -366,7 +389,7 @@ def copysign(n: Node, x: Any, y: Any) -> Value:
 
 @row("aten.logaddexp.default", "aten.logaddexp2.default")
 def logaddexp(n: Node, x: Value, y: Value) -> Value:
-    a, b = n.to_result(x), n.to_result(y)
+    a, b = (_ops.convert(n.to_result(v), wide(n.dtype)) for v in (x, y))
     one, two = _ops.one, "exp2" if "2" in str(n.node.target) else "exp"
     high, low = one("max", a, b), one("min", a, b)
     spread = one("sub", low, high)
@@ -375,7 +398,7 @@ def logaddexp(n: Node, x: Value, y: Value) -> Value:
     else:
         rest = one("log1p", one("exp", spread))
     same = one("and", _ops.compare(high, low, 0), one("is_inf", high))
-    return _ops.select(same, high, one("add", high, rest))
+    return n.to_result(_ops.select(same, high, one("add", high, rest)))
 
 
 @row("aten.xlogy.Tensor", "aten.xlogy.Scalar_Self", "aten.xlogy.Scalar_Other", "aten.special_xlog1py.default")

@@ -12,7 +12,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value, emit
 
-from ._lower import Node, constant
+from ._lower import Node, constant, wide
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -28,7 +28,8 @@ def known(*shapes: Sequence[Any]) -> None:
 
 
 def along(n: Node, x: Value, matrix: torch.Tensor, axis: int) -> Value:
-    """x with an axis multiplied by a matrix [out, in] of float64."""
+    """x with an axis multiplied by a matrix [out, in] of float64, in float32 for types of 16 bits."""
+    x = _ops.convert(x, wide(x.dtype))
     factor = _ops.convert(constant(n.trace, matrix), x.dtype)
     given = _ops.attrs(a_batch=(), a_contract=(axis,), b_batch=(), b_contract=(1,))
     made = emit("dot_general", (x, factor), given)[0]  # the axis is the last one now
@@ -86,7 +87,9 @@ def average(n: Node, x: Value, window: Any, stride: Any, padding: Any, count_pad
         kind="sum", window=lead + tuple(window), strides=lead + tuple(stride),
         pad_low=zeros + tuple(padding), pad_high=zeros + tuple(high),
     )  # fmt: skip
-    return _divided(n, emit("reduce_window", (x,), given)[0], counts(windows, count_pad, divisor))
+    x = _ops.convert(x, wide(x.dtype))
+    made = _divided(n, emit("reduce_window", (x,), given)[0], counts(windows, count_pad, divisor))
+    return _ops.convert(made, n.dtype)
 
 
 def _divided(n: Node, x: Value, by: torch.Tensor) -> Value:
@@ -104,10 +107,10 @@ def average_backward(
     window = numbers(window, rank)
     stride = numbers(stride, rank) if stride else window
     windows = _windows(x.shape[-rank:], g.shape[-rank:], window, stride, numbers(padding, rank))
-    g = _divided(n, g, counts(windows, count_pad, divisor))
+    g = _divided(n, _ops.convert(g, wide(g.dtype)), counts(windows, count_pad, divisor))
     for i, w in enumerate(windows):
         g = along(n, g, w.matrix.T.contiguous(), len(g.shape) - rank + i)
-    return g
+    return _ops.convert(g, n.dtype)
 
 
 def _adaptive(size: int, out: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -126,7 +129,7 @@ def adaptive_average_backward(n: Node, g: Value, x: Value) -> Value:
         at = torch.arange(size)
         inside = ((at >= start[:, None]) & (at < end[:, None])).double() / (end - start)[:, None]
         g = along(n, g, inside.T.contiguous(), axis)
-    return g
+    return _ops.convert(g, n.dtype)
 
 
 # ---- The largest ----
@@ -287,4 +290,4 @@ def _resized(n: Node, x: Value, sizes: Any, outs: Any, align: bool, factors: Any
     for i in range(2):
         weights = _weights(int(sizes[2 + i]), int(outs[2 + i]), align, factors[i], cubic)
         x = along(n, x, weights.T.contiguous() if turned else weights, 2 + i)
-    return x
+    return _ops.convert(x, n.dtype)

@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import DIMS, DTYPE, F64, Value, emit
 
-from ._lower import Node
+from ._lower import Node, wide
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -22,10 +22,9 @@ def _drawn(n: Node, op: str, dtype: dt.DType, **numbers: float) -> Value:
 
 
 def _float(n: Node, op: str, **numbers: float) -> Value:
-    wide = n.dtype if n.dtype in (dt.float32, dt.float64) else dt.float32
     if not dt.is_float(n.dtype):
         raise Refused(f"of {n.dtype.name}")
-    return _ops.convert(_drawn(n, op, wide, **numbers), n.dtype)
+    return _ops.convert(_drawn(n, op, wide(n.dtype), **numbers), n.dtype)
 
 
 # Bits of a number in [0, 1) that the short types keep apart, so that none is rounded up to 1.
@@ -78,9 +77,8 @@ def normal_of_shape(n: Node, shape: Any, *, mean: Any, std: Any, generator: Any 
 @row("aten.bernoulli.p", "aten.bernoulli.default")
 def bernoulli(n: Node, x: Value, p: Any = None, *, generator: Any = None) -> Value:
     _own_generator(generator)
-    wide = dt.float64 if n.dtype is dt.float64 else dt.float32
-    chance = n.spread(x if p is None else p, wide)
-    below = _ops.compare(_drawn(n, "uniform", wide, low=0, high=1), chance, 2)
+    drawn = _drawn(n, "uniform", dt.float64 if n.dtype is dt.float64 else dt.float32, low=0, high=1)
+    below = _ops.compare(drawn, n.spread(x if p is None else p, drawn.dtype), 2)
     return _ops.convert(below, n.dtype)
 
 
@@ -90,8 +88,9 @@ def dropout(n: Node, x: Value, p: float, train: bool | None = True) -> tuple[Val
         return x, _ops.full(x.shape, True, dt.bool_)
     kept = _ops.compare(_drawn(n, "uniform", dt.float32, low=0, high=1), n.spread(float(p), dt.float32), 5)
     factor = 0.0 if p == 1 else 1.0 / (1.0 - p)
-    zero = _ops.like(x, 0.0)
-    return _ops.select(kept, _ops.one("mul", x, _ops.like(x, factor)), zero), kept
+    inner = _ops.convert(x, wide(x.dtype))
+    scaled = _ops.convert(_ops.one("mul", inner, _ops.like(inner, factor)), x.dtype)
+    return _ops.select(kept, scaled, _ops.like(x, 0.0)), kept
 
 
 @row("aten.randint.default", "aten.randint.low", "aten.randint_like.default", "aten.randint_like.low_dtype")

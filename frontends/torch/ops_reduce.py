@@ -8,7 +8,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value
 
-from ._lower import Node, axis_of, fake_of
+from ._lower import Node, axis_of, fake_of, wide
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -104,8 +104,11 @@ def extreme_and_place(n: Node, x: Value, dim: int, keepdim: bool = False) -> tup
 
 
 def moments(n: Node, x: Value, dims: Any, correction: Any) -> tuple[Value, Value]:
-    """Variance and mean over axes, without them. A count below the correction divides by 0."""
-    over = axes(x, dims)
+    """Variance and mean over axes, without them, in float32 for types of 16 bits.
+
+    A count below the correction divides by 0.
+    """
+    x, over = _ops.convert(x, wide(x.dtype)), axes(x, dims)
     if not over:
         raise Refused("the variance of single numbers")
     correction = 1 if correction is None else correction
@@ -128,7 +131,7 @@ def var(n: Node, x: Value, dims: Any = None, unbiased: Any = None, keepdim: bool
     if isinstance(dims, bool):
         dims, unbiased = None, dims
     given = correction if unbiased is None else int(unbiased)
-    return n.reshape(moments(n, x, dims, given)[0])
+    return n.reshape(_ops.convert(moments(n, x, dims, given)[0], n.dtype))
 
 
 @row("aten.var_mean.correction", "aten.std_mean.correction")
@@ -136,12 +139,16 @@ def var_mean(n: Node, x: Value, dims: Any = None, *, correction: Any = None, kee
     spread, average = moments(n, x, dims, correction)
     if "std" in str(n.node.target):
         spread = _ops.one("sqrt", spread)
-    return n.reshape(spread), n.reshape(average)
+    return tuple(n.reshape(_ops.convert(v, n.dtype)) for v in (spread, average))
 
 
 @row("aten.std.correction", "aten.std.dim", "aten.std.default")
 def std(n: Node, x: Value, dims: Any = None, unbiased: Any = None, keepdim: bool = False, *, correction: Any = None) -> Value:
-    return _ops.one("sqrt", var(n, x, dims, unbiased, keepdim, correction=correction))
+    if isinstance(dims, bool):
+        dims, unbiased = None, dims
+    given = correction if unbiased is None else int(unbiased)
+    spread = _ops.one("sqrt", moments(n, x, dims, given)[0])
+    return n.reshape(_ops.convert(spread, n.dtype))
 
 
 @row("aten.logsumexp.default")
@@ -197,8 +204,7 @@ def histc(n: Node, x: Value, bins: int = 100, low: Any = 0, high: Any = 0) -> Va
     if low == high or not all(isinstance(v, (int, float)) for v in (bins, low, high)):
         raise Refused("bounds that follow from the values")
     one, flat = _ops.one, _flat(x)
-    wide = flat.dtype if dt.is_float(flat.dtype) else dt.float64
-    number = _ops.convert(flat, wide)
+    number = _ops.convert(flat, wide(flat.dtype) if dt.is_float(flat.dtype) else dt.float64)
     share = one("div", one("mul", one("sub", number, _ops.like(number, float(low))), _ops.like(number, float(bins))), _ops.like(number, float(high) - float(low)))
     place = _ops.convert(one("floor", share), dt.int64)
     last = _ops.like(place, bins - 1)

@@ -8,7 +8,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value
 
-from ._lower import Node, axis_of, fake_of
+from ._lower import Node, added_up, axis_of, fake_of
 from ._table import Refused, row
 from .ops_index import from_zero
 from .ops_pool import known
@@ -37,18 +37,19 @@ def reduce_at(n: Node, x: Value, index: Value, source: Value, dim: int, reduce: 
     """x with elements of the source reduced into it, by indices of the source's shape along a dim."""
     if x.dtype is dt.bool_:
         raise Refused("reducing booleans")
-    kind, one = _KINDS[reduce], _ops.one
+    kind, one, dtype = _KINDS[reduce], _ops.one, x.dtype
+    x, source = added_up(kind, x), added_up(kind, source)
     ones = n.spread(1, dt.int64, source.shape)
     count = one("scatter_elements", n.spread(0, dt.int64, x.shape), index, ones, dim=dim, kind="add")
     met = _ops.compare(count, _ops.like(count, 0), 4)
     begin = x if include_self else _ops.select(met, n.spread(_start(kind, x.dtype), x.dtype, x.shape), x)
     out = one("scatter_elements", begin, index, source, dim=dim, kind=kind)
     if reduce != "mean":
-        return out
+        return _ops.convert(out, dtype)
     if include_self:
         count = one("add", count, _ops.like(count, 1))
     count = _ops.convert(one("max", count, _ops.like(count, 1)), x.dtype)
-    return one("div" if dt.is_float(x.dtype) else "floor_div", out, count)
+    return _ops.convert(one("div" if dt.is_float(x.dtype) else "floor_div", out, count), dtype)
 
 
 @row("aten.index_reduce.default")
@@ -71,7 +72,7 @@ def put(n: Node, x: Value, index: Value, source: Value, accumulate: bool = False
     kind, start = "add" if accumulate else "set", _ops.reshape(x, (total,))
     if x.dtype is dt.bool_ and accumulate:  # a sum of booleans is whether one is true
         start, given, kind = _ops.convert(start, dt.uint8), _ops.convert(given, dt.uint8), "max"
-    out = _ops.one("scatter_elements", start, at, given, dim=0, kind=kind)
+    out = _ops.one("scatter_elements", added_up(kind, start), at, added_up(kind, given), dim=0, kind=kind)
     return n.reshape(_ops.convert(out, x.dtype))
 
 

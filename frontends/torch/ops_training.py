@@ -6,7 +6,7 @@ from tenon import _dtypes as dt
 from tenon import _ops
 from tenon._trace import Value
 
-from ._lower import Node, axis_of
+from ._lower import Node, axis_of, wide
 from ._table import Refused, row
 
 TYPE_CHECKING = False
@@ -25,19 +25,22 @@ def softmax_backward(n: Node, g: Value, y: Value, dim: int, dtype: Any) -> Value
     if not g.shape or g.dtype is not n.dtype:
         raise Refused("of a single number, or into another type")
     dim, one = axis_of(dim, len(g.shape)), _ops.one
+    g, y = (_ops.convert(v, wide(n.dtype)) for v in (g, y))
     kept = [i for i in range(len(g.shape)) if i != dim]
     if "log" in str(n.node.target):
         total = _ops.broadcast_in(one("reduce_sum", g, dims=(dim,)), g.shape, kept)
-        return one("sub", g, one("mul", one("exp", y), total))
+        return _ops.convert(one("sub", g, one("mul", one("exp", y), total)), n.dtype)
     weighed = one("mul", g, y)
     total = _ops.broadcast_in(one("reduce_sum", weighed, dims=(dim,)), g.shape, kept)
-    return one("sub", weighed, one("mul", y, total))
+    return _ops.convert(one("sub", weighed, one("mul", y, total)), n.dtype)
 
 
 @row("aten.nll_loss_forward.default")
 def nll_loss(n: Node, x: Value, target: Value, weight: Value | None, reduction: int, ignore: int) -> tuple[Value, ...]:
     """The loss, and the weight that it was divided by."""
     one = _ops.one
+    x = _ops.convert(x, wide(n.dtype))
+    weight = weight and _ops.convert(weight, x.dtype)
     if len(x.shape) == 1:
         x, target = _ops.reshape(x, (1, *x.shape)), _ops.reshape(target, (1,))
     counted = _ops.compare(target, _ops.like(target, ignore), 1)
@@ -48,34 +51,40 @@ def nll_loss(n: Node, x: Value, target: Value, weight: Value | None, reduction: 
     losses = one("mul", one("neg", _ops.reshape(picked, index.shape)), scale)
     losses = _ops.select(counted, losses, _ops.like(losses, 0.0))
     if reduction == 0:
-        return n.reshape(losses), n.spread(0, x.dtype, ())
+        return n.reshape(_ops.convert(losses, n.dtype)), n.spread(0, n.dtype, ())
     total, whole = one("reduce_sum", losses, dims=(0,)), one("reduce_sum", scale, dims=(0,))
-    return (one("div", total, whole) if reduction == 1 else total), whole
+    loss = one("div", total, whole) if reduction == 1 else total
+    return _ops.convert(loss, n.dtype), _ops.convert(whole, n.dtype)
 
 
 @row("aten.nll_loss_backward.default")
 def nll_loss_backward(n: Node, g: Value, x: Value, target: Value, weight: Value | None, reduction: int, ignore: int, whole: Value) -> Value:
-    one = _ops.one
+    one, dtype = _ops.one, wide(n.dtype)
+    g, whole = _ops.convert(g, dtype), _ops.convert(whole, dtype)
+    weight = weight and _ops.convert(weight, dtype)
     if len(x.shape) == 1:
         x, target = _ops.reshape(x, (1, *x.shape)), _ops.reshape(target, (1,))
-    wide = _ops.convert(target, dt.int64)
-    counted = _ops.compare(wide, _ops.like(wide, ignore), 1)
-    index = _ops.select(counted, wide, _ops.like(wide, 0))
-    scale = n.spread(1, x.dtype, index.shape) if weight is None else one("take", weight, index, dim=0)
+    target = _ops.convert(target, dt.int64)
+    counted = _ops.compare(target, _ops.like(target, ignore), 1)
+    index = _ops.select(counted, target, _ops.like(target, 0))
+    scale = n.spread(1, dtype, index.shape) if weight is None else one("take", weight, index, dim=0)
     if reduction == 1:
         g = one("div", g, whole)
     each = one("neg", one("mul", _ops.broadcast_to(g, index.shape), scale))
     each = _ops.select(counted, each, _ops.like(each, 0.0))
     here = _ops.compare(_ops.iota(x.shape, 1, dt.int64), _ops.broadcast_in(index, x.shape, (0,)), 0)
-    return n.reshape(_ops.select(here, _ops.broadcast_in(each, x.shape, (0,)), _ops.like(x, 0.0)))
+    each = _ops.convert(each, n.dtype)
+    return n.reshape(_ops.select(here, _ops.broadcast_in(each, x.shape, (0,)), n.spread(0, n.dtype, x.shape)))
 
 
 @row("aten._weight_norm_interface_backward.default")
 def weight_norm_backward(n: Node, g: Value, v: Value, scale: Value, norms: Value, dim: int) -> tuple[Value, ...]:
     """Of v scale / norm, where the norm is over all axes but one."""
-    one = _ops.one
+    one, types = _ops.one, (v.dtype, scale.dtype)
     over = tuple(i for i in range(len(v.shape)) if i != axis_of(dim, len(v.shape)))
+    g, v, scale, norms = (_ops.convert(t, wide(t.dtype)) for t in (g, v, scale, norms))
     inner = _ops.reshape(one("reduce_sum", one("mul", g, v), dims=over), norms.shape)
     along = _ops.broadcast_to(one("div", inner, one("square", norms)), v.shape)
     ratio = _ops.broadcast_to(one("div", scale, norms), v.shape)
-    return one("mul", ratio, one("sub", g, one("mul", v, along))), one("div", inner, norms)
+    made = one("mul", ratio, one("sub", g, one("mul", v, along))), one("div", inner, norms)
+    return tuple(_ops.convert(t, dtype) for t, dtype in zip(made, types))
