@@ -133,16 +133,24 @@ class Results:
             return lambda args, outs: args[i]
         b = self._base(base)
         self.returned.add(b)
-        order = self.orders[b]
+        order, fake = self.orders[b], base.meta["val"]
+        made: Make = lambda args, outs: outs[b]
         if order is not None:
             back = tuple(order.index(d) for d in range(len(order)))
-            return lambda args, outs: outs[b].permute(back)
-        fake = base.meta["val"]
-        if _is_odd(fake):
-            return lambda args, outs: torch.empty_strided(
-                fake.shape, fake.stride(), dtype=fake.dtype
-            ).copy_(outs[b])
-        return lambda args, outs: outs[b]
+            made = lambda args, outs: outs[b].permute(back)
+        return self._with_gaps(made, fake) if _is_odd(fake) else made
+
+    def _with_gaps(self, made: Make, fake: torch.Tensor) -> Make:
+        """A copy of a result in memory with the strides that torch gives it."""
+        numbers = [*fake.shape, *fake.stride()]
+        self.numbers.find(numbers)
+        number, rank = self.numbers.function(numbers), fake.dim()
+
+        def make(args: Sequence[Any], outs: Sequence[Any]) -> torch.Tensor:
+            found = number(args, outs)
+            return torch.empty_strided(found[:rank], found[rank:], dtype=fake.dtype).copy_(made(args, outs))
+
+        return make
 
     def _replayed(self, made: Make, step: fx.Node) -> Make:
         target: Any = step.target
@@ -211,7 +219,7 @@ def _is_dense(fake: torch.Tensor, order: Sequence[int]) -> bool:
 def memory_order(fake: Any) -> tuple[int, ...] | None:
     """The axes as they are in memory, if that is another order and without gaps; else None.
 
-    Gaps between sizes that a call tells are left out: what has the order has the same views.
+    Gaps between sizes that a call tells are left out here: `Results` puts them in.
     """
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or any(_hint(s) == 0 for s in fake.shape):
         return None
@@ -229,11 +237,14 @@ def memory_order(fake: Any) -> tuple[int, ...] | None:
 
 
 def _is_odd(fake: torch.Tensor) -> bool:
-    """Whether it has gaps, or no elements and strides of its own; sizes are known."""
-    if not all(isinstance(s, int) for s in (*fake.shape, *fake.stride())):
-        return False
-    if 0 in fake.shape:
+    """Whether it has gaps, or no elements and strides of its own."""
+    is_known = all(isinstance(s, int) for s in (*fake.shape, *fake.stride()))
+    if is_known and 0 in fake.shape:
         return fake.stride() != torch.empty(fake.shape, device="meta").stride()
-    if 0 in (st for st, s in zip(fake.stride(), fake.shape) if s != 1):
+    if any(isinstance(st, int) and st == 0 for st, s in zip(fake.stride(), fake.shape) if not _is_one(s)):
         return False
-    return not _is_dense(fake, range(fake.dim())) and memory_order(fake) is None
+    return not _is_dense(fake, memory_order(fake) or range(fake.dim()))
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1

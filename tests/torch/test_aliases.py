@@ -82,6 +82,30 @@ def test_parts_of_sizes_that_change():
         close(mine, theirs)
 
 
+PARTS = {
+    "slice": lambda y: y[..., :3],
+    "inner slice": lambda y: y[:, 1:3],
+    "step": lambda y: y[:, ::2],
+    "chunk": lambda y: y.chunk(2, 1)[0],
+    "split": lambda y: y.split([1, y.shape[1] - 1], 1)[1],
+    "column": lambda y: y[:, 1],
+    "turned part": lambda y: y.transpose(0, 1)[1:4],
+    "view of a part": lambda y: y[:, 1:5].unsqueeze(1),
+    "part of the last axis, turned": lambda y: y[..., 1:4].transpose(0, 1),
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=list(PARTS))
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_strides_of_parts(part, dynamic):
+    """Where sizes change, such results were without gaps."""
+    f = lambda x: part(x * 2)  # noqa: E731
+    g = compiled(f, dynamic=dynamic)
+    for rows in (6, 5) if dynamic else (6,):
+        for x in (torch.randn(rows, 7), torch.randn(rows, 7).requires_grad_()):
+            close(g(x), f(x))
+
+
 def test_a_single_part_is_computed_alone(graphs):
     x = torch.randn(100, 4)
     y = compiled(lambda x: (x * 2)[1:3])(x)
