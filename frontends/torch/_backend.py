@@ -64,7 +64,7 @@ def backend(
 
     from . import _kept, _told
 
-    chosen = Options(options)
+    chosen = Options(options, mode)
     _host.open()
     chosen.check()
     _tell_version()

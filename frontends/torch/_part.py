@@ -142,15 +142,15 @@ class Part:
             outputs = walk.asserted(values)
         self._readers += [self._reader(number) for number in walk.drawn]
         self._add_sizes(walk)
-        if not self._readers:  # so that the results are torch's
+        if len(self._readers) == len(self._places):  # no tensor of torch's, as which results come
             walk.trace.argument(dt.bool_, (0,), "tenon.none")
             self._readers.append(lambda args: _nothing)
         names = [f"y{i}" for i in range(len(outputs))]
         self._graph = walk.trace.native.finish([v.id for v in outputs], names)
-        self._stable = Stable([self._readers[i] for i in self._places]) if self._places else None
+        readers = [self._readers[i] for i in self._places]
+        self._stable = Stable(readers, self._options.compare) if readers else None
         return self._built()
 
-    def _built(self) -> _native.Program:
     def _reader(self, number: torch.SymInt | Number | None) -> Callable[[Sequence[Any]], Any]:
         if number is None:
             return _drawn
@@ -158,6 +158,7 @@ class Part:
             return number.reader()
         return _whole(self.numbers.function([number]))
 
+    def _built(self) -> _native.Program:
         options = self._options
         device = options.device or _trace.default_device()
         places = {"stable_inputs": self._places} if self._stable is not None else {}

@@ -231,6 +231,23 @@ def test_options(graphs):
     assert len(graphs[0].parts[0].program.input_ports()) == 1  # parameters are constants
 
 
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        ({"mode": "bogus"}, "no mode 'bogus'"),
+        ({"mode": "max-autotune"}, "no mode 'max-autotune'"),
+        ({"options": {"freezing": "yes"}}, "freezing is 'yes'"),
+        ({"options": {"stable": 1}}, "stable is 1"),
+        ({"options": {"deterministic": None}}, "deterministic is None"),
+        ({"options": {"compare": "some"}}, "compare is 'some', and not one of part, all, none"),
+    ],
+)
+def test_values_that_options_have_not(given, told):
+    """They were ignored."""
+    with pytest.raises(Exception, match=f"T0641.*{told}"):
+        compiled(mlp(), **given)(torch.randn(2, 16))
+
+
 def test_unknown_options():
     with pytest.raises(Exception, match="T0641.*'nope'.*freezing") as error:
         compiled(mlp(), options={"nope": 1})(torch.randn(2, 16))
@@ -606,3 +623,70 @@ def test_a_step_of_an_optimizer_is_in_place(name, graphs):
     (part,) = graphs[-1].parts
     assert not graphs[-1].refused
     assert part.program.last_counts()[3] < 100  # bytes that were copied out: at most counts of steps
+
+
+class Positions(nn.Module):
+    """Reads no argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4))
+        self.register_buffer("places", torch.arange(4.0))
+
+    def forward(self):
+        return self.weight.sin() + self.places
+
+
+class WithPositions(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.positions = Positions()
+
+    def forward(self, x):
+        at = self.positions()
+        torch._dynamo.graph_break()
+        return x + at
+
+
+def test_a_graph_that_reads_only_parameters():
+    """Its results were no tensors of torch."""
+    net, whole = Positions(), WithPositions()
+    f, g = compiled(net), compiled(whole)
+    with torch.no_grad():
+        for _ in range(2):
+            assert type(f()) is torch.Tensor
+            close(f(), net())
+            close(g(torch.ones(4)), whole(torch.ones(4)))
+            net.weight.add_(1)
+    net.weight.grad = None
+    f().sum().backward()
+    close(net.weight.grad, net.weight.cos())
+
+
+def test_linearize():
+    x, t = torch.randn(6), torch.randn(6)
+    f = compiled(lambda x, t: torch.func.linearize(torch.sin, x)[1](t))
+    close(f(x, t), x.cos() * t)
+
+
+@pytest.mark.parametrize("f", [lambda x: torch.sin(x) * x.prod(), lambda x: x.softmax(-1).log(), nn.GELU()])
+def test_a_second_backward_pass(f):
+    """It was an error for each compiled function."""
+    grads = []
+    for call in (compiled(f), f):
+        x = torch.linspace(0.5, 2, 24).reshape(4, 6).requires_grad_()
+        y = call(x).sum()
+        y.backward(retain_graph=True)
+        y.backward()
+        grads.append(x.grad)
+    close(*grads)
+
+
+def test_the_sign_of_zero():
+    """x + 0 of -0 is 0, and so is its sign."""
+    x = torch.tensor([-0.0, 0.0, 1.0])
+    none = torch.zeros(3)
+    for f in (lambda x: x + 0.0, lambda x: x - 0.0, lambda x: 0.0 + x, lambda x: x + none, lambda x: x - -0.0,
+              lambda x: torch.sign(x), lambda x: x * 1.0, lambda x: 0.0 - x, lambda x: x + -0.0):  # fmt: skip
+        torch._dynamo.reset()
+        assert (1 / compiled(f)(x)).tolist() == (1 / f(x)).tolist()

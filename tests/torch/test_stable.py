@@ -95,6 +95,53 @@ def test_a_part_written_through_data(change, features, graphs):
         assert packed(graphs) > 0
 
 
+def through_numpy(weight):
+    weight.detach().numpy()[777, 333] = 50.0
+
+
+def through_data(weight):
+    weight.data[1023, 511] = 50.0
+
+
+@pytest.mark.parametrize("change", [through_numpy, through_data])
+@pytest.mark.parametrize("compare, calls", [("part", 16), ("all", 1), ("none", None)])
+def test_one_element(change, compare, calls):
+    """By default a write is seen after at most 16 calls, with "all" at once, with "none" never."""
+    model, x = nn.Linear(512, 1024).eval(), torch.randn(8, 512)
+    f = compiled(model, compare=compare)
+    with torch.no_grad():
+        for _ in range(5):
+            before = f(x)
+        change(model.weight)
+        made = [f(x) for _ in range(calls or 40)]
+        close(made[-1], model(x) if calls else before)
+
+
+def test_an_element_of_a_small_parameter():
+    model, x = net(), torch.randn(8, 64)
+    f = compiled(model)
+    with torch.no_grad():
+        f(x)
+        model[0].weight.data[3, 5] = 50.0
+        close(f(x), model(x))
+
+
+@pytest.mark.parametrize("length", [9, 4096, 300_000, 300_001, 300_007])
+def test_each_byte_is_in_one_part(length):
+    from tenon import _native
+
+    memory = torch.zeros(length, dtype=torch.uint8)
+    place, parts = memory.data_ptr(), 16 if length > 256 << 10 else 1
+    hashes = [_native.hash_part([place], [length], part, parts) for part in range(parts)]
+    for at in (0, 7, 8, length // 2, length - 9, length - 1):
+        memory[at] = 1
+        changed = [_native.hash_part([place], [length], part, parts) for part in range(parts)]
+        assert sum(a != b for a, b in zip(hashes, changed)) == 1
+        memory[at] = 0
+    with pytest.raises(ValueError):
+        _native.hash_part([place], [length], 16, 16)
+
+
 def test_parameters_in_one_buffer(graphs):
     model, x = net(), torch.randn(8, 64)
     flat = torch.cat([p.detach().flatten() for p in model.parameters()])

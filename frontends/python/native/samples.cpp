@@ -1,5 +1,5 @@
-// A hash of memory, for who wants to notice that somebody wrote to it: of all bytes where they are
-// few, and otherwise of words at one distance.
+// Hashes of memory, for who wants to notice that somebody wrote to it: of all bytes where they are
+// few, and otherwise of words at one distance, and of all bytes of one part after the other.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
@@ -62,15 +62,44 @@ void add(Lanes& lanes, const unsigned char* data, uint64_t bytes) {
   lanes[1] = mixed(lanes[1], word_at(data + bytes - kWord));
 }
 
+uint64_t hash_of(const Lanes& lanes, uint64_t hash) {
+  for (const uint64_t lane : lanes) hash = mixed(hash, lane);
+  return hash;
+}
+
 uint64_t sample(const std::vector<uint64_t>& places, const std::vector<uint64_t>& lengths) {
   Lanes lanes = {};
   for (size_t i = 0; i < places.size() && i < lengths.size(); ++i) {
     const auto* data = reinterpret_cast<const unsigned char*>(places[i]);
     if (data != nullptr && lengths[i] != 0) add(lanes, data, lengths[i]);
   }
-  uint64_t hash = places.size();
-  for (const uint64_t lane : lanes) hash = mixed(hash, lane);
-  return hash;
+  return hash_of(lanes, places.size());
+}
+
+// All bytes of part number `part` of `parts`.
+void add_part(Lanes& lanes, const unsigned char* data, uint64_t bytes, uint64_t part,
+              uint64_t parts) {
+  const uint64_t words = bytes / kWord;
+  const uint64_t end = words / parts * (part + 1) + words % parts * (part + 1) / parts;
+  uint64_t i = words / parts * part + words % parts * part / parts;
+  for (; i + kLanes <= end; i += kLanes)
+    for (size_t lane = 0; lane < kLanes; ++lane)
+      lanes[lane] = mixed(lanes[lane], word_at(data + (i + lane) * kWord));
+  for (; i < end; ++i) lanes[0] = mixed(lanes[0], word_at(data + i * kWord));
+  if (part + 1 == parts) lanes[1] = mixed(lanes[1], word_at(data + words * kWord, bytes % kWord));
+}
+
+uint64_t hash_part(const std::vector<uint64_t>& places, const std::vector<uint64_t>& lengths,
+                   uint64_t part, uint64_t parts) {
+  if (parts == 0 || part >= parts) throw nb::value_error("there is no such part");
+  Lanes lanes = {};
+  for (size_t i = 0; i < places.size() && i < lengths.size(); ++i) {
+    const auto* data = reinterpret_cast<const unsigned char*>(places[i]);
+    // Others are in every sample.
+    const bool is_long = lengths[i] / kWord > kWholeMost;
+    if (data != nullptr && (is_long || parts == 1)) add_part(lanes, data, lengths[i], part, parts);
+  }
+  return hash_of(lanes, places.size());
 }
 
 }  // namespace
@@ -80,6 +109,11 @@ void bind_samples(nb::module_& m) {
         "A hash of memory at addresses with these numbers of bytes, which must be readable: of all "
         "of "
         "it up to 256 KiB each, and otherwise of words spread over it.");
+  m.def(
+      "hash_part", hash_part, nb::arg("places"), nb::arg("lengths"), nb::arg("part"),
+      nb::arg("parts"), nb::call_guard<nb::gil_scoped_release>(),
+      "A hash of all bytes of one part of the memory at each address, which must stay readable. "
+      "Memory of up to 256 KiB is left out, which `sample` reads whole, unless there is one part.");
 }
 
 }  // namespace tenon::python
