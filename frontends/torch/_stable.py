@@ -47,14 +47,15 @@ class Stable:
         if known is None and not all(map(may_be_stable, given)) or any(t.is_inference() for t in given):
             self._changes = _CHANGES_MOST
             return []
-        if known is not None and known[0] == self._state(given) and self._is_same_part(given):
+        places = [t.data_ptr() for t in given]
+        if known is not None and known[0] == self._state(given, places) and self._is_same_part(places):
             self._changes = 0
             return known[1]
         self._changes += known is not None
         self._lengths = [t.nbytes if t.is_contiguous() else 0 for t in given]
         tensors = [_native.Tensor(t.detach()) for t in given]
-        self._hashes = [self._hash(given, part) for part in range(self._parts)]
-        self._known = (self._state(given), tensors)
+        self._hashes = [self._hash(places, part) for part in range(self._parts)]
+        self._known = (self._state(given, places), tensors)
         return tensors
 
     @property
@@ -62,20 +63,19 @@ class Stable:
         """Whether packed forms are not worth keeping."""
         return self._changes >= _CHANGES_MOST
 
-    def _state(self, given: Sequence[torch.Tensor]) -> Any:
-        places = [t.data_ptr() for t in given]
+    def _state(self, given: Sequence[torch.Tensor], places: list[int]) -> Any:
         sample = _native.sample(places, self._lengths) if self._parts > 1 else 0
         return places, [t._version for t in given], sample
 
-    def _is_same_part(self, given: Sequence[torch.Tensor]) -> bool:
+    def _is_same_part(self, places: list[int]) -> bool:
         """Whether the part whose turn it is has the bytes that it had."""
-        if not self._parts:
+        if not self._hashes:
             return True
         part = self._turn = (self._turn + 1) % self._parts
-        return self._hashes[part] == self._hash(given, part)
+        return self._hashes[part] == self._hash(places, part)
 
-    def _hash(self, given: Sequence[torch.Tensor], part: int) -> int:
-        return _native.hash_part([t.data_ptr() for t in given], self._lengths, part, self._parts)
+    def _hash(self, places: list[int], part: int) -> int:
+        return _native.hash_part(places, self._lengths, part, self._parts)
 
 
 def may_be_stable(value: Any) -> bool:
