@@ -1,108 +1,148 @@
 #!/usr/bin/env python3
-"""Prints which tests a change can reach, for `./check --changed`.
+"""Chooses the tests that a change can reach, for `./check --changed`.
 
-    reach.py [BASE]    files that differ from BASE (main), committed or not
+    reach.py [BASE]              files that differ from BASE (main), committed or not
+    reach.py --files FILE...     these files of the tree
+    --build FOLDER               a configured build folder (build)
 
-The output is a regular expression of ctest names, empty if the change reaches no test. The first
-row of REACH whose prefix matches a file gives its tests. A file without a row reaches every test,
-except pages and settings at the root, which reach none.
+Writes FOLDER/reach: `CTestTestfile.cmake` with the chosen tests, so that `ctest --test-dir
+FOLDER/reach` runs them, `targets` with what ninja has to build for them, and `left` with the tests
+that the change reaches and that are left to ./check. reach_choice.py says how tests are chosen.
 """
-import re
+import argparse
+import os
+import pathlib
 import subprocess
 import sys
 
-EVERYTHING = "."
-UNITS = {
-    "core/base": "base_test",
-    "core/ir": "ir_.*test",
-    "core/op": "op_test",
-    "core/pass": "pass_test",
-    "core/dispatch": "dispatch_test",
-    "core/runtime": "runtime_test",
-    "core/host": "host_test",
-    "core/session": "session_test",
-}
-QUICK = ("^python$|lit|hostile|models|model_.*|devices_test|plugins_test|cpu_process_test|session_test|"
-         "onnx_.*")
-CODE = ("kernelgen|cpu|sim|interpreter|random_graphs|ops_device|ops_meanings|models_once_wrong|"
-        "samples")
-PLUGINS = "conform|scaffold|out_of_tree|samples|hostile_plugins|plugins_test|layer|abi|devices|null"
-# (prefix, tests); several tests are joined by |
-REACH = [
-    ("docs/spec", "conform_spec|scaffold"),
-    ("docs/guide", "scaffold|^python(_arrays)?$|^torch$"),
-    ("docs/generated", "generated_docs|ops_coverage"),
-    ("docs", ""),
-    ("bench", ""),
-    ("sdk/tenon/abi", EVERYTHING),
-    ("sdk/tenon/cpp", EVERYTHING),
-    ("sdk/tenon/kernelgen", f"{CODE}|{QUICK}"),
-    ("sdk/tenon/plan", f"plan_test|device_program|cpu|sim|{QUICK}"),
-    ("sdk/tenon/stream", "fake_cuda|fake_hip|fake_metal|fake_faults|lit"),
-    ("sdk/tools/conform", "conform|abi_history"),
-    ("sdk/tools", f"conform_reports|{QUICK}"),
-    ("sdk/templates", "scaffold"),
-    ("sdk/cmake", "scaffold|out_of_tree|samples"),
-    ("core/host", f"host_test|{PLUGINS}|lit|hostile"),
-    ("core", f"{'|'.join(UNITS.values())}|{QUICK}|layer|ops_derived|validation_test|"
-             "random_graphs_(fusion_)?(cpu|reference)$"),
-    ("frontends/python", "^python(_arrays|_wheels)?$|^torch(_tensors)?$"),
-    ("frontends/torch", "^torch$|^python$"),
-    ("frontends/onnx", f"frontend|hostile|{QUICK}"),
-    ("frontends", "frontend|lit"),
-    ("passes", f"{QUICK}|random_graphs"),
-    ("plugins/ops", f"ops_.*|generated_docs|^torch$|{QUICK}|{CODE}"),
-    ("plugins/cpu", f"cpu|{QUICK}|random_graphs.*(cpu|avx2|baseline)|out_of_tree"),
-    ("plugins/sim", f"sim|{QUICK}|conform_plugins"),
-    ("plugins/cuda", "fake_cuda|lit|conform_plugins"),
-    ("plugins/intel", "fake_ze|lit|conform_plugins"),
-    ("plugins/mps", "fake_metal|lit|conform_plugins"),
-    ("plugins/rocm", "fake_hip|lit|conform_plugins"),
-    ("plugins/layers", "layer|poison_test|validation_test|conform_plugins|lit"),
-    ("plugins", PLUGINS),
-    ("samples/notebooks", "^(python(_wheels)?|torch)$"),
-    ("samples", "samples|out_of_tree|scaffold"),
-    ("tests/models", "model"),
-    ("tests/python", "^python(_arrays|_wheels)?$|^torch_tensors$"),
-    ("tests/torch", "^torch(_tensors)?$"),
-    ("pyproject.toml", "^python(_wheels)?$"),
-    ("scripts/wheels", "^python_wheels$"),
-    ("tests/random", "random_graphs"),
-    ("tests/interpreter", "interpreter|random_graphs"),
-    ("tests/conform", "conform"),
-    ("tests/hostile", "hostile"),
-    ("tests/ops", "ops_.*"),
-    ("tests/abi", "abi"),
-    ("tests/layers", "layer|poison_test|validation_test"),
-    ("tests/out_of_tree", "scaffold|out_of_tree|samples"),
-    ("tests", "lit|tree_rules"),
-    ("scripts/tree_rules.py", "tree_rules"),
-    ("scripts/format", ""),
-]
+sys.dont_write_bytecode = True
+from reach_choice import Choice  # noqa: E402
+from reach_graph import Graph  # noqa: E402
+from reach_tests import Tests, holds  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def changed(base):
+def changed_files(base):
     def git(*words):
-        done = subprocess.run(["git", *words], capture_output=True, text=True, check=True)
-        return done.stdout.splitlines()
+        run = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+        if run.returncode != 0:
+            sys.exit(f"error: git {' '.join(words)}: {run.stderr.strip()}")
+        return run.stdout.splitlines()
 
     since = git("merge-base", base, "HEAD")[0]
     untracked = git("ls-files", "--others", "--exclude-standard")
-    return sorted(set(git("diff", "--name-only", since) + untracked))
+    return sorted(set(git("diff", "--name-only", "--no-renames", since) + untracked))
 
 
-def tests_of(path):
-    for prefix, tests in REACH:
-        if path == prefix or path.startswith(prefix + "/"):
-            return tests
-    no_tests = re.fullmatch(r"[A-Z]+\.md|\.editorconfig|\.git-blame-ignore-revs", path)
-    return "" if no_tests else EVERYTHING
+def read_tests(build, root=ROOT):
+    return Tests(root, build, Graph(root, build))
+
+
+def choose(files, tests):
+    """The choice for some files of the tree, with the fixtures that the chosen tests need."""
+    choice = Choice(tests)
+    for name in files:
+        choice.add(name)
+    entries = choice.tests.entries
+    needed = {fixture for name in choice.chosen
+              for fixture in entries[name].property_list("FIXTURES_REQUIRED")}
+    for entry in entries.values():
+        if needed & set(entry.property_list("FIXTURES_SETUP")):
+            choice.take(entry)
+    choice.left -= {name for name in choice.chosen if choice.parts_of(entries[name]) is None}
+    return choice
+
+
+def command(choice, entry):
+    """The command of an entry with its chosen parts in place of all of them."""
+    parts = choice.parts_of(entry)
+    if parts is None:
+        return entry.command
+    words = [word for word in entry.command
+             if not any(holds(word, part) for part in entry.parts)]
+    return words + parts
+
+
+def statement(choice, entry):
+    def quote(text):
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$") + '"'
+
+    properties = {"WORKING_DIRECTORY": str(entry.folder)} | entry.properties
+    properties.pop("END_TO_END_FILES", None)
+    properties["LABELS"] = ";".join(label for label in entry.labels() if label != "full")
+    pairs = " ".join(f'{key} "{value}"' for key, value in properties.items())
+    words = " ".join(map(quote, command(choice, entry)))
+    return f"add_test([=[{entry.name}]=] {words})\n" \
+           f"set_tests_properties([=[{entry.name}]=] PROPERTIES {pairs})\n"
+
+
+def is_installed(choice, output):
+    """Whether an output is a part of what users run: programs, libraries, plugins, pages."""
+    edge = choice.graph.made_by[output]
+    if not edge.is_program() and edge.rule != "CUSTOM_COMMAND":
+        return False
+    made_from = choice.graph.sources_of(output) or [""]
+    others = [choice.root + "/tests", choice.root + "/bench", choice.build + "/tests"]
+    return "/CMakeFiles/" not in output and not any(
+        holds(folder, name) for folder in others for name in [output, *made_from])
+
+
+def targets(choice):
+    """What ninja has to build: what the chosen tests use, and whatever else is made of the change,
+    which must compile."""
+    graph, tests = choice.graph, choice.tests
+    installed = [output for output in graph.made_by if is_installed(choice, output)]
+    users = {entry.name for entry, _ in choice.users_of_build}
+    needed = set(choice.compiled)
+    for name in choice.chosen:
+        entry = tests.entries[name]
+        built = tests.built_paths(entry, choice.parts_of(entry))
+        if choice.build in built:
+            return ["all"]
+        needed |= {output for output, edge in graph.made_by.items()
+                   if edge.is_program() and any(holds(place, output) for place in built)}
+        if name in users or entry.parts:
+            needed |= set(installed)
+    needed |= {link for output in needed for edge in graph.users.get(output, ())
+               if edge.rule == "CMAKE_SYMLINK_LIBRARY" for link in edge.outputs}
+    return sorted(os.path.relpath(output, choice.build) for output in needed)
+
+
+def write(choice, folder):
+    folder.mkdir(exist_ok=True)
+    entries = [choice.tests.entries[name] for name in sorted(choice.chosen)]
+    text = "".join(statement(choice, entry) for entry in entries)
+    (folder / "CTestTestfile.cmake").write_text(text)
+    (folder / "targets").write_text("".join(f"{name}\n" for name in targets(choice)))
+    (folder / "left").write_text("".join(f"{name}\n" for name in sorted(choice.left)))
+
+
+def describe(choice):
+    for name in sorted(choice.chosen):
+        entry = choice.tests.entries[name]
+        parts = choice.parts_of(entry)
+        print(f"  {name}" + (f": {len(parts)} of {len(entry.parts)} files" if parts else ""))
+    if choice.left:
+        print(f"left to ./check: {len(choice.left)} tests, which build/reach/left names")
+    if choice.unreached:
+        print(f"without a test: {', '.join(choice.unreached)}")
 
 
 def main():
-    base = sys.argv[1] if len(sys.argv) > 1 else "main"
-    reached = {tests_of(path) for path in changed(base)} - {""}
-    print(EVERYTHING if EVERYTHING in reached else "|".join(sorted(reached)))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("base", nargs="?", default="main")
+    parser.add_argument("--files", nargs="+")
+    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
+    options = parser.parse_args()
+    build = options.build.resolve()
+    if not (build / "build.ninja").exists():
+        sys.exit(f"error: {build} has no build.ninja: configure it with cmake -G Ninja")
+    files = options.files or changed_files(options.base)
+    choice = choose(files, read_tests(build))
+    print(f"{len(files)} files changed; of {len(choice.tests.entries)} tests these are run:")
+    describe(choice)
+    write(choice, build / "reach")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """scripts/tree_rules.py reports breaches planted in a copy of the tree, and nothing else."""
+# Reaches only: scripts/tree_rules.py
 import contextlib
 import io
 import pathlib

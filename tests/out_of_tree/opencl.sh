@@ -3,6 +3,7 @@
 # every public way: found, listed, explained, disabled by a glob, conforming, and right on real
 # models without help from another device.
 #   opencl.sh BUILD_DIR SOURCE_DIR
+# Reaches: sdk/cmake
 set -euo pipefail
 build=$1 source=$2
 work=$(mktemp -d)

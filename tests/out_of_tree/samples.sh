@@ -3,6 +3,7 @@
 # tree out of reach. Runs its tests: conformance at the level that its README states, and its
 # purpose.
 #   samples.sh BUILD_DIR SOURCE_DIR
+# Reaches: sdk/cmake
 set -euo pipefail
 build=$(realpath "$1") source=$(realpath "$2")
 work=$(mktemp -d)

@@ -3,6 +3,7 @@
 # own tests, at the level that its README states, within the line limits, and from nothing to a
 # conforming device within a minute.
 #   scaffold.sh BUILD_DIR SOURCE_DIR
+# Reaches: sdk/templates, sdk/cmake
 set -euo pipefail
 build=$1 source=$2
 work=$(mktemp -d)

@@ -1,5 +1,6 @@
 """tenon.xp.linalg: factors that give the matrix again, and values against NumPy."""
 
+# Reaches: lapack
 from __future__ import annotations
 
 import subprocess

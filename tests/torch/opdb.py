@@ -10,6 +10,7 @@ Each sample has a verdict per pass (`opdb_sample.py`). The state is a file of li
 goes on behind them. Samples run in child processes: one that dies or hangs is a verdict.
 """
 
+# Reaches: frontends/torch
 from __future__ import annotations
 
 import argparse

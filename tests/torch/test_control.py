@@ -1,5 +1,6 @@
 """Choices, loops and scans: in one program with what is around them, forward and backward."""
 
+# Reaches: frontends/torch
 import pytest
 import torch
 from conftest import close
