@@ -221,8 +221,7 @@ std::string Prelude::digits_of_block(uint32_t lanes, const FewBitsTile& t, uint3
   };
   const std::string value = joined(joined(joined("t#_3", "t#_2"), "t#_1"), "t#_0");
   return s +
-         vectors(" " +
-                 sum_of(TENON_F32, lanes, "e" + r + "_#", value + " * f" + r + "[0]", "s#")) +
+         vectors(" " + sum_of(TENON_F32, lanes, "e" + r + "_#", value + " * f" + r + "[0]", "s#")) +
          "\n        }\n";
 }
 
