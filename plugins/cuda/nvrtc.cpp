@@ -37,6 +37,9 @@ struct Library : Nvrtc {
 #undef TENON_NVRTC_SLOT
 };
 
+// A product and a sum are rounded once where the text says so, and nowhere else.
+constexpr const char* kOptions[] = {"--std=c++17", "--disable-warnings", "--fmad=false"};
+
 std::string error_text(const Library& l, Result result) {
   const char* name = l.error_string_(result);
   return cat(name == nullptr ? std::string_view("an unknown error") : std::string_view(name), " (",
@@ -77,6 +80,7 @@ std::string load(Library* l) {
 #undef TENON_NVRTC_REQUIRE
   std::string why = ask(l);
   l->identity = cat(l->name, " ", library_identity(opened.handle));
+  for (const char* option : kOptions) l->identity += cat(" ", option);
   return why;
 }
 
@@ -103,8 +107,9 @@ class Program {
     constexpr std::string_view kReal = "sm_";
     const std::string target =
         cat("--gpu-architecture=compute_", architecture.substr(kReal.size()));
-    const char* options[] = {target.c_str(), "--std=c++17", "--disable-warnings"};
-    const Result result = l_.compile_(handle_, static_cast<int>(std::size(options)), options);
+    std::vector<const char*> options = {target.c_str()};
+    options.insert(options.end(), std::begin(kOptions), std::end(kOptions));
+    const Result result = l_.compile_(handle_, static_cast<int>(options.size()), options.data());
     if (result != kSuccess) return refused(result, architecture);
     size_t bytes = 0;
     TENON_TRY(check(l_.ptx_size_(handle_, &bytes), "asking for PTX"));

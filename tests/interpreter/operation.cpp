@@ -10,6 +10,7 @@ namespace {
 using kernelgen::is_float;
 using kernelgen::kFloorDiv;
 using kernelgen::kMod;
+using kernelgen::kMulAdd;
 using kernelgen::kRound;
 
 bool is_unsigned(DType t) {
@@ -85,6 +86,9 @@ Reg reg(DType t, op::ScalarElement x) {
 
 bool float_code(uint16_t op, Operation* out) {
   switch (op) {
+    case kMulAdd:
+      out->code = Code::kFloatMulAdd;
+      return true;
     case TENON_S_ADD:
       out->code = Code::kFloatAdd;
       return true;
@@ -171,6 +175,8 @@ void apply(const Operation& o, Reg* dst, const Reg* a, const Reg* b, const Reg* 
       return floats(o.type, dst, n, [&](size_t k) { return a[k].f * b[k].f; });
     case Code::kFloatDiv:
       return floats(o.type, dst, n, [&](size_t k) { return a[k].f / b[k].f; });
+    case Code::kFloatMulAdd:
+      return floats(o.type, dst, n, [&](size_t k) { return std::fma(a[k].f, b[k].f, c[k].f); });
     case Code::kFloatUnary:
       return floats(o.type, dst, n, [&](size_t k) { return o.function(a[k].f); });
     case Code::kFloatBinary:

@@ -25,6 +25,7 @@ enum class Code : uint8_t {
   kFloatSub,
   kFloatMul,
   kFloatDiv,
+  kFloatMulAdd,
   kFloatUnary,
   kFloatBinary,
   kWordAdd,

@@ -44,12 +44,13 @@ bool is_watched(const tenon_clang_options_t& options) {
          options.dialect == TENON_CLANG_ITEMS_CXX_WATCHED;
 }
 
-// Arguments of a unit of either kind: no headers, no files, integers that wrap (scalar.h).
+// Arguments of a unit of either kind: no headers, no files, integers that wrap (scalar.h), and
+// floats that are rounded as the text says.
 void add_common(const tenon_clang_options_t& options, const std::string& file,
                 std::vector<std::string>& args) {
   args.insert(args.end(),
               {"-emit-obj", "-main-file-name", file, "-nostdsysteminc", "-nobuiltininc",
-               "-ffp-contract=fast", "-fwrapv", "-fno-verbose-asm", "-ferror-limit", "20"});
+               "-ffp-contract=off", "-fwrapv", "-fno-verbose-asm", "-ferror-limit", "20"});
   args.push_back("-O" + std::to_string(options.opt_level));
   if (options.opt_level >= 2) {
     args.insert(args.end(), {"-vectorize-loops", "-vectorize-slp"});

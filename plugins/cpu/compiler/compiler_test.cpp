@@ -196,6 +196,37 @@ TEST(Compiler, AssemblyUsesTheWholeWidthAskedFor) {
   EXPECT_EQ(narrow.bytes.find("%ymm"), std::string::npos) << narrow.bytes;
 }
 
+// A product and a sum become one instruction where the text asks for it, and nowhere else. What a
+// target lacks is no call of a library.
+TEST(Compiler, JoinsProductsAndSumsOnlyWhereAsked) {
+  const std::string plain =
+      "extern \"C\" float f(float a, float b, float c) { float p = a * b; return p + c; }\n"
+      "extern \"C\" float g(float a, float b, float c) { return a * b + c; }";
+  const std::string asked =
+      "extern \"C\" float f(float a, float b, float c) { "
+      "_Pragma(\"clang fp contract(on)\") return a * b + c; }";
+  const std::string opencl = "float f(float a, float b, float c) { return mad(a, b, c); }";
+  const std::string always = "float f(float a, float b, float c) { return a * b + c; }";
+  const auto assembly = [](const std::string& text, uint32_t dialect, const char* cpu) {
+    Built built = build(text, dialect, TENON_CLANG_ASSEMBLY, cpu);
+    EXPECT_EQ(built.code, 0) << built.messages;
+    return built.bytes;
+  };
+  const char* const kJoined = "vfmadd";
+  const char* const kNew = "x86-64-v3";
+  for (const uint32_t dialect : {TENON_CLANG_CXX, TENON_CLANG_ITEMS_CXX})
+    EXPECT_EQ(assembly(plain, dialect, kNew).find(kJoined), std::string::npos);
+  EXPECT_EQ(assembly(always, TENON_CLANG_OPENCL_C, kNew).find(kJoined), std::string::npos);
+  EXPECT_NE(assembly("#pragma OPENCL FP_CONTRACT ON\n" + always, TENON_CLANG_OPENCL_C, kNew)
+                .find(kJoined),
+            std::string::npos);
+  EXPECT_NE(assembly(opencl, TENON_CLANG_OPENCL_C, kNew).find(kJoined), std::string::npos);
+  EXPECT_NE(assembly(asked, TENON_CLANG_CXX, kNew).find(kJoined), std::string::npos);
+  for (const uint32_t dialect : {TENON_CLANG_CXX, TENON_CLANG_ITEMS_CXX})
+    EXPECT_EQ(assembly(asked, dialect, "x86-64").find("fma"), std::string::npos);
+  EXPECT_EQ(assembly(opencl, TENON_CLANG_OPENCL_C, "x86-64").find("fma"), std::string::npos);
+}
+
 TEST(Compiler, CompilesOnSeveralThreads) {
   std::vector<Built> built(8);
   std::vector<std::thread> threads;

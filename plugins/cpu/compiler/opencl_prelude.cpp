@@ -73,7 +73,7 @@ __TENON_INTS(__TENON_BINARY, min, __builtin_elementwise_min)
 __TENON_INTS(__TENON_BINARY, max, __builtin_elementwise_max)
 #define __TENON_FMA(T, n, f) __TENON_FN T f(T x, T y, T z) { return __builtin_elementwise_fma(x, y, z); }
 __TENON_FLOATS(__TENON_FMA, fma)
-#define __TENON_MAD(T, n, f) __TENON_FN T f(T x, T y, T z) { return x * y + z; }
+#define __TENON_MAD(T, n, f) __TENON_FN T f(T x, T y, T z) { _Pragma("clang fp contract(on)") return x * y + z; }
 __TENON_FLOATS(__TENON_MAD, mad)
 #define __TENON_CLAMP(T, n, f) __TENON_FN T f(T x, T lo, T hi) { return min(max(x, lo), hi); }
 __TENON_FLOATS(__TENON_CLAMP, clamp)

@@ -18,10 +18,11 @@ extern "C" {
 
 typedef struct tenon_module_t tenon_module_t;
 
-/* Dialects. "opencl-c": for every kernel NAME the module has NAME__run with the signature
- * tenon_opencl_run_t, which runs the work items of [begin, end) one after another. Barriers are
- * refused. A kernel's variables in local memory belong to the calling thread. "c++": freestanding,
- * without headers. */
+/* Dialects. In all of them floats are rounded as the text says: a product and a sum are one
+ * instruction where the text asks for it, by fma or by a pragma, and nowhere else. "opencl-c": for
+ * every kernel NAME the module has NAME__run with the signature tenon_opencl_run_t, which runs the
+ * work items of [begin, end) one after another. Barriers are refused. A kernel's variables in local
+ * memory belong to the calling thread. "c++": freestanding, without headers. */
 #define TENON_DIALECT_CPP "c++"
 #define TENON_DIALECT_OPENCL_C "opencl-c"
 /* The device's side of CUDA C++20, without CUDA's headers and libraries; the result is PTX, for the

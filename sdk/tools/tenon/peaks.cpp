@@ -33,6 +33,7 @@ std::string loop_text() {
     text += fmt::format(
         "extern \"C\" __attribute__((visibility(\"default\"))) void fma{0}(const float* in, float* "
         "out, long rounds) {{\n"
+        "  _Pragma(\"clang fp contract(on)\")\n"
         "  typedef float V __attribute__((ext_vector_type({0}), aligned(4)));\n"
         "  const V f = *(const V*)in, g = *(const V*)(in + {0});\n",
         lanes);

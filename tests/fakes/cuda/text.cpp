@@ -30,8 +30,7 @@ bool to_ptx(const std::string& text, const std::vector<std::string>& arguments, 
   // The tests' own library path is none of the compiler's.
   std::string command = "env -u LD_LIBRARY_PATH " FAKE_CLANG;
   for (const std::string& a : arguments) command += " '" + a + "'";
-  command += " -O2 -ffp-contract=fast -S -o '" + folder + "/ptx' '" + folder + "/text' 2>'" +
-             folder + "/words'";
+  command += " -O2 -S -o '" + folder + "/ptx' '" + folder + "/text' 2>'" + folder + "/words'";
   const bool done = std::system(command.c_str()) == 0;
   *ptx = read(folder + "/ptx");
   *why = read(folder + "/words");

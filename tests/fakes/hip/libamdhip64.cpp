@@ -88,7 +88,7 @@ int load_text(HipModule* module) {
   if (ptx.empty() && !to_ptx(text,
                              {"-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80",
                               "-nocudainc", "-nocudalib", "-std=c++20", "-Wno-unknown-cuda-version",
-                              "-include", FAKE_HIP_AS_CUDA},
+                              "-ffp-contract=off", "-include", FAKE_HIP_AS_CUDA},
                              &ptx, &why)) {
     std::fprintf(stderr, "fake hip: the text of FAKE_HIP_SOURCE does not compile: %s\n",
                  why.c_str());

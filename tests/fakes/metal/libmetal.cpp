@@ -342,6 +342,7 @@ Library* device_library(Object*, Selector, String* text, Options* options, Objec
                                             "-nostdinc",
                                             "-isystem",
                                             FAKE_METAL_FOLDER,
+                                            "-ffp-contract=fast-honor-pragmas",
                                             "-Wno-unknown-attributes",
                                             "-Wno-unused"};
     const bool probe = text->text == "kernel void nothing() {}";

@@ -29,6 +29,12 @@ static inline __device__ float __fsqrt_rn(float x) {
 static inline __device__ double __dsqrt_rn(double x) {
   return __builtin_elementwise_sqrt(x);
 }
+static inline __device__ float __fmaf_rn(float x, float y, float z) {
+  return __builtin_elementwise_fma(x, y, z);
+}
+static inline __device__ double __fma_rn(double x, double y, double z) {
+  return __builtin_elementwise_fma(x, y, z);
+}
 #define FOR_FLOAT(name, builtin)                    \
   static inline __device__ float name##f(float x) { \
     return builtin(x);                              \

@@ -84,10 +84,12 @@ void rename(std::string* ptx, std::string_view word, const std::string& value) {
 
 int compile(Program& p, const std::vector<std::string_view>& options) {
   constexpr std::string_view kVirtual = "--gpu-architecture=compute_";
-  std::string architecture;
+  std::string architecture, contract = "fast";
   for (const std::string_view option : options) {
     if (option.starts_with(kVirtual)) {
       architecture = option.substr(kVirtual.size());
+    } else if (option == "--fmad=false") {
+      contract = "off";
     } else if (option != "--std=c++17" && option != "--disable-warnings") {
       p.log = "nvrtc: error: unrecognized option " + std::string(option);
       return kInvalidOption;
@@ -98,11 +100,12 @@ int compile(Program& p, const std::vector<std::string_view>& options) {
     p.log = "nvrtc: error: invalid value for --gpu-architecture (-arch)";
     return kInvalidOption;
   }
-  const bool done = fake_cuda::to_ptx(
-      p.text,
-      {"-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudainc", "-nocudalib",
-       "-std=c++17", "-Wno-unknown-cuda-version", "-include", FAKE_NVRTC_AS_CLANG},
-      &p.ptx, &p.log);
+  const bool done =
+      fake_cuda::to_ptx(p.text,
+                        {"-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudainc",
+                         "-nocudalib", "-std=c++17", "-Wno-unknown-cuda-version",
+                         "-ffp-contract=" + contract, "-include", FAKE_NVRTC_AS_CLANG},
+                        &p.ptx, &p.log);
   if (!done) return kCompilation;
   int major = 0, minor = 0;
   version(&major, &minor);

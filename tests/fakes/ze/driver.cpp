@@ -433,11 +433,12 @@ ze_result_t module_create(ze_context_handle_t, ze_device_handle_t device,
   {
     const std::lock_guard lock(mutex);
     std::string& made = known[binary];
-    if (made.empty() && !to_ptx(binary.substr(std::strlen(kMagic)),
-                                {"-x", "cl", "-cl-std=CL2.0", "-target", "nvptx64-nvidia-cuda",
-                                 "-march=sm_80", "-nogpulib", "-Wno-unused",
-                                 "-Wno-unknown-attributes", "-include", FAKE_ZE_AS_CUDA},
-                                &made, &why)) {
+    if (made.empty() &&
+        !to_ptx(binary.substr(std::strlen(kMagic)),
+                {"-x", "cl", "-cl-std=CL2.0", "-target", "nvptx64-nvidia-cuda", "-march=sm_80",
+                 "-nogpulib", "-Wno-unused", "-ffp-contract=fast-honor-pragmas",
+                 "-Wno-unknown-attributes", "-include", FAKE_ZE_AS_CUDA},
+                &made, &why)) {
       std::fprintf(stderr, "fake ze: the text does not compile: %s\n", why.c_str());
       return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
     }

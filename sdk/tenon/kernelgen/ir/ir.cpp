@@ -92,6 +92,7 @@ std::string_view name_of_op(uint16_t op) {
   if (op == kMod) return "mod";
   if (op == kRound) return "round";
   if (op == kMulPair) return "mul_pair";
+  if (op == kMulAdd) return "mad";
   const std::string_view name = instructions::name(op);
   return name.empty() ? "unknown" : name;
 }

@@ -51,6 +51,9 @@ inline constexpr uint16_t kMod = 241;
 inline constexpr uint16_t kRound = 242;
 // (x, a, b): x*a + x*b with one rounding of the sum; b is far less than a (fuse/quotients.h).
 inline constexpr uint16_t kMulPair = 243;
+// (x, y, z) of floats: x*y + z, with one rounding where the target does both at once. All else is
+// rounded as it is written, so this is only where a definition asks for it and in sums of products.
+inline constexpr uint16_t kMulAdd = 244;
 
 struct Expr {
   X kind = X::kConst;

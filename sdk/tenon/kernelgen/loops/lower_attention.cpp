@@ -215,8 +215,8 @@ class AttentionOfKeys : AttentionForm {
     });
     const Val shrink = exp_below(before, base);
     const Val place = e_.add(at(sum_), r);
-    put(place, f(TENON_S_ADD, f(TENON_S_MUL, get(place, 1), shrink),
-                 across(now(sum), [&](Val a, Val b) { return f(TENON_S_ADD, a, b); })));
+    const Val added = across(now(sum), [&](Val a, Val b) { return f(TENON_S_ADD, a, b); });
+    put(place, e_.mul_add(TENON_F32, get(place, 1), shrink, added));
     put(e_.add(at(top_), r), top);
     Node branch;
     branch.kind = NodeKind::kIf;

@@ -163,7 +163,7 @@ class AttentionOfQueries : AttentionForm {
     for (uint32_t n = 0; n < s_.nr; ++n) {
       shrink_.push_back(exp_below(before[n], base[n]));
       const Val place = e_.add(e_.add(at(sum_), r0), lane_of(n));
-      put(place, f(TENON_S_ADD, f(TENON_S_MUL, get(place, s_.lanes), shrink_[n]), now(sum[n])));
+      put(place, e_.mul_add(TENON_F32, get(place, s_.lanes), shrink_[n], now(sum[n])));
     }
   }
 
@@ -184,7 +184,7 @@ class AttentionOfQueries : AttentionForm {
         for (uint32_t n = 0; n < s_.nr; ++n) {
           const Val place = e_.add(to, lane_of(n));
           const Val x = from_tile(e_.add(e_.mul(r, e_.integer(panel_)), lane_of(n)));
-          put(place, f(TENON_S_ADD, f(TENON_S_MUL, get(place, s_.lanes), shrink_[n]), x));
+          put(place, e_.mul_add(TENON_F32, get(place, s_.lanes), shrink_[n], x));
         }
       });
     });

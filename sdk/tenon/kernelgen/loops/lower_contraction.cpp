@@ -610,8 +610,7 @@ class Contraction {
       const Val x = e_.splat(a[r], s_.lanes);
       for (uint32_t v = 0; v < s_.nr; ++v) {
         const ValueId into = acc[r * s_.nr + v];
-        const Val product = e_.apply(TENON_S_MUL, acc_, {x, b[v]});
-        e_.set(into, e_.apply(TENON_S_ADD, acc_, {Val{into, e_.depth(), true}, product}));
+        e_.set(into, e_.mul_add(acc_, x, b[v], Val{into, e_.depth(), true}));
       }
     }
   }

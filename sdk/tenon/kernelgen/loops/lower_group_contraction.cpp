@@ -194,8 +194,7 @@ class GroupContraction {
     for (uint32_t r = 0; r < s_.mr; ++r) {
       for (uint32_t c = 0; c < s_.nr; ++c) {
         const ValueId into = acc[r * s_.nr + c];
-        const Val product = e_.apply(TENON_S_MUL, acc_, {a[r], b[c]});
-        e_.set(into, e_.apply(TENON_S_ADD, acc_, {Val{into, e_.depth(), false}, product}));
+        e_.set(into, e_.mul_add(acc_, a[r], b[c], Val{into, e_.depth(), false}));
       }
     }
   }

@@ -48,6 +48,11 @@ class Emitter {
   Val add(Val a, Val b) { return apply(TENON_S_ADD, TENON_I64, {a, b}, 0, true); }
   Val sub(Val a, Val b) { return apply(TENON_S_SUB, TENON_I64, {a, b}, 0, true); }
   Val mul(Val a, Val b) { return apply(TENON_S_MUL, TENON_I64, {a, b}, 0, true); }
+  // a * b + c of a sum of products.
+  Val mul_add(DType t, Val a, Val b, Val c) {
+    if (is_float(t)) return apply(kMulAdd, t, {a, b, c});
+    return apply(TENON_S_ADD, t, {c, apply(TENON_S_MUL, t, {a, b})});
+  }
   Val div(Val a, Val b) { return apply(kFloorDiv, TENON_I64, {a, b}, 0, true); }
   Val mod(Val a, Val b) { return apply(kMod, TENON_I64, {a, b}, 0, true); }
   Val min(Val a, Val b) { return apply(TENON_S_MIN, TENON_I64, {a, b}, 0, true); }

@@ -174,11 +174,25 @@ std::vector<Tensor> lower_parts(LoweringSite& site, std::string_view op) {
   return {part_of(site.b, site.in[0], op == "real" ? 0 : 1)};
 }
 
+// Its scalar program rounds twice, which an implementation need not.
+std::vector<Tensor> lower_fma(LoweringSite& site) {
+  const DType type = site.in[0].type, computed = size_of(type) == 2 ? DType{TENON_F32} : type;
+  if (!is_float(type)) return lower_elementwise(site);
+  Builder& b = site.b;
+  return {b.map(type, site.in[0].dims, [&](std::span<const ExprId> axes) {
+    std::vector<ExprId> args;
+    for (const Tensor& t : site.in) args.push_back(b.pool().convert(b.load(t, axes), computed));
+    return b.pool().convert(b.pool().op(kMulAdd, args), type, kRound);
+  })};
+}
+
 std::vector<Tensor> lower_node(LoweringSite& site) {
   const LoweringFn* fn = find_lowering(view(site.op->name));
   std::vector<Tensor> out;
   if (fn != nullptr) {
     out = (*fn)(site);
+  } else if (view(site.op->name) == "fma") {
+    out = lower_fma(site);
   } else if (is_part_op(view(site.op->name))) {
     out = lower_parts(site, view(site.op->name));
   } else if ((site.op->traits & TENON_TRAIT_ELEMENTWISE) != 0 && site.op->scalar_words != 0) {

@@ -156,6 +156,9 @@ constexpr std::string_view kHipHeader =
 // unasked.
 constexpr std::string_view kMetalHeader =
     "#include <metal_stdlib>\n"
+    "#pragma STDC FP_CONTRACT OFF\n"
+    "#if defined(__METAL_VERSION__) && __METAL_VERSION__ >= 320\n#pragma METAL fp contract(off)\n"
+    "#endif\n"
     "typedef signed char i8; typedef unsigned char u8; typedef short i16; typedef unsigned short "
     "u16;\n"
     "typedef int i32; typedef unsigned u32; typedef long i64; typedef unsigned long u64;\n"
@@ -214,6 +217,7 @@ std::string Prelude::header() const {
   if (target_.dialect == Dialect::kMetal) return std::string(kMetalHeader);
   if (target_.dialect == Dialect::kOpenCl) {
     std::string s =
+        "#pragma OPENCL FP_CONTRACT OFF\n"
         "typedef char i8; typedef uchar u8; typedef short i16; typedef ushort u16;\n"
         "typedef int i32; typedef uint u32; typedef long i64; typedef ulong u64; typedef float "
         "f32;\n"
@@ -228,12 +232,16 @@ std::string Prelude::header() const {
         "as_double(x)\n"
         "#define BITS_i16(x) as_short(x)\n#define BITS_u16(x) as_ushort(x)\n"
         "#define BITS_i8(x) as_char(x)\n#define BITS_u8(x) as_uchar(x)\n"
-        "#define INF_f32 as_float(0x7f800000)\n#define NAN_f32 as_float(0x7fc00000)\n";
+        "#define INF_f32 as_float(0x7f800000)\n#define NAN_f32 as_float(0x7fc00000)\n"
+        "#ifdef FP_FAST_FMAF\n#define MAD_f32(a, b, c) fma(a, b, c)\n"
+        "#else\n#define MAD_f32(a, b, c) ((a) * (b) + (c))\n#endif\n";
     if (target_.fp64) {
       s = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n" + s +
           "typedef double f64;\n"
           "#define INF_f64 as_double(0x7ff0000000000000L)\n#define NAN_f64 "
-          "as_double(0x7ff8000000000000L)\n";
+          "as_double(0x7ff8000000000000L)\n"
+          "#ifdef FP_FAST_FMA\n#define MAD_f64(a, b, c) fma(a, b, c)\n"
+          "#else\n#define MAD_f64(a, b, c) ((a) * (b) + (c))\n#endif\n";
     }
     return s;
   }
@@ -801,6 +809,13 @@ std::string Prelude::word_product(DType acc, uint32_t lanes, uint32_t steps, con
          ");";
 }
 
+// Adds x * y to the sum c.
+std::string Prelude::sum_of(DType t, uint32_t lanes, const std::string& c, const std::string& x,
+                            const std::string& y) {
+  if (!is_float(t)) return c + " += " + x + " * " + y + ";";
+  return c + " = " + need("mad", t, lanes) + "(" + x + ", " + y + ", " + c + ");";
+}
+
 std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t vectors,
                               uint32_t steps, DType weights) {
   const bool words = steps > 1, widens = weights != TENON_DTYPE_NONE;
@@ -823,13 +838,13 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
   std::string s = "static __attribute__((noinline)) void " + name + "(";
   for (uint32_t r = 0; r < rows; ++r) s += "const " + E + "* a" + number(r) + ", ";
   s += "i64 as, const " + F + "* b, i64 bs, i64 k, " + C + "* c) {\n ";
-  auto acc = [](uint32_t r, uint32_t v) { return " c" + number(r) + "_" + number(v); };
+  auto acc = [](uint32_t r, uint32_t v) { return "c" + number(r) + "_" + number(v); };
   // Sums are computed in blocks, because the rounding errors of one long chain would grow with its
   // length.
   s += " i64 i = 0; const i64 most = " + sum_block("k") +
        ";\n  do {\n    const i64 e = k - i > most ? i + most : k; const i64 first = i;\n ";
   for (uint32_t r = 0; r < rows; ++r) {
-    for (uint32_t v = 0; v < vectors; ++v) s += " " + V + acc(r, v) + " = (" + V + ")0;";
+    for (uint32_t v = 0; v < vectors; ++v) s += " " + V + " " + acc(r, v) + " = (" + V + ")0;";
   }
   s += "\n  for (; i < e; ++i) {\n    const i64 o = i * as; " + B + " x;";
   for (uint32_t v = 0; v < vectors; ++v) {
@@ -843,7 +858,7 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
                : "\n    x = (" + V + ")(" + a + "[o]);";
     for (uint32_t v = 0; v < vectors; ++v) {
       const std::string c = acc(r, v), b = "b" + number(v);
-      s += words ? word_product(t, lanes, steps, c, b) : c + " += x * " + b + ";";
+      s += " " + (words ? word_product(t, lanes, steps, c, b) : sum_of(t, lanes, c, "x", b));
     }
   }
   s += "\n    b += bs;\n  }\n  if (first == 0) {\n ";
@@ -851,7 +866,7 @@ std::string Prelude::need_mma(DType t, uint32_t lanes, uint32_t rows, uint32_t v
     for (uint32_t r = 0; r < rows; ++r) {
       for (uint32_t v = 0; v < vectors; ++v) {
         s += " *(" + V + "_u*)(c + " + number(int64_t{r * vectors + v} * lanes) + ") " + assign +
-             acc(r, v) + ";";
+             " " + acc(r, v) + ";";
       }
     }
   };

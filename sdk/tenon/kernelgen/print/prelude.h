@@ -102,6 +102,10 @@ class Prelude {
                            const std::string& b);
   std::string byte_product(uint32_t lanes, const std::string& sum, const std::string& bytes,
                            const std::string& digits);
+  std::string sum_of(DType type, uint32_t lanes, const std::string& c, const std::string& x,
+                     const std::string& y);
+  std::string widened(uint32_t lanes, const FewBitsTile& tile, const std::string& integer,
+                      const std::string& place);
   std::string digits_of_block(uint32_t lanes, const FewBitsTile& tile, uint32_t row, uint32_t first,
                               uint32_t wide);
   std::string integer_text(std::string_view function, DType t, uint32_t lanes);

@@ -59,14 +59,17 @@ uint32_t steps_of_word(const FewBitsTile& t) {
 }  // namespace
 
 // Adds the products of the weights in `integer` with the floats at `place`.
-static std::string widened(const FewBitsTile& t, uint32_t lanes, const std::string& V,
-                           const std::string& integer, const std::string& place) {
+std::string Prelude::widened(uint32_t lanes, const FewBitsTile& t, const std::string& integer,
+                             const std::string& place) {
+  const std::string V = type(TENON_F32, lanes);
   const std::string zero = t.zeros == "none" ? "" : t.zeros == "one" ? " - z" : " - z#";
   return "{" +
          each(t.vectors, lanes,
               " const " + V + " w# = (__builtin_convertvector(" + integer + ", " + V + ")" + zero +
                   ") * s#;") +
-         tile(t.rows, t.vectors, lanes, " c$_# += a$[" + place + "] * w#;") + " }\n        ";
+         tile(t.rows, t.vectors, lanes,
+              " " + sum_of(TENON_F32, lanes, "c$_#", "a$[" + place + "]", "w#")) +
+         " }\n        ";
 }
 
 std::string Prelude::need_mma_few_bits(uint32_t lanes, const FewBitsTile& t) {
@@ -96,14 +99,13 @@ std::string Prelude::need_mma_few_bits(uint32_t lanes, const FewBitsTile& t) {
                           "_u*)(b + @), " + I + ");") +
        "\n        ";
   if (!t.quads) {
-    s += t.bits == 4
-             ? widened(t, lanes, V, "q# & 15", "o") + widened(t, lanes, V, "q# >> 4", "o + as")
-             : widened(t, lanes, V, "q#", "o");
+    s += t.bits == 4 ? widened(lanes, t, "q# & 15", "o") + widened(lanes, t, "q# >> 4", "o + as")
+                     : widened(lanes, t, "q#", "o");
   } else {
     // The low halves of a word's bytes are its first four steps.
     for (uint32_t i = 0; i < steps; ++i) {
       const std::string by = number(8 * (i % 4) + i / 4 * 4), mask = t.bits == 4 ? "15" : "255";
-      s += widened(t, lanes, V, "(" + I + ")(q# >> " + by + " & " + mask + ")",
+      s += widened(lanes, t, "(" + I + ")(q# >> " + by + " & " + mask + ")",
                    "o + " + number(i) + " * as");
     }
   }
@@ -209,12 +211,17 @@ std::string Prelude::digits_of_block(uint32_t lanes, const FewBitsTile& t, uint3
   s += vectors(" const " + V + " s# = *(const " + V + "_u*)(sp + @);" +
                (t.zeros == "panels" ? " const " + V + " z# = *(const " + V + "_u*)(zp + @);" : ""));
   // Exact, less than 2^24 each.
-  const std::string zero = t.zeros == "none" ? "" : t.zeros == "one" ? " - z * f" : " - z# * f";
-  s += digits(vectors(" const " + V + " t#_$ = __builtin_convertvector(x#_$, " + V + ")" +
-                      (zero.empty() ? "" : zero + r + "[$ + 1]") + ";"));
+  const std::string mad = need("mad", TENON_F32, lanes), zero = t.zeros == "one" ? "-z" : "-z#",
+                    x = "__builtin_convertvector(x#_$, " + V + ")";
+  s += digits(vectors(
+      " const " + V + " t#_$ = " +
+      (t.zeros == "none" ? x : mad + "(" + zero + ", f" + r + "[$ + 1], " + x + ")") + ";"));
+  const auto joined = [&](const std::string& high, const char* low) {
+    return mad + "(" + high + ", 256.f, " + low + ")";
+  };
+  const std::string value = joined(joined(joined("t#_3", "t#_2"), "t#_1"), "t#_0");
   return s +
-         vectors(" e" + r + "_# += (((t#_3 * 256.f + t#_2) * 256.f + t#_1) * 256.f + t#_0) * f" +
-                 r + "[0] * s#;") +
+         vectors(" " + sum_of(TENON_F32, lanes, "e" + r + "_#", value + " * f" + r + "[0]", "s#")) +
          "\n        }\n";
 }
 

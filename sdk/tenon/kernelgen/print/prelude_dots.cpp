@@ -53,8 +53,9 @@ std::string Prelude::need_dots(DType t, uint32_t lanes) {
       const std::string k = "k" + number(i);
       keys += " const " + E + "* " + k + " = at + (last < " + number(i) + " ? last : " + number(i) +
               ") * ks;";
-      whole += " " + sum(i) + " += x * " + load(k + " + d") + ";";
-      rest += " " + sum(i) + " += x * SEL(" + V + ", rest, " + load(k + " + n - " + L) + ", zero);";
+      whole += " " + sum_of(t, lanes, sum(i), "x", load(k + " + d"));
+      rest += " " + sum_of(t, lanes, sum(i), "x",
+                           "SEL(" + V + ", rest, " + load(k + " + n - " + L) + ", zero)");
     }
     s += "\n    {\n     " + keys + "\n      for (i64 d = 0; d < whole; d += " + L + ") { const " +
          V + " x = " + load("q + d") + ";" + whole + " }\n      if (whole < n) { const " + V +

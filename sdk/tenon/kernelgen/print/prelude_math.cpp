@@ -3,8 +3,9 @@
 // Chebyshev fits where noted. Errors, tested in accuracy_test: f32 within 4 ulp, f64 within 8 ulp
 // unless a comment says otherwise.
 //
-// Compilers contract products and sums (fma), also across these functions. So no function may tell
-// an infinite x by x - x: where x is a product a * b, that is the rounding error of a * b.
+// Compilers contract nothing by themselves: a product and a sum are rounded once where the text
+// says
+// @mad, on targets that have the instruction (docs/adr/0074-one-rounding-where-asked.md).
 #include <iterator>
 
 #include "tenon/kernelgen/print/prelude.h"
@@ -82,49 +83,41 @@ constexpr Function kBoth[] = {
 constexpr Function kF32[] = {
     // A result of 0 is a product with 0, not one that underflows, which takes hundreds of cycles.
     {"exp",
-     "FN $F exp_$n($F x) { $M none = x < ($F)-103.98f; "
-     "x = $S(x > ($F)89.f, 89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); "
-     "$F n = (x * 1.44269504088896341f + 12582912.f) - 12582912.f; "
-     "$F r = x - n * 0.693359375f; r = r + n * 2.12194440e-4f; "
-     "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + "
-     "4.1665795894e-2f; "
-     "p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r + 1.f; "
-     "$I i = $C($I, $S(x != x, 0, n)); $I h = i >> 1; "
-     "return p * $B($F, ($I)((h + 127) << 23)) * $S(none, 0, $B($F, ($I)((i - h + 127) << 23))); "
-     "}\n"},
+     "FN $F exp_$n($F x) { $M none = x < ($F)-103.98f; x = $S(x > ($F)89.f, 89.f, x); x = $S(x < "
+     "($F)-104.5f, -104.5f, x); $F n = @mad(x, 1.44269504088896341f, 12582912.f) - 12582912.f; $F "
+     "r = @mad(-n, 0.693359375f, x); r = @mad(n, 2.12194440e-4f, r); $F p = @mad(1.9875691500e-4f, "
+     "r, 1.3981999507e-3f); p = @mad(p, r, 8.3334519073e-3f); p = @mad(p, r, 4.1665795894e-2f); p "
+     "= @mad(p, r, 1.6666665459e-1f); p = @mad(p, r, 5.0000001201e-1f); p = @mad(p, r * r, r) + "
+     "1.f; $I i = $C($I, $S(x != x, 0, n)); $I h = i >> 1; return p * $B($F, ($I)((h + 127) << "
+     "23)) * $S(none, 0, $B($F, ($I)((i - h + 127) << 23))); }\n"},
     {"expm1",
-     "FN $F expm1_$n($F x) { $F y = $S(x > ($F)60.f, 60.f, x); y = $S(y < ($F)-30.f, -30.f, y); "
-     "$F n = (y * 1.44269504088896341f + 12582912.f) - 12582912.f; "
-     "$F r = y - n * 0.693359375f; r = r + n * 2.12194440e-4f; "
-     "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + "
-     "4.1665795894e-2f; "
-     "p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r; "
-     "$F s = $B($F, ($I)(($C($I, $S(y != y, 0, n)) + 127) << 23)); $F e = s * p + (s - 1.f); "
-     "e = $S(n == ($F)0, $S(x == ($F)0, x, p), e); return $S(x > ($F)60.f, @exp(x), e); }\n"},
+     "FN $F expm1_$n($F x) { $F y = $S(x > ($F)60.f, 60.f, x); y = $S(y < ($F)-30.f, -30.f, y); $F "
+     "n = @mad(y, 1.44269504088896341f, 12582912.f) - 12582912.f; $F r = @mad(-n, 0.693359375f, "
+     "y); r = @mad(n, 2.12194440e-4f, r); $F p = @mad(1.9875691500e-4f, r, 1.3981999507e-3f); p = "
+     "@mad(p, r, 8.3334519073e-3f); p = @mad(p, r, 4.1665795894e-2f); p = @mad(p, r, "
+     "1.6666665459e-1f); p = @mad(p, r, 5.0000001201e-1f); p = @mad(p, r * r, r); $F s = $B($F, "
+     "($I)(($C($I, $S(y != y, 0, n)) + 127) << 23)); $F e = @mad(s, p, s - 1.f); e = $S(n == "
+     "($F)0, $S(x == ($F)0, x, p), e); return $S(x > ($F)60.f, @exp(x), e); }\n"},
     {"log",
-     "FN $F log_$n($F x) { $M tiny = x < ($F)0x1p-126f; $F y = $S(tiny, x * 0x1p23f, x); "
-     "$I b = $B($I, y); $I e = ((b - 0x3f3504f3) >> 23); $F k = $C($F, e) - $S(tiny, 23.f, 0.f); "
-     "$F f = $B($F, ($I)(b - (e << 23))) - 1.f; $F z = f * f; "
-     "$F p = 7.0376836292e-2f * f - 1.1514610310e-1f; p = p * f + 1.1676998740e-1f; p = p * f - "
-     "1.2420140846e-1f; "
-     "p = p * f + 1.4249322787e-1f; p = p * f - 1.6668057665e-1f; p = p * f + 2.0000714765e-1f; "
-     "p = p * f - 2.4999993993e-1f; p = p * f + 3.3333331174e-1f; p = p * f * z; "
-     "p = p + k * -2.12194440e-4f; p = p - 0.5f * z; $F r = f + p; r = r + k * 0.693359375f; "
-     "r = $S(x == ($F)0, -$INF, r); r = $S(x < ($F)0, $NAN, r); return $S((x == $INF) | (x != x), "
-     "x, r); }\n"},
+     "FN $F log_$n($F x) { $M tiny = x < ($F)0x1p-126f; $F y = $S(tiny, x * 0x1p23f, x); $I b = "
+     "$B($I, y); $I e = ((b - 0x3f3504f3) >> 23); $F k = $C($F, e) - $S(tiny, 23.f, 0.f); $F f = "
+     "$B($F, ($I)(b - (e << 23))) - 1.f; $F z = f * f; $F p = @mad(7.0376836292e-2f, f, "
+     "-1.1514610310e-1f); p = @mad(p, f, 1.1676998740e-1f); p = @mad(p, f, -1.2420140846e-1f); p = "
+     "@mad(p, f, 1.4249322787e-1f); p = @mad(p, f, -1.6668057665e-1f); p = @mad(p, f, "
+     "2.0000714765e-1f); p = @mad(p, f, -2.4999993993e-1f); p = @mad(p, f, 3.3333331174e-1f); p = "
+     "p * f * z; p = @mad(k, -2.12194440e-4f, p); p = @mad(-0.5f, z, p); $F r = f + p; r = @mad(k, "
+     "0.693359375f, r); r = $S(x == ($F)0, -$INF, r); r = $S(x < ($F)0, $NAN, r); return $S((x == "
+     "$INF) | (x != x), x, r); }\n"},
     // N. Juffa's single precision erf: a polynomial below 0.93, 1 - exp(polynomial) above.
     {"erf",
      "FN $F erf_$n($F a) { $F t = @abs(a); $F s = a * a; t = $S(t > ($F)4.5f, 4.5f, t); $F s2 = t "
-     "* t; "
-     "$F r = -1.72853470e-5f * t + 3.83197126e-4f; $F u = -3.88396438e-3f * t + 2.42546219e-2f; r "
-     "= r * s2 + u; "
-     "r = r * t - 1.06777877e-1f; r = r * t - 6.34846687e-1f; r = r * t - 1.28717512e-1f; r = r * "
-     "t - t; "
-     "r = @copysign(1.f - @exp(r), a); "
-     "$F q = -5.96761703e-4f * s + 4.99119423e-3f; q = q * s - 2.67681349e-2f; q = q * s + "
-     "1.12819925e-1f; "
-     "q = q * s - 3.76125336e-1f; q = q * s + 1.28379166e-1f; q = q * a + a; "
-     "return $S(a != a, a, $S(t > ($F)0.927734375f, r, q)); }\n"},
+     "* t; $F r = @mad(-1.72853470e-5f, t, 3.83197126e-4f); $F u = @mad(-3.88396438e-3f, t, "
+     "2.42546219e-2f); r = @mad(r, s2, u); r = @mad(r, t, -1.06777877e-1f); r = @mad(r, t, "
+     "-6.34846687e-1f); r = @mad(r, t, -1.28717512e-1f); r = @mad(r, t, -t); r = @copysign(1.f - "
+     "@exp(r), a); $F q = @mad(-5.96761703e-4f, s, 4.99119423e-3f); q = @mad(q, s, "
+     "-2.67681349e-2f); q = @mad(q, s, 1.12819925e-1f); q = @mad(q, s, -3.76125336e-1f); q = "
+     "@mad(q, s, 1.28379166e-1f); q = @mad(q, a, a); return $S(a != a, a, $S(t > ($F)0.927734375f, "
+     "r, q)); }\n"},
     // In f64: exact except for the last rounding.
     {"pow", "FN $F pow_$n($F a, $F b) { return $C($F, @pow<f64>($C($D, a), $C($D, b))); }\n"},
     {"sin", "FN $F sin_$n($F a) { return $C($F, @sin<f64>($C($D, a))); }\n"},
@@ -161,11 +154,10 @@ constexpr Function kF32Alone[] = {
      "i32 q = (i32)(p >> 62) + (f < 0 ? 1 : 0); f32 r = (f32)f * 8.51530395e-20f; "
      "*quadrant = x < 0 ? -q : q; return x < 0 ? -r : r; }\n"},
     {"sinr",
-     "FN f32 sinr_$n(f32 x, i32 q) { f32 z = x * x; "
-     "f32 s = x + x * z * (-1.6666654611e-1f + z * (8.3321608736e-3f - z * 1.9515295891e-4f)); "
-     "f32 c = 1.f - (0.5f * z - z * z * (4.166664568298827e-2f + z * (-1.388731625493765e-3f + z * "
-     "2.443315711809948e-5f))); "
-     "f32 r = q & 1 ? c : s; return q & 2 ? -r : r; }\n"},
+     "FN f32 sinr_$n(f32 x, i32 q) { f32 z = x * x; f32 s = @mad(x * z, @mad(z, @mad(-z, "
+     "1.9515295891e-4f, 8.3321608736e-3f), -1.6666654611e-1f), x); f32 c = 1.f - @mad(0.5f, z, -(z "
+     "* z * @mad(z, @mad(z, 2.443315711809948e-5f, -1.388731625493765e-3f), "
+     "4.166664568298827e-2f))); f32 r = q & 1 ? c : s; return q & 2 ? -r : r; }\n"},
     {"sin",
      "FN f32 sin_$n(f32 x) { if (!(@abs(x) < $INF)) return $NAN; if (x == 0) return x; i32 q; "
      "f32 r = @reduce(x, &q); return @sinr(r, q); }\n"},
@@ -174,14 +166,13 @@ constexpr Function kF32Alone[] = {
      "return @sinr(r, q + 1); }\n"},
     // The arctangent of a quotient up to 1, whose argument is reduced by pi/4 from tan(pi/8) on.
     {"atan2",
-     "FN f32 atan2_$n(f32 y, f32 x) { if (x != x || y != y) return x + y; "
-     "f32 a = @abs(x), b = @abs(y); f32 low = a < b ? a : b, high = a < b ? b : a; "
-     "f32 t = high == 0 ? 0.f : low == high ? 1.f : low / high; bool far = t > 0.414213562f; "
-     "f32 u = far ? (t - 1.f) / (t + 1.f) : t, z = u * u; "
-     "f32 r = u + u * z * (-3.33329491539e-1f + z * (1.99777106478e-1f + z * (-1.38776856032e-1f + "
-     "z * 8.05374449538e-2f))); "
-     "r = far ? 0.785398163f + r : r; r = a < b ? 1.57079633f - r : r; "
-     "r = BITS(i32, x) < 0 ? 3.14159265f - r : r; return @copysign(r, y); }\n"},
+     "FN f32 atan2_$n(f32 y, f32 x) { if (x != x || y != y) return x + y; f32 a = @abs(x), b = "
+     "@abs(y); f32 low = a < b ? a : b, high = a < b ? b : a; f32 t = high == 0 ? 0.f : low == "
+     "high ? 1.f : low / high; bool far = t > 0.414213562f; f32 u = far ? (t - 1.f) / (t + 1.f) : "
+     "t, z = u * u; f32 r = @mad(u * z, @mad(z, @mad(z, @mad(z, 8.05374449538e-2f, "
+     "-1.38776856032e-1f), 1.99777106478e-1f), -3.33329491539e-1f), u); r = far ? 0.785398163f + r "
+     ": r; r = a < b ? 1.57079633f - r : r; r = BITS(i32, x) < 0 ? 3.14159265f - r : r; return "
+     "@copysign(r, y); }\n"},
 };
 
 // ---- f64 ----
@@ -191,27 +182,23 @@ constexpr Function kF64[] = {
     // A small integer stored in a double, as an integer: the low bits of x + 1.5 * 2^52.
     {"int", "FN $I int_$n($F x) { return ($I)(($B($I, x + 6755399441055744.0) << 13) >> 13); }\n"},
     {"exp",
-     "FN $F exp_$n($F x) { x = $S(x > ($F)710.0, 710.0, x); x = $S(x < ($F)-746.0, -746.0, x); "
-     "$F n = (x * 1.4426950408889634074 + 6755399441055744.0) - 6755399441055744.0; "
-     "$F r = x - n * 6.93147180369123816490e-01; r = r - n * 1.90821492927058770002e-10; $F z = r "
-     "* r; "
-     "$F p = (1.26177193074810590878e-4 * z + 3.02994407707441961300e-2) * z + "
-     "9.99999999999999999910e-1; p = p * r; "
-     "$F q = ((3.00198505138664455042e-6 * z + 2.52448340349684104192e-3) * z + "
-     "2.27265548208155028766e-1) * z + 2.0; "
-     "$F e = 1.0 + 2.0 * (p / (q - p)); $I i = @int($S(x != x, 0.0, n)); $I h = i >> 1; "
-     "return e * @pow2i(h) * @pow2i(i - h); }\n"},
+     "FN $F exp_$n($F x) { x = $S(x > ($F)710.0, 710.0, x); x = $S(x < ($F)-746.0, -746.0, x); $F "
+     "n = @mad(x, 1.4426950408889634074, 6755399441055744.0) - 6755399441055744.0; $F r = @mad(-n, "
+     "6.93147180369123816490e-01, x); r = @mad(-n, 1.90821492927058770002e-10, r); $F z = r * r; "
+     "$F p = @mad(@mad(1.26177193074810590878e-4, z, 3.02994407707441961300e-2), z, "
+     "9.99999999999999999910e-1); p = p * r; $F q = @mad(@mad(@mad(3.00198505138664455042e-6, z, "
+     "2.52448340349684104192e-3), z, 2.27265548208155028766e-1), z, 2.0); $F e = @mad(2.0, p / (q "
+     "- p), 1.0); $I i = @int($S(x != x, 0.0, n)); $I h = i >> 1; return e * @pow2i(h) * @pow2i(i "
+     "- h); }\n"},
     {"expm1",
      "FN $F expm1_$n($F x) { $F y = $S(x > ($F)100.0, 100.0, x); y = $S(y < ($F)-60.0, -60.0, y); "
-     "$F n = (y * 1.4426950408889634074 + 6755399441055744.0) - 6755399441055744.0; "
-     "$F r = y - n * 6.93147180369123816490e-01; r = r - n * 1.90821492927058770002e-10; $F z = r "
-     "* r; "
-     "$F p = (1.26177193074810590878e-4 * z + 3.02994407707441961300e-2) * z + "
-     "9.99999999999999999910e-1; p = p * r; "
-     "$F q = ((3.00198505138664455042e-6 * z + 2.52448340349684104192e-3) * z + "
-     "2.27265548208155028766e-1) * z + 2.0; "
-     "p = 2.0 * (p / (q - p)); $F s = @pow2i(@int($S(y != y, 0.0, n))); $F e = s * p + (s - 1.0); "
-     "e = $S(n == ($F)0, $S(x == ($F)0, x, p), e); return $S(x > ($F)100.0, @exp(x), e); }\n"},
+     "$F n = @mad(y, 1.4426950408889634074, 6755399441055744.0) - 6755399441055744.0; $F r = "
+     "@mad(-n, 6.93147180369123816490e-01, y); r = @mad(-n, 1.90821492927058770002e-10, r); $F z = "
+     "r * r; $F p = @mad(@mad(1.26177193074810590878e-4, z, 3.02994407707441961300e-2), z, "
+     "9.99999999999999999910e-1); p = p * r; $F q = @mad(@mad(@mad(3.00198505138664455042e-6, z, "
+     "2.52448340349684104192e-3), z, 2.27265548208155028766e-1), z, 2.0); p = 2.0 * (p / (q - p)); "
+     "$F s = @pow2i(@int($S(y != y, 0.0, n))); $F e = @mad(s, p, s - 1.0); e = $S(n == ($F)0, $S(x "
+     "== ($F)0, x, p), e); return $S(x > ($F)100.0, @exp(x), e); }\n"},
     // k and m of x = 2^k * m with m in [sqrt(1/2), sqrt(2)), for positive normal and denormal x.
     {"logk",
      "FN $F logk_$n($F x) { $M tiny = x < ($F)0x1p-1022; $F y = $S(tiny, x * 0x1p52, x); $I b = "
@@ -224,47 +211,36 @@ constexpr Function kF64[] = {
      "$B($I, y); "
      "$I e = (b - 0x3fe6a09e667f3bcd) >> 52; return $B($F, ($I)(b - (e << 52))); }\n"},
     {"logr",
-     "FN $F logr_$n($F s) { $F z = s * s; $F w = z * z; "
-     "$F a = w * (3.999999999940941908e-01 + w * (2.222219843214978396e-01 + w * "
-     "1.531383769920937332e-01)); "
-     "return a + z * (6.666666666666735130e-01 + w * (2.857142874366239149e-01 + w * "
-     "(1.818357216161805012e-01 + w * "
-     "1.479819860511658591e-01))); }\n"},
+     "FN $F logr_$n($F s) { $F z = s * s; $F w = z * z; $F a = w * @mad(w, @mad(w, "
+     "1.531383769920937332e-01, 2.222219843214978396e-01), 3.999999999940941908e-01); return "
+     "@mad(z, @mad(w, @mad(w, @mad(w, 1.479819860511658591e-01, 1.818357216161805012e-01), "
+     "2.857142874366239149e-01), 6.666666666666735130e-01), a); }\n"},
     {"log",
      "FN $F log_$n($F x) { $F k = @logk(x); $F f = @logm(x) - 1.0; $F s = f / (2.0 + f); $F h = "
-     "0.5 * f * f; "
-     "$F r = k * 6.93147180369123816490e-01 - ((h - (s * (h + @logr(s)) + k * "
-     "1.90821492927058770002e-10)) - f); "
-     "r = $S(x == ($F)0, -$INF, r); r = $S(x < ($F)0, $NAN, r); return $S((x == $INF) | (x != x), "
-     "x, r); }\n"},
+     "0.5 * f * f; $F r = @mad(k, 6.93147180369123816490e-01, -((h - @mad(s, h + @logr(s), k * "
+     "1.90821492927058770002e-10)) - f)); r = $S(x == ($F)0, -$INF, r); r = $S(x < ($F)0, $NAN, "
+     "r); return $S((x == $INF) | (x != x), x, r); }\n"},
     {"hi", "FN $F hi_$n($F x) { return $B($F, ($I)($B($I, x) & ~(($I)0x7ffffff))); }\n"},
     // exp(y log x) with the logarithm in two parts: 2 s needs more bits than the rest of its
     // series. Whole powers of whole numbers are whole: what is cut to an integer afterwards must
     // not be a bit below.
     {"pow",
      "FN $F pow_$n($F x, $F y) { $F a = @abs(x); $F k = @logk(a); $F m = @logm(a); $F f = m - 1.0; "
-     "$F d = f + 2.0; "
-     "$F s = f / d; $F sh = @hi(s); $F dh = @hi(d); $F dl = (2.0 - (dh - f)) ; dl = f - (dh - "
-     "2.0); "
-     "$F sl = ((f - sh * dh) - sh * dl) / d; $F z = s * s; "
-     "$F r = s * @logr(s); "
-     "$F h = k * 6.93147180369123816490e-01; $F hi = h + 2.0 * sh; $F lo = (h - hi) + 2.0 * sh; "
-     "lo = lo + 2.0 * sl + r + k * 1.90821492927058770002e-10; $F L = hi + lo; lo = (hi - L) + lo; "
-     "$F Lh = @hi(L); $F Ll = (L - Lh) + lo; $F yh = @hi(y); $F yl = y - yh; "
-     "$F p = y * L; $F q = ((yh * Lh - p) + yh * Ll) + yl * L; q = $S((@abs(p) < ($F)1e300), q, "
-     "0.0); "
-     "q = $S(@abs(q) < ($F)1.0, q, 0.0); $F e = @exp(p); e = $S(@abs(e) < $INF, e + e * q, e); "
-     "e = $S(a == ($F)0, $S(y < ($F)0, $INF, 0.0), e); e = $S(a == $INF, $S(y < ($F)0, 0.0, $INF), "
-     "e); "
-     "$M whole = (@abs(y) >= ($F)0x1p53) | (@round_even(y) == y); "
-     "$M exact = whole & (y > ($F)0) & (e < ($F)0x1p51) & (@round_even(a) == a); "
-     "e = $S(exact, @round_even(e), e); "
-     "$F halved = y * 0.5; $M odd = whole & (@abs(y) < ($F)0x1p53) & (@round_even(halved) != "
-     "halved); "
-     "$M negative = $B($I, x) < ($I)0; e = $S(negative & odd, -e, e); "
-     "e = $S((x < ($F)0) & (a != $INF) & (whole == 0), $NAN, e); "
-     "e = $S((a == ($F)1) & (@abs(y) == $INF), 1.0, e); "
-     "e = $S((x != x) | (y != y), x + y, e); return $S((x == ($F)1) | (y == ($F)0), 1.0, e); }\n"},
+     "$F d = f + 2.0; $F s = f / d; $F sh = @hi(s); $F dh = @hi(d); $F dl = (2.0 - (dh - f)) ; dl "
+     "= f - (dh - 2.0); $F sl = @mad(-sh, dl, @mad(-sh, dh, f)) / d; $F z = s * s; $F r = s * "
+     "@logr(s); $F h = k * 6.93147180369123816490e-01; $F hi = @mad(2.0, sh, h); $F lo = @mad(2.0, "
+     "sh, h - hi); lo = @mad(k, 1.90821492927058770002e-10, @mad(2.0, sl, lo) + r); $F L = hi + "
+     "lo; lo = (hi - L) + lo; $F Lh = @hi(L); $F Ll = (L - Lh) + lo; $F yh = @hi(y); $F yl = y - "
+     "yh; $F p = y * L; $F q = @mad(yl, L, @mad(yh, Ll, @mad(yh, Lh, -p))); q = $S((@abs(p) < "
+     "($F)1e300), q, 0.0); q = $S(@abs(q) < ($F)1.0, q, 0.0); $F e = @exp(p); e = $S(@abs(e) < "
+     "$INF, @mad(e, q, e), e); e = $S(a == ($F)0, $S(y < ($F)0, $INF, 0.0), e); e = $S(a == $INF, "
+     "$S(y < ($F)0, 0.0, $INF), e); $M whole = (@abs(y) >= ($F)0x1p53) | (@round_even(y) == y); $M "
+     "exact = whole & (y > ($F)0) & (e < ($F)0x1p51) & (@round_even(a) == a); e = $S(exact, "
+     "@round_even(e), e); $F halved = y * 0.5; $M odd = whole & (@abs(y) < ($F)0x1p53) & "
+     "(@round_even(halved) != halved); $M negative = $B($I, x) < ($I)0; e = $S(negative & odd, -e, "
+     "e); e = $S((x < ($F)0) & (a != $INF) & (whole == 0), $NAN, e); e = $S((a == ($F)1) & "
+     "(@abs(y) == $INF), 1.0, e); e = $S((x != x) | (y != y), x + y, e); return $S((x == ($F)1) | "
+     "(y == ($F)0), 1.0, e); }\n"},
     // Arguments beyond 2^20: the quotient by pi/2 modulo 4 from the bits of 2/pi, lane by lane.
     {"reduce1",
      "TABLE u64 pi_bits_$n[20] = {0xa2f9836e4e441529ul, 0xfc2757d1f534ddc0ul, "
@@ -293,25 +269,21 @@ constexpr Function kF64[] = {
      "f64 r = s * ((f64)f * 0x1p-64 + (f64)g * 0x1p-128) * 1.57079632679489661923; "
      "if (b >> 63) { r = -r; q = -q; } *quadrant = q & 3; return r; }\n"},
     {"reduce0",
-     "FN $F reduce0_$n($F x, OWNED $I* quadrant) { $F n = (x * 6.36619772367581382433e-01 + "
-     "6755399441055744.0) - 6755399441055744.0; "
-     "$F r = x - n * 1.57079632673412561417e+00; $F w = n * 6.07710050630396597660e-11; $F t = r - "
-     "w; $F l = (r - t) - w; "
-     "r = t; w = n * 2.02226624871116645580e-21; t = r - w; l = l + ((r - t) - w); r = t; "
-     "r = r + (l - n * 8.47842766036889956997e-32); *quadrant = @int($S(@abs(x) < ($F)0x1p20, n, "
-     "0.0)) & 3; return r; }\n"},
+     "FN $F reduce0_$n($F x, OWNED $I* quadrant) { $F n = @mad(x, 6.36619772367581382433e-01, "
+     "6755399441055744.0) - 6755399441055744.0; $F r = @mad(-n, 1.57079632673412561417e+00, x); $F "
+     "w = n * 6.07710050630396597660e-11; $F t = r - w; $F l = (r - t) - w; r = t; w = n * "
+     "2.02226624871116645580e-21; t = r - w; l = l + ((r - t) - w); r = t; r = r + @mad(-n, "
+     "8.47842766036889956997e-32, l); *quadrant = @int($S(@abs(x) < ($F)0x1p20, n, 0.0)) & 3; "
+     "return r; }\n"},
     {"sinr",
-     "FN $F sinr_$n($F x, $I q) { $F z = x * x; "
-     "$F s = 8.33333333332248946124e-03 + z * (-1.98412698298579493134e-04 + z * "
-     "(2.75573137070700676789e-06 + z * "
-     "(-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10))); s = x + x * z * "
-     "(-1.66666666666666324348e-01 + z * s); "
-     "$F c = 4.16666666666666019037e-02 + z * (-1.38888888888741095749e-03 + z * "
-     "(2.48015872894767294178e-05 + z * "
-     "(-2.75573143513906633035e-07 + z * (2.08757232129817482790e-09 + z * "
-     "-1.13596475577881948265e-11)))); "
-     "$F h = 0.5 * z; $F w = 1.0 - h; c = w + (((1.0 - w) - h) + z * z * c); "
-     "$F r = $S((q & 1) != ($I)0, c, s); return $S((q & 2) != ($I)0, -r, r); }\n"},
+     "FN $F sinr_$n($F x, $I q) { $F z = x * x; $F s = @mad(z, @mad(z, @mad(z, @mad(z, "
+     "1.58969099521155010221e-10, -2.50507602534068634195e-08), 2.75573137070700676789e-06), "
+     "-1.98412698298579493134e-04), 8.33333333332248946124e-03); s = @mad(x * z, @mad(z, s, "
+     "-1.66666666666666324348e-01), x); $F c = @mad(z, @mad(z, @mad(z, @mad(z, @mad(z, "
+     "-1.13596475577881948265e-11, 2.08757232129817482790e-09), -2.75573143513906633035e-07), "
+     "2.48015872894767294178e-05), -1.38888888888741095749e-03), 4.16666666666666019037e-02); $F h "
+     "= 0.5 * z; $F w = 1.0 - h; c = w + @mad(z * z, c, (1.0 - w) - h); $F r = $S((q & 1) != "
+     "($I)0, c, s); return $S((q & 2) != ($I)0, -r, r); }\n"},
     {"sin",
      "FN $F sin_$n($F x) { $I q; $F r = @reduce(x, &q); r = @sinr(r, q); r = $S(x == ($F)0, x, r); "
      "return $S(@abs(x) < $INF, r, $NAN); }\n"},
@@ -320,18 +292,14 @@ constexpr Function kF64[] = {
      "$INF, r, $NAN); }\n"},
     {"atan",
      "FN $F atan_$n($F x) { $F a = @abs(x); $M big = a > ($F)2.41421356237309504880; $M mid = a > "
-     "($F)0.66; "
-     "$F t = $S(big, -1.0 / a, $S(mid, (a - 1.0) / (a + 1.0), a)); "
-     "$F y = $S(big, 1.57079632679489661923, $S(mid, 7.85398163397448309616e-1, 0.0)); "
-     "$F l = $S(big, 6.123233995736765886130e-17, $S(mid, 3.061616997868382943065e-17, 0.0)); $F z "
-     "= t * t; "
-     "$F p = (((-8.750608600031904122785e-1 * z - 1.615753718733365076637e1) * z - "
-     "7.500855792314704667340e1) * z - "
-     "1.228866684490136173410e2) * z - 6.485021904942025371773e1; "
-     "$F q = ((((z + 2.485846490142306297962e1) * z + 1.650270098316988542046e2) * z + "
-     "4.328810604912902668951e2) * z + "
-     "4.853903996359136964868e2) * z + 1.945506571482613964425e2; "
-     "return @copysign(y + (t + (t * (z * p / q) + l)), x); }\n"},
+     "($F)0.66; $F t = $S(big, -1.0 / a, $S(mid, (a - 1.0) / (a + 1.0), a)); $F y = $S(big, "
+     "1.57079632679489661923, $S(mid, 7.85398163397448309616e-1, 0.0)); $F l = $S(big, "
+     "6.123233995736765886130e-17, $S(mid, 3.061616997868382943065e-17, 0.0)); $F z = t * t; $F p "
+     "= @mad(@mad(@mad(@mad(-8.750608600031904122785e-1, z, -1.615753718733365076637e1), z, "
+     "-7.500855792314704667340e1), z, -1.228866684490136173410e2), z, -6.485021904942025371773e1); "
+     "$F q = @mad(@mad(@mad(@mad(z + 2.485846490142306297962e1, z, 1.650270098316988542046e2), z, "
+     "4.328810604912902668951e2), z, 4.853903996359136964868e2), z, 1.945506571482613964425e2); "
+     "return @copysign(y + (t + @mad(t, z * p / q, l)), x); }\n"},
     {"atan2",
      "FN $F atan2_$n($F y, $F x) { $F ay = @abs(y), ax = @abs(x); $M both = (ay == $INF) & (ax == "
      "$INF); "
@@ -343,32 +311,29 @@ constexpr Function kF64[] = {
     // erf(x) / x over x^2 on [0, 1], and exp(x^2) erfc(x) (1 + 2 x) over (x - 3) / (x + 3) on [1,
     // 28]: Chebyshev fits.
     {"erfs",
-     "FN $F erfs_$n($F x) { $F z = x * x; $F p = ($F)5.957176147748911404e-11; "
-     "p = p * z + -1.137284885679167367e-9; p = p * z + 1.465977527404743581e-8; "
-     "p = p * z + -1.635031270105469501e-7; p = p * z + 1.646100048412136803e-6; "
-     "p = p * z + -0.00001492559526683118157; p = p * z + 0.0001205533111164271092; "
-     "p = p * z + -0.0008548326980833789905; p = p * z + 0.005223977624818014467; "
-     "p = p * z + -0.02686617064507679325; p = p * z + 0.1128379167095487867; "
-     "p = p * z + -0.3761263890318374806; p = p * z + 1.128379167095512574; return x * p; "
-     "}\n"},
+     "FN $F erfs_$n($F x) { $F z = x * x; $F p = ($F)5.957176147748911404e-11; p = @mad(p, z, "
+     "-1.137284885679167367e-9); p = @mad(p, z, 1.465977527404743581e-8); p = @mad(p, z, "
+     "-1.635031270105469501e-7); p = @mad(p, z, 1.646100048412136803e-6); p = @mad(p, z, "
+     "-0.00001492559526683118157); p = @mad(p, z, 0.0001205533111164271092); p = @mad(p, z, "
+     "-0.0008548326980833789905); p = @mad(p, z, 0.005223977624818014467); p = @mad(p, z, "
+     "-0.02686617064507679325); p = @mad(p, z, 0.1128379167095487867); p = @mad(p, z, "
+     "-0.3761263890318374806); p = @mad(p, z, 1.128379167095512574); return x * p; }\n"},
     {"erfcp",
-     "FN $F erfcp_$n($F x) { $F u = (x - 3.0) / (x + 3.0); "
-     "u = (u - 0.153225806451612903) * 1.53086419753086419753; $F p = "
-     "($F)4.345222915646862168e-13; "
-     "p = p * u + -2.451735619265352558e-12; p = p * u + -8.843789421887663535e-12; "
-     "p = p * u + 3.443215261272436164e-11; p = p * u + 1.204364074646901514e-10; "
-     "p = p * u + -3.435197206333450222e-10; p = p * u + -1.459068593427327363e-9; "
-     "p = p * u + 3.732406572005400897e-9; p = p * u + 1.706889440994904293e-8; "
-     "p = p * u + -5.228123657607416922e-8; p = p * u + -1.868551964969990757e-7; "
-     "p = p * u + 9.154675294210946868e-7; p = p * u + 1.31799229512580583e-6; "
-     "p = p * u + -0.00001696334242435611136; p = p * u + 0.00002571290833754416529; "
-     "p = p * u + 0.0002112596422936413278; p = p * u + -0.001558428627282714114; "
-     "p = p * u + 0.005712114428959617271; p = p * u + -0.01364285865726505981; "
-     "p = p * u + 0.01976949081361388504; p = p * u + -0.001068196529363419594; "
-     "p = p * u + -0.09315327640320651947; p = p * u + 1.231516844260439458; $F h = @hi(x); "
-     "$F e = @exp(-(h * h)) * @exp((h - x) * (h + x)); "
-     "return $S(x > ($F)27.3, 0.0, e * p / (1.0 + 2.0 * x)); "
-     "}\n"},
+     "FN $F erfcp_$n($F x) { $F u = (x - 3.0) / (x + 3.0); u = (u - 0.153225806451612903) * "
+     "1.53086419753086419753; $F p = ($F)4.345222915646862168e-13; p = @mad(p, u, "
+     "-2.451735619265352558e-12); p = @mad(p, u, -8.843789421887663535e-12); p = @mad(p, u, "
+     "3.443215261272436164e-11); p = @mad(p, u, 1.204364074646901514e-10); p = @mad(p, u, "
+     "-3.435197206333450222e-10); p = @mad(p, u, -1.459068593427327363e-9); p = @mad(p, u, "
+     "3.732406572005400897e-9); p = @mad(p, u, 1.706889440994904293e-8); p = @mad(p, u, "
+     "-5.228123657607416922e-8); p = @mad(p, u, -1.868551964969990757e-7); p = @mad(p, u, "
+     "9.154675294210946868e-7); p = @mad(p, u, 1.31799229512580583e-6); p = @mad(p, u, "
+     "-0.00001696334242435611136); p = @mad(p, u, 0.00002571290833754416529); p = @mad(p, u, "
+     "0.0002112596422936413278); p = @mad(p, u, -0.001558428627282714114); p = @mad(p, u, "
+     "0.005712114428959617271); p = @mad(p, u, -0.01364285865726505981); p = @mad(p, u, "
+     "0.01976949081361388504); p = @mad(p, u, -0.001068196529363419594); p = @mad(p, u, "
+     "-0.09315327640320651947); p = @mad(p, u, 1.231516844260439458); $F h = @hi(x); $F e = "
+     "@exp(-(h * h)) * @exp((h - x) * (h + x)); return $S(x > ($F)27.3, 0.0, e * p / @mad(2.0, x, "
+     "1.0)); }\n"},
     {"erf",
      "FN $F erf_$n($F x) { $F a = @abs(x); $F b = $S(a < ($F)1, 1.0, $S(a > ($F)6.5, 6.5, a)); "
      "$F r = @copysign(1.0 - @erfcp(b), x); r = $S(a < ($F)1, @erfs($S(a < ($F)1, x, 0.0)), r); "
@@ -382,49 +347,39 @@ constexpr Function kF64[] = {
     // Halley steps on erf, or on erfc where 1 - |x| is small.
     {"erf_inv",
      "FN $F erf_inv_$n($F x) { $F a = @abs(x); $F w = -@log((1.0 - a) * (1.0 + a)); $F v = w - "
-     "2.5; "
-     "$F p = 2.81022636e-08 * v + 3.43273939e-07; p = p * v - 3.5233877e-06; p = p * v - "
-     "4.39150654e-06; "
-     "p = p * v + 0.00021858087; p = p * v - 0.00125372503; p = p * v - 0.00417768164; p = p * v + "
-     "0.246640727; "
-     "p = p * v + 1.50140941; $F s = @sqrt(w) - 3.0; $F q = -0.000200214257 * s + 0.000100950558; "
-     "q = q * s + 0.00134934322; q = q * s - 0.00367342844; q = q * s + 0.00573950773; q = q * s - "
-     "0.0076224613; "
-     "q = q * s + 0.00943887047; q = q * s + 1.00167406; q = q * s + 2.83297682; $F y = $S(w < "
-     "($F)5, p, q) * a; "
-     "$F l = $S(w > ($F)16, w, 16.0) + 0.69314718055994530942; y = $S(w > ($F)16, @sqrt(l - 0.5 * "
-     "@log(l * 3.14159265358979323846)), y); "
-     "y = $S(y < ($F)6.2, y, 6.2); $F c = 1.0 - a; "
-     "for (int i = 0; i < 3; ++i) { $F f = $S(a < ($F)0.5, @erf(y) - a, c - @erfc(y)); $F d = f * "
-     "@exp(y * y) * 0.88622692545275801365; "
-     "y = y - d / (1.0 + y * d); } "
-     "y = $S(a == ($F)1, $INF, y); y = $S(a > ($F)1, $NAN, y); y = $S(a == ($F)0, a, y); return "
-     "@copysign($S(x != x, x, y), x); }\n"},
+     "2.5; $F p = @mad(2.81022636e-08, v, 3.43273939e-07); p = @mad(p, v, -3.5233877e-06); p = "
+     "@mad(p, v, -4.39150654e-06); p = @mad(p, v, 0.00021858087); p = @mad(p, v, -0.00125372503); "
+     "p = @mad(p, v, -0.00417768164); p = @mad(p, v, 0.246640727); p = @mad(p, v, 1.50140941); $F "
+     "s = @sqrt(w) - 3.0; $F q = @mad(-0.000200214257, s, 0.000100950558); q = @mad(q, s, "
+     "0.00134934322); q = @mad(q, s, -0.00367342844); q = @mad(q, s, 0.00573950773); q = @mad(q, "
+     "s, -0.0076224613); q = @mad(q, s, 0.00943887047); q = @mad(q, s, 1.00167406); q = @mad(q, s, "
+     "2.83297682); $F y = $S(w < ($F)5, p, q) * a; $F l = $S(w > ($F)16, w, 16.0) + "
+     "0.69314718055994530942; y = $S(w > ($F)16, @sqrt(@mad(-0.5, @log(l * "
+     "3.14159265358979323846), l)), y); y = $S(y < ($F)6.2, y, 6.2); $F c = 1.0 - a; for (int i = "
+     "0; i < 3; ++i) { $F f = $S(a < ($F)0.5, @erf(y) - a, c - @erfc(y)); $F d = f * @exp(y * y) * "
+     "0.88622692545275801365; y = y - d / @mad(y, d, 1.0); } y = $S(a == ($F)1, $INF, y); y = $S(a "
+     "> ($F)1, $NAN, y); y = $S(a == ($F)0, a, y); return @copysign($S(x != x, x, y), x); }\n"},
     // sin(pi x) and cos(pi x) with exact reduction.
     {"sinpi",
-     "FN $F sinpi_$n($F x) { $F n = @round_even(x + x); $F r = (x - 0.5 * n) * "
-     "3.14159265358979323846; "
-     "$F m = n - 4.0 * @floor(n * 0.25); return @sinr(r, @int(m)); }\n"},
+     "FN $F sinpi_$n($F x) { $F n = @round_even(x + x); $F r = @mad(-0.5, n, x) * "
+     "3.14159265358979323846; $F m = @mad(-4.0, @floor(n * 0.25), n); return @sinr(r, @int(m)); "
+     "}\n"},
     {"cospi",
-     "FN $F cospi_$n($F x) { $F n = @round_even(x + x); $F r = (x - 0.5 * n) * "
-     "3.14159265358979323846; "
-     "$F m = n - 4.0 * @floor(n * 0.25); return @sinr(r, @int(m) + 1); }\n"},
+     "FN $F cospi_$n($F x) { $F n = @round_even(x + x); $F r = @mad(-0.5, n, x) * "
+     "3.14159265358979323846; $F m = @mad(-4.0, @floor(n * 0.25), n); return @sinr(r, @int(m) + "
+     "1); }\n"},
     // log gamma of x >= 1/2: Stirling's series from 10 on; below 10, reduced to it by the product x
     // (x + 1) ... Absolute error 4e-15 near the zeros at 1 and 2.
     {"lgammap",
-     "FN $F lgammap_$n($F x) { $F p = $B($F, ($I)($B($I, x) & 0)) + 1.0; $F y = x; "
-     "for (int i = 0; i < 10; ++i) { $M low = y < ($F)10; p = $S(low, p * y, p); y = $S(low, y + "
-     "1.0, y); } "
-     "$F z = 1.0 / y, w = z * z; "
-     "$F s = 1.7964437236883057e-1 - w * 1.3924322169059011; s = -2.9550653594771241e-2 + w * s; "
-     "s = 6.4102564102564103e-3 + w * s; s = -1.9175269175269175e-3 + w * s; s = "
-     "8.4175084175084175e-4 + w * s; "
-     "s = -5.9523809523809524e-4 + w * s; s = 7.9365079365079365e-4 + w * s; s = "
-     "-2.7777777777777778e-3 + w * s; "
-     "s = (8.3333333333333333e-2 + w * s) * z; $F r = (y - 0.5) * @log(y) - y + "
-     "0.91893853320467274178 + s; "
-     "r = r - @log(p); r = $S(y > ($F)1e15, y * (@log(y) - 1.0), r); "
-     "return $S((x == ($F)1) | (x == ($F)2), 0.0, $S(x == $INF, x, r)); }\n"},
+     "FN $F lgammap_$n($F x) { $F p = $B($F, ($I)($B($I, x) & 0)) + 1.0; $F y = x; for (int i = 0; "
+     "i < 10; ++i) { $M low = y < ($F)10; p = $S(low, p * y, p); y = $S(low, y + 1.0, y); } $F z = "
+     "1.0 / y, w = z * z; $F s = @mad(-w, 1.3924322169059011, 1.7964437236883057e-1); s = @mad(w, "
+     "s, -2.9550653594771241e-2); s = @mad(w, s, 6.4102564102564103e-3); s = @mad(w, s, "
+     "-1.9175269175269175e-3); s = @mad(w, s, 8.4175084175084175e-4); s = @mad(w, s, "
+     "-5.9523809523809524e-4); s = @mad(w, s, 7.9365079365079365e-4); s = @mad(w, s, "
+     "-2.7777777777777778e-3); s = @mad(w, s, 8.3333333333333333e-2) * z; $F r = @mad(y - 0.5, "
+     "@log(y), -y) + 0.91893853320467274178 + s; r = r - @log(p); r = $S(y > ($F)1e15, y * "
+     "(@log(y) - 1.0), r); return $S((x == ($F)1) | (x == ($F)2), 0.0, $S(x == $INF, x, r)); }\n"},
     {"lgamma",
      "FN $F lgamma_$n($F x) { $M low = x < ($F)0.5; $F r = @lgammap($S(low, 1.0 - x, x)); "
      "$F s = @abs(@sinpi(x)); $F q = 1.14472988584940017414 - @log(s) - r; q = $S(@floor(x) == x, "
@@ -433,17 +388,14 @@ constexpr Function kF64[] = {
      "return $S(x != x, x, $S(x == -$INF, $INF, r)); }\n"},
     {"digamma",
      "FN $F digamma_$n($F x) { $M low = x < ($F)0.5; $F y = $S(low, 1.0 - x, x); $F r = y * 0.0; r "
-     "= $S(y == $INF, 0.0, r); "
-     "for (int i = 0; i < 10; ++i) { $M small = y < ($F)10; r = $S(small, r - 1.0 / y, r); y = "
-     "$S(small, y + 1.0, y); } "
-     "$F w = 1.0 / (y * y); $F s = 8.3333333333333333e-2; s = -2.1092796092796093e-2 + w * s; s = "
-     "7.5757575757575758e-3 + w * s; "
-     "s = -4.1666666666666667e-3 + w * s; s = 3.9682539682539683e-3 + w * s; s = "
-     "-8.3333333333333333e-3 + w * s; "
-     "s = 8.3333333333333333e-2 + w * s; r = r + @log(y) - 0.5 / y - w * s; "
-     "$F c = 3.14159265358979323846 * @cospi(x) / @sinpi(x); r = $S(low, r - c, r); "
-     "r = $S((x <= ($F)0) & (@floor(x) == x), $NAN, r); r = $S(x == ($F)0, ($F)-1 / x, r); "
-     "return $S(x != x, x, r); }\n"},
+     "= $S(y == $INF, 0.0, r); for (int i = 0; i < 10; ++i) { $M small = y < ($F)10; r = $S(small, "
+     "r - 1.0 / y, r); y = $S(small, y + 1.0, y); } $F w = 1.0 / (y * y); $F s = "
+     "8.3333333333333333e-2; s = @mad(w, s, -2.1092796092796093e-2); s = @mad(w, s, "
+     "7.5757575757575758e-3); s = @mad(w, s, -4.1666666666666667e-3); s = @mad(w, s, "
+     "3.9682539682539683e-3); s = @mad(w, s, -8.3333333333333333e-3); s = @mad(w, s, "
+     "8.3333333333333333e-2); r = @mad(-w, s, r + @log(y) - 0.5 / y); $F c = "
+     "3.14159265358979323846 * @cospi(x) / @sinpi(x); r = $S(low, r - c, r); r = $S((x <= ($F)0) & "
+     "(@floor(x) == x), $NAN, r); r = $S(x == ($F)0, ($F)-1 / x, r); return $S(x != x, x, r); }\n"},
     {"round_even0",
      "FN $F round_even0_$n($F x) { $F a = @abs(x); $F r = (a + 4503599627370496.0) - "
      "4503599627370496.0; "
@@ -470,6 +422,14 @@ constexpr Function kRoundingVector[] = {
     {"trunc", "FN $F trunc_$n($F x) { return __builtin_elementwise_trunc(x); }\n"},
 };
 
+// a * b + c, rounded once where that is as fast as the product alone.
+constexpr std::string_view kMadTwice = "FN $F mad_$n($F a, $F b, $F c) { return a * b + c; }\n";
+constexpr std::string_view kMadOnce =
+    "FN $F mad_$n($F a, $F b, $F c) { return __builtin_elementwise_fma(a, b, c); }\n";
+constexpr std::string_view kMadMetal = "FN $F mad_$n($F a, $F b, $F c) { return fma(a, b, c); }\n";
+// Only the vendor's compiler knows.
+constexpr std::string_view kMadOpenCl =
+    "FN $F mad_$n($F a, $F b, $F c) { return MAD_$E(a, b, c); }\n";
 constexpr std::string_view kMulPairText =
     "FN $F mul_pair_$n($F x, $F a, $F b) { return __builtin_elementwise_fma(x, a, x * b); }\n";
 constexpr std::string_view kSqrtCpp =
@@ -506,16 +466,15 @@ constexpr std::string_view kRemScalar = "FN $F rem_$n($F a, $F b) { return @rem1
 // is 0 are left out, because a result that underflows takes a core hundreds of cycles, and masked
 // scores are all such lanes.
 constexpr std::string_view kExpAvx512 =
-    "FN $F exp_$n($F x) { typedef int M __attribute__((vector_size(64))); "
-    "unsigned short some = (unsigned short)~__builtin_ia32_cvtd2mask512((M)(x < ($F)-103.98f)); "
-    "x = $S(x > ($F)89.f, 89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); "
-    "$F n = (x * 1.44269504088896341f + 12582912.f) - 12582912.f; "
-    "$F r = x - n * 0.693359375f; r = r + n * 2.12194440e-4f; "
-    "$F p = 1.9875691500e-4f * r + 1.3981999507e-3f; p = p * r + 8.3334519073e-3f; p = p * r + "
-    "4.1665795894e-2f; "
-    "p = p * r + 1.6666665459e-1f; p = p * r + 5.0000001201e-1f; p = p * (r * r) + r + 1.f; "
-    "typedef float G __attribute__((vector_size(64))); "
-    "return ($F)__builtin_ia32_scalefps512_mask((G)p, (G)n, (G){}, some, 4); }\n";
+    "FN $F exp_$n($F x) { typedef int M __attribute__((vector_size(64))); unsigned short some = "
+    "(unsigned short)~__builtin_ia32_cvtd2mask512((M)(x < ($F)-103.98f)); x = $S(x > ($F)89.f, "
+    "89.f, x); x = $S(x < ($F)-104.5f, -104.5f, x); $F n = @mad(x, 1.44269504088896341f, "
+    "12582912.f) - 12582912.f; $F r = @mad(-n, 0.693359375f, x); r = @mad(n, 2.12194440e-4f, r); "
+    "$F p = @mad(1.9875691500e-4f, r, 1.3981999507e-3f); p = @mad(p, r, 8.3334519073e-3f); p = "
+    "@mad(p, r, 4.1665795894e-2f); p = @mad(p, r, 1.6666665459e-1f); p = @mad(p, r, "
+    "5.0000001201e-1f); p = @mad(p, r * r, r) + 1.f; typedef float G "
+    "__attribute__((vector_size(64))); return ($F)__builtin_ia32_scalefps512_mask((G)p, (G)n, "
+    "(G){}, some, 4); }\n";
 
 // A loop, since it is rare and its body long: unrolled, a chain of sines takes clang minutes.
 constexpr std::string_view kReduceVector =
@@ -542,11 +501,18 @@ std::string_view remainder_text(DType type, const Target& target, uint32_t lanes
   return target.fma ? kRemF64Fma : kRemVector;
 }
 
+std::string_view mad_text(const Target& target) {
+  if (target.dialect == Dialect::kOpenCl) return kMadOpenCl;
+  if (target.dialect == Dialect::kMetal) return kMadMetal;
+  return target.fma ? kMadOnce : kMadTwice;
+}
+
 }  // namespace
 
 std::string_view math_text(std::string_view name, DType type, const Target& target,
                            uint32_t lanes) {
   const bool opencl = target.spaces();
+  if (name == "mad") return mad_text(target);
   if (name == "mul_pair") return kMulPairText;
   if (name == "sqrt") return opencl ? kSqrtOpenCl : kSqrtCpp;
   if (name == "rem") return remainder_text(type, target, lanes);

@@ -76,7 +76,7 @@ std::string Prelude::need_taps(DType t, uint32_t lanes, uint32_t rows, uint32_t 
                : "\n        x = (" + V + ")(a" + number(r) + "[i]);";
     for (uint32_t v = 0; v < vectors; ++v) {
       const std::string c = accumulator(r, v), b = "b" + number(v);
-      s += " " + (words ? word_product(t, lanes, steps, c, b) : c + " += x * " + b + ";");
+      s += " " + (words ? word_product(t, lanes, steps, c, b) : sum_of(t, lanes, c, "x", b));
     }
   }
   s += "\n        p += bs;\n      }\n      if (n < most) continue;\n      n = 0;\n      if "
@@ -124,8 +124,8 @@ std::string Prelude::need_depthwise(DType t, DType read, uint32_t lanes, uint32_
     body += "\n      const " + V + " w = " + of_b + "(b + bt[t] + v);";
     for (uint32_t r = 0; r < rows; ++r) {
       const std::string a = "a" + number(r);
-      body += " " + accumulator(r, 0) + " += w * " +
-              (masked ? ldm + "(" + a + ", m, (" + V + ")0)" : ld + "(" + a + ")") + ";";
+      body += " " + sum_of(t, lanes, accumulator(r, 0), "w",
+                           masked ? ldm + "(" + a + ", m, (" + V + ")0)" : ld + "(" + a + ")");
     }
     body += "\n    }\n   ";
     for (uint32_t r = 0; r < rows; ++r) {
@@ -174,7 +174,7 @@ std::string Prelude::need_depthwise_runs(DType t, DType read, uint32_t lanes, ui
               ";";
       for (uint32_t k = 0; k < run; ++k) {
         if (at < k || (at - k) % step != 0 || (at - k) / step >= rows) continue;
-        body += " " + accumulator((at - k) / step, 0) + " += w" + number(k) + " * x;";
+        body += " " + sum_of(t, lanes, accumulator((at - k) / step, 0), "w" + number(k), "x");
       }
       body += " }";
     }

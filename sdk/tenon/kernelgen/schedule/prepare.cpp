@@ -51,7 +51,8 @@ class Flattener {
       const DType t = p_.type(s.a);
       s.kind = StageKind::kReduce;
       s.init = {p_.number(0, t)};
-      s.step = {p_.op(TENON_S_ADD, {p_.state(0, t), p_.op(TENON_S_MUL, {s.a, s.b})})};
+      s.step = {is_float(t) ? p_.op(kMulAdd, {s.a, s.b, p_.state(0, t)})
+                            : p_.add(p_.state(0, t), p_.mul(s.a, s.b))};
       s.merge = {p_.op(TENON_S_ADD, {p_.state(0, t), p_.state(1, t)})};
       s.a = s.b = kNone;
     }

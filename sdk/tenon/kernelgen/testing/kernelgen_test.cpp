@@ -323,6 +323,21 @@ TEST(Rows, IntegersAndPredicates) {
   check(c);
 }
 
+// a x + b x with a = -b is 0. Where a compiler contracted the sum, it was the rounding error of a
+// product: 5e21 here.
+TEST(Pointwise, ProductsAreRoundedBeforeTheyAreAdded) {
+  for (const DType type : {TENON_F32, TENON_F64}) {
+    Case c;
+    Builder& b = c.b;
+    const std::vector<ExprId> dims = {b.dim(37)};
+    const Tensor a = b.input(type, dims), minus_a = b.input(type, dims), x = b.input(type, dims);
+    b.output(
+        binary(b, TENON_S_ADD, binary(b, TENON_S_MUL, a, x), binary(b, TENON_S_MUL, minus_a, x)));
+    c.special = {{a.buffer, 1e20 / 3}, {minus_a.buffer, -1e20 / 3}, {x.buffer, 1e10 / 3}};
+    check(c);
+  }
+}
+
 TEST(Pointwise, BroadcastsAndSymbols) {
   Case c;
   Builder& b = c.b;

@@ -302,6 +302,8 @@ class Oracle {
         const auto x_ = static_cast<float>(a), lo = static_cast<float>(eval(p.arg(e, 2)));
         return std::fma(x_, static_cast<float>(b), x_ * lo);
       }
+      case kMulAdd:
+        return std::fma(a, b, eval(p.arg(e, 2)));
       case kFloorDiv:
         return std::floor(a / b);
       case kMod:
@@ -433,7 +435,7 @@ inline Library compile(const std::string& text, const Target& t, const char* lev
   const std::string command =
       "cd " + std::string(dir) +
       " && exec > k.log 2>&1 && " TENON_TEST_CCACHE " clang++-19 -std=c++20 " + level +
-      " -ffreestanding -fwrapv -fno-math-errno -fno-trapping-math -ffp-contract=fast "
+      " -ffreestanding -fwrapv -fno-math-errno -fno-trapping-math -ffp-contract=off "
       "-Wall -Werror -Wno-unused-but-set-variable -Wno-unused-variable -Wno-unused-function "
       "-Wno-psabi -Wno-bitwise-instead-of-logical -Wno-literal-range -fPIC " +
       isa_flags(t) + " -MD -c k.cpp -o k.o && ld.lld-19 -shared -z defs k.o -o k.so";

@@ -596,6 +596,40 @@ TEST(Text, MatricesOfVectorsAreTurnedAtLoad) {
   }
 }
 
+size_t asked_at_once(const Target& target, bool sum) {
+  Builder b;
+  const std::vector<ExprId> square = {b.dim(96), b.dim(96)};
+  const Tensor x = b.input(TENON_F32, square), y = b.input(TENON_F32, square);
+  const uint32_t ka[] = {1}, kb[] = {0};
+  const Tensor product = sum ? b.dot(x, y, {}, {}, ka, kb) : op(b, TENON_S_MUL, {x, y});
+  b.output(sum ? product : op(b, TENON_S_ADD, {product, b.input(TENON_F32, square)}));
+  const std::string code = texts(b, target).code;
+  // A target without the instruction has no other way to round once.
+  if (!target.fma) EXPECT_EQ(code.find("elementwise_fma"), std::string::npos) << code;
+  return count(code, "mad_f32");
+}
+
+// A product and a sum are rounded once in sums of products, and nowhere else.
+TEST(Text, OnlySumsOfProductsAreRoundedOnce) {
+  for (const Target& target :
+       {Target::avx512(), Target::avx2(), Target::baseline(), Target::neon(), Target::scalar(),
+        Target::opencl(true, 64), Target::cuda(), Target::hip(64), Target::metal()}) {
+    SCOPED_TRACE(target.isa);
+    EXPECT_GE(asked_at_once(target, true), 2u);
+    EXPECT_EQ(asked_at_once(target, false), 0u);
+  }
+}
+
+TEST(Text, CompilersAreToldNotToContract) {
+  for (const auto& [target, pragma] :
+       {std::pair{Target::opencl(true), "#pragma OPENCL FP_CONTRACT OFF\n"},
+        std::pair{Target::metal(), "#pragma METAL fp contract(off)\n"}}) {
+    Builder b;
+    softmax(b, b.extent(), b.extent());
+    EXPECT_EQ(count(texts(b, target).code, pragma), 1u);
+  }
+}
+
 // Each step uses the previous one twice: 64 shared expressions, but 2^64 nodes as a tree. Every
 // walk must visit each expression once.
 Tensor chained(Builder& b, Tensor x, uint32_t step, int length) {
