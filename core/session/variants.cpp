@@ -321,6 +321,16 @@ Status Variants::ask_case(std::shared_ptr<const Model> loaded,
   return {};
 }
 
+// What the variant is for, with the cases of its sizes, for messages.
+static std::string with_cases(const Variant& variant) {
+  std::string text = variant.text;
+  for (const AnsweredCase& answered : variant.cases) {
+    text += fmt::format("{}{} being {}", text.empty() ? "" : ", ", answered.asked->size_case()->why,
+                        answered.value);
+  }
+  return text;
+}
+
 // The model for the variant's values and sizes. With some of them known, more may turn out to
 // matter, and are asked for.
 Result<std::shared_ptr<const Model>> Variants::specialised(
@@ -337,8 +347,8 @@ Result<std::shared_ptr<const Model>> Variants::specialised(
       }
       for (const AnsweredCase& answered : variant->cases) cases.push_back(answered.value);
       TENON_ASSIGN_OR_RETURN(model, model_->by_value(names, values, cases), "with {}",
-                             variant->text);
-      TENON_RETURN_IF_ERROR(check_ports(*model_, *model), "with {}", variant->text);
+                             with_cases(*variant));
+      TENON_RETURN_IF_ERROR(check_ports(*model_, *model), "with {}", with_cases(*variant));
     }
     if (model->only_by_value().empty()) return model;
     if (model->size_case()) {
@@ -354,10 +364,7 @@ Status Variants::compile(Variant* variant, std::span<const tenon_array_t* const>
     TENON_ASSIGN_OR_RETURN(variant->program, Program::compile(*model_->graph(), options_));
   } else {
     TENON_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, specialised(variant, arrays));
-    for (const AnsweredCase& answered : variant->cases) {
-      variant->text += fmt::format("{}{} is {}", variant->text.empty() ? "" : ", ",
-                                   answered.asked->size_case()->why, answered.value);
-    }
+    variant->text = with_cases(*variant);
     TENON_RETURN_IF_ERROR(compile_at(*model, arrays, variant));
   }
   std::lock_guard lock(mutex_);
