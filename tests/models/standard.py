@@ -279,7 +279,8 @@ def wrong(case, got):
     for name, want in case.want.items():
         if got[name].shape != want.shape:
             return f"{name} is {got[name].shape}, expected {want.shape}"
-        if not np.allclose(got[name], want, rtol=case.tolerance, atol=case.tolerance * max(np.abs(want).max(initial=0), 1e-6) / 10, equal_nan=True):
+        largest = np.abs(want[np.isfinite(want)]).max(initial=1e-6)
+        if not np.allclose(got[name], want, rtol=case.tolerance, atol=case.tolerance * largest / 10, equal_nan=True):
             return f"{name} is {got[name].ravel()[:6]}, expected {want.ravel()[:6]}"
     return ""
 
