@@ -156,8 +156,10 @@ class LoadOptions {
     }
     return kOk;
   }
-  void add_overrides(const std::vector<std::string>& names) {
-    for (const std::string& name : names) add("override." + name, "");
+  int add_overrides(const std::vector<std::string>& names) {
+    for (const std::string& name : names)
+      if (int s = add("--override", "override." + name, "")) return s;
+    return kOk;
   }
   int add_dims(const std::vector<std::string>& dims) {
     for (const std::string& text : dims) {
@@ -240,7 +242,7 @@ int load(const Host& host, const RunOptions& options, Model& model,
   const Progress progress("loading " + base_name(options.model));
   LoadOptions plain;
   if (int s = plain.add_values(options.values)) return s;
-  plain.add_overrides(options.overrides);
+  if (int s = plain.add_overrides(options.overrides)) return s;
   LoadOptions full = plain;
   if (int s = full.add_dims(options.dims)) return s;
   tenon_code_t code = full.load(host, options, model);
