@@ -62,7 +62,7 @@ std::atomic<uint64_t> calls{0}, fail_at{0}, products{0};
 std::atomic<int> fail_code{kInternalError};
 
 // What the tests want of the library: FAKE_CUBLASLT=version=13000,algorithms=0,handles=0.
-int wanted(const char* key, int otherwise) {
+int setting(const char* key, int otherwise) {
   const char* all = std::getenv("FAKE_CUBLASLT");
   const char* at = all == nullptr ? nullptr : std::strstr(all, key);
   return at == nullptr ? otherwise : std::atoi(at + std::strlen(key) + 1);
@@ -333,11 +333,11 @@ uint32_t alignment_of(uint64_t address) {
 EXPORT cublasLtCreate(Handle* out) {
   BEGIN();
   REQUIRE(driver().library != nullptr && driver().has_current(), kNotInitialised);
-  REQUIRE(wanted("handles", 1) != 0, kNotInitialised);
+  REQUIRE(setting("handles", 1) != 0, kNotInitialised);
   return make<Context>(out);
 }
 extern "C" __attribute__((visibility("default"))) size_t cublasLtGetCudartVersion() {
-  return static_cast<size_t>(wanted("version", 12020));
+  return static_cast<size_t>(setting("version", 12020));
 }
 EXPORT cublasLtDestroy(Handle handle) {
   return destroy<Context>(handle, begin_call(__func__));
@@ -415,7 +415,7 @@ EXPORT cublasLtMatmulAlgoGetHeuristic(Handle handle, ProductDesc desc, Layout a,
   *found = 0;
   const Wish* const wish = find<Wish>(preference);
   REQUIRE(find<Context>(handle) != nullptr && wish != nullptr && wanted > 0, kInvalidValue);
-  REQUIRE(wanted("algorithms", 1) != 0, kNotSupported);
+  REQUIRE(setting("algorithms", 1) != 0, kNotSupported);
   // The vendor's library may add partial sums in the type of the result, unless it is told not to.
   REQUIRE(wish->reductions == kReductionInSumType, kNotSupported);
   Problem p;
