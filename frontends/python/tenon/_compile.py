@@ -441,7 +441,8 @@ def _result_value(result: Any) -> Value:
 def _symbols(name: str, given: Any) -> dict[int, str] | tuple[str | None, ...]:
     """The entry of dims= for an argument: names by axis, or a name or None for each axis."""
     by_axis = hasattr(given, "keys")
-    made: Any = dict(given) if by_axis else () if isinstance(given, str) else tuple(given)
+    listed = tuple(given) if isinstance(given, (tuple, list)) else ()
+    made: Any = dict(given) if by_axis else listed
     names = made.values() if by_axis else made
     axes = made if by_axis else ()
     if made and all(isinstance(n, str) or (n is None and not by_axis) for n in names):
