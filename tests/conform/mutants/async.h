@@ -1,10 +1,11 @@
-/* Shared by the parts of the asynchronous mutant: async.c has fences, queues and the query,
- * async_memory.c devices and buffers, async_exchange.c native handles, async_compile.c
- * tenon.compile/1; with KERNELS, async_kernels.c tenon.kernels/1 in its place. */
+/* Shared by the parts of the asynchronous mutant: async.c has queues and the query,
+ * async_fences.c fences, async_memory.c devices and buffers, async_exchange.c native handles,
+ * async_compile.h tenon.compile/1; with KERNELS, async_kernels.c tenon.kernels/1 in its place. */
 #ifndef ASYNC_H_
 #define ASYNC_H_
 
 #include <pthread.h>
+#include <time.h>
 
 #include "tenon/abi/compile.h"
 #include "tenon/abi/exchange.h"
@@ -41,6 +42,26 @@ tenon_code_t fail(tenon_code_t code, const char* text);
 
 tenon_device_t* device_at(uint32_t ordinal);
 int device_was_opened(void);
+
+struct tenon_fence_t {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+  uint64_t value, initial, failed_at, seen;
+  tenon_code_t code;
+  int waiting;
+  struct timespec waited_until;
+  char ballast[1000]; /* makes a leak of fences visible */
+};
+
+/* Both under the fence's lock. */
+int reached(const tenon_fence_t* fence, uint64_t value);
+tenon_code_t result_of(const tenon_fence_t* fence, uint64_t value);
+tenon_code_t fence_create(void* self, tenon_device_t* device, uint64_t initial,
+                          tenon_fence_t** out);
+tenon_code_t fence_destroy(void* self, tenon_fence_t* fence);
+tenon_code_t fence_query(void* self, tenon_fence_t* fence, uint64_t* out);
+tenon_code_t fence_signal(void* self, tenon_fence_t* fence, uint64_t value);
+tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
 void fence_set(const tenon_fence_point_t* point);
 void fence_fail(const tenon_fence_point_t* point, tenon_code_t code);
 /* A queue of the stream that is behind another one; and that stream, which is a queue too. */

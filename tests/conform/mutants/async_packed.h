@@ -110,8 +110,7 @@ static tenon_code_t adopt_packed(tenon_executable_t* exe, uint32_t i, tenon_blob
   return TENON_OK;
 }
 
-/* From the array that load_packed got. */
-static void packed_again(tenon_executable_t* exe) {
+void packed_again(tenon_executable_t* exe) {
   for (uint32_t i = 0; i < exe->head->constants; ++i) {
     const void* data = NULL;
     uint64_t size = 0;

@@ -1,4 +1,4 @@
-/* Pinned memory and tenon.exchange/1 of the mutant; included by mutant.c. */
+/* Pinned memory and tenon.exchange/1 of the mutant; included by mutant_device.c. */
 static tenon_code_t alloc_pinned(void* self, tenon_device_t* device, uint64_t size, void** out) {
   static unsigned char* last;
   (void)self, (void)device;
@@ -78,5 +78,4 @@ static tenon_code_t export_memory(void* self, tenon_device_t* device, tenon_buff
   return tenon_record_give(out, &made, sizeof made);
 }
 
-static const tenon_exchange_api_t exchange = {sizeof exchange, NULL, kinds, import_memory,
-                                              export_memory};
+const tenon_exchange_api_t exchange = {sizeof exchange, NULL, kinds, import_memory, export_memory};
