@@ -28,8 +28,8 @@ ONLY_IN_FULL = {
     "test_threads.py::test_a_stated_number_has_threads_of_its_own",
 }
 # Modules whose parametrised tests run one of so many cases.
-ONE_OF = {"test_backend.py": 2, "test_bags.py": 2, "test_complex.py": 2, "test_control.py": 2, "test_data_sizes.py": 2, "test_linalg.py": 3,
-          "test_mixed_types.py": 2, "test_quantised.py": 3}
+ONE_OF = {"test_aliases.py": 2, "test_backend.py": 2, "test_bags.py": 2, "test_complex.py": 2, "test_control.py": 2,
+          "test_data_sizes.py": 2, "test_linalg.py": 3, "test_mixed_types.py": 2, "test_quantised.py": 3}
 
 collect_ignore_glob = []
 if importlib.util.find_spec("torch") is None:

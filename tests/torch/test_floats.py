@@ -149,7 +149,7 @@ from tenon.torch._backend import watch
 graphs = []
 watch.lists.append(graphs)
 values = [float(v) for v in sys.argv[1:]]
-for f in (kinds.changing, kinds.fixed, kinds.CHANGING["factor and bound"]):
+for f in (*(kinds.CHANGING[kind] for kind in ("factor and bound", "addcdiv", "slope")), kinds.FIXED["delta"]):
     g = torch.compile(f, backend="tenon")
     for s in values:
         close(g(*kinds.operands(), s), f(*kinds.operands(), s))

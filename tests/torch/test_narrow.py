@@ -66,7 +66,7 @@ def all_of(functions, s):
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("s", [0.1, 0.7, 1.7])
+@pytest.mark.parametrize("s", [0.1, 1.7])
 def test_numbers(dtype, s):
     """To the last bit. x / 1e5 was 0, and x * 0.1 another value in a third of all elements."""
     x = (torch.randn(4001) * 3).to(dtype)
