@@ -100,15 +100,15 @@ int compile(Program& p, const std::vector<std::string_view>& options) {
     p.log = "nvrtc: error: invalid value for --gpu-architecture (-arch)";
     return kInvalidOption;
   }
-  const bool done =
-      fake_cuda::to_ptx(p.text,
-                        {"-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudainc",
-                         "-nocudalib", "-std=c++17", "-Wno-unknown-cuda-version",
-                         "-ffp-contract=" + contract, "-include", FAKE_NVRTC_AS_CLANG},
-                        &p.ptx, &p.log);
-  if (!done) return kCompilation;
   int major = 0, minor = 0;
   version(&major, &minor);
+  const bool done = fake_cuda::to_ptx(
+      p.text,
+      {"-x", "cuda", "--cuda-device-only", "--cuda-gpu-arch=sm_80", "-nocudainc", "-nocudalib",
+       "-std=c++17", "-Wno-unknown-cuda-version", "-D__CUDACC_VER_MAJOR__=" + std::to_string(major),
+       "-ffp-contract=" + contract, "-include", FAKE_NVRTC_AS_CLANG},
+      &p.ptx, &p.log);
+  if (!done) return kCompilation;
   rename(&p.ptx, ".target ", "sm_" + architecture);
   // PTX 8.7 and 8.8 came with CUDA 12.8 and 12.9; the tests' driver counts from 8.0 with 12.0.
   rename(&p.ptx, ".version ", std::to_string(major - 4) + "." + std::to_string(minor));
