@@ -198,7 +198,8 @@ class Choice:
         importers = self._importers(linked or "")
         for entry, part, text in importers:
             words = words_of(part or entry.name)
-            if (words and words <= own) or own <= words or importing.search(text):
+            if (words and words <= own) or own <= words or (
+                    stem in text and importing.search(text)):
                 self.take_near(entry, path, part)
         self.take_end_to_end((entry, part) for entry, part, _ in importers)
         return True

@@ -96,6 +96,8 @@ class Names:
         for entry in self.tests.entries.values():
             by_itself = not entry.parts and self._names_itself(entry, token, output)
             for part, text in self.texts(entry):
+                if not by_itself and name not in text:
+                    continue
                 if part and part.endswith(TEXT_TESTS):
                     commands = re.findall(r"^.*(?:RUN|REQUIRES):.*$", text, re.M)
                     lines += [(entry, part)] * any(map(token.search, commands))

@@ -42,7 +42,7 @@ CASES = [
     ("tests/README.md", [], ["lit", "models", "tree_rules"]),
     # The SDK.
     ("sdk/tenon/stream/queue.cpp",
-     ["stream_test", "fake_cuda_plugin_test", "fake_hip_graph_test", "fake_metal_conform",
+     ["stream_test", "fake_cuda_plugin_test", "fake_hip_graph_test", "fake_metal_dlpack",
       "lit:tests/rocm/models.test"], ["runtime_test", "torch", *HEAVY]),
     ("sdk/tenon/cpp/op.hpp", ["sdk_cpp_test", "ops_derived_test", "own_op"],
      ["fake_cuda_plugin_test", "torch"]),
