@@ -30,7 +30,7 @@ struct Below {
   struct Seen {
     std::string slot;
     const void* self = nullptr;
-    uint64_t arguments[4] = {};
+    uint64_t arguments[5] = {};
   };
   const tenon_host_t* host = nullptr;
   tenon_code_t answer = TENON_OK;
