@@ -1,0 +1,201 @@
+"""Runs cases of ONNX operators: many nodes in one model, each with outputs of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import judge
+import numpy as np
+import onnx
+import onnx_cases
+import onnxruntime
+from onnx.reference import ReferenceEvaluator
+from onnx_cases import TYPES, Case, Template
+
+REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0714", "T0124"}
+WIDE = {np.dtype(np.float16), np.dtype(np.float32), TYPES["bf16"]}
+# The reference is in Python: what it takes seconds for, on many elements.
+SLOW = {"Attention", "AveragePool", "Conv", "ConvInteger", "ConvTranspose", "GRU", "GridSample", "LSTM", "MaxPool", "MaxUnpool",
+        "NonMaxSuppression", "RNN", "Resize", "RoiAlign", "STFT", "LpPool", "QLinearConv", "DFT", "Col2Im", "ScatterElements", "TopK",
+        "Unique", "LRN", "GlobalLpPool", "TfIdfVectorizer", "LinearAttention", "ScatterND", "GatherND", "Scatter", "FlexAttention"}  # fmt: skip
+# Results are random, or where an element is.
+RANDOM = {"Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Dropout"}
+
+onnxruntime.set_default_logger_severity(4)
+
+
+class Ready(NamedTuple):
+    """A case with a result from outside."""
+
+    case: Case
+    template: Template
+    oracle: str
+
+
+class Verdict(NamedTuple):
+    case: str
+    when: str
+    problem: str
+
+
+def by_runtime(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return session.run(None, feeds)
+
+
+def by_reference(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return [np.asarray(r) for r in ReferenceEvaluator(model).run(None, feeds)]
+
+
+ORACLES: dict[str, Callable[..., list[np.ndarray]]] = {"ONNX Runtime": by_runtime, "onnx.reference": by_reference}
+
+
+def template_of(case: Case) -> list[Template]:
+    """The templates of a case, in the order in which sizes are tried."""
+    own = onnx_cases.templates()[case.call]
+    if case.opset < onnx_cases.since(own, own.version):
+        made = onnx_cases.earlier(own, case.opset)
+        if made is None:
+            return []
+        own = made
+    if case.size == "own":
+        return [own]
+    return [onnx_cases.resized(own, d, n) for d, n in onnx_cases.substitutions(own, case.size)]
+
+
+def is_allowed(case: Case, template: Template) -> bool:
+    """Whether the standard has the operator for the type."""
+    schema = onnx_cases.schema_of(template.operator, case.opset, template.node.domain)
+    allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
+    name = {"f16": "float16", "bf16": "bfloat16", "f32": "float", "f64": "double", "u8": "uint8", "bool": "bool"}.get(case.type, case.type.replace("i", "int"))
+    for i, given in enumerate(template.inputs):
+        if given is not None and given["t"] == "D":
+            kind = template.formal(i).type_str
+            if f"tensor({name})" not in allowed.get(kind, [kind]):
+                return False
+    return True
+
+
+def ready(case: Case) -> Ready | None:
+    for template in template_of(case):
+        if not is_allowed(case, template):
+            return None
+        for oracle in ORACLES:
+            made = Ready(case, template, oracle)
+            if oracle == "onnx.reference" and case.size == "70000" and template.operator in SLOW:
+                continue
+            with contextlib.suppress(Exception):
+                if all(r.size <= onnx_cases.MOST for r in outside(made, 0)):
+                    return made
+    return None
+
+
+def outside(made: Ready, call: int, oracle: str = "") -> list[np.ndarray]:
+    return _alone(made, onnx_cases.arrays(made.case, made.template, call), oracle or made.oracle)
+
+
+def _alone(made: Ready, arrays: list[np.ndarray | None], oracle: str) -> list[np.ndarray]:
+    placed = onnx_cases.place(made.template, arrays, "n")
+    model = onnx_cases.model_of([placed], made.case.opset, made.template.node.domain)
+    if oracle == "ONNX Runtime" and any(v.dtype == TYPES["bf16"] for v in placed.inputs.values()):
+        raise TypeError("it takes no bfloat16 from NumPy")
+    return ORACLES[oracle](model, placed.inputs)
+
+
+def exact_of(made: Ready, call: int, move: int) -> list[np.ndarray] | None:
+    """The case in double precision; with `move`, floats change by a rounding of what is computed in."""
+    random = np.random.default_rng([made.case.seed, call, move])
+    arrays: list[np.ndarray | None] = []
+    for array in onnx_cases.arrays(made.case, made.template, call):
+        if array is not None and (array.dtype in WIDE or array.dtype == np.float64):
+            step = 2.0**-52 if array.dtype == np.float64 else 2.0**-24
+            array = array.astype(np.float64)
+            if move:
+                array = array * (1 + step * random.choice([-1.0, 1.0], array.shape))
+        arrays.append(array)
+    for oracle in ORACLES:
+        with contextlib.suppress(Exception):
+            return _alone(made, arrays, oracle)
+    return None
+
+
+def run(group: list[Ready], whens: list[str]) -> Iterator[Verdict]:
+    """Loads the model of a group once for each of `whens`, and runs it twice, with other values."""
+    for when in whens:
+        placed = [onnx_cases.place(m.template, onnx_cases.arrays(m.case, m.template), f"n{i}_") for i, m in enumerate(group)]
+        domain = group[0].template.node.domain
+        model = load(onnx_cases.model_of(placed, group[0].case.opset, domain))
+        for call in range(2):
+            yield from _call(group, model, call, when)
+
+
+def load(model: onnx.ModelProto) -> Any:
+    import tenon
+
+    return tenon.load(model.SerializeToString(), "cpu")
+
+
+def _call(group: list[Ready], model: Any, call: int, when: str) -> Iterator[Verdict]:
+    feeds: dict[str, np.ndarray] = {}
+    outputs = []
+    for i, made in enumerate(group):
+        placed = onnx_cases.place(made.template, onnx_cases.arrays(made.case, made.template, call), f"n{i}_")
+        feeds.update({k: onnx_cases.laid_out(v, made.case.strides) for k, v in placed.inputs.items()})
+        outputs.append(placed.outputs)
+    results = iter(model.run(feeds, results="numpy").values())
+    for made, names in zip(group, outputs, strict=True):
+        problem = compare(made, call, [next(results) for _ in names])
+        if problem:
+            yield Verdict(str(made.case), when if call == 0 else f"{when}, second call", problem)
+
+
+def compare(made: Ready, call: int, ours: list[np.ndarray]) -> str:
+    """What is wrong by each oracle that has the case; right by one is right."""
+    problem = _compare(made, call, ours, made.oracle)
+    if problem and made.oracle == "ONNX Runtime" and not (made.case.size == "70000" and made.template.operator in SLOW):
+        with contextlib.suppress(Exception):
+            if not _compare(made, call, ours, "onnx.reference"):
+                return ""
+    return problem
+
+
+def _compare(made: Ready, call: int, ours: list[np.ndarray], oracle: str) -> str:
+    try:
+        theirs = outside(made, call, oracle)
+    except Exception:
+        return "" if call else f"{oracle} fails"  # with other values than the first
+    known: dict[int, list[np.ndarray] | None] = {}
+
+    def exact(i: int, move: int) -> np.ndarray | None:
+        if move not in known:
+            known[move] = exact_of(made, call, move)
+        results = known[move]
+        return None if results is None else wide(np.asarray(results[i]))
+
+    for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        b = np.asarray(b)
+        if a.dtype != b.dtype:
+            return f"output {i}: {a.dtype} instead of {b.dtype}, by {oracle}"
+        problem = judge.problem(wide(a), wide(b), str(b.dtype), lambda move, i=i: exact(i, move))
+        if problem:
+            return f"output {i}: {problem}, by {oracle}"
+    return ""
+
+
+def wide(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float64) if x.dtype.kind in "fV" or x.dtype in WIDE else x
+
+
+def refusal(error: Exception) -> str:
+    """The first code of an error that refuses a form, or nothing."""
+    codes = re.findall(r"\b[TP]\d{4}\b", f"{getattr(error, 'code', '')} {error}")
+    return codes[0] if codes and codes[0] in REFUSALS else ""
