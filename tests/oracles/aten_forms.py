@@ -22,6 +22,8 @@ from tenon.torch import _table
 
 OUT = pathlib.Path(__file__).resolve().parent / "aten_forms.jsonl"
 TRIES, PER_ROW = 120, 5
+# Numbers that stand for names, which torch does not check everywhere.
+ENUMS = {"normalization": 3, "reduction": 3, "mode": 2, "interpolation_mode": 2, "padding_mode": 2}
 SHAPES = ([4, 5], [4, 5], [5], [5, 5], [2, 4, 5], [2, 3, 6, 6], [])
 NUMBERS = (2, 3, 0.1, 0.7, 100000.0, -1.5, 0.001, 1)
 LEFT_OUT = ("out", "pin_memory", "layout", "device", "generator", "memory_format", "non_blocking", "implicit", "sparse", "requires_grad", "check_errors", "driver")
@@ -61,6 +63,8 @@ def value(kind: str, name: str, draw: random.Random, shape: list[int], data: str
         return draw.choice(("sum", "mean", "prod", "amax", "amin", "floor", "trunc", "L", "left", "right", "add", "multiply", "none", "tanh"))
     if kind == "ScalarType":
         return {"dtype": draw.choice(("D", "float32", "float16", "bfloat16", "float64", "int64", "int32", "bool"))}
+    if name in ENUMS:
+        return draw.randrange(ENUMS[name])
     if kind in ("int", "SymInt"):
         return draw.choice((0, 1, -1)) if "dim" in name or "axis" in name else draw.choice((1, 2, 3, 0, -1))
     if kind.startswith("List"):
