@@ -6,6 +6,8 @@ precision as the sum of
 - one unit in the last place of its type: the result is rounded to the type once, and a step of one
   unit is what a correctly computed value next to a rounding boundary may differ by;
 - FACTOR times the error of the outside result: its own algorithm loses that much;
+- CONDITION roundings of the result, in the type that is computed in: a long sum of positive numbers
+  has as many, though its value hardly depends on one input;
 - CONDITION times what double precision itself changes by when each input changes by one rounding of
   the type that is computed in (float32 for float16, bfloat16 and float32): an error of some roundings of
   the inputs is what any order of summation may have. A result that rounds in the narrow type between
@@ -69,7 +71,8 @@ def _float(ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact) -> str
         judge = theirs
     with np.errstate(all="ignore"):
         error = np.where(np.isfinite(theirs) & np.isfinite(judge), np.abs(theirs - judge), 0.0)
-        allowed = 2 * unit * np.abs(judge) + tiny + FACTOR * error
+        computed = min(unit, 2.0**-24)
+        allowed = (2 * unit + CONDITION * computed) * np.abs(judge) + tiny + FACTOR * error
         near_end = np.abs(judge) >= largest * (1 - 4 * unit)
         bad = _unequal(ours, theirs) & ~(np.abs(ours - judge) <= allowed)
         bad &= ~(_rounded_end(judge, near_end) & (np.isnan(ours) == np.isnan(judge)) & _same_end(ours, judge, largest))

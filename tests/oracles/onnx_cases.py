@@ -193,8 +193,12 @@ def resized(template: Template, d: int, n: int) -> Template:
 
 def arrays(case: Case, template: Template, call: int = 0) -> list[np.ndarray | None]:
     """The inputs of a case; those that are no constants have other values in each call."""
-    random = np.random.default_rng([case.seed, call])
-    return [None if given is None else _array(case, template, i, random) for i, given in enumerate(template.inputs)]
+    made: list[np.ndarray | None] = []
+    for i, given in enumerate(template.inputs):
+        is_constant = given is not None and template.is_constant(i)
+        random = np.random.default_rng([case.seed, i, 0 if is_constant else call])
+        made.append(None if given is None else _array(case._replace(values="own") if is_constant else case, template, i, random))
+    return made
 
 
 def _array(case: Case, template: Template, i: int, random: np.random.Generator) -> np.ndarray:
