@@ -236,9 +236,10 @@ typedef struct tenon_compile_api_t {
   void* self;
 
   /* Claims nodes of a frozen graph. Needs no open device, and none to be present. target:
-   * tenon_device_info_t::target. options: those that compile will get, never null. Refuses an option
-   * that it does not have, or a value of it, with INVALID_ARGUMENT and T0513, whatever the graph is:
-   * compile may never be called. The same graph, target and options give the same claims. Safe. */
+   * tenon_device_info_t::target. options: those that compile will get, never null. Refuses an
+   * option that it does not have, or a value of it, with INVALID_ARGUMENT and T0513, whatever the
+   * graph is: compile may never be called. The same graph, target and options give the same claims.
+   * Safe. */
   tenon_code_t (*claim)(void* self, tenon_str_t target, tenon_graph_t* graph,
                         const tenon_compile_options_t* options, const tenon_claim_sink_t* sink);
   /* Compiles a frozen subgraph: nodes that were claimed, or exactly the nodes of one atomic claim.

@@ -182,8 +182,8 @@ typedef struct tenon_node_spec_t {
  * "body"}]} of the main region, in order. "bytes": where sizes are constants; "constant": true for
  * constants, whose elements are left out; "body": the number of nodes in regions inside. */
 #define TENON_FORMAT_JSON 4u
-/* What graph_read takes as the sidecar of the graph's text: FILE.tir.bin; no bytes if the text needs
- * none. */
+/* What graph_read takes as the sidecar of the graph's text: FILE.tir.bin; no bytes if the text
+ * needs none. */
 #define TENON_FORMAT_SIDECAR 5u
 
 /* In text, larger constants are written as a digest; their bytes go to the sidecar. */
