@@ -12,7 +12,7 @@ graph @g(%x: f32[4096]) -> (y: f32[4096]) {
 )";
 
 void a_device_of_little_memory() {
-  setenv("TENON_DEVICE_MEMORY_LIMIT", "nonsense, sim=20k ,sim:1=1m", 1);
+  setenv("TENON_DEVICE_MEMORY_LIMIT", "sim=20k ,sim:1=1m", 1);
   Session session, other;
   Program first, second;
   ASSERT_TRUE(compile(session, kModel, "sim", &first).ok()) << failure_text();

@@ -68,7 +68,7 @@ def asarray(
 def _check_copy(copy: bool | None, given: DType, wanted: DType | None) -> None:
     if copy is False and wanted not in (None, given):
         raise ValueError(
-            f"{given.name} becomes {wanted.name} by a copy: copy=False is not possible"  # type: ignore[union-attr]
+            f"{given.name} becomes {wanted.name} by a copy: copy=False is not possible"
         )
 
 

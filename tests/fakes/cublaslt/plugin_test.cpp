@@ -87,8 +87,9 @@ TEST_F(OnFakeCublaslt, EveryCallOfTheLibraryMayFail) {
         EXPECT_NE(failure_text().find("CUBLAS_STATUS_"), std::string::npos) << failure_text();
         EXPECT_EQ(status.code(), code == kAllocFailed ? TENON_RESOURCE_EXHAUSTED : TENON_INTERNAL);
       }
-      EXPECT_EQ(objects_(), 0u);
+      EXPECT_LE(objects_(), 1u);  // the handle of a question that no load followed
       ASSERT_TRUE(run(&y).ok()) << failure_text();
+      EXPECT_EQ(objects_(), 0u);
       EXPECT_EQ(y, right);
       ASSERT_LE(in_use_(), kept + 2);
     }
