@@ -111,8 +111,10 @@ def test_a_mean_by_hand(dynamic):
     """70,000 is no number of float16: this was 0."""
     x = torch.randn(70000).half() + 0.5
     f = torch.compile(lambda x: (x.sum() / x.numel(), x / x.shape[0]), backend="tenon", dynamic=dynamic)
-    for mine, theirs in zip(f(x), (x.sum() / x.numel(), x / x.shape[0])):
-        assert torch.equal(mine, theirs)
+    mean, parts = f(x)
+    assert torch.equal(parts, x / x.shape[0])
+    # The sum is rounded to float16, whose numbers near 35,000 are 32 apart.
+    assert mean.dtype == torch.float16 and abs(mean.double() - x.double().mean()) <= 32 / 70000
 
 
 SUMS = {
