@@ -106,7 +106,7 @@ function(tenon_unit_test name)
   endif()
   # Sanitizers look at memory, not at meanings: tests that try many random cases try fewer there.
   if(TENON_SANITIZE)
-    target_compile_definitions(${name} PRIVATE TENON_RANDOM_SHARE=5)
+    target_compile_definitions(${name} PRIVATE TENON_RANDOM_SHARE=20)
   else()
     target_compile_definitions(${name} PRIVATE TENON_RANDOM_SHARE=1)
   endif()

@@ -627,8 +627,8 @@ def integers():
         for name, op, a, b, expect, result in (
                 ("079-min-by-minus-1", "Div", low, all_ones, "OK", low),
                 ("079-min-mod-minus-1", "Mod", low, all_ones, "OK", longs(0)),
-                ("080-by-0", "Div", longs(5), longs(0), "OK", longs(-1)),
-                ("080-mod-0", "Mod", longs(5), longs(0), "E|OK", None),
+                ("080-by-0", "Div", longs(5), longs(0), "E", None),
+                ("080-mod-0", "Mod", longs(5), longs(0), "E", None),
                 ("079-add-wraps", "Add", low, all_ones, "OK", longs(MAX64)),
                 ("079-mul-wraps", "Mul", low, all_ones, "OK", low)):
             tensors = [tensor("a", INT64, [1], a), tensor("b", INT64, [1], b)]
