@@ -102,7 +102,7 @@ ATTRIBUTES = """tenon.tir 1
 graph @g<n>(%x: f32[n, 6], %k: i64[n]) -> (y: f32[n, 2, 3], i: i32[n, 4], p: f32[n, 9], h: f32[n, 7], c: f32[2]) {
   %y = reshape(%x) {shape = dims [n, 2, 3]} : f32[n, 2, 3]
   %i = iota() {shape = dims [n, 4], dim = 1, dtype = i32} : i32[n, 4]
-  %p = resize(%x) {factors = [0.0, 1.5]} : f32[n, 9]
+  %p = resize(%x) {sizes = dims [n, 9], scales = [1.0, 1.5]} : f32[n, 9]
   %h = one_hot(%k) {depth = dims [7]} : f32[n, 7]
   %c, %d = custom_call() {name = "f", results = types [f32[2], i64[]]} : f32[2], i64[]
   yield %y, %i, %p, %h, %c
@@ -118,7 +118,7 @@ def test_attributes_of_every_kind() -> None:
         assert [str(size) for size in seen["reshape"]["shape"]] == ["n", "2", "3"]
         assert seen["reshape"]["shape"][1:] == (2, 3)
         assert seen["iota"]["dtype"] == "i32" and seen["iota"]["dim"] == 1
-        assert seen["resize"]["factors"] == (0.0, 1.5)
+        assert seen["resize"]["scales"] == (1.0, 1.5)
         assert seen["custom_call"]["results"] == (("f32", (2,)), ("i64", ()))
         assert seen["custom_call"]["name"] == "f"
         assert len(list(graph.match("one_hot(_, depth=(7))"))) == 1
