@@ -4,7 +4,8 @@ A file reaches a test *near* when the test's own program or script is made of it
 names the plugin or the program that is made of it, or when it lies in the test's folder. Those
 tests run. What is made of libtenon, and what loads the plugins that each compilation uses, is
 nearly every test: of these the ones with the label `end_to_end` run, and the others are left to
-./check. Tests with the label `full` or `random` run only for a change in their own folder.
+./check. Tests with the label `full` or `random` run only for a change in their own folder, or in a
+sample that they name.
 """
 import collections
 import functools
@@ -42,7 +43,7 @@ class Choice:
     def take_near(self, entry, path, part=None):
         own = path in self.tests.sources(entry) or any(
             holds(folder, path) and holds(self.root + "/tests", folder)
-            for folder in self.tests.folders(entry))
+            for folder in self.tests.folders(entry)) or holds(self.root + "/samples", path)
         if {"full", "random"} & set(entry.labels()) and not own:
             self.left.add(entry.name)
         else:

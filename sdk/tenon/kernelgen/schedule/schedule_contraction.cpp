@@ -206,6 +206,15 @@ uint32_t digits_of(Kernel& k, ExprId a, const FewBits& few, uint32_t column) {
   return digit_block(sum_of(p, st.reduce) / *p.value(blocks));
 }
 
+// A thread that is woken for fewer points comes too late.
+int64_t items_worth_a_thread(const Pool& p, const Stage& st, const Schedule& s) {
+  constexpr int64_t kPoints = 25000;
+  const int64_t rows = std::min(likely(p, p.axes()[s.rows[0]].extent), s.row_block);
+  const int64_t columns = std::min(likely_points(p, s.columns), int64_t{s.nr} * s.lanes);
+  return std::max<int64_t>(
+      1, kPoints / std::max<int64_t>(1, rows * columns * likely_points(p, st.reduce)));
+}
+
 // pack.h decides the panel; the tile is as wide as a panel, or divides it.
 bool schedule_packed(Kernel& k, const Target& t, bool swapped,
                      const std::vector<uint32_t>& row_axes, uint32_t column, Schedule s,
@@ -244,6 +253,7 @@ bool schedule_packed(Kernel& k, const Target& t, bool swapped,
     if (axis != row && axis != column) others *= likely(p, p.axes()[axis].extent);
   }
   s.row_block = rows_per_item(p, s.mr, p.axes()[row].extent, others, 32);
+  s.grain = items_worth_a_thread(p, st, s);
   *out = s;
   return true;
 }
@@ -438,6 +448,7 @@ bool schedule_contraction(Kernel& k, const Target& t, Schedule* out, std::string
   } else {
     s.row_block = int64_t{s.mr} * 8;
   }
+  s.grain = items_worth_a_thread(p, st, s);
   *out = s;
   return true;
 }
