@@ -246,13 +246,21 @@ bool comparison(NodeContext& n) {
   return false;
 }
 
+// The type that holds both operands of Pow.
+tenon_dtype_t power_type(tenon_dtype_t base, tenon_dtype_t exponent) {
+  if (base == exponent) return base;
+  if (!is_float(base)) return is_float(exponent) ? TENON_F64 : TENON_I64;
+  const bool wide = base == TENON_F64 || exponent == TENON_F64;
+  return wide ? TENON_F64 : TENON_F32;
+}
+
 bool power(NodeContext& n) {
   if (n.version() < 7) n.integer("broadcast", 0);  // trailing dims only
   if (!n.arity(2, 2)) return false;
   // From opset 12 on the exponent may have another type; the result has the base's.
-  const tenon_dtype_t type = n.dtype(0);
-  const auto v = n.broadcast({n.value(0), n.convert(n.value(1), type)});
-  return v.size() == 2 ? n.set(0, n.build("pow", v)) : n.ok();
+  const tenon_dtype_t type = power_type(n.dtype(0), n.dtype(1));
+  const auto v = n.broadcast({n.convert(n.value(0), type), n.convert(n.value(1), type)});
+  return v.size() == 2 ? n.set(0, n.convert(n.build("pow", v), n.dtype(0))) : n.ok();
 }
 
 bool modulo(NodeContext& n) {

@@ -245,8 +245,10 @@ bool group_norm(NodeContext& n) {
   const int64_t dim = n.integer("channels_last", 1) != 0 ? n.rank(0) - 1 : 1;
   const int64_t activation = n.integer("activation", 0), groups = n.integer("groups", 0);
   if (!n.has_attribute("groups")) return n.fail("T0708", "attribute 'groups' is missing");
-  const auto factor = [&](size_t i) { return n.convert(n.value(i), n.dtype(0)); };
-  Value x = n.value(0);
+  // Factors of a wider type keep their digits.
+  Value x = n.dtype(1) == n.dtype(0) && n.dtype(2) == n.dtype(0) ? n.value(0) : n.wide(n.value(0));
+  if (!x.valid()) return n.ok();
+  const auto factor = [&](size_t i) { return n.convert(n.value(i), x.dtype()); };
   std::vector<int64_t> inward = {0, dim}, outward = {0};
   for (int64_t i = 1; i < n.rank(0); ++i) {
     if (i != dim) inward.push_back(i);
@@ -256,7 +258,7 @@ bool group_norm(NodeContext& n) {
   x = n.build("group_norm", {n.transpose(x, inward), factor(1), factor(2)},
               {{"groups", groups}, {"epsilon", epsilon}});
   x = n.ok() && x.valid() ? n.transpose(x, outward) : x;
-  return n.set(0, activation == 1 ? n.build("silu", {x}) : x);
+  return n.set(0, n.convert(activation == 1 ? n.build("silu", {x}) : x, n.dtype(0)));
 }
 
 // ---- Embeddings ----

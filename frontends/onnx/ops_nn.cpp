@@ -271,22 +271,27 @@ bool batch_norm(NodeContext& n) {
   if (n.version() < 9 && n.integer("spatial", 1) == 0)
     return n.fail("T0714", "statistics for each activation are not supported");
   if (n.rank(0) < 2) return n.fail("T0713", "its input needs rank 2 or more");
-  std::vector<Value> operands = {n.value(0)};
+  // Parameters of a wider type keep their digits.
+  bool wider = false;
+  for (size_t i = 1; i < 5; ++i) wider |= n.dtype(i) != n.dtype(0);
+  const Value x = wider ? n.wide(n.value(0)) : n.value(0);
+  std::vector<Value> operands = {x};
   for (size_t i = 1; i < 5; ++i) {
     if (n.rank(i) != 1 ||
         !n.require_equal(n.dims(i)[0], n.dims(0)[1], "the numbers of statistics and of channels")) {
       return n.fail("T0713", "its statistics need rank 1");
     }
-    operands.push_back(n.convert(n.value(i), n.dtype(0)));
+    operands.push_back(n.convert(n.value(i), x.dtype()));
   }
-  if (!training) return n.set(0, n.build("batch_norm", operands, {{"epsilon", epsilon}}));
+  if (!training)
+    return n.set(0, n.convert(n.build("batch_norm", operands, {{"epsilon", epsilon}}), n.dtype(0)));
   if (!n.ok()) return false;
   const std::vector<Attr> attrs = {Attr("epsilon", epsilon), Attr("momentum", momentum)};
   const Node node = n.builder().build_node("batch_norm_train", operands, attrs);
   for (size_t i = 1; i < 3; ++i) {
     if (n.wants(i)) n.set(i, n.convert(node.result(static_cast<uint32_t>(i)), n.dtype(i + 2)));
   }
-  return n.set(0, node.result(0));
+  return n.set(0, n.convert(node.result(0), n.dtype(0)));
 }
 
 // The additional outputs: the mean and the inverse of the standard deviation, with dims kept.
@@ -321,12 +326,16 @@ bool layer_norm(NodeContext& n) {
   if (!n.ok()) return false;
   const Dims normalized(n.dims(0).begin() + axis, n.dims(0).end());
   if (!rms && (n.wants(1) || n.wants(2))) layer_statistics(n, axis, epsilon);
-  std::vector<Value> operands = {n.value(0)};
+  // The scale of RMSNormalization may have another type, whose digits are kept.
+  const bool same = n.dtype(1) == n.dtype(0);
+  const Value x = same ? n.value(0) : n.wide(n.value(0));
+  std::vector<Value> operands = {x};
   for (size_t i = 1; i < n.input_count(); ++i) {
-    if (n.has(i)) operands.push_back(n.broadcast_to(n.convert(n.value(i), n.dtype(0)), normalized));
+    if (n.has(i)) operands.push_back(n.broadcast_to(n.convert(n.value(i), x.dtype()), normalized));
   }
-  return n.set(
-      0, n.build(rms ? "rms_norm" : "layer_norm", operands, {{"dim", axis}, {"epsilon", epsilon}}));
+  const Value y =
+      n.build(rms ? "rms_norm" : "layer_norm", operands, {{"dim", axis}, {"epsilon", epsilon}});
+  return n.set(0, n.convert(y, n.dtype(0)));
 }
 
 bool group_norm(NodeContext& n) {

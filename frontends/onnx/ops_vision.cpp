@@ -421,8 +421,10 @@ bool affine_grid(NodeContext& n) {
       return n.fail("T0713", "one of its extents is not positive");
     if (!n.require(TENON_REL_LT, n.dim(0), image.back(), "0 and an extent")) return false;
   }
-  const tenon_dtype_t type = n.dtype(0);
-  if (!is_float(type)) return n.fail("T0710", "its matrices need floats");
+  if (!is_float(n.dtype(0))) return n.fail("T0710", "its matrices need floats");
+  const Value matrices = n.wide(n.value(0));
+  if (!matrices.valid()) return n.ok();
+  const tenon_dtype_t type = matrices.dtype();
   // A position begins with the last dim and ends with a 1 for the translation.
   std::vector<Value> columns;
   Dims column = image;
@@ -432,12 +434,12 @@ bool affine_grid(NodeContext& n) {
   columns.push_back(n.builder().full(type, column, 1));
   const Value places = n.build("concat", columns, {{"dim", spatial}});
   // [batch, spatial + 1 rows] over [image..., spatial + 1]: batch, rows, image...
-  const Value moved = n.build("dot_general", {n.value(0), places},
+  const Value moved = n.build("dot_general", {matrices, places},
                               {{"a_contract", {2}}, {"b_contract", {spatial}}});
   std::vector<int64_t> perm = {0};
   for (int64_t d = 0; d < spatial; ++d) perm.push_back(2 + d);
   perm.push_back(1);
-  return moved.valid() ? n.set(0, n.transpose(moved, perm)) : n.ok();
+  return moved.valid() ? n.set(0, n.convert(n.transpose(moved, perm), n.dtype(0))) : n.ok();
 }
 
 bool roi_align(NodeContext& n) {

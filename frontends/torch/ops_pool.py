@@ -29,6 +29,8 @@ def known(*shapes: Sequence[Any]) -> None:
 
 def along(n: Node, x: Value, matrix: torch.Tensor, axis: int) -> Value:
     """x with an axis multiplied by a matrix [out, in] of float64, in float32 for types of 16 bits."""
+    if not dt.is_float(x.dtype):
+        raise Refused("weights that are no integers")
     x = _ops.convert(x, wide(x.dtype))
     factor = _ops.convert(constant(n.trace, matrix), x.dtype)
     given = _ops.attrs(a_batch=(), a_contract=(axis,), b_batch=(), b_contract=(1,))
@@ -286,8 +288,27 @@ def _resized(n: Node, x: Value, sizes: Any, outs: Any, align: bool, factors: Any
     known(sizes[2:], outs[2:])
     if not all(f is None or isinstance(f, float) for f in factors):
         raise Refused("factors that are not known")
-    cubic = "bicubic" in str(n.node.target)
-    for i in range(2):
+    cubic, small = "bicubic" in str(n.node.target), x.dtype is dt.uint8
+    for i in (1, 0) if small else range(2):
         weights = _weights(int(sizes[2 + i]), int(outs[2 + i]), align, factors[i], cubic)
-        x = along(n, x, weights.T.contiguous() if turned else weights, 2 + i)
+        if small:
+            x = _along_in_steps(n, x, weights, 2 + i)
+        else:
+            x = along(n, x, weights.T.contiguous() if turned else weights, 2 + i)
     return _ops.convert(x, n.dtype)
+
+
+def _along_in_steps(n: Node, x: Value, weights: torch.Tensor, dim: int) -> Value:
+    """As torch resizes bytes: weights are multiples of a power of two, and each pass gives bytes again.
+
+    A sum has at most 24 bits, which float32 holds.
+    """
+    bits, largest = 0, float(weights.max())
+    while bits < 22 and 0.5 + largest * 2 ** (bits + 1) < 2**15:
+        bits += 1
+    scaled = weights * 2**bits
+    steps = (scaled + torch.where(scaled < 0, -0.5, 0.5)).trunc() / 2**bits
+    made = along(n, _ops.convert(x, dt.float32), steps, dim)
+    whole = _ops.one("floor", _ops.one("add", made, _ops.like(made, 0.5)))
+    inside = _ops.one("max", _ops.one("min", whole, _ops.like(whole, 255.0)), _ops.like(whole, 0.0))
+    return _ops.convert(inside, dt.uint8)

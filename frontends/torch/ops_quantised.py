@@ -160,8 +160,14 @@ def _extremes(x: Value, dims: tuple[int, ...]) -> tuple[Value, Value]:
     return _ops.one("min", low, _ops.like(low, 0.0)), _ops.one("max", high, _ops.like(high, 0.0))
 
 
-def _scale_of(width: Value, steps: float, least: float) -> Value:
-    return _ops.one("max", _ops.one("div", width, _ops.like(width, steps)), _ops.like(width, least))
+def _rounded(x: Value, dtype: Any) -> Value:
+    return _ops.convert(_ops.convert(x, dtype), x.dtype)
+
+
+def _scale_of(width: Value, steps: float, least: float, dtype: Any) -> Value:
+    """As torch, which rounds the width and the scale to the type of the numbers."""
+    scale = _rounded(_ops.one("div", _rounded(width, dtype), _ops.like(width, steps)), dtype)
+    return _ops.one("max", scale, _ops.like(scale, least))
 
 
 def _as_parameters(scale: Value, zero: Value, shape: tuple[Size, ...]) -> tuple[Value, Value]:
@@ -172,7 +178,7 @@ def _as_parameters(scale: Value, zero: Value, shape: tuple[Size, ...]) -> tuple[
 def choose_qparams(n: Node, x: Value, low: int, high: int, least: float, dtype: Any) -> tuple[Value, Value]:
     one = _ops.one
     smallest, largest = _extremes(_ops.convert(x, dt.float32), tuple(range(len(x.shape))))
-    scale = _scale_of(one("sub", largest, smallest), float(high - low), least)
+    scale = _scale_of(one("sub", largest, smallest), float(high - low), least, x.dtype)
     zero = one("sub", _ops.like(scale, float(low)), one("round_even", one("div", smallest, scale)))
     return _as_parameters(scale, _saturated(zero, low, high, dt.int64), (1,))
 
@@ -182,7 +188,7 @@ def choose_qparams_symmetric(n: Node, x: Value, low: int, high: int, least: floa
     smallest, largest = _extremes(_ops.convert(x, dt.float32), tuple(range(len(x.shape))))
     width = _ops.one("max", _ops.one("neg", smallest), largest)
     middle = 128 if dtype_of(dtype) is dt.uint8 else 0
-    return _as_parameters(_scale_of(width, (high - low) / 2, least), _ops.full((1,), middle, dt.int64), (1,))
+    return _as_parameters(_scale_of(width, (high - low) / 2, least, x.dtype), _ops.full((1,), middle, dt.int64), (1,))
 
 
 @row("quantized_decomposed.choose_qparams_per_token.default")
@@ -203,7 +209,7 @@ def choose_qparams_per_token(n: Node, x: Value, dtype: Any) -> tuple[Value, Valu
 def choose_qparams_per_token_asymmetric(n: Node, x: Value, dtype: Any) -> tuple[Value, Value]:
     one, like = _ops.one, _ops.like
     smallest, largest = _extremes(x, (len(x.shape) - 1,))
-    scale = _scale_of(one("sub", largest, smallest), 255.0, 2.0**-23)
+    scale = _scale_of(one("sub", largest, smallest), 255.0, 2.0**-23, x.dtype)
     down, up = one("div", smallest, scale), one("div", largest, scale)
     from_low = one("sub", like(down, -128.0), down)
     from_high = one("sub", like(up, 127.0), up)

@@ -14,11 +14,24 @@ from aten_cases import SIZES, STRIDES, TYPES, VALUES, Case, Template
 PER_CHUNK = 24
 Slot = tuple[Case, ...]
 """Cases in order of preference: the first that eager mode takes runs."""
-FIXED = (3, 5)
+FIXED = (1, 2)
 """The least and the most cases of an overload in the fixed part, besides one whose numbers change."""
 
 # Results that are random, or whatever was in memory.
 OTHERS = ("empty", "new_empty", "empty_like", "empty_strided", "empty_permuted", "new_empty_strided")
+# Calls whose results say nothing: what a template asks for is not what the operator needs.
+UNDEFINED = {
+    "_weight_norm_interface_backward": "norms of another shape than the weight's",
+    "_linalg_eigh": "vectors of any sign",
+    "linalg_eig": "values in any order",
+    "linalg_cholesky_ex": "a matrix that is not positive definite",
+    "_reshape_alias": "strides that are not those of the tensor",
+    "bucketize": "limits that are not sorted",
+    "_embedding_bag": "counts that torch leaves out where bags are empty",
+    "upsample_nearest1d": "a factor that contradicts the size",
+    "upsample_nearest2d": "a factor that contradicts the size",
+    "upsample_nearest3d": "a factor that contradicts the size",
+}
 
 
 def is_random(template: Template) -> bool:
@@ -33,7 +46,7 @@ def data_decides(template: Template) -> bool:
 
 @functools.cache
 def chosen() -> dict[str, Template]:
-    return {name: t for name, t in aten_cases.templates().items() if not is_random(t)}
+    return {name: t for name, t in aten_cases.templates().items() if not is_random(t) and t.overload.split(".")[1] not in UNDEFINED}
 
 
 def _values(template: Template, kind: str) -> tuple[str, ...]:
@@ -62,9 +75,10 @@ def fixed(seed: str = "") -> list[list[Slot]]:
 
 
 def _slot(name: str, turn: int, seed: str) -> Slot:
-    """The first case has a narrow float with wide values, the second an integer, the others any type."""
+    """The first case has a narrow float, a second one another type."""
     draw = random.Random(f"{name} {turn} {seed}")
-    kinds = [["f16", "bf16"], ["i8", "i16", "i32", "i64", "u8", "bool"], ["f32", "f64"], list(TYPES)][turn % 4]
+    narrow, other = ["f16", "bf16"], draw.choice((["i8", "i16", "i32", "i64", "u8", "bool"], ["f32", "f64"], list(TYPES)))
+    kinds = narrow if turn == 0 else other
     rest = [k for k in TYPES if k not in kinds]
     draw.shuffle(kinds)
     draw.shuffle(rest)

@@ -12,6 +12,8 @@ precision as the sum of
   the type that is computed in (float32 for float16, bfloat16 and float32): an error of some roundings of
   the inputs is what any order of summation may have. A result that rounds in the narrow type between
   its steps is 2^13 (float16) or 2^16 (bfloat16) such roundings off, and fails.
+- for operators that add elements up, MIXED roundings of the largest result: what is left where large
+  numbers cancel. Doubles have no better judge than another order of summation: MIXED_DOUBLE.
 
 Infinities and NaN must be those of the outside result, or those of double precision rounded to the type.
 """
@@ -24,6 +26,7 @@ import numpy as np
 
 FACTOR = 2.0
 CONDITION = 64.0
+MIXED, MIXED_DOUBLE = 8.0, 1024.0
 MOVES = 6
 """Changes of the inputs that are tried, so that no element happens to be unmoved by all."""
 
@@ -32,22 +35,24 @@ FORMATS = {
     "float16": (2.0**-11, 65504.0, 2.0**-24),
     "bfloat16": (2.0**-8, (2 - 2.0**-7) * 2.0**127, 2.0**-133),
     "float32": (2.0**-24, (2 - 2.0**-23) * 2.0**127, 2.0**-149),
-    "float64": (2.0**-53, np.finfo(np.float64).max, 2.0**-1074),
+    "float64": (2.0**-53, np.finfo(np.float64).max, 2.0**-960),  # exp(-x) is 0 where exp(x) overflows
 }
 
 Exact = Callable[[int], "np.ndarray | None"]
 """The result in double precision: of the inputs for 0, of inputs changed by a rounding for 1, 2, ..."""
 
 
-def problem(ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact) -> str:
-    """What is wrong with a result, or nothing. Floats come as float64, with the name of their type."""
+def problem(ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact, mixes: bool = False) -> str:
+    """What is wrong with a result, or nothing. Floats come as float64, with the name of their type.
+
+    `mixes` says that the operator adds elements up."""
     if ours.shape != theirs.shape:
         return f"shape {ours.shape} instead of {theirs.shape}"
     if name not in FORMATS:
         return _discrete(ours, theirs, exact)
     if np.array_equal(ours, theirs, equal_nan=True):
         return ""
-    return _float(ours, theirs, name, exact)
+    return _float(ours, theirs, name, exact, mixes)
 
 
 def _discrete(ours: np.ndarray, theirs: np.ndarray, exact: Exact) -> str:
@@ -64,7 +69,7 @@ def _discrete(ours: np.ndarray, theirs: np.ndarray, exact: Exact) -> str:
     return _at(bad, ours, theirs) if bad.any() else ""
 
 
-def _float(ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact) -> str:
+def _float(ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact, mixes: bool) -> str:
     unit, largest, tiny = FORMATS[name]
     judge = exact(0)
     if judge is None or judge.shape != ours.shape:
@@ -73,6 +78,9 @@ def _float(ours: np.ndarray, theirs: np.ndarray, name: str, exact: Exact) -> str
         error = np.where(np.isfinite(theirs) & np.isfinite(judge), np.abs(theirs - judge), 0.0)
         computed = min(unit, 2.0**-24)
         allowed = (2 * unit + CONDITION * computed) * np.abs(judge) + tiny + FACTOR * error
+        if mixes:
+            roundings = MIXED_DOUBLE if name == "float64" else MIXED
+            allowed = allowed + roundings * computed * np.max(np.abs(judge), initial=0.0, where=np.isfinite(judge))
         near_end = np.abs(judge) >= largest * (1 - 4 * unit)
         bad = _unequal(ours, theirs) & ~(np.abs(ours - judge) <= allowed)
         bad &= ~(_rounded_end(judge, near_end) & (np.isnan(ours) == np.isnan(judge)) & _same_end(ours, judge, largest))

@@ -198,7 +198,22 @@ def arrays(case: Case, template: Template, call: int = 0) -> list[np.ndarray | N
         is_constant = given is not None and template.is_constant(i)
         random = np.random.default_rng([case.seed, i, 0 if is_constant else call])
         made.append(None if given is None else _array(case._replace(values="own") if is_constant else case, template, i, random))
-    return made
+    return [_inside(x, template, i, made) for i, x in enumerate(made)]
+
+
+def _inside(x: np.ndarray | None, template: Template, i: int, inputs: list[np.ndarray | None]) -> np.ndarray | None:
+    """Numbers that name parts of another input, whose sizes a case may have changed."""
+    if x is None or inputs[0] is None or not x.size:
+        return x
+    if template.operator == "OneHot" and i == 0:
+        return np.trunc(x.astype(np.float32)).astype(x.dtype)  # the standard makes them integers
+    most = inputs[0].shape[0] if inputs[0].ndim else 0
+    if template.formal(i).name == "sequence_lens":
+        return np.minimum(x, most).astype(x.dtype)
+    if template.operator == "GatherElements" and i == 1:
+        axis = next((a.i for a in template.node.attribute if a.name == "axis"), 0)
+        return x % max(inputs[0].shape[axis], 1)
+    return x % max(most, 1) if template.formal(i).name == "batch_indices" else x
 
 
 def _array(case: Case, template: Template, i: int, random: np.random.Generator) -> np.ndarray:
@@ -208,11 +223,15 @@ def _array(case: Case, template: Template, i: int, random: np.random.Generator) 
     if "v" in given and (given["t"] != "D" or case.values == "own" or template.is_constant(i)):
         return np.asarray(given["v"]).reshape(shape).astype(dtype)
     low, high = given.get("r", (-3, 3))
+    if template.operator == "Pow" and i == 0:
+        low, high = 1, 9  # so that integers hold the powers
     wide = case.values == "wide" and given["t"] == "D"
     if dtype.kind == "b":
         return random.integers(0, 2, shape).astype(bool)
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
+        # Powers and products of these may not fit into an integer.
+        wide = wide and template.operator != "Gemm"
         low, high = (info.min, info.max) if wide else (max(math.floor(low), info.min), min(max(math.ceil(high), math.floor(low) + 1), info.max))
         made = random.integers(low, high, shape, dtype=np.int64 if low < 0 or high < 2**63 else np.uint64, endpoint=True).astype(dtype)
         return np.where(made == 0, dtype.type(1), made) if template.operator in ("Div", "Mod") else made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,10 +14,13 @@ import numpy as np
 import onnx
 import onnx_cases
 import onnxruntime
+from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.ops import op_erf
 from onnx_cases import TYPES, Case, Template
 
 REFUSALS = {"T0310", "T0312", "T0704", "T0710", "T0713", "T0714", "T0124"}
+FLOATS = {TYPES[name] for name in ("f16", "bf16", "f32", "f64")}
 WIDE = {np.dtype(np.float16), np.dtype(np.float32), TYPES["bf16"]}
 # The reference is in Python: what it takes seconds for, on many elements.
 SLOW = {"Attention", "AveragePool", "Conv", "ConvInteger", "ConvTranspose", "GRU", "GridSample", "LSTM", "MaxPool", "MaxUnpool",
@@ -24,8 +28,25 @@ SLOW = {"Attention", "AveragePool", "Conv", "ConvInteger", "ConvTranspose", "GRU
         "Unique", "LRN", "GlobalLpPool", "TfIdfVectorizer", "LinearAttention", "ScatterND", "GatherND", "Scatter", "FlexAttention"}  # fmt: skip
 # Results are random, or where an element is.
 RANDOM = {"Bernoulli", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Dropout"}
+# Each result is a sum of elements that may cancel.
+MIXES = {"MeanVarianceNormalization", "CumSum", "Resize", "STFT", "DFT", "LayerNormalization", "GroupNormalization", "InstanceNormalization"}
+# What neither oracle does as the standard says.
+OWN_RULES = {
+    ("LRN", "f64"): "onnx.reference takes the default of alpha in double precision, the standard in float32",
+    ("Gelu", "f64"): "both round constants of its body to float32",
+}
+CRASHES = {"GRU", "LSTM", "RNN"}
+"""ONNX Runtime ends the process where these have no elements."""
 
 onnxruntime.set_default_logger_severity(4)
+
+
+def _exact_erf(self: op_erf.Erf, node: Any, parameters: Any) -> None:
+    op_erf.OpRunUnaryNum.__init__(self, node, parameters)
+    self._erf = np.vectorize(math.erf, otypes=["d"])
+
+
+op_erf.Erf.__init__ = _exact_erf  # onnx.reference rounds it to float32
 
 
 class Ready(NamedTuple):
@@ -87,10 +108,12 @@ def is_allowed(case: Case, template: Template) -> bool:
 
 def ready(case: Case) -> Ready | None:
     for template in template_of(case):
-        if not is_allowed(case, template):
+        if not is_allowed(case, template) or (template.operator, case.type) in OWN_RULES:
             return None
         for oracle in ORACLES:
             made = Ready(case, template, oracle)
+            if oracle == "ONNX Runtime" and case.size == "0" and template.operator in CRASHES:
+                continue
             if oracle == "onnx.reference" and case.size == "70000" and template.operator in SLOW:
                 continue
             with contextlib.suppress(Exception):
@@ -108,7 +131,16 @@ def _alone(made: Ready, arrays: list[np.ndarray | None], oracle: str) -> list[np
     model = onnx_cases.model_of([placed], made.case.opset, made.template.node.domain)
     if oracle == "ONNX Runtime" and any(v.dtype == TYPES["bf16"] for v in placed.inputs.values()):
         raise TypeError("it takes no bfloat16 from NumPy")
-    return ORACLES[oracle](model, placed.inputs)
+    results = ORACLES[oracle](model, placed.inputs)
+    return _declared(model, results) if oracle == "onnx.reference" else results
+
+
+def _declared(model: onnx.ModelProto, results: list[np.ndarray]) -> list[np.ndarray]:
+    """The results in the types that the standard infers; onnx.reference leaves some in the type it computed in."""
+    inferred = onnx.shape_inference.infer_shapes(model)
+    types = [o.type.tensor_type.elem_type for o in inferred.graph.output]
+    kinds = [TYPES["bf16"] if t == TensorProto.BFLOAT16 else t and onnx.helper.tensor_dtype_to_np_dtype(t) for t in types]
+    return [r.astype(k) if k and r.dtype != k and r.dtype in FLOATS and k in FLOATS else r for r, k in zip(results, kinds, strict=True)]
 
 
 def exact_of(made: Ready, call: int, move: int) -> list[np.ndarray] | None:
@@ -187,7 +219,7 @@ def _compare(made: Ready, call: int, ours: list[np.ndarray], oracle: str) -> str
         b = np.asarray(b)
         if a.dtype != b.dtype:
             return f"output {i}: {a.dtype} instead of {b.dtype}, by {oracle}"
-        problem = judge.problem(wide(a), wide(b), str(b.dtype), lambda move, i=i: exact(i, move))
+        problem = judge.problem(wide(a), wide(b), str(b.dtype), lambda move, i=i: exact(i, move), made.template.operator in MIXES)
         if problem:
             return f"output {i}: {problem}, by {oracle}"
     return ""

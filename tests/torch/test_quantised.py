@@ -158,6 +158,9 @@ def test_scales_that_follow():
     for x in (values(), torch.rand(3, 4) + 1, -torch.rand(5), torch.zeros(4)):
         check(lambda x: OPS.choose_qparams(x, 0, 255, 1e-4, torch.uint8), x, exact=False)
         check(lambda x: OPS.choose_qparams_symmetric(x, -128, 127, 1e-4, torch.int8), x, exact=False)
+    for dtype in (torch.float16, torch.bfloat16):  # whose scales torch rounds to the type
+        x = torch.linspace(-900, 777, 64).to(dtype)
+        check(lambda x: OPS.choose_qparams(x, -128, 127, 1e-5, torch.int8), x)
 
 
 def test_products_of_bytes():

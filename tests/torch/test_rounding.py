@@ -1,4 +1,4 @@
-"""Products are rounded before they are added, as in eager mode."""
+"""Values are rounded where eager mode rounds them."""
 
 import torch
 
@@ -27,3 +27,13 @@ def test_softmax_of_large_products_is_that_of_eager():
         for factor in (1e14, 1e4, 7.3):
             expected = softmax(x * factor, -1)
             torch.testing.assert_close(compiled(lambda x: softmax(x * factor, -1), x), expected)
+
+
+def test_bytes_are_resized_in_the_steps_of_eager():
+    x = torch.randint(0, 256, (1, 3, 33, 47), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    for mode, size in (("bilinear", (12, 61)), ("bicubic", (70, 20))):
+
+        def resized(x, mode=mode, size=size):
+            return torch.nn.functional.interpolate(x, size=size, mode=mode, antialias=True)
+
+        torch.testing.assert_close(compiled(resized, x), resized(x), rtol=0, atol=0)
