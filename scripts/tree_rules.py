@@ -8,6 +8,7 @@
 - Each top folder has a README, and each source file is named in the README of its room.
 - The prose of the guides has 100 columns.
 - Scripts of bench/ and scripts/ that begin with #! are executable.
+- Words that plain English avoids (scripts/words.txt) do not become more.
 
 Prints one line per violation and exits with 1.
 
@@ -19,6 +20,8 @@ import os
 import pathlib
 import re
 import sys
+
+import words
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = {".h", ".hpp", ".c", ".cpp"}
@@ -410,6 +413,15 @@ def check_sources_are_named(files):
             yield f"{room}/README.md: {file[len(room) + 1:]} is not named"
 
 
+def check_words(files):
+    """The words of scripts/words.txt. Where fewer are left than their line says, a note asks for a lower line."""
+    for problem, is_failure in words.check(ROOT, files):
+        if is_failure:
+            yield problem
+        else:
+            print(f"note: {problem}")
+
+
 def links_below(root):
     return [problem for path in pages(root) for problem in check_links(root, path)]
 
@@ -428,7 +440,7 @@ def main():
     problems += links_below(ROOT)
     files = dict.fromkeys(sorted(tree_files()))
     problems += list(check_named_files(files)) + list(check_sources_are_named(files))
-    problems += list(check_width()) + list(check_executable(files))
+    problems += list(check_width()) + list(check_executable(files)) + list(check_words(files))
     problems += check_core()
     for path in sources():
         relative, text = path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
