@@ -109,8 +109,8 @@ def _choose(chosen: dict[str, int]) -> None:
         _open(name, level)
     if "tenon._host" in sys.modules and sys.modules["tenon._host"].is_open():
         host_opened()
-    if "tenon.torch._told" in sys.modules:
-        sys.modules["tenon.torch._told"].pass_over()
+    if "tenon.torch.program._logging" in sys.modules:
+        sys.modules["tenon.torch.program._logging"].pass_over()
 
 
 def _open(component: str, level: int) -> None:

@@ -439,10 +439,10 @@ def _load_exported(
     if dims or values:
         raise UsageError("a .pt2 file takes no dims=, values= or overrides=: export it with them", "T0793")
     try:
-        from tenon.torch import _export
+        from tenon.torch.capture import export
     except ImportError as error:
         raise UnsupportedError(f"a .pt2 file is read by PyTorch: {error}", "T0640") from None
-    return _export.load(
+    return export.load(
         path, device=device, options=options, fallback=fallback, deterministic=deterministic
     )
 
