@@ -22,7 +22,7 @@ from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor.output_code import OutputCode
 
-from tenon._logs import tell
+from tenon import logs
 
 from ..graph.source_locations import MODULES, first_line, modules_of
 from ..program.options import Options
@@ -70,7 +70,7 @@ class Code(OutputCode):
         assert self._gm is not None and self._made is not None
         why_not = self._why_not()
         if why_not:
-            tell("cache", f"{self._name()} is not kept on disk: {why_not}")
+            logs.log("cache", f"{self._name()} is not kept on disk: {why_not}")
             raise BypassAOTAutogradCache(why_not)
         for node in self._gm.graph.nodes:
             node.meta[MODULES] = modules_of(node)  # torch's own has classes, which need not be importable
@@ -106,7 +106,7 @@ class Code(OutputCode):
         assert isinstance(gm, fx.GraphModule)
         gm.recompile()
         self._gm = gm
-        tell("cache", f"{self._name()} comes from torch's cache on disk")
+        logs.log("cache", f"{self._name()} comes from torch's cache on disk")
         self.compile()
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:

@@ -9,8 +9,8 @@ import logging
 import torch
 from torch import fx
 
-from tenon import _host
-from tenon._errors import UsageError
+from tenon import UsageError
+from tenon.builder import host
 
 from ..decompositions.checked import keep_checks
 from ..decompositions.flex import take_apart
@@ -53,7 +53,7 @@ def backend(
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     chosen = Options(options, mode)
-    _host.open()
+    host.open()
     chosen.check()
     _tell_version()
     share()

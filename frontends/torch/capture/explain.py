@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from tenon._errors import UsageError
+from tenon import UsageError
+from tenon import report as pages
 
 from ..program._logging import sizes
 from ..program.partition import plain
@@ -45,23 +46,19 @@ class Explanation:
         modules of the network and have lines of its source, so that times are told by module. The
         inputs are those of `explain`. T0644 if no part of the network became a program.
         """
-        from tenon import _report
-
-        _report.check_name(path)
+        pages.check_name(path)
         runs = [self._run(graph, part) for graph in self._compiled for part in graph.partitions if part.program is not None]
         if not runs:
             raise UsageError(f"nothing of {self._name} became a program, so there is nothing to show", "T0644")
-        _report.write(path, _report.page_of(runs, parts=True))
+        pages.write(path, pages.page_of(runs, parts=True))
 
     def _run(self, graph: Compiled, part: Partition) -> dict[str, Any]:
-        from tenon import _report
-
         assert part.program is not None
         number = f" {graph.partitions.index(part) + 1}" if len(graph.partitions) > 1 else ""
-        inputs: _report.Inputs | None = None
+        inputs: pages.Inputs | None = None
         if part.kept_inputs is not None:
             inputs = tuple(map(plain, part.kept_inputs)), {}
-        run = _report.run_of(part.program, f"{graph.kind}{number}", inputs)
+        run = pages.run_of(part.program, f"{graph.kind}{number}", inputs)
         return {**run, "model": f"{self._name}, {run['label']}"}
 
     def __str__(self) -> str:

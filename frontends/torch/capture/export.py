@@ -7,10 +7,8 @@ import re
 
 import torch
 
-from tenon import _host, _native
-from tenon._errors import DataError, NotFoundError, UsageError, device_text
-from tenon._model import Model, _Recipe
-from tenon._trace import tracing
+from tenon import DataError, Model, NotFoundError, UsageError, builder
+from tenon.builder import host, tracing
 
 from ..decompositions.table import table
 from ..graph.node import BEYOND
@@ -44,14 +42,10 @@ def from_exported(
             "tenon.from_exported(torch.export.export(net, (x,)))",
             "T0640",
         )
-    _host.open()
-    recipe = _Recipe()
-    recipe.device = device_text(device)
-    recipe.no_fallback = not fallback
-    recipe.deterministic = deterministic
-    recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
-    recipe._graph = _graph_of(program)
-    return Model(recipe)
+    host.open()
+    host.device_text(device)
+    graph = _graph_of(program)
+    return builder.model_of(graph, device, options=options, fallback=fallback, deterministic=deterministic)
 
 
 def load(path: str | os.PathLike[str], **given: Any) -> Model:
@@ -66,7 +60,7 @@ def load(path: str | os.PathLike[str], **given: Any) -> Model:
     return from_exported(program, **given)
 
 
-def _graph_of(program: torch.export.ExportedProgram) -> _native.Graph:
+def _graph_of(program: torch.export.ExportedProgram) -> builder.Graph:
     taken = program.run_decompositions(table())
     signature = taken.graph_signature
     graph = taken.graph_module.graph

@@ -11,9 +11,8 @@ import re
 import torch
 from torch.utils import _pytree as pytree
 
-from tenon import _trace
-from tenon._errors import UsageError
-from tenon._trace import tracing
+from tenon import UsageError, builder
+from tenon.builder import tracing
 
 from ..graph.node import BEYOND
 from ..graph.size_constraints import at_most, below, differ, equal
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any, TypeAlias
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
     Program: TypeAlias = torch.export.ExportedProgram
 
@@ -130,8 +129,8 @@ def _hold(guard: ast.expr, arguments: dict[str, Any]) -> None:
 
 def _value(side: ast.expr, arguments: dict[str, Any]) -> Size:
     code = compile(ast.Expression(side), "guard", "eval")
-    made = eval(code, {"__builtins__": {}, "L": arguments, "max": _trace.larger, "min": _trace.smaller})
-    if not isinstance(made, (int, _trace.Dim)):
+    made = eval(code, {"__builtins__": {}, "L": arguments, "max": builder.larger, "min": builder.smaller})
+    if not isinstance(made, (int, builder.Dim)):
         raise Unsupported("no size")
     return made
 

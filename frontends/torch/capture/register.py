@@ -5,13 +5,10 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from tenon import _trace, xp
-from tenon._array import Array
-from tenon._compile import Compiled
-from tenon._errors import UsageError
-from tenon._op import Op, _attr, _ops
-from tenon._op import op as tenon_op
-from tenon._trace import F64, I64, I64S, STRING, Dim, GraphTrace, emit, tracing
+from tenon import Op, UsageError, builder, xp
+from tenon import compile as tenon_compile
+from tenon import op as tenon_op
+from tenon.builder import F64, I64, I64S, STRING, Dim, GraphTrace, tracing
 
 from ..graph.node import DTYPES, Node, dtype_of
 from ..graph.sizes import expression
@@ -48,7 +45,7 @@ def register(op: Op, *, results: int = 1, gradient: Callable[..., Any] | None = 
     if find(overload) is not None:
         raise UsageError(f"{op.name} is an operator of torch already", "T0642")
     own = gradient is None and op.derivative is not None
-    if own and f"{op.name}_backward" in _ops:
+    if own and Op.registered(f"{op.name}_backward") is not None:
         raise UsageError(f"{op.name}_backward, the name of its derivative, is another op's", "T0642")
     library = _libraries.get(namespace) or _libraries.setdefault(namespace, _library(namespace))
     try:
@@ -104,7 +101,7 @@ def _split(op: Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[
 
 
 def _eager(op: Op, results: int) -> Callable[..., Any]:
-    programs: dict[Any, Compiled] = {}
+    programs: dict[Any, Any] = {}
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays, attrs = _split(op, args, kwargs)
@@ -112,7 +109,7 @@ def _eager(op: Op, results: int) -> Callable[..., Any]:
         program = programs.get(key)
         if program is None:
             fixed = dict(key)
-            program = programs[key] = Compiled(lambda *xs: op(*xs, **fixed), None, None, True)
+            program = programs[key] = tenon_compile(lambda *xs: op(*xs, **fixed))
         with torch.no_grad():
             made = program(*(a.resolve_conj().resolve_neg() for a in arrays))
         return made
@@ -132,7 +129,7 @@ def _fake(op: Op) -> Callable[..., Any]:
             shape = [_inward(trace, sizes, s) for s in array.shape]
             values.append(trace.argument(dtype_of(array.dtype), shape, f"x{i}"))
         with tracing(trace):
-            made = op._run(values, attrs)
+            made = op.build(values, attrs)
         dtypes = [_torch_type(v.dtype) for v in made]
         fakes = [
             arrays[0].new_empty([_outward(trace, sizes, s) for s in v.shape], dtype=d)
@@ -162,9 +159,9 @@ def _outward(trace: GraphTrace, sizes: dict[str, Any], size: Any) -> Any:
     sym: Any = torch
     x, y = (_outward(trace, sizes, trace.size(d)) for d in (a, b))
     return {
-        _trace._ADD: lambda: x + y, _trace._SUB: lambda: x - y, _trace._MUL: lambda: x * y,
-        _trace._FLOORDIV: lambda: x // y, _trace._MOD: lambda: x % y,
-        _trace._MIN: lambda: sym.sym_min(x, y), _trace._MAX: lambda: sym.sym_max(x, y),
+        builder.ADD: lambda: x + y, builder.SUB: lambda: x - y, builder.MUL: lambda: x * y,
+        builder.FLOORDIV: lambda: x // y, builder.MOD: lambda: x % y,
+        builder.MIN: lambda: sym.sym_min(x, y), builder.MAX: lambda: sym.sym_max(x, y),
     }[op]()  # fmt: skip
 
 
@@ -176,7 +173,7 @@ def _backward(op: Op, results: int) -> Op:
     """The derivative of an op, as an op: of the gradients of its results, and its arguments."""
     import inspect
 
-    def derivative(*args: Any, **attrs: Any) -> tuple[Array, ...]:
+    def derivative(*args: Any, **attrs: Any) -> tuple[xp.Array, ...]:
         arrays = args[results:]
         made = op.gradients(args[:results], *arrays, **attrs)
         return tuple(xp.zeros_like(x) if g is None else g for x, g in zip(arrays, made))
@@ -211,11 +208,7 @@ def _add_gradient(op: Op, name: str, gradient: Callable[..., Any] | None, librar
 def _lowering(op: Op) -> Callable[..., Any]:
     def lower(n: Node, *args: Any, **kwargs: Any) -> Any:
         arrays, given = _split(op, args, kwargs)
-        attrs = tuple(
-            (name, kind, _attr(op.name, name, kind, given[name]))
-            for name, (kind, _) in sorted(op.attrs.items())
-        )
-        made = emit(op.name, arrays, attrs)
+        made = op.emit(arrays, given)
         return made if isinstance(n.fake, (tuple, list)) else made[0]
 
     return lower

@@ -8,8 +8,8 @@ import os
 
 import torch
 
-from tenon import _native
-from tenon._logs import tell
+from tenon import logs
+from tenon.builder import host
 
 
 @functools.cache
@@ -33,7 +33,7 @@ def share() -> bool:
             for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_max_threads")
         ]
     except (OSError, AttributeError) as error:
-        tell("perf", f"torch's threads were not found, so Tenon has threads of its own beside them: {error}")
+        logs.log("perf", f"torch's threads were not found, so Tenon has threads of its own beside them: {error}")
         return False
-    _native.use_openmp(*found)
+    host.use_openmp(*found)
     return True

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from tenon._trace import Value
+    from tenon.builder import Value
 
     from .walk import Walk
 

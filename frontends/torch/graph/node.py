@@ -6,10 +6,9 @@ import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._errors import Error
-from tenon._trace import Dim, GraphTrace, SizeNeeded, Value
+from tenon import Error
+from tenon.builder import Dim, GraphTrace, SizeNeeded, Value, ops
+from tenon.builder import dtypes as dt
 
 from .floats import Real
 from .sizes import Whole, size_in
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
     from .walk import Walk
 
@@ -87,7 +86,7 @@ class Node:
         """A value of the (first) result's shape. Symbols of torch that data decides are known by its sizes."""
         fake = self.result if fake is None else fake
         self.trace.learn(fake.shape, x.shape)
-        return _ops.reshape(x, self.shape_of(fake))
+        return ops.reshape(x, self.shape_of(fake))
 
     def is_read(self, i: int) -> bool:
         """Whether somebody reads result i of several."""
@@ -99,7 +98,7 @@ class Node:
 
     def spread(self, x: Any, dtype: dt.DType, shape: tuple[Size, ...] | None = None) -> Value:
         """An operand in a type, repeated to a shape: that of the result unless given."""
-        return _ops.broadcast_to(self.typed(x, dtype), self.shape if shape is None else shape)
+        return ops.broadcast_to(self.typed(x, dtype), self.shape if shape is None else shape)
 
     def fitting(self, x: Any) -> Value:
         """An operand in the type and the shape of the result, which has the number."""
@@ -108,15 +107,15 @@ class Node:
     def typed(self, x: Any, dtype: dt.DType) -> Value:
         """A value or a number in a type; as torch computes, a number wraps."""
         if isinstance(x, Value):
-            return _ops.convert(x, dtype)
+            return ops.convert(x, dtype)
         if isinstance(x, Whole):
-            return _ops.convert(self.walk.whole(x.size), dtype)
+            return ops.convert(self.walk.whole(x.size), dtype)
         if isinstance(x, Dim):
-            return _ops.size_value(x, dtype)
+            return ops.size_value(x, dtype)
         if isinstance(x, Real):
             if not dt.is_floating(dtype):
                 raise Unsupported(f"a float that changes as {dtype.name}")
-            return _ops.convert(x.value, dtype)
+            return ops.convert(x.value, dtype)
         if isinstance(x, (bool, int, float, complex)):
             if isinstance(x, complex) and not dt.is_complex(dtype):
                 raise Unsupported("a complex number beside real ones")
@@ -124,7 +123,7 @@ class Node:
                 low, high = dt.limits(dtype)
                 assert not isinstance(x, complex)
                 x = int(x) if low <= x <= high else _wrapped(int(x), dtype)
-            return _ops.scalar(x, dtype)
+            return ops.scalar(x, dtype)
         raise Unsupported(f"{type(x).__name__} is no operand")
 
     def is_beyond(self, x: Any) -> bool:
@@ -147,7 +146,7 @@ class Node:
 
     def reshape(self, x: Value) -> Value:
         """A value in the shape of the result."""
-        return _ops.reshape(x, self.shape)
+        return ops.reshape(x, self.shape)
 
 
 def wide(dtype: dt.DType) -> dt.DType:
@@ -157,7 +156,7 @@ def wide(dtype: dt.DType) -> dt.DType:
 
 def added_up(kind: str, x: Value) -> Value:
     """An operand of what is put together at equal places: in float32 for types of 16 bits, where sums stop growing."""
-    return _ops.convert(x, wide(x.dtype)) if kind in ("add", "mul") else x
+    return ops.convert(x, wide(x.dtype)) if kind in ("add", "mul") else x
 
 
 def within(x: Any, dtype: dt.DType) -> Any:
@@ -173,17 +172,17 @@ def checked(x: Value, holds: Value) -> Value:
     """A value, in a call that fails where a condition of the same shape does not hold: eager mode then
     runs, and raises. It is the check of an index, which comes before anything is written.
     """
-    zeros = _ops.iota((1,), 0, dt.int64)
-    index = _ops.select(holds, _ops.like(_ops.convert(holds, dt.int64), 0), _ops.like(_ops.convert(holds, dt.int64), 1))
-    nothing = _ops.one("take", zeros, index, dim=0, mode="in_bounds")
-    return _ops.one("add", x, _ops.convert(nothing, x.dtype))
+    zeros = ops.iota((1,), 0, dt.int64)
+    index = ops.select(holds, ops.like(ops.convert(holds, dt.int64), 0), ops.like(ops.convert(holds, dt.int64), 1))
+    nothing = ops.one("take", zeros, index, dim=0, mode="in_bounds")
+    return ops.one("add", x, ops.convert(nothing, x.dtype))
 
 
 def checked_whole(x: Value, holds: Value) -> Value:
     """As `checked`, for a value of any type and one condition for all of it. Its bits stay as they are."""
-    index = _ops.select(holds, _ops.scalar(0, dt.int64), _ops.scalar(1, dt.int64))
-    index = _ops.reshape(index, (1,))
-    return _ops.reshape(_ops.one("take", _ops.reshape(x, (1, *x.shape)), index, dim=0, mode="in_bounds"), x.shape)
+    index = ops.select(holds, ops.scalar(0, dt.int64), ops.scalar(1, dt.int64))
+    index = ops.reshape(index, (1,))
+    return ops.reshape(ops.one("take", ops.reshape(x, (1, *x.shape)), index, dim=0, mode="in_bounds"), x.shape)
 
 
 def _wrapped(x: int, dtype: dt.DType) -> int:
@@ -201,9 +200,9 @@ def promote_types(fakes: Sequence[Any]) -> torch.dtype:
 
 def from_zero(n: Node, index: Value, size: Size) -> Value:
     """Indices, where negative ones count from behind, as indices from 0 on."""
-    index = _ops.convert(index, dt.int64)
-    behind = _ops.one("add", index, n.spread(size, dt.int64, index.shape))
-    return _ops.select(_ops.compare(index, _ops.like(index, 0), 2), behind, index)
+    index = ops.convert(index, dt.int64)
+    behind = ops.one("add", index, n.spread(size, dt.int64, index.shape))
+    return ops.select(ops.compare(index, ops.like(index, 0), 2), behind, index)
 
 
 def axis_of(axis: int, rank: int) -> int:

@@ -11,14 +11,14 @@ import math
 
 import torch
 
-from tenon import _ops
+from tenon.builder import ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._trace import Value
+    from tenon.builder import Value
 
 # A smaller one is made dense sooner than its memory is found.
 _LEAST_BYTES = 64 << 10
@@ -64,9 +64,9 @@ class Memory:
         """The view, of its memory."""
         limits = [start + self.view[d] for d, start in zip(self._axes, self._starts)]
         is_whole = tuple(limits) == self.shape and not any(self._starts)
-        part = memory if is_whole else _ops.slice_(memory, self._starts, limits)
+        part = memory if is_whole else ops.slice_(memory, self._starts, limits)
         order = sorted(self._axes)
-        return _ops.reshape(_ops.transpose(part, [self._axes.index(d) for d in order]), self.view)
+        return ops.reshape(ops.transpose(part, [self._axes.index(d) for d in order]), self.view)
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """The memory that a tensor lies in; a copy where it lies elsewhere than was expected."""

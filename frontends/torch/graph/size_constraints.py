@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sympy  # type: ignore[import-untyped,unused-ignore]
 
-from tenon import _dtypes as dt
-from tenon import _ops, _trace
-from tenon._trace import MAYBE, NO, YES
+from tenon import builder
+from tenon.builder import MAYBE, NO, YES, ops
+from tenon.builder import dtypes as dt
 
 from .sizes import in_graph
 from .table import Unsupported
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from tenon._trace import GraphTrace, Size
+    from tenon.builder import GraphTrace, Size
 
     from .walk import Walk
 
@@ -30,7 +30,7 @@ def at_most(a: Size, b: Size) -> None:
         if a > b:
             raise Unsupported(f"{a} is more than {b}")
         return
-    _ops.slice_axis(_ops.iota((b,), 0, dt.int64), 0, 0, a)
+    ops.slice_axis(ops.iota((b,), 0, dt.int64), 0, 0, a)
 
 
 def below(a: Size, b: Size) -> None:
@@ -43,14 +43,14 @@ def equal(a: Size, b: Size) -> None:
 
 
 def differ(a: Size, b: Size) -> None:
-    at_most(1, _trace.larger(a, b) - _trace.smaller(a, b))
+    at_most(1, builder.larger(a, b) - builder.smaller(a, b))
 
 
 # ---- Claimed ----
 
 # By torch's sign: how it is stated, the number of a comparison of values, and that of one of sizes.
 _RELATIONS: dict[str, tuple[Callable[[Any, Any], None], int, int]] = {
-    "==": (equal, 0, _trace._EQ), "!=": (differ, 1, _trace._EQ), "<": (below, 2, _trace._LT), "<=": (at_most, 3, _trace._LE),
+    "==": (equal, 0, builder.EQ), "!=": (differ, 1, builder.EQ), "<": (below, 2, builder.LT), "<=": (at_most, 3, builder.LE),
 }  # fmt: skip
 _TURNED = {">": "<", ">=": "<="}
 
@@ -81,8 +81,8 @@ def _claim(walk: Walk, relation: Any) -> None:
         return
     if walk.trace.depth:
         raise Unsupported("a claim in a loop or a choice")
-    left, right = (_ops.size_value(size, dt.int64) for size in (a, b))
-    walk.assertions.append(_ops.compare(left, right, direction))
+    left, right = (ops.size_value(size, dt.int64) for size in (a, b))
+    walk.assertions.append(ops.compare(left, right, direction))
 
 
 def _sides(trace: GraphTrace, difference: Any) -> tuple[Size, Size]:

@@ -9,8 +9,8 @@ import torch
 from torch.utils._sympy import functions as sf
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
-from tenon import _trace
-from tenon._trace import Dim, GraphTrace
+from tenon import builder
+from tenon.builder import Dim, GraphTrace
 
 from .table import Unsupported
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
 _FLOOR = {sf.FloorDiv, sf.CleanDiv}
 _MOD = {sf.Mod, sf.PythonMod}
@@ -81,9 +81,9 @@ def _convert(trace: GraphTrace, e: Any) -> Any:
     if kind in _MOD:
         return _modulo(trace, *parts)
     if kind in MAX:
-        return functools.reduce(_trace.larger, parts)
+        return functools.reduce(builder.larger, parts)
     if kind in _MIN:
-        return functools.reduce(_trace.smaller, parts)
+        return functools.reduce(builder.smaller, parts)
     if kind is sf.ModularIndexing:
         return _modulo(trace, _divided(trace, parts[0], parts[1]), parts[2])
     raise Unsupported(f"the size {e} is none that a graph can express")
@@ -109,13 +109,13 @@ def _sum(trace: GraphTrace, e: Any) -> Any:
 def _divided(trace: GraphTrace, a: Any, b: Any) -> Any:
     if isinstance(a, Dim):
         return a // b
-    return _through(trace, _trace._FLOORDIV, a, b) if isinstance(b, Dim) else a // b
+    return _through(trace, builder.FLOORDIV, a, b) if isinstance(b, Dim) else a // b
 
 
 def _modulo(trace: GraphTrace, a: Any, b: Any) -> Any:
     if isinstance(a, Dim):
         return a % b
-    return _through(trace, _trace._MOD, a, b) if isinstance(b, Dim) else a % b
+    return _through(trace, builder.MOD, a, b) if isinstance(b, Dim) else a % b
 
 
 def _through(trace: GraphTrace, op: int, a: Any, b: Any) -> Any:

@@ -4,7 +4,7 @@ A lowering is a function in one of the files of `lowerings/`:
 
     @lowering("aten.neg.default")
     def neg(n, x):
-        return _ops.one("neg", n.to_result(x))
+        return ops.one("neg", n.to_result(x))
 
 `n` is the `Node`; the others are the arguments of torch's operator by its schema, with `Value` for
 tensors, numbers, sizes (`int` or `Dim`), and lists of them. It returns a value, or a tuple of values

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tenon import _ops
-from tenon._trace import GraphTrace, Value
+from tenon.builder import GraphTrace, Value, ops
 
 from .sizes import is_found
 
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
 # Operators whose results have sizes of their own, so that a call may fail for what is asserted of them.
 _FINDING = ("nonzero", "compress", "unique", "dim_from_scalar")
@@ -32,7 +31,7 @@ class WalkTrace(GraphTrace):
 
     def symbol(self, name: object, hint: int) -> Size:
         if name in self.read and name not in self.found:
-            self.found[str(name)] = _ops.one("dim_from_scalar", self.read[str(name)]).shape[0]
+            self.found[str(name)] = ops.one("dim_from_scalar", self.read[str(name)]).shape[0]
         if name in self.found:
             return self.found[str(name)]
         return super().symbol(self.names.get(str(name), name), hint)

@@ -12,9 +12,8 @@ import operator
 import torch
 from torch import fx
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import NO, Value, same, tracing
+from tenon.builder import NO, Value, ops, same, tracing
+from tenon.builder import dtypes as dt
 
 from .floats import Number, Real, is_float
 from .node import BEYOND, Node, checked_whole, constant, dtype_of, fake_of
@@ -182,7 +181,7 @@ class Walk:
         x = self._read(node.args[0])
         if not is_found(fake) or not dt.is_integer(x.dtype):
             raise Unsupported(f"a number of {x.dtype.name}")
-        self.trace.read[str(fake.node.expr)] = _ops.convert(_ops.reshape(x, ()), dt.int64)
+        self.trace.read[str(fake.node.expr)] = ops.convert(ops.reshape(x, ()), dt.int64)
         return fake  # type: ignore[no-any-return]
 
     def _item(self, node: fx.Node) -> Any:
@@ -236,8 +235,8 @@ class Walk:
         self.trace.learn(fake.shape, value.shape)
         shape = [size_in(self.trace, s) for s in fake.shape]
         if len(shape) != len(value.shape) or any(same(a, b) == NO for a, b in zip(shape, value.shape)):
-            raise Unsupported(f"the row gives {_ops.shape_text(value.shape)} instead of {tuple(fake.shape)}")
-        return _ops.reshape(value, shape) if has_found(fake.shape) else value
+            raise Unsupported(f"the row gives {ops.shape_text(value.shape)} instead of {tuple(fake.shape)}")
+        return ops.reshape(value, shape) if has_found(fake.shape) else value
 
     def _locate(self, node: fx.Node) -> None:
         line = line_of(node)
@@ -280,7 +279,7 @@ class Walk:
     def counter(self) -> Value:
         """A counter apart from all others of this graph."""
         self.random += 1
-        return _ops.scalar(self.random << 40, dt.uint64)
+        return ops.scalar(self.random << 40, dt.uint64)
 
     def found(self, name: str) -> Value:
         """A symbol that data decides: a number that was read, or the first dim of a value without elements."""
@@ -288,7 +287,7 @@ class Walk:
             return self.trace.read[name]
         if name not in self.trace.found:
             raise Unsupported(f"the size {name} follows from nothing here")
-        return _ops.full((self.trace.found[name], 0), False, dt.bool_)
+        return ops.full((self.trace.found[name], 0), False, dt.bool_)
 
     def asserted(self, results: Sequence[Value]) -> list[Value]:
         """The results of the program, in calls that fail where an assertion does not hold.
@@ -304,7 +303,7 @@ class Walk:
                 raise Unsupported("an assertion beside no result")
             holds = self.assertions[0]
             for other in self.assertions[1:]:
-                holds = _ops.one("and", holds, other)
+                holds = ops.one("and", holds, other)
             made[i] = checked_whole(made[i], holds)
         return made
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import Value
+from tenon.builder import Value, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, checked, wide
 from ..graph.table import Unsupported, lowering
@@ -20,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
 _SUM, _MEAN, _MAX = range(3)
 
@@ -32,7 +31,7 @@ def _into(start: Value, at: Value, rows: Value, kind: str) -> Value:
 
 def _along(x: Value, shape: tuple[Size, ...]) -> Value:
     """A number for each row, repeated over the row."""
-    return _ops.broadcast_in(x, shape, (0,))
+    return ops.broadcast_in(x, shape, (0,))
 
 
 class _Bags:
@@ -40,38 +39,38 @@ class _Bags:
 
     def __init__(self, n: Node, indices: Value, offsets: Value, padding: int):
         self.n = n
-        self.indices = _ops.convert(indices, dt.int64)
-        self.places = _ops.iota(indices.shape, 0, dt.int64)
-        found = _ops.one("searchsorted", _ops.convert(offsets, dt.int64), self.places, right=1)
-        found = _ops.convert(found, dt.int64)
-        self.bag = _ops.one("sub", found, _ops.like(found, 1))
-        self.counts = None if padding < 0 else _ops.compare(self.indices, _ops.like(self.indices, padding), 1)
+        self.indices = ops.convert(indices, dt.int64)
+        self.places = ops.iota(indices.shape, 0, dt.int64)
+        found = ops.one("searchsorted", ops.convert(offsets, dt.int64), self.places, right=1)
+        found = ops.convert(found, dt.int64)
+        self.bag = ops.one("sub", found, ops.like(found, 1))
+        self.counts = None if padding < 0 else ops.compare(self.indices, ops.like(self.indices, padding), 1)
 
     def kept(self, rows: Value, otherwise: Any = 0) -> Value:
         """Rows by index, where another number stands for those that do not count."""
         if self.counts is None:
             return rows
-        return _ops.select(_ops.broadcast_in(self.counts, rows.shape, (0,)), rows, _ops.like(rows, otherwise))
+        return ops.select(ops.broadcast_in(self.counts, rows.shape, (0,)), rows, ops.like(rows, otherwise))
 
     def sizes(self, bags: Size) -> Value:
         """How many indices of each bag count."""
-        ones = self.kept(_ops.like(self.places, 1))
-        return _into(_ops.full((bags,), 0, dt.int64), self.bag, ones, "add")
+        ones = self.kept(ops.like(self.places, 1))
+        return _into(ops.full((bags,), 0, dt.int64), self.bag, ones, "add")
 
 
 def _checked_offsets(indices: Value, offsets: Value, has_last: bool) -> Value:
     """Offsets, in a call that fails where they are none."""
-    given = _ops.convert(offsets, dt.int64)
-    number = _ops.iota(given.shape, 0, dt.int64)
-    before = _ops.one("take", given, _ops.one("max", _ops.one("sub", number, _ops.like(number, 1)), _ops.like(number, 0)), dim=0)
-    is_first = _ops.compare(number, _ops.like(number, 0), 0)
-    holds = _ops.select(is_first, _ops.compare(given, _ops.like(given, 0), 0), _ops.compare(given, before, 5))
-    end = _ops.broadcast_to(_ops.size_value(indices.shape[0], dt.int64), given.shape)
-    holds = _ops.one("and", holds, _ops.compare(given, end, 3))
+    given = ops.convert(offsets, dt.int64)
+    number = ops.iota(given.shape, 0, dt.int64)
+    before = ops.one("take", given, ops.one("max", ops.one("sub", number, ops.like(number, 1)), ops.like(number, 0)), dim=0)
+    is_first = ops.compare(number, ops.like(number, 0), 0)
+    holds = ops.select(is_first, ops.compare(given, ops.like(given, 0), 0), ops.compare(given, before, 5))
+    end = ops.broadcast_to(ops.size_value(indices.shape[0], dt.int64), given.shape)
+    holds = ops.one("and", holds, ops.compare(given, end, 3))
     if has_last:
-        last = _ops.broadcast_to(_ops.size_value(given.shape[0] - 1, dt.int64), given.shape)
-        is_inner = _ops.compare(number, last, 2)
-        holds = _ops.one("and", holds, _ops.one("or", is_inner, _ops.compare(given, end, 0)))
+        last = ops.broadcast_to(ops.size_value(given.shape[0] - 1, dt.int64), given.shape)
+        is_inner = ops.compare(number, last, 2)
+        holds = ops.one("and", holds, ops.one("or", is_inner, ops.compare(given, end, 0)))
     return checked(given, holds)
 
 
@@ -82,9 +81,9 @@ def embedding_bag(
 ) -> tuple[Value | None, ...]:  # fmt: skip
     """Bags; the bag of each index, the sizes of bags, and for the largest the row that it is from."""
     bags = _Bags(n, indices, _checked_offsets(indices, offsets, include_last_offset), padding_idx)
-    rows = _ops.convert(_ops.one("take", table, bags.indices, dim=0, mode="in_bounds"), wide(table.dtype))
+    rows = ops.convert(ops.one("take", table, bags.indices, dim=0, mode="in_bounds"), wide(table.dtype))
     if per_sample_weights is not None:
-        rows = _ops.one("mul", rows, _along(_ops.convert(per_sample_weights, rows.dtype), rows.shape))
+        rows = ops.one("mul", rows, _along(ops.convert(per_sample_weights, rows.dtype), rows.shape))
     shape = n.shape
     sizes = bags.sizes(shape[0])
     if mode == _MAX:
@@ -92,7 +91,7 @@ def embedding_bag(
     else:
         made, largest = _summed(bags, rows, sizes, shape, mode), None
     rest = (bags.bag, sizes, sizes if largest is None else largest)
-    return _ops.convert(made, n.dtype), *(_as_asked(n, i + 1, value) for i, value in enumerate(rest))
+    return ops.convert(made, n.dtype), *(_as_asked(n, i + 1, value) for i, value in enumerate(rest))
 
 
 def _as_asked(n: Node, i: int, value: Value) -> Value | None:
@@ -101,16 +100,16 @@ def _as_asked(n: Node, i: int, value: Value) -> Value | None:
         return None
     fake = n.fakes[i]
     if len(fake.shape) == 1 and isinstance(fake.shape[0], int) and fake.shape[0] == 0:
-        return _ops.full((0,), 0, dt.int64)
+        return ops.full((0,), 0, dt.int64)
     return value
 
 
 def _summed(bags: _Bags, rows: Value, sizes: Value, shape: tuple[Size, ...], mode: int) -> Value:
-    made = _into(_ops.full(shape, 0, rows.dtype), bags.bag, bags.kept(rows), "add")
+    made = _into(ops.full(shape, 0, rows.dtype), bags.bag, bags.kept(rows), "add")
     if mode == _SUM:
         return made
-    count = _ops.one("max", sizes, _ops.like(sizes, 1))
-    return _ops.one("div", made, _along(_ops.convert(count, made.dtype), shape))
+    count = ops.one("max", sizes, ops.like(sizes, 1))
+    return ops.one("div", made, _along(ops.convert(count, made.dtype), shape))
 
 
 def _largest(n: Node, bags: _Bags, rows: Value, sizes: Value) -> tuple[Value, Value | None]:
@@ -119,19 +118,19 @@ def _largest(n: Node, bags: _Bags, rows: Value, sizes: Value) -> tuple[Value, Va
     torch compares with the first number, which may be NaN, so that a call with one fails.
     """
     shape = n.shape
-    rows = bags.kept(checked(rows, _ops.one("not", _ops.one("is_nan", rows))), -math.inf)
-    most = _into(_ops.full(shape, -math.inf, rows.dtype), bags.bag, rows, "max")
-    is_empty = _along(_ops.compare(sizes, _ops.like(sizes, 0), 0), shape)
-    made = _ops.select(is_empty, _ops.like(most, 0), most)
+    rows = bags.kept(checked(rows, ops.one("not", ops.one("is_nan", rows))), -math.inf)
+    most = _into(ops.full(shape, -math.inf, rows.dtype), bags.bag, rows, "max")
+    is_empty = _along(ops.compare(sizes, ops.like(sizes, 0), 0), shape)
+    made = ops.select(is_empty, ops.like(most, 0), most)
     if not n.is_read(3):
         return made, None
-    hit = bags.kept(_ops.compare(rows, _ops.one("take", most, bags.bag, dim=0), 0), False)
-    place = _ops.broadcast_in(bags.places, rows.shape, (0,))
-    place = _ops.select(hit, place, _ops.broadcast_to(_ops.size_value(rows.shape[0], dt.int64), rows.shape))
-    start = _ops.broadcast_to(_ops.size_value(rows.shape[0], dt.int64), shape)
+    hit = bags.kept(ops.compare(rows, ops.one("take", most, bags.bag, dim=0), 0), False)
+    place = ops.broadcast_in(bags.places, rows.shape, (0,))
+    place = ops.select(hit, place, ops.broadcast_to(ops.size_value(rows.shape[0], dt.int64), rows.shape))
+    start = ops.broadcast_to(ops.size_value(rows.shape[0], dt.int64), shape)
     first = _into(start, bags.bag, place, "min")
-    indices = _ops.concat([bags.indices, _ops.full((1,), 0, dt.int64)], 0)  # the last one for empty bags
-    return made, _ops.one("take", indices, first, dim=0)
+    indices = ops.concat([bags.indices, ops.full((1,), 0, dt.int64)], 0)  # the last one for empty bags
+    return made, ops.one("take", indices, first, dim=0)
 
 
 # ---- Gradients ----
@@ -146,21 +145,21 @@ def embedding_bag_backward(
         raise Unsupported("a sparse gradient")
     if scale_grad_by_freq:  # torch divides by how often another index is there
         raise Unsupported("a gradient by frequency")
-    g = _ops.convert(g, wide(g.dtype))
-    start = _ops.full(n.shape, 0, g.dtype)
+    g = ops.convert(g, wide(g.dtype))
+    start = ops.full(n.shape, 0, g.dtype)
     if mode == _MAX:
-        is_empty = _along(_ops.compare(bag_size, _ops.like(bag_size, 0), 0), g.shape)
-        given = _ops.select(is_empty, _ops.like(g, 0), g)
-        at = _ops.convert(maximum_indices, dt.int64)
-        return _ops.convert(_ops.one("scatter_elements", start, at, given, dim=0, kind="add"), n.dtype)
+        is_empty = _along(ops.compare(bag_size, ops.like(bag_size, 0), 0), g.shape)
+        given = ops.select(is_empty, ops.like(g, 0), g)
+        at = ops.convert(maximum_indices, dt.int64)
+        return ops.convert(ops.one("scatter_elements", start, at, given, dim=0, kind="add"), n.dtype)
     bags = _Bags(n, indices, offsets, padding_idx)
     if mode == _MEAN:
-        count = _ops.one("max", bag_size, _ops.like(bag_size, 1))
-        g = _ops.one("div", g, _along(_ops.convert(count, g.dtype), g.shape))
-    rows = bags.kept(_ops.one("take", g, bags.bag, dim=0))
+        count = ops.one("max", bag_size, ops.like(bag_size, 1))
+        g = ops.one("div", g, _along(ops.convert(count, g.dtype), g.shape))
+    rows = bags.kept(ops.one("take", g, bags.bag, dim=0))
     if per_sample_weights is not None:
-        rows = _ops.one("mul", rows, _along(_ops.convert(per_sample_weights, rows.dtype), rows.shape))
-    return _ops.convert(_into(start, bags.indices, rows, "add"), n.dtype)
+        rows = ops.one("mul", rows, _along(ops.convert(per_sample_weights, rows.dtype), rows.shape))
+    return ops.convert(_into(start, bags.indices, rows, "add"), n.dtype)
 
 
 @lowering("aten._embedding_bag_per_sample_weights_backward.default")
@@ -169,7 +168,7 @@ def per_sample_weights_backward(
 ) -> Value:  # fmt: skip
     inner = wide(n.dtype)
     bags = _Bags(n, indices, offsets, padding_idx)
-    theirs = _ops.one("take", _ops.convert(g, inner), bags.bag, dim=0)
-    rows = _ops.one("take", _ops.convert(table, inner), bags.indices, dim=0)
-    each = _ops.one("reduce_sum", _ops.one("mul", theirs, rows), dims=(1,))
-    return _ops.convert(bags.kept(each), n.dtype)
+    theirs = ops.one("take", ops.convert(g, inner), bags.bag, dim=0)
+    rows = ops.one("take", ops.convert(table, inner), bags.indices, dim=0)
+    each = ops.one("reduce_sum", ops.one("mul", theirs, rows), dims=(1,))
+    return ops.convert(bags.kept(each), n.dtype)

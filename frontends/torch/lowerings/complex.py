@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import I64S, STRING, Dim, Value, emit
+from tenon.builder import I64S, STRING, Dim, Value, emit, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, axis_of
 from ..graph.table import Unsupported, lowering
@@ -24,30 +23,30 @@ _INVERSE = ("forward", "ortho", "backward")
 @lowering("aten.complex.default")
 def complex_(n: Node, re: Value, im: Value) -> Value:
     part = dt.part_of(n.dtype)
-    return _ops.one("complex", n.spread(re, part), n.spread(im, part))
+    return ops.one("complex", n.spread(re, part), n.spread(im, part))
 
 
 @lowering("aten.polar.default")
 def polar(n: Node, size: Value, angle: Value) -> Value:
     part = dt.part_of(n.dtype)
     size, angle = n.spread(size, part), n.spread(angle, part)
-    re, im = (_ops.one("mul", size, _ops.one(f, angle)) for f in ("cos", "sin"))
-    return _ops.one("complex", re, im)
+    re, im = (ops.one("mul", size, ops.one(f, angle)) for f in ("cos", "sin"))
+    return ops.one("complex", re, im)
 
 
 @lowering("aten.real.default")
 def real(n: Node, x: Value) -> Value:
-    return _ops.one("real", x) if dt.is_complex(x.dtype) else x
+    return ops.one("real", x) if dt.is_complex(x.dtype) else x
 
 
 @lowering("aten.imag.default")
 def imag(n: Node, x: Value) -> Value:
-    return _ops.one("imag", x)
+    return ops.one("imag", x)
 
 
 @lowering("aten._conj.default", "aten._conj_physical.default", "aten.conj_physical.default", "aten.conj.default")
 def conj(n: Node, x: Value) -> Value:
-    return _ops.one("conj", x) if dt.is_complex(x.dtype) else x
+    return ops.one("conj", x) if dt.is_complex(x.dtype) else x
 
 
 @lowering("aten.resolve_conj.default", "aten.resolve_neg.default")
@@ -59,25 +58,25 @@ def resolved(n: Node, x: Value) -> Value:
 @lowering("aten.angle.default")
 def angle(n: Node, x: Value) -> Value:
     if dt.is_complex(x.dtype):
-        return _ops.one("angle", x)
+        return ops.one("angle", x)
     x = n.to_result(x)
-    below = _ops.compare(x, _ops.like(x, 0.0), 2)
-    turn = _ops.select(below, _ops.like(x, 3.141592653589793), _ops.like(x, 0.0))
-    return _ops.select(_ops.one("is_nan", x), x, turn)
+    below = ops.compare(x, ops.like(x, 0.0), 2)
+    turn = ops.select(below, ops.like(x, 3.141592653589793), ops.like(x, 0.0))
+    return ops.select(ops.one("is_nan", x), x, turn)
 
 
 @lowering("aten.view_as_real.default", "aten.view_as_real_copy.default")
 def view_as_real(n: Node, x: Value) -> Value:
     shape = (*x.shape, 1)
-    parts = [_ops.reshape(_ops.one(part, x), shape) for part in ("real", "imag")]
-    return _ops.concat(parts, len(x.shape))
+    parts = [ops.reshape(ops.one(part, x), shape) for part in ("real", "imag")]
+    return ops.concat(parts, len(x.shape))
 
 
 @lowering("aten.view_as_complex.default", "aten.view_as_complex_copy.default")
 def view_as_complex(n: Node, x: Value) -> Value:
     last = len(x.shape) - 1
-    parts = [_ops.reshape(_ops.slice_axis(x, last, i, i + 1), x.shape[:-1]) for i in range(2)]
-    return _ops.one("complex", *parts)
+    parts = [ops.reshape(ops.slice_axis(x, last, i, i + 1), x.shape[:-1]) for i in range(2)]
+    return ops.one("complex", *parts)
 
 
 # ---- Fourier transforms ----
@@ -120,7 +119,7 @@ def fft_r2c(n: Node, x: Value, dim: Sequence[int], normalization: int, onesided:
     dims = _axes(x, dim)
     lengths = [_length(x.shape[d]) for d in dims]
     if not onesided:
-        x = _ops.convert(x, dt.complex_of(x.dtype))
+        x = ops.convert(x, dt.complex_of(x.dtype))
     return _transform(x, "rfft" if onesided else "fft", dims, lengths, _FORWARD[normalization])
 
 
@@ -131,5 +130,5 @@ def fft_c2r(n: Node, x: Value, dim: Sequence[int], normalization: int, last_dim_
     half = lengths[-1] // 2 + 1
     if _length(x.shape[dims[-1]]) < half:
         raise Unsupported("a spectrum that is shorter than half of the signal")
-    x = _ops.slice_axis(x, dims[-1], 0, half)
+    x = ops.slice_axis(x, dims[-1], 0, half)
     return _transform(x, "irfft", dims, lengths, _INVERSE[normalization])

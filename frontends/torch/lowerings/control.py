@@ -11,9 +11,8 @@ import math
 import torch
 from torch import fx
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import Value, larger
+from tenon.builder import Value, larger, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node
 from ..graph.table import Unsupported, find, lowering
@@ -59,13 +58,13 @@ def _like(made: Sequence[Value], types: Sequence[Value]) -> list[Value]:
     """What a step makes, checked to be as what it was given."""
     if len(made) < len(types) or any(a.dtype is not b.dtype or len(a.shape) != len(b.shape) for a, b in zip(made, types)):
         raise Unsupported("a step that changes the types of what it is given")
-    return [_ops.reshape(a, b.shape) for a, b in zip(made, types)]
+    return [ops.reshape(a, b.shape) for a, b in zip(made, types)]
 
 
 def _truth(x: Any) -> Value:
     if not isinstance(x, Value) or math.prod(s if isinstance(s, int) else 2 for s in x.shape) != 1:
         raise Unsupported("a choice that no tensor makes")
-    return _ops.reshape(x, ())
+    return ops.reshape(x, ())
 
 
 @lowering("aten._assert_async.default", "aten._assert_async.msg")
@@ -73,12 +72,12 @@ def assert_async(n: Node, holds: Value, message: str = "") -> None:
     """What `assert` becomes for a tensor. A call of the program fails before it writes anything."""
     if n.trace.depth:
         raise Unsupported("an assertion in a loop or a choice")
-    n.walk.assertions.append(_truth(_ops.compare(holds, _ops.like(holds, 0), 1)))
+    n.walk.assertions.append(_truth(ops.compare(holds, ops.like(holds, 0), 1)))
 
 
 def assert_all(n: Node, holds: Value) -> None:
     """An assertion of every element."""
-    assert_async(n, _ops.one("reduce_and", holds, dims=tuple(range(len(holds.shape)))) if holds.shape else holds)
+    assert_async(n, ops.one("reduce_and", holds, dims=tuple(range(len(holds.shape)))) if holds.shape else holds)
 
 
 # Effects that are an assertion: a program has no others.
@@ -88,7 +87,7 @@ _ASSERTIONS = ("aten._linalg_check_errors.default", "aten._assert_async.default"
 @lowering("aten._linalg_check_errors.default")
 def linalg_check_errors(n: Node, info: Value, api_name: str, *, is_matrix: bool) -> None:
     """What torch raises where a factorisation says that it did not succeed."""
-    assert_all(n, _ops.compare(info, _ops.like(info, 0), 0))
+    assert_all(n, ops.compare(info, ops.like(info, 0), 0))
 
 
 @lowering("with_effects")
@@ -98,7 +97,7 @@ def with_effects(n: Node, token: Any, effect: Any, *args: Any, **given: Any) -> 
     if found is None:
         raise Unsupported(f"the effect {effect}")
     found(n, *args, **given)
-    return _ops.full((0,), 0, n.dtype), None
+    return ops.full((0,), 0, n.dtype), None
 
 
 @lowering("cond")
@@ -107,10 +106,10 @@ def cond(n: Node, chosen: Any, yes: Any, no: Any, operands: Sequence[Any]) -> tu
     p = _truth(chosen)
     if _is_cheap(yes) and _is_cheap(no):
         pairs = zip(n.walk.inline(yes, operands), n.walk.inline(no, operands))
-        return tuple(_ops.select(_ops.broadcast_to(p, a.shape), a, b) for a, b in pairs)
+        return tuple(ops.select(ops.broadcast_to(p, a.shape), a, b) for a, b in pairs)
 
     def branch(graph: Any) -> Callable[[], Sequence[Value]]:
-        return lambda: [_ops.reshape(v, n.shape_of(f)) for v, f in zip(n.walk.inline(graph, operands), n.fakes)]
+        return lambda: [ops.reshape(v, n.shape_of(f)) for v, f in zip(n.walk.inline(graph, operands), n.fakes)]
 
     regions = [n.trace.region([], branch(graph)) for graph in (no, yes)]
     return n.trace.emit("switch", [p], (), regions)
@@ -131,8 +130,8 @@ def while_loop_stack_output(
     made = _loop(n, condition, body, carried, more, True)
     stacks = []
     for last, steps in zip(made[: len(carried)], made[len(carried) :]):
-        whole = _ops.concat([steps, _ops.reshape(last, (1, *last.shape))], 0)
-        stacks.append(_ops.slice_axis(whole, 0, 0, larger(steps.shape[0], 1)))
+        whole = ops.concat([steps, ops.reshape(last, (1, *last.shape))], 0)
+        stacks.append(ops.slice_axis(whole, 0, 0, larger(steps.shape[0], 1)))
     return tuple(stacks)
 
 
@@ -152,23 +151,23 @@ def _loop(n: Node, condition: Any, body: Any, carried: list[Value], more: Sequen
 
 def _size(n: Node, x: Value) -> Value:
     x = n.to_result(x)
-    return x if x.dtype is dt.uint8 else _ops.one("abs", x)  # torch has it of no other unsigned type
+    return x if x.dtype is dt.uint8 else ops.one("abs", x)  # torch has it of no other unsigned type
 
 
 @lowering("aten.gcd.default")
 def gcd(n: Node, a: Value, b: Value) -> Value:
     """By Euclid, until no element has a rest."""
     first = [_size(n, v) for v in (a, b)]
-    zero, one = _ops.like(first[0], 0), _ops.like(first[0], 1)
+    zero, one = ops.like(first[0], 0), ops.like(first[0], 1)
 
     def goes_on(x: Value, y: Value) -> Sequence[Value]:
-        left = _ops.compare(y, zero, 1)
-        return [_ops.one("reduce_or", left, dims=tuple(range(len(left.shape)))) if left.shape else left]
+        left = ops.compare(y, zero, 1)
+        return [ops.one("reduce_or", left, dims=tuple(range(len(left.shape)))) if left.shape else left]
 
     def step(x: Value, y: Value) -> Sequence[Value]:
-        done = _ops.compare(y, zero, 0)
-        rest = _ops.one("rem", x, _ops.select(done, one, y))
-        return [_ops.select(done, x, y), _ops.select(done, zero, rest)]
+        done = ops.compare(y, zero, 0)
+        rest = ops.one("rem", x, ops.select(done, one, y))
+        return [ops.select(done, x, y), ops.select(done, zero, rest)]
 
     regions = [n.trace.region(first, goes_on), n.trace.region(first, step)]
     return n.trace.emit("while", first, (), regions)[0]
@@ -178,9 +177,9 @@ def gcd(n: Node, a: Value, b: Value) -> Value:
 def lcm(n: Node, a: Value, b: Value) -> Value:
     """0 where both are."""
     common = gcd(n, a, b)
-    none = _ops.compare(common, _ops.like(common, 0), 0)
-    parts = _ops.one("div", n.to_result(a), _ops.select(none, _ops.like(common, 1), common))
-    return _size(n, _ops.one("mul", parts, n.to_result(b)))
+    none = ops.compare(common, ops.like(common, 0), 0)
+    parts = ops.one("div", n.to_result(a), ops.select(none, ops.like(common, 1), common))
+    return _size(n, ops.one("mul", parts, n.to_result(b)))
 
 
 @lowering("scan")
@@ -197,9 +196,9 @@ def scan(n: Node, step: Any, first: Sequence[Any], xs: Sequence[Any], more: Sequ
         made = n.walk.inline(step, [*args, *more])
         return [*_like(made, states), *made[len(states) :]]
 
-    sliced = [_ops.reshape(_ops.slice_axis(x, 0, 0, 1), x.shape[1:]) for x in rows]
+    sliced = [ops.reshape(ops.slice_axis(x, 0, 0, 1), x.shape[1:]) for x in rows]
     region = n.trace.region([*states, *sliced], body)
-    return n.trace.emit("scan", [*states, *rows], _ops.attrs(carry=len(states)), [region])
+    return n.trace.emit("scan", [*states, *rows], ops.attrs(carry=len(states)), [region])
 
 
 def _written_out(
@@ -208,11 +207,11 @@ def _written_out(
     carried = len(states)
     columns: list[list[Value]] = []
     for i in range(length):
-        taken = [_ops.reshape(_ops.slice_axis(x, 0, i, i + 1), x.shape[1:]) for x in xs]
+        taken = [ops.reshape(ops.slice_axis(x, 0, i, i + 1), x.shape[1:]) for x in xs]
         made = n.walk.inline(step, [*states, *taken, *more])
         states = made[:carried]
-        columns.append([_ops.reshape(y, (1, *y.shape)) for y in made[carried:]])
-    return (*states, *(_ops.concat(list(column), 0) for column in zip(*columns)))
+        columns.append([ops.reshape(y, (1, *y.shape)) for y in made[carried:]])
+    return (*states, *(ops.concat(list(column), 0) for column in zip(*columns)))
 
 
 @lowering("map_impl")
@@ -225,19 +224,19 @@ def map_impl(n: Node, step: Any, xs: Sequence[Any], more: Sequence[Any] = ()) ->
 def associative_scan(n: Node, step: Any, xs: Sequence[Any], more: Sequence[Any] = ()) -> tuple[Value, ...]:
     """What is combined up to each place: the first as it is, and a scan over the others."""
     rows = _tensors(xs)
-    first = [_ops.slice_axis(x, 0, 0, 1) for x in rows]
-    states = [_ops.reshape(x, x.shape[1:]) for x in first]
+    first = [ops.slice_axis(x, 0, 0, 1) for x in rows]
+    states = [ops.reshape(x, x.shape[1:]) for x in first]
     length = rows[0].shape[0]
     if not isinstance(length, int):
         raise Unsupported("a scan of a length that is not known")
     if length == 1:
         return tuple(rows)
-    rest = [_ops.slice_axis(x, 0, 1, length) for x in rows]
+    rest = [ops.slice_axis(x, 0, 1, length) for x in rows]
 
     def body(*args: Value) -> Sequence[Value]:
         made = _like(n.walk.inline(step, [*args, *more]), states)
         return [*made, *made]
 
-    region = n.trace.region([*states, *(_ops.reshape(f, s.shape) for f, s in zip(first, states))], body)
-    made = n.trace.emit("scan", [*states, *rest], _ops.attrs(carry=len(states)), [region])
-    return tuple(_ops.concat([a, b], 0) for a, b in zip(first, made[len(states) :]))
+    region = n.trace.region([*states, *(ops.reshape(f, s.shape) for f, s in zip(first, states))], body)
+    made = n.trace.emit("scan", [*states, *rest], ops.attrs(carry=len(states)), [region])
+    return tuple(ops.concat([a, b], 0) for a, b in zip(first, made[len(states) :]))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import YES, Value, emit, same
+from tenon.builder import YES, Value, emit, ops, same
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, added_up, axis_of, checked_whole, fake_of, from_zero
 from ..graph.table import Unsupported, lowering
@@ -16,39 +15,39 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
 
 @lowering("aten.embedding.default")
 def embedding(n: Node, table: Value, indices: Value, *rest: Any, **options: Any) -> Value:
-    return _ops.one("take", table, indices, dim=0, mode="in_bounds")
+    return ops.one("take", table, indices, dim=0, mode="in_bounds")
 
 
 @lowering("aten.index_select.default")
 def index_select(n: Node, x: Value, dim: int, index: Value) -> Value:
     if not x.shape:
         return x
-    index = _ops.reshape(index, n.shape[axis_of(dim, len(x.shape)) :][:1])
-    return _ops.one("take", x, index, dim=axis_of(dim, len(x.shape)), mode="in_bounds")
+    index = ops.reshape(index, n.shape[axis_of(dim, len(x.shape)) :][:1])
+    return ops.one("take", x, index, dim=axis_of(dim, len(x.shape)), mode="in_bounds")
 
 
 @lowering("tenon_torch.one_hot.default")
 def one_hot(n: Node, x: Value, num_classes: Any) -> Value:
     """Of classes that are checked as indices."""
-    numbers = _ops.iota((num_classes,), 0, dt.int64)
-    index = _ops.one("take", numbers, _ops.convert(x, dt.int64), dim=0, mode="in_bounds")
+    numbers = ops.iota((num_classes,), 0, dt.int64)
+    index = ops.one("take", numbers, ops.convert(x, dt.int64), dim=0, mode="in_bounds")
     last = len(n.shape) - 1
-    same = _ops.compare(_ops.iota(n.shape, last, dt.int64), _ops.broadcast_in(index, n.shape, range(last)), 0)
-    return _ops.convert(same, n.dtype)
+    same = ops.compare(ops.iota(n.shape, last, dt.int64), ops.broadcast_in(index, n.shape, range(last)), 0)
+    return ops.convert(same, n.dtype)
 
 
 @lowering("aten.gather.default")
 def gather(n: Node, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     if not x.shape:
-        return n.to_result(x) if not index.shape else n.reshape(_ops.broadcast_to(x, index.shape))
+        return n.to_result(x) if not index.shape else n.reshape(ops.broadcast_to(x, index.shape))
     dim = axis_of(dim, len(x.shape))
-    x, index = _cut_to(n, x, index, dim), _ops.reshape(index, n.shape)
-    return _ops.one("take_along", x, index, dim=dim, mode="in_bounds")
+    x, index = _cut_to(n, x, index, dim), ops.reshape(index, n.shape)
+    return ops.one("take_along", x, index, dim=dim, mode="in_bounds")
 
 
 def _cut_to(n: Node, x: Value, index: Value, dim: int) -> Value:
@@ -57,7 +56,7 @@ def _cut_to(n: Node, x: Value, index: Value, dim: int) -> Value:
         return x
     for axis, size in enumerate(index.shape):
         if axis != dim and isinstance(size, int) and isinstance(x.shape[axis], int) and size < x.shape[axis]:
-            x = _ops.slice_axis(x, axis, 0, size)
+            x = ops.slice_axis(x, axis, 0, size)
     return x
 
 
@@ -71,24 +70,24 @@ def scatter(n: Node, x: Value, dim: int, index: Value, source: Any, reduce: str 
     if n.dtype is dt.bool_ and kind != "set":
         return _of_booleans(n, kind, x, dim, index, source, include_self)
     if not x.shape:
-        x1, index1 = _ops.reshape(x, (1,)), _ops.reshape(index, (1,))
-        source1 = _ops.reshape(n.typed(source, n.dtype), (1,)) if isinstance(source, Value) else n.spread(source, n.dtype, (1,))
+        x1, index1 = ops.reshape(x, (1,)), ops.reshape(index, (1,))
+        source1 = ops.reshape(n.typed(source, n.dtype), (1,)) if isinstance(source, Value) else n.spread(source, n.dtype, (1,))
         if reduce == "mean" or not include_self:
             return n.reshape(reduce_at(n, x1, index1, source1, 0, reduce or "", include_self))
-        return n.reshape(_ops.one("scatter_elements", x1, index1, source1, dim=0, kind=kind, mode="in_bounds"))
+        return n.reshape(ops.one("scatter_elements", x1, index1, source1, dim=0, kind=kind, mode="in_bounds"))
     dim = axis_of(dim, len(x.shape))
     if not index.shape:
-        index = _ops.reshape(index, (1,) * len(x.shape))
+        index = ops.reshape(index, (1,) * len(x.shape))
     if isinstance(source, Value):
-        source = source if source.shape else _ops.reshape(source, (1,) * len(x.shape))
+        source = source if source.shape else ops.reshape(source, (1,) * len(x.shape))
         for axis, size in enumerate(index.shape):  # torch reads as many as there are indices
             if isinstance(size, int) and isinstance(source.shape[axis], int) and size < source.shape[axis]:
-                source = _ops.slice_axis(source, axis, 0, size)
+                source = ops.slice_axis(source, axis, 0, size)
     source = n.spread(source, n.dtype, index.shape)
     if reduce == "mean" or not include_self:
         return reduce_at(n, x, index, source, dim, reduce or "", include_self)
     x, source = added_up(kind, x), added_up(kind, source)
-    return _ops.convert(_ops.one("scatter_elements", x, index, source, dim=dim, kind=kind, mode="in_bounds"), n.dtype)
+    return ops.convert(ops.one("scatter_elements", x, index, source, dim=dim, kind=kind, mode="in_bounds"), n.dtype)
 
 
 def _of_booleans(n: Node, kind: str, x: Value, dim: int, index: Value, source: Any, include_self: bool) -> Value:
@@ -97,31 +96,31 @@ def _of_booleans(n: Node, kind: str, x: Value, dim: int, index: Value, source: A
         raise Unsupported("reducing single booleans")
     for axis, size in enumerate(index.shape):
         if isinstance(size, int) and isinstance(source.shape[axis], int) and size < source.shape[axis]:
-            source = _ops.slice_axis(source, axis, 0, size)
-    numbers = [_ops.convert(v, dt.uint8) for v in (x, source)]
+            source = ops.slice_axis(source, axis, 0, size)
+    numbers = [ops.convert(v, dt.uint8) for v in (x, source)]
     reduce = "amax" if kind in ("add", "max") else "amin"
     out = reduce_at(n, numbers[0], index, numbers[1], axis_of(dim, len(x.shape)), reduce, include_self)
-    return _ops.convert(out, dt.bool_)
+    return ops.convert(out, dt.bool_)
 
 
 @lowering("aten.index_add.default", "aten.index_copy.default")
 def index_add(n: Node, x: Value, dim: int, index: Value, source: Value, *, alpha: Any = 1) -> Value:
     kind, wanted = "add" if "index_add" in str(n.node.target) else "set", n.shape_of(fake_of(n.node.args[3]))
     if not x.shape:
-        x, wanted = _ops.reshape(x, (1,)), (1,)
+        x, wanted = ops.reshape(x, (1,)), (1,)
     dim = axis_of(dim, len(x.shape))
     x, source = added_up(kind, x), added_up(kind, source)
     if alpha != 1 and x.dtype is not dt.bool_:
-        source = _ops.one("mul", source, n.spread(alpha, source.dtype, source.shape))
-    source = _ops.reshape(source, wanted)
+        source = ops.one("mul", source, n.spread(alpha, source.dtype, source.shape))
+    source = ops.reshape(source, wanted)
     if alpha == 0:
         return n.reshape(x)
     if x.dtype is dt.bool_ and kind == "add":  # a sum of booleans is whether one is true
-        x, source, kind = _ops.convert(x, dt.uint8), _ops.convert(source, dt.uint8), "max"
-    index = _ops.reshape(index, (source.shape[dim],))
-    spread = _ops.broadcast_in(_ops.convert(index, dt.int64), source.shape, (dim,))
-    out = _ops.one("scatter_elements", x, spread, source, dim=dim, kind=kind, mode="in_bounds")
-    return n.reshape(_ops.convert(out, n.dtype))
+        x, source, kind = ops.convert(x, dt.uint8), ops.convert(source, dt.uint8), "max"
+    index = ops.reshape(index, (source.shape[dim],))
+    spread = ops.broadcast_in(ops.convert(index, dt.int64), source.shape, (dim,))
+    out = ops.one("scatter_elements", x, spread, source, dim=dim, kind=kind, mode="in_bounds")
+    return n.reshape(ops.convert(out, n.dtype))
 
 
 def _lists(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[Value, list[Value], list[int]]:
@@ -137,21 +136,21 @@ def index(n: Node, x: Value, indices: Sequence[Value | None]) -> Value:
     x, lists, at = _lists(n, x, indices)
     shape: tuple[Size, ...] = ()
     for v in lists:
-        shape = _ops.broadcast_shapes(shape, v.shape)
+        shape = ops.broadcast_shapes(shape, v.shape)
     if len(at) == 1 and at[0] < len(x.shape):
-        return n.learn(_ops.one("take", x, lists[0], dim=at[0], mode="in_bounds"))
+        return n.learn(ops.one("take", x, lists[0], dim=at[0], mode="in_bounds"))
     moved, rest = _to_front(x, at)
-    vectors = [_ops.reshape(_ops.broadcast_to(v, shape), (*shape, 1)) for v in lists]
+    vectors = [ops.reshape(ops.broadcast_to(v, shape), (*shape, 1)) for v in lists]
     count = len(at)
-    taken = _gathered(moved, _ops.concat(vectors, len(shape)), count, len(shape))
+    taken = _gathered(moved, ops.concat(vectors, len(shape)), count, len(shape))
     if at == list(range(at[0], at[0] + count)) and at[0]:  # the result of adjacent lists stays there
-        taken = _ops.transpose(taken, _move_back(len(shape), len(rest), at[0]))
+        taken = ops.transpose(taken, _move_back(len(shape), len(rest), at[0]))
     return n.learn(taken)
 
 
 def _to_front(x: Value, at: list[int]) -> tuple[Value, list[int]]:
     rest = [i for i in range(len(x.shape)) if i not in at]
-    return _ops.transpose(x, [*at, *rest]), rest
+    return ops.transpose(x, [*at, *rest]), rest
 
 
 def _move_back(lists: int, rest: int, at: int) -> list[int]:
@@ -161,7 +160,7 @@ def _move_back(lists: int, rest: int, at: int) -> list[int]:
 
 def _gathered(x: Value, vectors: Value, count: int, rank: int) -> Value:
     """Slices of x at vectors of `count` indices, the last dim of `vectors`."""
-    from tenon._trace import DIMS, I64, I64S, STRING
+    from tenon.builder import DIMS, I64, I64S, STRING
 
     sizes = (*([1] * count), *x.shape[count:])
     given = (
@@ -183,31 +182,31 @@ def index_put(n: Node, x: Value, indices: Sequence[Value | None], values: Value,
     x, lists, at = _lists(n, x, indices)
     shape: tuple[Size, ...] = ()
     for v in lists:
-        shape = _ops.broadcast_shapes(shape, v.shape)
+        shape = ops.broadcast_shapes(shape, v.shape)
     moved, rest = _to_front(x, at)
     adjacent = at == list(range(at[0], at[0] + len(at)))
     kept = [x.shape[i] for i in rest]
     if adjacent and at[0]:
         whole = (*kept[: at[0]], *shape, *kept[at[0] :])
         back = _move_back(len(shape), len(rest), at[0])
-        updates = _ops.transpose(_ops.broadcast_to(values, whole), [back.index(i) for i in range(len(back))])
+        updates = ops.transpose(ops.broadcast_to(values, whole), [back.index(i) for i in range(len(back))])
     else:
-        updates = _ops.broadcast_to(values, (*shape, *kept))
+        updates = ops.broadcast_to(values, (*shape, *kept))
     kind = "add" if accumulate else "set"
     if x.dtype is dt.bool_ and accumulate:  # a sum of booleans is whether one is true
-        moved, updates, kind = _ops.convert(moved, dt.uint8), _ops.convert(updates, dt.uint8), "max"
-    spread = [_ops.broadcast_to(v, shape) for v in lists]
+        moved, updates, kind = ops.convert(moved, dt.uint8), ops.convert(updates, dt.uint8), "max"
+    spread = [ops.broadcast_to(v, shape) for v in lists]
     made = scattered(added_up(kind, moved), spread, added_up(kind, updates), shape, kind)
-    put = _ops.convert(made, x.dtype)
+    put = ops.convert(made, x.dtype)
     order = [*at, *rest]
-    return n.reshape(_ops.transpose(put, [order.index(i) for i in range(len(order))]))
+    return n.reshape(ops.transpose(put, [order.index(i) for i in range(len(order))]))
 
 
 def scattered(x: Value, lists: list[Value], updates: Value, shape: tuple[Size, ...], kind: str) -> Value:
-    from tenon._trace import I64, I64S, STRING
+    from tenon.builder import I64, I64S, STRING
 
     rank, count = len(shape), len(lists)
-    vectors = _ops.concat([_ops.reshape(v, (*shape, 1)) for v in lists], rank)
+    vectors = ops.concat([ops.reshape(v, (*shape, 1)) for v in lists], rank)
     given = (
         ("index_map", I64S, tuple(range(count))),
         ("index_vector_dim", I64, rank),
@@ -224,22 +223,22 @@ def _masked_put(n: Node, x: Value, mask: Value, values: Value, accumulate: bool)
     if values.shape and not all(isinstance(s, int) and s == 1 for s in values.shape):
         value = _in_order(n, x, mask, values)
     else:
-        value = _ops.broadcast_to(_ops.reshape(values, ()), x.shape)
+        value = ops.broadcast_to(ops.reshape(values, ()), x.shape)
     if accumulate:
-        value = _ops.one("or" if x.dtype is dt.bool_ else "add", x, value)
-    return _ops.select(_ops.broadcast_in(mask, x.shape, range(len(mask.shape))), value, x)
+        value = ops.one("or" if x.dtype is dt.bool_ else "add", x, value)
+    return ops.select(ops.broadcast_in(mask, x.shape, range(len(mask.shape))), value, x)
 
 
 def _in_order(n: Node, x: Value, mask: Value, values: Value) -> Value:
     """The values in the order of the places of the mask that are set; x's shape."""
     rest = x.shape[len(mask.shape) :]
     if len(values.shape) != 1 + len(rest) or isinstance(values.shape[0], int) and values.shape[0] == 1:
-        value = _ops.broadcast_to(values, (1, *rest))
-        return _ops.broadcast_in(_ops.reshape(value, rest), x.shape, range(len(mask.shape), len(x.shape)))
-    number = _ops.convert(flat(mask), dt.int64)
-    before = _ops.one("sub", _ops.one("cumsum", number, dim=0), number)
-    values = _as_many(n, _ops.broadcast_to(values, (values.shape[0], *rest)), mask, number)
-    return _ops.one("take", values, _ops.reshape(before, mask.shape), dim=0)
+        value = ops.broadcast_to(values, (1, *rest))
+        return ops.broadcast_in(ops.reshape(value, rest), x.shape, range(len(mask.shape), len(x.shape)))
+    number = ops.convert(flat(mask), dt.int64)
+    before = ops.one("sub", ops.one("cumsum", number, dim=0), number)
+    values = _as_many(n, ops.broadcast_to(values, (values.shape[0], *rest)), mask, number)
+    return ops.one("take", values, ops.reshape(before, mask.shape), dim=0)
 
 
 def _as_many(n: Node, values: Value, mask: Value, number: Value) -> Value:
@@ -247,12 +246,12 @@ def _as_many(n: Node, values: Value, mask: Value, number: Value) -> Value:
     size, found = values.shape[0], n.walk.places.get(mask.id)
     is_sure = found is not None and same(found.shape[0], size) == YES
     if not isinstance(size, int) or size == 0:  # a row that no place reads
-        row = _ops.full((1, *values.shape[1:]), False if values.dtype is dt.bool_ else 0, values.dtype)
-        values = _ops.concat([values, row], 0)
+        row = ops.full((1, *values.shape[1:]), False if values.dtype is dt.bool_ else 0, values.dtype)
+        values = ops.concat([values, row], 0)
     if is_sure:
         return values
-    total = _ops.one("reduce_sum", number, dims=(0,))
-    return checked_whole(values, _ops.compare(total, n.typed(size, dt.int64), 0))
+    total = ops.one("reduce_sum", number, dims=(0,))
+    return checked_whole(values, ops.compare(total, n.typed(size, dt.int64), 0))
 
 
 @lowering("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
@@ -260,11 +259,11 @@ def index_fill(n: Node, x: Value, dim: int, index: Value, value: Any) -> Value:
     if not x.shape:
         return n.to_result(value)
     dim = axis_of(dim, len(x.shape))
-    flat = from_zero(n, _ops.reshape(index, (1,)) if not index.shape else index, x.shape[dim])
+    flat = from_zero(n, ops.reshape(index, (1,)) if not index.shape else index, x.shape[dim])
     shape = tuple(flat.shape[0] if i == dim else s for i, s in enumerate(x.shape))
-    at = _ops.broadcast_in(flat, shape, (dim,))
+    at = ops.broadcast_in(flat, shape, (dim,))
     source = n.spread(value, x.dtype, shape)
-    return _ops.one("scatter_elements", x, at, source, dim=dim, kind="set", mode="in_bounds")
+    return ops.one("scatter_elements", x, at, source, dim=dim, kind="set", mode="in_bounds")
 
 
 @lowering("aten.take.default")
@@ -272,5 +271,5 @@ def take(n: Node, x: Value, index: Value) -> Value:
     count: Any = 1
     for size in x.shape:
         count = count * size
-    flat = _ops.reshape(x, (count,))
-    return _ops.one("take", flat, from_zero(n, index, count), dim=0, mode="in_bounds")
+    flat = ops.reshape(x, (count,))
+    return ops.one("take", flat, from_zero(n, index, count), dim=0, mode="in_bounds")

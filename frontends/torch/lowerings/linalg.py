@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import math
 
-from tenon import _dtypes as dt
-from tenon import _ops, _trace
-from tenon._trace import Value, emit
+from tenon import builder
+from tenon.builder import Value, emit, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, fake_of
 from ..graph.table import Unsupported, lowering
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
 _TYPES = (dt.float32, dt.float64, dt.complex64, dt.complex128)
 
@@ -41,33 +41,33 @@ def _unchecked(check_errors: bool) -> None:
 
 
 def _results(op: str, *operands: Value, **given: Any) -> tuple[Value, ...]:
-    return emit(op, operands, _ops.attrs(**given) if given else ())
+    return emit(op, operands, ops.attrs(**given) if given else ())
 
 
 def _first(hit: Value) -> Value:
     """One more than the place of the first that holds along the last axis, or 0: LAPACK's info."""
     last = len(hit.shape) - 1
     if hit.shape[last] == 0:
-        return _ops.full(hit.shape[:-1], 0, dt.int32)
-    number = _ops.convert(hit, dt.int32)
-    place = _ops.convert(_ops.one("argmax", number, dim=last), dt.int32)
-    found = _ops.one("reduce_max", number, dims=(last,))
-    return _ops.one("mul", found, _ops.one("add", place, _ops.like(place, 1)))
+        return ops.full(hit.shape[:-1], 0, dt.int32)
+    number = ops.convert(hit, dt.int32)
+    place = ops.convert(ops.one("argmax", number, dim=last), dt.int32)
+    found = ops.one("reduce_max", number, dims=(last,))
+    return ops.one("mul", found, ops.one("add", place, ops.like(place, 1)))
 
 
 def _turned(x: Value) -> Value:
     n = len(x.shape)
-    return _ops.transpose(x, (*range(n - 2), n - 1, n - 2))
+    return ops.transpose(x, (*range(n - 2), n - 1, n - 2))
 
 
 def _diagonal(x: Value) -> Value:
     n = len(x.shape)
-    return _ops.one("diagonal", x, dim1=n - 2, dim2=n - 1)
+    return ops.one("diagonal", x, dim1=n - 2, dim2=n - 1)
 
 
 def _adjoint(x: Value) -> Value:
     x = _turned(x)
-    return _ops.one("conj", x) if dt.is_complex(x.dtype) else x
+    return ops.one("conj", x) if dt.is_complex(x.dtype) else x
 
 
 def _singular(n: Node, i: int, x: Value) -> Value | None:
@@ -78,7 +78,7 @@ def _singular(n: Node, i: int, x: Value) -> Value | None:
 def _info(packed: Value) -> Value:
     """The first pivot that is 0."""
     pivots = _diagonal(packed)
-    return _first(_ops.compare(pivots, _ops.like(pivots, 0), 0))
+    return _first(ops.compare(pivots, ops.like(pivots, 0), 0))
 
 
 # ---- Pivots ----
@@ -86,26 +86,26 @@ def _info(packed: Value) -> Value:
 
 def _exchange(order: Value, i: Value, place: Value) -> Value:
     """Lists [stacks, rows] with the numbers at i [] and at place [stacks] exchanged."""
-    at = _ops.iota(order.shape, 1, dt.int64)
-    spread = _ops.broadcast_in(place, order.shape, (0,))
-    here, there = _at(order, _ops.broadcast_to(i, place.shape)), _at(order, place)
-    first = _ops.compare(at, _ops.broadcast_to(i, order.shape), 0)
-    moved = _ops.select(_ops.compare(at, spread, 0), _ops.broadcast_in(here, order.shape, (0,)), order)
-    return _ops.select(first, _ops.broadcast_in(there, order.shape, (0,)), moved)
+    at = ops.iota(order.shape, 1, dt.int64)
+    spread = ops.broadcast_in(place, order.shape, (0,))
+    here, there = _at(order, ops.broadcast_to(i, place.shape)), _at(order, place)
+    first = ops.compare(at, ops.broadcast_to(i, order.shape), 0)
+    moved = ops.select(ops.compare(at, spread, 0), ops.broadcast_in(here, order.shape, (0,)), order)
+    return ops.select(first, ops.broadcast_in(there, order.shape, (0,)), moved)
 
 
 def _at(order: Value, place: Value) -> Value:
-    index = _ops.reshape(place, (*place.shape, 1))
-    return _ops.reshape(_ops.one("take_along", order, index, dim=1, mode="clip"), place.shape)
+    index = ops.reshape(place, (*place.shape, 1))
+    return ops.reshape(ops.one("take_along", order, index, dim=1, mode="clip"), place.shape)
 
 
 def _in_steps(n: Node, order: Value, given: Value, step: Callable[[Value, Value, Value], tuple[Value, ...]]) -> tuple[Value, ...]:
     """A scan over places i: step(order, i, given[:, i]) gives the next order, and results."""
-    numbers = _ops.iota((given.shape[1],), 0, dt.int64)
+    numbers = ops.iota((given.shape[1],), 0, dt.int64)
     columns = _turned(given)
-    types = [order, _ops.reshape(_ops.slice_axis(numbers, 0, 0, 1), ()), _ops.reshape(_ops.slice_axis(columns, 0, 0, 1), columns.shape[1:])]
+    types = [order, ops.reshape(ops.slice_axis(numbers, 0, 0, 1), ()), ops.reshape(ops.slice_axis(columns, 0, 0, 1), columns.shape[1:])]
     region = n.trace.region(types, step)
-    return n.trace.emit("scan", [order, numbers, columns], _ops.attrs(carry=1), [region])
+    return n.trace.emit("scan", [order, numbers, columns], ops.attrs(carry=1), [region])
 
 
 def _flat(x: Value) -> tuple[Value, tuple[Size, ...]]:
@@ -113,85 +113,85 @@ def _flat(x: Value) -> tuple[Value, tuple[Size, ...]]:
     *stack, length = x.shape
     if not all(isinstance(s, int) for s in x.shape):
         raise Unsupported("factors of unknown size")
-    return _ops.reshape(x, (math.prod(s for s in stack if isinstance(s, int)), length)), tuple(stack)
+    return ops.reshape(x, (math.prod(s for s in stack if isinstance(s, int)), length)), tuple(stack)
 
 
 def _pivots_of(n: Node, order: Value, count: Size) -> Value:
     """LAPACK's pivots, of which there are `count`, for the order of the rows."""
     if _is_empty((*order.shape, count)):
-        return _ops.full((*order.shape[:-1], count), 0, dt.int32)
+        return ops.full((*order.shape[:-1], count), 0, dt.int32)
     flat, stack = _flat(order)
 
     def step(now: Value, i: Value, wanted: Value) -> tuple[Value, ...]:
-        hit = _ops.compare(now, _ops.broadcast_in(wanted, now.shape, (0,)), 0)
-        place = _ops.convert(_ops.one("argmax", _ops.convert(hit, dt.int32), dim=1), dt.int64)
+        hit = ops.compare(now, ops.broadcast_in(wanted, now.shape, (0,)), 0)
+        place = ops.convert(ops.one("argmax", ops.convert(hit, dt.int32), dim=1), dt.int64)
         return _exchange(now, i, place), place
 
-    start = _ops.iota(flat.shape, 1, dt.int64)
-    places = _turned(_in_steps(n, start, _ops.slice_axis(flat, 1, 0, count), step)[1])
-    pivots = _ops.convert(_ops.one("add", places, _ops.like(places, 1)), dt.int32)
-    return _ops.reshape(pivots, (*stack, count))
+    start = ops.iota(flat.shape, 1, dt.int64)
+    places = _turned(_in_steps(n, start, ops.slice_axis(flat, 1, 0, count), step)[1])
+    pivots = ops.convert(ops.one("add", places, ops.like(places, 1)), dt.int32)
+    return ops.reshape(pivots, (*stack, count))
 
 
 def _order_of(n: Node, pivots: Value, rows: Size) -> Value:
     """The order of the rows for LAPACK's pivots."""
     if _is_empty(pivots.shape):  # nothing is exchanged
         wanted = (*pivots.shape[:-1], rows)
-        return _ops.iota(wanted, len(wanted) - 1, dt.int64)
-    flat, stack = _flat(_ops.convert(pivots, dt.int64))
-    start = _ops.iota((flat.shape[0], rows), 1, dt.int64)
+        return ops.iota(wanted, len(wanted) - 1, dt.int64)
+    flat, stack = _flat(ops.convert(pivots, dt.int64))
+    start = ops.iota((flat.shape[0], rows), 1, dt.int64)
 
     def step(now: Value, i: Value, pivot: Value) -> tuple[Value, ...]:
-        return (_exchange(now, i, _ops.one("sub", pivot, _ops.like(pivot, 1))),)
+        return (_exchange(now, i, ops.one("sub", pivot, ops.like(pivot, 1))),)
 
-    return _ops.reshape(_in_steps(n, start, flat, step)[0], (*stack, rows))
+    return ops.reshape(_in_steps(n, start, flat, step)[0], (*stack, rows))
 
 
 def _inverse(order: Value) -> Value:
     """Where each row went."""
     last = len(order.shape) - 1
     grid = (*order.shape, order.shape[-1])
-    hit = _ops.compare(_ops.broadcast_in(order, grid, tuple(range(last + 1))), _ops.iota(grid, last + 1, dt.int64), 0)
-    return _ops.convert(_ops.one("argmax", _ops.convert(hit, dt.int32), dim=last), dt.int64)
+    hit = ops.compare(ops.broadcast_in(order, grid, tuple(range(last + 1))), ops.iota(grid, last + 1, dt.int64), 0)
+    return ops.convert(ops.one("argmax", ops.convert(hit, dt.int32), dim=last), dt.int64)
 
 
 def _rows_at(x: Value, order: Value) -> Value:
     """Rows of matrices in an order; both have the same stacks."""
-    index = _ops.broadcast_in(order, x.shape, tuple(range(len(x.shape) - 1)))
-    return _ops.one("take_along", x, index, dim=len(x.shape) - 2, mode="clip")
+    index = ops.broadcast_in(order, x.shape, tuple(range(len(x.shape) - 1)))
+    return ops.one("take_along", x, index, dim=len(x.shape) - 2, mode="clip")
 
 
 def _permutation(order: Value, dtype: dt.DType) -> Value:
     """P with a = P L U: a 1 in column i at row order[i]."""
     last = len(order.shape)
     grid = (*order.shape, order.shape[-1])
-    hit = _ops.compare(_ops.iota(grid, last - 1, dt.int64), _ops.broadcast_in(order, grid, (*range(last - 1), last)), 0)
-    return _ops.convert(hit, dtype)
+    hit = ops.compare(ops.iota(grid, last - 1, dt.int64), ops.broadcast_in(order, grid, (*range(last - 1), last)), 0)
+    return ops.convert(hit, dtype)
 
 
 def _unpacked(packed: Value) -> tuple[Value, Value]:
     """L and U."""
     rows, columns = packed.shape[-2:]
-    n, k = len(packed.shape), _trace.smaller(rows, columns)
-    lower = _ops.one("tril_triu", _ops.slice_axis(packed, n - 1, 0, k), upper=0, diagonal=-1)
-    ones = _ops.compare(_ops.iota(lower.shape, n - 2, dt.int64), _ops.iota(lower.shape, n - 1, dt.int64), 0)
-    upper = _ops.one("tril_triu", _ops.slice_axis(packed, n - 2, 0, k), upper=1, diagonal=0)
-    return _ops.select(ones, _ops.like(lower, 1), lower), upper
+    n, k = len(packed.shape), builder.smaller(rows, columns)
+    lower = ops.one("tril_triu", ops.slice_axis(packed, n - 1, 0, k), upper=0, diagonal=-1)
+    ones = ops.compare(ops.iota(lower.shape, n - 2, dt.int64), ops.iota(lower.shape, n - 1, dt.int64), 0)
+    upper = ops.one("tril_triu", ops.slice_axis(packed, n - 2, 0, k), upper=1, diagonal=0)
+    return ops.select(ones, ops.like(lower, 1), lower), upper
 
 
 def _solved(packed: Value, order: Value, b: Value, adjoint: bool = False) -> Value:
     """x with a x = b, or a* x = b, for a = P L U. Stacks are repeated to one shape."""
-    stack = _ops.broadcast_shapes(packed.shape[:-2], b.shape[:-2])
-    packed = _ops.broadcast_to(packed, (*stack, *packed.shape[-2:]))
-    order = _ops.broadcast_to(order, (*stack, order.shape[-1]))
-    b = _ops.broadcast_to(b, (*stack, *b.shape[-2:]))
+    stack = ops.broadcast_shapes(packed.shape[:-2], b.shape[:-2])
+    packed = ops.broadcast_to(packed, (*stack, *packed.shape[-2:]))
+    order = ops.broadcast_to(order, (*stack, order.shape[-1]))
+    b = ops.broadcast_to(b, (*stack, *b.shape[-2:]))
     if _is_empty(b.shape):
         return b
     if adjoint:
-        b = _ops.one("triangular_solve", packed, b, upper=1, form="adjoint")
-        return _rows_at(_ops.one("triangular_solve", packed, b, upper=0, unit=1, form="adjoint"), _inverse(order))
-    b = _ops.one("triangular_solve", packed, _rows_at(b, order), upper=0, unit=1)
-    return _ops.one("triangular_solve", packed, b, upper=1)
+        b = ops.one("triangular_solve", packed, b, upper=1, form="adjoint")
+        return _rows_at(ops.one("triangular_solve", packed, b, upper=0, unit=1, form="adjoint"), _inverse(order))
+    b = ops.one("triangular_solve", packed, _rows_at(b, order), upper=0, unit=1)
+    return ops.one("triangular_solve", packed, b, upper=1)
 
 
 # ---- LU ----
@@ -207,7 +207,7 @@ def lu_factor_ex(n: Node, x: Value, *, pivot: bool = True, check_errors: bool = 
     _unchecked(check_errors)
     _pivoted(pivot)
     packed, order, _ = _results("lu", _matrices(x))
-    pivots = _pivots_of(n, order, _trace.smaller(*x.shape[-2:])) if n.is_read(1) else None
+    pivots = _pivots_of(n, order, builder.smaller(*x.shape[-2:])) if n.is_read(1) else None
     return packed, pivots, _info(packed) if n.is_read(2) else None
 
 
@@ -250,7 +250,7 @@ def cholesky_ex(n: Node, x: Value, *, upper: bool = False, check_errors: bool = 
     if not n.is_read(1):
         return factor, None
     diagonal = _diagonal(factor)
-    return factor, _first(_ops.one("is_nan", diagonal))
+    return factor, _first(ops.one("is_nan", diagonal))
 
 
 @lowering("aten.linalg_inv_ex.default")
@@ -267,7 +267,7 @@ def solve_ex(n: Node, a: Value, b: Value, *, left: bool = True, check_errors: bo
     if not left:  # x a = b is a* x* = b*
         x = _adjoint(_solved(packed, order, _adjoint(b), True))
     elif vector:
-        x = n.reshape(_solved(packed, order, _ops.reshape(b, (*b.shape, 1))))
+        x = n.reshape(_solved(packed, order, ops.reshape(b, (*b.shape, 1))))
     else:
         x = _solved(packed, order, b)
     pivots = _pivots_of(n, order, a.shape[-1]) if n.is_read(2) else None
@@ -312,9 +312,9 @@ def eig(n: Node, x: Value) -> tuple[Value | None, ...]:
 def solve_triangular(n: Node, a: Value, b: Value, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Value:
     if not left:  # x a = b is a' x' = b'
         return _turned(solve_triangular(n, _turned(a), _turned(b), upper=not upper, unitriangular=unitriangular))
-    stack = _ops.broadcast_shapes(_matrices(a).shape[:-2], b.shape[:-2])
-    a = _ops.broadcast_to(a, (*stack, *a.shape[-2:]))
-    b = _ops.broadcast_to(b, (*stack, *b.shape[-2:]))
+    stack = ops.broadcast_shapes(_matrices(a).shape[:-2], b.shape[:-2])
+    a = ops.broadcast_to(a, (*stack, *a.shape[-2:]))
+    b = ops.broadcast_to(b, (*stack, *b.shape[-2:]))
     return _triangle_solved(a, b, upper=upper, unit=unitriangular)
 
 
@@ -322,12 +322,12 @@ def solve_triangular(n: Node, a: Value, b: Value, *, upper: bool, left: bool = T
 
 
 def _stacked(a: Value, b: Value) -> tuple[Value, Value]:
-    stack = _ops.broadcast_shapes(_matrices(a).shape[:-2], b.shape[:-2])
-    return _ops.broadcast_to(a, (*stack, *a.shape[-2:])), _ops.broadcast_to(b, (*stack, *b.shape[-2:]))
+    stack = ops.broadcast_shapes(_matrices(a).shape[:-2], b.shape[:-2])
+    return ops.broadcast_to(a, (*stack, *a.shape[-2:])), ops.broadcast_to(b, (*stack, *b.shape[-2:]))
 
 
 def _triangle_solved(a: Value, b: Value, **given: Any) -> Value:
-    return b if _is_empty(b.shape) else _ops.one("triangular_solve", a, b, **given)
+    return b if _is_empty(b.shape) else ops.one("triangular_solve", a, b, **given)
 
 
 @lowering("aten.triangular_solve.default")
@@ -345,7 +345,7 @@ def cholesky(n: Node, x: Value, upper: bool = False) -> Value:
     """A call fails for a matrix that has none, and torch raises."""
     factor = _results("cholesky", _matrices(x), upper=upper)[0]
     diagonal = _diagonal(factor)
-    assert_all(n, _ops.one("not", _ops.one("is_nan", diagonal)))
+    assert_all(n, ops.one("not", ops.one("is_nan", diagonal)))
     return factor
 
 
@@ -364,5 +364,5 @@ def cholesky_solve(n: Node, b: Value, factor: Value, upper: bool = False) -> Val
 @lowering("aten.cholesky_inverse.default")
 def cholesky_inverse(n: Node, factor: Value, upper: bool = False) -> Value:
     last = len(factor.shape) - 1
-    ones = _ops.compare(_ops.iota(factor.shape, last - 1, dt.int64), _ops.iota(factor.shape, last, dt.int64), 0)
-    return _from_cholesky(_ops.convert(ones, _matrices(factor).dtype), factor, upper)
+    ones = ops.compare(ops.iota(factor.shape, last - 1, dt.int64), ops.iota(factor.shape, last, dt.int64), 0)
+    return _from_cholesky(ops.convert(ones, _matrices(factor).dtype), factor, upper)

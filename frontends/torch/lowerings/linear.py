@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import Value, emit
+from tenon.builder import Value, emit, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, wide
 from ..graph.table import Unsupported, lowering
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 @lowering("aten.mm.default", "aten.bmm.default", "aten.matmul.default")
 def matmul(n: Node, a: Value, b: Value) -> Value:
-    return n.reshape(_ops.one("matmul", _number(a), _number(b)))
+    return n.reshape(ops.one("matmul", _number(a), _number(b)))
 
 
 def _number(x: Value) -> Value:
@@ -33,12 +32,12 @@ def vector_product(n: Node, a: Value, b: Value) -> Value:
 
 @lowering("aten.vdot.default")
 def conjugate_product(n: Node, a: Value, b: Value) -> Value:
-    return _with_vector(_ops.one("conj", a) if dt.is_complex(a.dtype) else a, b)
+    return _with_vector(ops.one("conj", a) if dt.is_complex(a.dtype) else a, b)
 
 
 def _with_vector(a: Value, b: Value) -> Value:
     contract = (len(a.shape) - 1,)
-    given = _ops.attrs(a_batch=(), a_contract=contract, b_batch=(), b_contract=(0,))
+    given = ops.attrs(a_batch=(), a_contract=contract, b_batch=(), b_contract=(0,))
     return emit("dot_general", (_number(a), _number(b)), given)[0]
 
 
@@ -46,28 +45,28 @@ def _with_vector(a: Value, b: Value) -> Value:
 def addmm(n: Node, bias: Value, a: Value, b: Value, *, beta: Any = 1, alpha: Any = 1) -> Value:
     name = str(n.node.target).split(".")[1]
     if name == "addmm" and len(bias.shape) == 1 and alpha == 1 and beta == 1 and dt.is_float(n.dtype) and _same(bias, b):
-        return _ops.one("linear", a, b, bias)
+        return ops.one("linear", a, b, bias)
     is_scaled = alpha != 1 or beta != 1 and beta != 0
     if is_scaled:  # a product that a type of 16 bits has not may be small once it is multiplied
-        bias, a, b = (_ops.convert(v, wide(n.dtype)) for v in (bias, a, b))
+        bias, a, b = (ops.convert(v, wide(n.dtype)) for v in (bias, a, b))
     if name == "addmv":
         product = _with_vector(a, b)
     else:
-        product = _ops.one("matmul", _number(a), _number(b))
+        product = ops.one("matmul", _number(a), _number(b))
         if name == "addbmm":
-            product = _ops.one("reduce_sum", product, dims=(0,))
+            product = ops.one("reduce_sum", product, dims=(0,))
     if alpha != 1:
-        product = _ops.one("mul", product, n.spread(alpha, product.dtype, product.shape))
+        product = ops.one("mul", product, n.spread(alpha, product.dtype, product.shape))
     if beta == 0:
-        return _ops.convert(product, n.dtype)
+        return ops.convert(product, n.dtype)
     added = n.spread(bias, product.dtype)
     if beta != 1:
-        added = _ops.one("mul", added, n.spread(beta, product.dtype))
-    return _ops.convert(_ops.one("add", product, added), n.dtype)
+        added = ops.one("mul", added, n.spread(beta, product.dtype))
+    return ops.convert(ops.one("add", product, added), n.dtype)
 
 
 def _same(bias: Value, b: Value) -> bool:
-    from tenon._trace import YES, same
+    from tenon.builder import YES, same
 
     return same(bias.shape[0], b.shape[1]) == YES
 
@@ -77,7 +76,7 @@ def linear(n: Node, x: Value, w: Value, bias: Value | None = None) -> Value:
     operands = [x, w] if bias is None else [x, w, bias]
     if len(w.shape) != 2:
         raise Unsupported("weights that are no matrix")
-    return _ops.one("linear", *operands, transpose_w=1)
+    return ops.one("linear", *operands, transpose_w=1)
 
 
 @lowering("aten._trilinear.default")
@@ -88,13 +87,13 @@ def trilinear(n: Node, a: Value, b: Value, c: Value, at_a: Any, at_b: Any, at_c:
         shape = list(x.shape)
         for axis in sorted(at):
             shape.insert(axis, 1)
-        factors.append(_ops.reshape(x, shape))
+        factors.append(ops.reshape(x, shape))
     whole = factors[0].shape
     for x in factors[1:]:
-        whole = _ops.broadcast_shapes(whole, x.shape)
-    a, b, c = (_ops.broadcast_to(x, whole) for x in factors)
-    product = _ops.one("mul", _ops.one("mul", a, b), c)
-    return n.reshape(_ops.one("reduce_sum", product, dims=tuple(sorted(over))))
+        whole = ops.broadcast_shapes(whole, x.shape)
+    a, b, c = (ops.broadcast_to(x, whole) for x in factors)
+    product = ops.one("mul", ops.one("mul", a, b), c)
+    return n.reshape(ops.one("reduce_sum", product, dims=tuple(sorted(over))))
 
 
 @lowering("aten._cdist_forward.default")
@@ -104,11 +103,11 @@ def distances(n: Node, a: Value, b: Value, p: float, mode: Any) -> Value:
     rank = len(grid)
     lead = tuple(range(rank - 3))
     skip = rank - 1 - len(a.shape)
-    rows = _ops.broadcast_in(a, grid, tuple(range(skip, rank - 2)) + (rank - 1,))
+    rows = ops.broadcast_in(a, grid, tuple(range(skip, rank - 2)) + (rank - 1,))
     others = rank - 1 - len(b.shape)
-    columns = _ops.broadcast_in(b, grid, tuple(i for i in lead if i >= others) + (rank - 2, rank - 1))
-    difference = _ops.one("sub", rows, columns)
-    return _ops.one("norm", difference, dims=(rank - 1,), p=float(p))
+    columns = ops.broadcast_in(b, grid, tuple(i for i in lead if i >= others) + (rank - 2, rank - 1))
+    difference = ops.one("sub", rows, columns)
+    return ops.one("norm", difference, dims=(rank - 1,), p=float(p))
 
 
 @lowering("transformers.grouped_mm_fallback.default", "aten._grouped_mm.default")
@@ -116,10 +115,10 @@ def grouped_mm(n: Node, x: Value, w: Value, offs: Value | None = None, bias: Any
     """Rows in groups, each with a matrix of its own; `offs` has the ends of the groups."""
     if offs is None or bias is not None or len(x.shape) != 2 or len(w.shape) != 3:
         raise Unsupported("groups of another kind")
-    ends = _ops.convert(offs, dt.int64)
+    ends = ops.convert(offs, dt.int64)
     groups = ends.shape[0]
-    starts = _ops.concat([n.spread(0, dt.int64, (1,)), _ops.slice_axis(ends, 0, 0, groups - 1)], 0)
-    return _ops.convert(_ops.one("ragged_dot", x, w, _ops.one("sub", ends, starts)), n.dtype)
+    starts = ops.concat([n.spread(0, dt.int64, (1,)), ops.slice_axis(ends, 0, 0, groups - 1)], 0)
+    return ops.convert(ops.one("ragged_dot", x, w, ops.one("sub", ends, starts)), n.dtype)
 
 
 # ---- Convolutions ----
@@ -150,12 +149,12 @@ def convolution(
         return _biased(n, _transposed(n, x, w, window) if transposed else _plain(x, w, window), bias)
     operands = [x, w] if bias is None else [x, w, bias]
     if transposed:
-        given = _ops.attrs(
+        given = ops.attrs(
             strides=stride, pad_low=padding, pad_high=padding, dilation=dilation,
             output_padding=_all(output_padding, rank), groups=groups,
         )  # fmt: skip
         return emit("conv_transpose", operands, given)[0]
-    given = _ops.attrs(
+    given = ops.attrs(
         strides=stride, pad_low=padding, pad_high=padding, w_dilation=dilation, groups=groups
     )
     return emit("conv_bias", operands, given)[0]
@@ -179,7 +178,7 @@ def convolution_backward(
     if mask[1]:
         to_w = _to_weights(x, g, w, window) if transposed else _to_weights(g, x, w, window)
     if mask[2]:
-        to_bias = _ops.one("reduce_sum", g, dims=tuple(i for i in range(len(g.shape)) if i != 1))
+        to_bias = ops.one("reduce_sum", g, dims=tuple(i for i in range(len(g.shape)) if i != 1))
     return to_x, to_w, to_bias
 
 
@@ -189,11 +188,11 @@ class _Window:
 
 
 def _biased(n: Node, x: Value, bias: Value | None) -> Value:
-    return x if bias is None else _ops.one("add", x, _ops.broadcast_in(bias, n.shape, (1,)))
+    return x if bias is None else ops.one("add", x, ops.broadcast_in(bias, n.shape, (1,)))
 
 
 def _plain(x: Value, w: Value, window: _Window) -> Value:
-    given = _ops.attrs(
+    given = ops.attrs(
         strides=window.stride, pad_low=window.padding, pad_high=window.padding,
         w_dilation=window.dilation, groups=window.groups,
     )  # fmt: skip
@@ -211,7 +210,7 @@ def _transposed(n: Node, x: Value, w: Value, window: _Window) -> Value:
         int(n.shape[i + 2]) + reach[i] - (int(x.shape[i + 2]) - 1) * window.stride[i] - 1 - low[i]  # type: ignore[arg-type]
         for i in spatial
     )
-    given = _ops.attrs(
+    given = ops.attrs(
         x_dilation=window.stride, pad_low=low, pad_high=high, w_dilation=window.dilation,
         reversal=(1,) * len(reach), groups=window.groups,
     )  # fmt: skip
@@ -226,7 +225,7 @@ def _forward(x: Value, w: Value, window: _Window, wanted: Value) -> Value:
         + 1 - int(x.shape[i + 2]) - window.padding[i]
         for i in spatial
     )  # fmt: skip
-    given = _ops.attrs(
+    given = ops.attrs(
         strides=window.stride, pad_low=window.padding, pad_high=high, w_dilation=window.dilation,
         groups=window.groups,
     )  # fmt: skip
@@ -242,7 +241,7 @@ def _to_input(g: Value, w: Value, x: Value, window: _Window) -> Value:
         int(x.shape[i + 2]) - ((int(g.shape[i + 2]) - 1) * window.stride[i] + 1 + low[i] - reach[i])
         for i in spatial
     )
-    given = _ops.attrs(
+    given = ops.attrs(
         x_dilation=window.stride, pad_low=low, pad_high=high, w_dilation=window.dilation,
         reversal=(1,) * len(reach), groups=window.groups,
     )  # fmt: skip
@@ -253,10 +252,10 @@ def _swapped(w: Value, groups: int) -> Value:
     """[out, in / groups, ...] as [in, out / groups, ...]."""
     out, inner, *rest = w.shape
     if groups == 1:
-        return _ops.transpose(w, [1, 0, *range(2, len(w.shape))])
-    split = _ops.reshape(w, (groups, out // groups, inner, *rest))
-    moved = _ops.transpose(split, [0, 2, 1, *range(3, len(w.shape) + 1)])
-    return _ops.reshape(moved, (groups * inner, out // groups, *rest))
+        return ops.transpose(w, [1, 0, *range(2, len(w.shape))])
+    split = ops.reshape(w, (groups, out // groups, inner, *rest))
+    moved = ops.transpose(split, [0, 2, 1, *range(3, len(w.shape) + 1)])
+    return ops.reshape(moved, (groups * inner, out // groups, *rest))
 
 
 def _to_weights(g: Value, x: Value, w: Value, window: _Window) -> Value:
@@ -269,7 +268,7 @@ def _to_weights(g: Value, x: Value, w: Value, window: _Window) -> Value:
         for i in spatial
     )  # fmt: skip
     exchanged = (1, 0, *range(2, rank))
-    given = _ops.attrs(
+    given = ops.attrs(
         x_dims=exchanged, w_dims=exchanged, out_dims=exchanged, strides=window.dilation,
         w_dilation=window.stride, pad_low=window.padding, pad_high=high, batch_groups=window.groups,
     )  # fmt: skip

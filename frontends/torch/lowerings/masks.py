@@ -6,9 +6,8 @@ decides has one size.
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import Dim, Value, emit
+from tenon.builder import Dim, Value, emit, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, axis_of, checked
 from ..graph.table import Unsupported, lowering
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
 
 def count(shape: Sequence[Size]) -> Size:
@@ -30,22 +29,22 @@ def count(shape: Sequence[Size]) -> Size:
 
 
 def flat(x: Value) -> Value:
-    return _ops.reshape(x, (count(x.shape),))
+    return ops.reshape(x, (count(x.shape),))
 
 
 # ---- Places ----
 
 
 def as_mask(x: Value) -> Value:
-    return x if x.dtype is dt.bool_ else _ops.compare(x, _ops.like(x, 0), 1)
+    return x if x.dtype is dt.bool_ else ops.compare(x, ops.like(x, 0), 1)
 
 
 def places(n: Node, mask: Value) -> Value:
     """Where a mask is set: numbers of its elements, counted over all axes."""
     known = n.walk.places.get(mask.id)
     if known is None:
-        found = _ops.one("nonzero", flat(mask))
-        known = _ops.reshape(found, (found.shape[1],))
+        found = ops.one("nonzero", flat(mask))
+        known = ops.reshape(found, (found.shape[1],))
         if not n.trace.depth:
             n.walk.places[mask.id] = known
     return known
@@ -57,16 +56,16 @@ def nonzero(n: Node, x: Value) -> Value:
     columns: list[Value] = []
     for size in reversed(x.shape):
         by = n.spread(size if isinstance(size, Dim) else max(size, 1), dt.int64, at.shape)
-        columns.insert(0, _ops.reshape(_ops.one("floor_mod", at, by), (at.shape[0], 1)))
-        at = _ops.one("floor_div", at, by)
-    return _ops.concat(columns, 1) if columns else _ops.full((at.shape[0], 0), 0, dt.int64)
+        columns.insert(0, ops.reshape(ops.one("floor_mod", at, by), (at.shape[0], 1)))
+        at = ops.one("floor_div", at, by)
+    return ops.concat(columns, 1) if columns else ops.full((at.shape[0], 0), 0, dt.int64)
 
 
 @lowering("aten.masked_select.default")
 def masked_select(n: Node, x: Value, mask: Value) -> Value:
-    shape = _ops.broadcast_shapes(x.shape, mask.shape)
-    x, mask = _ops.broadcast_to(x, shape), _ops.broadcast_to(mask, shape)
-    return _ops.one("take", flat(x), places(n, mask), dim=0)
+    shape = ops.broadcast_shapes(x.shape, mask.shape)
+    x, mask = ops.broadcast_to(x, shape), ops.broadcast_to(mask, shape)
+    return ops.one("take", flat(x), places(n, mask), dim=0)
 
 
 def without_masks(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[Value, list[Value | None], set[int]]:
@@ -89,7 +88,7 @@ def without_masks(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[V
         shape.append(count(x.shape[axis : axis + rank]))
         lists.append(index)
         axis += rank
-    return _ops.reshape(x, (*shape, *x.shape[axis:])), lists, made
+    return ops.reshape(x, (*shape, *x.shape[axis:])), lists, made
 
 
 # ---- Distinct values ----
@@ -98,7 +97,7 @@ def without_masks(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[V
 def _or_none(asked: bool, fake: Any, value: Value) -> Value:
     """A result; without elements where nobody has asked for it and eager mode leaves it out."""
     left_out = len(fake.shape) == 1 and isinstance(fake.shape[0], int) and fake.shape[0] == 0
-    return value if asked or not left_out else _ops.full((0,), 0, dt.int64)
+    return value if asked or not left_out else ops.full((0,), 0, dt.int64)
 
 
 def _numbers(n: Node, x: Value) -> Value:
@@ -106,14 +105,14 @@ def _numbers(n: Node, x: Value) -> Value:
     if dt.is_complex(x.dtype):
         raise Unsupported("distinct complex numbers")
     if dt.is_float(x.dtype):
-        assert_all(n, _ops.one("not", _ops.one("is_nan", x)))
+        assert_all(n, ops.one("not", ops.one("is_nan", x)))
     return x
 
 
 @lowering("aten._unique2.default")
 def unique2(n: Node, x: Value, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False) -> tuple[Value, ...]:
-    values, _, inverse, counts = emit("unique", (flat(_numbers(n, x)),), _ops.attrs(dim=0))
-    inverse = _ops.reshape(inverse, x.shape)
+    values, _, inverse, counts = emit("unique", (flat(_numbers(n, x)),), ops.attrs(dim=0))
+    inverse = ops.reshape(inverse, x.shape)
     return values, _or_none(return_inverse, n.fakes[1], inverse), _or_none(return_counts, n.fakes[2], counts)
 
 
@@ -121,7 +120,7 @@ def unique2(n: Node, x: Value, sorted: bool = True, return_inverse: bool = False
 def unique_dim(
     n: Node, x: Value, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> tuple[Value, ...]:  # fmt: skip
-    values, _, inverse, counts = emit("unique", (_numbers(n, x),), _ops.attrs(dim=axis_of(dim, len(x.shape))))
+    values, _, inverse, counts = emit("unique", (_numbers(n, x),), ops.attrs(dim=axis_of(dim, len(x.shape))))
     return values, _or_none(return_inverse, n.fakes[1], inverse), _or_none(return_counts, n.fakes[2], counts)
 
 
@@ -134,24 +133,24 @@ def unique_consecutive(
     axis = 0 if dim is None else axis_of(dim, len(x.shape))
     first = _begins(whole, axis)
     at = places(n, first)
-    number = _ops.one("cumsum", _ops.convert(first, dt.int64), dim=0)
-    group = _ops.one("sub", number, _ops.like(number, 1))
-    none = _ops.full(at.shape, 0, dt.int64)
-    counts = _ops.one("scatter_elements", none, group, _ops.like(group, 1), dim=0, kind="add")
-    inverse = group if dim is not None else _ops.reshape(group, x.shape)
-    values = _ops.one("take", whole, at, dim=axis)
+    number = ops.one("cumsum", ops.convert(first, dt.int64), dim=0)
+    group = ops.one("sub", number, ops.like(number, 1))
+    none = ops.full(at.shape, 0, dt.int64)
+    counts = ops.one("scatter_elements", none, group, ops.like(group, 1), dim=0, kind="add")
+    inverse = group if dim is not None else ops.reshape(group, x.shape)
+    values = ops.one("take", whole, at, dim=axis)
     return values, _or_none(return_inverse, n.fakes[1], inverse), _or_none(return_counts, n.fakes[2], counts)
 
 
 def _begins(x: Value, axis: int) -> Value:
     """For each slice along an axis whether it differs from the one before; the first does."""
-    at = _ops.iota((x.shape[axis],), 0, dt.int64)
-    before = _ops.one("max", _ops.one("sub", at, _ops.like(at, 1)), _ops.like(at, 0))
-    other = _ops.compare(x, _ops.one("take", x, before, dim=axis), 1)
+    at = ops.iota((x.shape[axis],), 0, dt.int64)
+    before = ops.one("max", ops.one("sub", at, ops.like(at, 1)), ops.like(at, 0))
+    other = ops.compare(x, ops.one("take", x, before, dim=axis), 1)
     rest = tuple(i for i in range(len(x.shape)) if i != axis)
     if rest:
-        other = _ops.one("reduce_or", other, dims=rest)
-    return _ops.one("or", other, _ops.compare(at, _ops.like(at, 0), 0))
+        other = ops.one("reduce_or", other, dims=rest)
+    return ops.one("or", other, ops.compare(at, ops.like(at, 0), 0))
 
 
 # ---- Counts ----
@@ -159,28 +158,28 @@ def _begins(x: Value, axis: int) -> Value:
 
 def extent(number: Value, least: int = 0) -> Size:
     """A computed number, at least the least one, as a size."""
-    number = _ops.one("max", number, _ops.like(number, least))
-    return _ops.one("dim_from_scalar", number, lo=least).shape[0]
+    number = ops.one("max", number, ops.like(number, least))
+    return ops.one("dim_from_scalar", number, lo=least).shape[0]
 
 
 @lowering("aten.bincount.default")
 def bincount(n: Node, x: Value, weights: Value | None = None, minlength: int = 0) -> Value:
     """Negative numbers are out of bounds."""
-    at = _ops.convert(x, dt.int64)
-    last = _ops.one("reduce_max", _ops.concat([at, _ops.full((1,), -1, dt.int64)], 0), dims=(0,))
-    size = extent(_ops.one("add", last, _ops.like(last, 1)), minlength)
-    given = _ops.like(at, 1) if weights is None else _ops.convert(weights, n.dtype)
-    start = _ops.full((size,), 0, n.dtype)
-    return _ops.one("scatter_elements", start, at, _ops.convert(given, n.dtype), dim=0, kind="add", mode="in_bounds")
+    at = ops.convert(x, dt.int64)
+    last = ops.one("reduce_max", ops.concat([at, ops.full((1,), -1, dt.int64)], 0), dims=(0,))
+    size = extent(ops.one("add", last, ops.like(last, 1)), minlength)
+    given = ops.like(at, 1) if weights is None else ops.convert(weights, n.dtype)
+    start = ops.full((size,), 0, n.dtype)
+    return ops.one("scatter_elements", start, at, ops.convert(given, n.dtype), dim=0, kind="add", mode="in_bounds")
 
 
 @lowering("aten.repeat_interleave.Tensor")
 def repeat_interleave(n: Node, repeats: Value, *, output_size: Any = None) -> Value:
     """Number i as often as `repeats` says: for each place, how many numbers end at or before it."""
-    often = _ops.convert(repeats, dt.int64)
-    often = checked(often, _ops.compare(often, _ops.like(often, 0), 5))
-    ends = _ops.one("cumsum", often, dim=0)
-    size = extent(_ops.one("reduce_sum", often, dims=(0,)))
-    at = _ops.iota((size,), 0, dt.int64)
-    found = _ops.one("searchsorted", ends, at, right=1)
-    return n.learn(_ops.convert(found, n.dtype))
+    often = ops.convert(repeats, dt.int64)
+    often = checked(often, ops.compare(often, ops.like(often, 0), 5))
+    ends = ops.one("cumsum", often, dim=0)
+    size = extent(ops.one("reduce_sum", often, dims=(0,)))
+    at = ops.iota((size,), 0, dt.int64)
+    found = ops.one("searchsorted", ends, at, right=1)
+    return n.learn(ops.convert(found, n.dtype))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import Value, emit
+from tenon.builder import Value, emit, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, added_up, axis_of, wide
 from ..graph.table import Unsupported, lowering
@@ -19,12 +18,12 @@ if TYPE_CHECKING:
 @lowering("aten._softmax.default", "aten._log_softmax.default", "aten.softmax.int", "aten.log_softmax.int", "aten._safe_softmax.default")
 def softmax(n: Node, x: Value, dim: int, *rest: Any, **options: Any) -> Value:
     name = str(n.node.target)
-    x = _ops.convert(x, n.dtype)
+    x = ops.convert(x, n.dtype)
     if not x.shape:
-        return _ops.like(x, 0.0 if "log" in name else 1.0)
-    out = _ops.one("log_softmax" if "log" in name else "softmax", x, dim=axis_of(dim, len(x.shape)))
+        return ops.like(x, 0.0 if "log" in name else 1.0)
+    out = ops.one("log_softmax" if "log" in name else "softmax", x, dim=axis_of(dim, len(x.shape)))
     if "_safe" in name:  # a row without keys is 0
-        out = _ops.select(_ops.one("is_nan", out), _ops.like(out, 0.0), out)
+        out = ops.select(ops.one("is_nan", out), ops.like(out, 0.0), out)
     return out
 
 
@@ -36,25 +35,25 @@ def layer_norm(n: Node, x: Value, shape: Sequence[Any], weight: Value | None, bi
         operands.pop()
     if any(v is not None and v.dtype is not x.dtype for v in operands):
         raise Unsupported("parameters of another type")
-    out = emit("layer_norm", operands, _ops.attrs(dim=first, epsilon=float(eps)))[0]
+    out = emit("layer_norm", operands, ops.attrs(dim=first, epsilon=float(eps)))[0]
     if not n.is_read(1) and not n.is_read(2):
         return out, None, None
     over = tuple(range(first, len(x.shape)))
-    inner = _ops.convert(x, wide(x.dtype))
-    average = _ops.one("mean", inner, dims=over)
-    rate = _rate(_ops.one("var", inner, dims=over), eps)
+    inner = ops.convert(x, wide(x.dtype))
+    average = ops.one("mean", inner, dims=over)
+    rate = _rate(ops.one("var", inner, dims=over), eps)
     return out, _saved(n, 1, average), _saved(n, 2, rate)
 
 
 def _rate(variance: Value, eps: float) -> Value:
-    return _ops.one("rsqrt", _ops.one("add", variance, _ops.like(variance, float(eps))))
+    return ops.one("rsqrt", ops.one("add", variance, ops.like(variance, float(eps))))
 
 
 def _saved(n: Node, i: int, value: Value) -> Value:
     """A statistic in the type and shape that torch saves it in."""
     from ..graph.node import dtype_of
 
-    return _ops.reshape(_ops.convert(value, dtype_of(n.fakes[i].dtype)), n.shape_of(n.fakes[i]))
+    return ops.reshape(ops.convert(value, dtype_of(n.fakes[i].dtype)), n.shape_of(n.fakes[i]))
 
 
 @lowering("aten.native_group_norm.default")
@@ -64,13 +63,13 @@ def group_norm(
 ) -> tuple[Value | None, ...]:  # fmt: skip
     scale = weight if weight is not None else n.spread(1, x.dtype, (x.shape[1],))
     shift = bias if bias is not None else n.spread(0, x.dtype, (x.shape[1],))
-    out = _ops.one("group_norm", x, scale, shift, groups=groups, dim=1, epsilon=float(eps))
+    out = ops.one("group_norm", x, scale, shift, groups=groups, dim=1, epsilon=float(eps))
     if not n.is_read(1) and not n.is_read(2):
         return out, None, None
-    split = _ops.reshape(_ops.convert(x, wide(x.dtype)), (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    split = ops.reshape(ops.convert(x, wide(x.dtype)), (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     over = tuple(range(2, len(split.shape)))
-    average = _ops.one("mean", split, dims=over)
-    rate = _rate(_ops.one("var", split, dims=over), eps)
+    average = ops.one("mean", split, dims=over)
+    rate = _rate(ops.one("var", split, dims=over), eps)
     return out, _saved(n, 1, average), _saved(n, 2, rate)
 
 
@@ -85,8 +84,8 @@ def batch_norm(
     operands = [x, scale, shift, mean, var]
     # Statistics of training under autocast are float32, and lose digits in a type of 16 bits.
     dtype = x.dtype if all(v.dtype is x.dtype for v in operands) else wide(x.dtype)
-    out = _ops.one("batch_norm", *(_ops.convert(v, dtype) for v in operands), dim=1, epsilon=float(eps))
-    out = _ops.convert(out, n.dtype)
+    out = ops.one("batch_norm", *(ops.convert(v, dtype) for v in operands), dim=1, epsilon=float(eps))
+    out = ops.convert(out, n.dtype)
     if n.is_read(1) or n.is_read(2):
         raise Unsupported("saved statistics of inference")
     return out, None, None
@@ -119,7 +118,7 @@ def _cut(x: Value, high: tuple[int, ...]) -> tuple[Value, tuple[int, ...]]:
     lead = len(x.shape) - len(high)
     for i, border in enumerate(high):
         if border < 0:
-            x = _ops.slice_axis(x, lead + i, 0, int(x.shape[lead + i]) + border)
+            x = ops.slice_axis(x, lead + i, 0, int(x.shape[lead + i]) + border)
     return x, tuple(max(h, 0) for h in high)
 
 
@@ -130,8 +129,8 @@ def max_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
     stride = window_numbers(stride, rank) if stride else window
     low, dilation = window_numbers(padding, rank), window_numbers(dilation, rank)
     high = _high(x, n.shape, window, stride, low, dilation)
-    batched = x if len(x.shape) == rank + 2 else _ops.reshape(x, (1, *x.shape))
-    given = _ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, dilation=dilation)
+    batched = x if len(x.shape) == rank + 2 else ops.reshape(x, (1, *x.shape))
+    given = ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, dilation=dilation)
     if not n.is_read(1):
         return n.reshape(emit("max_pool", (batched,), given)[0]), None
     return _pool_with_places(n, batched, window, stride, low, high, dilation)
@@ -140,7 +139,7 @@ def max_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
 def _pool_with_places(n: Node, x: Value, window: Any, stride: Any, low: Any, high: Any, dilation: Any) -> tuple[Value, ...]:
     """Places are those of the whole tensor; torch counts within a channel."""
     ones, zeros = (1, 1), (0, 0)
-    given = _ops.attrs(
+    given = ops.attrs(
         window=ones + window, strides=ones + stride, pad_low=zeros + low, pad_high=zeros + high,
         dilation=ones + dilation,
     )  # fmt: skip
@@ -148,7 +147,7 @@ def _pool_with_places(n: Node, x: Value, window: Any, stride: Any, low: Any, hig
     area = 1
     for size in x.shape[2:]:
         area = area * size  # type: ignore[assignment]
-    inside = _ops.one("floor_mod", place, n.spread(area, place.dtype, place.shape))
+    inside = ops.one("floor_mod", place, n.spread(area, place.dtype, place.shape))
     return n.reshape(best), n.reshape(inside)
 
 
@@ -162,8 +161,8 @@ def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
     if divisor is not None or any(h > p for h, p in zip(high, low)) or not dt.is_float(x.dtype):
         return average(n, x, window, stride, low, count_pad, divisor)
     x, high = _cut(x, high)
-    batched = x if len(x.shape) == rank + 2 else _ops.reshape(x, (1, *x.shape))
-    given = _ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, count_pad=int(count_pad))
+    batched = x if len(x.shape) == rank + 2 else ops.reshape(x, (1, *x.shape))
+    given = ops.attrs(window=window, strides=stride, pad_low=low, pad_high=high, count_pad=int(count_pad))
     return n.reshape(emit("avg_pool", (batched,), given)[0])
 
 
@@ -171,11 +170,11 @@ def avg_pool(n: Node, x: Value, window: Any, stride: Any = (), padding: Any = 0,
 def adaptive_avg_pool(n: Node, x: Value, sizes: Sequence[Any]) -> Value:
     rank = len(sizes)
     if all(isinstance(s, int) and s == 1 for s in sizes):
-        return n.reshape(_ops.one("mean", x, dims=tuple(range(len(x.shape) - rank, len(x.shape)))))
+        return n.reshape(ops.one("mean", x, dims=tuple(range(len(x.shape) - rank, len(x.shape)))))
     if not all(isinstance(s, int) for s in (*sizes, *x.shape[-rank:])):
         raise Unsupported("sizes that are not known")
-    batched = x if len(x.shape) == rank + 2 else _ops.reshape(x, (1, *x.shape))
-    return n.reshape(_ops.one("adaptive_pool", batched, sizes=tuple(sizes), kind="mean"))
+    batched = x if len(x.shape) == rank + 2 else ops.reshape(x, (1, *x.shape))
+    return n.reshape(ops.one("adaptive_pool", batched, sizes=tuple(sizes), kind="mean"))
 
 
 # ---- Resizing ----
@@ -194,23 +193,23 @@ def upsample_nearest(n: Node, x: Value, *rest: Any, **options: Any) -> Value:
     for i in range(spatial):
         dims.append(len(shape))
         shape += [x.shape[i + 2], int(n.shape[i + 2]) // int(x.shape[i + 2])]
-    return n.reshape(_ops.broadcast_in(grown, tuple(shape), dims))
+    return n.reshape(ops.broadcast_in(grown, tuple(shape), dims))
 
 
 @lowering("aten.pixel_shuffle.default")
 def pixel_shuffle(n: Node, x: Value, factor: int) -> Value:
     *lead, channels, height, width = x.shape
     r = factor
-    split = _ops.reshape(x, (*lead, channels // (r * r), r, r, height, width))
+    split = ops.reshape(x, (*lead, channels // (r * r), r, r, height, width))
     b = len(lead)
-    moved = _ops.transpose(split, [*range(b), b, b + 3, b + 1, b + 4, b + 2])
+    moved = ops.transpose(split, [*range(b), b, b + 3, b + 1, b + 4, b + 2])
     return n.reshape(moved)
 
 
 @lowering("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default")
 def grid_sample(n: Node, x: Value, grid: Value, mode: int, padding: int, align: bool) -> Value:
     names = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
-    return _ops.one("grid_sample", x, grid, mode=names[0][mode], padding=names[1][padding], align_corners=int(align))
+    return ops.one("grid_sample", x, grid, mode=names[0][mode], padding=names[1][padding], align_corners=int(align))
 
 
 @lowering("aten.embedding_dense_backward.default")
@@ -221,12 +220,12 @@ def embedding_backward(n: Node, g: Value, indices: Value, count: Any, padding: A
     rows: Any = 1
     for size in indices.shape:
         rows = rows * size
-    flat = _ops.reshape(_ops.convert(indices, dt.int64), (rows,))
-    updates = _ops.reshape(g, (rows, width))
+    flat = ops.reshape(ops.convert(indices, dt.int64), (rows,))
+    updates = ops.reshape(g, (rows, width))
     if isinstance(padding, int) and padding >= 0:
-        read = _ops.compare(flat, _ops.like(flat, padding), 1)
-        updates = _ops.select(_ops.broadcast_in(read, updates.shape, (0,)), updates, _ops.like(updates, 0.0))
-    from tenon._trace import I64S, STRING
+        read = ops.compare(flat, ops.like(flat, padding), 1)
+        updates = ops.select(ops.broadcast_in(read, updates.shape, (0,)), updates, ops.like(updates, 0.0))
+    from tenon.builder import I64S, STRING
 
     start = n.spread(0, wide(n.dtype))
     given = (
@@ -236,6 +235,6 @@ def embedding_backward(n: Node, g: Value, indices: Value, count: Any, padding: A
         ("mode", STRING, "in_bounds"),
         ("window_dims", I64S, (1,)),
     )
-    return _ops.convert(emit("scatter", (start, flat, added_up("add", updates)), given)[0], n.dtype)
+    return ops.convert(emit("scatter", (start, flat, added_up("add", updates)), given)[0], n.dtype)
 
 

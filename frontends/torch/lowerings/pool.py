@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import Value, emit
+from tenon.builder import Value, emit, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, constant, wide
 from ..graph.table import Unsupported, lowering
@@ -29,12 +28,12 @@ def known(*shapes: Sequence[Any]) -> None:
 
 def along(n: Node, x: Value, matrix: torch.Tensor, axis: int) -> Value:
     """x with an axis multiplied by a matrix [out, in] of float64, in float32 for types of 16 bits."""
-    x = _ops.convert(x, wide(x.dtype))
-    factor = _ops.convert(constant(n.trace, matrix), x.dtype)
-    given = _ops.attrs(a_batch=(), a_contract=(axis,), b_batch=(), b_contract=(1,))
+    x = ops.convert(x, wide(x.dtype))
+    factor = ops.convert(constant(n.trace, matrix), x.dtype)
+    given = ops.attrs(a_batch=(), a_contract=(axis,), b_batch=(), b_contract=(1,))
     made = emit("dot_general", (x, factor), given)[0]  # the axis is the last one now
     rank = len(x.shape)
-    return _ops.transpose(made, [*range(axis), rank - 1, *range(axis, rank - 1)])
+    return ops.transpose(made, [*range(axis), rank - 1, *range(axis, rank - 1)])
 
 
 def _rank(n: Node) -> int:
@@ -83,19 +82,19 @@ def average(n: Node, x: Value, window: Any, stride: Any, padding: Any, count_pad
     windows = _windows(x.shape[-rank:], n.shape[-rank:], window, stride, padding)
     high = [(o - 1) * s + w - size - p for size, o, w, s, p in zip(x.shape[-rank:], n.shape[-rank:], window, stride, padding)]
     zeros = (0,) * len(lead)
-    given = _ops.attrs(
+    given = ops.attrs(
         kind="sum", window=lead + tuple(window), strides=lead + tuple(stride),
         pad_low=zeros + tuple(padding), pad_high=zeros + tuple(high),
     )  # fmt: skip
-    x = _ops.convert(x, wide(x.dtype))
+    x = ops.convert(x, wide(x.dtype))
     made = _divided(n, emit("reduce_window", (x,), given)[0], counts(windows, count_pad, divisor))
-    return _ops.convert(made, n.dtype)
+    return ops.convert(made, n.dtype)
 
 
 def _divided(n: Node, x: Value, by: torch.Tensor) -> Value:
     first = len(x.shape) - by.dim()
-    number = _ops.convert(constant(n.trace, by), x.dtype)
-    return _ops.one("div", x, _ops.broadcast_in(number, x.shape, range(first, len(x.shape))))
+    number = ops.convert(constant(n.trace, by), x.dtype)
+    return ops.one("div", x, ops.broadcast_in(number, x.shape, range(first, len(x.shape))))
 
 
 @lowering("aten.avg_pool2d_backward.default", "aten.avg_pool3d_backward.default")
@@ -107,10 +106,10 @@ def average_backward(
     window = numbers(window, rank)
     stride = numbers(stride, rank) if stride else window
     windows = _windows(x.shape[-rank:], g.shape[-rank:], window, stride, numbers(padding, rank))
-    g = _divided(n, _ops.convert(g, wide(g.dtype)), counts(windows, count_pad, divisor))
+    g = _divided(n, ops.convert(g, wide(g.dtype)), counts(windows, count_pad, divisor))
     for i, w in enumerate(windows):
         g = along(n, g, w.matrix.T.contiguous(), len(g.shape) - rank + i)
-    return _ops.convert(g, n.dtype)
+    return ops.convert(g, n.dtype)
 
 
 def _adaptive(size: int, out: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -129,7 +128,7 @@ def adaptive_average_backward(n: Node, g: Value, x: Value) -> Value:
         at = torch.arange(size)
         inside = ((at >= start[:, None]) & (at < end[:, None])).double() / (end - start)[:, None]
         g = along(n, g, inside.T.contiguous(), axis)
-    return _ops.convert(g, n.dtype)
+    return ops.convert(g, n.dtype)
 
 
 # ---- The largest ----
@@ -139,13 +138,13 @@ def _largest(n: Node, x: Value, places: Value, cells: int) -> tuple[Value, Value
     """The largest of x [planes, elements] at places [planes or 1, results x cells], and where it is."""
     planes = x.shape[0]
     total = places.shape[1]
-    spread = _ops.broadcast_to(places, (planes, total))
-    picked = _ops.one("take_along", x, spread, dim=1, mode="in_bounds")
+    spread = ops.broadcast_to(places, (planes, total))
+    picked = ops.one("take_along", x, spread, dim=1, mode="in_bounds")
     grid = (planes, total // cells, cells)
-    best = _ops.one("argmax", _ops.reshape(picked, grid), dim=2)
-    column = _ops.reshape(best, (planes, total // cells, 1))
-    value = _ops.one("take_along", _ops.reshape(picked, grid), column, dim=2, mode="in_bounds")
-    place = _ops.one("take_along", _ops.reshape(spread, grid), column, dim=2, mode="in_bounds")
+    best = ops.one("argmax", ops.reshape(picked, grid), dim=2)
+    column = ops.reshape(best, (planes, total // cells, 1))
+    value = ops.one("take_along", ops.reshape(picked, grid), column, dim=2, mode="in_bounds")
+    place = ops.one("take_along", ops.reshape(spread, grid), column, dim=2, mode="in_bounds")
     return n.reshape(value), n.reshape(place)
 
 
@@ -159,7 +158,7 @@ def _planes(x: Value, rank: int) -> Value:
             elements *= int(size)
     if not planes or not elements:
         raise Unsupported("without elements")
-    return _ops.reshape(x, (planes, elements))
+    return ops.reshape(x, (planes, elements))
 
 
 @lowering("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default")
@@ -193,21 +192,21 @@ def fractional_max(n: Node, x: Value, window: Any, sizes: Any, samples: Value) -
     flat = _planes(x, rank)
     planes = flat.shape[0]
     grid = (planes, *outs, *window)
-    drawn = _ops.reshape(samples, (planes, rank))
+    drawn = ops.reshape(samples, (planes, rank))
     place = n.spread(0, dt.int64, grid)
     cells = 1
     for i in range(rank):
         size = int(x.shape[len(x.shape) - rank + i])
         column = i if rank == 3 else 1 - i  # torch has the numbers of two axes the other way round
-        start = _starts(n, _ops.slice_axis(drawn, 1, column, column + 1), size, outs[i], window[i])
-        at = _ops.broadcast_in(start, grid, (0, 1 + i))
-        at = _ops.one("add", at, _ops.iota(grid, 1 + rank + i, dt.int64))
-        place = _ops.one("add", _ops.one("mul", place, n.spread(size, dt.int64, grid)), at)
+        start = _starts(n, ops.slice_axis(drawn, 1, column, column + 1), size, outs[i], window[i])
+        at = ops.broadcast_in(start, grid, (0, 1 + i))
+        at = ops.one("add", at, ops.iota(grid, 1 + rank + i, dt.int64))
+        place = ops.one("add", ops.one("mul", place, n.spread(size, dt.int64, grid)), at)
         cells *= window[i]
     total = cells
     for out in outs:
         total *= out
-    return _largest(n, flat, _ops.reshape(place, (planes, total)), cells)
+    return _largest(n, flat, ops.reshape(place, (planes, total)), cells)
 
 
 def _starts(n: Node, drawn: Value, size: int, out: int, window: int) -> Value:
@@ -216,15 +215,15 @@ def _starts(n: Node, drawn: Value, size: int, out: int, window: int) -> Value:
     last = n.spread(size - window, dt.int64, shape)
     if out == 1:
         return last
-    one = _ops.one
-    drawn = _ops.broadcast_to(drawn, shape)
-    step = _ops.scalar((size - window) / (out - 1), drawn.dtype)
-    at = _ops.convert(_ops.iota(shape, 1, dt.int64), drawn.dtype)
-    step = _ops.broadcast_to(step, shape)
-    moved = _ops.convert(one("mul", one("add", at, drawn), step), dt.int64)
-    first = _ops.convert(one("mul", drawn, step), dt.int64)
-    ends = _ops.compare(_ops.iota(shape, 1, dt.int64), n.spread(out - 1, dt.int64, shape), 0)
-    return _ops.select(ends, last, one("sub", moved, first))
+    one = ops.one
+    drawn = ops.broadcast_to(drawn, shape)
+    step = ops.scalar((size - window) / (out - 1), drawn.dtype)
+    at = ops.convert(ops.iota(shape, 1, dt.int64), drawn.dtype)
+    step = ops.broadcast_to(step, shape)
+    moved = ops.convert(one("mul", one("add", at, drawn), step), dt.int64)
+    first = ops.convert(one("mul", drawn, step), dt.int64)
+    ends = ops.compare(ops.iota(shape, 1, dt.int64), n.spread(out - 1, dt.int64, shape), 0)
+    return ops.select(ends, last, one("sub", moved, first))
 
 
 @lowering("aten.max_pool2d_with_indices_backward.default", "aten.max_pool3d_with_indices_backward.default",
@@ -240,9 +239,9 @@ def max_backward(n: Node, g: Value, x: Value, *rest: Any) -> Value:
     for i in range(rank):
         sizes[0] = sizes[0] * n.shape[len(n.shape) - rank + i]
         sizes[1] = sizes[1] * places.shape[len(places.shape) - rank + i]
-    flat = _ops.reshape(places, (planes, sizes[1]))
+    flat = ops.reshape(places, (planes, sizes[1]))
     start = n.spread(0, n.dtype, (planes, sizes[0]))
-    return n.reshape(_ops.one("scatter_elements", start, flat, _ops.reshape(g, flat.shape), dim=1, kind="add"))
+    return n.reshape(ops.one("scatter_elements", start, flat, ops.reshape(g, flat.shape), dim=1, kind="add"))
 
 
 # ---- Resizing with a filter that is as wide as the step ----
@@ -290,4 +289,4 @@ def _resized(n: Node, x: Value, sizes: Any, outs: Any, align: bool, factors: Any
     for i in range(2):
         weights = _weights(int(sizes[2 + i]), int(outs[2 + i]), align, factors[i], cubic)
         x = along(n, x, weights.T.contiguous() if turned else weights, 2 + i)
-    return _ops.convert(x, n.dtype)
+    return ops.convert(x, n.dtype)

@@ -6,9 +6,8 @@ results are those of torch to the last integer, but for products that follow.
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import Value
+from tenon.builder import Value, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, axis_of, dtype_of
 from ..graph.table import Unsupported, lowering
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
 
 # ---- Formulas ----
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 def _parameter(p: Any, dtype: dt.DType, shape: Sequence[Size], axis: int | None) -> Value:
     """A scale or zero point as wide as what it applies to: one, or one for each place of an axis."""
     if not isinstance(p, Value):
-        return _ops.full(shape, p, dtype)
-    value = _ops.convert(p, dtype)
+        return ops.full(shape, p, dtype)
+    value = ops.convert(p, dtype)
     if axis is not None:
-        return _ops.broadcast_in(_ops.reshape(value, (shape[axis],)), tuple(shape), (axis,))
-    return _ops.broadcast_to(value if len(value.shape) == len(shape) else _ops.reshape(value, ()), tuple(shape))
+        return ops.broadcast_in(ops.reshape(value, (shape[axis],)), tuple(shape), (axis,))
+    return ops.broadcast_to(value if len(value.shape) == len(shape) else ops.reshape(value, ()), tuple(shape))
 
 
 def _computed_in(scale: Any) -> dt.DType:
@@ -43,25 +42,25 @@ def _inverse(scale: Any) -> Any:
     """1 / scale, as torch takes it before it multiplies: a number in double."""
     if not isinstance(scale, Value):
         return 1.0 / scale
-    return _ops.one("div", _ops.like(scale, 1.0), scale)
+    return ops.one("div", ops.like(scale, 1.0), scale)
 
 
 def _saturated(x: Value, low: Any, high: Any, dtype: dt.DType) -> Value:
     if isinstance(low, Value) or isinstance(high, Value):
         raise Unsupported("limits that are known only when it runs")
-    bounded = _ops.one("min", _ops.one("max", x, _ops.like(x, float(low))), _ops.like(x, float(high)))
-    return _ops.convert(bounded, dtype)
+    bounded = ops.one("min", ops.one("max", x, ops.like(x, float(low))), ops.like(x, float(high)))
+    return ops.convert(bounded, dtype)
 
 
 def _quantised(n: Node, x: Value, inverse: Any, zero: Any, low: Any, high: Any, axis: int | None = None, late: bool = False) -> Value:
     """round(x / scale) + zero within limits. `late`: rounded after the zero point is added."""
     dtype = _computed_in(inverse)
-    scaled = _ops.one("mul", _ops.convert(x, dtype), _parameter(inverse, dtype, x.shape, axis))
+    scaled = ops.one("mul", ops.convert(x, dtype), _parameter(inverse, dtype, x.shape, axis))
     zeros = _parameter(zero, dtype, x.shape, axis)
     if late:
-        out = _ops.one("round_even", _ops.one("add", scaled, zeros))
+        out = ops.one("round_even", ops.one("add", scaled, zeros))
     else:
-        out = _ops.one("add", _ops.one("round_even", scaled), zeros)
+        out = ops.one("add", ops.one("round_even", scaled), zeros)
     return _saturated(out, low, high, n.dtype)
 
 
@@ -70,10 +69,10 @@ def _real(n: Node, q: Value, scale: Any, zero: Any, axis: int | None = None) -> 
     dtype = _computed_in(scale)
     if q.dtype.bits > 16 and not dt.is_float(q.dtype):
         raise Unsupported("quantised numbers of more than 16 bits")
-    out = _ops.convert(q, dtype)
+    out = ops.convert(q, dtype)
     if zero is not None:
-        out = _ops.one("sub", out, _parameter(zero, dtype, q.shape, axis))
-    return _ops.convert(_ops.one("mul", out, _parameter(scale, dtype, q.shape, axis)), n.dtype)
+        out = ops.one("sub", out, _parameter(zero, dtype, q.shape, axis))
+    return ops.convert(ops.one("mul", out, _parameter(scale, dtype, q.shape, axis)), n.dtype)
 
 
 # ---- One scale ----
@@ -86,7 +85,7 @@ def quantize_per_tensor(n: Node, x: Value, scale: float, zero: int, low: int, hi
 
 @lowering("quantized_decomposed.quantize_per_tensor.tensor", "quantized_decomposed.quantize_per_tensor.tensor2")
 def quantize_by_tensor(n: Node, x: Value, scale: Value, zero: Value, low: Any, high: Any, dtype: Any) -> Value:
-    inverse = _ops.convert(_inverse(_ops.convert(scale, dt.float64)), dt.float32)
+    inverse = ops.convert(_inverse(ops.convert(scale, dt.float64)), dt.float32)
     return _quantised(n, x, inverse, zero, low, high)
 
 
@@ -96,7 +95,7 @@ def quantize_by_tensor(n: Node, x: Value, scale: Value, zero: Value, low: Any, h
     "quantized_decomposed.dequantize_per_tensor.tensor2",
 )
 def dequantize_per_tensor(n: Node, q: Value, scale: Any, zero: Any, low: Any, high: Any, dtype: Any, *, out_dtype: Any = None) -> Value:
-    single = _ops.convert(scale, dt.float32) if isinstance(scale, Value) else scale
+    single = ops.convert(scale, dt.float32) if isinstance(scale, Value) else scale
     return _real(n, q, single, zero)
 
 
@@ -134,7 +133,7 @@ def _groups(x: Value, scales: Value, size: int) -> tuple[Value, Value, int]:
     if size < 1 or columns % size:
         raise Unsupported("groups that do not divide the columns")
     rows = x.shape[0] * (columns // size)
-    return _ops.reshape(x, (rows, size)), _ops.reshape(scales, (rows,)), size
+    return ops.reshape(x, (rows, size)), ops.reshape(scales, (rows,)), size
 
 
 @lowering("quantized_decomposed.quantize_per_channel_group.default")
@@ -156,44 +155,44 @@ def dequantize_per_channel_group(
 
 def _extremes(x: Value, dims: tuple[int, ...]) -> tuple[Value, Value]:
     """The least and the largest number, 0 among them."""
-    low, high = _ops.one("reduce_min", x, dims=dims), _ops.one("reduce_max", x, dims=dims)
-    return _ops.one("min", low, _ops.like(low, 0.0)), _ops.one("max", high, _ops.like(high, 0.0))
+    low, high = ops.one("reduce_min", x, dims=dims), ops.one("reduce_max", x, dims=dims)
+    return ops.one("min", low, ops.like(low, 0.0)), ops.one("max", high, ops.like(high, 0.0))
 
 
 def _scale_of(width: Value, steps: float, least: float) -> Value:
-    return _ops.one("max", _ops.one("div", width, _ops.like(width, steps)), _ops.like(width, least))
+    return ops.one("max", ops.one("div", width, ops.like(width, steps)), ops.like(width, least))
 
 
 def _as_parameters(scale: Value, zero: Value, shape: tuple[Size, ...]) -> tuple[Value, Value]:
-    return _ops.reshape(_ops.convert(scale, dt.float64), shape), _ops.reshape(_ops.convert(zero, dt.int64), shape)
+    return ops.reshape(ops.convert(scale, dt.float64), shape), ops.reshape(ops.convert(zero, dt.int64), shape)
 
 
 @lowering("quantized_decomposed.choose_qparams.tensor")
 def choose_qparams(n: Node, x: Value, low: int, high: int, least: float, dtype: Any) -> tuple[Value, Value]:
-    one = _ops.one
-    smallest, largest = _extremes(_ops.convert(x, dt.float32), tuple(range(len(x.shape))))
+    one = ops.one
+    smallest, largest = _extremes(ops.convert(x, dt.float32), tuple(range(len(x.shape))))
     scale = _scale_of(one("sub", largest, smallest), float(high - low), least)
-    zero = one("sub", _ops.like(scale, float(low)), one("round_even", one("div", smallest, scale)))
+    zero = one("sub", ops.like(scale, float(low)), one("round_even", one("div", smallest, scale)))
     return _as_parameters(scale, _saturated(zero, low, high, dt.int64), (1,))
 
 
 @lowering("quantized_decomposed.choose_qparams_symmetric.tensor")
 def choose_qparams_symmetric(n: Node, x: Value, low: int, high: int, least: float, dtype: Any) -> tuple[Value, Value]:
-    smallest, largest = _extremes(_ops.convert(x, dt.float32), tuple(range(len(x.shape))))
-    width = _ops.one("max", _ops.one("neg", smallest), largest)
+    smallest, largest = _extremes(ops.convert(x, dt.float32), tuple(range(len(x.shape))))
+    width = ops.one("max", ops.one("neg", smallest), largest)
     middle = 128 if dtype_of(dtype) is dt.uint8 else 0
-    return _as_parameters(_scale_of(width, (high - low) / 2, least), _ops.full((1,), middle, dt.int64), (1,))
+    return _as_parameters(_scale_of(width, (high - low) / 2, least), ops.full((1,), middle, dt.int64), (1,))
 
 
 @lowering("quantized_decomposed.choose_qparams_per_token.default")
 def choose_qparams_per_token(n: Node, x: Value, dtype: Any) -> tuple[Value, Value]:
     """In the types that torch's fake tensors have; its real ones are float32, with the same numbers."""
     last = len(x.shape) - 1
-    size = _ops.one("reduce_max", _ops.one("abs", x), dims=(last,))
-    size = _ops.convert(size, dt.float32) if x.dtype is dt.float16 else size
-    bounded = _ops.one("max", size, _ops.like(size, 1e-5))
-    scale = _ops.one("div", bounded, _ops.like(bounded, 127.0))
-    return _as_parameters(scale, _ops.like(scale, 0.0), n.shape)
+    size = ops.one("reduce_max", ops.one("abs", x), dims=(last,))
+    size = ops.convert(size, dt.float32) if x.dtype is dt.float16 else size
+    bounded = ops.one("max", size, ops.like(size, 1e-5))
+    scale = ops.one("div", bounded, ops.like(bounded, 127.0))
+    return _as_parameters(scale, ops.like(scale, 0.0), n.shape)
 
 
 @lowering(
@@ -201,14 +200,14 @@ def choose_qparams_per_token(n: Node, x: Value, dtype: Any) -> tuple[Value, Valu
     "quantized_decomposed._choose_qparams_per_token_asymmetric_impl.default",
 )
 def choose_qparams_per_token_asymmetric(n: Node, x: Value, dtype: Any) -> tuple[Value, Value]:
-    one, like = _ops.one, _ops.like
+    one, like = ops.one, ops.like
     smallest, largest = _extremes(x, (len(x.shape) - 1,))
     scale = _scale_of(one("sub", largest, smallest), 255.0, 2.0**-23)
     down, up = one("div", smallest, scale), one("div", largest, scale)
     from_low = one("sub", like(down, -128.0), down)
     from_high = one("sub", like(up, 127.0), up)
     errors = one("add", one("add", like(down, -128.0), down), one("add", like(up, 127.0), up))
-    zero = _ops.select(_ops.compare(errors, like(errors, 0.0), 4), from_low, from_high)
+    zero = ops.select(ops.compare(errors, like(errors, 0.0), 4), from_low, from_high)
     bounded = one("min", one("max", zero, like(zero, -128.0)), like(zero, 127.0))
     return _as_parameters(scale, one("round_even", bounded), n.shape)
 
@@ -219,4 +218,4 @@ def choose_qparams_per_token_asymmetric(n: Node, x: Value, dtype: Any) -> tuple[
 @lowering("aten._int_mm.default")
 def int_mm(n: Node, a: Value, b: Value) -> Value:
     """Bytes times bytes, which may differ in sign, added in i32: as ADR 0034 writes it."""
-    return _ops.one("matmul", _ops.convert(a, dt.int16), _ops.convert(b, dt.int16), acc=dt.int32, dtype=dt.int32)
+    return ops.one("matmul", ops.convert(a, dt.int16), ops.convert(b, dt.int16), acc=dt.int32, dtype=dt.int32)

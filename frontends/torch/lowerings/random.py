@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import DIMS, DTYPE, F64, Value, emit
+from tenon.builder import DIMS, DTYPE, F64, Value, emit, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, wide
 from ..graph.table import Unsupported, lowering
@@ -24,7 +23,7 @@ def _drawn(n: Node, op: str, dtype: dt.DType, **numbers: float) -> Value:
 def _float(n: Node, op: str, **numbers: float) -> Value:
     if not dt.is_float(n.dtype):
         raise Unsupported(f"of {n.dtype.name}")
-    return _ops.convert(_drawn(n, op, wide(n.dtype), **numbers), n.dtype)
+    return ops.convert(_drawn(n, op, wide(n.dtype), **numbers), n.dtype)
 
 
 # Bits of a number in [0, 1) that the short types keep apart, so that none is rounded up to 1.
@@ -35,10 +34,10 @@ def _uniform(n: Node, low: float, high: float) -> Value:
     """Numbers from low on, below high."""
     if n.dtype not in _BITS:
         return _float(n, "uniform", low=low, high=high)
-    one, steps = _ops.one, 1 << _BITS[n.dtype]
+    one, steps = ops.one, 1 << _BITS[n.dtype]
     whole = one("floor", _drawn(n, "uniform", dt.float32, low=0, high=steps))
-    spread = one("mul", whole, _ops.like(whole, (float(high) - float(low)) / steps))
-    return _ops.convert(one("add", spread, _ops.like(spread, float(low))), n.dtype)
+    spread = one("mul", whole, ops.like(whole, (float(high) - float(low)) / steps))
+    return ops.convert(one("add", spread, ops.like(spread, float(low))), n.dtype)
 
 
 def _own_generator(generator: Any) -> None:
@@ -78,19 +77,19 @@ def normal_of_shape(n: Node, shape: Any, *, mean: Any, std: Any, generator: Any 
 def bernoulli(n: Node, x: Value, p: Any = None, *, generator: Any = None) -> Value:
     _own_generator(generator)
     drawn = _drawn(n, "uniform", dt.float64 if n.dtype is dt.float64 else dt.float32, low=0, high=1)
-    below = _ops.compare(drawn, n.spread(x if p is None else p, drawn.dtype), 2)
-    return _ops.convert(below, n.dtype)
+    below = ops.compare(drawn, n.spread(x if p is None else p, drawn.dtype), 2)
+    return ops.convert(below, n.dtype)
 
 
 @lowering("aten.native_dropout.default")
 def dropout(n: Node, x: Value, p: float, train: bool | None = True) -> tuple[Value, ...]:
     if not train or p == 0:
-        return x, _ops.full(x.shape, True, dt.bool_)
-    kept = _ops.compare(_drawn(n, "uniform", dt.float32, low=0, high=1), n.spread(float(p), dt.float32), 5)
+        return x, ops.full(x.shape, True, dt.bool_)
+    kept = ops.compare(_drawn(n, "uniform", dt.float32, low=0, high=1), n.spread(float(p), dt.float32), 5)
     factor = 0.0 if p == 1 else 1.0 / (1.0 - p)
-    inner = _ops.convert(x, wide(x.dtype))
-    scaled = _ops.convert(_ops.one("mul", inner, _ops.like(inner, factor)), x.dtype)
-    return _ops.select(kept, scaled, _ops.like(x, 0.0)), kept
+    inner = ops.convert(x, wide(x.dtype))
+    scaled = ops.convert(ops.one("mul", inner, ops.like(inner, factor)), x.dtype)
+    return ops.select(kept, scaled, ops.like(x, 0.0)), kept
 
 
 @lowering("aten.randint.default", "aten.randint.low", "aten.randint_like.default", "aten.randint_like.low_dtype")
@@ -101,5 +100,5 @@ def randint(n: Node, *given: Any, **options: Any) -> Value:
     if not all(isinstance(v, int) for v in (low, high)) or high - low >= 1 << 24:
         raise Unsupported("of a range of unknown or large size")
     unit = _drawn(n, "uniform", dt.float64, low=0, high=1)
-    steps = _ops.one("floor", _ops.one("mul", unit, _ops.like(unit, float(high - low))))
-    return _ops.convert(_ops.one("add", steps, _ops.like(steps, float(low))), n.dtype)
+    steps = ops.one("floor", ops.one("mul", unit, ops.like(unit, float(high - low))))
+    return ops.convert(ops.one("add", steps, ops.like(steps, float(low))), n.dtype)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import Value
+from tenon.builder import Value, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, added_up, axis_of, fake_of, from_zero
 from ..graph.table import Unsupported, lowering
@@ -36,43 +35,43 @@ def reduce_at(n: Node, x: Value, index: Value, source: Value, dim: int, reduce: 
     """x with elements of the source reduced into it, by indices of the source's shape along a dim."""
     if x.dtype is dt.bool_:
         raise Unsupported("reducing booleans")
-    kind, one, dtype = _KINDS[reduce], _ops.one, x.dtype
+    kind, one, dtype = _KINDS[reduce], ops.one, x.dtype
     x, source = added_up(kind, x), added_up(kind, source)
     ones = n.spread(1, dt.int64, source.shape)
     count = one("scatter_elements", n.spread(0, dt.int64, x.shape), index, ones, dim=dim, kind="add")
-    met = _ops.compare(count, _ops.like(count, 0), 4)
-    begin = x if include_self else _ops.select(met, n.spread(_start(kind, x.dtype), x.dtype, x.shape), x)
+    met = ops.compare(count, ops.like(count, 0), 4)
+    begin = x if include_self else ops.select(met, n.spread(_start(kind, x.dtype), x.dtype, x.shape), x)
     out = one("scatter_elements", begin, index, source, dim=dim, kind=kind)
     if reduce != "mean":
-        return _ops.convert(out, dtype)
+        return ops.convert(out, dtype)
     if include_self:
-        count = one("add", count, _ops.like(count, 1))
-    count = _ops.convert(one("max", count, _ops.like(count, 1)), x.dtype)
-    return _ops.convert(one("div" if dt.is_float(x.dtype) else "floor_div", out, count), dtype)
+        count = one("add", count, ops.like(count, 1))
+    count = ops.convert(one("max", count, ops.like(count, 1)), x.dtype)
+    return ops.convert(one("div" if dt.is_float(x.dtype) else "floor_div", out, count), dtype)
 
 
 @lowering("aten.index_reduce.default")
 def index_reduce(n: Node, x: Value, dim: int, index: Value, source: Value, reduce: str, *, include_self: bool = True) -> Value:
     if not x.shape:
-        source, index = _ops.reshape(source, (1,)), _ops.reshape(index, (1,))
-        return n.reshape(reduce_at(n, _ops.reshape(x, (1,)), index, source, 0, reduce, include_self))
+        source, index = ops.reshape(source, (1,)), ops.reshape(index, (1,))
+        return n.reshape(reduce_at(n, ops.reshape(x, (1,)), index, source, 0, reduce, include_self))
     dim = axis_of(dim, len(x.shape))
-    source = _ops.reshape(source, tuple(index.shape[0] if index.shape and i == dim else s for i, s in enumerate(x.shape)))
-    index = _ops.reshape(_ops.convert(index, dt.int64), (source.shape[dim],))
-    return reduce_at(n, x, _ops.broadcast_in(index, source.shape, (dim,)), source, dim, reduce, include_self)
+    source = ops.reshape(source, tuple(index.shape[0] if index.shape and i == dim else s for i, s in enumerate(x.shape)))
+    index = ops.reshape(ops.convert(index, dt.int64), (source.shape[dim],))
+    return reduce_at(n, x, ops.broadcast_in(index, source.shape, (dim,)), source, dim, reduce, include_self)
 
 
 @lowering("aten.put.default")
 def put(n: Node, x: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
     """Elements by their number, counted over all axes."""
     total, wanted = _count(x.shape), _count(index.shape)
-    at = _ops.reshape(from_zero(n, index, total), (wanted,))
-    given = _ops.reshape(source, (wanted,))
-    kind, start = "add" if accumulate else "set", _ops.reshape(x, (total,))
+    at = ops.reshape(from_zero(n, index, total), (wanted,))
+    given = ops.reshape(source, (wanted,))
+    kind, start = "add" if accumulate else "set", ops.reshape(x, (total,))
     if x.dtype is dt.bool_ and accumulate:  # a sum of booleans is whether one is true
-        start, given, kind = _ops.convert(start, dt.uint8), _ops.convert(given, dt.uint8), "max"
-    out = _ops.one("scatter_elements", added_up(kind, start), at, added_up(kind, given), dim=0, kind=kind)
-    return n.reshape(_ops.convert(out, x.dtype))
+        start, given, kind = ops.convert(start, dt.uint8), ops.convert(given, dt.uint8), "max"
+    out = ops.one("scatter_elements", added_up(kind, start), at, added_up(kind, given), dim=0, kind=kind)
+    return n.reshape(ops.convert(out, x.dtype))
 
 
 def _count(shape: Sequence[Any]) -> Any:
@@ -88,8 +87,8 @@ def _count(shape: Sequence[Any]) -> Any:
 def _order(n: Node, mask: Value) -> tuple[Value, Any]:
     """For each element of a flat mask, how many before it are set."""
     total = _count(mask.shape)
-    number = _ops.convert(_ops.reshape(mask, (total,)), dt.int64)
-    return _ops.one("sub", _ops.one("cumsum", number, dim=0), number), total
+    number = ops.convert(ops.reshape(mask, (total,)), dt.int64)
+    return ops.one("sub", ops.one("cumsum", number, dim=0), number), total
 
 
 @lowering("aten.masked_scatter.default")
@@ -98,14 +97,14 @@ def masked_scatter(n: Node, x: Value, mask: Value, source: Value) -> Value:
         return n.to_result(x)
     before, total = _order(n, n.spread(mask, dt.bool_))
     size = _count(source.shape)
-    flat_mask = _ops.reshape(n.spread(mask, dt.bool_), (total,))
+    flat_mask = ops.reshape(n.spread(mask, dt.bool_), (total,))
     # Places that are not set read one element more, and those that find none read beyond it.
-    flat = _ops.concat([_ops.reshape(source, (size,)), n.spread(False if source.dtype is dt.bool_ else 0, source.dtype, (1,))], 0)
+    flat = ops.concat([ops.reshape(source, (size,)), n.spread(False if source.dtype is dt.bool_ else 0, source.dtype, (1,))], 0)
     most = n.spread(size, dt.int64, (total,))
-    beyond = _ops.one("add", most, _ops.like(most, 1))
-    index = _ops.select(_ops.compare(before, most, 2), before, beyond)
-    taken = _ops.one("take", flat, _ops.select(flat_mask, index, most), dim=0, mode="in_bounds")
-    return _ops.select(n.spread(mask, dt.bool_), n.reshape(taken), n.to_result(x))
+    beyond = ops.one("add", most, ops.like(most, 1))
+    index = ops.select(ops.compare(before, most, 2), before, beyond)
+    taken = ops.one("take", flat, ops.select(flat_mask, index, most), dim=0, mode="in_bounds")
+    return ops.select(n.spread(mask, dt.bool_), n.reshape(taken), n.to_result(x))
 
 
 @lowering("aten.masked_scatter_backward.default")
@@ -114,11 +113,11 @@ def masked_scatter_backward(n: Node, g: Value, mask: Value, sizes: Any) -> Value
     mask = n.spread(mask, dt.bool_, g.shape)
     before, total = _order(n, mask)
     wanted = _count(n.shape)
-    flat_mask = _ops.reshape(mask, (total,))
+    flat_mask = ops.reshape(mask, (total,))
     outside = n.spread(wanted, dt.int64, (total,))  # dropped
-    at = _ops.select(flat_mask, before, outside)
+    at = ops.select(flat_mask, before, outside)
     start = n.spread(0, n.dtype, (wanted,))
-    return n.reshape(_ops.one("scatter_elements", start, at, _ops.reshape(g, (total,)), dim=0, kind="set"))
+    return n.reshape(ops.one("scatter_elements", start, at, ops.reshape(g, (total,)), dim=0, kind="set"))
 
 
 # ---- Places in memory ----
@@ -134,8 +133,8 @@ def _memory_index(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any],
         raise Unsupported("of memory behind a tensor")
     index = n.spread(offset or 0, dt.int64, tuple(size))
     for axis, step in enumerate(stride):
-        along = _ops.iota(tuple(size), axis, dt.int64)
-        index = _ops.one("add", index, _ops.one("mul", along, _ops.like(along, step)))
+        along = ops.iota(tuple(size), axis, dt.int64)
+        index = ops.one("add", index, ops.one("mul", along, ops.like(along, step)))
     return index
 
 
@@ -144,7 +143,7 @@ def as_strided(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any], of
     if 0 in n.shape:
         return n.spread(False if n.dtype is dt.bool_ else 0, n.dtype)
     index = _memory_index(n, x, size, stride, offset, fake_of(n.node.args[0]))
-    return _ops.one("take", _ops.reshape(x, (_count(x.shape),)), index, dim=0)
+    return ops.one("take", ops.reshape(x, (_count(x.shape),)), index, dim=0)
 
 
 @lowering("aten.as_strided_scatter.default")
@@ -155,5 +154,5 @@ def as_strided_scatter(n: Node, x: Value, source: Value, size: Sequence[Any], st
     if sum(s > 1 and st == 0 for s, st in zip(size, stride)):
         raise Unsupported("of elements that share memory")
     total, wanted = _count(x.shape), _count(tuple(size))
-    at, given = _ops.reshape(index, (wanted,)), _ops.reshape(source, (wanted,))
-    return n.reshape(_ops.one("scatter_elements", _ops.reshape(x, (total,)), at, given, dim=0, kind="set"))
+    at, given = ops.reshape(index, (wanted,)), ops.reshape(source, (wanted,))
+    return n.reshape(ops.one("scatter_elements", ops.reshape(x, (total,)), at, given, dim=0, kind="set"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from tenon import _dtypes as dt
-from tenon import _ops, _trace
-from tenon._trace import DIMS, I64S, Dim, Value, emit
+from tenon import builder
+from tenon.builder import DIMS, I64S, Dim, Value, emit, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, axis_of, constant, fake_of, from_zero
 from ..graph.sizes import Whole
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder import Size
 
 
 @lowering(
@@ -32,12 +32,12 @@ def reshape(n: Node, x: Value, *rest: Any) -> Value:
 
 @lowering("aten.permute.default", "aten.permute_copy.default")
 def permute(n: Node, x: Value, dims: Sequence[int]) -> Value:
-    return _ops.transpose(x, [axis_of(d, len(x.shape)) for d in dims])
+    return ops.transpose(x, [axis_of(d, len(x.shape)) for d in dims])
 
 
 @lowering("aten.t.default", "aten.t_copy.default", "aten.numpy_T.default")
 def transpose_all(n: Node, x: Value) -> Value:
-    return _ops.transpose(x, tuple(reversed(range(len(x.shape)))))
+    return ops.transpose(x, tuple(reversed(range(len(x.shape)))))
 
 
 @lowering("aten.transpose.int", "aten.transpose_copy.int", "aten.swapaxes.default")
@@ -47,25 +47,25 @@ def transpose(n: Node, x: Value, a: int, b: int) -> Value:
     if rank:
         a, b = axis_of(a, rank), axis_of(b, rank)
         perm[a], perm[b] = b, a
-    return _ops.transpose(x, perm)
+    return ops.transpose(x, perm)
 
 
 @lowering("aten.expand.default", "aten.expand_copy.default", "aten.broadcast_to.default")
 def expand(n: Node, x: Value, *rest: Any, **options: Any) -> Value:
-    return _ops.broadcast_to(x, n.shape)
+    return ops.broadcast_to(x, n.shape)
 
 
 def bounds(n: Node, size: Size, start: Any, end: Any) -> tuple[Size, Size]:
     """The range of a slice of torch, from 0 on, within the size."""
     first: Size = 0 if start is None else _within(size, start)
     last: Size = size if end is None or isinstance(end, int) and end >= 2**62 else _within(size, end)
-    return first, _trace.larger(first, last)
+    return first, builder.larger(first, last)
 
 
 def _within(size: Size, at: Any) -> Size:
     if isinstance(at, int) and at < 0:
-        return _trace.larger(size + at, 0) if isinstance(size, int) else _trace.larger(size, -at) - (-at)
-    return _trace.smaller(size, at)
+        return builder.larger(size + at, 0) if isinstance(size, int) else builder.larger(size, -at) - (-at)
+    return builder.smaller(size, at)
 
 
 @lowering("aten.slice.Tensor", "aten.slice_copy.Tensor")
@@ -74,7 +74,7 @@ def slice_(n: Node, x: Value, dim: int = 0, start: Any = None, end: Any = None, 
     first, last = bounds(n, x.shape[dim], start, end)
     if isinstance(last, Dim) and step == 1:  # torch has simplified the size
         last = first + n.shape[dim]
-    return _ops.slice_axis(x, dim, first, last, step)
+    return ops.slice_axis(x, dim, first, last, step)
 
 
 @lowering("aten.select.int", "aten.select_copy.int")
@@ -82,9 +82,9 @@ def select(n: Node, x: Value, dim: int, index: Any) -> Value:
     dim = axis_of(dim, len(x.shape))
     if isinstance(index, Whole):
         number = from_zero(n, n.walk.whole(index.size), x.shape[dim])
-        return n.reshape(_ops.one("take", x, number, dim=dim, mode="in_bounds"))
+        return n.reshape(ops.one("take", x, number, dim=dim, mode="in_bounds"))
     at = _position(x.shape[dim], index)
-    return n.reshape(_ops.slice_axis(x, dim, at, at + 1))
+    return n.reshape(ops.slice_axis(x, dim, at, at + 1))
 
 
 def _position(size: Size, index: Any) -> Size:
@@ -97,7 +97,7 @@ def _position(size: Size, index: Any) -> Size:
 def narrow(n: Node, x: Value, dim: int, start: Any, length: Any) -> Value:
     dim = axis_of(dim, len(x.shape))
     at = _position(x.shape[dim], start)
-    return _ops.slice_axis(x, dim, at, at + length)
+    return ops.slice_axis(x, dim, at, at + length)
 
 
 def _parts(n: Node, x: Value, dim: int) -> tuple[Value, ...]:
@@ -105,7 +105,7 @@ def _parts(n: Node, x: Value, dim: int) -> tuple[Value, ...]:
     dim, at, parts = axis_of(dim, len(x.shape)), 0, []
     for fake in n.fakes:
         size = n.shape_of(fake)[dim]
-        parts.append(_ops.slice_axis(x, dim, at, at + size))
+        parts.append(ops.slice_axis(x, dim, at, at + size))
         at = at + size  # type: ignore[assignment]
     return tuple(parts)
 
@@ -119,7 +119,7 @@ def split(n: Node, x: Value, sizes: Any, dim: int = 0) -> tuple[Value, ...]:
 def unbind(n: Node, x: Value, dim: int = 0) -> tuple[Value, ...]:
     dim = axis_of(dim, len(x.shape))
     return tuple(
-        _ops.reshape(_ops.slice_axis(x, dim, i, i + 1), n.shape_of(fake)) for i, fake in enumerate(n.fakes)
+        ops.reshape(ops.slice_axis(x, dim, i, i + 1), n.shape_of(fake)) for i, fake in enumerate(n.fakes)
     )
 
 
@@ -127,20 +127,20 @@ def unbind(n: Node, x: Value, dim: int = 0) -> tuple[Value, ...]:
 def cat(n: Node, values: list[Value], dim: int = 0) -> Value:
     rank = len(n.shape)
     kept = [v for v in values if len(v.shape) == rank]  # an empty vector goes with everything
-    return _ops.concat([_ops.convert(v, n.dtype) for v in kept], axis_of(dim, rank))
+    return ops.concat([ops.convert(v, n.dtype) for v in kept], axis_of(dim, rank))
 
 
 @lowering("aten.stack.default")
 def stack(n: Node, values: list[Value], dim: int = 0) -> Value:
     axis = axis_of(dim, len(n.shape))
     wanted = tuple(1 if i == axis else s for i, s in enumerate(n.shape))
-    return _ops.concat([_ops.reshape(_ops.convert(v, n.dtype), wanted) for v in values], axis)
+    return ops.concat([ops.reshape(ops.convert(v, n.dtype), wanted) for v in values], axis)
 
 
 @lowering("aten.flip.default")
 def flip(n: Node, x: Value, dims: Sequence[int]) -> Value:
     axes = tuple(sorted({axis_of(d, len(x.shape)) for d in dims})) if x.shape else ()
-    return _ops.one("reverse", x, dims=axes) if axes else x
+    return ops.one("reverse", x, dims=axes) if axes else x
 
 
 @lowering("aten.roll.default")
@@ -149,10 +149,10 @@ def roll(n: Node, x: Value, shifts: Any, dims: Sequence[int] = ()) -> Value:
     if not x.shape:
         return x
     if not dims:
-        flat = _ops.reshape(x, [_count(x.shape)])
-        return n.reshape(_ops.one("roll", flat, dims=(0,), shifts=tuple(shifts)))
+        flat = ops.reshape(x, [_count(x.shape)])
+        return n.reshape(ops.one("roll", flat, dims=(0,), shifts=tuple(shifts)))
     for dim, shift in zip(dims, shifts):
-        x = _ops.one("roll", x, dims=(axis_of(dim, len(x.shape)),), shifts=(shift,))
+        x = ops.one("roll", x, dims=(axis_of(dim, len(x.shape)),), shifts=(shift,))
     return x
 
 
@@ -166,21 +166,21 @@ def _count(shape: Sequence[Size]) -> Size:
 @lowering("aten.repeat.default")
 def repeat(n: Node, x: Value, repeats: Sequence[Any]) -> Value:
     missing = len(repeats) - len(x.shape)
-    grown = _ops.reshape(x, (1,) * missing + x.shape)
+    grown = ops.reshape(x, (1,) * missing + x.shape)
     if all(isinstance(s, int) and s == 1 for s in grown.shape):
-        return _ops.broadcast_to(grown, n.shape)
+        return ops.broadcast_to(grown, n.shape)
     return emit("tile", (grown,), (("repeats", DIMS, tuple(repeats)),))[0]
 
 
 @lowering("aten.tril.default", "aten.triu.default")
 def triangle(n: Node, x: Value, diagonal: int = 0) -> Value:
-    return _ops.one("tril_triu", x, upper=int("triu" in str(n.node.target)), diagonal=diagonal)
+    return ops.one("tril_triu", x, upper=int("triu" in str(n.node.target)), diagonal=diagonal)
 
 
 @lowering("aten.diagonal.default", "aten.diagonal_copy.default")
 def diagonal(n: Node, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     rank = len(x.shape)
-    return _ops.one("diagonal", x, offset=offset, dim1=axis_of(dim1, rank), dim2=axis_of(dim2, rank))
+    return ops.one("diagonal", x, offset=offset, dim1=axis_of(dim1, rank), dim2=axis_of(dim2, rank))
 
 
 # ---- Filling ----
@@ -236,18 +236,18 @@ def _progression(n: Node, start: Any, step: Any) -> Value:
         wide = dt.float64
     else:
         wide = dt.int64
-    out = _ops.iota(n.shape, 0, wide)
+    out = ops.iota(n.shape, 0, wide)
     if step != 1:
-        out = _ops.one("mul", out, n.spread(step, wide))
+        out = ops.one("mul", out, n.spread(step, wide))
     if isinstance(start, Dim) or start != 0:
-        out = _ops.one("add", out, n.spread(start, wide))
-    return _ops.convert(out, n.dtype)
+        out = ops.one("add", out, n.spread(start, wide))
+    return ops.convert(out, n.dtype)
 
 
 @lowering("aten.eye.default", "aten.eye.m")
 def eye(n: Node, *rest: Any, **options: Any) -> Value:
-    equal = _ops.compare(_ops.iota(n.shape, 0, dt.int64), _ops.iota(n.shape, 1, dt.int64), 0)
-    return _ops.convert(equal, n.dtype)
+    equal = ops.compare(ops.iota(n.shape, 0, dt.int64), ops.iota(n.shape, 1, dt.int64), 0)
+    return ops.convert(equal, n.dtype)
 
 
 @lowering("aten.tril_indices.default", "aten.triu_indices.default")
@@ -289,7 +289,7 @@ def _pad_by_concat(n: Node, x: Value, pad: Sequence[Any], value: Any) -> Value:
                 continue
             border = n.spread(value, x.dtype, tuple(width if a == axis else s for a, s in enumerate(x.shape)))
             parts = [border, *parts] if first else [*parts, border]
-        x = _ops.concat(parts, axis)
+        x = ops.concat(parts, axis)
     return x
 
 
@@ -301,18 +301,18 @@ def slice_scatter(n: Node, x: Value, y: Value, dim: int = 0, start: Any = None, 
     dim = axis_of(dim, len(x.shape))
     size = x.shape[dim]
     first, last = bounds(n, size, start, end)
-    y = _ops.broadcast_to(_ops.convert(y, x.dtype), n.shape_of(fake_of(n.node.args[1])))
+    y = ops.broadcast_to(ops.convert(y, x.dtype), n.shape_of(fake_of(n.node.args[1])))
     if step == 1:
-        parts = [_ops.slice_axis(x, dim, 0, first), y, _ops.slice_axis(x, dim, first + y.shape[dim], size)]
+        parts = [ops.slice_axis(x, dim, 0, first), y, ops.slice_axis(x, dim, first + y.shape[dim], size)]
         kept = [p for p in parts if not (isinstance(p.shape[dim], int) and p.shape[dim] == 0)]
-        return _ops.concat(kept, dim) if kept else x
+        return ops.concat(kept, dim) if kept else x
     if not all(isinstance(v, int) for v in (size, first)):
         raise Unsupported("steps over a size that is not known")
-    positions = _ops.iota((y.shape[dim],), 0, dt.int64)
-    step_by = _ops.one("mul", positions, n.spread(step, dt.int64, positions.shape))
-    at = _ops.one("add", step_by, n.spread(first, dt.int64, positions.shape))
-    index = _ops.broadcast_in(at, y.shape, (dim,))
-    return _ops.one("scatter_elements", x, index, y, dim=dim, kind="set")
+    positions = ops.iota((y.shape[dim],), 0, dt.int64)
+    step_by = ops.one("mul", positions, n.spread(step, dt.int64, positions.shape))
+    at = ops.one("add", step_by, n.spread(first, dt.int64, positions.shape))
+    index = ops.broadcast_in(at, y.shape, (dim,))
+    return ops.one("scatter_elements", x, index, y, dim=dim, kind="set")
 
 
 @lowering("aten.select_scatter.default")
@@ -320,17 +320,17 @@ def select_scatter(n: Node, x: Value, y: Value, dim: int, index: Any) -> Value:
     dim = axis_of(dim, len(x.shape))
     at, size = _position(x.shape[dim], index), x.shape[dim]
     middle = tuple(1 if i == dim else s for i, s in enumerate(x.shape))
-    y = _ops.reshape(_ops.convert(y, x.dtype), middle)
-    return _ops.concat([_ops.slice_axis(x, dim, 0, at), y, _ops.slice_axis(x, dim, at + 1, size)], dim)
+    y = ops.reshape(ops.convert(y, x.dtype), middle)
+    return ops.concat([ops.slice_axis(x, dim, 0, at), y, ops.slice_axis(x, dim, at + 1, size)], dim)
 
 
 @lowering("aten.diagonal_scatter.default")
 def diagonal_scatter(n: Node, x: Value, y: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     rank = len(x.shape)
     dim1, dim2 = axis_of(dim1, rank), axis_of(dim2, rank)
-    rows, columns = _ops.iota(x.shape, dim1, dt.int64), _ops.iota(x.shape, dim2, dt.int64)
-    on = _ops.compare(_ops.one("sub", columns, rows), n.spread(offset, dt.int64, x.shape), 0)
-    along = _ops.one("min", rows, columns)
+    rows, columns = ops.iota(x.shape, dim1, dt.int64), ops.iota(x.shape, dim2, dt.int64)
+    on = ops.compare(ops.one("sub", columns, rows), n.spread(offset, dt.int64, x.shape), 0)
+    along = ops.one("min", rows, columns)
     rest = [i for i in range(rank) if i not in (dim1, dim2)]
     # The diagonal as a tensor of x's rank: element k of it stands at both axes.
     length = y.shape[-1]
@@ -338,12 +338,12 @@ def diagonal_scatter(n: Node, x: Value, y: Value, offset: int = 0, dim1: int = 0
         raise Unsupported("a diagonal of unknown length")
     if length == 0:
         return x
-    grown = _ops.broadcast_in(y, tuple(x.shape[i] for i in rest) + (x.shape[dim1], length), tuple(range(len(rest))) + (len(rest) + 1,))
+    grown = ops.broadcast_in(y, tuple(x.shape[i] for i in rest) + (x.shape[dim1], length), tuple(range(len(rest))) + (len(rest) + 1,))
     order = [(*rest, dim1, dim2).index(i) for i in range(rank)]
-    moved = _ops.transpose(grown, order)
-    clipped = _ops.one("min", along, n.spread(length - 1, dt.int64, x.shape))
-    spread = _ops.one("take_along", moved, clipped, dim=dim2)
-    return _ops.select(on, spread, x)
+    moved = ops.transpose(grown, order)
+    clipped = ops.one("min", along, n.spread(length - 1, dt.int64, x.shape))
+    spread = ops.one("take_along", moved, clipped, dim=dim2)
+    return ops.select(on, spread, x)
 
 
 @lowering("aten.unfold.default", "aten.unfold_copy.default")
@@ -355,9 +355,9 @@ def unfold(n: Node, x: Value, dim: int, size: int, step: int) -> Value:
     if not isinstance(windows, int):
         raise Unsupported("windows over a size that is not known")
     grid = (windows, size)
-    at = _ops.one("add", _ops.one("mul", _ops.iota(grid, 0, dt.int64), n.spread(step, dt.int64, grid)), _ops.iota(grid, 1, dt.int64))
-    taken = _ops.one("take", x, at, dim=dim)
+    at = ops.one("add", ops.one("mul", ops.iota(grid, 0, dt.int64), n.spread(step, dt.int64, grid)), ops.iota(grid, 1, dt.int64))
+    taken = ops.one("take", x, at, dim=dim)
     rank = len(x.shape)
-    return _ops.transpose(taken, [*range(dim + 1), *range(dim + 2, rank + 1), dim + 1])
+    return ops.transpose(taken, [*range(dim + 1), *range(dim + 2, rank + 1), dim + 1])
 
 

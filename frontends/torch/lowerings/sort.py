@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._trace import DIMS, I64, Value, emit
+from tenon.builder import DIMS, I64, Value, emit, ops
+from tenon.builder import dtypes as dt
 
 from ..graph.node import Node, axis_of
 from ..graph.table import Unsupported, lowering
@@ -21,11 +20,11 @@ def sort(n: Node, x: Value, dim: Any = -1, descending: bool = False, *, stable: 
     if not x.shape:
         return x, n.spread(0, dt.int64, ())
     axis = axis_of(dim, len(x.shape))
-    places = _ops.iota(x.shape, axis, dt.int64)
-    number = _ops.convert(x, dt.uint8) if x.dtype is dt.bool_ else x
-    given = _ops.attrs(dim=axis, keys=1, descending=(int(descending),))
+    places = ops.iota(x.shape, axis, dt.int64)
+    number = ops.convert(x, dt.uint8) if x.dtype is dt.bool_ else x
+    given = ops.attrs(dim=axis, keys=1, descending=(int(descending),))
     values, order = emit("sort", (number, places), given)
-    return _ops.convert(values, x.dtype), order
+    return ops.convert(values, x.dtype), order
 
 
 @lowering("aten.topk.default")
@@ -49,4 +48,4 @@ def searchsorted(n: Node, first: Value, second: Value, *, out_int32: bool = Fals
     if len(boundaries.shape) != 1 or sorter is not None or boundaries.dtype is not x.dtype:
         raise Unsupported("of several lists, or of mixed types")
     flag = int(right or side == "right")
-    return _ops.one("searchsorted", boundaries, x, right=flag, index_dtype=n.dtype)
+    return ops.one("searchsorted", boundaries, x, right=flag, index_dtype=n.dtype)

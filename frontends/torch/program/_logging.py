@@ -11,7 +11,7 @@ import logging
 import sys
 import threading
 
-from tenon._logs import tell, told
+from tenon import logs
 
 from ..graph.source_locations import first_line, line_of, text_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch import fx
 
-    from tenon import _native
+    from tenon import builder
 
     from .partition import Partition
     from .partitioner import Compiled
@@ -46,7 +46,7 @@ _breaks = 0  # those that were told
 
 def watch_dynamo(gm: fx.GraphModule) -> None:
     """Called with each graph of Dynamo: at the end of its compilation, the log tells what is known then."""
-    if not any(map(told, _OF_DYNAMO)):
+    if not any(map(logs.is_enabled, _OF_DYNAMO)):
         return
     from torch._dynamo.callback import callback_handler
     from torch._guards import TracingContext
@@ -54,17 +54,20 @@ def watch_dynamo(gm: fx.GraphModule) -> None:
     if _at_end not in callback_handler.end_callbacks:  # a reset of Dynamo forgets it
         callback_handler.register_end_callback(_at_end)
     context = TracingContext.try_get()
-    if context is not None and told("guards"):
+    if context is not None and logs.is_enabled("guards"):
         _seen.contexts.append((context, first_line(gm.graph.nodes)))
 
 
 def pass_over() -> None:
-    """What was before somebody chose to be told is not told."""
+    """Skips events from before they were chosen."""
     global _breaks
     dynamo = sys.modules.get("torch._dynamo.utils")
     if dynamo is not None:
         _failures.update({code: len(reasons) for code, reasons in list(dynamo.guard_failures.items())})
         _breaks = len(dynamo.graph_break_reasons)
+
+
+logs.when_chosen(pass_over)
 
 
 def _at_end(args: Any) -> None:
@@ -76,14 +79,14 @@ def _at_end(args: Any) -> None:
 
 
 def _tell_guards(context: Any, place: str) -> None:
-    level = logging.DEBUG if told("guards", logging.DEBUG) else logging.INFO
+    level = logging.DEBUG if logs.is_enabled("guards", logging.DEBUG) else logging.INFO
     for guard in context.guards_context.dynamo_guards:
         where = text_of(_frame(guard.user_stack)) if guard.user_stack else place
         for text in _texts(guard, level):
-            tell("guards", f"{where}: {text}", level)
+            logs.log("guards", f"{where}: {text}", level)
     fake_mode = context.fake_mode
     for guard in getattr(getattr(fake_mode, "shape_env", None), "guards", ()):
-        tell("guards", f"{place}: sizes: {guard.expr}", level)
+        logs.log("guards", f"{place}: sizes: {guard.expr}", level)
 
 
 # Kinds of guards that people meet. The rest is about modules, hooks and imports.
@@ -114,7 +117,7 @@ def _tell_recompiles() -> None:
             first = " ".join(reason.splitlines()[0].split())
             if "BACKEND_MATCH" not in first:
                 place = text_of((code.co_filename, code.co_firstlineno))
-                tell("recompiles", f"{place}: {code.co_name} is compiled again, as this failed: {first}")
+                logs.log("recompiles", f"{place}: {code.co_name} is compiled again, as this failed: {first}")
 
 
 def _tell_breaks() -> None:
@@ -126,7 +129,7 @@ def _tell_breaks() -> None:
     for reason in new:
         if reason.graph_break:
             place = text_of(_frame(reason.user_stack))
-            tell("graph_breaks", f"{place}: the graph ends here: {str(reason.reason).splitlines()[0]}")
+            logs.log("graph_breaks", f"{place}: the graph ends here: {str(reason.reason).splitlines()[0]}")
 
 
 def _frame(stack: Any) -> tuple[str, int] | None:
@@ -141,21 +144,21 @@ def _frame(stack: Any) -> tuple[str, int] | None:
 def tell_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
     """What became of a graph: `dispatch`, `fusion` and `perf`."""
     graph = f"{made.kind} graph of {first_line(made.gm.graph.nodes)}"
-    if told("dispatch"):
+    if logs.is_enabled("dispatch"):
         _tell_dispatch(graph, made)
-    if told("fusion"):
+    if logs.is_enabled("fusion"):
         for part in made.partitions:
             for line in kernels_of(part):
-                tell("fusion", f"{graph}: {line}")
-    if told("perf"):
+                logs.log("fusion", f"{graph}: {line}")
+    if logs.is_enabled("perf"):
         _tell_times(graph, made, walk_ms, compile_ms)
 
 
 def _tell_dispatch(graph: str, made: Compiled) -> None:
     programs = [_devices(part.program) for part in made.partitions if part.program is not None]
-    tell("dispatch", f"{graph}: {sizes(made.nodes, len(programs))}{': ' if programs else ''}{'; '.join(programs)}")
+    logs.log("dispatch", f"{graph}: {sizes(made.nodes, len(programs))}{': ' if programs else ''}{'; '.join(programs)}")
     for node, reason in made.in_torch.items():
-        tell("dispatch", f"{text_of(line_of(node))}: {node.target} stays in torch: {reason}")
+        logs.log("dispatch", f"{text_of(line_of(node))}: {node.target} stays in torch: {reason}")
 
 
 def sizes(operators: int, programs: int) -> str:
@@ -164,7 +167,7 @@ def sizes(operators: int, programs: int) -> str:
     return " in ".join(f"{n} {word}{'' if n == 1 else 's'}" for n, word in counts)
 
 
-def _devices(program: _native.Program) -> str:
+def _devices(program: builder.Program) -> str:
     """ "31 nodes on cpu, 2 on sim (2 of 33 nodes on sim: add)"."""
     rows = json.loads(program.placement())["devices"]
     summary = program.summary().strip()
@@ -175,19 +178,19 @@ def _devices(program: _native.Program) -> str:
 def _tell_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) -> None:
     counts = [p.program.counts() for p in made.partitions if p.program is not None]
     total = {name: int(sum(c[name] for c in counts)) for name in ("kernels", "kernels_from_cache", "code_bytes")}
-    tell(
+    logs.log(
         "perf",
         f"{graph}: {made.nodes} operators became graphs of Tenon in {walk_ms:.0f} ms and programs in {compile_ms:.0f} "
         f"ms: {total['kernels']} kernels, {total['kernels_from_cache']} from the cache, "
         f"{total['code_bytes'] / 1e6:.1f} MB of code",
     )
     if made.in_torch:
-        tell("perf", f"{graph}: calls are slower, as {len(made.in_torch)} operators stay in torch")
+        logs.log("perf", f"{graph}: calls are slower, as {len(made.in_torch)} operators stay in torch")
 
 
 def tell_not_kept(gm: fx.GraphModule) -> None:
     place = first_line(gm.graph.nodes)
-    tell(
+    logs.log(
         "cache",
         f"the graph of {place} is not kept on disk: parameters are constants, or it has operators of Tenon or "
         "floats that change",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
-from tenon import _dtypes as dt
-from tenon import _native, _ops, _trace
-from tenon._errors import UsageError, device_text
+from tenon import UsageError, builder
+from tenon.builder import dtypes as dt
+from tenon.builder import host, ops
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Options:
                 "T0641",
             )
         given = dict(given or {})
-        self.device = device_text(given.pop("device", None))
+        self.device = host.device_text(given.pop("device", None))
         self.freezing = _switch(given, "freezing", False)
         self.stable = _switch(given, "stable", True)
         self.compare = given.pop("compare", COMPARED[0])
@@ -52,7 +52,7 @@ class Options:
     def check(self) -> None:
         """Raises what a program with these options would: for an unknown device, or option of it."""
         if self.device or self.devices:
-            _try(self.device or _trace.default_device(), tuple(self.devices))
+            _try(self.device or host.default_device(), tuple(self.devices))
 
 
 def _switch(given: dict[str, Any], name: str, otherwise: bool) -> bool:
@@ -64,8 +64,8 @@ def _switch(given: dict[str, Any], name: str, otherwise: bool) -> bool:
 
 @functools.cache
 def _try(device: str, options: tuple[tuple[str, str], ...]) -> None:
-    trace = _trace.GraphTrace("options")
-    with _trace.tracing(trace):
-        y = _ops.one("not", trace.argument(dt.bool_, (1,), "x"))
+    trace = builder.GraphTrace("options")
+    with builder.tracing(trace):
+        y = ops.one("not", trace.argument(dt.bool_, (1,), "x"))
     graph = trace.native.finish([y.id], ["y"])
-    _native.Program(graph, device, False, False, list(options), [])
+    builder.Program(graph, device, False, False, list(options), [])

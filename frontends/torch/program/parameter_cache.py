@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import torch
 
-from tenon import _native
+from tenon import Tensor
+from tenon.builder import host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,14 +34,14 @@ class ParameterCache:
 
     def __init__(self, readers: Sequence[Callable[[Sequence[Any]], Any]], compare: str = "part"):
         self._readers = list(readers)
-        self._known: tuple[Any, list[_native.Tensor]] | None = None
+        self._known: tuple[Any, list[Tensor]] | None = None
         self._lengths: list[int] = []
         self._changes = 0
         self._parts = {"part": _PARTS, "all": 1, "none": 0}[compare]
         self._hashes: list[int] = []  # of the parts
         self._turn = 0
 
-    def __call__(self, args: Sequence[Any]) -> list[_native.Tensor]:
+    def __call__(self, args: Sequence[Any]) -> list[Tensor]:
         given = [read(args) for read in self._readers]
         known = self._known
         # Such as came from a cache, or replaced others, are not what the graph was compiled with.
@@ -53,7 +54,7 @@ class ParameterCache:
             return known[1]
         self._changes += known is not None
         self._lengths = [t.nbytes if t.is_contiguous() else 0 for t in given]
-        tensors = [_native.Tensor(t.detach()) for t in given]
+        tensors = [Tensor(t.detach()) for t in given]
         self._hashes = [self._hash(places, part) for part in range(self._parts)]
         self._known = (self._state(given, places), tensors)
         return tensors
@@ -64,7 +65,7 @@ class ParameterCache:
         return self._changes >= _CHANGES_MOST
 
     def _state(self, given: Sequence[torch.Tensor], places: list[int]) -> Any:
-        sample = _native.sample(places, self._lengths) if self._parts > 1 else 0
+        sample = host.sample(places, self._lengths) if self._parts > 1 else 0
         return places, [t._version for t in given], sample
 
     def _is_same_part(self, places: list[int]) -> bool:
@@ -75,7 +76,7 @@ class ParameterCache:
         return self._hashes[part] == self._hash(places, part)
 
     def _hash(self, places: list[int], part: int) -> int:
-        return _native.hash_part(places, self._lengths, part, self._parts)
+        return host.hash_part(places, self._lengths, part, self._parts)
 
 
 def is_cacheable(value: Any) -> bool:

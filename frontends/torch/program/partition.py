@@ -7,11 +7,9 @@ import logging
 import torch
 from torch import fx
 
-from tenon import _dtypes as dt
-from tenon import _native, _ops, _trace
-from tenon._errors import Cancelled, Error, UsageError
-from tenon._logs import tell
-from tenon._trace import Value, tracing
+from tenon import Cancelled, Error, UsageError, builder, logs
+from tenon.builder import Value, host, ops, tracing
+from tenon.builder import dtypes as dt
 
 from ..graph.floats import Number
 from ..graph.saved import Memory
@@ -132,11 +130,11 @@ class Partition:
         self.kept_inputs: tuple[Any, ...] | None = None
         self._boxed_call = True
 
-    def _compile(self, walk: Walk) -> _native.Program:
+    def _compile(self, walk: Walk) -> builder.Program:
         with tracing(walk.trace):
             values = [self._output(walk, i) for i in range(len(self.results.bases))]
             if walk.lacks_place(values):  # a result that nobody reads
-                values.append(_ops.scalar(True, dt.bool_))
+                values.append(ops.scalar(True, dt.bool_))
             values += [walk.found(name) for name in reversed(self.results.sizes)]
             self._count = len(values)
             outputs = walk.asserted(values)
@@ -158,11 +156,11 @@ class Partition:
             return number.reader()
         return _whole(self.numbers.function([number]))
 
-    def _built(self) -> _native.Program:
+    def _built(self) -> builder.Program:
         options = self._options
-        device = options.device or _trace.default_device()
+        device = options.device or host.default_device()
         places = {"stable_inputs": self._places} if self._parameter_cache is not None else {}
-        return _native.Program(
+        return builder.Program(
             self._graph, device, False, options.deterministic, options.devices, [], **places
         )
 
@@ -173,7 +171,7 @@ class Partition:
             return tuple([read(args) for read in self._readers])
         tensors = stable(args)
         if stable.keeps_changing:
-            tell("perf", "parameters of an inference program keep changing: their packed forms are given up")
+            logs.log("perf", "parameters of an inference program keep changing: their packed forms are given up")
             self._parameter_cache = None
             self.program = self._built()
             return self._inputs(args)
@@ -186,7 +184,7 @@ class Partition:
     def _output(self, walk: Walk, i: int) -> Value:
         node, order = self.results.bases[i], self.results.orders[i]
         value: Value = walk.values[node]
-        return value if order is None else _ops.transpose(value, order)
+        return value if order is None else ops.transpose(value, order)
 
     def _add_sizes(self, walk: Walk) -> None:
         """Symbols that no dim of an argument is come as dims of arguments without elements."""
@@ -227,7 +225,7 @@ class Partition:
             raise error
         log.log(logging.DEBUG if self._warned else logging.WARNING, "a call stays in torch: %s", error)
         self._warned = True
-        tell("perf", f"a call ran in torch: {error}")
+        logs.log("perf", f"a call ran in torch: {error}")
         return self.gm(*args)
 
     def _run_with(self, given: Sequence[Any]) -> Sequence[Any]:

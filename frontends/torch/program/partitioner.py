@@ -12,7 +12,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tenon._errors import Cancelled
+from tenon import Cancelled
 
 from ..graph.node import BEYOND
 from ..graph.walk import Walk

@@ -12,8 +12,8 @@ import sys
 import threading
 
 from tenon import _host, _native
-from tenon._dtypes import DType, by_code, element
 from tenon._errors import UsageError
+from tenon.builder.dtypes import DType, by_code, element
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +27,11 @@ if TYPE_CHECKING:
 I64, F64, STRING, I64S, F64S, STRINGS, DIMS, TYPES, BLOB, DTYPE = range(1, 11)
 ATTR_KINDS = {"i64": I64, "f64": F64, "string": STRING, "i64s": I64S, "dims": DIMS, "dtype": DTYPE}
 
+# Answers about sizes.
 NO, YES, MAYBE = 0, 1, 2
-_EQ, _LT, _LE, _DIVISIBLE = 0, 1, 2, 3
-_ADD, _SUB, _MUL, _FLOORDIV, _MOD, _MIN, _MAX = 2, 3, 4, 5, 6, 7, 8
+# Relations that `GraphTrace.native.compare` takes, and expressions of `GraphTrace.native.dim`.
+EQ, LT, LE, DIVISIBLE = 0, 1, 2, 3
+ADD, SUB, MUL, FLOORDIV, MOD, MIN, MAX = 2, 3, 4, 5, 6, 7, 8
 
 
 class SizeNeeded(Exception):
@@ -56,31 +58,31 @@ class Dim:
         return self.trace.size(self.trace.native.dim(op, left, right))
 
     def __add__(self, other: object) -> Size:
-        return self._binary(_ADD, self, other)
+        return self._binary(ADD, self, other)
 
     def __radd__(self, other: object) -> Size:
-        return self._binary(_ADD, other, self)
+        return self._binary(ADD, other, self)
 
     def __sub__(self, other: object) -> Size:
-        return self._binary(_SUB, self, other)
+        return self._binary(SUB, self, other)
 
     def __rsub__(self, other: object) -> Size:
-        return self._binary(_SUB, other, self)
+        return self._binary(SUB, other, self)
 
     def __mul__(self, other: object) -> Size:
-        return self._binary(_MUL, self, other)
+        return self._binary(MUL, self, other)
 
     def __rmul__(self, other: object) -> Size:
-        return self._binary(_MUL, other, self)
+        return self._binary(MUL, other, self)
 
     def __floordiv__(self, other: object) -> Size:
-        return self._binary(_FLOORDIV, self, other)
+        return self._binary(FLOORDIV, self, other)
 
     def __mod__(self, other: object) -> Size:
-        return self._binary(_MOD, self, other)
+        return self._binary(MOD, self, other)
 
     def __neg__(self) -> Size:
-        return self._binary(_SUB, 0, self)
+        return self._binary(SUB, 0, self)
 
     def _decide(self, relation: int, a: object, b: object) -> bool:
         left, right = self.trace.raw(a), self.trace.raw(b)
@@ -92,22 +94,22 @@ class Dim:
         return answer == YES
 
     def __eq__(self, other: object) -> bool:
-        return self._decide(_EQ, self, other)
+        return self._decide(EQ, self, other)
 
     def __lt__(self, other: object) -> bool:
-        return self._decide(_LT, self, other)
+        return self._decide(LT, self, other)
 
     def __le__(self, other: object) -> bool:
-        return self._decide(_LE, self, other)
+        return self._decide(LE, self, other)
 
     def __gt__(self, other: object) -> bool:
-        return self._decide(_LT, other, self)
+        return self._decide(LT, other, self)
 
     def __ge__(self, other: object) -> bool:
-        return self._decide(_LE, other, self)
+        return self._decide(LE, other, self)
 
     def __bool__(self) -> bool:
-        return not self._decide(_EQ, self, 0)
+        return not self._decide(EQ, self, 0)
 
     def __index__(self) -> int:
         raise SizeNeeded
@@ -124,7 +126,7 @@ def same(a: Size, b: Size) -> int:
     if isinstance(a, Dim):
         right = a.trace.raw(b)
         assert right is not None
-        return a.trace.native.compare(_EQ, a.raw, right)
+        return a.trace.native.compare(EQ, a.raw, right)
     if isinstance(b, Dim):
         return same(b, a)
     return YES if a == b else NO
@@ -133,18 +135,18 @@ def same(a: Size, b: Size) -> int:
 def smaller(a: Size, b: Size) -> Size:
     """The smaller of two sizes."""
     if isinstance(a, Dim):
-        return a._binary(_MIN, a, b)
+        return a._binary(MIN, a, b)
     if isinstance(b, Dim):
-        return b._binary(_MIN, a, b)
+        return b._binary(MIN, a, b)
     return min(a, b)
 
 
 def larger(a: Size, b: Size) -> Size:
     """The larger of two sizes."""
     if isinstance(a, Dim):
-        return a._binary(_MAX, a, b)
+        return a._binary(MAX, a, b)
     if isinstance(b, Dim):
-        return b._binary(_MAX, a, b)
+        return b._binary(MAX, a, b)
     return max(a, b)
 
 
@@ -174,6 +176,7 @@ class GraphTrace:
         self.narrowed.setdefault((value.id, dtype), f"{line[0]}:{line[1]}" if line else "")
 
     def size(self, raw: int) -> Size:
+        """The size of a number of the host: an int, or a `Dim` for an expression."""
         return raw if raw >= 0 else Dim(self, raw)
 
     def raw(self, size: object) -> int | None:
@@ -182,7 +185,7 @@ class GraphTrace:
             return size.raw
         if not isinstance(size, int):
             return None
-        return int(size) if size >= 0 else self.native.dim(_SUB, 0, -size)
+        return int(size) if size >= 0 else self.native.dim(SUB, 0, -size)
 
     def symbol(self, name: object, hint: int) -> Size:
         """The symbol of this name, made once."""
@@ -199,6 +202,7 @@ class GraphTrace:
         return value
 
     def dim_text(self, raw: int) -> str:
+        """A number of the host as text, such as "(n + 1)"."""
         if raw >= 0:
             return str(raw)
         op, a, b, constant, name = self.native.dim_parts(raw)
@@ -207,22 +211,25 @@ class GraphTrace:
         if op == 1:
             return name
         left, right = self.dim_text(a), self.dim_text(b)
-        if op in (_MIN, _MAX):
-            return f"{'min' if op == _MIN else 'max'}({left}, {right})"
-        sign = {_ADD: " + ", _MUL: "*", _FLOORDIV: " // ", _MOD: " % "}[op]
-        return f"{left}{sign}{right}" if op == _MUL else f"({left}{sign}{right})"
+        if op in (MIN, MAX):
+            return f"{'min' if op == MIN else 'max'}({left}, {right})"
+        sign = {ADD: " + ", MUL: "*", FLOORDIV: " // ", MOD: " % "}[op]
+        return f"{left}{sign}{right}" if op == MUL else f"({left}{sign}{right})"
 
     def wrap(self, result: tuple[int, str, tuple[int, ...]]) -> Value:
+        """The value of what the host says of a result: its number, element type and sizes."""
         id, code, dims = result
         value = Value(by_code[code], tuple(map(self.size, dims)))
         value.trace, value.id = self, id
         return value
 
     def argument(self, dtype: DType, shape: Sequence[Size], name: str) -> Value:
+        """Adds an argument of the graph."""
         raw = [s.raw if isinstance(s, Dim) else s for s in shape]
         return self.wrap(self.native.type_of(self.native.argument(dtype.code, raw, name)))
 
     def constant(self, dtype: DType, shape: Sequence[int], data: bytes) -> Value:
+        """Adds a constant. `data` has its elements in row-major order."""
         return self.wrap(self.native.type_of(self.native.constant(dtype.code, list(shape), data)))
 
     def id_of(self, value: Value) -> int:
@@ -251,6 +258,7 @@ class GraphTrace:
     def emit(
         self, op: str, operands: Sequence[Value | None], attrs: Attrs, regions: Sequence[int] = ()
     ) -> tuple[Value, ...]:  # fmt: skip
+        """Adds a node. Its results have the types that the op infers. Raises UsageError if it has none."""
         if self.locate:
             self._locate()
         ids = [None if v is None else self.id_of(v) for v in operands]
@@ -374,6 +382,18 @@ def _infer(op: str, operands: Sequence[Value | None], attrs: Attrs) -> Any:
     return [(r.dtype, r.shape) for r in results]
 
 
+_eager: tuple[Callable[..., tuple[Value, ...]], Callable[[], None]] | None = None
+
+
+def compute_with(run_now: Callable[..., tuple[Value, ...]], forget: Callable[[], None]) -> None:
+    """What computes operations at once whose results' sizes depend on data, and what makes it forget.
+
+    It builds graphs with this module, so it puts itself here (`tenon._eager.flush`).
+    """
+    global _eager
+    _eager = run_now, forget
+
+
 generation = 0  # grows when an op is registered
 
 
@@ -382,9 +402,8 @@ def forget_types() -> None:
     global generation
     generation += 1
     _native.forget()
-    from tenon import _flush
-
-    _flush.forget()
+    if _eager is not None:
+        _eager[1]()
 
 
 def emit(op: str, operands: Sequence[Value | None], attrs: Attrs = ()) -> tuple[Value, ...]:
@@ -399,9 +418,8 @@ def emit(op: str, operands: Sequence[Value | None], attrs: Attrs = ()) -> tuple[
         found = _native.eager(op, operands, attrs)
     if isinstance(found, tuple):
         return found
-    from tenon import _flush
-
-    return _flush.run_now(op, operands, attrs)
+    assert _eager is not None, "operations at once need tenon.xp"
+    return _eager[0](op, operands, attrs)
 
 
 def emit_spread(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import operator
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._array import Array, value_of
-from tenon._dtypes import DType
-from tenon._trace import I64S, STRING, Value, emit
-from tenon._xp_elementwise import check
-from tenon._xp_shape import axes_of
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.dtypes import DType
+from tenon.builder.trace import I64S, STRING, Value, emit
+from tenon.xp._array import Array, value_of
+from tenon.xp._create import asarray
+from tenon.xp._elementwise import check
+from tenon.xp._shape import axes_of, roll
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ def _resized(v: Value, axis: int, length: int) -> Value:
     size = v.shape[axis]
     if isinstance(size, int) and size < length:
         shape = (*v.shape[:axis], length - size, *v.shape[axis + 1 :])
-        return _ops.concat([v, _ops.full(shape, 0, v.dtype)], axis)
-    return v if size is length or size == length else _ops.slice_axis(v, axis, 0, length)
+        return ops.concat([v, ops.full(shape, 0, v.dtype)], axis)
+    return v if size is length or size == length else ops.slice_axis(v, axis, 0, length)
 
 
 def _axes(v: Value, s: Sequence[int] | None, axes: Sequence[int] | None) -> tuple[int, ...]:
@@ -66,9 +67,9 @@ def _transform(
     v = value_of(x)
     check(kind, "float" if kind == "rfft" else "floating", v)
     if v.dtype in (dt.float16, dt.bfloat16):
-        v = _ops.convert(v, dt.float32)
+        v = ops.convert(v, dt.float32)
     if kind != "rfft":
-        v = _ops.convert(v, dt.complex_of(v.dtype))
+        v = ops.convert(v, dt.complex_of(v.dtype))
     dims = _axes(v, s, axes)
     if not dims:
         if kind in ("rfft", "irfft"):
@@ -168,7 +169,7 @@ def irfftn(
 
 def _conj(x: Array) -> Array:
     v = value_of(x)
-    return Array(_ops.one("conj", v) if dt.is_complex(v.dtype) else v)
+    return Array(ops.one("conj", v) if dt.is_complex(v.dtype) else v)
 
 
 def hfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Array:
@@ -182,14 +183,12 @@ def ihfft(x: Array, /, *, n: int | None = None, axis: int = -1, norm: str = "bac
 
 
 def _frequencies(n: int, half: bool, d: float, dtype: Any, device: str | None) -> Array:
-    from tenon import xp
-
     n = operator.index(n)
     if n < 1:
         raise ValueError(f"n is {n}: at least 1 is needed")
     index = range(n // 2 + 1) if half else [(i + n // 2) % n - n // 2 for i in range(n)]
     chosen = dt.default_float if dtype is None else dt.parse(dtype)
-    return xp.asarray([i / (n * d) for i in index], dtype=chosen, device=device)
+    return asarray([i / (n * d) for i in index], dtype=chosen, device=device)
 
 
 def fftfreq(
@@ -207,14 +206,12 @@ def rfftfreq(
 
 
 def _shifted(x: Array, axes: int | Sequence[int] | None, forward: bool) -> Array:
-    from tenon import xp
-
     v = value_of(x)
     chosen = axes_of(axes if axes is None or isinstance(axes, int) else tuple(axes), len(v.shape))
     shifts = [_length(v.shape[a]) // 2 if v.shape[a] != 0 else 0 for a in chosen]
     if not chosen:
         return Array(v)
-    return xp.roll(Array(v), tuple(s if forward else -s for s in shifts), axis=chosen)
+    return roll(Array(v), tuple(s if forward else -s for s in shifts), axis=chosen)
 
 
 def fftshift(x: Array, /, *, axes: int | Sequence[int] | None = None) -> Array:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import operator
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._dtypes import DType
-from tenon._trace import YES, Dim, SizeNeeded, Value, active, larger, same, smaller
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.dtypes import DType
+from tenon.builder.trace import YES, Dim, SizeNeeded, Value, active, larger, same, smaller
+from tenon.xp._array import Array, asarray
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from tenon._array import Array
-    from tenon._trace import Size
+    from tenon.builder.trace import Size
+    from tenon.xp._array import Array
 
 
 def get(x: Value, key: Any, outside: int | None = None) -> Value:
@@ -33,29 +34,29 @@ def put(x: Value, key: Any, array: Array) -> Value:
     Nothing is written where an integer array is out of range.
     """
     v = _as_type(array, x.dtype)
-    if _is_mask(key) and _ops.same_shape(key.shape, x.shape) and not v.shape:
-        return _ops.select(key._value, v, x)
+    if _is_mask(key) and ops.same_shape(key.shape, x.shape) and not v.shape:
+        return ops.select(key._value, v, x)
     count: Size = 1
     for s in x.shape:
         count = count * s
-    places = _ops.reshape(_ops.iota((count,), 0, dt.int64), x.shape)
+    places = ops.reshape(ops.iota((count,), 0, dt.int64), x.shape)
     places = get(places, key, outside=-1)  # which index_put leaves out
-    shape = _ops.broadcast_shapes(v.shape, places.shape)
+    shape = ops.broadcast_shapes(v.shape, places.shape)
     if len(shape) != len(places.shape) or any(same(a, b) == 0 for a, b in zip(shape, places.shape)):
         raise ValueError(
-            f"a value of shape {_ops.shape_text(v.shape)} cannot be written into "
-            f"{_ops.shape_text(places.shape)}"
+            f"a value of shape {ops.shape_text(v.shape)} cannot be written into "
+            f"{ops.shape_text(places.shape)}"
         )
-    if _ops.same_shape(places.shape, x.shape) and key is Ellipsis:
-        return _ops.broadcast_to(v, x.shape)
+    if ops.same_shape(places.shape, x.shape) and key is Ellipsis:
+        return ops.broadcast_to(v, x.shape)
     number: Size = 1
     for s in places.shape:
         number = number * s
     if 0 in (n for n in (number, count) if isinstance(n, int)):
         return x
-    values = _ops.reshape(_ops.broadcast_to(v, places.shape), (number,))
-    flat = _ops.reshape(x, (count,))
-    return _ops.reshape(_ops.one("index_put", flat, values, _ops.reshape(places, (number,))), x.shape)
+    values = ops.reshape(ops.broadcast_to(v, places.shape), (number,))
+    flat = ops.reshape(x, (count,))
+    return ops.reshape(ops.one("index_put", flat, values, ops.reshape(places, (number,))), x.shape)
 
 
 def _as_type(array: Array, dtype: DType) -> Value:
@@ -65,7 +66,7 @@ def _as_type(array: Array, dtype: DType) -> Value:
             f"{value.dtype.name} cannot be written into an array of {dtype.name}: convert it with "
             "xp.astype first"
         )
-    return _ops.convert(value, dtype)
+    return ops.convert(value, dtype)
 
 
 def _is_mask(entry: Any) -> bool:
@@ -83,12 +84,9 @@ def _entry(entry: Any) -> Any:
         raise IndexError("True and False are no indices: use an array of bool")
     if isinstance(entry, int):
         return entry
-    from tenon import xp
-    from tenon._array import Array
-
     if isinstance(entry, (list, tuple)) or hasattr(entry, "shape"):
         if not isinstance(entry, Array):
-            entry = xp.asarray(entry)
+            entry = asarray(entry)
         if dt.is_float(entry.dtype):
             raise IndexError(f"an index is an integer or bool, not {entry.dtype.name}")
         return entry._value
@@ -130,8 +128,8 @@ def _without_masks(entries: list[Any], x: Value) -> list[Any]:
                 raise IndexError("a mask without axes: not yet")
             if any(same(a, b) == 0 for a, b in zip(shape, e.shape)):
                 raise IndexError(
-                    f"a mask of shape {_ops.shape_text(e.shape)} for axes of shape "
-                    f"{_ops.shape_text(shape)}"
+                    f"a mask of shape {ops.shape_text(e.shape)} for axes of shape "
+                    f"{ops.shape_text(shape)}"
                 )
             out.extend(places(e))
         else:
@@ -142,9 +140,9 @@ def _without_masks(entries: list[Any], x: Value) -> list[Any]:
 
 def places(mask: Value) -> list[Value]:
     """Where it is not zero: for each axis the indices. Their number depends on the values."""
-    found = _ops.one("nonzero", mask)
-    rows = [_ops.slice_axis(found, 0, i, i + 1) for i in range(len(mask.shape))]
-    return [_ops.reshape(row, (found.shape[1],)) for row in rows]
+    found = ops.one("nonzero", mask)
+    rows = [ops.slice_axis(found, 0, i, i + 1) for i in range(len(mask.shape))]
+    return [ops.reshape(row, (found.shape[1],)) for row in rows]
 
 
 # ---- Slices, numbers, new axes ----
@@ -177,9 +175,9 @@ def _basic(x: Value, entries: list[Any]) -> tuple[Value, list[Any]]:
         strides.append(stride)
         axis += 1
     if not _is_all(x, starts, limits, strides):
-        x = _ops.slice_(x, starts, limits, strides)
+        x = ops.slice_(x, starts, limits, strides)
     if flips:
-        x = _ops.one("reverse", x, dims=flips)
+        x = ops.one("reverse", x, dims=flips)
     return _regrouped(x, entries)
 
 
@@ -188,7 +186,7 @@ def _numbers_as_arrays(x: Value, entries: list[Any]) -> list[Any]:
     axis = 0
     for e in entries:
         if isinstance(e, int):
-            e = _ops.size_value(_bounds(e, x.shape[axis], axis)[0], dt.int64)
+            e = ops.size_value(_bounds(e, x.shape[axis], axis)[0], dt.int64)
         out.append(e)
         axis += e is not None
     return out
@@ -201,7 +199,7 @@ def _taken(x: Value, entries: list[Any]) -> tuple[Value, list[Any]]:
     for e in entries:
         if isinstance(e, int):
             at = _bounds(e, x.shape[axis], axis + gone)[0]
-            x = _ops.one("take", x, _ops.size_value(at, dt.int64), dim=axis)
+            x = ops.one("take", x, ops.size_value(at, dt.int64), dim=axis)
             gone += 1
         else:
             rest.append(e)
@@ -274,7 +272,7 @@ def _regrouped(x: Value, entries: list[Any]) -> tuple[Value, list[Any]]:
             shape.append(x.shape[axis])
             rest.append(e if isinstance(e, Value) else None)
         axis += 1
-    return _ops.reshape(x, shape) if len(shape) != len(x.shape) or None in entries else x, rest
+    return ops.reshape(x, shape) if len(shape) != len(x.shape) or None in entries else x, rest
 
 
 # ---- Arrays of integers ----
@@ -283,47 +281,47 @@ def _regrouped(x: Value, entries: list[Any]) -> tuple[Value, list[Any]]:
 def wrapped(index: Value, n: Size) -> Value:
     """Indices as int64, where negative ones count from the end."""
     unsigned = index.dtype.kind == "unsigned integer"
-    index = _ops.convert(index, dt.int64)
+    index = ops.convert(index, dt.int64)
     if unsigned:
         return index
-    size = _ops.broadcast_to(_ops.size_value(n, dt.int64), index.shape)
-    below = _ops.compare(index, _ops.like(index, 0), 2)
-    return _ops.select(below, _ops.one("add", index, size), index)
+    size = ops.broadcast_to(ops.size_value(n, dt.int64), index.shape)
+    below = ops.compare(index, ops.like(index, 0), 2)
+    return ops.select(below, ops.one("add", index, size), index)
 
 
 def _nearest(index: Value, n: Size) -> Value:
     """Indices within an axis of size n."""
-    last = _ops.one("sub", _ops.size_value(n, dt.int64), _ops.scalar(1, dt.int64))
-    below = _ops.one("min", index, _ops.broadcast_to(last, index.shape))
-    return _ops.one("max", below, _ops.like(index, 0))
+    last = ops.one("sub", ops.size_value(n, dt.int64), ops.scalar(1, dt.int64))
+    below = ops.one("min", index, ops.broadcast_to(last, index.shape))
+    return ops.one("max", below, ops.like(index, 0))
 
 
 def _inside(index: Value, n: Size) -> Value:
-    size = _ops.broadcast_to(_ops.size_value(n, dt.int64), index.shape)
-    return _ops.one("and", _ops.compare(index, size, 2), _ops.compare(index, _ops.like(index, 0), 5))
+    size = ops.broadcast_to(ops.size_value(n, dt.int64), index.shape)
+    return ops.one("and", ops.compare(index, size, 2), ops.compare(index, ops.like(index, 0), 5))
 
 
 def take(x: Value, index: Value, axis: int) -> Value:
     """The parts of x at these indices along an axis."""
     if same(x.shape[axis], 0) != YES:
-        return _ops.one("take", x, index, dim=axis)
+        return ops.one("take", x, index, dim=axis)
     if same_number(index.shape, 0) != YES:
         raise IndexError("an index into an axis of size 0")
     shape = (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :])
-    return _ops.full(shape, False if x.dtype is dt.bool_ else 0, x.dtype)
+    return ops.full(shape, False if x.dtype is dt.bool_ else 0, x.dtype)
 
 
 def _advanced(x: Value, rest: list[Any], outside: int | None) -> Value:
     axes = [i for i, e in enumerate(rest) if e is not None]
     shape: tuple[Size, ...] = ()
     for axis in axes:
-        shape = _ops.broadcast_shapes(shape, rest[axis].shape)
-    indices = [_ops.broadcast_to(wrapped(rest[axis], x.shape[axis]), shape) for axis in axes]
+        shape = ops.broadcast_shapes(shape, rest[axis].shape)
+    indices = [ops.broadcast_to(wrapped(rest[axis], x.shape[axis]), shape) for axis in axes]
     sizes = [x.shape[axis] for axis in axes]
     others = [i for i in range(len(rest)) if i not in axes]
     linear, total = _linear(indices, sizes)
-    moved = _ops.transpose(x, [*axes, *others])
-    flat = _ops.reshape(moved, (total, *(x.shape[i] for i in others)))
+    moved = ops.transpose(x, [*axes, *others])
+    flat = ops.reshape(moved, (total, *(x.shape[i] for i in others)))
     taken = take(flat, linear, 0)
     if outside is not None:
         taken = _replaced(taken, indices, sizes, outside)
@@ -332,7 +330,7 @@ def _advanced(x: Value, rest: list[Any], outside: int | None) -> Value:
     before = axes[0]
     count = len(shape)
     perm = [*range(count, count + before), *range(count), *range(count + before, len(taken.shape))]
-    return _ops.transpose(taken, perm)
+    return ops.transpose(taken, perm)
 
 
 def _linear(indices: list[Value], sizes: list[Size]) -> tuple[Value, Size]:
@@ -341,8 +339,8 @@ def _linear(indices: list[Value], sizes: list[Size]) -> tuple[Value, Size]:
         return indices[0], sizes[0]  # the op takes the nearest one
     linear, total = _nearest(indices[0], sizes[0]), sizes[0]
     for index, n in zip(indices[1:], sizes[1:]):
-        size = _ops.broadcast_to(_ops.size_value(n, dt.int64), index.shape)
-        linear = _ops.one("add", _ops.one("mul", linear, size), _nearest(index, n))
+        size = ops.broadcast_to(ops.size_value(n, dt.int64), index.shape)
+        linear = ops.one("add", ops.one("mul", linear, size), _nearest(index, n))
         total = total * n
     return linear, total
 
@@ -351,9 +349,9 @@ def _replaced(taken: Value, indices: list[Value], sizes: list[Size], outside: in
     """What was taken, and `outside` where an index is out of range."""
     inside = _inside(indices[0], sizes[0])
     for index, n in zip(indices[1:], sizes[1:]):
-        inside = _ops.one("and", inside, _inside(index, n))
-    where = _ops.broadcast_in(inside, taken.shape, range(len(inside.shape)))
-    return _ops.select(where, taken, _ops.like(taken, outside))
+        inside = ops.one("and", inside, _inside(index, n))
+    where = ops.broadcast_in(inside, taken.shape, range(len(inside.shape)))
+    return ops.select(where, taken, ops.like(taken, outside))
 
 
 def same_number(shape: tuple[Size, ...], number: int) -> int:

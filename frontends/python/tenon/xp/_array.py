@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _host, _native, _ops
-from tenon._dtypes import DType
+from tenon import _host, _native
 from tenon._errors import UnsupportedError
-from tenon._trace import I64, Dim, Value, active, emit, emit_spread, unknown
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.dtypes import DType
+from tenon.builder.trace import I64, Dim, Value, active, default_device, emit, emit_spread, unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
-    from typing import Any, Self
+    from typing import Any
 
-    from tenon._trace import Attrs
+    from tenon.builder.trace import Attrs
 
     Scalar = bool | int | float | complex
 
@@ -48,8 +50,6 @@ class Array(_native.ArrayBase):
     @property
     def device(self) -> str:
         """The device on which it is computed."""
-        from tenon._trace import default_device
-
         return default_device()
 
     @property
@@ -62,13 +62,11 @@ class Array(_native.ArrayBase):
     @property
     def mT(self) -> Array:
         """The transposes of a stack of matrices."""
-        from tenon import xp
-
-        return xp.matrix_transpose(self)
+        made: Array = _above.namespace.matrix_transpose(self)
+        return made
 
     def __array_namespace__(self, *, api_version: str | None = None) -> ModuleType:
-        from tenon import xp
-
+        xp: ModuleType = _above.namespace
         if api_version not in (None, *xp.API_VERSIONS):
             raise ValueError(f"tenon.xp has the versions {', '.join(xp.API_VERSIONS)} only")
         return xp
@@ -177,14 +175,25 @@ class Array(_native.ArrayBase):
     # ---- Indexing ----
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        from tenon import _indexing
+        self._set(_above.put(self._value, key, operand_like(value, self)))
 
-        self._set(_indexing.put(self._value, key, operand_like(value, self)))
+
+class _Above:
+    """What arrays need of the modules above this one. `tenon.xp` fills it in."""
+
+    namespace: Any
+    put: Callable[[Value, Any, Array], Value]
+
+
+_above = _Above()
+
+
+def asarray(x: Any) -> Array:
+    """`xp.asarray`, for what is no array of `tenon.xp`."""
+    return _above.namespace.asarray(x)  # type: ignore[no-any-return]
 
 
 def _tensor_of(data: bytes, dtype: DType, shape: tuple[int, ...]) -> Any:
-    from tenon import _native
-
     return _native.tensor_of_bytes(data, dtype.code, shape)
 
 
@@ -221,12 +230,10 @@ def operand_like(value: Any, other: Array) -> Array:
     if _is_number(value):
         _fits(value, other.dtype)
         wide = dt.complex_of(other.dtype) if isinstance(value, complex) else other.dtype
-        return Array(_ops.scalar(value, wide))
+        return Array(ops.scalar(value, wide))
     if isinstance(value, Dim):
-        return Array(_ops.size_value(value, other.dtype))
-    from tenon import xp
-
-    return xp.asarray(value)
+        return Array(ops.size_value(value, other.dtype))
+    return asarray(value)
 
 
 def pair(x: Any, y: Any) -> tuple[Value, Value]:
@@ -235,9 +242,7 @@ def pair(x: Any, y: Any) -> tuple[Value, Value]:
         return _weak_pair(x, y)
     if not isinstance(x, Array):
         if not isinstance(y, Array):
-            from tenon import xp
-
-            x = xp.asarray(x)
+            x = asarray(x)
         else:
             x = operand_like(x, y)
     if not isinstance(y, Array):
@@ -250,7 +255,7 @@ def pair(x: Any, y: Any) -> tuple[Value, Value]:
     elif y._weak:
         b = fitted(y, a.dtype)
     dtype = dt.promote(a.dtype, b.dtype)
-    return _ops.convert(a, dtype), _ops.convert(b, dtype)
+    return ops.convert(a, dtype), ops.convert(b, dtype)
 
 
 def is_weak(x: Any) -> bool:
@@ -279,14 +284,14 @@ def _weak_pair(x: Any, y: Any) -> tuple[Value, Value]:
 
 def _weak_value(x: Any, dtype: DType) -> Value:
     if isinstance(x, Array):
-        return _ops.convert(x._value, dtype)
-    return _ops.size_value(x, dtype) if isinstance(x, Dim) else _ops.scalar(x, dtype)
+        return ops.convert(x._value, dtype)
+    return ops.size_value(x, dtype) if isinstance(x, Dim) else ops.scalar(x, dtype)
 
 
 def weak_float(x: Any) -> Any:
     """The operand of a division: numbers that a traced function was given become floats."""
     if isinstance(x, Array) and x._weak and dt.is_integer(x.dtype):
-        return Array(_ops.convert(x._value, dt.float64), weak=True)
+        return Array(ops.convert(x._value, dt.float64), weak=True)
     return x
 
 
@@ -303,7 +308,7 @@ def fitted(x: Array, dtype: DType) -> Value:
     trace = x._value.trace
     if trace is not None and dt.is_integer(dtype):
         trace.narrow(x._value, dtype)
-    return _ops.convert(x._value, dtype)
+    return ops.convert(x._value, dtype)
 
 
 def binary(op: str, x: Any, y: Any) -> Array:
@@ -313,10 +318,10 @@ def binary(op: str, x: Any, y: Any) -> Array:
 
 def spread(op: str, a: Value, b: Value, attrs: Attrs = ()) -> Value:
     """The op on two operands of one type, repeated to a common shape."""
-    shape = _ops.broadcast_shapes(a.shape, b.shape)
+    shape = ops.broadcast_shapes(a.shape, b.shape)
     if active() is None:
         return emit_spread(op, (a, b), shape, attrs)
-    return emit(op, (_ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)), attrs)[0]
+    return emit(op, (ops.broadcast_to(a, shape), ops.broadcast_to(b, shape)), attrs)[0]
 
 
 def value_of(x: Any) -> Value:
@@ -324,44 +329,20 @@ def value_of(x: Any) -> Value:
     if isinstance(x, Array):
         if x._weak and dt.is_floating(x.dtype):
             wanted = dt.default_complex if dt.is_complex(x.dtype) else dt.default_float
-            return _ops.convert(x._value, wanted)
+            return ops.convert(x._value, wanted)
         return x._value
     if _is_number(x) or isinstance(x, (list, tuple)):
         raise TypeError(f"an array is expected here, not {x!r}: xp.asarray makes one")
-    from tenon import xp
-
-    array: Array = xp.asarray(x)
-    return array._value
+    return asarray(x)._value
 
 
 def check_in_place(array: Array, result: Array, name: str) -> None:
     """TypeError if an operation in place would change the type."""
-    if result.dtype is not array.dtype or not _ops.same_shape(result.shape, array.shape):
+    if result.dtype is not array.dtype or not ops.same_shape(result.shape, array.shape):
         raise TypeError(
             f"the result is {result.dtype.name}{result.shape}, and an operation in place "
             f"keeps {array.dtype.name}{array.shape}: write x = x {name} y"
         )
-
-
-def _install_operators() -> None:
-    """Operators are the functions of the same meaning; xp is imported later than this module."""
-
-    def forward(function: str) -> Any:
-        def apply(*operands: Any) -> Any:
-            from tenon import xp
-
-            return getattr(xp, function)(*operands)
-
-        return apply
-
-    def item(x: Array, key: Any) -> Array:
-        from tenon import _indexing
-
-        return Array(_indexing.get(x._value, key))
-
-    _native.set_operator("getitem", _native.quick_op("take", (("dim", I64, 0),), 7), item)
-    for name, function in _OPERATORS.items():
-        _native.set_operator(name, QUICK.get(function, -1), forward(function))
 
 
 # What the native quick path knows: (op, attributes), for which kinds of elements (native/values.h).
@@ -400,14 +381,4 @@ QUICK |= {
     name: _native.quick_op("compare", direction(name), _NUMERIC | (_BOOL if i < 2 else 0))
     for i, name in enumerate(COMPARISONS)
 }
-_OPERATORS = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
-    "floordiv": "floor_divide", "mod": "remainder", "pow": "pow", "matmul": "matmul",
-    "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal",
-    "gt": "greater", "ge": "greater_equal",
-    "neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert",
-}  # fmt: skip
 _native.set_array_type(Array, check_in_place, dt.int64)
-_install_operators()

@@ -12,16 +12,18 @@ import numbers
 import operator
 from typing import NamedTuple
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._array import Array, value_of
-from tenon._dtypes import DType
 from tenon._errors import UnsupportedError
-from tenon._trace import YES, Dim, Value, emit, same
-from tenon._xp_elementwise import check
-from tenon._xp_reduce import _kept, _wide
-from tenon._xp_search import _numbers, matmul, matrix_transpose, tensordot, vecdot
-from tenon._xp_shape import axes_of, axis_of
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.dtypes import DType
+from tenon.builder.trace import YES, Dim, Value, emit, same
+from tenon.xp._array import Array, value_of
+from tenon.xp._create import eye
+from tenon.xp._elementwise import check
+from tenon.xp._reduce import _kept, _wide
+from tenon.xp._search import _numbers, matmul, matrix_transpose, tensordot, vecdot
+from tenon.xp._shape import axes_of, axis_of
+from tenon.xp._types import finfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -84,12 +86,12 @@ def _matrices(name: str, x: Array, square: bool = False) -> Value:
 
 
 def _results(op: str, *operands: Value, **given: Any) -> list[Array]:
-    return [Array(v) for v in emit(op, operands, _ops.attrs(**given) if given else ())]
+    return [Array(v) for v in emit(op, operands, ops.attrs(**given) if given else ())]
 
 
 def _adjoint(v: Value) -> Value:
     turned = matrix_transpose(Array(v))._value
-    return _ops.one("conj", turned) if dt.is_complex(v.dtype) else turned
+    return ops.one("conj", turned) if dt.is_complex(v.dtype) else turned
 
 
 # ---- Factors ----
@@ -151,14 +153,14 @@ def solve(x1: Array, x2: Array, /) -> Array:
     if not b.shape:
         raise ValueError("linalg.solve needs at least 1 axis on the right side")
     if vector:
-        b = _ops.reshape(b, (*b.shape, 1))
+        b = ops.reshape(b, (*b.shape, 1))
     if not isinstance(a.shape[-1], Dim) and not isinstance(b.shape[-2], Dim) and a.shape[-1] != b.shape[-2]:
         raise ValueError(f"{a.shape[-1]} columns on the left and {b.shape[-2]} rows on the right")
-    stack = _ops.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    a = _ops.broadcast_to(a, (*stack, *a.shape[-2:]))
-    b = _ops.broadcast_to(b, (*stack, *b.shape[-2:]))
-    out = _ops.one("solve", a, b)
-    return Array(_ops.reshape(out, out.shape[:-1]) if vector else out)
+    stack = ops.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a = ops.broadcast_to(a, (*stack, *a.shape[-2:]))
+    b = ops.broadcast_to(b, (*stack, *b.shape[-2:]))
+    out = ops.one("solve", a, b)
+    return Array(ops.reshape(out, out.shape[:-1]) if vector else out)
 
 
 def inv(x: Array, /) -> Array:
@@ -178,22 +180,20 @@ def slogdet(x: Array, /) -> SlogdetResult:
 
 def _threshold(s: Value, tolerance: Any, shape: tuple[Any, ...]) -> Value:
     """The size up to which singular values count as 0: relative to the largest, or max(m, n) eps."""
-    from tenon import xp
-
     if tolerance is None:
         m, n = shape[-2:]
         if isinstance(m, Dim) or isinstance(n, Dim):
             raise UnsupportedError("give rtol= for matrices whose size is known later", "T0629")
-        tolerance = max(m, n) * xp.finfo(s.dtype).eps
-    largest = _ops.one("reduce_max", s, dims=(len(s.shape) - 1,))
+        tolerance = max(m, n) * finfo(s.dtype).eps
+    largest = ops.one("reduce_max", s, dims=(len(s.shape) - 1,))
     if isinstance(tolerance, Array):
-        limit = _ops.convert(value_of(tolerance), s.dtype)
-        whole = _ops.broadcast_shapes(limit.shape, largest.shape)
-        limit = _ops.broadcast_to(limit, whole)
+        limit = ops.convert(value_of(tolerance), s.dtype)
+        whole = ops.broadcast_shapes(limit.shape, largest.shape)
+        limit = ops.broadcast_to(limit, whole)
     else:
-        limit = _ops.like(largest, float(tolerance))
-    out = _ops.one("mul", largest, limit)
-    return _ops.broadcast_to(_ops.reshape(out, (*out.shape, 1)), s.shape)
+        limit = ops.like(largest, float(tolerance))
+    out = ops.one("mul", largest, limit)
+    return ops.broadcast_to(ops.reshape(out, (*out.shape, 1)), s.shape)
 
 
 def pinv(x: Array, /, *, rtol: float | Array | None = None) -> Array:
@@ -201,44 +201,42 @@ def pinv(x: Array, /, *, rtol: float | Array | None = None) -> Array:
     v = _matrices("pinv", x)
     u, s, vh = (a._value for a in svd(Array(v), full_matrices=False))
     if v.shape[-1] == 0 or v.shape[-2] == 0:
-        return Array(_ops.full((*v.shape[:-2], v.shape[-1], v.shape[-2]), 0, v.dtype))
-    keep = _ops.compare(s, _threshold(s, rtol, v.shape), 4)
-    factor = _ops.select(keep, _ops.one("reciprocal", s), _ops.like(s, 0))
-    weighted = _ops.convert(factor, v.dtype)
-    weighted = _ops.reshape(weighted, (*weighted.shape[:-1], 1, weighted.shape[-1]))
+        return Array(ops.full((*v.shape[:-2], v.shape[-1], v.shape[-2]), 0, v.dtype))
+    keep = ops.compare(s, _threshold(s, rtol, v.shape), 4)
+    factor = ops.select(keep, ops.one("reciprocal", s), ops.like(s, 0))
+    weighted = ops.convert(factor, v.dtype)
+    weighted = ops.reshape(weighted, (*weighted.shape[:-1], 1, weighted.shape[-1]))
     left = _adjoint(vh)
-    left = _ops.one("mul", left, _ops.broadcast_to(weighted, left.shape))
-    return Array(_ops.one("matmul", left, _adjoint(u)))
+    left = ops.one("mul", left, ops.broadcast_to(weighted, left.shape))
+    return Array(ops.one("matmul", left, _adjoint(u)))
 
 
 def matrix_rank(x: Array, /, *, rtol: float | Array | None = None) -> Array:
     """How many singular values are above rtol times the largest, as int64."""
     v = _matrices("matrix_rank", x)
     if v.shape[-1] == 0 or v.shape[-2] == 0:
-        return Array(_ops.full(v.shape[:-2], 0, dt.int64))
+        return Array(ops.full(v.shape[:-2], 0, dt.int64))
     s = svdvals(Array(v))._value
-    keep = _ops.convert(_ops.compare(s, _threshold(s, rtol, v.shape), 4), dt.int64)
-    return Array(_ops.one("reduce_sum", keep, dims=(len(s.shape) - 1,)))
+    keep = ops.convert(ops.compare(s, _threshold(s, rtol, v.shape), 4), dt.int64)
+    return Array(ops.one("reduce_sum", keep, dims=(len(s.shape) - 1,)))
 
 
 def matrix_power(x: Array, n: int, /) -> Array:
     """x multiplied n times with itself; the inverse for negative n."""
-    from tenon import xp
-
     v = _matrices("matrix_power", x, True)
     n = operator.index(n)
     if n < 0:
         v, n = inv(Array(v))._value, -n
     if n == 0:
-        one = xp.eye(v.shape[-1], dtype=v.dtype)._value
-        return Array(_ops.broadcast_to(one, v.shape))
+        one = eye(v.shape[-1], dtype=v.dtype)._value
+        return Array(ops.broadcast_to(one, v.shape))
     out: Value | None = None
     while n:
         if n & 1:
-            out = v if out is None else _ops.one("matmul", out, v)
+            out = v if out is None else ops.one("matmul", out, v)
         n >>= 1
         if n:
-            v = _ops.one("matmul", v, v)
+            v = ops.one("matmul", v, v)
     assert out is not None
     return Array(out)
 
@@ -252,14 +250,14 @@ def diagonal(x: Array, /, *, offset: int = 0) -> Array:
     if len(v.shape) < 2:
         raise ValueError(f"linalg.diagonal needs at least 2 axes, this array has {len(v.shape)}")
     n = len(v.shape)
-    return Array(_ops.one("diagonal", v, offset=offset, dim1=n - 2, dim2=n - 1))
+    return Array(ops.one("diagonal", v, offset=offset, dim1=n - 2, dim2=n - 1))
 
 
 def trace(x: Array, /, *, offset: int = 0, dtype: DType | None = None) -> Array:
     """Sums of diagonals; integers in 64 bits unless dtype says otherwise."""
     v = diagonal(x, offset=offset)._value
     check("linalg.trace", "numeric", v)
-    return Array(_ops.one("reduce_sum", _wide(v, dtype), dims=(len(v.shape) - 1,)))
+    return Array(ops.one("reduce_sum", _wide(v, dtype), dims=(len(v.shape) - 1,)))
 
 
 def outer(x1: Array, x2: Array, /) -> Array:
@@ -269,7 +267,7 @@ def outer(x1: Array, x2: Array, /) -> Array:
         raise ValueError("linalg.outer takes arrays of one axis")
     shape = (*a.shape, *b.shape)
     return Array(
-        _ops.one("mul", _ops.broadcast_in(a, shape, [0]), _ops.broadcast_in(b, shape, [1]))
+        ops.one("mul", ops.broadcast_in(a, shape, [0]), ops.broadcast_in(b, shape, [1]))
     )
 
 
@@ -279,40 +277,40 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     n = min(len(a.shape), len(b.shape))
     if axis >= n or axis < -n:
         raise ValueError(f"axis={axis} is no axis of both arrays")
-    shape = _ops.broadcast_shapes(a.shape, b.shape)
+    shape = ops.broadcast_shapes(a.shape, b.shape)
     if a.shape[axis] != 3 or b.shape[axis] != 3:
         raise ValueError(f"sizes {a.shape[axis]} and {b.shape[axis]} along the axis: 3 is needed")
-    a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
+    a, b = ops.broadcast_to(a, shape), ops.broadcast_to(b, shape)
     at = axis_of(axis, len(shape))
 
     def element(v: Value, i: int) -> Value:
-        return _ops.slice_axis(v, at, i, i + 1)
+        return ops.slice_axis(v, at, i, i + 1)
 
     def product(i: int, j: int) -> Value:
-        first = _ops.one("mul", element(a, i), element(b, j))
-        return _ops.one("sub", first, _ops.one("mul", element(a, j), element(b, i)))
+        first = ops.one("mul", element(a, i), element(b, j))
+        return ops.one("sub", first, ops.one("mul", element(a, j), element(b, i)))
 
-    return Array(_ops.concat([product(1, 2), product(2, 0), product(0, 1)], at))
+    return Array(ops.concat([product(1, 2), product(2, 0), product(0, 1)], at))
 
 
 # ---- Norms ----
 
 
 def _magnitude(v: Value) -> Value:
-    return _ops.one("abs", v)
+    return ops.one("abs", v)
 
 
 def _largest(v: Value, axes: tuple[int, ...]) -> Value:
     """The largest of magnitudes: 0 of none."""
-    found = _ops.one("reduce_max", v, dims=axes)
-    return _ops.one("max", found, _ops.like(found, 0))
+    found = ops.one("reduce_max", v, dims=axes)
+    return ops.one("max", found, ops.like(found, 0))
 
 
 def _smallest(v: Value, axes: tuple[int, ...]) -> Value:
     """The smallest of magnitudes. ValueError of none."""
     if any(same(v.shape[a], 0) == YES for a in axes):
         raise ValueError("a norm that is the smallest value has none to take on an empty axis")
-    return _ops.one("reduce_min", v, dims=axes)
+    return ops.one("reduce_min", v, dims=axes)
 
 
 def vector_norm(
@@ -340,20 +338,20 @@ def _norm(size: Value, axes: tuple[int, ...], ord: Any) -> Value:
     """The p-norm of magnitudes."""
 
     def total(value: Value) -> Value:
-        return _ops.one("reduce_sum", value, dims=axes) if axes else value
+        return ops.one("reduce_sum", value, dims=axes) if axes else value
 
     if ord == math.inf:
         return _largest(size, axes) if axes else size
     if ord == -math.inf:
         return _smallest(size, axes) if axes else size
     if ord == 0:
-        return total(_ops.convert(_ops.compare(size, _ops.like(size, 0), 1), size.dtype))
+        return total(ops.convert(ops.compare(size, ops.like(size, 0), 1), size.dtype))
     if ord == 1:
         return total(size)
     if ord == 2:
-        return _ops.one("sqrt", total(_ops.one("square", size)))
-    out = total(_ops.one("pow", size, _ops.like(size, float(ord))))
-    return _ops.one("pow", out, _ops.like(out, 1.0 / ord))
+        return ops.one("sqrt", total(ops.one("square", size)))
+    out = total(ops.one("pow", size, ops.like(size, float(ord))))
+    return ops.one("pow", out, ops.like(out, 1.0 / ord))
 
 
 def matrix_norm(
@@ -375,7 +373,7 @@ def matrix_norm(
     if ord not in (1, -1, math.inf, -math.inf):
         raise ValueError(f"ord={ord!r} is no norm of matrices")
     summed, left = (n - 2, n - 1) if ord in (1, -1) else (n - 1, n - 2)
-    sums = _ops.one("reduce_sum", _magnitude(v), dims=(summed,))
+    sums = ops.one("reduce_sum", _magnitude(v), dims=(summed,))
     at = left - 1 if summed < left else left
     reduced = _largest if ord > 0 else _smallest
     return Array(_kept(reduced(sums, (at,)), v, axes, keepdims))

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import operator
 
-from tenon import _dtypes as dt
-from tenon import _indexing, _ops
-from tenon._array import Array, value_of
-from tenon._trace import DIMS, NO, Dim, Value, emit, same
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.trace import DIMS, NO, Dim, Value, emit, same
+from tenon.xp import _indexing
+from tenon.xp._array import Array, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder.trace import Size
 
 __all__ = [
     "broadcast_arrays", "broadcast_shapes", "broadcast_to", "concat", "expand_dims", "flip",
-    "moveaxis", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "unstack",
+    "moveaxis", "permute_dims", "reshape", "roll", "squeeze", "stack", "tile", "unstack",
 ]  # fmt: skip
 
 
@@ -45,17 +46,17 @@ def broadcast_shapes(*shapes: tuple[Any, ...]) -> tuple[Any, ...]:
     """The shape that all of them repeat to."""
     out: tuple[Any, ...] = ()
     for shape in shapes:
-        out = _ops.broadcast_shapes(out, _ops.shape_of(shape))
+        out = ops.broadcast_shapes(out, ops.shape_of(shape))
     return out
 
 
 def broadcast_to(x: Array, /, shape: tuple[Any, ...]) -> Array:
     """x repeated along new axes and along its axes of size 1."""
-    v, shape = value_of(x), _ops.shape_of(shape)
-    found = _ops.broadcast_shapes(v.shape, shape)
-    if not _ops.same_shape(found, shape):
-        raise ValueError(f"{_ops.shape_text(v.shape)} does not repeat to {_ops.shape_text(shape)}")
-    return Array(_ops.broadcast_to(v, shape))
+    v, shape = value_of(x), ops.shape_of(shape)
+    found = ops.broadcast_shapes(v.shape, shape)
+    if not ops.same_shape(found, shape):
+        raise ValueError(f"{ops.shape_text(v.shape)} does not repeat to {ops.shape_text(shape)}")
+    return Array(ops.broadcast_to(v, shape))
 
 
 def broadcast_arrays(*arrays: Array) -> list[Array]:
@@ -72,14 +73,14 @@ def promoted(arrays: Sequence[Any]) -> list[Value]:
     dtype = values[0].dtype
     for v in values[1:]:
         dtype = dt.promote(dtype, v.dtype)
-    return [_ops.convert(v, dtype) for v in values]
+    return [ops.convert(v, dtype) for v in values]
 
 
 def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
     """Arrays one behind another along an axis; flattened first if axis is None."""
     values = promoted(arrays)
     if axis is None:
-        values = [_ops.reshape(v, (_count(v.shape),)) for v in values]
+        values = [ops.reshape(v, (_count(v.shape),)) for v in values]
         axis = 0
     if not values[0].shape:
         raise ValueError("arrays without axes cannot be joined: use stack")
@@ -90,21 +91,21 @@ def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
         )
         if not fits:
             raise ValueError(
-                f"shapes {_ops.shape_text(values[0].shape)} and {_ops.shape_text(v.shape)} differ "
+                f"shapes {ops.shape_text(values[0].shape)} and {ops.shape_text(v.shape)} differ "
                 f"outside of axis {at}"
             )
-    return Array(_ops.concat(values, at))
+    return Array(ops.concat(values, at))
 
 
 def stack(arrays: Sequence[Array], /, *, axis: int = 0) -> Array:
     """Arrays of one shape along a new axis."""
     values = promoted(arrays)
-    if any(not _ops.same_shape(v.shape, values[0].shape) for v in values):
+    if any(not ops.same_shape(v.shape, values[0].shape) for v in values):
         raise ValueError("stack takes arrays of one shape")
     at = axis_of(axis, len(values[0].shape) + 1)
     shape = values[0].shape
-    wide = [_ops.reshape(v, (*shape[:at], 1, *shape[at:])) for v in values]
-    return Array(_ops.concat(wide, at))
+    wide = [ops.reshape(v, (*shape[:at], 1, *shape[at:])) for v in values]
+    return Array(ops.concat(wide, at))
 
 
 def unstack(x: Array, /, *, axis: int = 0) -> tuple[Array, ...]:
@@ -122,7 +123,7 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
     rank = len(v.shape) + len(listed)
     axes = axes_of(listed, rank)
     sizes = iter(v.shape)
-    return Array(_ops.reshape(v, [1 if i in axes else next(sizes) for i in range(rank)]))
+    return Array(ops.reshape(v, [1 if i in axes else next(sizes) for i in range(rank)]))
 
 
 def squeeze(x: Array, /, axis: int | tuple[int, ...]) -> Array:
@@ -132,14 +133,14 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...]) -> Array:
     for a in axes:
         if v.shape[a] != 1:
             raise ValueError(f"axis {a} has size {v.shape[a]}: only those of size 1 can go")
-    return Array(_ops.reshape(v, [s for i, s in enumerate(v.shape) if i not in axes]))
+    return Array(ops.reshape(v, [s for i, s in enumerate(v.shape) if i not in axes]))
 
 
 def flip(x: Array, /, *, axis: int | tuple[int, ...] | None = None) -> Array:
     """The elements in reverse order along some axes; along all for None."""
     v = value_of(x)
     axes = axes_of(axis, len(v.shape))
-    return Array(_ops.one("reverse", v, dims=axes) if axes else v)
+    return Array(ops.one("reverse", v, dims=axes) if axes else v)
 
 
 def permute_dims(x: Array, /, axes: tuple[int, ...]) -> Array:
@@ -148,7 +149,7 @@ def permute_dims(x: Array, /, axes: tuple[int, ...]) -> Array:
     order = axes_of(tuple(axes), len(v.shape))
     if len(order) != len(v.shape):
         raise ValueError(f"axes={axes} for an array of {len(v.shape)} axes")
-    return Array(_ops.transpose(v, order))
+    return Array(ops.transpose(v, order))
 
 
 def moveaxis(
@@ -181,7 +182,7 @@ def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
     if len(open_) > 1:
         raise ValueError("one size may be -1, not several")
     if any(not isinstance(s, Dim) and s < -1 for s in sizes):
-        raise ValueError(f"{_ops.shape_text(sizes)} is no shape")
+        raise ValueError(f"{ops.shape_text(sizes)} is no shape")
     count = _count(v.shape)
     if open_:
         rest = _count([s for i, s in enumerate(sizes) if i != open_[0]])
@@ -190,11 +191,11 @@ def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
         sizes[open_[0]] = count // rest  # type: ignore[operator]
     elif same(_count(sizes), count) == NO:
         raise ValueError(_misfit(v, sizes))
-    return Array(_ops.reshape(v, sizes))
+    return Array(ops.reshape(v, sizes))
 
 
 def _misfit(v: Value, sizes: Sequence[Size]) -> str:
-    return f"{_count(v.shape)} elements do not fit into shape {_ops.shape_text(sizes)}"
+    return f"{_count(v.shape)} elements do not fit into shape {ops.shape_text(sizes)}"
 
 
 def roll(
@@ -209,8 +210,8 @@ def roll(
     if axis is None:
         if isinstance(shift, tuple):
             raise ValueError("several shifts need axis=")
-        flat = _ops.reshape(v, (_count(v.shape),))
-        return Array(_ops.reshape(_rolled(flat, (shift,), (0,)), v.shape))
+        flat = ops.reshape(v, (_count(v.shape),))
+        return Array(ops.reshape(_rolled(flat, (shift,), (0,)), v.shape))
     listed = axis if isinstance(axis, tuple) else (axis,)
     axes = tuple(axis_of(a, len(v.shape)) for a in listed)
     shifts = shift if isinstance(shift, tuple) else (shift,) * len(axes)
@@ -226,48 +227,14 @@ def _rolled(v: Value, shifts: Sequence[int], axes: Sequence[int]) -> Value:
             if size == 0:
                 continue
             shift %= size
-        v = _ops.one("roll", v, dims=(axis,), shifts=(shift,))
+        v = ops.one("roll", v, dims=(axis,), shifts=(shift,))
     return v
 
 
 def tile(x: Array, repetitions: tuple[int, ...], /) -> Array:
     """x repeated as a whole, per axis; missing axes of either count as 1."""
-    v, times = value_of(x), _ops.shape_of(repetitions)
+    v, times = value_of(x), ops.shape_of(repetitions)
     rank = max(len(v.shape), len(times))
     times = (1,) * (rank - len(times)) + times
-    v = _ops.reshape(v, (*(1,) * (rank - len(v.shape)), *v.shape))
+    v = ops.reshape(v, (*(1,) * (rank - len(v.shape)), *v.shape))
     return Array(emit("tile", (v,), (("repeats", DIMS, times),))[0])
-
-
-def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Array:
-    """Each element repeated. Numbers of repetitions in an array are read at once."""
-    v = value_of(x)
-    if axis is None:
-        v = _ops.reshape(v, (_count(v.shape),))
-    at = 0 if axis is None else axis_of(axis, len(v.shape))
-    if isinstance(repeats, Array) and repeats.size != 1:
-        return _repeat_each(v, repeats, at)
-    times = operator.index(repeats if not isinstance(repeats, Array) else reshape(repeats, ()))
-    if times < 0:
-        raise ValueError(f"repeats={times}: at least 0 is needed")
-    n = v.shape[at]
-    shape = (*v.shape[: at + 1], times, *v.shape[at + 1 :])
-    dims = [i if i <= at else i + 1 for i in range(len(v.shape))]
-    wide = _ops.broadcast_in(v, shape, dims)
-    return Array(_ops.reshape(wide, (*v.shape[:at], n * times, *v.shape[at + 1 :])))
-
-
-def _repeat_each(v: Value, repeats: Array, axis: int) -> Array:
-    from tenon import xp
-
-    if not dt.is_integer(repeats.dtype):
-        raise TypeError("repeats are integers")
-    if repeats.shape != (v.shape[axis],):
-        raise ValueError(f"{repeats.shape} repeats for an axis of size {v.shape[axis]}")
-    if repeats.dtype is dt.uint64:
-        repeats = xp.astype(repeats, dt.int64)
-    ends = xp.cumulative_sum(repeats)
-    total = int(ends[-1]) if v.shape[axis] else 0
-    index = xp.searchsorted(ends, xp.arange(total, dtype=ends.dtype), side="right")
-    return xp.take(Array(v), index, axis=axis)
-

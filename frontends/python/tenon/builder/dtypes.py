@@ -65,10 +65,12 @@ _FORMATS = {
 
 
 def is_float(d: DType) -> bool:
+    """Real floating."""
     return d.kind == "real floating"
 
 
 def is_complex(d: DType) -> bool:
+    """Complex floating."""
     return d.kind == "complex floating"
 
 
@@ -90,6 +92,7 @@ def complex_of(d: DType) -> DType:
 
 
 def is_integer(d: DType) -> bool:
+    """With a sign or without; no bool."""
     return d.kind in ("signed integer", "unsigned integer")
 
 

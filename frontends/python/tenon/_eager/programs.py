@@ -5,17 +5,18 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from tenon import _native, _ops
-from tenon._dtypes import DType
-from tenon._trace import DIMS, GraphTrace, Value
+from tenon import _native
+from tenon.builder import ops
+from tenon.builder.dtypes import DType
+from tenon.builder.trace import DIMS, GraphTrace, Value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, TypeAlias
 
-    from tenon._families import Pattern
-    from tenon._trace import Attrs, Size
+    from tenon._eager.families import Pattern
+    from tenon.builder.trace import Attrs, Size
 
     # -1, -2, ...: leaves; (node, result); None: absent.
     Number: TypeAlias = "int | tuple[int, int] | None"
@@ -104,7 +105,7 @@ def _build(trace: GraphTrace, flush: Flush) -> list[Value]:
 
 
 def _spread(trace: GraphTrace, value: Value, shape: tuple[Size, ...]) -> Value:
-    if _ops.same_shape(value.shape, shape):
+    if ops.same_shape(value.shape, shape):
         return value
     return trace.emit("broadcast", (value,), (("shape", DIMS, shape),))[0]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._array import Array, _fits, example, is_weak, value_of
-from tenon._dtypes import DType
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.dtypes import DType
+from tenon.xp._array import Array, _fits, example, is_weak, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def astype(x: Array, dtype: DType, /, *, copy: bool = True, device: str | None =
         raise TypeError(
             f"{v.dtype.name} does not become {wanted.name}: take xp.real(x) or xp.abs(x)"
         )
-    return Array(_ops.convert(v, wanted))
+    return Array(ops.convert(v, wanted))
 
 
 def can_cast(from_: DType | Array, to: DType, /) -> bool:
@@ -130,7 +130,7 @@ class Info:
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 32}
 
     def default_device(self) -> str:
-        from tenon._trace import default_device
+        from tenon.builder.trace import default_device
 
         return default_device()
 

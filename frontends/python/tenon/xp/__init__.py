@@ -14,11 +14,11 @@ device: TENON_DEVICE, else "cpu".
 
 from __future__ import annotations
 
+import sys
 from math import e, inf, nan, pi
-from tenon import _xp_fft as fft
-from tenon import _xp_linalg as linalg
-from tenon._array import Array
-from tenon._dtypes import (
+
+from tenon._eager import flush as _flush  # noqa: F401: computes what waits
+from tenon.builder.dtypes import (
     DType,
     bfloat16,
     complex64,
@@ -35,13 +35,15 @@ from tenon._dtypes import (
     uint32,
     uint64,
 )
-from tenon._dtypes import bool_ as bool
-from tenon._xp_create import *
-from tenon._xp_elementwise import *
-from tenon._xp_reduce import *
-from tenon._xp_search import *
-from tenon._xp_shape import *
-from tenon._xp_types import *
+from tenon.builder.dtypes import bool_ as bool
+from tenon.xp import _array, _create, _elementwise, _indexing, _operators, _reduce, _search, _shape, _types, fft, linalg
+from tenon.xp._array import Array
+from tenon.xp._create import *
+from tenon.xp._elementwise import *
+from tenon.xp._reduce import *
+from tenon.xp._search import *
+from tenon.xp._shape import *
+from tenon.xp._types import *
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +62,9 @@ __all__ = [
     "complex64", "e", "fft", "float16", "float32", "float64", "inf", "int16", "int32", "int64",
     "int8", "linalg", "nan", "newaxis", "pi", "uint16", "uint32", "uint64", "uint8",
 ]  # fmt: skip
-from tenon import _xp_create, _xp_elementwise, _xp_reduce, _xp_search, _xp_shape, _xp_types
-
-for _module in (_xp_create, _xp_elementwise, _xp_reduce, _xp_search, _xp_shape, _xp_types):
+for _module in (_create, _elementwise, _reduce, _search, _shape, _types):
     __all__ += _module.__all__
+
+_array._above.namespace = sys.modules[__name__]
+_array._above.put = _indexing.put
+_operators.install(globals())

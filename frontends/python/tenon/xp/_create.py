@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import operator
 
-from tenon import _dtypes as dt
-from tenon import _host, _ops
-from tenon._array import Array, _is_number, _of_tensor, _tensor_of, fitted, value_of
-from tenon._dtypes import DType
+from tenon import _host
 from tenon._errors import UnsupportedError
-from tenon._trace import Dim, Value, active, default_device, larger
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.dtypes import DType
+from tenon.builder.trace import Dim, Value, active, default_device, larger
+from tenon.xp._array import Array, _is_number, _of_tensor, _tensor_of, fitted, value_of
+from tenon.xp._shape import reshape, stack
+from tenon.xp._types import astype, result_type
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from tenon._trace import Size
+    from tenon.builder.trace import Size
 
 __all__ = [
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
@@ -55,7 +58,7 @@ def asarray(
             raise ValueError("a number has no memory to share: copy=False is not possible")
         return Array(_number(obj, wanted or _type_of([obj])))
     if isinstance(obj, Dim):
-        return Array(_ops.size_value(obj, wanted or dt.default_int))
+        return Array(ops.size_value(obj, wanted or dt.default_int))
     if isinstance(obj, (list, tuple)):
         if copy is False:
             raise ValueError("a list has no memory to share: copy=False is not possible")
@@ -77,7 +80,7 @@ def _converted(x: Array, dtype: DType | None) -> Value:
     if dtype is None:
         return value_of(x)
     checked = x._weak and dt.is_integer(x.dtype) and dt.is_integer(dtype)
-    return fitted(x, dtype) if checked else _ops.convert(x._value, dtype)
+    return fitted(x, dtype) if checked else ops.convert(x._value, dtype)
 
 
 def _as_number(value: Any) -> Any:
@@ -91,7 +94,7 @@ def _type_of_number(value: Any) -> DType:
 
 
 def _number(value: bool | int | float | complex, dtype: DType) -> Value:
-    return _ops.scalar(_checked(value, dtype), dtype)
+    return ops.scalar(_checked(value, dtype), dtype)
 
 
 def _checked(value: Any, dtype: DType) -> Any:
@@ -115,7 +118,7 @@ def _of_other(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
         raise UnsupportedError(f"arrays of {tensor.dtype}: not yet", "T0629")
     array = _of_tensor(tensor)
     _check_copy(copy, array.dtype, dtype)
-    return array if dtype is None else Array(_ops.convert(array._value, dtype))
+    return array if dtype is None else Array(ops.convert(array._value, dtype))
 
 
 def _flattened(obj: Any, shape: list[int], depth: int, out: list[Any]) -> None:
@@ -146,22 +149,20 @@ def _of_lists(obj: Any, dtype: DType | None) -> Array:
     if trace is not None and items:
         return Array(trace.constant(dtype, shape, data))
     if not items:
-        return Array(_ops.full(tuple(shape), 0, dtype))
+        return Array(ops.full(tuple(shape), 0, dtype))
     _host.open()
     return _of_tensor(_tensor_of(data, dtype, tuple(shape)))
 
 
 def _of_items(items: list[Any], shape: list[int], dtype: DType | None) -> Array:
     """Lists whose elements are arrays without axes, sizes, or numbers of other libraries."""
-    from tenon import xp
-
     if any(isinstance(i, (str, bytes)) or i is None for i in items):
         raise TypeError("lists of numbers make an array, and these are not")
     arrays = [i if isinstance(i, Array) else asarray(i) for i in items]
     if any(a.ndim for a in arrays):
         raise ValueError("lists hold numbers and arrays without axes: use xp.stack for others")
-    found = dtype or xp.result_type(*arrays)
-    return xp.reshape(xp.stack([xp.astype(a, found) for a in arrays]), tuple(shape))
+    found = dtype or result_type(*arrays)
+    return reshape(stack([astype(a, found) for a in arrays]), tuple(shape))
 
 
 def _type_of(items: list[Any]) -> DType:
@@ -189,10 +190,10 @@ def full(
     _on(device)
     if isinstance(fill_value, Array):
         v = _converted(fill_value, dt.parse(dtype) if dtype else None)
-        return Array(_ops.broadcast_to(v, _ops.shape_of(shape)))
+        return Array(ops.broadcast_to(v, ops.shape_of(shape)))
     chosen = dt.parse(dtype) if dtype is not None else _type_of_number(fill_value)
     fill_value = _as_number(fill_value)
-    return Array(_ops.full(_ops.shape_of(shape), _checked(fill_value, chosen), chosen))
+    return Array(ops.full(ops.shape_of(shape), _checked(fill_value, chosen), chosen))
 
 
 def zeros(shape: Any, *, dtype: DType | None = None, device: str | None = None) -> Array:
@@ -264,18 +265,18 @@ def arange(
     else:
         count = max(-((start - stop) // step), 0)
     work = dt.float64 if floats else dt.int64
-    index = _ops.iota((count,), 0, dt.int64)
-    return Array(_ops.convert(_affine(_ops.convert(index, work), start, step), chosen))
+    index = ops.iota((count,), 0, dt.int64)
+    return Array(ops.convert(_affine(ops.convert(index, work), start, step), chosen))
 
 
 def _affine(index: Value, start: Any, step: Any) -> Value:
     dtype = index.dtype
     convert = float if dt.is_float(dtype) else int
     if step != 1:
-        index = _ops.one("mul", index, _ops.like(index, convert(step)))
+        index = ops.one("mul", index, ops.like(index, convert(step)))
     if isinstance(start, Dim):
-        return _ops.one("add", index, _ops.broadcast_to(_ops.size_value(start, dtype), index.shape))
-    return index if start == 0 else _ops.one("add", index, _ops.like(index, convert(start)))
+        return ops.one("add", index, ops.broadcast_to(ops.size_value(start, dtype), index.shape))
+    return index if start == 0 else ops.one("add", index, ops.like(index, convert(start)))
 
 
 def linspace(
@@ -297,23 +298,23 @@ def linspace(
             linspace(x, y, num, dtype=dt.part_of(kind), endpoint=endpoint)._value
             for x, y in ((a.real, b.real), (a.imag, b.imag))
         ]
-        return Array(_ops.one("complex", *pair))
+        return Array(ops.one("complex", *pair))
     num = num if isinstance(num, Dim) else operator.index(num)
     if num < 0:
         raise ValueError(f"num is {num}: at least 0 is needed")
     chosen = dt.parse(dtype) if dtype is not None else dt.default_float
     parts = num - 1 if endpoint else num
     step = (float(stop) - float(start)) / parts if parts > 0 else 0.0
-    index = _ops.iota((num,), 0, dt.int64)
-    out = _affine(_ops.convert(index, dt.float64), float(start), step)
+    index = ops.iota((num,), 0, dt.int64)
+    out = _affine(ops.convert(index, dt.float64), float(start), step)
     if step == 0.0:
-        out = _ops.full((num,), float(start), dt.float64)
+        out = ops.full((num,), float(start), dt.float64)
     if endpoint and num > 1:
-        last = _ops.compare(index, _ops.like(index, num - 1), 0)
-        out = _ops.select(last, _ops.like(out, float(stop)), out)
+        last = ops.compare(index, ops.like(index, num - 1), 0)
+        out = ops.select(last, ops.like(out, float(stop)), out)
     if not dt.is_floating(chosen):
-        out = _ops.one("floor", out)
-    return Array(_ops.convert(out, chosen))
+        out = ops.one("floor", out)
+    return Array(ops.convert(out, chosen))
 
 
 def eye(
@@ -327,21 +328,21 @@ def eye(
 ) -> Array:
     """Ones on diagonal k (0: the main one, above it: positive), else zeros."""
     _on(device)
-    shape = _ops.shape_of((n_rows, n_rows if n_cols is None else n_cols))
-    row, column = _ops.iota(shape, 0, dt.int64), _ops.iota(shape, 1, dt.int64)
-    hit = _ops.compare(_ops.one("add", row, _ops.like(row, operator.index(k))), column, 0)
-    return Array(_ops.convert(hit, dt.parse(dtype) if dtype else dt.default_float))
+    shape = ops.shape_of((n_rows, n_rows if n_cols is None else n_cols))
+    row, column = ops.iota(shape, 0, dt.int64), ops.iota(shape, 1, dt.int64)
+    hit = ops.compare(ops.one("add", row, ops.like(row, operator.index(k))), column, 0)
+    return Array(ops.convert(hit, dt.parse(dtype) if dtype else dt.default_float))
 
 
 def _triangle(x: Array, k: int, upper: int) -> Array:
     v = value_of(x)
     if len(v.shape) < 2:
         raise ValueError("a triangle needs at least 2 axes")
-    row = _ops.iota(v.shape, len(v.shape) - 2, dt.int64)
-    column = _ops.iota(v.shape, len(v.shape) - 1, dt.int64)
-    edge = _ops.one("add", row, _ops.like(row, operator.index(k)))
-    keep = _ops.compare(column, edge, 5 if upper else 3)
-    return Array(_ops.select(keep, v, _ops.full(v.shape, 0, v.dtype)))
+    row = ops.iota(v.shape, len(v.shape) - 2, dt.int64)
+    column = ops.iota(v.shape, len(v.shape) - 1, dt.int64)
+    edge = ops.one("add", row, ops.like(row, operator.index(k)))
+    keep = ops.compare(column, edge, 5 if upper else 3)
+    return Array(ops.select(keep, v, ops.full(v.shape, 0, v.dtype)))
 
 
 def tril(x: Array, /, *, k: int = 0) -> Array:
@@ -367,4 +368,4 @@ def meshgrid(*arrays: Array, indexing: str = "xy") -> list[Array]:
     if indexing == "xy" and len(order) > 1:
         order[0], order[1] = 1, 0
     shape = tuple(values[i].shape[0] for i in order)
-    return [Array(_ops.broadcast_in(v, shape, [order.index(i)])) for i, v in enumerate(values)]
+    return [Array(ops.broadcast_in(v, shape, [order.index(i)])) for i, v in enumerate(values)]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _indexing, _ops
-from tenon._array import Array, _is_number, _weak_type, is_weak, pair, value_of
-from tenon._trace import I64, I64S, NO, Dim, Value, emit, same
-from tenon._xp_elementwise import check
-from tenon._xp_reduce import _kept, truth
-from tenon._xp_shape import _count, axes_of, axis_of, promoted
+import operator
+
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.trace import I64, I64S, NO, Dim, Value, emit, same
+from tenon.xp import _indexing
+from tenon.xp._array import Array, _is_number, _weak_type, is_weak, pair, value_of
+from tenon.xp._create import arange, asarray
+from tenon.xp._elementwise import check
+from tenon.xp._reduce import _kept, cumulative_sum, truth
+from tenon.xp._shape import _count, axes_of, axis_of, promoted, reshape
+from tenon.xp._types import astype
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 from typing import NamedTuple
 
 __all__ = [
-    "argmax", "argmin", "argsort", "isin", "matmul", "matrix_transpose", "nonzero", "searchsorted",
+    "argmax", "argmin", "argsort", "isin", "matmul", "matrix_transpose", "nonzero", "repeat", "searchsorted",
     "sort", "take", "take_along_axis", "tensordot", "unique_all", "unique_counts", "unique_inverse",
     "unique_values", "vecdot", "where",
 ]  # fmt: skip
@@ -31,14 +36,14 @@ __all__ = [
 def _extreme(op: str, x: Array, axis: int | None, keepdims: bool) -> Array:
     v = value_of(x)
     check(op, "real", v)
-    flat = _ops.reshape(v, (_count(v.shape),)) if axis is None else v
+    flat = ops.reshape(v, (_count(v.shape),)) if axis is None else v
     at = 0 if axis is None else axis_of(axis, len(v.shape))
     if not isinstance(flat.shape[at], Dim) and flat.shape[at] == 0:
         raise ValueError(f"{op} over an empty axis")
     if dt.is_float(v.dtype) and op == "argmin":
         # NaN counts as the smallest, below -inf: it is the largest for argmax.
-        op, flat = "argmax", _ops.one("neg", flat)
-    out = _ops.one(op, flat, dim=at)
+        op, flat = "argmax", ops.one("neg", flat)
+    out = ops.one(op, flat, dim=at)
     axes = tuple(range(len(v.shape))) if axis is None else (at,)
     return Array(_kept(out, v, axes, keepdims))
 
@@ -73,7 +78,7 @@ def searchsorted(
     check("searchsorted", "real", a, b)
     if len(a.shape) != 1:
         raise ValueError(f"x1 has one axis, not {len(a.shape)}")
-    return Array(_ops.one("searchsorted", a, b, right=int(side == "right")))
+    return Array(ops.one("searchsorted", a, b, right=int(side == "right")))
 
 
 def where(condition: Array, x1: Any, x2: Any, /) -> Array:
@@ -81,12 +86,10 @@ def where(condition: Array, x1: Any, x2: Any, /) -> Array:
     p = value_of(condition)
     check("where: the condition", "bool", p)
     if is_weak(x1) and is_weak(x2):
-        from tenon import xp
-
-        x1 = xp.asarray(x1)
-        x2 = xp.asarray(x2, dtype=None if dt.is_floating(_weak_type(x2)) else x1.dtype)
+        x1 = asarray(x1)
+        x2 = asarray(x2, dtype=None if dt.is_floating(_weak_type(x2)) else x1.dtype)
     a, b = pair(x1, x2)
-    return Array(_ops.select(p, a, b))
+    return Array(ops.select(p, a, b))
 
 
 # ---- Sorting ----
@@ -96,7 +99,7 @@ def _sorted(v: Value, axis: int, descending: bool, index: bool) -> Value:
     if not v.shape:
         raise ValueError("sorting needs at least one axis")
     at = axis_of(axis, len(v.shape))
-    operands = [v] + ([_ops.iota(v.shape, at, dt.int64)] if index else [])
+    operands = [v] + ([ops.iota(v.shape, at, dt.int64)] if index else [])
     given = (("descending", I64S, (1,)),) if descending else ()
     return emit("sort", operands, (*given, ("dim", I64, at)))[-1]
 
@@ -137,41 +140,41 @@ class UniqueInverse(NamedTuple):
 
 def _ordered(flat: Value) -> tuple[Value, Value]:
     """The elements in order, complex ones by their real parts first, and where each was."""
-    places = _ops.iota(flat.shape, 0, dt.int64)
+    places = ops.iota(flat.shape, 0, dt.int64)
     if not dt.is_complex(flat.dtype):
         ordered, perm = emit("sort", (flat, places), (("dim", I64, 0),))
         return ordered, perm
-    parts = (_ops.one("real", flat), _ops.one("imag", flat))
+    parts = (ops.one("real", flat), ops.one("imag", flat))
     perm = emit("sort", (*parts, places), (("dim", I64, 0), ("keys", I64, 2)))[-1]
-    return _ops.one("take", flat, perm, dim=0), perm
+    return ops.one("take", flat, perm, dim=0), perm
 
 
 def _firsts(ordered: Value) -> Value:
     """Where elements in order differ from the one before them."""
     (n,) = ordered.shape
-    step = _ops.compare(
-        _ops.slice_axis(ordered, 0, 1, n), _ops.slice_axis(ordered, 0, 0, n - 1), 1
+    step = ops.compare(
+        ops.slice_axis(ordered, 0, 1, n), ops.slice_axis(ordered, 0, 0, n - 1), 1
     )
-    return _ops.concat([_ops.full((1,), True, dt.bool_), step], 0)
+    return ops.concat([ops.full((1,), True, dt.bool_), step], 0)
 
 
 def _groups(first: Value, perm: Value) -> Value:
     """For each element, before it was put in order, which of the distinct ones it is."""
-    group = _ops.one("cumsum", _ops.convert(first, dt.int64), dim=0)
-    group = _ops.one("sub", group, _ops.like(group, 1))
-    return _ops.one("scatter_elements", _ops.like(group, 0), perm, group, dim=0)
+    group = ops.one("cumsum", ops.convert(first, dt.int64), dim=0)
+    group = ops.one("sub", group, ops.like(group, 1))
+    return ops.one("scatter_elements", ops.like(group, 0), perm, group, dim=0)
 
 
 def _numbered(a: Value, b: Value) -> tuple[Value, Value]:
     """Integers in place of elements, the same where elements are equal."""
     left, right = _count(a.shape), _count(b.shape)
     ordered, perm = _ordered(
-        _ops.concat([_ops.reshape(a, (left,)), _ops.reshape(b, (right,))], 0)
+        ops.concat([ops.reshape(a, (left,)), ops.reshape(b, (right,))], 0)
     )
     found = _groups(_firsts(ordered), perm)
     return (
-        _ops.reshape(_ops.slice_axis(found, 0, 0, left), a.shape),
-        _ops.reshape(_ops.slice_axis(found, 0, left, left + right), b.shape),
+        ops.reshape(ops.slice_axis(found, 0, 0, left), a.shape),
+        ops.reshape(ops.slice_axis(found, 0, left, left + right), b.shape),
     )
 
 
@@ -182,25 +185,25 @@ def unique_all(x: Array, /) -> UniqueAll:
     """
     v = value_of(x)
     n = _count(v.shape)
-    flat = _ops.reshape(v, (n,))
+    flat = ops.reshape(v, (n,))
     if isinstance(n, int) and n == 0:
-        none = _ops.full((0,), 0, dt.int64)
-        return UniqueAll(Array(flat), Array(none), Array(_ops.reshape(none, v.shape)), Array(none))
+        none = ops.full((0,), 0, dt.int64)
+        return UniqueAll(Array(flat), Array(none), Array(ops.reshape(none, v.shape)), Array(none))
     ordered, perm = _ordered(flat)
     first = _firsts(ordered)
     at = _indexing.places(first)[0]
     inverse = _groups(first, perm)
-    ends = _ops.concat(
-        [_ops.slice_axis(at, 0, 1, at.shape[0]), _ops.full((1,), n, dt.int64)]
+    ends = ops.concat(
+        [ops.slice_axis(at, 0, 1, at.shape[0]), ops.full((1,), n, dt.int64)]
         if isinstance(n, int)
-        else [_ops.slice_axis(at, 0, 1, at.shape[0]), _ops.reshape(_ops.size_value(n, dt.int64), (1,))],
+        else [ops.slice_axis(at, 0, 1, at.shape[0]), ops.reshape(ops.size_value(n, dt.int64), (1,))],
         0,
     )
     return UniqueAll(
-        Array(_ops.one("take", ordered, at, dim=0)),
-        Array(_ops.one("take", perm, at, dim=0)),
-        Array(_ops.reshape(inverse, v.shape)),
-        Array(_ops.one("sub", ends, at)),
+        Array(ops.one("take", ordered, at, dim=0)),
+        Array(ops.one("take", perm, at, dim=0)),
+        Array(ops.reshape(inverse, v.shape)),
+        Array(ops.one("sub", ends, at)),
     )
 
 
@@ -225,15 +228,15 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
     """Whether elements of x1 are among those of x2. NaN is not."""
     a, b = pair(x1, x2)
     if a.dtype is dt.bool_:
-        a, b = _ops.convert(a, dt.uint8), _ops.convert(b, dt.uint8)
+        a, b = ops.convert(a, dt.uint8), ops.convert(b, dt.uint8)
     n = _count(b.shape)
     if isinstance(n, int) and n == 0:
-        return Array(_ops.full(a.shape, invert, dt.bool_))
+        return Array(ops.full(a.shape, invert, dt.bool_))
     if dt.is_complex(a.dtype):
         a, b = _numbered(a, b)
-    known = _sorted(_ops.reshape(b, (n,)), 0, False, False)
-    at = _ops.one("searchsorted", known, a)
-    found = _ops.compare(_ops.one("take", known, at, dim=0), a, 1 if invert else 0)
+    known = _sorted(ops.reshape(b, (n,)), 0, False, False)
+    at = ops.one("searchsorted", known, a)
+    found = ops.compare(ops.one("take", known, at, dim=0), a, 1 if invert else 0)
     return Array(found)
 
 
@@ -269,10 +272,10 @@ def take_along_axis(x: Array, indices: Array, /, *, axis: int = -1) -> Array:
         raise ValueError(f"{len(i.shape)} axes of indices for {len(v.shape)} axes")
     at = axis_of(axis, len(v.shape))
     _not_out_of_nothing(v.shape[at], i)
-    shape = _ops.broadcast_shapes(_without(v, at), _without(i, at))
-    v = _ops.broadcast_to(v, (*shape[:at], v.shape[at], *shape[at:]))
-    i = _ops.broadcast_to(i, (*shape[:at], i.shape[at], *shape[at:]))
-    return Array(_ops.one("take_along", v, _indexing.wrapped(i, v.shape[at]), dim=at))
+    shape = ops.broadcast_shapes(_without(v, at), _without(i, at))
+    v = ops.broadcast_to(v, (*shape[:at], v.shape[at], *shape[at:]))
+    i = ops.broadcast_to(i, (*shape[:at], i.shape[at], *shape[at:]))
+    return Array(ops.one("take_along", v, _indexing.wrapped(i, v.shape[at]), dim=at))
 
 
 def _without(v: Value, axis: int) -> tuple[Any, ...]:
@@ -292,8 +295,8 @@ def _product(a: Value, b: Value, **dims: Sequence[int]) -> Value:
     """Sums of products. Integers of 16 bits go through 32, which cpu has kernels for."""
     dtype = a.dtype
     if dt.is_integer(dtype) and dtype.bits == 16:
-        a, b = _ops.convert(a, dt.int32), _ops.convert(b, dt.int32)
-    return _ops.convert(_ops.one("dot_general", a, b, **dims), dtype)
+        a, b = ops.convert(a, dt.int32), ops.convert(b, dt.int32)
+    return ops.convert(ops.one("dot_general", a, b, **dims), dtype)
 
 
 def matmul(x1: Array, x2: Array, /) -> Array:
@@ -306,10 +309,10 @@ def matmul(x1: Array, x2: Array, /) -> Array:
         raise ValueError("matmul needs at least one axis on each side")
     if same(a.shape[-1], b.shape[-2 if len(b.shape) > 1 else 0]) == NO:
         raise ValueError(
-            f"shapes {_ops.shape_text(a.shape)} and {_ops.shape_text(b.shape)} do not multiply"
+            f"shapes {ops.shape_text(a.shape)} and {ops.shape_text(b.shape)} do not multiply"
         )
-    _ops.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    return Array(_ops.one("matmul", a, b))
+    ops.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return Array(ops.one("matmul", a, b))
 
 
 def matrix_transpose(x: Array, /) -> Array:
@@ -318,7 +321,7 @@ def matrix_transpose(x: Array, /) -> Array:
     n = len(v.shape)
     if n < 2:
         raise ValueError(f"matrix_transpose needs 2 axes, this array has {n}")
-    return Array(_ops.transpose(v, [*range(n - 2), n - 1, n - 2]))
+    return Array(ops.transpose(v, [*range(n - 2), n - 1, n - 2]))
 
 
 def tensordot(
@@ -337,7 +340,7 @@ def tensordot(
         same(a.shape[i], b.shape[j]) == NO for i, j in zip(left, right)
     ):
         raise ValueError(
-            f"axes {left} of {_ops.shape_text(a.shape)} and {right} of {_ops.shape_text(b.shape)} "
+            f"axes {left} of {ops.shape_text(a.shape)} and {right} of {ops.shape_text(b.shape)} "
             "do not go together"
         )
     return Array(_product(a, b, a_contract=left, b_contract=right))
@@ -353,12 +356,47 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
         raise ValueError(f"axis={axis}: it is negative and an axis of both")
     if same(a.shape[axis], b.shape[axis]) == NO:
         raise ValueError(f"sizes {a.shape[axis]} and {b.shape[axis]} along the axis differ")
-    shape = _ops.broadcast_shapes(a.shape, b.shape)
-    a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
+    shape = ops.broadcast_shapes(a.shape, b.shape)
+    a, b = ops.broadcast_to(a, shape), ops.broadcast_to(b, shape)
     if dt.is_complex(a.dtype):
-        a = _ops.one("conj", a)
+        a = ops.one("conj", a)
     at = len(shape) + axis
     others = [i for i in range(len(shape)) if i != at]
     return Array(
         _product(a, b, a_batch=others, b_batch=others, a_contract=[at], b_contract=[at])
     )
+
+
+# ---- Repeating, which searches ----
+
+
+def repeat(x: Array, repeats: int | Array, /, *, axis: int | None = None) -> Array:
+    """Each element repeated. Numbers of repetitions in an array are read at once."""
+    v = value_of(x)
+    if axis is None:
+        v = ops.reshape(v, (_count(v.shape),))
+    at = 0 if axis is None else axis_of(axis, len(v.shape))
+    if isinstance(repeats, Array) and repeats.size != 1:
+        return _repeat_each(v, repeats, at)
+    times = operator.index(repeats if not isinstance(repeats, Array) else reshape(repeats, ()))
+    if times < 0:
+        raise ValueError(f"repeats={times}: at least 0 is needed")
+    n = v.shape[at]
+    shape = (*v.shape[: at + 1], times, *v.shape[at + 1 :])
+    dims = [i if i <= at else i + 1 for i in range(len(v.shape))]
+    wide = ops.broadcast_in(v, shape, dims)
+    return Array(ops.reshape(wide, (*v.shape[:at], n * times, *v.shape[at + 1 :])))
+
+
+def _repeat_each(v: Value, repeats: Array, axis: int) -> Array:
+    if not dt.is_integer(repeats.dtype):
+        raise TypeError("repeats are integers")
+    if repeats.shape != (v.shape[axis],):
+        raise ValueError(f"{repeats.shape} repeats for an axis of size {v.shape[axis]}")
+    if repeats.dtype is dt.uint64:
+        repeats = astype(repeats, dt.int64)
+    ends = cumulative_sum(repeats)
+    total = int(ends[-1]) if v.shape[axis] else 0
+    index = searchsorted(ends, arange(total, dtype=ends.dtype), side="right")
+    return take(Array(v), index, axis=axis)
+

@@ -1,12 +1,15 @@
-"""Values of ops: what tenon.xp and tenon.nn are made of. Takes and gives `_trace.Value`."""
+"""Functions that add nodes to the active graph: what tenon.xp and tenon.nn are made of.
+
+They take and give `tenon.builder.Value`. Without an active graph the operations wait.
+"""
 
 from __future__ import annotations
 
 import operator
 
-from tenon import _dtypes as dt
-from tenon._dtypes import DType
-from tenon._trace import (
+from tenon.builder import dtypes as dt
+from tenon.builder.dtypes import DType
+from tenon.builder.trace import (
     DIMS,
     DTYPE,
     F64,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._trace import Attrs, Size
+    from tenon.builder.trace import Attrs, Size
 
 
 def attrs(**given: Any) -> Attrs:
@@ -82,6 +85,7 @@ def scalar(value: bool | int | float | complex, dtype: DType) -> Value:
 
 
 def full(shape: Sequence[Size], value: bool | int | float | complex, dtype: DType) -> Value:
+    """A number, repeated to a shape."""
     out = broadcast_to(scalar(value, dtype), tuple(shape))
     out.constant = value
     return out
@@ -112,6 +116,7 @@ def broadcast_shapes(a: tuple[Size, ...], b: tuple[Size, ...]) -> tuple[Size, ..
 
 
 def shape_text(shape: Sequence[Size]) -> str:
+    """A shape as text: "(2, n)"."""
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
 
 
@@ -130,6 +135,7 @@ def _is_one(size: Size) -> bool:
 
 
 def broadcast_to(x: Value, shape: tuple[Size, ...]) -> Value:
+    """x repeated to a shape, whose last axes are those of x."""
     if same_shape(x.shape, shape):
         return x
     return emit("broadcast", (x,), (("shape", DIMS, tuple(shape)),))[0]
@@ -143,6 +149,7 @@ def broadcast_in(x: Value, shape: tuple[Size, ...], dims: Sequence[int]) -> Valu
 
 
 def reshape(x: Value, shape: Sequence[Size]) -> Value:
+    """The same elements in the same order, in another shape."""
     shape = tuple(shape)
     if len(shape) == len(x.shape) and all(same(a, b) not in (NO, MAYBE) for a, b in zip(shape, x.shape)):
         return x
@@ -150,12 +157,14 @@ def reshape(x: Value, shape: Sequence[Size]) -> Value:
 
 
 def convert(x: Value, dtype: DType) -> Value:
+    """x in another element type."""
     if x.dtype is dtype:
         return x
     return emit("convert", (x,), (("dtype", DTYPE, dtype),))[0]
 
 
 def transpose(x: Value, perm: Sequence[int]) -> Value:
+    """x with axis perm[i] of it as axis i."""
     if tuple(perm) == tuple(range(len(x.shape))):
         return x
     return emit("transpose", (x,), (("perm", I64S, tuple(perm)),))[0]
@@ -164,6 +173,7 @@ def transpose(x: Value, perm: Sequence[int]) -> Value:
 def slice_(
     x: Value, start: Sequence[Size], limit: Sequence[Size], stride: Sequence[int] = ()
 ) -> Value:
+    """The elements from `start` up to `limit`, with a number for each axis."""
     given = [("limit", DIMS, tuple(limit)), ("start", DIMS, tuple(start))]
     if any(s != 1 for s in stride):
         given.append(("stride", I64S, tuple(stride)))
@@ -171,6 +181,7 @@ def slice_(
 
 
 def slice_axis(x: Value, axis: int, start: Size, limit: Size, stride: int = 1) -> Value:
+    """The elements from `start` up to `limit` along one axis."""
     n = len(x.shape)
     return slice_(
         x,
@@ -181,12 +192,14 @@ def slice_axis(x: Value, axis: int, start: Size, limit: Size, stride: int = 1) -
 
 
 def concat(values: Sequence[Value], axis: int) -> Value:
+    """Values one after another along an axis."""
     if len(values) == 1:
         return values[0]
     return emit("concat", tuple(values), (("dim", I64, axis),))[0]
 
 
 def iota(shape: Sequence[Size], dim: int, dtype: DType) -> Value:
+    """Each element is its index along a dim."""
     return emit(
         "iota", (), (("dim", I64, dim), ("dtype", DTYPE, dtype), ("shape", DIMS, tuple(shape)))
     )[0]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _ops
-from tenon._array import Array, value_of
-from tenon._dtypes import DType
-from tenon._trace import Dim, Value
-from tenon._xp_elementwise import check
-from tenon._xp_shape import _count, axes_of, axis_of
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.dtypes import DType
+from tenon.builder.trace import Dim, Value
+from tenon.xp._array import Array, value_of
+from tenon.xp._elementwise import check
+from tenon.xp._shape import _count, axes_of, axis_of, concat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,23 +24,23 @@ __all__ = [
 
 def _reduced(op: str, v: Value, axis: Axis, keepdims: bool) -> Array:
     axes = axes_of(axis, len(v.shape))
-    out = _ops.one(op, v, dims=axes) if axes else v
+    out = ops.one(op, v, dims=axes) if axes else v
     return Array(_kept(out, v, axes, keepdims))
 
 
 def _kept(out: Value, v: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
     if not keepdims:
         return out
-    return _ops.reshape(out, [1 if i in axes else s for i, s in enumerate(v.shape)])
+    return ops.reshape(out, [1 if i in axes else s for i, s in enumerate(v.shape)])
 
 
 def _wide(v: Value, dtype: DType | None) -> Value:
     """In the type of a sum: the wish, or 64 bits for integers."""
     if dtype is not None:
-        return _ops.convert(v, dt.parse(dtype))
+        return ops.convert(v, dt.parse(dtype))
     if v.dtype.kind == "signed integer":
-        return _ops.convert(v, dt.int64)
-    return _ops.convert(v, dt.uint64) if v.dtype.kind == "unsigned integer" else v
+        return ops.convert(v, dt.int64)
+    return ops.convert(v, dt.uint64) if v.dtype.kind == "unsigned integer" else v
 
 
 def sum(
@@ -97,13 +97,13 @@ def var(
     v = value_of(x)
     check("var", "float", v)
     axes = axes_of(axis, len(v.shape))
-    center = _ops.broadcast_to(_kept(_ops.one("mean", v, dims=axes) if axes else v, v, axes, True), v.shape)
-    square = _ops.one("square", _ops.one("sub", v, center))
-    total = _ops.one("reduce_sum", square, dims=axes) if axes else square
-    count = _ops.size_value(_count([v.shape[a] for a in axes]), v.dtype)
-    left = _ops.one("sub", count, _ops.scalar(float(correction), v.dtype))
-    left = _ops.one("max", left, _ops.scalar(0.0, v.dtype))
-    out = _ops.one("div", total, _ops.broadcast_to(left, total.shape))
+    center = ops.broadcast_to(_kept(ops.one("mean", v, dims=axes) if axes else v, v, axes, True), v.shape)
+    square = ops.one("square", ops.one("sub", v, center))
+    total = ops.one("reduce_sum", square, dims=axes) if axes else square
+    count = ops.size_value(_count([v.shape[a] for a in axes]), v.dtype)
+    left = ops.one("sub", count, ops.scalar(float(correction), v.dtype))
+    left = ops.one("max", left, ops.scalar(0.0, v.dtype))
+    out = ops.one("div", total, ops.broadcast_to(left, total.shape))
     return Array(_kept(out, v, axes, keepdims))
 
 
@@ -111,12 +111,12 @@ def std(
     x: Array, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
 ) -> Array:
     """The standard deviation over axes: the root of `var`."""
-    return Array(_ops.one("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims)._value))
+    return Array(ops.one("sqrt", var(x, axis=axis, correction=correction, keepdims=keepdims)._value))
 
 
 def truth(v: Value) -> Value:
     """Whether elements are not 0; NaN is not."""
-    return v if v.dtype is dt.bool_ else _ops.compare(v, _ops.like(v, 0), 1)
+    return v if v.dtype is dt.bool_ else ops.compare(v, ops.like(v, 0), 1)
 
 
 def all(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
@@ -131,7 +131,7 @@ def any(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
 
 def count_nonzero(x: Array, /, *, axis: Axis = None, keepdims: bool = False) -> Array:
     """How many elements over axes are not 0, as int64."""
-    return _reduced("reduce_sum", _ops.convert(truth(value_of(x)), dt.int64), axis, keepdims)
+    return _reduced("reduce_sum", ops.convert(truth(value_of(x)), dt.int64), axis, keepdims)
 
 
 def _running(
@@ -143,11 +143,11 @@ def _running(
         raise ValueError(f"axis= is needed for an array of {len(v.shape)} axes")
     at = 0 if axis is None else axis_of(axis, len(v.shape))
     v = _wide(v, dtype)
-    out = _ops.one(op, v, dim=at)
+    out = ops.one(op, v, dim=at)
     if include_initial:
         shape = (*v.shape[:at], 1, *v.shape[at + 1 :])
-        first = _ops.full(shape, 0 if op == "cumsum" else 1, v.dtype)
-        out = _ops.concat([first, out], at)
+        first = ops.full(shape, 0 if op == "cumsum" else 1, v.dtype)
+        out = ops.concat([first, out], at)
     return Array(out)
 
 
@@ -185,8 +185,6 @@ def diff(
     append: Array | None = None,
 ) -> Array:
     """Differences of neighbours along an axis, n times."""
-    from tenon import xp
-
     v = value_of(x)
     check("diff", "numeric", v)
     at = axis_of(axis, len(v.shape))
@@ -194,11 +192,11 @@ def diff(
         raise ValueError(f"n={n}: at least 0 is needed")
     parts = [p for p in (prepend, x, append) if p is not None]
     if len(parts) > 1:
-        v = xp.concat(parts, axis=at)._value
+        v = concat(parts, axis=at)._value
     for _ in range(n):
         size = v.shape[at]
         if not isinstance(size, Dim) and size == 0:
             break
-        upper = _ops.slice_axis(v, at, 1, size)
-        v = _ops.one("sub", upper, _ops.slice_axis(v, at, 0, size - 1))
+        upper = ops.slice_axis(v, at, 1, size)
+        v = ops.one("sub", upper, ops.slice_axis(v, at, 0, size - 1))
     return Array(v)

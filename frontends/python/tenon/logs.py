@@ -9,7 +9,12 @@ import logging
 import os
 import sys
 
+from tenon import _host, _native
 from tenon._errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # By TENON_LOG_*.
 _LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG)
@@ -32,7 +37,7 @@ def show(level: int, component: str, text: str) -> None:
     """Gives one message of the host to its logger. TENON_LOGS decides which messages there are, and
     for components of `set_logs` what was chosen last."""
     level = _LEVELS[min(level, 3)]
-    if component in COMPONENTS and not told(component, level):
+    if component in COMPONENTS and not is_enabled(component, level):
         return
     if level < logging.WARNING:
         _open(component, level)
@@ -62,30 +67,35 @@ def set_logs(*names: str) -> None:
     _choose(chosen)
 
 
-def told(component: str, level: int = logging.INFO) -> bool:
-    """Whether somebody chose to be told of this. Ask before a text is made that takes long."""
+def is_enabled(component: str, level: int = logging.INFO) -> bool:
+    """Whether messages of this component and level are wanted. Ask before a text is made that takes long."""
     if _chosen is None:
         _choose(_of_environment())
     return level >= (_chosen or {}).get(component, logging.WARNING)
 
 
-def tell(component: str, text: str, level: int = logging.INFO) -> None:
-    """One message of a component, if it was chosen."""
-    if told(component, level):
+def log(component: str, text: str, level: int = logging.INFO) -> None:
+    """Logs one message of a component, if it was chosen."""
+    if is_enabled(component, level):
         logging.getLogger(f"tenon.{component}").log(level, "%s", text)
 
 
 def host_opened() -> None:
     """The host is there: whoever wants to be told of its cache is told from now on."""
     global _watched
-    if not _watched and told("cache"):
-        from tenon import _native
-
+    if not _watched and is_enabled("cache"):
         _watched = True
         _native.watch_cache()
 
 
 _watched = False
+_host.when_opened(host_opened)
+_when_chosen: list[Callable[[], None]] = []
+
+
+def when_chosen(function: Callable[[], None]) -> None:
+    """Has a function called whenever components are chosen."""
+    _when_chosen.append(function)
 
 
 def _read(text: str) -> list[tuple[str, int]]:
@@ -107,10 +117,10 @@ def _choose(chosen: dict[str, int]) -> None:
     _chosen = chosen
     for name, level in chosen.items():
         _open(name, level)
-    if "tenon._host" in sys.modules and sys.modules["tenon._host"].is_open():
+    if _host.is_open():
         host_opened()
-    if "tenon.torch.program._logging" in sys.modules:
-        sys.modules["tenon.torch.program._logging"].pass_over()
+    for function in _when_chosen:
+        function()
 
 
 def _open(component: str, level: int) -> None:

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import threading
 
-from tenon import _native, _trace
-from tenon._dtypes import by_code
+from tenon import _native
+from tenon._eager.families import Family, General, Pattern
+from tenon._eager.programs import bits, compile
 from tenon._errors import Cancelled, Error
-from tenon._families import Family, General, Pattern
-from tenon._programs import bits, compile
-from tenon._trace import DIMS, SizeNeeded, Value, default_device, evaluate, user_line
+from tenon.builder import trace as _trace
+from tenon.builder.dtypes import by_code
+from tenon.builder.trace import DIMS, SizeNeeded, Value, default_device, evaluate, user_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from tenon._families import Sizes
-    from tenon._programs import Flush, FlushNode
-    from tenon._trace import Attrs
+    from tenon._eager.families import Sizes
+    from tenon._eager.programs import Flush, FlushNode
+    from tenon.builder.trace import Attrs
 
 
 MEMORY_MAX = 4096
@@ -245,3 +246,6 @@ def told_flush(operations: int, how: str | None) -> None:
     place = f"{line[0]}:{line[1]}" if line else "a thread without frames"
     what = "1 operation" if operations == 1 else f"{operations} operations"
     logging.getLogger("tenon.eager").debug("%s reads a value: %s run %s", place, what, how or "by a known program")
+
+
+_trace.compute_with(run_now, forget)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _native, _ops
-from tenon._array import (
+from tenon import _native
+from tenon._errors import UnsupportedError
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.dtypes import DType
+from tenon.xp._array import (
     QUICK,
     Array,
     binary,
@@ -15,8 +18,6 @@ from tenon._array import (
     value_of,
     weak_float,
 )
-from tenon._dtypes import DType
-from tenon._errors import UnsupportedError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def _unary(name: str, kind: str, op: str, doc: str) -> None:
         weak = isinstance(x, Array) and x._weak
         v = x._value if weak else value_of(x)
         check(name, kind, v)
-        return Array(_ops.one(op, v), weak)
+        return Array(ops.one(op, v), weak)
 
     _publish(name, function, doc)
 
@@ -174,16 +175,16 @@ def bitwise_right_shift(x1: Any, x2: Any, /) -> Array:
     """x1 shifted to the right by x2 bits; signed integers keep their sign."""
     a, b = pair(x1, x2)
     check("bitwise_right_shift", "integer", a, b)
-    shape = _ops.broadcast_shapes(a.shape, b.shape)
+    shape = ops.broadcast_shapes(a.shape, b.shape)
     op = "shr_arith" if a.dtype.kind == "signed integer" else "shr_logical"
-    return Array(_ops.one(op, _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)))
+    return Array(ops.one(op, ops.broadcast_to(a, shape), ops.broadcast_to(b, shape)))
 
 
 def _whole(name: str, op: str, doc: str) -> None:
     def function(x: Array, /) -> Array:
         v = value_of(x)
         check(name, "real", v)
-        return Array(_ops.one(op, v) if dt.is_float(v.dtype) else v)
+        return Array(ops.one(op, v) if dt.is_float(v.dtype) else v)
 
     _publish(name, function, doc + " Integers stay.")
 
@@ -199,9 +200,9 @@ def round(x: Array, /) -> Array:
     v = value_of(x)
     check("round", "numeric", v)
     if dt.is_complex(v.dtype):
-        parts = (_ops.one("round_even", _ops.one(part, v)) for part in ("real", "imag"))
-        return Array(_ops.one("complex", *parts))
-    return Array(_ops.one("round_even", v) if dt.is_float(v.dtype) else v)
+        parts = (ops.one("round_even", ops.one(part, v)) for part in ("real", "imag"))
+        return Array(ops.one("complex", *parts))
+    return Array(ops.one("round_even", v) if dt.is_float(v.dtype) else v)
 
 
 def _test(name: str, op: str, of_integers: bool, doc: str) -> None:
@@ -209,8 +210,8 @@ def _test(name: str, op: str, of_integers: bool, doc: str) -> None:
         v = value_of(x)
         check(name, "numeric", v)
         if not dt.is_floating(v.dtype):
-            return Array(_ops.full(v.shape, of_integers, dt.bool_))
-        return Array(_ops.one(op, v))
+            return Array(ops.full(v.shape, of_integers, dt.bool_))
+        return Array(ops.one(op, v))
 
     _publish(name, function, doc)
 
@@ -234,8 +235,8 @@ def signbit(x: Array, /) -> Array:
     """Whether the sign is negative, also of -0.0 and NaN. Floating-point arrays."""
     v = value_of(x)
     check("signbit", "float", v)
-    bits = _ops.one("bitcast", v, dtype=dt.by_code[f"i{v.dtype.bits}"])
-    return Array(_ops.compare(bits, _ops.like(bits, 0), 2))
+    bits = ops.one("bitcast", v, dtype=dt.by_code[f"i{v.dtype.bits}"])
+    return Array(ops.compare(bits, ops.like(bits, 0), 2))
 
 
 @_published
@@ -243,10 +244,10 @@ def copysign(x1: Any, x2: Any, /) -> Array:
     """|x1| with the sign of x2. Floating-point arrays."""
     a, b = pair(x1, x2)
     check("copysign", "float", a, b)
-    shape = _ops.broadcast_shapes(a.shape, b.shape)
-    size = _ops.one("abs", _ops.broadcast_to(a, shape))
-    negative = signbit(Array(_ops.broadcast_to(b, shape)))._value
-    return Array(_ops.select(negative, _ops.one("neg", size), size))
+    shape = ops.broadcast_shapes(a.shape, b.shape)
+    size = ops.one("abs", ops.broadcast_to(a, shape))
+    negative = signbit(Array(ops.broadcast_to(b, shape)))._value
+    return Array(ops.select(negative, ops.one("neg", size), size))
 
 
 @_published
@@ -264,13 +265,13 @@ def logaddexp(x1: Any, x2: Any, /) -> Array:
     """log(exp(x1) + exp(x2)) without overflow. Floating-point arrays."""
     a, b = pair(x1, x2)
     check("logaddexp", "float", a, b)
-    shape = _ops.broadcast_shapes(a.shape, b.shape)
-    a, b = _ops.broadcast_to(a, shape), _ops.broadcast_to(b, shape)
-    one = _ops.one
+    shape = ops.broadcast_shapes(a.shape, b.shape)
+    a, b = ops.broadcast_to(a, shape), ops.broadcast_to(b, shape)
+    one = ops.one
     far = one("neg", one("abs", one("sub", a, b)))
     sum = one("add", one("max", a, b), one("log1p", one("exp", far)))
-    twice = one("add", a, _ops.like(a, 0.6931471805599453))  # inf - inf is NaN
-    return Array(_ops.select(_ops.compare(a, b, 0), twice, sum))
+    twice = one("add", a, ops.like(a, 0.6931471805599453))  # inf - inf is NaN
+    return Array(ops.select(ops.compare(a, b, 0), twice, sum))
 
 
 @_published
@@ -285,9 +286,9 @@ def clip(x: Array, /, min: Any = None, max: Any = None) -> Array:
         limit = operand_like(bound, Array(v))._value
         if limit.dtype is not dtype and dt.promote(limit.dtype, dtype) is not dtype:
             raise TypeError(f"a bound of {limit.dtype.name} for an array of {dtype.name}")
-        limit = _ops.convert(limit, dtype)
-        shape = _ops.broadcast_shapes(v.shape, limit.shape)
-        v = _ops.one(op, _ops.broadcast_to(v, shape), _ops.broadcast_to(limit, shape))
+        limit = ops.convert(limit, dtype)
+        shape = ops.broadcast_shapes(v.shape, limit.shape)
+        v = ops.one(op, ops.broadcast_to(v, shape), ops.broadcast_to(limit, shape))
     return Array(v)
 
 
@@ -296,7 +297,7 @@ def real(x: Array, /) -> Array:
     """The real part: x itself for real arrays."""
     v = value_of(x)
     check("real", "numeric", v)
-    return Array(_ops.one("real", v) if dt.is_complex(v.dtype) else v)
+    return Array(ops.one("real", v) if dt.is_complex(v.dtype) else v)
 
 
 @_published
@@ -304,7 +305,7 @@ def conj(x: Array, /) -> Array:
     """The complex conjugate: x itself for real arrays."""
     v = value_of(x)
     check("conj", "numeric", v)
-    return Array(_ops.one("conj", v) if dt.is_complex(v.dtype) else v)
+    return Array(ops.one("conj", v) if dt.is_complex(v.dtype) else v)
 
 
 @_published
@@ -312,4 +313,4 @@ def imag(x: Array, /) -> Array:
     """The imaginary part. Complex arrays."""
     v = value_of(x)
     check("imag", "complex", v)
-    return Array(_ops.one("imag", v))
+    return Array(ops.one("imag", v))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 
+from tenon import _files
 from tenon._errors import Error, NotFoundError, UsageError
+from tenon._version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,8 +67,6 @@ def run_of(program: _native.Program, title: str, inputs: Inputs | None) -> dict[
 
 def page_of(runs: list[dict[str, Any]], parts: bool = False) -> bytes:
     """The whole page. `parts`: the runs are parts of one network, and not to be compared."""
-    from tenon import __version__
-
     data = {"schema": 1, "tenon": __version__, "made": "", "parts": parts, "runs": runs}
     # Nothing in a model can then end the script element.
     text = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
@@ -81,9 +81,7 @@ def page(model: Model, title: str, args: tuple[object, ...], kwargs: dict[str, o
 
 def write(path: str | os.PathLike[str], data: bytes) -> None:
     """Writes a page, whole or not at all."""
-    from tenon._model import _write
-
-    _write(path, data)
+    _files.write(path, data)
 
 
 def check_name(path: str | os.PathLike[str]) -> None:
