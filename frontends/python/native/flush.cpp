@@ -155,7 +155,7 @@ nb::object number_of(const Value* value) {
   return nb::make_tuple(value->number / kResultsMax, value->number % kResultsMax);
 }
 
-// (nodes, leaves, outputs, shapes), as _programs.Flush has them.
+// (nodes, leaves, outputs, shapes), as programs.Flush has them.
 nb::object Plan::describe() const {
   nb::list nodes, leaves, outputs, shapes;
   for (Node* node : nodes_) {
