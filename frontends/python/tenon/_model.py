@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 
 from tenon import _host, _native
 from tenon._errors import UnsupportedError, UsageError, device_text, flag
 from tenon._files import write
-from tenon.report import check_name, page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -255,11 +253,15 @@ class Model(_native.Program):
         With inputs, it runs the model and shows the time of each kernel too. T0508 for a package,
         which has no graph. The file appears whole or not at all.
         """
+        from tenon.report import page
+
         self._check_page(path)
         name = os.path.splitext(os.path.basename(os.fspath(path)))[0]
         write(path, page(self, name, args, kwargs))
 
     def _check_page(self, path: str | os.PathLike[str]) -> None:
+        from tenon.report import check_name
+
         given = os.fspath(path)
         source = self._recipe.path or self._recipe.package
         if source and os.path.exists(source) and os.path.exists(given):
@@ -458,6 +460,8 @@ def _load_exported(
     if dims or values:
         raise UsageError("a .pt2 file takes no dims=, values= or overrides=: export it with them", "T0793")
     try:
+        import importlib
+
         module = importlib.import_module(_EXPORTED)
     except ImportError as error:
         raise UnsupportedError(f"a .pt2 file is read by PyTorch: {error}", "T0640") from None
