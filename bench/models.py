@@ -13,6 +13,7 @@ quantised ones onnxruntime.
 """
 import argparse
 import dataclasses
+import functools
 import importlib.util
 import os
 import sys
@@ -75,11 +76,12 @@ def _write_unet(path, seed):
     unet.write(path, seed)
 
 
-def _quantise(how, *args):
+def _quantise(how, *args):  # names of models that give feeds
     def write(path, source, scratch):
         import quantised
         function = getattr(quantised, how)
-        (function(*args) if args else function)(path, source, scratch)
+        feeds = [functools.partial(inputs, name) for name in args]
+        (function(*feeds) if feeds else function)(path, source, scratch)
     return write
 
 

@@ -1,5 +1,4 @@
 """Quantised forms of the benchmarks' networks, as onnxruntime's tool writes them."""
-import models
 
 CALIBRATED = 4  # feeds, all random
 
@@ -12,15 +11,15 @@ def _prepared(path, scratch):
     return out
 
 
-def static_qdq(name):
-    """A function (path, source file, scratch folder): bytes with scales from random feeds, u8
-    activations and s8 weights per channel, in QuantizeLinear and DequantizeLinear."""
+def static_qdq(feed):
+    """A function (path, source file, scratch folder): bytes with scales from random feeds
+    (`feed(seed)`), u8 activations and s8 weights per channel, in QuantizeLinear and DequantizeLinear."""
     def write(path, source, scratch):
         from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
         class Feeds(CalibrationDataReader):
             def __init__(self):
-                self.feeds = iter([models.inputs(name, seed) for seed in range(CALIBRATED)])
+                self.feeds = iter([feed(seed) for seed in range(CALIBRATED)])
 
             def get_next(self):
                 return next(self.feeds, None)

@@ -1,6 +1,6 @@
-"""Writes the polynomials of frontends/torch/_series.py, fitted with mpmath (pip install mpmath).
+"""Writes the polynomials of frontends/torch/decompositions/series.py, fitted with mpmath (pip install mpmath).
 
-    python3 scripts/series.py > frontends/torch/_series.py
+    python3 scripts/series.py > frontends/torch/decompositions/series.py
 """
 
 import mpmath as mp

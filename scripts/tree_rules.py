@@ -2,6 +2,7 @@
 """Checks the rules of the tree.
 
 - Files include only what their room may include.
+- Modules of Python import only what their room may import, in no circle; a room has at most 30.
 - core/ names no op, device, vendor, file format or third-party library.
 - The targets of links, the headings in them and the files that pages name exist.
 - Decisions have unique numbers and a row in their index.
@@ -15,6 +16,7 @@ Prints one line per violation and exits with 1.
     tree_rules.py                  all rules
     tree_rules.py --links FOLDER   only the links of the pages below FOLDER, which may be installed
 """
+import ast
 import fnmatch
 import os
 import pathlib
@@ -76,6 +78,22 @@ KERNELGEN = {
 }
 for folder, seen in KERNELGEN.items():
     MAY_INCLUDE[f"sdk/tenon/kernelgen/{folder}"] = ["tenon/abi/", *SHARED] + [f"tenon/kernelgen/{other}/" for other in seen]
+# The packages of Python: the folder of each.
+PACKAGES = {"tenon.torch": "frontends/torch", "tenon": "frontends/python/tenon"}
+# The rooms of these packages, and what each may import of them besides itself. PUBLIC means all
+# modules of tenon whose names have no underscore. Modules that are in no room may import all.
+PUBLIC = "public"
+PYTHON_ROOMS = {
+    "tenon.builder": ["tenon._errors", "tenon._host", "tenon._model", "tenon._native"],
+    "tenon._eager": ["tenon._errors", "tenon._native", "tenon.builder"],
+    "tenon.xp": ["tenon._errors", "tenon._host", "tenon._native", "tenon.builder", "tenon._eager"],
+    "tenon.torch.graph": [PUBLIC],
+    "tenon.torch.lowerings": [PUBLIC, "tenon.torch.graph"],
+    "tenon.torch.decompositions": [PUBLIC, "tenon.torch.lowerings"],
+    "tenon.torch.program": [PUBLIC, "tenon.torch.graph", "tenon.torch.lowerings"],
+    "tenon.torch.capture": [PUBLIC, "tenon.torch.graph", "tenon.torch.lowerings", "tenon.torch.decompositions", "tenon.torch.program"],
+}
+MOST_MODULES = 30  # in a folder of a package (ADR 0027)
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {
     "nlohmann/": ["core/host", "sdk/tools"],
@@ -170,6 +188,131 @@ def check_includes(relative, text):
             allowed = is_test or any(folder.startswith(r + "/") for r in rooms)
             if header.startswith(prefix) and not allowed:
                 yield f"{relative}: <{header}> belongs to {', '.join(rooms)} alone"
+
+
+def module_name(file):
+    """The name of a module of PACKAGES; None for another file."""
+    for package, folder in PACKAGES.items():
+        if file.startswith(folder + "/") and file.endswith(".py"):
+            inner = file[len(folder) + 1 : -len(".py")].replace("/", ".").removesuffix("__init__").rstrip(".")
+            return f"{package}.{inner}" if inner else package
+    return None
+
+
+def statements(body, typed=False):
+    """All statements of a body and those inside them, and whether they are under TYPE_CHECKING."""
+    for statement in body:
+        yield statement, typed
+        only_types = isinstance(statement, ast.If) and getattr(statement.test, "id", "") == "TYPE_CHECKING"
+        yield from statements(getattr(statement, "body", ()), typed or only_types)
+        for part in ("orelse", "finalbody", "handlers", "cases"):
+            yield from statements(getattr(statement, part, ()), typed)
+
+
+def imports_of(file, text):
+    """What a file of Python imports, also in functions: (module, name or None, line, only for types)."""
+    around = (module_name(file) or "").split(".")
+    if not file.endswith("/__init__.py"):
+        around = around[:-1]
+    for node, typed in statements(ast.parse(text).body):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None, node.lineno, typed) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            outer = around[: len(around) - node.level + 1] if node.level else []
+            module = ".".join([*outer, *([node.module] if node.module else [])])
+            yield from ((module, alias.name, node.lineno, typed) for alias in node.names)
+
+
+def python_arrows(files):
+    """For each file of Python, the files that it imports: modules of PACKAGES, and those beside it.
+
+    An import in a function counts. One under TYPE_CHECKING runs nothing, so it does not. Neither does
+    the `__init__.py` of a package around a module that is imported: each would be in a circle with
+    all that it imports. A module that is imported later by its name in a string, as `tenon.xp` is by
+    `tenon.__getattr__` and PyTorch's part by `tenon.load`, is no arrow.
+    """
+    modules = {name: file for file in files if (name := module_name(file))}
+    arrows = {}
+    for file in files:
+        if not file.endswith(".py") or not file.startswith(("scripts/", *(room + "/" for room in SOURCE_ROOMS))):
+            continue
+        folder = file.rpartition("/")[0]
+        arrows[file] = {}
+        text = (ROOT / file).read_text(errors="replace")
+        beside = (f"{folder}/{name}.py" in files for name in re.findall(r"^\s*(?:from|import) (\w+)", text, re.M))
+        if module_name(file) is None and not any(beside):
+            continue  # most tests: there is nothing to parse
+        for module, name, line, typed in imports_of(file, text):
+            inner = f"{module}.{name}"
+            there = modules.get(inner) or modules.get(module)
+            if inner in NATIVE_MODULES or module in NATIVE_MODULES:
+                continue
+            if there is None and f"{folder}/{module}.py" in files:
+                there = f"{folder}/{module}.py"
+            if there and there != file and not typed:
+                arrows[file].setdefault(there, line)
+    return arrows
+
+
+NATIVE_MODULES = {"tenon._native"}  # built from C++
+
+
+def check_circles(arrows):
+    """Reports each group of files that import one another, once."""
+    order, low, stack, groups = {}, {}, [], []
+
+    def visit(file):
+        order[file] = low[file] = len(order)
+        stack.append(file)
+        for other in arrows[file]:
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[file] = min(low[file], low[other])
+        if low[file] == order[file]:
+            group = stack[stack.index(file) :]
+            del stack[stack.index(file) :]
+            groups.append(group)
+
+    for file in arrows:
+        if file not in order:
+            visit(file)
+    for group in groups:
+        if len(group) > 1:
+            yield f"{min(group)}: imports in a circle: {', '.join(sorted(group))}"
+
+
+def may_import(room, module):
+    if any(part.startswith("_") for part in module.split(".")):
+        is_public = False
+    else:
+        is_public = not module.startswith("tenon.torch")
+    return any(
+        is_public if allowed == PUBLIC else module == allowed or module.startswith(allowed + ".")
+        for allowed in (room, *PYTHON_ROOMS[room])
+    )
+
+
+def check_python(files):
+    modules = {name for file in files if (name := module_name(file))} | NATIVE_MODULES
+    for file in files:
+        module = module_name(file)
+        room = next((room for room in PYTHON_ROOMS if f"{module}.".startswith(room + ".")), None)
+        if room is None:
+            continue
+        for target, name, line, _ in imports_of(file, (ROOT / file).read_text()):
+            target = f"{target}.{name}" if f"{target}.{name}" in modules else target
+            if target.split(".")[0] == "tenon" and not may_import(room, target):
+                yield f"{file}:{line}: {room} may not import {target}"
+    counts = {}
+    for file in files:
+        if module_name(file):
+            folder = file.rpartition("/")[0]
+            counts[folder] = counts.get(folder, 0) + 1
+    for folder, count in counts.items():
+        if count > MOST_MODULES:
+            yield f"{folder}: {count} modules, more than {MOST_MODULES}"
+    yield from check_circles(python_arrows(files))
 
 
 def op_names():
@@ -441,6 +584,7 @@ def main():
     files = dict.fromkeys(sorted(tree_files()))
     problems += list(check_named_files(files)) + list(check_sources_are_named(files))
     problems += list(check_width()) + list(check_executable(files)) + list(check_words(files))
+    problems += list(check_python(files))
     problems += check_core()
     for path in sources():
         relative, text = path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")

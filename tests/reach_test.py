@@ -63,10 +63,10 @@ CASES = [
      ["runtime_test", "fake_cuda_plugin_test", "torch", "random_graphs_fusion_cpu"]),
     ("plugins/layers/poison/poison.cpp", ["poison_test"], ["models", "lit", *HEAVY]),
     # Frontends.
-    ("frontends/torch/ops_linalg.py",
+    ("frontends/torch/lowerings/linalg.py",
      ["torch:tests/torch/test_linalg.py", "torch:tests/torch/test_control.py", "torch_opdb"],
      ["torch", "python", "lit", "models", *HEAVY]),
-    ("frontends/python/tenon/_xp_linalg.py", ["python_arrays:tests/python/test_xp_linalg.py"],
+    ("frontends/python/tenon/xp/linalg.py", ["python_arrays:tests/python/test_xp_linalg.py"],
      ["python_arrays", "lit", "models", *HEAVY]),
     ("frontends/python/native/eager.cpp", ["python_arrays:tests/python/test_eager.py"],
      ["torch", "lit", "models"]),

@@ -10,10 +10,10 @@ Needs PyTorch, which `tenon` does not install.
 
 from __future__ import annotations
 
-from tenon.torch._backend import backend
-from tenon.torch._explain import Explanation, explain
-from tenon.torch._export import from_exported
-from tenon.torch._register import register
+from tenon.torch.capture.backend import backend
+from tenon.torch.capture.explain import Explanation, explain
+from tenon.torch.capture.export import from_exported
+from tenon.torch.capture.register import register
 
 __all__ = ["Explanation", "backend", "explain", "from_exported", "register"]
 

@@ -1,4 +1,4 @@
-"""Writes `aten_forms.jsonl`: calls of each operator that has a row, made from the operator's schema.
+"""Writes `aten_forms.jsonl`: calls of each operator that has a lowering, made from the operator's schema.
 
     PYTHONPATH=build/python .venv-torch/bin/python tests/oracles/aten_forms.py
 
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch.ao.quantization.fx._decomposed  # noqa: F401, which defines operators
 
-from tenon.torch import _table
+from tenon.torch.lowerings import overloads
 
 OUT = pathlib.Path(__file__).resolve().parent / "aten_forms.jsonl"
 TRIES, PER_ROW = 120, 5
@@ -147,7 +147,7 @@ def main() -> None:
     signal.alarm(600)
     torch.set_num_threads(1)
     lines = []
-    for name in _table.overloads():
+    for name in overloads():
         try:
             lines += forms(name)
         except AttributeError:  # the package that defines it is not loaded

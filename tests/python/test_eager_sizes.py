@@ -11,7 +11,7 @@ import pytest
 
 import tenon
 from tenon import xp
-from tenon._families import Pattern
+from tenon._eager.families import Pattern
 
 
 def compiled() -> int:

@@ -196,7 +196,7 @@ def test_fork_on_another_thread():
 import warnings
 warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, of forks
 import os, threading, numpy as np, tenon
-from tenon._trace import GraphTrace
+from tenon.builder import GraphTrace
 model = tenon.load({TEXT_ADD!r}, "cpu")
 x = np.ones(2, np.float32)
 kept = [model(x, x), model.run([x, x], results="device"), model.start(x, x), GraphTrace()]

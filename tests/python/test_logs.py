@@ -37,16 +37,16 @@ def test_components_are_chosen_and_given_up(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_all_and_unknown_names() -> None:
-    from tenon import _logs
+    from tenon import logs
 
     tenon.set_logs("all", "-fusion")
-    assert _logs.told("guards") and not _logs.told("fusion") and not _logs.told("guards", logging.DEBUG)
+    assert logs.is_enabled("guards") and not logs.is_enabled("fusion") and not logs.is_enabled("guards", logging.DEBUG)
     with pytest.raises(tenon.UsageError, match=r"'cash': did you mean 'cache'\? \(components: cache, dispatch, ") as e:
         tenon.set_logs("+perf,cash")
     assert e.value.code == "T0643"
-    assert _logs.told("guards") and not _logs.told("perf", logging.DEBUG)
+    assert logs.is_enabled("guards") and not logs.is_enabled("perf", logging.DEBUG)
     tenon.set_logs()
-    assert not any(map(_logs.told, _logs.COMPONENTS))
+    assert not any(map(logs.is_enabled, logs.COMPONENTS))
 
 
 PROGRAM = f"""

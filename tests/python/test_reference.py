@@ -34,7 +34,7 @@ def test_pages(tmp_path: pathlib.Path) -> None:
 
 
 def test_public_names_have_docstrings() -> None:
-    for module in (tenon, tenon.xp, tenon.nn):
+    for module in (tenon, tenon.builder, tenon.builder.ops, tenon.nn, tenon.xp):
         for name in getattr(module, "__all__", dir(module)):
             value = getattr(module, name)
             if callable(value) and not name.startswith("_"):

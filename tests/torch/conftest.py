@@ -16,8 +16,8 @@ PART = os.environ.get("CHECK_FULL") == "0"
 ONLY_IN_FULL = {
     "test_diffusers.py::test_forward",
     "test_flex.py::test_rows_of_any_number",
-    "test_kept.py::test_options_are_part_of_the_key",
-    "test_kept.py::test_sizes_that_change_are_traced_again",
+    "test_aot_cache.py::test_options_are_part_of_the_key",
+    "test_aot_cache.py::test_sizes_that_change_are_traced_again",
     "test_logs.py::test_chosen_before_the_import[set_logs]",
     "test_long_training.py::test_losses_of_many_steps",
     "test_models.py::test_decoding_with_a_cache",
@@ -88,7 +88,7 @@ def fresh():
 @pytest.fixture
 def graphs():
     """The graphs that were compiled in this test, as they are compiled."""
-    from tenon.torch._backend import watch
+    from tenon.torch.capture.watch import watch
 
     listed = []
     watch.lists.append(listed)

@@ -19,9 +19,9 @@ from torch.testing._internal import common_methods_invocations as definitions
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
-from tenon.torch._decompositions import table
-from tenon.torch._options import Options
-from tenon.torch._split import compile_graph
+from tenon.torch.decompositions.table import table
+from tenon.torch.program.options import Options
+from tenon.torch.program.partitioner import compile_graph
 
 from opdb_compare import as_close, difference, is_random_difference, svd_difference, tie_difference
 
@@ -110,7 +110,7 @@ def verdict(entry: str, sample, way: str) -> tuple[str, str]:
         if call.plain_problem(expected, random):
             return "untraced", _first(error)
         return "error", _first(error)
-    why = [f"{op}: {reasons[0]}" for c in made for op, reasons in c.refused.items()]
+    why = [f"{op}: {reasons[0]}" for c in made for op, reasons in c.unsupported.items()]
     why += [line.split("\n")[0] for line in _told.lines]
     problem = _judged(got, expected, random, ENTRIES[entry].name)
     if problem and ENTRIES[entry].name in TIES:
@@ -125,7 +125,7 @@ def verdict(entry: str, sample, way: str) -> tuple[str, str]:
         return "untraced", problem
     if not why:
         return "tenon", ""
-    return ("mixed" if any(c.parts for c in made) and not _told.lines else "torch"), " | ".join(why)
+    return ("mixed" if any(c.partitions for c in made) and not _told.lines else "torch"), " | ".join(why)
 
 
 def _with_v(entry: str, results: list) -> list:

@@ -26,7 +26,7 @@ class Share:
     parts: int = 0
     breaks: list[str] = dataclasses.field(default_factory=list)
     """Where Dynamo broke the network, in its words."""
-    refused: list[str] = dataclasses.field(default_factory=list)
+    unsupported: list[str] = dataclasses.field(default_factory=list)
     """Operators that stayed in torch."""
     flops: int = 0
     in_torch: int = 0
@@ -57,7 +57,7 @@ def measured(name, make) -> Share:
     """One network: compiled, called twice, and compared with eager mode."""
     import tenon.torch  # noqa: F401
     from models import tensors
-    from tenon.torch._backend import watch
+    from tenon.torch.capture.watch import watch
 
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
@@ -76,8 +76,8 @@ def measured(name, make) -> Share:
             made.in_torch = max(made.flops - ours, left)
     finally:
         watch.lists.remove(graphs)
-    made.graphs, made.parts = len(graphs), sum(len(g.parts) for g in graphs)
-    made.refused = sorted({op for g in graphs for op in g.refused})
+    made.graphs, made.parts = len(graphs), sum(len(g.partitions) for g in graphs)
+    made.unsupported = sorted({op for g in graphs for op in g.unsupported})
     made.breaks = [reason.splitlines()[0] for reason in torch._dynamo.utils.counters["graph_break"]]
     made.worst = max(difference(a, b) for a, b in zip(tensors(mine), tensors(theirs), strict=True))
     return made
@@ -139,7 +139,7 @@ def _counted_inside(graphs, run):
     def watched(graph, call):
         def counting(args):
             nonlocal ours, left
-            ours += sum(flops_of(part.gm) for part in graph.parts)
+            ours += sum(flops_of(part.gm) for part in graph.partitions)
             flops, result = counted(lambda: call(args))
             left += flops
             return result
@@ -177,7 +177,7 @@ def main():
             continue
         made = measured(name, make)
         found.append(made)
-        rest = f", in torch: {', '.join(made.refused)}" if made.refused else ""
+        rest = f", in torch: {', '.join(made.unsupported)}" if made.unsupported else ""
         broken = f", broken by Dynamo: {'; '.join(made.breaks)}" if made.breaks else ""
         print(
             f"{name}: {made.graphs} graphs, {made.parts} programs, {100 * made.share:.2f} % of {made.flops / 1e6:.1f} Mflops, "

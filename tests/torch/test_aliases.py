@@ -148,7 +148,7 @@ def test_an_index_too_large_in_a_call_that_writes_to_an_input():
 
 def test_a_device_that_fails_while_it_trains(monkeypatch, caplog):
     """Training goes on in torch, and the log tells it once."""
-    from tenon.torch import _part
+    from tenon.torch.program import partition
 
     f = compiled(lambda x: (x * x).sum())
     x = torch.ones(3, requires_grad=True)
@@ -157,7 +157,7 @@ def test_a_device_that_fails_while_it_trains(monkeypatch, caplog):
     def refuse(self, args, to):
         raise tenon.DeviceError("the device is gone", "T0609")
 
-    monkeypatch.setattr(_part.Part, "_run", refuse)
+    monkeypatch.setattr(partition.Partition, "_run", refuse)
     with caplog.at_level(logging.WARNING, "tenon.torch"):
         for _ in range(3):
             x.grad = None
@@ -167,7 +167,7 @@ def test_a_device_that_fails_while_it_trains(monkeypatch, caplog):
 
 
 def test_a_call_that_may_have_written_is_not_repeated(monkeypatch):
-    from tenon.torch import _part
+    from tenon.torch.program import partition
 
     f, calls = compiled(add_one), []
     x = torch.tensor([1 + 2j]).conj().imag
@@ -177,7 +177,7 @@ def test_a_call_that_may_have_written_is_not_repeated(monkeypatch):
         calls.append(args)
         raise tenon.DeviceError("the device is gone", "T0609")
 
-    monkeypatch.setattr(_part.Part, "_run", fail)
+    monkeypatch.setattr(partition.Partition, "_run", fail)
     with pytest.raises(tenon.DeviceError):
         f(x)
     assert len(calls) == 1

@@ -25,7 +25,7 @@ def test_inference(graphs):
     with torch.no_grad():
         close(compiled(net)(x), net(x))
     (graph,) = graphs
-    assert graph.kind == "inference" and len(graph.parts) == 1 and not graph.refused
+    assert graph.kind == "inference" and len(graph.partitions) == 1 and not graph.unsupported
 
 
 # 0 where eager mode has it, and not the -1 of a division by 0.
@@ -33,14 +33,14 @@ def test_negative_powers_of_whole_numbers(graphs):
     x, y = torch.arange(-3, 4).reshape(7, 1), torch.arange(-3, 4)
     for f in (lambda a, b: a**b, lambda a, b: 0**b, lambda a, b: a**2):
         assert torch.equal(torch.compile(f, backend="tenon")(x, y), f(x, y))
-    assert all(c.refused == {} for c in graphs)
+    assert all(c.unsupported == {} for c in graphs)
 
 
 def test_training(graphs):
     x, t = torch.randn(4, 16), torch.randint(0, 10, (4,))
     losses = train(mlp(), lambda net: nn.functional.cross_entropy(net(x), t), steps=20)
     assert losses[-1][0] < losses[0][0]
-    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.refused for g in graphs)
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.unsupported for g in graphs)
 
 
 def test_double_precision():
@@ -72,7 +72,7 @@ def test_pools_and_normalised_weights_train(pool, graphs):
     net, x = nn.Sequential(convolution, pool).double(), torch.randn(2, 2, 10, 10, dtype=torch.float64)
     weights = torch.randn_like(net(x)).detach()
     train(net, lambda net: (net(x) * weights).square().sum(), 3, tolerance=1e-9)
-    assert not any(g.refused for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 def test_running_statistics_are_updated():
@@ -206,7 +206,7 @@ def test_operators_without_mapping_stay_in_torch(graphs, caplog):
         x = torch.randn(4, 4)
         close(compiled(f)(x), f(x))
     (graph,) = graphs
-    assert len(graph.parts) == 2 and list(graph.refused) == ["aten.linalg_matrix_exp.default"]
+    assert len(graph.partitions) == 2 and list(graph.unsupported) == ["aten.linalg_matrix_exp.default"]
     assert "aten.linalg_matrix_exp.default stays in torch: the operator has no mapping" in caplog.text
 
 
@@ -228,7 +228,7 @@ def test_options(graphs):
         close(compiled(net, options={"freezing": True, "device": "cpu", "deterministic": True})(x), net(x))
         torch._dynamo.reset()
         close(compiled(net, options={"device": "reference"})(x), net(x))
-    assert len(graphs[0].parts[0].program.input_ports()) == 1  # parameters are constants
+    assert len(graphs[0].partitions[0].program.input_ports()) == 1  # parameters are constants
 
 
 @pytest.mark.parametrize(
@@ -261,12 +261,12 @@ def test_a_device_or_an_option_of_it_that_is_none(options):
 
 
 def test_a_graph_that_stays_in_torch_is_a_warning(monkeypatch, caplog):
-    from tenon.torch import _split
+    from tenon.torch.program import partitioner
 
     def refuse(*given):
         raise tenon.UnsupportedError("not this graph", "T0301")
 
-    monkeypatch.setattr(_split, "Part", refuse)
+    monkeypatch.setattr(partitioner, "Partition", refuse)
     with caplog.at_level(logging.WARNING, "tenon.torch"):
         compiled(lambda x: x + 1)(torch.ones(3))
     assert "the graph stays in torch" in caplog.text and "not this graph" in caplog.text
@@ -338,7 +338,7 @@ def test_an_extreme_over_a_size_that_changes(graphs):
     for count in (3, 5):
         x = torch.randn(count, 4)
         close(f(x), (x.max(), x.amin(0)))
-    assert not any(graph.refused for graph in graphs)
+    assert not any(graph.unsupported for graph in graphs)
 
 
 def test_random_numbers_repeat():
@@ -386,7 +386,7 @@ def test_a_compiled_optimizer_step(graphs):
             model(x).square().mean().backward()
             step() if i else optimizer.step()
     close(list(other.parameters()), list(net.parameters()), 1e-4)
-    assert any(g.parts for g in graphs)
+    assert any(g.partitions for g in graphs)
 
 
 def test_checkpoints():
@@ -470,7 +470,7 @@ def test_values_that_eager_mode_takes(graphs):
 
     args = (torch.tensor([[7, -7], [0, 3]]), torch.tensor([2, 3]), torch.tensor([True, False, False, True]))
     close(compiled(f)(*args), f(*args))
-    assert not any(g.refused for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 def test_division_of_no_elements():
@@ -493,7 +493,7 @@ def test_attention_in_blocks_of_queries(masked, graphs):
     f(*a).backward()
     compiled(f)(*b).backward()
     close([t.grad for t in b[:3]], [t.grad for t in a[:3]])
-    assert not any(g.refused for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 def test_a_range_of_whole_numbers_from_fractions(graphs):
@@ -502,7 +502,7 @@ def test_a_range_of_whole_numbers_from_fractions(graphs):
 
     x = torch.arange(4)
     close(compiled(f)(x), f(x))
-    assert not graphs[-1].refused
+    assert not graphs[-1].unsupported
 
 
 def test_whole_numbers_between_fractions(graphs):
@@ -514,7 +514,7 @@ def test_whole_numbers_between_fractions(graphs):
 
     x = torch.tensor(4.3)
     close(compiled(f)(x), f(x))
-    assert not graphs[-1].refused
+    assert not graphs[-1].unsupported
 
 
 @pytest.mark.parametrize("rows", [17, 700])
@@ -530,7 +530,7 @@ def test_attention_whose_heads_share_keys(rows, graphs):
     for out in (y, z):
         (out * torch.arange(8)).square().mean().backward()
     close([t.grad for t in two], [t.grad for t in one])
-    assert not any(g.refused for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 @pytest.mark.parametrize("is_bool", [True, False])
@@ -555,7 +555,7 @@ def test_attention_of_a_sequence_that_is_all_padding(is_bool, graphs):
         out.square().mean().backward()
     close(given.grad, wanted.grad)
     close([p.grad for p in other.parameters()], [p.grad for p in net.parameters()])
-    assert not any(g.refused for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 def test_a_branch_that_fails_is_not_computed_in_vain(caplog, graphs):
@@ -569,7 +569,7 @@ def test_a_branch_that_fails_is_not_computed_in_vain(caplog, graphs):
         close(g(x, b + 2), f(x, b + 2))
         with pytest.raises(RuntimeError, match="ZeroDivision"):  # of the branch that is taken
             g(x, torch.tensor([2, 0, 1]))
-    assert not any(g.refused for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 def scanned(x):
@@ -589,7 +589,7 @@ def scanned(x):
 def test_choices_and_scans_become_part_of_the_graph(f, graphs):
     x = torch.randn(3, 4)
     close(compiled(f)(x), f(x))
-    assert graphs and not any(g.refused for g in graphs)
+    assert graphs and not any(g.unsupported for g in graphs)
 
 
 OPTIMIZERS = {
@@ -620,8 +620,8 @@ def test_a_step_of_an_optimizer_is_in_place(name, graphs):
         step()
         assert places == [p.data_ptr() for p in mine] and all(v < p._version for v, p in zip(versions, mine))
     close(mine, theirs)
-    (part,) = graphs[-1].parts
-    assert not graphs[-1].refused
+    (part,) = graphs[-1].partitions
+    assert not graphs[-1].unsupported
     assert part.program.last_counts()[3] < 100  # bytes that were copied out: at most counts of steps
 
 

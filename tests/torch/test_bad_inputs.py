@@ -218,7 +218,7 @@ def test_assertions_are_checked(f, graphs):
         with pytest.raises(RuntimeError, match="not positive|assertion failed"):
             run(torch.tensor([1.0, -2.0, 3.0]))
         close(run(torch.ones(3)), f(torch.ones(3)))
-    assert any(g.parts for g in graphs)
+    assert any(g.partitions for g in graphs)
 
 
 def test_an_assertion_is_part_of_the_program(graphs):
@@ -228,7 +228,7 @@ def test_an_assertion_is_part_of_the_program(graphs):
     close(x.grad, 2 * torch.cos(2 * x.detach()))
     with pytest.raises(RuntimeError, match="not positive"):
         run(-x)
-    assert graphs and all(len(g.parts) == 1 and not g.refused for g in graphs)
+    assert graphs and all(len(g.partitions) == 1 and not g.unsupported for g in graphs)
 
 
 def test_no_grad_and_inference_mode():
@@ -263,7 +263,7 @@ def test_threads():
 
 def test_a_call_that_fails_stays_in_torch(monkeypatch, caplog):
     """Whatever a program refuses when it runs, eager's result is the result."""
-    from tenon.torch import _part
+    from tenon.torch.program import partition
 
     f, x = compiled(double), torch.randn(3)
     close(f(x), double(x))
@@ -271,7 +271,7 @@ def test_a_call_that_fails_stays_in_torch(monkeypatch, caplog):
     def refuse(self, args, to):
         raise tenon.DeviceError("the device is gone", "T0609")
 
-    monkeypatch.setattr(_part.Part, "_run", refuse)
+    monkeypatch.setattr(partition.Partition, "_run", refuse)
     close(f(x), double(x))
     assert "a call stays in torch" in caplog.text
 

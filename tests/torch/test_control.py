@@ -73,7 +73,7 @@ def test_inference(name, graphs):
     f, *args = INFERENCE[name]
     with torch.no_grad():
         close(torch.compile(f, backend="tenon")(*args), f(*args))
-    assert len(graphs) == 1 and len(graphs[0].parts) == 1 and not graphs[0].refused
+    assert len(graphs) == 1 and len(graphs[0].partitions) == 1 and not graphs[0].unsupported
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -87,7 +87,7 @@ def test_training(name, graphs):
         sum(t.sin().sum() for t in results).backward()
         made.append([t.grad for t in given])
     close(made[1], made[0])
-    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.refused for g in graphs)
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.unsupported for g in graphs)
 
 
 def summed_until(x, w):
@@ -117,15 +117,15 @@ def test_gradients_of_loops_that_data_decides(name, graphs):
             sum(t.sin().sum() for t in results if t.is_floating_point()).backward()
             made.append([t.grad for t in given])
     close(made[1], made[0])
-    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.refused for g in graphs)
-    assert all(len(g.parts) == 1 for g in graphs)
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.unsupported for g in graphs)
+    assert all(len(g.partitions) == 1 for g in graphs)
 
 
 def test_a_scan_of_any_length(graphs):
     f = torch.compile(recurrent, backend="tenon", dynamic=True)
     for length in (300, 100, 17):
         close(f(ROWS[:length], W, FIRST), recurrent(ROWS[:length], W, FIRST))
-    assert len(graphs) <= 2 and not any(g.refused for g in graphs)
+    assert len(graphs) <= 2 and not any(g.unsupported for g in graphs)
 
 
 def test_random_numbers_in_a_loop_stay_in_torch(graphs):
@@ -135,7 +135,7 @@ def test_random_numbers_in_a_loop_stay_in_torch(graphs):
     with torch.no_grad():
         y = torch.compile(f, backend="tenon")(torch.zeros(1000))
     assert 1.3 < y.mean() < 1.7 and y.std() > 0.3
-    assert any("random numbers" in reason for g in graphs for reasons in g.refused.values() for reason in reasons)
+    assert any("random numbers" in reason for g in graphs for reasons in g.unsupported.values() for reason in reasons)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
@@ -148,4 +148,4 @@ def test_common_divisors_take_as_many_steps_as_they_need(dtype, graphs):
         close(compiled(a, b), operator(a, b))
         close(compiled(a, b[0]), operator(a, b[0]))
         close(compiled(a[1, 3], b[1, 3]), operator(a[1, 3], b[1, 3]))
-    assert graphs and not any(g.refused for g in graphs)
+    assert graphs and not any(g.unsupported for g in graphs)

@@ -19,7 +19,7 @@ def captured():
 
 
 def in_tenon(graphs):
-    assert graphs and all(len(g.parts) == 1 and not g.refused for g in graphs), [g.refused for g in graphs]
+    assert graphs and all(len(g.partitions) == 1 and not g.unsupported for g in graphs), [g.unsupported for g in graphs]
 
 
 def alike(f, *calls, caplog=None):
@@ -219,7 +219,7 @@ def test_a_place_that_is_a_number(graphs):
         close(g(X, k), X[k] * 2)
     with pytest.raises(IndexError):
         g(X, 2)
-    assert not any(g.refused for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 READ = {
@@ -256,7 +256,7 @@ def test_sizes_that_are_read_may_be_bounded():
 def test_a_row_that_asks_for_a_number_of_data_stays_in_torch(graphs):
     """`roll` wants to know its size."""
     alike(lambda x: torch.roll(x[x > 0], 1), (X,), (torch.ones(3, 3),))
-    assert all("aten.roll.default" in g.refused for g in graphs) or not any(g.refused for g in graphs)
+    assert all("aten.roll.default" in g.unsupported for g in graphs) or not any(g.unsupported for g in graphs)
 
 
 def test_masks_in_an_exported_program(tmp_path):

@@ -46,7 +46,7 @@ def test_an_error_of_a_factorisation_is_an_assertion(name, graphs):
         with pytest.raises(torch.linalg.LinAlgError, match="singular|positive-definite"):
             run(torch.zeros(4, 4))
         close(run(a @ a.T + torch.eye(4)), f(a @ a.T + torch.eye(4)))
-    assert len(graphs) == 1 and len(graphs[0].parts) == 1 and not graphs[0].refused
+    assert len(graphs) == 1 and len(graphs[0].partitions) == 1 and not graphs[0].unsupported
 
 
 def test_one_bad_matrix_of_a_stack_raises():
@@ -83,7 +83,7 @@ def test_effects_are_in_order(said, graphs):
         assert [what for what, _ in said] == ["first", "second"]
     close(results[1], results[0])
     (graph,) = graphs
-    assert graph.parts and graph.refused == {"with_effects": ["the effect torch_test.say.default"]}
+    assert graph.partitions and graph.unsupported == {"with_effects": ["the effect torch_test.say.default"]}
 
 
 def test_a_failed_assertion_writes_nothing():
@@ -118,4 +118,4 @@ def test_training_with_a_check(graphs):
         run(a).sin().sum().backward()
         made.append(a.grad)
     close(made[1], made[0])
-    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.refused for g in graphs)
+    assert [g.kind for g in graphs] == ["forward", "backward"] and not any(g.unsupported for g in graphs)

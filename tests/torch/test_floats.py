@@ -27,7 +27,7 @@ def same(f, values=kinds.VALUES, graphs=None):
 def test_floats_are_arguments(graphs):
     """The first value is a constant, and all others are arguments of one program."""
     assert same(kinds.changing, graphs=graphs) == 2
-    assert not graphs[-1].refused
+    assert not graphs[-1].unsupported
 
 
 def test_floats_that_torch_needs_to_know(graphs):
@@ -144,7 +144,7 @@ import sys, torch
 import tenon.torch
 import float_kinds as kinds
 from conftest import close
-from tenon.torch._backend import watch
+from tenon.torch.capture.watch import watch
 
 graphs = []
 watch.lists.append(graphs)

@@ -46,4 +46,4 @@ def test_losses_of_many_steps(name, dtype, request, graphs):
     optimizer = lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9)  # noqa: E731
     losses = train(net, loss, 50 if whole else 10, optimizer, 1e-9 if dtype is torch.float64 else 1e-4)
     assert losses[-1][0] != losses[0][0]
-    assert all(set(g.refused) <= IN_TORCH.get(name, set()) for g in graphs)
+    assert all(set(g.unsupported) <= IN_TORCH.get(name, set()) for g in graphs)

@@ -35,7 +35,7 @@ def test_forward(forward_model, graphs):
     net.eval()
     with torch.no_grad():
         close(tensors(torch.compile(net, backend="tenon")(**inputs)), tensors(net(**inputs)))
-    assert graphs and not any(g.refused for g in graphs)
+    assert graphs and not any(g.unsupported for g in graphs)
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -48,7 +48,7 @@ def test_training(name, graphs):
         return sum(t.square().mean() for t in made if t.is_floating_point() and t.requires_grad)
 
     train(net, loss, steps=5)
-    assert not any(g.refused for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 def other_sizes(inputs, batch, longer):
@@ -148,7 +148,7 @@ def test_an_encoder_layer_that_torch_computes_as_one_operator(norm_first, masks,
         x = torch.randn(3, 7, 16)
         expected = layer.eval()(x, **masks)
         close(torch.compile(layer, backend="tenon")(x, **masks), expected)
-    assert len(graphs) == 1 and len(graphs[0].parts) == 1 and not graphs[0].refused
+    assert len(graphs) == 1 and len(graphs[0].partitions) == 1 and not graphs[0].unsupported
 
 
 @pytest.mark.parametrize("options", [{"need_weights": False}, {"average_attn_weights": False}], ids=str)
@@ -158,4 +158,4 @@ def test_attention_that_torch_computes_as_one_operator(options, graphs):
         for p in net.parameters():
             p.uniform_(-1, 1)
         close(torch.compile(net, backend="tenon")(x, x, x, **options), net(x, x, x, **options))
-    assert len(graphs) == 1 and len(graphs[0].parts) == 1 and not graphs[0].refused
+    assert len(graphs) == 1 and len(graphs[0].partitions) == 1 and not graphs[0].unsupported

@@ -6,7 +6,7 @@ from conftest import close
 from torch import nn
 
 import tenon.torch  # noqa: F401
-from tenon.torch._saved import Memory
+from tenon.torch.graph.saved import Memory
 
 
 class Attention(nn.Module):
@@ -33,7 +33,7 @@ def test_saved_views_are_not_made_dense(graphs):
     two.load_state_dict(one.state_dict())
     close(gradients(two, torch.compile(two, backend="tenon"), x), gradients(one, one, x))
     (backward,) = (g for g in graphs if g.kind == "backward")
-    (part,) = backward.parts
+    (part,) = backward.partitions
     assert len(part.memory) >= 3
     _, repacked, _, _ = part.program.last_counts()
     assert repacked < 64 << 10  # small ones are made dense
@@ -92,7 +92,7 @@ def test_gradients_through_views(take, graphs):
     y = x.detach().clone().requires_grad_()
     close(gradients(two, torch.compile(two, backend="tenon"), y), gradients(one, one, x))
     close([y.grad], [x.grad])
-    assert not any(g.refused for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 def test_a_small_part_of_its_memory_is_made_dense():

@@ -71,9 +71,9 @@ def test_a_stated_number_has_threads_of_its_own():
 
 
 def test_without_openmp_nothing_changes(monkeypatch):
-    from tenon.torch import _threads
+    from tenon.torch.capture import threads
 
     monkeypatch.setattr(torch.backends.openmp, "is_available", lambda: False)
-    assert not _threads.share.__wrapped__()
+    assert not threads.share.__wrapped__()
     net, x = nn.Linear(8, 4), torch.randn(3, 8)
     assert torch.allclose(torch.compile(net, backend="tenon")(x), net(x), atol=1e-6)

@@ -9,7 +9,8 @@ from conftest import close
 from torch import nn
 
 import tenon.torch
-from tenon.torch import _backend
+from tenon.torch.capture import backend
+from tenon.torch.capture.watch import watch
 
 
 def network():
@@ -34,8 +35,8 @@ def test_compiled_autograd(graphs):
 
         step(x)
     close(gradients(two), gradients(one))
-    assert any(g.nodes > 8 and g.parts and "inference" == g.kind for g in graphs)
-    assert not any(g.refused for g in graphs)
+    assert any(g.nodes > 8 and g.partitions and "inference" == g.kind for g in graphs)
+    assert not any(g.unsupported for g in graphs)
 
 
 def test_gradients_of_two_calls_add_up(graphs):
@@ -56,15 +57,15 @@ def test_another_device():
     one, two, x = network(), network(), torch.randn(5, 6)
     compiled = torch.compile(two, backend="tenon", options={"device": "sim"})
     listed = []
-    _backend.watch.lists.append(listed)
+    watch.lists.append(listed)
     try:
         for net in (one, compiled):
             net(x).square().mean().backward()
     finally:
-        _backend.watch.lists.remove(listed)
+        watch.lists.remove(listed)
     close(gradients(two), gradients(one))
     assert [g.kind for g in listed] == ["forward", "backward"]
-    assert all("sim" in part.program.placement() for g in listed for part in g.parts)
+    assert all("sim" in part.program.placement() for g in listed for part in g.partitions)
 
 
 class Scaled(nn.Module):
@@ -88,14 +89,14 @@ def test_explain_shows_the_guard_that_failed():
 
 
 def test_an_unknown_version_is_told(monkeypatch, caplog):
-    _backend._tell_version.cache_clear()
+    backend._tell_version.cache_clear()
     monkeypatch.setattr(torch, "__version__", "9.1.0")
     with caplog.at_level(logging.WARNING, logger="tenon.torch"):
-        _backend._tell_version()
-        _backend._tell_version()
+        backend._tell_version()
+        backend._tell_version()
     monkeypatch.undo()
-    _backend._tell_version.cache_clear()
-    _backend._tell_version()
+    backend._tell_version.cache_clear()
+    backend._tell_version()
     told = [r.getMessage() for r in caplog.records if r.name == "tenon.torch"]
     assert told == ["torch 9.1.0 is not the tested version, which is 2.13"]
 

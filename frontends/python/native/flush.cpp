@@ -30,9 +30,9 @@ KeyMap<nb::object>& programs() {
 
 uint64_t g_flush = 0;
 
-// Of tenon._flush, which has what is slow.
+// Of tenon._eager.flush, which has what is slow.
 nb::object function(const char* name) {
-  return nb::module_::import_("tenon._flush").attr(name);
+  return nb::module_::import_("tenon._eager.flush").attr(name);
 }
 
 // The number of the device of arrays (TENON_DEVICE), which may change.
@@ -155,7 +155,7 @@ nb::object number_of(const Value* value) {
   return nb::make_tuple(value->number / kResultsMax, value->number % kResultsMax);
 }
 
-// (nodes, leaves, outputs, shapes), as _programs.Flush has them.
+// (nodes, leaves, outputs, shapes), as programs.Flush has them.
 nb::object Plan::describe() const {
   nb::list nodes, leaves, outputs, shapes;
   for (Node* node : nodes_) {
@@ -248,14 +248,14 @@ void evaluate(std::span<Value* const> values) {
     if (value->data != nullptr && value->data != Py_None) continue;
     if (value->trace != nullptr && value->trace != Py_None) {
       const nb::object error =
-          nb::module_::import_("tenon._trace").attr("unknown")(borrowed(value));
+          nb::module_::import_("tenon.builder.trace").attr("unknown")(borrowed(value));
       PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
       throw nb::python_error();
     }
     pending.push_back(value);
   }
   if (pending.empty()) return;
-  if (is_in_pass()) nb::module_::import_("tenon._trace").attr("refuse_in_pass")();
+  if (is_in_pass()) nb::module_::import_("tenon.builder.trace").attr("refuse_in_pass")();
   Plan plan(pending);
   const auto found = programs().find(plan.key());
   nb::object how;

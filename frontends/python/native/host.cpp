@@ -99,7 +99,7 @@ nb::object text_object(std::string_view s) {
 
 void give_to_logging(const std::deque<Message>& messages) {
   try {
-    const nb::object show = nb::module_::import_("tenon._logs").attr("show");
+    const nb::object show = nb::module_::import_("tenon.logs").attr("show");
     for (const Message& m : messages) show(m.level, text_object(m.component), text_object(m.text));
   } catch (nb::python_error& e) {
     e.discard_as_unraisable("tenon: a log message");

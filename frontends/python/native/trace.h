@@ -1,4 +1,4 @@
-// A graph that Python builds node by node, through the table of graphs: what tenon/_trace.py is
+// A graph that Python builds node by node, through the table of graphs: what tenon/builder/trace.py is
 // made of. Types are inferred by the ops themselves.
 #ifndef FRONTENDS_PYTHON_NATIVE_TRACE_H_
 #define FRONTENDS_PYTHON_NATIVE_TRACE_H_
@@ -35,7 +35,7 @@ class Trace {
   uint32_t constant(const std::string& dtype, const std::vector<int64_t>& dims,
                     nanobind::bytes bytes);
   // (value, dtype, dims) of each result. `attrs`: (name, kind, value), kind as in ATTR_KINDS of
-  // tenon/_trace.py. An operand None is absent. `regions` are complete, and no other node's.
+  // tenon/builder/trace.py. An operand None is absent. `regions` are complete, and no other node's.
   nanobind::list node(const std::string& op, const nanobind::sequence& operands,
                       const nanobind::sequence& attrs, const std::vector<uint32_t>& regions);
   // From here to end_region, arguments and nodes go into a new region, whose number this is. They

@@ -21,35 +21,43 @@ from tenon._errors import (
     UnsupportedError,
     UsageError,
 )
-from tenon._host import devices, plugins, tensor
+from tenon._host import devices, plugins, tensor, when_opened
 from tenon._model import Explanation, LastRun, Model, Port, Profile, Run, load
 from tenon._native import Results, Tensor
+from tenon._version import __version__ as __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tenon import builder as builder
+    from tenon import logs as logs
     from tenon import nn, torch, xp
+    from tenon import report as report
     from tenon._compile import compile
+    from tenon._eager.programs import EagerCounts, eager_counts
     from tenon._frontend import frontend
-    from tenon._logs import set_logs
-    from tenon._op import op, opcheck
+    from tenon._op import Op as Op  # not in __all__: `op` makes it
+    from tenon._op import op
+    from tenon._opcheck import opcheck
     from tenon._pass import graph_pass
-    from tenon._programs import EagerCounts, eager_counts
+    from tenon.logs import set_logs
     from tenon.torch import from_exported as from_exported  # told, and not in __all__: it needs PyTorch
-
-__version__ = "0.1.0"
 
 # Imported when they are used first.
 _LATER = {
-    "EagerCounts": "_programs",
+    "EagerCounts": "_eager.programs",
+    "Op": "_op",
+    "builder": "",
     "compile": "_compile",
-    "eager_counts": "_programs",
+    "eager_counts": "_eager.programs",
     "frontend": "_frontend",
     "from_exported": "torch",
     "graph_pass": "_pass",
+    "logs": "",
     "nn": "",
     "op": "_op",
-    "opcheck": "_op",
-    "set_logs": "_logs",
+    "opcheck": "_opcheck",
+    "report": "",
+    "set_logs": "logs",
     "torch": "",
     "xp": "",
 }
@@ -65,6 +73,17 @@ def __getattr__(name: str) -> object:
     globals()[name] = value
     return value
 
+
+def _host_opened() -> None:
+    import os
+
+    if "TENON_LOGS" in os.environ:
+        from tenon import logs
+
+        logs.host_opened()
+
+
+when_opened(_host_opened)
 
 __all__ = [
     "Cancelled",

@@ -6,11 +6,13 @@ import functools
 import weakref
 from typing import NamedTuple
 
-from tenon import _dtypes as dt
-from tenon import _host, _native, _ops, _trace
-from tenon._array import Array, _of_tensor, value_of
+from tenon import _host, _native, xp
 from tenon._errors import UnsupportedError, UsageError, device_text, flag, place
-from tenon._trace import Dim, GraphTrace, SizeNeeded, Value, tracing
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder import trace as _trace
+from tenon.builder.trace import Dim, GraphTrace, SizeNeeded, Value, tracing
+from tenon.xp._array import Array, _of_tensor, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -431,10 +433,8 @@ def _is_plain(result: Any) -> bool:
 
 
 def _result_value(result: Any) -> Value:
-    from tenon import xp
-
     if type(result) in (float, complex):
-        return _ops.scalar(result, dt.float64 if type(result) is float else dt.complex128)
+        return ops.scalar(result, dt.float64 if type(result) is float else dt.complex128)
     return value_of(result if isinstance(result, Array) else xp.asarray(result))
 
 

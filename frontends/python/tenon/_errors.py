@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tenon import _host
+
 
 class Error(Exception):
     """A failure of Tenon. The text is one or more whole sentences.
@@ -72,7 +74,7 @@ for _kind in (Error, *Error.__subclasses__()):
     _kind.__module__ = "tenon"
 
 # By tenon_code_t.
-_KINDS: dict[int, type[Error]] = {
+ERROR_KINDS: dict[int, type[Error]] = {
     1: Cancelled,
     3: UsageError,
     4: DeviceError,
@@ -103,13 +105,11 @@ _REMEDIES = {
 
 def make(code: int, id: str, message: str, details: dict[str, str]) -> Error:
     """The exception for a failure of the host."""
-    return _KINDS.get(code, Error)(message, id, details)
+    return ERROR_KINDS.get(code, Error)(message, id, details)
 
 
 def _of_host(code: str) -> str:
     import json
-
-    from tenon import _host
 
     rows = json.loads(_host.explain("errors", code))["errors"]
     return str(rows[0]["what_to_do"]) if rows else ""

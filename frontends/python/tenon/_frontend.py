@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 
-from tenon import _dtypes as dt
 from tenon import _host, _native
-from tenon._array import Array, value_of
 from tenon._errors import UsageError
 from tenon._op import located
-from tenon._trace import GraphTrace, tracing
+from tenon.builder import dtypes as dt
+from tenon.builder.trace import GraphTrace, tracing
+from tenon.xp._array import Array, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,9 +11,16 @@ from tenon._native import Tensor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _opened = False
+_when_opened: list[Callable[[], None]] = []
+
+
+def when_opened(function: Callable[[], None]) -> None:
+    """Has a function called when the host is started."""
+    _when_opened.append(function)
 
 
 def plugin_folders() -> list[str]:
@@ -86,10 +93,8 @@ def open() -> None:
     _native.open(plugin_folders())
     atexit.register(_native.end)
     _opened = True
-    if "TENON_LOGS" in os.environ or "tenon._logs" in sys.modules:
-        from tenon import _logs
-
-        _logs.host_opened()
+    for function in _when_opened:
+        function()
 
 
 def is_open() -> bool:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 
-from tenon import _dtypes as dt
-from tenon import _native, _trace
+from tenon import _native
 from tenon._errors import UsageError
-from tenon._trace import F64, I64
+from tenon.builder import dtypes as dt
+from tenon.builder import trace as _trace
+from tenon.builder.trace import F64, I64
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
 
     from tenon._op import Op
 

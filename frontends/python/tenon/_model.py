@@ -6,6 +6,7 @@ import os
 
 from tenon import _host, _native
 from tenon._errors import UnsupportedError, UsageError, device_text, flag
+from tenon._files import write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     Results: TypeAlias = Literal["same", "numpy", "tensor", "device"]
 
 _PACKAGE_MAGIC = b"\x89TPK\r\n\x1a\n"
+# What loads exported programs. It needs PyTorch, and is imported when such a file comes.
+_EXPORTED = "tenon.torch.capture.export"
 _OF_TORCH = (".pt", ".pth", ".ckpt", ".safetensors")
 
 
@@ -104,7 +107,7 @@ class Profile:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the trace. The file appears whole or not at all."""
-        _write(path, self.trace.encode())
+        write(path, self.trace.encode())
 
 
 class Run:
@@ -250,14 +253,14 @@ class Model(_native.Program):
         With inputs, it runs the model and shows the time of each kernel too. T0508 for a package,
         which has no graph. The file appears whole or not at all.
         """
-        from tenon._report import page
+        from tenon.report import page
 
         self._check_page(path)
         name = os.path.splitext(os.path.basename(os.fspath(path)))[0]
-        _write(path, page(self, name, args, kwargs))
+        write(path, page(self, name, args, kwargs))
 
     def _check_page(self, path: str | os.PathLike[str]) -> None:
-        from tenon._report import check_name
+        from tenon.report import check_name
 
         given = os.fspath(path)
         source = self._recipe.path or self._recipe.package
@@ -280,7 +283,7 @@ class Model(_native.Program):
         if self._recipe.package is not None:
             if target:
                 raise UnsupportedError("a package is compiled for one target: load the model", "T0520")
-            _write(path, self._recipe.package_bytes())
+            write(path, self._recipe.package_bytes())
         else:
             self._recipe.graph().save(os.fspath(path), *self._recipe.options(), target)
 
@@ -389,6 +392,24 @@ def _restore(state: dict[str, Any]) -> Model:
         return Model(recipe)
 
 
+def model_of(
+    graph: _native.Graph,
+    device: str | None = None,
+    *,
+    options: Mapping[str, object] | None = None,
+    fallback: bool = True,
+    deterministic: bool = False,
+) -> Model:
+    """Makes a model of a graph that was built (`tenon.builder`). The arguments are those of `load`."""
+    recipe = _Recipe()
+    recipe.device = device_text(device)
+    recipe.no_fallback = not fallback
+    recipe.deterministic = deterministic
+    recipe.device_options = [(key, str(value)) for key, value in (options or {}).items()]
+    recipe._graph = graph
+    return Model(recipe)
+
+
 def load(
     source: Source,
     device: str | None = None,
@@ -439,10 +460,12 @@ def _load_exported(
     if dims or values:
         raise UsageError("a .pt2 file takes no dims=, values= or overrides=: export it with them", "T0793")
     try:
-        from tenon.torch import _export
+        import importlib
+
+        module = importlib.import_module(_EXPORTED)
     except ImportError as error:
         raise UnsupportedError(f"a .pt2 file is read by PyTorch: {error}", "T0640") from None
-    return _export.load(
+    return module.load(  # type: ignore[no-any-return]
         path, device=device, options=options, fallback=fallback, deterministic=deterministic
     )
 
@@ -521,29 +544,3 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(str(c))}</{tag}>" for c in cells) + "</tr>"
 
     return "<table>" + line("th", head) + "".join(line("td", row) for row in rows) + "</table>"
-
-
-def _write(path: str | os.PathLike[str], data: bytes) -> None:
-    """A whole file or none: under another name, then renamed. T0107 if it cannot be written."""
-    try:
-        _replace(path, data)
-    except OSError as error:
-        given = os.fspath(path)
-        raise UsageError(f"{given!r} cannot be written: {error.strerror}", "T0107") from None
-
-
-def _replace(path: str | os.PathLike[str], data: bytes) -> None:
-    import tempfile
-
-    folder, name = os.path.split(os.path.abspath(os.fspath(path)))
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

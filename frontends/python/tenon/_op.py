@@ -5,20 +5,21 @@ from __future__ import annotations
 import functools
 import inspect
 
-from tenon import _dtypes as dt
-from tenon import _host, _native, _trace
-from tenon import _ops as _values
-from tenon._array import Array, operand_like, value_of
-from tenon._errors import Error, UsageError, place
-from tenon._trace import F64, I64, I64S, STRING, Dim, GraphTrace, SizeNeeded, Value, tracing
+from tenon import _host, _native
+from tenon._errors import ERROR_KINDS, Error, UsageError, place
+from tenon.builder import dtypes as dt
+from tenon.builder import ops as _values
+from tenon.builder import trace as _trace
+from tenon.builder.trace import F64, I64, I64S, STRING, Dim, GraphTrace, SizeNeeded, Value, tracing
+from tenon.xp._array import Array, operand_like, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
 _KINDS = {"float": F64, "int": I64, "bool": I64, "str": STRING, "tuple": I64S, "list": I64S}
-_ops: dict[str, Op] = {}
+_registered_ops: dict[str, Op] = {}
 
 
 class Op:
@@ -67,12 +68,21 @@ class Op:
         first = next((v for n in self.operands if isinstance(v := given[n], Array)), None)
         arrays = [given[n] if first is None else operand_like(given[n], first) for n in self.operands]
         values = [value_of(a) for a in arrays]
+        results = tuple(Array(v) for v in self.emit(values, given))
+        return results[0] if len(results) == 1 else results
+
+    def emit(self, operands: Sequence[Value], given: Mapping[str, Any]) -> tuple[Value, ...]:
+        """Adds a node of this op to the active graph: its operands, and its attributes by name. Its results."""
         attrs = tuple(
             (name, kind, _attr(self.name, name, kind, given[name]))
             for name, (kind, _) in sorted(self.attrs.items())
         )
-        results = tuple(Array(v) for v in _trace.emit(self.name, values, attrs))
-        return results[0] if len(results) == 1 else results
+        return _trace.emit(self.name, operands, attrs)
+
+    @staticmethod
+    def registered(name: str) -> Op | None:
+        """The op of this name that `tenon.op` registered in this process."""
+        return _registered_ops.get(name)
 
     def kernel(
         self, device: str, *, dtypes: Sequence[str], results: int = 1
@@ -163,7 +173,7 @@ class Op:
                 "T0660",
             )
 
-    def _run(self, operands: list[Value], attrs: dict[str, Any]) -> list[Value]:
+    def build(self, operands: list[Value], attrs: dict[str, Any]) -> list[Value]:
         """The function on values of the active trace."""
         result = self.function(*(Array(v) for v in operands), **attrs)
         results = result if isinstance(result, (tuple, list)) else (result,)
@@ -188,7 +198,7 @@ class Op:
                 sizes.append(made[raw] if raw < 0 else raw)
             values.append(trace.argument(dt.by_code[code], sizes, f"x{i}"))
         with tracing(trace):
-            results = self._run(values, attrs)
+            results = self.build(values, attrs)
         return [(v.dtype.code, [_outer(trace, graph, back, s) for s in v.shape]) for v in results]
 
     def _decompose(
@@ -198,7 +208,7 @@ class Op:
         trace = GraphTrace(self.name, native)
         values = [trace.wrap(native.type_of(id)) for id in operands]
         with tracing(trace):
-            return [trace.id_of(v) for v in self._run(values, attrs)]
+            return [trace.id_of(v) for v in self.build(values, attrs)]
 
 
 def _outer(trace: GraphTrace, graph: _native.Trace, back: dict[str, int], size: Any) -> int:
@@ -254,9 +264,7 @@ def told(name: str, error: BaseException) -> tuple[int, str]:
 
 
 def _error_kinds() -> dict[int, type[Error]]:
-    from tenon._errors import _KINDS
-
-    return _KINDS
+    return ERROR_KINDS
 
 
 # ---- Content ----
@@ -368,7 +376,7 @@ def op(name: str, /) -> Callable[[Callable[..., Any]], Op]:
         _host.open()
         made = Op(name, function)
         content = _content(function, set()), tuple(made.operands), repr(made.attrs)
-        known = _ops.get(name)
+        known = _registered_ops.get(name)
         if known is not None and known._registered == content:
             return known
         attrs: list[tuple[str, int, bool, object]] = [
@@ -378,65 +386,8 @@ def op(name: str, /) -> Callable[[Callable[..., Any]], Op]:
         summary = (inspect.getdoc(function) or f"The Python function {function.__name__}.").splitlines()[0]
         _native.register_op(name, summary, made.operands, attrs, made._infer, made._decompose)
         made._registered = content
-        _ops[name] = made
+        _registered_ops[name] = made
         _trace.forget_types()
         return made
 
     return register
-
-
-def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs: Any) -> None:
-    """Checks an op with these arguments: against its function, at once and compiled.
-
-    Types and values have to be those that the function gives, so a kernel of the op is compared
-    with its meaning. It may write to nothing but the memory of its results. Types are also inferred
-    with symbols for all sizes. A derivative (`op.gradient`) is compared with finite differences of
-    the function in float64, at up to 32 elements of each array: choose arguments at which it is
-    smooth. Raises AssertionError with what differs, and what the op raises.
-    """
-    import numpy as np
-
-    from tenon._compile import compile
-    from tenon._opcheck import check_gradient, check_memory
-
-    def listed(result: Any) -> list[Any]:
-        return list(result) if isinstance(result, tuple) else [result]
-
-    expected = [np.asarray(r) for r in listed(op.function(*args, **kwargs))]
-    names = list(inspect.signature(op.function).parameters)
-    given = dict(zip(names, args)) | kwargs
-    arrays = [given[n] for n in op.operands]
-    others = {n: given[n] for n in op.attrs if n in given}
-    symbols = {n: tuple(f"{n}{i}" for i in range(np.ndim(np.asarray(a)))) for n, a in zip(op.operands, arrays)}
-    # First, for what writes elsewhere may break anything that runs later.
-    check_memory(op, [np.asarray(a) for a in arrays], others, expected)
-    at_once = [np.asarray(r) for r in listed(op(*args, **kwargs))]
-    _compare(op, "at once", at_once, expected, rtol, atol)
-
-    source = compile(lambda *xs: op(*xs, **others))
-    _compare(op, "compiled", [np.asarray(r) for r in listed(source(*arrays))], expected, rtol, atol)
-    trace = GraphTrace(op.name)
-    values = [
-        trace.argument(value_of(a).dtype, [trace.symbol(s, -1) for s in symbols[n]], n)
-        for n, a in zip(op.operands, arrays)
-    ]
-    with tracing(trace):
-        try:
-            op(*(Array(v) for v in values), **others)
-        except Error as error:
-            if error.code != "T0632":  # it needs numbers, which is allowed
-                raise
-    if op.derivative is not None:
-        check_gradient(op, [np.asarray(a) for a in arrays], others)
-
-
-def _compare(op: Op, how: str, mine: Any, expected: Any, rtol: float, atol: float) -> None:
-    import numpy as np
-
-    assert len(mine) == len(expected), f"{op.name} {how}: {len(mine)} results, {len(expected)} expected"
-    for i, (a, b) in enumerate(zip(mine, expected)):
-        assert a.dtype == b.dtype and a.shape == b.shape, (
-            f"{op.name} {how}: result {i} is {a.dtype}{a.shape}, and the function gives "
-            f"{b.dtype}{b.shape}"
-        )
-        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=f"{op.name} {how}, result {i}")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 
 from tenon import _native, xp
-from tenon._array import Array, value_of
+from tenon._compile import compile
+from tenon._errors import Error
 from tenon._op import Op
-from tenon._trace import GraphTrace, default_device, tracing
+from tenon.builder.trace import GraphTrace, default_device, tracing
+from tenon.xp._array import Array, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -100,3 +104,53 @@ def _compare(
             f"{op.name}: the gradient of {op.operands[i]} at {np.unravel_index(at, arrays[i].shape)} "
             f"is {got:.8g}, and finite differences give {expected:.8g}"
         )
+
+
+def opcheck(op: Op, *args: Any, rtol: float = 1e-5, atol: float = 1e-6, **kwargs: Any) -> None:
+    """Checks an op with these arguments: against its function, at once and compiled.
+
+    Types and values have to be those that the function gives, so a kernel of the op is compared
+    with its meaning. It may write to nothing but the memory of its results. Types are also inferred
+    with symbols for all sizes. A derivative (`op.gradient`) is compared with finite differences of
+    the function in float64, at up to 32 elements of each array: choose arguments at which it is
+    smooth. Raises AssertionError with what differs, and what the op raises.
+    """
+    def listed(result: Any) -> list[Any]:
+        return list(result) if isinstance(result, tuple) else [result]
+
+    expected = [np.asarray(r) for r in listed(op.function(*args, **kwargs))]
+    names = list(inspect.signature(op.function).parameters)
+    given = dict(zip(names, args)) | kwargs
+    arrays = [given[n] for n in op.operands]
+    others = {n: given[n] for n in op.attrs if n in given}
+    symbols = {n: tuple(f"{n}{i}" for i in range(np.ndim(np.asarray(a)))) for n, a in zip(op.operands, arrays)}
+    # First, for what writes elsewhere may break anything that runs later.
+    check_memory(op, [np.asarray(a) for a in arrays], others, expected)
+    at_once = [np.asarray(r) for r in listed(op(*args, **kwargs))]
+    _compare_results(op, "at once", at_once, expected, rtol, atol)
+
+    source = compile(lambda *xs: op(*xs, **others))
+    _compare_results(op, "compiled", [np.asarray(r) for r in listed(source(*arrays))], expected, rtol, atol)
+    trace = GraphTrace(op.name)
+    values = [
+        trace.argument(value_of(a).dtype, [trace.symbol(s, -1) for s in symbols[n]], n)
+        for n, a in zip(op.operands, arrays)
+    ]
+    with tracing(trace):
+        try:
+            op(*(Array(v) for v in values), **others)
+        except Error as error:
+            if error.code != "T0632":  # it needs numbers, which is allowed
+                raise
+    if op.derivative is not None:
+        check_gradient(op, [np.asarray(a) for a in arrays], others)
+
+
+def _compare_results(op: Op, how: str, mine: Any, expected: Any, rtol: float, atol: float) -> None:
+    assert len(mine) == len(expected), f"{op.name} {how}: {len(mine)} results, {len(expected)} expected"
+    for i, (a, b) in enumerate(zip(mine, expected)):
+        assert a.dtype == b.dtype and a.shape == b.shape, (
+            f"{op.name} {how}: result {i} is {a.dtype}{a.shape}, and the function gives "
+            f"{b.dtype}{b.shape}"
+        )
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=atol, err_msg=f"{op.name} {how}, result {i}")

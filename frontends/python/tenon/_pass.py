@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 
-from tenon import _host, _native, _pattern, _trace
-from tenon._array import Array
+from tenon import _host, _native, _pattern
 from tenon._errors import UsageError
-from tenon._trace import GraphTrace, tracing
+from tenon.builder import trace as _trace
+from tenon.builder.trace import GraphTrace, tracing
+from tenon.xp._array import Array
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ import math
 import re
 
 from tenon import _host, _native
-from tenon._dtypes import by_code, element
 from tenon._errors import UsageError
-from tenon._trace import DIMS
+from tenon.builder.dtypes import by_code, element
+from tenon.builder.trace import DIMS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

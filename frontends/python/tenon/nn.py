@@ -6,17 +6,18 @@ at once and in functions that are traced. Types are not converted; floating-poin
 
 from __future__ import annotations
 
-from tenon import _dtypes as dt
-from tenon import _indexing, _ops
-from tenon._array import Array, value_of
-from tenon._trace import Value, emit
-from tenon._xp_shape import axis_of
+from tenon.builder import dtypes as dt
+from tenon.builder import ops
+from tenon.builder.trace import DIMS, DTYPE, Value, emit
+from tenon.xp import _indexing
+from tenon.xp._array import Array, value_of
+from tenon.xp._shape import axis_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tenon._dtypes import DType
+    from tenon.builder.dtypes import DType
 
 __all__ = [
     "attention", "avg_pool", "batch_norm", "celu", "conv", "elu", "embedding", "gelu",
@@ -28,7 +29,7 @@ __all__ = [
 
 def _activation(name: str, op: str, doc: str) -> Callable[[Array], Array]:
     def function(x: Array, /) -> Array:
-        return Array(_ops.one(op, value_of(x)))
+        return Array(ops.one(op, value_of(x)))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc + " Same shape and type."
@@ -47,12 +48,12 @@ hard_swish = _activation("hard_swish", "hard_swish", "x * clip(x / 6 + 1/2, 0, 1
 
 def gelu(x: Array, /, *, approximate: bool = False) -> Array:
     """x times the probability that a normal number is below x; with tanh if approximate."""
-    return Array(_ops.one("gelu_tanh" if approximate else "gelu", value_of(x)))
+    return Array(ops.one("gelu_tanh" if approximate else "gelu", value_of(x)))
 
 
 def _with_number(name: str, attr: str, otherwise: float, doc: str) -> Callable[..., Array]:
     def function(x: Array, /, alpha: float = otherwise) -> Array:
-        return Array(_ops.one(name, value_of(x), **{attr: float(alpha)}))
+        return Array(ops.one(name, value_of(x), **{attr: float(alpha)}))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
@@ -66,25 +67,25 @@ leaky_relu = _with_number("leaky_relu", "alpha", 0.01, "x above 0, alpha * x bel
 
 def hard_sigmoid(x: Array, /) -> Array:
     """clip(x / 6 + 1/2, 0, 1)."""
-    return Array(_ops.one("hard_sigmoid", value_of(x), alpha=1.0 / 6.0, beta=0.5))
+    return Array(ops.one("hard_sigmoid", value_of(x), alpha=1.0 / 6.0, beta=0.5))
 
 
 def softmax(x: Array, /, *, axis: int = -1) -> Array:
     """exp(x) over its sum along an axis, without overflow."""
     v = value_of(x)
-    return Array(_ops.one("softmax", v, dim=axis_of(axis, len(v.shape))))
+    return Array(ops.one("softmax", v, dim=axis_of(axis, len(v.shape))))
 
 
 def log_softmax(x: Array, /, *, axis: int = -1) -> Array:
     """The logarithm of softmax, without overflow."""
     v = value_of(x)
-    return Array(_ops.one("log_softmax", v, dim=axis_of(axis, len(v.shape))))
+    return Array(ops.one("log_softmax", v, dim=axis_of(axis, len(v.shape))))
 
 
 def logsumexp(x: Array, /, *, axis: int = -1) -> Array:
     """log(sum(exp(x))) along an axis, which goes away."""
     v = value_of(x)
-    return Array(_ops.one("logsumexp", v, dims=(axis_of(axis, len(v.shape)),)))
+    return Array(ops.one("logsumexp", v, dims=(axis_of(axis, len(v.shape)),)))
 
 
 def _optional(x: Array | None) -> Value | None:
@@ -98,14 +99,14 @@ def layer_norm(
     """x with mean 0 and variance 1 over the axes from `axis` on, times scale, plus bias."""
     v = value_of(x)
     operands = [v, _optional(scale), _optional(bias)]
-    given = _ops.attrs(dim=axis_of(axis, len(v.shape)), epsilon=float(epsilon))
+    given = ops.attrs(dim=axis_of(axis, len(v.shape)), epsilon=float(epsilon))
     return Array(emit("layer_norm", _present(operands), given)[0])
 
 
 def rms_norm(x: Array, scale: Array | None = None, /, *, axis: int = -1, epsilon: float = 1e-5) -> Array:
     """x over the root of its mean square over the axes from `axis` on, times scale."""
     v = value_of(x)
-    given = _ops.attrs(dim=axis_of(axis, len(v.shape)), epsilon=float(epsilon))
+    given = ops.attrs(dim=axis_of(axis, len(v.shape)), epsilon=float(epsilon))
     return Array(emit("rms_norm", _present([v, _optional(scale)]), given)[0])
 
 
@@ -121,7 +122,7 @@ def group_norm(
     """x with mean 0 and variance 1 over groups of channels, scaled per channel."""
     v = value_of(x)
     return Array(
-        _ops.one(
+        ops.one(
             "group_norm", v, value_of(scale), value_of(bias), groups=groups,
             dim=axis_of(axis, len(v.shape)), epsilon=float(epsilon),
         )  # fmt: skip
@@ -136,7 +137,7 @@ def batch_norm(
     v = value_of(x)
     others = [value_of(a) for a in (scale, bias, mean, var)]
     dim = axis_of(axis, len(v.shape))
-    return Array(_ops.one("batch_norm", v, *others, dim=dim, epsilon=float(epsilon)))
+    return Array(ops.one("batch_norm", v, *others, dim=dim, epsilon=float(epsilon)))
 
 
 def attention(
@@ -149,7 +150,7 @@ def attention(
     1 / sqrt(features). Fewer heads of k and v than of q are shared.
     """
     operands = _present([value_of(q), value_of(k), value_of(v), _optional(mask)])
-    given = _ops.attrs(causal="first" if causal else "none", scale=float(scale))
+    given = ops.attrs(causal="first" if causal else "none", scale=float(scale))
     return Array(emit("sdpa", operands, given)[0])
 
 
@@ -162,7 +163,7 @@ def linear(
     activation: "none", "relu", "gelu", "gelu_tanh", "silu", "tanh" or "logistic", applied last.
     """
     operands = _present([value_of(x), value_of(w), _optional(bias)])
-    given = _ops.attrs(transpose_w=int(transpose_w), activation=activation)
+    given = ops.attrs(transpose_w=int(transpose_w), activation=activation)
     return Array(emit("linear", operands, given)[0])
 
 
@@ -183,12 +184,12 @@ def conv(
     a, b = value_of(x), value_of(w)
     n = len(a.shape) - 2
     pads = _per_axis(padding, n)
-    out = _ops.one(
+    out = ops.one(
         "conv", a, b, strides=_per_axis(strides, n), pad_low=pads, pad_high=pads,
         w_dilation=_per_axis(dilation, n), groups=groups,
     )  # fmt: skip
     if bias is not None:
-        out = _ops.one("add", out, _ops.broadcast_in(value_of(bias), out.shape, [1]))
+        out = ops.one("add", out, ops.broadcast_in(value_of(bias), out.shape, [1]))
     return Array(out)
 
 
@@ -200,7 +201,7 @@ def _pool(
     n = len(v.shape) - 2
     size, pads = _per_axis(window, n), _per_axis(padding, n)
     steps = size if strides is None else _per_axis(strides, n)
-    return Array(_ops.one(op, v, window=size, strides=steps, pad_low=pads, pad_high=pads))
+    return Array(ops.one(op, v, window=size, strides=steps, pad_low=pads, pad_high=pads))
 
 
 def max_pool(
@@ -221,8 +222,6 @@ def avg_pool(
 
 def one_hot(indices: Array, depth: int, /, *, dtype: DType = dt.float32) -> Array:
     """1 at the index along a new last axis of size `depth`, else 0. Integer arrays."""
-    from tenon._trace import DIMS, DTYPE
-
     given = (("depth", DIMS, (depth,)), ("dtype", DTYPE, dt.parse(dtype)))
     return Array(emit("one_hot", (value_of(indices),), given)[0])
 
@@ -230,4 +229,4 @@ def one_hot(indices: Array, depth: int, /, *, dtype: DType = dt.float32) -> Arra
 def embedding(table: Array, indices: Array, /) -> Array:
     """Rows of a table: shape of the indices, then that of a row."""
     t, i = value_of(table), value_of(indices)
-    return Array(_ops.one("embedding", t, _indexing.wrapped(i, t.shape[0])))
+    return Array(ops.one("embedding", t, _indexing.wrapped(i, t.shape[0])))

@@ -1,0 +1,1 @@
+"""Operations at once: what waits becomes programs, which are kept and replayed."""

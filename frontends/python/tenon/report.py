@@ -1,0 +1,91 @@
+"""The page of a model: graph, kernels and times, in one HTML file. `Model.report` writes it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+from tenon import _files
+from tenon._errors import Error, NotFoundError, UsageError
+from tenon._version import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, TypeAlias
+
+    from tenon import _native
+    from tenon._model import Model
+
+    Inputs: TypeAlias = tuple[tuple[object, ...], dict[str, object]]
+
+_PLACEHOLDER = "__TENON_REPORT_DATA__"
+
+
+def _page() -> str:
+    """The page of the installation, which lies beside this package, or in the build tree."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    for folder in (here, os.path.dirname(os.path.dirname(here))):
+        path = os.path.join(folder, "share", "tenon", "report", "page.html")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                return file.read()
+    raise NotFoundError("share/tenon/report/page.html is missing: install all of Tenon", "P0603")
+
+
+def _source(program: _native.Program, placement: dict[str, Any]) -> dict[str, str]:
+    texts = {}
+    for row in placement.get("devices", []):
+        try:
+            texts[row["device"]] = program.dump_text(f"{row['device']}/source")
+        except Error:  # a device that shows no code; the page says so
+            continue
+    return texts
+
+
+def run_of(program: _native.Program, title: str, inputs: Inputs | None) -> dict[str, Any]:
+    """What a page shows of one program. With inputs, it is run for its times."""
+    placement = json.loads(program.placement())
+    counts = program.counts()
+    run: dict[str, Any] = {
+        "label": title,
+        "model": title,
+        "device": ",".join(row["device"] for row in placement.get("devices", [])),
+        "options": "",
+        "placement": placement,
+        "program": json.loads(program.dump_text("report")),
+        "source": _source(program, placement),
+    }
+    info = {name: counts[name] for name in ("compile_ms",) if name in counts}
+    if inputs is not None:
+        args, kwargs = inputs
+        run["events"] = json.loads(program.profile_texts(*args, **kwargs)[0])
+        run["runs"] = 1
+    if info:
+        run["info"] = info
+    return run
+
+
+def page_of(runs: list[dict[str, Any]], parts: bool = False) -> bytes:
+    """The whole page. `parts`: the runs are parts of one network, and not to be compared."""
+    data = {"schema": 1, "tenon": __version__, "made": "", "parts": parts, "runs": runs}
+    # Nothing in a model can then end the script element.
+    text = json.dumps(data, allow_nan=False).replace("<", "\\u003c")
+    return _page().replace(_PLACEHOLDER, text, 1).encode()
+
+
+def page(model: Model, title: str, args: tuple[object, ...], kwargs: dict[str, object]) -> bytes:
+    """The page of a model. With inputs, or for a model that takes none, it has times."""
+    inputs = (args, kwargs) if args or kwargs or not model.inputs else None
+    return page_of([run_of(model, title, inputs)])
+
+
+def write(path: str | os.PathLike[str], data: bytes) -> None:
+    """Writes a page, whole or not at all."""
+    _files.write(path, data)
+
+
+def check_name(path: str | os.PathLike[str]) -> None:
+    """T0004 for a name that no browser would open as a page."""
+    given = os.fspath(path)
+    if not given.endswith(".html"):
+        raise UsageError(f"the name {given!r} does not end in .html", "T0004")

@@ -1,0 +1,1 @@
+"""What torch calls: the backend, exported programs, operators of Tenon in torch."""

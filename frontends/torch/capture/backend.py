@@ -1,0 +1,145 @@
+"""The backend of `torch.compile`."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+
+import torch
+from torch import fx
+
+from tenon import UsageError
+from tenon.builder import host
+
+from ..decompositions.checked import keep_checks
+from ..decompositions.flex import take_apart
+from ..decompositions.table import table
+from ..graph.floats import has_floats, kept
+from ..program import _logging
+from ..program.options import Options
+from ..program.parameter_cache import is_cacheable
+from . import aot_cache
+from .register import has_registered
+from .threads import share
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+log = logging.getLogger("tenon.torch")
+
+TESTED = "2.13"
+
+
+@functools.cache
+def _tell_version() -> None:
+    if not torch.__version__.startswith(TESTED + "."):
+        log.warning("torch %s is not the tested version, which is %s", torch.__version__, TESTED)
+
+
+def backend(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: dict[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable[..., Any]:  # fmt: skip
+    """Compiles a graph of Dynamo: `torch.compile(net, backend="tenon", options={"device": "cpu"})`.
+
+    Options are those of `Options`; T0641 for others, and what `tenon.load` raises for a device. Forward and backward run in Tenon, and
+    operators without mapping in torch, which the logger "tenon.torch" tells. Results, their strides,
+    mutations and errors are those of eager mode.
+    """
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    chosen = Options(options, mode)
+    host.open()
+    chosen.check()
+    _tell_version()
+    share()
+    _logging.watch_dynamo(gm)
+
+    keep_checks(gm)
+    take_apart(gm)
+    parameters = _parameters(gm, example_inputs)
+    frozen = parameters if chosen.freezing else {}
+    stable = {i: t for i, t in parameters.items() if chosen.stable and is_cacheable(t)}
+    floats = has_floats(gm)
+    # torch's key says nothing of what `register` got, such as a gradient, nor of the values of floats
+    # that change, of which AOTAutograd may make constants.
+    is_kept = not frozen and not has_registered(gm) and not floats
+    if not is_kept:
+        _logging.tell_not_kept(gm)
+    used: dict[int, torch.Tensor] = {}  # those that are constants of a program
+
+    given = dict(options or {})
+
+    def compiler(kind: str) -> Any:
+        def compile(graph: fx.GraphModule, inputs: Sequence[Any]) -> aot_cache.Code:
+            names = _matching(graph, frozen, len(example_inputs)) if kind == "inference" else {}
+            constants = {name: frozen[i] for name, i in names.items()}
+            used.update({i: frozen[i] for i in names.values()})
+            known = _matching(graph, stable, len(example_inputs)) if kind == "inference" else {}
+            code = aot_cache.Code(graph, kind, given, frozenset(known))
+            code.compile(constants)
+            return code
+
+        return aot_cache.keeping(compile) if is_kept else compile
+
+    with aot_cache.settings(given), kept() if floats else contextlib.nullcontext():
+        made: Callable[..., Any] = aot_autograd(
+            fw_compiler=compiler("forward"),
+            bw_compiler=compiler("backward"),
+            inference_compiler=compiler("inference"),
+            decompositions=table(),
+            partition_fn=min_cut_rematerialization_partition,
+            keep_inference_input_mutations=True,
+        )(gm, example_inputs)
+    return _frozen_call(made, used) if used else made
+
+
+def _frozen_call(call: Callable[..., Any], frozen: dict[int, torch.Tensor]) -> Callable[..., Any]:
+    """A call that tells when a parameter is not what it was."""
+    states = {i: _state(value) for i, value in frozen.items()}
+
+    def checked(*args: Any) -> Any:
+        if any(_state(args[i]) != state for i, state in states.items()):
+            raise UsageError(
+                "a parameter changed, which the option freezing made a constant: call torch._dynamo.reset() "
+                "to compile again, or leave the option out",
+                "T0641",
+            )
+        return call(*args)
+
+    return checked
+
+
+def _state(value: torch.Tensor) -> tuple[int, int, int]:
+    """What differs where a parameter was replaced or written to."""
+    return id(value), value.data_ptr(), 0 if value.is_inference() else value._version
+
+
+def _parameters(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[int, torch.Tensor]:
+    """Parameters and buffers among the inputs of Dynamo's graph, by position."""
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    found: dict[int, torch.Tensor] = {}
+    for i, (node, value) in enumerate(zip(placeholders, inputs)):
+        static = node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
+        if static is not None and type(value) in (torch.Tensor, torch.nn.Parameter):
+            found[i] = value
+    return found
+
+
+def _matching(graph: fx.GraphModule, frozen: dict[int, torch.Tensor], count: int) -> dict[str, int]:
+    """Their positions by names of AOTAutograd's graph, whose inputs are the same unless some are mutated."""
+    nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    if len(nodes) != count:
+        return {}
+    changed = {n.args[0] for n in graph.graph.nodes if n.target is torch.ops.aten.copy_.default}
+    found = {}
+    for i, value in frozen.items():
+        fake = nodes[i].meta.get("val")
+        same = isinstance(fake, torch.Tensor) and fake.shape == value.shape and fake.dtype == value.dtype
+        if same and nodes[i] not in changed:
+            found[nodes[i].name] = i
+    return found

@@ -1,0 +1,1 @@
+"""What torch takes apart before a graph is lowered."""

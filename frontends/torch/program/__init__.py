@@ -1,0 +1,1 @@
+"""Partitions of a graph as programs, and their calls."""
