@@ -224,12 +224,12 @@ def imports_of(file, text):
 
 
 def python_arrows(files):
-    """For each file of Python, the files that it imports: modules of PACKAGES, and those beside it.
+    """For each file of Python, the files that it imports: modules of PACKAGES, and those in its folder.
 
     An import in a function counts. One under TYPE_CHECKING runs nothing, so it does not. Neither does
     the `__init__.py` of a package around a module that is imported: each would be in a circle with
     all that it imports. A module that is imported later by its name in a string, as `tenon.xp` is by
-    `tenon.__getattr__` and PyTorch's part by `tenon.load`, is no arrow.
+    `tenon.__getattr__` and PyTorch's part by `tenon.load`, does not count.
     """
     modules = {name: file for file in files if (name := module_name(file))}
     arrows = {}
@@ -239,8 +239,8 @@ def python_arrows(files):
         folder = file.rpartition("/")[0]
         arrows[file] = {}
         text = (ROOT / file).read_text(errors="replace")
-        beside = (f"{folder}/{name}.py" in files for name in re.findall(r"^\s*(?:from|import) (\w+)", text, re.M))
-        if module_name(file) is None and not any(beside):
+        siblings = (f"{folder}/{name}.py" in files for name in re.findall(r"^\s*(?:from|import) (\w+)", text, re.M))
+        if module_name(file) is None and not any(siblings):
             continue  # most tests: there is nothing to parse
         for module, name, line, typed in imports_of(file, text):
             inner = f"{module}.{name}"

@@ -9,6 +9,7 @@ A word matches as a whole, in any case. A line in words.txt holds a count and a 
 import collections
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -66,9 +67,8 @@ def lower(root, found):
 
 
 def main():
-    from tree_rules import tree_files  # which imports this file
-
-    found = counts(ROOT, sorted(tree_files()))
+    listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = counts(ROOT, sorted(listing.stdout.splitlines()))
     if sys.argv[1:] == ["--lower"]:
         lower(ROOT, found)
     for word, allowed in listed(ROOT):

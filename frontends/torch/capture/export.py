@@ -122,7 +122,7 @@ def _outputs(signature: Any, graph: Any) -> list[Any]:
 def _result(walk: Walk, node: Any) -> Any:
     value = walk.values.get(node)
     if value is None or not hasattr(value, "id"):
-        raise Unsupported(f"the result {node} is no tensor")
+        raise Unsupported(f"the result {node} is not a tensor")
     return value
 
 

@@ -33,7 +33,7 @@ def share() -> bool:
             for name in ("GOMP_parallel", "omp_get_thread_num", "omp_get_max_threads")
         ]
     except (OSError, AttributeError) as error:
-        logs.log("perf", f"torch's threads were not found, so Tenon has threads of its own beside them: {error}")
+        logs.log("perf", f"torch's threads were not found, so Tenon has threads of its own, too: {error}")
         return False
     host.use_openmp(*found)
     return True

@@ -128,7 +128,7 @@ class Walk:
         listed: Any = output.args[0]
         results: list[Any] = [self._read(n) for n in (listed if isinstance(listed, (tuple, list)) else [listed])]
         if not all(isinstance(v, Value) for v in results):
-            raise Unsupported("a result that is no tensor")
+            raise Unsupported("a result that is not a tensor")
         return results
 
     def _attribute(self, node: fx.Node, owner: Any = None) -> None:
@@ -300,7 +300,7 @@ class Walk:
             sizes = [_estimate(v) for v in made]
             i = min((i for i, size in enumerate(sizes) if size), key=sizes.__getitem__, default=None)
             if i is None:
-                raise Unsupported("an assertion beside no result")
+                raise Unsupported("an assertion without a result")
             holds = self.assertions[0]
             for other in self.assertions[1:]:
                 holds = ops.one("and", holds, other)
