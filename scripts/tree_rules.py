@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the rules of the tree.
 
-- Files include only what their room may include.
+- Files include only what their room may include, and rooms of one folder have an order.
 - core/ names no op, device, vendor, file format or third-party library.
 - The targets of links, the headings in them and the files that pages name exist.
 - Decisions have unique numbers and a row in their index.
@@ -73,6 +73,18 @@ KERNELGEN = {
 }
 for folder, seen in KERNELGEN.items():
     MAY_INCLUDE[f"sdk/tenon/kernelgen/{folder}"] = ["tenon/abi/", *SHARED] + [f"tenon/kernelgen/{other}/" for other in seen]
+# Folders that are divided into rooms, and what each room may include of the others. Includes have no
+# cycles, so that a reader of one room needs none of the later ones. Files beside the rooms and tests
+# may include all of them.
+ROOMS = {
+    "core/session": {
+        "compile": [],
+        "call": ["compile"],
+        "package": ["compile"],
+        "report": ["compile"],
+        "api": ["compile", "call", "package", "report"],
+    },
+}
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {
     "nlohmann/": ["core/host", "sdk/tools"],
@@ -167,6 +179,21 @@ def check_includes(relative, text):
             allowed = is_test or any(folder.startswith(r + "/") for r in rooms)
             if header.startswith(prefix) and not allowed:
                 yield f"{relative}: <{header}> belongs to {', '.join(rooms)} alone"
+
+
+def check_rooms(relative, text):
+    """Reports what a file includes against the order of the rooms around it."""
+    for parent, rooms in ROOMS.items():
+        room, _, name = relative.removeprefix(parent + "/").partition("/")
+        if not relative.startswith(parent + "/") or not name or name.endswith("_test.cpp"):
+            continue
+        if room not in rooms:
+            yield f"{relative}: the order of the rooms of {parent} lacks {room}"
+            continue
+        for header in INCLUDE.findall(text):
+            seen = header.removeprefix(parent + "/").split("/")[0]
+            if header.startswith(parent + "/") and seen not in (room, *rooms[room]):
+                yield f"{relative}: {parent}/{room} may not include <{header}>"
 
 
 def op_names():
@@ -432,7 +459,7 @@ def main():
     problems += check_core()
     for path in sources():
         relative, text = path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
-        problems += check_includes(relative, text)
+        problems += list(check_includes(relative, text)) + list(check_rooms(relative, text))
     return report(problems)
 
 

@@ -41,7 +41,7 @@ struct Plan {
   Shapes shapes;
   std::vector<std::shared_ptr<Device>> devices;
   // Null: loaded when a call brings its constants, into a copy of the plan
-  // (core/session/loading.h).
+  // (core/session/compile/loading.h).
   std::vector<std::shared_ptr<Executable>> executables;
   std::vector<Slot> slots;
   std::vector<Step> steps;
