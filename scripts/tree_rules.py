@@ -84,6 +84,11 @@ ROOMS = {
         "report": ["compile"],
         "api": ["compile", "call", "package", "report"],
     },
+    "core/runtime": {
+        "device": [],
+        "values": ["device"],
+        "run": ["device", "values"],
+    },
 }
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {

@@ -76,7 +76,7 @@ CASES = [
     # Passes and core.
     ("passes/dce.cpp", ["lit:tests/passes/dce.tir", "models", "session_test"],
      ["runtime_test", "fake_cuda_plugin_test", "torch", *HEAVY]),
-    ("core/runtime/queue.cpp",
+    ("core/runtime/device/queue.cpp",
      ["runtime_test", "session_test", "models", "lit:tests/passes/dce.tir"],
      ["ir_test", "torch", "out_of_tree", "fake_cuda_plugin_test", *HEAVY]),
     ("core/base/file.h", ["base_test", "host_test", "models"], ["torch", *HEAVY]),

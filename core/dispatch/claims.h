@@ -9,8 +9,8 @@
 
 #include "core/dispatch/contraction.h"
 #include "core/dispatch/partition.h"
-#include "core/runtime/device.h"
-#include "core/runtime/views.h"
+#include "core/runtime/device/device.h"
+#include "core/runtime/values/views.h"
 
 namespace tenon::dispatch {
 

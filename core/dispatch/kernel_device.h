@@ -5,7 +5,7 @@
 #include <tenon/abi/compile.h>
 
 #include "core/dispatch/kernel_call.h"
-#include "core/runtime/device.h"
+#include "core/runtime/device/device.h"
 
 namespace tenon::dispatch {
 

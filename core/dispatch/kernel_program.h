@@ -11,7 +11,7 @@
 #include "core/dispatch/kernel_call.h"
 #include "core/dispatch/own_buffer.h"
 #include "core/ir/form.h"
-#include "core/runtime/shapes.h"
+#include "core/runtime/values/shapes.h"
 
 namespace tenon::dispatch {
 

@@ -11,7 +11,7 @@
 #include "core/dispatch/kernel_program.h"
 #include "core/dispatch/native_order.h"
 #include "core/dispatch/queue_end.h"
-#include "core/runtime/trace.h"
+#include "core/runtime/run/trace.h"
 
 namespace tenon::dispatch {
 

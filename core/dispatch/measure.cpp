@@ -21,9 +21,9 @@
 #include "core/dispatch/placement.h"
 #include "core/ir/dtype.h"
 #include "core/ir/form.h"
-#include "core/runtime/executable.h"
-#include "core/runtime/queue.h"
-#include "core/runtime/trace.h"
+#include "core/runtime/device/executable.h"
+#include "core/runtime/device/queue.h"
+#include "core/runtime/run/trace.h"
 
 namespace tenon::dispatch {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "core/base/errors/failure.h"
 #include "core/dispatch/queue_end.h"
-#include "core/runtime/queue.h"
+#include "core/runtime/device/queue.h"
 
 namespace tenon::dispatch {
 namespace {

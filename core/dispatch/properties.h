@@ -2,8 +2,8 @@
 #pragma once
 #include <cstdint>
 
-#include "core/runtime/device.h"
-#include "core/runtime/views.h"
+#include "core/runtime/device/device.h"
+#include "core/runtime/values/views.h"
 
 namespace tenon::dispatch {
 

@@ -2,7 +2,7 @@
 
 #include "core/base/errors/failure.h"
 #include "core/base/limits.h"
-#include "core/runtime/queue.h"
+#include "core/runtime/device/queue.h"
 
 namespace tenon::dispatch {
 

@@ -12,7 +12,7 @@
 #include "core/ir/dims/facts.h"
 #include "core/ir/form.h"
 #include "core/ir/host_graph.h"
-#include "core/runtime/device.h"
+#include "core/runtime/device/device.h"
 #include "core/session/api/first_copy.h"
 #include "core/session/api/host_extract.h"
 #include "core/session/api/host_inspect.h"

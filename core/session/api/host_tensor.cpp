@@ -5,7 +5,7 @@
 #include "core/base/limits.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
-#include "core/runtime/arrays.h"
+#include "core/runtime/values/arrays.h"
 #include "core/session/api/handles.h"
 #include "core/session/api/host_tensor.h"
 #include "core/session/call/call.h"

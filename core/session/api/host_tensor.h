@@ -7,7 +7,7 @@
 #include <tenon/abi/call.h>
 
 #include "core/base/errors/status.h"
-#include "core/runtime/tensor.h"
+#include "core/runtime/values/tensor.h"
 #include "core/session/api/handles.h"
 
 namespace tenon::session {

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "core/base/process/float_state.h"
-#include "core/runtime/repeat.h"
+#include "core/runtime/run/repeat.h"
 #include "core/session/api/call_records.h"
 #include "core/session/api/handles.h"
 #include "core/session/call/call.h"

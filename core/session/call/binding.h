@@ -13,7 +13,7 @@
 
 #include <tenon/abi/session.h>
 
-#include "core/runtime/run.h"
+#include "core/runtime/run/run.h"
 #include "core/session/compile/variants.h"
 
 namespace tenon::session {

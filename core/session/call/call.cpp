@@ -9,7 +9,7 @@
 #include "core/base/process/float_state.h"
 #include "core/base/str.h"
 #include "core/ir/dtype.h"
-#include "core/runtime/arrays.h"
+#include "core/runtime/values/arrays.h"
 #include "core/session/call/homes.h"
 #include "core/session/compile/variants.h"
 

@@ -9,7 +9,7 @@
 #include <tenon/abi/call.h>
 #include <tenon/abi/operation.h>
 
-#include "core/runtime/run.h"
+#include "core/runtime/run/run.h"
 #include "core/session/compile/variants.h"
 
 namespace tenon::session {

@@ -5,7 +5,7 @@
 
 #include "core/base/checked.h"
 #include "core/ir/dtype.h"
-#include "core/runtime/arrays.h"
+#include "core/runtime/values/arrays.h"
 
 namespace tenon::session {
 namespace {

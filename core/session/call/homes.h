@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "core/runtime/run.h"
+#include "core/runtime/run/run.h"
 #include "core/session/call/call.h"
 
 namespace tenon::session {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/dispatch/placement.h"
-#include "core/runtime/device.h"
+#include "core/runtime/device/device.h"
 
 namespace tenon::session {
 

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "core/base/str.h"
-#include "core/runtime/arrays.h"
+#include "core/runtime/values/arrays.h"
 #include "core/session/compile/program.h"
 
 namespace tenon::session {

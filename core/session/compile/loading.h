@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "core/runtime/plan.h"
-#include "core/runtime/runner_pool.h"
-#include "core/runtime/tensor.h"
+#include "core/runtime/run/plan.h"
+#include "core/runtime/run/runner_pool.h"
+#include "core/runtime/values/tensor.h"
 
 namespace tenon::session {
 

@@ -12,7 +12,7 @@
 #include "core/ir/dtype.h"
 #include "core/ir/host_graph.h"
 #include "core/ir/serial/serial.h"
-#include "core/runtime/arrays.h"
+#include "core/runtime/values/arrays.h"
 #include "core/session/compile/plugins.h"
 
 namespace tenon::session {

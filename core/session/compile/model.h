@@ -12,7 +12,7 @@
 #include <tenon/abi/session.h>
 
 #include "core/ir/graph.h"
-#include "core/runtime/shapes.h"
+#include "core/runtime/values/shapes.h"
 #include "core/session/compile/ports.h"
 
 namespace tenon::session {

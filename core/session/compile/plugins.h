@@ -8,7 +8,7 @@
 #include <tenon/abi/frontend.h>
 
 #include "core/base/errors/status.h"
-#include "core/runtime/device.h"
+#include "core/runtime/device/device.h"
 
 namespace tenon::session {
 

@@ -10,7 +10,7 @@
 #include <tenon/abi/session.h>
 
 #include "core/ir/graph.h"
-#include "core/runtime/shapes.h"
+#include "core/runtime/values/shapes.h"
 
 namespace tenon::session {
 

@@ -19,7 +19,7 @@
 #include "core/ir/dtype.h"
 #include "core/ir/host_graph.h"
 #include "core/ir/serial/serial.h"
-#include "core/runtime/trace.h"
+#include "core/runtime/run/trace.h"
 #include "core/session/compile/devices.h"
 #include "core/session/compile/pipeline.h"
 

@@ -11,8 +11,8 @@
 
 #include "core/dispatch/extract.h"
 #include "core/dispatch/placement.h"
-#include "core/runtime/plan.h"
-#include "core/runtime/runner_pool.h"
+#include "core/runtime/run/plan.h"
+#include "core/runtime/run/runner_pool.h"
 #include "core/session/compile/loading.h"
 #include "core/session/compile/ports.h"
 

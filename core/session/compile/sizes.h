@@ -7,7 +7,7 @@
 
 #include "core/base/errors/status.h"
 #include "core/ir/graph.h"
-#include "core/runtime/shapes.h"
+#include "core/runtime/values/shapes.h"
 
 namespace tenon::session {
 

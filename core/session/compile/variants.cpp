@@ -12,8 +12,8 @@
 #include "core/dispatch/properties.h"
 #include "core/host/host_interfaces.h"
 #include "core/ir/dtype.h"
-#include "core/runtime/arrays.h"
-#include "core/runtime/views.h"
+#include "core/runtime/values/arrays.h"
+#include "core/runtime/values/views.h"
 #include "core/session/compile/devices.h"
 #include "core/session/compile/sizes.h"
 

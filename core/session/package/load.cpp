@@ -10,7 +10,7 @@
 #include "core/base/str.h"
 #include "core/ir/host_graph.h"
 #include "core/package/bytes.h"
-#include "core/runtime/trace.h"
+#include "core/runtime/run/trace.h"
 #include "core/session/compile/devices.h"
 #include "core/session/compile/plugins.h"
 #include "core/session/package/package.h"

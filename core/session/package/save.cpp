@@ -14,7 +14,7 @@
 #include "core/base/str.h"
 #include "core/ir/host_graph.h"
 #include "core/package/bytes.h"
-#include "core/runtime/culprit.h"
+#include "core/runtime/values/culprit.h"
 #include "core/session/compile/plugins.h"
 #include "core/session/package/package.h"
 
