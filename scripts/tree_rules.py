@@ -89,6 +89,10 @@ ROOMS = {
         "values": ["device"],
         "run": ["device", "values"],
     },
+    "core/dispatch": {
+        "placement": [],
+        "kernels": ["placement"],
+    },
 }
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {

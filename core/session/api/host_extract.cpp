@@ -8,7 +8,7 @@
 #include "core/base/errors/guard.h"
 #include "core/base/record.h"
 #include "core/base/str.h"
-#include "core/dispatch/extract.h"
+#include "core/dispatch/placement/extract.h"
 
 namespace tenon::session {
 namespace {

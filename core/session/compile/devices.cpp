@@ -10,7 +10,7 @@
 #include "core/base/process/environment.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
-#include "core/dispatch/kernel_device.h"
+#include "core/dispatch/kernels/kernel_device.h"
 #include "core/op/registry.h"
 #include "core/session/compile/plugins.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/dispatch/placement.h"
+#include "core/dispatch/placement/placement.h"
 #include "core/runtime/device/device.h"
 
 namespace tenon::session {

@@ -3,7 +3,7 @@
 #pragma once
 #include <string_view>
 
-#include "core/dispatch/placement.h"
+#include "core/dispatch/placement/placement.h"
 #include "core/ir/graph.h"
 #include "core/pass/manager.h"
 

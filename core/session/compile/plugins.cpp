@@ -8,7 +8,7 @@
 #include "core/base/file.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
-#include "core/dispatch/kernel_device.h"
+#include "core/dispatch/kernels/kernel_device.h"
 #include "core/host/discovery/probe.h"
 #include "core/host/discovery/remedy.h"
 #include "core/host/plugin_host.h"

@@ -15,7 +15,7 @@
 #include "core/base/process/log.h"
 #include "core/base/process/operation.h"
 #include "core/base/str.h"
-#include "core/dispatch/properties.h"
+#include "core/dispatch/placement/properties.h"
 #include "core/ir/dtype.h"
 #include "core/ir/host_graph.h"
 #include "core/ir/serial/serial.h"

@@ -9,8 +9,8 @@
 
 #include <tenon/abi/session.h>
 
-#include "core/dispatch/extract.h"
-#include "core/dispatch/placement.h"
+#include "core/dispatch/placement/extract.h"
+#include "core/dispatch/placement/placement.h"
 #include "core/runtime/run/plan.h"
 #include "core/runtime/run/runner_pool.h"
 #include "core/session/compile/loading.h"

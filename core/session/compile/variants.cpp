@@ -9,7 +9,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/process/log.h"
 #include "core/base/str.h"
-#include "core/dispatch/properties.h"
+#include "core/dispatch/placement/properties.h"
 #include "core/host/host_interfaces.h"
 #include "core/ir/dtype.h"
 #include "core/runtime/values/arrays.h"

@@ -8,7 +8,7 @@
 #include "core/base/limits.h"
 #include "core/base/process/environment.h"
 #include "core/base/str.h"
-#include "core/dispatch/properties.h"
+#include "core/dispatch/placement/properties.h"
 #include "core/host/host_interfaces.h"
 #include "core/host/plugin_host.h"
 #include "core/op/registry.h"

@@ -1,4 +1,4 @@
-#include "core/dispatch/kernel_device.h"
+#include "core/dispatch/kernels/kernel_device.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/record.h"
 #include "core/base/str.h"
-#include "core/dispatch/kernel_program.h"
+#include "core/dispatch/kernels/kernel_program.h"
 #include "core/ir/serial/serial.h"
 
 namespace tenon::dispatch {

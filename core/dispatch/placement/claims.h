@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/dispatch/contraction.h"
-#include "core/dispatch/partition.h"
+#include "core/dispatch/placement/contraction.h"
+#include "core/dispatch/placement/partition.h"
 #include "core/runtime/device/device.h"
 #include "core/runtime/values/views.h"
 

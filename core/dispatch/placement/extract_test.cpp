@@ -1,4 +1,4 @@
-#include "core/dispatch/extract.h"
+#include "core/dispatch/placement/extract.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/dispatch/kernel_call.h"
+#include "core/dispatch/kernels/kernel_call.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
-#include "core/dispatch/placement.h"
+#include "core/dispatch/placement/placement.h"
 
 namespace tenon::dispatch {
 

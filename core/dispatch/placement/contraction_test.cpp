@@ -1,5 +1,5 @@
 // Sets of nodes that act as one: which can be one segment, alone and together.
-#include "core/dispatch/contraction.h"
+#include "core/dispatch/placement/contraction.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/dispatch/claims.h"
+#include "core/dispatch/placement/claims.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/intern.h"
 #include "core/base/str.h"
-#include "core/dispatch/properties.h"
+#include "core/dispatch/placement/properties.h"
 
 namespace tenon::dispatch {
 namespace {

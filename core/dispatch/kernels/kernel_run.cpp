@@ -8,9 +8,9 @@
 #include "core/base/process/operation.h"
 #include "core/base/process/thread_pool.h"
 #include "core/base/str.h"
-#include "core/dispatch/kernel_program.h"
-#include "core/dispatch/native_order.h"
-#include "core/dispatch/queue_end.h"
+#include "core/dispatch/kernels/kernel_program.h"
+#include "core/dispatch/kernels/native_order.h"
+#include "core/dispatch/kernels/queue_end.h"
 #include "core/runtime/run/trace.h"
 
 namespace tenon::dispatch {

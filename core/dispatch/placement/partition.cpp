@@ -1,9 +1,9 @@
-#include "core/dispatch/partition.h"
+#include "core/dispatch/placement/partition.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include "core/dispatch/contraction.h"
+#include "core/dispatch/placement/contraction.h"
 
 namespace tenon::dispatch {
 namespace {

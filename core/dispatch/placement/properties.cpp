@@ -1,4 +1,4 @@
-#include "core/dispatch/properties.h"
+#include "core/dispatch/placement/properties.h"
 
 #include <algorithm>
 

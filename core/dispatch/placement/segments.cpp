@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "core/dispatch/contraction.h"
-#include "core/dispatch/partition.h"
+#include "core/dispatch/placement/contraction.h"
+#include "core/dispatch/placement/partition.h"
 
 namespace tenon::dispatch {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/dispatch/queue_end.h"
+#include "core/dispatch/kernels/queue_end.h"
 
 #include "core/base/errors/failure.h"
 #include "core/base/limits.h"

@@ -11,7 +11,7 @@
 #include "core/base/errors/failure.h"
 #include "core/base/limits.h"
 #include "core/base/str.h"
-#include "core/dispatch/kernel_device.h"
+#include "core/dispatch/kernels/kernel_device.h"
 #include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"
 

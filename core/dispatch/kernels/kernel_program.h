@@ -8,8 +8,8 @@
 
 #include <tenon/abi/compile.h>
 
-#include "core/dispatch/kernel_call.h"
-#include "core/dispatch/own_buffer.h"
+#include "core/dispatch/kernels/kernel_call.h"
+#include "core/dispatch/kernels/own_buffer.h"
 #include "core/ir/form.h"
 #include "core/runtime/values/shapes.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "core/dispatch/partition.h"
+#include "core/dispatch/placement/partition.h"
 
 namespace tenon::dispatch {
 

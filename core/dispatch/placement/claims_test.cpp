@@ -1,11 +1,11 @@
 // Claims of one device: kernel sets beside its own plugin (which of its compilers takes a node, and
 // how the graph is cut there), atomic claims, options.
-#include "core/dispatch/claims.h"
+#include "core/dispatch/placement/claims.h"
 
 #include <gtest/gtest.h>
 
 #include "core/base/str.h"
-#include "core/dispatch/placement.h"
+#include "core/dispatch/placement/placement.h"
 #include "core/ir/host_graph.h"
 #include "core/ir/serial/serial.h"
 #include "core/ir/test_ops.h"

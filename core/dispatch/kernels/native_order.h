@@ -4,7 +4,7 @@
 #pragma once
 #include <span>
 
-#include "core/dispatch/kernel_call.h"
+#include "core/dispatch/kernels/kernel_call.h"
 
 namespace tenon::dispatch {
 

@@ -1,11 +1,11 @@
-#include "core/dispatch/partition.h"
+#include "core/dispatch/placement/partition.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "core/dispatch/contraction.h"
+#include "core/dispatch/placement/contraction.h"
 
 namespace tenon::dispatch {
 namespace {

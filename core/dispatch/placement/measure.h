@@ -1,7 +1,7 @@
 // Measured costs in place of stated ones: what several compilers of a device can do is cut out,
 // compiled by each and run there.
 #pragma once
-#include "core/dispatch/claims.h"
+#include "core/dispatch/placement/claims.h"
 #include "core/ir/graph.h"
 
 namespace tenon::dispatch {

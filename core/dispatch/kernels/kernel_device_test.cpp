@@ -1,4 +1,4 @@
-#include "core/dispatch/kernel_device.h"
+#include "core/dispatch/kernels/kernel_device.h"
 
 #include <tenon/cpp/record.hpp>
 

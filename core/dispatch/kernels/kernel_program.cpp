@@ -1,4 +1,4 @@
-#include "core/dispatch/kernel_program.h"
+#include "core/dispatch/kernels/kernel_program.h"
 
 #include <fmt/format.h>
 

@@ -1,11 +1,11 @@
-#include "core/dispatch/native_order.h"
+#include "core/dispatch/kernels/native_order.h"
 
 #include <algorithm>
 
 #include <tenon/cpp/record.hpp>
 
 #include "core/base/errors/failure.h"
-#include "core/dispatch/queue_end.h"
+#include "core/dispatch/kernels/queue_end.h"
 #include "core/runtime/device/queue.h"
 
 namespace tenon::dispatch {

@@ -1,4 +1,4 @@
-#include "core/dispatch/measure.h"
+#include "core/dispatch/placement/measure.h"
 
 #include <fmt/format.h>
 
@@ -17,8 +17,8 @@
 #include "core/base/process/operation.h"
 #include "core/base/process/thread_pool.h"
 #include "core/base/str.h"
-#include "core/dispatch/extract.h"
-#include "core/dispatch/placement.h"
+#include "core/dispatch/placement/extract.h"
+#include "core/dispatch/placement/placement.h"
 #include "core/ir/dtype.h"
 #include "core/ir/form.h"
 #include "core/runtime/device/executable.h"

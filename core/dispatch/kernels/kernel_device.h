@@ -4,7 +4,7 @@
 #pragma once
 #include <tenon/abi/compile.h>
 
-#include "core/dispatch/kernel_call.h"
+#include "core/dispatch/kernels/kernel_call.h"
 #include "core/runtime/device/device.h"
 
 namespace tenon::dispatch {

@@ -1,4 +1,4 @@
-#include "core/dispatch/placement.h"
+#include "core/dispatch/placement/placement.h"
 
 #include <algorithm>
 #include <map>
@@ -8,7 +8,7 @@
 
 #include "core/base/checked.h"
 #include "core/base/str.h"
-#include "core/dispatch/measure.h"
+#include "core/dispatch/placement/measure.h"
 #include "core/ir/dtype.h"
 
 namespace tenon::dispatch {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/dispatch/claims.h"
-#include "core/dispatch/partition.h"
+#include "core/dispatch/placement/claims.h"
+#include "core/dispatch/placement/partition.h"
 #include "core/ir/graph.h"
 
 namespace tenon::dispatch {

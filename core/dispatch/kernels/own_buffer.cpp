@@ -1,4 +1,4 @@
-#include "core/dispatch/own_buffer.h"
+#include "core/dispatch/kernels/own_buffer.h"
 
 #include <tenon/abi/copy.h>
 #include <tenon/cpp/record.hpp>

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "core/base/str.h"
-#include "core/dispatch/kernel_program.h"
+#include "core/dispatch/kernels/kernel_program.h"
 #include "core/ir/serial/serial.h"
 
 namespace tenon::dispatch {

@@ -1,4 +1,4 @@
-#include "core/dispatch/contraction.h"
+#include "core/dispatch/placement/contraction.h"
 
 #include <algorithm>
 
