@@ -35,9 +35,6 @@ MAY_INCLUDE = {
     "sdk/tenon/stream": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/", "tenon/stream/"],
     "sdk/templates": ["tenon/"],
     "sdk/tools": ["tenon/", "sdk/tools/"],
-    # The host's loader in a process of its own.
-    "sdk/tools/manifest": ["tenon/", "sdk/tools/", "core/base/", "core/host/"],
-    "sdk/tools/probe": ["tenon/", "sdk/tools/", "core/base/", "core/host/"],
     "plugins": ["tenon/"],
     "passes": ["tenon/"],
     "frontends": ["tenon/"],

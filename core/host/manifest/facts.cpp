@@ -1,4 +1,4 @@
-#include "sdk/tools/manifest/facts.h"
+#include "core/host/manifest/facts.h"
 
 #include <nlohmann/json.hpp>
 

@@ -29,7 +29,7 @@
 #include "core/host/discovery/requirements.h"
 #include "core/host/loading/library.h"
 #include "core/host/loading/tables.h"
-#include "sdk/tools/manifest/facts.h"
+#include "core/host/manifest/facts.h"
 
 namespace {
 
