@@ -2,6 +2,7 @@
 """Checks the rules of the tree.
 
 - Files include only what their room may include, and rooms of one folder have an order.
+- A folder has at most 30 sources.
 - core/ names no op, device, vendor, file format or third-party library.
 - The targets of links, the headings in them and the files that pages name exist.
 - Decisions have unique numbers and a row in their index.
@@ -14,6 +15,7 @@ Prints one line per violation and exits with 1.
     tree_rules.py                  all rules
     tree_rules.py --links FOLDER   only the links of the pages below FOLDER, which may be installed
 """
+import collections
 import fnmatch
 import os
 import pathlib
@@ -90,6 +92,18 @@ ROOMS = {
         "placement": [],
         "kernels": ["placement"],
     },
+}
+MOST_SOURCES = 30
+# Folders that may have more, and why. So may the folders of tests/, which have one file per case.
+MAY_HAVE_MORE = {
+    "frontends/onnx": "not divided into rooms yet",
+    "frontends/python/native": "not divided into rooms yet",
+    "plugins/ops": "one file per op",
+    "plugins/sim": "not divided into rooms yet",
+    "sdk/tenon/abi": "public headers keep their paths",
+    "sdk/tenon/cpp": "public headers keep their paths",
+    "sdk/tools/conform/fixtures": "not divided into rooms yet",
+    "sdk/tools/tenon": "not divided into rooms yet",
 }
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {
@@ -202,6 +216,19 @@ def check_rooms(relative, text):
                 yield f"{relative}: {parent}/{room} may not include <{header}>"
 
 
+def check_sizes_of_folders(files):
+    counts = collections.Counter(
+        file.rpartition("/")[0] for file in files
+        if file.startswith(tuple(room + "/" for room in SOURCE_ROOMS if room != "tests"))
+        and pathlib.PurePath(file).suffix in SOURCE)
+    for folder, count in sorted(counts.items()):
+        if count > MOST_SOURCES and folder not in MAY_HAVE_MORE:
+            yield f"{folder}: {count} sources, more than {MOST_SOURCES}: divide it into rooms"
+    for folder in sorted(MAY_HAVE_MORE):
+        if counts[folder] <= MOST_SOURCES:
+            yield f"scripts/tree_rules.py: {folder} needs no exception from {MOST_SOURCES} sources: remove the row"
+
+
 def op_names():
     """The names of all ops: each has a page. A test compares the pages with the registered ops."""
     return {path.stem for path in (ROOT / "docs/generated/ops").glob("*.md")} - {"README"}
@@ -213,7 +240,7 @@ def device_names():
         folder.name
         for room in ("plugins", "samples")
         for folder in (ROOT / room).iterdir() if folder.is_dir()
-        for path in folder.iterdir()
+        for path in (*folder.iterdir(), *folder.glob("device/*"))
         if path.suffix in SOURCE and "TENON_DEVICE_ID" in path.read_text(errors="replace")
     }
 
@@ -461,7 +488,7 @@ def main():
     problems += links_below(ROOT)
     files = dict.fromkeys(sorted(tree_files()))
     problems += list(check_named_files(files)) + list(check_sources_are_named(files))
-    problems += list(check_width()) + list(check_executable(files))
+    problems += list(check_sizes_of_folders(files)) + list(check_width()) + list(check_executable(files))
     problems += check_core()
     for path in sources():
         relative, text = path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")

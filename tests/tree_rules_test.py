@@ -79,6 +79,15 @@ def main():
         wrong += [f"told without a reason: {line}" for line in sorted(new - expected)]
         if status == 0:
             wrong.append("the exit status is 0")
+        crowd = copy / "plugins/null/crowd"
+        crowd.mkdir()
+        for number in range(tree_rules.MOST_SOURCES + 1):
+            (crowd / f"f{number}.h").touch()
+        if "plugins/null/crowd: 31 sources, more than 30: divide it into rooms" not in told(copy)[0]:
+            wrong.append("a folder of 31 sources is not reported")
+        (crowd / "f0.h").unlink()
+        if any(line.startswith("plugins/null/crowd: ") for line in told(copy)[0]):
+            wrong.append("a folder of 30 sources is reported")
         for page in list((copy / "docs/generated/ops").glob("*.md"))[tree_rules.FEWEST_OPS // 2:]:
             page.unlink()
         waiting = next(iter(tree_rules.WAITING))
