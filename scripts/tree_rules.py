@@ -92,6 +92,13 @@ ROOMS = {
         "placement": [],
         "kernels": ["placement"],
     },
+    "sdk/tools/tenon": {
+        "console": [],
+        "host": ["console"],
+        "cli": ["console"],
+        "execution": ["console", "host", "cli"],
+        "commands": ["console", "host", "cli", "execution"],
+    },
 }
 MOST_SOURCES = 30
 # Folders that may have more, and why. So may the folders of tests/, which have one file per case.
@@ -103,7 +110,6 @@ MAY_HAVE_MORE = {
     "sdk/tenon/abi": "public headers keep their paths",
     "sdk/tenon/cpp": "public headers keep their paths",
     "sdk/tools/conform/fixtures": "not divided into rooms yet",
-    "sdk/tools/tenon": "not divided into rooms yet",
 }
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {

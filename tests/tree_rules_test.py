@@ -29,7 +29,7 @@ BREACHES = [
     ("core/host/discovery/remedy.cpp", "void planted_cuda();", "core/host/discovery/remedy.cpp: core names the library 'cuda'"),
     ("core/host/discovery/remedy.cpp", "constexpr int kNvidia = 1;", "core/host/discovery/remedy.cpp: core names the vendor 'nvidia'"),
     ("core/ir/serial/serial.cpp", "void write_onnx();", "core/ir/serial/serial.cpp: core names the format 'onnx'"),
-    ("sdk/tools/tenon/run.cpp", '#include "core/base/str.h"', "sdk/tools/tenon/run.cpp: sdk/tools may not include <core/base/str.h>"),
+    ("sdk/tools/tenon/commands/run.cpp", '#include "core/base/str.h"', "sdk/tools/tenon/commands/run.cpp: sdk/tools may not include <core/base/str.h>"),
     ("core/base/README.md", "`stattus.h` and `errors/*.hpp`", "core/base/README.md: there is no file `errors/*.hpp`"),
     ("core/base/README.md", "", "core/base/README.md: there is no file `stattus.h`"),
     ("docs/guide/tir.md", "`sdk/tenon/abi/grapf.h`", "docs/guide/tir.md: there is no file `sdk/tenon/abi/grapf.h`"),
