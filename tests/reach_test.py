@@ -70,7 +70,7 @@ CASES = [
      ["python_arrays", "lit", "models", *HEAVY]),
     ("frontends/python/native/eager.cpp", ["python_arrays:tests/python/test_eager.py"],
      ["torch", "lit", "models"]),
-    ("frontends/onnx/ops_nn.cpp", ["onnx_fused", "models", "lit:tests/cli/no_gpus.test"],
+    ("frontends/onnx/ops/nn.cpp", ["onnx_fused", "models", "lit:tests/cli/no_gpus.test"],
      ["fake_cuda_plugin_test", "runtime_test", "torch", *HEAVY]),
     ("frontends/npy/format.cpp", ["frontend_npy_test"], ["models", "runtime_test", *HEAVY]),
     # Passes and core.
