@@ -3,6 +3,8 @@
 
 - Files include only what their room may include.
 - Modules of Python import only what their room may import, in no circle; a room has at most 30.
+- Files include only what their room may include, and rooms of one folder have an order.
+- A folder has at most 30 sources.
 - core/ names no op, device, vendor, file format or third-party library.
 - The targets of links, the headings in them and the files that pages name exist.
 - Decisions have unique numbers and a row in their index.
@@ -17,6 +19,7 @@ Prints one line per violation and exits with 1.
     tree_rules.py --links FOLDER   only the links of the pages below FOLDER, which may be installed
 """
 import ast
+import collections
 import fnmatch
 import os
 import pathlib
@@ -40,9 +43,6 @@ MAY_INCLUDE = {
     "sdk/tenon/stream": ["tenon/abi/", "tenon/cpp/", "tenon/kernelgen/", "tenon/stream/"],
     "sdk/templates": ["tenon/"],
     "sdk/tools": ["tenon/", "sdk/tools/"],
-    # The host's loader in a process of its own.
-    "sdk/tools/manifest": ["tenon/", "sdk/tools/", "core/base/", "core/host/"],
-    "sdk/tools/probe": ["tenon/", "sdk/tools/", "core/base/", "core/host/"],
     "plugins": ["tenon/"],
     "passes": ["tenon/"],
     "frontends": ["tenon/"],
@@ -94,6 +94,49 @@ PYTHON_ROOMS = {
     "tenon.torch.capture": [PUBLIC, "tenon.torch.graph", "tenon.torch.lowerings", "tenon.torch.decompositions", "tenon.torch.program"],
 }
 MOST_MODULES = 30  # in a folder of a package (ADR 0027)
+# Folders that are divided into rooms, and what each room may include of the others. Includes have no
+# cycles, so that a reader of one room needs none of the later ones. Files beside the rooms and tests
+# may include all of them.
+ROOMS = {
+    "core/session": {
+        "compile": [],
+        "call": ["compile"],
+        "package": ["compile"],
+        "report": ["compile"],
+        "api": ["compile", "call", "package", "report"],
+    },
+    "core/runtime": {
+        "device": [],
+        "values": ["device"],
+        "run": ["device", "values"],
+    },
+    "core/dispatch": {
+        "placement": [],
+        "kernels": ["placement"],
+    },
+    "frontends/onnx": {
+        "reader": [],
+        "graph": ["reader"],
+        "ops": ["reader", "graph"],
+    },
+    "sdk/tools/tenon": {
+        "console": [],
+        "host": ["console"],
+        "cli": ["console"],
+        "execution": ["console", "host", "cli"],
+        "commands": ["console", "host", "cli", "execution"],
+    },
+}
+MOST_SOURCES = 30
+# Folders that may have more, and why. So may the folders of tests/, which have one file per case.
+MAY_HAVE_MORE = {
+    "frontends/python/native": "not divided into rooms yet",
+    "plugins/ops": "one file per op",
+    "plugins/sim": "not divided into rooms yet",
+    "sdk/tenon/abi": "public headers keep their paths",
+    "sdk/tenon/cpp": "public headers keep their paths",
+    "sdk/tools/conform/fixtures": "not divided into rooms yet",
+}
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {
     "nlohmann/": ["core/host", "sdk/tools"],
@@ -313,6 +356,32 @@ def check_python(files):
         if count > MOST_MODULES:
             yield f"{folder}: {count} modules, more than {MOST_MODULES}"
     yield from check_circles(python_arrows(files))
+def check_rooms(relative, text):
+    """Reports what a file includes against the order of the rooms around it."""
+    for parent, rooms in ROOMS.items():
+        room, _, name = relative.removeprefix(parent + "/").partition("/")
+        if not relative.startswith(parent + "/") or not name or name.endswith("_test.cpp"):
+            continue
+        if room not in rooms:
+            yield f"{relative}: the order of the rooms of {parent} lacks {room}"
+            continue
+        for header in INCLUDE.findall(text):
+            seen = header.removeprefix(parent + "/").split("/")[0]
+            if header.startswith(parent + "/") and seen not in (room, *rooms[room]):
+                yield f"{relative}: {parent}/{room} may not include <{header}>"
+
+
+def check_sizes_of_folders(files):
+    counts = collections.Counter(
+        file.rpartition("/")[0] for file in files
+        if file.startswith(tuple(room + "/" for room in SOURCE_ROOMS if room != "tests"))
+        and pathlib.PurePath(file).suffix in SOURCE)
+    for folder, count in sorted(counts.items()):
+        if count > MOST_SOURCES and folder not in MAY_HAVE_MORE:
+            yield f"{folder}: {count} sources, more than {MOST_SOURCES}: divide it into rooms"
+    for folder in sorted(MAY_HAVE_MORE):
+        if counts[folder] <= MOST_SOURCES:
+            yield f"scripts/tree_rules.py: {folder} needs no exception from {MOST_SOURCES} sources: remove the row"
 
 
 def op_names():
@@ -326,7 +395,7 @@ def device_names():
         folder.name
         for room in ("plugins", "samples")
         for folder in (ROOT / room).iterdir() if folder.is_dir()
-        for path in folder.iterdir()
+        for path in (*folder.iterdir(), *folder.glob("device/*"))
         if path.suffix in SOURCE and "TENON_DEVICE_ID" in path.read_text(errors="replace")
     }
 
@@ -585,10 +654,11 @@ def main():
     problems += list(check_named_files(files)) + list(check_sources_are_named(files))
     problems += list(check_width()) + list(check_executable(files)) + list(check_words(files))
     problems += list(check_python(files))
+    problems += list(check_sizes_of_folders(files))
     problems += check_core()
     for path in sources():
         relative, text = path.relative_to(ROOT).as_posix(), path.read_text(errors="replace")
-        problems += check_includes(relative, text)
+        problems += list(check_includes(relative, text)) + list(check_rooms(relative, text))
     return report(problems)
 
 

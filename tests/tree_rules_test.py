@@ -19,13 +19,17 @@ BREACHES = [
     ("core/base/str.cpp", 'const char* planted = "softmax";', "core/base/str.cpp: core names the op 'softmax'"),
     ("core/base/str.cpp", 'const char* planted = "fold add too";', "core/base/str.cpp: core names the op 'add'"),
     ("core/base/limits.def", '// "relu"\nX("a // b", "relu")', "core/base/limits.def: core names the op 'relu'"),
-    ("core/session/devices.cpp", 'const char* planted = "cpu";', "core/session/devices.cpp: core names the device 'cpu'"),
-    ("core/session/devices.cpp", 'const char* planted = "as in null:1";', "core/session/devices.cpp: core names the device 'null'"),
+    ("core/session/compile/devices.cpp", 'const char* planted = "cpu";', "core/session/compile/devices.cpp: core names the device 'cpu'"),
+    ("core/session/compile/devices.cpp", 'const char* planted = "as in null:1";', "core/session/compile/devices.cpp: core names the device 'null'"),
+    ("core/session/compile/model.cpp", '#include "core/session/call/call.h"',
+     "core/session/compile/model.cpp: core/session/compile may not include <core/session/call/call.h>"),
+    ("core/session/planted/planted.h", "", "core/session/README.md: planted/planted.h is not named"),
+    ("core/session/planted/planted.h", "", "core/session/planted/planted.h: the order of the rooms of core/session lacks planted"),
     ("core/host/discovery/remedy.cpp", 'const char* planted = "libfoo.so.1";', "core/host/discovery/remedy.cpp: core names the library 'libfoo.so'"),
     ("core/host/discovery/remedy.cpp", "void planted_cuda();", "core/host/discovery/remedy.cpp: core names the library 'cuda'"),
     ("core/host/discovery/remedy.cpp", "constexpr int kNvidia = 1;", "core/host/discovery/remedy.cpp: core names the vendor 'nvidia'"),
     ("core/ir/serial/serial.cpp", "void write_onnx();", "core/ir/serial/serial.cpp: core names the format 'onnx'"),
-    ("sdk/tools/tenon/run.cpp", '#include "core/base/str.h"', "sdk/tools/tenon/run.cpp: sdk/tools may not include <core/base/str.h>"),
+    ("sdk/tools/tenon/commands/run.cpp", '#include "core/base/str.h"', "sdk/tools/tenon/commands/run.cpp: sdk/tools may not include <core/base/str.h>"),
     ("core/base/README.md", "`stattus.h` and `errors/*.hpp`", "core/base/README.md: there is no file `errors/*.hpp`"),
     ("core/base/README.md", "", "core/base/README.md: there is no file `stattus.h`"),
     ("docs/guide/tir.md", "`sdk/tenon/abi/grapf.h`", "docs/guide/tir.md: there is no file `sdk/tenon/abi/grapf.h`"),
@@ -105,6 +109,15 @@ def main():
         wrong += [f"told without a reason: {line}" for line in sorted(new - expected)]
         if status == 0:
             wrong.append("the exit status is 0")
+        crowd = copy / "plugins/null/crowd"
+        crowd.mkdir()
+        for number in range(tree_rules.MOST_SOURCES + 1):
+            (crowd / f"f{number}.h").touch()
+        if "plugins/null/crowd: 31 sources, more than 30: divide it into rooms" not in told(copy)[0]:
+            wrong.append("a folder of 31 sources is not reported")
+        (crowd / "f0.h").unlink()
+        if any(line.startswith("plugins/null/crowd: ") for line in told(copy)[0]):
+            wrong.append("a folder of 30 sources is reported")
         for page in list((copy / "docs/generated/ops").glob("*.md"))[tree_rules.FEWEST_OPS // 2:]:
             page.unlink()
         waiting = next(iter(tree_rules.WAITING))

@@ -98,7 +98,7 @@ def refused():
 
 def cases():
     """{function: numbers of the fields that it has a case for}, from parse.cpp."""
-    text = (HERE / "parse.cpp").read_text()
+    text = (HERE / "reader/parse.cpp").read_text()
     starts = [(m.group(1), m.start()) for m in re.finditer(r"^  void (\w+)\((?:pbf_reader \w|Text message), ", text, re.M)]
     ends = [at for _, at in starts[1:]] + [len(text)]
     number = re.compile(r"\b(?:number|bytes|word)\((\d+)\)|tag_and_type\((\d+),")

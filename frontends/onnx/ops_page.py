@@ -2,7 +2,7 @@
 
     ops_page.py PAGE [--bless]     compares the page with the tables of importers, or writes it
 
-The tables are the rows {"Name", since, function, "domain"} of this folder's sources; the operators
+The tables are the rows {"Name", since, function, "domain"} of the sources below; the operators
 of the standard and their versions come from the onnx package.
 """
 import pathlib
@@ -15,7 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROW = re.compile(r'^\s*\{"(\w+)", (\d+), [\w:<>]+(?:, ([\w:]+|"[\w.]+"))?\},', re.M)
 # com.microsoft's QLinear ops, by the operator of the standard that each computes.
 QLINEAR = re.compile(r'^\s*\{"(QLinear\w+)", "\w+", \d+', re.M)
-# Those without an importer: {"Name", kReason}, in not_imported.h.
+# Those without an importer: {"Name", kReason}, in graph/not_imported.h.
 REFUSED = re.compile(r'^\s*\{"(\w+)", (k\w+)\},', re.M)
 REASON = re.compile(r'constexpr std::string_view (k\w+) =\s+"(.+)";')
 CONSTANT = re.compile(r'constexpr std::string_view (k\w+) = "([\w.]+)";')
@@ -34,8 +34,8 @@ def domain_of(word, constants, path):
 def imported():
     """{(domain, name): [since]}, from the tables."""
     found = {}
-    shared = {k: v for path in sorted(HERE.glob("*.h")) for k, v in CONSTANT.findall(path.read_text())}
-    for path in sorted(HERE.glob("*.cpp")):
+    shared = {k: v for path in sorted(HERE.rglob("*.h")) for k, v in CONSTANT.findall(path.read_text())}
+    for path in sorted(HERE.rglob("*.cpp")):
         text = path.read_text()
         constants = shared | dict(CONSTANT.findall(text))
         for name, since, domain in ROW.findall(text):
@@ -48,7 +48,7 @@ def imported():
 
 def refused(found):
     """{name: reason} of the standard's operators without an importer."""
-    text = (HERE / "not_imported.h").read_text()
+    text = (HERE / "graph/not_imported.h").read_text()
     reasons = dict(REASON.findall(text))
     rows = {name: reasons[word] for name, word in REFUSED.findall(text)}
     missing = {name for name in standard() if ("", name) not in found}

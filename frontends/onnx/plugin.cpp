@@ -8,9 +8,9 @@
 #include <tenon/abi/host.h>
 #include <tenon/cpp/plugin.hpp>
 
-#include "importer.h"
-#include "model.h"
-#include "model_limits.h"
+#include "frontends/onnx/graph/importer.h"
+#include "frontends/onnx/reader/model.h"
+#include "frontends/onnx/reader/model_limits.h"
 
 namespace tenon::onnx {
 namespace {

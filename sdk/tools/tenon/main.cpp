@@ -1,7 +1,7 @@
 // The tenon command. Thin: it parses, calls libtenon through sdk/tenon/abi, and prints.
-#include "sdk/tools/tenon/console.h"
-#include "sdk/tools/tenon/helpers.h"
-#include "sdk/tools/tenon/options.h"
+#include "sdk/tools/tenon/cli/options.h"
+#include "sdk/tools/tenon/console/console.h"
+#include "sdk/tools/tenon/host/helpers.h"
 
 namespace {
 

@@ -1,0 +1,116 @@
+#include <algorithm>
+
+#include "core/runtime/run/run.h"
+
+namespace tenon::runtime {
+
+// A free buffer serves a smaller request if it wastes no more bytes than were requested, or than
+// this. Somebody may keep one that leaves for long, with all that it wastes.
+constexpr uint64_t kSlackMin = 4096, kSlackOfLeaving = 8;
+// Smaller buffers are not worth a lock.
+constexpr uint64_t kOfferedMin = 64 << 10;
+
+// The smallest that fits; null if none does.
+BufferPool::Free* BufferPool::best_fit(uint64_t size_bytes, uint64_t slack_bytes) {
+  Free* best = nullptr;
+  for (Free& free : free_) {
+    const uint64_t have = free.buffer->size_bytes();
+    if (have < size_bytes || have - size_bytes > slack_bytes) continue;
+    if (best == nullptr || have < best->buffer->size_bytes()) best = &free;
+  }
+  return best;
+}
+
+std::shared_ptr<Buffer> BufferPool::remove(Free* free) {
+  std::shared_ptr<Buffer> buffer = std::move(free->buffer);
+  *free = std::move(free_.back());
+  free_.pop_back();
+  return buffer;
+}
+
+Result<std::shared_ptr<Buffer>> BufferPool::take(uint64_t size_bytes, bool* out_used, bool leaves) {
+  if (out_used != nullptr) *out_used = false;
+  const uint64_t slack = std::max(leaves ? size_bytes / kSlackOfLeaving : size_bytes, kSlackMin);
+  if (Free* const best = best_fit(size_bytes, slack); best != nullptr) {
+    if (out_used != nullptr) *out_used = best->used;
+    return remove(best);
+  }
+  if (size_bytes >= kOfferedMin && !leaves) {
+    if (auto buffer = take_offered(size_bytes, slack); buffer != nullptr) return buffer;
+  }
+  auto made = Buffer::allocate(device_, size_bytes);
+  if (!made.ok() && made.status().code() == TENON_RESOURCE_EXHAUSTED && !free_.empty()) {
+    // Unused buffers may hold the missing memory. Queued work may still use them, since buffers are
+    // returned at submission.
+    TENON_RETURN_IF_ERROR(wait_());
+    for (const Free& free : free_) held_bytes_ -= free.buffer->size_bytes();
+    free_.clear();
+    made = Buffer::allocate(device_, size_bytes);
+  }
+  TENON_ASSIGN_OR_RETURN(Buffer buffer, std::move(made));
+  held_bytes_ += size_bytes;
+  return std::make_shared<Buffer>(std::move(buffer));
+}
+
+void BufferPool::give_back(std::shared_ptr<Buffer> buffer) {
+  try {
+    free_.push_back({buffer, true});
+  } catch (const std::bad_alloc&) {  // the end of a call must not throw
+    forget(*buffer);
+  }
+}
+
+void BufferPool::offer() {
+  if (device_->has_queue() || offered_) return;
+  const auto worth = [](const Free& free) { return free.buffer->size_bytes() >= kOfferedMin; };
+  if (std::ranges::none_of(free_, worth)) return;
+  const std::lock_guard lock(device_->idle_pools().mutex);
+  try {
+    device_->idle_pools().pools.push_back(this);
+    offered_ = true;
+  } catch (const std::bad_alloc&) {  // the end of a call must not throw
+  }
+}
+
+void BufferPool::withdraw() {
+  if (!offered_) return;
+  const std::lock_guard lock(device_->idle_pools().mutex);
+  std::erase(device_->idle_pools().pools, this);
+  offered_ = false;
+}
+
+std::shared_ptr<Buffer> BufferPool::take_offered(uint64_t size_bytes, uint64_t slack_bytes) {
+  const std::lock_guard lock(device_->idle_pools().mutex);
+  BufferPool* from = nullptr;
+  Free* best = nullptr;
+  for (BufferPool* pool : device_->idle_pools().pools) {
+    Free* const fit = pool->best_fit(size_bytes, slack_bytes);
+    if (fit == nullptr) continue;
+    if (best != nullptr && fit->buffer->size_bytes() >= best->buffer->size_bytes()) continue;
+    best = fit;
+    from = pool;
+  }
+  if (best == nullptr) return nullptr;
+  std::shared_ptr<Buffer> buffer = from->remove(best);
+  from->forget(*buffer);
+  adopt(*buffer);
+  return buffer;
+}
+
+void BufferPool::begin_run() {
+  for (Free& free : free_) free.used = false;
+}
+
+void BufferPool::end_run() {
+  for (size_t i = 0; i < free_.size();) {
+    if (free_[i].used) {
+      free_[i++].used = false;
+      continue;
+    }
+    held_bytes_ -= free_[i].buffer->size_bytes();
+    free_[i] = std::move(free_.back());
+    free_.pop_back();
+  }
+}
+
+}  // namespace tenon::runtime

@@ -1,0 +1,95 @@
+// What a run has found out that the next one at the same sizes need not find out again: sizes,
+// needs, working memory, and where tensors lie (docs/adr/0059). For plans of one piece of work on a
+// device that works in host memory and has finished when it returns: there a run is worth
+// repeating, since the rest of it takes longer than a small kernel.
+//
+// Who repeats a run names every input, and every output if outputs leave the Runner, and then calls
+// Runner::run_again. Each of these may tell that this run is not like the one before; then what is
+// known is forgotten, and Runner::run does all of it anew.
+//
+// Threads: one at a time, as its Runner.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/runtime/run/plan.h"
+#include "core/runtime/values/tensor.h"
+
+namespace tenon::runtime {
+
+class Runner;
+
+// An output leaves in the buffer that the device asked for, unless that has more than twice as many
+// bytes, and more than so many, as the output.
+inline constexpr uint64_t kDetachedSlackBytes = 4096;
+
+class Repeat {
+ public:
+  // Null if runs of this plan cannot be repeated.
+  static std::unique_ptr<Repeat> of(const Plan& plan);
+
+  // A run is known, and nothing was forgotten since.
+  bool ready() const { return ready_; }
+  // Its outputs are the caller's memory or tensors, as each run says. Otherwise they are the
+  // Runner's, in the same place as before.
+  bool outputs_leave() const { return outputs_leave_; }
+  void forget() { ready_ = false; }
+
+  // Whether the input is the tensor of the run before. A tensor's number is its own for good, so
+  // that nothing else need be compared, and nothing is kept alive for it.
+  bool keeps(uint32_t input, const Tensor& tensor) const {
+    return values_[input] == tensor.value();
+  }
+  // False if the run before tells nothing about this tensor, array, or memory for an output.
+  bool take(uint32_t input, const Tensor& tensor);
+  bool take(uint32_t input, const tenon_array_t& array);
+  bool give(uint32_t output, const tenon_array_t& array);
+  // The output becomes a tensor: Runner::take_made. False as above.
+  bool make(uint32_t output);
+
+ private:
+  friend class Runner;
+  // Memory of the caller; empty for what the host cannot read.
+  struct Range {
+    uintptr_t begin = 0, end = 0;
+    bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
+    bool operator==(const Range&) const = default;
+  };
+  // An input or an output: its type, and the place of it in the device's call.
+  struct Known {
+    uint32_t span = kNone;  // kNone: no step reads it
+    tenon_dtype_t dtype = TENON_DTYPE_NONE;
+    std::vector<int64_t> dims;
+    uint64_t bytes = 0;        // that the device is given
+    uint64_t value_bytes = 0;  // of an output: of its elements
+    Range range;
+    bool made = false;               // an output that becomes a tensor
+    std::shared_ptr<Buffer> buffer;  // made: in the run and until it is taken
+  };
+  static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint64_t kArray = UINT64_MAX;  // in place of a tensor's number
+
+  Repeat(const Plan& plan, const Step& step);
+  static bool fits(const Plan& plan, const Step& step);
+  static bool same_type(const Known& known, const tenon_array_t& array);
+  // Whether no output lies in memory of an input or of another output, as far as that may have
+  // changed since the run before.
+  bool apart();
+
+  Device& device_;
+  Executable& executable_;
+  const Step& step_;
+  bool ready_ = false, outputs_leave_ = false;
+  std::vector<uint64_t> values_;  // by input: of tensors
+  std::vector<Known> inputs_, outputs_;
+  std::vector<uint32_t> arrays_;                          // inputs that are arrays
+  std::vector<uint32_t> moved_inputs_, moved_outputs_;    // whose memory is another one
+  std::vector<tenon_span_t> input_spans_, output_spans_;  // of the device's call
+  std::vector<int64_t> symbols_;
+  uint64_t workspace_bytes_ = 0;
+  std::shared_ptr<Buffer> workspace_;      // of the Runner's pool; kept from run to run
+  std::vector<tenon_buffer_t*> imported_;  // in a run
+};
+
+}  // namespace tenon::runtime
