@@ -434,8 +434,8 @@ bool affine_grid(NodeContext& n) {
   columns.push_back(n.builder().full(type, column, 1));
   const Value places = n.build("concat", columns, {{"dim", spatial}});
   // [batch, spatial + 1 rows] over [image..., spatial + 1]: batch, rows, image...
-  const Value moved = n.build("dot_general", {matrices, places},
-                              {{"a_contract", {2}}, {"b_contract", {spatial}}});
+  const Value moved =
+      n.build("dot_general", {matrices, places}, {{"a_contract", {2}}, {"b_contract", {spatial}}});
   std::vector<int64_t> perm = {0};
   for (int64_t d = 0; d < spatial; ++d) perm.push_back(2 + d);
   perm.push_back(1);

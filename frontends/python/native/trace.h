@@ -1,5 +1,5 @@
-// A graph that Python builds node by node, through the table of graphs: what tenon/builder/trace.py is
-// made of. Types are inferred by the ops themselves.
+// A graph that Python builds node by node, through the table of graphs: what tenon/builder/trace.py
+// is made of. Types are inferred by the ops themselves.
 #ifndef FRONTENDS_PYTHON_NATIVE_TRACE_H_
 #define FRONTENDS_PYTHON_NATIVE_TRACE_H_
 
