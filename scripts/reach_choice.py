@@ -170,7 +170,9 @@ class Choice:
         parts = os.path.dirname(os.path.relpath(path, self.root)).split("/")
         if parts[0] in ("tests", "docs", "bench", "scripts") or not made:
             return
-        for room in parts[1:] or parts:
+        # Folders inside a room of core or a frontend are rooms of its own, whatever they are named.
+        rooms = parts[1:2] if parts[0] in ("core", "frontends") else parts[1:]
+        for room in rooms or parts:
             for entry, part in self._in_folder(f"{self.root}/tests/{room}"):
                 if "pytest" not in entry.command:
                     self.take_near(entry, path, part)

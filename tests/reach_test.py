@@ -71,7 +71,7 @@ CASES = [
     ("frontends/python/native/eager.cpp", ["python_arrays:tests/python/test_eager.py"],
      ["torch", "lit", "models"]),
     ("frontends/onnx/ops/nn.cpp", ["onnx_fused", "models", "lit:tests/cli/no_gpus.test"],
-     ["fake_cuda_plugin_test", "runtime_test", "torch", *HEAVY[:2]]),
+     ["fake_cuda_plugin_test", "runtime_test", "torch", *HEAVY]),
     ("frontends/npy/format.cpp", ["frontend_npy_test"], ["models", "runtime_test", *HEAVY]),
     # Passes and core.
     ("passes/dce.cpp", ["lit:tests/passes/dce.tir", "models", "session_test"],
