@@ -18,7 +18,7 @@ FIXED = (1, 2)
 
 # Results that are random, or whatever was in memory.
 OTHERS = ("empty", "new_empty", "empty_like", "empty_strided", "empty_permuted", "new_empty_strided")
-# Calls whose results say nothing: what a template asks for is not what the operator needs. By operator or template.
+# Operators or templates whose results cannot be compared, with the reason.
 UNDEFINED = {
     "aten.rsub.Tensor#0": "a product that eager mode rounds in its scalar loop only",
     "_weight_norm_interface_backward": "norms of another shape than the weight's",
@@ -29,10 +29,15 @@ UNDEFINED = {
     "collapse_view": "torch.compile refuses it; graphs that torch.export made have it",
     "bucketize": "limits that are not sorted",
     "_embedding_bag": "counts that torch leaves out where bags are empty",
-    "upsample_nearest1d": "a factor that contradicts the size",
-    "upsample_nearest2d": "a factor that contradicts the size",
-    "upsample_nearest3d": "a factor that contradicts the size",
 }
+RESIZED = {f"aten.upsample_nearest{rank}d.default" for rank in (1, 2, 3)}
+
+
+def is_undefined(name: str, template: Template) -> bool:
+    operator = template.overload.split(".")[1]
+    if template.overload in RESIZED:
+        return len(template.args) > 2 or bool(template.kwargs)  # a random factor contradicts the size
+    return name in UNDEFINED or operator in UNDEFINED
 
 
 def is_random(template: Template) -> bool:
@@ -47,7 +52,7 @@ def data_decides(template: Template) -> bool:
 
 @functools.cache
 def chosen() -> dict[str, Template]:
-    return {name: t for name, t in aten_cases.templates().items() if not is_random(t) and not {name, t.overload.split(".")[1]} & UNDEFINED.keys()}
+    return {name: t for name, t in aten_cases.templates().items() if not is_random(t) and not is_undefined(name, t)}
 
 
 def _values(template: Template, kind: str) -> tuple[str, ...]:
