@@ -84,9 +84,9 @@ function(tenon_sanitized_test label name)
   endif()
 endfunction()
 
-# tenon_loads_plugins(TARGET PLUGIN...): a target is built after these plugins. In a build with TENON_PLUGINS_FROM, plugins of generated
-# code are those of another build: kernelgen and what it is linked to take a third of the time to compile with the address sanitizer.
-# ./check tests what calls them, ./check --full them, too.
+# tenon_loads_plugins(TARGET PLUGIN...): builds the plugins before TARGET, which loads them. With TENON_PLUGINS_FROM, the four plugins
+# named below are copied from another build: kernelgen takes a third of the time to compile with the address sanitizer. So ./check does
+# not instrument these plugins; ./check --full does.
 function(tenon_loads_plugins target)
   foreach(name ${ARGN})
     if(NOT TARGET tenon_plugin_${name})

@@ -26,13 +26,18 @@ tenon_code_t query(void* self, tenon_str_t, const tenon_kernel_call_t*,
   return TENON_OK;
 }
 
-Heard claim_with(tenon_kernel_candidate_t candidate) {
+ir::Ref<ir::Graph> graph_of_one_op() {
   test::use_test_ops();
   constexpr std::string_view kText =
       "tenon.tir 1\ngraph @g(%x: f32[2]) -> (a: f32[2]) {\n  %a = plus(%x, %x) : f32[2]\n  yield "
       "%a\n}\n";
-  const ir::Ref<ir::Graph> graph = *ir::read_text(kText, "test", {});
+  ir::Ref<ir::Graph> graph = *ir::read_text(kText, "test", {});
   graph->freeze();
+  return graph;
+}
+
+Heard claim_with(tenon_kernel_candidate_t candidate) {
+  const ir::Ref<ir::Graph> graph = graph_of_one_op();
   // The adapter of a plugin lives as long as the process: one for all calls.
   static const tenon_device_api_t device{};
   static tenon_kernels_api_t kernels{};
@@ -73,12 +78,7 @@ TEST(KernelDevice, RefusesCandidatesThatMakeNoSense) {
 
 // What claim and compile say to an option, as "OK" or a failure's text.
 std::string answers_to_option(const tenon_compile_api_t& api) {
-  test::use_test_ops();
-  constexpr std::string_view kText =
-      "tenon.tir 1\ngraph @g(%x: f32[2]) -> (a: f32[2]) {\n  %a = plus(%x, %x) : f32[2]\n  yield "
-      "%a\n}\n";
-  const ir::Ref<ir::Graph> graph = *ir::read_text(kText, "test", {});
-  graph->freeze();
+  const ir::Ref<ir::Graph> graph = graph_of_one_op();
   const tenon_key_value_t pairs[] = {{{"t.ops", 5}, {"plus", 4}}, {{"t.opt", 5}, {"2", 1}}};
   const tenon_compile_options_t options{sizeof options, 0, pairs, 2, 0};
   const tenon_claim_sink_t sink{

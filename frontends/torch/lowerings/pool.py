@@ -29,7 +29,7 @@ def known(*shapes: Sequence[Any]) -> None:
 def along(n: Node, x: Value, matrix: torch.Tensor, axis: int) -> Value:
     """x with an axis multiplied by a matrix [out, in] of float64, in float32 for types of 16 bits."""
     if not dt.is_float(x.dtype):
-        raise Unsupported("weights that are no integers")
+        raise Unsupported("fractional weights of integers")
     x = ops.convert(x, wide(x.dtype))
     factor = ops.convert(constant(n.trace, matrix), x.dtype)
     given = ops.attrs(a_batch=(), a_contract=(axis,), b_batch=(), b_contract=(1,))
@@ -298,7 +298,7 @@ def _resized(n: Node, x: Value, sizes: Any, outs: Any, align: bool, factors: Any
 
 
 def _along_in_steps(n: Node, x: Value, weights: torch.Tensor, dim: int) -> Value:
-    """As torch resizes bytes: weights are multiples of a power of two, and each pass gives bytes again.
+    """Resizes bytes as torch does: weights are multiples of a power of two, and each pass rounds to bytes.
 
     A sum has at most 24 bits, which float32 holds.
     """
