@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sizes and offsets of every record of sdk/tenon/abi, compared with layout.txt.
+"""Sizes and offsets of every record of sdk/tenon/tenon.h and sdk/tenon/abi, compared with layout.txt.
 
     layout.py --include sdk            compares; exits with 1 on a difference
     layout.py --include sdk --bless    writes layout.txt and prints what CHANGELOG.md must mention
@@ -26,7 +26,7 @@ SIZE = re.compile(r"\[sizeof=(\d+), align=(\d+)")
 
 def dump(include, compiler):
     headers = sorted(h.name for h in ABI.glob("*.h"))
-    source = "".join(f"#include <tenon/abi/{h}>\n" for h in headers)
+    source = "".join(f"#include <tenon/abi/{h}>\n" for h in headers) + "#include <tenon/tenon.h>\n"
     return subprocess.run(
         [compiler, "-std=c11", "-I", include, "-fsyntax-only", "-Xclang", "-fdump-record-layouts-complete", "-x", "c", "-"],
         input=source, capture_output=True, text=True, check=True).stdout

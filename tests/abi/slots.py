@@ -20,7 +20,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ABI = ROOT / "sdk" / "tenon" / "abi"
 CODE = {".c", ".cpp", ".h", ".hpp"}
-HELPERS = {"copy.h", "record.h", "simple_device.h", "simple_kernels.h", "simple_run.h"}
+HELPERS = {"copy.h", "record.h", "simple_device.h", "simple_kernels.h"}
 
 # What never grows, and why.
 VALUES = {

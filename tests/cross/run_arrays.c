@@ -7,13 +7,13 @@
  * format 1.0 in C order.
  */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include <tenon/abi/simple_run.h>
+#include <tenon/tenon.h>
 
-static int complain(const tenon_run_t* run, const char* what) {
-  char reason[1024];
-  tenon_run_reason(run, reason, sizeof reason);
-  fprintf(stderr, "run_arrays: %s: %s\n", what, reason);
+static int failed(const char* what) {
+  fprintf(stderr, "run_arrays: %s: %s\n", what, tenon_error());
   return 1;
 }
 
@@ -60,25 +60,25 @@ static float* read_array(const char* path, uint32_t* rank, int64_t* dims) {
 }
 
 /* "NAME=FILE" into the input of that name; 0 on success. */
-static int set_input(const tenon_run_t* run, char* argument, int64_t (*dims)[TENON_RANK_MAX],
-                     tenon_run_value_t* in) {
+static int set_input(tenon_program_t* program, char* argument, int64_t (*dims)[TENON_RANK_MAX],
+                     tenon_dense_t* in) {
   char* const path = strchr(argument, '=');
   if (path == NULL) return fprintf(stderr, "run_arrays: %s is not NAME=FILE\n", argument), 1;
   *path = 0;
-  const uint32_t index = tenon_run_input(run, argument);
+  const uint32_t index = tenon_input_index(program, argument);
   if (index == UINT32_MAX)
     return fprintf(stderr, "run_arrays: the model has no input %s\n", argument), 1;
   uint32_t rank = 0;
   float* const data = read_array(path + 1, &rank, dims[index]);
   if (data == NULL) return fprintf(stderr, "run_arrays: %s: no array of f32\n", path + 1), 1;
   free(in[index].data);
-  in[index] = tenon_run_value(TENON_F32, data, rank, dims[index]);
+  in[index] = tenon_dense(TENON_F32, data, rank, dims[index]);
   return 0;
 }
 
-static int print(const tenon_run_t* run, const tenon_run_value_t* out) {
-  for (uint32_t i = 0; i < run->ports.output_count; ++i) {
-    const tenon_str_t name = run->ports.outputs[i].name;
+static int print(const tenon_model_info_t* ports, const tenon_dense_t* out) {
+  for (uint32_t i = 0; i < ports->output_count; ++i) {
+    const tenon_str_t name = ports->outputs[i].name;
     size_t count = 1;
     if (out[i].dtype != TENON_F32) return fprintf(stderr, "run_arrays: an output is not f32\n"), 1;
     for (uint32_t d = 0; d < out[i].rank; ++d) count *= (size_t)out[i].dims[d];
@@ -90,23 +90,25 @@ static int print(const tenon_run_t* run, const tenon_run_value_t* out) {
 }
 
 int main(int argc, char** argv) {
-  tenon_run_t run;
+  tenon_program_t* program;
+  tenon_model_info_t ports = {sizeof ports, 0};
   if (argc < 2) return fprintf(stderr, "usage: run_arrays MODEL.tpk INPUT=FILE.npy...\n"), 2;
-  if (tenon_run_load(&run, argv[1]) != TENON_OK) return complain(&run, "load");
-  const uint32_t inputs = run.ports.input_count, outputs = run.ports.output_count;
-  tenon_run_value_t* const in = calloc(inputs + 1, sizeof *in);
-  tenon_run_value_t* const out = calloc(outputs + 1, sizeof *out);
+  if (tenon_open(argv[1], &program) != TENON_OK) return failed("load");
+  if (tenon_program_ports(program, &ports) != TENON_OK) return failed("describe");
+  const uint32_t inputs = ports.input_count, outputs = ports.output_count;
+  tenon_dense_t* const in = calloc(inputs + 1, sizeof *in);
+  tenon_dense_t* const out = calloc(outputs + 1, sizeof *out);
   int64_t(*const dims)[TENON_RANK_MAX] = calloc(inputs + 1, sizeof *dims);
   int status = in == NULL || out == NULL || dims == NULL;
-  for (int i = 2; status == 0 && i < argc; ++i) status = set_input(&run, argv[i], dims, in);
-  if (status == 0 && tenon_run_call(&run, in, inputs, out, outputs) != TENON_OK)
-    status = complain(&run, "run");
-  if (status == 0) status = print(&run, out);
-  if (out != NULL) tenon_run_drop(&run, out, outputs);
+  for (int i = 2; status == 0 && i < argc; ++i) status = set_input(program, argv[i], dims, in);
+  if (status == 0 && tenon_call(program, in, inputs, out, outputs) != TENON_OK)
+    status = failed("run");
+  if (status == 0) status = print(&ports, out);
+  if (out != NULL) tenon_dense_release(out, outputs);
   for (uint32_t i = 0; in != NULL && i < inputs; ++i) free(in[i].data);
   free(in);
   free(out);
   free(dims);
-  tenon_run_unload(&run);
+  tenon_program_release(program);
   return status;
 }

@@ -12,7 +12,7 @@
  *
  * A package holds native code, so loading one is as much a matter of trust as opening a library.
  *
- * Users: sdk/tools (the C table), frontends/python, sdk/tenon/abi/simple_run.h,
+ * Users: sdk/tools (the C table), frontends/python, core/session/api/plain_c.cpp,
  * sdk/tenon/cpp/session.hpp and the tests over it. Unstable until the second edition is closed.
  */
 #ifndef TENON_ABI_PACKAGE_H_
