@@ -41,7 +41,7 @@ Status Runner::join_stream(const Native& native) {
   return mark(d);
 }
 
-// The run's work on the device begins behind what is in this stream, too. The device waits for it,
+// The run's work on the device begins after what is in this stream, too. The device waits for it,
 // and not the host.
 Status Runner::follow_stream(uint32_t device, const Native& native) {
   DeviceState& state = devices_[device];
@@ -72,7 +72,7 @@ Status Runner::join(const Natives& natives) {
   return {};
 }
 
-// Behind all work of each device, and before the run waits for it.
+// After all work of each device, and before the run waits for it.
 Status Runner::signal_natives() {
   for (const auto& [d, fence] : signals_) {
     TENON_RETURN_IF_ERROR(queue_of(d));
