@@ -71,7 +71,7 @@ struct CompileOptions {
   bool no_fallback = false;
   std::vector<std::pair<std::string_view, std::string_view>> options;
   bool autotune = false;  // measure where kernel sets and the device's own code compete
-  std::vector<uint32_t> stable_inputs;  // positions of inputs whose values seldom change
+  std::vector<uint32_t> stable_inputs;  // positions of inputs whose values rarely change
 };
 
 namespace detail {
