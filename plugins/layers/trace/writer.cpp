@@ -82,7 +82,7 @@ void Totals::add(const Event& e) {
   sum.bytes += e.bytes;
 }
 
-void Totals::tell() {
+void Totals::print() {
   const std::lock_guard lock(sums().mutex);
   std::vector<std::pair<std::string, Sum>> rows(sums().by_call.begin(), sums().by_call.end());
   std::sort(rows.begin(), rows.end(),
