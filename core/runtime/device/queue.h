@@ -26,7 +26,7 @@ Status await_value(const tenon_queue_api_t* api, tenon_fence_point_t point, bool
 class Queue {
  public:
   static Result<std::unique_ptr<Queue>> create(std::shared_ptr<Device> device);
-  // Of a native stream, which outlives it. T0635 if the device takes none.
+  // Makes a queue of a native stream, which outlives it. T0635 if the device takes none.
   static Result<std::unique_ptr<Queue>> import(std::shared_ptr<Device> device,
                                                const tenon_native_handle_t& stream);
   ~Queue();  // waits for its work

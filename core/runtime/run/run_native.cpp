@@ -28,7 +28,7 @@ Status Runner::await_natives(std::span<const Native> waits) {
   return {};
 }
 
-// In place of the run's own queue, until leave_streams().
+// Uses a queue on the stream in place of the run's own queue, until leave_streams().
 Status Runner::join_stream(const Native& native) {
   TENON_ASSIGN_OR_RETURN(const uint32_t d, device_of(native, "stream"));
   DeviceState& state = devices_[d];
@@ -37,7 +37,7 @@ Status Runner::join_stream(const Native& native) {
   state.set_aside = std::exchange(state.queue, std::move(queue));
   state.joined = true;
   state.forget_reach();
-  // So that who waits for this queue waits for what was in the stream.
+  // A wait for this queue then includes what was in the stream.
   return mark(d);
 }
 

@@ -97,8 +97,8 @@ class OnStream {
 
 // Hands out a tensor's elements as a managed tensor: on the host ({kCpu, 0}), or on a vendor's
 // device, dense, brought there first if they are elsewhere. It keeps the tensor until its deleter
-// is called. A tensor is immutable, so it is read-only; the old kind cannot say so, and who gets it
-// must not write. flags: 0 for an OWNED output that may still be written (call.h).
+// is called. A tensor is immutable, so it is read-only; the old kind cannot say so, and its
+// receiver must not write. flags: 0 for an OWNED output that may still be written (call.h).
 // stream: of the library that gets it, on the device: cudaStream_t or hipStream_t as a number; 0 is
 // the default one. What is there when the deleter is called may still use the memory.
 // UNIMPLEMENTED, T0624, for elements that DLPack does not have and for other devices; else as

@@ -324,7 +324,7 @@ class Output {
     output.kind_ = TENON_OUTPUT_LEFT;
     return output;
   }
-  // Of a tensor that was left, data is null where the host cannot read it.
+  // For a tensor that was left, data is null where the host cannot read it.
   const ArrayView& array() const { return array_; }
   template <class T>
   std::span<const T> as() const {
