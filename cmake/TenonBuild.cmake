@@ -54,7 +54,7 @@ function(tenon_calls_generated_code)
 endfunction()
 
 # tenon_core_library(NAME SOURCE...): one room of core/, an object library that libtenon.so collects.
-# Unit tests beside the source are named foo_test.cpp and listed with tenon_unit_test.
+# Unit tests next to the source are named foo_test.cpp and listed with tenon_unit_test.
 function(tenon_core_library name)
   add_library(tenon_${name} STATIC ${ARGN})
   target_include_directories(tenon_${name} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/sdk)

@@ -67,7 +67,7 @@ WAITING = {
 }
 # The folders of kernelgen and what each may include. Includes have no cycles, so that a reader of
 # one stage needs none of the later ones. Folders that are not listed (device, testing) and tests
-# beside the sources may include all of kernelgen.
+# next to the sources may include all of kernelgen.
 KERNELGEN = {
     "ir": ["ir"],
     "lower": ["ir", "lower"],
@@ -96,7 +96,7 @@ PYTHON_ROOMS = {
 }
 MOST_MODULES = 30  # in a folder of a package (ADR 0027)
 # Folders that are divided into rooms, and what each room may include of the others. Includes have no
-# cycles, so that a reader of one room needs none of the later ones. Files beside the rooms and tests
+# cycles, so that a reader of one room needs none of the later ones. Files outside of the rooms and tests
 # may include all of them.
 ROOMS = {
     "core/session": {

@@ -252,7 +252,7 @@ TEST(Environment, IgnoredWhenPrivileged) {
                 env("TENON_TEST_INNER").has_value());
     return;
   }
-  if (geteuid() != 0) GTEST_SKIP() << "only root can make a program setuid to somebody else";
+  if (geteuid() != 0) GTEST_SKIP() << "only root can make a program setuid to another user";
   std::string command =
       "d=$(mktemp -d) && cp /proc/" + std::to_string(getpid()) +
       "/exe $d/t && chown 65534 $d/t && chmod 4755 $d/t && chmod 755 $d && "

@@ -134,7 +134,7 @@ std::string content_name(std::span<const std::byte> bytes) {
 Cache::Cache(std::string folder) : folder_(std::move(folder)) {
   if (folder_.empty()) {
     why_not_ = "there is no home folder, and TENON_CACHE_DIR names none";
-    // Every run then compiles again, which nobody would guess from its time alone.
+    // Every run then compiles again, and its time alone would not show why.
     if (log_once("no cache folder"))
       log_warning("cache", "T0801: nothing is cached: {}; each run compiles again", why_not_);
     return;
@@ -282,8 +282,8 @@ void each_file(const std::string& root, Visit visit) {
 
 namespace {
 std::mutex g_watch_mutex;
-void (*g_told)(void* self, const CacheLookup& lookup) = nullptr;
-void* g_told_self = nullptr;
+void (*g_watcher)(void* self, const CacheLookup& lookup) = nullptr;
+void* g_watcher_self = nullptr;
 std::atomic<bool> g_watched{false};
 
 constexpr size_t kDigestBytes = 16;  // keys of two digests: of the content, and of the conditions
@@ -323,20 +323,20 @@ const std::vector<std::string>& keys_of(const std::string& kind_folder) {
 }
 }  // namespace
 
-void Cache::watch(void (*told)(void* self, const CacheLookup& lookup), void* self) {
+void Cache::watch(void (*watcher)(void* self, const CacheLookup& lookup), void* self) {
   const std::lock_guard lock(g_watch_mutex);
-  g_told = told;
-  g_told_self = self;
-  g_watched = told != nullptr;
+  g_watcher = watcher;
+  g_watcher_self = self;
+  g_watched = watcher != nullptr;
 }
 
-void Cache::tell_lookup(CacheLookup::Found found, std::string_view kind,
-                        std::span<const std::byte> key) const {
+void Cache::report_lookup(CacheLookup::Found found, std::string_view kind,
+                          std::span<const std::byte> key) const {
   if (!g_watched) return;
   CacheLookup lookup{found, kind, content_name(key), ""};
   if (found == CacheLookup::Found::kNothing) lookup.difference = difference(kind, key);
   const std::lock_guard lock(g_watch_mutex);
-  if (g_told != nullptr) g_told(g_told_self, lookup);
+  if (g_watcher != nullptr) g_watcher(g_watcher_self, lookup);
 }
 
 std::string Cache::difference(std::string_view kind, std::span<const std::byte> key) const {

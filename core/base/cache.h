@@ -68,12 +68,13 @@ class Cache {
   // Removes one entry.
   void drop(std::string_view kind, std::span<const std::byte> key);
 
-  // From now on tells `told` each look-up of this process, one at a time; null stops. For the
-  // search of similar entries the first miss of a kind reads the keys of its entries. Setup only.
-  static void watch(void (*told)(void* self, const CacheLookup& lookup), void* self);
-  // Tells the watcher, if there is one. Called by whoever looked in all places.
-  void tell_lookup(CacheLookup::Found found, std::string_view kind,
-                   std::span<const std::byte> key) const;
+  // From now on `watcher` is called with each look-up of this process, one at a time; null stops.
+  // For the search of similar entries the first miss of a kind reads the keys of its entries. Setup
+  // only.
+  static void watch(void (*watcher)(void* self, const CacheLookup& lookup), void* self);
+  // Passes a look-up to the watcher, if there is one. Called by the code that looked in all places.
+  void report_lookup(CacheLookup::Found found, std::string_view kind,
+                     std::span<const std::byte> key) const;
 
   // The folder for graphs that crashes leave.
   std::string reproducers() const;

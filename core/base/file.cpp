@@ -203,7 +203,7 @@ File::~File() {
 }
 
 namespace {
-// A file that is not there, with a file beside it that has nearly its name.
+// The error for a missing file. It names a file of the same folder that has nearly its name.
 Status no_such_file(std::string_view path) {
   const Status status = errno_status(ENOENT, "open", path);
   const Result<std::vector<std::string>> names = list_folder(folder_of(path));
@@ -362,7 +362,8 @@ Result<AtomicFile> AtomicFile::create(std::string_view path, uint32_t mode) {
       if (device.descriptor_ < 0) return not_written(errno, "open", path);
       return device;
     }
-    return error(TENON_INVALID_ARGUMENT, "T0103", "{} exists and is no regular file", quoted(path));
+    return error(TENON_INVALID_ARGUMENT, "T0103", "{} exists and is not a regular file",
+                 quoted(path));
   }
   static std::atomic<uint32_t> counter{0};
   AtomicFile file;
@@ -413,7 +414,7 @@ Status make_folders(std::string_view path, uint32_t mode) {
     std::string part(path.substr(0, end));
     if (::mkdir(part.c_str(), mode) != 0 && errno != EEXIST) {
       int number = errno;
-      struct stat status;  // an existing parent that is read-only or someone else's is no obstacle
+      struct stat status;  // an existing parent that is read-only or someone else's does not matter
       if (::stat(part.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) continue;
       return errno_status(number, "make the folder", part);
     }

@@ -13,8 +13,8 @@ tenon_sym_t intern(std::string_view text);
 // The symbol of `text` if it has been interned before, else 0. Adds nothing.
 tenon_sym_t find_interned(std::string_view text);
 
-// The text of a symbol, valid for the life of the process; empty for 0 and for a number that is no
-// symbol. Threads: safe, lock-free.
+// The text of a symbol, valid for the life of the process; empty for 0 and for a number that does
+// not stand for a symbol. Threads: safe, lock-free.
 std::string_view sym_text(tenon_sym_t symbol);
 
 }  // namespace tenon

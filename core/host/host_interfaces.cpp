@@ -55,17 +55,17 @@ tenon_code_t fail(void*, tenon_code_t code, tenon_str_t message, const tenon_key
   return code == TENON_OK ? TENON_UNKNOWN : code;
 }
 
-// Storage behind the views of the last answer, which must outlive the call; the record may not.
-struct ToldFailure {
+// Owns what the views of the last answer point to. It must outlive the call; the record may not.
+struct ReportedFailure {
   Status kept;
   std::vector<tenon_key_value_t> details;
   std::string message;
 };
 
 tenon_code_t give_last_failure(tenon_failure_t* out) {
-  thread_local ThreadKept<ToldFailure> told;
-  free_at_thread_end(told);
-  auto& [kept, details, message] = told.value;
+  thread_local ThreadKept<ReportedFailure> reported;
+  free_at_thread_end(reported);
+  auto& [kept, details, message] = reported.value;
   kept = last_failure();
   details.clear();
   for (const KeyValue& pair : kept.evidence())
@@ -111,7 +111,7 @@ void log_text(void*, tenon_str_t component, uint32_t level, tenon_str_t text) {
     }
   });
 }
-// Zero, which is no name, if there is no memory for a new one.
+// Zero, which no name has, if there is no memory for a new one.
 tenon_sym_t intern_text(void*, tenon_str_t text) {
   return guarded_or(tenon_sym_t{0}, [&] { return intern(from_abi_str(text)); });
 }

@@ -74,7 +74,7 @@ tenon_code_t cache_get(void*, tenon_str_t kind, const void* key, uint64_t key_by
         found = Found::kShipped;
       }
     }
-    Cache::process().tell_lookup(found, from_abi_str(kind), bytes_of(key, key_bytes));
+    Cache::process().report_lookup(found, from_abi_str(kind), bytes_of(key, key_bytes));
     if (!entry.ok()) return entry.status();
     const std::byte* base = entry->region->bytes().data();
     TENON_ASSIGN_OR_RETURN(

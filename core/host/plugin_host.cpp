@@ -540,7 +540,7 @@ Status PluginHost::open_candidate(Candidate& c) {
   return Status();
 }
 
-// A plugin that provides a layer is itself behind none.
+// A plugin that provides a layer has no layers before it.
 Status PluginHost::add_layers(Candidate& c, AdoptedPlugin* plugin) {
   const std::string_view wanted = setting("TENON_LAYERS");
   if (wanted.empty() || !has_layered_interfaces(*plugin)) return Status();

@@ -70,7 +70,7 @@ Result<Ref<Blob>> blob_range(Ref<Blob> parent, uint64_t offset, uint64_t size_by
 Ref<Blob> blob_mapped(std::shared_ptr<const MappedRegion> region);
 // Bytes that are known later, elsewhere: data() fails with T0695.
 Ref<Blob> blob_late(uint64_t size_bytes);
-// Memory of somebody else, which `owner` keeps.
+// Memory of another owner, which `owner` keeps alive.
 Ref<Blob> blob_borrowed(const void* data, uint64_t size_bytes, std::shared_ptr<void> owner);
 
 }  // namespace tenon::ir

@@ -333,7 +333,7 @@ TEST_F(GraphTest, ForeignBytesAreReleasedOnce) {
   api->blob_release(api->self, part);
   EXPECT_EQ(released, 1);
 
-  // Memory that nobody frees, and none at all.
+  // Memory that no call frees, and none at all.
   ASSERT_EQ(api->blob_foreign(api->self, values, sizeof values, nullptr, nullptr, &blob), TENON_OK);
   api->blob_release(api->self, blob);
   ASSERT_EQ(api->blob_foreign(api->self, nullptr, 0, &released, count, &blob), TENON_OK);

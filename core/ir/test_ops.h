@@ -40,7 +40,7 @@ inline tenon_code_t infer_reshape(void*, const tenon_infer_t* q) {
 // The size of dim `axis`, as an i64 scalar.
 inline tenon_code_t infer_size(void*, const tenon_infer_t* q) {
   if (q->attrs[0].u.i < 0 || q->attrs[0].u.i >= q->operands[0].rank)
-    return q->fail(q->host, str("C1"), str("axis is no dim"));
+    return q->fail(q->host, str("C1"), str("axis is not a dim"));
   return q->result(q->host, TENON_I64, nullptr, 0);
 }
 inline tenon_code_t value_of_size(void*, const tenon_infer_t* q, uint32_t, tenon_dim_t* out) {

@@ -159,7 +159,7 @@ class Verifier {
     if (op_set()->find(d.op, d.op_version) == nullptr) {
       return report("T0308", n, std::string(op_set()->unknown(d.op, d.op_version).message()));
     }
-    // Inference would define the op's symbols anew, so its types are checked on a copy of the
+    // Inference would define the op's symbols again, so its types are checked on a copy of the
     // graph's dims, which a frozen graph needs anyway. This is rare enough for its cost not to
     // matter.
     if (d.symbol_count != 0 || graph_.frozen_) return check_op_apart(n);

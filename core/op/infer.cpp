@@ -172,7 +172,7 @@ struct Query {
       return TENON_OK;
     }
     static constexpr const char* kWords[] = {"is not", "is not below", "is above",
-                                             "is no multiple of"};
+                                             "is not a multiple of"};
     const std::string text = fmt::format("{}: {} {} {}", printable(from_abi_str(what)),
                                          dims.text(a), kWords[rel], dims.text(b));
     return fail(host, label, to_abi_str(text));

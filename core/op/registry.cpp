@@ -252,7 +252,7 @@ Status check_declaration(const tenon_op_def_t& def) {
     return bad("it is element-wise without a scalar program");
   if ((def.traits & TENON_TRAIT_COMPOSITE) && def.decompose == nullptr)
     return bad("it is composite without a decomposition");
-  // Not `< 0`: a NaN is no bound either.
+  // Not `< 0`: a NaN is not a bound either.
   if (!(def.ulp_f32 >= 0 && def.ulp_f64 >= 0) || (def.ulp_f32 == 0) != (def.ulp_f64 == 0) ||
       def.ulp_of > TENON_ULP_OF_ONE) {
     return bad(

@@ -83,7 +83,7 @@ class Checker {
            dim_sound(fact.b, p_.dims.size()) && place_sound(fact.place);
   }
   bool node_sound(const NodeRecord& node) const {
-    for (const auto* lists : {&node.operands, &node.results, &node.told}) {
+    for (const auto* lists : {&node.operands, &node.results, &node.dim_attrs}) {
       for (const std::vector<DimRef>& dims : *lists) {
         if (!std::ranges::all_of(dims, [&](DimRef d) { return dim_sound(d, p_.dims.size()); }))
           return false;

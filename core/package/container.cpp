@@ -131,7 +131,7 @@ Status write_container(const std::array<Content, kSections>& contents,
 Result<Extents> read_container(std::span<const std::byte> file, std::string_view name) {
   Header header;
   if (file.size() < kMagic.size() || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0)
-    return error(TENON_DATA_LOSS, "T0521", "{} is no package: it does not begin as one",
+    return error(TENON_DATA_LOSS, "T0521", "{} is not a package: it does not begin as one",
                  quoted(name));
   if (file.size() < sizeof header) return damaged(name, "it is cut within its header");
   std::memcpy(&header, file.data(), sizeof header);

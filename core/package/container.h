@@ -1,4 +1,4 @@
-// The file of a package: a header, a table of sections, and the sections, one behind the other.
+// The file of a package: a header, a table of sections, and the sections, one after the other.
 //
 //   0    magic, 8 bytes; u32 version; u32 number of sections; u64 bytes of the file; u64 zero
 //   32   128-bit digest of the bytes before it and of the table

@@ -110,7 +110,7 @@ TEST(Package, TellsAnotherVersionFromDamage) {
             "`a.tpk` has version 2 of the format, and this libtenon reads version 1");
 }
 
-// Digests find accidents. Records are checked as if somebody had made the digests fit.
+// Digests find accidents. Records are checked as if an attacker had made the digests fit.
 TEST(Package, RecordsOfAnyBytesAreRefusedOrSound) {
   const std::string bytes = to_bytes(sample());
   Extents extents;

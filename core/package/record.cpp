@@ -53,12 +53,13 @@ std::vector<std::vector<DimRef>> read_lists(Reader& r) {
   return r.list<std::vector<DimRef>>([](Reader& from) { return from.numbers64(); });
 }
 void write(Writer& w, const NodeRecord& n) {
-  w.u32(n.place), write_lists(w, n.operands), write_lists(w, n.results), write_lists(w, n.told);
+  w.u32(n.place), write_lists(w, n.operands), write_lists(w, n.results),
+      write_lists(w, n.dim_attrs);
 }
 NodeRecord read_node(Reader& r) {
   NodeRecord n;
   n.place = r.u32();
-  n.operands = read_lists(r), n.results = read_lists(r), n.told = read_lists(r);
+  n.operands = read_lists(r), n.results = read_lists(r), n.dim_attrs = read_lists(r);
   return n;
 }
 

@@ -42,7 +42,7 @@ struct FactRecord {
 // A node as far as errors about sizes need it.
 struct NodeRecord {
   uint32_t place = 0;
-  std::vector<std::vector<DimRef>> operands, results, told;
+  std::vector<std::vector<DimRef>> operands, results, dim_attrs;
 };
 
 struct PluginRecord {

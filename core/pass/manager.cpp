@@ -152,7 +152,7 @@ class Run {
     if (!settings_.print_changed) return {};
     std::string text;
     TENON_RETURN_IF_ERROR(write(TENON_FORMAT_TEXT, graph_, &text));
-    return text == old_text ? tell(fmt::format("// {} changed nothing\n", step.text))
+    return text == old_text ? write_text(fmt::format("// {} changed nothing\n", step.text))
                             : print("changed by", step);
   }
 
@@ -202,7 +202,7 @@ class Run {
     return from_abi(tables_.graph->graph_write(tables_.graph->self, graph, format, &sink),
                     "graph_write");
   }
-  Status tell(std::string_view text) const {
+  Status write_text(std::string_view text) const {
     if (settings_.prints == nullptr) return {};
     return from_abi(settings_.prints->write(settings_.prints->self, text.data(), text.size()),
                     "printing between passes");
@@ -210,7 +210,7 @@ class Run {
   Status print(std::string_view when, const Step& step) const {
     std::string text = fmt::format("// {} {}\n", when, step.text);
     TENON_RETURN_IF_ERROR(write(TENON_FORMAT_ELIDED, graph_, &text));
-    return tell(text);
+    return write_text(text);
   }
 
   // ---- Reproducer ----

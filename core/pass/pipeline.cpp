@@ -112,7 +112,7 @@ Status set_value(const tenon_pass_option_def_t& def, std::string_view value,
       return error(TENON_INVALID_ARGUMENT, "T0404", "{} is not a whole number", quoted(value));
     case TENON_ATTR_F64:
       if (parse(value, attr.u.f)) return {};
-      return error(TENON_INVALID_ARGUMENT, "T0404", "{} is no number", quoted(value));
+      return error(TENON_INVALID_ARGUMENT, "T0404", "{} is not a number", quoted(value));
     case TENON_ATTR_STRING:
       attr.u.s = to_abi_str(texts.emplace_back(value));
       return {};

@@ -108,7 +108,7 @@ class OneTable : public Source {
   }
   Result<const tenon_passes_t*> table(std::string_view pass) override {
     if (pass == "tidy") return &table_;
-    return error(TENON_NOT_FOUND, "P0101", "nobody provides it");
+    return error(TENON_NOT_FOUND, "P0101", "no plugin provides it");
   }
   std::vector<std::string> names() override { return {"tidy"}; }
   tenon_pass_def_t def_ = {};

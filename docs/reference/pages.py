@@ -47,7 +47,7 @@ def relinked(text: str, page: pathlib.Path, source: pathlib.Path) -> str:
 
 
 def add_contents(folder: pathlib.Path) -> None:
-    """Puts the pages of a folder behind its README."""
+    """Lists the pages of a folder after its README."""
     readme = folder / "README.md"
     pages = sorted(p.stem for p in folder.glob("*.md") if p != readme)
     pages += sorted(f"{p.name}/README" for p in folder.iterdir() if p.is_dir())

@@ -90,7 +90,7 @@ Status artifact_unpack(std::string_view bytes, ArtifactParts& out) {
       header.code_bytes != rest.size() - header.program_bytes) {
     return fail(TENON_FAILED_PRECONDITION,
                 cat("The artifact is cut short or too long: it has ", rest.size(),
-                    " bytes behind its header, which promises ", header.program_bytes, " and ",
+                    " bytes after its header, which promises ", header.program_bytes, " and ",
                     header.code_bytes, "."));
   }
   uint64_t digest[2];

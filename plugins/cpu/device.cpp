@@ -105,7 +105,7 @@ class FreeRecords {
 };
 thread_local FreeRecords t_free_records;
 
-// Memory of a buffer, and its record: behind the memory if it is small, so that a call of a small
+// Memory of a buffer, and its record: after the memory if it is small, so that a call of a small
 // program allocates once.
 constexpr uint64_t kSmallBytes = 4096;
 

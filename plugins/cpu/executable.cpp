@@ -237,7 +237,7 @@ Status Executable::adopt_packed(PackedReader& packed) {
   if (size != (block.empty ? 0 : block.bytes + kBlockSlackBytes)) {
     return fail(TENON_INVALID_ARGUMENT,
                 cat("The packed constants have ", size, " bytes; the code reads ", block.bytes,
-                    " and some behind them."));
+                    " and some after them."));
   }
   persistents_.resize(program_.buffers.size());
   for (size_t i = 0; i < block.offsets.size(); ++i) {
@@ -496,7 +496,7 @@ Status Executable::size_buffers(ShapePlan& shape) const {
   return {};
 }
 
-// A rough estimate for one thread, enough to tell small steps from large ones.
+// A rough estimate for one thread, enough to separate small steps from large ones.
 double Executable::estimated_ns(const plan::Step& step) {
   constexpr double kFlopsPerNs = 40, kBytesPerNs = 12;
   return std::max(step.flops / kFlopsPerNs, step.bytes / kBytesPerNs);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # seed.sh TENON FOLDER DIGEST_HEADER: fills FOLDER with kernels of every operator for any sizes, for
 # each instruction set of this machine. Existing entries are reused; another DIGEST_HEADER (the
-# sources of code generation) starts anew.
+# sources of code generation) starts again.
 set -eu
 tenon=$1 folder=$2 digest=$3
 if ! cmp -s "$digest" "$folder/digest"; then rm -rf "$folder"; fi

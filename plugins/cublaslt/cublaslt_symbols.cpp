@@ -26,7 +26,7 @@ std::string load_driver(Library* out, int* version) {
 }
 
 // A driver runs libraries of its own release of CUDA and of older ones, whatever their minor
-// numbers. A newer one would be opened for nothing, and stay in the process beside the one that
+// numbers. A newer one would be opened for nothing, and stay in the process next to the one that
 // works.
 OpenedLibrary open_for(int driver_version, std::string* names) {
   if (driver_version >= 13000) {

@@ -26,7 +26,7 @@ Status address_of(const Tables& tables, tenon_device_t* device, const tenon_buff
 // Threads: safe.
 class Gpu {
  public:
-  // The one of an open device: found by where its memory is, and kept as long as somebody has it.
+  // The one of an open device: found by where its memory is, and kept as long as it is in use.
   static Status of(const Library& l, const Tables& tables, tenon_device_t* device,
                    std::shared_ptr<Gpu>* out);
   // The one of a number of the driver's, for questions before anything is made for it. It is kept

@@ -40,8 +40,8 @@ Status open(const Library** out) {
 }
 
 // The compute capability of the GPU that a target of the cuda device means: 120 for "cuda sm_120",
-// "sm_120 threads=512" and "cuda sm_90 on sm_120". 0 for other words. That is what tells GPUs
-// apart: the code's architecture, its letter and the limits of groups are the device's own matter.
+// "sm_120 threads=512" and "cuda sm_90 on sm_120". 0 for other words. The library needs no more:
+// the code's architecture, its letter and the limits of groups are the device's own matter.
 int capability_of(std::string_view target) {
   constexpr std::string_view kPrefix = "cuda ", kOn = " on ", kArchitecture = "sm_";
   if (target.starts_with(kPrefix)) target.remove_prefix(kPrefix.size());

@@ -28,7 +28,7 @@ struct ProductDims {
 struct Problem {
   Matrix weights, source, result;  // A, B, and both C and D
   ProductDims dims;
-  bool any_size = false;  // a run tells some sizes; those here are likely ones
+  bool any_size = false;  // a run decides some sizes; those here are likely ones
   int64_t batch = 1, depth = 1;
   ComputeType compute = kCompute32;
   Epilogue curve = kEpilogueNone;  // none, relu or gelu

@@ -21,7 +21,7 @@ struct Found : stream::FoundDevice {
   bool pools = false, prohibited = false;
 };
 
-// A driver that gives none is no reason to leave a device out.
+// A device is kept also if its driver gives none.
 std::string uuid_of(const Driver& d, CUdevice device) {
   Uuid uuid = {};
   const auto ask = d.device_uuid_of_part != nullptr ? d.device_uuid_of_part : d.device_uuid;

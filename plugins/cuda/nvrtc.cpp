@@ -138,7 +138,7 @@ class Program {
   Status refused(Result result, std::string_view architecture) const {
     if (result == kBuiltinFailure)
       return fail(TENON_UNAVAILABLE, cat("cuda: ", l_.name,
-                                         " does not find libnvrtc-builtins, which belongs beside "
+                                         " does not find libnvrtc-builtins, which belongs next to "
                                          "its libnvrtc: ",
                                          error_text(l_, result)));
     return fail(result == kOutOfMemory ? TENON_RESOURCE_EXHAUSTED : TENON_INVALID_ARGUMENT,
@@ -169,8 +169,7 @@ const Nvrtc* nvrtc(int capability, int driver_version, std::string* why) {
     std::string not_this;
     const Nvrtc* const here = library_of(&not_this);
     if (here == nullptr) {
-      if (*why == kMissing)
-        *why = not_this;  // one that is damaged is told before one that is missing
+      if (*why == kMissing) *why = not_this;  // a damaged one is reported before a missing one
       continue;
     }
     if (newest == nullptr) newest = here;

@@ -20,7 +20,7 @@ struct Nvrtc {
   bool knows(int capability) const;
 };
 
-// Several releases may be here beside each other. A driver takes no PTX of a newer one than itself,
+// Several releases may be installed. A driver takes no PTX of a newer one than itself,
 // so this is the newest that is not newer than driver_version (0: no driver, any), of those that
 // compile for the capability (0: any). Where each of those is newer, it is the oldest of them;
 // where none compiles for it, the newest that is here. Null without one, with a sentence that says

@@ -41,7 +41,7 @@ class Runtime final : public stream::DriverRuntime<Driver> {
   Status retain();
   void pop();
   // Whether the address is memory of this context, and where its allocation ends; out_joins: memory
-  // that was mapped there may go on behind that end.
+  // that was mapped there may go on after that end.
   Status allocation_at(CUdeviceptr address, CUdeviceptr* out_end, bool* out_joins);
   const CUdevice device_;
   CUcontext context_ = nullptr;

@@ -159,7 +159,7 @@ std::string target_of(int capability, int driver_version, std::string* note) {
   }
   if (code.capability == 0) return {};
   Choice chosen = Choice::kAuto;
-  // A setting that is none is told when code is made.
+  // An invalid setting is reported when code is made.
   if (!choice(&chosen).ok()) chosen = Choice::kClang;
   if (capability > kNewestPlain.capability && chosen != Choice::kClang) {
     std::string why;

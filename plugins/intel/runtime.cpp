@@ -137,8 +137,8 @@ Status Runtime::append(stream::StreamHandle stream, std::string_view doing, Put 
   return kept;
 }
 
-// Who is told of a failure frees the memory at once, and Level Zero does not wait for what uses it.
-// So the stream is waited for once more.
+// A caller that gets a failure frees the memory at once, and Level Zero does not wait for what uses
+// it. So the stream is waited for once more.
 void Runtime::settle(stream::StreamHandle stream) {
   thread_local bool settling = false;
   if (settling) return;

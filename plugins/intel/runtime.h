@@ -102,7 +102,7 @@ class Runtime final : public stream::Runtime {
   Runtime(const Driver& driver, const Place& place, std::shared_ptr<Context> context);
   void settle(stream::StreamHandle stream);
   Status synchronize_once(stream::StreamHandle stream);
-  // Does what may be short of memory, once more if somebody kept some.
+  // Runs what may be short of memory, and runs it again if kept memory could be given back.
   template <class Take>
   Status taking_memory(Take take) {
     Status status = take();

@@ -18,9 +18,9 @@ struct Architecture {
   stream::GroupLimits limits;
 };
 
-// Of a target or a mere name; null for what is none.
+// The architecture of a target or a mere name; null for what is neither.
 const Architecture* architecture(std::string_view target);
-// Of a GPU by its PCI device; null for one that code is not made for.
+// The architecture of a GPU by its PCI device; null for one that code is not made for.
 const Architecture* architecture_of_device(uint32_t pci_device);
 // Those of its architecture, or less if the target says so.
 stream::GroupLimits limits(std::string_view target);

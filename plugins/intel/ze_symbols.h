@@ -59,7 +59,7 @@ struct Driver {
 };
 
 // The initialised loader. Null, with a sentence that says why and what to do, if this machine has
-// no driver behind it. Looks once. Threads: safe.
+// no driver for it. Looks once. Threads: safe.
 const Driver* driver(std::string* why);
 
 // OK, or a failure that says what was tried and Level Zero's name for the error.

@@ -50,7 +50,7 @@ class Owned {
   ~Owned() {
     if (object_ != nullptr) send<void>(object_, "release");
   }
-  // Of an object that somebody else releases: a pool, or another owner.
+  // Retains an object that a pool or another owner releases.
   static Owned retain(Id object) {
     return Owned(object == nullptr ? nullptr : send<Id>(object, "retain"));
   }

@@ -132,7 +132,7 @@ class Mps final : public stream::TextDevice {
   }
 };
 
-// A handle is an MTLBuffer, which has a length of its own, so places beyond it are told.
+// A handle is an MTLBuffer, which has a length of its own, so places beyond it are refused.
 constexpr stream::ExchangeKinds kKinds = {"mps.buffer"};
 const tenon_exchange_api_t kExchangeTable = stream::exchange_table(&kKinds);
 

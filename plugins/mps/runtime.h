@@ -74,7 +74,7 @@ class Runtime final : public stream::Runtime {
     uint64_t size_bytes;
     uint32_t users = 1;  // who allocated it, and who imported it
   };
-  // A buffer of Metal's, which stays with whoever asked, and the place in it.
+  // A buffer of Metal's, which stays as long as the caller holds it, and the place in it.
   struct Place {
     Owned buffer;
     uint64_t offset = 0;

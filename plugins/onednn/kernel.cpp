@@ -52,7 +52,7 @@ Status reorder(const Library& l, const Primitive& primitive, const dnnl_memory_d
   return execution.run(primitive.get(), "a reorder");
 }
 
-// Bytes from the first element of a view to behind the last.
+// Bytes from the first element of a view past the last.
 uint64_t extent_of(const View& view) {
   int64_t last = 0;
   for (size_t i = 0; i < view.dims.size(); ++i) last += (view.dims[i] - 1) * view.strides[i];

@@ -23,7 +23,7 @@ std::string load(Library* out) {
     // Found through the library, so that it is the runtime that the library itself uses.
     if (!find_function(handle, "omp_set_num_threads", &out->omp_set_num_threads) ||
         !find_function(handle, "omp_get_max_threads", &out->omp_get_max_threads))
-      return cat(kLibrary, " uses OpenMP, which cannot be told to use one thread");
+      return cat(kLibrary, " uses OpenMP, which cannot be limited to one thread");
   } else if (version.cpu_runtime != DNNL_RUNTIME_SEQ) {
     return cat(kLibrary, " has threads of its own, which would compete with the host's");
   }

@@ -54,7 +54,8 @@ struct Library {
 const Library* library(std::string* why);
 
 // While one exists, its thread calls the library, which then uses this thread alone: a pool of its
-// own would spin beside the host's. The program's own number of OpenMP threads comes back after it.
+// own would spin while the host's runs. Afterwards the program has its number of OpenMP threads
+// again.
 class OneThread {
  public:
   explicit OneThread(const Library& l)

@@ -162,11 +162,11 @@ class Maker {
     const std::unique_ptr<dnnl_post_ops, decltype(release)> ops(raw, release);
     for (const Step& step : p_.steps) {
       if (step.kind == Step::kAdd)
-        TENON_TRY(check(l_.dnnl_post_ops_append_sum(raw, 1), "a sum behind it"));
+        TENON_TRY(check(l_.dnnl_post_ops_append_sum(raw, 1), "a sum after it"));
       if (step.kind == Step::kCurve)
         TENON_TRY(check(l_.dnnl_post_ops_append_eltwise(
                             raw, 1, step.curve, step.curve == dnnl_eltwise_swish ? 1.0f : 0.0f, 0),
-                        "a function behind it"));
+                        "a function after it"));
     }
     return check(l_.dnnl_primitive_attr_set_post_ops(attr, raw), "an epilogue");
   }

@@ -88,7 +88,7 @@ Status check_target(tenon_str_t target) {
   return view(info.target) == view(target) ? Status() : refuse("this machine's processor only");
 }
 
-// It always uses what the processor has, also where the device was told to use less.
+// It always uses what the processor has, also where a setting limits the device to less.
 Status check_isa(const Library& l, tenon_str_t target) {
   const dnnl_cpu_isa_t isa = l.dnnl_get_effective_cpu_isa();
   const std::string_view least = isa >= dnnl_cpu_isa_avx512_core ? "isa=avx512"
@@ -96,7 +96,7 @@ Status check_isa(const Library& l, tenon_str_t target) {
                                                                  : "isa=";
   return view(target).find(least) != std::string_view::npos
              ? Status()
-             : refuse("the library would use more of the processor than the device was told to");
+             : refuse("the library would use more of the processor than the device may");
 }
 
 std::string_view name_of(const Problem& p) {

@@ -28,7 +28,7 @@ constexpr OpDraft declare() {
   draft.summary("Passes values on where a condition holds, and fails the run where it does not.")
       .doc(
           "What must not run without the condition uses the results instead of x. An assertion "
-          "whose results nobody uses is "
+          "whose results are not used is "
           "removed like any other op.")
       .operand("condition", "every element has to hold", dtype_bit(TENON_PRED))
       .variadic("x", "at least one", kTensor)

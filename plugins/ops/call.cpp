@@ -41,7 +41,7 @@ constexpr OpDraft declare() {
           "together: a function of "
           "the model, a composite that a device may take whole, a part to be computed again in a "
           "backward pass, a "
-          "derivative of its own. It is inlined where nobody takes it.")
+          "derivative of its own. It is inlined where no device takes it.")
       .variadic("x", "the arguments", kTensor)
       .result("y", "what the callee yields")
       .attr_string("name", "the callee's name, for people", "", "")

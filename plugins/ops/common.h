@@ -229,7 +229,7 @@ Window window_of(const Source& q, size_t count) {
           list_or(q.i64s("pad_low"), count, 0),       list_or(q.i64s("pad_high"), count, 0),
           list_or(q.i64s("base_dilation"), count, 1), list_or(q.i64s("dilation"), count, 1)};
 }
-// fitting_window() of entry i, with the window's extent where that is no attribute.
+// fitting_window() of entry i, with the window's extent where it does not come as an attribute.
 inline Status fitting(const InferQuery& q, std::string_view label, Dim input, const Window& w,
                       size_t i, int64_t window, Dim* out) {
   return fitting_window(q, label, input, w.base_dilation[i], w.low[i], w.high[i], window,

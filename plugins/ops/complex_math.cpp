@@ -51,7 +51,7 @@ struct Bounds {
   double huge, tiny;  // beyond these, squares leave the range
   double up;          // brings tiny numbers into the middle of the range; its root is exact
   double large;       // 1 + x x is x x
-  double beside;      // 2 - x is 2, and x x is in range
+  double near_1;      // 2 - x is 2, and x x is in range
 };
 Bounds bounds_of(Term x) {
   if (x.dtype() == TENON_F32) return {80, 0x1p126, 0x1p-100, 0x1p48, 0x1p24, 0x1p-48};
@@ -340,7 +340,7 @@ Complex complex_tan(const Complex& z) {
 // ---- Inverse functions ----
 // Kahan's formulas over the roots of 1 - z and 1 + z, whose signed zeros put every branch cut where
 // it belongs. For large |z| the functions are log 2|z| and an angle. Where the real part is 0, so
-// is that of the result (of acos: a quarter turn), also beside NaN.
+// is that of the result (of acos: a quarter turn), also next to NaN.
 
 namespace {
 
@@ -394,10 +394,10 @@ Complex complex_atanh(const Complex& z) {
   const Complex near = {where(is_large, 0.0, z.re), where(is_large, 0.0, z.im)};
   const Term x = abs(near.re), y = near.im, distance = 1 - x;
   // At 1 the squares would vanish: there, |1 + z| is 2.
-  const Term beside = compare(max(abs(distance), abs(y)), TENON_CMP_LT, at.beside);
+  const Term near_1 = compare(max(abs(distance), abs(y)), TENON_CMP_LT, at.near_1);
   const Term at_pole = (kLn2 - log(magnitude({distance, y}))) * 0.5;
   const Term off_pole = trig("log1p", x * 4 / (distance * distance + y * y)) * 0.25;
-  const Term re = where(beside, at_pole, off_pole);
+  const Term re = where(near_1, at_pole, off_pole);
   const Term im = apply("atan2", y * 2, distance * (x + 1) - y * y) * 0.5;
   const Term far_re = where(any_inf(z), 0.0, z.re / magnitude(z) / magnitude(z));
   const Term y_nan = {*z.im.b, z.im.b->build("is_nan", {z.im.v})};

@@ -67,7 +67,7 @@ Status decompose_binary(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(
       out, {joined(b, Function(parts_of(b, node.operand(0)), parts_of(b, node.operand(1))))});
 }
-// Of one that gives real numbers.
+// The same for a function that gives real numbers.
 template <Term (*Function)(const Complex&)>
 Status decompose_to_real(Builder& b, const Node& node, tenon_value_t* out) {
   return b.finish(out, {Function(parts_of(b, node.operand(0)))});

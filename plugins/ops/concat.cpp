@@ -67,7 +67,7 @@ Value fold(Builder& b, const Node& node) {
 constexpr OpDraft declare() {
   OpDraft draft = op("concat", kPrimitive | TENON_TRAIT_SHAPE_ONLY);
   draft.alias("cat").alias("concatenate");
-  draft.summary("The operands one behind another along a dim.")
+  draft.summary("The operands one after another along a dim.")
       .variadic("x", "at least one; equal but for the dim", kWhole, 1, 1)
       .result("y", "the dim is the sum of the operands'")
       .attr_i64("dim", "the dim along which they are joined", 0)

@@ -74,7 +74,7 @@ Status decompose_bn(Builder& b, const Node& node, tenon_value_t* out) {
 constexpr OpDraft& window_attrs(OpDraft& draft) {
   return draft.attr_i64s("strides", "step of the window per spatial dim; empty: 1")
       .attr_i64s("pad_low", "zeros before x; empty: 0")
-      .attr_i64s("pad_high", "zeros behind x; empty: 0")
+      .attr_i64s("pad_high", "zeros after x; empty: 0")
       .attr_i64s("dilation", "distance of the elements of w; empty: 1");
 }
 

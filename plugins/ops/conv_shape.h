@@ -10,7 +10,7 @@ namespace tenon::ops {
 constexpr OpDraft& conv_attrs(OpDraft& draft) {
   return draft.attr_i64s("strides", "step of the window per spatial dim; empty: 1")
       .attr_i64s("pad_low", "zeros before x per spatial dim, may be negative; empty: 0")
-      .attr_i64s("pad_high", "zeros behind x per spatial dim, may be negative; empty: 0")
+      .attr_i64s("pad_high", "zeros after x per spatial dim, may be negative; empty: 0")
       .attr_i64s("x_dilation", "distance of the elements of x per spatial dim; empty: 1")
       .attr_i64s("w_dilation", "distance of the elements of w per spatial dim; empty: 1")
       .attr_i64s("reversal", "1: w is flipped along that spatial dim; empty: 0")

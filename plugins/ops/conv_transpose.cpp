@@ -162,9 +162,9 @@ constexpr OpDraft declare() {
               "without paddings, with output_padding")
       .attr_i64s("strides", "distance of the windows per spatial dim; empty: 1")
       .attr_i64s("pad_low", "what is cut before, per spatial dim; empty: 0")
-      .attr_i64s("pad_high", "what is cut behind, per spatial dim; empty: 0")
+      .attr_i64s("pad_high", "what is cut after, per spatial dim; empty: 0")
       .attr_i64s("dilation", "distance of the elements of w; empty: 1")
-      .attr_i64s("output_padding", "further elements behind, per spatial dim; empty: 0")
+      .attr_i64s("output_padding", "further elements after, per spatial dim; empty: 0")
       .attr_i64("groups", "features are split into that many groups that do not mix", 1)
       .constraint("C1", "x and w have equal rank of at least 2",
                   "conv_transpose(f32[1, 1, 4], f32[1, 1, 2, 2])")

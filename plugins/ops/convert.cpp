@@ -137,7 +137,7 @@ constexpr OpDraft bitcast() {
       .result("y", "shape of x")
       .attr_dtype("dtype", "the element type of the result")
       .required()
-      .constraint("C1", "dtype has the width of x and is no pred", "bitcast(f32[2]) {dtype = i64}")
+      .constraint("C1", "dtype has the width of x and is not pred", "bitcast(f32[2]) {dtype = i64}")
       .example("bitcast(f32[2] [1, -2]) {dtype = i32} -> i32[2] [1065353216, -1073741824]")
       .infer<infer_bitcast>()
       .fold<fold_bitcast>()

@@ -1,4 +1,4 @@
-// dot_general: the contraction behind matmul, linear and attention.
+// dot_general: the contraction that matmul, linear and attention use.
 #include <tenon/abi/host.h>
 
 #include "complex_math.h"
@@ -50,7 +50,7 @@ std::vector<int64_t> offsets(const Array& x, const Axes& axes) {
 constexpr size_t kTogether = 8;
 
 // The product of one pair of matrices by its meaning, row by row on the host's threads. The right
-// side is copied so that the columns of a block lie beside each other: a walk down a column of a
+// side is copied so that the columns of a block lie next to each other: a walk down a column of a
 // large matrix would miss the cache at every step.
 template <class Number>
 struct Product {

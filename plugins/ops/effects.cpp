@@ -58,7 +58,7 @@ constexpr OpDraft custom_call() {
       .doc(
           "The results have the types that the attribute says, whatever the operands are. A token "
           "among the operands orders the call "
-          "among others that have effects, and gives a token behind the results, in their order. A "
+          "among others that have effects, and gives a token after the results, in their order. A "
           "device takes the calls whose names "
           "it or its kernel sets know; there is no other meaning and nothing to decompose into. An "
           "operator of one's own that has a "

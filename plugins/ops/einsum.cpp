@@ -34,7 +34,7 @@ bool read_term(std::string_view text, int64_t rank, int64_t broad, Labels* out,
     } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
       out->push_back(c);
     } else {
-      *problem = cat("'", text, "' has a character that is no letter");
+      *problem = cat("'", text, "' has a character that is not a letter");
       return false;
     }
   }

@@ -101,7 +101,7 @@ struct Lines {
   std::vector<Number> values;
   Axes dims;
 };
-// Replaces every line along `axis` by `length` sums over `n` terms. Terms behind the end of a line
+// Replaces every line along `axis` by `length` sums over `n` terms. Terms after the end of a line
 // are conjugates of those before it: the half of a spectrum that real numbers have.
 Status transform(const Eval& e, Lines& x, size_t axis, int64_t n, int64_t length, bool inverse) {
   const std::vector<Number> roots = roots_of_unity(n, inverse);

@@ -82,7 +82,7 @@ constexpr OpDraft compress() {
   OpDraft draft = op("compress", kPure | TENON_TRAIT_DEFINES_SYMBOL);
   draft.summary("The slices of x along a dim for which a condition holds.")
       .doc(
-          "A condition that is shorter than the dim leaves out what is behind it. It has no "
+          "A condition that is shorter than the dim leaves out what comes after it. It has no "
           "decomposition, since the extent of its result is its own.")
       .operand("x", "the input", kWhole, 0, 1)
       .operand("condition", "one per slice", kPred, 0, 1, 1)

@@ -163,7 +163,7 @@ constexpr OpDraft batch_norm() {
 }
 constexpr OpDraft group_norm() {
   return base("group_norm",
-              "x normalised over groups of channels and all dims behind, then scaled and shifted "
+              "x normalised over groups of channels and all later dims, then scaled and shifted "
               "per channel.")
       .operand("scale", "one per channel", kFloat, 1, 1, 1)
       .operand("bias", "one per channel", kFloat, 1, 1, 1)

@@ -61,7 +61,7 @@ Value fold(Builder&, const Node& node) {
 
 constexpr OpDraft declare() {
   OpDraft draft = op("pad", kPrimitive);
-  draft.summary("x with a border of one value before, behind and between its elements.")
+  draft.summary("x with a border of one value before, after and between its elements.")
       .doc(
           "Negative low and high cut elements off; interior puts as many values between each two "
           "elements, before the "
@@ -70,7 +70,7 @@ constexpr OpDraft declare() {
       .operand("value", "what the border holds", kWhole, 1, 0, 0)
       .result("y", "element type of x")
       .attr_i64s("low", "how many before, per dim")
-      .attr_i64s("high", "how many behind, per dim")
+      .attr_i64s("high", "how many after, per dim")
       .attr_i64s("interior", "how many between, per dim; empty: none")
       .constraint("C1", "low, high and interior have one entry per dim of x",
                   "pad(f32[2], f32[]) {low = [1, 1], high = [0]}")

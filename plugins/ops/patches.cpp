@@ -162,7 +162,7 @@ constexpr OpDraft& window_attrs(OpDraft& draft) {
       .required()
       .attr_i64s("strides", "step of the window; empty: 1")
       .attr_i64s("pad_low", "zeros before the image; empty: 0")
-      .attr_i64s("pad_high", "zeros behind the image; empty: 0")
+      .attr_i64s("pad_high", "zeros after the image; empty: 0")
       .attr_i64s("dilation", "distance of the elements of the window; empty: 1");
 }
 constexpr OpDraft im2col() {

@@ -128,7 +128,7 @@ constexpr OpDraft& window_attrs(OpDraft& draft) {
       .required()
       .attr_i64s("strides", "step of the window per spatial dim; empty: 1")
       .attr_i64s("pad_low", "border before x per spatial dim; empty: 0")
-      .attr_i64s("pad_high", "border behind x per spatial dim; empty: 0")
+      .attr_i64s("pad_high", "border after x per spatial dim; empty: 0")
       .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
       .infer<infer>();
 }
@@ -180,7 +180,7 @@ constexpr OpDraft lp_pool() {
       .required()
       .attr_i64s("strides", "step of the window; empty: 1")
       .attr_i64s("pad_low", "border before x; empty: 0")
-      .attr_i64s("pad_high", "border behind x; empty: 0")
+      .attr_i64s("pad_high", "border after x; empty: 0")
       .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
       .constraint("C1", "every list has one entry per spatial dim",
                   "lp_pool(f32[1, 1, 4]) {window = [2, 2]}")

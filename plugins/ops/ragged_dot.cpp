@@ -47,7 +47,7 @@ constexpr OpDraft ragged_dot() {
   OpDraft draft = op("ragged_dot", kComposite);
   draft.summary("Rows of x in groups of given sizes, each group times a matrix of its own.")
       .doc(
-          "The first sizes[0] rows go with w[0], the next with w[1]; rows behind all groups give "
+          "The first sizes[0] rows go with w[0], the next with w[1]; rows after all groups give "
           "0. A negative size counts as 0.")
       .operand("x", "[rows, k]", kFloat, 1, 2, 2)
       .operand("w", "[groups, k, n]", kFloat, 1, 3, 3)

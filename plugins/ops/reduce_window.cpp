@@ -95,7 +95,7 @@ constexpr OpDraft declare() {
       .attr_i64s("window", "extent of the window; empty: 1")
       .attr_i64s("strides", "step of the window; empty: 1")
       .attr_i64s("pad_low", "border before x, may be negative; empty: 0")
-      .attr_i64s("pad_high", "border behind x, may be negative; empty: 0")
+      .attr_i64s("pad_high", "border after x, may be negative; empty: 0")
       .attr_i64s("base_dilation", "distance of the elements of x; empty: 1")
       .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
       .attr_dtype("acc",

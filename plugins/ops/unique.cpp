@@ -161,7 +161,7 @@ constexpr OpDraft searchsorted() {
       .operand("sorted", "increasing, NaN last", kNumber, 1, 1, 1)
       .operand("values", "what is searched", kNumber, 1)
       .result("indices", "index_dtype, dims of values, in [0, length]")
-      .attr(flag("right", "1: behind equal elements, 0: before them", 0))
+      .attr(flag("right", "1: after equal elements, 0: before them", 0))
       .attr_dtype("index_dtype", "i32 or i64", TENON_I64)
       .constraint("C1", "index_dtype is i32 or i64",
                   "searchsorted(f32[2], f32[1]) {index_dtype = f32}")

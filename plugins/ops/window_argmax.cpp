@@ -79,7 +79,7 @@ constexpr OpDraft declare() {
       .attr_i64s("window", "extent of the window; empty: 1")
       .attr_i64s("strides", "step of the window; empty: 1")
       .attr_i64s("pad_low", "border before x; empty: 0")
-      .attr_i64s("pad_high", "border behind x; empty: 0")
+      .attr_i64s("pad_high", "border after x; empty: 0")
       .attr_i64s("dilation", "distance of the elements of the window; empty: 1")
       .attr_dtype("index_dtype", "i32 or i64", TENON_I64)
       .constraint("C1", "every list is empty or has one entry per dim of x",

@@ -45,7 +45,7 @@ Status close(void*, tenon_device_t*) {
 
 Status alloc(void*, tenon_device_t*, uint64_t size, tenon_buffer_t** out) {
   if (size > UINT64_MAX - kAlignmentBytes)
-    return fail(TENON_RESOURCE_EXHAUSTED, cat("Nobody has ", size, " bytes."));
+    return fail(TENON_RESOURCE_EXHAUSTED, cat("No machine has ", size, " bytes."));
   const uint64_t rounded = (size + kAlignmentBytes) / kAlignmentBytes * kAlignmentBytes;
   auto* data = static_cast<std::byte*>(std::aligned_alloc(kAlignmentBytes, rounded));
   if (data == nullptr)

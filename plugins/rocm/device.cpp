@@ -57,7 +57,7 @@ std::string architecture_in(std::string_view properties) {
   return std::string(text.substr(0, text.find(':')));
 }
 
-// A runtime that gives none is no reason to leave a device out.
+// A device is kept also if its runtime gives none.
 std::string uuid_of(const Driver& d, hipDevice_t device) {
   Uuid uuid = {};
   return d.device_uuid != nullptr && d.device_uuid(&uuid, device) == kSuccess

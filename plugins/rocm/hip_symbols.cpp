@@ -78,7 +78,7 @@ std::string look_up(void* library, Driver& d) {
   for (const char* symbol : {"hipGetDevicePropertiesR0600", "hipGetDeviceProperties"}) {
     if (find_function(library, symbol, &d.properties)) return "";
   }
-  return "libamdhip64.so has no hipGetDeviceProperties: it is no HIP runtime";
+  return "libamdhip64.so has no hipGetDeviceProperties: it is not a HIP runtime";
 }
 
 std::string load(Driver* d) {

@@ -98,7 +98,7 @@ class Running {
 struct HostQueue {
   Device* device = nullptr;
   std::shared_ptr<Queue> queue;
-  uint64_t stream = 0;  // its number; 0: the stream of somebody else
+  uint64_t stream = 0;  // its number; 0: the stream of another library
 };
 
 struct HostFence : Fence {

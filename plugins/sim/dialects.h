@@ -16,7 +16,7 @@ struct Text {
   std::string_view toolchain;  // the dialect that the toolchain compiles it as
   kernelgen::Target target;
 
-  // The unit for the toolchain: the text behind the vendor's builtins, by those of `group.h`.
+  // The unit for the toolchain: the vendor's builtins, by those of `group.h`, and then the text.
   std::string unit(std::string_view text) const;
 };
 

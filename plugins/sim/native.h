@@ -1,4 +1,4 @@
-/* sim.native/1: what the runtime of a vendor would offer beside Tenon: streams, fences and memory
+/* sim.native/1: what the runtime of a vendor would offer besides Tenon: streams, fences and memory
  * by their native handles, for tests and for kernels of other plugins. Handles are those of
  * tenon.exchange/1: "sim.queue", "sim.fence" (with a value), "sim.handle". Query it with
  * tenon_host_registry_t::plugin_interface("device", "sim", SIM_NATIVE_ID).

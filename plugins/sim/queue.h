@@ -67,8 +67,8 @@ class Queue {
 
   // Runs on the queue's thread.
   using Command = std::function<Status(Queue&)>;
-  // can_be_held: as if the host kept the command, and all such commands behind it, until its waits
-  // are over. Other commands then overtake it.
+  // can_be_held: as if the host kept the command, and all later commands of that kind, until its
+  // waits are over. Other commands then overtake it.
   void submit(std::vector<FencePoint> waits, FencePoint signal, Command run,
               bool can_be_held = false);
   bool holds();  // whether a command is held

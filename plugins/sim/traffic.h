@@ -1,5 +1,5 @@
-// How the work items of a launch reach memory beside each other: GPUs move sectors of 32 bytes for
-// the items that run in step, so elements that lie apart cost as much as whole sectors.
+// How the work items of a launch reach memory together: GPUs move sectors of 32 bytes for the items
+// that run in step, so elements that lie apart cost as much as whole sectors.
 //
 // Accesses are compared in the order in which each item makes them: the first ones of 32 neighbours
 // are one request, their second ones the next. Threads: one.

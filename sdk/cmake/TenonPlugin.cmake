@@ -1,10 +1,9 @@
 # tenon_add_plugin(NAME SOURCES file... [MANIFEST file] [KERNELGEN] [PLAN] [STREAM] [LINK lib...])
 #
 # Builds one plugin: a module with hidden visibility that exports only tenon_plugin_query, and its
-# manifest NAME.plugin.json beside it. MANIFEST is the hand-written part (default: manifest.json.in
-# beside the CMakeLists); the build adds `provides`, `build` and `library`, which it derives from
-# the code.
-# KERNELGEN, PLAN and STREAM compile the SDK's source components into the plugin.
+# manifest NAME.plugin.json in the same folder. MANIFEST is the hand-written part (default:
+# manifest.json.in next to the CMakeLists); the build adds `provides`, `build` and `library`, which
+# it derives from the code.
 function(tenon_add_plugin name)
   cmake_parse_arguments(P "KERNELGEN;PLAN;STREAM;NO_INSTALL" "MANIFEST;OUTPUT_DIRECTORY" "SOURCES;LINK" ${ARGN})
   if(NOT P_MANIFEST)
@@ -74,7 +73,7 @@ endfunction()
 #                   [ENVIRONMENT NAME=VALUE...])
 # A test that `tenon word...`, run in the source folder with the plugin at hand, ends with status n
 # (default: 0), prints what the regular expression matches, and writes to stdout exactly what the
-# file holds. `TENON_BLESS=1 ctest` writes the files of all such tests anew: look at what changed
+# file holds. `TENON_BLESS=1 ctest` writes the files of all such tests again: look at what changed
 # before you commit it.
 #
 # Out of the tree, after tenon_add_plugin(NAME) and enable_testing().

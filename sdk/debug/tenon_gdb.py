@@ -261,7 +261,7 @@ class KernelPrinter:
         self.buffers, self.stages = vector(value["buffers"]), vector(value["stages"])
 
     def size(self, index):
-        """A size as Kernel's text writes it; what is no size stays its number."""
+        """A size as Kernel's text writes it; anything else stays its number."""
         x = self.expressions[int(index)]
         kind = enumerator(x["kind"])
         if kind == "Const":

@@ -182,8 +182,8 @@ TEST(HostOpen, BadOptionsStartNoHost) {
         {"TENON_VERIFY", "loosely", "0|1|strict"},
         {"TENON_KERNEL_STAGES", "few", "a number from 0"},
         {"TENON_NUM_THREAD", "3", "did you mean `TENON_NUM_THREADS`"},
-        {"PATH", "/bin", "is no setting"},
-        {"", "", "is no setting"},
+        {"PATH", "/bin", "is not a setting"},
+        {"", "", "is not a setting"},
     };
     for (const auto& one : cases)
       c.refused(Options().set(one.name, one.value).get(), TENON_INVALID_ARGUMENT, one.word);

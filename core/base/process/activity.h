@@ -16,10 +16,10 @@ struct ThreadNote;
 // To be destroyed by the thread that made it, the innermost first.
 class Activity {
  public:
-  // Told as "KIND `NAME` in LIBRARY": "the pass `x` in passes.so". `code` is anything in the
-  // library of the plugin, such as a function. save: writes what the plugin works on into a file
-  // and returns its path; called after a crash, in a forked child. May be null. All must outlive
-  // the object.
+  // A crash is reported as "KIND `NAME` in LIBRARY": "the pass `x` in passes.so". `code` is an
+  // address in the library of the plugin, such as a function. save: writes what the plugin works on
+  // into a file and returns its path; called after a crash, in a forked child. May be null. All
+  // must outlive the object.
   Activity(std::string_view kind, std::string_view name, const void* code,
            Result<std::string> (*save)(const void* self) = nullptr, const void* self = nullptr);
   ~Activity();

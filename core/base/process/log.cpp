@@ -21,7 +21,7 @@ constexpr size_t kMessageBytesMax = 64 * 1024;
 constexpr std::string_view kComponents[] = {
     "base", "cache", "codegen", "compile", "dispatch", "frontend", "host", "ir", "op", "pass",
     "plan", "plugins", "runtime", "threads", "toolchain", "tools", "fuse", "schedule",
-    // Told by the programs around the host, such as the Python package.
+    // Used by the programs around the host, such as the Python package.
     "fusion", "graph_breaks", "guards", "perf", "recompiles"};
 
 struct State {

@@ -100,12 +100,12 @@ bool is_known_variable(std::string_view name) {
 Status check_setting(std::string_view name, std::string_view value) {
   if (!is_variable_name(name)) {
     return error(TENON_INVALID_ARGUMENT, "P0910",
-                 "{} is no setting: names are those of the variables, as in TENON_NUM_THREADS",
+                 "{} is not a setting: names are those of the variables, as in TENON_NUM_THREADS",
                  quoted(name));
   }
   if (value.size() > kValueBytesMax || value.find('\0') != std::string_view::npos) {
-    return error(TENON_INVALID_ARGUMENT, "P0910", "the value of {} is no text of at most {} bytes",
-                 name, kValueBytesMax);
+    return error(TENON_INVALID_ARGUMENT, "P0910",
+                 "the value of {} is not a text of at most {} bytes", name, kValueBytesMax);
   }
   const std::string_view wanted = value.empty() ? std::string_view() : wrong_value(name, value);
   if (wanted.empty()) return {};

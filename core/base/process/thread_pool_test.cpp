@@ -185,7 +185,7 @@ TEST_F(PoolTest, FloatStateIsTheRegionsAndThenRestored) {
   set_float_control(odd);
   (void)parallel_for(64, 1, [&](uint32_t, int64_t, int64_t) {
     EXPECT_EQ(float_control() & ~kFloatStickyFlags, kFloatDefault);
-    set_float_control(odd);  // a kernel that leaves its own float state behind
+    set_float_control(odd);  // a kernel that does not restore the float state
     volatile float tiny = 1e-40f;
     volatile float half = tiny * 0.5f;
     (void)half;
@@ -217,7 +217,7 @@ TEST_F(PoolTest, CgroupQuota) {
   ASSERT_EQ(system(("rm -rf " + root).c_str()), 0);
 }
 
-// Threads of somebody else, made for each region.
+// Threads of another library, made for each region.
 struct Team {
   std::atomic<uint32_t> runs{0}, threads{3};
   tenon_team_t table = {sizeof(tenon_team_t), 0, this, run, count};

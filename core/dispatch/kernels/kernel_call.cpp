@@ -45,7 +45,7 @@ bool Chains::reads_only_given(Node n) const {
                      [&](Value v) { return graph_.value(v).kind != TENON_VALUE_RESULT; });
 }
 
-std::vector<Node> Chains::behind(Node anchor, const std::vector<bool>& taken) const {
+std::vector<Node> Chains::chain_after(Node anchor, const std::vector<bool>& taken) const {
   const auto is_free = [&](Node n) { return plain(n) && (n >= taken.size() || !taken[n]); };
   std::vector<Node> chain;
   if (!plain(anchor)) return chain;

@@ -1,4 +1,4 @@
-// One call of a kernel set: an anchor with the nodes behind it that it computes too, and the set's
+// One call of a kernel set: an anchor with the nodes after it that it computes too, and the set's
 // answer.
 #pragma once
 #include <functional>
@@ -37,10 +37,10 @@ inline bool is_native(const KernelsOfPlugin& set) {
 class Chains {
  public:
   explicit Chains(const ir::Graph& graph);
-  // The longest chain behind a node, in order, without nodes of `taken` (by node index; empty:
+  // The longest chain after a node, in order, without nodes of `taken` (by node index; empty:
   // none): each computes with the result of the one before, which nothing else reads. A node that
   // reads only arguments and constants stands right before the one that alone reads it.
-  std::vector<ir::Node> behind(ir::Node anchor, const std::vector<bool>& taken = {}) const;
+  std::vector<ir::Node> chain_after(ir::Node anchor, const std::vector<bool>& taken = {}) const;
 
  private:
   static constexpr size_t kLongest = 16;

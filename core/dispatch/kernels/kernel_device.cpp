@@ -45,12 +45,12 @@ tenon_code_t claim_alone(const KernelsOfPlugin& set, tenon_str_t target, const G
                         : refuse(sink, n, candidate.status().code(), candidate.status().message());
 }
 
-// Claims a node with what follows it. A refusal of that needs no word: the node was asked about
-// alone, too.
+// Claims a node with the chain after it. A refusal of the chain is not reported: the node was asked
+// about alone, too.
 tenon_code_t claim_chain(const KernelsOfPlugin& set, tenon_str_t target, const Graph& graph, Node n,
-                         const std::vector<Node>& behind, bool deterministic,
+                         const std::vector<Node>& chain, bool deterministic,
                          const tenon_claim_sink_t* sink) {
-  const auto taken = query_longest(set, target, graph, n, behind, deterministic);
+  const auto taken = query_longest(set, target, graph, n, chain, deterministic);
   if (!taken.ok() || taken->nodes.size() == 1) return TENON_OK;
   auto claim = sized<tenon_claim_t>();
   claim.flags = TENON_CLAIM_ATOMIC;
@@ -88,9 +88,9 @@ tenon_code_t claim(void* self, tenon_str_t target, tenon_graph_t* handle,
                                 printable(graph.op_name(n))));
     } else {
       code = claim_alone(of(self), target, graph, n, deterministic, sink);
-      const std::vector<Node> behind = chains.behind(n);
-      if (code == TENON_OK && !behind.empty())
-        code = claim_chain(of(self), target, graph, n, behind, deterministic, sink);
+      const std::vector<Node> chain = chains.chain_after(n);
+      if (code == TENON_OK && !chain.empty())
+        code = claim_chain(of(self), target, graph, n, chain, deterministic, sink);
     }
     if (code != TENON_OK) break;
   }

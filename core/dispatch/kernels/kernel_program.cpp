@@ -113,7 +113,7 @@ Status KernelProgram::find_calls(std::string_view target, bool deterministic,
   const std::span<const Node> nodes = graph_->nodes(graph_->main());
   // By length, and in order where those are equal.
   std::multimap<size_t, Node, std::greater<>> anchors;
-  for (Node n : nodes) anchors.emplace(chains.behind(n).size(), n);
+  for (Node n : nodes) anchors.emplace(chains.chain_after(n).size(), n);
   std::vector<bool> taken(graph_->node_limit(), false);
   // A chain that costs more than its nodes one by one is not taken whole.
   const auto is_dear = [&](const TakenCall& chain) {
@@ -125,9 +125,9 @@ Status KernelProgram::find_calls(std::string_view target, bool deterministic,
     }
     return chain.candidate.cost_ns > alone;
   };
-  const auto take = [&](Node n, const std::vector<Node>& behind) -> Status {
+  const auto take = [&](Node n, const std::vector<Node>& after) -> Status {
     TENON_ASSIGN_OR_RETURN(
-        TakenCall call, query_longest(set_, to_abi_str(target), *graph_, n, behind, deterministic));
+        TakenCall call, query_longest(set_, to_abi_str(target), *graph_, n, after, deterministic));
     if (call.nodes.size() > 1 && is_dear(call)) return {};
     for (Node covered : call.nodes) taken[covered] = true;
     out->push_back(std::move(call));
@@ -135,8 +135,8 @@ Status KernelProgram::find_calls(std::string_view target, bool deterministic,
   };
   for (const auto& [length, n] : anchors) {
     if (taken[n]) continue;
-    const std::vector<Node> behind = chains.behind(n, taken);
-    if (!behind.empty()) (void)take(n, behind);  // a set may take single nodes only
+    const std::vector<Node> after = chains.chain_after(n, taken);
+    if (!after.empty()) (void)take(n, after);  // a set may take single nodes only
   }
   for (Node n : nodes) {
     if (!taken[n]) TENON_RETURN_IF_ERROR(take(n, {}));

@@ -67,7 +67,7 @@ class KernelProgram {
   Status bytes_of(ir::Value v, std::span<const int64_t> dims, uint64_t* out) const;
   bool is_output(ir::Value v) const;
   // Offsets of the values kept in the workspace, one after the other; UINT64_MAX for other values.
-  // Behind them, at `scratch`, the kernels' own workspace.
+  // After them, at `scratch`, the kernels' own workspace.
   Status layout(std::span<const int64_t> symbols, std::vector<uint64_t>* offsets, uint64_t* scratch,
                 uint64_t* total) const;
   Status places_of(const tenon_call_t& call, Places* places, uint64_t* scratch) const;

@@ -65,7 +65,7 @@ struct Copies {
   std::vector<std::pair<uint32_t, tenon_fence_point_t>> of_nothing;  // waits, signal
   int fences = 0;
   bool stuck = false;      // no wait is ever over
-  bool holds = false;      // a copy that waits is held back until the host waits, as all behind it
+  bool holds = false;      // a copy that waits, and all later work, is held until the host waits
   bool all_there = false;  // the device says that it holds nothing
   bool held = false;
 } copies;
@@ -107,7 +107,7 @@ const tenon_exchange_api_t* exchange_api() {
   return &api;
 }
 
-// ---- The set: plus, and every plus behind it; constants are packed as their negatives ----
+// ---- The set: plus, and every plus after it; constants are packed as their negatives ----
 
 struct Kernel {
   uint32_t operands;
@@ -163,7 +163,7 @@ tenon_code_t run(void*, tenon_kernel_t* kernel, const tenon_kernel_args_t* args)
   if (args->native_queue != nullptr) {
     EXPECT_EQ(args->queue, nullptr);
     EXPECT_EQ(from_abi_str(args->native_queue->kind), "t.stream");
-    EXPECT_FALSE(copies.held);  // the kernel would overtake what it needs, which comes behind it
+    EXPECT_FALSE(copies.held);  // else the kernel would overtake the work that it needs
     seen.submitted.emplace_back(0, false);
   }
   if (args->queue != nullptr) {
@@ -278,9 +278,9 @@ TEST(Chains, StopWhereAResultIsReadElsewhere) {
       "f32[3]\n  %1 = plus(%0, %0) : f32[3]\n  %2 = plus(%1, %x) : f32[3]\n  yield %1, %2\n}\n");
   const std::span<const ir::Node> n = graph->nodes(graph->main());
   const Chains chains(*graph);
-  EXPECT_EQ(chains.behind(n[0]), std::vector<ir::Node>{n[1]});
-  EXPECT_TRUE(chains.behind(n[1]).empty());  // an output, and read by n[2]
-  EXPECT_TRUE(chains.behind(n[0], {true, true, true, true}).empty());
+  EXPECT_EQ(chains.chain_after(n[0]), std::vector<ir::Node>{n[1]});
+  EXPECT_TRUE(chains.chain_after(n[1]).empty());  // an output, and read by n[2]
+  EXPECT_TRUE(chains.chain_after(n[0], {true, true, true, true}).empty());
 }
 
 TEST(Chains, HoldWhatFeedsThemAlone) {
@@ -288,7 +288,7 @@ TEST(Chains, HoldWhatFeedsThemAlone) {
       "tenon.tir 1\ngraph @g(%x: f32[3], %y: f32[3]) -> (b: f32[3]) {\n  %0 = every(%y) : f32[3]\n"
       "  %1 = plus(%x, %x) : f32[3]\n  %2 = plus(%1, %0) : f32[3]\n  yield %2\n}\n");
   const std::span<const ir::Node> n = graph->nodes(graph->main());
-  EXPECT_EQ(Chains(*graph).behind(n[1]), (std::vector<ir::Node>{n[0], n[2]}));
+  EXPECT_EQ(Chains(*graph).chain_after(n[1]), (std::vector<ir::Node>{n[0], n[2]}));
 }
 
 TEST(KernelProgram, OneCallDoesAnAnchorAndItsEpilogueWithPackedConstants) {

@@ -39,7 +39,7 @@ Status end_native(const KernelsOfPlugin& set, tenon_queue_t* queue, tenon_buffer
   const tenon_queue_api_t& q = *set.queue;
   const tenon_copy_t copy = runtime::copy_of_nothing(any);
   clear_failure();
-  return from_abi(q.copy_async(q.self, queue, &copy, nullptr, 0, signal), "copy behind kernels");
+  return from_abi(q.copy_async(q.self, queue, &copy, nullptr, 0, signal), "copy after kernels");
 }
 
 }  // namespace tenon::dispatch

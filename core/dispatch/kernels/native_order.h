@@ -1,6 +1,6 @@
 // Puts kernels of another plugin, which submit to a device's native stream, in the order of the
-// device's own queue. A device may hold submitted work back, so the stream alone is no order: see
-// ADR 0040.
+// device's own queue. A device may hold submitted work back, so the stream alone does not order
+// them: see ADR 0040.
 #pragma once
 #include <span>
 
@@ -14,7 +14,7 @@ namespace tenon::dispatch {
 Status begin_native(const KernelsOfPlugin& set, tenon_device_t* device, tenon_queue_t* queue,
                     tenon_buffer_t* any, std::span<const tenon_fence_point_t> waits,
                     tenon_native_handle_t* out);
-// Behind them.
+// After the kernels of an execution: `signal` follows them.
 Status end_native(const KernelsOfPlugin& set, tenon_queue_t* queue, tenon_buffer_t* any,
                   tenon_fence_point_t signal);
 

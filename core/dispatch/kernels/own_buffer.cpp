@@ -17,7 +17,7 @@ OwnBuffer::~OwnBuffer() {
 Status OwnBuffer::fill(const void* data, uint64_t bytes, std::string_view what) {
   TENON_RETURN_IF_ERROR(memory_reserve(bytes, what));
   counted_bytes_ = bytes;
-  tenon_buffer_t* made = nullptr;  // a local: a handle stored beside an error is not ours
+  tenon_buffer_t* made = nullptr;  // a local: a handle stored despite an error is not ours
   clear_failure();
   TENON_RETURN_IF_ERROR(from_abi(api_->alloc(api_->self, device_, bytes, &made), "alloc"));
   if (made == nullptr)

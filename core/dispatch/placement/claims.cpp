@@ -17,7 +17,7 @@ namespace {
 
 struct Collector {
   Answers* claims;
-  std::vector<bool> live;  // node is in the graph; claims inside regions tell passes what to keep
+  std::vector<bool> live;  // node is in the graph; claims inside regions show passes what to keep
   std::vector<bool> main;  // node is in the main region
   Status bad;              // how the plugin broke the rules
 };

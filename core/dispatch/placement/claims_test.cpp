@@ -1,5 +1,5 @@
-// Claims of one device: kernel sets beside its own plugin (which of its compilers takes a node, and
-// how the graph is cut there), atomic claims, options.
+// Claims of one device: kernel sets next to its own plugin (which compiler takes a node, and how
+// the graph is cut there), atomic claims, options.
 #include "core/dispatch/placement/claims.h"
 
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@ namespace tenon::dispatch {
 // decomposition.
 struct RefusedComposite {
   std::string op;
-  ir::Loc loc = 0;         // never 0: without a location its parts cannot be told
+  ir::Loc loc = 0;         // never 0: without a location its parts cannot be recognised
   ir::Node first_new = 0;  // nodes from here on were made after it was refused
   std::vector<std::pair<std::string, Refusal>> refusals;  // by device name
 };

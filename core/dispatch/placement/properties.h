@@ -12,8 +12,8 @@ uint32_t compile_properties(runtime::Device& device, const tenon_compile_api_t* 
 // Of the device's own compiler.
 uint32_t compile_properties(runtime::Device& device);
 
-// Whether a node, or a node inside it, has a size that is no number: in the type of an operand or a
-// result, or in an attribute. A device with TENON_COMPILE_STATIC does not get such nodes.
+// Whether a node, or a node inside it, has a size that is not a number: in the type of an operand
+// or a result, or in an attribute. A device with TENON_COMPILE_STATIC does not get such nodes.
 bool mentions_symbols(const runtime::GraphReader& reader, tenon_node_t node);
 
 }  // namespace tenon::dispatch

@@ -155,9 +155,9 @@ class Waiting {
     const Maker& maker = makers_[n];
     if (maker.device == kUnplaced || maker.claim != kAlone) return false;
     if (problem_.devices[maker.device].asynchronous) return false;
-    const auto beside = [&](uint32_t m) { return makers_[m].device == maker.device; };
-    return std::ranges::all_of(edges_.readers[n], beside) &&
-           std::ranges::all_of(edges_.makers[n], beside);
+    const auto same_device = [&](uint32_t m) { return makers_[m].device == maker.device; };
+    return std::ranges::all_of(edges_.readers[n], same_device) &&
+           std::ranges::all_of(edges_.makers[n], same_device);
   }
   uint32_t border(uint32_t from, uint32_t to) const { return makers_[from] == makers_[to] ? 0 : 1; }
 

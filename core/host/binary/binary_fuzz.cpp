@@ -31,7 +31,7 @@ void read(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-// Formats are told by their first bytes. With these in place the fuzzer is in the readers at once.
+// A format is known by its first bytes. With these in place the fuzzer is in the readers at once.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static constexpr uint8_t kElf[] = {0x7f, 'E', 'L', 'F', 2, 1, 1},
                            kMachO[] = {0xcf, 0xfa, 0xed, 0xfe}, kPe[] = {'M', 'Z'},

@@ -65,7 +65,7 @@ class Bytes {
 };
 
 inline Status damaged(std::string_view format, std::string_view what) {
-  return error(TENON_INVALID_ARGUMENT, "P0704", "it is no sound {} file: {}", format, what);
+  return error(TENON_INVALID_ARGUMENT, "P0704", "it is not a sound {} file: {}", format, what);
 }
 
 // Adds a library that is needed. False if there are too many.

@@ -1,4 +1,4 @@
-// A plugin's manifest: JSON in `NAME.plugin.json` beside the library. Known keys are typed
+// A plugin's manifest: JSON in `NAME.plugin.json` next to the library. Known keys are typed
 // strictly, unknown keys are recorded for `explain` and otherwise ignored, and an unknown schema is
 // refused. Reading a manifest opens nothing else.
 #pragma once
@@ -58,7 +58,7 @@ inline constexpr size_t kManifestListMax = 20000;
 inline constexpr size_t kManifestWantsMax =
     64;  // entries of a list of `requires` and `probe`, which are looked up one by one
 
-// Whose manifest it is: that of a library beside it, or that of a plugin that a program registers,
+// Whose manifest it is: that of a library next to it, or that of a plugin that a program registers,
 // which has neither `library` nor `sha256`.
 enum class ManifestOf : uint8_t { kLibrary, kProgram };
 

@@ -207,8 +207,8 @@ Result<std::string> library_path(std::string_view manifest_path, std::string_vie
   const bool absolute = library[0] == '/';
   Result<std::string> home = real_path(folder_of(manifest_path));
   if (!home.ok()) return error(TENON_NOT_FOUND, "P0101", "{}", home.status().message());
-  const std::string_view beside = library.starts_with("./") ? library.substr(2) : library;
-  const std::string written = absolute ? std::string(library) : join_path(*home, beside);
+  const std::string_view relative = library.starts_with("./") ? library.substr(2) : library;
+  const std::string written = absolute ? std::string(library) : join_path(*home, relative);
   Result<std::string> resolved = real_path(written);
   if (!resolved.ok()) {
     return error(TENON_NOT_FOUND, "P0208", "the library {} is not there", quoted(written));

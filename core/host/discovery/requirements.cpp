@@ -152,8 +152,8 @@ Status check_requirements(const Manifest& m) {
 std::string library_file(std::string_view name) {
   const std::string found = platform::library_file(name);
   if (!found.empty() || own_folder().empty()) return found;
-  const std::string beside = join_path(own_folder(), name);
-  return identify(beside).ok() ? beside : std::string();
+  const std::string own = join_path(own_folder(), name);
+  return identify(own).ok() ? own : std::string();
 }
 
 Status check_required_libraries(std::span<const std::string> names) {

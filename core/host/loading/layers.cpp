@@ -25,7 +25,7 @@ namespace {
 constexpr size_t kLayersMax = 16;
 constexpr size_t kOptionsMax = 64;
 
-// A table with the spare room that layers are promised and, behind the part that layers see, the
+// A table with the spare room that layers are promised and, after the part that layers see, the
 // targets of its slots.
 struct Routed {
   alignas(16) std::byte table[TENON_LAYER_TABLE_BYTES];

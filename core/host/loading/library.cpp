@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kSymbol = "tenon_plugin_query";
 
-// "it is for macos on aarch64": what the system's loader, which says that some bytes are wrong,
-// does not tell. Empty if the file is for this machine, or cannot be read.
+// "it is for macos on aarch64": a reason that the system's loader does not give, since it only says
+// that some bytes are wrong. Empty if the file is for this machine, or cannot be read.
 std::string other_platform(const std::string& path) {
   const Result<File> file = open_user_file(path);
   if (!file.ok()) return {};

@@ -423,7 +423,7 @@ void add_devices(std::vector<OfferedName>& names, const tenon_device_api_t* api)
     auto info = sized<tenon_device_info_t>();
     if (api->info(api->self, i, &info) == TENON_OK) add(names, "device", from_abi_str(info.kind));
   }
-  clear_failure();  // a machine without a device is no failure of the plugin
+  clear_failure();  // the plugin has not failed if the machine has no device
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ Result<LibraryFile> read_library(const std::string& path, bool must_read);
 // The note against the record that the library returned when it was run. P0705.
 Status check_note(const host::PluginNote& note, const host::AdoptedPlugin& plugin);
 
-// Whether the hand-written part names what each interface provides, which nobody can ask. P0205.
+// Whether the hand-written part names what interfaces provide that cannot be asked. P0205.
 // Kernels are for the plugin's own devices unless it says for which.
 Status complete_provides(const host::PluginNote& note, const std::string& input, Json* manifest);
 

@@ -23,8 +23,8 @@ struct Opened {
   std::string why;
 };
 
-// Opens a plugin's library (absolute path) with all its symbols bound now, and visible to nobody
-// else.
+// Opens a plugin's library (absolute path) with all its symbols bound now, and visible to no other
+// library.
 Opened open_plugin_library(const std::string& path);
 
 // Opens a library that a plugin requires, by the name under which the system's loader finds it.

@@ -42,8 +42,8 @@ std::string_view libc_version() {
   return gnu_get_libc_version();
 }
 
-// The dynamic linker returns data and functions alike; only the symbol's own record tells them
-// apart.
+// The dynamic linker returns data and functions alike; only the symbol's own record says which it
+// is.
 bool is_function(const std::string&, const char*, void* address) {
   Dl_info info = {};
   const ElfW(Sym)* symbol = nullptr;

@@ -15,7 +15,7 @@ std::string_view libc_version() {
   return {};  // the linker compares the minimum version of the system itself
 }
 
-// dladdr does not tell, so the file does.
+// dladdr does not say it, so the file is read.
 bool is_function(const std::string& path, const char* name, void*) {
   const Result<File> file = open_user_file(path);
   if (!file.ok()) return false;

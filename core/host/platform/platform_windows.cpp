@@ -65,7 +65,7 @@ std::string_view libc_version() {
   return {};
 }
 
-// Looks for what it needs beside itself and in the system's folders, never in the current one.
+// Searches the folder of the library and the system's folders, never the current one.
 Opened open_plugin_library(const std::string& path) {
   return open_library(path, LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
 }

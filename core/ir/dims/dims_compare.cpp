@@ -495,20 +495,20 @@ bool DimTable::prove_by_atom(const DimPoly& poly, int64_t scale, const DimTerm& 
                              int depth, const Search& search) const {
   const uint32_t index = term.atoms[factor];
   const Atom& atom = atoms_[index];
-  DimPoly beside;
+  DimPoly cofactor;
   DimTerm others{1, term.atoms};
   others.atoms.erase(others.atoms.begin() + static_cast<ptrdiff_t>(factor));
   if (others.atoms.empty())
-    beside.constant = 1;
+    cofactor.constant = 1;
   else
-    beside.terms.push_back(others);
+    cofactor.terms.push_back(others);
   const bool keeps_sign = std::all_of(others.atoms.begin(), others.atoms.end(),
                                       [&](uint32_t a) { return range_of_atom(a).lo >= 0; });
   DimPoly rest = poly;
   std::erase_if(rest.terms, [&](const DimTerm& x) { return x.atoms == term.atoms; });
   const auto with_bound = [&](const DimPoly& rest_of, const DimPoly& bound, int64_t by,
                               int64_t new_scale) {
-    const MaybePoly product = mul(bound, beside);
+    const MaybePoly product = mul(bound, cofactor);
     const MaybePoly sum = product ? add(rest_of, *product, by) : MaybePoly();
     return sum && prove_nonneg(*sum, new_scale, depth - 1, search);
   };

@@ -174,20 +174,20 @@ class DimTable::Join {
   // two steps is division by the product.
   MaybePoly nested_quotient() const {
     for (const DimTerm& t : sum_.terms) {
-      // What stands beside the others in this term, if anything does.
+      // The atom of this term besides the others, if there is exactly one.
       if (t.atoms.size() != others_.size() + 1 ||
           !std::includes(t.atoms.begin(), t.atoms.end(), others_.begin(), others_.end()))
         continue;
       std::vector<uint32_t> own;
       std::set_difference(t.atoms.begin(), t.atoms.end(), others_.begin(), others_.end(),
                           std::back_inserter(own));
-      const Atom& beside = table_.atoms_[own[0]];
-      if (beside.kind != AtomKind::kMod || beside.args[1] <= 0 || d_ % beside.args[1] != 0 ||
-          coeff_ % beside.args[1] != 0 || coeff_ / beside.args[1] != t.coeff) {
+      const Atom& extra = table_.atoms_[own[0]];
+      if (extra.kind != AtomKind::kMod || extra.args[1] <= 0 || d_ % extra.args[1] != 0 ||
+          coeff_ % extra.args[1] != 0 || coeff_ / extra.args[1] != t.coeff) {
         continue;
       }
-      const auto outer = table_.atom_of(AtomKind::kFloorDiv, p_, d_ / beside.args[1]);
-      const DimPoly g = table_.poly_of(beside.args[0]);
+      const auto outer = table_.atom_of(AtomKind::kFloorDiv, p_, d_ / extra.args[1]);
+      const DimPoly g = table_.poly_of(extra.args[0]);
       if (outer && g == polynomial(1, {*outer})) return exchange(t.coeff, t.atoms, g, t.coeff);
     }
     return {};
@@ -538,7 +538,7 @@ void DimTable::flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* pa
     if (t.atoms.size() != 1 || (inner != AtomKind::kMin && inner != AtomKind::kMax) ||
         (inner == kind) != (t.coeff > 0))
       continue;
-    if (choice != nullptr) return parts->push_back(p);  // which of two it would be is no law
+    if (choice != nullptr) return parts->push_back(p);  // no law says which of two it would be
     choice = &t;
   }
   const MaybePoly rest =
@@ -553,11 +553,11 @@ void DimTable::flatten(AtomKind kind, const DimPoly& p, std::vector<DimPoly>* pa
   parts->insert(parts->end(), inner.begin(), inner.end());
 }
 
-// What another argument always beats.
+// Drops the arguments that another argument always beats.
 void DimTable::drop_beaten(bool is_min, std::vector<DimPoly>* parts) const {
   const bool proofs = parts->size() <= kComparedMax;
   std::vector<DimPoly> kept;
-  std::vector<bool> gone(parts->size());  // they beat nobody any more: proofs are bounded, and
+  std::vector<bool> gone(parts->size());  // beats no other part any more: proofs are bounded, and
                                           // three might drop each other in a ring
   for (size_t i = 0; i < parts->size(); ++i) {
     bool beaten = false;

@@ -24,7 +24,7 @@ namespace {
 constexpr int kDimTextDepthMax = 100;
 constexpr uint64_t kLiteralElementsMax = uint64_t{1} << 24;
 
-// Storage behind the attributes of one node while it is built.
+// Owns what the attributes of one node point to while it is built.
 struct AttrStore {
   std::deque<std::vector<int64_t>> ints;
   std::deque<std::vector<double>> floats;
@@ -657,7 +657,7 @@ class Parser {
                                                    "no operators are registered in this process")
                                            : op_set()->unknown(draft.op, draft.op_version));
     }
-    draft.op_version = def->version;  // the same definition from here on, whoever registers another
+    draft.op_version = def->version;  // fixes the definition, even if another is registered
     TENON_RETURN_IF_ERROR(punct("("));
     std::vector<Value> operands;
     TENON_RETURN_IF_ERROR(use_list(&operands, ")"));

@@ -414,7 +414,7 @@ class Writer {
     return {};
   }
 
-  // A vector of a few numbers, such as a shape, tells a reader something; weights do not.
+  // A vector of a few numbers, such as a shape, helps a reader; weights do not.
   static constexpr uint64_t kShownConstantBytes = 32;
 
   const Graph& g_;

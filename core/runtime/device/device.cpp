@@ -239,8 +239,8 @@ Status Device::check_native(tenon_code_t code, std::string_view what, Native nat
   Status status = check(code, what);
   if (code == TENON_OK || code == TENON_DEVICE_LOST) return status;
   const ExchangeKinds kinds = exchange_kinds();
-  // Every device that exchanges memory has a kind of it, and so for streams: without one it did not
-  // tell. There may be no kind of fences.
+  // A device that exchanges memory names at least one kind of memory, and so for streams: without
+  // one its plugin did not name them. There may be no kind of fences.
   if ((native == Native::kMemory ? kinds.memory : kinds.streams).empty()) return status;
   const auto& [noun, known] = native == Native::kMemory   ? std::pair("memory", kinds.memory)
                               : native == Native::kStream ? std::pair("streams", kinds.streams)
@@ -281,7 +281,7 @@ std::unique_lock<std::mutex> Device::serialise_execution(bool on_queue) {
   return std::unique_lock(serial_mutex_);
 }
 
-void Device::free_behind(tenon_buffer_t* buffer, Uses uses) {
+void Device::free_after(tenon_buffer_t* buffer, Uses uses) {
   const tenon_device_api_t* api = apis_.device;
   (void)end_uses(false);
   std::erase_if(uses, [](const auto& use) { return use->over(); });
@@ -299,19 +299,19 @@ void Device::free_behind(tenon_buffer_t* buffer, Uses uses) {
                            static_cast<uint32_t>(points.size()));
   }
   std::lock_guard lock(uses_mutex_);
-  std::ranges::move(uses, std::back_inserter(freed_behind_));
-  has_freed_behind_.store(true, std::memory_order_release);
+  std::ranges::move(uses, std::back_inserter(freed_after_));
+  has_freed_after_.store(true, std::memory_order_release);
 }
 
 bool Device::end_uses(bool all) {
-  if (!has_freed_behind_.load(std::memory_order_acquire)) return false;
+  if (!has_freed_after_.load(std::memory_order_acquire)) return false;
   Uses ended;  // end without the lock
   std::lock_guard lock(uses_mutex_);
-  const auto done = std::ranges::partition(freed_behind_,
-                                           [all](const auto& use) { return !all && !use->over(); });
+  const auto done =
+      std::ranges::partition(freed_after_, [all](const auto& use) { return !all && !use->over(); });
   std::move(done.begin(), done.end(), std::back_inserter(ended));
-  freed_behind_.erase(done.begin(), done.end());
-  has_freed_behind_.store(!freed_behind_.empty(), std::memory_order_release);
+  freed_after_.erase(done.begin(), done.end());
+  has_freed_after_.store(!freed_after_.empty(), std::memory_order_release);
   return !ended.empty();
 }
 
@@ -380,7 +380,7 @@ void Buffer::reset() {
     if (device_->abandoned()) {
       device_->leave_behind(handle_);
     } else if (!plugins_shut_down()) {
-      device_->free_behind(handle_, std::move(uses_));
+      device_->free_after(handle_, std::move(uses_));
     }
     device_->give_back(counted_bytes_);
   }
@@ -392,7 +392,7 @@ void Buffer::reset() {
   device_.reset();
 }
 
-// Memory that was freed behind work of others comes back when that is done.
+// Memory freed after work of other libraries is usable again once that work is done.
 Result<Buffer> Buffer::allocate(std::shared_ptr<Device> device, uint64_t size_bytes) {
   TENON_RETURN_IF_ERROR(device->open());
   (void)device->end_uses(false);
@@ -412,7 +412,7 @@ Result<Buffer> Buffer::allocate_once(std::shared_ptr<Device> device, uint64_t si
   {
     auto guard = device->serialise();
     clear_failure();
-    tenon_buffer_t* handle = nullptr;  // a local: a handle stored beside an error is not ours
+    tenon_buffer_t* handle = nullptr;  // a local: a handle stored despite an error is not ours
     status = device->check(api->alloc(api->self, device->handle(), size_bytes, &handle), "alloc");
     if (status.ok()) buffer.handle_ = handle;
     if (status.ok() && handle == nullptr) {

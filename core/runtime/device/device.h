@@ -29,7 +29,7 @@ namespace tenon::runtime {
 struct KernelSet {
   std::string plugin;
   const tenon_compile_api_t* compile = nullptr;
-  const void* table = nullptr;  // the plugin's own: tells sets apart
+  const void* table = nullptr;  // the plugin's own: identifies the set
   bool in_force = true;         // false: replaced or taken back; programs that use it keep it
   uint64_t registration = 0;    // of a plugin that the program registered
   bool on_queue = false;        // its kernels go to the device's queue
@@ -137,13 +137,13 @@ class Device : public std::enable_shared_from_this<Device> {
   // Turns a code of this device's plugin into a Status that names the device and `what`;
   // TENON_DEVICE_LOST marks it, and with T0618 it is abandoned.
   Status check(tenon_code_t code, std::string_view what);
-  // " (it has 4096 in use)", of its bytes; empty if it does not tell. For messages.
+  // " (it has 4096 in use)", of its bytes; empty if the device does not say. For messages.
   std::string use_text();
   // T0633 without tenon.exchange/1.
   Status exchanges() const;
   // T0635 where it takes no streams and fences of other libraries.
   Status exchanges_queues() const;
-  // The kinds of handles of other libraries that it takes, as its plugin tells them; empty where it
+  // The kinds of handles of other libraries that it takes, as its plugin names them; empty where it
   // takes none. Needs no open device.
   struct ExchangeKinds {
     std::vector<std::string> memory, streams, fences;
@@ -184,10 +184,10 @@ class Device : public std::enable_shared_from_this<Device> {
   Status reserve(uint64_t bytes);
   void give_back(uint64_t bytes);
 
-  // Frees a buffer once all uses are over. Does not wait, unless the device cannot free behind
+  // Frees a buffer once all uses are over. Does not wait, unless the device cannot free after
   // fences.
-  void free_behind(tenon_buffer_t* buffer, Uses uses);
-  // Ends what free_behind has left: what is over; or all of it, waiting. False if there was
+  void free_after(tenon_buffer_t* buffer, Uses uses);
+  // Ends what free_after has left: what is over; or all of it, waiting. False if there was
   // nothing.
   bool end_uses(bool all);
   std::mutex& uses_mutex() { return uses_mutex_; }  // of the uses of its buffers
@@ -221,8 +221,8 @@ class Device : public std::enable_shared_from_this<Device> {
   PinnedMemory pinned_{*this};
   IdlePools idle_pools_;
   std::mutex uses_mutex_;
-  Uses freed_behind_;  // that buffers were freed behind; the device needs their fences
-  std::atomic<bool> has_freed_behind_{false};
+  Uses freed_after_;  // uses after which the device frees buffers; it needs their fences
+  std::atomic<bool> has_freed_after_{false};
 };
 
 // Memory of one device. Movable; frees itself. Counts as Device::reserve
@@ -254,7 +254,7 @@ class Buffer {
 
   // What is in the stream now may use the memory, which was handed out.
   Status use_on(const tenon_native_handle_t& stream);
-  // Whether somebody's work may still use it.
+  // Whether other work may still use it.
   bool in_use();
 
   explicit operator bool() const { return handle_ != nullptr; }
@@ -273,12 +273,12 @@ class Buffer {
   tenon_buffer_t* handle_ = nullptr;
   void* host_ = nullptr;
   uint64_t size_bytes_ = 0, counted_bytes_ = 0;
-  bool imported_ = false;  // memory of somebody else
+  bool imported_ = false;  // memory of another owner
   Uses uses_;
 };
 
 // Called once plugins were shut down: no function of theirs is called any more, and remaining
-// objects are left behind instead of released.
+// objects are leaked instead of released.
 void set_plugins_shut_down();
 bool plugins_shut_down();
 

@@ -34,7 +34,7 @@ Result<std::unique_ptr<Executable>> Executable::load(std::shared_ptr<Device> dev
   const tenon_compile_api_t* api = out->api_;
   auto guard = device->serialise();
   clear_failure();
-  tenon_executable_t* handle = nullptr;  // a local: a handle stored beside an error is not ours
+  tenon_executable_t* handle = nullptr;  // a local: a handle stored despite an error is not ours
   const auto count = static_cast<uint32_t>(source.constants.size());
   const tenon_code_t code =
       source.packed ? api->load_packed(api->self, device->handle(), bytes.data(), bytes.size(),

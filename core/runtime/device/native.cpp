@@ -17,7 +17,7 @@ Result<std::unique_ptr<NativeFence>> NativeFence::import(std::shared_ptr<Device>
   const tenon_exchange_api_t* api = device->apis().exchange;
   auto guard = device->serialise();
   clear_failure();
-  tenon_fence_point_t point{};  // a local: what a plugin stores beside an error is not ours
+  tenon_fence_point_t point{};  // a local: what a plugin stores despite an error is not ours
   TENON_RETURN_IF_ERROR(
       device->check_native(api->import_fence(api->self, device->handle(), &handle, &point),
                            "import of a fence", Device::Native::kFence, handle.kind));

@@ -58,7 +58,7 @@ Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Device> device) {
   const tenon_queue_api_t* api = device->apis().queue;
   auto guard = device->serialise();
   clear_failure();
-  // Through locals: what a plugin stores beside an error must not be destroyed.
+  // Through locals: what a plugin stores despite an error must not be destroyed.
   tenon_queue_t* queue = nullptr;
   TENON_RETURN_IF_ERROR(
       device->check(api->queue_create(api->self, device->handle(), &queue), "queue"));
@@ -184,7 +184,7 @@ Result<bool> Queue::poll(uint64_t value) {
     clear_failure();
     return false;
   }
-  Status status = told(code);
+  Status status = status_of_wait(code);
   if (status.ok()) {
     reached_ = value;
     return true;
@@ -194,8 +194,8 @@ Result<bool> Queue::poll(uint64_t value) {
       fmt::format("waiting for device {}", quoted(device_->name())));
 }
 
-// What befell a device that the queue's work waited for is not this device's loss.
-Status Queue::told(tenon_code_t code) {
+// If the queue's work waited for another device that was lost, this device is not lost.
+Status Queue::status_of_wait(tenon_code_t code) {
   // T0618: memory is in use for good, of whichever device; the worst is assumed.
   if (code != TENON_DEVICE_LOST || !reads_others_ || last_failure().error_code() == "T0618")
     return device_->check(code, "run");

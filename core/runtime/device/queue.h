@@ -26,7 +26,7 @@ Status await_value(const tenon_queue_api_t* api, tenon_fence_point_t point, bool
 class Queue {
  public:
   static Result<std::unique_ptr<Queue>> create(std::shared_ptr<Device> device);
-  // Of a native stream, which outlives it. T0635 if the device takes none.
+  // Makes a queue of a native stream, which outlives it. T0635 if the device takes none.
   static Result<std::unique_ptr<Queue>> import(std::shared_ptr<Device> device,
                                                const tenon_native_handle_t& stream);
   ~Queue();  // waits for its work
@@ -57,9 +57,9 @@ class Queue {
   Result<bool> reaches(Device& from);
   // From here on its work may fail with what befell another device.
   void set_reads_others() { reads_others_ = true; }
-  // Submits nothing but its own signal, or that of another fence, behind all earlier work, and the
-  // latter behind a point of another queue, too. `any`: a
-  // buffer of the device, which is not touched.
+  // Submits nothing but a signal, its own or that of another fence, after all earlier work; the
+  // latter after a point of another queue, too. `any`: a buffer of the device, which is not
+  // touched.
   Status mark(tenon_buffer_t* any);
   Status signal(tenon_buffer_t* any, tenon_fence_point_t point, tenon_fence_point_t after);
   // Waits for its work, after which nothing can be submitted. Only then may fences go that its work
@@ -82,7 +82,7 @@ class Queue {
   explicit Queue(std::shared_ptr<Device> device) : device_(std::move(device)) {}
   Status make_fence();
   Status submit(const tenon_copy_t& copy, Points after, tenon_fence_point_t signal);
-  Status told(tenon_code_t code);
+  Status status_of_wait(tenon_code_t code);
   std::shared_ptr<Device> device_;
   tenon_queue_t* queue_ = nullptr;
   tenon_fence_t* fence_ = nullptr;

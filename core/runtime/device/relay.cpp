@@ -16,7 +16,7 @@ Result<std::unique_ptr<RelayFence>> RelayFence::create(std::shared_ptr<Device> t
   const tenon_queue_api_t* api = target->apis().queue;
   auto guard = target->serialise();
   clear_failure();
-  tenon_fence_t* fence = nullptr;  // a local: a handle stored beside an error is not ours
+  tenon_fence_t* fence = nullptr;  // a local: a handle stored despite an error is not ours
   TENON_RETURN_IF_ERROR(
       target->check(api->fence_create(api->self, target->handle(), 0, &fence), "fence"));
   out->fence_ = fence;

@@ -22,7 +22,7 @@ Status Use::import(const tenon_native_handle_t& stream) {
   const tenon_queue_api_t* api = device_.apis().queue;
   auto guard = device_.serialise();
   clear_failure();
-  tenon_queue_t* queue = nullptr;  // locals: what stands beside an error is not ours
+  tenon_queue_t* queue = nullptr;  // locals: what is stored despite an error is not ours
   tenon_fence_t* fence = nullptr;
   TENON_RETURN_IF_ERROR(device_.check_native(
       exchange->import_queue(exchange->self, device_.handle(), &stream, &queue),

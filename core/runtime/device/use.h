@@ -1,6 +1,5 @@
-// What another library's work may still do with memory that was handed out to it: a point behind
-// what was in one of its streams. Memory is not freed, and becomes nothing else, before all its
-// uses are over.
+// What another library's work may still do with memory that was handed out to it: a point after
+// what was in one of its streams. Memory is neither freed nor reused before all its uses are over.
 #pragma once
 #include <memory>
 #include <vector>

@@ -5,7 +5,7 @@
 namespace tenon::runtime {
 
 // A free buffer serves a smaller request if it wastes no more bytes than were requested, or than
-// this. Somebody may keep one that leaves for long, with all that it wastes.
+// this. A buffer that leaves may be kept for long, with all that it wastes.
 constexpr uint64_t kSlackMin = 4096, kSlackOfLeaving = 8;
 // Smaller buffers are not worth a lock.
 constexpr uint64_t kOfferedMin = 64 << 10;

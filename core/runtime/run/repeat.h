@@ -3,9 +3,9 @@
 // device that works in host memory and has finished when it returns: there a run is worth
 // repeating, since the rest of it takes longer than a small kernel.
 //
-// Who repeats a run names every input, and every output if outputs leave the Runner, and then calls
-// Runner::run_again. Each of these may tell that this run is not like the one before; then what is
-// known is forgotten, and Runner::run does all of it anew.
+// A call that repeats a run names every input, and every output if outputs leave the Runner, and
+// then calls Runner::run_again. Each of these may find that this run differs from the previous one.
+// What is known is then forgotten, and Runner::run does all of it again.
 //
 // Threads: one at a time, as its Runner.
 #pragma once
@@ -41,7 +41,7 @@ class Repeat {
   bool keeps(uint32_t input, const Tensor& tensor) const {
     return values_[input] == tensor.value();
   }
-  // False if the run before tells nothing about this tensor, array, or memory for an output.
+  // False if nothing about this tensor, array, or memory for an output is known from the last run.
   bool take(uint32_t input, const Tensor& tensor);
   bool take(uint32_t input, const tenon_array_t& array);
   bool give(uint32_t output, const tenon_array_t& array);

@@ -246,7 +246,7 @@ Status Runner::run(std::span<const Argument> inputs, std::span<const uint8_t> st
     if (can_repeat(inputs, sizes, natives)) remember(inputs, !stays.empty());
     drop_imports();
   } else {
-    // Work behind the failed work may still run, in memory that the run's state owns: wait for the
+    // Work after the failed work may still run, in memory that the run's state owns: wait for the
     // queues to end.
     if (std::ranges::any_of(devices_, &DeviceState::failed)) end_queues();
     drop_run_state();
@@ -287,8 +287,8 @@ Status Runner::run_steps(std::span<const Argument> inputs, std::span<const Given
   return {};
 }
 
-// Inputs with the dims of the run before have its symbols. Ranks are the model's, so that the dims
-// one after another tell them apart.
+// Inputs with the dims of the run before have its symbols. Ranks are the model's, so a list of all
+// dims is enough to compare.
 Status Runner::solve_symbols(std::span<const Argument> inputs, std::span<const GivenSize> sizes) {
   std::vector<int64_t>& all = scratch_.dims;
   all.clear();
@@ -328,7 +328,7 @@ Result<const Needs*> Runner::needs_of(uint32_t executable, std::span<const int64
 
 Status Runner::place_inputs(std::span<const Argument> inputs, std::span<const GivenSize> sizes) {
   TENON_RETURN_IF_ERROR(solve_symbols(inputs, sizes));
-  told_.assign(plan_->shapes.symbol_limit(), false);
+  set_symbols_.assign(plan_->shapes.symbol_limit(), false);
   for (size_t s = 0; s < slots_.size(); ++s) {
     const Slot& slot = plan_->slots[s];
     SlotState& state = slots_[s];
@@ -389,7 +389,7 @@ Status Runner::place_tensor(uint32_t slot, const Argument& input) {
   state.tensor = input.tensor;
   state.donated = input.donated && !input.tensor->of_caller();
   const bool near = std::ranges::any_of(plan_->devices, [&](const auto& device) {
-    return input.tensor->on(*device) != nullptr || input.tensor->beside(*device) != nullptr;
+    return input.tensor->on(*device) != nullptr || input.tensor->in_reach_of(*device) != nullptr;
   });
   if (!near) TENON_RETURN_IF_ERROR(input.tensor->fetch().status());
   state.host = input.tensor->host();
@@ -435,7 +435,7 @@ void Runner::take_donated() {
 }
 
 // The memory of an input that the device may write this output to; null if it must get memory of
-// its own. Nobody else may read it, now or later.
+// its own. Nothing else may read it, now or later.
 std::shared_ptr<Buffer> Runner::given_up_for(uint32_t index, const Needs::Output& output) {
   const Step& step = plan_->steps[index];
   if (output.alias_input == TENON_NO_ALIAS) return nullptr;
@@ -568,7 +568,7 @@ Status Runner::execute(uint32_t index) {
   call.out_symbols = out_symbols.data();
   call.out_symbol_count = static_cast<uint32_t>(out_symbols.size());
   if (trace_ != nullptr) call.profile = sinks_[step.device]->get();
-  // The device requests a buffer during the call if only the run can tell the size.
+  // The device requests a buffer during the call if only the run can find the size.
   const bool asks =
       std::any_of(needs->outputs.begin(), needs->outputs.end(),
                   [](const auto& output) { return output.size_bytes == TENON_SIZE_UNKNOWN; });
@@ -627,12 +627,12 @@ Status Runner::learn_symbols(const Step& step, std::span<const int64_t> out_symb
       return error(TENON_INTERNAL, "T0612", "device {} left a data-dependent dim unset",
                    quoted(device.name()));
     symbols_[step.out_symbols[i]] = out_symbols[i];
-    told_[step.out_symbols[i]] = true;
+    set_symbols_[step.out_symbols[i]] = true;
   }
   slot_bytes_.assign(slots_.size(), kUnknownBytes);
   out_symbols_known_ = false;
   // Later steps rely on the assertions about these sizes.
-  TENON_RETURN_IF_ERROR(plan_->shapes.check_told(step.out_symbols, told_, symbols_));
+  TENON_RETURN_IF_ERROR(plan_->shapes.check_set(step.out_symbols, set_symbols_, symbols_));
   return check_made(step);
 }
 

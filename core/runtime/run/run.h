@@ -120,21 +120,21 @@ class Runner {
              const Natives& natives = {});
   // Dense outputs of the last successful run; valid until the next run, even if the inputs change.
   const std::vector<OutputArray>& outputs() const { return outputs_; }
-  // Moves the memory of an output of the last run out of the Runner, to somebody who may keep it
+  // Moves the memory of an output of the last run out of the Runner, to a caller that may keep it
   // for good, and write to it unless it stayed. *out_copied_bytes grows by what had to be copied,
   // because the memory is that of a constant or of another output as well, or much larger than the
   // output. At most once for each output.
   Result<std::shared_ptr<Tensor>> detach(size_t output, uint64_t* out_copied_bytes);
-  // Ends the use of a call's arrays and outputs; buffers are kept for the next run, or for whoever
-  // needs them first.
+  // Ends the use of a call's arrays and outputs; buffers are kept for the next run, or for another
+  // one that needs them earlier.
   void end_call();
   // Before anything else is done after end_call().
   void begin_call();
   // What is known of the last run, so that the next one can do with that; null if runs of this plan
   // are not repeated.
   Repeat* repeat() { return repeat_.get(); }
-  // As `run`, once the ready repeat() was told what is given. Nothing if the run must be a whole
-  // one after all; nothing was done then. timed: statistics().run_ms is of this run.
+  // As `run`, once the ready repeat() has all that is given. Nothing if the run must be a whole one
+  // after all; nothing was done then. timed: statistics().run_ms is of this run.
   std::optional<Status> run_again(bool timed);
   // An output of that run that became a tensor: once, before the next run.
   std::shared_ptr<Tensor> take_made(uint32_t output);
@@ -259,7 +259,7 @@ class Runner {
     std::shared_ptr<const Needs> needs;  // null before the first run
   };
   std::vector<StepNeeds> step_needs_;             // by executable: for the sizes of the last run
-  std::vector<bool> told_;                        // by symbol: a step of this run has set it
+  std::vector<bool> set_symbols_;                 // by symbol: a step of this run has set it
   std::deque<std::vector<int64_t>> out_symbols_;  // of this run: lent to devices, which may write
                                                   // them until their queues have ended
   std::vector<std::pair<uint32_t, std::unique_ptr<NativeFence>>> signals_;  // by device

@@ -53,8 +53,8 @@ class Runner::Imports {
 
 namespace {
 
-// Every output has its buffer already. What a device asks for is told when it returns, whatever it
-// makes of the refusal.
+// Every output has its buffer already. A request of a device is reported when the device returns,
+// however it treats the refusal.
 tenon_code_t refuse_output(void* self, uint32_t index, uint64_t, tenon_buffer_t**, uint64_t*) {
   *static_cast<std::optional<uint32_t>*>(self) = index;
   return TENON_INTERNAL;
@@ -136,7 +136,7 @@ bool Runner::remember_output(uint32_t index, const Needs::Output& need) {
   return true;
 }
 
-// Before a run that finds out everything anew.
+// Before a run that finds out everything again.
 void Runner::forget_repeat() {
   if (repeat_ == nullptr) return;
   repeat_->forget();

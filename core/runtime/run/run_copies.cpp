@@ -92,7 +92,7 @@ Status Runner::upload(uint32_t slot, uint32_t device_index, uint64_t bytes,
     TENON_ASSIGN_OR_RETURN(queue, queue_for_copies(device_index, bytes));
   }
   const bool apart = queue != state.queue.get();
-  // Memory that work of this run had is free only behind that work.
+  // Memory that work of this run had is free only after that work.
   const tenon_fence_point_t until = apart && used ? state.queue->last() : after;
   bool filled = false;
   auto copy = sized<tenon_copy_t>();
@@ -201,7 +201,7 @@ Status Runner::submit_copy_to_host(uint32_t slot, uint32_t from, uint64_t bytes)
       if (plan_->slots[slot].last_step == UINT32_MAX && !relayed_[slot]) {
         TENON_ASSIGN_OR_RETURN(queue, queue_for_copies(from, bytes));
       }
-      // After the device's work so far, not merely behind it: if that work fails, nothing is
+      // After the device's work so far, not merely in its order: if that work fails, nothing is
       // copied.
       TENON_RETURN_IF_ERROR(
           queue->copy(copy, {devices_[from].queue->last(), slot_state.places[from].after}));

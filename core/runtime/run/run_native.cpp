@@ -28,7 +28,7 @@ Status Runner::await_natives(std::span<const Native> waits) {
   return {};
 }
 
-// In place of the run's own queue, until leave_streams().
+// Uses a queue on the stream in place of the run's own queue, until leave_streams().
 Status Runner::join_stream(const Native& native) {
   TENON_ASSIGN_OR_RETURN(const uint32_t d, device_of(native, "stream"));
   DeviceState& state = devices_[d];
@@ -37,11 +37,11 @@ Status Runner::join_stream(const Native& native) {
   state.set_aside = std::exchange(state.queue, std::move(queue));
   state.joined = true;
   state.forget_reach();
-  // So that who waits for this queue waits for what was in the stream.
+  // A wait for this queue then includes what was in the stream.
   return mark(d);
 }
 
-// The run's work on the device begins behind what is in this stream, too. The device waits for it,
+// The run's work on the device begins after what is in this stream, too. The device waits for it,
 // and not the host.
 Status Runner::follow_stream(uint32_t device, const Native& native) {
   DeviceState& state = devices_[device];
@@ -72,7 +72,7 @@ Status Runner::join(const Natives& natives) {
   return {};
 }
 
-// Behind all work of each device, and before the run waits for it.
+// After all work of each device, and before the run waits for it.
 Status Runner::signal_natives() {
   for (const auto& [d, fence] : signals_) {
     TENON_RETURN_IF_ERROR(queue_of(d));

@@ -109,8 +109,7 @@ struct Runner::SlotState {
   std::shared_ptr<void> host_owner;  // null: the caller's or the graph's memory
   bool has_host = false;
   bool stable_host = false;  // host memory that stays until the run ends
-  bool held =
-      false;  // the buffer behind `host` stays until the run ends, since queued work reads it
+  bool held = false;  // the buffer of `host` stays until the run ends, since queued work reads it
   uint32_t source =
       kHostPlace;      // host memory is filled once the queue of this device has reached `ready`
   uint64_t ready = 0;  // 0: it is filled already

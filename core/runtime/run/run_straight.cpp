@@ -46,7 +46,7 @@ Result<bool> Runner::reaches(uint32_t device, uint32_t from) {
   return state.reach[from] == Reach::kYes;
 }
 
-// Whether a value that `from` has made goes to the host right behind the work that made it: it is
+// Whether a value that `from` has made goes to the host right after the work that made it: it is
 // wanted there, or goes to a device that cannot fetch it.
 Result<bool> Runner::leaves_at_once(uint32_t slot, uint32_t from) {
   if (!leaves_[slot] || !stays_[slot]) return leaves_[slot];
@@ -85,7 +85,7 @@ Result<bool> Runner::copy_straight(uint32_t slot, uint32_t device, uint64_t byte
 // A tensor on a device that the program does not use. It is complete, and lives through the run.
 Result<bool> Runner::copy_from_beside(uint32_t slot, uint32_t device, uint64_t bytes) {
   const Tensor* const tensor = slots_[slot].tensor;
-  Buffer* const from = tensor == nullptr ? nullptr : tensor->beside(*plan_->devices[device]);
+  Buffer* const from = tensor == nullptr ? nullptr : tensor->in_reach_of(*plan_->devices[device]);
   if (from == nullptr) return false;
   TENON_RETURN_IF_ERROR(queue_of(device));
   TENON_ASSIGN_OR_RETURN(const bool straight, devices_[device].queue->reaches(from->device()));
@@ -94,7 +94,7 @@ Result<bool> Runner::copy_from_beside(uint32_t slot, uint32_t device, uint64_t b
   return true;
 }
 
-// On the queue of the device that gets the value, behind the work that made it. The memory that it
+// On the queue of the device that gets the value, after the work that made it. The memory that it
 // reads stays as it is until the run ends.
 Status Runner::submit_straight(uint32_t slot, const Buffer& from, uint32_t to, uint64_t bytes,
                                tenon_fence_point_t made) {

@@ -62,7 +62,7 @@ void Runner::give_up_one(uint32_t waited_for) {
   release_readers(culprit);
   given_up_ = error(TENON_DEVICE_LOST, "T0618",
                     "device {} finished none of its work for {} s; it is given up, and what it "
-                    "holds stays behind",
+                    "holds is not freed",
                     quoted(device.name()), limit(Limit::kDeviceWaitSeconds))
                   .with("device", device.name());
 }

@@ -33,7 +33,7 @@ RunnerPool::Lease::Lease(RunnerPool& pool) : pool_(pool), place_(home() % kIdleM
   }
   if (runner_ == nullptr) {
     runner_ = std::make_unique<Runner>(pool_.plan_);
-    runner_->set_timed(false);  // calls do not tell
+    runner_->set_timed(false);  // calls do not report times
     runner_->set_reclaim([&idle = pool_] { return idle.trim(); });
   }
   runner_->begin_call();

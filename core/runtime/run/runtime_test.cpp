@@ -116,7 +116,7 @@ tenon_code_t toy_alloc(void* self, tenon_device_t*, uint64_t size, tenon_buffer_
   if (static_cast<Toy*>(self)->fail_allocs > 0) {
     --static_cast<Toy*>(self)->fail_allocs;
     delete b;
-    *out = reinterpret_cast<tenon_buffer_t*>(1);  // garbage beside an error
+    *out = reinterpret_cast<tenon_buffer_t*>(1);  // garbage with an error
     return TENON_RESOURCE_EXHAUSTED;
   }
   ++static_cast<Toy*>(self)->buffers;
@@ -488,7 +488,7 @@ TEST_F(Fixture, FailedQueueEndsBeforeItsMemoryGoes) {
   EXPECT_EQ(toy.memory_at_queue_end, memory_in_use() + 32);
 }
 
-// Outputs of 1 MiB left in buffers of 2, and stayed there as long as somebody kept them.
+// Outputs of 1 MiB took buffers of 2 MiB, and held them as long as the caller kept the outputs.
 TEST_F(Fixture, WhatLeavesAPoolWastesLittle) {
   BufferPool pool(make_device(), [] { return Status(); });
   pool.give_back(*pool.take(2 << 20));

@@ -40,7 +40,7 @@ std::vector<tenon_dim_t> joined(const std::vector<std::vector<tenon_dim_t>>& lis
 
 std::vector<tenon_dim_t> own_dims(const SizedNode& node) {
   std::vector<tenon_dim_t> out = joined(node.operands);
-  for (const auto* more : {&node.results, &node.told}) {
+  for (const auto* more : {&node.results, &node.dim_attrs}) {
     const std::vector<tenon_dim_t> dims = joined(*more);
     out.insert(out.end(), dims.begin(), dims.end());
   }
@@ -66,7 +66,7 @@ std::vector<SizedNode> sized_nodes(const GraphReader& graph) {
     for (uint32_t i = 0; i < node.attr_count; ++i) {
       const tenon_attr_t& attr = node.attrs[i];
       if (attr.kind == TENON_ATTR_DIMS)
-        one.told.emplace_back(attr.u.dims, attr.u.dims + attr.count);
+        one.dim_attrs.emplace_back(attr.u.dims, attr.u.dims + attr.count);
     }
   }
   return out;
@@ -112,8 +112,8 @@ std::string Culprit::negative() const {
   });
 }
 
-bool Culprit::is_told(const SizedNode& node) const {
-  return std::ranges::find(node.told, node.results[0]) != node.told.end();
+bool Culprit::has_size_attr(const SizedNode& node) const {
+  return std::ranges::find(node.dim_attrs, node.results[0]) != node.dim_attrs.end();
 }
 
 std::string Culprit::resized() const {
@@ -123,7 +123,8 @@ std::string Culprit::resized() const {
     const bool drops =
         std::ranges::any_of(from, [&](tenon_dim_t d) { return d < 0 && !contains(to, d); });
     int64_t before = 0, after = 0;
-    return is_told(node) && drops && count(from, &before) && count(to, &after) && before != after;
+    return has_size_attr(node) && drops && count(from, &before) && count(to, &after) &&
+           before != after;
   });
 }
 

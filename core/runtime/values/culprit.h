@@ -17,7 +17,7 @@ namespace tenon::runtime {
 // attribute that is a list of dims.
 struct SizedNode {
   tenon_loc_t loc = 0;
-  std::vector<std::vector<tenon_dim_t>> operands, results, told;
+  std::vector<std::vector<tenon_dim_t>> operands, results, dim_attrs;
 };
 
 // The nodes that have a location, in order.
@@ -49,8 +49,8 @@ class Culprit {
 
   // A node with a result of a negative size.
   std::string negative() const;
-  // One that is told its sizes, drops a dim of its operand, and does not come out with as many
-  // elements.
+  // One that has its sizes as an attribute, drops a dim of its operand, and does not come out with
+  // as many elements.
   std::string resized() const;
   // One whose result has no elements though each of its operands has some: a window or a cut beyond
   // the end.
@@ -64,7 +64,7 @@ class Culprit {
   std::string first(Test test) const;
   bool evaluate(tenon_dim_t dim, int64_t* out) const;
   bool count(const std::vector<tenon_dim_t>& dims, int64_t* out) const;
-  bool is_told(const SizedNode& node) const;
+  bool has_size_attr(const SizedNode& node) const;
   bool any_empty(const std::vector<std::vector<tenon_dim_t>>& lists) const;
 
   const GraphReader graph_;

@@ -64,7 +64,7 @@ Result<Port> Shapes::read_port(tenon_value_t value, std::string name) const {
   const tenon_value_view_t view = reader().value(value);
   if (view.type.kind != TENON_KIND_TENSOR) {
     return error(TENON_UNIMPLEMENTED, "T0506",
-                 "{} is no tensor; only tensors cross the boundary of a program", quoted(name));
+                 "{} is not a tensor; only tensors cross the boundary of a program", quoted(name));
   }
   Port port{std::move(name),
             value,
@@ -289,10 +289,10 @@ Status Shapes::solve(std::span<const std::span<const int64_t>> dims, std::span<c
   }
   check_symbols(bound, symbols, &wrong);
   if (wrong.empty()) {
-    std::vector<bool> told(symbol_limit_);
+    std::vector<bool> reported(symbol_limit_);
     for (const Assertion& fact : assertions_) {
       if (known(fact.a, bound) && known(fact.b, bound))
-        check_assertion(fact, symbols, &told, &wrong);
+        check_assertion(fact, symbols, &reported, &wrong);
     }
   }
   TENON_RETURN_IF_ERROR(joined(wrong));
@@ -365,16 +365,16 @@ std::string Shapes::rule_of(tenon_symbol_t symbol) const {
   }));
 }
 
-// True if the rule of the only symbol of a relation was told instead, once for each.
-bool Shapes::tell_rule(const Assertion& fact, std::span<const int64_t> symbols,
-                       const std::string& where, std::vector<bool>* told,
-                       std::vector<Status>* wrong) const {
+// True if the rule of the only symbol of a relation was reported instead, once for each.
+bool Shapes::report_rule(const Assertion& fact, std::span<const int64_t> symbols,
+                         const std::string& where, std::vector<bool>* reported,
+                         std::vector<Status>* wrong) const {
   const auto symbol = only_symbol(fact);
   if (!symbol) return false;
-  if ((*told)[*symbol]) return true;
+  if ((*reported)[*symbol]) return true;
   const std::string rule = rule_of(*symbol);
   if (rule.empty()) return false;
-  (*told)[*symbol] = true;
+  (*reported)[*symbol] = true;
   wrong->push_back(error(TENON_INVALID_ARGUMENT, "T0607", "the dim {} must be {}, and is {}{}",
                          quoted(sym_text(reader().symbol(*symbol).name)), rule, symbols[*symbol],
                          where));
@@ -382,7 +382,7 @@ bool Shapes::tell_rule(const Assertion& fact, std::span<const int64_t> symbols,
 }
 
 void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> symbols,
-                             std::vector<bool>* told, std::vector<Status>* wrong) const {
+                             std::vector<bool>* reported, std::vector<Status>* wrong) const {
   int64_t a = 0, b = 0;
   const auto where = [&] {
     const std::string text = place_text(fact.loc);
@@ -397,7 +397,7 @@ void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> sym
                            "{} or {} cannot be computed for these inputs{}",
                            dim_text(graph_, fact.a), dim_text(graph_, fact.b), where()));
   } else if (!ir::relation_holds(fact.rel, a, b) &&
-             !tell_rule(fact, symbols, where(), told, wrong)) {
+             !report_rule(fact, symbols, where(), reported, wrong)) {
     wrong->push_back(error(TENON_INVALID_ARGUMENT, "T0607",
                            "the model needs {} {} {}, and these inputs give {} and {}{}",
                            dim_text(graph_, fact.a), rel_text(fact.rel), dim_text(graph_, fact.b),
@@ -405,10 +405,10 @@ void Shapes::check_assertion(const Assertion& fact, std::span<const int64_t> sym
   }
 }
 
-Status Shapes::check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told,
-                          std::span<const int64_t> symbols) const {
+Status Shapes::check_set(std::span<const tenon_symbol_t> now, const std::vector<bool>& set,
+                         std::span<const int64_t> symbols) const {
   std::vector<bool> bound = of_inputs_, fresh(symbol_limit_);
-  for (uint32_t s = 0; s < symbol_limit_; ++s) bound[s] = bound[s] || told[s];
+  for (uint32_t s = 0; s < symbol_limit_; ++s) bound[s] = bound[s] || set[s];
   for (tenon_symbol_t s : now) fresh[s] = true;
   std::vector<Status> wrong;
   check_symbols(fresh, symbols, &wrong);

@@ -86,8 +86,8 @@ class Shapes {
                std::span<const tenon_symbol_t> needed, std::vector<int64_t>* out_symbols) const;
   // Checks assertions about the symbols `now` that a step has set, as far as inputs and steps have
   // set the other symbols. T0607, T0608.
-  Status check_told(std::span<const tenon_symbol_t> now, const std::vector<bool>& told,
-                    std::span<const int64_t> symbols) const;
+  Status check_set(std::span<const tenon_symbol_t> now, const std::vector<bool>& set,
+                   std::span<const int64_t> symbols) const;
   // Concrete dims; T0110 or T0608 if the arithmetic fails or a dim is negative.
   Status evaluate(std::span<const tenon_dim_t> dims, std::span<const int64_t> symbols,
                   std::vector<int64_t>* out) const;
@@ -108,11 +108,12 @@ class Shapes {
   std::optional<tenon_symbol_t> only_symbol(const Assertion& fact) const;
   bool holds_for(const Assertion& fact, std::span<const int64_t> symbols) const;
   std::string rule_of(tenon_symbol_t symbol) const;
-  bool tell_rule(const Assertion& fact, std::span<const int64_t> symbols, const std::string& where,
-                 std::vector<bool>* told, std::vector<Status>* wrong) const;
-  // told: symbols whose rules were told already.
+  bool report_rule(const Assertion& fact, std::span<const int64_t> symbols,
+                   const std::string& where, std::vector<bool>* reported,
+                   std::vector<Status>* wrong) const;
+  // reported: symbols whose rules were reported already.
   void check_assertion(const Assertion& fact, std::span<const int64_t> symbols,
-                       std::vector<bool>* told, std::vector<Status>* wrong) const;
+                       std::vector<bool>* reported, std::vector<Status>* wrong) const;
 
   const tenon_host_graph_t* api_ = nullptr;
   tenon_graph_t* graph_ = nullptr;

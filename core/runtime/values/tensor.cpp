@@ -144,7 +144,7 @@ Status Tensor::use_on(const Device& device, const tenon_native_handle_t& stream)
   return status;
 }
 
-Buffer* Tensor::beside(const Device& device) const {
+Buffer* Tensor::in_reach_of(const Device& device) const {
   if (!device.has_queue() || device.apis().queue->reaches == nullptr) return nullptr;
   for (const Place* p = first_.load(std::memory_order_acquire); p != nullptr; p = p->next.get()) {
     const Device& there = p->buffer->device();

@@ -2,7 +2,7 @@
 // several places at once. What it holds does not change, so that calls read it where it is and
 // remember the copies they made (docs/adr/0029).
 //
-// Threads: safe. take() only while nobody else uses the tensor.
+// Threads: safe. take() only while nothing else uses the tensor.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -42,8 +42,8 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   // What is in the stream now may use its memory on the device, which was handed out. If that
   // cannot be followed, the memory is kept for good. Nothing if there is none.
   Status use_on(const Device& device, const tenon_native_handle_t& stream);
-  // The same as `on`, on a device of its plugin that its queues may reach.
-  Buffer* beside(const Device& device) const;
+  // Its buffer on another device of this device's plugin, which its queues may reach.
+  Buffer* in_reach_of(const Device& device) const;
   // Keeps a complete copy on a device or on the host, unless there is one.
   void remember(std::shared_ptr<Buffer> buffer);
   void remember_host(std::shared_ptr<void> memory);
@@ -54,7 +54,7 @@ class Tensor : public std::enable_shared_from_this<Tensor> {
   // What it holds, moved out of it. Afterwards it has no value.
   struct Taken {
     std::vector<std::shared_ptr<Buffer>> buffers;  // some may be imports of the host's memory
-    std::shared_ptr<void> host;                    // null: there is none beside the buffers
+    std::shared_ptr<void> host;                    // null: there are only the buffers
   };
   Taken take();
   // A tensor of the same type that was given up.

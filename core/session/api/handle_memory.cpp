@@ -81,7 +81,7 @@ Status refuse_handle(const HandleHead* handle, HandleKind kind) {
                  name_of(kind));
   }
   return error(TENON_INVALID_ARGUMENT, "T0616",
-               "the session was called with something that is no {}", name_of(kind));
+               "the session was called with something that is not a {}", name_of(kind));
 }
 
 bool end_handle(HandleHead* handle, HandleKind kind) {

@@ -1,6 +1,6 @@
 // Memory of the handles that programs hold. It is never returned to the system, and a handle is
-// made anew only after many others of its kind were released behind it, so that the use of one that
-// was released is seen: each begins with a word that says what it is.
+// reused only after many others of its kind were released later, so that the use of a released one
+// is seen: each begins with a word that says what it is.
 //
 // Threads: safe. A forked child may make and release handles.
 #pragma once
@@ -16,7 +16,7 @@ namespace tenon::session {
 enum class HandleKind : uint8_t { kModel, kProgram, kTensor, kBinding, kOperation };
 inline constexpr size_t kHandleKinds = 5;
 
-// So many handles of a kind are released after one before it is made anew.
+// So many handles of a kind are released after a handle before it is reused.
 inline constexpr size_t kHandlesKept = 1024;
 
 // Only new_handle makes handles: one that is made elsewhere would be no handle to any slot.
@@ -41,8 +41,8 @@ constexpr uint64_t word_of(HandleKind kind) {
 HandleHead* take_released(HandleKind kind);
 void put_released(HandleKind kind, HandleHead* handle);
 
-// Why the handle cannot be used: T0616 for null and for what is no handle of this kind, T0626 for
-// one that was released.
+// Why the handle cannot be used: T0616 for null and for what is not a handle of this kind, T0626
+// for one that was released.
 Status refuse_handle(const HandleHead* handle, HandleKind kind);
 
 // Marks the handle as released. False, with a line in the log, if it is not in use.

@@ -12,7 +12,7 @@
 #include "core/session/compile/model.h"
 #include "core/session/compile/variants.h"
 
-// clear() ends what a handle holds. The handle itself stays, and may be made anew.
+// clear() ends what a handle holds. The handle itself stays, and may be reused.
 struct tenon_model_t : tenon::session::HandleHead {
   static constexpr auto kKind = tenon::session::HandleKind::kModel;
   using HandleHead::HandleHead;

@@ -9,7 +9,7 @@
 namespace tenon::session {
 namespace {
 
-// A buffer of memory that the caller lends, which is given back behind the buffer.
+// A buffer of memory that the caller lends, which is given back once the buffer is freed.
 Result<std::shared_ptr<runtime::Buffer>> adopt(std::shared_ptr<runtime::Device> device,
                                                const tenon_native_memory_t& memory,
                                                const std::shared_ptr<Lent>& lent) {

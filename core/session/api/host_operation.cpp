@@ -73,7 +73,7 @@ void cancel_state(OperationState& state) {
   state.operation.cancel_requested.store(true, std::memory_order_relaxed);
 }
 
-// Of one that was released, nothing: a signal handler cannot tell anybody.
+// Does nothing for a released one: a signal handler cannot report anything.
 void cancel(void*, tenon_operation_t* operation) {
   if (in_use(operation)) cancel_state(*operation->state);
 }

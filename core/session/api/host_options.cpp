@@ -12,7 +12,7 @@
 namespace tenon::session {
 namespace {
 
-constexpr uint64_t kEntriesMax = 4096;  // of a list; more is a count that nobody meant
+constexpr uint64_t kEntriesMax = 4096;  // of a list; a higher count is a mistake
 
 Status check_list(const void* data, uint64_t count, std::string_view what) {
   if (count <= kEntriesMax && (count == 0 || data != nullptr)) return {};

@@ -33,7 +33,7 @@ tenon_code_t save(void*, tenon_model_t* model, const tenon_package_options_t* op
     }
     TENON_ASSIGN_OR_RETURN(CompileOptions o, read_options(given.session));
     TENON_RETURN_IF_ERROR(refuse_by_value(*model->model));
-    // Before the work, so that a wrong folder is told first.
+    // Before the work, so that a wrong folder is reported first.
     TENON_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::create(from_abi_str(path)));
     o.for_file = true;
     o.target = from_abi_str(given.target);

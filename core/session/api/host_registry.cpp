@@ -25,8 +25,8 @@ class OpLoader final : public op::OpLoader {
   Status load(std::string_view name) override {
     Result<const host::Plugin*> plugin = host::PluginHost::process().load_provider("op", name);
     if (!plugin.ok()) {
-      const bool nobody = plugin.status().error_code() == "P0901";
-      return nobody ? Status(TENON_NOT_FOUND, "", "") : std::move(plugin).status();
+      const bool missing = plugin.status().error_code() == "P0901";
+      return missing ? Status(TENON_NOT_FOUND, "", "") : std::move(plugin).status();
     }
     TENON_RETURN_IF_ERROR(take(**plugin));
     return refusal_of(name);

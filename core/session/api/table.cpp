@@ -164,7 +164,7 @@ void program_release(void*, tenon_program_t* program) {
 
 // ---- Runs ----
 
-// The body of a slot of a binding, alone with it: a second thread is told so.
+// The body of a slot of a binding, which one thread uses at a time: a second one gets an error.
 template <typename F>
 tenon_code_t bound(tenon_binding_t* binding, F&& body) {
   return slot([&]() -> Status {

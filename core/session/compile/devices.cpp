@@ -42,7 +42,7 @@ Result<tenon_device_info_t> info_of(const runtime::DeviceApis& apis, std::string
 }
 
 // The ordinal of the device to which the vendor gives this number. Plugins leave out devices that
-// they have no use for, so the two may differ; where a plugin tells no numbers, they are the same.
+// they have no use for, so the two may differ; where a plugin gives no numbers, they are the same.
 Result<uint32_t> ordinal_of_number(std::string_view kind, uint32_t number) {
   TENON_ASSIGN_OR_RETURN(const runtime::DeviceApis apis, device_apis(kind));
   TENON_ASSIGN_OR_RETURN(const uint32_t count, count_of(apis, kind));
@@ -115,7 +115,7 @@ std::vector<std::string> names_in(std::string_view list) {
   return names;
 }
 
-// Nobody asked for this device by name. Hardware that this machine lacks is no reason to warn.
+// The user did not name this device. Hardware that this machine lacks is not worth a warning.
 void leave_out(std::string_view kind, const Status& why) {
   if (why.code() == TENON_UNAVAILABLE) {
     log_info("dispatch", "device {} is left out: {}", kind, why.text());

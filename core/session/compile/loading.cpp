@@ -27,7 +27,7 @@ Result<std::shared_ptr<Tensor>> copy_of(const tenon_array_t& array) {
 Result<std::shared_ptr<Tensor>> value_of(const Argument& given, uint32_t input) {
   if (given.donated) {
     return error(TENON_INVALID_ARGUMENT, "T0696",
-                 "input {} was compiled as one that seldom changes, and is donated", input);
+                 "input {} was compiled as one that rarely changes, and is donated", input);
   }
   if (given.tensor == nullptr) return copy_of(*given.array);
   TENON_RETURN_IF_ERROR(given.tensor->check_there());

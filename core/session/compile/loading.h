@@ -1,4 +1,4 @@
-// A program whose executables were loaded for given values of the inputs that seldom change
+// A program whose executables were loaded for given values of the inputs that rarely change
 // (docs/adr/0051), and the one of the last call, which serves the next calls with the same values.
 //
 // Threads: safe. Calls with new values load in turn.
@@ -57,11 +57,11 @@ class Loadings {
   const std::shared_ptr<const runtime::Plan> plan_;  // without the executables that come late
   const std::vector<LateConstant> constants_;        // by segment
   std::vector<uint32_t> inputs_;
-  // The one that was the last.
+  // Returns the loading that `made` replaces.
   std::unique_ptr<const std::shared_ptr<Loading>> replace_last(std::shared_ptr<Loading> made);
 
   std::mutex loading_;  // held while executables are loaded, and to change last_
-  // Calls read it without a lock: who has replaced it waits until nobody reads the one before.
+  // Calls read it without a lock: replace_last() returns once no call reads the old one.
   std::atomic<const std::shared_ptr<Loading>*> last_{nullptr};
   mutable std::atomic<uint32_t> readers_{0};
 };

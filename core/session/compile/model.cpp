@@ -48,8 +48,8 @@ Result<ir::Ref<ir::Blob>> map_user_file(std::string_view path) {
   return ir::blob_mapped(std::move(region));
 }
 
-// FILE.tir.bin beside FILE.tir; null if there is none. The reader then reports an error if it needs
-// it.
+// FILE.tir.bin next to FILE.tir; null if there is none. The reader then reports an error if it
+// needs it.
 Result<ir::Ref<ir::Blob>> sidecar_of(std::string_view name, std::string_view folder) {
   if (folder.empty()) return ir::Ref<ir::Blob>();
   Result<File> file = open_beneath(folder, std::string(file_name_of(name)) + ".bin");
@@ -87,7 +87,7 @@ Result<Frontend> choose(std::string_view path, std::span<const std::byte> head, 
 }
 
 // What a frontend reports about inputs by value while it loads.
-struct Told {
+struct LoadReport {
   std::vector<ValueInput> inputs;
   std::string only;
   std::optional<SizeCase> size_case;
@@ -97,20 +97,20 @@ struct Told {
     s.self = this;
     s.input = [](void* self, tenon_str_t input, tenon_str_t why) -> tenon_code_t {
       return guarded([&]() -> tenon_code_t {
-        static_cast<Told*>(self)->inputs.push_back(
+        static_cast<LoadReport*>(self)->inputs.push_back(
             {0, std::string(from_abi_str(input)), std::string(from_abi_str(why))});
         return TENON_OK;
       });
     };
     s.only_by_value = [](void* self, tenon_str_t why) -> tenon_code_t {
       return guarded([&]() -> tenon_code_t {
-        static_cast<Told*>(self)->only = from_abi_str(why);
+        static_cast<LoadReport*>(self)->only = from_abi_str(why);
         return TENON_OK;
       });
     };
     s.size_case = [](void* self, tenon_dim_t dim, tenon_str_t why) -> tenon_code_t {
       return guarded([&]() -> tenon_code_t {
-        static_cast<Told*>(self)->size_case = SizeCase{dim, std::string(from_abi_str(why))};
+        static_cast<LoadReport*>(self)->size_case = SizeCase{dim, std::string(from_abi_str(why))};
         return TENON_OK;
       });
     };
@@ -148,8 +148,8 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
     for (const auto& [key, value] : options_)
       options.push_back({to_abi_str(key), to_abi_str(value)});
     tenon_source_t source = source_of(name_, folder_, *bytes_, options);
-    Told told;
-    const tenon_value_sink_t sink = told.sink();
+    LoadReport report;
+    const tenon_value_sink_t sink = report.sink();
     source.values = values.data();
     source.value_count = static_cast<uint32_t>(values.size());
     source.value_sink = &sink;
@@ -163,7 +163,7 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
       return error(TENON_INTERNAL, "T0792", "frontend {} loaded nothing", quoted(frontend_.name));
     TENON_ASSIGN_OR_RETURN(std::shared_ptr<Model> model,
                            Model::create(ir::Ref<ir::Graph>::adopt(ir::Graph::from(graph))));
-    TENON_RETURN_IF_ERROR(keep(std::move(told), model.get()));
+    TENON_RETURN_IF_ERROR(keep(std::move(report), model.get()));
     return model;
   }
 
@@ -176,8 +176,8 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
                        : "a size that is not a dim of the model that it loaded");
   }
 
-  Status keep(Told told, Model* model) const {
-    for (ValueInput& input : told.inputs) {
+  Status keep(LoadReport report, Model* model) const {
+    for (ValueInput& input : report.inputs) {
       const std::vector<runtime::Port>& ports = model->shapes_.inputs();
       const auto port = std::find_if(ports.begin(), ports.end(),
                                      [&](const runtime::Port& p) { return p.name == input.name; });
@@ -189,12 +189,12 @@ class SourceOfModel : public std::enable_shared_from_this<SourceOfModel> {
       }
       input.index = static_cast<uint32_t>(port - ports.begin());
     }
-    if (told.size_case) TENON_RETURN_IF_ERROR(check_case(*told.size_case, told.only, *model));
+    if (report.size_case) TENON_RETURN_IF_ERROR(check_case(*report.size_case, report.only, *model));
     // If it is not loaded again, the file need not stay mapped.
-    if (told.inputs.empty() && !told.size_case) return {};
-    model->size_case_ = std::move(told.size_case);
-    model->value_inputs_ = std::move(told.inputs);
-    model->only_by_value_ = std::move(told.only);
+    if (report.inputs.empty() && !report.size_case) return {};
+    model->size_case_ = std::move(report.size_case);
+    model->value_inputs_ = std::move(report.inputs);
+    model->only_by_value_ = std::move(report.only);
     model->source_ = shared_from_this();
     return {};
   }

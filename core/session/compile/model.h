@@ -52,7 +52,7 @@ class Model {
   const std::vector<ValueInput>& value_inputs() const { return value_inputs_; }
   // Why graph() cannot run and only graphs by value can; empty if graph() serves all values.
   const std::string& only_by_value() const { return only_by_value_; }
-  // What a run has to tell before there is a graph, other than values; then only_by_value() is not
+  // What a run has to give before there is a graph, other than values; then only_by_value() is not
   // empty.
   const std::optional<SizeCase>& size_case() const { return size_case_; }
   // Its value for inputs of these dims. T0605 to T0608.

@@ -110,14 +110,14 @@ class ProgramBuilder {
                                  plan_->devices.begin());
   }
 
-  // ---- Inputs that seldom change ----
-  // Those that segments may have as constants: large, and of a size that is known.
+  // ---- Inputs that rarely change ----
+  // Finds those that segments may have as constants: large, and of a size that is known.
   Status find_late() {
     const std::vector<Value>& arguments = graph().region(graph().main()).arguments;
     for (const uint32_t input : options_.stable_inputs) {
       if (input >= arguments.size()) {
         return error(TENON_INVALID_ARGUMENT, "T0696",
-                     "input {} is to change seldom, and the model has {}", input, arguments.size());
+                     "input {} is to change rarely, and the model has {}", input, arguments.size());
       }
       const tenon_type_t& type = graph().type(arguments[input]);
       const std::span<const Dim> dims(type.dims, type.rank);
@@ -215,7 +215,7 @@ class ProgramBuilder {
       auto guard = device->serialise();
       clear_failure();
       tenon_artifact_t* artifact =
-          nullptr;  // a local: what stands beside an error is not ours to release
+          nullptr;  // a local: what is stored despite an error is not ours to release
       const Activity activity("the compilation for device", device->name(),
                               reinterpret_cast<const void*>(api->compile), &save_segment,
                               segment->subgraph.graph.get());

@@ -23,7 +23,7 @@ struct CompileOptions : dispatch::CompileSettings {
   bool no_fallback = false;
   bool for_file = false;  // compiled only: opens no device, loads no code
   std::string target;     // for_file: what `device` compiles for; empty: as this machine's
-  std::vector<uint32_t> stable_inputs;  // whose values seldom change; for_file: of no use
+  std::vector<uint32_t> stable_inputs;  // whose values rarely change; for_file: of no use
 };
 
 // One segment with what the device made of it.

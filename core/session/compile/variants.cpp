@@ -250,7 +250,7 @@ Result<std::shared_ptr<Variant>> Variants::compiled(std::shared_ptr<Variant> var
   return variant;
 }
 
-// A frontend that is told values gives the same model again: callers pass arrays for the first one.
+// A frontend that is given values returns the same model: callers pass arrays for the first one.
 static Status check_ports(const Model& first, const Model& again) {
   const auto same = [](const std::vector<runtime::Port>& a, const std::vector<runtime::Port>& b) {
     return std::ranges::equal(a, b, [](const runtime::Port& x, const runtime::Port& y) {
@@ -261,7 +261,7 @@ static Status check_ports(const Model& first, const Model& again) {
       same(first.shapes().outputs(), again.shapes().outputs()))
     return {};
   return error(TENON_INTERNAL, "T0792",
-               "the frontend gave a model with other inputs or outputs when it was told values");
+               "the frontend gave a model with other inputs or outputs when it was given values");
 }
 
 void Variants::forget(const std::shared_ptr<Variant>& variant) {
@@ -423,7 +423,7 @@ Result<AnyProgram> compile_model(std::shared_ptr<const Model> model,
     TENON_ASSIGN_OR_RETURN(AnyProgram program, Program::compile(*model->graph(), options));
     return program;
   }
-  // What is wrong with the options is told now.
+  // Errors of the options are reported now.
   TENON_ASSIGN_OR_RETURN(const dispatch::Candidates candidates,
                          candidates_for(options.device, options.no_fallback));
   TENON_RETURN_IF_ERROR(check_options(options.options, candidates));

@@ -72,7 +72,7 @@ class Variants {
   }
   // The variants compiled now, latest first.
   std::vector<std::shared_ptr<Variant>> all() const;
-  // As of a program; of the variants, all that is no sum tells of the one that ran last.
+  // Sums over the variants; other fields describe the variant that ran last.
   tenon_program_info_t info() const;
   std::string placement_json() const;  // and how many there are, for which values and why
   std::string placement_summary() const;

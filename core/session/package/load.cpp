@@ -147,7 +147,7 @@ class PackageLoader {
     auto blame = std::make_shared<runtime::Blame>();
     for (uint32_t i = 0; i < p_.places.size(); ++i) blame->texts[i + 1] = p_.places[i];
     for (const package::NodeRecord& n : p_.nodes)
-      blame->nodes.push_back({n.place, lists(n.operands), lists(n.results), lists(n.told)});
+      blame->nodes.push_back({n.place, lists(n.operands), lists(n.results), lists(n.dim_attrs)});
     parts.blame = std::move(blame);
     plan_->shapes =
         runtime::Shapes::restore(*plan_->api, program_->graph_->abi(), std::move(parts));
@@ -317,7 +317,7 @@ Result<OpenPackage> open_package(std::string_view path, bool check_constants) {
   package::Reader report(of(package::Section::kReport));
   out.summary = report.text();
   out.placement = report.text();
-  if (!report.at_end()) return package::damaged(path, "its section report is no report");
+  if (!report.at_end()) return package::damaged(path, "its section report is not a report");
   return out;
 }
 

@@ -23,8 +23,8 @@ Status save_package(const Program& program, AtomicFile file);
 // T0520 for an op of the program that means something in this process only, and for code that its
 // device does not take for the target; what else a device's fits fails with.
 Status check_portable(const Program& program);
-// Why a device does not take code for its target; nothing if it takes it. Fails as fits does where
-// that is no answer: with too little memory, say.
+// Why a device does not take code for its target; nothing if it takes it. Fails where the device's
+// `fits` fails for another reason: with too little memory, say.
 Result<std::optional<std::string>> refusal_of(runtime::Device& device,
                                               const tenon_compile_api_t& api,
                                               std::string_view code);

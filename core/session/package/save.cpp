@@ -24,7 +24,7 @@ namespace {
 using package::DimRef;
 using package::ProgramRecord;
 
-// Constants, each once by content, one behind the other.
+// Constants, each once by content, one after the other.
 class BlobStore {
  public:
   explicit BlobStore(ProgramRecord* record) : record_(record) {}
@@ -89,7 +89,7 @@ class SizeWriter {
     if (p_.symbols.empty()) return;  // no size can be wrong
     for (const runtime::SizedNode& node : runtime::sized_nodes(reader_)) {
       p_.nodes.push_back(
-          {place(node.loc), lists(node.operands), lists(node.results), lists(node.told)});
+          {place(node.loc), lists(node.operands), lists(node.results), lists(node.dim_attrs)});
     }
   }
   std::vector<DimRef> dims(std::span<const tenon_dim_t> from) {
@@ -294,13 +294,13 @@ class Saver {
     package::Writer report;
     report.text(program_.placement_summary());
     report.text(program_.placement_json());
-    const std::string records = package::to_bytes(record_), told = report.take();
+    const std::string records = package::to_bytes(record_), report_bytes = report.take();
     const auto whole = [](const std::string& bytes) -> package::Content {
       return {bytes.size(), [&bytes](const auto& take) { return take(bytes); }};
     };
-    TENON_RETURN_IF_ERROR(
-        package::write_container({whole(records), whole(told), whole(code_), blobs_.content()},
-                                 [&](std::string_view bytes) { return file.write(bytes); }));
+    TENON_RETURN_IF_ERROR(package::write_container(
+        {whole(records), whole(report_bytes), whole(code_), blobs_.content()},
+        [&](std::string_view bytes) { return file.write(bytes); }));
     return file.commit();
   }
 

@@ -71,11 +71,11 @@ std::string places_of(tenon_graph_t* graph) {
   return out;
 }
 
-// The key of an artifact covers what its code is generated from, and the places that it names, so
-// that no model is told by the nodes of another one that computes the same. An artifact holds no
-// constants and refers to them by position; its code depends only on the constants written out in
-// it. So a start with a warm cache reads no weights to find its code, and retrained weights find it
-// too.
+// The key of an artifact covers what its code is generated from, and the places that it names. So
+// messages about a model never name the nodes of another one that computes the same. An artifact
+// holds no constants and refers to them by position; its code depends only on the constants written
+// out in it. So a start with a warm cache reads no weights to find its code, and retrained weights
+// find it too.
 std::string artifact_key(tenon_graph_t* graph, const CompileSettings& settings) {
   static const auto* form = context().query<tenon_host_form_t>(TENON_HOST_FORM_ID);
   uint64_t hash[2] = {};
@@ -207,7 +207,7 @@ void make_batches(Work& work, uint32_t threads) {
   }
 }
 
-// Whether the code that was found is that of the batch's kernels. Their entries tell: code of
+// Whether the code that was found is that of the batch's kernels. Their entries decide it: code of
 // another process with the same hash could take its arguments in another order.
 bool has_code(const Work& work, const Batch& batch) {
   if (batch.general) {
@@ -460,7 +460,7 @@ Status compile_graph(const kernelgen::HostTables& host, tenon_graph_t* graph,
       ArtifactParts parts;
       DeviceProgram program;
       std::string why;
-      // The cache has checked the bytes; the record tells how many kernels were not compiled.
+      // The cache has checked the bytes; the record says how many kernels were not compiled.
       if (artifact_unpack(*cached, parts).ok() &&
           DeviceProgram::read(parts.program.data(), parts.program.size(), &program, &why)) {
         out.kernels_from_cache = static_cast<uint32_t>(program.kernels.size());

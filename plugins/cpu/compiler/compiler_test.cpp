@@ -197,7 +197,7 @@ TEST(Compiler, AssemblyUsesTheWholeWidthAskedFor) {
 }
 
 // A product and a sum become one instruction where the text asks for it, and nowhere else. What a
-// target lacks is no call of a library.
+// target lacks does not become a call of a library.
 TEST(Compiler, JoinsProductsAndSumsOnlyWhereAsked) {
   const std::string plain =
       "extern \"C\" float f(float a, float b, float c) { float p = a * b; return p + c; }\n"

@@ -1,4 +1,4 @@
-// The exported function of libtenon-clang.so and the linker behind it.
+// The exported function of libtenon-clang.so and its linker.
 #include <fcntl.h>
 #include <lld/Common/Driver.h>
 #include <llvm/Support/CrashRecoveryContext.h>
@@ -135,7 +135,7 @@ class OutputPipe {
 // would run out of descriptors.
 constexpr uint64_t kFilesMax = 128;
 
-// An archive in the System V format, without an index: the linker is told to use all members.
+// An archive in the System V format, without an index: a flag makes the linker use all members.
 std::string archive_of(const tenon_clang_str_t* objects, uint64_t count) {
   std::string out = "!<arch>\n";
   for (uint64_t i = 0; i < count; ++i) {

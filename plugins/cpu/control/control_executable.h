@@ -1,5 +1,5 @@
 // A loaded program of control flow. Runs its parts; loops swap the buffers of carried values, so
-// that nothing is copied from iteration to iteration, and sizes that a run tells are learnt as it
+// that nothing is copied from iteration to iteration. Sizes that only a run knows are learnt as it
 // goes.
 #ifndef TENON_PLUGINS_CPU_CONTROL_CONTROL_EXECUTABLE_H_
 #define TENON_PLUGINS_CPU_CONTROL_CONTROL_EXECUTABLE_H_

@@ -66,7 +66,7 @@ std::string RunSizes::place_of(uint32_t symbol) const {
     for (const ControlPart& part : region.parts) {
       if (std::ranges::any_of(part.defines,
                               [symbol](const ControlSize& s) { return s.symbol == symbol; }))
-        return ", told by " + part.place;
+        return ", computed by " + part.place;
     }
   }
   return {};

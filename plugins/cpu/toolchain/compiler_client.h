@@ -33,7 +33,7 @@ struct BuildResult {
 };
 
 // Compiles one unit. INVALID_ARGUMENT: the text does not compile. NOT_FOUND: the library or
-// tenon-cc is not beside the plugin. ABORTED: the isolated compiler crashed on the text.
+// tenon-cc is not next to the plugin. ABORTED: the isolated compiler crashed on the text.
 // DEADLINE_EXCEEDED: it took longer than a minute. Threads: safe.
 BuildResult build_unit(const BuildRequest& request);
 

@@ -167,8 +167,8 @@ class Faults {
   bool is_chosen_target(std::string_view target);
   Status device_name(uint32_t ordinal, std::string* out);
   // Fails when the device is lost, when this call loses it, or when this call is chosen to fail.
-  // Work of a lost device ends unseen: whoever frees its memory has destroyed its queue, which
-  // waits for it.
+  // Work of a lost device ends unseen: a caller that frees its memory has destroyed its queue,
+  // which waits for it.
   Status hit(Device& device, Site site);
   Status fail_now(Site site, uint64_t n);
   // Submits work. If the work is to fail late, or waits for work that did, its signal is marked as

@@ -59,7 +59,7 @@ class Poison {
   tenon_code_t run(tenon_kernel_t* kernel, const tenon_kernel_args_t* args);
 
   // ---- Filling ----
-  // Where and when to fill: at once on a device, or on the queue of a call behind its waits.
+  // Where and when to fill: at once on a device, or on the queue of a call after its waits.
   struct Place {
     tenon_device_t* device;
     const tenon_call_t* call;  // null, or one with a queue

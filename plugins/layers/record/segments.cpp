@@ -230,7 +230,7 @@ std::optional<Array> Segments::read(const Segment& segment, tenon_value_t value,
   return array;
 }
 
-// A call without a queue is complete when it returns, and whoever calls has waited for its inputs.
+// A call without a queue is complete when it returns, and its caller has waited for its inputs.
 void Segments::await_work(const tenon_call_t& call, tenon_device_t* device) const {
   tenon_buffer_t* const any = any_buffer(call);
   if (call.queue != nullptr && queue_ != nullptr && any != nullptr)

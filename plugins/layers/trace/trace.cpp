@@ -27,7 +27,7 @@ class Trace {
  public:
   Status attach(LayerSubject& subject);
   static Status shutdown() {
-    Totals::tell();
+    Totals::print();
     return Writer::finish_all();
   }
 
@@ -65,7 +65,7 @@ class Trace {
   std::map<const void*, std::string> names_;  // device names, by handle
 };
 
-// ---- What the arguments of a call tell ----
+// ---- What the arguments of a call say ----
 
 [[maybe_unused]] const void* handle_of() {
   return nullptr;

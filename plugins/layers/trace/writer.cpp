@@ -82,7 +82,7 @@ void Totals::add(const Event& e) {
   sum.bytes += e.bytes;
 }
 
-void Totals::tell() {
+void Totals::print() {
   const std::lock_guard lock(sums().mutex);
   std::vector<std::pair<std::string, Sum>> rows(sums().by_call.begin(), sums().by_call.end());
   std::sort(rows.begin(), rows.end(),
@@ -116,7 +116,7 @@ Status Writer::open() {
     return fail(TENON_INVALID_ARGUMENT,
                 cat("trace: ", quoted(path_),
                     S_ISLNK(there.st_mode) ? " is a link, and is not written through"
-                                           : " exists and is no regular file"));
+                                           : " exists and is not a regular file"));
   }
   part_ = cat(path_, ".", static_cast<uint64_t>(getpid()), ".part");
   file_ = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -1,4 +1,4 @@
-// A timeline in Chrome's JSON, which Perfetto reads. Events go to a file beside the requested one,
+// A timeline in Chrome's JSON, which Perfetto reads. Events go to a file next to the requested one,
 // which is renamed when it is complete.
 #ifndef TENON_PLUGINS_LAYERS_TRACE_WRITER_H_
 #define TENON_PLUGINS_LAYERS_TRACE_WRITER_H_
@@ -25,7 +25,7 @@ struct Event {
 class Totals {
  public:
   static void add(const Event& event);
-  static void tell();  // prints once, the costliest first
+  static void print();  // once, the costliest first
 };
 
 // Threads: safe.

@@ -342,7 +342,7 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
     return refuse("needs");
   if (symbols.count != 0 && !need_pointer("needs", symbols.values, "the array of symbols"))
     return refuse("needs");
-  // The array of outputs, with a guard element behind it.
+  // The array of outputs, with a guard element after it.
   if (out->output_count != 0 &&
       !need_size("needs", out->need_bytes, sizeof(tenon_output_need_t), "a record of outputs"))
     return refuse("needs");
@@ -360,7 +360,7 @@ tenon_code_t Validator::needs(tenon_executable_t* executable, tenon_symbols_t sy
   if (guarded.overrun() ||
       std::any_of(outputs.begin() + static_cast<ptrdiff_t>(bytes), outputs.end(),
                   [](std::byte b) { return b != std::byte{0xa5}; }))
-    broken("R-B19", "needs", "it wrote behind the caller's records");
+    broken("R-B19", "needs", "it wrote past the caller's records");
   if (bytes != 0) std::memcpy(out->outputs, outputs.data(), bytes);
   KnownNeeds known;
   known.workspace_bytes = guarded.record.workspace_bytes;

@@ -13,7 +13,7 @@ void Validator::attach_exchange(LayerSubject& subject) {
 }
 
 // Checks the arguments of an import, makes it, and notes what it made. Null without an object; then
-// *code tells why. `out`: the caller's record or place, which `handle` is in.
+// *code has the reason. `out`: the caller's record or place, which `handle` is in.
 template <class Handle, class Call>
 ObjectRef Validator::imported(const Import& of, tenon_device_t* device, const void* record,
                               const void* out, Handle** handle, tenon_code_t* code, Call call) {

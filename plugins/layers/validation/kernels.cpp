@@ -120,7 +120,7 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
     if (w == nullptr) return refuse("run");
     used.push_back({w, true});
     if (args->workspace_offset_bytes > w->size_bytes)
-      broken("R-M16", "run", "the workspace begins behind its buffer");
+      broken("R-M16", "run", "the workspace begins past the end of its buffer");
   }
   for (uint32_t i = 0; i < args->input_count + args->output_count; ++i) {
     const bool is_input = i < args->input_count;
@@ -133,7 +133,8 @@ tenon_code_t Validator::run(tenon_kernel_t* kernel, const tenon_kernel_args_t* a
     used.push_back({b, !is_input});
     if (q == nullptr) check_waited("run", b, !is_input, cat(is_input ? "input " : "output ", n));
     if (offset > b->size_bytes)
-      broken("R-M16", "run", cat(is_input ? "input " : "output ", n, " begins behind its buffer"));
+      broken("R-M16", "run",
+             cat(is_input ? "input " : "output ", n, " begins past the end of its buffer"));
   }
   std::string why;
   const ObjectRef d = objects_.find(Kind::kDevice, k->device, nullptr, &why);

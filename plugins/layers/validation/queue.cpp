@@ -186,15 +186,15 @@ tenon_code_t Validator::copy_async(tenon_queue_t* queue, const tenon_copy_t* c,
 
 // A copy that names another device, on a queue that was asked.
 void Validator::check_reached(const Object& queue, const tenon_copy_t& c) {
-  bool told = false;
+  bool reachable = false;
   {
     const std::lock_guard lock(objects_.mutex);
-    told = std::ranges::find(queue.reached, c.from_device) != queue.reached.end();
+    reachable = std::ranges::find(queue.reached, c.from_device) != queue.reached.end();
   }
   if (c.direction != TENON_COPY_DEVICE_TO_DEVICE)
     broken("R-M21", "copy_async",
            cat("a copy of direction ", c.direction, " names a device to copy from"));
-  else if (!told)
+  else if (!reachable)
     broken("R-M21", "copy_async", "it copies from a device of which `reaches` has not said yes");
 }
 

@@ -32,17 +32,17 @@ class Watch {
   uint32_t float_state_;
 };
 
-// A record with guard bytes behind it.
+// A record with guard bytes after it.
 template <class Record>
 struct Guarded {
   Record record = {};
-  unsigned char behind[64];
+  unsigned char guard[64];
   Guarded() {
-    std::memset(behind, 0xa5, sizeof behind);
+    std::memset(guard, 0xa5, sizeof guard);
     record.size_bytes = sizeof(Record);
   }
   bool overrun() const {
-    for (unsigned char byte : behind) {
+    for (unsigned char byte : guard) {
       if (byte != 0xa5) return true;
     }
     return false;
@@ -230,7 +230,7 @@ class Validator {
     }
     return code;
   }
-  // The same for a record: no byte behind it may be written. The caller's record may be shorter
+  // The same for a record: no byte after it may be written. The caller's record may be shorter
   // than this layer's and the plugin's.
   template <class Record, class Call>
   tenon_code_t ask_for_record(std::string_view slot, Record* out, Guarded<Record>& guarded,
@@ -238,7 +238,7 @@ class Validator {
     const Guarded<Record> before = guarded;
     const tenon_code_t code = ask(slot, [&] { return call(&guarded.record); });
     if (guarded.overrun())
-      broken("R-B19", slot, cat("it wrote behind the record of ", sizeof(Record), " bytes"));
+      broken("R-B19", slot, cat("it wrote past the record of ", sizeof(Record), " bytes"));
     if (code == TENON_OK) {
       (void)tenon_record_give(out, &guarded.record, sizeof(Record));
     } else if (std::memcmp(&guarded.record, &before.record, sizeof(Record)) != 0) {

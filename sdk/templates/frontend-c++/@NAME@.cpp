@@ -65,7 +65,7 @@ Status build(std::string_view name, int64_t size, const std::vector<std::string_
     builder.set_loc(name, static_cast<uint32_t>(i + 2));  // errors about the node name this line
     x = builder.build(ops[i], {x});
   }
-  TENON_TRY(builder.status());  // the first failure: it names the op that nobody has
+  TENON_TRY(builder.status());  // the first failure: it names the op that no plugin has
   const std::string names[] = {"y"};
   return tenon::yield(main, std::span<const Value>(&x, 1), names);
 }

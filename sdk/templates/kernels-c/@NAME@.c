@@ -1,6 +1,6 @@
 /* The kernel set `@NAME@`: kernels for a device of another plugin, here one for the cpu: `sort` of
  * lines of u8, by counting. The host takes a kernel where it suits and costs less than the device's
- * own code; `tenon ops sort --explain` tells where and why not. Replace the kernel by yours, and
+ * own code; `tenon ops sort --explain` shows where and why not. Replace the kernel by yours, and
  * add others to the table at the end. */
 #include "tenon/abi/simple_device.h"
 #include "tenon/abi/simple_kernels.h"

@@ -12,7 +12,7 @@
  *    INVALID_ARGUMENT. Records have grown, so either side's may be the shorter one.
  *  - Arrays of records are walked with the size that one record has on the side that made the array
  *    (record.h: tenon_record_at), never with sizeof: of records that begin with size_bytes the
- *    first one's, of others a field NAME_bytes beside the count. Where the count is 0, neither is
+ *    first one's, of others a field NAME_bytes next to the count. Where the count is 0, neither is
  *    read.
  *  - A sink is a record with functions, and begins with size_bytes.
  *  - Values never grow: tenon_str_t, tenon_sink_t, tenon_key_value_t, tenon_attr_t (a new kind
@@ -42,7 +42,7 @@ extern "C" {
 /* The oldest version whose rules and records these headers keep. Hosts take plugins from it on. */
 #define TENON_ABI_OLDEST ((0u << 16) | 2u)
 /* What a plugin says that it needs (tenon_plugin_t::abi). Define it before including any header to
- * need more than the oldest; what single interfaces need is said beside each of them
+ * need more than the oldest; what single interfaces need is said next to each of them
  * (tenon_interface_t::minor). So a plugin that was built with newer headers loads in an older host,
  * as long as it uses nothing newer. */
 #ifndef TENON_TARGET_ABI
@@ -124,7 +124,7 @@ typedef uint16_t tenon_dtype_t;
 #define TENON_C128 19u
 /* Reserved for types that no op takes yet, so that numbers need not be agreed on later: 20
  * f8e4m3fnuz, 21 f8e5m2fnuz, 22 f8e3m4, 23 f8e8m0, 24 f6e2m3, 25 f6e3m2, 26 f4e2m1, 27 i1, 28 u1,
- * 29 i2, 30 u2. The core refuses them as it refuses any number that is no type. */
+ * 29 i2, 30 u2. The core refuses them as any number that is not a type. */
 
 /* A set of element types: TENON_DTYPE_BIT(dtype) for each. ANY has those of later hosts, too. */
 typedef uint64_t tenon_dtypes_t;

@@ -122,7 +122,7 @@ typedef struct tenon_program_call_t {
    * the call, and not for another one at the same time. */
   const tenon_input_t* inputs;
   tenon_output_t* outputs;
-  /* Filled on success. Strided inputs that were made dense, and inputs that seldom change and came
+  /* Filled on success. Strided inputs that were made dense, and inputs that rarely change and came
    * with a new value (tenon_session_options_t::stable_inputs); what went between host and device
    * memory; results that were copied into GIVEN memory or away from memory that is not theirs. */
   uint64_t repacked_bytes, transferred_bytes, copied_out_bytes;
@@ -132,7 +132,7 @@ typedef struct tenon_program_call_t {
   /* Each may be null if its count is 0; records are as far apart as the first one's size_bytes
    * says. T0634 for a device on which the program has no work; T0635 for a device that
    * takes none of other libraries, or none of this kind; else as its plugin refuses.
-   * streams: the work of the call on a device goes to the first stream that is for it, behind what
+   * streams: the work of the call on a device goes to the first stream that is for it, after what
    * is in all streams that are for it. Tensors that were adopted on that device may still be
    * written by what is in one of them. waits: the call's thread waits for these fences before
    * anything of the call is submitted, and may be cancelled meanwhile. T0636 if one fails. A device
@@ -198,10 +198,10 @@ typedef struct tenon_host_call_t {
   /* What is in a stream now may use the tensor's memory on the stream's device, of which
    * tensor_native gave the handle. That memory is not freed, and becomes no output's, before this
    * work is done, also if the tensor is released meanwhile; nothing waits for it, unless the device
-   * cannot free memory behind a fence. Whoever hands memory out says so when it is let go of, and
-   * has the tensor until then. Where the stream cannot be followed, the memory is kept until the
-   * process ends, since nothing tells when the work is done: T0502, T0503 and T0635 for the device
-   * and the kind; else as the plugin refuses the stream. Safe. */
+   * cannot free memory after a fence. The program that hands memory out calls this when that use
+   * ends, and keeps the tensor until then. Where the stream cannot be followed, the memory is kept
+   * until the process ends, since the end of the work is unknown: T0502, T0503 and T0635 for the
+   * device and the kind; else as the plugin refuses the stream. Safe. */
   tenon_code_t (*tensor_use)(void* self, tenon_tensor_t* tensor, const tenon_call_native_t* stream);
 } tenon_host_call_t;
 

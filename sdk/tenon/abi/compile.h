@@ -6,7 +6,7 @@
  * constants those of the original. Regions of a subgraph capture nothing from outside it.
  *
  * Users: plugins/reference (interprets), cpu (native code), sim (asynchronous), samples/opencl. Of
- * atomic claims: tests/devices (patterns beside single nodes), tests/conform (patterns alone).
+ * atomic claims: tests/devices (patterns and single nodes), tests/conform (patterns alone).
  */
 #ifndef TENON_ABI_COMPILE_H_
 #define TENON_ABI_COMPILE_H_
@@ -54,7 +54,7 @@ typedef struct tenon_claim_sink_t {
    *
    * With it the host compiles all nodes of the claim as one graph, with no other node in it, or
    * none of them. No path may leave the nodes and come back; such a claim is not taken, and reports
-   * tell why. */
+   * say why. */
   tenon_code_t (*claim)(void* self, const tenon_claim_t* claim);
   /* Why a node is refused: UNIMPLEMENTED and a reason that names types ("conv with f16 operands").
    * A node in an atomic claim may be refused as well: the reason why it is not taken alone. The

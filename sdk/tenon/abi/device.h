@@ -123,7 +123,7 @@ typedef struct tenon_device_api_t {
    * would show it. Null slot: the host always copies. */
   tenon_code_t (*import)(void* self, tenon_device_t* device, const tenon_memory_import_t* import,
                          tenon_buffer_t** out_buffer);
-  /* Bytes in use, and the peak so far. The host tells the first where memory is short. */
+  /* Bytes in use, and the peak so far. The host reports the first where memory is short. */
   tenon_code_t (*memory)(void* self, tenon_device_t* device, uint64_t* out_used_bytes,
                          uint64_t* out_peak_bytes);
   /* Host memory that the device reads and writes without the host's help, so that copies between

@@ -54,38 +54,38 @@ typedef struct tenon_exchange_api_t {
    * names them where it lists devices, and where it refuses another kind. They live as long as the
    * process. Needs no open device. Safe. */
   tenon_code_t (*kinds)(void* self, uint32_t ordinal, tenon_str_t* out_kinds);
-  /* Makes a buffer of length_bytes of somebody else's memory. That memory outlives the buffer, and
-   * all work that writes it is done. The buffer begins at offset_bytes. It is read, and written
+  /* Makes a buffer of length_bytes of another library's memory. That memory outlives the buffer,
+   * and all work that writes it is done. The buffer begins at offset_bytes. It is read, and written
    * only where the host lets work write to it. free does not free that memory.
    * INVALID_ARGUMENT with a reason for a handle that is not one, or of another context or device;
    * OUT_OF_RANGE beyond its end; UNIMPLEMENTED with a reason for an unknown kind, or for memory
    * that must be copied. Safe as alloc is. */
   tenon_code_t (*import_memory)(void* self, tenon_device_t* device,
                                 const tenon_native_memory_t* memory, tenon_buffer_t** out_buffer);
-  /* The handle behind a buffer, valid until the buffer is freed; the caller sees what completed
+  /* The handle of a buffer, valid until the buffer is freed; the caller sees what completed
    * work has written. kind: which handle is wanted. UNIMPLEMENTED with a reason for another one. */
   tenon_code_t (*export_memory)(void* self, tenon_device_t* device, tenon_buffer_t* buffer,
                                 tenon_str_t kind, tenon_native_memory_t* out_memory);
 
   /* ---- Optional: all four or none, with tenon.queue/1 only ---- */
   /* The kinds of streams and of fences that the slots below know, each separated by commas, as
-   * `kinds` tells those of memory. There may be no kind of fences. */
+   * `kinds` gives those of memory. There may be no kind of fences. */
   tenon_code_t (*queue_kinds)(void* self, uint32_t ordinal, tenon_str_t* out_streams,
                               tenon_str_t* out_fences);
-  /* Makes a queue of somebody else's stream, which outlives the queue. Work of the queue begins
-   * behind what the stream had before it was submitted. Work that its owner puts there later waits
+  /* Makes a queue of another library's stream, which outlives the queue. Work of the queue begins
+   * after what the stream had before it was submitted. Work that its owner puts there later waits
    * for none of the queue's that the device still holds back: the owner waits for a fence.
    * queue_destroy waits for the work of this queue, and leaves the stream to its owner. The same
    * stream may be imported again. INVALID_ARGUMENT and UNIMPLEMENTED as for import_memory. Safe. */
   tenon_code_t (*import_queue)(void* self, tenon_device_t* device,
                                const tenon_native_handle_t* stream, tenon_queue_t** out_queue);
-  /* The stream behind a queue, valid until the queue is destroyed. What is put there runs in the
+  /* The stream of a queue, valid until the queue is destroyed. What is put there runs in the
    * order of the stream, so it may overtake work that the device still holds back: without
    * ALL_THERE, wait first until that is done. kind: which handle is wanted; UNIMPLEMENTED with a
    * reason for another one. */
   tenon_code_t (*export_queue)(void* self, tenon_queue_t* queue, tenon_str_t kind,
                                tenon_native_handle_t* out_stream);
-  /* Makes a fence of somebody else's, and tells its value that stands for the point that is meant:
+  /* Makes a fence of another library's, and gives the value that stands for the wanted point:
    * reached once the other one has, and failed if that fails. Of a kind that does not count, as
    * CUDA's events, the other one stands for what was recorded last, so that is done before. With
    * TO_SIGNAL, the other one reaches its point when this one does. It outlives the fence; after

@@ -42,7 +42,7 @@ typedef struct tenon_value_sink_t {
   /* No single graph serves all values: the loaded one has the model's inputs and outputs and can
    * only be inspected. Reported at most once. */
   tenon_code_t (*only_by_value)(void* self, tenon_str_t why);
-  /* Sizes decide which graph there is: the frontend goes on once it is told the value of a dim of
+  /* Sizes decide which graph there is: the frontend goes on once it has the value of a dim of
    * the graph that it gives now, which is over the symbols of its inputs. When a program runs, the
    * host computes it, loads the source again with the answer (tenon_source_t::cases), and guards
    * what it compiles by it. Reported with only_by_value, once in a load. why: "the condition of
@@ -55,7 +55,7 @@ typedef struct tenon_source_t {
   uint32_t size_bytes;
   uint32_t option_count;
   tenon_str_t name; /* for diagnostics: the path as the user gave it */
-  /* For files beside it (tenon.host.files/1 map_beneath); empty: there are none. */
+  /* For files next to it (tenon.host.files/1 map_beneath); empty: there are none. */
   tenon_str_t folder;
   tenon_blob_t* bytes; /* the mapped file; ranges of it keep the mapping */
   const tenon_key_value_t* options;

@@ -67,7 +67,7 @@ typedef struct tenon_host_registry_t {
 typedef tenon_code_t (*tenon_range_fn_t)(void* context, uint32_t worker, int64_t begin,
                                          int64_t end);
 
-/* Threads of somebody else, such as OpenMP's where a framework computes with them. Two sets of
+/* Threads of another library, such as OpenMP's where a framework computes with them. Two sets of
  * threads in one process take each other's processors while they wait. */
 typedef struct tenon_team_t {
   uint32_t size_bytes;
@@ -111,7 +111,7 @@ typedef struct tenon_host_cache_t {
   void* self;
   /* Finds the entry of a kind ("object") under a key. A key is any bytes; one of 32 bytes should be
    * two digests, of the content and of the conditions of its compilation, by which
-   * `tenon cache why` tells what is new. Its digest was checked. NOT_FOUND if there is
+   * `tenon cache why` shows what is new. Its digest was checked. NOT_FOUND if there is
    * none, if it is damaged (a warning), or if caching is off. The caller releases the blob. */
   tenon_code_t (*get)(void* self, tenon_str_t kind, const void* key, uint64_t key_bytes,
                       tenon_blob_t** out_blob);

@@ -62,7 +62,7 @@ typedef struct tenon_host_inspect_t {
   /* Removes least recently used entries until at most `max_bytes` are left, with what killed
    * writers left. FAILED_PRECONDITION (T0801) without a usable folder. */
   tenon_code_t (*cache_prune)(void* self, uint64_t max_bytes, uint64_t* out_removed_bytes);
-  /* From now on tells `sink` each look-up of this process; null stops. Setup only. */
+  /* From now on passes each look-up of this process to `sink`; null stops. Setup only. */
   tenon_code_t (*cache_watch)(void* self, const tenon_cache_lookup_sink_t* sink);
 
   /* ---- Crashes ---- */

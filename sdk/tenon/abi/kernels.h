@@ -4,7 +4,7 @@
  * (docs/adr/0036-kernels-with-epilogues.md).
  *
  * A call is an anchor op with an epilogue, operand types and constants, never just an op. The host
- * asks about each node alone, and again with the chain behind it. simple_kernels.h makes the table
+ * asks about each node alone, and again with the chain after it. simple_kernels.h makes the table
  * from {op, element types, function}.
  *
  * A plugin has one table, so it has kernels for one device kind; a vendor with kernels for two
@@ -145,7 +145,7 @@ typedef struct tenon_kernels_api_t {
    * data: host memory, dense. Required of a set whose candidates have a prepack_mask. */
   tenon_code_t (*prepack)(void* self, tenon_kernel_t* kernel, uint32_t operand, const void* data,
                           uint64_t size_bytes, const tenon_sink_t* sink);
-  /* The bytes from which restore makes the kernel anew, without the packed constants. For kernels
+  /* The bytes from which restore makes the kernel again, without the packed constants. For kernels
    * that are slow to create: the host keeps the bytes in its cache, for the same call, target and
    * version of the plugin. UNIMPLEMENTED: this kernel is created each time. Both slots are there,
    * or none. */

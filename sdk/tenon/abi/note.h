@@ -13,7 +13,7 @@
 #define TENON_NOTE_TYPE 1u
 #define TENON_NOTE_NAME "Tenon" /* with its terminator, in a field of 8 bytes */
 
-/* A value: the head of the note. Other facts are other lines of the text behind it. */
+/* A value: the head of the note. Other facts are other lines of the text after it. */
 typedef struct tenon_note_t {
   uint32_t name_bytes;  /* 8 */
   uint32_t facts_bytes; /* of abi and the text */

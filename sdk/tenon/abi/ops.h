@@ -124,7 +124,7 @@ typedef struct tenon_infer_t {
   const tenon_region_t* regions;
   void* host;
   /* Elements of an operand as dims, if they are known at compile time (constants and shape
-   * arithmetic): at most 4096. NOT_FOUND if not; that alone is no failure. Borrowed until infer
+   * arithmetic): at most 4096. NOT_FOUND if not; that alone is not a failure. Borrowed until infer
    * returns. */
   tenon_code_t (*value_of)(void* host, uint32_t operand, const tenon_dim_t** out_dims,
                            uint64_t* out_count);

@@ -17,7 +17,7 @@
  *
  * Objects are created with one reference; release() releases it, and does nothing for null. The use
  * of one that was released is FAILED_PRECONDITION, T0626, and a second release is a line in the
- * log, until 1024 others of its kind were released behind it; then it may be a new object. So a
+ * log, until 1024 others of its kind were released later; then it may be a new object. So a
  * mistake is most likely seen, but no program may rely on it. Failures: tenon_host_t::last_failure.
  *
  * Users: sdk/tools (the C tables), frontends/python, samples/embed, sdk/tenon/cpp/session.hpp and
@@ -150,7 +150,7 @@ typedef struct tenon_run_info_t {
   uint64_t arena_bytes; /* workspaces and outputs on all devices in the last run */
   uint64_t arena_lower_bound_bytes;
   uint64_t transferred_bytes; /* to and from memory that the host cannot access */
-  double run_ms;         /* of the last run that was timed: runs are, once somebody asks for it */
+  double run_ms;         /* of the last run that was timed: runs are, once a caller asks for it */
   uint64_t direct_bytes; /* between two devices of one plugin, without the host */
   uint64_t filled_bytes; /* one element repeated: devices made them, nothing was transferred */
 } tenon_run_info_t;
@@ -194,7 +194,7 @@ typedef struct tenon_host_session_t {
    *               "why_not_general","variants":[{"for","runs","compile_ms"}]} */
   tenon_code_t (*placement)(void* self, tenon_program_t* program, const tenon_sink_t* json);
   /* One line for people: "12 of 340 nodes on cpu: ..."; empty if the device that was asked first
-   * took all nodes. A device that was named and took nothing is told, with its reason. */
+   * took all nodes. A device that was named and took nothing is listed, with its reason. */
   tenon_code_t (*placement_summary)(void* self, tenon_program_t* program, const tenon_sink_t* text);
   /* The text of a stage: "graph", "partition", or "DEVICE/stages" and the other names that the
    * device's dump supports. "report": for viewers, as JSON:

@@ -27,7 +27,7 @@ inline Status refuse(std::string_view why) {
   return fail(TENON_INVALID_ARGUMENT, cat("T0624: the tensor of DLPack ", why, "."));
 }
 
-// What both directions ask of a tensor of somebody else's.
+// What both directions require of another library's tensor.
 template <class Managed>
 Status read(const Managed& managed, tenon_array_t* out) {
   if (!readable(managed)) return refuse("comes in another major version");
@@ -97,8 +97,8 @@ class OnStream {
 
 // Hands out a tensor's elements as a managed tensor: on the host ({kCpu, 0}), or on a vendor's
 // device, dense, brought there first if they are elsewhere. It keeps the tensor until its deleter
-// is called. A tensor is immutable, so it is read-only; the old kind cannot say so, and who gets it
-// must not write. flags: 0 for an OWNED output that may still be written (call.h).
+// is called. A tensor is immutable, so it is read-only; the old kind cannot say so, and its
+// receiver must not write. flags: 0 for an OWNED output that may still be written (call.h).
 // stream: of the library that gets it, on the device: cudaStream_t or hipStream_t as a number; 0 is
 // the default one. What is there when the deleter is called may still use the memory.
 // UNIMPLEMENTED, T0624, for elements that DLPack does not have and for other devices; else as
@@ -147,7 +147,7 @@ Status give(sdk::Tensor&& tensor, Device device, Managed** out, uint64_t flags =
   return status;
 }
 
-// Memory of somebody else's for a call to write an output to: on the host, dense, and not
+// Memory of another library for a call to write an output to: on the host, dense, and not
 // read-only. Borrowed, as any memory of an Output.
 template <class Managed>
 Status write_to(const Managed& managed, Output* out) {
@@ -161,9 +161,9 @@ Status write_to(const Managed& managed, Output* out) {
   return {};
 }
 
-// The call's work on the device of a tensor goes to a stream of its library, behind what is there.
+// The call's work on the device of a tensor goes to a stream of its library, after what is there.
 // stream: cudaStream_t or hipStream_t as a number; 0 is the default one. Of several, the work goes
-// to the first, and begins behind what is in each.
+// to the first, and begins after what is in each.
 inline Status work_on(Call* call, Device device, uint64_t stream) {
   const Vendor* vendor = vendor_of(device.type);
   if (vendor == nullptr || !vendor->has_streams()) {

@@ -1,5 +1,5 @@
 // DLPack 1.3 in Tenon's terms: its structs, element types and devices, and managed tensors over
-// memory that somebody keeps. Written from the specification
+// memory that an owner keeps. Written from the specification
 // (https://dmlc.github.io/dlpack/latest); the layouts are those of its header, so a pointer to a
 // struct of dlpack.h may be cast to one to the struct of this header, and back.
 //
@@ -95,7 +95,7 @@ static_assert(sizeof(ManagedTensor) == 64 && offsetof(ManagedTensor, deleter) ==
 static_assert(sizeof(ManagedTensorVersioned) == 80 &&
               offsetof(ManagedTensorVersioned, tensor) == 32);
 
-// ---- What both kinds of managed tensors tell ----
+// ---- What both kinds of managed tensors hold ----
 
 // False: of another major version, of which nothing but the deleter may be used.
 inline bool readable(const ManagedTensor&) {

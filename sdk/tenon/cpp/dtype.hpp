@@ -64,7 +64,7 @@ using elements::dtype_bits;
 constexpr uint32_t dtype_bytes(tenon_dtype_t dtype) {
   return dtype_bits(dtype) / 8;
 }
-// "none" for none, "?" for a number that is no type.
+// "none" for none, "?" for a number that is not a type.
 constexpr std::string_view dtype_name(tenon_dtype_t dtype) {
   if (dtype == TENON_DTYPE_NONE) return "none";
   return elements::dtype_valid(dtype) ? elements::dtype_name(dtype) : "?";

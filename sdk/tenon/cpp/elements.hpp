@@ -34,7 +34,7 @@ inline constexpr Element kElements[kDtypeEnd] = {
     {"c64", 64, Class::kComplex},   {"c128", 128, Class::kComplex},
 };
 
-// The entry of TENON_DTYPE_NONE for a number that is no element type.
+// The entry of TENON_DTYPE_NONE for a number that is not an element type.
 constexpr const Element& element(tenon_dtype_t dtype) {
   return kElements[dtype < kDtypeEnd ? dtype : TENON_DTYPE_NONE];
 }
@@ -42,7 +42,7 @@ constexpr const Element& element(tenon_dtype_t dtype) {
 constexpr bool dtype_valid(tenon_dtype_t dtype) {
   return dtype > TENON_DTYPE_NONE && dtype < kDtypeEnd;
 }
-// "f32"; empty for a number that is no element type.
+// "f32"; empty for a number that is not an element type.
 constexpr std::string_view dtype_name(tenon_dtype_t dtype) {
   return element(dtype).name;
 }
@@ -84,7 +84,7 @@ void store_as(void* at, T value) {
 }
 
 // An integer as its type holds it in 64 bits: sign- or zero-extended from its width; a predicate is
-// 0 or 1. Whatever is no integer of whole bytes stays as it is.
+// 0 or 1. Other types stay as they are.
 constexpr int64_t wrap(tenon_dtype_t dtype, int64_t v) {
   if (dtype == TENON_PRED) return v != 0;
   const uint32_t bits = dtype_bits(dtype);

@@ -38,7 +38,7 @@ struct ProductSide {
   size_t free_dims = 0;
 };
 
-// type: dense, of known dims. UNIMPLEMENTED with a reason where it is no such matrix.
+// type: dense, of known dims. UNIMPLEMENTED with a reason where it is not such a matrix.
 inline Status read_product_side(const tenon_type_t& type, const std::vector<int64_t>& batch,
                                 const std::vector<int64_t>& sum, ProductSide* out) {
   const size_t first = batch.size(), rank = type.rank;
@@ -49,7 +49,7 @@ inline Status read_product_side(const tenon_type_t& type, const std::vector<int6
   if (sum.size() != 1) return fail(TENON_UNIMPLEMENTED, "sums over one dim only");
   const auto at = static_cast<size_t>(sum[0]);
   if (at != first && at + 1 != rank)
-    return fail(TENON_UNIMPLEMENTED, "sums over the first dim behind the batch, or the last, only");
+    return fail(TENON_UNIMPLEMENTED, "sums over the first dim after the batch, or the last, only");
   *out = {};
   out->batch_stride = 1;
   for (size_t i = 0; i < rank; ++i) (i < first ? out->batch : out->batch_stride) *= type.dims[i];

@@ -182,7 +182,7 @@ inline tenon_buffer_t* any_buffer(const tenon_call_t& call) {
 }
 
 // Blocks until all that was submitted to the queue is over, whether it failed or not. A copy of no
-// bytes comes behind it. `any`: a buffer of the device, which is not touched. Fails if the device
+// bytes comes after it. `any`: a buffer of the device, which is not touched. Fails if the device
 // makes no fence or takes no such copy.
 inline Status await_queue(const tenon_queue_api_t& api, tenon_device_t* device,
                           tenon_queue_t* queue, tenon_buffer_t* any) {

@@ -169,8 +169,8 @@ inline OpenedLibrary open_library(std::initializer_list<const char*> names) {
   return {nullptr, true, {}};
 }
 
-// What tells an opened library from the last one at its place: its path, length and time. For keys
-// of what it has made; empty if the loader does not say.
+// Identifies an opened library, also after it was replaced in its place: its path, length and time.
+// For keys of what it has made; empty if the loader does not say.
 inline std::string library_identity(void* library) {
   const link_map* map = nullptr;
   struct stat state = {};

@@ -16,8 +16,8 @@ constexpr Record sized() {
   return record;
 }
 
-// Appends to a string, or to a vector of bytes. Nothing may pass through the frames of whoever
-// calls it: without memory it fails.
+// Appends to a string, or to a vector of bytes. No exception may pass through the frames of the
+// caller: without memory it fails.
 template <class Bytes>
 tenon_sink_t sink_to(Bytes* out) {
   return {out, [](void* self, const void* data, uint64_t size) -> tenon_code_t {

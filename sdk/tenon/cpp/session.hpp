@@ -71,7 +71,7 @@ struct CompileOptions {
   bool no_fallback = false;
   std::vector<std::pair<std::string_view, std::string_view>> options;
   bool autotune = false;  // measure where kernel sets and the device's own code compete
-  std::vector<uint32_t> stable_inputs;  // positions of inputs whose values seldom change
+  std::vector<uint32_t> stable_inputs;  // positions of inputs whose values rarely change
 };
 
 namespace detail {
@@ -324,7 +324,7 @@ class Output {
     output.kind_ = TENON_OUTPUT_LEFT;
     return output;
   }
-  // Of a tensor that was left, data is null where the host cannot read it.
+  // For a tensor that was left, data is null where the host cannot read it.
   const ArrayView& array() const { return array_; }
   template <class T>
   std::span<const T> as() const {

@@ -28,9 +28,9 @@ inline Fault fault_of(tenon_code_t code) {
   if (code == TENON_OK) return {};
   auto failure = sized<tenon_failure_t>();
   const tenon_host_t* host = context().host;
-  const bool told = host != nullptr && host->last_failure(host->self, &failure) == TENON_OK &&
-                    failure.code == code;
-  return {code, std::string(told ? view(failure.message) : "the work failed")};
+  const bool known = host != nullptr && host->last_failure(host->self, &failure) == TENON_OK &&
+                     failure.code == code;
+  return {code, std::string(known ? view(failure.message) : "the work failed")};
 }
 
 // Safe. May be destroyed once a wait for its last value has returned.

@@ -187,7 +187,7 @@ class Node {
   explicit operator bool() const { return valid(); }
   bool erased() const { return view().parent == TENON_NONE; }
 
-  // Read anew at each call (about a nanosecond), so that a node can be read while its graph is
+  // Read again at each call (about a nanosecond), so that a node can be read while its graph is
   // built. Pointers in the view are borrowed until the graph's next mutation. Zeroed for an invalid
   // node.
   tenon_node_view_t view() const {

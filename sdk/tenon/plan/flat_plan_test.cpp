@@ -136,13 +136,13 @@ TEST(FlatPlan, StepsSideBySideRunEachElementOnce) {
       run.slots = slots;
       run.scratch = scratch.data();
       run.threads = pool ? &threads : nullptr;
-      int told = 0;
-      run.context = &told;
+      int profiled = 0;
+      run.context = &profiled;
       run.profile = [](void* context, const Step&, uint64_t begin, uint64_t end) {
         *static_cast<int*>(context) += begin <= end;
       };
       ASSERT_EQ(run_plan(plan, run), TENON_OK);
-      EXPECT_EQ(told, 4);
+      EXPECT_EQ(profiled, 4);
       for (uint32_t i = 0; i < 4; ++i) {
         std::vector<int> want(ranges[i] + 1, 1);
         want.back() = 0;

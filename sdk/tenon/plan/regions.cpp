@@ -6,7 +6,7 @@
 namespace tenon::plan {
 namespace {
 
-// How far to look ahead for steps: hoisted results live longer. Behind a step of the same kernel,
+// How far to look ahead for steps: hoisted results live longer. After a step of the same kernel,
 // which is hoisted at no cost, as far again.
 constexpr uint32_t kWindow = 12;
 

@@ -126,7 +126,7 @@ Status give_back(Device& device, const Buffer& buffer) {
     const std::lock_guard lock(device.mutex);
     device.used_bytes -= buffer.size_bytes;
   }
-  // Tried also where the device cannot be made current: nobody else will free it.
+  // Tried also where the device cannot be made current: no other code will free it.
   const Current current(*device.runtime);
   const Status freed = device.runtime->free(buffer.address);
   return current.status().ok() ? freed : current.status();
@@ -153,7 +153,7 @@ Status free_behind(void*, tenon_device_t* d, tenon_buffer_t* b, const tenon_fenc
   for (const tenon_fence_point_t& point : std::span(points, count)) {
     if (point.fence == nullptr) continue;
     Fence& fence = *fence_of(point.fence);
-    // When an event of others has happened, nobody tells.
+    // When an event of others has happened, no callback says so.
     if (fence.foreign != nullptr && !fence.foreign->to_signal)
       (void)fence.wait(point.value, UINT64_MAX);
     fence.timeline.when(point.value, [](void*, const Fault&) {}, nullptr, kept);

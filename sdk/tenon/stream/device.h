@@ -59,8 +59,9 @@ Status start_device(Device& device);
 // Checks that a copy lies inside its buffers; puts a copy on a stream.
 Status check_copy(const tenon_copy_t& copy);
 Status enqueue_copy(Runtime& runtime, StreamHandle stream, const tenon_copy_t& copy);
-// Waits until the stream's work has ended. A driver may fail a wait and not have waited, and who is
-// told of a failure frees memory at once: a wait that fails is done once more. Its first failure.
+// Waits until the stream's work has ended. A driver may fail a wait and not have waited, and a
+// caller that gets a failure frees memory at once. So a failed wait is done once more. Returns the
+// first failure.
 Fault wait_out(Runtime& runtime, StreamHandle stream);
 
 using CountSlot = decltype(tenon_device_api_t::count);
@@ -79,8 +80,8 @@ tenon_device_api_t device_table(CountSlot count, InfoSlot info, OpenSlot open);
 //                                 the work that signals the fence, when that is submitted: who
 //                                 waits for the event does so later. If that work fails before, it
 //                                 never is. A signal of the host records it too
-// An event cannot fail: of work that an index outside or an assertion fails afterwards, only the
-// fence tells. It fails with the context. Handles may be used on all threads.
+// An event cannot fail. If an index outside or an assertion fails work afterwards, only the fence
+// reports it. It fails with the context. Handles may be used on all threads.
 struct ExchangeKinds {
   std::string_view memory, stream = {}, event = {};
 };

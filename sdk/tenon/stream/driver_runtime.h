@@ -189,7 +189,7 @@ class DriverRuntime : public Runtime {
   Steady* steady(kernelgen::LoadedText& code) override {
     return d_.has_graphs() ? &static_cast<Loaded&>(code) : nullptr;
   }
-  // On a stream of its own, which runs nothing: that of a run may be somebody else's, or the
+  // On a stream of its own, which runs nothing: that of a run may be another library's, or the
   // default one, on which nothing can be recorded.
   Status record(kernelgen::LoadedText& code, std::span<OwnLaunch> launches, GraphRef* out) {
     StreamHandle stream = nullptr;

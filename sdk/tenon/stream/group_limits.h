@@ -60,7 +60,7 @@ inline Status check_limits(std::string_view device, std::string_view target) {
     if (error == std::errc() && value >= least && (rest.empty() || rest[0] == ' ')) continue;
     return fail(TENON_INVALID_ARGUMENT,
                 cat(device, ": the target ", quoted(target), " has ", key.substr(1), given,
-                    ", which is no number", least == 0 ? "" : " from 1 on"));
+                    ", which is not a number", least == 0 ? "" : " from 1 on"));
   }
   if (rest.empty()) return {};
   return fail(TENON_INVALID_ARGUMENT,

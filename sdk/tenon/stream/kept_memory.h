@@ -1,7 +1,7 @@
 // A pool of device memory for runtimes that have none: what is freed is kept for the next
 // allocation of about its size, because allocations of the runtime are slow, or wait for all work.
 //
-// Nothing is ordered here. Whoever frees a buffer says that no submitted work refers to it any more
+// Nothing is ordered here. A caller that frees a buffer says that no submitted work refers to it
 // (tenon_device_api_t::free), so the next owner may have it at once, on any stream.
 //
 // Threads: safe. Users: plugins/intel.
@@ -29,7 +29,7 @@ class KeptMemory;
 // given back where another runs short. Threads: safe.
 class KeptTogether {
  public:
-  // limit_bytes: of the device. What is in use and what is kept is no more together; 0: no limit.
+  // limit_bytes: of the device, for what is in use and what is kept together; 0: no limit.
   // most_kept_bytes: what is freed above that goes back at once.
   explicit KeptTogether(uint64_t limit_bytes, uint64_t most_kept_bytes = UINT64_MAX)
       : limit_bytes_(limit_bytes), most_kept_bytes_(most_kept_bytes) {}
@@ -135,7 +135,7 @@ class KeptMemory {
     const bool any = !kept_.empty();
     for (const auto& [size, addresses] : kept_) {
       for (const Address address : addresses) {
-        // A runtime that fails to free keeps the memory; it is nobody's any more.
+        // A runtime that fails to free keeps the memory; it has no owner any more.
         (void)give_(address);
         sizes_.erase(address);
         together_->taken_bytes_ -= size;

@@ -8,7 +8,7 @@
 namespace tenon::stream {
 namespace {
 
-// A runtime with so much memory, which tells what is out.
+// A runtime with so much memory, which reports what is out.
 struct Source {
   explicit Source(uint64_t bytes) : left(bytes) {}
   KeptMemory::Take take() {

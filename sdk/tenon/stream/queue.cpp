@@ -107,8 +107,8 @@ Status Fence::query(uint64_t* out_value) {
   return timeline.query(out_value);
 }
 
-// Nobody tells that an event of others has happened, and a wait inside of the driver has no limit:
-// this thread looks again and again.
+// No callback says that an event of others has happened, and a wait inside of the driver has no
+// limit: this thread looks again and again.
 Status Fence::wait(uint64_t value, uint64_t timeout_ns) {
   if (foreign == nullptr || foreign->to_signal) return timeline.wait(value, timeout_ns);
   using Clock = std::chrono::steady_clock;
@@ -246,7 +246,7 @@ void Line::advance() {
   for (const WorkRef& work : failed) settle(*work, work->fault);
 }
 
-// Its waits are over, so nobody else changes the fault.
+// Its waits are over, so no other thread changes the fault.
 void Line::start_held(const WorkRef& work) {
   if (!work->fault.ok()) return;
   const Current current(*device_.runtime);
@@ -298,7 +298,7 @@ Status times_of(Runtime& runtime, const Work& work, std::vector<kernelgen::Kerne
 
 // The first fault of work that the stream has waited for. That work has ended, and its own thread
 // is about to signal it. Where it signals a later value than the one that was wanted, and fails,
-// the wanted value may have been reached all the same; if not, nobody need ever reach it.
+// the wanted value may have been reached all the same; if not, it may never be reached.
 Fault fault_of_waits(const Work& work) {
   for (const NativeWait& wait : work.native) {
     if (wait.foreign != nullptr) wait.foreign->happened();
@@ -345,8 +345,8 @@ void Line::run() {
 
 // One wait of held work, which its fence ends. The line, of which the queue has the last reference,
 // is not stopped before the gate is gone, and the device not closed before the line is stopped: the
-// end of work needs both, also of work whose submission failed behind its waits, which nobody else
-// waits for.
+// end of work needs both, also of work whose submission failed after its waits. No caller waits for
+// that.
 class Gate {
  public:
   explicit Gate(WorkRef work) : line_(*work->line), work_(std::move(work)) { line_.add_gate(); }

@@ -3,11 +3,11 @@
 // A fence is a timeline in host memory. Work that signals it leaves an event, so that work on
 // another queue of the same device waits for it without the host. Work that waits for anything else
 // (a signal of the host, another device, work that is not submitted yet) is held until the fence
-// calls back, and so is all work behind it. The thread that signals submits it: a copy between the
+// calls back, and so is all later work. The thread that signals submits it: a copy between the
 // device and memory that is not pinned may keep that thread until the copy is done. It waits for no
 // signal then, only for work on the device, which waits for events alone, so it comes to an end.
-// Each queue has a thread that waits for its events in
-// order, reads what the work found, and signals.
+// Each queue has a thread that waits for its events in order, reads what the work found, and
+// signals.
 #ifndef TENON_STREAM_QUEUE_H_
 #define TENON_STREAM_QUEUE_H_
 
@@ -56,7 +56,7 @@ class ForeignEvent {
   void let_go();  // the fence is being destroyed
 
   // To wait for it. `look` passes on what has happened. Work that a stream gets after `wait_on`
-  // begins behind the event; the stream's device is current.
+  // begins after the event; the stream's device is current.
   void look();
   // Whether a stream can wait for it in place of the value. Not if that has failed: the device
   // knows nothing of it, and the work must not run.
@@ -161,7 +161,7 @@ class Line {
  public:
   // On a failure, whose reason is in the status, the line can only be stopped.
   Line(Device& device, Status* status);
-  // On a stream of somebody else's, which outlives the line.
+  // On a stream of another library, which outlives the line.
   Line(Device& device, StreamHandle stream, Status* status);
   ~Line();
   Line(const Line&) = delete;
@@ -223,7 +223,7 @@ inline Fence* fence_of(tenon_fence_t* f) {
 
 std::shared_ptr<Line> line_of(tenon_queue_t* queue);
 
-// A queue on a stream of somebody else's. Current on the calling thread.
+// A queue on a stream of another library. Current on the calling thread.
 Status queue_on_stream(Device& device, StreamHandle stream, tenon_queue_t** out);
 
 extern const tenon_queue_api_t kQueueTable;

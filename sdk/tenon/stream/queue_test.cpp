@@ -1,4 +1,4 @@
-// Queues over a runtime whose work waits until somebody waits for it: what is signalled while work
+// Queues over a runtime whose work waits until a thread waits for it: what is signalled while work
 // is in flight, and what a wait for an earlier value gets.
 #include "tenon/stream/queue.h"
 
@@ -12,7 +12,7 @@
 namespace tenon::stream {
 namespace {
 
-// Work is in flight until somebody waits for it.
+// Work is in flight until a thread waits for it.
 struct LazyRuntime final : Runtime {
   std::atomic<int> in_flight{0};
   std::atomic<int> fail_fill{0}, throw_fill{0};  // the n-th from now
@@ -26,7 +26,7 @@ struct LazyRuntime final : Runtime {
   std::atomic<bool> foreign_happened{false}, foreign_failed{false}, foreign_captured{false};
   std::atomic<int> foreign_happens_at{0};  // the look from now; 0: by foreign_happened alone
   std::atomic<int> foreign_uses{0};
-  std::mutex gate;  // of whoever waits for an event
+  std::mutex gate;  // held by threads that wait for an event
 
   std::atomic<int> work_put{0}, idle_events{0};
 
@@ -163,7 +163,7 @@ TEST_F(Queues, HeldWorkThatFailsInItsMiddleHasEnded) {
   EXPECT_EQ(runtime_->in_flight, 0);
 }
 
-// Memory is freed as soon as a failure is told, whatever failed.
+// Memory is freed as soon as a failure is reported, whatever failed.
 TEST_F(Queues, WhatAFailedWaitLeftInFlightHasEnded) {
   Fence done(0);
   runtime_->fail_fill = 3;
@@ -329,7 +329,7 @@ TEST(Closing, WaitsForTheThreadThatSignalledAFence) {
   }
 }
 
-// A submission may fail behind its waits. The fences call back all the same, and use the line.
+// A submission may fail after its waits. The fences call back all the same, and use the line.
 TEST_F(Queues, WorkThatWasNotHandedOverIsAwaited) {
   Fence begin(0);
   tenon_queue_t* other = nullptr;
@@ -345,7 +345,7 @@ TEST_F(Queues, WorkThatWasNotHandedOverIsAwaited) {
   EXPECT_EQ(runtime_->streams_destroyed, 1);
 }
 
-// A fence that is destroyed will not call, so nobody waits for it.
+// A fence that is destroyed will not call, so no thread waits for it.
 TEST_F(Queues, WorkThatWasNotHandedOverGoesWithItsFence) {
   auto begin = std::make_unique<Fence>(0);
   tenon_queue_t* other = nullptr;
@@ -382,7 +382,7 @@ TEST_F(Queues, MemoryOfOthersIsAlignedOrEmpty) {
   EXPECT_EQ(adopt(0, 0, 0), TENON_OK);
 }
 
-// Whoever gets a stream knows whether all that was submitted is in it.
+// The owner of a stream knows whether all that was submitted is in it.
 TEST_F(Queues, AStreamTellsWhetherWorkIsHeldBack) {
   const tenon_exchange_api_t table = exchange_table(&kKinds);
   Fence begin(0), done(0);
@@ -400,7 +400,7 @@ TEST_F(Queues, AStreamTellsWhetherWorkIsHeldBack) {
   EXPECT_EQ(flags(), TENON_NATIVE_ALL_THERE);
 }
 
-// A queue on somebody else's stream leaves the stream to him. Kinds that are not known are refused.
+// A queue on another library's stream does not destroy the stream. Unknown kinds are refused.
 TEST_F(Queues, StreamsOfOthersBecomeQueues) {
   const tenon_exchange_api_t table = exchange_table(&kKinds);
   auto native = sized<tenon_native_handle_t>();

@@ -54,17 +54,17 @@ class Runtime {
   // timed: the event has a time; else it costs less.
   virtual Status event_create(bool timed, EventHandle* out) = 0;
   virtual void event_destroy(EventHandle event) = 0;
-  // Nobody uses the event until it is recorded again: what it holds of its last work may go.
+  // The event is not used until it is recorded again: what it holds of its last work may go.
   virtual void event_idle(EventHandle) {}
   virtual Status event_record(EventHandle event, StreamHandle stream) = 0;
   // Returns when the event has happened, or with the error of work before it.
   virtual Status event_synchronize(EventHandle event) = 0;
   // Whether it has happened, at once; one that was never recorded has. Fails with the error of work
-  // before it, and for what is no event; UNAVAILABLE for one that was recorded into a graph, which
-  // happens only there. For runtimes that exchange events.
+  // before it, and for what is not an event; UNAVAILABLE for one that was recorded into a graph,
+  // which happens only there. For runtimes that exchange events.
   virtual Status event_query(EventHandle, bool* out) {
     (void)out;
-    return TENON_UNIMPLEMENTED;  // nobody asks a device without a kind of events
+    return TENON_UNIMPLEMENTED;  // not called for a device without a kind of events
   }
   virtual Status event_elapsed(EventHandle from, EventHandle to, float* out_ms) = 0;
 
@@ -85,7 +85,7 @@ class Runtime {
   // Reads `from` where it is; both devices stay open until it is done.
   virtual Status copy_across(StreamHandle, Address, Runtime& from, Address, uint64_t) {
     (void)from;
-    return TENON_UNIMPLEMENTED;  // nobody asks a device that reaches none
+    return TENON_UNIMPLEMENTED;  // not called for a device that reaches none
   }
   // width: 1, 2 or 4 bytes, to which the address is aligned.
   virtual Status fill(StreamHandle stream, Address to, uint32_t pattern, uint32_t width,
@@ -99,22 +99,22 @@ class Runtime {
 
   // Whether these bytes are memory of this device: INVALID_ARGUMENT or OUT_OF_RANGE with a reason.
   virtual Status check_memory(Address address, uint64_t bytes) = 0;
-  // For runtimes where a handle of memory is no address. The address of what somebody else's handle
-  // holds, whose object is kept until memory_leave, once for each memory_of. UNIMPLEMENTED with a
-  // reason for memory that has none.
+  // For runtimes where a handle of memory is not an address. The address of what another library's
+  // handle holds, whose object is kept until memory_leave, once for each memory_of. UNIMPLEMENTED
+  // with a reason for memory that has none.
   virtual Status memory_of(uint64_t handle, Address* out) {
     *out = handle;
     return {};
   }
   virtual void memory_leave(Address) {}  // at any place in the memory; also outside of enter()
-  // The handle behind an address, and the place in it.
+  // The handle of the memory at an address, and the place in it.
   virtual Status memory_handle(Address address, uint64_t* out_handle, uint64_t* out_offset_bytes) {
     *out_handle = address;
     *out_offset_bytes = 0;
     return {};
   }
-  // Whether somebody else's stream is one of this device: INVALID_ARGUMENT with a reason. Runtimes
-  // that cannot tell take every one.
+  // Whether another library's stream is one of this device: INVALID_ARGUMENT with a reason. A
+  // runtime that cannot find out takes every one.
   virtual Status check_stream(StreamHandle) { return {}; }
 };
 

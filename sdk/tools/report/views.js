@@ -90,7 +90,7 @@ function memory(run) {
       svg, el("h2", {style: "margin-top: 16px"}, `The largest at step ${at}`),
       table(["buffer", "kind", ">size"], top.map((b) => [`${b.number}`, b.kind, bytesText(b.bytes)])));
   });
-  return cards.length ? cards : card(el("p", {class: "note"}, "No device told how it uses memory."));
+  return cards.length ? cards : card(el("p", {class: "note"}, "No device reported how it uses memory."));
 }
 
 // ---- Placement ----

@@ -59,8 +59,8 @@ Error open_regular(const std::string& path, Descriptor* out, uint64_t* size_byte
   return {"T0103", fmt::format("{} is {}, and a regular file is needed", quoted(path), what), {}};
 }
 
-// Reads `out->size()` bytes from the current position. The end of the file is no error: `out` then
-// becomes shorter.
+// Reads `out->size()` bytes from the current position. At the end of the file, `out` becomes
+// shorter.
 Error read_bytes(int descriptor, const std::string& path, std::string* out) {
   size_t done = 0;
   while (done < out->size()) {
@@ -134,7 +134,7 @@ Error write_file(const std::string& path, std::string_view contents) {
       return {"T0109",
               fmt::format("{} is a symbolic link, and is not written through", quoted(path)),
               {}};
-    return {"T0103", fmt::format("{} exists and is no regular file", quoted(path)), {}};
+    return {"T0103", fmt::format("{} exists and is not a regular file", quoted(path)), {}};
   }
   // In the same folder, so that renaming it is one step.
   const std::string temporary =

@@ -300,7 +300,7 @@ def group_10():
         os.mkfifo(folder / "trace.json")
         return {"TENON_LAYERS": "trace:file=" + str(folder / "trace.json")}
     yield Case(139, "target of the trace layer is a pipe", trace_pipe, ["run", "g.tir", "--seed", "1", "--device", "sim"], (2, 3),
-               "is no regular file")
+               "is not a regular file")
 
     def trace_layer_link(folder):
         trace_link(folder)

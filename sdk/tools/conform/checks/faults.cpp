@@ -101,7 +101,7 @@ Outcome after_failing_copies(Session& s) {
     CONFORM_TRY(d.alloc(1000, &a));
     CONFORM_TRY(d.alloc(1000, &b));
     CONFORM_TRY(d.write(a, bytes));
-    s.step("working behind a copy that failed");
+    s.step("working after a copy that failed");
     for (int round = 0; round < 3; ++round) {
       const tenon_code_t code = way == 0   ? d.to_device(b, 900, host.data(), 200)
                                 : way == 1 ? d.to_host(host.data(), a, 1, 1000)
@@ -110,9 +110,9 @@ Outcome after_failing_copies(Session& s) {
                                            : d.fill(b, UINT64_MAX, 8, 1, 8);
       CONFORM_EXPECT(code != TENON_OK, "a copy that cannot work gives OK");
       const tenon_code_t next = d.between(b, 0, a, 0, 1000);
-      CONFORM_EXPECT(next == TENON_OK, "a copy behind one that failed gives {}{}", code_text(next),
+      CONFORM_EXPECT(next == TENON_OK, "a copy after one that failed gives {}{}", code_text(next),
                      said());
-      CONFORM_TRY(d.holds(b, bytes, "a copy behind one that failed"));
+      CONFORM_TRY(d.holds(b, bytes, "a copy after one that failed"));
     }
     tenon_buffer_t* another = nullptr;
     CONFORM_TRY(d.alloc(100, &another));

@@ -30,7 +30,7 @@ Outcome load_and_use(Session& s) {
   const bool has_devices = find_devices(s, &api, &count).verdict == Verdict::kPass;
   const Outcome used = exercise(s);
   if (used.verdict == Verdict::kFail)
-    return skipped("it does not work so far, as other checks tell: " + used.text);
+    return skipped("it does not work so far, as other checks report: " + used.text);
   return has_devices && used.verdict == Verdict::kSkip ? used : pass();
 }
 
@@ -87,7 +87,7 @@ Outcome ends_after(Session& s, std::string_view how, Before before) {
   s.step(how);
   ::waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == kNotReached)
-    return skipped("the plugin does not work so far, as other checks tell");
+    return skipped("the plugin does not work so far, as other checks report");
   return ended_well(status, how);
 }
 
@@ -221,7 +221,7 @@ Outcome keeps_process_state(Session& s) {
   return compare_process_state(before, after, "a call");
 }
 
-std::string told(const tenon_device_info_t& info) {
+std::string info_text(const tenon_device_info_t& info) {
   return fmt::format("{} {} {} {} {} {}", info.threading, view(info.kind), view(info.description),
                      view(info.target), info.memory_bytes, info.alignment_bytes);
 }
@@ -236,9 +236,9 @@ Outcome ask_often(const tenon_device_api_t* api, const std::vector<std::string>&
     auto info = sized<tenon_device_info_t>();
     CONFORM_EXPECT(api->info(api->self, ordinal, &info) == TENON_OK,
                    "in one of several threads info fails");
-    CONFORM_EXPECT(told(info) == before[ordinal],
+    CONFORM_EXPECT(info_text(info) == before[ordinal],
                    "in one of several threads info of device {} says {}, and {} before", ordinal,
-                   printable(told(info)), printable(before[ordinal]));
+                   printable(info_text(info)), printable(before[ordinal]));
   }
   return pass();
 }
@@ -252,7 +252,7 @@ Outcome safe_calls(Session& s) {
     auto info = sized<tenon_device_info_t>();
     if (api->info(api->self, ordinal, &info) != TENON_OK)
       return skipped("info fails, as C.info reports");
-    before.push_back(told(info));
+    before.push_back(info_text(info));
   }
   constexpr unsigned kThreads = 4;
   Outcome outcomes[kThreads];

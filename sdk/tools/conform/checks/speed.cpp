@@ -42,7 +42,7 @@ std::string rate(double seconds) {
   return fmt::format("{:.1f} GB/s", static_cast<double>(kLarge) / std::max(seconds, 1e-9) / 1e9);
 }
 
-Outcome told(std::string text) {
+Outcome measured(std::string text) {
   return {Verdict::kPass, std::move(text)};
 }
 
@@ -54,7 +54,7 @@ Outcome load_time(Session& s) {
     return loaded.verdict == Verdict::kPass;
   });
   CONFORM_TRY(std::move(loaded));
-  return told(fmt::format(
+  return measured(fmt::format(
       "opened and asked in {:.1f} ms, {:.1f} ms of them computing, the host's start among them",
       seconds * 1e3, 1e3 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC));
 }
@@ -86,8 +86,8 @@ Outcome alloc_time(Session& s) {
   const double small = best_of(kSmallRounds, [&] { return once(kPage); });
   const double large = best_of(kLargeRounds, [&] { return once(kLarge); });
   if (small < 0 || large < 0) return skipped("its memory does not work, as group C reports");
-  return told(fmt::format("4 KiB in {}, 16 MiB in {}, allocated and freed", microseconds(small),
-                          microseconds(large)));
+  return measured(fmt::format("4 KiB in {}, 16 MiB in {}, allocated and freed", microseconds(small),
+                              microseconds(large)));
 }
 
 Outcome copy_latency(Session& s) {
@@ -100,8 +100,8 @@ Outcome copy_latency(Session& s) {
   const double back = best_of(
       kSmallRounds, [&] { return device->to_host(bytes, buffers[0], 0, kSmall) == TENON_OK; });
   if (there < 0 || back < 0) return skipped("its copies do not work, as group C reports");
-  return told(fmt::format("64 bytes to the device in {}, back in {}", microseconds(there),
-                          microseconds(back)));
+  return measured(fmt::format("64 bytes to the device in {}, back in {}", microseconds(there),
+                              microseconds(back)));
 }
 
 Outcome copy_bandwidth(Session& s) {
@@ -122,8 +122,8 @@ Outcome copy_bandwidth(Session& s) {
   });
   if (there < 0 || within < 0 || filled < 0 || back < 0)
     return skipped("its copies do not work, as group C reports");
-  return told(fmt::format("16 MiB: {} to the device, {} back, {} within it, {} filled", rate(there),
-                          rate(back), rate(within), rate(filled)));
+  return measured(fmt::format("16 MiB: {} to the device, {} back, {} within it, {} filled",
+                              rate(there), rate(back), rate(within), rate(filled)));
 }
 
 Outcome queue_latency(Session& s) {
@@ -149,7 +149,7 @@ Outcome queue_latency(Session& s) {
            queues.wait_code(fence, value, kPatienceNs) == TENON_OK;
   });
   if (round < 0) return skipped("its queues do not work, as group D reports");
-  return told(
+  return measured(
       fmt::format("a copy of 64 bytes submitted and waited for in {}", microseconds(round)));
 }
 

@@ -17,14 +17,14 @@ std::string make_token();
 // The check's side.
 class Reporter {
  public:
-  Reporter() = default;  // reports to nobody
+  Reporter() = default;  // reports nothing
   Reporter(int descriptor, std::string token) : descriptor_(descriptor), token_(std::move(token)) {}
   // Takes the token from standard input, which is empty afterwards, and moves the pipe from
   // `descriptor` to a number that is not constant. Call it before the plugin is loaded. Without a
-  // token it reports to nobody.
+  // token it reports nothing.
   static Reporter take(int descriptor);
 
-  bool tells() const { return descriptor_ >= 0; }
+  bool is_connected() const { return descriptor_ >= 0; }
   void step(std::string_view what) { line("step", what, 400); }
   void note(std::string_view what) { line("note", what, 400); }
   // A process that the check itself started died: its output is part of the outcome.

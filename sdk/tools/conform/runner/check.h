@@ -16,7 +16,7 @@ enum class Verdict {
   kPass,
   kFail,
   kSkip,        // cannot be checked here; has the reason
-  kNotOffered,  // the plugin lacks the interface or the slot, which is no fault
+  kNotOffered,  // the plugin lacks the interface or the slot, which is not a fault
 };
 std::string_view verdict_name(Verdict verdict);
 

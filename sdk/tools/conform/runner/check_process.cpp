@@ -247,7 +247,7 @@ Outcome CheckProcess::finish(double timed_out) {
 }
 
 void end_checks_with_runner() {
-  // Processes that a check leaves behind are reparented to the runner.
+  // Processes that a check leaves running are reparented to the runner.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before = {};
@@ -258,7 +258,7 @@ void end_checks_with_runner() {
 }
 
 void end_orphans() {
-  // Several times: processes that are ended may leave others behind.
+  // Several times: processes that are ended may leave others running.
   for (int round = 0; round < 8; ++round) {
     const std::string path = fmt::format("/proc/self/task/{}/children", ::getpid());
     const std::string text = read_system_file(path);

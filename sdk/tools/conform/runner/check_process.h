@@ -53,7 +53,7 @@ class CheckProcess {
 // Makes a signal that ends the runner end the checks' processes too. Call once, before the first is
 // started.
 void end_checks_with_runner();
-// Ends processes that checks have left behind. Call when no check is running.
+// Ends processes that checks have left running. Call when no check is running.
 void end_orphans();
 
 // The check's side: makes it end when the runner does.

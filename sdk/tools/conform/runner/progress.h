@@ -5,7 +5,7 @@
 
 namespace tenon::conform {
 
-// Silent where stderr is no terminal, or with TERM=dumb. Gone when the object is. Threads: one.
+// Silent where stderr is not a terminal, or with TERM=dumb. Gone when the object is. Threads: one.
 class Progress {
  public:
   explicit Progress(size_t checks);

@@ -269,13 +269,13 @@ std::vector<const Finding*> open_requirements(const std::vector<Finding>& findin
     if (finding.outcome.verdict != Verdict::kSkip || !counts(*finding.group)) continue;
     if (finding.group->letter == kSpeed) continue;
     const std::string_view id = finding.check->requirement;
-    const bool told = std::any_of(out.begin(), out.end(), [&](const Finding* other) {
+    const bool listed = std::any_of(out.begin(), out.end(), [&](const Finding* other) {
       return other->check->requirement == id;
     });
     const bool answered = std::any_of(findings.begin(), findings.end(), [&](const Finding& other) {
       return other.check->requirement == id && other.outcome.verdict == Verdict::kPass;
     });
-    if (!told && !answered) out.push_back(&finding);
+    if (!listed && !answered) out.push_back(&finding);
   }
   return out;
 }
@@ -320,7 +320,7 @@ int run_child(const std::string& manifest_path, const std::string& name,
   Reporter reporter = Reporter::take(kAnswerDescriptor);
   const Selected* selected = find_check(name);
   Result<Subject> subject = find_subject(manifest_path);
-  if (selected == nullptr || !subject.ok() || !reporter.tells()) return 2;
+  if (selected == nullptr || !subject.ok() || !reporter.is_connected()) return 2;
   Session session(std::move(*subject), std::move(reporter), std::move(examples));
   const Outcome outcome = selected->check->run(session);
   ::_exit(session.reporter().result(outcome) ? 0 : 1);  // no destructor of the plugin runs

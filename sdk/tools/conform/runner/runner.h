@@ -46,7 +46,7 @@ struct Selected {
 std::vector<Selected> select_checks(const RunOptions& options);
 std::vector<Selected> all_checks();
 
-// Fails if the machine cannot start a process for a check: a check that did not run is no finding.
+// Fails if the machine cannot start a process for a check: without a run there is no finding.
 Result<std::vector<Finding>> run_checks(const Subject& subject, const RunOptions& options);
 
 // Marks findings that known failures cover. Lines are `GLOB reason`; empty lines and lines that
@@ -74,7 +74,7 @@ struct GroupResult {
   size_t seen = 0;                   // requirements of which a check passed
   bool whole = false;                // all its checks were run
   // Nothing was seen to be broken, and more was seen to hold than was left open, so that a device
-  // that takes nothing holds nothing. Open requirements are told beside the group.
+  // that takes nothing holds nothing. Open requirements are listed next to the group.
   bool holds() const { return whole && failed == 0 && seen > open.size(); }
 };
 std::vector<GroupResult> group_results(const std::vector<Finding>& findings);

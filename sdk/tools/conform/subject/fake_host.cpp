@@ -38,7 +38,7 @@ struct Watch {
   bool on = false;
   uint64_t cancel_at = 0;
   std::function<void()> cancel;
-  double last = 0, told_at = 0;
+  double last = 0, cancelled_at = 0;
   Polls polls;
 };
 Watch g_watch;
@@ -61,8 +61,8 @@ uint32_t stand_cancelled(void* self) {
   const bool is_it = g_watch.cancel_at != 0 && polls.count == g_watch.cancel_at;
   if (is_it) g_watch.cancel();
   const bool yes = answer != 0 || is_it;
-  if (yes && !polls.told) g_watch.told_at = now;
-  polls.told = polls.told || yes;
+  if (yes && !polls.cancelled) g_watch.cancelled_at = now;
+  polls.cancelled = polls.cancelled || yes;
   return yes ? 1 : 0;
 }
 
@@ -200,7 +200,7 @@ Polls end_of_watch() {
   const double now = processor_seconds();
   Polls polls = g_watch.polls;
   polls.spent(now - g_watch.last);
-  if (polls.told) polls.seconds_told = now - g_watch.told_at;
+  if (polls.cancelled) polls.seconds_after = now - g_watch.cancelled_at;
   g_watch.on = false;
   return polls;
 }

@@ -1,4 +1,4 @@
-// The host that a plugin under test sees: the installed one, behind a table of our own that can
+// The host that a plugin under test sees: the installed one, with a table of our own that can
 // look newer, older, or without an interface. One per process.
 #pragma once
 #include <functional>
@@ -41,8 +41,8 @@ const Heard& heard();
 // processor time of all threads of this process.
 struct Polls {
   uint64_t count = 0;
-  bool told = false;        // a poll was answered with yes
-  double seconds_told = 0;  // since the first such poll
+  bool cancelled = false;    // a poll was answered with yes
+  double seconds_after = 0;  // since the first such poll
   // Between two polls, or between one and the beginning or the end: the longest time, and the
   // second longest.
   double seconds_longest = 0, seconds_second = 0;

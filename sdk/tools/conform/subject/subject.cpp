@@ -75,7 +75,7 @@ Result<std::string> manifest_of_library(const std::string& library) {
     if (subject.ok() && subject->library_path == library) paths.push_back(path);
   }
   if (paths.empty())
-    return Error{"P0103", fmt::format("no manifest beside {} names it", quoted(library)), {}};
+    return Error{"P0103", fmt::format("no manifest next to {} names it", quoted(library)), {}};
   return only_one(paths, folder);
 }
 

@@ -16,8 +16,8 @@ struct Subject {
   std::string library_path;   // absolute, without links; empty if there is none
 };
 
-// `path` is a manifest, a library with its manifest beside it, or a folder with one manifest. Fails
-// if it does not lead to a manifest; errors in that manifest are left to the checks.
+// `path` is a manifest, a library with its manifest next to it, or a folder with one manifest.
+// Fails if it does not lead to a manifest; errors in that manifest are left to the checks.
 Result<Subject> find_subject(const std::string& path);
 
 }  // namespace tenon::conform

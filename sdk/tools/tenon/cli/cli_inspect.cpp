@@ -71,7 +71,7 @@ CLI::App* add_cache(CLI::App& app, CacheOptions& o) {
       ->check(not_empty())
       ->type_name("BYTES");
   action("clean", "remove everything");
-  CLI::App* why = action("why", "compile a model, and tell what was found and what was not");
+  CLI::App* why = action("why", "compile a model, and show what was found and what was not");
   why->add_option("MODEL", o.model.model, "model file")->required()->type_name("");
   add_compilation(why, o.model);
   for (CLI::App* command : {cache, size, list, why})

@@ -283,7 +283,7 @@ class Bisect {
     if (int s = find_last(last)) return s;
     Nodes window;
     if (int s = find_window(last, window)) return s;
-    return tell(last, window);
+    return print_fault(last, window);
   }
 
   // The fault shows only in the whole model: with its own inputs, or only with all of its nodes.
@@ -371,7 +371,7 @@ class Bisect {
                        place.text.empty() ? "" : " at " + safe(place.text, 400));
   }
 
-  int tell(size_t last, const Nodes& window) {
+  int print_fault(size_t last, const Nodes& window) {
     out("node    {}\n", node_text(all_[last]));
     if (window.size() > 1) {
       out("with    ");

@@ -139,7 +139,7 @@ class CacheCommand {
     uint32_t found = 0;
   };
 
-  // Compiles the model, and tells what was asked of the cache.
+  // Compiles the model, and shows what was asked of the cache.
   int why() {
     std::vector<Asked> asked;
     const tenon_cache_lookup_sink_t sink = {

@@ -29,7 +29,7 @@ struct Part {
   size_t first_line = 1;
 };
 
-// A part of blanks and comments alone: what stands before the first separator of a test, or behind
+// A part of blanks and comments alone: what stands before the first separator of a test, or after
 // the last.
 bool holds_no_graph(std::string_view text) {
   while (!text.empty()) {
@@ -210,8 +210,8 @@ class Opt {
     return kOk;
   }
 
-  // What the text has by digests alone is written beside it. Where there is no place for it, that
-  // is told: the text cannot be read back.
+  // What the text has by digests alone is written to a file next to it. Where there is no place for
+  // that, a message says so: the text cannot be read back.
   int keep_constants(const Graph& graph) {
     Text bytes;
     const tenon_sink_t sink = bytes.sink();
@@ -281,7 +281,7 @@ class Opt {
   const Host& host_;
   const OptOptions& options_;
   std::string written_;
-  std::string constants_;  // of its text, for the file beside it
+  std::string constants_;  // of its text, for the file next to it
 };
 
 }  // namespace

@@ -83,7 +83,7 @@ class Collector {
     for (const Json& row : json.value("devices", Json::array())) {
       const std::string device = row.value("device", "");
       std::string source;
-      // A device that shows no code is no failure; the page says so.
+      // A device may show no code; the page says so.
       if (!dumped(device + "/source", source)) continue;
       sources += fmt::format("{}{}:{}", sources.empty() ? "" : ",", json_string(device),
                              json_string(source));

@@ -39,7 +39,7 @@ class Run {
     if (int s = gather_inputs(host_, signature_, options_, options_.seed_given, inputs_)) return s;
     if (int s = plan_files()) return s;
     if (int s = check_writable(options_.profile)) return s;
-    // First, so that a wrong name is told before the work begins.
+    // First, so that a wrong name is reported before the work begins.
     if (int s = options_.check.empty() ? kOk : compile_check()) return s;
     if (int s = run_model()) return s;
     for (const std::string& name : names_) {

@@ -1,6 +1,6 @@
 // tenon seed: compiles every operator by itself, with symbolic sizes, so that the cache holds what
 // small graphs and first calls need. A build names the folder with TENON_CACHE_DIR and ships it
-// beside the plugins (TENON_SEED_DIR).
+// next to the plugins (TENON_SEED_DIR).
 #include <algorithm>
 #include <limits>
 #include <map>

@@ -10,7 +10,7 @@ namespace tenon::tools {
 
 struct Verdict {
   enum class Kind { kRight, kWrong, kFails, kHangs } kind = Kind::kRight;
-  std::string code;     // kFails: "T0505"; empty if none was told
+  std::string code;     // kFails: "T0505"; empty if none was printed
   std::string message;  // the first line that the process wrote of it
   std::string misuse;   // not empty: the options are at fault, not the model, in the same words
   bool same(const Verdict& other) const { return kind == other.kind && code == other.code; }

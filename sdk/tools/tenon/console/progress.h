@@ -6,7 +6,7 @@
 namespace tenon::tools {
 
 // Shown from the second second on, while the object lives, and gone after it. Silent where stderr
-// is no terminal, or with TERM=dumb. Not nested. Threads: made and destroyed on one.
+// is not a terminal, or with TERM=dumb. Not nested. Threads: made and destroyed on one.
 class Progress {
  public:
   // what: "compiling net.onnx". Made safe to print.

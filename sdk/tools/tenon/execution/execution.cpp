@@ -47,8 +47,8 @@ int check_layers(const Host& host) {
 }
 
 namespace {
-// An input that got its value is no input of the model any more; one that still is was ignored by
-// the frontend.
+// An input that got its value is not an input of the model any more; one that still is was ignored
+// by the frontend.
 int values_taken(const Host& host, const RunOptions& options, const Model& model) {
   auto info = sized<tenon_model_info_t>();
   if (tenon_code_t code = host.session->model_info(host.session->self, model.get(), &info))
@@ -208,7 +208,7 @@ int dims_taken(const Host& host, const RunOptions& options, const Model& model,
   if (code == TENON_OK) code = api.graph_view(api.self, graph.get(), &view_of_graph);
   if (code == TENON_OK) code = api.region_view(api.self, graph.get(), view_of_graph.main, &main);
   if (code != TENON_OK) return report(host, code);
-  std::string told;
+  std::string listed;
   for (const std::string& text : options.dims) {
     const std::string name = text.substr(0, text.find('='));
     bool symbolic = false;
@@ -220,14 +220,14 @@ int dims_taken(const Host& host, const RunOptions& options, const Model& model,
     }
     if (symbolic) continue;
     fixed->push_back(name);
-    told += fmt::format("{}{}", told.empty() ? "" : ", ", safe(text));
+    listed += fmt::format("{}{}", listed.empty() ? "" : ", ", safe(text));
   }
-  if (!told.empty()) talk("tenon: the model is compiled for {} alone\n", told);
+  if (!listed.empty()) talk("tenon: the model is compiled for {} alone\n", listed);
   return kOk;
 }
 
 // A model that cannot be loaded with these dims may say why without them, by a rule about a dim.
-int tell_broken_dim(const Host& host, const RunOptions& options, const LoadOptions& plain) {
+int report_broken_dim(const Host& host, const RunOptions& options, const LoadOptions& plain) {
   Model model(host);
   Signature signature(host);
   if (plain.load(host, options, model) != TENON_OK || signature_of(host, model, signature) != kOk)
@@ -252,7 +252,7 @@ int load(const Host& host, const RunOptions& options, Model& model,
   if (again) {
     code = plain.load(host, options, model);
   } else if (code != TENON_OK && !options.dims.empty() && status_of(code) == kUsage) {
-    if (int s = tell_broken_dim(host, options, plain)) return s;
+    if (int s = report_broken_dim(host, options, plain)) return s;
     code = full.load(host, options, model);  // for its failure
   }
   if (code != TENON_OK) return report(host, code);
@@ -381,20 +381,20 @@ std::string devices_of(std::string_view placement_json) {
 std::string variants_of(std::string_view placement_json) {
   const Json json = Json::parse(placement_json, nullptr, false);
   if (!json.is_object() || !json.contains("by_value") || !json["by_value"].is_object()) return "";
-  const Json& told = json["by_value"];
+  const Json& by_value = json["by_value"];
   std::string rows, inputs;
-  for (const Json& row : told.value("variants", Json::array()))
+  for (const Json& row : by_value.value("variants", Json::array()))
     rows += (rows.empty() ? "" : "; ") + row.value("for", "");
-  for (const Json& input : told.value("inputs", Json::array())) {
+  for (const Json& input : by_value.value("inputs", Json::array())) {
     inputs += fmt::format("{}{} ({})", inputs.empty() ? "" : ", ", input.value("input", ""),
                           input.value("why", ""));
   }
   std::string text =
-      fmt::format("{} of at most {}: {}; by {}", told.value("variants", Json::array()).size(),
-                  told.value("most", 0), rows,
+      fmt::format("{} of at most {}: {}; by {}", by_value.value("variants", Json::array()).size(),
+                  by_value.value("most", 0), rows,
                   inputs.empty() ? "the sizes of inputs" : "the values of " + inputs);
-  if (!told.value("general", false))
-    text += "; none for all values: " + told.value("why_not_general", "");
+  if (!by_value.value("general", false))
+    text += "; none for all values: " + by_value.value("why_not_general", "");
   return text;
 }
 

@@ -16,7 +16,7 @@ void apply_threads(const RunOptions& options);
 // Checks that every layer of TENON_LAYERS exists, so that a missing one is reported once and not
 // for each plugin. Returns an exit status.
 int check_layers(const Host& host);
-// fixed: the dims of --dim that the format fixed, which were told; null where all that are given
+// fixed: the dims of --dim that the format fixed, which were printed; null where all that are given
 // must be (a model that is not run has no random inputs).
 int load(const Host& host, const RunOptions& options, Model& model,
          std::vector<std::string>* fixed = nullptr);

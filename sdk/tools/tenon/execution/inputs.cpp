@@ -245,7 +245,7 @@ class Gather {
     return kOk;
   }
 
-  // Sizes of random inputs that nobody gave: likely ones that satisfy the model.
+  // Sizes of random inputs that the user did not give: likely ones that satisfy the model.
   void choose_sizes(const SizeRules& rules) {
     if (!random_ || inputs_.size() == info_.input_count) return;
     SizeRules::Sizes sizes;
@@ -263,7 +263,7 @@ class Gather {
     }
   }
 
-  // Before anything is compiled: a size that the model cannot take is told in words.
+  // Before anything is compiled: a size that the model cannot take is explained in words.
   int check_sizes(const SizeRules& rules) {
     SizeRules::Sizes sizes;
     for (const auto& [number, symbol] : symbols_) {

@@ -54,7 +54,7 @@ int check_dims(const Host& host, const Signature& signature, const RunOptions& o
 
 // Reads the inputs that --input names and, if `random`, generates the others. All missing inputs
 // are reported at once. Sizes are those that --dim names and, if `random`, likely ones
-// that the model takes. A size that it cannot take is told in words.
+// that the model takes. A size that it cannot take is explained in words.
 int gather_inputs(const Host& host, const Signature& signature, const RunOptions& options,
                   bool random, Inputs& inputs);
 

@@ -20,8 +20,8 @@ int ask(Host& host, std::string_view id, const Table** table) {
 const tenon_host_t* g_host = nullptr;
 int look_at_shutdown() {
   auto failure = sized<tenon_failure_t>();
-  const bool told = g_host->last_failure(g_host->self, &failure) == TENON_OK;
-  return told && failure.code != TENON_OK ? kWrongResult : kOk;
+  const bool recorded = g_host->last_failure(g_host->self, &failure) == TENON_OK;
+  return recorded && failure.code != TENON_OK ? kWrongResult : kOk;
 }
 
 }  // namespace

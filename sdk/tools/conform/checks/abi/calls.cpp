@@ -151,7 +151,7 @@ void provoke_others(Session& s, std::vector<Provoked>& all) {
   if (const auto* toolchain =
           static_cast<const tenon_toolchain_api_t*>(s.table(TENON_TOOLCHAIN_ID));
       toolchain != nullptr && toolchain->build != nullptr) {
-    all.push_back(provoke(s, "a build in a dialect that nobody has", [&](bool*) {
+    all.push_back(provoke(s, "a build in a dialect that does not exist", [&](bool*) {
       auto options = sized<tenon_toolchain_options_t>();
       return toolchain->build(toolchain->self, {nullptr, 0}, {"nonesuch", 8},
                               {kGarbage.data(), kGarbage.size()}, &options, &sink, &sink);
@@ -183,7 +183,7 @@ Outcome failures_say_why(Session& s) {
                    p.code);
     CONFORM_EXPECT(p.heard.any, "{} gives {} and does not call the host's fail", p.what,
                    code_text(p.code));
-    CONFORM_EXPECT(p.heard.code == p.code, "{} gives {} and told the host {}", p.what,
+    CONFORM_EXPECT(p.heard.code == p.code, "{} gives {} and reported {} to the host", p.what,
                    code_text(p.code), code_text(p.heard.code));
     CONFORM_EXPECT(!trim(p.heard.text).empty(), "{} gives {} and an empty text", p.what,
                    code_text(p.code));
@@ -226,13 +226,13 @@ Outcome record_at_page_end(const Filled& f, unsigned char* base, size_t page_byt
   CONFORM_EXPECT(std::all_of(base, record, untouched),
                  "{} writes before the record that it is given", f.name);
   CONFORM_EXPECT(std::all_of(record + known, base + page_bytes, untouched),
-                 "{} writes behind the {} bytes that it knows of a record of {}", f.name, known,
+                 "{} writes past the {} bytes that it knows of a record of {}", f.name, known,
                  size);
-  uint32_t told = 0;
-  std::memcpy(&told, record, sizeof(told));
-  CONFORM_EXPECT(told == known,
+  uint32_t stated = 0;
+  std::memcpy(&stated, record, sizeof(stated));
+  CONFORM_EXPECT(stated == known,
                  "{} says that the record has {} bytes, of which the caller has {} and the type {}",
-                 f.name, told, size, f.whole);
+                 f.name, stated, size, f.whole);
   return pass();
 }
 

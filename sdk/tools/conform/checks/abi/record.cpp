@@ -63,7 +63,7 @@ Outcome query_answers(Session& s) {
   CONFORM_EXPECT(code <= kLastCode, "it gives the code {}, which does not exist", code);
   CONFORM_EXPECT(
       heard_failure().any && heard_failure().code == code && !heard_failure().text.empty(),
-      "it gives {} and told the host no reason with that code", code_text(code));
+      "it gives {} and reported no reason with that code to the host", code_text(code));
   return skipped("it refuses on this machine: " + printable(heard_failure().text));
 }
 
@@ -438,8 +438,8 @@ Outcome works_under(Session& s, const HostShape& shape, const std::string& what)
   return outcome;
 }
 
-// Each layout, and each with records in arrays that are longer than today's: whoever walks them by
-// sizeof reads garbage.
+// Each layout, and each with records in arrays that are longer than today's: a plugin that walks
+// them by sizeof reads garbage.
 Outcome every_layout(Session& s) {
   for (const AbiLayout& layout : abi_layouts()) {
     for (const uint32_t grown : {0u, 16u, 40u}) {

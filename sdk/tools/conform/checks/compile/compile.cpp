@@ -218,12 +218,12 @@ Outcome stops(CompileFixture& fixture, const Part& part, uint64_t cancel_at) {
   CONFORM_EXPECT(code == TENON_OK || code == TENON_CANCELLED,
                  "compile of an operation that is cancelled {} gives {}{}", when, code_text(code),
                  why.any ? " (" + printable(why.text) + ")" : "");
-  CONFORM_EXPECT(code == TENON_CANCELLED || !polls.told,
+  CONFORM_EXPECT(code == TENON_CANCELLED || !polls.cancelled,
                  "compile polls, hears that the operation is cancelled {}, and gives OK", when);
-  CONFORM_EXPECT(polls.seconds_told <= kStopsSeconds,
+  CONFORM_EXPECT(polls.seconds_after <= kStopsSeconds,
                  "compile of an operation that is cancelled {} goes on for {:.1f} s of the "
                  "processor",
-                 when, polls.seconds_told);
+                 when, polls.seconds_after);
   return pass();
 }
 

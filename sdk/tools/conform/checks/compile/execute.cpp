@@ -222,7 +222,7 @@ Outcome digest_with_threads(Session& s, int threads, std::string* out) {
       if (made.verdict == Verdict::kSkip) continue;
       if (made.verdict != Verdict::kPass || l->run({}, 0, &got).verdict != Verdict::kPass)
         return skipped(
-            fmt::format("with {} threads it does not run, as other checks tell", threads));
+            fmt::format("with {} threads it does not run, as other checks report", threads));
       for (const Named& output : got) {
         for (unsigned char byte : output.bytes) digest = (digest ^ byte) * 1099511628211u;
       }

@@ -1,4 +1,4 @@
-// Group E: how long artifacts and executables live, and what they leave behind.
+// Group E: how long artifacts and executables live, and what they leak.
 #include <algorithm>
 #include <memory>
 #include <utility>

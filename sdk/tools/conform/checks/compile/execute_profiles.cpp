@@ -80,11 +80,11 @@ Outcome profiles(Session& s) {
   pause_a_while(std::chrono::milliseconds(200));
   CONFORM_TRY(execution->run());
   const std::lock_guard lock(events->mutex);
-  CONFORM_EXPECT(events->late == 0, "{} events are told after execute returned", events->late);
+  CONFORM_EXPECT(events->late == 0, "{} events are reported after execute returned", events->late);
   CONFORM_EXPECT(events->odd == 0, "{}", events->why);
   CONFORM_EXPECT(
       count == 0 || (events->first + kClockError >= before && events->last <= after + kClockError),
-      "events are told from {} to {}, and the call went from {} to {} ns of "
+      "events are reported from {} to {}, and the call went from {} to {} ns of "
       "CLOCK_MONOTONIC",
       events->first, events->last, before, after);
   std::vector<Named> got;

@@ -18,7 +18,7 @@ Outcome queue_waits(Session& s) {
   for (uint64_t round = 1; round <= 2; ++round) {
     tenon_fence_t* second = nullptr;
     CONFORM_TRY(q->queues->fence(0, &second));
-    s.step("execute on a queue, behind two fences");
+    s.step("execute on a queue, after two fences");
     const tenon_fence_point_t waits[] = {{q->gate, round}, {nullptr, 0}, {second, 5}};
     const tenon_code_t code =
         q->submit_to(round == 1 ? q->queue : q->other, waits, {q->done, round});
@@ -95,7 +95,7 @@ Outcome queue_borrows(Session& s) {
 Outcome queue_reads_late(Session& s) {
   auto* q = new Queued(s);
   CONFORM_TRY(q->make());
-  s.step("execute behind a copy of its inputs");
+  s.step("execute after a copy of its inputs");
   tenon_call_t call = q->execution->call();
   const Bytes& fresh = q->queues->keep(q->loaded.inputs[0].bytes);
   const uint64_t offset = tenon_call_input(&call, 0)->offset_bytes;
@@ -119,10 +119,10 @@ Outcome queue_reads_late(Session& s) {
   const tenon_compile_api_t& c = q->loaded.fixture.compiler();
   const tenon_code_t code = c.execute(c.self, q->loaded.compiled.executable, &call);
   CONFORM_EXPECT(code == TENON_OK, "execute on a queue gives {}", code_text(code));
-  CONFORM_TRY(q->queues->stays_below(q->done, 1, "an execution behind a copy that waits"));
+  CONFORM_TRY(q->queues->stays_below(q->done, 1, "an execution after a copy that waits"));
   CONFORM_TRY(q->queues->signal(q->gate, 1));
-  CONFORM_TRY(q->queues->reaches(q->done, 2, "an execution behind a copy"));
-  CONFORM_TRY(q->right("an execution behind a copy of its inputs"));
+  CONFORM_TRY(q->queues->reaches(q->done, 2, "an execution after a copy"));
+  CONFORM_TRY(q->right("an execution after a copy of its inputs"));
   CONFORM_TRY(q->end());
   delete q;
   return pass();
@@ -136,7 +136,7 @@ Outcome queue_signals(Session& s) {
   const uint64_t size = q->execution->needs().outputs[0].size_bytes_max;
   Bytes& got = q->queues->keep(Bytes(size));
   for (uint64_t round = 1; round <= 12; ++round) {
-    s.step("reading what an execution wrote, behind its signal");
+    s.step("reading what an execution wrote, after its signal");
     std::fill(got.begin(), got.end(), static_cast<unsigned char>(0));
     const tenon_span_t& span = *tenon_call_output(&call, 0);
     CONFORM_EXPECT(
@@ -147,7 +147,7 @@ Outcome queue_signals(Session& s) {
     CONFORM_TRY(q->queues->submit(q->other,
                                   async_read(got.data(), span.buffer, span.offset_bytes, size),
                                   {q->gate, round}, {q->done, round}));
-    CONFORM_TRY(q->queues->reaches(q->done, round, "a copy behind an execution"));
+    CONFORM_TRY(q->queues->reaches(q->done, round, "a copy after an execution"));
     std::vector<Named> out(1), expected(1);
     out[0].tensor = q->loaded.expected[0].tensor;
     out[0].tensor.data = got.data();

@@ -151,7 +151,7 @@ Outcome values(Session& s) {
   });
 }
 
-// Memory that two processes share, with an artifact and blobs in it: each behind its size.
+// Memory that two processes share, with an artifact and blobs in it: each after its size.
 class Shelf {
  public:
   Shelf() {

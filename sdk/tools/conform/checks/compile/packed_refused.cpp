@@ -103,7 +103,7 @@ Outcome damaged_artifacts(Session& s) {
 Outcome alignment(Session& s) {
   return each_good(s, [&](Good& good) {
     for (size_t shift : {size_t{1}, size_t{4}, size_t{16}, size_t{32}, size_t{60}}) {
-      s.step(fmt::format("load_packed of blobs {} bytes behind a multiple of 64", shift));
+      s.step(fmt::format("load_packed of blobs {} bytes after a multiple of 64", shift));
       LentBlobs lent(good.p.fixture.api());
       CONFORM_TRY(lent.add_all(good.blobs, shift));
       Compiled loaded;
@@ -114,7 +114,7 @@ Outcome alignment(Session& s) {
                      "load_packed of blobs at odd addresses fails without a reason");
       if (code != TENON_OK) continue;
       CONFORM_TRY(runs_to(good.p.fixture, *good.device, *good.p.part, loaded.executable,
-                          fmt::format("blobs {} bytes behind a multiple of 64", shift)));
+                          fmt::format("blobs {} bytes after a multiple of 64", shift)));
     }
     return pass();
   });

@@ -1,4 +1,4 @@
-// Group C: what closed devices and freed buffers leave behind in the process.
+// Group C: what closed devices and freed buffers leak in the process.
 #include "sdk/tools/conform/checks/tables.h"
 #include "sdk/tools/conform/fixtures/open_device.h"
 #include "sdk/tools/conform/subject/growth.h"

@@ -48,7 +48,7 @@ Outcome imports(Session& s, OpenDevice& d) {
   return pass();
 }
 
-// What a device copies to memory that it may write is in that memory, and nothing beside it is.
+// What a device copies to memory that it may write is in that memory, and nothing around it is.
 Outcome imports_to_write(Session& s, OpenDevice& d) {
   if (d.api().import == nullptr) return not_offered("import");
   constexpr size_t kBytes = 1 << 14, kMargin = 64;
@@ -135,7 +135,7 @@ Outcome pinned(Session& s, OpenDevice& d) {
     s.step(fmt::format("copies of {} bytes of pinned memory", block.bytes.size()));
     const std::string difference =
         first_difference(Bytes(block.data, block.data + block.bytes.size()), block.bytes);
-    CONFORM_EXPECT(difference.empty(), "pinned memory beside other blocks of it: {}", difference);
+    CONFORM_EXPECT(difference.empty(), "pinned memory next to other blocks of it: {}", difference);
     CONFORM_TRY(copies_pinned(d, block));
   }
   for (const Pinned& block : blocks) {
@@ -183,13 +183,13 @@ Outcome exchange_of(Session& s, OpenDevice& d, Exchange* out, std::vector<std::s
   if (out->api == nullptr) return not_offered(TENON_EXCHANGE_ID);
   CONFORM_TRY(has_required_slots(TENON_EXCHANGE_ID, out->api));
   s.step("asking for the kinds of handles");
-  ExchangeKinds told;
-  CONFORM_TRY(ask_kinds(*out->api, d.ordinal(), &told));
-  *kinds = std::move(told.memory);
+  ExchangeKinds asked;
+  CONFORM_TRY(ask_kinds(*out->api, d.ordinal(), &asked));
+  *kinds = std::move(asked.memory);
   return pass();
 }
 
-// Before any device is open: whoever lists devices asks then.
+// Before any device is open: a program that lists devices asks then.
 Outcome kinds(Session& s) {
   const tenon_device_api_t* api = nullptr;
   uint32_t count = 0;
@@ -202,18 +202,18 @@ Outcome kinds(Session& s) {
     ExchangeKinds first, again;
     CONFORM_TRY(ask_kinds(*exchange, ordinal, &first));
     CONFORM_TRY(ask_kinds(*exchange, ordinal, &again));
-    CONFORM_EXPECT(first == again, "device {} tells other kinds when it is asked again", ordinal);
+    CONFORM_EXPECT(first == again, "device {} gives other kinds when it is asked again", ordinal);
   }
   return pass();
 }
 
-// The same memory behind a second buffer, from `offset` on.
+// A second buffer of the same memory, from `offset` on.
 Outcome second_buffer(const Exchange& x, tenon_native_memory_t memory, uint64_t offset,
                       tenon_buffer_t** out) {
   memory.offset_bytes += offset;
   memory.length_bytes -= offset;
   const tenon_code_t code = x.import(memory, out);
-  if (code == TENON_UNIMPLEMENTED && offset != 0) return skipped("no import behind the beginning");
+  if (code == TENON_UNIMPLEMENTED && offset != 0) return skipped("no import past the beginning");
   CONFORM_EXPECT(code == TENON_OK && *out != nullptr,
                  "import_memory of a handle that it gave, from byte {} on, gives {}{}", offset,
                  code_text(code), said());
@@ -254,8 +254,8 @@ Outcome one_kind(Session& s, const Exchange& x, const std::string& kind) {
   CONFORM_EXPECT(memory.length_bytes == kExchanged, "a handle of {} bytes says {}", kExchanged,
                  memory.length_bytes);
   CONFORM_TRY(is_same_memory(x, buffer, memory, &bytes, 0));
-  const Outcome behind = is_same_memory(x, buffer, memory, &bytes, kOffset);
-  if (behind.verdict == Verdict::kFail) return behind;
+  const Outcome at_offset = is_same_memory(x, buffer, memory, &bytes, kOffset);
+  if (at_offset.verdict == Verdict::kFail) return at_offset;
   return x.device->free(buffer);
 }
 
@@ -267,7 +267,7 @@ Outcome exchange(Session& s, OpenDevice& d) {
   return pass();
 }
 
-// A length beyond the memory's end; a kind that nobody has.
+// A length beyond the memory's end; a kind that does not exist.
 Outcome exchange_refuses(Session& s, OpenDevice& d) {
   Exchange x;
   std::vector<std::string> kinds;
@@ -276,7 +276,7 @@ Outcome exchange_refuses(Session& s, OpenDevice& d) {
   CONFORM_TRY(alloc_filled(d, pattern_bytes(kExchanged, 42), &buffer));
   tenon_native_memory_t memory;
   s.step("a kind that is not one");
-  constexpr std::string_view kNone = "nobody.handle";
+  constexpr std::string_view kNone = "nonesuch.handle";
   tenon_code_t code = x.export_as(buffer, kNone, &memory);
   CONFORM_EXPECT(code == TENON_UNIMPLEMENTED, "export_memory as {} gives {}", quoted(kNone),
                  code_text(code));

@@ -88,7 +88,7 @@ bool make_tensor(const HostTables& host, tenon_dtype_t dtype, std::vector<int64_
   return true;
 }
 
-// Files of the format: those that the user named, those beside the manifest, those that it writes
+// Files of the format: those that the user named, those next to the manifest, those that it writes
 // itself.
 std::vector<Sample> samples_of(Session& s, const Frontend& f) {
   std::vector<std::string> paths = s.examples();
@@ -116,7 +116,7 @@ std::vector<Sample> samples_of(Session& s, const Frontend& f) {
 }
 
 constexpr std::string_view kNoSample =
-    "there is no file of its format: put one beside the manifest, or name it with --example";
+    "there is no file of its format: put one next to the manifest, or name it with --example";
 
 // ---- Calls ----
 
@@ -568,7 +568,7 @@ Outcome toolchain_builds(Session& s) {
   const std::vector<std::string_view> dialects = split(view(t.api->dialects), ',');
   CONFORM_EXPECT(!dialects.empty(), "it names no dialect");
   for (std::string_view dialect : dialects) {
-    for (std::string_view text : {std::string_view("this is no text of any language ("),
+    for (std::string_view text : {std::string_view("this is not text of any language ("),
                                   std::string_view("\0\1\2\xff", 4)}) {
       Bytes object, said;
       s.step(fmt::format("building text that is not {}", dialect));

@@ -151,7 +151,7 @@ Imported import(const HostTables& host, const tenon_importer_t& importer, AnyNod
   return out;
 }
 
-// What a call left behind, which the frontend goes on with.
+// What a call leaves in the graph, with which the frontend goes on.
 Outcome judge(const HostTables& host, const tenon_importer_t& importer, const AnyNode& node,
               const Imported& made, tenon_graph_t* graph) {
   const std::span results(made.results.data(), node.result_count);
@@ -173,10 +173,10 @@ Outcome judge(const HostTables& host, const tenon_importer_t& importer, const An
     CONFORM_EXPECT(
         results[i] == TENON_NONE ||
             host.graph->value_view(host.graph->self, graph, results[i], &value) == TENON_OK,
-        "{}: result {} is no value of the graph", what, i);
+        "{}: result {} is not a value of the graph", what, i);
   }
   CONFORM_EXPECT(host.graph->verify(host.graph->self, graph) == TENON_OK,
-                 "{}: the graph is wrong behind it: {}", what, last_failure(host).text);
+                 "{}: the graph is wrong after it: {}", what, last_failure(host).text);
   return pass();
 }
 

@@ -52,13 +52,13 @@ Outcome right_candidate(const KernelCall& call, const tenon_kernel_candidate_t& 
   CONFORM_EXPECT(std::isfinite(candidate.cost_ns) && candidate.cost_ns >= 0,
                  "the candidate for {} costs {} ns", what, candidate.cost_ns);
   CONFORM_EXPECT(candidate.epilogue_taken <= asked.epilogue_count,
-                 "the candidate for {} takes {} nodes behind it of {}", what,
+                 "the candidate for {} takes {} nodes after it of {}", what,
                  candidate.epilogue_taken, asked.epilogue_count);
   for (uint32_t i = 0; i < 32; ++i) {
     const bool constant = i < asked.operand_count && (tenon_kernel_operand(&asked, i)->flags &
                                                       TENON_KERNEL_OPERAND_CONSTANT) != 0;
     CONFORM_EXPECT(constant || (candidate.prepack_mask >> i & 1) == 0,
-                   "the candidate for {} packs operand {}, which is no constant", what, i);
+                   "the candidate for {} packs operand {}, which is not a constant", what, i);
   }
   return pass();
 }
@@ -88,7 +88,7 @@ Outcome answers(Session& s) {
     for (uint32_t epilogue : {1u, 2u, 3u})
       CONFORM_TRY(right_answer(
           fixture, KernelCall(*part, epilogue),
-          fmt::format("{} with {} nodes behind it", part->op_of(part->nodes()[0]), epilogue)));
+          fmt::format("{} with {} nodes after it", part->op_of(part->nodes()[0]), epilogue)));
   }
   return pass();
 }

@@ -1,4 +1,4 @@
-// Group F, third part: what kernels compute behind their own op, and constants that they pack.
+// Group F, third part: what kernels compute after their own op, and constants that they pack.
 #include <algorithm>
 
 #include "sdk/tools/conform/checks/kernels/kernel_object.h"

@@ -119,7 +119,7 @@ Outcome waits_and_signals(Session& s, OpenQueues& d) {
   std::memcpy(late.data(), first.data(), kBytes);
   CONFORM_TRY(d.submit(copies, async_write(a, 0, late.data(), kBytes), {gate, 1}, {written, 1}));
   CONFORM_TRY(sum.run(a, b, c, {written, 1}, {done, 1}));
-  CONFORM_TRY(sum.run(c, b, e, kNoPoint, {done, 2}));  // behind the first, in order
+  CONFORM_TRY(sum.run(c, b, e, kNoPoint, {done, 2}));  // after the first, in order
   CONFORM_TRY(d.stays_below(done, 1, "a kernel whose wait is not met"));
   CONFORM_TRY(d.signal(gate, 1));
   CONFORM_TRY(d.reaches(done, 2, "two kernels"));

@@ -51,7 +51,7 @@ Outcome computing_device(Session& s, std::string* kind) {
     return not_offered(TENON_KERNELS_ID " and " TENON_COMPILE_ID);
   }
   auto info = sized<tenon_device_info_t>();
-  if (api->info(api->self, 0, &info) != TENON_OK) return skipped("info fails, as C.info tells");
+  if (api->info(api->self, 0, &info) != TENON_OK) return skipped("info fails, as C.info reports");
   *kind = std::string(view(info.kind));
   return pass();
 }

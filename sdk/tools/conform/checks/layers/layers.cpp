@@ -187,7 +187,7 @@ std::unique_ptr<Below> make_below(Session& s, bool optional = true) {
   fill_device(below.get(), optional);
   fill_queue(below.get());
   constexpr std::string_view kDeviceId = TENON_DEVICE_ID, kQueueId = TENON_QUEUE_ID,
-                             kOwn = "conform.nobody/1";
+                             kOwn = "conform.unknown/1";
   below->interfaces[0] = {{kDeviceId.data(), kDeviceId.size()}, 0, 0, below->device_bytes};
   below->interfaces[1] = {{kQueueId.data(), kQueueId.size()}, 0, 0, below->queue_bytes};
   below->interfaces[2] = {{kOwn.data(), kOwn.size()}, 0, 0, below->queue_bytes};
@@ -245,13 +245,13 @@ void merge(const void* above, const Table& below, Table* out) {
 Attached attach(const Layer& layer, Below& below, const char* plugin,
                 std::span<const tenon_key_value_t> options = {}) {
   Attached out;
-  out.tables[3] = &out;  // behind the last entry
+  out.tables[3] = &out;  // past the last entry
   auto subject = sized<tenon_layer_subject_t>();
   subject.plugin = {plugin, std::strlen(plugin)};
   subject.version = {"1.0.0", 5};
   subject.options = options.data();
   subject.option_count = static_cast<uint32_t>(options.size());
-  // As a newer host gives them: with fields behind those that the layer knows.
+  // As a newer host gives them: with fields after those that the layer knows.
   struct Longer {
     tenon_interface_t known;
     uint64_t newer[2];
@@ -490,7 +490,7 @@ Outcome layer_attach(Session& s) {
   CONFORM_EXPECT(attached.tables[2] == nullptr,
                  "attach sets the entry of an interface that it cannot know");
   CONFORM_EXPECT(attached.tables[3] != nullptr && attached.tables[3] != attached.tables[0],
-                 "attach sets an entry behind the last");
+                 "attach sets an entry past the last");
   for (int i = 0; i < 2; ++i) {
     if (attached.tables[i] == nullptr) continue;
     uint32_t size = 0;

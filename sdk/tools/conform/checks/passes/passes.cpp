@@ -336,7 +336,7 @@ Outcome on_trials(Session& s, Look look, bool failures_count = false) {
         std::string why;
         if (!run_pass(plugin.host, *def, graph.get(), &why)) {
           // Possible reasons are a property that another pass must establish first, and what
-          // G.pass-ends reports. A pass may refuse with a reason; failing to settle is no refusal.
+          // G.pass-ends reports. A pass may refuse with a reason; but not by failing to settle.
           const Failure failure = last_failure(plugin.host);
           CONFORM_EXPECT(!failures_count || (!trim(why).empty() && failure.id != "T0406" &&
                                              failure.id != "T0407" && heard_failure().any),

@@ -119,15 +119,15 @@ Outcome empty_work(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.signal(b.gate, value));
     CONFORM_TRY(d.reaches(b.done, value, "a copy of 0 bytes"));
   }
-  s.step("copies of 0 bytes behind other work of their queue");
+  s.step("copies of 0 bytes after other work of their queue");
   for (const tenon_copy_t& copy : copies) {
     ++value;
     CONFORM_TRY(d.submit(b.first, async_fill(b.other, 0, kFixtureBytes, value, 1), {b.gate, value},
                          kNoPoint));
-    CONFORM_TRY(d.submit_behind(b.first, copy, {}, {b.done, value}));
-    CONFORM_TRY(d.stays_below(b.done, value, "a copy of 0 bytes behind work that waits"));
+    CONFORM_TRY(d.submit_after(b.first, copy, {}, {b.done, value}));
+    CONFORM_TRY(d.stays_below(b.done, value, "a copy of 0 bytes after work that waits"));
     CONFORM_TRY(d.signal(b.gate, value));
-    CONFORM_TRY(d.reaches(b.done, value, "a copy of 0 bytes behind other work"));
+    CONFORM_TRY(d.reaches(b.done, value, "a copy of 0 bytes after other work"));
     CONFORM_TRY(d.memory().holds(b.other, Bytes(kFixtureBytes, static_cast<unsigned char>(value)),
                                  "a buffer that work before a copy of 0 bytes filled"));
   }
@@ -171,7 +171,7 @@ Outcome borrowed_records(Session& s, OpenQueues& d) {
   points[0] = {b.gate, 1};
   points[1] = {b.gate, 2};
   auto copy = std::make_unique<tenon_copy_t>(async_read(got.data(), b.buffer, 0, 64));
-  CONFORM_TRY(d.submit_behind(b.first, *copy, {points.get(), 2}, {b.done, 1}));
+  CONFORM_TRY(d.submit_after(b.first, *copy, {points.get(), 2}, {b.done, 1}));
   *copy = async_read(wrong.data(), b.other, 0, 64);
   points[0] = points[1] = kNoPoint;
   CONFORM_TRY(d.signal(b.gate, 1));
@@ -267,7 +267,7 @@ Outcome failing_submit(Session& s, OpenQueues& d) {
     ++refused;
     CONFORM_EXPECT(heard_failure().any, "copy_async gives {} without a reason", code_text(code));
     CONFORM_TRY(d.submit(b.first, async_fill(b.other, 0, 8, 1, 1), kNoPoint, {b.done, refused}));
-    CONFORM_TRY(d.reaches(b.done, refused, "work behind a copy that was refused"));
+    CONFORM_TRY(d.reaches(b.done, refused, "work after a copy that was refused"));
     uint64_t value = 0;
     CONFORM_TRY(d.value_of(signal, &value));
     CONFORM_EXPECT(value == 4, "the signal of a refused copy is at {} and was at 4", value);
@@ -362,7 +362,7 @@ Outcome failed_work(Session& s, OpenQueues& d) {
         std::fill_n(expected.begin(), 8, static_cast<unsigned char>(1));
         return expected;
       }(),
-      "a buffer that work behind failed work filled");
+      "a buffer that work after failed work filled");
 }
 
 Outcome query_of_failed(Session& s, OpenQueues& d) {
@@ -411,21 +411,20 @@ Outcome waits_for_failed(Session& s, OpenQueues& d) {
                  code_text(code), code_text(first));
   CONFORM_TRY(d.settle(b.second, b.other));
   CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kFixtureBytes, 2),
-                               "a buffer that work behind a failed wait names"));
+                               "a buffer that work after a failed wait names"));
   // Submitted when the failure is already known.
-  tenon_fence_t* behind = nullptr;
-  CONFORM_TRY(d.fence(0, &behind));
+  tenon_fence_t* after = nullptr;
+  CONFORM_TRY(d.fence(0, &after));
   CONFORM_TRY(
-      d.submit(b.second, async_fill(b.other, 0, kFixtureBytes, 4, 1), {b.done, 1}, {behind, 1}));
-  const tenon_code_t late = d.wait_code(behind, 1, kPatienceNs);
-  CONFORM_EXPECT(
-      late == first,
-      "work submitted behind work that has failed before gives {} through its signal, and "
-      "that work gave {}",
-      code_text(late), code_text(first));
+      d.submit(b.second, async_fill(b.other, 0, kFixtureBytes, 4, 1), {b.done, 1}, {after, 1}));
+  const tenon_code_t late = d.wait_code(after, 1, kPatienceNs);
+  CONFORM_EXPECT(late == first,
+                 "work submitted after work that has failed gives {} through its signal, and "
+                 "that work gave {}",
+                 code_text(late), code_text(first));
   CONFORM_TRY(d.settle(b.second, b.other));
   CONFORM_TRY(d.memory().holds(b.other, pattern_bytes(kFixtureBytes, 2),
-                               "a buffer that work behind work that has failed before names"));
+                               "a buffer that work after work that has failed names"));
   tenon_fence_t* fresh = nullptr;
   CONFORM_TRY(d.fence(0, &fresh));
   for (tenon_queue_t* queue : {b.first, b.second})

@@ -26,7 +26,7 @@ Outcome waits_for(OpenQueues& d, const QueueFixture& b, size_t fences, size_t la
   }
   Bytes& got = d.keep(Bytes(64));
   CONFORM_TRY(
-      d.submit_behind(b.first, async_read(got.data(), b.buffer, 0, 64), points, {b.done, round}));
+      d.submit_after(b.first, async_read(got.data(), b.buffer, 0, 64), points, {b.done, round}));
   const std::string what =
       fmt::format("work that waits for {} fences, without the {}.", fences, last + 1);
   size_t number = 0;
@@ -57,7 +57,7 @@ Outcome waits_twice_for_one(OpenQueues& d, const QueueFixture& b, uint64_t* roun
     tenon_fence_point_t points[] = {{fence, 1}, {fence, 2}};
     if (higher_first) std::swap(points[0], points[1]);
     CONFORM_TRY(
-        d.submit_behind(b.first, async_fill(b.buffer, 64, 8, 1, 1), points, {b.done, ++*round}));
+        d.submit_after(b.first, async_fill(b.buffer, 64, 8, 1, 1), points, {b.done, ++*round}));
     CONFORM_TRY(d.signal(fence, 1));
     CONFORM_TRY(
         d.stays_below(b.done, *round, "work that waits for 1 and 2 of one fence, which is at 1"));
@@ -183,7 +183,7 @@ Outcome no_signal_point(Session& s, OpenQueues& d) {
   s.step("work without a signal");
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, kFixtureBytes, 7, 1), kNoPoint, kNoPoint));
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 7, 1), kNoPoint, {b.done, 1}));
-  CONFORM_TRY(d.reaches(b.done, 1, "work behind work without a signal"));
+  CONFORM_TRY(d.reaches(b.done, 1, "work after work without a signal"));
   return d.memory().holds(b.buffer, Bytes(kFixtureBytes, 7), "what work without a signal filled");
 }
 
@@ -235,7 +235,7 @@ Outcome fence_only_grows(Session& s, OpenQueues& d) {
   }
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), kNoPoint, {b.done, 50}));
   CONFORM_TRY(d.submit(b.first, async_fill(b.buffer, 0, 8, 1, 1), kNoPoint, {b.gate, 1}));
-  CONFORM_TRY(d.reaches(b.gate, 1, "work behind a signal of a lower value"));
+  CONFORM_TRY(d.reaches(b.gate, 1, "work after a signal of a lower value"));
   return stands_at(d, b.done, 100, "after work that signals 50");
 }
 

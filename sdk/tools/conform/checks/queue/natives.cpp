@@ -13,7 +13,7 @@ namespace tenon::conform {
 namespace {
 
 constexpr size_t kRounds = 64;
-constexpr std::string_view kNone = "nobody.handle";
+constexpr std::string_view kNone = "nonesuch.handle";
 
 struct Natives {
   const tenon_exchange_api_t* api = nullptr;
@@ -43,7 +43,7 @@ Outcome natives_of(Session& s, OpenQueues& d, Natives* out) {
     return not_offered("exchange of queues");
   CONFORM_EXPECT(out->api->import_queue != nullptr && out->api->export_queue != nullptr &&
                      out->api->import_fence != nullptr,
-                 "queue_kinds is there, and not all of the three slots behind it");
+                 "queue_kinds is there, and not all of the three slots after it");
   return ask_kinds(*out->api, d.memory().ordinal(), &out->kinds);
 }
 
@@ -62,7 +62,7 @@ Outcome follows_the_stream(OpenQueues& d, const QueueFixture& b, tenon_queue_t* 
   CONFORM_TRY(
       d.submit(second, async_read(got.data(), b.buffer, 0, got.size()), kNoPoint, {b.done, value}));
   CONFORM_TRY(d.reaches(b.done, value, "work of an imported queue"));
-  return same_bytes(got, *last, "what an imported queue reads behind the stream's own work");
+  return same_bytes(got, *last, "what an imported queue reads after the stream's own work");
 }
 
 Outcome one_stream(Session& s, OpenQueues& d, const Natives& n, const QueueFixture& b,
@@ -125,13 +125,13 @@ Outcome refuses(Session& s, OpenQueues& d) {
   tenon_fence_point_t point = {};
   s.step("kinds that are none");
   CONFORM_TRY(expect(n.export_queue(b.first, kNone, &native), TENON_UNIMPLEMENTED,
-                     "export_queue as nobody's"));
+                     "export_queue as an unknown kind"));
   native.kind = {kNone.data(), kNone.size()};
   native.handle = 1;
-  CONFORM_TRY(
-      expect(n.import_queue(native, &queue), TENON_UNIMPLEMENTED, "import_queue of nobody's"));
+  CONFORM_TRY(expect(n.import_queue(native, &queue), TENON_UNIMPLEMENTED,
+                     "import_queue of an unknown kind"));
   CONFORM_TRY(expect(n.import_fence(native, false, &point), TENON_UNIMPLEMENTED,
-                     "import_fence of nobody's"));
+                     "import_fence of an unknown kind"));
   if (n.kinds.fences.empty()) return pass();
   s.step("fences of 0");
   native.handle = 0;

@@ -124,7 +124,7 @@ Outcome in_order(Session& s, OpenQueues& d) {
     CONFORM_TRY(
         d.submit(b.first, async_read(&read[i * 4], b.buffer, 0, 4), kNoPoint, {b.done, i + 1}));
   }
-  CONFORM_TRY(d.stays_below(b.done, 1, "work behind work that waits"));
+  CONFORM_TRY(d.stays_below(b.done, 1, "work after work that waits"));
   CONFORM_TRY(d.signal(b.gate, 1));
   for (uint64_t i : {uint64_t{0}, kCount / 2, kCount - 1}) {
     CONFORM_TRY(d.reaches(b.done, i + 1, "fills and reads of one place, in turn"));
@@ -149,8 +149,8 @@ Outcome large_then_small(Session& s, OpenQueues& d) {
     CONFORM_TRY(d.submit(b.first, async_fill(large, 0, kSize, round, 1), kNoPoint, kNoPoint));
     CONFORM_TRY(
         d.submit(b.first, async_read(&last, large, kSize - 1, 1), kNoPoint, {b.done, round}));
-    CONFORM_TRY(d.reaches(b.done, round, "a read behind a large fill"));
-    CONFORM_EXPECT(last == round, "a read behind a large fill with {} sees {}", round, last);
+    CONFORM_TRY(d.reaches(b.done, round, "a read after a large fill"));
+    CONFORM_EXPECT(last == round, "a read after a large fill with {} sees {}", round, last);
   }
   return pass();
 }
@@ -299,7 +299,7 @@ Outcome devices_apart(Session& s) {
   return first->end();
 }
 
-// Work of device 0 makes what a queue of device 1 reads there, each behind fences of the other.
+// Work of device 0 makes what a queue of device 1 reads there, each after fences of the other.
 Outcome copies_across(Session& s) {
   const tenon_device_api_t* api = nullptr;
   const tenon_queue_api_t* queues = nullptr;
@@ -366,8 +366,8 @@ Outcome falls_to(const OpenDevice& d, uint64_t most) {
   }
 }
 
-// Whoever reads a buffer may let go of it while the reading waits on a queue.
-Outcome frees_behind(Session& s, OpenQueues& d) {
+// The owner of a buffer may free it while its reading waits on a queue.
+Outcome frees_after(Session& s, OpenQueues& d) {
   OpenDevice& m = d.memory();
   if (m.api().free_behind == nullptr) return not_offered("free_behind");
   QueueFixture b;
@@ -399,7 +399,7 @@ Outcome frees_behind(Session& s, OpenQueues& d) {
     CONFORM_TRY(m.write(other, Bytes(kFixtureBytes, 0xee)));
   }
   CONFORM_TRY(d.signal(b.gate, 1));
-  CONFORM_TRY(d.reaches(b.done, 1, "work on a buffer that was freed behind it"));
+  CONFORM_TRY(d.reaches(b.done, 1, "work on a buffer that was freed after it"));
   CONFORM_TRY(same_bytes(got, pattern_bytes(kFixtureBytes, 1), "what it read"));
   for (tenon_buffer_t* other : others) CONFORM_TRY(m.free(other));
   if (m.api().memory == nullptr) return pass();
@@ -419,7 +419,7 @@ constexpr Check kChecks[] = {
     {"R-D25", "queue-per-thread", with_queues<queue_per_thread>},
     {"R-D26", "two-devices", devices_apart},
     {"R-D31", "reaches", copies_across},
-    {"R-D32", "free-behind", with_queues<frees_behind>},
+    {"R-D32", "free-behind", with_queues<frees_after>},
 };
 
 }  // namespace
