@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Every slot of every table of the ABI is used, and every table names who uses it.
+"""Every slot of every table of the ABI is used, and users.txt names the users of every table.
 
     slots.py        compares; exits with 1 and a list of what is wrong
 
-A slot of a plugin's table is called by the host: core has a call with the table's self, in more than
-its tests. That layers pass it on, or that the conformance runner calls it, does not count, for a
-vendor writes slots for what the host does with them. CALLERS has the tables that are for somebody
-else. A slot of a host's table is called so by somebody who is not the host. The comment above a table, or that of its
-header, has "Users:" and at least two places of this tree that exist; they are unlike: not of one
-folder two levels deep, as plugins/cpu and plugins/cpu/control are.
+The host calls each slot of a plugin's table: core has a call with the table's self outside its
+tests. Calls by layers and by the conformance runner do not count, because vendors write slots for
+the host. CALLERS has the tables that others call. Callers outside the host call each slot of a
+host's table. users.txt has a line for each table with at least two places of this tree that exist;
+they are unlike: not in one folder two levels deep, as plugins/cpu and plugins/cpu/control are. The
+comment above each table says whether the interface is stable.
 
 Every record either begins with size_bytes, or stands in an array whose owner has its size, or is a
 value: VALUES has them, with the reason why it never grows.
@@ -48,6 +48,8 @@ WALKED = {
 # Tables of plugins that the host only hands on, and who calls them.
 CALLERS = {"tenon.toolchain/1": ("plugins", "frontends", "sdk/tools")}
 
+USERS = pathlib.Path(__file__).with_name("users.txt")
+STABILITY = re.compile(r"^(?: \*|/\*) Stability: (?:un)?stable\.", re.M)
 STRUCT = re.compile(r"^(?:typedef )?struct (tenon_\w+_t) \{\n(.*?)^\}", re.M | re.S)
 SLOT = re.compile(r"\(\*(\w+)\)\(|[()]")
 INTERFACE = re.compile(r'^#define TENON_(\w+)_ID "(tenon\.[\w.]+/\d+)"', re.M)
@@ -91,12 +93,17 @@ def tables():
             yield header, text, m, name, structs.get(name, (0, ""))[1]
 
 
-def check_users(header, text, match, problems):
-    above = [c.group() for c in COMMENT.finditer(text) if c.start() < match.start() and "Users:" in c.group()]
-    if not above:
-        problems.append(f"{header.name}: no comment above {match.group(2)} names its users")
+def check_stability(header, problems):
+    text = header.read_text()
+    interfaces, lines = len(INTERFACE.findall(text)), len(STABILITY.findall(text))
+    if interfaces != lines:
+        problems.append(f"{header.name}: {interfaces} interfaces and {lines} lines 'Stability: stable.' or 'unstable.'")
+
+
+def check_users(header, match, said, problems):
+    if said is None:
+        problems.append(f"users.txt: no line for {match.group(2)} of {header.name}")
         return
-    said = above[-1].split("Users:")[1]
     places = {p.rstrip(".") for p in PLACE.findall(said)}
     missing = sorted(p for p in places if not (ROOT / p).exists())
     if missing:
@@ -124,12 +131,13 @@ def check_walked(problems):
 def main():
     problems = []
     host, others = text_of("core"), text_of("sdk", "plugins", "passes", "frontends", "samples", "tests", "bench", tests=True)
+    users = dict(line.split(": ", 1) for line in USERS.read_text().splitlines() if not line.startswith("#"))
     count = 0
     for header, text, match, name, body in tables():
         if name is None:
             problems.append(f"{header.name}: no record is the table of {match.group(2)}")
             continue
-        check_users(header, text, match, problems)
+        check_users(header, match, users.pop(match.group(2), None), problems)
         for slot in slots_of(body):
             count += 1
             id = match.group(2)
@@ -141,7 +149,9 @@ def main():
                 callers, who = host, "by the host"
             if not is_called(slot, callers):
                 problems.append(f"{header.name}: {name}::{slot} is never called {who}")
+    problems += [f"users.txt: there is no interface {left}" for left in users]
     for header in sorted(ABI.glob("*.h")):
+        check_stability(header, problems)
         if header.name not in HELPERS:
             check_records(header, problems)
     check_walked(problems)

@@ -19,6 +19,9 @@
  *    brings its data by a pointer), tenon_type_t (its `layout`), and the pairs and triples of
  *    handles and numbers that say so. They are in arrays and in other records as they are.
  *  - Fields named reserved are 0.
+ *  - Each interface's header says whether it is stable. A stable interface only grows at its end,
+ *    and what it has keeps its meaning, within a major version. A minor version may change an
+ *    unstable one; CHANGELOG.md says how.
  *  - Every function returns tenon_code_t unless it cannot fail. Details go to tenon_host_t::fail.
  *  - Outputs come last, are named out_*, and are untouched on failure. A returned handle is not
  *    null; where null is allowed, it means none.

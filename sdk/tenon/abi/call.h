@@ -11,7 +11,8 @@
  *
  * A decoder keeps its state on the device: its output is LEFT there, and DONATED to the next call.
  *
- * Users: sdk/tenon/cpp/session.hpp, frontends/python. Unstable until the second edition is closed.
+ *
+ * Stability: unstable.
  */
 #ifndef TENON_ABI_CALL_H_
 #define TENON_ABI_CALL_H_

@@ -5,8 +5,8 @@
  * device frozen. The arguments of the subgraph are the inputs, its yields the outputs, its
  * constants those of the original. Regions of a subgraph capture nothing from outside it.
  *
- * Users: plugins/reference (interprets), cpu (native code), sim (asynchronous), samples/opencl. Of
- * atomic claims: tests/devices (patterns and single nodes), tests/conform (patterns alone).
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_COMPILE_H_
 #define TENON_ABI_COMPILE_H_

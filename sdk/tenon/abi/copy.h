@@ -2,7 +2,6 @@
  * interface, compiled into plugins. The rules of tenon_copy_t (R-C in docs/spec/plugin.md) are
  * implemented here, in one place.
  *
- * Users: simple_device.h, sdk/tenon/cpp/copy.hpp, devices whose memory has addresses.
  */
 #ifndef TENON_ABI_COPY_H_
 #define TENON_ABI_COPY_H_

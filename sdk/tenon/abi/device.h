@@ -2,8 +2,8 @@
  * tenon.kernels/1 or tenon.compile/1: the host places what it refuses on another device, and
  * inserts copies.
  *
- * Users: plugins/null (C, host memory), cpu, reference, sim (memory the host cannot touch),
- * samples/opencl.
+ *
+ * Stability: unstable.
  */
 #ifndef TENON_ABI_DEVICE_H_
 #define TENON_ABI_DEVICE_H_

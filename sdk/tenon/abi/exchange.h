@@ -6,8 +6,8 @@
  * A handle is a number with a kind in words, KIND.WHAT, which the device documents:
  * "opencl.mem" (cl_mem), "cuda.pointer" (CUdeviceptr), "cuda.stream" (CUstream), "sim.fence".
  *
- * Users: plugins/sim, samples/opencl, and plugins/cuda, plugins/rocm and plugins/intel through
- * sdk/tenon/stream. Unstable until the second edition is closed.
+ *
+ * Stability: unstable.
  */
 #ifndef TENON_ABI_EXCHANGE_H_
 #define TENON_ABI_EXCHANGE_H_

@@ -2,8 +2,8 @@
  * for devices in the same way. A device uses it to split a graph itself: into the bodies of control
  * flow, and the nodes between.
  *
- * Users: plugins/cpu (control flow), sdk/tools/tenon (bisection), sdk/tools/conform (what is
- * claimed).
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_EXTRACT_H_
 #define TENON_ABI_EXTRACT_H_

@@ -2,7 +2,8 @@
  * among the sizes of inputs, and among sizes that a segment reports. A device that learns sizes
  * within a segment checks the relations among those before it relies on them.
  *
- * Users: plugins/cpu, sdk/tools/tenon.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_FACTS_H_
 #define TENON_ABI_FACTS_H_

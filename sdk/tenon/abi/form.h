@@ -2,7 +2,8 @@
  * not on the values of its large constants. With a warm cache a start then finds its code without
  * reading weights.
  *
- * Users: plugins/cpu, tests/runtime.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_FORM_H_
 #define TENON_ABI_FORM_H_

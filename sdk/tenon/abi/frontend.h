@@ -2,7 +2,8 @@
  * in files. A frontend never opens a file itself: it reads through the source or
  * tenon.host.files/1.
  *
- * Users: frontends/onnx (graphs), frontends/npy (tensors), samples/rpn.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_FRONTEND_H_
 #define TENON_ABI_FRONTEND_H_

@@ -14,8 +14,8 @@
  * inside a view are borrowed until the graph's next mutation; for a frozen graph, as long as the
  * graph lives.
  *
- * Users: plugins/ops, passes, frontends, plugins/cpu, plugins/sim, samples/opencl. Of blob_foreign:
- * frontends/python, sdk/tenon/cpp.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_GRAPH_H_
 #define TENON_ABI_GRAPH_H_

@@ -11,8 +11,8 @@ extern "C" {
 #endif
 
 /* ---- tenon.host.registry/1: ops and other plugins' interfaces ----
- * Users: plugins/reference and passes (evaluate), sdk/tenon/kernelgen/lower
- * (op_find), plugins/sim (plugin_interface). */
+ *
+ * Stability: stable. */
 
 #define TENON_HOST_REGISTRY_ID "tenon.host.registry/1"
 #define TENON_HOST_REGISTRY_MINOR 0u
@@ -57,7 +57,8 @@ typedef struct tenon_host_registry_t {
 } tenon_host_registry_t;
 
 /* ---- tenon.host.threads/1: the one pool ----
- * Users: plugins/cpu, plugins/onednn, sdk/tenon/plan, sdk/tools, frontends/python. */
+ *
+ * Stability: stable. */
 
 #define TENON_HOST_THREADS_ID "tenon.host.threads/1"
 #define TENON_HOST_THREADS_MINOR 0u
@@ -101,7 +102,8 @@ typedef struct tenon_host_threads_t {
 } tenon_host_threads_t;
 
 /* ---- tenon.host.cache/1: files by content ----
- * Users: plugins/cpu, devices of sdk/tenon/kernelgen/device/text_executable.h. Unstable. */
+ *
+ * Stability: stable. */
 
 #define TENON_HOST_CACHE_ID "tenon.host.cache/1"
 #define TENON_HOST_CACHE_MINOR 0u
@@ -124,7 +126,8 @@ typedef struct tenon_host_cache_t {
 } tenon_host_cache_t;
 
 /* ---- tenon.host.files/1: all access to the file system ----
- * Users: frontends/onnx (external data), sdk/tools (outputs, profiles). */
+ *
+ * Stability: stable. */
 
 #define TENON_HOST_FILES_ID "tenon.host.files/1"
 #define TENON_HOST_FILES_MINOR 0u

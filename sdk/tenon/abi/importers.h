@@ -5,7 +5,8 @@
  * An op whose operands and attributes are those of the file's node needs no importer: its
  * declaration may name it (tenon_foreign_name_t in ops.h).
  *
- * Users: frontends/onnx, samples/moving_average.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_IMPORTERS_H_
 #define TENON_ABI_IMPORTERS_H_

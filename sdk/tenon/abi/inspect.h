@@ -2,7 +2,8 @@
  * what the process was doing when it crashed. For command lines and debuggers; no program needs it
  * to run a model.
  *
- * Users: sdk/tools/tenon, tests/runtime. Unstable.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_INSPECT_H_
 #define TENON_ABI_INSPECT_H_

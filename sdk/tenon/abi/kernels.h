@@ -10,9 +10,8 @@
  * A plugin has one table, so it has kernels for one device kind; a vendor with kernels for two
  * kinds ships two plugins.
  *
- * Users: plugins/onednn (epilogues, packed constants, workspace, parts), plugins/cublaslt (native
- * streams, sizes of a run), plugins/lapack, plugins/null, samples/fast_sort and the templates of
- * `tenon new` (through simple_kernels.h). Unstable.
+ *
+ * Stability: unstable.
  */
 #ifndef TENON_ABI_KERNELS_H_
 #define TENON_ABI_KERNELS_H_

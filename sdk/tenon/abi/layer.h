@@ -38,7 +38,8 @@
  * layer compiled before an interface grew still works: calls of the new slots bypass it
  * (docs/adr/0015-layers.md). For C++, tenon/cpp/layer.hpp does the same with classes.
  *
- * Users: plugins/layers, samples/call_counter.
+ *
+ * Stability: unstable.
  */
 #ifndef TENON_ABI_LAYER_H_
 #define TENON_ABI_LAYER_H_

@@ -2,7 +2,8 @@
  * The host counts the buffers that it requests; a device counts its other memory: packed constants,
  * values whose size is known only in a run.
  *
- * Users: plugins/cpu, tests/runtime.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_MEMORY_H_
 #define TENON_ABI_MEMORY_H_

@@ -9,8 +9,8 @@
  *     op->start_call(op->self, program, &call, o);     returns at once
  *     op->wait(op->self, o, UINT64_MAX);               then the call's outputs
  *
- * Users: sdk/tenon/cpp/session.hpp, frontends/python (Ctrl-C in one of several threads,
- * asyncio). Unstable until the second edition is closed.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_OPERATION_H_
 #define TENON_ABI_OPERATION_H_

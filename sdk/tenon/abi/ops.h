@@ -7,8 +7,8 @@
  *     slice(f32[5] [0, 1, 2, 3, 4]) {start = [1], limit = [4]} -> f32[3] [1, 2, 3]
  * Operands are `type literal`; in negatives, `type` alone is enough.
  *
- * Users: plugins/ops (in C++), frontends/python (ops of programs), samples/moving_average,
- * tests/ir/plugin.
+ *
+ * Stability: unstable.
  */
 #ifndef TENON_ABI_OPS_H_
 #define TENON_ABI_OPS_H_

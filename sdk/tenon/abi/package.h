@@ -12,8 +12,8 @@
  *
  * A package holds native code, so loading one is as much a matter of trust as opening a library.
  *
- * Users: sdk/tools (the C table), frontends/python, core/session/api/plain_c.cpp,
- * sdk/tenon/cpp/session.hpp and the tests over it. Unstable until the second edition is closed.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_PACKAGE_H_
 #define TENON_ABI_PACKAGE_H_

@@ -1,8 +1,8 @@
 /* Tenon ABI: passes (tenon.pass/1). A pass is a record and either `run`, which may change a graph
  * in any way, or rewrites that the host drives and bounds.
  *
- * Users: every pass of passes/, frontends/python (passes of programs), samples/fuse_logsumexp,
- * tests/plugins.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_PASS_H_
 #define TENON_ABI_PASS_H_

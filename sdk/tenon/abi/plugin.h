@@ -2,7 +2,8 @@
  * host interface it receives (tenon.host/1). Both sides look up interfaces by string id and ignore
  * unknown ids.
  *
- * Users: every plugin of the tree, the C device `null`, the test plugins, out-of-tree samples.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_PLUGIN_H_
 #define TENON_ABI_PLUGIN_H_

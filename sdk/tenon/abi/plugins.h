@@ -2,7 +2,8 @@
  * part of itself. It serves ops, passes, kernel sets, frontends, devices and toolchains like a
  * plugin of a library, and the host checks, lists and explains it in the same way.
  *
- * Users: sdk/tenon/cpp/register.hpp (programs in C++), frontends/python.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_PLUGINS_H_
 #define TENON_ABI_PLUGINS_H_

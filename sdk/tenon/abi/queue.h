@@ -10,8 +10,8 @@
  * The host uses it with tenon.compile/1, and with tenon.kernels/1 of TENON_KERNELS_ON_QUEUE; other
  * kernels are complete when they return.
  *
- * Users: plugins/sim, samples/opencl, plugins/mps, plugins/intel, and plugins/cuda and plugins/rocm
- * through sdk/tenon/stream. Unstable.
+ *
+ * Stability: unstable.
  */
 #ifndef TENON_ABI_QUEUE_H_
 #define TENON_ABI_QUEUE_H_

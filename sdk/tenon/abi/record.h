@@ -2,7 +2,6 @@
  * not an interface, compiled into host and plugins alike. It keeps the rule of base.h: no access
  * beyond the caller's size_bytes.
  *
- * Users: the host, sdk/tenon/cpp/plugin.hpp, simple_device.h, devices in C.
  */
 #ifndef TENON_ABI_RECORD_H_
 #define TENON_ABI_RECORD_H_

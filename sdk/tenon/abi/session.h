@@ -20,8 +20,8 @@
  * log, until 1024 others of its kind were released later; then it may be a new object. So a
  * mistake is most likely seen, but no program may rely on it. Failures: tenon_host_t::last_failure.
  *
- * Users: sdk/tools (the C tables), frontends/python, samples/embed, sdk/tenon/cpp/session.hpp and
- * the tests over it. Unstable until the second edition is closed.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_SESSION_H_
 #define TENON_ABI_SESSION_H_

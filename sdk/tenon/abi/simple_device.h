@@ -1,7 +1,6 @@
 /* Tenon ABI: what every device needs. A helper, not an interface, compiled into the plugin: texts
  * for initialisers, a failure with a plain text, filling a record, and the checks of every copy.
  *
- * Users: the templates in C of `tenon new`.
  */
 #ifndef TENON_ABI_SIMPLE_DEVICE_H_
 #define TENON_ABI_SIMPLE_DEVICE_H_

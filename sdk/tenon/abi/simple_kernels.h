@@ -12,7 +12,6 @@
  * listed element types, and `suits` agrees. Other calls are refused with a reason, which
  * `tenon ops OP --explain` prints. Include it in one file of the plugin.
  *
- * Users: plugins/null, samples/fast_sort, the templates of `tenon new`, sdk/tenon/cpp/register.hpp.
  */
 #ifndef TENON_ABI_SIMPLE_KERNELS_H_
 #define TENON_ABI_SIMPLE_KERNELS_H_

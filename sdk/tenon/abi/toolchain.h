@@ -2,7 +2,8 @@
  * callables. The cpu plugin provides one with clang; sim, kernels written in Python and packages
  * use it.
  *
- * Users: plugins/cpu provides it; plugins/sim, plugins/cuda, plugins/rocm and plugins/cpu call it.
+ *
+ * Stability: stable.
  */
 #ifndef TENON_ABI_TOOLCHAIN_H_
 #define TENON_ABI_TOOLCHAIN_H_
