@@ -95,7 +95,7 @@ def test_numbers_that_do_not_fit_are_told() -> None:
     x = np.ones(3, np.uint8)
     np.testing.assert_array_equal(f(x, 254), [255] * 3)
     for number in (300, -1):
-        with pytest.raises(OverflowError, match=f"{number} is no uint8.*test_compile.py:"):
+        with pytest.raises(OverflowError, match=f"{number} is not a value of uint8.*test_compile.py:"):
             f(x, number)
     assert f.compilations == 1
     with pytest.raises(OverflowError):

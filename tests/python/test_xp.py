@@ -420,7 +420,7 @@ WRONG: list[tuple[Any, type[Exception], str]] = [
     (lambda x: xp.sum(x, axis=3), IndexError, "axis 3"),
     (lambda x: xp.sum(xp.ones((2, 2)), axis=(0, 0)), ValueError, "twice"),
     (lambda x: x + "a", TypeError, "unsupported operand"),
-    (lambda x: xp.asarray(None), TypeError, "is no array"),
+    (lambda x: xp.asarray(None), TypeError, "is not an array"),
     (lambda x: xp.asarray([1, "a"]), TypeError, "lists of numbers"),
     (lambda x: xp.ones(2**62), MemoryError, "T0102"),
     (lambda x: xp.ones((1,) * 40) + 1, MemoryError, "limit of 32"),

@@ -259,9 +259,9 @@ def test_a_compiled_function() -> None:
         (lambda x: xp.imag(xp.real(x)), "complex arrays"),
         (lambda x: xp.asarray([1]) + 1j, "a Python complex"),
         (lambda x: float(x[0]), ""),
-        (lambda x: xp.full(2, 1j, dtype=xp.float32), "1j is no float32"),
-        (lambda x: xp.full_like(xp.real(x), 1j), "1j is no float32"),
-        (lambda x: xp.asarray([1j], dtype=xp.int32), "1j is no int32"),
+        (lambda x: xp.full(2, 1j, dtype=xp.float32), "1j is not a value of float32"),
+        (lambda x: xp.full_like(xp.real(x), 1j), "1j is not a value of float32"),
+        (lambda x: xp.asarray([1j], dtype=xp.int32), "1j is not a value of int32"),
     ],
 )
 def test_what_complex_numbers_have_not(call: Any, text: str) -> None:

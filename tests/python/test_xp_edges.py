@@ -17,7 +17,7 @@ def test_numbers_of_numpy_keep_their_value_and_type() -> None:
         assert full.dtype.name == number.dtype.name and full.tolist() == [number.item()] * 2
     assert xp.arange(np.float32(0.5), 3).tolist() == [0.5, 1.5, 2.5]
     assert xp.full_like(xp.asarray([1.0]), np.float32(2.5)).tolist() == [2.5]
-    with pytest.raises(TypeError, match="2.5 is no int64"):
+    with pytest.raises(TypeError, match="2.5 is not a value of int64"):
         xp.full_like(xp.asarray([1]), np.float32(2.5))
 
 
@@ -30,7 +30,7 @@ def test_arange_of_an_array_without_axes() -> None:
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_what_is_no_integer(value: float) -> None:
-    with pytest.raises(TypeError, match="is no int32"):
+    with pytest.raises(TypeError, match="is not a value of int32"):
         xp.asarray(value, dtype=xp.int32)
 
 

@@ -131,7 +131,7 @@ def test_what_cannot_be_taken(tmp_path):
         tenon.load(tmp_path / "bad.pt2")
     with pytest.raises(tenon.NotFoundError, match="T0101"):
         tenon.load(tmp_path / "none.pt2")
-    with pytest.raises(tenon.UsageError, match=r"Linear is no exported program: .*torch.export.export\(net"):
+    with pytest.raises(tenon.UsageError, match=r"Linear is not an exported program: .*torch.export.export\(net"):
         tenon.from_exported(nn.Linear(2, 2))
     with pytest.raises(tenon.UsageError, match="T0793"):
         tenon.load(tmp_path / "bad.pt2", dims={"n": 3})

@@ -40,7 +40,8 @@ bool Importer::is_of_inputs(Dim dim, size_t depth) const {
                                             is_of_inputs(Dim(dim.graph(), view->b), depth + 1));
 }
 
-// The truth of a condition on sizes. Nothing where a run tells it, or where it is asked for now.
+// The truth of a condition on sizes. Nothing if it is known only at run time, or if the host is
+// being asked for it.
 std::optional<bool> Importer::decide(Dim truth, std::string why) {
   if (!plan_.may_ask || !is_of_inputs(truth, 0)) return {};
   if (const auto at = decided_.find(truth.raw()); at != decided_.end()) return at->second;

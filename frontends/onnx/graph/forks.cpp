@@ -1,7 +1,7 @@
-// An If whose branches give values of other ranks or element types, where only a run tells the
-// condition: the nodes after it are imported once in each branch, up to the end of the graph or of
-// the body that it is in. Then no value has two types, and the results of the graph are those of
-// the branches.
+// An If whose branches give values of different ranks or element types, and whose condition is
+// known only at run time: the nodes after it are imported once in each branch, up to the end of the
+// graph or of the body that it is in. Then no value has two types, and the results of the graph are
+// those of the branches.
 //
 // Which Ifs are forks is known once both branches were imported. The import then begins again, with
 // the way to the If noted: the nodes from the beginning of the graph or body down to it, which may

@@ -211,7 +211,7 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
   const std::string where = fmt::format("input {}", quote(input.name));
   if (!input.is_tensor)
     return problems_->add("T0710",
-                          fmt::format("{} is no tensor, and only tensors are supported", where));
+                          fmt::format("{} is not a tensor, and only tensors are supported", where));
   Type type = {dtype_of_onnx(input.elem_type), {}};
   if (type.dtype == TENON_DTYPE_NONE) {
     return problems_->add("T0710", fmt::format("{} has element type {}, which is not supported",
@@ -342,7 +342,7 @@ Dim Importer::symbol(const ValueProto& input, size_t axis) {
   return out;
 }
 
-// A dim beside a dim of 0 is bounded as well: sums and differences of dims stay far from 64 bits.
+// A dim next to a dim of 0 is bounded as well: sums and differences of dims stay far from 64 bits.
 bool Importer::check_elements(const Dims& dims, std::string_view where) {
   const auto limit = static_cast<int64_t>(limits().elements);
   int64_t count = 1, largest = 0;
@@ -382,9 +382,9 @@ bool Importer::operands_of(const NodeProto& node, const Scope& scope, std::vecto
     Item* const item = name.empty() ? nullptr : scope.find(name)->second;
     out->push_back(item);
     if (item == nullptr) continue;
-    const size_t told = problems_->count();
+    const size_t before = problems_->count();
     ok &= resolve(item);
-    if (problems_->count() > told) problems_->advise(cat(node_text(node), " reads it"));
+    if (problems_->count() > before) problems_->advise(cat(node_text(node), " reads it"));
   }
   return ok;
 }
@@ -748,7 +748,7 @@ std::string Importer::shape_text(const Item& item) const {
   return fmt::format("[{}]", fmt::join(dims, ", "));
 }
 
-void Importer::tell_warnings() const {
+void Importer::log_warnings() const {
   for (const std::string& warning : warnings_)
     log("onnx", TENON_LOG_WARN, quote(source_.name), ": ", warning);
 }
@@ -805,7 +805,7 @@ bool import_model(const ModelProto& model, const Source& source, Problems* probl
   plan.may_ask = by_value != nullptr && by_value->may_ask;
   bool done = false;
   const auto importer = settled(model, source, Unknown::kSymbols, plan, problems, &done, out);
-  if (done) importer->tell_warnings();
+  if (done) importer->log_warnings();
   if (by_value == nullptr) return done;
   if (!done && problems->empty() && importer->question() && !cancelled())
     return ask(model, source, importer.get(), problems, out, by_value);

@@ -156,7 +156,8 @@ class OpCheck {
   const ModelProto& model_;
   const OpsetVersions& versions_;
   Problems* problems_;
-  // Of functions, apart for calls in branches, whose unknown ops are not told; empty: being walked.
+  // Of functions. Calls in branches, whose unknown ops are not reported here, have entries of their
+  // own. Empty: being walked.
   std::map<std::pair<const FunctionProto*, bool>, std::optional<Size>> sizes_;
   std::vector<Unknown> unknown_;
   size_t branches_ = 0;  // of Ifs, around the nodes that are walked

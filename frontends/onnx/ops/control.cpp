@@ -222,10 +222,10 @@ bool import_if(NodeContext& n) {
   if (known) return n.in_place(*known ? *then_branch : *else_branch);
   const Value predicate = scalar_of(n, n.value(0));
   std::vector<Region> regions(2);
-  const size_t told = n.problems_told();
+  const size_t known_problems = n.problem_count();
   if (!branches(n, *then_branch, *else_branch, &regions)) {
     // The branch that is taken may be the other one.
-    n.wait_instead(0, "the condition", told);
+    n.wait_instead(0, "the condition", known_problems);
     return false;
   }
   const Value operands[] = {predicate};

@@ -83,7 +83,7 @@ void flush_if_much(Node* node, std::span<Value* const> results) {
   if (is_much(node)) evaluate(results);
 }
 
-// ---- Numbers beside arrays ----
+// ---- Numbers as operands of arrays ----
 
 // The number as an element of this type: new reference, or null if it is not sure to fit.
 PyObject* fitting(PyObject* number, const Type* type) {

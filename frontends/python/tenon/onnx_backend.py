@@ -1,4 +1,4 @@
-"""Tenon behind ONNX's interface for backends: `onnx.backend.base.Backend`.
+"""Tenon as a backend of ONNX: `onnx.backend.base.Backend`.
 
     import tenon.onnx_backend as backend
 

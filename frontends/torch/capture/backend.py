@@ -46,7 +46,7 @@ def backend(
     """Compiles a graph of Dynamo: `torch.compile(net, backend="tenon", options={"device": "cpu"})`.
 
     Options are those of `Options`; T0641 for others, and what `tenon.load` raises for a device. Forward and backward run in Tenon, and
-    operators without mapping in torch, which the logger "tenon.torch" tells. Results, their strides,
+    operators without mapping in torch, as the logger "tenon.torch" reports. Results, their strides,
     mutations and errors are those of eager mode.
     """
     from torch._dynamo.backends.common import aot_autograd
@@ -99,7 +99,7 @@ def backend(
 
 
 def _frozen_call(call: Callable[..., Any], frozen: dict[int, torch.Tensor]) -> Callable[..., Any]:
-    """A call that tells when a parameter is not what it was."""
+    """A call that fails once a parameter has changed."""
     states = {i: _state(value) for i, value in frozen.items()}
 
     def checked(*args: Any) -> Any:

@@ -1,6 +1,6 @@
 """Parameters as tensors of Tenon: the same object as long as the values are the same.
 
-A program packs an input that seldom changes once for each tensor (`stable_inputs`), so it depends on
+A program packs an input that rarely changes once for each tensor (`stable_inputs`), so it depends on
 what is here whether packed forms are used again.
 """
 

@@ -39,7 +39,7 @@ class Compiled:
         self.call: Callable[[list[Any]], Any] = _in_torch(gm)
         self.partitions: list[Partition] = []
         self.stable: frozenset[str] = frozenset()
-        """Placeholders whose values seldom change."""
+        """Placeholders whose values rarely change."""
         self.unsupported: dict[str, list[str]] = {}
         """Reasons, by operator."""
         self.in_torch: dict[fx.Node, str] = {}
@@ -60,7 +60,7 @@ def compile_graph(
     """Makes programs of a graph after AOTAutograd. What has no mapping stays in torch.
 
     `constants` are values of placeholders, by name, that never change; `stable` are names of those
-    whose values seldom do.
+    whose values rarely do.
     """
     made = Compiled(kind, gm)
     made.stable = stable

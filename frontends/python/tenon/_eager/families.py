@@ -46,7 +46,7 @@ class General:
         self.given = given  # symbols that follow from no input: a position of each
 
     def given_sizes(self, sizes: Sizes) -> list[tuple[str, int]]:
-        """What a call has to say beside its inputs."""
+        """The sizes that a call has to pass besides its inputs."""
         return [(name, sizes[at]) for name, at in self.given.items()]
 
 

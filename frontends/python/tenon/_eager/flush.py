@@ -207,7 +207,7 @@ def _replayed(flush: Flush, data: tuple[Any, ...]) -> list[Any] | None:
 
 
 def _results_read(flush: Flush) -> list[tuple[int, int]]:
-    """Which results of which nodes somebody reads."""
+    """The results that are read, as node and number."""
     nodes, _, outputs, _ = flush
     return [n for n in (*outputs, *(n for node in nodes for n in node[3])) if isinstance(n, tuple)]
 

@@ -40,7 +40,7 @@ def _length(size: Any) -> int:
 
 
 def _resized(v: Value, axis: int, length: int) -> Value:
-    """The first elements along an axis, or zeros behind them."""
+    """The first elements along an axis, followed by zeros if there are fewer."""
     size = v.shape[axis]
     if isinstance(size, int) and size < length:
         shape = (*v.shape[:axis], length - size, *v.shape[axis + 1 :])
