@@ -5,10 +5,10 @@
 
 A slot of a plugin's table is called by the host: core has a call with the table's self, in more than
 its tests. That layers pass it on, or that the conformance runner calls it, does not count, for a
-vendor writes slots for what the host does with them. CALLERS has the tables that are for somebody
-else. A slot of a host's table is called so by somebody who is not the host. The comment above a table, or that of its
-header, has "Users:" and at least two places of this tree that exist; they are unlike: not of one
-folder two levels deep, as plugins/cpu and plugins/cpu/control are.
+vendor writes slots for what the host does with them. CALLERS has the tables that others
+call. A slot of a host's table is called in the same way, from outside the host. The comment above a
+table, or that of its header, has "Users:" and at least two places of this tree that exist; they are
+unlike: not of one folder two levels deep, as plugins/cpu and plugins/cpu/control are.
 
 Every record either begins with size_bytes, or stands in an array whose owner has its size, or is a
 value: VALUES has them, with the reason why it never grows.
@@ -111,7 +111,7 @@ def check_records(header, problems):
         name, body = m.group(1), COMMENT.sub("", m.group(2)).strip()
         if body.startswith("uint32_t size_bytes;") or name in VALUES or name in WALKED:
             continue
-        problems.append(f"{header.name}: {name} does not begin with size_bytes, is no value, and no field has its size")
+        problems.append(f"{header.name}: {name} does not begin with size_bytes, is not a value, and no field has its size")
 
 
 def check_walked(problems):

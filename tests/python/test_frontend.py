@@ -49,7 +49,7 @@ def test_a_file_becomes_a_model(tmp_path: pathlib.Path) -> None:
         np.testing.assert_allclose(named(np.full(n, 4, np.float32))[0], np.full(n, 2))
 
 
-def test_what_is_wrong_is_told_with_its_line(tmp_path: pathlib.Path) -> None:
+def test_problems_are_reported_with_their_line(tmp_path: pathlib.Path) -> None:
     for text, message in (
         ("pearls\n", "T0661: .*a.beads:1: 'pearls' is not a size"),
         ("3\nexp\nnothing_such\n", "T0661: .*a.beads:3: there is no operation"),

@@ -265,7 +265,7 @@ void evaluate(std::span<Value* const> values) {
   } else {
     how = run_cold(plan);
   }
-  if (is_heard()) function("told_flush")(plan.operations(), how.is_valid() ? how : nb::none());
+  if (is_heard()) function("log_flush")(plan.operations(), how.is_valid() ? how : nb::none());
 }
 
 void bind_flush(nb::module_& m) {

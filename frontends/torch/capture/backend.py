@@ -34,7 +34,7 @@ TESTED = "2.13"
 
 
 @functools.cache
-def _tell_version() -> None:
+def _log_version() -> None:
     if not torch.__version__.startswith(TESTED + "."):
         log.warning("torch %s is not the tested version, which is %s", torch.__version__, TESTED)
 
@@ -55,7 +55,7 @@ def backend(
     chosen = Options(options, mode)
     host.open()
     chosen.check()
-    _tell_version()
+    _log_version()
     share()
     _logging.watch_dynamo(gm)
 
@@ -69,7 +69,7 @@ def backend(
     # that change, of which AOTAutograd may make constants.
     is_kept = not frozen and not has_registered(gm) and not floats
     if not is_kept:
-        _logging.tell_not_kept(gm)
+        _logging.log_not_kept(gm)
     used: dict[int, torch.Tensor] = {}  # those that are constants of a program
 
     given = dict(options or {})

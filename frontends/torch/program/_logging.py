@@ -141,7 +141,7 @@ def _frame(stack: Any) -> tuple[str, int] | None:
 # ---- Of graphs that were compiled ----
 
 
-def tell_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
+def log_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
     """What became of a graph: `dispatch`, `fusion` and `perf`."""
     graph = f"{made.kind} graph of {first_line(made.gm.graph.nodes)}"
     if logs.is_enabled("dispatch"):
@@ -188,7 +188,7 @@ def _log_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) ->
         logs.log("perf", f"{graph}: calls are slower, as {len(made.in_torch)} operators stay in torch")
 
 
-def tell_not_kept(gm: fx.GraphModule) -> None:
+def log_not_kept(gm: fx.GraphModule) -> None:
     place = first_line(gm.graph.nodes)
     logs.log(
         "cache",

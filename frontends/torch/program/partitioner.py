@@ -76,7 +76,7 @@ def compile_graph(
     except BEYOND as error:
         made.leave_in_torch("the graph", _first_line(error), logging.WARNING)
         return made
-    _logging.tell_compiled(made, 1e3 * (middle - begin), 1e3 * (end - middle))
+    _logging.log_compiled(made, 1e3 * (middle - begin), 1e3 * (end - middle))
     return made
 
 

@@ -173,7 +173,7 @@ def group_6():
         write(folder / "source" / "build" / "x.plugin.json", manifest("good", "./x.so"))
         return {"TENON_PLUGIN_ADD": str(folder / "source")}
     yield Case(90, "folder without a manifest", only_folder, None, (0,), "P0105.*source/build. does")
-    yield Case(90, "a layer that nobody has", lambda folder: {"TENON_LAYERS": "trase"}, ["run", "g.tir", "--seed", "1"], (2, 3),
+    yield Case(90, "a layer that no plugin has", lambda folder: {"TENON_LAYERS": "trase"}, ["run", "g.tir", "--seed", "1"], (2, 3),
                r"did you mean `trace`", silent=r"(?s)is skipped.*is skipped")
     yield Case(100, "crashing plugin does not stop the others", fake("crashes"), ["opt", "g.tir", "--passes", "cse"], (0,),
                prints=r"add\(")
@@ -194,7 +194,7 @@ def group_6():
         (folder / "plugins").mkdir()
         os.mkfifo(folder / "plugins" / "x.plugin.json")
         return {"TENON_PLUGIN_ADD": str(folder / "plugins")}
-    yield Case(90, "manifest is a pipe that nobody writes to", pipe_as_manifest, None, (0,), "P0201")
+    yield Case(90, "manifest is a pipe without a writer", pipe_as_manifest, None, (0,), "P0201")
 
     def sparse_manifest(folder):
         (folder / "plugins").mkdir()
@@ -232,7 +232,7 @@ def group_6():
         (folder / "plugins" / "y.plugin.json").write_text(manifest("other", "./y.so", requires={"plugins": ["good"]}))
         return environment
     yield Case(98, "two plugins that require each other", circle, ["plugins", "list"], (0,), prints="good")
-    yield Case(98, "a plugin that requires nobody's (R-A28)", fake("good", requires={"plugins": ["nonesuch"]}), ["plugins", "explain", "good"],
+    yield Case(98, "a plugin that requires one that is missing (R-A28)", fake("good", requires={"plugins": ["nonesuch"]}), ["plugins", "explain", "good"],
                (0,), prints="P0501")
 
     def namesakes(folder):

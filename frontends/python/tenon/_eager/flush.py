@@ -238,7 +238,7 @@ def _compile_later(key: bytes, flush: Flush, device: str) -> None:
     threading.Thread(target=work, name="tenon-compile", daemon=True).start()
 
 
-def told_flush(operations: int, how: str | None) -> None:
+def log_flush(operations: int, how: str | None) -> None:
     """Logs which line of the user asked for values."""
     import logging
 
