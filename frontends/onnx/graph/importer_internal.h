@@ -72,7 +72,7 @@ class Importer {
   // What it needs to know, once run() has failed without a problem.
   const std::optional<Question>& question() const { return question_; }
   // Problems from now on go there.
-  void tell_into(Problems* problems) { problems_ = problems; }
+  void report_into(Problems* problems) { problems_ = problems; }
   // Whether it has to begin again, with this plan.
   bool restart() const { return restart_; }
   const Plan& plan() const { return plan_; }
@@ -111,7 +111,7 @@ class Importer {
   bool check_header();
   bool check_fixed_dims();
   bool check_overrides(const GraphProto& main);
-  bool tell_host(std::string_view what);
+  bool add_host_failure(std::string_view what);
   Item* new_item();
   bool add_initializers(const GraphProto& graph, Scope* scope);
   bool add_inputs(const GraphProto& graph, Scope* scope);

@@ -29,7 +29,7 @@ class OpCheck {
 
   bool run(const std::vector<NodeProto>& graph) {
     const uint64_t nodes = walk(graph, versions_, 0).nodes;
-    tell_unknown();
+    report_unknown();
     if (failed_) return false;
     if (nodes > limits().nodes) {
       return problems_->add(
@@ -135,7 +135,7 @@ class OpCheck {
     }
   }
 
-  void tell_unknown() {
+  void report_unknown() {
     if (unknown_.empty()) return;
     failed_ = true;
     std::string text = unknown_.size() == 1 ? "one op is not known:"
@@ -175,7 +175,7 @@ class Order {
   bool run(std::vector<const NodeProto*>* out) {
     if (!find_producers() || !find_waits()) return false;
     sort(out);
-    return out->size() == nodes_.size() || tell_cycle();
+    return out->size() == nodes_.size() || report_cycle();
   }
 
  private:
@@ -255,7 +255,7 @@ class Order {
   }
 
   // Follows waiting nodes until one repeats, and reports the cycle.
-  bool tell_cycle() {
+  bool report_cycle() {
     uint32_t at = 0;
     while (waits_[at] == 0) ++at;
     std::vector<uint32_t> path;
