@@ -119,7 +119,7 @@ def main():
         del os.environ["CONFORM_MUTANT"]
         assert refused.returncode != 0 and "while compiling 3 nodes for device async" in refused.stderr, refused
 
-        # A composite that the user wrote: its own refusal is reported, at each part that is refused too.
+        # A composite that the user wrote: its own refusal is reported at each part that is refused.
         parts = runs.nodes(SOFTMAX, "sim", "without=exp")
         refusals = [n["refusals"][0] for n in parts if n["op"] == "exp"]
         whole = "softmax of f32 of rank 2: no code is generated for this op"

@@ -114,7 +114,7 @@ def by_readelf(tools, machine, code, folder):
 
 
 def by_ocloc(tools, machine, code, folder):
-    """Registers are 128 for each thread of Intel's, unless a remark says more; there is no remark about the stack."""
+    """Intel's threads have 128 registers, unless a remark says more; none is about the stack."""
     text = code[1].decode()
     kernels = re.findall(r"^__kernel .*? void (k_\w+)\(", text, re.M)
     words = "#define __kernel __attribute__((intel_reqd_sub_group_size(16))) kernel\n" \

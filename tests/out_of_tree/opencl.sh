@@ -50,8 +50,8 @@ fi
 groups=$("$tenon" conform --list | grep -oE '^[A-Z] ' | sort -u | grep -v '[FGL]' | sed 's/ /.*/' | paste -sd,)
 conform --filter "$groups,F.core-set,F.special-floats,F.integer-ends,F.one-buffer-twice"
 
-# Other runtimes, each alone in a folder of vendors: Oclgrind, which interprets kernels and reports races
-# and accesses outside, and Intel's for processors, which has sub-groups.
+# Other runtimes, each alone in a folder of vendors: Oclgrind, which interprets kernels and reports
+# races and accesses outside, and Intel's for processors, which has sub-groups.
 oclgrind=/usr/lib/oclgrind/liboclgrind-rt-icd.so intel=$build/tests/out_of_tree/intel-opencl
 on_oclgrind() { env OCL_ICD_VENDORS="$work/vendors/" TENON_CACHE_DIR="$work/oclgrind" "$@"; }
 on_intel() {

@@ -148,7 +148,7 @@ def test_a_background_call_is_cancelled():
 
 
 def test_other_threads_call_while_the_main_thread_waits(add):
-    """The main thread asks for the GIL now and then: no other thread may wait for the main thread meanwhile."""
+    """The main thread asks for the GIL now and then: no thread may wait for it meanwhile."""
     model, x = slow_model()
     stop = threading.Event()
     count = [0]

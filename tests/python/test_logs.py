@@ -1,4 +1,4 @@
-"""What is logged: `tenon.set_logs` and TENON_LOGS, without PyTorch (whose components tests/torch has)."""
+"""What is logged: `tenon.set_logs` and TENON_LOGS, without PyTorch (see tests/torch)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ if "later" in sys.argv:
 
 @pytest.mark.parametrize("how", ["first", "later", "environment", "configured first"])
 def test_where_it_is_logged(how: str, tmp_path: pathlib.Path) -> None:
-    """On standard error, unless logging is configured; also where it was chosen before the host opens."""
+    """On standard error, unless logging is configured; also if chosen before the host opens."""
     environment = {**os.environ, "TENON_LOGS": "cache,guards,perf" if how == "environment" else ""}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *how.split()], env=environment, capture_output=True, text=True, check=True

@@ -122,7 +122,7 @@ def test_attributes_of_every_kind() -> None:
         assert seen["custom_call"]["results"] == (("f32", (2,)), ("i64", ()))
         assert seen["custom_call"]["name"] == "f"
         assert len(list(graph.match("one_hot(_, depth=(7))"))) == 1
-        assert not list(graph.match("reshape(_, shape=(-1, 2, 3))"))  # a size of a run is not a number
+        assert not list(graph.match("reshape(_, shape=(-1, 2, 3))"))  # a size of a run
 
     in_a_pass(ATTRIBUTES, work)
 

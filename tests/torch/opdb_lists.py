@@ -73,8 +73,9 @@ def read_samples(folder: pathlib.Path) -> list[Key]:
 
 
 def bless(folder: pathlib.Path, state: State, grow: bool = False) -> int:
-    """Rewrites the list of the rest for the groups of a state that has all of their samples, and the
-    fixed samples if it has all groups. 1, with lines, where a group became worse, unless the list may grow.
+    """Rewrites the list of the rest for the groups of a state that has all of their samples, and
+    the fixed samples if it has all groups. Prints the groups that became worse and returns 1,
+    unless the list may grow.
     """
     found = groups(state)
     now = {group: verdicts[worst(verdicts)] for group, verdicts in found.items()}

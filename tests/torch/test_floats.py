@@ -57,7 +57,7 @@ def test_a_float_that_is_an_argument_and_a_constant():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_types(dtype):
-    """Like numbers, floats that change stay in float32 next to 16 bits, or are rounded, as in eager mode."""
+    """Floats that change stay in float32 next to 16 bits, or are rounded, as in eager mode."""
 
     def f(x, y, s):
         x, y = x.to(dtype), y.to(dtype)

@@ -1,4 +1,4 @@
-"""Numbers with tensors of 16 bits, and sums in these types: eager mode and double precision are the oracles."""
+"""Numbers with tensors of 16 bits, and sums in these types, against eager mode and double precision."""
 
 import pytest
 import torch

@@ -39,7 +39,7 @@ class Source:
             self.fail(f"the file is not text in UTF-8: {error}", self.data[: error.start].count(b"\n") + 1)
 
     def option(self, name: str, default: str = "") -> str:
-        """An option that the user gave with the file. Options that the importer never asks for are refused."""
+        """An option that the user gave with the file. Options that are never asked for are refused."""
         self._asked.add(name)
         return self._options.get(name, default)
 

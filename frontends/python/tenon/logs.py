@@ -48,8 +48,8 @@ def set_logs(*names: str) -> None:
     """Chooses what is logged about compiled networks: `tenon.set_logs("recompiles", "+cache")`.
 
     Names are those of components, each alone or several with commas between, as in TENON_LOGS:
-    guards, recompiles, graph_breaks, fusion, dispatch, cache, perf; "all" for all of them. `+name` logs
-    more, `-name` errors only. Without names there are warnings only. It holds from now on, also
+    guards, recompiles, graph_breaks, fusion, dispatch, cache, perf; "all" for all of them. `+name`
+    logs more, `-name` errors only. Without names there are warnings only. It holds from now on, also
     where `tenon.torch` is imported later, in place of what TENON_LOGS says of these components.
     Lines go to Python's `logging`, to loggers such as "tenon.cache", and to standard error if
     `logging` is not configured. T0643 for other names; then nothing changes.

@@ -206,7 +206,7 @@ def from_zero(n: Node, index: Value, size: Size) -> Value:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from 0. In torch, negative axes count from the end, and numbers have one axis."""
+    """An axis counted from 0. torch's negative axes count from the end, and numbers have one axis."""
     return axis % max(rank, 1)
 
 

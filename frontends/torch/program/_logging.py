@@ -1,4 +1,4 @@
-"""What is logged about a compilation: components of `tenon.set_logs`, with lines of the user's program.
+"""Logs of a compilation: components of `tenon.set_logs`, with lines of the user's program.
 
 Guards, graph breaks and recompilations are Dynamo's. They are read at the end of each of its
 compilations, when it knows all of them.
@@ -45,7 +45,7 @@ _breaks = 0  # how many were logged
 
 
 def watch_dynamo(gm: fx.GraphModule) -> None:
-    """Called with each graph of Dynamo: at the end of its compilation, what is known then is logged."""
+    """Called with each graph of Dynamo: logs what is known at the end of its compilation."""
     if not any(map(logs.is_enabled, _OF_DYNAMO)):
         return
     from torch._dynamo.callback import callback_handler

@@ -92,7 +92,7 @@ class Streaming(Array):
         Streaming.current = self.stream.value
 
     def write_later(self, value, stream=None):
-        """On its stream or another one, after much work: only what waits for that stream sees it."""
+        """On its stream or another one, after much work: only what waits for the stream sees it."""
         bits = ctypes.c_uint(int(np.float32(value).view(np.uint32)))
         for word in [ctypes.c_uint(0)] * 400 + [bits]:
             ok(driver.cuMemsetD32Async(self.address, word, ctypes.c_size_t(FLOATS), stream or self.stream))

@@ -263,7 +263,7 @@ def is_weak(x: Any) -> bool:
     return x._weak if isinstance(x, Array) else isinstance(x, (bool, int, float, complex, Dim))
 
 
-_WEAK_TYPES = (dt.bool_, dt.int64, dt.float64, dt.complex128)  # each goes with the following ones, as in Python
+_WEAK_TYPES = (dt.bool_, dt.int64, dt.float64, dt.complex128)  # each goes with later ones, as in Python
 
 
 def _weak_type(x: Any) -> DType:
@@ -301,7 +301,7 @@ def example(x: Any) -> Scalar:
 
 
 def fitted(x: Array, dtype: DType) -> Value:
-    """A weak array in the type of the other operand. The range of integers is checked in each call."""
+    """A weak array in the other operand's type. The range of integers is checked in each call."""
     _fits(example(x), dtype)
     if dt.is_complex(x.dtype):
         dtype = dt.complex_of(dtype)
