@@ -24,7 +24,7 @@ Status check_kind(tenon_str_t kind, std::string_view known) {
 template <class Object>
 Status object_of(uint64_t handle, Object* out) {
   *out = reinterpret_cast<Object>(static_cast<uintptr_t>(handle));
-  return *out != nullptr ? Status() : fail(TENON_INVALID_ARGUMENT, "opencl: a handle of 0 is none");
+  return *out != nullptr ? Status() : fail(TENON_INVALID_ARGUMENT, "opencl: 0 is not a handle");
 }
 
 Status kinds(void*, uint32_t, tenon_str_t* out) {

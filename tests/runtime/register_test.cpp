@@ -183,7 +183,7 @@ TEST_F(RegisterTest, EqualDefinitionsHaveOneNumber) {
   }
 }
 
-// The number stands for the meaning: not for the documentation, and not for who declares it.
+// The number stands for the meaning: not for the documentation, and not for the declaring plugin.
 TEST_F(RegisterTest, DocumentationAndProviderHaveNoNumber) {
   static tenon_op_def_t documented = tenon::detail::OpStorage<scale_shift<2>>::kDef;
   static int self;

@@ -649,7 +649,7 @@ class WithPositions(nn.Module):
 
 
 def test_a_graph_that_reads_only_parameters():
-    """Its results were no tensors of torch."""
+    """Its results were not tensors of torch."""
     net, whole = Positions(), WithPositions()
     f, g = compiled(net), compiled(whole)
     with torch.no_grad():

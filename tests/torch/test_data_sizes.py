@@ -237,7 +237,7 @@ def test_numbers_that_are_read_from_tensors(name, graphs):
 
 
 def test_numbers_next_to_results():
-    """Fractions of sizes, and elements that are no integers, which stay in torch."""
+    """Fractions of sizes, and elements that are not integers, which stay in torch."""
     alike(lambda x: (x * 2, x.shape[0] / 4, x.shape[1]), *((torch.ones(n, 3),) for n in (4, 5, 6)))
     alike(lambda x: (x.sum().item(), (x > 1).any().item(), x * 2), (X,), (NONE,))
 

@@ -53,7 +53,7 @@ std::optional<bool> Importer::decide(Dim truth, std::string why) {
   return decided_.emplace(truth.raw(), plan_.cases[asked_++] != 0).first->second;
 }
 
-// The types of the outputs; dims that are no numbers are -1.
+// The types of the outputs; symbolic dims are -1.
 std::vector<OutputType> Importer::output_types() const {
   std::vector<OutputType> out;
   for (const Value v : region_.yields()) {

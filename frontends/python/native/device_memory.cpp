@@ -57,7 +57,7 @@ const dlpack::Vendor* vendor_of_array(nb::handle array) {
   if (PyType_Check(array.ptr()) || !nb::hasattr(array, "__dlpack_device__")) return nullptr;
   try {
     return dlpack::vendor_of(nb::cast<int32_t>(nb::object(array.attr("__dlpack_device__")())[0]));
-  } catch (nb::python_error&) {  // who reads it as memory of the host says why it cannot be read
+  } catch (nb::python_error&) {  // reading it as memory of the host reports why it cannot be read
     return nullptr;
   }
 }

@@ -34,7 +34,7 @@ struct QuickOp {
   Operation* operation;
   uint8_t kinds;
 };
-// The number that Python has for one; raises for what is none.
+// The operation with this handle, which Python holds as a number. Raises for other numbers.
 const QuickOp& quick_op(size_t handle);
 
 // The value of x op y, or of op x, if the operands are arrays already (or one is an array and the

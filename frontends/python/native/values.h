@@ -78,7 +78,7 @@ Node* node_new(Operation* operation, std::span<Value* const> operands, uint32_t 
 void set_data(Value* value, PyObject* data);
 
 bool is_value(PyObject* object);
-// Raises TypeError if it is none.
+// Raises TypeError if it is not a value.
 Value* as_value(PyObject* object);
 
 void bind_values(nanobind::module_& module);

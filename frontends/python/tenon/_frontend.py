@@ -32,7 +32,7 @@ class Source:
         """What the file has, as bytes."""
 
     def text(self) -> str:
-        """The file as text in UTF-8. T0661 if it is none."""
+        """The file as text in UTF-8. T0661 if it is not UTF-8."""
         try:
             return self.data.decode()
         except UnicodeDecodeError as error:

@@ -56,7 +56,7 @@ def _entry_points(paths: list[str]) -> list[str]:
 
 
 def _values(text: str) -> list[str]:
-    """The values of the group in a file of entry points. A file that is none has none."""
+    """The values of the group in a file of entry points; none if the file cannot be parsed."""
     import configparser
 
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)

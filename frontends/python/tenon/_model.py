@@ -198,7 +198,7 @@ class Model(_native.Program):
             )
         if results not in ("same", "numpy", "tensor", "device"):
             raise UsageError(
-                f"results={results!r} is none of 'same', 'numpy', 'tensor', 'device'", "T0004"
+                f"results={results!r} is not one of 'same', 'numpy', 'tensor', 'device'", "T0004"
             )
         values, names = _split(inputs)
         return self.run_as(values, names, results, self._given(out))

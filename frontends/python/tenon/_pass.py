@@ -208,7 +208,7 @@ def graph_pass(*, after: str, name: str | None = None) -> Callable[[Callable[[Pa
         _host.open()
         if after not in _standard():
             raise UsageError(
-                f"after={after!r} is none of the passes: {', '.join(dict.fromkeys(_standard()))}",
+                f"after={after!r} is not one of the passes: {', '.join(dict.fromkeys(_standard()))}",
                 "T0631",
             )
         chosen = name or "python." + function.__name__.replace("_", "-")

@@ -110,7 +110,7 @@ class Code(OutputCode):
         self.compile()
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
-        """There is none."""
+        """Nothing to set: our programs have no Triton kernels."""
 
 
 def _is_needed(key: str) -> bool:

@@ -133,7 +133,7 @@ class _Support(OperatorSupportBase):
         if node.op != "call_function" or node in self._walk.unsupported:
             return False
         if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() != "with_effects":
-            return False  # its graphs are no values that a part could be given
+            return False  # its graphs are not values, so a partition cannot get them as inputs
         if node.target is operator.getitem:
             return node.args[0] not in self._walk.unsupported and self.is_node_supported(
                 submodules, node.args[0]  # type: ignore[arg-type]

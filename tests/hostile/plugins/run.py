@@ -152,7 +152,7 @@ def group_6():
     for what, more in (("name of a library", {"libraries": ["x; touch PWNED #"]}), ("name of a plugin", {"plugins": ["$(touch PWNED)"]})):
         yield Case(91, f"a command in the {what}", fake("good", requires=more), None, (0,), "P0206")
     for what, more in (("8,000 patterns", {"probe": {"pci": ["*:*"] * 4000}}), ("a plugin required 4,000 times", {"requires": {"plugins": ["ops"] * 4000}}),
-                       ("a priority of 2^64-1", {"priority": 2**64 - 1}), ("a libc that is none", {"platform": {"libc_min": "garbage"}})):
+                       ("a priority of 2^64-1", {"priority": 2**64 - 1}), ("a libc that is not a version", {"platform": {"libc_min": "garbage"}})):
         yield bad_manifest(92, "manifest with " + what, manifest("bad", "./x.so", **more), "P0206")
 
     def split_line(folder):

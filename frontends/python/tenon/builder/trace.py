@@ -180,7 +180,7 @@ class GraphTrace:
         return raw if raw >= 0 else Dim(self, raw)
 
     def raw(self, size: object) -> int | None:
-        """The host's number of a size; None for what is none. Negative ones are expressions."""
+        """The host's number of a size; None for other objects. Negative ones are expressions."""
         if isinstance(size, Dim):
             return size.raw
         if not isinstance(size, int):

@@ -81,7 +81,7 @@ def _entry(entry: Any) -> Any:
     if entry is None or entry is Ellipsis or isinstance(entry, (slice, Dim)):
         return entry
     if isinstance(entry, bool):
-        raise IndexError("True and False are no indices: use an array of bool")
+        raise IndexError("True and False are not indices: use an array of bool")
     if isinstance(entry, int):
         return entry
     if isinstance(entry, (list, tuple)) or hasattr(entry, "shape"):
