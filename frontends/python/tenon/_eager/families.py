@@ -24,7 +24,7 @@ class Pattern:
         self.sizes = sizes  # those it was made for
 
     def fits(self, sizes: Sizes) -> bool:
-        """Whether numbers are the same, and sizes of one symbol are equal. A symbol is at least 2."""
+        """Whether numbers are the same, and sizes of one symbol are equal and at least 2."""
         values: dict[int, int] = {}
         for symbol, known, size in zip(self.symbols, self.sizes, sizes):
             if symbol is None:
