@@ -1,6 +1,6 @@
 // What a call costs beyond its kernel: an addition of two small arrays, by name through a binding
 // and by position (tenon.host.call/1), with the same memory and with other memory each time; what a
-// hundred parameters add, as arrays, as tensors that seldom change, and as tensors of which one is
+// hundred parameters add, as arrays, as tensors that rarely change, and as tensors of which one is
 // new each time, to the same sum with a hundred constants; and how calls of one program from two
 // and from eight threads scale on the cores at hand.
 //

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One token of a decoder with weights of 4 bits, beside the same decoder in f32.
+"""One token of a decoder with weights of 4 bits, compared with the same decoder in f32.
 
   bench/decode.py [--tenon build/bin/tenon] [--layers 5] [--past 256] [--threads N] [--rounds 3] [--seconds 2] [--folder DIR] [--json FILE]
 

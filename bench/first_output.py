@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Milliseconds from process start to the end of `tenon run` on the digits, with a cold and with a
-warm cache; or of a package, beside its warm call.
+warm cache; or of a package, with the time of its warm call.
 
     bench/first_output.py [--tenon build/bin/tenon] [--runs 20]
     bench/first_output.py --package bert.tpk          # made by `tenon compile`: also less a warm call

@@ -11,7 +11,7 @@ both in the same process. Rows of bytes and of weights of few bits need the pack
 --peers, rows that torch or, for files, ONNX Runtime can run are measured there in turn, in as many
 windows of as much time, after a first call that does not count; without the package, a row has no
 peer. torch writes into memory that it has been given, where its functions can; its sort and its
-running maximum make indices, too. ONNX Runtime may round x to bytes beside weights of 8 bits: else it
+running maximum make indices, too. ONNX Runtime may round x to bytes if weights have 8 bits: else it
 widens them at every call.
 """
 import argparse
@@ -343,8 +343,8 @@ def line_of(result: dict) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tenon", default="build/bin/tenon")
-    parser.add_argument("--against", help="another build, for the column beside")
-    parser.add_argument("--peers", action="store_true", help="torch or ONNX Runtime, for a column beside")
+    parser.add_argument("--against", help="another build, for the next column")
+    parser.add_argument("--peers", action="store_true", help="torch or ONNX Runtime, for a further column")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", help="parts of names, separated by commas")
     parser.add_argument("--json", type=pathlib.Path)

@@ -165,7 +165,7 @@ def to_torch(name, arrays):
 
 
 def torch_module(name, attention="eager"):
-    """The module with its weights, the same for every call; None for a model that is no module."""
+    """The module with its weights, the same for every call; None if the model is not a module."""
     model = get(name)
     if model.build is None:
         return None

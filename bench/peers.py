@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tenon beside torch eager, ONNX Runtime and OpenVINO on the models of models.py: interleaved
+"""Tenon against torch eager, ONNX Runtime and OpenVINO on the models of models.py: interleaved
 rounds, outputs compared, peaks of the same minute.
 
     bench/peers.py [--quick] [--only NAME,...] [--threads 1,2] [--rounds 5] [--seconds 0.25] [--json FILE] [--skip PART,...]
@@ -8,7 +8,7 @@ Every runtime has a process of its own with the loaded model, and they measure r
 order. Inputs are random (seed 1) and the same for all. One thread is pinned to one processor.
 Outputs are compared as max|a-b| / max|b|; `f64` is the distance from the same network computed in
 double. The bound is the larger of flops at the multiply-add peak and, if weights and tensors exceed
-the caches, bytes at the read peak, both measured beside each model. A peer that is not installed is
+the caches, bytes at the read peak, both measured next to each model. A peer that is not installed is
 "not run"; a model that a runtime refuses is "failed" with its reason.
 
 Parts for --skip: models, start (cold compile, second start, depth), contention.
@@ -321,7 +321,7 @@ def measure_start(name, path, args):
 # ---- Contention ----
 
 def measure_contention(path, args):
-    """MobileNetV2 on two threads alone and beside two processes that never rest."""
+    """MobileNetV2 on two threads, alone and while two processes are always busy."""
     name = "mobilenetv2"
     seconds = 0.5 if args.quick else 1.0
     with tempfile.TemporaryDirectory() as folder:
@@ -334,7 +334,7 @@ def measure_contention(path, args):
             alone = rounds_of(peers, 2, 2, seconds)
             busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
             time.sleep(0.2)
-            beside = rounds_of(peers, 2, 2, seconds)
+            contended = rounds_of(peers, 2, 2, seconds)
         finally:
             for process in busy:
                 process.kill()
@@ -343,9 +343,9 @@ def measure_contention(path, args):
                 peer.stop()
     rows = {}
     for kind in alone:
-        if "median_ms" in alone[kind] and "median_ms" in beside[kind]:
-            rows[kind] = {"alone_ms": alone[kind]["median_ms"], "beside_ms": beside[kind]["median_ms"],
-                          "slowdown": beside[kind]["median_ms"] / alone[kind]["median_ms"]}
+        if "median_ms" in alone[kind] and "median_ms" in contended[kind]:
+            rows[kind] = {"alone_ms": alone[kind]["median_ms"], "contended_ms": contended[kind]["median_ms"],
+                          "slowdown": contended[kind]["median_ms"] / alone[kind]["median_ms"]}
         else:
             rows[kind] = alone[kind]
     return rows
@@ -405,9 +405,9 @@ def print_start(rows):
 
 
 def print_contention(rows):
-    print("\nMobileNetV2 beside two busy processes, two threads")
+    print("\nMobileNetV2 next to two busy processes, two threads")
     for kind, r in rows.items():
-        print(f"  {kind:14}" + (f"{r['alone_ms']:8.2f} ms alone, {r['beside_ms']:8.2f} ms beside: {r['slowdown']:.2f}x" if "slowdown" in r else r["problem"]))
+        print(f"  {kind:14}" + (f"{r['alone_ms']:8.2f} ms alone, {r['contended_ms']:8.2f} ms contended: {r['slowdown']:.2f}x" if "slowdown" in r else r["problem"]))
 
 
 # ---- All ----

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a call from Python costs, beside NumPy, torch and ONNX Runtime.
+"""What a call from Python costs, compared with NumPy, torch and ONNX Runtime.
 
     PYTHONPATH=build/python python3 bench/python.py [--json FILE]
 
@@ -162,8 +162,8 @@ def main():
     for name, ours, peer, theirs, goal in rows:
         quotient = f"{ours / theirs:6.2f}" if ours and theirs else "      "
         shown = "not run" if ours is None else f"{ours:9.2f}"
-        beside = f"{peer} {theirs:.2f}" if theirs else (f"{peer} not run" if peer else "")
-        print(f"{name:28} {shown:>9}  {quotient}  {beside:24} goal {goal if goal else '-'}")
+        compared = f"{peer} {theirs:.2f}" if theirs else (f"{peer} not run" if peer else "")
+        print(f"{name:28} {shown:>9}  {quotient}  {compared:24} goal {goal if goal else '-'}")
     if options.json:
         words = ("row", "tenon", "peer", "peer_time", "goal")
         pathlib.Path(options.json).write_text(

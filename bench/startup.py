@@ -78,13 +78,13 @@ def main():
             file.write(GRAPH)
         command = [args.tenon, "run", graph, "--seed", "1", "--device", "reference"]
         without = {"TENON_CACHE_DIR": cache}
-        beside = {**without, "TENON_PLUGIN_ADD": folder}
+        with_folder = {**without, "TENON_PLUGIN_ADD": folder}
         times = {"none": [], "all": []}
         for _ in range(args.runs + 2):
             times["none"].append(run_ms(command, without))
-            times["all"].append(run_ms(command, beside))
+            times["all"].append(run_ms(command, with_folder))
         none, every = (statistics.median(t[2:]) for t in times.values())
-        listed = subprocess.run([args.tenon, "plugins", "list"], capture_output=True, text=True, env={**os.environ, **beside}).stdout
+        listed = subprocess.run([args.tenon, "plugins", "list"], capture_output=True, text=True, env={**os.environ, **with_folder}).stdout
     print(f"without {none:.2f} ms, with {args.good} good and {args.bad} bad manifests {every:.2f} ms: {every - none:+.2f} ms")
     print(f"good ones listed: {sum(f'good{i}' in listed for i in range(args.good))}")
     times, reasons = absent_vendors(args.tenon, args.runs)

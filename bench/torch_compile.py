@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch.compile(backend="tenon") beside eager mode and Inductor, interleaved in one process.
+"""torch.compile(backend="tenon") against eager mode and Inductor, interleaved in one process.
 
     PYTHONPATH=build/python .venv-torch/bin/python bench/torch_compile.py [--only NAME,...] [--rounds N] [--json FILE]
 

@@ -82,7 +82,7 @@ ALLOWED = [
 ]
 
 
-def told(root):
+def report(root):
     """The lines that the rules print about a tree, and their exit status."""
     tree_rules.ROOT = root
     out = io.StringIO()
@@ -97,37 +97,37 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         copy = pathlib.Path(folder) / "tree"
         shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns("build*", ".git", ".venv", "__pycache__"), symlinks=True)
-        before, _ = told(copy)
+        before, _ = report(copy)
         for name, text, *_ in BREACHES + ALLOWED:
             (copy / name).parent.mkdir(exist_ok=True)
             is_new = not (copy / name).exists()
             with (copy / name).open("a") as file:
                 file.write("\n" * (not is_new) + text + "\n")
-        lines, status = told(copy)
+        lines, status = report(copy)
         new, expected = set(lines) - set(before), {line for _, _, line in BREACHES if line}
-        wrong += [f"not told: {line}" for line in sorted(expected - new)]
-        wrong += [f"told without a reason: {line}" for line in sorted(new - expected)]
+        wrong += [f"not reported: {line}" for line in sorted(expected - new)]
+        wrong += [f"reported without a reason: {line}" for line in sorted(new - expected)]
         if status == 0:
             wrong.append("the exit status is 0")
         crowd = copy / "plugins/null/crowd"
         crowd.mkdir()
         for number in range(tree_rules.MOST_SOURCES + 1):
             (crowd / f"f{number}.h").touch()
-        if "plugins/null/crowd: 31 sources, more than 30: divide it into rooms" not in told(copy)[0]:
+        if "plugins/null/crowd: 31 sources, more than 30: divide it into rooms" not in report(copy)[0]:
             wrong.append("a folder of 31 sources is not reported")
         (crowd / "f0.h").unlink()
-        if any(line.startswith("plugins/null/crowd: ") for line in told(copy)[0]):
+        if any(line.startswith("plugins/null/crowd: ") for line in report(copy)[0]):
             wrong.append("a folder of 30 sources is reported")
         for page in list((copy / "docs/generated/ops").glob("*.md"))[tree_rules.FEWEST_OPS // 2:]:
             page.unlink()
         waiting = next(iter(tree_rules.WAITING))
         path = copy / waiting[0]
         path.write_text(path.read_text().replace(f'#include "{waiting[1]}"', ""))
-        if not any("waits for nothing" in line for line in told(copy)[0]):
-            wrong.append("a row of WAITING that nothing needs is not told")
-        if not any("fewer than" in line for line in told(copy)[0]):
-            wrong.append("without most pages of ops nothing is told")
-    print("\n".join(wrong) or f"{len(BREACHES)} breaches are told")
+        if not any("waits for nothing" in line for line in report(copy)[0]):
+            wrong.append("a row of WAITING that nothing needs is not reported")
+        if not any("fewer than" in line for line in report(copy)[0]):
+            wrong.append("without most pages of ops nothing is reported")
+    print("\n".join(wrong) or f"{len(BREACHES)} breaches are reported")
     return 1 if wrong else 0
 
 

@@ -182,7 +182,7 @@ std::string parse_header(std::string_view file, Header* out) {
            "numpy.save";
   }
   if (!file.starts_with(kMagic))
-    return "T0121: it is no .npy file: it does not begin with \\x93NUMPY";
+    return "T0121: it is not an .npy file: it does not begin with \\x93NUMPY";
   if (file.size() < 10) return "T0122: the file ends within its header";
   const auto major = static_cast<unsigned char>(file[6]);
   if (major < 1 || major > 3)

@@ -91,7 +91,7 @@ void read_guarded(const tenon_source_t& given, Source* source) {
   }
 }
 
-Status tell(const ByValue& by_value, const tenon_value_sink_t& sink) {
+Status report(const ByValue& by_value, const tenon_value_sink_t& sink) {
   if (by_value.truth.valid())
     TENON_TRY(Status(sink.size_case(sink.self, by_value.truth.raw(), str(by_value.why_truth))));
   for (const auto& [input, why] : by_value.inputs)
@@ -124,7 +124,7 @@ Status load(void*, const tenon_source_t* given, tenon_graph_t** out_graph) {
     ByValue by_value = {.may_ask = asks};
     if (parse_model(source.bytes, &model, &problems) &&
         import_model(model, source, &problems, &graph, again ? &by_value : nullptr)) {
-      if (again) TENON_TRY(tell(by_value, *given->value_sink));
+      if (again) TENON_TRY(report(by_value, *given->value_sink));
       *out_graph = graph.release();
       return {};
     }

@@ -44,7 +44,7 @@ struct Counting<Slot, tenon_code_t (*Table::*)(void*, Args...)> {
     SLOTS(COUNT, Table)                                              \
     subject.put(id, table, const_cast<Table*>(next));                \
   }
-#define TELL(Table, slot) tell(#slot, Counting<&Table::slot>::count);
+#define LOG_COUNT(Table, slot) log_count(#slot, Counting<&Table::slot>::count);
 
 struct CallCounter {
   Status attach(tenon::LayerSubject& subject) {
@@ -57,12 +57,12 @@ struct CallCounter {
 
   // Once, before the process ends: a line for every slot that was called.
   static Status shutdown() {
-    DEVICE_SLOTS(TELL, tenon_device_api_t)
-    QUEUE_SLOTS(TELL, tenon_queue_api_t)
-    COMPILE_SLOTS(TELL, tenon_compile_api_t)
+    DEVICE_SLOTS(LOG_COUNT, tenon_device_api_t)
+    QUEUE_SLOTS(LOG_COUNT, tenon_queue_api_t)
+    COMPILE_SLOTS(LOG_COUNT, tenon_compile_api_t)
     return {};
   }
-  static void tell(const char* slot, const Count& count) {
+  static void log_count(const char* slot, const Count& count) {
     if (count.calls == 0) return;
     tenon::log("call_counter", TENON_LOG_INFO, slot, ": ", count.calls.load(), " calls, ",
                count.failures.load(), " failed");

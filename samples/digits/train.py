@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the digits network and writes the model and its held-out images beside this file.
+"""Trains the digits network and writes the model and its held-out images next to this file.
 
     pip install torch==2.13.0 numpy scikit-learn onnx onnxruntime
     python3 samples/digits/train.py

@@ -125,7 +125,7 @@ Found look_at(const Functions& cl, cl_device_id id) {
   f.uuid = uuid_of(cl, id, extensions);
   const bool fp64 = extensions.find("cl_khr_fp64") != std::string::npos;
   uint32_t width = 0;
-  (void)sub_groups_asked(&width);  // `at` tells what is wrong with it
+  (void)sub_groups_asked(&width);  // `at` reports what is wrong with it
   const std::string text =
       width == 0
           ? cat(fp64 ? 1 : 0, " group=", group)

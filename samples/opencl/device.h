@@ -36,11 +36,11 @@ struct Work;
 
 // One in-order command queue, with its work in flight. Work that waits
 // for an event of the driver waits there. Work that waits for anything else is held back here, and
-// so is all work behind it, so that nothing has started when the wait fails. Threads: safe.
+// so is all later work, so that nothing has started when the wait fails. Threads: safe.
 class Line : public std::enable_shared_from_this<Line> {
  public:
   Line(const Functions* cl, cl_context context, cl_device_id id, cl_int* code);
-  // On somebody else's queue, which is retained.
+  // On an existing queue of another owner, which is retained.
   Line(const Functions* cl, cl_context context, cl_command_queue stream);
   ~Line();
   Line(const Line&) = delete;
@@ -51,10 +51,10 @@ class Line : public std::enable_shared_from_this<Line> {
   bool holds();  // whether work is held
   void hold(std::shared_ptr<Work> work);
   void advance();  // submits held work whose waits are over
-  // Work is with the driver; it is told in this order.
+  // Adds or removes work that the driver has. Its ends are reported in this order.
   void marked(const std::shared_ptr<Work>& work);
   void unmarked(const std::shared_ptr<Work>& work);
-  void tell_ended();
+  void report_ended();
 
   const Functions* cl;
   cl_context context;
@@ -66,7 +66,7 @@ class Line : public std::enable_shared_from_this<Line> {
   uint64_t in_flight_ = 0;
   bool advancing_ = false;  // a thread is submitting held work
   std::deque<std::shared_ptr<Work>> held_, marked_;
-  bool telling_ = false;  // a thread tells what has ended
+  bool reporting_ = false;  // a thread reports what has ended
 };
 
 struct Device {
@@ -78,7 +78,7 @@ struct Device {
   std::vector<std::shared_ptr<Line>> lines;  // its own, and those of queues
   struct Pinned {
     cl_mem memory;
-    void* mapped;  // where the runtime mapped it; what was given begins behind that, aligned
+    void* mapped;  // where the runtime mapped it; the memory given out begins later, aligned
   };
   std::map<void*, Pinned> pinned;
   uint64_t used_bytes = 0, peak_bytes = 0;
@@ -150,7 +150,7 @@ struct Fence : tenon::Timeline {
 
   // What to wait for in that context to have the value; without an event if there is nothing.
   Point point_for(uint64_t value, cl_context context);
-  // Not if the work has ended: then it was told, or will be.
+  // Not if the work has ended: its end was or will be reported.
   void will_signal(const Work& work, cl_event end);
   // The waiter may destroy the fence, so it is not touched afterwards.
   void done(uint64_t value, const tenon::Fault& fault);

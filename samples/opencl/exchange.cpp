@@ -1,5 +1,5 @@
 // tenon.exchange/1: memory objects, queues and events of other users of OpenCL. They are of one
-// context, which CL_MEM_CONTEXT tells of any object that was exported.
+// context, which CL_MEM_CONTEXT gives for any exported object.
 #include <memory>
 
 #include "device.h"
@@ -24,7 +24,7 @@ Status check_kind(tenon_str_t kind, std::string_view known) {
 template <class Object>
 Status object_of(uint64_t handle, Object* out) {
   *out = reinterpret_cast<Object>(static_cast<uintptr_t>(handle));
-  return *out != nullptr ? Status() : fail(TENON_INVALID_ARGUMENT, "opencl: a handle of 0 is none");
+  return *out != nullptr ? Status() : fail(TENON_INVALID_ARGUMENT, "opencl: 0 is not a handle");
 }
 
 Status kinds(void*, uint32_t, tenon_str_t* out) {
@@ -96,7 +96,7 @@ Status queue_kinds(void*, uint32_t, tenon_str_t* out_streams, tenon_str_t* out_f
   return {};
 }
 
-// In order, and of this device: what is put there is then behind what was there.
+// In order, and of this device: what is put there then runs after what was there.
 Status check_stream(const Device& device, cl_command_queue stream) {
   cl_context context = nullptr;
   cl_device_id id = nullptr;
@@ -168,7 +168,7 @@ Status wait_for_event(cl_event event, const std::shared_ptr<Fence>& fence) {
   return check(code, "asking for an event's end");
 }
 
-// Only user events are signalled by somebody else than the driver.
+// Only user events are signalled by others than the driver.
 Status signal_event(cl_event event, Fence& fence) {
   const Functions& cl = *fence.device->cl;
   cl_command_type type = 0;

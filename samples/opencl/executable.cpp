@@ -39,7 +39,7 @@ Status build(const Functions& cl, const Found& found, cl_program program) {
   return fail(TENON_INTERNAL, cat("opencl: the driver refuses the generated text: ", log.c_str()));
 }
 
-// The number behind `key` in a target; 0 if it has none.
+// The number after `key` in a target; 0 if it has none.
 uint32_t number_of(std::string_view target, std::string_view key) {
   uint32_t number = 0;
   if (const size_t at = target.find(key); at != std::string_view::npos)

@@ -1,6 +1,6 @@
 // tenon.queue/1: in-order command queues, and fences as timelines in host memory that know the ends
 // of work that is with the driver. Work that waits for such an end goes to the driver at once,
-// behind a barrier with the events; work that waits for anything else is held until its fences call
+// after a barrier with the events; work that waits for anything else is held until its fences call
 // back. The callback of a marker after the work signals. No thread of our own; the host waits for
 // nothing.
 #include <algorithm>
@@ -28,32 +28,32 @@ Fault fault_of_waits(Work& work) {
 }
 
 // The waiter may destroy the fence, so it is not touched after the signal.
-void tell(Work& work, const Fault& fault) {
+void report(Work& work, const Fault& fault) {
   for (cl_event e : std::exchange(work.timed, {})) work.line.cl->clReleaseEvent(e);
   if (work.signal.fence != nullptr) fence_of(work.signal.fence)->done(work.signal.value, fault);
   work.line.end();
 }
 
-void may_be_told(Work& work) {
+void report_if_ready(Work& work) {
   if (--work.waits != 0) return;
   work.ready = true;
-  work.line.tell_ended();
+  work.line.report_ended();
 }
 
-// What the driver waited for was told, by the callback of its own end.
-struct Told {
+// Called when the end of work that the driver waited for has been reported.
+struct WaitEnd {
   std::shared_ptr<Work> work;
   size_t wait;
 };
-void wait_told(void* self, const Fault& fault) {
-  const std::unique_ptr<Told> told(static_cast<Told*>(self));
-  Work& work = *told->work;
-  const NativeWait& wait = work.native[told->wait];
+void wait_ended(void* self, const Fault& fault) {
+  const std::unique_ptr<WaitEnd> end(static_cast<WaitEnd*>(self));
+  Work& work = *end->work;
+  const NativeWait& wait = work.native[end->wait];
   if (!fault.ok() && !wait.fence->reached(wait.wanted)) {
     const std::lock_guard lock(work.mutex);
     if (work.fault.ok()) work.fault = fault;
   }
-  may_be_told(work);
+  report_if_ready(work);
 }
 
 // A fault of what it waited for says more than that the driver gave it up. Ends of other queues may
@@ -66,8 +66,8 @@ void CL_CALLBACK finished(cl_event event, cl_int status, void* self) {
   work.ended = true;
   work.waits = static_cast<uint32_t>(work.native.size()) + 1;
   for (size_t i = 0; i < work.native.size(); ++i)
-    work.native[i].fence->when(work.native[i].signalled, wait_told, new Told{*held, i});
-  may_be_told(work);
+    work.native[i].fence->when(work.native[i].signalled, wait_ended, new WaitEnd{*held, i});
+  report_if_ready(work);
 }
 
 Fault fault_of_run(Work& work) {
@@ -84,7 +84,7 @@ Status issue(Work& work) {
   return {};
 }
 
-// Puts the marker behind submitted commands, which are already in flight.
+// Puts the marker after submitted commands, which are already in flight.
 Status mark_end(const std::shared_ptr<Work>& work) {
   Line& line = work->line;
   const Functions& cl = *line.cl;
@@ -165,23 +165,23 @@ void Line::unmarked(const std::shared_ptr<Work>& work) {
     const std::lock_guard lock(mutex_);
     std::erase(marked_, work);
   }
-  tell_ended();
+  report_ended();
 }
 
 // One thread at a time, without holding a lock, and in the order of the queue: a driver may call
-// back in another one, and who waits for a later value of a fence must get an earlier failure.
-void Line::tell_ended() {
+// back in another one, and whatever waits for a later value of a fence must get an earlier failure.
+void Line::report_ended() {
   const std::shared_ptr<Line> alive = shared_from_this();  // a waiter may destroy the queue
   std::unique_lock lock(mutex_);
-  if (std::exchange(telling_, true)) return;
+  if (std::exchange(reporting_, true)) return;
   while (!marked_.empty() && marked_.front()->ready) {
     const std::shared_ptr<Work> work = std::move(marked_.front());
     marked_.pop_front();
     lock.unlock();
-    tell(*work, fault_of_run(*work));
+    report(*work, fault_of_run(*work));
     lock.lock();
   }
-  telling_ = false;
+  reporting_ = false;
 }
 
 bool Line::holds() {
@@ -218,7 +218,7 @@ void Line::advance() {
   }
   advancing_ = false;
   lock.unlock();
-  for (const auto& [work, fault] : failed) tell(*work, fault);
+  for (const auto& [work, fault] : failed) report(*work, fault);
 }
 
 namespace {

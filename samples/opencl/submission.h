@@ -39,8 +39,8 @@ struct Work {
   cl_int status = CL_COMPLETE;
   std::vector<Command> commands;
   std::vector<NativeWait> native;
-  std::atomic<uint32_t> waits{0};                // before it is submitted; then, before it is told
-  std::atomic<bool> ended{false}, ready{false};  // the driver has done it; it can be told
+  std::atomic<uint32_t> waits{0};  // before it is submitted; then, before its end is reported
+  std::atomic<bool> ended{false}, ready{false};  // the driver has done it; its end can be reported
   std::mutex mutex;
   tenon::Fault fault;  // of its waits
 };

@@ -22,7 +22,7 @@ GENERATED = ROOT / "sdk" / "tools" / "conform" / "subject" / "abi_history.inc"
 INTERFACE = re.compile(r'^#define TENON_(\w+)_ID "([\w.]+/\d+)"', re.M)
 CHANGE = re.compile(r"^\| (\d+)\.(\d+) \|.*\(layout ([0-9a-f]{8})\) \|$", re.M)
 VERSION = re.compile(r"^#define TENON_ABI_(?:MAJOR|MINOR) (\d+)u$", re.M)
-OPEN = True  # this edition: nobody outside builds on it yet
+OPEN = True  # this edition: no outside project builds on it yet
 RECORD = re.compile(r"^(tenon_\w+) size (\d+)", re.M)
 
 
@@ -35,7 +35,7 @@ def interfaces():
 
 
 def sizes_now():
-    """`ID SIZE` lines for the layout of layout.txt, sorted; the problems beside them."""
+    """`ID SIZE` lines for the layout of layout.txt, sorted, and a list of problems."""
     layout = dict(RECORD.findall((HERE / "layout.txt").read_text()))
     lines, problems = [], []
     for id, names in interfaces():

@@ -118,7 +118,7 @@ def check_records(header, problems):
         name, body = m.group(1), COMMENT.sub("", m.group(2)).strip()
         if body.startswith("uint32_t size_bytes;") or name in VALUES or name in WALKED:
             continue
-        problems.append(f"{header.name}: {name} does not begin with size_bytes, is no value, and no field has its size")
+        problems.append(f"{header.name}: {name} does not begin with size_bytes, is not a value, and no field has its size")
 
 
 def check_walked(problems):

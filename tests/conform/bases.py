@@ -1,5 +1,5 @@
-"""The good plugins that mutants.py mutates, and the mutants that are no words of their sources:
-faults of the link and of the manifest."""
+"""The good plugins that mutants.py mutates, and the mutants that are not in their sources: faults
+of the link and of the manifest."""
 import dataclasses
 import json
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Each mutant fails the check that must catch it: a good plugin with one fault in its code, its
 link or its manifest. The good plugins pass. The runner itself survives plugins that attack it: it
-ends, stays within its memory and leaves no process of a check behind.
+ends, stays within its memory and leaves no process of a check running.
 
     mutants.py TENON INCLUDE COMPILER [--filter PART_OF_A_NAME|CHECK] [-v]
 

@@ -25,12 +25,12 @@ def requirements(path):
             continue
         match = ROW.match(line.rstrip("\n"))
         if match is None or match[2] not in ("runner", "host", "layer", "withdrawn"):
-            problems.append(f"line {number} is no row `| R-X00 | runner, host, layer or withdrawn | sentence |`: {line.strip()}")
+            problems.append(f"line {number} is not a row `| R-X00 | runner, host, layer or withdrawn | sentence |`: {line.strip()}")
             continue
         if match[1] in rows:
             problems.append(f"{match[1]} is there twice")
         if not match[3].endswith((".", ".)")):
-            problems.append(f"{match[1]} is no sentence")
+            problems.append(f"{match[1]} is not a sentence")
         rows[match[1]] = match[2]
         sentences[match[1]] = match[3]
     return rows, sentences, problems

@@ -111,7 +111,7 @@ def check_refusals(work):
         sys.exit(f"a package for x86-64 is refused there with: {there}")
     (work / "cut.tpk").write_bytes((work / "mlp.tpk").read_bytes()[:5000])
     if "T0521" not in refused(*emulated(runner, work / "cut.tpk")):
-        sys.exit("a package that is cut short is not told there")
+        sys.exit("a package that is cut short is not reported there")
 
 
 tool = missing()

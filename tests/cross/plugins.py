@@ -1,4 +1,4 @@
-"""Plugins built for other machines, with manifests that nobody ran them for: plugins.py BUILD_DIR.
+"""Plugins built for other machines, with manifests made without running them: plugins.py BUILD_DIR.
 
 Builds a device in C and one in C++ for AArch64 against an installed Tenon, as a vendor would, and
 compares their manifests with those of the same plugins built for this machine. Reads libraries for

@@ -17,7 +17,7 @@ static int failed(const char* what) {
   return 1;
 }
 
-/* "(2, 3, )" as dims; 0 if it is no shape. */
+/* "(2, 3, )" as dims; 0 if it is not a shape. */
 static int read_shape(const char* text, uint32_t* rank, int64_t* dims, size_t* count) {
   *rank = 0;
   *count = 1;
@@ -33,7 +33,7 @@ static int read_shape(const char* text, uint32_t* rank, int64_t* dims, size_t* c
   return 1;
 }
 
-/* The elements, to be freed; null if this is no such file. */
+/* The elements, to be freed; null if this is not such a file. */
 static float* read_array(const char* path, uint32_t* rank, int64_t* dims) {
   char head[65546] = {0};
   float* data = NULL;

@@ -1,5 +1,5 @@
 // What is copied, and on which queue: values that go from device to device without the host, bytes
-// that a device makes instead of getting them, and copies beside the work (ADR 0053).
+// that a device makes instead of getting them, and copies while work runs (ADR 0053).
 #include "devices.h"
 
 #include <chrono>
@@ -109,12 +109,12 @@ void every_fault() {
   }
   end_process();
 }
-TEST(Copies, EveryFaultIsToldOfItsDevice) {
+TEST(Copies, EveryFaultIsReportedForItsDevice) {
   IN_A_PROCESS(every_fault);
 }
 
 // A tensor on a device that the program does not use.
-void tensor_beside(bool apart) {
+void tensor_next_to_host(bool apart) {
   setenv("TENON_SIM_APART", apart ? "1" : "0", 1);
   Session session;
   Program program;
@@ -143,7 +143,7 @@ graph @g(%x: f32[16384]) -> (y: f32[16384]) {
   end_process();
 }
 TEST(Copies, ATensorOnAnotherDeviceIsFetched) {
-  for (const bool apart : {false, true}) IN_A_PROCESS([apart] { tensor_beside(apart); });
+  for (const bool apart : {false, true}) IN_A_PROCESS([apart] { tensor_next_to_host(apart); });
 }
 
 // ---- Fills ----
@@ -192,7 +192,7 @@ TEST(Copies, OneElementRepeatedIsMadeByTheDevice) {
   IN_A_PROCESS(one_element);
 }
 
-// ---- Copies beside the work ----
+// ---- Copies while work runs ----
 
 const tenon_sim_native_t& native() {
   static const auto* table = [] {

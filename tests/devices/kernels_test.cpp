@@ -150,7 +150,7 @@ TEST_P(Kernels, BarriersAndLocalMemoryWork) {
   }
 }
 
-TEST_P(Kernels, ABarrierThatSomeMissIsToldWithItsLine) {
+TEST_P(Kernels, ABarrierThatSomeMissIsReportedWithItsLine) {
   const std::string text = failure("some_wait", 8, 8);
   EXPECT_NE(text.find("waits at the barrier of line 55, which 1 of the 8 work items of its group "
                       "did not reach"),

@@ -113,7 +113,7 @@ TEST_F(Natives, ACallFollowsTheStream) {
   EXPECT_EQ(counts().queues, 1u);  // the run needed none of its own
 }
 
-// Work goes to the first stream, and begins behind what is in each of them.
+// Work goes to the first stream, and begins after what is in each of them.
 TEST_F(Natives, ACallFollowsTwoStreams) {
   uint64_t other = 0;
   ASSERT_EQ(native().stream_create(nullptr, 0, &other), TENON_OK);

@@ -1,5 +1,5 @@
 // The layer `patterns`: in front of a device that compiles node by node, it claims a product, the
-// sum that reads it and the maximum that reads that as one atomic claim, beside the claims of the
+// sum that reads it and the maximum that reads that as one atomic claim, besides the claims of the
 // device. compile then gets either nodes that the device claimed or exactly one such claim, and the
 // layer refuses anything that mixes them.
 //

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Atomic claims through `tenon run`: from the layer `patterns` in front of the simulated device,
 which also compiles node by node, and from a device that takes nothing but whole patterns (the
-mutant `graphs` of tests/conform). Results are the reference's, and placement tells what became of
+mutant `graphs` of tests/conform). Results are the reference's, and placement lists what became of
 each claim.
 
     patterns.py TENON INCLUDE C_COMPILER CXX_COMPILER
@@ -93,7 +93,7 @@ def main():
             "// segment 0 on async: 3 nodes", "// segment 1 on cpu: 1 nodes", "// segment 2 on async: 3 nodes"], shown
         assert runs.raw(DENSE, "async", "--no-fallback").stderr.count("async: async: dot_general, add and max together") == 1
 
-        # Beside single nodes of a compiling device: with them and without, cheap or dear.
+        # Next to single nodes of a compiling device: with them and without, cheap or dear.
         for layer in ("alone=1", "alone=0"):
             assert claims(runs.nodes(DENSE, "sim", layer)) == [PATTERN, PATTERN], layer
         assert claims(runs.nodes(DENSE, "sim", "alone=1,cost=1000000000")) == []
@@ -119,15 +119,15 @@ def main():
         del os.environ["CONFORM_MUTANT"]
         assert refused.returncode != 0 and "while compiling 3 nodes for device async" in refused.stderr, refused
 
-        # A composite that the user wrote: its own refusal is told, at each part that is refused too.
+        # A composite that the user wrote: its own refusal is reported at each part that is refused.
         parts = runs.nodes(SOFTMAX, "sim", "without=exp")
-        told = [n["refusals"][0] for n in parts if n["op"] == "exp"]
+        refusals = [n["refusals"][0] for n in parts if n["op"] == "exp"]
         whole = "softmax of f32 of rank 2: no code is generated for this op"
-        assert told == [{"device": "sim", "code": 12, "reason": whole, "of": "softmax", "here": "no exp of this shape"}], parts
+        assert refusals == [{"device": "sim", "code": 12, "reason": whole, "of": "softmax", "here": "no exp of this shape"}], parts
         said = runs.raw(SOFTMAX, "sim", "--no-fallback", layer="without=exp").stderr
         assert f"sim: {whole} (said of softmax, which was replaced by smaller ops; of this one: no exp of this shape)" in said, said
 
-        # A named device that takes nothing is told, also if one other device took everything.
+        # A named device that takes nothing is reported, also if one other device took everything.
         idle = runs.raw(SOFTMAX, "async").stdout + runs.raw(SOFTMAX, "async").stderr
         assert "placement: async takes none of 7 nodes: softmax: async: dot_general, add and max together" in idle, idle
         second = runs.raw(SOFTMAX, "cpu,async")

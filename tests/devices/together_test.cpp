@@ -73,7 +73,7 @@ TEST(Together, TwoDevicesOfOneKindWorkAtTheSameTime) {
 
 // The cpu works while the device does: asynchronous work is submitted first, and its results are
 // fetched when they are read.
-void beside_the_host() {
+void next_to_the_host() {
   setenv("TENON_SIM_OPS", "add", 1);
   Case c(R"(tenon.tir 1
 graph @g(%x: f32[64], %z: f32[64]) -> (p: f32[64], q: f32[64], r: f32[64]) {
@@ -92,8 +92,8 @@ graph @g(%x: f32[64], %z: f32[64]) -> (p: f32[64], q: f32[64], r: f32[64]) {
   }
   end_process();
 }
-TEST(Together, ADeviceBesideTheCpu) {
-  IN_A_PROCESS(beside_the_host);
+TEST(Together, ADeviceNextToTheCpu) {
+  IN_A_PROCESS(next_to_the_host);
 }
 
 void random_latencies(bool apart) {
@@ -186,7 +186,7 @@ TEST(Together, TheDeviceThatFailedIsNamed) {
   for (const bool apart : {false, true}) IN_A_PROCESS([apart] { root_cause(apart); });
 }
 
-// Work that never ends: the device is given up, its objects are left behind, and others go on.
+// Work that never ends: the device is given up, its objects are abandoned, and others go on.
 void stalled(int ordinal, bool apart) {
   split_ops(apart);
   setenv("TENON_LIMIT_DEVICE_WAIT_SECONDS", "5",

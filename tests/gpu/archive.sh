@@ -18,7 +18,7 @@ status=0
 results=$work/there/gpu/results
 [ $status = 0 ] || { cat "$results"/*.txt; fail "gpu.sh run ended with $status"; }
 for step in doctor models bench; do
-  grep -Eq "^$step +exit status 0$" "$results/summary.txt" || fail "summary.txt does not tell of $step"
+  grep -Eq "^$step +exit status 0$" "$results/summary.txt" || fail "summary.txt does not report $step"
 done
 for model in digits mlp encoder residual_cnn decoder; do
   grep -A20 "^== $model.onnx" "$results/models.txt" | grep -q "agrees with reference" || fail "$model was not checked"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compiles every kernel of models for every architecture, and tells registers, spills and stack.
+"""Compiles every kernel of models for every architecture, and prints registers, spills and stack.
 
     tests/gpu/kernels.py [--tenon PATH] [--tools FOLDER] [--full] [--only TEXT] [MODEL.onnx...]
 
@@ -114,7 +114,7 @@ def by_readelf(tools, machine, code, folder):
 
 
 def by_ocloc(tools, machine, code, folder):
-    """Registers are 128 for each thread of Intel's, unless a remark tells more; it has none about the stack."""
+    """Intel's threads have 128 registers, unless a remark says more; none is about the stack."""
     text = code[1].decode()
     kernels = re.findall(r"^__kernel .*? void (k_\w+)\(", text, re.M)
     words = "#define __kernel __attribute__((intel_reqd_sub_group_size(16))) kernel\n" \

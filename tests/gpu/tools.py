@@ -42,12 +42,12 @@ def download(work, name):
 
 def place(source, target):
     """Puts a file or a link in its place at once, so that an end in the middle leaves no half of a tool."""
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        shutil.copy2(source, beside, follow_symlinks=False)
-        os.replace(beside, target)
+        shutil.copy2(source, temporary, follow_symlinks=False)
+        os.replace(temporary, target)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def nvrtc(work, out):

@@ -52,7 +52,7 @@ def plain(name, expect, nodes, initializers=(), mentions="", outputs=None, **res
 def container():
     good = simple(RELU)
     yield one("001-empty", "E", b"")
-    yield one("002-text", "E", b"this is no model, only a line of text\n" * 20)
+    yield one("002-text", "E", b"this is not a model, only a line of text\n" * 20)
     for at in range(len(good)):
         # A cut between top-level fields may leave a complete model.
         yield one(f"003-cut-{at:04}", "E|OK" if at > 20 else "E", good[:at])

@@ -36,7 +36,8 @@ double magnitude_of(const Memory& memory) {
   double most = 0;
   if (!kernelgen::is_float(memory.type)) return 0;
   for (const Cell& c : memory.cells) {
-    if (c.name != kNobody && std::isfinite(c.value.f)) most = std::max(most, std::fabs(c.value.f));
+    if (c.name != kNotStored && std::isfinite(c.value.f))
+      most = std::max(most, std::fabs(c.value.f));
   }
   return most;
 }
@@ -62,9 +63,9 @@ std::string disagreement(const Memory& found, const Memory& expected, double mag
   for (size_t i = 0; i < expected.cells.size(); ++i) {
     const Cell &a = found.cells[i], &b = expected.cells[i];
     const std::string where = " element " + std::to_string(i);
-    if ((a.name == kNobody) != (b.name == kNobody))
-      return where + (a.name == kNobody ? " is not stored" : " is stored, and should not be");
-    if (b.name == kNobody) continue;
+    if ((a.name == kNotStored) != (b.name == kNotStored))
+      return where + (a.name == kNotStored ? " is not stored" : " is stored, and should not be");
+    if (b.name == kNotStored) continue;
     const bool same = floats ? a.value.f == b.value.f ||
                                    (std::isnan(a.value.f) && std::isnan(b.value.f)) ||
                                    std::fabs(a.value.f - b.value.f) <=

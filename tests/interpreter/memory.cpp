@@ -17,7 +17,7 @@ std::vector<unsigned char> Memory::bytes() const {
   const uint32_t size = kernelgen::size_of(type);
   std::vector<unsigned char> out(cells.size() * size);
   for (size_t i = 0; i < cells.size(); ++i) {
-    if (cells[i].name != kNobody) write_element(type, out.data() + i * size, cells[i].value);
+    if (cells[i].name != kNotStored) write_element(type, out.data() + i * size, cells[i].value);
   }
   return out;
 }

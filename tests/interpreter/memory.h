@@ -35,7 +35,7 @@ class Report {
 // A name under which elements are stored: a buffer of a program, or a temp of one of its kernels.
 // 0: none.
 using Name = uint32_t;
-inline constexpr Name kNobody = 0;
+inline constexpr Name kNotStored = 0;
 inline Name name_of_buffer(uint32_t buffer) {
   return buffer + 1;
 }
@@ -47,7 +47,7 @@ struct Cell {
   Reg value{.i = 0};
   uint32_t point = 0;  // the number of the lead point that stored it, within the run; 0: there
                        // before all kernels
-  Name name = kNobody;
+  Name name = kNotStored;
 };
 
 // The elements of one buffer, or of several that share them.

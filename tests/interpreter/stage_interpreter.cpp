@@ -110,7 +110,7 @@ class Alone : public Part {
   bool ordered_ = false;
 };
 
-// Stages that share loops: Maps run along the axes of a sum beside them.
+// Stages that share loops: Maps run along the axes of a sum in the same loops.
 class Together : public Part {
  public:
   Together(const Kernel& k, StageState& state, const Pass& pass, uint32_t partials)

@@ -33,7 +33,7 @@ struct RunOptions {
 // The role of a buffer of the kernel during one run.
 struct Place {
   Memory* memory = nullptr;  // null: a temp, which the interpreter allocates
-  Name name = kNobody;
+  Name name = kNotStored;
   bool rewritten = false;  // its elements may be stored again (an overlay, a scatter)
 };
 

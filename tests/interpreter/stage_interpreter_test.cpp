@@ -187,7 +187,7 @@ Kernel transposing() {
   return only_kernel(b);
 }
 
-TEST(Planted, NothingIsToldOfWhatIsRight) {
+TEST(Planted, NothingIsReportedForRightPrograms) {
   Subject s(transposing());
   EXPECT_EQ(s.run({5, 1, nullptr}), "");
   for (size_t i = 0; i < 12; ++i) EXPECT_TRUE(s.stored(buffer_with(s.kernel, Role::kOut), i));
@@ -215,8 +215,8 @@ TEST(Planted, SwappedIndicesOfAStore) {
 TEST(Planted, AStoreToOneElementFromManyPoints) {
   Kernel k = transposing();
   k.stages[0].store[0].index[1] = k.pool.integer(0);
-  const std::string told = Subject(k).run();
-  EXPECT_TRUE(has(told, "another point of the lead axes stored")) << told;
+  const std::string problems = Subject(k).run();
+  EXPECT_TRUE(has(problems, "another point of the lead axes stored")) << problems;
 }
 
 TEST(Planted, AStoreThatLeavesElementsOut) {
@@ -265,15 +265,15 @@ TEST(Planted, AliasReadAfterItIsOverwritten) {
   copy.store[0].buffer = static_cast<uint32_t>(k.buffers.size() - 1);
   copy.value = {k.pool.load(temp, TENON_F32, copy.store[0].index)};
   k.stages.push_back(copy);
-  const std::string told = Subject(k).run();
-  EXPECT_TRUE(has(told, "where another value lies by now")) << told;
+  const std::string problems = Subject(k).run();
+  EXPECT_TRUE(has(problems, "where another value lies by now")) << problems;
 }
 
-TEST(Planted, ATempThatNobodyStored) {
+TEST(Planted, ATempThatWasNeverStored) {
   Kernel k = softmax_kernel(5, 3);
   std::swap(k.stages[0], k.stages[1]);
-  const std::string told = Subject(k).run();
-  EXPECT_TRUE(has(told, "which nobody stored")) << told;
+  const std::string problems = Subject(k).run();
+  EXPECT_TRUE(has(problems, "which was never stored")) << problems;
 }
 
 TEST(Planted, ARowThatReadsAnotherRow) {
@@ -290,10 +290,10 @@ TEST(Planted, ARowThatReadsAnotherRow) {
     map[l] = k.pool.load(k.pool.at(l).ref, k.pool.type(l), at);
   }
   for (ExprId& e : last.value) e = k.pool.substitute(e, map);
-  const std::string told = Subject(k).run();
-  EXPECT_TRUE(has(told, "which nobody stored") ||
-              has(told, "another point of the lead axes stored"))
-      << told;
+  const std::string problems = Subject(k).run();
+  EXPECT_TRUE(has(problems, "which was never stored") ||
+              has(problems, "another point of the lead axes stored"))
+      << problems;
 }
 
 // An element-wise stage whose result replaces its operand may read the operand at its own element

@@ -103,8 +103,8 @@ Reg StageState::load(const Load& l, const Reg* registers) {
 
 void StageState::report_load(uint32_t buffer, int64_t at, const Cell& cell) {
   const std::string what = "loads " + element_text(buffer, at);
-  if (cell.name == kNobody || (temp_[buffer] && cell.point < first_point_))
-    return fact(what + ", which nobody stored");
+  if (cell.name == kNotStored || (temp_[buffer] && cell.point < first_point_))
+    return fact(what + ", which was never stored");
   if (cell.name != names_[buffer]) return fact(what + ", where another value lies by now");
   fact(what + ", which another point of the lead axes stored");
 }
@@ -128,7 +128,7 @@ void StageState::store(const CodeView& view, const Reg* registers, Reg value, bo
   if (cell->name == names_[b] && !rewritten_[b] && !again &&
       (same_point || (!temp_[b] && earlier))) {
     fact("stores " + element_text(b, at) + " a second time");
-  } else if (cell->name != kNobody && !same_point && !earlier && !own_[b]) {
+  } else if (cell->name != kNotStored && !same_point && !earlier && !own_[b]) {
     fact("stores " + element_text(b, at) + ", which another point of the lead axes stored");
   }
   if (watched_ != nullptr && (*watched_)[b]) touch_store(b, at);

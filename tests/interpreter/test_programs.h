@@ -45,7 +45,7 @@ class Subject {
   }
   Reg at(uint32_t buffer, size_t element) const { return memory[buffer].cells[element].value; }
   bool stored(uint32_t buffer, size_t element) const {
-    return memory[buffer].cells[element].name != kNobody;
+    return memory[buffer].cells[element].name != kNotStored;
   }
   std::vector<double> numbers(uint32_t buffer) const {
     std::vector<double> out;

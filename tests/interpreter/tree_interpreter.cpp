@@ -21,7 +21,7 @@ std::vector<TreeBuffer> buffers_of(const kernelgen::LoopTree& tree, std::span<Me
       known.push_back(&m);
       TreeBuffer& b = out.emplace_back();
       b.type = a.type;
-      for (const Cell& c : m.cells) b.elements.push_back({c.value, c.name != kNobody});
+      for (const Cell& c : m.cells) b.elements.push_back({c.value, c.name != kNotStored});
       b.stored.resize(b.elements.size());
     }
     TreeBuffer& b = out[at];

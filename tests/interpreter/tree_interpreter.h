@@ -10,7 +10,7 @@
 // twice, unless the kernel keeps other values there for a while.
 //
 // The range is split into pieces that run in any order, each with poisoned scratch of its own.
-// Scratch that one item of the range leaves behind is unknown to the next.
+// Scratch that one item of the range leaves is unknown to the next.
 //
 // Threads: one run, one thread.
 #pragma once

@@ -331,8 +331,8 @@ TEST(PlantedInTrees, AWholeVectorLoopThatGoesTooFar) {
   Node* loop = find(t, NodeKind::kLoop, [](const Node& n) { return n.full; });
   ASSERT_NE(loop, nullptr);
   loop->full = false;
-  const std::string told = run(s, t, Target::avx2());
-  EXPECT_TRUE(has(told, "outside of it") || has(told, "a second time")) << told;
+  const std::string problems = run(s, t, Target::avx2());
+  EXPECT_TRUE(has(problems, "outside of it") || has(problems, "a second time")) << problems;
 }
 
 TEST(PlantedInTrees, AStateThatStartsAsGarbage) {
@@ -373,8 +373,8 @@ TEST(PlantedInTrees, ScratchOfTheItemBefore) {
   t.values.push_back({TENON_PRED, 1});
   store->args[2] = first.dst;
   range->body.insert(range->body.begin(), first);
-  const std::string told = run(s, t, Target::scalar(), 1);
-  EXPECT_TRUE(has(told, "stores what is not known")) << told;
+  const std::string problems = run(s, t, Target::scalar(), 1);
+  EXPECT_TRUE(has(problems, "stores what is not known")) << problems;
 }
 
 TEST(PlantedInTrees, TwoItemsOnOneElement) {
@@ -401,9 +401,9 @@ TEST(PlantedInTrees, AWrongStride) {
       find(t, NodeKind::kConst, [](const Node& n) { return n.type == TENON_I64 && n.bits == 0; });
   ASSERT_NE(zero, nullptr);
   node->stride = zero->dst;
-  const std::string told = run(s, t, Target::avx2());
+  const std::string problems = run(s, t, Target::avx2());
   const uint32_t out = buffer_with(s.kernel, Role::kOut);
-  EXPECT_TRUE(!told.empty() ||
+  EXPECT_TRUE(!problems.empty() ||
               !disagreement(s.memory[out], right.memory[out], 0, TENON_F32).empty());
 }
 

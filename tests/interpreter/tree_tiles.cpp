@@ -48,7 +48,7 @@ void TreeRun::address_of(const Node& n) {
 Lane TreeRun::read_address(int64_t number, int64_t more, DType type, uint32_t item) {
   const Address a = decode(number);
   if (a.space == Space::kBuffer && a.ref >= buffer_of_.size())
-    return fact("follows a number that is no address"), zero();
+    return fact("follows a number that is not an address"), zero();
   const int64_t size = size_of(type);
   if (a.bytes % size != 0) return fact("follows an address between two elements"), zero();
   return read(a.space, a.ref, type, a.bytes / size + more, item);

@@ -249,7 +249,7 @@ TEST_F(PoisonTest, AnOutputInTheMemoryOfAnInputIsLeftAlone) {
   EXPECT_TRUE(poisoned(Device::bytes(apart[0].buffer).data(), 15));
 }
 
-TEST_F(PoisonTest, OnAQueueBehindTheWaits) {
+TEST_F(PoisonTest, OnAQueueAfterTheWaits) {
   load(4);
   const tenon_span_t in = {buffer(12), 0}, outs[] = {{buffer(12), 0}, {}};
   tenon_call_t call = call_of(&in, outs, {buffer(8), 0});
@@ -262,8 +262,8 @@ TEST_F(PoisonTest, OnAQueueBehindTheWaits) {
   EXPECT_EQ(below_.copies, 2u);
   EXPECT_TRUE(poisoned(Device::bytes(outs[0].buffer).data(), 12));
   EXPECT_EQ(below_.ended, 0u);
-  // The second fill is refused: the first has ended when the call returns, behind a copy of
-  // nothing.
+  // The second fill is refused: the first has ended when the call returns, as it waits for a copy
+  // of nothing.
   below_.most = below_.copies + 1;
   EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_ABORTED);
   EXPECT_EQ(below_.copies, 4u);

@@ -518,8 +518,8 @@ TEST_F(ValidationTest, RecordsOfOlderCallers) {
   EXPECT_EQ(d_->info(d_->self, 0, &whole), TENON_OK);
   EXPECT_EQ(info.size_bytes, offsetof(tenon_device_info_t, copy_latency_ns));
   EXPECT_EQ(info.alignment_bytes, whole.alignment_bytes);
-  const auto* behind = reinterpret_cast<const unsigned char*>(&info.copy_latency_ns);
-  EXPECT_EQ(behind[0], 0x5a);
+  const auto* next = reinterpret_cast<const unsigned char*>(&info.copy_latency_ns);
+  EXPECT_EQ(next[0], 0x5a);
   tenon_output_need_t need[1] = {};
   tenon_needs_t needs = {};
   needs.size_bytes = offsetof(tenon_needs_t, lower_bound_bytes);
@@ -541,7 +541,7 @@ TEST_F(ValidationTest, RecordsOfOlderCallers) {
   call.workspace = alloc(64);
   call.output = [](void*, uint32_t, uint64_t, tenon_buffer_t**, uint64_t*) {
     return TENON_INTERNAL;
-  };  // behind the caller's record
+  };  // past the end of the caller's record
   b_.wrong = "asks";
   EXPECT_EQ(c_->execute(c_->self, executable_, &call), TENON_OK);
   expect({});
@@ -652,7 +652,7 @@ TEST_F(ValidationTest, CopiesFromAnotherDevice) {
     return q_->copy_async(q_->self, queue_, &c, nullptr, 0, {fence_, value});
   };
   EXPECT_EQ(submit_copy(4), TENON_OK);
-  expect({"R-M21"});  // nobody asked
+  expect({"R-M21"});  // `reaches` was not called
   g_broken.clear();
   uint32_t yes = 0;
   EXPECT_EQ(q_->reaches(q_->self, queue_, other, &yes), TENON_OK);

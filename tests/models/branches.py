@@ -72,7 +72,7 @@ def by_rate(then_branch, else_branch):
 
 
 def by_sum(then_branch, else_branch):
-    """Only a run tells the condition."""
+    """The condition is known only at run time."""
     nodes = [helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0), helper.make_node("Greater", ["sum", "two"], ["c"])]
     return choosing(nodes, [X], then_branch, else_branch)
 
@@ -110,7 +110,7 @@ class Test:
     def __init__(self, tenon):
         self.tenon, self.failed = tenon, 0
 
-    def told(self, name, text):
+    def report(self, name, text):
         print(f"{'FAIL' if text else 'ok  '} {name}{': ' if text else ''}{text}")
         self.failed += bool(text)
 
@@ -128,9 +128,9 @@ class Test:
 
     def same(self, name, got, want):
         if isinstance(got, str):
-            self.told(name, got)
+            self.report(name, got)
         else:
-            self.told(name, "" if got.shape == want.shape and np.array_equal(got, want) else f"{got} is not {want}")
+            self.report(name, "" if got.shape == want.shape and np.array_equal(got, want) else f"{got} is not {want}")
 
 
 def main():
@@ -148,17 +148,17 @@ def main():
         test.same(f"not fixed on {device}", test.run(SHAPED, {"x": x, "to": np.array([3, 2])}, *at), x.reshape(3, 2))
         wide, narrow = np.array(16000), np.array(8000)
         for name, other in (("unknown op", FOREIGN), ("misfit", MISFIT)):
-            test.same(f"{name} behind a shape on {device}", test.run(by_width(DOUBLED, other), {"x": x}, *at), 2 * x)
-            test.same(f"{name} behind an input on {device}", test.run(by_rate(DOUBLED, other), {"x": x, "rate_of_x": wide}, *at), 2 * x)
+            test.same(f"{name} after a shape on {device}", test.run(by_width(DOUBLED, other), {"x": x}, *at), 2 * x)
+            test.same(f"{name} after an input on {device}", test.run(by_rate(DOUBLED, other), {"x": x, "rate_of_x": wide}, *at), 2 * x)
             test.same(f"{name} before an input on {device}", test.run(by_rate(other, DOUBLED), {"x": x, "rate_of_x": narrow}, *at), 2 * x)
-            test.same(f"{name} behind a fixed input on {device}", test.run(by_rate(DOUBLED, other), {"x": x}, "--value", "rate_of_x=16000", *at),
+            test.same(f"{name} after a fixed input on {device}", test.run(by_rate(DOUBLED, other), {"x": x}, "--value", "rate_of_x=16000", *at),
                       2 * x)
         for name, other in (("another rank", FLAT), ("another type", INTEGERS), ("another size", NARROW)):
-            test.same(f"{name} behind an input on {device}", test.run(by_rate(DOUBLED, other), {"x": x, "rate_of_x": wide}, *at), 2 * x)
+            test.same(f"{name} after an input on {device}", test.run(by_rate(DOUBLED, other), {"x": x, "rate_of_x": wide}, *at), 2 * x)
     for name, other in (("ranks", FLAT), ("element types", INTEGERS)):
         got = test.run(by_sum(DOUBLED, other), {"x": x[:2]}, "--dim", "n=2")
         fits = isinstance(got, str) and "an output has one type" in got and "T0714" in got
-        test.told(f"an output of different {name}", "" if fits else str(got))
+        test.report(f"an output of different {name}", "" if fits else str(got))
     test.same("branches of different sizes, the first", test.run(by_sum(DOUBLED, NARROW), {"x": x}, "--dim", "n=2"), 2 * x)
     test.same("branches of different sizes, the second", test.run(by_sum(DOUBLED, NARROW), {"x": -x}, "--dim", "n=2"), -x[:, :1])
     for name, got, wanted in (("an unknown op is taken", test.run(by_rate(DOUBLED, FOREIGN), {"x": x, "rate_of_x": narrow}), "'the unknown'"),
@@ -170,12 +170,12 @@ def main():
                               ("all unknown ops of both branches", test.run(by_sum(MANY, FOREIGN), {"x": x}), "'Blurb'"),
                               ("a body of a node", test.run(loop_of_two_conditions(), {"x": x}), "'Loop'): its body"),
                               ("a known unknown op", test.run(by_width(FOREIGN, DOUBLED), {"x": x}), "'Frobnicate'")):
-        test.told(name, "" if isinstance(got, str) and wanted in got else f"{wanted} was expected: {got}")
+        test.report(name, "" if isinstance(got, str) and wanted in got else f"{wanted} was expected: {got}")
     for name, got, wanted in (("does not fit", test.run(SHAPED, {"x": x, "to": np.array([4, 2])}), "T0713"),
                               ("too few integers", test.run(SHAPED, {"x": x}, "--value", "to=3"), "T0714"),
                               ("no such input", test.run(SHAPED, {"x": x}, "--value", "too=3,2"), "T0714"),
                               ("no integers", test.run(SHAPED, {"x": x}, "--value", "to=3,b"), "T0714")):
-        test.told(name, "" if isinstance(got, str) and wanted in got else f"{wanted} was expected: {got}")
+        test.report(name, "" if isinstance(got, str) and wanted in got else f"{wanted} was expected: {got}")
     return 1 if test.failed else 0
 
 

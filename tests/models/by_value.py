@@ -79,23 +79,23 @@ def check_many(test, tool, device):
             try:
                 results, report = shapes.run_many(tool, path, device, [feeds for feeds, _ in runs])
             except RuntimeError as error:
-                test.told(f"{name} on {device}", str(error))
+                test.report(f"{name} on {device}", str(error))
                 continue
         wrong = [shapes.wrong(got, {"y": np.ascontiguousarray(want)}) for got, (_, want) in zip(results, runs)]
-        told = report["by_value"]
+        summary = report["by_value"]
         text = next((f"run {i}: {w}" for i, w in enumerate(wrong) if w), "")
-        if not text and (told["general"] is not general or len(told["variants"]) > KEPT + 1):
-            text = str(told)
-        if not text and general and not any(v["for"] == "all other values" for v in told["variants"]):
-            text = f"no general variant in {told}"
-        test.told(f"{name} on {device}: {told['compiled']} compiled for {len(runs)} runs", text)
+        if not text and (summary["general"] is not general or len(summary["variants"]) > KEPT + 1):
+            text = str(summary)
+        if not text and general and not any(v["for"] == "all other values" for v in summary["variants"]):
+            text = f"no general variant in {summary}"
+        test.report(f"{name} on {device}: {summary['compiled']} compiled for {len(runs)} runs", text)
 
 
 class Test:
     def __init__(self, tenon):
         self.tenon, self.failed = tenon, 0
 
-    def told(self, name, text):
+    def report(self, name, text):
         print(f"{'FAIL' if text else 'ok  '} {name}{': ' if text else ''}{text}")
         self.failed += bool(text)
 
@@ -109,7 +109,7 @@ class Test:
                 command += ["--input", f"{key}={folder}/{key}.npy"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         missing = [w for w in words if w not in done.stderr]
-        self.told(name, "" if done.returncode == 2 and not missing else f"{missing} is not in: {done.returncode} {done.stderr[:600]}")
+        self.report(name, "" if done.returncode == 2 and not missing else f"{missing} is not in: {done.returncode} {done.stderr[:600]}")
 
 
 def check_refused(test):

@@ -15,8 +15,8 @@ def plain_options():
 def exact_options():
     """With optimisations off, or, without VNNI, with those that u8 x u8 products need.
 
-    Without VNNI, ONNX Runtime adds pairs of u8 x s8 products in 16 bits, which saturate. It turns the
-    weights into u8 if it is told to, in one of its extended optimisations.
+    Without VNNI, ONNX Runtime adds pairs of u8 x s8 products in 16 bits, which saturate. If an
+    option asks for it, one of its extended optimisations turns the weights into u8.
     """
     options = plain_options()
     cpu = pathlib.Path("/proc/cpuinfo")

@@ -144,7 +144,7 @@ def of_bits(name, kind, bits, block=0, zeros=False, fusion=0, third=False, token
     if block:
         attributes["block_size"] = block
     weights = np.abs(floats(len(router), EXPERTS)) if given else None
-    # ONNX Runtime rounds activations to 8 bits beside blocks of 8 bits.
+    # ONNX Runtime rounds activations to 8 bits if blocks have 8 bits.
     return Case(name, "QMoE", x, router, operands, attributes, (*fcs, None)[:3], weights, symbolic, exact_peer=not third and not (bits == 8 and block))
 
 
@@ -201,7 +201,7 @@ def bad_cases():
     yield changed(of_bits("blocks that do not divide", "relu", 4, 16), block_size=24), "T0713"
     yield changed(of_bits("blocks of nothing", "relu", 4, 16), block_size=0), "must be 2 to 65536"
     yield changed(of_bits("scales are missing", "relu", 4), 1), "T0720"
-    yield changed(of_bits("a scale that is no number", "relu", 4), 1, np.full((EXPERTS, INNER), np.nan, np.float32)), "T0720"
+    yield changed(of_bits("a scale that is NaN", "relu", 4), 1, np.full((EXPERTS, INNER), np.nan, np.float32)), "T0720"
     yield changed(of_bits("weights of another type", "relu", 4), 0, np.zeros((EXPERTS, INNER, HIDDEN // 2), np.int8)), "T0710"
     yield changed(of_bits("4-bit floats", "relu", 4), quant_type="fp4"), "T0714"
     yield changed(of_bits("prepacked", "relu", 4), weights_prepacked=1), "T0714"
@@ -240,24 +240,24 @@ class Test:
     def __init__(self, options):
         self.tenon, self.devices, self.failed = options.tenon, options.devices.split(","), 0
 
-    def told(self, name, text):
+    def report(self, name, text):
         print(f"{'FAIL' if text else 'ok  '} {name}{': ' if text else ''}{text}", flush=True)
         self.failed += bool(text)
 
     def right(self, case):
         want = mixture(case.op, case.x, case.router, case.fcs, case.attributes, case.given)
         if case.exact_peer:
-            self.told(f"{case.name} by ONNX Runtime", by_peer(case, want))
+            self.report(f"{case.name} by ONNX Runtime", by_peer(case, want))
         for device in self.devices:
             with tempfile.TemporaryDirectory() as folder:
                 got = run(self.tenon, case, device, folder)
-            self.told(f"{case.name} on {device}", got if isinstance(got, str) else far(got, want))
+            self.report(f"{case.name} on {device}", got if isinstance(got, str) else far(got, want))
 
     def refused(self, case, code):
         with tempfile.TemporaryDirectory() as folder:
             got = run(self.tenon, case, self.devices[0], folder)
         fits = isinstance(got, str) and code in got and "the experts" in got
-        self.told(case.name, "" if fits else f"{code} was expected: {got}")
+        self.report(case.name, "" if fits else f"{code} was expected: {got}")
 
 
 def main():

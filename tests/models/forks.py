@@ -133,7 +133,7 @@ def of_rank_two():
 
 
 def by_value():
-    """Only a run tells the condition; what follows takes either rank."""
+    """The condition is known only at run time; what follows takes either rank."""
     p = Parts()
     loud = p.add("Greater", p.add("ReduceMax", "x", keepdims=0), p.constant(F32(2)))
     flat, a = p.inner("Reshape", "x", p.constant([-1]))
@@ -154,7 +154,7 @@ def by_value_sizes():
 
 
 def two_values():
-    """Two conditions that only a run tells, one after the other: four ways."""
+    """Two conditions that are known only at run time, one after the other: four ways."""
     p = Parts()
     now = "x"
     for axis, threshold in ((0, 1.0), (0, 2.0)):
@@ -232,7 +232,7 @@ def detector():
 
 
 def state_by_value():
-    """A state that begins anew where a value says so; the new one has the rank of the old one."""
+    """A state that is reset if a value says so; the new one has the rank of the old one."""
     p = Parts()
     stop = p.add("Less", p.add("ReduceMin", "h", keepdims=0), p.constant(F32(-3)))
     mean, a = p.inner("ReduceMean", "x", p.constant([1]), keepdims=0)

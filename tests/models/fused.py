@@ -190,7 +190,7 @@ class Test:
     def __init__(self, options):
         self.tenon, self.devices, self.failed = options.tenon, options.devices.split(","), 0
 
-    def told(self, name, text):
+    def report(self, name, text):
         print(f"{'FAIL' if text else 'ok  '} {name}{': ' if text else ''}{text}", flush=True)
         self.failed += bool(text)
 
@@ -221,7 +221,7 @@ class Test:
             path = pathlib.Path(folder) / "model.onnx"
             onnx.save(proto, str(path))
             for device in self.devices:
-                self.told(f"{name} on {device}", self.wrong(path, inputs, want, device))
+                self.report(f"{name} on {device}", self.wrong(path, inputs, want, device))
 
     def optimised(self, name, path, feeds, kind, wanted_ops):
         """A model that ONNX Runtime optimised, with the outputs of the one that it was made from."""
@@ -238,9 +238,9 @@ class Test:
                                                         opt_level=0).save_model_to_file(str(fused))
             ops = {n.op_type for n in onnx.load(str(fused)).graph.node}
             missing = wanted_ops - ops
-            self.told(f"{name} by {kind} has the ops", f"{sorted(missing)} are missing of {sorted(ops)}" if missing else "")
+            self.report(f"{name} by {kind} has the ops", f"{sorted(missing)} are missing of {sorted(ops)}" if missing else "")
             for device in self.devices:
-                self.told(f"{name} by {kind} on {device}", self.wrong(fused, feeds, want, device))
+                self.report(f"{name} by {kind} on {device}", self.wrong(fused, feeds, want, device))
 
 
 def transformers_optimiser():

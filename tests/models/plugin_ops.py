@@ -73,7 +73,7 @@ WRONG = [
     ("an attribute of another kind", model([offset(shape=[1, 4], times=1.5)]), ["T0708", "'times' must be an integer"]),
     ("a size below 0", model([offset(shape=[-1, 4])]), ["T0708", "'shape' must be a list of sizes"]),
     ("an unknown element type", model([offset(shape=[1, 4], dtype=99)]), ["T0708", "'dtype' must be an element type"]),
-    ("a text that is no choice", model([offset(shape=[1, 4], sign="times")]), ["'it'", "sign"]),
+    ("a text that is not a choice", model([offset(shape=[1, 4], sign="times")]), ["'it'", "sign"]),
     ("a broken constraint", model([offset(shape=[1, 4], times=0)]), ["'it'", "C1", "times is 0"]),
     ("a wrong attribute of an importer", model([node("LogOf", "org.acme", bass=3)]), ["T0715", "'it'", "one integer, base"]),
     ("an importer that gives nothing", model([node("Nothing", "org.acme")]), ["T0714", "output 0"]),
@@ -104,7 +104,7 @@ def wrong(options, proto, parts):
     with tempfile.TemporaryDirectory() as folder:
         done = run(options, proto, "reference", folder)
         if done.stderr.count(folder) > 1:
-            return f"the path is told more than once: {done.stderr[:500]}"
+            return f"the path is printed more than once: {done.stderr[:500]}"
         missing = [p for p in parts if p not in done.stderr]
         if done.returncode != 2:
             return f"exit status {done.returncode}: {done.stderr[:300]}"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Forms of files that exporters and people leave behind: a recurrent voice detector with reflect
+"""Forms of files that exporters and people produce: a recurrent voice detector with reflect
 padding of symbolic length inside an If, a classifier with a dynamically quantised LSTM, a
 transformer of fused ops alone, wrong declared shapes, sizes fixed at load, sizes that a model cannot
 take. Outputs are compared with ONNX Runtime.
@@ -64,7 +64,7 @@ def lstm_classifier():
 
 def fused_transformer():
     """A transformer as ONNX Runtime's optimiser leaves it: one layer for each kind of attention,
-    behind a convolution, with every fused op of the optimiser but those of blocked layouts."""
+    after a convolution, with every fused op of the optimiser but those of blocked layouts."""
     wide, heads = 32, 2
     size, half = wide // heads, wide // heads // 2
     ids, constants, nodes = value("ids", TensorProto.INT32, ["batch", 6]), {}, []
@@ -177,7 +177,7 @@ class Test:
     def __init__(self, options):
         self.tenon, self.devices, self.failed = options.tenon, options.devices.split(","), 0
 
-    def told(self, name, text):
+    def report(self, name, text):
         print(f"{'FAIL' if text else 'ok  '} {name}{': ' if text else ''}{text}", flush=True)
         self.failed += bool(text)
 
@@ -203,7 +203,7 @@ class Test:
                         got = np.load(f"{folder}/{output.name}.npy")
                         if got.shape != want.shape or not np.abs(got - want).max(initial=0) <= tolerance * max(np.abs(want).max(initial=0), 1e-6):
                             text = f"{output.name} differs: {got.shape}, {want.shape}"
-                    self.told(f"{name} on {device} at {shape}", text)
+                    self.report(f"{name} on {device} at {shape}", text)
 
     def draws(self):
         for device in self.devices:
@@ -214,7 +214,7 @@ class Test:
                     done = self.run(f"{folder}/model.onnx", folder, {"x": np.zeros((40, 100), np.float32)}, "--device", device)
                     if done.returncode == 0:
                         results.append({k: np.load(f"{folder}/{k}.npy") for k in "abucdem"})
-                self.told(f"random numbers on {device}", wrong_numbers(*results) if len(results) == 2 else done.stderr[:400])
+                self.report(f"random numbers on {device}", wrong_numbers(*results) if len(results) == 2 else done.stderr[:400])
 
     def says(self, name, made, status, parts, *options, feeds=None):
         with tempfile.TemporaryDirectory() as folder:
@@ -226,7 +226,7 @@ class Test:
             text = done.stdout + done.stderr
             missing = [p for p in parts if p not in text]
             wrong = f"exit status {done.returncode}: " if done.returncode != status else f"{missing} not in " if missing else ""
-            self.told(name, wrong and wrong + text[:500])
+            self.report(name, wrong and wrong + text[:500])
 
 
 def main():

@@ -239,8 +239,8 @@ def grouped(past, lengths, now):
 def choices():
     """Attributes that were read and not obeyed."""
     image = {"x": np.ones((1, 1, 4), F32)}
-    yield one("auto_pad beside pads", "MaxPool", image, refused=["T0708", "'auto_pad' and 'pads'"], kernel_shape=[2], auto_pad="SAME_UPPER", pads=[1, 0])
-    yield one("auto_pad beside pads of 0", "MaxPool", image, kernel_shape=[2], auto_pad="SAME_UPPER", pads=[0, 0])
+    yield one("auto_pad with pads", "MaxPool", image, refused=["T0708", "'auto_pad' and 'pads'"], kernel_shape=[2], auto_pad="SAME_UPPER", pads=[1, 0])
+    yield one("auto_pad with pads of 0", "MaxPool", image, kernel_shape=[2], auto_pad="SAME_UPPER", pads=[0, 0])
     yield one("a norm of another power", "LpNormalization", image, refused=["T0708", "'p' is 3"], p=3)
     yield one("a norm in f16", "LayerNormalization", image, {"s": np.ones(4, F32)}, refused=["T0714", "'stash_type'"], stash_type=10)
     yield one("a softmax in f64", "Attention", {k: np.ones((1, 1, 2, 4), F32) for k in "qkv"}, refused=["T0714", "softmax in f64"], opset=23,

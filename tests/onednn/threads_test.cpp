@@ -57,7 +57,7 @@ void call(tenon::Session& session, const char* mode, int64_t* out_threads) {
 }
 
 TEST(OneDnn, StartsNoSecondPool) {
-  // OpenMP would start as many threads wherever it were not told to use one.
+  // OpenMP would start this many threads wherever it is not limited to one.
   setenv("OMP_NUM_THREADS", "6", 1);
   setenv("TENON_NUM_THREADS", "2", 1);
   tenon::Session session;

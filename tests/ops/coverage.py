@@ -3,7 +3,7 @@
 
     tests/ops/coverage.py build/bin/tenon docs/generated/ops_coverage.md [--bless]
 
-The planned names come from planned_ops.txt beside this file, the existing ops from `tenon ops`.
+The planned names come from planned_ops.txt next to this file, the existing ops from `tenon ops`.
 Fails if the table in the tree differs from the one that would be generated, or if the registry has
 an op that the list does not name.
 """

@@ -444,7 +444,7 @@ TEST(Derived, KnownValuesAreTheComputedOnes) {
       draft.attrs = example->expression.attrs;
       if (!fits) continue;
       Result<ir::Node> node = graph.build({0, ir::kNone}, draft);
-      if (!node.ok()) continue;  // types that do not match, such as i64 beside i32
+      if (!node.ok()) continue;  // types that do not match, such as i64 and i32
       const auto dims = op::known_value(graph, graph.results(*node)[0]);
       if (!dims) continue;
       Result<std::vector<HostArray>> got = op::evaluate(graph, *node, {}, arrays);

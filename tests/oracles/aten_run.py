@@ -51,7 +51,7 @@ _REFUSED = re.compile(r"graph: (\S+) stays in torch: (.*)")
 _CALL = re.compile(r"a call (?:stays|ran) in torch: (.*)")
 
 
-class _Told(logging.Handler):
+class _Logged(logging.Handler):
     """What the package says: operators and calls that ran in torch, graphs from the cache."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class _Told(logging.Handler):
         self.from_cache += "comes from torch's cache" in text
 
 
-told = _Told()
+logged = _Logged()
 
 
 def set_up() -> None:
@@ -82,11 +82,11 @@ def set_up() -> None:
     log = logging.getLogger("tenon.torch")
     log.setLevel(logging.INFO)
     log.propagate = False
-    log.addHandler(told)
+    log.addHandler(logged)
     cache = logging.getLogger("tenon.cache")
     cache.setLevel(logging.INFO)
     cache.propagate = False
-    cache.addHandler(told)
+    cache.addHandler(logged)
     tenon.set_logs("cache")
     torch._dynamo.config.capture_dynamic_output_shape_ops = True
     torch._dynamo.config.capture_scalar_outputs = True
@@ -207,7 +207,7 @@ def run_second(group: list[Ready]) -> Iterator[Verdict]:
 
 
 def _judged(group: list[Ready], function: Any, call: int, when: str) -> Iterator[Verdict]:
-    told.clear()
+    logged.clear()
     try:
         with torch.no_grad():
             results = function(*leaves(group, call))
@@ -221,10 +221,10 @@ def _judged(group: list[Ready], function: Any, call: int, when: str) -> Iterator
         problem = compare(made, call, pytree.tree_leaves(result))
         if problem:
             yield Verdict(str(made.case), when, problem)
-    for operator, reason in told.refused.items():
+    for operator, reason in logged.refused.items():
         yield Verdict("", when, f"refused: {operator}: {reason}")
-    if told.calls:
-        yield Verdict("", when, f"ran in torch: {told.calls[0]}")
+    if logged.calls:
+        yield Verdict("", when, f"ran in torch: {logged.calls[0]}")
 
 
 def _first(kind: str, error: BaseException) -> str:

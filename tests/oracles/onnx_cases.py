@@ -192,7 +192,7 @@ def resized(template: Template, d: int, n: int) -> Template:
 
 
 def arrays(case: Case, template: Template, call: int = 0) -> list[np.ndarray | None]:
-    """The inputs of a case; those that are no constants have other values in each call."""
+    """The inputs of a case; those that are not constants have other values in each call."""
     made: list[np.ndarray | None] = []
     for i, given in enumerate(template.inputs):
         is_constant = given is not None and template.is_constant(i)

@@ -51,10 +51,10 @@ def second(groups: list[list[str]]) -> Iterator[Any]:
     for names in groups:
         yield "begun", ", ".join(names)
         group = [made for name in names if (made := aten_run.ready(Case.parse(name)))]
-        before = aten_run.told.from_cache
+        before = aten_run.logged.from_cache
         for verdict in run(group, aten_run.run_second):
             yield "verdict", verdict
-        yield "count", "graphs from torch's cache in the second process", aten_run.told.from_cache - before
+        yield "count", "graphs from torch's cache in the second process", aten_run.logged.from_cache - before
 
 
 def parts(group: list[Ready]) -> list[list[Ready]]:

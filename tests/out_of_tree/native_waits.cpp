@@ -71,8 +71,8 @@ uint64_t now(tenon_fence_t* fence) {
   return value;
 }
 
-// A stream of somebody else, which does nothing before `gate` is set; work behind it has begun for
-// the driver, and ends when this test wants it to.
+// A stream from outside, which does nothing before `gate` is set. The driver has begun the work
+// that follows, which ends when this test wants it to.
 struct GatedStream {
   const Functions& cl;
   cl_command_queue stream;

@@ -50,8 +50,8 @@ fi
 groups=$("$tenon" conform --list | grep -oE '^[A-Z] ' | sort -u | grep -v '[FGL]' | sed 's/ /.*/' | paste -sd,)
 conform --filter "$groups,F.core-set,F.special-floats,F.integer-ends,F.one-buffer-twice"
 
-# Other runtimes, each alone in a folder of vendors: Oclgrind, which interprets kernels and tells races
-# and what they read and write outside, and Intel's for processors, which has sub-groups.
+# Other runtimes, each alone in a folder of vendors: Oclgrind, which interprets kernels and reports
+# races and accesses outside, and Intel's for processors, which has sub-groups.
 oclgrind=/usr/lib/oclgrind/liboclgrind-rt-icd.so intel=$build/tests/out_of_tree/intel-opencl
 on_oclgrind() { env OCL_ICD_VENDORS="$work/vendors/" TENON_CACHE_DIR="$work/oclgrind" "$@"; }
 on_intel() {
@@ -145,7 +145,7 @@ python3 "$source/tests/ops/meanings/meanings.py" "$tenon" opencl --type f32 --ty
 say "every fault is survived"
 TENON_CACHE_DIR="$work/faults" python3 "$source/tests/layers/faults.py" "$tenon" opencl
 
-say "the text is CUDA C++ behind the sample's header"
+say "the text is CUDA C++ after the sample's header"
 if clang++-19 --print-targets | grep -q nvptx64; then
   for model in encoder residual_cnn; do
     "$tenon" run "$work/models/$model.onnx" --device opencl --dump opencl/source 2>/dev/null | cat "$work/opencl/cuda_dialect.h" - >"$work/$model.cu"
@@ -158,7 +158,7 @@ say "a second start compiles nothing"
 again=$("$tenon" bench "$work/models/encoder.onnx" --device opencl --runs 1 --json 2>/dev/null)
 expect "$again" '"kernels_compiled": 0'
 
-say "an index outside is told, with the user's node"
+say "an index outside is reported, with the user's node"
 outside=$("$tenon" run "$source/tests/devices/index_outside.tir" --input i="$source/tests/control/Inputs/outside.npy" --seed 1 \
   --device opencl --no-fallback 2>&1) && { echo "an index outside gave a result"; exit 1; }
 expect "$outside" "T0325: gather at model:8: .rows.: index 5 is outside of \[0, 5)"

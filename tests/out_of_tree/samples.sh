@@ -19,7 +19,7 @@ python3 "$source/scripts/tree_rules.py" --links "$work/prefix/share/doc/Tenon"
 
 echo "-- acme is what tenon new makes"
 "$work/prefix/bin/tenon" new device acme --language c --directory "$work" >/dev/null 2>&1
-diff -r "$source/samples/acme" "$work/acme" || { echo "samples/README.md tells how to write it again"; exit 1; }
+diff -r "$source/samples/acme" "$work/acme" || { echo "samples/README.md says how to write it again"; exit 1; }
 
 cat >"$work/inside.sh" <<'INSIDE'
 set -euo pipefail

@@ -124,7 +124,7 @@ follow() {
 }
 for page in device kernels op pass frontend layer embed packages; do follow $page.md; done
 
-say "what cannot be made is told"
+say "what cannot be made is reported"
 for arguments in "kernel x" "device x --language rust" "device Upper" "device ../x" "device my_device_c" "layer $(printf 'a%.0s' {1..41})"; do
   # shellcheck disable=SC2086
   if "$tenon" new $arguments >/dev/null 2>error.log; then die "tenon new $arguments succeeded"; fi

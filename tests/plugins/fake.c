@@ -164,7 +164,7 @@ static const tenon_plugin_t record = {
     .abi = TENON_TARGET_ABI,
 #endif
 #if defined(FAKE_WRONG_NAME)
-    .name = STR("somebody-else"),
+    .name = STR("another-plugin"),
 #else
     .name = STR(FAKE_NAME),
 #endif

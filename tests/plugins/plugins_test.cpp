@@ -137,7 +137,7 @@ TEST_F(PluginsTest, BrokenOnesAreNamedAndSurvived) {
   }
 }
 
-TEST_F(PluginsTest, HangingQueryIsLeftBehind) {
+TEST_F(PluginsTest, HangingQueryIsAbandoned) {
   EXPECT_EQ(outcome("hangs"), "probe P0602");
   // Quarantined: the next attempt costs nothing.
   PluginHost again(here());
@@ -407,7 +407,7 @@ TEST_F(PluginsTest, PlatformAbiAndRequirements) {
       {R"("build": {"sanitizer": "hwaddress"})", "platform P0303"},
       {R"("abi": {"major": 9})", "abi P0305"},
       {R"("abi": {"major": 0, "min_minor": 999})", "abi P0305"},
-      {R"("requires": {"plugins": ["nobody"]})", "requirements P0501"},
+      {R"("requires": {"plugins": ["missing"]})", "requirements P0501"},
       {R"("requires": {"cpu_features": ["quantum"]})", "requirements P0502"},
       {R"("probe": {"paths": ["/dev/tenon-no-such"]})", "requirements P0503"},
       {R"("probe": {"pci": ["ffff:ffff"]})", "requirements P0504"},
@@ -461,7 +461,7 @@ TEST_F(PluginsTest, LibraryThatIsReplacedWhileItIsProbedIsCheckedAgain) {
   unsetenv("FAKE_OWN_LIBRARY");
 }
 
-TEST_F(PluginsTest, FolderWithoutManifestsIsTold) {
+TEST_F(PluginsTest, FolderWithoutManifestsIsReported) {
   install("good");
   ASSERT_EQ(system(("mkdir " + folder_ + "/empty").c_str()), 0);
   setenv("TENON_PLUGIN_FILES", (folder_ + "/empty").c_str(), 1);
@@ -488,7 +488,7 @@ TEST_F(PluginsTest, RequiredLibraryIsNoFileOfTheManifestsChoice) {
   EXPECT_NE(host.load("good").status().text().find("P0206"), std::string::npos) << log_;
 }
 
-TEST_F(PluginsTest, KeysThatDoNothingAreTold) {
+TEST_F(PluginsTest, KeysThatDoNothingAreReported) {
   install(
       "good",
       R"("threading": "free", "signature": "00", "min_driver": "1", "deprecates": ["x"], "experimental": true)");

@@ -87,7 +87,7 @@ def test_two_threads_compile_one_function() -> None:
         np.testing.assert_allclose(got, np.exp(X) - np.sin(X) * 3, rtol=1e-5, atol=1e-6)
 
 
-def test_100_000_calls_leave_nothing_behind() -> None:
+def test_100_000_calls_leave_nothing() -> None:
     f = tenon.compile(lambda x, w: x * w + 1.0)
     x, t, bad = X.copy(), tenon.tensor(X), np.zeros(3, np.float32)
 
@@ -142,8 +142,8 @@ def test_kernels_that_are_wrong() -> None:
 
 
 @pytest.mark.parametrize("writes", ["out[n] = 1", "out[-1] = 1", "const_cast<float*>(x)[0] = 1"])
-def test_kernels_that_write_beside_their_results(writes: str) -> None:
-    op = scaled("test.bad_beside")
+def test_kernels_that_write_outside_their_results(writes: str) -> None:
+    op = scaled("test.bad_outside")
     op.kernel("cpu", dtypes=["f32"])(
         lambda: "void run(const float* x, float a, float* out, int64_t n) {"
         "for (int64_t i = 0; i < n; ++i) out[i] = a * x[i]; " + writes + "; }"

@@ -149,7 +149,7 @@ def test_each_result_raises_an_exception_of_its_own(mlp):
         raised.append(error.value)
     assert raised[0] is not raised[1] and str(raised[0]) == str(raised[1])
     assert raised[0].code == raised[1].code and raised[0].__cause__ is None
-    with pytest.raises(tenon.UsageError, match="T0004.*no number of seconds"):
+    with pytest.raises(tenon.UsageError, match="T0004.*not a number of seconds"):
         run.result(float("nan"))
 
 

@@ -87,7 +87,7 @@ def test_numbers_alone_have_default_types() -> None:
     assert tenon.compile(lambda x, a: (x, xp.asarray(a)))(random(2), 2.0)[1].dtype == np.float32
 
 
-def test_numbers_that_do_not_fit_are_told() -> None:
+def test_numbers_that_do_not_fit_are_reported() -> None:
     @tenon.compile
     def f(x: Any, a: Any) -> Any:
         return x + a
@@ -95,7 +95,7 @@ def test_numbers_that_do_not_fit_are_told() -> None:
     x = np.ones(3, np.uint8)
     np.testing.assert_array_equal(f(x, 254), [255] * 3)
     for number in (300, -1):
-        with pytest.raises(OverflowError, match=f"{number} is no uint8.*test_compile.py:"):
+        with pytest.raises(OverflowError, match=f"{number} is not a value of uint8.*test_compile.py:"):
             f(x, number)
     assert f.compilations == 1
     with pytest.raises(OverflowError):
@@ -264,7 +264,7 @@ def test_a_size_that_depends_on_values_is_no_number() -> None:
                 compiled(x, y)
 
 
-def test_mistakes_are_told_at_their_line() -> None:
+def test_mistakes_are_raised_at_their_line() -> None:
     @tenon.compile
     def f(x: Any, y: Any) -> Any:
         return x + y
@@ -342,7 +342,7 @@ def test_what_a_trace_cannot_do() -> None:
         fails(random(3))
     with pytest.raises(tenon.UsageError, match="set"):
         keeps({1, 2})
-    np.testing.assert_array_equal(np.asarray(xp.ones(2)), [1, 1])  # nothing is left behind
+    np.testing.assert_array_equal(np.asarray(xp.ones(2)), [1, 1])  # nothing is left
 
 
 def test_arrays_from_outside_are_constants() -> None:
@@ -537,7 +537,7 @@ def test_layers() -> None:
                                p / p.sum(-1, keepdims=True) @ np.asarray(q), rtol=1e-4, atol=1e-5)  # fmt: skip
 
 
-def test_nothing_is_left_behind() -> None:
+def test_nothing_is_left() -> None:
     import gc
 
     def used() -> int:

@@ -10,7 +10,7 @@ from conftest import ROOT
 
 @pytest.mark.parametrize("page, folder", [("README.md", "samples/digits"), ("docs/guide/python.md", ".")])
 def test_page(page, folder, tmp_path, monkeypatch):
-    """Each page says where its reader stands: in the root of the tree, or beside the model."""
+    """Each page says where its reader stands: in the root of the tree, or in the model's folder."""
     (tmp_path / folder).mkdir(parents=True, exist_ok=True)
     for name in ("digits.onnx", "example.npy"):
         shutil.copy(ROOT / "samples" / "digits" / name, tmp_path / folder)

@@ -151,9 +151,9 @@ def test_a_new_combination_of_known_operations_runs_at_once(caplog: pytest.LogCa
         for how in ("one by one", "known program"):
             caplog.clear()
             np.testing.assert_allclose(np.asarray(combined()), expected, rtol=1e-5)
-            told = [r.getMessage() for r in caplog.records if r.name == "tenon.eager"]
-            assert len(told) == 1 and how in told[0] and "test_eager.py:" in told[0]
-            assert "5 operations" in told[0]
+            lines = [r.getMessage() for r in caplog.records if r.name == "tenon.eager"]
+            assert len(lines) == 1 and how in lines[0] and "test_eager.py:" in lines[0]
+            assert "5 operations" in lines[0]
             settled()
 
 
@@ -205,7 +205,7 @@ def test_arrays_are_collected() -> None:
     assert len(gc.get_objects()) < before + 50
 
 
-def test_no_memory_is_left_behind() -> None:
+def test_no_memory_is_left() -> None:
     x = xp.asarray(np.ones(8, np.float32))
 
     def work(n: int) -> None:

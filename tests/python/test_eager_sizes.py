@@ -123,7 +123,7 @@ def test_a_wrong_guess_is_never_seen(monkeypatch: pytest.MonkeyPatch, caplog: py
     assert sum("for each size" in r.getMessage() for r in caplog.records) >= 1
 
 
-def test_mistakes_are_told_at_their_line_with_numbers() -> None:
+def test_mistakes_are_raised_at_their_line_with_numbers() -> None:
     for n in (3, 4, 5):
         (xp.asarray(vector(n)) + xp.ones((n,))).tolist()
     with pytest.raises(ValueError, match=r"\(6,\) and \(5,\)"):

@@ -17,7 +17,7 @@ def beads(source: Any) -> Any:
     """A line with the size, then a line for each operation."""
     first, *lines = source.text().splitlines()
     if not first.isdigit():
-        source.fail(f"{first!r} is no size", 1)
+        source.fail(f"{first!r} is not a size", 1)
     wanted = source.option("factor", "1")
     x = source.input("x", "float32", (int(first) if int(first) else "n",))
     for number, line in enumerate(lines, 2):
@@ -49,11 +49,11 @@ def test_a_file_becomes_a_model(tmp_path: pathlib.Path) -> None:
         np.testing.assert_allclose(named(np.full(n, 4, np.float32))[0], np.full(n, 2))
 
 
-def test_what_is_wrong_is_told_with_its_line(tmp_path: pathlib.Path) -> None:
+def test_problems_are_reported_with_their_line(tmp_path: pathlib.Path) -> None:
     for text, message in (
-        ("pearls\n", "T0661: .*a.beads:1: 'pearls' is no size"),
+        ("pearls\n", "T0661: .*a.beads:1: 'pearls' is not a size"),
         ("3\nexp\nnothing_such\n", "T0661: .*a.beads:3: there is no operation"),
-        (b"3\n\xff\n", "T0661: .*a.beads:2: the file is no text"),
+        (b"3\n\xff\n", "T0661: .*a.beads:2: the file is not text"),
         ("3\ncrash\n", "T0631: beads_test .*test_frontend.py:.*a mistake in the importer"),
         ("2\ntable\n", "shapes"),
     ):

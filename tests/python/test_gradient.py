@@ -66,7 +66,7 @@ def test_several_results_and_arrays_without_derivative() -> None:
     tenon.opcheck(halves, X, np.array([1, 0, 1]))
 
 
-def test_what_does_not_fit_is_told() -> None:
+def test_what_does_not_fit_is_reported() -> None:
     @tenon.op("test.plain")
     def plain(x: Any, a: float) -> Any:
         return x * a

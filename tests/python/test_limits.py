@@ -1,4 +1,4 @@
-"""Threads, signals, forks, and what many calls leave behind."""
+"""Threads, signals, forks, and what many calls leave."""
 
 import gc
 import os
@@ -56,7 +56,7 @@ def memory_kib():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-def test_many_calls_leave_nothing_behind(add):
+def test_many_calls_leave_nothing(add):
     x = np.ones(1000, np.float32)
     t = tenon.tensor(x)
     bad = np.ones(3)
@@ -80,7 +80,7 @@ def test_many_calls_leave_nothing_behind(add):
     assert after[0] - before[0] < 4096
 
 
-def test_many_models_leave_nothing_behind():
+def test_many_models_leave_nothing():
     def some(count):
         for _ in range(count):
             tenon.load(TEXT_ADD, "cpu").close()
@@ -148,7 +148,7 @@ def test_a_background_call_is_cancelled():
 
 
 def test_other_threads_call_while_the_main_thread_waits(add):
-    """The main thread asks for the GIL now and then: nobody may wait for it meanwhile."""
+    """The main thread asks for the GIL now and then: no thread may wait for it meanwhile."""
     model, x = slow_model()
     stop = threading.Event()
     count = [0]

@@ -1,4 +1,4 @@
-"""Who is told what: `tenon.set_logs` and TENON_LOGS, without PyTorch (whose components tests/torch has)."""
+"""What is logged: `tenon.set_logs` and TENON_LOGS, without PyTorch (see tests/torch)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def defaults() -> Iterator[None]:
 def test_components_are_chosen_and_given_up(caplog: pytest.LogCaptureFixture) -> None:
     tenon.set_logs("cache")
     tenon.load(TEXT, "cpu")
-    told = [r.getMessage() for r in caplog.records if r.name == "tenon.cache"]
-    assert told and all(LOOKUP.match(line) for line in told), told
+    lines = [r.getMessage() for r in caplog.records if r.name == "tenon.cache"]
+    assert lines and all(LOOKUP.match(line) for line in lines), lines
     caplog.clear()
     tenon.set_logs("-cache", "dispatch, perf")
     tenon.load(TEXT, "cpu")
@@ -64,8 +64,8 @@ if "later" in sys.argv:
 
 
 @pytest.mark.parametrize("how", ["first", "later", "environment", "configured first"])
-def test_where_it_is_told(how: str, tmp_path: pathlib.Path) -> None:
-    """On standard error, unless somebody configured logging; also where it was chosen before the host opens."""
+def test_where_it_is_logged(how: str, tmp_path: pathlib.Path) -> None:
+    """On standard error, unless logging is configured; also if chosen before the host opens."""
     environment = {**os.environ, "TENON_LOGS": "cache,guards,perf" if how == "environment" else ""}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *how.split()], env=environment, capture_output=True, text=True, check=True

@@ -230,7 +230,7 @@ def test_reports(mlp, tmp_path):
         mlp.profile(x[0])
 
 
-def test_profiles_by_name_leave_nothing_behind(mlp):
+def test_profiles_by_name_leave_nothing(mlp):
     x = np.load(MODELS / "mlp.in.x.npy")
     mlp.profile(x=x)
     gc.collect()

@@ -122,7 +122,7 @@ def test_attributes_of_every_kind() -> None:
         assert seen["custom_call"]["results"] == (("f32", (2,)), ("i64", ()))
         assert seen["custom_call"]["name"] == "f"
         assert len(list(graph.match("one_hot(_, depth=(7))"))) == 1
-        assert not list(graph.match("reshape(_, shape=(-1, 2, 3))"))  # a size of a run is no number
+        assert not list(graph.match("reshape(_, shape=(-1, 2, 3))"))  # a size of a run
 
     in_a_pass(ATTRIBUTES, work)
 
@@ -229,7 +229,7 @@ graph @g(%x: f32[4]) -> (y: f32[4]) {
             with graph.before(node):
                 node.replace(xp.sin(node.operands[0]))
 
-    # The middle one is x then, so the last one is no pair any more.
+    # The middle one is x then, so the last two are not a pair any more.
     assert "%1 = neg(%x) : f32[4]\n  %2 = exp(%1)" in in_a_pass(chain, pairs)
     assert in_a_pass(chain, absolute).count("abs(") == 3
     text = in_a_pass(chain, by_nodes)

@@ -60,7 +60,7 @@ def test_branch_cuts_and_signed_zeros(name: str) -> None:
     for part in ("real", "imag"):
         a, b = getattr(got, part), getattr(expected, part)
         np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
-        # The sign of a number that is not 0 but for rounding tells the side of the cut.
+        # The sign of a number that is 0 but for rounding does not show the side of the cut.
         cut = abs(b) > 1e-15
         assert (np.signbit(a) == np.signbit(b))[cut].all()
 
@@ -102,7 +102,7 @@ def test_signs_of_zeros(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-def test_inverse_tangents_beside_their_poles(dtype: str) -> None:
+def test_inverse_tangents_near_their_poles(dtype: str) -> None:
     tiny = (1e-19, -1e-30, 1e-36) if dtype == "complex64" else (1e-170, -1e-250, 1e-300)
     z = np.asarray([complex(s, y) for s in (1, -1) for y in tiny], dtype)
     close(xp.atanh(xp.asarray(z)), np.arctanh(z))
@@ -259,9 +259,9 @@ def test_a_compiled_function() -> None:
         (lambda x: xp.imag(xp.real(x)), "complex arrays"),
         (lambda x: xp.asarray([1]) + 1j, "a Python complex"),
         (lambda x: float(x[0]), ""),
-        (lambda x: xp.full(2, 1j, dtype=xp.float32), "1j is no float32"),
-        (lambda x: xp.full_like(xp.real(x), 1j), "1j is no float32"),
-        (lambda x: xp.asarray([1j], dtype=xp.int32), "1j is no int32"),
+        (lambda x: xp.full(2, 1j, dtype=xp.float32), "1j is not a value of float32"),
+        (lambda x: xp.full_like(xp.real(x), 1j), "1j is not a value of float32"),
+        (lambda x: xp.asarray([1j], dtype=xp.int32), "1j is not a value of int32"),
     ],
 )
 def test_what_complex_numbers_have_not(call: Any, text: str) -> None:

@@ -125,7 +125,7 @@ def test_function(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", ["value", "number"])
-def test_numbers_beside_arrays(kind: str, dtype: str) -> None:
+def test_numbers_with_arrays(kind: str, dtype: str) -> None:
     @drawn
     @given(arrays(dtype), st.floats(-100, 100, width=32), st.sampled_from(["add", "multiply", "divide", "maximum"]))
     def case(x: Any, number: float, name: str) -> None:

@@ -155,12 +155,12 @@ def outcome(namespace: Any, call: str, names: dict[str, Any]) -> str:
         result = eval(call if method else f"xp.{call}", {"xp": namespace, **names})
     except REFUSED:
         return "refused"
-    return told(result)
+    return described(result)
 
 
-def told(result: Any) -> str:
+def described(result: Any) -> str:
     if isinstance(result, (tuple, list)):
-        return f"({', '.join(map(told, result))})"
+        return f"({', '.join(map(described, result))})"
     if not hasattr(result, "shape"):
         return str(result).rpartition(".")[2]
     return f"{str(result.dtype).rpartition('.')[2]}{tuple(result.shape)}"

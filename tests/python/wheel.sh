@@ -134,5 +134,5 @@ plugins=()
 while read -r name; do plugins+=("$name"); done < <("$python" -m pip list --disable-pip-version-check 2>/dev/null | awk '/^tenon/ {print $1}')
 pip uninstall -y numpy "${plugins[@]}"
 files >after
-diff before after || die "uninstalling ${plugins[*]} left this behind, or took it away"
+diff before after || die "uninstalling ${plugins[*]} left this, or took it away"
 echo "wheel: all checks passed ($SECONDS s)"

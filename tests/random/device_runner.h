@@ -9,7 +9,7 @@
 namespace tenon::random_tests {
 
 // Compiles each graph for `device` and runs each binding twice: the second run gets the memory that
-// the first one left behind. The inputs must be unchanged afterwards. The session must outlive the
+// the first one left. The inputs must be unchanged afterwards. The session must outlive the
 // runner.
 Runner device_runner(const Session& session, std::string device);
 

@@ -90,15 +90,15 @@ class Driver {
                     .ok()) {
       problem = failure_text();
     }
-    if (!problem.empty()) return tell(seed, "generate: " + problem);
+    if (!problem.empty()) return report(seed, "generate: " + problem);
     nodes_ += generated.nodes;
     problem = runner_(generated);
     if (problem.empty()) return;
-    tell(seed, problem);
+    report(seed, problem);
     if (failed_ <= kShrunkMax) show(std::move(generated), std::move(problem));
   }
 
-  void tell(uint64_t seed, const std::string& problem) {
+  void report(uint64_t seed, const std::string& problem) {
     ++failed_;
     fmt::print("seed {}: {}\n", seed, problem);
     std::fflush(stdout);
@@ -138,7 +138,7 @@ Runner stage_runner(const Options& options, std::shared_ptr<StageCheck>* check) 
   return [check = *check](const Generated& generated) { return (*check)(generated); };
 }
 
-void tell_statistics(const StageStatistics& s) {
+void print_statistics(const StageStatistics& s) {
   fmt::print("{} kernels, {} loop trees", s.kernels, s.trees);
   for (const auto& [shape, count] : s.shapes) fmt::print(", {} {}", count, shape);
   fmt::print("\n");
@@ -164,7 +164,7 @@ int main_of(const Options& options) {
     return 2;
   }
   const int status = Driver(options, runner).run();
-  if (stages != nullptr) tell_statistics(stages->statistics());
+  if (stages != nullptr) print_statistics(stages->statistics());
   return status;
 }
 

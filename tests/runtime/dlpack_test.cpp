@@ -87,8 +87,8 @@ TYPED_TEST(DLPack, TheirsIsATensorWithoutACopy) {
   EXPECT_EQ(theirs.deleted, 1);
 }
 
-// Elements may begin behind the pointer, strides of an axis of one say nothing, and there may be no
-// elements.
+// Elements may begin at an offset from the pointer, strides of an axis of one say nothing, and
+// there may be no elements.
 TYPED_TEST(DLPack, WhatIsDenseIsTaken) {
   Theirs<TypeParam> late({4, 3}), one({3, 1, 1}), none({0, 3});
   late.managed.tensor.byte_offset = 2 * 3 * sizeof(float);

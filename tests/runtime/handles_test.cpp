@@ -96,7 +96,7 @@ class Handles : public testing::Test {
     s.program_release(s.self, all.program);
     s.model_release(s.self, all.model);
   }
-  static void expect_told(tenon_code_t code, std::string_view kind, std::string_view where) {
+  static void expect_reported(tenon_code_t code, std::string_view kind, std::string_view where) {
     EXPECT_EQ(code, TENON_FAILED_PRECONDITION) << where;
     const std::string text = tenon::failure_text();
     EXPECT_TRUE(text.starts_with("T0626")) << where << ": " << text;
@@ -149,7 +149,7 @@ TEST_F(Handles, AReleasedModelIsRefused) {
       {"compile", [&] { return s.compile(s.self, all.model, nullptr, &program); }},
       {"save",
        [&] { return packages().save(packages().self, all.model, nullptr, tenon::str("no.tpk")); }}};
-  for (const Door& door : doors) expect_told(door.open(), "model", door.name);
+  for (const Door& door : doors) expect_reported(door.open(), "model", door.name);
   EXPECT_EQ(graph, nullptr);
   EXPECT_EQ(program, nullptr);
 }
@@ -177,7 +177,7 @@ TEST_F(Handles, AReleasedProgramIsRefused) {
       {"start_call", [&] {
          return operations().start_call(operations().self, all.program, &record, operation.get());
        }}};
-  for (const Door& door : doors) expect_told(door.open(), "program", door.name);
+  for (const Door& door : doors) expect_reported(door.open(), "program", door.name);
   EXPECT_EQ(binding, nullptr);
   EXPECT_EQ(graph, nullptr);
 }
@@ -199,7 +199,7 @@ TEST_F(Handles, AReleasedBindingIsRefused) {
       {"run_info", [&] { return s.run_info(s.self, b, &info); }},
       {"profile_enable", [&] { return s.profile_enable(s.self, b, 1); }},
       {"profile_write", [&] { return s.profile_write(s.self, b, TENON_PROFILE_TABLE, sink()); }}};
-  for (const Door& door : doors) expect_told(door.open(), "binding", door.name);
+  for (const Door& door : doors) expect_reported(door.open(), "binding", door.name);
 }
 
 TEST_F(Handles, AReleasedTensorIsRefused) {
@@ -228,7 +228,7 @@ TEST_F(Handles, AReleasedTensorIsRefused) {
        }},
       {"an input", [&] { return call(program_.get(), all.tensor); }},
       {"a donated input", [&] { return call(program_.get(), all.tensor, TENON_INPUT_DONATED); }}};
-  for (const Door& door : doors) expect_told(door.open(), "tensor", door.name);
+  for (const Door& door : doors) expect_reported(door.open(), "tensor", door.name);
   EXPECT_EQ(call(program_.get(), all.tensor), TENON_FAILED_PRECONDITION);
   EXPECT_NE(tenon::failure_text().find("input 0"), std::string::npos) << tenon::failure_text();
 }
@@ -243,7 +243,7 @@ TEST_F(Handles, AReleasedOperationIsRefused) {
       {"leave", [&] { return o.leave(o.self, all.operation); }},
       {"start_call", [&] { return o.start_call(o.self, program_.get(), &record, all.operation); }},
       {"wait", [&] { return o.wait(o.self, all.operation, 0); }}};
-  for (const Door& door : doors) expect_told(door.open(), "operation", door.name);
+  for (const Door& door : doors) expect_reported(door.open(), "operation", door.name);
   o.cancel(o.self, all.operation);
   EXPECT_EQ(take_log(), std::vector<std::string>());
 }
@@ -283,8 +283,8 @@ TEST_F(Handles, AnObjectOfAnotherKindIsRefused) {
   EXPECT_TRUE(program_.placement(&placement).ok()) << tenon::failure_text();
 }
 
-// What the wrappers of C++ hold may be released behind their backs.
-TEST_F(Handles, TheWrappersTellTheSame) {
+// Handles that the wrappers of C++ hold may be released without them.
+TEST_F(Handles, TheWrappersReportTheSame) {
   {
     tenon::Model model;
     tenon::Program program;
@@ -298,14 +298,14 @@ TEST_F(Handles, TheWrappersTellTheSame) {
     ASSERT_TRUE(operation.open().ok());
     release({model.get(), program.get(), tensor.get(), binding.get(), operation.get()});
     tenon_model_info_t info;
-    expect_told(model.info(&info).code(), "model", "Model");
-    expect_told(program.ports(&info).code(), "program", "Program");
-    expect_told(binding.run().code(), "binding", "Binding");
+    expect_reported(model.info(&info).code(), "model", "Model");
+    expect_reported(program.ports(&info).code(), "program", "Program");
+    expect_reported(binding.run().code(), "binding", "Binding");
     ArrayView array;
-    expect_told(tensor.array(&array).code(), "tensor", "Tensor");
+    expect_reported(tensor.array(&array).code(), "tensor", "Tensor");
     tenon::Output output;
-    expect_told(program_.call({{tensor}}, {&output, 1}).code(), "tensor", "Call");
-    expect_told(operation.wait().code(), "operation", "Operation");
+    expect_reported(program_.call({{tensor}}, {&output, 1}).code(), "tensor", "Call");
+    expect_reported(operation.wait().code(), "operation", "Operation");
     EXPECT_EQ(take_log(), std::vector<std::string>());
   }
   EXPECT_EQ(take_log().size(), 5u);
@@ -329,26 +329,26 @@ TEST_F(Handles, ResultsOfRepeatedCallsAreHandles) {
   tenon_tensor_t* const tensor = make_tensor();
   for (int i = 0; i < 4; ++i) EXPECT_EQ(call(program.get(), tensor), TENON_OK);
   calls().tensor_release(calls().self, tensor);
-  expect_told(call(program.get(), tensor), "tensor", "a repeated call");
+  expect_reported(call(program.get(), tensor), "tensor", "a repeated call");
 }
 #endif
 
 // Other threads use the handle while its neighbours come and go.
-TEST_F(Handles, EveryThreadIsTold) {
+TEST_F(Handles, EveryThreadGetsTheFailure) {
   tenon_tensor_t* const tensor = make_tensor();
   calls().tensor_release(calls().self, tensor);
-  std::atomic<int> told{0};
+  std::atomic<int> failures{0};
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       auto array = tenon::sized<tenon_array_t>();
       for (int i = 0; i < 200; ++i)
-        told += calls().tensor_array(calls().self, tensor, &array) == TENON_FAILED_PRECONDITION;
+        failures += calls().tensor_array(calls().self, tensor, &array) == TENON_FAILED_PRECONDITION;
     });
   }
   for (size_t i = 0; i + 1 < kKept; ++i) calls().tensor_release(calls().self, make_tensor());
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(told, 4 * 200);
+  EXPECT_EQ(failures, 4 * 200);
 }
 
 // Made and released on many threads, each handle belongs to one of them.
@@ -408,9 +408,9 @@ TEST_F(Handles, AForkedChildReleasesHandles) {
       alarm(20);
       calls().tensor_release(calls().self, tensor);
       auto array = tenon::sized<tenon_array_t>();
-      const bool told =
+      const bool failed =
           calls().tensor_array(calls().self, tensor, &array) == TENON_FAILED_PRECONDITION;
-      _exit(told ? 0 : 1);
+      _exit(failed ? 0 : 1);
     }
     int status = -1;
     ASSERT_EQ(waitpid(child, &status, 0), child);

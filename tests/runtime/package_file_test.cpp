@@ -15,7 +15,7 @@ using tenon::ArrayView;
 using tenon::Output;
 
 // Symbols, a relation among them, a result twice, an input and a constant as results, and a size
-// that only the run tells.
+// that is known only at run time.
 constexpr std::string_view kModel = R"(tenon.tir 1
 graph @g<n in [1, 64], m in [1, inf]>(%x: f32[n, 3], %z: f32[n, 3], %w: f32[m]) -> (e: f32[n, 3], y: f32[n, 3], again: f32[n, 3], same: f32[n, 3], k: f32[2], r: f32[n, m]) {
   %k = const f32[2] [1.5, 2.5]
@@ -95,7 +95,7 @@ TEST_P(PackageFileTest, ComputesAndRefusesAsTheModel) {
   EXPECT_EQ(of_loaded, of_compiled);
 }
 
-TEST_P(PackageFileTest, TellsItsPorts) {
+TEST_P(PackageFileTest, ReportsItsPorts) {
   tenon::Program loaded;
   ASSERT_TRUE(session.load_package(path, &loaded).ok()) << tenon::failure_text();
   tenon_model_info_t of_program, of_model;
@@ -158,7 +158,7 @@ TEST(PackageFile, AFolderThatIsNotThereGivesNoFile) {
   ASSERT_TRUE(session.load_bytes(kModel, "g.tir", &model).ok());
   EXPECT_FALSE(model.save({.device = "reference"}, testing::TempDir() + "/none/x.tpk").ok());
   EXPECT_EQ(tenon::failure_text().substr(0, 3), "T01") << tenon::failure_text();
-  // Told before what is wrong with the target, and nothing stays of a file that could be made.
+  // The path is reported before the wrong target, and a file that could be made does not stay.
   EXPECT_FALSE(model.save({.device = "reference"}, testing::TempDir() + "/none/x.tpk", "t").ok());
   EXPECT_EQ(tenon::failure_text().substr(0, 3), "T01") << tenon::failure_text();
   const std::string folder = testing::TempDir() + "/empty.tpk.d";
@@ -172,7 +172,8 @@ TEST(PackageFile, AFolderThatIsNotThereGivesNoFile) {
   EXPECT_EQ(tenon::failure_text().substr(0, 5), "T0101") << tenon::failure_text();
 }
 
-// The symbol of a node that a pass removed has no name in the file; its stand-in is nobody else's.
+// The symbol of a node that a pass removed has no name in the file; no other symbol has its
+// stand-in.
 TEST(PackageFile, ASymbolMayHaveAnyName) {
   tenon::Session session;
   ASSERT_TRUE(session.open().ok());

@@ -183,7 +183,7 @@ TEST_F(RegisterTest, EqualDefinitionsHaveOneNumber) {
   }
 }
 
-// The number stands for the meaning: not for the documentation, and not for who declares it.
+// The number stands for the meaning: not for the documentation, and not for the declaring plugin.
 TEST_F(RegisterTest, DocumentationAndProviderHaveNoNumber) {
   static tenon_op_def_t documented = tenon::detail::OpStorage<scale_shift<2>>::kDef;
   static int self;
@@ -683,7 +683,7 @@ TEST_F(RegisterTest, WhatProgramsGetWrong) {
       {"P0206", TENON_INVALID_ARGUMENT,
        [](Bad& b) { b.manifest.insert(1, R"("library": "./x.so", )"); }},
       {"P0501", TENON_UNAVAILABLE,
-       [](Bad& b) { b.manifest.insert(1, R"("requires": {"plugins": ["nobody"]}, )"); }},
+       [](Bad& b) { b.manifest.insert(1, R"("requires": {"plugins": ["missing"]}, )"); }},
   };
   ASSERT_TRUE(define<2>().ok());
   const std::string before = explain("plugins", "");

@@ -177,7 +177,7 @@ TEST_P(RepeatTest, ADonatedTensorIsGone) {
 }
 
 // As in a first call, also where it is the very handle of the call before.
-TEST_P(RepeatTest, AReleasedHandleIsTold) {
+TEST_P(RepeatTest, AReleasedHandleIsReported) {
   compile(kSum);
   const Floats a(kSize, 1), b(kSize, 2);
   std::vector<float> c(kSize);
@@ -319,7 +319,7 @@ TEST_P(RepeatTest, SizesAndAlignmentsThatChange) {
 }
 
 // What a call says of itself is of that call.
-TEST_P(RepeatTest, WhatWasCopiedIsToldForEachCall) {
+TEST_P(RepeatTest, WhatWasCopiedIsReportedForEachCall) {
   compile(kSum);
   const Floats a(16, 1), b(kSize, 2);
   std::vector<float> c(kSize);
@@ -403,7 +403,7 @@ TEST_P(RepeatTest, BindingsThatAreBoundAnew) {
     check(a, n);
     check(other, n);
   }
-  // Times are told from the first time that somebody asks.
+  // Times are measured once they have been asked for.
   tenon_run_info_t info{};
   ASSERT_TRUE(binding.info(&info).ok());
   EXPECT_GT(info.run_ms, 0);

@@ -107,7 +107,7 @@ TEST_P(SessionTest, RunsFromManyThreads) {
   for (std::thread& t : threads) t.join();
 }
 
-// A binding serves one thread at a time: the second one is told so, and changes nothing.
+// A binding serves one thread at a time: the second one gets an error, and changes nothing.
 TEST_P(SessionTest, ASecondThreadOfABindingIsRefused) {
   tenon::Program program;
   ASSERT_TRUE(compile(GetParam(), &program)) << tenon::failure_text();
@@ -346,7 +346,7 @@ TEST_F(SessionTest, TheCallersRoundingChangesNothingAndComesBack) {
   for (size_t i = 0; i < nearest.size(); ++i) EXPECT_EQ(y.as<float>()[i], nearest[i]);
 }
 
-TEST_F(SessionTest, PlacementTellsWhoTookWhat) {
+TEST_F(SessionTest, PlacementShowsWhichDeviceTookWhat) {
   tenon::Program program;
   ASSERT_TRUE(compile("null", &program)) << tenon::failure_text();
   std::string json, line;
@@ -362,7 +362,7 @@ TEST_F(SessionTest, PlacementTellsWhoTookWhat) {
 }
 
 // Also if one other device took everything, and if it was not named first.
-TEST_F(SessionTest, ANamedDeviceThatTakesNothingIsTold) {
+TEST_F(SessionTest, ANamedDeviceThatTakesNothingIsReported) {
   tenon::Model exponents;
   ASSERT_TRUE(session
                   .load_bytes("tenon.tir 1\ngraph @g(%x: f32[3]) -> (y: f32[3]) {\n"
@@ -510,7 +510,7 @@ graph @g(%x: f32[1000], %i: i32[1000]) -> (a: f32[1000], b: i32[1000]) {
 }
 )";
 
-// Records of a plugin that was built later: longer, with garbage behind what this host knows.
+// Records of a plugin that was built later: longer, with garbage after what this host knows.
 TEST_F(SessionTest, ArraysAreWalkedByTheSizeOfTheirRecords) {
   struct Later {
     tenon_array_t known;

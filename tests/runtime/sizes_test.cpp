@@ -66,7 +66,7 @@ TEST_F(Sizes, DerivedSizesBecomeConcrete) {
 }
 
 // More tuples than are kept were compiled again at every call in silence.
-TEST_F(Sizes, WhatIsCompiledAgainIsToldOnce) {
+TEST_F(Sizes, WhatIsCompiledAgainIsReportedOnce) {
   testing::internal::CaptureStderr();
   for (int round = 0; round < 2; ++round) {
     for (int64_t n = 1; n <= 3; ++n) EXPECT_EQ(run(2 * n, n + 1), "");

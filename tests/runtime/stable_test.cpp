@@ -1,4 +1,4 @@
-// Inputs that seldom change, which are packed once for each value, and results that replace inputs
+// Inputs that rarely change, which are packed once for each value, and results that replace inputs
 // (tenon.host.call/1).
 #include <gtest/gtest.h>
 

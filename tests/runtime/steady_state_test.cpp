@@ -29,9 +29,9 @@ void count(std::atomic<uint64_t>& what) {
   if (t_counting) what.fetch_add(1, std::memory_order_relaxed);
 }
 
-// The C library's own function, behind the one here.
+// The C library's own function, which the one here replaces.
 template <class F>
-F* behind(const char* name) {
+F* next_function(const char* name) {
   return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
 }
 
@@ -71,12 +71,12 @@ void free(void* memory) {
   __libc_free(memory);
 }
 int pthread_mutex_lock(pthread_mutex_t* mutex) {
-  static auto* const real = behind<int(pthread_mutex_t*)>("pthread_mutex_lock");
+  static auto* const real = next_function<int(pthread_mutex_t*)>("pthread_mutex_lock");
   count(g_counts.locks);
   return real(mutex);
 }
 int clock_gettime(clockid_t clock, timespec* out) {
-  static auto* const real = behind<int(clockid_t, timespec*)>("clock_gettime");
+  static auto* const real = next_function<int(clockid_t, timespec*)>("clock_gettime");
   count(g_counts.clocks);
   return real(clock, out);
 }
@@ -133,7 +133,7 @@ class SteadyState : public testing::Test {
     const tenon::CompileOptions options{.device = "cpu", .stable_inputs = std::move(stable)};
     ASSERT_TRUE(model.compile(options, &program_).ok()) << tenon::failure_text();
   }
-  // Three calls find out what there is to find out; the calls behind them find nothing.
+  // Three calls settle what has to be settled; later calls do nothing more.
   static void expect_steady(const std::function<tenon::Status()>& call) {
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(call().ok()) << tenon::failure_text();
     g_counts.allocations = g_counts.frees = g_counts.locks = g_counts.clocks = 0;

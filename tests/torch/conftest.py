@@ -78,7 +78,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture(autouse=True)
 def fresh():
-    """Every test compiles anew, with the same random numbers."""
+    """Every test compiles afresh, with the same random numbers."""
     import torch
 
     torch._dynamo.reset()

@@ -7,7 +7,7 @@
     python3 opdb.py whole --folder FOLDER --part 1/2   # half of all entries, with CHECK_FULL=1
 
 Each sample has a verdict per pass (`opdb_sample.py`). The state is a file of lines; a run that was cut
-goes on behind them. Samples run in child processes: one that dies or hangs is a verdict.
+goes on after them. Samples run in child processes: one that dies or hangs is a verdict.
 """
 
 # Reaches: frontends/torch

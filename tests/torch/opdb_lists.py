@@ -1,4 +1,4 @@
-"""The lists beside the operator database: what is not wholly in Tenon, and the fixed samples."""
+"""The lists of the operator database: what is not wholly in Tenon, and the fixed samples."""
 
 from __future__ import annotations
 
@@ -73,8 +73,9 @@ def read_samples(folder: pathlib.Path) -> list[Key]:
 
 
 def bless(folder: pathlib.Path, state: State, grow: bool = False) -> int:
-    """Writes the list of the rest anew for the groups of a state that has all of their samples, and the
-    fixed samples if it has all groups. 1, with lines, where a group became worse, unless the list may grow.
+    """Rewrites the list of the rest for the groups of a state that has all of their samples, and
+    the fixed samples if it has all groups. Prints the groups that became worse and returns 1,
+    unless the list may grow.
     """
     found = groups(state)
     now = {group: verdicts[worst(verdicts)] for group, verdicts in found.items()}
@@ -134,6 +135,6 @@ def _compare(rest: dict[Group, str], found: dict[Group, tuple[str, str]]) -> int
             continue
         bad += 1
         better = verdict in RANKS and RANKS.index(verdict) < RANKS.index(listed)
-        told = f"is better than {REST} says; bless it" if better else f"is worse than {listed}"
-        print(*group, f"{verdict} {told}: {reason}"[:300])
+        change = f"is better than {REST} says; bless it" if better else f"is worse than {listed}"
+        print(*group, f"{verdict} {change}: {reason}"[:300])
     return int(bad > 0)

@@ -66,7 +66,7 @@ def samples(entry: str, dtype: str, most: int):
 
 
 class _Warnings(logging.Handler):
-    """Calls that stayed in torch, which the package tells."""
+    """Calls that stayed in torch, as the package logs them."""
 
     def __init__(self):
         super().__init__(logging.WARNING)
@@ -76,7 +76,7 @@ class _Warnings(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-_told = _Warnings()
+_warnings = _Warnings()
 
 
 def quiet() -> None:
@@ -86,7 +86,7 @@ def quiet() -> None:
     log = logging.getLogger("tenon.torch")
     log.setLevel(logging.WARNING)
     log.propagate = False
-    log.addHandler(_told)
+    log.addHandler(_warnings)
 
 
 def forget() -> None:
@@ -103,7 +103,7 @@ def verdict(entry: str, sample, way: str) -> tuple[str, str]:
         return "refused", _first(error)
     random = random or ENTRIES[entry].name in UNDEFINED
     made: list = []
-    _told.lines.clear()
+    _warnings.lines.clear()
     try:
         got = call.traced(lambda kind: _compiler(made, kind), table())
     except Exception as error:
@@ -111,7 +111,7 @@ def verdict(entry: str, sample, way: str) -> tuple[str, str]:
             return "untraced", _first(error)
         return "error", _first(error)
     why = [f"{op}: {reasons[0]}" for c in made for op, reasons in c.unsupported.items()]
-    why += [line.split("\n")[0] for line in _told.lines]
+    why += [line.split("\n")[0] for line in _warnings.lines]
     problem = _judged(got, expected, random, ENTRIES[entry].name)
     if problem and ENTRIES[entry].name in TIES:
         problem = tie_difference(sample.input, got, expected)
@@ -125,7 +125,7 @@ def verdict(entry: str, sample, way: str) -> tuple[str, str]:
         return "untraced", problem
     if not why:
         return "tenon", ""
-    return ("mixed" if any(c.partitions for c in made) and not _told.lines else "torch"), " | ".join(why)
+    return ("mixed" if any(c.partitions for c in made) and not _warnings.lines else "torch"), " | ".join(why)
 
 
 def _with_v(entry: str, results: list) -> list:

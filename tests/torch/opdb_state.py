@@ -6,7 +6,7 @@ import pathlib
 from typing import NamedTuple
 
 FAILURES = ("wrong", "error", "crash", "hang")
-"""What must not be. Worse ones are behind."""
+"""Verdicts that must not occur, from better to worse."""
 RANKS = ("tenon", "mixed", "torch", *FAILURES)
 OUTSIDE = ("refused", "untraced")
 """What eager mode, or AOTAutograd without Tenon, cannot do either."""

@@ -16,7 +16,7 @@ DTYPES, WAYS = ["float32", "int64", "bool"], ["forward", "backward"]
 def check(here: pathlib.Path, folder: pathlib.Path, part: str) -> int:
     """Runs part "1/2" of the entries, and compares. 77 without CHECK_FULL=1: it takes hours.
 
-    Verdicts are kept in the folder, by what they depend on. With another build they begin anew.
+    Verdicts are kept in the folder, by what they depend on. Another build starts afresh.
     """
     if os.environ.get("CHECK_FULL", "0") in ("", "0"):
         print("skipped: the whole operator database takes hours (CHECK_FULL=1)")

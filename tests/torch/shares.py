@@ -153,7 +153,7 @@ def _counted_inside(graphs, run):
 
 
 def difference(a, b) -> float:
-    """The largest, by the largest number of b. Infinite where what is no finite number is not the same."""
+    """The largest difference over the largest number of b. Infinite if infinities or NaNs differ."""
     if not b.numel():
         return 0.0
     a, b = a.double(), b.double()

@@ -147,7 +147,7 @@ def test_an_index_too_large_in_a_call_that_writes_to_an_input():
 
 
 def test_a_device_that_fails_while_it_trains(monkeypatch, caplog):
-    """Training goes on in torch, and the log tells it once."""
+    """Training goes on in torch, and that is logged once."""
     from tenon.torch.program import partition
 
     f = compiled(lambda x: (x * x).sum())

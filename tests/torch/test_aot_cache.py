@@ -28,8 +28,8 @@ if "dynamic" in sys.argv:
     with torch.no_grad():
         assert torch.allclose(f(x[:2]), net(x[:2]), atol=1e-6)
 assert torch.allclose(y, net(x), atol=1e-6)
-told = counters["aot_autograd"]
-print(told["autograd_cache_hit"], told["autograd_cache_miss"], net[0].weight.grad.double().sum().item(), y.sum().item())
+counts = counters["aot_autograd"]
+print(counts["autograd_cache_hit"], counts["autograd_cache_miss"], net[0].weight.grad.double().sum().item(), y.sum().item())
 """
 
 

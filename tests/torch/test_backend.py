@@ -121,7 +121,7 @@ def test_the_order_of_memory_with_a_halved_size(result):
         close(call(x), f(x))
 
 
-def test_views_of_what_has_gaps_between_sizes_that_calls_tell():
+def test_views_of_what_has_gaps_between_sizes_of_calls():
     """Its memory had the order of its axes, of which a call could not make the view that the graph ends with."""
 
     def f(x):
@@ -232,7 +232,7 @@ def test_options(graphs):
 
 
 @pytest.mark.parametrize(
-    "given, told",
+    "given, message",
     [
         ({"mode": "bogus"}, "no mode 'bogus'"),
         ({"mode": "max-autotune"}, "no mode 'max-autotune'"),
@@ -242,9 +242,9 @@ def test_options(graphs):
         ({"options": {"compare": "some"}}, "compare is 'some', and not one of part, all, none"),
     ],
 )
-def test_values_that_options_have_not(given, told):
+def test_values_that_options_have_not(given, message):
     """They were ignored."""
-    with pytest.raises(Exception, match=f"T0641.*{told}"):
+    with pytest.raises(Exception, match=f"T0641.*{message}"):
         compiled(mlp(), **given)(torch.randn(2, 16))
 
 
@@ -649,7 +649,7 @@ class WithPositions(nn.Module):
 
 
 def test_a_graph_that_reads_only_parameters():
-    """Its results were no tensors of torch."""
+    """Its results were not tensors of torch."""
     net, whole = Positions(), WithPositions()
     f, g = compiled(net), compiled(whole)
     with torch.no_grad():

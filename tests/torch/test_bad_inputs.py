@@ -191,7 +191,7 @@ def positive_after_a_write(x):
     return x > 1
 
 
-def positive_beside_torch(x):
+def positive_next_to_torch(x):
     torch._assert_async((x > 0).all(), "not positive")
     return torch.linalg.matrix_exp(x.diag()) + 1
 
@@ -209,7 +209,7 @@ def positive_number(x):
     return x * 2
 
 
-@pytest.mark.parametrize("f", [positive, positive_after_a_write, positive_beside_torch, positive_in_a_branch, positive_number])
+@pytest.mark.parametrize("f", [positive, positive_after_a_write, positive_next_to_torch, positive_in_a_branch, positive_number])
 def test_assertions_are_checked(f, graphs):
     """They were dropped, and the call gave a result."""
     with torch._dynamo.config.patch(capture_scalar_outputs=True), torch.no_grad():

@@ -186,7 +186,7 @@ def test_sizes_that_are_claimed_to_be_equal(graphs):
     in_tenon(graphs)
 
 
-def test_a_claim_beside_results_without_elements():
+def test_a_claim_next_to_results_without_elements():
     def f(x, y):
         a, b = x.nonzero(), y.nonzero()
         torch._check(a.shape[0] == b.shape[0])
@@ -236,8 +236,8 @@ def test_numbers_that_are_read_from_tensors(name, graphs):
     in_tenon(graphs)
 
 
-def test_numbers_beside_results():
-    """Fractions of sizes, and elements that are no integers, which stay in torch."""
+def test_numbers_next_to_results():
+    """Fractions of sizes, and elements that are not integers, which stay in torch."""
     alike(lambda x: (x * 2, x.shape[0] / 4, x.shape[1]), *((torch.ones(n, 3),) for n in (4, 5, 6)))
     alike(lambda x: (x.sum().item(), (x > 1).any().item(), x * 2), (X,), (NONE,))
 

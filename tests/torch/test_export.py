@@ -32,10 +32,10 @@ def test_dynamic_shapes():
             close(model(x)[0], net(x))
 
 
-def _told(model, *args):
-    with pytest.raises(tenon.UsageError) as told:
+def _message(model, *args):
+    with pytest.raises(tenon.UsageError) as raised:
         model(*args)
-    return str(told.value)
+    return str(raised.value)
 
 
 def test_ranges_of_dims_are_enforced(tmp_path):
@@ -54,17 +54,17 @@ def test_ranges_of_dims_are_enforced(tmp_path):
         for n in (1, 8, 64):
             x, y = rows(n, 2 * n)
             close(net(x, y)[0], Net()(x, y))
-        told = "T0608: dim `batch` is {}, and the model wants it at least 1 and at most 64"
-        assert told.format(65) in _told(net, *rows(65, 130)) and told.format(0) in _told(net, *rows(0, 0))
-        assert "dim 0 of input `y` is 17, expected 16" in _told(net, *rows(8, 17))
+        expected = "T0608: dim `batch` is {}, and the model wants it at least 1 and at most 64"
+        assert expected.format(65) in _message(net, *rows(65, 130)) and expected.format(0) in _message(net, *rows(0, 0))
+        assert "dim 0 of input `y` is 17, expected 16" in _message(net, *rows(8, 17))
 
     length = torch.export.Dim("length", min=5)
     torch.export.save(exported(Net(), *rows(8, 16), x={0: batch}, y={0: length}), tmp_path / "net.pt2")
     loaded = tenon.load(tmp_path / "net.pt2")
     assert [p.shape for p in loaded.inputs] == [("x_0", 4), ("y_0", 4)]
-    told = _told(loaded, *rows(65, 3))
-    assert "`x_0` is 65, and the model wants it at least 1 and at most 64" in told
-    assert "`y_0` is 3, and the model wants it at least 5" in told
+    message = _message(loaded, *rows(65, 3))
+    assert "`x_0` is 65, and the model wants it at least 1 and at most 64" in message
+    assert "`y_0` is 3, and the model wants it at least 5" in message
 
 
 def test_guards_of_a_program_are_enforced():
@@ -82,9 +82,9 @@ def test_guards_of_a_program_are_enforced():
     model = tenon.from_exported(program)
     given = [torch.ones(n, 2) for n in (4, 9, 11)]
     close(model(*given)[0], Net()(*given)[0])
-    assert "more_0_0 + more_1_0" in _told(model, *[torch.ones(n, 2) for n in (4, 9, 12)])
-    assert "at most 100, and these inputs give 121" in _told(model, *[torch.ones(n, 2) for n in (60, 30, 30)])
-    assert "`x_0` is 3" in _told(model, *[torch.ones(n, 2) for n in (3, 9, 11)])
+    assert "more_0_0 + more_1_0" in _message(model, *[torch.ones(n, 2) for n in (4, 9, 12)])
+    assert "at most 100, and these inputs give 121" in _message(model, *[torch.ones(n, 2) for n in (60, 30, 30)])
+    assert "`x_0` is 3" in _message(model, *[torch.ones(n, 2) for n in (3, 9, 11)])
 
 
 def test_files_and_packages(tmp_path):
@@ -131,7 +131,7 @@ def test_what_cannot_be_taken(tmp_path):
         tenon.load(tmp_path / "bad.pt2")
     with pytest.raises(tenon.NotFoundError, match="T0101"):
         tenon.load(tmp_path / "none.pt2")
-    with pytest.raises(tenon.UsageError, match=r"Linear is no exported program: .*torch.export.export\(net"):
+    with pytest.raises(tenon.UsageError, match=r"Linear is not an exported program: .*torch.export.export\(net"):
         tenon.from_exported(nn.Linear(2, 2))
     with pytest.raises(tenon.UsageError, match="T0793"):
         tenon.load(tmp_path / "bad.pt2", dims={"n": 3})
@@ -269,8 +269,8 @@ def test_explain():
                 x = x + 1
             return torch.linalg.matrix_exp(x).relu()
 
-    told = tenon.torch.explain(Net(), torch.randn(4, 4))
-    text = str(told)
+    explanation = tenon.torch.explain(Net(), torch.randn(4, 4))
+    text = str(explanation)
     assert "in torch: aten.linalg_matrix_exp.default: the operator has no mapping" in text and "backward: " in text
-    assert len(told.breaks) == 1 and "break: " in text
-    assert sum(g["kind"] == "forward" for g in told.graphs) == 2
+    assert len(explanation.breaks) == 1 and "break: " in text
+    assert sum(g["kind"] == "forward" for g in explanation.graphs) == 2

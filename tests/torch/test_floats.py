@@ -57,7 +57,7 @@ def test_a_float_that_is_an_argument_and_a_constant():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_types(dtype):
-    """As numbers do, floats that change stay in float32 beside 16 bits, or are rounded, as in eager mode."""
+    """Floats that change stay in float32 next to 16 bits, or are rounded, as in eager mode."""
 
     def f(x, y, s):
         x, y = x.to(dtype), y.to(dtype)
@@ -70,7 +70,7 @@ def test_other_types(dtype):
 
 
 def test_special_numbers():
-    """0, 1 and those that are no number are told apart where torch has rules for them."""
+    """0, 1 and NaN are distinguished where torch has rules for them."""
 
     def f(x, y, s):
         return x * s, y**s, torch.add(x, y, alpha=s), x.clamp(max=s)

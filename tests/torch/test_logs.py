@@ -1,4 +1,4 @@
-"""What the log tells of compiled networks, and the page of `explain`."""
+"""What is logged about compiled networks, and the page of `explain`."""
 
 import json
 import os
@@ -18,7 +18,7 @@ HERE = pathlib.Path(__file__).name
 
 
 @pytest.fixture
-def told(caplog):
+def logged(caplog):
     """Chooses components, and gives the lines of one of them."""
 
     def lines(component):
@@ -54,32 +54,32 @@ def line_of(text):
     return f"{HERE}:{next(i for i, line in enumerate(lines, 1) if text in line)}"
 
 
-def test_kernels_and_devices_with_the_lines_that_they_compute(told):
+def test_kernels_and_devices_with_the_lines_that_they_compute(logged):
     tenon.set_logs("fusion", "dispatch", "perf")
     torch.compile(Net(), backend="tenon")(torch.randn(4, 8)).sum().backward()
     place = line_of("# the line of tanh")
     for kind in ("forward", "backward"):
-        kernels = [line for line in told("fusion") if line.startswith(f"{kind} graph of ")]
+        kernels = [line for line in logged("fusion") if line.startswith(f"{kind} graph of ")]
         assert any("cpu computes" in line and "tanh" in line and place in line for line in kernels) or kind == "backward"
         assert kernels and all(HERE in line or "no line" in line for line in kernels), kernels
-        (times,) = [line for line in told("perf") if line.startswith(f"{kind} graph of ")]
+        (times,) = [line for line in logged("perf") if line.startswith(f"{kind} graph of ")]
         assert re.search(r"operators became graphs of Tenon in \d+ ms and programs in \d+ ms: \d+ kernels", times), times
-    assert sum(bool(re.search(r"in 1 program: \d+ nodes on cpu$", line)) for line in told("dispatch")) == 2, told("dispatch")
-    assert not told("guards") and not told("recompiles")
+    assert sum(bool(re.search(r"in 1 program: \d+ nodes on cpu$", line)) for line in logged("dispatch")) == 2, logged("dispatch")
+    assert not logged("guards") and not logged("recompiles")
 
 
-def test_what_stays_in_torch_and_where(told):
+def test_what_stays_in_torch_and_where(logged):
     def f(x):
         y = torch.linalg.matrix_exp(x)  # no mapping
         return y.relu()
 
     tenon.set_logs("dispatch,perf")
     torch.compile(f, backend="tenon")(torch.randn(4, 4))
-    assert any(line_of("# no mapping") + ": aten.linalg_matrix_exp.default stays in torch: " in t for t in told("dispatch"))
-    assert any("1 operators stay in torch" in line for line in told("perf"))
+    assert any(line_of("# no mapping") + ": aten.linalg_matrix_exp.default stays in torch: " in t for t in logged("dispatch"))
+    assert any("1 operators stay in torch" in line for line in logged("perf"))
 
 
-def test_guards_breaks_and_recompilations(told):
+def test_guards_breaks_and_recompilations(logged):
     scale = 2
 
     def f(x):
@@ -90,42 +90,42 @@ def test_guards_breaks_and_recompilations(told):
     tenon.set_logs("+guards", "recompiles", "graph_breaks")
     compiled = torch.compile(f, backend="tenon")
     compiled(torch.randn(3))
-    assert any(line_of("# here") in line and "the graph ends here" in line for line in told("graph_breaks")), told("graph_breaks")
-    assert any("['x'] is a tensor" in line and HERE in line for line in told("guards")), told("guards")
-    assert not told("recompiles")
-    breaks = len(told("graph_breaks"))
+    assert any(line_of("# here") in line and "the graph ends here" in line for line in logged("graph_breaks")), logged("graph_breaks")
+    assert any("['x'] is a tensor" in line and HERE in line for line in logged("guards")), logged("guards")
+    assert not logged("recompiles")
+    breaks = len(logged("graph_breaks"))
     compiled(torch.randn(5))
-    (first, *_) = told("recompiles")
+    (first, *_) = logged("recompiles")
     assert HERE in first and "f is compiled again" in first and "expected 3, actual 5" in first, first
     assert breaks >= 1
     tenon.set_logs()
     compiled(torch.randn(3, 3))
-    assert len(told("recompiles")) == 1 + sum("resume" in line for line in told("recompiles"))
+    assert len(logged("recompiles")) == 1 + sum("resume" in line for line in logged("recompiles"))
 
 
-def test_what_was_before_is_not_told(told):
+def test_what_was_before_is_not_logged(logged):
     torch._dynamo.reset()
     fast = torch.compile(lambda x: x * 2 + 1, backend="tenon", dynamic=False)
     for size in (3, 4):
         fast(torch.ones(size))  # the second time it is compiled again
     tenon.set_logs("recompiles")
     fast(torch.ones(5))
-    assert len(told("recompiles")) == 2  # neither of the two programs fits
+    assert len(logged("recompiles")) == 2  # neither of the two programs fits
 
 
-def test_guards_without_a_plus_leave_out_modules(told):
+def test_guards_without_a_plus_leave_out_modules(logged):
     tenon.set_logs("guards")
     torch.compile(Net(), backend="tenon")(torch.randn(4, 8))
-    assert told("guards") and not any("TYPE_MATCH" in line or "hooks" in line for line in told("guards"))
+    assert logged("guards") and not any("TYPE_MATCH" in line or "hooks" in line for line in logged("guards"))
 
 
-def test_an_unknown_component(told):
+def test_an_unknown_component(logged):
     tenon.set_logs("perf")
     with pytest.raises(tenon.UsageError, match="no component 'gaurds': did you mean 'guards'.*cache, dispatch, fusion") as e:
         tenon.set_logs("gaurds")
     assert e.value.code == "T0643"
     torch.compile(lambda x: x + 1, backend="tenon")(torch.randn(3))
-    assert told("perf")  # nothing changed
+    assert logged("perf")  # nothing changed
 
 
 CHOSEN = """

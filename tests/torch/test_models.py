@@ -70,7 +70,7 @@ BY_LENGTH = {"mamba"}
 
 
 def handed_over(net, calls):
-    """How many graphs Dynamo makes of a network for these calls, whoever compiles them."""
+    """How many graphs Dynamo makes of a network for these calls, with any backend."""
     count = 0
 
     def backend(gm, inputs):

@@ -1,4 +1,4 @@
-"""Numbers beside tensors of 16 bits, and sums in these types: eager mode and double precision are the oracles."""
+"""Numbers with tensors of 16 bits, and sums in these types, against eager mode and double precision."""
 
 import pytest
 import torch
@@ -108,7 +108,7 @@ def test_numbers_that_a_type_has_not():
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_a_mean_by_hand(dynamic):
-    """70,000 is no number of float16: this was 0."""
+    """70,000 is too large for float16: this was 0."""
     x = torch.randn(70000).half() + 0.5
     f = torch.compile(lambda x: (x.sum() / x.numel(), x / x.shape[0]), backend="tenon", dynamic=dynamic)
     mean, parts = f(x)

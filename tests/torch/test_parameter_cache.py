@@ -17,7 +17,7 @@ def compiled(f, **options):
 
 
 def packed(graphs):
-    """Bytes that the last call packed anew."""
+    """Bytes that the last call packed again."""
     return graphs[-1].partitions[0].program.last_counts()[1]
 
 

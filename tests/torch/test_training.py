@@ -83,22 +83,22 @@ def test_explain_shows_the_guard_that_failed():
     with torch.no_grad():
         compiled(torch.randn(5))
         compiled(torch.randn(7))
-    told = tenon.torch.explain(net, torch.randn(7))
-    assert any("size mismatch" in guard and "expected 5, actual 7" in guard for guard in told.recompiles), told.recompiles
-    assert "compiled again: " in str(told)
+    explanation = tenon.torch.explain(net, torch.randn(7))
+    assert any("size mismatch" in guard and "expected 5, actual 7" in guard for guard in explanation.recompiles), explanation.recompiles
+    assert "compiled again: " in str(explanation)
 
 
-def test_an_unknown_version_is_told(monkeypatch, caplog):
-    backend._tell_version.cache_clear()
+def test_an_unknown_version_is_logged(monkeypatch, caplog):
+    backend._log_version.cache_clear()
     monkeypatch.setattr(torch, "__version__", "9.1.0")
     with caplog.at_level(logging.WARNING, logger="tenon.torch"):
-        backend._tell_version()
-        backend._tell_version()
+        backend._log_version()
+        backend._log_version()
     monkeypatch.undo()
-    backend._tell_version.cache_clear()
-    backend._tell_version()
-    told = [r.getMessage() for r in caplog.records if r.name == "tenon.torch"]
-    assert told == ["torch 9.1.0 is not the tested version, which is 2.13"]
+    backend._log_version.cache_clear()
+    backend._log_version()
+    lines = [r.getMessage() for r in caplog.records if r.name == "tenon.torch"]
+    assert lines == ["torch 9.1.0 is not the tested version, which is 2.13"]
 
 
 def test_a_parameter_that_is_resized():

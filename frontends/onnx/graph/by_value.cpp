@@ -154,7 +154,8 @@ bool Importer::outline_type(const ValueProto& output, const OutputType* known, T
     for (size_t i = 0; i < known->dims.size(); ++i) {
       out->dims.push_back(known->dims[i] >= 0 ? Dim(graph_.get(), known->dims[i])
                                               : symbol(shaped, i));
-      if (!out->dims.back().valid()) return tell_host(fmt::format("output {}", quote(output.name)));
+      if (!out->dims.back().valid())
+        return add_host_failure(fmt::format("output {}", quote(output.name)));
     }
     return true;
   }
@@ -171,7 +172,8 @@ bool Importer::outline_type(const ValueProto& output, const OutputType* known, T
     const DimProto& dim = output.dims[i];
     out->dims.push_back(dim.has_value && dim.value >= 0 ? Dim(graph_.get(), dim.value)
                                                         : symbol(output, i));
-    if (!out->dims.back().valid()) return tell_host(fmt::format("output {}", quote(output.name)));
+    if (!out->dims.back().valid())
+      return add_host_failure(fmt::format("output {}", quote(output.name)));
   }
   return true;
 }
@@ -185,7 +187,7 @@ bool Importer::outline(Graph* out, const std::vector<OutputType>& known) {
   symbols_.clear();
   sources_.clear();
   if (!Graph::create(main.name.empty() ? "main" : main.name, &graph_).ok())
-    return tell_host("the graph");
+    return add_host_failure("the graph");
   region_ = main_region(graph_.get());
   builder_.emplace(graph_.get(), region_.id());
   Scope scope;
@@ -217,13 +219,13 @@ bool Importer::outline(Graph* out, const std::vector<OutputType>& known) {
   listed.u.types = raw.data();
   const Attr attrs[] = {Attr("name", "by_value"), Attr(listed)};
   const Node node = builder_->build_node("custom_call", operands, attrs);
-  if (!builder_->status().ok()) return tell_host("the outline");
+  if (!builder_->status().ok()) return add_host_failure("the outline");
   for (size_t i = 0; i < types.size(); ++i)
     results.push_back(node.result(static_cast<uint32_t>(i)));
-  if (!yield(region_, results, names).ok()) return tell_host("the outputs");
+  if (!yield(region_, results, names).ok()) return add_host_failure("the outputs");
   if (question_) {
     const Dim truth = question_in(scope, input_dims);
-    if (!truth.valid()) return tell_host(question_->why);
+    if (!truth.valid()) return add_host_failure(question_->why);
     question_->truth = truth;
   }
   *out = std::move(graph_);

@@ -40,7 +40,8 @@ bool Importer::is_of_inputs(Dim dim, size_t depth) const {
                                             is_of_inputs(Dim(dim.graph(), view->b), depth + 1));
 }
 
-// The truth of a condition on sizes. Nothing where a run tells it, or where it is asked for now.
+// The truth of a condition on sizes. Nothing if it is known only at run time, or if the host is
+// being asked for it.
 std::optional<bool> Importer::decide(Dim truth, std::string why) {
   if (!plan_.may_ask || !is_of_inputs(truth, 0)) return {};
   if (const auto at = decided_.find(truth.raw()); at != decided_.end()) return at->second;
@@ -52,7 +53,7 @@ std::optional<bool> Importer::decide(Dim truth, std::string why) {
   return decided_.emplace(truth.raw(), plan_.cases[asked_++] != 0).first->second;
 }
 
-// The types of the outputs; dims that are no numbers are -1.
+// The types of the outputs; symbolic dims are -1.
 std::vector<OutputType> Importer::output_types() const {
   std::vector<OutputType> out;
   for (const Value v : region_.yields()) {

@@ -1,7 +1,7 @@
-// An If whose branches give values of other ranks or element types, where only a run tells the
-// condition: the nodes after it are imported once in each branch, up to the end of the graph or of
-// the body that it is in. Then no value has two types, and the results of the graph are those of
-// the branches.
+// An If whose branches give values of different ranks or element types, and whose condition is
+// known only at run time: the nodes after it are imported once in each branch, up to the end of the
+// graph or of the body that it is in. Then no value has two types, and the results of the graph are
+// those of the branches.
 //
 // Which Ifs are forks is known once both branches were imported. The import then begins again, with
 // the way to the If noted: the nodes from the beginning of the graph or body down to it, which may
@@ -103,7 +103,8 @@ bool Importer::give_outputs(const Scope& scope, std::vector<Value>* out) {
                             fmt::format("the output {} is defined by nothing", quote(output.name)));
     if (!resolve(at->second)) return false;
     out->push_back(value_of(at->second));
-    if (!builder_->status().ok()) return tell_host(fmt::format("output {}", quote(output.name)));
+    if (!builder_->status().ok())
+      return add_host_failure(fmt::format("output {}", quote(output.name)));
   }
   return true;
 }
@@ -167,7 +168,7 @@ bool Importer::run_open_if(NodeContext& n, const NodeProto& node, Rest* rest,
   if (!same_outputs(n, yields[0], yields[1])) return false;
   const Value operands[] = {predicate};
   const Node made = builder_->build_node("switch", operands, {}, regions);
-  if (!builder_->status().ok()) return tell_host(node_text(node));
+  if (!builder_->status().ok()) return add_host_failure(node_text(node));
   for (uint32_t i = 0; i < yields[0].size(); ++i) out->push_back(made.result(i));
   return true;
 }
@@ -200,7 +201,7 @@ bool Importer::run_side(NodeContext& n, const NodeProto& node, const GraphProto&
                         const Rest& rest, Region* region, std::vector<Value>* yields) {
   tenon_region_t id = TENON_NONE;
   if (graph_api().region_begin(graph_api().self, &builder_->raw(), &id) != TENON_OK)
-    return tell_host(node_text(node));
+    return add_host_failure(node_text(node));
   const Region outer_region = region_;
   const Builder outer = *builder_;
   const Path path = path_;
@@ -215,7 +216,7 @@ bool Importer::run_side(NodeContext& n, const NodeProto& node, const GraphProto&
   frame_ = own.frame;
   bool ok = run_branch(n, node, branch, &own, yields);
   if (ok && (!builder_->status().ok() || !yield(region_, *yields).ok()))
-    ok = tell_host(node_text(node));
+    ok = add_host_failure(node_text(node));
   region_ = outer_region;
   builder_.emplace(outer);
   path_ = path;

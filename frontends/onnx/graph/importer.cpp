@@ -96,7 +96,7 @@ bool Importer::run(Graph* out) {
                     main.sparse_initializers.size()));
   }
   if (!Graph::create(main.name.empty() ? "main" : main.name, &graph_).ok())
-    return tell_host("the graph");
+    return add_host_failure("the graph");
   region_ = main_region(graph_.get());
   builder_.emplace(graph_.get(), region_.id());
   Scope scope;
@@ -160,7 +160,7 @@ bool Importer::check_header() {
   return true;
 }
 
-bool Importer::tell_host(std::string_view what) {
+bool Importer::add_host_failure(std::string_view what) {
   std::string id;
   const std::string text = host_failure(&id);
   return problems_->add(id.empty() ? "T0715" : id, fmt::format("{}: {}", what, text));
@@ -211,7 +211,7 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
   const std::string where = fmt::format("input {}", quote(input.name));
   if (!input.is_tensor)
     return problems_->add("T0710",
-                          fmt::format("{} is no tensor, and only tensors are supported", where));
+                          fmt::format("{} is not a tensor, and only tensors are supported", where));
   Type type = {dtype_of_onnx(input.elem_type), {}};
   if (type.dtype == TENON_DTYPE_NONE) {
     return problems_->add("T0710", fmt::format("{} has element type {}, which is not supported",
@@ -236,14 +236,14 @@ bool Importer::add_input(const ValueProto& input, Item* item) {
     type.dims.push_back(is_size      ? Dim(graph_.get(), dim.value)
                         : is_guarded ? Dim(graph_.get(), guarded->second.dims[i])
                                      : symbol(input, i));
-    if (!type.dims.back().valid()) return tell_host(where);
+    if (!type.dims.back().valid()) return add_host_failure(where);
   }
   if (!check_elements(type.dims, where)) return false;
   if (const auto at = source_.values.find(input.name); at != source_.values.end())
     return fix_input(input, at->second, std::move(type), item);
   if (guarded != source_.guarded.end()) return guard_input(input, guarded->second, type, item);
   Value value;
-  if (!argument(region_, type, input.name, &value).ok()) return tell_host(where);
+  if (!argument(region_, type, input.name, &value).ok()) return add_host_failure(where);
   *item = Item::of(value, input);
   for (size_t i = 0; i < type.dims.size(); ++i) {
     if (type.dims[i].is_constant()) continue;
@@ -288,7 +288,7 @@ bool Importer::guard_input(const ValueProto& input, const Constant& value, const
   }
   Value argument_of_it;
   if (!argument(region_, type, input.name, &argument_of_it).ok())
-    return tell_host(fmt::format("input {}", quote(input.name)));
+    return add_host_failure(fmt::format("input {}", quote(input.name)));
   *item = Item::of(
       std::make_shared<Constant>(Constant{value.dtype, value.dims, Blob::retain(value.blob.get())}),
       type.dims);
@@ -342,7 +342,7 @@ Dim Importer::symbol(const ValueProto& input, size_t axis) {
   return out;
 }
 
-// A dim beside a dim of 0 is bounded as well: sums and differences of dims stay far from 64 bits.
+// A dim next to a dim of 0 is bounded as well: sums and differences of dims stay far from 64 bits.
 bool Importer::check_elements(const Dims& dims, std::string_view where) {
   const auto limit = static_cast<int64_t>(limits().elements);
   int64_t count = 1, largest = 0;
@@ -382,9 +382,9 @@ bool Importer::operands_of(const NodeProto& node, const Scope& scope, std::vecto
     Item* const item = name.empty() ? nullptr : scope.find(name)->second;
     out->push_back(item);
     if (item == nullptr) continue;
-    const size_t told = problems_->count();
+    const size_t before = problems_->count();
     ok &= resolve(item);
-    if (problems_->count() > told) problems_->advise(cat(node_text(node), " reads it"));
+    if (problems_->count() > before) problems_->advise(cat(node_text(node), " reads it"));
   }
   return ok;
 }
@@ -688,7 +688,8 @@ bool Importer::add_outputs(const GraphProto& graph, const Scope& scope) {
     }
     values.push_back(value_of(at->second));
     names.emplace_back(output.name);
-    if (!builder_->status().ok()) return tell_host(fmt::format("output {}", quote(output.name)));
+    if (!builder_->status().ok())
+      return add_host_failure(fmt::format("output {}", quote(output.name)));
     if (values.back().dtype() != at->second->dtype()) {
       ok =
           problems_->add("T0710", fmt::format("output {} has element type {}, which no tensor of a "
@@ -696,7 +697,7 @@ bool Importer::add_outputs(const GraphProto& graph, const Scope& scope) {
                                               quote(output.name), dtype_name(at->second->dtype())));
     }
   }
-  if (ok && !yield(region_, values, names).ok()) ok = tell_host("the outputs");
+  if (ok && !yield(region_, values, names).ok()) ok = add_host_failure("the outputs");
   return ok;
 }
 
@@ -748,7 +749,7 @@ std::string Importer::shape_text(const Item& item) const {
   return fmt::format("[{}]", fmt::join(dims, ", "));
 }
 
-void Importer::tell_warnings() const {
+void Importer::log_warnings() const {
   for (const std::string& warning : warnings_)
     log("onnx", TENON_LOG_WARN, quote(source_.name), ": ", warning);
 }
@@ -767,7 +768,7 @@ std::unique_ptr<Importer> settled(const ModelProto& model, const Source& source,
       continue;
     }
     *problems = std::move(found);
-    importer->tell_into(problems);
+    importer->report_into(problems);
     return importer;
   }
 }
@@ -805,7 +806,7 @@ bool import_model(const ModelProto& model, const Source& source, Problems* probl
   plan.may_ask = by_value != nullptr && by_value->may_ask;
   bool done = false;
   const auto importer = settled(model, source, Unknown::kSymbols, plan, problems, &done, out);
-  if (done) importer->tell_warnings();
+  if (done) importer->log_warnings();
   if (by_value == nullptr) return done;
   if (!done && problems->empty() && importer->question() && !cancelled())
     return ask(model, source, importer.get(), problems, out, by_value);

@@ -6,8 +6,8 @@
 //
 //     bool relu(NodeContext& n) { return n.set(0, n.build("relu", {n.value(0)})); }
 //
-// Failures are told through fail() and are sticky: whatever is asked afterwards gives empty
-// answers, so an importer may write straight on. Nothing is read or built for a node whose operands
+// Failures are reported through fail() and are sticky: every later question gets an empty answer,
+// so an importer need not check each step. Nothing is read or built for a node whose operands
 // failed before.
 #ifndef FRONTENDS_ONNX_GRAPH_IMPORTER_H_
 #define FRONTENDS_ONNX_GRAPH_IMPORTER_H_
@@ -81,9 +81,9 @@ const OpImporter* find_importer(std::string_view domain, std::string_view op, in
 std::string node_text(const NodeProto& node);
 
 // Checks of a whole model, or of a branch of an If that is to be imported, before any of its nodes
-// is built: every op is known (all unknown ones are told at once; those in branches are left to the
-// branch's own check), functions do not call each other in a circle, and inlining them stays within
-// the limits.
+// is built: every op is known (all unknown ones are reported at once; those in branches are left to
+// the branch's own check), functions do not call each other in a circle, and inlining them stays
+// within the limits.
 struct OpsetVersions {
   std::unordered_map<std::string_view, int64_t> by_domain;  // "ai.onnx" is kept as ""
   int64_t of(std::string_view domain) const;                // 0: not imported
@@ -95,7 +95,7 @@ bool check_ops(const ModelProto& model, const std::vector<NodeProto>& nodes,
 
 // The nodes in an order in which every value is defined before it is used; the file's own where
 // that is one. `defined` holds what is visible at the start. False after duplicate definitions,
-// undefined inputs or cycles, with the problems told.
+// undefined inputs or cycles, which are added to the problems.
 bool order_nodes(std::span<const NodeProto> nodes,
                  const std::unordered_map<std::string_view, Item*>& defined, Problems* problems,
                  std::vector<const NodeProto*>* out);
@@ -117,7 +117,7 @@ class NodeContext {
 
   int64_t version() const { return version_; }
   std::string_view op() const { return op_; }
-  // What tells the node from the others: its name and its results.
+  // What distinguishes the node from the others: its name and its results.
   std::string place() const;
   Builder& builder();
   tenon_graph_t* graph();
@@ -152,18 +152,18 @@ class NodeContext {
   // each at least `least`, or decide that the graph is loaded again by value; else this fails.
   const Extents* need(size_t i, std::string_view what, int64_t least = 0);
   std::optional<std::vector<int64_t>> need_numbers(size_t i, std::string_view what);
-  // How many problems were told so far. After a failure that known values of operand i would have
-  // avoided: if inputs determine it, the node waits for their values, and problems after the first
-  // `told` are forgotten. Else the last of them says how to fix symbolic dims, if the model has
-  // any.
-  size_t problems_told() const;
-  void wait_instead(size_t i, std::string_view what, size_t told);
+  // How many problems were reported so far.
+  size_t problem_count() const;
+  // For a failure that known values of operand i would have avoided. If inputs determine the
+  // operand, the node waits for their values, and all but the first `known_problems` problems are
+  // forgotten. Else the last of them says how to fix symbolic dims, if the model has any.
+  void wait_instead(size_t i, std::string_view what, size_t known_problems);
   // The numbers of a constant of any element type, where no symbol can stand for them.
   std::optional<std::vector<double>> need_constants(size_t i, std::string_view what);
-  // Whether only a run tells the operand's numbers: neither is it constant, nor would loading again
-  // by value settle it.
+  // Whether the operand's numbers are known only at run time: it is not constant, and loading again
+  // by value would not settle it.
   bool only_at_run(size_t i, std::string_view what);
-  // The one number of a constant of any element type; nothing when it is no constant of one
+  // The one number of a constant of any element type; nothing unless it is a constant of one
   // element.
   std::optional<double> constant(size_t i);
   // The same of one that follows from constants through any nodes.
@@ -213,8 +213,8 @@ class NodeContext {
   Dim dim(int64_t n) { return Dim(graph(), n); }
   Dim product(std::span<const Dim> dims);
   // The product of dims over that of others, equal factors cancelled first, so that symbols that
-  // stay as they are need no division. Fails where it leaves a rest; where only a run can tell and
-  // a constant divides, that is checked at every run.
+  // stay as they are need no division. Fails where it leaves a rest. Where that is known only at
+  // run time and the divisor is a constant, every run checks it.
   Dim quotient(Dims over, Dims under);
   // A known number as a scalar of the graph, and a computed i64 scalar as a size: a symbol that the
   // run defines, where a negative one is an error.
@@ -240,10 +240,10 @@ class NodeContext {
   // Imports a graph as a region of a node to be built. bind makes an item for each input, finish
   // may add to the yields; both build inside of the region.
   bool region(const GraphProto& graph, const BindBody& bind, const FinishBody& finish, Region* out);
-  // Whether all ops of a branch are known; else they are told.
+  // Whether all ops of a branch are known. Unknown ones are reported.
   bool ops_known(const GraphProto& branch);
-  // Whether operand i holds. Nothing where a run tells it. Where sizes of inputs do, the host is
-  // asked for the case, and the node waits for it.
+  // Whether operand i holds. Nothing if that is known only at run time. If it follows from sizes of
+  // inputs, the host is asked for the case, and the node waits for it.
   std::optional<bool> condition(size_t i);
   // Whether values of inputs determine operand i; they are then noted as needed.
   bool follows_from_inputs(size_t i, std::string_view what);
@@ -298,9 +298,9 @@ struct ByValue {
   std::string why_truth;
 };
 
-// Imports a whole model into a new graph. False with the problems told. by_value: null where the
-// caller cannot load again; with by_value->only the graph has the inputs and the outputs of the
-// model and nothing that could run.
+// Imports a whole model into a new graph. On failure returns false and adds to `problems`.
+// by_value: null if the caller cannot load again; with by_value->only the graph has the inputs and
+// the outputs of the model and nothing that could run.
 bool import_model(const ModelProto& model, const Source& source, Problems* problems, Graph* out,
                   ByValue* by_value = nullptr);
 

@@ -19,7 +19,7 @@
 
 namespace tenon::onnx {
 
-// What to do about numbers that only a run tells, where sizes, axes or counts need them.
+// What to do about numbers that are known only at run time, where sizes, axes or counts need them.
 enum class Unknown {
   kSymbols,   // each becomes a symbol; what needs more than that is a problem
   kPostpone,  // what follows from inputs is left until their values are known
@@ -72,13 +72,13 @@ class Importer {
   // What it needs to know, once run() has failed without a problem.
   const std::optional<Question>& question() const { return question_; }
   // Problems from now on go there.
-  void tell_into(Problems* problems) { problems_ = problems; }
+  void report_into(Problems* problems) { problems_ = problems; }
   // Whether it has to begin again, with this plan.
   bool restart() const { return restart_; }
   const Plan& plan() const { return plan_; }
   std::vector<OutputType> output_types() const;
-  // What is odd about the model, and no error. A model that is loaded again tells it again.
-  void tell_warnings() const;
+  // Logs what is odd about the model without being an error. Loading the model again logs it again.
+  void log_warnings() const;
   // Inputs whose values were needed, with what needed them, in the order in which they were met.
   const std::vector<std::pair<std::string, std::string>>& value_inputs() const {
     return value_inputs_;
@@ -111,7 +111,7 @@ class Importer {
   bool check_header();
   bool check_fixed_dims();
   bool check_overrides(const GraphProto& main);
-  bool tell_host(std::string_view what);
+  bool add_host_failure(std::string_view what);
   Item* new_item();
   bool add_initializers(const GraphProto& graph, Scope* scope);
   bool add_inputs(const GraphProto& graph, Scope* scope);
@@ -177,7 +177,7 @@ class Importer {
   const AttributeProto* attribute(const NodeProto& node, std::string_view name,
                                   const Frame* frame) const;
 
-  // Numbers that a run tells (by_value.cpp).
+  // Numbers that are known only at run time (by_value.cpp).
   enum class Follows : uint8_t {
     kOpen,       // not known yet: from what its node reads
     kConstants,  // or nothing
@@ -209,7 +209,7 @@ class Importer {
   std::deque<Item> items_;  // stable addresses
   std::unordered_map<std::string, Dim> symbols_;
   std::unordered_set<std::string> fixed_dims_;  // names of Source::dims that were met
-  std::vector<std::string> warnings_;           // told once the model is imported
+  std::vector<std::string> warnings_;           // logged once the model is imported
   std::unordered_map<tenon_dim_t, std::pair<Value, int64_t>>
       sources_;  // symbol -> an input and its axis
   // What a node's result is computed from; nothing is kept of nodes with graphs in their

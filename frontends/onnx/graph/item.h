@@ -56,8 +56,8 @@ class Item {
     return initializer != nullptr ? *initializer : nullptr;
   }
 
-  // Of a tensor; if it is none, there is no type, no dims, nothing known. The value has another
-  // type where the declared one is held in it.
+  // Of a tensor; otherwise there is no type, no dims, nothing known. The value has another type
+  // where the declared one is held in it.
   tenon_dtype_t dtype() const { return tensor().dtype; }
   const Dims& dims() const { return tensor().dims; }
   Value value() const { return tensor().value; }  // invalid until something needs it

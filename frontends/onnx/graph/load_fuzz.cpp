@@ -7,7 +7,7 @@
 
 #include "frontends/onnx/graph/importer.h"
 
-// Without ops, the first node of every model would be refused and the code behind it never reached.
+// Without ops, the first node of every model would be refused, and later code never reached.
 static bool knows_ops() {
   const auto* registry = tenon::context().query<tenon_host_registry_t>(TENON_HOST_REGISTRY_ID);
   const tenon_op_def_t* add = nullptr;

@@ -84,19 +84,19 @@ void NodeContext::fail_unknown(size_t i, std::string_view what) {
   }
 }
 
-size_t NodeContext::problems_told() const {
+size_t NodeContext::problem_count() const {
   return importer_->problems_->count();
 }
 
-void NodeContext::wait_instead(size_t i, std::string_view what, size_t told) {
+void NodeContext::wait_instead(size_t i, std::string_view what, size_t known_problems) {
   if (!importer_->postpone(inputs_[i], fmt::format("{} of {}", what, node_text(node_)))) {
-    if (problems_told() > told && !importer_->symbols_.empty())
+    if (problem_count() > known_problems && !importer_->symbols_.empty())
       importer_->problems_->advise(
           fmt::format("{} of {} may follow from symbolic dims; fix them, as with --dim L=N", what,
                       node_text(node_)));
     return;
   }
-  importer_->problems_->forget_after(told);
+  importer_->problems_->forget_after(known_problems);
   waits_ = true;
 }
 

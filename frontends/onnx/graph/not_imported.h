@@ -1,4 +1,4 @@
-// The operators of ONNX that have no importer, with the reason that users are told.
+// The operators of ONNX that have no importer, with the reason that the error gives.
 #ifndef FRONTENDS_ONNX_GRAPH_NOT_IMPORTED_H_
 #define FRONTENDS_ONNX_GRAPH_NOT_IMPORTED_H_
 

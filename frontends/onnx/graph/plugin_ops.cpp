@@ -222,7 +222,7 @@ bool import_declared(NodeContext& n, const tenon_op_def_t& op) {
   std::vector<Value> operands;
   if (!convert_attributes(n, op, &attributes) || !declared_operands(n, op, &operands)) return false;
   const Node node = n.builder().build_node(view(op.name), operands, attributes.all());
-  if (!node.valid()) return true;  // the driver tells the builder's failure
+  if (!node.valid()) return true;  // the driver reports the builder's failure
   if (n.output_count() > node.result_count()) {
     return n.fail("T0709",
                   fmt::format("it has {} outputs, and the op {} gives {}", n.output_count(),
@@ -305,7 +305,7 @@ bool import_with(NodeContext& n, const tenon_importer_t& importer) {
   }
   for (size_t i = 0; i < results.size(); ++i) {
     const Value result(n.graph(), results[i]);
-    if (!n.wants(i) || !result.valid()) continue;  // the driver tells results that are missing
+    if (!n.wants(i) || !result.valid()) continue;  // the driver reports missing results
     if (!is_value(result))
       return n.fail("T0715", fmt::format("the plugin's importer gives no value for output {}", i));
     n.set(i, result);

@@ -29,7 +29,7 @@ class OpCheck {
 
   bool run(const std::vector<NodeProto>& graph) {
     const uint64_t nodes = walk(graph, versions_, 0).nodes;
-    tell_unknown();
+    report_unknown();
     if (failed_) return false;
     if (nodes > limits().nodes) {
       return problems_->add(
@@ -135,7 +135,7 @@ class OpCheck {
     }
   }
 
-  void tell_unknown() {
+  void report_unknown() {
     if (unknown_.empty()) return;
     failed_ = true;
     std::string text = unknown_.size() == 1 ? "one op is not known:"
@@ -156,7 +156,8 @@ class OpCheck {
   const ModelProto& model_;
   const OpsetVersions& versions_;
   Problems* problems_;
-  // Of functions, apart for calls in branches, whose unknown ops are not told; empty: being walked.
+  // Of functions. Calls in branches, whose unknown ops are not reported here, have entries of their
+  // own. Empty: being walked.
   std::map<std::pair<const FunctionProto*, bool>, std::optional<Size>> sizes_;
   std::vector<Unknown> unknown_;
   size_t branches_ = 0;  // of Ifs, around the nodes that are walked
@@ -174,7 +175,7 @@ class Order {
   bool run(std::vector<const NodeProto*>* out) {
     if (!find_producers() || !find_waits()) return false;
     sort(out);
-    return out->size() == nodes_.size() || tell_cycle();
+    return out->size() == nodes_.size() || report_cycle();
   }
 
  private:
@@ -254,7 +255,7 @@ class Order {
   }
 
   // Follows waiting nodes until one repeats, and reports the cycle.
-  bool tell_cycle() {
+  bool report_cycle() {
     uint32_t at = 0;
     while (waits_[at] == 0) ++at;
     std::vector<uint32_t> path;

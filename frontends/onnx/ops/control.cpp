@@ -67,9 +67,9 @@ bool Importer::body(const GraphProto& graph, std::string_view what, const BindBo
                     const FinishBody& finish, Region* out) {
   materialise(graph, *scope_);
   tenon_region_t id = TENON_NONE;
-  if (!builder_->status().ok()) return tell_host(what);
+  if (!builder_->status().ok()) return add_host_failure(what);
   if (graph_api().region_begin(graph_api().self, &builder_->raw(), &id) != TENON_OK)
-    return tell_host(what);
+    return add_host_failure(what);
   const Region outer_region = region_;
   const Builder outer = *builder_;
   const Scope* const scope = scope_;
@@ -101,7 +101,7 @@ bool Importer::fill_body(const GraphProto& graph, std::string_view what, const B
   if (!run_body(graph, inputs, true, &outputs)) return false;
   for (Item* item : outputs) yields.push_back(value_of(item));
   if (builder_->status().ok()) finish(&yields);
-  if (!builder_->status().ok() || !yield(region_, yields).ok()) return tell_host(what);
+  if (!builder_->status().ok() || !yield(region_, yields).ok()) return add_host_failure(what);
   return true;
 }
 
@@ -222,10 +222,10 @@ bool import_if(NodeContext& n) {
   if (known) return n.in_place(*known ? *then_branch : *else_branch);
   const Value predicate = scalar_of(n, n.value(0));
   std::vector<Region> regions(2);
-  const size_t told = n.problems_told();
+  const size_t known_problems = n.problem_count();
   if (!branches(n, *then_branch, *else_branch, &regions)) {
     // The branch that is taken may be the other one.
-    n.wait_instead(0, "the condition", told);
+    n.wait_instead(0, "the condition", known_problems);
     return false;
   }
   const Value operands[] = {predicate};

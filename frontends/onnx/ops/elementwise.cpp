@@ -167,8 +167,8 @@ std::optional<Extent> truth_of(NodeContext& n, const Extent& a, const Extent& b)
   return {};
 }
 
-// Comparisons of known i64 numbers and logic on known predicates, like try_known. With them
-// exporters tell -1 from real sizes, and a size of 1 from others.
+// Comparisons of known i64 numbers and logic on known predicates, like try_known. Exporters use
+// them to distinguish -1 from real sizes, and a size of 1 from others.
 bool try_known_truth(NodeContext& n) {
   const std::string_view op = n.op();
   const bool logic = op == "And" || op == "Or" || op == "Xor";
@@ -222,7 +222,7 @@ bool try_known_where(NodeContext& n) {
     vector |= n.rank(i) == 1;
   }
   for (const Extent& e : *parts[0]) {
-    if (!e.is_number()) return false;  // only a run tells, or the sizes of one
+    if (!e.is_number()) return false;  // known only at run time, or from its sizes
   }
   const auto at = [&](size_t part, size_t i) {
     return (*parts[part])[parts[part]->size() == 1 ? 0 : i];

@@ -101,8 +101,8 @@ bool fused_gemm(NodeContext& n) {
   return n.set(0, activated(n, general_product(n), n.text("activation", ""), p));
 }
 
-// The last two dims swapped; with `batch`, the leading dim goes behind the other leading ones
-// first.
+// The last two dims swapped; with `batch`, the leading dim first moves after the other leading
+// ones.
 Value turned(NodeContext& n, Value x, bool swap, bool batch) {
   if (!x.valid() || x.rank() < 2) return x;
   std::vector<int64_t> perm(x.rank());

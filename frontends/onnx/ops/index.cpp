@@ -23,8 +23,8 @@ struct Range {
 Dim symbolic_bound(NodeContext& n, Dim at, Dim size) {
   const Dim zero = n.dim(0);
   const Dim ahead = min(at_least_zero(n.graph(), at), size);
-  const Dim behind = at_least_zero(n.graph(), zero - at);
-  return behind.is(0) ? ahead : ahead + min(n.dim(1), behind) * max(zero, at + size);
+  const Dim from_end = at_least_zero(n.graph(), zero - at);
+  return from_end.is(0) ? ahead : ahead + min(n.dim(1), from_end) * max(zero, at + size);
 }
 
 // A bound of Slice as a dim in [0, size]: negative bounds count from the end, far bounds are

@@ -107,8 +107,9 @@ bool pad_by_index(NodeContext& n, const Extents& low, const Extents& high, std::
               result = size + low[i].signed_dim(n.graph()) + high[i].signed_dim(n.graph());
     if (size.is(0)) return n.fail("T0713", cat("a dim of 0 cannot be padded by ", mode));
     if (!n.require(TENON_REL_LE, n.dim(1), size, "1 and the dim to be padded") ||
-        !n.require(TENON_REL_LE, cut_off(n, low[i]), size, "what is cut in front and the dim") ||
-        !n.require(TENON_REL_LE, cut_off(n, high[i]), size, "what is cut behind and the dim") ||
+        !n.require(TENON_REL_LE, cut_off(n, low[i]), size,
+                   "what is cut at the start and the dim") ||
+        !n.require(TENON_REL_LE, cut_off(n, high[i]), size, "what is cut at the end and the dim") ||
         !n.require(TENON_REL_LE, n.dim(0), result, "0 and the padded dim"))
       return false;
     std::vector<int64_t> index;
@@ -130,13 +131,13 @@ bool check_paddings(NodeContext& n, const Extents& low, const Extents& high) {
   for (size_t i = 0; i < low.size(); ++i) {
     int64_t grown = 0;
     if (!low[i].is_number() || !high[i].is_number()) continue;
-    const int64_t before = low[i].number, behind = high[i].number;
-    if (__builtin_add_overflow(before, behind, &grown))
+    const int64_t before = low[i].number, after = high[i].number;
+    if (__builtin_add_overflow(before, after, &grown))
       return n.fail("T0713", "its paddings are beyond 64 bits");
     if (!n.dims(0)[i].is_constant()) continue;
     const int64_t d = n.dims(0)[i].constant();
-    if (before < -d || behind < -d || __builtin_add_overflow(grown, d, &grown) || grown < 0)
-      return n.fail("T0713", cat("a dim of ", d, " cannot be padded by ", before, " and ", behind));
+    if (before < -d || after < -d || __builtin_add_overflow(grown, d, &grown) || grown < 0)
+      return n.fail("T0713", cat("a dim of ", d, " cannot be padded by ", before, " and ", after));
     if (static_cast<uint64_t>(grown) > limits().elements) {
       return n.fail("T0102", cat("its result has more elements than the limit of ",
                                  limits().elements, "; TENON_LIMIT_ELEMENTS raises it"));
@@ -169,7 +170,7 @@ bool named_axes(NodeContext& n, std::optional<std::vector<int64_t>> given,
   return n.ok();
 }
 
-// All paddings before the named dims, then all behind them; other dims have none.
+// The paddings before each named dim, then those after each; other dims have none.
 bool split_pads(NodeContext& n, const Extents& pads, const std::vector<int64_t>& axes, Extents* low,
                 Extents* high) {
   if (pads.size() != 2 * axes.size())
@@ -223,11 +224,10 @@ bool center_crop_pad(NodeContext& n) {
     const auto more = compute(n.graph(), Arithmetic::kSub, to, Extent::of(n.dims(0)[axes[i]]));
     const auto before =
         more ? compute(n.graph(), Arithmetic::kDiv, *more, Extent::of(2)) : std::nullopt;
-    const auto behind =
-        before ? compute(n.graph(), Arithmetic::kSub, *more, *before) : std::nullopt;
-    if (!behind) return n.fail("T0713", "its paddings are beyond 64 bits");
+    const auto after = before ? compute(n.graph(), Arithmetic::kSub, *more, *before) : std::nullopt;
+    if (!after) return n.fail("T0713", "its paddings are beyond 64 bits");
     low[axes[i]] = *before;
-    high[axes[i]] = *behind;
+    high[axes[i]] = *after;
   }
   return n.set(0, padded(n, n.value(0), low, high, n.scalar(n.dtype(0), 0)));
 }

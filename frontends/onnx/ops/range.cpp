@@ -104,7 +104,7 @@ Value counted_floats(NodeContext& n, Value start, Value limit, Value step) {
   const Value right = n.build("is_finite", {count});
   return n.convert(
       n.build("assert", {right, count},
-              {{"message", "the step of a range is 0, or a bound is no finite number"}}),
+              {{"message", "the step of a range is 0, or a bound is not a finite number"}}),
       TENON_I64);
 }
 

@@ -44,7 +44,7 @@ bool wide_floats(NodeContext& n) {
   return n.fail("T0710", "its element type has no complex numbers: float and double have");
 }
 
-// The first `length` elements along a dim, or zeros behind them.
+// The first `length` elements along a dim, followed by zeros if there are fewer.
 Value resized(NodeContext& n, Value x, int64_t axis, int64_t length) {
   const Dim size = x.dim(static_cast<uint32_t>(axis));
   if (size.is(length)) return x;

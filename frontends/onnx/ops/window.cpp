@@ -7,7 +7,7 @@ namespace tenon::onnx {
 std::optional<AutoPad> auto_pad(NodeContext& n) {
   const std::string_view kind = n.text("auto_pad", "NOTSET");
   if (kind == "NOTSET") return AutoPad::kExplicit;
-  // Some exporters write zeros beside auto_pad.
+  // Some exporters write zeros in addition to auto_pad.
   const std::vector<int64_t> pads = n.integers("pads");
   if (std::any_of(pads.begin(), pads.end(), [](int64_t p) { return p != 0; })) {
     n.fail("T0708", "attributes 'auto_pad' and 'pads' cannot be given both");

@@ -54,7 +54,8 @@ struct Convolution {
   Window window;
   int64_t groups = 1;
 };
-// Reads the attributes of a convolution of tensors with these dims. False with the problem told.
+// Reads the attributes of a convolution of tensors with these dims. On failure reports the problem
+// and returns false.
 bool read_convolution(NodeContext& n, const Dims& x, const Dims& w, Convolution* out);
 
 // A list for all dims of x, with `neutral` for batch and channels.

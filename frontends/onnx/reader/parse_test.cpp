@@ -60,9 +60,9 @@ TEST(OnnxParse, AnyCutAndAnyFlipIsAnswered) {
       std::string flipped = bytes;
       flipped[i] = static_cast<char>(flipped[i] ^ 1 << bit);
       ModelProto other;
-      Problems told;
-      if (!parse_model(flipped, &other, &told)) {
-        EXPECT_FALSE(told.empty());
+      Problems found;
+      if (!parse_model(flipped, &other, &found)) {
+        EXPECT_FALSE(found.empty());
       }
     }
   }

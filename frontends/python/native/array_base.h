@@ -12,7 +12,7 @@ namespace tenon::python {
 // A name of a value.
 struct ArrayBase {
   PyObject_HEAD Value* value;
-  char weak;  // it takes the type of what stands beside it
+  char weak;  // it takes the type of the other operand
   PyObject* references;
 };
 

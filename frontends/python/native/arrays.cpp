@@ -376,7 +376,7 @@ bool Argument::read_scalar(PyObject* o, const Expected& expected) {
   if (!write_scalar(o, dtype, scalar_)) {
     raise_usage(TENON_INVALID_ARGUMENT, "T0603",
                 expected.where + ": the " + type_name(o) + " " +
-                    nb::cast<std::string>(nb::repr(nb::handle(o))) + " is no value of " +
+                    nb::cast<std::string>(nb::repr(nb::handle(o))) + " is not a value of " +
                     dtype_name(dtype) + ".");
   }
   use(dtype, 0, scalar_, small_, nullptr);

@@ -20,7 +20,7 @@ class Run {
   Run(const Run&) = delete;
   ~Run();
 
-  bool done() const { return done_ || taken(); }  // the host may tell after it let a thread go on
+  bool done() const { return done_ || taken(); }  // the host may report it after a thread went on
   void cancel();                                  // nothing once it has ended
   // Waits: for ever if the number is negative. Raises TimeoutError. Any number of threads may wait.
   nanobind::object result(double timeout_seconds);

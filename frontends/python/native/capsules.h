@@ -73,7 +73,7 @@ nanobind::object capsule_over(const Tensor& tensor, const dlpack::Memory& memory
                                                           std::move(owner)));
 }
 
-// An object of Python that keeps memory which was handed out. Let go of on any thread.
+// An object of Python that keeps memory which was handed out. It is released on any thread.
 struct DropLater {
   void operator()(PyObject* object) const { drop_later(object); }
 };

@@ -38,8 +38,8 @@ dlpack::Device place_of(const nb::object& array) {
   return {nb::cast<int32_t>(place[0]), nb::cast<int32_t>(place[1])};
 }
 
-// What the array's type tells of streams; null: nothing.
-const ExchangeTable* teller_of(const nb::object& array, const dlpack::Vendor& vendor) {
+// The array type's exchange table, if it names streams; else null.
+const ExchangeTable* stream_source_of(const nb::object& array, const dlpack::Vendor& vendor) {
   const ExchangeTable* table = exchange_of(Py_TYPE(array.ptr()));
   return vendor.has_streams() && table != nullptr && table->current_stream != nullptr ? table
                                                                                       : nullptr;
@@ -57,14 +57,14 @@ const dlpack::Vendor* vendor_of_array(nb::handle array) {
   if (PyType_Check(array.ptr()) || !nb::hasattr(array, "__dlpack_device__")) return nullptr;
   try {
     return dlpack::vendor_of(nb::cast<int32_t>(nb::object(array.attr("__dlpack_device__")())[0]));
-  } catch (nb::python_error&) {  // who reads it as memory of the host says why it cannot be read
+  } catch (nb::python_error&) {  // reading it as memory of the host reports why it cannot be read
     return nullptr;
   }
 }
 
 Taken take_device_array(nb::object array, const dlpack::Vendor& vendor) {
   const dlpack::Device place = place_of(array);
-  const ExchangeTable* const library = teller_of(array, vendor);
+  const ExchangeTable* const library = stream_source_of(array, vendor);
   const uint64_t stream = library == nullptr ? 0 : current_stream(*library, place);
   nb::object capsule = ask_for_capsule(array, vendor, stream);
   const dlpack::Tensor* const in = in_capsule(capsule).tensor;
@@ -93,8 +93,8 @@ Taken take_device_array(nb::object array, const dlpack::Vendor& vendor) {
 
 namespace {
 
-// A tensor that was handed out on a device. Let go of on any thread, with or without the GIL, when
-// work of whoever had it may still be on the stream.
+// A tensor that was handed out on a device. It is released on any thread, with or without the GIL,
+// when work of its last user may still be on the stream.
 class OnStream {
  public:
   OnStream(nb::handle self, std::string device, const char* kind, uint64_t stream)
@@ -113,10 +113,10 @@ class OnStream {
     auto stream = sized<tenon_call_native_t>();
     stream.device = text(device_);
     stream.handle = &handle;
-    const auto tell = [&] {
+    const auto use = [&] {
       return g_tables.call->tensor_use(g_tables.call->self, tensor_->get(), &stream);
     };
-    (void)(PyGILState_Check() != 0 ? without_gil(tell) : tell());
+    (void)(PyGILState_Check() != 0 ? without_gil(use) : use());
   }
 
  private:

@@ -14,10 +14,11 @@ namespace tenon::python {
 // The vendor whose memory the array says that it is in; null for the host's and for no array.
 const dlpack::Vendor* vendor_of_array(nanobind::handle array);
 
-// A tensor of that memory. Calls with it go to the stream on which the array's library works at the
-// time of the call, and begin behind what is in the stream on which it works now, where its type
-// tells (DLPack's exchange table); else to the default stream, for which the library is asked to
-// make it ready. Work of a vendor without streams in DLPack has ended. Raises.
+// A tensor of that memory. If the array's type names its library's current stream (DLPack's
+// exchange table), calls go to the stream that is current at the time of the call, and begin after
+// the work in the stream that is current now. Otherwise they go to the default stream, for which
+// the library is asked to make the tensor ready. Work of a vendor without streams in DLPack has
+// ended. Raises.
 struct Taken {
   tenon_tensor_t* tensor;
   WorkStream stream;
@@ -27,8 +28,8 @@ Taken take_device_array(nanobind::object array, const dlpack::Vendor& vendor);
 uint64_t current_stream(const ExchangeTable& library, const dlpack::Device& place);
 
 // A capsule of DLPack with the tensor's memory on the device, copied there first if it is not
-// there. stream: on which whoever gets it says to work, as `__dlpack__` has it; None is the default
-// one. What is there when the capsule's tensor is let go of may still use the memory.
+// there. stream: the one on which the consumer works, as `__dlpack__` gives it; None is the default
+// one. Work that is there when the capsule's tensor is released may still use the memory.
 nanobind::object device_capsule(nanobind::handle self, const dlpack::Vendor& vendor, int32_t id,
                                 bool versioned, nanobind::handle stream);
 

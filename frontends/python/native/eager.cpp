@@ -83,7 +83,7 @@ void flush_if_much(Node* node, std::span<Value* const> results) {
   if (is_much(node)) evaluate(results);
 }
 
-// ---- Numbers beside arrays ----
+// ---- Numbers as operands of arrays ----
 
 // The number as an element of this type: new reference, or null if it is not sure to fit.
 PyObject* fitting(PyObject* number, const Type* type) {
@@ -98,7 +98,7 @@ PyObject* fitting(PyObject* number, const Type* type) {
   return fits ? Py_NewRef(number) : nullptr;
 }
 
-Value* number_beside(PyObject* number, Type* type) {
+Value* number_of_type(PyObject* number, Type* type) {
   PyObject* data = fitting(number, type);
   if (data == nullptr) return nullptr;
   Type* scalar = scalar_of(type);
@@ -240,8 +240,8 @@ Value* quick_binary(const QuickOp& op, PyObject* x, PyObject* y) {
   Value *a = plain_value(x), *b = plain_value(y);
   if (a == nullptr && b == nullptr) return nullptr;
   nb::object number;
-  if (a == nullptr) number = owned(a = number_beside(x, b->type));
-  if (b == nullptr) number = owned(b = number_beside(y, a->type));
+  if (a == nullptr) number = owned(a = number_of_type(x, b->type));
+  if (b == nullptr) number = owned(b = number_of_type(y, a->type));
   if (a == nullptr || b == nullptr || is_traced(a) || is_traced(b)) return nullptr;
   if (a->type->dtype != b->type->dtype || (a->type->kind & op.kinds) == 0) return nullptr;
   const uint64_t key[] = {op.operation->id, a->type->id, b->type->id};

@@ -20,7 +20,7 @@ struct Operation {
   int64_t users;
 };
 
-// New reference. Attributes are told apart by the bits of their floats. Raises.
+// New reference. Attributes are distinguished by the bits of their floats. Raises.
 Operation* operation_of(PyObject* op, PyObject* attrs);
 Operation* retain(Operation* operation);
 void release(Operation* operation);
@@ -34,12 +34,12 @@ struct QuickOp {
   Operation* operation;
   uint8_t kinds;
 };
-// The number that Python has for one; raises for what is none.
+// The operation with this handle, which Python holds as a number. Raises for other numbers.
 const QuickOp& quick_op(size_t handle);
 
-// The value of x op y, or of op x, if the operands are arrays at once (or numbers that fit beside
-// one) and this has been done before with such types. Else null, without an exception: Python
-// decides. New reference. Raises what a flush raises.
+// The value of x op y, or of op x, if the operands are arrays already (or one is an array and the
+// other a number that fits its type) and this has been done before with such types. Else null,
+// without an exception: Python decides. New reference. Raises what a flush raises.
 Value* quick_binary(const QuickOp& op, PyObject* x, PyObject* y);
 // The same for two values, whose types decide it alone.
 Value* quick_values(const QuickOp& op, Value* a, Value* b);

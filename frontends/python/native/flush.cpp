@@ -53,8 +53,8 @@ nb::object borrowed(Value* value) {
   return nb::borrow(reinterpret_cast<PyObject*>(value));
 }
 
-// What is computed: operations in order, what they read, and what somebody still names. Holds all
-// that a run needs, since other threads may compute the same meanwhile.
+// What is computed: operations in order, what they read, and the results that arrays still name.
+// Holds all that a run needs, since other threads may compute the same meanwhile.
 class Plan {
  public:
   explicit Plan(std::span<Value* const> wanted) : flush_(++g_flush) {
@@ -206,7 +206,7 @@ void keep_program(const nb::bytes& key, const nb::object& program) {
   programs().insert_or_assign(Key(words, words + key.size() / sizeof *words), program);
 }
 
-// True if a listener wants to hear of flushes: whoever does has imported logging.
+// True if a logger wants messages about flushes. There is none before logging is imported.
 bool is_heard() {
   static PyObject* logger = nullptr;  // for the process
   if (logger == nullptr) {
@@ -265,7 +265,7 @@ void evaluate(std::span<Value* const> values) {
   } else {
     how = run_cold(plan);
   }
-  if (is_heard()) function("told_flush")(plan.operations(), how.is_valid() ? how : nb::none());
+  if (is_heard()) function("log_flush")(plan.operations(), how.is_valid() ? how : nb::none());
 }
 
 void bind_flush(nb::module_& m) {

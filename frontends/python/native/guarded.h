@@ -1,4 +1,4 @@
-// C++ behind a slot of CPython: exceptions become Python's.
+// C++ as a slot of CPython: exceptions become Python's.
 #ifndef FRONTENDS_PYTHON_NATIVE_GUARDED_H_
 #define FRONTENDS_PYTHON_NATIVE_GUARDED_H_
 

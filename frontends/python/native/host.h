@@ -31,8 +31,8 @@ extern Tables g_tables;
 // Raises tenon.Error.
 void open_host(const std::vector<std::string>& paths);
 
-// From now on tells each question to the cache on disk as a message of the log's component "cache".
-// At most once in a process.
+// From now on logs each lookup in the cache on disk, as component "cache". At most once in a
+// process.
 void watch_cache();
 
 // Raises the thread's last failure of the host as a tenon.Error: always throws. An exception that a
@@ -65,7 +65,7 @@ tenon_code_t without_gil(const std::function<tenon_code_t()>& work);
 // The same, and raises what failed.
 void ask(const std::function<tenon_code_t()>& work);
 
-// True if a slot may be called with the GIL held: nobody is in an operation that polls.
+// True if a slot may be called with the GIL held: no thread is in an operation that polls.
 bool may_keep_gil();
 
 // Releases a tensor now, or later if a thread that polls could wait for the GIL. With the GIL.

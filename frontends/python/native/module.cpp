@@ -44,7 +44,7 @@ NB_MODULE(_native, m) {
   // A program that exits while it holds tensors leaks nothing: the process takes its memory back.
   nb::set_leak_warnings(false);
   m.def("open", open_host, "paths"_a, "Starts the host of the process, or finds it.");
-  m.def("watch_cache", watch_cache, "Tells questions to the cache on disk as log messages. Once.");
+  m.def("watch_cache", watch_cache, "Logs lookups in the cache on disk. Once.");
   m.def("use_openmp", use_functions, "parallel"_a, "thread_num"_a, "max_threads"_a,
         "Computes with the threads of an OpenMP runtime: the addresses of its GOMP_parallel, "
         "omp_get_thread_num and omp_get_max_threads. It must not be unloaded.");

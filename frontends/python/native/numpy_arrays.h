@@ -1,5 +1,5 @@
-// NumPy's arrays through NumPy's C API. NumPy is not imported here before somebody passes an array
-// of it, or asks for one.
+// NumPy's arrays through NumPy's C API. NumPy is not imported here before a caller passes one of
+// its arrays, or asks for one.
 #ifndef FRONTENDS_PYTHON_NATIVE_NUMPY_ARRAYS_H_
 #define FRONTENDS_PYTHON_NATIVE_NUMPY_ARRAYS_H_
 

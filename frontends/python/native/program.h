@@ -26,7 +26,7 @@ struct CompileOptions {
   std::string device;
   bool no_fallback = false, deterministic = false;
   Pairs options;
-  std::vector<uint32_t> stable_inputs = {};  // positions of inputs whose values seldom change
+  std::vector<uint32_t> stable_inputs = {};  // positions of inputs whose values rarely change
 };
 
 // The passes of all later compilations; empty: the standard ones. With the GIL.

@@ -18,9 +18,11 @@ tenon_code_t fail(tenon_code_t code, const std::string& message) {
 }
 
 // Code and message of an exception. It may be interrupted itself.
-std::pair<tenon_code_t, std::string> told(const std::string& name, nb::python_error& error) {
+std::pair<tenon_code_t, std::string> code_and_message(const std::string& name,
+                                                      nb::python_error& error) {
   try {
-    const nb::object both = nb::module_::import_("tenon._op").attr("told")(name, error.value());
+    const nb::object both =
+        nb::module_::import_("tenon._op").attr("code_and_message")(name, error.value());
     return {nb::cast<uint32_t>(both[0]), nb::cast<std::string>(both[1])};
   } catch (nb::python_error& other) {
     keep_exception(nb::borrow(other.value()).release().ptr());
@@ -43,7 +45,7 @@ tenon_code_t in_python(const std::string& name, const std::function<void()>& wor
       code = TENON_CANCELLED;
       message = name + ": it was interrupted";
     } else {
-      std::tie(code, message) = told(name, e);
+      std::tie(code, message) = code_and_message(name, e);
     }
   } catch (const std::exception& e) {
     code = TENON_INVALID_ARGUMENT;

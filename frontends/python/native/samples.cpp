@@ -1,5 +1,5 @@
-// Hashes of memory, for who wants to notice that somebody wrote to it: of all bytes where they are
-// few, and otherwise of words at one distance, and of all bytes of one part after the other.
+// Hashes of memory, to notice that it was written to. Small memory is hashed whole. Of larger
+// memory words at one distance are hashed, and all bytes of one part after the other.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
@@ -22,7 +22,7 @@ constexpr uint64_t kWholeMost = 1u << 15;
 // Of more, about so many words are read, or more where the distance would be beyond the last of
 // these.
 constexpr uint64_t kSamples = 1u << 12;
-// Primes that seldom divide the length of a row, so that the words lie in all columns.
+// Primes that rarely divide the length of a row, so that the words lie in all columns.
 constexpr uint64_t kDistances[] = {13, 29, 61, 127, 251};
 
 constexpr size_t kLanes = 8;  // side by side, because each step waits for a product

@@ -23,7 +23,7 @@ namespace tenon::python {
 namespace {
 
 void drop_tensor(tenon_tensor_t* tensor) {
-  // A library may free an array on a thread without the GIL, which then blocks nobody.
+  // A library may free an array on a thread without the GIL, which then blocks no other thread.
   if (PyGILState_Check() != 0) {
     release_tensor(tensor);
   } else {
@@ -474,7 +474,7 @@ void bind_tensor(nb::module_& m) {
           "changed as long as the tensor is used. `device` (\"cpu\", \"sim:1\") copies it there.\n"
           "An array in a GPU's memory is taken where it is, by DLPack. Calls with the tensor run "
           "on\n"
-          "its library's current stream, behind what is there and what is in the stream that was\n"
+          "its library's current stream, after what is there and what is in the stream that was\n"
           "current when the tensor was made, which must stay. Where the array's type names no\n"
           "stream (that of PyTorch does), they run on the default stream.\n"
           "Raises tenon.Error for what is not an array (T0624) and for devices (T0502, T0503).")

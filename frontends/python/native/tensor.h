@@ -21,14 +21,14 @@ struct Loan {
   PyObject* object = nullptr;
 };
 
-// A stream of another library, behind whose work a tensor's memory may be used: the one on which
-// the library worked when the tensor was made. 0: the default stream. An empty kind: it may be used
-// at once.
+// A stream of another library: the one on which the library worked when the tensor was made. The
+// tensor's memory may be used after the work there. 0: the default stream. An empty kind: the
+// memory may be used at once.
 struct WorkStream {
   std::string device;
   const char* kind;
   uint64_t handle;
-  // Tells on which stream the library works now; null: it does not tell.
+  // Gives the stream on which the library works now; null if the library does not say.
   const ExchangeTable* library;
   dlpack::Device place;
 };
@@ -58,7 +58,7 @@ class Tensor {
   // one stands in the way. With the GIL.
   bool begin_use(bool donated);
   void end_use() { uses_ = uses_ == kDonated ? 0 : uses_ - 1; }
-  // For the collector: what it keeps alive beside its own memory, and the end of that.
+  // For the collector: what it keeps alive besides its own memory, and the end of that.
   PyObject* lender() const { return loan_ == nullptr ? nullptr : loan_->object; }
   void give_up();
   // Where calls that use it have to go.

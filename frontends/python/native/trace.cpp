@@ -243,7 +243,7 @@ uint32_t Trace::constant(const std::string& dtype, const std::vector<int64_t>& d
   uint64_t size = element;
   for (const int64_t dim : dims) {
     if (dim < 0 || __builtin_mul_overflow(size, static_cast<uint64_t>(dim), &size))
-      raise_usage(TENON_OUT_OF_RANGE, "T0305", "the dims of a constant are no sizes.");
+      raise_usage(TENON_OUT_OF_RANGE, "T0305", "the dims of a constant are not sizes.");
   }
   const bool splat = bytes.size() == element;
   if (!splat && bytes.size() != size)

@@ -20,7 +20,7 @@ struct Type {
   int64_t low, high;  // of integers up to 64 bits with sign; numbers beyond take the slow path
   uint64_t bytes;     // all ones if it is more than that
   uint64_t id;
-  Type* scalar;  // the same elements without axes, once somebody asked; counted
+  Type* scalar;  // the same elements without axes, once it was asked for; counted
   int64_t users;
 };
 
@@ -55,7 +55,7 @@ struct Value {
 };
 
 // An operation that waits: its operands (null: absent), then its results, which are borrowed and
-// null once dead, so that what nobody needs goes at once.
+// null once dead, so that unneeded values are freed at once.
 struct Node {
   PyObject_VAR_HEAD Operation* operation;  // counted
   uint32_t operand_count, result_count;
@@ -78,7 +78,7 @@ Node* node_new(Operation* operation, std::span<Value* const> operands, uint32_t 
 void set_data(Value* value, PyObject* data);
 
 bool is_value(PyObject* object);
-// Raises TypeError if it is none.
+// Raises TypeError if it is not a value.
 Value* as_value(PyObject* object);
 
 void bind_values(nanobind::module_& module);

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tenon._opcheck import opcheck
     from tenon._pass import graph_pass
     from tenon.logs import set_logs
-    from tenon.torch import from_exported as from_exported  # told, and not in __all__: it needs PyTorch
+    from tenon.torch import from_exported as from_exported  # not in __all__: it needs PyTorch
 
 # Imported when they are used first.
 _LATER = {

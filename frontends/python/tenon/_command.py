@@ -1,4 +1,4 @@
-"""The `tenon` command of the wheel: the program that lies beside this package."""
+"""The `tenon` command of the wheel: the program next to this package."""
 
 import os
 import sys

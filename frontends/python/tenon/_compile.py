@@ -79,7 +79,7 @@ def _flatten(
 
 
 def _constant(value: Any, name: str) -> Any:
-    """The structure of a value that is part of the program. Its type counts: True is no 1."""
+    """The structure of a value that is part of the program. Its type counts: True is not 1."""
     try:
         hash(value)
     except TypeError:
@@ -267,7 +267,7 @@ class Compiled:
         except UsageError:
             if (structure, types) in self._exact:
                 raise
-        # Sizes that do not go together: with numbers, the trace tells the line.
+        # Sizes that do not go together: a trace with numbers finds the line.
         self._kind(structure, types).seen.append(types)
         program = self._exact[structure, types] = self._trace_numbers(structure, types, names)
         return program.run(leaves)
@@ -321,7 +321,7 @@ class Compiled:
         return self._kinds.setdefault(key, _Kind())
 
     def _drop(self, key: Any) -> None:
-        """An object that was an argument is gone: nobody can make these calls again."""
+        """An object that was an argument is gone: these calls cannot be made again."""
         kind = self._kinds.pop(key, None)
         for types in kind.seen if kind is not None else ():
             self._exact.pop((key[0], types), None)
@@ -460,7 +460,7 @@ def _named_sizes(name: str, symbols: Any, shape: Shape) -> Shape:
     named = symbols if isinstance(symbols, dict) else dict(enumerate(symbols))
     if max(named) >= len(shape):
         raise UsageError(
-            f"dims: {name!r} has {len(shape)} axes, and {symbols!r} names one behind these", "T0602"
+            f"dims: {name!r} has {len(shape)} axes, and {symbols!r} names a further one", "T0602"
         )
     return tuple(named.get(axis) or size for axis, size in enumerate(shape))
 

@@ -32,14 +32,14 @@ class Source:
         """What the file has, as bytes."""
 
     def text(self) -> str:
-        """The file as text in UTF-8. T0661 if it is none."""
+        """The file as text in UTF-8. T0661 if it is not UTF-8."""
         try:
             return self.data.decode()
         except UnicodeDecodeError as error:
-            self.fail(f"the file is no text in UTF-8: {error}", self.data[: error.start].count(b"\n") + 1)
+            self.fail(f"the file is not text in UTF-8: {error}", self.data[: error.start].count(b"\n") + 1)
 
     def option(self, name: str, default: str = "") -> str:
-        """An option that the user gave beside the file. Those that nobody asks for are refused."""
+        """An option that the user gave with the file. Options that are never asked for are refused."""
         self._asked.add(name)
         return self._options.get(name, default)
 
@@ -133,7 +133,7 @@ def frontend(
     """
     for extension in extensions:
         if not extension.startswith(".") or "," in extension or len(extension) < 2:
-            raise UsageError(f"{extension!r} is no extension of files, such as '.beads'", "T0662")
+            raise UsageError(f"{extension!r} is not a file extension, such as '.beads'", "T0662")
     if isinstance(extensions, str) or not extensions:
         raise UsageError("extensions= is a list, such as ['.beads']", "T0662")
 

@@ -26,7 +26,7 @@ def when_opened(function: Callable[[], None]) -> None:
 def plugin_folders() -> list[str]:
     """Where wheels of plugins are: nothing of them is imported.
 
-    These are the folders `tenon_plugins` beside the packages on sys.path, and the folders of the
+    These are the folders `tenon_plugins` next to the packages on sys.path, and the folders of the
     packages that entry points of the group `tenon.plugins` name.
     """
     paths = [os.path.abspath(path) for path in sys.path if path]
@@ -56,7 +56,7 @@ def _entry_points(paths: list[str]) -> list[str]:
 
 
 def _values(text: str) -> list[str]:
-    """The values of the group in a file of entry points. A file that is none has none."""
+    """The values of the group in a file of entry points; none if the file cannot be parsed."""
     import configparser
 
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)

@@ -50,7 +50,7 @@ class Port:
 class LastRun:
     """What the last call of a model did: `ms` in the host, and bytes that were copied.
 
-    `repacked_bytes`: strided inputs that were made dense, and new values of inputs that seldom
+    `repacked_bytes`: strided inputs that were made dense, and new values of inputs that rarely
     change, which were packed. `transferred_bytes`: between host and devices. `copied_out_bytes`:
     results that were copied once more. With threads, of whichever call ended last.
     """
@@ -125,7 +125,7 @@ class Run:
         Raises what the call raises, or TimeoutError after `timeout` seconds; the call goes on then.
         """
         if timeout is not None and timeout != timeout:
-            raise UsageError(f"timeout={timeout!r} is no number of seconds", "T0004")
+            raise UsageError(f"timeout={timeout!r} is not a number of seconds", "T0004")
         return self._run.result(-1.0 if timeout is None else max(timeout, 0.0))
 
     def done(self) -> bool:
@@ -198,7 +198,7 @@ class Model(_native.Program):
             )
         if results not in ("same", "numpy", "tensor", "device"):
             raise UsageError(
-                f"results={results!r} is none of 'same', 'numpy', 'tensor', 'device'", "T0004"
+                f"results={results!r} is not one of 'same', 'numpy', 'tensor', 'device'", "T0004"
             )
         values, names = _split(inputs)
         return self.run_as(values, names, results, self._given(out))
@@ -436,7 +436,7 @@ def load(
 
     Raises `tenon.Error`: `NotFoundError` for files (T0101), devices (T0502) and unknown operators
     (T0308, T0704), `UsageError` with all else that is wrong in a model, `UnsupportedError` for what
-    has no implementation. Ctrl-C ends it with KeyboardInterrupt. Nothing is left behind.
+    has no implementation. Ctrl-C ends it with KeyboardInterrupt and leaves nothing.
     """
     if isinstance(source, (str, os.PathLike)) and os.fspath(source).endswith(".pt2"):
         return _load_exported(os.fspath(source), device, dims, values or overrides, options, fallback, deterministic)
@@ -521,9 +521,9 @@ def _size(name: str, value: int) -> int:
     try:
         size = value.__index__()
     except AttributeError:
-        raise UsageError(f"dims: {name!r} is {value!r}, which is no integer", "T0608") from None
+        raise UsageError(f"dims: {name!r} is {value!r}, which is not an integer", "T0608") from None
     if not 0 <= size < 1 << 63:
-        raise UsageError(f"dims: {name!r} is {size}, which is no size", "T0608")
+        raise UsageError(f"dims: {name!r} is {size}, which is not a size", "T0608")
     return size
 
 

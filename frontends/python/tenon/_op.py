@@ -35,7 +35,7 @@ class Op:
         self.function = function
         self.operands: list[str] = []
         self.attrs: dict[str, tuple[int, Any]] = {}
-        """Kind and default of each argument that is no array."""
+        """Kind and default of each argument that is not an array."""
         self._registered: object = None
         self.kernels: dict[str, dict[str, Any]] = {}  # by device, the element types
         self.results = 1
@@ -251,8 +251,8 @@ def located(error: Error) -> Error:
     return error
 
 
-def told(name: str, error: BaseException) -> tuple[int, str]:
-    """Code and message for the host, of an exception in a function that it called."""
+def code_and_message(name: str, error: BaseException) -> tuple[int, str]:
+    """An exception in a function that the host called, as code and message for the host."""
     if isinstance(error, Error) and "located" in error.__dict__:
         return 3, f"{error.code}: {error.args[0]}"
     if isinstance(error, SizeNeeded):
@@ -320,7 +320,7 @@ def _function_content(function: Any, seen: set[object]) -> object:
 
 
 def _is_fixed(value: Any) -> bool:
-    """Whether nobody changes it: what Tenon has, and functions and types of C."""
+    """Whether it never changes: objects of Tenon, and functions and types of C."""
     if isinstance(value, (Op, dt.DType)):
         return True
     if inspect.isfunction(value) or inspect.isclass(value):

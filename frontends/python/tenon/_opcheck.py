@@ -24,7 +24,7 @@ STEP = 1e-6  # near the cube root of float64's precision, where the two errors o
 
 
 def check_memory(op: Op, arrays: list[Any], attrs: dict[str, Any], expected: list[Any]) -> None:
-    """AssertionError if a kernel of the op writes beside its results, or to its operands.
+    """AssertionError if a kernel of the op writes outside its results, or to its operands.
 
     The op alone is compiled for these shapes and runs in guarded memory.
     """
@@ -47,7 +47,7 @@ def check_memory(op: Op, arrays: list[Any], attrs: dict[str, Any], expected: lis
 
 
 class _Guarded:
-    """An array with known bytes before and behind it."""
+    """An array with known bytes before and after it."""
 
     def __init__(self, dtype: Any, shape: tuple[int, ...], values: Any = 0):
         self._memory = np.full(int(np.prod(shape)) * dtype.itemsize + 2 * GUARD_BYTES, GUARD, np.uint8)

@@ -101,7 +101,7 @@ class PassGraph:
         that bind values (one name is one value wherever it stands), `_` for anything, `None` for an
         absent operand, numbers for constants whose elements all equal them, and `...` at the end for
         further operands. Attributes that have to have a value follow by name: `softmax(x, dim=1)`.
-        The order of operands counts; behind `canonicalize`, constants of commutative ops are the
+        The order of operands counts; after `canonicalize`, constants of commutative ops are the
         second operand. Values between the ops may have other uses, which keep their nodes alive.
 
         Each node is looked at when its turn comes, so replace while you iterate: what was replaced
@@ -198,7 +198,7 @@ def graph_pass(*, after: str, name: str | None = None) -> Callable[[Callable[[Pa
                 with graph.before(node):
                     node.replace(tenon.xp.exp(node.operands[0]))
 
-    It runs behind the first pass called `after` (UsageError if there is none in the standard
+    It runs after the first pass called `after` (UsageError if there is none in the standard
     pipeline), as "python.NAME". Run again, as in a notebook, it replaces the earlier one. An
     exception in it fails the compilation with T0631, as does computing values in it. Threads of
     Tenon call it, at the same time for different graphs.
@@ -208,7 +208,7 @@ def graph_pass(*, after: str, name: str | None = None) -> Callable[[Callable[[Pa
         _host.open()
         if after not in _standard():
             raise UsageError(
-                f"after={after!r} is none of the passes: {', '.join(dict.fromkeys(_standard()))}",
+                f"after={after!r} is not one of the passes: {', '.join(dict.fromkeys(_standard()))}",
                 "T0631",
             )
         chosen = name or "python." + function.__name__.replace("_", "-")

@@ -102,7 +102,7 @@ class _Parser:
         return Op(name, operands, rest, attrs)
 
     def item(self, operands: list[Any], attrs: dict[str, Any], rest: bool) -> None:
-        """An operand, or an attribute behind all operands."""
+        """An operand, or an attribute after all operands."""
         kind, token, at = self.kind, self.token, self.start
         if kind not in ("name", "number"):
             raise self.fail(f"an operand is expected, not {token}")
@@ -120,7 +120,7 @@ class _Parser:
         elif self.token == "(" and self.kind == "sign":
             operands.append(self.op(token, at))
         elif "." in token:
-            raise self.fail(f"{token} is no name for a value: it has a dot", at)
+            raise self.fail(f"{token} cannot name a value: it has a dot", at)
         else:
             operands.append(token)
 

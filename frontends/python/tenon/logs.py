@@ -1,6 +1,6 @@
-"""What is told: loggers "tenon.COMPONENT" of Python's `logging`, and who chooses among them.
+"""Messages: the loggers "tenon.COMPONENT" of Python's `logging`, and the choice among them.
 
-The host's own messages come here as well (`show`). Which of them there are TENON_LOGS decides.
+The host's own messages come here as well (`show`). TENON_LOGS decides which of them there are.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMPONENTS = {
     "perf": "times of compilation, and what makes calls slow",
     "recompiles": "which guard failed, so that a graph was compiled again",
 }
-"""What `set_logs` knows, and what each tells."""
+"""The components of `set_logs`, and what each logs."""
 
 _chosen: dict[str, int] | None = None  # levels by component; None: TENON_LOGS, not read yet
 
@@ -45,14 +45,14 @@ def show(level: int, component: str, text: str) -> None:
 
 
 def set_logs(*names: str) -> None:
-    """Chooses what is told of compiled networks: `tenon.set_logs("recompiles", "+cache")`.
+    """Chooses what is logged about compiled networks: `tenon.set_logs("recompiles", "+cache")`.
 
     Names are those of components, each alone or several with commas between, as in TENON_LOGS:
-    guards, recompiles, graph_breaks, fusion, dispatch, cache, perf; "all" for all of them. `+name` tells
-    more, `-name` errors only. Without names there are warnings only. It holds from now on, also
+    guards, recompiles, graph_breaks, fusion, dispatch, cache, perf; "all" for all of them. `+name`
+    logs more, `-name` errors only. Without names there are warnings only. It holds from now on, also
     where `tenon.torch` is imported later, in place of what TENON_LOGS says of these components.
-    Lines go to Python's `logging`, to loggers such as "tenon.cache", and to standard error where
-    nobody has configured it. T0643 for other names; then nothing changes.
+    Lines go to Python's `logging`, to loggers such as "tenon.cache", and to standard error if
+    `logging` is not configured. T0643 for other names; then nothing changes.
     """
     global _chosen
     chosen: dict[str, int] = {}
@@ -81,7 +81,7 @@ def log(component: str, text: str, level: int = logging.INFO) -> None:
 
 
 def host_opened() -> None:
-    """The host is there: whoever wants to be told of its cache is told from now on."""
+    """The host is there: its cache is logged from now on, if that was chosen."""
     global _watched
     if not _watched and is_enabled("cache"):
         _watched = True
@@ -134,7 +134,7 @@ def _open(component: str, level: int) -> None:
 
 
 class _ToStderr(logging.Handler):
-    """Writes as the command does, where nobody has configured `logging`."""
+    """Writes as the command does, if `logging` is not configured."""
 
     def emit(self, record: logging.LogRecord) -> None:
         others = logging.getLogger("tenon").handlers + logging.getLogger().handlers

@@ -1,4 +1,4 @@
-"""Tenon behind ONNX's interface for backends: `onnx.backend.base.Backend`.
+"""Tenon as a backend of ONNX: `onnx.backend.base.Backend`.
 
     import tenon.onnx_backend as backend
 
@@ -109,7 +109,7 @@ def _refuse(options: dict[str, Any]) -> None:
 
 def _array(value: object) -> Any:
     if value is None or isinstance(value, (list, dict)):
-        raise BackendIsNotSupposedToImplementIt("sequences, maps and optional values are no tensors")
+        raise BackendIsNotSupposedToImplementIt("sequences, maps and optional values are not tensors")
     array = numpy.asarray(value)
     if array.dtype.kind in "OUS":
         raise BackendIsNotSupposedToImplementIt("there are no tensors of texts")

@@ -22,7 +22,7 @@ _PLACEHOLDER = "__TENON_REPORT_DATA__"
 
 
 def _page() -> str:
-    """The page of the installation, which lies beside this package, or in the build tree."""
+    """The page of the installation, which is next to this package, or in the build tree."""
     here = os.path.dirname(os.path.abspath(__file__))
     for folder in (here, os.path.dirname(os.path.dirname(here))):
         path = os.path.join(folder, "share", "tenon", "report", "page.html")

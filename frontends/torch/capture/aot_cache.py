@@ -1,7 +1,7 @@
 """Graphs after AOTAutograd in torch's own cache on disk, so that a second process does not trace them.
 
 torch keeps an entry for each graph of Dynamo, and finds it by the graph, the types of its arguments
-and its settings. The entry has our graphs of ATen, not our programs: those are made anew, from
+and its settings. The entry has our graphs of ATen, not our programs: those are rebuilt from
 Tenon's cache of code. So an entry says nothing of devices, passes and plugins. A part of torch's key is
 a digest of this package, whose table decides what the graphs look like.
 """
@@ -110,7 +110,7 @@ class Code(OutputCode):
         self.compile()
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
-        """There is none."""
+        """Nothing to set: our programs have no Triton kernels."""
 
 
 def _is_needed(key: str) -> bool:

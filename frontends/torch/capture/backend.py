@@ -34,7 +34,7 @@ TESTED = "2.13"
 
 
 @functools.cache
-def _tell_version() -> None:
+def _log_version() -> None:
     if not torch.__version__.startswith(TESTED + "."):
         log.warning("torch %s is not the tested version, which is %s", torch.__version__, TESTED)
 
@@ -46,7 +46,7 @@ def backend(
     """Compiles a graph of Dynamo: `torch.compile(net, backend="tenon", options={"device": "cpu"})`.
 
     Options are those of `Options`; T0641 for others, and what `tenon.load` raises for a device. Forward and backward run in Tenon, and
-    operators without mapping in torch, which the logger "tenon.torch" tells. Results, their strides,
+    operators without mapping in torch, as the logger "tenon.torch" reports. Results, their strides,
     mutations and errors are those of eager mode.
     """
     from torch._dynamo.backends.common import aot_autograd
@@ -55,7 +55,7 @@ def backend(
     chosen = Options(options, mode)
     host.open()
     chosen.check()
-    _tell_version()
+    _log_version()
     share()
     _logging.watch_dynamo(gm)
 
@@ -69,7 +69,7 @@ def backend(
     # that change, of which AOTAutograd may make constants.
     is_kept = not frozen and not has_registered(gm) and not floats
     if not is_kept:
-        _logging.tell_not_kept(gm)
+        _logging.log_not_kept(gm)
     used: dict[int, torch.Tensor] = {}  # those that are constants of a program
 
     given = dict(options or {})
@@ -99,7 +99,7 @@ def backend(
 
 
 def _frozen_call(call: Callable[..., Any], frozen: dict[int, torch.Tensor]) -> Callable[..., Any]:
-    """A call that tells when a parameter is not what it was."""
+    """A call that fails once a parameter has changed."""
     states = {i: _state(value) for i, value in frozen.items()}
 
     def checked(*args: Any) -> Any:

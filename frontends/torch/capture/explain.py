@@ -43,7 +43,7 @@ class Explanation:
         """Writes a page about the programs: one HTML file, for a browser, without a network.
 
         It shows what `Model.report` does, for each program of each graph: nodes are named by the
-        modules of the network and have lines of its source, so that times are told by module. The
+        modules of the network and have lines of its source, so that times are given by module. The
         inputs are those of `explain`. T0644 if no part of the network became a program.
         """
         pages.check_name(path)
@@ -75,7 +75,7 @@ class Explanation:
 
 
 def explain(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """Compiles a network, calls it with these arguments, and tells what became of it.
+    """Compiles a network, calls it with these arguments, and reports what became of it.
 
     The backward graph is compiled where results need gradients; parameters get none. What the
     network has compiled before stays as it is. Raises what the network raises.
@@ -84,7 +84,7 @@ def explain(net: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
 
     net = getattr(net, "_orig_mod", net)
 
-    def fresh(gm: Any, inputs: Any) -> Any:  # another backend for each call: Dynamo compiles anew
+    def fresh(gm: Any, inputs: Any) -> Any:  # another backend for each call: Dynamo compiles again
         return backend(gm, inputs)
 
     listed: list[Compiled] = _Watching()

@@ -38,7 +38,7 @@ def from_exported(
     """
     if not isinstance(program, torch.export.ExportedProgram):
         raise UsageError(
-            f"{type(program).__name__} is no exported program: "
+            f"{type(program).__name__} is not an exported program: "
             "tenon.from_exported(torch.export.export(net, (x,)))",
             "T0640",
         )
@@ -55,8 +55,8 @@ def load(path: str | os.PathLike[str], **given: Any) -> Model:
     try:
         program = torch.export.load(path)
     except Exception as error:  # of whatever torch reads it with
-        told = str(error).split("\n")[0]
-        raise DataError(f"PyTorch cannot read {os.fspath(path)}: {told}", "T0640") from error
+        reason = str(error).split("\n")[0]
+        raise DataError(f"PyTorch cannot read {os.fspath(path)}: {reason}", "T0640") from error
     return from_exported(program, **given)
 
 

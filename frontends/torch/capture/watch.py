@@ -1,4 +1,4 @@
-"""Who wants to know what becomes of graphs (`explain`)."""
+"""Lists that get each compiled graph, for `explain`."""
 
 from __future__ import annotations
 

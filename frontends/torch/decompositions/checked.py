@@ -1,6 +1,6 @@
 """Functions that raise in eager mode for values of a tensor, kept whole until they are lowered.
 
-AOTAutograd takes `one_hot` apart to a comparison, which gives zeros for a class that is none. Here
+AOTAutograd decomposes `one_hot` into a comparison, which gives zeros for a class out of range. Here
 it becomes an operator in the graph of Dynamo, so that its lowering can check the classes.
 """
 

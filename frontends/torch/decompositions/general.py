@@ -55,7 +55,7 @@ def median_dim(x: Tensor, dim: int, keepdim: bool = False) -> Any:
         return NotImplemented
     values, order = torch.sort(x, dim=dim, stable=True)
     place = _place(x, (x.shape[dim] - 1) // 2, dim)
-    if x.is_floating_point():  # the first that is no number, if there is one; they are sorted last
+    if x.is_floating_point():  # the first NaN, if there is one; NaNs are sorted last
         count = x.isnan().sum(dim, keepdim=True)
         place = torch.where(count > 0, x.shape[dim] - count, place)
     return _at(values, order, place, dim, keepdim)
@@ -116,7 +116,7 @@ def logcumsumexp(x: Tensor, dim: int) -> Any:
 
 @composite("nonzero_static.default")
 def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Any:
-    """Places behind the last one that is asked for go to one row more, which is cut off."""
+    """Places past the last requested one go to an additional row, which is cut off."""
     flat = (x != 0).reshape(-1)
     before = flat.cumsum(0) - 1
     row = torch.where(flat & (before < size), before, size)

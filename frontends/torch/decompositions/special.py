@@ -247,7 +247,7 @@ def polygamma(order: int, x: Tensor) -> Any:
 
 
 def _chebyshev(x: Tensor, n: Tensor, inside: Any, outside: Any, at_one: Any, turned: Any = None) -> Tensor:
-    """In closed form: `inside` of the angle up to 1, `outside` behind it, `at_one` at 1 itself.
+    """In closed form: `inside` of the angle up to 1, `outside` beyond it, `at_one` at 1 itself.
 
     What is at -x has the sign of an odd degree, and for some kinds another function (`turned`).
     """

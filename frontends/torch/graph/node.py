@@ -89,7 +89,7 @@ class Node:
         return ops.reshape(x, self.shape_of(fake))
 
     def is_read(self, i: int) -> bool:
-        """Whether somebody reads result i of several."""
+        """Whether a node reads result i of several."""
         return any(user.args[1] == i for user in self.node.users)
 
     def to_result(self, x: Any) -> Value:
@@ -118,13 +118,13 @@ class Node:
             return ops.convert(x.value, dtype)
         if isinstance(x, (bool, int, float, complex)):
             if isinstance(x, complex) and not dt.is_complex(dtype):
-                raise Unsupported("a complex number beside real ones")
+                raise Unsupported("a complex number with real operands")
             if dt.is_integer(dtype):
                 low, high = dt.limits(dtype)
                 assert not isinstance(x, complex)
                 x = int(x) if low <= x <= high else _wrapped(int(x), dtype)
             return ops.scalar(x, dtype)
-        raise Unsupported(f"{type(x).__name__} is no operand")
+        raise Unsupported(f"{type(x).__name__} cannot be an operand")
 
     def is_beyond(self, x: Any) -> bool:
         """Whether the result's type of 16 bits may lack a number, or a tensor without axes of another type.
@@ -199,14 +199,14 @@ def promote_types(fakes: Sequence[Any]) -> torch.dtype:
 
 
 def from_zero(n: Node, index: Value, size: Size) -> Value:
-    """Indices, where negative ones count from behind, as indices from 0 on."""
+    """Indices that are counted from 0; negative ones count from the end."""
     index = ops.convert(index, dt.int64)
-    behind = ops.one("add", index, n.spread(size, dt.int64, index.shape))
-    return ops.select(ops.compare(index, ops.like(index, 0), 2), behind, index)
+    from_end = ops.one("add", index, n.spread(size, dt.int64, index.shape))
+    return ops.select(ops.compare(index, ops.like(index, 0), 2), from_end, index)
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis from 0 on; torch counts from behind, too, and numbers have one."""
+    """An axis counted from 0. torch's negative axes count from the end, and numbers have one axis."""
     return axis % max(rank, 1)
 
 

@@ -66,7 +66,7 @@ def _convert(trace: GraphTrace, e: Any) -> Any:
         return int(e)
     if e.is_Symbol:
         if symbol_is_type(e, (SymT.FLOAT, SymT.UNBACKED_FLOAT)):
-            raise Unsupported(f"the float {e} is no size")
+            raise Unsupported(f"the float {e} is not a size")
         return trace.symbol(str(e), -1)
     if e.is_Pow and e.exp.is_Integer and 0 < int(e.exp) < 8:
         return functools.reduce(lambda a, b: a * b, [_convert(trace, e.base)] * int(e.exp))
@@ -154,7 +154,7 @@ def _found(result: torch.Tensor) -> int:
 
 
 class Numbers:
-    """The numbers behind the symbols of a call, from its arguments.
+    """The values of a call's symbols, from its arguments.
 
     `fakes` are the arguments with torch's types: tensors, SymInts, numbers. A symbol that is an
     argument, or a dim of one, has a value in every call. `of_results` are names of symbols that the

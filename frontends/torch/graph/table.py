@@ -8,8 +8,8 @@ A lowering is a function in one of the files of `lowerings/`:
 
 `n` is the `Node`; the others are the arguments of torch's operator by its schema, with `Value` for
 tensors, numbers, sizes (`int` or `Dim`), and lists of them. It returns a value, or a tuple of values
-where the operator has several results; None for a result that nobody reads. `Unsupported` sends the node
-back to torch. Element types and sizes of the results must be those that torch gives the node.
+where the operator has several results; None for a result that is not read. `Unsupported` sends the
+node back to torch. Element types and sizes of the results must be those that torch gives the node.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Walk:
         self.memory: dict[fx.Node, Memory] = {}  # of inputs that a backward graph reads as views of it
         self.is_backward = name == "backward"
         self.constants: dict[str, torch.Tensor] = {}  # values of placeholders that never change
-        self.keep_inputs = False  # also those that nobody reads
+        self.keep_inputs = False  # also those that are not read
         self.assertions: list[Value] = []  # conditions that a call fails without
         self.places: dict[int, Value] = {}  # where masks are set, by their numbers
         self.random = 0  # how many streams of random numbers were drawn
@@ -246,7 +246,7 @@ class Walk:
             self.trace.native.location(*(line or ("", 0)), place[1])
 
     def key(self) -> Value:
-        """The key of random numbers: an argument that each call draws anew."""
+        """The key of random numbers: an argument that is drawn in each call."""
         if self.trace.depth:
             raise Unsupported("random numbers in a loop or a choice")
         if self._key is None:
@@ -342,6 +342,7 @@ _UNSURE = 1 << 62
 
 
 def _estimate(value: Value) -> int:
-    """How many elements a value has. Those of which a call may have none are behind all others."""
+    """How many elements a value has. One with unknown sizes, which may be empty in a call, has 0 or
+    at least `_UNSURE`."""
     known = math.prod(s for s in value.shape if isinstance(s, int))
     return known if len(value.shape) == sum(isinstance(s, int) for s in value.shape) else known * _UNSURE

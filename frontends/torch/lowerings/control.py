@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Nodes of a graph that is written out, all copies of it together.
 _WRITTEN_MOST = 200
-# Nodes of a branch that may be computed in vain.
+# At most so many nodes of a branch are computed even if the other branch is taken.
 _IN_VAIN_MOST = 16
 # What may fail for some values of integers.
 _DIVISIONS = ("div", "remainder", "fmod")
@@ -125,7 +125,7 @@ def while_loop(n: Node, condition: Any, body: Any, first: Sequence[Any], more: S
 def while_loop_stack_output(
     n: Node, condition: Any, body: Any, first: Sequence[Any], more: Sequence[Any] = ()
 ) -> tuple[Value, ...]:  # fmt: skip
-    """The carried values after each step, one below the other: those of the beginning where there is none."""
+    """The carried values after each step, stacked; the first values if there is no step."""
     carried = _tensors(first)
     made = _loop(n, condition, body, carried, more, True)
     stacks = []

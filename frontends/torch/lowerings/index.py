@@ -154,8 +154,8 @@ def _to_front(x: Value, at: list[int]) -> tuple[Value, list[int]]:
 
 
 def _move_back(lists: int, rest: int, at: int) -> list[int]:
-    behind = [lists + i for i in range(rest)]
-    return [*behind[:at], *range(lists), *behind[at:]]
+    others = [lists + i for i in range(rest)]
+    return [*others[:at], *range(lists), *others[at:]]
 
 
 def _gathered(x: Value, vectors: Value, count: int, rank: int) -> Value:

@@ -1,5 +1,6 @@
-"""Linear algebra. Packed factors are LAPACK's, and so are pivots: for each row, from 1 on, the row
-that it was exchanged with. Ours is the order of rows that results. What nobody reads is not computed."""
+"""Linear algebra. torch's packed factors and pivots are LAPACK's: pivots hold, for each row, the
+row that it was exchanged with, counted from 1. Our ops give the resulting order of rows instead.
+Results that are not read are not computed."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def without_masks(n: Node, x: Value, indices: Sequence[Value | None]) -> tuple[V
 
 
 def _or_none(asked: bool, fake: Any, value: Value) -> Value:
-    """A result; without elements where nobody has asked for it and eager mode leaves it out."""
+    """A result; empty if it was not asked for and eager mode leaves it out."""
     left_out = len(fake.shape) == 1 and isinstance(fake.shape[0], int) and fake.shape[0] == 0
     return value if asked or not left_out else ops.full((0,), 0, dt.int64)
 

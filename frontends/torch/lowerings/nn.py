@@ -102,7 +102,7 @@ def window_numbers(given: Any, rank: int) -> tuple[int, ...]:
 
 
 def _high(x: Value, out: Any, window: Any, stride: Any, low: Any, dilation: Any) -> tuple[int, ...]:
-    """The border behind that gives torch's size, which may round up."""
+    """The border at the end that gives torch's size, which may round up."""
     high = []
     for i in range(len(window)):
         size, wanted = x.shape[len(x.shape) - len(window) + i], out[len(out) - len(window) + i]
@@ -114,7 +114,7 @@ def _high(x: Value, out: Any, window: Any, stride: Any, low: Any, dilation: Any)
 
 
 def _cut(x: Value, high: tuple[int, ...]) -> tuple[Value, tuple[int, ...]]:
-    """x without the elements behind that no window reaches, and the borders that remain."""
+    """x without the elements at the end that no window reaches, and the borders that remain."""
     lead = len(x.shape) - len(high)
     for i, border in enumerate(high):
         if border < 0:

@@ -130,7 +130,7 @@ def _memory_index(n: Node, x: Value, size: Sequence[Any], stride: Sequence[Any],
         raise Unsupported("of a tensor whose memory is another one's")
     last = (offset or 0) + sum((s - 1) * st for s, st in zip(size, stride))
     if 0 not in size and last >= _count(x.shape):
-        raise Unsupported("of memory behind a tensor")
+        raise Unsupported("of memory past the end of a tensor")
     index = n.spread(offset or 0, dt.int64, tuple(size))
     for axis, step in enumerate(stride):
         along = ops.iota(tuple(size), axis, dt.int64)

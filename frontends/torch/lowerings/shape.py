@@ -101,7 +101,7 @@ def narrow(n: Node, x: Value, dim: int, start: Any, length: Any) -> Value:
 
 
 def _parts(n: Node, x: Value, dim: int) -> tuple[Value, ...]:
-    """Parts with the sizes of the results, one behind another."""
+    """Parts with the sizes of the results, one after another."""
     dim, at, parts = axis_of(dim, len(x.shape)), 0, []
     for fake in n.fakes:
         size = n.shape_of(fake)[dim]
@@ -285,7 +285,7 @@ def _pad_by_concat(n: Node, x: Value, pad: Sequence[Any], value: Any) -> Value:
         for width, first in ((pad[2 * i], True), (pad[2 * i + 1], False)):
             if isinstance(width, int) and width <= 0:
                 if width:
-                    raise Unsupported("a border that cuts, beside one of unknown width")
+                    raise Unsupported("a border that cuts, next to one of unknown width")
                 continue
             border = n.spread(value, x.dtype, tuple(width if a == axis else s for a, s in enumerate(x.shape)))
             parts = [border, *parts] if first else [*parts, border]

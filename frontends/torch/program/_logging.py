@@ -1,4 +1,4 @@
-"""What the log tells of a compilation: components of `tenon.set_logs`, with lines of the user's program.
+"""Logs of a compilation: components of `tenon.set_logs`, with lines of the user's program.
 
 Guards, graph breaks and recompilations are Dynamo's. They are read at the end of each of its
 compilations, when it knows all of them.
@@ -40,12 +40,12 @@ class _Seen(threading.local):
 
 
 _seen = _Seen()
-_failures: dict[Any, int] = {}  # guards that failed and were told, by code
-_breaks = 0  # those that were told
+_failures: dict[Any, int] = {}  # guards that failed and were logged, by code
+_breaks = 0  # how many were logged
 
 
 def watch_dynamo(gm: fx.GraphModule) -> None:
-    """Called with each graph of Dynamo: at the end of its compilation, the log tells what is known then."""
+    """Called with each graph of Dynamo: logs what is known at the end of its compilation."""
     if not any(map(logs.is_enabled, _OF_DYNAMO)):
         return
     from torch._dynamo.callback import callback_handler
@@ -73,12 +73,12 @@ logs.when_chosen(pass_over)
 def _at_end(args: Any) -> None:
     contexts, _seen.contexts = _seen.contexts, []
     for context, place in contexts:
-        _tell_guards(context, place)
-    _tell_recompiles()
-    _tell_breaks()
+        _log_guards(context, place)
+    _log_recompiles()
+    _log_breaks()
 
 
-def _tell_guards(context: Any, place: str) -> None:
+def _log_guards(context: Any, place: str) -> None:
     level = logging.DEBUG if logs.is_enabled("guards", logging.DEBUG) else logging.INFO
     for guard in context.guards_context.dynamo_guards:
         where = text_of(_frame(guard.user_stack)) if guard.user_stack else place
@@ -105,7 +105,7 @@ def _texts(guard: Any, level: int) -> list[str]:
     return [str(code) for code in guard.code_list or ()] or [f"{guard.name or 'the process'}: {kind}"]
 
 
-def _tell_recompiles() -> None:
+def _log_recompiles() -> None:
     from torch._dynamo.utils import guard_failures
 
     for code in [code for code in _failures if code not in guard_failures]:
@@ -120,7 +120,7 @@ def _tell_recompiles() -> None:
                 logs.log("recompiles", f"{place}: {code.co_name} is compiled again, as this failed: {first}")
 
 
-def _tell_breaks() -> None:
+def _log_breaks() -> None:
     global _breaks
     from torch._dynamo.utils import graph_break_reasons
 
@@ -141,20 +141,20 @@ def _frame(stack: Any) -> tuple[str, int] | None:
 # ---- Of graphs that were compiled ----
 
 
-def tell_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
+def log_compiled(made: Compiled, walk_ms: float, compile_ms: float) -> None:
     """What became of a graph: `dispatch`, `fusion` and `perf`."""
     graph = f"{made.kind} graph of {first_line(made.gm.graph.nodes)}"
     if logs.is_enabled("dispatch"):
-        _tell_dispatch(graph, made)
+        _log_dispatch(graph, made)
     if logs.is_enabled("fusion"):
         for part in made.partitions:
             for line in kernels_of(part):
                 logs.log("fusion", f"{graph}: {line}")
     if logs.is_enabled("perf"):
-        _tell_times(graph, made, walk_ms, compile_ms)
+        _log_times(graph, made, walk_ms, compile_ms)
 
 
-def _tell_dispatch(graph: str, made: Compiled) -> None:
+def _log_dispatch(graph: str, made: Compiled) -> None:
     programs = [_devices(part.program) for part in made.partitions if part.program is not None]
     logs.log("dispatch", f"{graph}: {sizes(made.nodes, len(programs))}{': ' if programs else ''}{'; '.join(programs)}")
     for node, reason in made.in_torch.items():
@@ -175,7 +175,7 @@ def _devices(program: builder.Program) -> str:
     return f"{counts} ({summary})" if summary else counts
 
 
-def _tell_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) -> None:
+def _log_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) -> None:
     counts = [p.program.counts() for p in made.partitions if p.program is not None]
     total = {name: int(sum(c[name] for c in counts)) for name in ("kernels", "kernels_from_cache", "code_bytes")}
     logs.log(
@@ -188,7 +188,7 @@ def _tell_times(graph: str, made: Compiled, walk_ms: float, compile_ms: float) -
         logs.log("perf", f"{graph}: calls are slower, as {len(made.in_torch)} operators stay in torch")
 
 
-def tell_not_kept(gm: fx.GraphModule) -> None:
+def log_not_kept(gm: fx.GraphModule) -> None:
     place = first_line(gm.graph.nodes)
     logs.log(
         "cache",

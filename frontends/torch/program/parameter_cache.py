@@ -1,7 +1,7 @@
 """Parameters as tensors of Tenon: the same object as long as the values are the same.
 
-A program packs an input that seldom changes once for each tensor (`stable_inputs`), so it depends on
-what is here whether packed forms are used again.
+A program packs an input that rarely changes once for each tensor (`stable_inputs`). Packed forms are
+used again only if this cache returns the same tensor.
 """
 
 from __future__ import annotations

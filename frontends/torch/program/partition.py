@@ -48,7 +48,7 @@ def _sized(number: Callable[[Sequence[Any]], list[int]]) -> Callable[[Sequence[A
     def size(args: Sequence[Any]) -> torch.Tensor:
         (found,) = number(args)
         if found < 0:
-            raise UsageError(f"{found} is no size", "T0608")
+            raise UsageError(f"{found} is not a size", "T0608")
         return torch.empty((found, 0), dtype=torch.bool)
 
     return size
@@ -133,7 +133,7 @@ class Partition:
     def _compile(self, walk: Walk) -> builder.Program:
         with tracing(walk.trace):
             values = [self._output(walk, i) for i in range(len(self.results.bases))]
-            if walk.lacks_place(values):  # a result that nobody reads
+            if walk.lacks_place(values):  # an additional result, which is not read
                 values.append(ops.scalar(True, dt.bool_))
             values += [walk.found(name) for name in reversed(self.results.sizes)]
             self._count = len(values)

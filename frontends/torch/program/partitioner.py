@@ -39,7 +39,7 @@ class Compiled:
         self.call: Callable[[list[Any]], Any] = _in_torch(gm)
         self.partitions: list[Partition] = []
         self.stable: frozenset[str] = frozenset()
-        """Placeholders whose values seldom change."""
+        """Placeholders whose values rarely change."""
         self.unsupported: dict[str, list[str]] = {}
         """Reasons, by operator."""
         self.in_torch: dict[fx.Node, str] = {}
@@ -60,7 +60,7 @@ def compile_graph(
     """Makes programs of a graph after AOTAutograd. What has no mapping stays in torch.
 
     `constants` are values of placeholders, by name, that never change; `stable` are names of those
-    whose values seldom do.
+    whose values rarely do.
     """
     made = Compiled(kind, gm)
     made.stable = stable
@@ -76,7 +76,7 @@ def compile_graph(
     except BEYOND as error:
         made.leave_in_torch("the graph", _first_line(error), logging.WARNING)
         return made
-    _logging.tell_compiled(made, 1e3 * (middle - begin), 1e3 * (end - middle))
+    _logging.log_compiled(made, 1e3 * (middle - begin), 1e3 * (end - middle))
     return made
 
 
@@ -133,7 +133,7 @@ class _Support(OperatorSupportBase):
         if node.op != "call_function" or node in self._walk.unsupported:
             return False
         if isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() != "with_effects":
-            return False  # its graphs are no values that a part could be given
+            return False  # its graphs are not values, so a partition cannot get them as inputs
         if node.target is operator.getitem:
             return node.args[0] not in self._walk.unsupported and self.is_node_supported(
                 submodules, node.args[0]  # type: ignore[arg-type]

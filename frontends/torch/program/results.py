@@ -55,7 +55,7 @@ def _chain(node: fx.Node) -> tuple[list[fx.Node], fx.Node]:
 
 
 def _written(result: Any) -> Any:
-    """The input behind a copy to it."""
+    """The input that a copy writes to; the node itself if it is not a copy."""
     while isinstance(result, fx.Node) and result.target is aten.copy_.default:
         result = result.args[0]
     return result
@@ -67,8 +67,8 @@ class Results:
     `bases` are the nodes whose values the program computes, each once, and `orders` the order of
     their axes in memory, or None. `updates` are placeholders whose memory gets a base: (number of
     the argument, number of the base). `sizes` are names of symbols that follow from no argument:
-    behind the bases, the last one first, the program has a result without elements for each, whose
-    first dim it is.
+    after the bases, in reverse order, the program has an empty result for each, whose first dim is
+    the size.
     """
 
     def __init__(self, graph: fx.Graph, numbers: Numbers):
@@ -219,7 +219,7 @@ def _is_dense(fake: torch.Tensor, order: Sequence[int]) -> bool:
 def memory_order(fake: Any) -> tuple[int, ...] | None:
     """The axes as they are in memory, if that is another order and without gaps; else None.
 
-    Gaps between sizes that a call tells are left out here: `Results` puts them in.
+    Gaps between sizes that only a call knows are left out here: `Results` puts them in.
     """
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided or any(_hint(s) == 0 for s in fake.shape):
         return None

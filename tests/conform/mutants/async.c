@@ -32,7 +32,7 @@ typedef struct work_t {
   const tenon_copy_t* borrowed_copy;
   tenon_copy_t copy;
   unsigned char* early_source;
-  int on_other_queue, behind_failure;
+  int on_other_queue, after_failure;
   tenon_code_t (*run)(void* job);
   void* job;
 } work_t;
@@ -82,7 +82,7 @@ static tenon_code_t wait_for_points(const work_t* work, uint32_t count) {
     if (is("last_wait_only") && i + 1 != count) continue;
     if (is("sixteen_waits") && i >= 16) break;
     if (is("one_wait_per_fence") && i != 0 && p[-1].fence == p->fence) continue;
-    if (is("known_failure_is_no_wait") && p->fence->code != TENON_OK && work->behind_failure)
+    if (is("known_failure_is_no_wait") && p->fence->code != TENON_OK && work->after_failure)
       continue;
     pthread_mutex_lock(&p->fence->mutex);
     while (!reached(p->fence, p->value - (is("wait_off_by_one") && p->value != 0)))
@@ -297,8 +297,7 @@ static void put(tenon_queue_t* q, work_t* work) {
   q = queue_stream(q);
   work->on_other_queue = q->is_other;
   for (uint32_t i = 0; is("known_failure_is_no_wait") && i < work->point_count; ++i)
-    work->behind_failure |=
-        work->points[i].fence != NULL && work->points[i].fence->code != TENON_OK;
+    work->after_failure |= work->points[i].fence != NULL && work->points[i].fence->code != TENON_OK;
   pthread_mutex_lock(&q->mutex);
   if (q->first == NULL)
     q->first = work;
@@ -327,7 +326,7 @@ tenon_code_t queue_submit(tenon_queue_t* q, const tenon_fence_point_t* points, u
 static tenon_code_t refuse_ahead(const tenon_fence_point_t* points, uint32_t count) {
   for (uint32_t i = 0; i < count; ++i)
     if (points[i].fence != NULL && !reached(points[i].fence, points[i].value))
-      return fail(TENON_FAILED_PRECONDITION, "nobody has submitted what signals this");
+      return fail(TENON_FAILED_PRECONDITION, "nothing that signals this was submitted");
   return TENON_OK;
 }
 

@@ -21,13 +21,13 @@ struct tenon_device_t {
   uint32_t ordinal;
   pthread_mutex_t mutex;
   tenon_queue_t* queues;
-  tenon_code_t told; /* failed_copy_told_twice */
+  tenon_code_t reported; /* failed_copy_reported_twice */
   uint64_t used_bytes, peak_bytes;
 };
 struct tenon_buffer_t {
   uint64_t size_bytes;
   unsigned char *data, *shadow;
-  int imported; /* the data are somebody else's */
+  int imported; /* the data belong to another owner */
 };
 
 extern const tenon_host_t* host;
@@ -64,7 +64,7 @@ tenon_code_t fence_signal(void* self, tenon_fence_t* fence, uint64_t value);
 tenon_code_t fence_wait(void* self, tenon_fence_t* fence, uint64_t value, uint64_t timeout_ns);
 void fence_set(const tenon_fence_point_t* point);
 void fence_fail(const tenon_fence_point_t* point, tenon_code_t code);
-/* A queue of the stream that is behind another one; and that stream, which is a queue too. */
+/* A queue of a given stream, and the stream of a queue. The stream is a queue too. */
 tenon_queue_t* queue_import(tenon_queue_t* stream);
 tenon_queue_t* queue_stream(tenon_queue_t* queue);
 void drain_for_copy(tenon_device_t* device);

@@ -68,7 +68,7 @@ static tenon_code_t import_queue(void* self, tenon_device_t* device,
   const tenon_code_t code = check(stream->kind, STREAM);
   if (code != TENON_OK) return code;
   if (stream->handle == 0 && !is("stream_zero"))
-    return fail(TENON_INVALID_ARGUMENT, "0 is no stream");
+    return fail(TENON_INVALID_ARGUMENT, "0 is not a stream");
   if (is("import_queue_is_another")) return queue_api.queue_create(self, device, out);
   *out = queue_import((tenon_queue_t*)((uintptr_t)stream->handle + stream_base(NULL)));
   return TENON_OK;
@@ -86,7 +86,7 @@ static tenon_code_t export_queue(void* self, tenon_queue_t* queue, tenon_str_t k
   return (void)self, tenon_record_give(out, &made, sizeof made);
 }
 
-/* Nobody else makes fences of this kind. */
+/* Only this device makes fences of this kind. */
 static tenon_code_t import_fence(void* self, tenon_device_t* device,
                                  const tenon_native_handle_t* native, tenon_fence_point_t* out) {
   const tenon_code_t code = check(native->kind, FENCE);

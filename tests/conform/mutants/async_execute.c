@@ -188,27 +188,27 @@ static uint64_t now_ns(void) {
 static struct {
   const tenon_profile_sink_t* sink;
   uint64_t begin_ns;
-} told_later;
+} late_event;
 
-static void tell_event(const tenon_profile_sink_t* sink, uint64_t begin_ns);
-static void* tell_later(void* unused) {
+static void report_event(const tenon_profile_sink_t* sink, uint64_t begin_ns);
+static void* report_late(void* unused) {
   usleep(20000);
   const tenon_str_t name = {"late", 4}, origins = {"", 0};
   const tenon_profile_event_t event = {.size_bytes = sizeof event,
                                        .name = name,
                                        .origins = origins,
-                                       .begin_ns = told_later.begin_ns,
+                                       .begin_ns = late_event.begin_ns,
                                        .end_ns = now_ns()};
-  told_later.sink->event(told_later.sink->self, &event);
+  late_event.sink->event(late_event.sink->self, &event);
   return unused;
 }
 
-static void tell_event(const tenon_profile_sink_t* sink, uint64_t begin_ns) {
+static void report_event(const tenon_profile_sink_t* sink, uint64_t begin_ns) {
   const tenon_str_t name = {"work", is("profile_nameless") ? 0 : 4}, origins = {"", 0};
   if (is("profile_late")) {
     pthread_t thread;
-    told_later.sink = sink, told_later.begin_ns = begin_ns;
-    pthread_create(&thread, NULL, tell_later, NULL);
+    late_event.sink = sink, late_event.begin_ns = begin_ns;
+    pthread_create(&thread, NULL, report_late, NULL);
     pthread_detach(thread);
     return;
   }
@@ -278,7 +278,7 @@ static tenon_code_t perform(void* argument) {
   }
   free(data);
   if (is("together_in_other_bits")) __atomic_sub_fetch(&together, 1, __ATOMIC_RELAXED);
-  if (call->profile != NULL && !is("profile_silent")) tell_event(call->profile, begin_ns);
+  if (call->profile != NULL && !is("profile_silent")) report_event(call->profile, begin_ns);
   return TENON_OK;
 }
 
@@ -292,7 +292,7 @@ static void* perform_later(void* job) {
 tenon_code_t execute(void* self, tenon_executable_t* exe, const tenon_call_t* call) {
   (void)self;
   if (is("execute_needs_dump") && !was_dumped)
-    return fail(TENON_FAILED_PRECONDITION, "nobody looked at it");
+    return fail(TENON_FAILED_PRECONDITION, "it was not dumped first");
   if ((call->input_count != exe->head->arguments || call->output_count != exe->head->yields ||
        call->symbols.count != exe->head->symbols) &&
       !is("ignores_counts")) {

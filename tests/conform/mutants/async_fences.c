@@ -118,7 +118,7 @@ tenon_code_t fence_query(void* self, tenon_fence_t* fence, uint64_t* out) {
   pthread_mutex_lock(&fence->mutex);
   const tenon_code_t code = is("query_of_failed_ok") ? TENON_OK : fence->code;
   if (code == TENON_OK) *out = is("query_stale") ? fence->seen : fence->value;
-  if (code == TENON_OK && is("query_is_one_behind") && *out != 0) --*out;
+  if (code == TENON_OK && is("query_is_one_less") && *out != 0) --*out;
   if (code != TENON_OK && is("failed_query_writes")) *out = UINT64_MAX;
   fence->seen = fence->value;
   pthread_mutex_unlock(&fence->mutex);

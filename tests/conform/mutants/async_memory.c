@@ -159,17 +159,18 @@ static tenon_code_t copy_elsewhere(const tenon_copy_t* c) {
 static tenon_code_t copy(void* self, tenon_device_t* device, const tenon_copy_t* c) {
   (void)self;
   drain_for_copy(device);
-  const tenon_code_t told = device->told;
-  device->told = TENON_OK;
-  if (told != TENON_OK) return fail(told, "a copy failed");
+  const tenon_code_t reported = device->reported;
+  device->reported = TENON_OK;
+  if (reported != TENON_OK) return fail(reported, "a copy failed");
   if (poisoned) return fail(TENON_INTERNAL, "a copy failed before");
   static tenon_code_t first;
   if (is("fails_on_another_thread")) return copy_elsewhere(c);
   const tenon_code_t code = memory_copy(c);
   if (first == TENON_OK) first = code;
-  if (code != TENON_OK && is("tells_the_first_failure")) return fail(first, "a copy failed"), code;
+  if (code != TENON_OK && is("reports_the_first_failure"))
+    return fail(first, "a copy failed"), code;
   if (code != TENON_OK && is("failed_copy_poisons")) poisoned = 1;
-  if (code != TENON_OK && is("failed_copy_told_twice")) device->told = code;
+  if (code != TENON_OK && is("failed_copy_reported_twice")) device->reported = code;
   return code;
 }
 

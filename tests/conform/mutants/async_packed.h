@@ -74,7 +74,7 @@ static const char* packed_fault(const void* blob, uint64_t size, uint64_t count)
   if (size < sizeof *head || is("packed_trusts_head")) return NULL;
   if (memcmp(head->magic, "PACKED1", 8) != 0 || head->count != count ||
       head->offset != sizeof *head)
-    return "this is no packed constant of async";
+    return "this is not a packed constant of async";
   return NULL;
 }
 

@@ -1,4 +1,4 @@
-/* A good set of kernels for the cpu, `add` of f32 with every `add` behind it and constants packed
+/* A good set of kernels for the cpu, `add` of f32 with every `add` after it and constants packed
  * as their negatives, and the faults that CONFORM_MUTANT selects. */
 #include <stdlib.h>
 #include <string.h>

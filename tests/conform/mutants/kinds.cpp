@@ -335,7 +335,7 @@ Status parse(const tenon_source_t* source, Parsed* out) {
   if (is("load_silent") && bytes.substr(0, 4) != "TOY1") return TENON_INVALID_ARGUMENT;
   if (bytes.size() < 5 || bytes.substr(0, 4) != "TOY1")
     return fail(TENON_INVALID_ARGUMENT,
-                "T0101: this is no .toy file: it does not begin with TOY1.");
+                "T0101: this is not a .toy file: it does not begin with TOY1.");
   const size_t rank = static_cast<unsigned char>(bytes[4]);
   if (is("load_trusts_rank") && rank > 32) std::abort();
   if (rank > 32 || bytes.size() < 5 + rank)
@@ -462,7 +462,7 @@ tenon_code_t load(void*, const void* bytes, uint64_t size, tenon_module_t** out)
   const bool known = size >= 3 && std::memcmp(bytes, "OBJ", 3) == 0;
   if (is("loads_anything") || known)
     return *out = reinterpret_cast<tenon_module_t*>(&module_object), TENON_OK;
-  return fail(TENON_INVALID_ARGUMENT, "T0104: this is no object of mutant-c.").code();
+  return fail(TENON_INVALID_ARGUMENT, "T0104: this is not an object of mutant-c.").code();
 }
 tenon_code_t symbol(void*, tenon_module_t*, tenon_str_t, void**) {
   return fail(TENON_NOT_FOUND, "T0105: it has no symbols.").code();

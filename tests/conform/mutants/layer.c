@@ -31,7 +31,7 @@ static tenon_code_t alloc(void* self, tenon_device_t* device, uint64_t size, ten
   counter_t* c = is("one_next") ? newest : self;
   c->allocations++;
   if (is("not_for_threads")) {
-    if (busy) return tenon_simple_failure(host, TENON_INTERNAL, "counter: somebody else is here");
+    if (busy) return tenon_simple_failure(host, TENON_INTERNAL, "counter: another thread is here");
     busy = 1;
     usleep(500);
   }

@@ -32,7 +32,7 @@ static tenon_code_t add_f32(const tenon_simple_run_t* run) {
   for (uint64_t i = begin; i < end; ++i) {
     out[i] = a[i] + b[i];
     if (is("wrong_sum") && i == n - 1) out[i] += 1;
-    if (is("small_beside_large") && out[i] > 0.1f && out[i] < 0.6f) out[i] += 1;
+    if (is("small_next_to_large") && out[i] > 0.1f && out[i] < 0.6f) out[i] += 1;
     if (is("denormals_become_normal") && out[i] != 0 && fabsf(out[i]) < FLT_MIN)
       out[i] = copysignf(FLT_MIN, out[i]);
     if (is("flushes_to_the_wrong_sum") && fabsf(b[i]) < FLT_MIN && b[i] != 0) out[i] = 0;
@@ -42,7 +42,7 @@ static tenon_code_t add_f32(const tenon_simple_run_t* run) {
     if (is("infinity_is_large") && isinf(out[i])) out[i] = copysignf(FLT_MAX, out[i]);
     if (is("three_digits") && fabsf(out[i]) > 1e-30f && isfinite(out[i])) out[i] *= 1.002f;
   }
-  if (is("run_writes_behind") && n != 0) out[n] = 0;
+  if (is("run_writes_past_the_end") && n != 0) out[n] = 0;
   if (is("run_writes_before") && n != 0) out[-1] = 0;
   if (is("run_writes_input") && n > 3) ((float*)(uintptr_t)a)[2] = 7;
   if (is("shared_scratch") && n < 4096) {

@@ -269,7 +269,7 @@ void compute(const Work& w) {
   unsigned char* const c = w.beta == 0 ? d : at(w.c, p.c.span_bytes());
   const unsigned char* const bias =
       has(p.desc, kEpilogueBias) ? at(p.desc.bias, p.d.rows * p.d.element_bytes()) : nullptr;
-  // Nobody else uses the workspace meanwhile.
+  // No other work uses the workspace meanwhile.
   if (w.workspace_bytes != 0)
     std::memset(at(w.workspace, w.workspace_bytes), 0xff, w.workspace_bytes);
   const bool ta = p.desc.transpose_a != 0, tb = p.desc.transpose_b != 0;
@@ -298,9 +298,9 @@ void compute(const Work& w) {
   }
 }
 
-void tell(const Work& w) {
-  const char* trace = std::getenv("FAKE_CUBLASLT_TRACE");
-  if (trace == nullptr || std::strcmp(trace, "1") != 0) return;
+void trace(const Work& w) {
+  const char* wanted = std::getenv("FAKE_CUBLASLT_TRACE");
+  if (wanted == nullptr || std::strcmp(wanted, "1") != 0) return;
   const Problem& p = w.p;
   const auto type = [](int t) { return t == kF32 ? "f32" : t == kF16 ? "f16" : "bf16"; };
   std::fprintf(stderr, "fake cublaslt: %d of %llux%llux%llu %s to %s%s%s%s%s%s\n", p.d.batch,
@@ -416,7 +416,7 @@ EXPORT cublasLtMatmulAlgoGetHeuristic(Handle handle, ProductDesc desc, Layout a,
   const Wish* const wish = find<Wish>(preference);
   REQUIRE(find<Context>(handle) != nullptr && wish != nullptr && wanted > 0, kInvalidValue);
   REQUIRE(setting("algorithms", 1) != 0, kNotSupported);
-  // The vendor's library may add partial sums in the type of the result, unless it is told not to.
+  // The vendor's library may add partial sums in the type of the result, unless that is forbidden.
   REQUIRE(wish->reductions == kReductionInSumType, kNotSupported);
   Problem p;
   if (const int code = read_problem(desc, a, b, c, d, &p); code != kSuccess) return code;
@@ -467,7 +467,7 @@ EXPORT cublasLtMatmul(Handle handle, ProductDesc desc, const void* alpha, const 
   REQUIRE(
       workspace_bytes == 0 || driver().memory(stream, work->workspace, workspace_bytes) != nullptr,
       kInvalidValue);
-  tell(*work);
+  trace(*work);
   ++products;
   driver().put(
       stream,

@@ -67,7 +67,7 @@ TEST_F(OnFakeCublaslt, EveryCallOfTheLibraryMayFail) {
   std::vector<float> right, y;
   ASSERT_TRUE(run(&right).ok()) << failure_text();
   ASSERT_TRUE(run(&right).ok());
-  EXPECT_EQ(objects_(), 0u) << "nobody has a program, and something is left";
+  EXPECT_EQ(objects_(), 0u) << "there is no program, and something is left";
   const uint64_t before = calls_(), products = products_();
   ASSERT_TRUE(run(&y).ok());
   const uint64_t calls = calls_() - before, kept = in_use_();
@@ -106,7 +106,7 @@ TEST_F(OnFakeCublaslt, ARefusalFailsNoLoad) {
   loaded = Program();
   const uint64_t calls = calls_() - before;
   constexpr int kNotSupported = 15;
-  bool told = false;
+  bool is_logged = false;
   for (uint64_t n = 1; n <= calls; ++n) {
     SCOPED_TRACE(n);
     testing::internal::CaptureStderr();
@@ -116,14 +116,14 @@ TEST_F(OnFakeCublaslt, ARefusalFailsNoLoad) {
     fail_(0, 0);
     const std::string log = testing::internal::GetCapturedStderr();
     ASSERT_TRUE(status.ok()) << failure_text();
-    told = told || (log.find("the device's own compiler does") != std::string::npos &&
-                    log.find("CUBLAS_STATUS_NOT_SUPPORTED") != std::string::npos);
+    is_logged = is_logged || (log.find("the device's own compiler does") != std::string::npos &&
+                              log.find("CUBLAS_STATUS_NOT_SUPPORTED") != std::string::npos);
     const std::vector<Input> inputs = arguments();
     Output out;
     ASSERT_TRUE(program.call(inputs, {&out, 1}).ok()) << failure_text();
     expect_near({out.as<float>().begin(), out.as<float>().end()}, right);
   }
-  EXPECT_TRUE(told) << "no refusal came where kernels are made";
+  EXPECT_TRUE(is_logged) << "no refusal came where kernels are made";
 }
 
 TEST_F(OnFakeCublaslt, EveryCallOfTheDriverMayFail) {
@@ -152,7 +152,7 @@ TEST_F(OnFakeCublaslt, EveryCallOfTheDriverMayFail) {
 }
 
 // One program for all of them: more than are kept, and one after a failure of each call.
-TEST_F(OnFakeCublaslt, ARunTellsSizes) {
+TEST_F(OnFakeCublaslt, ARunGivesSizes) {
   ASSERT_TRUE(session_.load(TENON_TEST_INPUTS "/rows.tir", &model_).ok()) << failure_text();
   Program program;
   ASSERT_TRUE(model_.compile({.device = "cuda", .no_fallback = true}, &program).ok())

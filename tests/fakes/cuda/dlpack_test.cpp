@@ -1,5 +1,5 @@
 // Tensors of other libraries by DLPack on a device, on the tests' driver with two GPUs: by pointer
-// in both directions, on the GPU that they name, and behind the work of their library's stream.
+// in both directions, on the GPU that they name, and after the work of their library's stream.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ class Library {
   }
   uint64_t stream() const { return reinterpret_cast<uint64_t>(stream_); }
 
-  // On the stream, behind much work: only what runs behind it sees the value.
+  // On the stream, after much work: only later work there sees the value.
   void write_later(float value) {
     for (int i = 0; i < 400; ++i) ASSERT_EQ(fill(address(), 0, kFloats, stream_), 0);
     ASSERT_EQ(fill(address(), std::bit_cast<unsigned>(value), kFloats, stream_), 0);
@@ -135,7 +135,7 @@ class DLPackOnAGpu : public testing::Test {
   Program program_;
 };
 
-TEST_F(DLPackOnAGpu, TheirsIsUsedBehindTheirStream) {
+TEST_F(DLPackOnAGpu, TheirsIsUsedAfterTheirStream) {
   {
     Tensor x;
     ASSERT_TRUE(dl::take(&library_.managed, &x).ok()) << failure_text();
@@ -205,7 +205,7 @@ TEST_F(DLPackOnAGpu, OursStaysUntilTheirWorkIsDone) {
   EXPECT_EQ(library_.read(library_.managed.tensor), values);
 }
 
-TEST_F(DLPackOnAGpu, ADeviceThatIsNotThereIsTold) {
+TEST_F(DLPackOnAGpu, ADeviceThatIsNotThereIsReported) {
   library_.managed.tensor.device.id = 7;
   Tensor x;
   EXPECT_FALSE(dl::take(&library_.managed, &x).ok());

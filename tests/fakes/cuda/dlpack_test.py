@@ -1,5 +1,5 @@
 """Arrays in a GPU's memory go into calls and come out of them by pointer, through DLPack, on the
-tests' driver: their library is told the stream, and the call runs behind what is there.
+tests' driver: their library is given the stream, and the call runs after what is there.
 
 PyTorch's build for CPUs has no such tensors, so an array of our own hands out the same capsules."""
 
@@ -29,7 +29,7 @@ def ok(result):
 
 
 class Array:
-    """An array as a framework has it: written on a stream of its own, behind much work there."""
+    """An array as a framework has it: written on a stream of its own, after much work there."""
 
     def __init__(self, value, strides=None):
         self.address, self.stream, self.asked = ctypes.c_uint64(), ctypes.c_void_p(), []
@@ -92,7 +92,7 @@ class Streaming(Array):
         Streaming.current = self.stream.value
 
     def write_later(self, value, stream=None):
-        """On its stream or another one, behind much work: only what runs behind that stream sees it."""
+        """On its stream or another one, after much work: only what waits for the stream sees it."""
         bits = ctypes.c_uint(int(np.float32(value).view(np.uint32)))
         for word in [ctypes.c_uint(0)] * 400 + [bits]:
             ok(driver.cuMemsetD32Async(self.address, word, ctypes.c_size_t(FLOATS), stream or self.stream))
@@ -112,7 +112,7 @@ def negate():
     return tenon.load(text.encode(), "cuda")
 
 
-def test_by_pointer_and_behind_the_stream(negate):
+def test_by_pointer_and_after_the_stream(negate):
     for value in (2, 3, 5):
         x = Array(value)
         t = tenon.tensor(x)
@@ -122,7 +122,7 @@ def test_by_pointer_and_behind_the_stream(negate):
         assert set(np.asarray(y)) == {-value}
 
 
-def test_behind_the_current_stream(negate):
+def test_after_the_current_stream(negate):
     x = Streaming(2)
     t = tenon.tensor(x)
     assert x.asked == [x.stream.value]  # on which its library need not wait for itself
@@ -131,7 +131,7 @@ def test_behind_the_current_stream(negate):
         assert set(np.asarray(negate(t)[0])) == {-value}
 
 
-def test_behind_the_stream_that_is_current_at_the_call(negate):
+def test_after_the_stream_that_is_current_at_the_call(negate):
     x, other = Streaming(2), Streaming(3)
     Streaming.current = x.stream.value
     t = tenon.tensor(x)
@@ -139,11 +139,11 @@ def test_behind_the_stream_that_is_current_at_the_call(negate):
     for value in (4, 5, 6):
         x.write_later(value, stream=other.stream)
         assert set(np.asarray(negate(t)[0])) == {-value}
-    x.write_later(7)  # also behind the one that it was made on
+    x.write_later(7)  # also after the one that it was made on
     assert set(np.asarray(negate(t)[0])) == {-7}
 
 
-def test_behind_the_streams_of_all_tensors():
+def test_after_the_streams_of_all_tensors():
     text = f"tenon.tir 1\ngraph @g(%x: f32[{FLOATS}], %y: f32[{FLOATS}]) -> (z: f32[{FLOATS}]) {{\n  %z = add(%x, %y) : f32[{FLOATS}]\n  yield %z\n}}\n"
     add = tenon.load(text.encode(), "cuda")
     arrays = [Streaming(2), Streaming(3)]
@@ -259,7 +259,7 @@ def test_a_stream_that_records_a_graph_takes_no_call(negate):
     assert set(np.asarray(negate(t)[0])) == {-2}
 
 
-def test_what_cannot_be_taken_is_told(negate):
+def test_what_cannot_be_taken_is_reported(negate):
     with pytest.raises(tenon.Error, match="T0624.*has strides"):
         tenon.tensor(Array(1, strides=2))
     t = tenon.tensor(Array(1))

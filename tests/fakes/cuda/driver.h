@@ -135,7 +135,7 @@ class Stream {
   bool capturing();
   // Whether it records; the recording is spoiled then, as by a wait for a stream that records.
   bool spoil_capture();
-  // As cuStreamIsCapturing tells it.
+  // As cuStreamIsCapturing returns it.
   int capture_state();
   // Whether a call that no capture can hold, on this thread, ends the capture here; it has then.
   bool break_capture();

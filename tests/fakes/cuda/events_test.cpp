@@ -100,7 +100,7 @@ class EventsOfOthers : public testing::Test {
 #endif
 
   // Work of the other library that ends when `open_` is set, and then the event.
-  void record_behind_work() {
+  void record_after_work() {
     put_(
         stream_,
         [](void*, void* self) {
@@ -110,8 +110,8 @@ class EventsOfOthers : public testing::Test {
         this);
     ASSERT_EQ(function<TakesTwo>(kEventRecord)(event_, stream_), 0);
   }
-  // Starts the call behind `event_`. Returns when it asks for that again: the import has asked
-  // once.
+  // Starts a call that waits for `event_`. Returns when the event is queried again: the import has
+  // queried it once.
   void start_waiting(Call* call, Operation* operation) {
     ASSERT_TRUE(operation->open().ok());
     call->wait_for(kDevice, native(event_));
@@ -151,7 +151,7 @@ class EventsOfOthers : public testing::Test {
 };
 
 TEST_F(EventsOfOthers, ACallFollowsOne) {
-  record_behind_work();
+  record_after_work();
   Operation operation;
   ASSERT_TRUE(operation.open().ok());
   Call call(program_, inputs_, out_);
@@ -165,7 +165,7 @@ TEST_F(EventsOfOthers, ACallFollowsOne) {
 
 // One that never comes takes nothing with it.
 TEST_F(EventsOfOthers, ACallThatFollowsOneIsCancelled) {
-  record_behind_work();
+  record_after_work();
   Operation operation;
   ASSERT_TRUE(operation.open().ok());
   Call call(program_, inputs_, out_);
@@ -205,7 +205,7 @@ TEST_F(EventsOfOthers, HandlesThatAreNone) {
 // A failure of the driver in each of the two calls that events take.
 TEST_F(EventsOfOthers, TheDriverMayFail) {
   constexpr int kInvalidValue = 1;
-  record_behind_work();
+  record_after_work();
   {
     Operation operation;
     Call call(program_, inputs_, out_);
@@ -220,7 +220,7 @@ TEST_F(EventsOfOthers, TheDriverMayFail) {
   expect_right();
 }
 
-// A recording in the usual mode forbids every thread what no graph can hold, and ends if somebody
+// A recording in the usual mode forbids every thread what no graph can hold, and ends if a thread
 // does it all the same: allocations, waits, asking for events, loading code.
 TEST_F(EventsOfOthers, GraphsOfOthersAreLeftAlone) {
   constexpr int kGlobal = 0, kNotSupportedInACapture = 900;
@@ -308,7 +308,7 @@ TEST_F(EventsOfOthers, ErrorsOfCapturesFailNoCall) {
   for (const int code : {900, 901, 906, 907}) {
     SCOPED_TRACE(code);
     open_ = false;
-    record_behind_work();
+    record_after_work();
     Operation operation;
     Call call(program_, inputs_, out_);
     start_waiting(&call, &operation);

@@ -126,7 +126,7 @@ EXPORT cuGetErrorName(int code, const char** out) {
   return *out == nullptr ? kInvalidValue : kSuccess;
 }
 EXPORT cuGetErrorString(int code, const char** out) {
-  *out = name_of(code) == nullptr ? nullptr : "told by the tests' driver";
+  *out = name_of(code) == nullptr ? nullptr : "a text of the tests' driver";
   return *out == nullptr ? kInvalidValue : kSuccess;
 }
 EXPORT cuDeviceGetCount(int* out) {

@@ -1,5 +1,5 @@
 // The cuda plugin on the tests' driver: every call of the driver fails once, memory of other
-// libraries, kernels beside their inputs' copies.
+// libraries, kernels that run while other inputs are copied.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -136,7 +136,7 @@ TEST_F(OnFakeCuda, EveryCallMayFail) {
   }
 }
 
-// A plugin tells how far it is: the host passes it to who asked for the compilation.
+// A plugin reports its progress: the host passes it to the caller that compiles.
 TEST_F(OnFakeCuda, KernelsAreCounted) {
   Model model;
   Program program;

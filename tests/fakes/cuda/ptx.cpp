@@ -384,7 +384,7 @@ class KernelParser {
   // "[%rd1+4]", "[name+4]"
   void address(const std::string& text, Instruction* in) {
     if (text.size() < 3 || text.front() != '[' || text.back() != ']')
-      throw Error(text + " is no address");
+      throw Error(text + " is not an address");
     std::string inside = text.substr(1, text.size() - 2);
     size_t plus = inside.find_first_of("+-", 1);
     if (plus != std::string::npos) {

@@ -131,7 +131,7 @@ struct Kernel {
   std::vector<uint32_t> parameter_offsets;
   uint32_t parameter_bytes = 0, shared_bytes = 0, local_bytes = 0, max_threads = 1024;
   std::vector<uint64_t> initial;  // the registers of a thread at its start: constants are last
-  Slot registers = 0;             // of which are no constants
+  Slot registers = 0;             // of which are not constants
   Slot tid = kNoSlot, ctaid = kNoSlot, ntid = kNoSlot, laneid = kNoSlot, nctaid = kNoSlot;
   std::vector<Instruction> code;
   std::vector<std::string> lines;  // the text of instructions, for messages

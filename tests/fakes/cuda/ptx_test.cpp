@@ -126,12 +126,12 @@ TEST(Ptx, VectorsOfMemory) {
 TEST(Ptx, ParametersThatPoint) {
   const std::string text = module("mov.u64 %rd3, 5;\nst.global.u64 [%rd2], %rd3;");
   const std::string plain = ".param .u64 k_param_0";
-  std::string told = text;
-  told.replace(text.find(plain), plain.size(), ".param .u64 .ptr .global .align 16 k_param_0");
+  std::string declared = text;
+  declared.replace(text.find(plain), plain.size(), ".param .u64 .ptr .global .align 16 k_param_0");
   TestMemory memory;
   Module m;
   std::string why;
-  ASSERT_TRUE(parse(told, memory, &m, &why)) << why;
+  ASSERT_TRUE(parse(declared, memory, &m, &why)) << why;
   EXPECT_EQ(m.kernels.at("k")->parameter_bytes, 8u);
 }
 

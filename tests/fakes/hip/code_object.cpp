@@ -27,9 +27,10 @@ T at(const unsigned char* image, uint64_t offset) {
   return out;
 }
 
-// What plugin/plugin.cpp puts behind an image: the mark, the size of the text, the text. An image
-// comes without its size, so nothing behind it is read unless its header says that this is there.
-std::string text_behind(const unsigned char* image, const Elf64_Ehdr& header) {
+// What plugin/plugin.cpp appends to an image: the mark, the size of the text, the text. An image
+// comes without its size, so nothing past its end is read unless its header says that this is
+// there.
+std::string appended_text(const unsigned char* image, const Elf64_Ehdr& header) {
   constexpr char kMark[] = "PTX of the tests' HIP\n";
   if (header.e_ident[kMarked] != 1) return "";
   uint64_t end = header.e_shoff + uint64_t{header.e_shnum} * header.e_shentsize;
@@ -37,11 +38,11 @@ std::string text_behind(const unsigned char* image, const Elf64_Ehdr& header) {
     const auto section = at<Elf64_Shdr>(image, header.e_shoff + i * sizeof(Elf64_Shdr));
     if (section.sh_type != SHT_NOBITS) end = std::max(end, section.sh_offset + section.sh_size);
   }
-  const unsigned char* const behind = image + end;
+  const unsigned char* const appended = image + end;
   constexpr size_t kMarkSize = sizeof kMark - 1;
-  if (std::memcmp(behind, kMark, kMarkSize) != 0) return "";
-  const auto size = at<uint64_t>(behind, kMarkSize);
-  return {reinterpret_cast<const char*>(behind) + kMarkSize + sizeof size, size};
+  if (std::memcmp(appended, kMark, kMarkSize) != 0) return "";
+  const auto size = at<uint64_t>(appended, kMarkSize);
+  return {reinterpret_cast<const char*>(appended) + kMarkSize + sizeof size, size};
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ bool CodeObject::parse(const unsigned char* image, std::string* why) {
   if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_machine != kAmdGpu ||
       header.e_ident[EI_OSABI] != kHsa || header.e_ident[EI_ABIVERSION] != kVersion5 ||
       header.e_type != ET_DYN) {
-    *why = "the image is no code object of version 5 for HSA";
+    *why = "the image is not a code object of version 5 for HSA";
     return false;
   }
   const auto known = machines().find(header.e_flags & 0xff);
@@ -75,6 +76,6 @@ bool CodeObject::parse(const unsigned char* image, std::string* why) {
       if (name.ends_with(".kd")) kernels.insert(name.substr(0, name.size() - 3));
     }
   }
-  ptx = text_behind(image, header);
+  ptx = appended_text(image, header);
   return true;
 }

@@ -8,7 +8,7 @@
 struct CodeObject {
   std::string architecture;       // "gfx942"
   std::set<std::string> kernels;  // that have a descriptor, NAME.kd
-  std::string ptx;                // behind the image, where the tests' toolchain made it
+  std::string ptx;                // after the image, if the tests' toolchain made it
   // False, with a reason, for what no HIP runtime loads.
   bool parse(const unsigned char* image, std::string* why);
 };

@@ -72,8 +72,8 @@ std::mutex& mutex_of_modules() {
   return mutex;
 }
 
-// The text that the code was made of is not in a code object. The tests' toolchain puts PTX of it
-// behind it, or tests give it in a file.
+// The text that the code was made of is not in a code object. The tests' toolchain appends PTX
+// of it, or tests give it in a file.
 int load_text(HipModule* module) {
   if (!module->code.ptx.empty())
     return cuModuleLoadDataEx(&module->runs, module->code.ptx.c_str(), 0, nullptr, nullptr);
@@ -133,7 +133,7 @@ EXPORT const char* hipGetErrorName(int code) {
   }
 }
 EXPORT const char* hipGetErrorString(int) {
-  return "told by the tests' runtime";
+  return "a text of the tests' runtime";
 }
 EXPORT int hipGetDeviceCount(int* out) {
   return cuDeviceGetCount(out);

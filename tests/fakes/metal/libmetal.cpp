@@ -279,7 +279,7 @@ const Class kPipeline = {"MTLComputePipelineState",
                          {{"maxTotalThreadsPerThreadgroup", method(pipeline_threads)},
                           {"threadExecutionWidth", method(pipeline_width)}}};
 
-// The places of a work item are no parameters in PTX; the shim has them as macros.
+// The indices of a work item are not parameters in PTX; the shim has them as macros.
 std::string for_clang(std::string text) {
   const auto replace = [&](const std::string& from, const std::string& to) {
     for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
@@ -438,8 +438,8 @@ void commands_wait(Commands* self, Selector, SharedEvent* event, uint64_t value)
     return 0;
   });
 }
-// Command buffers that are done. Their queue's thread must not let go of them: with the last of
-// them goes the queue.
+// Command buffers that are done. Their queue's thread must not release them: the last one takes the
+// queue with it.
 std::mutex& mutex_of_finished() {
   static std::mutex mutex;
   return mutex;

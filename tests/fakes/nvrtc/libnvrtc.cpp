@@ -173,7 +173,7 @@ EXPORT int nvrtcCompileProgram(void* handle, int count, const char* const* optio
   Program* const program = find(handle);
   if (program == nullptr) return kInvalidProgram;
   if (const int code = wanted(__func__); code != kSuccess) {
-    program->log = "kernel(1): error: told by the tests' NVRTC";
+    program->log = "kernel(1): error: a text of the tests' NVRTC";
     return code;
   }
   return compile(*program, {options, options + count});

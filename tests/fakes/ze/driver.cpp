@@ -39,7 +39,7 @@ struct ZeEvent {
     signalled = to;
     changed.notify_all();
   }
-  // False where somebody still waits for it: the specification leaves the outcome open.
+  // False if a thread still waits for it: the specification leaves the outcome open.
   bool reset() {
     const std::lock_guard lock(mutex);
     if (waiters != 0) return false;
@@ -575,7 +575,7 @@ EXPORT zeGetKernelProcAddrTable(ze_api_version_t, ze_kernel_dditable_t* out) {
   out->pfnSetArgumentValue = kernel_argument;
   return ZE_RESULT_SUCCESS;
 }
-// Tables that stay empty: nobody calls what is in them.
+// Tables that stay empty: their functions are never called.
 #define EMPTY(name, table)                \
   EXPORT name(ze_api_version_t, table*) { \
     return ZE_RESULT_SUCCESS;             \

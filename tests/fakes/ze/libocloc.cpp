@@ -1,5 +1,5 @@
 // Intel's offline compiler for the tests: the "binary" is the text, after one line that says for
-// which device. The driver beside it runs that.
+// which device. The driver in this folder runs that.
 #include <cstdint>
 #include <cstring>
 #include <string>

@@ -152,7 +152,7 @@ def group_6():
     for what, more in (("name of a library", {"libraries": ["x; touch PWNED #"]}), ("name of a plugin", {"plugins": ["$(touch PWNED)"]})):
         yield Case(91, f"a command in the {what}", fake("good", requires=more), None, (0,), "P0206")
     for what, more in (("8,000 patterns", {"probe": {"pci": ["*:*"] * 4000}}), ("a plugin required 4,000 times", {"requires": {"plugins": ["ops"] * 4000}}),
-                       ("a priority of 2^64-1", {"priority": 2**64 - 1}), ("a libc that is none", {"platform": {"libc_min": "garbage"}})):
+                       ("a priority of 2^64-1", {"priority": 2**64 - 1}), ("a libc that is not a version", {"platform": {"libc_min": "garbage"}})):
         yield bad_manifest(92, "manifest with " + what, manifest("bad", "./x.so", **more), "P0206")
 
     def split_line(folder):
@@ -173,7 +173,7 @@ def group_6():
         write(folder / "source" / "build" / "x.plugin.json", manifest("good", "./x.so"))
         return {"TENON_PLUGIN_ADD": str(folder / "source")}
     yield Case(90, "folder without a manifest", only_folder, None, (0,), "P0105.*source/build. does")
-    yield Case(90, "a layer that nobody has", lambda folder: {"TENON_LAYERS": "trase"}, ["run", "g.tir", "--seed", "1"], (2, 3),
+    yield Case(90, "a layer that no plugin has", lambda folder: {"TENON_LAYERS": "trase"}, ["run", "g.tir", "--seed", "1"], (2, 3),
                r"did you mean `trace`", silent=r"(?s)is skipped.*is skipped")
     yield Case(100, "crashing plugin does not stop the others", fake("crashes"), ["opt", "g.tir", "--passes", "cse"], (0,),
                prints=r"add\(")
@@ -194,7 +194,7 @@ def group_6():
         (folder / "plugins").mkdir()
         os.mkfifo(folder / "plugins" / "x.plugin.json")
         return {"TENON_PLUGIN_ADD": str(folder / "plugins")}
-    yield Case(90, "manifest is a pipe that nobody writes to", pipe_as_manifest, None, (0,), "P0201")
+    yield Case(90, "manifest is a pipe without a writer", pipe_as_manifest, None, (0,), "P0201")
 
     def sparse_manifest(folder):
         (folder / "plugins").mkdir()
@@ -232,7 +232,7 @@ def group_6():
         (folder / "plugins" / "y.plugin.json").write_text(manifest("other", "./y.so", requires={"plugins": ["good"]}))
         return environment
     yield Case(98, "two plugins that require each other", circle, ["plugins", "list"], (0,), prints="good")
-    yield Case(98, "a plugin that requires nobody's (R-A28)", fake("good", requires={"plugins": ["nonesuch"]}), ["plugins", "explain", "good"],
+    yield Case(98, "a plugin that requires one that is missing (R-A28)", fake("good", requires={"plugins": ["nonesuch"]}), ["plugins", "explain", "good"],
                (0,), prints="P0501")
 
     def namesakes(folder):

@@ -195,7 +195,7 @@ class Runner {
 constexpr size_t kBlock = size_t{1} << 20;
 constexpr uint64_t kAll = uint64_t{1} << 32;
 
-// Numbers by position. The sample has one number in every 4096 and those beside every power of two.
+// Numbers by position. The sample has one number in every 4096 and those next to each power of two.
 float number_at(uint64_t i, bool full) {
   if (full) return std::bit_cast<float>(static_cast<uint32_t>(i));
   const auto n = static_cast<uint32_t>(i);

@@ -72,7 +72,7 @@ def patterns(dtype):
     return np.arange(65536, dtype=np.uint16).view(storage(dtype))
 
 
-def beside(dtype, array):
+def with_neighbours(dtype, array):
     """Each with its neighbours on either side."""
     unsigned = {32: np.uint32, 64: np.uint64}[bits_of(dtype)]
     p = array.view(unsigned)
@@ -117,7 +117,7 @@ def unary(dtype):
         float(np.finfo(storage(dtype)).tiny),
         np.sqrt(float(np.finfo(storage(dtype)).max)),
     ]
-    values = beside(dtype, narrow(dtype, powers + inside + top + PLACES))
+    values = with_neighbours(dtype, narrow(dtype, powers + inside + top + PLACES))
     ends = np.array([0.0, np.inf, np.nan], storage(dtype))
     values = np.concatenate([values[np.isfinite(values)], ends])
     return np.unique(

@@ -77,7 +77,7 @@ TEST(FusionGraphs, HaveWhatFusionGoesWrongOn) {
   EXPECT_GT(counts.single_elements, 300);
 }
 
-// The outputs of a generated graph are those that evaluating it anew gives.
+// The outputs of a generated graph are those that evaluating it again gives.
 TEST(FusionGraphs, CarryTheirOutputs) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Generated made;

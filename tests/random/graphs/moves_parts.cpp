@@ -32,7 +32,7 @@ void multiply(GraphMaker& make, const Known& x) {
               {"b_contract", make.keep({0})}});
 }
 
-// Reads all of x, before or after other nodes store beside it or over it.
+// Reads all of x, before or after other nodes store next to it or over it.
 void read(GraphMaker& make, const Known& x) {
   const auto last = static_cast<int64_t>(x.rank()) - 1;
   switch (make.below(4)) {

@@ -88,7 +88,7 @@ std::string ProgramCheck::outputs(size_t binding, const std::vector<Memory>& mem
     if (static_cast<int64_t>(m.cells.size()) != parts * b.outputs[i].count())
       return "output " + name + " has another size";
     for (size_t e = 0; e < m.cells.size(); ++e) {
-      if (m.cells[e].name == interpreter::kNobody)
+      if (m.cells[e].name == interpreter::kNotStored)
         return "element " + std::to_string(e) + " of output " + name + " is never stored";
     }
     const std::string differs = difference(name, b.outputs[i], m.bytes().data());
@@ -101,7 +101,7 @@ std::string ProgramCheck::checks(size_t binding, const std::vector<Memory>& memo
   for (const Check& c : checks_[binding]) {
     const Memory& m = memory[c.buffer];
     if (c.count == 0) continue;
-    if (m.cells.empty() || m.cells[0].name == interpreter::kNobody)
+    if (m.cells.empty() || m.cells[0].name == interpreter::kNotStored)
       return "a check is never computed";
     if (static_cast<uint64_t>(m.cells[0].value.i) >= static_cast<uint64_t>(c.limit))
       return "a check fails: " + (c.text.empty() ? "an index is outside" : c.text);

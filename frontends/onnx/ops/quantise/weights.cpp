@@ -226,7 +226,7 @@ bool gather_block_quantized(NodeContext& n) {
   if (!n.ok()) return false;
   if (axis != 0 || along.axis == 0)
     return n.fail("T0714",
-                  "only gathering along the first dim, beside the axis of its blocks, is "
+                  "only gathering along the first dim, with blocks along another axis, is "
                   "supported");
   if (along.block < 1 || (bits != 4 && bits != 8))
     return n.fail("T0708",

@@ -24,7 +24,7 @@ class Pattern:
         self.sizes = sizes  # those it was made for
 
     def fits(self, sizes: Sizes) -> bool:
-        """Whether numbers are the same, and positions of one symbol too. 0 and 1 are no symbols."""
+        """Whether numbers are the same, and sizes of one symbol are equal and at least 2."""
         values: dict[int, int] = {}
         for symbol, known, size in zip(self.symbols, self.sizes, sizes):
             if symbol is None:
@@ -46,7 +46,7 @@ class General:
         self.given = given  # symbols that follow from no input: a position of each
 
     def given_sizes(self, sizes: Sizes) -> list[tuple[str, int]]:
-        """What a call has to say beside its inputs."""
+        """The sizes that a call has to pass besides its inputs."""
         return [(name, sizes[at]) for name, at in self.given.items()]
 
 

@@ -207,7 +207,7 @@ def _replayed(flush: Flush, data: tuple[Any, ...]) -> list[Any] | None:
 
 
 def _results_read(flush: Flush) -> list[tuple[int, int]]:
-    """Which results of which nodes somebody reads."""
+    """The results that are read, as node and number."""
     nodes, _, outputs, _ = flush
     return [n for n in (*outputs, *(n for node in nodes for n in node[3])) if isinstance(n, tuple)]
 
@@ -238,7 +238,7 @@ def _compile_later(key: bytes, flush: Flush, device: str) -> None:
     threading.Thread(target=work, name="tenon-compile", daemon=True).start()
 
 
-def told_flush(operations: int, how: str | None) -> None:
+def log_flush(operations: int, how: str | None) -> None:
     """Logs which line of the user asked for values."""
     import logging
 

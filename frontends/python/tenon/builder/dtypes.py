@@ -109,11 +109,11 @@ def element(d: DType, value: Scalar) -> bytes:
         whole = complex(value)
         return _float(d, whole.real) + _float(d, whole.imag)
     if isinstance(value, complex):
-        raise TypeError(f"{value} is no {d.name}")
+        raise TypeError(f"{value} is not a value of {d.name}")
     if is_integer(d):
         low, high = limits(d)
         if not low <= int(value) <= high:
-            raise OverflowError(f"{value} is no {d.name}: it has values from {low} to {high}")
+            raise OverflowError(f"{value} is not a value of {d.name}, which has values from {low} to {high}")
         return struct.pack(_FORMATS[d.code], int(value))
     if d is bfloat16:
         return _bfloat16(float(value))
@@ -192,5 +192,5 @@ def parse(value: object) -> DType:
         name = getattr(value, "__name__", "").rstrip("_")
     found = by_name.get(str(name)) or by_code.get(str(name))
     if found is None:
-        raise TypeError(f"{value!r} is no element type of tenon.xp")
+        raise TypeError(f"{value!r} is not an element type of tenon.xp")
     return found

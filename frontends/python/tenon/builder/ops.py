@@ -52,12 +52,12 @@ def attrs(**given: Any) -> Attrs:
 
 
 def shape_of(shape: Any) -> tuple[Size, ...]:
-    """A shape: sizes, or one. TypeError for what is no integer, ValueError for what is below 0."""
+    """A shape from one size or several. TypeError for non-integers, ValueError for negative ones."""
     listed = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     sizes = tuple(s if isinstance(s, Dim) else operator.index(s) for s in listed)
     for s in sizes:
         if not isinstance(s, Dim) and s < 0:
-            raise ValueError(f"{s} is no size")
+            raise ValueError(f"{s} is not a size")
     return sizes
 
 

@@ -2,7 +2,7 @@
 
 Operations on arrays make nodes. While a function is traced (`tenon.compile`, `@tenon.op`), a node
 goes into the graph of that trace at once. Otherwise it waits, and is computed together with others
-when somebody reads a value. In both cases the op itself infers the types, in the graph table of the
+when a value is read. In both cases the op itself infers the types, in the graph table of the
 host, so a mistake is an exception at the line that made it.
 """
 
@@ -35,7 +35,7 @@ ADD, SUB, MUL, FLOORDIV, MOD, MIN, MAX = 2, 3, 4, 5, 6, 7, 8
 
 
 class SizeNeeded(Exception):
-    """Python asked for the number behind a symbolic size: the function is traced with numbers."""
+    """Python asked for the number of a symbolic size: the function is traced with numbers."""
 
 
 class Dim:
@@ -180,7 +180,7 @@ class GraphTrace:
         return raw if raw >= 0 else Dim(self, raw)
 
     def raw(self, size: object) -> int | None:
-        """The host's number of a size; None for what is none. Negative ones are expressions."""
+        """The host's number of a size; None for other objects. Negative ones are expressions."""
         if isinstance(size, Dim):
             return size.raw
         if not isinstance(size, int):
@@ -439,7 +439,7 @@ evaluate = _native.evaluate
 
 
 def unknown(value: Value) -> UsageError:
-    """What to raise if somebody looks at a value of a trace."""
+    """The exception for reading a value of a trace."""
     name = value.trace.numbers.get(value.id) if value.trace is not None else None
     if name is not None:
         return UsageError(

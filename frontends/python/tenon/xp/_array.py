@@ -25,7 +25,7 @@ class Array(_native.ArrayBase):
 
     Operations wait until a value is read (printing, `float(x)`, `numpy.asarray(x)`), and are
     computed together then. `x[i] = v` and `x += y` give this name a new value; other names of the
-    old value, and views, do not change. Shapes and types are known at once, and mistakes are told
+    old value, and views, do not change. Shapes and types are known at once, and mistakes are raised
     at the line that makes them. Safe to use from several threads, except for writes to one array.
     """
 
@@ -189,7 +189,7 @@ _above = _Above()
 
 
 def asarray(x: Any) -> Array:
-    """`xp.asarray`, for what is no array of `tenon.xp`."""
+    """`xp.asarray`, for objects other than arrays of `tenon.xp`."""
     return _above.namespace.asarray(x)  # type: ignore[no-any-return]
 
 
@@ -204,7 +204,7 @@ def _of_tensor(tensor: Any) -> Array:
 
 
 def _fits(number: Scalar, dtype: DType) -> None:
-    """Whether a number of Python may stand beside an array: its kind is not above the array's."""
+    """Checks that a Python number may be an array's operand: its kind is not above the array's."""
     kind = type(number).__name__
     if isinstance(number, bool):
         ok = dtype is dt.bool_
@@ -224,7 +224,7 @@ def _is_number(value: object) -> bool:
 
 
 def operand_like(value: Any, other: Array) -> Array:
-    """What stands beside an array: an array, a number, or an array of another library."""
+    """The other operand of an array: an array, a number, or an array of another library."""
     if isinstance(value, Array):
         return Array(fitted(value, other.dtype)) if value._weak and not other._weak else value
     if _is_number(value):
@@ -259,11 +259,11 @@ def pair(x: Any, y: Any) -> tuple[Value, Value]:
 
 
 def is_weak(x: Any) -> bool:
-    """Whether it takes the type of what stands beside it: numbers, and what is computed of them."""
+    """Whether it takes the type of the other operand: numbers, and what is computed from them."""
     return x._weak if isinstance(x, Array) else isinstance(x, (bool, int, float, complex, Dim))
 
 
-_WEAK_TYPES = (dt.bool_, dt.int64, dt.float64, dt.complex128)  # each goes with the ones behind it, as in Python
+_WEAK_TYPES = (dt.bool_, dt.int64, dt.float64, dt.complex128)  # each goes with later ones, as in Python
 
 
 def _weak_type(x: Any) -> DType:
@@ -301,7 +301,7 @@ def example(x: Any) -> Scalar:
 
 
 def fitted(x: Array, dtype: DType) -> Value:
-    """A weak array in the type of what stands beside it. The range of integers is checked in each call."""
+    """A weak array in the other operand's type. The range of integers is checked in each call."""
     _fits(example(x), dtype)
     if dt.is_complex(x.dtype):
         dtype = dt.complex_of(dtype)

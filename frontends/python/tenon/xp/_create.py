@@ -64,7 +64,7 @@ def asarray(
             raise ValueError("a list has no memory to share: copy=False is not possible")
         return _of_lists(obj, wanted)
     if obj is None or isinstance(obj, (str, dict, set)):
-        raise TypeError(f"{obj!r} is no array, number or list of numbers")
+        raise TypeError(f"{obj!r} is not an array, number or list of numbers")
     return _of_other(obj, wanted, copy)
 
 
@@ -103,10 +103,10 @@ def _checked(value: Any, dtype: DType) -> Any:
     if dt.is_complex(dtype):
         return complex(value)
     if isinstance(value, complex):
-        raise TypeError(f"{value} is no {dtype.name}")
+        raise TypeError(f"{value} is not a value of {dtype.name}")
     if dt.is_integer(dtype):
         if isinstance(value, float) and not value.is_integer():
-            raise TypeError(f"{value} is no {dtype.name}")
+            raise TypeError(f"{value} is not a value of {dtype.name}")
         dt.element(dtype, int(value))
         return int(value)
     return float(value)

@@ -81,7 +81,7 @@ def _entry(entry: Any) -> Any:
     if entry is None or entry is Ellipsis or isinstance(entry, (slice, Dim)):
         return entry
     if isinstance(entry, bool):
-        raise IndexError("True and False are no indices: use an array of bool")
+        raise IndexError("True and False are not indices: use an array of bool")
     if isinstance(entry, int):
         return entry
     if isinstance(entry, (list, tuple)) or hasattr(entry, "shape"):
@@ -92,7 +92,7 @@ def _entry(entry: Any) -> Any:
         return entry._value
     if hasattr(entry, "__index__"):
         return entry.__index__()
-    raise IndexError(f"{entry!r} is no index: integers, slices, None, ... and arrays are")
+    raise IndexError(f"{entry!r} is not an index: integers, slices, None, ... and arrays are")
 
 
 def _expanded(key: Any, x: Value) -> list[Any]:
@@ -151,7 +151,7 @@ def places(mask: Value) -> list[Value]:
 def _basic(x: Value, entries: list[Any]) -> tuple[Value, list[Any]]:
     """Applies all but arrays. The rest has one entry per axis of the result: a Value or None.
 
-    Beside an array, a number is an array too.
+    If an entry is an array, numbers are taken as arrays too.
     """
     if any(isinstance(e, Value) for e in entries):
         entries = _numbers_as_arrays(x, entries)

@@ -1,4 +1,4 @@
-"""tenon.xp: sums, extremes, statistics, and what tells about all elements."""
+"""tenon.xp: sums, extremes, statistics, and tests of all elements."""
 
 from __future__ import annotations
 

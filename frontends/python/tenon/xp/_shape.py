@@ -77,7 +77,7 @@ def promoted(arrays: Sequence[Any]) -> list[Value]:
 
 
 def concat(arrays: Sequence[Array], /, *, axis: int | None = 0) -> Array:
-    """Arrays one behind another along an axis; flattened first if axis is None."""
+    """Joins arrays along an axis; flattens them first if axis is None."""
     values = promoted(arrays)
     if axis is None:
         values = [ops.reshape(v, (_count(v.shape),)) for v in values]
@@ -182,7 +182,7 @@ def reshape(x: Array, /, shape: Any, *, copy: bool | None = None) -> Array:
     if len(open_) > 1:
         raise ValueError("one size may be -1, not several")
     if any(not isinstance(s, Dim) and s < -1 for s in sizes):
-        raise ValueError(f"{ops.shape_text(sizes)} is no shape")
+        raise ValueError(f"{ops.shape_text(sizes)} is not a shape")
     count = _count(v.shape)
     if open_:
         rest = _count([s for i, s in enumerate(sizes) if i != open_[0]])

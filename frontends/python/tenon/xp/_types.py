@@ -81,7 +81,7 @@ def isdtype(dtype: DType, kind: Any) -> bool:
 
 @dataclass(frozen=True)
 class IntegerInfo:
-    """What `iinfo` tells about an integer type."""
+    """What `iinfo` returns for an integer type."""
 
     bits: int
     max: int
@@ -91,7 +91,7 @@ class IntegerInfo:
 
 @dataclass(frozen=True)
 class FloatInfo:
-    """What `finfo` tells about a floating-point type."""
+    """What `finfo` returns for a floating-point type."""
 
     bits: int
     eps: float

@@ -40,7 +40,7 @@ def _length(size: Any) -> int:
 
 
 def _resized(v: Value, axis: int, length: int) -> Value:
-    """The first elements along an axis, or zeros behind them."""
+    """The first elements along an axis, followed by zeros if there are fewer."""
     size = v.shape[axis]
     if isinstance(size, int) and size < length:
         shape = (*v.shape[:axis], length - size, *v.shape[axis + 1 :])
@@ -63,7 +63,7 @@ def _transform(
     kind: str, x: Array, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str
 ) -> Array:
     if norm not in _SWAPPED:
-        raise ValueError(f"norm={norm!r} is none of {', '.join(_SWAPPED)}")
+        raise ValueError(f"norm={norm!r} is not one of {', '.join(_SWAPPED)}")
     v = value_of(x)
     check(kind, "float" if kind == "rfft" else "floating", v)
     if v.dtype in (dt.float16, dt.bfloat16):

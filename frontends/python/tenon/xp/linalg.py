@@ -276,7 +276,7 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     a, b = _numbers("cross", x1, x2)
     n = min(len(a.shape), len(b.shape))
     if axis >= n or axis < -n:
-        raise ValueError(f"axis={axis} is no axis of both arrays")
+        raise ValueError(f"axis={axis} is not an axis of both arrays")
     shape = ops.broadcast_shapes(a.shape, b.shape)
     if a.shape[axis] != 3 or b.shape[axis] != 3:
         raise ValueError(f"sizes {a.shape[axis]} and {b.shape[axis]} along the axis: 3 is needed")
@@ -329,7 +329,7 @@ def vector_norm(
     check("linalg.vector_norm", "floating", v)
     axes = axes_of(axis, len(v.shape))
     if not isinstance(ord, numbers.Real):
-        raise ValueError(f"linalg.vector_norm: ord={ord!r} is no number")
+        raise ValueError(f"linalg.vector_norm: ord={ord!r} is not a number")
     out = _norm(_magnitude(v), axes, ord)
     return Array(_kept(out, v, axes, keepdims))
 
@@ -371,7 +371,7 @@ def matrix_norm(
         norm = {"nuc": 1, 2: math.inf, -2: -math.inf}[ord]
         return Array(_kept(_norm(s, (n - 2,), norm), v, axes, keepdims))
     if ord not in (1, -1, math.inf, -math.inf):
-        raise ValueError(f"ord={ord!r} is no norm of matrices")
+        raise ValueError(f"ord={ord!r} is not a norm of matrices")
     summed, left = (n - 2, n - 1) if ord in (1, -1) else (n - 1, n - 2)
     sums = ops.one("reduce_sum", _magnitude(v), dims=(summed,))
     at = left - 1 if summed < left else left

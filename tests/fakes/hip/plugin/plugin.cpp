@@ -1,4 +1,4 @@
-// A toolchain for the tests' HIP: a code object as the clang toolchain makes it, and behind it the
+// A toolchain for the tests' HIP: a code object as the clang toolchain makes it, followed by the
 // same text as PTX, which can be executed.
 #include <fstream>
 #include <sstream>
@@ -12,7 +12,7 @@ namespace {
 
 using namespace tenon;
 
-// Where the fake finds it (code_object.cpp): behind the image, if a byte of its header says so.
+// Where the fake finds it (code_object.cpp): after the image, if a byte of its header says so.
 constexpr std::string_view kMark = "PTX of the tests' HIP\n";
 constexpr size_t kMarked = 15;  // of e_ident, which ELF leaves free
 
@@ -44,7 +44,7 @@ Status build(void*, tenon_str_t target, tenon_str_t dialect, tenon_str_t text,
   const tenon_sink_t made = sink_to(&code);
   TENON_TRY(tools->build(tools->self, target, dialect, text, options, &made, diagnostics));
   TENON_TRY(as_ptx(*tools, view(text), options, &ptx));
-  if (code.size() <= kMarked) return fail(TENON_INTERNAL, "the code object is no ELF file");
+  if (code.size() <= kMarked) return fail(TENON_INTERNAL, "the code object is not an ELF file");
   code[kMarked] = 1;
   const uint64_t size = ptx.size();
   code.append(kMark).append(reinterpret_cast<const char*>(&size), sizeof size).append(ptx);
