@@ -34,8 +34,8 @@ void set_thread_count(uint32_t count);
 // Threads: safe.
 void use_team(const tenon_team_t* team);
 
-// Runs fn(context, worker, begin, end) over [0, n) in chunks of at least `grain`, at least four
-// chunks per thread if the grain allows. Returns when no thread is in `fn` any more: OK, the first
+// Runs fn(context, worker, begin, end) over [0, n) in chunks of at least `grain`, at most 16
+// chunks per thread. Returns when no thread is in `fn` any more: OK, the first
 // failure (after which no new chunk starts; its details are in the caller's failure record), or
 // CANCELLED if the operation was. fn must not throw. Chunk boundaries depend on the number of
 // threads. Threads: safe.

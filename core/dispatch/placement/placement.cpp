@@ -71,7 +71,6 @@ std::vector<Value> definitions(const Graph& graph, std::vector<ir::Symbol> symbo
   return out;
 }
 
-// The values that a node reads, region captures included, constants excluded.
 // "a reason about `op`, of which this is a part; this one: another reason"
 std::string refusal_text(const Refusal& refusal) {
   if (refusal.composite.empty() || refusal.reason == refusal.reason_here) return refusal.reason;

@@ -289,7 +289,7 @@ def group_10():
     yield Case(136, "HOME unset", lambda folder: {"HOME": None, "XDG_CACHE_HOME": None, "TENON_CACHE_DIR": None})
     yield Case(137, "HOME not writable", lambda folder: {"HOME": "/proc", "XDG_CACHE_HOME": None, "TENON_CACHE_DIR": None})
     yield Case(138, "no folder for temporary files",
-               lambda folder: {"TMPDIR": "/nonexistent", "TENON_CACHE_DIR": "/nonexistent/cache"})
+               lambda folder: {"TMPDIR": "/dev/null/tmp", "TENON_CACHE_DIR": "/dev/null/cache"})
 
     def trace_link(folder):
         write(folder / "precious", "precious")

@@ -60,18 +60,15 @@ enum class NodeKind : uint8_t {
   // `b_buffer`. bits: vectors of type x lanes.
   kMma,
   // local `op`[r * bits + c] = sum over args[2] features of row r times key c, both contiguous. Row
-  // r
-  // starts at memory[list[r]] of `space` and `ref`, key c at `b_buffer`[args[0] + c * stride].
-  // There
-  // are args[1] keys, at most `bits`; what the other places get is unspecified. lanes: no more than
-  // there are features.
+  // r starts at memory[list[r]] of `space` and `ref`, key c at `b_buffer`[args[0] + c * stride].
+  // There are args[1] keys, at most `bits`; what the other places get is unspecified. lanes: no
+  // more than there are features.
   kDots,
   // The digits of args[2] floats at memory[args[0]] of `space` and `ref`, in blocks of `bits`, each
   // x = scale (d0 + 2^8 d1 + 2^16 d2 + 2^24 d3) with digits in [-128, 127]: to scratch
-  // i32[args[1]],
-  // where four words hold the digits 0 to 3 of four numbers, and per block 8 facts to scratch
-  // f32[args[3]]: the scale and the sums of the digits 0 to 3. A scale of -1 marks a block that has
-  // no digits, because some would lose too much; they are 0.
+  // i32[args[1]], where four words hold the digits 0 to 3 of four numbers, and per block 8 facts to
+  // scratch f32[args[3]]: the scale and the sums of the digits 0 to 3. A scale of -1 marks a block
+  // that has no digits, because some would lose too much; they are 0.
   kDigits,
   kAddress,  // dst = the address of memory[args[0]] as i64
   // local `op` = sum over args[2] taps. The rows are at the addresses in scratch i64[args[0] + tap
@@ -87,9 +84,8 @@ enum class NodeKind : uint8_t {
   kAnyNan,
   kLaneId,  // dst = index of the work item in its group, i64
   // dst = args[0] of the work item that is `bits` further on in the same warp; unspecified after
-  // the
-  // end of the warp. full: of the first item of the warp. ref: items of a warp. All items of the
-  // group are here.
+  // the end of the warp. full: of the first item of the warp. ref: items of a warp. All items of
+  // the group are here.
   kFromLane,
   // The items of a group meet. Then all see shared memory and, if bits is 1, global memory.
   kBarrier,

@@ -337,7 +337,7 @@ std::string Prelude::integer_text(std::string_view f, DType t, uint32_t lanes) {
     return two("$F r; UNROLL for (int l = 0; l < $N; ++l) r[l] = " + scalar +
                "(a[l], b[l]); return r;");
   };
-  const std::string as_t = v ? "(" + T + ")" : "(" + T + ")", as_u = "(" + U + ")";
+  const std::string as_t = "(" + T + ")", as_u = "(" + U + ")";
   if (f == "add" || f == "sub" || f == "mul") {
     const char* op = f == "add" ? "+" : f == "sub" ? "-" : "*";
     // As int, a product of unsigned shorts would overflow.
