@@ -4,6 +4,7 @@
 #include <iterator>
 #include <unordered_map>
 
+#include "tenon/kernelgen/fuse/convolution_choice.h"
 #include "tenon/kernelgen/fuse/layout_internal.h"
 #include "tenon/kernelgen/schedule/contraction.h"
 #include "tenon/kernelgen/schedule/convolution.h"
@@ -16,83 +17,29 @@ class Operands {
   Operands(Edges& edges, Kernel& k, const Target& t) : edges_(edges), k_(k), p_(k.pool), t_(t) {}
 
   void convolution(Stage& s) {
-    Window w{contract_axes(p_, s), {}, {}};
-    const ExprId channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
-    for (uint32_t a : s.reduce) (p_.uses_axis(channels, a) ? w.in : w.spatial).push_back(a);
-    const bool depthwise = w.axes.only_a.empty() && w.axes.both.size() == 1 && w.in.empty() &&
-                           side_by_side(s, w.axes.both[0]);
-    // One pixel is a matrix-vector product, which is best read along its rows.
+    choice_ = choose_convolution(k_, t_, s);
+    s.note = "convolution: " + choice_.reason;
     acc_ = p_.type(s.a);
-    const bool integers = acc_ == TENON_I32;
-    steps_ = integers && !depthwise ? channel_steps(s, w) : 1;
-    const bool tiled = (depthwise || widest_column(p_, s, w.axes.only_a) != ~0u) &&
-                       w.in.size() <= 1 && !w.axes.only_b.empty() && known(s) &&
-                       (!integers || depthwise || steps_ > 1);
-    // Without pixels around it, a channel is read where it is unless tiles load it with others.
-    const bool pixels = k_.buffers[p_.at(operand(p_, s.b)).ref].dims.size() >= 3;
-    if (!tiled) return pixels && floats(p_, s.b) ? channels_last_input(s) : void();
-    if (depthwise || integers || !few_channels(w) || !padded_input(s, w)) channels_last_input(s);
-    depthwise ? pack_channels(s, w) : pack_panels(s, w);
+    const bool depthwise = choice_.form == ConvolutionForm::kDepthwise;
+    if (choice_.form == ConvolutionForm::kProduct) {
+      // Without pixels around it, a channel is read where it is unless tiles load it with others.
+      const bool pixels = k_.buffers[p_.at(operand(p_, s.b)).ref].dims.size() >= 3;
+      if (pixels && floats(p_, s.b)) channels_last_input(s);
+      return;
+    }
+    if (depthwise || acc_ == TENON_I32 || !few_channels() || !padded_input(s))
+      channels_last_input(s);
+    depthwise ? pack_channels(s) : pack_panels(s);
   }
 
  private:
-  struct Window {
-    ContractAxes axes;
-    // Axes of the reduction: positions of the filter; input features.
-    std::vector<uint32_t> spatial, in;
-  };
-
-  // Whether neighbours along the axis are neighbouring channels of the input, and nothing else
-  // depends on it, so that lanes can load them as one vector. Reversed, strided or repeated
-  // channels do not qualify.
-  bool side_by_side(const Stage& s, uint32_t axis) {
-    const ExprId load = operand(p_, s.b);
-    const std::vector<ExprId> args(p_.args(load).begin(), p_.args(load).end());
-    if (args[0] != kNone && p_.uses_axis(args[0], axis)) return false;
-    const uint32_t axes[] = {axis};
-    for (size_t d = 0; d + 2 < args.size(); ++d) {
-      std::vector<ExprId> c;
-      ExprId rest;
-      const bool channels = static_cast<int32_t>(d) == s.x_channel;
-      if (!channels && p_.uses_axis(args[d + 2], axis)) return false;
-      if (channels && (!p_.affine(args[d + 2], axes, &c, &rest) || !p_.is_const(c[0], 1)))
-        return false;
-    }
-    return true;
-  }
-
-  // Whether the filter has a known size, small enough for a table of its taps.
-  bool known(const Stage& s) const {
-    constexpr double kTaps = 2048;
-    double taps = 1;
-    for (uint32_t a : s.reduce) taps *= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
-    const ExprId channels = p_.args(operand(p_, s.b))[2 + static_cast<size_t>(s.x_channel)];
-    for (uint32_t a : s.reduce) {
-      if (p_.uses_axis(channels, a))
-        taps /= static_cast<double>(likely_size(p_, p_.axes()[a].extent));
-    }
-    return taps <= kTaps && std::all_of(s.reduce.begin(), s.reduce.end(), [&](uint32_t a) {
-             return p_.value(p_.axes()[a].extent).has_value();
-           });
-  }
-
-  // Integers are multiplied in words of neighbouring channels; 1: they are not.
-  uint32_t channel_steps(const Stage& s, const Window& w) const {
-    if (w.in.size() != 1) return 1;
-    const int64_t channels = p_.value(p_.axes()[w.in[0]].extent).value_or(1);
-    const auto fits = [&](uint32_t steps) { return channels % steps == 0; };
-    const uint32_t steps =
-        steps_of(t_, p_.type(s.a), p_.type(operand(p_, s.a)), p_.type(operand(p_, s.b)));
-    if (fits(steps)) return steps;
-    return steps == 4 && fits(2) ? 2 : 1;
-  }
-
   // The types that tiles read of the input and of the weights: f32, or narrow integers. Where lanes
   // run along channels, each is widened as it is read.
   DType read_type(DType from) const {
-    return acc_ == TENON_I32 && steps_ == 1 ? from : operand_type(acc_, steps_, false);
+    return acc_ == TENON_I32 && choice_.steps == 1 ? from
+                                                   : operand_type(acc_, choice_.steps, false);
   }
-  DType weight_type() const { return operand_type(acc_, steps_, true); }
+  DType weight_type() const { return operand_type(acc_, choice_.steps, true); }
 
   // Makes the input channels-last, as the type that tiles read.
   void channels_last_input(Stage& s) {
@@ -110,10 +57,11 @@ class Operands {
     s.b = p_.convert(load, p_.type(s.b));
   }
 
-  bool few_channels(const Window& w) const {
+  bool few_channels() const {
     constexpr int64_t kFew = 8;
-    const int64_t in = w.in.empty() ? 1 : p_.value(p_.axes()[w.in[0]].extent).value_or(kFew);
-    return in < kFew && !w.spatial.empty() && w.axes.both.empty();
+    const int64_t in =
+        choice_.in.empty() ? 1 : p_.value(p_.axes()[choice_.in[0]].extent).value_or(kFew);
+    return in < kFew && !choice_.spatial.empty() && choice_.axes.both.empty();
   }
 
   bool bounds_only(ExprId guard) const {
@@ -126,15 +74,15 @@ class Operands {
 
   // Copies the input with its padding. Then no tap is outside, and the taps of a row are one run of
   // memory.
-  bool padded_input(Stage& s, const Window& w) {
+  bool padded_input(Stage& s) {
     const ExprId load = operand(p_, s.b);
     const uint32_t x = p_.at(load).ref;
     const std::vector<ExprId> args(p_.args(load).begin(), p_.args(load).end());
     // Gaps between the elements of a dilated input are not padding.
     if (args[0] != kNone && !bounds_only(args[0])) return false;
     std::vector<ExprId> dims, low, index;
-    std::vector<uint32_t> moving = w.axes.only_b;
-    moving.insert(moving.end(), w.spatial.begin(), w.spatial.end());
+    std::vector<uint32_t> moving = choice_.axes.only_b;
+    moving.insert(moving.end(), choice_.spatial.begin(), choice_.spatial.end());
     for (size_t d = 0; d < k_.buffers[x].dims.size(); ++d) {
       const ExprId at = args[d + 2];
       std::vector<ExprId> c;
@@ -184,25 +132,26 @@ class Operands {
                   uint32_t column, int64_t panel, bool channels) {
     std::vector<ExprId> dims;
     for (uint32_t a : kept) dims.push_back(p_.axes()[a].extent);
-    const ExprId each = p_.integer(steps_);
-    if (steps_ > 1) dims.back() = p_.floordiv(dims.back(), each);
+    const ExprId each = p_.integer(choice_.steps);
+    if (choice_.steps > 1) dims.back() = p_.floordiv(dims.back(), each);
     const ExprId panels = p_.ceildiv(columns, panel);
     Stage fill;
     std::unordered_map<ExprId, ExprId> map;
     std::vector<ExprId> index = edges_.fresh_axes(dims, &fill.space);
     for (size_t i = 0; i < kept.size(); ++i) map[p_.axis(kept[i])] = index[i];
     std::vector<ExprId> ends = {panels, p_.integer(panel)};
-    if (steps_ > 1) ends.push_back(each);
+    if (choice_.steps > 1) ends.push_back(each);
     dims.insert(dims.end(), ends.begin(), ends.end());
     std::vector<uint32_t> last;
     const std::vector<ExprId> split = edges_.fresh_axes(ends, &last);
-    if (steps_ > 1) map[p_.axis(kept.back())] = p_.add(p_.mul(index.back(), each), split.back());
+    if (choice_.steps > 1)
+      map[p_.axis(kept.back())] = p_.add(p_.mul(index.back(), each), split.back());
     fill.space.insert(fill.space.end(), last.begin(), last.end());
     index.insert(index.end(), split.begin(), split.end());
     const ExprId col = p_.add(p_.mul(split[0], p_.integer(panel)), split[1]);
     const bool exact = p_.value(columns) && *p_.value(columns) % panel == 0;
     map[p_.axis(column)] = col;
-    const ExprId weights = steps_ > 1 ? p_.convert(operand(p_, s.a), weight_type()) : s.a;
+    const ExprId weights = choice_.steps > 1 ? p_.convert(operand(p_, s.a), weight_type()) : s.a;
     fill.value = {p_.substitute(weights, map, exact ? kNone : p_.cmp(TENON_CMP_LT, col, columns))};
     const uint32_t id = edges_.temp(p_.type(weights), dims, -1);
     Buffer& b = k_.buffers[id];
@@ -215,7 +164,7 @@ class Operands {
         b.strides[d] = stride;
         stride = p_.mul(stride, b.dims[d]);
       };
-      if (steps_ > 1) lay(n + 2);
+      if (choice_.steps > 1) lay(n + 2);
       lay(n + 1);
       size_t outer = 0;
       while (outer < n && contains(s.space, kept[outer])) ++outer;
@@ -233,10 +182,10 @@ class Operands {
                   int64_t panel) {
     std::vector<ExprId> index;
     for (uint32_t a : kept) index.push_back(p_.axis(a));
-    const ExprId c = p_.axis(column), each = p_.integer(steps_);
+    const ExprId c = p_.axis(column), each = p_.integer(choice_.steps);
     index.push_back(p_.floordiv(c, p_.integer(panel)));
     index.push_back(p_.mod(c, p_.integer(panel)));
-    if (steps_ > 1) {
+    if (choice_.steps > 1) {
       index[kept.size() - 1] = p_.floordiv(p_.axis(kept.back()), each);
       index.push_back(p_.mod(p_.axis(kept.back()), each));
     }
@@ -244,27 +193,27 @@ class Operands {
     s.panel = static_cast<uint32_t>(panel);
   }
 
-  void pack_panels(Stage& s, const Window& w) {
+  void pack_panels(Stage& s) {
     int64_t m = 1;
-    for (uint32_t a : w.axes.only_b) m *= likely_size(p_, p_.axes()[a].extent);
-    const uint32_t column = widest_column(p_, s, w.axes.only_a);
+    for (uint32_t a : choice_.axes.only_b) m *= likely_size(p_, p_.axes()[a].extent);
+    const uint32_t column = widest_column(p_, s, choice_.axes.only_a);
     const ExprId columns = p_.axes()[column].extent;
     const TileShape tile = convolution_tile(t_, lanes(), m, likely_size(p_, columns), 0);
     const int64_t panel = int64_t{tile.nr} * lanes();
-    std::vector<uint32_t> kept = w.axes.both;
-    std::copy_if(w.axes.only_a.begin(), w.axes.only_a.end(), std::back_inserter(kept),
+    std::vector<uint32_t> kept = choice_.axes.both;
+    std::copy_if(choice_.axes.only_a.begin(), choice_.axes.only_a.end(), std::back_inserter(kept),
                  [&](uint32_t a) { return a != column; });
-    kept.insert(kept.end(), w.spatial.begin(), w.spatial.end());
-    kept.insert(kept.end(), w.in.begin(), w.in.end());
+    kept.insert(kept.end(), choice_.spatial.begin(), choice_.spatial.end());
+    kept.insert(kept.end(), choice_.in.begin(), choice_.in.end());
     use_packed(s, packed(s, kept, columns, column, panel, false), kept, column, panel);
   }
 
   // Packs as [taps, channels], with the channels rounded up to whole vectors.
-  void pack_channels(Stage& s, const Window& w) {
-    const uint32_t column = w.axes.both[0];
+  void pack_channels(Stage& s) {
+    const uint32_t column = choice_.axes.both[0];
     const ExprId columns = p_.axes()[column].extent;
-    const uint32_t id = packed(s, w.spatial, columns, column, lanes(), true);
-    use_packed(s, id, w.spatial, column, lanes());
+    const uint32_t id = packed(s, choice_.spatial, columns, column, lanes(), true);
+    use_packed(s, id, choice_.spatial, column, lanes());
     const int64_t vectors =
         std::min<int64_t>(kDepthwiseVectors, (likely_size(p_, columns) + lanes() - 1) / lanes());
     s.panel = static_cast<uint32_t>(vectors * lanes());
@@ -275,7 +224,7 @@ class Operands {
   Pool& p_;
   const Target& t_;
   DType acc_ = TENON_DTYPE_NONE;
-  uint32_t steps_ = 1;  // of integers, channels per lane and step
+  ConvolutionChoice choice_;
 };
 
 }  // namespace

@@ -277,6 +277,8 @@ struct Stage {
   uint32_t panel = 0;
   // The caller's ids of the operations this stage came from; fusion concatenates them.
   std::vector<uint32_t> origins;
+  // How this stage is computed and why, for dumps; empty: nothing was to be chosen.
+  std::string note;
 };
 
 // Both a program before fusion (fuse.h splits it) and one kernel after fusion.

@@ -226,6 +226,7 @@ std::string stage_text(const Kernel& k, size_t i) {
   if (!s.fill.empty()) out += " fill " + axis_list(s.fill);
   if (s.from_end) out += " from the end";
   out += "\n";
+  if (!s.note.empty()) out += "    // " + s.note + "\n";
   for (const std::string& definition : w.definitions()) out += "    " + definition + "\n";
   if (s.kind == StageKind::kReduce) {
     out += "    init " + w.list(s.init) + "; step " + w.list(s.step) + "; merge " +
