@@ -150,9 +150,10 @@ def earlier(template: Template, opset: int) -> Template | None:
         if inputs[i] is not None:
             if name not in schema.attributes or "v" not in inputs[i]:
                 return None
-            single = schema.attributes[name].type in (onnx.defs.OpSchema.AttrType.INT, onnx.defs.OpSchema.AttrType.FLOAT)
+            kind = schema.attributes[name].type
+            single = kind in (onnx.defs.OpSchema.AttrType.INT, onnx.defs.OpSchema.AttrType.FLOAT)
             values = inputs[i]["v"]
-            node.attribute.append(helper.make_attribute(name, values[0] if single else values))
+            node.attribute.append(helper.make_attribute(name, values[0] if single else values, attr_type=kind.value))
         del inputs[i]
         del node.input[i]
     if any(a.name not in schema.attributes for a in node.attribute):
