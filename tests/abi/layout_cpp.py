@@ -17,6 +17,7 @@ def main():
     arguments = parser.parse_args()
     headers = sorted(h.name for h in (HERE.parent.parent / "sdk" / "tenon" / "abi").glob("*.h"))
     lines = ["#include <cstddef>"] + [f"#include <tenon/abi/{h}>" for h in headers]
+    lines.append("#include <tenon/tenon.h>")
     record = None
     for line in (HERE / "layout.txt").read_text().splitlines():
         if match := re.match(r"(tenon_\w+) size (\d+) align (\d+)", line):

@@ -20,8 +20,8 @@ static const char kModel[] =
     "tenon.tir 1\n"
     "graph @sum<n>(%x: f32[n, 2], %y: f32[n, 2]) -> (total: f32[n, 2], difference: f32[n, 2]) {\n"
     "  %t = add(%x, %y) : f32[n, 2]\n"
-    "  %d = subtract(%x, %y) : f32[n, 2]\n"
-    "  return %t, %d\n"
+    "  %d = sub(%x, %y) : f32[n, 2]\n"
+    "  yield %t, %d\n"
     "}\n";
 
 static const float kX[] = {1, 2, 3, 4, 5, 6}, kY[] = {10, 20, 30, 40, 50, 60};
@@ -95,8 +95,8 @@ static void check_many_arguments(const char* device, const char* path) {
   fputs(") -> (", file);
   for (int i = 0; i < kCount; ++i) fprintf(file, "%sy%d: f32[]", i == 0 ? "" : ", ", i);
   fputs(") {\n", file);
-  for (int i = 0; i < kCount; ++i) fprintf(file, "  %%y%d = negate(%%x%d) : f32[]\n", i, i);
-  fputs("  return ", file);
+  for (int i = 0; i < kCount; ++i) fprintf(file, "  %%y%d = neg(%%x%d) : f32[]\n", i, i);
+  fputs("  yield ", file);
   for (int i = 0; i < kCount; ++i) fprintf(file, "%s%%y%d", i == 0 ? "" : ", ", i);
   fputs("\n}\n", file);
   REQUIRE(fclose(file) == 0);
