@@ -102,6 +102,7 @@ void KernelCopy::stage(const Stage& s) {
   d.from_end = s.from_end;
   d.panel = s.panel;
   d.origins = s.origins;
+  d.note = s.note;
   d.space = axes(s.space);
   d.reduce = axes(s.reduce);
   d.fill = axes(s.fill);
