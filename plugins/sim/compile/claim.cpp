@@ -1,9 +1,9 @@
-#include "claim.h"
+#include "plugins/sim/compile/claim.h"
 
 #include <algorithm>
 #include <string>
 
-#include "dialects.h"
+#include "plugins/sim/kernels/dialects.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/kernelgen/device/text_device.h"
 #include "tenon/kernelgen/print/print.h"

@@ -1,6 +1,6 @@
 // tenon.exchange/1: handles of buffers, queues and fences, as other users of a simulated device
 // would pass them on.
-#include "device.h"
+#include "plugins/sim/device/device.h"
 #include "tenon/cpp/plugin.hpp"
 
 namespace tenon::sim {

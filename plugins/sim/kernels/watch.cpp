@@ -1,4 +1,4 @@
-#include "watch.h"
+#include "plugins/sim/kernels/watch.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "fiber.h"
-#include "kernel_module.h"
-#include "watch.h"
+#include "plugins/sim/kernels/fiber.h"
+#include "plugins/sim/kernels/kernel_module.h"
+#include "plugins/sim/kernels/watch.h"
 
 namespace tenon::sim {
 

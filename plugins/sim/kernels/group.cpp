@@ -1,4 +1,4 @@
-#include "group.h"
+#include "plugins/sim/kernels/group.h"
 
 #include <algorithm>
 #include <cstddef>

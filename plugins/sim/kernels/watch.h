@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "plugins/sim/kernels/traffic.h"
 #include "tenon/abi/base.h"
-#include "traffic.h"
 
 namespace tenon::sim {
 

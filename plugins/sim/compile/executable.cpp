@@ -1,6 +1,6 @@
 // tenon.compile/1 of the simulated device: kernelgen turns subgraphs into OpenCL C, the host's
 // toolchain for that dialect compiles it, and a queue's thread runs the work items.
-#include "executable.h"
+#include "plugins/sim/compile/executable.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,10 +8,10 @@
 #include <memory>
 #include <shared_mutex>
 
-#include "claim.h"
-#include "device.h"
-#include "dialects.h"
-#include "kernel_module.h"
+#include "plugins/sim/compile/claim.h"
+#include "plugins/sim/device/device.h"
+#include "plugins/sim/kernels/dialects.h"
+#include "plugins/sim/kernels/kernel_module.h"
 #include "tenon/abi/host.h"
 #include "tenon/abi/toolchain.h"
 #include "tenon/cpp/plugin.hpp"

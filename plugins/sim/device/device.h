@@ -11,11 +11,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "injection.h"
-#include "memory.h"
-#include "native.h"
-#include "queue.h"
-#include "statistics.h"
+#include "plugins/sim/device/injection.h"
+#include "plugins/sim/device/memory.h"
+#include "plugins/sim/device/native.h"
+#include "plugins/sim/device/queue.h"
+#include "plugins/sim/device/statistics.h"
 #include "tenon/abi/device.h"
 #include "tenon/abi/exchange.h"
 #include "tenon/abi/queue.h"

@@ -1,4 +1,4 @@
-#include "queue.h"
+#include "plugins/sim/device/queue.h"
 
 #include <gtest/gtest.h>
 

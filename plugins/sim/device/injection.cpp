@@ -1,4 +1,4 @@
-#include "injection.h"
+#include "plugins/sim/device/injection.h"
 
 #include <charconv>
 #include <optional>

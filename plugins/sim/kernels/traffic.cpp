@@ -1,4 +1,4 @@
-#include "traffic.h"
+#include "plugins/sim/kernels/traffic.h"
 
 #include <algorithm>
 #include <set>

@@ -1,9 +1,9 @@
-#include "dialects.h"
+#include "plugins/sim/kernels/dialects.h"
 
 #include <algorithm>
 #include <charconv>
 
-#include "group.h"
+#include "plugins/sim/kernels/group.h"
 #include "tenon/abi/toolchain.h"
 #include "tenon/cpp/plugin.hpp"
 #include "tenon/kernelgen/print/intel.h"

@@ -1,4 +1,4 @@
-#include "memory.h"
+#include "plugins/sim/device/memory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The kernels here are C++ that calls what a compiled kernel calls.
-#include "group.h"
+#include "plugins/sim/kernels/group.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "fiber.h"
+#include "plugins/sim/kernels/fiber.h"
 
 #include <sys/mman.h>
 

@@ -1,7 +1,7 @@
 // sim.native/1, and the handles of streams and fences of tenon.exchange/1.
-#include "native.h"
+#include "plugins/sim/device/native.h"
 
-#include "device.h"
+#include "plugins/sim/device/device.h"
 #include "tenon/cpp/plugin.hpp"
 
 namespace tenon::sim {

@@ -1,4 +1,4 @@
-#include "device.h"
+#include "plugins/sim/device/device.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "kernel_module.h"
+#include "plugins/sim/kernels/kernel_module.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -6,9 +6,9 @@
 #include <memory>
 #include <mutex>
 
-#include "group.h"
+#include "plugins/sim/kernels/group.h"
+#include "plugins/sim/kernels/watch.h"
 #include "tenon/cpp/plugin.hpp"
-#include "watch.h"
 
 namespace tenon::sim {
 namespace {
