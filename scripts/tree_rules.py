@@ -120,6 +120,13 @@ ROOMS = {
         "graph": ["reader"],
         "ops": ["reader", "graph"],
     },
+    "frontends/python/native": {
+        "host": [],
+        "arrays": ["host"],
+        "program": ["host", "arrays"],
+        "ops": ["host", "arrays", "program"],
+        "eager": ["host", "arrays", "program"],
+    },
     "sdk/tools/tenon": {
         "console": [],
         "host": ["console"],
@@ -127,16 +134,23 @@ ROOMS = {
         "execution": ["console", "host", "cli"],
         "commands": ["console", "host", "cli", "execution"],
     },
+    "sdk/tools/conform/fixtures": {
+        "device": [],
+        "graphs": ["device"],
+        "compile": ["device", "graphs"],
+    },
+    "plugins/sim": {
+        "device": [],
+        "kernels": [],
+        "compile": ["device", "kernels"],
+    },
 }
 MOST_SOURCES = 30
 # Folders that may have more, and why. So may the folders of tests/, which have one file per case.
 MAY_HAVE_MORE = {
-    "frontends/python/native": "not divided into rooms yet",
     "plugins/ops": "one file per op",
-    "plugins/sim": "not divided into rooms yet",
     "sdk/tenon/abi": "public headers keep their paths",
     "sdk/tenon/cpp": "public headers keep their paths",
-    "sdk/tools/conform/fixtures": "not divided into rooms yet",
 }
 # A third-party header may be seen only by these rooms.
 ONLY_IN = {

@@ -68,7 +68,7 @@ CASES = [
      ["torch", "python", "lit", "models", *HEAVY]),
     ("frontends/python/tenon/xp/linalg.py", ["python_arrays:tests/python/test_xp_linalg.py"],
      ["python_arrays", "lit", "models", *HEAVY]),
-    ("frontends/python/native/eager.cpp", ["python_arrays:tests/python/test_eager.py"],
+    ("frontends/python/native/eager/eager.cpp", ["python_arrays:tests/python/test_eager.py"],
      ["torch", "lit", "models"]),
     ("frontends/onnx/ops/nn.cpp", ["onnx_fused", "models", "lit:tests/cli/no_gpus.test"],
      ["fake_cuda_plugin_test", "runtime_test", "torch", *HEAVY]),

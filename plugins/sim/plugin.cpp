@@ -2,8 +2,8 @@
 // real device.
 #include "tenon/cpp/plugin.hpp"
 
-#include "device.h"
-#include "executable.h"
+#include "plugins/sim/compile/executable.h"
+#include "plugins/sim/device/device.h"
 
 namespace {
 constexpr tenon_interface_t kInterfaces[] = {

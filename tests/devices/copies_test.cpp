@@ -7,7 +7,7 @@
 
 #include <tenon/abi/exchange.h>
 
-#include "plugins/sim/native.h"
+#include "plugins/sim/device/native.h"
 
 namespace tenon::devices_test {
 namespace {

@@ -13,7 +13,7 @@
 #include <tenon/abi/host.h>
 #include <tenon/cpp/session.hpp>
 
-#include "plugins/sim/statistics.h"
+#include "plugins/sim/device/statistics.h"
 
 namespace tenon::devices_test {
 

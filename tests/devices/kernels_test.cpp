@@ -6,7 +6,7 @@
 #include <numeric>
 #include <thread>
 
-#include "plugins/sim/kernel_module.h"
+#include "plugins/sim/kernels/kernel_module.h"
 
 namespace tenon::devices_test {
 namespace {

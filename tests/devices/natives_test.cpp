@@ -12,7 +12,7 @@
 #include <tenon/abi/plugins.h>
 #include <tenon/cpp/plugin.hpp>
 
-#include "plugins/sim/native.h"
+#include "plugins/sim/device/native.h"
 
 namespace tenon::devices_test {
 namespace {

@@ -1,8 +1,8 @@
 // Handwritten kernels in the vendors' texts on `sim`: what they do wrong is found as in OpenCL C.
 #include "devices.h"
 
-#include "plugins/sim/dialects.h"
-#include "plugins/sim/kernel_module.h"
+#include "plugins/sim/kernels/dialects.h"
+#include "plugins/sim/kernels/kernel_module.h"
 
 namespace tenon::devices_test {
 namespace {

@@ -3,16 +3,16 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "frontends/python/native/array_base.h"
-#include "frontends/python/native/background.h"
-#include "frontends/python/native/eager.h"
-#include "frontends/python/native/host.h"
-#include "frontends/python/native/openmp.h"
-#include "frontends/python/native/ops.h"
-#include "frontends/python/native/program.h"
-#include "frontends/python/native/results.h"
-#include "frontends/python/native/tensor.h"
-#include "frontends/python/native/trace.h"
+#include "frontends/python/native/arrays/tensor.h"
+#include "frontends/python/native/eager/array_base.h"
+#include "frontends/python/native/eager/eager.h"
+#include "frontends/python/native/host/host.h"
+#include "frontends/python/native/host/openmp.h"
+#include "frontends/python/native/ops/ops.h"
+#include "frontends/python/native/ops/trace.h"
+#include "frontends/python/native/program/background.h"
+#include "frontends/python/native/program/program.h"
+#include "frontends/python/native/program/results.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

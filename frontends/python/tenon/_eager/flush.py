@@ -1,6 +1,7 @@
 """Programs of waiting operations (ADR 0043, ADR 0049): what a flush does that has none yet.
 
-Called by native/flush.cpp, and by the tracer for operations whose results' sizes depend on data.
+Called by native/eager/flush.cpp, and by the tracer for operations whose results' sizes depend on
+data.
 """
 
 from __future__ import annotations

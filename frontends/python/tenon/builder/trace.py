@@ -150,7 +150,7 @@ def larger(a: Size, b: Size) -> Size:
     return max(a, b)
 
 
-# Immutable: of a trace, waiting, or computed. Arrays are names of values (native/values.h).
+# Immutable: of a trace, waiting, or computed. Arrays are names of values (native/eager/values.h).
 Value = _native.Value
 
 

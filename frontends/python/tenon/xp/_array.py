@@ -345,7 +345,8 @@ def check_in_place(array: Array, result: Array, name: str) -> None:
         )
 
 
-# What the native quick path knows: (op, attributes), for which kinds of elements (native/values.h).
+# What the native quick path knows: (op, attributes), for which kinds of elements
+# (native/eager/values.h).
 _BOOL, _INTEGER, _FLOAT = 1, 2, 4
 _NUMERIC = _INTEGER | _FLOAT
 _QUICK_OPS: dict[str, tuple[str, int]] = {

@@ -13,9 +13,9 @@
 #include <tenon/abi/kernels.h>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/compile_graphs.h"
-#include "sdk/tools/conform/fixtures/open_queue.h"
-#include "sdk/tools/conform/fixtures/program.h"
+#include "sdk/tools/conform/fixtures/compile/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/device/open_queue.h"
+#include "sdk/tools/conform/fixtures/graphs/program.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
 

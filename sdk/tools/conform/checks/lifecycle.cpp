@@ -12,9 +12,9 @@
 
 #include "sdk/tools/conform/checks/tables.h"
 
-#include "sdk/tools/conform/fixtures/exercise.h"
-#include "sdk/tools/conform/fixtures/open_device.h"
-#include "sdk/tools/conform/fixtures/open_queue.h"
+#include "sdk/tools/conform/fixtures/compile/exercise.h"
+#include "sdk/tools/conform/fixtures/device/open_device.h"
+#include "sdk/tools/conform/fixtures/device/open_queue.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"

@@ -7,8 +7,8 @@
 #include <tenon/abi/queue.h>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/open_device.h"
-#include "sdk/tools/conform/fixtures/open_queue.h"
+#include "sdk/tools/conform/fixtures/device/open_device.h"
+#include "sdk/tools/conform/fixtures/device/open_queue.h"
 #include "sdk/tools/conform/subject/session.h"
 
 namespace tenon::conform {

@@ -13,9 +13,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "sdk/tools/conform/fixtures/exercise.h"
-#include "sdk/tools/conform/fixtures/host_graph.h"
-#include "sdk/tools/conform/fixtures/open_device.h"
+#include "sdk/tools/conform/fixtures/compile/exercise.h"
+#include "sdk/tools/conform/fixtures/device/open_device.h"
+#include "sdk/tools/conform/fixtures/graphs/host_graph.h"
 #include "sdk/tools/conform/subject/call_hooks.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"

@@ -16,10 +16,10 @@
 #include <tenon/abi/toolchain.h>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/compile_fixture.h"
-#include "sdk/tools/conform/fixtures/compile_graphs.h"
-#include "sdk/tools/conform/fixtures/open_device.h"
-#include "sdk/tools/conform/fixtures/open_queue.h"
+#include "sdk/tools/conform/fixtures/compile/compile_fixture.h"
+#include "sdk/tools/conform/fixtures/compile/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/device/open_device.h"
+#include "sdk/tools/conform/fixtures/device/open_queue.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
 

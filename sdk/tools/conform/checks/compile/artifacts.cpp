@@ -13,11 +13,11 @@
 #include <tenon/abi/compile.h>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/compile_fixture.h"
-#include "sdk/tools/conform/fixtures/compile_graphs.h"
-#include "sdk/tools/conform/fixtures/damaged.h"
-#include "sdk/tools/conform/fixtures/loaded_graph.h"
-#include "sdk/tools/conform/fixtures/open_device.h"
+#include "sdk/tools/conform/fixtures/compile/compile_fixture.h"
+#include "sdk/tools/conform/fixtures/compile/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/compile/loaded_graph.h"
+#include "sdk/tools/conform/fixtures/device/damaged.h"
+#include "sdk/tools/conform/fixtures/device/open_device.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
 #include "sdk/tools/conform/subject/session.h"

@@ -14,9 +14,9 @@
 
 #include "sdk/tools/conform/checks/kernels/op_cases.h"
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/compile_fixture.h"
-#include "sdk/tools/conform/fixtures/compile_graphs.h"
-#include "sdk/tools/conform/fixtures/open_queue.h"
+#include "sdk/tools/conform/fixtures/compile/compile_fixture.h"
+#include "sdk/tools/conform/fixtures/compile/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/device/open_queue.h"
 #include "sdk/tools/conform/subject/session.h"
 
 namespace tenon::conform {

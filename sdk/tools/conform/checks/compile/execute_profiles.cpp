@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/compile_graphs.h"
-#include "sdk/tools/conform/fixtures/loaded_graph.h"
-#include "sdk/tools/conform/fixtures/open_queue.h"
+#include "sdk/tools/conform/fixtures/compile/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/compile/loaded_graph.h"
+#include "sdk/tools/conform/fixtures/device/open_queue.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/compile_graphs.h"
-#include "sdk/tools/conform/fixtures/loaded_graph.h"
+#include "sdk/tools/conform/fixtures/compile/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/compile/loaded_graph.h"
 #include "sdk/tools/conform/subject/session.h"
 
 namespace tenon::conform {

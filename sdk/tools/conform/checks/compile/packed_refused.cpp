@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/damaged.h"
-#include "sdk/tools/conform/fixtures/loaded_graph.h"
-#include "sdk/tools/conform/fixtures/packing.h"
+#include "sdk/tools/conform/fixtures/compile/loaded_graph.h"
+#include "sdk/tools/conform/fixtures/compile/packing.h"
+#include "sdk/tools/conform/fixtures/device/damaged.h"
 #include "sdk/tools/conform/subject/session.h"
 
 namespace tenon::conform {

@@ -11,7 +11,7 @@
 #include "sdk/tools/conform/checks/device/device_check.h"
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/open_device.h"
+#include "sdk/tools/conform/fixtures/device/open_device.h"
 #include "sdk/tools/conform/subject/session.h"
 
 namespace tenon::conform {

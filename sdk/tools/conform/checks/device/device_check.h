@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sdk/tools/conform/fixtures/open_device.h"
+#include "sdk/tools/conform/fixtures/device/open_device.h"
 #include "sdk/tools/conform/runner/check.h"
 #include "sdk/tools/conform/subject/session.h"
 

@@ -1,6 +1,6 @@
 // Group C: what closed devices and freed buffers leak in the process.
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/open_device.h"
+#include "sdk/tools/conform/fixtures/device/open_device.h"
 #include "sdk/tools/conform/subject/growth.h"
 #include "sdk/tools/conform/subject/session.h"
 

@@ -11,7 +11,7 @@
 
 #include "sdk/tools/conform/checks/device/device_check.h"
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/exchange_kinds.h"
+#include "sdk/tools/conform/fixtures/device/exchange_kinds.h"
 #include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {

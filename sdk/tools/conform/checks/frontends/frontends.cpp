@@ -21,7 +21,7 @@
 #include <tenon/cpp/elements.hpp>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/host_graph.h"
+#include "sdk/tools/conform/fixtures/graphs/host_graph.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
 

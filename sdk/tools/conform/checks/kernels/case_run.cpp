@@ -9,7 +9,7 @@
 #include <tenon/cpp/dtype.hpp>
 
 #include "sdk/tools/conform/checks/kernels/float_values.h"
-#include "sdk/tools/conform/fixtures/program.h"
+#include "sdk/tools/conform/fixtures/graphs/program.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
 #include "sdk/tools/support/tensors.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "sdk/tools/conform/checks/kernels/op_cases.h"
-#include "sdk/tools/conform/fixtures/program.h"
+#include "sdk/tools/conform/fixtures/graphs/program.h"
 #include "sdk/tools/conform/runner/check.h"
 
 namespace tenon::conform {

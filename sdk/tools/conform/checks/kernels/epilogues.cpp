@@ -4,7 +4,7 @@
 #include "sdk/tools/conform/checks/kernels/kernel_object.h"
 #include "sdk/tools/conform/checks/kernels/op_cases.h"
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/compile_graphs.h"
+#include "sdk/tools/conform/fixtures/compile/compile_graphs.h"
 
 namespace tenon::conform {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "sdk/tools/conform/fixtures/kernel_fixture.h"
+#include "sdk/tools/conform/fixtures/compile/kernel_fixture.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
 

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/kernel_fixture.h"
-#include "sdk/tools/conform/fixtures/queue_fixture.h"
+#include "sdk/tools/conform/fixtures/compile/kernel_fixture.h"
+#include "sdk/tools/conform/fixtures/device/queue_fixture.h"
 #include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {

@@ -12,7 +12,7 @@
 #include <tenon/abi/ops.h>
 #include <tenon/abi/plugin.h>
 
-#include "sdk/tools/conform/fixtures/host_graph.h"
+#include "sdk/tools/conform/fixtures/graphs/host_graph.h"
 #include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {

@@ -11,7 +11,7 @@
 
 #include <tenon/cpp/dtype.hpp>
 
-#include "sdk/tools/conform/fixtures/attribute_text.h"
+#include "sdk/tools/conform/fixtures/graphs/attribute_text.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
 

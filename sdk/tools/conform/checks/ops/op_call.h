@@ -7,7 +7,7 @@
 
 #include <tenon/abi/ops.h>
 
-#include "sdk/tools/conform/fixtures/host_graph.h"
+#include "sdk/tools/conform/fixtures/graphs/host_graph.h"
 
 namespace tenon::conform {
 

@@ -14,8 +14,8 @@
 #include <tenon/cpp/dtype.hpp>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/host_graph.h"
-#include "sdk/tools/conform/fixtures/random_graph.h"
+#include "sdk/tools/conform/fixtures/graphs/host_graph.h"
+#include "sdk/tools/conform/fixtures/graphs/random_graph.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/session.h"
 

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/queue_fixture.h"
+#include "sdk/tools/conform/fixtures/device/queue_fixture.h"
 
 namespace tenon::conform {
 namespace {

@@ -5,8 +5,8 @@
 #include <tenon/abi/exchange.h>
 
 #include "sdk/tools/conform/checks/tables.h"
-#include "sdk/tools/conform/fixtures/exchange_kinds.h"
-#include "sdk/tools/conform/fixtures/queue_fixture.h"
+#include "sdk/tools/conform/fixtures/device/exchange_kinds.h"
+#include "sdk/tools/conform/fixtures/device/queue_fixture.h"
 #include "sdk/tools/conform/subject/names.h"
 
 namespace tenon::conform {

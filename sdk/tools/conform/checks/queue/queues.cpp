@@ -9,7 +9,7 @@
 
 #include "sdk/tools/conform/checks/tables.h"
 
-#include "sdk/tools/conform/fixtures/queue_fixture.h"
+#include "sdk/tools/conform/fixtures/device/queue_fixture.h"
 #include "sdk/tools/conform/subject/names.h"
 #include "sdk/tools/conform/subject/process_state.h"
 
