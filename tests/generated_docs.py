@@ -92,7 +92,7 @@ def main():
         wrong = differing(folder, new)
         for name in wrong:
             subprocess.run(["diff", "-uN", folder / name, new / name])
-        wrong += [name for name, _ in counts]
+        wrong = [f"{folder.name}/{name}" for name in wrong] + [name for name, _ in counts]
     print(f"{', '.join(wrong)}: differ from the registry, which has {count} operators: {BLESS}" if wrong else f"{count} operators")
     return 1 if wrong else 0
 

@@ -169,7 +169,7 @@ def no_meaning(op, what):
     """The sentence for an op without a meaning."""
     _, left_out = meanings()
     also = "".join(f"; {name} was not read: {why}" for name, why in left_out.items())
-    return f"{op} has no {what}: give it in MEANINGS of a file in tests/ops/cases (tests/ops/README.md){also}"
+    return f"{op} has no {what}: add what is missing to MEANINGS of a file in tests/ops/cases (tests/ops/README.md){also}"
 
 
 # The files of cases/ import this module by its name.
