@@ -125,7 +125,8 @@ class Choice:
             elif path in self.tests.scripts(entry) or self.tests.lists(path, entry):
                 self.take_near(entry, path)
                 used = True
-        if used or path in self.graph.users or path in self.graph.includers:
+        # A script may be an input of the build, and tests name it too.
+        if used or path in self.graph.users and not path.endswith(".py") or path in self.graph.includers:
             return
         named = self.names.of_file(path)
         if holds(self.root + "/tests", path) and not path.endswith(PAGES):

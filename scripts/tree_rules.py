@@ -8,7 +8,8 @@
 - core/ names no op, device, vendor, file format or third-party library.
 - The targets of links, the headings in them and the files that pages name exist.
 - Decisions have unique numbers and a row in their index.
-- Each top folder has a README, and each source file is named in the README of its room.
+- Each top folder has a README, and each source file is named in the README of its room or, in a
+  room with one file per op, in the generated list of ops.
 - The prose of the guides has 100 columns.
 - Scripts of bench/ and scripts/ that begin with #! are executable.
 - Words that plain English avoids (scripts/words.txt) do not become more.
@@ -527,9 +528,9 @@ NAMED = re.compile(r"[\w@*.+/-]+\.(?:h|hpp|c|cpp|py|sh|def|inc|cmake|tir|md|json
 # `.plugin.json`, `NAME_test.cpp`
 FORM_OF_NAMES = re.compile(r"\..*|(?!README|CHANGELOG|CONTRIBUTING|SECURITY)[A-Z]{2,}.*")
 SOURCE_ROOMS = ("bench", "core", "frontends", "passes", "plugins", "samples", "sdk", "tests")
-# Rooms with one file per op, where `*.cpp` may name all of them. Elsewhere a pattern must be more
-# specific.
-ONE_FILE_EACH = ("plugins/ops",)
+# Rooms with one file per op, and the generated page that names these files. A test compares the page
+# with the sources. The README of the room names the other files.
+LISTED_BY = {"plugins/ops": "docs/generated/ops/README.md"}
 
 
 def back_ticked(text):
@@ -611,8 +612,14 @@ def is_named(file, name):
     return fnmatch.fnmatchcase("/".join(file.split("/")[-1 - name.count("/"):]), name)
 
 
+def room_page(room, file):
+    """The page that should name a file."""
+    return LISTED_BY[room] if room in LISTED_BY and file.endswith(".cpp") else f"{room}/README.md"
+
+
 def check_sources_are_named(files):
-    """The nearest README up the tree names every source file, by its name or by a pattern."""
+    """The nearest README up the tree names every source file, by its name or by a pattern; in rooms
+    with one file per op, the generated page names those that declare ops."""
     names = {}
     for file in files:
         if not file.startswith(tuple(room + "/" for room in SOURCE_ROOMS)) or "/templates/" in file:
@@ -624,7 +631,8 @@ def check_sources_are_named(files):
         while f"{room}/README.md" not in files:
             room = room.rpartition("/")[0]
         if room not in names:
-            ticked = back_ticked((ROOT / room / "README.md").read_text())
+            room_pages = [ROOT / page for page in (f"{room}/README.md", LISTED_BY.get(room)) if page]
+            ticked = [name for page in room_pages if page.exists() for name in back_ticked(page.read_text())]
             names[room] = [name for name in ticked if "." in name and " " not in name]
         stem = file.rpartition(".")[0]
         same = [file] + [
@@ -635,9 +643,8 @@ def check_sources_are_named(files):
         endings = (".cpp", ".c", ".h", ".hpp")
         if tested != stem and any(tested + ending in files for ending in endings):
             continue
-        if not any(is_named(path, name) for path in same for name in names[room]
-                   if not name.startswith("*.") or folder in ONE_FILE_EACH):
-            yield f"{room}/README.md: {file[len(room) + 1:]} is not named"
+        if not any(is_named(path, name) for path in same for name in names[room] if not name.startswith("*.")):
+            yield f"{room_page(room, file)}: {file[len(room) + 1:]} is not named"
 
 
 def check_words(files):

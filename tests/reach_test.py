@@ -36,6 +36,8 @@ CASES = [
     ("tests/models/mlp.onnx", ["models", "lit:tests/cli/no_gpus.test"], ["conform_mutants"]),
     ("tests/ops/values.cases", ["ops_derived_test", "ops_device_test"],
      ["ops_every_f32_test", "lit"]),
+    ("tests/ops/cases/softsign.py", ["ops_cases", "ops_every_f32_test", "ops_meanings"],
+     ["lit", "models"]),
     ("tests/fakes/cuda/driver.cpp", ["fake_cuda_plugin_test", "lit:tests/cuda/models.test"],
      ["runtime_test", "lit:tests/passes/dce.tir"]),
     ("tests/lit.cfg.py", ["lit"], ["models"]),

@@ -475,7 +475,8 @@ TEST(Values, AgreeWithNumPyAndOnnx) {
   for (const op::OpRecord* r : ops()) {
     const std::string name(from_abi_str(r->def.name));
     EXPECT_TRUE(seen.count(name) != 0 || kWithoutValue.count(name) != 0)
-        << "values.cases has no case of " << name << "; add one to oracle.py";
+        << "values.cases has no case of " << name << ": write tests/ops/cases/" << name
+        << ".py and run tests/ops/write_cases.py --bless (tests/ops/README.md)";
   }
 }
 

@@ -53,7 +53,10 @@ const std::vector<Case>& cases() {
     for (const op::OpRecord* record : op::Registry::instance().records()) {
       if (!takes_one_float(record->def)) continue;
       const Case c{&record->def, meaning_of(from_abi_str(record->def.name))};
-      EXPECT_NE(c.meaning, nullptr) << c.name() << " has no meaning in oracle.cpp";
+      EXPECT_NE(c.meaning, nullptr)
+          << c.name()
+          << " has no meaning in double precision: give `cpp` in "
+             "MEANINGS of a file in tests/ops/cases (tests/ops/README.md)";
       if (c.meaning && chosen(c.name())) out.push_back(c);
     }
     return out;

@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
 """Compares the oracle of every_f32_test with mpmath, at numbers in every exponent: it must be far
-more accurate than half a unit of f32.
+more accurate than half a unit of f32. The C++ that a file of tests/ops/cases gives is compared with
+the meaning in the same file.
 
 oracle_samples.py EVERY_F32_TEST
 """
 
+import pathlib
 import sys
 
 import mpmath
+import numpy as np
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+import expected  # noqa: E402
 
 MOST = 2.0**-12  # units in the last place of f32
 mpmath.mp.prec = 160
@@ -76,6 +82,27 @@ FUNCTIONS = {
     "silu": lambda x: x * logistic(x),
     "mish": lambda x: x * mpmath.tanh(softplus(x)),
     "gelu": lambda x: x * mpmath.ncdf(x),
+}
+
+
+def by_meaning(floats):
+    """A meaning over long doubles as a function of mpmath's numbers that hold a float."""
+
+    def function(x):
+        with np.errstate(all="ignore"):
+            y = floats(np.array([float(x)], np.longdouble))[0]
+        high = float(y)
+        low = float(y - np.longdouble(high)) if np.isfinite(y) and np.isfinite(high) else 0
+        return mpmath.mpf(high) + mpmath.mpf(low)
+
+    return function
+
+
+# Attributes are left out: the C++ has their defaults, which are not known here.
+FUNCTIONS |= {
+    op: by_meaning(own.floats)
+    for op, own in expected.meanings()[0].items()
+    if own.cpp and own.floats and not any(own.attributes)
 }
 POLES = {"lgamma", "digamma", "log", "log2", "log10", "rsqrt"}
 

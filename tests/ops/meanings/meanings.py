@@ -5,9 +5,10 @@ within the accuracy that its declaration states.
     meanings.py TENON [DEVICE | cpu/ISA ...] [--op NAME] [--type TYPE] [--report]
 
 The ops, their types and their accuracy come from the registry (`tenon ops --json`); their meanings
-are in oracle.py. --report prints the largest error of each op, and where it occurs.
+are in oracle.py and, for new ops, in tests/ops/cases. --report prints the largest error of each op, and where it occurs.
 """
 
+# Reaches: tests/ops/cases
 import argparse
 import collections
 import json
@@ -22,10 +23,11 @@ import numpy as np
 import judge
 import oracle
 import values
+from oracle import expected
 
-# Attribute values to test; ops not listed here have none, or are handled below.
+# Attribute values to test; ops not listed here have none, are handled below, or are in
+# tests/ops/cases.
 ATTRIBUTES = {
-    "leaky_relu": [{"alpha": 0.01}, {"alpha": -2.0}],
     "elu": [{"alpha": 1.0}, {"alpha": 0.3}],
     "celu": [{"alpha": 1.0}, {"alpha": 0.3}],
     "selu": [{"alpha": 1.67326319217681884765625, "gamma": 1.05070102214813232421875}],
@@ -38,6 +40,9 @@ ATTRIBUTES = {
         {"min": -1e30, "max": 1e30},
     ],
     "compare": [{"direction": d} for d in range(6)],
+}
+ATTRIBUTES |= {
+    name: own.attributes for name, own in expected.meanings()[0].items() if any(own.attributes)
 }
 TYPES = ["pred", *values.INTS, *values.FLOATS]
 EXACT = {"f32": 0.5, "f64": 0.5, "of": "result"}
@@ -58,6 +63,12 @@ def conversions_of(op, dtype):
         yield Call(op, ["x"], {"dtype": to}, to)
 
 
+def gives_predicates(op):
+    """Whether an op of numbers gives predicates, as its example shows."""
+    call, _, results = op["examples"][0].partition("->")
+    return results.strip().startswith("pred[") and not call.startswith(f"{op['name']}(pred[")
+
+
 def calls_of(op, dtype):
     """The nodes that test one op in one type."""
     if op["attributes"] == ["dtype"]:
@@ -67,8 +78,8 @@ def calls_of(op, dtype):
     if op["element_types"][0] == ["pred"]:
         names = ["p", "a", "b"]
     if op["attributes"] and op["name"] not in ATTRIBUTES:
-        raise SystemExit(f"meanings.py knows no attributes of {op['name']}")
-    result = "pred" if op["name"] in ("compare", "is_nan", "is_inf", "is_finite") else dtype
+        raise SystemExit(expected.no_meaning(op["name"], "values of attributes to test"))
+    result = "pred" if gives_predicates(op) else dtype
     for attributes in ATTRIBUTES.get(op["name"], [{}]):
         yield Call(op, names, attributes, result)
 

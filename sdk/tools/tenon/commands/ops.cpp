@@ -150,8 +150,8 @@ class Ops {
 
   std::string coverage() const {
     std::string text = fmt::format(
-        "# Operators\n\n{} operators. This page and its neighbours are written by "
-        "`tenon ops --markdown --output-dir docs/generated/ops`.\n\n",
+        "# Operators\n\n{} operators. `tenon ops --markdown --output-dir FOLDER` writes this page "
+        "and those of the operators.\n\n",
         ops_.size());
     text += coverage_head();
     for (const Registered& r : ops_) text += coverage_row(*r.op);
